@@ -87,11 +87,9 @@ func (l *library) refuseAfter(th *driver.Thread, function string, first uint8) d
 // function checks before its arguments.
 func (l *library) begin(th *driver.Thread, function string) driver.Result {
 	r := l.d.MeetFault(function)
-	if first := firstChecks[function]; r == driver.ResultSuccess && first != 0 {
-		// nothing but its arguments can be wrong
-		if r = l.refuseAfter(th, function, first); r == driver.ResultInvalidValue {
-			r = driver.ResultSuccess
-		}
+	if r == driver.ResultSuccess {
+		first := firstChecks[function]
+		r = l.d.CheckFirst(th, first&inContext != 0, first&uncaptured != 0)
 	}
 	return r
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/internal/sim/environment"
 )
 
-// TestFaultNames makes every call with a fault for its name. All arguments but one are addresses.
+// TestFaultNames makes every call twice with a fault for the second one. All arguments but one are addresses.
 func TestFaultNames(t *testing.T) {
 	const code = driver.ResultDeviceUnavailable
 	memory, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE,
@@ -22,21 +22,24 @@ func TestFaultNames(t *testing.T) {
 	}
 	defer syscall.Munmap(memory)
 	for number, name := range callNames {
-		opts, err := environment.Options(fixed([]string{fmt.Sprintf("CUSIM_FAULTS=%s+=%d", name, code)}), io.Discard)
+		opts, err := environment.Options(fixed([]string{fmt.Sprintf("CUSIM_FAULTS=%s@2=%d", name, code)}), io.Discard)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		l := newLibrary(sim.New(opts...))
-		l.copyText = func(string) uintptr { return 0 }
 		met := false
 		for null := 0; null < maxWords && !met; null++ {
+			l := newLibrary(sim.New(opts...))
+			l.copyText = func(string) uintptr { return 0 }
 			clear(memory[:4096]) // other calls may have written lengths there
 			words := new([maxWords]uint64)
 			for i := range words {
 				if i != (null+2)%maxWords { // may be the length for the argument that is 0
 					words[i] = uint64(host(memory))
 				}
+			}
+			if l.call(new(driver.Thread), uint32(number), words) == code {
+				t.Errorf("%s meets its faults more than once", name)
 			}
 			met = l.call(new(driver.Thread), uint32(number), words) == code
 		}

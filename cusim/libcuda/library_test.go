@@ -60,7 +60,7 @@ func TestEndings(t *testing.T) {
 func fixed(environ []string) func() []string { return func() []string { return environ } }
 
 // TestFaultsOfMade checks that the functions that C implements with other functions ask for faults
-// with known names.
+// with known names, meet each fault once, whatever its result, and leave faults of all functions to the others.
 func TestFaultsOfMade(t *testing.T) {
 	asked := 0
 	for _, file := range []string{"build/stub/more.c", "build/stub/old.c"} {
@@ -71,8 +71,24 @@ func TestFaultsOfMade(t *testing.T) {
 		for _, part := range strings.Split(string(source), `cusim_begin("`)[1:] {
 			name, _, _ := strings.Cut(part, `"`)
 			asked++
-			if _, err := environment.Options(fixed([]string{"CUSIM_FAULTS=" + name + "=2"}), io.Discard); err != nil {
+			opts, err := environment.Options(fixed([]string{"CUSIM_FAULTS=" + name + "@2=1,*@3=46"}), io.Discard)
+			if err != nil {
 				t.Error(err)
+				continue
+			}
+			l, th := newLibrary(sim.New(opts...)), new(driver.Thread)
+			l.init(0)                                   // the first call
+			ctx, _ := l.d.DevicePrimaryCtxRetain(th, 0) // the second one
+			for i, want := range []driver.Result{driver.ResultInvalidContext, driver.ResultInvalidValue} {
+				if i == 0 && firstChecks[name] == 0 {
+					want = driver.ResultSuccess
+				}
+				if r := l.begin(th, name); r != want {
+					t.Errorf("call %d of %s: %v, want %v", i+1, name, r, want)
+				}
+			}
+			if r := l.d.CtxSetCurrent(th, ctx); r != 46 {
+				t.Errorf("%s meets a fault of all functions: cuCtxSetCurrent returns %v", name, r)
 			}
 		}
 	}

@@ -153,19 +153,34 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 }
 
 // Refuse returns the result of a call with an argument that is refused, such as NULL in C: what the function checks
-// before it counts first. With inContext it needs a current context; with uncaptured it is forbidden while somebody
-// captures.
+// before it counts first, as CheckFirst does.
 func (d *Driver) Refuse(th *driver.Thread, op string, inContext, uncaptured bool) driver.Result {
 	defer d.mu.Unlock()
 	r := d.begin(op)
+	if r == ok {
+		r = d.checkFirst(th, inContext, uncaptured)
+	}
+	return cmp.Or(r, driver.ResultInvalidValue)
+}
+
+// CheckFirst returns the result of what a call checks before its arguments, or ok. With inContext it needs a current context;
+// with uncaptured it is forbidden while somebody captures. It meets no faults: see MeetFault.
+func (d *Driver) CheckFirst(th *driver.Thread, inContext, uncaptured bool) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.catchUp()
+	return d.checkFirst(th, inContext, uncaptured)
+}
+
+func (d *Driver) checkFirst(th *driver.Thread, inContext, uncaptured bool) (r driver.Result) {
 	t := d.thread(th)
-	if r == ok && inContext {
+	if inContext {
 		r = d.live(t.current())
 	}
 	if r == ok && uncaptured {
 		r = d.forbidden(t, nil)
 	}
-	return cmp.Or(r, driver.ResultInvalidValue)
+	return r
 }
 
 // legacyFree is for calls that are about a context's legacy default stream: not while a
