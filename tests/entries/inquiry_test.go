@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -321,17 +323,11 @@ func inquire(t *testing.T, name string, known map[string]string) (cells map[stri
 	q := &inquiry{name: name, deadline: until, cells: known,
 		deaths: map[string]int{}, lives: map[string]int{}}
 	if *journal != "" {
-		f, err := os.OpenFile(*journal, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+		f, err := openJournal(*journal, q.cells)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			if in, cell, whole := strings.Cut(lines.Text(), "\t"); whole && !unbuilt(cell) {
-				q.cells[in] = cell
-			}
-		}
 		q.journal = f
 	}
 	for _, f := range list {
@@ -366,6 +362,47 @@ func inquire(t *testing.T, name string, known map[string]string) (cells map[stri
 		t.Error(err)
 	}
 	return q.cells, time.Now().Before(q.deadline)
+}
+
+// openJournal opens a file of answers to append others, and adds those that it has to cells. It removes the last line if
+// that has no end, as the process that wrote it was killed.
+func openJournal(path string, cells map[string]string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	if err = errors.Join(err, f.Truncate(int64(len(text)))); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	for line := range strings.Lines(string(text)) {
+		if in, cell, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); found && !unbuilt(cell) {
+			cells[in] = cell
+		}
+	}
+	return f, nil
+}
+
+// TestJournal opens a journal whose last line was cut, twice.
+func TestJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "answers")
+	if err := os.WriteFile(path, []byte("cuOne\t900!\ncuTwo\tnot built\ncuThree\t90"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []map[string]string{{"cuOne": "900!"}, {"cuOne": "900!", "cuThree": "900"}} {
+		cells := map[string]string{}
+		f, err := openJournal(path, cells)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(cells, want) {
+			t.Errorf("%q, want %q", cells, want)
+		}
+		if _, err := f.WriteString("cuThree\t900\n"); err != nil || f.Close() != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func boolean(b bool) int {

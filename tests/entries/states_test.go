@@ -377,7 +377,7 @@ func compareStates(t *testing.T, want map[string]string, name string) {
 				}
 				cells++
 				why := ""
-				if name == gpu() && (unbuilt(a) || sameButTime(w, a)) {
+				if name == gpu() && (unbuilt(a) || sameButTime(f.name, w, a)) {
 					if unbuilt(a) {
 						unmade = append(unmade, in.String())
 					}
