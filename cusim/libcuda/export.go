@@ -9,9 +9,9 @@ package main
 #cgo LDFLAGS: -Wl,--wrap=x_cgo_sys_thread_create
 #cgo LDFLAGS: -Wl,--wrap=mmap
 #cgo LDFLAGS: -Wl,--wrap=malloc
-#cgo LDFLAGS: -Wl,--wrap=free
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "needs.h"
@@ -22,6 +22,9 @@ static void cusim_call_stream(uintptr_t f, uintptr_t stream, int status, uintptr
 {
 	((void (*)(void *, int, void *))f)((void *)stream, status, (void *)data);
 }
+
+// The malloc of the C library is not replaced.
+static char *cusim_copy(_GoString_ s) { return strndup(_GoStringPtr(s), _GoStringLen(s)); }
 
 static uint64_t cusim_call_size(uintptr_t f, int threads) { return ((size_t (*)(int))f)(threads); }
 */
@@ -93,7 +96,7 @@ func cusimStart(newest C.int) C.int {
 	l.callStream = func(f, stream uintptr, status driver.Result, data uintptr) {
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
 	}
-	l.copyText = func(s string) uintptr { return uintptr(unsafe.Pointer(C.CString(s))) }
+	l.copyText = func(s string) uintptr { return uintptr(unsafe.Pointer(C.cusim_copy(s))) }
 	theLibrary = l
 	return 0
 }

@@ -24,8 +24,8 @@ type library struct {
 	// The functions that call C functions, which need cgo.
 	callHost   func(f, data uintptr)
 	callStream func(f, stream uintptr, status driver.Result, data uintptr)
-	// copyText copies a string to C memory, with a NUL. Go code must not write it there, as the
-	// garbage collector must not read the old content, which may look like a pointer.
+	// copyText copies a string to C memory, with a NUL, or returns 0 if there is none. Go code must not write
+	// it there, as the garbage collector must not read the old content, which may look like a pointer.
 	copyText func(s string) uintptr
 
 	mu    sync.Mutex
@@ -99,16 +99,16 @@ func ends(number uint32) bool {
 	return int(number) < len(callNames) && slices.Contains(endings, callNames[number])
 }
 
-// text returns the address of a C string that is never freed.
-func (l *library) text(s string) uintptr {
+// storeText is store for a string, which becomes a C string that is never freed.
+func (l *library) storeText(r driver.Result, p *uintptr, s string) driver.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, there := l.texts[s]
-	if !there {
-		p = l.copyText(s)
-		l.texts[s] = p
+	if r == driver.ResultSuccess && l.texts[s] == 0 {
+		if l.texts[s] = l.copyText(s); l.texts[s] == 0 {
+			r = driver.ResultOutOfMemory
+		}
 	}
-	return p
+	return store(r, p, l.texts[s])
 }
 
 // hostFunc returns a callback that calls a CUhostFn.

@@ -124,6 +124,19 @@ func TestNilResult(t *testing.T) {
 	}
 }
 
+// TestTextWithoutMemory stores a string that C has no memory for, and then has.
+func TestTextWithoutMemory(t *testing.T) {
+	l, copied, to := newLibrary(sim.New()), uintptr(0), uintptr(1)
+	l.copyText = func(string) uintptr { return copied }
+	if r := l.storeText(driver.ResultSuccess, &to, "name"); r != driver.ResultOutOfMemory || to != 1 {
+		t.Errorf("without memory: %v, %d", r, to)
+	}
+	copied = 2
+	if r := l.storeText(driver.ResultSuccess, &to, "name"); r != driver.ResultSuccess || to != 2 {
+		t.Errorf("with memory: %v, %d", r, to)
+	}
+}
+
 // TestParts stores and loads values of which C has only the first bytes.
 func TestParts(t *testing.T) {
 	for _, size := range []int{

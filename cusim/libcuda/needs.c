@@ -9,6 +9,9 @@
 // - The runtime opens two descriptors for timers, at the first one. They are held until then.
 // - A reserve of memory is held for the runtime, which gets a part of it when the system refuses it memory. Until there
 //   is a whole reserve again, calls that need memory are refused, and calls that free something are not.
+//
+// Several threads may call each of these functions at once, but for those that cusimBegin calls: libcuda.so.1 calls it
+// on one thread. lock is taken before reserving.
 #define _GNU_SOURCE
 #include "needs.h"
 #include "_cgo_export.h"
@@ -40,7 +43,6 @@ int __real_pthread_attr_init(pthread_attr_t *);
 void __real_x_cgo_sys_thread_create(void *(*)(void *), void *);
 void *__real_mmap(void *, size_t, int, int, int, off_t);
 void *__real_malloc(size_t);
-void __real_free(void *);
 
 // __wrap_pthread_attr_init gives the runtime's threads stacks of a size that does not depend much on RLIMIT_STACK: that
 // may be too small, or as large as all memory. The runtime reads the size, too.
@@ -54,93 +56,80 @@ int __wrap_pthread_attr_init(pthread_attr_t *attr)
 	return pthread_attr_setstacksize(attr, size < least ? least : size > most ? most : size);
 }
 
-// RESERVE is how much memory is held for the runtime, which takes 64 MiB of addresses at once.
+// RESERVE is how much memory is held for the runtime, which takes 64 MiB of addresses at once. Nobody writes there
+// before the runtime has it, so it is only address space.
 #define RESERVE (72 * MIB)
 
-// The reserve, of which the runtime has got the beginning.
 static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
-static char *reserve;
-static _Atomic size_t left; // how much there is
+static char *reserve;       // where the reserve is
+static _Atomic size_t left; // how much there is of it
 
-// take returns n bytes of the reserve, or NULL.
-static void *take(size_t n)
+// take takes n bytes off the end of the reserve, or returns MAP_FAILED. With an address they get it, and take the place
+// of what is there. The system moves them whatever the limits are, as the process does not get more, and no other
+// thread can have them meanwhile.
+static void *take(void *addr, size_t n, int prot)
 {
 	const size_t page = sysconf(_SC_PAGESIZE);
-	void *p = NULL;
+	void *p = MAP_FAILED;
 	n = (n + page - 1) / page * page;
 	pthread_mutex_lock(&reserving);
-	if (n > 0 && n <= left) {
-		p = reserve;
-		reserve += n;
-		left -= n;
+	if (n <= left) {
+		p = reserve + left - n;
+		if (addr)
+			p = mremap(p, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, addr);
+		if (p != MAP_FAILED)
+			left -= n;
 	}
 	pthread_mutex_unlock(&reserving);
+	if (p != MAP_FAILED)
+		mprotect(p, n, prot);
 	return p;
 }
 
-// give_back gives n bytes of the reserve back to the system, or reports that there are fewer.
-static int give_back(size_t n)
-{
-	void *p = take(n);
-	return p && !munmap(p, n);
-}
-
-// is_short reports whether there is no whole reserve, and none can be had.
+// is_short reports whether there is no whole reserve, and what is missing cannot be had.
 static int is_short(void)
 {
 	if (left == RESERVE)
 		return 0;
-	void *p = __real_mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return 1;
 	pthread_mutex_lock(&reserving);
-	if (left > 0)
-		munmap(reserve, left);
-	reserve = p;
-	left = RESERVE;
+	void *p = left ? mremap(reserve, left, RESERVE, MREMAP_MAYMOVE) :
+		__real_mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p != MAP_FAILED) {
+		reserve = p;
+		left = RESERVE;
+	}
 	pthread_mutex_unlock(&reserving);
-	return 0;
+	return p == MAP_FAILED;
 }
 
-// __wrap_mmap is called by the runtime, which ends the process if it does not get what it needs. A limit may have
-// become smaller than what the process has. Then the system refuses even what replaces a part of that.
+// drop_reserve gives the reserve back to the system.
+static void drop_reserve(void)
+{
+	pthread_mutex_lock(&reserving);
+	if (left)
+		munmap(reserve, left);
+	left = 0;
+	pthread_mutex_unlock(&reserving);
+}
+
+// __wrap_mmap is called by the runtime, which ends the process if it does not get what it needs.
 void *__wrap_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
 {
 	void *p = __real_mmap(addr, n, prot, flags, fd, offset);
 	if (p != MAP_FAILED || errno != ENOMEM || !(flags & MAP_ANONYMOUS))
 		return p;
-	if (flags & MAP_FIXED) { // the runtime has reserved the addresses, and not used them
-		take(1);         // from now on memory is short
-		return !mprotect(addr, n, prot) || (give_back(n) && !mprotect(addr, n, prot)) ? addr : MAP_FAILED;
+	if (flags & MAP_FIXED) {
+		// The runtime has reserved the addresses, and not used them. If a limit is smaller than what the process
+		// has, the system refuses to map them again, but not to permit their use.
+		if (!mprotect(addr, n, prot))
+			return addr;
+	} else if (addr) {
+		// The heap grows at addresses of its choice. This fails again, and says whether something else is there.
+		p = __real_mmap(addr, n, prot, flags | MAP_FIXED_NOREPLACE, fd, offset);
+		if (p != MAP_FAILED || errno != ENOMEM)
+			return p;
 	}
-	if (n > MIB) // the runtime wants certain addresses
-		return give_back(n) ? __real_mmap(addr, n, prot, flags, fd, offset) : MAP_FAILED;
-	return (p = take(n)) ? p : MAP_FAILED;
-}
-
-// A slot is for what the runtime asks malloc for when it starts a thread, and frees soon.
-static struct slot { _Alignas(16) char bytes[64]; } slots[64];
-static atomic_flag taken[64]; // which of them are in use
-
-// __wrap_malloc is called by the runtime for threads and strings, like __wrap_mmap.
-void *__wrap_malloc(size_t n)
-{
-	void *p = __real_malloc(n);
-	if (!p && give_back(n + 2 * MIB))
-		p = __real_malloc(n);
-	for (int i = 0; !p && n <= sizeof *slots && i < 64; i++)
-		if (!atomic_flag_test_and_set(&taken[i]))
-			return &slots[i];
-	return p;
-}
-
-void __wrap_free(void *p)
-{
-	uintptr_t at = (uintptr_t)p - (uintptr_t)slots;
-	if (at < sizeof slots)
-		atomic_flag_clear(&taken[at / sizeof *slots]);
-	else
-		__real_free(p);
+	return take(addr, n, prot);
 }
 
 // fits reports whether the process may have n more bytes of memory.
@@ -166,8 +155,12 @@ struct spare {
 	void *(*routine)(void *); // NULL if it is not wanted any more
 	void *arg;
 	sigset_t mask;
+	void *start; // memory for the start of a thread, or NULL if it is used
 	struct spare *next;
 };
+
+// START is more than what the runtime asks malloc for when it starts a thread.
+enum { START = 64 };
 
 // OTHERS is how many threads the runtime needs beside those that execute Go code, one for each processor: for sysmon,
 // for the creation of threads, for the poller, and for goroutines in system calls.
@@ -191,7 +184,8 @@ static void *spare_thread(void *p)
 	void *arg = s->arg;
 	sigset_t mask = s->mask;
 	sem_destroy(&s->wanted);
-	__real_free(s);
+	free(s->start);
+	free(s);
 	if (!routine)
 		return NULL;
 	pthread_detach(pthread_self());
@@ -207,8 +201,13 @@ static int add_spare(void)
 	sigset_t all, mask;
 	size_t size;
 	struct spare *s = __real_malloc(sizeof *s);
-	if (!s)
+	void *start = __real_malloc(START);
+	if (!s || !start) {
+		free(s);
+		free(start);
 		return ENOMEM;
+	}
+	s->start = start;
 	sem_init(&s->wanted, 0, 0);
 	__wrap_pthread_attr_init(&attr);
 	pthread_attr_getstacksize(&attr, &size);
@@ -220,7 +219,8 @@ static int add_spare(void)
 	pthread_attr_destroy(&attr);
 	if (err) {
 		sem_destroy(&s->wanted);
-		__real_free(s);
+		free(s->start);
+		free(s);
 		return err;
 	}
 	s->next = spares;
@@ -238,6 +238,22 @@ static struct spare *take_spare(void)
 		spares = s->next;
 	pthread_mutex_unlock(&lock);
 	return s;
+}
+
+// __wrap_malloc is called by the runtime at the start of a thread, which frees the memory. There is some for each spare
+// thread.
+void *__wrap_malloc(size_t n)
+{
+	void *p = __real_malloc(n);
+	if (p || n > START)
+		return p;
+	pthread_mutex_lock(&lock);
+	for (struct spare *s = spares; s && !p; s = s->next) {
+		p = s->start;
+		s->start = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	return p;
 }
 
 // end_spares ends the spare threads.
@@ -370,7 +386,7 @@ static int have_descriptors(void)
 static int have_memory(void)
 {
 	const size_t arena = 128 * MIB; // what malloc reserves for a thread if it can
-	give_back(left);
+	drop_reserve();
 	if (enough_memory()) {
 		if (!fits(ADDRESSES + threads * arena, PROT_NONE, MAP_NORESERVE))
 			mallopt(M_ARENA_MAX, 1);
@@ -400,20 +416,19 @@ int cusimBegin(void)
 	if (!result)
 		result = have_descriptors();
 	if (result) {
-		give_back(left);
+		drop_reserve();
 		end_spares();
 	} else
 		__real_x_cgo_sys_thread_create(start_routine, start_arg);
 	return result;
 }
 
-// MOST_ENTRIES is for how many threads the runtime gets new structures while memory is short. The structures of a
-// thread that has ended serve another one.
-enum { MOST_ENTRIES = 100 };
+// MORE is for how many threads the runtime gets new structures while memory is short. The structures of a thread that
+// has ended serve another one.
+enum { MORE = 100 };
 
 static int entered;     // threads that have an identifier
-static int served = 1;  // the largest number of them for which there was memory
-static int unserved;    // how many more got theirs while memory was short
+static int most = MORE; // how many of them there may be while memory is short
 
 // cusimEnter returns the identifier of the calling thread, or 0 if memory is short, and many threads have got one since
 // it is. Most of them get one, as the thread may be going to free something.
@@ -421,14 +436,10 @@ uintptr_t cusimEnter(void)
 {
 	int short_of_memory = is_short();
 	pthread_mutex_lock(&lock);
-	if (!short_of_memory)
-		unserved = 0;
-	int there = entered < served || !short_of_memory || unserved < MOST_ENTRIES;
+	if (!short_of_memory && most < entered + MORE)
+		most = entered + MORE;
+	int there = entered < most;
 	entered += there;
-	if (entered > served) {
-		served = entered;
-		unserved += short_of_memory;
-	}
 	pthread_mutex_unlock(&lock);
 	return there ? cusimThread() : 0;
 }

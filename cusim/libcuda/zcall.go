@@ -728,7 +728,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
 	case 133: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
-		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
+		r = l.storeText(r, pointer[uintptr](&a[0]), v0)
 		return r
 	case 134: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
@@ -1813,7 +1813,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 292: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
-		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
+		r = l.storeText(r, pointer[uintptr](&a[0]), v0)
 		return r
 	case 293: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])

@@ -163,8 +163,8 @@ func (d *Driver) Refuse(th *driver.Thread, op string, inContext, uncaptured bool
 	return cmp.Or(r, driver.ResultInvalidValue)
 }
 
-// CheckFirst returns the result of what a call checks before its arguments, or ok. With inContext it needs a current context;
-// with uncaptured it is forbidden while somebody captures. It meets no faults: see MeetFault.
+// CheckFirst returns the result of what a call checks before its arguments, or ok. With inContext it needs a current
+// context; with uncaptured it is forbidden while somebody captures. It meets no faults: see MeetFault.
 func (d *Driver) CheckFirst(th *driver.Thread, inContext, uncaptured bool) driver.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()

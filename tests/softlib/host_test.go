@@ -16,15 +16,15 @@ import (
 func host(t *testing.T) string { return compiled(t, "host") }
 
 // compiled compiles a C program, and returns its path.
-func compiled(t *testing.T, name string) string {
+func compiled(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	cc, err := compiler()
 	if why := skip(""); errors.As(err, &why) {
 		t.Skip(why)
 	}
 	path := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command(cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path,
-		filepath.Join("testdata", name+".c"), "-ldl").CombinedOutput()
+	flags = append([]string{"-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path}, flags...)
+	out, err := exec.Command(cc, append(flags, filepath.Join("testdata", name+".c"), "-ldl")...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

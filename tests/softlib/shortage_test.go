@@ -2,6 +2,7 @@ package softlib
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -103,6 +104,35 @@ func TestExhaustion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCrowd lets many threads call the part of the library that asks for memory and threads, while the system refuses
+// them at random: also with a search for data races, if the compiler has it and its programs run here.
+func TestCrowd(t *testing.T) {
+	stubs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(stubs, "_cgo_export.h"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"-I" + filepath.Join(moduleRoot, "cusim", "libcuda"), "-iquote" + stubs}
+	run(t, nil, compiled(t, "crowd", flags...))
+	t.Run("races", func(t *testing.T) {
+		cc, err := compiler()
+		if err != nil {
+			t.Skip(err)
+		}
+		empty, checked := filepath.Join(stubs, "empty.c"), []string{"-g", "-fsanitize=thread"}
+		if err := os.WriteFile(empty, []byte("int main(void) { return 0; }\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(cc, append(checked, "-o", filepath.Join(stubs, "empty"), empty)...).CombinedOutput()
+		if err == nil {
+			out, err = exec.Command(filepath.Join(stubs, "empty")).CombinedOutput()
+		}
+		if err != nil {
+			t.Skipf("%v: %v\n%s", checked, err, out)
+		}
+		run(t, nil, compiled(t, "crowd", append(flags, checked...)...))
+	})
 }
 
 // openFolder lets every user read the files in a folder, and those that contain it.

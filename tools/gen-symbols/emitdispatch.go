@@ -112,7 +112,7 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 		case roleOut, roleInOut, roleInOutLen:
 			if p.typ == "string" {
 				results = append(results, fmt.Sprintf("v%d", i))
-				stores = append(stores, fmt.Sprintf("r = store(r, pointer[uintptr](&%s), l.text(v%d))\n", word, i))
+				stores = append(stores, fmt.Sprintf("r = l.storeText(r, pointer[uintptr](&%s), v%d)\n", word, i))
 				break
 			}
 			if size := lib.plan.sized[c.fact.export]; size != "" && p.as != "" {

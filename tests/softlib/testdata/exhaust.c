@@ -1,7 +1,7 @@
 // A program in C that has used libcuda.so.1 when it uses up its memory: exhaust LIBRARY RESOURCE MIB. The limit of the
 // resource, address or data, may be smaller than what the process has. Threads that call the library for the first time
-// create things, of which each call must succeed or return 2, and destroy things, which must succeed. It writes what is
-// wrong.
+// create things, of which each call must succeed or return 2, and destroy things, which must succeed. Another one asks
+// so often that the Go heap, which is large, has to grow. It writes what is wrong.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -29,9 +29,10 @@ static int check(const char *name, int result, int also)
 	return result;
 }
 
-enum { THINGS = 20, WORKERS = 40, ROUNDS = 200 };
+enum { THINGS = 20, WORKERS = 40, ROUNDS = 200, GRAPHS = 10, NODES = 20000, QUESTIONS = 300 };
 
 static handle context, stream[THINGS], event[THINGS], module, function;
+static handle graph[GRAPHS];
 static address memory[THINGS];
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -73,6 +74,18 @@ static void *ender(void *unused)
 	return unused;
 }
 
+// ask asks for the nodes of the graphs, and destroys them.
+static void ask(void)
+{
+	static handle nodes[NODES]; // the stack cannot grow
+	size_t n = NODES;
+	for (int i = 0; i < QUESTIONS; i++)
+		for (int g = 0; g < GRAPHS; g++)
+			NEED(cuGraphGetNodes, (handle, handle *, size_t *), graph[g], nodes, &n);
+	for (int g = 0; g < GRAPHS; g++)
+		NEED(cuGraphDestroy, (handle), graph[g]);
+}
+
 static void hoard(void)
 {
 	for (size_t n = (size_t)1 << 40; n >= 4096; n /= 2)
@@ -103,6 +116,12 @@ int main(int argc, char **argv)
 	}
 	NEED(cuModuleLoadData, (handle *, const void *), &module, ptx);
 	NEED(cuModuleGetFunction, (handle *, handle, const char *), &function, module, "one");
+	for (int g = 0; g < GRAPHS; g++) {
+		handle node;
+		NEED(cuGraphCreate, (handle *, int), &graph[g], 0);
+		for (int i = 0; i < NODES; i++)
+			NEED(cuGraphAddEmptyNode, (handle *, handle, handle *, size_t), &node, graph[g], NULL, 0);
+	}
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 16384);
 	pthread_barrier_init(&exhausted, NULL, WORKERS + 1);
@@ -118,6 +137,7 @@ int main(int argc, char **argv)
 		(void)MAY(cuLaunchKernel, (handle, int, int, int, int, int, int, int, handle, void **, void **), function, 1, 1, 1, 1, 1,
 		    1, 0, stream[0], params, NULL);
 	pthread_barrier_wait(&exhausted);
+	ask();
 	for (int i = 0; i < WORKERS; i++)
 		pthread_join(threads[i], NULL);
 	return 0;
