@@ -257,38 +257,6 @@ func (t *Table) call1(at At, class ccall.Class, fn, word uintptr) Result {
 	return t.call6(at, class, unsafe.Pointer(&f))
 }
 
-// back6 is call6 for a function that may call back into Go on this thread. The frame is on the heap.
-func (t *Table) back6(at At, class ccall.Class, f unsafe.Pointer) Result {
-	sc, res := t.scope(at)
-	if res == ResultSuccess {
-		r, failed := sc.Back6(f, class, at.Thread.cc())
-		res = outcome(f, r, failed)
-	}
-	return res
-}
-
-// back1 is call1 for a function that may call back into Go on this thread.
-func (t *Table) back1(at At, class ccall.Class, fn, word uintptr) Result {
-	sc, res := t.scope(at)
-	if res == ResultSuccess {
-		// The words of a ccall.Frame6, whose type would make every program larger.
-		f := unsafe.Pointer(ccall.Heap(&[8]uintptr{fn, 0, word}))
-		r, failed := sc.Back6(f, class, at.Thread.cc())
-		res = outcome(f, r, failed)
-	}
-	return res
-}
-
-// back14 is back6 for a frame of fourteen argument words.
-func (t *Table) back14(at At, class ccall.Class, f unsafe.Pointer) Result {
-	sc, res := t.scope(at)
-	if res == ResultSuccess {
-		r, failed := sc.Back14(f, class, at.Thread.cc())
-		res = outcome(f, r, failed)
-	}
-	return res
-}
-
 // call14 makes a call with a frame of fourteen argument words.
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if at.plain() {
@@ -308,18 +276,86 @@ func (t *Table) scoped14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return outcome(f, r, failed)
 }
 
-// callWide makes a call with a frame of sixteen argument words and two floating-point numbers.
-func (t *Table) callWide(at At, class ccall.Class, f unsafe.Pointer) Result {
-	if at.plain() {
-		ccall.CallWide(f, class, at.Thread.cc())
-		return Result(int32((*ccall.Head)(f).R))
+// oldestSoft is the oldest version of CUDA that a software driver can have.
+const oldestSoft = 11000
+
+// enterRare begins a call that is made rarely. soft is the software driver that makes it on th. If soft
+// is nil, callRare makes the call, or returns res.
+func (t *Table) enterRare(at At, s Symbol) (th *Thread, soft Software, res Result) {
+	if at.NoWait && s.class() == ccall.Blocking {
+		t.mayWait(s)
 	}
-	sc, res := t.scope(at)
+	if t.soft == nil {
+		return nil, nil, ResultSuccess
+	}
+	if t.version < newest && s.row().version() > max(int(t.version), oldestSoft) {
+		return nil, nil, missing(s)
+	}
+	if th, res = t.enter(at); res == ResultSuccess {
+		soft = t.software()
+	}
+	return th, soft, res
+}
+
+// callRare calls a function of a library, if res is ResultSuccess. The words are the arguments.
+//
+// A word may be the address of a Go variable. It is a number then before assembly reads it, which is safe only
+// because of the directive: the compiler sees to it that all variables whose addresses are converted to uintptr in the
+// argument list of callRare are on the heap, where they do not move, and that they live until it returns. So the
+// conversions must be there, and not in a function or variable. What such variables point to is on the heap, too.
+//
+//go:uintptrescapes
+func (t *Table) callRare(at At, s Symbol, res Result, words ...uintptr) Result {
 	if res != ResultSuccess {
 		return res
 	}
-	r, failed := sc.CallWide(f, class, at.Thread.cc())
-	return outcome(f, r, failed)
+	r, res := t.callWords(at, s, words)
+	if own := Result(int32(r)); own != ResultSuccess {
+		return own
+	}
+	return res
+}
+
+// callWords calls a function of a library with up to 14 words, or 16 and two floating-point numbers once more. r is the
+// whole result register, and 0 if the call was not made. res is the result of the lookup and of the steps before and
+// after the call.
+func (t *Table) callWords(at At, s Symbol, words []uintptr) (r uintptr, res Result) {
+	fn := t.procs[s].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(s); fn == 0 {
+			return 0, res
+		}
+	}
+	// The words of a ccall.FrameWide, whose type would make every program larger. They are on the heap, because an
+	// arbitrary function may call back into Go.
+	h := ccall.Heap(new([2 + 16 + 2]uintptr))
+	h[0] = fn
+	copy(h[2:], words)
+	f, class, on, wide := unsafe.Pointer(h), s.class(), at.Thread.cc(), len(words) > 14
+	if at.plain() {
+		made := false
+		if wide {
+			made = ccall.CallWide(f, class, on)
+		} else {
+			made = ccall.Call14(f, class, on)
+		}
+		if !made {
+			return 0, Result(int32(h[1]))
+		}
+		return h[1], ResultSuccess
+	}
+	sc, res := t.scope(at)
+	if res != ResultSuccess {
+		return 0, res
+	}
+	var around int32
+	var failed ccall.Step
+	if wide {
+		around, failed = sc.CallWide(f, class, on)
+	} else {
+		around, failed = sc.Back14(f, class, on)
+	}
+	return h[1], afterwards(failed, Result(around))
 }
 
 // outcome returns the result of a call in a scope: the call's own result if it was made and has
@@ -494,30 +530,8 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	if t.soft != nil {
 		return 0, missing(s)
 	}
-	p := t.procs[s].Load()
-	if p == 0 {
-		if p, res = t.resolve(s); p == 0 {
-			return 0, res
-		}
-	}
-	var f ccall.Frame14
-	if len(args) > len(f.A) {
+	if len(args) > 14 {
 		return 0, ResultInvalidValue
 	}
-	f.Fn = p
-	copy(f.A[:], args)
-	// An arbitrary function may call back into Go, so the frame has to be on the heap.
-	h := ccall.Heap(&f)
-	if at.plain() {
-		if !ccall.Call14(unsafe.Pointer(h), s.class(), at.Thread.cc()) {
-			return 0, ResultOperatingSystem
-		}
-		return h.R, ResultSuccess
-	}
-	sc, res := t.scope(at)
-	if res != ResultSuccess {
-		return 0, res
-	}
-	around, failed := sc.Back14(unsafe.Pointer(h), s.class(), at.Thread.cc())
-	return h.R, afterwards(failed, Result(around))
+	return t.callWords(at, s, args)
 }

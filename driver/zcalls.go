@@ -12,173 +12,68 @@ import (
 
 // Init calls cuInit, which exists since CUDA 2.0.
 func (t *Table) Init(at At, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Init(th, flags))
+	th, soft, res := t.enterRare(at, symInit)
+	if soft != nil {
+		return t.leave(at, th, soft.Init(th, flags))
 	}
-	fn := t.procs[symInit].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symInit); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Setup, fn, uintptr(flags))
+	return t.callRare(at, symInit, res, uintptr(flags))
 }
 
 // DriverGetVersion calls cuDriverGetVersion, which exists since CUDA 2.2.
 func (t *Table) DriverGetVersion(at At) (driverVersion int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		driverVersion, res = t.software().DriverGetVersion(th)
+	th, soft, res := t.enterRare(at, symDriverGetVersion)
+	if soft != nil {
+		driverVersion, res = soft.DriverGetVersion(th)
 		return driverVersion, t.leave(at, th, res)
 	}
-	fn := t.procs[symDriverGetVersion].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDriverGetVersion); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		driverVersion unsafe.Pointer
-		_             [5]uintptr
-		v0            int32
-	}{fn: fn}
-	f.driverVersion = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symDriverGetVersion, res, uintptr(unsafe.Pointer(&driverVersion)))
+	return
 }
 
 // GetErrorName calls cuGetErrorName, which exists since CUDA 6.0.
 func (t *Table) GetErrorName(at At, code Result) (pStr string, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pStr, res = t.software().GetErrorName(th, code)
+	th, soft, res := t.enterRare(at, symGetErrorName)
+	if soft != nil {
+		pStr, res = soft.GetErrorName(th, code)
 		return pStr, t.leave(at, th, res)
 	}
-	fn := t.procs[symGetErrorName].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGetErrorName); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		code  uintptr
-		pStr  unsafe.Pointer
-		_     [4]uintptr
-		v0    unsafe.Pointer
-	}{fn: fn, code: uintptr(uint32(code))}
-	f.pStr = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return goString(f.v0), res
+	var v0 unsafe.Pointer
+	res = t.callRare(at, symGetErrorName, res, uintptr(uint32(code)), uintptr(unsafe.Pointer(&v0)))
+	return goString(v0), res
 }
 
 // GetErrorString calls cuGetErrorString, which exists since CUDA 6.0.
 func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pStr, res = t.software().GetErrorString(th, code)
+	th, soft, res := t.enterRare(at, symGetErrorString)
+	if soft != nil {
+		pStr, res = soft.GetErrorString(th, code)
 		return pStr, t.leave(at, th, res)
 	}
-	fn := t.procs[symGetErrorString].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGetErrorString); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		code  uintptr
-		pStr  unsafe.Pointer
-		_     [4]uintptr
-		v0    unsafe.Pointer
-	}{fn: fn, code: uintptr(uint32(code))}
-	f.pStr = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return goString(f.v0), res
+	var v0 unsafe.Pointer
+	res = t.callRare(at, symGetErrorString, res, uintptr(uint32(code)), uintptr(unsafe.Pointer(&v0)))
+	return goString(v0), res
 }
 
 // DeviceGetCount calls cuDeviceGetCount, which exists since CUDA 2.0.
 func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		count, res = t.software().DeviceGetCount(th)
+	th, soft, res := t.enterRare(at, symDeviceGetCount)
+	if soft != nil {
+		count, res = soft.DeviceGetCount(th)
 		return count, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetCount); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		count unsafe.Pointer
-		_     [5]uintptr
-		v0    int32
-	}{fn: fn}
-	f.count = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetCount, res, uintptr(unsafe.Pointer(&count)))
+	return
 }
 
 // DeviceGet calls cuDeviceGet, which exists since CUDA 2.0.
 func (t *Table) DeviceGet(at At, ordinal int32) (device Device, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		device, res = t.software().DeviceGet(th, ordinal)
+	th, soft, res := t.enterRare(at, symDeviceGet)
+	if soft != nil {
+		device, res = soft.DeviceGet(th, ordinal)
 		return device, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGet].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGet); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		device  unsafe.Pointer
-		ordinal uintptr
-		_       [4]uintptr
-		v0      Device
-	}{fn: fn, ordinal: uintptr(uint32(ordinal))}
-	f.device = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGet, res, uintptr(unsafe.Pointer(&device)), uintptr(uint32(ordinal)))
+	return
 }
 
 // DeviceGetByPCIBusId calls cuDeviceGetByPCIBusId, which exists since CUDA 4.1.
@@ -187,508 +82,195 @@ func (t *Table) DeviceGetByPCIBusId(at At, pciBusId string) (dev Device, res Res
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dev, res = t.software().DeviceGetByPCIBusId(th, pciBusId)
+	th, soft, res := t.enterRare(at, symDeviceGetByPCIBusId)
+	if soft != nil {
+		dev, res = soft.DeviceGetByPCIBusId(th, pciBusId)
 		return dev, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetByPCIBusId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetByPCIBusId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		dev      unsafe.Pointer
-		pciBusId unsafe.Pointer
-		_        [4]uintptr
-		v0       Device
-	}{fn: fn, pciBusId: unsafe.Pointer(unsafe.SliceData(append([]byte(pciBusId), 0)))}
-	f.dev = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetByPCIBusId, res, uintptr(unsafe.Pointer(&dev)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(pciBusId), 0)))))
+	return
 }
 
 // DeviceGetName calls cuDeviceGetName, which exists since CUDA 2.0.
 func (t *Table) DeviceGetName(at At, name []byte, dev Device) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceGetName(th, name, dev))
+	th, soft, res := t.enterRare(at, symDeviceGetName)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceGetName(th, name, dev))
 	}
-	fn := t.procs[symDeviceGetName].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetName); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		name  unsafe.Pointer
-		n     uintptr
-		dev   uintptr
-		_     [3]uintptr
-	}{
-		fn:   fn,
-		name: unsafe.Pointer(unsafe.SliceData(name)),
-		n:    uintptr(len(name)),
-		dev:  uintptr(uint32(dev)),
-	}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symDeviceGetName, res, uintptr(unsafe.Pointer(unsafe.SliceData(name))), uintptr(len(name)),
+		uintptr(uint32(dev)))
 }
 
 // DeviceGetUUID calls cuDeviceGetUuid_v2, which exists since CUDA 11.4.
 func (t *Table) DeviceGetUUID(at At, dev Device) (uuid UUID, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symDeviceGetUuid_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		uuid, res = t.software().DeviceGetUUID(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetUuid_v2)
+	if soft != nil {
+		uuid, res = soft.DeviceGetUUID(th, dev)
 		return uuid, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetUuid_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetUuid_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		uuid  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    UUID
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.uuid = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetUuid_v2, res, uintptr(unsafe.Pointer(&uuid)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetUUIDV1 calls cuDeviceGetUuid, which exists since CUDA 9.2.
 func (t *Table) DeviceGetUUIDV1(at At, dev Device) (uuid UUID, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		uuid, res = t.software().DeviceGetUUIDV1(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetUuid)
+	if soft != nil {
+		uuid, res = soft.DeviceGetUUIDV1(th, dev)
 		return uuid, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetUuid].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetUuid); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		uuid  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    UUID
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.uuid = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetUuid, res, uintptr(unsafe.Pointer(&uuid)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetPCIBusId calls cuDeviceGetPCIBusId, which exists since CUDA 4.1.
 func (t *Table) DeviceGetPCIBusId(at At, pciBusId []byte, dev Device) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceGetPCIBusId(th, pciBusId, dev))
+	th, soft, res := t.enterRare(at, symDeviceGetPCIBusId)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceGetPCIBusId(th, pciBusId, dev))
 	}
-	fn := t.procs[symDeviceGetPCIBusId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetPCIBusId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pciBusId unsafe.Pointer
-		n        uintptr
-		dev      uintptr
-		_        [3]uintptr
-	}{
-		fn:       fn,
-		pciBusId: unsafe.Pointer(unsafe.SliceData(pciBusId)),
-		n:        uintptr(len(pciBusId)),
-		dev:      uintptr(uint32(dev)),
-	}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symDeviceGetPCIBusId, res, uintptr(unsafe.Pointer(unsafe.SliceData(pciBusId))),
+		uintptr(len(pciBusId)), uintptr(uint32(dev)))
 }
 
 // DeviceGetAttribute calls cuDeviceGetAttribute, which exists since CUDA 2.0.
 func (t *Table) DeviceGetAttribute(at At, attrib int32, dev Device) (pi int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pi, res = t.software().DeviceGetAttribute(th, attrib, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetAttribute)
+	if soft != nil {
+		pi, res = soft.DeviceGetAttribute(th, attrib, dev)
 		return pi, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pi     unsafe.Pointer
-		attrib uintptr
-		dev    uintptr
-		_      [3]uintptr
-		v0     int32
-	}{fn: fn, attrib: uintptr(uint32(attrib)), dev: uintptr(uint32(dev))}
-	f.pi = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetAttribute, res, uintptr(unsafe.Pointer(&pi)), uintptr(uint32(attrib)),
+		uintptr(uint32(dev)))
+	return
 }
 
 // DeviceTotalMem calls cuDeviceTotalMem_v2, which exists since CUDA 3.2.
 func (t *Table) DeviceTotalMem(at At, dev Device) (bytes uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		bytes, res = t.software().DeviceTotalMem(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceTotalMem_v2)
+	if soft != nil {
+		bytes, res = soft.DeviceTotalMem(th, dev)
 		return bytes, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceTotalMem_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceTotalMem_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		bytes unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    uint64
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.bytes = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceTotalMem_v2, res, uintptr(unsafe.Pointer(&bytes)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceCanAccessPeer calls cuDeviceCanAccessPeer, which exists since CUDA 4.0.
 func (t *Table) DeviceCanAccessPeer(at At, dev Device, peerDev Device) (canAccessPeer int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		canAccessPeer, res = t.software().DeviceCanAccessPeer(th, dev, peerDev)
+	th, soft, res := t.enterRare(at, symDeviceCanAccessPeer)
+	if soft != nil {
+		canAccessPeer, res = soft.DeviceCanAccessPeer(th, dev, peerDev)
 		return canAccessPeer, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceCanAccessPeer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceCanAccessPeer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		canAccessPeer unsafe.Pointer
-		dev           uintptr
-		peerDev       uintptr
-		_             [3]uintptr
-		v0            int32
-	}{fn: fn, dev: uintptr(uint32(dev)), peerDev: uintptr(uint32(peerDev))}
-	f.canAccessPeer = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceCanAccessPeer, res, uintptr(unsafe.Pointer(&canAccessPeer)), uintptr(uint32(dev)),
+		uintptr(uint32(peerDev)))
+	return
 }
 
 // DeviceGetP2PAttribute calls cuDeviceGetP2PAttribute, which exists since CUDA 8.0.
 func (t *Table) DeviceGetP2PAttribute(at At, attrib int32, srcDevice Device, dstDevice Device) (value int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		value, res = t.software().DeviceGetP2PAttribute(th, attrib, srcDevice, dstDevice)
+	th, soft, res := t.enterRare(at, symDeviceGetP2PAttribute)
+	if soft != nil {
+		value, res = soft.DeviceGetP2PAttribute(th, attrib, srcDevice, dstDevice)
 		return value, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetP2PAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetP2PAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		value     unsafe.Pointer
-		attrib    uintptr
-		srcDevice uintptr
-		dstDevice uintptr
-		_         [2]uintptr
-		v0        int32
-	}{
-		fn:        fn,
-		attrib:    uintptr(uint32(attrib)),
-		srcDevice: uintptr(uint32(srcDevice)),
-		dstDevice: uintptr(uint32(dstDevice)),
-	}
-	f.value = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetP2PAttribute, res, uintptr(unsafe.Pointer(&value)), uintptr(uint32(attrib)),
+		uintptr(uint32(srcDevice)), uintptr(uint32(dstDevice)))
+	return
 }
 
 // DevicePrimaryCtxRetain calls cuDevicePrimaryCtxRetain, which exists since CUDA 7.0.
 func (t *Table) DevicePrimaryCtxRetain(at At, dev Device) (pctx Context, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().DevicePrimaryCtxRetain(th, dev)
+	th, soft, res := t.enterRare(at, symDevicePrimaryCtxRetain)
+	if soft != nil {
+		pctx, res = soft.DevicePrimaryCtxRetain(th, dev)
 		return pctx, t.leave(at, th, res)
 	}
-	fn := t.procs[symDevicePrimaryCtxRetain].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevicePrimaryCtxRetain); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pctx  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    Context
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDevicePrimaryCtxRetain, res, uintptr(unsafe.Pointer(&pctx)), uintptr(uint32(dev)))
+	return
 }
 
 // DevicePrimaryCtxRelease calls cuDevicePrimaryCtxRelease_v2, which exists since CUDA 11.0.
 func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDevicePrimaryCtxRelease_v2)
+	th, soft, res := t.enterRare(at, symDevicePrimaryCtxRelease_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.DevicePrimaryCtxRelease(th, dev))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DevicePrimaryCtxRelease(th, dev))
-	}
-	fn := t.procs[symDevicePrimaryCtxRelease_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevicePrimaryCtxRelease_v2); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Blocking, fn, uintptr(uint32(dev)))
+	return t.callRare(at, symDevicePrimaryCtxRelease_v2, res, uintptr(uint32(dev)))
 }
 
 // DevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2, which exists since CUDA 11.0.
 func (t *Table) DevicePrimaryCtxReset(at At, dev Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDevicePrimaryCtxReset_v2)
+	th, soft, res := t.enterRare(at, symDevicePrimaryCtxReset_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.DevicePrimaryCtxReset(th, dev))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DevicePrimaryCtxReset(th, dev))
-	}
-	fn := t.procs[symDevicePrimaryCtxReset_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevicePrimaryCtxReset_v2); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Blocking, fn, uintptr(uint32(dev)))
+	return t.callRare(at, symDevicePrimaryCtxReset_v2, res, uintptr(uint32(dev)))
 }
 
 // DevicePrimaryCtxGetState calls cuDevicePrimaryCtxGetState, which exists since CUDA 7.0.
 func (t *Table) DevicePrimaryCtxGetState(at At, dev Device) (flags uint32, active int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, active, res = t.software().DevicePrimaryCtxGetState(th, dev)
+	th, soft, res := t.enterRare(at, symDevicePrimaryCtxGetState)
+	if soft != nil {
+		flags, active, res = soft.DevicePrimaryCtxGetState(th, dev)
 		return flags, active, t.leave(at, th, res)
 	}
-	fn := t.procs[symDevicePrimaryCtxGetState].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevicePrimaryCtxGetState); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		dev    uintptr
-		flags  unsafe.Pointer
-		active unsafe.Pointer
-		_      [3]uintptr
-		v0     uint32
-		v1     int32
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.flags = unsafe.Pointer(&f.v0)
-	f.active = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symDevicePrimaryCtxGetState, res, uintptr(uint32(dev)), uintptr(unsafe.Pointer(&flags)),
+		uintptr(unsafe.Pointer(&active)))
+	return
 }
 
 // DevicePrimaryCtxSetFlags calls cuDevicePrimaryCtxSetFlags_v2, which exists since CUDA 11.0.
 func (t *Table) DevicePrimaryCtxSetFlags(at At, dev Device, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DevicePrimaryCtxSetFlags(th, dev, flags))
+	th, soft, res := t.enterRare(at, symDevicePrimaryCtxSetFlags_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.DevicePrimaryCtxSetFlags(th, dev, flags))
 	}
-	fn := t.procs[symDevicePrimaryCtxSetFlags_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevicePrimaryCtxSetFlags_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		dev   uintptr
-		flags uintptr
-		_     [4]uintptr
-	}{fn: fn, dev: uintptr(uint32(dev)), flags: uintptr(flags)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symDevicePrimaryCtxSetFlags_v2, res, uintptr(uint32(dev)), uintptr(flags))
 }
 
 // CtxCreate calls cuCtxCreate_v4, which exists since CUDA 12.5.
 func (t *Table) CtxCreate(at At, ctxCreateParams *CtxCreateParams, flags uint32, dev Device) (pctx Context, res Result) {
-	if t.soft != nil {
-		if t.version < 12050 {
-			res = missing(symCtxCreate_v4)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().CtxCreate(th, ctxCreateParams, flags, dev)
+	th, soft, res := t.enterRare(at, symCtxCreate_v4)
+	if soft != nil {
+		pctx, res = soft.CtxCreate(th, ctxCreateParams, flags, dev)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.CtxDestroy(at.undo(), pctx)
-			pctx = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symCtxCreate_v4, res, uintptr(unsafe.Pointer(&pctx)),
+			uintptr(unsafe.Pointer(ctxCreateParams)), uintptr(flags), uintptr(uint32(dev)))
 	}
-	fn := t.procs[symCtxCreate_v4].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxCreate_v4); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		pctx            unsafe.Pointer
-		ctxCreateParams unsafe.Pointer
-		flags           uintptr
-		dev             uintptr
-		_               [2]uintptr
-		v0              Context
-	}{
-		fn:              fn,
-		ctxCreateParams: unsafe.Pointer(ctxCreateParams),
-		flags:           uintptr(flags),
-		dev:             uintptr(uint32(dev)),
-	}
-	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.CtxDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.CtxDestroy(at.undo(), pctx)
+		pctx = 0
 	}
-	return f.v0, res
+	return
 }
 
 // CtxCreateV2 calls cuCtxCreate_v2, which exists since CUDA 3.2.
 func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().CtxCreateV2(th, flags, dev)
+	th, soft, res := t.enterRare(at, symCtxCreate_v2)
+	if soft != nil {
+		pctx, res = soft.CtxCreateV2(th, flags, dev)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.CtxDestroy(at.undo(), pctx)
-			pctx = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symCtxCreate_v2, res, uintptr(unsafe.Pointer(&pctx)), uintptr(flags), uintptr(uint32(dev)))
 	}
-	fn := t.procs[symCtxCreate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxCreate_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pctx  unsafe.Pointer
-		flags uintptr
-		dev   uintptr
-		_     [3]uintptr
-		v0    Context
-	}{fn: fn, flags: uintptr(flags), dev: uintptr(uint32(dev))}
-	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.CtxDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.CtxDestroy(at.undo(), pctx)
+		pctx = 0
 	}
-	return f.v0, res
+	return
 }
 
 // CtxDestroy calls cuCtxDestroy_v2, which exists since CUDA 4.0.
 func (t *Table) CtxDestroy(at At, ctx Context) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxDestroy_v2)
+	th, soft, res := t.enterRare(at, symCtxDestroy_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxDestroy(th, ctx))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxDestroy(th, ctx))
-	}
-	fn := t.procs[symCtxDestroy_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxDestroy_v2); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Blocking, fn, uintptr(ctx))
+	return t.callRare(at, symCtxDestroy_v2, res, uintptr(ctx))
 }
 
 // CtxPushCurrent calls cuCtxPushCurrent_v2, which exists since CUDA 4.0.
@@ -815,99 +397,33 @@ func (t *Table) CtxSetCurrent(at At, ctx Context) (res Result) {
 
 // CtxGetDevice calls cuCtxGetDevice, which exists since CUDA 2.0.
 func (t *Table) CtxGetDevice(at At) (device Device, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		device, res = t.software().CtxGetDevice(th)
+	th, soft, res := t.enterRare(at, symCtxGetDevice)
+	if soft != nil {
+		device, res = soft.CtxGetDevice(th)
 		return device, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetDevice].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetDevice); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		device unsafe.Pointer
-		_      [5]uintptr
-		v0     Device
-	}{fn: fn}
-	f.device = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetDevice, res, uintptr(unsafe.Pointer(&device)))
+	return
 }
 
 // CtxGetFlags calls cuCtxGetFlags, which exists since CUDA 7.0.
 func (t *Table) CtxGetFlags(at At) (flags uint32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, res = t.software().CtxGetFlags(th)
+	th, soft, res := t.enterRare(at, symCtxGetFlags)
+	if soft != nil {
+		flags, res = soft.CtxGetFlags(th)
 		return flags, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		flags unsafe.Pointer
-		_     [5]uintptr
-		v0    uint32
-	}{fn: fn}
-	f.flags = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetFlags, res, uintptr(unsafe.Pointer(&flags)))
+	return
 }
 
 // CtxSetFlags calls cuCtxSetFlags, which exists since CUDA 12.1.
 func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symCtxSetFlags)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxSetFlags(th, flags))
+	th, soft, res := t.enterRare(at, symCtxSetFlags)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxSetFlags(th, flags))
 	}
-	fn := t.procs[symCtxSetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxSetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		flags uintptr
-		_     [5]uintptr
-	}{fn: fn, flags: uintptr(flags)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCtxSetFlags, res, uintptr(flags))
 }
 
 // CtxSynchronize calls cuCtxSynchronize, which exists since CUDA 2.0.
@@ -937,167 +453,56 @@ func (t *Table) CtxSynchronize(at At) (res Result) {
 
 // CtxGetStreamPriorityRange calls cuCtxGetStreamPriorityRange, which exists since CUDA 5.5.
 func (t *Table) CtxGetStreamPriorityRange(at At) (leastPriority int32, greatestPriority int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		leastPriority, greatestPriority, res = t.software().CtxGetStreamPriorityRange(th)
+	th, soft, res := t.enterRare(at, symCtxGetStreamPriorityRange)
+	if soft != nil {
+		leastPriority, greatestPriority, res = soft.CtxGetStreamPriorityRange(th)
 		return leastPriority, greatestPriority, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetStreamPriorityRange].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetStreamPriorityRange); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		leastPriority    unsafe.Pointer
-		greatestPriority unsafe.Pointer
-		_                [4]uintptr
-		v0               int32
-		v1               int32
-	}{fn: fn}
-	f.leastPriority = unsafe.Pointer(&f.v0)
-	f.greatestPriority = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symCtxGetStreamPriorityRange, res, uintptr(unsafe.Pointer(&leastPriority)),
+		uintptr(unsafe.Pointer(&greatestPriority)))
+	return
 }
 
 // CtxGetApiVersion calls cuCtxGetApiVersion, which exists since CUDA 3.2.
 func (t *Table) CtxGetApiVersion(at At, ctx Context) (version uint32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		version, res = t.software().CtxGetApiVersion(th, ctx)
+	th, soft, res := t.enterRare(at, symCtxGetApiVersion)
+	if soft != nil {
+		version, res = soft.CtxGetApiVersion(th, ctx)
 		return version, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetApiVersion].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetApiVersion); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		ctx     uintptr
-		version unsafe.Pointer
-		_       [4]uintptr
-		v0      uint32
-	}{fn: fn, ctx: uintptr(ctx)}
-	f.version = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetApiVersion, res, uintptr(ctx), uintptr(unsafe.Pointer(&version)))
+	return
 }
 
 // CtxGetId calls cuCtxGetId, which exists since CUDA 12.0.
 func (t *Table) CtxGetId(at At, ctx Context) (ctxId uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symCtxGetId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		ctxId, res = t.software().CtxGetId(th, ctx)
+	th, soft, res := t.enterRare(at, symCtxGetId)
+	if soft != nil {
+		ctxId, res = soft.CtxGetId(th, ctx)
 		return ctxId, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		ctxId unsafe.Pointer
-		_     [4]uintptr
-		v0    uint64
-	}{fn: fn, ctx: uintptr(ctx)}
-	f.ctxId = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetId, res, uintptr(ctx), uintptr(unsafe.Pointer(&ctxId)))
+	return
 }
 
 // CtxGetLimit calls cuCtxGetLimit, which exists since CUDA 3.1.
 func (t *Table) CtxGetLimit(at At, limit int32) (pvalue uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pvalue, res = t.software().CtxGetLimit(th, limit)
+	th, soft, res := t.enterRare(at, symCtxGetLimit)
+	if soft != nil {
+		pvalue, res = soft.CtxGetLimit(th, limit)
 		return pvalue, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetLimit].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetLimit); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pvalue unsafe.Pointer
-		limit  uintptr
-		_      [4]uintptr
-		v0     uint64
-	}{fn: fn, limit: uintptr(uint32(limit))}
-	f.pvalue = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetLimit, res, uintptr(unsafe.Pointer(&pvalue)), uintptr(uint32(limit)))
+	return
 }
 
 // CtxSetLimit calls cuCtxSetLimit, which exists since CUDA 3.1.
 func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxSetLimit)
+	th, soft, res := t.enterRare(at, symCtxSetLimit)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxSetLimit(th, limit, value))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxSetLimit(th, limit, value))
-	}
-	fn := t.procs[symCtxSetLimit].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxSetLimit); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		limit uintptr
-		value uintptr
-		_     [4]uintptr
-	}{fn: fn, limit: uintptr(uint32(limit)), value: uintptr(value)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symCtxSetLimit, res, uintptr(uint32(limit)), uintptr(value))
 }
 
 // CtxRecordEvent calls cuCtxRecordEvent, which exists since CUDA 12.5.
@@ -1170,271 +575,96 @@ func (t *Table) CtxWaitEvent(at At, hCtx Context, hEvent Event) (res Result) {
 
 // CtxEnablePeerAccess calls cuCtxEnablePeerAccess, which exists since CUDA 4.0.
 func (t *Table) CtxEnablePeerAccess(at At, peerContext Context, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxEnablePeerAccess(th, peerContext, flags))
+	th, soft, res := t.enterRare(at, symCtxEnablePeerAccess)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxEnablePeerAccess(th, peerContext, flags))
 	}
-	fn := t.procs[symCtxEnablePeerAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxEnablePeerAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		peerContext uintptr
-		flags       uintptr
-		_           [4]uintptr
-	}{fn: fn, peerContext: uintptr(peerContext), flags: uintptr(flags)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symCtxEnablePeerAccess, res, uintptr(peerContext), uintptr(flags))
 }
 
 // CtxDisablePeerAccess calls cuCtxDisablePeerAccess, which exists since CUDA 4.0.
 func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxDisablePeerAccess(th, peerContext))
+	th, soft, res := t.enterRare(at, symCtxDisablePeerAccess)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxDisablePeerAccess(th, peerContext))
 	}
-	fn := t.procs[symCtxDisablePeerAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxDisablePeerAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		peerContext uintptr
-		_           [5]uintptr
-	}{fn: fn, peerContext: uintptr(peerContext)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCtxDisablePeerAccess, res, uintptr(peerContext))
 }
 
 // DeviceGetDevResource calls cuDeviceGetDevResource, which exists since CUDA 12.4.
 func (t *Table) DeviceGetDevResource(at At, device Device, typ int32) (resource DevResource, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symDeviceGetDevResource)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		resource, res = t.software().DeviceGetDevResource(th, device, typ)
+	th, soft, res := t.enterRare(at, symDeviceGetDevResource)
+	if soft != nil {
+		resource, res = soft.DeviceGetDevResource(th, device, typ)
 		return resource, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetDevResource].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetDevResource); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r    uintptr
-		device   uintptr
-		resource unsafe.Pointer
-		typ      uintptr
-		_        [3]uintptr
-		v0       DevResource
-	}{fn: fn, device: uintptr(uint32(device)), typ: uintptr(uint32(typ))})
-	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetDevResource, res, uintptr(uint32(device)), uintptr(unsafe.Pointer(&resource)),
+		uintptr(uint32(typ)))
+	return
 }
 
 // DevSmResourceSplitByCount calls cuDevSmResourceSplitByCount, which exists since CUDA 12.4.
 func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input DevResource, useFlags uint32, minCount uint32) (nbGroups uint32, remaining DevResource, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symDevSmResourceSplitByCount)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nbGroups, remaining, res = t.software().DevSmResourceSplitByCount(th, result, input, useFlags, minCount)
+	th, soft, res := t.enterRare(at, symDevSmResourceSplitByCount)
+	if soft != nil {
+		nbGroups, remaining, res = soft.DevSmResourceSplitByCount(th, result, input, useFlags, minCount)
 		return nbGroups, remaining, t.leave(at, th, res)
 	}
-	fn := t.procs[symDevSmResourceSplitByCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevSmResourceSplitByCount); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r     uintptr
-		result    unsafe.Pointer
-		nbGroups  unsafe.Pointer
-		input     unsafe.Pointer
-		remaining unsafe.Pointer
-		useFlags  uintptr
-		minCount  uintptr
-		v0        uint32
-		a2        DevResource
-		v1        DevResource
-	}{
-		fn:       fn,
-		result:   unsafe.Pointer(unsafe.SliceData(result)),
-		useFlags: uintptr(useFlags),
-		minCount: uintptr(minCount),
-		v0:       uint32(len(result)),
-		a2:       input,
-	})
-	f.nbGroups = unsafe.Pointer(&f.v0)
-	f.input = unsafe.Pointer(&f.a2)
-	f.remaining = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
-	return f.v0, f.v1, res
+	nbGroups = uint32(len(result))
+	res = t.callRare(at, symDevSmResourceSplitByCount, res, uintptr(unsafe.Pointer(unsafe.SliceData(result))),
+		uintptr(unsafe.Pointer(&nbGroups)), uintptr(unsafe.Pointer(&input)), uintptr(unsafe.Pointer(&remaining)),
+		uintptr(useFlags), uintptr(minCount))
+	return
 }
 
 // DevResourceGenerateDesc calls cuDevResourceGenerateDesc, which exists since CUDA 12.4.
 func (t *Table) DevResourceGenerateDesc(at At, resources []DevResource) (phDesc DevResourceDesc, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symDevResourceGenerateDesc)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phDesc, res = t.software().DevResourceGenerateDesc(th, resources)
+	th, soft, res := t.enterRare(at, symDevResourceGenerateDesc)
+	if soft != nil {
+		phDesc, res = soft.DevResourceGenerateDesc(th, resources)
 		return phDesc, t.leave(at, th, res)
 	}
-	fn := t.procs[symDevResourceGenerateDesc].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevResourceGenerateDesc); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		phDesc      unsafe.Pointer
-		resources   unsafe.Pointer
-		nbResources uintptr
-		_           [3]uintptr
-		v0          DevResourceDesc
-	}{fn: fn, resources: unsafe.Pointer(unsafe.SliceData(resources)), nbResources: uintptr(len(resources))}
-	f.phDesc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDevResourceGenerateDesc, res, uintptr(unsafe.Pointer(&phDesc)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(resources))), uintptr(len(resources)))
+	return
 }
 
 // GreenCtxCreate calls cuGreenCtxCreate, which exists since CUDA 12.4.
 func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags uint32) (phCtx GreenCtx, res Result) {
-	if at.NoWait {
-		t.mayWait(symGreenCtxCreate)
-	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symGreenCtxCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phCtx, res = t.software().GreenCtxCreate(th, desc, dev, flags)
+	th, soft, res := t.enterRare(at, symGreenCtxCreate)
+	if soft != nil {
+		phCtx, res = soft.GreenCtxCreate(th, desc, dev, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GreenCtxDestroy(at.undo(), phCtx)
-			phCtx = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symGreenCtxCreate, res, uintptr(unsafe.Pointer(&phCtx)), uintptr(desc),
+			uintptr(uint32(dev)), uintptr(flags))
 	}
-	fn := t.procs[symGreenCtxCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGreenCtxCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		phCtx unsafe.Pointer
-		desc  uintptr
-		dev   uintptr
-		flags uintptr
-		_     [2]uintptr
-		v0    GreenCtx
-	}{fn: fn, desc: uintptr(desc), dev: uintptr(uint32(dev)), flags: uintptr(flags)}
-	f.phCtx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.GreenCtxDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GreenCtxDestroy(at.undo(), phCtx)
+		phCtx = 0
 	}
-	return f.v0, res
+	return
 }
 
 // GreenCtxDestroy calls cuGreenCtxDestroy, which exists since CUDA 12.4.
 func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGreenCtxDestroy)
+	th, soft, res := t.enterRare(at, symGreenCtxDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.GreenCtxDestroy(th, hCtx))
 	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symGreenCtxDestroy)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GreenCtxDestroy(th, hCtx))
-	}
-	fn := t.procs[symGreenCtxDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGreenCtxDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(hCtx))
+	return t.callRare(at, symGreenCtxDestroy, res, uintptr(hCtx))
 }
 
 // GreenCtxGetDevResource calls cuGreenCtxGetDevResource, which exists since CUDA 12.4.
 func (t *Table) GreenCtxGetDevResource(at At, hCtx GreenCtx, typ int32) (resource DevResource, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symGreenCtxGetDevResource)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		resource, res = t.software().GreenCtxGetDevResource(th, hCtx, typ)
+	th, soft, res := t.enterRare(at, symGreenCtxGetDevResource)
+	if soft != nil {
+		resource, res = soft.GreenCtxGetDevResource(th, hCtx, typ)
 		return resource, t.leave(at, th, res)
 	}
-	fn := t.procs[symGreenCtxGetDevResource].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGreenCtxGetDevResource); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r    uintptr
-		hCtx     uintptr
-		resource unsafe.Pointer
-		typ      uintptr
-		_        [3]uintptr
-		v0       DevResource
-	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))})
-	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGreenCtxGetDevResource, res, uintptr(hCtx), uintptr(unsafe.Pointer(&resource)),
+		uintptr(uint32(typ)))
+	return
 }
 
 // GreenCtxRecordEvent calls cuGreenCtxRecordEvent, which exists since CUDA 12.4.
@@ -1507,48 +737,19 @@ func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Resul
 
 // GreenCtxStreamCreate calls cuGreenCtxStreamCreate, which exists since CUDA 12.5.
 func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, priority int32) (phStream Stream, res Result) {
-	if at.NoWait {
-		t.mayWait(symGreenCtxStreamCreate)
-	}
-	if t.soft != nil {
-		if t.version < 12050 {
-			res = missing(symGreenCtxStreamCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phStream, res = t.software().GreenCtxStreamCreate(th, greenCtx, flags, priority)
+	th, soft, res := t.enterRare(at, symGreenCtxStreamCreate)
+	if soft != nil {
+		phStream, res = soft.GreenCtxStreamCreate(th, greenCtx, flags, priority)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.StreamDestroy(at.undo(), phStream)
-			phStream = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symGreenCtxStreamCreate, res, uintptr(unsafe.Pointer(&phStream)), uintptr(greenCtx),
+			uintptr(flags), uintptr(uint32(priority)))
 	}
-	fn := t.procs[symGreenCtxStreamCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGreenCtxStreamCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		phStream unsafe.Pointer
-		greenCtx uintptr
-		flags    uintptr
-		priority uintptr
-		_        [2]uintptr
-		v0       Stream
-	}{fn: fn, greenCtx: uintptr(greenCtx), flags: uintptr(flags), priority: uintptr(uint32(priority))}
-	f.phStream = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.StreamDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.StreamDestroy(at.undo(), phStream)
+		phStream = 0
 	}
-	return f.v0, res
+	return
 }
 
 // EventCreate calls cuEventCreate, which exists since CUDA 2.0.
@@ -2002,175 +1203,57 @@ func (t *Table) StreamWaitEvent(at At, hStream Stream, hEvent Event, flags uint3
 
 // StreamGetCtx calls cuStreamGetCtx, which exists since CUDA 9.2.
 func (t *Table) StreamGetCtx(at At, hStream Stream) (pctx Context, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().StreamGetCtx(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetCtx)
+	if soft != nil {
+		pctx, res = soft.StreamGetCtx(th, hStream)
 		return pctx, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetCtx].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetCtx); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		pctx    unsafe.Pointer
-		_       [4]uintptr
-		v0      Context
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.pctx = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symStreamGetCtx, res, uintptr(hStream), uintptr(unsafe.Pointer(&pctx)))
+	return
 }
 
 // StreamGetFlags calls cuStreamGetFlags, which exists since CUDA 5.5.
 func (t *Table) StreamGetFlags(at At, hStream Stream) (flags uint32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, res = t.software().StreamGetFlags(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetFlags)
+	if soft != nil {
+		flags, res = soft.StreamGetFlags(th, hStream)
 		return flags, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		flags   unsafe.Pointer
-		_       [4]uintptr
-		v0      uint32
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.flags = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symStreamGetFlags, res, uintptr(hStream), uintptr(unsafe.Pointer(&flags)))
+	return
 }
 
 // StreamGetPriority calls cuStreamGetPriority, which exists since CUDA 5.5.
 func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		priority, res = t.software().StreamGetPriority(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetPriority)
+	if soft != nil {
+		priority, res = soft.StreamGetPriority(th, hStream)
 		return priority, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetPriority].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetPriority); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hStream  uintptr
-		priority unsafe.Pointer
-		_        [4]uintptr
-		v0       int32
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.priority = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symStreamGetPriority, res, uintptr(hStream), uintptr(unsafe.Pointer(&priority)))
+	return
 }
 
 // StreamGetId calls cuStreamGetId, which exists since CUDA 12.0.
 func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symStreamGetId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		streamId, res = t.software().StreamGetId(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetId)
+	if soft != nil {
+		streamId, res = soft.StreamGetId(th, hStream)
 		return streamId, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hStream  uintptr
-		streamId unsafe.Pointer
-		_        [4]uintptr
-		v0       uint64
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.streamId = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symStreamGetId, res, uintptr(hStream), uintptr(unsafe.Pointer(&streamId)))
+	return
 }
 
 // StreamGetDevice calls cuStreamGetDevice, which exists since CUDA 12.8.
 func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symStreamGetDevice)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		device, res = t.software().StreamGetDevice(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetDevice)
+	if soft != nil {
+		device, res = soft.StreamGetDevice(th, hStream)
 		return device, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetDevice].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetDevice); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		device  unsafe.Pointer
-		_       [4]uintptr
-		v0      Device
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.device = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symStreamGetDevice, res, uintptr(hStream), uintptr(unsafe.Pointer(&device)))
+	return
 }
 
 // StreamWaitValue32 calls cuStreamWaitValue32_v2, which exists since CUDA 11.7.
@@ -2319,40 +1402,11 @@ func (t *Table) StreamWriteValue64(at At, stream Stream, addr DevicePtr, value u
 
 // StreamAddCallback calls cuStreamAddCallback, which exists since CUDA 5.0.
 func (t *Table) StreamAddCallback(at At, hStream Stream, callback Callback, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamAddCallback(th, hStream, callback, flags))
+	th, soft, res := t.enterRare(at, symStreamAddCallback)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamAddCallback(th, hStream, callback, flags))
 	}
-	fn := t.procs[symStreamAddCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamAddCallback); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hStream  uintptr
-		callback uintptr
-		userData uintptr
-		flags    uintptr
-		_        [2]uintptr
-	}{
-		fn:       fn,
-		hStream:  uintptr(hStream),
-		callback: callback.Addr,
-		userData: callback.Data,
-		flags:    uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamAddCallback, res, uintptr(hStream), callback.Addr, callback.Data, uintptr(flags))
 }
 
 // LaunchHostFunc calls cuLaunchHostFunc, which exists since CUDA 10.0.
@@ -2388,32 +1442,11 @@ func (t *Table) LaunchHostFunc(at At, hStream Stream, callback Callback) (res Re
 
 // StreamBeginCapture calls cuStreamBeginCapture_v2, which exists since CUDA 10.1.
 func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamBeginCapture(th, hStream, mode))
+	th, soft, res := t.enterRare(at, symStreamBeginCapture_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamBeginCapture(th, hStream, mode))
 	}
-	fn := t.procs[symStreamBeginCapture_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamBeginCapture_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		mode    uintptr
-		_       [4]uintptr
-	}{fn: fn, hStream: uintptr(hStream), mode: uintptr(uint32(mode))}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamBeginCapture_v2, res, uintptr(hStream), uintptr(uint32(mode)))
 }
 
 // StreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph, which exists since CUDA 12.3.
@@ -2422,89 +1455,30 @@ func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, d
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symStreamBeginCaptureToGraph)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamBeginCaptureToGraph(th, hStream, hGraph, dependencies, dependencyData, mode))
+	th, soft, res := t.enterRare(at, symStreamBeginCaptureToGraph)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamBeginCaptureToGraph(th, hStream, hGraph, dependencies, dependencyData, mode))
 	}
-	fn := t.procs[symStreamBeginCaptureToGraph].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamBeginCaptureToGraph); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hStream         uintptr
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		dependencyData  unsafe.Pointer
-		numDependencies uintptr
-		mode            uintptr
-	}{
-		fn:              fn,
-		hStream:         uintptr(hStream),
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
-		numDependencies: uintptr(len(dependencies)),
-		mode:            uintptr(uint32(mode)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamBeginCaptureToGraph, res, uintptr(hStream), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencyData))), uintptr(len(dependencies)),
+		uintptr(uint32(mode)))
 }
 
 // StreamEndCapture calls cuStreamEndCapture, which exists since CUDA 10.0.
 func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraph, res = t.software().StreamEndCapture(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamEndCapture)
+	if soft != nil {
+		phGraph, res = soft.StreamEndCapture(th, hStream)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphDestroy(at.undo(), phGraph)
-			phGraph = 0
-		}
-		return
-	}
-	fn := t.procs[symStreamEndCapture].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamEndCapture); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		phGraph unsafe.Pointer
-		_       [4]uintptr
-		v0      Graph
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.phGraph = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symStreamEndCapture, res, uintptr(hStream), uintptr(unsafe.Pointer(&phGraph)))
 	}
 	if res < popFailed {
-		t.GraphDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GraphDestroy(at.undo(), phGraph)
+		phGraph = 0
 	}
-	return f.v0, res
+	return
 }
 
 // StreamIsCapturing calls cuStreamIsCapturing, which exists since CUDA 10.0.
@@ -2669,104 +1643,43 @@ func (t *Table) ThreadExchangeStreamCaptureMode(at At, mode int32) (modeOut int3
 
 // GraphCreate calls cuGraphCreate, which exists since CUDA 10.0.
 func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraph, res = t.software().GraphCreate(th, flags)
+	th, soft, res := t.enterRare(at, symGraphCreate)
+	if soft != nil {
+		phGraph, res = soft.GraphCreate(th, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphDestroy(at.undo(), phGraph)
-			phGraph = 0
-		}
-		return
-	}
-	fn := t.procs[symGraphCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		phGraph unsafe.Pointer
-		flags   uintptr
-		_       [4]uintptr
-		v0      Graph
-	}{fn: fn, flags: uintptr(flags)}
-	f.phGraph = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symGraphCreate, res, uintptr(unsafe.Pointer(&phGraph)), uintptr(flags))
 	}
 	if res < popFailed {
-		t.GraphDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GraphDestroy(at.undo(), phGraph)
+		phGraph = 0
 	}
-	return f.v0, res
+	return
 }
 
 // GraphDestroy calls cuGraphDestroy, which exists since CUDA 10.0.
 func (t *Table) GraphDestroy(at At, hGraph Graph) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphDestroy(th, hGraph))
+	th, soft, res := t.enterRare(at, symGraphDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphDestroy(th, hGraph))
 	}
-	fn := t.procs[symGraphDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Hot, fn, uintptr(hGraph))
+	return t.callRare(at, symGraphDestroy, res, uintptr(hGraph))
 }
 
 // GraphClone calls cuGraphClone, which exists since CUDA 10.0.
 func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphClone, res = t.software().GraphClone(th, originalGraph)
+	th, soft, res := t.enterRare(at, symGraphClone)
+	if soft != nil {
+		phGraphClone, res = soft.GraphClone(th, originalGraph)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphDestroy(at.undo(), phGraphClone)
-			phGraphClone = 0
-		}
-		return
-	}
-	fn := t.procs[symGraphClone].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphClone); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		phGraphClone  unsafe.Pointer
-		originalGraph uintptr
-		_             [4]uintptr
-		v0            Graph
-	}{fn: fn, originalGraph: uintptr(originalGraph)}
-	f.phGraphClone = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symGraphClone, res, uintptr(unsafe.Pointer(&phGraphClone)), uintptr(originalGraph))
 	}
 	if res < popFailed {
-		t.GraphDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GraphDestroy(at.undo(), phGraphClone)
+		phGraphClone = 0
 	}
-	return f.v0, res
+	return
 }
 
 // GraphDebugDotPrint calls cuGraphDebugDotPrint, which exists since CUDA 11.3.
@@ -2775,355 +1688,101 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symGraphDebugDotPrint)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphDebugDotPrint(th, hGraph, path, flags))
+	th, soft, res := t.enterRare(at, symGraphDebugDotPrint)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphDebugDotPrint(th, hGraph, path, flags))
 	}
-	fn := t.procs[symGraphDebugDotPrint].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphDebugDotPrint); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hGraph uintptr
-		path   unsafe.Pointer
-		flags  uintptr
-		_      [3]uintptr
-	}{
-		fn:     fn,
-		hGraph: uintptr(hGraph),
-		path:   unsafe.Pointer(unsafe.SliceData(append([]byte(path), 0))),
-		flags:  uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphDebugDotPrint, res, uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(path), 0)))), uintptr(flags))
 }
 
 // GraphAddEmptyNode calls cuGraphAddEmptyNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddEmptyNode(th, hGraph, dependencies)
+	th, soft, res := t.enterRare(at, symGraphAddEmptyNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddEmptyNode(th, hGraph, dependencies)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddEmptyNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddEmptyNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		_               [2]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddEmptyNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)))
+	return
 }
 
 // GraphAddEventRecordNode calls cuGraphAddEventRecordNode, which exists since CUDA 11.1.
 func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphAddEventRecordNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddEventRecordNode(th, hGraph, dependencies, event)
+	th, soft, res := t.enterRare(at, symGraphAddEventRecordNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddEventRecordNode(th, hGraph, dependencies, event)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddEventRecordNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddEventRecordNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		event           uintptr
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		event:           uintptr(event),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddEventRecordNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)), uintptr(event))
+	return
 }
 
 // GraphAddEventWaitNode calls cuGraphAddEventWaitNode, which exists since CUDA 11.1.
 func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphAddEventWaitNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddEventWaitNode(th, hGraph, dependencies, event)
+	th, soft, res := t.enterRare(at, symGraphAddEventWaitNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddEventWaitNode(th, hGraph, dependencies, event)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddEventWaitNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddEventWaitNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		event           uintptr
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		event:           uintptr(event),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddEventWaitNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)), uintptr(event))
+	return
 }
 
 // GraphEventRecordNodeGetEvent calls cuGraphEventRecordNodeGetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut Event, res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphEventRecordNodeGetEvent)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		eventOut, res = t.software().GraphEventRecordNodeGetEvent(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphEventRecordNodeGetEvent)
+	if soft != nil {
+		eventOut, res = soft.GraphEventRecordNodeGetEvent(th, hNode)
 		return eventOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphEventRecordNodeGetEvent].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphEventRecordNodeGetEvent); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hNode    uintptr
-		eventOut unsafe.Pointer
-		_        [4]uintptr
-		v0       Event
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.eventOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphEventRecordNodeGetEvent, res, uintptr(hNode), uintptr(unsafe.Pointer(&eventOut)))
+	return
 }
 
 // GraphEventRecordNodeSetEvent calls cuGraphEventRecordNodeSetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event) (res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphEventRecordNodeSetEvent)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphEventRecordNodeSetEvent(th, hNode, event))
+	th, soft, res := t.enterRare(at, symGraphEventRecordNodeSetEvent)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphEventRecordNodeSetEvent(th, hNode, event))
 	}
-	fn := t.procs[symGraphEventRecordNodeSetEvent].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphEventRecordNodeSetEvent); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		event uintptr
-		_     [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), event: uintptr(event)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphEventRecordNodeSetEvent, res, uintptr(hNode), uintptr(event))
 }
 
 // GraphEventWaitNodeGetEvent calls cuGraphEventWaitNodeGetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Event, res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphEventWaitNodeGetEvent)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		eventOut, res = t.software().GraphEventWaitNodeGetEvent(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphEventWaitNodeGetEvent)
+	if soft != nil {
+		eventOut, res = soft.GraphEventWaitNodeGetEvent(th, hNode)
 		return eventOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphEventWaitNodeGetEvent].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphEventWaitNodeGetEvent); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hNode    uintptr
-		eventOut unsafe.Pointer
-		_        [4]uintptr
-		v0       Event
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.eventOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphEventWaitNodeGetEvent, res, uintptr(hNode), uintptr(unsafe.Pointer(&eventOut)))
+	return
 }
 
 // GraphEventWaitNodeSetEvent calls cuGraphEventWaitNodeSetEvent, which exists since CUDA 11.1.
 func (t *Table) GraphEventWaitNodeSetEvent(at At, hNode GraphNode, event Event) (res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphEventWaitNodeSetEvent)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphEventWaitNodeSetEvent(th, hNode, event))
+	th, soft, res := t.enterRare(at, symGraphEventWaitNodeSetEvent)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphEventWaitNodeSetEvent(th, hNode, event))
 	}
-	fn := t.procs[symGraphEventWaitNodeSetEvent].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphEventWaitNodeSetEvent); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		event uintptr
-		_     [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), event: uintptr(event)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphEventWaitNodeSetEvent, res, uintptr(hNode), uintptr(event))
 }
 
 // GraphGetNodes calls cuGraphGetNodes, which exists since CUDA 10.0.
 func (t *Table) GraphGetNodes(at At, hGraph Graph, nodes []GraphNode) (numNodes uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numNodes, res = t.software().GraphGetNodes(th, hGraph, nodes)
+	th, soft, res := t.enterRare(at, symGraphGetNodes)
+	if soft != nil {
+		numNodes, res = soft.GraphGetNodes(th, hGraph, nodes)
 		return numNodes, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphGetNodes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphGetNodes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hGraph   uintptr
-		nodes    unsafe.Pointer
-		numNodes unsafe.Pointer
-		_        [3]uintptr
-		v0       uint64
-	}{
-		fn:     fn,
-		hGraph: uintptr(hGraph),
-		nodes:  unsafe.Pointer(unsafe.SliceData(nodes)),
-		v0:     uint64(len(nodes)),
-	}
-	f.numNodes = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	numNodes = uint64(len(nodes))
+	res = t.callRare(at, symGraphGetNodes, res, uintptr(hGraph), uintptr(unsafe.Pointer(unsafe.SliceData(nodes))),
+		uintptr(unsafe.Pointer(&numNodes)))
+	return
 }
 
 // GraphGetEdges calls cuGraphGetEdges, which exists since CUDA 10.0.
@@ -3132,153 +1791,55 @@ func (t *Table) GraphGetEdges(at At, hGraph Graph, from []GraphNode, to []GraphN
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numEdges, res = t.software().GraphGetEdges(th, hGraph, from, to)
+	th, soft, res := t.enterRare(at, symGraphGetEdges)
+	if soft != nil {
+		numEdges, res = soft.GraphGetEdges(th, hGraph, from, to)
 		return numEdges, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphGetEdges].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphGetEdges); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hGraph   uintptr
-		from     unsafe.Pointer
-		to       unsafe.Pointer
-		numEdges unsafe.Pointer
-		_        [2]uintptr
-		v0       uint64
-	}{
-		fn:     fn,
-		hGraph: uintptr(hGraph),
-		from:   unsafe.Pointer(unsafe.SliceData(from)),
-		to:     unsafe.Pointer(unsafe.SliceData(to)),
-		v0:     uint64(len(from)),
-	}
-	f.numEdges = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	numEdges = uint64(len(from))
+	res = t.callRare(at, symGraphGetEdges, res, uintptr(hGraph), uintptr(unsafe.Pointer(unsafe.SliceData(from))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&numEdges)))
+	return
 }
 
 // GraphNodeGetType calls cuGraphNodeGetType, which exists since CUDA 10.0.
 func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		typ, res = t.software().GraphNodeGetType(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphNodeGetType)
+	if soft != nil {
+		typ, res = soft.GraphNodeGetType(th, hNode)
 		return typ, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetType].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetType); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		typ   unsafe.Pointer
-		_     [4]uintptr
-		v0    int32
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.typ = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeGetType, res, uintptr(hNode), uintptr(unsafe.Pointer(&typ)))
+	return
 }
 
 // GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists since CUDA 11.4.
 func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphInstantiateWithFlags)
-	}
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symGraphInstantiateWithFlags)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphExec, res = t.software().GraphInstantiateWithFlags(th, hGraph, flags)
+	th, soft, res := t.enterRare(at, symGraphInstantiateWithFlags)
+	if soft != nil {
+		phGraphExec, res = soft.GraphInstantiateWithFlags(th, hGraph, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphExecDestroy(at.undo(), phGraphExec)
-			phGraphExec = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symGraphInstantiateWithFlags, res, uintptr(unsafe.Pointer(&phGraphExec)), uintptr(hGraph),
+			uintptr(flags))
 	}
-	fn := t.procs[symGraphInstantiateWithFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphInstantiateWithFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		phGraphExec unsafe.Pointer
-		hGraph      uintptr
-		flags       uintptr
-		_           [3]uintptr
-		v0          GraphExec
-	}{fn: fn, hGraph: uintptr(hGraph), flags: uintptr(flags)}
-	f.phGraphExec = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.GraphExecDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GraphExecDestroy(at.undo(), phGraphExec)
+		phGraphExec = 0
 	}
-	return f.v0, res
+	return
 }
 
 // GraphExecUpdate calls cuGraphExecUpdate, which exists since CUDA 10.2.
 func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		hErrorNodeOut, updateResultOut, res = t.software().GraphExecUpdate(th, hGraphExec, hGraph)
+	th, soft, res := t.enterRare(at, symGraphExecUpdate)
+	if soft != nil {
+		hErrorNodeOut, updateResultOut, res = soft.GraphExecUpdate(th, hGraphExec, hGraph)
 		return hErrorNodeOut, updateResultOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphExecUpdate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecUpdate); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r           uintptr
-		hGraphExec      uintptr
-		hGraph          uintptr
-		hErrorNodeOut   unsafe.Pointer
-		updateResultOut unsafe.Pointer
-		_               [2]uintptr
-		v0              GraphNode
-		v1              int32
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)})
-	f.hErrorNodeOut = unsafe.Pointer(&f.v0)
-	f.updateResultOut = unsafe.Pointer(&f.v1)
-	res = t.back6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symGraphExecUpdate, res, uintptr(hGraphExec), uintptr(hGraph),
+		uintptr(unsafe.Pointer(&hErrorNodeOut)), uintptr(unsafe.Pointer(&updateResultOut)))
+	return
 }
 
 // GraphExecEventRecordNodeSetEvent calls cuGraphExecEventRecordNodeSetEvent, which exists since CUDA 11.1.
@@ -3383,82 +1944,31 @@ func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Re
 
 // GraphUpload calls cuGraphUpload, which exists since CUDA 11.1.
 func (t *Table) GraphUpload(at At, hGraphExec GraphExec, hStream Stream) (res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphUpload)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphUpload(th, hGraphExec, hStream))
+	th, soft, res := t.enterRare(at, symGraphUpload)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphUpload(th, hGraphExec, hStream))
 	}
-	fn := t.procs[symGraphUpload].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphUpload); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hStream    uintptr
-		_          [4]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hStream: uintptr(hStream)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphUpload, res, uintptr(hGraphExec), uintptr(hStream))
 }
 
 // GraphExecDestroy calls cuGraphExecDestroy, which exists since CUDA 10.0.
 func (t *Table) GraphExecDestroy(at At, hGraphExec GraphExec) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExecDestroy(th, hGraphExec))
+	th, soft, res := t.enterRare(at, symGraphExecDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExecDestroy(th, hGraphExec))
 	}
-	fn := t.procs[symGraphExecDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Hot, fn, uintptr(hGraphExec))
+	return t.callRare(at, symGraphExecDestroy, res, uintptr(hGraphExec))
 }
 
 // IpcGetEventHandle calls cuIpcGetEventHandle, which exists since CUDA 4.1.
 func (t *Table) IpcGetEventHandle(at At, event Event) (pHandle IPCEventHandle, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pHandle, res = t.software().IpcGetEventHandle(th, event)
+	th, soft, res := t.enterRare(at, symIpcGetEventHandle)
+	if soft != nil {
+		pHandle, res = soft.IpcGetEventHandle(th, event)
 		return pHandle, t.leave(at, th, res)
 	}
-	fn := t.procs[symIpcGetEventHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symIpcGetEventHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pHandle unsafe.Pointer
-		event   uintptr
-		_       [4]uintptr
-		v0      IPCEventHandle
-	}{fn: fn, event: uintptr(event)}
-	f.pHandle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symIpcGetEventHandle, res, uintptr(unsafe.Pointer(&pHandle)), uintptr(event))
+	return
 }
 
 // IpcOpenEventHandle calls cuIpcOpenEventHandle, which exists since CUDA 4.1.
@@ -3518,30 +2028,13 @@ func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event,
 
 // IpcGetMemHandle calls cuIpcGetMemHandle, which exists since CUDA 4.1.
 func (t *Table) IpcGetMemHandle(at At, dptr DevicePtr) (pHandle IPCMemHandle, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pHandle, res = t.software().IpcGetMemHandle(th, dptr)
+	th, soft, res := t.enterRare(at, symIpcGetMemHandle)
+	if soft != nil {
+		pHandle, res = soft.IpcGetMemHandle(th, dptr)
 		return pHandle, t.leave(at, th, res)
 	}
-	fn := t.procs[symIpcGetMemHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symIpcGetMemHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pHandle unsafe.Pointer
-		dptr    uintptr
-		_       [4]uintptr
-		v0      IPCMemHandle
-	}{fn: fn, dptr: uintptr(dptr)}
-	f.pHandle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symIpcGetMemHandle, res, uintptr(unsafe.Pointer(&pHandle)), uintptr(dptr))
+	return
 }
 
 // IpcOpenMemHandle calls cuIpcOpenMemHandle_v2, which exists since CUDA 11.0.
@@ -3603,58 +2096,22 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 
 // IpcCloseMemHandle calls cuIpcCloseMemHandle, which exists since CUDA 4.1.
 func (t *Table) IpcCloseMemHandle(at At, dptr DevicePtr) (res Result) {
-	if at.NoWait {
-		t.mayWait(symIpcCloseMemHandle)
+	th, soft, res := t.enterRare(at, symIpcCloseMemHandle)
+	if soft != nil {
+		return t.leave(at, th, soft.IpcCloseMemHandle(th, dptr))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().IpcCloseMemHandle(th, dptr))
-	}
-	fn := t.procs[symIpcCloseMemHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symIpcCloseMemHandle); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(dptr))
+	return t.callRare(at, symIpcCloseMemHandle, res, uintptr(dptr))
 }
 
 // MemGetInfo calls cuMemGetInfo_v2, which exists since CUDA 3.2.
 func (t *Table) MemGetInfo(at At) (free uint64, total uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		free, total, res = t.software().MemGetInfo(th)
+	th, soft, res := t.enterRare(at, symMemGetInfo_v2)
+	if soft != nil {
+		free, total, res = soft.MemGetInfo(th)
 		return free, total, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetInfo_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetInfo_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		free  unsafe.Pointer
-		total unsafe.Pointer
-		_     [4]uintptr
-		v0    uint64
-		v1    uint64
-	}{fn: fn}
-	f.free = unsafe.Pointer(&f.v0)
-	f.total = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symMemGetInfo_v2, res, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
+	return
 }
 
 // MemAlloc calls cuMemAlloc_v2, which exists since CUDA 3.2.
@@ -3794,193 +2251,74 @@ func (t *Table) MemFreeAsync(at At, dptr DevicePtr, hStream Stream) (res Result)
 
 // MemHostAlloc calls cuMemHostAlloc, which exists since CUDA 2.2.
 func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pp, res = t.software().MemHostAlloc(th, bytesize, flags)
+	th, soft, res := t.enterRare(at, symMemHostAlloc)
+	if soft != nil {
+		pp, res = soft.MemHostAlloc(th, bytesize, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFreeHost(at.undo(), pp)
-			pp = 0
-		}
-		return
-	}
-	fn := t.procs[symMemHostAlloc].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemHostAlloc); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pp       unsafe.Pointer
-		bytesize uintptr
-		flags    uintptr
-		_        [3]uintptr
-		v0       HostPtr
-	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
-	f.pp = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symMemHostAlloc, res, uintptr(unsafe.Pointer(&pp)), uintptr(bytesize), uintptr(flags))
 	}
 	if res < popFailed {
-		t.MemFreeHost(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemFreeHost(at.undo(), pp)
+		pp = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemFreeHost calls cuMemFreeHost, which exists since CUDA 2.0.
 func (t *Table) MemFreeHost(at At, p HostPtr) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemFreeHost)
+	th, soft, res := t.enterRare(at, symMemFreeHost)
+	if soft != nil {
+		return t.leave(at, th, soft.MemFreeHost(th, p))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemFreeHost(th, p))
-	}
-	fn := t.procs[symMemFreeHost].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemFreeHost); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(p))
+	return t.callRare(at, symMemFreeHost, res, uintptr(p))
 }
 
 // MemHostGetDevicePointer calls cuMemHostGetDevicePointer_v2, which exists since CUDA 3.2.
 func (t *Table) MemHostGetDevicePointer(at At, p HostPtr, flags uint32) (pdptr DevicePtr, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pdptr, res = t.software().MemHostGetDevicePointer(th, p, flags)
+	th, soft, res := t.enterRare(at, symMemHostGetDevicePointer_v2)
+	if soft != nil {
+		pdptr, res = soft.MemHostGetDevicePointer(th, p, flags)
 		return pdptr, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemHostGetDevicePointer_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemHostGetDevicePointer_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pdptr unsafe.Pointer
-		p     uintptr
-		flags uintptr
-		_     [3]uintptr
-		v0    DevicePtr
-	}{fn: fn, p: uintptr(p), flags: uintptr(flags)}
-	f.pdptr = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemHostGetDevicePointer_v2, res, uintptr(unsafe.Pointer(&pdptr)), uintptr(p),
+		uintptr(flags))
+	return
 }
 
 // MemHostGetFlags calls cuMemHostGetFlags, which exists since CUDA 2.3.
 func (t *Table) MemHostGetFlags(at At, p HostPtr) (pFlags uint32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pFlags, res = t.software().MemHostGetFlags(th, p)
+	th, soft, res := t.enterRare(at, symMemHostGetFlags)
+	if soft != nil {
+		pFlags, res = soft.MemHostGetFlags(th, p)
 		return pFlags, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemHostGetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemHostGetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pFlags unsafe.Pointer
-		p      uintptr
-		_      [4]uintptr
-		v0     uint32
-	}{fn: fn, p: uintptr(p)}
-	f.pFlags = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemHostGetFlags, res, uintptr(unsafe.Pointer(&pFlags)), uintptr(p))
+	return
 }
 
 // MemHostRegister calls cuMemHostRegister_v2, which exists since CUDA 6.5.
 func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		res = t.software().MemHostRegister(th, p, bytesize, flags)
+	th, soft, res := t.enterRare(at, symMemHostRegister_v2)
+	if soft != nil {
+		res = soft.MemHostRegister(th, p, bytesize, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemHostUnregister(at.undo(), p)
-		}
-		return
-	}
-	fn := t.procs[symMemHostRegister_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemHostRegister_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		p        uintptr
-		bytesize uintptr
-		flags    uintptr
-		_        [3]uintptr
-	}{fn: fn, p: uintptr(p), bytesize: uintptr(bytesize), flags: uintptr(flags)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symMemHostRegister_v2, res, uintptr(p), uintptr(bytesize), uintptr(flags))
 	}
 	if res < popFailed {
 		t.MemHostUnregister(at.undo(), p)
 	}
-	return res
+	return
 }
 
 // MemHostUnregister calls cuMemHostUnregister, which exists since CUDA 4.0.
 func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemHostUnregister)
+	th, soft, res := t.enterRare(at, symMemHostUnregister)
+	if soft != nil {
+		return t.leave(at, th, soft.MemHostUnregister(th, p))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemHostUnregister(th, p))
-	}
-	fn := t.procs[symMemHostUnregister].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemHostUnregister); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(p))
+	return t.callRare(at, symMemHostUnregister, res, uintptr(p))
 }
 
 // MemcpyHtoD calls cuMemcpyHtoD_v2, which exists since CUDA 3.2.
@@ -4193,39 +2531,12 @@ func (t *Table) MemcpyDtoDAsync(at At, dstDevice DevicePtr, srcDevice DevicePtr,
 
 // MemcpyPeer calls cuMemcpyPeer, which exists since CUDA 4.0.
 func (t *Table) MemcpyPeer(at At, dstDevice DevicePtr, dstContext Context, srcDevice DevicePtr, srcContext Context, byteCount uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyPeer)
+	th, soft, res := t.enterRare(at, symMemcpyPeer)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyPeer(th, dstDevice, dstContext, srcDevice, srcContext, byteCount))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyPeer(th, dstDevice, dstContext, srcDevice, srcContext, byteCount))
-	}
-	fn := t.procs[symMemcpyPeer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyPeer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		dstDevice  uintptr
-		dstContext uintptr
-		srcDevice  uintptr
-		srcContext uintptr
-		byteCount  uintptr
-		_          [1]uintptr
-	}{
-		fn:         fn,
-		dstDevice:  uintptr(dstDevice),
-		dstContext: uintptr(dstContext),
-		srcDevice:  uintptr(srcDevice),
-		srcContext: uintptr(srcContext),
-		byteCount:  uintptr(byteCount),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyPeer, res, uintptr(dstDevice), uintptr(dstContext), uintptr(srcDevice),
+		uintptr(srcContext), uintptr(byteCount))
 }
 
 // MemcpyPeerAsync calls cuMemcpyPeerAsync, which exists since CUDA 4.0.
@@ -4299,30 +2610,11 @@ func (t *Table) MemsetD8(at At, dstDevice DevicePtr, uc uint8, n uint64) (res Re
 
 // MemsetD32 calls cuMemsetD32_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD32(at At, dstDevice DevicePtr, ui uint32, n uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD32_v2)
+	th, soft, res := t.enterRare(at, symMemsetD32_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemsetD32(th, dstDevice, ui, n))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemsetD32(th, dstDevice, ui, n))
-	}
-	fn := t.procs[symMemsetD32_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD32_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		ui        uintptr
-		n         uintptr
-		_         [3]uintptr
-	}{fn: fn, dstDevice: uintptr(dstDevice), ui: uintptr(ui), n: uintptr(n)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemsetD32_v2, res, uintptr(dstDevice), uintptr(ui), uintptr(n))
 }
 
 // MemsetD8Async calls cuMemsetD8Async, which exists since CUDA 3.2.
@@ -4391,42 +2683,19 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 
 // ModuleLoadData calls cuModuleLoadData, which exists since CUDA 2.0.
 func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) {
-	if at.NoWait {
-		t.mayWait(symModuleLoadData)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		module, res = t.software().ModuleLoadData(th, image)
+	th, soft, res := t.enterRare(at, symModuleLoadData)
+	if soft != nil {
+		module, res = soft.ModuleLoadData(th, image)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.ModuleUnload(at.undo(), module)
-			module = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symModuleLoadData, res, uintptr(unsafe.Pointer(&module)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(image))))
 	}
-	fn := t.procs[symModuleLoadData].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleLoadData); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		module unsafe.Pointer
-		image  unsafe.Pointer
-		_      [4]uintptr
-		v0     Module
-	}{fn: fn, image: unsafe.Pointer(unsafe.SliceData(image))}
-	f.module = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.ModuleUnload(at.undo(), f.v0)
-		f.v0 = 0
+		t.ModuleUnload(at.undo(), module)
+		module = 0
 	}
-	return f.v0, res
+	return
 }
 
 // ModuleLoadDataEx calls cuModuleLoadDataEx, which exists since CUDA 2.1.
@@ -4435,72 +2704,30 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symModuleLoadDataEx)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		module, res = t.software().ModuleLoadDataEx(th, image, options, optionValues)
+	th, soft, res := t.enterRare(at, symModuleLoadDataEx)
+	if soft != nil {
+		module, res = soft.ModuleLoadDataEx(th, image, options, optionValues)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.ModuleUnload(at.undo(), module)
-			module = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symModuleLoadDataEx, res, uintptr(unsafe.Pointer(&module)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(image))), uintptr(len(options)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(options))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(optionValues))))
 	}
-	fn := t.procs[symModuleLoadDataEx].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleLoadDataEx); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		module       unsafe.Pointer
-		image        unsafe.Pointer
-		numOptions   uintptr
-		options      unsafe.Pointer
-		optionValues unsafe.Pointer
-		_            [1]uintptr
-		v0           Module
-	}{
-		fn:           fn,
-		image:        unsafe.Pointer(unsafe.SliceData(image)),
-		numOptions:   uintptr(len(options)),
-		options:      unsafe.Pointer(unsafe.SliceData(options)),
-		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
-	}
-	f.module = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.ModuleUnload(at.undo(), f.v0)
-		f.v0 = 0
+		t.ModuleUnload(at.undo(), module)
+		module = 0
 	}
-	return f.v0, res
+	return
 }
 
 // ModuleUnload calls cuModuleUnload, which exists since CUDA 2.0.
 func (t *Table) ModuleUnload(at At, hmod Module) (res Result) {
-	if at.NoWait {
-		t.mayWait(symModuleUnload)
+	th, soft, res := t.enterRare(at, symModuleUnload)
+	if soft != nil {
+		return t.leave(at, th, soft.ModuleUnload(th, hmod))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ModuleUnload(th, hmod))
-	}
-	fn := t.procs[symModuleUnload].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleUnload); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(hmod))
+	return t.callRare(at, symModuleUnload, res, uintptr(hmod))
 }
 
 // ModuleGetFunction calls cuModuleGetFunction, which exists since CUDA 2.0.
@@ -4509,36 +2736,14 @@ func (t *Table) ModuleGetFunction(at At, hmod Module, name string) (hfunc Functi
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		hfunc, res = t.software().ModuleGetFunction(th, hmod, name)
+	th, soft, res := t.enterRare(at, symModuleGetFunction)
+	if soft != nil {
+		hfunc, res = soft.ModuleGetFunction(th, hmod, name)
 		return hfunc, t.leave(at, th, res)
 	}
-	fn := t.procs[symModuleGetFunction].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleGetFunction); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hfunc unsafe.Pointer
-		hmod  uintptr
-		name  unsafe.Pointer
-		_     [3]uintptr
-		v0    Function
-	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.hfunc = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symModuleGetFunction, res, uintptr(unsafe.Pointer(&hfunc)), uintptr(hmod),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // ModuleGetGlobal calls cuModuleGetGlobal_v2, which exists since CUDA 3.2.
@@ -4547,261 +2752,85 @@ func (t *Table) ModuleGetGlobal(at At, hmod Module, name string) (dptr DevicePtr
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, bytes, res = t.software().ModuleGetGlobal(th, hmod, name)
+	th, soft, res := t.enterRare(at, symModuleGetGlobal_v2)
+	if soft != nil {
+		dptr, bytes, res = soft.ModuleGetGlobal(th, hmod, name)
 		return dptr, bytes, t.leave(at, th, res)
 	}
-	fn := t.procs[symModuleGetGlobal_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleGetGlobal_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		dptr  unsafe.Pointer
-		bytes unsafe.Pointer
-		hmod  uintptr
-		name  unsafe.Pointer
-		_     [2]uintptr
-		v0    DevicePtr
-		v1    uint64
-	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.dptr = unsafe.Pointer(&f.v0)
-	f.bytes = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symModuleGetGlobal_v2, res, uintptr(unsafe.Pointer(&dptr)),
+		uintptr(unsafe.Pointer(&bytes)), uintptr(hmod),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // FuncGetAttribute calls cuFuncGetAttribute, which exists since CUDA 2.2.
 func (t *Table) FuncGetAttribute(at At, attrib int32, hfunc Function) (pi int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pi, res = t.software().FuncGetAttribute(th, attrib, hfunc)
+	th, soft, res := t.enterRare(at, symFuncGetAttribute)
+	if soft != nil {
+		pi, res = soft.FuncGetAttribute(th, attrib, hfunc)
 		return pi, t.leave(at, th, res)
 	}
-	fn := t.procs[symFuncGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pi     unsafe.Pointer
-		attrib uintptr
-		hfunc  uintptr
-		_      [3]uintptr
-		v0     int32
-	}{fn: fn, attrib: uintptr(uint32(attrib)), hfunc: uintptr(hfunc)}
-	f.pi = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symFuncGetAttribute, res, uintptr(unsafe.Pointer(&pi)), uintptr(uint32(attrib)),
+		uintptr(hfunc))
+	return
 }
 
 // FuncSetAttribute calls cuFuncSetAttribute, which exists since CUDA 9.0.
 func (t *Table) FuncSetAttribute(at At, hfunc Function, attrib int32, value int32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FuncSetAttribute(th, hfunc, attrib, value))
+	th, soft, res := t.enterRare(at, symFuncSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.FuncSetAttribute(th, hfunc, attrib, value))
 	}
-	fn := t.procs[symFuncSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hfunc  uintptr
-		attrib uintptr
-		value  uintptr
-		_      [3]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), attrib: uintptr(uint32(attrib)), value: uintptr(uint32(value))}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symFuncSetAttribute, res, uintptr(hfunc), uintptr(uint32(attrib)), uintptr(uint32(value)))
 }
 
 // FuncGetName calls cuFuncGetName, which exists since CUDA 12.3.
 func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symFuncGetName)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		name, res = t.software().FuncGetName(th, hfunc)
+	th, soft, res := t.enterRare(at, symFuncGetName)
+	if soft != nil {
+		name, res = soft.FuncGetName(th, hfunc)
 		return name, t.leave(at, th, res)
 	}
-	fn := t.procs[symFuncGetName].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncGetName); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		name  unsafe.Pointer
-		hfunc uintptr
-		_     [4]uintptr
-		v0    unsafe.Pointer
-	}{fn: fn, hfunc: uintptr(hfunc)}
-	f.name = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return goString(f.v0), res
+	var v0 unsafe.Pointer
+	res = t.callRare(at, symFuncGetName, res, uintptr(unsafe.Pointer(&v0)), uintptr(hfunc))
+	return goString(v0), res
 }
 
 // FuncGetParamInfo calls cuFuncGetParamInfo, which exists since CUDA 12.4.
 func (t *Table) FuncGetParamInfo(at At, function Function, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symFuncGetParamInfo)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramOffset, paramSize, res = t.software().FuncGetParamInfo(th, function, paramIndex)
+	th, soft, res := t.enterRare(at, symFuncGetParamInfo)
+	if soft != nil {
+		paramOffset, paramSize, res = soft.FuncGetParamInfo(th, function, paramIndex)
 		return paramOffset, paramSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symFuncGetParamInfo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncGetParamInfo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		function    uintptr
-		paramIndex  uintptr
-		paramOffset unsafe.Pointer
-		paramSize   unsafe.Pointer
-		_           [2]uintptr
-		v0          uint64
-		v1          uint64
-	}{fn: fn, function: uintptr(function), paramIndex: uintptr(paramIndex)}
-	f.paramOffset = unsafe.Pointer(&f.v0)
-	f.paramSize = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symFuncGetParamInfo, res, uintptr(function), uintptr(paramIndex),
+		uintptr(unsafe.Pointer(&paramOffset)), uintptr(unsafe.Pointer(&paramSize)))
+	return
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessor calls cuOccupancyMaxActiveBlocksPerMultiprocessor, which exists since CUDA 6.5.
 func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Function, blockSize int32, dynamicSMemSize uint64) (numBlocks int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numBlocks, res = t.software().OccupancyMaxActiveBlocksPerMultiprocessor(th, function, blockSize, dynamicSMemSize)
+	th, soft, res := t.enterRare(at, symOccupancyMaxActiveBlocksPerMultiprocessor)
+	if soft != nil {
+		numBlocks, res = soft.OccupancyMaxActiveBlocksPerMultiprocessor(th, function, blockSize, dynamicSMemSize)
 		return numBlocks, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyMaxActiveBlocksPerMultiprocessor].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyMaxActiveBlocksPerMultiprocessor); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		numBlocks       unsafe.Pointer
-		function        uintptr
-		blockSize       uintptr
-		dynamicSMemSize uintptr
-		_               [2]uintptr
-		v0              int32
-	}{
-		fn:              fn,
-		function:        uintptr(function),
-		blockSize:       uintptr(uint32(blockSize)),
-		dynamicSMemSize: uintptr(dynamicSMemSize),
-	}
-	f.numBlocks = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symOccupancyMaxActiveBlocksPerMultiprocessor, res, uintptr(unsafe.Pointer(&numBlocks)),
+		uintptr(function), uintptr(uint32(blockSize)), uintptr(dynamicSMemSize))
+	return
 }
 
 // OccupancyMaxPotentialBlockSize calls cuOccupancyMaxPotentialBlockSize, which exists since CUDA 6.5.
 func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		minGridSize, blockSize, res = t.software().OccupancyMaxPotentialBlockSize(th, function, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)
+	th, soft, res := t.enterRare(at, symOccupancyMaxPotentialBlockSize)
+	if soft != nil {
+		minGridSize, blockSize, res = soft.OccupancyMaxPotentialBlockSize(th, function, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)
 		return minGridSize, blockSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyMaxPotentialBlockSize].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyMaxPotentialBlockSize); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r                      uintptr
-		minGridSize                unsafe.Pointer
-		blockSize                  unsafe.Pointer
-		function                   uintptr
-		blockSizeToDynamicSMemSize uintptr
-		dynamicSMemSize            uintptr
-		blockSizeLimit             uintptr
-		v0                         int32
-		v1                         int32
-	}{
-		fn:                         fn,
-		function:                   uintptr(function),
-		blockSizeToDynamicSMemSize: uintptr(blockSizeToDynamicSMemSize),
-		dynamicSMemSize:            uintptr(dynamicSMemSize),
-		blockSizeLimit:             uintptr(uint32(blockSizeLimit)),
-	})
-	f.minGridSize = unsafe.Pointer(&f.v0)
-	f.blockSize = unsafe.Pointer(&f.v1)
-	res = t.back6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symOccupancyMaxPotentialBlockSize, res, uintptr(unsafe.Pointer(&minGridSize)),
+		uintptr(unsafe.Pointer(&blockSize)), uintptr(function), uintptr(blockSizeToDynamicSMemSize),
+		uintptr(dynamicSMemSize), uintptr(uint32(blockSizeLimit)))
+	return
 }
 
 // LaunchKernel calls cuLaunchKernel, which exists since CUDA 4.0.
@@ -4938,207 +2967,64 @@ func (t *Table) LaunchCooperativeKernel(at At, function Function, gridDimX uint3
 
 // DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symDeviceGetDefaultMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		poolOut, res = t.software().DeviceGetDefaultMemPool(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetDefaultMemPool)
+	if soft != nil {
+		poolOut, res = soft.DeviceGetDefaultMemPool(th, dev)
 		return poolOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetDefaultMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetDefaultMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		poolOut unsafe.Pointer
-		dev     uintptr
-		_       [4]uintptr
-		v0      MemoryPool
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.poolOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetDefaultMemPool, res, uintptr(unsafe.Pointer(&poolOut)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetGraphMemAttribute calls cuDeviceGetGraphMemAttribute, which exists since CUDA 11.4.
 func (t *Table) DeviceGetGraphMemAttribute(at At, device Device, attr int32) (value uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symDeviceGetGraphMemAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		value, res = t.software().DeviceGetGraphMemAttribute(th, device, attr)
+	th, soft, res := t.enterRare(at, symDeviceGetGraphMemAttribute)
+	if soft != nil {
+		value, res = soft.DeviceGetGraphMemAttribute(th, device, attr)
 		return value, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetGraphMemAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetGraphMemAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		device uintptr
-		attr   uintptr
-		value  unsafe.Pointer
-		_      [3]uintptr
-		v0     uint64
-	}{fn: fn, device: uintptr(uint32(device)), attr: uintptr(uint32(attr))}
-	f.value = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetGraphMemAttribute, res, uintptr(uint32(device)), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&value)))
+	return
 }
 
 // DeviceGetMemPool calls cuDeviceGetMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symDeviceGetMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pool, res = t.software().DeviceGetMemPool(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetMemPool)
+	if soft != nil {
+		pool, res = soft.DeviceGetMemPool(th, dev)
 		return pool, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    MemoryPool
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.pool = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetMemPool, res, uintptr(unsafe.Pointer(&pool)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGraphMemTrim calls cuDeviceGraphMemTrim, which exists since CUDA 11.4.
 func (t *Table) DeviceGraphMemTrim(at At, device Device) (res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symDeviceGraphMemTrim)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceGraphMemTrim(th, device))
+	th, soft, res := t.enterRare(at, symDeviceGraphMemTrim)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceGraphMemTrim(th, device))
 	}
-	fn := t.procs[symDeviceGraphMemTrim].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGraphMemTrim); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Setup, fn, uintptr(uint32(device)))
+	return t.callRare(at, symDeviceGraphMemTrim, res, uintptr(uint32(device)))
 }
 
 // DeviceSetGraphMemAttribute calls cuDeviceSetGraphMemAttribute, which exists since CUDA 11.4.
 func (t *Table) DeviceSetGraphMemAttribute(at At, device Device, attr int32, value uint64) (res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symDeviceSetGraphMemAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceSetGraphMemAttribute(th, device, attr, value))
+	th, soft, res := t.enterRare(at, symDeviceSetGraphMemAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceSetGraphMemAttribute(th, device, attr, value))
 	}
-	fn := t.procs[symDeviceSetGraphMemAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceSetGraphMemAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		device uintptr
-		attr   uintptr
-		value  unsafe.Pointer
-		_      [3]uintptr
-		a2     uint64
-	}{fn: fn, device: uintptr(uint32(device)), attr: uintptr(uint32(attr)), a2: value}
-	f.value = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symDeviceSetGraphMemAttribute, res, uintptr(uint32(device)), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&value)))
 }
 
 // DeviceSetMemPool calls cuDeviceSetMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceSetMemPool(at At, dev Device, pool MemoryPool) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symDeviceSetMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceSetMemPool(th, dev, pool))
+	th, soft, res := t.enterRare(at, symDeviceSetMemPool)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceSetMemPool(th, dev, pool))
 	}
-	fn := t.procs[symDeviceSetMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceSetMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		dev   uintptr
-		pool  uintptr
-		_     [4]uintptr
-	}{fn: fn, dev: uintptr(uint32(dev)), pool: uintptr(pool)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symDeviceSetMemPool, res, uintptr(uint32(dev)), uintptr(pool))
 }
 
 // MemAllocFromPoolAsync calls cuMemAllocFromPoolAsync, which exists since CUDA 11.2.
@@ -5182,535 +3068,166 @@ func (t *Table) MemAllocFromPoolAsync(at At, bytesize uint64, pool MemoryPool, h
 
 // MemGetDefaultMemPool calls cuMemGetDefaultMemPool, which exists since CUDA 13.0.
 func (t *Table) MemGetDefaultMemPool(at At, location MemLocation, typ int32) (poolOut MemoryPool, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetDefaultMemPool)
-	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemGetDefaultMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		poolOut, res = t.software().MemGetDefaultMemPool(th, location, typ)
+	th, soft, res := t.enterRare(at, symMemGetDefaultMemPool)
+	if soft != nil {
+		poolOut, res = soft.MemGetDefaultMemPool(th, location, typ)
 		return poolOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetDefaultMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetDefaultMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		poolOut  unsafe.Pointer
-		location unsafe.Pointer
-		typ      uintptr
-		_        [3]uintptr
-		v0       MemoryPool
-		a1       MemLocation
-	}{fn: fn, typ: uintptr(uint32(typ)), a1: location}
-	f.poolOut = unsafe.Pointer(&f.v0)
-	f.location = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemGetDefaultMemPool, res, uintptr(unsafe.Pointer(&poolOut)),
+		uintptr(unsafe.Pointer(&location)), uintptr(uint32(typ)))
+	return
 }
 
 // MemGetMemPool calls cuMemGetMemPool, which exists since CUDA 13.0.
 func (t *Table) MemGetMemPool(at At, location MemLocation, typ int32) (pool MemoryPool, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetMemPool)
-	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemGetMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pool, res = t.software().MemGetMemPool(th, location, typ)
+	th, soft, res := t.enterRare(at, symMemGetMemPool)
+	if soft != nil {
+		pool, res = soft.MemGetMemPool(th, location, typ)
 		return pool, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pool     unsafe.Pointer
-		location unsafe.Pointer
-		typ      uintptr
-		_        [3]uintptr
-		v0       MemoryPool
-		a1       MemLocation
-	}{fn: fn, typ: uintptr(uint32(typ)), a1: location}
-	f.pool = unsafe.Pointer(&f.v0)
-	f.location = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemGetMemPool, res, uintptr(unsafe.Pointer(&pool)), uintptr(unsafe.Pointer(&location)),
+		uintptr(uint32(typ)))
+	return
 }
 
 // MemPoolCreate calls cuMemPoolCreate, which exists since CUDA 11.2.
 func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pool, res = t.software().MemPoolCreate(th, poolProps)
+	th, soft, res := t.enterRare(at, symMemPoolCreate)
+	if soft != nil {
+		pool, res = soft.MemPoolCreate(th, poolProps)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemPoolDestroy(at.undo(), pool)
-			pool = 0
-		}
-		return
-	}
-	fn := t.procs[symMemPoolCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		pool      unsafe.Pointer
-		poolProps unsafe.Pointer
-		_         [4]uintptr
-		v0        MemoryPool
-		a1        MemPoolProps
-	}{fn: fn, a1: poolProps}
-	f.pool = unsafe.Pointer(&f.v0)
-	f.poolProps = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symMemPoolCreate, res, uintptr(unsafe.Pointer(&pool)), uintptr(unsafe.Pointer(&poolProps)))
 	}
 	if res < popFailed {
-		t.MemPoolDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemPoolDestroy(at.undo(), pool)
+		pool = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemPoolDestroy calls cuMemPoolDestroy, which exists since CUDA 11.2.
 func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolDestroy)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemPoolDestroy(th, pool))
+	th, soft, res := t.enterRare(at, symMemPoolDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.MemPoolDestroy(th, pool))
 	}
-	fn := t.procs[symMemPoolDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Setup, fn, uintptr(pool))
+	return t.callRare(at, symMemPoolDestroy, res, uintptr(pool))
 }
 
 // MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
 func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolExportPointer)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		shareDataOut, res = t.software().MemPoolExportPointer(th, ptr)
+	th, soft, res := t.enterRare(at, symMemPoolExportPointer)
+	if soft != nil {
+		shareDataOut, res = soft.MemPoolExportPointer(th, ptr)
 		return shareDataOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemPoolExportPointer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolExportPointer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		shareDataOut unsafe.Pointer
-		ptr          uintptr
-		_            [4]uintptr
-		v0           MemPoolPtrExportData
-	}{fn: fn, ptr: uintptr(ptr)}
-	f.shareDataOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemPoolExportPointer, res, uintptr(unsafe.Pointer(&shareDataOut)), uintptr(ptr))
+	return
 }
 
 // MemPoolExportToShareableHandle calls cuMemPoolExportToShareableHandle, which exists since CUDA 11.2.
 func (t *Table) MemPoolExportToShareableHandle(at At, pool MemoryPool, handleType int32, flags uint64) (handleOut ShareableHandle, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolExportToShareableHandle)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		handleOut, res = t.software().MemPoolExportToShareableHandle(th, pool, handleType, flags)
+	th, soft, res := t.enterRare(at, symMemPoolExportToShareableHandle)
+	if soft != nil {
+		handleOut, res = soft.MemPoolExportToShareableHandle(th, pool, handleType, flags)
 		return handleOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemPoolExportToShareableHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolExportToShareableHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		handleOut  unsafe.Pointer
-		pool       uintptr
-		handleType uintptr
-		flags      uintptr
-		_          [2]uintptr
-		v0         ShareableHandle
-	}{fn: fn, pool: uintptr(pool), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
-	f.handleOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemPoolExportToShareableHandle, res, uintptr(unsafe.Pointer(&handleOut)), uintptr(pool),
+		uintptr(uint32(handleType)), uintptr(flags))
+	return
 }
 
 // MemPoolGetAccess calls cuMemPoolGetAccess, which exists since CUDA 11.2.
 func (t *Table) MemPoolGetAccess(at At, memPool MemoryPool, location MemLocation) (flags int32, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolGetAccess)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, res = t.software().MemPoolGetAccess(th, memPool, location)
+	th, soft, res := t.enterRare(at, symMemPoolGetAccess)
+	if soft != nil {
+		flags, res = soft.MemPoolGetAccess(th, memPool, location)
 		return flags, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemPoolGetAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolGetAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		flags    unsafe.Pointer
-		memPool  uintptr
-		location unsafe.Pointer
-		_        [3]uintptr
-		v0       int32
-		a2       MemLocation
-	}{fn: fn, memPool: uintptr(memPool), a2: location}
-	f.flags = unsafe.Pointer(&f.v0)
-	f.location = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemPoolGetAccess, res, uintptr(unsafe.Pointer(&flags)), uintptr(memPool),
+		uintptr(unsafe.Pointer(&location)))
+	return
 }
 
 // MemPoolGetAttribute calls cuMemPoolGetAttribute, which exists since CUDA 11.2.
 func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32) (value uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolGetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		value, res = t.software().MemPoolGetAttribute(th, pool, attr)
+	th, soft, res := t.enterRare(at, symMemPoolGetAttribute)
+	if soft != nil {
+		value, res = soft.MemPoolGetAttribute(th, pool, attr)
 		return value, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemPoolGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-		v0    uint64
-	}{fn: fn, pool: uintptr(pool), attr: uintptr(uint32(attr))}
-	f.value = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemPoolGetAttribute, res, uintptr(pool), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&value)))
+	return
 }
 
 // MemPoolImportFromShareableHandle calls cuMemPoolImportFromShareableHandle, which exists since CUDA 11.2.
 func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolImportFromShareableHandle)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		poolOut, res = t.software().MemPoolImportFromShareableHandle(th, handle, handleType, flags)
+	th, soft, res := t.enterRare(at, symMemPoolImportFromShareableHandle)
+	if soft != nil {
+		poolOut, res = soft.MemPoolImportFromShareableHandle(th, handle, handleType, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemPoolDestroy(at.undo(), poolOut)
-			poolOut = 0
-		}
-		return
-	}
-	fn := t.procs[symMemPoolImportFromShareableHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolImportFromShareableHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		poolOut    unsafe.Pointer
-		handle     uintptr
-		handleType uintptr
-		flags      uintptr
-		_          [2]uintptr
-		v0         MemoryPool
-	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
-	f.poolOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symMemPoolImportFromShareableHandle, res, uintptr(unsafe.Pointer(&poolOut)),
+			uintptr(handle), uintptr(uint32(handleType)), uintptr(flags))
 	}
 	if res < popFailed {
-		t.MemPoolDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemPoolDestroy(at.undo(), poolOut)
+		poolOut = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemPoolImportPointer calls cuMemPoolImportPointer, which exists since CUDA 11.2.
 func (t *Table) MemPoolImportPointer(at At, pool MemoryPool, shareData MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolImportPointer)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		ptrOut, res = t.software().MemPoolImportPointer(th, pool, shareData)
+	th, soft, res := t.enterRare(at, symMemPoolImportPointer)
+	if soft != nil {
+		ptrOut, res = soft.MemPoolImportPointer(th, pool, shareData)
 		return ptrOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemPoolImportPointer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolImportPointer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		ptrOut    unsafe.Pointer
-		pool      uintptr
-		shareData unsafe.Pointer
-		_         [3]uintptr
-		v0        DevicePtr
-		a2        MemPoolPtrExportData
-	}{fn: fn, pool: uintptr(pool), a2: shareData}
-	f.ptrOut = unsafe.Pointer(&f.v0)
-	f.shareData = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemPoolImportPointer, res, uintptr(unsafe.Pointer(&ptrOut)), uintptr(pool),
+		uintptr(unsafe.Pointer(&shareData)))
+	return
 }
 
 // MemPoolSetAccess calls cuMemPoolSetAccess, which exists since CUDA 11.2.
 func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolSetAccess)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemPoolSetAccess(th, pool, mapArg))
+	th, soft, res := t.enterRare(at, symMemPoolSetAccess)
+	if soft != nil {
+		return t.leave(at, th, soft.MemPoolSetAccess(th, pool, mapArg))
 	}
-	fn := t.procs[symMemPoolSetAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolSetAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pool   uintptr
-		mapArg unsafe.Pointer
-		count  uintptr
-		_      [3]uintptr
-	}{
-		fn:     fn,
-		pool:   uintptr(pool),
-		mapArg: unsafe.Pointer(unsafe.SliceData(mapArg)),
-		count:  uintptr(len(mapArg)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symMemPoolSetAccess, res, uintptr(pool), uintptr(unsafe.Pointer(unsafe.SliceData(mapArg))),
+		uintptr(len(mapArg)))
 }
 
 // MemPoolSetAttribute calls cuMemPoolSetAttribute, which exists since CUDA 11.2.
 func (t *Table) MemPoolSetAttribute(at At, pool MemoryPool, attr int32, value uint64) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolSetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemPoolSetAttribute(th, pool, attr, value))
+	th, soft, res := t.enterRare(at, symMemPoolSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.MemPoolSetAttribute(th, pool, attr, value))
 	}
-	fn := t.procs[symMemPoolSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-		a2    uint64
-	}{fn: fn, pool: uintptr(pool), attr: uintptr(uint32(attr)), a2: value}
-	f.value = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symMemPoolSetAttribute, res, uintptr(pool), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&value)))
 }
 
 // MemPoolTrimTo calls cuMemPoolTrimTo, which exists since CUDA 11.2.
 func (t *Table) MemPoolTrimTo(at At, pool MemoryPool, minBytesToKeep uint64) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolTrimTo)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemPoolTrimTo(th, pool, minBytesToKeep))
+	th, soft, res := t.enterRare(at, symMemPoolTrimTo)
+	if soft != nil {
+		return t.leave(at, th, soft.MemPoolTrimTo(th, pool, minBytesToKeep))
 	}
-	fn := t.procs[symMemPoolTrimTo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolTrimTo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r          uintptr
-		pool           uintptr
-		minBytesToKeep uintptr
-		_              [4]uintptr
-	}{fn: fn, pool: uintptr(pool), minBytesToKeep: uintptr(minBytesToKeep)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symMemPoolTrimTo, res, uintptr(pool), uintptr(minBytesToKeep))
 }
 
 // MemSetMemPool calls cuMemSetMemPool, which exists since CUDA 13.0.
 func (t *Table) MemSetMemPool(at At, location MemLocation, typ int32, pool MemoryPool) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemSetMemPool)
+	th, soft, res := t.enterRare(at, symMemSetMemPool)
+	if soft != nil {
+		return t.leave(at, th, soft.MemSetMemPool(th, location, typ, pool))
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemSetMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemSetMemPool(th, location, typ, pool))
-	}
-	fn := t.procs[symMemSetMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemSetMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		location unsafe.Pointer
-		typ      uintptr
-		pool     uintptr
-		_        [3]uintptr
-		a0       MemLocation
-	}{fn: fn, typ: uintptr(uint32(typ)), pool: uintptr(pool), a0: location}
-	f.location = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemSetMemPool, res, uintptr(unsafe.Pointer(&location)), uintptr(uint32(typ)),
+		uintptr(pool))
 }
 
 // MemAdvise calls cuMemAdvise_v2, which exists since CUDA 12.2.
@@ -5757,83 +3274,28 @@ func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, l
 
 // MemAdviseV1 calls cuMemAdvise, which exists since CUDA 8.0.
 func (t *Table) MemAdviseV1(at At, devPtr DevicePtr, count uint64, advice int32, device Device) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemAdviseV1(th, devPtr, count, advice, device))
+	th, soft, res := t.enterRare(at, symMemAdvise)
+	if soft != nil {
+		return t.leave(at, th, soft.MemAdviseV1(th, devPtr, count, advice, device))
 	}
-	fn := t.procs[symMemAdvise].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAdvise); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		devPtr uintptr
-		count  uintptr
-		advice uintptr
-		device uintptr
-		_      [2]uintptr
-	}{
-		fn:     fn,
-		devPtr: uintptr(devPtr),
-		count:  uintptr(count),
-		advice: uintptr(uint32(advice)),
-		device: uintptr(uint32(device)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symMemAdvise, res, uintptr(devPtr), uintptr(count), uintptr(uint32(advice)),
+		uintptr(uint32(device)))
 }
 
 // MemAllocManaged calls cuMemAllocManaged, which exists since CUDA 6.0.
 func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, res = t.software().MemAllocManaged(th, bytesize, flags)
+	th, soft, res := t.enterRare(at, symMemAllocManaged)
+	if soft != nil {
+		dptr, res = soft.MemAllocManaged(th, bytesize, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFree(at.undo(), dptr)
-			dptr = 0
-		}
-		return
-	}
-	fn := t.procs[symMemAllocManaged].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAllocManaged); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		dptr     unsafe.Pointer
-		bytesize uintptr
-		flags    uintptr
-		_        [3]uintptr
-		v0       DevicePtr
-	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
-	f.dptr = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symMemAllocManaged, res, uintptr(unsafe.Pointer(&dptr)), uintptr(bytesize), uintptr(flags))
 	}
 	if res < popFailed {
-		t.MemFree(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemFree(at.undo(), dptr)
+		dptr = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemDiscardAndPrefetchBatchAsync calls cuMemDiscardAndPrefetchBatchAsync, which exists since CUDA 13.0.
@@ -5842,46 +3304,15 @@ func (t *Table) MemDiscardAndPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes 
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemDiscardAndPrefetchBatchAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemDiscardAndPrefetchBatchAsync(th, dptrs, sizes, prefetchLocs, prefetchLocIdxs, flags, hStream))
+	th, soft, res := t.enterRare(at, symMemDiscardAndPrefetchBatchAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.MemDiscardAndPrefetchBatchAsync(th, dptrs, sizes, prefetchLocs, prefetchLocIdxs, flags, hStream))
 	}
-	fn := t.procs[symMemDiscardAndPrefetchBatchAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemDiscardAndPrefetchBatchAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		dptrs           unsafe.Pointer
-		sizes           unsafe.Pointer
-		count           uintptr
-		prefetchLocs    unsafe.Pointer
-		prefetchLocIdxs unsafe.Pointer
-		numPrefetchLocs uintptr
-		flags           uintptr
-		hStream         uintptr
-		_               [6]uintptr
-	}{
-		fn:              fn,
-		dptrs:           unsafe.Pointer(unsafe.SliceData(dptrs)),
-		sizes:           unsafe.Pointer(unsafe.SliceData(sizes)),
-		count:           uintptr(len(dptrs)),
-		prefetchLocs:    unsafe.Pointer(unsafe.SliceData(prefetchLocs)),
-		prefetchLocIdxs: unsafe.Pointer(unsafe.SliceData(prefetchLocIdxs)),
-		numPrefetchLocs: uintptr(len(prefetchLocs)),
-		flags:           uintptr(flags),
-		hStream:         uintptr(hStream),
-	}
-	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
+	return t.callRare(at, symMemDiscardAndPrefetchBatchAsync, res, uintptr(unsafe.Pointer(unsafe.SliceData(dptrs))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(sizes))), uintptr(len(dptrs)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(prefetchLocs))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(prefetchLocIdxs))), uintptr(len(prefetchLocs)), uintptr(flags),
+		uintptr(hStream))
 }
 
 // MemDiscardBatchAsync calls cuMemDiscardBatchAsync, which exists since CUDA 13.0.
@@ -5890,79 +3321,24 @@ func (t *Table) MemDiscardBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, f
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symMemDiscardBatchAsync)
+	th, soft, res := t.enterRare(at, symMemDiscardBatchAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.MemDiscardBatchAsync(th, dptrs, sizes, flags, hStream))
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemDiscardBatchAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemDiscardBatchAsync(th, dptrs, sizes, flags, hStream))
-	}
-	fn := t.procs[symMemDiscardBatchAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemDiscardBatchAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		dptrs   unsafe.Pointer
-		sizes   unsafe.Pointer
-		count   uintptr
-		flags   uintptr
-		hStream uintptr
-		_       [1]uintptr
-	}{
-		fn:      fn,
-		dptrs:   unsafe.Pointer(unsafe.SliceData(dptrs)),
-		sizes:   unsafe.Pointer(unsafe.SliceData(sizes)),
-		count:   uintptr(len(dptrs)),
-		flags:   uintptr(flags),
-		hStream: uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemDiscardBatchAsync, res, uintptr(unsafe.Pointer(unsafe.SliceData(dptrs))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(sizes))), uintptr(len(dptrs)), uintptr(flags), uintptr(hStream))
 }
 
 // MemGetAddressRange calls cuMemGetAddressRange_v2, which exists since CUDA 3.2.
 func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pbase, psize, res = t.software().MemGetAddressRange(th, dptr)
+	th, soft, res := t.enterRare(at, symMemGetAddressRange_v2)
+	if soft != nil {
+		pbase, psize, res = soft.MemGetAddressRange(th, dptr)
 		return pbase, psize, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetAddressRange_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetAddressRange_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pbase unsafe.Pointer
-		psize unsafe.Pointer
-		dptr  uintptr
-		_     [3]uintptr
-		v0    DevicePtr
-		v1    uint64
-	}{fn: fn, dptr: uintptr(dptr)}
-	f.pbase = unsafe.Pointer(&f.v0)
-	f.psize = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symMemGetAddressRange_v2, res, uintptr(unsafe.Pointer(&pbase)),
+		uintptr(unsafe.Pointer(&psize)), uintptr(dptr))
+	return
 }
 
 // MemPrefetchAsync calls cuMemPrefetchAsync_v2, which exists since CUDA 12.2.
@@ -6008,37 +3384,12 @@ func (t *Table) MemPrefetchAsync(at At, devPtr DevicePtr, count uint64, location
 
 // MemPrefetchAsyncV1 calls cuMemPrefetchAsync, which exists since CUDA 8.0.
 func (t *Table) MemPrefetchAsyncV1(at At, devPtr DevicePtr, count uint64, dstDevice Device, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPrefetchAsync)
+	th, soft, res := t.enterRare(at, symMemPrefetchAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.MemPrefetchAsyncV1(th, devPtr, count, dstDevice, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemPrefetchAsyncV1(th, devPtr, count, dstDevice, hStream))
-	}
-	fn := t.procs[symMemPrefetchAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPrefetchAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		devPtr    uintptr
-		count     uintptr
-		dstDevice uintptr
-		hStream   uintptr
-		_         [2]uintptr
-	}{
-		fn:        fn,
-		devPtr:    uintptr(devPtr),
-		count:     uintptr(count),
-		dstDevice: uintptr(uint32(dstDevice)),
-		hStream:   uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemPrefetchAsync, res, uintptr(devPtr), uintptr(count), uintptr(uint32(dstDevice)),
+		uintptr(hStream))
 }
 
 // MemPrefetchBatchAsync calls cuMemPrefetchBatchAsync, which exists since CUDA 13.0.
@@ -6047,89 +3398,25 @@ func (t *Table) MemPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, 
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symMemPrefetchBatchAsync)
+	th, soft, res := t.enterRare(at, symMemPrefetchBatchAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.MemPrefetchBatchAsync(th, dptrs, sizes, prefetchLocs, prefetchLocIdxs, flags, hStream))
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemPrefetchBatchAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemPrefetchBatchAsync(th, dptrs, sizes, prefetchLocs, prefetchLocIdxs, flags, hStream))
-	}
-	fn := t.procs[symMemPrefetchBatchAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPrefetchBatchAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		dptrs           unsafe.Pointer
-		sizes           unsafe.Pointer
-		count           uintptr
-		prefetchLocs    unsafe.Pointer
-		prefetchLocIdxs unsafe.Pointer
-		numPrefetchLocs uintptr
-		flags           uintptr
-		hStream         uintptr
-		_               [6]uintptr
-	}{
-		fn:              fn,
-		dptrs:           unsafe.Pointer(unsafe.SliceData(dptrs)),
-		sizes:           unsafe.Pointer(unsafe.SliceData(sizes)),
-		count:           uintptr(len(dptrs)),
-		prefetchLocs:    unsafe.Pointer(unsafe.SliceData(prefetchLocs)),
-		prefetchLocIdxs: unsafe.Pointer(unsafe.SliceData(prefetchLocIdxs)),
-		numPrefetchLocs: uintptr(len(prefetchLocs)),
-		flags:           uintptr(flags),
-		hStream:         uintptr(hStream),
-	}
-	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemPrefetchBatchAsync, res, uintptr(unsafe.Pointer(unsafe.SliceData(dptrs))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(sizes))), uintptr(len(dptrs)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(prefetchLocs))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(prefetchLocIdxs))), uintptr(len(prefetchLocs)), uintptr(flags),
+		uintptr(hStream))
 }
 
 // MemRangeGetAttribute calls cuMemRangeGetAttribute, which exists since CUDA 8.0.
 func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemRangeGetAttribute(th, data, attribute, devPtr, count))
+	th, soft, res := t.enterRare(at, symMemRangeGetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.MemRangeGetAttribute(th, data, attribute, devPtr, count))
 	}
-	fn := t.procs[symMemRangeGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemRangeGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		data      unsafe.Pointer
-		dataSize  uintptr
-		attribute uintptr
-		devPtr    uintptr
-		count     uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		data:      unsafe.Pointer(unsafe.SliceData(data)),
-		dataSize:  uintptr(len(data)),
-		attribute: uintptr(uint32(attribute)),
-		devPtr:    uintptr(devPtr),
-		count:     uintptr(count),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symMemRangeGetAttribute, res, uintptr(unsafe.Pointer(unsafe.SliceData(data))),
+		uintptr(len(data)), uintptr(uint32(attribute)), uintptr(devPtr), uintptr(count))
 }
 
 // MemRangeGetAttributes calls cuMemRangeGetAttributes, which exists since CUDA 8.0.
@@ -6138,74 +3425,26 @@ func (t *Table) MemRangeGetAttributes(at At, data []unsafe.Pointer, dataSizes []
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symMemRangeGetAttributes)
+	th, soft, res := t.enterRare(at, symMemRangeGetAttributes)
+	if soft != nil {
+		return t.leave(at, th, soft.MemRangeGetAttributes(th, data, dataSizes, attributes, devPtr, count))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemRangeGetAttributes(th, data, dataSizes, attributes, devPtr, count))
-	}
-	fn := t.procs[symMemRangeGetAttributes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemRangeGetAttributes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		data          unsafe.Pointer
-		dataSizes     unsafe.Pointer
-		attributes    unsafe.Pointer
-		numAttributes uintptr
-		devPtr        uintptr
-		count         uintptr
-	}{
-		fn:            fn,
-		data:          unsafe.Pointer(unsafe.SliceData(data)),
-		dataSizes:     unsafe.Pointer(unsafe.SliceData(dataSizes)),
-		attributes:    unsafe.Pointer(unsafe.SliceData(attributes)),
-		numAttributes: uintptr(len(data)),
-		devPtr:        uintptr(devPtr),
-		count:         uintptr(count),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemRangeGetAttributes, res, uintptr(unsafe.Pointer(unsafe.SliceData(data))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dataSizes))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(attributes))), uintptr(len(data)), uintptr(devPtr),
+		uintptr(count))
 }
 
 // PointerGetAttribute calls cuPointerGetAttribute, which exists since CUDA 4.0.
 func (t *Table) PointerGetAttribute(at At, attribute int32, ptr DevicePtr) (data [2]uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		data, res = t.software().PointerGetAttribute(th, attribute, ptr)
+	th, soft, res := t.enterRare(at, symPointerGetAttribute)
+	if soft != nil {
+		data, res = soft.PointerGetAttribute(th, attribute, ptr)
 		return data, t.leave(at, th, res)
 	}
-	fn := t.procs[symPointerGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symPointerGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		data      unsafe.Pointer
-		attribute uintptr
-		ptr       uintptr
-		_         [3]uintptr
-		v0        [2]uint64
-	}{fn: fn, attribute: uintptr(uint32(attribute)), ptr: uintptr(ptr)}
-	f.data = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symPointerGetAttribute, res, uintptr(unsafe.Pointer(&data)), uintptr(uint32(attribute)),
+		uintptr(ptr))
+	return
 }
 
 // PointerGetAttributes calls cuPointerGetAttributes, which exists since CUDA 7.0.
@@ -6214,331 +3453,105 @@ func (t *Table) PointerGetAttributes(at At, attributes []int32, data []unsafe.Po
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().PointerGetAttributes(th, attributes, data, ptr))
+	th, soft, res := t.enterRare(at, symPointerGetAttributes)
+	if soft != nil {
+		return t.leave(at, th, soft.PointerGetAttributes(th, attributes, data, ptr))
 	}
-	fn := t.procs[symPointerGetAttributes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symPointerGetAttributes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		numAttributes uintptr
-		attributes    unsafe.Pointer
-		data          unsafe.Pointer
-		ptr           uintptr
-		_             [2]uintptr
-	}{
-		fn:            fn,
-		numAttributes: uintptr(len(attributes)),
-		attributes:    unsafe.Pointer(unsafe.SliceData(attributes)),
-		data:          unsafe.Pointer(unsafe.SliceData(data)),
-		ptr:           uintptr(ptr),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symPointerGetAttributes, res, uintptr(len(attributes)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(attributes))), uintptr(unsafe.Pointer(unsafe.SliceData(data))),
+		uintptr(ptr))
 }
 
 // PointerSetAttribute calls cuPointerSetAttribute, which exists since CUDA 6.0.
 func (t *Table) PointerSetAttribute(at At, value uint64, attribute int32, ptr DevicePtr) (res Result) {
-	if at.NoWait {
-		t.mayWait(symPointerSetAttribute)
+	th, soft, res := t.enterRare(at, symPointerSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.PointerSetAttribute(th, value, attribute, ptr))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().PointerSetAttribute(th, value, attribute, ptr))
-	}
-	fn := t.procs[symPointerSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symPointerSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		value     unsafe.Pointer
-		attribute uintptr
-		ptr       uintptr
-		_         [3]uintptr
-		a0        uint64
-	}{fn: fn, attribute: uintptr(uint32(attribute)), ptr: uintptr(ptr), a0: value}
-	f.value = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symPointerSetAttribute, res, uintptr(unsafe.Pointer(&value)), uintptr(uint32(attribute)),
+		uintptr(ptr))
 }
 
 // StreamAttachMemAsync calls cuStreamAttachMemAsync, which exists since CUDA 6.0.
 func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamAttachMemAsync(th, hStream, dptr, length, flags))
+	th, soft, res := t.enterRare(at, symStreamAttachMemAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamAttachMemAsync(th, hStream, dptr, length, flags))
 	}
-	fn := t.procs[symStreamAttachMemAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamAttachMemAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		dptr    uintptr
-		length  uintptr
-		flags   uintptr
-		_       [2]uintptr
-	}{
-		fn:      fn,
-		hStream: uintptr(hStream),
-		dptr:    uintptr(dptr),
-		length:  uintptr(length),
-		flags:   uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamAttachMemAsync, res, uintptr(hStream), uintptr(dptr), uintptr(length),
+		uintptr(flags))
 }
 
 // FlushGPUDirectRDMAWrites calls cuFlushGPUDirectRDMAWrites, which exists since CUDA 11.3.
 func (t *Table) FlushGPUDirectRDMAWrites(at At, target int32, scope int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symFlushGPUDirectRDMAWrites)
+	th, soft, res := t.enterRare(at, symFlushGPUDirectRDMAWrites)
+	if soft != nil {
+		return t.leave(at, th, soft.FlushGPUDirectRDMAWrites(th, target, scope))
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symFlushGPUDirectRDMAWrites)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FlushGPUDirectRDMAWrites(th, target, scope))
-	}
-	fn := t.procs[symFlushGPUDirectRDMAWrites].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFlushGPUDirectRDMAWrites); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		target uintptr
-		scope  uintptr
-		_      [4]uintptr
-	}{fn: fn, target: uintptr(uint32(target)), scope: uintptr(uint32(scope))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symFlushGPUDirectRDMAWrites, res, uintptr(uint32(target)), uintptr(uint32(scope)))
 }
 
 // MemAllocHost calls cuMemAllocHost_v2, which exists since CUDA 3.2.
 func (t *Table) MemAllocHost(at At, bytesize uint64) (pp HostPtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAllocHost_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pp, res = t.software().MemAllocHost(th, bytesize)
+	th, soft, res := t.enterRare(at, symMemAllocHost_v2)
+	if soft != nil {
+		pp, res = soft.MemAllocHost(th, bytesize)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFreeHost(at.undo(), pp)
-			pp = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symMemAllocHost_v2, res, uintptr(unsafe.Pointer(&pp)), uintptr(bytesize))
 	}
-	fn := t.procs[symMemAllocHost_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAllocHost_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pp       unsafe.Pointer
-		bytesize uintptr
-		_        [4]uintptr
-		v0       HostPtr
-	}{fn: fn, bytesize: uintptr(bytesize)}
-	f.pp = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.MemFreeHost(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemFreeHost(at.undo(), pp)
+		pp = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemAllocPitch calls cuMemAllocPitch_v2, which exists since CUDA 3.2.
 func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, pPitch, res = t.software().MemAllocPitch(th, widthInBytes, height, elementSizeBytes)
+	th, soft, res := t.enterRare(at, symMemAllocPitch_v2)
+	if soft != nil {
+		dptr, pPitch, res = soft.MemAllocPitch(th, widthInBytes, height, elementSizeBytes)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFree(at.undo(), dptr)
-			dptr = 0
-		}
-		return
-	}
-	fn := t.procs[symMemAllocPitch_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAllocPitch_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		dptr             unsafe.Pointer
-		pPitch           unsafe.Pointer
-		widthInBytes     uintptr
-		height           uintptr
-		elementSizeBytes uintptr
-		_                [1]uintptr
-		v0               DevicePtr
-		v1               uint64
-	}{
-		fn:               fn,
-		widthInBytes:     uintptr(widthInBytes),
-		height:           uintptr(height),
-		elementSizeBytes: uintptr(elementSizeBytes),
-	}
-	f.dptr = unsafe.Pointer(&f.v0)
-	f.pPitch = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symMemAllocPitch_v2, res, uintptr(unsafe.Pointer(&dptr)), uintptr(unsafe.Pointer(&pPitch)),
+			uintptr(widthInBytes), uintptr(height), uintptr(elementSizeBytes))
 	}
 	if res < popFailed {
-		t.MemFree(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemFree(at.undo(), dptr)
+		dptr = 0
 	}
-	return f.v0, f.v1, res
+	return
 }
 
 // MemBatchDecompressAsync calls cuMemBatchDecompressAsync, which exists since CUDA 12.6.
 func (t *Table) MemBatchDecompressAsync(at At, paramsArray []MemDecompressParams, flags uint32, stream Stream) (errorIndex uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemBatchDecompressAsync)
-	}
-	if t.soft != nil {
-		if t.version < 12060 {
-			res = missing(symMemBatchDecompressAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		errorIndex, res = t.software().MemBatchDecompressAsync(th, paramsArray, flags, stream)
+	th, soft, res := t.enterRare(at, symMemBatchDecompressAsync)
+	if soft != nil {
+		errorIndex, res = soft.MemBatchDecompressAsync(th, paramsArray, flags, stream)
 		return errorIndex, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemBatchDecompressAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemBatchDecompressAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		paramsArray unsafe.Pointer
-		count       uintptr
-		flags       uintptr
-		errorIndex  unsafe.Pointer
-		stream      uintptr
-		_           [1]uintptr
-		v0          uint64
-	}{
-		fn:          fn,
-		paramsArray: unsafe.Pointer(unsafe.SliceData(paramsArray)),
-		count:       uintptr(len(paramsArray)),
-		flags:       uintptr(flags),
-		stream:      uintptr(stream),
-	}
-	f.errorIndex = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemBatchDecompressAsync, res, uintptr(unsafe.Pointer(unsafe.SliceData(paramsArray))),
+		uintptr(len(paramsArray)), uintptr(flags), uintptr(unsafe.Pointer(&errorIndex)), uintptr(stream))
+	return
 }
 
 // Memcpy calls cuMemcpy, which exists since CUDA 4.0.
 func (t *Table) Memcpy(at At, dst DevicePtr, src DevicePtr, byteCount uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy)
+	th, soft, res := t.enterRare(at, symMemcpy)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy(th, dst, src, byteCount))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy(th, dst, src, byteCount))
-	}
-	fn := t.procs[symMemcpy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dst       uintptr
-		src       uintptr
-		byteCount uintptr
-		_         [3]uintptr
-	}{fn: fn, dst: uintptr(dst), src: uintptr(src), byteCount: uintptr(byteCount)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy, res, uintptr(dst), uintptr(src), uintptr(byteCount))
 }
 
 // Memcpy2D calls cuMemcpy2D_v2, which exists since CUDA 3.2.
 func (t *Table) Memcpy2D(at At, pCopy Memcpy2D) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy2D_v2)
+	th, soft, res := t.enterRare(at, symMemcpy2D_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy2D(th, pCopy))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy2D(th, pCopy))
-	}
-	fn := t.procs[symMemcpy2D_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy2D_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pCopy unsafe.Pointer
-		_     [5]uintptr
-		a0    Memcpy2D
-	}{fn: fn, a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy2D_v2, res, uintptr(unsafe.Pointer(&pCopy)))
 }
 
 // Memcpy2DAsync calls cuMemcpy2DAsync_v2, which exists since CUDA 3.2.
@@ -6575,58 +3588,20 @@ func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result
 
 // Memcpy2DUnaligned calls cuMemcpy2DUnaligned_v2, which exists since CUDA 3.2.
 func (t *Table) Memcpy2DUnaligned(at At, pCopy Memcpy2D) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy2DUnaligned_v2)
+	th, soft, res := t.enterRare(at, symMemcpy2DUnaligned_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy2DUnaligned(th, pCopy))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy2DUnaligned(th, pCopy))
-	}
-	fn := t.procs[symMemcpy2DUnaligned_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy2DUnaligned_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pCopy unsafe.Pointer
-		_     [5]uintptr
-		a0    Memcpy2D
-	}{fn: fn, a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy2DUnaligned_v2, res, uintptr(unsafe.Pointer(&pCopy)))
 }
 
 // Memcpy3D calls cuMemcpy3D_v2, which exists since CUDA 3.2.
 func (t *Table) Memcpy3D(at At, pCopy Memcpy3D) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3D_v2)
+	th, soft, res := t.enterRare(at, symMemcpy3D_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy3D(th, pCopy))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy3D(th, pCopy))
-	}
-	fn := t.procs[symMemcpy3D_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3D_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pCopy unsafe.Pointer
-		_     [5]uintptr
-		a0    Memcpy3D
-	}{fn: fn, a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy3D_v2, res, uintptr(unsafe.Pointer(&pCopy)))
 }
 
 // Memcpy3DAsync calls cuMemcpy3DAsync_v2, which exists since CUDA 3.2.
@@ -6663,147 +3638,43 @@ func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result
 
 // Memcpy3DBatchAsync calls cuMemcpy3DBatchAsync_v2, which exists since CUDA 13.0.
 func (t *Table) Memcpy3DBatchAsync(at At, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result) {
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symMemcpy3DBatchAsync_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy3DBatchAsync(th, opList, flags, hStream))
+	th, soft, res := t.enterRare(at, symMemcpy3DBatchAsync_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy3DBatchAsync(th, opList, flags, hStream))
 	}
-	fn := t.procs[symMemcpy3DBatchAsync_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3DBatchAsync_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		numOps  uintptr
-		opList  unsafe.Pointer
-		flags   uintptr
-		hStream uintptr
-		_       [2]uintptr
-	}{
-		fn:      fn,
-		numOps:  uintptr(len(opList)),
-		opList:  unsafe.Pointer(unsafe.SliceData(opList)),
-		flags:   uintptr(flags),
-		hStream: uintptr(hStream),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symMemcpy3DBatchAsync_v2, res, uintptr(len(opList)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(opList))), uintptr(flags), uintptr(hStream))
 }
 
 // Memcpy3DBatchAsyncV1 calls cuMemcpy3DBatchAsync, which exists since CUDA 12.8.
 func (t *Table) Memcpy3DBatchAsyncV1(at At, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (failIdx uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symMemcpy3DBatchAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		failIdx, res = t.software().Memcpy3DBatchAsyncV1(th, opList, flags, hStream)
+	th, soft, res := t.enterRare(at, symMemcpy3DBatchAsync)
+	if soft != nil {
+		failIdx, res = soft.Memcpy3DBatchAsyncV1(th, opList, flags, hStream)
 		return failIdx, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemcpy3DBatchAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3DBatchAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		numOps  uintptr
-		opList  unsafe.Pointer
-		failIdx unsafe.Pointer
-		flags   uintptr
-		hStream uintptr
-		_       [1]uintptr
-		v0      uint64
-	}{
-		fn:      fn,
-		numOps:  uintptr(len(opList)),
-		opList:  unsafe.Pointer(unsafe.SliceData(opList)),
-		flags:   uintptr(flags),
-		hStream: uintptr(hStream),
-	}
-	f.failIdx = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symMemcpy3DBatchAsync, res, uintptr(len(opList)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(opList))), uintptr(unsafe.Pointer(&failIdx)), uintptr(flags),
+		uintptr(hStream))
+	return
 }
 
 // Memcpy3DPeer calls cuMemcpy3DPeer, which exists since CUDA 4.0.
 func (t *Table) Memcpy3DPeer(at At, pCopy Memcpy3DPeer) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3DPeer)
+	th, soft, res := t.enterRare(at, symMemcpy3DPeer)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy3DPeer(th, pCopy))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy3DPeer(th, pCopy))
-	}
-	fn := t.procs[symMemcpy3DPeer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3DPeer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pCopy unsafe.Pointer
-		_     [5]uintptr
-		a0    Memcpy3DPeer
-	}{fn: fn, a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy3DPeer, res, uintptr(unsafe.Pointer(&pCopy)))
 }
 
 // Memcpy3DPeerAsync calls cuMemcpy3DPeerAsync, which exists since CUDA 4.0.
 func (t *Table) Memcpy3DPeerAsync(at At, pCopy Memcpy3DPeer, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3DPeerAsync)
+	th, soft, res := t.enterRare(at, symMemcpy3DPeerAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy3DPeerAsync(th, pCopy, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy3DPeerAsync(th, pCopy, hStream))
-	}
-	fn := t.procs[symMemcpy3DPeerAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3DPeerAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pCopy   unsafe.Pointer
-		hStream uintptr
-		_       [4]uintptr
-		a0      Memcpy3DPeer
-	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy3DPeerAsync, res, uintptr(unsafe.Pointer(&pCopy)), uintptr(hStream))
 }
 
 // MemcpyAsync calls cuMemcpyAsync, which exists since CUDA 4.0.
@@ -6898,82 +3769,26 @@ func (t *Table) MemcpyBatchAsyncV1(at At, dsts []DevicePtr, srcs []DevicePtr, si
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symMemcpyBatchAsync)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symMemcpyBatchAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		failIdx, res = t.software().MemcpyBatchAsyncV1(th, dsts, srcs, sizes, attrs, attrsIdxs, hStream)
+	th, soft, res := t.enterRare(at, symMemcpyBatchAsync)
+	if soft != nil {
+		failIdx, res = soft.MemcpyBatchAsyncV1(th, dsts, srcs, sizes, attrs, attrsIdxs, hStream)
 		return failIdx, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemcpyBatchAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyBatchAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dsts      unsafe.Pointer
-		srcs      unsafe.Pointer
-		sizes     unsafe.Pointer
-		count     uintptr
-		attrs     unsafe.Pointer
-		attrsIdxs unsafe.Pointer
-		numAttrs  uintptr
-		failIdx   unsafe.Pointer
-		hStream   uintptr
-		_         [5]uintptr
-		v0        uint64
-	}{
-		fn:        fn,
-		dsts:      unsafe.Pointer(unsafe.SliceData(dsts)),
-		srcs:      unsafe.Pointer(unsafe.SliceData(srcs)),
-		sizes:     unsafe.Pointer(unsafe.SliceData(sizes)),
-		count:     uintptr(len(dsts)),
-		attrs:     unsafe.Pointer(unsafe.SliceData(attrs)),
-		attrsIdxs: unsafe.Pointer(unsafe.SliceData(attrsIdxs)),
-		numAttrs:  uintptr(len(attrs)),
-		hStream:   uintptr(hStream),
-	}
-	f.failIdx = unsafe.Pointer(&f.v0)
-	res = t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemcpyBatchAsync, res, uintptr(unsafe.Pointer(unsafe.SliceData(dsts))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(srcs))), uintptr(unsafe.Pointer(unsafe.SliceData(sizes))),
+		uintptr(len(dsts)), uintptr(unsafe.Pointer(unsafe.SliceData(attrs))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(attrsIdxs))), uintptr(len(attrs)),
+		uintptr(unsafe.Pointer(&failIdx)), uintptr(hStream))
+	return
 }
 
 // MemsetD16 calls cuMemsetD16_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD16(at At, dstDevice DevicePtr, us uint16, n uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD16_v2)
+	th, soft, res := t.enterRare(at, symMemsetD16_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemsetD16(th, dstDevice, us, n))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemsetD16(th, dstDevice, us, n))
-	}
-	fn := t.procs[symMemsetD16_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD16_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		us        uintptr
-		n         uintptr
-		_         [3]uintptr
-	}{fn: fn, dstDevice: uintptr(dstDevice), us: uintptr(us), n: uintptr(n)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemsetD16_v2, res, uintptr(dstDevice), uintptr(us), uintptr(n))
 }
 
 // MemsetD16Async calls cuMemsetD16Async, which exists since CUDA 3.2.
@@ -7007,39 +3822,12 @@ func (t *Table) MemsetD16Async(at At, dstDevice DevicePtr, us uint16, n uint64, 
 
 // MemsetD2D16 calls cuMemsetD2D16_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD2D16(at At, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD2D16_v2)
+	th, soft, res := t.enterRare(at, symMemsetD2D16_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemsetD2D16(th, dstDevice, dstPitch, us, width, height))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemsetD2D16(th, dstDevice, dstPitch, us, width, height))
-	}
-	fn := t.procs[symMemsetD2D16_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD2D16_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		dstPitch  uintptr
-		us        uintptr
-		width     uintptr
-		height    uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		dstDevice: uintptr(dstDevice),
-		dstPitch:  uintptr(dstPitch),
-		us:        uintptr(us),
-		width:     uintptr(width),
-		height:    uintptr(height),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemsetD2D16_v2, res, uintptr(dstDevice), uintptr(dstPitch), uintptr(us), uintptr(width),
+		uintptr(height))
 }
 
 // MemsetD2D16Async calls cuMemsetD2D16Async, which exists since CUDA 3.2.
@@ -7082,39 +3870,12 @@ func (t *Table) MemsetD2D16Async(at At, dstDevice DevicePtr, dstPitch uint64, us
 
 // MemsetD2D32 calls cuMemsetD2D32_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD2D32(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD2D32_v2)
+	th, soft, res := t.enterRare(at, symMemsetD2D32_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemsetD2D32(th, dstDevice, dstPitch, ui, width, height))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemsetD2D32(th, dstDevice, dstPitch, ui, width, height))
-	}
-	fn := t.procs[symMemsetD2D32_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD2D32_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		dstPitch  uintptr
-		ui        uintptr
-		width     uintptr
-		height    uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		dstDevice: uintptr(dstDevice),
-		dstPitch:  uintptr(dstPitch),
-		ui:        uintptr(ui),
-		width:     uintptr(width),
-		height:    uintptr(height),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemsetD2D32_v2, res, uintptr(dstDevice), uintptr(dstPitch), uintptr(ui), uintptr(width),
+		uintptr(height))
 }
 
 // MemsetD2D32Async calls cuMemsetD2D32Async, which exists since CUDA 3.2.
@@ -7160,39 +3921,12 @@ func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui
 
 // MemsetD2D8 calls cuMemsetD2D8_v2, which exists since CUDA 3.2.
 func (t *Table) MemsetD2D8(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD2D8_v2)
+	th, soft, res := t.enterRare(at, symMemsetD2D8_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemsetD2D8(th, dstDevice, dstPitch, uc, width, height))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemsetD2D8(th, dstDevice, dstPitch, uc, width, height))
-	}
-	fn := t.procs[symMemsetD2D8_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD2D8_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		dstPitch  uintptr
-		uc        uintptr
-		width     uintptr
-		height    uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		dstDevice: uintptr(dstDevice),
-		dstPitch:  uintptr(dstPitch),
-		uc:        uintptr(uc),
-		width:     uintptr(width),
-		height:    uintptr(height),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemsetD2D8_v2, res, uintptr(dstDevice), uintptr(dstPitch), uintptr(uc), uintptr(width),
+		uintptr(height))
 }
 
 // MemsetD2D8Async calls cuMemsetD2D8Async, which exists since CUDA 3.2.
@@ -7238,92 +3972,27 @@ func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc 
 
 // GraphAddBatchMemOpNode calls cuGraphAddBatchMemOpNode, which exists since CUDA 11.7.
 func (t *Table) GraphAddBatchMemOpNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams BatchMemOpNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symGraphAddBatchMemOpNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddBatchMemOpNode(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddBatchMemOpNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddBatchMemOpNode(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddBatchMemOpNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddBatchMemOpNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		a4              BatchMemOpNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		a4:              nodeParams,
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.a4)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddBatchMemOpNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphAddChildGraphNode calls cuGraphAddChildGraphNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddChildGraphNode(at At, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddChildGraphNode(th, hGraph, dependencies, childGraph)
+	th, soft, res := t.enterRare(at, symGraphAddChildGraphNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddChildGraphNode(th, hGraph, dependencies, childGraph)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddChildGraphNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddChildGraphNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		childGraph      uintptr
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		childGraph:      uintptr(childGraph),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddChildGraphNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)), uintptr(childGraph))
+	return
 }
 
 // GraphAddDependencies calls cuGraphAddDependencies, which exists since CUDA 10.0.
@@ -7332,40 +4001,13 @@ func (t *Table) GraphAddDependencies(at At, hGraph Graph, from []GraphNode, to [
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphAddDependencies(th, hGraph, from, to))
+	th, soft, res := t.enterRare(at, symGraphAddDependencies)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphAddDependencies(th, hGraph, from, to))
 	}
-	fn := t.procs[symGraphAddDependencies].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddDependencies); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hGraph          uintptr
-		from            unsafe.Pointer
-		to              unsafe.Pointer
-		numDependencies uintptr
-		_               [2]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		from:            unsafe.Pointer(unsafe.SliceData(from)),
-		to:              unsafe.Pointer(unsafe.SliceData(to)),
-		numDependencies: uintptr(len(from)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphAddDependencies, res, uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(unsafe.Pointer(unsafe.SliceData(to))),
+		uintptr(len(from)))
 }
 
 // GraphAddDependenciesV2 calls cuGraphAddDependencies_v2, which exists since CUDA 12.3.
@@ -7374,449 +4016,131 @@ func (t *Table) GraphAddDependenciesV2(at At, hGraph Graph, from []GraphNode, to
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphAddDependencies_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphAddDependenciesV2(th, hGraph, from, to, edgeData))
+	th, soft, res := t.enterRare(at, symGraphAddDependencies_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphAddDependenciesV2(th, hGraph, from, to, edgeData))
 	}
-	fn := t.procs[symGraphAddDependencies_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddDependencies_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hGraph          uintptr
-		from            unsafe.Pointer
-		to              unsafe.Pointer
-		edgeData        unsafe.Pointer
-		numDependencies uintptr
-		_               [1]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		from:            unsafe.Pointer(unsafe.SliceData(from)),
-		to:              unsafe.Pointer(unsafe.SliceData(to)),
-		edgeData:        unsafe.Pointer(unsafe.SliceData(edgeData)),
-		numDependencies: uintptr(len(from)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphAddDependencies_v2, res, uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(unsafe.Pointer(unsafe.SliceData(to))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(edgeData))), uintptr(len(from)))
 }
 
 // GraphAddExternalSemaphoresSignalNode calls cuGraphAddExternalSemaphoresSignalNode, which exists since CUDA 11.2.
 func (t *Table) GraphAddExternalSemaphoresSignalNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemSignalNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphAddExternalSemaphoresSignalNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddExternalSemaphoresSignalNode(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddExternalSemaphoresSignalNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddExternalSemaphoresSignalNode(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddExternalSemaphoresSignalNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddExternalSemaphoresSignalNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		a4              ExtSemSignalNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		a4:              nodeParams,
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.a4)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddExternalSemaphoresSignalNode, res, uintptr(unsafe.Pointer(&phGraphNode)),
+		uintptr(hGraph), uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphAddExternalSemaphoresWaitNode calls cuGraphAddExternalSemaphoresWaitNode, which exists since CUDA 11.2.
 func (t *Table) GraphAddExternalSemaphoresWaitNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemWaitNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphAddExternalSemaphoresWaitNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddExternalSemaphoresWaitNode(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddExternalSemaphoresWaitNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddExternalSemaphoresWaitNode(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddExternalSemaphoresWaitNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddExternalSemaphoresWaitNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		a4              ExtSemWaitNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		a4:              nodeParams,
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.a4)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddExternalSemaphoresWaitNode, res, uintptr(unsafe.Pointer(&phGraphNode)),
+		uintptr(hGraph), uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphAddHostNode calls cuGraphAddHostNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddHostNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddHostNode(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddHostNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddHostNode(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddHostNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddHostNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		a4              [2]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		a4:              [2]uintptr{nodeParams.Addr, nodeParams.Data},
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.a4)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	a4 := [2]uintptr{nodeParams.Addr, nodeParams.Data}
+	res = t.callRare(at, symGraphAddHostNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&a4)))
+	return
 }
 
 // GraphAddKernelNode calls cuGraphAddKernelNode_v2, which exists since CUDA 12.0.
 func (t *Table) GraphAddKernelNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphAddKernelNode_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddKernelNode(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddKernelNode_v2)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddKernelNode(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddKernelNode_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddKernelNode_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		nodeParams:      unsafe.Pointer(nodeParams),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddKernelNode_v2, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(nodeParams)))
+	return
 }
 
 // GraphAddKernelNodeV1 calls cuGraphAddKernelNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddKernelNodeV1(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddKernelNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddKernelNodeV1(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddKernelNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddKernelNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		nodeParams:      unsafe.Pointer(nodeParams),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddKernelNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(nodeParams)))
+	return
 }
 
 // GraphAddMemAllocNode calls cuGraphAddMemAllocNode, which exists since CUDA 11.4.
 func (t *Table) GraphAddMemAllocNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams MemAllocNodeParams) (phGraphNode GraphNode, nodeParamsOut MemAllocNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symGraphAddMemAllocNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, nodeParamsOut, res = t.software().GraphAddMemAllocNode(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddMemAllocNode)
+	if soft != nil {
+		phGraphNode, nodeParamsOut, res = soft.GraphAddMemAllocNode(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddMemAllocNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddMemAllocNode); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		v1              MemAllocNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		v1:              nodeParams,
-	})
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, f.v1, res
+	nodeParamsOut = nodeParams
+	res = t.callRare(at, symGraphAddMemAllocNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParamsOut)))
+	return
 }
 
 // GraphAddMemFreeNode calls cuGraphAddMemFreeNode, which exists since CUDA 11.4.
 func (t *Table) GraphAddMemFreeNode(at At, hGraph Graph, dependencies []GraphNode, dptr DevicePtr) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symGraphAddMemFreeNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddMemFreeNode(th, hGraph, dependencies, dptr)
+	th, soft, res := t.enterRare(at, symGraphAddMemFreeNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddMemFreeNode(th, hGraph, dependencies, dptr)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddMemFreeNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddMemFreeNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		dptr            uintptr
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		dptr:            uintptr(dptr),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddMemFreeNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)), uintptr(dptr))
+	return
 }
 
 // GraphAddMemcpyNode calls cuGraphAddMemcpyNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddMemcpyNode(at At, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddMemcpyNode(th, hGraph, dependencies, copyParams, ctx)
+	th, soft, res := t.enterRare(at, symGraphAddMemcpyNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddMemcpyNode(th, hGraph, dependencies, copyParams, ctx)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddMemcpyNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddMemcpyNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		copyParams      unsafe.Pointer
-		ctx             uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		copyParams:      unsafe.Pointer(copyParams),
-		ctx:             uintptr(ctx),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddMemcpyNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(copyParams)), uintptr(ctx))
+	return
 }
 
 // GraphAddMemsetNode calls cuGraphAddMemsetNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddMemsetNode(at At, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.software().GraphAddMemsetNode(th, hGraph, dependencies, memsetParams, ctx)
+	th, soft, res := t.enterRare(at, symGraphAddMemsetNode)
+	if soft != nil {
+		phGraphNode, res = soft.GraphAddMemsetNode(th, hGraph, dependencies, memsetParams, ctx)
 		return phGraphNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddMemsetNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddMemsetNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		memsetParams    unsafe.Pointer
-		ctx             uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		memsetParams:    unsafe.Pointer(memsetParams),
-		ctx:             uintptr(ctx),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphAddMemsetNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(memsetParams)), uintptr(ctx))
+	return
 }
 
 // GraphAddNode calls cuGraphAddNode_v2, which exists since CUDA 12.3.
@@ -7825,264 +4149,84 @@ func (t *Table) GraphAddNode(at At, hGraph Graph, dependencies []GraphNode, depe
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphAddNode_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, nodeParamsOut, res = t.software().GraphAddNode(th, hGraph, dependencies, dependencyData, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddNode_v2)
+	if soft != nil {
+		phGraphNode, nodeParamsOut, res = soft.GraphAddNode(th, hGraph, dependencies, dependencyData, nodeParams)
 		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddNode_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddNode_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		dependencyData  unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		v0              GraphNode
-		v1              GraphNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
-		numDependencies: uintptr(len(dependencies)),
-		v1:              nodeParams,
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	nodeParamsOut = nodeParams
+	res = t.callRare(at, symGraphAddNode_v2, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencyData))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParamsOut)))
+	return
 }
 
 // GraphAddNodeV1 calls cuGraphAddNode, which exists since CUDA 12.2.
 func (t *Table) GraphAddNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 12020 {
-			res = missing(symGraphAddNode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, nodeParamsOut, res = t.software().GraphAddNodeV1(th, hGraph, dependencies, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddNode)
+	if soft != nil {
+		phGraphNode, nodeParamsOut, res = soft.GraphAddNodeV1(th, hGraph, dependencies, nodeParams)
 		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		v1              GraphNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		v1:              nodeParams,
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	nodeParamsOut = nodeParams
+	res = t.callRare(at, symGraphAddNode, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParamsOut)))
+	return
 }
 
 // GraphBatchMemOpNodeGetParams calls cuGraphBatchMemOpNodeGetParams, which exists since CUDA 11.7.
 func (t *Table) GraphBatchMemOpNodeGetParams(at At, hNode GraphNode) (nodeParamsOut BatchMemOpNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symGraphBatchMemOpNodeGetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParamsOut, res = t.software().GraphBatchMemOpNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphBatchMemOpNodeGetParams)
+	if soft != nil {
+		nodeParamsOut, res = soft.GraphBatchMemOpNodeGetParams(th, hNode)
 		return nodeParamsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphBatchMemOpNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphBatchMemOpNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r         uintptr
-		hNode         uintptr
-		nodeParamsOut unsafe.Pointer
-		_             [4]uintptr
-		v0            BatchMemOpNodeParams
-	}{fn: fn, hNode: uintptr(hNode)})
-	f.nodeParamsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphBatchMemOpNodeGetParams, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(&nodeParamsOut)))
+	return
 }
 
 // GraphBatchMemOpNodeSetParams calls cuGraphBatchMemOpNodeSetParams, which exists since CUDA 11.7.
 func (t *Table) GraphBatchMemOpNodeSetParams(at At, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symGraphBatchMemOpNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphBatchMemOpNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphBatchMemOpNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphBatchMemOpNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphBatchMemOpNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphBatchMemOpNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         BatchMemOpNodeParams
-	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphBatchMemOpNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphChildGraphNodeGetGraph calls cuGraphChildGraphNodeGetGraph, which exists since CUDA 10.0.
 func (t *Table) GraphChildGraphNodeGetGraph(at At, hNode GraphNode) (phGraph Graph, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraph, res = t.software().GraphChildGraphNodeGetGraph(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphChildGraphNodeGetGraph)
+	if soft != nil {
+		phGraph, res = soft.GraphChildGraphNodeGetGraph(th, hNode)
 		return phGraph, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphChildGraphNodeGetGraph].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphChildGraphNodeGetGraph); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hNode   uintptr
-		phGraph unsafe.Pointer
-		_       [4]uintptr
-		v0      Graph
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.phGraph = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphChildGraphNodeGetGraph, res, uintptr(hNode), uintptr(unsafe.Pointer(&phGraph)))
+	return
 }
 
 // GraphConditionalHandleCreate calls cuGraphConditionalHandleCreate, which exists since CUDA 12.3.
 func (t *Table) GraphConditionalHandleCreate(at At, hGraph Graph, ctx Context, defaultLaunchValue uint32, flags uint32) (pHandleOut GraphConditionalHandle, res Result) {
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphConditionalHandleCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pHandleOut, res = t.software().GraphConditionalHandleCreate(th, hGraph, ctx, defaultLaunchValue, flags)
+	th, soft, res := t.enterRare(at, symGraphConditionalHandleCreate)
+	if soft != nil {
+		pHandleOut, res = soft.GraphConditionalHandleCreate(th, hGraph, ctx, defaultLaunchValue, flags)
 		return pHandleOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphConditionalHandleCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphConditionalHandleCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r              uintptr
-		pHandleOut         unsafe.Pointer
-		hGraph             uintptr
-		ctx                uintptr
-		defaultLaunchValue uintptr
-		flags              uintptr
-		_                  [1]uintptr
-		v0                 GraphConditionalHandle
-	}{
-		fn:                 fn,
-		hGraph:             uintptr(hGraph),
-		ctx:                uintptr(ctx),
-		defaultLaunchValue: uintptr(defaultLaunchValue),
-		flags:              uintptr(flags),
-	}
-	f.pHandleOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphConditionalHandleCreate, res, uintptr(unsafe.Pointer(&pHandleOut)),
+		uintptr(hGraph), uintptr(ctx), uintptr(defaultLaunchValue), uintptr(flags))
+	return
 }
 
 // GraphDestroyNode calls cuGraphDestroyNode, which exists since CUDA 10.0.
 func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphDestroyNode(th, hNode))
+	th, soft, res := t.enterRare(at, symGraphDestroyNode)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphDestroyNode(th, hNode))
 	}
-	fn := t.procs[symGraphDestroyNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphDestroyNode); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Hot, fn, uintptr(hNode))
+	return t.callRare(at, symGraphDestroyNode, res, uintptr(hNode))
 }
 
 // GraphExecBatchMemOpNodeSetParams calls cuGraphExecBatchMemOpNodeSetParams, which exists since CUDA 11.7.
@@ -8124,180 +4268,54 @@ func (t *Table) GraphExecBatchMemOpNodeSetParams(at At, hGraphExec GraphExec, hN
 
 // GraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams, which exists since CUDA 11.1.
 func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphExecChildGraphNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExecChildGraphNodeSetParams(th, hGraphExec, hNode, childGraph))
+	th, soft, res := t.enterRare(at, symGraphExecChildGraphNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExecChildGraphNodeSetParams(th, hGraphExec, hNode, childGraph))
 	}
-	fn := t.procs[symGraphExecChildGraphNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecChildGraphNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		childGraph uintptr
-		_          [3]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)})
-	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
+	return t.callRare(at, symGraphExecChildGraphNodeSetParams, res, uintptr(hGraphExec), uintptr(hNode),
+		uintptr(childGraph))
 }
 
 // GraphExecExternalSemaphoresSignalNodeSetParams calls cuGraphExecExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExecExternalSemaphoresSignalNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphExecExternalSemaphoresSignalNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExecExternalSemaphoresSignalNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphExecExternalSemaphoresSignalNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExecExternalSemaphoresSignalNodeSetParams(th, hGraphExec, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphExecExternalSemaphoresSignalNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecExternalSemaphoresSignalNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-		a2         ExtSemSignalNodeParams
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
-	f.nodeParams = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphExecExternalSemaphoresSignalNodeSetParams, res, uintptr(hGraphExec),
+		uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphExecExternalSemaphoresWaitNodeSetParams calls cuGraphExecExternalSemaphoresWaitNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExecExternalSemaphoresWaitNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphExecExternalSemaphoresWaitNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExecExternalSemaphoresWaitNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphExecExternalSemaphoresWaitNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExecExternalSemaphoresWaitNodeSetParams(th, hGraphExec, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphExecExternalSemaphoresWaitNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecExternalSemaphoresWaitNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-		a2         ExtSemWaitNodeParams
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
-	f.nodeParams = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphExecExternalSemaphoresWaitNodeSetParams, res, uintptr(hGraphExec), uintptr(hNode),
+		uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphExecGetFlags calls cuGraphExecGetFlags, which exists since CUDA 12.0.
 func (t *Table) GraphExecGetFlags(at At, hGraphExec GraphExec) (flags uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphExecGetFlags)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, res = t.software().GraphExecGetFlags(th, hGraphExec)
+	th, soft, res := t.enterRare(at, symGraphExecGetFlags)
+	if soft != nil {
+		flags, res = soft.GraphExecGetFlags(th, hGraphExec)
 		return flags, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphExecGetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecGetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		flags      unsafe.Pointer
-		_          [4]uintptr
-		v0         uint64
-	}{fn: fn, hGraphExec: uintptr(hGraphExec)}
-	f.flags = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphExecGetFlags, res, uintptr(hGraphExec), uintptr(unsafe.Pointer(&flags)))
+	return
 }
 
 // GraphExecHostNodeSetParams calls cuGraphExecHostNodeSetParams, which exists since CUDA 10.2.
 func (t *Table) GraphExecHostNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExecHostNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphExecHostNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExecHostNodeSetParams(th, hGraphExec, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphExecHostNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecHostNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-		a2         [2]uintptr
-	}{
-		fn:         fn,
-		hGraphExec: uintptr(hGraphExec),
-		hNode:      uintptr(hNode),
-		a2:         [2]uintptr{nodeParams.Addr, nodeParams.Data},
-	}
-	f.nodeParams = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	a2 := [2]uintptr{nodeParams.Addr, nodeParams.Data}
+	return t.callRare(at, symGraphExecHostNodeSetParams, res, uintptr(hGraphExec), uintptr(hNode),
+		uintptr(unsafe.Pointer(&a2)))
 }
 
 // GraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2, which exists since CUDA 12.0.
@@ -8454,205 +4472,68 @@ func (t *Table) GraphExecMemsetNodeSetParams(at At, hGraphExec GraphExec, hNode 
 
 // GraphExecNodeSetParams calls cuGraphExecNodeSetParams, which exists since CUDA 12.2.
 func (t *Table) GraphExecNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecNodeSetParams)
+	th, soft, res := t.enterRare(at, symGraphExecNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExecNodeSetParams(th, hGraphExec, hNode, nodeParams))
 	}
-	if t.soft != nil {
-		if t.version < 12020 {
-			res = missing(symGraphExecNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExecNodeSetParams(th, hGraphExec, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphExecNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-		a2         GraphNodeParams
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams})
-	f.nodeParams = unsafe.Pointer(&f.a2)
-	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.callRare(at, symGraphExecNodeSetParams, res, uintptr(hGraphExec), uintptr(hNode),
+		uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphExecUpdateV2 calls cuGraphExecUpdate_v2, which exists since CUDA 12.0.
 func (t *Table) GraphExecUpdateV2(at At, hGraphExec GraphExec, hGraph Graph) (resultInfo GraphExecUpdateResultInfo, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphExecUpdate_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		resultInfo, res = t.software().GraphExecUpdateV2(th, hGraphExec, hGraph)
+	th, soft, res := t.enterRare(at, symGraphExecUpdate_v2)
+	if soft != nil {
+		resultInfo, res = soft.GraphExecUpdateV2(th, hGraphExec, hGraph)
 		return resultInfo, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphExecUpdate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecUpdate_v2); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hGraph     uintptr
-		resultInfo unsafe.Pointer
-		_          [3]uintptr
-		v0         GraphExecUpdateResultInfo
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)})
-	f.resultInfo = unsafe.Pointer(&f.v0)
-	res = t.back6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphExecUpdate_v2, res, uintptr(hGraphExec), uintptr(hGraph),
+		uintptr(unsafe.Pointer(&resultInfo)))
+	return
 }
 
 // GraphExternalSemaphoresSignalNodeGetParams calls cuGraphExternalSemaphoresSignalNodeGetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresSignalNodeGetParams(at At, hNode GraphNode) (paramsOut ExtSemSignalNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphExternalSemaphoresSignalNodeGetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramsOut, res = t.software().GraphExternalSemaphoresSignalNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphExternalSemaphoresSignalNodeGetParams)
+	if soft != nil {
+		paramsOut, res = soft.GraphExternalSemaphoresSignalNodeGetParams(th, hNode)
 		return paramsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphExternalSemaphoresSignalNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExternalSemaphoresSignalNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r     uintptr
-		hNode     uintptr
-		paramsOut unsafe.Pointer
-		_         [4]uintptr
-		v0        ExtSemSignalNodeParams
-	}{fn: fn, hNode: uintptr(hNode)})
-	f.paramsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphExternalSemaphoresSignalNodeGetParams, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(&paramsOut)))
+	return
 }
 
 // GraphExternalSemaphoresSignalNodeSetParams calls cuGraphExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresSignalNodeSetParams(at At, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphExternalSemaphoresSignalNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExternalSemaphoresSignalNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphExternalSemaphoresSignalNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExternalSemaphoresSignalNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphExternalSemaphoresSignalNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExternalSemaphoresSignalNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         ExtSemSignalNodeParams
-	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphExternalSemaphoresSignalNodeSetParams, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphExternalSemaphoresWaitNodeGetParams calls cuGraphExternalSemaphoresWaitNodeGetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresWaitNodeGetParams(at At, hNode GraphNode) (paramsOut ExtSemWaitNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphExternalSemaphoresWaitNodeGetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramsOut, res = t.software().GraphExternalSemaphoresWaitNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphExternalSemaphoresWaitNodeGetParams)
+	if soft != nil {
+		paramsOut, res = soft.GraphExternalSemaphoresWaitNodeGetParams(th, hNode)
 		return paramsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphExternalSemaphoresWaitNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExternalSemaphoresWaitNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r     uintptr
-		hNode     uintptr
-		paramsOut unsafe.Pointer
-		_         [4]uintptr
-		v0        ExtSemWaitNodeParams
-	}{fn: fn, hNode: uintptr(hNode)})
-	f.paramsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphExternalSemaphoresWaitNodeGetParams, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(&paramsOut)))
+	return
 }
 
 // GraphExternalSemaphoresWaitNodeSetParams calls cuGraphExternalSemaphoresWaitNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresWaitNodeSetParams(at At, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symGraphExternalSemaphoresWaitNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphExternalSemaphoresWaitNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphExternalSemaphoresWaitNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphExternalSemaphoresWaitNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphExternalSemaphoresWaitNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExternalSemaphoresWaitNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         ExtSemWaitNodeParams
-	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphExternalSemaphoresWaitNodeSetParams, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphGetEdgesV2 calls cuGraphGetEdges_v2, which exists since CUDA 12.3.
@@ -8661,400 +4542,139 @@ func (t *Table) GraphGetEdgesV2(at At, hGraph Graph, from []GraphNode, to []Grap
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphGetEdges_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numEdges, res = t.software().GraphGetEdgesV2(th, hGraph, from, to, edgeData)
+	th, soft, res := t.enterRare(at, symGraphGetEdges_v2)
+	if soft != nil {
+		numEdges, res = soft.GraphGetEdgesV2(th, hGraph, from, to, edgeData)
 		return numEdges, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphGetEdges_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphGetEdges_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hGraph   uintptr
-		from     unsafe.Pointer
-		to       unsafe.Pointer
-		edgeData unsafe.Pointer
-		numEdges unsafe.Pointer
-		_        [1]uintptr
-		v0       uint64
-	}{
-		fn:       fn,
-		hGraph:   uintptr(hGraph),
-		from:     unsafe.Pointer(unsafe.SliceData(from)),
-		to:       unsafe.Pointer(unsafe.SliceData(to)),
-		edgeData: unsafe.Pointer(unsafe.SliceData(edgeData)),
-		v0:       uint64(len(from)),
-	}
-	f.numEdges = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	numEdges = uint64(len(from))
+	res = t.callRare(at, symGraphGetEdges_v2, res, uintptr(hGraph), uintptr(unsafe.Pointer(unsafe.SliceData(from))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(unsafe.SliceData(edgeData))),
+		uintptr(unsafe.Pointer(&numEdges)))
+	return
 }
 
 // GraphGetRootNodes calls cuGraphGetRootNodes, which exists since CUDA 10.0.
 func (t *Table) GraphGetRootNodes(at At, hGraph Graph, rootNodes []GraphNode) (numRootNodes uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphGetRootNodes)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numRootNodes, res = t.software().GraphGetRootNodes(th, hGraph, rootNodes)
+	th, soft, res := t.enterRare(at, symGraphGetRootNodes)
+	if soft != nil {
+		numRootNodes, res = soft.GraphGetRootNodes(th, hGraph, rootNodes)
 		return numRootNodes, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphGetRootNodes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphGetRootNodes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		hGraph       uintptr
-		rootNodes    unsafe.Pointer
-		numRootNodes unsafe.Pointer
-		_            [3]uintptr
-		v0           uint64
-	}{
-		fn:        fn,
-		hGraph:    uintptr(hGraph),
-		rootNodes: unsafe.Pointer(unsafe.SliceData(rootNodes)),
-		v0:        uint64(len(rootNodes)),
-	}
-	f.numRootNodes = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	numRootNodes = uint64(len(rootNodes))
+	res = t.callRare(at, symGraphGetRootNodes, res, uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(rootNodes))), uintptr(unsafe.Pointer(&numRootNodes)))
+	return
 }
 
 // GraphHostNodeGetParams calls cuGraphHostNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphHostNodeGetParams(at At, hNode GraphNode) (nodeParams HostNodeParams, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParams, res = t.software().GraphHostNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphHostNodeGetParams)
+	if soft != nil {
+		nodeParams, res = soft.GraphHostNodeGetParams(th, hNode)
 		return nodeParams, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphHostNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphHostNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		v0         HostNodeParams
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.nodeParams = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphHostNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphHostNodeSetParams calls cuGraphHostNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphHostNodeSetParams(at At, hNode GraphNode, nodeParams Callback) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphHostNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphHostNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphHostNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphHostNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphHostNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         [2]uintptr
-	}{fn: fn, hNode: uintptr(hNode), a1: [2]uintptr{nodeParams.Addr, nodeParams.Data}}
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	a1 := [2]uintptr{nodeParams.Addr, nodeParams.Data}
+	return t.callRare(at, symGraphHostNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&a1)))
 }
 
 // GraphInstantiateV2 calls cuGraphInstantiate_v2, which exists since CUDA 11.0.
 func (t *Table) GraphInstantiateV2(at At, hGraph Graph, logBuffer []byte) (phGraphExec GraphExec, phErrorNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphInstantiate_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphExec, phErrorNode, res = t.software().GraphInstantiateV2(th, hGraph, logBuffer)
+	th, soft, res := t.enterRare(at, symGraphInstantiate_v2)
+	if soft != nil {
+		phGraphExec, phErrorNode, res = soft.GraphInstantiateV2(th, hGraph, logBuffer)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphExecDestroy(at.undo(), phGraphExec)
-			phGraphExec = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symGraphInstantiate_v2, res, uintptr(unsafe.Pointer(&phGraphExec)), uintptr(hGraph),
+			uintptr(unsafe.Pointer(&phErrorNode)), uintptr(unsafe.Pointer(unsafe.SliceData(logBuffer))),
+			uintptr(len(logBuffer)))
 	}
-	fn := t.procs[symGraphInstantiate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphInstantiate_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		phGraphExec unsafe.Pointer
-		hGraph      uintptr
-		phErrorNode unsafe.Pointer
-		logBuffer   unsafe.Pointer
-		bufferSize  uintptr
-		_           [1]uintptr
-		v0          GraphExec
-		v1          GraphNode
-	}{
-		fn:         fn,
-		hGraph:     uintptr(hGraph),
-		logBuffer:  unsafe.Pointer(unsafe.SliceData(logBuffer)),
-		bufferSize: uintptr(len(logBuffer)),
-	}
-	f.phGraphExec = unsafe.Pointer(&f.v0)
-	f.phErrorNode = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.GraphExecDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GraphExecDestroy(at.undo(), phGraphExec)
+		phGraphExec = 0
 	}
-	return f.v0, f.v1, res
+	return
 }
 
 // GraphInstantiateWithParams calls cuGraphInstantiateWithParams, which exists since CUDA 12.0.
 func (t *Table) GraphInstantiateWithParams(at At, hGraph Graph, instantiateParams GraphInstantiateParams) (phGraphExec GraphExec, instantiateParamsOut GraphInstantiateParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphInstantiateWithParams)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphInstantiateWithParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphExec, instantiateParamsOut, res = t.software().GraphInstantiateWithParams(th, hGraph, instantiateParams)
+	th, soft, res := t.enterRare(at, symGraphInstantiateWithParams)
+	if soft != nil {
+		phGraphExec, instantiateParamsOut, res = soft.GraphInstantiateWithParams(th, hGraph, instantiateParams)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphExecDestroy(at.undo(), phGraphExec)
-			phGraphExec = 0
-		}
-		return
+	} else {
+		instantiateParamsOut = instantiateParams
+		res = t.callRare(at, symGraphInstantiateWithParams, res, uintptr(unsafe.Pointer(&phGraphExec)), uintptr(hGraph),
+			uintptr(unsafe.Pointer(&instantiateParamsOut)))
 	}
-	fn := t.procs[symGraphInstantiateWithParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphInstantiateWithParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r             uintptr
-		phGraphExec       unsafe.Pointer
-		hGraph            uintptr
-		instantiateParams unsafe.Pointer
-		_                 [3]uintptr
-		v0                GraphExec
-		v1                GraphInstantiateParams
-	}{fn: fn, hGraph: uintptr(hGraph), v1: instantiateParams}
-	f.phGraphExec = unsafe.Pointer(&f.v0)
-	f.instantiateParams = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.GraphExecDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.GraphExecDestroy(at.undo(), phGraphExec)
+		phGraphExec = 0
 	}
-	return f.v0, f.v1, res
+	return
 }
 
 // GraphKernelNodeCopyAttributes calls cuGraphKernelNodeCopyAttributes, which exists since CUDA 11.0.
 func (t *Table) GraphKernelNodeCopyAttributes(at At, dst GraphNode, src GraphNode) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeCopyAttributes)
+	th, soft, res := t.enterRare(at, symGraphKernelNodeCopyAttributes)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphKernelNodeCopyAttributes(th, dst, src))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphKernelNodeCopyAttributes(th, dst, src))
-	}
-	fn := t.procs[symGraphKernelNodeCopyAttributes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeCopyAttributes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		dst   uintptr
-		src   uintptr
-		_     [4]uintptr
-	}{fn: fn, dst: uintptr(dst), src: uintptr(src)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symGraphKernelNodeCopyAttributes, res, uintptr(dst), uintptr(src))
 }
 
 // GraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute, which exists since CUDA 11.0.
 func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32) (valueOut LaunchAttributeValue, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		valueOut, res = t.software().GraphKernelNodeGetAttribute(th, hNode, attr)
+	th, soft, res := t.enterRare(at, symGraphKernelNodeGetAttribute)
+	if soft != nil {
+		valueOut, res = soft.GraphKernelNodeGetAttribute(th, hNode, attr)
 		return valueOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphKernelNodeGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hNode    uintptr
-		attr     uintptr
-		valueOut unsafe.Pointer
-		_        [3]uintptr
-		v0       LaunchAttributeValue
-	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr))}
-	f.valueOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphKernelNodeGetAttribute, res, uintptr(hNode), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&valueOut)))
+	return
 }
 
 // GraphKernelNodeGetParams calls cuGraphKernelNodeGetParams_v2, which exists since CUDA 12.0.
 func (t *Table) GraphKernelNodeGetParams(at At, hNode GraphNode) (nodeParams KernelNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphKernelNodeGetParams_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParams, res = t.software().GraphKernelNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphKernelNodeGetParams_v2)
+	if soft != nil {
+		nodeParams, res = soft.GraphKernelNodeGetParams(th, hNode)
 		return nodeParams, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphKernelNodeGetParams_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeGetParams_v2); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		v0         KernelNodeParams
-	}{fn: fn, hNode: uintptr(hNode)})
-	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphKernelNodeGetParams_v2, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphKernelNodeGetParamsV1 calls cuGraphKernelNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphKernelNodeGetParamsV1(at At, hNode GraphNode) (nodeParams KernelNodeParamsV1, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParams, res = t.software().GraphKernelNodeGetParamsV1(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphKernelNodeGetParams)
+	if soft != nil {
+		nodeParams, res = soft.GraphKernelNodeGetParamsV1(th, hNode)
 		return nodeParams, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphKernelNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		v0         KernelNodeParamsV1
-	}{fn: fn, hNode: uintptr(hNode)})
-	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphKernelNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute, which exists since CUDA 11.0.
 func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphKernelNodeSetAttribute(th, hNode, attr, value))
+	th, soft, res := t.enterRare(at, symGraphKernelNodeSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphKernelNodeSetAttribute(th, hNode, attr, value))
 	}
-	fn := t.procs[symGraphKernelNodeSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), value: unsafe.Pointer(value)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphKernelNodeSetAttribute, res, uintptr(hNode), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(value)))
 }
 
 // GraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2, which exists since CUDA 12.0.
@@ -9123,266 +4743,89 @@ func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *K
 
 // GraphMemAllocNodeGetParams calls cuGraphMemAllocNodeGetParams, which exists since CUDA 11.4.
 func (t *Table) GraphMemAllocNodeGetParams(at At, hNode GraphNode) (paramsOut MemAllocNodeParams, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symGraphMemAllocNodeGetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramsOut, res = t.software().GraphMemAllocNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphMemAllocNodeGetParams)
+	if soft != nil {
+		paramsOut, res = soft.GraphMemAllocNodeGetParams(th, hNode)
 		return paramsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphMemAllocNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemAllocNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r     uintptr
-		hNode     uintptr
-		paramsOut unsafe.Pointer
-		_         [4]uintptr
-		v0        MemAllocNodeParams
-	}{fn: fn, hNode: uintptr(hNode)})
-	f.paramsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symGraphMemAllocNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&paramsOut)))
+	return
 }
 
 // GraphMemFreeNodeGetParams calls cuGraphMemFreeNodeGetParams, which exists since CUDA 11.4.
 func (t *Table) GraphMemFreeNodeGetParams(at At, hNode GraphNode) (dptrOut DevicePtr, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symGraphMemFreeNodeGetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptrOut, res = t.software().GraphMemFreeNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphMemFreeNodeGetParams)
+	if soft != nil {
+		dptrOut, res = soft.GraphMemFreeNodeGetParams(th, hNode)
 		return dptrOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphMemFreeNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemFreeNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hNode   uintptr
-		dptrOut unsafe.Pointer
-		_       [4]uintptr
-		v0      DevicePtr
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.dptrOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphMemFreeNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&dptrOut)))
+	return
 }
 
 // GraphMemcpyNodeGetParams calls cuGraphMemcpyNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemcpyNodeGetParams(at At, hNode GraphNode) (nodeParams Memcpy3D, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParams, res = t.software().GraphMemcpyNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphMemcpyNodeGetParams)
+	if soft != nil {
+		nodeParams, res = soft.GraphMemcpyNodeGetParams(th, hNode)
 		return nodeParams, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphMemcpyNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemcpyNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		v0         Memcpy3D
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.nodeParams = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphMemcpyNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphMemcpyNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphMemcpyNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphMemcpyNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphMemcpyNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemcpyNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphMemcpyNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(nodeParams)))
 }
 
 // GraphMemsetNodeGetParams calls cuGraphMemsetNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemsetNodeGetParams(at At, hNode GraphNode) (nodeParams MemsetNodeParams, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParams, res = t.software().GraphMemsetNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphMemsetNodeGetParams)
+	if soft != nil {
+		nodeParams, res = soft.GraphMemsetNodeGetParams(th, hNode)
 		return nodeParams, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphMemsetNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemsetNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		v0         MemsetNodeParams
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.nodeParams = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphMemsetNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphMemsetNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphMemsetNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphMemsetNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphMemsetNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemsetNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphMemsetNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(nodeParams)))
 }
 
 // GraphNodeFindInClone calls cuGraphNodeFindInClone, which exists since CUDA 10.0.
 func (t *Table) GraphNodeFindInClone(at At, hOriginalNode GraphNode, hClonedGraph Graph) (phNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeFindInClone)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phNode, res = t.software().GraphNodeFindInClone(th, hOriginalNode, hClonedGraph)
+	th, soft, res := t.enterRare(at, symGraphNodeFindInClone)
+	if soft != nil {
+		phNode, res = soft.GraphNodeFindInClone(th, hOriginalNode, hClonedGraph)
 		return phNode, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeFindInClone].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeFindInClone); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		phNode        unsafe.Pointer
-		hOriginalNode uintptr
-		hClonedGraph  uintptr
-		_             [3]uintptr
-		v0            GraphNode
-	}{fn: fn, hOriginalNode: uintptr(hOriginalNode), hClonedGraph: uintptr(hClonedGraph)}
-	f.phNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeFindInClone, res, uintptr(unsafe.Pointer(&phNode)), uintptr(hOriginalNode),
+		uintptr(hClonedGraph))
+	return
 }
 
 // GraphNodeGetDependencies calls cuGraphNodeGetDependencies, which exists since CUDA 10.0.
 func (t *Table) GraphNodeGetDependencies(at At, hNode GraphNode, dependencies []GraphNode) (numDependencies uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetDependencies)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numDependencies, res = t.software().GraphNodeGetDependencies(th, hNode, dependencies)
+	th, soft, res := t.enterRare(at, symGraphNodeGetDependencies)
+	if soft != nil {
+		numDependencies, res = soft.GraphNodeGetDependencies(th, hNode, dependencies)
 		return numDependencies, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetDependencies].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetDependencies); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hNode           uintptr
-		dependencies    unsafe.Pointer
-		numDependencies unsafe.Pointer
-		_               [3]uintptr
-		v0              uint64
-	}{
-		fn:           fn,
-		hNode:        uintptr(hNode),
-		dependencies: unsafe.Pointer(unsafe.SliceData(dependencies)),
-		v0:           uint64(len(dependencies)),
-	}
-	f.numDependencies = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	numDependencies = uint64(len(dependencies))
+	res = t.callRare(at, symGraphNodeGetDependencies, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(unsafe.Pointer(&numDependencies)))
+	return
 }
 
 // GraphNodeGetDependenciesV2 calls cuGraphNodeGetDependencies_v2, which exists since CUDA 12.3.
@@ -9391,82 +4834,29 @@ func (t *Table) GraphNodeGetDependenciesV2(at At, hNode GraphNode, dependencies 
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetDependencies_v2)
-	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphNodeGetDependencies_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numDependencies, res = t.software().GraphNodeGetDependenciesV2(th, hNode, dependencies, edgeData)
+	th, soft, res := t.enterRare(at, symGraphNodeGetDependencies_v2)
+	if soft != nil {
+		numDependencies, res = soft.GraphNodeGetDependenciesV2(th, hNode, dependencies, edgeData)
 		return numDependencies, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetDependencies_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetDependencies_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hNode           uintptr
-		dependencies    unsafe.Pointer
-		edgeData        unsafe.Pointer
-		numDependencies unsafe.Pointer
-		_               [2]uintptr
-		v0              uint64
-	}{
-		fn:           fn,
-		hNode:        uintptr(hNode),
-		dependencies: unsafe.Pointer(unsafe.SliceData(dependencies)),
-		edgeData:     unsafe.Pointer(unsafe.SliceData(edgeData)),
-		v0:           uint64(len(dependencies)),
-	}
-	f.numDependencies = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	numDependencies = uint64(len(dependencies))
+	res = t.callRare(at, symGraphNodeGetDependencies_v2, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(edgeData))), uintptr(unsafe.Pointer(&numDependencies)))
+	return
 }
 
 // GraphNodeGetDependentNodes calls cuGraphNodeGetDependentNodes, which exists since CUDA 10.0.
 func (t *Table) GraphNodeGetDependentNodes(at At, hNode GraphNode, dependentNodes []GraphNode) (numDependentNodes uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetDependentNodes)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numDependentNodes, res = t.software().GraphNodeGetDependentNodes(th, hNode, dependentNodes)
+	th, soft, res := t.enterRare(at, symGraphNodeGetDependentNodes)
+	if soft != nil {
+		numDependentNodes, res = soft.GraphNodeGetDependentNodes(th, hNode, dependentNodes)
 		return numDependentNodes, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetDependentNodes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetDependentNodes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r             uintptr
-		hNode             uintptr
-		dependentNodes    unsafe.Pointer
-		numDependentNodes unsafe.Pointer
-		_                 [3]uintptr
-		v0                uint64
-	}{
-		fn:             fn,
-		hNode:          uintptr(hNode),
-		dependentNodes: unsafe.Pointer(unsafe.SliceData(dependentNodes)),
-		v0:             uint64(len(dependentNodes)),
-	}
-	f.numDependentNodes = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	numDependentNodes = uint64(len(dependentNodes))
+	res = t.callRare(at, symGraphNodeGetDependentNodes, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependentNodes))), uintptr(unsafe.Pointer(&numDependentNodes)))
+	return
 }
 
 // GraphNodeGetDependentNodesV2 calls cuGraphNodeGetDependentNodes_v2, which exists since CUDA 12.3.
@@ -9475,180 +4865,55 @@ func (t *Table) GraphNodeGetDependentNodesV2(at At, hNode GraphNode, dependentNo
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetDependentNodes_v2)
-	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphNodeGetDependentNodes_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numDependentNodes, res = t.software().GraphNodeGetDependentNodesV2(th, hNode, dependentNodes, edgeData)
+	th, soft, res := t.enterRare(at, symGraphNodeGetDependentNodes_v2)
+	if soft != nil {
+		numDependentNodes, res = soft.GraphNodeGetDependentNodesV2(th, hNode, dependentNodes, edgeData)
 		return numDependentNodes, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetDependentNodes_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetDependentNodes_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r             uintptr
-		hNode             uintptr
-		dependentNodes    unsafe.Pointer
-		edgeData          unsafe.Pointer
-		numDependentNodes unsafe.Pointer
-		_                 [2]uintptr
-		v0                uint64
-	}{
-		fn:             fn,
-		hNode:          uintptr(hNode),
-		dependentNodes: unsafe.Pointer(unsafe.SliceData(dependentNodes)),
-		edgeData:       unsafe.Pointer(unsafe.SliceData(edgeData)),
-		v0:             uint64(len(dependentNodes)),
-	}
-	f.numDependentNodes = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	numDependentNodes = uint64(len(dependentNodes))
+	res = t.callRare(at, symGraphNodeGetDependentNodes_v2, res, uintptr(hNode),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependentNodes))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(edgeData))), uintptr(unsafe.Pointer(&numDependentNodes)))
+	return
 }
 
 // GraphNodeGetEnabled calls cuGraphNodeGetEnabled, which exists since CUDA 11.6.
 func (t *Table) GraphNodeGetEnabled(at At, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
-	if t.soft != nil {
-		if t.version < 11060 {
-			res = missing(symGraphNodeGetEnabled)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		isEnabled, res = t.software().GraphNodeGetEnabled(th, hGraphExec, hNode)
+	th, soft, res := t.enterRare(at, symGraphNodeGetEnabled)
+	if soft != nil {
+		isEnabled, res = soft.GraphNodeGetEnabled(th, hGraphExec, hNode)
 		return isEnabled, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetEnabled].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetEnabled); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		isEnabled  unsafe.Pointer
-		_          [3]uintptr
-		v0         uint32
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode)}
-	f.isEnabled = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeGetEnabled, res, uintptr(hGraphExec), uintptr(hNode),
+		uintptr(unsafe.Pointer(&isEnabled)))
+	return
 }
 
 // GraphNodeSetEnabled calls cuGraphNodeSetEnabled, which exists since CUDA 11.6.
 func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
-	if t.soft != nil {
-		if t.version < 11060 {
-			res = missing(symGraphNodeSetEnabled)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphNodeSetEnabled(th, hGraphExec, hNode, isEnabled))
+	th, soft, res := t.enterRare(at, symGraphNodeSetEnabled)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphNodeSetEnabled(th, hGraphExec, hNode, isEnabled))
 	}
-	fn := t.procs[symGraphNodeSetEnabled].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeSetEnabled); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		isEnabled  uintptr
-		_          [3]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), isEnabled: uintptr(isEnabled)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphNodeSetEnabled, res, uintptr(hGraphExec), uintptr(hNode), uintptr(isEnabled))
 }
 
 // GraphNodeSetParams calls cuGraphNodeSetParams, which exists since CUDA 12.2.
 func (t *Table) GraphNodeSetParams(at At, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 12020 {
-			res = missing(symGraphNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphNodeSetParams(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphNodeSetParams)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphNodeSetParams(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         GraphNodeParams
-	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams})
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
+	return t.callRare(at, symGraphNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // GraphReleaseUserObject calls cuGraphReleaseUserObject, which exists since CUDA 11.3.
 func (t *Table) GraphReleaseUserObject(at At, graph Graph, object UserObject, count uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphReleaseUserObject)
+	th, soft, res := t.enterRare(at, symGraphReleaseUserObject)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphReleaseUserObject(th, graph, object, count))
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symGraphReleaseUserObject)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphReleaseUserObject(th, graph, object, count))
-	}
-	fn := t.procs[symGraphReleaseUserObject].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphReleaseUserObject); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r  uintptr
-		graph  uintptr
-		object uintptr
-		count  uintptr
-		_      [3]uintptr
-	}{fn: fn, graph: uintptr(graph), object: uintptr(object), count: uintptr(count)})
-	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.callRare(at, symGraphReleaseUserObject, res, uintptr(graph), uintptr(object), uintptr(count))
 }
 
 // GraphRemoveDependencies calls cuGraphRemoveDependencies, which exists since CUDA 10.0.
@@ -9657,40 +4922,13 @@ func (t *Table) GraphRemoveDependencies(at At, hGraph Graph, from []GraphNode, t
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphRemoveDependencies(th, hGraph, from, to))
+	th, soft, res := t.enterRare(at, symGraphRemoveDependencies)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphRemoveDependencies(th, hGraph, from, to))
 	}
-	fn := t.procs[symGraphRemoveDependencies].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphRemoveDependencies); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hGraph          uintptr
-		from            unsafe.Pointer
-		to              unsafe.Pointer
-		numDependencies uintptr
-		_               [2]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		from:            unsafe.Pointer(unsafe.SliceData(from)),
-		to:              unsafe.Pointer(unsafe.SliceData(to)),
-		numDependencies: uintptr(len(from)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphRemoveDependencies, res, uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(unsafe.Pointer(unsafe.SliceData(to))),
+		uintptr(len(from)))
 }
 
 // GraphRemoveDependenciesV2 calls cuGraphRemoveDependencies_v2, which exists since CUDA 12.3.
@@ -9699,157 +4937,45 @@ func (t *Table) GraphRemoveDependenciesV2(at At, hGraph Graph, from []GraphNode,
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symGraphRemoveDependencies_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphRemoveDependenciesV2(th, hGraph, from, to, edgeData))
+	th, soft, res := t.enterRare(at, symGraphRemoveDependencies_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphRemoveDependenciesV2(th, hGraph, from, to, edgeData))
 	}
-	fn := t.procs[symGraphRemoveDependencies_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphRemoveDependencies_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hGraph          uintptr
-		from            unsafe.Pointer
-		to              unsafe.Pointer
-		edgeData        unsafe.Pointer
-		numDependencies uintptr
-		_               [1]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		from:            unsafe.Pointer(unsafe.SliceData(from)),
-		to:              unsafe.Pointer(unsafe.SliceData(to)),
-		edgeData:        unsafe.Pointer(unsafe.SliceData(edgeData)),
-		numDependencies: uintptr(len(from)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symGraphRemoveDependencies_v2, res, uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(unsafe.Pointer(unsafe.SliceData(to))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(edgeData))), uintptr(len(from)))
 }
 
 // GraphRetainUserObject calls cuGraphRetainUserObject, which exists since CUDA 11.3.
 func (t *Table) GraphRetainUserObject(at At, graph Graph, object UserObject, count uint32, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphRetainUserObject)
+	th, soft, res := t.enterRare(at, symGraphRetainUserObject)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphRetainUserObject(th, graph, object, count, flags))
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symGraphRetainUserObject)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphRetainUserObject(th, graph, object, count, flags))
-	}
-	fn := t.procs[symGraphRetainUserObject].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphRetainUserObject); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		graph  uintptr
-		object uintptr
-		count  uintptr
-		flags  uintptr
-		_      [2]uintptr
-	}{fn: fn, graph: uintptr(graph), object: uintptr(object), count: uintptr(count), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symGraphRetainUserObject, res, uintptr(graph), uintptr(object), uintptr(count),
+		uintptr(flags))
 }
 
 // StreamGetCaptureInfo calls cuStreamGetCaptureInfo, which exists since CUDA 10.1.
 func (t *Table) StreamGetCaptureInfo(at At, hStream Stream) (captureStatusOut int32, idOut uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		captureStatusOut, idOut, res = t.software().StreamGetCaptureInfo(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetCaptureInfo)
+	if soft != nil {
+		captureStatusOut, idOut, res = soft.StreamGetCaptureInfo(th, hStream)
 		return captureStatusOut, idOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetCaptureInfo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetCaptureInfo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		hStream          uintptr
-		captureStatusOut unsafe.Pointer
-		idOut            unsafe.Pointer
-		_                [3]uintptr
-		v0               int32
-		v1               uint64
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.captureStatusOut = unsafe.Pointer(&f.v0)
-	f.idOut = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symStreamGetCaptureInfo, res, uintptr(hStream), uintptr(unsafe.Pointer(&captureStatusOut)),
+		uintptr(unsafe.Pointer(&idOut)))
+	return
 }
 
 // StreamUpdateCaptureDependencies calls cuStreamUpdateCaptureDependencies, which exists since CUDA 11.3.
 func (t *Table) StreamUpdateCaptureDependencies(at At, hStream Stream, dependencies []GraphNode, flags uint32) (res Result) {
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symStreamUpdateCaptureDependencies)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamUpdateCaptureDependencies(th, hStream, dependencies, flags))
+	th, soft, res := t.enterRare(at, symStreamUpdateCaptureDependencies)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamUpdateCaptureDependencies(th, hStream, dependencies, flags))
 	}
-	fn := t.procs[symStreamUpdateCaptureDependencies].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamUpdateCaptureDependencies); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hStream         uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		flags           uintptr
-		_               [2]uintptr
-	}{
-		fn:              fn,
-		hStream:         uintptr(hStream),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		flags:           uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamUpdateCaptureDependencies, res, uintptr(hStream),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))), uintptr(len(dependencies)), uintptr(flags))
 }
 
 // StreamUpdateCaptureDependenciesV2 calls cuStreamUpdateCaptureDependencies_v2, which exists since CUDA 12.3.
@@ -9858,840 +4984,260 @@ func (t *Table) StreamUpdateCaptureDependenciesV2(at At, hStream Stream, depende
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symStreamUpdateCaptureDependencies_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamUpdateCaptureDependenciesV2(th, hStream, dependencies, dependencyData, flags))
+	th, soft, res := t.enterRare(at, symStreamUpdateCaptureDependencies_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamUpdateCaptureDependenciesV2(th, hStream, dependencies, dependencyData, flags))
 	}
-	fn := t.procs[symStreamUpdateCaptureDependencies_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamUpdateCaptureDependencies_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hStream         uintptr
-		dependencies    unsafe.Pointer
-		dependencyData  unsafe.Pointer
-		numDependencies uintptr
-		flags           uintptr
-		_               [1]uintptr
-	}{
-		fn:              fn,
-		hStream:         uintptr(hStream),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
-		numDependencies: uintptr(len(dependencies)),
-		flags:           uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamUpdateCaptureDependencies_v2, res, uintptr(hStream),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencyData))), uintptr(len(dependencies)), uintptr(flags))
 }
 
 // UserObjectCreate calls cuUserObjectCreate, which exists since CUDA 11.3.
 func (t *Table) UserObjectCreate(at At, destroy Callback, initialRefcount uint32, flags uint32) (objectOut UserObject, res Result) {
-	if at.NoWait {
-		t.mayWait(symUserObjectCreate)
-	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symUserObjectCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		objectOut, res = t.software().UserObjectCreate(th, destroy, initialRefcount, flags)
+	th, soft, res := t.enterRare(at, symUserObjectCreate)
+	if soft != nil {
+		objectOut, res = soft.UserObjectCreate(th, destroy, initialRefcount, flags)
 		return objectOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symUserObjectCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symUserObjectCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		objectOut       unsafe.Pointer
-		ptr             uintptr
-		destroy         uintptr
-		initialRefcount uintptr
-		flags           uintptr
-		_               [1]uintptr
-		v0              UserObject
-	}{
-		fn:              fn,
-		ptr:             destroy.Data,
-		destroy:         destroy.Addr,
-		initialRefcount: uintptr(initialRefcount),
-		flags:           uintptr(flags),
-	}
-	f.objectOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symUserObjectCreate, res, uintptr(unsafe.Pointer(&objectOut)), destroy.Data, destroy.Addr,
+		uintptr(initialRefcount), uintptr(flags))
+	return
 }
 
 // UserObjectRelease calls cuUserObjectRelease, which exists since CUDA 11.3.
 func (t *Table) UserObjectRelease(at At, object UserObject, count uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symUserObjectRelease)
+	th, soft, res := t.enterRare(at, symUserObjectRelease)
+	if soft != nil {
+		return t.leave(at, th, soft.UserObjectRelease(th, object, count))
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symUserObjectRelease)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().UserObjectRelease(th, object, count))
-	}
-	fn := t.procs[symUserObjectRelease].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symUserObjectRelease); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r  uintptr
-		object uintptr
-		count  uintptr
-		_      [4]uintptr
-	}{fn: fn, object: uintptr(object), count: uintptr(count)})
-	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.callRare(at, symUserObjectRelease, res, uintptr(object), uintptr(count))
 }
 
 // UserObjectRetain calls cuUserObjectRetain, which exists since CUDA 11.3.
 func (t *Table) UserObjectRetain(at At, object UserObject, count uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symUserObjectRetain)
+	th, soft, res := t.enterRare(at, symUserObjectRetain)
+	if soft != nil {
+		return t.leave(at, th, soft.UserObjectRetain(th, object, count))
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symUserObjectRetain)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().UserObjectRetain(th, object, count))
-	}
-	fn := t.procs[symUserObjectRetain].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symUserObjectRetain); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		object uintptr
-		count  uintptr
-		_      [4]uintptr
-	}{fn: fn, object: uintptr(object), count: uintptr(count)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symUserObjectRetain, res, uintptr(object), uintptr(count))
 }
 
 // FuncGetModule calls cuFuncGetModule, which exists since CUDA 11.0.
 func (t *Table) FuncGetModule(at At, hfunc Function) (hmod Module, res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncGetModule)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		hmod, res = t.software().FuncGetModule(th, hfunc)
+	th, soft, res := t.enterRare(at, symFuncGetModule)
+	if soft != nil {
+		hmod, res = soft.FuncGetModule(th, hfunc)
 		return hmod, t.leave(at, th, res)
 	}
-	fn := t.procs[symFuncGetModule].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncGetModule); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hmod  unsafe.Pointer
-		hfunc uintptr
-		_     [4]uintptr
-		v0    Module
-	}{fn: fn, hfunc: uintptr(hfunc)}
-	f.hmod = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symFuncGetModule, res, uintptr(unsafe.Pointer(&hmod)), uintptr(hfunc))
+	return
 }
 
 // FuncIsLoaded calls cuFuncIsLoaded, which exists since CUDA 12.4.
 func (t *Table) FuncIsLoaded(at At, function Function) (state int32, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symFuncIsLoaded)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		state, res = t.software().FuncIsLoaded(th, function)
+	th, soft, res := t.enterRare(at, symFuncIsLoaded)
+	if soft != nil {
+		state, res = soft.FuncIsLoaded(th, function)
 		return state, t.leave(at, th, res)
 	}
-	fn := t.procs[symFuncIsLoaded].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncIsLoaded); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		state    unsafe.Pointer
-		function uintptr
-		_        [4]uintptr
-		v0       int32
-	}{fn: fn, function: uintptr(function)}
-	f.state = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symFuncIsLoaded, res, uintptr(unsafe.Pointer(&state)), uintptr(function))
+	return
 }
 
 // FuncLoad calls cuFuncLoad, which exists since CUDA 12.4.
 func (t *Table) FuncLoad(at At, function Function) (res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symFuncLoad)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FuncLoad(th, function))
+	th, soft, res := t.enterRare(at, symFuncLoad)
+	if soft != nil {
+		return t.leave(at, th, soft.FuncLoad(th, function))
 	}
-	fn := t.procs[symFuncLoad].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncLoad); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		function uintptr
-		_        [5]uintptr
-	}{fn: fn, function: uintptr(function)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symFuncLoad, res, uintptr(function))
 }
 
 // FuncSetBlockShape calls cuFuncSetBlockShape, which exists since CUDA 2.0.
 func (t *Table) FuncSetBlockShape(at At, hfunc Function, x int32, y int32, z int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncSetBlockShape)
+	th, soft, res := t.enterRare(at, symFuncSetBlockShape)
+	if soft != nil {
+		return t.leave(at, th, soft.FuncSetBlockShape(th, hfunc, x, y, z))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FuncSetBlockShape(th, hfunc, x, y, z))
-	}
-	fn := t.procs[symFuncSetBlockShape].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncSetBlockShape); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hfunc uintptr
-		x     uintptr
-		y     uintptr
-		z     uintptr
-		_     [2]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), x: uintptr(uint32(x)), y: uintptr(uint32(y)), z: uintptr(uint32(z))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symFuncSetBlockShape, res, uintptr(hfunc), uintptr(uint32(x)), uintptr(uint32(y)),
+		uintptr(uint32(z)))
 }
 
 // FuncSetCacheConfig calls cuFuncSetCacheConfig, which exists since CUDA 3.0.
 func (t *Table) FuncSetCacheConfig(at At, hfunc Function, config int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncSetCacheConfig)
+	th, soft, res := t.enterRare(at, symFuncSetCacheConfig)
+	if soft != nil {
+		return t.leave(at, th, soft.FuncSetCacheConfig(th, hfunc, config))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FuncSetCacheConfig(th, hfunc, config))
-	}
-	fn := t.procs[symFuncSetCacheConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncSetCacheConfig); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hfunc  uintptr
-		config uintptr
-		_      [4]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), config: uintptr(uint32(config))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symFuncSetCacheConfig, res, uintptr(hfunc), uintptr(uint32(config)))
 }
 
 // FuncSetSharedMemConfig calls cuFuncSetSharedMemConfig, which exists since CUDA 4.2.
 func (t *Table) FuncSetSharedMemConfig(at At, hfunc Function, config int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncSetSharedMemConfig)
+	th, soft, res := t.enterRare(at, symFuncSetSharedMemConfig)
+	if soft != nil {
+		return t.leave(at, th, soft.FuncSetSharedMemConfig(th, hfunc, config))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FuncSetSharedMemConfig(th, hfunc, config))
-	}
-	fn := t.procs[symFuncSetSharedMemConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncSetSharedMemConfig); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hfunc  uintptr
-		config uintptr
-		_      [4]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), config: uintptr(uint32(config))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symFuncSetSharedMemConfig, res, uintptr(hfunc), uintptr(uint32(config)))
 }
 
 // FuncSetSharedSize calls cuFuncSetSharedSize, which exists since CUDA 2.0.
 func (t *Table) FuncSetSharedSize(at At, hfunc Function, bytes uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncSetSharedSize)
+	th, soft, res := t.enterRare(at, symFuncSetSharedSize)
+	if soft != nil {
+		return t.leave(at, th, soft.FuncSetSharedSize(th, hfunc, bytes))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().FuncSetSharedSize(th, hfunc, bytes))
-	}
-	fn := t.procs[symFuncSetSharedSize].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncSetSharedSize); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hfunc uintptr
-		bytes uintptr
-		_     [4]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), bytes: uintptr(bytes)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symFuncSetSharedSize, res, uintptr(hfunc), uintptr(bytes))
 }
 
 // Launch calls cuLaunch, which exists since CUDA 2.0.
 func (t *Table) Launch(at At, function Function) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLaunch)
+	th, soft, res := t.enterRare(at, symLaunch)
+	if soft != nil {
+		return t.leave(at, th, soft.Launch(th, function))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Launch(th, function))
-	}
-	fn := t.procs[symLaunch].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLaunch); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(function))
+	return t.callRare(at, symLaunch, res, uintptr(function))
 }
 
 // LaunchCooperativeKernelMultiDevice calls cuLaunchCooperativeKernelMultiDevice, which exists since CUDA 9.0.
 func (t *Table) LaunchCooperativeKernelMultiDevice(at At, launchParamsList []LaunchParams, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLaunchCooperativeKernelMultiDevice)
+	th, soft, res := t.enterRare(at, symLaunchCooperativeKernelMultiDevice)
+	if soft != nil {
+		return t.leave(at, th, soft.LaunchCooperativeKernelMultiDevice(th, launchParamsList, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LaunchCooperativeKernelMultiDevice(th, launchParamsList, flags))
-	}
-	fn := t.procs[symLaunchCooperativeKernelMultiDevice].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLaunchCooperativeKernelMultiDevice); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		launchParamsList unsafe.Pointer
-		numDevices       uintptr
-		flags            uintptr
-		_                [3]uintptr
-	}{
-		fn:               fn,
-		launchParamsList: unsafe.Pointer(unsafe.SliceData(launchParamsList)),
-		numDevices:       uintptr(len(launchParamsList)),
-		flags:            uintptr(flags),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLaunchCooperativeKernelMultiDevice, res,
+		uintptr(unsafe.Pointer(unsafe.SliceData(launchParamsList))), uintptr(len(launchParamsList)),
+		uintptr(flags))
 }
 
 // LaunchGrid calls cuLaunchGrid, which exists since CUDA 2.0.
 func (t *Table) LaunchGrid(at At, function Function, gridWidth int32, gridHeight int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLaunchGrid)
+	th, soft, res := t.enterRare(at, symLaunchGrid)
+	if soft != nil {
+		return t.leave(at, th, soft.LaunchGrid(th, function, gridWidth, gridHeight))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LaunchGrid(th, function, gridWidth, gridHeight))
-	}
-	fn := t.procs[symLaunchGrid].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLaunchGrid); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		function   uintptr
-		gridWidth  uintptr
-		gridHeight uintptr
-		_          [3]uintptr
-	}{
-		fn:         fn,
-		function:   uintptr(function),
-		gridWidth:  uintptr(uint32(gridWidth)),
-		gridHeight: uintptr(uint32(gridHeight)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLaunchGrid, res, uintptr(function), uintptr(uint32(gridWidth)),
+		uintptr(uint32(gridHeight)))
 }
 
 // LaunchGridAsync calls cuLaunchGridAsync, which exists since CUDA 2.0.
 func (t *Table) LaunchGridAsync(at At, function Function, gridWidth int32, gridHeight int32, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLaunchGridAsync)
+	th, soft, res := t.enterRare(at, symLaunchGridAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.LaunchGridAsync(th, function, gridWidth, gridHeight, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LaunchGridAsync(th, function, gridWidth, gridHeight, hStream))
-	}
-	fn := t.procs[symLaunchGridAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLaunchGridAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		function   uintptr
-		gridWidth  uintptr
-		gridHeight uintptr
-		hStream    uintptr
-		_          [2]uintptr
-	}{
-		fn:         fn,
-		function:   uintptr(function),
-		gridWidth:  uintptr(uint32(gridWidth)),
-		gridHeight: uintptr(uint32(gridHeight)),
-		hStream:    uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLaunchGridAsync, res, uintptr(function), uintptr(uint32(gridWidth)),
+		uintptr(uint32(gridHeight)), uintptr(hStream))
 }
 
 // OccupancyAvailableDynamicSMemPerBlock calls cuOccupancyAvailableDynamicSMemPerBlock, which exists since CUDA 10.2.
 func (t *Table) OccupancyAvailableDynamicSMemPerBlock(at At, function Function, numBlocks int32, blockSize int32) (dynamicSmemSize uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dynamicSmemSize, res = t.software().OccupancyAvailableDynamicSMemPerBlock(th, function, numBlocks, blockSize)
+	th, soft, res := t.enterRare(at, symOccupancyAvailableDynamicSMemPerBlock)
+	if soft != nil {
+		dynamicSmemSize, res = soft.OccupancyAvailableDynamicSMemPerBlock(th, function, numBlocks, blockSize)
 		return dynamicSmemSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyAvailableDynamicSMemPerBlock].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyAvailableDynamicSMemPerBlock); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		dynamicSmemSize unsafe.Pointer
-		function        uintptr
-		numBlocks       uintptr
-		blockSize       uintptr
-		_               [2]uintptr
-		v0              uint64
-	}{
-		fn:        fn,
-		function:  uintptr(function),
-		numBlocks: uintptr(uint32(numBlocks)),
-		blockSize: uintptr(uint32(blockSize)),
-	}
-	f.dynamicSmemSize = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symOccupancyAvailableDynamicSMemPerBlock, res, uintptr(unsafe.Pointer(&dynamicSmemSize)),
+		uintptr(function), uintptr(uint32(numBlocks)), uintptr(uint32(blockSize)))
+	return
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessorWithFlags calls cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, which exists since CUDA 7.0.
 func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(at At, function Function, blockSize int32, dynamicSMemSize uint64, flags uint32) (numBlocks int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numBlocks, res = t.software().OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, function, blockSize, dynamicSMemSize, flags)
+	th, soft, res := t.enterRare(at, symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
+	if soft != nil {
+		numBlocks, res = soft.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, function, blockSize, dynamicSMemSize, flags)
 		return numBlocks, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		numBlocks       unsafe.Pointer
-		function        uintptr
-		blockSize       uintptr
-		dynamicSMemSize uintptr
-		flags           uintptr
-		_               [1]uintptr
-		v0              int32
-	}{
-		fn:              fn,
-		function:        uintptr(function),
-		blockSize:       uintptr(uint32(blockSize)),
-		dynamicSMemSize: uintptr(dynamicSMemSize),
-		flags:           uintptr(flags),
-	}
-	f.numBlocks = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, res,
+		uintptr(unsafe.Pointer(&numBlocks)), uintptr(function), uintptr(uint32(blockSize)),
+		uintptr(dynamicSMemSize), uintptr(flags))
+	return
 }
 
 // OccupancyMaxActiveClusters calls cuOccupancyMaxActiveClusters, which exists since CUDA 11.7.
 func (t *Table) OccupancyMaxActiveClusters(at At, function Function, config LaunchConfig) (numClusters int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symOccupancyMaxActiveClusters)
-	}
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symOccupancyMaxActiveClusters)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		numClusters, res = t.software().OccupancyMaxActiveClusters(th, function, config)
+	th, soft, res := t.enterRare(at, symOccupancyMaxActiveClusters)
+	if soft != nil {
+		numClusters, res = soft.OccupancyMaxActiveClusters(th, function, config)
 		return numClusters, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyMaxActiveClusters].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyMaxActiveClusters); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		numClusters unsafe.Pointer
-		function    uintptr
-		config      unsafe.Pointer
-		_           [3]uintptr
-		v0          int32
-		a2          LaunchConfig
-	}{fn: fn, function: uintptr(function), a2: config}
-	f.numClusters = unsafe.Pointer(&f.v0)
-	f.config = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symOccupancyMaxActiveClusters, res, uintptr(unsafe.Pointer(&numClusters)),
+		uintptr(function), uintptr(unsafe.Pointer(&config)))
+	return
 }
 
 // OccupancyMaxPotentialBlockSizeWithFlags calls cuOccupancyMaxPotentialBlockSizeWithFlags, which exists since CUDA 7.0.
 func (t *Table) OccupancyMaxPotentialBlockSizeWithFlags(at At, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) (minGridSize int32, blockSize int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symOccupancyMaxPotentialBlockSizeWithFlags)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		minGridSize, blockSize, res = t.software().OccupancyMaxPotentialBlockSizeWithFlags(th, function, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags)
+	th, soft, res := t.enterRare(at, symOccupancyMaxPotentialBlockSizeWithFlags)
+	if soft != nil {
+		minGridSize, blockSize, res = soft.OccupancyMaxPotentialBlockSizeWithFlags(th, function, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags)
 		return minGridSize, blockSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyMaxPotentialBlockSizeWithFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyMaxPotentialBlockSizeWithFlags); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r                      uintptr
-		minGridSize                unsafe.Pointer
-		blockSize                  unsafe.Pointer
-		function                   uintptr
-		blockSizeToDynamicSMemSize uintptr
-		dynamicSMemSize            uintptr
-		blockSizeLimit             uintptr
-		flags                      uintptr
-		_                          [7]uintptr
-		v0                         int32
-		v1                         int32
-	}{
-		fn:                         fn,
-		function:                   uintptr(function),
-		blockSizeToDynamicSMemSize: uintptr(blockSizeToDynamicSMemSize),
-		dynamicSMemSize:            uintptr(dynamicSMemSize),
-		blockSizeLimit:             uintptr(uint32(blockSizeLimit)),
-		flags:                      uintptr(flags),
-	})
-	f.minGridSize = unsafe.Pointer(&f.v0)
-	f.blockSize = unsafe.Pointer(&f.v1)
-	res = t.back14(at, ccall.Blocking, unsafe.Pointer(f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symOccupancyMaxPotentialBlockSizeWithFlags, res, uintptr(unsafe.Pointer(&minGridSize)),
+		uintptr(unsafe.Pointer(&blockSize)), uintptr(function), uintptr(blockSizeToDynamicSMemSize),
+		uintptr(dynamicSMemSize), uintptr(uint32(blockSizeLimit)), uintptr(flags))
+	return
 }
 
 // OccupancyMaxPotentialClusterSize calls cuOccupancyMaxPotentialClusterSize, which exists since CUDA 11.7.
 func (t *Table) OccupancyMaxPotentialClusterSize(at At, function Function, config LaunchConfig) (clusterSize int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symOccupancyMaxPotentialClusterSize)
-	}
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symOccupancyMaxPotentialClusterSize)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		clusterSize, res = t.software().OccupancyMaxPotentialClusterSize(th, function, config)
+	th, soft, res := t.enterRare(at, symOccupancyMaxPotentialClusterSize)
+	if soft != nil {
+		clusterSize, res = soft.OccupancyMaxPotentialClusterSize(th, function, config)
 		return clusterSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symOccupancyMaxPotentialClusterSize].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symOccupancyMaxPotentialClusterSize); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		clusterSize unsafe.Pointer
-		function    uintptr
-		config      unsafe.Pointer
-		_           [3]uintptr
-		v0          int32
-		a2          LaunchConfig
-	}{fn: fn, function: uintptr(function), a2: config}
-	f.clusterSize = unsafe.Pointer(&f.v0)
-	f.config = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symOccupancyMaxPotentialClusterSize, res, uintptr(unsafe.Pointer(&clusterSize)),
+		uintptr(function), uintptr(unsafe.Pointer(&config)))
+	return
 }
 
 // ParamSetSize calls cuParamSetSize, which exists since CUDA 2.0.
 func (t *Table) ParamSetSize(at At, hfunc Function, numbytes uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symParamSetSize)
+	th, soft, res := t.enterRare(at, symParamSetSize)
+	if soft != nil {
+		return t.leave(at, th, soft.ParamSetSize(th, hfunc, numbytes))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ParamSetSize(th, hfunc, numbytes))
-	}
-	fn := t.procs[symParamSetSize].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symParamSetSize); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hfunc    uintptr
-		numbytes uintptr
-		_        [4]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), numbytes: uintptr(numbytes)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symParamSetSize, res, uintptr(hfunc), uintptr(numbytes))
 }
 
 // ParamSetTexRef calls cuParamSetTexRef, which exists since CUDA 2.0.
 func (t *Table) ParamSetTexRef(at At, hfunc Function, texunit int32, hTexRef TexRef) (res Result) {
-	if at.NoWait {
-		t.mayWait(symParamSetTexRef)
+	th, soft, res := t.enterRare(at, symParamSetTexRef)
+	if soft != nil {
+		return t.leave(at, th, soft.ParamSetTexRef(th, hfunc, texunit, hTexRef))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ParamSetTexRef(th, hfunc, texunit, hTexRef))
-	}
-	fn := t.procs[symParamSetTexRef].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symParamSetTexRef); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hfunc   uintptr
-		texunit uintptr
-		hTexRef uintptr
-		_       [3]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), texunit: uintptr(uint32(texunit)), hTexRef: uintptr(hTexRef)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symParamSetTexRef, res, uintptr(hfunc), uintptr(uint32(texunit)), uintptr(hTexRef))
 }
 
 // ParamSetf calls cuParamSetf, which exists since CUDA 2.0.
 func (t *Table) ParamSetf(at At, hfunc Function, offset int32, value float32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symParamSetf)
+	th, soft, res := t.enterRare(at, symParamSetf)
+	if soft != nil {
+		return t.leave(at, th, soft.ParamSetf(th, hfunc, offset, value))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ParamSetf(th, hfunc, offset, value))
-	}
-	fn := t.procs[symParamSetf].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symParamSetf); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hfunc  uintptr
-		offset uintptr
-		value  uintptr
-		_      [13]uintptr
-		d0     uintptr
-		_      [1]uintptr
-	}{
-		fn:     fn,
-		hfunc:  uintptr(hfunc),
-		offset: uintptr(uint32(offset)),
-		value:  uintptr(math.Float32bits(value)),
-		d0:     uintptr(math.Float32bits(value)),
-	}
-	return t.callWide(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symParamSetf, res, uintptr(hfunc), uintptr(uint32(offset)),
+		uintptr(math.Float32bits(value)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uintptr(math.Float32bits(value)))
 }
 
 // ParamSeti calls cuParamSeti, which exists since CUDA 2.0.
 func (t *Table) ParamSeti(at At, hfunc Function, offset int32, value uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symParamSeti)
+	th, soft, res := t.enterRare(at, symParamSeti)
+	if soft != nil {
+		return t.leave(at, th, soft.ParamSeti(th, hfunc, offset, value))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ParamSeti(th, hfunc, offset, value))
-	}
-	fn := t.procs[symParamSeti].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symParamSeti); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hfunc  uintptr
-		offset uintptr
-		value  uintptr
-		_      [3]uintptr
-	}{fn: fn, hfunc: uintptr(hfunc), offset: uintptr(uint32(offset)), value: uintptr(value)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symParamSeti, res, uintptr(hfunc), uintptr(uint32(offset)), uintptr(value))
 }
 
 // ParamSetv calls cuParamSetv, which exists since CUDA 2.0.
 func (t *Table) ParamSetv(at At, hfunc Function, offset int32, ptr []byte) (res Result) {
-	if at.NoWait {
-		t.mayWait(symParamSetv)
+	th, soft, res := t.enterRare(at, symParamSetv)
+	if soft != nil {
+		return t.leave(at, th, soft.ParamSetv(th, hfunc, offset, ptr))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ParamSetv(th, hfunc, offset, ptr))
-	}
-	fn := t.procs[symParamSetv].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symParamSetv); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hfunc    uintptr
-		offset   uintptr
-		ptr      unsafe.Pointer
-		numbytes uintptr
-		_        [2]uintptr
-	}{
-		fn:       fn,
-		hfunc:    uintptr(hfunc),
-		offset:   uintptr(uint32(offset)),
-		ptr:      unsafe.Pointer(unsafe.SliceData(ptr)),
-		numbytes: uintptr(len(ptr)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symParamSetv, res, uintptr(hfunc), uintptr(uint32(offset)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(ptr))), uintptr(len(ptr)))
 }
 
 // StreamBatchMemOp calls cuStreamBatchMemOp_v2, which exists since CUDA 11.7.
@@ -10738,373 +5284,114 @@ func (t *Table) StreamBatchMemOp(at At, stream Stream, paramArray []StreamBatchM
 
 // StreamBatchMemOpV1 calls cuStreamBatchMemOp, which exists since CUDA 8.0.
 func (t *Table) StreamBatchMemOpV1(at At, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamBatchMemOpV1(th, stream, paramArray, flags))
+	th, soft, res := t.enterRare(at, symStreamBatchMemOp)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamBatchMemOpV1(th, stream, paramArray, flags))
 	}
-	fn := t.procs[symStreamBatchMemOp].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamBatchMemOp); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		stream     uintptr
-		count      uintptr
-		paramArray unsafe.Pointer
-		flags      uintptr
-		_          [2]uintptr
-	}{
-		fn:         fn,
-		stream:     uintptr(stream),
-		count:      uintptr(len(paramArray)),
-		paramArray: unsafe.Pointer(unsafe.SliceData(paramArray)),
-		flags:      uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamBatchMemOp, res, uintptr(stream), uintptr(len(paramArray)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(paramArray))), uintptr(flags))
 }
 
 // StreamCopyAttributes calls cuStreamCopyAttributes, which exists since CUDA 11.0.
 func (t *Table) StreamCopyAttributes(at At, dst Stream, src Stream) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamCopyAttributes(th, dst, src))
+	th, soft, res := t.enterRare(at, symStreamCopyAttributes)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamCopyAttributes(th, dst, src))
 	}
-	fn := t.procs[symStreamCopyAttributes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamCopyAttributes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		dst   uintptr
-		src   uintptr
-		_     [4]uintptr
-	}{fn: fn, dst: uintptr(dst), src: uintptr(src)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamCopyAttributes, res, uintptr(dst), uintptr(src))
 }
 
 // StreamGetAttribute calls cuStreamGetAttribute, which exists since CUDA 11.0.
 func (t *Table) StreamGetAttribute(at At, hStream Stream, attr int32) (valueOut LaunchAttributeValue, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		valueOut, res = t.software().StreamGetAttribute(th, hStream, attr)
+	th, soft, res := t.enterRare(at, symStreamGetAttribute)
+	if soft != nil {
+		valueOut, res = soft.StreamGetAttribute(th, hStream, attr)
 		return valueOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hStream  uintptr
-		attr     uintptr
-		valueOut unsafe.Pointer
-		_        [3]uintptr
-		v0       LaunchAttributeValue
-	}{fn: fn, hStream: uintptr(hStream), attr: uintptr(uint32(attr))}
-	f.valueOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symStreamGetAttribute, res, uintptr(hStream), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&valueOut)))
+	return
 }
 
 // StreamGetCtxV2 calls cuStreamGetCtx_v2, which exists since CUDA 12.5.
 func (t *Table) StreamGetCtxV2(at At, hStream Stream) (pCtx Context, pGreenCtx GreenCtx, res Result) {
-	if t.soft != nil {
-		if t.version < 12050 {
-			res = missing(symStreamGetCtx_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pCtx, pGreenCtx, res = t.software().StreamGetCtxV2(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetCtx_v2)
+	if soft != nil {
+		pCtx, pGreenCtx, res = soft.StreamGetCtxV2(th, hStream)
 		return pCtx, pGreenCtx, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetCtx_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetCtx_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		hStream   uintptr
-		pCtx      unsafe.Pointer
-		pGreenCtx unsafe.Pointer
-		_         [3]uintptr
-		v0        Context
-		v1        GreenCtx
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.pCtx = unsafe.Pointer(&f.v0)
-	f.pGreenCtx = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symStreamGetCtx_v2, res, uintptr(hStream), uintptr(unsafe.Pointer(&pCtx)),
+		uintptr(unsafe.Pointer(&pGreenCtx)))
+	return
 }
 
 // StreamGetGreenCtx calls cuStreamGetGreenCtx, which exists since CUDA 12.4.
 func (t *Table) StreamGetGreenCtx(at At, hStream Stream) (phCtx GreenCtx, res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamGetGreenCtx)
-	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symStreamGetGreenCtx)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phCtx, res = t.software().StreamGetGreenCtx(th, hStream)
+	th, soft, res := t.enterRare(at, symStreamGetGreenCtx)
+	if soft != nil {
+		phCtx, res = soft.StreamGetGreenCtx(th, hStream)
 		return phCtx, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetGreenCtx].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetGreenCtx); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		phCtx   unsafe.Pointer
-		_       [4]uintptr
-		v0      GreenCtx
-	}{fn: fn, hStream: uintptr(hStream)}
-	f.phCtx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symStreamGetGreenCtx, res, uintptr(hStream), uintptr(unsafe.Pointer(&phCtx)))
+	return
 }
 
 // StreamSetAttribute calls cuStreamSetAttribute, which exists since CUDA 11.0.
 func (t *Table) StreamSetAttribute(at At, hStream Stream, attr int32, value LaunchAttributeValue) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamSetAttribute(th, hStream, attr, value))
+	th, soft, res := t.enterRare(at, symStreamSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamSetAttribute(th, hStream, attr, value))
 	}
-	fn := t.procs[symStreamSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		attr    uintptr
-		value   unsafe.Pointer
-		_       [3]uintptr
-		a2      LaunchAttributeValue
-	}{fn: fn, hStream: uintptr(hStream), attr: uintptr(uint32(attr)), a2: value}
-	f.value = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamSetAttribute, res, uintptr(hStream), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&value)))
 }
 
 // StreamWaitValue32V1 calls cuStreamWaitValue32, which exists since CUDA 8.0.
 func (t *Table) StreamWaitValue32V1(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamWaitValue32V1(th, stream, addr, value, flags))
+	th, soft, res := t.enterRare(at, symStreamWaitValue32)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamWaitValue32V1(th, stream, addr, value, flags))
 	}
-	fn := t.procs[symStreamWaitValue32].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamWaitValue32); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		stream uintptr
-		addr   uintptr
-		value  uintptr
-		flags  uintptr
-		_      [2]uintptr
-	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamWaitValue32, res, uintptr(stream), uintptr(addr), uintptr(value), uintptr(flags))
 }
 
 // StreamWaitValue64V1 calls cuStreamWaitValue64, which exists since CUDA 9.0.
 func (t *Table) StreamWaitValue64V1(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamWaitValue64V1(th, stream, addr, value, flags))
+	th, soft, res := t.enterRare(at, symStreamWaitValue64)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamWaitValue64V1(th, stream, addr, value, flags))
 	}
-	fn := t.procs[symStreamWaitValue64].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamWaitValue64); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		stream uintptr
-		addr   uintptr
-		value  uintptr
-		flags  uintptr
-		_      [2]uintptr
-	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamWaitValue64, res, uintptr(stream), uintptr(addr), uintptr(value), uintptr(flags))
 }
 
 // StreamWriteValue32V1 calls cuStreamWriteValue32, which exists since CUDA 8.0.
 func (t *Table) StreamWriteValue32V1(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamWriteValue32V1(th, stream, addr, value, flags))
+	th, soft, res := t.enterRare(at, symStreamWriteValue32)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamWriteValue32V1(th, stream, addr, value, flags))
 	}
-	fn := t.procs[symStreamWriteValue32].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamWriteValue32); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		stream uintptr
-		addr   uintptr
-		value  uintptr
-		flags  uintptr
-		_      [2]uintptr
-	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamWriteValue32, res, uintptr(stream), uintptr(addr), uintptr(value), uintptr(flags))
 }
 
 // StreamWriteValue64V1 calls cuStreamWriteValue64, which exists since CUDA 9.0.
 func (t *Table) StreamWriteValue64V1(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamWriteValue64V1(th, stream, addr, value, flags))
+	th, soft, res := t.enterRare(at, symStreamWriteValue64)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamWriteValue64V1(th, stream, addr, value, flags))
 	}
-	fn := t.procs[symStreamWriteValue64].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamWriteValue64); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		stream uintptr
-		addr   uintptr
-		value  uintptr
-		flags  uintptr
-		_      [2]uintptr
-	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symStreamWriteValue64, res, uintptr(stream), uintptr(addr), uintptr(value), uintptr(flags))
 }
 
 // GetExportTable calls cuGetExportTable, which exists since CUDA 3.0.
 func (t *Table) GetExportTable(at At, pExportTableId UUID) (ppExportTable HostPtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symGetExportTable)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		ppExportTable, res = t.software().GetExportTable(th, pExportTableId)
+	th, soft, res := t.enterRare(at, symGetExportTable)
+	if soft != nil {
+		ppExportTable, res = soft.GetExportTable(th, pExportTableId)
 		return ppExportTable, t.leave(at, th, res)
 	}
-	fn := t.procs[symGetExportTable].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGetExportTable); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r          uintptr
-		ppExportTable  unsafe.Pointer
-		pExportTableId unsafe.Pointer
-		_              [4]uintptr
-		v0             HostPtr
-		a1             UUID
-	}{fn: fn, a1: pExportTableId}
-	f.ppExportTable = unsafe.Pointer(&f.v0)
-	f.pExportTableId = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGetExportTable, res, uintptr(unsafe.Pointer(&ppExportTable)),
+		uintptr(unsafe.Pointer(&pExportTableId)))
+	return
 }
 
 // GetProcAddress calls cuGetProcAddress_v2, which exists since CUDA 12.0.
@@ -11113,44 +5400,15 @@ func (t *Table) GetProcAddress(at At, symbol string, cudaVersion int32, flags ui
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGetProcAddress_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pfn, symbolStatus, res = t.software().GetProcAddress(th, symbol, cudaVersion, flags)
+	th, soft, res := t.enterRare(at, symGetProcAddress_v2)
+	if soft != nil {
+		pfn, symbolStatus, res = soft.GetProcAddress(th, symbol, cudaVersion, flags)
 		return pfn, symbolStatus, t.leave(at, th, res)
 	}
-	fn := t.procs[symGetProcAddress_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGetProcAddress_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		symbol       unsafe.Pointer
-		pfn          unsafe.Pointer
-		cudaVersion  uintptr
-		flags        uintptr
-		symbolStatus unsafe.Pointer
-		_            [1]uintptr
-		v0           HostPtr
-		v1           int32
-	}{
-		fn:          fn,
-		symbol:      unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0))),
-		cudaVersion: uintptr(uint32(cudaVersion)),
-		flags:       uintptr(flags),
-	}
-	f.pfn = unsafe.Pointer(&f.v0)
-	f.symbolStatus = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symGetProcAddress_v2, res,
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0)))), uintptr(unsafe.Pointer(&pfn)),
+		uintptr(uint32(cudaVersion)), uintptr(flags), uintptr(unsafe.Pointer(&symbolStatus)))
+	return
 }
 
 // GetProcAddressV1 calls cuGetProcAddress, which exists since CUDA 11.3.
@@ -11159,339 +5417,103 @@ func (t *Table) GetProcAddressV1(at At, symbol string, cudaVersion int32, flags 
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 11030 {
-			res = missing(symGetProcAddress)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pfn, res = t.software().GetProcAddressV1(th, symbol, cudaVersion, flags)
+	th, soft, res := t.enterRare(at, symGetProcAddress)
+	if soft != nil {
+		pfn, res = soft.GetProcAddressV1(th, symbol, cudaVersion, flags)
 		return pfn, t.leave(at, th, res)
 	}
-	fn := t.procs[symGetProcAddress].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGetProcAddress); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		symbol      unsafe.Pointer
-		pfn         unsafe.Pointer
-		cudaVersion uintptr
-		flags       uintptr
-		_           [2]uintptr
-		v0          HostPtr
-	}{
-		fn:          fn,
-		symbol:      unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0))),
-		cudaVersion: uintptr(uint32(cudaVersion)),
-		flags:       uintptr(flags),
-	}
-	f.pfn = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGetProcAddress, res,
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0)))), uintptr(unsafe.Pointer(&pfn)),
+		uintptr(uint32(cudaVersion)), uintptr(flags))
+	return
 }
 
 // KernelGetAttribute calls cuKernelGetAttribute, which exists since CUDA 12.0.
 func (t *Table) KernelGetAttribute(at At, attrib int32, kernel Kernel, dev Device) (pi int32, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symKernelGetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pi, res = t.software().KernelGetAttribute(th, attrib, kernel, dev)
+	th, soft, res := t.enterRare(at, symKernelGetAttribute)
+	if soft != nil {
+		pi, res = soft.KernelGetAttribute(th, attrib, kernel, dev)
 		return pi, t.leave(at, th, res)
 	}
-	fn := t.procs[symKernelGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pi     unsafe.Pointer
-		attrib uintptr
-		kernel uintptr
-		dev    uintptr
-		_      [2]uintptr
-		v0     int32
-	}{fn: fn, attrib: uintptr(uint32(attrib)), kernel: uintptr(kernel), dev: uintptr(uint32(dev))}
-	f.pi = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symKernelGetAttribute, res, uintptr(unsafe.Pointer(&pi)), uintptr(uint32(attrib)),
+		uintptr(kernel), uintptr(uint32(dev)))
+	return
 }
 
 // KernelGetFunction calls cuKernelGetFunction, which exists since CUDA 12.0.
 func (t *Table) KernelGetFunction(at At, kernel Kernel) (pFunc Function, res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelGetFunction)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symKernelGetFunction)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pFunc, res = t.software().KernelGetFunction(th, kernel)
+	th, soft, res := t.enterRare(at, symKernelGetFunction)
+	if soft != nil {
+		pFunc, res = soft.KernelGetFunction(th, kernel)
 		return pFunc, t.leave(at, th, res)
 	}
-	fn := t.procs[symKernelGetFunction].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelGetFunction); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pFunc  unsafe.Pointer
-		kernel uintptr
-		_      [4]uintptr
-		v0     Function
-	}{fn: fn, kernel: uintptr(kernel)}
-	f.pFunc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symKernelGetFunction, res, uintptr(unsafe.Pointer(&pFunc)), uintptr(kernel))
+	return
 }
 
 // KernelGetLibrary calls cuKernelGetLibrary, which exists since CUDA 12.5.
 func (t *Table) KernelGetLibrary(at At, kernel Kernel) (pLib LibraryHandle, res Result) {
-	if t.soft != nil {
-		if t.version < 12050 {
-			res = missing(symKernelGetLibrary)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pLib, res = t.software().KernelGetLibrary(th, kernel)
+	th, soft, res := t.enterRare(at, symKernelGetLibrary)
+	if soft != nil {
+		pLib, res = soft.KernelGetLibrary(th, kernel)
 		return pLib, t.leave(at, th, res)
 	}
-	fn := t.procs[symKernelGetLibrary].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelGetLibrary); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pLib   unsafe.Pointer
-		kernel uintptr
-		_      [4]uintptr
-		v0     LibraryHandle
-	}{fn: fn, kernel: uintptr(kernel)}
-	f.pLib = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symKernelGetLibrary, res, uintptr(unsafe.Pointer(&pLib)), uintptr(kernel))
+	return
 }
 
 // KernelGetName calls cuKernelGetName, which exists since CUDA 12.3.
 func (t *Table) KernelGetName(at At, hfunc Kernel) (name string, res Result) {
-	if t.soft != nil {
-		if t.version < 12030 {
-			res = missing(symKernelGetName)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		name, res = t.software().KernelGetName(th, hfunc)
+	th, soft, res := t.enterRare(at, symKernelGetName)
+	if soft != nil {
+		name, res = soft.KernelGetName(th, hfunc)
 		return name, t.leave(at, th, res)
 	}
-	fn := t.procs[symKernelGetName].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelGetName); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		name  unsafe.Pointer
-		hfunc uintptr
-		_     [4]uintptr
-		v0    unsafe.Pointer
-	}{fn: fn, hfunc: uintptr(hfunc)}
-	f.name = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return goString(f.v0), res
+	var v0 unsafe.Pointer
+	res = t.callRare(at, symKernelGetName, res, uintptr(unsafe.Pointer(&v0)), uintptr(hfunc))
+	return goString(v0), res
 }
 
 // KernelGetParamInfo calls cuKernelGetParamInfo, which exists since CUDA 12.4.
 func (t *Table) KernelGetParamInfo(at At, kernel Kernel, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelGetParamInfo)
-	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symKernelGetParamInfo)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramOffset, paramSize, res = t.software().KernelGetParamInfo(th, kernel, paramIndex)
+	th, soft, res := t.enterRare(at, symKernelGetParamInfo)
+	if soft != nil {
+		paramOffset, paramSize, res = soft.KernelGetParamInfo(th, kernel, paramIndex)
 		return paramOffset, paramSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symKernelGetParamInfo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelGetParamInfo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		kernel      uintptr
-		paramIndex  uintptr
-		paramOffset unsafe.Pointer
-		paramSize   unsafe.Pointer
-		_           [2]uintptr
-		v0          uint64
-		v1          uint64
-	}{fn: fn, kernel: uintptr(kernel), paramIndex: uintptr(paramIndex)}
-	f.paramOffset = unsafe.Pointer(&f.v0)
-	f.paramSize = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symKernelGetParamInfo, res, uintptr(kernel), uintptr(paramIndex),
+		uintptr(unsafe.Pointer(&paramOffset)), uintptr(unsafe.Pointer(&paramSize)))
+	return
 }
 
 // KernelSetAttribute calls cuKernelSetAttribute, which exists since CUDA 12.0.
 func (t *Table) KernelSetAttribute(at At, attrib int32, val int32, kernel Kernel, dev Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelSetAttribute)
+	th, soft, res := t.enterRare(at, symKernelSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.KernelSetAttribute(th, attrib, val, kernel, dev))
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symKernelSetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().KernelSetAttribute(th, attrib, val, kernel, dev))
-	}
-	fn := t.procs[symKernelSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		attrib uintptr
-		val    uintptr
-		kernel uintptr
-		dev    uintptr
-		_      [2]uintptr
-	}{
-		fn:     fn,
-		attrib: uintptr(uint32(attrib)),
-		val:    uintptr(uint32(val)),
-		kernel: uintptr(kernel),
-		dev:    uintptr(uint32(dev)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symKernelSetAttribute, res, uintptr(uint32(attrib)), uintptr(uint32(val)), uintptr(kernel),
+		uintptr(uint32(dev)))
 }
 
 // KernelSetCacheConfig calls cuKernelSetCacheConfig, which exists since CUDA 12.0.
 func (t *Table) KernelSetCacheConfig(at At, kernel Kernel, config int32, dev Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelSetCacheConfig)
+	th, soft, res := t.enterRare(at, symKernelSetCacheConfig)
+	if soft != nil {
+		return t.leave(at, th, soft.KernelSetCacheConfig(th, kernel, config, dev))
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symKernelSetCacheConfig)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().KernelSetCacheConfig(th, kernel, config, dev))
-	}
-	fn := t.procs[symKernelSetCacheConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelSetCacheConfig); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		kernel uintptr
-		config uintptr
-		dev    uintptr
-		_      [3]uintptr
-	}{fn: fn, kernel: uintptr(kernel), config: uintptr(uint32(config)), dev: uintptr(uint32(dev))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symKernelSetCacheConfig, res, uintptr(kernel), uintptr(uint32(config)),
+		uintptr(uint32(dev)))
 }
 
 // LibraryEnumerateKernels calls cuLibraryEnumerateKernels, which exists since CUDA 12.4.
 func (t *Table) LibraryEnumerateKernels(at At, kernels []Kernel, lib LibraryHandle) (res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symLibraryEnumerateKernels)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LibraryEnumerateKernels(th, kernels, lib))
+	th, soft, res := t.enterRare(at, symLibraryEnumerateKernels)
+	if soft != nil {
+		return t.leave(at, th, soft.LibraryEnumerateKernels(th, kernels, lib))
 	}
-	fn := t.procs[symLibraryEnumerateKernels].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryEnumerateKernels); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		kernels    unsafe.Pointer
-		numKernels uintptr
-		lib        uintptr
-		_          [3]uintptr
-	}{
-		fn:         fn,
-		kernels:    unsafe.Pointer(unsafe.SliceData(kernels)),
-		numKernels: uintptr(len(kernels)),
-		lib:        uintptr(lib),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symLibraryEnumerateKernels, res, uintptr(unsafe.Pointer(unsafe.SliceData(kernels))),
+		uintptr(len(kernels)), uintptr(lib))
 }
 
 // LibraryGetGlobal calls cuLibraryGetGlobal, which exists since CUDA 12.0.
@@ -11500,41 +5522,14 @@ func (t *Table) LibraryGetGlobal(at At, library LibraryHandle, name string) (dpt
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLibraryGetGlobal)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryGetGlobal)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, bytes, res = t.software().LibraryGetGlobal(th, library, name)
+	th, soft, res := t.enterRare(at, symLibraryGetGlobal)
+	if soft != nil {
+		dptr, bytes, res = soft.LibraryGetGlobal(th, library, name)
 		return dptr, bytes, t.leave(at, th, res)
 	}
-	fn := t.procs[symLibraryGetGlobal].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryGetGlobal); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		dptr    unsafe.Pointer
-		bytes   unsafe.Pointer
-		library uintptr
-		name    unsafe.Pointer
-		_       [2]uintptr
-		v0      DevicePtr
-		v1      uint64
-	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.dptr = unsafe.Pointer(&f.v0)
-	f.bytes = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symLibraryGetGlobal, res, uintptr(unsafe.Pointer(&dptr)), uintptr(unsafe.Pointer(&bytes)),
+		uintptr(library), uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // LibraryGetKernel calls cuLibraryGetKernel, which exists since CUDA 12.0.
@@ -11543,77 +5538,25 @@ func (t *Table) LibraryGetKernel(at At, library LibraryHandle, name string) (pKe
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryGetKernel)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pKernel, res = t.software().LibraryGetKernel(th, library, name)
+	th, soft, res := t.enterRare(at, symLibraryGetKernel)
+	if soft != nil {
+		pKernel, res = soft.LibraryGetKernel(th, library, name)
 		return pKernel, t.leave(at, th, res)
 	}
-	fn := t.procs[symLibraryGetKernel].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryGetKernel); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pKernel unsafe.Pointer
-		library uintptr
-		name    unsafe.Pointer
-		_       [3]uintptr
-		v0      Kernel
-	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.pKernel = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symLibraryGetKernel, res, uintptr(unsafe.Pointer(&pKernel)), uintptr(library),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // LibraryGetKernelCount calls cuLibraryGetKernelCount, which exists since CUDA 12.4.
 func (t *Table) LibraryGetKernelCount(at At, lib LibraryHandle) (count uint32, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symLibraryGetKernelCount)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		count, res = t.software().LibraryGetKernelCount(th, lib)
+	th, soft, res := t.enterRare(at, symLibraryGetKernelCount)
+	if soft != nil {
+		count, res = soft.LibraryGetKernelCount(th, lib)
 		return count, t.leave(at, th, res)
 	}
-	fn := t.procs[symLibraryGetKernelCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryGetKernelCount); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		count unsafe.Pointer
-		lib   uintptr
-		_     [4]uintptr
-		v0    uint32
-	}{fn: fn, lib: uintptr(lib)}
-	f.count = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symLibraryGetKernelCount, res, uintptr(unsafe.Pointer(&count)), uintptr(lib))
+	return
 }
 
 // LibraryGetManaged calls cuLibraryGetManaged, which exists since CUDA 12.0.
@@ -11622,78 +5565,25 @@ func (t *Table) LibraryGetManaged(at At, library LibraryHandle, name string) (dp
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryGetManaged)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, bytes, res = t.software().LibraryGetManaged(th, library, name)
+	th, soft, res := t.enterRare(at, symLibraryGetManaged)
+	if soft != nil {
+		dptr, bytes, res = soft.LibraryGetManaged(th, library, name)
 		return dptr, bytes, t.leave(at, th, res)
 	}
-	fn := t.procs[symLibraryGetManaged].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryGetManaged); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		dptr    unsafe.Pointer
-		bytes   unsafe.Pointer
-		library uintptr
-		name    unsafe.Pointer
-		_       [2]uintptr
-		v0      DevicePtr
-		v1      uint64
-	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.dptr = unsafe.Pointer(&f.v0)
-	f.bytes = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symLibraryGetManaged, res, uintptr(unsafe.Pointer(&dptr)), uintptr(unsafe.Pointer(&bytes)),
+		uintptr(library), uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // LibraryGetModule calls cuLibraryGetModule, which exists since CUDA 12.0.
 func (t *Table) LibraryGetModule(at At, library LibraryHandle) (pMod Module, res Result) {
-	if at.NoWait {
-		t.mayWait(symLibraryGetModule)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryGetModule)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pMod, res = t.software().LibraryGetModule(th, library)
+	th, soft, res := t.enterRare(at, symLibraryGetModule)
+	if soft != nil {
+		pMod, res = soft.LibraryGetModule(th, library)
 		return pMod, t.leave(at, th, res)
 	}
-	fn := t.procs[symLibraryGetModule].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryGetModule); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pMod    unsafe.Pointer
-		library uintptr
-		_       [4]uintptr
-		v0      Module
-	}{fn: fn, library: uintptr(library)}
-	f.pMod = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symLibraryGetModule, res, uintptr(unsafe.Pointer(&pMod)), uintptr(library))
+	return
 }
 
 // LibraryGetUnifiedFunction calls cuLibraryGetUnifiedFunction, which exists since CUDA 12.0.
@@ -11702,42 +5592,14 @@ func (t *Table) LibraryGetUnifiedFunction(at At, library LibraryHandle, symbol s
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLibraryGetUnifiedFunction)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryGetUnifiedFunction)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		fptr, res = t.software().LibraryGetUnifiedFunction(th, library, symbol)
+	th, soft, res := t.enterRare(at, symLibraryGetUnifiedFunction)
+	if soft != nil {
+		fptr, res = soft.LibraryGetUnifiedFunction(th, library, symbol)
 		return fptr, t.leave(at, th, res)
 	}
-	fn := t.procs[symLibraryGetUnifiedFunction].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryGetUnifiedFunction); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		fptr    unsafe.Pointer
-		library uintptr
-		symbol  unsafe.Pointer
-		_       [3]uintptr
-		v0      HostPtr
-	}{
-		fn:      fn,
-		library: uintptr(library),
-		symbol:  unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0))),
-	}
-	f.fptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symLibraryGetUnifiedFunction, res, uintptr(unsafe.Pointer(&fptr)), uintptr(library),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0)))))
+	return
 }
 
 // LibraryLoadData calls cuLibraryLoadData, which exists since CUDA 12.0.
@@ -11746,58 +5608,22 @@ func (t *Table) LibraryLoadData(at At, code []byte, jitOptions []uint32, jitOpti
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryLoadData)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		library, res = t.software().LibraryLoadData(th, code, jitOptions, jitOptionsValues, libraryOptions, libraryOptionValues)
+	th, soft, res := t.enterRare(at, symLibraryLoadData)
+	if soft != nil {
+		library, res = soft.LibraryLoadData(th, code, jitOptions, jitOptionsValues, libraryOptions, libraryOptionValues)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.LibraryUnload(at.undo(), library)
-			library = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symLibraryLoadData, res, uintptr(unsafe.Pointer(&library)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(code))), uintptr(unsafe.Pointer(unsafe.SliceData(jitOptions))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(jitOptionsValues))), uintptr(len(jitOptions)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(libraryOptions))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(libraryOptionValues))), uintptr(len(libraryOptions)))
 	}
-	fn := t.procs[symLibraryLoadData].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryLoadData); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r               uintptr
-		library             unsafe.Pointer
-		code                unsafe.Pointer
-		jitOptions          unsafe.Pointer
-		jitOptionsValues    unsafe.Pointer
-		numJitOptions       uintptr
-		libraryOptions      unsafe.Pointer
-		libraryOptionValues unsafe.Pointer
-		numLibraryOptions   uintptr
-		_                   [6]uintptr
-		v0                  LibraryHandle
-	}{
-		fn:                  fn,
-		code:                unsafe.Pointer(unsafe.SliceData(code)),
-		jitOptions:          unsafe.Pointer(unsafe.SliceData(jitOptions)),
-		jitOptionsValues:    unsafe.Pointer(unsafe.SliceData(jitOptionsValues)),
-		numJitOptions:       uintptr(len(jitOptions)),
-		libraryOptions:      unsafe.Pointer(unsafe.SliceData(libraryOptions)),
-		libraryOptionValues: unsafe.Pointer(unsafe.SliceData(libraryOptionValues)),
-		numLibraryOptions:   uintptr(len(libraryOptions)),
-	}
-	f.library = unsafe.Pointer(&f.v0)
-	res = t.call14(at, ccall.Hot, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.LibraryUnload(at.undo(), f.v0)
-		f.v0 = 0
+		t.LibraryUnload(at.undo(), library)
+		library = 0
 	}
-	return f.v0, res
+	return
 }
 
 // LibraryLoadFromFile calls cuLibraryLoadFromFile, which exists since CUDA 12.0.
@@ -11806,86 +5632,32 @@ func (t *Table) LibraryLoadFromFile(at At, fileName string, jitOptions []uint32,
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLibraryLoadFromFile)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryLoadFromFile)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		library, res = t.software().LibraryLoadFromFile(th, fileName, jitOptions, jitOptionsValues, libraryOptions, libraryOptionValues)
+	th, soft, res := t.enterRare(at, symLibraryLoadFromFile)
+	if soft != nil {
+		library, res = soft.LibraryLoadFromFile(th, fileName, jitOptions, jitOptionsValues, libraryOptions, libraryOptionValues)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.LibraryUnload(at.undo(), library)
-			library = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symLibraryLoadFromFile, res, uintptr(unsafe.Pointer(&library)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(fileName), 0)))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(jitOptions))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(jitOptionsValues))), uintptr(len(jitOptions)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(libraryOptions))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(libraryOptionValues))), uintptr(len(libraryOptions)))
 	}
-	fn := t.procs[symLibraryLoadFromFile].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryLoadFromFile); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r               uintptr
-		library             unsafe.Pointer
-		fileName            unsafe.Pointer
-		jitOptions          unsafe.Pointer
-		jitOptionsValues    unsafe.Pointer
-		numJitOptions       uintptr
-		libraryOptions      unsafe.Pointer
-		libraryOptionValues unsafe.Pointer
-		numLibraryOptions   uintptr
-		_                   [6]uintptr
-		v0                  LibraryHandle
-	}{
-		fn:                  fn,
-		fileName:            unsafe.Pointer(unsafe.SliceData(append([]byte(fileName), 0))),
-		jitOptions:          unsafe.Pointer(unsafe.SliceData(jitOptions)),
-		jitOptionsValues:    unsafe.Pointer(unsafe.SliceData(jitOptionsValues)),
-		numJitOptions:       uintptr(len(jitOptions)),
-		libraryOptions:      unsafe.Pointer(unsafe.SliceData(libraryOptions)),
-		libraryOptionValues: unsafe.Pointer(unsafe.SliceData(libraryOptionValues)),
-		numLibraryOptions:   uintptr(len(libraryOptions)),
-	}
-	f.library = unsafe.Pointer(&f.v0)
-	res = t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.LibraryUnload(at.undo(), f.v0)
-		f.v0 = 0
+		t.LibraryUnload(at.undo(), library)
+		library = 0
 	}
-	return f.v0, res
+	return
 }
 
 // LibraryUnload calls cuLibraryUnload, which exists since CUDA 12.0.
 func (t *Table) LibraryUnload(at At, library LibraryHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLibraryUnload)
+	th, soft, res := t.enterRare(at, symLibraryUnload)
+	if soft != nil {
+		return t.leave(at, th, soft.LibraryUnload(th, library))
 	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symLibraryUnload)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LibraryUnload(th, library))
-	}
-	fn := t.procs[symLibraryUnload].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLibraryUnload); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(library))
+	return t.callRare(at, symLibraryUnload, res, uintptr(library))
 }
 
 // LinkAddData calls cuLinkAddData_v2, which exists since CUDA 6.5.
@@ -11894,42 +5666,15 @@ func (t *Table) LinkAddData(at At, state LinkState, typ int32, data []byte, name
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LinkAddData(th, state, typ, data, name, options, optionValues))
+	th, soft, res := t.enterRare(at, symLinkAddData_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.LinkAddData(th, state, typ, data, name, options, optionValues))
 	}
-	fn := t.procs[symLinkAddData_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLinkAddData_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		state        uintptr
-		typ          uintptr
-		data         unsafe.Pointer
-		size         uintptr
-		name         unsafe.Pointer
-		numOptions   uintptr
-		options      unsafe.Pointer
-		optionValues unsafe.Pointer
-		_            [6]uintptr
-	}{
-		fn:           fn,
-		state:        uintptr(state),
-		typ:          uintptr(uint32(typ)),
-		data:         unsafe.Pointer(unsafe.SliceData(data)),
-		size:         uintptr(len(data)),
-		name:         unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0))),
-		numOptions:   uintptr(len(options)),
-		options:      unsafe.Pointer(unsafe.SliceData(options)),
-		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
-	}
-	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
+	return t.callRare(at, symLinkAddData_v2, res, uintptr(state), uintptr(uint32(typ)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))), uintptr(len(options)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(options))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(optionValues))))
 }
 
 // LinkAddFile calls cuLinkAddFile_v2, which exists since CUDA 6.5.
@@ -11938,76 +5683,26 @@ func (t *Table) LinkAddFile(at At, state LinkState, typ int32, path string, opti
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLinkAddFile_v2)
+	th, soft, res := t.enterRare(at, symLinkAddFile_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.LinkAddFile(th, state, typ, path, options, optionValues))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LinkAddFile(th, state, typ, path, options, optionValues))
-	}
-	fn := t.procs[symLinkAddFile_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLinkAddFile_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		state        uintptr
-		typ          uintptr
-		path         unsafe.Pointer
-		numOptions   uintptr
-		options      unsafe.Pointer
-		optionValues unsafe.Pointer
-	}{
-		fn:           fn,
-		state:        uintptr(state),
-		typ:          uintptr(uint32(typ)),
-		path:         unsafe.Pointer(unsafe.SliceData(append([]byte(path), 0))),
-		numOptions:   uintptr(len(options)),
-		options:      unsafe.Pointer(unsafe.SliceData(options)),
-		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLinkAddFile_v2, res, uintptr(state), uintptr(uint32(typ)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(path), 0)))), uintptr(len(options)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(options))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(optionValues))))
 }
 
 // LinkComplete calls cuLinkComplete, which exists since CUDA 5.5.
 func (t *Table) LinkComplete(at At, state LinkState) (cubinOut HostPtr, sizeOut uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		cubinOut, sizeOut, res = t.software().LinkComplete(th, state)
+	th, soft, res := t.enterRare(at, symLinkComplete)
+	if soft != nil {
+		cubinOut, sizeOut, res = soft.LinkComplete(th, state)
 		return cubinOut, sizeOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symLinkComplete].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLinkComplete); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		state    uintptr
-		cubinOut unsafe.Pointer
-		sizeOut  unsafe.Pointer
-		_        [3]uintptr
-		v0       HostPtr
-		v1       uint64
-	}{fn: fn, state: uintptr(state)}
-	f.cubinOut = unsafe.Pointer(&f.v0)
-	f.sizeOut = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	res = t.callRare(at, symLinkComplete, res, uintptr(state), uintptr(unsafe.Pointer(&cubinOut)),
+		uintptr(unsafe.Pointer(&sizeOut)))
+	return
 }
 
 // LinkCreate calls cuLinkCreate_v2, which exists since CUDA 6.5.
@@ -12016,186 +5711,61 @@ func (t *Table) LinkCreate(at At, options []uint32, optionValues []uintptr) (sta
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		stateOut, res = t.software().LinkCreate(th, options, optionValues)
+	th, soft, res := t.enterRare(at, symLinkCreate_v2)
+	if soft != nil {
+		stateOut, res = soft.LinkCreate(th, options, optionValues)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.LinkDestroy(at.undo(), stateOut)
-			stateOut = 0
-		}
-		return
-	}
-	fn := t.procs[symLinkCreate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLinkCreate_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		numOptions   uintptr
-		options      unsafe.Pointer
-		optionValues unsafe.Pointer
-		stateOut     unsafe.Pointer
-		_            [2]uintptr
-		v0           LinkState
-	}{
-		fn:           fn,
-		numOptions:   uintptr(len(options)),
-		options:      unsafe.Pointer(unsafe.SliceData(options)),
-		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
-	}
-	f.stateOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symLinkCreate_v2, res, uintptr(len(options)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(options))),
+			uintptr(unsafe.Pointer(unsafe.SliceData(optionValues))), uintptr(unsafe.Pointer(&stateOut)))
 	}
 	if res < popFailed {
-		t.LinkDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.LinkDestroy(at.undo(), stateOut)
+		stateOut = 0
 	}
-	return f.v0, res
+	return
 }
 
 // LinkDestroy calls cuLinkDestroy, which exists since CUDA 5.5.
 func (t *Table) LinkDestroy(at At, state LinkState) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LinkDestroy(th, state))
+	th, soft, res := t.enterRare(at, symLinkDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.LinkDestroy(th, state))
 	}
-	fn := t.procs[symLinkDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLinkDestroy); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		state uintptr
-		_     [5]uintptr
-	}{fn: fn, state: uintptr(state)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symLinkDestroy, res, uintptr(state))
 }
 
 // ModuleEnumerateFunctions calls cuModuleEnumerateFunctions, which exists since CUDA 12.4.
 func (t *Table) ModuleEnumerateFunctions(at At, functions []Function, mod Module) (res Result) {
-	if at.NoWait {
-		t.mayWait(symModuleEnumerateFunctions)
+	th, soft, res := t.enterRare(at, symModuleEnumerateFunctions)
+	if soft != nil {
+		return t.leave(at, th, soft.ModuleEnumerateFunctions(th, functions, mod))
 	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symModuleEnumerateFunctions)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ModuleEnumerateFunctions(th, functions, mod))
-	}
-	fn := t.procs[symModuleEnumerateFunctions].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleEnumerateFunctions); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		functions    unsafe.Pointer
-		numFunctions uintptr
-		mod          uintptr
-		_            [3]uintptr
-	}{
-		fn:           fn,
-		functions:    unsafe.Pointer(unsafe.SliceData(functions)),
-		numFunctions: uintptr(len(functions)),
-		mod:          uintptr(mod),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symModuleEnumerateFunctions, res, uintptr(unsafe.Pointer(unsafe.SliceData(functions))),
+		uintptr(len(functions)), uintptr(mod))
 }
 
 // ModuleGetFunctionCount calls cuModuleGetFunctionCount, which exists since CUDA 12.4.
 func (t *Table) ModuleGetFunctionCount(at At, mod Module) (count uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symModuleGetFunctionCount)
-	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symModuleGetFunctionCount)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		count, res = t.software().ModuleGetFunctionCount(th, mod)
+	th, soft, res := t.enterRare(at, symModuleGetFunctionCount)
+	if soft != nil {
+		count, res = soft.ModuleGetFunctionCount(th, mod)
 		return count, t.leave(at, th, res)
 	}
-	fn := t.procs[symModuleGetFunctionCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleGetFunctionCount); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		count unsafe.Pointer
-		mod   uintptr
-		_     [4]uintptr
-		v0    uint32
-	}{fn: fn, mod: uintptr(mod)}
-	f.count = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symModuleGetFunctionCount, res, uintptr(unsafe.Pointer(&count)), uintptr(mod))
+	return
 }
 
 // ModuleGetLoadingMode calls cuModuleGetLoadingMode, which exists since CUDA 11.7.
 func (t *Table) ModuleGetLoadingMode(at At) (mode int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symModuleGetLoadingMode)
-	}
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symModuleGetLoadingMode)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		mode, res = t.software().ModuleGetLoadingMode(th)
+	th, soft, res := t.enterRare(at, symModuleGetLoadingMode)
+	if soft != nil {
+		mode, res = soft.ModuleGetLoadingMode(th)
 		return mode, t.leave(at, th, res)
 	}
-	fn := t.procs[symModuleGetLoadingMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleGetLoadingMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		mode  unsafe.Pointer
-		_     [5]uintptr
-		v0    int32
-	}{fn: fn}
-	f.mode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symModuleGetLoadingMode, res, uintptr(unsafe.Pointer(&mode)))
+	return
 }
 
 // ModuleGetSurfRef calls cuModuleGetSurfRef, which exists since CUDA 3.0.
@@ -12204,34 +5774,14 @@ func (t *Table) ModuleGetSurfRef(at At, hmod Module, name string) (pSurfRef Surf
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symModuleGetSurfRef)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pSurfRef, res = t.software().ModuleGetSurfRef(th, hmod, name)
+	th, soft, res := t.enterRare(at, symModuleGetSurfRef)
+	if soft != nil {
+		pSurfRef, res = soft.ModuleGetSurfRef(th, hmod, name)
 		return pSurfRef, t.leave(at, th, res)
 	}
-	fn := t.procs[symModuleGetSurfRef].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleGetSurfRef); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pSurfRef unsafe.Pointer
-		hmod     uintptr
-		name     unsafe.Pointer
-		_        [3]uintptr
-		v0       SurfRef
-	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.pSurfRef = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symModuleGetSurfRef, res, uintptr(unsafe.Pointer(&pSurfRef)), uintptr(hmod),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // ModuleGetTexRef calls cuModuleGetTexRef, which exists since CUDA 2.0.
@@ -12240,34 +5790,14 @@ func (t *Table) ModuleGetTexRef(at At, hmod Module, name string) (pTexRef TexRef
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symModuleGetTexRef)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pTexRef, res = t.software().ModuleGetTexRef(th, hmod, name)
+	th, soft, res := t.enterRare(at, symModuleGetTexRef)
+	if soft != nil {
+		pTexRef, res = soft.ModuleGetTexRef(th, hmod, name)
 		return pTexRef, t.leave(at, th, res)
 	}
-	fn := t.procs[symModuleGetTexRef].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleGetTexRef); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pTexRef unsafe.Pointer
-		hmod    uintptr
-		name    unsafe.Pointer
-		_       [3]uintptr
-		v0      TexRef
-	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
-	f.pTexRef = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symModuleGetTexRef, res, uintptr(unsafe.Pointer(&pTexRef)), uintptr(hmod),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))))
+	return
 }
 
 // ModuleLoad calls cuModuleLoad, which exists since CUDA 2.0.
@@ -12276,1289 +5806,456 @@ func (t *Table) ModuleLoad(at At, fname string) (module Module, res Result) {
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symModuleLoad)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		module, res = t.software().ModuleLoad(th, fname)
+	th, soft, res := t.enterRare(at, symModuleLoad)
+	if soft != nil {
+		module, res = soft.ModuleLoad(th, fname)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.ModuleUnload(at.undo(), module)
-			module = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symModuleLoad, res, uintptr(unsafe.Pointer(&module)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(fname), 0)))))
 	}
-	fn := t.procs[symModuleLoad].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleLoad); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		module unsafe.Pointer
-		fname  unsafe.Pointer
-		_      [4]uintptr
-		v0     Module
-	}{fn: fn, fname: unsafe.Pointer(unsafe.SliceData(append([]byte(fname), 0)))}
-	f.module = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.ModuleUnload(at.undo(), f.v0)
-		f.v0 = 0
+		t.ModuleUnload(at.undo(), module)
+		module = 0
 	}
-	return f.v0, res
+	return
 }
 
 // ModuleLoadFatBinary calls cuModuleLoadFatBinary, which exists since CUDA 2.0.
 func (t *Table) ModuleLoadFatBinary(at At, fatCubin []byte) (module Module, res Result) {
-	if at.NoWait {
-		t.mayWait(symModuleLoadFatBinary)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		module, res = t.software().ModuleLoadFatBinary(th, fatCubin)
+	th, soft, res := t.enterRare(at, symModuleLoadFatBinary)
+	if soft != nil {
+		module, res = soft.ModuleLoadFatBinary(th, fatCubin)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.ModuleUnload(at.undo(), module)
-			module = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symModuleLoadFatBinary, res, uintptr(unsafe.Pointer(&module)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(fatCubin))))
 	}
-	fn := t.procs[symModuleLoadFatBinary].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symModuleLoadFatBinary); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		module   unsafe.Pointer
-		fatCubin unsafe.Pointer
-		_        [4]uintptr
-		v0       Module
-	}{fn: fn, fatCubin: unsafe.Pointer(unsafe.SliceData(fatCubin))}
-	f.module = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.ModuleUnload(at.undo(), f.v0)
-		f.v0 = 0
+		t.ModuleUnload(at.undo(), module)
+		module = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemAddressFree calls cuMemAddressFree, which exists since CUDA 10.2.
 func (t *Table) MemAddressFree(at At, ptr DevicePtr, size uint64) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemAddressFree(th, ptr, size))
+	th, soft, res := t.enterRare(at, symMemAddressFree)
+	if soft != nil {
+		return t.leave(at, th, soft.MemAddressFree(th, ptr, size))
 	}
-	fn := t.procs[symMemAddressFree].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAddressFree); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ptr   uintptr
-		size  uintptr
-		_     [4]uintptr
-	}{fn: fn, ptr: uintptr(ptr), size: uintptr(size)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symMemAddressFree, res, uintptr(ptr), uintptr(size))
 }
 
 // MemAddressReserve calls cuMemAddressReserve, which exists since CUDA 10.2.
 func (t *Table) MemAddressReserve(at At, size uint64, alignment uint64, addr DevicePtr, flags uint64) (ptr DevicePtr, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		ptr, res = t.software().MemAddressReserve(th, size, alignment, addr, flags)
+	th, soft, res := t.enterRare(at, symMemAddressReserve)
+	if soft != nil {
+		ptr, res = soft.MemAddressReserve(th, size, alignment, addr, flags)
 		return ptr, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemAddressReserve].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAddressReserve); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		ptr       unsafe.Pointer
-		size      uintptr
-		alignment uintptr
-		addr      uintptr
-		flags     uintptr
-		_         [1]uintptr
-		v0        DevicePtr
-	}{
-		fn:        fn,
-		size:      uintptr(size),
-		alignment: uintptr(alignment),
-		addr:      uintptr(addr),
-		flags:     uintptr(flags),
-	}
-	f.ptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemAddressReserve, res, uintptr(unsafe.Pointer(&ptr)), uintptr(size),
+		uintptr(alignment), uintptr(addr), uintptr(flags))
+	return
 }
 
 // MemCreate calls cuMemCreate, which exists since CUDA 10.2.
 func (t *Table) MemCreate(at At, size uint64, prop MemAllocationProp, flags uint64) (handle MemGenericAllocationHandle, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		handle, res = t.software().MemCreate(th, size, prop, flags)
+	th, soft, res := t.enterRare(at, symMemCreate)
+	if soft != nil {
+		handle, res = soft.MemCreate(th, size, prop, flags)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemRelease(at.undo(), handle)
-			handle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symMemCreate, res, uintptr(unsafe.Pointer(&handle)), uintptr(size),
+			uintptr(unsafe.Pointer(&prop)), uintptr(flags))
 	}
-	fn := t.procs[symMemCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		handle unsafe.Pointer
-		size   uintptr
-		prop   unsafe.Pointer
-		flags  uintptr
-		_      [2]uintptr
-		v0     MemGenericAllocationHandle
-		a2     MemAllocationProp
-	}{fn: fn, size: uintptr(size), flags: uintptr(flags), a2: prop}
-	f.handle = unsafe.Pointer(&f.v0)
-	f.prop = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.MemRelease(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemRelease(at.undo(), handle)
+		handle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemExportToShareableHandle calls cuMemExportToShareableHandle, which exists since CUDA 10.2.
 func (t *Table) MemExportToShareableHandle(at At, handle MemGenericAllocationHandle, handleType int32, flags uint64) (shareableHandle ShareableHandle, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		shareableHandle, res = t.software().MemExportToShareableHandle(th, handle, handleType, flags)
+	th, soft, res := t.enterRare(at, symMemExportToShareableHandle)
+	if soft != nil {
+		shareableHandle, res = soft.MemExportToShareableHandle(th, handle, handleType, flags)
 		return shareableHandle, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemExportToShareableHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemExportToShareableHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		shareableHandle unsafe.Pointer
-		handle          uintptr
-		handleType      uintptr
-		flags           uintptr
-		_               [2]uintptr
-		v0              ShareableHandle
-	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
-	f.shareableHandle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemExportToShareableHandle, res, uintptr(unsafe.Pointer(&shareableHandle)),
+		uintptr(handle), uintptr(uint32(handleType)), uintptr(flags))
+	return
 }
 
 // MemGetAccess calls cuMemGetAccess, which exists since CUDA 10.2.
 func (t *Table) MemGetAccess(at At, location MemLocation, ptr DevicePtr) (flags uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, res = t.software().MemGetAccess(th, location, ptr)
+	th, soft, res := t.enterRare(at, symMemGetAccess)
+	if soft != nil {
+		flags, res = soft.MemGetAccess(th, location, ptr)
 		return flags, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		flags    unsafe.Pointer
-		location unsafe.Pointer
-		ptr      uintptr
-		_        [3]uintptr
-		v0       uint64
-		a1       MemLocation
-	}{fn: fn, ptr: uintptr(ptr), a1: location}
-	f.flags = unsafe.Pointer(&f.v0)
-	f.location = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemGetAccess, res, uintptr(unsafe.Pointer(&flags)), uintptr(unsafe.Pointer(&location)),
+		uintptr(ptr))
+	return
 }
 
 // MemGetAllocationGranularity calls cuMemGetAllocationGranularity, which exists since CUDA 10.2.
 func (t *Table) MemGetAllocationGranularity(at At, prop MemAllocationProp, option int32) (granularity uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		granularity, res = t.software().MemGetAllocationGranularity(th, prop, option)
+	th, soft, res := t.enterRare(at, symMemGetAllocationGranularity)
+	if soft != nil {
+		granularity, res = soft.MemGetAllocationGranularity(th, prop, option)
 		return granularity, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetAllocationGranularity].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetAllocationGranularity); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		granularity unsafe.Pointer
-		prop        unsafe.Pointer
-		option      uintptr
-		_           [3]uintptr
-		v0          uint64
-		a1          MemAllocationProp
-	}{fn: fn, option: uintptr(uint32(option)), a1: prop}
-	f.granularity = unsafe.Pointer(&f.v0)
-	f.prop = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemGetAllocationGranularity, res, uintptr(unsafe.Pointer(&granularity)),
+		uintptr(unsafe.Pointer(&prop)), uintptr(uint32(option)))
+	return
 }
 
 // MemGetAllocationPropertiesFromHandle calls cuMemGetAllocationPropertiesFromHandle, which exists since CUDA 10.2.
 func (t *Table) MemGetAllocationPropertiesFromHandle(at At, handle MemGenericAllocationHandle) (prop MemAllocationProp, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		prop, res = t.software().MemGetAllocationPropertiesFromHandle(th, handle)
+	th, soft, res := t.enterRare(at, symMemGetAllocationPropertiesFromHandle)
+	if soft != nil {
+		prop, res = soft.MemGetAllocationPropertiesFromHandle(th, handle)
 		return prop, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetAllocationPropertiesFromHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetAllocationPropertiesFromHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		prop   unsafe.Pointer
-		handle uintptr
-		_      [4]uintptr
-		v0     MemAllocationProp
-	}{fn: fn, handle: uintptr(handle)}
-	f.prop = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemGetAllocationPropertiesFromHandle, res, uintptr(unsafe.Pointer(&prop)),
+		uintptr(handle))
+	return
 }
 
 // MemGetHandleForAddressRange calls cuMemGetHandleForAddressRange, which exists since CUDA 11.7.
 func (t *Table) MemGetHandleForAddressRange(at At, dptr DevicePtr, size uint64, handleType int32, flags uint64) (handle ShareableHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetHandleForAddressRange)
-	}
-	if t.soft != nil {
-		if t.version < 11070 {
-			res = missing(symMemGetHandleForAddressRange)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		handle, res = t.software().MemGetHandleForAddressRange(th, dptr, size, handleType, flags)
+	th, soft, res := t.enterRare(at, symMemGetHandleForAddressRange)
+	if soft != nil {
+		handle, res = soft.MemGetHandleForAddressRange(th, dptr, size, handleType, flags)
 		return handle, t.leave(at, th, res)
 	}
-	fn := t.procs[symMemGetHandleForAddressRange].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetHandleForAddressRange); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		handle     unsafe.Pointer
-		dptr       uintptr
-		size       uintptr
-		handleType uintptr
-		flags      uintptr
-		_          [1]uintptr
-		v0         ShareableHandle
-	}{
-		fn:         fn,
-		dptr:       uintptr(dptr),
-		size:       uintptr(size),
-		handleType: uintptr(uint32(handleType)),
-		flags:      uintptr(flags),
-	}
-	f.handle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMemGetHandleForAddressRange, res, uintptr(unsafe.Pointer(&handle)), uintptr(dptr),
+		uintptr(size), uintptr(uint32(handleType)), uintptr(flags))
+	return
 }
 
 // MemImportFromShareableHandle calls cuMemImportFromShareableHandle, which exists since CUDA 10.2.
 func (t *Table) MemImportFromShareableHandle(at At, osHandle HostPtr, shHandleType int32) (handle MemGenericAllocationHandle, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		handle, res = t.software().MemImportFromShareableHandle(th, osHandle, shHandleType)
+	th, soft, res := t.enterRare(at, symMemImportFromShareableHandle)
+	if soft != nil {
+		handle, res = soft.MemImportFromShareableHandle(th, osHandle, shHandleType)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemRelease(at.undo(), handle)
-			handle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symMemImportFromShareableHandle, res, uintptr(unsafe.Pointer(&handle)), uintptr(osHandle),
+			uintptr(uint32(shHandleType)))
 	}
-	fn := t.procs[symMemImportFromShareableHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemImportFromShareableHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		handle       unsafe.Pointer
-		osHandle     uintptr
-		shHandleType uintptr
-		_            [3]uintptr
-		v0           MemGenericAllocationHandle
-	}{fn: fn, osHandle: uintptr(osHandle), shHandleType: uintptr(uint32(shHandleType))}
-	f.handle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.MemRelease(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemRelease(at.undo(), handle)
+		handle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemMap calls cuMemMap, which exists since CUDA 10.2.
 func (t *Table) MemMap(at At, ptr DevicePtr, size uint64, offset uint64, handle MemGenericAllocationHandle, flags uint64) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemMap(th, ptr, size, offset, handle, flags))
+	th, soft, res := t.enterRare(at, symMemMap)
+	if soft != nil {
+		return t.leave(at, th, soft.MemMap(th, ptr, size, offset, handle, flags))
 	}
-	fn := t.procs[symMemMap].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemMap); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		ptr    uintptr
-		size   uintptr
-		offset uintptr
-		handle uintptr
-		flags  uintptr
-		_      [1]uintptr
-	}{
-		fn:     fn,
-		ptr:    uintptr(ptr),
-		size:   uintptr(size),
-		offset: uintptr(offset),
-		handle: uintptr(handle),
-		flags:  uintptr(flags),
-	}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symMemMap, res, uintptr(ptr), uintptr(size), uintptr(offset), uintptr(handle),
+		uintptr(flags))
 }
 
 // MemRelease calls cuMemRelease, which exists since CUDA 10.2.
 func (t *Table) MemRelease(at At, handle MemGenericAllocationHandle) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemRelease(th, handle))
+	th, soft, res := t.enterRare(at, symMemRelease)
+	if soft != nil {
+		return t.leave(at, th, soft.MemRelease(th, handle))
 	}
-	fn := t.procs[symMemRelease].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemRelease); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Setup, fn, uintptr(handle))
+	return t.callRare(at, symMemRelease, res, uintptr(handle))
 }
 
 // MemRetainAllocationHandle calls cuMemRetainAllocationHandle, which exists since CUDA 11.0.
 func (t *Table) MemRetainAllocationHandle(at At, addr HostPtr) (handle MemGenericAllocationHandle, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		handle, res = t.software().MemRetainAllocationHandle(th, addr)
+	th, soft, res := t.enterRare(at, symMemRetainAllocationHandle)
+	if soft != nil {
+		handle, res = soft.MemRetainAllocationHandle(th, addr)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemRelease(at.undo(), handle)
-			handle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symMemRetainAllocationHandle, res, uintptr(unsafe.Pointer(&handle)), uintptr(addr))
 	}
-	fn := t.procs[symMemRetainAllocationHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemRetainAllocationHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		handle unsafe.Pointer
-		addr   uintptr
-		_      [4]uintptr
-		v0     MemGenericAllocationHandle
-	}{fn: fn, addr: uintptr(addr)}
-	f.handle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.MemRelease(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemRelease(at.undo(), handle)
+		handle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MemSetAccess calls cuMemSetAccess, which exists since CUDA 10.2.
 func (t *Table) MemSetAccess(at At, ptr DevicePtr, size uint64, desc []MemAccessDesc) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemSetAccess(th, ptr, size, desc))
+	th, soft, res := t.enterRare(at, symMemSetAccess)
+	if soft != nil {
+		return t.leave(at, th, soft.MemSetAccess(th, ptr, size, desc))
 	}
-	fn := t.procs[symMemSetAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemSetAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ptr   uintptr
-		size  uintptr
-		desc  unsafe.Pointer
-		count uintptr
-		_     [2]uintptr
-	}{
-		fn:    fn,
-		ptr:   uintptr(ptr),
-		size:  uintptr(size),
-		desc:  unsafe.Pointer(unsafe.SliceData(desc)),
-		count: uintptr(len(desc)),
-	}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symMemSetAccess, res, uintptr(ptr), uintptr(size),
+		uintptr(unsafe.Pointer(unsafe.SliceData(desc))), uintptr(len(desc)))
 }
 
 // MemUnmap calls cuMemUnmap, which exists since CUDA 10.2.
 func (t *Table) MemUnmap(at At, ptr DevicePtr, size uint64) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemUnmap(th, ptr, size))
+	th, soft, res := t.enterRare(at, symMemUnmap)
+	if soft != nil {
+		return t.leave(at, th, soft.MemUnmap(th, ptr, size))
 	}
-	fn := t.procs[symMemUnmap].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemUnmap); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ptr   uintptr
-		size  uintptr
-		_     [4]uintptr
-	}{fn: fn, ptr: uintptr(ptr), size: uintptr(size)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symMemUnmap, res, uintptr(ptr), uintptr(size))
 }
 
 // MulticastAddDevice calls cuMulticastAddDevice, which exists since CUDA 12.1.
 func (t *Table) MulticastAddDevice(at At, mcHandle MemGenericAllocationHandle, dev Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastAddDevice)
+	th, soft, res := t.enterRare(at, symMulticastAddDevice)
+	if soft != nil {
+		return t.leave(at, th, soft.MulticastAddDevice(th, mcHandle, dev))
 	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symMulticastAddDevice)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MulticastAddDevice(th, mcHandle, dev))
-	}
-	fn := t.procs[symMulticastAddDevice].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastAddDevice); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		mcHandle uintptr
-		dev      uintptr
-		_        [4]uintptr
-	}{fn: fn, mcHandle: uintptr(mcHandle), dev: uintptr(uint32(dev))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMulticastAddDevice, res, uintptr(mcHandle), uintptr(uint32(dev)))
 }
 
 // MulticastBindAddr calls cuMulticastBindAddr, which exists since CUDA 12.1.
 func (t *Table) MulticastBindAddr(at At, mcHandle MemGenericAllocationHandle, mcOffset uint64, memptr DevicePtr, size uint64, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastBindAddr)
+	th, soft, res := t.enterRare(at, symMulticastBindAddr)
+	if soft != nil {
+		return t.leave(at, th, soft.MulticastBindAddr(th, mcHandle, mcOffset, memptr, size, flags))
 	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symMulticastBindAddr)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MulticastBindAddr(th, mcHandle, mcOffset, memptr, size, flags))
-	}
-	fn := t.procs[symMulticastBindAddr].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastBindAddr); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		mcHandle uintptr
-		mcOffset uintptr
-		memptr   uintptr
-		size     uintptr
-		flags    uintptr
-		_        [1]uintptr
-	}{
-		fn:       fn,
-		mcHandle: uintptr(mcHandle),
-		mcOffset: uintptr(mcOffset),
-		memptr:   uintptr(memptr),
-		size:     uintptr(size),
-		flags:    uintptr(flags),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMulticastBindAddr, res, uintptr(mcHandle), uintptr(mcOffset), uintptr(memptr),
+		uintptr(size), uintptr(flags))
 }
 
 // MulticastBindMem calls cuMulticastBindMem, which exists since CUDA 12.1.
 func (t *Table) MulticastBindMem(at At, mcHandle MemGenericAllocationHandle, mcOffset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastBindMem)
+	th, soft, res := t.enterRare(at, symMulticastBindMem)
+	if soft != nil {
+		return t.leave(at, th, soft.MulticastBindMem(th, mcHandle, mcOffset, memHandle, memOffset, size, flags))
 	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symMulticastBindMem)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MulticastBindMem(th, mcHandle, mcOffset, memHandle, memOffset, size, flags))
-	}
-	fn := t.procs[symMulticastBindMem].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastBindMem); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		mcHandle  uintptr
-		mcOffset  uintptr
-		memHandle uintptr
-		memOffset uintptr
-		size      uintptr
-		flags     uintptr
-	}{
-		fn:        fn,
-		mcHandle:  uintptr(mcHandle),
-		mcOffset:  uintptr(mcOffset),
-		memHandle: uintptr(memHandle),
-		memOffset: uintptr(memOffset),
-		size:      uintptr(size),
-		flags:     uintptr(flags),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMulticastBindMem, res, uintptr(mcHandle), uintptr(mcOffset), uintptr(memHandle),
+		uintptr(memOffset), uintptr(size), uintptr(flags))
 }
 
 // MulticastCreate calls cuMulticastCreate, which exists since CUDA 12.1.
 func (t *Table) MulticastCreate(at At, prop MulticastObjectProp) (mcHandle MemGenericAllocationHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastCreate)
-	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symMulticastCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		mcHandle, res = t.software().MulticastCreate(th, prop)
+	th, soft, res := t.enterRare(at, symMulticastCreate)
+	if soft != nil {
+		mcHandle, res = soft.MulticastCreate(th, prop)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemRelease(at.undo(), mcHandle)
-			mcHandle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symMulticastCreate, res, uintptr(unsafe.Pointer(&mcHandle)),
+			uintptr(unsafe.Pointer(&prop)))
 	}
-	fn := t.procs[symMulticastCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		mcHandle unsafe.Pointer
-		prop     unsafe.Pointer
-		_        [4]uintptr
-		v0       MemGenericAllocationHandle
-		a1       MulticastObjectProp
-	}{fn: fn, a1: prop}
-	f.mcHandle = unsafe.Pointer(&f.v0)
-	f.prop = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.MemRelease(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemRelease(at.undo(), mcHandle)
+		mcHandle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MulticastGetGranularity calls cuMulticastGetGranularity, which exists since CUDA 12.1.
 func (t *Table) MulticastGetGranularity(at At, prop MulticastObjectProp, option int32) (granularity uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastGetGranularity)
-	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symMulticastGetGranularity)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		granularity, res = t.software().MulticastGetGranularity(th, prop, option)
+	th, soft, res := t.enterRare(at, symMulticastGetGranularity)
+	if soft != nil {
+		granularity, res = soft.MulticastGetGranularity(th, prop, option)
 		return granularity, t.leave(at, th, res)
 	}
-	fn := t.procs[symMulticastGetGranularity].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastGetGranularity); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		granularity unsafe.Pointer
-		prop        unsafe.Pointer
-		option      uintptr
-		_           [3]uintptr
-		v0          uint64
-		a1          MulticastObjectProp
-	}{fn: fn, option: uintptr(uint32(option)), a1: prop}
-	f.granularity = unsafe.Pointer(&f.v0)
-	f.prop = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMulticastGetGranularity, res, uintptr(unsafe.Pointer(&granularity)),
+		uintptr(unsafe.Pointer(&prop)), uintptr(uint32(option)))
+	return
 }
 
 // MulticastUnbind calls cuMulticastUnbind, which exists since CUDA 12.1.
 func (t *Table) MulticastUnbind(at At, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, size uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastUnbind)
+	th, soft, res := t.enterRare(at, symMulticastUnbind)
+	if soft != nil {
+		return t.leave(at, th, soft.MulticastUnbind(th, mcHandle, dev, mcOffset, size))
 	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symMulticastUnbind)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MulticastUnbind(th, mcHandle, dev, mcOffset, size))
-	}
-	fn := t.procs[symMulticastUnbind].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastUnbind); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		mcHandle uintptr
-		dev      uintptr
-		mcOffset uintptr
-		size     uintptr
-		_        [2]uintptr
-	}{
-		fn:       fn,
-		mcHandle: uintptr(mcHandle),
-		dev:      uintptr(uint32(dev)),
-		mcOffset: uintptr(mcOffset),
-		size:     uintptr(size),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMulticastUnbind, res, uintptr(mcHandle), uintptr(uint32(dev)), uintptr(mcOffset),
+		uintptr(size))
 }
 
 // CtxAttach calls cuCtxAttach, which exists since CUDA 2.0.
 func (t *Table) CtxAttach(at At, flags uint32) (pctx Context, res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxAttach)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().CtxAttach(th, flags)
+	th, soft, res := t.enterRare(at, symCtxAttach)
+	if soft != nil {
+		pctx, res = soft.CtxAttach(th, flags)
 		return pctx, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxAttach].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxAttach); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pctx  unsafe.Pointer
-		flags uintptr
-		_     [4]uintptr
-		v0    Context
-	}{fn: fn, flags: uintptr(flags)}
-	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symCtxAttach, res, uintptr(unsafe.Pointer(&pctx)), uintptr(flags))
+	return
 }
 
 // CtxCreateV3 calls cuCtxCreate_v3, which exists since CUDA 11.4.
 func (t *Table) CtxCreateV3(at At, paramsArray []ExecAffinityParam, flags uint32, dev Device) (pctx Context, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symCtxCreate_v3)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().CtxCreateV3(th, paramsArray, flags, dev)
+	th, soft, res := t.enterRare(at, symCtxCreate_v3)
+	if soft != nil {
+		pctx, res = soft.CtxCreateV3(th, paramsArray, flags, dev)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.CtxDestroy(at.undo(), pctx)
-			pctx = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symCtxCreate_v3, res, uintptr(unsafe.Pointer(&pctx)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(paramsArray))), uintptr(len(paramsArray)), uintptr(flags),
+			uintptr(uint32(dev)))
 	}
-	fn := t.procs[symCtxCreate_v3].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxCreate_v3); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		pctx        unsafe.Pointer
-		paramsArray unsafe.Pointer
-		numParams   uintptr
-		flags       uintptr
-		dev         uintptr
-		_           [1]uintptr
-		v0          Context
-	}{
-		fn:          fn,
-		paramsArray: unsafe.Pointer(unsafe.SliceData(paramsArray)),
-		numParams:   uintptr(len(paramsArray)),
-		flags:       uintptr(flags),
-		dev:         uintptr(uint32(dev)),
-	}
-	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.CtxDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.CtxDestroy(at.undo(), pctx)
+		pctx = 0
 	}
-	return f.v0, res
+	return
 }
 
 // CtxDetach calls cuCtxDetach, which exists since CUDA 2.0.
 func (t *Table) CtxDetach(at At, ctx Context) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxDetach)
+	th, soft, res := t.enterRare(at, symCtxDetach)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxDetach(th, ctx))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxDetach(th, ctx))
-	}
-	fn := t.procs[symCtxDetach].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxDetach); fn == 0 {
-			return
-		}
-	}
-	return t.back1(at, ccall.Blocking, fn, uintptr(ctx))
+	return t.callRare(at, symCtxDetach, res, uintptr(ctx))
 }
 
 // CtxFromGreenCtx calls cuCtxFromGreenCtx, which exists since CUDA 12.4.
 func (t *Table) CtxFromGreenCtx(at At, hCtx GreenCtx) (pContext Context, res Result) {
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symCtxFromGreenCtx)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pContext, res = t.software().CtxFromGreenCtx(th, hCtx)
+	th, soft, res := t.enterRare(at, symCtxFromGreenCtx)
+	if soft != nil {
+		pContext, res = soft.CtxFromGreenCtx(th, hCtx)
 		return pContext, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxFromGreenCtx].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxFromGreenCtx); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pContext unsafe.Pointer
-		hCtx     uintptr
-		_        [4]uintptr
-		v0       Context
-	}{fn: fn, hCtx: uintptr(hCtx)}
-	f.pContext = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symCtxFromGreenCtx, res, uintptr(unsafe.Pointer(&pContext)), uintptr(hCtx))
+	return
 }
 
 // CtxGetCacheConfig calls cuCtxGetCacheConfig, which exists since CUDA 3.2.
 func (t *Table) CtxGetCacheConfig(at At) (pconfig int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxGetCacheConfig)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pconfig, res = t.software().CtxGetCacheConfig(th)
+	th, soft, res := t.enterRare(at, symCtxGetCacheConfig)
+	if soft != nil {
+		pconfig, res = soft.CtxGetCacheConfig(th)
 		return pconfig, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetCacheConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetCacheConfig); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pconfig unsafe.Pointer
-		_       [5]uintptr
-		v0      int32
-	}{fn: fn}
-	f.pconfig = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symCtxGetCacheConfig, res, uintptr(unsafe.Pointer(&pconfig)))
+	return
 }
 
 // CtxGetDevResource calls cuCtxGetDevResource, which exists since CUDA 12.4.
 func (t *Table) CtxGetDevResource(at At, hCtx Context, typ int32) (resource DevResource, res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxGetDevResource)
-	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symCtxGetDevResource)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		resource, res = t.software().CtxGetDevResource(th, hCtx, typ)
+	th, soft, res := t.enterRare(at, symCtxGetDevResource)
+	if soft != nil {
+		resource, res = soft.CtxGetDevResource(th, hCtx, typ)
 		return resource, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetDevResource].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetDevResource); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r    uintptr
-		hCtx     uintptr
-		resource unsafe.Pointer
-		typ      uintptr
-		_        [3]uintptr
-		v0       DevResource
-	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))})
-	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symCtxGetDevResource, res, uintptr(hCtx), uintptr(unsafe.Pointer(&resource)),
+		uintptr(uint32(typ)))
+	return
 }
 
 // CtxGetDeviceV2 calls cuCtxGetDevice_v2, which exists since CUDA 13.0.
 func (t *Table) CtxGetDeviceV2(at At, ctx Context) (device Device, res Result) {
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symCtxGetDevice_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		device, res = t.software().CtxGetDeviceV2(th, ctx)
+	th, soft, res := t.enterRare(at, symCtxGetDevice_v2)
+	if soft != nil {
+		device, res = soft.CtxGetDeviceV2(th, ctx)
 		return device, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetDevice_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetDevice_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		device unsafe.Pointer
-		ctx    uintptr
-		_      [4]uintptr
-		v0     Device
-	}{fn: fn, ctx: uintptr(ctx)}
-	f.device = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetDevice_v2, res, uintptr(unsafe.Pointer(&device)), uintptr(ctx))
+	return
 }
 
 // CtxGetExecAffinity calls cuCtxGetExecAffinity, which exists since CUDA 11.4.
 func (t *Table) CtxGetExecAffinity(at At, typ int32) (pExecAffinity ExecAffinityParam, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symCtxGetExecAffinity)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pExecAffinity, res = t.software().CtxGetExecAffinity(th, typ)
+	th, soft, res := t.enterRare(at, symCtxGetExecAffinity)
+	if soft != nil {
+		pExecAffinity, res = soft.CtxGetExecAffinity(th, typ)
 		return pExecAffinity, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetExecAffinity].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetExecAffinity); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		pExecAffinity unsafe.Pointer
-		typ           uintptr
-		_             [4]uintptr
-		v0            ExecAffinityParam
-	}{fn: fn, typ: uintptr(uint32(typ))}
-	f.pExecAffinity = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCtxGetExecAffinity, res, uintptr(unsafe.Pointer(&pExecAffinity)), uintptr(uint32(typ)))
+	return
 }
 
 // CtxGetSharedMemConfig calls cuCtxGetSharedMemConfig, which exists since CUDA 4.2.
 func (t *Table) CtxGetSharedMemConfig(at At) (pConfig int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxGetSharedMemConfig)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pConfig, res = t.software().CtxGetSharedMemConfig(th)
+	th, soft, res := t.enterRare(at, symCtxGetSharedMemConfig)
+	if soft != nil {
+		pConfig, res = soft.CtxGetSharedMemConfig(th)
 		return pConfig, t.leave(at, th, res)
 	}
-	fn := t.procs[symCtxGetSharedMemConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxGetSharedMemConfig); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pConfig unsafe.Pointer
-		_       [5]uintptr
-		v0      int32
-	}{fn: fn}
-	f.pConfig = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symCtxGetSharedMemConfig, res, uintptr(unsafe.Pointer(&pConfig)))
+	return
 }
 
 // CtxResetPersistingL2Cache calls cuCtxResetPersistingL2Cache, which exists since CUDA 11.0.
 func (t *Table) CtxResetPersistingL2Cache(at At) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxResetPersistingL2Cache(th))
+	th, soft, res := t.enterRare(at, symCtxResetPersistingL2Cache)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxResetPersistingL2Cache(th))
 	}
-	fn := t.procs[symCtxResetPersistingL2Cache].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxResetPersistingL2Cache); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		_     [6]uintptr
-	}{fn: fn}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCtxResetPersistingL2Cache, res)
 }
 
 // ProfilerStart calls cuProfilerStart, which exists since CUDA 4.0.
 func (t *Table) ProfilerStart(at At) (res Result) {
-	if at.NoWait {
-		t.mayWait(symProfilerStart)
+	th, soft, res := t.enterRare(at, symProfilerStart)
+	if soft != nil {
+		return t.leave(at, th, soft.ProfilerStart(th))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ProfilerStart(th))
-	}
-	fn := t.procs[symProfilerStart].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symProfilerStart); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		_     [6]uintptr
-	}{fn: fn}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symProfilerStart, res)
 }
 
 // ProfilerStop calls cuProfilerStop, which exists since CUDA 4.0.
 func (t *Table) ProfilerStop(at At) (res Result) {
-	if at.NoWait {
-		t.mayWait(symProfilerStop)
+	th, soft, res := t.enterRare(at, symProfilerStop)
+	if soft != nil {
+		return t.leave(at, th, soft.ProfilerStop(th))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ProfilerStop(th))
-	}
-	fn := t.procs[symProfilerStop].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symProfilerStop); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		_     [6]uintptr
-	}{fn: fn}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symProfilerStop, res)
 }
 
 // CtxSetCacheConfig calls cuCtxSetCacheConfig, which exists since CUDA 3.2.
 func (t *Table) CtxSetCacheConfig(at At, config int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxSetCacheConfig)
+	th, soft, res := t.enterRare(at, symCtxSetCacheConfig)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxSetCacheConfig(th, config))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxSetCacheConfig(th, config))
-	}
-	fn := t.procs[symCtxSetCacheConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxSetCacheConfig); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(uint32(config)))
+	return t.callRare(at, symCtxSetCacheConfig, res, uintptr(uint32(config)))
 }
 
 // CtxSetSharedMemConfig calls cuCtxSetSharedMemConfig, which exists since CUDA 4.2.
 func (t *Table) CtxSetSharedMemConfig(at At, config int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxSetSharedMemConfig)
+	th, soft, res := t.enterRare(at, symCtxSetSharedMemConfig)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxSetSharedMemConfig(th, config))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxSetSharedMemConfig(th, config))
-	}
-	fn := t.procs[symCtxSetSharedMemConfig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxSetSharedMemConfig); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(uint32(config)))
+	return t.callRare(at, symCtxSetSharedMemConfig, res, uintptr(uint32(config)))
 }
 
 // CtxSynchronizeV2 calls cuCtxSynchronize_v2, which exists since CUDA 13.0.
 func (t *Table) CtxSynchronizeV2(at At, ctx Context) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxSynchronize_v2)
+	th, soft, res := t.enterRare(at, symCtxSynchronize_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.CtxSynchronizeV2(th, ctx))
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symCtxSynchronize_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CtxSynchronizeV2(th, ctx))
-	}
-	fn := t.procs[symCtxSynchronize_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCtxSynchronize_v2); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(ctx))
+	return t.callRare(at, symCtxSynchronize_v2, res, uintptr(ctx))
 }
 
 // DeviceComputeCapability calls cuDeviceComputeCapability, which exists since CUDA 2.0.
 func (t *Table) DeviceComputeCapability(at At, dev Device) (major int32, minor int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceComputeCapability)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		major, minor, res = t.software().DeviceComputeCapability(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceComputeCapability)
+	if soft != nil {
+		major, minor, res = soft.DeviceComputeCapability(th, dev)
 		return major, minor, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceComputeCapability].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceComputeCapability); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		major unsafe.Pointer
-		minor unsafe.Pointer
-		dev   uintptr
-		_     [3]uintptr
-		v0    int32
-		v1    int32
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.major = unsafe.Pointer(&f.v0)
-	f.minor = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symDeviceComputeCapability, res, uintptr(unsafe.Pointer(&major)),
+		uintptr(unsafe.Pointer(&minor)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetExecAffinitySupport calls cuDeviceGetExecAffinitySupport, which exists since CUDA 11.4.
 func (t *Table) DeviceGetExecAffinitySupport(at At, typ int32, dev Device) (pi int32, res Result) {
-	if t.soft != nil {
-		if t.version < 11040 {
-			res = missing(symDeviceGetExecAffinitySupport)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pi, res = t.software().DeviceGetExecAffinitySupport(th, typ, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetExecAffinitySupport)
+	if soft != nil {
+		pi, res = soft.DeviceGetExecAffinitySupport(th, typ, dev)
 		return pi, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetExecAffinitySupport].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetExecAffinitySupport); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pi    unsafe.Pointer
-		typ   uintptr
-		dev   uintptr
-		_     [3]uintptr
-		v0    int32
-	}{fn: fn, typ: uintptr(uint32(typ)), dev: uintptr(uint32(dev))}
-	f.pi = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetExecAffinitySupport, res, uintptr(unsafe.Pointer(&pi)), uintptr(uint32(typ)),
+		uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetHostAtomicCapabilities calls cuDeviceGetHostAtomicCapabilities, which exists since CUDA 13.0.
@@ -13567,108 +6264,35 @@ func (t *Table) DeviceGetHostAtomicCapabilities(at At, capabilities []uint32, op
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symDeviceGetHostAtomicCapabilities)
+	th, soft, res := t.enterRare(at, symDeviceGetHostAtomicCapabilities)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceGetHostAtomicCapabilities(th, capabilities, operations, dev))
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symDeviceGetHostAtomicCapabilities)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceGetHostAtomicCapabilities(th, capabilities, operations, dev))
-	}
-	fn := t.procs[symDeviceGetHostAtomicCapabilities].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetHostAtomicCapabilities); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		capabilities unsafe.Pointer
-		operations   unsafe.Pointer
-		count        uintptr
-		dev          uintptr
-		_            [2]uintptr
-	}{
-		fn:           fn,
-		capabilities: unsafe.Pointer(unsafe.SliceData(capabilities)),
-		operations:   unsafe.Pointer(unsafe.SliceData(operations)),
-		count:        uintptr(len(capabilities)),
-		dev:          uintptr(uint32(dev)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symDeviceGetHostAtomicCapabilities, res,
+		uintptr(unsafe.Pointer(unsafe.SliceData(capabilities))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(operations))), uintptr(len(capabilities)), uintptr(uint32(dev)))
 }
 
 // DeviceGetLuid calls cuDeviceGetLuid, which exists since CUDA 10.0.
 func (t *Table) DeviceGetLuid(at At, dev Device) (luid [8]byte, deviceNodeMask uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetLuid)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		luid, deviceNodeMask, res = t.software().DeviceGetLuid(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetLuid)
+	if soft != nil {
+		luid, deviceNodeMask, res = soft.DeviceGetLuid(th, dev)
 		return luid, deviceNodeMask, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetLuid].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetLuid); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r          uintptr
-		luid           unsafe.Pointer
-		deviceNodeMask unsafe.Pointer
-		dev            uintptr
-		_              [3]uintptr
-		v0             [8]byte
-		v1             uint32
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.luid = unsafe.Pointer(&f.v0)
-	f.deviceNodeMask = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symDeviceGetLuid, res, uintptr(unsafe.Pointer(&luid)),
+		uintptr(unsafe.Pointer(&deviceNodeMask)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetNvSciSyncAttributes calls cuDeviceGetNvSciSyncAttributes, which exists since CUDA 10.2.
 func (t *Table) DeviceGetNvSciSyncAttributes(at At, nvSciSyncAttrList HostPtr, dev Device, flags int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetNvSciSyncAttributes)
+	th, soft, res := t.enterRare(at, symDeviceGetNvSciSyncAttributes)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceGetNvSciSyncAttributes(th, nvSciSyncAttrList, dev, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceGetNvSciSyncAttributes(th, nvSciSyncAttrList, dev, flags))
-	}
-	fn := t.procs[symDeviceGetNvSciSyncAttributes].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetNvSciSyncAttributes); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r             uintptr
-		nvSciSyncAttrList uintptr
-		dev               uintptr
-		flags             uintptr
-		_                 [3]uintptr
-	}{
-		fn:                fn,
-		nvSciSyncAttrList: uintptr(nvSciSyncAttrList),
-		dev:               uintptr(uint32(dev)),
-		flags:             uintptr(uint32(flags)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symDeviceGetNvSciSyncAttributes, res, uintptr(nvSciSyncAttrList), uintptr(uint32(dev)),
+		uintptr(uint32(flags)))
 }
 
 // DeviceGetP2PAtomicCapabilities calls cuDeviceGetP2PAtomicCapabilities, which exists since CUDA 13.0.
@@ -13677,631 +6301,187 @@ func (t *Table) DeviceGetP2PAtomicCapabilities(at At, capabilities []uint32, ope
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symDeviceGetP2PAtomicCapabilities)
+	th, soft, res := t.enterRare(at, symDeviceGetP2PAtomicCapabilities)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceGetP2PAtomicCapabilities(th, capabilities, operations, srcDevice, dstDevice))
 	}
-	if t.soft != nil {
-		if t.version < 13000 {
-			res = missing(symDeviceGetP2PAtomicCapabilities)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceGetP2PAtomicCapabilities(th, capabilities, operations, srcDevice, dstDevice))
-	}
-	fn := t.procs[symDeviceGetP2PAtomicCapabilities].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetP2PAtomicCapabilities); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		capabilities unsafe.Pointer
-		operations   unsafe.Pointer
-		count        uintptr
-		srcDevice    uintptr
-		dstDevice    uintptr
-		_            [1]uintptr
-	}{
-		fn:           fn,
-		capabilities: unsafe.Pointer(unsafe.SliceData(capabilities)),
-		operations:   unsafe.Pointer(unsafe.SliceData(operations)),
-		count:        uintptr(len(capabilities)),
-		srcDevice:    uintptr(uint32(srcDevice)),
-		dstDevice:    uintptr(uint32(dstDevice)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symDeviceGetP2PAtomicCapabilities, res,
+		uintptr(unsafe.Pointer(unsafe.SliceData(capabilities))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(operations))), uintptr(len(capabilities)),
+		uintptr(uint32(srcDevice)), uintptr(uint32(dstDevice)))
 }
 
 // DeviceGetProperties calls cuDeviceGetProperties, which exists since CUDA 2.0.
 func (t *Table) DeviceGetProperties(at At, dev Device) (prop Devprop, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetProperties)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		prop, res = t.software().DeviceGetProperties(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetProperties)
+	if soft != nil {
+		prop, res = soft.DeviceGetProperties(th, dev)
 		return prop, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetProperties].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetProperties); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		prop  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    Devprop
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.prop = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetProperties, res, uintptr(unsafe.Pointer(&prop)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetTexture1DLinearMaxWidth calls cuDeviceGetTexture1DLinearMaxWidth, which exists since CUDA 11.1.
 func (t *Table) DeviceGetTexture1DLinearMaxWidth(at At, format int32, numChannels uint32, dev Device) (maxWidthInElements uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetTexture1DLinearMaxWidth)
-	}
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symDeviceGetTexture1DLinearMaxWidth)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		maxWidthInElements, res = t.software().DeviceGetTexture1DLinearMaxWidth(th, format, numChannels, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetTexture1DLinearMaxWidth)
+	if soft != nil {
+		maxWidthInElements, res = soft.DeviceGetTexture1DLinearMaxWidth(th, format, numChannels, dev)
 		return maxWidthInElements, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetTexture1DLinearMaxWidth].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetTexture1DLinearMaxWidth); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r              uintptr
-		maxWidthInElements unsafe.Pointer
-		format             uintptr
-		numChannels        uintptr
-		dev                uintptr
-		_                  [2]uintptr
-		v0                 uint64
-	}{
-		fn:          fn,
-		format:      uintptr(uint32(format)),
-		numChannels: uintptr(numChannels),
-		dev:         uintptr(uint32(dev)),
-	}
-	f.maxWidthInElements = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetTexture1DLinearMaxWidth, res, uintptr(unsafe.Pointer(&maxWidthInElements)),
+		uintptr(uint32(format)), uintptr(numChannels), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceRegisterAsyncNotification calls cuDeviceRegisterAsyncNotification, which exists since CUDA 12.4.
 func (t *Table) DeviceRegisterAsyncNotification(at At, device Device, callbackFunc uintptr, userData HostPtr) (callback AsyncCallbackHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceRegisterAsyncNotification)
-	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symDeviceRegisterAsyncNotification)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		callback, res = t.software().DeviceRegisterAsyncNotification(th, device, callbackFunc, userData)
+	th, soft, res := t.enterRare(at, symDeviceRegisterAsyncNotification)
+	if soft != nil {
+		callback, res = soft.DeviceRegisterAsyncNotification(th, device, callbackFunc, userData)
 		return callback, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceRegisterAsyncNotification].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceRegisterAsyncNotification); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		device       uintptr
-		callbackFunc uintptr
-		userData     uintptr
-		callback     unsafe.Pointer
-		_            [2]uintptr
-		v0           AsyncCallbackHandle
-	}{
-		fn:           fn,
-		device:       uintptr(uint32(device)),
-		callbackFunc: uintptr(callbackFunc),
-		userData:     uintptr(userData),
-	}
-	f.callback = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceRegisterAsyncNotification, res, uintptr(uint32(device)), uintptr(callbackFunc),
+		uintptr(userData), uintptr(unsafe.Pointer(&callback)))
+	return
 }
 
 // DeviceUnregisterAsyncNotification calls cuDeviceUnregisterAsyncNotification, which exists since CUDA 12.4.
 func (t *Table) DeviceUnregisterAsyncNotification(at At, device Device, callback AsyncCallbackHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceUnregisterAsyncNotification)
+	th, soft, res := t.enterRare(at, symDeviceUnregisterAsyncNotification)
+	if soft != nil {
+		return t.leave(at, th, soft.DeviceUnregisterAsyncNotification(th, device, callback))
 	}
-	if t.soft != nil {
-		if t.version < 12040 {
-			res = missing(symDeviceUnregisterAsyncNotification)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DeviceUnregisterAsyncNotification(th, device, callback))
-	}
-	fn := t.procs[symDeviceUnregisterAsyncNotification].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceUnregisterAsyncNotification); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		device   uintptr
-		callback uintptr
-		_        [4]uintptr
-	}{fn: fn, device: uintptr(uint32(device)), callback: uintptr(callback)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symDeviceUnregisterAsyncNotification, res, uintptr(uint32(device)), uintptr(callback))
 }
 
 // GreenCtxGetId calls cuGreenCtxGetId, which exists since CUDA 12.9.
 func (t *Table) GreenCtxGetId(at At, greenCtx GreenCtx) (greenCtxId uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGreenCtxGetId)
-	}
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symGreenCtxGetId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		greenCtxId, res = t.software().GreenCtxGetId(th, greenCtx)
+	th, soft, res := t.enterRare(at, symGreenCtxGetId)
+	if soft != nil {
+		greenCtxId, res = soft.GreenCtxGetId(th, greenCtx)
 		return greenCtxId, t.leave(at, th, res)
 	}
-	fn := t.procs[symGreenCtxGetId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGreenCtxGetId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		greenCtx   uintptr
-		greenCtxId unsafe.Pointer
-		_          [4]uintptr
-		v0         uint64
-	}{fn: fn, greenCtx: uintptr(greenCtx)}
-	f.greenCtxId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGreenCtxGetId, res, uintptr(greenCtx), uintptr(unsafe.Pointer(&greenCtxId)))
+	return
 }
 
 // CheckpointProcessCheckpoint calls cuCheckpointProcessCheckpoint, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessCheckpoint(at At, pid int32, args *CheckpointCheckpointArgs) (res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessCheckpoint)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CheckpointProcessCheckpoint(th, pid, args))
+	th, soft, res := t.enterRare(at, symCheckpointProcessCheckpoint)
+	if soft != nil {
+		return t.leave(at, th, soft.CheckpointProcessCheckpoint(th, pid, args))
 	}
-	fn := t.procs[symCheckpointProcessCheckpoint].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessCheckpoint); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  unsafe.Pointer
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCheckpointProcessCheckpoint, res, uintptr(uint32(pid)), uintptr(unsafe.Pointer(args)))
 }
 
 // CheckpointProcessGetRestoreThreadId calls cuCheckpointProcessGetRestoreThreadId, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessGetRestoreThreadId(at At, pid int32) (tid int32, res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessGetRestoreThreadId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		tid, res = t.software().CheckpointProcessGetRestoreThreadId(th, pid)
+	th, soft, res := t.enterRare(at, symCheckpointProcessGetRestoreThreadId)
+	if soft != nil {
+		tid, res = soft.CheckpointProcessGetRestoreThreadId(th, pid)
 		return tid, t.leave(at, th, res)
 	}
-	fn := t.procs[symCheckpointProcessGetRestoreThreadId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessGetRestoreThreadId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		tid   unsafe.Pointer
-		_     [4]uintptr
-		v0    int32
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	f.tid = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCheckpointProcessGetRestoreThreadId, res, uintptr(uint32(pid)),
+		uintptr(unsafe.Pointer(&tid)))
+	return
 }
 
 // CheckpointProcessGetState calls cuCheckpointProcessGetState, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessGetState(at At, pid int32) (state int32, res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessGetState)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		state, res = t.software().CheckpointProcessGetState(th, pid)
+	th, soft, res := t.enterRare(at, symCheckpointProcessGetState)
+	if soft != nil {
+		state, res = soft.CheckpointProcessGetState(th, pid)
 		return state, t.leave(at, th, res)
 	}
-	fn := t.procs[symCheckpointProcessGetState].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessGetState); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		state unsafe.Pointer
-		_     [4]uintptr
-		v0    int32
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	f.state = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symCheckpointProcessGetState, res, uintptr(uint32(pid)), uintptr(unsafe.Pointer(&state)))
+	return
 }
 
 // CheckpointProcessLock calls cuCheckpointProcessLock, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessLock(at At, pid int32, args *CheckpointLockArgs) (res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessLock)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CheckpointProcessLock(th, pid, args))
+	th, soft, res := t.enterRare(at, symCheckpointProcessLock)
+	if soft != nil {
+		return t.leave(at, th, soft.CheckpointProcessLock(th, pid, args))
 	}
-	fn := t.procs[symCheckpointProcessLock].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessLock); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  unsafe.Pointer
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCheckpointProcessLock, res, uintptr(uint32(pid)), uintptr(unsafe.Pointer(args)))
 }
 
 // CheckpointProcessRestore calls cuCheckpointProcessRestore, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessRestore(at At, pid int32, args *CheckpointRestoreArgs) (res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessRestore)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CheckpointProcessRestore(th, pid, args))
+	th, soft, res := t.enterRare(at, symCheckpointProcessRestore)
+	if soft != nil {
+		return t.leave(at, th, soft.CheckpointProcessRestore(th, pid, args))
 	}
-	fn := t.procs[symCheckpointProcessRestore].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessRestore); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  unsafe.Pointer
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCheckpointProcessRestore, res, uintptr(uint32(pid)), uintptr(unsafe.Pointer(args)))
 }
 
 // CheckpointProcessUnlock calls cuCheckpointProcessUnlock, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessUnlock(at At, pid int32, args *CheckpointUnlockArgs) (res Result) {
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessUnlock)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CheckpointProcessUnlock(th, pid, args))
+	th, soft, res := t.enterRare(at, symCheckpointProcessUnlock)
+	if soft != nil {
+		return t.leave(at, th, soft.CheckpointProcessUnlock(th, pid, args))
 	}
-	fn := t.procs[symCheckpointProcessUnlock].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessUnlock); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  unsafe.Pointer
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symCheckpointProcessUnlock, res, uintptr(uint32(pid)), uintptr(unsafe.Pointer(args)))
 }
 
 // CoredumpGetAttribute calls cuCoredumpGetAttribute, which exists since CUDA 12.1.
 func (t *Table) CoredumpGetAttribute(at At, attrib int32, value []byte) (size uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpGetAttribute)
-	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symCoredumpGetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		size, res = t.software().CoredumpGetAttribute(th, attrib, value)
+	th, soft, res := t.enterRare(at, symCoredumpGetAttribute)
+	if soft != nil {
+		size, res = soft.CoredumpGetAttribute(th, attrib, value)
 		return size, t.leave(at, th, res)
 	}
-	fn := t.procs[symCoredumpGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		attrib uintptr
-		value  unsafe.Pointer
-		size   unsafe.Pointer
-		_      [3]uintptr
-		v0     uint64
-	}{
-		fn:     fn,
-		attrib: uintptr(uint32(attrib)),
-		value:  unsafe.Pointer(unsafe.SliceData(value)),
-		v0:     uint64(len(value)),
-	}
-	f.size = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	size = uint64(len(value))
+	res = t.callRare(at, symCoredumpGetAttribute, res, uintptr(uint32(attrib)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(unsafe.Pointer(&size)))
+	return
 }
 
 // CoredumpGetAttributeGlobal calls cuCoredumpGetAttributeGlobal, which exists since CUDA 12.1.
 func (t *Table) CoredumpGetAttributeGlobal(at At, attrib int32, value []byte) (size uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpGetAttributeGlobal)
-	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symCoredumpGetAttributeGlobal)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		size, res = t.software().CoredumpGetAttributeGlobal(th, attrib, value)
+	th, soft, res := t.enterRare(at, symCoredumpGetAttributeGlobal)
+	if soft != nil {
+		size, res = soft.CoredumpGetAttributeGlobal(th, attrib, value)
 		return size, t.leave(at, th, res)
 	}
-	fn := t.procs[symCoredumpGetAttributeGlobal].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpGetAttributeGlobal); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		attrib uintptr
-		value  unsafe.Pointer
-		size   unsafe.Pointer
-		_      [3]uintptr
-		v0     uint64
-	}{
-		fn:     fn,
-		attrib: uintptr(uint32(attrib)),
-		value:  unsafe.Pointer(unsafe.SliceData(value)),
-		v0:     uint64(len(value)),
-	}
-	f.size = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	size = uint64(len(value))
+	res = t.callRare(at, symCoredumpGetAttributeGlobal, res, uintptr(uint32(attrib)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(unsafe.Pointer(&size)))
+	return
 }
 
 // CoredumpSetAttribute calls cuCoredumpSetAttribute, which exists since CUDA 12.1.
 func (t *Table) CoredumpSetAttribute(at At, attrib int32, value []byte) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpSetAttribute)
+	th, soft, res := t.enterRare(at, symCoredumpSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.CoredumpSetAttribute(th, attrib, value))
 	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symCoredumpSetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CoredumpSetAttribute(th, attrib, value))
-	}
-	fn := t.procs[symCoredumpSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		attrib uintptr
-		value  unsafe.Pointer
-		size   unsafe.Pointer
-		_      [3]uintptr
-		a2     uint64
-	}{
-		fn:     fn,
-		attrib: uintptr(uint32(attrib)),
-		value:  unsafe.Pointer(unsafe.SliceData(value)),
-		a2:     uint64(len(value)),
-	}
-	f.size = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	a2 := uint64(len(value))
+	return t.callRare(at, symCoredumpSetAttribute, res, uintptr(uint32(attrib)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(unsafe.Pointer(&a2)))
 }
 
 // CoredumpSetAttributeGlobal calls cuCoredumpSetAttributeGlobal, which exists since CUDA 12.1.
 func (t *Table) CoredumpSetAttributeGlobal(at At, attrib int32, value []byte) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpSetAttributeGlobal)
+	th, soft, res := t.enterRare(at, symCoredumpSetAttributeGlobal)
+	if soft != nil {
+		return t.leave(at, th, soft.CoredumpSetAttributeGlobal(th, attrib, value))
 	}
-	if t.soft != nil {
-		if t.version < 12010 {
-			res = missing(symCoredumpSetAttributeGlobal)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CoredumpSetAttributeGlobal(th, attrib, value))
-	}
-	fn := t.procs[symCoredumpSetAttributeGlobal].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpSetAttributeGlobal); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		attrib uintptr
-		value  unsafe.Pointer
-		size   unsafe.Pointer
-		_      [3]uintptr
-		a2     uint64
-	}{
-		fn:     fn,
-		attrib: uintptr(uint32(attrib)),
-		value:  unsafe.Pointer(unsafe.SliceData(value)),
-		a2:     uint64(len(value)),
-	}
-	f.size = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	a2 := uint64(len(value))
+	return t.callRare(at, symCoredumpSetAttributeGlobal, res, uintptr(uint32(attrib)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(unsafe.Pointer(&a2)))
 }
 
 // LogsCurrent calls cuLogsCurrent, which exists since CUDA 12.9.
 func (t *Table) LogsCurrent(at At, flags uint32) (iteratorOut uint32, res Result) {
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsCurrent)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		iteratorOut, res = t.software().LogsCurrent(th, flags)
+	th, soft, res := t.enterRare(at, symLogsCurrent)
+	if soft != nil {
+		iteratorOut, res = soft.LogsCurrent(th, flags)
 		return iteratorOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogsCurrent].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsCurrent); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		iteratorOut unsafe.Pointer
-		flags       uintptr
-		_           [4]uintptr
-		v0          uint32
-	}{fn: fn, flags: uintptr(flags)}
-	f.iteratorOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symLogsCurrent, res, uintptr(unsafe.Pointer(&iteratorOut)), uintptr(flags))
+	return
 }
 
 // LogsDumpToFile calls cuLogsDumpToFile, which exists since CUDA 12.9.
@@ -14310,576 +6490,202 @@ func (t *Table) LogsDumpToFile(at At, iterator *uint32, pathToFile string, flags
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLogsDumpToFile)
+	th, soft, res := t.enterRare(at, symLogsDumpToFile)
+	if soft != nil {
+		return t.leave(at, th, soft.LogsDumpToFile(th, iterator, pathToFile, flags))
 	}
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsDumpToFile)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogsDumpToFile(th, iterator, pathToFile, flags))
-	}
-	fn := t.procs[symLogsDumpToFile].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsDumpToFile); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		iterator   unsafe.Pointer
-		pathToFile unsafe.Pointer
-		flags      uintptr
-		_          [3]uintptr
-	}{
-		fn:         fn,
-		iterator:   unsafe.Pointer(iterator),
-		pathToFile: unsafe.Pointer(unsafe.SliceData(append([]byte(pathToFile), 0))),
-		flags:      uintptr(flags),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogsDumpToFile, res, uintptr(unsafe.Pointer(iterator)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(pathToFile), 0)))), uintptr(flags))
 }
 
 // LogsDumpToMemory calls cuLogsDumpToMemory, which exists since CUDA 12.9.
 func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsDumpToMemory)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		iteratorOut, size, res = t.software().LogsDumpToMemory(th, iterator, buffer, flags)
+	th, soft, res := t.enterRare(at, symLogsDumpToMemory)
+	if soft != nil {
+		iteratorOut, size, res = soft.LogsDumpToMemory(th, iterator, buffer, flags)
 		return iteratorOut, size, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogsDumpToMemory].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsDumpToMemory); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		iterator unsafe.Pointer
-		buffer   unsafe.Pointer
-		size     unsafe.Pointer
-		flags    uintptr
-		_        [2]uintptr
-		v0       uint32
-		v1       uint64
-	}{
-		fn:     fn,
-		buffer: unsafe.Pointer(unsafe.SliceData(buffer)),
-		flags:  uintptr(flags),
-		v0:     iterator,
-		v1:     uint64(len(buffer)),
-	}
-	f.iterator = unsafe.Pointer(&f.v0)
-	f.size = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	iteratorOut = iterator
+	size = uint64(len(buffer))
+	res = t.callRare(at, symLogsDumpToMemory, res, uintptr(unsafe.Pointer(&iteratorOut)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(buffer))), uintptr(unsafe.Pointer(&size)), uintptr(flags))
+	return
 }
 
 // LogsRegisterCallback calls cuLogsRegisterCallback, which exists since CUDA 12.9.
 func (t *Table) LogsRegisterCallback(at At, callbackFunc uintptr, userData HostPtr) (callbackOut LogsCallbackHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogsRegisterCallback)
-	}
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsRegisterCallback)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		callbackOut, res = t.software().LogsRegisterCallback(th, callbackFunc, userData)
+	th, soft, res := t.enterRare(at, symLogsRegisterCallback)
+	if soft != nil {
+		callbackOut, res = soft.LogsRegisterCallback(th, callbackFunc, userData)
 		return callbackOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogsRegisterCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsRegisterCallback); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		callbackFunc uintptr
-		userData     uintptr
-		callbackOut  unsafe.Pointer
-		_            [3]uintptr
-		v0           LogsCallbackHandle
-	}{fn: fn, callbackFunc: uintptr(callbackFunc), userData: uintptr(userData)}
-	f.callbackOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symLogsRegisterCallback, res, uintptr(callbackFunc), uintptr(userData),
+		uintptr(unsafe.Pointer(&callbackOut)))
+	return
 }
 
 // LogsUnregisterCallback calls cuLogsUnregisterCallback, which exists since CUDA 12.9.
 func (t *Table) LogsUnregisterCallback(at At, callback LogsCallbackHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogsUnregisterCallback)
+	th, soft, res := t.enterRare(at, symLogsUnregisterCallback)
+	if soft != nil {
+		return t.leave(at, th, soft.LogsUnregisterCallback(th, callback))
 	}
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsUnregisterCallback)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogsUnregisterCallback(th, callback))
-	}
-	fn := t.procs[symLogsUnregisterCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsUnregisterCallback); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(callback))
+	return t.callRare(at, symLogsUnregisterCallback, res, uintptr(callback))
 }
 
 // DestroyExternalMemory calls cuDestroyExternalMemory, which exists since CUDA 10.0.
 func (t *Table) DestroyExternalMemory(at At, extMem ExternalMemory) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DestroyExternalMemory(th, extMem))
+	th, soft, res := t.enterRare(at, symDestroyExternalMemory)
+	if soft != nil {
+		return t.leave(at, th, soft.DestroyExternalMemory(th, extMem))
 	}
-	fn := t.procs[symDestroyExternalMemory].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDestroyExternalMemory); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		extMem uintptr
-		_      [5]uintptr
-	}{fn: fn, extMem: uintptr(extMem)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symDestroyExternalMemory, res, uintptr(extMem))
 }
 
 // DestroyExternalSemaphore calls cuDestroyExternalSemaphore, which exists since CUDA 10.0.
 func (t *Table) DestroyExternalSemaphore(at At, extSem ExternalSemaphore) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDestroyExternalSemaphore)
+	th, soft, res := t.enterRare(at, symDestroyExternalSemaphore)
+	if soft != nil {
+		return t.leave(at, th, soft.DestroyExternalSemaphore(th, extSem))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().DestroyExternalSemaphore(th, extSem))
-	}
-	fn := t.procs[symDestroyExternalSemaphore].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDestroyExternalSemaphore); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(extSem))
+	return t.callRare(at, symDestroyExternalSemaphore, res, uintptr(extSem))
 }
 
 // ExternalMemoryGetMappedBuffer calls cuExternalMemoryGetMappedBuffer, which exists since CUDA 10.0.
 func (t *Table) ExternalMemoryGetMappedBuffer(at At, extMem ExternalMemory, bufferDesc ExternalMemoryBufferDesc) (devPtr DevicePtr, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		devPtr, res = t.software().ExternalMemoryGetMappedBuffer(th, extMem, bufferDesc)
+	th, soft, res := t.enterRare(at, symExternalMemoryGetMappedBuffer)
+	if soft != nil {
+		devPtr, res = soft.ExternalMemoryGetMappedBuffer(th, extMem, bufferDesc)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFree(at.undo(), devPtr)
-			devPtr = 0
-		}
-		return
-	}
-	fn := t.procs[symExternalMemoryGetMappedBuffer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symExternalMemoryGetMappedBuffer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		devPtr     unsafe.Pointer
-		extMem     uintptr
-		bufferDesc unsafe.Pointer
-		_          [3]uintptr
-		v0         DevicePtr
-		a2         ExternalMemoryBufferDesc
-	}{fn: fn, extMem: uintptr(extMem), a2: bufferDesc}
-	f.devPtr = unsafe.Pointer(&f.v0)
-	f.bufferDesc = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symExternalMemoryGetMappedBuffer, res, uintptr(unsafe.Pointer(&devPtr)), uintptr(extMem),
+			uintptr(unsafe.Pointer(&bufferDesc)))
 	}
 	if res < popFailed {
-		t.MemFree(at.undo(), f.v0)
-		f.v0 = 0
+		t.MemFree(at.undo(), devPtr)
+		devPtr = 0
 	}
-	return f.v0, res
+	return
 }
 
 // ExternalMemoryGetMappedMipmappedArray calls cuExternalMemoryGetMappedMipmappedArray, which exists since CUDA 10.0.
 func (t *Table) ExternalMemoryGetMappedMipmappedArray(at At, extMem ExternalMemory, mipmapDesc ExternalMemoryMipmappedArrayDesc) (mipmap MipmappedArray, res Result) {
-	if at.NoWait {
-		t.mayWait(symExternalMemoryGetMappedMipmappedArray)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		mipmap, res = t.software().ExternalMemoryGetMappedMipmappedArray(th, extMem, mipmapDesc)
+	th, soft, res := t.enterRare(at, symExternalMemoryGetMappedMipmappedArray)
+	if soft != nil {
+		mipmap, res = soft.ExternalMemoryGetMappedMipmappedArray(th, extMem, mipmapDesc)
 		return mipmap, t.leave(at, th, res)
 	}
-	fn := t.procs[symExternalMemoryGetMappedMipmappedArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symExternalMemoryGetMappedMipmappedArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		mipmap     unsafe.Pointer
-		extMem     uintptr
-		mipmapDesc unsafe.Pointer
-		_          [3]uintptr
-		v0         MipmappedArray
-		a2         ExternalMemoryMipmappedArrayDesc
-	}{fn: fn, extMem: uintptr(extMem), a2: mipmapDesc}
-	f.mipmap = unsafe.Pointer(&f.v0)
-	f.mipmapDesc = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symExternalMemoryGetMappedMipmappedArray, res, uintptr(unsafe.Pointer(&mipmap)),
+		uintptr(extMem), uintptr(unsafe.Pointer(&mipmapDesc)))
+	return
 }
 
 // GraphicsMapResources calls cuGraphicsMapResources, which exists since CUDA 3.0.
 func (t *Table) GraphicsMapResources(at At, resources []GraphicsResource, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsMapResources)
+	th, soft, res := t.enterRare(at, symGraphicsMapResources)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphicsMapResources(th, resources, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphicsMapResources(th, resources, hStream))
-	}
-	fn := t.procs[symGraphicsMapResources].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsMapResources); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		count     uintptr
-		resources unsafe.Pointer
-		hStream   uintptr
-		_         [3]uintptr
-	}{
-		fn:        fn,
-		count:     uintptr(len(resources)),
-		resources: unsafe.Pointer(unsafe.SliceData(resources)),
-		hStream:   uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symGraphicsMapResources, res, uintptr(len(resources)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(resources))), uintptr(hStream))
 }
 
 // GraphicsResourceGetMappedMipmappedArray calls cuGraphicsResourceGetMappedMipmappedArray, which exists since CUDA 5.0.
 func (t *Table) GraphicsResourceGetMappedMipmappedArray(at At, resource GraphicsResource) (pMipmappedArray MipmappedArray, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsResourceGetMappedMipmappedArray)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pMipmappedArray, res = t.software().GraphicsResourceGetMappedMipmappedArray(th, resource)
+	th, soft, res := t.enterRare(at, symGraphicsResourceGetMappedMipmappedArray)
+	if soft != nil {
+		pMipmappedArray, res = soft.GraphicsResourceGetMappedMipmappedArray(th, resource)
 		return pMipmappedArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphicsResourceGetMappedMipmappedArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsResourceGetMappedMipmappedArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		pMipmappedArray unsafe.Pointer
-		resource        uintptr
-		_               [4]uintptr
-		v0              MipmappedArray
-	}{fn: fn, resource: uintptr(resource)}
-	f.pMipmappedArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphicsResourceGetMappedMipmappedArray, res, uintptr(unsafe.Pointer(&pMipmappedArray)),
+		uintptr(resource))
+	return
 }
 
 // GraphicsResourceGetMappedPointer calls cuGraphicsResourceGetMappedPointer_v2, which exists since CUDA 3.2.
 func (t *Table) GraphicsResourceGetMappedPointer(at At, resource GraphicsResource) (pDevPtr DevicePtr, pSize uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsResourceGetMappedPointer_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pDevPtr, pSize, res = t.software().GraphicsResourceGetMappedPointer(th, resource)
+	th, soft, res := t.enterRare(at, symGraphicsResourceGetMappedPointer_v2)
+	if soft != nil {
+		pDevPtr, pSize, res = soft.GraphicsResourceGetMappedPointer(th, resource)
 		return pDevPtr, pSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphicsResourceGetMappedPointer_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsResourceGetMappedPointer_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		pDevPtr  unsafe.Pointer
-		pSize    unsafe.Pointer
-		resource uintptr
-		_        [3]uintptr
-		v0       DevicePtr
-		v1       uint64
-	}{fn: fn, resource: uintptr(resource)}
-	f.pDevPtr = unsafe.Pointer(&f.v0)
-	f.pSize = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symGraphicsResourceGetMappedPointer_v2, res, uintptr(unsafe.Pointer(&pDevPtr)),
+		uintptr(unsafe.Pointer(&pSize)), uintptr(resource))
+	return
 }
 
 // GraphicsResourceSetMapFlags calls cuGraphicsResourceSetMapFlags_v2, which exists since CUDA 6.5.
 func (t *Table) GraphicsResourceSetMapFlags(at At, resource GraphicsResource, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsResourceSetMapFlags_v2)
+	th, soft, res := t.enterRare(at, symGraphicsResourceSetMapFlags_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphicsResourceSetMapFlags(th, resource, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphicsResourceSetMapFlags(th, resource, flags))
-	}
-	fn := t.procs[symGraphicsResourceSetMapFlags_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsResourceSetMapFlags_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		resource uintptr
-		flags    uintptr
-		_        [4]uintptr
-	}{fn: fn, resource: uintptr(resource), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symGraphicsResourceSetMapFlags_v2, res, uintptr(resource), uintptr(flags))
 }
 
 // GraphicsSubResourceGetMappedArray calls cuGraphicsSubResourceGetMappedArray, which exists since CUDA 3.0.
 func (t *Table) GraphicsSubResourceGetMappedArray(at At, resource GraphicsResource, arrayIndex uint32, mipLevel uint32) (pArray Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsSubResourceGetMappedArray)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pArray, res = t.software().GraphicsSubResourceGetMappedArray(th, resource, arrayIndex, mipLevel)
+	th, soft, res := t.enterRare(at, symGraphicsSubResourceGetMappedArray)
+	if soft != nil {
+		pArray, res = soft.GraphicsSubResourceGetMappedArray(th, resource, arrayIndex, mipLevel)
 		return pArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphicsSubResourceGetMappedArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsSubResourceGetMappedArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		pArray     unsafe.Pointer
-		resource   uintptr
-		arrayIndex uintptr
-		mipLevel   uintptr
-		_          [2]uintptr
-		v0         Array
-	}{fn: fn, resource: uintptr(resource), arrayIndex: uintptr(arrayIndex), mipLevel: uintptr(mipLevel)}
-	f.pArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphicsSubResourceGetMappedArray, res, uintptr(unsafe.Pointer(&pArray)),
+		uintptr(resource), uintptr(arrayIndex), uintptr(mipLevel))
+	return
 }
 
 // GraphicsUnmapResources calls cuGraphicsUnmapResources, which exists since CUDA 3.0.
 func (t *Table) GraphicsUnmapResources(at At, resources []GraphicsResource, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsUnmapResources)
+	th, soft, res := t.enterRare(at, symGraphicsUnmapResources)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphicsUnmapResources(th, resources, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphicsUnmapResources(th, resources, hStream))
-	}
-	fn := t.procs[symGraphicsUnmapResources].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsUnmapResources); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		count     uintptr
-		resources unsafe.Pointer
-		hStream   uintptr
-		_         [3]uintptr
-	}{
-		fn:        fn,
-		count:     uintptr(len(resources)),
-		resources: unsafe.Pointer(unsafe.SliceData(resources)),
-		hStream:   uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symGraphicsUnmapResources, res, uintptr(len(resources)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(resources))), uintptr(hStream))
 }
 
 // GraphicsUnregisterResource calls cuGraphicsUnregisterResource, which exists since CUDA 3.0.
 func (t *Table) GraphicsUnregisterResource(at At, resource GraphicsResource) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphicsUnregisterResource)
+	th, soft, res := t.enterRare(at, symGraphicsUnregisterResource)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphicsUnregisterResource(th, resource))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphicsUnregisterResource(th, resource))
-	}
-	fn := t.procs[symGraphicsUnregisterResource].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphicsUnregisterResource); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(resource))
+	return t.callRare(at, symGraphicsUnregisterResource, res, uintptr(resource))
 }
 
 // ImportExternalMemory calls cuImportExternalMemory, which exists since CUDA 10.0.
 func (t *Table) ImportExternalMemory(at At, memHandleDesc ExternalMemoryHandleDesc) (extMemOut ExternalMemory, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		extMemOut, res = t.software().ImportExternalMemory(th, memHandleDesc)
+	th, soft, res := t.enterRare(at, symImportExternalMemory)
+	if soft != nil {
+		extMemOut, res = soft.ImportExternalMemory(th, memHandleDesc)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.DestroyExternalMemory(at.undo(), extMemOut)
-			extMemOut = 0
-		}
-		return
-	}
-	fn := t.procs[symImportExternalMemory].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symImportExternalMemory); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		extMemOut     unsafe.Pointer
-		memHandleDesc unsafe.Pointer
-		_             [4]uintptr
-		v0            ExternalMemory
-		a1            ExternalMemoryHandleDesc
-	}{fn: fn, a1: memHandleDesc}
-	f.extMemOut = unsafe.Pointer(&f.v0)
-	f.memHandleDesc = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symImportExternalMemory, res, uintptr(unsafe.Pointer(&extMemOut)),
+			uintptr(unsafe.Pointer(&memHandleDesc)))
 	}
 	if res < popFailed {
-		t.DestroyExternalMemory(at.undo(), f.v0)
-		f.v0 = 0
+		t.DestroyExternalMemory(at.undo(), extMemOut)
+		extMemOut = 0
 	}
-	return f.v0, res
+	return
 }
 
 // ImportExternalSemaphore calls cuImportExternalSemaphore, which exists since CUDA 10.0.
 func (t *Table) ImportExternalSemaphore(at At, semHandleDesc ExternalSemaphoreHandleDesc) (extSemOut ExternalSemaphore, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		extSemOut, res = t.software().ImportExternalSemaphore(th, semHandleDesc)
+	th, soft, res := t.enterRare(at, symImportExternalSemaphore)
+	if soft != nil {
+		extSemOut, res = soft.ImportExternalSemaphore(th, semHandleDesc)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.DestroyExternalSemaphore(at.undo(), extSemOut)
-			extSemOut = 0
-		}
-		return
-	}
-	fn := t.procs[symImportExternalSemaphore].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symImportExternalSemaphore); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		extSemOut     unsafe.Pointer
-		semHandleDesc unsafe.Pointer
-		_             [4]uintptr
-		v0            ExternalSemaphore
-		a1            ExternalSemaphoreHandleDesc
-	}{fn: fn, a1: semHandleDesc}
-	f.extSemOut = unsafe.Pointer(&f.v0)
-	f.semHandleDesc = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
 	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+		res = t.callRare(at, symImportExternalSemaphore, res, uintptr(unsafe.Pointer(&extSemOut)),
+			uintptr(unsafe.Pointer(&semHandleDesc)))
 	}
 	if res < popFailed {
-		t.DestroyExternalSemaphore(at.undo(), f.v0)
-		f.v0 = 0
+		t.DestroyExternalSemaphore(at.undo(), extSemOut)
+		extSemOut = 0
 	}
-	return f.v0, res
+	return
 }
 
 // SignalExternalSemaphoresAsync calls cuSignalExternalSemaphoresAsync, which exists since CUDA 10.0.
@@ -14968,1872 +6774,652 @@ func (t *Table) WaitExternalSemaphoresAsync(at At, extSemArray []ExternalSemapho
 
 // Array3DCreate calls cuArray3DCreate_v2, which exists since CUDA 3.2.
 func (t *Table) Array3DCreate(at At, pAllocateArray Array3DDescriptor) (pHandle Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symArray3DCreate_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pHandle, res = t.software().Array3DCreate(th, pAllocateArray)
+	th, soft, res := t.enterRare(at, symArray3DCreate_v2)
+	if soft != nil {
+		pHandle, res = soft.Array3DCreate(th, pAllocateArray)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.ArrayDestroy(at.undo(), pHandle)
-			pHandle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symArray3DCreate_v2, res, uintptr(unsafe.Pointer(&pHandle)),
+			uintptr(unsafe.Pointer(&pAllocateArray)))
 	}
-	fn := t.procs[symArray3DCreate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArray3DCreate_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r          uintptr
-		pHandle        unsafe.Pointer
-		pAllocateArray unsafe.Pointer
-		_              [4]uintptr
-		v0             Array
-		a1             Array3DDescriptor
-	}{fn: fn, a1: pAllocateArray}
-	f.pHandle = unsafe.Pointer(&f.v0)
-	f.pAllocateArray = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.ArrayDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.ArrayDestroy(at.undo(), pHandle)
+		pHandle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // Array3DGetDescriptor calls cuArray3DGetDescriptor_v2, which exists since CUDA 3.2.
 func (t *Table) Array3DGetDescriptor(at At, hArray Array) (pArrayDescriptor Array3DDescriptor, res Result) {
-	if at.NoWait {
-		t.mayWait(symArray3DGetDescriptor_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pArrayDescriptor, res = t.software().Array3DGetDescriptor(th, hArray)
+	th, soft, res := t.enterRare(at, symArray3DGetDescriptor_v2)
+	if soft != nil {
+		pArrayDescriptor, res = soft.Array3DGetDescriptor(th, hArray)
 		return pArrayDescriptor, t.leave(at, th, res)
 	}
-	fn := t.procs[symArray3DGetDescriptor_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArray3DGetDescriptor_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		pArrayDescriptor unsafe.Pointer
-		hArray           uintptr
-		_                [4]uintptr
-		v0               Array3DDescriptor
-	}{fn: fn, hArray: uintptr(hArray)}
-	f.pArrayDescriptor = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symArray3DGetDescriptor_v2, res, uintptr(unsafe.Pointer(&pArrayDescriptor)),
+		uintptr(hArray))
+	return
 }
 
 // ArrayCreate calls cuArrayCreate_v2, which exists since CUDA 3.2.
 func (t *Table) ArrayCreate(at At, pAllocateArray ArrayDescriptor) (pHandle Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symArrayCreate_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pHandle, res = t.software().ArrayCreate(th, pAllocateArray)
+	th, soft, res := t.enterRare(at, symArrayCreate_v2)
+	if soft != nil {
+		pHandle, res = soft.ArrayCreate(th, pAllocateArray)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.ArrayDestroy(at.undo(), pHandle)
-			pHandle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symArrayCreate_v2, res, uintptr(unsafe.Pointer(&pHandle)),
+			uintptr(unsafe.Pointer(&pAllocateArray)))
 	}
-	fn := t.procs[symArrayCreate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArrayCreate_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r          uintptr
-		pHandle        unsafe.Pointer
-		pAllocateArray unsafe.Pointer
-		_              [4]uintptr
-		v0             Array
-		a1             ArrayDescriptor
-	}{fn: fn, a1: pAllocateArray}
-	f.pHandle = unsafe.Pointer(&f.v0)
-	f.pAllocateArray = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.ArrayDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.ArrayDestroy(at.undo(), pHandle)
+		pHandle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // ArrayDestroy calls cuArrayDestroy, which exists since CUDA 2.0.
 func (t *Table) ArrayDestroy(at At, hArray Array) (res Result) {
-	if at.NoWait {
-		t.mayWait(symArrayDestroy)
+	th, soft, res := t.enterRare(at, symArrayDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.ArrayDestroy(th, hArray))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().ArrayDestroy(th, hArray))
-	}
-	fn := t.procs[symArrayDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArrayDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(hArray))
+	return t.callRare(at, symArrayDestroy, res, uintptr(hArray))
 }
 
 // ArrayGetDescriptor calls cuArrayGetDescriptor_v2, which exists since CUDA 3.2.
 func (t *Table) ArrayGetDescriptor(at At, hArray Array) (pArrayDescriptor ArrayDescriptor, res Result) {
-	if at.NoWait {
-		t.mayWait(symArrayGetDescriptor_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pArrayDescriptor, res = t.software().ArrayGetDescriptor(th, hArray)
+	th, soft, res := t.enterRare(at, symArrayGetDescriptor_v2)
+	if soft != nil {
+		pArrayDescriptor, res = soft.ArrayGetDescriptor(th, hArray)
 		return pArrayDescriptor, t.leave(at, th, res)
 	}
-	fn := t.procs[symArrayGetDescriptor_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArrayGetDescriptor_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		pArrayDescriptor unsafe.Pointer
-		hArray           uintptr
-		_                [4]uintptr
-		v0               ArrayDescriptor
-	}{fn: fn, hArray: uintptr(hArray)}
-	f.pArrayDescriptor = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symArrayGetDescriptor_v2, res, uintptr(unsafe.Pointer(&pArrayDescriptor)), uintptr(hArray))
+	return
 }
 
 // ArrayGetMemoryRequirements calls cuArrayGetMemoryRequirements, which exists since CUDA 11.6.
 func (t *Table) ArrayGetMemoryRequirements(at At, array Array, device Device) (memoryRequirements ArrayMemoryRequirements, res Result) {
-	if at.NoWait {
-		t.mayWait(symArrayGetMemoryRequirements)
-	}
-	if t.soft != nil {
-		if t.version < 11060 {
-			res = missing(symArrayGetMemoryRequirements)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		memoryRequirements, res = t.software().ArrayGetMemoryRequirements(th, array, device)
+	th, soft, res := t.enterRare(at, symArrayGetMemoryRequirements)
+	if soft != nil {
+		memoryRequirements, res = soft.ArrayGetMemoryRequirements(th, array, device)
 		return memoryRequirements, t.leave(at, th, res)
 	}
-	fn := t.procs[symArrayGetMemoryRequirements].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArrayGetMemoryRequirements); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r              uintptr
-		memoryRequirements unsafe.Pointer
-		array              uintptr
-		device             uintptr
-		_                  [3]uintptr
-		v0                 ArrayMemoryRequirements
-	}{fn: fn, array: uintptr(array), device: uintptr(uint32(device))}
-	f.memoryRequirements = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symArrayGetMemoryRequirements, res, uintptr(unsafe.Pointer(&memoryRequirements)),
+		uintptr(array), uintptr(uint32(device)))
+	return
 }
 
 // ArrayGetPlane calls cuArrayGetPlane, which exists since CUDA 11.2.
 func (t *Table) ArrayGetPlane(at At, hArray Array, planeIdx uint32) (pPlaneArray Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symArrayGetPlane)
-	}
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symArrayGetPlane)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pPlaneArray, res = t.software().ArrayGetPlane(th, hArray, planeIdx)
+	th, soft, res := t.enterRare(at, symArrayGetPlane)
+	if soft != nil {
+		pPlaneArray, res = soft.ArrayGetPlane(th, hArray, planeIdx)
 		return pPlaneArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symArrayGetPlane].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArrayGetPlane); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		pPlaneArray unsafe.Pointer
-		hArray      uintptr
-		planeIdx    uintptr
-		_           [3]uintptr
-		v0          Array
-	}{fn: fn, hArray: uintptr(hArray), planeIdx: uintptr(planeIdx)}
-	f.pPlaneArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symArrayGetPlane, res, uintptr(unsafe.Pointer(&pPlaneArray)), uintptr(hArray),
+		uintptr(planeIdx))
+	return
 }
 
 // ArrayGetSparseProperties calls cuArrayGetSparseProperties, which exists since CUDA 11.1.
 func (t *Table) ArrayGetSparseProperties(at At, array Array) (sparseProperties ArraySparseProperties, res Result) {
-	if at.NoWait {
-		t.mayWait(symArrayGetSparseProperties)
-	}
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symArrayGetSparseProperties)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		sparseProperties, res = t.software().ArrayGetSparseProperties(th, array)
+	th, soft, res := t.enterRare(at, symArrayGetSparseProperties)
+	if soft != nil {
+		sparseProperties, res = soft.ArrayGetSparseProperties(th, array)
 		return sparseProperties, t.leave(at, th, res)
 	}
-	fn := t.procs[symArrayGetSparseProperties].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symArrayGetSparseProperties); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		sparseProperties unsafe.Pointer
-		array            uintptr
-		_                [4]uintptr
-		v0               ArraySparseProperties
-	}{fn: fn, array: uintptr(array)}
-	f.sparseProperties = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symArrayGetSparseProperties, res, uintptr(unsafe.Pointer(&sparseProperties)),
+		uintptr(array))
+	return
 }
 
 // MemMapArrayAsync calls cuMemMapArrayAsync, which exists since CUDA 11.1.
 func (t *Table) MemMapArrayAsync(at At, mapInfoList []ArrayMapInfo, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemMapArrayAsync)
+	th, soft, res := t.enterRare(at, symMemMapArrayAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.MemMapArrayAsync(th, mapInfoList, hStream))
 	}
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symMemMapArrayAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemMapArrayAsync(th, mapInfoList, hStream))
-	}
-	fn := t.procs[symMemMapArrayAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemMapArrayAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		mapInfoList unsafe.Pointer
-		count       uintptr
-		hStream     uintptr
-		_           [3]uintptr
-	}{
-		fn:          fn,
-		mapInfoList: unsafe.Pointer(unsafe.SliceData(mapInfoList)),
-		count:       uintptr(len(mapInfoList)),
-		hStream:     uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemMapArrayAsync, res, uintptr(unsafe.Pointer(unsafe.SliceData(mapInfoList))),
+		uintptr(len(mapInfoList)), uintptr(hStream))
 }
 
 // MemcpyAtoA calls cuMemcpyAtoA_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyAtoA(at At, dstArray Array, dstOffset uint64, srcArray Array, srcOffset uint64, byteCount uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyAtoA_v2)
+	th, soft, res := t.enterRare(at, symMemcpyAtoA_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyAtoA(th, dstArray, dstOffset, srcArray, srcOffset, byteCount))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyAtoA(th, dstArray, dstOffset, srcArray, srcOffset, byteCount))
-	}
-	fn := t.procs[symMemcpyAtoA_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyAtoA_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstArray  uintptr
-		dstOffset uintptr
-		srcArray  uintptr
-		srcOffset uintptr
-		byteCount uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		dstArray:  uintptr(dstArray),
-		dstOffset: uintptr(dstOffset),
-		srcArray:  uintptr(srcArray),
-		srcOffset: uintptr(srcOffset),
-		byteCount: uintptr(byteCount),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyAtoA_v2, res, uintptr(dstArray), uintptr(dstOffset), uintptr(srcArray),
+		uintptr(srcOffset), uintptr(byteCount))
 }
 
 // MemcpyAtoD calls cuMemcpyAtoD_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyAtoD(at At, dstDevice DevicePtr, srcArray Array, srcOffset uint64, byteCount uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyAtoD_v2)
+	th, soft, res := t.enterRare(at, symMemcpyAtoD_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyAtoD(th, dstDevice, srcArray, srcOffset, byteCount))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyAtoD(th, dstDevice, srcArray, srcOffset, byteCount))
-	}
-	fn := t.procs[symMemcpyAtoD_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyAtoD_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		srcArray  uintptr
-		srcOffset uintptr
-		byteCount uintptr
-		_         [2]uintptr
-	}{
-		fn:        fn,
-		dstDevice: uintptr(dstDevice),
-		srcArray:  uintptr(srcArray),
-		srcOffset: uintptr(srcOffset),
-		byteCount: uintptr(byteCount),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyAtoD_v2, res, uintptr(dstDevice), uintptr(srcArray), uintptr(srcOffset),
+		uintptr(byteCount))
 }
 
 // MemcpyAtoH calls cuMemcpyAtoH_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyAtoH(at At, dstHost []byte, srcArray Array, srcOffset uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyAtoH_v2)
+	th, soft, res := t.enterRare(at, symMemcpyAtoH_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyAtoH(th, dstHost, srcArray, srcOffset))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyAtoH(th, dstHost, srcArray, srcOffset))
-	}
-	fn := t.procs[symMemcpyAtoH_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyAtoH_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstHost   unsafe.Pointer
-		srcArray  uintptr
-		srcOffset uintptr
-		byteCount uintptr
-		_         [2]uintptr
-	}{
-		fn:        fn,
-		dstHost:   unsafe.Pointer(unsafe.SliceData(dstHost)),
-		srcArray:  uintptr(srcArray),
-		srcOffset: uintptr(srcOffset),
-		byteCount: uintptr(len(dstHost)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyAtoH_v2, res, uintptr(unsafe.Pointer(unsafe.SliceData(dstHost))),
+		uintptr(srcArray), uintptr(srcOffset), uintptr(len(dstHost)))
 }
 
 // MemcpyAtoHAsync calls cuMemcpyAtoHAsync_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyAtoHAsync(at At, dstHost HostPtr, srcArray Array, srcOffset uint64, byteCount uint64, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyAtoHAsync_v2)
+	th, soft, res := t.enterRare(at, symMemcpyAtoHAsync_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyAtoHAsync(th, dstHost, srcArray, srcOffset, byteCount, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyAtoHAsync(th, dstHost, srcArray, srcOffset, byteCount, hStream))
-	}
-	fn := t.procs[symMemcpyAtoHAsync_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyAtoHAsync_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstHost   uintptr
-		srcArray  uintptr
-		srcOffset uintptr
-		byteCount uintptr
-		hStream   uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		dstHost:   uintptr(dstHost),
-		srcArray:  uintptr(srcArray),
-		srcOffset: uintptr(srcOffset),
-		byteCount: uintptr(byteCount),
-		hStream:   uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyAtoHAsync_v2, res, uintptr(dstHost), uintptr(srcArray), uintptr(srcOffset),
+		uintptr(byteCount), uintptr(hStream))
 }
 
 // MemcpyDtoA calls cuMemcpyDtoA_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyDtoA(at At, dstArray Array, dstOffset uint64, srcDevice DevicePtr, byteCount uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyDtoA_v2)
+	th, soft, res := t.enterRare(at, symMemcpyDtoA_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyDtoA(th, dstArray, dstOffset, srcDevice, byteCount))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyDtoA(th, dstArray, dstOffset, srcDevice, byteCount))
-	}
-	fn := t.procs[symMemcpyDtoA_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyDtoA_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstArray  uintptr
-		dstOffset uintptr
-		srcDevice uintptr
-		byteCount uintptr
-		_         [2]uintptr
-	}{
-		fn:        fn,
-		dstArray:  uintptr(dstArray),
-		dstOffset: uintptr(dstOffset),
-		srcDevice: uintptr(srcDevice),
-		byteCount: uintptr(byteCount),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyDtoA_v2, res, uintptr(dstArray), uintptr(dstOffset), uintptr(srcDevice),
+		uintptr(byteCount))
 }
 
 // MemcpyHtoA calls cuMemcpyHtoA_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyHtoA(at At, dstArray Array, dstOffset uint64, srcHost []byte) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyHtoA_v2)
+	th, soft, res := t.enterRare(at, symMemcpyHtoA_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyHtoA(th, dstArray, dstOffset, srcHost))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyHtoA(th, dstArray, dstOffset, srcHost))
-	}
-	fn := t.procs[symMemcpyHtoA_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyHtoA_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstArray  uintptr
-		dstOffset uintptr
-		srcHost   unsafe.Pointer
-		byteCount uintptr
-		_         [2]uintptr
-	}{
-		fn:        fn,
-		dstArray:  uintptr(dstArray),
-		dstOffset: uintptr(dstOffset),
-		srcHost:   unsafe.Pointer(unsafe.SliceData(srcHost)),
-		byteCount: uintptr(len(srcHost)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyHtoA_v2, res, uintptr(dstArray), uintptr(dstOffset),
+		uintptr(unsafe.Pointer(unsafe.SliceData(srcHost))), uintptr(len(srcHost)))
 }
 
 // MemcpyHtoAAsync calls cuMemcpyHtoAAsync_v2, which exists since CUDA 3.2.
 func (t *Table) MemcpyHtoAAsync(at At, dstArray Array, dstOffset uint64, srcHost HostPtr, byteCount uint64, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyHtoAAsync_v2)
+	th, soft, res := t.enterRare(at, symMemcpyHtoAAsync_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyHtoAAsync(th, dstArray, dstOffset, srcHost, byteCount, hStream))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyHtoAAsync(th, dstArray, dstOffset, srcHost, byteCount, hStream))
-	}
-	fn := t.procs[symMemcpyHtoAAsync_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyHtoAAsync_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstArray  uintptr
-		dstOffset uintptr
-		srcHost   uintptr
-		byteCount uintptr
-		hStream   uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		dstArray:  uintptr(dstArray),
-		dstOffset: uintptr(dstOffset),
-		srcHost:   uintptr(srcHost),
-		byteCount: uintptr(byteCount),
-		hStream:   uintptr(hStream),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyHtoAAsync_v2, res, uintptr(dstArray), uintptr(dstOffset), uintptr(srcHost),
+		uintptr(byteCount), uintptr(hStream))
 }
 
 // MipmappedArrayCreate calls cuMipmappedArrayCreate, which exists since CUDA 5.0.
 func (t *Table) MipmappedArrayCreate(at At, pMipmappedArrayDesc Array3DDescriptor, numMipmapLevels uint32) (pHandle MipmappedArray, res Result) {
-	if at.NoWait {
-		t.mayWait(symMipmappedArrayCreate)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pHandle, res = t.software().MipmappedArrayCreate(th, pMipmappedArrayDesc, numMipmapLevels)
+	th, soft, res := t.enterRare(at, symMipmappedArrayCreate)
+	if soft != nil {
+		pHandle, res = soft.MipmappedArrayCreate(th, pMipmappedArrayDesc, numMipmapLevels)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MipmappedArrayDestroy(at.undo(), pHandle)
-			pHandle = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symMipmappedArrayCreate, res, uintptr(unsafe.Pointer(&pHandle)),
+			uintptr(unsafe.Pointer(&pMipmappedArrayDesc)), uintptr(numMipmapLevels))
 	}
-	fn := t.procs[symMipmappedArrayCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMipmappedArrayCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r               uintptr
-		pHandle             unsafe.Pointer
-		pMipmappedArrayDesc unsafe.Pointer
-		numMipmapLevels     uintptr
-		_                   [3]uintptr
-		v0                  MipmappedArray
-		a1                  Array3DDescriptor
-	}{fn: fn, numMipmapLevels: uintptr(numMipmapLevels), a1: pMipmappedArrayDesc}
-	f.pHandle = unsafe.Pointer(&f.v0)
-	f.pMipmappedArrayDesc = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.MipmappedArrayDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.MipmappedArrayDestroy(at.undo(), pHandle)
+		pHandle = 0
 	}
-	return f.v0, res
+	return
 }
 
 // MipmappedArrayDestroy calls cuMipmappedArrayDestroy, which exists since CUDA 5.0.
 func (t *Table) MipmappedArrayDestroy(at At, hMipmappedArray MipmappedArray) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMipmappedArrayDestroy)
+	th, soft, res := t.enterRare(at, symMipmappedArrayDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.MipmappedArrayDestroy(th, hMipmappedArray))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MipmappedArrayDestroy(th, hMipmappedArray))
-	}
-	fn := t.procs[symMipmappedArrayDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMipmappedArrayDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(hMipmappedArray))
+	return t.callRare(at, symMipmappedArrayDestroy, res, uintptr(hMipmappedArray))
 }
 
 // MipmappedArrayGetLevel calls cuMipmappedArrayGetLevel, which exists since CUDA 5.0.
 func (t *Table) MipmappedArrayGetLevel(at At, hMipmappedArray MipmappedArray, level uint32) (pLevelArray Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symMipmappedArrayGetLevel)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pLevelArray, res = t.software().MipmappedArrayGetLevel(th, hMipmappedArray, level)
+	th, soft, res := t.enterRare(at, symMipmappedArrayGetLevel)
+	if soft != nil {
+		pLevelArray, res = soft.MipmappedArrayGetLevel(th, hMipmappedArray, level)
 		return pLevelArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symMipmappedArrayGetLevel].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMipmappedArrayGetLevel); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		pLevelArray     unsafe.Pointer
-		hMipmappedArray uintptr
-		level           uintptr
-		_               [3]uintptr
-		v0              Array
-	}{fn: fn, hMipmappedArray: uintptr(hMipmappedArray), level: uintptr(level)}
-	f.pLevelArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMipmappedArrayGetLevel, res, uintptr(unsafe.Pointer(&pLevelArray)),
+		uintptr(hMipmappedArray), uintptr(level))
+	return
 }
 
 // MipmappedArrayGetMemoryRequirements calls cuMipmappedArrayGetMemoryRequirements, which exists since CUDA 11.6.
 func (t *Table) MipmappedArrayGetMemoryRequirements(at At, mipmap MipmappedArray, device Device) (memoryRequirements ArrayMemoryRequirements, res Result) {
-	if at.NoWait {
-		t.mayWait(symMipmappedArrayGetMemoryRequirements)
-	}
-	if t.soft != nil {
-		if t.version < 11060 {
-			res = missing(symMipmappedArrayGetMemoryRequirements)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		memoryRequirements, res = t.software().MipmappedArrayGetMemoryRequirements(th, mipmap, device)
+	th, soft, res := t.enterRare(at, symMipmappedArrayGetMemoryRequirements)
+	if soft != nil {
+		memoryRequirements, res = soft.MipmappedArrayGetMemoryRequirements(th, mipmap, device)
 		return memoryRequirements, t.leave(at, th, res)
 	}
-	fn := t.procs[symMipmappedArrayGetMemoryRequirements].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMipmappedArrayGetMemoryRequirements); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r              uintptr
-		memoryRequirements unsafe.Pointer
-		mipmap             uintptr
-		device             uintptr
-		_                  [3]uintptr
-		v0                 ArrayMemoryRequirements
-	}{fn: fn, mipmap: uintptr(mipmap), device: uintptr(uint32(device))}
-	f.memoryRequirements = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMipmappedArrayGetMemoryRequirements, res, uintptr(unsafe.Pointer(&memoryRequirements)),
+		uintptr(mipmap), uintptr(uint32(device)))
+	return
 }
 
 // MipmappedArrayGetSparseProperties calls cuMipmappedArrayGetSparseProperties, which exists since CUDA 11.1.
 func (t *Table) MipmappedArrayGetSparseProperties(at At, mipmap MipmappedArray) (sparseProperties ArraySparseProperties, res Result) {
-	if at.NoWait {
-		t.mayWait(symMipmappedArrayGetSparseProperties)
-	}
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symMipmappedArrayGetSparseProperties)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		sparseProperties, res = t.software().MipmappedArrayGetSparseProperties(th, mipmap)
+	th, soft, res := t.enterRare(at, symMipmappedArrayGetSparseProperties)
+	if soft != nil {
+		sparseProperties, res = soft.MipmappedArrayGetSparseProperties(th, mipmap)
 		return sparseProperties, t.leave(at, th, res)
 	}
-	fn := t.procs[symMipmappedArrayGetSparseProperties].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMipmappedArrayGetSparseProperties); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		sparseProperties unsafe.Pointer
-		mipmap           uintptr
-		_                [4]uintptr
-		v0               ArraySparseProperties
-	}{fn: fn, mipmap: uintptr(mipmap)}
-	f.sparseProperties = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symMipmappedArrayGetSparseProperties, res, uintptr(unsafe.Pointer(&sparseProperties)),
+		uintptr(mipmap))
+	return
 }
 
 // SurfObjectCreate calls cuSurfObjectCreate, which exists since CUDA 5.0.
 func (t *Table) SurfObjectCreate(at At, pResDesc ResourceDesc) (pSurfObject SurfObject, res Result) {
-	if at.NoWait {
-		t.mayWait(symSurfObjectCreate)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pSurfObject, res = t.software().SurfObjectCreate(th, pResDesc)
+	th, soft, res := t.enterRare(at, symSurfObjectCreate)
+	if soft != nil {
+		pSurfObject, res = soft.SurfObjectCreate(th, pResDesc)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.SurfObjectDestroy(at.undo(), pSurfObject)
-			pSurfObject = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symSurfObjectCreate, res, uintptr(unsafe.Pointer(&pSurfObject)),
+			uintptr(unsafe.Pointer(&pResDesc)))
 	}
-	fn := t.procs[symSurfObjectCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symSurfObjectCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		pSurfObject unsafe.Pointer
-		pResDesc    unsafe.Pointer
-		_           [4]uintptr
-		v0          SurfObject
-		a1          ResourceDesc
-	}{fn: fn, a1: pResDesc}
-	f.pSurfObject = unsafe.Pointer(&f.v0)
-	f.pResDesc = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.SurfObjectDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.SurfObjectDestroy(at.undo(), pSurfObject)
+		pSurfObject = 0
 	}
-	return f.v0, res
+	return
 }
 
 // SurfObjectDestroy calls cuSurfObjectDestroy, which exists since CUDA 5.0.
 func (t *Table) SurfObjectDestroy(at At, surfObject SurfObject) (res Result) {
-	if at.NoWait {
-		t.mayWait(symSurfObjectDestroy)
+	th, soft, res := t.enterRare(at, symSurfObjectDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.SurfObjectDestroy(th, surfObject))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().SurfObjectDestroy(th, surfObject))
-	}
-	fn := t.procs[symSurfObjectDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symSurfObjectDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(surfObject))
+	return t.callRare(at, symSurfObjectDestroy, res, uintptr(surfObject))
 }
 
 // SurfObjectGetResourceDesc calls cuSurfObjectGetResourceDesc, which exists since CUDA 5.0.
 func (t *Table) SurfObjectGetResourceDesc(at At, surfObject SurfObject) (pResDesc ResourceDesc, res Result) {
-	if at.NoWait {
-		t.mayWait(symSurfObjectGetResourceDesc)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pResDesc, res = t.software().SurfObjectGetResourceDesc(th, surfObject)
+	th, soft, res := t.enterRare(at, symSurfObjectGetResourceDesc)
+	if soft != nil {
+		pResDesc, res = soft.SurfObjectGetResourceDesc(th, surfObject)
 		return pResDesc, t.leave(at, th, res)
 	}
-	fn := t.procs[symSurfObjectGetResourceDesc].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symSurfObjectGetResourceDesc); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		pResDesc   unsafe.Pointer
-		surfObject uintptr
-		_          [4]uintptr
-		v0         ResourceDesc
-	}{fn: fn, surfObject: uintptr(surfObject)}
-	f.pResDesc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symSurfObjectGetResourceDesc, res, uintptr(unsafe.Pointer(&pResDesc)), uintptr(surfObject))
+	return
 }
 
 // SurfRefGetArray calls cuSurfRefGetArray, which exists since CUDA 3.0.
 func (t *Table) SurfRefGetArray(at At, hSurfRef SurfRef) (phArray Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symSurfRefGetArray)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phArray, res = t.software().SurfRefGetArray(th, hSurfRef)
+	th, soft, res := t.enterRare(at, symSurfRefGetArray)
+	if soft != nil {
+		phArray, res = soft.SurfRefGetArray(th, hSurfRef)
 		return phArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symSurfRefGetArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symSurfRefGetArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		phArray  unsafe.Pointer
-		hSurfRef uintptr
-		_        [4]uintptr
-		v0       Array
-	}{fn: fn, hSurfRef: uintptr(hSurfRef)}
-	f.phArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symSurfRefGetArray, res, uintptr(unsafe.Pointer(&phArray)), uintptr(hSurfRef))
+	return
 }
 
 // SurfRefSetArray calls cuSurfRefSetArray, which exists since CUDA 3.0.
 func (t *Table) SurfRefSetArray(at At, hSurfRef SurfRef, hArray Array, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symSurfRefSetArray)
+	th, soft, res := t.enterRare(at, symSurfRefSetArray)
+	if soft != nil {
+		return t.leave(at, th, soft.SurfRefSetArray(th, hSurfRef, hArray, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().SurfRefSetArray(th, hSurfRef, hArray, flags))
-	}
-	fn := t.procs[symSurfRefSetArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symSurfRefSetArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hSurfRef uintptr
-		hArray   uintptr
-		flags    uintptr
-		_        [3]uintptr
-	}{fn: fn, hSurfRef: uintptr(hSurfRef), hArray: uintptr(hArray), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symSurfRefSetArray, res, uintptr(hSurfRef), uintptr(hArray), uintptr(flags))
 }
 
 // TexObjectCreate calls cuTexObjectCreate, which exists since CUDA 5.0.
 func (t *Table) TexObjectCreate(at At, pResDesc ResourceDesc, pTexDesc TextureDesc, pResViewDesc *ResourceViewDesc) (pTexObject TexObject, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexObjectCreate)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pTexObject, res = t.software().TexObjectCreate(th, pResDesc, pTexDesc, pResViewDesc)
+	th, soft, res := t.enterRare(at, symTexObjectCreate)
+	if soft != nil {
+		pTexObject, res = soft.TexObjectCreate(th, pResDesc, pTexDesc, pResViewDesc)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.TexObjectDestroy(at.undo(), pTexObject)
-			pTexObject = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symTexObjectCreate, res, uintptr(unsafe.Pointer(&pTexObject)),
+			uintptr(unsafe.Pointer(&pResDesc)), uintptr(unsafe.Pointer(&pTexDesc)),
+			uintptr(unsafe.Pointer(pResViewDesc)))
 	}
-	fn := t.procs[symTexObjectCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexObjectCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		pTexObject   unsafe.Pointer
-		pResDesc     unsafe.Pointer
-		pTexDesc     unsafe.Pointer
-		pResViewDesc unsafe.Pointer
-		_            [2]uintptr
-		v0           TexObject
-		a1           ResourceDesc
-		a2           TextureDesc
-	}{fn: fn, pResViewDesc: unsafe.Pointer(pResViewDesc), a1: pResDesc, a2: pTexDesc}
-	f.pTexObject = unsafe.Pointer(&f.v0)
-	f.pResDesc = unsafe.Pointer(&f.a1)
-	f.pTexDesc = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.TexObjectDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.TexObjectDestroy(at.undo(), pTexObject)
+		pTexObject = 0
 	}
-	return f.v0, res
+	return
 }
 
 // TexObjectDestroy calls cuTexObjectDestroy, which exists since CUDA 5.0.
 func (t *Table) TexObjectDestroy(at At, texObject TexObject) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexObjectDestroy)
+	th, soft, res := t.enterRare(at, symTexObjectDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.TexObjectDestroy(th, texObject))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexObjectDestroy(th, texObject))
-	}
-	fn := t.procs[symTexObjectDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexObjectDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(texObject))
+	return t.callRare(at, symTexObjectDestroy, res, uintptr(texObject))
 }
 
 // TexObjectGetResourceDesc calls cuTexObjectGetResourceDesc, which exists since CUDA 5.0.
 func (t *Table) TexObjectGetResourceDesc(at At, texObject TexObject) (pResDesc ResourceDesc, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexObjectGetResourceDesc)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pResDesc, res = t.software().TexObjectGetResourceDesc(th, texObject)
+	th, soft, res := t.enterRare(at, symTexObjectGetResourceDesc)
+	if soft != nil {
+		pResDesc, res = soft.TexObjectGetResourceDesc(th, texObject)
 		return pResDesc, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexObjectGetResourceDesc].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexObjectGetResourceDesc); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		pResDesc  unsafe.Pointer
-		texObject uintptr
-		_         [4]uintptr
-		v0        ResourceDesc
-	}{fn: fn, texObject: uintptr(texObject)}
-	f.pResDesc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexObjectGetResourceDesc, res, uintptr(unsafe.Pointer(&pResDesc)), uintptr(texObject))
+	return
 }
 
 // TexObjectGetResourceViewDesc calls cuTexObjectGetResourceViewDesc, which exists since CUDA 5.0.
 func (t *Table) TexObjectGetResourceViewDesc(at At, texObject TexObject) (pResViewDesc ResourceViewDesc, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexObjectGetResourceViewDesc)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pResViewDesc, res = t.software().TexObjectGetResourceViewDesc(th, texObject)
+	th, soft, res := t.enterRare(at, symTexObjectGetResourceViewDesc)
+	if soft != nil {
+		pResViewDesc, res = soft.TexObjectGetResourceViewDesc(th, texObject)
 		return pResViewDesc, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexObjectGetResourceViewDesc].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexObjectGetResourceViewDesc); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		pResViewDesc unsafe.Pointer
-		texObject    uintptr
-		_            [4]uintptr
-		v0           ResourceViewDesc
-	}{fn: fn, texObject: uintptr(texObject)}
-	f.pResViewDesc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexObjectGetResourceViewDesc, res, uintptr(unsafe.Pointer(&pResViewDesc)),
+		uintptr(texObject))
+	return
 }
 
 // TexObjectGetTextureDesc calls cuTexObjectGetTextureDesc, which exists since CUDA 5.0.
 func (t *Table) TexObjectGetTextureDesc(at At, texObject TexObject) (pTexDesc TextureDesc, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexObjectGetTextureDesc)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pTexDesc, res = t.software().TexObjectGetTextureDesc(th, texObject)
+	th, soft, res := t.enterRare(at, symTexObjectGetTextureDesc)
+	if soft != nil {
+		pTexDesc, res = soft.TexObjectGetTextureDesc(th, texObject)
 		return pTexDesc, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexObjectGetTextureDesc].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexObjectGetTextureDesc); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		pTexDesc  unsafe.Pointer
-		texObject uintptr
-		_         [4]uintptr
-		v0        TextureDesc
-	}{fn: fn, texObject: uintptr(texObject)}
-	f.pTexDesc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexObjectGetTextureDesc, res, uintptr(unsafe.Pointer(&pTexDesc)), uintptr(texObject))
+	return
 }
 
 // TexRefCreate calls cuTexRefCreate, which exists since CUDA 2.0.
 func (t *Table) TexRefCreate(at At) (pTexRef TexRef, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefCreate)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pTexRef, res = t.software().TexRefCreate(th)
+	th, soft, res := t.enterRare(at, symTexRefCreate)
+	if soft != nil {
+		pTexRef, res = soft.TexRefCreate(th)
 		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.TexRefDestroy(at.undo(), pTexRef)
-			pTexRef = 0
-		}
-		return
+	} else {
+		res = t.callRare(at, symTexRefCreate, res, uintptr(unsafe.Pointer(&pTexRef)))
 	}
-	fn := t.procs[symTexRefCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pTexRef unsafe.Pointer
-		_       [5]uintptr
-		v0      TexRef
-	}{fn: fn}
-	f.pTexRef = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
-		t.TexRefDestroy(at.undo(), f.v0)
-		f.v0 = 0
+		t.TexRefDestroy(at.undo(), pTexRef)
+		pTexRef = 0
 	}
-	return f.v0, res
+	return
 }
 
 // TexRefDestroy calls cuTexRefDestroy, which exists since CUDA 2.0.
 func (t *Table) TexRefDestroy(at At, hTexRef TexRef) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefDestroy)
+	th, soft, res := t.enterRare(at, symTexRefDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefDestroy(th, hTexRef))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefDestroy(th, hTexRef))
-	}
-	fn := t.procs[symTexRefDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(hTexRef))
+	return t.callRare(at, symTexRefDestroy, res, uintptr(hTexRef))
 }
 
 // TexRefGetAddress calls cuTexRefGetAddress_v2, which exists since CUDA 3.2.
 func (t *Table) TexRefGetAddress(at At, hTexRef TexRef) (pdptr DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetAddress_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pdptr, res = t.software().TexRefGetAddress(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetAddress_v2)
+	if soft != nil {
+		pdptr, res = soft.TexRefGetAddress(th, hTexRef)
 		return pdptr, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetAddress_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetAddress_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pdptr   unsafe.Pointer
-		hTexRef uintptr
-		_       [4]uintptr
-		v0      DevicePtr
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pdptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetAddress_v2, res, uintptr(unsafe.Pointer(&pdptr)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetAddressMode calls cuTexRefGetAddressMode, which exists since CUDA 2.0.
 func (t *Table) TexRefGetAddressMode(at At, hTexRef TexRef, dim int32) (pam int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetAddressMode)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pam, res = t.software().TexRefGetAddressMode(th, hTexRef, dim)
+	th, soft, res := t.enterRare(at, symTexRefGetAddressMode)
+	if soft != nil {
+		pam, res = soft.TexRefGetAddressMode(th, hTexRef, dim)
 		return pam, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetAddressMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetAddressMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pam     unsafe.Pointer
-		hTexRef uintptr
-		dim     uintptr
-		_       [3]uintptr
-		v0      int32
-	}{fn: fn, hTexRef: uintptr(hTexRef), dim: uintptr(uint32(dim))}
-	f.pam = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetAddressMode, res, uintptr(unsafe.Pointer(&pam)), uintptr(hTexRef),
+		uintptr(uint32(dim)))
+	return
 }
 
 // TexRefGetArray calls cuTexRefGetArray, which exists since CUDA 2.0.
 func (t *Table) TexRefGetArray(at At, hTexRef TexRef) (phArray Array, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetArray)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phArray, res = t.software().TexRefGetArray(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetArray)
+	if soft != nil {
+		phArray, res = soft.TexRefGetArray(th, hTexRef)
 		return phArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		phArray unsafe.Pointer
-		hTexRef uintptr
-		_       [4]uintptr
-		v0      Array
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.phArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetArray, res, uintptr(unsafe.Pointer(&phArray)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetBorderColor calls cuTexRefGetBorderColor, which exists since CUDA 8.0.
 func (t *Table) TexRefGetBorderColor(at At, hTexRef TexRef) (pBorderColor [4]float32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetBorderColor)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pBorderColor, res = t.software().TexRefGetBorderColor(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetBorderColor)
+	if soft != nil {
+		pBorderColor, res = soft.TexRefGetBorderColor(th, hTexRef)
 		return pBorderColor, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetBorderColor].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetBorderColor); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		pBorderColor unsafe.Pointer
-		hTexRef      uintptr
-		_            [4]uintptr
-		v0           [4]float32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pBorderColor = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetBorderColor, res, uintptr(unsafe.Pointer(&pBorderColor)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetFilterMode calls cuTexRefGetFilterMode, which exists since CUDA 2.0.
 func (t *Table) TexRefGetFilterMode(at At, hTexRef TexRef) (pfm int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetFilterMode)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pfm, res = t.software().TexRefGetFilterMode(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetFilterMode)
+	if soft != nil {
+		pfm, res = soft.TexRefGetFilterMode(th, hTexRef)
 		return pfm, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetFilterMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetFilterMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pfm     unsafe.Pointer
-		hTexRef uintptr
-		_       [4]uintptr
-		v0      int32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pfm = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetFilterMode, res, uintptr(unsafe.Pointer(&pfm)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetFlags calls cuTexRefGetFlags, which exists since CUDA 2.0.
 func (t *Table) TexRefGetFlags(at At, hTexRef TexRef) (pFlags uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetFlags)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pFlags, res = t.software().TexRefGetFlags(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetFlags)
+	if soft != nil {
+		pFlags, res = soft.TexRefGetFlags(th, hTexRef)
 		return pFlags, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pFlags  unsafe.Pointer
-		hTexRef uintptr
-		_       [4]uintptr
-		v0      uint32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pFlags = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetFlags, res, uintptr(unsafe.Pointer(&pFlags)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetFormat calls cuTexRefGetFormat, which exists since CUDA 2.0.
 func (t *Table) TexRefGetFormat(at At, hTexRef TexRef) (pFormat int32, pNumChannels int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetFormat)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pFormat, pNumChannels, res = t.software().TexRefGetFormat(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetFormat)
+	if soft != nil {
+		pFormat, pNumChannels, res = soft.TexRefGetFormat(th, hTexRef)
 		return pFormat, pNumChannels, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetFormat].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetFormat); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		pFormat      unsafe.Pointer
-		pNumChannels unsafe.Pointer
-		hTexRef      uintptr
-		_            [3]uintptr
-		v0           int32
-		v1           int32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pFormat = unsafe.Pointer(&f.v0)
-	f.pNumChannels = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symTexRefGetFormat, res, uintptr(unsafe.Pointer(&pFormat)),
+		uintptr(unsafe.Pointer(&pNumChannels)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetMaxAnisotropy calls cuTexRefGetMaxAnisotropy, which exists since CUDA 5.0.
 func (t *Table) TexRefGetMaxAnisotropy(at At, hTexRef TexRef) (pmaxAniso int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetMaxAnisotropy)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pmaxAniso, res = t.software().TexRefGetMaxAnisotropy(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetMaxAnisotropy)
+	if soft != nil {
+		pmaxAniso, res = soft.TexRefGetMaxAnisotropy(th, hTexRef)
 		return pmaxAniso, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetMaxAnisotropy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetMaxAnisotropy); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		pmaxAniso unsafe.Pointer
-		hTexRef   uintptr
-		_         [4]uintptr
-		v0        int32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pmaxAniso = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetMaxAnisotropy, res, uintptr(unsafe.Pointer(&pmaxAniso)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetMipmapFilterMode calls cuTexRefGetMipmapFilterMode, which exists since CUDA 5.0.
 func (t *Table) TexRefGetMipmapFilterMode(at At, hTexRef TexRef) (pfm int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetMipmapFilterMode)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pfm, res = t.software().TexRefGetMipmapFilterMode(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetMipmapFilterMode)
+	if soft != nil {
+		pfm, res = soft.TexRefGetMipmapFilterMode(th, hTexRef)
 		return pfm, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetMipmapFilterMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetMipmapFilterMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pfm     unsafe.Pointer
-		hTexRef uintptr
-		_       [4]uintptr
-		v0      int32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pfm = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetMipmapFilterMode, res, uintptr(unsafe.Pointer(&pfm)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetMipmapLevelBias calls cuTexRefGetMipmapLevelBias, which exists since CUDA 5.0.
 func (t *Table) TexRefGetMipmapLevelBias(at At, hTexRef TexRef) (pbias float32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetMipmapLevelBias)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pbias, res = t.software().TexRefGetMipmapLevelBias(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetMipmapLevelBias)
+	if soft != nil {
+		pbias, res = soft.TexRefGetMipmapLevelBias(th, hTexRef)
 		return pbias, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetMipmapLevelBias].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetMipmapLevelBias); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pbias   unsafe.Pointer
-		hTexRef uintptr
-		_       [4]uintptr
-		v0      float32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pbias = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetMipmapLevelBias, res, uintptr(unsafe.Pointer(&pbias)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetMipmapLevelClamp calls cuTexRefGetMipmapLevelClamp, which exists since CUDA 5.0.
 func (t *Table) TexRefGetMipmapLevelClamp(at At, hTexRef TexRef) (pminMipmapLevelClamp float32, pmaxMipmapLevelClamp float32, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetMipmapLevelClamp)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pminMipmapLevelClamp, pmaxMipmapLevelClamp, res = t.software().TexRefGetMipmapLevelClamp(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetMipmapLevelClamp)
+	if soft != nil {
+		pminMipmapLevelClamp, pmaxMipmapLevelClamp, res = soft.TexRefGetMipmapLevelClamp(th, hTexRef)
 		return pminMipmapLevelClamp, pmaxMipmapLevelClamp, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetMipmapLevelClamp].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetMipmapLevelClamp); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r                uintptr
-		pminMipmapLevelClamp unsafe.Pointer
-		pmaxMipmapLevelClamp unsafe.Pointer
-		hTexRef              uintptr
-		_                    [3]uintptr
-		v0                   float32
-		v1                   float32
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.pminMipmapLevelClamp = unsafe.Pointer(&f.v0)
-	f.pmaxMipmapLevelClamp = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symTexRefGetMipmapLevelClamp, res, uintptr(unsafe.Pointer(&pminMipmapLevelClamp)),
+		uintptr(unsafe.Pointer(&pmaxMipmapLevelClamp)), uintptr(hTexRef))
+	return
 }
 
 // TexRefGetMipmappedArray calls cuTexRefGetMipmappedArray, which exists since CUDA 5.0.
 func (t *Table) TexRefGetMipmappedArray(at At, hTexRef TexRef) (phMipmappedArray MipmappedArray, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefGetMipmappedArray)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phMipmappedArray, res = t.software().TexRefGetMipmappedArray(th, hTexRef)
+	th, soft, res := t.enterRare(at, symTexRefGetMipmappedArray)
+	if soft != nil {
+		phMipmappedArray, res = soft.TexRefGetMipmappedArray(th, hTexRef)
 		return phMipmappedArray, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefGetMipmappedArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefGetMipmappedArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		phMipmappedArray unsafe.Pointer
-		hTexRef          uintptr
-		_                [4]uintptr
-		v0               MipmappedArray
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	f.phMipmappedArray = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefGetMipmappedArray, res, uintptr(unsafe.Pointer(&phMipmappedArray)),
+		uintptr(hTexRef))
+	return
 }
 
 // TexRefSetAddress calls cuTexRefSetAddress_v2, which exists since CUDA 3.2.
 func (t *Table) TexRefSetAddress(at At, hTexRef TexRef, dptr DevicePtr, bytes uint64) (byteOffset uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetAddress_v2)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		byteOffset, res = t.software().TexRefSetAddress(th, hTexRef, dptr, bytes)
+	th, soft, res := t.enterRare(at, symTexRefSetAddress_v2)
+	if soft != nil {
+		byteOffset, res = soft.TexRefSetAddress(th, hTexRef, dptr, bytes)
 		return byteOffset, t.leave(at, th, res)
 	}
-	fn := t.procs[symTexRefSetAddress_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetAddress_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		byteOffset unsafe.Pointer
-		hTexRef    uintptr
-		dptr       uintptr
-		bytes      uintptr
-		_          [2]uintptr
-		v0         uint64
-	}{fn: fn, hTexRef: uintptr(hTexRef), dptr: uintptr(dptr), bytes: uintptr(bytes)}
-	f.byteOffset = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symTexRefSetAddress_v2, res, uintptr(unsafe.Pointer(&byteOffset)), uintptr(hTexRef),
+		uintptr(dptr), uintptr(bytes))
+	return
 }
 
 // TexRefSetAddress2D calls cuTexRefSetAddress2D_v3, which exists since CUDA 4.1.
 func (t *Table) TexRefSetAddress2D(at At, hTexRef TexRef, desc ArrayDescriptor, dptr DevicePtr, pitch uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetAddress2D_v3)
+	th, soft, res := t.enterRare(at, symTexRefSetAddress2D_v3)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetAddress2D(th, hTexRef, desc, dptr, pitch))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetAddress2D(th, hTexRef, desc, dptr, pitch))
-	}
-	fn := t.procs[symTexRefSetAddress2D_v3].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetAddress2D_v3); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		desc    unsafe.Pointer
-		dptr    uintptr
-		pitch   uintptr
-		_       [2]uintptr
-		a1      ArrayDescriptor
-	}{fn: fn, hTexRef: uintptr(hTexRef), dptr: uintptr(dptr), pitch: uintptr(pitch), a1: desc}
-	f.desc = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetAddress2D_v3, res, uintptr(hTexRef), uintptr(unsafe.Pointer(&desc)),
+		uintptr(dptr), uintptr(pitch))
 }
 
 // TexRefSetAddressMode calls cuTexRefSetAddressMode, which exists since CUDA 2.0.
 func (t *Table) TexRefSetAddressMode(at At, hTexRef TexRef, dim int32, am int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetAddressMode)
+	th, soft, res := t.enterRare(at, symTexRefSetAddressMode)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetAddressMode(th, hTexRef, dim, am))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetAddressMode(th, hTexRef, dim, am))
-	}
-	fn := t.procs[symTexRefSetAddressMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetAddressMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		dim     uintptr
-		am      uintptr
-		_       [3]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), dim: uintptr(uint32(dim)), am: uintptr(uint32(am))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetAddressMode, res, uintptr(hTexRef), uintptr(uint32(dim)), uintptr(uint32(am)))
 }
 
 // TexRefSetArray calls cuTexRefSetArray, which exists since CUDA 2.0.
 func (t *Table) TexRefSetArray(at At, hTexRef TexRef, hArray Array, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetArray)
+	th, soft, res := t.enterRare(at, symTexRefSetArray)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetArray(th, hTexRef, hArray, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetArray(th, hTexRef, hArray, flags))
-	}
-	fn := t.procs[symTexRefSetArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		hArray  uintptr
-		flags   uintptr
-		_       [3]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), hArray: uintptr(hArray), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetArray, res, uintptr(hTexRef), uintptr(hArray), uintptr(flags))
 }
 
 // TexRefSetBorderColor calls cuTexRefSetBorderColor, which exists since CUDA 8.0.
 func (t *Table) TexRefSetBorderColor(at At, hTexRef TexRef, pBorderColor [4]float32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetBorderColor)
+	th, soft, res := t.enterRare(at, symTexRefSetBorderColor)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetBorderColor(th, hTexRef, pBorderColor))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetBorderColor(th, hTexRef, pBorderColor))
-	}
-	fn := t.procs[symTexRefSetBorderColor].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetBorderColor); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		hTexRef      uintptr
-		pBorderColor unsafe.Pointer
-		_            [4]uintptr
-		a1           [4]float32
-	}{fn: fn, hTexRef: uintptr(hTexRef), a1: pBorderColor}
-	f.pBorderColor = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetBorderColor, res, uintptr(hTexRef), uintptr(unsafe.Pointer(&pBorderColor)))
 }
 
 // TexRefSetFilterMode calls cuTexRefSetFilterMode, which exists since CUDA 2.0.
 func (t *Table) TexRefSetFilterMode(at At, hTexRef TexRef, fm int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetFilterMode)
+	th, soft, res := t.enterRare(at, symTexRefSetFilterMode)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetFilterMode(th, hTexRef, fm))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetFilterMode(th, hTexRef, fm))
-	}
-	fn := t.procs[symTexRefSetFilterMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetFilterMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		fm      uintptr
-		_       [4]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), fm: uintptr(uint32(fm))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetFilterMode, res, uintptr(hTexRef), uintptr(uint32(fm)))
 }
 
 // TexRefSetFlags calls cuTexRefSetFlags, which exists since CUDA 2.0.
 func (t *Table) TexRefSetFlags(at At, hTexRef TexRef, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetFlags)
+	th, soft, res := t.enterRare(at, symTexRefSetFlags)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetFlags(th, hTexRef, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetFlags(th, hTexRef, flags))
-	}
-	fn := t.procs[symTexRefSetFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		flags   uintptr
-		_       [4]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetFlags, res, uintptr(hTexRef), uintptr(flags))
 }
 
 // TexRefSetFormat calls cuTexRefSetFormat, which exists since CUDA 2.0.
 func (t *Table) TexRefSetFormat(at At, hTexRef TexRef, fmt int32, numPackedComponents int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetFormat)
+	th, soft, res := t.enterRare(at, symTexRefSetFormat)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetFormat(th, hTexRef, fmt, numPackedComponents))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetFormat(th, hTexRef, fmt, numPackedComponents))
-	}
-	fn := t.procs[symTexRefSetFormat].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetFormat); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r               uintptr
-		hTexRef             uintptr
-		fmt                 uintptr
-		numPackedComponents uintptr
-		_                   [3]uintptr
-	}{
-		fn:                  fn,
-		hTexRef:             uintptr(hTexRef),
-		fmt:                 uintptr(uint32(fmt)),
-		numPackedComponents: uintptr(uint32(numPackedComponents)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetFormat, res, uintptr(hTexRef), uintptr(uint32(fmt)),
+		uintptr(uint32(numPackedComponents)))
 }
 
 // TexRefSetMaxAnisotropy calls cuTexRefSetMaxAnisotropy, which exists since CUDA 5.0.
 func (t *Table) TexRefSetMaxAnisotropy(at At, hTexRef TexRef, maxAniso uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetMaxAnisotropy)
+	th, soft, res := t.enterRare(at, symTexRefSetMaxAnisotropy)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetMaxAnisotropy(th, hTexRef, maxAniso))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetMaxAnisotropy(th, hTexRef, maxAniso))
-	}
-	fn := t.procs[symTexRefSetMaxAnisotropy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetMaxAnisotropy); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hTexRef  uintptr
-		maxAniso uintptr
-		_        [4]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), maxAniso: uintptr(maxAniso)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetMaxAnisotropy, res, uintptr(hTexRef), uintptr(maxAniso))
 }
 
 // TexRefSetMipmapFilterMode calls cuTexRefSetMipmapFilterMode, which exists since CUDA 5.0.
 func (t *Table) TexRefSetMipmapFilterMode(at At, hTexRef TexRef, fm int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetMipmapFilterMode)
+	th, soft, res := t.enterRare(at, symTexRefSetMipmapFilterMode)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetMipmapFilterMode(th, hTexRef, fm))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetMipmapFilterMode(th, hTexRef, fm))
-	}
-	fn := t.procs[symTexRefSetMipmapFilterMode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetMipmapFilterMode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		fm      uintptr
-		_       [4]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), fm: uintptr(uint32(fm))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetMipmapFilterMode, res, uintptr(hTexRef), uintptr(uint32(fm)))
 }
 
 // TexRefSetMipmapLevelBias calls cuTexRefSetMipmapLevelBias, which exists since CUDA 5.0.
 func (t *Table) TexRefSetMipmapLevelBias(at At, hTexRef TexRef, bias float32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetMipmapLevelBias)
+	th, soft, res := t.enterRare(at, symTexRefSetMipmapLevelBias)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetMipmapLevelBias(th, hTexRef, bias))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetMipmapLevelBias(th, hTexRef, bias))
-	}
-	fn := t.procs[symTexRefSetMipmapLevelBias].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetMipmapLevelBias); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		bias    uintptr
-		_       [14]uintptr
-		d0      uintptr
-		_       [1]uintptr
-	}{
-		fn:      fn,
-		hTexRef: uintptr(hTexRef),
-		bias:    uintptr(math.Float32bits(bias)),
-		d0:      uintptr(math.Float32bits(bias)),
-	}
-	return t.callWide(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetMipmapLevelBias, res, uintptr(hTexRef), uintptr(math.Float32bits(bias)), 0, 0,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uintptr(math.Float32bits(bias)))
 }
 
 // TexRefSetMipmapLevelClamp calls cuTexRefSetMipmapLevelClamp, which exists since CUDA 5.0.
 func (t *Table) TexRefSetMipmapLevelClamp(at At, hTexRef TexRef, minMipmapLevelClamp float32, maxMipmapLevelClamp float32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetMipmapLevelClamp)
+	th, soft, res := t.enterRare(at, symTexRefSetMipmapLevelClamp)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetMipmapLevelClamp(th, hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetMipmapLevelClamp(th, hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp))
-	}
-	fn := t.procs[symTexRefSetMipmapLevelClamp].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetMipmapLevelClamp); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r               uintptr
-		hTexRef             uintptr
-		minMipmapLevelClamp uintptr
-		maxMipmapLevelClamp uintptr
-		_                   [13]uintptr
-		d0                  uintptr
-		d1                  uintptr
-	}{
-		fn:                  fn,
-		hTexRef:             uintptr(hTexRef),
-		minMipmapLevelClamp: uintptr(math.Float32bits(minMipmapLevelClamp)),
-		maxMipmapLevelClamp: uintptr(math.Float32bits(maxMipmapLevelClamp)),
-		d0:                  uintptr(math.Float32bits(minMipmapLevelClamp)),
-		d1:                  uintptr(math.Float32bits(maxMipmapLevelClamp)),
-	}
-	return t.callWide(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetMipmapLevelClamp, res, uintptr(hTexRef),
+		uintptr(math.Float32bits(minMipmapLevelClamp)), uintptr(math.Float32bits(maxMipmapLevelClamp)), 0, 0, 0,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uintptr(math.Float32bits(minMipmapLevelClamp)),
+		uintptr(math.Float32bits(maxMipmapLevelClamp)))
 }
 
 // TexRefSetMipmappedArray calls cuTexRefSetMipmappedArray, which exists since CUDA 5.0.
 func (t *Table) TexRefSetMipmappedArray(at At, hTexRef TexRef, hMipmappedArray MipmappedArray, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symTexRefSetMipmappedArray)
+	th, soft, res := t.enterRare(at, symTexRefSetMipmappedArray)
+	if soft != nil {
+		return t.leave(at, th, soft.TexRefSetMipmappedArray(th, hTexRef, hMipmappedArray, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().TexRefSetMipmappedArray(th, hTexRef, hMipmappedArray, flags))
-	}
-	fn := t.procs[symTexRefSetMipmappedArray].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTexRefSetMipmappedArray); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hTexRef         uintptr
-		hMipmappedArray uintptr
-		flags           uintptr
-		_               [3]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef), hMipmappedArray: uintptr(hMipmappedArray), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symTexRefSetMipmappedArray, res, uintptr(hTexRef), uintptr(hMipmappedArray),
+		uintptr(flags))
 }
 
 // TensorMapEncodeIm2col calls cuTensorMapEncodeIm2col, which exists since CUDA 12.0.
@@ -16842,67 +7428,22 @@ func (t *Table) TensorMapEncodeIm2col(at At, tensorDataType int32, globalAddress
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symTensorMapEncodeIm2col)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symTensorMapEncodeIm2col)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		tensorMap, res = t.software().TensorMapEncodeIm2col(th, tensorDataType, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill)
+	th, soft, res := t.enterRare(at, symTensorMapEncodeIm2col)
+	if soft != nil {
+		tensorMap, res = soft.TensorMapEncodeIm2col(th, tensorDataType, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill)
 		return tensorMap, t.leave(at, th, res)
 	}
-	fn := t.procs[symTensorMapEncodeIm2col].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTensorMapEncodeIm2col); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r               uintptr
-		tensorMap           *TensorMap
-		tensorDataType      uintptr
-		tensorRank          uintptr
-		globalAddress       uintptr
-		globalDim           unsafe.Pointer
-		globalStrides       unsafe.Pointer
-		pixelBoxLowerCorner unsafe.Pointer
-		pixelBoxUpperCorner unsafe.Pointer
-		channelsPerPixel    uintptr
-		pixelsPerColumn     uintptr
-		elementStrides      unsafe.Pointer
-		interleave          uintptr
-		swizzle             uintptr
-		l2Promotion         uintptr
-		oobFill             uintptr
-		_                   [1]uintptr
-		_                   [2]uintptr
-		v0                  [2]TensorMap
-	}{
-		fn:                  fn,
-		tensorDataType:      uintptr(uint32(tensorDataType)),
-		tensorRank:          uintptr(len(globalDim)),
-		globalAddress:       uintptr(globalAddress),
-		globalDim:           unsafe.Pointer(unsafe.SliceData(globalDim)),
-		globalStrides:       unsafe.Pointer(unsafe.SliceData(globalStrides)),
-		pixelBoxLowerCorner: unsafe.Pointer(unsafe.SliceData(pixelBoxLowerCorner)),
-		pixelBoxUpperCorner: unsafe.Pointer(unsafe.SliceData(pixelBoxUpperCorner)),
-		channelsPerPixel:    uintptr(channelsPerPixel),
-		pixelsPerColumn:     uintptr(pixelsPerColumn),
-		elementStrides:      unsafe.Pointer(unsafe.SliceData(elementStrides)),
-		interleave:          uintptr(uint32(interleave)),
-		swizzle:             uintptr(uint32(swizzle)),
-		l2Promotion:         uintptr(uint32(l2Promotion)),
-		oobFill:             uintptr(uint32(oobFill)),
-	})
-	f.tensorMap = aligned(&f.v0, 128)
-	res = t.callWide(at, ccall.Blocking, unsafe.Pointer(f))
-	return *f.tensorMap, res
+	v0 := aligned(new([2]TensorMap), 128)
+	res = t.callRare(at, symTensorMapEncodeIm2col, res, uintptr(unsafe.Pointer(v0)),
+		uintptr(uint32(tensorDataType)), uintptr(len(globalDim)), uintptr(globalAddress),
+		uintptr(unsafe.Pointer(unsafe.SliceData(globalDim))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(globalStrides))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(pixelBoxLowerCorner))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(pixelBoxUpperCorner))), uintptr(channelsPerPixel),
+		uintptr(pixelsPerColumn), uintptr(unsafe.Pointer(unsafe.SliceData(elementStrides))),
+		uintptr(uint32(interleave)), uintptr(uint32(swizzle)), uintptr(uint32(l2Promotion)),
+		uintptr(uint32(oobFill)), 0)
+	return *v0, res
 }
 
 // TensorMapEncodeIm2colWide calls cuTensorMapEncodeIm2colWide, which exists since CUDA 12.8.
@@ -16911,68 +7452,20 @@ func (t *Table) TensorMapEncodeIm2colWide(at At, tensorDataType int32, globalAdd
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symTensorMapEncodeIm2colWide)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symTensorMapEncodeIm2colWide)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		tensorMap, res = t.software().TensorMapEncodeIm2colWide(th, tensorDataType, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill)
+	th, soft, res := t.enterRare(at, symTensorMapEncodeIm2colWide)
+	if soft != nil {
+		tensorMap, res = soft.TensorMapEncodeIm2colWide(th, tensorDataType, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill)
 		return tensorMap, t.leave(at, th, res)
 	}
-	fn := t.procs[symTensorMapEncodeIm2colWide].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTensorMapEncodeIm2colWide); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r                    uintptr
-		tensorMap                *TensorMap
-		tensorDataType           uintptr
-		tensorRank               uintptr
-		globalAddress            uintptr
-		globalDim                unsafe.Pointer
-		globalStrides            unsafe.Pointer
-		pixelBoxLowerCornerWidth uintptr
-		pixelBoxUpperCornerWidth uintptr
-		channelsPerPixel         uintptr
-		pixelsPerColumn          uintptr
-		elementStrides           unsafe.Pointer
-		interleave               uintptr
-		mode                     uintptr
-		swizzle                  uintptr
-		l2Promotion              uintptr
-		oobFill                  uintptr
-		_                        [2]uintptr
-		v0                       [2]TensorMap
-	}{
-		fn:                       fn,
-		tensorDataType:           uintptr(uint32(tensorDataType)),
-		tensorRank:               uintptr(len(globalDim)),
-		globalAddress:            uintptr(globalAddress),
-		globalDim:                unsafe.Pointer(unsafe.SliceData(globalDim)),
-		globalStrides:            unsafe.Pointer(unsafe.SliceData(globalStrides)),
-		pixelBoxLowerCornerWidth: uintptr(uint32(pixelBoxLowerCornerWidth)),
-		pixelBoxUpperCornerWidth: uintptr(uint32(pixelBoxUpperCornerWidth)),
-		channelsPerPixel:         uintptr(channelsPerPixel),
-		pixelsPerColumn:          uintptr(pixelsPerColumn),
-		elementStrides:           unsafe.Pointer(unsafe.SliceData(elementStrides)),
-		interleave:               uintptr(uint32(interleave)),
-		mode:                     uintptr(uint32(mode)),
-		swizzle:                  uintptr(uint32(swizzle)),
-		l2Promotion:              uintptr(uint32(l2Promotion)),
-		oobFill:                  uintptr(uint32(oobFill)),
-	})
-	f.tensorMap = aligned(&f.v0, 128)
-	res = t.callWide(at, ccall.Blocking, unsafe.Pointer(f))
-	return *f.tensorMap, res
+	v0 := aligned(new([2]TensorMap), 128)
+	res = t.callRare(at, symTensorMapEncodeIm2colWide, res, uintptr(unsafe.Pointer(v0)),
+		uintptr(uint32(tensorDataType)), uintptr(len(globalDim)), uintptr(globalAddress),
+		uintptr(unsafe.Pointer(unsafe.SliceData(globalDim))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(globalStrides))), uintptr(uint32(pixelBoxLowerCornerWidth)),
+		uintptr(uint32(pixelBoxUpperCornerWidth)), uintptr(channelsPerPixel), uintptr(pixelsPerColumn),
+		uintptr(unsafe.Pointer(unsafe.SliceData(elementStrides))), uintptr(uint32(interleave)),
+		uintptr(uint32(mode)), uintptr(uint32(swizzle)), uintptr(uint32(l2Promotion)), uintptr(uint32(oobFill)))
+	return *v0, res
 }
 
 // TensorMapEncodeTiled calls cuTensorMapEncodeTiled, which exists since CUDA 12.0.
@@ -16981,370 +7474,134 @@ func (t *Table) TensorMapEncodeTiled(at At, tensorDataType int32, globalAddress 
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symTensorMapEncodeTiled)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symTensorMapEncodeTiled)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		tensorMap, res = t.software().TensorMapEncodeTiled(th, tensorDataType, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill)
+	th, soft, res := t.enterRare(at, symTensorMapEncodeTiled)
+	if soft != nil {
+		tensorMap, res = soft.TensorMapEncodeTiled(th, tensorDataType, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill)
 		return tensorMap, t.leave(at, th, res)
 	}
-	fn := t.procs[symTensorMapEncodeTiled].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTensorMapEncodeTiled); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r          uintptr
-		tensorMap      *TensorMap
-		tensorDataType uintptr
-		tensorRank     uintptr
-		globalAddress  uintptr
-		globalDim      unsafe.Pointer
-		globalStrides  unsafe.Pointer
-		boxDim         unsafe.Pointer
-		elementStrides unsafe.Pointer
-		interleave     uintptr
-		swizzle        uintptr
-		l2Promotion    uintptr
-		oobFill        uintptr
-		_              [2]uintptr
-		v0             [2]TensorMap
-	}{
-		fn:             fn,
-		tensorDataType: uintptr(uint32(tensorDataType)),
-		tensorRank:     uintptr(len(globalDim)),
-		globalAddress:  uintptr(globalAddress),
-		globalDim:      unsafe.Pointer(unsafe.SliceData(globalDim)),
-		globalStrides:  unsafe.Pointer(unsafe.SliceData(globalStrides)),
-		boxDim:         unsafe.Pointer(unsafe.SliceData(boxDim)),
-		elementStrides: unsafe.Pointer(unsafe.SliceData(elementStrides)),
-		interleave:     uintptr(uint32(interleave)),
-		swizzle:        uintptr(uint32(swizzle)),
-		l2Promotion:    uintptr(uint32(l2Promotion)),
-		oobFill:        uintptr(uint32(oobFill)),
-	})
-	f.tensorMap = aligned(&f.v0, 128)
-	res = t.call14(at, ccall.Blocking, unsafe.Pointer(f))
-	return *f.tensorMap, res
+	v0 := aligned(new([2]TensorMap), 128)
+	res = t.callRare(at, symTensorMapEncodeTiled, res, uintptr(unsafe.Pointer(v0)), uintptr(uint32(tensorDataType)),
+		uintptr(len(globalDim)), uintptr(globalAddress), uintptr(unsafe.Pointer(unsafe.SliceData(globalDim))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(globalStrides))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(boxDim))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(elementStrides))), uintptr(uint32(interleave)),
+		uintptr(uint32(swizzle)), uintptr(uint32(l2Promotion)), uintptr(uint32(oobFill)))
+	return *v0, res
 }
 
 // TensorMapReplaceAddress calls cuTensorMapReplaceAddress, which exists since CUDA 12.0.
 func (t *Table) TensorMapReplaceAddress(at At, tensorMap TensorMap, globalAddress HostPtr) (tensorMapOut TensorMap, res Result) {
-	if at.NoWait {
-		t.mayWait(symTensorMapReplaceAddress)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symTensorMapReplaceAddress)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		tensorMapOut, res = t.software().TensorMapReplaceAddress(th, tensorMap, globalAddress)
+	th, soft, res := t.enterRare(at, symTensorMapReplaceAddress)
+	if soft != nil {
+		tensorMapOut, res = soft.TensorMapReplaceAddress(th, tensorMap, globalAddress)
 		return tensorMapOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symTensorMapReplaceAddress].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symTensorMapReplaceAddress); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r         uintptr
-		tensorMap     *TensorMap
-		globalAddress uintptr
-		_             [4]uintptr
-		v0            [2]TensorMap
-	}{fn: fn, globalAddress: uintptr(globalAddress)})
-	f.tensorMap = aligned(&f.v0, 128)
-	*f.tensorMap = tensorMap
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
-	return *f.tensorMap, res
+	v0 := aligned(new([2]TensorMap), 128)
+	*v0 = tensorMap
+	res = t.callRare(at, symTensorMapReplaceAddress, res, uintptr(unsafe.Pointer(v0)), uintptr(globalAddress))
+	return *v0, res
 }
 
 // CheckpointOperationComplete calls cuCheckpointOperationComplete, which exists since CUDA 13.4.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) CheckpointOperationComplete(at At, handle CheckpointOperationHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointOperationComplete)
+	th, soft, res := t.enterRare(at, symCheckpointOperationComplete)
+	if soft != nil {
+		return t.leave(at, th, soft.CheckpointOperationComplete(th, handle))
 	}
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symCheckpointOperationComplete)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CheckpointOperationComplete(th, handle))
-	}
-	fn := t.procs[symCheckpointOperationComplete].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointOperationComplete); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(handle))
+	return t.callRare(at, symCheckpointOperationComplete, res, uintptr(handle))
 }
 
 // CoredumpDeregisterCompleteCallback calls cuCoredumpDeregisterCompleteCallback, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) CoredumpDeregisterCompleteCallback(at At, callback CoredumpCallbackHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpDeregisterCompleteCallback)
+	th, soft, res := t.enterRare(at, symCoredumpDeregisterCompleteCallback)
+	if soft != nil {
+		return t.leave(at, th, soft.CoredumpDeregisterCompleteCallback(th, callback))
 	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symCoredumpDeregisterCompleteCallback)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CoredumpDeregisterCompleteCallback(th, callback))
-	}
-	fn := t.procs[symCoredumpDeregisterCompleteCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpDeregisterCompleteCallback); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(callback))
+	return t.callRare(at, symCoredumpDeregisterCompleteCallback, res, uintptr(callback))
 }
 
 // CoredumpDeregisterStartCallback calls cuCoredumpDeregisterStartCallback, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) CoredumpDeregisterStartCallback(at At, callback CoredumpCallbackHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpDeregisterStartCallback)
+	th, soft, res := t.enterRare(at, symCoredumpDeregisterStartCallback)
+	if soft != nil {
+		return t.leave(at, th, soft.CoredumpDeregisterStartCallback(th, callback))
 	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symCoredumpDeregisterStartCallback)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().CoredumpDeregisterStartCallback(th, callback))
-	}
-	fn := t.procs[symCoredumpDeregisterStartCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpDeregisterStartCallback); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(callback))
+	return t.callRare(at, symCoredumpDeregisterStartCallback, res, uintptr(callback))
 }
 
 // CoredumpRegisterCompleteCallback calls cuCoredumpRegisterCompleteCallback, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) CoredumpRegisterCompleteCallback(at At, callback uintptr, userData HostPtr) (callbackOut CoredumpCallbackHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpRegisterCompleteCallback)
-	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symCoredumpRegisterCompleteCallback)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		callbackOut, res = t.software().CoredumpRegisterCompleteCallback(th, callback, userData)
+	th, soft, res := t.enterRare(at, symCoredumpRegisterCompleteCallback)
+	if soft != nil {
+		callbackOut, res = soft.CoredumpRegisterCompleteCallback(th, callback, userData)
 		return callbackOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symCoredumpRegisterCompleteCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpRegisterCompleteCallback); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		callback    uintptr
-		userData    uintptr
-		callbackOut unsafe.Pointer
-		_           [3]uintptr
-		v0          CoredumpCallbackHandle
-	}{fn: fn, callback: uintptr(callback), userData: uintptr(userData)}
-	f.callbackOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symCoredumpRegisterCompleteCallback, res, uintptr(callback), uintptr(userData),
+		uintptr(unsafe.Pointer(&callbackOut)))
+	return
 }
 
 // CoredumpRegisterStartCallback calls cuCoredumpRegisterStartCallback, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) CoredumpRegisterStartCallback(at At, callback uintptr, userData HostPtr) (callbackOut CoredumpCallbackHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symCoredumpRegisterStartCallback)
-	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symCoredumpRegisterStartCallback)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		callbackOut, res = t.software().CoredumpRegisterStartCallback(th, callback, userData)
+	th, soft, res := t.enterRare(at, symCoredumpRegisterStartCallback)
+	if soft != nil {
+		callbackOut, res = soft.CoredumpRegisterStartCallback(th, callback, userData)
 		return callbackOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symCoredumpRegisterStartCallback].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCoredumpRegisterStartCallback); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		callback    uintptr
-		userData    uintptr
-		callbackOut unsafe.Pointer
-		_           [3]uintptr
-		v0          CoredumpCallbackHandle
-	}{fn: fn, callback: uintptr(callback), userData: uintptr(userData)}
-	f.callbackOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symCoredumpRegisterStartCallback, res, uintptr(callback), uintptr(userData),
+		uintptr(unsafe.Pointer(&callbackOut)))
+	return
 }
 
 // DeviceGetCliqueCount calls cuDeviceGetCliqueCount, which exists since CUDA 13.4.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) DeviceGetCliqueCount(at At, dev Device) (count uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetCliqueCount)
-	}
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symDeviceGetCliqueCount)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		count, res = t.software().DeviceGetCliqueCount(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetCliqueCount)
+	if soft != nil {
+		count, res = soft.DeviceGetCliqueCount(th, dev)
 		return count, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetCliqueCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetCliqueCount); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		count unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    uint64
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.count = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetCliqueCount, res, uintptr(unsafe.Pointer(&count)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetCliqueInfo calls cuDeviceGetCliqueInfo, which exists since CUDA 13.4.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) DeviceGetCliqueInfo(at At, cliqueInfo []CliqueInfo, dev Device) (count uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetCliqueInfo)
-	}
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symDeviceGetCliqueInfo)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		count, res = t.software().DeviceGetCliqueInfo(th, cliqueInfo, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetCliqueInfo)
+	if soft != nil {
+		count, res = soft.DeviceGetCliqueInfo(th, cliqueInfo, dev)
 		return count, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetCliqueInfo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetCliqueInfo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		cliqueInfo unsafe.Pointer
-		count      unsafe.Pointer
-		dev        uintptr
-		_          [3]uintptr
-		v0         uint64
-	}{
-		fn:         fn,
-		cliqueInfo: unsafe.Pointer(unsafe.SliceData(cliqueInfo)),
-		dev:        uintptr(uint32(dev)),
-		v0:         uint64(len(cliqueInfo)),
-	}
-	f.count = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	count = uint64(len(cliqueInfo))
+	res = t.callRare(at, symDeviceGetCliqueInfo, res, uintptr(unsafe.Pointer(unsafe.SliceData(cliqueInfo))),
+		uintptr(unsafe.Pointer(&count)), uintptr(uint32(dev)))
+	return
 }
 
 // DeviceGetFabricClusterUuid calls cuDeviceGetFabricClusterUuid, which exists since CUDA 13.4.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) DeviceGetFabricClusterUuid(at At, dev Device) (uuid UUID, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetFabricClusterUuid)
-	}
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symDeviceGetFabricClusterUuid)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		uuid, res = t.software().DeviceGetFabricClusterUuid(th, dev)
+	th, soft, res := t.enterRare(at, symDeviceGetFabricClusterUuid)
+	if soft != nil {
+		uuid, res = soft.DeviceGetFabricClusterUuid(th, dev)
 		return uuid, t.leave(at, th, res)
 	}
-	fn := t.procs[symDeviceGetFabricClusterUuid].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetFabricClusterUuid); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		uuid  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    UUID
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.uuid = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symDeviceGetFabricClusterUuid, res, uintptr(unsafe.Pointer(&uuid)), uintptr(uint32(dev)))
+	return
 }
 
 // DevSmResourceSplit calls cuDevSmResourceSplit, which exists since CUDA 13.1.
@@ -17355,86 +7612,28 @@ func (t *Table) DevSmResourceSplit(at At, result []DevResource, input DevResourc
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symDevSmResourceSplit)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symDevSmResourceSplit)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		remainder, res = t.software().DevSmResourceSplit(th, result, input, flags, groupParams)
+	th, soft, res := t.enterRare(at, symDevSmResourceSplit)
+	if soft != nil {
+		remainder, res = soft.DevSmResourceSplit(th, result, input, flags, groupParams)
 		return remainder, t.leave(at, th, res)
 	}
-	fn := t.procs[symDevSmResourceSplit].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDevSmResourceSplit); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r       uintptr
-		result      unsafe.Pointer
-		nbGroups    uintptr
-		input       unsafe.Pointer
-		remainder   unsafe.Pointer
-		flags       uintptr
-		groupParams unsafe.Pointer
-		a2          DevResource
-		v0          DevResource
-	}{
-		fn:          fn,
-		result:      unsafe.Pointer(unsafe.SliceData(result)),
-		nbGroups:    uintptr(len(groupParams)),
-		flags:       uintptr(flags),
-		groupParams: unsafe.Pointer(unsafe.SliceData(groupParams)),
-		a2:          input,
-	})
-	f.input = unsafe.Pointer(&f.a2)
-	f.remainder = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symDevSmResourceSplit, res, uintptr(unsafe.Pointer(unsafe.SliceData(result))),
+		uintptr(len(groupParams)), uintptr(unsafe.Pointer(&input)), uintptr(unsafe.Pointer(&remainder)),
+		uintptr(flags), uintptr(unsafe.Pointer(unsafe.SliceData(groupParams))))
+	return
 }
 
 // FuncGetParamCount calls cuFuncGetParamCount, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) FuncGetParamCount(at At, function Function) (paramCount uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncGetParamCount)
-	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symFuncGetParamCount)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramCount, res = t.software().FuncGetParamCount(th, function)
+	th, soft, res := t.enterRare(at, symFuncGetParamCount)
+	if soft != nil {
+		paramCount, res = soft.FuncGetParamCount(th, function)
 		return paramCount, t.leave(at, th, res)
 	}
-	fn := t.procs[symFuncGetParamCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symFuncGetParamCount); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		function   uintptr
-		paramCount unsafe.Pointer
-		_          [4]uintptr
-		v0         uint64
-	}{fn: fn, function: uintptr(function)}
-	f.paramCount = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symFuncGetParamCount, res, uintptr(function), uintptr(unsafe.Pointer(&paramCount)))
+	return
 }
 
 // GraphAddNodeV3 calls cuGraphAddNode_v3, which exists since CUDA 13.4.
@@ -17445,831 +7644,278 @@ func (t *Table) GraphAddNodeV3(at At, hGraph Graph, dependencies []GraphNode, de
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symGraphAddNode_v3)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, nodeParamsOut, res = t.software().GraphAddNodeV3(th, hGraph, dependencies, dependencyData, nodeParams)
+	th, soft, res := t.enterRare(at, symGraphAddNode_v3)
+	if soft != nil {
+		phGraphNode, nodeParamsOut, res = soft.GraphAddNodeV3(th, hGraph, dependencies, dependencyData, nodeParams)
 		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphAddNode_v3].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddNode_v3); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		dependencyData  unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		v0              GraphNode
-		v1              GraphNodeParams
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
-		numDependencies: uintptr(len(dependencies)),
-		v1:              nodeParams,
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
+	nodeParamsOut = nodeParams
+	res = t.callRare(at, symGraphAddNode_v3, res, uintptr(unsafe.Pointer(&phGraphNode)), uintptr(hGraph),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencies))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dependencyData))), uintptr(len(dependencies)),
+		uintptr(unsafe.Pointer(&nodeParamsOut)))
+	return
 }
 
 // GraphExecGetId calls cuGraphExecGetId, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphExecGetId(at At, hGraphExec GraphExec) (graphId uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecGetId)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symGraphExecGetId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		graphId, res = t.software().GraphExecGetId(th, hGraphExec)
+	th, soft, res := t.enterRare(at, symGraphExecGetId)
+	if soft != nil {
+		graphId, res = soft.GraphExecGetId(th, hGraphExec)
 		return graphId, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphExecGetId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecGetId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		graphId    unsafe.Pointer
-		_          [4]uintptr
-		v0         uint32
-	}{fn: fn, hGraphExec: uintptr(hGraphExec)}
-	f.graphId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphExecGetId, res, uintptr(hGraphExec), uintptr(unsafe.Pointer(&graphId)))
+	return
 }
 
 // GraphGetId calls cuGraphGetId, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphGetId(at At, hGraph Graph) (graphId uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphGetId)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symGraphGetId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		graphId, res = t.software().GraphGetId(th, hGraph)
+	th, soft, res := t.enterRare(at, symGraphGetId)
+	if soft != nil {
+		graphId, res = soft.GraphGetId(th, hGraph)
 		return graphId, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphGetId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphGetId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hGraph  uintptr
-		graphId unsafe.Pointer
-		_       [4]uintptr
-		v0      uint32
-	}{fn: fn, hGraph: uintptr(hGraph)}
-	f.graphId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphGetId, res, uintptr(hGraph), uintptr(unsafe.Pointer(&graphId)))
+	return
 }
 
 // GraphNodeGetContainingGraph calls cuGraphNodeGetContainingGraph, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphNodeGetContainingGraph(at At, hNode GraphNode) (phGraph Graph, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetContainingGraph)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symGraphNodeGetContainingGraph)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraph, res = t.software().GraphNodeGetContainingGraph(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphNodeGetContainingGraph)
+	if soft != nil {
+		phGraph, res = soft.GraphNodeGetContainingGraph(th, hNode)
 		return phGraph, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetContainingGraph].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetContainingGraph); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hNode   uintptr
-		phGraph unsafe.Pointer
-		_       [4]uintptr
-		v0      Graph
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.phGraph = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeGetContainingGraph, res, uintptr(hNode), uintptr(unsafe.Pointer(&phGraph)))
+	return
 }
 
 // GraphNodeGetLocalId calls cuGraphNodeGetLocalId, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphNodeGetLocalId(at At, hNode GraphNode) (nodeId uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetLocalId)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symGraphNodeGetLocalId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeId, res = t.software().GraphNodeGetLocalId(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphNodeGetLocalId)
+	if soft != nil {
+		nodeId, res = soft.GraphNodeGetLocalId(th, hNode)
 		return nodeId, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetLocalId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetLocalId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		hNode  uintptr
-		nodeId unsafe.Pointer
-		_      [4]uintptr
-		v0     uint32
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.nodeId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeGetLocalId, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeId)))
+	return
 }
 
 // GraphNodeGetParams calls cuGraphNodeGetParams, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphNodeGetParams(at At, hNode GraphNode) (nodeParams GraphNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetParams)
-	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symGraphNodeGetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		nodeParams, res = t.software().GraphNodeGetParams(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphNodeGetParams)
+	if soft != nil {
+		nodeParams, res = soft.GraphNodeGetParams(th, hNode)
 		return nodeParams, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		v0         GraphNodeParams
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeGetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
+	return
 }
 
 // GraphNodeGetToolsId calls cuGraphNodeGetToolsId, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphNodeGetToolsId(at At, hNode GraphNode) (toolsNodeId uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetToolsId)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symGraphNodeGetToolsId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		toolsNodeId, res = t.software().GraphNodeGetToolsId(th, hNode)
+	th, soft, res := t.enterRare(at, symGraphNodeGetToolsId)
+	if soft != nil {
+		toolsNodeId, res = soft.GraphNodeGetToolsId(th, hNode)
 		return toolsNodeId, t.leave(at, th, res)
 	}
-	fn := t.procs[symGraphNodeGetToolsId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetToolsId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		hNode       uintptr
-		toolsNodeId unsafe.Pointer
-		_           [4]uintptr
-		v0          uint64
-	}{fn: fn, hNode: uintptr(hNode)}
-	f.toolsNodeId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symGraphNodeGetToolsId, res, uintptr(hNode), uintptr(unsafe.Pointer(&toolsNodeId)))
+	return
 }
 
 // GraphNodeSetParamsV2 calls cuGraphNodeSetParams_v2, which exists since CUDA 13.4.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) GraphNodeSetParamsV2(at At, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symGraphNodeSetParams_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().GraphNodeSetParamsV2(th, hNode, nodeParams))
+	th, soft, res := t.enterRare(at, symGraphNodeSetParams_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.GraphNodeSetParamsV2(th, hNode, nodeParams))
 	}
-	fn := t.procs[symGraphNodeSetParams_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeSetParams_v2); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         GraphNodeParams
-	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams})
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
+	return t.callRare(at, symGraphNodeSetParams_v2, res, uintptr(hNode), uintptr(unsafe.Pointer(&nodeParams)))
 }
 
 // KernelGetParamCount calls cuKernelGetParamCount, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) KernelGetParamCount(at At, kernel Kernel) (paramCount uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelGetParamCount)
-	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symKernelGetParamCount)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		paramCount, res = t.software().KernelGetParamCount(th, kernel)
+	th, soft, res := t.enterRare(at, symKernelGetParamCount)
+	if soft != nil {
+		paramCount, res = soft.KernelGetParamCount(th, kernel)
 		return paramCount, t.leave(at, th, res)
 	}
-	fn := t.procs[symKernelGetParamCount].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symKernelGetParamCount); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		kernel     uintptr
-		paramCount unsafe.Pointer
-		_          [4]uintptr
-		v0         uint64
-	}{fn: fn, kernel: uintptr(kernel)}
-	f.paramCount = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symKernelGetParamCount, res, uintptr(kernel), uintptr(unsafe.Pointer(&paramCount)))
+	return
 }
 
 // LaunchHostFuncV2 calls cuLaunchHostFunc_v2, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LaunchHostFuncV2(at At, hStream Stream, callback Callback, syncMode uint32) (res Result) {
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symLaunchHostFunc_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LaunchHostFuncV2(th, hStream, callback, syncMode))
+	th, soft, res := t.enterRare(at, symLaunchHostFunc_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.LaunchHostFuncV2(th, hStream, callback, syncMode))
 	}
-	fn := t.procs[symLaunchHostFunc_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLaunchHostFunc_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hStream  uintptr
-		callback uintptr
-		userData uintptr
-		syncMode uintptr
-		_        [2]uintptr
-	}{
-		fn:       fn,
-		hStream:  uintptr(hStream),
-		callback: callback.Addr,
-		userData: callback.Data,
-		syncMode: uintptr(syncMode),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.callRare(at, symLaunchHostFunc_v2, res, uintptr(hStream), callback.Addr, callback.Data,
+		uintptr(syncMode))
 }
 
 // LogicalEndpointAddDevice calls cuLogicalEndpointAddDevice, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointAddDevice(at At, leId LogicalEndpointID, dev Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointAddDevice)
+	th, soft, res := t.enterRare(at, symLogicalEndpointAddDevice)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointAddDevice(th, leId, dev))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointAddDevice)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointAddDevice(th, leId, dev))
-	}
-	fn := t.procs[symLogicalEndpointAddDevice].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointAddDevice); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		leId  uintptr
-		dev   uintptr
-		_     [4]uintptr
-	}{fn: fn, leId: uintptr(leId), dev: uintptr(uint32(dev))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointAddDevice, res, uintptr(leId), uintptr(uint32(dev)))
 }
 
 // LogicalEndpointBindAddr calls cuLogicalEndpointBindAddr, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointBindAddr(at At, leId LogicalEndpointID, dev Device, offset uint64, ptr HostPtr, size uint64, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointBindAddr)
+	th, soft, res := t.enterRare(at, symLogicalEndpointBindAddr)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointBindAddr(th, leId, dev, offset, ptr, size, flags))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointBindAddr)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointBindAddr(th, leId, dev, offset, ptr, size, flags))
-	}
-	fn := t.procs[symLogicalEndpointBindAddr].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointBindAddr); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		leId   uintptr
-		dev    uintptr
-		offset uintptr
-		ptr    uintptr
-		size   uintptr
-		flags  uintptr
-	}{
-		fn:     fn,
-		leId:   uintptr(leId),
-		dev:    uintptr(uint32(dev)),
-		offset: uintptr(offset),
-		ptr:    uintptr(ptr),
-		size:   uintptr(size),
-		flags:  uintptr(flags),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointBindAddr, res, uintptr(leId), uintptr(uint32(dev)), uintptr(offset),
+		uintptr(ptr), uintptr(size), uintptr(flags))
 }
 
 // LogicalEndpointBindMem calls cuLogicalEndpointBindMem, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointBindMem(at At, leId LogicalEndpointID, dev Device, offset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointBindMem)
+	th, soft, res := t.enterRare(at, symLogicalEndpointBindMem)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointBindMem(th, leId, dev, offset, memHandle, memOffset, size, flags))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointBindMem)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointBindMem(th, leId, dev, offset, memHandle, memOffset, size, flags))
-	}
-	fn := t.procs[symLogicalEndpointBindMem].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointBindMem); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		leId      uintptr
-		dev       uintptr
-		offset    uintptr
-		memHandle uintptr
-		memOffset uintptr
-		size      uintptr
-		flags     uintptr
-		_         [7]uintptr
-	}{
-		fn:        fn,
-		leId:      uintptr(leId),
-		dev:       uintptr(uint32(dev)),
-		offset:    uintptr(offset),
-		memHandle: uintptr(memHandle),
-		memOffset: uintptr(memOffset),
-		size:      uintptr(size),
-		flags:     uintptr(flags),
-	}
-	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointBindMem, res, uintptr(leId), uintptr(uint32(dev)), uintptr(offset),
+		uintptr(memHandle), uintptr(memOffset), uintptr(size), uintptr(flags))
 }
 
 // LogicalEndpointCreate calls cuLogicalEndpointCreate, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointCreate(at At, leId LogicalEndpointID, prop LogicalEndpointProp) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointCreate)
+	th, soft, res := t.enterRare(at, symLogicalEndpointCreate)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointCreate(th, leId, prop))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointCreate(th, leId, prop))
-	}
-	fn := t.procs[symLogicalEndpointCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		leId  uintptr
-		prop  unsafe.Pointer
-		_     [4]uintptr
-		a1    LogicalEndpointProp
-	}{fn: fn, leId: uintptr(leId), a1: prop}
-	f.prop = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointCreate, res, uintptr(leId), uintptr(unsafe.Pointer(&prop)))
 }
 
 // LogicalEndpointDestroy calls cuLogicalEndpointDestroy, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointDestroy(at At, leId LogicalEndpointID) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointDestroy)
+	th, soft, res := t.enterRare(at, symLogicalEndpointDestroy)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointDestroy(th, leId))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointDestroy)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointDestroy(th, leId))
-	}
-	fn := t.procs[symLogicalEndpointDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointDestroy); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(leId))
+	return t.callRare(at, symLogicalEndpointDestroy, res, uintptr(leId))
 }
 
 // LogicalEndpointExport calls cuLogicalEndpointExport, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointExport(at At, leId LogicalEndpointID, handleType int32) (handle ShareableHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointExport)
-	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointExport)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		handle, res = t.software().LogicalEndpointExport(th, leId, handleType)
+	th, soft, res := t.enterRare(at, symLogicalEndpointExport)
+	if soft != nil {
+		handle, res = soft.LogicalEndpointExport(th, leId, handleType)
 		return handle, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogicalEndpointExport].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointExport); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		handle     unsafe.Pointer
-		leId       uintptr
-		handleType uintptr
-		_          [3]uintptr
-		v0         ShareableHandle
-	}{fn: fn, leId: uintptr(leId), handleType: uintptr(uint32(handleType))}
-	f.handle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symLogicalEndpointExport, res, uintptr(unsafe.Pointer(&handle)), uintptr(leId),
+		uintptr(uint32(handleType)))
+	return
 }
 
 // LogicalEndpointGetLimits calls cuLogicalEndpointGetLimits, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointGetLimits(at At, prop LogicalEndpointProp) (bindAlignment uint64, maxSize uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointGetLimits)
-	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointGetLimits)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		bindAlignment, maxSize, res = t.software().LogicalEndpointGetLimits(th, prop)
+	th, soft, res := t.enterRare(at, symLogicalEndpointGetLimits)
+	if soft != nil {
+		bindAlignment, maxSize, res = soft.LogicalEndpointGetLimits(th, prop)
 		return bindAlignment, maxSize, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogicalEndpointGetLimits].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointGetLimits); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		bindAlignment unsafe.Pointer
-		maxSize       unsafe.Pointer
-		prop          unsafe.Pointer
-		_             [3]uintptr
-		v0            uint64
-		v1            uint64
-		a2            LogicalEndpointProp
-	}{fn: fn, a2: prop}
-	f.bindAlignment = unsafe.Pointer(&f.v0)
-	f.maxSize = unsafe.Pointer(&f.v1)
-	f.prop = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
+	res = t.callRare(at, symLogicalEndpointGetLimits, res, uintptr(unsafe.Pointer(&bindAlignment)),
+		uintptr(unsafe.Pointer(&maxSize)), uintptr(unsafe.Pointer(&prop)))
+	return
 }
 
 // LogicalEndpointIdRelease calls cuLogicalEndpointIdRelease, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointIdRelease(at At, baseLeId LogicalEndpointID, count uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointIdRelease)
+	th, soft, res := t.enterRare(at, symLogicalEndpointIdRelease)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointIdRelease(th, baseLeId, count))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointIdRelease)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointIdRelease(th, baseLeId, count))
-	}
-	fn := t.procs[symLogicalEndpointIdRelease].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointIdRelease); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		baseLeId uintptr
-		count    uintptr
-		_        [4]uintptr
-	}{fn: fn, baseLeId: uintptr(baseLeId), count: uintptr(count)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointIdRelease, res, uintptr(baseLeId), uintptr(count))
 }
 
 // LogicalEndpointIdReserve calls cuLogicalEndpointIdReserve, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointIdReserve(at At, count uint32) (baseLeId LogicalEndpointID, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointIdReserve)
-	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointIdReserve)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		baseLeId, res = t.software().LogicalEndpointIdReserve(th, count)
+	th, soft, res := t.enterRare(at, symLogicalEndpointIdReserve)
+	if soft != nil {
+		baseLeId, res = soft.LogicalEndpointIdReserve(th, count)
 		return baseLeId, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogicalEndpointIdReserve].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointIdReserve); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		baseLeId unsafe.Pointer
-		count    uintptr
-		_        [4]uintptr
-		v0       LogicalEndpointID
-	}{fn: fn, count: uintptr(count)}
-	f.baseLeId = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symLogicalEndpointIdReserve, res, uintptr(unsafe.Pointer(&baseLeId)), uintptr(count))
+	return
 }
 
 // LogicalEndpointImport calls cuLogicalEndpointImport, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointImport(at At, leId LogicalEndpointID, handle ShareableHandle, handleType int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointImport)
+	th, soft, res := t.enterRare(at, symLogicalEndpointImport)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointImport(th, leId, handle, handleType))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointImport)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointImport(th, leId, handle, handleType))
-	}
-	fn := t.procs[symLogicalEndpointImport].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointImport); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		leId       uintptr
-		handle     unsafe.Pointer
-		handleType uintptr
-		_          [3]uintptr
-		a1         ShareableHandle
-	}{fn: fn, leId: uintptr(leId), handleType: uintptr(uint32(handleType)), a1: handle}
-	f.handle = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointImport, res, uintptr(leId), uintptr(unsafe.Pointer(&handle)),
+		uintptr(uint32(handleType)))
 }
 
 // LogicalEndpointQuery calls cuLogicalEndpointQuery, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointQuery(at At, leId LogicalEndpointID, count uint32) (queryStatus int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointQuery)
-	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointQuery)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		queryStatus, res = t.software().LogicalEndpointQuery(th, leId, count)
+	th, soft, res := t.enterRare(at, symLogicalEndpointQuery)
+	if soft != nil {
+		queryStatus, res = soft.LogicalEndpointQuery(th, leId, count)
 		return queryStatus, t.leave(at, th, res)
 	}
-	fn := t.procs[symLogicalEndpointQuery].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointQuery); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		leId        uintptr
-		count       uintptr
-		queryStatus unsafe.Pointer
-		_           [3]uintptr
-		v0          int32
-	}{fn: fn, leId: uintptr(leId), count: uintptr(count)}
-	f.queryStatus = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symLogicalEndpointQuery, res, uintptr(leId), uintptr(count),
+		uintptr(unsafe.Pointer(&queryStatus)))
+	return
 }
 
 // LogicalEndpointUnbind calls cuLogicalEndpointUnbind, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) LogicalEndpointUnbind(at At, leId LogicalEndpointID, dev Device, offset uint64, size uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLogicalEndpointUnbind)
+	th, soft, res := t.enterRare(at, symLogicalEndpointUnbind)
+	if soft != nil {
+		return t.leave(at, th, soft.LogicalEndpointUnbind(th, leId, dev, offset, size))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symLogicalEndpointUnbind)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().LogicalEndpointUnbind(th, leId, dev, offset, size))
-	}
-	fn := t.procs[symLogicalEndpointUnbind].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogicalEndpointUnbind); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		leId   uintptr
-		dev    uintptr
-		offset uintptr
-		size   uintptr
-		_      [2]uintptr
-	}{fn: fn, leId: uintptr(leId), dev: uintptr(uint32(dev)), offset: uintptr(offset), size: uintptr(size)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symLogicalEndpointUnbind, res, uintptr(leId), uintptr(uint32(dev)), uintptr(offset),
+		uintptr(size))
 }
 
 // MemGetLocationInfo calls cuMemGetLocationInfo, which exists since CUDA 13.4.
@@ -18280,356 +7926,107 @@ func (t *Table) MemGetLocationInfo(at At, ptr DevicePtr, size uint64, summaryGra
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symMemGetLocationInfo)
+	th, soft, res := t.enterRare(at, symMemGetLocationInfo)
+	if soft != nil {
+		return t.leave(at, th, soft.MemGetLocationInfo(th, ptr, size, summaryGranularity, samplingGranularity, locationOut))
 	}
-	if t.soft != nil {
-		if t.version < 13040 {
-			res = missing(symMemGetLocationInfo)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemGetLocationInfo(th, ptr, size, summaryGranularity, samplingGranularity, locationOut))
-	}
-	fn := t.procs[symMemGetLocationInfo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetLocationInfo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r               uintptr
-		ptr                 uintptr
-		size                uintptr
-		summaryGranularity  uintptr
-		samplingGranularity uintptr
-		locationOut         unsafe.Pointer
-		_                   [1]uintptr
-	}{
-		fn:                  fn,
-		ptr:                 uintptr(ptr),
-		size:                uintptr(size),
-		summaryGranularity:  uintptr(summaryGranularity),
-		samplingGranularity: uintptr(samplingGranularity),
-		locationOut:         unsafe.Pointer(unsafe.SliceData(locationOut)),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemGetLocationInfo, res, uintptr(ptr), uintptr(size), uintptr(summaryGranularity),
+		uintptr(samplingGranularity), uintptr(unsafe.Pointer(unsafe.SliceData(locationOut))))
 }
 
 // Memcpy3DWithAttributesAsync calls cuMemcpy3DWithAttributesAsync, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) Memcpy3DWithAttributesAsync(at At, op Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3DWithAttributesAsync)
+	th, soft, res := t.enterRare(at, symMemcpy3DWithAttributesAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.Memcpy3DWithAttributesAsync(th, op, flags, hStream))
 	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symMemcpy3DWithAttributesAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().Memcpy3DWithAttributesAsync(th, op, flags, hStream))
-	}
-	fn := t.procs[symMemcpy3DWithAttributesAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3DWithAttributesAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		op      unsafe.Pointer
-		flags   uintptr
-		hStream uintptr
-		_       [3]uintptr
-		a0      Memcpy3DBatchOp
-	}{fn: fn, flags: uintptr(flags), hStream: uintptr(hStream), a0: op}
-	f.op = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpy3DWithAttributesAsync, res, uintptr(unsafe.Pointer(&op)), uintptr(flags),
+		uintptr(hStream))
 }
 
 // MemcpyWithAttributesAsync calls cuMemcpyWithAttributesAsync, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) MemcpyWithAttributesAsync(at At, dst DevicePtr, src DevicePtr, size uint64, attr MemcpyAttributes, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpyWithAttributesAsync)
+	th, soft, res := t.enterRare(at, symMemcpyWithAttributesAsync)
+	if soft != nil {
+		return t.leave(at, th, soft.MemcpyWithAttributesAsync(th, dst, src, size, attr, hStream))
 	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symMemcpyWithAttributesAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MemcpyWithAttributesAsync(th, dst, src, size, attr, hStream))
-	}
-	fn := t.procs[symMemcpyWithAttributesAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpyWithAttributesAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		dst     uintptr
-		src     uintptr
-		size    uintptr
-		attr    unsafe.Pointer
-		hStream uintptr
-		_       [1]uintptr
-		a3      MemcpyAttributes
-	}{
-		fn:      fn,
-		dst:     uintptr(dst),
-		src:     uintptr(src),
-		size:    uintptr(size),
-		hStream: uintptr(hStream),
-		a3:      attr,
-	}
-	f.attr = unsafe.Pointer(&f.a3)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMemcpyWithAttributesAsync, res, uintptr(dst), uintptr(src), uintptr(size),
+		uintptr(unsafe.Pointer(&attr)), uintptr(hStream))
 }
 
 // MulticastBindAddrV2 calls cuMulticastBindAddr_v2, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) MulticastBindAddrV2(at At, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, memptr DevicePtr, size uint64, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastBindAddr_v2)
+	th, soft, res := t.enterRare(at, symMulticastBindAddr_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MulticastBindAddrV2(th, mcHandle, dev, mcOffset, memptr, size, flags))
 	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symMulticastBindAddr_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MulticastBindAddrV2(th, mcHandle, dev, mcOffset, memptr, size, flags))
-	}
-	fn := t.procs[symMulticastBindAddr_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastBindAddr_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		mcHandle uintptr
-		dev      uintptr
-		mcOffset uintptr
-		memptr   uintptr
-		size     uintptr
-		flags    uintptr
-	}{
-		fn:       fn,
-		mcHandle: uintptr(mcHandle),
-		dev:      uintptr(uint32(dev)),
-		mcOffset: uintptr(mcOffset),
-		memptr:   uintptr(memptr),
-		size:     uintptr(size),
-		flags:    uintptr(flags),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMulticastBindAddr_v2, res, uintptr(mcHandle), uintptr(uint32(dev)), uintptr(mcOffset),
+		uintptr(memptr), uintptr(size), uintptr(flags))
 }
 
 // MulticastBindMemV2 calls cuMulticastBindMem_v2, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) MulticastBindMemV2(at At, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMulticastBindMem_v2)
+	th, soft, res := t.enterRare(at, symMulticastBindMem_v2)
+	if soft != nil {
+		return t.leave(at, th, soft.MulticastBindMemV2(th, mcHandle, dev, mcOffset, memHandle, memOffset, size, flags))
 	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symMulticastBindMem_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().MulticastBindMemV2(th, mcHandle, dev, mcOffset, memHandle, memOffset, size, flags))
-	}
-	fn := t.procs[symMulticastBindMem_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMulticastBindMem_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		mcHandle  uintptr
-		dev       uintptr
-		mcOffset  uintptr
-		memHandle uintptr
-		memOffset uintptr
-		size      uintptr
-		flags     uintptr
-		_         [7]uintptr
-	}{
-		fn:        fn,
-		mcHandle:  uintptr(mcHandle),
-		dev:       uintptr(uint32(dev)),
-		mcOffset:  uintptr(mcOffset),
-		memHandle: uintptr(memHandle),
-		memOffset: uintptr(memOffset),
-		size:      uintptr(size),
-		flags:     uintptr(flags),
-	}
-	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symMulticastBindMem_v2, res, uintptr(mcHandle), uintptr(uint32(dev)), uintptr(mcOffset),
+		uintptr(memHandle), uintptr(memOffset), uintptr(size), uintptr(flags))
 }
 
 // StreamBeginCaptureToCig calls cuStreamBeginCaptureToCig, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) StreamBeginCaptureToCig(at At, hStream Stream, streamCigCaptureParams StreamCigCaptureParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamBeginCaptureToCig)
+	th, soft, res := t.enterRare(at, symStreamBeginCaptureToCig)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamBeginCaptureToCig(th, hStream, streamCigCaptureParams))
 	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symStreamBeginCaptureToCig)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamBeginCaptureToCig(th, hStream, streamCigCaptureParams))
-	}
-	fn := t.procs[symStreamBeginCaptureToCig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamBeginCaptureToCig); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r                  uintptr
-		hStream                uintptr
-		streamCigCaptureParams unsafe.Pointer
-		_                      [4]uintptr
-		a1                     StreamCigCaptureParams
-	}{fn: fn, hStream: uintptr(hStream), a1: streamCigCaptureParams}
-	f.streamCigCaptureParams = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symStreamBeginCaptureToCig, res, uintptr(hStream),
+		uintptr(unsafe.Pointer(&streamCigCaptureParams)))
 }
 
 // StreamBeginRecaptureToGraph calls cuStreamBeginRecaptureToGraph, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) StreamBeginRecaptureToGraph(at At, hStream Stream, mode int32, hGraph Graph, callbackFunc uintptr, userData HostPtr) (res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamBeginRecaptureToGraph)
+	th, soft, res := t.enterRare(at, symStreamBeginRecaptureToGraph)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamBeginRecaptureToGraph(th, hStream, mode, hGraph, callbackFunc, userData))
 	}
-	if t.soft != nil {
-		if t.version < 13030 {
-			res = missing(symStreamBeginRecaptureToGraph)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamBeginRecaptureToGraph(th, hStream, mode, hGraph, callbackFunc, userData))
-	}
-	fn := t.procs[symStreamBeginRecaptureToGraph].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamBeginRecaptureToGraph); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		hStream      uintptr
-		mode         uintptr
-		hGraph       uintptr
-		callbackFunc uintptr
-		userData     uintptr
-		_            [1]uintptr
-	}{
-		fn:           fn,
-		hStream:      uintptr(hStream),
-		mode:         uintptr(uint32(mode)),
-		hGraph:       uintptr(hGraph),
-		callbackFunc: uintptr(callbackFunc),
-		userData:     uintptr(userData),
-	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symStreamBeginRecaptureToGraph, res, uintptr(hStream), uintptr(uint32(mode)),
+		uintptr(hGraph), uintptr(callbackFunc), uintptr(userData))
 }
 
 // StreamEndCaptureToCig calls cuStreamEndCaptureToCig, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) StreamEndCaptureToCig(at At, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamEndCaptureToCig)
+	th, soft, res := t.enterRare(at, symStreamEndCaptureToCig)
+	if soft != nil {
+		return t.leave(at, th, soft.StreamEndCaptureToCig(th, hStream))
 	}
-	if t.soft != nil {
-		if t.version < 13020 {
-			res = missing(symStreamEndCaptureToCig)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().StreamEndCaptureToCig(th, hStream))
-	}
-	fn := t.procs[symStreamEndCaptureToCig].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamEndCaptureToCig); fn == 0 {
-			return
-		}
-	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(hStream))
+	return t.callRare(at, symStreamEndCaptureToCig, res, uintptr(hStream))
 }
 
 // StreamGetDevResource calls cuStreamGetDevResource, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
 func (t *Table) StreamGetDevResource(at At, hStream Stream, typ int32) (resource DevResource, res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamGetDevResource)
-	}
-	if t.soft != nil {
-		if t.version < 13010 {
-			res = missing(symStreamGetDevResource)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		resource, res = t.software().StreamGetDevResource(th, hStream, typ)
+	th, soft, res := t.enterRare(at, symStreamGetDevResource)
+	if soft != nil {
+		resource, res = soft.StreamGetDevResource(th, hStream, typ)
 		return resource, t.leave(at, th, res)
 	}
-	fn := t.procs[symStreamGetDevResource].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamGetDevResource); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r    uintptr
-		hStream  uintptr
-		resource unsafe.Pointer
-		typ      uintptr
-		_        [3]uintptr
-		v0       DevResource
-	}{fn: fn, hStream: uintptr(hStream), typ: uintptr(uint32(typ))})
-	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symStreamGetDevResource, res, uintptr(hStream), uintptr(unsafe.Pointer(&resource)),
+		uintptr(uint32(typ)))
+	return
 }

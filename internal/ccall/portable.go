@@ -76,12 +76,7 @@ func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, fail
 	})
 }
 
-// Back6 is [Scope.Call6] for a function that may call back into Go: all frames are on the heap here.
-func (s Scope) Back6(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
-	return s.Call6(f, c, on)
-}
-
-// Back14 is Back6 for a frame of fourteen argument words.
+// Back14 is [Scope.Call14] for a function that may call back into Go: all frames are on the heap here.
 func (s Scope) Back14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.Call14(f, c, on)
 }

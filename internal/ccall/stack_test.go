@@ -173,7 +173,7 @@ func TestStackMoves(t *testing.T) {
 type backFrame struct {
 	fn, r, back, v uintptr
 	out            unsafe.Pointer
-	_              [3]uintptr
+	_              [11]uintptr
 	slot           uintptr
 }
 
@@ -194,7 +194,7 @@ func TestCallback(t *testing.T) {
 			return nil
 		},
 		"in a scope": func(f unsafe.Pointer) error {
-			if r, failed := scope.Back6(f, Setup, nil); r == 0 || failed != Popping {
+			if r, failed := scope.Back14(f, Setup, nil); r == 0 || failed != Popping {
 				return fmt.Errorf("the step after the call: result %#x, failed %v", r, failed)
 			}
 			return nil

@@ -101,25 +101,15 @@ func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32,
 	return sf.outcome()
 }
 
-// Back6 is [Scope.Call6] for a function that may call back into Go on this thread, so that the stack
-// may move. The frame is on the heap.
-func (s Scope) Back6(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
-	return s.back(call6ABI0, f, c)
-}
-
-// Back14 is Back6 for a frame of fourteen argument words.
+// Back14 is [Scope.Call14] for a function that may call back into Go on this thread, so that the stack
+// may move. f and the scope's own frame are on the heap.
 func (s Scope) Back14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
-	return s.back(call14ABI0, f, c)
-}
-
-// back is call with the scope's frame on the heap.
-func (s Scope) back(thunk, f unsafe.Pointer, c Class) (result int32, failed Step) {
 	// The collector needs no pointers here, as f is kept. With the type of a scopeFrame on the heap, every
 	// program would be larger.
 	sf := (*scopeFrame)(unsafe.Pointer(Heap(new([unsafe.Sizeof(scopeFrame{}) / 8]uintptr))))
 	// Stored as a pointer, f would make the compiler move the frames of all calls to the heap.
 	p := uintptr(f)
-	sf.thunk, sf.frame = thunk, *(*unsafe.Pointer)(unsafe.Pointer(&p))
+	sf.thunk, sf.frame = call14ABI0, *(*unsafe.Pointer)(unsafe.Pointer(&p))
 	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop
 	sf.context, sf.mode = s.Context, uintptr(uint32(s.Mode))
 	made := enter(scopeABI0, unsafe.Pointer(sf), c)

@@ -19,7 +19,7 @@ type callPlan struct {
 type call struct {
 	method string
 	fact   funcFact
-	heap   bool       // the frame is on the heap
+	often  bool       // programs make it often, so it has a frame of its own
 	back   bool       // the function may call back into Go on the calling thread
 	undo   string     // the method that destroys what the call creates
 	what   *callParam // the parameter that it destroys
@@ -120,11 +120,17 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 			return
 		}
 		c.fact = fact
-		if undo, ok := strings.CutPrefix(r.field(2), "undo:"); ok {
-			c.undo = undo
-		} else {
-			c.back = r.choice(2, "-", "back")
-			c.heap = c.back
+		for flag := range strings.SplitSeq(r.field(2), ",") {
+			switch undo, found := strings.CutPrefix(flag, "undo:"); {
+			case found:
+				c.undo = undo
+			case flag == "often":
+				c.often = true
+			case flag == "back":
+				c.back = true
+			case flag != "-":
+				r.bad("%s: unknown flag %q", c.method, flag)
+			}
 		}
 		if methods[c.method] {
 			r.bad("%s is here twice", c.method)
@@ -153,7 +159,7 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 
 // resolve gives each parameter its Go type, and each length its buffer.
 func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
-	slots := 0
+	slots, onHeap := 0, c.back
 	var lastBuf *callParam
 	seen := map[string]bool{}
 	for i, p := range c.params {
@@ -173,10 +179,14 @@ func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
 		if p.hasSlot() {
 			p.slot = slots
 			slots++
-			// The compiler takes a pointer in a result for one into the frame. And a value in
-			// the frame is aligned only where it does not move.
-			c.heap = c.heap || p.wide > 0 || p.role != roleInOutLen && m.hasPointers(p.c.typ)
+			// The compiler would take a pointer in a result for one into the frame, and allocate
+			// the frame. A value in the frame is aligned only where that does not move.
+			onHeap = onHeap || p.wide > 0 || p.role != roleInOutLen && m.hasPointers(p.c.typ)
 		}
+	}
+	if c.ownFrame() && (onHeap || c.isWide()) {
+		bad("a call that is made often cannot call back, and returns no pointers and no values of a large alignment; "+
+			"it has at most %d words and no floating-point numbers", largeFrame)
 	}
 	if c.undo != "" {
 		made := func(p *callParam) bool { return p.role == roleOut || p.role == roleIn && p.typ == "HostPtr" }
@@ -278,6 +288,12 @@ func (c *call) param(name string) *callParam {
 func (c *call) isWide() bool {
 	regs, _ := c.systemV()
 	return regs > largeFrame || c.floats() > 0
+}
+
+// ownFrame reports whether the call has a frame of its own, on the goroutine's stack: programs make it
+// often, or a struct by value is a part of it. All other calls share a frame.
+func (c *call) ownFrame() bool {
+	return c.often || slices.ContainsFunc(c.params, func(p *callParam) bool { return p.form == formStruct })
 }
 
 // floats counts the arguments in floating-point registers.

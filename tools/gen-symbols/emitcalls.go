@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The frame of a call has six or fourteen argument words, or sixteen and two floating-point numbers.
+// The frame of a call has six or fourteen argument words. A rare call has up to sixteen words, and
+// then two floating-point numbers once more.
 const (
 	smallFrame = 6
 	largeFrame = 14
@@ -139,25 +140,32 @@ func (c *call) outs() []*callParam {
 }
 
 func (c *call) emit(b *strings.Builder) {
-	sym := symName(c.fact.export)
 	fmt.Fprintf(b, "// %s calls %s, which exists since CUDA %s.\n", c.method, c.fact.export, release(c.fact.version))
 	if c.fact.unverified {
 		b.WriteString("//\n// Unverified: the prototype is from public sources, and no driver was called so far.\n")
 	}
 	fmt.Fprintf(b, "func (t *Table) %s%s {\n", c.method, c.signature("at At"))
 	c.emitChecks(b)
+	if c.ownFrame() {
+		c.emitOwn(b)
+	} else {
+		c.emitRare(b)
+	}
+	b.WriteString("}\n\n")
+}
+
+// emitOwn writes the body of a call that has a frame of its own.
+func (c *call) emitOwn(b *strings.Builder) {
+	sym := symName(c.fact.export)
 	if c.fact.class == "blocking" {
 		fmt.Fprintf(b, "if at.NoWait {\nt.mayWait(%s)\n}\n", sym)
 	}
 	c.emitSoft(b)
 	fmt.Fprintf(b, "fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n", sym,
 		sym)
-	if class := goClass(c.fact.class); len(c.params) == 1 && c.params[0].isWord() && (c.back || class != "ccall.Hot") {
-		helper := "call1" // programs are smaller if these share code
-		if c.back {
-			helper = "back1"
-		}
-		fmt.Fprintf(b, "return t.%s(at, %s, fn, %s)\n}\n\n", helper, class, word(c.params[0].typ, c.params[0].name))
+	if class := goClass(c.fact.class); len(c.params) == 1 && c.params[0].isWord() && class != "ccall.Hot" {
+		// programs are smaller if these share code
+		fmt.Fprintf(b, "return t.call1(at, %s, fn, %s)\n", class, word(c.params[0].typ, c.params[0].name))
 		return
 	}
 	if c.hasLargeAggregate() {
@@ -166,7 +174,109 @@ func (c *call) emit(b *strings.Builder) {
 		b.WriteString("}\n")
 	}
 	c.emitFrame(b, false)
-	b.WriteString("}\n\n")
+}
+
+// emitRare writes the body of a call that is made rarely. Such calls share the frame in
+// Table.callRare. What they point to is on the heap.
+func (c *call) emitRare(b *strings.Builder) {
+	sym := symName(c.fact.export)
+	var before, words, floats, values, results []string
+	plain := true // the named results have what the driver stores
+	for i, p := range c.params {
+		f := p.field()
+		local := func(init string) string {
+			name := fmt.Sprintf("a%d", i)
+			before = append(before, name+" := "+init)
+			return addressWord(name)
+		}
+		word := f.init
+		switch {
+		case p.isNode():
+			word = local(fmt.Sprintf("[2]uintptr{%s.Addr, %[1]s.Data}", p.name))
+		case p.role == roleLen && strings.HasSuffix(p.c.typ, "*"):
+			word = local(p.typ + "(len(" + p.of.name + "))")
+		case p.role == roleIn && p.form == formCopy:
+			word = addressWord(p.name)
+		case p.role == roleIn && p.form == formFloat:
+			floats = append(floats, word)
+		case p.hasSlot():
+			value := p.outName()
+			word = addressWord(value)
+			switch {
+			case p.typ == "string":
+				value = fmt.Sprintf("v%d", p.slot)
+				before = append(before, "var "+value+" unsafe.Pointer")
+				word, value, plain = addressWord(value), "goString("+value+")", false
+			case p.wide > 0: // the compiler does not align it, so there is room for two
+				value = fmt.Sprintf("v%d", p.slot)
+				before = append(before, fmt.Sprintf("%s := aligned(new([2]%s), %d)", value, p.typ, p.wide))
+				word, value, plain = "uintptr(unsafe.Pointer("+value+"))", "*"+value, false
+				if p.role == roleInOut {
+					before = append(before, value+" = "+p.name)
+				}
+			case p.role == roleInOut:
+				before = append(before, value+" = "+p.name)
+			case p.role == roleInOutLen:
+				before = append(before, value+" = "+p.typ+"(len("+p.of.name+"))")
+			}
+			results = append(results, p.outName())
+			values = append(values, value)
+		case f.typ == "unsafe.Pointer":
+			word = "uintptr(" + word + ")"
+		}
+		words = append(words, word)
+	}
+	if c.isWide() {
+		for len(words) < wideFrame {
+			words = append(words, "0")
+		}
+		words = append(words, floats...)
+	}
+	made := fillLines("t.callRare(at, "+sym+", res", words) + ")"
+	soft := "soft." + c.softArgs()
+
+	fmt.Fprintf(b, "th, soft, res := t.enterRare(at, %s)\nif soft != nil {\n", sym)
+	list := strings.Join(append(results, "res"), ", ")
+	if c.undo != "" {
+		fmt.Fprintf(b, "%s = %s\nres = t.leave(at, th, res)\n} else {\n", list, soft)
+	} else {
+		if len(results) == 0 {
+			fmt.Fprintf(b, "return t.leave(at, th, %s)\n}\n", soft)
+		} else {
+			fmt.Fprintf(b, "%s = %s\nreturn %s, t.leave(at, th, res)\n}\n", list, soft, strings.Join(results, ", "))
+		}
+	}
+	for _, s := range before {
+		b.WriteString(s + "\n")
+	}
+	switch {
+	case c.undo != "":
+		fmt.Fprintf(b, "res = %s\n}\n", made)
+		c.emitUndo(b, c.what.outName())
+		b.WriteString("return\n")
+	case len(results) == 0:
+		fmt.Fprintf(b, "return %s\n", made)
+	case plain:
+		fmt.Fprintf(b, "res = %s\nreturn\n", made)
+	default:
+		fmt.Fprintf(b, "res = %s\nreturn %s, res\n", made, strings.Join(values, ", "))
+	}
+}
+
+// addressWord returns the argument word that is the address of a variable.
+func addressWord(name string) string { return "uintptr(unsafe.Pointer(&" + name + "))" }
+
+// fillLines appends the arguments to a call, on as many lines as needed.
+func fillLines(text string, args []string) string {
+	width := len(text)
+	for _, a := range args {
+		if width += len(a) + 2; width > 105 {
+			text, width = text+",\n"+a, len(a)
+		} else {
+			text += ", " + a
+		}
+	}
+	return text
 }
 
 // emitChecks writes checks for values that C cannot express.
@@ -202,13 +312,7 @@ const oldestSoft = 11000
 // emitSoft writes the call of a software driver. The software driver lacks functions that are newer
 // than its version.
 func (c *call) emitSoft(b *strings.Builder) {
-	args := []string{"th"}
-	for _, p := range c.params {
-		if p.isArg() {
-			args = append(args, p.name)
-		}
-	}
-	soft := "t.software()." + c.method + "(" + strings.Join(args, ", ") + ")"
+	soft := "t.software()." + c.softArgs()
 	b.WriteString("if t.soft != nil {\n")
 	if c.fact.version > oldestSoft {
 		fmt.Fprintf(b, "if t.version < %d {\nres = missing(%s)\nreturn\n}\n", c.fact.version, symName(c.fact.export))
@@ -233,6 +337,17 @@ func (c *call) emitSoft(b *strings.Builder) {
 		fmt.Fprintf(b, "%sres = %s\nreturn %st.leave(at, th, res)\n", names, soft, names)
 	}
 	b.WriteString("}\n")
+}
+
+// softArgs returns the call of a software driver, without the driver.
+func (c *call) softArgs() string {
+	args := []string{"th"}
+	for _, p := range c.params {
+		if p.isArg() {
+			args = append(args, p.name)
+		}
+	}
+	return c.method + "(" + strings.Join(args, ", ") + ")"
 }
 
 // emitUndo writes the destruction of value, which the call created, for the case that the thread's
@@ -275,7 +390,7 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 // are where System V expects them: in the words after the six for registers. Otherwise a pointer to
 // a copy replaces the struct.
 func (c *call) layout(onStack bool) (fields []field, size int) {
-	var words, stack, slots, floats []field
+	var words, stack, slots []field
 	for _, p := range c.params {
 		f := p.field()
 		copied := field{name: fmt.Sprintf("a%d", len(words)), typ: p.typ, init: p.name}
@@ -297,12 +412,7 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 		case p.hasSlot():
 			slot := p.slotField()
 			f = slot.address(p.name)
-			if p.wide > 0 {
-				f.typ, f.later = "*"+p.typ, fmt.Sprintf("aligned(&f.%s, %d)", slot.name, p.wide)
-			}
 			slots = append(slots, slot)
-		case p.role == roleIn && p.form == formFloat:
-			floats = append(floats, field{name: fmt.Sprintf("d%d", len(floats)), typ: "uintptr", init: f.init})
 		}
 		words = append(words, f)
 	}
@@ -319,11 +429,6 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 		fields = append(fields, stack...)
 		_, used := c.systemV()
 		pad(size - smallFrame - used)
-	case c.isWide():
-		size = wideFrame
-		pad(size - len(words))
-		fields = append(fields, floats...)
-		pad(maxFloats - len(floats))
 	case len(words) > smallFrame:
 		size = largeFrame
 		pad(size - len(words))
@@ -345,8 +450,6 @@ func (p *callParam) slotField() field {
 	switch {
 	case p.typ == "string":
 		slot.typ = "unsafe.Pointer"
-	case p.wide > 0: // the compiler does not align it, so there is room for two
-		slot.typ = "[2]" + p.typ
 	case p.role == roleInOut:
 		slot.init = p.name
 	case p.role == roleInOutLen:
@@ -363,11 +466,7 @@ func (c *call) emitLiteral(b *strings.Builder, fields []field) {
 			inits = append(inits, f.name+": "+f.init)
 		}
 	}
-	frame := "struct {"
-	if c.heap {
-		frame = "ccall.Heap(&struct {"
-	}
-	fmt.Fprintf(b, "f := %s\nfn, r uintptr\n", frame)
+	b.WriteString("f := struct {\nfn, r uintptr\n")
 	for _, f := range fields {
 		fmt.Fprintf(b, "%s %s\n", f.name, f.typ)
 	}
@@ -375,48 +474,28 @@ func (c *call) emitLiteral(b *strings.Builder, fields []field) {
 	if len(literal) > 100 {
 		literal = "\n" + strings.Join(inits, ",\n") + ",\n"
 	}
-	b.WriteString("}{" + literal + "}")
-	if c.heap {
-		b.WriteString(")")
-	}
-	b.WriteByte('\n')
+	b.WriteString("}{" + literal + "}\n")
 	for _, f := range fields {
 		if f.later != "" {
 			fmt.Fprintf(b, "f.%s = %s\n", f.name, f.later)
-		}
-	}
-	for _, p := range c.params {
-		if p.wide > 0 && p.role == roleInOut {
-			fmt.Fprintf(b, "*f.%s = %[1]s\n", p.name)
 		}
 	}
 }
 
 // emitCall writes the call, and the return. size is the number of words of the frame.
 func (c *call) emitCall(b *strings.Builder, size int) {
-	address := "&f"
-	if c.heap {
-		address = "f" // f is a pointer
-	}
 	class := goClass(c.fact.class)
-	scoped := fmt.Sprintf("call%d", size)
-	switch {
-	case size == wideFrame:
-		scoped = "callWide"
-	case c.back:
-		scoped = fmt.Sprintf("back%d", size)
-	}
-	args := fmt.Sprintf("(at, %s, unsafe.Pointer(%s))", class, address)
+	made := fmt.Sprintf("t.call%d(at, %s, unsafe.Pointer(&f))", size, class)
 	outs := c.outs()
-	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
+	switch hot := class == "ccall.Hot" && size == smallFrame; {
 	case hot: // saves one Go call between the caller and C
 		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\n"+
-			"res = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
+			"res = Result(int32(f.r))\n} else {\nres = t.scoped6(at, %[1]s, unsafe.Pointer(&f))\n}\n", class)
 	case len(outs) == 0 && c.undo == "":
-		fmt.Fprintf(b, "return t.%s%s\n", scoped, args)
+		fmt.Fprintf(b, "return %s\n", made)
 		return
 	default:
-		fmt.Fprintf(b, "res = t.%s%s\n", scoped, args)
+		fmt.Fprintf(b, "res = %s\n", made)
 	}
 	if c.undo != "" {
 		value := c.what.name
@@ -428,11 +507,8 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 	b.WriteString("return ")
 	for _, p := range outs {
 		value := fmt.Sprintf("f.v%d", p.slot)
-		switch {
-		case p.typ == "string":
+		if p.typ == "string" {
 			value = "goString(" + value + ")"
-		case p.wide > 0:
-			value = "*f." + p.name
 		}
 		b.WriteString(value + ", ")
 	}

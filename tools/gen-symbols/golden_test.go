@@ -140,11 +140,10 @@ func (at *At) plain() bool { return true }
 func (th *Thread) cc() *int { return nil }
 func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
-func (t *Table) back6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
-func (t *Table) back1(at At, class ccall.Class, fn, word uintptr) Result { return 0 }
 func (t *Table) call1(at At, class ccall.Class, fn, word uintptr) Result { return 0 }
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
-func (t *Table) callWide(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
+func (t *Table) enterRare(at At, s Symbol) (th *Thread, soft Software, res Result) { return nil, nil, 0 }
+func (t *Table) callRare(at At, s Symbol, res Result, words ...uintptr) Result { return 0 }
 func aligned[T any](p *[2]T, align uintptr) *T { return &p[0] }
 func goString(p unsafe.Pointer) string { return "" }`,
 	"cu": `package cu

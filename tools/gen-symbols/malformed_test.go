@@ -142,7 +142,9 @@ func TestMalformedCalls(t *testing.T) {
 	for _, test := range []struct{ calls, want string }{
 		{"A\tcuNoSuch\t-", `c:1: A: the manifest has no function "cuNoSuch"`},
 		{"A\tcuWidgetPush\t-\tin", "c:1: A: 1 roles for the 2 parameters of cuWidgetPush"},
-		{"A\tcuWidgetPush\tfast\tin\tin", `c:1: column 3: "fast" is neither "-" nor "back"`},
+		{"A\tcuWidgetPush\tfast\tin\tin", `c:1: A: unknown flag "fast"`},
+		{"A\tcuWidgetPush\toften,back\tin\tin", "c:1: A: a call that is made often cannot call back, and returns no pointers and " +
+			"no values of a large alignment; it has at most 14 words and no floating-point numbers"},
 		{"A\tcuWidgetPush\t-\tin\tin\nA\tcuWidgetPush\t-\tin\tin", "c:2: A is here twice"},
 		{"A\tcuWidgetPush\t-\tin\tout", `c:1: A: parameter hStream: CUstream cannot be "out"`},
 		{"A\tcuWidgetPush\t-\tin\twhat", `c:1: A: parameter hStream: CUstream cannot be "what"`},

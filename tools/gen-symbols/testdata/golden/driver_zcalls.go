@@ -12,59 +12,26 @@ import (
 
 // WidgetGetName calls cuWidgetGetName, which exists since CUDA 6.0.
 func (t *Table) WidgetGetName(at At, code Result) (pStr string, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pStr, res = t.software().WidgetGetName(th, code)
+	th, soft, res := t.enterRare(at, symWidgetGetName)
+	if soft != nil {
+		pStr, res = soft.WidgetGetName(th, code)
 		return pStr, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetGetName].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetGetName); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		code  uintptr
-		pStr  unsafe.Pointer
-		_     [4]uintptr
-		v0    unsafe.Pointer
-	}{fn: fn, code: uintptr(uint32(code))}
-	f.pStr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return goString(f.v0), res
+	var v0 unsafe.Pointer
+	res = t.callRare(at, symWidgetGetName, res, uintptr(uint32(code)), uintptr(unsafe.Pointer(&v0)))
+	return goString(v0), res
 }
 
 // WidgetCreate calls cuWidgetCreate_v2, which exists since CUDA 3.2.
 func (t *Table) WidgetCreate(at At, desc *WidgetDesc, flags uint32) (pctx Context, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pctx, res = t.software().WidgetCreate(th, desc, flags)
+	th, soft, res := t.enterRare(at, symWidgetCreate_v2)
+	if soft != nil {
+		pctx, res = soft.WidgetCreate(th, desc, flags)
 		return pctx, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetCreate_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetCreate_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pctx  unsafe.Pointer
-		desc  unsafe.Pointer
-		flags uintptr
-		_     [3]uintptr
-		v0    Context
-	}{fn: fn, desc: unsafe.Pointer(desc), flags: uintptr(flags)}
-	f.pctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symWidgetCreate_v2, res, uintptr(unsafe.Pointer(&pctx)), uintptr(unsafe.Pointer(desc)),
+		uintptr(flags))
+	return
 }
 
 // WidgetCopy calls cuWidgetCopy_v2, which exists since CUDA 3.2.
@@ -94,29 +61,11 @@ func (t *Table) WidgetCopy(at At, dst DevicePtr, src []byte) (res Result) {
 
 // WidgetSpin calls cuWidgetSpinWithFlags, which exists since CUDA 9.2.
 func (t *Table) WidgetSpin(at At, ctx Context, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symWidgetSpinWithFlags)
+	th, soft, res := t.enterRare(at, symWidgetSpinWithFlags)
+	if soft != nil {
+		return t.leave(at, th, soft.WidgetSpin(th, ctx, flags))
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().WidgetSpin(th, ctx, flags))
-	}
-	fn := t.procs[symWidgetSpinWithFlags].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetSpinWithFlags); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		flags uintptr
-		_     [4]uintptr
-	}{fn: fn, ctx: uintptr(ctx), flags: uintptr(flags)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.callRare(at, symWidgetSpinWithFlags, res, uintptr(ctx), uintptr(flags))
 }
 
 // WidgetPush calls cuWidgetPush, which exists since CUDA 2.0.
@@ -151,36 +100,14 @@ func (t *Table) WidgetPush(at At, ctx Context, hStream Stream) (res Result) {
 
 // WidgetElapsed calls cuWidgetElapsed, which exists since CUDA 2.0.
 func (t *Table) WidgetElapsed(at At, hStart Event, hEnd Event) (pMilliseconds float32, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pMilliseconds, res = t.software().WidgetElapsed(th, hStart, hEnd)
+	th, soft, res := t.enterRare(at, symWidgetElapsed)
+	if soft != nil {
+		pMilliseconds, res = soft.WidgetElapsed(th, hStart, hEnd)
 		return pMilliseconds, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetElapsed].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetElapsed); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r         uintptr
-		pMilliseconds unsafe.Pointer
-		hStart        uintptr
-		hEnd          uintptr
-		_             [3]uintptr
-		v0            float32
-	}{fn: fn, hStart: uintptr(hStart), hEnd: uintptr(hEnd)}
-	f.pMilliseconds = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symWidgetElapsed, res, uintptr(unsafe.Pointer(&pMilliseconds)), uintptr(hStart),
+		uintptr(hEnd))
+	return
 }
 
 // WidgetElapsedV2 calls cuWidgetElapsed_v2, which exists since CUDA 9.2.
@@ -360,42 +287,16 @@ func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symWidgetLoad)
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		ctx, res = t.software().WidgetLoad(th, image, options, optionValues)
+	th, soft, res := t.enterRare(at, symWidgetLoad)
+	if soft != nil {
+		ctx, res = soft.WidgetLoad(th, image, options, optionValues)
 		return ctx, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetLoad].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetLoad); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		ctx          unsafe.Pointer
-		image        unsafe.Pointer
-		numOptions   uintptr
-		options      unsafe.Pointer
-		optionValues unsafe.Pointer
-		_            [1]uintptr
-		v0           Context
-	}{
-		fn:           fn,
-		image:        unsafe.Pointer(unsafe.SliceData(image)),
-		numOptions:   uintptr(len(options)),
-		options:      unsafe.Pointer(unsafe.SliceData(options)),
-		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
-	}
-	f.ctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symWidgetLoad, res, uintptr(unsafe.Pointer(&ctx)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(image))), uintptr(len(options)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(options))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(optionValues))))
+	return
 }
 
 // WidgetFind calls cuWidgetFind, which exists since CUDA 2.0.
@@ -404,61 +305,23 @@ func (t *Table) WidgetFind(at At, name string, typ int32) (pEvent Event, res Res
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pEvent, res = t.software().WidgetFind(th, name, typ)
+	th, soft, res := t.enterRare(at, symWidgetFind)
+	if soft != nil {
+		pEvent, res = soft.WidgetFind(th, name, typ)
 		return pEvent, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetFind].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetFind); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pEvent unsafe.Pointer
-		name   unsafe.Pointer
-		typ    uintptr
-		_      [3]uintptr
-		v0     Event
-	}{fn: fn, name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0))), typ: uintptr(uint32(typ))}
-	f.pEvent = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
+	res = t.callRare(at, symWidgetFind, res, uintptr(unsafe.Pointer(&pEvent)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))), uintptr(uint32(typ)))
+	return
 }
 
 // WidgetEach calls cuWidgetEach, which exists since CUDA 9.0.
 func (t *Table) WidgetEach(at At, ctx Context, callback Callback) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().WidgetEach(th, ctx, callback))
+	th, soft, res := t.enterRare(at, symWidgetEach)
+	if soft != nil {
+		return t.leave(at, th, soft.WidgetEach(th, ctx, callback))
 	}
-	fn := t.procs[symWidgetEach].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetEach); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r    uintptr
-		ctx      uintptr
-		callback uintptr
-		userData uintptr
-		_        [3]uintptr
-	}{fn: fn, ctx: uintptr(ctx), callback: callback.Addr, userData: callback.Data})
-	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
+	return t.callRare(at, symWidgetEach, res, uintptr(ctx), callback.Addr, callback.Data)
 }
 
 // WidgetExchangeMode calls cuWidgetExchangeMode, which exists since CUDA 9.0.
@@ -595,36 +458,13 @@ func (t *Table) WidgetGetState(at At, ctx Context) (state int32, res Result) {
 
 // WidgetTune calls cuWidgetTune, which exists since CUDA 2.0.
 func (t *Table) WidgetTune(at At, ctx Context, low float32, high float32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().WidgetTune(th, ctx, low, high))
+	th, soft, res := t.enterRare(at, symWidgetTune)
+	if soft != nil {
+		return t.leave(at, th, soft.WidgetTune(th, ctx, low, high))
 	}
-	fn := t.procs[symWidgetTune].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetTune); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		low   uintptr
-		high  uintptr
-		_     [13]uintptr
-		d0    uintptr
-		d1    uintptr
-	}{
-		fn:   fn,
-		ctx:  uintptr(ctx),
-		low:  uintptr(math.Float32bits(low)),
-		high: uintptr(math.Float32bits(high)),
-		d0:   uintptr(math.Float32bits(low)),
-		d1:   uintptr(math.Float32bits(high)),
-	}
-	return t.callWide(at, ccall.Hot, unsafe.Pointer(&f))
+	return t.callRare(at, symWidgetTune, res, uintptr(ctx), uintptr(math.Float32bits(low)),
+		uintptr(math.Float32bits(high)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, uintptr(math.Float32bits(low)),
+		uintptr(math.Float32bits(high)))
 }
 
 // WidgetEncode calls cuWidgetEncode, which exists since CUDA 2.0.
@@ -633,212 +473,73 @@ func (t *Table) WidgetEncode(at At, dims []uint64, strides []uint64, colors []in
 		res = ResultInvalidValue
 		return
 	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		mapArg, res = t.software().WidgetEncode(th, dims, strides, colors)
+	th, soft, res := t.enterRare(at, symWidgetEncode)
+	if soft != nil {
+		mapArg, res = soft.WidgetEncode(th, dims, strides, colors)
 		return mapArg, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetEncode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetEncode); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r   uintptr
-		mapArg  *WidgetMap
-		rank    uintptr
-		dims    unsafe.Pointer
-		strides unsafe.Pointer
-		colors  unsafe.Pointer
-		_       [1]uintptr
-		v0      [2]WidgetMap
-	}{
-		fn:      fn,
-		rank:    uintptr(len(dims)),
-		dims:    unsafe.Pointer(unsafe.SliceData(dims)),
-		strides: unsafe.Pointer(unsafe.SliceData(strides)),
-		colors:  unsafe.Pointer(unsafe.SliceData(colors)),
-	})
-	f.mapArg = aligned(&f.v0, 64)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
-	return *f.mapArg, res
+	v0 := aligned(new([2]WidgetMap), 64)
+	res = t.callRare(at, symWidgetEncode, res, uintptr(unsafe.Pointer(v0)), uintptr(len(dims)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(dims))), uintptr(unsafe.Pointer(unsafe.SliceData(strides))),
+		uintptr(unsafe.Pointer(unsafe.SliceData(colors))))
+	return *v0, res
 }
 
 // WidgetTurn calls cuWidgetTurn, which exists since CUDA 2.0.
 func (t *Table) WidgetTurn(at At, mapArg WidgetMap, by int32) (mapArgOut WidgetMap, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		mapArgOut, res = t.software().WidgetTurn(th, mapArg, by)
+	th, soft, res := t.enterRare(at, symWidgetTurn)
+	if soft != nil {
+		mapArgOut, res = soft.WidgetTurn(th, mapArg, by)
 		return mapArgOut, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetTurn].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetTurn); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r  uintptr
-		mapArg *WidgetMap
-		by     uintptr
-		_      [4]uintptr
-		v0     [2]WidgetMap
-	}{fn: fn, by: uintptr(uint32(by))})
-	f.mapArg = aligned(&f.v0, 64)
-	*f.mapArg = mapArg
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
-	return *f.mapArg, res
+	v0 := aligned(new([2]WidgetMap), 64)
+	*v0 = mapArg
+	res = t.callRare(at, symWidgetTurn, res, uintptr(unsafe.Pointer(v0)), uintptr(uint32(by)))
+	return *v0, res
 }
 
 // WidgetGetAttribute calls cuWidgetGetAttribute, which exists since CUDA 2.0.
 func (t *Table) WidgetGetAttribute(at At, ctx Context, attr int32) (value uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		value, res = t.software().WidgetGetAttribute(th, ctx, attr)
+	th, soft, res := t.enterRare(at, symWidgetGetAttribute)
+	if soft != nil {
+		value, res = soft.WidgetGetAttribute(th, ctx, attr)
 		return value, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-		v0    uint64
-	}{fn: fn, ctx: uintptr(ctx), attr: uintptr(uint32(attr))}
-	f.value = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
+	res = t.callRare(at, symWidgetGetAttribute, res, uintptr(ctx), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(&value)))
+	return
 }
 
 // WidgetSetAttribute calls cuWidgetSetAttribute, which exists since CUDA 2.0.
 func (t *Table) WidgetSetAttribute(at At, ctx Context, attr int32, value []byte) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().WidgetSetAttribute(th, ctx, attr, value))
+	th, soft, res := t.enterRare(at, symWidgetSetAttribute)
+	if soft != nil {
+		return t.leave(at, th, soft.WidgetSetAttribute(th, ctx, attr, value))
 	}
-	fn := t.procs[symWidgetSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		size  unsafe.Pointer
-		_     [2]uintptr
-		a3    uint64
-	}{
-		fn:    fn,
-		ctx:   uintptr(ctx),
-		attr:  uintptr(uint32(attr)),
-		value: unsafe.Pointer(unsafe.SliceData(value)),
-		a3:    uint64(len(value)),
-	}
-	f.size = unsafe.Pointer(&f.a3)
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	a3 := uint64(len(value))
+	return t.callRare(at, symWidgetSetAttribute, res, uintptr(ctx), uintptr(uint32(attr)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(value))), uintptr(unsafe.Pointer(&a3)))
 }
 
 // WidgetGetPlan calls cuWidgetGetPlan, which exists since CUDA 2.0.
 func (t *Table) WidgetGetPlan(at At, ctx Context) (plan WidgetPlan, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		plan, res = t.software().WidgetGetPlan(th, ctx)
+	th, soft, res := t.enterRare(at, symWidgetGetPlan)
+	if soft != nil {
+		plan, res = soft.WidgetGetPlan(th, ctx)
 		return plan, t.leave(at, th, res)
 	}
-	fn := t.procs[symWidgetGetPlan].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetGetPlan); fn == 0 {
-			return
-		}
-	}
-	f := ccall.Heap(&struct {
-		fn, r uintptr
-		ctx   uintptr
-		plan  unsafe.Pointer
-		_     [4]uintptr
-		v0    WidgetPlan
-	}{fn: fn, ctx: uintptr(ctx)})
-	f.plan = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
-	return f.v0, res
+	res = t.callRare(at, symWidgetGetPlan, res, uintptr(ctx), uintptr(unsafe.Pointer(&plan)))
+	return
 }
 
 // WidgetMany calls cuWidgetMany, which exists since CUDA 2.0.
 func (t *Table) WidgetMany(at At, ctx Context, a int32, b int32, c int32, d int32, e int32, function int32, g int32, h int32, i int32, j int32, k int32, l int32, m int32, n int32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.software().WidgetMany(th, ctx, a, b, c, d, e, function, g, h, i, j, k, l, m, n))
+	th, soft, res := t.enterRare(at, symWidgetMany)
+	if soft != nil {
+		return t.leave(at, th, soft.WidgetMany(th, ctx, a, b, c, d, e, function, g, h, i, j, k, l, m, n))
 	}
-	fn := t.procs[symWidgetMany].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symWidgetMany); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		ctx      uintptr
-		a        uintptr
-		b        uintptr
-		c        uintptr
-		d        uintptr
-		e        uintptr
-		function uintptr
-		g        uintptr
-		h        uintptr
-		i        uintptr
-		j        uintptr
-		k        uintptr
-		l        uintptr
-		m        uintptr
-		n        uintptr
-		_        [1]uintptr
-		_        [2]uintptr
-	}{
-		fn:       fn,
-		ctx:      uintptr(ctx),
-		a:        uintptr(uint32(a)),
-		b:        uintptr(uint32(b)),
-		c:        uintptr(uint32(c)),
-		d:        uintptr(uint32(d)),
-		e:        uintptr(uint32(e)),
-		function: uintptr(uint32(function)),
-		g:        uintptr(uint32(g)),
-		h:        uintptr(uint32(h)),
-		i:        uintptr(uint32(i)),
-		j:        uintptr(uint32(j)),
-		k:        uintptr(uint32(k)),
-		l:        uintptr(uint32(l)),
-		m:        uintptr(uint32(m)),
-		n:        uintptr(uint32(n)),
-	}
-	return t.callWide(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callRare(at, symWidgetMany, res, uintptr(ctx), uintptr(uint32(a)), uintptr(uint32(b)),
+		uintptr(uint32(c)), uintptr(uint32(d)), uintptr(uint32(e)), uintptr(uint32(function)), uintptr(uint32(g)),
+		uintptr(uint32(h)), uintptr(uint32(i)), uintptr(uint32(j)), uintptr(uint32(k)), uintptr(uint32(l)),
+		uintptr(uint32(m)), uintptr(uint32(n)), 0)
 }
