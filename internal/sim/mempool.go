@@ -25,12 +25,12 @@ type memPool struct {
 	reserved, used     highWater
 	chunks             []*chunk
 	access             map[*device]int32
-	hostAccess         int32       // that was set for managed memory
-	file               *memoryFile // with the content, if processes share the pool
-	imported           bool        // from another process, or this one
-	growing            bool        // the file system allocates parts of the file, or gets them back
-	unpunched          uint64      // bytes of the budget, for parts of the file that the file system gets back
-	lack               error       // why the file of the pool could not grow, of the newest attempt
+	hostAccess         int32           // that was set for managed memory
+	file               *memoryFile     // with the content, if processes share the pool
+	imported           bool            // from another process, or this one
+	growing            bool            // the file system allocates parts of the file, or gets them back
+	charged            map[uint64]bool // the units of the file for which the budget has given memory
+	lack               error           // why the file of the pool could not grow, of the newest attempt
 }
 
 // highWater is a number of bytes, and the most that it was since the last reset.

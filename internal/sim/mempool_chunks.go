@@ -192,7 +192,6 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 			*a.onHost(p.kind) -= c.size
 		default:
 			p.dev.memory -= c.size
-			p.unpunched += c.allocated
 		}
 		p.reserved.now -= c.size
 		return true
@@ -200,8 +199,8 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 	switch {
 	case p.file == nil:
 	case p.destroyed && len(p.chunks) == 0 && !p.growing:
-		a.discard(p.file, p.unpunched)
-		p.file, p.unpunched = nil, 0
+		a.discard(p.file, uint64(len(p.charged))*chunkUnit)
+		p.file, p.charged = nil, nil
 	case len(p.chunks) < before && !p.imported && !slices.Contains(a.shrunk, p):
 		a.shrunk = append(a.shrunk, p)
 	}

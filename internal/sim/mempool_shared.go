@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -59,20 +60,33 @@ func (p *memPool) lacking(n uint64, fits func(*piece) bool) (best *chunk, least 
 // reports false if it is full. The driver is unlocked meanwhile. One call at a time does this for a
 // pool, as bytes that others get must not be overwritten: see writeZeros.
 func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
-	c.pool.growing = true
-	c.live++ // so that the pool keeps its file, and the chunk its part
-	if d.space.budget.take(n) {
+	p, begin := c.pool, c.offset+c.allocated
+	p.growing = true
+	c.live++                                // so that the pool keeps its file, and the chunk its part
+	fresh := make([]uint64, 0, n/chunkUnit) // units that the file system does not have of an earlier chunk
+	for unit := begin / chunkUnit; unit < (begin+n)/chunkUnit; unit++ {
+		if !p.charged[unit] {
+			fresh = append(fresh, unit)
+		}
+	}
+	if need := uint64(len(fresh)) * chunkUnit; d.space.budget.take(need) {
 		var err error
-		d.unlocked(func() { err = c.pool.file.allocate(d, c.offset+c.allocated, n) })
-		c.pool.lack = err
+		d.unlocked(func() { err = p.file.allocate(d, begin, n) })
+		p.lack = err
 		if there = err == nil; there {
 			c.allocated += n
+			if p.charged == nil {
+				p.charged = make(map[uint64]bool)
+			}
+			for _, unit := range fresh {
+				p.charged[unit] = true
+			}
 		} else {
-			d.space.budget.give(n)
+			d.space.budget.give(need)
 		}
 	}
 	c.live--
-	c.pool.growing = false
+	p.growing = false
 	d.changed.Broadcast()
 	return there
 }
@@ -92,16 +106,15 @@ func (p *memPool) shrink(d *Driver) {
 		holes = append(holes, piece{addr: end, size: all - end})
 	}
 	p.growing = true
-	file, n, punched := p.file, p.unpunched, true
+	file := p.file
 	d.unlocked(func() {
-		for _, h := range holes {
-			punched = d.punchFile(file, h.addr, h.size) && punched
-		}
+		holes = slices.DeleteFunc(holes, func(h piece) bool { return !d.punchFile(file, h.addr, h.size) })
 	})
-	if punched {
-		p.unpunched -= n
-		d.space.budget.give(n)
-	}
+	before := len(p.charged)
+	maps.DeleteFunc(p.charged, func(unit uint64, _ bool) bool {
+		return slices.ContainsFunc(holes, func(h piece) bool { return unit*chunkUnit-h.addr < h.size })
+	})
+	d.space.budget.give(uint64(before-len(p.charged)) * chunkUnit)
 	p.growing = false
 	d.space.giveBack(p, func(*chunk) bool { return false }) // the pool may be destroyed by now
 	d.changed.Broadcast()

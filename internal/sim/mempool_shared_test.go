@@ -142,9 +142,19 @@ func TestSharedPoolOpenedTwice(t *testing.T) {
 	here.must(here.MemPoolDestroy(here.th, p))
 }
 
-// TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again.
+// TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again. The
+// budget gives for each part once, also if the file system keeps it.
 func TestSharedPoolRoom(t *testing.T) {
+	for name, keeps := range map[string]bool{"a file system": false, "a file system that keeps all": true} {
+		t.Run(name, func(t *testing.T) { sharedPoolRoom(t, keeps) })
+	}
+}
+
+func sharedPoolRoom(t *testing.T, keeps bool) {
 	r := newLab(t)
+	if keeps {
+		r.punchFile = func(*memoryFile, uint64, uint64) bool { return false }
+	}
 	h := r.sharedPool(0, 0)
 	p, _ := find[memPool](r.Driver, "", poolKind, uintptr(h))
 	s := r.newStream()
@@ -164,6 +174,10 @@ func TestSharedPoolRoom(t *testing.T) {
 			r.must(r.MemFreeAsync(r.th, m, s))
 		}
 		r.must(r.StreamSynchronize(r.th, s)) // gives the chunks back
+		r.must(r.StreamSynchronize(r.th, s))
+		if n, want := r.space.budget.used, map[bool]uint64{true: 2*large + chunkUnit}[keeps]; n != want {
+			t.Fatalf("%d bytes of the machine are in use, want %d", n, want)
+		}
 	}
 	r.must(r.MemPoolDestroy(r.th, h))
 }
