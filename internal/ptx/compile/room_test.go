@@ -18,6 +18,37 @@ func (s *someRoom) Take(n uint64) bool {
 	return true
 }
 
+// roomLater has memory for a block, and for another one when told closes.
+type roomLater struct {
+	asked int
+	told  chan bool
+}
+
+func (r *roomLater) Take(uint64) bool {
+	if r.asked++; r.asked > 1 {
+		<-r.told
+	}
+	return true
+}
+
+// TestRoomUnlocked asks for the memory of a block, which takes until another one has had several turns.
+func TestRoomUnlocked(t *testing.T) {
+	later := roomLater{told: make(chan bool)}
+	fault, err := launchWith(t, textHeader+`.extern .func cudaGraphSetConditional (.param .b64 a, .param .b32 b);
+		.visible .entry k() { .reg .b32 i; .reg .b64 h; .reg .pred p;
+		mov.u32 i, %ctaid.x; setp.ne.u32 p, i, 0; @p bra E; L: add.u32 i, i, 1; setp.lt.u32 p, i, 200000; @p bra L;
+		mov.b64 h, 7; { .param .b64 a; .param .b32 b; st.param.b64 [a], h; st.param.b32 [b], i;
+		call cudaGraphSetConditional, (a, b); } E: ret; }`, 2, 1, nil, func(l *vm.Launch) {
+		l.Room, l.Condition = &later, func(uint64, uint32) bool {
+			close(later.told)
+			return true
+		}
+	})
+	if fault != nil || err != nil {
+		t.Error(fault, err)
+	}
+}
+
 // TestRoom executes grids for all of whose blocks there is no memory at once. A block takes 16 MiB. Blocks of which
 // some can end before others begin are executed; blocks that are executed together are not.
 func TestRoom(t *testing.T) {

@@ -71,6 +71,8 @@ type run struct {
 	idle      []*block  // blocks that have ended, whose memory others can have
 	first     [1]*block // where idle begins
 	fresh     bool      // the next block is one that has not begun
+	asking    bool      // a worker asks for room
+	asked     sync.Cond // signalled when it has
 	done      Work
 	cluster   *cluster // of the block that has begun last
 
@@ -113,7 +115,7 @@ func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: stop, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]),
 		places: l.Kernel.placesOf()}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
-	r.resident, r.idle = l.residents(workers), r.first[:0]
+	r.resident, r.idle, r.asked.L = l.residents(workers), r.first[:0], &r.mu
 	if l.Checks == nil {
 		r.spare = l.Kernel.spare.Swap(nil)
 	}
@@ -149,8 +151,12 @@ func (r *run) cut() *Fault {
 	case why.Kernel != "":
 		return why
 	}
-	if len(r.suspended) == 0 && r.next < r.blocks && r.room() {
-		r.suspended = append(r.suspended, r.begin(r.next))
+	if len(r.suspended) == 0 && r.next < r.blocks {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.room() {
+			r.suspended = append(r.suspended, r.begin(r.next))
+		}
 	}
 	f := &Fault{}
 	if len(r.suspended) > 0 {
@@ -187,13 +193,24 @@ func (l *Launch) blockMemory() uint64 {
 		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*columnSize+4096)
 }
 
-// room reports whether there is memory for the next block, and for the others of its cluster. The lock is held.
+// room reports whether there is memory for the next block, and for the others of its cluster. The lock is held, but not
+// while Room is asked, which may take long. No other worker begins a block meanwhile.
 func (r *run) room() bool {
 	_, together := r.clusters()
 	if r.next%together != 0 || uint64(len(r.idle)) >= together {
 		return true
 	}
-	return r.Room == nil || r.Room.Take((together-uint64(len(r.idle)))*r.blockMemory())
+	if r.Room == nil {
+		return true
+	}
+	n := (together - uint64(len(r.idle))) * r.blockMemory()
+	r.asking = true
+	r.mu.Unlock()
+	there := r.Room.Take(n)
+	r.mu.Lock()
+	r.asking = false
+	r.asked.Broadcast()
+	return there || uint64(len(r.idle)) >= together // blocks have ended meanwhile
 }
 
 // lacks ends a launch for which there is too little memory, unless the blocks that have begun can end without others.
@@ -254,27 +271,28 @@ func (r *run) broken(b *block, problem any) *Fault {
 func (r *run) take() *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.stop.stopped():
-		return nil
-	case r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh):
-		r.fresh = false // the next block is a suspended one
-		if r.room() {
-			b := r.begin(r.next)
-			r.next++
-			r.begun++
+	for !r.stop.stopped() {
+		if !r.asking && r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh) {
+			r.fresh = false // the next block is a suspended one
+			if r.room() {
+				b := r.begin(r.next)
+				r.next++
+				r.begun++
+				return b
+			}
+			r.lacks()
+			continue
+		}
+		if len(r.suspended) > 0 {
+			b := r.suspended[0]
+			r.suspended = r.suspended[1:]
+			r.fresh = true
 			return b
 		}
-		if r.lacks(); r.stop.stopped() {
-			return nil
+		if !r.asking {
+			break
 		}
-	}
-	switch {
-	case len(r.suspended) > 0:
-		b := r.suspended[0]
-		r.suspended = r.suspended[1:]
-		r.fresh = true
-		return b
+		r.asked.Wait()
 	}
 	return nil
 }
