@@ -35,8 +35,13 @@ func (d *Driver) Finish() {
 		d.mu.Lock()
 		if d.settle(lateSettling); d.engine.executing > 0 { // a kernel that would never end
 			for _, o := range d.engine.outside {
-				if o.execution != nil {
-					o.execution.ended = true
+				switch x := o.execution; {
+				case x == nil:
+				case x.inGo:
+					d.misuse(x.kernel, 0, "the function in Go that takes the place of the kernel has not returned: it may wait "+
+						"for what the program has to do", nil)
+				default:
+					x.ended = true
 				}
 			}
 			d.poison(driver.ResultLaunchTimeout)

@@ -16,8 +16,10 @@ type engine struct {
 	running   opHeap   // operations with a time, by the time of their completion
 	polled    []*op    // operations that wait for a value in memory
 	outside   []*op    // operations that goroutines execute
-	executing int      // goroutines that execute kernels in PTX, or move bytes
+	executing int      // goroutines that execute kernels, or move bytes
 	moving    int      // those of executing that move bytes
+	inGo      int      // those of executing that execute kernels in Go
+	timing    int      // those of them that ask for the time that the kernel takes
 	starts    uint64   // how many of executing have ever begun
 	active    []uint64 // the numbers of executing, in their order
 	work      []*op    // operations that have become ready
@@ -41,13 +43,13 @@ type op struct {
 	effect    func()      // called when it completes; may be nil
 	visible   bool        // the effect is visible without a call of the driver
 	outside   bool        // a goroutine that begin has started completes it
-	execution *execution  // of a kernel in PTX, or nil
+	execution *execution  // of a kernel, or nil
 	dropped   func()      // called if it will never run; may be nil
 
 	// The next ones are for operations that move bytes: see access.
 
 	provide func() bool   // reports whether the machine has memory for what is written; may be nil
-	apart   func() bool   // makes a goroutine move the bytes, instead of effect, if it returns true; may be nil
+	apart   func() bool   // makes a goroutine do what has an effect, and then call effect, if it returns true; may be nil
 	moving  bool          // the goroutine is active
 	staged  *content      // has the bytes of a copy, or nil
 	waited  bool          // a call waits, and returns result if there was too little memory
@@ -208,10 +210,16 @@ func (e *engine) remove(o *op) {
 	e.outside = slices.DeleteFunc(e.outside, func(other *op) bool { return other == o })
 }
 
-// schedule makes an operation that a goroutine has executed complete at its time.
-func (e *engine) schedule(o *op) {
-	o.outside = false
+// completeAt makes an operation that a goroutine has executed complete at a time.
+func (e *engine) completeAt(o *op, at func() int64) {
+	if e.catchUp(); o.done {
+		return // it was dropped
+	}
+	e.remove(o)
+	o.outside, o.at = false, at()
 	heap.Push(&e.running, o)
+	e.catchUp()
+	e.arm()
 }
 
 // drop ends an operation that will not run, and all operations that wait for it.

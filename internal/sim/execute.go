@@ -50,7 +50,7 @@ func (f *function) translated() *program {
 	return p
 }
 
-// execution is a launch of a kernel in PTX that is executed, or was.
+// execution is a launch of a kernel that is executed, or was.
 type execution struct {
 	vm.Stop
 	kernel string
@@ -59,6 +59,7 @@ type execution struct {
 	fault  *vm.Fault
 	late   bool // the virtual time does not wait for it any more
 	ended  bool // by Finish
+	inGo   bool // it is a function in Go, which nothing can stop
 	room   kernelRoom
 }
 
@@ -195,26 +196,16 @@ func (d *Driver) executed(o *op, work vm.Work, blocks uint64) {
 	e := &d.engine
 	e.ends(o.execution.number)
 	defer d.changed.Broadcast()
-	if o.done {
-		return // it was dropped
-	}
-	e.catchUp()
-	if o.done {
-		return
-	}
-	e.remove(o)
-	switch now := d.clock.now(); {
-	case d.clock.virtual:
-		o.at = later(o.began, modelled(work, blocks))
-	default:
-		o.at = now
-	}
-	if o.execution.fault != nil {
-		o.at = later(o.at, int64(faultTime))
-	}
-	e.schedule(o)
-	e.catchUp()
-	e.arm()
+	e.completeAt(o, func() int64 {
+		at := d.clock.now()
+		if d.clock.virtual {
+			at = later(o.began, modelled(work, blocks))
+		}
+		if o.execution.fault != nil {
+			at = later(at, int64(faultTime))
+		}
+		return at
+	})
 }
 
 // mostSettling is how long the virtual time waits for a kernel that is executed. Then the kernel is late,
@@ -267,10 +258,19 @@ func (d *Driver) settle(forLate time.Duration) {
 	}
 }
 
-// quiet waits until no kernel is executed after a sticky error, so that no memory is freed that a
-// kernel uses. The driver is unlocked meanwhile.
+// settleTimes waits, if time is virtual, until no kernel in Go is asked for its time, so that what a program sees does not
+// depend on the machine's speed. The driver is unlocked meanwhile.
+func (e *engine) settleTimes() {
+	for e.d.clock.virtual && e.timing > 0 {
+		e.d.changed.Wait()
+	}
+}
+
+// quiet waits until no kernel is executed and no bytes are moved, so that nothing uses memory that is freed or replaced.
+// After a sticky error it does not wait for kernels in Go: nothing stops them, they may wait for the program, and what
+// they use stays until they return. The driver is unlocked meanwhile.
 func (d *Driver) quiet() {
-	for d.engine.executing > 0 {
+	for e := &d.engine; e.executing > e.inGo || e.inGo > 0 && d.lost == ok; {
 		d.changed.Wait()
 	}
 }

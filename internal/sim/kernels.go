@@ -90,31 +90,52 @@ func (l *Launch) F64(i int) float64 { return math.Float64frombits(l.U64(i)) }
 // fault, and Mem returns nil, if the address is invalid, or the machine has no memory for all of this.
 func (l *Launch) Mem(i int) []byte {
 	addr := l.U64(i)
-	b := l.d.space.forKernels(addr)
-	if b != nil && b.kind == mappedBlock {
-		b = l.mapped(addr)
-	}
-	if b == nil || b.asleep {
-		l.Fault(int(driver.ResultIllegalAddress))
+	b := l.memory(addr)
+	if b == nil {
+		l.Fault(int(driver.ResultIllegalAddress)) // unless it has a fault
 		return nil
 	}
 	b.defined.Set(addr-b.addr, b.size) // up to the end, as nobody knows what the function writes
 	return l.contiguous(b, addr-b.addr, math.MaxUint64)
 }
 
+// memory returns the block with an address, or nil.
+func (l *Launch) memory(addr uint64) *block {
+	l.d.mu.Lock()
+	b := l.d.space.forKernels(addr)
+	if b != nil && b.kind == mappedBlock {
+		s := l.mapped(addr)
+		l.d.mu.Unlock()
+		return l.gather(s)
+	}
+	defer l.d.mu.Unlock()
+	if b == nil || b.asleep {
+		return nil
+	}
+	return b
+}
+
 // contiguous returns a block's memory at an offset, no more than a number of bytes.
 func (l *Launch) contiguous(b *block, off, most uint64) []byte {
-	m, begin := b.memory()
 	n := min(most, b.size-off)
-	data := m.contiguous(begin+off, n)
-	if data == nil {
-		l.lacks(n)
+	for {
+		l.d.mu.Lock()
+		m, begin := b.memory()
+		l.d.mu.Unlock()
+		switch data := m.contiguous(begin+off, n); {
+		case data != nil:
+			return data
+		case !m.released(): // otherwise the block has another content by now
+			l.lacks(n)
+			return nil
+		}
 	}
-	return data
 }
 
 // lacks makes the launch fail, as the machine has no memory for the kernel.
 func (l *Launch) lacks(n uint64) {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
 	l.d.explain("", fmt.Sprintf("kernel %q, a Go function, asks for %d bytes of memory, and the machine has too "+
 		"little memory, or the process too few addresses", l.Name, n), driver.ResultLaunchFailed)
 	l.Fault(int(driver.ResultLaunchFailed))
@@ -145,34 +166,47 @@ func (l *Launch) SetConditional(handle uint64, value uint32) {
 	}
 }
 
-// guard calls f, a part of a kernel. A panic or an end of its goroutine becomes a misuse.
-func (l *Launch) guard(f func()) {
-	// Call f on a new goroutine, as a kernel of a test may end its goroutine (testing.T.FailNow).
-	ended := make(chan struct{})
+// outside calls f, a part of a kernel, on a new goroutine, and then after, with the driver locked. The operation may have
+// been dropped meanwhile. A panic or an end of the goroutine (testing.T.FailNow) becomes a misuse.
+func (l *Launch) outside(o *op, f, after func()) {
+	d, e := l.d, &l.d.engine
+	x := &execution{kernel: l.Name, begun: time.Now(), number: e.begins(), inGo: true}
+	o.execution = x
+	e.inGo++
 	go func() {
 		returned := false
-		defer close(ended)
 		defer func() {
-			switch e := recover().(type) {
+			fault, what := driver.ResultLaunchFailed, ""
+			switch p := recover().(type) {
 			case nil:
 				if !returned {
-					l.Fault(int(driver.ResultLaunchFailed))
-					l.d.misuse(l.Name, 0, "the kernel ended its goroutine", nil)
+					what = "the kernel ended its goroutine"
 				}
 			case runtime.Error:
-				l.Fault(int(driver.ResultIllegalAddress))
-				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
+				fault, what = driver.ResultIllegalAddress, fmt.Sprintf("the kernel panicked: %v", p)
 			default:
-				l.Fault(int(driver.ResultLaunchFailed))
-				l.d.misuse(l.Name, 0, fmt.Sprintf("the kernel panicked: %v", e), nil)
+				what = fmt.Sprintf("the kernel panicked: %v", p)
 			}
+			stored := l.store()
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			switch {
+			case what != "":
+				l.Fault(int(fault))
+				d.misuse(l.Name, 0, what, nil)
+			case !stored:
+				l.Fault(int(driver.ResultLaunchFailed))
+			}
+			e.ends(x.number)
+			e.inGo--
+			after()
+			d.changed.Broadcast()
 		}()
 		// Other code may have unmapped its memory.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		f()
 		returned = true
 	}()
-	<-ended
 }
 
 // kernelTime is the duration of a kernel without a Time.

@@ -55,7 +55,9 @@ func newLab(t *testing.T, opts ...Option) *lab {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.quiet()
+		for r.engine.executing > 0 {
+			r.changed.Wait()
+		}
 		r.reclaim()
 		if n := r.space.budget.used; n != 0 {
 			t.Errorf("%d bytes of the machine are still in use", n)

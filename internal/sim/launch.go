@@ -119,6 +119,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 			r = d.recordEvent(e, s)
 		}
 	}
+	d.engine.settleTimes()
 	return r
 }
 
@@ -254,34 +255,41 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	return args, ok
 }
 
-// kernelOp returns the operation of a launch.
+// kernelOp returns the operation of a launch of a function in Go. Goroutines execute it outside of the driver's lock.
 func (d *Driver) kernelOp(l *Launch) *op {
+	e := &d.engine
 	k, written := d.kernels[l.Name]
-	o := &op{visible: k.Run != nil} // Run may have an effect outside of the driver
-	o.begin = func() {
-		took := kernelTime
-		if k.Time != nil {
-			l.guard(func() { took = max(k.Time(l), 0) })
+	o := &op{visible: k.Run != nil, duration: int64(kernelTime)} // Run may have an effect outside of the driver
+	if k.Time != nil {
+		o.outside = true
+		o.begin = func() {
+			took := kernelTime
+			e.timing++
+			l.outside(o, func() { took = max(k.Time(l), 0) }, func() {
+				e.timing--
+				e.completeAt(o, func() int64 { return later(o.began, int64(took)) })
+			})
 		}
-		o.duration = int64(took)
 	}
-	o.dropped = func() {
-		for _, g := range l.gathered {
-			g.release()
+	if k.Run != nil {
+		o.apart = func() bool {
+			if l.code != ok {
+				return false
+			}
+			o.apart = nil
+			e.outside = append(e.outside, o)
+			l.outside(o, func() { k.Run(l) }, func() {
+				if !d.clock.virtual {
+					o.at = max(o.at, d.clock.now())
+				}
+				e.finish(o)
+			})
+			return true
 		}
 	}
 	o.effect = func() {
-		if k.Run != nil && l.code == ok {
-			l.guard(func() { k.Run(l) })
-		}
 		if written {
 			d.goLaunches[l.Name]++
-		}
-		for _, g := range l.gathered {
-			if !g.store() {
-				l.Fault(int(driver.ResultLaunchFailed))
-			}
-			g.release()
 		}
 		if l.code != ok {
 			d.explain("", fmt.Sprintf("kernel %q, whose PTX a function in Go replaces, ends with %s", l.Name,

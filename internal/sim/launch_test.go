@@ -126,6 +126,108 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// TestGoKernelUnlocked makes calls while a function in Go takes the place of a kernel, and has not returned.
+func TestGoKernelUnlocked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		virtual, inTime bool
+		meanwhile       func(r *lab, p driver.DevicePtr)
+		want            driver.Result
+	}{
+		"run":                {},
+		"time":               {inTime: true},
+		"run, virtual time":  {virtual: true},
+		"time, virtual time": {virtual: true, inTime: true},
+		"a sticky error": {want: driver.ResultLaunchFailed,
+			meanwhile: func(r *lab, _ driver.DevicePtr) { r.Poison(int(driver.ResultLaunchFailed)) }},
+		"the end of the memory": {meanwhile: func(r *lab, p driver.DevicePtr) {
+			r.must(r.MemFreeAsync(r.th, p, driver.CU_STREAM_LEGACY))
+			r.must(r.StreamSynchronize(r.th, driver.CU_STREAM_LEGACY))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun, end, got := make(chan bool), make(chan bool), make(chan byte, 1)
+			wait := func() { begun <- true; <-end }
+			k := Kernel{Run: func(l *Launch) {
+				m := l.Mem(0)
+				if !tt.inTime {
+					wait()
+				}
+				m[1]++
+				got <- m[0] + m[1]
+			}}
+			if tt.inTime {
+				k.Time = func(*Launch) time.Duration { wait(); return time.Microsecond }
+			}
+			opts := []Option{WithKernel("k", k)}
+			if tt.virtual {
+				opts = append(opts, VirtualTime())
+			}
+			r := newLab(t, opts...)
+			f, s, other, th := r.kernel("k", ".param .u64 p"), r.newStream(), r.newStream(), r.otherThread()
+			p, res := r.MemAllocAsync(r.th, 2, s)
+			r.must(res)
+			r.must(r.MemsetD8Async(r.th, p, '1', 2, s))
+			launched := make(chan driver.Result)
+			go func() {
+				res := r.launchOn(s, f, 1, params(p))
+				if tt.virtual {
+					r.Advance(time.Second)
+				}
+				launched <- res
+			}()
+			<-begun
+			r.want("the kernel's stream", driver.ResultNotReady, r.StreamQuery(th, s))
+			r.want("another stream", ok, r.StreamQuery(th, other))
+			e, res := r.EventCreate(th, 0)
+			r.must(res)
+			r.must(r.EventRecord(th, e, other))
+			r.must(r.EventQuery(th, e))
+			r.must(r.EventDestroy(th, e))
+			q, res := r.MemAlloc(th, 64)
+			r.must(res)
+			r.must(r.MemsetD8(th, q, 1, 64))
+			if tt.meanwhile != nil {
+				tt.meanwhile(r, p)
+			}
+			close(end)
+			r.must(<-launched)
+			r.want("the launch", tt.want, r.StreamSynchronize(r.th, s))
+			if b := <-got; b != '1'+'2' {
+				t.Errorf("the kernel has read %d", b)
+			}
+			r.MemFree(r.th, p)
+			r.MemFree(r.th, q)
+			r.CtxSynchronize(r.th)
+		})
+	}
+}
+
+// TestGoKernelNeverReturns finishes while a function in Go that takes the place of a kernel waits for the test.
+func TestGoKernelNeverReturns(t *testing.T) {
+	end := make(chan bool)
+	r := newLab(t, WithKernel("k", Kernel{Run: func(*Launch) { <-end }}))
+	r.settling = time.Millisecond
+	s := r.newStream()
+	r.must(r.launchOn(s, r.kernel("k", ""), 1, params()))
+	for r.executes() == 0 {
+		r.StreamQuery(r.th, s)
+	}
+	r.Finish()
+	r.want("the stream", driver.ResultLaunchTimeout, r.StreamSynchronize(r.th, s))
+	if m := r.Misuses(); len(m) != 1 || m[0].Op != "k" || !strings.Contains(m[0].What, "has not returned") {
+		t.Errorf("the misuses are %v", m)
+	}
+	r.takeMisuses()
+	close(end)
+}
+
+// executes returns how many goroutines execute kernels or move bytes.
+func (r *lab) executes() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.engine.executing
+}
+
 // TestKernelTime launches kernels in virtual time. Their effect happens at their end, with the
 // arguments of the launch.
 func TestKernelTime(t *testing.T) {

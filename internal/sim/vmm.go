@@ -174,15 +174,9 @@ func (g gathered) store() bool {
 	return true
 }
 
-// mapped returns the memory from an address in a mapping up to the next address that is not mapped,
-// or that the device may not write, as one block. What a kernel writes is stored when it has run. It
-// returns nil if the device may not access the address.
+// mapped returns the memory from an address in a mapping up to the next address that is not mapped, or that the device
+// may not write, or nil if the device may not access the address. The driver is locked.
 func (l *Launch) mapped(addr uint64) *block {
-	for _, g := range l.gathered {
-		if addr-g.addr < g.size {
-			return g.block
-		}
-	}
 	a, v := &l.d.space, l.module.ctx.dev
 	end := addr
 	for i := a.after(addr); i < len(a.blocks) && a.blocks[i].kind == mappedBlock && a.blocks[i].addr <= end &&
@@ -193,19 +187,44 @@ func (l *Launch) mapped(addr uint64) *block {
 		return nil
 	}
 	s, r := a.across(addr, end-addr)
-	if r != ok {
+	switch {
+	case r != ok:
 		return nil
-	}
-	if len(s.parts) == 1 {
+	case len(s.parts) == 1:
 		return s.parts[0].block
 	}
-	g, there := s.gather(&l.d.space.budget)
+	return s.block
+}
+
+// gather returns a block in one piece: the block itself, or a copy, if it stands for neighbours. What the kernel writes to
+// a copy is stored when it has run. It returns nil if the machine has too little memory.
+func (l *Launch) gather(b *block) *block {
+	if b == nil || b.parts == nil {
+		return b
+	}
+	for _, g := range l.gathered {
+		if b.addr-g.addr < g.size {
+			return g.block
+		}
+	}
+	g, there := b.gather(&l.d.space.budget)
 	if !there {
-		l.lacks(s.n)
+		l.lacks(b.size)
 		return nil
 	}
 	l.gathered = append(l.gathered, g)
 	return g.block
+}
+
+// store stores what the kernel has written to copies of memory. It reports false if the machine has too little memory.
+func (l *Launch) store() (stored bool) {
+	stored = true
+	for _, g := range l.gathered {
+		stored = g.store() && stored
+		g.release()
+	}
+	l.gathered = nil
+	return stored
 }
 
 // described checks the properties of physical memory, and returns its device. This driver has no
