@@ -16,9 +16,8 @@ import (
 type Driver struct {
 	driver.Unimplemented // the functions that it lacks: docs/software-functions.md
 
-	// mu is not locked while a file system allocates or frees memory that processes share, which
-	// may take long: see unlocked. But it is while memPool.discard gives parts of a pool's file
-	// back, as a chunk that gets such a part meanwhile would lose its content.
+	// mu is not locked while functions of the program are called, and while something may take long, such as a file
+	// system that allocates or frees memory that processes share: see unlocked.
 	mu sync.Mutex
 
 	machine
@@ -46,11 +45,12 @@ type Driver struct {
 	// readClock and print are functions for each launch of a kernel in PTX.
 	readClock func() int64
 	print     func(text []byte, failed bool)
-	// allocateFile is reserveFile, punchFile gives a part of a file back, and closeFile closes a file. Tests
-	// replace them.
+	// allocateFile is reserveFile, punchFile gives a part of a file back, closeFile closes a file, and newIPCFile
+	// creates one. Tests replace them.
 	allocateFile func(f *os.File, offset, n uint64) error
 	punchFile    func(f *memoryFile, offset, n uint64) bool
 	closeFile    func(f *memoryFile)
+	newIPCFile   func(named bool) (*ipcFile, error)
 	// beforeMove is called without the driver's lock before many bytes are moved. It does nothing, except in
 	// tests.
 	beforeMove func()
@@ -110,6 +110,7 @@ func New(opts ...Option) *Driver {
 	d.clock.init()
 	d.readClock, d.print = d.clock.now, d.output
 	d.allocateFile, d.punchFile, d.closeFile = reserveFile, (*memoryFile).punch, (*memoryFile).close
+	d.newIPCFile = newIPCFile
 	d.beforeMove = func() {}
 	d.engine.d = d
 	Devices(1)(d)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
@@ -360,8 +361,13 @@ func (d *Driver) export(e *event) error {
 	})
 	if f == nil {
 		var err error
-		if f, err = newIPCFile(false); err != nil {
+		d.unlocked(func() { f, err = d.newIPCFile(false) }) // it looks into folders
+		if err != nil {
 			return err
+		}
+		if object, _ := d.objects.find(uintptr(e.handle)); object != e || e.ctx.destroyed || e.ipc != nil {
+			f.close()
+			return nil // another call has destroyed the event, or exported it
 		}
 		index, _ = f.take()
 	}
@@ -406,6 +412,9 @@ func (d *Driver) IpcGetEventHandle(th *driver.Thread, h driver.Event) (handle dr
 	if e.ipc == nil {
 		if err := d.export(e); err != nil {
 			return handle, d.ipcResult(name, err)
+		}
+		if r := d.live(e.ctx); r != ok || e.ipc == nil {
+			return handle, cmp.Or(r, driver.ResultInvalidHandle)
 		}
 	}
 	v := e.ipc

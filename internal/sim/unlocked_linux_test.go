@@ -131,6 +131,50 @@ func TestIPCMemUnlocked(t *testing.T) {
 	}
 }
 
+// TestIPCEventUnlocked makes calls while another one creates a file for an event of several processes.
+func TestIPCEventUnlocked(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(r *lab, th *driver.Thread, e driver.Event) driver.Result
+		want      driver.Result
+	}{
+		"another handle": {func(r *lab, th *driver.Thread, e driver.Event) driver.Result {
+			r.newIPCFile = newIPCFile
+			_, res := r.IpcGetEventHandle(th, e)
+			return res
+		}, ok},
+		"the end of the event": {func(r *lab, th *driver.Thread, e driver.Event) driver.Result {
+			return r.EventDestroy(th, e)
+		}, driver.ResultInvalidHandle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			th, files := r.otherThread(), openFiles(t)
+			e, res := r.EventCreate(r.th, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
+			r.must(res)
+			r.newIPCFile = func(named bool) (*ipcFile, error) {
+				if !r.mu.TryLock() {
+					t.Fatal("the driver is locked while the file is created")
+				}
+				r.mu.Unlock()
+				f, err := newIPCFile(named)
+				r.must(c.meanwhile(r, th, e))
+				return f, err
+			}
+			h, res := r.IpcGetEventHandle(r.th, e)
+			r.want(name, c.want, res)
+			if res == ok {
+				if again, res := r.IpcGetEventHandle(r.th, e); res != ok || again != h {
+					t.Errorf("the handle has changed, %v", res)
+				}
+				r.must(r.EventDestroy(r.th, e))
+			}
+			if n := openFiles(t); n != files {
+				t.Errorf("%d files are open, and %d were before", n, files)
+			}
+		})
+	}
+}
+
 // TestIPCMemCopyUnlocked makes calls while another one copies the content of memory to a file. Work that writes the
 // memory meanwhile comes afterwards.
 func TestIPCMemCopyUnlocked(t *testing.T) {
