@@ -164,6 +164,10 @@ func (r *run) cut() *Fault {
 	}
 	f.Code, f.Kernel = why.Code, r.Kernel.Name
 	f.Reason = fmt.Sprintf("%s; %d of %d blocks have run to their end", why.Reason, r.done.Ended, r.blocks)
+	if r.resident < r.Resident && uint64(r.resident) < r.blocks {
+		f.Reason += fmt.Sprintf("; %d blocks are executed at the same time, each of which takes %d bytes: if they wait for "+
+			"others, the launch never ends", r.resident, r.blockMemory())
+	}
 	return f
 }
 
