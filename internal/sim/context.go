@@ -139,7 +139,7 @@ func (d *Driver) end(op string, c *context) driver.Result {
 	d.freeMemoryOf(op, c)
 	c.heap, c.workspaces = nil, nil
 	for _, m := range c.imported {
-		d.space.discard(m.file, 0)
+		d.space.discard(m.file)
 	}
 	c.imported = nil
 	c.dev.memory -= contextMemory

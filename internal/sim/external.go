@@ -148,7 +148,7 @@ func (d *Driver) DestroyExternalMemory(th *driver.Thread, h driver.ExternalMemor
 	}
 	d.objects.remove(uintptr(h))
 	m.ctx.forgetImport(m)
-	d.space.discard(m.file, 0)
+	d.space.discard(m.file)
 	r = d.lost
 	d.reclaim()
 	return r

@@ -16,10 +16,9 @@ import (
 
 // ipcMemory is memory that processes share.
 type ipcMemory struct {
-	file    *memoryFile
-	id      ipcID  // of the file
-	opens   int    // how often this process has opened it, if it is memory of another process
-	charged uint64 // of the budget, for the file
+	file  *memoryFile
+	id    ipcID // of the file
+	opens int   // how often this process has opened it, if it is memory of another process
 }
 
 const ipcMemMagic = 0x6d65_7563_6572_7570 // "purecuem" in memory
@@ -112,9 +111,11 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	var err error
 	d.unlocked(func() { f, id, err = d.newIPCMemory(b.size) })
 	switch {
+	case err == nil:
+		f.charged = size
 	case errors.Is(err, errors.ErrUnsupported):
 		r = driver.ResultNotSupported
-	case err != nil:
+	default:
 		r = d.lacks(op, err, b.size, driver.ResultOutOfMemory)
 	}
 	moves := func() bool { return r == ok && b.shared == nil && !b.gone && !b.leaving }
@@ -135,13 +136,13 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 		r = ok
 	case r == ok:
 		d.space.retire(b.mem)
-		b.mem, b.shared, unused = contentOf(f.mapped()[:b.size:b.size]), &ipcMemory{file: f, id: id, charged: size}, nil
+		b.mem, b.shared, unused = contentOf(f.mapped()[:b.size:b.size]), &ipcMemory{file: f, id: id}, nil
 		b.defined = nil // nobody knows what other processes write
 		d.space.regions.Store(nil)
 	}
 	switch {
 	case unused != nil:
-		d.space.discard(unused, size)
+		d.space.discard(unused)
 	case f == nil:
 		d.space.budget.give(size)
 	}

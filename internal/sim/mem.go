@@ -107,9 +107,9 @@ type addressSpace struct {
 	building bool
 
 	budget    budget
-	closing   []discarded // see reclaim
-	retired   []retired   // see reclaim
-	stale     []stale     // in the order in which they were freed
+	closing   []*memoryFile // see reclaim
+	retired   []retired     // see reclaim
+	stale     []stale       // in the order in which they were freed
 	staleSize uint64
 	shrunk    []*memPool // pools that processes share, and that have given chunks back: see reclaim
 }
@@ -193,7 +193,7 @@ func (a *addressSpace) remove(b *block) {
 	a.forget(b)
 	a.noteFreed(b)
 	if b.shared != nil {
-		a.discard(b.shared.file, b.shared.charged)
+		a.discard(b.shared.file)
 	}
 	if b.owns() {
 		if b.kind == pinnedBlock || b.kind == managedBlock {

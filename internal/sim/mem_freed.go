@@ -29,17 +29,9 @@ func (a *addressSpace) retire(c *content) {
 	a.retired = append(a.retired, retired{content: c})
 }
 
-// discard closes a file when no kernel and no copy uses it any more: see reclaim. The budget has given charged
-// bytes for it, and gets them back when the system has the memory.
-func (a *addressSpace) discard(f *memoryFile, charged uint64) {
-	a.closing = append(a.closing, discarded{f, charged})
-}
-
-// discarded is a file that is closed later.
-type discarded struct {
-	*memoryFile
-	charged uint64
-}
+// discard closes a file when no kernel and no copy uses it any more: see reclaim. The budget gets back what it has given
+// for the file when the system has the memory.
+func (a *addressSpace) discard(f *memoryFile) { a.closing = append(a.closing, f) }
 
 // retired is a content that is given back when what had begun before a number has ended. The number is 0
 // until reclaim looks.
@@ -87,7 +79,7 @@ func (a *addressSpace) freedAt(addr uint64) *freedBlock {
 // smaller, as this may take long: a call does this at its beginning or at its end.
 func (d *Driver) reclaim() {
 	a, e := &d.space, &d.engine
-	var files []discarded
+	var files []*memoryFile
 	if e.executing == 0 {
 		files, a.closing = a.closing, nil
 	}
@@ -116,7 +108,7 @@ func (d *Driver) reclaim() {
 				c.release()
 			}
 			for _, f := range files {
-				d.closeFile(f.memoryFile)
+				d.closeFile(f)
 				a.budget.give(f.charged)
 			}
 		})

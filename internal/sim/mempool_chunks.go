@@ -199,7 +199,8 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 	switch {
 	case p.file == nil:
 	case p.destroyed && len(p.chunks) == 0 && !p.growing:
-		a.discard(p.file, uint64(len(p.charged))*chunkUnit)
+		p.file.charged = uint64(len(p.charged)) * chunkUnit
+		a.discard(p.file)
 		p.file, p.charged = nil, nil
 	case len(p.chunks) < before && !p.imported && !slices.Contains(a.shrunk, p):
 		a.shrunk = append(a.shrunk, p)

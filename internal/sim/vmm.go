@@ -28,7 +28,6 @@ type physical struct {
 	uses    int // handles and mappings
 	mem     *content
 	shared  *memoryFile // the file with the content, if other processes may get it
-	charged uint64      // of the budget, for the file
 	// imported says that the memory is of another physical, perhaps of another process.
 	imported bool
 }
@@ -42,7 +41,7 @@ func (a *addressSpace) drop(p *physical) {
 		p.dev.memory -= p.size
 	}
 	if p.shared != nil {
-		a.discard(p.shared, p.charged)
+		a.discard(p.shared)
 	}
 	a.retire(p.mem)
 }
@@ -348,7 +347,7 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 			d.space.budget.give(size)
 			return 0, d.lacks("cuMemCreate", err, size, driver.ResultOutOfMemory)
 		}
-		p.charged = size
+		p.shared.charged = size
 	}
 	return d.addPhysical(p), ok
 }

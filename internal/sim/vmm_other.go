@@ -10,7 +10,7 @@ import (
 const canShareMemory = false
 
 // memoryFile does not exist on this platform.
-type memoryFile struct{}
+type memoryFile struct{ charged uint64 }
 
 func reserveFile(*os.File, uint64, uint64) error { return errors.ErrUnsupported }
 

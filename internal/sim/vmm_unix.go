@@ -16,10 +16,11 @@ const canShareMemory = true
 // memoryFile is a file without a name, with the content of physical memory. Processes share the
 // memory by mapping it.
 type memoryFile struct {
-	file   *os.File
-	dir    string // "" if another memoryFile has created it
-	size   uint64
-	memory []byte
+	file    *os.File
+	dir     string // "" if another memoryFile has created it
+	size    uint64
+	memory  []byte
+	charged uint64 // bytes that the budget has given
 }
 
 // newMemoryFile creates a file. The file system has allocated the first bytes, as a process that
