@@ -166,8 +166,8 @@ func (l *Launch) SetConditional(handle uint64, value uint32) {
 	}
 }
 
-// outside calls f, a part of a kernel, on a new goroutine, and then after, with the driver locked. The operation may have
-// been dropped meanwhile. A panic or an end of the goroutine (testing.T.FailNow) becomes a misuse.
+// outside calls f, a part of a kernel, on a new goroutine, and then after, with the driver locked. The operation may
+// have been dropped meanwhile. A panic or an end of the goroutine (testing.T.FailNow) becomes a misuse.
 func (l *Launch) outside(o *op, f, after func()) {
 	d, e := l.d, &l.d.engine
 	x := &execution{kernel: l.Name, begun: time.Now(), number: e.begins(), inGo: true}

@@ -29,8 +29,8 @@ func (a *addressSpace) retire(c *content) {
 	a.retired = append(a.retired, retired{content: c})
 }
 
-// discard closes a file when no kernel and no copy uses it any more: see reclaim. The budget gets back what it has given
-// for the file when the system has the memory.
+// discard closes a file when no kernel and no copy uses it any more: see reclaim. The budget gets back what it has
+// given for the file when the system has the memory.
 func (a *addressSpace) discard(f *memoryFile) { a.closing = append(a.closing, f) }
 
 // retired is a content that is given back when what had begun before a number has ended. The number is 0

@@ -142,8 +142,8 @@ func TestSharedPoolOpenedTwice(t *testing.T) {
 	here.must(here.MemPoolDestroy(here.th, p))
 }
 
-// TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again. The
-// budget gives for each part once, also if the file system keeps it.
+// TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again.
+// The budget gives for each part once, also if the file system keeps it.
 func TestSharedPoolRoom(t *testing.T) {
 	for name, keeps := range map[string]bool{"a file system": false, "a file system that keeps all": true} {
 		t.Run(name, func(t *testing.T) { sharedPoolRoom(t, keeps) })

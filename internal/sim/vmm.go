@@ -195,8 +195,8 @@ func (l *Launch) mapped(addr uint64) *block {
 	return s.block
 }
 
-// gather returns a block in one piece: the block itself, or a copy, if it stands for neighbours. What the kernel writes to
-// a copy is stored when it has run. It returns nil if the machine has too little memory.
+// gather returns a block in one piece: the block itself, or a copy, if it stands for neighbours. What the kernel
+// writes to a copy is stored when it has run. It returns nil if the machine has too little memory.
 func (l *Launch) gather(b *block) *block {
 	if b == nil || b.parts == nil {
 		return b
