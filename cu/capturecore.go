@@ -440,3 +440,17 @@ func (sc *streamCore) captureActive() bool {
 	status, res := sc.ctx.drv.table().StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
+
+// captured reports whether the stream is or may be part of a capture, also one that is invalidated, or of other code. It
+// is called after a call of op has failed.
+func (sc *streamCore) captured(op string) bool {
+	if sc.begin(op) != nil {
+		return true
+	}
+	defer sc.leave()
+	sc.beginLegacy()
+	defer sc.endLegacy()
+	at := sc.at
+	at.Relaxed = true
+	return sc.unlessCaptured(at) != nil
+}

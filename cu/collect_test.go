@@ -2,6 +2,7 @@ package cu
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 // drops are ways to allocate memory, and what the program drops.
@@ -163,7 +165,8 @@ func TestDroppedInHostFunc(t *testing.T) {
 }
 
 // TestDroppedRetry makes the driver answer each kind of call once with result 2. If the program has dropped memory, the
-// call frees it and succeeds. Otherwise, and during a capture, the error remains.
+// call frees it and succeeds, or lets the program repeat what may be partly done. Otherwise the error remains. During a
+// capture, also one of other code, nothing is freed.
 func TestDroppedRetry(t *testing.T) {
 	r := newSoft(t)
 	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
@@ -180,37 +183,38 @@ func TestDroppedRetry(t *testing.T) {
 	for _, c := range []struct {
 		function string
 		call     func() error
-		enqueues bool
+		enqueues bool // also in a capture
+		once     bool // is not repeated
 	}{
-		{"cuMemAlloc", func() error { return fail(r.gpu.Alloc(1 << 20)) }, false},
-		{"cuMemAllocManaged", func() error { return fail(r.gpu.AllocManaged(1<<20, AttachGlobal)) }, false},
-		{"cuMemHostAlloc", func() error { return fail(r.gpu.AllocHost(1<<20, 0)) }, false},
-		{"cuMemHostRegister", func() error { return fail(r.gpu.RegisterHost(make([]byte, 4096), 0)) }, false},
-		{"cuMemAllocAsync", func() error { return fail(r.s.Alloc(64)) }, false},
-		{"cuMemPoolCreate", func() error { return fail(r.gpu.NewMemPool(MemPoolOptions{})) }, false},
-		{"cuMemsetD8", func() error { return m.Memset(1) }, false},
-		{"cuMemcpyHtoD", func() error { return m.CopyFrom(buf) }, false},
-		{"cuMemcpyDtoH", func() error { return m.CopyTo(buf) }, false},
-		{"cuModuleLoadDataEx", func() error { return fail(r.gpu.LoadModule([]byte(spinPTX))) }, false},
-		{"cuModuleGetFunction", func() error { return fail(mod.Function("spin")) }, false},
-		{"cuLibraryLoadData", func() error { return fail(r.drv.LoadLibrary([]byte(spinPTX))) }, false},
-		{"cuStreamCreate", func() error { return fail(r.gpu.NewStream(StreamNonBlocking)) }, false},
-		{"cuGraphCreate", func() error { return fail(r.gpu.NewGraph()) }, false},
-		{"cuGraphInstantiateWithFlags", func() error { return fail(g.Instantiate()) }, false},
-		{"cuGraphInstantiateWithParams", func() error { return fail(g.InstantiateWithFlags(0)) }, false},
-		{"cuCtxSetLimit", func() error { return r.gpu.SetLimit(LimitStackSize, 4096) }, false},
-		{"cuGraphLaunch", func() error { return x.Launch(r.s) }, false},
-		{"cuGraphUpload", func() error { return x.Upload(r.s) }, false},
-		{"cuMemPrefetchAsync", func() error { return r.s.Prefetch(managed, MemLocation{Type: LocationHost}) }, false},
-		{"cuMemsetD8Async", func() error { return r.s.Memset(m, 1) }, true},
-		{"cuMemsetD32Async", func() error { return r.s.Memset32(m, 1) }, true},
-		{"cuMemsetD16Async", func() error { return r.s.Memset16(m, 1) }, true},
-		{"cuMemsetD2D8Async", func() error { return r.s.Memset2D(rows, 1, 8, 8) }, true},
-		{"cuMemcpyHtoDAsync", func() error { return r.s.Copy(m, host) }, true},
-		{"cuMemcpyDtoHAsync", func() error { return r.s.Copy(host, m) }, true},
-		{"cuMemcpy2DAsync", func() error { return r.s.Copy2D(rows, Rows{Mem: host, Pitch: 64}, 8, 8) }, true},
-		{"cuStreamBatchMemOp", func() error { return r.s.BatchMemOps(WriteWord32(word, 1)) }, true},
-		{"cuLaunchKernel", func() error { return spin.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(0)) }, true},
+		{"cuMemAlloc", func() error { return fail(r.gpu.Alloc(1 << 20)) }, false, false},
+		{"cuMemAllocManaged", func() error { return fail(r.gpu.AllocManaged(1<<20, AttachGlobal)) }, false, false},
+		{"cuMemHostAlloc", func() error { return fail(r.gpu.AllocHost(1<<20, 0)) }, false, false},
+		{"cuMemHostRegister", func() error { return fail(r.gpu.RegisterHost(make([]byte, 4096), 0)) }, false, false},
+		{"cuMemAllocAsync", func() error { return fail(r.s.Alloc(64)) }, false, false},
+		{"cuMemPoolCreate", func() error { return fail(r.gpu.NewMemPool(MemPoolOptions{})) }, false, false},
+		{"cuMemsetD8", func() error { return m.Memset(1) }, false, false},
+		{"cuMemcpyHtoD", func() error { return m.CopyFrom(buf) }, false, false},
+		{"cuMemcpyDtoH", func() error { return m.CopyTo(buf) }, false, false},
+		{"cuModuleLoadDataEx", func() error { return fail(r.gpu.LoadModule([]byte(spinPTX))) }, false, false},
+		{"cuModuleGetFunction", func() error { return fail(mod.Function("spin")) }, false, false},
+		{"cuLibraryLoadData", func() error { return fail(r.drv.LoadLibrary([]byte(spinPTX))) }, false, false},
+		{"cuStreamCreate", func() error { return fail(r.gpu.NewStream(StreamNonBlocking)) }, false, false},
+		{"cuGraphCreate", func() error { return fail(r.gpu.NewGraph()) }, false, false},
+		{"cuGraphInstantiateWithFlags", func() error { return fail(g.Instantiate()) }, false, false},
+		{"cuGraphInstantiateWithParams", func() error { return fail(g.InstantiateWithFlags(0)) }, false, false},
+		{"cuCtxSetLimit", func() error { return r.gpu.SetLimit(LimitStackSize, 4096) }, false, false},
+		{"cuGraphLaunch", func() error { return x.Launch(r.s) }, false, true},
+		{"cuGraphUpload", func() error { return x.Upload(r.s) }, false, false},
+		{"cuMemPrefetchAsync", func() error { return r.s.Prefetch(managed, MemLocation{Type: LocationHost}) }, false, false},
+		{"cuMemsetD8Async", func() error { return r.s.Memset(m, 1) }, true, false},
+		{"cuMemsetD32Async", func() error { return r.s.Memset32(m, 1) }, true, false},
+		{"cuMemsetD16Async", func() error { return r.s.Memset16(m, 1) }, true, false},
+		{"cuMemsetD2D8Async", func() error { return r.s.Memset2D(rows, 1, 8, 8) }, true, false},
+		{"cuMemcpyHtoDAsync", func() error { return r.s.Copy(m, host) }, true, false},
+		{"cuMemcpyDtoHAsync", func() error { return r.s.Copy(host, m) }, true, false},
+		{"cuMemcpy2DAsync", func() error { return r.s.Copy2D(rows, Rows{Mem: host, Pitch: 64}, 8, 8) }, true, false},
+		{"cuStreamBatchMemOp", func() error { return r.s.BatchMemOps(WriteWord32(word, 1)) }, true, true},
+		{"cuLaunchKernel", func() error { return spin.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(0)) }, true, true},
 	} {
 		t.Run(c.function, func(t *testing.T) {
 			r.ok(c.call()) // from now on the stream keeps the objects: the usual calls follow
@@ -218,7 +222,15 @@ func TestDroppedRetry(t *testing.T) {
 			for range 2 {
 				must(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
 				r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultOutOfMemory)})
-				r.ok(c.call())
+				err := c.call()
+				if c.once {
+					if text := fmt.Sprint(err); !strings.Contains(text, " bytes of abandoned memory") ||
+						!strings.Contains(text, freedDetail) {
+						t.Errorf("the error: %v", err)
+					}
+					err = c.call()
+				}
+				r.ok(err)
 				r.sim.ClearFaults()
 			}
 			r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultOutOfMemory), Every: true})
@@ -238,6 +250,16 @@ func TestDroppedRetry(t *testing.T) {
 				return nil
 			})
 			_ = err // whether the capture is valid is the driver's business
+			table, at := r.drv.table(), driver.At{Context: r.s.core.ctx.raw}
+			if res := table.StreamBeginCapture(at, r.s.core.raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
+				t.Fatal(res)
+			}
+			if err := c.call(); err == nil || strings.Contains(err.Error(), "garbage collector") {
+				t.Errorf("while other code captures the stream: %v", err)
+			}
+			if g, res := table.StreamEndCapture(at, r.s.core.raw); res == driver.ResultSuccess {
+				table.GraphDestroy(at, g)
+			}
 		})
 	}
 	r.ok(r.s.Synchronize())

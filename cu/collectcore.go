@@ -157,9 +157,9 @@ func (c *contextCore) allocate(call func() driver.Result) (driver.Result, *colle
 }
 
 // retry is allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
-// called. err is the error of the first attempt of op, and call makes a further one. A call that was refused for too
-// little memory has done nothing. There is no further one while a host function runs: the call may be made by the
-// function, and what is freed may be in use behind it.
+// called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be wrong
+// after a first attempt that has done a part: then the program may repeat the call. There is no further attempt while a
+// host function runs: the call may be made by the function, and what is freed may be in use behind it.
 //
 // The caller holds no lock.
 func (c *contextCore) retry(op string, err error, call func() error) error {
@@ -167,12 +167,25 @@ func (c *contextCore) retry(op string, err error, call func() error) error {
 	if e == nil || c.drv.collector.hostFuncs.Load() > 0 {
 		return err
 	}
-	own := c.drv.makeRoom(c.dev, func() bool { err = call(); e = lacksMemory(op, err); return e != nil })
+	freed := false
+	own := c.drv.makeRoom(c.dev, func() bool {
+		if freed = true; call != nil {
+			err = call()
+			e = lacksMemory(op, err)
+		}
+		return e != nil
+	})
 	if e != nil {
 		own.explain(e)
+		if call == nil && freed {
+			e.Detail = join(freedDetail, e.Detail)
+		}
 	}
 	return err
 }
+
+// freedDetail says what to do after a call that is not repeated.
+const freedDetail = "abandoned memory is freed: call again, if it does no harm that a part of this call may be done"
 
 // lacksMemory returns err if it is the driver's answer to op that there is too little memory, or nil.
 func lacksMemory(op string, err error) *Error {

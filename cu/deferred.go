@@ -53,7 +53,8 @@ func (r *resource) retryLater(err error) (again bool) {
 		return false
 	}
 	r.ctx.deferred.Locked(func() {
-		if !errors.Is(err, errBusy) && !errors.Is(err, errInHostFunc) { // these are temporary, and do not count as attempts
+		// These are temporary, and do not count as attempts. A host function meets ResultNotPermitted.
+		if !errors.Is(err, errBusy) && !errors.Is(err, ResultNotPermitted) {
 			r.tries++
 		}
 		again = r.tries < maxTries

@@ -510,13 +510,13 @@ func TestDeferredStorm(t *testing.T) {
 	}
 }
 
-// TestBusyIsNoFailure tries again and again to free memory that a captured stream uses, which is no failure of the
-// driver, and then lets the driver fail.
+// TestBusyIsNoFailure tries again and again to free memory that a captured stream uses, and then as on a thread on which
+// the driver permits nothing. Neither is a failure of the driver. Then it lets the driver fail.
 func TestBusyIsNoFailure(t *testing.T) {
 	r := newRig(t)
 	d := r.memory(r.gpu, 8)
-	use := func() *HostMem {
-		h := r.host(r.gpu, 8)
+	use := func() (h, other *HostMem) {
+		h, other = r.host(r.gpu, 8), r.host(r.gpu, 8)
 		r.ok(r.s.Copy(d, h))
 		r.tell("fake_capture_stream", r.s.Handle(), 1)
 		r.ok(h.Close())
@@ -524,20 +524,29 @@ func TestBusyIsNoFailure(t *testing.T) {
 			r.ok(r.drv.Close())
 		}
 		r.tell("fake_capture_stream", r.s.Handle(), 0)
-		return h
+		r.fail("cuStreamIsCapturing", 0, ResultNotPermitted) // always
+		r.ok(r.s.Copy(d, other))
+		if err := other.Close(); !errors.Is(err, ResultNotPermitted) {
+			t.Errorf("Close where the driver permits nothing: %v", err)
+		}
+		for range 2 * maxTries {
+			r.ok(r.drv.Close())
+		}
+		r.fail("cuStreamIsCapturing", -1, 0)
+		return h, other
 	}
 	use()
 	r.fail("cuStreamIsCapturing", 1, ResultUnknown)
 	r.ok(r.drv.Close())
 	if r.census(kindHost) != 1 {
-		t.Error("it is freed, and nobody knows whether the GPU uses it")
+		t.Error("both are freed, and nobody knows whether the GPU uses one")
 	}
 	r.ok(r.drv.Close())
 	if got := r.leaked(0); got != nil || r.census(kindHost) != 0 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), got)
 	}
 
-	h := use()
+	h, other := use()
 	r.fail("cuStreamIsCapturing", 0, ResultUnknown) // always
 	for range maxTries {
 		if got := r.leaked(0); got != nil {
@@ -547,9 +556,10 @@ func TestBusyIsNoFailure(t *testing.T) {
 	}
 	r.fail("cuStreamIsCapturing", -1, 0)
 	r.ok(r.drv.Close())
-	if l := r.reports(1); len(l) != 1 || l[0].Abandoned || !errors.Is(l[0].Err, ResultUnknown) ||
-		r.census(kindHost) != 1 {
+	if l := r.reports(2); len(l) != 2 || l[0].Abandoned || !errors.Is(l[0].Err, ResultUnknown) ||
+		r.census(kindHost) != 2 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
 	}
 	r.tell("fake_forgive_host", uintptr(h.core.host))
+	r.tell("fake_forgive_host", uintptr(other.core.host))
 }

@@ -163,7 +163,7 @@ func (x *GraphExec) Launch(s *Stream) error {
 		err = x.on(workGraphLaunch, s)
 	}
 	if err != nil {
-		err = s.retry(workGraphLaunch.op(), err, func() error { return x.on(workGraphLaunch, s) })
+		err = s.retry(workGraphLaunch.op(), err, nil)
 	}
 	return err
 }

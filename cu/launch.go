@@ -114,7 +114,7 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 		err = f.launchOnce(s, cfg, args, prepared)
 	}
 	if err != nil {
-		err = s.retry(cfg.op(), err, func() error { return f.launchOnce(s, cfg, args, prepared) })
+		err = s.retry(cfg.op(), err, nil)
 	}
 	return err
 }

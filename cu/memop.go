@@ -79,7 +79,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	if err := checkMemOps(batchOp, ops, s.core.ctx, "stream"); err != nil {
 		return err
 	}
-	return s.attempt(batchOp, func() error { return s.enqueueOps(ops) })
+	return s.retry(batchOp, s.enqueueOps(ops), nil)
 }
 
 // enqueueOps enqueues operations that were checked.

@@ -122,7 +122,7 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	r.ctx.observeNeeded()
 	if err := r.usedStreams.wait(); err != nil {
 		switch {
-		case !errors.Is(err, errInHostFunc):
+		case !errors.Is(err, ResultNotPermitted): // which is the answer to a host function
 			return nil
 		case r.freeWaits:
 			return errLater(method, r.self.kind(), r.self.handle(), err, afterFreeing)

@@ -380,13 +380,10 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	return Elapsed(ctx, events[0], events[1])
 }
 
-// retry is contextCore.retry for a call that enqueues work on the stream. During a capture of the stream it makes no
-// further attempt: the failed one may have invalidated the capture, whose error would hide the lack of memory.
+// retry is contextCore.retry for a call that enqueues work on the stream. If the stream is being captured, also by other
+// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of memory.
 func (s *Stream) retry(op string, err error, call func() error) error {
-	if lacksMemory(op, err) == nil {
-		return err
-	}
-	if c := s.core.shared.capture.Load(); c != nil && c.active() {
+	if lacksMemory(op, err) == nil || s.core.captured(op) {
 		return err
 	}
 	return s.core.ctx.retry(op, err, call)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
@@ -33,8 +34,9 @@ type tail struct {
 	ctx   *contextCore
 	err   error // why there is no event
 	event driver.Event
-	// stream is the stream that is its own tail, or nil.
+	// stream is the stream that is its own tail, or nil. failed says that the driver did not tell when its work ends.
 	stream *streamCore
+	failed atomic.Bool
 	// lost is the context's count of tails without an event when the stream was marked, with this
 	// tail if it has no event. The tails counted were left before the mark.
 	lost uint64
@@ -46,6 +48,9 @@ var errNoTail = errors.New("the end of the work of a closed stream is unknown")
 // query queries the driver for the tail's event.
 func (t *tail) query() driver.Result {
 	if !t.Acquire(t) {
+		if t.failed.Load() {
+			return driver.ResultUnknown
+		}
 		return driver.ResultSuccess
 	}
 	defer t.Release(t) // also if a tracer panics
@@ -165,15 +170,16 @@ func (sc *streamCore) leaveTail() (kept bool) {
 	return false
 }
 
-// endStreamTail waits for the end of the work of a stream that is its own tail.
+// endStreamTail waits for the end of the work of a stream that is its own tail. If the driver does not tell that, the
+// CUstream is destroyed as one without a tail: what its work uses is kept, and its green context is not.
 func (c *contextCore) endStreamTail(sc *streamCore, t *tail) {
 	defer c.endHold()
 	wait := func() error { return c.waitTail(sc) }
 	if err := retryUntilDone(c.drv.table().Clock(), wait); err != nil {
-		c.drv.leak(Leak{Kind: sc.kind(), Handle: sc.handle(), Err: errKept(sc.kind(), sc.handle(), err)})
-		return
+		t.failed.Store(true)
+		c.putTail(sc, &tail{ctx: c, err: err})
 	}
-	if _, last := t.Close(); last { // the context is poisoned
+	if _, last := t.Close(); last { // the context is poisoned, or the wait has failed
 		t.Last(false)
 		c.dropTail(sc, t)
 	}
@@ -270,7 +276,7 @@ func (c *contextCore) endTails(at driver.At) {
 			t.err = err
 			c.ends.mu.Unlock()
 		}
-		if !t.Closed() && t.stream == nil { // the context is poisoned, or the wait failed
+		if !t.Closed() { // the context is poisoned, or the wait failed
 			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {

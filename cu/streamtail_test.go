@@ -1,11 +1,14 @@
 package cu
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestUnmarkedStream closes streams and what their work uses, while the driver can create or record no event. What the
@@ -112,4 +115,35 @@ func unmarkedStream(r *soft, function, kind string, busy bool) {
 			r.t.Errorf("leak: %+v", l)
 		}
 	}
+}
+
+// TestUnknownStream closes a green context's stream of which the driver never tells when its work is done. The stream and
+// the green context are destroyed. What the work uses is kept.
+func TestUnknownStream(t *testing.T) {
+	r := newSoft(t)
+	before, streams := r.sim.Census(), r.streams()
+	g := r.green()
+	s := must(g.NewStream(0))(t)
+	d, h := must(r.gpu.Alloc(64))(t), must(r.gpu.RegisterHost(make([]byte, 64), 0))(t)
+	r.hold(s)
+	r.ok(s.Copy(d, h))
+	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultOutOfMemory)})
+	r.ok(s.Close())
+	r.sim.Inject(cusim.Fault{Function: "cuStreamQuery", Every: true, Code: int(ResultUnknown)})
+	r.ok(errors.Join(h.Close(), g.Close()))
+	if !r.freed(func() bool {
+		return r.sim.Census()["green context"] == before["green context"] && r.streams() == streams
+	}) {
+		t.Errorf("left: %v, before: %v", r.sim.Census(), before)
+	}
+	r.sim.ClearFaults()
+	r.ok(d.Close())
+	if !eventually(func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return slices.ContainsFunc(r.leaks, func(l Leak) bool { return l.Kind == "host memory" && l.Err != nil })
+	}) {
+		t.Errorf("reported are %+v", r.leaks)
+	}
+	r.drv.table().MemHostUnregister(driver.At{Context: r.gpu.own.core.raw}, h.core.host)
 }

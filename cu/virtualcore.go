@@ -276,10 +276,9 @@ func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error
 	return detailed(old.closeOwned(method, runtime.Cleanup{}), "the memory is unmapped when its work is done")
 }
 
-// detailed replaces what the error of a refused wait says about the end of an object: the range is not closed.
+// detailed replaces what an errLater says about the end of an object: the range is not closed.
 func detailed(err error, detail string) error {
-	var e *Error
-	if errors.Is(err, errInHostFunc) && errors.As(err, &e) {
+	if e, ok := err.(*Error); ok && errors.Is(e.Err, ResultNotPermitted) {
 		e.Detail = detail
 	}
 	return err
