@@ -178,14 +178,16 @@ func TestDroppedRetry(t *testing.T) {
 	must(g.AddMemset(m, 1))(t)
 	x := must(g.Instantiate())(t)
 	buf := make([]byte, 4096)
-	rows := Rows{Mem: m, Pitch: 64}
+	image := Rows{Mem: m, Pitch: 64}
+	lib := must(r.drv.LoadLibrary([]byte(managedPTX)))(t)
 	fail := func(_ any, err error) error { return err }
-	for _, c := range []struct {
+	type row struct {
 		function string
 		call     func() error
 		enqueues bool // also in a capture
 		once     bool // is not repeated
-	}{
+	}
+	rows := []row{
 		{"cuMemAlloc", func() error { return fail(r.gpu.Alloc(1 << 20)) }, false, false},
 		{"cuMemAllocManaged", func() error { return fail(r.gpu.AllocManaged(1<<20, AttachGlobal)) }, false, false},
 		{"cuMemHostAlloc", func() error { return fail(r.gpu.AllocHost(1<<20, 0)) }, false, false},
@@ -197,6 +199,8 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuMemcpyDtoH", func() error { return m.CopyTo(buf) }, false, false},
 		{"cuModuleLoadDataEx", func() error { return fail(r.gpu.LoadModule([]byte(spinPTX))) }, false, false},
 		{"cuModuleGetFunction", func() error { return fail(mod.Function("spin")) }, false, false},
+		{"cuFuncLoad", spin.Load, false, false},
+		{"cuLibraryGetManaged", func() error { return fail(lib.Managed(r.gpu, "total")) }, false, false},
 		{"cuLibraryLoadData", func() error { return fail(r.drv.LoadLibrary([]byte(spinPTX))) }, false, false},
 		{"cuStreamCreate", func() error { return fail(r.gpu.NewStream(StreamNonBlocking)) }, false, false},
 		{"cuGraphCreate", func() error { return fail(r.gpu.NewGraph()) }, false, false},
@@ -209,13 +213,26 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuMemsetD8Async", func() error { return r.s.Memset(m, 1) }, true, false},
 		{"cuMemsetD32Async", func() error { return r.s.Memset32(m, 1) }, true, false},
 		{"cuMemsetD16Async", func() error { return r.s.Memset16(m, 1) }, true, false},
-		{"cuMemsetD2D8Async", func() error { return r.s.Memset2D(rows, 1, 8, 8) }, true, false},
+		{"cuMemsetD2D8Async", func() error { return r.s.Memset2D(image, 1, 8, 8) }, true, false},
 		{"cuMemcpyHtoDAsync", func() error { return r.s.Copy(m, host) }, true, false},
 		{"cuMemcpyDtoHAsync", func() error { return r.s.Copy(host, m) }, true, false},
-		{"cuMemcpy2DAsync", func() error { return r.s.Copy2D(rows, Rows{Mem: host, Pitch: 64}, 8, 8) }, true, false},
+		{"cuMemcpy2DAsync", func() error { return r.s.Copy2D(image, Rows{Mem: host, Pitch: 64}, 8, 8) }, true, false},
 		{"cuStreamBatchMemOp", func() error { return r.s.BatchMemOps(WriteWord32(word, 1)) }, true, true},
 		{"cuLaunchKernel", func() error { return spin.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(0)) }, true, true},
-	} {
+	}
+	if runtime.GOOS == "linux" { // pools are shared there
+		shared := must(r.gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
+		f, piece := must(shared.Export())(t), must(shared.Alloc(r.s, 64))(t)
+		defer f.Close()
+		defer shared.Close()
+		defer piece.Close()
+		h, imported := must(piece.PoolHandle())(t), must(r.gpu.ImportMemPool(f.Fd()))(t)
+		defer imported.Close()
+		rows = append(rows,
+			row{"cuMemPoolImportFromShareableHandle", func() error { return fail(r.gpu.ImportMemPool(f.Fd())) }, false, false},
+			row{"cuMemPoolImportPointer", func() error { return fail(imported.Open(h)) }, false, false})
+	}
+	for _, c := range rows {
 		t.Run(c.function, func(t *testing.T) {
 			r.ok(c.call()) // from now on the stream keeps the objects: the usual calls follow
 			runtime.GC()
@@ -263,7 +280,7 @@ func TestDroppedRetry(t *testing.T) {
 		})
 	}
 	r.ok(r.s.Synchronize())
-	for _, c := range []io.Closer{x, g, word, managed, host, m, mod} {
+	for _, c := range []io.Closer{x, g, word, managed, host, m, mod, lib} {
 		r.ok(c.Close())
 	}
 }

@@ -157,9 +157,13 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
-	raw, size, res := mc.ctx.drv.table().LibraryGetManaged(driver.At{Context: mc.ctx.raw}, l.core.raw, name)
+	var size uint64
+	raw, res, own := allocated(mc.ctx, func() (raw driver.DevicePtr, res driver.Result) {
+		raw, size, res = mc.ctx.drv.table().LibraryGetManaged(driver.At{Context: mc.ctx.raw}, l.core.raw, name)
+		return raw, res
+	})
 	if res != driver.ResultSuccess {
-		err := mc.notFound(op, "managed variable", name, res)
+		err := own.explain(mc.notFound(op, "managed variable", name, res))
 		mc.leave()
 		return nil, err
 	}

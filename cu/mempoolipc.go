@@ -40,6 +40,8 @@ func (p *MemPool) Export() (*os.File, error) {
 // Each call returns a new MemPool. Those of one pool may have the same handle: the pool is destroyed
 // in this process, once, when the last of them and all their memory are closed. If it is being
 // destroyed, the call waits until it is, and imports the pool again.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	const op = importPoolOp
 	core, err := c.enter(op)
@@ -51,12 +53,14 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, err
 	}
 	at := driver.At{Context: core.raw}
-	raw, res := stateOf[imports](core.drv).get(func() (driver.MemoryPool, driver.Result) {
-		return core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
-			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	raw, res, own := allocated(core, func() (driver.MemoryPool, driver.Result) {
+		return stateOf[imports](core.drv).get(func() (driver.MemoryPool, driver.Result) {
+			return core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
+				driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+		})
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, 0, res)
+		return nil, own.explain(core.callError(op, 0, res))
 	}
 	p := newMemPool(core, raw, &pooledMemory, false)
 	p.core.leaveImports = stateOf[imports](core.drv).leave
@@ -103,6 +107,8 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 // Each call returns a new DeviceMem. Those of one handle may have the same address: the memory is
 // freed in this process after the last of them was closed, and after the work of all of them. If it is
 // being freed, Open waits until it is, and opens it again.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
@@ -117,8 +123,11 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	defer p.leave()
 	mc := &memCore{is: &pooledMemory, size: size, capacity: size, pool: pc, opened: true}
 	mc.ctx = pc.ctx
-	if res := stateOf[openings](pc.ctx.drv).open(mc, driver.MemPoolPtrExportData(h[:64])); res != driver.ResultSuccess {
-		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
+	res, own := pc.ctx.allocate(func() driver.Result {
+		return stateOf[openings](pc.ctx.drv).open(mc, driver.MemPoolPtrExportData(h[:64]))
+	})
+	if res != driver.ResultSuccess {
+		return nil, own.explain(pc.ctx.callError(op, uintptr(pc.raw), res))
 	}
 	pc.Retain()
 	return newDeviceMem(pc.ctx, mc), nil

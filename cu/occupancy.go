@@ -70,9 +70,17 @@ func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
 // load it at the first launch, which then takes longer. It may wait for the GPU: see
 // docs/blocking.md.
 func (f *Function) Load() error {
-	_, err := askFunction(f, "cuFuncLoad", func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
-		return struct{}{}, t.FuncLoad(at, f.raw)
-	})
+	const op = "cuFuncLoad"
+	load := func() error {
+		_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
+			return struct{}{}, t.FuncLoad(at, f.raw)
+		})
+		return err
+	}
+	err := load()
+	if lacksMemory(op, err) != nil {
+		err = f.mod.core.ctx.retry(op, err, load)
+	}
 	return err
 }
 

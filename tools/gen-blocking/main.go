@@ -250,7 +250,8 @@ page free none.
   the device, and Driver.LoadLibrary those of all devices. If that is not enough, it runs Go's garbage collector, and
   frees what that finds. Then it tries again. This holds for all methods that allocate, register or import memory, load
   code, create contexts, streams, graphs and pools, instantiate graphs, or raise a limit; and, outside captures, for all
-  methods that copy or set memory, launch kernels or graphs, or enqueue operations on words or managed memory.
+  methods that copy or set memory, launch kernels or graphs, or enqueue operations on words or managed memory. Launches
+  and operations on words are not repeated, as they may be partly done: their error says that the program may call again.
 - Driver.Close frees the objects in all contexts.
 
 A CUDA context is abandoned if its last user has gone, and no freeing call has released it. Only the calls of the last three
@@ -261,7 +262,8 @@ items release abandoned contexts.
 // returns the groups.
 func writeMethods(b *bytes.Buffer, methods []method) (groups []string) {
 	b.WriteString("## Methods that may wait\n\n")
-	b.WriteString("The last column says which calls of other goroutines in the same context are blocked meanwhile. The groups are below the table.\n\n")
+	b.WriteString("The last column says which calls of other goroutines in the same context are blocked meanwhile. The groups are below the table. " +
+		"Methods that load code, or copy, set or launch something, also wait if memory is short, as DeviceMem.Close does: see [freeing calls](#freeing-calls).\n\n")
 	b.WriteString("| method | it waits if | blocked meanwhile |\n|---|---|---|\n")
 	for _, m := range methods {
 		group := "nothing"
