@@ -218,7 +218,8 @@ func TestHostFuncCloses(t *testing.T) {
 			r.ok(green.Close())
 			close(begin)
 			r.refused(c.refused, got)
-			runtime.KeepAlive(kernel) // or the collector closes its module, and Library.Close has nothing to wait for
+			// The collector must not close the module of the library, or Library.Close has nothing to wait for.
+			runtime.KeepAlive(kernel)
 			other := must(must(r.drv.Device(0))(t).PrimaryContext())(t) // r.gpu may be closed
 			r.ok(errors.Join(other.Synchronize(), other.Close()))
 			r.ok(errors.Join(b.event.Close(), b.pooled.Release(), b.mem.Close(), b.inPool.Close(), b.host.Close(),

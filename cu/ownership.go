@@ -240,12 +240,14 @@ func (c *contextCore) endClaim(at driver.At) error {
 			in = slab.Place[contextKey]{}
 		}
 	case created:
+		destroyed := func() {}
+		if o := d.observer(); o != nil {
+			destroyed = o.DestroyContext(uintptr(c.raw))
+		}
 		if res := d.table().CtxDestroy(at, c.raw); res != driver.ResultSuccess {
 			return c.backgroundError("cuCtxDestroy", uintptr(c.raw), res)
 		}
-		if o := d.observer(); o != nil {
-			o.ContextDestroyed(uintptr(c.raw))
-		}
+		destroyed()
 		in = slab.Place[contextKey]{}
 	}
 	return nil

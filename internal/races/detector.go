@@ -363,16 +363,14 @@ func (d *Detector) ContextDone(ctx uintptr) {
 	}
 }
 
-// ContextDestroyed implements [Observer].
-func (d *Detector) ContextDestroyed(ctx uintptr) {
+// DestroyContext implements [Observer].
+func (d *Detector) DestroyContext(ctx uintptr) (destroyed func()) {
 	defer d.enter()()
 	c := d.contexts[ctx]
 	if c == nil {
-		return
+		return func() {}
 	}
-	for _, s := range c.tails() {
-		d.learn(s)
-	}
+	tails := c.tails()
 	for s := range c.streams {
 		d.forget(s.key)
 	}
@@ -382,6 +380,12 @@ func (d *Detector) ContextDestroyed(ctx uintptr) {
 		}
 	}
 	delete(d.contexts, ctx)
+	return func() {
+		defer d.enter()()
+		for _, s := range tails {
+			d.learn(s)
+		}
+	}
 }
 
 // HostUse implements [Observer].

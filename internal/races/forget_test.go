@@ -26,7 +26,7 @@ func TestForgets(t *testing.T) {
 		if d.Freed(freed, false); len(d.memory.segments[0]) != 2 { // of the variable, and of the address
 			t.Fatalf("%d ranges of memory are left after memory was freed", len(d.memory.segments[0]))
 		}
-		d.ContextDestroyed(ctx) // the host learns that the work is done
+		d.DestroyContext(ctx)() // the host learns that the work is done
 		d.HostUse("read", Use{Addr: 8, Size: 3 * 8, OnHost: true})
 		d.Unloaded(variable, 8)
 		d.ContextDone(ctx)
@@ -40,5 +40,32 @@ func TestForgets(t *testing.T) {
 	if len(d.streams) != 0 || len(d.contexts) != 0 || len(d.memory.segments[0]) != 0 {
 		t.Errorf("%d streams, %d contexts, %d ranges of memory are left", len(d.streams), len(d.contexts),
 			len(d.memory.segments[0]))
+	}
+}
+
+// TestContextHandle gives the handle of a context to another one before the destruction of the first one is known. The
+// work of the second one is not done then.
+func TestContextHandle(t *testing.T) {
+	found := 0
+	d := New(func(Race) { found++ })
+	s := Stream{Context: 100, Handle: 10}
+	write := func(addr uint64) {
+		d.Enqueue(s, "cuMemsetD32Async", "", []Use{{Addr: addr, Size: 8, OnHost: true, Write: true}})
+	}
+	d.NewStream(s, true, true)
+	write(8)
+	destroyed := d.DestroyContext(100)
+	d.NewStream(s, true, true)
+	write(64)
+	destroyed()
+	d.HostUse("read", Use{Addr: 8, Size: 8, OnHost: true})
+	d.Report()
+	if found != 0 {
+		t.Error("a race with work of the context that is destroyed")
+	}
+	d.HostUse("read", Use{Addr: 64, Size: 8, OnHost: true})
+	d.Report()
+	if found != 1 {
+		t.Error("no race with work of the other context")
 	}
 }

@@ -141,8 +141,9 @@ type Observer interface {
 	StreamDone(s Stream)
 	// ContextDone is called when the program learns that all work in a context is done.
 	ContextDone(ctx uintptr)
-	// ContextDestroyed is called when a context has been destroyed. All its work is done then.
-	ContextDestroyed(ctx uintptr)
+	// DestroyContext is called before a context is destroyed, as another context may get its handle at once. It
+	// returns a function that is called afterwards: all work of the context is done then.
+	DestroyContext(ctx uintptr) (destroyed func())
 
 	// EventNeeded, StreamNeeded and ContextNeeded are called before the program waits for what the methods above
 	// will tell, and when the program has asked, and it is not done.
