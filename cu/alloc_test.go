@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,56 +43,69 @@ func TestAllocations(t *testing.T) {
 
 	graph := must(r.gpu.NewGraph())(t)
 	defer graph.Close()
-	kernel := must(graph.AddKernel(fn, shape, args))(t)
-	set, copied := must(graph.AddMemset(mem, 1))(t), must(graph.AddCopy(mem, host.Span(0, 8)))(t)
+	kernel := must(graph.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
+	set, copied := must(graph.Add(&MemsetNode{Dst: mem, Value: 1}))(t), must(graph.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
 	exec := must(graph.Instantiate())(t)
 	defer exec.Close()
 	otherMem := r.memory(r.gpu, 8)
 	otherArgs := []Arg{Ptr(otherMem), F32(1), U64(2)}
+	// The program uses each value again.
+	work, bytes := KernelNode{Kernel: fn, Config: shape, Args: args}, MemsetNode{Dst: mem, Value: 2}
+	newArgs := slices.Clone(args)
+	updates := []NodeUpdate{{kernel, &KernelNode{Kernel: fn, Config: shape, Args: args}},
+		{kernel, &KernelNode{Kernel: fn, Config: shape, Args: otherArgs}}}
+	again, rect := &CopyNode{Dst: mem, Src: host.Span(8, 8)}, setRect(Rows{mem, 8}, 2, 1, 8, 1)
 
 	for name, f := range map[string]func(){
-		"GraphExec.SetKernel": func() { r.ok(exec.SetKernel(kernel, fn, shape, args...)) },
-		"GraphExec.SetKernel, other memory": func() {
-			r.ok(exec.SetKernel(kernel, fn, shape, otherArgs...))
-			r.ok(exec.SetKernel(kernel, fn, shape, args...))
+		"GraphExec.Set, a kernel": func() { r.ok(exec.Set(kernel, &work)) },
+		"GraphExec.Set, a kernel with other memory": func() {
+			work.Args = otherArgs
+			r.ok(exec.Set(kernel, &work))
+			work.Args = args
+			r.ok(exec.Set(kernel, &work))
 		},
-		"GraphExec.SetKernel, new arguments": func() {
-			r.ok(exec.SetKernel(kernel, fn, shape, Ptr(mem), F32(2),
-				U64(3)))
+		"GraphExec.Set, a kernel with new values": func() {
+			newArgs[1], newArgs[2] = F32(2), U64(3)
+			work.Args = newArgs
+			r.ok(exec.Set(kernel, &work))
+			work.Args = args
 		},
-		"GraphExec.SetKernels": func() {
-			r.ok(exec.SetKernels(KernelUpdate{kernel, fn, shape, args}, KernelUpdate{kernel, fn, shape, otherArgs}))
+		"GraphExec.SetAll": func() { r.ok(exec.SetAll(updates...)) },
+		"GraphExec.Set, a memset": func() {
+			bytes.Value++
+			bytes.Value &= 0xff
+			r.ok(exec.Set(set, &bytes))
 		},
-		"GraphExec.SetMemset":     func() { r.ok(exec.SetMemset(set, mem, 2)) },
-		"GraphExec.SetCopy":       func() { r.ok(exec.SetCopy(copied, mem, host.Span(8, 8))) },
-		"GraphExec.SetMemset2D":   func() { r.ok(exec.SetMemset2D(set, Rows{mem, 8}, 2, 8, 1)) },
-		"GraphNode.SetKernel":     func() { r.ok(kernel.SetKernel(fn, shape, args...)) },
-		"Query, pending":          func() { r.status(pending, Pending) },
-		"Query, remembered":       func() { r.status(complete, Complete) },
-		"Query, never remembered": func() { r.status(unknown, Complete) },
-		"relaxed query":           func() { pending.core().slot.Load().query(driver.At{Relaxed: true}) },
-		"Wait, complete":          func() { r.ok(unknown.Wait(t.Context())) },
-		"Synchronize":             func() { r.ok(complete.Synchronize()) },
-		"Record":                  func() { r.ok(start.Record(r.s)) },
-		"RecordWithFlags":         func() { r.ok(start.RecordWithFlags(r.s, 0)) },
-		"WaitEvent":               func() { r.ok(r.s.WaitEvent(complete)) },
-		"Record, shared":          func() { r.ok(unknown.Record(r.s)) },
-		"WaitEvent, shared":       func() { r.ok(r.s.WaitEvent(unknown)) },
-		"Since":                   func() { complete.Since(start) },
-		"Since, pending":          func() { pending.Since(start) },
-		"Stream.Query":            func() { r.s.Query() },
-		"Stream.Synchronize":      func() { r.ok(r.s.Synchronize()) },
-		"Launch":                  func() { r.ok(fn.Launch(r.s, shape, args...)) },
-		"Launch, prepared":        func() { r.ok(prepared.Launch(r.s)) },
-		"Context.Synchronize":     func() { r.ok(r.gpu.Synchronize()) },
-		"Context.Err":             func() { r.ok(r.gpu.Err()) },
-		"Record, legacy stream":   func() { r.ok(start.Record(legacy)) },
-		"WaitStream":              func() { r.ok(r.s.WaitStream(legacy)) },
-		"Stream.Copy":             func() { r.ok(r.s.Copy(mem, &part)) },
-		"Stream.Copy, spans":      func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
-		"Stream.Memset":           func() { r.ok(r.s.Memset(mem, 0)) },
-		"Stream.Memset, span":     func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
-		"Stream.Priority":         func() { must(r.s.Priority())(t) },
+		"GraphExec.Set, a copy":      func() { r.ok(exec.Set(copied, again)) },
+		"GraphExec.Set, a rectangle": func() { r.ok(exec.Set(set, rect)) },
+		"GraphNode.Set, a kernel":    func() { r.ok(kernel.Set(&work)) },
+		"GraphNode.Set, a copy":      func() { r.ok(copied.Set(again)) },
+		"Query, pending":             func() { r.status(pending, Pending) },
+		"Query, remembered":          func() { r.status(complete, Complete) },
+		"Query, never remembered":    func() { r.status(unknown, Complete) },
+		"relaxed query":              func() { pending.core().slot.Load().query(driver.At{Relaxed: true}) },
+		"Wait, complete":             func() { r.ok(unknown.Wait(t.Context())) },
+		"Synchronize":                func() { r.ok(complete.Synchronize()) },
+		"Record":                     func() { r.ok(start.Record(r.s)) },
+		"RecordWithFlags":            func() { r.ok(start.RecordWithFlags(r.s, 0)) },
+		"WaitEvent":                  func() { r.ok(r.s.WaitEvent(complete)) },
+		"Record, shared":             func() { r.ok(unknown.Record(r.s)) },
+		"WaitEvent, shared":          func() { r.ok(r.s.WaitEvent(unknown)) },
+		"Since":                      func() { complete.Since(start) },
+		"Since, pending":             func() { pending.Since(start) },
+		"Stream.Query":               func() { r.s.Query() },
+		"Stream.Synchronize":         func() { r.ok(r.s.Synchronize()) },
+		"Launch":                     func() { r.ok(fn.Launch(r.s, shape, args...)) },
+		"Launch, prepared":           func() { r.ok(prepared.Launch(r.s)) },
+		"Context.Synchronize":        func() { r.ok(r.gpu.Synchronize()) },
+		"Context.Err":                func() { r.ok(r.gpu.Err()) },
+		"Record, legacy stream":      func() { r.ok(start.Record(legacy)) },
+		"WaitStream":                 func() { r.ok(r.s.WaitStream(legacy)) },
+		"Stream.Copy":                func() { r.ok(r.s.Copy(mem, &part)) },
+		"Stream.Copy, spans":         func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
+		"Stream.Memset":              func() { r.ok(r.s.Memset(mem, 0)) },
+		"Stream.Memset, span":        func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
+		"Stream.Priority":            func() { must(r.s.Priority())(t) },
 		"refs": func() {
 			sl := complete.core().slot.Load()
 			sl.Acquire(sl)

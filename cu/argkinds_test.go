@@ -127,9 +127,9 @@ func launchedAs(t *testing.T, gpu *Context, s *Stream, f *Function, cfg LaunchCo
 		"a launch in a capture":    nil,
 		"PreparedLaunch.SetArg":    nil,
 		"a graph's node":           nil,
-		"GraphNode.SetKernel":      nil,
-		"GraphExec.SetKernel":      nil,
-		"GraphExec.SetKernels":     nil,
+		"GraphNode.Set":            nil,
+		"GraphExec.Set":            nil,
+		"GraphExec.SetAll":         nil,
 		"Function.Prepare":         nil,
 	}
 	_, errs["Function.Prepare"] = f.Prepare(cfg, args...)
@@ -139,13 +139,13 @@ func launchedAs(t *testing.T, gpu *Context, s *Stream, f *Function, cfg LaunchCo
 	}
 	g := must(gpu.NewGraph())(t)
 	defer g.Close()
-	n := must(g.AddKernel(f, cfg, right))(t)
+	n := must(g.Add(&KernelNode{Kernel: f, Config: cfg, Args: right}))(t)
 	x := must(g.Instantiate())(t)
 	defer x.Close()
-	errs["GraphExec.SetKernel"] = x.SetKernel(n, f, cfg, args...)
-	errs["GraphExec.SetKernels"] = x.SetKernels(KernelUpdate{n, f, cfg, args})
-	errs["GraphNode.SetKernel"] = n.SetKernel(f, cfg, args...)
-	_, errs["a graph's node"] = g.AddKernel(f, cfg, args)
+	errs["GraphExec.Set"] = x.Set(n, &KernelNode{Kernel: f, Config: cfg, Args: args})
+	errs["GraphExec.SetAll"] = x.SetAll(NodeUpdate{n, &KernelNode{Kernel: f, Config: cfg, Args: args}})
+	errs["GraphNode.Set"] = n.Set(&KernelNode{Kernel: f, Config: cfg, Args: args})
+	_, errs["a graph's node"] = g.Add(&KernelNode{Kernel: f, Config: cfg, Args: args})
 	noErr(t, x.Launch(s))
 	captured, err := s.Capture(CaptureRelaxed, func() error {
 		errs["a launch in a capture"] = f.Launch(s, cfg, args...)

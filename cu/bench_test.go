@@ -157,7 +157,7 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	graph := must(r.gpu.NewGraph())(b)
-	node := must(graph.AddKernel(axpy, oneThread, args))(b)
+	node := must(graph.Add(&KernelNode{Kernel: axpy, Config: oneThread, Args: args}))(b)
 	exec := must(graph.Instantiate())(b)
 	defer func() { exec.Close(); graph.Close() }()
 	b.Run("kernel node/table", func(b *testing.B) {
@@ -169,22 +169,23 @@ func BenchmarkHandles(b *testing.B) {
 			tab.GraphExecKernelNodeSetParams(at, exec.core.raw, node.raw, &p)
 		}
 	})
+	work := &KernelNode{Kernel: axpy, Config: oneThread, Args: args}
 	b.Run("kernel node/exec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			exec.SetKernel(node, axpy, oneThread, args...)
+			exec.Set(node, work)
 		}
 	})
-	list := make([]KernelUpdate, 32)
+	list := make([]NodeUpdate, 32)
 	for i := range list {
-		list[i] = KernelUpdate{must(graph.AddKernel(axpy, oneThread, args))(b), axpy, oneThread, args}
+		list[i] = NodeUpdate{must(graph.Add(work))(b), work}
 	}
 	many := must(graph.Instantiate())(b)
 	defer func() { many.Close() }()
 	b.Run("kernel node/one of 32", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := many.SetKernels(list...); err != nil {
+			if err := many.SetAll(list...); err != nil {
 				b.Fatal(err)
 			}
 		}

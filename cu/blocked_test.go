@@ -161,7 +161,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		g := must(r.gpu.NewGraph())(t)
 		added := make(chan error)
 		go func() {
-			_, err := g.AddEventRecord(e)
+			_, err := g.Add(&RecordNode{Event: e})
 			added <- err
 		}()
 		eventually(func() bool { return sl.Waits() == 2 })

@@ -461,7 +461,7 @@ func TestBlameOtherGoroutine(t *testing.T) {
 		"a body": func(f func() error) error {
 			g := must(r.gpu.NewGraph())(t)
 			defer g.Close()
-			_, body, err := g.AddIf(must(g.NewCondition())(t))
+			_, body, err := addIf(g, must(g.NewCondition())(t))
 			r.ok(err)
 			_, err = body.Capture(r.s, CaptureRelaxed, f)
 			return err
@@ -621,14 +621,14 @@ func TestGraphNodes(t *testing.T) {
 	from, to := r.event(0), r.event(0)
 	var never Event
 	defer never.Close()
-	first := must(g.AddEmpty())(t)
-	wait := must(g.AddEventWait(&never, first))(t)
-	start := must(g.AddEventRecord(from, wait, wait))(t)
-	set := must(g.AddMemset(mem, 5, start))(t)
-	kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(2e6)}, start))(t)
-	back := must(g.AddCopy(host, mem, set, kernel))(t)
-	none := must(g.AddCopy(host.Span(0, 0), mem.Span(0, 0), set))(t)
-	end := must(g.AddEventRecord(to, back, none))(t)
+	first := must(g.Add(&EmptyNode{}))(t)
+	wait := must(g.Add(&WaitNode{Event: &never}, first))(t)
+	start := must(g.Add(&RecordNode{Event: from}, wait, wait))(t)
+	set := must(g.Add(&MemsetNode{Dst: mem, Value: 5}, start))(t)
+	kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2e6)}}, start))(t)
+	back := must(g.Add(&CopyNode{Dst: host, Src: mem}, set, kernel))(t)
+	none := must(g.Add(&CopyNode{Dst: host.Span(0, 0), Src: mem.Span(0, 0)}, set))(t)
+	end := must(g.Add(&RecordNode{Event: to}, back, none))(t)
 	want := `digraph {
 	node [shape=box]
 	n0 [label="empty"]
@@ -687,8 +687,8 @@ func TestGraphNodes(t *testing.T) {
 
 	// Another event for later launches.
 	late := r.event(0)
-	r.ok(x.SetEvent(end, late))
-	r.ok(wait.SetEvent(from))
+	r.ok(x.Set(end, &RecordNode{Event: late}))
+	r.ok(wait.Set(&WaitNode{Event: from}))
 	r.ok(x.Launch(r.s))
 	r.ok(late.Wait(context.Background()))
 	if d, _, err := late.Since(to); err != nil || d <= 0 {
@@ -700,9 +700,9 @@ func TestGraphNodes(t *testing.T) {
 
 	foreign := must(r.gpu.NewGraph())(t)
 	defer foreign.Close()
-	alien := must(foreign.AddEmpty())(t)
+	alien := must(foreign.Add(&EmptyNode{}))(t)
 	closed := must(r.gpu.NewGraph())(t)
-	dead := must(closed.AddEmpty())(t)
+	dead := must(closed.Add(&EmptyNode{}))(t)
 	r.ok(closed.Close())
 	r.ok(closed.Close())
 	second := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
@@ -717,25 +717,28 @@ func TestGraphNodes(t *testing.T) {
 		err  func() error
 		want []error
 	}{
-		"after another graph's node":  {func() error { _, err := g.AddEmpty(alien); return err }, []error{ResultInvalidValue}},
-		"after no node":               {func() error { _, err := g.AddEmpty(GraphNode{}); return err }, []error{ErrNil}},
-		"to a closed graph":           {func() error { _, err := closed.AddEmpty(); return err }, []error{ErrClosed}},
-		"to no graph":                 {func() error { _, err := nobody.AddEmpty(); return err }, []error{ErrNil}},
-		"no event":                    {func() error { _, err := g.AddEventRecord(nil); return err }, []error{ErrNil}},
-		"another driver's event":      {func() error { _, err := g.AddEventWait(theirs); return err }, []error{ErrDriverMismatch}},
-		"no memory":                   {func() error { _, err := g.AddMemset(nil, 1); return err }, []error{ErrNil}},
-		"a copy from nowhere":         {func() error { _, err := g.AddCopy(mem, nil); return err }, []error{ErrNil}},
-		"a copy to nowhere":           {func() error { _, err := g.AddCopy(nil, mem); return err }, []error{ErrNil}},
-		"a copy that does not fit":    {func() error { _, err := g.AddCopy(mem, host.Span(0, 9)); return err }, []error{ResultInvalidValue}},
-		"no kernel":                   {func() error { _, err := g.AddKernel(nil, oneThread, nil); return err }, []error{ErrNil}},
-		"too few arguments":           {func() error { _, err := g.AddKernel(r.spin, oneThread, nil); return err }, []error{ResultInvalidValue}},
-		"another driver's kernel":     {func() error { _, err := g.AddKernel(other.spin, oneThread, []Arg{U64(1)}); return err }, []error{ErrDriverMismatch}},
+		"after another graph's node": {func() error { _, err := g.Add(&EmptyNode{}, alien); return err }, []error{ResultInvalidValue}},
+		"after no node":              {func() error { _, err := g.Add(&EmptyNode{}, GraphNode{}); return err }, []error{ErrNil}},
+		"to a closed graph":          {func() error { _, err := closed.Add(&EmptyNode{}); return err }, []error{ErrClosed}},
+		"to no graph":                {func() error { _, err := nobody.Add(&EmptyNode{}); return err }, []error{ErrNil}},
+		"no event":                   {func() error { _, err := g.Add(&RecordNode{Event: nil}); return err }, []error{ErrNil}},
+		"another driver's event":     {func() error { _, err := g.Add(&WaitNode{Event: theirs}); return err }, []error{ErrDriverMismatch}},
+		"no memory":                  {func() error { _, err := g.Add(&MemsetNode{Dst: nil, Value: 1}); return err }, []error{ErrNil}},
+		"a copy from nowhere":        {func() error { _, err := g.Add(&CopyNode{Dst: mem, Src: nil}); return err }, []error{ErrNil}},
+		"a copy to nowhere":          {func() error { _, err := g.Add(&CopyNode{Dst: nil, Src: mem}); return err }, []error{ErrNil}},
+		"a copy that does not fit":   {func() error { _, err := g.Add(&CopyNode{Dst: mem, Src: host.Span(0, 9)}); return err }, []error{ResultInvalidValue}},
+		"no kernel":                  {func() error { _, err := g.Add(&KernelNode{Kernel: nil, Config: oneThread}); return err }, []error{ErrNil}},
+		"too few arguments":          {func() error { _, err := g.Add(&KernelNode{Kernel: r.spin, Config: oneThread}); return err }, []error{ResultInvalidValue}},
+		"another driver's kernel": {func() error {
+			_, err := g.Add(&KernelNode{Kernel: other.spin, Config: oneThread, Args: []Arg{U64(1)}})
+			return err
+		}, []error{ErrDriverMismatch}},
 		"the type of no node":         {func() error { _, err := GraphNode{}.Type(); return err }, []error{ErrNil}},
 		"the type of a closed node":   {func() error { _, err := dead.Type(); return err }, []error{ErrClosed}},
-		"the event of a kernel":       {func() error { return kernel.SetEvent(from) }, []error{ResultInvalidValue}},
-		"no event for a node":         {func() error { return end.SetEvent(nil) }, []error{ErrNil}},
-		"another exec's node":         {func() error { return x.SetEvent(alien, from) }, []error{ResultInvalidValue}},
-		"the exec's event, a kernel":  {func() error { return x.SetEvent(kernel, from) }, []error{ResultInvalidValue}},
+		"the event of a kernel":       {func() error { return kernel.Set(&RecordNode{Event: from}) }, []error{ResultInvalidValue}},
+		"no event for a node":         {func() error { return end.Set(&RecordNode{Event: nil}) }, []error{ErrNil}},
+		"another exec's node":         {func() error { return x.Set(alien, &RecordNode{Event: from}) }, []error{ResultInvalidValue}},
+		"the exec's event, a kernel":  {func() error { return x.Set(kernel, &RecordNode{Event: from}) }, []error{ResultInvalidValue}},
 		"launch on no stream":         {func() error { return x.Launch(nil) }, []error{ErrNil}},
 		"launch of nothing":           {func() error { return noExec.Launch(r.s) }, []error{ErrNil}},
 		"launch on another driver's":  {func() error { return x.Launch(other.s) }, []error{ErrDriverMismatch}},
@@ -765,13 +768,13 @@ func TestGraphCapture(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	first := must(g.AddEmpty())(t)
+	first := must(g.Add(&EmptyNode{}))(t)
 	last := must(g.Capture(r.s, CaptureGlobal, func() error {
 		r.ok(r.work(r.s))
 		r.ok(r.other.WaitStream(r.s))
 		r.ok(r.work(r.other))
 		r.ok(r.work(r.s))
-		_, err := g.AddEmpty()
+		_, err := g.Add(&EmptyNode{})
 		r.is(err, errBuilding, ResultIllegalState)
 		_, err = g.Instantiate()
 		r.is(err, errBuilding)
@@ -780,7 +783,7 @@ func TestGraphCapture(t *testing.T) {
 	if len(last) != 2 {
 		t.Fatalf("the last nodes are %v", last)
 	}
-	end := must(g.AddEmpty(last...))(t)
+	end := must(g.Add(&EmptyNode{}, last...))(t)
 	want := "digraph {\n\tnode [shape=box]\n\tn0 [label=\"empty\"]\n\tn1 [label=\"kernel\"]\n\tn2 [label=\"kernel\"]\n\tn3 [label=\"kernel\"]\n\tn4 [label=\"empty\"]\n" +
 		"\tn0 -> n1\n\tn1 -> n2\n\tn1 -> n3\n\tn2 -> n4\n\tn3 -> n4\n}\n"
 	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
@@ -835,13 +838,13 @@ func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
-			first := must(g.AddMemset(mem, 1))(t)
+			first := must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 			_, err := g.Capture(s, CaptureRelaxed, func() error { return errors.Join(s.Memset(mem, 1), c.f(mem)) }, first)
 			if !errors.Is(err, c.want) {
 				t.Errorf("the capture: %v, want %v", err, c.want)
 			}
 			_, nodes := g.Nodes()
-			_, add := g.AddEmpty()
+			_, add := g.Add(&EmptyNode{})
 			_, clone := g.Clone()
 			_, instantiate := g.Instantiate()
 			_, typ := first.Type()
@@ -899,7 +902,7 @@ func TestGraphCaptureFailsBesideCalls(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				for {
-					_, err := g.AddEmpty()
+					_, err := g.Add(&EmptyNode{})
 					switch {
 					case errors.Is(err, ErrClosed):
 						return
@@ -993,8 +996,8 @@ func TestGraphUpdate(t *testing.T) {
 	// Too different: where, and nothing is changed.
 	shape := must(r.gpu.NewGraph())(t)
 	defer shape.Close()
-	n := must(shape.AddEmpty())(t)
-	must(shape.AddEmpty(n))(t)
+	n := must(shape.Add(&EmptyNode{}))(t)
+	must(shape.Add(&EmptyNode{}, n))(t)
 	err := x.Update(shape)
 	r.is(err, ResultGraphExecUpdateFailure)
 	if want := "a node has another type: node 1 of the new graph, of type empty"; !strings.Contains(err.Error(), want) {
@@ -1314,7 +1317,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 						note(execs[k].p.Swap(x).Close())
 					}
 					if rnd.IntN(8) == 0 {
-						_, err = graphs[k].get().AddKernel(kernel(), oneThread, args)
+						_, err = graphs[k].get().Add(&KernelNode{Kernel: kernel(), Config: oneThread, Args: args})
 						note(err)
 					}
 				case 3:
@@ -1333,7 +1336,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 					note(err)
 					for _, node := range nodes {
 						if typ, err := node.Type(); err == nil && typ == GraphNodeTypeEventRecord {
-							note(execs[k].get().SetEvent(node, events[k].get()))
+							note(execs[k].get().Set(node, &RecordNode{Event: events[k].get()}))
 						}
 					}
 				}
@@ -1438,7 +1441,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 func TestDOTWriter(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
-	must(g.AddEmpty())(t)
+	must(g.Add(&EmptyNode{}))(t)
 	r.ok(g.WriteDOT(writerFunc(func(b []byte) (int, error) {
 		_, err := g.Nodes()
 		return len(b), err

@@ -512,7 +512,7 @@ func (r *captureRaces) instantiate() error {
 	if err != nil {
 		return err
 	}
-	_, err = g.AddMemset(r.mem, 1)
+	_, err = g.Add(&MemsetNode{Dst: r.mem, Value: 1})
 	if err == nil {
 		var x *GraphExec
 		if x, err = g.Instantiate(); err == nil {
@@ -891,10 +891,12 @@ func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
 	}
 	var adders sync.WaitGroup
 	for _, add := range []func(*Graph) (GraphNode, error){
-		func(g *Graph) (GraphNode, error) { return g.AddMemset(mem, 1) },
-		func(g *Graph) (GraphNode, error) { return g.AddCopy(mem, buf) },
-		func(g *Graph) (GraphNode, error) { return g.AddKernel(spin, oneThread, []Arg{U64(1)}) },
-		func(g *Graph) (GraphNode, error) { return g.AddHostFunc(func() {}) },
+		func(g *Graph) (GraphNode, error) { return g.Add(&MemsetNode{Dst: mem, Value: 1}) },
+		func(g *Graph) (GraphNode, error) { return g.Add(&CopyNode{Dst: mem, Src: buf}) },
+		func(g *Graph) (GraphNode, error) {
+			return g.Add(&KernelNode{Kernel: spin, Config: oneThread, Args: []Arg{U64(1)}})
+		},
+		func(g *Graph) (GraphNode, error) { return g.Add(&HostNode{Func: func() {}}) },
 	} {
 		adders.Go(func() {
 			for range 500 {

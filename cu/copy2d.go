@@ -74,7 +74,7 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		return nil, 0, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
 	}
 	size = pitch * height
-	return newDeviceMem(core, &memCore{is: &deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
+	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
 }
 
 // Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory

@@ -312,7 +312,7 @@ func (r *costRig) addGraphUpdate() {
 	g := must(r.gpu.NewGraph())(r.b)
 	var list []GraphNode
 	for range nodes {
-		list = append(list, must(g.AddKernel(kernel, oneThread, args))(r.b))
+		list = append(list, must(g.Add(&KernelNode{Kernel: kernel, Config: oneThread, Args: args}))(r.b))
 	}
 	x := must(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
@@ -341,10 +341,10 @@ func (r *costRig) addGraphUpdate() {
 		}))
 		return ns(n)
 	}
-	updates, all := make([]KernelUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
+	updates, all := make([]NodeUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
 	raws, results := make([]driver.GraphNode, nodes), make([]driver.Result, nodes)
 	for i, n := range list {
-		updates[i], all[i], raws[i] = KernelUpdate{n, kernel, oneThread, args}, &p, n.raw
+		updates[i], all[i], raws[i] = NodeUpdate{n, &KernelNode{Kernel: kernel, Config: oneThread, Args: args}}, &p, n.raw
 	}
 	perNode := func(f func() error) func(int) float64 {
 		return func(n int) float64 { return r.cu("", "", f).ns(max(1, n/nodes)) / nodes }
@@ -352,9 +352,9 @@ func (r *costRig) addGraphUpdate() {
 	r.add(cost{"cuGraphExecKernelNodeSetParams, 32 nodes, 4 arguments", many / 4, []way{
 		inC,
 		r.bareInContext("Table.GraphExecKernelNodeSetParams", inTable), // without a context the driver crashes
-		r.cu("GraphExec.SetKernel", "", func() error {
+		r.cu("GraphExec.Set", "", func() error {
 			i++
-			return x.SetKernel(list[i%nodes], kernel, oneThread, args...)
+			return x.Set(list[i%nodes], updates[0].Work)
 		}),
 		{wayTable, "Table.GraphExecKernelNodeSetParamsAll in the context, per node", "", perNode(func() error {
 			res := tab.GraphExecKernelNodeSetParamsAll(r.inContext(), raw, raws, all, results)
@@ -363,7 +363,7 @@ func (r *costRig) addGraphUpdate() {
 			}
 			return nil
 		})},
-		{wayCu, "GraphExec.SetKernels, per node", "", perNode(func() error { return x.SetKernels(updates...) })},
+		{wayCu, "GraphExec.SetAll, per node", "", perNode(func() error { return x.SetAll(updates...) })},
 	}, nil}, 0, nil)
 }
 

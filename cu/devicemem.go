@@ -36,8 +36,8 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	if size == 0 {
 		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
 	}
-	if old := core.takeMemory(&deviceMemory, 0, size); old != nil {
-		return newDeviceMem(core, &memCore{is: &deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
+	if old := core.takeMemory(deviceMemory, 0, size); old != nil {
+		return newDeviceMem(core, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
 	}
 	var raw driver.DevicePtr
 	res, own := core.allocate(func() (res driver.Result) {
@@ -47,7 +47,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
 	}
-	return newDeviceMem(core, &memCore{is: &deviceMemory, raw: raw, size: size, capacity: size}), nil
+	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }
 
 // Close frees the memory (cuMemFree), or ends the access to memory of another process

@@ -211,8 +211,8 @@ func TestDriverLogOfAddAlloc(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	r.sim.Inject(cusim.Fault{Function: addAllocOp, Every: true, Code: 2, Log: "no pages"})
-	_, _, err := g.AddAlloc(64)
+	r.sim.Inject(cusim.Fault{Function: allocRow.add, Every: true, Code: 2, Log: "no pages"})
+	_, _, err := addAlloc(g, 64)
 	if s := fmt.Sprint(err); !strings.Contains(s, "64 bytes") || !strings.HasSuffix(s, "says: no pages") {
 		t.Error(err)
 	}

@@ -439,7 +439,7 @@ var sections = []section{
 			defer exec.Close()
 			next, _ := r.GPU.NewGraph()
 			defer next.Close()
-			next.AddEmpty()
+			next.Add(&cu.EmptyNode{})
 			return exec.Update(next)
 		},
 		true,

@@ -271,7 +271,7 @@ func ExampleDriver_Stats() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := graph.AddMemset(mem, 0); err != nil {
+	if _, err := graph.Add(&cu.MemsetNode{Dst: mem, Value: 0}); err != nil {
 		log.Fatal(err)
 	}
 	mem.Close()   // the graph still uses it

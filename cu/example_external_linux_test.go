@@ -55,7 +55,7 @@ func ExampleExternalSemaphore() {
 }
 
 // A graph has signals and waits for another API as nodes. A launch can use other values.
-func ExampleGraph_AddExternalWait() {
+func ExampleGraphExec_Set_semaphores() {
 	sim := cusim.New()
 	drv := must(cu.Open(cu.WithSoftware(sim)))
 	defer drv.Close()
@@ -75,14 +75,14 @@ func ExampleGraph_AddExternalWait() {
 
 	g := must(gpu.NewGraph())
 	defer g.Close()
-	wait := must(g.AddExternalWait([]cu.ExternalOp{frame.At(0)}))
-	fill := must(g.AddMemset(mem, 1, wait))
-	signal := must(g.AddExternalSignal([]cu.ExternalOp{frame.At(0)}, fill))
+	wait := must(g.Add(&cu.ExternalWaitNode{Ops: []cu.ExternalOp{frame.At(0)}}))
+	fill := must(g.Add(&cu.MemsetNode{Dst: mem, Value: 1}, wait))
+	signal := must(g.Add(&cu.SignalNode{Ops: []cu.ExternalOp{frame.At(0)}}, fill))
 	x := must(g.Instantiate())
 	defer x.Close()
 	for i := range uint64(3) {
-		check(x.SetExternal(wait, frame.At(2*i)))
-		check(x.SetExternal(signal, frame.At(2*i+1)))
+		check(x.Set(wait, &cu.ExternalWaitNode{Ops: []cu.ExternalOp{frame.At(2 * i)}}))
+		check(x.Set(signal, &cu.SignalNode{Ops: []cu.ExternalOp{frame.At(2*i + 1)}}))
 		check(x.Launch(s))
 		check(renderer.Wait(context.Background(), 2*i+1))
 		renderer.Signal(2*i + 2) // the renderer has used the frame

@@ -81,19 +81,19 @@ func ExampleGraph() {
 		defer events[i].Close()
 	}
 	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
-	begin, err := g.AddEventRecord(events[0])
+	begin, err := g.Add(&cu.RecordNode{Event: events[0]})
 	if err != nil {
 		log.Fatal(err)
 	}
-	set, err := g.AddMemset(x, 0, begin)
+	set, err := g.Add(&cu.MemsetNode{Dst: x, Value: 0}, begin)
 	if err != nil {
 		log.Fatal(err)
 	}
-	kernel, err := g.AddKernel(spin, cfg, []cu.Arg{cu.U64(1e6)}, begin) // beside the memset
+	kernel, err := g.Add(&cu.KernelNode{Kernel: spin, Config: cfg, Args: []cu.Arg{cu.U64(1e6)}}, begin) // beside the memset
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := g.AddEventRecord(events[1], set, kernel); err != nil {
+	if _, err := g.Add(&cu.RecordNode{Event: events[1]}, set, kernel); err != nil {
 		log.Fatal(err)
 	}
 
@@ -113,18 +113,18 @@ func ExampleGraph() {
 }
 
 // One executable graph runs with other arguments each time.
-func ExampleGraphExec_SetKernel() {
+func ExampleGraphExec_Set() {
 	g, err := gpu.NewGraph()
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer g.Close()
 	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
-	kernel, err := g.AddKernel(spin, cfg, []cu.Arg{cu.U64(1000)})
+	kernel, err := g.Add(&cu.KernelNode{Kernel: spin, Config: cfg, Args: []cu.Arg{cu.U64(1000)}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	set, err := g.AddMemset(x, 0, kernel)
+	set, err := g.Add(&cu.MemsetNode{Dst: x, Value: 0}, kernel)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func ExampleGraphExec_SetKernel() {
 	}
 	defer exec.Close()
 	for i := range 3 {
-		if err := exec.SetKernel(kernel, spin, cfg, cu.U64(uint64(i)*1000)); err != nil {
+		if err := exec.Set(kernel, &cu.KernelNode{Kernel: spin, Config: cfg, Args: []cu.Arg{cu.U64(uint64(i) * 1000)}}); err != nil {
 			log.Fatal(err)
 		}
 		if err := exec.SetEnabled(set, i == 0); err != nil {
@@ -152,20 +152,21 @@ func ExampleGraphExec_SetKernel() {
 }
 
 // The arguments of all kernels of an executable graph are replaced at once.
-func ExampleGraphExec_SetKernels() {
+func ExampleGraphExec_SetAll() {
 	g, err := gpu.NewGraph()
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer g.Close()
 	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
-	updates := make([]cu.KernelUpdate, 8)
+	updates := make([]cu.NodeUpdate, 8)
 	for i := range updates {
-		n, err := g.AddKernel(spin, one, []cu.Arg{cu.U64(1000)})
+		work := &cu.KernelNode{Kernel: spin, Config: one, Args: []cu.Arg{cu.U64(1000)}}
+		n, err := g.Add(work)
 		if err != nil {
 			log.Fatal(err)
 		}
-		updates[i] = cu.KernelUpdate{Node: n, Kernel: spin, Config: one}
+		updates[i] = cu.NodeUpdate{Node: n, Work: work}
 	}
 	exec, err := g.Instantiate()
 	if err != nil {
@@ -173,9 +174,9 @@ func ExampleGraphExec_SetKernels() {
 	}
 	defer exec.Close()
 	for i := range updates {
-		updates[i].Args = []cu.Arg{cu.U64(uint64(i) * 100)}
+		updates[i].Work.(*cu.KernelNode).Args = []cu.Arg{cu.U64(uint64(i) * 100)}
 	}
-	if err := exec.SetKernels(updates...); err != nil {
+	if err := exec.SetAll(updates...); err != nil {
 		log.Fatal(err) // it says which updates failed
 	}
 	if err := exec.Launch(s); err != nil {
@@ -197,7 +198,7 @@ func ExampleGraph_Capture() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	end, err := g.AddEmpty(last...)
+	end, err := g.Add(&cu.EmptyNode{}, last...)
 	if err != nil {
 		log.Fatal(err)
 	}

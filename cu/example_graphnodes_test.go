@@ -11,7 +11,7 @@ import (
 )
 
 // A graph has memory of its own, which no other work can use. It is allocated and freed by each launch.
-func ExampleGraph_AddAlloc() {
+func ExampleAllocNode() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
 	defer drv.Close()
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -23,12 +23,13 @@ func ExampleGraph_AddAlloc() {
 
 	g := must(gpu.NewGraph())
 	defer g.Close()
-	alloc, scratch, err := g.AddAlloc(1 << 20)
-	check(err)
+	memory := cu.AllocNode{Size: 1 << 20}
+	alloc := must(g.Add(&memory))
+	scratch := memory.Mem
 	defer scratch.Close()
-	set := must(g.AddMemset(scratch, 7, alloc))
-	out := must(g.AddCopy(host, scratch.Span(0, 4), set))
-	must(g.AddFree(scratch, out))
+	set := must(g.Add(&cu.MemsetNode{Dst: scratch, Value: 7}, alloc))
+	out := must(g.Add(&cu.CopyNode{Dst: host, Src: scratch.Span(0, 4)}, set))
+	must(g.Add(&cu.FreeNode{Mem: scratch}, out))
 
 	exec := must(g.Instantiate())
 	defer exec.Close()
@@ -38,7 +39,7 @@ func ExampleGraph_AddAlloc() {
 }
 
 // A graph copies a column of an image, and then clears it. A later launch clears another image.
-func ExampleGraph_AddCopy2D() {
+func ExampleCopyBox() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
 	defer drv.Close()
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -52,16 +53,18 @@ func ExampleGraph_AddCopy2D() {
 	defer other.Close()
 	host := must(gpu.AllocHost(height, cu.HostDefault))
 	defer host.Close()
-	last := func(image cu.Memory) cu.Rows { return cu.Rows{Mem: image, Pitch: width}.At(width-1, 0) }
+	last := func(image cu.Memory) cu.Memory { return cu.Rows{Mem: image, Pitch: width}.At(width-1, 0).Mem }
 
 	g := must(gpu.NewGraph())
 	defer g.Close()
-	out := must(g.AddCopy2D(cu.Rows{Mem: host}, last(image), 1, height))
-	set := must(g.AddMemset2D(last(image), 0, 1, height, out))
+	box := &cu.CopyBox{Width: 1, Height: height, Depth: 1, SrcPitch: width}
+	out := must(g.Add(&cu.CopyNode{Dst: host, Src: last(image), Box: box}))
+	column := &cu.MemsetRect{Width: 1, Height: height, Pitch: width}
+	set := must(g.Add(&cu.MemsetNode{Dst: last(image), Rect: column}, out))
 	exec := must(g.Instantiate())
 	defer exec.Close()
 	for _, image := range []*cu.DeviceMem{image, other} {
-		check(exec.SetMemset2D(set, last(image), 0, 1, height)) // of the same size
+		check(exec.Set(set, &cu.MemsetNode{Dst: last(image), Rect: column})) // of the same size
 		check(exec.Launch(s))
 		check(s.Synchronize())
 		b := make([]byte, width*height)
@@ -118,8 +121,8 @@ func ExampleGraph_AddEdgeOfKind() {
 
 	g := must(gpu.NewGraph())
 	defer g.Close()
-	first := must(g.AddKernel(must(mod.Function("first")), one, nil))
-	second := must(g.AddKernel(must(mod.Function("second")), one, nil))
+	first := must(g.Add(&cu.KernelNode{Kernel: must(mod.Function("first")), Config: one}))
+	second := must(g.Add(&cu.KernelNode{Kernel: must(mod.Function("second")), Config: one}))
 	check(g.AddEdgeOfKind(cu.GraphEdge{From: first, To: second, Kind: cu.EdgeProgrammatic}))
 	for _, e := range must(g.Edges()) {
 		fmt.Println(e.Kind, e.From == first, e.To == second)
@@ -129,7 +132,7 @@ func ExampleGraph_AddEdgeOfKind() {
 
 // A graph repeats its body until a kernel says that it is enough. On a GPU the kernel calls
 // cudaGraphSetConditional; here it is written in Go.
-func ExampleGraph_AddWhile() {
+func ExampleWhileNode() {
 	rounds := uint32(0)
 	drv := must(cu.Open(cu.WithSoftware(cusim.New(cusim.WithKernel("step", cusim.Kernel{Run: func(l *cusim.Launch) {
 		rounds++
@@ -150,9 +153,9 @@ func ExampleGraph_AddWhile() {
 	g := must(gpu.NewGraph())
 	defer g.Close()
 	more := must(g.NewConditionAt(1)) // each launch begins with 1
-	_, body, err := g.AddWhile(more)
-	check(err)
-	must(body.AddKernel(must(mod.Function("step")), one, []cu.Arg{more.Arg(), cu.U32(3)}))
+	loop := cu.WhileNode{Condition: more}
+	must(g.Add(&loop))
+	must(loop.Body.Add(&cu.KernelNode{Kernel: must(mod.Function("step")), Config: one, Args: []cu.Arg{more.Arg(), cu.U32(3)}}))
 
 	exec := must(g.Instantiate())
 	defer exec.Close()
@@ -186,7 +189,7 @@ func ExampleStream_BatchMemOps() {
 }
 
 // What a captured graph does can be read from its nodes.
-func ExampleGraphNode_Kernel() {
+func ExampleGraphNode_Work() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
 	defer drv.Close()
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -208,22 +211,21 @@ func ExampleGraphNode_Kernel() {
 	defer g.Close()
 
 	for _, n := range must(g.Nodes()) {
-		switch typ := must(n.Type()); typ {
-		case cu.GraphNodeTypeKernel:
-			k := must(n.Kernel())
-			fmt.Println(typ, k.Name, k.Config.Grid, k.Config.Block, "n =", binary.LittleEndian.Uint32(k.Args[1]))
-		case cu.GraphNodeTypeMemset:
-			p := must(n.Memset())
-			fmt.Println(typ, p.Width, "times", p.Value, "from byte", p.Addr-mem.Handle())
+		switch w := must(n.Work()).(type) {
+		case *cu.KernelNode:
+			p := w.Params
+			fmt.Println(p.Name, w.Config.Grid, w.Config.Block, "n =", binary.LittleEndian.Uint32(p.Args[1]))
+		case *cu.MemsetNode:
+			fmt.Println(w.Rect.Width, "times", w.Value, "from byte", w.Addr-mem.Handle())
 		}
 	}
 	// Output:
-	// memset 512 times 7 from byte 256
-	// kernel add {4 1 1} {64 1 1} n = 256
+	// 512 times 7 from byte 256
+	// add {4 1 1} {64 1 1} n = 256
 }
 
 // A graph writes a word that a stream waits for, as a part of a larger graph that contains it.
-func ExampleGraph_AddMemOps() {
+func ExampleMemOpsNode() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
 	defer drv.Close()
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -238,11 +240,11 @@ func ExampleGraph_AddMemOps() {
 
 	part := must(gpu.NewGraph())
 	defer part.Close()
-	must(part.AddMemOps([]cu.MemOp{cu.WriteWord32(ready, 1)}))
+	must(part.Add(&cu.MemOpsNode{Ops: []cu.MemOp{cu.WriteWord32(ready, 1)}}))
 	g := must(gpu.NewGraph())
 	defer g.Close()
-	set := must(g.AddMemset32(result, 42))
-	last := must(g.AddChildGraph(part, set))
+	set := must(g.Add(&cu.MemsetNode{Dst: result, Value: 42, ElementSize: 4}))
+	last := must(g.Add(&cu.ChildNode{Graph: part}, set))
 	exec := must(g.Instantiate())
 	defer exec.Close()
 
@@ -265,7 +267,7 @@ func ExampleGraph_InstantiateWithFlags() {
 	defer gpu.Close()
 	g := must(gpu.NewGraph())
 	defer g.Close()
-	must(g.AddHostFunc(func() {}))
+	must(g.Add(&cu.HostNode{Func: func() {}}))
 	_, err := g.InstantiateWithFlags(cu.InstantiateDeviceLaunch)
 	if e, ok := errors.AsType[*cu.Error](err); ok {
 		detail, _, _ := strings.Cut(e.Detail, ";")

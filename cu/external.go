@@ -13,7 +13,7 @@ import (
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = memoryKind{name: "external memory", freeWaits: true, tracked: true, others: true,
+var externalMemory = &memoryKind{name: "external memory", freeWaits: true, tracked: true, others: true,
 	free:     (*memCore).freeByEnd,
 	unshared: "the memory is of another API: pass on the handle that it was imported by"}
 
@@ -117,7 +117,7 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 		t.DestroyExternalMemory(driver.At{Context: core.raw, Relaxed: true}, ext)
 		return nil, e
 	}
-	mc := &memCore{is: &externalMemory, raw: raw, size: size, capacity: size}
+	mc := &memCore{is: externalMemory, raw: raw, size: size, capacity: size}
 	mc.end = func(at driver.At) (string, driver.Result) {
 		mc.observeFree()
 		op, res := "cuMemFree", t.MemFree(at, raw)

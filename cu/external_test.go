@@ -15,7 +15,7 @@ func TestExternalWhileWaited(t *testing.T) {
 	dummy := func(r *soft) (*Graph, GraphNode) {
 		g := must(r.gpu.NewGraph())(r.t)
 		r.t.Cleanup(func() { g.Close() })
-		return g, must(g.AddEventRecord(r.event(0)))(r.t)
+		return g, must(g.Add(&RecordNode{Event: r.event(0)}))(r.t)
 	}
 	for name, build := range map[string]func(r *soft, e *Event) *GraphExec{
 		"RecordExternal": func(r *soft, e *Event) *GraphExec {
@@ -23,18 +23,18 @@ func TestExternalWhileWaited(t *testing.T) {
 		},
 		"AddEventRecord": func(r *soft, e *Event) *GraphExec {
 			g, _ := dummy(r)
-			must(g.AddEventRecord(e))(r.t)
+			must(g.Add(&RecordNode{Event: e}))(r.t)
 			return r.exec(g)
 		},
 		"GraphNode.SetEvent": func(r *soft, e *Event) *GraphExec {
 			g, n := dummy(r)
-			r.ok(n.SetEvent(e))
+			r.ok(n.Set(eventWork(n, e)))
 			return r.exec(must(g.Clone())(r.t))
 		},
 		"GraphExec.SetEvent": func(r *soft, e *Event) *GraphExec {
 			g, n := dummy(r)
 			x := r.exec(g)
-			r.ok(x.SetEvent(n, e))
+			r.ok(x.Set(n, eventWork(n, e)))
 			return x
 		},
 	} {
@@ -202,7 +202,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 			r.ok(e.Wait(t.Context()))
 			r.hold(r.other)
 		}
-		must(g.AddEventRecord(e))(t)
+		must(g.Add(&RecordNode{Event: e}))(t)
 		once := r.s
 		if want == Complete {
 			once = r.other
@@ -228,8 +228,8 @@ func TestNodeEventsLetGo(t *testing.T) {
 	build := func() (*Graph, []GraphNode) {
 		g := must(r.gpu.NewGraph())(t)
 		t.Cleanup(func() { g.Close() })
-		n := must(g.AddEventRecord(first))(t)
-		return g, []GraphNode{n, must(g.AddEventWait(waited, n))(t)}
+		n := must(g.Add(&RecordNode{Event: first}))(t)
+		return g, []GraphNode{n, must(g.Add(&WaitNode{Event: waited}, n))(t)}
 	}
 	g, nodes := build()
 	x := r.exec(g)
@@ -247,24 +247,24 @@ func TestNodeEventsLetGo(t *testing.T) {
 	count("at first", 2)
 	for _, n := range nodes {
 		for range 5 {
-			closed(n.SetEvent)
+			closed(func(e *Event) error { return n.Set(eventWork(n, e)) })
 		}
 	}
 	count("the graph's nodes", 4)
 	for _, n := range nodes {
 		for range 5 {
-			closed(func(e *Event) error { return x.SetEvent(n, e) })
+			closed(func(e *Event) error { return x.Set(n, eventWork(n, e)) })
 		}
 	}
 	count("the executable graph's nodes", 6)
 
 	// The same event twice in one graph goes with the last node.
 	twice := must(r.gpu.NewEvent(0))(t)
-	r.ok(errors.Join(nodes[0].SetEvent(twice), nodes[1].SetEvent(twice), twice.Close()))
+	r.ok(errors.Join(nodes[0].Set(eventWork(nodes[0], twice)), nodes[1].Set(eventWork(nodes[1], twice)), twice.Close()))
 	count("two nodes", 5)
-	closed(nodes[0].SetEvent)
+	closed(func(e *Event) error { return nodes[0].Set(eventWork(nodes[0], e)) })
 	count("one of two nodes", 6)
-	closed(nodes[1].SetEvent)
+	closed(func(e *Event) error { return nodes[1].Set(eventWork(nodes[1], e)) })
 	count("none of two nodes", 6)
 
 	// What is refused is not kept.
@@ -276,11 +276,11 @@ func TestNodeEventsLetGo(t *testing.T) {
 		r.ok(e.Close())
 		count(fn, 6)
 	}
-	refused("cuGraphEventRecordNodeSetEvent", nodes[0].SetEvent)
-	refused("cuGraphEventWaitNodeSetEvent", nodes[1].SetEvent)
-	refused("cuGraphExecEventRecordNodeSetEvent", func(e *Event) error { return x.SetEvent(nodes[0], e) })
-	refused("cuGraphAddEventRecordNode", func(e *Event) error { _, err := g.AddEventRecord(e); return err })
-	refused("cuGraphAddEventWaitNode", func(e *Event) error { _, err := g.AddEventWait(e); return err })
+	refused("cuGraphEventRecordNodeSetEvent", func(e *Event) error { return nodes[0].Set(eventWork(nodes[0], e)) })
+	refused("cuGraphEventWaitNodeSetEvent", func(e *Event) error { return nodes[1].Set(eventWork(nodes[1], e)) })
+	refused("cuGraphExecEventRecordNodeSetEvent", func(e *Event) error { return x.Set(nodes[0], eventWork(nodes[0], e)) })
+	refused("cuGraphAddEventRecordNode", func(e *Event) error { _, err := g.Add(&RecordNode{Event: e}); return err })
+	refused("cuGraphAddEventWaitNode", func(e *Event) error { _, err := g.Add(&WaitNode{Event: e}); return err })
 	refused("cuEventRecordWithFlags", func(e *Event) error {
 		captured, err := r.s.Capture(CaptureRelaxed, func() error {
 			err := e.RecordWithFlags(r.s, RecordExternal)
@@ -300,7 +300,7 @@ func TestNodeEventsLetGo(t *testing.T) {
 	r.hold(r.s)
 	r.ok(x.Launch(r.s))
 	for range 3 {
-		closed(func(e *Event) error { return x.SetEvent(nodes[0], e) })
+		closed(func(e *Event) error { return x.Set(nodes[0], eventWork(nodes[0], e)) })
 	}
 	if n := r.events(); n < 7 {
 		t.Errorf("%d events while a launch is under way", n)
@@ -311,8 +311,8 @@ func TestNodeEventsLetGo(t *testing.T) {
 	// So does an update.
 	for range 3 {
 		next, n := build()
-		closed(n[0].SetEvent)
-		closed(n[1].SetEvent)
+		closed(func(e *Event) error { return n[0].Set(eventWork(n[0], e)) })
+		closed(func(e *Event) error { return n[1].Set(eventWork(n[1], e)) })
 		r.hold(r.s)
 		r.ok(x.Launch(r.s))
 		r.ok(x.Update(next))

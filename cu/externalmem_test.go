@@ -149,7 +149,7 @@ func TestExternalMemWaits(t *testing.T) {
 
 	m = must(r.gpu.ImportMem(opaque(f), size))(t)
 	g := must(r.gpu.NewGraph())(t)
-	must(g.AddMemset(m, 3))(t)
+	must(g.Add(&MemsetNode{Dst: m, Value: 3}))(t)
 	x := r.exec(g)
 	noErr(t, m.Close()) // the graph keeps it
 	if n := r.sim.Census(); n["external memory"] != 1 || n["mapping"] != 1 {

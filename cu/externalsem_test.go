@@ -178,8 +178,8 @@ func TestExternalMistakes(t *testing.T) {
 		"empty":  {new(ExternalSemaphore).At(1), ErrNil},
 		"closed": {closed.At(1), ErrClosed},
 	} {
-		_, signal := g.AddExternalSignal([]ExternalOp{s.At(1), op.op})
-		_, wait := g.AddExternalWait([]ExternalOp{op.op})
+		_, signal := g.Add(&SignalNode{Ops: []ExternalOp{s.At(1), op.op}})
+		_, wait := g.Add(&ExternalWaitNode{Ops: []ExternalOp{op.op}})
 		for _, err := range []error{r.s.SignalExternal(s.At(1), op.op), r.s.WaitExternal(op.op), signal, wait} {
 			if !errors.Is(err, op.is) {
 				t.Errorf("%s: %v; want %v", name, err, op.is)
@@ -190,11 +190,11 @@ func TestExternalMistakes(t *testing.T) {
 	r.is(far.WaitExternal(s.At(1)), ErrContextMismatch)
 	r.is(elsewhere.s.WaitExternal(s.At(1)), ErrDriverMismatch)
 	r.is((*Stream)(nil).WaitExternal(s.At(1)), ErrNil)
-	_, err := g.AddExternalSignal(nil)
+	_, err := g.Add(&SignalNode{Ops: nil})
 	r.is(err, errInvalid)
 	foreign := must(other.NewGraph())(t)
 	defer foreign.Close()
-	_, err = foreign.AddExternalWait([]ExternalOp{s.At(1)})
+	_, err = foreign.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}})
 	r.is(err, ErrContextMismatch)
 	noErr(t, r.s.Synchronize())
 	if x.Value() != 0 {
@@ -284,9 +284,9 @@ func TestExternalNodes(t *testing.T) {
 	y, other := r.timelines()
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	a := must(g.AddExternalSignal([]ExternalOp{s.At(5)}))(t)
-	b := must(g.AddExternalWait([]ExternalOp{s.At(5)}, a))(t)
-	c := must(g.AddExternalSignal([]ExternalOp{s.At(6), other.At(1)}, b))(t)
+	a := must(g.Add(&SignalNode{Ops: []ExternalOp{s.At(5)}}))(t)
+	b := must(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(5)}}, a))(t)
+	c := must(g.Add(&SignalNode{Ops: []ExternalOp{s.At(6), other.At(1)}}, b))(t)
 	e := r.exec(g)
 	values := func(what string, want ...uint64) {
 		t.Helper()
@@ -297,42 +297,42 @@ func TestExternalNodes(t *testing.T) {
 		}
 	}
 	values("built", 6, 1)
-	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, must(c.External())(t)); diff != "" {
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, must(workOf[*SignalNode](c))(t).Params); diff != "" {
 		t.Errorf("External (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, must(b.External())(t)); diff != "" {
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, must(workOf[*ExternalWaitNode](b))(t).Params); diff != "" {
 		t.Errorf("External (-want +got):\n%s", diff)
 	}
-	noErr(t, e.SetExternal(c, s.At(8), other.At(2)))
+	noErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(8), other.At(2)}}))
 	values("the executable graph changed", 8, 2)
-	noErr(t, c.SetExternal(other.At(4), other.At(9)))
+	noErr(t, c.Set(&SignalNode{Ops: []ExternalOp{other.At(4), other.At(9)}}))
 	values("the graph changed", 8, 2)
 	noErr(t, e.Update(g))
 	values("updated", 5, 9)
-	noErr(t, b.SetExternal(s.At(1)))
-	another := e.SetExternal(c, s.At(1))
+	noErr(t, b.Set(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))
+	another := e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(1)}})
 	if r.is(another, ResultInvalidValue); !strings.Contains(another.Error(), "keeps the number of semaphores") {
 		t.Errorf("another number: %v", another)
 	}
-	r.is(b.SetExternal(), errInvalid)
-	r.is(b.SetExternal(ExternalOp{}), ErrNil)
-	empty := must(g.AddEmpty())(t)
-	wrong := empty.SetExternal(s.At(1))
-	if r.is(wrong, errInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal or ext_semas_wait:") {
+	r.is(b.Set(&ExternalWaitNode{}), errInvalid)
+	r.is(b.Set(&ExternalWaitNode{Ops: []ExternalOp{{}}}), ErrNil)
+	empty := must(g.Add(&EmptyNode{}))(t)
+	wrong := empty.Set(&SignalNode{Ops: []ExternalOp{s.At(1)}})
+	if r.is(wrong, errInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
 		t.Errorf("an empty node: %v", wrong)
 	}
-	_, err := empty.External()
+	_, err := workOf[*SignalNode](empty)
 	r.is(err, errInvalid)
-	r.is((*GraphExec)(nil).SetExternal(c, s.At(1)), ErrNil)
+	r.is((*GraphExec)(nil).Set(c, &SignalNode{Ops: []ExternalOp{s.At(1)}}), ErrNil)
 	r.is(e.SetEnabled(a, false), errInvalid)
 
 	// The graph and the executable graph keep what they use, and nothing else.
-	noErr(t, c.SetExternal(s.At(1), s.At(2)))
+	noErr(t, c.Set(&SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
 	noErr(t, other.Close())
 	if n := r.sim.Census()["external semaphore"]; n != 2 {
 		t.Errorf("%d semaphores, which the executable graph uses", n)
 	}
-	noErr(t, e.SetExternal(c, s.At(1), s.At(2)))
+	noErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
 	noErr(t, r.gpu.Synchronize())
 	if !r.freed(func() bool { return r.sim.Census()["external semaphore"] == 1 }) {
 		t.Errorf("%d semaphores", r.sim.Census()["external semaphore"])
@@ -350,16 +350,16 @@ func TestExternalReplaced(t *testing.T) {
 	defer stream.Close()
 	for name, replace := range map[string]func(e *GraphExec, g *Graph, n GraphNode, op ExternalOp) error{
 		"SetExternal": func(e *GraphExec, _ *Graph, n GraphNode, op ExternalOp) error {
-			return errors.Join(n.SetExternal(op), e.SetExternal(n, op))
+			return errors.Join(n.Set(&ExternalWaitNode{Ops: []ExternalOp{op}}), e.Set(n, &ExternalWaitNode{Ops: []ExternalOp{op}}))
 		},
 		"Update": func(e *GraphExec, g *Graph, n GraphNode, op ExternalOp) error {
-			return errors.Join(n.SetExternal(op), e.Update(g))
+			return errors.Join(n.Set(&ExternalWaitNode{Ops: []ExternalOp{op}}), e.Update(g))
 		},
 	} {
 		x, s := r.timelines()
 		_, other := r.timelines()
 		g := must(r.gpu.NewGraph())(t)
-		n := must(g.AddExternalWait([]ExternalOp{s.At(1)}))(t)
+		n := must(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))(t)
 		e := r.exec(g)
 		noErr(t, e.Launch(stream))
 		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
@@ -407,7 +407,7 @@ func TestExternalStorm(t *testing.T) {
 						err = e
 						break
 					}
-					if _, err = g.AddExternalWait([]ExternalOp{s.At(7)}); err == nil {
+					if _, err = g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(7)}}); err == nil {
 						var exec *GraphExec
 						if exec, err = g.Instantiate(); err == nil {
 							err = errors.Join(exec.Launch(st), exec.Close())

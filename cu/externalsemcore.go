@@ -88,27 +88,6 @@ func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 		NumExtSems: uint32(len(p.handles))}
 }
 
-func (p *externalParams) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
-	t, g := c.gc.ctx.drv.table(), c.gc.raw
-	if p.wait {
-		return t.GraphAddExternalSemaphoresWaitNode(c.at(), g, deps, p.waitNode())
-	}
-	return t.GraphAddExternalSemaphoresSignalNode(c.at(), g, deps, p.signalNode())
-}
-
-func (p *externalParams) set(c *nodeCall) driver.Result {
-	t := c.gc.ctx.drv.table()
-	switch {
-	case c.xc != nil && p.wait:
-		return t.GraphExecExternalSemaphoresWaitNodeSetParams(c.at(), c.xc.raw, c.node, p.waitNode())
-	case c.xc != nil:
-		return t.GraphExecExternalSemaphoresSignalNodeSetParams(c.at(), c.xc.raw, c.node, p.signalNode())
-	case p.wait:
-		return t.GraphExternalSemaphoresWaitNodeSetParams(c.at(), c.node, p.waitNode())
-	}
-	return t.GraphExternalSemaphoresSignalNodeSetParams(c.at(), c.node, p.signalNode())
-}
-
 // externalWork enqueues operations on the stream.
 func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) error {
 	if err := checkExternal(op, uses, sc.ctx, "stream"); err != nil {
@@ -152,30 +131,6 @@ func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) err
 	}
 	drv.reportRaces()
 	return nil
-}
-
-// external makes a node do operations.
-func (c *nodeCall) external(uses []externalUse) error {
-	if len(uses) == 0 {
-		return invalid(c.op, "there are no operations: a node does at least one")
-	}
-	if err := checkExternal(c.op, uses, c.gc.ctx, "graph"); err != nil {
-		return err
-	}
-	for _, u := range uses {
-		if !keep(c, &u.sem.resource, u.sem) {
-			return u.sem.Refused(c.op)
-		}
-	}
-	p := new(externalParams)
-	p.fill(uses, c.use.typ == GraphNodeTypeExtSemasWait)
-	c.ctx, c.other = c.gc.ctx, p
-	return nil
-}
-
-// observedExternal describes a node with operations.
-func observedExternal(op string, uses []externalUse, wait bool) races.NodeWork {
-	return races.NodeWork{Call: op, Words: externalOps(uses, wait)}
 }
 
 func externalOps(uses []externalUse, wait bool) []races.WordOp {

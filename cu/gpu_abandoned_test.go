@@ -100,7 +100,7 @@ func (b *besideHeld) wrapped() (list []Memory) {
 func (b *besideHeld) taken(s *Stream) *DeviceMem {
 	g := must(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++
-	_, m, err := g.AddAlloc(64)
+	_, m, err := addAlloc(g, 64)
 	if b.missing("memory of a graph", err) {
 		return nil
 	}
@@ -160,8 +160,8 @@ func (b *besideHeld) signals(s *Stream, x *ExternalSemaphore) (use func() error)
 	if x == nil {
 		return func() error { return nil }
 	}
-	n := must(g.AddExternalSignal([]ExternalOp{x.At(0)}))(b.t)
-	must(g.AddExternalWait([]ExternalOp{x.At(0)}, n))(b.t)
+	n := must(g.Add(&SignalNode{Ops: []ExternalOp{x.At(0)}}))(b.t)
+	must(g.Add(&ExternalWaitNode{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
 	e := must(g.Instantiate())(b.t)
 	b.made["executable graph"]++
 	software := b.gpu.Device().Driver().String() == "the software driver"

@@ -69,11 +69,11 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []*memoryKind{&deviceMemory, &moduleVariable, &managedVariable, &pooledMemory, &pooledPinned,
-		&pooledManaged, &managedMemory, &registeredMemory, &virtualMemory, &ipcMemory, &wrappedMemory, &wrappedManaged,
-		&externalMemory} { // objects makes pinned memory; graphMemory has no address of its own
+	for _, k := range []*memoryKind{deviceMemory, moduleVariable, managedVariable, pooledMemory, pooledPinned,
+		pooledManaged, managedMemory, registeredMemory, virtualMemory, ipcMemory, wrappedMemory, wrappedManaged,
+		externalMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		switch {
-		case memories[k], k == &ipcMemory && x == nil, k == &externalMemory && runtime.GOOS == "windows":
+		case memories[k], k == ipcMemory && x == nil, k == externalMemory && runtime.GOOS == "windows":
 		default:
 			t.Errorf("no %s (%+v) is abandoned", k.name, *k)
 		}
@@ -377,17 +377,17 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 	}
 	allocates := must(b.gpu.NewGraph())(t)
 	b.made["graph"]++
-	if n, m, err := allocates.AddAlloc(64); !b.missing("memory of a graph", err) {
-		must(allocates.AddMemset(m, 1, n))(t)
+	if n, m, err := addAlloc(allocates, 64); !b.missing("memory of a graph", err) {
+		must(allocates.Add(&MemsetNode{Dst: m, Value: 1}, n))(t)
 		launches(allocates, InstantiateAutoFree)
 	}
 	chooses := must(b.gpu.NewGraph())(t)
 	b.made["graph"]++
 	if c, err := chooses.NewConditionAt(1); !b.missing("condition", err) {
 		delete(b.made, "condition") // it belongs to its graph
-		_, body, err := chooses.AddIf(c)
+		_, body, err := addIf(chooses, c)
 		b.ok(err)
-		must(body.AddEmpty())(t)
+		must(body.Add(&EmptyNode{}))(t)
 		launches(chooses, 0)
 	}
 	launches(b.nodes(), 0)
@@ -410,21 +410,21 @@ func (b *besideHeld) nodes() *Graph {
 	for _, kind := range []string{"graph", "graph", "device memory", "host memory", "event"} {
 		b.made[kind]++
 	}
-	must(child.AddEmpty())(t)
+	must(child.Add(&EmptyNode{}))(t)
 	var last []GraphNode
 	for _, add := range []func(deps ...GraphNode) (GraphNode, error){
-		func(deps ...GraphNode) (GraphNode, error) { return g.AddEventRecord(e, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&RecordNode{Event: e}, deps...) },
 		func(deps ...GraphNode) (GraphNode, error) {
-			return g.AddKernel(b.spin, oneThread, []Arg{U64(1)}, deps...)
+			return g.Add(&KernelNode{Kernel: b.spin, Config: oneThread, Args: []Arg{U64(1)}}, deps...)
 		},
-		func(deps ...GraphNode) (GraphNode, error) { return g.AddCopy(m, h, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) { return g.AddMemset(m, 1, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) { return g.AddChildGraph(child, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) { return g.AddHostFunc(func() {}, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&CopyNode{Dst: m, Src: h}, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&MemsetNode{Dst: m, Value: 1}, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&ChildNode{Graph: child}, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&HostNode{Func: func() {}}, deps...) },
 		func(deps ...GraphNode) (GraphNode, error) {
-			return g.AddMemOps([]MemOp{WriteWord32(m.Span(0, 4), 1)}, deps...)
+			return g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(m.Span(0, 4), 1)}}, deps...)
 		},
-		func(deps ...GraphNode) (GraphNode, error) { return g.AddEventWait(e, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&WaitNode{Event: e}, deps...) },
 	} {
 		n, err := add(last...)
 		if !errors.Is(err, errors.ErrUnsupported) {

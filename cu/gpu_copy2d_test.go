@@ -87,14 +87,14 @@ func TestGPUMemset16(t *testing.T) {
 	defer captured.Close()
 	g := must(gpu.NewGraph())(t)
 	defer g.Close()
-	set := must(g.AddMemset16(m.Span(12, 2), 0x0807))(t)
+	set := must(g.Add(&MemsetNode{Dst: m.Span(12, 2), Value: 0x0807, ElementSize: 2}))(t)
 	x := must(g.Instantiate())(t)
 	defer x.Close()
 	y := must(captured.Instantiate())(t)
 	defer y.Close()
 	noErr(t, x.Launch(s))
 	noErr(t, y.Launch(s))
-	noErr(t, x.SetMemset16(set, m.Span(14, 2), 0x0a09))
+	noErr(t, x.Set(set, &MemsetNode{Dst: m.Span(14, 2), Value: 0x0a09, ElementSize: 2}))
 	noErr(t, x.Launch(s))
 	managed, err := gpu.AllocManaged(pitch, AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -102,13 +102,13 @@ func TestGPUMemset16(t *testing.T) {
 	}
 	noErr(t, err)
 	defer managed.Close()
-	if err := x.SetMemset16(set, managed.Span(0, 14), 0x0201); !errors.Is(err, ResultInvalidValue) ||
+	if err := x.Set(set, &MemsetNode{Dst: managed.Span(0, 14), Value: 0x0201, ElementSize: 2}); !errors.Is(err, ResultInvalidValue) ||
 		!strings.Contains(err.Error(), "mix up") {
 		t.Errorf("a node for 7 words of managed memory: %v", err)
 	}
 	for _, value := range []uint16{0x0101, 0x0201} {
 		n := map[uint16]uint64{0x0101: 14, 0x0201: 16}[value]
-		noErr(t, x.SetMemset16(set, managed.Span(0, n), value))
+		noErr(t, x.Set(set, &MemsetNode{Dst: managed.Span(0, n), Value: uint32(value), ElementSize: 2}))
 		for range 2 { // drivers set the words of the first launch right
 			noErr(t, s.Memset(managed, 0))
 			noErr(t, x.Launch(s))
@@ -121,7 +121,7 @@ func TestGPUMemset16(t *testing.T) {
 			}))
 		}
 	}
-	noErr(t, set.SetMemset16(m.Span(48, 2), 0x0c0b))
+	noErr(t, set.Set(&MemsetNode{Dst: m.Span(48, 2), Value: 0x0c0b, ElementSize: 2}))
 	z := must(g.Instantiate())(t)
 	defer z.Close()
 	noErr(t, z.Launch(s))
@@ -142,7 +142,7 @@ func TestGPUMemset16(t *testing.T) {
 		"an odd size":    s.Memset16(m.Span(0, 3), 0),
 		"an odd pitch":   s.Memset2D16(Rows{m, 15}, 0, 2, 2),
 		"odd rows":       s.Memset2D16(Rows{m, pitch}.At(1, 0), 0, 2, 2),
-		"an odd node":    set.SetMemset16(m.Span(0, 3), 0),
+		"an odd node":    set.Set(&MemsetNode{Dst: m.Span(0, 3), Value: 0, ElementSize: 2}),
 	} {
 		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "must be multiples of 2") {
 			t.Errorf("%s: %v", name, err)

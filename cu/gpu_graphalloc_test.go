@@ -55,10 +55,10 @@ func TestGPUGraphAlloc(t *testing.T) {
 	ok(m.CopyTo(make([]byte, 8)))
 	ok(m.Close())
 
-	_, err = a.g.AddFree(a.m, a.last)
+	_, err = a.g.Add(&FreeNode{Mem: a.m}, a.last)
 	is("a node that frees, after an executable graph", err, ResultInvalidValue)
 	a = newAllocGraph(t, gpu)
-	free := must(a.g.AddFree(a.m, a.last))(t)
+	free := must(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
 	x = must(a.g.Instantiate())(t)
 	run(x)
 	run(x)

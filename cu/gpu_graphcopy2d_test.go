@@ -62,11 +62,11 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	g := must(b.gpu.NewGraph())(t)
 	// Two planes of two rows of three bytes go to the host, and two rows of them from there.
 	box := Planes{b.rows(b.src, 1, 1), 3} // bytes 17, 33, 65, 81
-	down := must(g.AddCopy3D(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2))(t)
-	up := must(g.AddCopy2D(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2, down))(t)
-	bytes1 := must(g.AddMemset2D(b.rows(b.dst, 1, 2), 0xaa, 3, 2))(t)
-	words := must(g.AddMemset2D16(b.rows(b.dst, 8, 2), 0x0201, 1, 2))(t)
-	longs := must(g.AddMemset2D32(b.rows(b.dst, 12, 2), 0x06050403, 1, 2))(t)
+	down := must(g.Add(copyBox(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2)))(t)
+	up := must(g.Add(copyRect(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2), down))(t)
+	bytes1 := must(g.Add(setRect(b.rows(b.dst, 1, 2), 0xaa, 1, 3, 2)))(t)
+	words := must(g.Add(setRect(b.rows(b.dst, 8, 2), 0x0201, 2, 1, 2)))(t)
+	longs := must(g.Add(setRect(b.rows(b.dst, 12, 2), 0x06050403, 4, 1, 2)))(t)
 	x := must(g.Instantiate())(t)
 	t.Cleanup(func() { b.ok(errors.Join(x.Close(), g.Close(), host.Close())) })
 	set := []byte{0xaa, 0xaa, 0xaa}
@@ -76,9 +76,9 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	b.is("as it was added", x, want)
 
 	// Other memory and other values, with the same rows.
-	b.ok(x.SetMemset2D(bytes1, b.rows(b.dst, 2, 4), 0xbb, 3, 2))
-	b.ok(x.SetMemset2D16(words, b.rows(b.dst, 10, 2), 0x0807, 1, 2))
-	b.ok(x.SetMemset2D32(longs, b.rows(b.dst, 12, 0), 0x0c0b0a09, 1, 2))
+	b.ok(x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xbb, 1, 3, 2)))
+	b.ok(x.Set(words, setRect(b.rows(b.dst, 10, 2), 0x0807, 2, 1, 2)))
+	b.ok(x.Set(longs, setRect(b.rows(b.dst, 12, 0), 0x0c0b0a09, 4, 1, 2)))
 	set = []byte{0xbb, 0xbb, 0xbb}
 	b.is("changed", x, map[int][]byte{
 		4: {65, 66, 67}, 20: {81, 82, 83}, 66: set, 82: set, 42: {7, 8}, 58: {7, 8}, 12: {9, 10, 11, 12},
@@ -87,12 +87,12 @@ func TestGPUGraphCopy2D(t *testing.T) {
 
 	// What an executable graph cannot change says so, and changes nothing.
 	for what, err := range map[string]error{
-		"more rows":       x.SetMemset2D(bytes1, b.rows(b.dst, 2, 4), 0xcc, 3, 3),
-		"longer rows":     x.SetMemset2D(bytes1, b.rows(b.dst, 2, 4), 0xcc, 4, 2),
-		"one row":         x.SetMemset(bytes1, b.dst.Span(0, 4), 0xcc),
-		"another pitch":   x.SetMemset2D(bytes1, Rows{b.dst, 32}, 0xcc, 3, 2),
-		"words":           x.SetMemset2D16(bytes1, b.rows(b.dst, 2, 4), 0xcc, 3, 2),
-		"a copy of a row": x.SetCopy(up, b.dst.Span(0, 4), host.Span(0, 4)),
+		"more rows":       x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xcc, 1, 3, 3)),
+		"longer rows":     x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xcc, 1, 4, 2)),
+		"one row":         x.Set(bytes1, &MemsetNode{Dst: b.dst.Span(0, 4), Value: 0xcc}),
+		"another pitch":   x.Set(bytes1, setRect(Rows{b.dst, 32}, 0xcc, 1, 3, 2)),
+		"words":           x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xcc, 2, 3, 2)),
+		"a copy of a row": x.Set(up, &CopyNode{Dst: b.dst.Span(0, 4), Src: host.Span(0, 4)}),
 	} {
 		if !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("%s: %v", what, err)
@@ -110,11 +110,11 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	b.is("the graph", y, want)
 	b.ok(y.Close())
 	b.ok(errors.Join(
-		down.SetCopy(host, b.src.Span(0, 12)),
-		up.SetCopy3D(Planes{Rows{b.dst, 32}, 2}, Planes{Rows: Rows{Mem: host}}, 2, 1, 2),
-		bytes1.SetMemset2D32(b.rows(b.dst, 8, 4), 0x01010101, 2, 3),
-		words.SetMemset(b.dst.Span(5, 1), 9),
-		longs.SetMemset2D(b.rows(b.dst, 3, 7), 4, 1, 1),
+		down.Set(&CopyNode{Dst: host, Src: b.src.Span(0, 12)}),
+		up.Set(copyBox(Planes{Rows{b.dst, 32}, 2}, Planes{Rows: Rows{Mem: host}}, 2, 1, 2)),
+		bytes1.Set(setRect(b.rows(b.dst, 8, 4), 0x01010101, 4, 2, 3)),
+		words.Set(&MemsetNode{Dst: b.dst.Span(5, 1), Value: 9}),
+		longs.Set(setRect(b.rows(b.dst, 3, 7), 4, 1, 1, 1)),
 	))
 	want = map[int][]byte{0: {0, 1}, 64: {2, 3}, 5: {9}, 115: {4}}
 	for _, row := range []int{72, 88, 104} {
@@ -123,9 +123,9 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	y = must(g.Instantiate())(t)
 	b.is("the changed graph", y, want)
 	b.ok(y.Close())
-	b.ok(up.SetCopy2D(b.rows(b.dst, 0, 0), Rows{Mem: host}, 6, 1))
-	b.ok(errors.Join(down.SetCopy2D(Rows{Mem: host}, b.rows(b.src, 0, 1), 6, 2),
-		words.SetMemset2D16(b.rows(b.dst, 14, 0), 1, 1, 1)))
+	b.ok(up.Set(copyRect(b.rows(b.dst, 0, 0), Rows{Mem: host}, 6, 1)))
+	b.ok(errors.Join(down.Set(copyRect(Rows{Mem: host}, b.rows(b.src, 0, 1), 6, 2)),
+		words.Set(setRect(b.rows(b.dst, 14, 0), 1, 2, 1, 1))))
 	want[0], want[64] = []byte{16, 17, 18, 19, 20, 21}, nil
 	delete(want, 5)
 	want[14] = []byte{1, 0}
@@ -140,22 +140,22 @@ func TestGPUGraphCopy2DParams(t *testing.T) {
 	dst, src := b.rows(b.dst, 1, 2), b.rows(b.src, 3, 1)
 	g := must(b.gpu.NewGraph())(t)
 	t.Cleanup(func() { b.ok(g.Close()) })
-	flat := must(g.AddCopy2D(dst, src, 5, 3))(t)
-	box := must(g.AddCopy3D(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2))(t)
-	set := must(g.AddMemset2D16(b.rows(b.dst, 2, 2), 7, 3, 4))(t)
+	flat := must(g.Add(copyRect(dst, src, 5, 3)))(t)
+	box := must(g.Add(copyBox(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2)))(t)
+	set := must(g.Add(setRect(b.rows(b.dst, 2, 2), 7, 2, 3, 4)))(t)
 	to, from := b.dst.Handle()+33, b.src.Handle()+19
-	want := CopyParams{CopyEnd{to, 16, 3}, CopyEnd{from, 16, 3}, 5, 3, 1}
+	want := &CopyNode{DstAddr: to, SrcAddr: from, Box: &CopyBox{5, 3, 1, 16, 3, 16, 3}}
 	// The heights mean nothing, as there is one plane.
-	heights := cmpopts.IgnoreFields(CopyEnd{}, "Height")
-	if diff := cmp.Diff(want, must(flat.Copy())(t), heights); diff != "" {
+	heights := cmpopts.IgnoreFields(CopyBox{}, "DstHeight", "SrcHeight")
+	if diff := cmp.Diff(want, must(workOf[*CopyNode](flat))(t), heights); diff != "" {
 		t.Errorf("a rectangle (-want +got):\n%s", diff)
 	}
-	want = CopyParams{CopyEnd{to, 16, 3}, CopyEnd{from, 16, 4}, 5, 2, 2}
-	if diff := cmp.Diff(want, must(box.Copy())(t)); diff != "" {
+	want.Box = &CopyBox{5, 2, 2, 16, 3, 16, 4}
+	if diff := cmp.Diff(want, must(workOf[*CopyNode](box))(t)); diff != "" {
 		t.Errorf("a box (-want +got):\n%s", diff)
 	}
-	fill := MemsetParams{Addr: b.dst.Handle() + 34, Value: 7, ElementSize: 2, Width: 3, Height: 4, Pitch: 16}
-	if diff := cmp.Diff(fill, must(set.Memset())(t)); diff != "" {
+	fill := &MemsetNode{Addr: b.dst.Handle() + 34, Value: 7, ElementSize: 2, Rect: &MemsetRect{3, 4, 16}}
+	if diff := cmp.Diff(fill, must(workOf[*MemsetNode](set))(t)); diff != "" {
 		t.Errorf("a memset (-want +got):\n%s", diff)
 	}
 
@@ -166,15 +166,15 @@ func TestGPUGraphCopy2DParams(t *testing.T) {
 	for _, n := range must(captured.Nodes())(t) {
 		switch typ := must(n.Type())(t); typ {
 		case GraphNodeTypeMemcpy:
-			p := must(n.Copy())(t)
+			p := must(workOf[*CopyNode](n))(t)
 			t.Logf("captured: %+v", p)
-			if p.Dst.Addr != to || p.Src.Addr != from || p.Width*p.Height*p.Depth != 15 {
+			if p.DstAddr != to || p.SrcAddr != from || p.Box.Width*p.Box.Height*p.Box.Depth != 15 {
 				t.Errorf("the captured copy is %+v", p)
 			}
 		case GraphNodeTypeMemset:
-			p := must(n.Memset())(t)
+			p := must(workOf[*MemsetNode](n))(t)
 			t.Logf("captured: %+v", p)
-			if p.Addr != fill.Addr || uint64(p.ElementSize)*p.Width*p.Height != 24 {
+			if p.Addr != fill.Addr || uint64(p.ElementSize)*p.Rect.Width*p.Rect.Height != 24 {
 				t.Errorf("the captured memset is %+v", p)
 			}
 		default:

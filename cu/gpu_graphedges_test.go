@@ -54,11 +54,11 @@ func TestGPUGraphEdges(t *testing.T) {
 	first, second := must(m.Function("first"))(t), must(m.Function("second"))(t)
 	for _, kind := range []EdgeKind{EdgeFull, EdgeProgrammatic, EdgeLaunchOrderProgrammatic, EdgeLaunchOrder} {
 		g := must(b.gpu.NewGraph())(t)
-		set := must(g.AddMemset(b.mem, 0))(t)
-		k1 := must(g.AddKernel(first, oneThread, []Arg{Ptr(b.mem), F32(3)}, set))(t)
-		k2 := must(g.AddKernel(second, oneThread, []Arg{Ptr(b.mem)}))(t)
+		set := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+		k1 := must(g.Add(&KernelNode{Kernel: first, Config: oneThread, Args: []Arg{Ptr(b.mem), F32(3)}}, set))(t)
+		k2 := must(g.Add(&KernelNode{Kernel: second, Config: oneThread, Args: []Arg{Ptr(b.mem)}}))(t)
 		b.ok(g.AddEdgeOfKind(GraphEdge{k1, k2, kind}))
-		must(g.AddCopy(b.out, b.mem, k1, k2))(t)
+		must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, k1, k2))(t)
 		if edges := must(g.Edges())(t); len(edges) != 4 || edges[1].Kind != kind && edges[2].Kind != kind && edges[0].Kind != kind {
 			t.Errorf("%v: edges %v", kind, edges)
 		}

@@ -37,10 +37,10 @@ func newNodeBench(t *testing.T) *nodeBench {
 	mod := must(b.gpu.LoadModule([]byte(spinPTX)))(t)
 	b.add = must(mod.Function("add"))(t)
 	b.g = must(b.gpu.NewGraph())(t)
-	b.set = must(b.g.AddMemset(b.mem, 0))(t)
-	b.kernel = must(b.g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}, b.set))(t)
-	b.copy = must(b.g.AddCopy(b.out, b.mem, b.kernel))(t)
-	b.fn = must(b.g.AddHostFunc(func() { b.called.Add(1) }, b.copy))(t)
+	b.set = must(b.g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	b.kernel = must(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, b.set))(t)
+	b.copy = must(b.g.Add(&CopyNode{Dst: b.out, Src: b.mem}, b.kernel))(t)
+	b.fn = must(b.g.Add(&HostNode{Func: func() { b.called.Add(1) }}, b.copy))(t)
 	b.x = must(b.g.Instantiate())(t)
 	t.Cleanup(func() {
 		b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), b.g.Close(), mod.Close(), b.out.Close(), b.mem.Close(),
@@ -80,14 +80,14 @@ func TestGPUGraphNodes(t *testing.T) {
 	if b.called.Load() != 1 {
 		t.Errorf("%d calls", b.called.Load())
 	}
-	b.ok(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(2.5)))
+	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2.5)}}))
 	b.runs("another argument", b.x, 2.5)
-	b.ok(b.x.SetMemset32(b.set, b.mem, math.Float32bits(10)))
+	b.ok(b.x.Set(b.set, &MemsetNode{Dst: b.mem, Value: math.Float32bits(10), ElementSize: 4}))
 	b.runs("another value", b.x, 12.5)
-	b.ok(errors.Join(b.x.SetMemset32(b.set, b.other, math.Float32bits(20)),
-		b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.other), U32(4), F32(1)), b.x.SetCopy(b.copy, b.out, b.other)))
+	b.ok(errors.Join(b.x.Set(b.set, &MemsetNode{Dst: b.other, Value: math.Float32bits(20), ElementSize: 4}),
+		b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.other), U32(4), F32(1)}}), b.x.Set(b.copy, &CopyNode{Dst: b.out, Src: b.other})))
 	b.runs("other memory", b.x, 21)
-	b.ok(b.x.SetHostFunc(b.fn, func() { b.again.Add(1) }))
+	b.ok(b.x.Set(b.fn, &HostNode{Func: func() { b.again.Add(1) }}))
 	b.runs("another function", b.x, 21)
 	if c, a := b.called.Load(), b.again.Load(); c != 4 || a != 1 {
 		t.Errorf("%d and %d calls", c, a)
@@ -97,9 +97,9 @@ func TestGPUGraphNodes(t *testing.T) {
 	y := must(b.g.Instantiate())(t)
 	b.runs("the graph", y, 1)
 	b.ok(y.Close())
-	b.ok(errors.Join(b.set.SetMemset32(b.mem, math.Float32bits(3)),
-		b.kernel.SetKernel(b.add, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(b.mem), U32(4), F32(4)),
-		b.copy.SetCopy(b.out, b.mem), b.fn.SetHostFunc(func() { b.again.Add(10) })))
+	b.ok(errors.Join(b.set.Set(&MemsetNode{Dst: b.mem, Value: math.Float32bits(3), ElementSize: 4}),
+		b.kernel.Set(&KernelNode{Kernel: b.add, Config: LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}),
+		b.copy.Set(&CopyNode{Dst: b.out, Src: b.mem}), b.fn.Set(&HostNode{Func: func() { b.again.Add(10) }})))
 	y = must(b.g.Instantiate())(t)
 	b.runs("the changed graph", y, 7)
 	if a := b.again.Load(); a != 11 {
@@ -107,7 +107,7 @@ func TestGPUGraphNodes(t *testing.T) {
 	}
 	b.ok(b.x.Update(b.g))
 	b.runs("updated to the changed graph", b.x, 7)
-	b.ok(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(5)))
+	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(5)}}))
 	b.runs("changed after the update", b.x, 8)
 	b.ok(y.Close())
 }
@@ -121,8 +121,8 @@ func TestGPUGraphNodesWhileRunning(t *testing.T) {
 	b.ok(b.x.Launch(b.s))
 	done := make(chan error, 1)
 	go func() {
-		done <- errors.Join(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.other), U32(4), F32(2)),
-			b.x.SetMemset(b.set, b.other, 0), b.x.SetCopy(b.copy, b.out.Span(0, 8), b.other.Span(8, 8)))
+		done <- errors.Join(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.other), U32(4), F32(2)}}),
+			b.x.Set(b.set, &MemsetNode{Dst: b.other, Value: 0}), b.x.Set(b.copy, &CopyNode{Dst: b.out.Span(0, 8), Src: b.other.Span(8, 8)}))
 	}()
 	gate.open() // a driver may let the calls wait for the launch
 	b.ok(<-done)
@@ -140,19 +140,19 @@ func TestGPUGraphNodesMany(t *testing.T) {
 	b := newNodeBench(t)
 	g := must(b.gpu.NewGraph())(t)
 	defer closeIt(t, g)
-	last := must(g.AddMemset(b.mem, 0))(t)
+	last := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
 	var nodes []GraphNode
 	for range 32 {
-		last = must(g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}, last))(t)
+		last = must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
 		nodes = append(nodes, last)
 	}
-	must(g.AddCopy(b.out, b.mem, last))(t)
+	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
 	x := must(g.Instantiate())(t)
 	defer closeIt(t, x)
 	b.runs("as it was made", x, 32)
 	for round := range 3 {
 		for i, n := range nodes {
-			b.ok(x.SetKernel(n, b.add, fourThreads, Ptr(b.mem), U32(4), F32(float32((i+1)*(round+1)))))
+			b.ok(x.Set(n, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(float32((i + 1) * (round + 1)))}}))
 		}
 		b.runs("updated", x, float32(528*(round+1)))
 	}
@@ -166,7 +166,7 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 		t.Errorf("the node is enabled: %v, %v", on, err)
 	}
 	b.runs("disabled", b.x, 0)
-	b.ok(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(6)))
+	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(6)}}))
 	b.runs("changed while disabled", b.x, 0)
 	b.ok(b.x.SetEnabled(b.kernel, true))
 	if on, err := b.x.Enabled(b.kernel); !on || err != nil {
@@ -175,7 +175,7 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 	b.runs("enabled", b.x, 6)
 
 	// A second kernel, by way of edges.
-	second := must(b.g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(30)}))(t)
+	second := must(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(30)}}))(t)
 	b.ok(errors.Join(b.g.AddEdge(b.kernel, second), b.g.AddEdge(second, b.copy), b.g.RemoveEdge(b.kernel, b.copy)))
 	y := must(b.g.InstantiateWithFlags(InstantiateDefault))(t)
 	b.runs("two kernels", y, 31)
@@ -192,30 +192,30 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 func TestGPUGraphNodesChild(t *testing.T) {
 	b := newNodeBench(t)
 	outer := must(b.gpu.NewGraph())(t)
-	child := must(outer.AddChildGraph(b.g))(t)
-	after := must(outer.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(8)}, child))(t)
-	must(outer.AddCopy(b.out, b.mem, after))(t)
+	child := must(outer.Add(&ChildNode{Graph: b.g}))(t)
+	after := must(outer.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(8)}}, child))(t)
+	must(outer.Add(&CopyNode{Dst: b.out, Src: b.mem}, after))(t)
 	x := must(outer.Instantiate())(t)
 	b.runs("a child", x, 9)
-	b.ok(b.kernel.SetKernel(b.add, fourThreads, Ptr(b.mem), U32(4), F32(2)))
+	b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}))
 	b.runs("its graph has changed", x, 9)
-	b.ok(x.SetChildGraph(child, b.g))
+	b.ok(x.Set(child, &ChildNode{Graph: b.g}))
 	b.runs("another child", x, 10)
-	if err := child.SetChildGraph(b.g); !errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.2
+	if err := child.Set(&ChildNode{Graph: b.g}); !errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.2
 		b.ok(err)
-		b.ok(b.kernel.SetKernel(b.add, fourThreads, Ptr(b.mem), U32(4), F32(3)))
+		b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
 		b.runs("the old executable graph", x, 10)
 		y := must(outer.Instantiate())(t)
 		b.runs("a new executable graph", y, 10)
 		b.ok(y.Close())
-		b.ok(child.SetChildGraph(b.g))
+		b.ok(child.Set(&ChildNode{Graph: b.g}))
 		y = must(outer.Instantiate())(t)
 		b.runs("with the newer child", y, 11)
 		b.ok(y.Close())
-		if err := after.SetChildGraph(b.g); !errors.Is(err, ResultInvalidValue) {
+		if err := after.Set(&ChildNode{Graph: b.g}); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("the graph of a kernel: %v", err)
 		}
-		if err := child.SetChildGraph(outer); !errors.Is(err, ResultInvalidValue) {
+		if err := child.Set(&ChildNode{Graph: outer}); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("a graph within itself: %v", err)
 		}
 	}
@@ -233,9 +233,9 @@ func TestGPUGraphNodesPeer(t *testing.T) {
 	far := must(two.Alloc(16))(t)
 	defer func() { b.ok(errors.Join(far.Close(), two.Close())) }()
 	g := must(b.gpu.NewGraph())(t)
-	set := must(g.AddMemset32(far, math.Float32bits(5)))(t)
-	near := must(g.AddCopy(b.mem, far, set))(t)
-	must(g.AddCopy(b.out, b.mem, near))(t)
+	set := must(g.Add(&MemsetNode{Dst: far, Value: math.Float32bits(5), ElementSize: 4}))(t)
+	near := must(g.Add(&CopyNode{Dst: b.mem, Src: far}, set))(t)
+	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, near))(t)
 	x := must(g.Instantiate())(t)
 	b.runs("from the other GPU", x, 5)
 	b.ok(errors.Join(x.Close(), g.Close()))
@@ -250,33 +250,31 @@ func TestGPUGraphNodesRefused(t *testing.T) {
 	theirs := must(mod.Function("add"))(t)
 	defer func() { b.ok(errors.Join(far.Close(), mod.Close(), two.Close())) }()
 	for what, err := range map[string]error{
-		"a kernel for a memset":       b.x.SetKernel(b.set, b.add, fourThreads, Ptr(b.mem), U32(4), F32(1)),
-		"a memset for a kernel":       b.x.SetMemset(b.kernel, b.mem, 1),
-		"a copy for a host function":  b.copy.SetHostFunc(func() {}),
-		"a kernel of another context": b.x.SetKernel(b.kernel, theirs, fourThreads, Ptr(far), U32(4), F32(1)),
-		"memory of another context":   b.x.SetMemset(b.set, far, 1),
-		"a copy from another context": b.x.SetCopy(b.copy, b.out, far),
-		"no bytes":                    b.x.SetCopy(b.copy, b.out.Span(0, 0), b.mem.Span(0, 0)),
-		"a grid that is too large": b.x.SetKernel(b.kernel, b.add,
-			LaunchConfig{Grid: Dim3{X: 1, Y: 1 << 20}, Block: Dim3{X: 1}}, Ptr(b.mem), U32(4), F32(1)),
-		"a host function that is disabled": b.x.SetEnabled(b.fn, false),
-		"an edge that exists":              b.g.AddEdge(b.set, b.kernel),
-		"an edge that does not exist":      b.g.RemoveEdge(b.set, b.copy),
-		"an edge that closes a cycle":      b.g.AddEdge(b.copy, b.set),
-		"a cooperative launch of the graph": b.x.SetKernel(b.kernel, b.add,
-			LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}, Flags: LaunchCooperative}, Ptr(b.mem), U32(4), F32(1)),
+		"a kernel for a memset":             b.x.Set(b.set, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}),
+		"a memset for a kernel":             b.x.Set(b.kernel, &MemsetNode{Dst: b.mem, Value: 1}),
+		"a copy for a host function":        b.copy.Set(&HostNode{Func: func() {}}),
+		"a kernel of another context":       b.x.Set(b.kernel, &KernelNode{Kernel: theirs, Config: fourThreads, Args: []Arg{Ptr(far), U32(4), F32(1)}}),
+		"memory of another context":         b.x.Set(b.set, &MemsetNode{Dst: far, Value: 1}),
+		"a copy from another context":       b.x.Set(b.copy, &CopyNode{Dst: b.out, Src: far}),
+		"no bytes":                          b.x.Set(b.copy, &CopyNode{Dst: b.out.Span(0, 0), Src: b.mem.Span(0, 0)}),
+		"a grid that is too large":          b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: LaunchConfig{Grid: Dim3{X: 1, Y: 1 << 20}, Block: Dim3{X: 1}}, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}),
+		"a host function that is disabled":  b.x.SetEnabled(b.fn, false),
+		"an edge that exists":               b.g.AddEdge(b.set, b.kernel),
+		"an edge that does not exist":       b.g.RemoveEdge(b.set, b.copy),
+		"an edge that closes a cycle":       b.g.AddEdge(b.copy, b.set),
+		"a cooperative launch of the graph": b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}, Flags: LaunchCooperative}, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}),
 		"a graph that kernels cannot launch": func() error {
 			_,
 				err := b.g.InstantiateWithFlags(InstantiateDeviceLaunch)
 			return err
 		}(),
-		"a graph as a part of itself": func() error { _, err := b.g.AddChildGraph(b.g); return err }(),
-		"a node that is removed":      func() error { n := must(b.g.AddEmpty())(t); b.ok(n.Remove()); return n.Remove() }(),
+		"a graph as a part of itself": func() error { _, err := b.g.Add(&ChildNode{Graph: b.g}); return err }(),
+		"a node that is removed":      func() error { n := must(b.g.Add(&EmptyNode{}))(t); b.ok(n.Remove()); return n.Remove() }(),
 		"a dependency on a node that is gone ": func() error {
-			n := must(b.g.AddEmpty())(t)
+			n := must(b.g.Add(&EmptyNode{}))(t)
 			b.ok(n.Remove())
 			_,
-				err := b.g.AddEmpty(n)
+				err := b.g.Add(&EmptyNode{}, n)
 			return err
 		}(),
 	} {
@@ -299,22 +297,22 @@ func TestGPUGraphNodesCooperative(t *testing.T) {
 	cfg := fourThreads
 	cfg.Flags = LaunchCooperative
 	g := must(b.gpu.NewGraph())(t)
-	set := must(g.AddMemset(b.mem, 0))(t)
-	kernel := must(g.AddKernel(b.add, cfg, []Arg{Ptr(b.mem), U32(4), F32(2)}, set))(t)
-	must(g.AddCopy(b.out, b.mem, kernel))(t)
+	set := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	kernel := must(g.Add(&KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}, set))(t)
+	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, kernel))(t)
 	x := must(g.Instantiate())(t)
 	b.runs("cooperative", x, 2)
-	b.ok(x.SetKernel(kernel, b.add, cfg, Ptr(b.mem), U32(4), F32(3)))
+	b.ok(x.Set(kernel, &KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
 	b.runs("cooperative, changed", x, 3)
 	if err := x.SetEnabled(kernel, false); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("disabling it: %v", err)
 	}
 	b.ok(x.SetEnabled(kernel, true))
 	b.runs("cooperative, still enabled", x, 3)
-	if err := x.SetKernel(kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(3)); !errors.Is(err, ResultInvalidValue) {
+	if err := x.Set(kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an ordinary kernel in its place: %v", err)
 	}
-	b.ok(kernel.SetKernel(b.add, fourThreads, Ptr(b.mem), U32(4), F32(4)))
+	b.ok(kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}))
 	y := must(g.Instantiate())(t)
 	b.runs("ordinary", y, 4)
 	b.ok(errors.Join(x.Close(), y.Close(), g.Close()))

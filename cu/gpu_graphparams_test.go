@@ -30,8 +30,8 @@ func TestGPUGraphParams(t *testing.T) {
 		{"added", b.kernel, b.copy, b.set, b.fn},
 		{"captured", list[0], list[1], list[2], list[3]},
 	} {
-		k := must(c.kernel.Kernel())(t)
-		if k.Name == "" && must(b.gpu.Device().Driver().Version())(t) >= 12030 || k.Function != b.add.Handle() ||
+		k := must(workOf[*KernelNode](c.kernel))(t)
+		if k.Params.Name == "" && must(b.gpu.Device().Driver().Version())(t) >= 12030 || k.Params.Function != b.add.Handle() ||
 			k.Config != fourThreads.normalized() {
 			t.Errorf("%s: the kernel is %+v", c.name, k)
 		}
@@ -39,37 +39,36 @@ func TestGPUGraphParams(t *testing.T) {
 			binary.LittleEndian.AppendUint64(nil, addr(b.mem)), {4, 0, 0, 0},
 			binary.LittleEndian.AppendUint32(nil, math.Float32bits(1)),
 		}
-		if gpuDriver(t).has("cuFuncGetParamInfo") && !slices.EqualFunc(k.Args, args, slices.Equal) {
-			t.Errorf("%s: the arguments are %v, want %v", c.name, k.Args, args)
+		if gpuDriver(t).has("cuFuncGetParamInfo") && !slices.EqualFunc(k.Params.Args, args, slices.Equal) {
+			t.Errorf("%s: the arguments are %v, want %v", c.name, k.Params.Args, args)
 		}
-		p := must(c.copy.Copy())(t)
-		if to := p.Dst.Addr; to != host.HostPointer && to != host.DevicePointer || p.Src.Addr != addr(b.mem) ||
-			p.Width*p.Height*p.Depth != 16 {
+		p := must(workOf[*CopyNode](c.copy))(t)
+		if to := p.DstAddr; to != host.HostPointer && to != host.DevicePointer || p.SrcAddr != addr(b.mem) ||
+			p.Box.Width*p.Box.Height*p.Box.Depth != 16 {
 			t.Errorf("%s: the copy is %+v", c.name, p)
 		}
-		set := must(c.set.Memset())(t)
-		if set.Addr != addr(b.mem) || uint64(set.ElementSize)*set.Width*set.Height != 16 || set.Value != 0 {
+		set := must(workOf[*MemsetNode](c.set))(t)
+		if set.Addr != addr(b.mem) || uint64(set.ElementSize)*set.Rect.Width*set.Rect.Height != 16 || set.Value != 0 {
 			t.Errorf("%s: the memset is %+v", c.name, set)
 		}
 		before := b.called.Load()
-		if must(c.fn.HostFunc())(t)(); b.called.Load() != before+1 {
+		if must(workOf[*HostNode](c.fn))(t).Func(); b.called.Load() != before+1 {
 			t.Errorf("%s: another function was called", c.name)
 		}
-		_, err := c.set.Kernel()
+		_, err := workOf[*KernelNode](c.set)
 		if !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("%s: the kernel of a memset: %v", c.name, err)
 		}
 	}
 
-	b.ok(b.kernel.SetKernel(b.add, LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 2}, SharedMem: 64},
-		Ptr(b.other), U32(3), F32(2)))
-	k := must(b.kernel.Kernel())(t)
+	b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 2}, SharedMem: 64}, Args: []Arg{Ptr(b.other), U32(3), F32(2)}}))
+	k := must(workOf[*KernelNode](b.kernel))(t)
 	if want := (LaunchConfig{Grid: Dim3{2, 1, 1}, Block: Dim3{2, 1, 1}, SharedMem: 64}); k.Config != want {
 		t.Errorf("changed: the kernel is %+v", k)
 	}
-	b.ok(b.set.SetMemset32(b.other.Span(4, 8), 7))
-	want := MemsetParams{Addr: addr(b.other) + 4, Value: 7, ElementSize: 4, Width: 2, Height: 1}
-	if diff := cmp.Diff(want, must(b.set.Memset())(t), cmpopts.IgnoreFields(want, "Pitch")); diff != "" {
+	b.ok(b.set.Set(&MemsetNode{Dst: b.other.Span(4, 8), Value: 7, ElementSize: 4}))
+	want := &MemsetNode{Addr: addr(b.other) + 4, Value: 7, ElementSize: 4, Rect: &MemsetRect{Width: 2, Height: 1}}
+	if diff := cmp.Diff(want, must(workOf[*MemsetNode](b.set))(t), cmpopts.IgnoreFields(MemsetRect{}, "Pitch")); diff != "" {
 		t.Errorf("changed: the memset (-want +got):\n%s", diff)
 	}
 	if got := must(b.set.Dependents())(t); !slices.Equal(got, []GraphNode{b.kernel}) {
@@ -98,42 +97,41 @@ func TestGPUGraphParamsOfOthers(t *testing.T) {
 	mem := must(gpu.Alloc(32))(t)
 	e := must(gpu.NewEvent(0))(t)
 	g := must(gpu.NewGraph())(t)
-	record, wait := must(g.AddEventRecord(e))(t), must(g.AddEventWait(e))(t)
-	for _, n := range []GraphNode{record, wait} {
-		if h := must(n.EventHandle())(t); h != e.Handle() {
-			t.Errorf("the event is %#x, want %#x", h, e.Handle())
-		}
+	record, wait := must(g.Add(&RecordNode{Event: e}))(t), must(g.Add(&WaitNode{Event: e}))(t)
+	if r, w := must(workOf[*RecordNode](record))(t), must(workOf[*WaitNode](wait))(t); r.Handle != e.Handle() ||
+		w.Handle != e.Handle() {
+		t.Errorf("the events are %#x and %#x, want %#x", r.Handle, w.Handle, e.Handle())
 	}
-	empty := must(g.AddEmpty())(t)
-	if _, err := empty.EventHandle(); !errors.Is(err, ResultInvalidValue) {
+	empty := must(g.Add(&EmptyNode{}))(t)
+	if _, err := workOf[*RecordNode](empty); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("the event of a node without work: %v", err)
 	}
 
-	ops := must(g.AddMemOps([]MemOp{
+	ops := must(g.Add(&MemOpsNode{Ops: []MemOp{
 		WaitWord32(mem.Span(0, 4), 1<<31+5, WaitAnd), WriteWord64(mem.Span(8, 8), 1<<40),
 		WaitWord64(mem.Span(16, 8), 6, WaitEqual),
-	}))(t)
+	}}))(t)
 	at := mem.Handle()
 	want := []MemOpParams{{at, 4, true, 1<<31 + 5, WaitAnd}, {at + 8, 8, false, 1 << 40, 0},
 		{at + 16, 8, true, 6, WaitEqual}}
-	if diff := cmp.Diff(want, must(ops.MemOps())(t)); diff != "" {
+	if diff := cmp.Diff(want, must(workOf[*MemOpsNode](ops))(t).Params); diff != "" {
 		t.Errorf("the operations (-want +got):\n%s", diff)
 	}
 
 	child := must(gpu.NewGraph())(t)
-	must(child.AddMemset(mem, 9))(t)
-	inner := must(g.AddChildGraph(child))(t)
+	must(child.Add(&MemsetNode{Dst: mem, Value: 9}))(t)
+	inner := must(g.Add(&ChildNode{Graph: child}))(t)
 	ok(child.Close())
-	copied := must(inner.ChildGraph())(t)
+	copied := must(childOf(inner))(t)
 	nodes := must(copied.Nodes())(t)
-	if p := must(nodes[0].Memset())(t); len(nodes) != 1 || p.Addr != at || p.Value != 9 {
+	if p := must(workOf[*MemsetNode](nodes[0]))(t); len(nodes) != 1 || p.Addr != at || p.Value != 9 {
 		t.Errorf("the child graph has %d nodes, of which the first is %+v", len(nodes), p)
 	}
-	ok(nodes[0].SetMemset(mem, 8)) // the copy is not the node's
-	if p := must(must(must(inner.ChildGraph())(t).Nodes())(t)[0].Memset())(t); p.Value != 9 {
+	ok(nodes[0].Set(&MemsetNode{Dst: mem, Value: 8})) // the copy is not the node's
+	if p := must(workOf[*MemsetNode](must(must(childOf(inner))(t).Nodes())(t)[0]))(t); p.Value != 9 {
 		t.Errorf("the child graph has changed: %+v", p)
 	}
-	if _, err := empty.ChildGraph(); !errors.Is(err, ResultInvalidValue) {
+	if _, err := childOf(empty); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("the child graph of a node without work: %v", err)
 	}
 	ok(errors.Join(g.Close(), mem.Close())) // the copy keeps the memory
@@ -142,16 +140,15 @@ func TestGPUGraphParamsOfOthers(t *testing.T) {
 	ok(errors.Join(x.Launch(s), s.Synchronize(), x.Close(), copied.Close(), s.Close()))
 
 	a := must(gpu.NewGraph())(t)
-	alloc, m, err := a.AddAlloc(1000)
+	alloc, m, err := addAlloc(a, 1000)
 	ok(err)
-	free := must(a.AddFree(m, alloc))(t)
-	addr, size, err := alloc.Allocated()
-	ok(err)
-	if freed := must(free.Freed())(t); addr != m.Handle() || size != 1000 || freed != addr {
-		t.Errorf("%d bytes are allocated at %#x, and %#x is freed", size, addr, freed)
+	free := must(a.Add(&FreeNode{Mem: m}, alloc))(t)
+	w, freed := must(workOf[*AllocNode](alloc))(t), must(workOf[*FreeNode](free))(t)
+	if w.Addr != m.Handle() || w.Size != 1000 || freed.Addr != w.Addr {
+		t.Errorf("%d bytes are allocated at %#x, and %#x is freed", w.Size, w.Addr, freed.Addr)
 	}
 	ok(errors.Join(m.Close(), a.Close()))
-	if _, err := free.Freed(); !errors.Is(err, ErrClosed) {
+	if _, err := workOf[*FreeNode](free); !errors.Is(err, ErrClosed) {
 		t.Errorf("a node of a closed graph: %v", err)
 	}
 	ok(e.Close())

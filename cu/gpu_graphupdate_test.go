@@ -16,9 +16,9 @@ func TestGPUGraphUpdateRefused(t *testing.T) {
 		for _, set := range sets {
 			var n GraphNode
 			if set {
-				n = must(g.AddMemset(mem, 1, last...))(t)
+				n = must(g.Add(&MemsetNode{Dst: mem, Value: 1}, last...))(t)
 			} else {
-				n = must(g.AddEmpty(last...))(t)
+				n = must(g.Add(&EmptyNode{}, last...))(t)
 			}
 			if list = append(list, n); edge {
 				last = []GraphNode{n}

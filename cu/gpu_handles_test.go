@@ -41,9 +41,9 @@ func TestGPUHandles(t *testing.T) {
 	c, err := g.NewConditionAt(1)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		noErr(t, err)
-		_, body, err := g.AddIf(c)
+		_, body, err := addIf(g, c)
 		noErr(t, err)
-		n := must(body.AddEmpty())(t)
+		n := must(body.Add(&EmptyNode{}))(t)
 		if c.Handle() == 0 || n.Graph() != body {
 			t.Errorf("condition %#x, graph %p of a node of %p", c.Handle(), n.Graph(), body)
 		}
@@ -99,15 +99,15 @@ func TestGPUGraphNodeBodies(t *testing.T) {
 		t.Skip(err)
 	}
 	noErr(t, err)
-	n, bodies, err := g.AddSwitch(c, 3)
+	n, bodies, err := addSwitch(g, c, 3)
 	noErr(t, err)
-	if got := must(n.Bodies())(t); !slices.Equal(got, bodies) || n.Graph() != g {
+	if got := must(bodiesOf(n))(t); !slices.Equal(got, bodies) || n.Graph() != g {
 		t.Errorf("the bodies are %v, want %v", got, bodies)
 	}
 	inner := must(bodies[2].NewCondition())(t)
-	in, body, err := bodies[2].AddIf(inner)
+	in, body, err := addIf(bodies[2], inner)
 	noErr(t, err)
-	if got := must(in.Bodies())(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
+	if got := must(bodiesOf(in))(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
 		t.Errorf("the bodies within a body are %v", got)
 	}
 }

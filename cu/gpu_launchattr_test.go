@@ -78,18 +78,18 @@ func TestGPULaunchAttributes(t *testing.T) {
 	saw("captured", 2)
 	ok(errors.Join(x.Close(), g.Close()))
 	g = must(gpu.NewGraph())(t)
-	n := must(g.AddKernel(size, cfg(8, pairs, LaunchPriority(-1)), []Arg{Ptr(mem)}))(t)
+	n := must(g.Add(&KernelNode{Kernel: size, Config: cfg(8, pairs, LaunchPriority(-1)), Args: []Arg{Ptr(mem)}}))(t)
 	x = must(g.Instantiate())(t)
 	ok(x.Launch(s))
 	saw("a node", 2)
-	ok(n.SetKernel(size, cfg(9, LaunchCluster(Dim3{X: 3})), Ptr(mem)))
+	ok(n.Set(&KernelNode{Kernel: size, Config: cfg(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{Ptr(mem)}}))
 	y := must(g.Instantiate())(t)
 	ok(y.Launch(s))
 	saw("a changed node", 3)
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
 	together := LaunchConfig{Grid: Dim3{X: 4}, Block: Dim3{X: 1}, Flags: LaunchCooperative}
-	ok(errors.Join(n.SetKernel(size, large, Ptr(mem)), n.SetKernel(size, together, Ptr(mem)),
-		n.SetKernel(size, large, Ptr(mem))))
+	ok(errors.Join(n.Set(&KernelNode{Kernel: size, Config: large, Args: []Arg{Ptr(mem)}}), n.Set(&KernelNode{Kernel: size, Config: together, Args: []Arg{Ptr(mem)}}),
+		n.Set(&KernelNode{Kernel: size, Config: large, Args: []Arg{Ptr(mem)}})))
 	ok(errors.Join(x.Close(), y.Close(), g.Close()))
 
 	t.Logf("active clusters of 2: %d", must(size.MaxActiveClusters(cfg(8, pairs)))(t))

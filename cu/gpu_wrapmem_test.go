@@ -72,7 +72,7 @@ func TestGPUWrapMem(t *testing.T) {
 		},
 		"graph": func(t *testing.T) uint64 {
 			g := must(gpu.NewGraph())(t)
-			_, m, err := g.AddAlloc(size)
+			_, m, err := addAlloc(g, size)
 			noErr(t, err)
 			x := must(g.Instantiate())(t)
 			noErr(t, x.Launch(s))
@@ -101,8 +101,8 @@ func TestGPUWrapMem(t *testing.T) {
 			noErr(t, b.add.Launch(s, fourThreads, Ptr(m), U32(4), F32(2)))
 			noErr(t, s.Copy2D(Rows{b.out, 8}, Rows{m, 32}, 8, 2))
 			g := must(gpu.NewGraph())(t)
-			set := must(g.AddMemset(m.Span(60, 4), 7))(t)
-			must(g.AddKernel(b.add, fourThreads, []Arg{Ptr(SpanOf[float32](m, 4, 4)), U32(4), F32(4)}, set))(t)
+			set := must(g.Add(&MemsetNode{Dst: m.Span(60, 4), Value: 7}))(t)
+			must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(SpanOf[float32](m, 4, 4)), U32(4), F32(4)}}, set))(t)
 			x := must(g.Instantiate())(t)
 			noErr(t, errors.Join(x.Launch(s), s.Synchronize(), x.Close(), g.Close()))
 			want := make([]byte, 80)

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/races"
 )
 
 // Graph describes work for the GPU: nodes, and the order between them. [Stream.Capture] returns
@@ -24,8 +23,8 @@ type Graph struct {
 	cleanup runtime.Cleanup
 	// whole is the graph that this one, a body of a conditional node, is part of, or nil.
 	whole *Graph
-	// bodies are those of each conditional node. The lock of the family guards it.
-	bodies map[driver.GraphNode][]*Graph
+	// conditional is what is known about each conditional node. The lock of the family guards it.
+	conditional map[driver.GraphNode]conditional
 }
 
 // newGraph returns the owner of a graph that uses these objects.
@@ -207,12 +206,7 @@ func (n GraphNode) Graph() *Graph { return n.graph }
 
 // Type returns the kind of work that the node does (cuGraphNodeGetType).
 func (n GraphNode) Type() (GraphNodeType, error) {
-	return n.typeOf("cuGraphNodeGetType")
-}
-
-// typeOf is Type for a call of the C function op.
-func (n GraphNode) typeOf(op string) (GraphNodeType, error) {
-	gc, err := n.enter(op)
+	gc, err := n.enter("cuGraphNodeGetType")
 	if err != nil {
 		return 0, err
 	}
@@ -252,102 +246,56 @@ func (n GraphNode) neighbours(choose func(edge) (driver.GraphNode, bool)) ([]Gra
 	return list, nil
 }
 
-// SetEvent replaces the event of a node that records an event or waits for one. Existing executable
-// graphs are not changed: see [GraphExec.SetEvent]. The graph releases the event that the node had before,
-// unless something else in the graph uses it, or the node was captured with it
-// (cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeSetEvent).
-func (n GraphNode) SetEvent(e *Event) error {
-	if n.graph == nil || n.graph.core == nil {
-		return errNil(graphRecordSetOp, "graph node")
+// Capture calls f and adds the work that f enqueues on the stream to the graph, after other nodes,
+// like [Stream.Capture]. It returns the last nodes of that work, for later nodes to come after; if
+// f enqueues nothing, these are the nodes in after (cuStreamBeginCaptureToGraph, CUDA 12.3).
+//
+// While f runs, other calls on the graph fail. If f returns an error, the graph may keep some of
+// the nodes that f added. If the capture itself fails, the driver destroys the graph: later calls fail with
+// [ErrClosed], and the program builds a new graph. An example of such a failure is a stream that
+// joined the capture, and that the captured stream did not wait for.
+func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
+	sc, err := s.enterCapture(beginToGraphOp, mode, f)
+	if err != nil {
+		return nil, err
 	}
-	gc := n.graph.core
-	if err := gc.Enter(gc, graphRecordSetOp); err != nil {
-		return err
+	defer s.leave()
+	gc, err := g.enter(beginToGraphOp)
+	if err != nil {
+		return nil, err
 	}
-	defer gc.leave()
-	t := gc.ctx.drv.table()
-	before, err := n.setEvent(e, &eventSetter{
-		ctx:    gc.ctx,
-		handle: uintptr(gc.raw),
-		enter: func(op string) (*objectSet, func(), error) {
-			_, err := n.enter(op)
-			return gc.objects, n.graph.leave, err
-		},
-		recordOp: graphRecordSetOp,
-		record:   func(e driver.Event) driver.Result { return t.GraphEventRecordNodeSetEvent(driver.At{}, n.raw, e) },
-		waitOp:   "cuGraphEventWaitNodeSetEvent",
-		wait:     func(e driver.Event) driver.Result { return t.GraphEventWaitNodeSetEvent(driver.At{}, n.raw, e) },
+	defer g.leave()
+	defer g.closeDestroyed()
+	if gc.ctx.drv != sc.ctx.drv {
+		return nil, mixed(beginToGraphOp, gc.handle(), "graph", gc.ctx, "stream", sc.ctx)
+	}
+	deps, err := g.dependencies(beginToGraphOp, after)
+	if err != nil {
+		return nil, err
+	}
+	last, err := gc.capture(deps, func() error {
+		// building makes other calls on the graph fail. The lock is not held, because f may make
+		// such calls, and because the end of the capture may destroy streams, which calls tracers.
+		gc.building = true
+		defer func() {
+			gc.family.lock()
+			gc.building = false
+		}()
+		gc.family.unlock()
+		return gc.captureTo(sc, mode, deps, f)
 	})
-	each(len(before), func(i int) { before[i].leave() }) // without a lock: this may destroy the CUevent
-	return err
-}
-
-const graphRecordSetOp = "cuGraphEventRecordNodeSetEvent"
-
-// eventSetter sets events of nodes in a graph or in an executable graph.
-type eventSetter struct {
-	ctx    *contextCore
-	handle uintptr
-	// enter begins the call, and waits until no other one is in flight. leave ends it.
-	enter func(op string) (objects *objectSet, leave func(), err error)
-	// Nodes that record and nodes that wait have different C functions.
-	recordOp, waitOp string
-	record, wait     func(driver.Event) driver.Result
-}
-
-// setEvent replaces the node's event by e. before has the event that the node had before, if nothing
-// else in the graph uses it: it has a call in flight, which the caller ends. (The event that a node
-// was captured with is kept as long as the graph.) The caller has a call in flight on the graph, and
-// holds no lock, because tracers are called.
-func (n GraphNode) setEvent(e *Event, to *eventSetter) (before []holder, err error) {
-	typ, err := n.typeOf(to.recordOp)
 	if err != nil {
 		return nil, err
 	}
-	op, set := to.recordOp, to.record
-	switch typ {
-	case GraphNodeTypeEventRecord:
-	case GraphNodeTypeWaitEvent:
-		op, set = to.waitOp, to.wait
-	default:
-		return nil, noEvent(op, typ)
-	}
-	sl, o, err := e.enterNode(op, to.ctx, typ)
-	if err != nil {
-		return nil, err
-	}
-	defer o.leave(sl)
-	objects, leave, err := to.enter(op)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	res := set(sl.raw)
-	if res != driver.ResultSuccess {
-		err = to.ctx.callError(op, to.handle, res)
-	}
-	if !happened(res) {
-		return nil, err
-	}
-	u := objects.nodes[n.raw]
-	if u == nil { // of a captured node
-		u = &nodeUse{typ: typ}
-		objects.know(n.raw, u)
-	}
-	before = objects.replace(u, []holder{sl}, nil)
-	if typ == GraphNodeTypeEventRecord {
-		objects.records(sl)
-	}
-	if o := to.ctx.drv.observer(); o != nil {
-		o.SetNode(to.handle, uintptr(n.raw),
-			races.NodeWork{Event: uintptr(sl.raw), Waits: typ == GraphNodeTypeWaitEvent})
-	}
-	return before, err
+	return g.nodesOf(last), nil
 }
 
-// noEvent returns the error for a node without an event.
-func noEvent(op string, typ GraphNodeType) error {
-	return invalid(op, fmt.Sprintf("the node is of type %v: only event_record and wait_event nodes have an event", typ))
+// closeDestroyed closes the graph, or the graph that a body is part of, if the driver has destroyed it. The caller
+// has a call in flight on the graph.
+func (g *Graph) closeDestroyed() {
+	if g.core.destroyed.Load() {
+		g.outermost().Close()
+	}
 }
 
 // WriteDOT writes the graph in the language of Graphviz. Each node is a box that names its type,

@@ -9,128 +9,91 @@ import (
 
 // This file has the nodes of a graph that allocate and free memory.
 
-const (
-	addAllocOp = "cuGraphAddMemAllocNode"
-	addFreeOp  = "cuGraphAddMemFreeNode"
-	takeOp     = "GraphExec.Take"
-)
+const takeOp = "GraphExec.Take"
 
-// AddAlloc adds a node that allocates size bytes of device memory whenever the graph runs, and that
-// comes after other nodes (cuGraphAddMemAllocNode, CUDA 11.4). The memory has one address for the life
-// of the graph. Only nodes of this graph can use it, and each must come after the new node, and before
-// the node that frees the memory: see [Graph.AddFree]. It may have been used before, and is not
-// cleared. If there is too little memory, AddAlloc may wait for the GPU, as [Context.Alloc] does: see
-// docs/blocking.md.
-//
-// # Lifetime
-//
-// Memory that a node frees can be used by nothing outside of the graph. Other memory stays allocated
-// after a launch: see [GraphExec.Take]. Close of the DeviceMem frees nothing. It ends the program's use;
-// nodes that use the memory keep it.
-//
-// # Limits
-//
-// The driver refuses to clone a graph with such nodes, to make it a child graph, to remove its nodes
-// and edges, and to instantiate it while an executable graph of it is open, or one that
-// [GraphExec.Update] has given its work. The errors match [ResultNotSupported].
-func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (n GraphNode, m *DeviceMem, err error) {
-	if g == nil || g.core == nil {
-		return n, nil, errNil(addAllocOp, "graph")
-	}
-	ctx := g.core.ctx
-	res, own := ctx.allocate(func() (res driver.Result) {
-		n, m, res, err = g.addAlloc(size, after)
+var allocRow = &nodeRow{
+	typ: GraphNodeTypeMemAlloc, add: "cuGraphAddMemAllocNode", results: true,
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		var p driver.MemAllocNodeParams
+		c.node, p, res = c.gc.ctx.drv.table().GraphAddMemAllocNode(c.at(), c.gc.raw, deps, driver.MemAllocNodeParams{
+			PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+				Location: deviceLocation(c.gc.ctx.dev)},
+			Bytesize: c.size,
+		})
+		c.addr = p.Dptr
 		return res
-	})
-	if res == driver.ResultOutOfMemory {
-		err = ctx.outOfMemory(ctx.failAlloc(addAllocOp, g.core.handle(), size, res, own))
-	}
-	return n, m, err
+	},
+	done: func(c *nodeCall) {
+		c.made = newDeviceMem(c.gc.ctx, newGraphMem(c.addr, c.size, c.gc.objects))
+		c.mem = c.made.core
+		c.objects = append(c.objects, c.mem)
+	},
+	seen: seenMem,
+	attempts: func(g *Graph, r *nodeRow, w Work, after []GraphNode) (n GraphNode, err error) {
+		ctx := g.core.ctx
+		res, own := ctx.allocate(func() driver.Result {
+			if n, err = g.add(r, w, after); err == errLacksMemory {
+				return driver.ResultOutOfMemory
+			}
+			return driver.ResultSuccess
+		})
+		if err == errLacksMemory {
+			err = ctx.outOfMemory(ctx.failAlloc(r.add, g.core.handle(), w.(*AllocNode).Size, res, own))
+		}
+		return n, err
+	},
 }
 
-// addAlloc is AddAlloc without a second attempt. The result is the driver's, if it was called. For too little memory it
-// makes no error: that would take what the driver's log says, which is for the error of the last attempt.
-func (g *Graph) addAlloc(size uint64, after []GraphNode) (_ GraphNode, _ *DeviceMem, res driver.Result, err error) {
-	gc, err := g.enter(addAllocOp)
-	if err != nil {
-		return GraphNode{}, nil, 0, err
+func (w *AllocNode) row() *nodeRow { return rowIf(w != nil, allocRow) }
+
+func (w *AllocNode) prepare(c *nodeCall) error {
+	if c.size = w.Size; c.size == 0 {
+		return invalid(c.op, "the size is 0 bytes: ask for at least one")
 	}
-	defer g.leave()
-	if size == 0 {
-		return GraphNode{}, nil, 0, invalid(addAllocOp, "the size is 0 bytes: ask for at least one")
-	}
-	if err := gc.mayHave(addAllocOp, GraphNodeTypeMemAlloc); err != nil {
-		return GraphNode{}, nil, 0, err
-	}
-	deps, err := g.dependencies(addAllocOp, after)
-	if err != nil {
-		return GraphNode{}, nil, 0, err
-	}
-	t := gc.ctx.drv.table()
-	n, p, res := t.GraphAddMemAllocNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, driver.MemAllocNodeParams{
-		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
-			Location: deviceLocation(gc.ctx.dev)},
-		Bytesize: size,
-	})
-	if res == driver.ResultOutOfMemory {
-		return GraphNode{}, nil, res, nil
-	}
-	err = gc.check(addAllocOp, res)
-	if !gc.added(n, res) {
-		return GraphNode{}, nil, res, err
-	}
-	m := newDeviceMem(gc.ctx, newGraphMem(p.Dptr, size, gc.objects))
-	gc.objects.knowNew(n, GraphNodeTypeMemAlloc, m.core)
-	if o := gc.ctx.drv.observer(); o != nil {
-		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), m.core.observedNode(addAllocOp))
-	}
-	if err != nil {
-		m.Close() // nobody gets it
-		return GraphNode{}, nil, res, err
-	}
-	return g.node(n), m, res, nil
+	return nil
 }
 
-// AddFree adds a node that frees memory which [Graph.AddAlloc], or [Stream.Alloc] in a capture, has
-// allocated in this graph, and that comes after other nodes: those must be all that use the memory
-// (cuGraphAddMemFreeNode, CUDA 11.4). Memory can be freed by one node.
-func (g *Graph) AddFree(m *DeviceMem, after ...GraphNode) (GraphNode, error) {
-	gc, err := g.enter(addFreeOp)
-	if err != nil {
-		return GraphNode{}, err
-	}
-	defer runtime.KeepAlive(m)
-	defer g.leave()
-	if err := gc.mayHave(addFreeOp, GraphNodeTypeMemFree); err != nil {
-		return GraphNode{}, err
-	}
-	deps, err := g.dependencies(addFreeOp, after)
-	if err != nil {
-		return GraphNode{}, err
-	}
-	if m == nil || m.core == nil {
-		return GraphNode{}, errNil(addFreeOp, "device memory")
-	}
-	if err := gc.objects.canFree(addFreeOp, m.core); err != nil {
-		return GraphNode{}, err
-	}
-	n, res := gc.ctx.drv.table().GraphAddMemFreeNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, m.core.raw)
-	err = gc.check(addFreeOp, res)
-	if !gc.added(n, res) {
-		return GraphNode{}, err
-	}
-	gc.objects.knowNew(n, GraphNodeTypeMemFree, m.core)
-	gc.objects.frees(m.core)
-	if o := gc.ctx.drv.observer(); o != nil {
-		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), m.core.observedNode(addFreeOp))
-	}
-	if err != nil {
-		return GraphNode{}, err
-	}
-	return g.node(n), nil
+func (w *AllocNode) result(c *nodeCall) { w.Mem = c.made }
+
+var freeRow = &nodeRow{
+	typ: GraphNodeTypeMemFree, add: "cuGraphAddMemFreeNode",
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		c.node, res = c.gc.ctx.drv.table().GraphAddMemFreeNode(c.at(), c.gc.raw, deps, c.mem.raw)
+		return res
+	},
+	done: func(c *nodeCall) { c.gc.objects.frees(c.mem) },
+	seen: seenMem,
 }
 
-// Take returns the memory that the last launch has allocated for m, which [Graph.AddAlloc] or
+func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow) }
+
+func (w *FreeNode) prepare(c *nodeCall) error {
+	if w.Mem == nil || w.Mem.core == nil {
+		return errNil(c.op, "device memory")
+	}
+	c.mem = w.Mem.core
+	c.objects = append(c.objects, c.mem)
+	return c.gc.objects.canFree(c.op, c.mem)
+}
+
+// seenMem describes a node that allocates or frees memory: nodes that use the memory must be in order
+// with both.
+func seenMem(c *nodeCall, _ Work) races.NodeWork {
+	return races.NodeWork{Call: c.op, Uses: []races.Use{c.mem.used(0, c.mem.size, true, "memory")}}
+}
+
+// readMem returns the work of a node that allocates or frees memory.
+func (c *nodeCall) readMem() (Work, error) {
+	t := c.gc.ctx.drv.table()
+	if c.use.typ == GraphNodeTypeMemFree {
+		p, res := t.GraphMemFreeNodeGetParams(c.at(), c.node)
+		return &FreeNode{Addr: uint64(p)}, c.got("cuGraphMemFreeNodeGetParams", res)
+	}
+	p, res := t.GraphMemAllocNodeGetParams(c.at(), c.node)
+	return &AllocNode{Addr: uint64(p.Dptr), Size: p.Bytesize}, c.got("cuGraphMemAllocNodeGetParams", res)
+}
+
+// Take returns the memory that the last launch has allocated for m, which an [AllocNode] or
 // [Stream.Alloc] in a capture has returned, and which no node frees. It belongs to the program, like
 // memory of [Stream.Alloc]: streams that use it must come after the launch, and Close frees it in the
 // order of the streams.
@@ -223,10 +186,4 @@ func (dev *Device) TrimGraphMem() error {
 		return dev.drv.resultError(op, 0, res)
 	}
 	return nil
-}
-
-// observedNode describes a node that allocates or frees the memory: nodes that use it must be in order
-// with both.
-func (mc *memCore) observedNode(op string) races.NodeWork {
-	return races.NodeWork{Call: op, Uses: []races.Use{mc.used(0, mc.size, true, "memory")}}
 }

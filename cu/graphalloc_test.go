@@ -18,13 +18,13 @@ type allocGraph struct {
 func newAllocGraph(t *testing.T, gpu *Context) *allocGraph {
 	t.Helper()
 	a := &allocGraph{g: must(gpu.NewGraph())(t), out: must(gpu.AllocHost(8, 0))(t)}
-	n, m, err := a.g.AddAlloc(64)
+	n, m, err := addAlloc(a.g, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.m = m
-	set := must(a.g.AddMemset(m, 42, n))(t)
-	a.last = must(a.g.AddCopy(a.out, m.Span(0, 8), set))(t)
+	set := must(a.g.Add(&MemsetNode{Dst: m, Value: 42}, n))(t)
+	a.last = must(a.g.Add(&CopyNode{Dst: a.out, Src: m.Span(0, 8)}, set))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(m.Close(), a.g.Close(), a.out.Close()); err != nil {
 			t.Error(err)
@@ -50,8 +50,8 @@ func (a *allocGraph) check(t *testing.T) {
 func TestGraphAlloc(t *testing.T) {
 	r := newSoft(t)
 	a := newAllocGraph(t, r.gpu)
-	f := must(a.g.AddFree(a.m, a.last))(t)
-	_, err := a.g.AddFree(a.m, a.last)
+	f := must(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
+	_, err := a.g.Add(&FreeNode{Mem: a.m}, a.last)
 	r.is(err, ResultInvalidValue)
 	for n, want := range map[GraphNode]GraphNodeType{f: GraphNodeTypeMemFree} {
 		if got := must(n.Type())(t); got != want {
@@ -70,7 +70,7 @@ func TestGraphAlloc(t *testing.T) {
 	// The limits of such graphs.
 	limits := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, ResultNotSupported) || !strings.Contains(err.Error(), "AddAlloc") {
+		if !errors.Is(err, ResultNotSupported) || !strings.Contains(err.Error(), "AllocNode") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestGraphAlloc(t *testing.T) {
 	limits("RemoveEdge", a.g.RemoveEdge(a.last, f))
 	other := must(r.gpu.NewGraph())(t)
 	defer other.Close()
-	_, err = other.AddChildGraph(a.g)
+	_, err = other.Add(&ChildNode{Graph: a.g})
 	limits("AddChildGraph", err)
 	r.is(x.SetEnabled(f, false), ResultInvalidValue)
 
@@ -96,9 +96,12 @@ func TestGraphAlloc(t *testing.T) {
 		"Launch":    r.spin.Launch(r.s, oneThread, args...),
 		"CopyTo":    a.m.CopyTo(make([]byte, 8)),
 		"Free":      r.s.Free(a.m),
-		"AddMemset": func() error { _, err := other.AddMemset(a.m, 1); return err }(),
-		"AddKernel": func() error { _, err := other.AddKernel(r.spin, oneThread, args); return err }(),
-		"AddFree":   func() error { _, err := other.AddFree(a.m); return err }(),
+		"AddMemset": func() error { _, err := other.Add(&MemsetNode{Dst: a.m, Value: 1}); return err }(),
+		"AddKernel": func() error {
+			_, err := other.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: args})
+			return err
+		}(),
+		"AddFree": func() error { _, err := other.Add(&FreeNode{Mem: a.m}); return err }(),
 		"in a capture": func() error {
 			_, err := r.s.Capture(CaptureRelaxed, func() error { return r.s.Memset(a.m, 1) })
 			return err
@@ -108,10 +111,10 @@ func TestGraphAlloc(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := other.AddFree(plain); !errors.Is(err, ResultInvalidValue) {
+	if _, err := other.Add(&FreeNode{Mem: plain}); !errors.Is(err, ResultInvalidValue) {
 		t.Error(err)
 	}
-	if _, _, err := other.AddAlloc(0); !errors.Is(err, ResultInvalidValue) {
+	if _, _, err := addAlloc(other, 0); !errors.Is(err, ResultInvalidValue) {
 		t.Error(err)
 	}
 	r.ok(x.Close())
@@ -205,7 +208,7 @@ func TestGraphAllocCapture(t *testing.T) {
 	r.ok(errors.Join(m.Close(), kept.Close()))
 	// A node can free the captured memory, too.
 	last := must(g.Nodes())(t)
-	_, err = g.AddFree(kept, last...)
+	_, err = g.Add(&FreeNode{Mem: kept}, last...)
 	r.is(err, ErrClosed)
 	r.ok(errors.Join(x.Close(), g.Close()))
 	r.ok(r.gpu.Synchronize())

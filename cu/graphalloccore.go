@@ -108,7 +108,7 @@ func (xc *execCore) launchedAllocs() {
 // core returns a memCore for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
 func (a *graphAlloc) core() *memCore {
-	mc := &memCore{is: &pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
+	mc := &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
 	a.allocated = false
 	a.mem.held.Store(mc)
 	return mc
@@ -134,14 +134,18 @@ func (xc *execCore) freeAllocs() {
 	}
 }
 
-// onceError adds to an error of the driver that graphs whose nodes allocate memory have limits.
+// onceError returns the error for the driver's result of a call on the graph.
 func (gc *graphCore) onceError(op string, res driver.Result) *Error {
-	e := gc.ctx.callError(op, uintptr(gc.raw), res)
-	if res == driver.ResultNotSupported && len(gc.bodies) > 0 {
-		e.Detail = join("the graph has conditional nodes: see the limits in the documentation of Graph.AddIf", e.Detail)
+	return gc.once(gc.ctx.callError(op, uintptr(gc.raw), res))
+}
+
+// once adds to an error of the driver that graphs whose nodes allocate memory have limits.
+func (gc *graphCore) once(e *Error) *Error {
+	if e.Result == ResultNotSupported && len(gc.bodies) > 0 {
+		e.Detail = join("the graph has conditional nodes: see the limits in the documentation of IfNode", e.Detail)
 	}
-	if res == driver.ResultNotSupported && gc.objects.allocates() {
-		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of Graph.AddAlloc",
+	if e.Result == ResultNotSupported && gc.objects.allocates() {
+		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of AllocNode",
 			e.Detail)
 	}
 	return e

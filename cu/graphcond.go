@@ -1,7 +1,10 @@
 package cu
 
 import (
+	"slices"
+
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // This file has conditional nodes.
@@ -56,92 +59,116 @@ func (c Condition) Handle() uint64 { return uint64(c.raw) }
 // sets it outside of its graph fails with [ResultIllegalAddress], which ends the context.
 func (c Condition) Arg() Arg { return U64(uint64(c.raw)) }
 
-// AddIf adds a node that does the work of the body if the condition is not 0, and that comes after other
-// nodes. The body is empty: add nodes to it, or capture into it (cuGraphAddNode, CUDA 12.3).
-//
-// # Bodies
-//
-// A body is part of the graph, is instantiated and closed with it, and keeps it. It can have kernels,
-// copies, sets, graphs, nodes without work, and conditional nodes. If a capture into a body fails, the
-// whole graph is closed, and the driver's memory for it is lost, because drivers crash when they free it.
-//
-// # Limits
-//
-// The driver refuses to clone a graph with conditions, to make it a child graph, and to instantiate it
-// while an executable graph of it is open. The errors match [ResultNotSupported].
-func (g *Graph) AddIf(c Condition, after ...GraphNode) (n GraphNode, body *Graph, err error) {
-	n, bodies, err := g.addConditional(c, driver.CU_GRAPH_COND_TYPE_IF, 1, after)
-	if err != nil {
-		return n, nil, err
-	}
-	return n, bodies[0], nil
-}
-
-// AddIfElse is [Graph.AddIf] with a second body, whose work is done if the condition is 0 (cuGraphAddNode,
-// CUDA 12.8).
-func (g *Graph) AddIfElse(c Condition, after ...GraphNode) (n GraphNode, then, otherwise *Graph, err error) {
-	n, bodies, err := g.addConditional(c, driver.CU_GRAPH_COND_TYPE_IF, 2, after)
-	if err != nil {
-		return n, nil, nil, err
-	}
-	return n, bodies[0], bodies[1], nil
-}
-
-// AddWhile adds a node that does the work of the body again and again while the condition is not 0, and
-// that comes after other nodes. A kernel of the body has to set it to 0. See [Graph.AddIf]
-// (cuGraphAddNode, CUDA 12.3).
-func (g *Graph) AddWhile(c Condition, after ...GraphNode) (n GraphNode, body *Graph, err error) {
-	n, bodies, err := g.addConditional(c, driver.CU_GRAPH_COND_TYPE_WHILE, 1, after)
-	if err != nil {
-		return n, nil, err
-	}
-	return n, bodies[0], nil
-}
-
-// AddSwitch adds a node that does the work of the body whose number the condition is, counted from 0, or
-// nothing if there is none, and that comes after other nodes. See [Graph.AddIf] (cuGraphAddNode, CUDA
-// 12.8).
-func (g *Graph) AddSwitch(c Condition, cases int, after ...GraphNode) (GraphNode, []*Graph, error) {
-	if cases < 1 || cases > mostCases {
-		return GraphNode{}, nil, invalid(addNodeOp, "a switch has 1 to 65536 bodies")
-	}
-	return g.addConditional(c, driver.CU_GRAPH_COND_TYPE_SWITCH, cases, after)
-}
-
 // mostCases is a number of bodies for which a driver was observed.
 const mostCases = 1 << 16
 
-func (g *Graph) addConditional(c Condition, kind int32, size int, after []GraphNode) (GraphNode, []*Graph, error) {
-	gc, err := g.enter(addNodeOp)
-	if err != nil {
-		return GraphNode{}, nil, err
-	}
-	defer g.leave()
-	switch {
-	case c.graph == nil:
-		return GraphNode{}, nil, errNil(addNodeOp, "condition")
-	case c.graph.core.graphParts != gc.graphParts:
-		return GraphNode{}, nil, invalid(addNodeOp, "the condition belongs to another graph")
-	}
-	deps, err := g.dependencies(addNodeOp, after)
-	if err != nil {
-		return GraphNode{}, nil, err
-	}
-	raw, bodies, res := gc.addConditional(c.raw, kind, uint32(size), deps)
-	if res != driver.ResultSuccess {
-		e := gc.onceError(addNodeOp, res)
-		if res == driver.ResultInvalidValue {
+var condRow = &nodeRow{
+	typ: GraphNodeTypeConditional, add: addNodeOp, results: true,
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
+		*p.Conditional() = c.condition
+		var made driver.GraphNodeParams
+		c.node, made, res = c.gc.ctx.drv.table().GraphAddNode(c.at(), c.gc.raw, deps, nil, p)
+		if !happened(res) {
+			return res
+		}
+		if c.graphs = made.Conditional().Graphs(); len(c.graphs) != int(c.condition.Size) {
+			return driver.ResultUnknown // a software driver with a mistake
+		}
+		return res
+	},
+	done: func(c *nodeCall) {
+		for _, core := range c.gc.addBodies(c.node, c.graphs) {
+			c.bodies = append(c.bodies, &Graph{core: core, whole: c.g.outermost()})
+		}
+		if c.g.conditional == nil {
+			c.g.conditional = make(map[driver.GraphNode]conditional)
+		}
+		c.g.conditional[c.node] = conditional{c.condition.Type, c.condition.Handle, c.bodies}
+	},
+	seen: func(c *nodeCall, _ Work) races.NodeWork {
+		w := races.NodeWork{Call: addNodeOp}
+		for _, b := range c.bodies {
+			w.Bodies = append(w.Bodies, uintptr(b.core.raw))
+		}
+		return w
+	},
+	explain: func(c *nodeCall, e *Error) {
+		if c.gc.once(e); e.Result == ResultInvalidValue {
 			e.Detail = join("a condition is for one conditional node", e.Detail)
 		}
-		return GraphNode{}, nil, e
+	},
+}
+
+// conditional is what is known about a conditional node.
+type conditional struct {
+	kind   int32
+	handle driver.GraphConditionalHandle
+	bodies []*Graph
+}
+
+func (w *IfNode) row() *nodeRow { return rowIf(w != nil, condRow) }
+
+func (w *IfNode) prepare(c *nodeCall) error {
+	size := uint32(1)
+	if w.HasElse {
+		size = 2
 	}
-	list := make([]*Graph, len(bodies))
-	for i, b := range bodies {
-		list[i] = &Graph{core: b, whole: g.outermost()}
+	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_IF, size)
+}
+
+func (w *IfNode) result(c *nodeCall) {
+	if w.Then = c.bodies[0]; len(c.bodies) > 1 {
+		w.Else = c.bodies[1]
 	}
-	if g.bodies == nil {
-		g.bodies = make(map[driver.GraphNode][]*Graph)
+}
+
+func (w *WhileNode) row() *nodeRow { return rowIf(w != nil, condRow) }
+
+func (w *WhileNode) prepare(c *nodeCall) error {
+	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_WHILE, 1)
+}
+
+func (w *WhileNode) result(c *nodeCall) { w.Body = c.bodies[0] }
+
+func (w *SwitchNode) row() *nodeRow { return rowIf(w != nil, condRow) }
+
+func (w *SwitchNode) prepare(c *nodeCall) error {
+	if w.Cases < 1 || w.Cases > mostCases {
+		return invalid(c.op, "a switch has 1 to 65536 bodies")
 	}
-	g.bodies[raw] = list
-	return g.node(raw), list, nil
+	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
+}
+
+func (w *SwitchNode) result(c *nodeCall) { w.Bodies = slices.Clone(c.bodies) }
+
+func (c *nodeCall) prepareCondition(h Condition, kind int32, size uint32) error {
+	switch {
+	case h.graph == nil:
+		return errNil(c.op, "condition")
+	case h.graph.core.graphParts != c.gc.graphParts:
+		return invalid(c.op, "the condition belongs to another graph")
+	}
+	c.condition = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.ctx.raw}
+	return nil
+}
+
+// readCondition returns the work of a conditional node.
+func (c *nodeCall) readCondition() (Work, error) {
+	k, ok := c.g.conditional[c.node]
+	if !ok || c.gc.bodies[c.node] == nil {
+		return nil, c.refused("the node is no conditional node that this package has added")
+	}
+	h := Condition{c.g.outermost(), k.handle}
+	switch k.kind {
+	case driver.CU_GRAPH_COND_TYPE_WHILE:
+		return &WhileNode{Condition: h, Body: k.bodies[0]}, nil
+	case driver.CU_GRAPH_COND_TYPE_SWITCH:
+		return &SwitchNode{Condition: h, Cases: len(k.bodies), Bodies: slices.Clone(k.bodies)}, nil
+	}
+	w := &IfNode{Condition: h, HasElse: len(k.bodies) > 1, Then: k.bodies[0]}
+	if w.HasElse {
+		w.Else = k.bodies[1]
+	}
+	return w, nil
 }

@@ -126,15 +126,16 @@ func TestGPUGraphConditions(t *testing.T) {
 	// A kernel sets the condition of an if, and that of a switch has a value at each launch.
 	g := must(b.gpu.NewGraph())(t)
 	c := must(g.NewCondition())(t)
-	set := must(g.AddKernel(b.setc, oneThread, []Arg{c.Arg(), U32(1)}))(t)
-	branch, then, otherwise, err := g.AddIfElse(c, set)
-	b.ok(err)
-	must(then.AddMemset32(b.number(0), 10))(t)
-	must(otherwise.AddMemset32(b.number(0), 20))(t)
-	_, cases, err := g.AddSwitch(must(g.NewConditionAt(2))(t), 3, branch)
+	set := must(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}))(t)
+	either := IfNode{Condition: c, HasElse: true}
+	branch := must(g.Add(&either, set))(t)
+	then, otherwise := either.Then, either.Else
+	must(then.Add(&MemsetNode{Dst: b.number(0), Value: 10, ElementSize: 4}))(t)
+	must(otherwise.Add(&MemsetNode{Dst: b.number(0), Value: 20, ElementSize: 4}))(t)
+	_, cases, err := addSwitch(g, must(g.NewConditionAt(2))(t), 3, branch)
 	b.ok(err)
 	for i, body := range cases {
-		must(body.AddMemset32(b.number(1), uint32(i)))(t)
+		must(body.Add(&MemsetNode{Dst: b.number(1), Value: uint32(i), ElementSize: 4}))(t)
 	}
 	if _, err := cases[0].Capture(b.s, CaptureRelaxed, func() error { return b.s.Memset32(b.number(2), 9) }); err != nil {
 		t.Error(err)
@@ -142,7 +143,7 @@ func TestGPUGraphConditions(t *testing.T) {
 	x := must(g.Instantiate())(t)
 	b.sets(0, 7, 7, 7)
 	b.runs("if", x, 10, 2, 7, 7)
-	b.ok(x.SetKernel(set, b.setc, oneThread, c.Arg(), U32(0)))
+	b.ok(x.Set(set, &KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(0)}}))
 	b.runs("else", x, 20, 2, 7, 7)
 	if _, err := g.Instantiate(); !errors.Is(err, ResultNotSupported) {
 		t.Errorf("a second executable graph: %v", err)
@@ -160,10 +161,10 @@ func TestGPUGraphConditions(t *testing.T) {
 			condition = func() (Condition, error) { return g.NewConditionAt(0) }
 		}
 		c := must(condition())(t)
-		n, body, err := g.AddIf(c)
+		n, body, err := addIf(g, c)
 		b.ok(err)
-		must(body.AddKernel(b.inc, oneThread, []Arg{Ptr(b.number(0))}))(t)
-		must(g.AddKernel(b.setc, oneThread, []Arg{c.Arg(), U32(1)}, n))(t)
+		must(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+		must(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}, n))(t)
 		x := must(g.Instantiate())(t)
 		if anew {
 			b.sets(0)
@@ -180,17 +181,18 @@ func TestGPUGraphConditions(t *testing.T) {
 	// A loop with a condition in its body.
 	g = must(b.gpu.NewGraph())(t)
 	loop, inner := must(g.NewConditionAt(1))(t), must(g.NewConditionAt(1))(t)
-	_, body, err := g.AddWhile(loop)
+	repeat := WhileNode{Condition: loop}
+	must(g.Add(&repeat))(t)
+	body := repeat.Body
+	count := must(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+	must(body.Add(&KernelNode{Kernel: b.down, Config: oneThread, Args: []Arg{loop.Arg(), Ptr(b.number(1))}}, count))(t)
+	_, nested, err := addIf(body, inner)
 	b.ok(err)
-	count := must(body.AddKernel(b.inc, oneThread, []Arg{Ptr(b.number(0))}))(t)
-	must(body.AddKernel(b.down, oneThread, []Arg{loop.Arg(), Ptr(b.number(1))}, count))(t)
-	_, nested, err := body.AddIf(inner)
-	b.ok(err)
-	last := must(nested.AddMemset32(b.number(2), 5))(t)
+	last := must(nested.Add(&MemsetNode{Dst: b.number(2), Value: 5, ElementSize: 4}))(t)
 	x = must(g.Instantiate())(t)
 	b.sets(0, 5, 0, 0)
 	b.runs("while", x, 5, 0, 5, 0)
-	b.ok(errors.Join(x.SetMemset32(last, b.number(3), 6), x.SetEnabled(count, false)))
+	b.ok(errors.Join(x.Set(last, &MemsetNode{Dst: b.number(3), Value: 6, ElementSize: 4}), x.SetEnabled(count, false)))
 	b.sets(0, 3, 0, 0)
 	b.runs("while with changed nodes", x, 0, 0, 0, 6)
 	b.ok(x.Update(g))
@@ -213,33 +215,33 @@ func TestGPUGraphBodies(t *testing.T) {
 	}
 	_, err := g.Instantiate()
 	is("a condition that no node uses", err, ResultInvalidValue)
-	n, body, err := g.AddIf(c)
+	n, body, err := addIf(g, c)
 	b.ok(err)
-	_, _, err = g.AddIf(c)
+	_, _, err = addIf(g, c)
 	is("a second node", err, ResultInvalidValue)
-	_, _, err = g.AddIf(Condition{})
+	_, _, err = addIf(g, Condition{})
 	is("no condition", err, ErrNil)
 	other := must(b.gpu.NewGraph())(t)
-	_, _, err = other.AddIf(c)
+	_, _, err = addIf(other, c)
 	is("another graph", err, ResultInvalidValue)
-	_, _, err = g.AddSwitch(c, 0)
+	_, _, err = addSwitch(g, c, 0)
 	is("a switch without bodies", err, ResultInvalidValue)
 	_, err = g.Clone()
 	is("clone", err, ResultNotSupported)
-	_, err = other.AddChildGraph(g)
+	_, err = other.Add(&ChildNode{Graph: g})
 	is("a child graph", err, ResultNotSupported)
 	for what, f := range map[string]func() error{
 		"clone a body": func() error { _, err := body.Clone(); return err },
 		"instantiate":  func() error { _, err := body.Instantiate(); return err },
 		"with flags":   func() error { _, err := body.InstantiateWithFlags(0); return err },
-		"child graph":  func() error { _, err := other.AddChildGraph(body); return err },
-		"host":         func() error { _, err := body.AddHostFunc(func() {}); return err },
-		"record":       func() error { _, err := body.AddEventRecord(new(Event)); return err },
-		"alloc":        func() error { _, _, err := body.AddAlloc(8); return err },
+		"child graph":  func() error { _, err := other.Add(&ChildNode{Graph: body}); return err },
+		"host":         func() error { _, err := body.Add(&HostNode{Func: func() {}}); return err },
+		"record":       func() error { _, err := body.Add(&RecordNode{Event: new(Event)}); return err },
+		"alloc":        func() error { _, _, err := addAlloc(body, 8); return err },
 	} {
 		is(what, f(), ResultNotSupported)
 	}
-	k := must(body.AddKernel(b.inc, oneThread, []Arg{Ptr(b.number(0))}))(t)
+	k := must(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
 	b.ok(body.Close()) // does nothing
 	if nodes := must(body.Nodes())(t); len(nodes) != 1 || nodes[0] != k {
 		t.Errorf("the body has the nodes %v", nodes)
@@ -252,10 +254,10 @@ func TestGPUGraphBodies(t *testing.T) {
 	b.ok(n.Remove())
 	_, err = body.Nodes()
 	is("a body of a removed node", err, ErrClosed)
-	is("a node of such a body", k.SetKernel(b.inc, oneThread, Ptr(b.number(0))), ErrClosed)
+	is("a node of such a body", k.Set(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}), ErrClosed)
 	b.runs("after that", x, 3)
 	b.ok(errors.Join(x.Close(), other.Close(), g.Close()))
-	_, err = body.AddEmpty()
+	_, err = body.Add(&EmptyNode{})
 	is("a body of a closed graph", err, ErrClosed)
 	if body.Handle() != 0 {
 		t.Error("the body has a handle")
@@ -267,11 +269,11 @@ func TestGPUGraphBodies(t *testing.T) {
 func TestGPUGraphBodyCapture(t *testing.T) {
 	b := newCondBench(t, gpuContext(t))
 	g := must(b.gpu.NewGraph())(t)
-	_, body, err := g.AddIf(must(g.NewConditionAt(1))(t))
+	_, body, err := addIf(g, must(g.NewConditionAt(1))(t))
 	b.ok(err)
 	other := must(b.gpu.NewStream(StreamNonBlocking))(t)
 	_, err = body.Capture(b.s, CaptureRelaxed, func() error {
-		if _, err := g.AddEmpty(); !errors.Is(err, ResultIllegalState) {
+		if _, err := g.Add(&EmptyNode{}); !errors.Is(err, ResultIllegalState) {
 			t.Errorf("a call on the whole graph during the capture: %v", err)
 		}
 		return errors.Join(b.s.Memset(b.mem, 1), other.WaitStream(b.s), other.Memset(b.mem, 2))
@@ -293,12 +295,12 @@ func TestGraphBodyObjects(t *testing.T) {
 	memory := func() int { return r.sim.Census()["device memory"] }
 	for _, remove := range []bool{true, false} {
 		g := must(r.gpu.NewGraph())(t)
-		n, body, err := g.AddIf(must(g.NewConditionAt(1))(t))
+		n, body, err := addIf(g, must(g.NewConditionAt(1))(t))
 		r.ok(err)
-		_, inner, err := body.AddIf(must(body.NewConditionAt(1))(t))
+		_, inner, err := addIf(body, must(body.NewConditionAt(1))(t))
 		r.ok(err)
 		mem := must(r.gpu.Alloc(64))(t)
-		must(inner.AddMemset(mem, 1))(t)
+		must(inner.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 		r.ok(mem.Close())
 		r.ok(r.gpu.Synchronize())
 		if got := memory(); got != 1 {
@@ -330,10 +332,10 @@ func TestGraphConditionKernel(t *testing.T) {
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
 	c := must(g.NewCondition())(t)
-	decide := must(g.AddKernel(must(mod.Function("decide"))(t), oneThread, []Arg{c.Arg()}))(t)
-	_, body, err := g.AddIf(c, decide)
+	decide := must(g.Add(&KernelNode{Kernel: must(mod.Function("decide"))(t), Config: oneThread, Args: []Arg{c.Arg()}}))(t)
+	_, body, err := addIf(g, c, decide)
 	r.ok(err)
-	must(body.AddKernel(must(mod.Function("work"))(t), oneThread, nil))(t)
+	must(body.Add(&KernelNode{Kernel: must(mod.Function("work"))(t), Config: oneThread}))(t)
 	x := r.exec(g)
 	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s), r.s.Synchronize()))
 	if ran.Load() != 2 {

@@ -5,13 +5,10 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
-	"github.com/purecu/purecu/internal/races"
 )
 
 // This file has the lifetime of bodies of conditional nodes. A body is a graph that the driver destroys
 // with its node. Calls on it are calls on the whole graph, whose family, objects and counters it has.
-
-const addNodeOp = "cuGraphAddNode"
 
 // Enter, leave and Closed are those of the whole graph for a body.
 func (gc *graphCore) Enter(o handle.Refuser, op string) error {
@@ -36,42 +33,25 @@ func (gc *graphCore) Closed() bool {
 	return gc.resource.Closed()
 }
 
-// addConditional adds a conditional node, and returns its bodies.
-func (gc *graphCore) addConditional(h driver.GraphConditionalHandle, kind int32, size uint32,
-	deps []driver.GraphNode) (driver.GraphNode, []*graphCore, driver.Result) {
-	t, at := gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}
-	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
-	*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: kind, Size: size, Ctx: gc.ctx.raw}
-	n, made, res := t.GraphAddNode(at, gc.raw, deps, nil, p)
-	if !gc.added(n, res) {
-		return 0, nil, res
-	}
-	if len(made.Conditional().Graphs()) != int(size) { // a software driver with a mistake
-		return 0, nil, driver.ResultUnknown
-	}
+// addBodies notes the bodies of a new node.
+func (gc *graphCore) addBodies(n driver.GraphNode, graphs []driver.Graph) (bodies []*graphCore) {
 	whole := gc
 	if gc.whole != nil {
 		whole = gc.whole
 	}
-	var bodies []*graphCore
-	for _, raw := range made.Conditional().Graphs() {
+	for _, raw := range graphs {
 		b := &graphCore{raw: raw, family: gc.family, objects: gc.objects, graphParts: gc.graphParts, whole: whole}
 		b.ctx = gc.ctx
 		bodies = append(bodies, b)
+		if o := gc.ctx.drv.observer(); o != nil {
+			o.NewGraph(uintptr(b.raw), 0)
+		}
 	}
 	if gc.bodies == nil {
 		gc.bodies = make(map[driver.GraphNode][]*graphCore)
 	}
 	gc.bodies[n] = bodies
-	if o := gc.ctx.drv.observer(); o != nil {
-		w := races.NodeWork{Call: addNodeOp}
-		for _, b := range bodies {
-			w.Bodies = append(w.Bodies, uintptr(b.raw))
-			o.NewGraph(uintptr(b.raw), 0)
-		}
-		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), w)
-	}
-	return n, bodies, res
+	return bodies
 }
 
 // lost notes that a capture into the graph has failed. The driver has destroyed the graph. If it was a

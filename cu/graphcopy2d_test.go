@@ -23,10 +23,14 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	r.ok(closed.Close())
 	g := must(r.gpu.NewGraph())(t)
 	full, onHost := Rows{m, 16}, Planes{Rows: Rows{Mem: host}}
-	copied := must(g.AddCopy2D(Rows{Mem: host}, full, 8, 2))(t)
-	set := must(g.AddMemset2D(full, 1, 8, 2))(t)
+	copied := must(g.Add(copyRect(Rows{Mem: host}, full, 8, 2)))(t)
+	set := must(g.Add(setRect(full, 1, 1, 8, 2)))(t)
 	x := must(g.Instantiate())(t)
-	before := fmt.Sprint(must(copied.Copy())(t), must(set.Memset())(t))
+	state := func() string {
+		c, m := must(workOf[*CopyNode](copied))(t), must(workOf[*MemsetNode](set))(t)
+		return fmt.Sprint(*c.Box, c.DstAddr, c.SrcAddr, *m.Rect, m.Addr, m.Value, m.ElementSize)
+	}
+	before := state()
 	for name, c := range map[string]struct {
 		want error
 		// The arguments of a method that adds a node, and of two that change one.
@@ -55,17 +59,17 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 		var errs [3]error
 		switch d, w, h := c.dst.Rows, c.width, c.height; c.value {
 		case 0:
-			_, errs[0] = g.AddCopy3D(c.dst, c.src, w, h, c.depth)
-			errs[1], errs[2] = copied.SetCopy3D(c.dst, c.src, w, h, c.depth), c.want // an executable graph cannot
+			_, errs[0] = g.Add(copyBox(c.dst, c.src, w, h, c.depth))
+			errs[1], errs[2] = copied.Set(copyBox(c.dst, c.src, w, h, c.depth)), c.want // an executable graph cannot
 		case 1:
-			_, errs[0] = g.AddMemset2D(d, 5, w, h)
-			errs[1], errs[2] = set.SetMemset2D(d, 5, w, h), x.SetMemset2D(set, d, 5, w, h)
+			_, errs[0] = g.Add(setRect(d, 5, 1, w, h))
+			errs[1], errs[2] = set.Set(setRect(d, 5, 1, w, h)), x.Set(set, setRect(d, 5, 1, w, h))
 		case 2:
-			_, errs[0] = g.AddMemset2D16(d, 5, w, h)
-			errs[1], errs[2] = set.SetMemset2D16(d, 5, w, h), x.SetMemset2D16(set, d, 5, w, h)
+			_, errs[0] = g.Add(setRect(d, 5, 2, w, h))
+			errs[1], errs[2] = set.Set(setRect(d, 5, 2, w, h)), x.Set(set, setRect(d, 5, 2, w, h))
 		default:
-			_, errs[0] = g.AddMemset2D32(d, 5, w, h)
-			errs[1], errs[2] = set.SetMemset2D32(d, 5, w, h), x.SetMemset2D32(set, d, 5, w, h)
+			_, errs[0] = g.Add(setRect(d, 5, 4, w, h))
+			errs[1], errs[2] = set.Set(setRect(d, 5, 4, w, h)), x.Set(set, setRect(d, 5, 4, w, h))
 		}
 		for i, err := range errs {
 			if !errors.Is(err, c.want) {
@@ -73,7 +77,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 			}
 		}
 	}
-	if after := fmt.Sprint(must(copied.Copy())(t), must(set.Memset())(t)); after != before {
+	if after := state(); after != before {
 		t.Errorf("the nodes do %s, and did %s", after, before)
 	}
 	if n := len(must(g.Nodes())(t)); n != 2 {
@@ -86,22 +90,22 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	add := func(_ GraphNode, err error) error { return err }
 	other := must(r.gpu.NewGraph())(t)
 	for name, c := range map[string]struct{ err, want error }{
-		"a memset's copy":     {set.SetCopy2D(full, full, 1, 1), ResultInvalidValue},
-		"a copy's memset":     {x.SetMemset2D(copied, full, 1, 1, 1), ResultInvalidValue},
-		"no graph":            {add(none.AddCopy2D(full, full, 1, 1)), ErrNil},
-		"no graph, a memset":  {add(none.AddMemset2D(full, 1, 1, 1)), ErrNil},
-		"no executable, set":  {noExec.SetMemset2D16(set, full, 1, 1, 1), ErrNil},
-		"no node":             {GraphNode{}.SetCopy3D(Planes{}, Planes{}, 1, 1, 1), ErrNil},
-		"no node, a memset":   {x.SetMemset2D32(GraphNode{}, full, 1, 1, 1), ErrNil},
-		"an empty copy":       {copied.SetCopy2D(full, Rows{Mem: host}, 0, 1), ResultInvalidValue},
-		"an empty memset":     {x.SetMemset2D(set, full, 1, 8, 0), ResultInvalidValue},
-		"after another graph": {add(other.AddCopy2D(full, onHost.Rows, 1, 1, set)), ResultInvalidValue},
+		"a memset's copy":     {set.Set(copyRect(full, full, 1, 1)), ResultInvalidValue},
+		"a copy's memset":     {x.Set(copied, setRect(full, 1, 1, 1, 1)), ResultInvalidValue},
+		"no graph":            {add(none.Add(copyRect(full, full, 1, 1))), ErrNil},
+		"no graph, a memset":  {add(none.Add(setRect(full, 1, 1, 1, 1))), ErrNil},
+		"no executable, set":  {noExec.Set(set, setRect(full, 1, 2, 1, 1)), ErrNil},
+		"no node":             {GraphNode{}.Set(copyBox(Planes{}, Planes{}, 1, 1, 1)), ErrNil},
+		"no node, a memset":   {x.Set(GraphNode{}, setRect(full, 1, 4, 1, 1)), ErrNil},
+		"an empty copy":       {copied.Set(copyRect(full, Rows{Mem: host}, 0, 1)), ResultInvalidValue},
+		"an empty memset":     {x.Set(set, setRect(full, 1, 1, 8, 0)), ResultInvalidValue},
+		"after another graph": {add(other.Add(copyRect(full, onHost.Rows, 1, 1), set)), ResultInvalidValue},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	err := x.SetMemset2D(set, full, 1, 8, 3)
+	err := x.Set(set, setRect(full, 1, 1, 8, 3))
 	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "pitch of a memset of several rows") {
 		t.Errorf("more rows in an executable graph: %v", err)
 	}
@@ -113,9 +117,9 @@ func TestGraphCopy2DEmpty(t *testing.T) {
 	r := newSoft(t)
 	m := r.image()
 	g := must(r.gpu.NewGraph())(t)
-	a := must(g.AddCopy2D(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4))(t)
-	b := must(g.AddCopy3D(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0, a))(t)
-	must(g.AddMemset2D32(Rows{m, 16}, 1, 4, 0, b))(t)
+	a := must(g.Add(copyRect(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4)))(t)
+	b := must(g.Add(copyBox(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0), a))(t)
+	must(g.Add(setRect(Rows{m, 16}, 1, 4, 4, 0), b))(t)
 	if got := r.types(g); !slices.Equal(got, []string{"empty", "empty", "empty"}) {
 		t.Errorf("the nodes are %v", got)
 	}
@@ -140,12 +144,12 @@ func TestGraphCopy2DObjects(t *testing.T) {
 	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
 	a, b, c := mem(), mem(), mem()
 	g := must(r.gpu.NewGraph())(t)
-	set := must(g.AddMemset2D(Rows{a, 16}, 1, 8, 2))(t)
-	copied := must(g.AddCopy2D(Rows{b, 16}, Rows{a, 16}, 8, 2, set))(t)
+	set := must(g.Add(setRect(Rows{a, 16}, 1, 1, 8, 2)))(t)
+	copied := must(g.Add(copyRect(Rows{b, 16}, Rows{a, 16}, 8, 2), set))(t)
 	r.ok(errors.Join(a.Close(), b.Close()))
 	memory(3)
-	r.ok(errors.Join(set.SetMemset2D16(Rows{c, 32}, 0x0102, 2, 2),
-		copied.SetCopy3D(Planes{Rows{c.Span(8, 56), 32}, 1}, Planes{Rows{c, 32}, 1}, 4, 1, 2)))
+	r.ok(errors.Join(set.Set(setRect(Rows{c, 32}, 0x0102, 2, 2, 2)),
+		copied.Set(copyBox(Planes{Rows{c.Span(8, 56), 32}, 1}, Planes{Rows{c, 32}, 1}, 4, 1, 2))))
 	memory(1)
 	x := must(g.Instantiate())(t)
 	r.ok(errors.Join(g.Close(), x.Launch(r.s)))
@@ -166,8 +170,8 @@ func TestGraphCopy2DManaged(t *testing.T) {
 	managed := must(far.AllocManaged(64, AttachGlobal))(t)
 	m := r.image()
 	g := must(r.gpu.NewGraph())(t)
-	down := must(g.AddCopy2D(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2))(t)
-	must(g.AddCopy2D(Rows{m, 16}, Rows{managed, 16}, 3, 2, down))(t)
+	down := must(g.Add(copyRect(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2)))(t)
+	must(g.Add(copyRect(Rows{m, 16}, Rows{managed, 16}, 3, 2), down))(t)
 	x := must(g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
 	if got := r.bytes(m); got[0] != 17 || got[2] != 19 || got[18] != 35 || got[3] != 3 {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/races"
 )
 
 type graphCore struct {
@@ -102,22 +101,6 @@ func (gc *graphCore) check(op string, res driver.Result) error {
 		return nil
 	}
 	return gc.callError(op, res)
-}
-
-// added reports whether a graph has a node after the call that adds it. If only a step after the call has
-// failed, the node is removed again. From a graph that allocates memory the driver removes none.
-func (gc *graphCore) added(n driver.GraphNode, res driver.Result) bool {
-	return res == driver.ResultSuccess ||
-		happened(res) && gc.ctx.drv.table().GraphDestroyNode(driver.At{}, n) != driver.ResultSuccess
-}
-
-// addEmpty adds a node without work.
-func (gc *graphCore) addEmpty(deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
-	n, res := gc.ctx.drv.table().GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
-	if added, o := gc.added(n, res), gc.ctx.drv.observer(); o != nil && added {
-		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), races.NodeWork{})
-	}
-	return n, res
 }
 
 // GraphNodeType is the kind of work that a node does.

@@ -17,9 +17,11 @@ func TestGraphEdgeKinds(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	kernel := func() GraphNode { return must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t) }
+	kernel := func() GraphNode {
+		return must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	}
 	k := []GraphNode{kernel(), kernel(), kernel(), kernel()}
-	end := must(g.AddEmpty(k[0]))(t)
+	end := must(g.Add(&EmptyNode{}, k[0]))(t)
 	want := []GraphEdge{
 		{k[0], end, EdgeFull}, {k[0], k[1], EdgeProgrammatic}, {k[1], k[2], EdgeLaunchOrder},
 		{k[2], k[3], EdgeLaunchOrderProgrammatic}, {k[3], end, EdgeLaunchOrder},
@@ -86,9 +88,9 @@ func TestGraphEdgeLaunchOrder(t *testing.T) {
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
 	begun := make(chan struct{})
-	first := must(g.AddKernel(r.spin, oneThread, []Arg{U64(3e8)}))(t)
-	second := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
-	must(g.AddHostFunc(func() { close(begun) }, second))(t)
+	first := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3e8)}}))(t)
+	second := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	must(g.Add(&HostNode{Func: func() { close(begun) }}, second))(t)
 	r.ok(g.AddEdgeOfKind(GraphEdge{first, second, EdgeLaunchOrder}))
 	r.ok(r.exec(g).Launch(r.s))
 	r.sim.Advance(time.Millisecond)
@@ -106,8 +108,8 @@ func TestGraphEdgesOfOldDrivers(t *testing.T) {
 	r := newSoft(t, cusim.Version(12020))
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	a := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
-	b := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}, a))(t)
+	a := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	b := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}, a))(t)
 	if edges := must(g.Edges())(t); len(edges) != 1 || edges[0] != (GraphEdge{a, b, EdgeFull}) {
 		t.Errorf("edges %v", edges)
 	}

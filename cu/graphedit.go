@@ -1,8 +1,6 @@
 package cu
 
 import (
-	"runtime"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -16,13 +14,12 @@ const removeOp = "cuGraphDestroyNode"
 // uses. The nodes after it do not come after those before it any more. Executable graphs that were
 // made before do not change. Later calls on the node fail with [ErrClosed] (cuGraphDestroyNode).
 func (n GraphNode) Remove() error {
-	gc, err := n.enter(removeOp)
+	c, err := n.call(nil, removeOp, nil)
 	if err != nil {
 		return err
 	}
-	c := gc.nodeCall(removeOp)
 	defer c.end()
-	defer n.graph.leave()
+	gc := c.gc
 	inner, err := gc.inBodies(n.raw)
 	if err != nil {
 		return err
@@ -52,7 +49,7 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	if err != nil {
 		return err
 	}
-	defer n.finish(x, c)
+	defer c.end()
 	value := uint32(0)
 	if enabled {
 		value = 1
@@ -78,7 +75,7 @@ func (x *GraphExec) Enabled(n GraphNode) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer n.finish(x, c)
+	defer c.end()
 	value, res := c.gc.ctx.drv.table().GraphNodeGetEnabled(c.at(), x.core.raw, n.raw)
 	if res != driver.ResultSuccess {
 		return false, c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
@@ -91,190 +88,81 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	if err := x.owns(n, op); err != nil {
 		return nil, err
 	}
-	c, err := n.begin(x, op)
+	c, err := n.begin(x, op, nil)
 	if err != nil {
 		return nil, err
 	}
-	switch c.ctx = x.core.ctx; c.use.typ {
+	switch c.use.typ {
 	case GraphNodeTypeKernel, GraphNodeTypeMemcpy, GraphNodeTypeMemset:
 		return c, nil
 	}
 	err = c.refused("only nodes of type kernel, memcpy and memset can be disabled")
-	n.finish(x, c)
+	c.end()
 	return nil, err
 }
 
-const (
-	addChildOp = "cuGraphAddChildGraphNode"
-	setChildOp = "cuGraphExecChildGraphNodeSetParams"
-	setNodeOp  = "cuGraphNodeSetParams"
-)
-
-// AddChildGraph adds a node that does the work of another graph as it is now, and that comes after
-// other nodes. Later changes of the other graph do not affect it. From now on calls on one of the two
-// graphs wait for calls on the other (cuGraphAddChildGraphNode).
-func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, error) {
-	gc, err := g.enterWith(child, addChildOp)
-	if err != nil {
-		return GraphNode{}, err
-	}
-	defer g.leaveWith(child)
-	deps, err := g.dependencies(addChildOp, after)
-	if err != nil {
-		return GraphNode{}, err
-	}
-	// The driver makes a clone of the other graph.
-	gc.family.merge(child.core.family)
-	raw, res := gc.ctx.drv.table().GraphAddChildGraphNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, child.core.raw)
-	if res != driver.ResultSuccess {
-		err = child.core.onceError(addChildOp, res)
-	}
-	if !gc.added(raw, res) {
-		return GraphNode{}, err
-	}
-	gc.objects.knowNew(raw, GraphNodeTypeGraph, child.core.objects.list()...)
-	gc.objects.recordsAll(child.core.objects)
-	if o := gc.ctx.drv.observer(); o != nil {
-		o.AddNode(uintptr(gc.raw), uintptr(raw), graphNodes(deps), races.NodeWork{Graph: uintptr(child.core.raw)})
-	}
-	if err != nil {
-		return GraphNode{}, err
-	}
-	return g.node(raw), nil
+var childRow = &nodeRow{
+	typ: GraphNodeTypeGraph, early: true,
+	add: "cuGraphAddChildGraphNode", set: setNodeOp, execSet: "cuGraphExecChildGraphNodeSetParams",
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		c.gc.family.merge(c.child.core.family) // the driver makes a clone of the other graph
+		c.node, res = c.gc.ctx.drv.table().GraphAddChildGraphNode(c.at(), c.gc.raw, deps, c.child.core.raw)
+		return res
+	},
+	change: func(c *nodeCall) driver.Result {
+		t := c.gc.ctx.drv.table()
+		if c.xc != nil {
+			return t.GraphExecChildGraphNodeSetParams(c.at(), c.xc.raw, c.node, c.child.core.raw)
+		}
+		c.gc.family.merge(c.child.core.family)
+		p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+		p.Graph().Graph = c.child.core.raw
+		return t.GraphNodeSetParams(c.at(), c.node, p)
+	},
+	done:    func(c *nodeCall) { c.objectSet().recordsAll(c.child.core.objects) },
+	seen:    func(c *nodeCall, _ Work) races.NodeWork { return races.NodeWork{Graph: uintptr(c.child.core.raw)} },
+	explain: func(c *nodeCall, e *Error) { c.child.core.once(e) },
 }
 
-// SetChildGraph replaces the graph of a node that has one, by another graph as it is now
-// (cuGraphNodeSetParams, CUDA 12.2). Executable graphs that were made before do not change: see
-// [GraphExec.SetChildGraph]. The new graph has the limits of [Graph.AddAlloc] and [Graph.AddIf]. From
-// now on calls on one of the two graphs wait for calls on the other.
-func (n GraphNode) SetChildGraph(child *Graph) error {
-	if n.graph == nil {
-		return errNil(setNodeOp, "graph node")
-	}
-	gc, err := n.graph.enterWith(child, setNodeOp)
-	if err != nil {
-		return err
-	}
-	c := gc.nodeCall(setNodeOp)
-	c.ctx = gc.ctx
-	defer c.end()
-	defer n.graph.leaveWith(child)
-	if err = n.there(setNodeOp); err == nil {
-		err = c.find(n.raw)
-	}
-	if err == nil {
-		err = c.is(GraphNodeTypeGraph)
-	}
-	if err != nil {
-		return err
-	}
-	gc.family.merge(child.core.family) // the driver makes a clone of the other graph
-	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
-	p.Graph().Graph = child.core.raw
-	res := gc.ctx.drv.table().GraphNodeSetParams(c.at(), n.raw, p)
-	if res != driver.ResultSuccess {
-		err = c.failed(child.core.onceError(setNodeOp, res))
-	}
-	if !happened(res) {
-		return err
-	}
-	c.dropped = gc.objects.replace(c.use, child.core.objects.list(), c.dropped)
-	gc.objects.recordsAll(child.core.objects)
-	if o := gc.ctx.drv.observer(); o != nil {
-		o.SetNode(uintptr(gc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})
-	}
-	return err
-}
+func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, childRow) }
 
-// SetChildGraph replaces the graph of a node that has one, for later launches: see
-// [GraphExec.SetKernel]. The new graph must have the same nodes and edges as the old one
-// (cuGraphExecChildGraphNodeSetParams, CUDA 11.1).
-func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
-	if err := x.owns(n, setChildOp); err != nil {
-		return err
-	}
-	xc, err := x.enter(setChildOp)
-	if err != nil {
-		return err
-	}
-	if n.graph == nil {
-		x.leave()
-		return errNil(setChildOp, "graph node")
-	}
-	gc, err := n.graph.enterWith(child, setChildOp)
-	if err != nil {
-		x.leave()
-		return err
-	}
-	c := gc.nodeCall(setChildOp)
-	c.xc, c.ctx = xc, xc.ctx
-	defer c.end()
-	defer n.graph.leaveWith(child)
-	defer x.leave() // before the end of the calls on the graphs: see GraphNode.finish
-	if err = n.there(setChildOp); err == nil {
-		err = c.find(n.raw)
-	}
-	if err == nil {
-		err = c.is(GraphNodeTypeGraph)
-	}
-	if err != nil {
-		return err
-	}
-	res := gc.ctx.drv.table().GraphExecChildGraphNodeSetParams(c.at(), xc.raw, n.raw, child.core.raw)
-	if res != driver.ResultSuccess {
-		err = c.failed(xc.ctx.callError(setChildOp, uintptr(xc.raw), res))
-	}
-	if !happened(res) {
-		return err
-	}
-	set := xc.objects.Load()
-	c.dropped = set.replace(c.use, child.core.objects.list(), c.dropped)
-	set.recordsAll(child.core.objects)
-	if o := gc.ctx.drv.observer(); o != nil {
-		o.SetNode(uintptr(xc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})
-	}
-	return err
-}
-
-// enterWith begins a call on two graphs, of which one becomes part of the other.
-func (g *Graph) enterWith(child *Graph, op string) (*graphCore, error) {
+func (w *ChildNode) begin(c *nodeCall) error {
+	child := w.Graph
 	switch {
-	case g == nil || g.core == nil:
-		return nil, errNil(op, "graph")
 	case child == nil || child.core == nil:
-		return nil, errNil(op, "child graph")
-	case g.core == child.core:
-		return nil, invalid(op, "a graph cannot be part of itself: pass a clone")
-	case g.core.ctx.drv != child.core.ctx.drv:
-		return nil, mixed(op, g.core.handle(), "graph", g.core.ctx, "child graph", child.core.ctx)
+		return errNil(c.op, "child graph")
+	case c.gc == child.core:
+		return invalid(c.op, "a graph cannot be part of itself: pass a clone")
+	case c.ctx.drv != child.core.ctx.drv:
+		return mixed(c.op, c.gc.handle(), "graph", c.ctx, "child graph", child.core.ctx)
 	}
-	if err := g.core.Enter(g.core, op); err != nil {
-		return nil, err
+	if err := child.core.Enter(child.core, c.op); err != nil {
+		return err
 	}
-	if err := child.core.Enter(child.core, op); err != nil {
-		g.core.leave()
-		return nil, err
-	}
-	lockBoth(g.core.family, child.core.family)
-	err := g.core.usable(op)
-	if err == nil {
-		err = child.core.usable(op)
-	}
-	if err == nil {
-		err = child.core.notBody(op)
-	}
-	if err != nil {
-		g.leaveWith(child)
-		return nil, err
-	}
-	return g.core, nil
+	c.child = child
+	return nil
 }
 
-// leaveWith ends the call that enterWith began.
-func (g *Graph) leaveWith(child *Graph) {
-	unlockBoth(g.core.family, child.core.family)
-	child.core.leave()
-	g.core.leave()
-	runtime.KeepAlive(child)
-	runtime.KeepAlive(g)
+func (w *ChildNode) prepare(c *nodeCall) error {
+	c.objects = append(c.objects, c.child.core.objects.list()...)
+	return nil
+}
+
+// readChild returns the work of a node with a graph.
+func (c *nodeCall) readChild() (*ChildNode, error) {
+	gc, t := c.gc, c.gc.ctx.drv.table()
+	child, res := t.GraphChildGraphNodeGetGraph(c.at(), c.node)
+	if err := c.got("cuGraphChildGraphNodeGetGraph", res); err != nil {
+		return nil, err
+	}
+	raw, res := t.GraphClone(c.at(), child)
+	if err := c.got("cuGraphClone", res); err != nil {
+		return nil, err
+	}
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.ChildGraph(uintptr(raw), uintptr(gc.raw), uintptr(c.node))
+	}
+	objects := new(objectSet)
+	objects.addAll(gc.objects)
+	return &ChildNode{newGraph(gc.ctx, raw, objects, gc.family)}, nil
 }

@@ -329,45 +329,15 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	return old, err
 }
 
-// SetEvent replaces the event of a node that records an event or waits for one, for later launches.
-// The node must be one of the graph that this one was instantiated from, which must still be open
-// (cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
-//
-// The event that the node had before is released when the launches that may use it are done, unless
-// something else in the executable graph uses it, or the node was captured with it.
-func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
-	const op = "cuGraphExecEventRecordNodeSetEvent"
-	if err := x.owns(n, op); err != nil {
-		return err
+// owns returns an error unless the node names one of the executable graph.
+func (x *GraphExec) owns(n GraphNode, op string) error {
+	switch {
+	case x == nil || x.core == nil:
+		return errNil(op, "executable graph")
+	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
+		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
+	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
+		return invalid(op, "the node was added after the graph was instantiated, or removed before")
 	}
-	xc := x.core
-	if err := xc.Enter(xc, op); err != nil {
-		return err
-	}
-	defer xc.leave()
-	t, at := xc.ctx.drv.table(), driver.At{Context: xc.ctx.raw}
-	before, err := n.setEvent(e, &eventSetter{
-		ctx:    xc.ctx,
-		handle: uintptr(xc.raw),
-		enter: func(op string) (*objectSet, func(), error) {
-			if _, err := x.enter(op); err != nil {
-				return nil, nil, err
-			}
-			if _, err := n.enter(op); err != nil {
-				x.leave()
-				return nil, nil, err
-			}
-			return xc.objects.Load(), func() { x.leave(); n.graph.leave() }, nil // see GraphNode.finish
-		},
-		recordOp: op,
-		record: func(e driver.Event) driver.Result {
-			return t.GraphExecEventRecordNodeSetEvent(at, xc.raw, n.raw, e)
-		},
-		waitOp: "cuGraphExecEventWaitNodeSetEvent",
-		wait: func(e driver.Event) driver.Result {
-			return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e)
-		},
-	})
-	each(len(before), func(i int) { xc.leaveLaunched(before[i]) })
-	return err
+	return nil
 }

@@ -62,8 +62,8 @@ func (xc *execCore) destroyRaw(at driver.At) (string, driver.Result) {
 	return "cuGraphExecDestroy", xc.ctx.drv.table().GraphExecDestroy(at, xc.raw)
 }
 
-// observeDone is called when the program learns that the launches are done.
-func (xc *execCore) observeDone() {
+// observeLaunchesDone is called when the program learns that the launches are done.
+func (xc *execCore) observeLaunchesDone() {
 	if o := xc.ctx.drv.observer(); o != nil {
 		o.ExecDone(uintptr(xc.raw))
 	}

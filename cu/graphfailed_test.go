@@ -42,9 +42,9 @@ func (f *failedScene) hold(g *Graph, err error) *Graph {
 // addChild adds a child graph that has a child graph itself.
 func (f *failedScene) addChild(g *Graph) {
 	child := f.hold(f.gpu.NewGraph())
-	_, err := child.AddChildGraph(f.hold(f.gpu.NewGraph()))
+	_, err := child.Add(&ChildNode{Graph: f.hold(f.gpu.NewGraph())})
 	f.ok(err)
-	n, err := g.AddChildGraph(child)
+	n, err := g.Add(&ChildNode{Graph: child})
 	f.ok(err)
 	f.nodes = append(f.nodes, n)
 }
@@ -53,7 +53,7 @@ func (f *failedScene) addChild(g *Graph) {
 func (f *failedScene) addBody(g *Graph) *Graph {
 	c, err := g.NewConditionAt(0)
 	f.ok(err)
-	n, body, err := g.AddIf(c)
+	n, body, err := addIf(g, c)
 	f.ok(err)
 	f.nodes = append(f.nodes, n)
 	return body
@@ -74,7 +74,7 @@ var failedInto = []struct {
 }{
 	{"graph", false, (*failedScene).parent},
 	{"clone", false, func(f *failedScene) *Graph { return f.hold(f.parent().Clone()) }},
-	{"copy of a child graph", false, func(f *failedScene) *Graph { f.parent(); return f.hold(f.nodes[0].ChildGraph()) }},
+	{"copy of a child graph", false, func(f *failedScene) *Graph { f.parent(); return f.hold(childOf(f.nodes[0])) }},
 	{"graph with a body", true, func(f *failedScene) *Graph {
 		g := f.parent()
 		f.addChild(f.addBody(g))
@@ -107,20 +107,20 @@ var failedHolds = []struct {
 			if typ, err := n.Type(); err != nil || typ != GraphNodeTypeGraph {
 				continue
 			}
-			child, err := n.ChildGraph()
+			child, err := childOf(n)
 			if conditions {
 				f.fails(err, ResultNotSupported)
 				continue
 			}
 			nodes, err := f.hold(child, err).Nodes()
 			f.ok(err)
-			f.hold(nodes[0].ChildGraph())
+			f.hold(childOf(nodes[0]))
 		}
 	}},
 	{"bodies", func(f *failedScene, _ bool) {
 		f.kept = append(f.kept, f.into)
 		for _, n := range f.nodes {
-			if bodies, err := n.Bodies(); err == nil {
+			if bodies, err := bodiesOf(n); err == nil {
 				f.kept = append(f.kept, bodies)
 			}
 		}
@@ -275,7 +275,7 @@ func TestFailedBodyCapture(t *testing.T) {
 	f := &failedScene{t: t, gpu: r.gpu, s: r.s}
 	mem := must(r.gpu.Alloc(64))(t)
 	g := f.parent()
-	must(g.AddMemset(mem, 1))(t)
+	must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 	body := f.addBody(f.addBody(g))
 	r.ok(mem.Close())
 	_, err := body.Capture(r.s, CaptureGlobal, func() error { return r.s.Synchronize() })

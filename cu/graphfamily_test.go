@@ -69,7 +69,7 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 	g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
 	defer mem.Close()
 	defer g.Close()
-	if _, err := g.AddMemset(mem, 1); err != nil {
+	if _, err := g.Add(&MemsetNode{Dst: mem, Value: 1}); err != nil {
 		t.Fatal(err)
 	}
 	calls := []func(s *Stream, clone *Graph) error{
@@ -96,7 +96,7 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 			return err
 		},
 		func(_ *Stream, clone *Graph) error {
-			_, err := clone.AddEmpty()
+			_, err := clone.Add(&EmptyNode{})
 			return err
 		},
 		func(s *Stream, clone *Graph) error {
@@ -162,7 +162,7 @@ func TestGraphFamilyOutlivesContext(t *testing.T) {
 	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
 	gpu := must(must(drv.Device(0))(t).NewContext(0))(t)
 	g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
-	if _, err := g.AddMemset(mem, 1); err != nil {
+	if _, err := g.Add(&MemsetNode{Dst: mem, Value: 1}); err != nil {
 		t.Fatal(err)
 	}
 	clone := must(g.Clone())(t)

@@ -1,43 +1,13 @@
 package cu
 
-import (
-	"runtime"
-
-	"github.com/purecu/purecu/driver"
-)
+import "github.com/purecu/purecu/driver"
 
 // This file replaces the work of many kernel nodes of an executable graph.
 
-// KernelUpdate is the new work of a kernel node, for [GraphExec.SetKernels].
-type KernelUpdate struct {
-	Node   GraphNode
-	Kernel *Function
-	Config LaunchConfig
-	Args   []Arg
-}
-
-// SetKernels replaces the kernels, configurations and arguments of kernel nodes for later launches, in
-// order: see [GraphExec.SetKernel]. It takes less time than a call for each node, because one
-// transition into C replaces the work of up to 64 nodes. If some updates fail, the error is a
-// [*BatchError], and the others are made. SetKernels allocates nothing unless a node uses other objects
-// than before, or an update fails (cuGraphExecKernelNodeSetParams).
-func (x *GraphExec) SetKernels(updates ...KernelUpdate) error {
-	op := kernelNodes.execSet
-	if x == nil || x.core == nil {
-		return errNil(op, "executable graph")
-	}
-	d := x.core.ctx.drv
-	b, _ := d.kernelBatches.Get().(*kernelBatch)
-	if b == nil {
-		b = newKernelBatch()
-	}
-	errs := batchErrors{op: op, items: len(updates)}
-	for done := 0; done < len(updates); {
-		done += b.replace(x, updates[done:], &errs, done)
-	}
-	d.kernelBatches.Put(b)
-	runtime.KeepAlive(updates) // these have the kernels and the owners of memory
-	return errs.err()
+// kernel returns the work if it runs a kernel, or nil.
+func (u *NodeUpdate) kernel() *KernelNode {
+	k, _ := u.Work.(*KernelNode)
+	return k
 }
 
 // kernelBatch holds the calls of one transition into C.
@@ -66,37 +36,38 @@ func newKernelBatch() *kernelBatch {
 // replace makes some of the updates, from the first one on, and returns how many. These are of one
 // graph, and of kernels of one context, and no two of one node, because a call has to know what its
 // node used before. first is the place of the first update in errs.
-func (b *kernelBatch) replace(x *GraphExec, updates []KernelUpdate, errs *batchErrors, first int) (n int) {
-	g, c := updates[0].Node.graph, &b.c
+func (b *kernelBatch) replace(x *GraphExec, updates []NodeUpdate, errs *batchErrors, first int) (n int) {
+	g, c, op := updates[0].Node.graph, &b.c, kernelRow.execSet
 	if g == nil {
-		errs.add(first, errNil(errs.op, "graph node"))
+		errs.add(first, errNil(op, "graph node"))
 		return 1
 	}
-	if _, err := x.enter(errs.op); err != nil {
+	if _, err := x.enter(op); err != nil {
 		errs.add(first, err)
 		return 1
 	}
-	gc, err := g.enter(errs.op)
+	gc, err := g.enter(op)
 	if err != nil {
 		x.leave()
 		errs.add(first, err)
 		return 1
 	}
-	c.gc, c.xc, c.op = gc, x.core, errs.op
-	ctx := updates[0].Kernel.context()
+	c.gc, c.xc, c.op = gc, x.core, op
+	ctx := updates[0].kernel().Kernel.context()
 	for again := false; n < min(len(updates), batchSize) && err == nil; n++ {
 		u := &updates[n]
-		if u.Node.graph != g || u.Kernel.context() != ctx {
+		k := u.kernel()
+		if k == nil || u.Node.graph != g || k.Kernel.context() != ctx {
 			break
 		}
-		if again, err = b.add(x, u); again {
+		if again, err = b.add(x, u.Node, k); again {
 			break
 		}
 		errs.add(first+n, err)
 	}
 	b.call(updates, errs, first)
 	defer b.end() // also if a tracer panics
-	x.leave()     // before the end of the call on the graph: see GraphNode.finish
+	x.leave()     // both locks before an end that may destroy events: see nodeCall.leave
 	g.leave()
 	return n
 }
@@ -108,20 +79,20 @@ func (b *kernelBatch) end() {
 }
 
 // add prepares the call for an update. again says that there is one for the node: then it prepares none.
-func (b *kernelBatch) add(x *GraphExec, u *KernelUpdate) (again bool, err error) {
+func (b *kernelBatch) add(x *GraphExec, node GraphNode, k *KernelNode) (again bool, err error) {
 	c, i := &b.c, b.n
 	if i == 0 || len(c.gc.removed) != 0 { // all nodes are of one graph
-		if err = x.owns(u.Node, c.op); err == nil {
-			err = u.Node.there(c.op)
+		if err = x.owns(node, c.op); err == nil {
+			err = node.there(c.op)
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	if u.Kernel == nil || u.Kernel.mod == nil {
+	if k.Kernel == nil || k.Kernel.mod == nil {
 		return false, errNil(c.op, "function")
 	}
-	if err = b.find(u.Node.raw); err != nil {
+	if err = b.find(node.raw); err != nil {
 		return false, err
 	}
 	if p := int(c.use.place); p < i && b.nodes[p] == c.node {
@@ -132,7 +103,7 @@ func (b *kernelBatch) add(x *GraphExec, u *KernelUpdate) (again bool, err error)
 	}
 	acquired := len(c.acquired)
 	c.objects = c.objects[:0]
-	if err = u.Kernel.nodeWork(c, &b.kernels[i], &u.Config, u.Args); err != nil {
+	if err = k.Kernel.nodeWork(c, &b.kernels[i], &k.Config, k.Args); err != nil {
 		return false, err
 	}
 	b.nodes[i], c.use.place = c.node, uint8(i)
@@ -159,7 +130,7 @@ func (b *kernelBatch) find(n driver.GraphNode) error {
 }
 
 // call makes the calls, in one transition into C.
-func (b *kernelBatch) call(updates []KernelUpdate, errs *batchErrors, first int) {
+func (b *kernelBatch) call(updates []NodeUpdate, errs *batchErrors, first int) {
 	if b.n == 0 {
 		return
 	}
@@ -169,13 +140,13 @@ func (b *kernelBatch) call(updates []KernelUpdate, errs *batchErrors, first int)
 	all := res != driver.ResultSuccess || drv.observer() != nil
 	for i := range n {
 		if all || b.changed[i] || b.results[i] != driver.ResultSuccess { // else there is nothing to note
-			errs.add(first+i, b.finish(i, res, &updates[i]))
+			errs.add(first+i, b.finish(i, res, updates[i].kernel()))
 		}
 	}
 }
 
 // finish notes what the i-th call has done. res is the result of the steps before and after all calls.
-func (b *kernelBatch) finish(i int, res driver.Result, u *KernelUpdate) error {
+func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 	c, own := &b.c, b.results[i]
 	drv := c.gc.ctx.drv
 	if err := c.find(b.nodes[i]); err != nil {
@@ -191,14 +162,10 @@ func (b *kernelBatch) finish(i int, res driver.Result, u *KernelUpdate) error {
 		own = res
 	}
 	if own < 0 && drv.table().Missing(own) != nil { // before CUDA 12.0
-		own = c.setExec()
+		own = kernelRow.change(c)
 	}
-	c.done = happened(own)
-	err := c.finishSet(own)
-	if err == nil && drv.observer() != nil {
-		c.observeSet(u.Kernel.observed(u.Args))
-	}
-	return u.Kernel.explain(err, &u.Config)
+	c.did = happened(own)
+	return c.finishSet(kernelRow, k, own)
 }
 
 // context returns the kernel's context, or nil for no kernel.

@@ -29,9 +29,9 @@ func (d *idleSet) GraphExecKernelNodeSetParams(*driver.Thread, driver.GraphExec,
 	return driver.ResultSuccess
 }
 
-// BenchmarkSetKernels measures what SetKernel and SetKernels themselves cost for a node: the difference
+// BenchmarkSetAll measures what Set and SetAll themselves cost for a node: the difference
 // to the table.
-func BenchmarkSetKernels(b *testing.B) {
+func BenchmarkSetAll(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		nodes int
@@ -43,12 +43,12 @@ func BenchmarkSetKernels(b *testing.B) {
 		mod, m := must(gpu.LoadModule([]byte(spinPTX)))(b), must(gpu.Alloc(16))(b)
 		add := must(mod.Function("add"))(b)
 		g := must(gpu.NewGraph())(b)
-		updates := make([]KernelUpdate, c.nodes)
+		updates := make([]NodeUpdate, c.nodes)
 		raws, params := make([]driver.GraphNode, c.nodes), make([]*driver.KernelNodeParams, c.nodes)
 		results := make([]driver.Result, c.nodes)
 		for i := range updates {
-			u := KernelUpdate{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}
-			u.Node = must(g.AddKernel(add, u.Config, u.Args))(b)
+			u := NodeUpdate{Work: &KernelNode{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
+			u.Node = must(g.Add(u.Work))(b)
 			updates[i], raws[i], params[i] = u, u.Node.raw, new(driver.KernelNodeParams)
 		}
 		x := must(g.Instantiate())(b)
@@ -70,11 +70,11 @@ func BenchmarkSetKernels(b *testing.B) {
 			}
 			return nil
 		})
-		run("SetKernels", func() error { return x.SetKernels(updates...) })
-		run("SetKernel", func() error {
+		run("SetAll", func() error { return x.SetAll(updates...) })
+		run("Set", func() error {
 			for i := range updates {
 				u := &updates[i]
-				if err := x.SetKernel(u.Node, u.Kernel, u.Config, u.Args...); err != nil {
+				if err := x.Set(u.Node, u.Work); err != nil {
 					return err
 				}
 			}

@@ -22,41 +22,41 @@ type kernelsBench struct {
 func newKernelsBench(t *testing.T, n int) *kernelsBench {
 	b := &kernelsBench{nodeBench: newNodeBench(t)}
 	g := must(b.gpu.NewGraph())(t)
-	last := must(g.AddMemset(b.mem, 0))(t)
+	last := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
 	for range n {
-		last = must(g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}, last))(t)
+		last = must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
 		b.nodes = append(b.nodes, last)
 	}
-	must(g.AddCopy(b.out, b.mem, last))(t)
+	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
 	b.x = must(g.Instantiate())(t)
 	t.Cleanup(func() { b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), g.Close())) })
 	return b
 }
 
 // update makes a node add a number.
-func (b *kernelsBench) update(i int, v float32) KernelUpdate {
-	return KernelUpdate{b.nodes[i], b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(v)}}
+func (b *kernelsBench) update(i int, v float32) NodeUpdate {
+	return NodeUpdate{b.nodes[i], &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(v)}}}
 }
 
-// TestGPUSetKernels replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
+// TestGPUSetAll replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
 // nodes of which some are refused.
-func TestGPUSetKernels(t *testing.T) {
+func TestGPUSetAll(t *testing.T) {
 	const n = batchSize + 6
 	b := newKernelsBench(t, n)
 	b.runs("before", b.x, n)
-	var list []KernelUpdate
+	var list []NodeUpdate
 	for i := range n {
 		list = append(list, b.update(i, float32(i)))
 	}
-	b.ok(b.x.SetKernels(list...))
+	b.ok(b.x.SetAll(list...))
 	b.runs("all replaced", b.x, n*(n-1)/2)
-	b.ok(b.x.SetKernels(b.update(1, 100), b.update(2, 5), b.update(1, 3)))
+	b.ok(b.x.SetAll(b.update(1, 100), b.update(2, 5), b.update(1, 3)))
 	b.runs("one replaced twice", b.x, n*(n-1)/2-1-2+5+3)
-	b.ok(b.x.SetKernels())
+	b.ok(b.x.SetAll())
 
 	wide := b.update(4, 9)
-	wide.Config.Block = Dim3{X: 4096}
-	err := b.x.SetKernels(b.update(0, 1), wide, KernelUpdate{}, b.update(2, 6))
+	wide.kernel().Config.Block = Dim3{X: 4096}
+	err := b.x.SetAll(b.update(0, 1), wide, NodeUpdate{}, b.update(2, 6))
 	var batch *BatchError
 	if !errors.As(err, &batch) || len(batch.Errs) != 4 || batch.Errs[0] != nil || batch.Errs[3] != nil {
 		t.Fatal(err)
@@ -70,39 +70,39 @@ func TestGPUSetKernels(t *testing.T) {
 	b.runs("two of four replaced", b.x, n*(n-1)/2-1-2+5+3+1+1)
 }
 
-// TestSetKernelsRefused passes updates that are refused before the driver is called, among others.
-func TestSetKernelsRefused(t *testing.T) {
+// TestSetAllRefused passes updates that are refused before the driver is called, among others.
+func TestSetAllRefused(t *testing.T) {
 	b := newKernelsBench(t, 3)
 	other := must(b.gpu.NewGraph())(t)
 	defer other.Close()
-	foreign := must(other.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}))(t)
-	removed := must(b.nodes[0].Graph().AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}))(t)
+	foreign := must(other.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
+	removed := must(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
 	b.ok(removed.Remove())
 	closed := must(b.gpu.Alloc(16))(t)
 	b.ok(closed.Close())
 	good := b.update(0, 7)
-	with := func(f func(u *KernelUpdate)) KernelUpdate {
+	with := func(f func(u *NodeUpdate)) NodeUpdate {
 		u := b.update(1, 1)
 		f(&u)
 		return u
 	}
 	for _, c := range []struct {
 		name string
-		bad  KernelUpdate
+		bad  NodeUpdate
 		want error
 	}{
-		{"no node", with(func(u *KernelUpdate) { u.Node = GraphNode{} }), ErrNil},
-		{"no kernel", with(func(u *KernelUpdate) { u.Kernel = nil }), ErrNil},
-		{"node of another graph", with(func(u *KernelUpdate) { u.Node = foreign }), ResultInvalidValue},
-		{"removed node", with(func(u *KernelUpdate) { u.Node = removed }), ErrClosed},
-		{"node that sets memory", with(func(u *KernelUpdate) { u.Node = b.set }), ResultInvalidValue},
-		{"no arguments", with(func(u *KernelUpdate) { u.Args = nil }), ResultInvalidValue},
-		{"closed memory", with(func(u *KernelUpdate) { u.Args[0] = Ptr(closed) }), ErrClosed},
-		{"cooperative", with(func(u *KernelUpdate) { u.Config.Flags = LaunchCooperative }), ResultInvalidValue},
+		{"no node", with(func(u *NodeUpdate) { u.Node = GraphNode{} }), ErrNil},
+		{"no kernel", with(func(u *NodeUpdate) { u.kernel().Kernel = nil }), ErrNil},
+		{"node of another graph", with(func(u *NodeUpdate) { u.Node = foreign }), ResultInvalidValue},
+		{"removed node", with(func(u *NodeUpdate) { u.Node = removed }), ErrClosed},
+		{"node that sets memory", with(func(u *NodeUpdate) { u.Node = b.set }), ResultInvalidValue},
+		{"no arguments", with(func(u *NodeUpdate) { u.kernel().Args = nil }), ResultInvalidValue},
+		{"closed memory", with(func(u *NodeUpdate) { u.kernel().Args[0] = Ptr(closed) }), ErrClosed},
+		{"cooperative", with(func(u *NodeUpdate) { u.kernel().Config.Flags = LaunchCooperative }), ResultInvalidValue},
 	} {
-		for _, list := range [][]KernelUpdate{{c.bad, good}, {good, c.bad}, {good, c.bad, b.update(2, 7)}} {
-			b.ok(b.x.SetKernels(b.update(0, 1), b.update(2, 1)))
-			err := b.x.SetKernels(list...)
+		for _, list := range [][]NodeUpdate{{c.bad, good}, {good, c.bad}, {good, c.bad, b.update(2, 7)}} {
+			b.ok(b.x.SetAll(b.update(0, 1), b.update(2, 1)))
+			err := b.x.SetAll(list...)
 			var batch *BatchError
 			if !errors.As(err, &batch) || len(batch.Unwrap()) != 1 || !errors.Is(err, c.want) {
 				t.Errorf("%s: %v", c.name, err)
@@ -111,18 +111,18 @@ func TestSetKernelsRefused(t *testing.T) {
 		}
 	}
 	for _, x := range []*GraphExec{nil, {}} {
-		if err := x.SetKernels(good); !errors.Is(err, ErrNil) {
+		if err := x.SetAll(good); !errors.Is(err, ErrNil) {
 			t.Error(err)
 		}
 	}
 	b.ok(b.x.Close())
-	if err := b.x.SetKernels(good, good); !errors.Is(err, ErrClosed) {
+	if err := b.x.SetAll(good, good); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 }
 
-// TestSetKernelsObjects replaces the memory of nodes: the executable graph keeps what it uses, and nothing else.
-func TestSetKernelsObjects(t *testing.T) {
+// TestSetAllObjects replaces the memory of nodes: the executable graph keeps what it uses, and nothing else.
+func TestSetAllObjects(t *testing.T) {
 	for _, version := range []int{11080, 13000} { // before CUDA 12.0 each node is a call of its own
 		r := newSoft(t, cusim.Version(version))
 		add := must(must(r.gpu.LoadModule([]byte(spinPTX)))(t).Function("add"))(t)
@@ -137,17 +137,17 @@ func TestSetKernelsObjects(t *testing.T) {
 		for range 3 {
 			mem = append(mem, must(r.gpu.Alloc(16))(t))
 		}
-		to := func(n GraphNode, m *DeviceMem) KernelUpdate {
-			return KernelUpdate{n, add, fourThreads, []Arg{Ptr(m), U32(4), F32(1)}}
+		to := func(n GraphNode, m *DeviceMem) NodeUpdate {
+			return NodeUpdate{n, &KernelNode{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
 		}
 		g := must(r.gpu.NewGraph())(t)
-		first := must(g.AddKernel(add, fourThreads, to(GraphNode{}, mem[0]).Args))(t)
-		second := must(g.AddKernel(add, fourThreads, to(GraphNode{}, mem[0]).Args, first))(t)
+		first := must(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}))(t)
+		second := must(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}, first))(t)
 		x := must(g.Instantiate())(t)
-		r.ok(x.SetKernels(to(first, mem[1]), to(second, mem[2])))
-		r.ok(x.SetKernels(to(first, mem[0]), to(first, mem[1]))) // at the end as before
-		r.ok(x.SetKernels(to(first, mem[1]), to(first, mem[2]))) // at the end as the other node
-		r.ok(x.SetKernels(to(second, mem[1])))
+		r.ok(x.SetAll(to(first, mem[1]), to(second, mem[2])))
+		r.ok(x.SetAll(to(first, mem[0]), to(first, mem[1]))) // at the end as before
+		r.ok(x.SetAll(to(first, mem[1]), to(first, mem[2]))) // at the end as the other node
+		r.ok(x.SetAll(to(second, mem[1])))
 		r.ok(errors.Join(g.Close(), mem[0].Close(), mem[1].Close(), mem[2].Close()))
 		memory(2)
 		r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize()))
@@ -156,27 +156,29 @@ func TestSetKernelsObjects(t *testing.T) {
 	}
 }
 
-// TestSetKernelsOfBody replaces the arguments of nodes of a graph and of the body of a condition.
-func TestSetKernelsOfBody(t *testing.T) {
+// TestSetAllOfBody replaces the arguments of nodes of a graph and of the body of a condition.
+func TestSetAllOfBody(t *testing.T) {
 	b := newNodeBench(t)
 	args := func(v float32) []Arg { return []Arg{Ptr(b.mem), U32(4), F32(v)} }
 	g := must(b.gpu.NewGraph())(t)
-	set := must(g.AddMemset(b.mem, 0))(t)
-	own := must(g.AddKernel(b.add, fourThreads, args(1), set))(t)
-	n, body, err := g.AddIf(must(g.NewConditionAt(1))(t), own)
+	set := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	own := must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}, set))(t)
+	n, body, err := addIf(g, must(g.NewConditionAt(1))(t), own)
 	b.ok(err)
-	inner := must(body.AddKernel(b.add, fourThreads, args(1)))(t)
-	must(g.AddCopy(b.out, b.mem, n))(t)
+	inner := must(body.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}))(t)
+	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, n))(t)
 	x := must(g.Instantiate())(t)
-	update := func(n GraphNode, v float32) KernelUpdate { return KernelUpdate{n, b.add, fourThreads, args(v)} }
-	b.ok(x.SetKernels(update(own, 10), update(inner, 20), update(own, 30)))
+	update := func(n GraphNode, v float32) NodeUpdate {
+		return NodeUpdate{n, &KernelNode{Kernel: b.add, Config: fourThreads, Args: args(v)}}
+	}
+	b.ok(x.SetAll(update(own, 10), update(inner, 20), update(own, 30)))
 	b.runs("nodes of a graph and of a body", x, 50)
 	b.ok(errors.Join(b.s.Synchronize(), x.Close(), g.Close()))
 }
 
-// TestGPUSetKernelsOrder replaces the work of nodes in many orders, by arguments in and outside of Arg, and by other
+// TestGPUSetAllOrder replaces the work of nodes in many orders, by arguments in and outside of Arg, and by other
 // memory. Between the calls the executable graph is updated, and a node is removed.
-func TestGPUSetKernelsOrder(t *testing.T) {
+func TestGPUSetAllOrder(t *testing.T) {
 	const n = 8
 	b := newKernelsBench(t, n)
 	values, random := make([]float32, n), rand.New(rand.NewPCG(1, 2))
@@ -184,22 +186,22 @@ func TestGPUSetKernelsOrder(t *testing.T) {
 		values[i] = 1
 	}
 	for round := range 30 {
-		var list []KernelUpdate
+		var list []NodeUpdate
 		for _, i := range random.Perm(2 * n)[:n+n/2] {
 			i %= n
 			u, v := b.update(i, float32(round+i)), float32(round+i)
 			switch random.IntN(3) {
 			case 0:
-				u.Args[2] = Value(v)
+				u.kernel().Args[2] = Value(v)
 			case 1:
-				u.Args[0], v = Ptr(b.other), 0
+				u.kernel().Args[0], v = Ptr(b.other), 0
 			}
 			values[i], list = v, append(list, u)
 		}
-		b.ok(b.x.SetKernels(list...))
+		b.ok(b.x.SetAll(list...))
 		if round%10 == 9 { // the nodes of the graph have the first arguments
 			if round == 19 {
-				b.ok(must(b.nodes[0].Graph().AddKernel(b.add, fourThreads, b.update(0, 1).Args))(t).Remove())
+				b.ok(must(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: b.update(0, 1).Work.(*KernelNode).Args}))(t).Remove())
 			}
 			b.ok(b.x.Update(b.nodes[0].Graph()))
 			for i := range values {
@@ -228,8 +230,8 @@ func (d *contextOfSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.
 	return d.Software.GraphExecKernelNodeSetParams(th, x, n, p)
 }
 
-// TestSetKernelsContexts replaces the arguments of kernels of two GPUs that are nodes of one graph.
-func TestSetKernelsContexts(t *testing.T) {
+// TestSetAllContexts replaces the arguments of kernels of two GPUs that are nodes of one graph.
+func TestSetAllContexts(t *testing.T) {
 	soft := cusim.New(cusim.Devices(2))
 	sim := &contextOfSet{soft.Software(), make(map[driver.GraphNode]driver.Context)}
 	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
@@ -243,22 +245,22 @@ func TestSetKernelsContexts(t *testing.T) {
 		gpus, mods, add = append(gpus, gpu), append(mods, m), append(add, must(m.Function("add"))(t))
 	}
 	g, s := must(gpus[0].NewGraph())(t), must(gpus[0].NewStream(0))(t)
-	var updates []KernelUpdate
+	var updates []NodeUpdate
 	for i := range 4 {
 		m := must(gpus[i/2].Alloc(16))(t)
-		n := must(g.AddKernel(add[i/2], fourThreads, []Arg{Ptr(m), U32(4), F32(0)}))(t)
-		u := KernelUpdate{n, add[i/2], fourThreads, []Arg{Ptr(m), U32(4), F32(float32(i + 1))}}
+		n := must(g.Add(&KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(0)}}))(t)
+		u := NodeUpdate{n, &KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(float32(i + 1))}}}
 		mem, updates = append(mem, m), append(updates, u)
 	}
 	x := must(g.Instantiate())(t)
 	for _, order := range [...][4]int{{0, 1, 2, 3}, {0, 2, 1, 3}} {
-		list := make([]KernelUpdate, len(order))
+		list := make([]NodeUpdate, len(order))
 		for i, j := range order {
 			list[i] = updates[j]
 			noErr(t, mem[j].Memset(0))
 		}
 		clear(sim.in)
-		noErr(t, x.SetKernels(list...))
+		noErr(t, x.SetAll(list...))
 		noErr(t, errors.Join(x.Launch(s), s.Synchronize()))
 		for i, m := range mem {
 			got := make([]byte, 16)

@@ -37,16 +37,16 @@ func (d *duringSet) GraphExecChildGraphNodeSetParams(th *driver.Thread, x driver
 func TestSetLastCallOnGraph(t *testing.T) {
 	type scene struct {
 		x             *GraphExec
-		u             KernelUpdate
+		u             NodeUpdate
 		record, child GraphNode
 		g, inner      *Graph
 		event         *Event
 	}
 	for name, set := range map[string]func(p *scene) error{
-		"SetKernel":     func(p *scene) error { return p.x.SetKernel(p.u.Node, p.u.Kernel, p.u.Config, p.u.Args...) },
-		"SetKernels":    func(p *scene) error { return p.x.SetKernels(p.u) },
-		"SetEvent":      func(p *scene) error { return p.x.SetEvent(p.record, p.event) },
-		"SetChildGraph": func(p *scene) error { return p.x.SetChildGraph(p.child, p.inner) },
+		"SetKernel":     func(p *scene) error { return p.x.Set(p.u.Node, p.u.Work) },
+		"SetAll":        func(p *scene) error { return p.x.SetAll(p.u) },
+		"SetEvent":      func(p *scene) error { return p.x.Set(p.record, &RecordNode{Event: p.event}) },
+		"SetChildGraph": func(p *scene) error { return p.x.Set(p.child, &ChildNode{Graph: p.inner}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			soft := cusim.New()
@@ -55,14 +55,14 @@ func TestSetLastCallOnGraph(t *testing.T) {
 			gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 			mod, m := must(gpu.LoadModule([]byte(spinPTX)))(t), must(gpu.Alloc(16))(t)
 			p := &scene{g: must(gpu.NewGraph())(t), inner: must(gpu.NewGraph())(t), event: must(gpu.NewEvent(0))(t)}
-			p.u = KernelUpdate{Kernel: must(mod.Function("add"))(t), Config: fourThreads,
+			p.u.Work = &KernelNode{Kernel: must(mod.Function("add"))(t), Config: fourThreads,
 				Args: []Arg{Ptr(m), U32(4), F32(1)}}
-			p.u.Node = must(p.g.AddKernel(p.u.Kernel, p.u.Config, p.u.Args))(t)
-			p.record = must(p.g.AddEventRecord(p.event))(t)
-			p.child = must(p.g.AddChildGraph(p.inner))(t)
+			p.u.Node = must(p.g.Add(p.u.Work))(t)
+			p.record = must(p.g.Add(&RecordNode{Event: p.event}))(t)
+			p.child = must(p.g.Add(&ChildNode{Graph: p.inner}))(t)
 			p.x = must(p.g.Instantiate())(t)
 			e := must(gpu.NewEvent(0))(t)
-			must(p.g.AddEventRecord(e))(t) // not in the executable graph
+			must(p.g.Add(&RecordNode{Event: e}))(t) // not in the executable graph
 			noErr(t, e.Close())
 			sim.call = func() { noErr(t, p.g.Close()) }
 			destroyed := false

@@ -1,431 +1,600 @@
 package cu
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"runtime"
+	"slices"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
 
-// This file has the nodes of a graph that do work: kernels, copies, memsets and host functions.
+// This file is the protocol by which a node is added to a graph, and by which the work of a node is read or
+// replaced, in a graph or in an executable graph.
+//
+//	c, err := g.begin(x, op, early)  Locks the graph, and x unless it is nil. First early prepares what needs no lock.
+//	work.prepare(c)                  Calls keep(c, object) for each object that the work uses.
+//	c.add(row, work, deps), c.set(…) Calls the driver. If it succeeds, the graph keeps the objects.
+//	c.end()                          Unlocks. Then objects may be destroyed, which calls tracers.
 
-// AddKernel adds a node that runs a kernel, and that comes after other nodes; see [Function.Launch]
-// for the arguments. The kernel may be of another context than the graph (cuGraphAddKernelNode).
-func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
-	op := kernelNodes.add
-	if k == nil || k.mod == nil {
-		return GraphNode{}, errNil(op, "function")
+const (
+	addNodeOp     = "cuGraphAddNode"
+	setNodeOp     = "cuGraphNodeSetParams"
+	execSetNodeOp = "cuGraphExecNodeSetParams"
+)
+
+// nodeRow is what all nodes with one type of work have in common.
+type nodeRow struct {
+	typ GraphNodeType
+	// add, set and execSet name the functions of the driver that call and change do. The last two are "" if the work
+	// cannot be replaced.
+	add, set, execSet string
+	// call adds the node, which is in c.node afterwards, and change replaces its work: in c.xc, unless it is nil.
+	call   func(c *nodeCall, deps []driver.GraphNode) driver.Result
+	change func(c *nodeCall) driver.Result
+	// seen is what the race detector is told of the work.
+	seen func(c *nodeCall, w Work) races.NodeWork
+	// early says that the work is an earlyWork, and results that it is a resultWork.
+	early, results bool
+	// attempts adds a node if one attempt is not enough, or is nil.
+	attempts func(g *Graph, r *nodeRow, w Work, after []GraphNode) (GraphNode, error)
+	// done notes what is more than the use of objects, or is nil. The call may fail although the driver has done it.
+	done func(c *nodeCall)
+	// explain adds to an error of the driver what may be wrong with the work, or is nil.
+	explain func(c *nodeCall, e *Error)
+	// kept is what an executable graph cannot change of the work.
+	kept string
+}
+
+// earlyWork is work that does something before the graph is locked, because it calls tracers, or locks another graph.
+type earlyWork interface{ begin(c *nodeCall) error }
+
+// resultWork is work with fields that Graph.Add sets.
+type resultWork interface{ result(c *nodeCall) }
+
+// rowOf returns the row of the work, or an error if there is none.
+func rowOf(w Work, op string) (r *nodeRow, err error) {
+	if w != nil {
+		r = w.row()
 	}
-	defer runtime.KeepAlive(k)
-	n, err := g.addWork(op, GraphNodeTypeKernel, after,
-		func(c *nodeCall) error { return k.nodeWork(c, &c.kernel, &cfg, args) },
-		func() races.NodeWork { return k.observed(args) })
-	if err != nil {
-		err = k.explain(err, &cfg)
+	if r == nil {
+		return nil, mistake(op, ErrNil, 0, "the work is nil: pass a pointer such as &KernelNode{…}")
 	}
-	return n, err
+	return r, nil
 }
 
-// explain adds to an error of the driver about a node that runs the kernel what is wrong with the
-// configuration.
-func (f *Function) explain(err error, cfg *LaunchConfig) error {
-	if e, ok := err.(*Error); ok && e.Err == nil && e.Result == ResultInvalidValue {
-		e.Detail = join(e.Detail,
-			deviceOf(f.mod.core.ctx).exceededDimension(cfg.Grid.normalize(), cfg.Block.normalize()))
+// rowIf returns a row unless the work is nil.
+func rowIf(exists bool, r *nodeRow) *nodeRow {
+	if exists {
+		return r
 	}
-	return err
+	return nil
 }
 
-// AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes; see
-// [Stream.Copy] (cuGraphAddMemcpyNode). An empty copy is an empty node.
-func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
-	d, r := targetOf(dst), regionOf(src)
-	defer runtime.KeepAlive(src)
-	defer runtime.KeepAlive(dst)
-	return g.addWork(copyNodes.add, GraphNodeTypeMemcpy, after, func(c *nodeCall) error { return c.copyOf(&d, &r) },
-		func() races.NodeWork { return races.NodeWork{Uses: usedByCopy(&d, &r)} })
+// early returns the work if it has to do something early.
+func early(r *nodeRow, w Work) earlyWork {
+	if !r.early {
+		return nil
+	}
+	return w.(earlyWork)
 }
 
-// AddMemset adds a node that sets each byte of the memory, and that comes after other nodes
-// (cuGraphAddMemsetNode).
-func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
-	return g.addFill(dst, uint32(value), 1, after)
+// nodeCall is a call that adds a node, or reads or replaces the work of one.
+type nodeCall struct {
+	g  *Graph
+	gc *graphCore
+	x  *GraphExec // nil unless the work is replaced in an executable graph
+	xc *execCore
+	op string
+	// child is a graph that becomes part of g, or nil.
+	child *Graph
+	node  driver.GraphNode
+	use   *nodeUse // what is known about the node
+	// ctx is the context of the work.
+	ctx *contextCore
+	// cooperative says that the node's kernel has to be launched cooperatively from now on, and attrs
+	// are its attributes.
+	cooperative bool
+	attrs       *LaunchAttributes
+	// did says that the driver has replaced the work of the node, although the call may have failed.
+	did bool
+	// later says that the driver has added the node, and that a step after that has failed.
+	later bool
+	// partly says what a call that has failed has changed, or is "": a node has the new kernel, without
+	// attributes.
+	partly string
+
+	// The work as the driver is told it, of which use.typ chooses some.
+	kernel     driver.KernelNodeParams
+	copy       driver.Memcpy3D
+	fill       driver.MemsetNodeParams
+	host       *hostFunc
+	batch      []driver.StreamBatchMemOpParams
+	external   *externalParams
+	args       kernelArgs // of kernel
+	used       int        // how many of args this call, and those before it in a kernelBatch, use
+	event      *slot
+	mem        *memCore // that a node frees
+	size       uint64   // that a node allocates
+	addr       driver.DevicePtr
+	made       *DeviceMem
+	condition  driver.ConditionalNodeParams
+	graphs     []driver.Graph
+	bodies     []*Graph
+	hostNumber uint64 // the race detector's for host
+	// to and from are the memory of a copy or a memset, and box is its shape.
+	to, from planes
+	box      extent
+
+	// owner keeps event from being collected.
+	owner *eventOwner
+	// objects are those that the work uses. acquired are those on which the call itself has a call
+	// in flight, and dropped those that the graph used before and does not use any more.
+	objects, acquired, dropped []holder
 }
 
-// AddMemset32 adds a node that sets each 32-bit word of the memory, and that comes after other nodes;
-// see [Stream.Memset32] (cuGraphAddMemsetNode).
-func (g *Graph) AddMemset32(dst Memory, value uint32, after ...GraphNode) (GraphNode, error) {
-	return g.addFill(dst, value, 4, after)
-}
-
-// AddMemset16 is AddMemset32 for words of 16 bits: see [Stream.Memset16] (cuGraphAddMemsetNode).
-func (g *Graph) AddMemset16(dst Memory, value uint16, after ...GraphNode) (GraphNode, error) {
-	return g.addFill(dst, uint32(value), 2, after)
-}
-
-func (g *Graph) addFill(dst Memory, value, size uint32, after []GraphNode) (GraphNode, error) {
-	d := targetOf(dst)
-	defer runtime.KeepAlive(dst)
-	return g.addWork(fillNodes.add, GraphNodeTypeMemset, after,
-		func(c *nodeCall) error { return c.fillOf(&d, value, size) },
-		func() races.NodeWork { return races.NodeWork{Uses: usedByCopy(&d, &d)} })
-}
-
-// AddHostFunc adds a node that calls f whenever the graph runs, and that comes after other nodes.
-// See [Stream.HostFunc] for what f may do. Executable graphs that run at the same time may call f
-// at the same time. The graph, and executable graphs made from it, keep f. So a graph that f refers
-// to is never collected: close it (cuGraphAddHostNode).
-func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
-	op := hostNodes.add
+// begin begins a call about a node of the graph, in x too unless x is nil. Then it waits until no other call on these is
+// in flight. end ends the call.
+func (g *Graph) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
 	if g == nil || g.core == nil {
-		return GraphNode{}, errNil(op, "graph")
+		return nil, errNil(op, "graph")
 	}
-	if f == nil {
-		return GraphNode{}, errNoHostFunc(op)
+	gc := g.core
+	if x != nil {
+		if err := x.core.Enter(x.core, op); err != nil {
+			return nil, err
+		}
 	}
-	var number uint64
-	return g.addWork(op, GraphNodeTypeHost, after,
-		func(c *nodeCall) (err error) {
-			number, err = c.hostFunc(f)
-			return err
-		},
-		func() races.NodeWork { return races.NodeWork{HostFunc: number} })
+	if err := gc.Enter(gc, op); err != nil {
+		if x != nil {
+			x.core.leave()
+		}
+		return nil, err
+	}
+	c := gc.ctx.drv.nodeCalls.Get().(*nodeCall)
+	c.g, c.gc, c.op, c.ctx = g, gc, op, gc.ctx
+	if x != nil {
+		c.x, c.xc = x, x.core
+	}
+	if w != nil {
+		if err := w.begin(c); err != nil {
+			c.leave()
+			return nil, err
+		}
+	}
+	if x != nil {
+		x.core.mu.Lock()
+	}
+	err := error(nil)
+	if c.child == nil {
+		gc.family.lock()
+	} else {
+		lockBoth(gc.family, c.child.core.family)
+		if err = c.child.core.usable(op); err == nil {
+			err = c.child.core.notBody(op)
+		}
+	}
+	if own := gc.usable(op); own != nil {
+		err = own
+	}
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
 }
 
-// addWork adds a node of a type, whose work a function prepares. seen says what the race detector is
-// told.
-func (g *Graph) addWork(op string, typ GraphNodeType, after []GraphNode, work func(*nodeCall) error,
-	seen func() races.NodeWork) (GraphNode, error) {
-	gc, err := g.enter(op)
+// call is begin for a call about the node.
+func (n GraphNode) call(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
+	if n.graph == nil {
+		return nil, errNil(op, "graph node")
+	}
+	c, err := n.graph.begin(x, op, w)
+	if err == nil {
+		if err = n.there(op); err != nil {
+			c.end()
+		}
+	}
+	return c, err
+}
+
+// begin is call for a call that has to know what the node uses.
+func (n GraphNode) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
+	c, err := n.call(x, op, w)
+	if err == nil {
+		if err = c.find(n.raw); err != nil {
+			c.end()
+		}
+	}
+	return c, err
+}
+
+// end ends the call.
+func (c *nodeCall) end() {
+	if c.xc != nil {
+		c.xc.mu.Unlock()
+	}
+	defer c.leave() // also if a tracer panics
+	if c.child != nil {
+		unlockBoth(c.gc.family, c.child.core.family)
+	} else {
+		c.gc.family.unlock()
+	}
+}
+
+// leave is end for a call that has no locks. It ends the calls on the graphs, which may be the last ones, destroys events
+// then, and calls tracers.
+func (c *nodeCall) leave() {
+	g, gc, x, child := c.g, c.gc, c.x, c.child
+	defer func() {
+		c.finish()
+		gc.ctx.drv.nodeCalls.Put(c)
+	}()
+	if x != nil {
+		x.core.leave()
+	}
+	if child != nil {
+		child.core.leave()
+	}
+	gc.leave()
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(child)
+	runtime.KeepAlive(g)
+}
+
+// finish ends the use of objects. The caller holds no lock.
+func (c *nodeCall) finish() {
+	if len(c.acquired)+len(c.dropped) != 0 {
+		c.leaveAll()
+	}
+	if c.args.borrowed {
+		c.args.restore()
+	}
+	if c.to.mem != nil {
+		c.to, c.from = planes{}, planes{}
+	}
+	c.g, c.gc, c.x, c.xc, c.child, c.ctx, c.node, c.use, c.cooperative = nil, nil, nil, nil, nil, nil, 0, nil, false
+	c.attrs, c.did, c.later, c.partly, c.used = nil, false, false, "", 0
+	c.host, c.external, c.event, c.owner, c.mem, c.made, c.graphs, c.bodies = nil, nil, nil, nil, nil, nil, nil, nil
+	c.objects = c.objects[:0]
+}
+
+// leaveAll ends the calls in flight on objects. Those that earlier launches of an executable graph may
+// use are not destroyed before these launches are done.
+func (c *nodeCall) leaveAll() {
+	dropped, acquired := c.dropped, c.acquired
+	c.dropped, c.acquired = c.dropped[:0], c.acquired[:0]
+	each(len(dropped)+len(acquired), func(i int) {
+		if i < len(dropped) {
+			if c.xc != nil {
+				c.xc.leaveLaunched(dropped[i])
+				return
+			}
+			dropped[i].leave()
+			return
+		}
+		acquired[i-len(dropped)].leave()
+	})
+	clear(dropped)
+	clear(acquired)
+}
+
+// add is Graph.Add in one attempt.
+func (g *Graph) add(r *nodeRow, w Work, after []GraphNode) (GraphNode, error) {
+	c, err := g.begin(nil, r.add, early(r, w))
 	if err != nil {
 		return GraphNode{}, err
 	}
-	c := gc.nodeCall(op)
 	defer c.end()
-	defer g.leave()
-	deps, err := g.dependencies(op, after)
-	if err != nil {
-		return GraphNode{}, err
-	}
-	c.use = &nodeUse{typ: typ}
-	if err = gc.mayHave(op, typ); err == nil {
-		err = work(c)
+	defer runtime.KeepAlive(w)
+	deps, err := g.dependencies(r.add, after)
+	if err == nil {
+		err = c.gc.mayHave(r.add, r.typ)
 	}
 	if err == nil {
-		err = c.add(deps, seen)
+		c.use = &nodeUse{typ: r.typ}
+		err = w.prepare(c)
+	}
+	if err == nil {
+		err = c.add(r, w, deps)
 	}
 	if err != nil {
+		if c.made != nil {
+			c.made.Close() // nobody gets it
+		}
 		return GraphNode{}, err
+	}
+	if r.results {
+		w.(resultWork).result(c)
 	}
 	return g.node(c.node), nil
 }
 
-// SetKernel replaces the kernel, the configuration and the arguments of a kernel node. Executable
-// graphs that were made before do not change: see [GraphExec.SetKernel]
-// (cuGraphKernelNodeSetParams).
-func (n GraphNode) SetKernel(k *Function, cfg LaunchConfig, args ...Arg) error {
-	return n.setKernel(nil, kernelNodes.set, k, &cfg, args)
-}
-
-// SetCopy replaces the memory of a node that copies. Executable graphs that were made before do not
-// change: see [GraphExec.SetCopy] (cuGraphMemcpyNodeSetParams).
-func (n GraphNode) SetCopy(dst, src Memory) error {
-	return n.setCopy(nil, copyNodes.set, dst, src)
-}
-
-// SetMemset replaces the memory and the value of a node that sets bytes or words; it sets bytes from
-// now on. Executable graphs that were made before do not change: see [GraphExec.SetMemset]
-// (cuGraphMemsetNodeSetParams).
-func (n GraphNode) SetMemset(dst Memory, value byte) error {
-	return n.setFill(nil, fillNodes.set, dst, uint32(value), 1)
-}
-
-// SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32] (cuGraphMemsetNodeSetParams).
-func (n GraphNode) SetMemset32(dst Memory, value uint32) error {
-	return n.setFill(nil, fillNodes.set, dst, value, 4)
-}
-
-// SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16] (cuGraphMemsetNodeSetParams).
-func (n GraphNode) SetMemset16(dst Memory, value uint16) error {
-	return n.setFill(nil, fillNodes.set, dst, uint32(value), 2)
-}
-
-// SetHostFunc replaces the function of a node that calls one. Executable graphs that were made before
-// do not change: see [GraphExec.SetHostFunc] (cuGraphHostNodeSetParams).
-func (n GraphNode) SetHostFunc(f func()) error {
-	return n.setHostFunc(nil, hostNodes.set, f)
-}
-
-// SetKernel replaces the kernel, the configuration and the arguments of a kernel node for later
-// launches; launches that are enqueued do not change. The node must be one of the graph that this one
-// was instantiated from, which must still be open. It allocates nothing unless the node uses other
-// objects than before (cuGraphExecKernelNodeSetParams).
-//
-// The new kernel must be of the context of the old one, and both or neither must be launched
-// cooperatively. Memory that only earlier launches use stays allocated until they are done.
-func (x *GraphExec) SetKernel(n GraphNode, k *Function, cfg LaunchConfig, args ...Arg) error {
-	if err := x.owns(n, kernelNodes.execSet); err != nil {
-		return err
-	}
-	return n.setKernel(x, kernelNodes.execSet, k, &cfg, args)
-}
-
-// SetCopy replaces the memory of a node that copies, for later launches: see [GraphExec.SetKernel].
-// The memory must be of the same contexts as the memory that it replaces, and not empty. It cannot
-// replace several rows: see [GraphNode.SetCopy2D] (cuGraphExecMemcpyNodeSetParams).
-func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
-	if err := x.owns(n, copyNodes.execSet); err != nil {
-		return err
-	}
-	return n.setCopy(x, copyNodes.execSet, dst, src)
-}
-
-// SetMemset replaces the memory and the value of a node that sets bytes or words, for later launches:
-// see [GraphExec.SetKernel]. The memory must be of the same context as the memory that it replaces,
-// and not empty. It cannot replace several rows: see [GraphExec.SetMemset2D]
-// (cuGraphExecMemsetNodeSetParams).
-func (x *GraphExec) SetMemset(n GraphNode, dst Memory, value byte) error {
-	if err := x.owns(n, fillNodes.execSet); err != nil {
-		return err
-	}
-	return n.setFill(x, fillNodes.execSet, dst, uint32(value), 1)
-}
-
-// SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32]
-// (cuGraphExecMemsetNodeSetParams).
-func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
-	if err := x.owns(n, fillNodes.execSet); err != nil {
-		return err
-	}
-	return n.setFill(x, fillNodes.execSet, dst, value, 4)
-}
-
-// SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16]. It is refused for fewer than
-// 8 words of managed memory if the two bytes of the value differ: driver 580 mixes them up if the node
-// was instantiated with memory of another kind. [GraphExec.Update] does not find this out
-// (cuGraphExecMemsetNodeSetParams).
-func (x *GraphExec) SetMemset16(n GraphNode, dst Memory, value uint16) error {
-	if err := x.owns(n, fillNodes.execSet); err != nil {
-		return err
-	}
-	return n.setFill(x, fillNodes.execSet, dst, uint32(value), 2)
-}
-
-// SetHostFunc replaces the function of a node that calls one, for later launches: see
-// [GraphExec.SetKernel] (cuGraphExecHostNodeSetParams).
-func (x *GraphExec) SetHostFunc(n GraphNode, f func()) error {
-	if err := x.owns(n, hostNodes.execSet); err != nil {
-		return err
-	}
-	return n.setHostFunc(x, hostNodes.execSet, f)
-}
-
-// owns returns an error unless the node names one of the executable graph.
-func (x *GraphExec) owns(n GraphNode, op string) error {
-	switch {
-	case x == nil || x.core == nil:
-		return errNil(op, "executable graph")
-	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
-		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
-	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
-		return invalid(op, "the node was added after the graph was instantiated, or removed before")
-	}
-	return nil
-}
-
-// beginSet begins a call that replaces the work of the node, which must be of a type, in x, or in the
-// graph if x is nil. finish ends the call.
-func (n GraphNode) beginSet(x *GraphExec, op string, typ GraphNodeType) (*nodeCall, error) {
-	c, err := n.begin(x, op)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.is(typ); err != nil {
-		n.finish(x, c)
-		return nil, err
-	}
-	return c, nil
-}
-
-// begin begins a call about the node, in x, or in the graph if x is nil. finish ends the call.
-func (n GraphNode) begin(x *GraphExec, op string) (*nodeCall, error) {
-	if x != nil {
-		if _, err := x.enter(op); err != nil {
-			return nil, err
+// dependencies returns the handles of nodes, without duplicates.
+func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, error) {
+	var deps []driver.GraphNode
+	for _, n := range after {
+		switch {
+		case n.graph == nil:
+			return nil, errNil(op, "graph node")
+		case n.graph != g:
+			return nil, invalid(op,
+				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
+		case n.there(op) != nil:
+			return nil, n.there(op)
+		case !slices.Contains(deps, n.raw):
+			deps = append(deps, n.raw)
 		}
 	}
-	gc, err := n.enter(op)
-	if err != nil {
-		if x != nil {
-			x.leave()
-		}
-		return nil, err
-	}
-	c := gc.nodeCall(op)
-	if x != nil {
-		c.xc = x.core
-	}
-	if err = c.find(n.raw); err != nil {
-		n.finish(x, c)
-		return nil, err
-	}
-	return c, nil
+	return deps, nil
 }
 
-// finish ends a call that begin or beginSet began. It unlocks the executable graph before the end of the
-// call on the graph, which may be the last one, destroys events then, and calls tracers.
-func (n GraphNode) finish(x *GraphExec, c *nodeCall) {
-	defer c.end() // also if a tracer panics
-	if x != nil {
-		x.leave()
+// add adds the node after other nodes.
+func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) {
+	t, empty := c.gc.ctx.drv.table(), c.use.typ == GraphNodeTypeEmpty
+	var res driver.Result
+	if empty {
+		c.objects = c.objects[:0]
+		c.op = emptyRow.add
+		c.node, res = t.GraphAddEmptyNode(c.at(), c.gc.raw, deps)
+	} else {
+		res = r.call(c, deps)
 	}
-	n.graph.leave()
-}
-
-func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchConfig, args []Arg) error {
-	if k == nil || k.mod == nil {
-		return errNil(op, "function")
-	}
-	c, err := n.beginSet(x, op, GraphNodeTypeKernel)
-	if err != nil {
-		return err
-	}
-	if err = k.nodeWork(c, &c.kernel, cfg, args); err == nil {
-		err = c.set()
-	}
-	if err == nil && c.gc.ctx.drv.observer() != nil {
-		c.observeSet(k.observed(args))
-	}
-	n.finish(x, c)
-	runtime.KeepAlive(k)
-	runtime.KeepAlive(args) // these have the owners of memory
-	if err != nil {
-		return k.explain(err, cfg)
-	}
-	return nil
-}
-
-func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
-	d, r := targetOf(dst), regionOf(src)
-	c, err := n.beginSet(x, op, GraphNodeTypeMemcpy)
-	if err != nil {
-		return err
-	}
-	if err = c.copyOf(&d, &r); err == nil {
-		err = c.set()
-	}
-	if err == nil && c.gc.ctx.drv.observer() != nil {
-		c.observeSet(races.NodeWork{Uses: usedByCopy(&d, &r)})
-	}
-	n.finish(x, c)
-	runtime.KeepAlive(dst)
-	runtime.KeepAlive(src)
-	return err
-}
-
-func (n GraphNode) setFill(x *GraphExec, op string, dst Memory, value, size uint32) error {
-	d := targetOf(dst)
-	c, err := n.beginSet(x, op, GraphNodeTypeMemset)
-	if err != nil {
-		return err
-	}
-	if err = c.fillOf(&d, value, size); err == nil && x != nil && size == 2 {
-		err = c.notMixed(&d, value)
-	}
-	if err == nil {
-		err = c.set()
-	}
-	if err == nil && c.gc.ctx.drv.observer() != nil {
-		c.observeSet(races.NodeWork{Uses: usedByCopy(&d, &d)})
-	}
-	n.finish(x, c)
-	runtime.KeepAlive(dst)
-	return err
-}
-
-func (n GraphNode) setHostFunc(x *GraphExec, op string, f func()) error {
-	if f == nil {
-		return errNoHostFunc(op)
-	}
-	c, err := n.beginSet(x, op, GraphNodeTypeHost)
-	if err != nil {
-		return err
-	}
-	number, err := c.hostFunc(f)
-	if err == nil {
-		err = c.set()
-	}
-	if err == nil && c.gc.ctx.drv.observer() != nil {
-		c.observeSet(races.NodeWork{HostFunc: number})
-	}
-	n.finish(x, c)
-	return err
-}
-
-// observed describes a node that runs the kernel.
-func (f *Function) observed(args []Arg) races.NodeWork {
-	return races.NodeWork{Detail: "kernel " + f.name, Uses: used(args)}
-}
-
-// nodeWork makes a node run the kernel. p gets the parameters for the driver.
-func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
-	mc := f.mod.core
-	if mc.ctx.drv != c.gc.ctx.drv {
-		return mixed(c.op, uintptr(f.raw), "kernel", mc.ctx, "graph", c.gc.ctx)
-	}
-	if !keep(c, &mc.resource, mc) {
-		return mc.Refused(c.op)
-	}
-	if err := f.check(cfg, args); err != nil {
-		return c.rename(err)
-	}
-	first := c.used
-	c.used += len(args)
-	c.args.grow(c.used) // those before keep the arrays that they refer to
-	values := c.args.values[first:c.used]
-	for i := range args {
-		a := &args[i]
-		values[i] = a.bits
-		if m := a.mem.current(); m != nil {
-			if m.ctx != mc.ctx && !mc.ctx.canAccess(m) || !keep(c, &m.resource, m) {
-				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
+	if res != driver.ResultSuccess {
+		c.later = c.later || happened(res)
+		if c.later && t.GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
+			// From a graph that allocates memory the driver removes no node.
+			partly := "the node stays in the graph"
+			if c.cooperative || c.attrs != nil {
+				partly += ", without attributes"
 			}
-		} else if a.ref != nil {
-			if err := c.args.set(first+i, a); err != nil {
-				return c.rename(f.badArg(cfg, i, err))
-			}
+			c.withoutAttributes(partly)
 		}
-	}
-	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	c.ctx, p.Func, p.KernelParams = mc.ctx, f.raw, c.args.from(first)
-	p.GridDimX, p.GridDimY, p.GridDimZ = g.X, g.Y, g.Z
-	p.BlockDimX, p.BlockDimY, p.BlockDimZ = b.X, b.Y, b.Z
-	p.SharedMemBytes = cfg.SharedMem
-	if c.node != 0 && cfg.Flags&LaunchCooperative != 0 {
-		if err := f.fitsTogether(c, cfg); err != nil {
+		if res == driver.ResultOutOfMemory && r.attempts != nil {
+			return errLacksMemory
+		}
+		if err = c.driverError(r, res); c.partly == "" {
 			return err
 		}
 	}
-	return c.setFlags(cfg.Flags&LaunchCooperative != 0, cfg.Attributes)
+	if r.done != nil && !empty {
+		r.done(c)
+	}
+	u := c.use
+	u.cooperative, u.first, u.attrs, u.firstAttrs = c.cooperative, c.cooperative, c.attrs, c.attrs
+	c.gc.objects.know(c.node, u)
+	c.dropped = c.gc.objects.replace(u, c.objects, c.dropped)
+	if o := c.gc.ctx.drv.observer(); o != nil {
+		seen := races.NodeWork{}
+		if !empty {
+			seen = r.seen(c, w)
+		}
+		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), graphNodes(deps), seen)
+	}
+	return err
 }
 
-// fitsTogether checks that all blocks fit on the device at once, before the node changes.
-func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
-	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.ctx.drv.table()
-	if b.blocks() > math.MaxInt32 {
-		return nil // the driver refuses the block
+// errLacksMemory is returned within a call if the driver lacks memory, and there will be another attempt. The error of
+// the last one takes what the driver's log says.
+var errLacksMemory = errors.New("too little memory")
+
+// set replaces the work of the node, in x, or in the graph if x is nil.
+func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
+	op := r.set
+	if x != nil {
+		op = r.execSet
 	}
-	n, res := t.OccupancyMaxActiveBlocksPerMultiprocessor(c.at(), f.raw, int32(b.blocks()), uint64(cfg.SharedMem))
+	if op == "" {
+		return invalid(setNodeOp, fmt.Sprintf("the work of a node of type %v cannot be replaced: remove the node, and add "+
+			"another one", r.typ))
+	}
+	c, err := n.begin(x, op, early(r, w))
+	if err != nil {
+		return err
+	}
+	if err = c.is(r.typ); err == nil {
+		err = w.prepare(c)
+	}
+	if err == nil {
+		res := r.change(c)
+		c.did = c.did || happened(res)
+		err = c.finishSet(r, w, res)
+	}
+	c.end()
+	runtime.KeepAlive(w)
+	return err
+}
+
+// finishSet notes what the node uses from now on. res is the driver's answer.
+func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) {
 	if res != driver.ResultSuccess {
-		return nil // the same
+		err = c.driverError(r, res)
 	}
-	sms, err := deviceOf(f.mod.core.ctx).Attribute(DeviceAttributeMultiprocessorCount)
-	if err != nil || g.blocks() <= uint64(n)*uint64(sms) {
+	if !c.did {
+		return err
+	}
+	if r.done != nil {
+		r.done(c)
+	}
+	c.use.cooperative, c.use.attrs = c.cooperative, c.attrs
+	if len(c.acquired) != 0 || c.child != nil || len(c.objects) != len(c.use.objects) { // else they are those of before
+		c.dropped = c.objectSet().replace(c.use, c.objects, c.dropped)
+	}
+	if o := c.gc.ctx.drv.observer(); o != nil && err == nil {
+		o.SetNode(c.in(), uintptr(c.node), r.seen(c, w))
+	}
+	return err
+}
+
+// in returns the handle of the graph or executable graph that the call changes.
+func (c *nodeCall) in() uintptr {
+	if c.xc != nil {
+		return uintptr(c.xc.raw)
+	}
+	return uintptr(c.gc.raw)
+}
+
+// driverError returns the error for the driver's result.
+func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
+	e := c.gc.ctx.callError(c.op, c.in(), res)
+	if r.explain != nil {
+		r.explain(c, e)
+	}
+	if c.xc != nil && r.kept != "" && e.Result == ResultInvalidValue {
+		e.Detail = join(e.Detail, "an executable graph keeps "+r.kept+
+			": change the graph's node, and instantiate it again")
+	}
+	return c.failed(e)
+}
+
+// objectSet returns the objects of the graph, or of the executable graph.
+func (c *nodeCall) objectSet() *objectSet {
+	if c.xc != nil {
+		return c.xc.objects.Load()
+	}
+	return c.gc.objects
+}
+
+// find finds what is known about a node that exists.
+func (c *nodeCall) find(n driver.GraphNode) (err error) {
+	c.node = n
+	set := c.objectSet()
+	if c.use = set.nodes[n]; c.use != nil {
 		return nil
 	}
-	return &Error{Op: c.op, Result: ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: errInvalid,
-		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: see MaxActiveBlocks",
-			f.name, g.blocks(), uint64(n)*uint64(sms))}
+	u := c.gc.objects.nodes[n]
+	if u == nil {
+		if u, err = c.gc.askUse(n); err != nil {
+			return err
+		}
+		c.gc.objects.know(n, u)
+	}
+	if c.xc != nil {
+		u = &nodeUse{typ: u.typ, cooperative: u.first, first: u.first, attrs: u.firstAttrs, firstAttrs: u.firstAttrs}
+		set.know(n, u)
+	}
+	c.use = u
+	return nil
+}
+
+// askUse asks the driver about a node.
+func (gc *graphCore) askUse(n driver.GraphNode) (*nodeUse, error) {
+	typ, err := gc.typeOf(n)
+	u := &nodeUse{typ: typ}
+	if err != nil || typ != GraphNodeTypeKernel {
+		return u, err
+	}
+	v, res := gc.ctx.drv.table().GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
+		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+	u.cooperative = res == driver.ResultSuccess && v[0] != 0
+	u.first = u.cooperative
+	return u, nil
+}
+
+// is returns an error unless the node is of the type.
+func (c *nodeCall) is(typ GraphNodeType) error {
+	if c.use.typ == typ {
+		return nil
+	}
+	return c.refused(fmt.Sprintf("the work is for nodes of type %v: choose the node by its Type", typ))
+}
+
+// keep makes the work use an object. It reports false if the object is closed. It is generic because
+// the runtime compares interfaces more slowly.
+func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
+	same := false
+	if i := len(c.objects); i < len(c.use.objects) {
+		before, ok := c.use.objects[i].(H)
+		same = ok && before == h
+	}
+	if same { // the graph keeps it
+		if r.Closed() {
+			return false
+		}
+	} else {
+		if r.only != nil && r.only != c.gc.objects || !r.Acquire(r) {
+			return false
+		}
+		c.acquired = append(c.acquired, h)
+	}
+	c.objects = append(c.objects, h)
+	return true
+}
+
+// notEmpty makes an added node without work an empty node, as a capture does.
+func (c *nodeCall) notEmpty(empty bool) error {
+	if !empty {
+		return nil
+	}
+	if c.node != 0 {
+		return invalid(c.op, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
+	}
+	c.use.typ = GraphNodeTypeEmpty
+	return nil
+}
+
+// at says how the driver is called. It is told the context of copies and memsets, and crashes if a kernel
+// node is added without a current context.
+func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.raw} }
+
+// rename gives an error of a check for launches the name of this call.
+func (c *nodeCall) rename(err error) error {
+	if e, ok := err.(*Error); ok {
+		e.Op = c.op
+	}
+	return err
+}
+
+// refused returns the error for a node for which the call is not.
+func (c *nodeCall) refused(detail string) error {
+	return c.failed(&Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: errInvalid, Detail: detail})
+}
+
+// failed adds to an error which node it is about.
+func (c *nodeCall) failed(e *Error) error {
+	if c.node != 0 {
+		e.Detail = join(c.gc.describe(c.node, "the graph"), e.Detail)
+	}
+	if c.partly != "" {
+		e.Detail = join(e.Detail, c.partly)
+	}
+	return e
+}
+
+// read returns the work of the node.
+func (c *nodeCall) read() (Work, error) {
+	switch c.use.typ {
+	case GraphNodeTypeKernel:
+		return c.readKernel()
+	case GraphNodeTypeMemcpy:
+		return c.readCopy()
+	case GraphNodeTypeMemset:
+		return c.readMemset()
+	case GraphNodeTypeHost:
+		return c.readHost()
+	case GraphNodeTypeEventRecord, GraphNodeTypeWaitEvent:
+		return c.readEvent()
+	case GraphNodeTypeGraph:
+		return c.readChild()
+	case GraphNodeTypeMemAlloc, GraphNodeTypeMemFree:
+		return c.readMem()
+	case GraphNodeTypeBatchMemOp:
+		return c.readMemOps()
+	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
+		return c.readExternal()
+	case GraphNodeTypeConditional:
+		return c.readCondition()
+	case GraphNodeTypeEmpty:
+		return new(EmptyNode), nil
+	}
+	return nil, c.refused("package cu has no type for the work of such a node")
+}
+
+// got returns the error for the driver's result of a call that reads.
+func (c *nodeCall) got(op string, res driver.Result) error {
+	if res == driver.ResultSuccess {
+		return nil
+	}
+	return c.failed(c.gc.ctx.callError(op, uintptr(c.gc.raw), res))
 }

@@ -19,8 +19,8 @@ func TestGraphNodeObjects(t *testing.T) {
 	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
 	a, b, c := mem(), mem(), mem()
 	g := must(r.gpu.NewGraph())(t)
-	n := must(g.AddMemset(a, 1))(t)
-	copied := must(g.AddCopy(b, a, n))(t)
+	n := must(g.Add(&MemsetNode{Dst: a, Value: 1}))(t)
+	copied := must(g.Add(&CopyNode{Dst: b, Src: a}, n))(t)
 	x := must(g.Instantiate())(t)
 	r.ok(errors.Join(a.Close(), b.Close()))
 	r.ok(r.gpu.Synchronize())
@@ -28,19 +28,19 @@ func TestGraphNodeObjects(t *testing.T) {
 		t.Errorf("%d pieces of memory", got)
 	}
 	// Both nodes of the executable graph use c. The graph itself still uses a and b.
-	r.ok(errors.Join(x.SetMemset(n, c, 2), x.SetCopy(copied, c.Span(0, 8), c.Span(8, 8))))
+	r.ok(errors.Join(x.Set(n, &MemsetNode{Dst: c, Value: 2}), x.Set(copied, &CopyNode{Dst: c.Span(0, 8), Src: c.Span(8, 8)})))
 	r.ok(r.gpu.Synchronize())
 	if got := memory(); got != 3 {
 		t.Errorf("%d pieces of memory after the executable graph was changed", got)
 	}
-	r.is(n.SetMemset(a, 1), ErrClosed)
-	r.is(x.SetMemset(n, a, 1), ErrClosed)
+	r.is(n.Set(&MemsetNode{Dst: a, Value: 1}), ErrClosed)
+	r.is(x.Set(n, &MemsetNode{Dst: a, Value: 1}), ErrClosed)
 	r.ok(g.Close())
 	r.ok(r.gpu.Synchronize())
 	if got := memory(); got != 1 {
 		t.Errorf("%d pieces of memory after the graph was closed", got)
 	}
-	r.is(x.SetMemset(n, c, 1), ErrClosed) // the graph must be open
+	r.is(x.Set(n, &MemsetNode{Dst: c, Value: 1}), ErrClosed) // the graph must be open
 	r.ok(c.Close())
 	r.ok(r.gpu.Synchronize())
 	if got := memory(); got != 1 {
@@ -62,14 +62,14 @@ func TestGraphNodeObjectsOfLaunches(t *testing.T) {
 	mem := must(r.gpu.Alloc(8))(t)
 	var c calls
 	g := must(r.gpu.NewGraph())(t)
-	set := must(g.AddMemset(mem, 7))(t)
-	out := must(g.AddCopy(old, mem, set))(t)
-	fn := must(g.AddHostFunc(c.of("old"), out))(t)
+	set := must(g.Add(&MemsetNode{Dst: mem, Value: 7}))(t)
+	out := must(g.Add(&CopyNode{Dst: old, Src: mem}, set))(t)
+	fn := must(g.Add(&HostNode{Func: c.of("old")}, out))(t)
 	x := must(g.Instantiate())(t)
 	r.hold(r.s)
 	r.ok(x.Launch(r.s))
-	r.ok(errors.Join(x.SetCopy(out, fresh, mem), x.SetHostFunc(fn, c.of("new"))))
-	r.ok(errors.Join(out.SetCopy(fresh, mem), fn.SetHostFunc(c.of("newest"))))
+	r.ok(errors.Join(x.Set(out, &CopyNode{Dst: fresh, Src: mem}), x.Set(fn, &HostNode{Func: c.of("new")})))
+	r.ok(errors.Join(out.Set(&CopyNode{Dst: fresh, Src: mem}), fn.Set(&HostNode{Func: c.of("newest")})))
 	closed := make(chan error, 1)
 	go func() { closed <- old.Close() }() // waits for the launch
 	kept(t, "a launch is pending", 3)
@@ -94,14 +94,14 @@ func TestGraphNodeStorm(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
 	set := func() error {
 		mem, err := r.gpu.Alloc(64)
 		if err != nil {
 			return err
 		}
 		defer mem.Close()
-		n, err := g.AddMemset(mem, 1, kernel)
+		n, err := g.Add(&MemsetNode{Dst: mem, Value: 1}, kernel)
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func TestGraphNodeStorm(t *testing.T) {
 			return err
 		}
 		defer other.Close()
-		return errors.Join(x.Launch(r.s), x.SetMemset(n, other, 2), x.Launch(r.other), x.SetEnabled(n, false),
-			n.SetMemset(other, 3), x.SetKernel(kernel, r.spin, oneThread, U64(2)),
-			x.SetKernels(KernelUpdate{kernel, r.spin, oneThread, []Arg{U64(3)}}), n.Remove())
+		return errors.Join(x.Launch(r.s), x.Set(n, &MemsetNode{Dst: other, Value: 2}), x.Launch(r.other), x.SetEnabled(n, false),
+			n.Set(&MemsetNode{Dst: other, Value: 3}), x.Set(kernel, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2)}}),
+			x.SetAll(NodeUpdate{kernel, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3)}}}), n.Remove())
 	}
 	var wg sync.WaitGroup
 	for range 4 {
@@ -140,18 +140,18 @@ func TestGraphNodeHandles(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	defer g.Close()
-	old := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	old := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
 	x := r.exec(g)
 	r.ok(old.Remove())
 	fresh := GraphNode{g, old.raw, 1} // as if the driver had reused the handle
-	r.is(x.SetKernel(fresh, r.spin, oneThread, U64(1)), ResultInvalidValue)
-	r.is(x.SetKernel(old, r.spin, oneThread, U64(1)), ErrClosed)
+	r.is(x.Set(fresh, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ResultInvalidValue)
+	r.is(x.Set(old, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ErrClosed)
 	_, err := old.Type()
 	r.is(err, ErrClosed)
-	r.is(old.SetKernel(r.spin, oneThread, U64(1)), ErrClosed)
-	_, err = g.AddEmpty(old)
+	r.is(old.Set(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ErrClosed)
+	_, err = g.Add(&EmptyNode{}, old)
 	r.is(err, ErrClosed)
-	r.is(g.AddEdge(old, must(g.AddEmpty())(t)), ErrClosed)
+	r.is(g.AddEdge(old, must(g.Add(&EmptyNode{}))(t)), ErrClosed)
 	r.ok(x.Launch(r.s))
 }
 
@@ -162,12 +162,12 @@ func TestGraphNodeObjectsOfEditedGraph(t *testing.T) {
 	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
 	a, b, c, d := mem(), mem(), mem(), mem()
 	g := must(r.gpu.NewGraph())(t)
-	first, second := must(g.AddMemset(a, 1))(t), must(g.AddMemset(b, 1))(t)
+	first, second := must(g.Add(&MemsetNode{Dst: a, Value: 1}))(t), must(g.Add(&MemsetNode{Dst: b, Value: 1}))(t)
 	x := must(g.Instantiate())(t)
 	r.ok(first.Remove())
-	must(g.AddMemset(c, 1))(t)
+	must(g.Add(&MemsetNode{Dst: c, Value: 1}))(t)
 	r.ok(x.Update(g))
-	r.ok(x.SetMemset(second, d, 2)) // the other node does the work of second
+	r.ok(x.Set(second, &MemsetNode{Dst: d, Value: 2})) // the other node does the work of second
 	r.ok(errors.Join(g.Close(), a.Close(), b.Close(), c.Close(), d.Close()))
 	r.ok(r.gpu.Synchronize())
 	r.ok(x.Launch(r.s))
@@ -185,13 +185,13 @@ func TestGraphNodeCooperativeLater(t *testing.T) {
 	together := oneThread
 	together.Flags = LaunchCooperative
 	for range 2 {
-		r.ok(n.SetKernel(r.spin, together, U64(1)))
-		r.ok(x.SetKernel(n, r.spin, oneThread, U64(1)))
-		r.is(x.SetKernel(n, r.spin, together, U64(1)), ResultInvalidValue)
+		r.ok(n.Set(&KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}))
+		r.ok(x.Set(n, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))
+		r.is(x.Set(n, &KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}), ResultInvalidValue)
 	}
 	y := must(g.Instantiate())(t)
-	r.ok(y.SetKernel(n, r.spin, together, U64(1)))
-	r.is(y.SetKernel(n, r.spin, oneThread, U64(1)), ResultInvalidValue)
+	r.ok(y.Set(n, &KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}))
+	r.is(y.Set(n, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ResultInvalidValue)
 	r.is(y.SetEnabled(n, false), ResultInvalidValue)
 	r.ok(y.SetEnabled(n, true))
 	r.ok(x.SetEnabled(n, false))
@@ -205,17 +205,17 @@ func TestGraphNodeSetChildGraph(t *testing.T) {
 	memory := func() int { r.ok(r.gpu.Synchronize()); return r.sim.Census()["device memory"] }
 	filled := func(value byte) *Graph { // of memory that only the graph keeps
 		g, m := must(r.gpu.NewGraph())(t), must(r.gpu.Alloc(8))(t)
-		must(g.AddMemset(m, value))(t)
+		must(g.Add(&MemsetNode{Dst: m, Value: uint32(value)}))(t)
 		r.ok(m.Close())
 		return g
 	}
 	before := memory()
 	outer := must(r.gpu.NewGraph())(t)
 	first, second := filled(1), filled(2)
-	child := must(outer.AddChildGraph(first))(t)
+	child := must(outer.Add(&ChildNode{Graph: first}))(t)
 	r.ok(first.Close())
 	x := must(outer.Instantiate())(t)
-	r.ok(child.SetChildGraph(second))
+	r.ok(child.Set(&ChildNode{Graph: second}))
 	r.ok(second.Close())
 	r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize()))
 	if n := memory() - before; n != 2 {
@@ -226,13 +226,13 @@ func TestGraphNodeSetChildGraph(t *testing.T) {
 		t.Errorf("%d pieces of memory are left for the new child", n)
 	}
 	var none *Graph
-	r.is(child.SetChildGraph(none), ErrNil)
-	r.is(GraphNode{}.SetChildGraph(outer), ErrNil)
-	r.is(child.SetChildGraph(outer), ResultInvalidValue)
-	r.is(child.SetChildGraph(second), ErrClosed)
-	r.is(must(outer.AddEmpty())(t).SetChildGraph(must(r.gpu.NewGraph())(t)), ResultInvalidValue)
+	r.is(child.Set(&ChildNode{Graph: none}), ErrNil)
+	r.is(GraphNode{}.Set(&ChildNode{Graph: outer}), ErrNil)
+	r.is(child.Set(&ChildNode{Graph: outer}), ResultInvalidValue)
+	r.is(child.Set(&ChildNode{Graph: second}), ErrClosed)
+	r.is(must(outer.Add(&EmptyNode{}))(t).Set(&ChildNode{Graph: must(r.gpu.NewGraph())(t)}), ResultInvalidValue)
 	r.ok(child.Remove())
-	r.is(child.SetChildGraph(must(r.gpu.NewGraph())(t)), ErrClosed)
+	r.is(child.Set(&ChildNode{Graph: must(r.gpu.NewGraph())(t)}), ErrClosed)
 	r.ok(outer.Close())
 	if n := memory() - before; n != 0 {
 		t.Errorf("%d pieces of memory are left", n)
@@ -240,7 +240,7 @@ func TestGraphNodeSetChildGraph(t *testing.T) {
 	old := must(Open(WithSoftware(cusim.New(cusim.Version(12010)))))(t)
 	gpu := must(must(old.Device(0))(t).PrimaryContext())(t)
 	g, inner := must(gpu.NewGraph())(t), must(gpu.NewGraph())(t)
-	r.is(must(g.AddChildGraph(inner))(t).SetChildGraph(inner), errors.ErrUnsupported)
+	r.is(must(g.Add(&ChildNode{Graph: inner}))(t).Set(&ChildNode{Graph: inner}), errors.ErrUnsupported)
 	r.ok(errors.Join(inner.Close(), g.Close(), gpu.Close(), old.Close()))
 }
 
@@ -259,17 +259,17 @@ func TestGraphFamiliesMerge(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				n, err := outer.AddChildGraph(shared[(i+k)%3])
+				n, err := outer.Add(&ChildNode{Graph: shared[(i+k)%3]})
 				if err == nil {
-					_, err = outer.AddChildGraph(shared[(i+k+1)%3], n)
+					_, err = outer.Add(&ChildNode{Graph: shared[(i+k+1)%3]}, n)
 				}
 				if err == nil {
-					err = n.SetChildGraph(shared[(i+k+2)%3])
+					err = n.Set(&ChildNode{Graph: shared[(i+k+2)%3]})
 				}
 				if err == nil {
 					var x *GraphExec
 					if x, err = outer.Instantiate(); err == nil {
-						err = errors.Join(x.SetChildGraph(n, shared[(i+k)%3]), outer.Close(), x.Close())
+						err = errors.Join(x.Set(n, &ChildNode{Graph: shared[(i+k)%3]}), outer.Close(), x.Close())
 					}
 				}
 				if err != nil {
@@ -300,13 +300,13 @@ func TestGraphNodesOldDrivers(t *testing.T) {
 		r := newSoft(t, cusim.Version(version))
 		mem := must(r.gpu.Alloc(8))(t)
 		g := must(r.gpu.NewGraph())(t)
-		kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
-		set := must(g.AddMemset(mem, 1, kernel))(t)
-		fn := must(g.AddHostFunc(func() {}, set))(t)
-		r.ok(errors.Join(kernel.SetKernel(r.spin, oneThread, U64(2)), g.RemoveEdge(set, fn), g.AddEdge(kernel, fn)))
+		kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+		set := must(g.Add(&MemsetNode{Dst: mem, Value: 1}, kernel))(t)
+		fn := must(g.Add(&HostNode{Func: func() {}}, set))(t)
+		r.ok(errors.Join(kernel.Set(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2)}}), g.RemoveEdge(set, fn), g.AddEdge(kernel, fn)))
 		if version >= 11040 {
 			x := must(g.InstantiateWithFlags(InstantiateDefault))(t)
-			r.ok(errors.Join(x.SetKernel(kernel, r.spin, oneThread, U64(3)), x.SetMemset(set, mem, 2), x.Launch(r.s)))
+			r.ok(errors.Join(x.Set(kernel, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3)}}), x.Set(set, &MemsetNode{Dst: mem, Value: 2}), x.Launch(r.s)))
 			err := x.SetEnabled(set, false)
 			if version >= 11060 {
 				r.ok(err)
@@ -324,18 +324,18 @@ func TestGraphNodeRefused(t *testing.T) {
 	r := newSoft(t)
 	mem := must(r.gpu.Alloc(8))(t)
 	g := must(r.gpu.NewGraph())(t)
-	kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
-	fn := must(g.AddHostFunc(func() {}, kernel))(t)
+	kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	fn := must(g.Add(&HostNode{Func: func() {}}, kernel))(t)
 	x := must(g.Instantiate())(t)
 	const first, second = "node 0 of the graph, of type kernel", "node 1 of the graph, of type host"
 	for _, c := range []struct {
 		name string
 		err  error
 	}{
-		{first, kernel.SetMemset(mem, 1)},
-		{first, x.SetCopy(kernel, mem, mem)},
-		{first, x.SetHostFunc(kernel, func() {})},
-		{second, fn.SetKernel(r.spin, oneThread, U64(1))},
+		{first, kernel.Set(&MemsetNode{Dst: mem, Value: 1})},
+		{first, x.Set(kernel, &CopyNode{Dst: mem, Src: mem})},
+		{first, x.Set(kernel, &HostNode{Func: func() {}})},
+		{second, fn.Set(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}})},
 		{second, x.SetEnabled(fn, false)},
 	} {
 		r.is(c.err, ResultInvalidValue)

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"errors"
+	"github.com/google/go-cmp/cmp"
 	"slices"
 	"testing"
 
@@ -12,24 +13,16 @@ import (
 func TestGraphParamsOfNothing(t *testing.T) {
 	r := newSoft(t)
 	closed, g := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
-	dead, gone := must(closed.AddEmpty())(t), must(g.AddEmpty())(t)
+	dead, gone := must(closed.Add(&EmptyNode{}))(t), must(g.Add(&EmptyNode{}))(t)
 	r.ok(errors.Join(closed.Close(), gone.Remove()))
 	for _, c := range []struct {
 		n    GraphNode
 		want error
 	}{{GraphNode{}, ErrNil}, {dead, ErrClosed}, {gone, ErrClosed}} {
 		for name, ask := range map[string]func() error{
-			"Kernel":      func() error { _, err := c.n.Kernel(); return err },
-			"Copy":        func() error { _, err := c.n.Copy(); return err },
-			"Memset":      func() error { _, err := c.n.Memset(); return err },
-			"HostFunc":    func() error { _, err := c.n.HostFunc(); return err },
-			"EventHandle": func() error { _, err := c.n.EventHandle(); return err },
-			"MemOps":      func() error { _, err := c.n.MemOps(); return err },
-			"Allocated":   func() error { _, _, err := c.n.Allocated(); return err },
-			"Freed":       func() error { _, err := c.n.Freed(); return err },
-			"ChildGraph":  func() error { _, err := c.n.ChildGraph(); return err },
-			"Bodies":      func() error { _, err := c.n.Bodies(); return err },
-			"Dependents":  func() error { _, err := c.n.Dependents(); return err },
+			"Work":       func() error { _, err := c.n.Work(); return err },
+			"Set":        func() error { return c.n.Set(&HostNode{func() {}}) },
+			"Dependents": func() error { _, err := c.n.Dependents(); return err },
 		} {
 			if err := ask(); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -43,9 +36,9 @@ func TestGraphParamsOfNothing(t *testing.T) {
 func TestGraphParamsOfOldDriver(t *testing.T) {
 	r := newSoft(t, cusim.Version(11080))
 	g := must(r.gpu.NewGraph())(t)
-	n := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
-	k := must(n.Kernel())(t)
-	if k.Name != "" || k.Args != nil || k.Function != r.spin.Handle() || k.Config.Grid != (Dim3{1, 1, 1}) {
+	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	k := must(workOf[*KernelNode](n))(t)
+	if k.Params.Name != "" || k.Params.Args != nil || k.Params.Function != r.spin.Handle() || k.Config.Grid != (Dim3{1, 1, 1}) {
 		t.Errorf("the kernel is %+v", k)
 	}
 	r.ok(g.Close())
@@ -61,13 +54,13 @@ func TestGraphParamsOfCopies(t *testing.T) {
 			r.s.Memset2D(Rows{a.Span(100, 500), 20}, 7, 5, 6))
 	}))(t)
 	nodes := must(g.Nodes())(t)
-	copied, set := must(nodes[0].Copy())(t), must(nodes[1].Memset())(t)
-	if copied.Dst.Addr != b.Handle()+36 || copied.Dst.Pitch != 32 || copied.Src.Addr != a.Handle()+32 ||
-		copied.Src.Pitch != 16 ||
-		copied.Width != 8 || copied.Height != 3 || copied.Depth != 1 {
+	copied, set := must(workOf[*CopyNode](nodes[0]))(t), must(workOf[*MemsetNode](nodes[1]))(t)
+	box := *copied.Box
+	box.DstHeight, box.SrcHeight = 0, 0 // mean nothing, as there is one plane
+	if copied.DstAddr != b.Handle()+36 || copied.SrcAddr != a.Handle()+32 || box != (CopyBox{8, 3, 1, 32, 0, 16, 0}) {
 		t.Errorf("the copy is %+v", copied)
 	}
-	if want := (MemsetParams{a.Handle() + 100, 7, 1, 5, 6, 20}); set != want {
+	if want := (&MemsetNode{Addr: a.Handle() + 100, Value: 7, ElementSize: 1, Rect: &MemsetRect{5, 6, 20}}); !cmp.Equal(set, want) {
 		t.Errorf("the memset is %+v, want %+v", set, want)
 	}
 	r.ok(errors.Join(g.Close(), a.Close(), b.Close()))
@@ -78,15 +71,15 @@ func TestGraphBodies(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	c := must(g.NewCondition())(t)
-	n, bodies, err := g.AddSwitch(c, 3)
+	n, bodies, err := addSwitch(g, c, 3)
 	r.ok(err)
-	if got := must(must(g.Nodes())(t)[0].Bodies())(t); !slices.Equal(got, bodies) {
+	if got := must(bodiesOf(must(g.Nodes())(t)[0]))(t); !slices.Equal(got, bodies) {
 		t.Errorf("the bodies are %v, want %v", got, bodies)
 	}
-	_, err = must(bodies[0].AddEmpty())(t).Bodies()
+	_, err = bodiesOf(must(bodies[0].Add(&EmptyNode{}))(t))
 	r.is(err, ResultInvalidValue)
 	r.ok(n.Remove())
-	_, err = n.Bodies()
+	_, err = bodiesOf(n)
 	r.is(err, ErrClosed)
 	r.ok(g.Close())
 }
@@ -99,9 +92,9 @@ func TestGraphParamsOfLibrary(t *testing.T) {
 	f := must(k.Function(r.gpu))(t)
 	mem := must(r.gpu.Alloc(4))(t)
 	g := must(r.gpu.NewGraph())(t)
-	n := must(g.AddKernel(f, oneThread, []Arg{Ptr(mem)}))(t)
-	p := must(n.Kernel())(t)
-	if p.Name != "tick" || p.Kernel != k.Handle() || len(p.Args) != 1 || len(p.Args[0]) != 8 {
+	n := must(g.Add(&KernelNode{Kernel: f, Config: oneThread, Args: []Arg{Ptr(mem)}}))(t)
+	p := must(workOf[*KernelNode](n))(t)
+	if p.Params.Name != "tick" || p.Params.Kernel != k.Handle() || len(p.Params.Args) != 1 || len(p.Params.Args[0]) != 8 {
 		t.Errorf("the kernel is %+v", p)
 	}
 	r.ok(errors.Join(g.Close(), mem.Close(), l.Close()))

@@ -27,8 +27,8 @@ func TestGraphUpdateNames(t *testing.T) {
 	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	g := must(gpu.NewGraph())(t)
-	first := must(g.AddEmpty())(t)
-	last := must(g.AddEmpty(first))(t)
+	first := must(g.Add(&EmptyNode{}))(t)
+	last := must(g.Add(&EmptyNode{}, first))(t)
 	x := must(g.Instantiate())(t)
 	const inner = driver.GraphNode(0x123450)
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestGraphUpdateNames(t *testing.T) {
 func TestGraphUpdateOfOldDriver(t *testing.T) {
 	r := newSoft(t, cusim.Version(11080))
 	g, other := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
-	n := must(other.AddEmpty())(t)
+	n := must(other.Add(&EmptyNode{}))(t)
 	x := must(g.Instantiate())(t)
 	r.ok(x.Update(g))
 	var e *GraphUpdateError
@@ -79,7 +79,7 @@ func TestGraphUpdateOfOldDriver(t *testing.T) {
 		t.Errorf("another number of nodes: %v", err)
 	}
 	mem := must(r.gpu.Alloc(4))(t)
-	must(g.AddMemset(mem, 1))(t)
+	must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 	y := must(g.Instantiate())(t)
 	if err := y.Update(other); !errors.As(err, &e) || e.Reason != GraphUpdateNodeTypeChanged || e.Node != n {
 		t.Errorf("another type: %v", err)

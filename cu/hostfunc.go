@@ -34,7 +34,7 @@ package cu
 // # Captures
 //
 // If the stream is being captured, f becomes part of the graph, which keeps f and calls it whenever
-// the graph runs: see [Graph.AddHostFunc]. If other code captures the stream, for which each call
+// the graph runs: see [HostNode]. If other code captures the stream, for which each call
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s == nil || s.core == nil {

@@ -151,11 +151,11 @@ var notInHostFunc = map[string]string{
 		"Context.NewStream Context.NewStreamPriority Context.PoolStream Device.PoolStream GreenContext.NewStream " +
 		"Context.NewGreenContext Context.NewGreenContextQueues SMResource.SplitGroups Stream.SMResource " +
 		"Context.StartProfile Context.StopProfile Library.Module Library.Managed Kernel.Function Kernel.SetAttribute " +
-		"GraphNode.Kernel Graph.InstantiateWithFlags Function.Launch Function.Load PreparedLaunch.Launch Stream.Prefetch",
+		"GraphNode.Work Graph.InstantiateWithFlags Function.Launch Function.Load PreparedLaunch.Launch Stream.Prefetch",
 	"it frees what no work uses when memory is short, as Context.Alloc does": "" +
 		"Device.NewContext Device.NewContextWithSMs Device.PrimaryContext Device.RetainPrimaryContext Context.AllocHost " +
 		"Context.AllocPitch Context.AllocManaged Context.RegisterHost Context.Reserve Context.NewPhysicalMem " +
-		"VirtualMem.Grow Stream.Alloc MemPool.Alloc MemPool.AllocHost Graph.AddAlloc Context.NewGraph Context.NewMemPool " +
+		"VirtualMem.Grow Stream.Alloc MemPool.Alloc MemPool.AllocHost Graph.Add Context.NewGraph Context.NewMemPool " +
 		"Context.EnablePeerAccess Context.ImportPhysicalMem Context.ImportMem Context.OpenIPCMem Context.ImportMemPool " +
 		"MemPool.Open Driver.LoadLibrary Driver.LoadLibraryFile Module.Function Module.Global GraphExec.Upload DeviceMem.Memset",
 	"it is as Context.LoadModule": "Context.LoadModuleFile",
@@ -203,7 +203,7 @@ func TestHostFuncCloses(t *testing.T) {
 			b.pooled = must(events.Acquire())(t)
 			spin := must(b.mod.Function("spin"))(t)
 			kernel := must(must(b.lib.Kernel("spin"))(t).Function(r.gpu))(t)
-			must(b.graph.AddEmpty())(t)
+			must(b.graph.Add(&EmptyNode{}))(t)
 			b.exec = must(b.graph.Instantiate())(t)
 			sms := must(must(r.drv.Device(0))(t).SMResource())(t)
 			b.green = must(r.gpu.NewGreenContext(sms))(t)

@@ -108,12 +108,12 @@ func TestHostFuncRefused(t *testing.T) {
 	g, gone, other := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
 	defer g.Close()
 	defer other.Close()
-	alien := must(other.AddEmpty())(t)
+	alien := must(other.Add(&EmptyNode{}))(t)
 	r.ok(gone.Close())
 	var nothing *Stream
 	var noGraph *Graph
 	node := func(g *Graph, f func(), after ...GraphNode) error {
-		n, err := g.AddHostFunc(f, after...)
+		n, err := g.Add(&HostNode{Func: f}, after...)
 		if n != (GraphNode{}) {
 			t.Errorf("there is a node with the error %v", err)
 		}
@@ -244,7 +244,7 @@ func TestHostFuncInGraph(t *testing.T) {
 		g := must(r.gpu.NewGraph())(t)
 		var last []GraphNode
 		for _, name := range names {
-			last = []GraphNode{must(g.AddHostFunc(c.of(name), last...))(t)}
+			last = []GraphNode{must(g.Add(&HostNode{Func: c.of(name)}, last...))(t)}
 		}
 		return g
 	}
@@ -309,9 +309,9 @@ func TestHostFuncInGraph(t *testing.T) {
 
 	// Functions, among other nodes, in a capture to a graph.
 	g = must(r.gpu.NewGraph())(t)
-	first := must(g.AddHostFunc(c.of("first")))(t)
+	first := must(g.Add(&HostNode{Func: c.of("first")}))(t)
 	ends := must(g.Capture(r.s, CaptureGlobal, func() error { return r.s.HostFunc(c.of("second")) }, first))(t)
-	must(g.AddHostFunc(c.of("third"), ends...))(t)
+	must(g.Add(&HostNode{Func: c.of("third")}, ends...))(t)
 	x = must(g.Instantiate())(t)
 	run(x)
 	c.want(t, "captured to a graph", "first", "second", "third")
@@ -324,7 +324,7 @@ func TestHostFuncAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
 		g := must(r.gpu.NewGraph())(t)
-		must(g.AddHostFunc(func() {}))(t)
+		must(g.Add(&HostNode{Func: func() {}}))(t)
 		x := must(g.Instantiate())(t)
 		r.ok(x.Launch(r.s))
 	}()
@@ -344,7 +344,7 @@ func TestHostFuncPoison(t *testing.T) {
 			r.ok(r.s.HostFunc(never))
 		}
 		g := must(r.gpu.NewGraph())(t)
-		must(g.AddHostFunc(never))(t)
+		must(g.Add(&HostNode{Func: never}))(t)
 		x := must(g.Instantiate())(t)
 		r.ok(x.Launch(r.s))
 		kept(t, "before", 4)
@@ -355,7 +355,7 @@ func TestHostFuncPoison(t *testing.T) {
 		}
 		r.release(r.s)
 		r.is(r.s.HostFunc(never), ErrContextPoisoned)
-		_, err := g.AddHostFunc(never)
+		_, err := g.Add(&HostNode{Func: never})
 		r.ok(err)
 		kept(t, "the graph has two", 2)
 		g.Close()
@@ -602,7 +602,7 @@ func TestHostFuncFromC(t *testing.T) {
 	kept(t, "they were called", 0)
 
 	g := must(r.s.Capture(CaptureGlobal, func() error { return r.s.HostFunc(c.of("node")) }))(t)
-	must(g.AddHostFunc(c.of("built"), must(g.Nodes())(t)...))(t)
+	must(g.Add(&HostNode{Func: c.of("built")}, must(g.Nodes())(t)...))(t)
 	x := must(g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
 	r.ok(x.Launch(r.s))
@@ -698,7 +698,7 @@ func TestGPUHostFunc(t *testing.T) {
 		t.Errorf("the node is of type %v", typ)
 	}
 	twin := must(graph.Clone())(t)
-	must(twin.AddHostFunc(c.of("built"), must(twin.Nodes())(t)...))(t)
+	must(twin.Add(&HostNode{Func: c.of("built")}, must(twin.Nodes())(t)...))(t)
 	for what, g := range map[string]*Graph{"node": graph, "built": twin} {
 		x := must(g.Instantiate())(t)
 		ok(g.Close())

@@ -18,12 +18,12 @@ type HostMem struct {
 }
 
 var (
-	pinnedMemory = memoryKind{name: "host memory", onHost: true, freeWaits: true, tracked: true,
+	pinnedMemory = &memoryKind{name: "host memory", onHost: true, freeWaits: true, tracked: true,
 		free: func(mc *memCore, at driver.At) (string, driver.Result) {
 			mc.observeFree()
 			return "cuMemFreeHost", mc.ctx.drv.table().MemFreeHost(at, mc.host)
 		}}
-	registeredMemory = memoryKind{name: "host memory", onHost: true, freeWaits: true, tracked: true,
+	registeredMemory = &memoryKind{name: "host memory", onHost: true, freeWaits: true, tracked: true,
 		free: func(mc *memCore, at driver.At) (string, driver.Result) {
 			mc.observeFree()
 			return "cuMemHostUnregister", mc.ctx.drv.table().MemHostUnregister(at, mc.host)
@@ -47,8 +47,8 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
-	mc := &memCore{is: &pinnedMemory, size: size, capacity: size, flags: flags}
-	if old := core.takeMemory(&pinnedMemory, flags, size); old != nil {
+	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: flags}
+	if old := core.takeMemory(pinnedMemory, flags, size); old != nil {
 		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
 	} else {
 		res, own := core.allocate(func() (res driver.Result) {
@@ -94,7 +94,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 		return nil, invalid(op, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
-	mc := &memCore{is: &registeredMemory, flags: flags, own: b}
+	mc := &memCore{is: registeredMemory, flags: flags, own: b}
 	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
 	res, own := core.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
 	if res != driver.ResultSuccess {

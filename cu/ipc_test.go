@@ -274,9 +274,9 @@ func TestIPCMistakes(t *testing.T) {
 				"on the same stream; in a graph use an event without EventInterprocess"},
 		{"record, external, closed", func() error { return closed.RecordWithFlags(r.s, RecordExternal) }, ErrClosed, ResultInvalidHandle, ""},
 		{"record, contexts", func() error { return opened.Record(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},
-		{"graph, record", func() error { _, err := graph.AddEventRecord(shared); return err }, errShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, not created yet", func() error { _, err := graph.AddEventWait(LazyEvent(sharedFlags)); return err }, errShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, wait", func() error { _, err := graph.AddEventWait(opened); return err }, errShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, record", func() error { _, err := graph.Add(&RecordNode{Event: shared}); return err }, errShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, not created yet", func() error { _, err := graph.Add(&WaitNode{Event: LazyEvent(sharedFlags)}); return err }, errShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, wait", func() error { _, err := graph.Add(&WaitNode{Event: opened}); return err }, errShared, ResultStreamCaptureUnsupported, ""},
 		{"time", func() error { _, _, err := opened.Since(opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 		{"time, from a plain one", func() error { _, err := Elapsed(t.Context(), plain, opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 	} {

@@ -44,7 +44,7 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 // exportable returns an error for memory that has no handle.
 func (mc *memCore) exportable(op string) error {
 	switch {
-	case mc.is == &ipcMemory:
+	case mc.is == ipcMemory:
 		return mistake(op, ErrImported, mc.handle(),
 			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
 	case mc.is.unshared != "":
@@ -54,7 +54,7 @@ func (mc *memCore) exportable(op string) error {
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = memoryKind{name: "memory of another process", freeWaits: true, tracked: true, others: true,
+var ipcMemory = &memoryKind{name: "memory of another process", freeWaits: true, tracked: true, others: true,
 	free: (*memCore).freeByEnd}
 
 // OpenIPCMem opens memory of another process on the machine (cuIpcOpenMemHandle_v2, CUDA 11.0;
@@ -96,7 +96,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	default:
 		return nil, own.explain(core.callError(op, 0, res))
 	}
-	mc := &memCore{is: &ipcMemory, raw: raw, opened: true}
+	mc := &memCore{is: ipcMemory, raw: raw, opened: true}
 	mc.end = func(at driver.At) (string, driver.Result) {
 		mc.observeFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)

@@ -170,7 +170,7 @@ func TestGraphNodeAttributes(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	pairs := inBlocks(4, LaunchCluster(Dim3{X: 2}), LaunchPriority(-2), LaunchMemSyncDomainMap(MemSyncDomainMap{1, 1}))
-	n := must(g.AddKernel(r.spin, pairs, []Arg{U64(1)}))(t)
+	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
 	attribute := func(id int32) driver.LaunchAttributeValue {
 		v, res := r.drv.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, id)
 		if res != driver.ResultSuccess {
@@ -179,12 +179,12 @@ func TestGraphNodeAttributes(t *testing.T) {
 		return v
 	}
 	x := must(g.Instantiate())(t)
-	r.ok(errors.Join(x.Launch(r.s), x.SetKernel(n, r.spin, pairs, U64(2))))
-	r.ok(x.SetKernel(n, r.spin, LaunchConfig{Grid: Dim3{X: 8}, Block: Dim3{X: 1}}, U64(2)))
-	r.is(x.SetKernel(n, r.spin, inBlocks(6, LaunchCluster(Dim3{X: 3})), U64(2)), ResultInvalidValue)
+	r.ok(errors.Join(x.Launch(r.s), x.Set(n, &KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(2)}})))
+	r.ok(x.Set(n, &KernelNode{Kernel: r.spin, Config: LaunchConfig{Grid: Dim3{X: 8}, Block: Dim3{X: 1}}, Args: []Arg{U64(2)}}))
+	r.is(x.Set(n, &KernelNode{Kernel: r.spin, Config: inBlocks(6, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(2)}}), ResultInvalidValue)
 
 	// The new configuration contradicts the old attributes, and the new attributes the old configuration.
-	r.ok(n.SetKernel(r.spin, inBlocks(9, LaunchCluster(Dim3{X: 3})), U64(1)))
+	r.ok(n.Set(&KernelNode{Kernel: r.spin, Config: inBlocks(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(1)}}))
 	if c, p, m := attribute(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION),
 		attribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY),
 		attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP); c[0] != 3 || p[0] != 0 || m[0] != 0 || m[1] != 1 {
@@ -192,17 +192,17 @@ func TestGraphNodeAttributes(t *testing.T) {
 	}
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
 	together := LaunchConfig{Grid: Dim3{X: 4}, Block: Dim3{X: 1}, Flags: LaunchCooperative}
-	r.ok(errors.Join(n.SetKernel(r.spin, large, U64(1)), n.SetKernel(r.spin, together, U64(1)),
-		n.SetKernel(r.spin, large, U64(1))))
+	r.ok(errors.Join(n.Set(&KernelNode{Kernel: r.spin, Config: large, Args: []Arg{U64(1)}}), n.Set(&KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}),
+		n.Set(&KernelNode{Kernel: r.spin, Config: large, Args: []Arg{U64(1)}})))
 	large.Flags = LaunchCooperative
-	r.ok(n.SetKernel(r.spin, together, U64(1)))
-	r.is(n.SetKernel(r.spin, large, U64(1)), ResultCooperativeLaunchTooLarge)
+	r.ok(n.Set(&KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}))
+	r.is(n.Set(&KernelNode{Kernel: r.spin, Config: large, Args: []Arg{U64(1)}}), ResultCooperativeLaunchTooLarge)
 	if c := attribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE); c[0] != 1 {
 		t.Error("the refused call has changed the node")
 	}
 
 	// An attribute is refused after the configuration was changed: then the node has none.
-	err := n.SetKernel(r.spin, inBlocks(16, LaunchPriority(-1), LaunchCluster(Dim3{X: 16})), U64(1))
+	err := n.Set(&KernelNode{Kernel: r.spin, Config: inBlocks(16, LaunchPriority(-1), LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
 	if !errors.Is(err, ResultInvalidClusterSize) || !strings.Contains(err.Error(), "but no attributes") {
 		t.Errorf("clusters of 16: %v", err)
 	}
@@ -212,14 +212,14 @@ func TestGraphNodeAttributes(t *testing.T) {
 	}
 	for name, a := range map[string]LaunchAttribute{"LaunchProgrammatic": LaunchProgrammatic(),
 		"LaunchPreferredCluster": LaunchPreferredCluster(Dim3{X: 2})} {
-		_, err := g.AddKernel(r.spin, inBlocks(4, LaunchCluster(Dim3{X: 2}), a), []Arg{U64(1)})
+		_, err := g.Add(&KernelNode{Kernel: r.spin, Config: inBlocks(4, LaunchCluster(Dim3{X: 2}), a), Args: []Arg{U64(1)}})
 		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = g.AddKernel(r.spin, inBlocks(3, LaunchCluster(Dim3{X: 2})), []Arg{U64(1)})
+	_, err = g.Add(&KernelNode{Kernel: r.spin, Config: inBlocks(3, LaunchCluster(Dim3{X: 2})), Args: []Arg{U64(1)}})
 	r.is(err, ResultInvalidClusterSize)
-	_, err = g.AddKernel(r.spin, inBlocks(16, LaunchCluster(Dim3{X: 16})), []Arg{U64(1)})
+	_, err = g.Add(&KernelNode{Kernel: r.spin, Config: inBlocks(16, LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
 	r.is(err, ResultInvalidClusterSize)
 	if nodes := must(g.Nodes())(t); len(nodes) != 1 {
 		t.Errorf("%d nodes", len(nodes))
@@ -234,8 +234,8 @@ func TestLaunchAttributesZero(t *testing.T) {
 	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}, Attributes: new(LaunchAttributes)}
 	r.ok(r.spin.Launch(r.s, cfg, U64(1)))
 	g := must(r.gpu.NewGraph())(t)
-	n := must(g.AddKernel(r.spin, cfg, []Arg{U64(1)}))(t)
-	r.ok(n.SetKernel(r.spin, cfg, U64(2)))
+	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: cfg, Args: []Arg{U64(1)}}))(t)
+	r.ok(n.Set(&KernelNode{Kernel: r.spin, Config: cfg, Args: []Arg{U64(2)}}))
 	cfg.Flags = LaunchCooperative
 	r.ok(must(r.spin.Prepare(cfg, U64(1)))(t).Launch(r.s))
 	cfg.Grid.X = 1 << 20
@@ -249,10 +249,10 @@ func TestGraphNodeAttributesFail(t *testing.T) {
 	r := newSoft(t)
 	g := must(r.gpu.NewGraph())(t)
 	old := inBlocks(4, LaunchPriority(-2), LaunchCluster(Dim3{X: 2}))
-	n := must(g.AddKernel(r.spin, old, []Arg{U64(1)}))(t)
+	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: old, Args: []Arg{U64(1)}}))(t)
 	const set = "cuGraphKernelNodeSetAttribute"
 	r.sim.Inject(cusim.Fault{Function: set, Nth: 2, Code: int(ResultUnknown)}) // the priority was reset before
-	r.is(n.SetKernel(r.spin, inBlocks(4), U64(2)), ResultUnknown)
+	r.is(n.Set(&KernelNode{Kernel: r.spin, Config: inBlocks(4), Args: []Arg{U64(2)}}), ResultUnknown)
 	v, res := r.drv.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
 	if p := int32(binary.LittleEndian.Uint32(v[:])); res != driver.ResultSuccess || p != -2 {
 		t.Errorf("the priority is %d, %v", p, res)
@@ -261,12 +261,12 @@ func TestGraphNodeAttributesFail(t *testing.T) {
 
 	// The driver removes no node of a graph that allocates memory. So the node stays, and the graph keeps what it uses.
 	g = must(r.gpu.NewGraph())(t)
-	_, _, err := g.AddAlloc(64)
+	_, _, err := addAlloc(g, 64)
 	r.ok(err)
 	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
 	use, mem := must(mod.Function("use"))(t), must(r.gpu.Alloc(64))(t)
 	r.sim.Inject(cusim.Fault{Function: set, Code: int(ResultUnknown)})
-	_, err = g.AddKernel(use, old, []Arg{Ptr(mem)})
+	_, err = g.Add(&KernelNode{Kernel: use, Config: old, Args: []Arg{Ptr(mem)}})
 	r.is(err, ResultUnknown)
 	nodes := must(g.Nodes())(t)
 	if !strings.Contains(err.Error(), "the node stays in the graph, without attributes") || len(nodes) != 2 {

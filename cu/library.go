@@ -168,13 +168,13 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	h := &HostMem{core: &memCore{is: &managedVariable, raw: raw, host: driver.HostPtr(raw), size: size, module: mc}}
+	h := &HostMem{core: &memCore{is: managedVariable, raw: raw, host: driver.HostPtr(raw), size: size, module: mc}}
 	h.cleanup = newMemory(h, mc.ctx, h.core)
 	return h, nil
 }
 
 // managedVariable is owned by a module of its library.
-var managedVariable = memoryKind{name: "managed memory", managed: true, others: true, free: (*memCore).freeVariable}
+var managedVariable = &memoryKind{name: "managed memory", managed: true, others: true, free: (*memCore).freeVariable}
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
 // launches. A Kernel keeps the Library from being collected, but not from being closed.

@@ -112,7 +112,7 @@ func (f AttachFlags) String() string {
 	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = memoryKind{name: "managed memory", everywhere: true, freeWaits: true, tracked: true, managed: true,
+var managedMemory = &memoryKind{name: "managed memory", everywhere: true, freeWaits: true, tracked: true, managed: true,
 	free: (*memCore).freeDevice}
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
@@ -147,7 +147,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	if res != driver.ResultSuccess {
 		return nil, core.failAlloc(op, 0, size, res, own)
 	}
-	mc := &memCore{is: &managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
+	mc := &memCore{is: managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
 	m := &HostMem{core: mc}
 	m.cleanup = newMemory(m, core, mc)
 	return m, nil
@@ -193,7 +193,7 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
 		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
 	}
-	if m != nil && m.core != nil && m.core.is == &pooledManaged && !m.core.Closed() {
+	if m != nil && m.core != nil && m.core.is == pooledManaged && !m.core.Closed() {
 		return invalid(workAttach.op(), "the memory is of a pool, which streams of all devices may access: "+
 			"use memory of Context.AllocManaged")
 	}
@@ -257,7 +257,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 // driver takes no advice about memory of pools: see [MemPoolOptions].
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
-	if r := regionOf(m); r.usable() && r.mem.is == &pooledManaged {
+	if r := regionOf(m); r.usable() && r.mem.is == pooledManaged {
 		return invalid(op, "the memory is of a pool, about which the driver takes no advice: "+
 			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
 	}

@@ -291,7 +291,7 @@ func TestEmbeddedMemory(t *testing.T) {
 		"Copy":   r.s.Copy(tensor, mem),
 		"Memset": r.s.Memset(&tensor, 0),
 		"AddMemset": func() error {
-			_, err := must(r.gpu.NewGraph())(t).AddMemset(tensor, 0)
+			_, err := must(r.gpu.NewGraph())(t).Add(&MemsetNode{Dst: tensor, Value: 0})
 			return err
 		}(),
 	} {

@@ -42,7 +42,7 @@ type memoryKind struct {
 	free func(mc *memCore, at driver.At) (op string, res driver.Result)
 }
 
-var deviceMemory = memoryKind{name: "device memory", freeWaits: true, free: (*memCore).freeDevice}
+var deviceMemory = &memoryKind{name: "device memory", freeWaits: true, free: (*memCore).freeDevice}
 
 // freeDevice frees memory by cuMemFree.
 func (mc *memCore) freeDevice(at driver.At) (string, driver.Result) {

@@ -11,7 +11,7 @@ import (
 
 // This file has batches of memory operations: streams write words of memory, and wait for their values.
 
-// MemOp is an operation on a word of memory, for [Stream.BatchMemOps] and [Graph.AddMemOps].
+// MemOp is an operation on a word of memory, for [Stream.BatchMemOps] and [MemOpsNode].
 type MemOp struct {
 	op     int32
 	memory Memory // its owner
@@ -114,61 +114,6 @@ func (s *Stream) enqueueOps(ops []MemOp) error {
 	return nil
 }
 
-// AddMemOps adds a node that does operations in their order, and that comes after other nodes: see
-// [Stream.BatchMemOps] (cuGraphAddBatchMemOpNode, CUDA 11.7).
-func (g *Graph) AddMemOps(ops []MemOp, after ...GraphNode) (GraphNode, error) {
-	defer runtime.KeepAlive(ops)
-	return g.addWork(batchNodes.add, GraphNodeTypeBatchMemOp, after,
-		func(c *nodeCall) error { return c.memOps(ops) }, func() races.NodeWork { return observedMemOps(ops) })
-}
-
-// SetMemOps replaces the operations of a node that has some. Executable graphs that were made before do
-// not change: see [GraphExec.SetMemOps] (cuGraphBatchMemOpNodeSetParams).
-func (n GraphNode) SetMemOps(ops ...MemOp) error { return n.setMemOps(nil, batchNodes.set, ops) }
-
-// SetMemOps replaces the operations of a node, for later launches: see [GraphExec.SetKernel]. They must be
-// as many as before, each of the same kind (cuGraphExecBatchMemOpNodeSetParams).
-func (x *GraphExec) SetMemOps(n GraphNode, ops ...MemOp) error {
-	if err := x.owns(n, batchNodes.execSet); err != nil {
-		return err
-	}
-	return n.setMemOps(x, batchNodes.execSet, ops)
-}
-
-func (n GraphNode) setMemOps(x *GraphExec, op string, ops []MemOp) error {
-	c, err := n.beginSet(x, op, GraphNodeTypeBatchMemOp)
-	if err != nil {
-		return err
-	}
-	if err = c.memOps(ops); err == nil {
-		err = c.set()
-	}
-	if err == nil && c.gc.ctx.drv.observer() != nil {
-		c.observeSet(observedMemOps(ops))
-	}
-	n.finish(x, c)
-	runtime.KeepAlive(ops)
-	return err
-}
-
-// memOps makes a node do operations.
-func (c *nodeCall) memOps(ops []MemOp) error {
-	if len(ops) == 0 {
-		return invalid(c.op, "there are no operations: a node does at least one")
-	}
-	ops = currentOps(ops)
-	if err := checkMemOps(c.op, ops, c.gc.ctx, "graph"); err != nil {
-		return err
-	}
-	for i := range ops {
-		if m := ops[i].r.mem; !keep(c, &m.resource, m) {
-			return m.Refused(c.op)
-		}
-	}
-	c.ctx, c.batch = c.gc.ctx, memOpParams(c.batch[:0], ops)
-	return nil
-}
-
 // currentOps returns operations on the memory that new work uses. Of virtual memory this is other memory
 // after each Unmap.
 func currentOps(ops []MemOp) []MemOp {
@@ -252,11 +197,6 @@ func (sc *streamCore) observeMemOps(ops []MemOp) {
 	if o := sc.ctx.drv.observer(); o != nil {
 		o.WordOps(sc.observed(), wordOps(ops))
 	}
-}
-
-// observedMemOps describes a node with operations.
-func observedMemOps(ops []MemOp) races.NodeWork {
-	return races.NodeWork{Call: batchNodes.add, Words: wordOps(ops)}
 }
 
 func wordOps(ops []MemOp) []races.WordOp {

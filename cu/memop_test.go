@@ -45,23 +45,23 @@ func TestGPUMemOps(t *testing.T) {
 	words(b, 7, 2, 0, 1<<8, 9)
 
 	g := must(gpu.NewGraph())(t)
-	wait := must(g.AddMemOps([]MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}))(t)
-	write := must(g.AddMemOps([]MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}, wait))(t)
+	wait := must(g.Add(&MemOpsNode{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
+	write := must(g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
 	x := must(g.Instantiate())(t)
 	ok(x.Launch(b))
 	ok(a.BatchMemOps(WriteWord32(w32(0), 100)))
 	words(b, 100, 101, 102, 103, 9)
-	ok(x.SetMemOps(write, WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)))
+	ok(x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)}}))
 	ok(x.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106)
 	pooled, managed := must(a.Alloc(8))(t), must(gpu.AllocManaged(8, AttachGlobal))(t)
 	for what, err := range map[string]error{
 		"memory of a pool":             a.BatchMemOps(WriteWord64(pooled, 1)),
 		"managed memory":               a.BatchMemOps(WriteWord64(managed, 1)),
-		"another number of operations": x.SetMemOps(write, WriteWord32(w32(5), 105)),
-		"another kind of operation":    x.SetMemOps(write, WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)),
-		"a node of another type":       must(g.AddEmpty())(t).SetMemOps(WriteWord32(w32(0), 1)),
-		"no operations":                write.SetMemOps(),
+		"another number of operations": x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105)}}),
+		"another kind of operation":    x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)}}),
+		"a node of another type":       must(g.Add(&EmptyNode{}))(t).Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
+		"no operations":                write.Set(&MemOpsNode{}),
 		"a word of 8 bytes":            a.BatchMemOps(WriteWord32(w64(0), 1)),
 		"a word that is not aligned":   a.BatchMemOps(WriteWord64(mem.Span(4, 8), 1)),
 		"the zero MemOp":               a.BatchMemOps(MemOp{}),
@@ -76,7 +76,7 @@ func TestGPUMemOps(t *testing.T) {
 		t.Errorf("no memory: %v", err)
 	}
 	ok(errors.Join(pooled.Close(), managed.Close()))
-	ok(write.SetMemOps(WriteWord32(w32(7), 107)))
+	ok(write.Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(7), 107)}}))
 	y := must(g.Instantiate())(t)
 	ok(y.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106, 107)
@@ -103,8 +103,8 @@ func TestMemOpsVirtual(t *testing.T) {
 	r.ok(r.s.BatchMemOps(first))
 	r.is(r.s.BatchMemOps(first, second), errInvalid)
 	g := must(r.gpu.NewGraph())(t)
-	must(g.AddMemOps([]MemOp{first}))(t)
-	_, err := g.AddMemOps([]MemOp{second})
+	must(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
+	_, err := g.Add(&MemOpsNode{Ops: []MemOp{second}})
 	r.is(err, errInvalid)
 	r.ok(errors.Join(r.s.Synchronize(), g.Close()))
 	r.ok(m.Close())

@@ -144,7 +144,7 @@ func (c *Context) devicePool(op string,
 			return nil, err
 		}
 	}
-	p := newMemPool(core, raw, &pooledMemory, true)
+	p := newMemPool(core, raw, pooledMemory, true)
 	p.core.of = of
 	return p, nil
 }
@@ -337,7 +337,7 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	if !peer.valid() {
 		return errNil(op, "device")
 	}
-	if p != nil && p.core != nil && p.core.memory == &pooledManaged {
+	if p != nil && p.core != nil && p.core.memory == pooledManaged {
 		return invalid(op, "managed memory is for all devices, whose access does not change: do not set it")
 	}
 	desc := driver.MemAccessDesc{Location: deviceLocation(peer.raw)}
@@ -367,7 +367,7 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		flags, res := t.MemPoolGetAccess(at, raw, deviceLocation(dev.raw))
 		// The driver (580) says no for managed memory, which is for all devices.
-		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.memory == &pooledManaged
+		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.memory == pooledManaged
 		return res
 	})
 	return can, err
@@ -412,7 +412,7 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 //
 // # Captures
 //
-// In a capture by this package the allocation becomes a node of the graph: see [Graph.AddAlloc] for
+// In a capture by this package the allocation becomes a node of the graph: see [AllocNode] for
 // what can use the memory, and [GraphExec.Take] for memory that the capture does not free. During a
 // capture by other code the error matches [errors.ErrUnsupported], and the capture continues. To
 // allocate on another stream is like [Context.Alloc]: it invalidates a capture of the calling
@@ -454,7 +454,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 		m.core.observeOrder(op, sc)
 		return m, nil
 	}
-	mc := &memCore{is: &pooledMemory, raw: raw, size: size, capacity: size, pool: p}
+	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: p}
 	if p != nil {
 		p.Retain()
 	}

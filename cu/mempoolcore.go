@@ -18,7 +18,7 @@ import (
 // deferred, and the next freeing call frees it by cuMemFree.
 
 // pooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
-var pooledMemory = memoryKind{name: "device memory", tracked: true, pooled: true, free: (*memCore).freePooled,
+var pooledMemory = &memoryKind{name: "device memory", tracked: true, pooled: true, free: (*memCore).freePooled,
 	unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"}
 
 // freePooled frees memory that was deferred: see destroyIdle.
@@ -103,7 +103,7 @@ func (c *contextCore) keptByPools(except driver.MemoryPool) (kept uint64) {
 	}
 	c.drv.pools.Range(func(_, known any) bool {
 		p := known.(*memPoolCore)
-		if p.memory == &pooledMemory && p.ctx.dev == c.dev && p.Acquire(p) {
+		if p.memory == pooledMemory && p.ctx.dev == c.dev && p.Acquire(p) {
 			add(p.raw)
 			p.leave()
 		}
@@ -156,7 +156,7 @@ func (sc *streamCore) failPoolAlloc(op string, size uint64, res driver.Result, p
 			"memory of the pool, or create a larger one", size, used, p.most)
 		return e
 	}
-	if p.memory != &pooledMemory {
+	if p.memory != pooledMemory {
 		return e
 	}
 	return c.outOfMemoryBeside(e, p.raw)

@@ -30,8 +30,8 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned  = memoryKind{name: "host memory", onHost: true, tracked: true, pooled: true, free: (*memCore).freePooled}
-	pooledManaged = memoryKind{name: "managed memory", everywhere: true, tracked: true, managed: true, pooled: true,
+	pooledPinned  = &memoryKind{name: "host memory", onHost: true, tracked: true, pooled: true, free: (*memCore).freePooled}
+	pooledManaged = &memoryKind{name: "managed memory", everywhere: true, tracked: true, managed: true, pooled: true,
 		free: (*memCore).freePooled}
 )
 
@@ -39,11 +39,11 @@ var (
 func (k MemPoolKind) memory() *memoryKind {
 	switch k {
 	case MemPoolPinned:
-		return &pooledPinned
+		return pooledPinned
 	case MemPoolManaged:
-		return &pooledManaged
+		return pooledManaged
 	}
-	return &pooledMemory
+	return pooledMemory
 }
 
 // props returns the properties of a pool for the driver.
@@ -130,7 +130,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if pc.memory == &pooledMemory {
+	if pc.memory == pooledMemory {
 		return nil, invalid(op, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
 	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
@@ -171,7 +171,7 @@ var errGraphHost = fmt.Errorf("graphs cannot allocate pinned or managed memory: 
 
 // notOnDevice returns an error if the pool is not of device memory.
 func (p *memPoolCore) notOnDevice(op, instead string) error {
-	if p.memory == &pooledMemory {
+	if p.memory == pooledMemory {
 		return nil
 	}
 	return invalid(op, "the pool is of "+p.memory.name+", not of device memory: "+instead)

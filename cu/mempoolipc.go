@@ -62,7 +62,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	if res != driver.ResultSuccess {
 		return nil, own.explain(core.callError(op, 0, res))
 	}
-	p := newMemPool(core, raw, &pooledMemory, false)
+	p := newMemPool(core, raw, pooledMemory, false)
 	p.core.leaveImports = stateOf[imports](core.drv).leave
 	return p, nil
 }
@@ -82,7 +82,7 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 		return h, errNil(op, "device memory")
 	}
 	mc := m.core
-	if mc.is != &pooledMemory {
+	if mc.is != pooledMemory {
 		return h, invalid(op, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
@@ -121,7 +121,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	mc := &memCore{is: &pooledMemory, size: size, capacity: size, pool: pc, opened: true}
+	mc := &memCore{is: pooledMemory, size: size, capacity: size, pool: pc, opened: true}
 	mc.ctx = pc.ctx
 	res, own := pc.ctx.allocate(func() driver.Result {
 		return stateOf[openings](pc.ctx.drv).open(mc, driver.MemPoolPtrExportData(h[:64]))

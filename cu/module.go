@@ -179,10 +179,10 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	return newDeviceMem(mc.ctx, &memCore{is: &moduleVariable, raw: raw, size: size, module: mc}), nil
+	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
 }
 
-var moduleVariable = memoryKind{name: "device memory", others: true, free: (*memCore).freeVariable,
+var moduleVariable = &memoryKind{name: "device memory", others: true, free: (*memCore).freeVariable,
 	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc"}
 
 // freeVariable ends the variable's use of its module.

@@ -9,7 +9,7 @@ import (
 // This file has what every use of memory asks about memory that nodes of graphs allocate: only nodes of its graph can
 // use it.
 
-var graphMemory = memoryKind{name: "memory of a graph", ofNode: true, others: true,
+var graphMemory = &memoryKind{name: "memory of a graph", ofNode: true, others: true,
 	unshared: "the memory is a graph's: copy it to memory of Context.Alloc",
 	free: func(mc *memCore, _ driver.At) (string, driver.Result) { // nodes free it, or it is taken
 		mc.observeFree()
@@ -19,7 +19,7 @@ var graphMemory = memoryKind{name: "memory of a graph", ofNode: true, others: tr
 // newGraphMem returns memory that nodes of the graph with these objects allocate. The caller makes
 // owned and a node use it, before the lock of the graph is released, or before the capture can end.
 func newGraphMem(raw driver.DevicePtr, size uint64, of *objectSet) *memCore {
-	mc := &memCore{is: &graphMemory, raw: raw, size: size, capacity: size}
+	mc := &memCore{is: graphMemory, raw: raw, size: size, capacity: size}
 	mc.only = of
 	of.mu.Lock()
 	defer of.mu.Unlock()

@@ -66,13 +66,6 @@ func (set *objectSet) know(n driver.GraphNode, u *nodeUse) {
 	u.node, set.nodes[n] = n, u
 }
 
-// knowNew notes a new node, and adds its objects.
-func (set *objectSet) knowNew(n driver.GraphNode, typ GraphNodeType, objects ...holder) {
-	u := &nodeUse{typ: typ}
-	set.know(n, u)
-	set.replace(u, objects, nil)
-}
-
 // replace replaces the objects of a node. dropped gets the objects, after those that it has, that
 // nothing else in the graph uses: the caller must end the calls in flight on them.
 func (set *objectSet) replace(u *nodeUse, objects, dropped []holder) []holder {

@@ -71,23 +71,27 @@ func TestPopFailsAfterChange(t *testing.T) {
 	type nodes struct{ set, run, child GraphNode }
 	build := func(m *DeviceMem) (*Graph, nodes) {
 		g, inner := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
-		must(inner.AddMemset(m, 1))(t)
-		n := nodes{set: must(g.AddMemset(m, 1))(t), run: must(g.AddKernel(use, inBlocks(1), []Arg{Ptr(m)}))(t)}
-		n.child = must(g.AddChildGraph(inner, n.set))(t)
+		must(inner.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+		n := nodes{set: must(g.Add(&MemsetNode{Dst: m, Value: 1}))(t), run: must(g.Add(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))(t)}
+		n.child = must(g.Add(&ChildNode{Graph: inner}, n.set))(t)
 		r.ok(inner.Close())
 		return g, n
 	}
 	for name, change := range map[string]func(x *GraphExec, n nodes, m *DeviceMem, fresh *Graph) error{
-		"a memset": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error { return n.set.SetMemset(m, 2) },
-		"a kernel": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
-			return n.run.SetKernel(use, inBlocks(1), Ptr(m))
+		"a memset": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
+			return n.set.Set(&MemsetNode{Dst: m, Value: 2})
 		},
-		"a memset to launch": func(x *GraphExec, n nodes, m *DeviceMem, _ *Graph) error { return x.SetMemset(n.set, m, 2) },
+		"a kernel": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
+			return n.run.Set(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}})
+		},
+		"a memset to launch": func(x *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
+			return x.Set(n.set, &MemsetNode{Dst: m, Value: 2})
+		},
 		"a child to launch": func(x *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
-			return x.SetChildGraph(n.child, fresh)
+			return x.Set(n.child, &ChildNode{Graph: fresh})
 		},
 		"a child": func(_ *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
-			return n.child.SetChildGraph(fresh)
+			return n.child.Set(&ChildNode{Graph: fresh})
 		},
 		"an update": func(x *GraphExec, _ nodes, _ *DeviceMem, fresh *Graph) error { return x.Update(fresh) },
 	} {
@@ -98,7 +102,7 @@ func TestPopFailsAfterChange(t *testing.T) {
 		if fresh, _ = build(m); strings.HasPrefix(name, "a child") {
 			r.ok(fresh.Close())
 			fresh = must(r.gpu.NewGraph())(t)
-			must(fresh.AddMemset(m, 1))(t)
+			must(fresh.Add(&MemsetNode{Dst: m, Value: 1}))(t)
 		}
 		r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
 		err := change(x, n, m, fresh)
@@ -128,14 +132,14 @@ func TestPopFailsAfterAdd(t *testing.T) {
 	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
 	use := must(mod.Function("use"))(t)
 	for name, add := range map[string]func(g, child *Graph, m *DeviceMem, e *Event) error{
-		"memset": func(g, _ *Graph, m *DeviceMem, _ *Event) error { return second2(g.AddMemset(m, 1)) },
+		"memset": func(g, _ *Graph, m *DeviceMem, _ *Event) error { return second2(g.Add(&MemsetNode{Dst: m, Value: 1})) },
 		"kernel": func(g, _ *Graph, m *DeviceMem, _ *Event) error {
-			return second2(g.AddKernel(use, inBlocks(1), []Arg{Ptr(m)}))
+			return second2(g.Add(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))
 		},
-		"child":     func(g, child *Graph, _ *DeviceMem, _ *Event) error { return second2(g.AddChildGraph(child)) },
-		"record":    func(g, _ *Graph, _ *DeviceMem, e *Event) error { return second2(g.AddEventRecord(e)) },
-		"nothing":   func(g, _ *Graph, _ *DeviceMem, _ *Event) error { return second2(g.AddEmpty()) },
-		"allocated": func(g, _ *Graph, _ *DeviceMem, _ *Event) error { _, _, err := g.AddAlloc(64); return err },
+		"child":     func(g, child *Graph, _ *DeviceMem, _ *Event) error { return second2(g.Add(&ChildNode{Graph: child})) },
+		"record":    func(g, _ *Graph, _ *DeviceMem, e *Event) error { return second2(g.Add(&RecordNode{Event: e})) },
+		"nothing":   func(g, _ *Graph, _ *DeviceMem, _ *Event) error { return second2(g.Add(&EmptyNode{})) },
+		"allocated": func(g, _ *Graph, _ *DeviceMem, _ *Event) error { _, _, err := addAlloc(g, 64); return err },
 	} {
 		for _, allocates := range []bool{false, true} {
 			if allocates && name == "child" { // the driver refuses it
@@ -143,11 +147,11 @@ func TestPopFailsAfterAdd(t *testing.T) {
 			}
 			g, child := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
 			m, e := must(r.gpu.Alloc(64))(t), must(r.gpu.NewEvent(0))(t)
-			must(child.AddMemset(m, 1))(t)
+			must(child.Add(&MemsetNode{Dst: m, Value: 1}))(t)
 			if allocates {
-				n, own, err := g.AddAlloc(64)
+				n, own, err := addAlloc(g, 64)
 				r.ok(err)
-				must(g.AddFree(own, n))(t)
+				must(g.Add(&FreeNode{Mem: own}, n))(t)
 			}
 			before := len(must(g.Nodes())(t))
 			r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
@@ -167,13 +171,13 @@ func TestPopFailsAfterAdd(t *testing.T) {
 		}
 	}
 	g := must(r.gpu.NewGraph())(t)
-	n, own, err := g.AddAlloc(64)
+	n, own, err := addAlloc(g, 64)
 	r.ok(err)
 	r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
-	r.is(second2(g.AddFree(own, n)), ResultNotPermitted)
+	r.is(second2(g.Add(&FreeNode{Mem: own}, n)), ResultNotPermitted)
 	if nodes := must(g.Nodes())(t); len(nodes) != 2 {
 		t.Errorf("%d nodes, want that which allocates and that which frees", len(nodes))
 	}
-	r.is(second2(g.AddFree(own, n)), errInvalid)
+	r.is(second2(g.Add(&FreeNode{Mem: own}, n)), errInvalid)
 	r.ok(errors.Join(g.Close(), mod.Close()))
 }

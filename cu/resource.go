@@ -130,8 +130,8 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 		return errLater(method, r.self.kind(), r.self.handle(), err, "when its work is done")
 	}
 	late = false
-	if o, ok := r.self.(interface{ observeDone() }); ok { // its work is done
-		o.observeDone()
+	if o, ok := r.self.(interface{ observeLaunchesDone() }); ok {
+		o.observeLaunchesDone()
 	}
 	if !r.freeWaits {
 		return r.destroy(driver.At{Relaxed: true})

@@ -35,7 +35,7 @@ func unmarkedStream(r *soft, function, kind string, busy bool) {
 	in := func(s *Stream) []io.Closer {
 		m := must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
 		g := must(r.gpu.NewGraph())(r.t)
-		_, err := g.AddKernel(must(m.Function("spin"))(r.t), oneThread, []Arg{U64(1000)})
+		_, err := g.Add(&KernelNode{Kernel: must(m.Function("spin"))(r.t), Config: oneThread, Args: []Arg{U64(1000)}})
 		r.ok(err)
 		x := must(g.Instantiate())(r.t)
 		r.ok(g.Close())

@@ -124,9 +124,9 @@ func TestTracersCallBack(t *testing.T) {
 			g := must(r.gpu.NewGraph())(r.t)
 			r.t.Cleanup(func() { g.Close(); r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error {
-				_, err := g.AddEventRecord(e)
+				_, err := g.Add(&RecordNode{Event: e})
 				return err
-			}, func() { e.Record(r.other); e.Query(); e.Handle(); g.AddEventRecord(e); e.RecordOnce(r.other) }
+			}, func() { e.Record(r.other); e.Query(); e.Handle(); g.Add(&RecordNode{Event: e}); e.RecordOnce(r.other) }
 		},
 		"recorded externally while somebody waits": func(r *soft) (func() error, func()) {
 			e := r.event(EventDisableTiming)
@@ -146,15 +146,15 @@ func TestTracersCallBack(t *testing.T) {
 		"events of a graph's nodes are replaced": func(r *soft) (func() error, func()) {
 			g := must(r.gpu.NewGraph())(r.t)
 			var events [4]Event
-			rec := must(g.AddEventRecord(&events[0]))(r.t)
+			rec := must(g.Add(&RecordNode{Event: &events[0]}))(r.t)
 			x := r.exec(g)
 			r.t.Cleanup(func() { g.Close(); x.Close() })
 			return func() error {
 				for i := range events {
-					if err := rec.SetEvent(&events[i]); err != nil {
+					if err := rec.Set(&RecordNode{Event: &events[i]}); err != nil {
 						return err
 					}
-					if err := x.SetEvent(rec, &events[i]); err != nil {
+					if err := x.Set(rec, &RecordNode{Event: &events[i]}); err != nil {
 						return err
 					}
 					events[i].Close()
@@ -222,18 +222,18 @@ func TestTracersCallBack(t *testing.T) {
 			var e, later Event
 			r.t.Cleanup(func() { g.Close(); x.Close(); e.Close(); later.Close() })
 			return func() error {
-					k, err := g.AddKernel(r.spin, oneThread, []Arg{U64(1)})
+					k, err := g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}})
 					if err != nil {
 						return err
 					}
-					rec, err := g.AddEventRecord(&e, k)
+					rec, err := g.Add(&RecordNode{Event: &e}, k)
 					if err != nil {
 						return err
 					}
-					return rec.SetEvent(&later)
+					return rec.Set(&RecordNode{Event: &later})
 				}, func() {
 					g.Nodes()
-					g.AddEmpty()
+					g.Add(&EmptyNode{})
 					x.Launch(r.other)
 				}
 		},
@@ -356,12 +356,12 @@ func TestTraceLives(t *testing.T) {
 		mem, host := must(gpu.Alloc(8))(t), must(gpu.AllocHost(8, 0))(t)
 		g := must(gpu.NewGraph())(t)
 		for range 3 {
-			must(g.AddKernel(spin, oneThread, []Arg{U64(1)}))(t)
-			must(g.AddCopy(mem, host))(t)
-			must(g.AddMemset(mem, 1))(t)
+			must(g.Add(&KernelNode{Kernel: spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+			must(g.Add(&CopyNode{Dst: mem, Src: host}))(t)
+			must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 		}
 		var e Event
-		must(g.AddEventRecord(&e))(t)
+		must(g.Add(&RecordNode{Event: &e}))(t)
 		x := must(g.Instantiate())(t)
 		ok(x.Launch(s))
 		ok(s.Copy(mem, host))
@@ -374,7 +374,7 @@ func TestTraceLives(t *testing.T) {
 		var later Event
 		ok(later.Record(other))
 		must(later.Ticket())(t)
-		must(g.AddEventRecord(&later))(t) // which copies the record
+		must(g.Add(&RecordNode{Event: &later}))(t) // which copies the record
 		ok(later.Close())
 		sim.Release(other.Handle())
 		pool := must(gpu.EventPool())(t)

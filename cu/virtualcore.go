@@ -24,7 +24,7 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = memoryKind{name: "virtual memory", tracked: true,
+var virtualMemory = &memoryKind{name: "virtual memory", tracked: true,
 	unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
 	free:     func(mc *memCore, at driver.At) (string, driver.Result) { return mc.virt.free(at) }}
 
@@ -107,7 +107,7 @@ func (g *generation) length() uint64 { return g.of.length.Load() }
 
 // newGeneration returns a new memCore. The caller is a user of the context.
 func (v *virtualCore) newGeneration() *memCore {
-	mc := &memCore{is: &virtualMemory, raw: v.raw, size: v.size, virt: &generation{of: v}}
+	mc := &memCore{is: virtualMemory, raw: v.raw, size: v.size, virt: &generation{of: v}}
 	mc.usedStreams = new(streamSet)
 	mc.begin(mc, v.ctx)
 	return mc

@@ -64,9 +64,9 @@ var errUnknownMem = errors.New("the driver knows no memory at the address")
 
 // The kinds of memory that other code of the process has allocated.
 var (
-	wrappedMemory = memoryKind{name: "memory of other code", tracked: true, others: true, wrapped: true,
+	wrappedMemory = &memoryKind{name: "memory of other code", tracked: true, others: true, wrapped: true,
 		free: (*memCore).freeByEnd, unshared: unsharedWrapped}
-	wrappedManaged = memoryKind{name: "memory of other code", everywhere: true, tracked: true, managed: true, others: true,
+	wrappedManaged = &memoryKind{name: "memory of other code", everywhere: true, tracked: true, managed: true, others: true,
 		wrapped: true, free: (*memCore).freeByEnd, unshared: unsharedWrapped}
 )
 
@@ -92,9 +92,9 @@ func (c *contextCore) wrapKind(addr, size uint64) (*memoryKind, error) {
 	case addr < info.Start || end-info.Start > info.Size:
 		return nil, outside(size, addr, info.Start, info.Size)
 	case info.Managed:
-		return &wrappedManaged, nil
+		return wrappedManaged, nil
 	case info.Context != 0 || info.Pool != 0:
-		return &wrappedMemory, nil
+		return wrappedMemory, nil
 	}
 	// The range of virtual memory is the reservation, in which several pieces may be mapped.
 	for at := addr; ; {
@@ -104,7 +104,7 @@ func (c *contextCore) wrapKind(addr, size uint64) (*memoryKind, error) {
 		case res != driver.ResultSuccess:
 			return nil, c.callError(op, uintptr(at), res)
 		case end-uint64(start) <= n:
-			return &wrappedMemory, nil
+			return wrappedMemory, nil
 		case uint64(start)+n <= at: // not a range that contains the address
 			return nil, outside(size, addr, uint64(start), n)
 		}

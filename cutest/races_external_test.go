@@ -75,16 +75,16 @@ func init() {
 		raceTest{"semaphores of nodes", func(p *scene) {
 			_, s := p.external(true)
 			g := p.graph()
-			fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
-			get[cu.GraphNode](p)(g.AddExternalSignal([]cu.ExternalOp{s.At(1)}, fill))
+			fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+			get[cu.GraphNode](p)(g.Add(&cu.SignalNode{Ops: []cu.ExternalOp{s.At(1)}}, fill))
 			other := p.graph()
 			var after []cu.GraphNode
 			p.order(func() error {
-				n, err := other.AddExternalWait([]cu.ExternalOp{s.At(1)})
+				n, err := other.Add(&cu.ExternalWaitNode{Ops: []cu.ExternalOp{s.At(1)}})
 				after = append(after, n)
 				return err
 			})
-			get[cu.GraphNode](p)(other.AddCopy(p.n, p.m, after...))
+			get[cu.GraphNode](p)(other.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
 			x, y := p.exec(g), p.exec(other)
 			p.do(errors.Join(x.Launch(p.a), y.Launch(p.b)))
 		}, 1},

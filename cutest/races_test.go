@@ -203,8 +203,8 @@ var raceTests = []struct {
 		p.fill(p.a)
 		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
 		g := p.graph()
-		get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd),
-			cu.WriteWord32(p.word(4), 2)}))
+		get[cu.GraphNode](p)(g.Add(&cu.MemOpsNode{Ops: []cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd),
+			cu.WriteWord32(p.word(4), 2)}}))
 		c := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
 		defer c.Close()
 		p.do(p.exec(g).Launch(c))
@@ -244,13 +244,14 @@ var raceTests = []struct {
 	}, 2},
 	{"switch", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, fill); return nil })
-		_, bodies, err := g.AddSwitch(get[cu.Condition](p)(g.NewConditionAt(1)), 2, after...)
-		p.do(err)
-		get[cu.GraphNode](p)(bodies[0].AddMemset(p.n, 1))
-		get[cu.GraphNode](p)(bodies[1].AddCopy(p.n, p.m))
+		choice := &cu.SwitchNode{Condition: get[cu.Condition](p)(g.NewConditionAt(1)), Cases: 2}
+		get[cu.GraphNode](p)(g.Add(choice, after...))
+		bodies := choice.Bodies
+		get[cu.GraphNode](p)(bodies[0].Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
+		get[cu.GraphNode](p)(bodies[1].Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"virtual memory", func(p *scene) {
@@ -267,10 +268,10 @@ var raceTests = []struct {
 	}, 1},
 	{"child graph that is replaced", func(p *scene) {
 		g, first, second := p.graph(), p.graph(), p.graph()
-		get[cu.GraphNode](p)(first.AddMemset(p.n, 1))
-		get[cu.GraphNode](p)(second.AddMemset(p.m, 1))
-		child := get[cu.GraphNode](p)(g.AddChildGraph(first))
-		p.do(child.SetChildGraph(second))
+		get[cu.GraphNode](p)(first.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
+		get[cu.GraphNode](p)(second.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: first}))
+		p.do(child.Set(&cu.ChildNode{Graph: second}))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
@@ -604,108 +605,109 @@ var raceTests = []struct {
 	}, 1},
 	{"nodes", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, fill); return nil })
-		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
+		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"nodes with rectangles", func(p *scene) {
 		g, m, n := p.graph(), cu.Rows{Mem: p.m, Pitch: 8}, cu.Rows{Mem: p.n, Pitch: 8}
-		set := get[cu.GraphNode](p)(g.AddMemset2D(m, 1, 4, 2))
+		set := get[cu.GraphNode](p)(g.Add(setRect(m, 1, 1, 4, 2)))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, set); return nil })
 		// It reads the column behind those that are set, until its memory is replaced.
-		copied := get[cu.GraphNode](p)(g.AddCopy2D(n, m.At(4, 0), 1, 2, after...))
-		p.do(copied.SetCopy2D(n, m.At(3, 0), 1, 2))
+		copied := get[cu.GraphNode](p)(g.Add(copyRect(n, m.At(4, 0), 1, 2), after...))
+		p.do(copied.Set(copyRect(n, m.At(3, 0), 1, 2)))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.do(p.b.Memset(p.n.Span(8, 1), 2)) // in the second row
 	}, 2},
 	{"kernel nodes, by way of an empty node", func(p *scene) {
 		g := p.graph()
-		first := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))
+		first := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, first); return nil })
-		empty := get[cu.GraphNode](p)(g.AddEmpty(after...))
-		get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}, empty))
+		empty := get[cu.GraphNode](p)(g.Add(&cu.EmptyNode{}, after...))
+		get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}, empty))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node with other work in the executable graph", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.n, 1))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
 		x := p.exec(g)
-		p.do(x.SetMemset(fill, p.m, 1))
+		p.do(x.Set(fill, &cu.MemsetNode{Dst: p.m, Value: 1}))
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"node with another kernel in the executable graph", func(p *scene) {
 		g := p.graph()
-		k := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
+		k := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
 		x := p.exec(g)
-		p.do(x.SetKernels(cu.KernelUpdate{Node: k, Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		p.do(x.SetAll(cu.NodeUpdate{Node: k,
+			Work: &cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}}))
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"node with another kernel in the graph", func(p *scene) {
 		g := p.graph()
-		k := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
-		p.do(k.SetKernel(p.k, grid, cu.Ptr(p.m), cu.U64(0)))
+		k := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
+		p.do(k.Set(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"edge that is added", func(p *scene) {
 		g := p.graph()
-		read := get[cu.GraphNode](p)(g.AddCopy(p.n, p.m))
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		read := get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		p.order(func() error { return g.AddEdge(fill, read) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"programmatic edge that is added", func(p *scene) {
 		g := p.graph()
-		read := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
-		fill := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))
+		read := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
 		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: fill, To: read, Kind: cu.EdgeProgrammatic}) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node after the beginning of another one", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
-		other := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.n), cu.U64(0)}, fill))
-		read := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		other := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.n), cu.U64(0)}}, fill))
+		read := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
 		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: other, To: read, Kind: cu.EdgeLaunchOrder}) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"body of a condition", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, fill); return nil })
-		_, then, otherwise, err := g.AddIfElse(get[cu.Condition](p)(g.NewConditionAt(1)), after...)
-		p.do(err)
-		get[cu.GraphNode](p)(then.AddCopy(p.n, p.m))
-		get[cu.GraphNode](p)(otherwise.AddMemset(p.n, 1)) // only one of the two
+		either := &cu.IfNode{Condition: get[cu.Condition](p)(g.NewConditionAt(1)), HasElse: true}
+		get[cu.GraphNode](p)(g.Add(either, after...))
+		get[cu.GraphNode](p)(either.Then.Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
+		get[cu.GraphNode](p)(either.Else.Add(&cu.MemsetNode{Dst: p.n, Value: 1})) // only one of the two
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node after a loop", func(p *scene) {
 		g := p.graph()
-		loop, body, err := g.AddWhile(get[cu.Condition](p)(g.NewConditionAt(0)))
-		p.do(err)
-		_, inner, err := body.AddIf(get[cu.Condition](p)(g.NewConditionAt(0)))
-		p.do(err)
-		get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
+		repeat := &cu.WhileNode{Condition: get[cu.Condition](p)(g.NewConditionAt(0))}
+		loop := get[cu.GraphNode](p)(g.Add(repeat))
+		inner := &cu.IfNode{Condition: get[cu.Condition](p)(g.NewConditionAt(0))}
+		get[cu.GraphNode](p)(repeat.Body.Add(inner))
+		get[cu.GraphNode](p)(inner.Then.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, loop); return nil })
-		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
+		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node after the end of another one", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))
-		read := get[cu.GraphNode](p)(g.AddCopy(p.n, p.m))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		read := get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
 		p.do(g.AddEdgeOfKind(cu.GraphEdge{From: fill, To: read, Kind: cu.EdgeLaunchOrder})) // orders no memory
 		p.order(func() error {
 			return errors.Join(g.RemoveEdge(fill, read), g.AddEdge(fill, read))
@@ -714,31 +716,31 @@ var raceTests = []struct {
 	}, 1},
 	{"node between two others that is removed", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
-		empty := get[cu.GraphNode](p)(g.AddEmpty(fill))
-		read := get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, empty))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		empty := get[cu.GraphNode](p)(g.Add(&cu.EmptyNode{}, fill))
+		read := get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, empty))
 		p.do(empty.Remove())
 		p.order(func() error { return g.AddEdge(fill, read) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"graph within a graph", func(p *scene) {
 		inner, g := p.graph(), p.graph()
-		get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
-		child := get[cu.GraphNode](p)(g.AddChildGraph(inner))
+		get[cu.GraphNode](p)(inner.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, child); return nil })
-		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
+		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"copy of a graph within a graph", func(p *scene) {
 		e := p.event()
 		inner, g := p.graph(), p.graph()
-		fill := get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
+		fill := get[cu.GraphNode](p)(inner.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, fill); return nil })
-		get[cu.GraphNode](p)(inner.AddEventRecord(e, after...))
-		child := get[cu.GraphNode](p)(g.AddChildGraph(inner))
-		x := p.exec(get[*cu.Graph](p)(child.ChildGraph()))
+		get[cu.GraphNode](p)(inner.Add(&cu.RecordNode{Event: e}, after...))
+		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}))
+		x := p.exec(get[cu.Work](p)(child.Work()).(*cu.ChildNode).Graph)
 		p.do(errors.Join(inner.Close(), g.Close()))
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitEvent(e) })
@@ -746,20 +748,22 @@ var raceTests = []struct {
 	}, 2},
 	{"memory that a graph allocates", func(p *scene) {
 		g := p.graph()
-		alloc, m, err := g.AddAlloc(16)
-		p.do(err)
+		memory := &cu.AllocNode{Size: 16}
+		alloc := get[cu.GraphNode](p)(g.Add(memory))
+		m := memory.Mem
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, alloc); return nil })
-		fill := get[cu.GraphNode](p)(g.AddMemset(m, 1, after...))
-		get[cu.GraphNode](p)(g.AddFree(m, alloc, fill))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: m, Value: 1}, after...))
+		get[cu.GraphNode](p)(g.Add(&cu.FreeNode{Mem: m}, alloc, fill))
 		x := p.exec(g)
 		p.do(errors.Join(x.Launch(p.a), x.Launch(p.a), m.Close()))
 	}, 1},
 	{"memory that was taken from a graph", func(p *scene) {
 		g := p.graph()
-		alloc, m, err := g.AddAlloc(16)
-		p.do(err)
-		get[cu.GraphNode](p)(g.AddMemset(m, 1, alloc))
+		memory := &cu.AllocNode{Size: 16}
+		alloc := get[cu.GraphNode](p)(g.Add(memory))
+		m := memory.Mem
+		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: m, Value: 1}, alloc))
 		x := p.exec(g)
 		for range 2 { // without reports of memory that was freed
 			p.do(x.Launch(p.a))
@@ -787,36 +791,36 @@ var raceTests = []struct {
 	{"other host function of a node", func(p *scene) {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)
-		n := get[cu.GraphNode](p)(g.AddHostFunc(func() {}, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
+		n := get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() {}}, get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.h, Src: p.m}))))
 		x := p.exec(g)
-		p.do(x.SetHostFunc(n, func() { done <- struct{}{} }))
+		p.do(x.Set(n, &cu.HostNode{Func: func() { done <- struct{}{} }}))
 		p.do(x.Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
 	}, 1},
 	{"capture into a graph", func(p *scene) {
 		g := p.graph()
-		first := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		first := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, first); return nil })
 		read := func() error { return p.a.Copy(p.n, p.m) }
 		last := get[[]cu.GraphNode](p)(g.Capture(p.a, cu.CaptureRelaxed, read, after...))
 		p.order(func() error { after = append(after, last...); return nil })
-		get[cu.GraphNode](p)(g.AddMemset(p.n, 2, after...))
+		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 2}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 2},
 	{"node that records an event", func(p *scene) {
 		e, g := p.event(), p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
-		get[cu.GraphNode](p)(g.AddEventRecord(e, fill))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, fill))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitEvent(e) })
 		p.read(p.b)
 	}, 1},
 	{"node that waits for an event", func(p *scene) {
 		e, g := p.event(), p.graph()
-		wait := get[cu.GraphNode](p)(g.AddEventWait(e))
-		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, wait))
+		wait := get[cu.GraphNode](p)(g.Add(&cu.WaitNode{Event: e}))
+		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, wait))
 		x := p.exec(g)
 		p.fill(p.b)
 		p.order(func() error { return e.Record(p.b) })
@@ -839,7 +843,7 @@ var raceTests = []struct {
 	{"host function of a graph", func(p *scene) {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)
-		get[cu.GraphNode](p)(g.AddHostFunc(func() { done <- struct{}{} }, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
+		get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() { done <- struct{}{} }}, get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.h, Src: p.m}))))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
@@ -856,7 +860,7 @@ var raceTests = []struct {
 	}, 1},
 	{"clone of a graph", func(p *scene) {
 		g := p.graph()
-		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		x := p.exec(get[*cu.Graph](p)(g.Clone()))
 		p.do(g.Close())
 		p.do(x.Launch(p.a))
@@ -1091,10 +1095,10 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"words of a node that are replaced": func(p *scene) {
 		g := p.graph()
-		n := get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WriteWord32(p.word(0), 1)},
-			get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		n := get[cu.GraphNode](p)(g.Add(&cu.MemOpsNode{Ops: []cu.MemOp{cu.WriteWord32(p.word(0), 1)}},
+			get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
 		x := p.exec(g)
-		p.do(x.SetMemOps(n, cu.WriteWord32(p.word(8), 2)))
+		p.do(x.Set(n, &cu.MemOpsNode{Ops: []cu.MemOp{cu.WriteWord32(p.word(8), 2)}}))
 		p.do(p.b.BatchMemOps(cu.WaitWord32(p.word(8), 2, cu.WaitEqual)))
 		p.read(p.b)
 		p.do(x.Launch(p.a))
@@ -1106,7 +1110,7 @@ var orderedPrograms = map[string]func(*scene){
 		x := p.exec(g)
 		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
 			if typ, _ := n.Type(); typ == cu.GraphNodeTypeBatchMemOp {
-				p.do(x.SetMemOps(n, cu.WaitWord32(p.word(8), 2, cu.WaitEqual)))
+				p.do(x.Set(n, &cu.MemOpsNode{Ops: []cu.MemOp{cu.WaitWord32(p.word(8), 2, cu.WaitEqual)}}))
 			}
 		}
 		p.do(x.Launch(p.a))
@@ -1193,11 +1197,11 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"columns beside each other in nodes": func(p *scene) {
 		g, m, n := p.graph(), cu.Rows{Mem: p.m, Pitch: 8}, cu.Rows{Mem: p.n, Pitch: 8}
-		set := get[cu.GraphNode](p)(g.AddMemset2D32(m.At(4, 0), 1, 1, 2))
-		get[cu.GraphNode](p)(g.AddMemset2D16(m, 1, 1, 2))
-		get[cu.GraphNode](p)(g.AddCopy3D(cu.Planes{Rows: n, Height: 1}, cu.Planes{Rows: m.At(2, 0), Height: 1}, 2, 1, 2))
+		set := get[cu.GraphNode](p)(g.Add(setRect(m.At(4, 0), 1, 4, 1, 2)))
+		get[cu.GraphNode](p)(g.Add(setRect(m, 1, 2, 1, 2)))
+		get[cu.GraphNode](p)(g.Add(copyBox(cu.Planes{Rows: n, Height: 1}, cu.Planes{Rows: m.At(2, 0), Height: 1}, 2, 1, 2)))
 		x := p.exec(g)
-		p.do(x.SetMemset2D32(set, m.At(4, 0), 2, 1, 2))
+		p.do(x.Set(set, setRect(m.At(4, 0), 2, 4, 1, 2)))
 		p.do(x.Launch(p.a))
 	},
 	"spans beside each other": func(p *scene) {
@@ -1286,7 +1290,7 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"disabled node": func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		x := p.exec(g)
 		p.do(x.SetEnabled(fill, false))
 		p.do(x.Launch(p.a))
@@ -1294,7 +1298,7 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"removed node": func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		p.do(fill.Remove())
 		p.do(p.exec(g).Launch(p.a))
 		p.read(p.b)
@@ -1303,7 +1307,7 @@ var orderedPrograms = map[string]func(*scene){
 		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
 		x := p.exec(g)
 		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
-			p.do(x.SetMemset(n, p.n, 1))
+			p.do(x.Set(n, &cu.MemsetNode{Dst: p.n, Value: 1}))
 		}
 		p.do(g.Close())
 		p.do(x.Launch(p.a))
@@ -1312,9 +1316,9 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"replaced event of a node": func(p *scene) {
 		e, f, g := p.event(), p.event(), p.graph()
-		n := get[cu.GraphNode](p)(g.AddEventRecord(e, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		n := get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
 		x := p.exec(g)
-		p.do(x.SetEvent(n, f))
+		p.do(x.Set(n, &cu.RecordNode{Event: f}))
 		p.do(x.Launch(p.a))
 		p.do(p.b.WaitEvent(f))
 		p.read(p.b)
@@ -1365,8 +1369,8 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"two executable graphs with one host function": func(p *scene) {
 		g := p.graph()
-		n := get[cu.GraphNode](p)(g.AddHostFunc(func() {}))
-		get[cu.GraphNode](p)(g.AddCopy(p.h, p.m, n))
+		n := get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() {}}))
+		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.h, Src: p.m}, n))
 		x := get[*cu.GraphExec](p)(g.Instantiate())
 		y := get[*cu.GraphExec](p)(g.Instantiate())
 		defer func() { x.Close(); y.Close(); g.Close() }()
@@ -1389,7 +1393,7 @@ var orderedPrograms = map[string]func(*scene){
 		x := p.exec(g)
 		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
 			if typ, _ := n.Type(); typ == cu.GraphNodeTypeEventRecord {
-				p.do(x.SetEvent(n, f))
+				p.do(x.Set(n, &cu.RecordNode{Event: f}))
 			}
 		}
 		p.fill(p.b)
@@ -1424,11 +1428,11 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"replaced event of a cloned node": func(p *scene) {
 		e, f, g := p.event(), p.event(), p.graph()
-		get[cu.GraphNode](p)(g.AddEventRecord(e, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
 		g2 := get[*cu.Graph](p)(g.Clone())
 		for _, n := range get[[]cu.GraphNode](p)(g2.Nodes()) {
 			if typ, _ := n.Type(); typ == cu.GraphNodeTypeEventRecord {
-				p.do(n.SetEvent(f))
+				p.do(n.Set(&cu.RecordNode{Event: f}))
 			}
 		}
 		x := p.exec(g2)
@@ -1487,16 +1491,16 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"other work in a clone": func(p *scene) {
 		g := p.graph()
-		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		clone := get[*cu.Graph](p)(g.Clone())
 		p.do(g.Close())
-		p.do(get[[]cu.GraphNode](p)(clone.Nodes())[0].SetMemset(p.n, 1))
+		p.do(get[[]cu.GraphNode](p)(clone.Nodes())[0].Set(&cu.MemsetNode{Dst: p.n, Value: 1}))
 		p.do(p.exec(clone).Launch(p.a))
 		p.fill(p.b)
 	},
 	"a disabled node of a clone": func(p *scene) {
 		g := p.graph()
-		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		clone := get[*cu.Graph](p)(g.Clone())
 		p.do(g.Close())
 		x := p.exec(clone)
@@ -1507,23 +1511,23 @@ var orderedPrograms = map[string]func(*scene){
 	"other work after an update with another graph": func(p *scene) {
 		g, other := p.graph(), p.graph()
 		defer other.Close()
-		n := get[cu.GraphNode](p)(g.AddMemset(p.n, 1))
-		get[cu.GraphNode](p)(other.AddMemset(p.m, 1))
+		n := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
+		get[cu.GraphNode](p)(other.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		x := p.exec(g)
 		p.do(x.Update(other))
-		p.do(x.SetMemset(n, p.n, 2))
+		p.do(x.Set(n, &cu.MemsetNode{Dst: p.n, Value: 2}))
 		p.do(x.Launch(p.a))
 		p.fill(p.b)
 	},
 	"other work after an update with the edited graph": func(p *scene) {
 		g := p.graph()
-		first := get[cu.GraphNode](p)(g.AddMemset(p.n, 1))
-		n := get[cu.GraphNode](p)(g.AddMemset(p.n, 1, first))
+		first := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
+		n := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}, first))
 		x := p.exec(g)
 		p.do(first.Remove())
-		p.do(g.AddEdge(n, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		p.do(g.AddEdge(n, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
 		if err := x.Update(g); err == nil { // the driver may pair the nodes in another way
-			p.do(x.SetMemset(n, p.n, 2))
+			p.do(x.Set(n, &cu.MemsetNode{Dst: p.n, Value: 2}))
 			p.do(x.Launch(p.a))
 			p.fill(p.b)
 		}
@@ -1531,8 +1535,8 @@ var orderedPrograms = map[string]func(*scene){
 	"a disabled node after updates": func(p *scene) {
 		g, other := p.graph(), p.graph()
 		defer other.Close()
-		n := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
-		get[cu.GraphNode](p)(other.AddMemset(p.m, 1))
+		n := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		get[cu.GraphNode](p)(other.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
 		x := p.exec(g)
 		p.do(x.SetEnabled(n, false))
 		for _, with := range []*cu.Graph{g, other, g} {
@@ -1544,12 +1548,12 @@ var orderedPrograms = map[string]func(*scene){
 	"a copy of a graph within a clone": func(p *scene) {
 		e := p.event()
 		inner, g := p.graph(), p.graph()
-		fill := get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
-		get[cu.GraphNode](p)(inner.AddEventRecord(e, fill))
-		get[cu.GraphNode](p)(g.AddChildGraph(inner))
+		fill := get[cu.GraphNode](p)(inner.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		get[cu.GraphNode](p)(inner.Add(&cu.RecordNode{Event: e}, fill))
+		get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}))
 		clone := get[*cu.Graph](p)(g.Clone())
 		child := get[[]cu.GraphNode](p)(clone.Nodes())[0]
-		x := p.exec(get[*cu.Graph](p)(child.ChildGraph()))
+		x := p.exec(get[cu.Work](p)(child.Work()).(*cu.ChildNode).Graph)
 		p.do(errors.Join(inner.Close(), g.Close(), clone.Close()))
 		p.do(x.Launch(p.a))
 		p.do(p.b.WaitEvent(e))
@@ -1559,12 +1563,12 @@ var orderedPrograms = map[string]func(*scene){
 		e, g := p.event(), p.graph()
 		inner, other := p.graph(), p.graph()
 		defer func() { inner.Close(); other.Close() }()
-		get[cu.GraphNode](p)(inner.AddEventRecord(p.event()))
-		get[cu.GraphNode](p)(other.AddEventRecord(e))
-		child := get[cu.GraphNode](p)(g.AddChildGraph(inner, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		get[cu.GraphNode](p)(inner.Add(&cu.RecordNode{Event: p.event()}))
+		get[cu.GraphNode](p)(other.Add(&cu.RecordNode{Event: e}))
+		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
 		x := p.exec(g)
 		for range 2 {
-			p.do(x.SetChildGraph(child, other))
+			p.do(x.Set(child, &cu.ChildNode{Graph: other}))
 			p.do(x.Launch(p.a))
 			p.do(p.b.WaitEvent(e))
 			p.fill(p.b)
@@ -1709,8 +1713,8 @@ func TestRefusedCalls(t *testing.T) {
 			cutest.Races(t, drv)
 			p := newScene(t, drv, -1)
 			tl, e, g := p.timeline(), p.event(), p.graph()
-			last := get[cu.GraphNode](p)(g.AddHostFunc(func() {}, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
-			get[cu.GraphNode](p)(g.AddEventRecord(e, last))
+			last := get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() {}}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
+			get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, last))
 			x := p.exec(g)
 			p.fill(p.a)
 			p.do(e.Record(p.a))
@@ -1851,4 +1855,18 @@ func BenchmarkRaces(b *testing.B) {
 			})
 		}
 	}
+}
+
+func copyRect(dst, src cu.Rows, width, height uint64) *cu.CopyNode {
+	return copyBox(cu.Planes{Rows: dst}, cu.Planes{Rows: src}, width, height, 1)
+}
+
+func copyBox(dst, src cu.Planes, width, height, depth uint64) *cu.CopyNode {
+	return &cu.CopyNode{Dst: dst.Mem, Src: src.Mem, Box: &cu.CopyBox{Width: width, Height: height, Depth: depth,
+		DstPitch: dst.Pitch, DstHeight: dst.Height, SrcPitch: src.Pitch, SrcHeight: src.Height}}
+}
+
+func setRect(dst cu.Rows, value, size uint32, width, height uint64) *cu.MemsetNode {
+	return &cu.MemsetNode{Dst: dst.Mem, Value: value, ElementSize: size,
+		Rect: &cu.MemsetRect{Width: width, Height: height, Pitch: dst.Pitch}}
 }

@@ -1225,13 +1225,35 @@ func (t *Table) StreamGetFlags(at At, hStream Stream) (flags uint32, res Result)
 
 // StreamGetPriority calls cuStreamGetPriority, which exists since CUDA 5.5.
 func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Result) {
-	th, soft, res := t.enterRare(at, symStreamGetPriority)
-	if soft != nil {
-		priority, res = soft.StreamGetPriority(th, hStream)
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		priority, res = t.software().StreamGetPriority(th, hStream)
 		return priority, t.leave(at, th, res)
 	}
-	res = t.callRare(at, symStreamGetPriority, res, uintptr(hStream), uintptr(unsafe.Pointer(&priority)))
-	return
+	fn := t.procs[symStreamGetPriority].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamGetPriority); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hStream  uintptr
+		priority unsafe.Pointer
+		_        [4]uintptr
+		v0       int32
+	}{fn: fn, hStream: uintptr(hStream)}
+	f.priority = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
 }
 
 // StreamGetId calls cuStreamGetId, which exists since CUDA 12.0.
@@ -4776,11 +4798,32 @@ func (t *Table) GraphMemcpyNodeGetParams(at At, hNode GraphNode) (nodeParams Mem
 
 // GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
-	th, soft, res := t.enterRare(at, symGraphMemcpyNodeSetParams)
-	if soft != nil {
-		return t.leave(at, th, soft.GraphMemcpyNodeSetParams(th, hNode, nodeParams))
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphMemcpyNodeSetParams(th, hNode, nodeParams))
 	}
-	return t.callRare(at, symGraphMemcpyNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(nodeParams)))
+	fn := t.procs[symGraphMemcpyNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemcpyNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphMemsetNodeGetParams calls cuGraphMemsetNodeGetParams, which exists since CUDA 10.0.
@@ -4796,11 +4839,32 @@ func (t *Table) GraphMemsetNodeGetParams(at At, hNode GraphNode) (nodeParams Mem
 
 // GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
-	th, soft, res := t.enterRare(at, symGraphMemsetNodeSetParams)
-	if soft != nil {
-		return t.leave(at, th, soft.GraphMemsetNodeSetParams(th, hNode, nodeParams))
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphMemsetNodeSetParams(th, hNode, nodeParams))
 	}
-	return t.callRare(at, symGraphMemsetNodeSetParams, res, uintptr(hNode), uintptr(unsafe.Pointer(nodeParams)))
+	fn := t.procs[symGraphMemsetNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemsetNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphNodeFindInClone calls cuGraphNodeFindInClone, which exists since CUDA 10.0.

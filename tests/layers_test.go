@@ -24,9 +24,9 @@ var groups = []group{
 		streammark.go streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go`},
 	{"heart", []string{"core"}, ""},
 	{"graph", []string{"core", "heart"}, `
-		capture.go graph.go graphalloc.go graphalloccore.go graphbuild.go graphcond.go graphcondcore.go graphcopy2d.go
-		graphcore.go graphedge.go graphedgecore.go graphedit.go graphexec.go graphexeccore.go graphfamily.go
-		graphkernelcore.go graphkernels.go graphnode.go graphnodecore.go graphparams.go graphupdate.go`},
+		capture.go graph.go graphalloc.go graphalloccore.go graphcond.go graphcondcore.go graphcore.go graphedge.go
+		graphedgecore.go graphedit.go graphexec.go graphexeccore.go graphfamily.go graphkernel.go graphkernels.go
+		graphmemory.go graphnode.go graphsync.go graphupdate.go graphwork.go`},
 	{"memory", []string{"core", "heart"}, `
 		ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
 		physicalmem.go pointer.go virtualcore.go virtualmem.go wrapmem.go`},

@@ -514,11 +514,11 @@ func testGraph(s *shared) {
 	sem, in := s.timeline()
 	g, err := s.gpu.NewGraph()
 	s.ok(err)
-	set, err := g.AddMemset(mem.Span(0, half), 8)
+	set, err := g.Add(&cu.MemsetNode{Dst: mem.Span(0, half), Value: 8})
 	s.ok(err)
-	signal, err := g.AddExternalSignal([]cu.ExternalOp{in.At(1)}, set)
+	signal, err := g.Add(&cu.SignalNode{Ops: []cu.ExternalOp{in.At(1)}}, set)
 	s.ok(err)
-	wait, err := g.AddExternalWait([]cu.ExternalOp{in.At(2)}, signal)
+	wait, err := g.Add(&cu.ExternalWaitNode{Ops: []cu.ExternalOp{in.At(2)}}, signal)
 	s.ok(err)
 	x, err := g.Instantiate()
 	s.ok(err)
@@ -530,8 +530,8 @@ func testGraph(s *shared) {
 	s.ok(errors.Join(s.submit(commands, sem, 1, 2), s.stream.Synchronize()))
 	s.has(mem, 8)
 
-	s.ok(errors.Join(x.SetMemset(set, mem.Span(0, half), 11), x.SetExternal(signal, in.At(3)),
-		x.SetExternal(wait, in.At(4)), x.Launch(s.stream)))
+	s.ok(errors.Join(x.Set(set, &cu.MemsetNode{Dst: mem.Span(0, half), Value: 11}), x.Set(signal, &cu.SignalNode{Ops: []cu.ExternalOp{in.At(3)}}),
+		x.Set(wait, &cu.ExternalWaitNode{Ops: []cu.ExternalOp{in.At(4)}}), x.Launch(s.stream)))
 	s.pending()
 	s.ok(errors.Join(s.submit(commands, sem, 3, 4), s.stream.Synchronize()))
 	s.counter(sem, 4)

@@ -457,9 +457,9 @@ func TestA10OpenIPCEvent(t *testing.T) {
 		n.is("a pool", err, cu.ResultInvalidValue)
 		g := get(n.gpu.NewGraph())(n)
 		n.closes(g)
-		_, err = g.AddEventRecord(e)
+		_, err = g.Add(&cu.RecordNode{Event: e})
 		n.is("a graph that records it", err, cu.ResultStreamCaptureUnsupported)
-		_, err = g.AddEventWait(e)
+		_, err = g.Add(&cu.WaitNode{Event: e})
 		n.is("a graph that waits for it", err, cu.ResultStreamCaptureUnsupported)
 	})
 }

@@ -519,7 +519,7 @@ func (r *round) graph(captured bool) {
 		other, err := r.gpu.NewEvent(cu.EventDisableTiming)
 		if r.ok("NewEvent", err) {
 			r.add(other)
-			r.use("SetEvent", func() error { return errors.Join(x.SetEvent(event, other), x.Launch(s)) })
+			r.use("SetEvent", func() error { return errors.Join(x.Set(event, &cu.RecordNode{Event: other}), x.Launch(s)) })
 		}
 	}
 	r.waits = append(r.waits, e.Wait)
@@ -547,11 +547,11 @@ func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *cu.Grap
 	if g, err = r.gpu.NewGraph(); err != nil {
 		return nil, event, err
 	}
-	set, err1 := g.AddMemset(mem, 1)
-	kernel, err2 := g.AddKernel(spin, one, []cu.Arg{cu.U64(10_000)}, set)
-	event, err3 := g.AddEventRecord(e, kernel)
-	_, err4 := g.AddHostFunc(call, event)
-	_, err5 := g.AddEmpty(event)
+	set, err1 := g.Add(&cu.MemsetNode{Dst: mem, Value: 1})
+	kernel, err2 := g.Add(&cu.KernelNode{Kernel: spin, Config: one, Args: []cu.Arg{cu.U64(10_000)}}, set)
+	event, err3 := g.Add(&cu.RecordNode{Event: e}, kernel)
+	_, err4 := g.Add(&cu.HostNode{Func: call}, event)
+	_, err5 := g.Add(&cu.EmptyNode{}, event)
 	if err = errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, event, errors.Join(err, g.Close())
 	}

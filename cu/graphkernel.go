@@ -1,0 +1,298 @@
+package cu
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has the nodes of a graph that run kernels.
+
+var kernelRow = &nodeRow{
+	typ: GraphNodeTypeKernel,
+	add: "cuGraphAddKernelNode", set: "cuGraphKernelNodeSetParams", execSet: "cuGraphExecKernelNodeSetParams",
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		t := c.gc.ctx.drv.table()
+		c.node, res = t.GraphAddKernelNode(c.at(), c.gc.raw, deps, &c.kernel)
+		if t.Missing(res) != nil { // before CUDA 12.0
+			c.node, res = t.GraphAddKernelNodeV1(c.at(), c.gc.raw, deps, &c.kernel)
+		}
+		if res == driver.ResultSuccess && (c.cooperative || c.attrs != nil) {
+			res = c.setAttributes()
+			c.later = res != driver.ResultSuccess
+		}
+		return res
+	},
+	change: func(c *nodeCall) (res driver.Result) {
+		if c.xc == nil {
+			return c.setKernel()
+		}
+		t := c.gc.ctx.drv.table()
+		res = t.GraphExecKernelNodeSetParams(c.at(), c.xc.raw, c.node, &c.kernel)
+		if res < 0 && t.Missing(res) != nil { // before CUDA 12.0
+			res = t.GraphExecKernelNodeSetParamsV1(c.at(), c.xc.raw, c.node, &c.kernel)
+		}
+		return res
+	},
+	seen: func(c *nodeCall, w Work) races.NodeWork {
+		k := w.(*KernelNode)
+		return races.NodeWork{Call: c.op, Detail: "kernel " + k.Kernel.name, Uses: used(k.Args)}
+	},
+	explain: func(c *nodeCall, e *Error) {
+		if p := &c.kernel; e.Err == nil && e.Result == ResultInvalidValue {
+			e.Detail = join(e.Detail, deviceOf(c.ctx).exceededDimension(Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
+				Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}))
+		}
+	},
+}
+
+func (w *KernelNode) row() *nodeRow { return rowIf(w != nil, kernelRow) }
+
+func (w *KernelNode) prepare(c *nodeCall) error {
+	if w.Kernel == nil || w.Kernel.mod == nil {
+		return errNil(c.op, "function")
+	}
+	return w.Kernel.nodeWork(c, &c.kernel, &w.Config, w.Args)
+}
+
+// nodeWork makes a node run the kernel. p gets the parameters for the driver.
+func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
+	mc := f.mod.core
+	if mc.ctx.drv != c.gc.ctx.drv {
+		return mixed(c.op, uintptr(f.raw), "kernel", mc.ctx, "graph", c.gc.ctx)
+	}
+	if !keep(c, &mc.resource, mc) {
+		return mc.Refused(c.op)
+	}
+	if err := f.check(cfg, args); err != nil {
+		return c.rename(err)
+	}
+	first := c.used
+	c.used += len(args)
+	c.args.grow(c.used) // those before keep the arrays that they refer to
+	values := c.args.values[first:c.used]
+	for i := range args {
+		a := &args[i]
+		values[i] = a.bits
+		if m := a.mem.current(); m != nil {
+			if m.ctx != mc.ctx && !mc.ctx.canAccess(m) || !keep(c, &m.resource, m) {
+				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
+			}
+		} else if a.ref != nil {
+			if err := c.args.set(first+i, a); err != nil {
+				return c.rename(f.badArg(cfg, i, err))
+			}
+		}
+	}
+	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
+	c.ctx, p.Func, p.KernelParams = mc.ctx, f.raw, c.args.from(first)
+	p.GridDimX, p.GridDimY, p.GridDimZ = g.X, g.Y, g.Z
+	p.BlockDimX, p.BlockDimY, p.BlockDimZ = b.X, b.Y, b.Z
+	p.SharedMemBytes = cfg.SharedMem
+	if c.node != 0 && cfg.Flags&LaunchCooperative != 0 {
+		if err := f.fitsTogether(c, cfg); err != nil {
+			return err
+		}
+	}
+	return c.setFlags(cfg.Flags&LaunchCooperative != 0, cfg.Attributes)
+}
+
+// fitsTogether checks that all blocks fit on the device at once, before the node changes.
+func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
+	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.ctx.drv.table()
+	if b.blocks() > math.MaxInt32 {
+		return nil // the driver refuses the block
+	}
+	n, res := t.OccupancyMaxActiveBlocksPerMultiprocessor(c.at(), f.raw, int32(b.blocks()), uint64(cfg.SharedMem))
+	if res != driver.ResultSuccess {
+		return nil // the same
+	}
+	sms, err := deviceOf(f.mod.core.ctx).Attribute(DeviceAttributeMultiprocessorCount)
+	if err != nil || g.blocks() <= uint64(n)*uint64(sms) {
+		return nil
+	}
+	return &Error{Op: c.op, Result: ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: errInvalid,
+		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: see MaxActiveBlocks",
+			f.name, g.blocks(), uint64(n)*uint64(sms))}
+}
+
+// setAttribute sets an attribute of the node.
+func (c *nodeCall) setAttribute(id int32, v *driver.LaunchAttributeValue) driver.Result {
+	c.op = "cuGraphKernelNodeSetAttribute"
+	return c.gc.ctx.drv.table().GraphKernelNodeSetAttribute(c.at(), c.node, id, v)
+}
+
+// setAttributes sets the attributes of the node that it has from now on.
+func (c *nodeCall) setAttributes() driver.Result {
+	list := c.attrs.of(false)
+	for i := range list {
+		if res := c.setAttribute(list[i].ID, &list[i].Value); res != driver.ResultSuccess {
+			return res
+		}
+	}
+	if c.cooperative != c.use.cooperative {
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(c.cooperative))
+	}
+	return driver.ResultSuccess
+}
+
+// resetAttributes removes the attributes that the node does not have any more, and those that the new
+// configuration may contradict: the driver compares each with the other.
+func (c *nodeCall) resetAttributes() driver.Result {
+	list := c.use.attrs.of(false)
+	for i := range list {
+		if res := c.setAttribute(list[i].ID, unset(list[i].ID)); res != driver.ResultSuccess {
+			return res
+		}
+	}
+	if c.use.cooperative && !c.cooperative {
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(false))
+	}
+	return driver.ResultSuccess
+}
+
+// setFlags says whether the node has to launch its kernel cooperatively, and with which attributes.
+func (c *nodeCall) setFlags(cooperative bool, attrs *LaunchAttributes) error {
+	c.cooperative = cooperative
+	switch {
+	case attrs != nil && attrs.onlyLaunches != "":
+		return invalid(c.op, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
+	case c.xc == nil:
+		c.attrs = attrs
+		return nil
+	case cooperative != c.use.cooperative:
+		return invalid(c.op, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
+			"change the node of the graph, and call Update")
+	case attrs != nil && !attrs.equal(c.use.attrs):
+		return invalid(c.op, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
+			"keep them, or change the node of the graph, and instantiate it again")
+	}
+	c.attrs = c.use.attrs // the node keeps its own
+	return nil
+}
+
+// setKernel calls the driver for a kernel node of a graph. The attributes that the node had are reset
+// before the configuration changes, and new ones are set afterwards, so that neither contradicts the
+// other on the way. If the configuration is refused, the old attributes are set again. If a new
+// attribute is refused, the node has the new kernel without it.
+func (c *nodeCall) setKernel() (res driver.Result) {
+	op, t := c.op, c.gc.ctx.drv.table()
+	if res = c.resetAttributes(); res != driver.ResultSuccess {
+		c.restoreAttributes()
+		return res
+	}
+	c.op = op
+	res = t.GraphKernelNodeSetParams(c.at(), c.node, &c.kernel)
+	if t.Missing(res) != nil { // before CUDA 12.0
+		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &c.kernel)
+	}
+	if c.did = happened(res); !c.did {
+		c.restoreAttributes()
+		c.op = op
+		return res
+	}
+	if res == driver.ResultSuccess {
+		res = c.setAttributes()
+	}
+	if res == driver.ResultSuccess {
+		c.op = op
+		return res
+	}
+	c.withoutAttributes("the node has the new kernel and arguments, but no attributes")
+	return res
+}
+
+// withoutAttributes removes the attributes that a call has set before it failed. It leaves the node as
+// partly says.
+func (c *nodeCall) withoutAttributes(partly string) {
+	failed := c.op
+	c.partly, c.attrs, c.cooperative, c.use.attrs, c.use.cooperative = partly, nil, false, c.attrs, c.cooperative
+	c.resetAttributes()
+	c.op = failed
+}
+
+// restoreAttributes sets the attributes that the node had.
+func (c *nodeCall) restoreAttributes() {
+	list := c.use.attrs.of(false)
+	for i := range list {
+		c.setAttribute(list[i].ID, &list[i].Value)
+	}
+	if c.use.cooperative && !c.cooperative {
+		c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(true))
+	}
+}
+
+// readKernel returns the work of a node that runs a kernel.
+func (c *nodeCall) readKernel() (*KernelNode, error) {
+	t, at := c.gc.ctx.drv.table(), c.at()
+	p, res := t.GraphKernelNodeGetParams(at, c.node)
+	if t.Missing(res) != nil { // before CUDA 12.0
+		var old driver.KernelNodeParamsV1
+		old, res = t.GraphKernelNodeGetParamsV1(at, c.node)
+		p = driver.KernelNodeParams{
+			Func: old.Func, GridDimX: old.GridDimX, GridDimY: old.GridDimY, GridDimZ: old.GridDimZ,
+			BlockDimX: old.BlockDimX, BlockDimY: old.BlockDimY, BlockDimZ: old.BlockDimZ,
+			SharedMemBytes: old.SharedMemBytes, KernelParams: old.KernelParams, Extra: old.Extra,
+		}
+	}
+	if err := c.got("cuGraphKernelNodeGetParams", res); err != nil {
+		return nil, err
+	}
+	k := &KernelNode{
+		Config: LaunchConfig{
+			Grid:      Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
+			Block:     Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ},
+			SharedMem: p.SharedMemBytes, Attributes: c.use.attrs,
+		},
+		Params: &KernelParams{Function: uintptr(p.Func), Kernel: uintptr(p.Kern)},
+	}
+	if c.use.cooperative {
+		k.Config.Flags |= LaunchCooperative
+	}
+	name, sizes, known, err := c.askKernel(at, &p)
+	if err != nil {
+		return nil, err
+	}
+	if k.Params.Name = name; known && (p.KernelParams != nil || len(sizes) == 0) {
+		k.Params.Args = argBytes(p.KernelParams, sizes)
+	}
+	return k, nil
+}
+
+// askKernel returns the name of the kernel of a node, and the sizes of its parameters if the driver can say
+// them.
+func (c *nodeCall) askKernel(at driver.At, p *driver.KernelNodeParams) (name string, sizes []uint64, known bool,
+	err error) {
+	t := c.gc.ctx.drv.table()
+	var res driver.Result
+	op := "cuFuncGetName"
+	if p.Func != 0 {
+		name, res = t.FuncGetName(at, p.Func)
+	} else {
+		name, res = t.KernelGetName(at, p.Kern)
+	}
+	if res != driver.ResultSuccess && t.Missing(res) == nil {
+		return "", nil, false, c.got(op, res)
+	}
+	op = "cuFuncGetParamInfo"
+	for i := range uint64(maxParamBytes) {
+		var size uint64
+		if p.Func != 0 {
+			_, size, res = t.FuncGetParamInfo(at, p.Func, i)
+		} else {
+			_, size, res = t.KernelGetParamInfo(at, p.Kern, i)
+		}
+		switch {
+		case res == driver.ResultInvalidValue: // i is the number of parameters
+			return name, sizes, true, nil
+		case t.Missing(res) != nil: // before CUDA 12.4
+			return name, nil, false, nil
+		case res != driver.ResultSuccess:
+			return "", nil, false, c.got(op, res)
+		}
+		sizes = append(sizes, size)
+	}
+	return name, nil, false, nil
+}

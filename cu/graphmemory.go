@@ -1,0 +1,207 @@
+package cu
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has the nodes of a graph that copy and set memory.
+
+// keptOfMemory is what an executable graph cannot change of a copy or a memset.
+const keptOfMemory = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several " +
+	"rows, and all of a copy of several rows"
+
+var copyRow = &nodeRow{
+	typ: GraphNodeTypeMemcpy, kept: keptOfMemory,
+	add: "cuGraphAddMemcpyNode", set: "cuGraphMemcpyNodeSetParams", execSet: "cuGraphExecMemcpyNodeSetParams",
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		c.node, res = c.gc.ctx.drv.table().GraphAddMemcpyNode(c.at(), c.gc.raw, deps, &c.copy, c.ctx.raw)
+		return res
+	},
+	change: func(c *nodeCall) driver.Result {
+		t := c.gc.ctx.drv.table()
+		if c.xc != nil {
+			return t.GraphExecMemcpyNodeSetParams(c.at(), c.xc.raw, c.node, &c.copy, c.ctx.raw)
+		}
+		return t.GraphMemcpyNodeSetParams(c.at(), c.node, &c.copy)
+	},
+	seen: func(c *nodeCall, _ Work) races.NodeWork {
+		return races.NodeWork{Call: c.op, Uses: usedByPlanes(&c.to, &c.from, c.box)}
+	},
+}
+
+func (w *CopyNode) row() *nodeRow { return rowIf(w != nil, copyRow) }
+
+func (w *CopyNode) prepare(c *nodeCall) error {
+	d, r, b := &c.to, &c.from, w.Box
+	d.region, r.region = targetOf(w.Dst), regionOf(w.Src)
+	if err := c.keepRegions(&d.region, &r.region); err != nil {
+		return err
+	}
+	switch {
+	case d.mem.onHost() && r.mem.onHost():
+		return betweenHost(c.op, &d.region, &r.region)
+	case b == nil && r.size > d.size:
+		return tooSmall(c.op, r.size, d.size)
+	case b == nil:
+		c.box = extent{r.size, 1, 1}
+	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
+		return mixed(c.op, d.mem.handle(), "destination", d.mem.ctx, "source", r.mem.ctx)
+	default:
+		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
+		c.box = extent{b.Width, b.Height, b.Depth}
+	}
+	for _, p := range [...]*planes{d, r} {
+		if err := p.fit(c.op, c.box); err != nil {
+			return err
+		}
+	}
+	c.ctx = d.mem.ctx
+	if d.mem.onHost() || b != nil && d.mem.everywhere() && !r.mem.onHost() {
+		c.ctx = r.mem.ctx
+	}
+	c.copy = driver.Memcpy3D{WidthInBytes: c.box.width, Height: c.box.height, Depth: c.box.depth,
+		DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
+	c.copy.DstMemoryType, c.copy.DstHost, c.copy.DstDevice = d.end()
+	c.copy.SrcMemoryType, c.copy.SrcHost, c.copy.SrcDevice = r.end()
+	return c.notEmpty(c.box.empty())
+}
+
+func (c *nodeCall) readCopy() (*CopyNode, error) {
+	p, res := c.gc.ctx.drv.table().GraphMemcpyNodeGetParams(c.at(), c.node)
+	if err := c.got("cuGraphMemcpyNodeGetParams", res); err != nil {
+		return nil, err
+	}
+	addr := func(kind int32, host driver.HostPtr, dev driver.DevicePtr, x, y, z, pitch, height uint64) uint64 {
+		a := uint64(dev)
+		switch kind {
+		case driver.CU_MEMORYTYPE_ARRAY:
+			return 0
+		case driver.CU_MEMORYTYPE_HOST:
+			a = uint64(host)
+		}
+		return a + x + pitch*(y+height*z)
+	}
+	w := &CopyNode{
+		DstAddr: addr(p.DstMemoryType, p.DstHost, p.DstDevice, p.DstXInBytes, p.DstY, p.DstZ, p.DstPitch, p.DstHeight),
+		SrcAddr: addr(p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcXInBytes, p.SrcY, p.SrcZ, p.SrcPitch, p.SrcHeight),
+		Box:     &CopyBox{Width: p.WidthInBytes, Height: p.Height, Depth: p.Depth},
+	}
+	if p.DstMemoryType != driver.CU_MEMORYTYPE_ARRAY {
+		w.Box.DstPitch, w.Box.DstHeight = p.DstPitch, p.DstHeight
+	}
+	if p.SrcMemoryType != driver.CU_MEMORYTYPE_ARRAY {
+		w.Box.SrcPitch, w.Box.SrcHeight = p.SrcPitch, p.SrcHeight
+	}
+	return w, nil
+}
+
+var memsetRow = &nodeRow{
+	typ: GraphNodeTypeMemset, kept: keptOfMemory,
+	add: "cuGraphAddMemsetNode", set: "cuGraphMemsetNodeSetParams", execSet: "cuGraphExecMemsetNodeSetParams",
+	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
+		c.node, res = c.gc.ctx.drv.table().GraphAddMemsetNode(c.at(), c.gc.raw, deps, &c.fill, c.ctx.raw)
+		return res
+	},
+	change: func(c *nodeCall) driver.Result {
+		t := c.gc.ctx.drv.table()
+		if c.xc != nil {
+			return t.GraphExecMemsetNodeSetParams(c.at(), c.xc.raw, c.node, &c.fill, c.ctx.raw)
+		}
+		return t.GraphMemsetNodeSetParams(c.at(), c.node, &c.fill)
+	},
+	seen: func(c *nodeCall, _ Work) races.NodeWork {
+		return races.NodeWork{Call: c.op, Uses: usedByPlanes(&c.to, &c.to, c.box)}
+	},
+}
+
+func (w *MemsetNode) row() *nodeRow { return rowIf(w != nil, memsetRow) }
+
+func (w *MemsetNode) prepare(c *nodeCall) error {
+	d, size := &c.to, uint64(max(w.ElementSize, 1))
+	d.region = targetOf(w.Dst)
+	if err := c.keepRegions(&d.region, &d.region); err != nil {
+		return err
+	}
+	switch {
+	case size != 1 && size != 2 && size != 4:
+		return invalid(c.op, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
+	case uint64(w.Value)>>(8*size) != 0:
+		return invalid(c.op, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
+			w.Value, size))
+	case d.mem.raw == 0:
+		return mistake(c.op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
+	}
+	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: w.Value, ElementSize: uint32(size)}
+	if r := w.Rect; r == nil {
+		if d.off%size != 0 || d.size%size != 0 {
+			return notWhole(c.op, &d.region, size)
+		}
+		if c.xc != nil && c.mixesBytes() {
+			return invalid(c.op, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
+				"32-bit words or more words, or instantiate the changed graph again")
+		}
+		c.box = extent{d.size, 1, 1}
+		c.fill.Width, c.fill.Height = d.size/size, 1
+	} else {
+		d.pitch = r.Pitch
+		if size > 1 { // then the size of a row must not overflow
+			if err := d.whole(c.op, size, r.Width); err != nil {
+				return err
+			}
+		}
+		c.box = extent{size * r.Width, r.Height, 1}
+		if err := d.fit(c.op, c.box); err != nil {
+			return err
+		}
+		c.fill.Width, c.fill.Height, c.fill.Pitch = r.Width, r.Height, d.pitch
+	}
+	c.ctx = d.mem.ctx
+	return c.notEmpty(c.box.empty())
+}
+
+// mixesBytes reports whether an executable graph may set other words of managed memory than it
+// should. An H100 and an H200 (driver 580) mix the bits of both bytes from the second launch on, if
+// there are fewer than 16 bytes, and the node was instantiated with memory that is not managed.
+func (c *nodeCall) mixesBytes() bool {
+	return c.fill.ElementSize == 2 && c.to.mem.is.managed && c.to.size < 16 && c.fill.Value>>8 != c.fill.Value&0xff
+}
+
+// notWhole returns the error for memory that is not a number of elements.
+func notWhole(op string, d *region, size uint64) error {
+	return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
+		d.size, d.off, size))
+}
+
+func (c *nodeCall) readMemset() (*MemsetNode, error) {
+	p, res := c.gc.ctx.drv.table().GraphMemsetNodeGetParams(c.at(), c.node)
+	if err := c.got("cuGraphMemsetNodeGetParams", res); err != nil {
+		return nil, err
+	}
+	return &MemsetNode{Addr: uint64(p.Dst), Value: p.Value, ElementSize: p.ElementSize,
+		Rect: &MemsetRect{p.Width, p.Height, p.Pitch}}, nil
+}
+
+// keepRegions checks the regions of a copy or memset, which may be the same, and keeps their memory.
+func (c *nodeCall) keepRegions(d, r *region) error {
+	for _, sp := range [...]*region{d, r} {
+		if err := sp.missing(c.op); err != nil {
+			return err
+		}
+		if sp.mem.ctx.drv != c.gc.ctx.drv {
+			return mixed(c.op, sp.mem.handle(), "memory", sp.mem.ctx, "graph", c.gc.ctx)
+		}
+		if err := sp.check(c.op); err != nil {
+			return err
+		}
+		if m := sp.mem; !keep(c, &m.resource, m) {
+			return m.Refused(c.op)
+		}
+		if d == r {
+			break
+		}
+	}
+	return nil
+}
