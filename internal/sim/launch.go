@@ -267,7 +267,13 @@ func (d *Driver) kernelOp(l *Launch) *op {
 			e.timing++
 			l.outside(o, func() { took = max(k.Time(l), 0) }, func() {
 				e.timing--
-				e.completeAt(o, func() int64 { return later(o.began, int64(took)) })
+				e.completeAt(o, func() int64 {
+					at := later(o.began, int64(took))
+					if !d.clock.virtual { // the program may have seen it pending until now
+						at = max(at, d.clock.now())
+					}
+					return at
+				})
 			})
 		}
 	}
@@ -279,7 +285,7 @@ func (d *Driver) kernelOp(l *Launch) *op {
 			o.apart = nil
 			e.outside = append(e.outside, o)
 			l.outside(o, func() { k.Run(l) }, func() {
-				if !d.clock.virtual {
+				if !d.clock.virtual { // the program may have seen it pending until now
 					o.at = max(o.at, d.clock.now())
 				}
 				e.finish(o)
