@@ -10,11 +10,11 @@ import (
 // zero Kernel takes 5 µs and does nothing. The PTX of all other kernels is executed. A module with PTX that
 // the driver lacks is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
 //
-// The functions run on goroutines, those of several launches at the same time if nothing orders the launches. They
-// may wait for the program, but must not call the driver. No [KernelLimit] ends them.
+// Run is called on a goroutine, for several launches at the same time if nothing orders the launches. It may wait for
+// the program. Neither function may call the driver. No [KernelLimit] ends them.
 type Kernel struct {
-	// Time returns the duration of a launch before it runs. It must depend only on the arguments.
-	// nil means 5 µs.
+	// Time returns the duration of a launch before it runs. It must depend only on the arguments, and return at
+	// once: other calls of the driver wait for it. nil means 5 µs.
 	Time func(l *Launch) time.Duration
 	// Run makes the changes of the kernel, at the end of the launch. If it panics, the device has a fault as if
 	// the kernel had used an invalid address, and the panic is recorded as a [Misuse].

@@ -67,7 +67,6 @@ var large = map[string]int{
 	"internal/sim.addressSpace":       17,
 	"internal/sim.block":              22,
 	"internal/sim.context":            19,
-	"internal/sim.engine":             16,
 	"internal/sim.executionOf":        91,
 	"internal/sim.launch":             86,
 	"internal/sim.memPool":            19,

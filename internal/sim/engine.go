@@ -19,7 +19,6 @@ type engine struct {
 	executing int      // goroutines that execute kernels, or move bytes
 	moving    int      // those of executing that move bytes
 	inGo      int      // those of executing that execute kernels in Go
-	timing    int      // those of them that ask for the time that the kernel takes
 	starts    uint64   // how many of executing have ever begun
 	active    []uint64 // the numbers of executing, in their order
 	work      []*op    // operations that have become ready

@@ -258,14 +258,6 @@ func (d *Driver) settle(forLate time.Duration) {
 	}
 }
 
-// settleTimes waits, if time is virtual, until no kernel in Go is asked for its time, so that what a program sees does
-// not depend on the machine's speed. The driver is unlocked meanwhile.
-func (e *engine) settleTimes() {
-	for e.d.clock.virtual && e.timing > 0 {
-		e.d.changed.Wait()
-	}
-}
-
 // quiet waits until no kernel is executed and no bytes are moved, so that nothing uses memory that is freed or
 // replaced. After a sticky error it does not wait for kernels in Go: nothing stops them, they may wait for the program,
 // and what they use stays until they return. The driver is unlocked meanwhile.

@@ -301,7 +301,6 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	d.engine.enqueue(s, begin, x.newest)
 	x.newest = &op{}
 	d.engine.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
-	d.engine.settleTimes()
 	return ok
 }
 

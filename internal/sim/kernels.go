@@ -53,6 +53,7 @@ type Launch struct {
 	code   driver.Result
 	// gathered has copies of memory that is mapped in several parts: see mapped.
 	gathered []gathered
+	locked   bool // ask has locked the driver
 
 	cooperative bool
 	clustered   bool // the launch or the kernel has a size of clusters
@@ -99,16 +100,25 @@ func (l *Launch) Mem(i int) []byte {
 	return l.contiguous(b, addr-b.addr, math.MaxUint64)
 }
 
+// lock locks the driver, unless ask has done so.
+func (l *Launch) lock() (unlock func()) {
+	if l.locked {
+		return func() {}
+	}
+	l.d.mu.Lock()
+	return l.d.mu.Unlock
+}
+
 // memory returns the block with an address, or nil.
 func (l *Launch) memory(addr uint64) *block {
-	l.d.mu.Lock()
+	unlock := l.lock()
 	b := l.d.space.forKernels(addr)
 	if b != nil && b.kind == mappedBlock {
 		s := l.mapped(addr)
-		l.d.mu.Unlock()
+		unlock()
 		return l.gather(s)
 	}
-	defer l.d.mu.Unlock()
+	defer unlock()
 	if b == nil || b.asleep {
 		return nil
 	}
@@ -119,9 +129,9 @@ func (l *Launch) memory(addr uint64) *block {
 func (l *Launch) contiguous(b *block, off, most uint64) []byte {
 	n := min(most, b.size-off)
 	for {
-		l.d.mu.Lock()
+		unlock := l.lock()
 		m, begin := b.memory()
-		l.d.mu.Unlock()
+		unlock()
 		switch data := m.contiguous(begin+off, n); {
 		case data != nil:
 			return data
@@ -134,8 +144,7 @@ func (l *Launch) contiguous(b *block, off, most uint64) []byte {
 
 // lacks makes the launch fail, as the machine has no memory for the kernel.
 func (l *Launch) lacks(n uint64) {
-	l.d.mu.Lock()
-	defer l.d.mu.Unlock()
+	defer l.lock()()
 	l.d.explain("", fmt.Sprintf("kernel %q, a Go function, asks for %d bytes of memory, and the machine has too "+
 		"little memory, or the process too few addresses", l.Name, n), driver.ResultLaunchFailed)
 	l.Fault(int(driver.ResultLaunchFailed))
@@ -166,47 +175,68 @@ func (l *Launch) SetConditional(handle uint64, value uint32) {
 	}
 }
 
-// outside calls f, a part of a kernel, on a new goroutine, and then after, with the driver locked. The operation may
-// have been dropped meanwhile. A panic or an end of the goroutine (testing.T.FailNow) becomes a misuse.
+// ask calls f, which says how long the kernel takes, while the driver is locked: what the program sees of the kernel must
+// not depend on the machine's speed.
+func (l *Launch) ask(f func()) {
+	ended := make(chan struct{})
+	l.locked = true
+	go l.call(f, func(failed func()) {
+		failed()
+		close(ended)
+	})
+	<-ended
+	l.locked = false
+}
+
+// outside calls f, which does the kernel's work, on a new goroutine, and then after, with the driver locked. The
+// operation may have been dropped meanwhile.
 func (l *Launch) outside(o *op, f, after func()) {
 	d, e := l.d, &l.d.engine
 	x := &execution{kernel: l.Name, begun: time.Now(), number: e.begins(), inGo: true}
 	o.execution = x
 	e.inGo++
-	go func() {
-		returned := false
-		defer func() {
-			fault, what := driver.ResultLaunchFailed, ""
-			switch p := recover().(type) {
-			case nil:
-				if !returned {
-					what = "the kernel ended its goroutine"
-				}
-			case runtime.Error:
-				fault, what = driver.ResultIllegalAddress, fmt.Sprintf("the kernel panicked: %v", p)
-			default:
-				what = fmt.Sprintf("the kernel panicked: %v", p)
+	go l.call(f, func(failed func()) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		failed()
+		e.ends(x.number)
+		e.inGo--
+		after()
+		d.changed.Broadcast()
+	})
+}
+
+// call calls f, a part of a kernel, and then ended, also if f ends the goroutine (testing.T.FailNow). ended calls failed
+// with the driver locked: a panic or an end of the goroutine becomes a misuse.
+func (l *Launch) call(f func(), ended func(failed func())) {
+	returned := false
+	defer func() {
+		fault, what := driver.ResultLaunchFailed, ""
+		switch p := recover().(type) {
+		case nil:
+			if !returned {
+				what = "the kernel ended its goroutine"
 			}
-			stored := l.store()
-			d.mu.Lock()
-			defer d.mu.Unlock()
+		case runtime.Error:
+			fault, what = driver.ResultIllegalAddress, fmt.Sprintf("the kernel panicked: %v", p)
+		default:
+			what = fmt.Sprintf("the kernel panicked: %v", p)
+		}
+		stored := l.store()
+		ended(func() {
 			switch {
 			case what != "":
 				l.Fault(int(fault))
-				d.misuse(l.Name, 0, what, nil)
+				l.d.misuse(l.Name, 0, what, nil)
 			case !stored:
 				l.Fault(int(driver.ResultLaunchFailed))
 			}
-			e.ends(x.number)
-			e.inGo--
-			after()
-			d.changed.Broadcast()
-		}()
-		// Other code may have unmapped its memory.
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		f()
-		returned = true
+		})
 	}()
+	// Other code may have unmapped its memory.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	f()
+	returned = true
 }
 
 // kernelTime is the duration of a kernel without a Time.

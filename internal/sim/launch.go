@@ -119,7 +119,6 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 			r = d.recordEvent(e, s)
 		}
 	}
-	d.engine.settleTimes()
 	return r
 }
 
@@ -255,27 +254,13 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	return args, ok
 }
 
-// kernelOp returns the operation of a launch of a function in Go. Goroutines execute it outside of the driver's lock.
+// kernelOp returns the operation of a launch of a function in Go. A goroutine does its work without the driver's lock.
 func (d *Driver) kernelOp(l *Launch) *op {
 	e := &d.engine
 	k, written := d.kernels[l.Name]
 	o := &op{visible: k.Run != nil, duration: int64(kernelTime)} // Run may have an effect outside of the driver
 	if k.Time != nil {
-		o.outside = true
-		o.begin = func() {
-			took := kernelTime
-			e.timing++
-			l.outside(o, func() { took = max(k.Time(l), 0) }, func() {
-				e.timing--
-				e.completeAt(o, func() int64 {
-					at := later(o.began, int64(took))
-					if !d.clock.virtual { // the program may have seen it pending until now
-						at = max(at, d.clock.now())
-					}
-					return at
-				})
-			})
-		}
+		o.begin = func() { l.ask(func() { o.duration = int64(max(k.Time(l), 0)) }) }
 	}
 	if k.Run != nil {
 		o.apart = func() bool {

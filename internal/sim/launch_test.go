@@ -129,14 +129,12 @@ func TestArguments(t *testing.T) {
 // TestGoKernelUnlocked makes calls while a function in Go takes the place of a kernel, and has not returned.
 func TestGoKernelUnlocked(t *testing.T) {
 	for name, tt := range map[string]struct {
-		virtual, inTime bool
-		meanwhile       func(r *lab, p driver.DevicePtr)
-		want            driver.Result
+		virtual   bool
+		meanwhile func(r *lab, p driver.DevicePtr)
+		want      driver.Result
 	}{
-		"run":                {},
-		"time":               {inTime: true},
-		"run, virtual time":  {virtual: true},
-		"time, virtual time": {virtual: true, inTime: true},
+		"run":               {},
+		"run, virtual time": {virtual: true},
 		"a sticky error": {want: driver.ResultLaunchFailed,
 			meanwhile: func(r *lab, _ driver.DevicePtr) { r.Poison(int(driver.ResultLaunchFailed)) }},
 		"the end of the memory": {meanwhile: func(r *lab, p driver.DevicePtr) {
@@ -146,18 +144,13 @@ func TestGoKernelUnlocked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun, end, got := make(chan bool), make(chan bool), make(chan byte, 1)
-			wait := func() { begun <- true; <-end }
 			k := Kernel{Run: func(l *Launch) {
 				m := l.Mem(0)
-				if !tt.inTime {
-					wait()
-				}
+				begun <- true
+				<-end
 				m[1]++
 				got <- m[0] + m[1]
 			}}
-			if tt.inTime {
-				k.Time = func(*Launch) time.Duration { wait(); return time.Microsecond }
-			}
 			opts := []Option{WithKernel("k", k)}
 			if tt.virtual {
 				opts = append(opts, VirtualTime())
