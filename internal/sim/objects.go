@@ -85,7 +85,7 @@ func stack() []uintptr {
 	return slices.Clone(pcs[:runtime.Callers(3, pcs[:])])
 }
 
-// find returns the object of a handle and its place, or nil.
+// find returns the object of a handle and its place, or nil. The place is empty if another object uses it by now.
 func (t *objects) find(h uintptr) (object any, p *place) {
 	i := h & (1<<36 - 1) >> handleShift
 	if h&^(0xff<<36|(1<<36-1)) != handleBase || i >= uintptr(len(t.places)) || h&(1<<handleShift-1) != 0 {
@@ -93,7 +93,7 @@ func (t *objects) find(h uintptr) (object any, p *place) {
 	}
 	p = &t.places[i]
 	if uintptr(p.uses&0xff) != h>>36&0xff {
-		return nil, p // another object uses the place
+		return nil, new(place)
 	}
 	return p.object, p
 }
