@@ -67,6 +67,9 @@ func TestUnsupported(t *testing.T) {
 		"L: L:":                                     "line 2: label L is there twice",
 		".reg .b128 w;":                             "line 3: the declaration of w (.reg .b128)",
 		".local .b8 large[2000000];":                "line 2: the kernel needs too much memory",
+		"mov.u32 a, %id.x;":                         "",
+		"mov.u32 a, %id.w;":                         "",
+		"mov.u32 a, %id.r;":                         "",
 		"st.param.b32 [p], a;":                      "line 3: st.param.b32: to a parameter of a kernel",
 	} {
 		m, err := Parse(textHeader + ".global .u32 g, array[2]; " +

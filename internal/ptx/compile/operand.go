@@ -149,10 +149,13 @@ func special(name string) vm.Special {
 	case "%envreg2":
 		return vm.Env2
 	}
-	if vector, index, is := strings.Cut(name, "."); is && special(vector+".x") != vm.NoSpecial {
-		switch index { // an element of a position or a size
+	// The other elements of a position or a size: w is 0, and r, g, b and a are other names of x, y, z and w.
+	if vector, index, is := strings.Cut(name, "."); is {
+		switch index {
 		case "w", "a":
-			return vm.Zero
+			if special(vector+".x") != vm.NoSpecial {
+				return vm.Zero
+			}
 		case "r", "g", "b":
 			return special(vector + "." + string("xyz"[strings.Index("rgb", index)]))
 		}
