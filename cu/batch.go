@@ -88,7 +88,7 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 func QueryAll(statuses []Status, events []*Event) error {
 	const op = "cuEventQuery"
 	if len(statuses) != len(events) {
-		return invalid(op, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
+		return badValue(op, nil, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
 			len(events), len(statuses)))
 	}
 	errs := batchErrors{op: op, items: len(events)}
@@ -169,7 +169,7 @@ func (b *batch) query(statuses []Status, errs *batchErrors) {
 func RecordAll(events []*Event, streams []*Stream) error {
 	const op = "cuEventRecord"
 	if len(streams) != len(events) {
-		return invalid(op, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
+		return badValue(op, nil, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
 			len(events), len(streams)))
 	}
 	errs := batchErrors{op: op, items: len(events)}

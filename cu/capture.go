@@ -87,9 +87,9 @@ func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*str
 	case s == nil || s.core == nil:
 		return nil, errNil(op, "stream")
 	case mode < CaptureGlobal || mode > CaptureRelaxed:
-		return nil, invalid(op, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
+		return nil, badValue(op, s.core, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
 	case f == nil:
-		return nil, mistake(op, ErrNil, 0, "the function is nil: pass one that enqueues the work")
+		return nil, misuse(op, s.core, ErrNil, "the function is nil: pass one that enqueues the work")
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -97,10 +97,8 @@ func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*str
 	}
 	if sc.raw == driver.CU_STREAM_LEGACY {
 		s.leave()
-		return nil, &Error{
-			Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
-			Detail: "the legacy default stream cannot be captured: use a stream of gpu.NewStream(cu.StreamNonBlocking)",
-		}
+		return nil, newError(op, sc, ResultStreamCaptureUnsupported, nil,
+			"the legacy default stream cannot be captured: use a stream of gpu.NewStream(cu.StreamNonBlocking)")
 	}
 	return sc, nil
 }

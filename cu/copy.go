@@ -66,7 +66,7 @@ func (s *Stream) copyRegions(d, r *region) error {
 	case f == 0:
 		return betweenHost("Stream.Copy", d, r)
 	case d.usable() && r.usable() && r.size > d.size:
-		return tooSmall(f.op(), r.size, d.size)
+		return about(as("destination", d.mem), tooSmall(f.op(), r.size, d.size))
 	}
 	w, err := s.beginMemory(f, d, r)
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 // whole returns an error unless the region consists of words of size bytes.
 func (r *region) whole(f workFunction, size uint64) error {
 	if r.usable() && (uint64(r.addr())%size != 0 || r.size%size != 0) {
-		return invalid(f.op(), fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
+		return badValue(f.op(), r.mem, fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
 			"address and size must be multiples of %d", r.size, uint64(r.addr()), size))
 	}
 	return nil
@@ -220,28 +220,26 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 	if s == nil || s.core == nil {
 		return w, errNil(op, "stream")
 	}
-	for _, sp := range [...]*region{d, r} {
+	for i, sp := range [...]*region{d, r} {
 		if sp.mem != nil && sp.mem.ctx.drv != s.core.ctx.drv {
-			return w, mixed(op, sp.mem.handle(), "memory", sp.mem.ctx, "stream", s.core.ctx)
+			return w, errMixed(op, as(roleOf(i, d, r), sp.mem), s.core)
 		}
 	}
 	sc := s.core
 	if w, err = sc.enqueue(op); err != nil {
 		return w, err
 	}
-	if err = d.check(op); err == nil {
-		if err = r.check(op); err == nil {
-			err = sc.checkMemory(f, d, r)
-		}
+	if err = checkEnds(op, d, r); err == nil {
+		err = sc.checkMemory(f, d, r)
 	}
 	if err != nil {
 		w.end()
-		return w, err
+		return w, about(sc, err)
 	}
-	for _, sp := range [...]*region{d, r} {
+	for i, sp := range [...]*region{d, r} {
 		if m := sp.mem; !w.kept(&m.resource) && !w.use(&m.resource, m) {
 			w.end()
-			return w, m.Refused(op)
+			return w, m.refusedAs(roleOf(i, d, r), op)
 		}
 	}
 	sc.beginLegacy()

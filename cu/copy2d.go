@@ -59,11 +59,11 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 	over, size := bits.Mul64(width, height)
 	switch {
 	case over != 0:
-		return nil, 0, invalid(op, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
+		return nil, 0, badValue(op, core, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
 	case width == 0 || height == 0:
-		return nil, 0, invalid(op, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
+		return nil, 0, badValue(op, core, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
 	case element != 4 && element != 8 && element != 16:
-		return nil, 0, invalid(op, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
+		return nil, 0, badValue(op, core, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
 	}
 	var raw driver.DevicePtr
 	res, own := core.allocate(func() (res driver.Result) {
@@ -175,10 +175,10 @@ func (r Rows) whole(op string, size, width uint64) error {
 func (p *planes) whole(op string, size, width uint64) error {
 	switch {
 	case p.usable() && (uint64(p.addr())%size != 0 || p.pitch%size != 0):
-		return invalid(op, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
+		return badValue(op, p.mem, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
 			"address and pitch must be multiples of %d", uint64(p.addr()), p.pitch, size))
 	case width > math.MaxUint32:
-		return invalid(op, fmt.Sprintf("rows of %d words are too long", width))
+		return badValue(op, nil, fmt.Sprintf("rows of %d words are too long", width))
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (p *planes) fit(op string, e extent) error {
 		return nil // beginMemory finds the mistake
 	}
 	if p.pitch < e.width || p.height < e.height {
-		return invalid(op, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
+		return badValue(op, p.mem, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
 			"the pitch or the height is too small", e.height, e.width, p.height, p.pitch))
 	}
 	over, rows := bits.Mul64(e.depth-1, p.height)
@@ -263,7 +263,7 @@ func (p *planes) fit(op string, e extent) error {
 	over2, n := bits.Mul64(rows, p.pitch)
 	n, carry2 := bits.Add64(n, e.width, 0)
 	if over|over2|carry|carry2 != 0 || n > p.size {
-		return invalid(op, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, do not fit into %d bytes",
+		return badValue(op, p.mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, do not fit into %d bytes",
 			e.depth, e.height, e.width, p.pitch, p.size))
 	}
 	return nil

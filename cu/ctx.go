@@ -78,8 +78,11 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 // [ResultUnsupportedExecAffinity], and [Context.NewGreenContext] has the same purpose. It may wait for
 // the GPU: see docs/blocking.md.
 func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
+	if !dev.valid() {
+		return nil, errNil("cuCtxCreate", "device")
+	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, invalid("cuCtxCreate", fmt.Sprintf("%d multiprocessors: ask for at least one", n))
+		return nil, badValue("cuCtxCreate", dev, fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
 	params[0].Param.SmCount().Val = uint32(n)
@@ -96,7 +99,7 @@ func (dev *Device) createContext(flags ContextFlags,
 		return nil, errNil(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return nil, err
+		return nil, about(dev, err)
 	}
 	d := dev.drv
 	var raw driver.Context
@@ -129,7 +132,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 		return nil, errNil(op, "driver")
 	}
 	if handle == 0 {
-		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
+		return nil, misuse(op, nil, ErrNil, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
 	dev, res := d.table().CtxGetDevice(driver.At{Context: raw})
@@ -238,10 +241,22 @@ func (c *Context) Close() error {
 	case err == nil:
 		core.observeDone()
 	case errors.Is(err, errInHostFunc):
-		return errLater("Context.Close", "context", uintptr(core.raw), err, afterFreeing)
+		if core.isBorrowed() { // see abandon
+			return newError("Context.Close", core, ResultNotPermitted, err,
+				"the Context is closed, and its use of the CUDA context, which belongs to other code, ends soon")
+		}
+		return errLater("Context.Close", core, err, afterFreeing)
 	}
 	core.drv.freeDeferred(core.dev)
 	return err
+}
+
+// object returns the object for an error, or nil if there is none.
+func (c *Context) object() named {
+	if c == nil || c.own == nil {
+		return nil
+	}
+	return c.own.core
 }
 
 // enter begins a call on the context, and leave ends it.
@@ -250,7 +265,7 @@ func (c *Context) enter(op string) (*contextCore, error) {
 		return nil, errNil(op, "context")
 	}
 	if !c.own.Acquire(c.own) {
-		return nil, errClosed(op, "context", uintptr(c.own.core.raw))
+		return nil, errClosed(op, c.own.core)
 	}
 	return c.own.core, nil
 }

@@ -62,6 +62,10 @@ type contextIdentity struct {
 	apiDevice any
 }
 
+func (c *contextCore) kind() string          { return "context" }
+func (c *contextCore) handle() uintptr       { return uintptr(c.raw) }
+func (c *contextCore) context() *contextCore { return c }
+
 // contextStreams is the state of a context that its streams share.
 type contextStreams struct {
 	mu           lock.Mutex[lock.Context]
@@ -111,7 +115,7 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
 	}
 	defer o.leave(sl)
 	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
-		return o.core.ofAnotherContext(op, "context", c) // the driver would crash
+		return o.core.ofAnotherContext(op, c) // the driver would crash
 	}
 	if sl.Unrecorded() {
 		return nil

@@ -55,11 +55,11 @@ func (c *Context) WaitEvent(e *Event) error {
 // closed objects.
 func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, error) {
 	if e == nil {
-		return nil, nil, errNil(op, "event")
+		return nil, nil, errNilArg(op, c.object(), "event")
 	}
 	o := e.load()
 	if c != nil && c.own != nil && o != nil && o.core.ctx.drv != c.own.core.drv {
-		return nil, nil, mixed(op, o.core.handle(), "event", o.core.ctx, "context", c.own.core)
+		return nil, nil, errMixed(op, o.core, c.own.core)
 	}
 	core, err := c.enter(op)
 	return core, o, err
@@ -75,10 +75,10 @@ func recordWhole(c *contextCore, op string, e *Event, o *eventOwner, a recordArg
 	}
 	defer runtime.KeepAlive(o)
 	if o.core.ctx != c {
-		return o.core.ofAnotherContext(op, "context", c)
+		return o.core.ofAnotherContext(op, c)
 	}
 	if a.by == byGreenContext && o.core.flags&EventInterprocess != 0 { // moved into e after the caller's check
-		return noGreen(op, uintptr(a.green))
+		return noGreen(op, standIn{"green context", uintptr(a.green), c})
 	}
 	return o.core.record(op, a)
 }

@@ -24,6 +24,6 @@ func CurrentStream(ctx context.Context) (*Stream, error) {
 			return s, nil
 		}
 	}
-	return nil, mistake("CurrentStream", ErrNoCurrentStream, 0,
+	return nil, misuse("CurrentStream", nil, ErrNoCurrentStream,
 		"the context.Context has no stream: pass a context.Context that cu.WithStream has returned")
 }

@@ -16,6 +16,9 @@ type Device struct {
 	ordinal int
 }
 
+func (dev *Device) kind() string    { return fmt.Sprintf("device %d", dev.ordinal) }
+func (dev *Device) handle() uintptr { return 0 }
+
 // Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	const op = "cuDeviceGet"
@@ -221,7 +224,7 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, invalid(op, fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
+		return 0, badValue(op, dev, fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
 	return 0, dev.drv.resultError(op, 0, res)
 }
@@ -294,7 +297,7 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 		return errNil(op, "device")
 	}
 	if dev.drv != peer.drv {
-		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf(
+		return misuse(op, dev, ErrDriverMismatch, fmt.Sprintf(
 			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.which(), peer.drv.which()))
 	}
 	return nil
@@ -322,7 +325,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 		return errNil(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return err
+		return about(dev, err)
 	}
 	res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
 	if res != driver.ResultSuccess {

@@ -34,7 +34,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	}
 	defer c.leave()
 	if size == 0 {
-		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
+		return nil, badValue(op, core, "the size is 0 bytes: ask for at least one")
 	}
 	if old := core.takeMemory(deviceMemory, 0, size); old != nil {
 		return newDeviceMem(core, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
@@ -165,6 +165,14 @@ func (m *DeviceMem) read(dst []byte, off int64) error {
 	})
 }
 
+// object returns the object for an error, or nil if there is none.
+func (m *DeviceMem) object() named {
+	if m == nil || m.core == nil {
+		return nil
+	}
+	return m.core
+}
+
 // copy calls f, which copies n bytes at off, within a call on the memory.
 func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.DevicePtr) error) error {
 	if m == nil || m.core == nil {
@@ -183,7 +191,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 		return err
 	}
 	if err := mc.mapped(uint64(off), uint64(n)); err != nil {
-		return &Error{Op: op, Result: ResultInvalidValue, Err: err, Detail: "use VirtualMem.Grow or Map"}
+		return newError(op, mc, ResultInvalidValue, err, "use VirtualMem.Grow or Map")
 	}
 	if !mc.copied.Load() {
 		mc.copied.Store(true)

@@ -55,10 +55,10 @@ func (o *options) useVariable() error {
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
 	case v == softDriver:
-		return invalid("Open", driverVariable+" is soft, and the program has no software driver: "+importAuto+
+		return badValue("Open", nil, driverVariable+" is soft, and the program has no software driver: "+importAuto+
 			" in the main package, or unset the variable")
 	default:
-		return invalid("Open", fmt.Sprintf("%s is %q, and no such driver is registered: "+
+		return badValue("Open", nil, fmt.Sprintf("%s is %q, and no such driver is registered: "+
 			"use cuda, soft, or the path of a library", driverVariable, v))
 	}
 	return nil
@@ -129,7 +129,7 @@ func Open(opts ...Option) (*Driver, error) {
 	if o.software != nil {
 		switch err := o.software(&d.calls); {
 		case errors.Is(err, driver.ErrNilProvider):
-			return nil, mistake("Open", ErrNil, 0,
+			return nil, misuse("Open", nil, ErrNil,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		case err != nil:
 			return nil, &Error{Op: "Open", Result: ResultInvalidValue, Err: err}

@@ -13,18 +13,19 @@ import (
 // enqueues the work that depends on it.
 func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, error) {
 	const op = "cuEventCreateFromEGLSync"
-	if _, err := c.enter(op); err != nil {
+	core, err := c.enter(op)
+	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if sync == 0 {
-		return nil, mistake(op, ErrNil, 0, "the EGLSync is 0: check the error of the call that should have made it")
+		return nil, misuse(op, core, ErrNil, "the EGLSync is 0: check the error of the call that should have made it")
 	}
 	if err := flags.check(); err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
-	return nil, &Error{Op: op, Result: ResultNotSupported, Handle: sync, Err: errEGL,
-		Detail: "wait for it by eglClientWaitSync before enqueueing what depends on it"}
+	return nil, newError(op, core, ResultNotSupported, errEGL,
+		"wait for it by eglClientWaitSync before enqueueing what depends on it")
 }
 
 // errEGL is behind the error for all that concerns EGL.

@@ -317,23 +317,23 @@ func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
 	op := f.op()
 	if f == workCopyPeer {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
-			return mistake(op, mismatch(d.mem.ctx, sc.ctx), d.mem.handle(), fmt.Sprintf(
+			return misuse(op, as("destination", d.mem), mismatch(d.mem.ctx, sc.ctx), fmt.Sprintf(
 				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
 				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
 		}
 	} else {
-		for _, sp := range [...]*region{d, r} {
+		for i, sp := range [...]*region{d, r} {
 			if !sp.mem.everywhere() && sp.mem.ctx != sc.ctx {
-				return mixed(op, sp.mem.handle(), "memory", sp.mem.ctx, "stream", sc.ctx)
+				return errMixed(op, as(roleOf(i, d, r), sp.mem), sc)
 			}
 		}
 		if d == r && d.mem.ctx != sc.ctx && !d.mem.accessibleIn(sc.ctx) { // it is set
-			return mistake(op, ErrDeviceMismatch, d.mem.handle(), fmt.Sprintf(
+			return misuse(op, d.mem, ErrDeviceMismatch, fmt.Sprintf(
 				"device %d cannot access the memory's pool: allow it by MemPool.SetAccess", sc.ctx.dev))
 		}
 	}
 	if d.mem == r.mem && d.mem.onHost() && d.mem.raw == 0 {
-		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
+		return misuse(op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
 	}
 	return nil
 }

@@ -88,7 +88,9 @@ type Error struct {
 	// be nil.
 	Err error
 
-	software bool // the driver is a software driver
+	object   string // what Error says about the object of Handle, or ""
+	brief    bool   // an earlier error has said the rest
+	software bool   // the driver is a software driver
 }
 
 // Error returns the operation, the handle, the cause and the remedy. [Error.Doc] returns the place
@@ -100,7 +102,10 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("cu: ")
 	b.WriteString(e.Op)
-	if e.Handle != 0 {
+	switch {
+	case e.object != "":
+		b.WriteString("(" + e.object + ")")
+	case e.Handle != 0:
 		fmt.Fprintf(&b, "(%#x)", e.Handle)
 	}
 	if e.Err != nil {
@@ -108,6 +113,8 @@ func (e *Error) Error() string {
 	}
 	switch {
 	case e.Result == ResultSuccess:
+	case e.brief:
+		fmt.Fprintf(&b, ": %s (%d)", e.Result.Name(), int32(e.Result))
 	case e.Err == nil, e.Err == ErrContextPoisoned, e.Err == ErrDeviceLost, e.Result == ResultGraphExecUpdateFailure:
 		b.WriteString(": " + e.Result.Error())
 	}
@@ -132,25 +139,103 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// invalid returns the error for arguments that the driver would refuse with
+// named is an object that an error can name.
+type named interface {
+	// kind names the kind of the object.
+	kind() string
+	handle() uintptr
+}
+
+// member is an object of a context.
+type member interface {
+	named
+	context() *contextCore
+}
+
+// as returns an object that errors call by its role in a call, such as "source".
+func as(role string, of member) member {
+	if role == "" {
+		return of
+	}
+	return inRole{of, role}
+}
+
+type inRole struct {
+	member
+	role string
+}
+
+func (r inRole) kind() string { return r.role }
+
+// label returns the kind of an object, and its handle.
+func label(of named) string {
+	if h := of.handle(); h != 0 {
+		return fmt.Sprintf("%s %#x", of.kind(), h)
+	}
+	return of.kind()
+}
+
+// describe is label with the size of memory.
+func describe(of named) string {
+	text := label(of)
+	if r, ok := of.(inRole); ok {
+		of = r.member
+	}
+	if m, ok := of.(*memCore); ok {
+		text += fmt.Sprintf(", %d bytes", m.size)
+	}
+	return text
+}
+
+// The errors of mistakes are made by the next functions. Each of them takes the object that the mistake is
+// about. It is nil if there is none yet.
+
+// newError returns the error of a call that this package refuses.
+func newError(op string, of named, res Result, err error, detail string) *Error {
+	e := &Error{Op: op, Result: res, Err: err, Detail: detail}
+	if of != nil {
+		e.Handle, e.object = of.handle(), describe(of)
+	}
+	return e
+}
+
+// badValue returns the error for arguments that the driver would refuse with
 // CUDA_ERROR_INVALID_VALUE.
-func invalid(op, detail string) error {
-	return &Error{Op: op, Result: ResultInvalidValue, Err: errInvalid, Detail: detail}
+func badValue(op string, of named, detail string) error {
+	return newError(op, of, ResultInvalidValue, errInvalid, detail)
 }
 
 var errInvalid = errors.New("invalid argument")
 
-// mistake returns the error for a misuse that was found before the call of the driver.
-func mistake(op string, err error, handle uintptr, detail string) error {
-	return &Error{Op: op, Result: ResultInvalidHandle, Handle: handle, Err: err, Detail: detail}
+// misuse returns the error for a misuse that was found before the call of the driver.
+func misuse(op string, of named, err error, detail string) error {
+	return newError(op, of, ResultInvalidHandle, err, detail)
 }
 
-func errNil(op, kind string) error {
-	return mistake(op, ErrNil, 0, "the "+kind+" is nil: check the error of the call that should have made it")
+func errClosed(op string, of named) error {
+	return misuse(op, of, ErrClosed, "the "+of.kind()+" was closed before the call: close it after its last use")
 }
 
-func errClosed(op, kind string, handle uintptr) error {
-	return mistake(op, ErrClosed, handle, "the "+kind+" was closed before the call: close it after its last use")
+// errNil returns the error of a method of a nil object.
+func errNil(op, kind string) error { return errNilArg(op, nil, kind) }
+
+// errNilArg returns the error of a method that got a nil object of this kind.
+func errNilArg(op string, of named, kind string) error {
+	return misuse(op, of, ErrNil, "the "+kind+" is nil: check the error of the call that should have made it")
+}
+
+// about returns a copy of err that names the object, unless err names one. It is a copy because err may be
+// of a value that calls share, such as a LaunchAttribute.
+func about(of named, err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	its := *e
+	if of != nil && its.Handle == 0 && its.object == "" {
+		its.Handle, its.object = of.handle(), describe(of)
+	}
+	return &its
 }
 
 // mismatch returns the mistake of using objects of two different contexts together.
@@ -164,25 +249,48 @@ func mismatch(a, b *contextCore) error {
 	return ErrContextMismatch
 }
 
-// mixed returns the error for using objects of two different contexts together. handle is that of the
-// first one.
-func mixed(op string, handle uintptr, aKind string, a *contextCore, bKind string, b *contextCore) error {
-	err := mismatch(a, b)
+// errMixed returns the error for using objects of two different contexts together.
+func errMixed(op string, a, b member) error {
+	x, y := a.context(), b.context()
+	err, its, other := mismatch(x, y), a.kind(), label(b)
 	var detail string
 	switch err {
 	case ErrDriverMismatch:
 		detail = fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
-			aKind, a.drv.which(), bKind, b.drv.which())
+			its, x.drv.which(), other, y.drv.which())
 	case ErrDeviceMismatch:
 		detail = fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
-			aKind, a.dev, bKind, b.dev)
+			its, x.dev, other, y.dev)
 	default:
 		detail = fmt.Sprintf(
 			"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
-			aKind, a.raw, bKind, b.raw, a.dev)
+			its, x.raw, other, y.raw, x.dev)
 	}
-	return mistake(op, err, handle, detail)
+	return misuse(op, a, err, detail)
 }
+
+// The next functions are for objects that have no core.
+
+func mistake(op string, err error, handle uintptr, detail string) error {
+	e := newError(op, nil, ResultInvalidHandle, err, detail)
+	e.Handle = handle
+	return e
+}
+
+func mixed(op string, handle uintptr, aKind string, a *contextCore, bKind string, b *contextCore) error {
+	return errMixed(op, standIn{aKind, handle, a}, standIn{bKind, 0, b})
+}
+
+// standIn stands for an object.
+type standIn struct {
+	itsKind string
+	raw     uintptr
+	ctx     *contextCore
+}
+
+func (s standIn) kind() string          { return s.itsKind }
+func (s standIn) handle() uintptr       { return s.raw }
+func (s standIn) context() *contextCore { return s.ctx }
 
 // which returns the name of the driver's library and the address of its Driver, which tells it apart
 // from others of the same library.
@@ -265,14 +373,18 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 	if res < 0 {
 		return e
 	}
-	defer c.drv.addSaid(e, op, res)
-	c.note(op, res)
+	first := c.note(op, res)
+	// A program closes many objects then: one error says everything.
+	e.brief = !first && res.Sticky() && destroys(op)
+	if !e.brief {
+		defer c.drv.addSaid(e, op, res)
+	}
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = p.op + " was the first to report it, for work that was enqueued earlier"
-		if p.op == op || !destroys(op) { // a program closes many objects then
-			e.Detail = join(e.Detail, join(c.drv.remedy(p.op, p.res), poisonedDetail))
+		e.Detail = p.op + " was the first to report it"
+		if !e.brief {
+			e.Detail = join(e.Detail+", for work that was enqueued earlier", join(c.drv.remedy(p.op, p.res), poisonedDetail))
 		}
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())

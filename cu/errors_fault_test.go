@@ -164,7 +164,7 @@ func TestErrorHandles(t *testing.T) {
 		its.Record(r.s):      {"cuEventRecord", its.Handle()},
 		r.s.Memset(mem, 1):   {"cuMemsetD8Async", uintptr(mem.Handle())},
 		r.s.Copy(host, mem):  {"cuMemcpyDtoHAsync", uintptr(mem.Handle())},
-		r.s.Copy(host, host): {"Stream.Copy", 0},
+		r.s.Copy(host, host): {"Stream.Copy", host.core.handle()},
 		alloc:                {"cuMemAlloc", r.gpu.Handle()},
 		pitch:                {"cuMemAllocPitch", r.gpu.Handle()},
 		pinned:               {"cuMemHostAlloc", r.gpu.Handle()},
@@ -302,4 +302,28 @@ func TestLackOfMemory(t *testing.T) {
 
 	_, err = r.gpu.Reserve(1 << 60)
 	is("addresses", err, "addresses", "close memory")
+}
+
+// TestPoisonedCloses closes objects of a poisoned context: one error says what to do, and each names its object.
+func TestPoisonedCloses(t *testing.T) {
+	r := newSoft(t)
+	var mems []*DeviceMem
+	for range 10 {
+		mems = append(mems, must(r.gpu.Alloc(8))(t))
+	}
+	r.sim.Poison(int(ResultIllegalAddress))
+	var errs []error
+	for _, m := range mems {
+		name := describe(m.core)
+		err := m.Close()
+		r.is(err, ErrContextPoisoned, ResultIllegalAddress)
+		if !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("%v does not name %s", err, name)
+		}
+		errs = append(errs, err)
+	}
+	text := errors.Join(errs...).Error()
+	if strings.Count(text, "start a new process") != 1 || strings.Count(text, "was the first to report it") != len(mems) {
+		t.Errorf("the errors are\n%s", text)
+	}
 }

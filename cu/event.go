@@ -46,7 +46,7 @@ func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 // newEvent creates an event in the context. The caller is a user of the context.
 func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
 	ec, err := newEventCore(core, flags)
 	if err != nil {
@@ -70,10 +70,10 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	}
 	defer c.leave()
 	if handle == 0 {
-		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUevent")
+		return nil, misuse(op, core, ErrNil, "the handle is 0: pass a CUevent")
 	}
 	if err := flags.check(); err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
 	ec := ownEvent(core, flags, driver.Event(handle))
 	ec.foreign = true
@@ -267,10 +267,10 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 		return errNil(op, "event")
 	}
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return errNilArg(op, e.load().object(), "stream")
 	}
 	if flags&^RecordExternal != 0 {
-		return invalid(op, "unknown record flags "+flags.String()+": see RecordFlags")
+		return badValue(op, s.core, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
 	o, sc := e.load(), s.core
 	if o != nil && o.core.ctx != sc.ctx {
@@ -315,7 +315,7 @@ func (e *Event) Query() (Status, error) {
 	for {
 		sl := o.core.slot.Load()
 		if sl == nil {
-			return StatusUnknown, errClosed(op, "event", uintptr(o.core.first.raw))
+			return StatusUnknown, errClosed(op, o.core)
 		}
 		if sl.Complete() {
 			return Complete, nil

@@ -51,6 +51,14 @@ type eventOwner struct {
 	lazy EventFlags
 }
 
+// object returns the event for an error. It is nil if there is no event yet.
+func (o *eventOwner) object() named {
+	if o == nil {
+		return nil
+	}
+	return o.core
+}
+
 func (o *eventOwner) closeAbandoned() { o.core.closeAbandoned() }
 
 // closed notes that the event was closed.
@@ -85,6 +93,9 @@ func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, e
 	return op, a, nil
 }
 
+func (c *eventCore) kind() string          { return "event" }
+func (c *eventCore) context() *contextCore { return c.ctx }
+
 // handle returns the CUevent, or the first one that the event had if it is closed.
 func (c *eventCore) handle() uintptr {
 	if sl := c.slot.Load(); sl != nil {
@@ -97,17 +108,17 @@ func (c *eventCore) handle() uintptr {
 // first, then a closed object, then different contexts.
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
 	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.Closed() {
-		return errClosed(op, "stream", uintptr(sc.raw))
+		return errClosed(op, sc)
 	}
-	return c.ofAnotherContext(op, "stream", sc.ctx)
+	return c.ofAnotherContext(op, sc)
 }
 
 // ofAnotherContext returns the error for a record on an object of another context.
-func (c *eventCore) ofAnotherContext(op, kind string, ctx *contextCore) error {
-	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
-		return errClosed(op, "event", uintptr(c.first.raw))
+func (c *eventCore) ofAnotherContext(op string, other member) error {
+	if c.ctx.drv == other.context().drv && c.slot.Load() == nil {
+		return errClosed(op, c)
 	}
-	return mixed(op, c.handle(), "event", c.ctx, kind, ctx)
+	return errMixed(op, c, other)
 }
 
 // traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
@@ -241,7 +252,7 @@ func (c *eventCore) enter(op string) (*slot, error) {
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
-			return nil, errClosed(op, "event", uintptr(c.first.raw))
+			return nil, errClosed(op, c)
 		}
 		if sl.Acquire(sl) {
 			return sl, nil
@@ -262,7 +273,7 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 		}
 		c.moving.Unlock()
 		if sl == nil {
-			return nil, errClosed(op, "event", uintptr(c.first.raw))
+			return nil, errClosed(op, c)
 		}
 	}
 }
@@ -285,7 +296,7 @@ func (c *eventCore) enterNode(op string) (*slot, error) {
 		case acquired:
 			return sl, nil
 		case !open:
-			return nil, errClosed(op, "event", uintptr(c.first.raw))
+			return nil, errClosed(op, c)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 			flags = was.lazy
 		}
 		if err := flags.check(); err != nil {
-			return nil, err
+			return nil, about(ctx, err)
 		}
 		ec, err := newEventCore(ctx, flags)
 		if err != nil {
@@ -123,7 +123,7 @@ func (e *Event) RecordOnce(s *Stream) error {
 		return errNil(op, "event")
 	}
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return errNilArg(op, e.load().object(), "stream")
 	}
 	o, sc := e.load(), s.core
 	if o == nil {

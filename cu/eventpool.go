@@ -59,7 +59,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 		return Pooled{}, errNil(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, errClosed(op, "event pool", 0)
+		return Pooled{}, errClosed(op, p.share)
 	}
 	f := lazyFlags(flags)
 	if int(f) >= poolKinds {
@@ -81,8 +81,8 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	if en == nil {
 		if en = pool.pop(&pool.empty[f]); en == nil {
 			if en = pool.grow(f); en == nil {
-				return Pooled{}, &Error{Op: op, Result: ResultOutOfMemory,
-					Detail: fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries)}
+				return Pooled{}, newError(op, p.share, ResultOutOfMemory, nil,
+					fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries))
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func (p *EventPool) finishAcquire(op string, en *poolEntry, s uint64) (Pooled, e
 		// A caller of ByID that guessed the id may have recorded or released the event already.
 		busy := s - entryInUse + entryBusy
 		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
-			return Pooled{}, errReleased(op, 0)
+			return Pooled{}, errReleased(op, p.share)
 		}
 		if err := en.refillOrPutBack(op, c, s); err != nil {
 			return Pooled{}, err
@@ -114,9 +114,9 @@ func (p *EventPool) finishAcquire(op string, en *poolEntry, s uint64) (Pooled, e
 // refuse returns the error for flags that a pooled event cannot have.
 func (p *EventPool) refuse(f EventFlags) error {
 	if err := f.check(); err != nil {
-		return err
+		return about(p.share, err)
 	}
-	return invalid("cuEventCreate", "an interprocess or external event cannot be pooled, "+
+	return badValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+
 		"because another process or a graph may use it after its release: use gpu.NewEvent")
 }
 
@@ -142,23 +142,20 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 		return Pooled{}, errNil(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, errClosed(op, "event pool", 0)
+		return Pooled{}, errClosed(op, p.share)
 	}
 	entries := *p.share.pool.entries.Load()
 	if i, gen := id>>32, id&maxGeneration; i < uint64(len(entries)) {
 		switch s := entries[i].state.Load(); {
 		case gen == 0 || gen > s/entryOne:
 		case gen != s/entryOne || s&entryInUse == 0:
-			return Pooled{}, errReleased(op, 0)
+			return Pooled{}, errReleased(op, p.share)
 		default:
 			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
 		}
 	}
-	return Pooled{}, &Error{
-		Op:     op,
-		Result: ResultNotFound,
-		Detail: "no event of the pool ever had this id: use the pool from which the event was acquired",
-	}
+	return Pooled{}, newError(op, p.share, ResultNotFound, nil,
+		"no event of the pool ever had this id: use the pool from which the event was acquired")
 }
 
 // PoolStats are the statistics of a pool of events.

@@ -13,6 +13,10 @@ type poolShare struct {
 	pool *poolCore
 }
 
+func (p *poolCore) kind() string { return "event pool" }
+
+func (p *poolCore) handle() uintptr { return 0 }
+
 func (ps *poolShare) kind() string { return "event pool" }
 
 func (ps *poolShare) handle() uintptr { return 0 }
@@ -262,12 +266,12 @@ func (pool *poolCore) grow(flags EventFlags) *poolEntry {
 func (en *poolEntry) refill(op string, old *eventCore) error {
 	pool := en.pool
 	if old != nil && old.slot.Load() == nil {
-		return errClosed(op, "event pool", 0)
+		return errClosed(op, pool)
 	}
 	ctx := pool.ctx
 	// While the pool is open, its shares are users of the context.
 	if !ctx.hold() {
-		return errClosed(op, "event pool", 0)
+		return errClosed(op, pool)
 	}
 	defer ctx.endHold()
 	raw, err := ctx.takeEvent(en.flags, background()) // without the lock, because it calls tracers
@@ -278,7 +282,7 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 	if pool.closed {
 		pool.mu.Unlock()
 		ctx.doneWith(en.flags, raw)
-		return errClosed(op, "event pool", 0)
+		return errClosed(op, pool)
 	}
 	en.core.Store(newUnnumberedCore(ctx, en.flags, raw))
 	pool.made++

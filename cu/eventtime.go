@@ -55,15 +55,17 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 // checks in this order: driver, closed, context, timing, record.
 func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	switch {
-	case start == nil:
+	case start == nil && stop == nil:
 		return iv, errNil(op, "start event")
+	case start == nil:
+		return iv, errNilArg(op, stop.load().object(), "start event")
 	case stop == nil:
-		return iv, errNil(op, "stop event")
+		return iv, errNilArg(op, start.load().object(), "stop event")
 	}
 	iv.start, iv.stop = start.load(), stop.load()
 	a, b := iv.start, iv.stop
 	if a != nil && b != nil && a.core.ctx.drv != b.core.ctx.drv {
-		return iv, mixed(op, a.core.handle(), "start event", a.core.ctx, "stop event", b.core.ctx)
+		return iv, errMixed(op, as("start event", a.core), as("stop event", b.core))
 	}
 	if a != nil {
 		if iv.startSlot, err = a.core.enter(op); err != nil {
@@ -78,15 +80,15 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	}
 	switch {
 	case a != nil && b != nil && a.core.ctx != b.core.ctx:
-		err = mixed(op, a.core.handle(), "start event", a.core.ctx, "stop event", b.core.ctx)
+		err = errMixed(op, as("start event", a.core), as("stop event", b.core))
 	case start.flags(a)&EventDisableTiming != 0:
-		err = ofStart(errUntimed(op, iv.startSlot.handle()))
+		err = ofStart(errUntimed(op, a.object()))
 	case stop.flags(b)&EventDisableTiming != 0:
-		err = ofStop(errUntimed(op, iv.stopSlot.handle()))
+		err = ofStop(errUntimed(op, b.object()))
 	case a == nil || !iv.startSlot.timed():
-		err = ofStart(errUnrecorded(op, iv.startSlot.handle()))
+		err = ofStart(errUnrecorded(op, a.object()))
 	case b == nil || !iv.stopSlot.timed():
-		err = ofStop(errUnrecorded(op, iv.stopSlot.handle()))
+		err = ofStop(errUnrecorded(op, b.object()))
 	}
 	if err != nil {
 		iv.leave()
@@ -94,11 +96,11 @@ func enterInterval(op string, start, stop *Event) (iv interval, err error) {
 	return iv, err
 }
 
-func errUntimed(op string, h uintptr) error {
-	return mistake(
+func errUntimed(op string, of named) error {
+	return misuse(
 		op,
+		of,
 		ErrNotTimed,
-		h,
 		"create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time",
 	)
 }
@@ -109,7 +111,7 @@ func errUntimed(op string, h uintptr) error {
 func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, errNoGoContext(op)
+		return 0, errNoGoContext(op, nil)
 	}
 	iv, err := enterInterval(op, start, stop)
 	if err != nil {

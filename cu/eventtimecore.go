@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/purecu/purecu/driver"
@@ -93,10 +94,10 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		if !started {
-			return 0, StatusUnknown, ofStart(errUnrecorded(op, uintptr(start.raw)))
+			return 0, StatusUnknown, ofStart(errUnrecorded(op, start.core))
 		}
 		if !stopped {
-			return 0, StatusUnknown, ofStop(errUnrecorded(op, uintptr(stop.raw)))
+			return 0, StatusUnknown, ofStop(errUnrecorded(op, stop.core))
 		}
 	}
 	return 0, StatusUnknown, timeError(op, start, stop, res)
@@ -134,17 +135,17 @@ func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) 
 	return ms, res
 }
 
-func errUnrecorded(op string, h uintptr) error {
-	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
+func errUnrecorded(op string, of named) error {
+	return misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
 }
 
 // ofStart and ofStop make the error of a call on two events name the event that it is about.
-func ofStart(err error) error { return ofEvent("start event: ", err) }
-func ofStop(err error) error  { return ofEvent("stop event: ", err) }
+func ofStart(err error) error { return ofEvent("start event", err) }
+func ofStop(err error) error  { return ofEvent("stop event", err) }
 
 func ofEvent(which string, err error) error {
 	if e, ok := err.(*Error); ok {
-		e.Detail = which + e.Detail
+		e.object = which + strings.TrimPrefix(e.object, "event")
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/purecu/purecu/cu"
@@ -34,7 +35,7 @@ func ExampleDeviceMem_IPCHandle() {
 	}
 
 	_, err := open(gpu, text) // here it is the same process
-	fmt.Println(len(text), err)
+	fmt.Println(len(text), errors.Is(err, cu.ErrSameProcess))
 	// Output:
-	// 128 cu: cuIpcOpenMemHandle: object of this process; the handle is of memory of this process: use that DeviceMem, and open the handle in another process
+	// 128 true
 }

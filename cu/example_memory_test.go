@@ -190,10 +190,12 @@ func ExampleStream_CopyAll() {
 	b := make([]byte, 4)
 	check(mem.CopyTo(b))
 	fmt.Println(b)
-	fmt.Println(s.CopyAll([]cu.MemCopy{{Dst: mem, Src: host}, {Dst: mem.Span(0, 8), Src: host}}))
+	err := s.CopyAll([]cu.MemCopy{{Dst: mem, Src: host}, {Dst: mem.Span(0, 8), Src: host}})
+	var batch *cu.BatchError
+	fmt.Println(errors.As(err, &batch), batch.Errs[0] == nil, errors.Is(batch.Errs[1], cu.ResultInvalidValue))
 	// Output:
 	// [0 16 32 48]
-	// cu: cuMemcpyBatchAsync: 1 of 2 items failed; item 1: cu: cuMemcpyHtoDAsync: invalid argument; 64 bytes do not fit into 8: copy a Span of them, or use larger memory
+	// true true true
 }
 
 func ExampleStream_Memset() {

@@ -90,13 +90,13 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 	switch {
 	case h.Type < ExternalMemOpaqueFD || h.Type > ExternalMemDMABufFD ||
 		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
-		return nil, invalid(op, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
+		return nil, badValue(op, core, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
 	case size == 0:
-		return nil, invalid(op, "the size is 0 bytes: pass the size of the other API's allocation")
+		return nil, badValue(op, core, "the size is 0 bytes: pass the size of the other API's allocation")
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
 	desc := driver.ExternalMemoryHandleDesc{Type: int32(h.Type), Handle: passed.words, Size: size}
 	if h.Dedicated || h.Type.dedicated() {
@@ -144,14 +144,14 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 	p := &passedHandle{words: [2]uint64{uint64(handle)}, file: file}
 	switch {
 	case handle != 0 && name != "", file && name != "":
-		return nil, invalid(op, "there is a name beside the handle: pass one of them, and only the handle of a file")
+		return nil, badValue(op, nil, "there is a name beside the handle: pass one of them, and only the handle of a file")
 	case file && handle > math.MaxInt32:
-		return nil, invalid(op, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
+		return nil, badValue(op, nil, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
 	case file:
 		var err error
 		if p.fd, err = descriptor.Duplicate(int32(handle)); err != nil {
-			return nil, &Error{Op: op, Result: ResultUnknown, Handle: handle, Err: err,
-				Detail: "the file descriptor cannot be duplicated: pass that of an open file"}
+			return nil, newError(op, nil, ResultUnknown, err,
+				fmt.Sprintf("the file descriptor %d cannot be duplicated: pass that of an open file", handle))
 		}
 		p.words[0] = uint64(p.fd)
 	case name != "":
@@ -160,7 +160,7 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 		}
 		p.words[1] = uint64(hostAddress(p.name))
 	case handle == 0:
-		return nil, mistake(op, ErrNil, 0, "the handle is zero: set Handle or Name")
+		return nil, misuse(op, nil, ErrNil, "the handle is zero: set Handle or Name")
 	}
 	return p, nil
 }

@@ -78,11 +78,11 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 	}
 	defer c.leave()
 	if !h.Type.known() {
-		return nil, invalid(op, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
+		return nil, badValue(op, core, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
 	raw, res := core.drv.table().ImportExternalSemaphore(driver.At{Context: core.raw},
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})

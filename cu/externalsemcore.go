@@ -36,14 +36,14 @@ type externalUse struct {
 	value uint64
 }
 
-// checkExternal checks operations for a stream or graph of a context.
-func checkExternal(op string, uses []externalUse, ctx *contextCore, what string) error {
+// checkExternal checks operations for a stream or graph.
+func checkExternal(op string, uses []externalUse, of member) error {
 	for i, u := range uses {
 		switch {
 		case u.sem == nil:
-			return mistake(op, ErrNil, 0, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
-		case u.sem.ctx != ctx: // a driver refuses streams of other contexts
-			return mixed(op, u.sem.handle(), "external semaphore", u.sem.ctx, what, ctx)
+			return misuse(op, of, ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
+		case u.sem.ctx != of.context(): // a driver refuses streams of other contexts
+			return errMixed(op, u.sem, of)
 		case u.sem.Closed():
 			return u.sem.Refused(op)
 		}
@@ -90,7 +90,7 @@ func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 
 // externalWork enqueues operations on the stream.
 func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) error {
-	if err := checkExternal(op, uses, sc.ctx, "stream"); err != nil {
+	if err := checkExternal(op, uses, sc); err != nil {
 		return err
 	}
 	w, err := sc.enqueue(op)

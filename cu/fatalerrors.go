@@ -100,13 +100,15 @@ type firstErrors struct {
 	poison, loss atomic.Pointer[firstError]
 }
 
-// note notes a call's result if it makes the context unusable.
-func (c *contextCore) note(op string, res driver.Result) {
+// note notes a call's result if it makes the context unusable. It reports whether the call is the first to
+// report a sticky error.
+func (c *contextCore) note(op string, res driver.Result) (first bool) {
 	if res.Sticky() {
-		c.poison.CompareAndSwap(nil, &firstError{op, res})
+		first = c.poison.CompareAndSwap(nil, &firstError{op, res})
 		c.calls.dropAll() // no host function is called any more
 	}
-	if first := c.drv.losses.note(op, res, true); first != nil {
-		c.loss.CompareAndSwap(nil, first)
+	if lost := c.drv.losses.note(op, res, true); lost != nil {
+		c.loss.CompareAndSwap(nil, lost)
 	}
+	return first
 }

@@ -267,7 +267,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	defer g.leave()
 	defer g.closeDestroyed()
 	if gc.ctx.drv != sc.ctx.drv {
-		return nil, mixed(beginToGraphOp, gc.handle(), "graph", gc.ctx, "stream", sc.ctx)
+		return nil, errMixed(beginToGraphOp, gc, sc)
 	}
 	deps, err := g.dependencies(beginToGraphOp, after)
 	if err != nil {
@@ -303,7 +303,7 @@ func (g *Graph) closeDestroyed() {
 // [EdgeFull]. Events are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
 	if w == nil {
-		return mistake("cuGraphGetNodes", ErrNil, 0, "the io.Writer is nil: pass os.Stdout, or a file")
+		return misuse("cuGraphGetNodes", nil, ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
 	}
 	picture, err := g.dot()
 	if err != nil {

@@ -48,7 +48,7 @@ func (w *AllocNode) row() *nodeRow { return rowIf(w != nil, allocRow) }
 
 func (w *AllocNode) prepare(c *nodeCall) error {
 	if c.size = w.Size; c.size == 0 {
-		return invalid(c.op, "the size is 0 bytes: ask for at least one")
+		return badValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
 	}
 	return nil
 }
@@ -115,11 +115,11 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	a := xc.alloc(m.core)
 	switch {
 	case a == nil:
-		return nil, invalid(takeOp, "the memory is not of a node of this graph that no other node frees")
+		return nil, badValue(takeOp, m.core, "the memory is not of a node of this graph that no other node frees")
 	case !a.allocated && a.mem.held.Load() != nil:
-		return nil, invalid(takeOp, "the memory was taken after the last launch: take it once")
+		return nil, badValue(takeOp, m.core, "the memory was taken after the last launch: take it once")
 	case !a.allocated:
-		return nil, invalid(takeOp, "the memory is not allocated: launch the graph first")
+		return nil, badValue(takeOp, m.core, "the memory is not allocated: launch the graph first")
 	}
 	mc := a.core()
 	taken := &DeviceMem{core: mc}

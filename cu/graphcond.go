@@ -135,7 +135,7 @@ func (w *SwitchNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
 func (w *SwitchNode) prepare(c *nodeCall) error {
 	if w.Cases < 1 || w.Cases > mostCases {
-		return invalid(c.op, "a switch has 1 to 65536 bodies")
+		return badValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
 	}
 	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
 }
@@ -147,7 +147,7 @@ func (c *nodeCall) prepareCondition(h Condition, kind int32, size uint32) error 
 	case h.graph == nil:
 		return errNil(c.op, "condition")
 	case h.graph.core.graphParts != c.gc.graphParts:
-		return invalid(c.op, "the condition belongs to another graph")
+		return badValue(c.op, c.gc, "the condition belongs to another graph")
 	}
 	c.condition = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.ctx.raw}
 	return nil

@@ -72,7 +72,7 @@ func (gc *graphCore) Refused(op string) error {
 	if gc.whole != nil {
 		detail = "the conditional node was removed, or a capture into a body of the graph has failed"
 	}
-	return mistake(op, ErrClosed, uintptr(gc.raw), detail)
+	return misuse(op, gc, ErrClosed, detail)
 }
 
 // callError returns the error for the driver's result.

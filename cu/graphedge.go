@@ -66,7 +66,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 		return err
 	}
 	if len(ends) != 2 {
-		return invalid(op, "both ends of the edge are the same node: pass two")
+		return badValue(op, gc, "both ends of the edge are the same node: pass two")
 	}
 	edges, err := gc.edges()
 	if err != nil {
@@ -75,11 +75,11 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 	exists := slices.ContainsFunc(edges, func(o edge) bool { return o.from == e.From.raw && o.to == e.To.raw })
 	switch {
 	case !add && !exists:
-		return invalid(op, "there is no such edge: see Edges")
+		return badValue(op, gc, "there is no such edge: see Edges")
 	case add && exists:
-		return invalid(op, "there is an edge between the nodes already: see Edges")
+		return badValue(op, gc, "there is an edge between the nodes already: see Edges")
 	case add && reaches(edges, e.To.raw, e.From.raw):
-		return invalid(op, "the edge would close a cycle: the first node comes after the second")
+		return badValue(op, gc, "the edge would close a cycle: the first node comes after the second")
 	}
 	if err := gc.canHave(op, e); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (gc *graphCore) canHave(op string, e GraphEdge) error {
 		return nil
 	case EdgeProgrammatic, EdgeLaunchOrder, EdgeLaunchOrderProgrammatic:
 	default:
-		return invalid(op, "unknown kind of edge "+e.Kind.String()+": see EdgeKind")
+		return badValue(op, gc, "unknown kind of edge "+e.Kind.String()+": see EdgeKind")
 	}
 	from, err := gc.typeOf(e.From.raw)
 	if err != nil {
@@ -126,10 +126,10 @@ func (gc *graphCore) canHave(op string, e GraphEdge) error {
 	case err != nil:
 		return err
 	case from != GraphNodeTypeKernel:
-		return invalid(op, "an edge of kind "+e.Kind.String()+" begins at a kernel, and the first node is of type "+
+		return badValue(op, gc, "an edge of kind "+e.Kind.String()+" begins at a kernel, and the first node is of type "+
 			from.String())
 	case to != GraphNodeTypeKernel && e.Kind != EdgeLaunchOrder:
-		return invalid(op, "an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+
+		return badValue(op, gc, "an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+
 			to.String())
 	}
 	return nil

@@ -54,7 +54,7 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	if enabled {
 		value = 1
 	} else if c.use.cooperative {
-		return invalid(op, "a launch of the graph would fail, and poison the context, if a cooperative kernel is "+
+		return badValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, if a cooperative kernel is "+
 			"disabled: "+
 			"let the kernel return at once instead")
 	}
@@ -132,9 +132,9 @@ func (w *ChildNode) begin(c *nodeCall) error {
 	case child == nil || child.core == nil:
 		return errNil(c.op, "child graph")
 	case c.gc == child.core:
-		return invalid(c.op, "a graph cannot be part of itself: pass a clone")
+		return badValue(c.op, c.gc, "a graph cannot be part of itself: pass a clone")
 	case c.ctx.drv != child.core.ctx.drv:
-		return mixed(c.op, c.gc.handle(), "graph", c.ctx, "child graph", child.core.ctx)
+		return errMixed(c.op, c.gc, as("child graph", child.core))
 	}
 	if err := child.core.Enter(child.core, c.op); err != nil {
 		return err

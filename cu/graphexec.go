@@ -66,7 +66,7 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 
 func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, error) {
 	if flags&^instantiateFlags != 0 {
-		return nil, invalid(op, fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
+		return nil, badValue(op, nil, fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
 	}
 	gc, err := g.enter(op)
 	if err != nil {
@@ -215,7 +215,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 		return errNil(op, "stream")
 	}
 	if x.core.ctx.drv != s.core.ctx.drv {
-		return mixed(op, x.core.handle(), "executable graph", x.core.ctx, "stream", s.core.ctx)
+		return errMixed(op, x.core, s.core)
 	}
 	sc, xc := s.core, x.core
 	w, err := sc.enqueueUnlocked(op)
@@ -268,7 +268,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "cuGraphExecUpdate"
 	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
-		return mixed(op, x.core.handle(), "executable graph", x.core.ctx, "graph", g.core.ctx)
+		return errMixed(op, x.core, g.core)
 	}
 	old, err := x.update(op, g)
 	if old != nil {
@@ -335,9 +335,9 @@ func (x *GraphExec) owns(n GraphNode, op string) error {
 	case x == nil || x.core == nil:
 		return errNil(op, "executable graph")
 	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
-		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
+		return badValue(op, x.core, "the node belongs to another graph: pass a node of the graph that was instantiated")
 	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
-		return invalid(op, "the node was added after the graph was instantiated, or removed before")
+		return badValue(op, x.core, "the node was added after the graph was instantiated, or removed before")
 	}
 	return nil
 }

@@ -158,15 +158,15 @@ func (c *nodeCall) setFlags(cooperative bool, attrs *LaunchAttributes) error {
 	c.cooperative = cooperative
 	switch {
 	case attrs != nil && attrs.onlyLaunches != "":
-		return invalid(c.op, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
+		return badValue(c.op, c.gc, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
 	case c.xc == nil:
 		c.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
-		return invalid(c.op, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
+		return badValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
 			"change the node of the graph, and call Update")
 	case attrs != nil && !attrs.equal(c.use.attrs):
-		return invalid(c.op, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
+		return badValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
 			"keep them, or change the node of the graph, and instantiate it again")
 	}
 	c.attrs = c.use.attrs // the node keeps its own

@@ -48,7 +48,7 @@ func (w *CopyNode) prepare(c *nodeCall) error {
 	case b == nil:
 		c.box = extent{r.size, 1, 1}
 	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
-		return mixed(c.op, d.mem.handle(), "destination", d.mem.ctx, "source", r.mem.ctx)
+		return errMixed(c.op, as("destination", d.mem), as("source", r.mem))
 	default:
 		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
 		c.box = extent{b.Width, b.Height, b.Depth}
@@ -127,12 +127,12 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 	}
 	switch {
 	case size != 1 && size != 2 && size != 4:
-		return invalid(c.op, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
+		return badValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
-		return invalid(c.op, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
+		return badValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
 			w.Value, size))
 	case d.mem.raw == 0:
-		return mistake(c.op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
+		return misuse(c.op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
 	}
 	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: w.Value, ElementSize: uint32(size)}
 	if r := w.Rect; r == nil {
@@ -140,7 +140,7 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 			return notWhole(c.op, &d.region, size)
 		}
 		if c.xc != nil && c.mixesBytes() {
-			return invalid(c.op, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
+			return badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
 				"32-bit words or more words, or instantiate the changed graph again")
 		}
 		c.box = extent{d.size, 1, 1}
@@ -171,7 +171,7 @@ func (c *nodeCall) mixesBytes() bool {
 
 // notWhole returns the error for memory that is not a number of elements.
 func notWhole(op string, d *region, size uint64) error {
-	return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
+	return badValue(op, d.mem, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
 		d.size, d.off, size))
 }
 
@@ -191,7 +191,7 @@ func (c *nodeCall) keepRegions(d, r *region) error {
 			return err
 		}
 		if sp.mem.ctx.drv != c.gc.ctx.drv {
-			return mixed(c.op, sp.mem.handle(), "memory", sp.mem.ctx, "graph", c.gc.ctx)
+			return errMixed(c.op, sp.mem, c.gc)
 		}
 		if err := sp.check(c.op); err != nil {
 			return err

@@ -59,7 +59,7 @@ func rowOf(w Work, op string) (r *nodeRow, err error) {
 		r = w.row()
 	}
 	if r == nil {
-		return nil, mistake(op, ErrNil, 0, "the work is nil: pass a pointer such as &KernelNode{…}")
+		return nil, misuse(op, nil, ErrNil, "the work is nil: pass a pointer such as &KernelNode{…}")
 	}
 	return r, nil
 }
@@ -319,7 +319,7 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 		case n.graph == nil:
 			return nil, errNil(op, "graph node")
 		case n.graph != g:
-			return nil, invalid(op,
+			return nil, badValue(op, g.core,
 				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
 		case n.there(op) != nil:
 			return nil, n.there(op)
@@ -386,7 +386,7 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 		op = r.execSet
 	}
 	if op == "" {
-		return invalid(setNodeOp, fmt.Sprintf("the work of a node of type %v cannot be replaced: remove the node, and add "+
+		return badValue(setNodeOp, nil, fmt.Sprintf("the work of a node of type %v cannot be replaced: remove the node, and add "+
 			"another one", r.typ))
 	}
 	c, err := n.begin(x, op, early(r, w))
@@ -528,7 +528,7 @@ func (c *nodeCall) notEmpty(empty bool) error {
 		return nil
 	}
 	if c.node != 0 {
-		return invalid(c.op, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
+		return badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
 	}
 	c.use.typ = GraphNodeTypeEmpty
 	return nil

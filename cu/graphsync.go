@@ -190,10 +190,10 @@ func (w *MemOpsNode) row() *nodeRow { return rowIf(w != nil, memOpsRow) }
 
 func (w *MemOpsNode) prepare(c *nodeCall) error {
 	if len(w.Ops) == 0 {
-		return invalid(c.op, "there are no operations: a node does at least one")
+		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	ops := currentOps(w.Ops)
-	if err := checkMemOps(c.op, ops, c.gc.ctx, "graph"); err != nil {
+	if err := checkMemOps(c.op, ops, c.gc); err != nil {
 		return err
 	}
 	for i := range ops {
@@ -287,10 +287,10 @@ func (w *ExternalWaitNode) prepare(c *nodeCall) error { return c.prepareExternal
 // prepareExternal prepares signals of semaphores, or waits for them.
 func (c *nodeCall) prepareExternal(ops []ExternalOp, wait bool) error {
 	if len(ops) == 0 {
-		return invalid(c.op, "there are no operations: a node does at least one")
+		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	uses := externalUses(nil, ops)
-	if err := checkExternal(c.op, uses, c.gc.ctx, "graph"); err != nil {
+	if err := checkExternal(c.op, uses, c.gc); err != nil {
 		return err
 	}
 	for _, u := range uses {

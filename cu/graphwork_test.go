@@ -10,7 +10,7 @@ func workOf[W Work](n GraphNode) (w W, err error) {
 	got, err := n.Work()
 	w, ok := got.(W)
 	if err == nil && !ok {
-		err = invalid("workOf", fmt.Sprintf("the work is a %T", got))
+		err = badValue("workOf", nil, fmt.Sprintf("the work is a %T", got))
 	}
 	return w, err
 }

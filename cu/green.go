@@ -51,7 +51,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, err
 	}
 	if least < 0 || least > r.Count() {
-		return nil, rest, invalid(op,
+		return nil, rest, badValue(op, r.object(),
 			fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
 	}
 	if err := r.enter(op); err != nil {
@@ -80,13 +80,24 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	return parts, rest, nil
 }
 
+// object returns the green context or the device whose multiprocessors these are.
+func (r SMResource) object() named {
+	switch {
+	case r.of != nil:
+		return r.of.self
+	case r.dev != nil:
+		return r.dev
+	}
+	return nil
+}
+
 // checkSplit returns an error if there are no multiprocessors, or they cannot be split.
 func (r SMResource) checkSplit(op string, can bool) error {
 	switch {
 	case r.dev == nil || r.Count() == 0:
-		return mistake(op, ErrNil, 0, "there are no multiprocessors: pass those of dev.SMResource")
+		return misuse(op, r.object(), ErrNil, "there are no multiprocessors: pass those of dev.SMResource")
 	case !can:
-		return badSplit(op,
+		return badSplit(op, r.object(),
 			"a part of a split cannot be split: split the SMResource of a green context that is made of it")
 	}
 	return nil
@@ -94,8 +105,8 @@ func (r SMResource) checkSplit(op string, can bool) error {
 
 // badSplit returns the error for a split that the driver would refuse with
 // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION.
-func badSplit(op, detail string) error {
-	return &Error{Op: op, Result: ResultInvalidResourceConfiguration, Err: errInvalid, Detail: detail}
+func badSplit(op string, of named, detail string) error {
+	return newError(op, of, ResultInvalidResourceConfiguration, errInvalid, detail)
 }
 
 // enter begins a call on the green context whose multiprocessors these are, if any: it must not be
@@ -153,23 +164,23 @@ func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevRe
 	primary := core.claim == retained
 	d.mu.Unlock()
 	if !primary {
-		return nil, mistake(op, ErrContextMismatch, uintptr(core.raw),
+		return nil, misuse(op, core, ErrContextMismatch,
 			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
-		return nil, invalid(op, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
+		return nil, badValue(op, core, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
 	}
 	raw := make([]driver.DevResource, len(sms))
 	for i, r := range sms {
 		switch {
 		case r.dev == nil || r.Count() == 0:
-			return nil, mistake(op, ErrNil, 0,
+			return nil, misuse(op, core, ErrNil,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
 		case &r.dev.drv.driverCore != d:
-			return nil, mistake(op, ErrDriverMismatch, uintptr(core.raw),
+			return nil, misuse(op, core, ErrDriverMismatch,
 				"the multiprocessors are of a device of another driver: open one driver and share it")
 		case r.dev.raw != core.dev:
-			return nil, mistake(op, ErrDeviceMismatch, uintptr(core.raw),
+			return nil, misuse(op, core, ErrDeviceMismatch,
 				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
 					"pass multiprocessors of the context's device", r.dev.raw, core.dev))
 		}
@@ -194,6 +205,14 @@ func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevRe
 	g.core.freeWaits = true
 	g.cleanup = owned(g, &g.core.resource, g.core, core)
 	return g, nil
+}
+
+// object returns the object for an error, or nil if there is none.
+func (g *GreenContext) object() named {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core
 }
 
 // enter begins a call on the green context. leave ends it.
@@ -308,11 +327,11 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 // detected.
 func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, error) {
 	if e == nil {
-		return nil, nil, errNil(op, "event")
+		return nil, nil, errNilArg(op, g.object(), "event")
 	}
 	o := e.load()
 	if g != nil && g.core != nil && o != nil && o.core.ctx.drv != g.core.ctx.drv {
-		return nil, nil, mixed(op, o.core.handle(), "event", o.core.ctx, "green context", g.core.ctx)
+		return nil, nil, errMixed(op, o.core, g.core)
 	}
 	gc, err := g.enter(op)
 	if err != nil {
@@ -320,7 +339,7 @@ func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, 
 	}
 	if e.flags(o)&EventInterprocess != 0 {
 		g.leave()
-		return nil, nil, noGreen(op, uintptr(gc.raw))
+		return nil, nil, noGreen(op, gc)
 	}
 	return gc, o, nil
 }

@@ -41,7 +41,7 @@ func (s *Stream) HostFunc(f func()) error {
 		return errNil(hostFuncOp, "stream")
 	}
 	if f == nil {
-		return errNoHostFunc(hostFuncOp)
+		return about(s.core, errNoHostFunc(hostFuncOp))
 	}
 	sc, err := s.enter(hostFuncOp)
 	if err != nil {
@@ -52,5 +52,5 @@ func (s *Stream) HostFunc(f func()) error {
 }
 
 func errNoHostFunc(op string) error {
-	return mistake(op, ErrNil, 0, "the function is nil: pass the function that the stream has to call")
+	return misuse(op, nil, ErrNil, "the function is nil: pass the function that the stream has to call")
 }

@@ -41,10 +41,10 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
-		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")
+		return nil, badValue(op, core, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: flags}
@@ -89,9 +89,9 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	defer c.leave()
 	switch {
 	case len(b) == 0:
-		return nil, invalid(op, "there are no bytes to register")
+		return nil, badValue(op, core, "there are no bytes to register")
 	case flags&^(HostPortable|HostDeviceMap|HostReadOnly) != 0:
-		return nil, invalid(op, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
+		return nil, badValue(op, core, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	mc := &memCore{is: registeredMemory, flags: flags, own: b}
@@ -155,7 +155,7 @@ func (m *HostMem) Handle() uintptr {
 func (m *HostMem) View(f func(b []byte) error) error {
 	const op = "HostMem.View"
 	if f == nil && m != nil && m.core != nil {
-		return errNoView(op)
+		return errNoView(op, m)
 	}
 	return m.use(op, func(b []byte) error {
 		if o := m.core.ctx.drv.observer(); o != nil {
@@ -163,6 +163,14 @@ func (m *HostMem) View(f func(b []byte) error) error {
 		}
 		return f(b)
 	})
+}
+
+// object returns the object for an error, or nil if there is none.
+func (m *HostMem) object() named {
+	if m == nil || m.core == nil {
+		return nil
+	}
+	return m.core
 }
 
 // use calls f with the memory, within a call.
@@ -179,8 +187,8 @@ func (m *HostMem) use(op string, f func(b []byte) error) error {
 	return f(mc.bytes())
 }
 
-func errNoView(op string) error {
-	return mistake(op, ErrNil, 0, "the function is nil: pass a function that uses the memory")
+func errNoView(op string, m *HostMem) error {
+	return misuse(op, m.object(), ErrNil, "the function is nil: pass a function that uses the memory")
 }
 
 // WriteAt implements io.WriterAt: it copies src to the memory at byte off. If src does not fit,
@@ -192,7 +200,7 @@ func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 			return err
 		}
 		if m.core.flags&HostReadOnly != 0 {
-			return m.core.readOnly(op)
+			return readOnly(op, m.core)
 		}
 		m.core.observeHostUse(op, off, len(src), true)
 		copy(b[off:], src)

@@ -41,9 +41,9 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	defer o.leave(sl)
 	switch {
 	case !sl.shared():
-		return IPCEventHandle{}, errNotInterprocess(op, uintptr(sl.raw))
+		return IPCEventHandle{}, errNotInterprocess(op, c)
 	case c.imported:
-		return IPCEventHandle{}, mistake(op, ErrImported, uintptr(sl.raw),
+		return IPCEventHandle{}, misuse(op, c, ErrImported,
 			"only the process that created it can get its handle: pass on the handle that this event was opened by")
 	}
 	raw, res := c.ctx.drv.table().IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
@@ -58,7 +58,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 // createCurrent creates the CUevent of an interprocess event in the context of the current stream.
 func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, error) {
 	if e.Flags()&EventInterprocess == 0 {
-		return nil, errNotInterprocess(op, 0)
+		return nil, errNotInterprocess(op, nil)
 	}
 	s, err := CurrentStream(ctx)
 	if err != nil {
@@ -72,8 +72,8 @@ func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, erro
 	return e.create(sc.ctx)
 }
 
-func errNotInterprocess(op string, h uintptr) error {
-	return mistake(op, ErrNotInterprocess, h,
+func errNotInterprocess(op string, of named) error {
+	return misuse(op, of, ErrNotInterprocess,
 		"create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
 }
 
@@ -108,10 +108,10 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
 	if core.drv.exports.has(driver.IPCEventHandle(h)) {
-		return nil, errSameProcess(op)
+		return nil, errSameProcess(op, core)
 	}
 	t := core.drv.trace(TraceEventCreate, 0, 0)
 	raw, res := core.drv.table().IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
@@ -119,7 +119,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
-		return nil, errSameProcess(op)
+		return nil, errSameProcess(op, core)
 	default:
 		return nil, core.callError(op, 0, res)
 	}
@@ -130,9 +130,9 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	return e, nil
 }
 
-func errSameProcess(op string) error {
-	return &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
-		Detail: "the handle is of an event of this process: use that Event, and open the handle in another process"}
+func errSameProcess(op string, of named) error {
+	return newError(op, of, ResultInvalidContext, ErrSameProcess,
+		"the handle is of an event of this process: use that Event, and open the handle in another process")
 }
 
 // IPCEventHandle names an event to other processes on the machine: the content of a

@@ -62,14 +62,14 @@ func alive(p weak.Pointer[eventCore]) bool {
 func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	ctx := sl.core.ctx
 	if ctx != sc.ctx {
-		return mistake(op, mismatch(ctx, sc.ctx), uintptr(sl.raw),
+		return misuse(op, sl.core, mismatch(ctx, sc.ctx),
 			fmt.Sprintf("only streams of its own context, %#x on device %d, can wait for an event that processes share, "+
 				"and the stream is of %#x on device %d: let a stream of the event's context wait for it, "+
 				"and this stream for that stream, by WaitStream",
 				uintptr(ctx.raw), ctx.dev, uintptr(sc.ctx.raw), sc.ctx.dev))
 	}
 	if sc.green != nil {
-		return noGreen(op, uintptr(sc.raw))
+		return noGreen(op, sc)
 	}
 	if flags != WaitDefault {
 		return errNoNode(op, uintptr(sl.raw))
@@ -97,11 +97,11 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 // capture, or is on a stream of a green context.
 func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) error {
 	if sc.green != nil {
-		return noGreen(op, uintptr(sc.raw))
+		return noGreen(op, sc)
 	}
 	if flags != RecordDefault || sc.ctx.drv.capturing.Load() != 0 && sc.captureActive() {
 		if c.slot.Load() == nil {
-			return errClosed(op, "event", uintptr(c.first.raw))
+			return errClosed(op, c)
 		}
 		return errNoNode(op, uintptr(c.first.raw))
 	}
@@ -123,10 +123,10 @@ var errShared = errors.New("an event that processes share cannot be part of a gr
 // noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
 // stream of another context waits for such an event. Whether that holds for a green context is
 // untested.
-func noGreen(op string, h uintptr) error {
-	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
-		Detail: "record it, and wait for it, on a stream of the primary context, " +
-			"and let other streams wait for that stream by WaitStream"}
+func noGreen(op string, of named) error {
+	return newError(op, of, ResultNotSupported, errGreenShared,
+		"record it, and wait for it, on a stream of the primary context, "+
+			"and let other streams wait for that stream by WaitStream")
 }
 
 // errGreenShared is wrapped by the error of a call with a green context and an event that processes

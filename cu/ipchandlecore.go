@@ -22,7 +22,7 @@ var (
 // check refuses the zero handle.
 func (k *ipcHandles) check(op string, h ipcHandle) error {
 	if h == (ipcHandle{}) {
-		return mistake(op, ErrNil, 0,
+		return misuse(op, nil, ErrNil,
 			"the handle is zero, and names no "+k.names+": pass one that "+k.from+" has returned")
 	}
 	return nil
@@ -48,7 +48,7 @@ func (k *ipcHandles) unmarshalBinary(h *ipcHandle, data []byte) error {
 		return errNil(op, "handle")
 	}
 	if len(data) != len(h) {
-		return invalid(op,
+		return badValue(op, nil,
 			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
 	}
 	return k.set(op, h, ipcHandle(data))
@@ -76,13 +76,13 @@ func (k *ipcHandles) unmarshalText(h *ipcHandle, text []byte) error {
 		return errNil(op, "handle")
 	}
 	if want := hex.EncodedLen(len(h)); len(text) != want {
-		return invalid(op,
+		return badValue(op, nil,
 			fmt.Sprintf("there are %d characters, and a handle has %d: "+
 				"pass the result of MarshalText", len(text), want))
 	}
 	var got ipcHandle
 	if _, err := hex.Decode(got[:], text); err != nil {
-		return invalid(op, fmt.Sprintf("%v: a handle's text has hexadecimal digits only", err))
+		return badValue(op, nil, fmt.Sprintf("%v: a handle's text has hexadecimal digits only", err))
 	}
 	return k.set(op, h, got)
 }

@@ -45,10 +45,10 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 func (mc *memCore) exportable(op string) error {
 	switch {
 	case mc.is == ipcMemory:
-		return mistake(op, ErrImported, mc.handle(),
+		return misuse(op, mc, ErrImported,
 			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
 	case mc.is.unshared != "":
-		return invalid(op, mc.is.unshared)
+		return badValue(op, mc, mc.is.unshared)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, err
+		return nil, about(core, err)
 	}
 	at, t := driver.At{Context: core.raw}, core.drv.table()
 	raw, res, own := allocated(core, func() (driver.DevicePtr, driver.Result) {
@@ -90,9 +90,9 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
-		return nil, &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
-			Detail: "the handle is of memory of this process: use that DeviceMem, " +
-				"and open the handle in another process"}
+		return nil, newError(op, core, ResultInvalidContext, ErrSameProcess,
+			"the handle is of memory of this process: use that DeviceMem, "+
+				"and open the handle in another process")
 	default:
 		return nil, own.explain(core.callError(op, 0, res))
 	}

@@ -130,7 +130,7 @@ func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 	}
 	sc := s.core
 	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {
-		return mixed(op, uintptr(f.raw), "kernel", ctx, "stream", sc.ctx)
+		return errMixed(op, f, sc)
 	}
 	if sc.ctx.drv.tracers.Load() != nil {
 		return f.launchTraced(s, cfg, args, prepared)
@@ -320,7 +320,7 @@ func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
 func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 	switch mc := f.mod.core; {
 	case mc.ctx != w.sc.ctx && !mc.Closed():
-		return mixed(cfg.op(), uintptr(f.raw), "kernel", mc.ctx, "stream", w.sc.ctx)
+		return errMixed(cfg.op(), f, w.sc)
 	case mc.ctx != w.sc.ctx, !w.kept(&mc.resource) && !w.use(&mc.resource, mc):
 		return mc.Refused(cfg.op())
 	}
@@ -343,12 +343,12 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 	e := f.badArg(cfg, i, err)
 	switch err {
 	case ErrDriverMismatch:
-		e.Detail += fmt.Sprintf(" is memory of %s, and the kernel is of %s: open one driver and share it",
-			mc.ctx.drv.which(), c.drv.which())
+		e.Detail += fmt.Sprintf(" is %s, of %s, and the kernel is of %s: open one driver and share it",
+			describe(mc), mc.ctx.drv.which(), c.drv.which())
 	case ErrClosed:
-		e.Detail += " is closed memory: close memory after its last use"
+		e.Detail += " is closed: " + describe(mc) + "; close memory after its last use"
 	default:
-		e.Detail += " is memory of another context, which the kernel may be unable to access: " +
+		e.Detail += " is " + describe(mc) + ", of another context, which the kernel may be unable to access: " +
 			"allocate it in the kernel's context"
 		switch {
 		case err != ErrDeviceMismatch:
@@ -366,8 +366,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 
 // badArg returns the error for an argument.
 func (f *Function) badArg(cfg *LaunchConfig, i int, err error) *Error {
-	e := &Error{Op: cfg.op(), Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: err,
-		Detail: fmt.Sprintf("kernel %s: argument %d", f.name, i)}
+	e := newError(cfg.op(), f, ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
 	switch err {
 	case ErrNil:
 		e.Detail += " is nil memory: check the error of the call that should have made it"
@@ -445,9 +444,8 @@ func (f *Function) checkConfig(cfg *LaunchConfig) error {
 // checkAttributes returns the mistake in the attributes of the launch, or nil.
 func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	a := cfg.Attributes
-	if e, is := a.err.(*Error); is {
-		e := *e // the attributes are shared
-		return &e
+	if a.err != nil {
+		return about(f, a.err)
 	}
 	g := cfg.Grid.normalize()
 	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table().Version())
@@ -455,14 +453,13 @@ func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	case driver.ResultSuccess:
 		return nil
 	case driver.ResultNotSupported:
-		return &Error{Op: cfg.op(), Result: res, Handle: uintptr(f.raw), Err: errors.ErrUnsupported, Detail: detail}
+		return newError(cfg.op(), f, res, errors.ErrUnsupported, detail)
 	}
-	return &Error{Op: cfg.op(), Result: res, Handle: uintptr(f.raw), Err: errInvalid, Detail: detail}
+	return newError(cfg.op(), f, res, errInvalid, detail)
 }
 
 func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
-	return &Error{Op: cfg.op(), Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
-		Detail: "kernel " + f.name + detail}
+	return badValue(cfg.op(), f, "kernel "+f.name+detail)
 }
 
 // function returns the function of the launch.

@@ -32,8 +32,8 @@ func clusterOf(id int32, size Dim3) LaunchAttribute {
 	n := size.normalize()
 	a := words(id, n.X, n.Y, n.Z)
 	if n.X == 0 {
-		a.err = &Error{Op: launchExOp, Result: ResultInvalidClusterSize, Err: errInvalid,
-			Detail: "a cluster has no blocks: X must be at least 1"}
+		a.err = newError(launchExOp, nil, ResultInvalidClusterSize, errInvalid,
+			"a cluster has no blocks: X must be at least 1")
 	}
 	return a
 }
@@ -58,7 +58,7 @@ const (
 func LaunchClusterScheduling(s ClusterScheduling) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, uint32(s))
 	if s < ClusterSchedulingDefault || s > ClusterSchedulingLoadBalancing {
-		a.err = invalid(launchExOp, fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
+		a.err = badValue(launchExOp, nil, fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
 	}
 	return a
 }
@@ -76,7 +76,7 @@ func LaunchProgrammatic() LaunchAttribute {
 func LaunchPriority(priority int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(int32(priority)))
 	if int(int32(priority)) != priority {
-		a.err = invalid(launchExOp, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange",
+		a.err = badValue(launchExOp, nil, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange",
 			priority))
 	}
 	return a
@@ -104,7 +104,7 @@ func LaunchMemSyncDomainMap(m MemSyncDomainMap) LaunchAttribute {
 func LaunchSharedMemCarveout(percent int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, uint32(percent))
 	if percent < 0 || percent > 100 {
-		a.err = invalid(launchExOp, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent",
+		a.err = badValue(launchExOp, nil, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent",
 			percent))
 	}
 	return a
@@ -159,11 +159,11 @@ func (w AccessWindow) attribute(op string) LaunchAttribute {
 	case r.check(op) != nil:
 		a.err = r.check(op)
 	case !(w.HitRatio >= 0 && w.HitRatio <= 1):
-		a.err = invalid(op, fmt.Sprintf("HitRatio is %v: it must be from 0 to 1", w.HitRatio))
+		a.err = badValue(op, nil, fmt.Sprintf("HitRatio is %v: it must be from 0 to 1", w.HitRatio))
 	case w.Hit < AccessNormal || w.Hit > AccessPersisting:
-		a.err = invalid(op, fmt.Sprintf("there is no access property %d: see AccessProperty", w.Hit))
+		a.err = badValue(op, nil, fmt.Sprintf("there is no access property %d: see AccessProperty", w.Hit))
 	case w.Miss < AccessNormal || w.Miss > AccessStreaming:
-		a.err = invalid(op, "Miss must be AccessNormal or AccessStreaming")
+		a.err = badValue(op, nil, "Miss must be AccessNormal or AccessStreaming")
 	default:
 		a = window(uint64(r.addr()), r.size, w.HitRatio, int32(w.Hit), int32(w.Miss))
 	}
@@ -185,7 +185,7 @@ const (
 
 func (d MemSyncDomain) check(op string) error {
 	if d != MemSyncDomainDefault && d != MemSyncDomainRemote {
-		return invalid(op, fmt.Sprintf("there is no domain %d: see MemSyncDomain", d))
+		return badValue(op, nil, fmt.Sprintf("there is no domain %d: see MemSyncDomain", d))
 	}
 	return nil
 }

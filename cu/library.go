@@ -30,7 +30,7 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 		return nil, errNil(op, "driver")
 	}
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, invalid(op, wrong)
+		return nil, badValue(op, nil, wrong)
 	}
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
 	var raw driver.LibraryHandle
@@ -124,7 +124,7 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 	}
 	defer c.leave()
 	if core.drv != lc.drv {
-		return nil, mistake(op, ErrDriverMismatch, uintptr(lc.raw),
+		return nil, misuse(op, lc, ErrDriverMismatch,
 			"the context and the library are of two drivers: open one driver and share it")
 	}
 	core.freeDeferred()
@@ -184,6 +184,15 @@ type Kernel struct {
 	name string
 }
 
+func (k *Kernel) kind() string { return "kernel" }
+
+func (k *Kernel) handle() uintptr {
+	if k == nil {
+		return 0
+	}
+	return uintptr(k.raw)
+}
+
 // Kernel returns the kernel with this name (cuLibraryGetKernel).
 func (l *Library) Kernel(name string) (*Kernel, error) {
 	const op = "cuLibraryGetKernel"
@@ -195,8 +204,7 @@ func (l *Library) Kernel(name string) (*Kernel, error) {
 	raw, res := lc.drv.table().LibraryGetKernel(driver.At{}, lc.raw, name)
 	switch {
 	case res == driver.ResultNotFound:
-		return nil, &Error{Op: op, Result: res, Handle: uintptr(lc.raw),
-			Detail: noName("library", kernelKind, name) + listed(name, l.names())}
+		return nil, newError(op, lc, res, nil, noName("library", kernelKind, name)+listed(name, l.names()))
 	case res != driver.ResultSuccess:
 		return nil, lc.compiled(lc.drv.resultError(op, uintptr(lc.raw), res))
 	}
@@ -303,7 +311,7 @@ func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
 func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error {
 	const op = "cuKernelSetAttribute"
 	if int(int32(value)) != value {
-		return invalid(op, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return badValue(op, k, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
 		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.raw)
@@ -316,12 +324,12 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 	case k == nil || k.lib == nil:
 		return errNil(op, "kernel")
 	case !dev.valid():
-		return errNil(op, "device")
+		return errNilArg(op, k, "device")
 	case &dev.drv.driverCore != k.lib.core.drv:
-		return mistake(op, ErrDriverMismatch, uintptr(k.raw),
+		return misuse(op, k, ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:
-		return a.unknown(op)
+		return a.unknown(op, k)
 	}
 	lc, err := k.lib.enter(op)
 	if err != nil {

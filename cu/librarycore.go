@@ -30,7 +30,10 @@ const closeLibraryOp = "Library.Close"
 type deferredLibraries = deferred.List[*libraryCore, struct{}]
 
 // Refused returns the error of a call that began after the library was closed.
-func (lc *libraryCore) Refused(op string) error { return errClosed(op, "library", uintptr(lc.raw)) }
+func (lc *libraryCore) kind() string    { return "library" }
+func (lc *libraryCore) handle() uintptr { return uintptr(lc.raw) }
+
+func (lc *libraryCore) Refused(op string) error { return errClosed(op, lc) }
 
 // Last defers the library when the last call on it has ended.
 func (lc *libraryCore) Last(bool) { lc.drv.libraries.Add(lc, 0) }
@@ -75,7 +78,7 @@ func (lc *libraryCore) close() (err error) {
 				}
 			case errors.Is(err, ResultNotPermitted):
 				lc.Last(false)
-				err = errLater(closeLibraryOp, "library", uintptr(lc.raw), err, afterFreeing)
+				err = errLater(closeLibraryOp, lc, err, afterFreeing)
 			}
 		case last: // a tracer panicked
 			lc.Last(false)
@@ -91,7 +94,7 @@ func (lc *libraryCore) close() (err error) {
 		}
 		var refused *Error
 		if errors.As(mc.closeOwned(closeLibraryOp, runtime.Cleanup{}), &refused) && refused.Result == ResultNotPermitted {
-			err = errLater(closeLibraryOp, "library", uintptr(lc.raw), refused.Err, afterFreeing)
+			err = errLater(closeLibraryOp, lc, refused.Err, afterFreeing)
 		}
 		return true
 	})

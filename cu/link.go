@@ -40,12 +40,12 @@ func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 	}
 	defer c.leave()
 	if len(inputs) == 0 {
-		return nil, invalid("cuLinkComplete", "there is no input: pass at least one")
+		return nil, badValue("cuLinkComplete", core, "there is no input: pass at least one")
 	}
 	raw := make([]driver.LinkInput, len(inputs))
 	for i, in := range inputs {
 		if wrong := codeimage.Check(in.Data); wrong != "" {
-			return nil, invalid(op, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
+			return nil, badValue(op, core, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
 		}
 		raw[i] = driver.LinkInput{Type: inputType(in.Data), Name: in.Name, Data: in.Data}
 		if raw[i].Type == driver.CU_JIT_INPUT_PTX {

@@ -131,9 +131,9 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	defer c.leave()
 	switch {
 	case size == 0 || size > 1<<62:
-		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
-		return nil, invalid(op, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
+		return nil, badValue(op, core, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
 	if err := core.canManage(op, "use AllocHost, and copy the memory"); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (c *contextCore) canManage(op, instead string) error {
 	case res != driver.ResultSuccess:
 		return c.callError("cuDeviceGetAttribute", 0, res)
 	case can == 0:
-		return &Error{Op: op, Result: ResultNotSupported, Err: errNotConcurrent, Detail: instead}
+		return newError(op, c, ResultNotSupported, errNotConcurrent, instead)
 	}
 	return nil
 }
@@ -172,8 +172,8 @@ var errNotConcurrent = fmt.Errorf("the host could not access the memory while th
 	errors.ErrUnsupported)
 
 // notManaged returns the error for other memory than managed memory.
-func notManaged(op string) error {
-	return invalid(op, "the memory is not managed memory: allocate it by AllocManaged")
+func notManaged(op string, m *memCore) error {
+	return badValue(op, m, "the memory is not managed memory: allocate it by AllocManaged")
 }
 
 // Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
@@ -191,10 +191,10 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 // while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
-		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
+		return badValue(workAttach.op(), s.object(), "the flags are "+flags.String()+": use one of AttachFlags")
 	}
 	if m != nil && m.core != nil && m.core.is == pooledManaged && !m.core.Closed() {
-		return invalid(workAttach.op(), "the memory is of a pool, which streams of all devices may access: "+
+		return badValue(workAttach.op(), m.core, "the memory is of a pool, which streams of all devices may access: "+
 			"use memory of Context.AllocManaged")
 	}
 	return s.onManaged(workAttach, m, func(sc *streamCore, r *region) driver.Result {
@@ -207,7 +207,7 @@ func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *reg
 	r := regionOf(m)
 	defer runtime.KeepAlive(m)
 	if r.usable() && (!r.mem.is.managed || r.size == 0) {
-		return notManaged(f.op())
+		return notManaged(f.op(), r.mem)
 	}
 	return s.attempt(f.op(), func() error {
 		w, err := s.beginMemory(f, &r, &r)
@@ -238,9 +238,9 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 	case err != nil:
 		return err
 	case r.mem.ctx.drv != core.drv:
-		return mixed(op, r.mem.handle(), "memory", r.mem.ctx, "context", core)
+		return errMixed(op, r.mem, core)
 	case !r.mem.is.managed || r.size == 0:
-		return notManaged(op)
+		return notManaged(op, r.mem)
 	}
 	if err := r.mem.Enter(r.mem, op); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
 	if r := regionOf(m); r.usable() && r.mem.is == pooledManaged {
-		return invalid(op, "the memory is of a pool, about which the driver takes no advice: "+
+		return badValue(op, r.mem, "the memory is of a pool, about which the driver takes no advice: "+
 			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
 	}
 	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {
@@ -416,7 +416,7 @@ func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) err
 	}
 	if one == nil {
 		if s != nil && s.core != nil && s.core.raw == driver.CU_STREAM_LEGACY {
-			return invalid(f.op(), "the legacy default stream cannot discard memory: use another stream")
+			return badValue(f.op(), s.core, "the legacy default stream cannot discard memory: use another stream")
 		}
 		one = func(i int) error {
 			r := regionOf(list[i].Mem)

@@ -297,31 +297,61 @@ func (r *region) addr() driver.DevicePtr { return r.mem.raw + driver.DevicePtr(r
 func (r *region) hostAddr() driver.HostPtr { return r.mem.host + driver.HostPtr(r.off) }
 
 // check returns an error if the region does not lie within open memory.
-func (r *region) check(op string) error {
+func (r *region) check(op string) error { return r.checkAs("", op) }
+
+// checkAs is check of a region with a role in the call.
+func (r *region) checkAs(role, op string) error {
 	if err := r.missing(op); err != nil {
 		return err
 	}
-	if r.mem.Closed() {
-		return r.mem.Refused(op)
-	}
-	if r.err == errReadOnly {
-		return r.mem.readOnly(op)
-	}
-	if r.err != nil {
-		return &Error{Op: op, Result: ResultInvalidValue, Handle: r.mem.handle(), Err: r.err,
-			Detail: "choose a span that lies within the memory, and is mapped if the memory is virtual"}
+	switch {
+	case r.mem.Closed():
+		return r.mem.refusedAs(role, op)
+	case r.err == errReadOnly:
+		return readOnly(op, as(role, r.mem))
+	case r.err != nil:
+		return newError(op, as(role, r.mem), ResultInvalidValue, r.err,
+			"choose a span that lies within the memory, and is mapped if the memory is virtual")
 	}
 	return nil
 }
 
-// betweenHost returns the error for a copy from host memory to host memory.
-func betweenHost(op string, d, r *region) error {
-	for _, sp := range [...]*region{d, r} {
-		if err := sp.check(op); err != nil {
+// refusedAs is Refused for memory with a role in the call.
+func (mc *memCore) refusedAs(role, op string) error {
+	err := mc.Refused(op)
+	if e, ok := err.(*Error); ok {
+		e.object = describe(as(role, mc))
+	}
+	return err
+}
+
+// checkEnds is check of both ends of work, which are the same if there is one.
+func checkEnds(op string, d, r *region) error {
+	for i, sp := range [...]*region{d, r} {
+		if err := sp.checkAs(roleOf(i, d, r), op); err != nil {
 			return err
 		}
 	}
-	return invalid(op, "both are host memory: use Go's copy on the slices of View")
+	return nil
+}
+
+// roleOf returns the role of end i of work, of which the first is the destination.
+func roleOf(i int, d, r *region) string {
+	switch {
+	case d == r:
+		return ""
+	case i == 0:
+		return "destination"
+	}
+	return "source"
+}
+
+// betweenHost returns the error for a copy from host memory to host memory.
+func betweenHost(op string, d, r *region) error {
+	if err := checkEnds(op, d, r); err != nil {
+		return err
+	}
+	return badValue(op, as("destination", d.mem), "both are host memory: use Go's copy on the slices of View")
 }
 
 // mapped returns an error if bytes of virtual memory are not mapped.
@@ -336,7 +366,7 @@ func (mc *memCore) mapped(off, size uint64) error {
 func (r *region) missing(op string) error {
 	switch {
 	case r.err == errEmbedded:
-		return mistake(op, errEmbedded, 0, "pass the embedded memory, such as x.DeviceMem")
+		return misuse(op, nil, errEmbedded, "pass the embedded memory, such as x.DeviceMem")
 	case r.mem == nil:
 		return errNil(op, "memory")
 	}
@@ -347,9 +377,9 @@ func (r *region) missing(op string) error {
 var errReadOnly = fmt.Errorf("%w: the memory was registered with HostReadOnly", errInvalid)
 
 // readOnly returns the error of a call that would write the memory.
-func (mc *memCore) readOnly(op string) error {
-	return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errReadOnly,
-		Detail: "write to other memory, or register memory that the program may write without HostReadOnly"}
+func readOnly(op string, of named) error {
+	return newError(op, of, ResultInvalidValue, errReadOnly,
+		"write to other memory, or register memory that the program may write without HostReadOnly")
 }
 
 // errEmbedded is wrapped by the error for a type that implements Memory by embedding.
@@ -358,15 +388,15 @@ var errEmbedded = errors.New("the type embeds memory, and is not memory itself")
 // fits returns an error unless n bytes at off lie within the memory.
 func (mc *memCore) fits(op string, n int, off int64) error {
 	if off < 0 || uint64(off) > mc.size || uint64(n) > mc.size-uint64(off) {
-		return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errInvalid, Detail: fmt.Sprintf(
-			"%d bytes at %d do not fit into %d: copy fewer, or allocate more memory", n, off, mc.size)}
+		return badValue(op, mc, fmt.Sprintf(
+			"%d bytes at %d do not fit into %d: copy fewer, or allocate more memory", n, off, mc.size))
 	}
 	return nil
 }
 
 // tooSmall returns the error for a copy to memory that is too small.
 func tooSmall(op string, from, to uint64) error {
-	return invalid(op, fmt.Sprintf("%d bytes do not fit into %d: copy a Span of them, or use larger memory", from, to))
+	return badValue(op, nil, fmt.Sprintf("%d bytes do not fit into %d: copy a Span of them, or use larger memory", from, to))
 }
 
 // legacyCall makes a call of the driver that the driver treats as work on the legacy default stream.

@@ -76,7 +76,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 		return nil
 	}
 	ops = currentOps(ops)
-	if err := checkMemOps(batchOp, ops, s.core.ctx, "stream"); err != nil {
+	if err := checkMemOps(batchOp, ops, s.core); err != nil {
 		return err
 	}
 	return s.retry(batchOp, s.enqueueOps(ops), nil)
@@ -130,37 +130,37 @@ func currentOps(ops []MemOp) []MemOp {
 	return ops
 }
 
-// checkMemOps checks operations for a stream or graph of a context.
-func checkMemOps(op string, ops []MemOp, ctx *contextCore, what string) error {
+// checkMemOps checks operations for a stream or graph.
+func checkMemOps(op string, ops []MemOp, of member) error {
 	if len(ops) > mostMemOps {
-		return invalid(op, fmt.Sprintf("%d operations are too many: pass at most %d", len(ops), mostMemOps))
+		return badValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", len(ops), mostMemOps))
 	}
 	for i := range ops {
 		o := &ops[i]
 		if o.op == 0 {
-			return invalid(op, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
+			return badValue(op, of, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
 		}
 		if err := o.r.missing(op); err != nil {
-			return err
+			return about(of, err)
 		}
-		m := o.r.mem
+		m, ctx := o.r.mem, of.context()
 		if m.ctx.drv != ctx.drv || !m.everywhere() && m.ctx != ctx {
-			return mixed(op, m.handle(), "memory", m.ctx, what, ctx)
+			return errMixed(op, m, of)
 		}
 		if err := o.r.check(op); err != nil {
 			return err
 		}
 		switch size := o.size(); {
 		case m.is.managed || m.is.pooled || m.is.ofNode:
-			return invalid(op, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
+			return badValue(op, m, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
 				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
 		case m.raw == 0:
-			return mistake(op, errUnmapped, m.handle(), "allocate it with HostDeviceMap")
+			return misuse(op, m, errUnmapped, "allocate it with HostDeviceMap")
 		case o.r.size != size || uint64(o.r.addr())%size != 0:
-			return invalid(op, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
+			return badValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
 				"and got %d bytes at %#x", i, size, o.r.size, uint64(o.r.addr())))
 		case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
-			return invalid(op, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
+			return badValue(op, of, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
 		}
 	}
 	return nil

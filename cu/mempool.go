@@ -171,7 +171,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		}
 		defer p.leave()
 		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
-			return mixed(op, pc.handle(), "pool", pc.ctx, "context", core)
+			return errMixed(op, pc, core)
 		}
 		if err := pc.notOnDevice(op, "pass a pool of device memory"); err != nil {
 			return err
@@ -185,6 +185,14 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		return core.callError(op, uintptr(raw), res)
 	}
 	return nil
+}
+
+// object returns the object for an error, or nil if there is none.
+func (p *MemPool) object() named {
+	if p == nil || p.core == nil {
+		return nil
+	}
+	return p.core
 }
 
 // enter begins a call on the pool. leave ends it.
@@ -309,7 +317,7 @@ func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
 // all of them.
 func (p *MemPool) SetReuse(r MemPoolReuse) error {
 	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
-		return invalid("cuMemPoolSetAttribute", "unknown policies "+r.String()+": see MemPoolReuse")
+		return badValue("cuMemPoolSetAttribute", p.object(), "unknown policies "+r.String()+": see MemPoolReuse")
 	}
 	for i := range 3 {
 		attr := int32(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES + i)
@@ -335,10 +343,10 @@ func (p *MemPool) Trim(keep uint64) error {
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	if !peer.valid() {
-		return errNil(op, "device")
+		return errNilArg(op, p.object(), "device")
 	}
 	if p != nil && p.core != nil && p.core.memory == pooledManaged {
-		return invalid(op, "managed memory is for all devices, whose access does not change: do not set it")
+		return badValue(op, p.core, "managed memory is for all devices, whose access does not change: do not set it")
 	}
 	desc := driver.MemAccessDesc{Location: deviceLocation(peer.raw)}
 	if allow {
@@ -362,7 +370,7 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	const op = "cuMemPoolGetAccess"
 	if !dev.valid() {
-		return false, errNil(op, "device")
+		return false, errNilArg(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		flags, res := t.MemPoolGetAccess(at, raw, deviceLocation(dev.raw))
@@ -391,7 +399,7 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 		return nil, err
 	}
 	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
-		return nil, mixed(op, pc.handle(), "pool", pc.ctx, "stream", s.core.ctx)
+		return nil, errMixed(op, pc, s.core)
 	}
 	return s.alloc(op, size, pc)
 }
@@ -429,7 +437,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 	}
 	defer s.leave()
 	if size == 0 {
-		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
+		return nil, badValue(op, sc, "the size is 0 bytes: ask for at least one")
 	}
 	var raw driver.DevicePtr
 	var m *DeviceMem
@@ -447,7 +455,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 	}
 	switch {
 	case foreign:
-		return nil, errPoolCaptured(op, uintptr(sc.raw))
+		return nil, errPoolCaptured(op, sc)
 	case res != driver.ResultSuccess:
 		return nil, sc.failPoolAlloc(op, size, res, p, own)
 	case m != nil:
@@ -478,23 +486,23 @@ func (s *Stream) Free(m *DeviceMem) error {
 	defer s.leave()
 	switch {
 	case m == nil || m.core == nil:
-		return errNil(op, "device memory")
+		return errNilArg(op, sc, "device memory")
 	case m.core.ctx != sc.ctx:
-		return mixed(op, m.core.handle(), "memory", m.core.ctx, "stream", sc.ctx)
+		return errMixed(op, m.core, sc)
 	}
 	captured, foreign, err := sc.freeCaptured(op, m.core)
 	switch {
 	case err != nil:
 		return err
 	case foreign:
-		return errPoolCaptured(op, uintptr(sc.raw))
+		return errPoolCaptured(op, sc)
 	case captured:
 		m.core.observeOrder(op, sc)
 		return m.Close()
 	case m.core.is.ofNode:
 		return m.core.Refused(op)
 	case !m.core.is.pooled:
-		return invalid(op, "the memory is not of a pool: use its Close")
+		return badValue(op, m.core, "the memory is not of a pool: use its Close")
 	}
 	m.core.freeOn.CompareAndSwap(nil, sc)
 	if m.core.opening != nil { // another opening of the memory may be the one that frees it
@@ -504,9 +512,9 @@ func (s *Stream) Free(m *DeviceMem) error {
 }
 
 // errPoolCaptured returns the error for an allocation or a free on a stream that other code captures.
-func errPoolCaptured(op string, stream uintptr) error {
-	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: stream, Err: errCapturedMemory,
-		Detail: "allocate before the capture, and free after the last launch of the graph"}
+func errPoolCaptured(op string, sc *streamCore) error {
+	return newError(op, sc, ResultStreamCaptureUnsupported, errCapturedMemory,
+		"allocate before the capture, and free after the last launch of the graph")
 }
 
 // errCapturedMemory is wrapped by the error of errPoolCaptured.

@@ -51,7 +51,7 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
 	switch {
 	case o.Shareable && o.Kind != MemPoolDevice:
-		return p, invalid(op, "processes share pools of device memory only, and this one is of "+o.Kind.String()+
+		return p, badValue(op, c, "processes share pools of device memory only, and this one is of "+o.Kind.String()+
 			": leave Shareable false, or Kind zero")
 	case o.Shareable:
 		p.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -59,7 +59,7 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 	switch o.Kind {
 	case MemPoolDevice:
 		if o.Location != (MemLocation{}) {
-			return p, invalid(op, "Location is "+o.Location.String()+", and device memory is always of the context's "+
+			return p, badValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
 				"device: leave Location zero, or choose another Kind")
 		}
 		p.Location = deviceLocation(c.dev)
@@ -69,19 +69,19 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 			p.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST
 		case LocationHost, LocationHostNUMA:
 		default:
-			return p, invalid(op, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
+			return p, badValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
 				"leave Location zero, or use LocationHost or LocationHostNUMA")
 		}
 	case MemPoolManaged:
 		if o.MaxSize != 0 {
-			return p, invalid(op, "the driver limits no pool of managed memory: leave MaxSize 0")
+			return p, badValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
 		}
 		p.AllocType, p.Location = driver.CU_MEM_ALLOCATION_TYPE_MANAGED, o.Location.raw()
 		if err := c.canManage(op, "use a pool of pinned memory"); err != nil {
 			return p, err
 		}
 	default:
-		return p, invalid(op, fmt.Sprintf("unknown kind of memory %d: see MemPoolKind", o.Kind))
+		return p, badValue(op, c, fmt.Sprintf("unknown kind of memory %d: see MemPoolKind", o.Kind))
 	}
 	return p, nil
 }
@@ -103,7 +103,7 @@ func (c *contextCore) failPool(op string, p driver.MemPoolProps, res driver.Resu
 	case p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST:
 		m := &driver.MissingError{Symbol: "cuMemPoolCreate with " + symbol, Since: withHostPools, Driver: v,
 			Software: c.drv.table().Software()}
-		return &Error{Op: op, Result: ResultNotSupported, Err: m, Detail: remedy.OfMissing(m)}
+		return newError(op, c, ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return c.callError(op, 0, res)
 }
@@ -131,10 +131,10 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	defer p.leave()
 	if pc.memory == pooledMemory {
-		return nil, invalid(op, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
+		return nil, badValue(op, pc, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
 	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
-		return nil, mixed(op, pc.handle(), "pool", pc.ctx, "stream", s.core.ctx)
+		return nil, errMixed(op, pc, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	defer s.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, sc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	var raw driver.DevicePtr
 	refused := false
@@ -152,8 +152,8 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	})
 	switch {
 	case refused:
-		return nil, &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw), Err: errGraphHost,
-			Detail: "allocate before the capture, and close the memory after the last launch of the graph"}
+		return nil, newError(op, sc, ResultStreamCaptureUnsupported, errGraphHost,
+			"allocate before the capture, and close the memory after the last launch of the graph")
 	case res != driver.ResultSuccess:
 		return nil, sc.failPoolAlloc(op, size, res, pc, own)
 	}
@@ -174,5 +174,5 @@ func (p *memPoolCore) notOnDevice(op, instead string) error {
 	if p.memory == pooledMemory {
 		return nil
 	}
-	return invalid(op, "the pool is of "+p.memory.name+", not of device memory: "+instead)
+	return badValue(op, p, "the pool is of "+p.memory.name+", not of device memory: "+instead)
 }

@@ -49,7 +49,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if err := checkDescriptor(op, fd); err != nil {
+	if err := checkDescriptor(op, core, fd); err != nil {
 		return nil, err
 	}
 	at := driver.At{Context: core.raw}
@@ -83,7 +83,7 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	}
 	mc := m.core
 	if mc.is != pooledMemory {
-		return h, invalid(op, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
+		return h, badValue(op, mc, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
 		return h, err
@@ -113,7 +113,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
 	if size == 0 {
-		return nil, mistake(op, ErrNil, 0,
+		return nil, misuse(op, p.object(), ErrNil,
 			"the handle names no memory: pass one that DeviceMem.PoolHandle has returned")
 	}
 	pc, err := p.enter(op)

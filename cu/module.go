@@ -78,7 +78,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	}
 	defer c.leave()
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, invalid(op, wrong)
+		return nil, badValue(op, core, wrong)
 	}
 	core.freeDeferred()
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
@@ -114,8 +114,8 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 func readImage[T any](op, path string, load func(image []byte) (T, error)) (loaded T, err error) {
 	image, err := codeimage.Read(path)
 	if err != nil {
-		return loaded, &Error{Op: op, Result: ResultFileNotFound, Err: err,
-			Detail: "the file with the GPU code cannot be read: check its path and its permissions"}
+		return loaded, newError(op, nil, ResultFileNotFound, err,
+			"the file with the GPU code cannot be read: check its path and its permissions")
 	}
 	loaded, err = load(image)
 	if e, ok := err.(*Error); ok {
@@ -204,6 +204,15 @@ type Function struct {
 	text   []ptx.Param
 }
 
+func (f *Function) kind() string { return "kernel" }
+
+func (f *Function) handle() uintptr {
+	if f == nil {
+		return 0
+	}
+	return uintptr(f.raw)
+}
+
 // Function returns the kernel with this name (cuModuleGetFunction).
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
@@ -267,8 +276,7 @@ func (f *Function) findParams(at driver.At) error {
 		}
 		f.params = append(f.params, kernelParam{uint32(min(size, math.MaxUint32)), anyArg})
 	}
-	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw),
-		Detail: "the driver lists more parameters than a kernel can have"}
+	return newError(op, f, ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
 }
 
 // readText notes what the parameters take, if the PTX says it.
@@ -323,8 +331,8 @@ type FunctionAttribute int32
 // String returns the attribute's name in lower case.
 func (a FunctionAttribute) String() string { return nameOf(namesFunctionAttribute[:], int32(a)) }
 
-func (a FunctionAttribute) unknown(op string) error {
-	return invalid(op, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))
+func (a FunctionAttribute) unknown(op string, of named) error {
+	return badValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))
 }
 
 // Attribute returns a property of the kernel (cuFuncGetAttribute). Sizes are in bytes. A version is
@@ -332,7 +340,7 @@ func (a FunctionAttribute) unknown(op string) error {
 func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 	const op = "cuFuncGetAttribute"
 	if a < 0 {
-		return 0, a.unknown(op)
+		return 0, a.unknown(op, f)
 	}
 	v, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.FuncGetAttribute(at, int32(a), f.raw)
@@ -345,10 +353,10 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if a < 0 {
-		return a.unknown(op) // with a negative number, the driver reads invalid memory
+		return a.unknown(op, f) // with a negative number, the driver reads invalid memory
 	}
 	if int(int32(value)) != value {
-		return invalid(op, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return badValue(op, f, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.FuncSetAttribute(at, f.raw, int32(a), int32(value))
@@ -362,7 +370,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, invalid(op, fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
+		return 0, badValue(op, f, fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.raw, int32(threads), sharedMem)
@@ -377,7 +385,7 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
-		return 0, 0, invalid(op, fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
+		return 0, 0, badValue(op, f, fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
 		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.raw, 0, sharedMem, int32(limit))

@@ -69,7 +69,7 @@ func (mc *moduleCore) notFound(op, what, name string, res driver.Result) *Error 
 	if what == kernelKind {
 		detail += listed(name, mc.kernelNames())
 	}
-	return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: detail}
+	return newError(op, mc, res, nil, detail)
 }
 
 // noName says that code has nothing with a name.

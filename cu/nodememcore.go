@@ -39,9 +39,9 @@ func (set *objectSet) canFree(op string, mc *memCore) error {
 	case !known && mc.is.ofNode, mc.Closed():
 		return mc.Refused(op)
 	case !known:
-		return invalid(op, "the memory is not of a node: a graph frees only memory that its nodes allocate")
+		return badValue(op, mc, "the memory is not of a node: a graph frees only memory that its nodes allocate")
 	case freed:
-		return invalid(op, "a node of the graph frees the memory already")
+		return badValue(op, mc, "a node of the graph frees the memory already")
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func errNotCalled(op string, ctx context.Context) *Error {
 // goroutine of its own. If it succeeds after ctx has ended, late gets the value.
 func callContext[T any](ctx context.Context, op, detail string, f func() (T, error), late func(T)) (v T, err error) {
 	if ctx == nil {
-		return v, errNoGoContext(op)
+		return v, errNoGoContext(op, nil)
 	}
 	if ctx.Err() != nil {
 		return v, errNotCalled(op, ctx)

@@ -33,7 +33,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	}
 	defer peer.leave()
 	if pc.drv != core.drv {
-		return mixed(op, uintptr(core.raw), "context", core, "peer", pc)
+		return errMixed(op, core, as("peer", pc))
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var res, already driver.Result

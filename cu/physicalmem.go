@@ -50,7 +50,7 @@ func (o PhysicalOptions) prop(c *contextCore) (p driver.MemAllocationProp, err e
 	}
 	if t := o.Location.Type; o.Location != (MemLocation{}) && t != LocationDevice && t != LocationHost &&
 		t != LocationHostNUMA {
-		return p, invalid("cuMemCreate", fmt.Sprintf(
+		return p, badValue("cuMemCreate", c, fmt.Sprintf(
 			"physical memory cannot be at %v: use a device, the host or a NUMA node", o.Location))
 	}
 	return p, nil
@@ -97,7 +97,7 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	case err != nil:
 		return nil, err
 	case size == 0 || size > 1<<62:
-		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	unit, res := core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res != driver.ResultSuccess {
@@ -124,7 +124,7 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 		return nil, err
 	}
 	defer c.leave()
-	if err := checkDescriptor(op, fd); err != nil {
+	if err := checkDescriptor(op, core, fd); err != nil {
 		return nil, err
 	}
 	raw, res, own := allocated(core, func() (driver.MemGenericAllocationHandle, driver.Result) {
@@ -138,9 +138,9 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 }
 
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
-func checkDescriptor(op string, fd uintptr) error {
+func checkDescriptor(op string, of named, fd uintptr) error {
 	if fd > math.MaxInt32 {
-		return invalid(op, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export",
+		return badValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export",
 			fd))
 	}
 	return nil

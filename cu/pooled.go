@@ -43,12 +43,12 @@ func (p Pooled) Release() error {
 	for {
 		s := en.state.Load()
 		if s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
-			return errReleased("Release", 0)
+			return errReleased("Release", nil)
 		}
 		// Acquire checks whether the CUevent is in use, but it is cheaper not to offer such an
 		// event.
 		if c = en.core.Load(); c == nil {
-			return errReleased("Release", 0) // a copy was released concurrently
+			return errReleased("Release", nil) // a copy was released concurrently
 		}
 		if p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.Unused() {
 			inUse = entryBusy
@@ -83,7 +83,7 @@ func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
 	for {
 		c := en.core.Load()
 		if c == nil {
-			return nil, false, errReleased(op, 0)
+			return nil, false, errReleased(op, nil)
 		}
 		sl := c.slot.Load()
 		if sl == nil {
@@ -96,8 +96,18 @@ func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
 			return sl, s&entryRecorded != 0, nil
 		}
 		sl.leave()
-		return nil, false, errReleased(op, uintptr(sl.raw))
+		return nil, false, errReleased(op, sl.core)
 	}
+}
+
+// object returns the event for an error, or nil if it was released.
+func (p Pooled) object() named {
+	sl, _, err := p.enter("")
+	if err != nil {
+		return nil
+	}
+	defer p.leave(sl)
+	return sl.core
 }
 
 func (p Pooled) leave(sl *slot) {
@@ -108,13 +118,13 @@ func (p Pooled) leave(sl *slot) {
 // errGone returns the error for a core that is out of service.
 func (p Pooled) errGone(op string, c *eventCore) error {
 	if s := p.entry.state.Load(); s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
-		return errReleased(op, uintptr(c.first.raw))
+		return errReleased(op, c)
 	}
-	return errClosed(op, "event pool", uintptr(c.first.raw))
+	return errClosed(op, c)
 }
 
-func errReleased(op string, h uintptr) error {
-	return mistake(op, ErrReleased, h,
+func errReleased(op string, of named) error {
+	return misuse(op, of, ErrReleased,
 		"release an event once, after its last use: all copies of a Pooled are the same event")
 }
 
@@ -124,7 +134,7 @@ func errReleased(op string, h uintptr) error {
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return errNilArg(op, p.object(), "stream")
 	}
 	sl, recorded, err := p.enter(op)
 	if err != nil {
@@ -182,7 +192,7 @@ func (p Pooled) Query() (Status, error) {
 func (p Pooled) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return errNoGoContext(op)
+		return errNoGoContext(op, p.object())
 	}
 	sl, recorded, err := p.enter(op)
 	if err != nil {
@@ -237,7 +247,7 @@ func (p Pooled) Ticket() (*Ticket, error) {
 func (p Pooled) Block(s *Stream) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return errNilArg(op, p.object(), "stream")
 	}
 	sl, recorded, err := p.enter(op)
 	if err != nil {
@@ -245,7 +255,7 @@ func (p Pooled) Block(s *Stream) error {
 	}
 	defer p.leave(sl)
 	if sl.drv != s.core.ctx.drv {
-		return mixed(op, sl.handle(), "event", sl.core.ctx, "stream", s.core.ctx)
+		return errMixed(op, sl.core, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -275,15 +285,15 @@ func (p Pooled) Since(start Pooled) (time.Duration, Status, error) {
 	defer p.leave(last)
 	switch {
 	case first.core.ctx != last.core.ctx:
-		err = mixed(op, first.handle(), "start event", first.core.ctx, "stop event", last.core.ctx)
+		err = errMixed(op, as("start event", first.core), as("stop event", last.core))
 	case first.core.flags&EventDisableTiming != 0:
-		err = ofStart(mistake(op, ErrNotTimed, uintptr(first.raw), pooledUntimed))
+		err = misuse(op, as("start event", first.core), ErrNotTimed, pooledUntimed)
 	case last.core.flags&EventDisableTiming != 0:
-		err = ofStop(mistake(op, ErrNotTimed, uintptr(last.raw), pooledUntimed))
+		err = misuse(op, as("stop event", last.core), ErrNotTimed, pooledUntimed)
 	case !startRecorded:
-		err = ofStart(errUnrecorded(op, uintptr(first.raw)))
+		err = errUnrecorded(op, as("start event", first.core))
 	case !recorded:
-		err = ofStop(errUnrecorded(op, uintptr(last.raw)))
+		err = errUnrecorded(op, as("stop event", last.core))
 	}
 	if err != nil {
 		return 0, StatusUnknown, err

@@ -44,7 +44,7 @@ func TestPreparedLaunch(t *testing.T) {
 		"another driver": {func() error {
 			_, err := axpy.Prepare(oneThread, Ptr(r.memory(r.context(r.open(), 0), 8)), F32(0), U64(0))
 			return err
-		}(), ErrDriverMismatch, "argument 0 is memory of"},
+		}(), ErrDriverMismatch, "argument 0 is device memory 0x"},
 		"no block": {func() error {
 			_, err := axpy.Prepare(LaunchConfig{})
 			return err
@@ -62,7 +62,7 @@ func TestPreparedLaunch(t *testing.T) {
 
 	r.ok(d.Close())
 	err := p.Launch(r.s)
-	if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "argument 0 is closed memory") {
+	if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "argument 0 is closed: device memory 0x") {
 		t.Errorf("a launch with closed memory: %v", err)
 	}
 	if err := p.SetArg(0, Ptr(d)); !errors.Is(err, ErrClosed) {

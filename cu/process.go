@@ -89,9 +89,9 @@ func (p Process) Lock(ctx context.Context) error {
 	}
 	switch {
 	case ctx == nil:
-		return errNoGoContext(op)
+		return errNoGoContext(op, nil)
 	case p.pid == os.Getpid():
-		return invalid(op, "a process cannot lock itself: lock it from another process")
+		return badValue(op, nil, "a process cannot lock itself: lock it from another process")
 	case ctx.Err() != nil:
 		return errNotCalled(op, ctx)
 	}
@@ -167,13 +167,13 @@ func (p Process) pairs(op string, gpus map[UUID]UUID) ([]driver.CheckpointGpuPai
 				"use Restore, which needs the same GPUs", p.pid, Version(since), Version(v))}
 	}
 	if len(gpus) == 0 {
-		return nil, invalid(op, fmt.Sprintf(
+		return nil, badValue(op, nil, fmt.Sprintf(
 			"process %d: no GPU is mapped: map every GPU of the process, or use Restore", p.pid))
 	}
 	var pairs []driver.CheckpointGpuPair
 	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b UUID) int { return bytes.Compare(a[:], b[:]) }) {
 		if old == (UUID{}) || gpus[old] == (UUID{}) {
-			return nil, invalid(op, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
+			return nil, badValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
 				"check the error of Device.UUID", p.pid, old, gpus[old]))
 		}
 		pairs = append(pairs, driver.CheckpointGpuPair{OldUuid: driver.UUID(old), NewUuid: driver.UUID(gpus[old])})
@@ -207,7 +207,7 @@ func (p Process) check(op string) error {
 	case !p.drv.open():
 		return errNil(op, "process")
 	case p.pid <= 0 || p.pid > math.MaxInt32:
-		return invalid(op, "the number of a process is positive")
+		return badValue(op, nil, "the number of a process is positive")
 	}
 	return nil
 }

@@ -51,12 +51,12 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	case !d.open():
 		return nil, errNil(op, "driver")
 	case report == nil:
-		return nil, mistake(op, ErrNil, 0, "the function is nil: pass one that handles a Race")
+		return nil, misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
 	}
 	detector := races.New(func(r races.Race) { report(Race{r}) })
 	d.changeTracers(func(l *tracers) {
 		if l.observer != nil {
-			err = mistake(op, errDetecting, 0, "stop the first detection before")
+			err = misuse(op, nil, errDetecting, "stop the first detection before")
 			return
 		}
 		l.observer = detector

@@ -127,7 +127,7 @@ func (c *eventCore) record(op string, a recordArgs) error {
 	for {
 		sl := c.slot.Load()
 		if sl == nil {
-			return errClosed(op, "event", uintptr(c.first.raw))
+			return errClosed(op, c)
 		}
 		if sl.moves(a.flags) {
 			return c.recordElsewhere(op, a)
@@ -231,7 +231,7 @@ func (r *recording) finish(op string) (again bool, err error) {
 			err = r.c.ctx.callError(op, uintptr(r.slot.raw), r.res)
 		}
 	case !r.again:
-		err = errClosed(op, "event", uintptr(r.c.first.raw))
+		err = errClosed(op, r.c)
 	}
 	return r.again, err
 }

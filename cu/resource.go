@@ -11,9 +11,7 @@ import (
 
 // object is an object that can only be created, used and destroyed: a stream, a module, memory.
 type object interface {
-	// kind names the kind of the object.
-	kind() string
-	handle() uintptr
+	named
 	// free destroys the object, and returns the C function that did so. If other code owns the
 	// object, it ends only this package's use.
 	free(at driver.At) (op string, res driver.Result)
@@ -92,7 +90,7 @@ func (r *resource) dropKept(u *streamSet) {
 
 // Refused returns the error of a call that began after the resource was closed.
 func (r *resource) Refused(op string) error {
-	return errClosed(op, r.self.kind(), r.self.handle())
+	return errClosed(op, r.self)
 }
 
 // Last destroys the resource when the last call on it has ended.
@@ -125,9 +123,9 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 		case !errors.Is(err, ResultNotPermitted): // which is the answer to a host function
 			return nil
 		case r.freeWaits:
-			return errLater(method, r.self.kind(), r.self.handle(), err, afterFreeing)
+			return errLater(method, r.self, err, afterFreeing)
 		}
-		return errLater(method, r.self.kind(), r.self.handle(), err, "when its work is done")
+		return errLater(method, r.self, err, "when its work is done")
 	}
 	late = false
 	if o, ok := r.self.(interface{ observeLaunchesDone() }); ok {
@@ -144,16 +142,15 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	case errors.Is(err, ResultNotPermitted): // nothing was freed
 		r.freed.Store(false)
 		r.ctx.addDeferred(r)
-		return errLater(method, r.self.kind(), r.self.handle(), err, afterFreeing)
+		return errLater(method, r.self, err, afterFreeing)
 	}
 	return err
 }
 
 // errLater is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
 // refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
-func errLater(method, kind string, handle uintptr, err error, when string) error {
-	return &Error{Op: method, Result: ResultNotPermitted, Handle: handle, Err: err,
-		Detail: "the " + kind + " is closed, and is destroyed " + when}
+func errLater(method string, of named, err error, when string) error {
+	return newError(method, of, ResultNotPermitted, err, "the "+of.kind()+" is closed, and is destroyed "+when)
 }
 
 // afterFreeing says when a deferred object is destroyed.
@@ -186,7 +183,9 @@ func (r *resource) destroy(at driver.At) error {
 func (r *resource) free(at driver.At) error {
 	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
-		return r.ctx.backgroundError(op, r.self.handle(), res)
+		e := r.ctx.backgroundError(op, r.self.handle(), res)
+		e.object = describe(r.self)
+		return e
 	}
 	return nil
 }

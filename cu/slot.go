@@ -328,7 +328,7 @@ func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uin
 		old = c.slot.Load()
 		if old == nil {
 			c.moving.Unlock()
-			return nil, 0, errClosed(op, "event", uintptr(c.first.raw))
+			return nil, 0, errClosed(op, c)
 		}
 		if old.stays(flags) {
 			c.moving.Unlock()

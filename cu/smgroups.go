@@ -48,7 +48,7 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 	if err := r.checkSplit(op, !r.part || r.left); err != nil {
 		return nil, rest, err
 	}
-	if err := checkGroups(op, groups, r.Count()); err != nil {
+	if err := checkGroups(op, r.object(), groups, r.Count()); err != nil {
 		return nil, rest, err
 	}
 	if err := r.enter(op); err != nil {
@@ -81,21 +81,21 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 
 // checkGroups returns an error if no device with this many multiprocessors can be divided into the
 // groups.
-func checkGroups(op string, groups []SMGroup, have int) error {
+func checkGroups(op string, of named, groups []SMGroup, have int) error {
 	if len(groups) == 0 {
-		return invalid(op, "there are no groups: pass an SMGroup for each part")
+		return badValue(op, of, "there are no groups: pass an SMGroup for each part")
 	}
 	sum := 0
 	for i, g := range groups {
 		if text := g.wrong(have); text != "" {
-			return invalid(op, fmt.Sprintf("SMGroup %d of %d: %s", i+1, len(groups), text))
+			return badValue(op, of, fmt.Sprintf("SMGroup %d of %d: %s", i+1, len(groups), text))
 		}
 		if g.Backfill && g.Count == 0 && i < len(groups)-1 {
-			return badSplit(op, fmt.Sprintf("SMGroup %d of %d has all that is left: make it the last one, "+
+			return badSplit(op, of, fmt.Sprintf("SMGroup %d of %d has all that is left: make it the last one, "+
 				"or give it a Count", i+1, len(groups)))
 		}
 		if sum += g.Count; sum > have {
-			return badSplit(op, fmt.Sprintf("the first %d groups have %d multiprocessors, and there are %d: "+
+			return badSplit(op, of, fmt.Sprintf("the first %d groups have %d multiprocessors, and there are %d: "+
 				"ask for fewer", i+1, sum, have))
 		}
 	}

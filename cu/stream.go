@@ -65,7 +65,7 @@ func (c *Context) newStream(op string, flags StreamFlags,
 	}
 	defer c.leave()
 	if flags&^StreamNonBlocking != 0 {
-		return nil, invalid(op, "unknown stream flags "+flags.String()+": see StreamFlags")
+		return nil, badValue(op, core, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
 	raw, err := core.programStream(op,
 		func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) })
@@ -111,9 +111,9 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	defer c.leave()
 	switch handle {
 	case 0, driver.CU_STREAM_LEGACY:
-		return nil, invalid(op, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
+		return nil, badValue(op, core, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
 	case driver.CU_STREAM_PER_THREAD:
-		return nil, invalid(op, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
+		return nil, badValue(op, core, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
 	}
 	raw := driver.Stream(handle)
 	of, res := core.drv.table().StreamGetCtx(driver.At{}, raw)
@@ -121,7 +121,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	case res != driver.ResultSuccess:
 		return nil, core.callError(op, handle, res)
 	case of != core.raw:
-		return nil, mistake(op, ErrContextMismatch, handle,
+		return nil, misuse(op, core, ErrContextMismatch,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
 	}
 	s := newStream(core, raw, driver.At{}, true, StreamDefault)
@@ -131,6 +131,14 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		}
 	}
 	return s, nil
+}
+
+// object returns the object for an error, or nil if there is none.
+func (s *Stream) object() named {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	return s.core
 }
 
 // enter begins a call on the stream, and leave ends it.
@@ -354,10 +362,10 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, errNoGoContext(op)
+		return 0, errNoGoContext(op, s.object())
 	}
 	if work == nil {
-		return 0, mistake(op, ErrNil, 0, "the function is nil: pass one that enqueues the work")
+		return 0, misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")
 	}
 	var events [2]*Event
 	for i := range events {

@@ -49,7 +49,7 @@ func (s *Stream) SetPriority(priority int) error {
 func (s *Stream) SetSyncPolicy(p SyncPolicy) error {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, uint32(p))
 	if p < SyncAuto || p > SyncBlocking {
-		a.err = invalid(setStreamOp, fmt.Sprintf("there is no synchronization policy %d: see SyncPolicy", p))
+		a.err = badValue(setStreamOp, nil, fmt.Sprintf("there is no synchronization policy %d: see SyncPolicy", p))
 	}
 	return s.setAttribute(a)
 }
@@ -110,7 +110,7 @@ func (s *Stream) setAttribute(a LaunchAttribute) error {
 	}
 	defer s.leave()
 	if a.err != nil {
-		return a.err
+		return about(sc, a.err)
 	}
 	sc.beginLegacy()
 	res := sc.ctx.drv.table().StreamSetAttribute(sc.inContext(), sc.raw, a.id, a.value)
@@ -170,7 +170,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	}
 	defer from.leave()
 	if fc.ctx != sc.ctx {
-		return mixed(copyStreamOp, sc.handle(), "stream", sc.ctx, "other stream", fc.ctx)
+		return errMixed(copyStreamOp, sc, as("other stream", fc))
 	}
 	if fc.at.Thread != sc.at.Thread && fc.at.Thread != nil && sc.at.Thread != nil {
 		return fc.checkThread(copyStreamOp)

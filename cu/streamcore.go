@@ -151,7 +151,7 @@ func (sc *streamCore) begin(op string) error {
 // checkThread returns an error if the stream belongs to another thread than the caller's.
 func (sc *streamCore) checkThread(op string) error {
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
-		return mistake(op, errThread, uintptr(sc.raw),
+		return misuse(op, sc, errThread,
 			"use it on the thread on which Do has called the function, and other streams elsewhere")
 	}
 	return nil

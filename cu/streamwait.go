@@ -39,14 +39,14 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 		return errNil(op, "stream")
 	}
 	if e == nil {
-		return errNil(op, "event")
+		return errNilArg(op, s.core, "event")
 	}
 	if flags&^WaitExternal != 0 {
-		return invalid(op, "unknown wait flags "+flags.String()+": see WaitFlags")
+		return badValue(op, s.core, "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
 	o := e.load()
 	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
-		return mixed(op, o.core.handle(), "event", o.core.ctx, "stream", s.core.ctx)
+		return errMixed(op, o.core, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -92,10 +92,10 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return errNil(op, "stream")
 	}
 	if other == nil || other.core == nil {
-		return errNil(op, "other stream")
+		return errNilArg(op, s.core, "other stream")
 	}
 	if s.core.ctx.drv != other.core.ctx.drv {
-		return mixed(op, s.core.handle(), "stream", s.core.ctx, "other stream", other.core.ctx)
+		return errMixed(op, s.core, as("other stream", other.core))
 	}
 	sc, err := s.enter(op)
 	if err != nil {

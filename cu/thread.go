@@ -45,7 +45,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	}
 	defer c.leave()
 	if f == nil {
-		return mistake(op, ErrNil, 0, "the function is nil: pass a function to run with the context current")
+		return misuse(op, core, ErrNil, "the function is nil: pass a function to run with the context current")
 	}
 	table := core.drv.table()
 	t := &Thread{ctx: core, raw: table.Pin()}
@@ -175,7 +175,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return nil, mistake(op, ErrClosed, 0, "Do has returned: use the Thread in the function that Do calls")
+		return nil, misuse(op, t.ctx, ErrClosed, "Do has returned: use the Thread in the function that Do calls")
 	}
 	if t.stream == nil {
 		at := driver.At{Context: t.ctx.raw, Thread: t.raw}

@@ -63,7 +63,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return errNil(op, "ticket")
 	}
 	if ctx == nil {
-		return errNoGoContext(op)
+		return errNoGoContext(op, t.owner.object())
 	}
 	tc := t.core
 	if tc == nil {

@@ -74,6 +74,14 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	return tl, nil
 }
 
+// object returns the object for an error, or nil if there is none.
+func (t *Timeline) object() named {
+	if t == nil || t.core == nil {
+		return nil
+	}
+	return t.core
+}
+
 // enter begins a call on the timeline, and leave ends it.
 func (t *Timeline) enter(op string) (*timelineCore, error) {
 	if t == nil || t.core == nil {
@@ -126,9 +134,9 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	case t == nil || t.core == nil:
 		return errNil(op, "timeline")
 	case s == nil || s.core == nil:
-		return errNil(op, "stream")
+		return errNilArg(op, t.core, "stream")
 	case t.core.ctx.drv != s.core.ctx.drv:
-		return mixed(op, t.core.handle(), "timeline", t.core.ctx, "stream", s.core.ctx)
+		return errMixed(op, t.core, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -220,7 +228,7 @@ func (t *Timeline) Set(value uint64) error {
 			return nil
 		}
 		if !watch.Reached(value, have) {
-			return invalid(raiseOp, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
+			return badValue(raiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
 		}
 		if o := tc.ctx.drv.observer(); o != nil {
 			o.HostSignal(uintptr(tc.raw), value)
@@ -245,7 +253,7 @@ func (t *Timeline) Set(value uint64) error {
 // About every 50 ms the driver is queried for an error of the context, which Wait returns.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
-		return errNoGoContext(waitOp)
+		return errNoGoContext(waitOp, t.object())
 	}
 	tc, err := t.enter(waitOp)
 	if err != nil {

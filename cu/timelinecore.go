@@ -52,6 +52,8 @@ func (tc *timelineCore) observeValue(value uint64) {
 	}
 }
 
+func (tc *timelineCore) context() *contextCore { return tc.ctx }
+
 func (tc *timelineCore) kind() string { return "timeline" }
 
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
@@ -71,7 +73,7 @@ const (
 func (tc *timelineCore) leave() { tc.Release(tc) }
 
 // Refused returns the error of a call that began after the timeline was closed.
-func (tc *timelineCore) Refused(op string) error { return errClosed(op, tc.kind(), tc.handle()) }
+func (tc *timelineCore) Refused(op string) error { return errClosed(op, tc) }
 
 // Last releases the cell when the last call on a closed timeline has ended.
 func (tc *timelineCore) Last(later bool) { tc.ctx.drv.last(later, tc.retire) }
@@ -109,16 +111,16 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 }
 
 func errTimelineClosed(tc *timelineCore) error {
-	return mistake(waitOp, ErrClosed, tc.handle(), "the timeline was closed while this call waited for it")
+	return misuse(waitOp, tc, ErrClosed, "the timeline was closed while this call waited for it")
 }
 
 func errTimelineContextClosed(tc *timelineCore) error {
-	return mistake(waitOp, ErrClosed, tc.handle(), contextClosedDetail)
+	return misuse(waitOp, tc, ErrClosed, contextClosedDetail)
 }
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
-	return &Error{Op: waitOp, Handle: tc.handle(), Err: errEnded(ctx),
-		Detail: fmt.Sprintf("the counter was at %d, and had not reached %d", tc.word.Load(), value)}
+	return newError(waitOp, tc, ResultSuccess, errEnded(ctx),
+		fmt.Sprintf("the counter was at %d, and had not reached %d", tc.word.Load(), value))
 }
 
 // works returns an error if the context has failed.

@@ -69,8 +69,8 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab.Slab, error) {
 	case f == nil:
 		return s, nil
 	case f.Err != nil:
-		return nil, &Error{Op: f.Op, Result: ResultOutOfMemory, Err: f.Err,
-			Detail: "the operating system has no memory for the counters of timelines"}
+		return nil, newError(f.Op, c, ResultOutOfMemory, f.Err,
+			"the operating system has no memory for the counters of timelines")
 	}
 	return nil, c.callError(f.Op, 0, f.Result)
 }
@@ -87,12 +87,12 @@ func (c *contextCore) supportsTimelines() error {
 	can, res := c.drv.table().DeviceGetAttribute(driver.At{}, attribute, c.dev)
 	switch {
 	case res == driver.ResultInvalidValue:
-		return invalid(op, "the driver does not know whether streams can use counters in memory: use events instead")
+		return badValue(op, c, "the driver does not know whether streams can use counters in memory: use events instead")
 	case res != driver.ResultSuccess:
 		return c.drv.resultError(op, 0, res)
 	case can == 0:
-		return &Error{Op: signalOp, Result: ResultNotSupported, Err: errNoValues, Detail: fmt.Sprintf(
-			"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device %d is 0: use events instead", c.dev)}
+		return newError(signalOp, c, ResultNotSupported, errNoValues, fmt.Sprintf(
+			"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device %d is 0: use events instead", c.dev))
 	}
 	return nil
 }

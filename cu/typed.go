@@ -17,7 +17,7 @@ import (
 func AllocFor[T any](c *Context, n int) (*DeviceMem, error) {
 	size, problem := sizeOf[T](n)
 	if problem != "" {
-		return nil, invalid("cuMemAlloc", problem)
+		return nil, badValue("cuMemAlloc", c.object(), problem)
 	}
 	return c.Alloc(size)
 }
@@ -40,7 +40,7 @@ func AllocFrom[T any](c *Context, src []T) (*DeviceMem, error) {
 func AllocHostFor[T any](c *Context, n int, flags HostFlags) (*HostMem, error) {
 	size, problem := sizeOf[T](n)
 	if problem != "" {
-		return nil, invalid("cuMemHostAlloc", problem)
+		return nil, badValue("cuMemHostAlloc", c.object(), problem)
 	}
 	return c.AllocHost(size, flags)
 }
@@ -48,7 +48,7 @@ func AllocHostFor[T any](c *Context, n int, flags HostFlags) (*HostMem, error) {
 // CopyFrom copies the values of src to the beginning of the device memory, and returns when the copy
 // is done. See [DeviceMem.CopyFrom] for its order with other work, and for when it waits.
 func CopyFrom[T any](m *DeviceMem, src []T) error {
-	b, err := bytesOf("cuMemcpyHtoD", src)
+	b, err := bytesOf("cuMemcpyHtoD", m.object(), src)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func CopyFrom[T any](m *DeviceMem, src []T) error {
 // filled. It does not wait for work on non-blocking streams: synchronize the stream that computes the
 // values first. See [DeviceMem.CopyTo].
 func CopyTo[T any](m *DeviceMem, dst []T) error {
-	b, err := bytesOf("cuMemcpyDtoH", dst)
+	b, err := bytesOf("cuMemcpyDtoH", m.object(), dst)
 	if err != nil {
 		return err
 	}
@@ -73,9 +73,9 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 	size, problem := sizeOf[T](1)
 	switch {
 	case problem != "":
-		return invalid(op, problem)
+		return badValue(op, m.object(), problem)
 	case f == nil:
-		return errNoView(op)
+		return errNoView(op, m)
 	}
 	return m.View(func(b []byte) error {
 		n := uint64(len(b)) / size
@@ -83,7 +83,7 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 			return f(nil)
 		}
 		if align := uintptr(reflect.TypeFor[T]().Align()); uintptr(hostAddress(b))%align != 0 {
-			return invalid(op, fmt.Sprintf(
+			return badValue(op, m.object(), fmt.Sprintf(
 				"the registered memory is not aligned for a %v, which takes a multiple of %d", reflect.TypeFor[T](),
 				align))
 		}
@@ -130,10 +130,10 @@ func sizeOf[T any](n int) (size uint64, problem string) {
 }
 
 // bytesOf returns the memory of a slice as bytes.
-func bytesOf[T any](op string, s []T) ([]byte, error) {
+func bytesOf[T any](op string, of named, s []T) ([]byte, error) {
 	size, problem := sizeOf[T](len(s))
 	if problem != "" {
-		return nil, invalid(op, problem)
+		return nil, badValue(op, of, problem)
 	}
 	if size == 0 {
 		return nil, nil

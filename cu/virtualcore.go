@@ -211,10 +211,10 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.state.Load() == gonePart })
 	switch parts := v.list(); {
 	case slices.ContainsFunc(parts, overlaps):
-		return op, 0, invalid(op, fmt.Sprintf("memory is mapped in the %d bytes at %d: unmap it first", size, off))
+		return op, 0, badValue(op, v.now.Load(), fmt.Sprintf("memory is mapped in the %d bytes at %d: unmap it first", size, off))
 	case slices.ContainsFunc(v.leaving, overlaps):
-		return op, 0, mistake(op, errLeaving, uintptr(v.raw)+uintptr(off),
-			"end the calls, and close the graphs, that use the memory")
+		return op, 0, misuse(op, v.now.Load(), errLeaving, fmt.Sprintf(
+			"%d bytes at %d: end the calls, and close the graphs, that use the memory", size, off))
 	}
 	t, addr := v.ctx.drv.table(), v.raw+driver.DevicePtr(off)
 	if res = t.MemMap(driver.At{}, addr, size, 0, raw, 0); res != driver.ResultSuccess {
@@ -243,8 +243,8 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 var errLeaving = errors.New("the memory that was unmapped there is still in use")
 
 // errUnmappedAt returns the error for an offset without memory.
-func errUnmappedAt(op string, off uint64) error {
-	return invalid(op, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
+func errUnmappedAt(op string, of named, off uint64) error {
+	return badValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
 }
 
 // endWork waits for all work that uses the memory, also of graphs. It returns an error if the memory
@@ -258,7 +258,7 @@ func (v *virtualCore) endWork(op string) error {
 		return detailed(err, "the access does not change: set it on another goroutine, or after the function")
 	}
 	if !old.freed.Load() { // which also the generations before it are then
-		return mistake(op, errInUse, uintptr(v.raw), "end the calls, and close the graphs, that use the memory")
+		return misuse(op, v.now.Load(), errInUse, "end the calls, and close the graphs, that use the memory")
 	}
 	return nil
 }

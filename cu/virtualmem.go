@@ -51,7 +51,7 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	}
 	defer c.leave()
 	if capacity == 0 || capacity > 1<<62 {
-		return nil, invalid(op, fmt.Sprintf("the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
+		return nil, badValue(op, core, fmt.Sprintf("the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
 	}
 	v := &virtualCore{ctx: core}
 	prop, _ := PhysicalOptions{}.prop(core) // the zero value has no mistake
@@ -140,7 +140,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 	}
 	defer m.leave(mc)
 	if n > v.size {
-		return invalid(op, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
+		return badValue(op, mc, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
 	}
 	prop, _ := PhysicalOptions{}.prop(v.ctx)
 	for {
@@ -190,7 +190,7 @@ func (m *VirtualMem) Unmap(off, size uint64) error {
 		case inside && p.size <= size-(p.off-off):
 			return true, nil
 		case inside || off > p.off && off-p.off < p.size:
-			return false, invalid("cuMemUnmap", fmt.Sprintf(
+			return false, badValue("cuMemUnmap", m.mem.core, fmt.Sprintf(
 				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off,
 				p.size, p.off))
 		}
@@ -227,11 +227,11 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 	defer p.leave()
 	switch {
 	case pc.ctx.drv != v.ctx.drv:
-		return mixed(op, pc.handle(), "physical memory", pc.ctx, "virtual memory", v.ctx)
+		return errMixed(op, pc, mc)
 	case off > v.size || pc.size > v.size-off:
-		return invalid(op, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
+		return badValue(op, mc, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
 	case off%v.unit != 0:
-		return invalid(op, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
+		return badValue(op, mc, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
 	}
 	return v.mapAt(pc.raw, pc.physical, off, pc.size, false)
 }
@@ -251,12 +251,12 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	defer runtime.KeepAlive(m.mem)
 	switch {
 	case !dev.valid():
-		return errNil(op, "device")
+		return errNilArg(op, mc, "device")
 	case &dev.drv.driverCore != v.ctx.drv:
-		return mistake(op, ErrDriverMismatch, uintptr(v.raw),
+		return misuse(op, mc, ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
-		return invalid(op, "unknown access "+a.String()+": see MemAccess")
+		return badValue(op, mc, "unknown access "+a.String()+": see MemAccess")
 	}
 	if a != AccessReadWrite {
 		if err := v.endWork(op); err != nil {
@@ -275,10 +275,10 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	}
 	defer m.leave(mc)
 	if !dev.valid() {
-		return 0, errNil(op, "device")
+		return 0, errNilArg(op, mc, "device")
 	}
 	if v.at(off) == nil {
-		return 0, errUnmappedAt(op, off)
+		return 0, errUnmappedAt(op, mc, off)
 	}
 	flags, res := v.ctx.drv.table().MemGetAccess(driver.At{}, deviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
@@ -298,7 +298,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 	defer m.leave(mc)
 	p := v.at(off) // it stays mapped during the call
 	if p == nil {
-		return nil, errUnmappedAt(op, off)
+		return nil, errUnmappedAt(op, mc, off)
 	}
 	raw, res := v.ctx.drv.table().MemRetainAllocationHandle(driver.At{}, driver.HostPtr(v.raw)+driver.HostPtr(off))
 	if res != driver.ResultSuccess {

@@ -26,7 +26,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		return errNil(op, "event")
 	}
 	if ctx == nil {
-		return errNoGoContext(op)
+		return errNoGoContext(op, e.load().object())
 	}
 	o := e.load()
 	if o == nil {
@@ -47,8 +47,8 @@ func (e *Event) Wait(ctx context.Context) error {
 }
 
 // errNoGoContext returns the error for a nil context.Context.
-func errNoGoContext(op string) error {
-	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without a limit")
+func errNoGoContext(op string, of named) error {
+	return misuse(op, of, ErrNil, "the context.Context is nil: pass context.Background() to wait without a limit")
 }
 
 // awaited is one of several records in one wait.
@@ -175,7 +175,7 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 func WaitAll(ctx context.Context, events ...*Event) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return errNoGoContext(op)
+		return errNoGoContext(op, nil)
 	}
 	list, pending := enterAll(op, events)
 	if pending > 0 {
@@ -203,10 +203,10 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return -1, errNoGoContext(op)
+		return -1, errNoGoContext(op, nil)
 	}
 	if len(events) == 0 {
-		return -1, invalid(op, "there are no events to wait for: pass at least one")
+		return -1, badValue(op, nil, "there are no events to wait for: pass at least one")
 	}
 	list, pending := enterAll(op, events)
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
@@ -270,7 +270,7 @@ var errPending = errors.New("the record is pending")
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "cuEventRecord"
 	if ctx == nil {
-		return errNoGoContext(op)
+		return errNoGoContext(op, s.object())
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -280,8 +280,8 @@ func (s *Stream) Wait(ctx context.Context) error {
 	sl, err := sc.markSlot()
 	if err != nil {
 		if errors.Is(err, errBusy) {
-			return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw),
-				Detail: "the stream is being captured, or is the legacy default stream during a capture: wait after the end of the capture"}
+			return newError(op, sc, ResultStreamCaptureUnsupported, nil,
+				"the stream is being captured, or is the legacy default stream during a capture: wait after the end of the capture")
 		}
 		return err
 	}

@@ -89,25 +89,24 @@ func errEndless(op string, handle uintptr, res driver.Result) error {
 var errInHostFunc = errors.New("a host function would wait for work that begins only after the function has returned")
 
 func errClosedMeanwhile(sl *slot) error {
-	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
+	return misuse("cuEventQuery", sl.core, ErrClosed, "the event was closed while this call waited for it")
 }
 
 func errStreamClosedMeanwhile(sc *streamCore) error {
-	return mistake("cuEventQuery", ErrClosed, uintptr(sc.raw), "the stream was closed while this call waited for it")
+	return misuse("cuEventQuery", sc, ErrClosed, "the stream was closed while this call waited for it")
 }
 
 func errContextClosedMeanwhile(sl *slot) error {
-	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), contextClosedDetail)
+	return misuse("cuEventQuery", sl.core, ErrClosed, contextClosedDetail)
 }
 
 // waitEnded returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
 // stream, whose event the program does not know.
 func waitEnded(op string, sl *slot, stream *streamCore, ctx context.Context) error {
-	e := &Error{Op: op, Handle: uintptr(sl.raw), Err: errEnded(ctx), Detail: "the event's record was still pending"}
 	if stream != nil {
-		e.Handle, e.Detail = uintptr(stream.raw), "the stream's work was not done, and goes on"
+		return newError(op, stream, ResultSuccess, errEnded(ctx), "the stream's work was not done, and goes on")
 	}
-	return e
+	return newError(op, sl.core, ResultSuccess, errEnded(ctx), "the event's record was still pending")
 }
 
 // errEnded returns the error to wrap if ctx has ended a wait.

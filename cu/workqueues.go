@@ -38,12 +38,12 @@ func (dev *Device) WorkQueues() (WorkQueues, error) {
 		return WorkQueues{}, errNil(op, "device")
 	}
 	raw, err := dev.drv.workQueues(op, dev.raw)
-	return workQueuesOf(raw), err
+	return workQueuesOf(raw), about(dev, err)
 }
 
 // workQueues returns the resource that stands for a device's work queues.
 func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResource, error) {
-	if err := d.checkWorkQueues(op); err != nil {
+	if err := d.checkWorkQueues(op, nil); err != nil {
 		return driver.DevResource{}, err
 	}
 	raw, res := d.table().DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
@@ -54,7 +54,7 @@ func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResourc
 }
 
 // checkWorkQueues returns an error if the driver is too old to know resources of this type.
-func (d *driverCore) checkWorkQueues(op string) error {
+func (d *driverCore) checkWorkQueues(op string, of named) error {
 	switch v, res := d.table().DriverGetVersion(driver.At{}); {
 	case res != driver.ResultSuccess:
 		return d.resultError("cuDriverGetVersion", 0, res)
@@ -63,7 +63,7 @@ func (d *driverCore) checkWorkQueues(op string) error {
 			Symbol: "CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG", Since: withWorkQueues, Driver: int(v),
 			Software: d.table().Software(),
 		}
-		return &Error{Op: op, Result: ResultNotSupported, Err: m, Detail: remedy.OfMissing(m)}
+		return newError(op, of, ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*Green
 	}
 	defer c.leave()
 	if q.Limit < 0 || int64(q.Limit) > math.MaxUint32 {
-		return nil, invalid(op,
+		return nil, badValue(op, core,
 			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
 	}
 	raw, err := core.drv.workQueues("cuDeviceGetDevResource", core.dev)
@@ -121,7 +121,7 @@ func (g *GreenContext) WorkQueues() (WorkQueues, error) {
 		return WorkQueues{}, err
 	}
 	defer g.leave()
-	if err := gc.ctx.drv.checkWorkQueues(op); err != nil {
+	if err := gc.ctx.drv.checkWorkQueues(op, gc); err != nil {
 		return WorkQueues{}, err
 	}
 	at := driver.At{Context: gc.ctx.raw}

@@ -79,18 +79,18 @@ func (c *contextCore) wrapKind(addr, size uint64) (*memoryKind, error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
-		return nil, mistake(wrapMemOp, ErrNil, 0, "the address is 0: pass a CUdeviceptr")
+		return nil, misuse(wrapMemOp, c, ErrNil, "the address is 0: pass a CUdeviceptr")
 	case size == 0:
-		return nil, invalid(wrapMemOp, "the size is 0 bytes: ask for at least one")
+		return nil, badValue(wrapMemOp, c, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return nil, invalid(wrapMemOp, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+		return nil, badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := c.wrappable(addr)
 	switch {
 	case err != nil:
 		return nil, err
 	case addr < info.Start || end-info.Start > info.Size:
-		return nil, outside(size, addr, info.Start, info.Size)
+		return nil, c.outside(size, addr, info.Start, info.Size)
 	case info.Managed:
 		return wrappedManaged, nil
 	case info.Context != 0 || info.Pool != 0:
@@ -106,7 +106,7 @@ func (c *contextCore) wrapKind(addr, size uint64) (*memoryKind, error) {
 		case end-uint64(start) <= n:
 			return wrappedMemory, nil
 		case uint64(start)+n <= at: // not a range that contains the address
-			return nil, outside(size, addr, uint64(start), n)
+			return nil, c.outside(size, addr, uint64(start), n)
 		}
 		at = uint64(start) + n
 		if _, err := c.wrappable(at); err != nil {
@@ -116,8 +116,8 @@ func (c *contextCore) wrapKind(addr, size uint64) (*memoryKind, error) {
 }
 
 // outside returns the error for memory that is not inside one allocation.
-func outside(size, addr, start, n uint64) error {
-	return invalid(wrapMemOp, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
+func (c *contextCore) outside(size, addr, start, n uint64) error {
+	return badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
 		"the driver knows %d bytes at %#x", size, addr, n, start))
 }
 
@@ -131,18 +131,18 @@ func (c *contextCore) wrappable(addr uint64) (PointerInfo, error) {
 	own := info.Device != nil && info.Device.raw == c.dev
 	switch {
 	case info.Type == MemoryUnregistered:
-		return info, &Error{Op: wrapMemOp, Result: ResultInvalidValue, Handle: uintptr(addr), Err: errUnknownMem,
-			Detail: "pass the address of memory that is allocated, and of this driver"}
+		return info, newError(wrapMemOp, c, ResultInvalidValue, errUnknownMem,
+			fmt.Sprintf("pass the address of memory that is allocated, and of this driver, instead of %#x", addr))
 	case info.Type == MemoryHost:
-		return info, invalid(wrapMemOp, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
+		return info, badValue(wrapMemOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
 			"or let this package allocate it by AllocHost", addr))
 	case info.Managed:
 		return info, nil
 	case info.Context != 0 && info.Context != uintptr(c.raw):
-		return info, mistake(wrapMemOp, ErrContextMismatch, uintptr(addr), fmt.Sprintf(
+		return info, misuse(wrapMemOp, c, ErrContextMismatch, fmt.Sprintf(
 			"the memory is of context %#x, not of %#x: wrap it with its own context", info.Context, c.raw))
 	case info.DevicePointer != addr, access == AccessRead, !own && access != AccessReadWrite:
-		return info, mistake(wrapMemOp, ErrDeviceMismatch, uintptr(addr), fmt.Sprintf(
+		return info, misuse(wrapMemOp, c, ErrDeviceMismatch, fmt.Sprintf(
 			"device %d cannot read and write the memory at %#x: wrap it with a context of another device, "+
 				"or let its owner allow the access", c.dev, addr))
 	}
