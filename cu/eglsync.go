@@ -24,7 +24,7 @@ func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, e
 	if err := flags.check(); err != nil {
 		return nil, about(core, err)
 	}
-	return nil, newError(op, core, ResultNotSupported, errEGL,
+	return nil, newError(op, standIn{"EGLSync", sync, core}, ResultNotSupported, errEGL,
 		"wait for it by eglClientWaitSync before enqueueing what depends on it")
 }
 
