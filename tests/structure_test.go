@@ -54,7 +54,6 @@ var large = map[string]int{
 	"cu.memCore":                      22,
 	"cu.nodeCall":                     38,
 	"cu.timelineCore":                 16,
-	"internal/ptx/compile.special":    112,
 	"internal/ptx/compile.translator": 19,
 	"internal/ptx/syntax.Var":         16,
 	"internal/ptx/vm.Kernel":          17,

@@ -54,100 +54,61 @@ func (t *translator) literal(n syntax.Number, typ string) (uint64, *Error) {
 }
 
 // specials are the special registers that do not change while a thread runs, by their names.
+var specials = map[string]vm.Special{
+	"%tid.x":                      vm.TidX,
+	"%tid.y":                      vm.TidY,
+	"%tid.z":                      vm.TidZ,
+	"%ntid.x":                     vm.NtidX,
+	"%ntid.y":                     vm.NtidY,
+	"%ntid.z":                     vm.NtidZ,
+	"%ctaid.x":                    vm.CtaidX,
+	"%ctaid.y":                    vm.CtaidY,
+	"%ctaid.z":                    vm.CtaidZ,
+	"%nctaid.x":                   vm.NctaidX,
+	"%nctaid.y":                   vm.NctaidY,
+	"%nctaid.z":                   vm.NctaidZ,
+	"%laneid":                     vm.LaneID,
+	"%warpid":                     vm.WarpID,
+	"%nwarpid":                    vm.NwarpID,
+	"%lanemask_eq":                vm.LanemaskEq,
+	"%lanemask_le":                vm.LanemaskLe,
+	"%lanemask_lt":                vm.LanemaskLt,
+	"%lanemask_ge":                vm.LanemaskGe,
+	"%lanemask_gt":                vm.LanemaskGt,
+	"%dynamic_smem_size":          vm.DynamicShared,
+	"%smid":                       vm.SMID,
+	"%nsmid":                      vm.NSMID,
+	"%gridid":                     vm.GridID,
+	"%clusterid.x":                vm.ClusterX,
+	"%clusterid.y":                vm.ClusterY,
+	"%clusterid.z":                vm.ClusterZ,
+	"%nclusterid.x":               vm.NclusterX,
+	"%nclusterid.y":               vm.NclusterY,
+	"%nclusterid.z":               vm.NclusterZ,
+	"%cluster_ctaid.x":            vm.ClusterCtaidX,
+	"%cluster_ctaid.y":            vm.ClusterCtaidY,
+	"%cluster_ctaid.z":            vm.ClusterCtaidZ,
+	"%cluster_nctaid.x":           vm.ClusterNctaidX,
+	"%cluster_nctaid.y":           vm.ClusterNctaidY,
+	"%cluster_nctaid.z":           vm.ClusterNctaidZ,
+	"%cluster_ctarank":            vm.ClusterCtarank,
+	"%cluster_nctarank":           vm.ClusterNctarank,
+	"%reserved_smem_offset_begin": vm.Zero,
+	"%reserved_smem_offset_0":     vm.Zero,
+	"%reserved_smem_offset_end":   vm.Reserved,
+	"%reserved_smem_offset_cap":   vm.Reserved,
+	"%reserved_smem_offset_1":     vm.ReservedOne,
+	"%total_smem_size":            vm.TotalShared,
+	"%aggr_smem_size":             vm.AggregateShared,
+	"%current_graph_exec":         vm.Zero, // no kernel is in a graph that was launched by a kernel
+	"%envreg1":                    vm.Env1,
+	"%envreg2":                    vm.Env2,
+}
+
+// special returns the special register with this name, or NoSpecial if there is none that does not change.
 func special(name string) vm.Special {
-	switch name {
-	case "%tid.x":
-		return vm.TidX
-	case "%tid.y":
-		return vm.TidY
-	case "%tid.z":
-		return vm.TidZ
-	case "%ntid.x":
-		return vm.NtidX
-	case "%ntid.y":
-		return vm.NtidY
-	case "%ntid.z":
-		return vm.NtidZ
-	case "%ctaid.x":
-		return vm.CtaidX
-	case "%ctaid.y":
-		return vm.CtaidY
-	case "%ctaid.z":
-		return vm.CtaidZ
-	case "%nctaid.x":
-		return vm.NctaidX
-	case "%nctaid.y":
-		return vm.NctaidY
-	case "%nctaid.z":
-		return vm.NctaidZ
-	case "%laneid":
-		return vm.LaneID
-	case "%warpid":
-		return vm.WarpID
-	case "%nwarpid":
-		return vm.NwarpID
-	case "%lanemask_eq":
-		return vm.LanemaskEq
-	case "%lanemask_le":
-		return vm.LanemaskLe
-	case "%lanemask_lt":
-		return vm.LanemaskLt
-	case "%lanemask_ge":
-		return vm.LanemaskGe
-	case "%lanemask_gt":
-		return vm.LanemaskGt
-	case "%dynamic_smem_size":
-		return vm.DynamicShared
-	case "%smid":
-		return vm.SMID
-	case "%nsmid":
-		return vm.NSMID
-	case "%gridid":
-		return vm.GridID
-	case "%clusterid.x":
-		return vm.ClusterX
-	case "%clusterid.y":
-		return vm.ClusterY
-	case "%clusterid.z":
-		return vm.ClusterZ
-	case "%nclusterid.x":
-		return vm.NclusterX
-	case "%nclusterid.y":
-		return vm.NclusterY
-	case "%nclusterid.z":
-		return vm.NclusterZ
-	case "%cluster_ctaid.x":
-		return vm.ClusterCtaidX
-	case "%cluster_ctaid.y":
-		return vm.ClusterCtaidY
-	case "%cluster_ctaid.z":
-		return vm.ClusterCtaidZ
-	case "%cluster_nctaid.x":
-		return vm.ClusterNctaidX
-	case "%cluster_nctaid.y":
-		return vm.ClusterNctaidY
-	case "%cluster_nctaid.z":
-		return vm.ClusterNctaidZ
-	case "%cluster_ctarank":
-		return vm.ClusterCtarank
-	case "%cluster_nctarank":
-		return vm.ClusterNctarank
-	case "%reserved_smem_offset_begin", "%reserved_smem_offset_0":
-		return vm.Zero
-	case "%reserved_smem_offset_end", "%reserved_smem_offset_cap":
-		return vm.Reserved
-	case "%reserved_smem_offset_1":
-		return vm.ReservedOne
-	case "%total_smem_size":
-		return vm.TotalShared
-	case "%aggr_smem_size":
-		return vm.AggregateShared
-	case "%current_graph_exec": // no kernel is in a graph that was launched by a kernel
-		return vm.Zero
-	case "%envreg1":
-		return vm.Env1
-	case "%envreg2":
-		return vm.Env2
+	if s, is := specials[name]; is {
+		return s
 	}
 	// The other elements of a position or a size: w is 0, and r, g, b and a are other names of x, y, z and w.
 	if vector, index, is := strings.Cut(name, "."); is {
