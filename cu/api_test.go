@@ -160,6 +160,10 @@ func TestAPIListed(t *testing.T) {
 	}
 }
 
+// unnamed are the methods, or the beginnings of their names, whose errors name no object, because they have none
+// or it is the method's argument.
+var unnamed = []string{"Driver.", "IPCEventHandle.Unmarshal", "Event.Block", "Device.RetainPrimaryContext"}
+
 // TestNothingPanics calls every method of every exported type on nil, on the
 // zero value and on a good object, with nil, with zero values and with good
 // objects for arguments.
@@ -265,8 +269,13 @@ func TestNothingPanics(t *testing.T) {
 							if c, ok := result.Interface().(io.Closer); ok && !result.IsNil() {
 								t.Cleanup(func() { c.Close() })
 							}
-							if err, ok := result.Interface().(error); ok && err.Error() == "" {
+							err, ok := result.Interface().(error)
+							switch e, _ := err.(*Error); {
+							case ok && err.Error() == "":
 								t.Error("an error says nothing")
+							case e != nil && kind == "good" && e.Handle == 0 && e.object == "" &&
+								!errors.Is(err, errors.ErrUnsupported) && !slices.ContainsFunc(unnamed, func(u string) bool { return strings.HasPrefix(typ.Name()+"."+method.Name, u) }):
+								t.Errorf("%s.%s with %s names no object: %v", typ.Name(), method.Name, with, err)
 							}
 						}
 					})

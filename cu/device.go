@@ -19,6 +19,11 @@ type Device struct {
 func (dev *Device) kind() string    { return fmt.Sprintf("device %d", dev.ordinal) }
 func (dev *Device) handle() uintptr { return 0 }
 
+// failed returns the error for a call about the device that the driver answered with res.
+func (dev *Device) failed(op string, res driver.Result) error {
+	return about(dev, dev.drv.resultError(op, 0, res))
+}
+
 // Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	const op = "cuDeviceGet"
@@ -164,7 +169,7 @@ func (dev *Device) UUID() (UUID, error) {
 		u, res = dev.drv.table().DeviceGetUUIDV1(driver.At{}, dev.raw)
 	}
 	if res != driver.ResultSuccess {
-		return UUID{}, dev.drv.resultError(op, 0, res)
+		return UUID{}, dev.failed(op, res)
 	}
 	return UUID(u), nil
 }
@@ -187,7 +192,7 @@ func (dev *Device) queryText(op string,
 	}
 	buf := make([]byte, 256)
 	if res := get(dev.drv.table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
-		return "", dev.drv.resultError(op, 0, res)
+		return "", dev.failed(op, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
 	return string(text), nil
@@ -226,7 +231,7 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	case driver.ResultInvalidValue:
 		return 0, badValue(op, dev, fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
-	return 0, dev.drv.resultError(op, 0, res)
+	return 0, dev.failed(op, res)
 }
 
 // Attributes returns all properties that have a name in this package and that the driver supports.
@@ -252,7 +257,7 @@ func (dev *Device) LimitsSMs() (bool, error) {
 	}
 	v, res := dev.drv.table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
 	if res != driver.ResultSuccess {
-		return false, dev.drv.resultError(op, 0, res)
+		return false, dev.failed(op, res)
 	}
 	return v != 0, nil
 }
@@ -266,7 +271,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	}
 	can, res := dev.drv.table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
-		return false, dev.drv.resultError(op, 0, res)
+		return false, dev.failed(op, res)
 	}
 	return can != 0, nil
 }
@@ -286,15 +291,18 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	}
 	v, res := dev.drv.table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.drv.resultError(op, 0, res)
+		return 0, dev.failed(op, res)
 	}
 	return int(v), nil
 }
 
 // checkPeer checks the devices of a call on two devices.
 func (dev *Device) checkPeer(op string, peer *Device) error {
-	if !dev.valid() || !peer.valid() {
+	switch {
+	case !dev.valid():
 		return errNil(op, "device")
+	case !peer.valid():
+		return errNilArg(op, dev, "other device")
 	}
 	if dev.drv != peer.drv {
 		return misuse(op, dev, ErrDriverMismatch, fmt.Sprintf(
@@ -312,7 +320,7 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 	}
 	f, a, res := dev.drv.table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
-		return 0, false, dev.drv.resultError(op, 0, res)
+		return 0, false, dev.failed(op, res)
 	}
 	return ContextFlags(f), a != 0, nil
 }
@@ -329,7 +337,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	}
 	res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
 	if res != driver.ResultSuccess {
-		return dev.drv.resultError(op, 0, res)
+		return dev.failed(op, res)
 	}
 	return nil
 }
@@ -342,7 +350,7 @@ func (dev *Device) TotalMem() (uint64, error) {
 	}
 	n, res := dev.drv.table().DeviceTotalMem(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.drv.resultError(op, 0, res)
+		return 0, dev.failed(op, res)
 	}
 	return n, nil
 }

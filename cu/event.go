@@ -252,7 +252,7 @@ func (e *Event) RecordCurrent(ctx context.Context) error {
 	}
 	s, err := CurrentStream(ctx)
 	if err != nil {
-		return err
+		return about(e.load().object(), err)
 	}
 	return e.Record(s)
 }

@@ -94,10 +94,12 @@ func (e *Event) Move() *Event {
 // Concurrent moves, and concurrent records that create one of the events, take place before or
 // after. MoveTo does nothing if e and dst are the same Event.
 func (e *Event) MoveTo(dst *Event) error {
-	if e == nil || dst == nil {
+	switch {
+	case e == nil:
 		return errNil("MoveTo", "event")
-	}
-	if e == dst {
+	case dst == nil:
+		return errNilArg("MoveTo", e.load().object(), "other event")
+	case e == dst:
 		return nil
 	}
 	for e.mu.Lock(); !dst.mu.TryLock(); e.mu.Lock() { // two moves may lock the same two events

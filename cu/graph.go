@@ -177,6 +177,14 @@ type GraphNode struct {
 	removed uint32
 }
 
+// object returns the object for an error, or nil if there is none.
+func (g *Graph) object() named {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core
+}
+
 // enter begins a call on the node's graph. The caller ends it by n.graph.leave.
 func (n GraphNode) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
@@ -257,7 +265,7 @@ func (n GraphNode) neighbours(choose func(edge) (driver.GraphNode, bool)) ([]Gra
 func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
 	sc, err := s.enterCapture(beginToGraphOp, mode, f)
 	if err != nil {
-		return nil, err
+		return nil, about(g.object(), err)
 	}
 	defer s.leave()
 	gc, err := g.enter(beginToGraphOp)
@@ -303,7 +311,7 @@ func (g *Graph) closeDestroyed() {
 // [EdgeFull]. Events are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
 	if w == nil {
-		return misuse("cuGraphGetNodes", nil, ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
+		return misuse("cuGraphGetNodes", g.object(), ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
 	}
 	picture, err := g.dot()
 	if err != nil {

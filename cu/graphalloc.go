@@ -110,7 +110,7 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	defer runtime.KeepAlive(m)
 	defer x.leave()
 	if m == nil || m.core == nil {
-		return nil, errNil(takeOp, "device memory")
+		return nil, errNilArg(takeOp, xc, "device memory")
 	}
 	a := xc.alloc(m.core)
 	switch {
@@ -149,7 +149,7 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 		var res driver.Result
 		if v[i], res = dev.drv.table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
 			int32(i)); res != driver.ResultSuccess {
-			return GraphMemStats{}, dev.drv.resultError(op, 0, res)
+			return GraphMemStats{}, dev.failed(op, res)
 		}
 	}
 	return GraphMemStats{
@@ -169,7 +169,7 @@ func (dev *Device) ResetGraphMemHigh() error {
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
 		if res := dev.drv.table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
-			return dev.drv.resultError(op, 0, res)
+			return dev.failed(op, res)
 		}
 	}
 	return nil
@@ -183,7 +183,7 @@ func (dev *Device) TrimGraphMem() error {
 		return errNil(op, "device")
 	}
 	if res := dev.drv.table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
-		return dev.drv.resultError(op, 0, res)
+		return dev.failed(op, res)
 	}
 	return nil
 }

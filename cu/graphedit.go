@@ -90,7 +90,7 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	}
 	c, err := n.begin(x, op, nil)
 	if err != nil {
-		return nil, err
+		return nil, about(x.core, err)
 	}
 	switch c.use.typ {
 	case GraphNodeTypeKernel, GraphNodeTypeMemcpy, GraphNodeTypeMemset:

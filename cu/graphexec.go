@@ -108,6 +108,14 @@ func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *G
 	return x
 }
 
+// object returns the object for an error, or nil if there is none.
+func (x *GraphExec) object() named {
+	if x == nil || x.core == nil {
+		return nil
+	}
+	return x.core
+}
+
 // enter begins a call on the executable graph, and waits until no other one is in flight. leave
 // ends the call.
 func (x *GraphExec) enter(op string) (*execCore, error) {
@@ -212,7 +220,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 		return errNil(op, "executable graph")
 	}
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return errNilArg(op, x.core, "stream")
 	}
 	if x.core.ctx.drv != s.core.ctx.drv {
 		return errMixed(op, x.core, s.core)
@@ -286,7 +294,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	defer x.leave()
 	gc, err := g.enter(op)
 	if err != nil {
-		return nil, err
+		return nil, about(xc, err)
 	}
 	defer g.leave()
 	if err := gc.notBody(op); err != nil {

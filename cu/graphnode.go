@@ -317,7 +317,7 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 	for _, n := range after {
 		switch {
 		case n.graph == nil:
-			return nil, errNil(op, "graph node")
+			return nil, errNilArg(op, g.core, "graph node")
 		case n.graph != g:
 			return nil, badValue(op, g.core,
 				"a node can come only after nodes of its own graph, and one of these belongs to another graph")

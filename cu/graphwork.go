@@ -263,7 +263,7 @@ func (g *Graph) Add(w Work, after ...GraphNode) (GraphNode, error) {
 	r, err := rowOf(w, addNodeOp)
 	switch {
 	case err != nil:
-		return GraphNode{}, err
+		return GraphNode{}, about(g.object(), err)
 	case r.attempts != nil && g != nil && g.core != nil:
 		return r.attempts(g, r, w, after)
 	}
@@ -291,7 +291,7 @@ func (n GraphNode) Work() (Work, error) {
 func (n GraphNode) Set(w Work) error {
 	r, err := rowOf(w, setNodeOp)
 	if err != nil {
-		return err
+		return about(n.graph.object(), err)
 	}
 	return n.set(nil, r, w)
 }
@@ -305,7 +305,7 @@ func (n GraphNode) Set(w Work) error {
 func (x *GraphExec) Set(n GraphNode, w Work) error {
 	r, err := rowOf(w, execSetNodeOp)
 	if err != nil {
-		return err
+		return about(x.object(), err)
 	}
 	if err := x.owns(n, r.execSet); err != nil {
 		return err

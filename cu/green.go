@@ -27,7 +27,7 @@ func (dev *Device) SMResource() (SMResource, error) {
 	}
 	raw, res := dev.drv.table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
-		return SMResource{}, dev.drv.resultError(op, 0, res)
+		return SMResource{}, dev.failed(op, res)
 	}
 	return SMResource{dev: dev, raw: raw}, nil
 }
@@ -61,7 +61,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	t, least := r.dev.drv.table(), max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.drv.resultError(op, 0, res)
+		return nil, rest, r.dev.failed(op, res)
 	}
 	if n == 0 {
 		return nil, r, nil
@@ -69,7 +69,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	raw := make([]driver.DevResource, n)
 	n, left, res := t.DevSmResourceSplitByCount(driver.At{}, raw, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.drv.resultError(op, 0, res)
+		return nil, rest, r.dev.failed(op, res)
 	}
 	for i := range raw[:min(int(n), len(raw))] {
 		parts = append(parts, SMResource{dev: r.dev, raw: raw[i], part: true, of: r.of})

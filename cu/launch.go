@@ -126,7 +126,7 @@ func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 		return errNil(op, "function")
 	}
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return errNilArg(op, f, "stream")
 	}
 	sc := s.core
 	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {

@@ -56,7 +56,7 @@ func (d *Driver) LoadLibraryFile(path string, opts ...JITOption) (*Library, erro
 	if !d.open() {
 		return nil, errNil(op, "driver")
 	}
-	return readImage(op, path, func(image []byte) (*Library, error) { return d.LoadLibrary(image, opts...) })
+	return readImage(op, nil, path, func(image []byte) (*Library, error) { return d.LoadLibrary(image, opts...) })
 }
 
 // enter begins a call on the library. leave ends it.

@@ -236,7 +236,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 	defer runtime.KeepAlive(m)
 	switch err := r.check(op); {
 	case err != nil:
-		return err
+		return about(core, err)
 	case r.mem.ctx.drv != core.drv:
 		return errMixed(op, r.mem, core)
 	case !r.mem.is.managed || r.size == 0:

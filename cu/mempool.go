@@ -167,7 +167,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 	} else {
 		pc, err := p.enter(op)
 		if err != nil {
-			return err
+			return about(core, err)
 		}
 		defer p.leave()
 		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
@@ -398,7 +398,10 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	if err := pc.notOnDevice(op, "use AllocHost"); err != nil {
 		return nil, err
 	}
-	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
+	switch {
+	case s == nil || s.core == nil:
+		return nil, errNilArg(op, pc, "stream")
+	case s.core.ctx != pc.ctx:
 		return nil, errMixed(op, pc, s.core)
 	}
 	return s.alloc(op, size, pc)

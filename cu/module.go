@@ -107,14 +107,14 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	if c == nil || c.own == nil {
 		return nil, errNil(op, "context")
 	}
-	return readImage(op, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
+	return readImage(op, c.own.core, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
 }
 
 // readImage reads a file with GPU code, and loads it.
-func readImage[T any](op, path string, load func(image []byte) (T, error)) (loaded T, err error) {
+func readImage[T any](op string, of named, path string, load func(image []byte) (T, error)) (loaded T, err error) {
 	image, err := codeimage.Read(path)
 	if err != nil {
-		return loaded, newError(op, nil, ResultFileNotFound, err,
+		return loaded, newError(op, of, ResultFileNotFound, err,
 			"the file with the GPU code cannot be read: check its path and its permissions")
 	}
 	loaded, err = load(image)

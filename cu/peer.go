@@ -29,7 +29,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	defer c.leave()
 	pc, err := peer.enter(op)
 	if err != nil {
-		return err
+		return about(core, err)
 	}
 	defer peer.leave()
 	if pc.drv != core.drv {

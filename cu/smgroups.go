@@ -68,7 +68,7 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 	raw := make([]driver.DevResource, len(groups))
 	left, res := r.dev.drv.table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.drv.resultError(op, 0, res)
+		return nil, rest, r.dev.failed(op, res)
 	}
 	for _, part := range raw {
 		parts = append(parts, SMResource{dev: r.dev, raw: part, part: true, of: r.of})

@@ -166,7 +166,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	defer s.leave()
 	fc, err := from.enter(copyStreamOp)
 	if err != nil {
-		return err
+		return about(sc, err)
 	}
 	defer from.leave()
 	if fc.ctx != sc.ctx {

@@ -222,7 +222,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 	defer m.leave(mc)
 	pc, err := p.enter(op)
 	if err != nil {
-		return err
+		return about(mc, err)
 	}
 	defer p.leave()
 	switch {
