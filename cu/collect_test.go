@@ -204,6 +204,7 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuLibraryLoadData", func() error { return fail(r.drv.LoadLibrary([]byte(spinPTX))) }, false, false},
 		{"cuStreamCreate", func() error { return fail(r.gpu.NewStream(StreamNonBlocking)) }, false, false},
 		{"cuGraphCreate", func() error { return fail(r.gpu.NewGraph()) }, false, false},
+		{"cuGraphClone", func() error { return fail(g.Clone()) }, false, false},
 		{"cuGraphInstantiateWithFlags", func() error { return fail(g.Instantiate()) }, false, false},
 		{"cuGraphInstantiateWithParams", func() error { return fail(g.InstantiateWithFlags(0)) }, false, false},
 		{"cuCtxSetLimit", func() error { return r.gpu.SetLimit(LimitStackSize, 4096) }, false, false},

@@ -121,8 +121,18 @@ func (g *Graph) Handle() uintptr {
 }
 
 // Clone returns a copy of the graph (cuGraphClone).
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (g *Graph) Clone() (*Graph, error) {
 	const op = "cuGraphClone"
+	clone, err := g.clone(op)
+	if err != nil && g != nil && g.core != nil {
+		err = g.core.ctx.retry(op, err, func() (err error) { clone, err = g.clone(op); return err })
+	}
+	return clone, err
+}
+
+func (g *Graph) clone(op string) (*Graph, error) {
 	gc, err := g.enter(op)
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ var notInHostFunc = map[string]string{
 	"it frees what no work uses when memory is short, as Context.Alloc does": "" +
 		"Device.NewContext Device.NewContextWithSMs Device.PrimaryContext Device.RetainPrimaryContext Context.AllocHost " +
 		"Context.AllocPitch Context.AllocManaged Context.RegisterHost Context.Reserve Context.NewPhysicalMem " +
-		"VirtualMem.Grow Stream.Alloc MemPool.Alloc MemPool.AllocHost Graph.Add Context.NewGraph Context.NewMemPool " +
+		"VirtualMem.Grow Stream.Alloc MemPool.Alloc MemPool.AllocHost Graph.Add Graph.Clone Context.NewGraph Context.NewMemPool " +
 		"Context.EnablePeerAccess Context.ImportPhysicalMem Context.ImportMem Context.OpenIPCMem Context.ImportMemPool " +
 		"MemPool.Open Driver.LoadLibrary Driver.LoadLibraryFile Module.Function Module.Global GraphExec.Upload DeviceMem.Memset",
 	"it is as Context.LoadModule": "Context.LoadModuleFile",
