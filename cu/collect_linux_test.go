@@ -3,6 +3,8 @@ package cu
 import (
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -22,12 +24,15 @@ func TestDroppedWritten(t *testing.T) {
 		}
 		return
 	}
-	l := syscall.Rlimit{Cur: 5 << 29, Max: 5 << 29}
+	statm := strings.Fields(string(must(os.ReadFile("/proc/self/statm"))(t)))
+	pages := must(strconv.ParseUint(statm[0], 10, 64))(t)
+	const size, room, pieces = 32 << 20, 768 << 20, 16 // too many pieces for the room
+	limit := pages*uint64(os.Getpagesize()) + room
+	l := syscall.Rlimit{Cur: limit, Max: limit}
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &l); err != nil {
 		t.Fatal(err)
 	}
 	r := newSoft(t)
-	const size = 256 << 20
 	for name, write := range map[string]func(m *DeviceMem) error{
 		"DeviceMem.Memset": func(m *DeviceMem) error { return m.Memset(1) },
 		"DeviceMem.WriteAt": func(m *DeviceMem) error {
@@ -46,7 +51,7 @@ func TestDroppedWritten(t *testing.T) {
 			return r.s.Synchronize()
 		},
 	} {
-		for i := range 24 {
+		for i := range pieces {
 			if err := write(must(r.gpu.Alloc(size))(t)); err != nil {
 				t.Fatalf("%s, piece %d: %v", name, i, err)
 			}
