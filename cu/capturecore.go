@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -107,7 +108,7 @@ type captureCall struct {
 	objects *objectSet // of the graph
 	// begin begins the capture.
 	begin func(at driver.At) driver.Result
-	// lost is called if the driver ends the capture with an error, while family is locked.
+	// lost is called if the driver ends the capture with an error, while lock is locked.
 	lost func()
 	// discard destroys the graph that the program does not get, or does nothing if it is 0. It also
 	// releases what only that graph needs. It is called if the capture began and does not succeed.
@@ -115,9 +116,9 @@ type captureCall struct {
 	// into is the graph that the capture is into, or 0, and after are the nodes that come before.
 	into  driver.Graph
 	after []driver.GraphNode
-	// family is the family of the graph that the capture is into, or nil. It is locked while the
-	// capture begins and while it ends, because an error at the end destroys the graph.
-	family *graphFamily
+	// lock is that of the graph that the capture is into, or nil. It is locked while the capture begins
+	// and while it ends, because an error at the end destroys the graph.
+	lock sync.Locker
 }
 
 // capture calls f between the beginning and the end of a capture, and returns the graph. If there
@@ -203,7 +204,7 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	d := sc.ctx.drv
 	c := &capture{captureCall: call}
 	d.capturing.Add(1)
-	defer c.lockFamily()()
+	defer c.lockGraph()()
 	defer sc.shared.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.capturing.Add(-1)
@@ -245,13 +246,13 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	return c, nil
 }
 
-// lockFamily locks the family of the graph that the capture is into, if there is one.
-func (c *capture) lockFamily() (unlock func()) {
-	if c.family == nil {
+// lockGraph locks the graph that the capture is into, if there is one.
+func (c *capture) lockGraph() (unlock func()) {
+	if c.lock == nil {
 		return func() {}
 	}
-	c.family.lock()
-	return c.family.unlock
+	c.lock.Lock()
+	return c.lock.Unlock
 }
 
 // endOf returns the streams that are part of a capture. No stream joins from now on.
@@ -263,7 +264,7 @@ func (c *captures) endOf(of *capture) []*streamCore {
 }
 
 // end makes the driver end the capture. These streams are part of it; the first one began it. The
-// family of the graph is locked.
+// caller has called lockGraph.
 func (c *capture) end(at driver.At, streams ...*streamCore) driver.Result {
 	defer shutGates(streams...)()
 	g, res := streams[0].ctx.drv.table().StreamEndCapture(at, streams[0].raw)
@@ -280,7 +281,7 @@ func (c *capture) end(at driver.At, streams ...*streamCore) driver.Result {
 // error.
 func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	d := sc.ctx.drv
-	unlock := c.lockFamily()
+	unlock := c.lockGraph()
 	done := sc.shared.change()
 	res := c.end(at, d.captures.endOf(c)...)
 	c.over.Store(true)

@@ -65,7 +65,7 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
 	}
-	g.core.family.lock()
+	g.core.family.Lock()
 	if err := g.core.usable(op); err != nil {
 		g.leave()
 		return nil, err
@@ -90,7 +90,7 @@ func (gc *graphCore) usable(op string) error {
 var errBuilding = errors.New("a capture into the graph is in progress")
 
 func (g *Graph) leave() {
-	g.core.family.unlock()
+	g.core.family.Unlock()
 	g.core.leave()
 	runtime.KeepAlive(g)
 }
@@ -296,10 +296,10 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
 		defer func() {
-			gc.family.lock()
+			gc.family.Lock()
 			gc.building = false
 		}()
-		gc.family.unlock()
+		gc.family.Unlock()
 		return gc.captureTo(sc, mode, deps, f)
 	})
 	if err != nil {

@@ -139,7 +139,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 // captureTo captures the work that f enqueues on a stream into the graph.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
 	call := captureCall{
-		op: beginToGraphOp, family: gc.family, objects: gc.objects, into: gc.raw, after: deps,
+		op: beginToGraphOp, lock: gc.family, objects: gc.objects, into: gc.raw, after: deps,
 		lost:    gc.lost,
 		discard: func(driver.Graph) {},
 	}

@@ -35,8 +35,8 @@ func (f *graphFamily) root() *graphFamily {
 	}
 }
 
-// lock locks the family.
-func (f *graphFamily) lock() {
+// Lock locks the family.
+func (f *graphFamily) Lock() {
 	for {
 		r := f.root()
 		if r.mu.Lock(); r.into.Load() == nil {
@@ -46,8 +46,8 @@ func (f *graphFamily) lock() {
 	}
 }
 
-// tryLock is lock, but reports false instead of waiting.
-func (f *graphFamily) tryLock() bool {
+// TryLock is Lock, but reports false instead of waiting.
+func (f *graphFamily) TryLock() bool {
 	for {
 		r := f.root()
 		if !r.mu.TryLock() {
@@ -63,11 +63,11 @@ func (f *graphFamily) tryLock() bool {
 // lockBoth locks two families, which may be one. It waits for one lock at a time.
 func lockBoth(f, other *graphFamily) {
 	for {
-		f.lock()
-		if f.root() == other.root() || other.tryLock() {
+		f.Lock()
+		if f.root() == other.root() || other.TryLock() {
 			return
 		}
-		f.unlock()
+		f.Unlock()
 		f, other = other, f
 	}
 }
@@ -75,8 +75,8 @@ func lockBoth(f, other *graphFamily) {
 // unlockBoth unlocks two families, which may be one.
 func unlockBoth(f, other *graphFamily) {
 	one := f.root() == other.root()
-	if f.unlock(); !one {
-		other.unlock()
+	if f.Unlock(); !one {
+		other.Unlock()
 	}
 }
 
@@ -138,23 +138,23 @@ func (f *graphFamily) pushAll(e *endedMember) {
 // destroy destroys a member without waiting. If another call is in flight, the goroutine of that
 // call destroys the member afterwards, and an error goes to the leak hook.
 func (f *graphFamily) destroy(at driver.At, m familyMember) (op string, res driver.Result) {
-	if f.tryLock() {
+	if f.TryLock() {
 		op, res = m.destroyRaw(at)
-		f.unlock()
+		f.Unlock()
 		m.releaseObjects()
 		return op, res
 	}
 	m.context().hold() // cannot fail: the member is a user of the context
 	f.push(&endedMember{familyMember: m})
-	if f.tryLock() { // the other call may have ended before it could see the member
-		f.unlock()
+	if f.TryLock() { // the other call may have ended before it could see the member
+		f.Unlock()
 	}
 	return "", driver.ResultSuccess
 }
 
-// unlock unlocks the family, and destroys the members that were closed meanwhile. It calls no tracer:
+// Unlock unlocks the family, and destroys the members that were closed meanwhile. It calls no tracer:
 // the objects of these members are released on another goroutine.
-func (f *graphFamily) unlock() {
+func (f *graphFamily) Unlock() {
 	for {
 		r := f.root()
 		ended := r.ended.Swap(nil)
@@ -168,7 +168,7 @@ func (f *graphFamily) unlock() {
 		for e := ended; e != nil; e = e.next {
 			e.context().drv.last(true, e.release)
 		}
-		if f.root().ended.Load() == nil || !f.tryLock() {
+		if f.root().ended.Load() == nil || !f.TryLock() {
 			return
 		}
 	}

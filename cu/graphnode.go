@@ -168,7 +168,7 @@ func (g *Graph) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
 	}
 	err := error(nil)
 	if c.child == nil {
-		gc.family.lock()
+		gc.family.Lock()
 	} else {
 		lockBoth(gc.family, c.child.core.family)
 		if err = c.child.core.usable(op); err == nil {
@@ -219,7 +219,7 @@ func (c *nodeCall) end() {
 	if c.child != nil {
 		unlockBoth(c.gc.family, c.child.core.family)
 	} else {
-		c.gc.family.unlock()
+		c.gc.family.Unlock()
 	}
 }
 
