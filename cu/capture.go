@@ -64,9 +64,9 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 		return nil, err
 	}
 	defer s.leave()
-	objects := new(objectSet)
+	objects := new(graphObjects)
 	raw, err := sc.capture(captureCall{
-		op: op, objects: objects,
+		op: op, objects: &objects.objectSet,
 		begin: func(at driver.At) driver.Result {
 			return sc.ctx.drv.table().StreamBeginCapture(at, sc.raw, mode.driverMode())
 		},

@@ -28,7 +28,7 @@ type Graph struct {
 }
 
 // newGraph returns the owner of a graph that uses these objects.
-func newGraph(ctx *contextCore, raw driver.Graph, objects *objectSet, family *graphFamily) *Graph {
+func newGraph(ctx *contextCore, raw driver.Graph, objects *graphObjects, family *graphFamily) *Graph {
 	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: new(graphParts)}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
@@ -53,7 +53,7 @@ func (c *Context) NewGraph() (*Graph, error) {
 	if o := core.drv.observer(); o != nil {
 		o.NewGraph(uintptr(raw), 0)
 	}
-	return newGraph(core, raw, new(objectSet), new(graphFamily)), nil
+	return newGraph(core, raw, new(graphObjects), new(graphFamily)), nil
 }
 
 // enter begins a call on the graph, and waits until no other one on a graph of the family is in
@@ -148,8 +148,8 @@ func (g *Graph) clone(op string) (*Graph, error) {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.NewGraph(uintptr(raw), uintptr(gc.raw))
 	}
-	objects := new(objectSet)
-	objects.addAll(gc.objects)
+	objects := new(graphObjects)
+	objects.addAll(&gc.objects.objectSet)
 	return newGraph(gc.ctx, raw, objects, gc.family), nil
 }
 

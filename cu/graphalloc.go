@@ -24,7 +24,7 @@ var allocRow = &nodeRow{
 		return res
 	},
 	done: func(c *nodeCall) {
-		c.made = newDeviceMem(c.gc.ctx, newGraphMem(c.addr, c.size, c.gc.objects))
+		c.made = newDeviceMem(c.gc.ctx, newGraphMem(c.addr, c.size, &c.gc.objects.objectSet))
 		c.mem = c.made.core
 		c.objects = append(c.objects, c.mem)
 	},

@@ -25,14 +25,14 @@ type graphAlloc struct {
 }
 
 // allocates reports whether nodes of the graph allocate memory.
-func (set *objectSet) allocates() bool {
+func (set *graphObjects) allocates() bool {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	return len(set.allocs) > 0
 }
 
 // unfreed returns the memory that nodes allocate and no node frees.
-func (set *objectSet) unfreed() (list []graphAlloc) {
+func (set *graphObjects) unfreed() (list []graphAlloc) {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	for mc := range maps.Keys(set.allocs) {

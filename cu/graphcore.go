@@ -13,7 +13,7 @@ type graphCore struct {
 	raw driver.Graph
 	// family is locked for each call on the graph, except while Capture runs the program's function.
 	family  *graphFamily
-	objects *objectSet
+	objects *graphObjects
 	*graphParts
 	// whole is the graph that this one, a body of a conditional node, is part of, or nil. A body has the
 	// family, the objects and the lifetime of that graph.
@@ -139,7 +139,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 // captureTo captures the work that f enqueues on a stream into the graph.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
 	call := captureCall{
-		op: beginToGraphOp, lock: gc.family, objects: gc.objects, into: gc.raw, after: deps,
+		op: beginToGraphOp, lock: gc.family, objects: &gc.objects.objectSet, into: gc.raw, after: deps,
 		lost:    gc.lost,
 		discard: func(driver.Graph) {},
 	}

@@ -119,7 +119,7 @@ var childRow = &nodeRow{
 		p.Graph().Graph = c.child.core.raw
 		return t.GraphNodeSetParams(c.at(), c.node, p)
 	},
-	done:    func(c *nodeCall) { c.objectSet().recordsAll(c.child.core.objects) },
+	done:    func(c *nodeCall) { c.objectSet().recordsAll(&c.child.core.objects.objectSet) },
 	seen:    func(c *nodeCall, _ Work) races.NodeWork { return races.NodeWork{Graph: uintptr(c.child.core.raw)} },
 	explain: func(c *nodeCall, e *Error) { c.child.core.once(e) },
 }
@@ -162,7 +162,7 @@ func (c *nodeCall) readChild() (*ChildNode, error) {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.ChildGraph(uintptr(raw), uintptr(gc.raw), uintptr(c.node))
 	}
-	objects := new(objectSet)
-	objects.addAll(gc.objects)
+	objects := new(graphObjects)
+	objects.addAll(&gc.objects.objectSet)
 	return &ChildNode{newGraph(gc.ctx, raw, objects, gc.family)}, nil
 }

@@ -95,7 +95,7 @@ func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *G
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
-	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(objectSet)
+	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(graphObjects)
 	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
 	xc.allocs, xc.autoFree = gc.objects.unfreed(), flags&InstantiateAutoFree != 0
@@ -286,7 +286,7 @@ func (x *GraphExec) Update(g *Graph) error {
 }
 
 // update is Update, and returns the set that the caller has to release.
-func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
+func (x *GraphExec) update(op string, g *Graph) (unused *graphObjects, err error) {
 	xc, err := x.enter(op)
 	if err != nil {
 		return nil, err
@@ -305,11 +305,11 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 		return nil, err
 	}
 	// The new objects are added before the old ones are released, because most are in both sets.
-	fresh := new(objectSet)
+	fresh := new(graphObjects)
 	if gc == xc.graph && gc.edits == xc.edits {
 		fresh.copyAll(gc.objects)
 	} else {
-		fresh.addAll(gc.objects)
+		fresh.addAll(&gc.objects.objectSet)
 	}
 	t, at := xc.ctx.drv.table(), driver.At{Context: xc.ctx.raw}
 	info, res := t.GraphExecUpdateV2(at, xc.raw, gc.raw)

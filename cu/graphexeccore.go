@@ -13,7 +13,7 @@ type execCore struct {
 	// mu is held for each call, because CUDA does not synchronize calls on an executable graph. So
 	// a launch waits for another launch, which may wait until its stream's queue has room.
 	mu      lock.Mutex[lock.Exec]
-	objects atomic.Pointer[objectSet]
+	objects atomic.Pointer[graphObjects]
 	// exposed says that other code has the handle.
 	exposed atomic.Bool
 	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
@@ -100,7 +100,7 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, 
 
 // keepForLaunches prepares the release of an old set: objects that earlier launches use stay until
 // these are done.
-func (xc *execCore) keepForLaunches(old *objectSet) {
+func (xc *execCore) keepForLaunches(old *graphObjects) {
 	launched, objects := xc.usedStreams.streams.Load() != nil, xc.objects.Load()
 	old.mu.Lock()
 	defer old.mu.Unlock()

@@ -449,7 +449,7 @@ func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
 }
 
 // objectSet returns the objects of the graph, or of the executable graph.
-func (c *nodeCall) objectSet() *objectSet {
+func (c *nodeCall) objectSet() *graphObjects {
 	if c.xc != nil {
 		return c.xc.objects.Load()
 	}
@@ -513,7 +513,7 @@ func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
 			return false
 		}
 	} else {
-		if r.only != nil && r.only != c.gc.objects || !r.Acquire(r) {
+		if r.only != nil && r.only != &c.gc.objects.objectSet || !r.Acquire(r) {
 			return false
 		}
 		c.acquired = append(c.acquired, h)

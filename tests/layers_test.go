@@ -26,7 +26,7 @@ var groups = []group{
 	{"graph", []string{"core", "heart"}, `
 		capture.go graph.go graphalloc.go graphalloccore.go graphcond.go graphcondcore.go graphcore.go graphedge.go
 		graphedgecore.go graphedit.go graphexec.go graphexeccore.go graphfamily.go graphkernel.go graphkernels.go
-		graphmemory.go graphnode.go graphsync.go graphupdate.go graphwork.go`},
+		graphmemory.go graphnode.go graphobjects.go graphsync.go graphupdate.go graphwork.go`},
 	{"memory", []string{"core", "heart"}, `
 		ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
 		physicalmem.go pointer.go virtualcore.go virtualmem.go wrapmem.go`},
