@@ -146,6 +146,11 @@ func (mc *memCore) endOpening() {
 	mc.leavePool()
 }
 
+// deviceLocation is the memory of a device.
+func deviceLocation(dev driver.Device) driver.MemLocation {
+	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
+}
+
 // current returns the memory that work uses, which may be other virtual memory.
 func (mc *memCore) current() *memCore {
 	if mc == nil || mc.virt == nil {

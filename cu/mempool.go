@@ -381,10 +381,6 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	return can, err
 }
 
-func deviceLocation(dev driver.Device) driver.MemLocation {
-	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
-}
-
 // Alloc is [Stream.Alloc] with this pool, which must be of the stream's context
 // (cuMemAllocFromPoolAsync, CUDA 11.2). It may wait for the GPU if memory is short: see
 // docs/blocking.md.
