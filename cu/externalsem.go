@@ -120,31 +120,14 @@ func (x *ExternalSemaphore) Close() error {
 	return x.core.closeOwned("ExternalSemaphore.Close", x.cleanup)
 }
 
-// ExternalOp is a signal of an [ExternalSemaphore], or a wait for it.
-type ExternalOp struct {
-	sem   *ExternalSemaphore
-	value uint64
-}
-
 // At returns a signal or a wait with a value. A signal gives a timeline semaphore or a fence the value,
 // even a smaller one than before. A wait ends when the semaphore has at least the value. For a binary
 // semaphore the value means nothing: pass 0.
-func (x *ExternalSemaphore) At(value uint64) ExternalOp { return ExternalOp{x, value} }
-
-// use returns the operation without the owner of its semaphore.
-func (o ExternalOp) use() externalUse {
-	if o.sem == nil {
-		return externalUse{}
+func (x *ExternalSemaphore) At(value uint64) ExternalOp {
+	if x == nil {
+		return ExternalOp{}
 	}
-	return externalUse{o.sem.core, o.value}
-}
-
-// externalUses appends the operations without the owners of their semaphores.
-func externalUses(uses []externalUse, ops []ExternalOp) []externalUse {
-	for _, o := range ops {
-		uses = append(uses, o.use())
-	}
-	return uses
+	return ExternalOp{x.core, x, value}
 }
 
 const (
@@ -180,8 +163,7 @@ func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	var few [4]externalUse // on the goroutine's stack
-	err := s.core.externalWork(op, externalUses(few[:0], ops), wait)
+	err := s.core.externalWork(op, ops, wait)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	return err

@@ -30,22 +30,23 @@ func (x *externalSemCore) free(at driver.At) (string, driver.Result) {
 	return "cuDestroyExternalSemaphore", x.ctx.drv.table().DestroyExternalSemaphore(at, x.raw)
 }
 
-// externalUse is a signal of a semaphore, or a wait for it.
-type externalUse struct {
+// ExternalOp is a signal of an [ExternalSemaphore], or a wait for it.
+type ExternalOp struct {
 	sem   *externalSemCore
+	owner any // keeps sem from being collected
 	value uint64
 }
 
 // checkExternal checks operations for a stream or graph.
-func checkExternal(op string, uses []externalUse, of member) error {
-	for i, u := range uses {
+func checkExternal(op string, ops []ExternalOp, of member) error {
+	for i, o := range ops {
 		switch {
-		case u.sem == nil:
+		case o.sem == nil:
 			return misuse(op, of, ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
-		case u.sem.ctx != of.context(): // a driver refuses streams of other contexts
-			return errMixed(op, u.sem, of)
-		case u.sem.Closed():
-			return u.sem.Refused(op)
+		case o.sem.ctx != of.context(): // a driver refuses streams of other contexts
+			return errMixed(op, o.sem, of)
+		case o.sem.Closed():
+			return o.sem.Refused(op)
 		}
 	}
 	return nil
@@ -60,17 +61,17 @@ type externalParams struct {
 }
 
 // fill makes them these operations.
-func (p *externalParams) fill(uses []externalUse, wait bool) {
+func (p *externalParams) fill(ops []ExternalOp, wait bool) {
 	p.wait, p.handles, p.signals, p.waits = wait, p.handles[:0], p.signals[:0], p.waits[:0]
-	for _, u := range uses {
-		p.handles = append(p.handles, u.sem.raw)
+	for _, o := range ops {
+		p.handles = append(p.handles, o.sem.raw)
 		if wait {
 			w := driver.ExternalSemaphoreWaitParams{}
-			w.Params.Fence.Value = u.value
+			w.Params.Fence.Value = o.value
 			p.waits = append(p.waits, w)
 		} else {
 			s := driver.ExternalSemaphoreSignalParams{}
-			s.Params.Fence.Value = u.value
+			s.Params.Fence.Value = o.value
 			p.signals = append(p.signals, s)
 		}
 	}
@@ -89,31 +90,31 @@ func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 }
 
 // externalWork enqueues operations on the stream.
-func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) error {
-	if err := checkExternal(op, uses, sc); err != nil {
+func (sc *streamCore) externalWork(op string, ops []ExternalOp, wait bool) error {
+	if err := checkExternal(op, ops, sc); err != nil {
 		return err
 	}
 	w, err := sc.enqueue(op)
 	if err != nil {
 		return err
 	}
-	for _, u := range uses {
-		if x := u.sem; !w.kept(&x.resource) && !w.use(&x.resource, x) {
+	for _, o := range ops {
+		if x := o.sem; !w.kept(&x.resource) && !w.use(&x.resource, x) {
 			w.end()
 			return x.Refused(op)
 		}
 	}
 	drv := sc.ctx.drv
 	if o := drv.observer(); o != nil {
-		o.WordOps(sc.observed(), externalOps(uses, wait))
+		o.WordOps(sc.observed(), externalOps(ops, wait))
 	}
-	ops := w.frame.operations(len(uses))
-	p, ok := ops.other.(*externalParams)
+	scratch := w.frame.operations(len(ops))
+	p, ok := scratch.other.(*externalParams)
 	if !ok {
 		p = new(externalParams)
-		ops.other = p
+		scratch.other = p
 	}
-	p.fill(uses, wait)
+	p.fill(ops, wait)
 	sc.beginLegacy()
 	var res driver.Result
 	if wait {
@@ -133,10 +134,10 @@ func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) err
 	return nil
 }
 
-func externalOps(uses []externalUse, wait bool) []races.WordOp {
-	list := make([]races.WordOp, len(uses))
-	for i, u := range uses {
-		list[i] = races.WordOp{Semaphore: u.sem.id, Binary: u.sem.binary, Value: u.value, Waits: wait}
+func externalOps(ops []ExternalOp, wait bool) []races.WordOp {
+	list := make([]races.WordOp, len(ops))
+	for i, o := range ops {
+		list[i] = races.WordOp{Semaphore: o.sem.id, Binary: o.sem.binary, Value: o.value, Waits: wait}
 	}
 	return list
 }

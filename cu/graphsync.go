@@ -289,22 +289,21 @@ func (c *nodeCall) prepareExternal(ops []ExternalOp, wait bool) error {
 	if len(ops) == 0 {
 		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
-	uses := externalUses(nil, ops)
-	if err := checkExternal(c.op, uses, c.gc); err != nil {
+	if err := checkExternal(c.op, ops, c.gc); err != nil {
 		return err
 	}
-	for _, u := range uses {
-		if !keep(c, &u.sem.resource, u.sem) {
-			return u.sem.Refused(c.op)
+	for _, o := range ops {
+		if !keep(c, &o.sem.resource, o.sem) {
+			return o.sem.Refused(c.op)
 		}
 	}
 	c.external = new(externalParams)
-	c.external.fill(uses, wait)
+	c.external.fill(ops, wait)
 	return nil
 }
 
 func (c *nodeCall) seenExternal(ops []ExternalOp, wait bool) races.NodeWork {
-	return races.NodeWork{Call: c.op, Words: externalOps(externalUses(nil, ops), wait)}
+	return races.NodeWork{Call: c.op, Words: externalOps(ops, wait)}
 }
 
 // readExternal returns the work of a node with semaphores.

@@ -30,7 +30,7 @@ var groups = []group{
 	{"memory", []string{"core", "heart"}, `
 		ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
 		physicalmem.go pointer.go virtualcore.go virtualmem.go wrapmem.go`},
-	{"interop", []string{"core", "heart"}, `eglsync.go external.go externalsem.go externalsemcore.go`},
+	{"interop", []string{"core", "heart"}, `eglsync.go external.go externalsem.go`},
 	{"green", []string{"core", "heart"}, `green.go greencore.go smgroups.go workqueues.go`},
 	{"checkpoint", []string{"core", "heart"}, `process.go`},
 }
