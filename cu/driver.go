@@ -124,7 +124,6 @@ func Open(opts ...Option) (*Driver, error) {
 		devices: make(map[driver.Device]*Device),
 	}
 	d.frames.New = func() any { return new(workFrame) }
-	d.nodeCalls.New = func() any { return new(nodeCall) }
 	d.table().OnWait(o.onWait)
 	if o.software != nil {
 		switch err := o.software(&d.calls); {

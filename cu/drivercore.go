@@ -82,10 +82,7 @@ type driverContexts struct {
 type framePools struct {
 	frames  sync.Pool // of *workFrame
 	batches sync.Pool // of *batch
-	// nodeCalls are of *nodeCall.
-	nodeCalls     sync.Pool
-	kernelBatches sync.Pool // of *kernelBatch
-	cores         sync.Pool // of *coreSlab
+	cores   sync.Pool // of *coreSlab
 }
 
 // waiting is how a Driver waits for the GPU.

@@ -29,7 +29,7 @@ type Graph struct {
 
 // newGraph returns the owner of a graph that uses these objects.
 func newGraph(ctx *contextCore, raw driver.Graph, objects *graphObjects, family *graphFamily) *Graph {
-	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: new(graphParts)}}
+	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: &graphParts{frames: stateOf[graphFrames](ctx.drv)}}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
 }

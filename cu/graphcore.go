@@ -3,6 +3,7 @@ package cu
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -35,6 +36,14 @@ type graphParts struct {
 	edits int
 	// bodies are those of each conditional node.
 	bodies map[driver.GraphNode][]*graphCore
+	// frames are those of the Driver.
+	frames *graphFrames
+}
+
+// graphFrames are the memory that calls on a Driver's graphs need while they run.
+type graphFrames struct {
+	calls   sync.Pool // of *nodeCall
+	batches sync.Pool // of *kernelBatch
 }
 
 func (gc *graphCore) kind() string { return "graph" }

@@ -152,7 +152,10 @@ func (g *Graph) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
 		}
 		return nil, err
 	}
-	c := gc.ctx.drv.nodeCalls.Get().(*nodeCall)
+	c, _ := gc.frames.calls.Get().(*nodeCall)
+	if c == nil {
+		c = new(nodeCall)
+	}
 	c.g, c.gc, c.op, c.ctx = g, gc, op, gc.ctx
 	if x != nil {
 		c.x, c.xc = x, x.core
@@ -229,7 +232,7 @@ func (c *nodeCall) leave() {
 	g, gc, x, child := c.g, c.gc, c.x, c.child
 	defer func() {
 		c.finish()
-		gc.ctx.drv.nodeCalls.Put(c)
+		gc.frames.calls.Put(c)
 	}()
 	if x != nil {
 		x.core.leave()

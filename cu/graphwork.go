@@ -327,8 +327,8 @@ func (x *GraphExec) SetAll(updates ...NodeUpdate) error {
 	if x == nil || x.core == nil {
 		return errNil(execSetNodeOp, "executable graph")
 	}
-	d := x.core.ctx.drv
-	b, _ := d.kernelBatches.Get().(*kernelBatch)
+	batches := &x.core.graph.frames.batches
+	b, _ := batches.Get().(*kernelBatch)
 	if b == nil {
 		b = newKernelBatch()
 	}
@@ -341,7 +341,7 @@ func (x *GraphExec) SetAll(updates ...NodeUpdate) error {
 		}
 		done += b.replace(x, updates[done:], &errs, done)
 	}
-	d.kernelBatches.Put(b)
+	batches.Put(b)
 	runtime.KeepAlive(updates) // these have the kernels and the owners of memory
 	return errs.err()
 }
