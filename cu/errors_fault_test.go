@@ -117,7 +117,7 @@ func TestClosedFirst(t *testing.T) {
 		"rows of words":       r.s.Memset2D32(Rows{small, 3}, 1, 32, 3),
 		"behind the end":      small.CopyFrom(make([]byte, 99)),
 		"reading behind it":   small.CopyTo(make([]byte, 99)),
-		"virtual":             r.s.Memset(virt, 1),
+		"virtual":             r.s.Memset(virt.Mem(), 1),
 		"a part of virtual":   r.s.Memset(virt.Span(1<<21, 5), 1),
 		"prefetch":            r.s.Prefetch(small, MemLocation{Type: LocationHost}),
 		"prefetch of nothing": r.s.Prefetch(man.Span(0, 0), MemLocation{Type: LocationHost}),

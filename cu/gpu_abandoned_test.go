@@ -39,7 +39,7 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{})
 		b.missing("physical memory", err)
 		b.ok(errors.Join(m.Grow(1), m.Map(m.Size(), p)))
-		list, keep = append(list, m), append(keep, p)
+		list, keep = append(list, m.Mem()), append(keep, p)
 	}
 	m, x := b.external()
 	if m != nil {

@@ -34,8 +34,8 @@ func TestGPUCopyAll(t *testing.T) {
 		values[i] = byte(i * 7 >> 3)
 	}
 	noErr(t, src.CopyFrom(values))
-	noErr(t, errors.Join(s.Copy(host, src), s.Copy(pooled, src), s.Copy(virtual, src), s.Synchronize()))
-	from := []Memory{src, host, pooled, virtual}
+	noErr(t, errors.Join(s.Copy(host, src), s.Copy(pooled, src), s.Copy(virtual.Mem(), src), s.Synchronize()))
+	from := []Memory{src, host, pooled, virtual.Mem()}
 	for name, size := range map[string]uint64{"apart": 64, "overlapping": 100} {
 		noErr(t, errors.Join(s.Memset(one, 0), s.Memset(all, 0)))
 		var copies []MemCopy

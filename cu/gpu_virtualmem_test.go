@@ -34,7 +34,7 @@ func TestGPUVirtualMem(t *testing.T) {
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
 	add := must(mod.Function("add"))(t)
-	noErr(t, s.Memset(m, 0))
+	noErr(t, s.Memset(m.Mem(), 0))
 	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m.Span(first-64, 128)), U32(32),
 		F32(1)))
 	noErr(t, s.Synchronize())
@@ -46,7 +46,7 @@ func TestGPUVirtualMem(t *testing.T) {
 	// Work that is enqueued keeps the memory that Shrink unmaps.
 	g := newGate(t, gpu)
 	g.hold(t, s)
-	noErr(t, s.Memset(m, 5))
+	noErr(t, s.Memset(m.Mem(), 5))
 	done := make(chan error)
 	go func() { done <- m.Shrink(first) }()
 	select {
@@ -61,13 +61,13 @@ func TestGPUVirtualMem(t *testing.T) {
 		t.Errorf("the size is %d", m.Size())
 	}
 	noErr(t, m.SetAccess(gpu.Device(), AccessRead))
-	if err := s.Memset(m, 1); !errors.Is(err, ResultInvalidValue) {
+	if err := s.Memset(m.Mem(), 1); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("a memset of memory that is only read: %v", err)
 	}
 	noErr(t, m.SetAccess(gpu.Device(), AccessReadWrite))
 	p := must(m.Physical(0))(t)
 	noErr(t, m.Map(4*first, p))
-	noErr(t, s.Memset(m, 6))
+	noErr(t, s.Memset(m.Mem(), 6))
 	noErr(t, s.Synchronize())
 	h := must(gpu.AllocHost(1, 0))(t)
 	defer h.Close()

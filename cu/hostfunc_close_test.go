@@ -211,7 +211,7 @@ func TestHostFuncCloses(t *testing.T) {
 			begin, got := make(chan bool), make(chan error, 1)
 			r.ok(b.on.HostFunc(func() { <-begin; got <- c.call(b) }))
 			r.ok(errors.Join(b.on.Copy(b.host, b.mem), spin.Launch(b.on, oneThread, U64(1)),
-				kernel.Launch(b.on, oneThread, U64(1)), b.exec.Launch(b.on), b.on.Memset(b.virt, 1),
+				kernel.Launch(b.on, oneThread, U64(1)), b.exec.Launch(b.on), b.on.Memset(b.virt.Mem(), 1),
 				b.on.Memset(b.managed, 1), b.on.Memset(b.ours, 1), b.on.Memset(b.inPool, 1), b.timeline.Signal(b.on, 1),
 				b.event.Record(b.on), b.pooled.Record(b.on), green.WaitEvent(b.event), green.Memset(b.mem, 1)))
 			b.ticket = must(b.event.Ticket())(t)

@@ -15,8 +15,8 @@ func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
 	return cleanup
 }
 
-// Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], a [*VirtualMem], or a [Span]
-// of one. No other type works: if a type embeds one of these, pass the embedded value.
+// Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other type
+// works: pass [VirtualMem.Mem] for a VirtualMem, and the embedded value of a type that embeds one.
 type Memory interface {
 	span() Span
 }
@@ -82,8 +82,6 @@ func regionOf(m Memory) region {
 		return m.region()
 	case *HostMem:
 		return m.region()
-	case *VirtualMem:
-		return m.region()
 	}
 	return region{err: errEmbedded}
 }
@@ -113,8 +111,6 @@ func spanOf(m Memory) Span {
 	case *DeviceMem:
 		return m.span()
 	case *HostMem:
-		return m.span()
-	case *VirtualMem:
 		return m.span()
 	}
 	return Span{owner: spanError{errEmbedded}}

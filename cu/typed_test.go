@@ -146,7 +146,7 @@ func TestGrid1D(t *testing.T) {
 func TestSpanOfNothing(t *testing.T) {
 	r := newSoft(t)
 	for name, m := range map[string]Memory{"nil": nil, "a nil Span": (*Span)(nil), "a nil DeviceMem": (*DeviceMem)(nil),
-		"a nil VirtualMem": (*VirtualMem)(nil), "the zero VirtualMem": new(VirtualMem)} {
+		"of the zero VirtualMem": new(VirtualMem).Mem()} {
 		if err := r.s.Memset(SpanOf[uint32](m, 0, 1), 1); !errors.Is(err, ErrNil) {
 			t.Errorf("%s: %v", name, err)
 		}

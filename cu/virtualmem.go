@@ -12,8 +12,8 @@ import (
 // slice it has a size, the bytes that are mapped from the beginning without a gap, and a capacity,
 // the bytes of the range. It is safe for concurrent use.
 //
-// As a [Memory] it is as large as its size is when the call begins. [VirtualMem.Span] returns any
-// part.
+// For the use as a [Memory], [VirtualMem.Mem] returns it: it is as large as its size is when the call
+// begins. [VirtualMem.Span] returns any part.
 //
 // [Grow]: VirtualMem.Grow
 type VirtualMem struct{ mem *DeviceMem }
@@ -89,7 +89,7 @@ func (m *VirtualMem) leave(mc *memCore) {
 	runtime.KeepAlive(m.mem)
 }
 
-// Mem returns the memory as a DeviceMem, for the functions that take one, such as [CopyFrom]. It is
+// Mem returns the memory as a DeviceMem, for copies, launches, and all that use memory. It is
 // valid as long as the VirtualMem, and its Close closes the VirtualMem. For nil it is nil.
 func (m *VirtualMem) Mem() *DeviceMem {
 	if m == nil {
@@ -97,10 +97,6 @@ func (m *VirtualMem) Mem() *DeviceMem {
 	}
 	return m.mem
 }
-
-func (m *VirtualMem) region() region { return m.Mem().region() }
-
-func (m *VirtualMem) span() Span { return m.Mem().span() }
 
 // Size returns the number of bytes that are mapped from the beginning without a gap, or 0 for nil.
 func (m *VirtualMem) Size() uint64 { return m.Mem().Size() }

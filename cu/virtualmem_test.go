@@ -42,7 +42,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	noErr(t, m.Grow(0))
 	noErr(t, m.Grow(1))
 	addr := m.Handle()
-	noErr(t, r.s.Memset(m, 7))
+	noErr(t, r.s.Memset(m.Mem(), 7))
 	noErr(t, m.Grow(2*mib)) // it is there
 	noErr(t, m.Grow(5*mib))
 	if m.Size() != 6*mib || m.Handle() != addr {
@@ -67,7 +67,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	noErr(t, CopyFrom(m.Mem(), in))
 	host := must(r.gpu.AllocHost(6*mib, 0))(t)
 	defer host.Close()
-	noErr(t, r.s.Copy(host, m)) // across the mappings
+	noErr(t, r.s.Copy(host, m.Mem())) // across the mappings
 	noErr(t, r.s.Copy(m.Span(1*mib, 2*mib), m.Span(3*mib, 2*mib)))
 	noErr(t, r.s.Synchronize())
 	out := make([]float32, 3)
@@ -83,7 +83,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	r.left(0, 0, 0)
 	r.is(m.Grow(1), ErrClosed)
 	r.is(m.Unmap(0, 1), ErrClosed)
-	r.is(r.s.Memset(m, 1), ErrClosed)
+	r.is(r.s.Memset(m.Mem(), 1), ErrClosed)
 	if m.Handle() != 0 {
 		t.Error("a handle after Close")
 	}
@@ -127,7 +127,7 @@ func TestVirtualMemKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: n}}
-	noErr(t, axpy.Launch(r.s, cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2)))
+	noErr(t, axpy.Launch(r.s, cfg, Ptr(m.Span(at, 12)), Ptr(m.Mem()), F32(2)))
 	noErr(t, r.s.Synchronize())
 	got := make([]float32, n)
 	if _, err := m.Mem().ReadAt(bytesAt(&got[0], 12), int64(at)); err != nil {
@@ -143,7 +143,7 @@ func TestVirtualMemKernel(t *testing.T) {
 	if _, err := m.Mem().ReadAt(word, int64(at)+4); err != nil || word[0] != 77 {
 		t.Errorf("the kernel has written %d, %v", word, err)
 	}
-	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2)))(t)
+	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m.Mem()), F32(2)))(t)
 	noErr(t, p.Launch(r.s))
 	noErr(t, m.Grow(6*mib))
 	noErr(t, m.Shrink(4*mib)) // another generation
@@ -162,7 +162,7 @@ func TestVirtualMemUnmap(t *testing.T) {
 	r.is(m.Unmap(mib, 2*mib), errInvalid)
 	noErr(t, m.Unmap(10*mib, 2*mib)) // nothing is mapped there
 	r.hold(r.s)
-	noErr(t, r.s.Memset(m, 1))
+	noErr(t, r.s.Memset(m.Mem(), 1))
 	done := make(chan error)
 	go func() { done <- m.Unmap(2*mib, 4*mib) }()
 	for m.Size() != 2*mib {
@@ -199,7 +199,7 @@ func TestVirtualMemGraph(t *testing.T) {
 	m := r.reserve(16 * mib)
 	noErr(t, m.Grow(2*mib))
 	noErr(t, m.Grow(4*mib))
-	g := r.graph(func() error { return r.s.Memset(m, 1) })
+	g := r.graph(func() error { return r.s.Memset(m.Mem(), 1) })
 	x := r.exec(g)
 	noErr(t, g.Close())
 	noErr(t, m.Shrink(2*mib))
@@ -219,7 +219,7 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 	r := newSoft(t)
 	m := r.reserve(16 * mib)
 	noErr(t, m.Grow(2*mib))
-	g := r.graph(func() error { return r.s.Memset(m, 1) })
+	g := r.graph(func() error { return r.s.Memset(m.Mem(), 1) })
 	x := r.exec(g)
 	noErr(t, g.Close())
 	noErr(t, x.Launch(r.s))
@@ -231,7 +231,7 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 		t.Error("the access cannot be taken away after the graph was closed")
 	}
 	noErr(t, m.SetAccess(r.gpu.Device(), AccessReadWrite))
-	r.ok(errors.Join(r.s.Memset(m, 2), r.s.Synchronize()))
+	r.ok(errors.Join(r.s.Memset(m.Mem(), 2), r.s.Synchronize()))
 	noErr(t, m.Close())
 }
 
@@ -242,7 +242,7 @@ func TestVirtualMemAbandoned(t *testing.T) {
 		m := must(r.gpu.Reserve(4 * mib))(t)
 		noErr(t, m.Grow(2*mib))
 		r.hold(r.s)
-		noErr(t, r.s.Memset(m, 1))
+		noErr(t, r.s.Memset(m.Mem(), 1))
 		p := must(m.Physical(1))(t)
 		if p.Size() != 2*mib {
 			t.Errorf("the size is %d", p.Size())
@@ -285,7 +285,7 @@ func TestPhysicalMem(t *testing.T) {
 	noErr(t, p.Close())
 	r.is(m.Map(10*mib, p), ErrClosed)
 	r.left(0, 2, 1)
-	noErr(t, r.s.Memset(m, 9))
+	noErr(t, r.s.Memset(m.Mem(), 9))
 	noErr(t, r.s.Synchronize())
 	got := []byte{0}
 	noErr(t, r.s.Synchronize())
@@ -312,9 +312,9 @@ func TestPhysicalMem(t *testing.T) {
 	if a := must(m.Access(mib, dev))(t); a != AccessRead {
 		t.Errorf("Access = %v", a)
 	}
-	r.is(r.s.Memset(m, 1), ResultInvalidValue)
+	r.is(r.s.Memset(m.Mem(), 1), ResultInvalidValue)
 	noErr(t, m.SetAccess(dev, AccessReadWrite))
-	noErr(t, r.s.Memset(m, 1))
+	noErr(t, r.s.Memset(m.Mem(), 1))
 	r.is(m.SetAccess(dev, 2), errInvalid)
 	_, err = m.Access(12*mib, dev)
 	r.is(err, errInvalid)
@@ -333,7 +333,7 @@ func TestPhysicalMem(t *testing.T) {
 	for _, m := range []*VirtualMem{nil, {}} {
 		r.is(m.Grow(1), ErrNil)
 		r.is(m.Close(), ErrNil)
-		r.is(r.s.Memset(m, 1), ErrNil)
+		r.is(r.s.Memset(m.Mem(), 1), ErrNil)
 		if m.Cap() != 0 {
 			t.Error("a capacity")
 		}

@@ -259,7 +259,7 @@ var raceTests = []struct {
 		p.Cleanup(func() { m.Close() })
 		p.do(m.Grow(2 << 20))
 		p.do(m.Grow(4 << 20))
-		p.do(p.a.Memset(m, 1))
+		p.do(p.a.Memset(m.Mem(), 1))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.do(p.b.Copy(p.n, m.Span(2<<20, 8)))
 		p.do(m.Shrink(2 << 20)) // waits for both streams
