@@ -12,23 +12,7 @@ import (
 const takeOp = "GraphExec.Take"
 
 var allocRow = &nodeRow{
-	typ: GraphNodeTypeMemAlloc, add: "cuGraphAddMemAllocNode", results: true,
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		var p driver.MemAllocNodeParams
-		c.node, p, res = c.gc.ctx.drv.table().GraphAddMemAllocNode(c.at(), c.gc.raw, deps, driver.MemAllocNodeParams{
-			PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
-				Location: deviceLocation(c.gc.ctx.dev)},
-			Bytesize: c.size,
-		})
-		c.addr = p.Dptr
-		return res
-	},
-	done: func(c *nodeCall) {
-		c.made = newDeviceMem(c.gc.ctx, newGraphMem(c.addr, c.size, &c.gc.objects.objectSet))
-		c.mem = c.made.core
-		c.objects = append(c.objects, c.mem)
-	},
-	seen: seenMem,
+	typ: GraphNodeTypeMemAlloc, add: "cuGraphAddMemAllocNode",
 	attempts: func(g *Graph, r *nodeRow, w Work, after []GraphNode) (n GraphNode, err error) {
 		ctx := g.core.ctx
 		res, own := ctx.allocate(func() driver.Result {
@@ -46,51 +30,76 @@ var allocRow = &nodeRow{
 
 func (w *AllocNode) row() *nodeRow { return rowIf(w != nil, allocRow) }
 
-func (w *AllocNode) prepare(c *nodeCall) error {
-	if c.size = w.Size; c.size == 0 {
-		return badValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
+func (w *AllocNode) prepare(c *nodeCall) (nodeWork, error) {
+	if w.Size == 0 {
+		return nil, badValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
 	}
-	return nil
+	return &allocWork{of: w, size: w.Size}, nil
 }
 
-func (w *AllocNode) result(c *nodeCall) { w.Mem = c.made }
-
-var freeRow = &nodeRow{
-	typ: GraphNodeTypeMemFree, add: "cuGraphAddMemFreeNode",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddMemFreeNode(c.at(), c.gc.raw, deps, c.mem.raw)
-		return res
-	},
-	done: func(c *nodeCall) { c.gc.objects.frees(c.mem) },
-	seen: seenMem,
+// allocWork allocates memory.
+type allocWork struct {
+	nodeParams[struct{}]
+	of   *AllocNode
+	size uint64
+	addr driver.DevicePtr
+	made *DeviceMem
 }
 
-func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow) }
+func (w *allocWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	n, p, res := c.table().GraphAddMemAllocNode(c.at(), c.gc.raw, deps, driver.MemAllocNodeParams{
+		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+			Location: deviceLocation(c.gc.ctx.dev)},
+		Bytesize: w.size,
+	})
+	w.addr = p.Dptr
+	return n, res
+}
 
-func (w *FreeNode) prepare(c *nodeCall) error {
+func (w *allocWork) done(c *nodeCall) {
+	w.made = newDeviceMem(c.gc.ctx, newGraphMem(w.addr, w.size, &c.gc.objects.objectSet))
+	c.objects = append(c.objects, w.made.core)
+}
+
+func (w *allocWork) seen(c *nodeCall, _ Work) races.NodeWork { return seenMem(c, w.made.core) }
+
+func (w *allocWork) result(err error) {
+	if err == nil {
+		w.of.Mem = w.made
+	} else if w.made != nil {
+		w.made.Close() // nobody gets it
+	}
+}
+
+var freeRow = &nodeFuncs[driver.DevicePtr]{nodeRow: nodeRow{typ: GraphNodeTypeMemFree, add: "cuGraphAddMemFreeNode"},
+	addNode: (*driver.Table).GraphAddMemFreeNode}
+
+func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, &freeRow.nodeRow) }
+
+func (w *FreeNode) prepare(c *nodeCall) (nodeWork, error) {
 	if w.Mem == nil || w.Mem.core == nil {
-		return errNil(c.op, "device memory")
+		return nil, errNil(c.op, "device memory")
 	}
-	c.mem = w.Mem.core
-	c.objects = append(c.objects, c.mem)
-	return c.gc.objects.canFree(c.op, c.mem)
+	m := w.Mem.core
+	c.objects = append(c.objects, m)
+	return &nodeParams[driver.DevicePtr]{freeRow, m.raw, seenMem(c, m),
+		func(c *nodeCall) { c.gc.objects.frees(m) }}, c.gc.objects.canFree(c.op, m)
 }
 
 // seenMem describes a node that allocates or frees memory: nodes that use the memory must be in order
 // with both.
-func seenMem(c *nodeCall, _ Work) races.NodeWork {
-	return races.NodeWork{Call: c.op, Uses: []races.Use{c.mem.used(0, c.mem.size, true, "memory")}}
+func seenMem(c *nodeCall, m *memCore) races.NodeWork {
+	return races.NodeWork{Call: c.op, Uses: []races.Use{m.used(0, m.size, true, "memory")}}
 }
 
-// readMem returns the work of a node that allocates or frees memory.
-func (c *nodeCall) readMem() (Work, error) {
-	t := c.gc.ctx.drv.table()
-	if c.use.typ == GraphNodeTypeMemFree {
-		p, res := t.GraphMemFreeNodeGetParams(c.at(), c.node)
-		return &FreeNode{Addr: uint64(p)}, c.got("cuGraphMemFreeNodeGetParams", res)
-	}
-	p, res := t.GraphMemAllocNodeGetParams(c.at(), c.node)
-	return &AllocNode{Addr: uint64(p.Dptr), Size: p.Bytesize}, c.got("cuGraphMemAllocNodeGetParams", res)
+func (c *nodeCall) readAlloc() (*AllocNode, error) {
+	p, err := askNode(c, "cuGraphMemAllocNodeGetParams", (*driver.Table).GraphMemAllocNodeGetParams)
+	return &AllocNode{Addr: uint64(p.Dptr), Size: p.Bytesize}, err
+}
+
+func (c *nodeCall) readFree() (*FreeNode, error) {
+	p, err := askNode(c, "cuGraphMemFreeNodeGetParams", (*driver.Table).GraphMemFreeNodeGetParams)
+	return &FreeNode{Addr: uint64(p)}, err
 }
 
 // Take returns the memory that the last launch has allocated for m, which an [AllocNode] or

@@ -62,95 +62,123 @@ func (c Condition) Arg() Arg { return U64(uint64(c.raw)) }
 // mostCases is a number of bodies for which a driver was observed.
 const mostCases = 1 << 16
 
-var condRow = &nodeRow{
-	typ: GraphNodeTypeConditional, add: addNodeOp, results: true,
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
-		*p.Conditional() = c.condition
-		var made driver.GraphNodeParams
-		c.node, made, res = c.gc.ctx.drv.table().GraphAddNode(c.at(), c.gc.raw, deps, nil, p)
-		if !happened(res) {
-			return res
-		}
-		if c.graphs = made.Conditional().Graphs(); len(c.graphs) != int(c.condition.Size) {
-			return driver.ResultUnknown // a software driver with a mistake
-		}
-		return res
-	},
-	done: func(c *nodeCall) {
-		for _, core := range c.gc.addBodies(c.node, c.graphs) {
-			c.bodies = append(c.bodies, &Graph{core: core, whole: c.g.outermost()})
-		}
-		if c.g.conditional == nil {
-			c.g.conditional = make(map[driver.GraphNode]conditional)
-		}
-		c.g.conditional[c.node] = conditional{c.condition.Type, c.condition.Handle, c.bodies}
-	},
-	seen: func(c *nodeCall, _ Work) races.NodeWork {
-		w := races.NodeWork{Call: addNodeOp}
-		for _, b := range c.bodies {
-			w.Bodies = append(w.Bodies, uintptr(b.core.raw))
-		}
-		return w
-	},
-	explain: func(c *nodeCall, e *Error) {
-		if c.gc.once(e); e.Result == ResultInvalidValue {
-			e.Detail = join("a condition is for one conditional node", e.Detail)
-		}
-	},
+var condRow = &nodeRow{typ: GraphNodeTypeConditional, add: addNodeOp}
+
+// conditionalNode is an IfNode, a WhileNode or a SwitchNode.
+type conditionalNode interface {
+	Work
+	clone() conditionalNode
+	setBodies(bodies []*Graph)
 }
 
 // conditional is what is known about a conditional node.
 type conditional struct {
-	kind   int32
-	handle driver.GraphConditionalHandle
+	of     conditionalNode
 	bodies []*Graph
 }
 
 func (w *IfNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
-func (w *IfNode) prepare(c *nodeCall) error {
+func (w *IfNode) prepare(c *nodeCall) (nodeWork, error) {
 	size := uint32(1)
 	if w.HasElse {
 		size = 2
 	}
-	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_IF, size)
+	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_IF, size)
 }
 
-func (w *IfNode) result(c *nodeCall) {
-	if w.Then = c.bodies[0]; len(c.bodies) > 1 {
-		w.Else = c.bodies[1]
+func (w *IfNode) clone() conditionalNode { n := *w; return &n }
+
+func (w *IfNode) setBodies(bodies []*Graph) {
+	if w.Then = bodies[0]; len(bodies) > 1 {
+		w.Else = bodies[1]
 	}
 }
 
 func (w *WhileNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
-func (w *WhileNode) prepare(c *nodeCall) error {
-	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_WHILE, 1)
+func (w *WhileNode) prepare(c *nodeCall) (nodeWork, error) {
+	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_WHILE, 1)
 }
 
-func (w *WhileNode) result(c *nodeCall) { w.Body = c.bodies[0] }
+func (w *WhileNode) clone() conditionalNode { n := *w; return &n }
+
+func (w *WhileNode) setBodies(bodies []*Graph) { w.Body = bodies[0] }
 
 func (w *SwitchNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
-func (w *SwitchNode) prepare(c *nodeCall) error {
+func (w *SwitchNode) prepare(c *nodeCall) (nodeWork, error) {
 	if w.Cases < 1 || w.Cases > mostCases {
-		return badValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
+		return nil, badValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
 	}
-	return c.prepareCondition(w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
+	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
 }
 
-func (w *SwitchNode) result(c *nodeCall) { w.Bodies = slices.Clone(c.bodies) }
+func (w *SwitchNode) clone() conditionalNode { n := *w; return &n }
 
-func (c *nodeCall) prepareCondition(h Condition, kind int32, size uint32) error {
+func (w *SwitchNode) setBodies(bodies []*Graph) { w.Bodies = slices.Clone(bodies) }
+
+// condWork does the work of bodies.
+type condWork struct {
+	nodeParams[driver.ConditionalNodeParams]
+	of     conditionalNode
+	graphs []driver.Graph
+	bodies []*Graph
+}
+
+func (c *nodeCall) prepareCondition(w conditionalNode, h Condition, kind int32, size uint32) (nodeWork, error) {
 	switch {
 	case h.graph == nil:
-		return errNil(c.op, "condition")
+		return nil, errNil(c.op, "condition")
 	case h.graph.core.graphParts != c.gc.graphParts:
-		return badValue(c.op, c.gc, "the condition belongs to another graph")
+		return nil, badValue(c.op, c.gc, "the condition belongs to another graph")
 	}
-	c.condition = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.ctx.raw}
-	return nil
+	told := &condWork{of: w}
+	told.p = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.ctx.raw}
+	return told, nil
+}
+
+func (w *condWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
+	*p.Conditional() = w.p
+	n, made, res := c.table().GraphAddNode(c.at(), c.gc.raw, deps, nil, p)
+	if !happened(res) {
+		return n, res
+	}
+	if w.graphs = made.Conditional().Graphs(); len(w.graphs) != int(w.p.Size) {
+		return n, driver.ResultUnknown // a software driver with a mistake
+	}
+	return n, res
+}
+
+func (w *condWork) done(c *nodeCall) {
+	for _, core := range c.gc.addBodies(c.node, w.graphs) {
+		w.bodies = append(w.bodies, &Graph{core: core, whole: c.g.outermost()})
+	}
+	if c.g.conditional == nil {
+		c.g.conditional = make(map[driver.GraphNode]conditional)
+	}
+	c.g.conditional[c.node] = conditional{w.of.clone(), w.bodies}
+}
+
+func (w *condWork) seen(*nodeCall, Work) races.NodeWork {
+	seen := races.NodeWork{Call: addNodeOp}
+	for _, b := range w.bodies {
+		seen.Bodies = append(seen.Bodies, uintptr(b.core.raw))
+	}
+	return seen
+}
+
+func (w *condWork) explain(c *nodeCall, e *Error) {
+	if c.gc.once(e); e.Result == ResultInvalidValue {
+		e.Detail = join("a condition is for one conditional node", e.Detail)
+	}
+}
+
+func (w *condWork) result(err error) {
+	if err == nil {
+		w.of.setBodies(w.bodies)
+	}
 }
 
 // readCondition returns the work of a conditional node.
@@ -159,16 +187,7 @@ func (c *nodeCall) readCondition() (Work, error) {
 	if !ok || c.gc.bodies[c.node] == nil {
 		return nil, c.refused("the node is no conditional node that this package has added")
 	}
-	h := Condition{c.g.outermost(), k.handle}
-	switch k.kind {
-	case driver.CU_GRAPH_COND_TYPE_WHILE:
-		return &WhileNode{Condition: h, Body: k.bodies[0]}, nil
-	case driver.CU_GRAPH_COND_TYPE_SWITCH:
-		return &SwitchNode{Condition: h, Cases: len(k.bodies), Bodies: slices.Clone(k.bodies)}, nil
-	}
-	w := &IfNode{Condition: h, HasElse: len(k.bodies) > 1, Then: k.bodies[0]}
-	if w.HasElse {
-		w.Else = k.bodies[1]
-	}
+	w := k.of.clone()
+	w.setBodies(k.bodies)
 	return w, nil
 }

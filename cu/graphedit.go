@@ -14,7 +14,7 @@ const removeOp = "cuGraphDestroyNode"
 // uses. The nodes after it do not come after those before it any more. Executable graphs that were
 // made before do not change. Later calls on the node fail with [ErrClosed] (cuGraphDestroyNode).
 func (n GraphNode) Remove() error {
-	c, err := n.call(nil, removeOp, nil)
+	c, err := n.call(nil, removeOp, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	if err := x.owns(n, op); err != nil {
 		return nil, err
 	}
-	c, err := n.begin(x, op, nil)
+	c, err := n.begin(x, op, nil, nil)
 	if err != nil {
 		return nil, about(x.core, err)
 	}
@@ -101,33 +101,21 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	return nil, err
 }
 
-var childRow = &nodeRow{
-	typ: GraphNodeTypeGraph, early: true,
+var childRow = &nodeFuncs[driver.Graph]{nodeRow{
+	typ: GraphNodeTypeGraph,
 	add: "cuGraphAddChildGraphNode", set: setNodeOp, execSet: "cuGraphExecChildGraphNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.gc.family.merge(c.child.core.family) // the driver makes a clone of the other graph
-		c.node, res = c.gc.ctx.drv.table().GraphAddChildGraphNode(c.at(), c.gc.raw, deps, c.child.core.raw)
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecChildGraphNodeSetParams(c.at(), c.xc.raw, c.node, c.child.core.raw)
-		}
-		c.gc.family.merge(c.child.core.family)
+	early: func(c *nodeCall, w Work) error { return c.enterChild(w.(*ChildNode).Graph) },
+}, (*driver.Table).GraphAddChildGraphNode,
+	func(t *driver.Table, at driver.At, n driver.GraphNode, g driver.Graph) driver.Result {
 		p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
-		p.Graph().Graph = c.child.core.raw
-		return t.GraphNodeSetParams(c.at(), c.node, p)
-	},
-	done:    func(c *nodeCall) { c.objectSet().recordsAll(&c.child.core.objects.objectSet) },
-	seen:    func(c *nodeCall, _ Work) races.NodeWork { return races.NodeWork{Graph: uintptr(c.child.core.raw)} },
-	explain: func(c *nodeCall, e *Error) { c.child.core.once(e) },
-}
+		p.Graph().Graph = g
+		return t.GraphNodeSetParams(at, n, p)
+	}, (*driver.Table).GraphExecChildGraphNodeSetParams}
 
-func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, childRow) }
+func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, &childRow.nodeRow) }
 
-func (w *ChildNode) begin(c *nodeCall) error {
-	child := w.Graph
+// enterChild begins a call on a graph that becomes part of the graph.
+func (c *nodeCall) enterChild(child *Graph) error {
 	switch {
 	case child == nil || child.core == nil:
 		return errNil(c.op, "child graph")
@@ -143,19 +131,24 @@ func (w *ChildNode) begin(c *nodeCall) error {
 	return nil
 }
 
-func (w *ChildNode) prepare(c *nodeCall) error {
-	c.objects = append(c.objects, c.child.core.objects.list()...)
-	return nil
+func (w *ChildNode) prepare(c *nodeCall) (nodeWork, error) {
+	child := c.child.core
+	c.objects = append(c.objects, child.objects.list()...)
+	if c.xc == nil {
+		c.gc.family.merge(child.family) // the driver makes a clone of the other graph
+	}
+	return &nodeParams[driver.Graph]{childRow, child.raw, races.NodeWork{Graph: uintptr(child.raw)},
+		func(c *nodeCall) { c.objectSet().recordsAll(&child.objects.objectSet) }}, nil
 }
 
 // readChild returns the work of a node with a graph.
 func (c *nodeCall) readChild() (*ChildNode, error) {
-	gc, t := c.gc, c.gc.ctx.drv.table()
-	child, res := t.GraphChildGraphNodeGetGraph(c.at(), c.node)
-	if err := c.got("cuGraphChildGraphNodeGetGraph", res); err != nil {
+	gc := c.gc
+	child, err := askNode(c, "cuGraphChildGraphNodeGetGraph", (*driver.Table).GraphChildGraphNodeGetGraph)
+	if err != nil {
 		return nil, err
 	}
-	raw, res := t.GraphClone(c.at(), child)
+	raw, res := c.table().GraphClone(c.at(), child)
 	if err := c.got("cuGraphClone", res); err != nil {
 		return nil, err
 	}

@@ -13,48 +13,89 @@ import (
 var kernelRow = &nodeRow{
 	typ: GraphNodeTypeKernel,
 	add: "cuGraphAddKernelNode", set: "cuGraphKernelNodeSetParams", execSet: "cuGraphExecKernelNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		t := c.gc.ctx.drv.table()
-		c.node, res = t.GraphAddKernelNode(c.at(), c.gc.raw, deps, &c.kernel)
-		if t.Missing(res) != nil { // before CUDA 12.0
-			c.node, res = t.GraphAddKernelNodeV1(c.at(), c.gc.raw, deps, &c.kernel)
-		}
-		if res == driver.ResultSuccess && (c.cooperative || c.attrs != nil) {
-			res = c.setAttributes()
-			c.later = res != driver.ResultSuccess
-		}
-		return res
-	},
-	change: func(c *nodeCall) (res driver.Result) {
-		if c.xc == nil {
-			return c.setKernel()
-		}
-		t := c.gc.ctx.drv.table()
-		res = t.GraphExecKernelNodeSetParams(c.at(), c.xc.raw, c.node, &c.kernel)
-		if res < 0 && t.Missing(res) != nil { // before CUDA 12.0
-			res = t.GraphExecKernelNodeSetParamsV1(c.at(), c.xc.raw, c.node, &c.kernel)
-		}
-		return res
-	},
-	seen: func(c *nodeCall, w Work) races.NodeWork {
-		k := w.(*KernelNode)
-		return races.NodeWork{Call: c.op, Detail: "kernel " + k.Kernel.name, Uses: used(k.Args)}
-	},
-	explain: func(c *nodeCall, e *Error) {
-		if p := &c.kernel; e.Err == nil && e.Result == ResultInvalidValue {
-			e.Detail = join(e.Detail, deviceOf(c.ctx).exceededDimension(Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
-				Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}))
-		}
-	},
+}
+
+// kernelWork runs a kernel.
+type kernelWork struct {
+	params driver.KernelNodeParams
+	args   kernelArgs
+	used   int // how many of args this call, and those before it in a kernelBatch, use
+	// cooperative says that the kernel has to be launched cooperatively from now on, and attrs are its attributes.
+	cooperative bool
+	attrs       *LaunchAttributes
 }
 
 func (w *KernelNode) row() *nodeRow { return rowIf(w != nil, kernelRow) }
 
-func (w *KernelNode) prepare(c *nodeCall) error {
+func (w *KernelNode) prepare(c *nodeCall) (nodeWork, error) {
 	if w.Kernel == nil || w.Kernel.mod == nil {
-		return errNil(c.op, "function")
+		return nil, errNil(c.op, "function")
 	}
-	return w.Kernel.nodeWork(c, &c.kernel, &w.Config, w.Args)
+	return &c.kernel, w.Kernel.nodeWork(c, &c.kernel.params, &w.Config, w.Args)
+}
+
+func (w *kernelWork) add(c *nodeCall, deps []driver.GraphNode) (n driver.GraphNode, res driver.Result) {
+	t := c.table()
+	n, res = t.GraphAddKernelNode(c.at(), c.gc.raw, deps, &w.params)
+	if t.Missing(res) != nil { // before CUDA 12.0
+		n, res = t.GraphAddKernelNodeV1(c.at(), c.gc.raw, deps, &w.params)
+	}
+	if res == driver.ResultSuccess && (w.cooperative || w.attrs != nil) {
+		c.node, c.did = n, true
+		res = w.setAttributes(c)
+	}
+	return n, res
+}
+
+// set removes the attributes that the node of a graph had before the configuration changes, and sets new ones
+// afterwards, so that neither contradicts the other on the way. If the configuration is refused, the old
+// attributes are set again. If a new attribute is refused, the node has the new kernel without it.
+func (w *kernelWork) set(c *nodeCall) (res driver.Result) {
+	op, t := c.op, c.table()
+	if c.xc != nil {
+		res = t.GraphExecKernelNodeSetParams(c.at(), c.xc.raw, c.node, &w.params)
+		if res < 0 && t.Missing(res) != nil { // before CUDA 12.0
+			res = t.GraphExecKernelNodeSetParamsV1(c.at(), c.xc.raw, c.node, &w.params)
+		}
+		return res
+	}
+	if res = w.resetAttributes(c); res != driver.ResultSuccess {
+		w.restoreAttributes(c)
+		return res
+	}
+	c.op = op
+	res = t.GraphKernelNodeSetParams(c.at(), c.node, &w.params)
+	if t.Missing(res) != nil { // before CUDA 12.0
+		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &w.params)
+	}
+	if c.did = happened(res); !c.did {
+		w.restoreAttributes(c)
+		c.op = op
+		return res
+	}
+	if res == driver.ResultSuccess {
+		res = w.setAttributes(c)
+	}
+	if res == driver.ResultSuccess {
+		c.op = op
+		return res
+	}
+	w.withoutAttributes(c, "the node has the new kernel and arguments, but no attributes")
+	return res
+}
+
+func (*kernelWork) seen(c *nodeCall, w Work) races.NodeWork {
+	k := w.(*KernelNode)
+	return races.NodeWork{Call: c.op, Detail: "kernel " + k.Kernel.name, Uses: used(k.Args)}
+}
+
+func (w *kernelWork) done(c *nodeCall) { c.use.cooperative, c.use.attrs = w.cooperative, w.attrs }
+
+func (w *kernelWork) explain(c *nodeCall, e *Error) {
+	if p := &w.params; e.Err == nil && e.Result == ResultInvalidValue {
+		e.Detail = join(e.Detail, deviceOf(c.ctx).exceededDimension(Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
+			Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}))
+	}
 }
 
 // nodeWork makes a node run the kernel. p gets the parameters for the driver.
@@ -69,10 +110,11 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 	if err := f.check(cfg, args); err != nil {
 		return c.rename(err)
 	}
-	first := c.used
-	c.used += len(args)
-	c.args.grow(c.used) // those before keep the arrays that they refer to
-	values := c.args.values[first:c.used]
+	w := &c.kernel
+	first := w.used
+	w.used += len(args)
+	w.args.grow(w.used) // those before keep the arrays that they refer to
+	values := w.args.values[first:w.used]
 	for i := range args {
 		a := &args[i]
 		values[i] = a.bits
@@ -81,13 +123,13 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
 			}
 		} else if a.ref != nil {
-			if err := c.args.set(first+i, a); err != nil {
+			if err := w.args.set(first+i, a); err != nil {
 				return c.rename(f.badArg(cfg, i, err))
 			}
 		}
 	}
 	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	c.ctx, p.Func, p.KernelParams = mc.ctx, f.raw, c.args.from(first)
+	c.ctx, p.Func, p.KernelParams = mc.ctx, f.raw, w.args.from(first)
 	p.GridDimX, p.GridDimY, p.GridDimZ = g.X, g.Y, g.Z
 	p.BlockDimX, p.BlockDimY, p.BlockDimZ = b.X, b.Y, b.Z
 	p.SharedMemBytes = cfg.SharedMem
@@ -96,7 +138,7 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 			return err
 		}
 	}
-	return c.setFlags(cfg.Flags&LaunchCooperative != 0, cfg.Attributes)
+	return w.setFlags(c, cfg.Flags&LaunchCooperative != 0, cfg.Attributes)
 }
 
 // fitsTogether checks that all blocks fit on the device at once, before the node changes.
@@ -121,46 +163,46 @@ func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
 // setAttribute sets an attribute of the node.
 func (c *nodeCall) setAttribute(id int32, v *driver.LaunchAttributeValue) driver.Result {
 	c.op = "cuGraphKernelNodeSetAttribute"
-	return c.gc.ctx.drv.table().GraphKernelNodeSetAttribute(c.at(), c.node, id, v)
+	return c.table().GraphKernelNodeSetAttribute(c.at(), c.node, id, v)
 }
 
 // setAttributes sets the attributes of the node that it has from now on.
-func (c *nodeCall) setAttributes() driver.Result {
-	list := c.attrs.of(false)
+func (w *kernelWork) setAttributes(c *nodeCall) driver.Result {
+	list := w.attrs.of(false)
 	for i := range list {
 		if res := c.setAttribute(list[i].ID, &list[i].Value); res != driver.ResultSuccess {
 			return res
 		}
 	}
-	if c.cooperative != c.use.cooperative {
-		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(c.cooperative))
+	if w.cooperative != c.use.cooperative {
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(w.cooperative))
 	}
 	return driver.ResultSuccess
 }
 
 // resetAttributes removes the attributes that the node does not have any more, and those that the new
 // configuration may contradict: the driver compares each with the other.
-func (c *nodeCall) resetAttributes() driver.Result {
+func (w *kernelWork) resetAttributes(c *nodeCall) driver.Result {
 	list := c.use.attrs.of(false)
 	for i := range list {
 		if res := c.setAttribute(list[i].ID, unset(list[i].ID)); res != driver.ResultSuccess {
 			return res
 		}
 	}
-	if c.use.cooperative && !c.cooperative {
+	if c.use.cooperative && !w.cooperative {
 		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(false))
 	}
 	return driver.ResultSuccess
 }
 
 // setFlags says whether the node has to launch its kernel cooperatively, and with which attributes.
-func (c *nodeCall) setFlags(cooperative bool, attrs *LaunchAttributes) error {
-	c.cooperative = cooperative
+func (w *kernelWork) setFlags(c *nodeCall, cooperative bool, attrs *LaunchAttributes) error {
+	w.cooperative = cooperative
 	switch {
 	case attrs != nil && attrs.onlyLaunches != "":
 		return badValue(c.op, c.gc, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
 	case c.xc == nil:
-		c.attrs = attrs
+		w.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
 		return badValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
@@ -169,57 +211,33 @@ func (c *nodeCall) setFlags(cooperative bool, attrs *LaunchAttributes) error {
 		return badValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
 			"keep them, or change the node of the graph, and instantiate it again")
 	}
-	c.attrs = c.use.attrs // the node keeps its own
+	w.attrs = c.use.attrs // the node keeps its own
 	return nil
 }
 
-// setKernel calls the driver for a kernel node of a graph. The attributes that the node had are reset
-// before the configuration changes, and new ones are set afterwards, so that neither contradicts the
-// other on the way. If the configuration is refused, the old attributes are set again. If a new
-// attribute is refused, the node has the new kernel without it.
-func (c *nodeCall) setKernel() (res driver.Result) {
-	op, t := c.op, c.gc.ctx.drv.table()
-	if res = c.resetAttributes(); res != driver.ResultSuccess {
-		c.restoreAttributes()
-		return res
+// stays leaves the node that was added in the graph, without attributes, after the call has failed.
+func (w *kernelWork) stays(c *nodeCall) {
+	if w.cooperative || w.attrs != nil {
+		w.withoutAttributes(c, c.partly+", without attributes")
 	}
-	c.op = op
-	res = t.GraphKernelNodeSetParams(c.at(), c.node, &c.kernel)
-	if t.Missing(res) != nil { // before CUDA 12.0
-		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &c.kernel)
-	}
-	if c.did = happened(res); !c.did {
-		c.restoreAttributes()
-		c.op = op
-		return res
-	}
-	if res == driver.ResultSuccess {
-		res = c.setAttributes()
-	}
-	if res == driver.ResultSuccess {
-		c.op = op
-		return res
-	}
-	c.withoutAttributes("the node has the new kernel and arguments, but no attributes")
-	return res
 }
 
 // withoutAttributes removes the attributes that a call has set before it failed. It leaves the node as
 // partly says.
-func (c *nodeCall) withoutAttributes(partly string) {
+func (w *kernelWork) withoutAttributes(c *nodeCall, partly string) {
 	failed := c.op
-	c.partly, c.attrs, c.cooperative, c.use.attrs, c.use.cooperative = partly, nil, false, c.attrs, c.cooperative
-	c.resetAttributes()
+	c.partly, w.attrs, w.cooperative, c.use.attrs, c.use.cooperative = partly, nil, false, w.attrs, w.cooperative
+	w.resetAttributes(c)
 	c.op = failed
 }
 
 // restoreAttributes sets the attributes that the node had.
-func (c *nodeCall) restoreAttributes() {
+func (w *kernelWork) restoreAttributes(c *nodeCall) {
 	list := c.use.attrs.of(false)
 	for i := range list {
 		c.setAttribute(list[i].ID, &list[i].Value)
 	}
-	if c.use.cooperative && !c.cooperative {
+	if c.use.cooperative && !w.cooperative {
 		c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(true))
 	}
 }

@@ -157,15 +157,16 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 		objects = b.objects[i]
 	}
 	c.objects = append(c.objects[:0], objects...)
-	c.kernel, c.cooperative, c.attrs = b.kernels[i], c.use.cooperative, c.use.attrs
+	told := &c.kernel
+	told.params, told.cooperative, told.attrs = b.kernels[i], c.use.cooperative, c.use.attrs
 	if res != driver.ResultSuccess && (!happened(res) || own == driver.ResultSuccess) {
 		own = res
 	}
 	if own < 0 && drv.table().Missing(own) != nil { // before CUDA 12.0
-		own = kernelRow.change(c)
+		own = told.set(c)
 	}
-	c.did = happened(own)
-	return c.finishSet(kernelRow, k, own)
+	c.did = false // of the call before
+	return c.finishSet(kernelRow, k, told, own)
 }
 
 // context returns the kernel's context, or nil for no kernel.

@@ -13,65 +13,73 @@ import (
 const keptOfMemory = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several " +
 	"rows, and all of a copy of several rows"
 
-var copyRow = &nodeRow{
+var copyRow = &nodeFuncs[*driver.Memcpy3D]{nodeRow{
 	typ: GraphNodeTypeMemcpy, kept: keptOfMemory,
 	add: "cuGraphAddMemcpyNode", set: "cuGraphMemcpyNodeSetParams", execSet: "cuGraphExecMemcpyNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddMemcpyNode(c.at(), c.gc.raw, deps, &c.copy, c.ctx.raw)
-		return res
+},
+	func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, p *driver.Memcpy3D) (driver.GraphNode,
+		driver.Result) {
+		return t.GraphAddMemcpyNode(at, g, deps, p, at.Context)
 	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecMemcpyNodeSetParams(c.at(), c.xc.raw, c.node, &c.copy, c.ctx.raw)
-		}
-		return t.GraphMemcpyNodeSetParams(c.at(), c.node, &c.copy)
-	},
-	seen: func(c *nodeCall, _ Work) races.NodeWork {
-		return races.NodeWork{Call: c.op, Uses: usedByPlanes(&c.to, &c.from, c.box)}
-	},
+	(*driver.Table).GraphMemcpyNodeSetParams,
+	func(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode, p *driver.Memcpy3D) driver.Result {
+		return t.GraphExecMemcpyNodeSetParams(at, x, n, p, at.Context)
+	}}
+
+func (w *CopyNode) row() *nodeRow { return rowIf(w != nil, &copyRow.nodeRow) }
+
+// copyWork copies a box of one memory to another one.
+type copyWork struct {
+	nodeParams[*driver.Memcpy3D]
+	params   driver.Memcpy3D
+	to, from planes
+	box      extent
 }
 
-func (w *CopyNode) row() *nodeRow { return rowIf(w != nil, copyRow) }
+func (w *copyWork) seen(c *nodeCall, _ Work) races.NodeWork {
+	return races.NodeWork{Call: c.op, Uses: usedByPlanes(&w.to, &w.from, w.box)}
+}
 
-func (w *CopyNode) prepare(c *nodeCall) error {
-	d, r, b := &c.to, &c.from, w.Box
+func (w *CopyNode) prepare(c *nodeCall) (nodeWork, error) {
+	told := &c.copy
+	d, r, b := &told.to, &told.from, w.Box
 	d.region, r.region = targetOf(w.Dst), regionOf(w.Src)
 	if err := c.keepRegions(&d.region, &r.region); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case d.mem.onHost() && r.mem.onHost():
-		return betweenHost(c.op, &d.region, &r.region)
+		return nil, betweenHost(c.op, &d.region, &r.region)
 	case b == nil && r.size > d.size:
-		return tooSmall(c.op, r.size, d.size)
+		return nil, tooSmall(c.op, r.size, d.size)
 	case b == nil:
-		c.box = extent{r.size, 1, 1}
+		told.box = extent{r.size, 1, 1}
 	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
-		return errMixed(c.op, as("destination", d.mem), as("source", r.mem))
+		return nil, errMixed(c.op, as("destination", d.mem), as("source", r.mem))
 	default:
 		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
-		c.box = extent{b.Width, b.Height, b.Depth}
+		told.box = extent{b.Width, b.Height, b.Depth}
 	}
 	for _, p := range [...]*planes{d, r} {
-		if err := p.fit(c.op, c.box); err != nil {
-			return err
+		if err := p.fit(c.op, told.box); err != nil {
+			return nil, err
 		}
 	}
 	c.ctx = d.mem.ctx
 	if d.mem.onHost() || b != nil && d.mem.everywhere() && !r.mem.onHost() {
 		c.ctx = r.mem.ctx
 	}
-	c.copy = driver.Memcpy3D{WidthInBytes: c.box.width, Height: c.box.height, Depth: c.box.depth,
+	told.params = driver.Memcpy3D{WidthInBytes: told.box.width, Height: told.box.height, Depth: told.box.depth,
 		DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
-	c.copy.DstMemoryType, c.copy.DstHost, c.copy.DstDevice = d.end()
-	c.copy.SrcMemoryType, c.copy.SrcHost, c.copy.SrcDevice = r.end()
-	return c.notEmpty(c.box.empty())
+	told.params.DstMemoryType, told.params.DstHost, told.params.DstDevice = d.end()
+	told.params.SrcMemoryType, told.params.SrcHost, told.params.SrcDevice = r.end()
+	told.f, told.p = copyRow, &told.params
+	return c.orEmpty(told, told.box.empty())
 }
 
 func (c *nodeCall) readCopy() (*CopyNode, error) {
-	p, res := c.gc.ctx.drv.table().GraphMemcpyNodeGetParams(c.at(), c.node)
-	if err := c.got("cuGraphMemcpyNodeGetParams", res); err != nil {
+	p, err := askNode(c, "cuGraphMemcpyNodeGetParams", (*driver.Table).GraphMemcpyNodeGetParams)
+	if err != nil {
 		return nil, err
 	}
 	addr := func(kind int32, host driver.HostPtr, dev driver.DevicePtr, x, y, z, pitch, height uint64) uint64 {
@@ -98,75 +106,84 @@ func (c *nodeCall) readCopy() (*CopyNode, error) {
 	return w, nil
 }
 
-var memsetRow = &nodeRow{
+var memsetRow = &nodeFuncs[*driver.MemsetNodeParams]{nodeRow{
 	typ: GraphNodeTypeMemset, kept: keptOfMemory,
 	add: "cuGraphAddMemsetNode", set: "cuGraphMemsetNodeSetParams", execSet: "cuGraphExecMemsetNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddMemsetNode(c.at(), c.gc.raw, deps, &c.fill, c.ctx.raw)
-		return res
+},
+	func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, p *driver.MemsetNodeParams) (driver.GraphNode,
+		driver.Result) {
+		return t.GraphAddMemsetNode(at, g, deps, p, at.Context)
 	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecMemsetNodeSetParams(c.at(), c.xc.raw, c.node, &c.fill, c.ctx.raw)
-		}
-		return t.GraphMemsetNodeSetParams(c.at(), c.node, &c.fill)
-	},
-	seen: func(c *nodeCall, _ Work) races.NodeWork {
-		return races.NodeWork{Call: c.op, Uses: usedByPlanes(&c.to, &c.to, c.box)}
-	},
+	(*driver.Table).GraphMemsetNodeSetParams,
+	func(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode, p *driver.MemsetNodeParams) driver.Result {
+		return t.GraphExecMemsetNodeSetParams(at, x, n, p, at.Context)
+	}}
+
+func (w *MemsetNode) row() *nodeRow { return rowIf(w != nil, &memsetRow.nodeRow) }
+
+// memsetWork sets a rectangle of memory.
+type memsetWork struct {
+	nodeParams[*driver.MemsetNodeParams]
+	params driver.MemsetNodeParams
+	to     planes
+	box    extent
 }
 
-func (w *MemsetNode) row() *nodeRow { return rowIf(w != nil, memsetRow) }
+func (w *memsetWork) seen(c *nodeCall, _ Work) races.NodeWork {
+	return races.NodeWork{Call: c.op, Uses: usedByPlanes(&w.to, &w.to, w.box)}
+}
 
-func (w *MemsetNode) prepare(c *nodeCall) error {
-	d, size := &c.to, uint64(max(w.ElementSize, 1))
+func (w *MemsetNode) prepare(c *nodeCall) (nodeWork, error) {
+	told := &c.memset
+	d, size := &told.to, uint64(max(w.ElementSize, 1))
 	d.region = targetOf(w.Dst)
 	if err := c.keepRegions(&d.region, &d.region); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case size != 1 && size != 2 && size != 4:
-		return badValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
+		return nil, badValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
-		return badValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
+		return nil, badValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
 			w.Value, size))
 	case d.mem.raw == 0:
-		return misuse(c.op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
+		return nil, misuse(c.op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
 	}
-	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: w.Value, ElementSize: uint32(size)}
+	told.params = driver.MemsetNodeParams{Dst: d.addr(), Value: w.Value, ElementSize: uint32(size)}
 	if r := w.Rect; r == nil {
 		if d.off%size != 0 || d.size%size != 0 {
-			return notWhole(c.op, &d.region, size)
+			return nil, notWhole(c.op, &d.region, size)
 		}
-		if c.xc != nil && c.mixesBytes() {
-			return badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
+		if c.xc != nil && told.mixesBytes() {
+			return nil, badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
 				"32-bit words or more words, or instantiate the changed graph again")
 		}
-		c.box = extent{d.size, 1, 1}
-		c.fill.Width, c.fill.Height = d.size/size, 1
+		told.box = extent{d.size, 1, 1}
+		told.params.Width, told.params.Height = d.size/size, 1
 	} else {
 		d.pitch = r.Pitch
 		if size > 1 { // then the size of a row must not overflow
 			if err := d.whole(c.op, size, r.Width); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		c.box = extent{size * r.Width, r.Height, 1}
-		if err := d.fit(c.op, c.box); err != nil {
-			return err
+		told.box = extent{size * r.Width, r.Height, 1}
+		if err := d.fit(c.op, told.box); err != nil {
+			return nil, err
 		}
-		c.fill.Width, c.fill.Height, c.fill.Pitch = r.Width, r.Height, d.pitch
+		told.params.Width, told.params.Height, told.params.Pitch = r.Width, r.Height, d.pitch
 	}
 	c.ctx = d.mem.ctx
-	return c.notEmpty(c.box.empty())
+	told.f, told.p = memsetRow, &told.params
+	return c.orEmpty(told, told.box.empty())
 }
 
 // mixesBytes reports whether an executable graph may set other words of managed memory than it
 // should. An H100 and an H200 (driver 580) mix the bits of both bytes from the second launch on, if
 // there are fewer than 16 bytes, and the node was instantiated with memory that is not managed.
-func (c *nodeCall) mixesBytes() bool {
-	return c.fill.ElementSize == 2 && c.to.mem.is.managed && c.to.size < 16 && c.fill.Value>>8 != c.fill.Value&0xff
+func (w *memsetWork) mixesBytes() bool {
+	p := &w.params
+	return p.ElementSize == 2 && w.to.mem.is.managed && w.to.size < 16 && p.Value>>8 != p.Value&0xff
 }
 
 // notWhole returns the error for memory that is not a number of elements.
@@ -176,8 +193,8 @@ func notWhole(op string, d *region, size uint64) error {
 }
 
 func (c *nodeCall) readMemset() (*MemsetNode, error) {
-	p, res := c.gc.ctx.drv.table().GraphMemsetNodeGetParams(c.at(), c.node)
-	if err := c.got("cuGraphMemsetNodeGetParams", res); err != nil {
+	p, err := askNode(c, "cuGraphMemsetNodeGetParams", (*driver.Table).GraphMemsetNodeGetParams)
+	if err != nil {
 		return nil, err
 	}
 	return &MemsetNode{Addr: uint64(p.Dst), Value: p.Value, ElementSize: p.ElementSize,

@@ -13,10 +13,10 @@ import (
 // This file is the protocol by which a node is added to a graph, and by which the work of a node is read or
 // replaced, in a graph or in an executable graph.
 //
-//	c, err := g.begin(x, op, early)  Locks the graph, and x unless it is nil. First early prepares what needs no lock.
-//	work.prepare(c)                  Calls keep(c, object) for each object that the work uses.
-//	c.add(row, work, deps), c.set(…) Calls the driver. If it succeeds, the graph keeps the objects.
-//	c.end()                          Unlocks. Then objects may be destroyed, which calls tracers.
+//	c, err := g.begin(x, op, r, w)    Locks the graph, and x unless it is nil. First it prepares what needs no lock.
+//	told, err := w.prepare(c)         Calls keep(c, object) for each object that the work uses.
+//	c.add(r, w, told, deps), c.set(…) Calls the driver. If it succeeds, the graph keeps the objects.
+//	c.end()                           Unlocks. Then objects may be destroyed, which calls tracers.
 
 const (
 	addNodeOp     = "cuGraphAddNode"
@@ -24,34 +24,18 @@ const (
 	execSetNodeOp = "cuGraphExecNodeSetParams"
 )
 
-// nodeRow is what all nodes with one type of work have in common.
+// nodeRow is what all work of one type has in common.
 type nodeRow struct {
 	typ GraphNodeType
-	// add, set and execSet name the functions of the driver that call and change do. The last two are "" if the work
-	// cannot be replaced.
+	// add, set and execSet name the functions of the driver. The last two are "" if the work cannot be replaced.
 	add, set, execSet string
-	// call adds the node, which is in c.node afterwards, and change replaces its work: in c.xc, unless it is nil.
-	call   func(c *nodeCall, deps []driver.GraphNode) driver.Result
-	change func(c *nodeCall) driver.Result
-	// seen is what the race detector is told of the work.
-	seen func(c *nodeCall, w Work) races.NodeWork
-	// early says that the work is an earlyWork, and results that it is a resultWork.
-	early, results bool
+	// early does what comes before the graph is locked, because it calls tracers, or locks another graph. Or it is nil.
+	early func(c *nodeCall, w Work) error
 	// attempts adds a node if one attempt is not enough, or is nil.
 	attempts func(g *Graph, r *nodeRow, w Work, after []GraphNode) (GraphNode, error)
-	// done notes what is more than the use of objects, or is nil. The call may fail although the driver has done it.
-	done func(c *nodeCall)
-	// explain adds to an error of the driver what may be wrong with the work, or is nil.
-	explain func(c *nodeCall, e *Error)
 	// kept is what an executable graph cannot change of the work.
 	kept string
 }
-
-// earlyWork is work that does something before the graph is locked, because it calls tracers, or locks another graph.
-type earlyWork interface{ begin(c *nodeCall) error }
-
-// resultWork is work with fields that Graph.Add sets.
-type resultWork interface{ result(c *nodeCall) }
 
 // rowOf returns the row of the work, or an error if there is none.
 func rowOf(w Work, op string) (r *nodeRow, err error) {
@@ -72,13 +56,59 @@ func rowIf(exists bool, r *nodeRow) *nodeRow {
 	return nil
 }
 
-// early returns the work if it has to do something early.
-func early(r *nodeRow, w Work) earlyWork {
-	if !r.early {
-		return nil
-	}
-	return w.(earlyWork)
+// nodeWork is work as the driver is told it.
+type nodeWork interface {
+	// add adds a node with the work after other nodes, and set replaces the work of c.node: in c.xc, unless it is nil.
+	add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result)
+	set(c *nodeCall) driver.Result
+	// seen is what the race detector is told of the work.
+	seen(c *nodeCall, w Work) races.NodeWork
+	// done notes what is more than the use of objects. The call may fail although the driver has done it.
+	done(c *nodeCall)
+	// explain adds to an error of the driver what may be wrong with the work.
+	explain(c *nodeCall, e *Error)
 }
+
+// resultWork is work with fields that Graph.Add sets. err is the error of the call.
+type resultWork interface{ result(err error) }
+
+// nodeParams is work that the driver is told as a P. Its methods are those that most kinds of work have.
+type nodeParams[P any] struct {
+	f        *nodeFuncs[P]
+	p        P
+	observed races.NodeWork
+	also     func(c *nodeCall) // what done does, or nil
+}
+
+// nodeFuncs is the row of work that the driver is told as a P, with the functions of the driver.
+type nodeFuncs[P any] struct {
+	nodeRow
+	addNode func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, p P) (driver.GraphNode,
+		driver.Result)
+	setNode func(t *driver.Table, at driver.At, n driver.GraphNode, p P) driver.Result
+	setExec func(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode, p P) driver.Result
+}
+
+func (w *nodeParams[P]) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	return w.f.addNode(c.table(), c.at(), c.gc.raw, deps, w.p)
+}
+
+func (w *nodeParams[P]) set(c *nodeCall) driver.Result {
+	if c.xc != nil {
+		return w.f.setExec(c.table(), c.at(), c.xc.raw, c.node, w.p)
+	}
+	return w.f.setNode(c.table(), c.at(), c.node, w.p)
+}
+
+func (w *nodeParams[P]) seen(*nodeCall, Work) races.NodeWork { return w.observed }
+
+func (w *nodeParams[P]) done(c *nodeCall) {
+	if w.also != nil {
+		w.also(c)
+	}
+}
+
+func (*nodeParams[P]) explain(*nodeCall, *Error) {}
 
 // nodeCall is a call that adds a node, or reads or replaces the work of one.
 type nodeCall struct {
@@ -90,53 +120,33 @@ type nodeCall struct {
 	// child is a graph that becomes part of g, or nil.
 	child *Graph
 	node  driver.GraphNode
-	use   *nodeUse // what is known about the node
-	// ctx is the context of the work.
-	ctx *contextCore
-	// cooperative says that the node's kernel has to be launched cooperatively from now on, and attrs
-	// are its attributes.
-	cooperative bool
-	attrs       *LaunchAttributes
-	// did says that the driver has replaced the work of the node, although the call may have failed.
-	did bool
-	// later says that the driver has added the node, and that a step after that has failed.
-	later bool
-	// partly says what a call that has failed has changed, or is "": a node has the new kernel, without
-	// attributes.
-	partly string
-
-	// The work as the driver is told it, of which use.typ chooses some.
-	kernel     driver.KernelNodeParams
-	copy       driver.Memcpy3D
-	fill       driver.MemsetNodeParams
-	host       *hostFunc
-	batch      []driver.StreamBatchMemOpParams
-	external   *externalParams
-	args       kernelArgs // of kernel
-	used       int        // how many of args this call, and those before it in a kernelBatch, use
-	event      *slot
-	mem        *memCore // that a node frees
-	size       uint64   // that a node allocates
-	addr       driver.DevicePtr
-	made       *DeviceMem
-	condition  driver.ConditionalNodeParams
-	graphs     []driver.Graph
-	bodies     []*Graph
-	hostNumber uint64 // the race detector's for host
-	// to and from are the memory of a copy or a memset, and box is its shape.
-	to, from planes
-	box      extent
-
-	// owner keeps event from being collected.
-	owner *eventOwner
+	use   *nodeUse     // what is known about the node
+	ctx   *contextCore // of the work
+	nodeOutcome
+	reusedWork
 	// objects are those that the work uses. acquired are those on which the call itself has a call
 	// in flight, and dropped those that the graph used before and does not use any more.
 	objects, acquired, dropped []holder
 }
 
+// nodeOutcome is what the driver has done in a call that may fail nevertheless.
+type nodeOutcome struct {
+	did bool // the driver has added the node, or replaced its work
+	// partly says what a call that has failed has changed, or is "": a node has the new kernel, without
+	// attributes.
+	partly string
+}
+
+// reusedWork is work of the kinds that allocate nothing: later calls use the memory again.
+type reusedWork struct {
+	kernel kernelWork
+	copy   copyWork
+	memset memsetWork
+}
+
 // begin begins a call about a node of the graph, in x too unless x is nil. Then it waits until no other call on these is
-// in flight. end ends the call.
-func (g *Graph) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
+// in flight. end ends the call. w, with its row r, is work that the call is about, or nil.
+func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if g == nil || g.core == nil {
 		return nil, errNil(op, "graph")
 	}
@@ -160,8 +170,8 @@ func (g *Graph) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
 	if x != nil {
 		c.x, c.xc = x, x.core
 	}
-	if w != nil {
-		if err := w.begin(c); err != nil {
+	if r != nil && r.early != nil {
+		if err := r.early(c, w); err != nil {
 			c.leave()
 			return nil, err
 		}
@@ -189,11 +199,11 @@ func (g *Graph) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
 }
 
 // call is begin for a call about the node.
-func (n GraphNode) call(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
+func (n GraphNode) call(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if n.graph == nil {
 		return nil, errNil(op, "graph node")
 	}
-	c, err := n.graph.begin(x, op, w)
+	c, err := n.graph.begin(x, op, r, w)
 	if err == nil {
 		if err = n.there(op); err != nil {
 			c.end()
@@ -203,8 +213,8 @@ func (n GraphNode) call(x *GraphExec, op string, w earlyWork) (*nodeCall, error)
 }
 
 // begin is call for a call that has to know what the node uses.
-func (n GraphNode) begin(x *GraphExec, op string, w earlyWork) (*nodeCall, error) {
-	c, err := n.call(x, op, w)
+func (n GraphNode) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
+	c, err := n.call(x, op, r, w)
 	if err == nil {
 		if err = c.find(n.raw); err != nil {
 			c.end()
@@ -251,16 +261,24 @@ func (c *nodeCall) finish() {
 	if len(c.acquired)+len(c.dropped) != 0 {
 		c.leaveAll()
 	}
-	if c.args.borrowed {
-		c.args.restore()
-	}
-	if c.to.mem != nil {
-		c.to, c.from = planes{}, planes{}
-	}
-	c.g, c.gc, c.x, c.xc, c.child, c.ctx, c.node, c.use, c.cooperative = nil, nil, nil, nil, nil, nil, 0, nil, false
-	c.attrs, c.did, c.later, c.partly, c.used = nil, false, false, "", 0
-	c.host, c.external, c.event, c.owner, c.mem, c.made, c.graphs, c.bodies = nil, nil, nil, nil, nil, nil, nil, nil
+	c.forget()
+	c.g, c.gc, c.x, c.xc, c.child, c.ctx, c.node, c.use = nil, nil, nil, nil, nil, nil, 0, nil
+	c.nodeOutcome = nodeOutcome{}
 	c.objects = c.objects[:0]
+}
+
+// forget ends the use of what the work refers to.
+func (r *reusedWork) forget() {
+	if r.kernel.args.borrowed {
+		r.kernel.args.restore()
+	}
+	r.kernel.used, r.kernel.attrs = 0, nil
+	if r.copy.to.mem != nil {
+		r.copy.to, r.copy.from = planes{}, planes{}
+	}
+	if r.memset.to.mem != nil {
+		r.memset.to = planes{}
+	}
 }
 
 // leaveAll ends the calls in flight on objects. Those that earlier launches of an executable graph may
@@ -285,7 +303,7 @@ func (c *nodeCall) leaveAll() {
 
 // add is Graph.Add in one attempt.
 func (g *Graph) add(r *nodeRow, w Work, after []GraphNode) (GraphNode, error) {
-	c, err := g.begin(nil, r.add, early(r, w))
+	c, err := g.begin(nil, r.add, r, w)
 	if err != nil {
 		return GraphNode{}, err
 	}
@@ -295,21 +313,20 @@ func (g *Graph) add(r *nodeRow, w Work, after []GraphNode) (GraphNode, error) {
 	if err == nil {
 		err = c.gc.mayHave(r.add, r.typ)
 	}
-	if err == nil {
-		c.use = &nodeUse{typ: r.typ}
-		err = w.prepare(c)
-	}
-	if err == nil {
-		err = c.add(r, w, deps)
-	}
 	if err != nil {
-		if c.made != nil {
-			c.made.Close() // nobody gets it
-		}
 		return GraphNode{}, err
 	}
-	if r.results {
-		w.(resultWork).result(c)
+	c.use = &nodeUse{typ: r.typ}
+	told, err := w.prepare(c)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	err = c.add(r, w, told, deps)
+	if r, ok := told.(resultWork); ok {
+		r.result(err)
+	}
+	if err != nil {
+		return GraphNode{}, err
 	}
 	return g.node(c.node), nil
 }
@@ -334,46 +351,31 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 }
 
 // add adds the node after other nodes.
-func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) {
-	t, empty := c.gc.ctx.drv.table(), c.use.typ == GraphNodeTypeEmpty
+func (c *nodeCall) add(r *nodeRow, w Work, told nodeWork, deps []driver.GraphNode) (err error) {
 	var res driver.Result
-	if empty {
-		c.objects = c.objects[:0]
-		c.op = emptyRow.add
-		c.node, res = t.GraphAddEmptyNode(c.at(), c.gc.raw, deps)
-	} else {
-		res = r.call(c, deps)
-	}
-	if res != driver.ResultSuccess {
-		c.later = c.later || happened(res)
-		if c.later && t.GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
+	if c.node, res = told.add(c, deps); res != driver.ResultSuccess {
+		c.did = c.did || happened(res)
+		if c.did && c.table().GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
 			// From a graph that allocates memory the driver removes no node.
-			partly := "the node stays in the graph"
-			if c.cooperative || c.attrs != nil {
-				partly += ", without attributes"
+			c.partly = "the node stays in the graph"
+			if w, ok := told.(*kernelWork); ok {
+				w.stays(c)
 			}
-			c.withoutAttributes(partly)
 		}
 		if res == driver.ResultOutOfMemory && r.attempts != nil {
 			return errLacksMemory
 		}
-		if err = c.driverError(r, res); c.partly == "" {
+		if err = c.driverError(r, told, res); c.partly == "" {
 			return err
 		}
 	}
-	if r.done != nil && !empty {
-		r.done(c)
-	}
+	told.done(c)
 	u := c.use
-	u.cooperative, u.first, u.attrs, u.firstAttrs = c.cooperative, c.cooperative, c.attrs, c.attrs
+	u.first, u.firstAttrs = u.cooperative, u.attrs
 	c.gc.objects.know(c.node, u)
 	c.dropped = c.gc.objects.replace(u, c.objects, c.dropped)
 	if o := c.gc.ctx.drv.observer(); o != nil {
-		seen := races.NodeWork{}
-		if !empty {
-			seen = r.seen(c, w)
-		}
-		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), graphNodes(deps), seen)
+		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), graphNodes(deps), told.seen(c, w))
 	}
 	return err
 }
@@ -392,17 +394,16 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 		return badValue(setNodeOp, nil, fmt.Sprintf("the work of a node of type %v cannot be replaced: remove the node, and add "+
 			"another one", r.typ))
 	}
-	c, err := n.begin(x, op, early(r, w))
+	c, err := n.begin(x, op, r, w)
 	if err != nil {
 		return err
 	}
+	var told nodeWork
 	if err = c.is(r.typ); err == nil {
-		err = w.prepare(c)
+		told, err = w.prepare(c)
 	}
 	if err == nil {
-		res := r.change(c)
-		c.did = c.did || happened(res)
-		err = c.finishSet(r, w, res)
+		err = c.finishSet(r, w, told, told.set(c))
 	}
 	c.end()
 	runtime.KeepAlive(w)
@@ -410,22 +411,20 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 }
 
 // finishSet notes what the node uses from now on. res is the driver's answer.
-func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) {
+func (c *nodeCall) finishSet(r *nodeRow, w Work, told nodeWork, res driver.Result) (err error) {
+	c.did = c.did || happened(res)
 	if res != driver.ResultSuccess {
-		err = c.driverError(r, res)
+		err = c.driverError(r, told, res)
 	}
 	if !c.did {
 		return err
 	}
-	if r.done != nil {
-		r.done(c)
-	}
-	c.use.cooperative, c.use.attrs = c.cooperative, c.attrs
+	told.done(c)
 	if len(c.acquired) != 0 || c.child != nil || len(c.objects) != len(c.use.objects) { // else they are those of before
 		c.dropped = c.objectSet().replace(c.use, c.objects, c.dropped)
 	}
 	if o := c.gc.ctx.drv.observer(); o != nil && err == nil {
-		o.SetNode(c.in(), uintptr(c.node), r.seen(c, w))
+		o.SetNode(c.in(), uintptr(c.node), told.seen(c, w))
 	}
 	return err
 }
@@ -439,10 +438,10 @@ func (c *nodeCall) in() uintptr {
 }
 
 // driverError returns the error for the driver's result.
-func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
+func (c *nodeCall) driverError(r *nodeRow, told nodeWork, res driver.Result) error {
 	e := c.gc.ctx.callError(c.op, c.in(), res)
-	if r.explain != nil {
-		r.explain(c, e)
+	if told.explain(c, e); c.child != nil {
+		c.child.core.once(e)
 	}
 	if c.xc != nil && r.kept != "" && e.Result == ResultInvalidValue {
 		e.Detail = join(e.Detail, "an executable graph keeps "+r.kept+
@@ -525,17 +524,32 @@ func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
 	return true
 }
 
-// notEmpty makes an added node without work an empty node, as a capture does.
-func (c *nodeCall) notEmpty(empty bool) error {
-	if !empty {
-		return nil
+// orEmpty returns the work. If there is nothing to do, it makes an added node an empty one, as a capture does.
+func (c *nodeCall) orEmpty(w nodeWork, empty bool) (nodeWork, error) {
+	switch {
+	case !empty:
+		return w, nil
+	case c.node != 0:
+		return nil, badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
 	}
-	if c.node != 0 {
-		return badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
-	}
-	c.use.typ = GraphNodeTypeEmpty
-	return nil
+	c.use.typ, c.op, c.objects = GraphNodeTypeEmpty, emptyRow.add, c.objects[:0]
+	return emptyWork, nil
 }
+
+var (
+	emptyRow = &nodeFuncs[struct{}]{nodeRow: nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
+		addNode: func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, _ struct{}) (driver.GraphNode,
+			driver.Result) {
+			return t.GraphAddEmptyNode(at, g, deps)
+		}}
+	emptyWork = &nodeParams[struct{}]{f: emptyRow}
+)
+
+func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, &emptyRow.nodeRow) }
+
+func (w *EmptyNode) prepare(c *nodeCall) (nodeWork, error) { return c.orEmpty(nil, true) }
+
+func (c *nodeCall) table() *driver.Table { return c.gc.ctx.drv.table() }
 
 // at says how the driver is called. It is told the context of copies and memsets, and crashes if a kernel
 // node is added without a current context.
@@ -580,18 +594,29 @@ func (c *nodeCall) read() (Work, error) {
 		return c.readEvent()
 	case GraphNodeTypeGraph:
 		return c.readChild()
-	case GraphNodeTypeMemAlloc, GraphNodeTypeMemFree:
-		return c.readMem()
+	case GraphNodeTypeMemAlloc:
+		return c.readAlloc()
+	case GraphNodeTypeMemFree:
+		return c.readFree()
 	case GraphNodeTypeBatchMemOp:
 		return c.readMemOps()
-	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
-		return c.readExternal()
+	case GraphNodeTypeExtSemasSignal:
+		return c.readSignal()
+	case GraphNodeTypeExtSemasWait:
+		return c.readExternalWait()
 	case GraphNodeTypeConditional:
 		return c.readCondition()
 	case GraphNodeTypeEmpty:
 		return new(EmptyNode), nil
 	}
 	return nil, c.refused("package cu has no type for the work of such a node")
+}
+
+// askNode returns what f, the function of the driver op, says of the node.
+func askNode[P any](c *nodeCall, op string, f func(*driver.Table, driver.At, driver.GraphNode) (P, driver.Result)) (P,
+	error) {
+	p, res := f(c.table(), c.at(), c.node)
+	return p, c.got(op, res)
 }
 
 // got returns the error for the driver's result of a call that reads.

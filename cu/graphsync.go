@@ -8,68 +8,44 @@ import (
 // This file has the nodes of a graph that put work in order with work outside of the graph: by events, by words of memory,
 // and by semaphores of other APIs. It has the nodes that call functions, too.
 
-var recordRow = &nodeRow{
-	typ: GraphNodeTypeEventRecord, early: true,
+var recordRow = &nodeFuncs[driver.Event]{nodeRow{
+	typ: GraphNodeTypeEventRecord,
 	add: "cuGraphAddEventRecordNode", set: "cuGraphEventRecordNodeSetEvent",
 	execSet: "cuGraphExecEventRecordNodeSetEvent",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddEventRecordNode(c.at(), c.gc.raw, deps, c.event.raw)
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecEventRecordNodeSetEvent(c.at(), c.xc.raw, c.node, c.event.raw)
-		}
-		return t.GraphEventRecordNodeSetEvent(driver.At{}, c.node, c.event.raw)
-	},
-	done: func(c *nodeCall) { c.objectSet().records(c.event) },
-	seen: func(c *nodeCall, _ Work) races.NodeWork { return races.NodeWork{Event: uintptr(c.event.raw)} },
+	early:   func(c *nodeCall, w Work) error { return c.enterEvent(w.(*RecordNode).Event, GraphNodeTypeEventRecord) },
+}, (*driver.Table).GraphAddEventRecordNode, (*driver.Table).GraphEventRecordNodeSetEvent,
+	(*driver.Table).GraphExecEventRecordNodeSetEvent}
+
+func (w *RecordNode) row() *nodeRow { return rowIf(w != nil, &recordRow.nodeRow) }
+
+func (w *RecordNode) prepare(c *nodeCall) (nodeWork, error) {
+	sl := c.objects[0].(*slot) // of enterEvent
+	return &nodeParams[driver.Event]{recordRow, sl.raw, races.NodeWork{Event: uintptr(sl.raw)},
+		func(c *nodeCall) { c.objectSet().records(sl) }}, nil
 }
 
-func (w *RecordNode) row() *nodeRow { return rowIf(w != nil, recordRow) }
-
-func (w *RecordNode) begin(c *nodeCall) error { return c.enterEvent(w.Event, GraphNodeTypeEventRecord) }
-
-func (w *RecordNode) prepare(c *nodeCall) error { return c.keepEvent() }
-
-var waitRow = &nodeRow{
-	typ: GraphNodeTypeWaitEvent, early: true,
+var waitRow = &nodeFuncs[driver.Event]{nodeRow{
+	typ: GraphNodeTypeWaitEvent,
 	add: "cuGraphAddEventWaitNode", set: "cuGraphEventWaitNodeSetEvent", execSet: "cuGraphExecEventWaitNodeSetEvent",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddEventWaitNode(c.at(), c.gc.raw, deps, c.event.raw)
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecEventWaitNodeSetEvent(c.at(), c.xc.raw, c.node, c.event.raw)
-		}
-		return t.GraphEventWaitNodeSetEvent(driver.At{}, c.node, c.event.raw)
-	},
-	seen: func(c *nodeCall, _ Work) races.NodeWork {
-		return races.NodeWork{Event: uintptr(c.event.raw), Waits: true}
-	},
+	early: func(c *nodeCall, w Work) error { return c.enterEvent(w.(*WaitNode).Event, GraphNodeTypeWaitEvent) },
+}, (*driver.Table).GraphAddEventWaitNode, (*driver.Table).GraphEventWaitNodeSetEvent,
+	(*driver.Table).GraphExecEventWaitNodeSetEvent}
+
+func (w *WaitNode) row() *nodeRow { return rowIf(w != nil, &waitRow.nodeRow) }
+
+func (w *WaitNode) prepare(c *nodeCall) (nodeWork, error) {
+	sl := c.objects[0].(*slot) // of enterEvent
+	return &nodeParams[driver.Event]{f: waitRow, p: sl.raw,
+		observed: races.NodeWork{Event: uintptr(sl.raw), Waits: true}}, nil
 }
-
-func (w *WaitNode) row() *nodeRow { return rowIf(w != nil, waitRow) }
-
-func (w *WaitNode) begin(c *nodeCall) error { return c.enterEvent(w.Event, GraphNodeTypeWaitEvent) }
-
-func (w *WaitNode) prepare(c *nodeCall) error { return c.keepEvent() }
 
 // enterEvent begins a call on an event that a node of the type will record or wait for.
-func (c *nodeCall) enterEvent(e *Event, typ GraphNodeType) (err error) {
-	if c.event, c.owner, err = e.enterNode(c.op, c.ctx, typ); err == nil {
-		c.acquired = append(c.acquired, c.event)
+func (c *nodeCall) enterEvent(e *Event, typ GraphNodeType) error {
+	sl, _, err := e.enterNode(c.op, c.ctx, typ)
+	if err == nil {
+		c.acquired, c.objects = append(c.acquired, sl), append(c.objects, sl)
 	}
 	return err
-}
-
-// keepEvent makes the work use the event of enterEvent.
-func (c *nodeCall) keepEvent() error {
-	c.objects = append(c.objects, c.event)
-	return nil
 }
 
 // enterNode begins a call on an event that a node of this type will record or wait for. An event
@@ -116,41 +92,29 @@ func (c *nodeCall) readEvent() (Work, error) {
 	return &RecordNode{Handle: uintptr(e)}, nil
 }
 
-var hostRow = &nodeRow{
+var hostRow = &nodeFuncs[driver.Callback]{nodeRow{
 	typ: GraphNodeTypeHost,
 	add: "cuGraphAddHostNode", set: "cuGraphHostNodeSetParams", execSet: "cuGraphExecHostNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddHostNode(c.at(), c.gc.raw, deps, c.host.callback)
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecHostNodeSetParams(c.at(), c.xc.raw, c.node, c.host.callback)
-		}
-		return t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
-	},
-	seen: func(c *nodeCall, _ Work) races.NodeWork {
-		return races.NodeWork{Call: c.op, HostFunc: c.hostNumber}
-	},
-}
+}, (*driver.Table).GraphAddHostNode, (*driver.Table).GraphHostNodeSetParams, (*driver.Table).GraphExecHostNodeSetParams}
 
-func (w *HostNode) row() *nodeRow { return rowIf(w != nil, hostRow) }
+func (w *HostNode) row() *nodeRow { return rowIf(w != nil, &hostRow.nodeRow) }
 
-func (w *HostNode) prepare(c *nodeCall) (err error) {
+func (w *HostNode) prepare(c *nodeCall) (nodeWork, error) {
 	if w.Func == nil {
-		return errNoHostFunc(c.op)
+		return nil, errNoHostFunc(c.op)
 	}
-	if c.host, c.hostNumber, err = c.gc.ctx.drv.nodeFunc(w.Func); err != nil {
-		return errUnnamed(c.op, uintptr(c.gc.raw), err)
+	h, number, err := c.gc.ctx.drv.nodeFunc(w.Func)
+	if err != nil {
+		return nil, errUnnamed(c.op, uintptr(c.gc.raw), err)
 	}
-	c.acquired, c.objects = append(c.acquired, c.host), append(c.objects, c.host)
-	return nil
+	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
+	return &nodeParams[driver.Callback]{f: hostRow, p: h.callback,
+		observed: races.NodeWork{Call: c.op, HostFunc: number}}, nil
 }
 
 func (c *nodeCall) readHost() (*HostNode, error) {
-	p, res := c.gc.ctx.drv.table().GraphHostNodeGetParams(c.at(), c.node)
-	if err := c.got("cuGraphHostNodeGetParams", res); err != nil {
+	p, err := askNode(c, "cuGraphHostNodeGetParams", (*driver.Table).GraphHostNodeGetParams)
+	if err != nil {
 		return nil, err
 	}
 	for _, known := range [...]func() []holder{
@@ -166,53 +130,37 @@ func (c *nodeCall) readHost() (*HostNode, error) {
 	return new(HostNode), nil
 }
 
-var memOpsRow = &nodeRow{
+var memOpsRow = &nodeFuncs[driver.BatchMemOpNodeParams]{nodeRow{
 	typ: GraphNodeTypeBatchMemOp,
 	add: "cuGraphAddBatchMemOpNode", set: "cuGraphBatchMemOpNodeSetParams",
 	execSet: "cuGraphExecBatchMemOpNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		c.node, res = c.gc.ctx.drv.table().GraphAddBatchMemOpNode(c.at(), c.gc.raw, deps, c.batchParams())
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t := c.gc.ctx.drv.table()
-		if c.xc != nil {
-			return t.GraphExecBatchMemOpNodeSetParams(c.at(), c.xc.raw, c.node, c.batchParams())
-		}
-		return t.GraphBatchMemOpNodeSetParams(c.at(), c.node, c.batchParams())
-	},
-	seen: func(c *nodeCall, w Work) races.NodeWork {
-		return races.NodeWork{Call: "cuGraphAddBatchMemOpNode", Words: wordOps(w.(*MemOpsNode).Ops)}
-	},
-}
+}, (*driver.Table).GraphAddBatchMemOpNode, (*driver.Table).GraphBatchMemOpNodeSetParams,
+	(*driver.Table).GraphExecBatchMemOpNodeSetParams}
 
-func (w *MemOpsNode) row() *nodeRow { return rowIf(w != nil, memOpsRow) }
+func (w *MemOpsNode) row() *nodeRow { return rowIf(w != nil, &memOpsRow.nodeRow) }
 
-func (w *MemOpsNode) prepare(c *nodeCall) error {
+func (w *MemOpsNode) prepare(c *nodeCall) (nodeWork, error) {
 	if len(w.Ops) == 0 {
-		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return nil, badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	ops := currentOps(w.Ops)
 	if err := checkMemOps(c.op, ops, c.gc); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range ops {
 		if m := ops[i].r.mem; !keep(c, &m.resource, m) {
-			return m.Refused(c.op)
+			return nil, m.Refused(c.op)
 		}
 	}
-	c.batch = memOpParams(c.batch[:0], ops)
-	return nil
-}
-
-// batchParams returns the parameters of a node with memory operations.
-func (c *nodeCall) batchParams() driver.BatchMemOpNodeParams {
-	return driver.BatchMemOpNodeParams{Ctx: c.ctx.raw, Count: uint32(len(c.batch)), ParamArray: &c.batch[0]}
+	batch := memOpParams(nil, ops)
+	return &nodeParams[driver.BatchMemOpNodeParams]{f: memOpsRow,
+		p:        driver.BatchMemOpNodeParams{Ctx: c.ctx.raw, Count: uint32(len(batch)), ParamArray: &batch[0]},
+		observed: races.NodeWork{Call: memOpsRow.add, Words: wordOps(w.Ops)}}, nil
 }
 
 func (c *nodeCall) readMemOps() (*MemOpsNode, error) {
-	p, res := c.gc.ctx.drv.table().GraphBatchMemOpNodeGetParams(c.at(), c.node)
-	if err := c.got("cuGraphBatchMemOpNodeGetParams", res); err != nil {
+	p, err := askNode(c, "cuGraphBatchMemOpNodeGetParams", (*driver.Table).GraphBatchMemOpNodeGetParams)
+	if err != nil {
 		return nil, err
 	}
 	w := new(MemOpsNode)
@@ -238,100 +186,73 @@ func (c *nodeCall) readMemOps() (*MemOpsNode, error) {
 // keptOfSemaphores is what an executable graph cannot change of a node with semaphores.
 const keptOfSemaphores = "the number of semaphores of a node"
 
-var signalRow = &nodeRow{
+var signalRow = &nodeFuncs[driver.ExtSemSignalNodeParams]{nodeRow{
 	typ: GraphNodeTypeExtSemasSignal, kept: keptOfSemaphores,
 	add: "cuGraphAddExternalSemaphoresSignalNode", set: "cuGraphExternalSemaphoresSignalNodeSetParams",
 	execSet: "cuGraphExecExternalSemaphoresSignalNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		t := c.gc.ctx.drv.table()
-		c.node, res = t.GraphAddExternalSemaphoresSignalNode(c.at(), c.gc.raw, deps, c.external.signalNode())
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t, p := c.gc.ctx.drv.table(), c.external.signalNode()
-		if c.xc != nil {
-			return t.GraphExecExternalSemaphoresSignalNodeSetParams(c.at(), c.xc.raw, c.node, p)
-		}
-		return t.GraphExternalSemaphoresSignalNodeSetParams(c.at(), c.node, p)
-	},
-	seen: func(c *nodeCall, w Work) races.NodeWork { return c.seenExternal(w.(*SignalNode).Ops, false) },
+}, (*driver.Table).GraphAddExternalSemaphoresSignalNode, (*driver.Table).GraphExternalSemaphoresSignalNodeSetParams,
+	(*driver.Table).GraphExecExternalSemaphoresSignalNodeSetParams}
+
+func (w *SignalNode) row() *nodeRow { return rowIf(w != nil, &signalRow.nodeRow) }
+
+func (w *SignalNode) prepare(c *nodeCall) (nodeWork, error) {
+	return prepareExternal(c, signalRow, w.Ops, false, (*externalParams).signalNode)
 }
 
-func (w *SignalNode) row() *nodeRow { return rowIf(w != nil, signalRow) }
-
-func (w *SignalNode) prepare(c *nodeCall) error { return c.prepareExternal(w.Ops, false) }
-
-var externalWaitRow = &nodeRow{
+var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{nodeRow{
 	typ: GraphNodeTypeExtSemasWait, kept: keptOfSemaphores,
 	add: "cuGraphAddExternalSemaphoresWaitNode", set: "cuGraphExternalSemaphoresWaitNodeSetParams",
 	execSet: "cuGraphExecExternalSemaphoresWaitNodeSetParams",
-	call: func(c *nodeCall, deps []driver.GraphNode) (res driver.Result) {
-		t := c.gc.ctx.drv.table()
-		c.node, res = t.GraphAddExternalSemaphoresWaitNode(c.at(), c.gc.raw, deps, c.external.waitNode())
-		return res
-	},
-	change: func(c *nodeCall) driver.Result {
-		t, p := c.gc.ctx.drv.table(), c.external.waitNode()
-		if c.xc != nil {
-			return t.GraphExecExternalSemaphoresWaitNodeSetParams(c.at(), c.xc.raw, c.node, p)
-		}
-		return t.GraphExternalSemaphoresWaitNodeSetParams(c.at(), c.node, p)
-	},
-	seen: func(c *nodeCall, w Work) races.NodeWork { return c.seenExternal(w.(*ExternalWaitNode).Ops, true) },
+}, (*driver.Table).GraphAddExternalSemaphoresWaitNode, (*driver.Table).GraphExternalSemaphoresWaitNodeSetParams,
+	(*driver.Table).GraphExecExternalSemaphoresWaitNodeSetParams}
+
+func (w *ExternalWaitNode) row() *nodeRow { return rowIf(w != nil, &externalWaitRow.nodeRow) }
+
+func (w *ExternalWaitNode) prepare(c *nodeCall) (nodeWork, error) {
+	return prepareExternal(c, externalWaitRow, w.Ops, true, (*externalParams).waitNode)
 }
 
-func (w *ExternalWaitNode) row() *nodeRow { return rowIf(w != nil, externalWaitRow) }
-
-func (w *ExternalWaitNode) prepare(c *nodeCall) error { return c.prepareExternal(w.Ops, true) }
-
-// prepareExternal prepares signals of semaphores, or waits for them.
-func (c *nodeCall) prepareExternal(ops []ExternalOp, wait bool) error {
+// prepareExternal prepares signals of semaphores, or waits for them. told converts them to what the driver is told.
+func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool, told func(*externalParams) P) (
+	nodeWork, error) {
 	if len(ops) == 0 {
-		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return nil, badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	if err := checkExternal(c.op, ops, c.gc); err != nil {
-		return err
+		return nil, err
 	}
 	for _, o := range ops {
 		if !keep(c, &o.sem.resource, o.sem) {
-			return o.sem.Refused(c.op)
+			return nil, o.sem.Refused(c.op)
 		}
 	}
-	c.external = new(externalParams)
-	c.external.fill(ops, wait)
-	return nil
+	p := new(externalParams)
+	p.fill(ops, wait)
+	return &nodeParams[P]{f: f, p: told(p), observed: races.NodeWork{Call: c.op, Words: externalOps(ops, wait)}}, nil
 }
 
-func (c *nodeCall) seenExternal(ops []ExternalOp, wait bool) races.NodeWork {
-	return races.NodeWork{Call: c.op, Words: externalOps(ops, wait)}
-}
-
-// readExternal returns the work of a node with semaphores.
-func (c *nodeCall) readExternal() (Work, error) {
-	t := c.gc.ctx.drv.table()
-	var list []ExternalOpParams
-	if c.use.typ == GraphNodeTypeExtSemasWait {
-		p, res := t.GraphExternalSemaphoresWaitNodeGetParams(c.at(), c.node)
-		if err := c.got("cuGraphExternalSemaphoresWaitNodeGetParams", res); err != nil {
-			return nil, err
-		}
-		for i, h := range p.Semaphores() {
-			list = append(list, ExternalOpParams{uintptr(h), p.Params()[i].Params.Fence.Value})
-		}
-		return &ExternalWaitNode{Params: list}, nil
-	}
-	p, res := t.GraphExternalSemaphoresSignalNodeGetParams(c.at(), c.node)
-	if err := c.got("cuGraphExternalSemaphoresSignalNodeGetParams", res); err != nil {
+func (c *nodeCall) readSignal() (*SignalNode, error) {
+	p, err := askNode(c, "cuGraphExternalSemaphoresSignalNodeGetParams",
+		(*driver.Table).GraphExternalSemaphoresSignalNodeGetParams)
+	if err != nil {
 		return nil, err
 	}
+	w := new(SignalNode)
 	for i, h := range p.Semaphores() {
-		list = append(list, ExternalOpParams{uintptr(h), p.Params()[i].Params.Fence.Value})
+		w.Params = append(w.Params, ExternalOpParams{uintptr(h), p.Params()[i].Params.Fence.Value})
 	}
-	return &SignalNode{Params: list}, nil
+	return w, nil
 }
 
-var emptyRow = &nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"}
-
-func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, emptyRow) }
-
-func (w *EmptyNode) prepare(c *nodeCall) error { return c.notEmpty(true) }
+func (c *nodeCall) readExternalWait() (*ExternalWaitNode, error) {
+	p, err := askNode(c, "cuGraphExternalSemaphoresWaitNodeGetParams",
+		(*driver.Table).GraphExternalSemaphoresWaitNodeGetParams)
+	if err != nil {
+		return nil, err
+	}
+	w := new(ExternalWaitNode)
+	for i, h := range p.Semaphores() {
+		w.Params = append(w.Params, ExternalOpParams{uintptr(h), p.Params()[i].Params.Fence.Value})
+	}
+	return w, nil
+}

@@ -10,11 +10,11 @@ import "runtime"
 // Fields that only GraphNode.Work sets are ignored by the others. Addresses and handles in them are numbers,
 // which keep nothing: see [Context.PointerInfo].
 type Work interface {
-	// row returns what all values of the type have in common, or nil for a nil pointer.
+	// kind returns what all values of the type have in common, or nil for a nil pointer.
 	row() *nodeRow
-	// prepare checks the value, makes the call keep what the work uses, and converts the value to what the
-	// driver is told. The caller holds the locks of the call.
-	prepare(c *nodeCall) error
+	// prepare checks the value, makes the call keep what the work uses, and returns what the driver is told.
+	// The caller holds the locks of the call.
+	prepare(c *nodeCall) (nodeWork, error)
 }
 
 // KernelNode runs a kernel: see [Function.Launch] for the arguments. The kernel may be of another context than
@@ -276,7 +276,7 @@ func (g *Graph) Add(w Work, after ...GraphNode) (GraphNode, error) {
 // If code outside of this package added a node that runs a kernel, the kernel's module must still be loaded. If the
 // kernel is one of a library, Work may wait for the GPU: see docs/blocking.md.
 func (n GraphNode) Work() (Work, error) {
-	c, err := n.begin(nil, "cuGraphNodeGetType", nil)
+	c, err := n.begin(nil, "cuGraphNodeGetType", nil, nil)
 	if err != nil {
 		return nil, err
 	}

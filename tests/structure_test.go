@@ -52,7 +52,6 @@ var large = map[string]int{
 	"cu.contextCore":                  18,
 	"cu.driverCore":                   24,
 	"cu.memCore":                      22,
-	"cu.nodeCall":                     38,
 	"cu.timelineCore":                 16,
 	"internal/ptx/compile.translator": 19,
 	"internal/ptx/syntax.Var":         16,
