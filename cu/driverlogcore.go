@@ -55,36 +55,25 @@ func (l *driverLog) begin(t *driver.Table) {
 	l.exists, l.at = res == driver.ResultSuccess, at
 }
 
-// addSaid adds what the driver's log says about an error of a call that the driver answered with res. What the software
-// driver says about the machine replaces the remedy for the result, but not what is known about the context.
-func (d *driverCore) addSaid(e *Error, op string, res driver.Result) {
-	if k := d.said(op, res); k.whole && e.Err == nil {
-		e.Detail = k.text
-	} else {
-		e.Detail = join(e.Detail, k.text)
-	}
-}
-
 // said returns what the driver's log says about an error.
-func (d *driverCore) said(op string, res driver.Result) (none logEntry) {
+func (l *driverLog) said(t *driver.Table, op string, res driver.Result) (none logEntry) {
 	switch res {
 	case driver.ResultOperatingSystem, driver.ResultDeinitialized:
 		return none // the next call could wait for a thread, or find no driver
 	}
-	l := &d.log
 	for range maxReads {
 		from, buffer, ok := l.beginRead()
 		if !ok || res < 0 {
 			return none
 		}
-		at, n, r := d.table().LogsDumpToMemory(driver.At{}, from, buffer, 0)
+		at, n, r := t.LogsDumpToMemory(driver.At{}, from, buffer, 0)
 		var entries []logEntry
 		if r == driver.ResultSuccess {
 			entries = parseLog(string(buffer[:min(n, logSize)]))
 		} else {
 			at = from
 		}
-		if k, done := l.endRead(from, at, buffer, entries, d.table().Clock().Now(), op, res); done {
+		if k, done := l.endRead(from, at, buffer, entries, t.Clock().Now(), op, res); done {
 			return k
 		}
 	}
@@ -234,4 +223,12 @@ func baseName(export string) string {
 		name = name[:i]
 	}
 	return name
+}
+
+// join joins two texts, each of which may be empty.
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }

@@ -85,6 +85,18 @@ func (fr *workFrame) operations(n int) *operations {
 	return fr.ops
 }
 
+// launchExOp is the function of a launch with attributes.
+const launchExOp = "cuLaunchKernelEx"
+
+// exConfig returns the memory for the configuration of a launch with attributes. The driver's table
+// makes it escape, so it is kept for the next launch.
+func (fr *workFrame) exConfig() *driver.LaunchConfig {
+	if fr.ex == nil {
+		fr.ex = new(driver.LaunchConfig)
+	}
+	return fr.ex
+}
+
 // beginTurn begins a usual call on the stream, with its turn. If it reports false, nothing has begun.
 func (sc *streamCore) beginTurn(f workFunction) bool {
 	drv := sc.ctx.drv

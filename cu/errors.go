@@ -296,6 +296,16 @@ func (s standIn) context() *contextCore { return s.ctx }
 // from others of the same library.
 func (d *driverCore) which() string { return fmt.Sprintf("%s (the *cu.Driver %p)", d.name, d) }
 
+// addSaid adds what the driver's log says about an error of a call that the driver answered with res. What the software
+// driver says about the machine replaces the remedy for the result, but not what is known about the context.
+func (d *driverCore) addSaid(e *Error, op string, res driver.Result) {
+	if k := d.log.said(d.table(), op, res); k.whole && e.Err == nil {
+		e.Detail = k.text
+	} else {
+		e.Detail = join(e.Detail, k.text)
+	}
+}
+
 // resultError returns the error for a call that the driver answered with res. res is not success.
 // It is for calls that concern no context.
 func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *Error {
@@ -391,9 +401,9 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 		}
 	case lost != nil && isLoss(e.Result):
 		e.setLost(lost)
-	case e.Result == ResultInvalidContext && e.Detail == Remedy(e.Result):
+	case e.Result == ResultInvalidContext && e.Detail == remedy.Of(e.Result):
 		// The call made the context current, so the context was destroyed.
-		e.Detail = Remedy(ResultContextIsDestroyed)
+		e.Detail = remedy.Of(ResultContextIsDestroyed)
 	case asynchronous(res) && !importsHandle(op):
 		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)
 	}
@@ -412,11 +422,4 @@ func asynchronous(r Result) bool {
 		return true
 	}
 	return false
-}
-
-func join(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "; " + b
 }

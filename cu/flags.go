@@ -66,20 +66,6 @@ func (f EventFlags) String() string {
 	return flagNames(uint32(f), "", names) + "|EventExternal"
 }
 
-// check refuses combinations that the driver would refuse.
-func (f EventFlags) check() error {
-	const op = "cuEventCreate"
-	switch {
-	case f&^(EventBlockingSync|EventDisableTiming|EventInterprocess|EventExternal) != 0:
-		return badValue(op, nil, fmt.Sprintf("unknown event flags %v: see EventFlags", f))
-	case f&EventInterprocess != 0 && f&EventDisableTiming == 0:
-		return badValue(op, nil, "an interprocess event cannot record the time: add EventDisableTiming")
-	case f&EventInterprocess != 0 && f&EventExternal != 0:
-		return badValue(op, nil, "an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess")
-	}
-	return nil
-}
-
 // RecordFlags say how an event is recorded. They have CUDA's values.
 type RecordFlags uint32
 
@@ -175,17 +161,6 @@ func (f ContextFlags) String() string {
 		"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
 		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps",
 	})
-}
-
-// check refuses combinations that the driver would refuse.
-func (f ContextFlags) check(op string) error {
-	if f&^driver.CU_CTX_FLAGS_MASK != 0 {
-		return badValue(op, nil, "unknown context flags "+f.String()+": see ContextFlags")
-	}
-	if sched := f & (ContextSchedSpin | ContextSchedYield | ContextSchedBlockingSync); sched&(sched-1) != 0 {
-		return badValue(op, nil, "a context waits in one way only: choose one of "+sched.String())
-	}
-	return nil
 }
 
 // HostFlags are the properties of pinned host memory. They have CUDA's values.

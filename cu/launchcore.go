@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -82,15 +81,6 @@ func used(args []Arg) []races.Use {
 	return uses
 }
 
-// kernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and
-// its size. An address refers to values, or, if borrowed is set, possibly to other memory.
-type kernelArgs struct {
-	borrowed bool // first: every call that enqueues work reads it, and counted in workFrame is next to it
-	values   []uint64
-	ptrs     []unsafe.Pointer
-	sizes    []uint32
-}
-
 // set sets an argument. It returns the argument's error, if there is one.
 func (k *kernelArgs) set(i int, a *Arg) error {
 	if a.mem == nil && a.ref != nil {
@@ -102,14 +92,6 @@ func (k *kernelArgs) set(i int, a *Arg) error {
 	k.values[i], k.sizes[i] = a.bits, a.size
 	return nil
 }
-
-// params returns the first n arguments for the driver.
-func (k *kernelArgs) params(n int) driver.KernelParams {
-	return driver.KernelParams{Ptrs: k.ptrs[:n], Sizes: k.sizes[:n]}
-}
-
-// from returns the arguments from the i-th one on for the parameters of a node.
-func (k *kernelArgs) from(i int) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(k.ptrs[i:])) }
 
 // argBytes copies the values of a kernel's arguments. p is the address of an array of their addresses.
 func argBytes(p unsafe.Pointer, sizes []uint64) [][]byte {
@@ -132,35 +114,4 @@ func (c *contextCore) canAccess(mc *memCore) bool {
 		return mc.accessibleIn(c) || mc.poolReaches(c.dev)
 	}
 	return mc.accessibleIn(c) || !mc.is.ofNode && c.reaches(mc.ctx)
-}
-
-// grow makes room for n arguments.
-func (k *kernelArgs) grow(n int) {
-	if n <= len(k.values) {
-		return
-	}
-	const usual = 16
-	n = max(n, usual, 2*len(k.values))
-	k.values, k.ptrs, k.sizes = make([]uint64, n), make([]unsafe.Pointer, n), make([]uint32, n)
-	k.restore()
-}
-
-// restore makes all addresses refer to values.
-func (k *kernelArgs) restore() {
-	for i := range k.ptrs {
-		k.ptrs[i] = unsafe.Pointer(&k.values[i])
-	}
-	k.borrowed = false
-}
-
-// launchExOp is the function of a launch with attributes.
-const launchExOp = "cuLaunchKernelEx"
-
-// exConfig returns the memory for the configuration of a launch with attributes. The driver's table
-// makes it escape, so it is kept for the next launch.
-func (fr *workFrame) exConfig() *driver.LaunchConfig {
-	if fr.ex == nil {
-		fr.ex = new(driver.LaunchConfig)
-	}
-	return fr.ex
 }

@@ -167,3 +167,11 @@ func (sc *streamCore) synchronize() driver.Result {
 	}
 	return sc.ctx.drv.table().StreamSynchronize(sc.at, sc.raw)
 }
+
+// endTurns releases what the stream keeps for its turns. The stream is destroyed.
+func (sc *streamCore) endTurns() {
+	defer sc.kept.DropAll()
+	if e := sc.event.Load(); e != 0 {
+		sc.ctx.doneWith(EventDisableTiming, driver.Event(e))
+	}
+}

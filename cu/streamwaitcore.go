@@ -129,11 +129,3 @@ func (sc *streamCore) keepEvent(e driver.Event) {
 		sc.ctx.doneWith(EventDisableTiming, e)
 	}
 }
-
-// endTurns releases what the stream keeps for its turns. The stream is destroyed.
-func (sc *streamCore) endTurns() {
-	defer sc.kept.DropAll()
-	if e := sc.event.Load(); e != 0 {
-		sc.ctx.doneWith(EventDisableTiming, driver.Event(e))
-	}
-}

@@ -20,7 +20,7 @@ type group struct {
 var groups = []group{
 	{"core", nil, `
 		batcherror.go capturegate.go capturejoin.go deferred.go enqueue.go errordoc.go errors.go eventcache.go
-		fatalerrors.go flags.go lifetime.go norace.go objectset.go observer.go ownership.go record.go resource.go slot.go
+		fatalerrors.go flags.go kernelargs.go lifetime.go norace.go objectset.go observer.go ownership.go record.go resource.go slot.go
 		streammark.go streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go`},
 	{"heart", []string{"core"}, ""},
 	{"graph", []string{"core", "heart"}, "capture.go graph*.go"},
