@@ -246,6 +246,25 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	return c, nil
 }
 
+// join makes a stream part of the capture. The caller holds captures.mu, and has a call in flight on
+// the stream.
+func (c *capture) join(sc *streamCore) {
+	if sc.shared.capture.Load() != c {
+		sc.Retain() // valid also if the stream is being closed
+		sc.countBlocking(1)
+		sc.shared.capture.Store(c)
+		c.streams = append(c.streams, sc)
+	}
+}
+
+// countBlocking adds n to the number of the context's blocking streams that are part of captures, if
+// the stream may be a blocking one.
+func (sc *streamCore) countBlocking(n int32) {
+	if sc.isBlocking() {
+		sc.ctx.captureGate.Blocking.Add(n)
+	}
+}
+
 // lockGraph locks the graph that the capture is into, if there is one.
 func (c *capture) lockGraph() (unlock func()) {
 	if c.lock == nil {

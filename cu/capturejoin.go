@@ -74,17 +74,6 @@ func (sc *streamCore) joined(likely *capture) {
 	}
 }
 
-// join makes a stream part of the capture. The caller holds captures.mu, and has a call in flight on
-// the stream.
-func (c *capture) join(sc *streamCore) {
-	if sc.shared.capture.Load() != c {
-		sc.Retain() // valid also if the stream is being closed
-		sc.countBlocking(1)
-		sc.shared.capture.Store(c)
-		c.streams = append(c.streams, sc)
-	}
-}
-
 // beginJoin makes a stream part of a capture before the driver does. So the end of the capture also
 // shuts the gates of this stream's context. If the capture is ending, beginJoin waits for its end. It
 // reports false if the capture is over, or the stream is part of a capture.
@@ -126,13 +115,5 @@ func (c *captures) undoJoin(of *capture, sc *streamCore) {
 	if i >= 0 {
 		sc.countBlocking(-1)
 		sc.leave()
-	}
-}
-
-// countBlocking adds n to the number of the context's blocking streams that are part of captures, if
-// the stream may be a blocking one.
-func (sc *streamCore) countBlocking(n int32) {
-	if sc.isBlocking() {
-		sc.ctx.captureGate.Blocking.Add(n)
 	}
 }
