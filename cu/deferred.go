@@ -39,7 +39,7 @@ func (c *contextCore) addDeferred(r *resource) {
 	switch {
 	case !ok:
 		c.deferred.Add(r, 0)
-	case mc.exposed.Load() || mc.is.pooled || mc.end != nil:
+	case mc.exposed.Load() || mc.is.pooled != nil || mc.end != nil:
 		c.deferred.Add(r, mc.capacity)
 	default:
 		c.deferred.AddReusable(r, mc.capacity, mc.fit())

@@ -352,7 +352,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 			"allocate it in the kernel's context"
 		switch {
 		case err != ErrDeviceMismatch:
-		case mc.is.pooled:
+		case mc.is.pooled != nil:
 			e.Detail += ", or allow the access by MemPool.SetAccess"
 		case mc.virt != nil:
 			e.Detail += ", or allow the access by VirtualMem.SetAccess"

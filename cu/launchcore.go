@@ -110,8 +110,8 @@ func (c *contextCore) canAccess(mc *memCore) bool {
 		return false
 	case mc.virt != nil:
 		return mc.virt.reaches(c.dev)
-	case mc.is.pooled:
-		return mc.accessibleIn(c) || mc.poolReaches(c.dev)
+	case mc.is.pooled != nil:
+		return mc.accessibleIn(c) || mc.is.pooled.reaches(mc, c.dev)
 	}
 	return mc.accessibleIn(c) || !mc.is.ofNode && c.reaches(mc.ctx)
 }

@@ -27,8 +27,8 @@ type memoryKind struct {
 	// the driver does that by itself for the streams of the memory's context.
 	tracked bool
 	managed bool
-	// pooled says that the memory is of a pool, and freed in the order of a stream.
-	pooled bool
+	// pooled is what memory of a pool has beyond other memory, or nil.
+	pooled *pooledKind
 	// ofNode says that a node of a graph allocates the memory: it has no address of its own.
 	ofNode bool
 	// others says that the memory is part of something else, or of somebody else, so that Close frees nothing.
@@ -40,6 +40,16 @@ type memoryKind struct {
 	unshared string
 	// free destroys the memory, as object.free does. at has the memory's context.
 	free func(mc *memCore, at driver.At) (op string, res driver.Result)
+}
+
+// pooledKind is how memory of a pool is freed, and who can access it.
+type pooledKind struct {
+	// closeOrdered frees closed memory that no call uses in the order of a stream, and destroyIdle in the background when
+	// all work that uses it is done.
+	closeOrdered func(mc *memCore) error
+	destroyIdle  func(mc *memCore, l Leak)
+	// reaches reports whether kernels on a device can access the memory because its pool allows it.
+	reaches func(mc *memCore, dev driver.Device) bool
 }
 
 var deviceMemory = &memoryKind{name: "device memory", freeWaits: true, free: (*memCore).freeDevice}
@@ -84,7 +94,7 @@ type memCore struct {
 	module *moduleCore
 	// pool is the pool of the memory, with a call in flight for the memory, or nil if it is the
 	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
-	pool   *memPoolCore
+	pool   holder
 	freeOn atomic.Pointer[streamCore]
 	// ofGraph says that the launch of a graph has allocated the memory, which is treated as memory of
 	// a pool: see GraphExec.Take.
@@ -151,6 +161,13 @@ func deviceLocation(dev driver.Device) driver.MemLocation {
 	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
 }
 
+// leavePool ends the memory's use of its pool.
+func (mc *memCore) leavePool() {
+	if mc.pool != nil {
+		mc.pool.leave()
+	}
+}
+
 // current returns the memory that work uses, which may be other virtual memory.
 func (mc *memCore) current() *memCore {
 	if mc == nil || mc.virt == nil {
@@ -181,7 +198,7 @@ func (mc *memCore) everywhere() bool {
 // accessibleIn reports whether kernels and sets in another context of the driver can access memory
 // that copies may use everywhere.
 func (mc *memCore) accessibleIn(c *contextCore) bool {
-	return mc.everywhere() && (!mc.is.pooled || mc.is.managed || mc.poolReaches(c.dev))
+	return mc.everywhere() && (mc.is.pooled == nil || mc.is.managed || mc.is.pooled.reaches(mc, c.dev))
 }
 
 func (mc *memCore) handle() uintptr {

@@ -151,7 +151,7 @@ func checkMemOps(op string, ops []MemOp, of member) error {
 			return err
 		}
 		switch size := o.size(); {
-		case m.is.managed || m.is.pooled || m.is.ofNode:
+		case m.is.managed || m.is.pooled != nil || m.is.ofNode:
 			return badValue(op, m, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
 				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
 		case m.raw == 0:

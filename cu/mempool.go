@@ -461,9 +461,10 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 		m.core.observeOrder(op, sc)
 		return m, nil
 	}
-	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: p}
+	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size}
 	if p != nil {
 		p.Retain()
+		mc.pool = p
 	}
 	m = newDeviceMem(sc.ctx, mc)
 	mc.resource.usedOn(sc)
@@ -500,7 +501,7 @@ func (s *Stream) Free(m *DeviceMem) error {
 		return m.Close()
 	case m.core.is.ofNode:
 		return m.core.Refused(op)
-	case !m.core.is.pooled:
+	case m.core.is.pooled == nil:
 		return badValue(op, m.core, "the memory is not of a pool: use its Close")
 	}
 	m.core.freeOn.CompareAndSwap(nil, sc)

@@ -17,8 +17,10 @@ import (
 // it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
 // deferred, and the next freeing call frees it by cuMemFree.
 
+var ofPool = &pooledKind{(*memCore).closeOrdered, (*memCore).destroyIdle, (*memCore).poolReaches}
+
 // pooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
-var pooledMemory = &memoryKind{name: "device memory", tracked: true, pooled: true, free: (*memCore).freePooled,
+var pooledMemory = &memoryKind{name: "device memory", tracked: true, pooled: ofPool, free: (*memCore).freePooled,
 	unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"}
 
 // freePooled frees memory that was deferred: see destroyIdle.
@@ -171,12 +173,9 @@ type poolAccess struct {
 
 // poolReaches reports whether kernels on a device can access the memory because its pool allows it.
 func (mc *memCore) poolReaches(dev driver.Device) bool {
-	if !mc.is.pooled {
-		return false
-	}
 	key := poolAccess{dev: dev}
-	if mc.pool != nil {
-		key.pool = mc.pool.raw
+	if p, ok := mc.pool.(*memPoolCore); ok {
+		key.pool = p.raw
 	} else { // it was the device's current pool
 		v, res := mc.ctx.drv.table().PointerGetAttribute(driver.At{Context: mc.ctx.raw},
 			driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, mc.raw)
@@ -187,17 +186,6 @@ func (mc *memCore) poolReaches(dev driver.Device) bool {
 	}
 	_, ok := mc.ctx.drv.poolAccess.Load(key)
 	return ok
-}
-
-// legacyStream returns a core for the legacy default stream, for calls that have no stream.
-func (c *contextCore) legacyStream() *streamCore {
-	if sc := c.legacy.Load(); sc != nil {
-		return sc
-	}
-	sc := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: c.raw}}
-	sc.ctx, sc.shared, sc.foreign = c, &sc.own, true
-	c.legacy.CompareAndSwap(nil, sc)
-	return c.legacy.Load()
 }
 
 // allocOnce allocates from a pool, or from the device's current one if p is nil. In a capture it calls
@@ -427,11 +415,4 @@ func (mc *memCore) destroyIdle(l Leak) {
 		l.Err = ctx.backgroundError("cuMemFreeAsync", mc.handle(), res)
 	}
 	ctx.drv.leak(l)
-}
-
-// leavePool ends the memory's use of its pool.
-func (mc *memCore) leavePool() {
-	if mc.pool != nil {
-		mc.pool.leave()
-	}
 }

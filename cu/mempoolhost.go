@@ -30,8 +30,8 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned  = &memoryKind{name: "host memory", onHost: true, tracked: true, pooled: true, free: (*memCore).freePooled}
-	pooledManaged = &memoryKind{name: "managed memory", everywhere: true, tracked: true, managed: true, pooled: true,
+	pooledPinned  = &memoryKind{name: "host memory", onHost: true, tracked: true, pooled: ofPool, free: (*memCore).freePooled}
+	pooledManaged = &memoryKind{name: "managed memory", everywhere: true, tracked: true, managed: true, pooled: ofPool,
 		free: (*memCore).freePooled}
 )
 

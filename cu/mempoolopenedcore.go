@@ -52,7 +52,7 @@ type openedMemory struct {
 // open opens the memory that data of its exporter names. The caller has a call in flight on the pool.
 func (o *openings) open(mc *memCore, data driver.MemPoolPtrExportData) driver.Result {
 	res := o.get(func() (h uint64, res driver.Result) {
-		mc.raw, res = mc.ctx.drv.table().MemPoolImportPointer(driver.At{Context: mc.ctx.raw}, mc.pool.raw, data)
+		mc.raw, res = mc.ctx.drv.table().MemPoolImportPointer(driver.At{Context: mc.ctx.raw}, mc.pool.(*memPoolCore).raw, data)
 		return uint64(mc.raw), res
 	}, func(x *openedMemory) {
 		x.open++
@@ -65,7 +65,7 @@ func (o *openings) open(mc *memCore, data driver.MemPoolPtrExportData) driver.Re
 		observeOpened(mc, struct {
 			pool driver.MemoryPool
 			data driver.MemPoolPtrExportData
-		}{mc.pool.raw, data})
+		}{mc.pool.(*memPoolCore).raw, data})
 	}
 	return res
 }

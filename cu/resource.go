@@ -108,8 +108,8 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if mc, ok := r.self.(*memCore); ok && mc.is.pooled {
-		return mc.closeOrdered()
+	if mc, ok := r.self.(*memCore); ok && mc.is.pooled != nil {
+		return mc.is.pooled.closeOrdered(mc)
 	}
 	late := true
 	defer func() {
@@ -228,8 +228,8 @@ func (r *resource) destroyLate(abandoned bool) {
 	}
 	destroy := func() {
 		l.Err = r.usedStreams.waitLong(drv.table().Clock())
-		if mc, ok := r.self.(*memCore); ok && mc.is.pooled && l.Err == nil {
-			mc.destroyIdle(l)
+		if mc, ok := r.self.(*memCore); ok && mc.is.pooled != nil && l.Err == nil {
+			mc.is.pooled.destroyIdle(mc, l)
 			return
 		}
 		if l.Err == nil {

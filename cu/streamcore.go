@@ -175,3 +175,14 @@ func (sc *streamCore) endTurns() {
 		sc.ctx.doneWith(EventDisableTiming, driver.Event(e))
 	}
 }
+
+// legacyStream returns a core for the legacy default stream, for calls that have no stream.
+func (c *contextCore) legacyStream() *streamCore {
+	if sc := c.legacy.Load(); sc != nil {
+		return sc
+	}
+	sc := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: c.raw}}
+	sc.ctx, sc.shared, sc.foreign = c, &sc.own, true
+	c.legacy.CompareAndSwap(nil, sc)
+	return c.legacy.Load()
+}
