@@ -30,11 +30,12 @@ var allocRow = &nodeRow{
 
 func (w *AllocNode) row() *nodeRow { return rowIf(w != nil, allocRow) }
 
-func (w *AllocNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *AllocNode) prepare(c *nodeCall) error {
 	if w.Size == 0 {
-		return nil, badValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
+		return badValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
 	}
-	return &allocWork{of: w, size: w.Size}, nil
+	c.work = &allocWork{of: w, size: w.Size}
+	return nil
 }
 
 // allocWork allocates memory.
@@ -71,19 +72,20 @@ func (w *allocWork) result(err error) {
 	}
 }
 
-var freeRow = &nodeFuncs[driver.DevicePtr]{nodeRow: nodeRow{typ: GraphNodeTypeMemFree, add: "cuGraphAddMemFreeNode"},
+var freeRow = &nodeFuncs[driver.DevicePtr]{nodeRow: &nodeRow{typ: GraphNodeTypeMemFree, add: "cuGraphAddMemFreeNode"},
 	addNode: (*driver.Table).GraphAddMemFreeNode}
 
-func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, &freeRow.nodeRow) }
+func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow.nodeRow) }
 
-func (w *FreeNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *FreeNode) prepare(c *nodeCall) error {
 	if w.Mem == nil || w.Mem.core == nil {
-		return nil, errNil(c.op, "device memory")
+		return errNil(c.op, "device memory")
 	}
 	m := w.Mem.core
 	c.objects = append(c.objects, m)
-	return &nodeParams[driver.DevicePtr]{freeRow, m.raw, seenMem(c, m),
-		func(c *nodeCall) { c.gc.objects.frees(m) }}, c.gc.objects.canFree(c.op, m)
+	c.work = &nodeParams[driver.DevicePtr]{freeRow, m.raw, seenMem(c, m),
+		func(c *nodeCall) { c.gc.objects.frees(m) }}
+	return c.gc.objects.canFree(c.op, m)
 }
 
 // seenMem describes a node that allocates or frees memory: nodes that use the memory must be in order

@@ -79,7 +79,7 @@ type conditional struct {
 
 func (w *IfNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
-func (w *IfNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *IfNode) prepare(c *nodeCall) error {
 	size := uint32(1)
 	if w.HasElse {
 		size = 2
@@ -97,7 +97,7 @@ func (w *IfNode) setBodies(bodies []*Graph) {
 
 func (w *WhileNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
-func (w *WhileNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *WhileNode) prepare(c *nodeCall) error {
 	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_WHILE, 1)
 }
 
@@ -107,9 +107,9 @@ func (w *WhileNode) setBodies(bodies []*Graph) { w.Body = bodies[0] }
 
 func (w *SwitchNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
-func (w *SwitchNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *SwitchNode) prepare(c *nodeCall) error {
 	if w.Cases < 1 || w.Cases > mostCases {
-		return nil, badValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
+		return badValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
 	}
 	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
 }
@@ -126,16 +126,17 @@ type condWork struct {
 	bodies []*Graph
 }
 
-func (c *nodeCall) prepareCondition(w conditionalNode, h Condition, kind int32, size uint32) (nodeWork, error) {
+func (c *nodeCall) prepareCondition(w conditionalNode, h Condition, kind int32, size uint32) error {
 	switch {
 	case h.graph == nil:
-		return nil, errNil(c.op, "condition")
+		return errNil(c.op, "condition")
 	case h.graph.core.graphParts != c.gc.graphParts:
-		return nil, badValue(c.op, c.gc, "the condition belongs to another graph")
+		return badValue(c.op, c.gc, "the condition belongs to another graph")
 	}
 	told := &condWork{of: w}
 	told.p = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.ctx.raw}
-	return told, nil
+	c.work = told
+	return nil
 }
 
 func (w *condWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {

@@ -101,7 +101,7 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	return nil, err
 }
 
-var childRow = &nodeFuncs[driver.Graph]{nodeRow{
+var childRow = &nodeFuncs[driver.Graph]{&nodeRow{
 	typ: GraphNodeTypeGraph,
 	add: "cuGraphAddChildGraphNode", set: setNodeOp, execSet: "cuGraphExecChildGraphNodeSetParams",
 	early: func(c *nodeCall, w Work) error { return c.enterChild(w.(*ChildNode).Graph) },
@@ -112,7 +112,7 @@ var childRow = &nodeFuncs[driver.Graph]{nodeRow{
 		return t.GraphNodeSetParams(at, n, p)
 	}, (*driver.Table).GraphExecChildGraphNodeSetParams}
 
-func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, &childRow.nodeRow) }
+func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, childRow.nodeRow) }
 
 // enterChild begins a call on a graph that becomes part of the graph.
 func (c *nodeCall) enterChild(child *Graph) error {
@@ -131,14 +131,15 @@ func (c *nodeCall) enterChild(child *Graph) error {
 	return nil
 }
 
-func (w *ChildNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *ChildNode) prepare(c *nodeCall) error {
 	child := c.child.core
 	c.objects = append(c.objects, child.objects.list()...)
 	if c.xc == nil {
 		c.gc.family.merge(child.family) // the driver makes a clone of the other graph
 	}
-	return &nodeParams[driver.Graph]{childRow, child.raw, races.NodeWork{Graph: uintptr(child.raw)},
-		func(c *nodeCall) { c.objectSet().recordsAll(&child.objects.objectSet) }}, nil
+	c.work = &nodeParams[driver.Graph]{childRow, child.raw, races.NodeWork{Graph: uintptr(child.raw)},
+		func(c *nodeCall) { c.objectSet().recordsAll(&child.objects.objectSet) }}
+	return nil
 }
 
 // readChild returns the work of a node with a graph.

@@ -27,11 +27,12 @@ type kernelWork struct {
 
 func (w *KernelNode) row() *nodeRow { return rowIf(w != nil, kernelRow) }
 
-func (w *KernelNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *KernelNode) prepare(c *nodeCall) error {
 	if w.Kernel == nil || w.Kernel.mod == nil {
-		return nil, errNil(c.op, "function")
+		return errNil(c.op, "function")
 	}
-	return &c.kernel, w.Kernel.nodeWork(c, &c.kernel.params, &w.Config, w.Args)
+	c.work = &c.kernel
+	return w.Kernel.nodeWork(c, &c.kernel.params, &w.Config, w.Args)
 }
 
 func (w *kernelWork) add(c *nodeCall, deps []driver.GraphNode) (n driver.GraphNode, res driver.Result) {

@@ -158,6 +158,7 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 	}
 	c.objects = append(c.objects[:0], objects...)
 	told := &c.kernel
+	c.work = told
 	told.params, told.cooperative, told.attrs = b.kernels[i], c.use.cooperative, c.use.attrs
 	if res != driver.ResultSuccess && (!happened(res) || own == driver.ResultSuccess) {
 		own = res
@@ -166,7 +167,7 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 		own = told.set(c)
 	}
 	c.did = false // of the call before
-	return c.finishSet(kernelRow, k, told, own)
+	return c.finishSet(kernelRow, k, own)
 }
 
 // context returns the kernel's context, or nil for no kernel.

@@ -13,7 +13,7 @@ import (
 const keptOfMemory = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several " +
 	"rows, and all of a copy of several rows"
 
-var copyRow = &nodeFuncs[*driver.Memcpy3D]{nodeRow{
+var copyRow = &nodeFuncs[*driver.Memcpy3D]{&nodeRow{
 	typ: GraphNodeTypeMemcpy, kept: keptOfMemory,
 	add: "cuGraphAddMemcpyNode", set: "cuGraphMemcpyNodeSetParams", execSet: "cuGraphExecMemcpyNodeSetParams",
 },
@@ -26,7 +26,7 @@ var copyRow = &nodeFuncs[*driver.Memcpy3D]{nodeRow{
 		return t.GraphExecMemcpyNodeSetParams(at, x, n, p, at.Context)
 	}}
 
-func (w *CopyNode) row() *nodeRow { return rowIf(w != nil, &copyRow.nodeRow) }
+func (w *CopyNode) row() *nodeRow { return rowIf(w != nil, copyRow.nodeRow) }
 
 // copyWork copies a box of one memory to another one.
 type copyWork struct {
@@ -40,29 +40,29 @@ func (w *copyWork) seen(c *nodeCall, _ Work) races.NodeWork {
 	return races.NodeWork{Call: c.op, Uses: usedByPlanes(&w.to, &w.from, w.box)}
 }
 
-func (w *CopyNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *CopyNode) prepare(c *nodeCall) error {
 	told := &c.copy
 	d, r, b := &told.to, &told.from, w.Box
 	d.region, r.region = targetOf(w.Dst), regionOf(w.Src)
 	if err := c.keepRegions(&d.region, &r.region); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case d.mem.onHost() && r.mem.onHost():
-		return nil, betweenHost(c.op, &d.region, &r.region)
+		return betweenHost(c.op, &d.region, &r.region)
 	case b == nil && r.size > d.size:
-		return nil, tooSmall(c.op, r.size, d.size)
+		return tooSmall(c.op, r.size, d.size)
 	case b == nil:
 		told.box = extent{r.size, 1, 1}
 	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
-		return nil, errMixed(c.op, as("destination", d.mem), as("source", r.mem))
+		return errMixed(c.op, as("destination", d.mem), as("source", r.mem))
 	default:
 		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
 		told.box = extent{b.Width, b.Height, b.Depth}
 	}
 	for _, p := range [...]*planes{d, r} {
 		if err := p.fit(c.op, told.box); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	c.ctx = d.mem.ctx
@@ -106,7 +106,7 @@ func (c *nodeCall) readCopy() (*CopyNode, error) {
 	return w, nil
 }
 
-var memsetRow = &nodeFuncs[*driver.MemsetNodeParams]{nodeRow{
+var memsetRow = &nodeFuncs[*driver.MemsetNodeParams]{&nodeRow{
 	typ: GraphNodeTypeMemset, kept: keptOfMemory,
 	add: "cuGraphAddMemsetNode", set: "cuGraphMemsetNodeSetParams", execSet: "cuGraphExecMemsetNodeSetParams",
 },
@@ -119,7 +119,7 @@ var memsetRow = &nodeFuncs[*driver.MemsetNodeParams]{nodeRow{
 		return t.GraphExecMemsetNodeSetParams(at, x, n, p, at.Context)
 	}}
 
-func (w *MemsetNode) row() *nodeRow { return rowIf(w != nil, &memsetRow.nodeRow) }
+func (w *MemsetNode) row() *nodeRow { return rowIf(w != nil, memsetRow.nodeRow) }
 
 // memsetWork sets a rectangle of memory.
 type memsetWork struct {
@@ -133,29 +133,29 @@ func (w *memsetWork) seen(c *nodeCall, _ Work) races.NodeWork {
 	return races.NodeWork{Call: c.op, Uses: usedByPlanes(&w.to, &w.to, w.box)}
 }
 
-func (w *MemsetNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *MemsetNode) prepare(c *nodeCall) error {
 	told := &c.memset
 	d, size := &told.to, uint64(max(w.ElementSize, 1))
 	d.region = targetOf(w.Dst)
 	if err := c.keepRegions(&d.region, &d.region); err != nil {
-		return nil, err
+		return err
 	}
 	switch {
 	case size != 1 && size != 2 && size != 4:
-		return nil, badValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
+		return badValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
-		return nil, badValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
+		return badValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
 			w.Value, size))
 	case d.mem.raw == 0:
-		return nil, misuse(c.op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
+		return misuse(c.op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
 	}
 	told.params = driver.MemsetNodeParams{Dst: d.addr(), Value: w.Value, ElementSize: uint32(size)}
 	if r := w.Rect; r == nil {
 		if d.off%size != 0 || d.size%size != 0 {
-			return nil, notWhole(c.op, &d.region, size)
+			return notWhole(c.op, &d.region, size)
 		}
 		if c.xc != nil && told.mixesBytes() {
-			return nil, badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
+			return badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
 				"32-bit words or more words, or instantiate the changed graph again")
 		}
 		told.box = extent{d.size, 1, 1}
@@ -164,12 +164,12 @@ func (w *MemsetNode) prepare(c *nodeCall) (nodeWork, error) {
 		d.pitch = r.Pitch
 		if size > 1 { // then the size of a row must not overflow
 			if err := d.whole(c.op, size, r.Width); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		told.box = extent{size * r.Width, r.Height, 1}
 		if err := d.fit(c.op, told.box); err != nil {
-			return nil, err
+			return err
 		}
 		told.params.Width, told.params.Height, told.params.Pitch = r.Width, r.Height, d.pitch
 	}

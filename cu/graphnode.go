@@ -13,8 +13,8 @@ import (
 // replaced, in a graph or in an executable graph.
 //
 //	c, err := g.begin(x, op, r, w)    Locks the graph, and x unless it is nil. First it prepares what needs no lock.
-//	told, err := w.prepare(c)         Calls keep(c, object) for each object that the work uses.
-//	c.add(r, w, told, deps), c.set(…) Calls the driver. If it succeeds, the graph keeps the objects.
+//	w.prepare(c)                      Sets c.work, and calls keep(c, object) for each object that the work uses.
+//	c.add(r, w, deps), n.set(x, r, w) Calls the driver. If it succeeds, the graph keeps the objects.
 //	c.end()                           Unlocks. Then objects may be destroyed, which calls tracers.
 
 const (
@@ -35,6 +35,7 @@ type nodeCall struct {
 	node  driver.GraphNode
 	use   *nodeUse     // what is known about the node
 	ctx   *contextCore // of the work
+	work  nodeWork     // as the driver is told it
 	nodeOutcome
 	reusedWork
 	// objects are those that the work uses. acquired are those on which the call itself has a call
@@ -175,7 +176,7 @@ func (c *nodeCall) finish() {
 		c.leaveAll()
 	}
 	c.forget()
-	c.g, c.gc, c.x, c.xc, c.child, c.ctx, c.node, c.use = nil, nil, nil, nil, nil, nil, 0, nil
+	c.g, c.gc, c.x, c.xc, c.child, c.ctx, c.node, c.use, c.work = nil, nil, nil, nil, nil, nil, 0, nil, nil
 	c.nodeOutcome = nodeOutcome{}
 	c.objects = c.objects[:0]
 }
@@ -230,12 +231,11 @@ func (g *Graph) add(r *nodeRow, w Work, after []GraphNode) (GraphNode, error) {
 		return GraphNode{}, err
 	}
 	c.use = &nodeUse{typ: r.typ}
-	told, err := w.prepare(c)
-	if err != nil {
+	if err := w.prepare(c); err != nil {
 		return GraphNode{}, err
 	}
-	err = c.add(r, w, told, deps)
-	if r, ok := told.(resultWork); ok {
+	err = c.add(r, w, deps)
+	if r, ok := c.work.(resultWork); ok {
 		r.result(err)
 	}
 	if err != nil {
@@ -264,31 +264,31 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 }
 
 // add adds the node after other nodes.
-func (c *nodeCall) add(r *nodeRow, w Work, told nodeWork, deps []driver.GraphNode) (err error) {
+func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) {
 	var res driver.Result
-	if c.node, res = told.add(c, deps); res != driver.ResultSuccess {
+	if c.node, res = c.work.add(c, deps); res != driver.ResultSuccess {
 		c.did = c.did || happened(res)
 		if c.did && c.table().GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
 			// From a graph that allocates memory the driver removes no node.
 			c.partly = "the node stays in the graph"
-			if w, ok := told.(*kernelWork); ok {
+			if w, ok := c.work.(*kernelWork); ok {
 				w.stays(c)
 			}
 		}
 		if res == driver.ResultOutOfMemory && r.attempts != nil {
 			return errLacksMemory
 		}
-		if err = c.driverError(r, told, res); c.partly == "" {
+		if err = c.driverError(r, res); c.partly == "" {
 			return err
 		}
 	}
-	told.done(c)
+	c.work.done(c)
 	u := c.use
 	u.first, u.firstAttrs = u.cooperative, u.attrs
 	c.gc.objects.know(c.node, u)
 	c.dropped = c.gc.objects.replace(u, c.objects, c.dropped)
 	if o := c.gc.ctx.drv.observer(); o != nil {
-		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), graphNodes(deps), told.seen(c, w))
+		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), graphNodes(deps), c.work.seen(c, w))
 	}
 	return err
 }
@@ -311,12 +311,11 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 	if err != nil {
 		return err
 	}
-	var told nodeWork
 	if err = c.is(r.typ); err == nil {
-		told, err = w.prepare(c)
+		err = w.prepare(c)
 	}
 	if err == nil {
-		err = c.finishSet(r, w, told, told.set(c))
+		err = c.finishSet(r, w, c.work.set(c))
 	}
 	c.end()
 	runtime.KeepAlive(w)
@@ -324,20 +323,20 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 }
 
 // finishSet notes what the node uses from now on. res is the driver's answer.
-func (c *nodeCall) finishSet(r *nodeRow, w Work, told nodeWork, res driver.Result) (err error) {
+func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) {
 	c.did = c.did || happened(res)
 	if res != driver.ResultSuccess {
-		err = c.driverError(r, told, res)
+		err = c.driverError(r, res)
 	}
 	if !c.did {
 		return err
 	}
-	told.done(c)
+	c.work.done(c)
 	if len(c.acquired) != 0 || c.child != nil || len(c.objects) != len(c.use.objects) { // else they are those of before
 		c.dropped = c.objectSet().replace(c.use, c.objects, c.dropped)
 	}
 	if o := c.gc.ctx.drv.observer(); o != nil && err == nil {
-		o.SetNode(c.in(), uintptr(c.node), told.seen(c, w))
+		o.SetNode(c.in(), uintptr(c.node), c.work.seen(c, w))
 	}
 	return err
 }
@@ -351,9 +350,9 @@ func (c *nodeCall) in() uintptr {
 }
 
 // driverError returns the error for the driver's result.
-func (c *nodeCall) driverError(r *nodeRow, told nodeWork, res driver.Result) error {
+func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
 	e := c.gc.ctx.callError(c.op, c.in(), res)
-	if told.explain(c, e); c.child != nil {
+	if c.work.explain(c, e); c.child != nil {
 		c.child.core.once(e)
 	}
 	if c.xc != nil && r.kept != "" && e.Result == ResultInvalidValue {

@@ -65,7 +65,7 @@ type nodeParams[P any] struct {
 
 // nodeFuncs is the row of work that the driver is told as a P, with the functions of the driver.
 type nodeFuncs[P any] struct {
-	nodeRow
+	*nodeRow
 	addNode func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, p P) (driver.GraphNode,
 		driver.Result)
 	setNode func(t *driver.Table, at driver.At, n driver.GraphNode, p P) driver.Result
@@ -100,20 +100,21 @@ func askNode[P any](c *nodeCall, op string, f func(*driver.Table, driver.At, dri
 	return p, c.got(op, res)
 }
 
-// orEmpty returns the work. If there is nothing to do, it makes an added node an empty one, as a capture does.
-func (c *nodeCall) orEmpty(w nodeWork, empty bool) (nodeWork, error) {
-	switch {
+// orEmpty makes w the work of the call. If there is nothing to do, it makes an added node an empty one, as a capture does.
+func (c *nodeCall) orEmpty(w nodeWork, empty bool) error {
+	switch c.work = w; {
 	case !empty:
-		return w, nil
+		return nil
 	case c.node != 0:
-		return nil, badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
+		return badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
 	}
 	c.use.typ, c.op, c.objects = GraphNodeTypeEmpty, emptyRow.add, c.objects[:0]
-	return emptyWork, nil
+	c.work = emptyWork
+	return nil
 }
 
 var (
-	emptyRow = &nodeFuncs[struct{}]{nodeRow: nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
+	emptyRow = &nodeFuncs[struct{}]{nodeRow: &nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
 		addNode: func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, _ struct{}) (driver.GraphNode,
 			driver.Result) {
 			return t.GraphAddEmptyNode(at, g, deps)
@@ -121,6 +122,6 @@ var (
 	emptyWork = &nodeParams[struct{}]{f: emptyRow}
 )
 
-func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, &emptyRow.nodeRow) }
+func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, emptyRow.nodeRow) }
 
-func (w *EmptyNode) prepare(c *nodeCall) (nodeWork, error) { return c.orEmpty(nil, true) }
+func (w *EmptyNode) prepare(c *nodeCall) error { return c.orEmpty(nil, true) }

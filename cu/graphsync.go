@@ -8,7 +8,7 @@ import (
 // This file has the nodes of a graph that put work in order with work outside of the graph: by events, by words of memory,
 // and by semaphores of other APIs. It has the nodes that call functions, too.
 
-var recordRow = &nodeFuncs[driver.Event]{nodeRow{
+var recordRow = &nodeFuncs[driver.Event]{&nodeRow{
 	typ: GraphNodeTypeEventRecord,
 	add: "cuGraphAddEventRecordNode", set: "cuGraphEventRecordNodeSetEvent",
 	execSet: "cuGraphExecEventRecordNodeSetEvent",
@@ -16,27 +16,29 @@ var recordRow = &nodeFuncs[driver.Event]{nodeRow{
 }, (*driver.Table).GraphAddEventRecordNode, (*driver.Table).GraphEventRecordNodeSetEvent,
 	(*driver.Table).GraphExecEventRecordNodeSetEvent}
 
-func (w *RecordNode) row() *nodeRow { return rowIf(w != nil, &recordRow.nodeRow) }
+func (w *RecordNode) row() *nodeRow { return rowIf(w != nil, recordRow.nodeRow) }
 
-func (w *RecordNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *RecordNode) prepare(c *nodeCall) error {
 	sl := c.objects[0].(*slot) // of enterEvent
-	return &nodeParams[driver.Event]{recordRow, sl.raw, races.NodeWork{Event: uintptr(sl.raw)},
-		func(c *nodeCall) { c.objectSet().records(sl) }}, nil
+	c.work = &nodeParams[driver.Event]{recordRow, sl.raw, races.NodeWork{Event: uintptr(sl.raw)},
+		func(c *nodeCall) { c.objectSet().records(sl) }}
+	return nil
 }
 
-var waitRow = &nodeFuncs[driver.Event]{nodeRow{
+var waitRow = &nodeFuncs[driver.Event]{&nodeRow{
 	typ: GraphNodeTypeWaitEvent,
 	add: "cuGraphAddEventWaitNode", set: "cuGraphEventWaitNodeSetEvent", execSet: "cuGraphExecEventWaitNodeSetEvent",
 	early: func(c *nodeCall, w Work) error { return c.enterEvent(w.(*WaitNode).Event, GraphNodeTypeWaitEvent) },
 }, (*driver.Table).GraphAddEventWaitNode, (*driver.Table).GraphEventWaitNodeSetEvent,
 	(*driver.Table).GraphExecEventWaitNodeSetEvent}
 
-func (w *WaitNode) row() *nodeRow { return rowIf(w != nil, &waitRow.nodeRow) }
+func (w *WaitNode) row() *nodeRow { return rowIf(w != nil, waitRow.nodeRow) }
 
-func (w *WaitNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *WaitNode) prepare(c *nodeCall) error {
 	sl := c.objects[0].(*slot) // of enterEvent
-	return &nodeParams[driver.Event]{f: waitRow, p: sl.raw,
-		observed: races.NodeWork{Event: uintptr(sl.raw), Waits: true}}, nil
+	c.work = &nodeParams[driver.Event]{f: waitRow, p: sl.raw,
+		observed: races.NodeWork{Event: uintptr(sl.raw), Waits: true}}
+	return nil
 }
 
 // enterEvent begins a call on an event that a node of the type will record or wait for.
@@ -92,24 +94,25 @@ func (c *nodeCall) readEvent() (Work, error) {
 	return &RecordNode{Handle: uintptr(e)}, nil
 }
 
-var hostRow = &nodeFuncs[driver.Callback]{nodeRow{
+var hostRow = &nodeFuncs[driver.Callback]{&nodeRow{
 	typ: GraphNodeTypeHost,
 	add: "cuGraphAddHostNode", set: "cuGraphHostNodeSetParams", execSet: "cuGraphExecHostNodeSetParams",
 }, (*driver.Table).GraphAddHostNode, (*driver.Table).GraphHostNodeSetParams, (*driver.Table).GraphExecHostNodeSetParams}
 
-func (w *HostNode) row() *nodeRow { return rowIf(w != nil, &hostRow.nodeRow) }
+func (w *HostNode) row() *nodeRow { return rowIf(w != nil, hostRow.nodeRow) }
 
-func (w *HostNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *HostNode) prepare(c *nodeCall) error {
 	if w.Func == nil {
-		return nil, errNoHostFunc(c.op)
+		return errNoHostFunc(c.op)
 	}
 	h, number, err := c.gc.ctx.drv.nodeFunc(w.Func)
 	if err != nil {
-		return nil, errUnnamed(c.op, uintptr(c.gc.raw), err)
+		return errUnnamed(c.op, uintptr(c.gc.raw), err)
 	}
 	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
-	return &nodeParams[driver.Callback]{f: hostRow, p: h.callback,
-		observed: races.NodeWork{Call: c.op, HostFunc: number}}, nil
+	c.work = &nodeParams[driver.Callback]{f: hostRow, p: h.callback,
+		observed: races.NodeWork{Call: c.op, HostFunc: number}}
+	return nil
 }
 
 func (c *nodeCall) readHost() (*HostNode, error) {
@@ -130,32 +133,33 @@ func (c *nodeCall) readHost() (*HostNode, error) {
 	return new(HostNode), nil
 }
 
-var memOpsRow = &nodeFuncs[driver.BatchMemOpNodeParams]{nodeRow{
+var memOpsRow = &nodeFuncs[driver.BatchMemOpNodeParams]{&nodeRow{
 	typ: GraphNodeTypeBatchMemOp,
 	add: "cuGraphAddBatchMemOpNode", set: "cuGraphBatchMemOpNodeSetParams",
 	execSet: "cuGraphExecBatchMemOpNodeSetParams",
 }, (*driver.Table).GraphAddBatchMemOpNode, (*driver.Table).GraphBatchMemOpNodeSetParams,
 	(*driver.Table).GraphExecBatchMemOpNodeSetParams}
 
-func (w *MemOpsNode) row() *nodeRow { return rowIf(w != nil, &memOpsRow.nodeRow) }
+func (w *MemOpsNode) row() *nodeRow { return rowIf(w != nil, memOpsRow.nodeRow) }
 
-func (w *MemOpsNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *MemOpsNode) prepare(c *nodeCall) error {
 	if len(w.Ops) == 0 {
-		return nil, badValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	ops := currentOps(w.Ops)
 	if err := checkMemOps(c.op, ops, c.gc); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range ops {
 		if m := ops[i].r.mem; !keep(c, &m.resource, m) {
-			return nil, m.Refused(c.op)
+			return m.Refused(c.op)
 		}
 	}
 	batch := memOpParams(nil, ops)
-	return &nodeParams[driver.BatchMemOpNodeParams]{f: memOpsRow,
+	c.work = &nodeParams[driver.BatchMemOpNodeParams]{f: memOpsRow,
 		p:        driver.BatchMemOpNodeParams{Ctx: c.ctx.raw, Count: uint32(len(batch)), ParamArray: &batch[0]},
-		observed: races.NodeWork{Call: memOpsRow.add, Words: wordOps(w.Ops)}}, nil
+		observed: races.NodeWork{Call: memOpsRow.add, Words: wordOps(w.Ops)}}
+	return nil
 }
 
 func (c *nodeCall) readMemOps() (*MemOpsNode, error) {
@@ -186,49 +190,49 @@ func (c *nodeCall) readMemOps() (*MemOpsNode, error) {
 // keptOfSemaphores is what an executable graph cannot change of a node with semaphores.
 const keptOfSemaphores = "the number of semaphores of a node"
 
-var signalRow = &nodeFuncs[driver.ExtSemSignalNodeParams]{nodeRow{
+var signalRow = &nodeFuncs[driver.ExtSemSignalNodeParams]{&nodeRow{
 	typ: GraphNodeTypeExtSemasSignal, kept: keptOfSemaphores,
 	add: "cuGraphAddExternalSemaphoresSignalNode", set: "cuGraphExternalSemaphoresSignalNodeSetParams",
 	execSet: "cuGraphExecExternalSemaphoresSignalNodeSetParams",
 }, (*driver.Table).GraphAddExternalSemaphoresSignalNode, (*driver.Table).GraphExternalSemaphoresSignalNodeSetParams,
 	(*driver.Table).GraphExecExternalSemaphoresSignalNodeSetParams}
 
-func (w *SignalNode) row() *nodeRow { return rowIf(w != nil, &signalRow.nodeRow) }
+func (w *SignalNode) row() *nodeRow { return rowIf(w != nil, signalRow.nodeRow) }
 
-func (w *SignalNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *SignalNode) prepare(c *nodeCall) error {
 	return prepareExternal(c, signalRow, w.Ops, false, (*externalParams).signalNode)
 }
 
-var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{nodeRow{
+var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{&nodeRow{
 	typ: GraphNodeTypeExtSemasWait, kept: keptOfSemaphores,
 	add: "cuGraphAddExternalSemaphoresWaitNode", set: "cuGraphExternalSemaphoresWaitNodeSetParams",
 	execSet: "cuGraphExecExternalSemaphoresWaitNodeSetParams",
 }, (*driver.Table).GraphAddExternalSemaphoresWaitNode, (*driver.Table).GraphExternalSemaphoresWaitNodeSetParams,
 	(*driver.Table).GraphExecExternalSemaphoresWaitNodeSetParams}
 
-func (w *ExternalWaitNode) row() *nodeRow { return rowIf(w != nil, &externalWaitRow.nodeRow) }
+func (w *ExternalWaitNode) row() *nodeRow { return rowIf(w != nil, externalWaitRow.nodeRow) }
 
-func (w *ExternalWaitNode) prepare(c *nodeCall) (nodeWork, error) {
+func (w *ExternalWaitNode) prepare(c *nodeCall) error {
 	return prepareExternal(c, externalWaitRow, w.Ops, true, (*externalParams).waitNode)
 }
 
 // prepareExternal prepares signals of semaphores, or waits for them. told converts them to what the driver is told.
-func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool, told func(*externalParams) P) (
-	nodeWork, error) {
+func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool, told func(*externalParams) P) error {
 	if len(ops) == 0 {
-		return nil, badValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	if err := checkExternal(c.op, ops, c.gc); err != nil {
-		return nil, err
+		return err
 	}
 	for _, o := range ops {
 		if !keep(c, &o.sem.resource, o.sem) {
-			return nil, o.sem.Refused(c.op)
+			return o.sem.Refused(c.op)
 		}
 	}
 	p := new(externalParams)
 	p.fill(ops, wait)
-	return &nodeParams[P]{f: f, p: told(p), observed: races.NodeWork{Call: c.op, Words: externalOps(ops, wait)}}, nil
+	c.work = &nodeParams[P]{f: f, p: told(p), observed: races.NodeWork{Call: c.op, Words: externalOps(ops, wait)}}
+	return nil
 }
 
 func (c *nodeCall) readSignal() (*SignalNode, error) {

@@ -12,9 +12,9 @@ import "runtime"
 type Work interface {
 	// kind returns what all values of the type have in common, or nil for a nil pointer.
 	row() *nodeRow
-	// prepare checks the value, makes the call keep what the work uses, and returns what the driver is told.
-	// The caller holds the locks of the call.
-	prepare(c *nodeCall) (nodeWork, error)
+	// prepare checks the value, makes the call keep what the work uses, and sets what the driver is told. The
+	// caller holds the locks of the call.
+	prepare(c *nodeCall) error
 }
 
 // KernelNode runs a kernel: see [Function.Launch] for the arguments. The kernel may be of another context than
