@@ -263,8 +263,8 @@ func (p *planes) fit(op string, e extent) error {
 	over2, n := bits.Mul64(rows, p.pitch)
 	n, carry2 := bits.Add64(n, e.width, 0)
 	if over|over2|carry|carry2 != 0 || n > p.size {
-		return badValue(op, p.mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, do not fit into %d bytes",
-			e.depth, e.height, e.width, p.pitch, p.size))
+		return badValue(op, p.mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, "+
+			"do not fit into %d bytes", e.depth, e.height, e.width, p.pitch, p.size))
 	}
 	return nil
 }

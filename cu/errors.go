@@ -269,19 +269,7 @@ func errMixed(op string, a, b member) error {
 	return misuse(op, a, err, detail)
 }
 
-// The next functions are for objects that have no core.
-
-func mistake(op string, err error, handle uintptr, detail string) error {
-	e := newError(op, nil, ResultInvalidHandle, err, detail)
-	e.Handle = handle
-	return e
-}
-
-func mixed(op string, handle uintptr, aKind string, a *contextCore, bKind string, b *contextCore) error {
-	return errMixed(op, standIn{aKind, handle, a}, standIn{bKind, 0, b})
-}
-
-// standIn stands for an object.
+// standIn stands for an object that has no core.
 type standIn struct {
 	itsKind string
 	raw     uintptr

@@ -29,7 +29,8 @@ type Graph struct {
 
 // newGraph returns the owner of a graph that uses these objects.
 func newGraph(ctx *contextCore, raw driver.Graph, objects *graphObjects, family *graphFamily) *Graph {
-	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: &graphParts{frames: stateOf[graphFrames](ctx.drv)}}}
+	parts := &graphParts{frames: stateOf[graphFrames](ctx.drv)}
+	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: parts}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
 }
@@ -54,6 +55,14 @@ func (c *Context) NewGraph() (*Graph, error) {
 		o.NewGraph(uintptr(raw), 0)
 	}
 	return newGraph(core, raw, new(graphObjects), new(graphFamily)), nil
+}
+
+// object returns the object for an error, or nil if there is none.
+func (g *Graph) object() named {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core
 }
 
 // enter begins a call on the graph, and waits until no other one on a graph of the family is in
@@ -187,14 +196,6 @@ type GraphNode struct {
 	removed uint32
 }
 
-// object returns the object for an error, or nil if there is none.
-func (g *Graph) object() named {
-	if g == nil || g.core == nil {
-		return nil
-	}
-	return g.core
-}
-
 // enter begins a call on the node's graph. The caller ends it by n.graph.leave.
 func (n GraphNode) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
@@ -216,7 +217,8 @@ func (n GraphNode) there(op string) error {
 	if removed := n.graph.core.removed; len(removed) == 0 || removed[n.raw] == n.removed {
 		return nil
 	}
-	return mistake(op, ErrClosed, uintptr(n.raw), "the node was removed from its graph")
+	node := standIn{"graph node", uintptr(n.raw), n.graph.core.ctx}
+	return misuse(op, node, ErrClosed, "the node was removed from its graph")
 }
 
 // Graph returns the node's graph, nil for the zero GraphNode.

@@ -90,7 +90,7 @@ func (w *IfNode) prepare(c *nodeCall) error {
 func (w *IfNode) clone() conditionalNode { n := *w; return &n }
 
 func (w *IfNode) setBodies(bodies []*Graph) {
-	if w.Then = bodies[0]; len(bodies) > 1 {
+	if w.Then, w.Else = bodies[0], nil; len(bodies) > 1 {
 		w.Else = bodies[1]
 	}
 }

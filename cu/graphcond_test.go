@@ -321,6 +321,22 @@ func TestGraphBodyObjects(t *testing.T) {
 	}
 }
 
+// TestGraphConditionReused adds one value twice: the second node, which has one body, has nothing of the first one.
+func TestGraphConditionReused(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	w := IfNode{Condition: must(g.NewCondition())(t), HasElse: true}
+	must(g.Add(&w))(t)
+	first := w
+	w.Condition, w.HasElse = must(g.NewCondition())(t), false
+	n := must(g.Add(&w))(t)
+	got := must(n.Work())(t).(*IfNode)
+	if w.Else != nil || got.Else != nil || w.Then == first.Then || got.Then != w.Then || got.HasElse {
+		t.Errorf("Add has set %+v, and the node's work is %+v", w, *got)
+	}
+}
+
 // TestGraphConditionKernel sets a condition by a kernel in Go.
 func TestGraphConditionKernel(t *testing.T) {
 	var ran atomic.Int32

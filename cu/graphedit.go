@@ -54,9 +54,8 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	if enabled {
 		value = 1
 	} else if c.use.cooperative {
-		return badValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, if a cooperative kernel is "+
-			"disabled: "+
-			"let the kernel return at once instead")
+		return badValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, "+
+			"if a cooperative kernel is disabled: let the kernel return at once instead")
 	}
 	if res := c.gc.ctx.drv.table().GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
 		return c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))

@@ -66,7 +66,7 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 
 func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, error) {
 	if flags&^instantiateFlags != 0 {
-		return nil, badValue(op, nil, fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
+		return nil, badValue(op, g.object(), fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
 	}
 	gc, err := g.enter(op)
 	if err != nil {

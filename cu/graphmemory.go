@@ -17,8 +17,8 @@ var copyRow = &nodeFuncs[*driver.Memcpy3D]{&nodeRow{
 	typ: GraphNodeTypeMemcpy, kept: keptOfMemory,
 	add: "cuGraphAddMemcpyNode", set: "cuGraphMemcpyNodeSetParams", execSet: "cuGraphExecMemcpyNodeSetParams",
 },
-	func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, p *driver.Memcpy3D) (driver.GraphNode,
-		driver.Result) {
+	func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode,
+		p *driver.Memcpy3D) (driver.GraphNode, driver.Result) {
 		return t.GraphAddMemcpyNode(at, g, deps, p, at.Context)
 	},
 	(*driver.Table).GraphMemcpyNodeSetParams,
@@ -110,8 +110,8 @@ var memsetRow = &nodeFuncs[*driver.MemsetNodeParams]{&nodeRow{
 	typ: GraphNodeTypeMemset, kept: keptOfMemory,
 	add: "cuGraphAddMemsetNode", set: "cuGraphMemsetNodeSetParams", execSet: "cuGraphExecMemsetNodeSetParams",
 },
-	func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, p *driver.MemsetNodeParams) (driver.GraphNode,
-		driver.Result) {
+	func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode,
+		p *driver.MemsetNodeParams) (driver.GraphNode, driver.Result) {
 		return t.GraphAddMemsetNode(at, g, deps, p, at.Context)
 	},
 	(*driver.Table).GraphMemsetNodeSetParams,
@@ -155,8 +155,8 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 			return notWhole(c.op, &d.region, size)
 		}
 		if c.xc != nil && told.mixesBytes() {
-			return badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
-				"32-bit words or more words, or instantiate the changed graph again")
+			return badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: "+
+				"set bytes, 32-bit words or more words, or instantiate the changed graph again")
 		}
 		told.box = extent{d.size, 1, 1}
 		told.params.Width, told.params.Height = d.size/size, 1

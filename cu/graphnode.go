@@ -304,8 +304,8 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 		op = r.execSet
 	}
 	if op == "" {
-		return badValue(setNodeOp, nil, fmt.Sprintf("the work of a node of type %v cannot be replaced: remove the node, and add "+
-			"another one", r.typ))
+		return badValue(setNodeOp, n.graph.object(), fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
+			"remove the node, and add another one", r.typ))
 	}
 	c, err := n.begin(x, op, r, w)
 	if err != nil {

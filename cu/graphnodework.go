@@ -100,7 +100,8 @@ func askNode[P any](c *nodeCall, op string, f func(*driver.Table, driver.At, dri
 	return p, c.got(op, res)
 }
 
-// orEmpty makes w the work of the call. If there is nothing to do, it makes an added node an empty one, as a capture does.
+// orEmpty makes w the work of the call. If there is nothing to do, it makes an added node an empty one, as a capture
+// does.
 func (c *nodeCall) orEmpty(w nodeWork, empty bool) error {
 	switch c.work = w; {
 	case !empty:

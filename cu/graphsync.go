@@ -43,7 +43,7 @@ func (w *WaitNode) prepare(c *nodeCall) error {
 
 // enterEvent begins a call on an event that a node of the type will record or wait for.
 func (c *nodeCall) enterEvent(e *Event, typ GraphNodeType) error {
-	sl, _, err := e.enterNode(c.op, c.ctx, typ)
+	sl, _, err := e.enterNode(c.op, c.gc, typ)
 	if err == nil {
 		c.acquired, c.objects = append(c.acquired, sl), append(c.objects, sl)
 	}
@@ -51,9 +51,9 @@ func (c *nodeCall) enterEvent(e *Event, typ GraphNodeType) error {
 }
 
 // enterNode begins a call on an event that a node of this type will record or wait for. An event
-// that does not exist yet is created in the context, of which the caller is a user. The caller
+// that does not exist yet is created in the context of the graph, on which a call is in flight. The caller
 // holds no lock, because tracers are called.
-func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot, *eventOwner, error) {
+func (e *Event) enterNode(op string, of *graphCore, typ GraphNodeType) (*slot, *eventOwner, error) {
 	if e == nil {
 		return nil, nil, errNil(op, "event")
 	}
@@ -63,12 +63,12 @@ func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot
 			return nil, nil, errNoNode(op, 0)
 		}
 		var err error
-		if o, err = e.create(ctx); err != nil {
+		if o, err = e.create(of.ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	if o.core.ctx.drv != ctx.drv {
-		return nil, nil, mixed(op, o.core.handle(), "event", o.core.ctx, "graph", ctx)
+	if o.core.ctx.drv != of.ctx.drv {
+		return nil, nil, errMixed(op, o.core, of)
 	}
 	enter := o.core.enterForeign
 	if typ == GraphNodeTypeEventRecord {
@@ -217,7 +217,8 @@ func (w *ExternalWaitNode) prepare(c *nodeCall) error {
 }
 
 // prepareExternal prepares signals of semaphores, or waits for them. told converts them to what the driver is told.
-func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool, told func(*externalParams) P) error {
+func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool,
+	told func(*externalParams) P) error {
 	if len(ops) == 0 {
 		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}

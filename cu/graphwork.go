@@ -10,7 +10,7 @@ import "runtime"
 // Fields that only GraphNode.Work sets are ignored by the others. Addresses and handles in them are numbers,
 // which keep nothing: see [Context.PointerInfo].
 type Work interface {
-	// kind returns what all values of the type have in common, or nil for a nil pointer.
+	// row returns what all values of the type have in common, or nil for a nil pointer.
 	row() *nodeRow
 	// prepare checks the value, makes the call keep what the work uses, and sets what the driver is told. The
 	// caller holds the locks of the call.

@@ -29,10 +29,10 @@ const closeLibraryOp = "Library.Close"
 // deferredLibraries are the libraries that the program's next freeing call unloads.
 type deferredLibraries = deferred.List[*libraryCore, struct{}]
 
-// Refused returns the error of a call that began after the library was closed.
 func (lc *libraryCore) kind() string    { return "library" }
 func (lc *libraryCore) handle() uintptr { return uintptr(lc.raw) }
 
+// Refused returns the error of a call that began after the library was closed.
 func (lc *libraryCore) Refused(op string) error { return errClosed(op, lc) }
 
 // Last defers the library when the last call on it has ended.

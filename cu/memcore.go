@@ -418,7 +418,8 @@ func (mc *memCore) fits(op string, n int, off int64) error {
 
 // tooSmall returns the error for a copy to memory that is too small.
 func tooSmall(op string, from, to uint64) error {
-	return badValue(op, nil, fmt.Sprintf("%d bytes do not fit into %d: copy a Span of them, or use larger memory", from, to))
+	return badValue(op, nil, fmt.Sprintf("%d bytes do not fit into %d: copy a Span of them, or use larger memory",
+		from, to))
 }
 
 // legacyCall makes a call of the driver that the driver treats as work on the legacy default stream.

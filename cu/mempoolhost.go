@@ -30,7 +30,8 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned  = &memoryKind{name: "host memory", onHost: true, tracked: true, pooled: ofPool, free: (*memCore).freePooled}
+	pooledPinned = &memoryKind{name: "host memory", onHost: true, tracked: true, pooled: ofPool,
+		free: (*memCore).freePooled}
 	pooledManaged = &memoryKind{name: "managed memory", everywhere: true, tracked: true, managed: true, pooled: ofPool,
 		free: (*memCore).freePooled}
 )
@@ -133,7 +134,10 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	if pc.memory == pooledMemory {
 		return nil, badValue(op, pc, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
-	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
+	switch {
+	case s == nil || s.core == nil:
+		return nil, errNilArg(op, pc, "stream")
+	case s.core.ctx != pc.ctx:
 		return nil, errMixed(op, pc, s.core)
 	}
 	sc, err := s.enter(op)

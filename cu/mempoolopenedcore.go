@@ -52,7 +52,8 @@ type openedMemory struct {
 // open opens the memory that data of its exporter names. The caller has a call in flight on the pool.
 func (o *openings) open(mc *memCore, data driver.MemPoolPtrExportData) driver.Result {
 	res := o.get(func() (h uint64, res driver.Result) {
-		mc.raw, res = mc.ctx.drv.table().MemPoolImportPointer(driver.At{Context: mc.ctx.raw}, mc.pool.(*memPoolCore).raw, data)
+		pool, at := mc.pool.(*memPoolCore).raw, driver.At{Context: mc.ctx.raw}
+		mc.raw, res = mc.ctx.drv.table().MemPoolImportPointer(at, pool, data)
 		return uint64(mc.raw), res
 	}, func(x *openedMemory) {
 		x.open++

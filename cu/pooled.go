@@ -120,7 +120,7 @@ func (p Pooled) errGone(op string, c *eventCore) error {
 	if s := p.entry.state.Load(); s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
 		return errReleased(op, c)
 	}
-	return errClosed(op, c)
+	return misuse(op, c, ErrClosed, "the event pool was closed before the call: close it after the last use of its events")
 }
 
 func errReleased(op string, of named) error {

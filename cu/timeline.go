@@ -228,7 +228,8 @@ func (t *Timeline) Set(value uint64) error {
 			return nil
 		}
 		if !watch.Reached(value, have) {
-			return badValue(raiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
+			return badValue(raiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: "+
+				"wait for a higher value, or create another timeline", have, value))
 		}
 		if o := tc.ctx.drv.observer(); o != nil {
 			o.HostSignal(uintptr(tc.raw), value)

@@ -211,7 +211,8 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.state.Load() == gonePart })
 	switch parts := v.list(); {
 	case slices.ContainsFunc(parts, overlaps):
-		return op, 0, badValue(op, v.now.Load(), fmt.Sprintf("memory is mapped in the %d bytes at %d: unmap it first", size, off))
+		return op, 0, badValue(op, v.now.Load(), fmt.Sprintf(
+			"memory is mapped in the %d bytes at %d: unmap it first", size, off))
 	case slices.ContainsFunc(v.leaving, overlaps):
 		return op, 0, misuse(op, v.now.Load(), errLeaving, fmt.Sprintf(
 			"%d bytes at %d: end the calls, and close the graphs, that use the memory", size, off))

@@ -51,7 +51,8 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	}
 	defer c.leave()
 	if capacity == 0 || capacity > 1<<62 {
-		return nil, badValue(op, core, fmt.Sprintf("the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
+		return nil, badValue(op, core, fmt.Sprintf(
+			"the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
 	}
 	v := &virtualCore{ctx: core}
 	prop, _ := PhysicalOptions{}.prop(core) // the zero value has no mistake
