@@ -121,7 +121,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	case res != driver.ResultSuccess:
 		return nil, core.callError(op, handle, res)
 	case of != core.raw:
-		return nil, misuse(op, core, ErrContextMismatch,
+		return nil, misuse(op, standIn{"stream", handle, core}, ErrContextMismatch,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
 	}
 	s := newStream(core, raw, driver.At{}, true, StreamDefault)
