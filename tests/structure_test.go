@@ -69,7 +69,6 @@ var large = map[string]int{
 	"internal/sim.launch":             86,
 	"internal/sim.memPool":            19,
 	"internal/sim.op":                 22,
-	"internal/sim.work":               28,
 }
 
 // TestStructure checks that a newcomer can read each package in parts.

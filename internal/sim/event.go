@@ -144,7 +144,7 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return driver.ResultIllegalState
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
-		return d.submit(s, &work{node: eventRecordNode, event: e})
+		return d.submit(s, &eventWork{typ: eventRecordNode, event: e})
 	case s.captureValid() != ok:
 		return s.captureValid()
 	case e.ctx != s.ctx:

@@ -204,8 +204,11 @@ func (d *Driver) DestroyExternalSemaphore(th *driver.Thread, h driver.ExternalSe
 	return r
 }
 
-// semaphoreOps are signals of semaphores, or waits for them. They never change.
+// semaphoreOps is the work of signals of semaphores, or of waits for them.
 type semaphoreOps struct {
+	commonWork
+	d       *Driver
+	typ     nodeType // signalNode or waitNode
 	list    []*importedSemaphore
 	handles []driver.ExternalSemaphore
 	signals []driver.ExternalSemaphoreSignalParams // nil for waits
@@ -213,10 +216,11 @@ type semaphoreOps struct {
 }
 
 // semaphoreOps returns operations on semaphores with handles.
-func (d *Driver) semaphoreOps(name string, handles []driver.ExternalSemaphore,
+func (d *Driver) semaphoreOps(name string, t nodeType, handles []driver.ExternalSemaphore,
 	signals []driver.ExternalSemaphoreSignalParams, waits []driver.ExternalSemaphoreWaitParams) (*semaphoreOps,
 	driver.Result) {
-	o := &semaphoreOps{handles: slices.Clone(handles), signals: slices.Clone(signals), waits: slices.Clone(waits)}
+	o := &semaphoreOps{d: d, typ: t, handles: slices.Clone(handles), signals: slices.Clone(signals),
+		waits: slices.Clone(waits)}
 	for _, h := range handles {
 		if h == 0 {
 			d.misuse(name, 0, "an external semaphore is NULL", nil)
@@ -231,37 +235,47 @@ func (d *Driver) semaphoreOps(name string, handles []driver.ExternalSemaphore,
 	return o, ok
 }
 
-// work returns the work of operations, which are done in their order.
-func (o *semaphoreOps) work(d *Driver, k nodeKindOf) *work {
-	w := &work{node: k, semaphores: o}
+func (o *semaphoreOps) nodeType() nodeType { return o.typ }
+
+func (o *semaphoreOps) context() *context {
 	if len(o.list) == 0 {
-		return w
+		return nil
 	}
-	w.ctx = o.list[0].ctx
-	w.make = func() *op {
-		var steps []*work
-		for i, s := range o.list {
-			if s.gone || s.ctx.destroyed { // on an H100 nothing happens
-				d.misuse("cuGraphLaunch", uintptr(s.handle), "the external semaphore of a node was destroyed", nil)
-				continue
-			}
-			step := &op{}
-			if x := s.of; o.signals != nil {
-				value := o.signals[i].Params.Fence.Value
-				step.visible, step.effect = true, func() { x.signal(value) }
-			} else {
-				value := o.waits[i].Params.Fence.Value
-				step.ready, step.effect = func() bool { return x.passes(value) }, x.wait
-			}
-			steps = append(steps, &work{make: func() *op { return step }})
+	return o.list[0].ctx
+}
+
+// updatable implements work: there must be as many semaphores.
+func (o *semaphoreOps) updatable(other work) bool {
+	return len(o.list) == len(other.(*semaphoreOps).list)
+}
+
+func (o *semaphoreOps) replaceable(other work) bool { return o.updatable(other) }
+
+func (o *semaphoreOps) op(conditionValues) *op {
+	if len(o.list) == 0 {
+		return &op{}
+	}
+	var steps []*op
+	for i, s := range o.list {
+		if s.gone || s.ctx.destroyed { // on an H100 nothing happens
+			o.d.misuse("cuGraphLaunch", uintptr(s.handle), "the external semaphore of a node was destroyed", nil)
+			continue
 		}
-		return sequence(steps)
+		step := &op{}
+		if x := s.of; o.signals != nil {
+			value := o.signals[i].Params.Fence.Value
+			step.visible, step.effect = true, func() { x.signal(value) }
+		} else {
+			value := o.waits[i].Params.Fence.Value
+			step.ready, step.effect = func() bool { return x.passes(value) }, x.wait
+		}
+		steps = append(steps, step)
 	}
-	return w
+	return sequence(steps)
 }
 
 // enqueueSemaphores enqueues operations on a stream of the semaphores' context.
-func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stream, k nodeKindOf,
+func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stream, t nodeType,
 	handles []driver.ExternalSemaphore, signals []driver.ExternalSemaphoreSignalParams,
 	waits []driver.ExternalSemaphoreWaitParams) driver.Result {
 	defer d.mu.Unlock()
@@ -276,14 +290,14 @@ func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stre
 	case len(handles) == 0, flags:
 		return driver.ResultInvalidValue
 	}
-	o, r := d.semaphoreOps(name, handles, signals, waits)
+	o, r := d.semaphoreOps(name, t, handles, signals, waits)
 	if r != ok {
 		return r
 	}
 	if slices.ContainsFunc(o.list, func(x *importedSemaphore) bool { return x.ctx != s.ctx }) {
 		return driver.ResultInvalidValue
 	}
-	return d.submit(s, o.work(d, k))
+	return d.submit(s, o)
 }
 
 // SignalExternalSemaphoresAsync is cuSignalExternalSemaphoresAsync.

@@ -7,24 +7,24 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// nodeKindOf is the type of a node: CUgraphNodeType.
-type nodeKindOf int32
+// nodeType is the type of a node: CUgraphNodeType.
+type nodeType int32
 
 const (
-	kernelNode      nodeKindOf = 0
-	memcpyNode      nodeKindOf = 1
-	memsetNode      nodeKindOf = 2
-	hostNode        nodeKindOf = 3
-	childNode       nodeKindOf = 4
-	emptyNode       nodeKindOf = 5
-	eventWaitNode   nodeKindOf = 6
-	eventRecordNode nodeKindOf = 7
-	signalNode      nodeKindOf = 8
-	waitNode        nodeKindOf = 9
-	allocNode       nodeKindOf = 10
-	freeNode        nodeKindOf = 11
-	batchMemOpNode  nodeKindOf = 12
-	conditionalNode nodeKindOf = 13
+	kernelNode      nodeType = 0
+	memcpyNode      nodeType = 1
+	memsetNode      nodeType = 2
+	hostNode        nodeType = 3
+	childNode       nodeType = 4
+	emptyNode       nodeType = 5
+	eventWaitNode   nodeType = 6
+	eventRecordNode nodeType = 7
+	signalNode      nodeType = 8
+	waitNode        nodeType = 9
+	allocNode       nodeType = 10
+	freeNode        nodeType = 11
+	batchMemOpNode  nodeType = 12
+	conditionalNode nodeType = 13
 )
 
 // graph is a CUgraph.
@@ -70,8 +70,9 @@ type node struct {
 	handle       driver.GraphNode
 	graph        *graph
 	work         work
-	dependencies []*node // the nodes that it comes after
-	dependents   []*node // the nodes that come after it, in the order in which the edges were added
+	ctx          *context // that the work is done in; nil for that of the launch
+	dependencies []*node  // the nodes that it comes after
+	dependents   []*node  // the nodes that come after it, in the order in which the edges were added
 	// data has what is not a full dependency of the edges from its dependencies.
 	data map[*node]driver.GraphEdgeData
 	// number says how many nodes were added before, also to the graph that this one is a clone of.
@@ -106,9 +107,13 @@ type exec struct {
 
 func (d *Driver) newGraph() *graph { return &graph{d: d} }
 
+// do gives a node its work.
+func (n *node) do(w work) { n.work, n.ctx = w, w.context() }
+
 // add adds a node to which there are these edges.
-func (g *graph) add(w *work, after []edge) *node {
-	n := &node{graph: g, work: *w, number: g.added}
+func (g *graph) add(w work, after []edge) *node {
+	n := &node{graph: g, number: g.added}
+	n.do(w)
 	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
 	g.nodes, g.sinks = append(g.nodes, n), append(g.sinks, n)
 	for _, e := range after {
@@ -166,7 +171,7 @@ func (d *Driver) findGraph(name string, h driver.Graph) (*graph, driver.Result) 
 }
 
 // nodeOf begins a call with a node as an argument.
-func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeKindOf) (*node, driver.Result) {
+func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeType) (*node, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
 	}
@@ -174,7 +179,7 @@ func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeKindOf) (*
 		return nil, driver.ResultInvalidValue
 	}
 	n, r := find[node](d, name, nodeKind, uintptr(h))
-	if r != ok || len(kinds) > 0 && !slices.Contains(kinds, n.work.node) {
+	if r != ok || len(kinds) > 0 && !slices.Contains(kinds, n.work.nodeType()) {
 		return nil, driver.ResultInvalidValue
 	}
 	d.space.building = true
@@ -214,8 +219,8 @@ func (d *Driver) destroyGraph(g *graph) {
 		d.objects.remove(uintptr(n.handle))
 	}
 	for _, n := range g.nodes {
-		if n.work.node == allocNode {
-			n.work.alloc.leave(d)
+		if a, is := n.work.(*allocWork); is {
+			a.leave(d)
 		}
 		d.disown(n)
 	}
@@ -252,8 +257,11 @@ func (d *Driver) copyOf(k kind, s shape, r references) *graph {
 	copies := make(map[*node]*node)
 	for _, n := range s.nodes {
 		w := n.current()
-		w.childOf = nil
-		copies[n] = c.add(&w, nil)
+		if child, is := w.(*childWork); is && child.of != nil {
+			w = &childWork{nodes: child.nodes, shape: child.shape, refs: child.refs}
+		}
+		copies[n] = c.add(w, nil)
+		copies[n].ctx = n.ctx
 		d.retainForNode(copies[n])
 		copies[n].original, copies[n].number = n, n.number
 	}
@@ -265,28 +273,49 @@ func (d *Driver) copyOf(k kind, s shape, r references) *graph {
 	return c
 }
 
-// current returns the node's work, with what the program has changed in its child graph.
-func (n *node) current() work {
-	w := n.work
-	if n.child != nil {
-		w.takeChild(n.child)
-	}
-	return w
+// childWork is that of a node that runs a copy of a graph.
+type childWork struct {
+	commonWork
+	nodes []*node // in a topological order
+	shape shape
+	// of is the graph whose copy the program has made the child graph of a node, or nil. A clone's nodes have
+	// child graphs, too, but these do not count as copies of that graph: see graph.copies.
+	of *graph
+	// refs are the references to user objects of the child graph.
+	refs references
 }
 
-// takeChild makes a copy of a graph the child graph. It returns a node of a cycle, or nil.
-func (w *work) takeChild(g *graph) (cycle *node) {
+func (*childWork) nodeType() nodeType { return childNode }
+
+func (w *childWork) references() (all references) {
+	all.add(w.refs)
+	all.addOf(w.nodes)
+	return all
+}
+
+// childWorkOf returns the work that runs a copy of a graph, or a node of a cycle.
+func childWorkOf(g, of *graph) (w *childWork, cycle *node) {
 	list, copies, cycle := g.sorted()
-	if cycle == nil {
-		w.child, w.childShape, w.childReferences = list, g.shape.of(copies), maps.Clone(g.references)
+	if cycle != nil {
+		return nil, cycle
 	}
-	return cycle
+	return &childWork{nodes: list, shape: g.shape.of(copies), of: of, refs: maps.Clone(g.references)}, nil
+}
+
+// current returns the node's work, with what the program has changed in its child graph.
+func (n *node) current() work {
+	if n.child != nil {
+		if w, cycle := childWorkOf(n.child, n.work.(*childWork).of); cycle == nil {
+			return w
+		}
+	}
+	return n.work
 }
 
 // countCopy counts the copy of a graph that is the child graph of a node: one more, or one less.
-func (w *work) countCopy(by int) {
-	if w.childOf != nil {
-		w.childOf.copies += by
+func countCopy(w work, by int) {
+	if c, is := w.(*childWork); is && c.of != nil {
+		c.of.copies += by
 	}
 }
 
@@ -299,14 +328,15 @@ func (d *Driver) dropChild(n *node) {
 }
 
 // addNode adds a node to a graph.
-func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w func() (*work, driver.Result)) (driver.GraphNode, driver.Result) {
-	return d.addNodeTo(name, h, deps, emptyNode, nil, func(*graph) (*work, driver.Result) { return w() })
+func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode,
+	w func() (work, driver.Result)) (driver.GraphNode, driver.Result) {
+	return d.addNodeTo(name, h, deps, emptyNode, nil, func(*graph) (work, driver.Result) { return w() })
 }
 
 // addNodeTo is addNode for work that depends on the graph, and edges with data, which the kind of the node is
 // for. An H200 looks at the edges first, and then at the parameters.
-func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, k nodeKindOf,
-	data []driver.GraphEdgeData, w func(*graph) (*work, driver.Result)) (driver.GraphNode, driver.Result) {
+func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, t nodeType,
+	data []driver.GraphEdgeData, w func(*graph) (work, driver.Result)) (driver.GraphNode, driver.Result) {
 	g, r := d.graphOf(name, h)
 	if r != ok {
 		return 0, r
@@ -318,21 +348,20 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if r != ok {
 		return 0, r
 	}
-	n := &node{work: work{node: k}, graph: g}
 	edges := edgesAfter(after, data)
 	for _, e := range edges {
-		if e.to = n; !e.valid() {
+		if !e.from.begins(e.data) || !ends(t, e.data) {
 			return 0, driver.ResultInvalidValue
 		}
 	}
 	made, r := w(g)
 	if r == driver.ResultOutOfMemory { // an H200 adds the node, and removes it
-		g.remove(g.add(&n.work, edges))
+		g.remove(g.add(emptyWork{}, edges))
 	}
 	if r != ok {
 		return 0, r
 	}
-	n = g.add(made, edges)
+	n := g.add(made, edges)
 	d.adopt(n)
 	return n.handle, ok
 }
@@ -354,11 +383,20 @@ func (d *Driver) nodesOf(name string, g *graph, handles []driver.GraphNode) (nod
 // GraphAddEmptyNode is cuGraphAddEmptyNode.
 func (d *Driver) GraphAddEmptyNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNode("cuGraphAddEmptyNode", h, deps, func() (*work, driver.Result) { return &work{node: emptyNode}, ok })
+	return d.addNode("cuGraphAddEmptyNode", h, deps, func() (work, driver.Result) { return emptyWork{}, ok })
 }
 
+// eventWork is that of a node that records or waits for an event.
+type eventWork struct {
+	commonWork
+	typ   nodeType
+	event *event
+}
+
+func (w *eventWork) nodeType() nodeType { return w.typ }
+
 // eventWork returns the work of a node that records or waits for an event.
-func (d *Driver) eventWork(name string, k nodeKindOf, h driver.Event) (*work, driver.Result) {
+func (d *Driver) eventWork(name string, t nodeType, h driver.Event) (*eventWork, driver.Result) {
 	if h == 0 {
 		return nil, driver.ResultInvalidValue
 	}
@@ -366,39 +404,45 @@ func (d *Driver) eventWork(name string, k nodeKindOf, h driver.Event) (*work, dr
 	if r != ok && (e == nil || r != d.lost) { // a graph may be built even after a sticky error
 		return nil, r
 	}
-	return &work{node: k, event: e}, ok
+	return &eventWork{typ: t, event: e}, ok
 }
 
 // GraphAddEventRecordNode is cuGraphAddEventRecordNode.
 func (d *Driver) GraphAddEventRecordNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode, e driver.Event) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddEventRecordNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, h, deps, func() (*work, driver.Result) { return d.eventWork(name, eventRecordNode, e) })
+	return d.addEventNode(name, h, deps, eventRecordNode, e)
 }
 
 // GraphAddEventWaitNode is cuGraphAddEventWaitNode.
 func (d *Driver) GraphAddEventWaitNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode, e driver.Event) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddEventWaitNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, h, deps, func() (*work, driver.Result) { return d.eventWork(name, eventWaitNode, e) })
+	return d.addEventNode(name, h, deps, eventWaitNode, e)
 }
 
-func (d *Driver) getEvent(name string, h driver.GraphNode, k nodeKindOf) (driver.Event, driver.Result) {
-	n, r := d.nodeOf(name, h, k)
+// addEventNode adds a node that records or waits for an event.
+func (d *Driver) addEventNode(name string, h driver.Graph, deps []driver.GraphNode, t nodeType,
+	e driver.Event) (driver.GraphNode, driver.Result) {
+	return d.addNode(name, h, deps, func() (work, driver.Result) { return d.eventWork(name, t, e) })
+}
+
+func (d *Driver) getEvent(name string, h driver.GraphNode, t nodeType) (driver.Event, driver.Result) {
+	n, r := d.nodeOf(name, h, t)
 	if r != ok {
 		return 0, r
 	}
-	return n.work.event.handle, ok
+	return n.work.(*eventWork).event.handle, ok
 }
 
-func (d *Driver) setEvent(name string, h driver.GraphNode, k nodeKindOf, e driver.Event) driver.Result {
-	n, r := d.nodeOf(name, h, k)
+func (d *Driver) setEvent(name string, h driver.GraphNode, t nodeType, e driver.Event) driver.Result {
+	n, r := d.nodeOf(name, h, t)
 	if r != ok {
 		return r
 	}
-	w, r := d.eventWork(name, k, e)
+	w, r := d.eventWork(name, t, e)
 	if r == ok {
-		n.work = *w
+		n.do(w)
 	}
 	return r
 }
@@ -458,5 +502,5 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 	if r != ok {
 		return 0, r
 	}
-	return int32(n.work.node), ok
+	return int32(n.work.nodeType()), ok
 }

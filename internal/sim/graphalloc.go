@@ -28,7 +28,7 @@ func (a *graphAlloc) frees() bool { return slices.Contains(a.freers, a.owner) }
 
 // allocWork returns the work of a node that allocates memory. The memory has an address from now on,
 // and exists while it is allocated.
-func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*work, driver.Result) {
+func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*allocWork, driver.Result) {
 	props := &p.PoolProps
 	managed := props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED // at a device it is the device's memory
 	switch {
@@ -75,13 +75,57 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 	}
 	a.params = p
 	d.space.add(b)
-	return &work{node: allocNode, alloc: a, ctx: c, make: func() *op {
-		return &op{effect: func() { d.space.sleep(b, false) }}
-	}}, ok
+	return &allocWork{d: d, graphAlloc: a}, ok
+}
+
+// allocWork makes memory of a graph exist, or, as a freeWork, not exist.
+type allocWork struct {
+	commonWork
+	d *Driver
+	*graphAlloc
+}
+
+func (*allocWork) nodeType() nodeType  { return allocNode }
+func (w *allocWork) context() *context { return w.block.ctx }
+
+func (w *allocWork) op(conditionValues) *op {
+	return &op{effect: func() { w.d.space.sleep(w.block, false) }}
+}
+
+// freeWork frees what a node of a graph allocates.
+type freeWork struct {
+	commonWork
+	d *Driver
+	*graphAlloc
+}
+
+func (*freeWork) nodeType() nodeType { return freeNode }
+
+func (w *freeWork) op(conditionValues) *op {
+	return &op{effect: func() { w.d.space.sleep(w.block, true) }}
+}
+
+// allocOf returns the memory that a node allocates or frees, or nil.
+func allocOf(n *node) *graphAlloc {
+	switch w := n.work.(type) {
+	case *allocWork:
+		return w.graphAlloc
+	case *freeWork:
+		return w.graphAlloc
+	}
+	return nil
+}
+
+// allocatedBy returns the memory that a node allocates, or nil.
+func allocatedBy(n *node) *graphAlloc {
+	if w, is := n.work.(*allocWork); is {
+		return w.graphAlloc
+	}
+	return nil
 }
 
 // freeWork returns the work of a node that frees the memory of a node that allocates.
-func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*work, driver.Result) {
+func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*freeWork, driver.Result) {
 	b := d.space.of(uint64(p), graphBlock)
 	if b == nil {
 		return nil, driver.ResultInvalidValue
@@ -91,9 +135,7 @@ func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*work, driver.Result) {
 		return nil, driver.ResultInvalidValue
 	}
 	b.alloc.freers = append(b.alloc.freers, g)
-	return &work{node: freeNode, alloc: b.alloc, make: func() *op {
-		return &op{effect: func() { d.space.sleep(b, true) }}
-	}}, ok
+	return &freeWork{d: d, graphAlloc: b.alloc}, ok
 }
 
 // sleep says whether the memory of a node is there.
@@ -105,11 +147,11 @@ func (a *addressSpace) sleep(b *block, is bool) {
 // allocates reports whether the graph has nodes that allocate or free memory, or would have one if there had
 // been more memory: an H200 treats these graphs the same.
 func (g *graph) allocates() bool {
-	return g.tooLarge || slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.alloc != nil })
+	return g.tooLarge || slices.ContainsFunc(g.nodes, func(n *node) bool { return allocOf(n) != nil })
 }
 
 // enter begins the use of the memory, if any, by a node of an executable graph.
-func (a *graphAlloc) enter(typ nodeKindOf) {
+func (a *graphAlloc) enter(typ nodeType) {
 	if a != nil {
 		a.refs++
 		a.instantiated = a.instantiated || typ == allocNode && !a.frees()
@@ -151,8 +193,8 @@ const (
 func (a *addressSpace) take(v *device, g *graph) bool {
 	size := uint64(0)
 	for _, n := range g.nodes {
-		if n.work.node == allocNode {
-			size += rounded(n.work.alloc.params.Bytesize)
+		if m := allocatedBy(n); m != nil {
+			size += rounded(m.params.Bytesize)
 		}
 	}
 	size = (size + graphMemoryUnit - 1) / graphMemoryUnit * graphMemoryUnit
@@ -184,15 +226,15 @@ func (a *addressSpace) take(v *device, g *graph) bool {
 func (a *addressSpace) trimGraphs(v *device) {
 	v.graphs.parts = slices.DeleteFunc(v.graphs.parts, func(p graphPart) bool {
 		if slices.ContainsFunc(p.of.nodes, func(n *node) bool {
-			return n.work.node == allocNode && (n.work.alloc.allocated || !n.work.alloc.block.asleep)
+			m := allocatedBy(n)
+			return m != nil && (m.allocated || !m.block.asleep)
 		}) {
 			return false
 		}
 		for _, n := range p.of.nodes {
-			if n.work.node == allocNode {
-				b := n.work.alloc.block
-				a.retire(b.mem)
-				b.mem = newContent(&a.budget, b.size)
+			if m := allocatedBy(n); m != nil {
+				a.retire(m.block.mem)
+				m.block.mem = newContent(&a.budget, m.block.size)
 			}
 		}
 		v.memory -= p.size
@@ -205,15 +247,18 @@ func (a *addressSpace) trimGraphs(v *device) {
 func (x *exec) begins(d *Driver) driver.Result {
 	var devices []*device
 	for _, n := range x.nodes {
-		a := n.work.alloc
-		switch {
-		case a == nil:
-		case n.work.node == allocNode && !a.frees() && a.allocated &&
-			x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH == 0,
-			n.work.node == freeNode && !a.allocated && !x.allocatesNow(a):
-			return driver.ResultInvalidValue
-		case n.work.node == allocNode && !slices.Contains(devices, a.block.ctx.dev):
-			devices = append(devices, a.block.ctx.dev)
+		switch a := n.work.(type) {
+		case *allocWork:
+			if !a.frees() && a.allocated && x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH == 0 {
+				return driver.ResultInvalidValue
+			}
+			if !slices.Contains(devices, a.block.ctx.dev) {
+				devices = append(devices, a.block.ctx.dev)
+			}
+		case *freeWork:
+			if !a.allocated && !x.allocatesNow(a.graphAlloc) {
+				return driver.ResultInvalidValue
+			}
 		}
 	}
 	for _, v := range devices {
@@ -222,8 +267,8 @@ func (x *exec) begins(d *Driver) driver.Result {
 		}
 	}
 	for _, n := range x.nodes {
-		if a := n.work.alloc; a != nil {
-			a.allocated = n.work.node == allocNode && !a.frees()
+		if a := allocOf(n); a != nil {
+			a.allocated = n.work.nodeType() == allocNode && !a.frees()
 		}
 	}
 	return ok
@@ -231,7 +276,7 @@ func (x *exec) begins(d *Driver) driver.Result {
 
 // allocatesNow reports whether a launch allocates the memory.
 func (x *exec) allocatesNow(a *graphAlloc) bool {
-	return slices.ContainsFunc(x.nodes, func(n *node) bool { return n.work.node == allocNode && n.work.alloc == a })
+	return slices.ContainsFunc(x.nodes, func(n *node) bool { return allocatedBy(n) == a })
 }
 
 // freedByGraph returns the memory at an address if a graph allocates and frees it.
@@ -280,7 +325,7 @@ func (d *Driver) captureAlloc(s *stream, pool *memPool, size uint64) (driver.Dev
 	if r != ok {
 		return 0, r
 	}
-	return driver.DevicePtr(w.alloc.block.addr), d.submit(s, w)
+	return driver.DevicePtr(w.block.addr), d.submit(s, w)
 }
 
 // captureFree adds a node that frees memory to the capture of a stream. It does not invalidate the
@@ -301,10 +346,10 @@ func (d *Driver) GraphAddMemAllocNode(th *driver.Thread, h driver.Graph, deps []
 	p driver.MemAllocNodeParams) (driver.GraphNode, driver.MemAllocNodeParams, driver.Result) {
 	const name = "cuGraphAddMemAllocNode"
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, h, deps, allocNode, nil, func(g *graph) (*work, driver.Result) {
+	n, r := d.addNodeTo(name, h, deps, allocNode, nil, func(g *graph) (work, driver.Result) {
 		w, r := d.allocWork(g, d.thread(th).current(), p)
 		if r == ok {
-			p.Dptr = w.alloc.params.Dptr
+			p.Dptr = w.params.Dptr
 		}
 		return w, r
 	})
@@ -319,14 +364,14 @@ func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
 	if r != ok {
 		return p, r
 	}
-	return n.work.alloc.params, ok
+	return allocOf(n).params, ok
 }
 
 // GraphAddMemFreeNode is cuGraphAddMemFreeNode.
 func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode,
 	p driver.DevicePtr) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, freeNode, nil, func(g *graph) (*work, driver.Result) {
+	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, freeNode, nil, func(g *graph) (work, driver.Result) {
 		return d.freeWork(g, p)
 	})
 }
@@ -338,7 +383,7 @@ func (d *Driver) GraphMemFreeNodeGetParams(_ *driver.Thread, h driver.GraphNode)
 	if r != ok {
 		return 0, r
 	}
-	return n.work.alloc.params.Dptr, ok
+	return allocOf(n).params.Dptr, ok
 }
 
 // DeviceGetGraphMemAttribute is cuDeviceGetGraphMemAttribute.

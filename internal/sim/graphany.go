@@ -6,26 +6,26 @@ import "github.com/purecu/purecu/driver"
 
 // anyWork returns the work that the parameters of a node describe, and its type. A conditional node gets
 // its bodies, whose handles p has afterwards.
-func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.GraphNodeParams) (*work, driver.Result) {
+func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.GraphNodeParams) (work, driver.Result) {
 	u, rest := &p.GraphNodeParamsUnion, *p
 	rest.Type, rest.GraphNodeParamsUnion = 0, driver.GraphNodeParamsUnion{}
 	if rest != (driver.GraphNodeParams{}) {
 		return nil, driver.ResultInvalidValue
 	}
-	switch nodeKindOf(p.Type) {
+	switch nodeType(p.Type) {
 	case kernelNode:
 		k := driver.KernelNodeParams(*u.Kernel())
 		return d.kernelParams(name, th, &k)()
 	case memcpyNode:
 		m := u.Memcpy()
-		return d.within(name, m.CopyCtx, func(c *context) (*work, driver.Result) {
+		return d.within(name, m.CopyCtx, func(c *context) (work, driver.Result) {
 			return d.copyParams(name, &m.CopyParams, c)
 		})()
 	case memsetNode:
 		m := u.Memset()
 		set := driver.MemsetNodeParams{Dst: m.Dst, Pitch: m.Pitch, Value: m.Value, ElementSize: m.ElementSize,
 			Width: m.Width, Height: m.Height}
-		return d.within(name, m.Ctx, func(c *context) (*work, driver.Result) { return d.setParams(&set, c) })()
+		return d.within(name, m.Ctx, func(c *context) (work, driver.Result) { return d.setParams(&set, c) })()
 	case hostNode: // C code calls functions of its own only by cuGraphAddHostNode
 		return d.hostParams(driver.Callback{Addr: u.Host().Fn, Data: uintptr(u.Host().UserData)})()
 	case childNode:
@@ -37,7 +37,7 @@ func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.Gra
 		if *u != (driver.GraphNodeParamsUnion{}) {
 			return nil, driver.ResultInvalidValue
 		}
-		return &work{node: emptyNode}, ok
+		return emptyWork{}, ok
 	case eventWaitNode:
 		return d.eventWork(name, eventWaitNode, u.EventWait().Event)
 	case eventRecordNode:
@@ -59,11 +59,11 @@ func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.Gra
 	if g == nil { // these can be added, and not changed
 		return nil, driver.ResultNotSupported
 	}
-	switch nodeKindOf(p.Type) {
+	switch nodeType(p.Type) {
 	case allocNode:
 		w, r := d.allocWork(g, d.thread(th).current(), driver.MemAllocNodeParams(*u.Alloc()))
 		if r == ok {
-			u.Alloc().Dptr = w.alloc.params.Dptr
+			u.Alloc().Dptr = w.params.Dptr
 		}
 		return w, r
 	case freeNode:
@@ -80,7 +80,7 @@ func (d *Driver) GraphAddNode(th *driver.Thread, g driver.Graph, deps []driver.G
 	const name = "cuGraphAddNode"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, g, deps, nodeKindOf(p.Type), data, func(g *graph) (*work, driver.Result) {
+	n, r := d.addNodeTo(name, g, deps, nodeType(p.Type), data, func(g *graph) (work, driver.Result) {
 		return d.anyWork(name, th, g, &p)
 	})
 	return n, p, r
@@ -97,7 +97,7 @@ func (d *Driver) GraphNodeSetParams(th *driver.Thread, n driver.GraphNode, p dri
 	const name = "cuGraphNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.change(name, n, nodeKindOf(p.Type), func() (*work, driver.Result) { return d.anyWork(name, th, nil, &p) })
+	return d.change(name, n, nodeType(p.Type), func() (work, driver.Result) { return d.anyWork(name, th, nil, &p) })
 }
 
 // GraphExecNodeSetParams is cuGraphExecNodeSetParams.
@@ -106,13 +106,13 @@ func (d *Driver) GraphExecNodeSetParams(th *driver.Thread, x driver.GraphExec, n
 	const name = "cuGraphExecNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	if nodeKindOf(p.Type) == conditionalNode {
+	if nodeType(p.Type) == conditionalNode {
 		if _, r := d.nodeOf(name, n, conditionalNode); r != ok {
 			return r
 		}
 		return driver.ResultNotSupported
 	}
-	return d.changeExec(name, x, n, nodeKindOf(p.Type), func() (*work, driver.Result) {
+	return d.changeExec(name, x, n, nodeType(p.Type), func() (work, driver.Result) {
 		return d.anyWork(name, th, nil, &p)
 	})
 }

@@ -72,25 +72,34 @@ func (o *launchOptions) attributes(s *stream) kernelAttributes {
 	return all
 }
 
-// takeAttributes gives the attributes of the work of a node to the work that replaces it.
-func (w *work) takeAttributes(old *work) driver.Result {
-	if w.kernel == nil {
+// takeAttributes gives the attributes of the work of a node to new work that replaces it.
+func takeAttributes(w, old work) driver.Result {
+	k, is := w.(*kernelWork)
+	if !is {
 		return ok
 	}
-	w.attributes = old.attributes
-	o := w.attributes.options()
+	k.attributes = old.(*kernelWork).attributes
+	o := k.attributes.options()
 	if (!o.cooperative && o.cluster == Dim3{}) {
 		return ok
 	}
-	return w.fits(o)
+	return k.fits(o)
+}
+
+// attributesOfNode returns the attributes of a node, if it is one of a kernel.
+func attributesOfNode(n *node) kernelAttributes {
+	if k, is := n.work.(*kernelWork); is {
+		return k.attributes
+	}
+	return nil
 }
 
 // fits checks the kernel of a node with these options.
-func (w *work) fits(o launchOptions) driver.Result {
-	if r := w.kernel.fitsClusters(w.grid, o); r != ok {
+func (w *kernelWork) fits(o launchOptions) driver.Result {
+	if r := w.kernel.fitsClusters(w.launch.Grid, o); r != ok {
 		return r
 	}
-	return w.kernel.fitsTogether(w.grid, w.block, w.shared, o)
+	return w.kernel.fitsTogether(w.launch.Grid, w.launch.Block, w.launch.SharedMem, o)
 }
 
 // GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.
@@ -121,14 +130,14 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 	if r := d.launchAttribute(name, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
 		return r
 	}
+	w := *n.work.(*kernelWork)
+	w.attributes = w.attributes.with(id, *v)
 	if id == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE || id == driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
-		w := n.work
-		w.attributes = w.attributes.with(id, *v)
 		if r := w.fits(w.attributes.options()); r != ok {
 			return r
 		}
 	}
-	n.work.attributes = n.work.attributes.with(id, *v)
+	n.work = &w
 	return ok
 }
 
@@ -144,7 +153,7 @@ func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNod
 	if !has {
 		return v, driver.ResultInvalidValue
 	}
-	if set, is := n.work.attributes[id]; is {
+	if set, is := attributesOfNode(n)[id]; is {
 		v = set
 	}
 	if id == driver.CU_LAUNCH_ATTRIBUTE_PRIORITY {
@@ -163,13 +172,13 @@ func (d *Driver) GraphKernelNodeCopyAttributes(_ *driver.Thread, dst, src driver
 	}
 	object, _ := d.objects.find(uintptr(src))
 	from, is := object.(*node)
-	if !is || from.work.node != kernelNode || d.lost != ok {
+	if !is || from.work.nodeType() != kernelNode || d.lost != ok {
 		return driver.ResultInvalidValue
 	}
-	changed := to.work
-	if changed.takeAttributes(&from.work) != ok {
+	w := *to.work.(*kernelWork)
+	if takeAttributes(&w, from.work) != ok {
 		return driver.ResultInvalidValue
 	}
-	to.work.attributes = changed.attributes
+	to.work = &w
 	return ok
 }

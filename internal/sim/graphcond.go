@@ -23,6 +23,8 @@ type condition struct {
 
 // conditional is the work of a conditional node.
 type conditional struct {
+	commonWork
+	ctx    *context
 	handle driver.GraphConditionalHandle
 	kind   int32
 	number int // of the handle
@@ -33,8 +35,19 @@ type conditional struct {
 	// same as the bodies had them.
 	nodes  [][]*node
 	shapes []shape
-	// references are those to user objects of the bodies, in an executable graph.
-	references references
+	// refs are the references to user objects of the bodies, in an executable graph.
+	refs references
+}
+
+func (*conditional) nodeType() nodeType  { return conditionalNode }
+func (c *conditional) context() *context { return c.ctx }
+
+func (c *conditional) references() (all references) {
+	all.add(c.refs)
+	for _, nodes := range c.nodes {
+		all.addOf(nodes)
+	}
+	return all
 }
 
 // conditionValues are the values of an executable graph.
@@ -119,7 +132,7 @@ func (d *Driver) GraphConditionalHandleCreate(_ *driver.Thread, h driver.Graph, 
 
 // condWork returns the work of a conditional node, whose bodies exist from now on.
 func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
-	p *driver.ConditionalNodeParams) (*work, driver.Result) {
+	p *driver.ConditionalNodeParams) (work, driver.Result) {
 	if p.Ctx == 0 {
 		return nil, driver.ResultInvalidContext
 	}
@@ -134,21 +147,21 @@ func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
 		c != d.thread(th).current() {
 		return nil, driver.ResultInvalidValue
 	}
-	cond := &conditional{handle: p.Handle, kind: p.Type, number: of.number}
+	cond := &conditional{ctx: c, handle: p.Handle, kind: p.Type, number: of.number}
 	for range p.Size {
 		b := d.newGraph()
 		b.handle = driver.Graph(d.objects.add(partKind, b))
 		cond.bodies, cond.handles = append(cond.bodies, b), append(cond.handles, b.handle)
 	}
 	p.PhGraphOut = &cond.handles[0]
-	return &work{node: conditionalNode, ctx: c, cond: cond}, ok
+	return cond, ok
 }
 
 // adopt makes a node that was added the one of its condition and its bodies, and counts the copy of a child graph.
 func (d *Driver) adopt(n *node) {
-	n.work.countCopy(1)
+	countCopy(n.work, 1)
 	d.retainForNode(n)
-	if c := n.work.cond; c != nil {
+	if c, is := n.work.(*conditional); is {
 		d.conditions[c.handle].node = n
 		for _, b := range c.bodies {
 			b.parent = n
@@ -159,11 +172,11 @@ func (d *Driver) adopt(n *node) {
 // disown destroys the bodies and the child graph of a node.
 func (d *Driver) disown(n *node) {
 	d.dropChild(n)
-	n.work.countCopy(-1)
+	countCopy(n.work, -1)
 	d.releaseAll(n.references)
 	n.references = nil
-	c := n.work.cond
-	if c == nil {
+	c, is := n.work.(*conditional)
+	if !is {
 		return
 	}
 	if of := d.conditions[c.handle]; of != nil {
@@ -207,23 +220,24 @@ func (d *Driver) values(g *graph) (v conditionValues, used bool) {
 }
 
 // inBody are the types of nodes that the body of a conditional node can have.
-var inBody = []nodeKindOf{kernelNode, memcpyNode, memsetNode, childNode, emptyNode, conditionalNode}
+var inBody = []nodeType{kernelNode, memcpyNode, memsetNode, childNode, emptyNode, conditionalNode}
 
 // wrongInBodies returns a node that a body of one of the nodes cannot have, or nil.
 func wrongInBodies(nodes []*node, inside bool) *node {
 	for _, n := range nodes {
-		if inside && !slices.Contains(inBody, n.work.node) {
+		if inside && !slices.Contains(inBody, n.work.nodeType()) {
 			return n
 		}
-		lists := [][]*node{n.current().child}
-		if n.work.cond != nil {
+		lists := [][]*node{childNodes(n.current())}
+		c, is := n.work.(*conditional)
+		if is {
 			lists = nil
-			for _, b := range n.work.cond.bodies {
+			for _, b := range c.bodies {
 				lists = append(lists, b.nodes)
 			}
 		}
 		for _, list := range lists {
-			if wrong := wrongInBodies(list, inside || n.work.cond != nil); wrong != nil {
+			if wrong := wrongInBodies(list, inside || is); wrong != nil {
 				if wrong.handle == 0 { // it is in a child graph
 					return n
 				}
@@ -238,11 +252,12 @@ func wrongInBodies(nodes []*node, inside bool) *node {
 // copies. It returns a node of a cycle, or nil.
 func copyBodies(copies map[*node]*node) (cycle *node) {
 	for of, made := range maps.Clone(copies) {
-		if of.work.cond == nil {
+		original, is := of.work.(*conditional)
+		if !is {
 			continue
 		}
-		c := *of.work.cond
-		c.nodes, c.shapes, c.references = nil, nil, c.ofBodies()
+		c := *original
+		c.nodes, c.shapes, c.refs = nil, nil, c.ofBodies()
 		for _, b := range c.bodies {
 			list, inner, cycle := b.sorted()
 			if cycle == nil {
@@ -254,7 +269,7 @@ func copyBodies(copies map[*node]*node) (cycle *node) {
 			c.nodes, c.shapes = append(c.nodes, list), append(c.shapes, b.shape.of(inner))
 			maps.Copy(copies, inner)
 		}
-		made.work.cond = &c
+		made.work = &c
 	}
 	return nil
 }
@@ -293,8 +308,8 @@ func (c *conditional) chosen(value uint32) int {
 
 // runConditional enqueues the operation of a conditional node. The first operation chooses the body, whose
 // operations are put between it and the last one.
-func (d *Driver) runConditional(lane *stream, n *node, v conditionValues, after []*op) *op {
-	c, end := n.work.cond, &op{}
+func (d *Driver) runConditional(lane *stream, c *conditional, v conditionValues, after []*op) *op {
+	end := &op{}
 	inner := &stream{ctx: lane.ctx, flags: driver.CU_STREAM_NON_BLOCKING}
 	var round func()
 	round = func() {

@@ -75,16 +75,18 @@ func (n *node) mayOverlap() {
 }
 
 // valid reports whether nodes can have the edge.
-func (e edge) valid() bool {
-	toKernel := e.to.work.node == kernelNode
-	return e.from.begins(e.data) && (toKernel || e.data.Type != driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+func (e edge) valid() bool { return e.from.begins(e.data) && ends(e.to.work.nodeType(), e.data) }
+
+// ends reports whether an edge with this data can end at a node of a type.
+func ends(t nodeType, data driver.GraphEdgeData) bool {
+	return t == kernelNode || data.Type != driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 }
 
 // begins reports whether an edge with this data can begin at the node.
 func (n *node) begins(data driver.GraphEdgeData) bool {
 	plain := data
 	plain.FromPort, plain.Type = 0, 0
-	kernel, programmatic := n.work.node == kernelNode, data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+	kernel, programmatic := n.work.nodeType() == kernelNode, data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 	typed := programmatic || data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_DEFAULT
 	switch {
 	case !isFull(plain) || !typed:

@@ -68,7 +68,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	x := &exec{ctx: c, graph: g, flags: flags}
 	if flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
 		for _, n := range g.nodes {
-			if n.work.node > memsetNode && n.work.node != childNode {
+			if t := n.work.nodeType(); t > memsetNode && t != childNode {
 				return 0, &wrongNode{n.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
 					driver.ResultInvalidValue
 			}
@@ -97,7 +97,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
 	}
 	for _, n := range x.nodes {
-		n.work.alloc.enter(n.work.node)
+		allocOf(n).enter(n.work.nodeType())
 	}
 	x.shape = g.shape.of(x.copies)
 	g.execs++
@@ -113,12 +113,13 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 // them. On an H200 the context's flags tell it from then on.
 func noteKernels(nodes []*node) {
 	for _, n := range nodes {
-		if n.work.kernel != nil {
-			n.work.kernel.module.ctx.flags |= driver.CU_CTX_LMEM_RESIZE_TO_MAX
-		}
-		noteKernels(n.work.child)
-		if c := n.work.cond; c != nil {
-			for _, b := range c.bodies {
+		switch w := n.work.(type) {
+		case *kernelWork:
+			w.context().flags |= driver.CU_CTX_LMEM_RESIZE_TO_MAX
+		case *childWork:
+			noteKernels(w.nodes)
+		case *conditional:
+			for _, b := range w.bodies {
 				noteKernels(b.nodes)
 			}
 		}
@@ -129,13 +130,15 @@ func noteKernels(nodes []*node) {
 // which its device has no access. A capture takes such a set.
 func setsUnreached(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool {
-		w := n.current()
-		if w.cond != nil && slices.ContainsFunc(w.cond.bodies, func(b *graph) bool { return setsUnreached(b.nodes) }) {
-			return true
+		switch w := n.current().(type) {
+		case *conditional:
+			return slices.ContainsFunc(w.bodies, func(b *graph) bool { return setsUnreached(b.nodes) })
+		case *childWork:
+			return setsUnreached(w.nodes)
+		case *setWork:
+			return w.block().kind == pinnedPoolBlock && !n.ctx.reaches(w.block())
 		}
-		return setsUnreached(w.child) || w.node == memsetNode && slices.ContainsFunc(w.blocks, func(b *block) bool {
-			return b.kind == pinnedPoolBlock && !w.ctx.reaches(b)
-		})
+		return false
 	})
 }
 
@@ -160,7 +163,7 @@ func (x *exec) countAllocating(g *graph) {
 }
 
 func (g *graph) isConditional() bool {
-	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.cond != nil })
+	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.nodeType() == conditionalNode })
 }
 
 // sorted returns copies of the nodes in a topological order, or a node that waits for a cycle. The
@@ -172,7 +175,7 @@ func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
 	}
 	copies = make(map[*node]*node, len(g.nodes))
 	for _, of := range order {
-		made := &node{graph: g, work: of.current(), number: of.number}
+		made := &node{graph: g, work: of.current(), ctx: of.ctx, number: of.number}
 		made.follow(of, copies)
 		copies[of] = made
 		list = append(list, made)
@@ -236,9 +239,9 @@ func (d *Driver) execOf(name string, h driver.GraphExec) (*exec, driver.Result) 
 	return x, ok
 }
 
-func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, k nodeKindOf,
+func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, t nodeType,
 	e driver.Event) driver.Result {
-	n, r := d.nodeOf(name, nh, k)
+	n, r := d.nodeOf(name, nh, t)
 	if r != ok {
 		return r
 	}
@@ -250,11 +253,11 @@ func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNo
 	if made == nil {
 		return driver.ResultInvalidValue
 	}
-	w, r := d.eventWork(name, k, e)
-	if r != ok || k == eventRecordNode && w.event.ctx != made.work.event.ctx {
+	w, r := d.eventWork(name, t, e)
+	if r != ok || t == eventRecordNode && w.event.ctx != made.work.(*eventWork).event.ctx {
 		return driver.ResultInvalidValue
 	}
-	made.work = *w
+	made.do(w)
 	return ok
 }
 
@@ -308,9 +311,13 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 // child graphs, or reports false.
 func canProvide(nodes []*node) bool {
 	return !slices.ContainsFunc(nodes, func(n *node) bool {
-		w := n.work
-		return !n.disabled && (!canProvide(w.child) ||
-			(w.node == memcpyNode || w.node == memsetNode) && !w.op().canProvide())
+		switch w := n.work.(type) {
+		case *childWork:
+			return !n.disabled && !canProvide(w.nodes)
+		case *copyWork, *setWork:
+			return !n.disabled && !w.op(nil).canProvide()
+		}
+		return false
 	})
 }
 
@@ -321,7 +328,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
-		lane := &stream{ctx: cmp.Or(n.work.ctx, c), flags: driver.CU_STREAM_NON_BLOCKING}
+		lane := &stream{ctx: cmp.Or(n.ctx, c), flags: driver.CU_STREAM_NON_BLOCKING}
 		after := []*op{begin}
 		for _, b := range n.dependencies {
 			if n.data[b] == launchOrder {
@@ -345,38 +352,41 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) *op {
 	o := &op{}
 	if n.disabled {
-		if n.work.attributes.options().cooperative { // as on an H200, driver 580
+		if attributesOfNode(n).options().cooperative { // as on an H200, driver 580
 			o.effect = func() { d.poison(driver.ResultLaunchFailed) }
 		}
 		d.engine.enqueue(lane, o, after...)
 		return o
 	}
-	w := n.work
-	w.values = v
-	o = w.op()
-	switch e := w.event; w.node {
-	case conditionalNode:
-		return d.runConditional(lane, n, v, after)
-	case childNode:
+	o = n.work.op(v)
+	switch w := n.work.(type) {
+	case *conditional:
+		return d.runConditional(lane, w, v, after)
+	case *childWork:
 		begin := &op{}
 		d.engine.enqueue(lane, begin, after...)
-		after = append(d.runNodes(lane.ctx, w.child, begin, v), begin)
-	case eventRecordNode:
-		if e.ctx.destroyed {
-			break
-		}
-		d.forgetCaptured(e)
-		after = append(after, e.recordBy(o))
-	case eventWaitNode:
-		if e.ipc != nil {
-			e.ipc.sync()
-		}
-		if p := e.point.op; p != nil && !p.done {
-			after = append(after, p)
-		}
+		after = append(d.runNodes(lane.ctx, w.nodes, begin, v), begin)
+	case *eventWork:
+		after = append(after, d.runEvent(w, o))
 	}
 	d.engine.enqueue(lane, o, after...)
 	return o
+}
+
+// runEvent makes an operation record an event, or wait for it. It returns the operation that comes before it, or nil.
+func (d *Driver) runEvent(w *eventWork, o *op) (before *op) {
+	e := w.event
+	switch {
+	case w.typ == eventWaitNode:
+		if e.ipc != nil {
+			e.ipc.sync()
+		}
+		return e.point.op
+	case e.ctx.destroyed:
+		return nil
+	}
+	d.forgetCaptured(e)
+	return e.recordBy(o)
 }
 
 // GraphUpload is cuGraphUpload. It uploads nothing, but later launches come after the stream's
@@ -426,7 +436,7 @@ func (d *Driver) destroyExec(x *exec) {
 	x.graph.execs--
 	x.countAllocating(nil)
 	for _, n := range x.nodes {
-		n.work.alloc.leave(d)
+		allocOf(n).leave(d)
 	}
 	x.newest.whenOver(func() { d.releaseAll(x.references) })
 	d.objects.remove(uintptr(x.handle))

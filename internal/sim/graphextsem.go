@@ -5,29 +5,21 @@ import "github.com/purecu/purecu/driver"
 // This file has nodes that signal external semaphores or wait for them. As on a GPU, the flags of the
 // operations are not checked.
 
-func (d *Driver) signalWork(name string, p driver.ExtSemSignalNodeParams) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+func (d *Driver) signalWork(name string, p driver.ExtSemSignalNodeParams) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if p.NumExtSems > 0 && (p.ExtSemArray == nil || p.ParamsArray == nil) {
 			return nil, driver.ResultInvalidValue
 		}
-		o, r := d.semaphoreOps(name, p.Semaphores(), p.Params(), nil)
-		if r != ok {
-			return nil, r
-		}
-		return o.work(d, signalNode), ok
+		return d.semaphoreOps(name, signalNode, p.Semaphores(), p.Params(), nil)
 	}
 }
 
-func (d *Driver) waitForWork(name string, p driver.ExtSemWaitNodeParams) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+func (d *Driver) waitForWork(name string, p driver.ExtSemWaitNodeParams) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if p.NumExtSems > 0 && (p.ExtSemArray == nil || p.ParamsArray == nil) {
 			return nil, driver.ResultInvalidValue
 		}
-		o, r := d.semaphoreOps(name, p.Semaphores(), nil, p.Params())
-		if r != ok {
-			return nil, r
-		}
-		return o.work(d, waitNode), ok
+		return d.semaphoreOps(name, waitNode, p.Semaphores(), nil, p.Params())
 	}
 }
 
@@ -37,11 +29,6 @@ func first[T any](list []T) *T {
 		return nil
 	}
 	return &list[0]
-}
-
-// sameNumber reports whether other operations can replace these in an executable graph.
-func (o *semaphoreOps) sameNumber(other *semaphoreOps) bool {
-	return o == nil || other == nil || len(o.list) == len(other.list)
 }
 
 // GraphAddExternalSemaphoresSignalNode is cuGraphAddExternalSemaphoresSignalNode.
@@ -67,7 +54,7 @@ func (d *Driver) GraphExternalSemaphoresSignalNodeGetParams(_ *driver.Thread,
 	defer d.mu.Unlock()
 	n, r := d.nodeOf("cuGraphExternalSemaphoresSignalNodeGetParams", h, signalNode)
 	if r == ok {
-		o := n.work.semaphores
+		o := n.work.(*semaphoreOps)
 		p = driver.ExtSemSignalNodeParams{ExtSemArray: first(o.handles), ParamsArray: first(o.signals),
 			NumExtSems: uint32(len(o.list))}
 	}
@@ -81,7 +68,7 @@ func (d *Driver) GraphExternalSemaphoresWaitNodeGetParams(_ *driver.Thread,
 	defer d.mu.Unlock()
 	n, r := d.nodeOf("cuGraphExternalSemaphoresWaitNodeGetParams", h, waitNode)
 	if r == ok {
-		o := n.work.semaphores
+		o := n.work.(*semaphoreOps)
 		p = driver.ExtSemWaitNodeParams{ExtSemArray: first(o.handles), ParamsArray: first(o.waits),
 			NumExtSems: uint32(len(o.list))}
 	}

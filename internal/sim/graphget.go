@@ -79,13 +79,14 @@ func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 	if r != ok {
 		return p, r
 	}
-	w := &n.work
-	if w.pointers == nil && len(w.args) > 0 {
-		w.pointers = addresses(w.args)
+	w := n.work.(*kernelWork)
+	l := w.launch
+	if w.pointers == nil && len(l.args) > 0 {
+		w.pointers = addresses(l.args)
 	}
 	return driver.KernelNodeParams{
-		Func: w.function, GridDimX: w.grid.X, GridDimY: w.grid.Y, GridDimZ: w.grid.Z, BlockDimX: w.block.X, BlockDimY: w.block.Y,
-		BlockDimZ: w.block.Z, SharedMemBytes: w.shared, KernelParams: array(w.pointers),
+		Func: w.handle, GridDimX: l.Grid.X, GridDimY: l.Grid.Y, GridDimZ: l.Grid.Z, BlockDimX: l.Block.X,
+		BlockDimY: l.Block.Y, BlockDimZ: l.Block.Z, SharedMemBytes: l.SharedMem, KernelParams: array(w.pointers),
 		Kern: w.kernel.ofLibrary(), Ctx: w.kernel.module.ctx.handle,
 	}, ok
 }
@@ -97,7 +98,7 @@ func (d *Driver) GraphMemsetNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 	if r != ok {
 		return p, r
 	}
-	return *n.work.sets, ok
+	return *n.work.(*setWork).params, ok
 }
 
 // GraphMemcpyNodeGetParams is cuGraphMemcpyNodeGetParams.
@@ -107,7 +108,7 @@ func (d *Driver) GraphMemcpyNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 	if r != ok {
 		return p, r
 	}
-	return *n.work.copies, ok
+	return *n.work.(*copyWork).params, ok
 }
 
 // GraphHostNodeGetParams is cuGraphHostNodeGetParams.
@@ -117,7 +118,8 @@ func (d *Driver) GraphHostNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p
 	if r != ok {
 		return p, r
 	}
-	return *n.work.host, ok
+	f := n.work.(*hostWork).function
+	return driver.HostNodeParams{Fn: f.Addr, UserData: driver.HostPtr(f.Data)}, ok
 }
 
 // GraphKernelNodeGetParamsV1 is cuGraphKernelNodeGetParams.
@@ -139,7 +141,8 @@ func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNod
 		return 0, r
 	}
 	if n.child == nil {
-		n.child = d.copyOf(partKind, n.work.childShape, n.work.childReferences)
+		w := n.work.(*childWork)
+		n.child = d.copyOf(partKind, w.shape, w.refs)
 		n.child.owner = n
 		d.releaseAll(n.references)
 		n.references = nil

@@ -8,47 +8,53 @@ import (
 
 // This file has nodes with a batch of memory operations.
 
-// memOps are the operations of a batch. They never change.
+// memOps is the work of a batch of operations.
 type memOps struct {
+	commonWork
+	d    *Driver
 	ctx  *context
 	list []driver.StreamBatchMemOpParams
 }
 
-// sameShape reports whether other operations can replace these in an executable graph: as many of the
-// same kinds in the same context. As on an H200, barriers keep their flags.
-func (m *memOps) sameShape(other *memOps) bool {
-	if m == nil || other == nil {
-		return m == other
-	}
-	return m.ctx == other.ctx && slices.EqualFunc(m.list, other.list,
+func (*memOps) nodeType() nodeType  { return batchMemOpNode }
+func (m *memOps) context() *context { return m.ctx }
+
+// updatable implements work: there must be as many operations of the same kinds in the same context. As on an H200,
+// barriers keep their flags.
+func (m *memOps) updatable(other work) bool {
+	o, batch := other.(*memOps)
+	return batch && m.ctx == o.ctx && slices.EqualFunc(m.list, o.list,
 		func(a, b driver.StreamBatchMemOpParams) bool {
 			return *a.Operation() == *b.Operation() && (*a.Operation() != driver.CU_STREAM_MEM_OP_BARRIER ||
 				a.MemoryBarrier().Flags == b.MemoryBarrier().Flags)
 		})
 }
 
+func (m *memOps) replaceable(other work) bool { return m.updatable(other) }
+
 // batchWork returns the work of a batch of operations.
-func (d *Driver) batchWork(c *context, ops []driver.StreamBatchMemOpParams) *work {
-	m := &memOps{c, slices.Clone(ops)}
-	return &work{node: batchMemOpNode, ctx: c, batch: m, make: func() *op {
-		var list []*work
-		for i := range m.list {
-			w, r := d.memOp(&m.list[i])
-			if r != ok { // the memory does not exist, which no call has checked
-				return &op{effect: func() { d.poison(driver.ResultIllegalAddress) }}
-			}
-			if w != nil {
-				list = append(list, w)
-			}
+func (d *Driver) batchWork(c *context, ops []driver.StreamBatchMemOpParams) *memOps {
+	return &memOps{d: d, ctx: c, list: slices.Clone(ops)}
+}
+
+func (m *memOps) op(conditionValues) *op {
+	var ops []*op
+	for i := range m.list {
+		w, r := m.d.memOp(&m.list[i])
+		if r != ok { // the memory does not exist, which no call has checked
+			return &op{effect: func() { m.d.poison(driver.ResultIllegalAddress) }}
 		}
-		return sequence(list)
-	}}
+		if w != nil {
+			ops = append(ops, w.op(nil))
+		}
+	}
+	return sequence(ops)
 }
 
 // batchParams returns the work of a node with a batch. Whether there is memory at the addresses is not
 // checked.
-func (d *Driver) batchParams(name string, p *driver.BatchMemOpNodeParams) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+func (d *Driver) batchParams(name string, p *driver.BatchMemOpNodeParams) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if p.Ctx == 0 || p.Count > mostMemOps || p.Flags != 0 || p.Count > 0 && p.ParamArray == nil {
 			return nil, driver.ResultInvalidValue
 		}
@@ -80,25 +86,14 @@ func (d *Driver) GraphBatchMemOpNodeGetParams(_ *driver.Thread,
 	h driver.GraphNode) (p driver.BatchMemOpNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
 	n, r := d.nodeOf("cuGraphBatchMemOpNodeGetParams", h, batchMemOpNode)
-	switch m := n.batch(); {
-	case r != ok:
+	if r != ok {
 		return p, r
-	case m == nil: // a capture of cuStreamWaitValue32 and the like has made the node
+	}
+	m, batch := n.work.(*memOps)
+	if !batch { // a capture of cuStreamWaitValue32 and the like has made the node
 		return p, driver.ResultNotSupported
-	default:
-		p.Ctx, p.Count = m.ctx.handle, uint32(len(m.list))
-		if len(m.list) > 0 {
-			p.ParamArray = &m.list[0]
-		}
-		return p, ok
 	}
-}
-
-func (n *node) batch() *memOps {
-	if n == nil {
-		return nil
-	}
-	return n.work.batch
+	return driver.BatchMemOpNodeParams{Ctx: m.ctx.handle, Count: uint32(len(m.list)), ParamArray: first(m.list)}, ok
 }
 
 // GraphBatchMemOpNodeSetParams is cuGraphBatchMemOpNodeSetParams.

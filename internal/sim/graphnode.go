@@ -10,22 +10,22 @@ import (
 // This file has the functions that add nodes with work, and that change the work of a node.
 
 // change changes the work of a node in its graph.
-func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() (*work, driver.Result)) driver.Result {
-	n, r := d.nodeOf(name, h, k)
+func (d *Driver) change(name string, h driver.GraphNode, t nodeType, w func() (work, driver.Result)) driver.Result {
+	n, r := d.nodeOf(name, h, t)
 	if r != ok {
 		return r
 	}
 	made, r := w()
 	if r == ok {
-		r = made.takeAttributes(&n.work)
+		r = takeAttributes(made, n.work)
 	}
 	if r == ok && n.child != nil && d.inCapture(name, n.child, uintptr(h)) {
 		r = driver.ResultInvalidValue
 	}
 	if r == ok {
-		n.work.countCopy(-1)
-		n.work = *made
-		n.work.countCopy(1)
+		countCopy(n.work, -1)
+		n.do(made)
+		countCopy(n.work, 1)
 		d.retainForNode(n)
 		d.dropChild(n) // now, as the new child graph may be a copy of it
 	}
@@ -33,9 +33,9 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 }
 
 // changeExec changes the work of a node in an executable graph.
-func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode, k nodeKindOf,
-	w func() (*work, driver.Result)) driver.Result {
-	made, r := d.execNode(name, h, nh, k)
+func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode, t nodeType,
+	w func() (work, driver.Result)) driver.Result {
+	made, r := d.execNode(name, h, nh, t)
 	if r != ok {
 		return r
 	}
@@ -43,16 +43,16 @@ func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode
 	switch {
 	case r != ok:
 		return r
-	case !alike(made.work.child, fresh.child):
+	case !alike(childNodes(made.work), childNodes(fresh)):
 		return driver.ResultGraphExecUpdateFailure
 	case !made.work.replaceable(fresh):
 		return driver.ResultInvalidValue
 	}
-	if r := fresh.takeAttributes(&made.work); r != ok {
+	if r := takeAttributes(fresh, made.work); r != ok {
 		return r
 	}
-	made.work = *fresh
-	if k == childNode {
+	made.do(fresh)
+	if t == childNode {
 		x, _ := d.execOf(name, h)
 		d.retainForExec(x)
 	}
@@ -61,7 +61,7 @@ func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode
 
 // execNode returns the node of an executable graph that a node of its graph stands for.
 func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
-	kinds ...nodeKindOf) (*node, driver.Result) {
+	kinds ...nodeType) (*node, driver.Result) {
 	n, r := d.nodeOf(name, nh, kinds...)
 	if r != ok {
 		return nil, r
@@ -77,44 +77,20 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 	return made, ok
 }
 
-// replaceable reports whether other work can replace the work of an executable graph's node: a
-// kernel of the same context, a copy in one row of the same kinds of memory and contexts, a memset of
-// the same rows, or the same copy of several rows: as on an H200, not even its addresses may change.
-func (w *work) replaceable(other *work) bool {
-	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
-		return false
+// childNodes returns the nodes of the child graph of work, if it has one.
+func childNodes(w work) []*node {
+	if c, is := w.(*childWork); is {
+		return c.nodes
 	}
-	if w.manyRows && w.copies != nil && other.copies != nil && *w.copies != *other.copies {
-		return false
-	}
-	return w.sameRows(other) && w.memoryTypes == other.memoryTypes &&
-		w.batch.sameShape(other.batch) && w.semaphores.sameNumber(other.semaphores) &&
-		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
-}
-
-// sameRows reports whether the work and other work both have one row, or several that are the same.
-func (w *work) sameRows(other *work) bool {
-	if w.manyRows != other.manyRows || !w.manyRows {
-		return w.manyRows == other.manyRows
-	}
-	if a, b := w.sets, other.sets; a != nil && b != nil {
-		return a.ElementSize == b.ElementSize && a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch
-	}
-	if a, b := w.copies, other.copies; a != nil && b != nil {
-		// A captured copy of one plane has no heights of planes.
-		return a.WidthInBytes == b.WidthInBytes && a.Height == b.Height && a.Depth == b.Depth &&
-			a.SrcPitch == b.SrcPitch && a.DstPitch == b.DstPitch &&
-			(a.Depth == 1 || a.SrcHeight == b.SrcHeight && a.DstHeight == b.DstHeight)
-	}
-	return true
+	return nil
 }
 
 // alike reports whether two child graphs have the same nodes and edges. As on an H200, the cooperation of
 // kernels must be the same, too.
 func alike(a, b []*node) bool {
 	return slices.EqualFunc(a, b, func(m, n *node) bool {
-		return m.work.node == n.work.node && alike(m.work.child, n.work.child) &&
-			!m.work.attributes.differ(n.work.attributes, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
+		return m.work.nodeType() == n.work.nodeType() && alike(childNodes(m.work), childNodes(n.work)) &&
+			!attributesOfNode(m).differ(attributesOfNode(n), driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
 			slices.EqualFunc(m.dependencies, n.dependencies, func(x, y *node) bool {
 				return slices.Index(a, x) == slices.Index(b, y) && m.data[x] == n.data[y]
 			})
@@ -123,8 +99,8 @@ func alike(a, b []*node) bool {
 
 // kernelParams returns the work of a kernel node. The context of the function counts, and no other.
 func (d *Driver) kernelParams(name string, th *driver.Thread,
-	p *driver.KernelNodeParams) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+	p *driver.KernelNodeParams) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		switch {
 		case p == nil:
 			return nil, driver.ResultInvalidValue
@@ -154,10 +130,8 @@ func (d *Driver) kernelParams(name string, th *driver.Thread,
 		if r != ok {
 			return nil, r
 		}
-		w := d.kernelWork(h, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: p.SharedMemBytes,
-			d: d, module: f.module, args: args})
-		w.ctx = f.module.ctx
-		return w, ok
+		return &kernelWork{kernel: f, handle: h, launch: &Launch{Name: f.name, Grid: grid, Block: block,
+			SharedMem: p.SharedMemBytes, d: d, module: f.module, args: args}}, ok
 	}
 }
 
@@ -196,7 +170,7 @@ func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Re
 }
 
 // copyParams returns the work of a copy node.
-func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work, driver.Result) {
+func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (work, driver.Result) {
 	if p == nil || p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 {
 		return nil, driver.ResultInvalidValue
 	}
@@ -211,21 +185,14 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 	if r != ok {
 		return nil, r
 	}
-	took := duration(c.WidthInBytes*c.Height*c.Depth, dst.kind, src.kind)
 	if in == nil {
 		in = dst.block.ctx
 	}
-	return &work{
-		ctx: in, node: memcpyNode, copies: &c, memoryTypes: [2]int32{c.DstMemoryType, c.SrcMemoryType},
-		blocks: []*block{dst.block, src.block}, manyRows: c.Height > 1 || c.Depth > 1,
-		make: func() *op {
-			return d.access(&op{duration: took}, e.copying(dst, src), dst.span, src.span)
-		},
-	}, ok
+	return &copyWork{d: d, ctx: in, dst: dst, src: src, size: e, params: &c}, ok
 }
 
 // setParams returns the work of a memset node.
-func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driver.Result) {
+func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (work, driver.Result) {
 	if p == nil || p.Width == 0 || p.Height == 0 || p.Width > 1<<40 || p.Height > 1<<20 ||
 		p.ElementSize != 1 && p.ElementSize != 2 && p.ElementSize != 4 {
 		return nil, driver.ResultInvalidValue
@@ -235,8 +202,7 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 	if p.Height > 1 && (p.Pitch < p.Width*size || p.Pitch%size != 0 || p.Pitch > 1<<40) {
 		return nil, driver.ResultInvalidValue
 	}
-	w := &work{ctx: in, node: memsetNode, manyRows: p.Height > 1, sets: new(*p)}
-	var spans []span
+	w := &setWork{d: d, ctx: in, bytes: p.Width * size * p.Height, params: new(*p)}
 	var sets []movement
 	for y := range p.Height {
 		to, set, r := d.pattern(p.Dst+driver.DevicePtr(y*p.Pitch), value, p.Width)
@@ -246,40 +212,33 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 		if r != ok || !w.ctx.reaches(to.block) {
 			return nil, driver.ResultInvalidValue
 		}
-		spans, sets, w.blocks = append(spans, to), append(sets, set), []*block{to.block}
+		w.spans, sets = append(w.spans, to), append(sets, set)
 	}
-	took := duration(p.Width*size*p.Height, spans[0].kind)
-	if first := spans[0]; spans[len(spans)-1].block == first.block { // as are all rows between
+	if first := w.spans[0]; w.block() == first.block { // as are all rows between
 		first.n = first.size - first.off
-		spans, sets = []span{first}, []movement{
+		w.spans, sets = []span{first}, []movement{
 			extent{p.Width * size, p.Height, 1}.setting(box{span: first, pitch: p.Pitch}, value)}
 	}
-	w.make = func() *op { return d.access(&op{duration: took}, together(sets), spans...) }
+	w.set = together(sets)
 	return w, ok
 }
 
 // hostParams returns the work of a node that calls a host function.
-func (d *Driver) hostParams(f driver.Callback) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+func (d *Driver) hostParams(f driver.Callback) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if r := callable(f); r != ok {
 			return nil, r
 		}
-		return d.hostWork(f), ok
+		return &hostWork{d: d, function: f}, ok
 	}
-}
-
-// hostWork returns the work that calls a host function.
-func (d *Driver) hostWork(f driver.Callback) *work {
-	return &work{node: hostNode, host: &driver.HostNodeParams{Fn: f.Addr, UserData: driver.HostPtr(f.Data)},
-		make: func() *op { return d.hostOp(f) }}
 }
 
 // childParams returns the work of a node that runs a copy of a graph. allocating is the result for a graph that
 // allocates memory. As on an H200, a child graph of another node can be the one of a node that exists, but of no new
 // one.
 func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Result,
-	isNew bool) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+	isNew bool) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if h == 0 {
 			return nil, driver.ResultInvalidValue
 		}
@@ -293,8 +252,8 @@ func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Resu
 		case isNew && g.owner != nil, d.isConditional(g):
 			return nil, driver.ResultNotSupported
 		}
-		w := &work{node: childNode, childOf: g}
-		if cycle := w.takeChild(g); cycle != nil {
+		w, cycle := childWorkOf(g, g)
+		if cycle != nil {
 			return nil, driver.ResultInvalidValue
 		}
 		return w, ok
@@ -303,8 +262,8 @@ func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Resu
 
 // within returns the work that make makes in a context.
 func (d *Driver) within(name string, h driver.Context,
-	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+	make func(*context) (work, driver.Result)) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		c, r := d.nodeContext(name, h)
 		if r != ok {
 			return nil, r
@@ -315,8 +274,8 @@ func (d *Driver) within(name string, h driver.Context,
 
 // withinOrCurrent is within for functions that take the current context if none is given, and need it.
 func (d *Driver) withinOrCurrent(name string, th *driver.Thread, h driver.Context,
-	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+	make func(*context) (work, driver.Result)) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if h == 0 && d.thread(th).current() == nil {
 			return nil, driver.ResultInvalidValue
 		}
@@ -326,13 +285,13 @@ func (d *Driver) withinOrCurrent(name string, th *driver.Thread, h driver.Contex
 
 // sameContext returns the work that make makes in the context of a node, which must be usable.
 func (d *Driver) sameContext(h driver.GraphNode,
-	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
-	return func() (*work, driver.Result) {
+	make func(*context) (work, driver.Result)) func() (work, driver.Result) {
+	return func() (work, driver.Result) {
 		if d.lost != ok {
 			return nil, d.lost
 		}
 		object, _ := d.objects.find(uintptr(h))
-		return make(object.(*node).work.ctx)
+		return make(object.(*node).ctx)
 	}
 }
 
@@ -386,7 +345,7 @@ func (d *Driver) GraphAddMemcpyNode(_ *driver.Thread, g driver.Graph, deps []dri
 	c driver.Context) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddMemcpyNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (*work, driver.Result) {
+	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (work, driver.Result) {
 		return d.copyParams(name, p, c)
 	}))
 }
@@ -395,7 +354,7 @@ func (d *Driver) GraphAddMemcpyNode(_ *driver.Thread, g driver.Graph, deps []dri
 func (d *Driver) GraphMemcpyNodeSetParams(_ *driver.Thread, n driver.GraphNode, p *driver.Memcpy3D) driver.Result {
 	const name = "cuGraphMemcpyNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change(name, n, memcpyNode, d.sameContext(n, func(c *context) (*work, driver.Result) {
+	return d.change(name, n, memcpyNode, d.sameContext(n, func(c *context) (work, driver.Result) {
 		return d.copyParams(name, p, c)
 	}))
 }
@@ -405,7 +364,7 @@ func (d *Driver) GraphExecMemcpyNodeSetParams(th *driver.Thread, x driver.GraphE
 	p *driver.Memcpy3D, c driver.Context) driver.Result {
 	const name = "cuGraphExecMemcpyNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, memcpyNode, d.withinOrCurrent(name, th, c, func(c *context) (*work, driver.Result) {
+	return d.changeExec(name, x, n, memcpyNode, d.withinOrCurrent(name, th, c, func(c *context) (work, driver.Result) {
 		return d.copyParams(name, p, c)
 	}))
 }
@@ -415,7 +374,7 @@ func (d *Driver) GraphAddMemsetNode(_ *driver.Thread, g driver.Graph, deps []dri
 	p *driver.MemsetNodeParams, c driver.Context) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddMemsetNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (*work, driver.Result) {
+	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (work, driver.Result) {
 		return d.setParams(p, c)
 	}))
 }
@@ -425,7 +384,7 @@ func (d *Driver) GraphMemsetNodeSetParams(_ *driver.Thread, n driver.GraphNode,
 	p *driver.MemsetNodeParams) driver.Result {
 	defer d.mu.Unlock()
 	return d.change("cuGraphMemsetNodeSetParams", n, memsetNode, d.sameContext(n,
-		func(c *context) (*work, driver.Result) { return d.setParams(p, c) }))
+		func(c *context) (work, driver.Result) { return d.setParams(p, c) }))
 }
 
 // GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
@@ -433,7 +392,7 @@ func (d *Driver) GraphExecMemsetNodeSetParams(th *driver.Thread, x driver.GraphE
 	p *driver.MemsetNodeParams, c driver.Context) driver.Result {
 	const name = "cuGraphExecMemsetNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, memsetNode, d.withinOrCurrent(name, th, c, func(c *context) (*work, driver.Result) {
+	return d.changeExec(name, x, n, memsetNode, d.withinOrCurrent(name, th, c, func(c *context) (work, driver.Result) {
 		return d.setParams(p, c)
 	}))
 }

@@ -48,14 +48,14 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	}
 	x.values = maps.Clone(x.values) // kernels may read it
 	for _, p := range u.pairs {
-		p.its.work.alloc.enter(p.its.work.node)
-		p.own.work.alloc.leave(d)
-		if c := p.its.work.cond; c != nil { // the executable graph keeps its values
-			x.values[c.handle] = x.values[p.own.work.cond.handle]
-			p.own.work.cond.references = c.ofBodies()
+		allocOf(p.its).enter(p.its.work.nodeType())
+		allocOf(p.own).leave(d)
+		if c, is := p.its.work.(*conditional); is { // the executable graph keeps its values
+			own := p.own.work.(*conditional)
+			x.values[c.handle], own.refs = x.values[own.handle], c.ofBodies()
 			continue
 		}
-		p.own.work = p.its.work
+		p.own.work, p.own.ctx = p.its.work, p.its.ctx
 	}
 	x.countAllocating(g)
 	x.own = maps.Clone(g.references)
@@ -66,7 +66,7 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 
 // usesContext reports whether the node's parameters cannot be set after a sticky error.
 func (n *node) usesContext() bool {
-	switch n.work.node {
+	switch n.work.nodeType() {
 	case kernelNode, memcpyNode, memsetNode, batchMemOpNode:
 		return true
 	}
@@ -187,34 +187,57 @@ func (u *graphUpdate) pairSinks(own, its shape) *driver.GraphExecUpdateResultInf
 // pair adds a pair, or says why the node of the executable graph cannot get the work of the other one.
 func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
 	p.its.work = p.its.current()
-	a, b := &p.own.work, &p.its.work
-	if a.node != b.node {
+	if p.own.work.nodeType() != p.its.work.nodeType() {
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, p.its, nil)
 	}
-	child := graphUpdate{byNumber: u.byNumber, space: u.space} // its pairs do not count, as all of the work is replaced
-	if wrong := child.compare(a.childShape, b.childShape); wrong != nil {
-		return wrong
-	}
-	switch {
-	case a.node == memsetNode && u.space.freedByGraph(a.sets.Dst) != u.space.freedByGraph(b.sets.Dst):
-		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
-	case !a.batch.sameShape(b.batch), !a.semaphores.sameNumber(b.semaphores), !a.sameRows(b),
-		b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
-		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, p.its, nil)
-	case a.attributes.differ(b.attributes, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE),
-		u.priorities && a.attributes.differ(b.attributes, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY):
-		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, p.its, nil)
-	case b.cond != nil && (a.cond.kind != b.cond.kind || a.cond.number != b.cond.number ||
-		len(a.cond.shapes) != len(b.cond.bodies)):
-		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, p.its, nil)
-	}
-	if b.cond != nil {
-		for i, body := range b.cond.bodies {
-			if wrong := u.compare(a.cond.shapes[i], body.shape); wrong != nil {
-				return wrong
-			}
+	switch b := p.its.work.(type) {
+	case *childWork:
+		child := graphUpdate{byNumber: u.byNumber, space: u.space} // its pairs do not count, as all work is replaced
+		if wrong := child.compare(p.own.work.(*childWork).shape, b.shape); wrong != nil {
+			return wrong
+		}
+	case *conditional:
+		if wrong := u.pairBodies(p.own.work.(*conditional), b, p.its); wrong != nil {
+			return wrong
+		}
+	default:
+		if why := u.compareWork(p.own.work, b); why != 0 {
+			return failedUpdate(why, p.its, nil)
 		}
 	}
 	u.pairs = append(u.pairs, p)
+	return nil
+}
+
+// compareWork returns why work of an executable graph cannot be replaced by other work of the same type, or 0.
+func (u *graphUpdate) compareWork(own, its work) int32 {
+	switch a := own.(type) {
+	case *setWork:
+		if u.space.freedByGraph(a.params.Dst) != u.space.freedByGraph(its.(*setWork).params.Dst) {
+			return driver.CU_GRAPH_EXEC_UPDATE_ERROR
+		}
+	case *kernelWork:
+		b := its.(*kernelWork).attributes
+		if a.attributes.differ(b, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) ||
+			u.priorities && a.attributes.differ(b, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+			return driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED
+		}
+	}
+	if !own.updatable(its) {
+		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
+	}
+	return 0
+}
+
+// pairBodies makes pairs of the nodes of the bodies of conditional nodes.
+func (u *graphUpdate) pairBodies(own, its *conditional, n *node) *driver.GraphExecUpdateResultInfo {
+	if own.kind != its.kind || own.number != its.number || len(own.shapes) != len(its.bodies) {
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, n, nil)
+	}
+	for i, body := range its.bodies {
+		if wrong := u.compare(own.shapes[i], body.shape); wrong != nil {
+			return wrong
+		}
+	}
 	return nil
 }

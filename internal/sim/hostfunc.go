@@ -116,6 +116,17 @@ func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, afte
 	})
 }
 
+// hostWork calls a host function.
+type hostWork struct {
+	commonWork
+	d        *Driver
+	function driver.Callback
+}
+
+func (*hostWork) nodeType() nodeType { return hostNode }
+
+func (w *hostWork) op(conditionValues) *op { return w.d.hostOp(w.function) }
+
 // hostOp returns an operation that calls a host function on a new goroutine. The stream continues
 // after the function has returned. Virtual time does not pass during the function, so that times do
 // not depend on the speed of the goroutine.
@@ -145,7 +156,7 @@ func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Cal
 	if r != ok {
 		return r
 	}
-	return d.submit(s, d.hostWork(f))
+	return d.submit(s, &hostWork{d: d, function: f})
 }
 
 // StreamAddCallback is cuStreamAddCallback. The function is always called. After a sticky error it

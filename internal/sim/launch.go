@@ -104,8 +104,8 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	}
 	l := &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module,
 		args: args}
-	w := d.kernelWork(h, f, l)
-	if w.attributes = o.attributes(s); s.capture == nil {
+	w := &kernelWork{kernel: f, handle: h, launch: l, attributes: o.attributes(s)}
+	if s.capture == nil {
 		l.Cluster, l.clustered = f.blocksOf(o.cluster)
 		l.cooperative = o.cooperative
 	}
@@ -122,33 +122,46 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	return r
 }
 
-// kernelWork returns the work of a kernel, which each launch of a graph does with a copy of l.
-func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
-	return &work{node: kernelNode, kernel: f, function: h, args: l.args, grid: l.Grid, block: l.Block, shared: l.SharedMem,
-		makeKernel: func(w *work) *op {
-			each := *l
-			each.values = w.values
-			if each.Cluster == (Dim3{}) { // it is a node
-				if f.module.unloaded { // as on an H200
-					return &op{effect: func() {
-						d.reportFault(&vm.Fault{Code: vm.IllegalAddress, Kernel: f.name,
-							Reason: "the graph runs a kernel of a module that was unloaded"})
-						d.poison(driver.ResultIllegalAddress)
-					}}
-				}
-				o := w.attributes.options()
-				if each.Cluster, each.clustered = f.blocksOf(o.cluster); !l.Grid.divisibleBy(each.Cluster) {
-					// The kernel has required clusters since the node was made. All blocks run, as in a graph that an
-					// H200 has instantiated before.
-					each.Cluster, each.clustered = Dim3{1, 1, 1}, false
-				}
-				each.cooperative = o.cooperative
-			}
-			if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
-				return d.executionOf(f, &each)
-			}
-			return d.kernelOp(&each)
-		}}
+// kernelWork is that of a kernel.
+type kernelWork struct {
+	commonWork
+	kernel     *function
+	handle     driver.Function
+	launch     *Launch // each launch of a graph is done with a copy of it
+	attributes kernelAttributes
+	pointers   []address // of the arguments, for C code; nil if it has not asked
+}
+
+func (*kernelWork) nodeType() nodeType { return kernelNode }
+
+func (w *kernelWork) context() *context { return w.kernel.module.ctx }
+
+// replaceable implements work: the kernel must be of the same context.
+func (w *kernelWork) replaceable(other work) bool { return w.context() == other.context() }
+
+func (w *kernelWork) op(values conditionValues) *op {
+	d, f, l := w.launch.d, w.kernel, *w.launch
+	l.values = values
+	if l.Cluster == (Dim3{}) { // it is a node
+		if f.module.unloaded { // as on an H200
+			return &op{effect: func() {
+				d.reportFault(&vm.Fault{Code: vm.IllegalAddress, Kernel: f.name,
+					Reason: "the graph runs a kernel of a module that was unloaded"})
+				d.poison(driver.ResultIllegalAddress)
+			}}
+		}
+		o := w.attributes.options()
+		if l.Cluster, l.clustered = f.blocksOf(o.cluster); !l.Grid.divisibleBy(l.Cluster) {
+			// The kernel has required clusters since the node was made. All blocks run, as in a graph that an
+			// H200 has instantiated before.
+			l.Cluster, l.clustered = Dim3{1, 1, 1}, false
+		}
+		l.cooperative = o.cooperative
+	}
+	if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
+		return d.executionOf(f, &l)
+	}
+	return d.kernelOp(&l)
 }
 
 // fits checks the dimensions and the shared memory of a launch.

@@ -167,16 +167,18 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 			src, staged = copied, copied.mem
 		}
 	}
-	var done *op
-	r := d.submit(s, s.copyWork(dst, src, e, func() *op {
-		time := duration(e.width*e.height*e.depth, dst.kind, src.kind)
-		done = d.access(&op{duration: time, staged: staged}, e.copying(dst, src), dst.span, src.span)
-		return done
-	}))
+	w := &copyWork{d: d, dst: dst, src: src, size: e, staged: staged}
+	if !pageable {
+		if s.capture != nil {
+			w.params = w.asNode()
+		}
+		return d.submit(s, w)
+	}
+	done, r := d.enqueueWork(s, w)
 	switch {
 	case r != ok && staged != nil:
 		d.space.retire(staged)
-	case r == ok && pageable && dst.kind == pageableBlock:
+	case r == ok && dst.kind == pageableBlock:
 		return d.await(name, done)
 	}
 	return r
@@ -213,20 +215,56 @@ func (d *Driver) stage(e extent, src box) (staged box, r driver.Result) {
 	return staged, r
 }
 
-// copyWork returns the work of a copy. If the stream is captured, it has what a node that was added has.
-// As on an H200, a rectangle has the height 0 at both ends. What a GPU's driver returns for offsets
-// was not observed: here they are in the addresses.
-func (s *stream) copyWork(dst, src box, e extent, make func() *op) *work {
-	w := &work{node: memcpyNode, make: make}
-	if s.capture == nil {
-		return w
+// copyWork is that of a copy.
+type copyWork struct {
+	commonWork
+	d        *Driver
+	ctx      *context // of a node
+	dst, src box
+	size     extent
+	staged   *content         // has the bytes, or nil
+	params   *driver.Memcpy3D // of a node, else nil
+}
+
+func (*copyWork) nodeType() nodeType  { return memcpyNode }
+func (w *copyWork) context() *context { return w.ctx }
+
+func (w *copyWork) op(conditionValues) *op {
+	time := duration(w.size.width*w.size.height*w.size.depth, w.dst.kind, w.src.kind)
+	return w.d.access(&op{duration: time, staged: w.staged}, w.size.copying(w.dst, w.src), w.dst.span, w.src.span)
+}
+
+// manyRows reports whether the copy has more than one row.
+func (w *copyWork) manyRows() bool { return w.params.Height > 1 || w.params.Depth > 1 }
+
+// updatable implements work: the rows must be the same, if there are several, and so must be the kinds of memory.
+func (w *copyWork) updatable(other work) bool {
+	o := other.(*copyWork)
+	a, b := w.params, o.params
+	if a.DstMemoryType != b.DstMemoryType || a.SrcMemoryType != b.SrcMemoryType || w.manyRows() != o.manyRows() {
+		return false
 	}
-	p := &driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth}
-	p.DstMemoryType, p.DstHost, p.DstDevice, p.DstPitch, p.DstHeight = dst.corner()
-	p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcPitch, p.SrcHeight = src.corner()
-	w.copies, w.memoryTypes = p, [2]int32{p.DstMemoryType, p.SrcMemoryType}
-	w.blocks, w.manyRows = []*block{dst.block, src.block}, e.height > 1 || e.depth > 1
-	return w
+	// A captured copy of one plane has no heights of planes.
+	return !w.manyRows() || a.WidthInBytes == b.WidthInBytes && a.Height == b.Height && a.Depth == b.Depth &&
+		a.SrcPitch == b.SrcPitch && a.DstPitch == b.DstPitch &&
+		(a.Depth == 1 || a.SrcHeight == b.SrcHeight && a.DstHeight == b.DstHeight)
+}
+
+// replaceable implements work: the contexts must be the same, too. As on an H200, not even the addresses of several
+// rows may change.
+func (w *copyWork) replaceable(other work) bool {
+	o := other.(*copyWork)
+	return w.updatable(o) && (!w.manyRows() || *w.params == *o.params) &&
+		w.dst.block.ctx == o.dst.block.ctx && w.src.block.ctx == o.src.block.ctx
+}
+
+// asNode returns the parameters of a node that a capture makes. As on an H200, a rectangle has the height 0 at both
+// ends. What a GPU's driver returns for offsets was not observed: here they are in the addresses.
+func (w *copyWork) asNode() *driver.Memcpy3D {
+	p := &driver.Memcpy3D{WidthInBytes: w.size.width, Height: w.size.height, Depth: w.size.depth}
+	p.DstMemoryType, p.DstHost, p.DstDevice, p.DstPitch, p.DstHeight = w.dst.corner()
+	p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcPitch, p.SrcHeight = w.src.corner()
+	return p
 }
 
 // corner returns where a box is, as parameters of a copy have it.
@@ -238,18 +276,49 @@ func (b box) corner() (kind int32, host driver.HostPtr, dev driver.DevicePtr, pi
 	return driver.CU_MEMORYTYPE_DEVICE, 0, driver.DevicePtr(addr), b.pitch, b.height
 }
 
-// setWork is copyWork for a memset.
-func (s *stream) setWork(to *block, p driver.DevicePtr, pitch uint64, value []byte, width, height uint64,
-	make func() *op) *work {
-	w := &work{node: memsetNode, make: make}
-	if s.capture == nil {
-		return w
+// setWork is that of a memset.
+type setWork struct {
+	commonWork
+	d      *Driver
+	ctx    *context // of a node
+	bytes  uint64
+	set    movement
+	spans  []span                   // one, or one for each row
+	params *driver.MemsetNodeParams // of a node, else nil
+}
+
+func (*setWork) nodeType() nodeType  { return memsetNode }
+func (w *setWork) context() *context { return w.ctx }
+
+func (w *setWork) op(conditionValues) *op {
+	return w.d.access(&op{duration: duration(w.bytes, w.spans[0].kind)}, w.set, w.spans...)
+}
+
+// block returns the memory of the last row.
+func (w *setWork) block() *block { return w.spans[len(w.spans)-1].block }
+
+// updatable implements work: the rows must be the same, if there are several.
+func (w *setWork) updatable(other work) bool {
+	a, b := w.params, other.(*setWork).params
+	return (a.Height > 1) == (b.Height > 1) && (a.Height <= 1 || a.ElementSize == b.ElementSize &&
+		a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch)
+}
+
+// replaceable implements work: the context must be the same, too.
+func (w *setWork) replaceable(other work) bool {
+	return w.updatable(other) && w.block().ctx == other.(*setWork).block().ctx
+}
+
+// setWork returns the work of a memset on a stream. If that is captured, it has what a node that was added has.
+func (d *Driver) setWork(s *stream, to span, set movement, p driver.DevicePtr, pitch uint64, value []byte, width,
+	height uint64) *setWork {
+	w := &setWork{d: d, bytes: width * height * uint64(len(value)), set: set, spans: []span{to}}
+	if s.capture != nil {
+		var v [4]byte
+		copy(v[:], value)
+		w.params = &driver.MemsetNodeParams{Dst: p, Pitch: pitch, Value: binary.LittleEndian.Uint32(v[:]),
+			ElementSize: uint32(len(value)), Width: width, Height: height}
 	}
-	var v [4]byte
-	copy(v[:], value)
-	w.blocks, w.manyRows = []*block{to}, height > 1
-	w.sets = &driver.MemsetNodeParams{Dst: p, Pitch: pitch, Value: binary.LittleEndian.Uint32(v[:]),
-		ElementSize: uint32(len(value)), Width: width, Height: height}
 	return w
 }
 
@@ -286,9 +355,7 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 	case s.capture == nil && !s.ctx.reaches(b.block):
 		return driver.ResultInvalidValue
 	}
-	return d.submit(s, s.setWork(b.block, p, pitch, value, width, height, func() *op {
-		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, e.setting(b, value), b.span)
-	}))
+	return d.submit(s, d.setWork(s, b.span, e.setting(b, value), p, pitch, value, width, height))
 }
 
 // rectangle returns the memory of a rectangle of values of a size. It changes the width from values to

@@ -438,9 +438,7 @@ func (d *Driver) memsetAsync(name string, th *driver.Thread, dst driver.DevicePt
 	if s.capture == nil && !s.ctx.reaches(to.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.submit(s, s.setWork(to.block, dst, 0, value, n, 1, func() *op {
-		return d.access(&op{duration: duration(to.n, to.kind)}, set, to)
-	}))
+	return d.submit(s, d.setWork(s, to, set, dst, 0, value, n, 1))
 }
 
 // MemsetD8 is cuMemsetD8_v2.

@@ -685,13 +685,13 @@ func TestGraphOfCopies(t *testing.T) {
 	nodes := make([]driver.GraphNode, 4)
 	n, res := r.GraphGetNodes(r.th, g, nodes)
 	r.must(res)
-	var types []nodeKindOf
+	var types []nodeType
 	for _, n := range nodes[:n] {
 		k, res := r.GraphNodeGetType(r.th, n)
 		r.must(res)
-		types = append(types, nodeKindOf(k))
+		types = append(types, nodeType(k))
 	}
-	if diff := cmp.Diff([]nodeKindOf{memcpyNode, memcpyNode, memsetNode, batchMemOpNode}, types); diff != "" {
+	if diff := cmp.Diff([]nodeType{memcpyNode, memcpyNode, memsetNode, batchMemOpNode}, types); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	if string(back) != "........" {

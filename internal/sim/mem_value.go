@@ -66,9 +66,32 @@ func (d *Driver) reachesWord(c *context, p driver.DevicePtr) driver.Result {
 	return ok
 }
 
+// waitValueWork waits until a word in memory passes.
+type waitValueWork struct {
+	valueWork
+	passes func([]byte) bool
+}
+
+// valueWork is that of a node with one operation on a word in memory.
+type valueWork struct {
+	commonWork
+	d    *Driver
+	word span
+}
+
+func (valueWork) nodeType() nodeType { return batchMemOpNode }
+
+// updatable implements work: a batch cannot replace the operation.
+func (valueWork) updatable(other work) bool {
+	_, batch := other.(*memOps)
+	return !batch
+}
+
+func (w valueWork) replaceable(other work) bool { return w.updatable(other) }
+
 // waitWork returns the work that waits until a word in memory passes.
 func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
-	passes func([]byte) bool) (*work, driver.Result) {
+	passes func([]byte) bool) (work, driver.Result) {
 	switch {
 	case flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // not supported, according to the device's attribute
 		return nil, driver.ResultNotSupported
@@ -76,16 +99,18 @@ func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
 		return nil, driver.ResultInvalidValue
 	}
 	w, r := d.word(p, size)
-	return &work{node: batchMemOpNode, make: func() *op {
-		o := d.access(&op{}, small(func() bool { return passes(w.word()) || true }), w)
-		o.ready = func() bool { return d.look(w, passes) }
-		return o
-	}}, r
+	return &waitValueWork{valueWork{d: d, word: w}, passes}, r
+}
+
+func (w *waitValueWork) op(conditionValues) *op {
+	o := w.d.access(&op{}, small(func() bool { return w.passes(w.word.word()) || true }), w.word)
+	o.ready = func() bool { return look(w.word, w.passes) }
+	return o
 }
 
 // look reports whether a word ends a wait. If the memory was freed, the operation continues, and
 // has a fault.
-func (d *Driver) look(w span, passes func([]byte) bool) (yes bool) {
+func look(w span, passes func([]byte) bool) (yes bool) {
 	switch {
 	case w.gone || w.asleep:
 		return true
@@ -115,23 +140,32 @@ func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p d
 	return d.submit(s, w)
 }
 
+// writeValueWork writes a word in memory.
+type writeValueWork struct {
+	valueWork
+	write func([]byte)
+}
+
 // writeWork returns the work that writes a word.
-func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) (*work, driver.Result) {
+func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) (work, driver.Result) {
 	w, r := d.word(p, size)
-	return &work{node: batchMemOpNode, make: func() *op {
-		return d.access(&op{}, movement{ready: func() bool { return w.provide(0, w.n) }, run: func() bool {
-			if !w.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { // as on an H200
-				d.poison(driver.ResultLaunchFailed)
-				return true
-			}
-			if !w.provide(0, w.n) {
-				return false
-			}
-			write(w.word())
-			w.written(0, w.n)
+	return &writeValueWork{valueWork{d: d, word: w}, write}, r
+}
+
+func (w *writeValueWork) op(conditionValues) *op {
+	to := w.word
+	return w.d.access(&op{}, movement{ready: func() bool { return to.provide(0, to.n) }, run: func() bool {
+		if !to.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { // as on an H200
+			w.d.poison(driver.ResultLaunchFailed)
 			return true
-		}}, w)
-	}}, r
+		}
+		if !to.provide(0, to.n) {
+			return false
+		}
+		w.write(to.word())
+		to.written(0, to.n)
+		return true
+	}}, to)
 }
 
 // StreamWaitValue32 is cuStreamWaitValue32_v2.

@@ -294,7 +294,7 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 	case external && s.capture == nil:
 		return driver.ResultIllegalState
 	case external:
-		return d.submit(s, &work{node: eventWaitNode, event: e})
+		return d.submit(s, &eventWork{typ: eventWaitNode, event: e})
 	case e.state == captured:
 		return d.join(s, e)
 	case s.capture != nil:

@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
 
 // mostMemOps is the largest number of operations of a call.
 const mostMemOps = 255
@@ -23,7 +27,7 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 			return r
 		}
 	}
-	var list []*work
+	var list []work
 	for i := range ops {
 		w, r := d.memOp(&ops[i])
 		if r == ok && w != nil {
@@ -38,7 +42,7 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 	}
 	if s.capture == nil {
 		for _, w := range list {
-			d.engine.enqueue(s, w.op())
+			d.engine.enqueue(s, w.op(nil))
 		}
 		return ok
 	}
@@ -46,13 +50,8 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 }
 
 // sequence returns an operation that does one after the other. Only the last may have to wait.
-func sequence(list []*work) *op {
-	all := &op{}
-	var ops []*op
-	for _, w := range list {
-		o := w.op()
-		ops, all.visible = append(ops, o), all.visible || o.visible
-	}
+func sequence(ops []*op) *op {
+	all := &op{visible: slices.ContainsFunc(ops, func(o *op) bool { return o.visible })}
 	all.ready = func() bool {
 		for len(ops) > 0 {
 			o := ops[0]
@@ -102,7 +101,7 @@ func checkMemOp(p *driver.StreamBatchMemOpParams) driver.Result {
 }
 
 // memOp returns the work of an operation that was checked, nil for one that has no effect here.
-func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (*work, driver.Result) {
+func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (work, driver.Result) {
 	switch w := p.WaitValue(); *p.Operation() {
 	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
 		v, flags := *w.Value(), w.Flags

@@ -55,21 +55,11 @@ func (d *Driver) unref(o *userObject, n uint64) {
 	}
 }
 
-// references returns those of the child graphs of a node, and, in an executable graph, of its bodies.
-func (w *work) references() (all references) {
-	all.add(w.childReferences)
-	for _, n := range w.child {
-		all.add(n.work.references())
+// addOf adds the references of the work of nodes.
+func (r *references) addOf(nodes []*node) {
+	for _, n := range nodes {
+		r.add(n.work.references())
 	}
-	if w.cond != nil {
-		all.add(w.cond.references)
-		for _, nodes := range w.cond.nodes {
-			for _, n := range nodes {
-				all.add(n.work.references())
-			}
-		}
-	}
-	return all
 }
 
 // retainForNode makes a node of a graph have the references of its work, and of no earlier work.
@@ -83,9 +73,7 @@ func (d *Driver) retainForNode(n *node) {
 // when all launches are done.
 func (d *Driver) retainForExec(x *exec) {
 	all := maps.Clone(x.own)
-	for _, n := range x.nodes {
-		all.add(n.work.references())
-	}
+	all.addOf(x.nodes)
 	old := x.references
 	x.references = all.retained()
 	if len(old) > 0 {
