@@ -92,7 +92,7 @@ func (d *Driver) Refuse(th *driver.Thread, op string, inContext, uncaptured bool
 func (d *Driver) CheckFirst(th *driver.Thread, inContext, uncaptured bool) driver.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.engine.catchUp()
+	d.engine.CatchUp()
 	return d.checkFirst(th, inContext, uncaptured)
 }
 

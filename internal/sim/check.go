@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // TB is a cusim.TB.
@@ -24,8 +25,8 @@ func (d *Driver) Finish() {
 	for _, dev := range d.devices {
 		for _, c := range dev.contexts {
 			for _, s := range slices.Clone(c.streams) {
-				if s.held {
-					d.engine.release(s)
+				if s.Held() {
+					d.engine.Release(&s.Stream)
 				}
 			}
 		}
@@ -33,24 +34,24 @@ func (d *Driver) Finish() {
 	d.mu.Unlock()
 	for range 1000 { // work may enqueue more
 		d.mu.Lock()
-		if d.settle(lateSettling); d.engine.executing > 0 { // a kernel that would never end
-			for _, o := range d.engine.outside {
-				switch x := o.execution; {
+		if d.engine.Settle(engine.LateSettling); d.engine.Executing() > 0 { // a kernel that would never end
+			for _, o := range d.engine.Outside() {
+				switch x := o.Execution(); {
 				case x == nil:
-				case x.inGo:
-					d.misuse(x.kernel, 0, "the function in Go that takes the place of the kernel has not returned: it may wait "+
+				case x.Kind == engine.KernelInGo:
+					d.misuse(x.Kernel, 0, "the function in Go that takes the place of the kernel has not returned: it may wait "+
 						"for what the program has to do", nil)
 				default:
-					x.ended = true
+					x.Ended = true
 				}
 			}
 			d.poison(driver.ResultLaunchTimeout)
-			d.quiet()
+			d.engine.Quiet()
 		}
-		at, pending := d.engine.next()
-		by := time.Duration(at - d.clock.now())
+		at, pending := d.engine.Next()
+		by := time.Duration(at - d.engine.Clock.At())
 		d.mu.Unlock()
-		if !d.clock.virtual || !pending {
+		if !d.engine.Clock.Virtual || !pending {
 			return
 		}
 		d.Advance(max(by, 0))
@@ -71,7 +72,7 @@ func (d *Driver) Census() map[string]int {
 func (d *Driver) open(yield func(kind string, created []uintptr) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.engine.catchUp()
+	d.engine.CatchUp()
 	if d.unreachable {
 		return
 	}

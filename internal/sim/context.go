@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // context is a CUDA context. A primary context that is released and retained again
@@ -18,7 +19,7 @@ type context struct {
 	primary   bool
 	leaving   bool // a call waits for its work, to destroy it
 	destroyed bool
-	pending   pending
+	pending   engine.Pending
 	streams   []*stream
 	legacy    *stream
 	lane      *stream // for records and waits of the whole context
@@ -44,10 +45,12 @@ func (c *context) forgetImport(m *externalMemory) {
 // still counts as work of the context.
 func (c *context) forget(s *stream) {
 	c.streams = slices.DeleteFunc(c.streams, func(other *stream) bool {
-		return other == s || other.handle == 0 && other.idle()
+		return other == s || other.handle == 0 && other.Idle()
 	})
-	if !s.idle() {
-		c.streams = append(c.streams, &stream{ctx: c, flags: s.flags, tail: s.tail, green: s.green})
+	if !s.Idle() {
+		rest := c.bind(&stream{flags: s.flags, green: s.green})
+		rest.Follow(&s.Stream)
+		c.streams = append(c.streams, rest)
 	}
 }
 
@@ -100,7 +103,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 		c.handle = driver.Context(d.objects.add(contextKind, c))
 	}
 	c.lane = c.aside()
-	c.legacy = &stream{ctx: c, kind: legacyStream}
+	c.legacy = c.bind(&stream{kind: legacyStream})
 	c.legacy.handle = driver.CU_STREAM_LEGACY
 	d.ids.stream++
 	c.legacy.id = d.ids.stream
@@ -114,8 +117,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 // driver is unlocked during the wait. The caller calls reclaim at its end.
 func (d *Driver) end(op string, c *context) driver.Result {
 	c.leaving = true
-	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
-	if r := d.wait(w); r == driver.ResultNotPermitted {
+	if r := d.waitAll(op, uintptr(c.handle), c, math.MaxUint64); r == driver.ResultNotPermitted {
 		c.leaving = false
 		return r
 	}

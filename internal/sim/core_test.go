@@ -81,7 +81,7 @@ func (r *rig) work(s driver.Stream, d time.Duration) {
 	defer r.d.mu.Unlock()
 	str, res := find[stream](r.d, "test", streamKind, uintptr(s))
 	r.ok(res)
-	r.d.engine.enqueue(str, &op{duration: int64(d)})
+	r.d.enqueue(str, &op{Duration: int64(d)})
 }
 
 const nonBlocking = driver.CU_STREAM_NON_BLOCKING

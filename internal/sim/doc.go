@@ -1,7 +1,7 @@
 // Package sim implements the software driver of package cusim: the functions of the driver API, as
 // a [driver.Software], and the model of a device. Package cusim documents the options and controls.
 //
-// One mutex, Driver.mu, guards everything in a driver but its clock, which has its own mutex. A
+// One mutex, Driver.mu, guards everything in a driver, also its engine, but its clock, which has its own mutex. A
 // call that waits for work releases Driver.mu during the wait.
 //
 // # A call
@@ -19,13 +19,11 @@
 //
 // # Work
 //
-// A call that enqueues something makes a work, and passes it to submit. If the stream is being
-// captured, the work becomes a node of the capture's graph. Otherwise work.op makes an op of it,
-// and engine.enqueue adds that to the stream. A launch of a graph makes an op of each node's work.
-// An op waits for other ops: those before it in its stream, those of streams that it is ordered
-// with, and those that an event stands for (a point). A few also wait for a value in memory. The
-// engine completes ops in the order of their times, when a call of the driver or a timer looks.
-// Kernels in PTX are executed on goroutines.
+// A call that enqueues something makes a [work], and passes it to submit. If the stream is being
+// captured, the work becomes a node of the capture's graph. Otherwise its method op makes an op of it,
+// and enqueue adds that to the stream. A launch of a graph makes an op of each node's work. Package
+// engine orders the ops of streams, and executes them; enqueue says which ops of other streams come
+// before. An event stands for an op (a point). Kernels in PTX are executed on goroutines.
 //
 // # Memory
 //
@@ -35,9 +33,9 @@
 //
 // # Files
 //
-//   - driver.go, objects.go, thread.go, clock.go, fault.go, log.go, check.go: the driver itself,
+//   - driver.go, objects.go, thread.go, fault.go, log.go, check.go: the driver itself,
 //     its handles and threads, faults that tests set, and what tests ask for
-//   - engine.go, pending.go, wait.go: ops, and calls that wait for them
+//   - work.go, wait.go: what is done on streams, and calls that wait for it
 //   - device.go, attributes.go, context*.go, green.go, stream*.go, event.go, ipc*.go, hostfunc.go:
 //     devices, contexts, streams and events
 //   - mem*.go, managed.go, pointer.go, vmm*.go: memory. mem.go allocates, mem_copy.go and

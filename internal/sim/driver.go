@@ -3,12 +3,12 @@ package sim
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // Driver is a software driver. It is safe for concurrent use, and need not be closed. One lock
@@ -21,8 +21,7 @@ type Driver struct {
 	mu sync.Mutex
 
 	machine
-	clock      clock
-	engine     engine
+	engine     engine.Engine // and the clock
 	objects    objects
 	space      addressSpace
 	pools      []*memPool // of no device
@@ -51,9 +50,6 @@ type Driver struct {
 	punchFile    func(f *memoryFile, offset, n uint64) bool
 	closeFile    func(f *memoryFile)
 	newIPCFile   func(named bool) (*ipcFile, error)
-	// beforeMove is called without the driver's lock before many bytes are moved. It does nothing, except in
-	// tests.
-	beforeMove func()
 	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
 	// conditions are those of all graphs.
@@ -97,22 +93,19 @@ func Version(v int) Option {
 
 // VirtualTime is cusim.VirtualTime.
 func VirtualTime() Option {
-	return func(d *Driver) { d.clock.virtual = true }
+	return func(d *Driver) { d.engine.Clock.Virtual = true }
 }
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
 	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: make(map[string]Kernel),
-		instructions: make(map[string]uint64), goLaunches: make(map[string]uint64), settling: mostSettling},
+		instructions: make(map[string]uint64), goLaunches: make(map[string]uint64)},
 		failures: failures{faults: make(map[string]*fault)}}
-	d.changed = sync.NewCond(&d.mu)
+	d.engine.Init(&d.mu)
 	d.noThread.anyThread = true
-	d.clock.init()
-	d.readClock, d.print = d.clock.now, d.output
+	d.readClock, d.print = d.engine.Clock.At, d.output
 	d.allocateFile, d.punchFile, d.closeFile = reserveFile, (*memoryFile).punch, (*memoryFile).close
 	d.newIPCFile = newIPCFile
-	d.beforeMove = func() {}
-	d.engine.d = d
 	Devices(1)(d)
 	for _, o := range opts {
 		if o != nil {
@@ -123,39 +116,16 @@ func New(opts ...Option) *Driver {
 }
 
 // Clock returns the driver's clock, which package cu uses for waits and measurements.
-func (d *Driver) Clock() driver.Clock { return &d.clock }
+func (d *Driver) Clock() driver.Clock { return &d.engine.Clock }
 
 // Advance advances the virtual time. Work completes in the order of its times, and timers fire.
 func (d *Driver) Advance(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.clock.virtual || by < 0 {
-		return
+	if d.engine.Clock.Virtual && by >= 0 {
+		d.engine.Pass(by)
 	}
-	d.engine.catchUp() // the program may have written memory that streams wait for
-	now := d.clock.virtualNow()
-	target := later(now, int64(by))
-	for forLate := lateSettling; ; forLate = 0 {
-		d.settle(forLate)
-		next, ok := d.engine.next()
-		if !ok || next > target {
-			break
-		}
-		// Work that a host function has delayed may be overdue. Another goroutine may have advanced the time
-		// while settle waited.
-		now = max(now, next, d.clock.virtualNow())
-		d.clock.set(now)
-		d.engine.advance(now)
-	}
-	target = max(target, d.clock.virtualNow())
-	d.clock.set(target)
-	d.engine.advance(target)
-	d.engine.settleMoves()
-	d.moved()
 }
-
-// later adds a duration to a time, up to the end of time.
-func later(at, by int64) int64 { return at + min(by, math.MaxInt64-at) }
 
 // Misuse is a cusim.Misuse.
 type Misuse struct {
@@ -218,7 +188,7 @@ func (d *Driver) begin(op string) driver.Result {
 	if !d.ready {
 		return driver.ResultNotInitialized
 	}
-	d.engine.catchUp()
+	d.engine.CatchUp()
 	d.reclaim()
 	d.space.building = false
 	return ok

@@ -27,10 +27,10 @@ func (p *point) reached() (int64, bool) {
 	if p.op == nil {
 		return p.at, true
 	}
-	if !p.op.done {
+	if !p.op.Done() {
 		return 0, false
 	}
-	p.at, p.op = p.op.at, nil
+	p.at, p.op = p.op.At(), nil
 	return p.at, true
 }
 
@@ -166,9 +166,9 @@ func (d *Driver) recordEvent(e *event, s *stream) driver.Result {
 // mark makes the event stand for the present end of a stream.
 func (e *event) mark(d *Driver, s *stream) {
 	var behind []*op
-	if e.ipc == nil && s.idle() && !s.held && e.earlier() == nil {
+	if e.ipc == nil && s.Idle() && !s.Held() && e.earlier() == nil {
 		if behind = s.barriers(); len(behind) == 0 {
-			e.state, e.point = recorded, point{at: d.clock.now(), on: s}
+			e.state, e.point = recorded, point{at: d.engine.Clock.At(), on: s}
 			return
 		}
 	}
@@ -176,14 +176,14 @@ func (e *event) mark(d *Driver, s *stream) {
 	if len(behind) > 0 && e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream {
 		on = s.ctx.aside() // the record waits for the stream's barriers, and is on no stream of the context
 	}
-	d.engine.enqueue(on, o, append(behind, e.recordBy(o))...)
+	d.enqueue(on, o, append(behind, e.recordBy(o))...)
 	e.point.on = s
 }
 
 // earlier returns the operation of this process that the next record of a shared event has to
 // follow: the previous record, if it is not complete. For other events it returns nil.
 func (e *event) earlier() *op {
-	if o := e.point.op; e.flags&driver.CU_EVENT_INTERPROCESS != 0 && o != nil && !o.done {
+	if o := e.point.op; e.flags&driver.CU_EVENT_INTERPROCESS != 0 && o != nil && !o.Done() {
 		return o
 	}
 	return nil
@@ -249,7 +249,7 @@ func (d *Driver) EventSynchronize(th *driver.Thread, h driver.Event) driver.Resu
 	if r != ok {
 		return r
 	}
-	if r = d.wait(&wait{op: "cuEventSynchronize", handle: uintptr(h), ops: []*op{e.point.op}}); r == ok {
+	if r = d.waitFor("cuEventSynchronize", uintptr(h), e.point.op); r == ok {
 		d.synchronized(e.ctx.dev)
 	}
 	return r
@@ -335,7 +335,7 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	case e.state == captured: // the capture is in another context
 		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
-	if o := d.waitAll(c.lane, c.tails(), e); o != nil {
+	if o := d.waitForEvent(c.lane, c.tails(), e); o != nil {
 		c.gate = o
 	}
 	return ok
@@ -345,22 +345,22 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 func (d *Driver) recordAll(lane *stream, tails []*op, e *event) {
 	d.forgetCaptured(e)
 	o := &op{}
-	d.engine.enqueue(lane, o, append(tails, e.recordBy(o))...)
+	d.enqueue(lane, o, append(tails, e.recordBy(o))...)
 }
 
-// waitAll makes all later work of several streams wait for the event. It returns the operation that
+// waitForEvent makes all later work of several streams wait for the event. It returns the operation that
 // this work has to wait for, or nil. The operation is on the lane, after earlier records and waits,
 // even if the event is complete.
-func (d *Driver) waitAll(lane *stream, tails []*op, e *event) *op {
+func (d *Driver) waitForEvent(lane *stream, tails []*op, e *event) *op {
 	after := []*op{e.point.op}
 	switch {
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it also waits for all work in progress
 		after = append(after, tails...)
-	case e.state == empty, (after[0] == nil || after[0].done) && lane.idle():
+	case e.state == empty, (after[0] == nil || after[0].Done()) && lane.Idle():
 		return nil
 	}
 	o := &op{}
-	d.engine.enqueue(lane, o, after...)
+	d.enqueue(lane, o, after...)
 	return o
 }
 
@@ -376,7 +376,7 @@ func (d *Driver) foreign(name string, e *event, c *context) driver.Result {
 
 // aside returns a new stream for an operation that is on no stream of the context.
 func (c *context) aside() *stream {
-	return &stream{ctx: c, flags: driver.CU_STREAM_NON_BLOCKING}
+	return c.bind(&stream{flags: driver.CU_STREAM_NON_BLOCKING})
 }
 
 // tails returns the newest operations of all streams.
@@ -385,7 +385,7 @@ func (c *context) tails() []*op { return tails(c.streams) }
 // tails returns the newest operations of streams.
 func tails(streams []*stream) (list []*op) {
 	for _, s := range streams {
-		list = append(list, s.tail)
+		list = append(list, s.Tail())
 	}
 	return list
 }

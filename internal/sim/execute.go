@@ -3,12 +3,12 @@ package sim
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // program is the translation of a kernel of a module.
@@ -52,15 +52,10 @@ func (f *function) translated() *program {
 
 // execution is a launch of a kernel that is executed, or was.
 type execution struct {
+	engine.Execution
 	vm.Stop
-	kernel string
-	begun  time.Time // by the machine's clock
-	number uint64    // see engine.begins
-	fault  *vm.Fault
-	late   bool // the virtual time does not wait for it any more
-	ended  bool // by Finish
-	inGo   bool // it is a function in Go, which nothing can stop
-	room   kernelRoom
+	fault *vm.Fault
+	room  kernelRoom
 }
 
 // KernelLimit is cusim.KernelLimit.
@@ -80,12 +75,12 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		op
 		execution
 		vm.Launch
-	}{op: op{outside: true, visible: true}, execution: execution{kernel: l.Name}}
+	}{op: op{Outside: true, Visible: true}, execution: execution{Execution: engine.Execution{Kernel: l.Name}}}
 	o, x, launch := &made.op, &made.execution, &made.Launch
-	o.execution, o.dropped = x, func() {
+	o.Dropped = func() {
 		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
 	}
-	o.begin = func() {
+	o.Begin = func() {
 		p, c := f.translated(), f.module.ctx
 		*launch = vm.Launch{
 			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: c.kernelMemory(d),
@@ -94,7 +89,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
 			Clock:    d.readClock,
-			Virtual:  d.clock.virtual,
+			Virtual:  d.engine.Clock.Virtual,
 			Print:    d.print,
 			Checks:   d.checksOf(),
 			Room:     &x.room,
@@ -128,8 +123,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		}
 		d.ids.launch++
 		launch.ID = d.ids.launch
-		x.begun = time.Now()
-		x.number = d.engine.begins()
+		d.engine.Execute(o, &x.Execution)
 		go func() {
 			var timer *time.Timer
 			if d.kernelLimit > 0 {
@@ -155,10 +149,10 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			}
 			d.reportEnded(x)
 			d.instructions[l.Name] += work.Instructions
-			d.executed(o, work, l.Grid.count())
+			d.executed(o, x, work, l.Grid.count())
 		}()
 	}
-	o.effect = func() {
+	o.Effect = func() {
 		if x.fault != nil {
 			d.reportFault(x.fault)
 			d.poison(driver.Result(x.fault.Code))
@@ -192,84 +186,25 @@ func (l *Launch) packed(f *function) []byte {
 
 // executed completes a kernel at its time. A fault is reported a little later, so that work that a
 // program enqueues at once is still accepted.
-func (d *Driver) executed(o *op, work vm.Work, blocks uint64) {
+func (d *Driver) executed(o *op, x *execution, work vm.Work, blocks uint64) {
 	e := &d.engine
-	e.ends(o.execution.number)
-	defer d.changed.Broadcast()
-	e.completeAt(o, func() int64 {
-		at := d.clock.now()
-		if d.clock.virtual {
-			at = later(o.began, modelled(work, blocks))
+	e.End(&x.Execution)
+	defer e.Changed.Broadcast()
+	e.FinishAt(o, func() int64 {
+		at := e.Clock.At()
+		if e.Clock.Virtual {
+			at = engine.Later(o.Began(), modelled(work, blocks))
 		}
-		if o.execution.fault != nil {
-			at = later(at, int64(faultTime))
+		if x.fault != nil {
+			at = engine.Later(at, int64(faultTime))
 		}
 		return at
 	})
 }
 
-// mostSettling is how long the virtual time waits for a kernel that is executed. Then the kernel is late,
-// and each Advance waits for late kernels only for lateSettling.
-const (
-	mostSettling = 5 * time.Second
-	lateSettling = 50 * time.Millisecond
-)
-
-// settle waits until no kernel is executed, whose end has no time yet. It does not wait forever, as a
-// kernel may wait for memory that the program has not written. It waits for kernels that are late no
-// longer than it is told. The driver is unlocked meanwhile.
-func (d *Driver) settle(forLate time.Duration) {
-	executes := func(late bool) bool {
-		return slices.ContainsFunc(d.engine.outside, func(o *op) bool {
-			return o.execution != nil && o.execution.late == late
-		})
-	}
-	for {
-		for _, w := range []struct {
-			most time.Duration
-			late bool
-		}{{d.settling, false}, {forLate, true}} {
-			if w.most == 0 || !executes(w.late) {
-				continue
-			}
-			over := false
-			timer := time.AfterFunc(w.most, func() {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				over = true
-				d.changed.Broadcast()
-			})
-			for executes(w.late) && !over {
-				d.changed.Wait()
-			}
-			timer.Stop()
-		}
-		if d.engine.moving == 0 {
-			break
-		}
-		for d.engine.moving > 0 { // kernels may follow
-			d.changed.Wait()
-		}
-	}
-	for _, o := range d.engine.outside {
-		if o.execution != nil {
-			o.execution.late = true
-		}
-	}
-}
-
-// quiet waits until no kernel is executed and no bytes are moved, so that nothing uses memory that is freed or
-// replaced. After a sticky error it does not wait for kernels in Go: nothing stops them, they may wait for the program,
-// and what they use stays until they return. The driver is unlocked meanwhile.
-func (d *Driver) quiet() {
-	for e := &d.engine; e.executing > e.inGo || e.inGo > 0 && d.lost == ok; {
-		d.changed.Wait()
-	}
-}
-
 // reportEnded reports a kernel that Finish has ended.
 func (d *Driver) reportEnded(x *execution) {
-	if !x.ended || x.fault == nil {
+	if !x.Ended || x.fault == nil {
 		return
 	}
 	at := ""
@@ -277,8 +212,8 @@ func (d *Driver) reportEnded(x *execution) {
 		at = ". Then it was at " + faultPlace(x.fault)
 	}
 	d.misuse("cuLaunchKernel", 0, fmt.Sprintf("kernel %q has not ended for %v, and was ended, as nothing else is "+
-		"left to do: it may wait for memory that the program has to write%s", x.kernel,
-		time.Since(x.begun).Round(time.Millisecond), at), nil)
+		"left to do: it may wait for memory that the program has to write%s", x.Kernel,
+		time.Since(x.Begun).Round(time.Millisecond), at), nil)
 }
 
 // reportFault explains a fault in the log. A wrong access is also a misuse, as a panic of a kernel in

@@ -218,7 +218,7 @@ func TestExecutePoll(t *testing.T) {
 // time waits for it.
 func TestExecutePollVirtual(t *testing.T) {
 	launch := func(r *lab) (flag []byte, out driver.DevicePtr, s driver.Stream) {
-		r.settling = 20 * time.Millisecond
+		r.engine.Settling = 20 * time.Millisecond
 		flag, address := r.pinned("\x00\x00\x00\x00")
 		out, s = r.alloc("----"), r.newStream()
 		r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "poll"), 1, 1, 1, 32, 1, 1, 0, s, params(uint64(address), out)))

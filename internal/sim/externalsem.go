@@ -76,7 +76,7 @@ func (x *ExternalSemaphore) Close() error {
 func (x *ExternalSemaphore) Value() uint64 {
 	x.d.mu.Lock()
 	defer x.d.mu.Unlock()
-	x.d.engine.catchUp()
+	x.d.engine.CatchUp()
 	return x.value
 }
 
@@ -84,18 +84,18 @@ func (x *ExternalSemaphore) Value() uint64 {
 func (x *ExternalSemaphore) Signal(value uint64) {
 	x.d.mu.Lock()
 	defer x.d.mu.Unlock()
-	x.d.engine.catchUp()
+	x.d.engine.CatchUp()
 	x.signal(value)
-	x.d.moved()
-	x.d.engine.catchUp() // streams that wait go on
-	x.d.engine.arm()
+	x.d.engine.Moved()
+	x.d.engine.CatchUp() // streams that wait go on
+	x.d.engine.Arm()
 }
 
 // Wait is cusim.ExternalSemaphore.Wait.
 func (x *ExternalSemaphore) Wait(ctx gocontext.Context, value uint64) error {
 	for {
 		x.d.mu.Lock()
-		x.d.engine.catchUp()
+		x.d.engine.CatchUp()
 		passed, changed := x.passes(value), x.changed
 		if passed {
 			x.wait()
@@ -264,10 +264,10 @@ func (o *semaphoreOps) op(conditionValues) *op {
 		step := &op{}
 		if x := s.of; o.signals != nil {
 			value := o.signals[i].Params.Fence.Value
-			step.visible, step.effect = true, func() { x.signal(value) }
+			step.Visible, step.Effect = true, func() { x.signal(value) }
 		} else {
 			value := o.waits[i].Params.Fence.Value
-			step.ready, step.effect = func() bool { return x.passes(value) }, x.wait
+			step.Ready, step.Effect = func() bool { return x.passes(value) }, x.wait
 		}
 		steps = append(steps, step)
 	}

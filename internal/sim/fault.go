@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // Fault is a cusim.Fault.
@@ -150,7 +151,7 @@ func (d *Driver) meet(name string, faults ...*fault) driver.Result {
 	}
 	if slow > 0 {
 		d.mu.Unlock()
-		d.clock.sleep(slow)
+		d.engine.Clock.Sleep(slow)
 		d.mu.Lock()
 	}
 	return r
@@ -165,7 +166,7 @@ func (d *Driver) Poison(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if code != 0 {
-		d.engine.catchUp()
+		d.engine.CatchUp()
 		d.poison(driver.Result(code))
 	}
 }
@@ -175,7 +176,17 @@ func (d *Driver) poison(r driver.Result) {
 	if d.lost == ok {
 		d.lost = r
 		d.unreachable = d.unreachable || !r.Sticky() // after a sticky error a destruction counts as done
-		d.engine.poison()
+		var held []*engine.Stream
+		for _, dev := range d.devices {
+			for _, c := range dev.contexts {
+				for _, s := range c.streams {
+					if s.Held() {
+						held = append(held, &s.Stream)
+					}
+				}
+			}
+		}
+		d.engine.Poison(held)
 	}
 }
 

@@ -148,10 +148,7 @@ func TestSlow(t *testing.T) {
 		done <- res
 	}()
 	for {
-		r.clock.mu.Lock()
-		n := len(r.clock.timers)
-		r.clock.mu.Unlock()
-		if n == 1 {
+		if r.engine.Clock.Waiting() == 1 {
 			break
 		}
 		time.Sleep(time.Millisecond)

@@ -89,7 +89,7 @@ func (*allocWork) nodeType() nodeType  { return allocNode }
 func (w *allocWork) context() *context { return w.block.ctx }
 
 func (w *allocWork) op(conditionValues) *op {
-	return &op{effect: func() { w.d.space.sleep(w.block, false) }}
+	return &op{Calls: opCalls{Effect: func() { w.d.space.sleep(w.block, false) }}}
 }
 
 // freeWork frees what a node of a graph allocates.
@@ -102,7 +102,7 @@ type freeWork struct {
 func (*freeWork) nodeType() nodeType { return freeNode }
 
 func (w *freeWork) op(conditionValues) *op {
-	return &op{effect: func() { w.d.space.sleep(w.block, true) }}
+	return &op{Calls: opCalls{Effect: func() { w.d.space.sleep(w.block, true) }}}
 }
 
 // allocOf returns the memory that a node allocates or frees, or nil.
@@ -302,7 +302,7 @@ func (d *Driver) freeGraphMemory(b *block, s *stream) driver.Result {
 		done()
 		return ok
 	}
-	d.engine.enqueue(s, &op{effect: done})
+	d.enqueue(s, &op{Calls: opCalls{Effect: done}})
 	return ok
 }
 

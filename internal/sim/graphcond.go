@@ -310,23 +310,23 @@ func (c *conditional) chosen(value uint32) int {
 // operations are put between it and the last one.
 func (d *Driver) runConditional(lane *stream, c *conditional, v conditionValues, after []*op) *op {
 	end := &op{}
-	inner := &stream{ctx: lane.ctx, flags: driver.CU_STREAM_NON_BLOCKING}
+	inner := lane.ctx.aside()
 	var round func()
 	round = func() {
 		i := c.chosen(v[c.handle].Load())
 		if i < 0 {
 			return
 		}
-		first, last := &op{}, &op{visible: true} // what comes after it may be visible
+		first, last := &op{}, &op{Visible: true} // what comes after it may be visible
 		if c.kind == driver.CU_GRAPH_COND_TYPE_WHILE {
-			last.duration, last.effect = int64(kernelTime), round // a loop without end must not hold the lock
+			last.Duration, last.Effect = int64(kernelTime), round // a loop without end must not hold the lock
 		}
-		d.engine.enqueue(inner, first)
-		d.engine.enqueue(inner, last, d.runNodes(lane.ctx, c.nodes[i], first, v)...)
-		end.follow(last)
+		d.enqueue(inner, first)
+		d.enqueue(inner, last, d.runNodes(lane.ctx, c.nodes[i], first, v)...)
+		end.Follow(last)
 	}
-	choice := &op{effect: round, visible: true} // the operations of the body may be
-	d.engine.enqueue(lane, end, choice)         // before the choice, which may complete at once
-	d.engine.enqueue(inner, choice, after...)
+	choice := &op{Calls: opCalls{Effect: round}, Visible: true} // the operations of the body may be
+	d.enqueue(lane, end, choice)                                // before the choice, which may complete at once
+	d.enqueue(inner, choice, after...)
 	return end
 }

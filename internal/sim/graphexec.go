@@ -300,10 +300,10 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if r := x.begins(d); r != ok {
 		return r
 	}
-	begin := &op{effect: x.values.assign}
-	d.engine.enqueue(s, begin, x.newest)
+	begin := &op{Calls: opCalls{Effect: x.values.assign}}
+	d.enqueue(s, begin, x.newest)
 	x.newest = &op{}
-	d.engine.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
+	d.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
 	return ok
 }
 
@@ -315,7 +315,7 @@ func canProvide(nodes []*node) bool {
 		case *childWork:
 			return !n.disabled && !canProvide(w.nodes)
 		case *copyWork, *setWork:
-			return !n.disabled && !w.op(nil).canProvide()
+			return !n.disabled && !canProvideFor(w.op(nil))
 		}
 		return false
 	})
@@ -328,7 +328,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
-		lane := &stream{ctx: cmp.Or(n.ctx, c), flags: driver.CU_STREAM_NON_BLOCKING}
+		lane := cmp.Or(n.ctx, c).aside()
 		after := []*op{begin}
 		for _, b := range n.dependencies {
 			if n.data[b] == launchOrder {
@@ -338,7 +338,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 			after = append(after, ops[b])
 		}
 		if o := starts[n]; o != nil {
-			d.engine.enqueue(lane, o, after...)
+			d.enqueue(lane, o, after...)
 			after = []*op{o}
 		}
 		o := d.runNode(lane, n, after, v)
@@ -353,9 +353,9 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) 
 	o := &op{}
 	if n.disabled {
 		if attributesOfNode(n).options().cooperative { // as on an H200, driver 580
-			o.effect = func() { d.poison(driver.ResultLaunchFailed) }
+			o.Effect = func() { d.poison(driver.ResultLaunchFailed) }
 		}
-		d.engine.enqueue(lane, o, after...)
+		d.enqueue(lane, o, after...)
 		return o
 	}
 	o = n.work.op(v)
@@ -364,12 +364,12 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) 
 		return d.runConditional(lane, w, v, after)
 	case *childWork:
 		begin := &op{}
-		d.engine.enqueue(lane, begin, after...)
+		d.enqueue(lane, begin, after...)
 		after = append(d.runNodes(lane.ctx, w.nodes, begin, v), begin)
 	case *eventWork:
 		after = append(after, d.runEvent(w, o))
 	}
-	d.engine.enqueue(lane, o, after...)
+	d.enqueue(lane, o, after...)
 	return o
 }
 
@@ -410,7 +410,7 @@ func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.St
 
 func (d *Driver) upload(x *exec, s *stream) {
 	o := &op{}
-	d.engine.enqueue(s, o, x.newest)
+	d.enqueue(s, o, x.newest)
 	x.newest = o
 }
 
@@ -438,6 +438,6 @@ func (d *Driver) destroyExec(x *exec) {
 	for _, n := range x.nodes {
 		allocOf(n).leave(d)
 	}
-	x.newest.whenOver(func() { d.releaseAll(x.references) })
+	x.newest.WhenOver(func() { d.releaseAll(x.references) })
 	d.objects.remove(uintptr(x.handle))
 }

@@ -42,7 +42,7 @@ func (m *memOps) op(conditionValues) *op {
 	for i := range m.list {
 		w, r := m.d.memOp(&m.list[i])
 		if r != ok { // the memory does not exist, which no call has checked
-			return &op{effect: func() { m.d.poison(driver.ResultIllegalAddress) }}
+			return &op{Calls: opCalls{Effect: func() { m.d.poison(driver.ResultIllegalAddress) }}}
 		}
 		if w != nil {
 			ops = append(ops, w.op(nil))

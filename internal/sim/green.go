@@ -278,7 +278,7 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 	const name = "cuGreenCtxDestroy"
 	v := g.ctx.dev
 	g.destroyed = true
-	waited := d.wait(&wait{op: name, handle: uintptr(h), ops: tails(g.streams())})
+	waited := d.waitFor(name, uintptr(h), tails(g.streams())...)
 	if waited != driver.ResultNotPermitted {
 		waited = d.release(name, v)
 	}
@@ -372,7 +372,7 @@ func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh drive
 	case e.state == captured:
 		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
-	if o := d.waitAll(g.lane, tails(g.streams()), e); o != nil {
+	if o := d.waitForEvent(g.lane, tails(g.streams()), e); o != nil {
 		g.gate = o
 	}
 	return ok

@@ -131,15 +131,11 @@ func (w *hostWork) op(conditionValues) *op { return w.d.hostOp(w.function) }
 // after the function has returned. Virtual time does not pass during the function, so that times do
 // not depend on the speed of the goroutine.
 func (d *Driver) hostOp(f driver.Callback) *op {
-	o := &op{outside: true, visible: true}
-	o.begin = func() {
+	o := &op{Outside: true, Visible: true}
+	o.Begin = func() {
 		d.call(f, ok, &hostCall{op: o}, func() {
-			d.engine.catchUp()
-			o.at = o.began
-			if !d.clock.virtual {
-				o.at = d.clock.now()
-			}
-			d.engine.finish(o)
+			d.engine.CatchUp()
+			d.engine.Finish(o)
 		})
 	}
 	return o
@@ -177,16 +173,16 @@ func (d *Driver) StreamAddCallback(th *driver.Thread, h driver.Stream, f driver.
 	}
 	o := d.hostOp(f)
 	began := false
-	begin := o.begin
-	o.begin = func() {
+	begin := o.Begin
+	o.Begin = func() {
 		began = true
 		begin()
 	}
-	o.dropped = func() {
+	o.Dropped = func() {
 		if !began {
 			d.call(f, d.lost, &hostCall{}, func() {})
 		}
 	}
-	d.engine.enqueue(s, o)
+	d.enqueue(s, o)
 	return ok
 }

@@ -162,7 +162,7 @@ func TestHostFuncAfterPoison(t *testing.T) {
 		r.StreamAddCallback(r.th, s, driver.Callback{GoStatus: func(status driver.Result) { callback <- status }}, 0),
 	)
 	r.LoseDevice()
-	if !r.devices[0].contexts[0].pending.none() {
+	if !r.devices[0].contexts[0].pending.None() {
 		t.Error("operations are pending")
 	}
 	r.want("synchronize", driver.ResultDeviceUnavailable, r.StreamSynchronize(r.th, s))

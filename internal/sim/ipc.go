@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // Processes share an event through two numbers in memory that all of them have mapped: the number
@@ -160,7 +161,7 @@ func (v *ipcEvent) destroy() {
 	}
 	if len(v.d.waits) == 0 { // a waiting call may wait for any relay
 		v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
-			unused := len(r.op.next) == 0
+			unused := !r.op.Awaited()
 			if unused {
 				v.release()
 			}
@@ -179,7 +180,7 @@ func (v *ipcEvent) sync() {
 		return
 	}
 	v.known = newest
-	v.e.state, v.e.point = recorded, point{at: v.d.clock.now()}
+	v.e.state, v.e.point = recorded, point{at: v.d.engine.Clock.At()}
 	if !v.slot.reached(newest) {
 		v.e.point = point{op: v.relay(newest)}
 	}
@@ -190,28 +191,23 @@ func (v *ipcEvent) relay(until uint64) *op {
 	o := &op{}
 	v.relays = append(v.relays, ipcRelay{o, until})
 	v.uses++
-	v.every = pollEvery
+	v.every = engine.PollEvery
 	v.arm()
 	return o
 }
 
 // completeReached completes the relays whose records are complete.
 func (v *ipcEvent) completeReached() {
-	settled := false
+	var reached []*op
 	v.relays = slices.DeleteFunc(v.relays, func(r ipcRelay) bool {
 		if !v.slot.reached(r.until) {
 			return false
 		}
-		r.op.done, r.op.at = true, v.d.clock.now()
-		v.d.engine.over(r.op)
+		reached = append(reached, r.op)
 		v.uses-- // not the last use: see the callers
-		settled = true
 		return true
 	})
-	if settled {
-		v.d.engine.run()
-		v.d.engine.arm()
-	}
+	v.d.engine.Reached(reached)
 }
 
 // issue makes an operation the newest record of the event for all processes. It returns the
@@ -234,20 +230,20 @@ func (v *ipcEvent) issue(o *op) (after *op) {
 // pending.
 func (v *ipcEvent) completes(o *op, record uint64) {
 	v.uses++
-	effect := o.effect
-	o.visible = true
-	o.effect = func() {
+	effect := o.Effect
+	o.Visible = true
+	o.Effect = func() {
 		if effect != nil {
 			effect()
 		}
 		v.slot.complete.Store(record)
 		v.release()
 	}
-	o.dropped = v.release
+	o.Dropped = v.release
 }
 
 // pollMost is the longest interval between two polls of another process's record. The first
-// interval is pollEvery.
+// interval is engine.PollEvery.
 const pollMost = time.Millisecond
 
 // arm starts the timer that polls records of other processes.
@@ -271,7 +267,7 @@ func (v *ipcEvent) fire() {
 	if len(v.relays) == 0 {
 		return
 	}
-	v.d.engine.catchUp()
+	v.d.engine.CatchUp()
 	v.uses++ // until completeReached has returned
 	v.completeReached()
 	if len(v.relays) > 0 {
@@ -379,10 +375,10 @@ func (d *Driver) export(e *event) error {
 func (d *Driver) share(e *event, f *ipcFile, index int) {
 	generation := uint32(f.page.slots[index].state.Load() >> ipcGeneration)
 	d.newIPCEvent(e, f, index, generation)
-	if o := e.point.op; o != nil && !o.done {
+	if o := e.point.op; o != nil && !o.Done() {
 		e.ipc.known = e.ipc.slot.issued.Add(1)
 		e.ipc.completes(o, e.ipc.known)
-		d.engine.arm() // the record is visible to other processes from now on
+		d.engine.Arm() // the record is visible to other processes from now on
 	}
 }
 

@@ -119,10 +119,10 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 		r = d.lacks(op, err, b.size, driver.ResultOutOfMemory)
 	}
 	moves := func() bool { return r == ok && b.shared == nil && !b.gone && !b.leaving }
-	if moves() && (d.engine.moving > 0 || !b.mem.freeze()) {
-		if d.quiet(); moves() {
-			begin := d.beforeMove
-			defer d.engine.stall(func() {
+	if moves() && (d.engine.Moves() || !b.mem.freeze()) {
+		if d.engine.Quiet(); moves() {
+			begin := d.engine.BeforeMove
+			defer d.engine.Stall(func() {
 				begin()
 				b.mem.copyTo(f.mapped())
 			})()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // Kernel is a cusim.Kernel.
@@ -23,7 +24,6 @@ type kernelTable struct {
 	unknown      unknownKernels
 	instructions map[string]uint64 // of warps, by the name of the kernel
 	goLaunches   map[string]uint64 // launches of functions in Go, by the name of the kernel
-	settling     time.Duration     // mostSettling, except in tests
 	checks       Checks            // of kernels in PTX
 	kernelLimit  time.Duration     // after which a kernel in PTX is ended, or 0
 	found        func(text string) // is called for what they find; may be nil
@@ -188,21 +188,19 @@ func (l *Launch) ask(f func()) {
 	l.locked = false
 }
 
-// outside calls f, which does the kernel's work, on a new goroutine, and then after, with the driver locked. The
-// operation may have been dropped meanwhile.
-func (l *Launch) outside(o *op, f, after func()) {
+// outside calls f, which does the kernel's work, on a new goroutine, and then completes the operation, which may have
+// been dropped meanwhile.
+func (l *Launch) outside(o *op, f func()) {
 	d, e := l.d, &l.d.engine
-	x := &execution{kernel: l.Name, begun: time.Now(), number: e.begins(), inGo: true}
-	o.execution = x
-	e.inGo++
+	x := &engine.Execution{Kind: engine.KernelInGo, Kernel: l.Name}
+	e.Execute(o, x)
 	go l.call(f, func(failed func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		failed()
-		e.ends(x.number)
-		e.inGo--
-		after()
-		d.changed.Broadcast()
+		e.End(x)
+		e.Finish(o)
+		e.Changed.Broadcast()
 	})
 }
 

@@ -55,8 +55,8 @@ func newLab(t *testing.T, opts ...Option) *lab {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for r.engine.executing > 0 {
-			r.changed.Wait()
+		for r.engine.Executing() > 0 {
+			r.engine.Changed.Wait()
 		}
 		r.reclaim()
 		if n := r.space.budget.used; n != 0 {

@@ -144,11 +144,11 @@ func (w *kernelWork) op(values conditionValues) *op {
 	l.values = values
 	if l.Cluster == (Dim3{}) { // it is a node
 		if f.module.unloaded { // as on an H200
-			return &op{effect: func() {
+			return &op{Calls: opCalls{Effect: func() {
 				d.reportFault(&vm.Fault{Code: vm.IllegalAddress, Kernel: f.name,
 					Reason: "the graph runs a kernel of a module that was unloaded"})
 				d.poison(driver.ResultIllegalAddress)
-			}}
+			}}}
 		}
 		o := w.attributes.options()
 		if l.Cluster, l.clustered = f.blocksOf(o.cluster); !l.Grid.divisibleBy(l.Cluster) {
@@ -269,29 +269,21 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 
 // kernelOp returns the operation of a launch of a function in Go. A goroutine does its work without the driver's lock.
 func (d *Driver) kernelOp(l *Launch) *op {
-	e := &d.engine
 	k, written := d.kernels[l.Name]
-	o := &op{visible: k.Run != nil, duration: int64(kernelTime)} // Run may have an effect outside of the driver
+	o := &op{Visible: k.Run != nil, Duration: int64(kernelTime)} // Run may have an effect outside of the driver
 	if k.Time != nil {
-		o.begin = func() { l.ask(func() { o.duration = int64(max(k.Time(l), 0)) }) }
+		o.Begin = func() { l.ask(func() { o.Duration = int64(max(k.Time(l), 0)) }) }
 	}
 	if k.Run != nil {
-		o.apart = func() bool {
+		o.Apart = func() bool {
 			if l.code != ok {
 				return false
 			}
-			o.apart = nil
-			e.outside = append(e.outside, o)
-			l.outside(o, func() { k.Run(l) }, func() {
-				if !d.clock.virtual { // the program may have seen it pending until now
-					o.at = max(o.at, d.clock.now())
-				}
-				e.finish(o)
-			})
+			l.outside(o, func() { k.Run(l) })
 			return true
 		}
 	}
-	o.effect = func() {
+	o.Effect = func() {
 		if written {
 			d.goLaunches[l.Name]++
 		}

@@ -199,7 +199,7 @@ func TestGoKernelUnlocked(t *testing.T) {
 func TestGoKernelNeverReturns(t *testing.T) {
 	end := make(chan bool)
 	r := newLab(t, WithKernel("k", Kernel{Run: func(*Launch) { <-end }}))
-	r.settling = time.Millisecond
+	r.engine.Settling = time.Millisecond
 	s := r.newStream()
 	r.must(r.launchOn(s, r.kernel("k", ""), 1, params()))
 	for r.executes() == 0 {
@@ -218,7 +218,7 @@ func TestGoKernelNeverReturns(t *testing.T) {
 func (r *lab) executes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.engine.executing
+	return r.engine.Executing()
 }
 
 // TestKernelTime launches kernels in virtual time. Their effect happens at their end, with the
@@ -391,7 +391,7 @@ func TestPoisonDropsWork(t *testing.T) {
 	r.blocked(1)
 	r.Poison(700)
 	r.Poison(719)
-	if !r.devices[0].contexts[0].pending.none() {
+	if !r.devices[0].contexts[0].pending.None() {
 		t.Error("operations are pending")
 	}
 	r.want("the one that waited", driver.ResultIllegalAddress, <-done)
@@ -405,44 +405,6 @@ func TestPoisonDropsWork(t *testing.T) {
 	r.want("destroy", driver.ResultIllegalAddress, r.EventDestroy(r.th, e))
 	r.want("destroy on the other device", driver.ResultIllegalAddress, r.StreamDestroy(th, other))
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
-}
-
-// TestPoisonBeginsNothing poisons a device. No work begins afterwards, and each dropped operation
-// is notified once.
-func TestPoisonBeginsNothing(t *testing.T) {
-	for name, poison := range map[string]func(r *lab) *op{
-		"from outside": func(r *lab) *op { return &op{duration: 1} },
-		"by the end of an operation": func(r *lab) *op {
-			return &op{effect: func() { r.poison(driver.ResultLaunchFailed) }}
-		},
-		"by the beginning of an operation": func(r *lab) *op {
-			return &op{duration: 1, begin: func() { r.poison(driver.ResultLaunchFailed) }}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newLab(t, VirtualTime())
-			h := r.newStream()
-			r.mu.Lock()
-			s, _ := find[stream](r.Driver, "", streamKind, uintptr(h))
-			began, dropped := 0, 0
-			r.engine.enqueue(s, &op{duration: 1})
-			first := poison(r)
-			r.engine.enqueue(s, first)
-			for range 2 {
-				r.engine.enqueue(s, &op{begin: func() { began++ }, dropped: func() { dropped++ }})
-			}
-			r.mu.Unlock()
-			if name != "from outside" {
-				r.Advance(1)
-			}
-			r.Poison(719)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if began != 0 || dropped != 2 || !first.done || !s.ctx.pending.none() || len(r.engine.running) != 0 {
-				t.Errorf("%d began, %d were dropped, %d run", began, dropped, len(r.engine.running))
-			}
-		})
-	}
 }
 
 // TestGlobal runs a kernel that uses a variable of its module.

@@ -29,7 +29,7 @@ func (d *Driver) lacks(op string, err error, size uint64, r driver.Result) drive
 
 // write adds messages of a source.
 func (d *Driver) write(source, op, message string, r driver.Result) {
-	at := d.clock.Now().UTC().Format("15:04:05.000")
+	at := d.engine.Clock.Now().UTC().Format("15:04:05.000")
 	messages := []string{message}
 	if op != "" {
 		messages = append(messages, fmt.Sprintf("Returning %d (%s) from %s", r, r.Name(), op))

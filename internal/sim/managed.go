@@ -236,7 +236,7 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 		return driver.ResultInvalidValue
 	}
 	m.advise(func(a *advice) { a.prefetch, a.loaded = numbered(l), true })
-	d.engine.enqueue(s, d.access(&op{duration: duration(n, pinnedBlock)}, small(func() bool { return true }), m))
+	d.enqueue(s, d.access(&op{Duration: duration(n, pinnedBlock)}, small(func() bool { return true }), m))
 	return ok
 }
 
@@ -363,7 +363,7 @@ func (d *Driver) StreamAttachMemAsync(th *driver.Thread, h driver.Stream, p driv
 		flags == driver.CU_MEM_ATTACH_SINGLE && s.kind == legacyStream:
 		return driver.ResultInvalidValue
 	}
-	d.engine.enqueue(s, &op{})
+	d.enqueue(s, &op{})
 	return ok
 }
 

@@ -217,7 +217,7 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 		if discard {
 			what = extent{m.n, 1, 1}.setting(box{span: m}, []byte{0})
 		}
-		d.engine.enqueue(s, d.access(&op{duration: duration(m.n, pinnedBlock)}, what, m))
+		d.enqueue(s, d.access(&op{Duration: duration(m.n, pinnedBlock)}, what, m))
 	}
 	return ok
 }

@@ -200,7 +200,7 @@ func (d *Driver) stage(e extent, src box) (staged box, r driver.Result) {
 			r = ok
 		}
 		if n > mostLocked {
-			begin := d.beforeMove
+			begin := d.engine.BeforeMove
 			d.unlocked(func() {
 				begin()
 				move()
@@ -231,7 +231,11 @@ func (w *copyWork) context() *context { return w.ctx }
 
 func (w *copyWork) op(conditionValues) *op {
 	time := duration(w.size.width*w.size.height*w.size.depth, w.dst.kind, w.src.kind)
-	return w.d.access(&op{duration: time, staged: w.staged}, w.size.copying(w.dst, w.src), w.dst.span, w.src.span)
+	o := &op{Duration: time}
+	if w.staged != nil {
+		o.Over = func() { w.d.space.retire(w.staged) }
+	}
+	return w.d.access(o, w.size.copying(w.dst, w.src), w.dst.span, w.src.span)
 }
 
 // manyRows reports whether the copy has more than one row.
@@ -291,7 +295,7 @@ func (*setWork) nodeType() nodeType  { return memsetNode }
 func (w *setWork) context() *context { return w.ctx }
 
 func (w *setWork) op(conditionValues) *op {
-	return w.d.access(&op{duration: duration(w.bytes, w.spans[0].kind)}, w.set, w.spans...)
+	return w.d.access(&op{Duration: duration(w.bytes, w.spans[0].kind)}, w.set, w.spans...)
 }
 
 // block returns the memory of the last row.

@@ -17,7 +17,7 @@ import (
 func (r *lab) backed() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.quiet()
+	r.engine.Quiet()
 	r.reclaim()
 	return r.space.budget.used
 }

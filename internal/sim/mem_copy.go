@@ -111,9 +111,9 @@ func (d *Driver) enqueuePeerCopy(name string, s *stream, dst, src span) driver.R
 // await waits for an operation. If the wait would never end, it drops the operation's effect. The
 // driver is unlocked during the wait.
 func (d *Driver) await(name string, o *op) driver.Result {
-	r := d.wait(&wait{op: name, ops: []*op{o}})
-	if !o.done {
-		o.effect, o.apart = nil, nil
+	r := d.waitFor(name, 0, o)
+	if !o.Done() {
+		o.Effect, o.Apart = nil, nil
 	}
 	return r
 }
@@ -146,18 +146,22 @@ func (d *Driver) copyNow(name string, c *context, wait bool, m movement, dst, sr
 // could not return otherwise.
 func (d *Driver) runNow(name string, c *context, wait bool, m movement, spans ...span) driver.Result {
 	wait = wait || slices.ContainsFunc(spans, span.synchronous)
-	o := d.access(&op{waited: wait}, m, spans...)
-	if !o.canProvide() {
+	var short *driver.Result
+	if wait {
+		short = new(driver.Result)
+	}
+	o := d.accessFor(short, &op{}, m, spans...)
+	if !canProvideFor(o) {
 		return driver.ResultOutOfMemory
 	}
-	d.engine.enqueue(c.legacy, o)
+	d.enqueue(c.legacy, o)
 	if !wait {
-		for o.moving { // as if it had taken no time
-			d.changed.Wait()
+		for o.Moving() { // as if it had taken no time
+			d.engine.Changed.Wait()
 		}
 		return d.lost
 	}
-	return cmp.Or(d.await(name, o), o.result)
+	return cmp.Or(d.await(name, o), *short)
 }
 
 // MemcpyHtoD is cuMemcpyHtoD_v2. It takes no time, but waits for earlier work of the stream.

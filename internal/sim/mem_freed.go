@@ -80,18 +80,18 @@ func (a *addressSpace) freedAt(addr uint64) *freedBlock {
 func (d *Driver) reclaim() {
 	a, e := &d.space, &d.engine
 	var files []*memoryFile
-	if e.executing == 0 {
+	if e.Executing() == 0 {
 		files, a.closing = a.closing, nil
 	}
 	for i := range a.retired {
 		if r := &a.retired[i]; r.before == 0 {
-			r.before = e.starts
+			r.before = e.Starts()
 		}
 	}
 	var mapped []*content
 	a.retired = slices.DeleteFunc(a.retired, func(r retired) bool {
 		switch {
-		case len(e.active) > 0 && r.before >= e.active[0]:
+		case !e.EndedUpTo(r.before):
 			return false
 		case r.freed != nil:
 			mapped = append(mapped, d.age(r.content)...)
@@ -113,7 +113,7 @@ func (d *Driver) reclaim() {
 			}
 		})
 	}
-	for e.executing == 0 {
+	for e.Executing() == 0 {
 		i := slices.IndexFunc(a.shrunk, func(p *memPool) bool { return !p.growing })
 		if i < 0 {
 			break

@@ -248,12 +248,18 @@ const mostLocked = 8 << 10
 // access makes an operation access memory. It moves bytes when it completes, if all of the memory still
 // exists. Otherwise the device has a fault, for example if a graph uses memory that was freed.
 func (d *Driver) access(o *op, m movement, spans ...span) *op {
+	return d.accessFor(nil, o, m, spans...)
+}
+
+// accessFor is access for a call that waits, if short is not nil. It gets the result if the machine has too little
+// memory, which is no fault then.
+func (d *Driver) accessFor(short *driver.Result, o *op, m movement, spans ...span) *op {
 	for _, s := range spans {
 		spans = append(spans, s.parts...)
 	}
 	foreign := false
 	for _, s := range spans {
-		o.visible = o.visible || s.kind.visible() || s.shared != nil
+		o.Visible = o.Visible || s.kind.visible() || s.shared != nil
 		foreign = foreign || s.kind.foreign()
 	}
 	exist := func() bool {
@@ -274,19 +280,19 @@ func (d *Driver) access(o *op, m movement, spans ...span) *op {
 	ended := func(r driver.Result) {
 		switch {
 		case r == ok:
-		case r == driver.ResultOutOfMemory && o.waited:
-			o.result = r
+		case r == driver.ResultOutOfMemory && short != nil:
+			*short = r
 		case r == driver.ResultOutOfMemory:
 			d.noMemory(m.bytes)
 		default:
 			d.poison(r)
 		}
 	}
-	o.provide = func() bool {
+	o.Provide = func() bool {
 		gone := slices.ContainsFunc(spans, func(s span) bool { return s.gone })
 		return m.ready == nil || gone || m.ready()
 	}
-	o.effect = func() {
+	o.Effect = func() {
 		r := driver.ResultIllegalAddress
 		if exist() {
 			r = run()
@@ -294,77 +300,23 @@ func (d *Driver) access(o *op, m movement, spans ...span) *op {
 		ended(r)
 	}
 	if m.bytes > mostLocked {
-		o.apart = func() bool {
+		o.Apart = func() bool {
 			if !exist() {
 				return false
 			}
-			d.engine.move(o, run, ended)
+			d.engine.MoveApart(o, func() func() {
+				r := run()
+				return func() { ended(r) }
+			})
 			return true
 		}
 	}
 	return o
 }
 
-// canProvide makes the machine provide the memory that an operation is known to write, or reports false.
+// canProvideFor makes the machine provide the memory that an operation is known to write, or reports false.
 // Then no such operation is enqueued.
-func (o *op) canProvide() bool { return o.provide == nil || o.provide() }
-
-// move makes a goroutine move the bytes of an operation whose time has come. Like a kernel in PTX, it uses
-// memory that may be freed meanwhile, so that reclaim waits for it. The operation completes when the
-// bytes are moved; by the virtual time that takes no time.
-func (e *engine) move(o *op, run func() driver.Result, ended func(driver.Result)) {
-	o.apart, o.moving = nil, true
-	e.outside = append(e.outside, o)
-	number := e.begins()
-	e.moving++
-	begin := e.d.beforeMove
-	go func() {
-		begin()
-		r := run()
-		e.d.mu.Lock()
-		defer e.d.mu.Unlock()
-		defer e.d.changed.Broadcast()
-		e.ends(number)
-		e.moving--
-		if o.moving = false; o.done {
-			return // it was dropped
-		}
-		o.effect = func() { ended(r) }
-		if !e.d.clock.virtual {
-			o.at = max(o.at, e.d.clock.now())
-		}
-		e.finish(o)
-	}()
-}
-
-// stall makes no work begin or complete, as if the devices were slow, until the caller calls resume. Nothing is
-// executed. The driver is unlocked while f moves what any work may use.
-func (e *engine) stall(f func()) (resume func()) {
-	number := e.begins()
-	e.moving++
-	e.stalled = true
-	e.d.unlocked(f)
-	return func() { e.resume(number) }
-}
-
-// resume ends a stall.
-func (e *engine) resume(number uint64) {
-	e.stalled = false
-	e.moving--
-	e.ends(number)
-	e.run()
-	e.catchUp()
-	e.arm()
-	e.d.changed.Broadcast()
-}
-
-// settleMoves waits, if time is virtual, until no bytes are moved, so that what a program sees does not depend on
-// the machine's speed. The driver is unlocked meanwhile.
-func (e *engine) settleMoves() {
-	for e.d.clock.virtual && e.moving > 0 {
-		e.d.changed.Wait()
-	}
-}
+func canProvideFor(o *op) bool { return o.Provide == nil || o.Provide() }
 
 // noMemory reports that the machine has too little memory for an operation that was enqueued. As no call
 // can return it, it becomes a sticky error.

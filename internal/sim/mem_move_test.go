@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // slowMoves makes all moves of many bytes wait until goOn is called. begun waits until one has begun.
@@ -15,7 +16,7 @@ func (r *lab) slowMoves() (begun, goOn func()) {
 	first, wait := make(chan struct{}, 100), make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.beforeMove = func() {
+	r.engine.BeforeMove = func() {
 		first <- struct{}{}
 		<-wait
 	}
@@ -295,9 +296,9 @@ func TestMovesInVirtualTime(t *testing.T) {
 	r.must(res)
 	b, host := r.pinned(string(make([]byte, n)))
 	r.mu.Lock()
-	r.beforeMove = func() { time.Sleep(10 * time.Millisecond) }
+	r.engine.BeforeMove = func() { time.Sleep(10 * time.Millisecond) }
 	r.mu.Unlock()
-	begin := r.clock.now()
+	begin := r.engine.Clock.At()
 	r.must(r.MemsetD8Async(r.th, p, 'a', n, s))
 	r.must(r.MemcpyDtoHAsync(r.th, host, p, n, s))
 	r.Advance(time.Duration(duration(n, deviceBlock)))
@@ -312,7 +313,7 @@ func TestMovesInVirtualTime(t *testing.T) {
 	if b[0] != 'a' || b[n-1] != 'a' {
 		t.Errorf("the copy has %q and %q", b[0], b[n-1])
 	}
-	if took := r.clock.now() - begin; took != duration(n, deviceBlock)+duration(n, pinnedBlock) {
+	if took := r.engine.Clock.At() - begin; took != duration(n, deviceBlock)+duration(n, pinnedBlock) {
 		t.Errorf("it took %v", time.Duration(took))
 	}
 	r.must(r.MemsetD8(r.th, p, 'b', n)) // takes no time
@@ -353,7 +354,8 @@ func TestFinishMoves(t *testing.T) {
 func TestReclaimBesideKernel(t *testing.T) {
 	r := newLab(t, BackedMemory(64<<20))
 	r.mu.Lock()
-	first := r.engine.begins()
+	first, second := &engine.Execution{}, &engine.Execution{}
+	r.engine.Begin(first)
 	r.mu.Unlock()
 	s := r.newStream()
 	churn := func() {
@@ -365,8 +367,8 @@ func TestReclaimBesideKernel(t *testing.T) {
 	churn()
 	churn()
 	r.mu.Lock()
-	second := r.engine.begins()
-	r.engine.ends(first)
+	r.engine.Begin(second)
+	r.engine.End(first)
 	r.mu.Unlock()
 	churn()
 	churn()
@@ -375,6 +377,6 @@ func TestReclaimBesideKernel(t *testing.T) {
 		t.Errorf("%d bytes are in use", n)
 	}
 	r.mu.Lock()
-	r.engine.ends(second)
+	r.engine.End(second)
 	r.mu.Unlock()
 }

@@ -453,34 +453,6 @@ func TestWaitsForEarlierWork(t *testing.T) {
 	}
 }
 
-// TestPending adds operations, and removes them in another order.
-func TestPending(t *testing.T) {
-	var p pending
-	ops := make([]op, 4)
-	for i := range ops {
-		p.add(&ops[i])
-	}
-	for _, step := range []struct {
-		remove int
-		want   []uint64
-	}{{1, []uint64{1, 3, 4}}, {0, []uint64{3, 4}}, {3, []uint64{3}}, {2, nil}} {
-		p.remove(&ops[step.remove])
-		var got, back []uint64
-		for o := p.oldest; o != nil; o = o.newer {
-			got = append(got, o.number)
-		}
-		for o := p.newest; o != nil; o = o.older {
-			back = append([]uint64{o.number}, back...)
-		}
-		if diff := cmp.Diff([][]uint64{step.want, step.want}, [][]uint64{got, back}); diff != "" {
-			t.Errorf("without %d, from either end (-want +got):\n%s", step.remove, diff)
-		}
-	}
-	if !p.none() || p.newest != nil {
-		t.Error("there are some left")
-	}
-}
-
 // TestDoesNotWait makes calls that enqueue work on the legacy default stream, which waits for a
 // held stream. The calls return at once.
 func TestDoesNotWait(t *testing.T) {

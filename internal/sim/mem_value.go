@@ -104,7 +104,7 @@ func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
 
 func (w *waitValueWork) op(conditionValues) *op {
 	o := w.d.access(&op{}, small(func() bool { return w.passes(w.word.word()) || true }), w.word)
-	o.ready = func() bool { return look(w.word, w.passes) }
+	o.Ready = func() bool { return look(w.word, w.passes) }
 	return o
 }
 

@@ -110,7 +110,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	}
 	if c == nil && p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES-1] != 0 {
 		if c, q = p.take(d, n, func(*piece) bool { return true }); c != nil {
-			d.engine.enqueue(s, &op{}, q.op)
+			d.enqueue(s, &op{}, q.op)
 		}
 	}
 	if c == nil {
@@ -512,11 +512,11 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 		return d.freeGraphMemory(b, s)
 	}
 	b.leaving = true
-	o := &op{effect: func() { d.space.remove(b) }}
+	o := &op{Calls: opCalls{Effect: func() { d.space.remove(b) }}}
 	if b.kind.pooled() {
 		b.chunk.pool.used.now -= b.size // cuMemFree does not subtract it
 		b.freed(s, o)
 	}
-	d.engine.enqueue(s, o)
+	d.enqueue(s, o)
 	return ok
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // This file has the parts of the memory of pools, and which allocation gets which of them.
@@ -34,13 +35,14 @@ func (q *piece) after(p *memPool, s *stream) bool {
 	switch {
 	case q.op == nil || q.s == s:
 		return true
-	case q.op.done:
+	case q.op.Done():
 		return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC-1] != 0
-	case s.idle():
+	case s.Idle():
 		return false
 	}
+	w := engine.WaitFor(s.Tail())
 	return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES-1] != 0 &&
-		(&wait{ops: []*op{s.tail}}).needs(q.op)
+		w.Needs(q.op)
 }
 
 // take removes n bytes that fit from a chunk of the pool, and returns their address. The file
@@ -91,7 +93,7 @@ func (p *memPool) merge() (merged bool) {
 }
 
 // settled reports whether the free of the piece is done.
-func (q *piece) settled() bool { return (q.op == nil || q.op.done) && (q.was == nil || q.was.gone) }
+func (q *piece) settled() bool { return (q.op == nil || q.op.Done()) && (q.was == nil || q.was.gone) }
 
 // grow makes room for n bytes in a chunk, which may be a new one, and reports false if there is too
 // little memory. The driver may be unlocked meanwhile: another call may then use the room, or
@@ -99,7 +101,7 @@ func (q *piece) settled() bool { return (q.op == nil || q.op.done) && (q.was == 
 func (p *memPool) grow(d *Driver, n uint64, fits func(*piece) bool) bool {
 	if p.growing { // or shrinking
 		for p.growing {
-			d.changed.Wait()
+			d.engine.Changed.Wait()
 		}
 		return true // perhaps there is room now
 	}

@@ -87,7 +87,7 @@ func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
 	}
 	c.live--
 	p.growing = false
-	d.changed.Broadcast()
+	d.engine.Changed.Broadcast()
 	return there
 }
 
@@ -117,7 +117,7 @@ func (p *memPool) shrink(d *Driver) {
 	d.space.budget.give(uint64(before-len(p.charged)) * chunkUnit)
 	p.growing = false
 	d.space.giveBack(p, func(*chunk) bool { return false }) // the pool may be destroyed by now
-	d.changed.Broadcast()
+	d.engine.Changed.Broadcast()
 }
 
 // byOffset returns the chunks in the order in which they are in the pool's file.

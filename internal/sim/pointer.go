@@ -58,8 +58,8 @@ func (d *Driver) PointerSetAttribute(th *driver.Thread, value uint64, attribute 
 		return driver.ResultInvalidValue
 	}
 	b.syncMemops = uint32(value) != 0
-	if s := b.ctx.legacy; b.syncMemops && s != nil && !s.idle() {
-		return d.wait(&wait{op: name, ops: []*op{s.tail}})
+	if s := b.ctx.legacy; b.syncMemops && s != nil && !s.Idle() {
+		return d.waitFor(name, 0, s.Tail())
 	}
 	return ok
 }

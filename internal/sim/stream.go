@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // streamOrigin says how a stream was created.
@@ -22,11 +23,9 @@ type stream struct {
 	flags    uint32
 	priority int32
 
-	tail   *op // the newest operation
-	held   bool
-	parked []*op         // operations that could begin if the stream were not held
-	owner  *thread       // the thread whose default stream it is, or nil
-	green  *greenContext // the green context that it belongs to, or nil
+	engine.Stream
+	owner *thread       // the thread whose default stream it is, or nil
+	green *greenContext // the green context that it belongs to, or nil
 
 	attributes kernelAttributes // those that were set, but for the priority
 
@@ -41,8 +40,23 @@ func (s *stream) blocking() bool {
 	return s.kind != legacyStream && s.flags&driver.CU_STREAM_NON_BLOCKING == 0
 }
 
-// idle reports whether all work on the stream is complete.
-func (s *stream) idle() bool { return s.tail == nil || s.tail.done }
+// op is an operation on a stream, and opCalls are its functions.
+type (
+	op      = engine.Op
+	opCalls = engine.Calls
+)
+
+// bind makes a new stream one of the context.
+func (c *context) bind(s *stream) *stream {
+	s.ctx, s.Pending, s.Owner = c, &c.pending, s
+	return s
+}
+
+// enqueue adds an operation to a stream. It waits for the stream's work, for the stream's barriers, and for the
+// operations in after.
+func (d *Driver) enqueue(s *stream, o *op, after ...*op) {
+	d.engine.Enqueue(&s.Stream, o, s.gates(), s.defaults(), after)
+}
 
 // barriers returns the operations of other streams that the next operation waits for. The legacy
 // default stream waits for all blocking streams, they wait for it, and all streams wait for the
@@ -51,10 +65,10 @@ func (s *stream) barriers() (ops []*op) { return append(s.gates(), s.defaults().
 
 // gates returns the part of barriers for waits of whole contexts.
 func (s *stream) gates() (ops []*op) {
-	if gate := s.ctx.gate; gate != nil && !gate.done {
+	if gate := s.ctx.gate; gate != nil && !gate.Done() {
 		ops = append(ops, gate)
 	}
-	if g := s.green; g != nil && g.gate != nil && !g.gate.done {
+	if g := s.green; g != nil && g.gate != nil && !g.gate.Done() {
 		ops = append(ops, g.gate)
 	}
 	return ops
@@ -65,12 +79,12 @@ func (s *stream) defaults() (ops []*op) {
 	switch {
 	case s.kind == legacyStream:
 		for _, other := range s.ctx.streams {
-			if other.blocking() && !other.idle() {
-				ops = append(ops, other.tail)
+			if other.blocking() && !other.Idle() {
+				ops = append(ops, other.Tail())
 			}
 		}
-	case s.blocking() && !s.ctx.legacy.idle():
-		ops = append(ops, s.ctx.legacy.tail)
+	case s.blocking() && !s.ctx.legacy.Idle():
+		ops = append(ops, s.ctx.legacy.Tail())
 	}
 	return ops
 }
@@ -81,8 +95,8 @@ func (s *stream) unfinished() (ops []*op) {
 	if s.kind == legacyStream {
 		ops = s.defaults()
 	}
-	if !s.idle() {
-		ops = append(ops, s.tail)
+	if !s.Idle() {
+		ops = append(ops, s.Tail())
 	}
 	return ops
 }
@@ -113,7 +127,7 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 	}
 	s := t.own[c]
 	if s == nil {
-		s = &stream{handle: h, ctx: c, kind: perThreadStream, owner: t}
+		s = c.bind(&stream{handle: h, kind: perThreadStream, owner: t})
 		d.ids.stream++
 		s.id = d.ids.stream
 		if t.own == nil {
@@ -193,7 +207,7 @@ func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priori
 
 // newStream makes a stream.
 func (d *Driver) newStream(c *context, flags uint32, priority int32) *stream {
-	s := &stream{ctx: c, flags: flags, priority: inRange(priority)}
+	s := c.bind(&stream{flags: flags, priority: inRange(priority)})
 	s.handle = driver.Stream(d.objects.add(streamKind, s))
 	d.ids.stream++
 	s.id = d.ids.stream
@@ -218,8 +232,8 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	if s.capture != nil && d.lost == ok { // a capture cannot be ended after a sticky error
 		d.abandon(s)
 	}
-	if s.held {
-		d.engine.release(s) // later its handle is invalid
+	if s.Held() {
+		d.engine.Release(&s.Stream) // later its handle is invalid
 	}
 	r = d.of(op, s.ctx, uintptr(h), streamKind)
 	s.ctx.forget(s)
@@ -260,7 +274,7 @@ func (d *Driver) StreamSynchronize(th *driver.Thread, h driver.Stream) driver.Re
 	if r != ok {
 		return r
 	}
-	if r = d.wait(&wait{op: "cuStreamSynchronize", handle: uintptr(h), ops: s.unfinished()}); r == ok {
+	if r = d.waitFor("cuStreamSynchronize", uintptr(h), s.unfinished()...); r == ok {
 		d.synchronized(s.ctx.dev)
 	}
 	return r
@@ -313,8 +327,10 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 	// for an event that processes share, is an operation even if the event is complete, as long as
 	// the stream has barriers, and comes after these.
 	barrier := e.flags&driver.CU_EVENT_INTERPROCESS != 0 || s.kind == legacyStream && e.state != empty
-	if o := e.point.op; o != nil && !o.done || barrier && len(s.barriers()) > 0 {
-		d.engine.enqueue(s, &op{overtakes: !barrier}, o)
+	if o := e.point.op; barrier && (o != nil && !o.Done() || len(s.barriers()) > 0) {
+		d.enqueue(s, &op{}, o)
+	} else if o != nil && !o.Done() { // it does not wait for the legacy default stream, even on a blocking stream
+		d.engine.Enqueue(&s.Stream, &op{}, s.gates(), []*op{o})
 	}
 	return ok
 }
@@ -387,7 +403,7 @@ func (d *Driver) Hold(h uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s, _ := find[stream](d, "Hold", streamKind, h); s != nil {
-		s.held = true
+		s.Hold()
 	}
 }
 
@@ -396,8 +412,8 @@ func (d *Driver) Release(h uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s, _ := find[stream](d, "Release", streamKind, h); s != nil {
-		d.engine.catchUp()
-		d.engine.release(s)
-		d.engine.settleMoves()
+		d.engine.CatchUp()
+		d.engine.Release(&s.Stream)
+		d.engine.SettleMoves()
 	}
 }

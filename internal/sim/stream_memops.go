@@ -42,7 +42,7 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 	}
 	if s.capture == nil {
 		for _, w := range list {
-			d.engine.enqueue(s, w.op(nil))
+			d.enqueue(s, w.op(nil))
 		}
 		return ok
 	}
@@ -51,15 +51,15 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 
 // sequence returns an operation that does one after the other. Only the last may have to wait.
 func sequence(ops []*op) *op {
-	all := &op{visible: slices.ContainsFunc(ops, func(o *op) bool { return o.visible })}
-	all.ready = func() bool {
+	all := &op{Visible: slices.ContainsFunc(ops, func(o *op) bool { return o.Visible })}
+	all.Ready = func() bool {
 		for len(ops) > 0 {
 			o := ops[0]
-			if o.ready != nil && !o.ready() {
+			if o.Ready != nil && !o.Ready() {
 				return false
 			}
-			if o.effect != nil {
-				o.effect()
+			if o.Effect != nil {
+				o.Effect()
 			}
 			ops = ops[1:]
 		}

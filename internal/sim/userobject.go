@@ -77,25 +77,8 @@ func (d *Driver) retainForExec(x *exec) {
 	old := x.references
 	x.references = all.retained()
 	if len(old) > 0 {
-		x.newest.whenOver(func() { d.releaseAll(old) })
+		x.newest.WhenOver(func() { d.releaseAll(old) })
 	}
-}
-
-// whenOver calls a function when the operation is done, or will never run: at once if it is nil.
-func (o *op) whenOver(f func()) {
-	if o == nil || o.done {
-		f()
-		return
-	}
-	and := func(before func()) func() {
-		return func() {
-			if before != nil {
-				before()
-			}
-			f()
-		}
-	}
-	o.effect, o.dropped = and(o.effect), and(o.dropped)
 }
 
 // isCount reports whether a number of references is valid, except for a new object.

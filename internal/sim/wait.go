@@ -5,94 +5,53 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/engine"
 )
 
 // waiting contains the calls that wait, and the running host functions, which may make such calls.
 type waiting struct {
-	changed  *sync.Cond // signalled when work completes or a stream is released
-	waits    []*wait
-	lastMove time.Time         // the last event that could end one of waits
-	asking   int               // calls of Blocked that want to know the callers of waits
-	hosts    map[int]*hostCall // the running host functions, by thread
+	waits  []*wait
+	asking int               // calls of Blocked that want to know the callers of waits
+	hosts  map[int]*hostCall // the running host functions, by thread
 }
 
-// wait is a call that waits for operations, or for all operations of a context up to a number.
+// wait is a call that waits.
 type wait struct {
-	op     string  // the C function
-	handle uintptr // the handle in its arguments, or 0
-	ops    []*op
-	any    bool // one of ops is enough
-	ctx    *context
-	last   uint64
-
+	engine.Wait
+	op     string    // the C function
+	handle uintptr   // the handle in its arguments, or 0
 	host   *hostCall // the host function that makes the call, or nil
 	begun  time.Time
 	caller []uintptr // nil until a call of Blocked asks
 }
 
-// over reports whether the wait has ended.
-func (w *wait) over() bool {
-	if w.ctx != nil {
-		return w.ctx.pending.none() || w.ctx.pending.oldest.number > w.last
-	}
-	return !slices.ContainsFunc(w.ops, func(o *op) bool { return o != nil && !o.done })
+// waitFor makes a call wait for operations, which may be nil.
+func (d *Driver) waitFor(op string, h uintptr, ops ...*op) driver.Result {
+	return d.wait(&wait{op: op, handle: h, Wait: engine.WaitFor(ops...)})
 }
 
-// needs reports whether an operation has to complete before the call can return.
-func (w *wait) needs(o *op) bool {
-	if w.any {
-		return !slices.ContainsFunc(w.ops, func(one *op) bool { return !(&wait{ops: []*op{one}}).needs(o) })
-	}
-	seen := make(map[*op]bool)
-	for list := []*op{o}; len(list) > 0; {
-		o, list = list[len(list)-1], list[:len(list)-1]
-		switch {
-		case o.done || seen[o]:
-			continue
-		case w.awaits(o):
-			return true
-		}
-		seen[o] = true
-		list = append(list, o.next...)
-	}
-	return false
+// waitAll makes a call wait for the operations of a context up to a number.
+func (d *Driver) waitAll(op string, h uintptr, c *context, last uint64) driver.Result {
+	return d.wait(&wait{op: op, handle: h, Wait: engine.Wait{List: &c.pending, Last: last}})
 }
 
-// behind adds to found the operations that have to complete after an operation before the call can return, and reports
-// whether the call waits for the operation. How long they take is not known before they begin.
-func (w *wait) behind(o *op, found map[*op]bool) bool {
-	if is, known := found[o]; known {
-		return is
-	}
-	is := w.awaits(o)
-	found[o] = is
-	for _, n := range o.next {
-		is = w.behind(n, found) || is
-	}
-	found[o] = is
-	return is
-}
-
-// awaits reports whether the call waits for the operation itself.
-func (w *wait) awaits(o *op) bool {
-	if w.ctx != nil {
-		return o.s.ctx == w.ctx && o.number <= w.last
-	}
-	return slices.Contains(w.ops, o)
+// drain waits for the operations that are pending in a context now, and not for later ones. The
+// driver is unlocked during the wait.
+func (d *Driver) drain(op string, h uintptr, c *context) driver.Result {
+	return d.waitAll(op, h, c, c.pending.Newest())
 }
 
 // wait waits until w is over, or until a sticky error, which it returns. A wait that would never
 // end is a misuse, and returns CUDA_ERROR_NOT_PERMITTED. The driver is unlocked during the wait.
 func (d *Driver) wait(w *wait) driver.Result {
-	d.engine.catchUp()
+	d.engine.CatchUp()
 	if d.lost != ok {
-		d.quiet()
+		d.engine.Quiet()
 	}
-	if w.over() || d.lost != ok {
+	if w.Over() || d.lost != ok {
 		return d.lost
 	}
 	if w.host = d.host(); w.host != nil {
@@ -104,19 +63,16 @@ func (d *Driver) wait(w *wait) driver.Result {
 	}
 	w.begun = time.Now()
 	d.waits = append(d.waits, w)
-	for !w.over() && d.lost == ok {
-		d.engine.arm()
-		d.changed.Wait()
+	d.engine.Wait(&w.Wait, func() {
 		if d.asking > 0 && w.caller == nil { // not before, as it takes as long as a short kernel
 			w.caller = make([]uintptr, 32)
 			w.caller = w.caller[:runtime.Callers(2, w.caller)]
-			d.changed.Broadcast()
+			d.engine.Changed.Broadcast()
 		}
-		d.engine.catchUp()
-	}
+	})
 	d.waits = slices.DeleteFunc(d.waits, func(other *wait) bool { return other == w })
 	if d.lost != ok {
-		d.quiet()
+		d.engine.Quiet()
 	}
 	return d.lost
 }
@@ -130,15 +86,16 @@ func (d *Driver) BeginWait(h driver.Context, events []driver.Event) (end func(),
 	if host == nil || d.lost != ok {
 		return nil, ok
 	}
-	d.engine.catchUp()
-	w, waited := &wait{op: "cuEventQuery", host: host, any: len(events) > 1}, uintptr(h)
+	d.engine.CatchUp()
+	w, waited := &wait{op: "cuEventQuery", host: host}, uintptr(h)
+	w.Any = len(events) > 1
 	if len(events) == 0 {
 		object, _ := d.objects.find(uintptr(h))
 		c, is := object.(*context)
 		if !is {
 			return nil, ok
 		}
-		w.op, w.ctx, w.last = "cuCtxSynchronize", c, c.pending.numbers
+		w.op, w.List, w.Last = "cuCtxSynchronize", &c.pending, c.pending.Newest()
 	}
 	for _, e := range events {
 		object, _ := d.objects.find(uintptr(e))
@@ -146,7 +103,7 @@ func (d *Driver) BeginWait(h driver.Context, events []driver.Event) (end func(),
 		if !is || e.point.op == nil {
 			return nil, ok
 		}
-		w.ops, waited = append(w.ops, e.point.op), uintptr(events[0])
+		w.Ops, waited = append(w.Ops, e.point.op), uintptr(events[0])
 	}
 	if d.endless(w) {
 		d.misuse(w.op, waited, endlessWait, nil)
@@ -172,7 +129,7 @@ func (d *Driver) endless(w *wait) bool {
 		list = list[1:]
 		for _, h := range d.hosts {
 			switch {
-			case seen[h] || h.op == nil || !next.needs(h.op):
+			case seen[h] || h.op == nil || !next.Needs(h.op):
 			case h == w.host:
 				return true
 			default:
@@ -182,13 +139,6 @@ func (d *Driver) endless(w *wait) bool {
 		}
 	}
 	return false
-}
-
-// moved notes an event that may end a wait.
-func (d *Driver) moved() {
-	if len(d.waits) > 0 {
-		d.lastMove = time.Now()
-	}
 }
 
 // Blocked is a cusim.Blocked.
@@ -216,15 +166,15 @@ func (d *Driver) Blocked() (list []Blocked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.askCallers()
-	d.engine.catchUp()
+	d.engine.CatchUp()
 	for _, w := range d.waits {
 		b := Blocked{Function: w.op, Handle: w.handle, Caller: frames(w.caller)}
 		if d.obstacles(w, &b); len(b.Reasons) == 0 {
 			continue
 		}
 		since := w.begun
-		if d.lastMove.After(since) {
-			since = d.lastMove
+		if d.engine.LastMove.After(since) {
+			since = d.engine.LastMove
 		}
 		b.For = time.Since(since)
 		list = append(list, b)
@@ -237,8 +187,8 @@ func (d *Driver) askCallers() {
 	d.asking++
 	for _, w := range slices.Clone(d.waits) {
 		for w.caller == nil {
-			d.changed.Broadcast()
-			d.changed.Wait()
+			d.engine.Changed.Broadcast()
+			d.engine.Changed.Wait()
 		}
 	}
 	d.asking--
@@ -250,29 +200,16 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 	for _, dev := range d.devices {
 		for _, c := range dev.contexts {
 			for _, s := range c.streams {
-				if s.held && slices.ContainsFunc(s.parked, w.needs) {
+				if s.Held() && slices.ContainsFunc(s.Parked(), w.Needs) {
 					b.Held = append(b.Held, uintptr(s.handle))
 					because("stream %#x is held, and goes on with Release(%#[1]x), or Finish", uintptr(s.handle))
 				}
 			}
 		}
 	}
-	if d.clock.virtual {
-		last, running := int64(-1), 0
-		found := map[*op]bool{}
-		for _, o := range d.engine.running {
-			if w.behind(o, found) {
-				last, running = max(last, o.at), running+1
-			}
-		}
-		if last >= 0 {
-			more := -running
-			for _, is := range found {
-				if is {
-					more++
-				}
-			}
-			now := time.Duration(max(last-d.clock.now(), 0))
+	if d.engine.Clock.Virtual {
+		if last, more := d.engine.Due(&w.Wait); last >= 0 {
+			now := time.Duration(max(last-d.engine.Clock.At(), 0))
 			if more == 0 {
 				because("the virtual time stands still, and work ends with Advance(%v), or Finish", now)
 			} else {
@@ -281,18 +218,19 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 			}
 		}
 	}
-	for _, o := range d.engine.polled {
-		if w.needs(o) {
-			because("stream %#x waits for a value in memory, such as a timeline's", uintptr(o.s.handle))
+	handle := func(o *op) uintptr { return uintptr(o.Stream().Owner.(*stream).handle) }
+	for _, o := range d.engine.Polled() {
+		if w.Needs(o) {
+			because("stream %#x waits for a value in memory, such as a timeline's", handle(o))
 		}
 	}
-	for _, o := range d.engine.outside {
-		switch {
-		case !w.needs(o), o.moving: // a move ends by itself
-		case o.execution == nil:
-			because("stream %#x calls a host function that has not returned", uintptr(o.s.handle))
-		case time.Since(o.execution.begun) > mostSettling:
-			because("stream %#x executes kernel %q, which has not ended", uintptr(o.s.handle), o.execution.kernel)
+	for _, o := range d.engine.Outside() {
+		switch x := o.Execution(); {
+		case !w.Needs(o), o.Moving(): // a move ends by itself
+		case x == nil:
+			because("stream %#x calls a host function that has not returned", handle(o))
+		case time.Since(x.Begun) > engine.MostSettling:
+			because("stream %#x executes kernel %q, which has not ended", handle(o), x.Kernel)
 		}
 	}
 }
@@ -305,7 +243,7 @@ func frames(pcs []uintptr, without ...string) string {
 		var frame runtime.Frame
 		frame, more = f.Next()
 		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
-		if frame.Function == "" || inside("purecu/internal/sim.(*") ||
+		if frame.Function == "" || inside("purecu/internal/sim.(*") || inside("purecu/internal/sim/engine.") ||
 			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
 			strings.HasPrefix(frame.Function, "runtime.") ||
 			slices.ContainsFunc(without, func(p string) bool { return strings.HasPrefix(frame.Function, p) }) {

@@ -52,9 +52,9 @@ func (d *Driver) submit(s *stream, w work) driver.Result {
 // enqueueWork enqueues work on a stream that is not captured.
 func (d *Driver) enqueueWork(s *stream, w work) (*op, driver.Result) {
 	o := w.op(nil)
-	if !o.canProvide() {
+	if !canProvideFor(o) {
 		return nil, driver.ResultOutOfMemory
 	}
-	d.engine.enqueue(s, o)
+	d.enqueue(s, o)
 	return o, ok
 }

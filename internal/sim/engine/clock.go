@@ -1,4 +1,4 @@
-package sim
+package engine
 
 import (
 	"math"
@@ -8,9 +8,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// clock is the driver's clock. Times are in nanoseconds since the clock was created.
-type clock struct {
-	virtual bool
+// Clock is the driver's clock. Times are in nanoseconds since the clock was created.
+type Clock struct {
+	Virtual bool // the time advances only by Set; it does not change after Init
 	begin   time.Time
 
 	mu     sync.Mutex
@@ -18,27 +18,29 @@ type clock struct {
 	timers map[*virtualTimer]bool
 }
 
-func (c *clock) init() {
+// Init starts the clock.
+func (c *Clock) Init() {
 	c.begin = time.Now()
 	c.timers = make(map[*virtualTimer]bool)
 }
 
-// now returns the present time.
-func (c *clock) now() int64 {
-	if c.virtual {
-		return c.virtualNow()
+// At returns the present time.
+func (c *Clock) At() int64 {
+	if c.Virtual {
+		return c.VirtualAt()
 	}
 	return int64(time.Since(c.begin))
 }
 
-func (c *clock) virtualNow() int64 {
+// VirtualAt returns the virtual time.
+func (c *Clock) VirtualAt() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-// set sets the virtual time, and fires timers.
-func (c *clock) set(at int64) {
+// Set sets the virtual time, and fires timers.
+func (c *Clock) Set(at int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = at
@@ -50,12 +52,19 @@ func (c *clock) set(at int64) {
 	}
 }
 
+// Waiting returns how many timers wait for the virtual time.
+func (c *Clock) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers)
+}
+
 // Now returns the present time.
-func (c *clock) Now() time.Time { return c.begin.Add(time.Duration(c.now())) }
+func (c *Clock) Now() time.Time { return c.begin.Add(time.Duration(c.At())) }
 
 // NewTimer returns a timer that fires once after d.
-func (c *clock) NewTimer(d time.Duration) driver.Timer {
-	if !c.virtual {
+func (c *Clock) NewTimer(d time.Duration) driver.Timer {
+	if !c.Virtual {
 		return realTimer{time.NewTimer(d)}
 	}
 	t := &virtualTimer{clock: c, c: make(chan time.Time, 1)}
@@ -79,7 +88,7 @@ func (t realTimer) Stop() { t.t.Stop() }
 // before: a waiter may have polled before an Advance and set the timer after it, so it has to poll
 // again.
 type virtualTimer struct {
-	clock *clock
+	clock *Clock
 	c     chan time.Time
 	at    int64
 	exact bool // it does not fire before its time
@@ -107,9 +116,9 @@ func (t *virtualTimer) Reset(d time.Duration) {
 	}
 }
 
-// sleep waits until d has passed.
-func (c *clock) sleep(d time.Duration) {
-	if !c.virtual {
+// Sleep waits until d has passed.
+func (c *Clock) Sleep(d time.Duration) {
+	if !c.Virtual {
 		time.Sleep(d)
 		return
 	}
