@@ -67,9 +67,11 @@ var rules = map[string]rule{
 	"driver":                {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
 	"cu":                    {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "internal/descriptor", "driver", "internal/handle", "internal/initresult", "internal/lock", "internal/ptx", "internal/races", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"kernelargs.go", "launchcore.go", "memcore.go", "typed.go"}},
 	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/ptx",
-		"internal/ptx/compile", "internal/ptx/syntax", "internal/ptx/vm", "internal/sim/engine"},
+		"internal/ptx/compile", "internal/ptx/syntax", "internal/ptx/vm", "internal/sim/engine",
+		"internal/sim/mem"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
 	"internal/sim/engine":      {imports: []string{"driver"}},
+	"internal/sim/mem":         {unsafe: []string{"address.go", "content.go"}},
 	"internal/sim/environment": {imports: []string{"internal/sim", "internal/suggest"}},
 
 	"cusim":      {imports: []string{"internal/sim", "internal/sim/environment", "driver"}},

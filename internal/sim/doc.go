@@ -29,7 +29,8 @@
 //
 // A block is an allocation, of any kind: see blockKind. (Launch.Block is the size of a block of
 // threads.) A span is a part of a block, a box is a part in rows and planes, and a corner is one
-// end of a copy as C's structures have it. The addressSpace finds the block of an address.
+// end of a copy as C's structures have it. The addressSpace finds the block of an address. Package mem has
+// what blocks contain.
 //
 // # Files
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/engine"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // program is the translation of a kernel of a module.
@@ -55,7 +56,7 @@ type execution struct {
 	engine.Execution
 	vm.Stop
 	fault *vm.Fault
-	room  kernelRoom
+	room  mem.Room
 }
 
 // KernelLimit is cusim.KernelLimit.
@@ -94,10 +95,10 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Checks:   d.checksOf(),
 			Room:     &x.room,
 		}
-		x.room.budget = &d.space.budget
+		x.room.Budget = &d.space.budget
 		if b := f.module.constants; b != nil {
 			m, begin := b.memory()
-			if launch.Const = m.contiguous(begin, b.size); launch.Const == nil {
+			if launch.Const = m.Contiguous(begin, b.size); launch.Const == nil {
 				d.reportFault(&vm.Fault{Code: vm.LaunchFailed, Kernel: l.Name,
 					Reason: "the machine has no memory left for the variables in constant memory"})
 				d.poison(driver.ResultLaunchFailed)
@@ -133,7 +134,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 				})
 			}
 			work, fault := launch.Execute(&x.Stop)
-			x.room.give()
+			x.room.Give()
 			if timer != nil {
 				timer.Stop()
 			}
@@ -177,7 +178,7 @@ func (d *Driver) GoLaunches(kernel string) uint64 {
 
 // packed returns the arguments as they are in the memory of parameters.
 func (l *Launch) packed(f *function) []byte {
-	data := newBytes(max(uint64(f.program.kernel.Params), 8))
+	data := mem.NewBytes(max(uint64(f.program.kernel.Params), 8))
 	for i, param := range f.params {
 		copy(data[param.offset:], l.args[i])
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/descriptor"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file has memory of other APIs. Here such memory is what files of cuMemExportToShareableHandle stand
@@ -131,7 +132,7 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 	}
 	end := desc.Offset + desc.Size
 	d.space.add(&block{addr: addr + page, size: desc.Size, kind: externalBlock, ctx: m.ctx,
-		mem: contentOf(f.mapped()[desc.Offset:end:end]), shared: &ipcMemory{file: f}})
+		mem: mem.Of(f.mapped()[desc.Offset:end:end]), shared: &ipcMemory{file: f}})
 	return driver.DevicePtr(addr + page), ok
 }
 

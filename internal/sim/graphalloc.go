@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // graphAlloc is the memory of a node that allocates. It has its address as long as its graph and the
@@ -66,7 +67,7 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 		return nil, driver.ResultOutOfMemory
 	}
 	b := &block{addr: addr, size: p.Bytesize, kind: graphBlock, ctx: c, asleep: true,
-		mem: newContent(&d.space.budget, p.Bytesize)}
+		mem: mem.New(&d.space.budget, p.Bytesize)}
 	a := &graphAlloc{block: b, owner: g, access: access, refs: 1}
 	b.alloc = a
 	p.Dptr, p.AccessDescs = driver.DevicePtr(b.addr), nil
@@ -234,7 +235,7 @@ func (a *addressSpace) trimGraphs(v *device) {
 		for _, n := range p.of.nodes {
 			if m := allocatedBy(n); m != nil {
 				a.retire(m.block.mem)
-				m.block.mem = newContent(&a.budget, m.block.size)
+				m.block.mem = mem.New(&a.budget, m.block.size)
 			}
 		}
 		v.memory -= p.size

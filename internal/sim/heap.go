@@ -98,7 +98,7 @@ func (d *Driver) workspace(c *context) uint64 {
 	at := c.workspaces[n]
 	c.workspaces = c.workspaces[:n]
 	b := d.space.at(at)
-	span{b, 0, b.size}.clear(at-b.addr, workspaceSize)
+	span{b, 0, b.size}.Clear(at-b.addr, workspaceSize)
 	return at
 }
 

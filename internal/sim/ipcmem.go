@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // Processes share memory of cuMemAlloc through a file with its content, which all of them have mapped.
@@ -105,7 +106,7 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	var f *memoryFile
 	var id ipcID
 	size := rounded(b.size)
-	if !d.space.budget.take(size) { // the file system is memory of the machine, as a rule
+	if !d.space.budget.Take(size) { // the file system is memory of the machine, as a rule
 		return driver.ResultOutOfMemory
 	}
 	var err error
@@ -119,12 +120,12 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 		r = d.lacks(op, err, b.size, driver.ResultOutOfMemory)
 	}
 	moves := func() bool { return r == ok && b.shared == nil && !b.gone && !b.leaving }
-	if moves() && (d.engine.Moves() || !b.mem.freeze()) {
+	if moves() && (d.engine.Moves() || !b.mem.Freeze()) {
 		if d.engine.Quiet(); moves() {
 			begin := d.engine.BeforeMove
 			defer d.engine.Stall(func() {
 				begin()
-				b.mem.copyTo(f.mapped())
+				b.mem.CopyTo(f.mapped())
 			})()
 		}
 	}
@@ -136,7 +137,7 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 		r = ok
 	case r == ok:
 		d.space.retire(b.mem)
-		b.mem, b.shared, unused = contentOf(f.mapped()[:b.size:b.size]), &ipcMemory{file: f, id: id}, nil
+		b.mem, b.shared, unused = mem.Of(f.mapped()[:b.size:b.size]), &ipcMemory{file: f, id: id}, nil
 		b.defined = nil // nobody knows what other processes write
 		d.space.regions.Store(nil)
 	}
@@ -144,7 +145,7 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	case unused != nil:
 		d.space.discard(unused)
 	case f == nil:
-		d.space.budget.give(size)
+		d.space.budget.Give(size)
 	}
 	return r
 }
@@ -189,7 +190,7 @@ func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
 		f.close()
 		return 0, driver.ResultOutOfMemory
 	}
-	d.space.add(&block{addr: addr, size: h.size, kind: ipcBlock, ctx: c, mem: contentOf(f.mapped()[:h.size:h.size]),
+	d.space.add(&block{addr: addr, size: h.size, kind: ipcBlock, ctx: c, mem: mem.Of(f.mapped()[:h.size:h.size]),
 		shared: &ipcMemory{file: f, id: h.file, opens: 1}})
 	return driver.DevicePtr(addr), ok
 }

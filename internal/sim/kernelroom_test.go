@@ -47,28 +47,3 @@ func TestKernelRoom(t *testing.T) {
 		})
 	}
 }
-
-// TestUnaskedRoom takes memory for the blocks of several launches when the machine has none left. They share what needs
-// no question.
-func TestUnaskedRoom(t *testing.T) {
-	all := &budget{most: 1}
-	list := make([]kernelRoom, 2*mostUnasked/unaskedStep)
-	for round := range 2 {
-		began := 0
-		for i := range list {
-			list[i].budget = all
-			if first, second := list[i].Take(1000), list[i].Take(1000); first && second {
-				began++
-			}
-		}
-		if want := mostUnasked / unaskedStep; began != want || list[0].Take(mostUnasked+1) {
-			t.Errorf("round %d: %d launches have begun, want %d", round, began, want)
-		}
-		for i := range list {
-			list[i].give()
-		}
-	}
-	if all.used != 0 || all.unasked.Load() != 0 {
-		t.Errorf("%d and %d bytes are left", all.used, all.unasked.Load())
-	}
-}

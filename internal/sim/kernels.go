@@ -132,10 +132,10 @@ func (l *Launch) contiguous(b *block, off, most uint64) []byte {
 		unlock := l.lock()
 		m, begin := b.memory()
 		unlock()
-		switch data := m.contiguous(begin+off, n); {
+		switch data := m.Contiguous(begin+off, n); {
 		case data != nil:
 			return data
-		case !m.released(): // otherwise the block has another content by now
+		case !m.Released(): // otherwise the block has another content by now
 			l.lacks(n)
 			return nil
 		}

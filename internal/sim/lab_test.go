@@ -59,7 +59,7 @@ func newLab(t *testing.T, opts ...Option) *lab {
 			r.engine.Changed.Wait()
 		}
 		r.reclaim()
-		if n := r.space.budget.used; n != 0 {
+		if n := r.space.budget.Used(); n != 0 {
 			t.Errorf("%d bytes of the machine are still in use", n)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // link is a CUlinkState.
@@ -153,7 +154,7 @@ func (d *Driver) LinkComplete(_ *driver.Thread, h driver.LinkState) (driver.Host
 	if r != ok {
 		return 0, 0, r
 	}
-	return driver.HostPtr(addressOf(l.image)), uint64(len(l.image)), ok
+	return driver.HostPtr(mem.AddressOf(l.image)), uint64(len(l.image)), ok
 }
 
 // complete links the inputs.
@@ -176,7 +177,7 @@ func (l *link) complete(d *Driver) driver.Result {
 		l.broken, l.errors = true, append(l.errors, problem.text)
 		return problem.code
 	}
-	l.image = newBytes(uint64(len(text)) + 1)
+	l.image = mem.NewBytes(uint64(len(text)) + 1)
 	copy(l.image, text)
 	return ok
 }

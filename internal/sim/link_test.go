@@ -9,12 +9,13 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // linker returns a linker with a log of errors, which is destroyed at the end.
 func (r *lab) linker() (l driver.LinkState, log func() string) {
 	r.t.Helper()
-	text := newBytes(2000)
+	text := mem.NewBytes(2000)
 	values := []uintptr{uintptr(unsafe.Pointer(&text[0])), uintptr(len(text))}
 	l, res := r.LinkCreate(r.th, []uint32{driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES}, values)
 	r.must(res)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // advice is what the program has said about the use of managed memory.
@@ -28,7 +29,7 @@ type advised struct {
 // that begins there.
 func (b *block) cut(off uint64) int {
 	if b.advice == nil {
-		b.advice = []advised{{to: (b.size + page - 1) / page * page}}
+		b.advice = []advised{{to: (b.size + mem.Page - 1) / mem.Page * mem.Page}}
 	}
 	for i, a := range b.advice {
 		switch {
@@ -54,7 +55,7 @@ func (b *block) at(off uint64) int {
 // the next part is the one that is this much further, even if the range begins inside of the part.
 // So parts may be left out.
 func (s span) walk(do func(off, left uint64) (length uint64)) {
-	off, end := s.off/page*page, (s.off+s.n+page-1)/page*page
+	off, end := s.off/mem.Page*mem.Page, (s.off+s.n+mem.Page-1)/mem.Page*mem.Page
 	s.cut(0)
 	for off < min(end, s.block.advice[len(s.block.advice)-1].to) {
 		off += do(off, end-off)

@@ -8,12 +8,13 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // mapped maps pages of memory.
 func (r *lab) mapped(fd, pages, prot, flags int) []byte {
 	r.t.Helper()
-	b, err := syscall.Mmap(fd, 0, pages*page, prot, flags)
+	b, err := syscall.Mmap(fd, 0, pages*mem.Page, prot, flags)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -21,7 +22,7 @@ func (r *lab) mapped(fd, pages, prot, flags int) []byte {
 	return b
 }
 
-func hostAddr(b []byte) driver.HostPtr { return driver.HostPtr(addressOf(b)) }
+func hostAddr(b []byte) driver.HostPtr { return driver.HostPtr(mem.AddressOf(b)) }
 
 // unmapped returns registered memory that nobody can access any more. It is not unmapped before the end of the test, as
 // Go's runtime may map its address then.
@@ -29,7 +30,7 @@ func (r *lab) unmapped() driver.HostPtr {
 	r.t.Helper()
 	b := r.mapped(-1, 1, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	p := hostAddr(b)
-	r.must(r.MemHostRegister(r.th, p, page, 0))
+	r.must(r.MemHostRegister(r.th, p, mem.Page, 0))
 	if err := syscall.Mprotect(b, syscall.PROT_NONE); err != nil {
 		r.t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestRegisterMappings(t *testing.T) {
 	)
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, make([]byte, 2*page), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, 2*mem.Page), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(path)
@@ -91,7 +92,7 @@ func TestRegisterMappings(t *testing.T) {
 	// middle returns three pages, of which the one in the middle is protected otherwise.
 	middle := func(prot int) []byte {
 		b := l.mapped(-1, 3, r|w, anon)
-		if err := syscall.Mprotect(b[page:2*page], prot); err != nil {
+		if err := syscall.Mprotect(b[mem.Page:2*mem.Page], prot); err != nil {
 			t.Fatal(err)
 		}
 		return b
@@ -107,7 +108,7 @@ func TestRegisterMappings(t *testing.T) {
 	list := []memory{
 		{"anonymous", pages, ok, ok},
 		{"some bytes", pages[100:110], ok, ok},
-		{"across pages", pages[page-1 : page+1], ok, ok},
+		{"across pages", pages[mem.Page-1 : mem.Page+1], ok, ok},
 		{"no access in the middle", middle(no), bad, bad},
 		{"read-only in the middle", middle(r), bad, ok},
 		{"write-only in the middle", middle(w), ok, bad},
@@ -117,18 +118,18 @@ func TestRegisterMappings(t *testing.T) {
 		{"read-only and executable", l.mapped(-1, 1, r|x, anon), bad, ok},
 		{"shared", l.mapped(-1, 1, r|w, syscall.MAP_SHARED|syscall.MAP_ANON), ok, ok},
 		{"shared, read-only", l.mapped(-1, 1, r, syscall.MAP_SHARED|syscall.MAP_ANON), bad, ok},
-		{"a file", copied[:2*page], ok, ok},
-		{"a file, read-only", long[:2*page], bad, ok},
-		{"behind the end of a file", long[2*page:], bad, bad},
+		{"a file", copied[:2*mem.Page], ok, ok},
+		{"a file, read-only", long[:2*mem.Page], bad, ok},
+		{"behind the end of a file", long[2*mem.Page:], bad, bad},
 		{"across the end of a file", long, bad, bad},
-		{"behind the end of a copied file", copied[2*page:], bad, bad},
+		{"behind the end of a copied file", copied[2*mem.Page:], bad, bad},
 	}
 	hole := l.mapped(-1, 3, r|w, anon) // the last one, as another would be mapped there
-	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, uintptr(unsafe.Pointer(&hole[page])), page, 0); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, uintptr(unsafe.Pointer(&hole[mem.Page])), mem.Page, 0); errno != 0 {
 		t.Fatal(errno)
 	}
 	list = append(list, memory{"unmapped in the middle", hole, bad, bad},
-		memory{"before the unmapped page", hole[:page], ok, ok})
+		memory{"before the unmapped page", hole[:mem.Page], ok, ok})
 	for _, tt := range list {
 		for _, flags := range []uint32{0, driver.CU_MEMHOSTREGISTER_PORTABLE, driver.CU_MEMHOSTREGISTER_DEVICEMAP} {
 			for read, want := range map[uint32]driver.Result{0: tt.write, driver.CU_MEMHOSTREGISTER_READ_ONLY: tt.reading} {
@@ -145,7 +146,7 @@ func TestRegisterMappings(t *testing.T) {
 	}
 	for size, want := range map[uint64]driver.Result{1 << 40: driver.ResultOutOfMemory, 1 << 62: driver.ResultNotSupported,
 		^uint64(0): bad} {
-		if size == 1<<40 && machineRoom(0) >= size {
+		if size == 1<<40 && mem.MachineRoom(0) >= size {
 			want = bad
 		}
 		l.want("a size", want, l.MemHostRegister(l.th, hostAddr(pages), size, 0))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // blockKind is the kind of a block of memory.
@@ -48,15 +49,15 @@ type block struct {
 	addr, size uint64
 	kind       blockKind
 	ctx        *context
-	flags      uint32    // flags of pinned and registered memory
-	chunk      *chunk    // of a pool
-	mapping    *mapping  // of physical memory
-	parts      []span    // of a block that stands for neighbours: see addressSpace.across
-	advice     []advised // about managed memory, in the order of the offsets; nil if there is none
-	id         uint64    // differs from those of all other blocks
-	created    []uintptr // the stack of the creation
-	freer      string    // the function that frees it, or ""
-	mem        *content  // has what the block contains, from the offset begin on; nil if it has a mapping or parts
+	flags      uint32       // flags of pinned and registered memory
+	chunk      *chunk       // of a pool
+	mapping    *mapping     // of physical memory
+	parts      []span       // of a block that stands for neighbours: see addressSpace.across
+	advice     []advised    // about managed memory, in the order of the offsets; nil if there is none
+	id         uint64       // differs from those of all other blocks
+	created    []uintptr    // the stack of the creation
+	freer      string       // the function that frees it, or ""
+	mem        *mem.Content // has what the block contains, from the offset begin on; nil if it has a mapping or parts
 	begin      uint64
 	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
 	syncMemops bool
@@ -74,7 +75,7 @@ type block struct {
 
 // memory returns the content that the block is a part of, and where it begins there. A block that stands
 // for neighbours has none.
-func (b *block) memory() (*content, uint64) {
+func (b *block) memory() (*mem.Content, uint64) {
 	if b.mapping != nil {
 		return b.mapping.physical.mem, 0
 	}
@@ -88,6 +89,10 @@ func (b *block) owns() bool {
 
 // end returns the address after the block.
 func (b *block) end() uint64 { return b.addr + b.size }
+
+// BackedMemory limits how much memory the driver uses for what programs write to memory of devices and
+// the host.
+func BackedMemory(most uint64) Option { return func(d *Driver) { d.space.budget.Most = most } }
 
 // addressSpace is the unified address space of the devices and the host.
 type addressSpace struct {
@@ -106,7 +111,7 @@ type addressSpace struct {
 	// allocated now: see graphAlloc.
 	building bool
 
-	budget    budget
+	budget    mem.Budget
 	closing   []*memoryFile // see reclaim
 	retired   []retired     // see reclaim
 	stale     []stale       // in the order in which they were freed
@@ -123,8 +128,6 @@ const (
 	deviceEnd = vm.SharedWindow
 	// alignment is the alignment of device memory, in bytes.
 	alignment = 512
-	// page is the alignment of pinned memory, in bytes.
-	page = 4096
 	// mostPinned is the largest size of all pinned memory, and mostManaged that of all managed memory, in
 	// bytes. Both are more than most machines have: see content.
 	mostPinned  = 1 << 35
@@ -196,11 +199,12 @@ func (a *addressSpace) remove(b *block) {
 		a.discard(b.shared.file)
 	}
 	if b.owns() {
+		r := retired{Content: b.mem}
 		if b.kind == pinnedBlock || b.kind == managedBlock {
 			f := a.freed[len(a.freed)-1]
-			b.mem.freed = &f
+			r.freed = &f
 		}
-		a.retire(b.mem)
+		a.retired = append(a.retired, r)
 	}
 	switch b.kind {
 	case poolBlock, managedPoolBlock, pinnedPoolBlock:
@@ -224,7 +228,7 @@ func (a *addressSpace) onHost(k blockKind) *uint64 {
 
 // newHostContent returns a content with addresses of the host, and the first of them, or nil if there is
 // too much such memory, or the process has too few addresses.
-func (a *addressSpace) newHostContent(k blockKind, size uint64) (*content, uint64) {
+func (a *addressSpace) newHostContent(k blockKind, size uint64) (*mem.Content, uint64) {
 	most := uint64(mostPinned)
 	if k.managed() {
 		most = mostManaged
@@ -233,8 +237,8 @@ func (a *addressSpace) newHostContent(k blockKind, size uint64) (*content, uint6
 	if size > most-*used {
 		return nil, 0
 	}
-	m := newContent(&a.budget, size)
-	addr := m.place()
+	m := mem.New(&a.budget, size)
+	addr := m.Place()
 	if addr == 0 {
 		return nil, 0
 	}
@@ -320,7 +324,7 @@ func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, d
 		return nil, driver.ResultOutOfMemory
 	}
 	b := &block{addr: addr, size: size, kind: k, ctx: c, defined: d.newDefined(k, size),
-		mem: newContent(&d.space.budget, size)}
+		mem: mem.New(&d.space.budget, size)}
 	c.dev.memory += rounded(size)
 	d.space.add(b)
 	return b, ok

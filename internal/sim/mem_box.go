@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // maxPitch is the largest number of bytes from one row to the next.
@@ -151,7 +152,7 @@ func (d *Driver) boxes(to, from corner, e extent) (dst, src box, r driver.Result
 // enqueueBox enqueues the copy of a box.
 func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driver.Result {
 	pageable := s.capture == nil && (dst.kind == pageableBlock || src.kind == pageableBlock)
-	var staged *content
+	var staged *mem.Content
 	if pageable && src.kind == pageableBlock {
 		copied, r := d.stage(e, src)
 		switch {
@@ -188,10 +189,10 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 // many bytes are copied.
 func (d *Driver) stage(e extent, src box) (staged box, r driver.Result) {
 	n := e.width * e.height * e.depth
-	mem := newContent(&d.space.budget, n)
-	staged = box{span{&block{size: n, kind: pinnedBlock, mem: mem}, 0, n}, e.width, e.width * e.height, e.height}
+	fresh := mem.New(&d.space.budget, n)
+	staged = box{span{&block{size: n, kind: pinnedBlock, mem: fresh}, 0, n}, e.width, e.width * e.height, e.height}
 	r = driver.ResultOutOfMemory
-	if mem.provide(0, n) {
+	if fresh.Provide(0, n) {
 		move := func() {
 			if !touch(func() { e.copying(staged, src).run() }) {
 				r = driver.ResultInvalidValue
@@ -210,7 +211,7 @@ func (d *Driver) stage(e extent, src box) (staged box, r driver.Result) {
 		}
 	}
 	if r != ok {
-		mem.release()
+		fresh.Release()
 	}
 	return staged, r
 }
@@ -222,7 +223,7 @@ type copyWork struct {
 	ctx      *context // of a node
 	dst, src box
 	size     extent
-	staged   *content         // has the bytes, or nil
+	staged   *mem.Content     // has the bytes, or nil
 	params   *driver.Memcpy3D // of a node, else nil
 }
 

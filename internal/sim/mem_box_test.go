@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // TestBoxResults copies and sets boxes, and checks the results of the calls.
@@ -17,7 +18,7 @@ func TestBoxResults(t *testing.T) {
 	if pitch != alignment {
 		t.Errorf("the pitch is %d", pitch)
 	}
-	page := newBytes(64)
+	page := mem.NewBytes(64)
 	host := driver.HostPtr(sliceAddress(page))
 	copy2D := func(change func(c *driver.Memcpy2D)) driver.Result {
 		c := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host, SrcPitch: 8,
@@ -102,7 +103,7 @@ func TestBoxesInPools(t *testing.T) {
 func TestBoxSizes(t *testing.T) {
 	r := newLab(t)
 	p := r.alloc("0123456789abcdef")
-	page := newBytes(64)
+	page := mem.NewBytes(64)
 	c := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: driver.HostPtr(sliceAddress(page)),
 		SrcPitch: 1 << 24, SrcHeight: 1 << 40, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
 		DstDevice: p, DstPitch: 1 << 24, DstHeight: 1 << 40,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // span is a part of a block.
@@ -61,7 +62,7 @@ func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result
 
 // given returns memory that a program gives as memory of the host. As on an H200, C may give that of a device.
 func (a *addressSpace) given(b []byte) (span, driver.Result) {
-	if addr := addressOf(b); addr >= deviceBase {
+	if addr := mem.AddressOf(b); addr >= deviceBase {
 		return a.span(addr, uint64(len(b)))
 	}
 	return pageable(b), ok
@@ -71,7 +72,7 @@ func (a *addressSpace) given(b []byte) (span, driver.Result) {
 // unmapped.
 func pageable(b []byte) span {
 	n := uint64(len(b))
-	return span{&block{size: n, kind: pageableBlock, mem: contentOf(b)}, 0, n}
+	return span{&block{size: n, kind: pageableBlock, mem: mem.Of(b)}, 0, n}
 }
 
 // The model of copy times: a fixed part, and the bytes per nanosecond between the host and a
@@ -194,7 +195,7 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 		return r
 	}
 	to, r := d.space.given(dst)
-	if b := d.space.at(addressOf(dst)); r != ok || b != nil && b.readOnly() {
+	if b := d.space.at(mem.AddressOf(dst)); r != ok || b != nil && b.readOnly() {
 		return driver.ResultInvalidValue
 	}
 	return d.copyNow("cuMemcpyDtoH", c, true, copyOf(to, from), to, from)

@@ -1,6 +1,10 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/purecu/purecu/internal/sim/mem"
+)
 
 // This file has memory that is freed, and that work may still use.
 
@@ -25,8 +29,8 @@ func (a *addressSpace) forKernels(addr uint64) *block {
 }
 
 // retire gives a content back when no kernel and no copy uses it any more: see reclaim.
-func (a *addressSpace) retire(c *content) {
-	a.retired = append(a.retired, retired{content: c})
+func (a *addressSpace) retire(c *mem.Content) {
+	a.retired = append(a.retired, retired{Content: c})
 }
 
 // discard closes a file when no kernel and no copy uses it any more: see reclaim. The budget gets back what it has
@@ -36,8 +40,9 @@ func (a *addressSpace) discard(f *memoryFile) { a.closing = append(a.closing, f)
 // retired is a content that is given back when what had begun before a number has ended. The number is 0
 // until reclaim looks.
 type retired struct {
-	*content
+	*mem.Content
 	before uint64
+	freed  *freedBlock // of the block of the host that had the content, or nil
 }
 
 // freedBlock is memory that was freed.
@@ -88,28 +93,28 @@ func (d *Driver) reclaim() {
 			r.before = e.Starts()
 		}
 	}
-	var mapped []*content
+	var mapped []*mem.Content
 	a.retired = slices.DeleteFunc(a.retired, func(r retired) bool {
 		switch {
 		case !e.EndedUpTo(r.before):
 			return false
 		case r.freed != nil:
-			mapped = append(mapped, d.age(r.content)...)
-		case r.mapped():
-			mapped = append(mapped, r.content)
+			mapped = append(mapped, d.age(&r)...)
+		case r.Mapped():
+			mapped = append(mapped, r.Content)
 		default:
-			r.release()
+			r.Release()
 		}
 		return true
 	})
 	if len(files)+len(mapped) > 0 {
 		d.unlocked(func() {
 			for _, c := range mapped {
-				c.release()
+				c.Release()
 			}
 			for _, f := range files {
 				d.closeFile(f)
-				a.budget.give(f.charged)
+				a.budget.Give(f.charged)
 			}
 		})
 	}

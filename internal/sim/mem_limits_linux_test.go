@@ -2,15 +2,14 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"os"
 	osexec "os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // limitEnv is set in the processes that TestAddressLimits starts: to the resource and its limit.
@@ -93,11 +92,11 @@ func underLimit(t *testing.T, resource int, limit uint64) {
 		before := len(list)
 		list = nil
 		fill("small memory", func(driver.DevicePtr) driver.Result {
-			for range part / wholeContent {
-				q, res := r.MemAlloc(r.th, wholeContent)
+			for range part / mem.Whole {
+				q, res := r.MemAlloc(r.th, mem.Whole)
 				r.must(res)
 				list = append(list, q)
-				if res := r.MemsetD8(r.th, q, 1, wholeContent); res != ok {
+				if res := r.MemsetD8(r.th, q, 1, mem.Whole); res != ok {
 					return res
 				}
 			}
@@ -141,13 +140,13 @@ func TestManyMappings(t *testing.T) {
 		if n := mappingsNow(t) - before; n > most {
 			t.Errorf("600 pieces of %d bytes, of which 300 are freed, have %d mappings", size, n)
 		}
-		r.space.budget.mappings.Add(mostMappings())
+		r.space.budget.Mappings.Add(mem.MostMappings())
 		p, res := r.MemAlloc(r.th, 64<<20)
 		r.must(res)
 		r.want("one mapping too many", driver.ResultOutOfMemory, r.MemsetD8(r.th, p, 1, 1))
 		_, res = r.MemHostAlloc(r.th, 64<<20, 0)
 		r.want("pinned memory", driver.ResultOutOfMemory, res)
-		r.space.budget.mappings.Add(-mostMappings())
+		r.space.budget.Mappings.Add(-mem.MostMappings())
 		r.must(r.MemsetD8(r.th, p, 1, 1))
 		r.must(r.MemFree(r.th, p))
 		for i := 1; i < len(list); i += 2 {
@@ -164,45 +163,4 @@ func mappingsNow(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return strings.Count(string(text), "\n")
-}
-
-// TestMachineRoom reads the limits of control groups of both versions, and of containers.
-func TestMachineRoom(t *testing.T) {
-	const total, margin = 8 << 30, 256 << 20
-	for name, c := range map[string]struct {
-		files map[string]string
-		want  uint64
-	}{
-		"nothing is known": {nil, math.MaxUint64},
-		"the machine": {map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemFree: 5 kB\nMemAvailable: 4194304 kB\n"},
-			4<<30 - margin},
-		"version 2": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "8589934592\n",
-			"sys/fs/cgroup/a/memory.current": "2147483648\n", "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 1073741824\n",
-			"sys/fs/cgroup/a/b/memory.max": "max\n"}, total - 1<<30 - margin},
-		"version 2, in a container": {map[string]string{"proc/self/cgroup": "0::/of/the/host\n",
-			"sys/fs/cgroup/memory.max": "8589934592\n", "sys/fs/cgroup/memory.current": "0\n"}, total - margin},
-		"version 1": {map[string]string{"proc/self/cgroup": "4:cpu,memory:/a\n1:name=systemd:/\n0::/\n",
-			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "8589934592\n",
-			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "1073741824\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n"}, total - 1<<30 - margin},
-		"less than the margin": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "33554432\n",
-			"sys/fs/cgroup/memory.current": "33553432\n"}, 500},
-	} {
-		root := t.TempDir()
-		for path, text := range c.files {
-			path = filepath.Join(root, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := hostMachine(root).room(0); got != c.want {
-			t.Errorf("%s: there is room for %d bytes, not %d", name, got, c.want)
-		}
-	}
-	if got, less := hostMachine("/").room(0), hostMachine("/").room(1<<30); got <= margin || less > got {
-		t.Errorf("this machine has room for %d bytes, and for %d with 1 GiB in use", got, less)
-	}
 }

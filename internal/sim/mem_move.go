@@ -5,19 +5,20 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file moves bytes: what copies and sets do when they run. It never needs the driver's lock.
 
-// part returns the first of n bytes at an offset: how many are in one piece, and these, or nil if nothing
+// Part returns the first of n bytes at an offset: how many are in one piece, and these, or nil if nothing
 // was written there, so that they are zero.
-func (s span) part(off, n uint64) (data []byte, length uint64) {
+func (s span) Part(off, n uint64) (data []byte, length uint64) {
 	if s.parts != nil {
 		p, at := s.inPart(off)
-		return p.part(at, min(n, p.n-at))
+		return p.Part(at, min(n, p.n-at))
 	}
 	c, begin := s.memory()
-	return c.part(begin+s.off+off, n)
+	return c.Part(begin+s.off+off, n)
 }
 
 // inPart returns the part with an offset of a span that stands for neighbours, and the offset there.
@@ -32,13 +33,13 @@ func (s span) inPart(off uint64) (span, uint64) {
 	return span{}, 0
 }
 
-// provide makes the machine provide memory for n bytes at an offset, or reports false.
-func (s span) provide(off, n uint64) bool {
+// Provide makes the machine provide memory for n bytes at an offset, or reports false.
+func (s span) Provide(off, n uint64) bool {
 	if s.parts != nil {
 		for n > 0 {
 			p, at := s.inPart(off)
 			m := min(n, p.n-at)
-			if !p.provide(at, m) {
+			if !p.Provide(at, m) {
 				return false
 			}
 			off, n = off+m, n-m
@@ -46,56 +47,34 @@ func (s span) provide(off, n uint64) bool {
 		return true
 	}
 	c, begin := s.memory()
-	return c.provide(begin+s.off+off, n)
+	return c.Provide(begin+s.off+off, n)
 }
 
 // word returns n bytes that are in one piece, such as an aligned word, for reads.
 func (s span) word() []byte {
-	if data, _ := s.part(0, s.n); data != nil {
+	if data, _ := s.Part(0, s.n); data != nil {
 		return data
 	}
-	return newBytes(s.n)
+	return mem.NewBytes(s.n)
 }
 
 // copyFrom copies n bytes. It reports false if the machine has too little memory.
 func (s span) copyFrom(off uint64, src span, at, n uint64) bool {
 	s.defined.Copy(s.off+off, src.defined, src.off+at, n)
-	for n > 0 {
-		from, length := src.part(at, n)
-		if from == nil {
-			s.clear(off, length)
-		} else if !s.put(off, from) {
-			return false
-		}
-		off, at, n = off+length, at+length, n-length
-	}
-	return true
+	return mem.Copy(s, off, src, at, n)
 }
 
-// put writes bytes at an offset. It reports false if the machine has too little memory.
-func (s span) put(off uint64, from []byte) bool {
-	if !s.provide(off, uint64(len(from))) {
-		return false
-	}
-	for len(from) > 0 {
-		to, length := s.part(off, uint64(len(from)))
-		copyBytes(to, from)
-		off, from = off+length, from[length:]
-	}
-	return true
-}
-
-// clear makes n bytes zero. It needs no memory of the machine: what nothing has written is zero.
-func (s span) clear(off, n uint64) {
+// Clear makes n bytes zero. It needs no memory of the machine: what nothing has written is zero.
+func (s span) Clear(off, n uint64) {
 	if s.parts == nil {
 		c, begin := s.memory()
-		c.clear(begin+s.off+off, n)
+		c.Clear(begin+s.off+off, n)
 		return
 	}
 	for n > 0 {
 		p, at := s.inPart(off)
 		length := min(n, p.n-at)
-		p.clear(at, length)
+		p.Clear(at, length)
 		off, n = off+length, n-length
 	}
 }
@@ -109,7 +88,7 @@ const patternSize = 32 << 10
 func (s span) set(off, n uint64, pattern []byte) bool {
 	for n > 0 {
 		length := min(n, uint64(len(pattern)))
-		if !s.put(off, pattern[:length]) {
+		if !mem.Put(s, off, pattern[:length]) {
 			return false
 		}
 		off, n = off+length, n-length
@@ -147,21 +126,21 @@ type movement struct {
 // provide makes the machine provide memory for the rows of a box. Rows of which each granule has a part
 // are one range.
 func (b box) provide(e extent) bool {
-	if e.depth == 1 || b.plane <= granule {
+	if e.depth == 1 || b.plane <= mem.Granule {
 		n, _ := e.reach(b.pitch, b.plane)
-		if e.height == 1 || b.pitch <= granule {
-			return b.span.provide(0, n)
+		if e.height == 1 || b.pitch <= mem.Granule {
+			return b.span.Provide(0, n)
 		}
 	}
 	for z := range e.depth {
-		if e.height == 1 || b.pitch <= granule {
-			if !b.span.provide(z*b.plane, (e.height-1)*b.pitch+e.width) {
+		if e.height == 1 || b.pitch <= mem.Granule {
+			if !b.span.Provide(z*b.plane, (e.height-1)*b.pitch+e.width) {
 				return false
 			}
 			continue
 		}
 		for y := range e.height {
-			if !b.span.provide(z*b.plane+y*b.pitch, e.width) {
+			if !b.span.Provide(z*b.plane+y*b.pitch, e.width) {
 				return false
 			}
 		}
@@ -175,12 +154,12 @@ func (e extent) copying(dst, src box) movement {
 		bytes: e.width * e.height * e.depth,
 		ready: func() bool {
 			if e.height > 1 || e.depth > 1 {
-				from, n := src.part(0, src.n)
+				from, n := src.Part(0, src.n)
 				return from == nil && n == src.n || dst.provide(e)
 			}
 			for at := uint64(0); at < e.width; {
-				from, n := src.part(at, e.width-at)
-				if from != nil && !dst.span.provide(at, n) {
+				from, n := src.Part(at, e.width-at)
+				if from != nil && !dst.span.Provide(at, n) {
 					return false
 				}
 				at += n
@@ -206,7 +185,7 @@ func (e extent) setting(dst box, value []byte) movement {
 		return movement{bytes: n, run: func() bool {
 			return e.rows(dst, dst, func(off, _, n uint64) bool {
 				dst.written(off, n)
-				dst.clear(off, n)
+				dst.Clear(off, n)
 				return true
 			})
 		}}

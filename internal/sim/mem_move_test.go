@@ -230,7 +230,7 @@ func TestMoveOfMemoryThatEnds(t *testing.T) {
 		r.must(r.MemsetD8Async(r.th, p, 1, n, s))
 		begun()
 		r.must(r.MemUnmap(r.th, p, n))
-		if r.space.budget.used == 0 {
+		if r.space.budget.Used() == 0 {
 			t.Error("the memory is given back while it is used")
 		}
 		goOn()
@@ -248,7 +248,7 @@ func TestMoveOfMemoryThatEnds(t *testing.T) {
 		pool, res := r.DeviceGetDefaultMemPool(r.th, 0)
 		r.must(res)
 		r.must(r.MemPoolTrimTo(r.th, pool, 0))
-		if r.space.budget.used == 0 {
+		if r.space.budget.Used() == 0 {
 			t.Error("the memory is given back while it is used")
 		}
 		goOn()
@@ -373,7 +373,7 @@ func TestReclaimBesideKernel(t *testing.T) {
 	churn()
 	churn()
 	r.must(r.StreamQuery(r.th, s))
-	if n := r.space.budget.used; n != 32<<20 {
+	if n := r.space.budget.Used(); n != 32<<20 {
 		t.Errorf("%d bytes are in use", n)
 	}
 	r.mu.Lock()

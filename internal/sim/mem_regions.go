@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file has memory as kernels in PTX see it.
@@ -14,7 +15,7 @@ import (
 // region is a block of memory as kernels see it. It has no content if the driver has to be asked.
 type region struct {
 	base, size uint64
-	mem        *content
+	mem        *mem.Content
 	begin      uint64 // in mem
 }
 
@@ -68,9 +69,9 @@ func (m kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte,
 
 // window returns a part of the region around an address.
 func (r *region) window(addr uint64, write bool) (base uint64, data []byte, full bool) {
-	begin, data := r.mem.window(r.begin+addr-r.base, write)
+	begin, data := r.mem.Window(r.begin+addr-r.base, write)
 	if data == nil {
-		return 0, nil, !r.mem.released()
+		return 0, nil, !r.mem.Released()
 	}
 	// The content may have more than the region.
 	if from := r.begin; from > begin {

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"slices"
+
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // Memory of the host that the program has freed stays mapped for a while, filled with a byte. So a program that keeps
@@ -17,26 +19,26 @@ const (
 
 // stale is freed memory of the host that is still mapped.
 type stale struct {
-	memory *content
+	memory *mem.Content
 	freed  freedBlock
 }
 
 // age keeps a content that a block of the host had, and returns those that are unmapped now.
-func (d *Driver) age(c *content) (unmap []*content) {
+func (d *Driver) age(r *retired) (unmap []*mem.Content) {
 	a := &d.space
-	if c.size > mostStale || !c.provide(0, c.size) {
-		return []*content{c}
+	c := r.Content
+	if c.Size() > mostStale || !c.Provide(0, c.Size()) {
+		return []*mem.Content{c}
 	}
-	b, _ := c.part(0, c.size)
+	b, _ := c.Part(0, c.Size())
 	fillStale(b)
-	c.budget.give(c.charged) // it is too little to count
-	c.charged = 0
-	a.stale = append(a.stale, stale{c, *c.freed})
-	a.staleSize += c.size
+	c.Uncount() // it is too little to count
+	a.stale = append(a.stale, stale{c, *r.freed})
+	a.staleSize += c.Size()
 	for a.staleSize > mostStaleAll {
 		d.checkStale(a.stale[0])
 		unmap = append(unmap, a.stale[0].memory)
-		a.staleSize -= a.stale[0].memory.size
+		a.staleSize -= a.stale[0].memory.Size()
 		a.stale = a.stale[1:]
 	}
 	return unmap
@@ -58,7 +60,7 @@ func (d *Driver) checkAllStale() {
 
 // checkStale looks for a write to freed memory, and reports it once.
 func (d *Driver) checkStale(s stale) {
-	b, _ := s.memory.part(0, s.memory.size)
+	b, _ := s.memory.Part(0, s.memory.Size())
 	at := slices.IndexFunc(b, func(v byte) bool { return v != staleByte })
 	if at < 0 {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // TestMemoryResults makes calls with memory, and checks their results.
@@ -19,9 +20,9 @@ func TestMemoryResults(t *testing.T) {
 		portable   = driver.CU_MEMHOSTALLOC_PORTABLE
 		invalid    = driver.ResultInvalidValue
 		wild       = driver.DevicePtr(0x1_7f55_0000_0000)
-		registered = 3 * page
+		registered = 3 * mem.Page
 	)
-	own := newBytes(registered)
+	own := mem.NewBytes(registered)
 	alloc := func(size uint64) func(r *lab) driver.Result {
 		return func(r *lab) driver.Result {
 			p, res := r.MemAlloc(r.th, size)
@@ -83,7 +84,7 @@ func TestMemoryResults(t *testing.T) {
 		}},
 		{"device pointer", ok, func(r *lab) driver.Result {
 			_, p := r.pinned("abc")
-			if p%page != 0 {
+			if p%mem.Page != 0 {
 				r.t.Errorf("it is at %#x, which is no page", p)
 			}
 			dp, res := r.MemHostGetDevicePointer(r.th, p+1, 0)
@@ -123,13 +124,13 @@ func TestMemoryResults(t *testing.T) {
 			return r.MemHostRegister(r.th, address, 1, driver.CU_MEMHOSTREGISTER_IOMEMORY)
 		}},
 		{"register, and overlap", driver.ResultHostMemoryAlreadyRegistered, func(r *lab) driver.Result {
-			r.must(r.MemHostRegister(r.th, address+page, page, 0))
-			defer func() { r.must(r.MemHostUnregister(r.th, address+page)) }()
-			return r.MemHostRegister(r.th, address, page+1, 0)
+			r.must(r.MemHostRegister(r.th, address+mem.Page, mem.Page, 0))
+			defer func() { r.must(r.MemHostUnregister(r.th, address+mem.Page)) }()
+			return r.MemHostRegister(r.th, address, mem.Page+1, 0)
 		}},
 		{"register side by side", ok, func(r *lab) driver.Result {
-			for _, off := range []driver.HostPtr{page, 0, 2 * page} {
-				r.must(r.MemHostRegister(r.th, address+off, page, 0))
+			for _, off := range []driver.HostPtr{mem.Page, 0, 2 * mem.Page} {
+				r.must(r.MemHostRegister(r.th, address+off, mem.Page, 0))
 				defer func() { r.must(r.MemHostUnregister(r.th, address+off)) }()
 			}
 			return ok
@@ -172,9 +173,9 @@ func TestMemoryResults(t *testing.T) {
 			return r.MemcpyHtoDAsync(r.th, r.alloc("abcd"), 64, 4, r.newStream())
 		}},
 		{"copy async from what is registered in part", invalid, func(r *lab) driver.Result {
-			r.must(r.MemHostRegister(r.th, address+page, page, 0))
-			defer func() { r.must(r.MemHostUnregister(r.th, address+page)) }()
-			return r.MemcpyHtoDAsync(r.th, r.alloc(strings.Repeat("x", 2*page)), address, 2*page, r.newStream())
+			r.must(r.MemHostRegister(r.th, address+mem.Page, mem.Page, 0))
+			defer func() { r.must(r.MemHostUnregister(r.th, address+mem.Page)) }()
+			return r.MemcpyHtoDAsync(r.th, r.alloc(strings.Repeat("x", 2*mem.Page)), address, 2*mem.Page, r.newStream())
 		}},
 		{"copy from behind the end", invalid, func(r *lab) driver.Result {
 			p := r.alloc(strings.Repeat("x", alignment))
@@ -224,7 +225,7 @@ func TestCopies(t *testing.T) {
 	r := newLab(t)
 	s := r.newStream()
 	_, pinned := r.pinned(content)
-	own := newBytes(16)
+	own := mem.NewBytes(16)
 	copy(own, content)
 	address := driver.HostPtr(sliceAddress(own))
 	r.must(r.MemHostRegister(r.th, address, 16, 0))
@@ -503,7 +504,7 @@ func TestUnusedMemory(t *testing.T) {
 		t.Errorf("it has %q", got)
 	}
 	for _, b := range r.space.blocks {
-		if b.kind == deviceBlock && !b.mem.untouched() {
+		if b.kind == deviceBlock && !b.mem.Untouched() {
 			t.Errorf("%d bytes were made for nothing", b.size)
 		}
 	}
@@ -690,7 +691,7 @@ func TestGraphOfCopies(t *testing.T) {
 func TestFreeAfterPoison(t *testing.T) {
 	const poison = driver.ResultLaunchFailed
 	r := newLab(t)
-	own := newBytes(8)
+	own := mem.NewBytes(8)
 	p, address := r.alloc("device"), driver.HostPtr(sliceAddress(own))
 	_, host := r.pinned("host")
 	r.must(r.MemHostRegister(r.th, address, 8, 0))
@@ -837,7 +838,7 @@ func TestLastAddresses(t *testing.T) {
 // detector watches.
 func TestUnregisterBesideAlloc(t *testing.T) {
 	r := newLab(t)
-	page := newBytes(64)
+	page := mem.NewBytes(64)
 	var done sync.WaitGroup
 	done.Go(func() {
 		for range 1000 {

@@ -8,15 +8,6 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// newBytes returns zeroed memory that is aligned for words.
-func newBytes(size uint64) []byte {
-	words := make([]uint64, (size+7)/8)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
-}
-
-// addressOf returns the address of memory that does not move.
-func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
-
 // arrayOf returns the address of the elements of a list for the program, 0 without any.
 func arrayOf[T any](list []T) driver.HostPtr {
 	if len(list) == 0 {

@@ -154,12 +154,12 @@ func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) 
 
 func (w *writeValueWork) op(conditionValues) *op {
 	to := w.word
-	return w.d.access(&op{}, movement{ready: func() bool { return to.provide(0, to.n) }, run: func() bool {
+	return w.d.access(&op{}, movement{ready: func() bool { return to.Provide(0, to.n) }, run: func() bool {
 		if !to.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { // as on an H200
 			w.d.poison(driver.ResultLaunchFailed)
 			return true
 		}
-		if !to.provide(0, to.n) {
+		if !to.Provide(0, to.n) {
 			return false
 		}
 		w.write(to.word())

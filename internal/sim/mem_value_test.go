@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 const (
@@ -115,12 +116,12 @@ func TestWaitValueOfProgram(t *testing.T) {
 // TestValueOfRegistered makes streams write and wait for a word in registered memory.
 func TestValueOfRegistered(t *testing.T) {
 	r := newLab(t)
-	b, mapping := mapPages(page)
-	defer unmapPages(mapping)
-	addr := addressOf(b)
+	c := mem.New(new(mem.Budget), mem.Page)
+	defer c.Release()
+	addr, b := c.Place(), c.Contiguous(0, mem.Page)
 	word := (*atomic.Uint64)(unsafe.Pointer(&b[0]))
 	word.Store(1)
-	r.must(r.MemHostRegister(r.th, driver.HostPtr(addr), page, driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP))
+	r.must(r.MemHostRegister(r.th, driver.HostPtr(addr), mem.Page, driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP))
 	p, res := r.MemHostGetDevicePointer(r.th, driver.HostPtr(addr), 0)
 	r.must(res)
 	s, w := r.newStream(), r.newStream()

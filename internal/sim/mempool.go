@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // memPool is a pool of memory of a device, of pinned memory, or of managed memory. It reserves
@@ -120,7 +121,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	if b.kind == managedPoolBlock {
 		b.syncMemops = true // as on an H200
 		if p.location.Type != driver.CU_MEM_LOCATION_TYPE_INVALID {
-			b.advice = []advised{{to: (size + page - 1) / page * page,
+			b.advice = []advised{{to: (size + mem.Page - 1) / mem.Page * mem.Page,
 				advice: advice{preferred: numbered(p.location), hasPreferred: true}}}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim/engine"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file has the parts of the memory of pools, and which allocation gets which of them.
@@ -16,7 +17,7 @@ type chunk struct {
 	pool       *memPool
 	addr, size uint64
 	offset     uint64 // in the file of the pool
-	mem        *content
+	mem        *mem.Content
 	allocated  uint64 // bytes from the beginning on that the file system has allocated
 	live       int    // number of blocks that are not freed
 	free       []piece
@@ -142,7 +143,7 @@ func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 	c := &chunk{pool: p, size: size}
 	there := true
 	if p.file == nil {
-		c.mem = newContent(&d.space.budget, size)
+		c.mem = mem.New(&d.space.budget, size)
 	} else {
 		if c.offset, there = p.room(size); !there {
 			return nil
@@ -227,6 +228,6 @@ func (a *addressSpace) unused(b *block) {
 		a.trim(p, 0)
 	case p.kind == poolBlock && p.file == nil:
 		a.retire(c.mem)
-		c.mem = newContent(&a.budget, c.size)
+		c.mem = mem.New(&a.budget, c.size)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // A pool that processes share has a file, of which a chunk is a part. The file is sparse. Its size says
@@ -29,8 +30,8 @@ func (p *memPool) room(size uint64) (offset uint64, there bool) {
 }
 
 // part returns the content of a part of the pool's file.
-func (p *memPool) part(offset, n uint64) *content {
-	return contentOf(p.file.mapped()[offset : offset+n : offset+n])
+func (p *memPool) part(offset, n uint64) *mem.Content {
+	return mem.Of(p.file.mapped()[offset : offset+n : offset+n])
 }
 
 // lacks returns how many bytes of the chunk's part of the pool's file the file system still has to
@@ -69,7 +70,7 @@ func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
 			fresh = append(fresh, unit)
 		}
 	}
-	if need := uint64(len(fresh)) * chunkUnit; d.space.budget.take(need) {
+	if need := uint64(len(fresh)) * chunkUnit; d.space.budget.Take(need) {
 		var err error
 		d.unlocked(func() { err = p.file.allocate(d, begin, n) })
 		p.lack = err
@@ -82,7 +83,7 @@ func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
 				p.charged[unit] = true
 			}
 		} else {
-			d.space.budget.give(need)
+			d.space.budget.Give(need)
 		}
 	}
 	c.live--
@@ -114,7 +115,7 @@ func (p *memPool) shrink(d *Driver) {
 	maps.DeleteFunc(p.charged, func(unit uint64, _ bool) bool {
 		return slices.ContainsFunc(holes, func(h piece) bool { return unit*chunkUnit-h.addr < h.size })
 	})
-	d.space.budget.give(uint64(before-len(p.charged)) * chunkUnit)
+	d.space.budget.Give(uint64(before-len(p.charged)) * chunkUnit)
 	p.growing = false
 	d.space.giveBack(p, func(*chunk) bool { return false }) // the pool may be destroyed by now
 	d.engine.Changed.Broadcast()

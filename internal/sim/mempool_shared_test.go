@@ -175,7 +175,7 @@ func sharedPoolRoom(t *testing.T, keeps bool) {
 		}
 		r.must(r.StreamSynchronize(r.th, s)) // gives the chunks back
 		r.must(r.StreamSynchronize(r.th, s))
-		if n, want := r.space.budget.used, map[bool]uint64{true: 2*large + chunkUnit}[keeps]; n != want {
+		if n, want := r.space.budget.Used(), map[bool]uint64{true: 2*large + chunkUnit}[keeps]; n != want {
 			t.Fatalf("%d bytes of the machine are in use, want %d", n, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // ptxCode is what a driver has to know of a PTX text.
@@ -223,7 +224,7 @@ func (m *module) content(code *ptxCode, v *syntax.Var) *ptxError {
 			continue
 		}
 		end := (uint64(e.Index) + 1) * uint64(size)
-		if !memory.put(end-uint64(len(run)), run) {
+		if !mem.Put(memory, end-uint64(len(run)), run) {
 			return &ptxError{code: driver.ResultOutOfMemory}
 		}
 		run = run[:0]

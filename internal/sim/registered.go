@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // MemHostRegister is cuMemHostRegister_v2. The memory must not move, and must stay valid until the
@@ -26,12 +27,12 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 		return driver.ResultInvalidValue
 	case d.space.taken(addr, size):
 		return driver.ResultHostMemoryAlreadyRegistered
-	case !there && size > machineRoom(0): // as on an H200, before it looks at the memory
+	case !there && size > mem.MachineRoom(0): // as on an H200, before it looks at the memory
 		return driver.ResultOutOfMemory
 	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0, !there: // the memory is not that of a device
 		return driver.ResultInvalidValue
 	}
-	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags, mem: contentOf(foreignBytes(p, size))})
+	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags, mem: mem.Of(foreignBytes(p, size))})
 	return ok
 }
 
@@ -45,8 +46,8 @@ func (d *Driver) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.R
 // pinnable reports whether the program has the pages of a range, and can read them, or write them, too. Only then
 // can they be pinned.
 func pinnable(p driver.HostPtr, size uint64, write bool) bool {
-	first := uint64(p) &^ (page - 1)
-	end := (uint64(p) + size + page - 1) &^ (page - 1)
+	first := uint64(p) &^ (mem.Page - 1)
+	end := (uint64(p) + size + mem.Page - 1) &^ (mem.Page - 1)
 	if end <= first || end > deviceBase {
 		return false
 	}
@@ -61,7 +62,7 @@ func pinnable(p driver.HostPtr, size uint64, write bool) bool {
 		if write && !m.write || !write && !m.read {
 			return false
 		}
-		if first = m.end; m.file && !touchable(min(m.end, end)-page, min(m.end, end), false) { // behind the end of the file
+		if first = m.end; m.file && !touchable(min(m.end, end)-mem.Page, min(m.end, end), false) { // behind the end of the file
 			return false
 		}
 	}
@@ -78,7 +79,7 @@ type memoryPart struct {
 // touchable reports whether all pages of a range can be read, or written. It changes nothing there.
 func touchable(first, end uint64, write bool) bool {
 	return touch(func() {
-		for at := first; at < end; at += page {
+		for at := first; at < end; at += mem.Page {
 			if word := foreignWord(driver.HostPtr(at)); write {
 				atomic.OrUint32(word, 0)
 			} else {

@@ -538,8 +538,8 @@ func TestPoolShrinksUnlocked(t *testing.T) {
 					t.Error("the driver is locked while the file becomes smaller")
 					return false
 				}
-				if r.space.budget.used != chunkSize {
-					t.Errorf("%d bytes are in use", r.space.budget.used)
+				if r.space.budget.Used() != chunkSize {
+					t.Errorf("%d bytes are in use", r.space.budget.Used())
 				}
 				r.mu.Unlock()
 				c.meanwhile(r, h, ended)
@@ -551,7 +551,7 @@ func TestPoolShrinksUnlocked(t *testing.T) {
 			}
 			r.must(<-ended)
 			r.must(r.CtxSynchronize(r.th))
-			if n := r.space.budget.used; name == "a file system that keeps all" && n != chunkSize {
+			if n := r.space.budget.Used(); name == "a file system that keeps all" && n != chunkSize {
 				t.Errorf("%d bytes are in use, which the file system keeps", n)
 			}
 			if name != "the end of the pool" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // granularity is the unit of physical memory, and of its mappings, in bytes.
@@ -26,7 +27,7 @@ type physical struct {
 	size    uint64
 	handles int // that are not released
 	uses    int // handles and mappings
-	mem     *content
+	mem     *mem.Content
 	shared  *memoryFile // the file with the content, if other processes may get it
 	// imported says that the memory is of another physical, perhaps of another process.
 	imported bool
@@ -124,15 +125,15 @@ func (a *addressSpace) across(addr, n uint64) (span, driver.Result) {
 // gathered is a copy of neighbours in one piece, for a kernel in Go.
 type gathered struct {
 	*block
-	was *content // what the copy had in the beginning
+	was *mem.Content // what the copy had in the beginning
 }
 
 // gather copies the content of a block that stands for neighbours to one piece. It reports false if the machine
 // has too little memory.
-func (b *block) gather(all *budget) (g gathered, there bool) {
-	b.mem = newContent(all, b.size)
-	g = gathered{b, newContent(all, b.size)}
-	is, was := b.mem.contiguous(0, b.size), g.was.contiguous(0, b.size)
+func (b *block) gather(all *mem.Budget) (g gathered, there bool) {
+	b.mem = mem.New(all, b.size)
+	g = gathered{b, mem.New(all, b.size)}
+	is, was := b.mem.Contiguous(0, b.size), g.was.Contiguous(0, b.size)
 	if is == nil || was == nil {
 		g.release()
 		return g, false
@@ -144,13 +145,13 @@ func (b *block) gather(all *budget) (g gathered, there bool) {
 
 // release gives the memory of the copy back.
 func (g gathered) release() {
-	g.mem.release()
-	g.was.release()
+	g.mem.Release()
+	g.was.Release()
 }
 
 // store stores what has changed in the neighbours. It reports false if the machine has too little memory.
 func (g gathered) store() bool {
-	is, was := g.mem.contiguous(0, g.size), g.was.contiguous(0, g.size)
+	is, was := g.mem.Contiguous(0, g.size), g.was.Contiguous(0, g.size)
 	const step = 4 << 10
 	for at := uint64(0); at < g.size; {
 		switch end := min(at+step, g.size); {
@@ -165,7 +166,7 @@ func (g gathered) store() bool {
 		for end < g.size && is[end] != was[end] {
 			end++
 		}
-		if !(span{g.block, 0, g.size}).put(at, is[at:end]) {
+		if !mem.Put(span{g.block, 0, g.size}, at, is[at:end]) {
 			return false
 		}
 		at = end
@@ -337,14 +338,14 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 	p := &physical{dev: v, prop: prop, size: size}
 	if prop.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 {
 		var err error
-		if !d.space.budget.take(size) { // the file system is memory of the machine, as a rule
+		if !d.space.budget.Take(size) { // the file system is memory of the machine, as a rule
 			return 0, driver.ResultOutOfMemory
 		}
 		v.memory += size // no other call gets it
 		d.unlocked(func() { p.shared, err = d.newMemoryFile(size, size) })
 		v.memory -= size
 		if err != nil {
-			d.space.budget.give(size)
+			d.space.budget.Give(size)
 			return 0, d.lacks("cuMemCreate", err, size, driver.ResultOutOfMemory)
 		}
 		p.shared.charged = size
@@ -356,8 +357,8 @@ func (d *Driver) addPhysical(p *physical) driver.MemGenericAllocationHandle {
 	if !p.imported {
 		p.dev.memory += p.size
 	}
-	if p.mem = newContent(&d.space.budget, p.size); p.shared != nil {
-		p.mem = &content{size: p.size, open: p.shared.mapped}
+	if p.mem = mem.New(&d.space.budget, p.size); p.shared != nil {
+		p.mem = mem.Lazy(p.size, p.shared.mapped)
 	}
 	p.handle, p.handles, p.uses = d.objects.add(physicalKind, p), 1, 1
 	return driver.MemGenericAllocationHandle(p.handle)

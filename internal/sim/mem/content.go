@@ -1,4 +1,4 @@
-package sim
+package mem
 
 import (
 	"math/bits"
@@ -9,26 +9,25 @@ import (
 )
 
 const (
-	// granule is the unit in which the machine provides memory for a content, in bytes. It is the size of
+	// Granule is the unit in which the machine provides memory for a content, in bytes. It is the size of
 	// a huge page, which the machine may provide for a single byte.
-	granule = 2 << 20
-	// wholeContent is the largest size of a content that the machine provides as a whole, in bytes, unless the
+	Granule = 2 << 20
+	// Whole is the largest size of a content that the machine provides as a whole, in bytes, unless the
 	// host can access it.
-	wholeContent = 64 << 10
+	Whole = 64 << 10
 )
 
-// content is what memory contains. The machine provides memory for it, granule by granule, when the
+// Content is what memory contains. The machine provides memory for it, granule by granule, when the
 // driver or a kernel writes there. Until then it is zero. Its methods are safe for concurrent use, but
 // for release.
-type content struct {
+type Content struct {
 	size    uint64
-	budget  *budget       // or nil if others have provided the memory
+	budget  *Budget       // or nil if others have provided the memory
 	open    func() []byte // returns memory that others have provided, or nil if it cannot; may be nil
 	layout  atomic.Pointer[layout]
-	mu      sync.Mutex  // is held while the layout changes
-	charged uint64      // bytes that the budget has given
-	gone    bool        // release was called
-	freed   *freedBlock // of the block of the host that had the content, or nil
+	mu      sync.Mutex // is held while the layout changes
+	charged uint64     // bytes that the budget has given
+	gone    bool       // Release was called
 }
 
 // layout says where a content is.
@@ -48,21 +47,33 @@ type layout struct {
 	host     bool // code of the host may have written anywhere
 }
 
-// newContent returns a content that nothing has written. It costs nothing.
-func newContent(b *budget, size uint64) *content { return &content{size: size, budget: b} }
+// New returns a content that nothing has written. It costs nothing.
+func New(b *Budget, size uint64) *Content { return &Content{size: size, budget: b} }
 
-// contentOf returns the content of memory that others have provided.
-func contentOf(memory []byte) *content {
-	c := &content{size: uint64(len(memory))}
+// Of returns the content of memory that others have provided.
+func Of(memory []byte) *Content {
+	c := &Content{size: uint64(len(memory))}
 	c.layout.Store(&layout{whole: memory})
 	return c
 }
 
-// untouched reports whether nothing was written, so that all bytes are zero.
-func (c *content) untouched() bool { return c.layout.Load() == nil && c.open == nil }
+// Lazy returns the content of memory that others provide when it is used first. open returns nil if it cannot.
+func Lazy(size uint64, open func() []byte) *Content { return &Content{size: size, open: open} }
+
+// Size returns the size in bytes.
+func (c *Content) Size() uint64 { return c.size }
+
+// Uncount gives back what the budget has given, though the content stays.
+func (c *Content) Uncount() {
+	c.budget.Give(c.charged)
+	c.charged = 0
+}
+
+// Untouched reports whether nothing was written, so that all bytes are zero.
+func (c *Content) Untouched() bool { return c.layout.Load() == nil && c.open == nil }
 
 // lay returns where the content is, or nil if that cannot be anywhere.
-func (c *content) lay() *layout {
+func (c *Content) lay() *layout {
 	if l := c.layout.Load(); l != nil {
 		return l
 	}
@@ -78,13 +89,13 @@ func (c *content) lay() *layout {
 		if l.whole == nil {
 			return nil
 		}
-	case c.size <= wholeContent:
-		if !c.budget.take(c.size) {
+	case c.size <= Whole:
+		if !c.budget.Take(c.size) {
 			return nil
 		}
 		l = new(layout)
 		if l.whole, l.slab = c.budget.takeSlot(c.size); l.whole == nil {
-			c.budget.give(c.size)
+			c.budget.Give(c.size)
 			return nil
 		}
 		c.charged = c.size
@@ -98,25 +109,25 @@ func (c *content) lay() *layout {
 	return l
 }
 
-// place gives the content addresses of the host, and returns the first, or 0 if there are none.
-func (c *content) place() uint64 {
+// Place gives the content addresses of the host, and returns the first, or 0 if there are none.
+func (c *Content) Place() uint64 {
 	l := c.reserve()
 	if l.whole == nil {
 		return 0
 	}
 	l.host = true
 	c.layout.Store(l)
-	return addressOf(l.whole)
+	return AddressOf(l.whole)
 }
 
 // reserve returns the layout of a content that the machine provides nothing of. It has no place if there
 // are too few addresses.
-func (c *content) reserve() *layout {
-	n := (c.size + granule - 1) / granule
+func (c *Content) reserve() *layout {
+	n := (c.size + Granule - 1) / Granule
 	l := &layout{granules: n, there: make([]atomic.Uint64, (n+63)/64)}
 	l.missing.Store(int64(n))
 	if c.size <= 1<<mostSlot {
-		if l.whole, l.slab = c.budget.takeSlot(max(c.size, page)); l.whole != nil {
+		if l.whole, l.slab = c.budget.takeSlot(max(c.size, Page)); l.whole != nil {
 			l.whole = l.whole[:c.size:c.size]
 		}
 		return l
@@ -170,18 +181,18 @@ func (l *layout) before(i uint64) uint64 {
 }
 
 // sizeOf returns the size of a granule.
-func (c *content) sizeOf(i uint64) uint64 { return min(granule, c.size-i*granule) }
+func (c *Content) sizeOf(i uint64) uint64 { return min(Granule, c.size-i*Granule) }
 
-// lacks returns how many bytes the machine has to provide before n bytes at an offset can be written.
-func (c *content) lacks(off, n uint64) (bytes uint64) {
+// Lacks returns how many bytes the machine has to provide before n bytes at an offset can be written.
+func (c *Content) Lacks(off, n uint64) (bytes uint64) {
 	l := c.layout.Load()
 	switch {
 	case n == 0 || l != nil && l.all():
 		return 0
-	case l == nil && c.size <= wholeContent:
+	case l == nil && c.size <= Whole:
 		return c.size
 	}
-	for i := off / granule; i <= (off+n-1)/granule; i++ {
+	for i := off / Granule; i <= (off+n-1)/Granule; i++ {
 		if l == nil || !l.has(i) {
 			bytes += c.sizeOf(i)
 		}
@@ -189,9 +200,9 @@ func (c *content) lacks(off, n uint64) (bytes uint64) {
 	return bytes
 }
 
-// provide makes the machine provide memory for n bytes at an offset, which are written next. It reports
+// Provide makes the machine provide memory for n bytes at an offset, which are written next. It reports
 // false if there is too little; then it has changed nothing, unless the process has too few addresses.
-func (c *content) provide(off, n uint64) bool {
+func (c *Content) Provide(off, n uint64) bool {
 	l := c.lay()
 	switch {
 	case l == nil:
@@ -199,23 +210,23 @@ func (c *content) provide(off, n uint64) bool {
 	case n == 0 || l.all():
 		return true
 	}
-	if c.lacks(off, n) == 0 {
+	if c.Lacks(off, n) == 0 {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	need := c.lacks(off, n)
-	if !c.budget.take(need) {
+	need := c.Lacks(off, n)
+	if !c.budget.Take(need) {
 		return false
 	}
-	for i := off / granule; i <= (off+n-1)/granule; i++ {
+	for i := off / Granule; i <= (off+n-1)/Granule; i++ {
 		if l.has(i) {
 			continue
 		}
 		if l.whole == nil {
 			_, m := c.budget.mapPages(c.sizeOf(i))
 			if m == nil {
-				c.budget.give(need)
+				c.budget.Give(need)
 				return false
 			}
 			l.hold(m)
@@ -232,14 +243,14 @@ func (c *content) provide(off, n uint64) bool {
 // piece returns a granule that the machine provides.
 func (l *layout) piece(i, size uint64) []byte {
 	if l.whole != nil {
-		return l.whole[i*granule : i*granule+size]
+		return l.whole[i*Granule : i*Granule+size]
 	}
 	return unsafe.Slice(l.pieces[i].Load(), size)
 }
 
-// part returns the first of n bytes at an offset: how many are in one piece, and these, or nil if nothing
+// Part returns the first of n bytes at an offset: how many are in one piece, and these, or nil if nothing
 // was written there.
-func (c *content) part(off, n uint64) (data []byte, length uint64) {
+func (c *Content) Part(off, n uint64) (data []byte, length uint64) {
 	l := c.layout.Load()
 	if l == nil && c.open != nil {
 		l = c.lay()
@@ -250,30 +261,30 @@ func (c *content) part(off, n uint64) (data []byte, length uint64) {
 	case l.all(), l.host:
 		return l.whole[off : off+n], n
 	}
-	i := off / granule
-	end := l.run(i, (off+n-1)/granule+1)
+	i := off / Granule
+	end := l.run(i, (off+n-1)/Granule+1)
 	if l.pieces != nil && l.has(i) {
 		end = i + 1
 	}
-	length = min(n, end*granule-off)
+	length = min(n, end*Granule-off)
 	switch {
 	case !l.has(i):
 		return nil, length
 	case l.whole != nil:
 		return l.whole[off : off+length], length
 	}
-	return l.piece(i, c.sizeOf(i))[off-i*granule:][:length], length
+	return l.piece(i, c.sizeOf(i))[off-i*Granule:][:length], length
 }
 
-// clear makes n bytes zero. It needs no memory of the machine: what nothing has written is zero.
+// Clear makes n bytes zero. It needs no memory of the machine: what nothing has written is zero.
 //
 //go:norace
-func (c *content) clear(off, n uint64) {
+func (c *Content) Clear(off, n uint64) {
 	for n > 0 {
-		data, length := c.part(off, n)
+		data, length := c.Part(off, n)
 		if l := c.layout.Load(); l != nil && l.host && !l.all() {
-			i := off / granule
-			length = min(n, l.run(i, (off+n-1)/granule+1)*granule-off)
+			i := off / Granule
+			length = min(n, l.run(i, (off+n-1)/Granule+1)*Granule-off)
 			if data = data[:length]; !l.has(i) {
 				discardPages(data)
 				data = nil
@@ -284,73 +295,73 @@ func (c *content) clear(off, n uint64) {
 	}
 }
 
-// copyTo copies the content to new memory, which is zero.
-func (c *content) copyTo(fresh []byte) {
+// CopyTo copies the content to new memory, which is zero.
+func (c *Content) CopyTo(fresh []byte) {
 	for off := uint64(0); off < c.size; {
-		data, n := c.part(off, c.size-off)
-		copyBytes(fresh[off:], data)
+		data, n := c.Part(off, c.size-off)
+		CopyBytes(fresh[off:], data)
 		off += n
 	}
 }
 
-// window returns memory around an offset for accesses without the driver's lock, and where it begins. It
+// Window returns memory around an offset for accesses without the driver's lock, and where it begins. It
 // returns nil if the machine has too little memory. All windows of a byte are the same memory, so that
 // reads see later writes. So the machine also provides memory for reads, if the content is not in one
 // piece.
-func (c *content) window(off uint64, write bool) (begin uint64, data []byte) {
+func (c *Content) Window(off uint64, write bool) (begin uint64, data []byte) {
 	l := c.lay()
 	switch {
 	case l == nil:
 		return 0, nil
 	case l.all(), l.whole != nil && !write:
 		return 0, l.whole
-	case !c.provide(off, 1):
+	case !c.Provide(off, 1):
 		return 0, nil
 	}
-	i := off / granule
+	i := off / Granule
 	if l.whole == nil {
-		return i * granule, l.piece(i, c.sizeOf(i))
+		return i * Granule, l.piece(i, c.sizeOf(i))
 	}
-	begin = l.before(i) * granule
-	return begin, l.whole[begin:min(l.run(i, l.granules)*granule, c.size)]
+	begin = l.before(i) * Granule
+	return begin, l.whole[begin:min(l.run(i, l.granules)*Granule, c.size)]
 }
 
-// contiguous returns n bytes at an offset for writes, or nil if the machine has too little memory, or the
+// Contiguous returns n bytes at an offset for writes, or nil if the machine has too little memory, or the
 // process too few addresses.
-func (c *content) contiguous(off, n uint64) []byte {
-	if !c.provide(off, n) {
+func (c *Content) Contiguous(off, n uint64) []byte {
+	if !c.Provide(off, n) {
 		return nil
 	}
-	if data, length := c.part(off, n); length == n {
+	if data, length := c.Part(off, n); length == n {
 		return data
 	}
 	return nil
 }
 
-// freeze ends the use of a content that nothing has written, or reports false. Then the content is as if it
+// Freeze ends the use of a content that nothing has written, or reports false. Then the content is as if it
 // were released.
-func (c *content) freeze() bool {
+func (c *Content) Freeze() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone = c.gone || c.untouched()
+	c.gone = c.gone || c.Untouched()
 	return c.gone
 }
 
-// released reports whether the content was given back.
-func (c *content) released() bool {
+// Released reports whether the content was given back.
+func (c *Content) Released() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gone
 }
 
-// mapped reports whether release takes long.
-func (c *content) mapped() bool {
+// Mapped reports whether release takes long.
+func (c *Content) Mapped() bool {
 	l := c.layout.Load()
 	return l != nil && l.granules > 0
 }
 
-// release gives the memory back. Nothing may use the content any more.
-func (c *content) release() {
+// Release gives the memory back. Nothing may use the content any more.
+func (c *Content) Release() {
 	c.mu.Lock()
 	c.gone = true
 	l := c.layout.Swap(nil)
@@ -366,17 +377,17 @@ func (c *content) release() {
 		c.budget.giveSlot(l.whole, l.slab)
 	}
 	if c.budget != nil {
-		c.budget.give(c.charged)
+		c.budget.Give(c.charged)
 	}
 }
 
-// budget is how much memory of the machine the driver may use.
-type budget struct {
-	// most is the largest number of bytes, if it is not 0. Otherwise it is what the machine has.
-	most uint64
+// Budget is how much memory of the machine the driver may use.
+type Budget struct {
+	// Most is the largest number of bytes, if it is not 0. Otherwise it is what the machine has.
+	Most uint64
 
 	slots    slots        // for small contents
-	mappings atomic.Int64 // how many there are
+	Mappings atomic.Int64 // how many there are
 	unasked  atomic.Int64 // what blocks of kernels have without a question, in bytes
 
 	mu   sync.Mutex
@@ -384,17 +395,20 @@ type budget struct {
 	left uint64 // can be taken without another look at the machine
 }
 
+// Used returns how many bytes are taken.
+func (b *Budget) Used() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
 // budgetStep is how much can be taken without another look at the machine, in bytes. A look reads a few files of
 // /proc and of control groups, in about 0.1 ms, perhaps under the driver's lock. The machine needs a hundred times
 // as long to provide so much memory.
 const budgetStep = 64 << 20
 
-// BackedMemory limits how much memory the driver uses for what programs write to memory of devices and
-// the host.
-func BackedMemory(most uint64) Option { return func(d *Driver) { d.space.budget.most = most } }
-
-// take takes a number of bytes, or reports false.
-func (b *budget) take(n uint64) bool {
+// Take takes a number of bytes, or reports false.
+func (b *Budget) Take(n uint64) bool {
 	if n == 0 {
 		return true
 	}
@@ -402,10 +416,10 @@ func (b *budget) take(n uint64) bool {
 	defer b.mu.Unlock()
 	if n > b.left {
 		room := uint64(0)
-		if b.most == 0 {
-			room = machineRoom(b.used)
-		} else if b.used < b.most {
-			room = b.most - b.used
+		if b.Most == 0 {
+			room = MachineRoom(b.used)
+		} else if b.used < b.Most {
+			room = b.Most - b.used
 		}
 		if n > room {
 			return false
@@ -417,8 +431,8 @@ func (b *budget) take(n uint64) bool {
 	return true
 }
 
-// give gives bytes back.
-func (b *budget) give(n uint64) {
+// Give gives bytes back.
+func (b *Budget) Give(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n

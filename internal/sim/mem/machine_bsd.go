@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || netbsd
 
-package sim
+package mem
 
 import "syscall"
 

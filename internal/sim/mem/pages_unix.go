@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || linux || netbsd
 
-package sim
+package mem
 
 import (
 	"math"
@@ -12,8 +12,8 @@ import (
 // begins at a granule, so that a huge page is no part of two granules.
 func mapPages(size uint64) (memory, mapping []byte) {
 	all := size
-	if size > granule {
-		all += granule
+	if size > Granule {
+		all += Granule
 	}
 	if all < size || all > math.MaxInt || !canMap(all) {
 		return nil, nil
@@ -23,8 +23,8 @@ func mapPages(size uint64) (memory, mapping []byte) {
 		return nil, nil
 	}
 	skip := uint64(0)
-	if size > granule {
-		skip = -addressOf(m) & (granule - 1)
+	if size > Granule {
+		skip = -AddressOf(m) & (Granule - 1)
 	}
 	return m[skip : skip+size : skip+size], m
 }

@@ -1,4 +1,4 @@
-package sim
+package mem
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ func mapAnonymous(size int) ([]byte, error) {
 // discardPages makes memory of mapPages zero, and gives its pages back to the machine.
 func discardPages(m []byte) {
 	const huge = 64 << 10 // for less it is not worth a call of the system
-	skip := min(-addressOf(m)&(page-1), uint64(len(m)))
-	whole := (uint64(len(m)) - skip) &^ (page - 1)
-	if whole < huge || page%os.Getpagesize() != 0 || syscall.Madvise(m[skip:skip+whole], syscall.MADV_DONTNEED) != nil {
+	skip := min(-AddressOf(m)&(Page-1), uint64(len(m)))
+	whole := (uint64(len(m)) - skip) &^ (Page - 1)
+	if whole < huge || Page%os.Getpagesize() != 0 || syscall.Madvise(m[skip:skip+whole], syscall.MADV_DONTNEED) != nil {
 		clear(m)
 		return
 	}
@@ -29,8 +29,8 @@ func discardPages(m []byte) {
 	clear(m[skip+whole:])
 }
 
-// mostMappings returns how many mappings the driver may have. The process can have twice as many.
-func mostMappings() int64 {
+// MostMappings returns how many mappings the driver may have. The process can have twice as many.
+func MostMappings() int64 {
 	n, is := number("/proc/sys/vm/max_map_count")
 	if !is || n > math.MaxInt32 {
 		n = 65530
@@ -58,17 +58,17 @@ func statm() (values [7]uint64) {
 	return values
 }
 
-// machineRoom returns how many more bytes the machine and the control groups of the process can provide,
+// MachineRoom returns how many more bytes the machine and the control groups of the process can provide,
 // less a margin for everything else. A program that needs little has half of what is left also when that is less
 // than the margin. used is how much the driver uses, of which the machine may not have provided all yet.
-func machineRoom(used uint64) uint64 {
+func MachineRoom(used uint64) uint64 {
 	return hostMachine("/").room(used)
 }
 
 // machine is the root of the file systems that tell about a machine: "/", except in tests.
 type hostMachine string
 
-// room is machineRoom.
+// room is MachineRoom.
 func (m hostMachine) room(used uint64) uint64 {
 	pages := statm()
 	pending := used - min(used, pages[1]-pages[2])

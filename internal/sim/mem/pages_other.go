@@ -1,6 +1,6 @@
 //go:build !(darwin || freebsd || linux || netbsd)
 
-package sim
+package mem
 
 // mostPages is the largest memory in one piece, in bytes.
 const mostPages = 1 << 30
@@ -11,8 +11,8 @@ func mapPages(size uint64) (memory, mapping []byte) {
 	if size > mostPages {
 		return nil, nil
 	}
-	memory = make([]byte, size+page-1)
-	skip := -addressOf(memory) & (page - 1)
+	memory = make([]byte, size+Page-1)
+	skip := -AddressOf(memory) & (Page - 1)
 	memory = memory[skip : skip+size : skip+size]
 	return memory, memory
 }

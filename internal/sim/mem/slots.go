@@ -1,4 +1,4 @@
-package sim
+package mem
 
 import (
 	"math/bits"
@@ -37,7 +37,7 @@ type slab struct {
 func (s *slab) full() bool { return s.live<<s.log == len(s.memory) }
 
 // takeSlot returns zeroed memory, which is in a slab, or nil if the process has too few addresses.
-func (b *budget) takeSlot(size uint64) (memory []byte, s *slab) {
+func (b *Budget) takeSlot(size uint64) (memory []byte, s *slab) {
 	m, log := &b.slots, max(bits.Len64(max(size, 1)-1), leastSlot)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,8 +64,8 @@ func (b *budget) takeSlot(size uint64) (memory []byte, s *slab) {
 }
 
 // giveSlot gives the memory back.
-func (b *budget) giveSlot(memory []byte, s *slab) {
-	i := int(addressOf(memory)-addressOf(s.memory)) >> s.log
+func (b *Budget) giveSlot(memory []byte, s *slab) {
+	i := int(AddressOf(memory)-AddressOf(s.memory)) >> s.log
 	discardPages(s.memory[i<<s.log:][:1<<s.log])
 	m := &b.slots
 	m.mu.Lock()
@@ -83,20 +83,20 @@ func (b *budget) giveSlot(memory []byte, s *slab) {
 }
 
 // mapPages is mapPages for a driver that may have so many mappings only that others get theirs, too.
-func (b *budget) mapPages(size uint64) (memory, mapping []byte) {
+func (b *Budget) mapPages(size uint64) (memory, mapping []byte) {
 	const few = 10_000
-	if n := b.mappings.Add(1); n > few && n > mostMappings() {
-		b.mappings.Add(-1)
+	if n := b.Mappings.Add(1); n > few && n > MostMappings() {
+		b.Mappings.Add(-1)
 		return nil, nil
 	}
 	if memory, mapping = mapPages(size); mapping == nil {
-		b.mappings.Add(-1)
+		b.Mappings.Add(-1)
 	}
 	return memory, mapping
 }
 
 // unmapPages ends a mapping.
-func (b *budget) unmapPages(m []byte) {
+func (b *Budget) unmapPages(m []byte) {
 	unmapPages(m)
-	b.mappings.Add(-1)
+	b.Mappings.Add(-1)
 }

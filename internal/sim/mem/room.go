@@ -1,4 +1,4 @@
-package sim
+package mem
 
 import (
 	"math"
@@ -6,10 +6,10 @@ import (
 	"runtime/metrics"
 )
 
-// kernelRoom is the memory of the machine that the blocks of a launch take: it is Go's, which ends the process if there
+// Room is the memory of the machine that the blocks of a launch take: it is Go's, which ends the process if there
 // is none.
-type kernelRoom struct {
-	budget  *budget
+type Room struct {
+	Budget  *Budget
 	taken   uint64
 	unasked uint64 // what was taken without a question
 	left    uint64 // of what was taken last, blocks have not got so much
@@ -24,7 +24,7 @@ const (
 )
 
 // Take implements vm.Room.
-func (k *kernelRoom) Take(n uint64) bool {
+func (k *Room) Take(n uint64) bool {
 	if n > k.left && !k.takeUnasked(max(n, unaskedStep)) {
 		step := max(n, roomStep)
 		if !k.fits(step, 0) {
@@ -40,12 +40,12 @@ func (k *kernelRoom) Take(n uint64) bool {
 }
 
 // takeUnasked takes a number of bytes if all launches together may have them without a question.
-func (k *kernelRoom) takeUnasked(n uint64) bool {
+func (k *Room) takeUnasked(n uint64) bool {
 	if n > mostUnasked {
 		return false
 	}
-	if k.budget.unasked.Add(int64(n)) > mostUnasked {
-		k.budget.unasked.Add(-int64(n))
+	if k.Budget.unasked.Add(int64(n)) > mostUnasked {
+		k.Budget.unasked.Add(-int64(n))
 		return false
 	}
 	k.unasked, k.left = k.unasked+n, n
@@ -53,8 +53,8 @@ func (k *kernelRoom) takeUnasked(n uint64) bool {
 }
 
 // fits takes a number of bytes from the budget, if the limits of the process allow them. It has idle bytes already.
-func (k *kernelRoom) fits(n, idle uint64) bool {
-	return canMap(n-min(n, idle)) && k.budget.take(n)
+func (k *Room) fits(n, idle uint64) bool {
+	return canMap(n-min(n, idle)) && k.Budget.Take(n)
 }
 
 // idleHeap returns how much memory Go's heap has that nothing uses, in bytes.
@@ -64,9 +64,9 @@ func idleHeap() uint64 {
 	return min(s[0].Value.Uint64(), math.MaxInt64) + min(s[1].Value.Uint64(), math.MaxInt64)
 }
 
-// give gives everything back.
-func (k *kernelRoom) give() {
-	k.budget.give(k.taken)
-	k.budget.unasked.Add(-int64(k.unasked))
+// Give gives everything back.
+func (k *Room) Give() {
+	k.Budget.Give(k.taken)
+	k.Budget.unasked.Add(-int64(k.unasked))
 	k.taken, k.unasked, k.left = 0, 0, 0
 }
