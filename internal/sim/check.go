@@ -155,9 +155,6 @@ func (d *Driver) Check(t TB) {
 	}
 }
 
-// inProgram returns the frames of a program that uses package cu.
-func inProgram(pcs []uintptr) string { return frames(pcs, "github.com/purecu/purecu/cu.", "testing.") }
-
 // mostPlaces is how many places in the program leftOpen names.
 const mostPlaces = 20
 

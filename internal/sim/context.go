@@ -493,3 +493,15 @@ func (d *Driver) CtxDisablePeerAccess(th *driver.Thread, peer driver.Context) dr
 	delete(c.peers, p)
 	return ok
 }
+
+// nodeContext returns the context of a node: nil stands for that of the memory.
+func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Result) {
+	if h == 0 {
+		return nil, ok
+	}
+	c, r := find[context](d, name, contextKind, uintptr(h))
+	if r != ok {
+		return nil, r
+	}
+	return c, d.live(c)
+}

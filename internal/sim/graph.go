@@ -504,3 +504,11 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 	}
 	return int32(n.work.nodeType()), ok
 }
+
+// childNodes returns the nodes of the child graph of work, if it has one.
+func childNodes(w work) []*node {
+	if c, is := w.(*childWork); is {
+		return c.nodes
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -102,22 +103,6 @@ func (n *node) begins(data driver.GraphEdgeData) bool {
 // launchOrder lets a node begin when the one before has begun. All other edges are full dependencies
 // here: a kernel may execute griddepcontrol.wait, which does nothing in this driver.
 var launchOrder = driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER}
-
-// startsOf returns an operation for the beginning of each node that others wait for.
-func startsOf(nodes []*node) map[*node]*op {
-	var starts map[*node]*op
-	for _, n := range nodes {
-		for b, data := range n.data {
-			if data == launchOrder && starts[b] == nil {
-				if starts == nil {
-					starts = make(map[*node]*op)
-				}
-				starts[b] = &op{}
-			}
-		}
-	}
-	return starts
-}
 
 // listEdges copies one end of each edge, and the data, to buffers, and clears the rest. Without buffers
 // it returns how many edges there are. Without a buffer for data, only full dependencies can be copied: on an
@@ -328,4 +313,65 @@ func (d *Driver) edgesOf(name string, h driver.Graph, from, to []driver.GraphNod
 		edges = append(edges, e)
 	}
 	return edges, ok
+}
+
+// sorted returns copies of the nodes in a topological order, or a node that waits for a cycle. The
+// copies are by the graph's nodes, too.
+func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
+	order, cycle := g.order()
+	if cycle != nil {
+		return nil, nil, cycle
+	}
+	copies = make(map[*node]*node, len(g.nodes))
+	for _, of := range order {
+		made := &node{graph: g, work: of.current(), ctx: of.ctx, number: of.number}
+		made.follow(of, copies)
+		copies[of] = made
+		list = append(list, made)
+	}
+	return list, copies, nil
+}
+
+// order returns the nodes in a topological order, or the last node that waits for a cycle. It is the
+// order in which nodes are found by passes over the list of nodes, each of which takes a node if those
+// before it were taken.
+func (g *graph) order() (list []*node, cycle *node) {
+	type place struct {
+		index, pass, before int
+		later               []*node
+	}
+	places := make(map[*node]*place, len(g.nodes))
+	for i, n := range g.nodes {
+		places[n] = &place{index: i, before: len(n.dependencies)}
+	}
+	var ready []*node
+	for _, n := range g.nodes {
+		for _, b := range n.dependencies {
+			places[b].later = append(places[b].later, n)
+		}
+		if len(n.dependencies) == 0 {
+			ready = append(ready, n)
+		}
+	}
+	for len(ready) > 0 {
+		p := places[ready[len(ready)-1]]
+		ready = ready[:len(ready)-1]
+		for _, n := range p.later {
+			q := places[n]
+			if q.pass = max(q.pass, p.pass); p.index > q.index {
+				q.pass = max(q.pass, p.pass+1)
+			}
+			if q.before--; q.before == 0 {
+				ready = append(ready, n)
+			}
+		}
+	}
+	for _, n := range slices.Backward(g.nodes) {
+		if places[n].before > 0 {
+			return nil, n
+		}
+	}
+	list = slices.Clone(g.nodes)
+	slices.SortStableFunc(list, func(a, b *node) int { return cmp.Compare(places[a].pass, places[b].pass) })
+	return list, nil
 }

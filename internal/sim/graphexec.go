@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -166,67 +165,6 @@ func (g *graph) isConditional() bool {
 	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.nodeType() == conditionalNode })
 }
 
-// sorted returns copies of the nodes in a topological order, or a node that waits for a cycle. The
-// copies are by the graph's nodes, too.
-func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
-	order, cycle := g.order()
-	if cycle != nil {
-		return nil, nil, cycle
-	}
-	copies = make(map[*node]*node, len(g.nodes))
-	for _, of := range order {
-		made := &node{graph: g, work: of.current(), ctx: of.ctx, number: of.number}
-		made.follow(of, copies)
-		copies[of] = made
-		list = append(list, made)
-	}
-	return list, copies, nil
-}
-
-// order returns the nodes in a topological order, or the last node that waits for a cycle. It is the
-// order in which nodes are found by passes over the list of nodes, each of which takes a node if those
-// before it were taken.
-func (g *graph) order() (list []*node, cycle *node) {
-	type place struct {
-		index, pass, before int
-		later               []*node
-	}
-	places := make(map[*node]*place, len(g.nodes))
-	for i, n := range g.nodes {
-		places[n] = &place{index: i, before: len(n.dependencies)}
-	}
-	var ready []*node
-	for _, n := range g.nodes {
-		for _, b := range n.dependencies {
-			places[b].later = append(places[b].later, n)
-		}
-		if len(n.dependencies) == 0 {
-			ready = append(ready, n)
-		}
-	}
-	for len(ready) > 0 {
-		p := places[ready[len(ready)-1]]
-		ready = ready[:len(ready)-1]
-		for _, n := range p.later {
-			q := places[n]
-			if q.pass = max(q.pass, p.pass); p.index > q.index {
-				q.pass = max(q.pass, p.pass+1)
-			}
-			if q.before--; q.before == 0 {
-				ready = append(ready, n)
-			}
-		}
-	}
-	for _, n := range slices.Backward(g.nodes) {
-		if places[n].before > 0 {
-			return nil, n
-		}
-	}
-	list = slices.Clone(g.nodes)
-	slices.SortStableFunc(list, func(a, b *node) int { return cmp.Compare(places[a].pass, places[b].pass) })
-	return list, nil
-}
-
 // execOf finds an executable graph.
 func (d *Driver) execOf(name string, h driver.GraphExec) (*exec, driver.Result) {
 	if h == 0 {
@@ -305,88 +243,6 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	x.newest = &op{}
 	d.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
 	return ok
-}
-
-// canProvide makes the machine provide the memory that copies and sets of nodes are known to write, also in
-// child graphs, or reports false.
-func canProvide(nodes []*node) bool {
-	return !slices.ContainsFunc(nodes, func(n *node) bool {
-		switch w := n.work.(type) {
-		case *childWork:
-			return !n.disabled && !canProvide(w.nodes)
-		case *copyWork, *setWork:
-			return !n.disabled && !canProvideFor(w.op(nil))
-		}
-		return false
-	})
-}
-
-// runNodes enqueues the operations of nodes after another one, and returns them. Each node is on its
-// own stream, so that only the edges of the graph order the nodes.
-func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValues) []*op {
-	ops := make(map[*node]*op, len(nodes))
-	starts := startsOf(nodes)
-	list := make([]*op, 0, len(nodes))
-	for _, n := range nodes {
-		lane := cmp.Or(n.ctx, c).aside()
-		after := []*op{begin}
-		for _, b := range n.dependencies {
-			if n.data[b] == launchOrder {
-				after = append(after, starts[b])
-				continue
-			}
-			after = append(after, ops[b])
-		}
-		if o := starts[n]; o != nil {
-			d.enqueue(lane, o, after...)
-			after = []*op{o}
-		}
-		o := d.runNode(lane, n, after, v)
-		ops[n] = o
-		list = append(list, o)
-	}
-	return list
-}
-
-// runNode enqueues the operation of a node.
-func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) *op {
-	o := &op{}
-	if n.disabled {
-		if attributesOfNode(n).options().cooperative { // as on an H200, driver 580
-			o.Effect = func() { d.poison(driver.ResultLaunchFailed) }
-		}
-		d.enqueue(lane, o, after...)
-		return o
-	}
-	o = n.work.op(v)
-	switch w := n.work.(type) {
-	case *conditional:
-		return d.runConditional(lane, w, v, after)
-	case *childWork:
-		begin := &op{}
-		d.enqueue(lane, begin, after...)
-		after = append(d.runNodes(lane.ctx, w.nodes, begin, v), begin)
-	case *eventWork:
-		after = append(after, d.runEvent(w, o))
-	}
-	d.enqueue(lane, o, after...)
-	return o
-}
-
-// runEvent makes an operation record an event, or wait for it. It returns the operation that comes before it, or nil.
-func (d *Driver) runEvent(w *eventWork, o *op) (before *op) {
-	e := w.event
-	switch {
-	case w.typ == eventWaitNode:
-		if e.ipc != nil {
-			e.ipc.sync()
-		}
-		return e.point.op
-	case e.ctx.destroyed:
-		return nil
-	}
-	d.forgetCaptured(e)
-	return e.recordBy(o)
 }
 
 // GraphUpload is cuGraphUpload. It uploads nothing, but later launches come after the stream's

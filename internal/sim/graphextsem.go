@@ -23,14 +23,6 @@ func (d *Driver) waitForWork(name string, p driver.ExtSemWaitNodeParams) func() 
 	}
 }
 
-// first returns the address of the first element, or nil.
-func first[T any](list []T) *T {
-	if len(list) == 0 {
-		return nil
-	}
-	return &list[0]
-}
-
 // GraphAddExternalSemaphoresSignalNode is cuGraphAddExternalSemaphoresSignalNode.
 func (d *Driver) GraphAddExternalSemaphoresSignalNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
 	p driver.ExtSemSignalNodeParams) (driver.GraphNode, driver.Result) {

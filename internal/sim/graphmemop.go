@@ -1,55 +1,8 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/purecu/purecu/driver"
-)
+import "github.com/purecu/purecu/driver"
 
 // This file has nodes with a batch of memory operations.
-
-// memOps is the work of a batch of operations.
-type memOps struct {
-	commonWork
-	d    *Driver
-	ctx  *context
-	list []driver.StreamBatchMemOpParams
-}
-
-func (*memOps) nodeType() nodeType  { return batchMemOpNode }
-func (m *memOps) context() *context { return m.ctx }
-
-// updatable implements work: there must be as many operations of the same kinds in the same context. As on an H200,
-// barriers keep their flags.
-func (m *memOps) updatable(other work) bool {
-	o, batch := other.(*memOps)
-	return batch && m.ctx == o.ctx && slices.EqualFunc(m.list, o.list,
-		func(a, b driver.StreamBatchMemOpParams) bool {
-			return *a.Operation() == *b.Operation() && (*a.Operation() != driver.CU_STREAM_MEM_OP_BARRIER ||
-				a.MemoryBarrier().Flags == b.MemoryBarrier().Flags)
-		})
-}
-
-func (m *memOps) replaceable(other work) bool { return m.updatable(other) }
-
-// batchWork returns the work of a batch of operations.
-func (d *Driver) batchWork(c *context, ops []driver.StreamBatchMemOpParams) *memOps {
-	return &memOps{d: d, ctx: c, list: slices.Clone(ops)}
-}
-
-func (m *memOps) op(conditionValues) *op {
-	var ops []*op
-	for i := range m.list {
-		w, r := m.d.memOp(&m.list[i])
-		if r != ok { // the memory does not exist, which no call has checked
-			return &op{Calls: opCalls{Effect: func() { m.d.poison(driver.ResultIllegalAddress) }}}
-		}
-		if w != nil {
-			ops = append(ops, w.op(nil))
-		}
-	}
-	return sequence(ops)
-}
 
 // batchParams returns the work of a node with a batch. Whether there is memory at the addresses is not
 // checked.

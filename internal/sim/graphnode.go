@@ -77,14 +77,6 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 	return made, ok
 }
 
-// childNodes returns the nodes of the child graph of work, if it has one.
-func childNodes(w work) []*node {
-	if c, is := w.(*childWork); is {
-		return c.nodes
-	}
-	return nil
-}
-
 // alike reports whether two child graphs have the same nodes and edges. As on an H200, the cooperation of
 // kernels must be the same, too.
 func alike(a, b []*node) bool {
@@ -155,18 +147,6 @@ func (d *Driver) functionOfNode(name string, th *driver.Thread, p *driver.Kernel
 		return nil, r
 	}
 	return d.functionOf(k, c)
-}
-
-// nodeContext returns the context of a node: nil stands for that of the memory.
-func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Result) {
-	if h == 0 {
-		return nil, ok
-	}
-	c, r := find[context](d, name, contextKind, uintptr(h))
-	if r != ok {
-		return nil, r
-	}
-	return c, d.live(c)
 }
 
 // copyParams returns the work of a copy node.

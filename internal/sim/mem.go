@@ -157,6 +157,14 @@ func (a *addressSpace) at(addr uint64) *block {
 	return nil
 }
 
+// known returns the block that contains an address, or nil.
+func (a *addressSpace) known(p driver.DevicePtr) *block {
+	if b := a.at(uint64(p)); b != nil && !a.hides(b) {
+		return b
+	}
+	return nil
+}
+
 // of returns the block that begins at an address, or nil. The block must be of one of the kinds,
 // and must not be about to be freed.
 func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {

@@ -109,3 +109,11 @@ func addresses(args [][]byte) []unsafe.Pointer {
 
 // array returns the address of a list of addresses, or nil.
 func array(list []unsafe.Pointer) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(list)) }
+
+// first returns the address of the first element, or nil.
+func first[T any](list []T) *T {
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}

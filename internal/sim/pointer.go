@@ -2,14 +2,6 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// known returns the block that contains an address, or nil.
-func (a *addressSpace) known(p driver.DevicePtr) *block {
-	if b := a.at(uint64(p)); b != nil && !a.hides(b) {
-		return b
-	}
-	return nil
-}
-
 // MemGetAddressRange is cuMemGetAddressRange_v2.
 func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()

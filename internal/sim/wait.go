@@ -253,3 +253,6 @@ func frames(pcs []uintptr, without ...string) string {
 	}
 	return b.String()
 }
+
+// inProgram returns the frames of a program that uses package cu.
+func inProgram(pcs []uintptr) string { return frames(pcs, "github.com/purecu/purecu/cu.", "testing.") }
