@@ -304,3 +304,19 @@ func (d *Driver) DeviceGetProperties(_ *driver.Thread, dev driver.Device) (p dri
 		TextureAlign:        a[driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT],
 	}, ok
 }
+
+// place returns the device of a location, or nil for the host.
+func (d *Driver) place(l driver.MemLocation) (*device, driver.Result) {
+	switch l.Type {
+	case driver.CU_MEM_LOCATION_TYPE_DEVICE:
+		return d.device(driver.Device(l.ID))
+	case driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		if l.ID != 0 { // there is one node
+			return nil, driver.ResultInvalidValue
+		}
+		return nil, ok
+	case driver.CU_MEM_LOCATION_TYPE_HOST, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return nil, ok
+	}
+	return nil, driver.ResultInvalidValue
+}

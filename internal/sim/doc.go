@@ -39,7 +39,7 @@
 //   - work.go, wait.go: what is done on streams, and calls that wait for it
 //   - device.go, attributes.go, context*.go, green.go, stream*.go, event.go, ipc*.go, hostfunc.go:
 //     devices, contexts, streams and events
-//   - mem*.go, managed.go, pointer.go, vmm*.go: memory. mem.go allocates, mem_copy.go and
+//   - mem*.go, managed.go, advice.go, pointer.go, vmm*.go: memory. mem.go allocates, mem_copy.go and
 //     mem_box.go copy and set, and mempool*.go has pools
 //   - module*.go, library.go, link.go, function.go, unknown.go: code
 //   - launch*.go, kernels.go, execute.go, kernelcheck.go, occupancy.go, heap.go: kernels, in Go

@@ -125,33 +125,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		d.engine.Execute(o, &x.Execution)
-		go func() {
-			var timer *time.Timer
-			if d.kernelLimit > 0 {
-				timer = time.AfterFunc(d.kernelLimit, func() {
-					x.Stop.Stop(&vm.Fault{Code: int(driver.ResultLaunchTimeout), Reason: fmt.Sprintf("it was executed "+
-						"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
-				})
-			}
-			work, fault := launch.Execute(&x.Stop)
-			x.room.Give()
-			if timer != nil {
-				timer.Stop()
-			}
-			found := d.describeFound(work.Findings)
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if l.cooperative && !c.destroyed {
-				c.workspaces = append(c.workspaces, launch.Workspace)
-			}
-			x.fault, *launch = fault, vm.Launch{} // the stream may keep the operation
-			for _, text := range found {
-				d.misuse("cuLaunchKernel", 0, text, nil)
-			}
-			d.reportEnded(x)
-			d.instructions[l.Name] += work.Instructions
-			d.executed(o, x, work, l.Grid.count())
-		}()
+		go d.execute(o, x, launch, l, c)
 	}
 	o.Effect = func() {
 		if x.fault != nil {
@@ -160,6 +134,35 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		}
 	}
 	return o
+}
+
+// execute executes a launch, and completes its operation. The driver is not locked.
+func (d *Driver) execute(o *op, x *execution, launch *vm.Launch, l *Launch, c *context) {
+	var timer *time.Timer
+	if d.kernelLimit > 0 {
+		timer = time.AfterFunc(d.kernelLimit, func() {
+			x.Stop.Stop(&vm.Fault{Code: int(driver.ResultLaunchTimeout), Reason: fmt.Sprintf("it was executed "+
+				"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
+		})
+	}
+	work, fault := launch.Execute(&x.Stop)
+	x.room.Give()
+	if timer != nil {
+		timer.Stop()
+	}
+	found := d.describeFound(work.Findings)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l.cooperative && !c.destroyed {
+		c.workspaces = append(c.workspaces, launch.Workspace)
+	}
+	x.fault, *launch = fault, vm.Launch{} // the stream may keep the operation
+	for _, text := range found {
+		d.misuse("cuLaunchKernel", 0, text, nil)
+	}
+	d.reportEnded(x)
+	d.instructions[l.Name] += work.Instructions
+	d.executed(o, x, work, l.Grid.count())
 }
 
 // Instructions is cusim.Driver.Instructions.

@@ -66,25 +66,12 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	if block == (Dim3{1, 1, 1}) && f.blockSize != (Dim3{}) { // the kernel's text says it
 		block = f.blockSize
 	}
-	// An H200 checks in this order, and the shared memory earlier if it captures. Attributes that it refuses leave a
-	// capture valid.
+	// Attributes that an H200 refuses leave a capture valid.
 	if r = f.fitsThreads(block); r == ok {
 		if r := d.launchAttributes(name, s, c, &o); r != ok {
 			return r
 		}
-		r = fitsDevice(grid)
-	}
-	if r == ok {
-		r = f.fitsClusters(grid, o)
-	}
-	if r == ok && s.capture != nil {
-		r = f.fitsShared(c.SharedMemBytes)
-	}
-	if r == ok {
-		r = f.fitsTogether(grid, block, c.SharedMemBytes, o)
-	}
-	if r == ok {
-		r = f.fitsShared(c.SharedMemBytes)
+		r = f.fitsLaunch(grid, block, c.SharedMemBytes, o, s.capture != nil)
 	}
 	if r != ok {
 		if s.capture != nil {
@@ -118,6 +105,25 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		if r == ok {
 			r = d.recordEvent(e, s)
 		}
+	}
+	return r
+}
+
+// fitsLaunch checks the grid, the clusters and the shared memory of a launch in the order in which an H200 does, which
+// checks the shared memory earlier if it captures.
+func (f *function) fitsLaunch(grid, block Dim3, shared uint32, o launchOptions, captured bool) driver.Result {
+	r := fitsDevice(grid)
+	if r == ok {
+		r = f.fitsClusters(grid, o)
+	}
+	if r == ok && captured {
+		r = f.fitsShared(shared)
+	}
+	if r == ok {
+		r = f.fitsTogether(grid, block, shared, o)
+	}
+	if r == ok {
+		r = f.fitsShared(shared)
 	}
 	return r
 }
