@@ -282,6 +282,9 @@ func TestPoolAllocations(t *testing.T) {
 	defer pool.Close()
 	start := must(pool.Acquire(EventDefault))(t)
 	r.ok(start.Record(r.s))
+	plain := r.event(r.gpu, EventDefault)
+	r.ok(plain.Record(r.s))
+	statuses, all, mixed := make([]Status, 2), []Pooled{start, start}, []AnyEvent{start, plain}
 	id := start.ID()
 	for name, f := range map[string]func(){
 		"Acquire, Release": func() { r.ok(must(pool.Acquire())(t).Release()) },
@@ -289,8 +292,11 @@ func TestPoolAllocations(t *testing.T) {
 		"Record, Query":    func() { r.ok(start.Record(r.s)); start.Query() },
 		"Wait":             func() { r.ok(start.Wait(t.Context())) },
 		"Synchronize":      func() { r.ok(start.Synchronize()) },
-		"Block":            func() { r.ok(start.Block(r.s)) },
-		"Since":            func() { start.Since(start) },
+		"WaitEvent":        func() { r.ok(r.s.WaitEvent(start)) },
+		"Elapsed":          func() { _, err := Elapsed(t.Context(), start, start); r.ok(err) },
+		"Elapsed, mixed":   func() { _, err := Elapsed(t.Context(), plain, start); r.ok(err) },
+		"QueryAll":         func() { r.ok(QueryAll(statuses, all)) },
+		"QueryAll, mixed":  func() { r.ok(QueryAll(statuses, mixed)) },
 		"ByID":             func() { must(pool.ByID(id))(t) },
 		"Stats":            func() { pool.Stats() },
 	} {

@@ -32,7 +32,7 @@ var apiTypes = []any{
 	new(GraphUpdateError), new(GraphUpdateReason), new(KernelParams), new(MemOpParams),
 	new(KernelNode), new(CopyNode), new(CopyBox), new(MemsetNode), new(MemsetRect), new(HostNode), new(RecordNode),
 	new(WaitNode), new(ChildNode), new(AllocNode), new(FreeNode), new(MemOpsNode), new(SignalNode), new(ExternalWaitNode),
-	new(IfNode), new(WhileNode), new(SwitchNode), new(EmptyNode), new(Work),
+	new(IfNode), new(WhileNode), new(SwitchNode), new(EmptyNode), new(Work), new(AnyEvent),
 	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(IPCMemHandle), new(InstantiateFlags),
 	new(JITOption), new(NodeUpdate),
 	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAccess), new(MemAdvice),
@@ -96,18 +96,18 @@ var apiFuncs = map[string]func(){
 	"NeedsRestart":            func() { NeedsRestart(nil); NeedsRestart((*Error)(nil)) },
 	"Ptr":                     func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
 	"Remedy":                  func() { Remedy(-1 << 31); Remedy(1 << 30) },
-	"QueryAll":                func() { QueryAll(nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
+	"QueryAll":                func() { QueryAll[*Event](nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
 	"RecordAll":               func() { RecordAll(nil, nil); RecordAll([]*Event{nil, new(Event)}, make([]*Stream, 2)) },
 	"Value":                   func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
 	"WaitAll": func() {
 		var none context.Context
-		WaitAll(none)
+		WaitAll[Pooled](none)
 		WaitAll(context.Background(), nil, new(Event))
 	},
 	"WaitAny": func() {
 		var none context.Context
-		WaitAny(none)
-		WaitAny(context.Background())
+		WaitAny[Pooled](none)
+		WaitAny[AnyEvent](context.Background())
 		WaitAny(context.Background(), nil, new(Event))
 	},
 	"OpenContext":    func() { var none context.Context; OpenContext(none); OpenContext(none, nil) },

@@ -26,7 +26,7 @@ type batch struct {
 
 type batchItem struct {
 	place int
-	owner *eventOwner
+	owner *eventOwner // nil for a pooled event, which the caller keeps
 	slot  *slot
 	gen   handle.Gen // for a query or a wait: the slot's generation when the item was added
 	on    *Stream    // for a record
@@ -85,7 +85,7 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 // Events that are not known to be complete are queried in one transition into C for each 64 events,
 // or one by one while there are tracers. From the second call on, QueryAll allocates nothing unless
 // it fails.
-func QueryAll(statuses []Status, events []*Event) error {
+func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 	const op = "cuEventQuery"
 	if len(statuses) != len(events) {
 		return badValue(op, nil, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
@@ -94,56 +94,59 @@ func QueryAll(statuses []Status, events []*Event) error {
 	errs := batchErrors{op: op, items: len(events)}
 	var b *batch
 	for i, e := range events {
-		statuses[i] = Complete
-		if e == nil {
-			statuses[i] = StatusUnknown
-			errs.add(i, errNil(op, "event"))
-			continue
-		}
-		o := e.load()
-		if o == nil {
-			continue // never recorded
-		}
-		if sl := o.core.slot.Load(); sl != nil && sl.Complete() {
-			continue
-		}
-		d := o.core.ctx.drv
-		if d.tracers.Load() != nil {
-			if b != nil { // no call may be in flight while tracers are called
-				b.query(statuses, &errs)
-			}
-			st, err := e.Query()
-			statuses[i] = st
-			errs.add(i, err)
-			continue
-		}
-		sl, err := o.core.enter(op)
-		switch {
-		case err != nil:
+		r, err := refOf(op, e)
+		if err != nil {
 			statuses[i] = StatusUnknown
 			errs.add(i, err)
 			continue
-		case sl.Unrecorded():
-			o.leave(sl)
-			continue
-		case sl.hasPrior():
-			statuses[i], err = o.core.status(op, sl, sl.query(driver.At{}))
-			errs.add(i, err)
-			o.leave(sl)
-			continue
-		case b == nil:
-			b = newBatch(d)
-		case b.drv != d || b.n == batchSize:
-			b.query(statuses, &errs)
-			b.drv = d
 		}
-		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.Gen()})
+		b = b.addQuery(&r, i, statuses, &errs)
 	}
 	if b != nil {
 		b.query(statuses, &errs)
 	}
 	b.keep()
+	runtime.KeepAlive(events)
 	return errs.err()
+}
+
+// addQuery adds a query of an event to a batch, or makes the query. It returns the batch, which is made if b is nil.
+func (b *batch) addQuery(r *eventRef, i int, statuses []Status, errs *batchErrors) *batch {
+	statuses[i] = Complete
+	c := r.core()
+	if c == nil {
+		return b // never recorded
+	}
+	if sl := c.slot.Load(); r.slot == nil && sl != nil && sl.Complete() {
+		return b
+	}
+	if err := r.enter(errs.op); err != nil {
+		statuses[i] = StatusUnknown
+		errs.add(i, err)
+		return b
+	}
+	sl, d := r.slot, c.ctx.drv
+	switch traced := d.tracers.Load() != nil; {
+	case sl.Complete() || sl.Unrecorded():
+		r.leave()
+		return b
+	case traced || sl.hasPrior():
+		defer r.leave() // also if a tracer panics
+		if traced && b != nil {
+			b.query(statuses, errs) // no call on another event may be in flight while tracers are called
+		}
+		st, err := c.status(errs.op, sl, sl.query(driver.At{}))
+		statuses[i] = st
+		errs.add(i, err)
+		return b
+	case b == nil:
+		b = newBatch(d)
+	case b.drv != d || b.n == batchSize:
+		b.query(statuses, errs)
+		b.drv = d
+	}
+	b.add(batchItem{place: i, owner: r.owner, slot: sl, gen: sl.Gen()})
+	return b
 }
 
 // query queries the events, and ends the calls on them.

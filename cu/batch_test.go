@@ -78,7 +78,7 @@ func TestQueryAll(t *testing.T) {
 	}
 	check()
 	r.is(QueryAll(make([]Status, 1), events), ResultInvalidValue)
-	r.ok(QueryAll(nil, nil))
+	r.ok(QueryAll[*Event](nil, nil))
 }
 
 // TestRecordAll records events on streams, some together and some one by one.

@@ -15,7 +15,7 @@ import (
 )
 
 // status expects an event's status.
-func (r *soft) status(what string, e *Event, want Status) {
+func (r *soft) status(what string, e interface{ Query() (Status, error) }, want Status) {
 	r.t.Helper()
 	if st, err := e.Query(); st != want || err != nil {
 		r.t.Errorf("%s: %v, %v, want %v", what, st, err, want)

@@ -130,7 +130,7 @@ var sections = []section{
 	{
 		"ErrNotTimed", cu.ErrNotTimed,
 		"The time between two events was asked for, and one of them records none.",
-		"Create it with `gpu.NewEvent(cu.EventDefault)`. The zero `Event` and events with `EventDisableTiming` record no time.",
+		"Create it with `gpu.NewEvent(cu.EventDefault)`, or acquire it with `pool.Acquire(cu.EventDefault)`. The zero `Event` and events with `EventDisableTiming` record no time.",
 		func(r *cu.Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDisableTiming)
 			defer e.Close()

@@ -48,8 +48,8 @@ func TestIntervalErrors(t *testing.T) {
 	for what, bad := range map[string]Pooled{
 		"released": released, "untimed": acquire(EventDisableTiming), "not recorded": acquire(EventDefault),
 	} {
-		_, _, start := pooled.Since(bad)
-		_, _, stop := bad.Since(pooled)
+		_, start := Elapsed(t.Context(), bad, pooled)
+		_, stop := Elapsed(t.Context(), pooled, bad)
 		if !strings.Contains(fmt.Sprint(start), "start event") || !strings.Contains(fmt.Sprint(stop), "stop event") {
 			t.Errorf("pooled, %s: %v, %v", what, start, stop)
 		}

@@ -141,21 +141,7 @@ func (e *Event) Flags() EventFlags {
 	if e == nil {
 		return EventDefault
 	}
-	return e.flags(e.load())
-}
-
-// flags returns the flags of an event. The caller passes the result of load.
-func (e *Event) flags(o *eventOwner) EventFlags {
-	if o != nil {
-		return o.core.flags
-	}
-	switch o = e.owner.Load(); {
-	case o == nil:
-		return EventDisableTiming
-	case o.core == nil:
-		return o.lazy
-	}
-	return o.core.flags // created since the call of load
+	return e.owner.Load().flags()
 }
 
 // Device returns the device of the event's context. ok is false for an event that was not created
@@ -356,14 +342,10 @@ func (e *Event) Synchronize() error {
 	if o == nil {
 		return nil
 	}
-	c := o.core
-	sl, err := c.enter(op)
+	sl, err := o.core.enter(op)
 	if err != nil {
 		return err
 	}
 	defer o.leave(sl)
-	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
-		return c.ctx.callError(op, uintptr(sl.raw), res)
-	}
-	return nil
+	return o.core.resultError(op, sl, sl.synchronize())
 }

@@ -59,6 +59,17 @@ func (o *eventOwner) object() named {
 	return o.core
 }
 
+// flags returns the flags of an event. o is nil for a zero Event.
+func (o *eventOwner) flags() EventFlags {
+	switch {
+	case o == nil:
+		return EventDisableTiming
+	case o.core == nil:
+		return o.lazy
+	}
+	return o.core.flags
+}
+
 func (o *eventOwner) closeAbandoned() { o.core.closeAbandoned() }
 
 // closed notes that the event was closed.
@@ -136,7 +147,15 @@ func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, erro
 	case driver.ResultNotReady:
 		return Pending, nil
 	}
-	return StatusUnknown, c.ctx.callError(op, uintptr(sl.raw), res)
+	return StatusUnknown, c.resultError(op, sl, res)
+}
+
+// resultError returns the error for a result of the driver, which may be a success.
+func (c *eventCore) resultError(op string, sl *slot, res driver.Result) error {
+	if res == driver.ResultSuccess {
+		return nil
+	}
+	return c.ctx.callError(op, uintptr(sl.raw), res)
 }
 
 // recordOnce records an event that was not recorded yet. The caller has a call in flight on the
@@ -261,11 +280,16 @@ func (c *eventCore) enter(op string) (*slot, error) {
 	}
 }
 
-// enterForeign is enter for a caller that exposes the CUevent.
+// enterForeign is enter for a caller that exposes the CUevent. It returns a new slot if the CUevent may
+// have the record of an earlier user.
 func (c *eventCore) enterForeign(op string) (*slot, error) {
 	for {
 		c.moving.Lock()
 		sl := c.slot.Load()
+		if sl != nil && sl.stale() {
+			c.moving.Unlock()
+			return c.enterNode(op)
+		}
 		if sl != nil && sl.Acquire(sl) {
 			sl.expose()
 			c.moving.Unlock()
@@ -278,8 +302,8 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 	}
 }
 
-// enterNode is enterForeign for a graph that will record the CUevent. If a waiter needs the present
-// record, it returns a new slot.
+// enterNode is enterForeign for a graph that will record the CUevent. It also returns a new slot if a
+// waiter needs the present record.
 func (c *eventCore) enterNode(op string) (*slot, error) {
 	for {
 		next, err := c.successor(op, RecordExternal)

@@ -98,10 +98,9 @@ func (p *EventPool) finishAcquire(op string, en *poolEntry, s uint64) (Pooled, e
 	// calls, and then reads the state. Here the state was changed first, and the count is read now.
 	// So this function sees the call, or the call sees the change. Waits and tickets count as
 	// calls. If the event has moved to another slot, calls may be in flight on its earlier slots.
-	if c := en.core.Load(); c == nil || c.slot.Load() != &c.first || !c.first.Unused() {
-		// A caller of ByID that guessed the id may have recorded or released the event already.
-		busy := s - entryInUse + entryBusy
-		if !en.state.CompareAndSwap(s, busy) && !en.state.CompareAndSwap(s+entryRecorded, busy) {
+	if c := en.core.Load(); c == nil || !c.unused() || c.first.recorded() {
+		// A caller of ByID that guessed the id may have released the event already.
+		if !en.state.CompareAndSwap(s, s-entryInUse+entryBusy) {
 			return Pooled{}, errReleased(op, p.share)
 		}
 		if err := en.refillOrPutBack(op, c, s); err != nil {

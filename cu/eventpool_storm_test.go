@@ -147,7 +147,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 							})
 						}
 					case 2:
-						may("Block", e.Block(live[rnd.IntN(workers)]))
+						may("Block", live[rnd.IntN(workers)].WaitEvent(e))
 					}
 				}
 				if old := copies[rnd.IntN(len(copies))].Load(); old != nil { // its own, another's, or nobody's
@@ -158,7 +158,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 						_, err := old.Query()
 						may("a copy's Query", err, ErrReleased)
 					case 2:
-						may("a copy's Block", old.Block(stuck), ErrReleased)
+						may("a copy's Block", stuck.WaitEvent(*old), ErrReleased)
 					case 3:
 						by, err := pool.ByID(old.ID())
 						if may("ByID", err, ErrReleased) {

@@ -49,7 +49,7 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 		{"cuEventRecord", func(e Pooled, s *Stream) error { return e.Record(s) }},
 		{"cuEventQuery", func(e Pooled, _ *Stream) error { _, err := e.Query(); return err }},
 		{"cuEventSynchronize", func(e Pooled, _ *Stream) error { return e.Synchronize() }},
-		{"cuStreamWaitEvent", func(e Pooled, s *Stream) error { return e.Block(s) }},
+		{"cuStreamWaitEvent", func(e Pooled, s *Stream) error { return s.WaitEvent(e) }},
 	} {
 		t.Run(c.fn, func(t *testing.T) {
 			r := newRig(t)
@@ -78,8 +78,8 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 			}
 			r.tell("fake_unblock", c.fn)
 			wg.Wait()
-			if _, _, err := next.Since(next); c.fn != "cuEventSynchronize" && !errors.Is(err, ErrNotTimed) {
-				t.Errorf("Since: %v", err)
+			if _, err := Elapsed(t.Context(), next, next); c.fn != "cuEventSynchronize" && !errors.Is(err, ErrNotTimed) {
+				t.Errorf("Elapsed: %v", err)
 			}
 			r.ok(next.Release())
 			r.ok(pool.Close())
@@ -201,7 +201,7 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 	e := must(pool.Acquire())(t)
 	r.ok(e.Record(r.s))
 	ticket := must(e.Ticket())(t)
-	sl, _, err := e.enter("test") // as a call does that then takes its time
+	sl, err := e.enter("test") // as a call does that then takes its time
 	r.ok(err)
 	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
 	r.ok(e.Release())

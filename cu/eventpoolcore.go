@@ -94,10 +94,9 @@ type poolEntry struct {
 
 // Parts of an entry's state.
 const (
-	entryInUse    = 1 << iota // the entry is acquired
-	entryRecorded             // a record has succeeded since the entry was acquired
-	entryBusy                 // the entry is not in use, and cannot be acquired now
-	entryOne                  // one generation
+	entryInUse = 1 << iota // the entry is acquired
+	entryBusy              // the entry is not in use, and cannot be acquired now
+	entryOne               // one generation
 )
 
 // maxGeneration is the last generation of an entry. An entry is not acquired again after that, so
@@ -284,7 +283,9 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 		ctx.doneWith(en.flags, raw)
 		return errClosed(op, pool)
 	}
-	en.core.Store(newUnnumberedCore(ctx, en.flags, raw))
+	c := newUnnumberedCore(ctx, en.flags, raw)
+	c.first.SetBits(slotReused)
+	en.core.Store(c)
 	pool.made++
 	pool.mu.Unlock()
 	if old != nil {
@@ -300,6 +301,9 @@ func newUnnumberedCore(ctx *contextCore, flags EventFlags, raw driver.Event) *ev
 	c.slot.Store(&c.first)
 	return c
 }
+
+// unused reports whether the event has its first slot, which neither a call nor a graph uses.
+func (c *eventCore) unused() bool { return c.slot.Load() == &c.first && c.first.Unused() }
 
 // release takes a core out of service. Waits continue, and the CUevent is reused after the last of
 // them.

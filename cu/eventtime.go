@@ -2,8 +2,13 @@ package cu
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"runtime"
+	"strings"
 	"time"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // Since returns the time between the record of start and the record of e, as the GPU measured it
@@ -46,69 +51,75 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	if err != nil {
 		return 0, StatusUnknown, err
 	}
-	d, st, err := iv.measure(op)
+	d, st, err := measure(op, iv.start.slot, iv.stop.slot)
 	iv.leave()
 	return d, st, err
 }
 
-// enterInterval begins a call on two events, if the time between their records can be measured. It
-// checks in this order: driver, closed, context, timing, record.
-func enterInterval(op string, start, stop *Event) (iv interval, err error) {
-	switch {
-	case start == nil && stop == nil:
-		return iv, errNil(op, "start event")
-	case start == nil:
-		return iv, errNilArg(op, stop.load().object(), "start event")
-	case stop == nil:
-		return iv, errNilArg(op, start.load().object(), "stop event")
-	}
-	iv.start, iv.stop = start.load(), stop.load()
-	a, b := iv.start, iv.stop
-	if a != nil && b != nil && a.core.ctx.drv != b.core.ctx.drv {
-		return iv, errMixed(op, as("start event", a.core), as("stop event", b.core))
-	}
-	if a != nil {
-		if iv.startSlot, err = a.core.enter(op); err != nil {
-			return iv, ofStart(err)
+// enterInterval begins a call on two events, if the time between their records can be measured.
+func enterInterval(op string, start, stop AnyEvent) (iv interval, err error) {
+	which := startEvent
+	if iv.start, err = refOf(op, start); err == nil {
+		which = stopEvent
+		if iv.stop, err = refOf(op, stop); err == nil {
+			which, err = iv.enter(op)
 		}
-	}
-	if b != nil {
-		if iv.stopSlot, err = b.core.enter(op); err != nil {
-			iv.leave()
-			return iv, ofStop(err)
-		}
-	}
-	switch {
-	case a != nil && b != nil && a.core.ctx != b.core.ctx:
-		err = errMixed(op, as("start event", a.core), as("stop event", b.core))
-	case start.flags(a)&EventDisableTiming != 0:
-		err = ofStart(errUntimed(op, a.object()))
-	case stop.flags(b)&EventDisableTiming != 0:
-		err = ofStop(errUntimed(op, b.object()))
-	case a == nil || !iv.startSlot.timed():
-		err = ofStart(errUnrecorded(op, a.object()))
-	case b == nil || !iv.stopSlot.timed():
-		err = ofStop(errUnrecorded(op, b.object()))
 	}
 	if err != nil {
 		iv.leave()
+		err = ofEvent(which, err)
 	}
 	return iv, err
 }
 
+// The events of an interval, for errors.
+const (
+	startEvent = "start event"
+	stopEvent  = "stop event"
+)
+
+// enter checks the events in this order: driver, closed, context, timing, record. which is the event that the
+// error is about, or "" if it names both.
+func (iv *interval) enter(op string) (which string, err error) {
+	a, b := iv.start.core(), iv.stop.core()
+	both := a != nil && b != nil
+	if both && a.ctx.drv != b.ctx.drv {
+		return "", iv.mixed(op)
+	}
+	if a != nil {
+		if err = iv.start.enter(op); err != nil {
+			return startEvent, err
+		}
+	}
+	if b != nil {
+		if err = iv.stop.enter(op); err != nil {
+			return stopEvent, err
+		}
+	}
+	switch {
+	case both && a.ctx != b.ctx:
+		return "", iv.mixed(op)
+	case iv.start.flags()&EventDisableTiming != 0:
+		return startEvent, errUntimed(op, iv.start.object())
+	case iv.stop.flags()&EventDisableTiming != 0:
+		return stopEvent, errUntimed(op, iv.stop.object())
+	case a == nil || !iv.start.slot.timed():
+		return startEvent, errUnrecorded(op, iv.start.object())
+	case b == nil || !iv.stop.slot.timed():
+		return stopEvent, errUnrecorded(op, iv.stop.object())
+	}
+	return "", nil
+}
+
 func errUntimed(op string, of named) error {
-	return misuse(
-		op,
-		of,
-		ErrNotTimed,
-		"create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time",
-	)
+	return misuse(op, of, ErrNotTimed,
+		"create or acquire it with cu.EventDefault: the zero Event and events with EventDisableTiming record no time")
 }
 
 // Elapsed waits for the present records of both events, and returns the time between them
 // (cuEventElapsedTime). Records that are made during the wait change nothing. [Event.Since]
 // describes the precision, and [Event.Wait] the wait.
-func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
+func Elapsed(ctx context.Context, start, stop AnyEvent) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
 		return 0, errNoGoContext(op, nil)
@@ -117,13 +128,21 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	d, err := iv.await(ctx, op)
+	runtime.KeepAlive(start)
+	runtime.KeepAlive(stop)
+	return d, err
+}
+
+// await waits for both records, and ends the calls.
+func (iv *interval) await(ctx context.Context, op string) (time.Duration, error) {
 	defer iv.leave()
+	slots := [...]*slot{iv.stop.slot, iv.start.slot}
 	// A wait is counted on each slot until the end, so that a new record uses another slot.
-	slots := [...]*slot{iv.stopSlot, iv.startSlot}
-	for _, sl := range slots {
-		sl.Watch()
-		defer sl.Unwatch()
-	}
+	slots[0].Watch()
+	defer slots[0].Unwatch()
+	slots[1].Watch()
+	defer slots[1].Unwatch()
 	for {
 		for _, sl := range slots {
 			if sl.Complete() {
@@ -133,13 +152,151 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 				return 0, err
 			}
 		}
-		d, st, err := iv.measure(op)
+		d, st, err := measure(op, iv.start.slot, iv.stop.slot)
 		if err != nil || st == Complete {
 			return d, err
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, waitEnded(op, iv.stopSlot, nil, ctx)
+			return 0, waitEnded(op, iv.stop.slot, nil, ctx)
 		}
 	}
+}
+
+// interval is the records of two events. A call is in flight on both events.
+type interval struct{ start, stop eventRef }
+
+// leave ends the calls.
+func (iv *interval) leave() {
+	iv.start.leave()
+	iv.stop.leave()
+}
+
+func (iv *interval) mixed(op string) error {
+	return errMixed(op, as(startEvent, iv.start.core()), as(stopEvent, iv.stop.core()))
+}
+
+// sinceFast returns the time since the record of another event in the usual case: this package has
+// recorded both, not for a whole context, and nobody observes. In all other cases, also for wrong
+// arguments and before CUDA 12.8, it reports false, and the caller makes the call with
+// enterInterval and measure. It returns an error of the driver itself, because the driver may
+// return that error only once.
+func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
+	from, to := start.slot.Load(), c.slot.Load()
+	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&EventDisableTiming != 0 {
+		return 0, StatusUnknown, false, nil
+	}
+	m, n, drv := from.Bits(), to.Bits(), to.drv
+	if m&n&slotRecorded == 0 || (m|n)&slotWhole != 0 || drv.observer() != nil || !from.Acquire(from) {
+		return 0, StatusUnknown, false, nil
+	}
+	if !to.Acquire(to) {
+		from.leave()
+		return 0, StatusUnknown, false, nil
+	}
+	ms, res := drv.table().EventElapsedTimeV2(driver.At{}, from.raw, to.raw)
+	switch res {
+	case driver.ResultSuccess:
+		d, st, done = milliseconds(ms), Complete, true
+	case driver.ResultNotReady:
+		st, done = Pending, true
+	default:
+		if drv.table().Missing(res) == nil { // else before CUDA 12.8
+			err, done = timeError(op, from, to, res), true
+		}
+	}
+	to.leave()
+	from.leave()
+	return d, st, done, err
+}
+
+// milliseconds converts a time of the driver.
+func milliseconds(ms float32) time.Duration { return time.Duration(math.Round(float64(ms) * 1e6)) }
+
+// measure asks the driver for the time between two records.
+func measure(op string, start, stop *slot) (time.Duration, Status, error) {
+	// Exposed events are passed to the driver even if this package has not recorded them. A first
+	// record may succeed between the driver's answer and the checks below, so these checks use the
+	// state before the call.
+	started, stopped := start.recorded(), stop.recorded()
+	res := driver.ResultSuccess
+	if (start.Bits()|stop.Bits())&slotWhole != 0 {
+		if res = start.awaitTime(); res == driver.ResultSuccess {
+			res = stop.awaitTime()
+		}
+	}
+	var ms float32
+	if res == driver.ResultSuccess {
+		ms, res = stop.drv.elapsed(start.raw, stop.raw)
+	}
+	switch res {
+	case driver.ResultSuccess:
+		start.observeDone()
+		stop.observeDone()
+		return milliseconds(ms), Complete, nil
+	case driver.ResultNotReady:
+		return 0, Pending, nil
+	case driver.ResultInvalidHandle:
+		if !started {
+			return 0, StatusUnknown, ofEvent(startEvent, errUnrecorded(op, start.core))
+		}
+		if !stopped {
+			return 0, StatusUnknown, ofEvent(stopEvent, errUnrecorded(op, stop.core))
+		}
+	}
+	return 0, StatusUnknown, timeError(op, start, stop, res)
+}
+
+// wholeTime is how long after a record of a whole context the GPU may not have stored the record's
+// time yet, although the event is complete. Up to 20 µs were observed: see
+// docs/design/contexts.md.
+const wholeTime = time.Millisecond
+
+// awaitTime returns ResultSuccess if the driver knows the time of the newest record, should that be
+// a record of a whole context. NVIDIA's driver returns a time for such a record also if the record
+// is not complete. For wholeTime after the context's last such record awaitTime sleeps.
+func (sl *slot) awaitTime() driver.Result {
+	if sl.Bits()&slotWhole == 0 || sl.on.Load() != 0 {
+		return driver.ResultSuccess
+	}
+	res := sl.drv.table().EventQuery(driver.At{Relaxed: true}, sl.raw)
+	if res != driver.ResultSuccess || sl.drv.table().Software() {
+		return res
+	}
+	clock, at := sl.drv.table().Clock(), time.Unix(0, sl.core.ctx.wholeAt.Load())
+	if left := wholeTime - clock.Now().Sub(at); left > 0 {
+		<-clock.NewTimer(left).C()
+	}
+	return res
+}
+
+// elapsed returns the time between two records in milliseconds.
+func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) {
+	ms, res := d.table().EventElapsedTimeV2(driver.At{}, start, stop)
+	if d.table().Missing(res) != nil { // before CUDA 12.8
+		ms, res = d.table().EventElapsedTime(driver.At{}, start, stop)
+	}
+	return ms, res
+}
+
+func errUnrecorded(op string, of named) error {
+	return misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
+}
+
+// ofEvent makes the error of a call on two events name the event that it is about, unless which is "".
+func ofEvent(which string, err error) error {
+	if e, ok := err.(*Error); ok && which != "" {
+		e.object = which + strings.TrimPrefix(e.object, "event")
+	}
+	return err
+}
+
+// timeError returns the error of the driver for the time between two records. Its handle is that of the
+// stop event.
+func timeError(op string, start, stop *slot, res driver.Result) error {
+	e := stop.core.ctx.callError(op, uintptr(stop.raw), res)
+	if e.Err == nil {
+		e.Detail = join(fmt.Sprintf("start event %#x", start.raw), e.Detail)
+	}
+	return e
 }

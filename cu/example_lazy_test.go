@@ -122,7 +122,7 @@ func ExampleEventPool() {
 		if err := copied.Record(other); err != nil {
 			log.Fatal(err)
 		}
-		if err := copied.Block(s); err != nil { // the stream waits for it
+		if err := s.WaitEvent(copied); err != nil { // the stream waits for it
 			log.Fatal(err)
 		}
 		if err := copied.Release(); err != nil { // its wait goes on

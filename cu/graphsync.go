@@ -41,45 +41,35 @@ func (w *WaitNode) prepare(c *nodeCall) error {
 	return nil
 }
 
-// enterEvent begins a call on an event that a node of the type will record or wait for.
-func (c *nodeCall) enterEvent(e *Event, typ GraphNodeType) error {
-	sl, _, err := e.enterNode(c.op, c.gc, typ)
-	if err == nil {
-		c.acquired, c.objects = append(c.acquired, sl), append(c.objects, sl)
+// enterEvent begins a call on an event that a node of the type will record or wait for. An event that
+// does not exist yet is created in the graph's context. The caller holds no lock, because tracers are
+// called.
+func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
+	r, err := refOf(c.op, e)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// enterNode begins a call on an event that a node of this type will record or wait for. An event
-// that does not exist yet is created in the context of the graph, on which a call is in flight. The caller
-// holds no lock, because tracers are called.
-func (e *Event) enterNode(op string, of *graphCore, typ GraphNodeType) (*slot, *eventOwner, error) {
-	if e == nil {
-		return nil, nil, errNil(op, "event")
-	}
-	o := e.load()
-	if o == nil {
-		if e.Flags()&EventInterprocess != 0 {
-			return nil, nil, errNoNode(op, 0)
+	if r.core() == nil {
+		if r.flags()&EventInterprocess != 0 {
+			return errNoNode(c.op, 0)
 		}
-		var err error
-		if o, err = e.create(of.ctx); err != nil {
-			return nil, nil, err
+		if r.owner, err = e.(*Event).create(c.gc.ctx); err != nil {
+			return err
 		}
 	}
-	if o.core.ctx.drv != of.ctx.drv {
-		return nil, nil, errMixed(op, o.core, of)
+	if ec := r.core(); ec.ctx.drv != c.gc.ctx.drv {
+		r.leave()
+		return errMixed(c.op, ec, c.gc)
 	}
-	enter := o.core.enterForeign
-	if typ == GraphNodeTypeEventRecord {
-		enter = o.core.enterNode
+	if err := r.enterForGraph(c.op, typ == GraphNodeTypeEventRecord); err != nil {
+		return err
 	}
-	sl, err := enter(op)
-	if err == nil && sl.shared() {
-		o.leave(sl)
-		return nil, nil, errNoNode(op, uintptr(sl.raw))
+	if r.slot.shared() {
+		r.leave()
+		return errNoNode(c.op, uintptr(r.slot.raw))
 	}
-	return sl, o, err
+	c.acquired, c.objects = append(c.acquired, r.slot), append(c.objects, r.slot)
+	return nil
 }
 
 // readEvent returns the work of a node that records an event or waits for one.

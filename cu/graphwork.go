@@ -109,7 +109,8 @@ type HostNode struct {
 // and a wait is for its newest record: see [RecordExternal] (cuGraphAddEventRecordNode,
 // cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent, CUDA 11.1).
 type RecordNode struct {
-	Event *Event
+	// Event may be released, or closed, at once: the graph keeps what it uses.
+	Event AnyEvent
 	// Handle is set by [GraphNode.Work]. It is the CUevent, as [Event.Handle] returns it.
 	Handle uintptr
 }
@@ -117,7 +118,8 @@ type RecordNode struct {
 // WaitNode waits for an event's newest record at the time of the launch (cuGraphAddEventWaitNode,
 // cuGraphEventWaitNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
 type WaitNode struct {
-	Event *Event
+	// Event may be released, or closed, at once: the graph keeps what it uses.
+	Event AnyEvent
 	// Handle is set by [GraphNode.Work]. It is the CUevent, as [Event.Handle] returns it.
 	Handle uintptr
 }

@@ -337,7 +337,7 @@ func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if e.flags(o)&EventInterprocess != 0 {
+	if e.Flags()&EventInterprocess != 0 || o != nil && o.core.flags&EventInterprocess != 0 {
 		g.leave()
 		return nil, nil, noGreen(op, gc)
 	}

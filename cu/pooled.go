@@ -3,7 +3,6 @@ package cu
 import (
 	"context"
 	"runtime"
-	"time"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -11,7 +10,8 @@ import (
 // Pooled is an event of an [EventPool], from its acquisition to [Pooled.Release]. It is a value and
 // may be copied. After one copy was released, calls on the other copies fail with [ErrReleased],
 // also when the pool has reused the CUevent. A Pooled behaves like a new [Event]: earlier records
-// of its CUevent do not show. The zero Pooled is no event.
+// of its CUevent do not show. Functions with an [AnyEvent], such as [Stream.WaitEvent] and [Elapsed],
+// also take a Pooled. The zero Pooled is no event.
 type Pooled struct {
 	entry *poolEntry
 	gen   uint32
@@ -31,29 +31,24 @@ func (p Pooled) releaseAbandoned() {
 }
 
 // Release returns the event to its pool. It never waits. Waits and tickets for the event's record
-// continue, on the CUevent of that record; the next acquisition gets another CUevent. A second
-// release, also of a copy, returns an error that matches [ErrReleased]. An event may be released
-// after its pool was closed.
+// continue, and graphs keep the event, on the CUevent that they use; the next acquisition gets
+// another CUevent. A second release, also of a copy, returns an error that matches [ErrReleased]. An
+// event may be released after its pool was closed.
 func (p Pooled) Release() error {
 	en := p.entry
 	if en == nil {
 		return errNil("Release", "pooled event")
 	}
-	c, inUse := (*eventCore)(nil), uint64(0)
+	c, busy := (*eventCore)(nil), uint64(0)
 	for {
 		s := en.state.Load()
-		if s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
+		if c = en.core.Load(); c == nil || !p.holds(s) {
 			return errReleased("Release", nil)
 		}
-		// Acquire checks whether the CUevent is in use, but it is cheaper not to offer such an
-		// event.
-		if c = en.core.Load(); c == nil {
-			return errReleased("Release", nil) // a copy was released concurrently
+		if busy = 0; p.gen == maxGeneration || !c.unused() || c.first.recorded() {
+			busy = entryBusy
 		}
-		if p.gen == maxGeneration || c.slot.Load() != &c.first || !c.first.Unused() {
-			inUse = entryBusy
-		}
-		if en.state.CompareAndSwap(s, s&^(entryOne-1)|inUse) {
+		if en.state.CompareAndSwap(s, s&^(entryOne-1)|busy) {
 			break
 		}
 	}
@@ -61,11 +56,14 @@ func (p Pooled) Release() error {
 		p.owner.cleanup.Stop()
 	}
 	switch {
-	case inUse == 0 && en.home:
-	case inUse == 0:
+	case busy == 0 && en.home:
+	case busy == 0:
 		en.pool.push(&en.pool.free[en.flags], en)
 	case c.slot.Load() == nil: // the pool was closed
-	default:
+	case p.gen != maxGeneration && c.unused(): // no call that began before the change of the state is left
+		c.first.ClearBits(slotRecorded)
+		en.putBack(uint64(p.gen))
+	default: // Acquire would find out, too, but it is cheaper not to offer such an event
 		en.core.Store(nil)
 		defer en.putBack(uint64(p.gen)) // also if a tracer panics
 		c.release()
@@ -73,36 +71,38 @@ func (p Pooled) Release() error {
 	return nil
 }
 
-// enter begins a call on the event. recorded reports whether a record has succeeded since
-// the event was acquired. The caller ends the call by leave.
-func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {
+// holds reports whether an entry with the state s is still acquired for p.
+func (p Pooled) holds(s uint64) bool { return s/entryOne == uint64(p.gen) && s&entryInUse != 0 }
+
+// enter begins a call on the event. The caller ends the call by leave.
+func (p Pooled) enter(op string) (*slot, error) {
 	en := p.entry
 	if en == nil {
-		return nil, false, errNil(op, "pooled event")
+		return nil, errNil(op, "pooled event")
 	}
 	for {
 		c := en.core.Load()
 		if c == nil {
-			return nil, false, errReleased(op, nil)
+			return nil, errReleased(op, nil)
 		}
 		sl := c.slot.Load()
 		if sl == nil {
-			return nil, false, p.errGone(op, c)
+			return nil, p.errGone(op, c)
 		}
 		if !sl.Acquire(sl) {
 			continue // the slot was retired or closed concurrently
 		}
-		if s := en.state.Load(); s/entryOne == uint64(p.gen) && s&entryInUse != 0 {
-			return sl, s&entryRecorded != 0, nil
+		if p.holds(en.state.Load()) {
+			return sl, nil
 		}
 		sl.leave()
-		return nil, false, errReleased(op, sl.core)
+		return nil, errReleased(op, sl.core)
 	}
 }
 
 // object returns the event for an error, or nil if it was released.
 func (p Pooled) object() named {
-	sl, _, err := p.enter("")
+	sl, err := p.enter("")
 	if err != nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (p Pooled) leave(sl *slot) {
 
 // errGone returns the error for a core that is out of service.
 func (p Pooled) errGone(op string, c *eventCore) error {
-	if s := p.entry.state.Load(); s/entryOne != uint64(p.gen) || s&entryInUse == 0 {
+	if !p.holds(p.entry.state.Load()) {
 		return errReleased(op, c)
 	}
 	return misuse(op, c, ErrClosed, "the event pool was closed before the call: close it after the last use of its events")
@@ -136,7 +136,7 @@ func (p Pooled) Record(s *Stream) error {
 	if s == nil || s.core == nil {
 		return errNilArg(op, p.object(), "stream")
 	}
-	sl, recorded, err := p.enter(op)
+	sl, err := p.enter(op)
 	if err != nil {
 		return err
 	}
@@ -148,40 +148,28 @@ func (p Pooled) Record(s *Stream) error {
 	done, err := c.recordFast(op, sc)
 	runtime.KeepAlive(s)
 	if !done {
-		err = p.recordEntered(op, c, s)
-	}
-	if err != nil {
-		if c.slot.Load() == nil {
-			return p.errGone(op, c)
+		if err = sc.begin(op); err != nil {
+			return err
 		}
-		return err
+		defer s.leave() // also if a tracer panics
+		err = c.record(op, recordArgs{stream: sc})
 	}
-	if !recorded { // the swap fails if the bit is set already, or the event was released
-		inUse := uint64(p.gen)*entryOne + entryInUse
-		p.entry.state.CompareAndSwap(inUse, inUse+entryRecorded)
+	if err != nil && c.slot.Load() == nil {
+		return p.errGone(op, c)
 	}
-	return nil
-}
-
-// recordEntered records c, the pool entry's event, with its own call on the stream.
-func (Pooled) recordEntered(op string, c *eventCore, s *Stream) error {
-	if err := s.core.begin(op); err != nil {
-		return err
-	}
-	defer s.leave()
-	return c.record(op, recordArgs{stream: s.core})
+	return err
 }
 
 // Query reports whether the event's newest record has completed: see [Event.Query] (cuEventQuery).
 // An event that was not recorded since its acquisition is complete.
 func (p Pooled) Query() (Status, error) {
 	const op = "cuEventQuery"
-	sl, recorded, err := p.enter(op)
+	sl, err := p.enter(op)
 	if err != nil {
 		return StatusUnknown, err
 	}
 	defer p.leave(sl)
-	if !recorded || sl.Complete() {
+	if sl.Complete() {
 		return Complete, nil
 	}
 	return sl.core.status(op, sl, sl.query(driver.At{}))
@@ -194,114 +182,36 @@ func (p Pooled) Wait(ctx context.Context) error {
 	if ctx == nil {
 		return errNoGoContext(op, p.object())
 	}
-	sl, recorded, err := p.enter(op)
+	sl, err := p.enter(op)
 	if err != nil {
 		return err
 	}
 	defer p.leave(sl)
-	if !recorded || sl.Complete() {
-		return nil
-	}
-	sl.Watch()
-	defer sl.Unwatch()
-	_, err = sl.wait(ctx)
-	return err
+	return sl.waitPresent(ctx)
 }
 
 // Synchronize waits until the event's newest record has completed, and occupies an operating system
 // thread meanwhile: see [Event.Synchronize] (cuEventSynchronize).
 func (p Pooled) Synchronize() error {
 	const op = "cuEventSynchronize"
-	sl, recorded, err := p.enter(op)
+	sl, err := p.enter(op)
 	if err != nil {
 		return err
 	}
 	defer p.leave(sl)
-	if !recorded {
-		return nil
-	}
-	if res := sl.synchronize(driver.At{}); res != driver.ResultSuccess {
-		return sl.core.ctx.callError(op, uintptr(sl.raw), res)
-	}
-	return nil
+	return sl.core.resultError(op, sl, sl.synchronize())
 }
 
 // Ticket returns a ticket for the event's present record: see [Event.Ticket]. It stays valid after
 // the event's release.
 func (p Pooled) Ticket() (*Ticket, error) {
-	const op = "cuEventQuery"
-	sl, recorded, err := p.enter(op)
+	sl, err := p.enter("cuEventQuery")
 	if err != nil {
 		return nil, err
 	}
-	if !recorded || sl.Complete() {
-		now := sl.drv.table().Clock().Now()
-		p.leave(sl)
-		return completeTicket(now), nil
-	}
+	defer runtime.KeepAlive(p)
 	return newTicket(nil, sl), nil
 }
-
-// Block makes work that is enqueued on the stream from now on wait for the event's present record:
-// see [Stream.WaitEvent] (cuStreamWaitEvent). The event may be released at once.
-func (p Pooled) Block(s *Stream) error {
-	const op = "cuStreamWaitEvent"
-	if s == nil || s.core == nil {
-		return errNilArg(op, p.object(), "stream")
-	}
-	sl, recorded, err := p.enter(op)
-	if err != nil {
-		return err
-	}
-	defer p.leave(sl)
-	if sl.drv != s.core.ctx.drv {
-		return errMixed(op, sl.core, s.core)
-	}
-	sc, err := s.enter(op)
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	if !recorded {
-		return nil
-	}
-	return sc.waitSlot(op, sl, WaitDefault)
-}
-
-// Since returns the time between the record of start and the record of this event: see
-// [Event.Since] (cuEventElapsedTime). Both events must be of one driver and context, timed, and
-// recorded since their acquisition.
-func (p Pooled) Since(start Pooled) (time.Duration, Status, error) {
-	const op = "cuEventElapsedTime"
-	first, startRecorded, err := start.enter(op)
-	if err != nil {
-		return 0, StatusUnknown, ofStart(err)
-	}
-	defer start.leave(first)
-	last, recorded, err := p.enter(op)
-	if err != nil {
-		return 0, StatusUnknown, ofStop(err)
-	}
-	defer p.leave(last)
-	switch {
-	case first.core.ctx != last.core.ctx:
-		err = errMixed(op, as("start event", first.core), as("stop event", last.core))
-	case first.core.flags&EventDisableTiming != 0:
-		err = misuse(op, as("start event", first.core), ErrNotTimed, pooledUntimed)
-	case last.core.flags&EventDisableTiming != 0:
-		err = misuse(op, as("stop event", last.core), ErrNotTimed, pooledUntimed)
-	case !startRecorded:
-		err = errUnrecorded(op, as("start event", first.core))
-	case !recorded:
-		err = errUnrecorded(op, as("stop event", last.core))
-	}
-	if err != nil {
-		return 0, StatusUnknown, err
-	}
-	return measure(op, first, last)
-}
-
-const pooledUntimed = "acquire the event by pool.Acquire(cu.EventDefault): without flags it records no time"
 
 // ID returns a number that the pool gives to no other acquisition. [EventPool.ByID] finds the event
 // by it until the event is released. It is 0 for the zero Pooled.

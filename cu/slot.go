@@ -36,7 +36,7 @@ type slot struct {
 	watch watch.Shared
 }
 
-// Bits of a slot. A bit is never cleared.
+// Bits of a slot. Only slotRecorded is ever cleared, when a pool takes a CUevent back.
 const (
 	// slotExposed says that other code may record the CUevent. Its completion is then not
 	// remembered, and the event keeps this slot even while goroutines wait for it.
@@ -56,6 +56,9 @@ const (
 	// slotWhole says that a record of a whole context was made. It is the newest record only if on
 	// is 0.
 	slotWhole
+	// slotReused says that the CUevent may have the record of an earlier user. Only slotRecorded, or
+	// a graph, says that it has one of the present user.
+	slotReused
 )
 
 // leave ends a call that Acquire began.
@@ -73,6 +76,14 @@ func (sl *slot) handle() uintptr {
 
 func (sl *slot) recorded() bool { return sl.Bits()&slotRecorded != 0 }
 
+// stale reports whether the only record that the CUevent may have is that of an earlier user.
+func (sl *slot) stale() bool {
+	return sl.Bits()&(slotReused|slotRecorded|slotExposed) == slotReused
+}
+
+// Unrecorded reports whether the slot has no record of its user. CUDA defines such an event as complete.
+func (sl *slot) Unrecorded() bool { return sl.Records.Unrecorded() || sl.stale() }
+
 // once reports whether the event was recorded for [Event.RecordOnce]. Records in a capture, records
 // for a graph and records of earlier slots count.
 func (sl *slot) once() bool {
@@ -86,7 +97,9 @@ func (sl *slot) timed() bool {
 }
 
 // hasPrior reports whether the slot also represents prior's record.
-func (sl *slot) hasPrior() bool { return sl.Bits()&(slotHasPrior|slotRecorded) == slotHasPrior }
+func (sl *slot) hasPrior() bool {
+	return sl.Bits()&(slotHasPrior|slotRecorded) == slotHasPrior && !sl.prior.Unrecorded()
+}
 
 // expose notes that other code may record the CUevent from now on. When it returns, no poll that
 // has not seen this is running.
@@ -145,19 +158,19 @@ func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 }
 
 // synchronize waits in the driver, and remembers completion.
-func (sl *slot) synchronize(at driver.At) driver.Result {
+func (sl *slot) synchronize() driver.Result {
 	if sl.Unrecorded() {
 		return driver.ResultSuccess
 	}
 	if sl.hasPrior() {
-		if res := sl.prior.synchronize(at); res != driver.ResultSuccess {
+		if res := sl.prior.synchronize(); res != driver.ResultSuccess {
 			return res
 		}
 	}
 	t := sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
 	sl.observeNeeded()
 	g := sl.Gen()
-	res := sl.drv.table().EventSynchronize(at, sl.raw)
+	res := sl.drv.table().EventSynchronize(driver.At{}, sl.raw)
 	if res == driver.ResultSuccess {
 		sl.observeDone()
 	}
@@ -262,10 +275,11 @@ func (sl *slot) activeCapture() *capture {
 
 // stays reports whether a record may use the slot, if it is the event's present slot: no waiter
 // needs the present record, or the CUevent is exposed. For a record by a graph a captured present
-// record does not matter, because a captured record cannot be waited for.
+// record does not matter, because a captured record cannot be waited for. A graph does not get the
+// record of an earlier user, whose state it would wait for, or show.
 func (sl *slot) stays(flags RecordFlags) bool {
 	if flags&RecordExternal != 0 {
-		return !sl.Watched() || sl.Exposed() || sl.capture.Load() != nil
+		return !sl.stale() && (!sl.Watched() || sl.Exposed() || sl.capture.Load() != nil)
 	}
 	return sl.Stays()
 }

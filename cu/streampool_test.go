@@ -69,14 +69,14 @@ func TestPooledEventCaptured(t *testing.T) {
 	var kept Pooled
 	g := must(r.s.Capture(CaptureGlobal, func() error {
 		fork := must(pool.Acquire())(t)
-		err := errors.Join(fork.Record(r.s), fork.Block(r.other), fork.Release())
+		err := errors.Join(fork.Record(r.s), r.other.WaitEvent(fork), fork.Release())
 		join := must(pool.Acquire())(t) // the same CUevent, whose record is part of the capture
 		if st, err := join.Query(); st != Complete || err != nil {
 			t.Errorf("fresh: %v, %v", st, err)
 		}
 		r.ok(join.Wait(t.Context()))
 		kept = join
-		return errors.Join(err, r.work(r.other), join.Record(r.other), join.Block(r.s))
+		return errors.Join(err, r.work(r.other), join.Record(r.other), r.s.WaitEvent(join))
 	}))(t)
 	r.ok(g.Close())
 	if _, err := kept.Query(); !errors.Is(err, ResultInvalidValue) {

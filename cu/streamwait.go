@@ -18,57 +18,62 @@ import (
 // a capture. Otherwise the error matches [ErrContextMismatch] or [ErrDeviceMismatch], or
 // [ResultStreamCaptureUnsupported], and a capture stays valid. Each call asks the driver whether
 // the stream is being captured.
-func (s *Stream) WaitEvent(e *Event) error {
-	if s != nil && s.core != nil && e != nil {
-		if o := e.load(); o != nil {
-			done, err := s.core.waitFast("cuStreamWaitEvent", o.core)
-			runtime.KeepAlive(s)
-			runtime.KeepAlive(o)
-			if done {
-				return err
-			}
-		}
-	}
-	return s.WaitEventWithFlags(e, WaitDefault)
-}
+func (s *Stream) WaitEvent(e AnyEvent) error { return s.WaitEventWithFlags(e, WaitDefault) }
 
 // WaitEventWithFlags is WaitEvent with flags.
-func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
+func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
 		return errNil(op, "stream")
 	}
-	if e == nil {
-		return errNilArg(op, s.core, "event")
+	r, err := refOf(op, e)
+	if err != nil {
+		return about(s.core, err)
 	}
+	if c := r.core(); c != nil && r.slot == nil && flags == WaitDefault {
+		done, err := s.core.waitFast(op, c)
+		runtime.KeepAlive(s)
+		runtime.KeepAlive(r.owner)
+		if done {
+			return err
+		}
+	}
+	err = s.waitRef(op, &r, flags)
+	runtime.KeepAlive(e)
+	return err
+}
+
+// waitRef makes the stream wait for an event, and ends the call on it.
+func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
+	defer r.leave()
 	if flags&^WaitExternal != 0 {
 		return badValue(op, s.core, "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
-	o := e.load()
-	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
-		return errMixed(op, o.core, s.core)
+	c := r.core()
+	if c != nil && c.ctx.drv != s.core.ctx.drv {
+		return errMixed(op, c, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	if o == nil {
+	if c == nil {
 		return nil // never recorded
 	}
-	if o.core.flags&EventExternal != 0 && sc.captureActive() {
+	if c.flags&EventExternal != 0 && sc.captureActive() {
 		flags |= WaitExternal
 	}
-	enter := o.core.enter
 	if flags&WaitExternal != 0 {
-		enter = o.core.enterForeign // a graph waits for it from now on
+		err = r.enterForGraph(op, false) // a graph waits for it from now on
+	} else {
+		err = r.enter(op)
 	}
-	sl, err := enter(op)
 	if err != nil {
 		return err
 	}
-	defer o.leave(sl)
-	if o.core.flags&EventInterprocess != 0 {
+	sl := r.slot
+	if c.flags&EventInterprocess != 0 {
 		return sc.waitShared(op, sl, flags)
 	}
 	if sl.Unrecorded() && flags == WaitDefault {

@@ -31,23 +31,21 @@ func (e *Event) Ticket() (*Ticket, error) {
 	}
 	o := e.load()
 	if o == nil {
-		return completeTicket(time.Now()), nil
+		return &Ticket{known: time.Now()}, nil
 	}
 	sl, err := o.core.enter(op)
 	if err != nil {
 		return nil, err
 	}
-	if sl.Complete() || sl.Unrecorded() {
-		o.leave(sl)
-		return completeTicket(sl.drv.table().Clock().Now()), nil
-	}
 	return newTicket(o, sl), nil
 }
 
-func completeTicket(now time.Time) *Ticket { return &Ticket{known: now} }
-
 // newTicket returns a ticket for a slot's record, which takes over the caller's call in flight.
 func newTicket(o *eventOwner, sl *slot) *Ticket {
+	if sl.Complete() || sl.Unrecorded() {
+		defer o.leave(sl)
+		return &Ticket{known: sl.drv.table().Clock().Now()}
+	}
 	sl.Watch()
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
 	t.cleanup = runtime.AddCleanup(t, (*ticketCore).collected, t.core)

@@ -145,11 +145,11 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		"OpenIPCEvent": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
 			r.gpu.OpenIPCEvent(ForeignHandle())
 		})},
-		"Pooled.Record": {TraceEventRecord, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Record(r.s) })},
-		"Pooled.Query":  {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Query() })},
-		"Pooled.Wait":   {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Wait(r.t.Context()) })},
-		"Pooled.Block":  {TraceStreamWait, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Block(r.s) })},
-		"Acquire":       {TraceEventCreate, pooling(func(r *rig, p *EventPool, _ Pooled) { p.Acquire() })},
+		"Pooled.Record":         {TraceEventRecord, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Record(r.s) })},
+		"Pooled.Query":          {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Query() })},
+		"Pooled.Wait":           {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Wait(r.t.Context()) })},
+		"WaitEvent of a Pooled": {TraceStreamWait, pooling(func(r *rig, _ *EventPool, p Pooled) { r.s.WaitEvent(p) })},
+		"Acquire":               {TraceEventCreate, pooling(func(r *rig, p *EventPool, _ Pooled) { p.Acquire() })},
 		"Trim": {TraceEventDestroy, func(r *rig) func() {
 			pool, p := pooled(r)
 			r.ok(p.Release())

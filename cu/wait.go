@@ -37,13 +37,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		return err
 	}
 	defer o.leave(sl)
-	if sl.Complete() {
-		return nil
-	}
-	sl.Watch()
-	defer sl.Unwatch()
-	_, err = sl.wait(ctx)
-	return err
+	return sl.waitPresent(ctx)
 }
 
 // errNoGoContext returns the error for a nil context.Context.
@@ -53,9 +47,9 @@ func errNoGoContext(op string, of named) error {
 
 // awaited is one of several records in one wait.
 type awaited struct {
-	owner    *eventOwner
-	slot     *slot // nil if the record is known to be complete
-	err      error // why the record cannot be waited for
+	owner    *eventOwner // nil for a pooled event, which the caller keeps
+	slot     *slot       // nil if the record is known to be complete
+	err      error       // why the record cannot be waited for
 	sub      watch.Sub
 	watched  bool   // sub was added to the watcher
 	closings uint32 // the context's closings at the beginning of the wait
@@ -63,31 +57,37 @@ type awaited struct {
 
 // enterAll begins a wait for the present records of the events. The caller ends it with leaveAll.
 // pending is the number of records that are not known to be complete.
-func enterAll(op string, events []*Event) (list []awaited, pending int) {
+func enterAll[E AnyEvent](op string, events []E) (list []awaited, pending int) {
 	list = make([]awaited, len(events))
 	for i, e := range events {
 		a := &list[i]
-		if e == nil {
-			a.err = errNil(op, "event")
+		r, err := refOf(op, e)
+		if err != nil {
+			a.err = err
 			continue
 		}
-		if a.owner = e.load(); a.owner == nil {
-			continue // it was never recorded
-		}
-		a.closings = a.owner.core.ctx.closings.Load()
-		sl, err := a.owner.core.enter(op)
-		switch {
-		case err != nil:
-			a.err = err
-		case sl.Complete() || sl.Unrecorded():
-			a.owner.leave(sl)
-		default:
-			sl.Watch()
-			a.slot = sl
-			pending++
-		}
+		pending += a.enter(op, &r)
 	}
 	return list, pending
+}
+
+// enter begins the wait for an event. It returns the number of records that are not known to be complete.
+func (a *awaited) enter(op string, r *eventRef) (pending int) {
+	c := r.core()
+	if c == nil {
+		return 0 // it was never recorded
+	}
+	a.owner, a.closings = r.owner, c.ctx.closings.Load()
+	if a.err = r.enter(op); a.err != nil {
+		return 0
+	}
+	if sl := r.slot; !sl.Complete() && !sl.Unrecorded() {
+		sl.Watch()
+		a.slot = sl
+		return 1
+	}
+	r.leave()
+	return 0
 }
 
 // beginAll tells the drivers that the caller waits for all of the pending records, and calls ended when the wait has
@@ -172,12 +172,17 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 // that are made during the wait change nothing. The events may be of several drivers, contexts and
 // devices. WaitAll returns when each wait has a result, or ctx has ended. An error is a
 // [*BatchError] with one error for each failed wait, at the event's place.
-func WaitAll(ctx context.Context, events ...*Event) error {
+func WaitAll[E AnyEvent](ctx context.Context, events ...E) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
 		return errNoGoContext(op, nil)
 	}
+	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
+	return waitAll(ctx, op, list, pending)
+}
+
+func waitAll(ctx context.Context, op string, list []awaited, pending int) error {
 	if pending > 0 {
 		to := watch.NewWaiter(pending)
 		ended := beginAll(op, list, to)
@@ -186,7 +191,7 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 		ended()
 		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, nil, ctx) })
 	}
-	errs := batchErrors{op: op, items: len(events)}
+	errs := batchErrors{op: op, items: len(list)}
 	for i := range list {
 		if errs.add(i, list[i].err); list[i].err == nil {
 			list[i].observeDone()
@@ -200,18 +205,23 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 // before, WaitAny returns the place and the error. If ctx ends before, or the list is empty, the
 // place is -1. For an event that is nil or was closed before the call, WaitAny returns the place
 // and an error at once, even if another event is complete. See [WaitAll].
-func WaitAny(ctx context.Context, events ...*Event) (int, error) {
+func WaitAny[E AnyEvent](ctx context.Context, events ...E) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
 		return -1, errNoGoContext(op, nil)
 	}
-	if len(events) == 0 {
+	defer runtime.KeepAlive(events)
+	list, pending := enterAll(op, events)
+	return waitAny(ctx, op, list, pending)
+}
+
+func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, error) {
+	if len(list) == 0 {
 		return -1, badValue(op, nil, "there are no events to wait for: pass at least one")
 	}
-	list, pending := enterAll(op, events)
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
 	var refused error
-	if pending == len(events) {
+	if pending == len(list) {
 		var ended func()
 		if ended, refused = beginAny(op, list); refused == nil {
 			to := watch.NewWaiter(1)

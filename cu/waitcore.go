@@ -9,6 +9,17 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
+// waitPresent waits for the slot's present record. The caller has a call in flight on the slot.
+func (sl *slot) waitPresent(ctx context.Context) error {
+	if sl.Complete() || sl.Unrecorded() {
+		return nil
+	}
+	sl.Watch()
+	defer sl.Unwatch()
+	_, err := sl.wait(ctx)
+	return err
+}
+
 // wait waits for the slot's record. The caller has counted a wait on the slot. final is false if a
 // repeated wait may have another result: ctx or the close of the last Context ended this wait, the
 // caller is a host function that the record waits for, or the driver failed to answer.

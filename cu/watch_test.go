@@ -619,7 +619,7 @@ func TestWaitAllAndAny(t *testing.T) {
 	if i, err := WaitAny(ctx, events...); i != -1 || !errors.Is(err, cause) {
 		t.Errorf("WaitAny: %d, %v", i, err)
 	}
-	if i, err := WaitAny(t.Context()); i != -1 || !errors.Is(err, ResultInvalidValue) {
+	if i, err := WaitAny[*Event](t.Context()); i != -1 || !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("WaitAny: %d, %v", i, err)
 	}
 	if err := WaitAll(t.Context(), nil, new(Event)); !errors.Is(err, ErrNil) {

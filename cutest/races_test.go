@@ -385,7 +385,7 @@ var raceTests = []struct {
 		defer e.Release()
 		p.fill(p.a)
 		p.order(func() error { return e.Record(p.a) })
-		p.order(func() error { return e.Block(p.b) })
+		p.order(func() error { return p.b.WaitEvent(e) })
 		p.read(p.b)
 	}, 2},
 	{"interprocess event", func(p *scene) {

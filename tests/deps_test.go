@@ -65,7 +65,7 @@ var rules = map[string]rule{
 	"internal/watch":        {imports: []string{"driver", "internal/explore", "internal/lock"}},
 	"loader":                {imports: []string{"internal/ccall", "internal/initresult"}},
 	"driver":                {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                    {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "internal/descriptor", "driver", "internal/handle", "internal/initresult", "internal/lock", "internal/ptx", "internal/races", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"kernelargs.go", "launchcore.go", "memcore.go", "typed.go"}},
+	"cu":                    {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "internal/descriptor", "driver", "internal/handle", "internal/initresult", "internal/lock", "internal/ptx", "internal/races", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"anyevent.go", "kernelargs.go", "launchcore.go", "memcore.go", "typed.go"}},
 	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/ptx",
 		"internal/ptx/compile", "internal/ptx/syntax", "internal/ptx/vm", "internal/sim/engine",
 		"internal/sim/mem"},

@@ -50,6 +50,12 @@ func (x *number[T]) Or(mask T) T {
 	return v
 }
 
+// And sets the value to its intersection with mask, and returns the former one.
+func (x *number[T]) And(mask T) T {
+	v, _ := x.change("And", func(old T) T { return old & mask })
+	return v
+}
+
 // Swap stores a value and returns the former one.
 func (x *number[T]) Swap(v T) T {
 	old, _ := x.change("Swap", func(T) T { return v })

@@ -215,8 +215,11 @@ func (r *Records) Remember(g Gen) {
 // Exposed reports whether other code may record the event.
 func (r *Records) Exposed() bool { return r.bits.Load()&BitExposed != 0 }
 
-// SetBits sets bits. They are never cleared.
+// SetBits sets bits.
 func (r *Records) SetBits(bits uint32) { r.bits.Or(bits) }
+
+// ClearBits clears bits of an event that is Unused, on behalf of its next user.
+func (r *Records) ClearBits(bits uint32) { r.bits.And(^bits) }
 
 // Bits returns the bits that are set.
 func (r *Records) Bits() uint32 { return r.bits.Load() }

@@ -325,6 +325,9 @@ var recordsPrograms = []program{
 			if m := e.Bits(); m != BitExposed|FirstBit|FirstBit<<1 || !e.Exposed() {
 				r.Fail("bits are %b", m)
 			}
+			if e.ClearBits(FirstBit); e.Bits() != BitExposed|FirstBit<<1 {
+				r.Fail("bits are %b after one was cleared", e.Bits())
+			}
 			if e := newEvent(r); e.Exposed() {
 				r.Fail("a new event is exposed")
 			} else if e.SetBits(FirstBit); e.Exposed() {

@@ -55,10 +55,10 @@ func TestC01Acquire(t *testing.T) {
 			n.ok(again.Synchronize())
 			n.ok(get(again.Ticket())(n).Wait(n.patient()))
 			free := n.newStream()
-			n.ok(again.Block(free))
+			n.ok(free.WaitEvent(again))
 			n.ok(free.Synchronize())
 			if want&cu.EventDisableTiming == 0 {
-				_, _, err := again.Since(again)
+				_, err := cu.Elapsed(n.patient(), again, again)
 				n.is("the time since it was acquired", err, cu.ErrNotRecorded)
 			}
 			// A record that fails does not make the old one visible.
@@ -92,19 +92,21 @@ func TestC01Times(t *testing.T) {
 		g := n.holds(s)
 		n.ok(stop.Record(s))
 		n.settle()
-		if _, st, err := stop.Since(start); st != cu.Pending || err != nil {
-			n.t.Errorf("held: %v, %v", st, err)
-		}
+		n.status("held", stop, cu.Pending)
 		g.open()
-		n.ok(stop.Wait(n.patient()))
-		d, st, err := stop.Since(start)
-		back, _, _ := start.Since(stop)
-		if d <= 0 || back != -d || st != cu.Complete || err != nil {
-			n.t.Errorf("%v, back %v, %v, %v", d, back, st, err)
+		d := get(cu.Elapsed(n.patient(), start, stop))(n)
+		if back := get(cu.Elapsed(n.patient(), stop, start))(n); d <= 0 || back != -d {
+			n.t.Errorf("%v, back %v", d, back)
+		}
+		own := n.newEvent(cu.EventDefault)
+		n.ok(own.Record(s))
+		between := get(cu.Elapsed(n.patient(), stop, own))(n)
+		if back := get(cu.Elapsed(n.patient(), own, stop))(n); between < 0 || back != -between {
+			n.t.Errorf("to an Event: %v, back %v", between, back)
 		}
 		plain := get(pool.Acquire())(n)
 		n.ok(plain.Record(s))
-		_, _, err = plain.Since(start)
+		_, err := cu.Elapsed(n.patient(), start, plain)
 		n.is("untimed", err, cu.ErrNotTimed)
 		beside := get(n.gpu.Device().NewContext(cu.ContextDefault))(n)
 		n.closes(beside)
@@ -123,10 +125,10 @@ func TestC02Release(t *testing.T) {
 		next := get(pool.Acquire())(n) // the same CUevent
 		_, queried := copied.Query()
 		_, ticket := copied.Ticket()
-		_, _, since := copied.Since(next)
+		_, elapsed := cu.Elapsed(n.patient(), next, copied)
 		for what, err := range map[string]error{
 			"Release": copied.Release(), "Record": copied.Record(s), "Query": queried, "Wait": copied.Wait(n.patient()),
-			"Synchronize": copied.Synchronize(), "Ticket": ticket, "Block": copied.Block(s), "Since": since,
+			"Synchronize": copied.Synchronize(), "Ticket": ticket, "WaitEvent": s.WaitEvent(copied), "Elapsed": elapsed,
 		} {
 			n.is(what+" of a copy", err, cu.ErrReleased, cu.ResultInvalidHandle)
 		}
@@ -274,11 +276,9 @@ func TestC03ByID(t *testing.T) {
 			n.ok(by(b.ID()).Record(s))
 			n.ok(by(b.ID()).Wait(n.patient()))
 			n.ok(by(b.ID()).Synchronize())
-			n.ok(by(a.ID()).Block(s))
+			n.ok(s.WaitEvent(by(a.ID())))
 			n.status("by id", by(b.ID()), cu.Complete)
-			if _, st, err := by(b.ID()).Since(by(a.ID())); st != cu.Complete || err != nil {
-				n.t.Errorf("elapsed: %v, %v", st, err)
-			}
+			get(cu.Elapsed(n.patient(), by(a.ID()), by(b.ID())))(n)
 			n.ok(by(a.ID()).Release())
 			_, err := pool.ByID(a.ID())
 			n.is("released", err, cu.ErrReleased)

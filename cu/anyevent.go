@@ -1,0 +1,99 @@
+package cu
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// AnyEvent is an [*Event] or a [Pooled]. For a list of both, write WaitAny[AnyEvent], as for WaitAll and QueryAll.
+type AnyEvent interface {
+	// find returns what eventRef has. It does not keep its receiver: see refOf.
+	find(op string) (*eventOwner, *slot, error)
+}
+
+// eventRef is what a call has found in an event. If it is pooled, the caller keeps the value.
+type eventRef struct {
+	owner *eventOwner // nil for a zero Event, and for a pooled event
+	slot  *slot       // on which a call has begun, or nil. A call on a pooled event begins at once
+}
+
+// refOf returns what a call finds in an event. The caller calls leave.
+//
+// A value whose method is called by an interface escapes to the heap. So the words of the interface are copied as
+// numbers. No function is called between the two conversions, so that the stack does not move.
+func refOf(op string, e AnyEvent) (r eventRef, err error) {
+	words := *(*[2]uintptr)(unsafe.Pointer(&e))
+	if words[1] == 0 { // no interface, or a nil pointer
+		return r, errNil(op, "event")
+	}
+	r.owner, r.slot, err = (*(*AnyEvent)(unsafe.Pointer(&words))).find(op)
+	runtime.KeepAlive(e)
+	return r, err
+}
+
+func (e *Event) find(string) (*eventOwner, *slot, error) { return e.owner.Load(), nil, nil }
+
+func (p Pooled) find(op string) (*eventOwner, *slot, error) {
+	sl, err := p.enter(op)
+	return nil, sl, err
+}
+
+// core returns the event's core, or nil if the event was not created yet.
+func (r *eventRef) core() *eventCore {
+	switch {
+	case r.slot != nil:
+		return r.slot.core
+	case r.owner != nil:
+		return r.owner.core
+	}
+	return nil
+}
+
+// enter begins a call on the event, which was created.
+func (r *eventRef) enter(op string) (err error) {
+	if r.slot == nil {
+		r.slot, err = r.owner.core.enter(op)
+	}
+	return err
+}
+
+// leave ends the call, if there is one.
+func (r *eventRef) leave() {
+	if r.slot != nil {
+		r.slot.leave()
+	}
+	runtime.KeepAlive(r.owner)
+}
+
+// enterForGraph is enter for a call after which a graph records the event, or waits for it.
+func (r *eventRef) enterForGraph(op string, records bool) (err error) {
+	c := r.core()
+	if r.slot != nil { // Release leaves the CUevent to the call that has begun
+		defer r.slot.leave()
+	}
+	if records {
+		r.slot, err = c.enterNode(op)
+	} else {
+		r.slot, err = c.enterForeign(op)
+	}
+	if err != nil && c.released.Load() {
+		err = errReleased(op, c)
+	}
+	return err
+}
+
+// flags returns the flags that the event has, or will be created with.
+func (r *eventRef) flags() EventFlags {
+	if c := r.core(); c != nil {
+		return c.flags
+	}
+	return r.owner.flags()
+}
+
+// object returns the event for an error. It is nil if there is no event yet.
+func (r *eventRef) object() named {
+	if c := r.core(); c != nil {
+		return c
+	}
+	return nil
+}
