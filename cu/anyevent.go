@@ -33,11 +33,6 @@ func refOf(op string, e AnyEvent) (r eventRef, err error) {
 
 func (e *Event) find(string) (*eventOwner, *slot, error) { return e.owner.Load(), nil, nil }
 
-func (p Pooled) find(op string) (*eventOwner, *slot, error) {
-	sl, err := p.enter(op)
-	return nil, sl, err
-}
-
 // core returns the event's core, or nil if the event was not created yet.
 func (r *eventRef) core() *eventCore {
 	switch {
