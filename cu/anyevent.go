@@ -6,10 +6,11 @@ import (
 )
 
 // AnyEvent is an [*Event] or a [Pooled]. For a list of both, write WaitAny[AnyEvent], as for WaitAll and QueryAll.
-type AnyEvent interface {
-	// find returns what eventRef has. It does not keep its receiver: see refOf.
-	find(op string) (*eventOwner, *slot, error)
-}
+type AnyEvent interface{ anyEvent() }
+
+func (*Event) anyEvent() {}
+
+func (Pooled) anyEvent() {}
 
 // eventRef is what a call has found in an event. If it is pooled, the caller keeps the value.
 type eventRef struct {
@@ -19,19 +20,25 @@ type eventRef struct {
 
 // refOf returns what a call finds in an event. The caller calls leave.
 //
-// A value whose method is called by an interface escapes to the heap. So the words of the interface are copied as
-// numbers. No function is called between the two conversions, so that the stack does not move.
+// A Pooled in an interface is copied to the heap if anything in the interface escapes. The compiler assumes that an
+// atomic load makes its operand escape, so it sees the event's address as a number. The address is used only by the
+// load, for which KeepAlive keeps the event. No function is called between the two conversions, so that an event
+// on the stack does not move.
 func refOf(op string, e AnyEvent) (r eventRef, err error) {
-	words := *(*[2]uintptr)(unsafe.Pointer(&e))
-	if words[1] == 0 { // no interface, or a nil pointer
-		return r, errNil(op, "event")
+	switch e := e.(type) {
+	case *Event:
+		if e != nil {
+			address := uintptr(unsafe.Pointer(e))
+			r.owner = (*(**Event)(unsafe.Pointer(&address))).owner.Load()
+			runtime.KeepAlive(e)
+			return r, nil
+		}
+	case Pooled:
+		r.slot, err = e.enter(op)
+		return r, err
 	}
-	r.owner, r.slot, err = (*(*AnyEvent)(unsafe.Pointer(&words))).find(op)
-	runtime.KeepAlive(e)
-	return r, err
+	return r, errNil(op, "event")
 }
-
-func (e *Event) find(string) (*eventOwner, *slot, error) { return e.owner.Load(), nil, nil }
 
 // core returns the event's core, or nil if the event was not created yet.
 func (r *eventRef) core() *eventCore {

@@ -35,8 +35,8 @@ type contextCore struct {
 	watched watch.Domain
 	// cells is the memory of the context's timelines.
 	cells cells
-	// pool is the context's pool of events, nil if no EventPool uses it.
-	pool  *poolCore
+	// pool is the context's pool of events, a *poolCore, or nil if no EventPool uses it.
+	pool  named
 	peers peers
 	// legacy is the legacy default stream, for calls without a stream, or nil before its first use.
 	legacy atomic.Pointer[streamCore]

@@ -350,3 +350,23 @@ func (c *eventCore) closeAbandoned() {
 		c.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Abandoned: true, Err: err})
 	}
 }
+
+// newUnnumberedCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
+func newUnnumberedCore(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+	c := &eventCore{ctx: ctx, flags: flags}
+	c.put(&c.first, raw)
+	c.slot.Store(&c.first)
+	return c
+}
+
+// unused reports whether the event has its first slot, which neither a call nor a graph uses.
+func (c *eventCore) unused() bool { return c.slot.Load() == &c.first && c.first.Unused() }
+
+// release takes a core out of service. Waits continue, and the CUevent is reused after the last of
+// them.
+func (c *eventCore) release() {
+	c.released.Store(true)
+	if sl := c.slot.Swap(nil); sl != nil {
+		sl.retire()
+	}
+}

@@ -26,11 +26,12 @@ func (c *Context) EventPool() (*EventPool, error) {
 	}
 	defer c.leave()
 	core.mu.Lock()
-	if core.pool == nil {
-		core.pool = &poolCore{ctx: core}
-		core.pool.entries.Store(new([]*poolEntry))
+	pool, _ := core.pool.(*poolCore)
+	if pool == nil {
+		pool = &poolCore{ctx: core}
+		core.pool = pool
+		pool.entries.Store(new([]*poolEntry))
 	}
-	pool := core.pool
 	pool.shares++
 	core.mu.Unlock()
 	p := &EventPool{share: &poolShare{pool: pool}}

@@ -100,12 +100,6 @@ func (p Pooled) enter(op string) (*slot, error) {
 	}
 }
 
-// find implements AnyEvent. It begins a call.
-func (p Pooled) find(op string) (*eventOwner, *slot, error) {
-	sl, err := p.enter(op)
-	return nil, sl, err
-}
-
 // object returns the event for an error, or nil if it was released.
 func (p Pooled) object() named {
 	sl, err := p.enter("")
