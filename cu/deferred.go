@@ -18,31 +18,22 @@ type deferredList = deferred.List[*resource, memoryFit]
 
 // memoryFit identifies the allocations that a piece of memory can serve.
 type memoryFit struct {
-	is    *memoryKind
+	is    any // the *memoryKind. Programs without memory do not contain that type
 	flags HostFlags
-	class uint64
-}
-
-// fit returns the allocations that memory of this size can serve. Their sizes are about the same.
-func fit(is *memoryKind, flags HostFlags, size uint64) memoryFit {
-	const small, large = 512, 2 << 20
-	unit := uint64(small)
-	if size > large/2 {
-		unit = large
-	}
-	return memoryFit{is, flags, (size + unit - 1) / unit * unit}
+	class uint64 // of sizes that are about the same
 }
 
 // addDeferred adds an object to the deferred ones. No call on the object is in flight or can begin.
 func (c *contextCore) addDeferred(r *resource) {
-	mc, ok := r.self.(*memCore)
-	switch {
-	case !ok:
+	m, ok := r.self.(memoryObject)
+	if !ok {
 		c.deferred.Add(r, 0)
-	case mc.exposed.Load() || mc.is.pooled != nil || mc.end != nil:
-		c.deferred.Add(r, mc.capacity)
-	default:
-		c.deferred.AddReusable(r, mc.capacity, mc.fit())
+		return
+	}
+	if capacity, fit, reusable := m.reuse(); reusable {
+		c.deferred.AddReusable(r, capacity, fit)
+	} else {
+		c.deferred.Add(r, capacity)
 	}
 }
 
@@ -62,41 +53,6 @@ func (r *resource) retryLater(err error) (again bool) {
 	return again
 }
 
-// maxTaken is the number of pieces of memory that an allocation tries.
-const maxTaken = 4
-
-// takeMemory returns deferred memory that fits and is not used by any work, or nil. It does not
-// wait for the GPU.
-func (c *contextCore) takeMemory(is *memoryKind, flags HostFlags, size uint64) *memCore {
-	if c.poison.Load() != nil {
-		return nil // the driver's error for the allocation tells the program why
-	}
-	f := fit(is, flags, size)
-	for range maxTaken {
-		r, ok := c.deferred.Take(f)
-		if !ok {
-			break
-		}
-		mc := r.self.(*memCore) // only memory fits
-		if c.idleOrPutBack(mc, size) {
-			mc.unmark()
-			return mc
-		}
-	}
-	return nil
-}
-
-// idleOrPutBack reports whether memory that was taken fits, and is not used by any work. If not, it
-// adds the memory again, at the end of its list.
-func (c *contextCore) idleOrPutBack(mc *memCore, size uint64) (idle bool) {
-	defer func() {
-		if !idle { // also if a tracer panics
-			c.addDeferred(&mc.resource)
-		}
-	}()
-	return mc.capacity >= size && mc.idle()
-}
-
 // freeDeferred frees the deferred objects of the context. It waits for the GPU: only calls that are
 // documented to wait may use it. The caller is a user of the context. The leak hook gets the
 // errors.
@@ -110,8 +66,8 @@ func (c *contextCore) freeDeferred() {
 		if done, ok := c.deferred.Claim(r); ok {
 			freed := c.freeClaimed(r, err)
 			done()
-			if freed {
-				r.unmark()
+			if m, ok := r.self.(memoryObject); ok && freed {
+				m.unmark()
 			}
 		}
 	}

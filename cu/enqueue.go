@@ -128,10 +128,6 @@ func (sc *streamCore) endFast() {
 // keeps reports whether the stream keeps an object of its context. The caller has the turn.
 func (sc *streamCore) keeps(r *resource) bool { return r.ctx == sc.ctx && sc.kept.Has(r, r.number) }
 
-// keepsMemory is keeps for the memory of an argument. Instead of virtual memory, work may have to use
-// other virtual memory.
-func (sc *streamCore) keepsMemory(mc *memCore) bool { return mc.virt == nil && sc.keeps(&mc.resource) }
-
 // afterFast returns what the fast form of a call returns for a result of the driver. If the driver
 // needs a context after all, the general form makes the call again.
 func (sc *streamCore) afterFast(f workFunction, handle uintptr, res driver.Result) (done bool, err error) {

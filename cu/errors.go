@@ -181,8 +181,8 @@ func describe(of named) string {
 	if r, ok := of.(inRole); ok {
 		of = r.member
 	}
-	if m, ok := of.(*memCore); ok {
-		text += fmt.Sprintf(", %d bytes", m.size)
+	if m, ok := of.(memoryObject); ok {
+		text += fmt.Sprintf(", %d bytes", m.sizeInBytes())
 	}
 	return text
 }

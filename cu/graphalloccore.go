@@ -37,7 +37,7 @@ func (set *graphObjects) unfreed() (list []graphAlloc) {
 	defer set.mu.Unlock()
 	for mc := range maps.Keys(set.allocs) {
 		if !set.allocs[mc] {
-			list = append(list, graphAlloc{mem: mc})
+			list = append(list, graphAlloc{mem: mc.(*memCore)})
 		}
 	}
 	return list

@@ -115,3 +115,7 @@ func (c *contextCore) canAccess(mc *memCore) bool {
 	}
 	return mc.accessibleIn(c) || !mc.is.ofNode && c.reaches(mc.ctx)
 }
+
+// keepsMemory is keeps for the memory of an argument. Instead of virtual memory, work may have to use
+// other virtual memory.
+func (sc *streamCore) keepsMemory(mc *memCore) bool { return mc.virt == nil && sc.keeps(&mc.resource) }

@@ -138,22 +138,12 @@ type countedOpening struct {
 	beginFree func() (end func(), may bool)
 }
 
-// leaveOpening is leave of the memory's opening. Other memory is always freed.
-func (mc *memCore) leaveOpening() (last bool) { return mc.opening == nil || mc.opening.leave() }
-
 // beginFree is beginFree of the memory's opening. Other memory may always be freed.
 func (mc *memCore) beginFree() (end func(), may bool) {
 	if mc.opening == nil {
 		return func() {}, true
 	}
 	return mc.opening.beginFree()
-}
-
-// endOpening ends the use of memory that another opening frees.
-func (mc *memCore) endOpening() {
-	defer mc.ctx.endHold()
-	mc.freed.Store(true)
-	mc.leavePool()
 }
 
 // deviceLocation is the memory of a device.
@@ -227,43 +217,6 @@ func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	return mc.localStreams.note(sc, false)
 }
 
-// idle reports, without waiting, whether all work that uses the memory is known to be done. No call
-// is in flight.
-func (mc *memCore) idle() bool {
-	if mc.exposed.Load() || !mc.usedStreams.idle() || !mc.localStreams.idle() {
-		return false
-	}
-	if !mc.copied.Load() {
-		return true
-	}
-	if mc.marked == 0 {
-		e, err := mc.ctx.legacyStream().mark()
-		if err != nil {
-			return false
-		}
-		mc.marked = e
-	}
-	return mc.ctx.queryEvent(mc.marked) == driver.ResultSuccess
-}
-
-// fit returns the allocations that the memory can serve.
-func (mc *memCore) fit() memoryFit { return fit(mc.is, mc.flags, mc.capacity) }
-
-// unmark releases the event that memCore.idle recorded.
-func (r *resource) unmark() {
-	if mc, ok := r.self.(*memCore); ok {
-		mc.unmark()
-	}
-}
-
-// unmark releases the event that idle recorded.
-func (mc *memCore) unmark() {
-	if mc.marked != 0 {
-		mc.ctx.doneWith(EventDisableTiming, mc.marked)
-		mc.marked = 0
-	}
-}
-
 // usedOnAll is usedOn for each stream of the set.
 func (mc *memCore) usedOnAll(set *streamSet) {
 	if l := set.streams.Load(); l != nil {
@@ -271,17 +224,6 @@ func (mc *memCore) usedOnAll(set *streamSet) {
 			mc.usedOn(sc)
 		}
 	}
-}
-
-// memoryBytes returns how much memory is freed with mc.
-func (mc *memCore) memoryBytes() uint64 {
-	switch {
-	case mc.is.others:
-		return 0
-	case mc.virt != nil:
-		return mc.virt.memoryBytes()
-	}
-	return mc.capacity
 }
 
 // failAlloc returns the error of callError, with the size if there is too little memory. A handle of 0

@@ -251,8 +251,7 @@ type orderedFree struct {
 // closeOrdered frees closed memory of a pool in the order of a stream, and returns at once. No call
 // on the memory is in flight. If this is not possible now, the memory is freed later.
 func (mc *memCore) closeOrdered() error {
-	if !mc.leaveOpening() {
-		mc.endOpening()
+	if mc.leftToOther() {
 		return nil
 	}
 	f := orderedFree{mc: mc}

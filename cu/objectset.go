@@ -25,7 +25,7 @@ type objectSet struct {
 	mu   lock.Mutex[lock.ObjectSet]
 	held map[holder]int // how often each was added
 	// allocs has the memory that nodes allocate, and whether a node frees it. mu guards it.
-	allocs map[*memCore]bool
+	allocs map[memoryObject]bool
 	// unlaunched are recorded slots that represent earlier records until the first launch.
 	unlaunched []*slot
 }

@@ -266,7 +266,9 @@ func (d *driverCore) releasePrimary(dev driver.Device) {
 func (c *contextCore) keepDeferred() {
 	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
 		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
-		r.unmark()
+		if m, ok := r.self.(memoryObject); ok {
+			m.unmark()
+		}
 	}
 }
 

@@ -17,6 +17,29 @@ type object interface {
 	free(at driver.At) (op string, res driver.Result)
 }
 
+// memoryObject is an object that is memory, to which more happens at its end than to other objects. It is an interface, so
+// that programs without memory do not contain what it does.
+type memoryObject interface {
+	object
+	sizeInBytes() uint64
+	// dropLocal makes the streams of the memory's own context release it.
+	dropLocal()
+	// closeInPool is closeOwned for memory of a pool, and destroyInPool is destroyLate after the work that uses such memory
+	// has ended. They report false for other memory, to which they do nothing.
+	closeInPool() (closed bool, err error)
+	destroyInPool(l Leak) bool
+	// leftToOther reports whether another opening of the memory frees it. If so, this one has ended.
+	leftToOther() bool
+	// keepHost keeps memory of the program from the garbage collector, for as long as the driver is open.
+	keepHost()
+	// reuse returns which allocations the memory can serve. reusable is false if it can serve none.
+	reuse() (capacity uint64, fit memoryFit, reusable bool)
+	// unmark ends the use of the event by which the end of work without a stream was observed.
+	unmark()
+	// memoryBytes returns how much memory is freed with the object.
+	memoryBytes() uint64
+}
+
 // resource is the lifetime of an object, which contains it. The owner, such as a Stream, and calls
 // in flight point to the object.
 type resource struct {
@@ -75,8 +98,8 @@ func (r *resource) close() (first, last bool) {
 	// Work that adds the resource to a stream's set looks after that whether it is closed. So one of
 	// the two sees the other.
 	r.dropKept(r.usedStreams)
-	if mc, ok := r.self.(*memCore); ok {
-		r.dropKept(&mc.localStreams)
+	if m, ok := r.self.(memoryObject); ok {
+		m.dropLocal()
 	}
 	return true, r.ReleaseLast() // the streams' release was not the last
 }
@@ -108,8 +131,10 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if mc, ok := r.self.(*memCore); ok && mc.is.pooled != nil {
-		return mc.is.pooled.closeOrdered(mc)
+	if m, ok := r.self.(memoryObject); ok {
+		if closed, err := m.closeInPool(); closed {
+			return err
+		}
 	}
 	late := true
 	defer func() {
@@ -161,7 +186,7 @@ func (r *resource) forgotten() {
 	first, last := r.close()
 	if first {
 		size := uint64(0)
-		if m, ok := r.self.(interface{ memoryBytes() uint64 }); ok {
+		if m, ok := r.self.(interface{ memoryBytes() uint64 }); ok { // also physical memory
 			size = m.memoryBytes()
 		}
 		r.ctx.drv.collector.abandoned(size)
@@ -192,8 +217,8 @@ func (r *resource) free(at driver.At) error {
 
 // keep leaves the object for the life of the process, because the end of the GPU's use is unknown.
 func (r *resource) keep(err error) error {
-	if mc, ok := r.self.(*memCore); ok && mc.own != nil {
-		r.ctx.drv.kept.LoadOrStore(mc, true)
+	if m, ok := r.self.(memoryObject); ok {
+		m.keepHost()
 	}
 	return errKept(r.self.kind(), r.self.handle(), err)
 }
@@ -215,8 +240,8 @@ func (r *resource) usedOn(sc *streamCore) (noted bool) {
 // GPU, the resource is deferred.
 func (r *resource) destroyLate(abandoned bool) {
 	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
-	if mc, ok := r.self.(*memCore); ok && !mc.leaveOpening() {
-		mc.endOpening()
+	m, isMemory := r.self.(memoryObject)
+	if isMemory && m.leftToOther() {
 		drv.leak(l)
 		return
 	}
@@ -228,8 +253,7 @@ func (r *resource) destroyLate(abandoned bool) {
 	}
 	destroy := func() {
 		l.Err = r.usedStreams.waitLong(drv.table().Clock())
-		if mc, ok := r.self.(*memCore); ok && mc.is.pooled != nil && l.Err == nil {
-			mc.is.pooled.destroyIdle(mc, l)
+		if isMemory && l.Err == nil && m.destroyInPool(l) {
 			return
 		}
 		if l.Err == nil {

@@ -49,6 +49,20 @@ func TestPoisonBeginsNothing(t *testing.T) {
 	}
 }
 
+// TestFinishOutside lets virtual time pass while a goroutine executes an operation. That has taken no time.
+func TestFinishOutside(t *testing.T) {
+	e, s := newEngine(t)
+	o, next := &Op{Outside: true}, &Op{Duration: 2}
+	e.Enqueue(s, &Op{Duration: 5})
+	e.Enqueue(s, o)
+	e.Enqueue(s, next)
+	e.Pass(10)
+	e.Finish(o)
+	if o.At() != 5 || next.Began() != 5 {
+		t.Errorf("it completed at %d, and the next began at %d", o.At(), next.Began())
+	}
+}
+
 // TestHold holds a stream. What comes after its work waits, and the times count from the release.
 func TestHold(t *testing.T) {
 	e, held := newEngine(t)
