@@ -87,7 +87,7 @@ func (e *Engine) Finish(o *Op) {
 		return // it was dropped during its execution
 	}
 	o.at = max(o.at, o.began) // it has no time yet if it began Outside
-	if !e.Clock.Virtual { // the program may have seen it pending until now
+	if !e.Clock.Virtual {     // the program may have seen it pending until now
 		o.at = max(o.at, e.Clock.At())
 	}
 	e.remove(o)
