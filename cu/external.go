@@ -13,9 +13,11 @@ import (
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = &memoryKind{name: "external memory", freeWaits: true, tracked: true, others: true,
+var externalMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryWays{
+	name:     "external memory",
 	free:     (*memCore).freeByEnd,
-	unshared: "the memory is of another API: pass on the handle that it was imported by"}
+	unshared: "the memory is of another API: pass on the handle that it was imported by",
+}}
 
 // ExternalMemType is the type of a handle of another API's memory (CUexternalMemoryHandleType).
 type ExternalMemType int32

@@ -69,13 +69,13 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []*memoryKind{deviceMemory, moduleVariable, managedVariable, pooledMemory, pooledPinned,
+	for _, k := range []memoryKind{deviceMemory, moduleVariable, managedVariable, pooledMemory, pooledPinned,
 		pooledManaged, managedMemory, registeredMemory, virtualMemory, ipcMemory, wrappedMemory, wrappedManaged,
 		externalMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		switch {
 		case memories[k], k == ipcMemory && x == nil, k == externalMemory && runtime.GOOS == "windows":
 		default:
-			t.Errorf("no %s (%+v) is abandoned", k.name, *k)
+			t.Errorf("no %s (%+v) is abandoned", k.name, k.memoryTraits)
 		}
 	}
 	kinds := map[reflect.Type]string{
@@ -120,7 +120,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // were abandoned, and the kinds of memory that the held stream used. Objects of other processes come from an exporter,
 // unless it is nil.
 func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (made map[string]int,
-	memories map[*memoryKind]bool) {
+	memories map[memoryKind]bool) {
 	legacy := must(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -132,7 +132,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (m
 	var streams []*Stream
 	defer func() { closeAll(t, streams) }()
 	took := make(map[string][]time.Duration)
-	made, memories = make(map[string]int), make(map[*memoryKind]bool)
+	made, memories = make(map[string]int), make(map[memoryKind]bool)
 	for n := 1; n <= mostStreams; n++ {
 		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
@@ -179,7 +179,7 @@ type besideHeld struct {
 	spin                   *Function
 	took                   map[string][]time.Duration
 	made                   map[string]int // objects that are abandoned, by their kinds
-	memories               map[*memoryKind]bool
+	memories               map[memoryKind]bool
 	owners                 []io.Closer // they free what the abandoned memory of other code is
 }
 

@@ -18,16 +18,20 @@ type HostMem struct {
 }
 
 var (
-	pinnedMemory = &memoryKind{name: "host memory", onHost: true, freeWaits: true, tracked: true,
+	pinnedMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryWays{
+		name: "host memory",
 		free: func(mc *memCore, at driver.At) (string, driver.Result) {
 			mc.observeFree()
 			return "cuMemFreeHost", mc.ctx.drv.table().MemFreeHost(at, mc.host)
-		}}
-	registeredMemory = &memoryKind{name: "host memory", onHost: true, freeWaits: true, tracked: true,
+		},
+	}}
+	registeredMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryWays{
+		name: "host memory",
 		free: func(mc *memCore, at driver.At) (string, driver.Result) {
 			mc.observeFree()
 			return "cuMemHostUnregister", mc.ctx.drv.table().MemHostUnregister(at, mc.host)
-		}}
+		},
+	}}
 )
 
 // AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). The content is

@@ -54,8 +54,10 @@ func (mc *memCore) exportable(op string) error {
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = &memoryKind{name: "memory of another process", freeWaits: true, tracked: true, others: true,
-	free: (*memCore).freeByEnd}
+var ipcMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryWays{
+	name: "memory of another process",
+	free: (*memCore).freeByEnd,
+}}
 
 // OpenIPCMem opens memory of another process on the machine (cuIpcOpenMemHandle_v2, CUDA 11.0;
 // cuMemGetAddressRange). The DeviceMem has all bytes of the allocation that the handle is of, also if

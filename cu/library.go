@@ -174,7 +174,10 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 }
 
 // managedVariable is owned by a module of its library.
-var managedVariable = &memoryKind{name: "managed memory", managed: true, others: true, free: (*memCore).freeVariable}
+var managedVariable = memoryKind{memoryTraits{managed: true, others: true}, &memoryWays{
+	name: "managed memory",
+	free: (*memCore).freeVariable,
+}}
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
 // launches. A Kernel keeps the Library from being collected, but not from being closed.

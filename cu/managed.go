@@ -112,8 +112,10 @@ func (f AttachFlags) String() string {
 	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = &memoryKind{name: "managed memory", everywhere: true, freeWaits: true, tracked: true, managed: true,
-	free: (*memCore).freeDevice}
+var managedMemory = memoryKind{memoryTraits{everywhere: true, freeWaits: true, tracked: true, managed: true}, &memoryWays{
+	name: "managed memory",
+	free: (*memCore).freeDevice,
+}}
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
 // the host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of

@@ -12,9 +12,14 @@ import (
 
 // memoryKind is a kind of memory: who frees the memory, and where it may be used. Each kind is a variable beside the
 // function that makes such memory. The core names no kind that only some programs use, so that the other programs do
-// not contain the functions of the kind.
+// not contain the functions of the kind. A memCore has a copy of the traits, so that a call that enqueues work reads
+// them where it reads the address.
 type memoryKind struct {
-	name string
+	memoryTraits
+	*memoryWays
+}
+
+type memoryTraits struct {
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
 	// it. Kernels and sets may need access to its pool: see memCore.accessibleIn.
 	onHost bool
@@ -27,19 +32,24 @@ type memoryKind struct {
 	// the driver does that by itself for the streams of the memory's context.
 	tracked bool
 	managed bool
-	// pooled is what memory of a pool has beyond other memory, or nil.
-	pooled *pooledKind
 	// ofNode says that a node of a graph allocates the memory: it has no address of its own.
 	ofNode bool
 	// others says that the memory is part of something else, or of somebody else, so that Close frees nothing.
 	others bool
 	// wrapped says that other memory may have the address, as other code has allocated it.
 	wrapped bool
+}
+
+// memoryWays are the texts and functions of a kind of memory.
+type memoryWays struct {
+	name string
 	// unshared says why another process cannot open the memory by an IPCMemHandle, and what to do. It is empty if
 	// that is possible.
 	unshared string
 	// free destroys the memory, as object.free does. at has the memory's context.
 	free func(mc *memCore, at driver.At) (op string, res driver.Result)
+	// pooled is what memory of a pool has beyond other memory, or nil.
+	pooled *pooledKind
 }
 
 // pooledKind is how memory of a pool is freed, and who can access it.
@@ -52,7 +62,10 @@ type pooledKind struct {
 	reaches func(mc *memCore, dev driver.Device) bool
 }
 
-var deviceMemory = &memoryKind{name: "device memory", freeWaits: true, free: (*memCore).freeDevice}
+var deviceMemory = memoryKind{memoryTraits{freeWaits: true}, &memoryWays{
+	name: "device memory",
+	free: (*memCore).freeDevice,
+}}
 
 // freeDevice frees memory by cuMemFree.
 func (mc *memCore) freeDevice(at driver.At) (string, driver.Result) {
@@ -67,16 +80,16 @@ func (mc *memCore) freeByEnd(at driver.At) (string, driver.Result) { return mc.e
 // flight.
 type memCore struct {
 	resource
-	is   *memoryKind
-	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
-	host driver.HostPtr   // the address for the host, if the host can access the memory
+	flags HostFlags // of pinned memory. Calls that enqueue work read it, and the traits and addresses beside it
+	is    memoryKind
+	raw   driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
+	host  driver.HostPtr   // the address for the host, if the host can access the memory
 	// virt is what virtual memory has beyond other memory, or nil.
 	virt virtual
 	size uint64
 	// capacity is the size that the driver has allocated. It is larger than size if the memory
 	// served a larger allocation before.
 	capacity uint64
-	flags    HostFlags // of pinned memory
 	// own is the program's memory that is registered, so that it is not collected before.
 	own []byte
 	// exposed says that other code has the address.

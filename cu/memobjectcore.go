@@ -61,13 +61,13 @@ func (mc *memCore) reuse() (capacity uint64, fit memoryFit, reusable bool) {
 }
 
 // fitOf returns the allocations that memory of this size can serve. Their sizes are about the same.
-func fitOf(is *memoryKind, flags HostFlags, size uint64) memoryFit {
+func fitOf(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
 	if size > large/2 {
 		unit = large
 	}
-	return memoryFit{is, flags, (size + unit - 1) / unit * unit}
+	return memoryFit{is.memoryWays, flags, (size + unit - 1) / unit * unit}
 }
 
 // maxTaken is the number of pieces of memory that an allocation tries.
@@ -75,7 +75,7 @@ const maxTaken = 4
 
 // takeMemory returns deferred memory that fits and is not used by any work, or nil. It does not
 // wait for the GPU.
-func (c *contextCore) takeMemory(is *memoryKind, flags HostFlags, size uint64) *memCore {
+func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
 	if c.poison.Load() != nil {
 		return nil // the driver's error for the allocation tells the program why
 	}

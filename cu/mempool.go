@@ -66,7 +66,7 @@ func (r MemPoolReuse) String() string {
 }
 
 // newMemPool returns the pool with a handle, within a call on the context.
-func newMemPool(c *contextCore, raw driver.MemoryPool, memory *memoryKind, foreign bool) *MemPool {
+func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreign bool) *MemPool {
 	p := &MemPool{core: &memPoolCore{raw: raw, memory: memory, foreign: foreign}}
 	p.cleanup = owned(p, &p.core.resource, p.core, c)
 	return p

@@ -20,8 +20,12 @@ import (
 var ofPool = &pooledKind{(*memCore).closeOrdered, (*memCore).destroyIdle, (*memCore).poolReaches}
 
 // pooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
-var pooledMemory = &memoryKind{name: "device memory", tracked: true, pooled: ofPool, free: (*memCore).freePooled,
-	unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"}
+var pooledMemory = memoryKind{memoryTraits{tracked: true}, &memoryWays{
+	name:     "device memory",
+	pooled:   ofPool,
+	free:     (*memCore).freePooled,
+	unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc",
+}}
 
 // freePooled frees memory that was deferred: see destroyIdle.
 func (mc *memCore) freePooled(at driver.At) (string, driver.Result) {
@@ -40,8 +44,8 @@ func (mc *memCore) freePooled(at driver.At) (string, driver.Result) {
 type memPoolCore struct {
 	raw driver.MemoryPool
 	resource
-	memory *memoryKind // the kind of its memory
-	most   uint64      // what MemPoolOptions.MaxSize says, or 0
+	memory memoryKind // the kind of its memory
+	most   uint64     // what MemPoolOptions.MaxSize says, or 0
 	// foreign says that the pool belongs to the device, to other code, or to another core, which is
 	// of.
 	foreign bool

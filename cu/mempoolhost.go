@@ -30,14 +30,20 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned = &memoryKind{name: "host memory", onHost: true, tracked: true, pooled: ofPool,
-		free: (*memCore).freePooled}
-	pooledManaged = &memoryKind{name: "managed memory", everywhere: true, tracked: true, managed: true, pooled: ofPool,
-		free: (*memCore).freePooled}
+	pooledPinned = memoryKind{memoryTraits{onHost: true, tracked: true}, &memoryWays{
+		name:   "host memory",
+		pooled: ofPool,
+		free:   (*memCore).freePooled,
+	}}
+	pooledManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true}, &memoryWays{
+		name:   "managed memory",
+		pooled: ofPool,
+		free:   (*memCore).freePooled,
+	}}
 )
 
 // memory returns the kind of the memory of a pool.
-func (k MemPoolKind) memory() *memoryKind {
+func (k MemPoolKind) memory() memoryKind {
 	switch k {
 	case MemPoolPinned:
 		return pooledPinned

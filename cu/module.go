@@ -182,8 +182,11 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
 }
 
-var moduleVariable = &memoryKind{name: "device memory", others: true, free: (*memCore).freeVariable,
-	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc"}
+var moduleVariable = memoryKind{memoryTraits{others: true}, &memoryWays{
+	name:     "device memory",
+	free:     (*memCore).freeVariable,
+	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
+}}
 
 // freeVariable ends the variable's use of its module.
 func (mc *memCore) freeVariable(at driver.At) (string, driver.Result) {

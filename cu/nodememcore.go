@@ -9,12 +9,14 @@ import (
 // This file has what every use of memory asks about memory that nodes of graphs allocate: only nodes of its graph can
 // use it.
 
-var graphMemory = &memoryKind{name: "memory of a graph", ofNode: true, others: true,
+var graphMemory = memoryKind{memoryTraits{ofNode: true, others: true}, &memoryWays{
+	name:     "memory of a graph",
 	unshared: "the memory is a graph's: copy it to memory of Context.Alloc",
 	free: func(mc *memCore, _ driver.At) (string, driver.Result) { // nodes free it, or it is taken
 		mc.observeFree()
 		return "", driver.ResultSuccess
-	}}
+	},
+}}
 
 // newGraphMem returns memory that nodes of the graph with these objects allocate. The caller makes
 // owned and a node use it, before the lock of the graph is released, or before the capture can end.

@@ -24,9 +24,11 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = &memoryKind{name: "virtual memory", tracked: true,
+var virtualMemory = memoryKind{memoryTraits{tracked: true}, &memoryWays{
+	name:     "virtual memory",
 	unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
-	free:     func(mc *memCore, at driver.At) (string, driver.Result) { return mc.virt.free(at) }}
+	free:     func(mc *memCore, at driver.At) (string, driver.Result) { return mc.virt.free(at) },
+}}
 
 // virtualCore is a range of addresses, with the memory that is mapped there.
 type virtualCore struct {
