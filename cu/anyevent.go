@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"errors"
 	"runtime"
 	"unsafe"
 )
@@ -22,8 +23,10 @@ type eventRef struct {
 //
 // A Pooled in an interface is copied to the heap if anything in the interface escapes. The compiler assumes that an
 // atomic load makes its operand escape, so it sees the event's address as a number. The address is used only by the
-// load, for which KeepAlive keeps the event. No function is called between the two conversions, so that an event
-// on the stack does not move.
+// load, for which KeepAlive keeps the event. No function is called between the two conversions, also not by the
+// compiler's checks of pointers, so that an event on the stack does not move.
+//
+//go:nocheckptr
 func refOf(op string, e AnyEvent) (r eventRef, err error) {
 	switch e := e.(type) {
 	case *Event:
@@ -36,9 +39,20 @@ func refOf(op string, e AnyEvent) (r eventRef, err error) {
 	case Pooled:
 		r.slot, err = e.enter(op)
 		return r, err
+	case *Pooled:
+		if e != nil {
+			r.slot, err = e.enter(op)
+			return r, err
+		}
+	case nil:
+	default:
+		return r, misuse(op, nil, errEmbeddedEvent, "pass the embedded event, such as x.Event")
 	}
 	return r, errNil(op, "event")
 }
+
+// errEmbeddedEvent is wrapped by the error for a type that implements AnyEvent by embedding.
+var errEmbeddedEvent = errors.New("the type embeds an event, and is not an event itself")
 
 // core returns the event's core, or nil if the event was not created yet.
 func (r *eventRef) core() *eventCore {

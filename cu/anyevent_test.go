@@ -22,7 +22,8 @@ func TestAnyEventWrong(t *testing.T) {
 	}{
 		"nil": {nil, ErrNil}, "nil Event": {(*Event)(nil), ErrNil}, "nil pointer": {(*Pooled)(nil), ErrNil},
 		"zero Pooled": {Pooled{}, ErrNil}, "released": {released, ErrReleased},
-		"nil in a struct": {struct{ *Event }{}, ErrNil},
+		"nil in a struct":   {struct{ *Event }{}, errEmbeddedEvent},
+		"event in a struct": {struct{ Pooled }{good}, errEmbeddedEvent},
 	} {
 		_, start := Elapsed(t.Context(), c.e, good)
 		_, stop := Elapsed(t.Context(), good, c.e)
@@ -47,7 +48,8 @@ func TestAnyEventWrong(t *testing.T) {
 			}
 		}
 	}
-	r.ok(good.Release()) // no call is in flight
+	r.ok(r.s.WaitEvent(&good)) // a pointer is as good
+	r.ok(good.Release())       // no call is in flight
 	if st := pool.Stats(); st.Created != 2 || st.Free != 2 {
 		t.Errorf("after the errors: %+v", st)
 	}

@@ -51,8 +51,8 @@ func (p *EventPool) Close() error {
 
 // Acquire returns an event of the pool, or creates an event if none with these flags is free
 // (cuEventCreate). Several flags are combined; without flags the event is untimed. [Pooled.Release]
-// returns the event to the pool. Interprocess and external events are refused, because another
-// process or a graph may use them after their release. A pool has room for 16,777,215 events: if
+// returns the event to the pool. Interprocess and external events are refused, because other
+// code may use them after their release. A pool has room for 16,777,215 events: if
 // all are in use, the error matches [ResultOutOfMemory].
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
@@ -117,7 +117,7 @@ func (p *EventPool) refuse(f EventFlags) error {
 		return about(p.share, err)
 	}
 	return badValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+
-		"because another process or a graph may use it after its release: use gpu.NewEvent")
+		"because other code may use it after its release: use gpu.NewEvent")
 }
 
 // AcquireTracked is Acquire for holders that may not release the event. If the garbage collector

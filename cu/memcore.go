@@ -116,7 +116,7 @@ type memCore struct {
 	opened bool
 	// opening is not nil if the memory is of an imported pool.
 	opening *countedOpening
-	// left says that leaveOpening was called.
+	// left says that leave of opening was called.
 	left bool
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.

@@ -87,8 +87,8 @@ func (mc *memCore) observeOrder(op string, sc *streamCore) {
 	}
 }
 
-// observeFree is called before the driver gets the memory back. Memory of an imported pool has
-// leaveOpening instead.
+// observeFree is called before the driver gets the memory back. For memory of an imported
+// pool countedOpening.leave does it.
 func (mc *memCore) observeFree() {
 	if mc.opening == nil {
 		mc.observeGone()

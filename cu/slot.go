@@ -24,9 +24,9 @@ type slot struct {
 	core *eventCore
 	// capture is this package's active capture that the newest record is part of, or nil.
 	capture atomic.Pointer[capture]
-	// prior is the slot that this slot has replaced for a graph that records this CUevent, while a
-	// waiter needed prior's record. This slot keeps a call in flight on prior, and counts as a wait
-	// for its record. The field is set before other goroutines see the slot.
+	// prior is the slot that this slot has replaced for a graph, while a waiter needed prior's record, or because
+	// that record was an earlier user's. This slot keeps a call in flight on prior, and counts as a wait for its
+	// record. The field is set before other goroutines see the slot.
 	prior *slot
 	// seq is the sequence number of the newest record, or 0 if it is unknown. See noteSequence.
 	seq atomic.Uint64

@@ -6,8 +6,8 @@ import (
 )
 
 // waitFast makes the stream wait for an event in the usual case, as [eventCore.recordFast]
-// does for records. Otherwise, also for wrong arguments, it reports false, and the caller calls
-// WaitEventWithFlags.
+// does for records. Otherwise, also for wrong arguments, it reports false, and the caller makes
+// the general call.
 func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 	sl := c.slot.Load()
 	if sl == nil || c.ctx != sc.ctx && c.ctx.drv != sc.ctx.drv || c.flags&(EventInterprocess|EventExternal) != 0 ||

@@ -129,7 +129,7 @@ const (
 	// alignment is the alignment of device memory, in bytes.
 	alignment = 512
 	// mostPinned is the largest size of all pinned memory, and mostManaged that of all managed memory, in
-	// bytes. Both are more than most machines have: see content.
+	// bytes. Both are more than most machines have: see mem.Content.
 	mostPinned  = 1 << 35
 	mostManaged = 1 << 38
 	// contextMemory is the size of the device memory that a context uses for itself, in bytes. It

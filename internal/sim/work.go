@@ -2,8 +2,8 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// work is something to be done on a stream: now, or, if the stream is being captured, whenever the graph runs. It never
-// changes after a node has it. There is one type for each kind of work.
+// work is something to be done on a stream: now, or, if the stream is being captured, whenever the graph runs. It does
+// not change after a node has it, except for kernelWork.pointers. There is one type for each kind of work.
 type work interface {
 	// nodeType returns the type of a node with the work.
 	nodeType() nodeType

@@ -10,7 +10,7 @@ import (
 
 // Clock is the driver's clock. Times are in nanoseconds since the clock was created.
 type Clock struct {
-	Virtual bool // the time advances only by Set; it does not change after Init
+	Virtual bool // the time advances only by Set; it does not change after the first use
 	begin   time.Time
 
 	mu     sync.Mutex
