@@ -115,12 +115,12 @@ func (c *nodeCall) orEmpty(w nodeWork, empty bool) error {
 }
 
 var (
-	emptyRow = &nodeFuncs[struct{}]{nodeRow: &nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
+	emptyRow = nodeFuncs[struct{}]{nodeRow: &nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
 		addNode: func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, _ struct{}) (driver.GraphNode,
 			driver.Result) {
 			return t.GraphAddEmptyNode(at, g, deps)
 		}}
-	emptyWork = &nodeParams[struct{}]{f: emptyRow}
+	emptyWork = &nodeParams[struct{}]{f: &emptyRow}
 )
 
 func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, emptyRow.nodeRow) }
