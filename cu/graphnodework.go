@@ -109,20 +109,18 @@ func (c *nodeCall) orEmpty(w nodeWork, empty bool) error {
 	case c.node != 0:
 		return badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
 	}
-	c.use.typ, c.op, c.objects = GraphNodeTypeEmpty, emptyRow.add, c.objects[:0]
+	c.use.typ, c.op, c.objects = GraphNodeTypeEmpty, emptyWork.f.add, c.objects[:0]
 	c.work = emptyWork
 	return nil
 }
 
-var (
-	emptyRow = nodeFuncs[struct{}]{nodeRow: &nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
-		addNode: func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, _ struct{}) (driver.GraphNode,
-			driver.Result) {
-			return t.GraphAddEmptyNode(at, g, deps)
-		}}
-	emptyWork = &nodeParams[struct{}]{f: &emptyRow}
-)
+var emptyWork = &nodeParams[struct{}]{f: &nodeFuncs[struct{}]{
+	nodeRow: &nodeRow{typ: GraphNodeTypeEmpty, add: "cuGraphAddEmptyNode"},
+	addNode: func(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode, _ struct{}) (driver.GraphNode,
+		driver.Result) {
+		return t.GraphAddEmptyNode(at, g, deps)
+	}}}
 
-func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, emptyRow.nodeRow) }
+func (w *EmptyNode) row() *nodeRow { return rowIf(w != nil, emptyWork.f.nodeRow) }
 
 func (w *EmptyNode) prepare(c *nodeCall) error { return c.orEmpty(nil, true) }

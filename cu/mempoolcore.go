@@ -17,14 +17,16 @@ import (
 // it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
 // deferred, and the next freeing call frees it by cuMemFree.
 
-// ofPool is a value, because a variable that holds its address would be copied when a program starts, and every program
-// would contain the functions.
-var ofPool = pooledKind{(*memCore).closeOrdered, (*memCore).destroyIdle, (*memCore).poolReaches}
+// ofPool returns what all memory of pools has. It is a function, because a variable would be copied when a program
+// starts, and every program would contain the functions.
+func ofPool() *pooledKind {
+	return &pooledKind{(*memCore).closeOrdered, (*memCore).destroyIdle, (*memCore).poolReaches}
+}
 
 // pooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
 var pooledMemory = memoryKind{memoryTraits{tracked: true}, &memoryWays{
 	name:     "device memory",
-	pooled:   &ofPool,
+	pooled:   ofPool(),
 	free:     (*memCore).freePooled,
 	unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc",
 }}

@@ -32,12 +32,12 @@ func (k MemPoolKind) String() string {
 var (
 	pooledPinned = memoryKind{memoryTraits{onHost: true, tracked: true}, &memoryWays{
 		name:   "host memory",
-		pooled: &ofPool,
+		pooled: ofPool(),
 		free:   (*memCore).freePooled,
 	}}
 	pooledManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true}, &memoryWays{
 		name:   "managed memory",
-		pooled: &ofPool,
+		pooled: ofPool(),
 		free:   (*memCore).freePooled,
 	}}
 )
