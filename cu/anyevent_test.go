@@ -39,7 +39,8 @@ func TestAnyEventWrong(t *testing.T) {
 		_, record := g.Add(&RecordNode{Event: c.e})
 		_, wait := g.Add(&WaitNode{Event: c.e})
 		for what, err := range map[string]error{
-			"start": start, "stop": stop, "WaitAny": anyOf, "WaitAll": WaitAll[AnyEvent](t.Context(), c.e, good), "QueryAll": query,
+			"start": start, "stop": stop, "WaitAny": anyOf, "QueryAll": query,
+			"WaitAll":   WaitAll[AnyEvent](t.Context(), c.e, good),
 			"WaitEvent": r.s.WaitEvent(c.e), "WaitExternal": r.s.WaitEventWithFlags(c.e, WaitExternal),
 			"RecordNode": record, "WaitNode": wait,
 		} {

@@ -18,7 +18,7 @@ type deferredList = deferred.List[*resource, memoryFit]
 
 // memoryFit identifies the allocations that a piece of memory can serve.
 type memoryFit struct {
-	is    any // the *memoryWays of its kind. Programs without memory do not contain that type
+	is    any // the *memoryFuncs of its kind. Programs without memory do not contain that type
 	flags HostFlags
 	class uint64 // of sizes that are about the same
 }

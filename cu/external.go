@@ -13,7 +13,7 @@ import (
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryWays{
+var externalMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryFuncs{
 	name:     "external memory",
 	free:     (*memCore).freeByEnd,
 	unshared: "the memory is of another API: pass on the handle that it was imported by",

@@ -18,14 +18,14 @@ type HostMem struct {
 }
 
 var (
-	pinnedMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryWays{
+	pinnedMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryFuncs{
 		name: "host memory",
 		free: func(mc *memCore, at driver.At) (string, driver.Result) {
 			mc.observeFree()
 			return "cuMemFreeHost", mc.ctx.drv.table().MemFreeHost(at, mc.host)
 		},
 	}}
-	registeredMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryWays{
+	registeredMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryFuncs{
 		name: "host memory",
 		free: func(mc *memCore, at driver.At) (string, driver.Result) {
 			mc.observeFree()

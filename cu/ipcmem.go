@@ -54,7 +54,7 @@ func (mc *memCore) exportable(op string) error {
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryWays{
+var ipcMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryFuncs{
 	name: "memory of another process",
 	free: (*memCore).freeByEnd,
 }}

@@ -174,7 +174,7 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 }
 
 // managedVariable is owned by a module of its library.
-var managedVariable = memoryKind{memoryTraits{managed: true, others: true}, &memoryWays{
+var managedVariable = memoryKind{memoryTraits{managed: true, others: true}, &memoryFuncs{
 	name: "managed memory",
 	free: (*memCore).freeVariable,
 }}

@@ -112,7 +112,8 @@ func (f AttachFlags) String() string {
 	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = memoryKind{memoryTraits{everywhere: true, freeWaits: true, tracked: true, managed: true}, &memoryWays{
+var managedMemory = memoryKind{memoryTraits{everywhere: true, freeWaits: true, tracked: true,
+	managed: true}, &memoryFuncs{
 	name: "managed memory",
 	free: (*memCore).freeDevice,
 }}

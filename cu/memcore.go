@@ -10,15 +10,15 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// memoryKind is a kind of memory: who frees the memory, and where it may be used. Each kind is a variable beside the
-// function that makes such memory. The core names no kind that only some programs use, so that the other programs do
-// not contain the functions of the kind. A memCore has a copy of the traits, so that a call that enqueues work reads
-// them where it reads the address.
+// memoryKind is a kind of memory. Each kind is a variable beside the function that makes such memory. The core names no
+// kind that only some programs use, so that the other programs do not contain the functions of the kind. A memCore has
+// a copy of the traits, so that a call that enqueues work reads them where it reads the address.
 type memoryKind struct {
 	memoryTraits
-	*memoryWays
+	*memoryFuncs
 }
 
+// memoryTraits say where memory of a kind may be used, and what its free has to wait for.
 type memoryTraits struct {
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
 	// it. Kernels and sets may need access to its pool: see memCore.accessibleIn.
@@ -40,8 +40,8 @@ type memoryTraits struct {
 	wrapped bool
 }
 
-// memoryWays are the texts and functions of a kind of memory.
-type memoryWays struct {
+// memoryFuncs are the functions of a kind of memory, and its names in errors.
+type memoryFuncs struct {
 	name string
 	// unshared says why another process cannot open the memory by an IPCMemHandle, and what to do. It is empty if
 	// that is possible.
@@ -62,7 +62,7 @@ type pooledKind struct {
 	reaches func(mc *memCore, dev driver.Device) bool
 }
 
-var deviceMemory = memoryKind{memoryTraits{freeWaits: true}, &memoryWays{
+var deviceMemory = memoryKind{memoryTraits{freeWaits: true}, &memoryFuncs{
 	name: "device memory",
 	free: (*memCore).freeDevice,
 }}

@@ -67,7 +67,7 @@ func fitOf(is memoryKind, flags HostFlags, size uint64) memoryFit {
 	if size > large/2 {
 		unit = large
 	}
-	return memoryFit{is.memoryWays, flags, (size + unit - 1) / unit * unit}
+	return memoryFit{is.memoryFuncs, flags, (size + unit - 1) / unit * unit}
 }
 
 // maxTaken is the number of pieces of memory that an allocation tries.

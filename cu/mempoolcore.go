@@ -24,7 +24,7 @@ func ofPool() *pooledKind {
 }
 
 // pooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
-var pooledMemory = memoryKind{memoryTraits{tracked: true}, &memoryWays{
+var pooledMemory = memoryKind{memoryTraits{tracked: true}, &memoryFuncs{
 	name:     "device memory",
 	pooled:   ofPool(),
 	free:     (*memCore).freePooled,

@@ -30,12 +30,12 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned = memoryKind{memoryTraits{onHost: true, tracked: true}, &memoryWays{
+	pooledPinned = memoryKind{memoryTraits{onHost: true, tracked: true}, &memoryFuncs{
 		name:   "host memory",
 		pooled: ofPool(),
 		free:   (*memCore).freePooled,
 	}}
-	pooledManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true}, &memoryWays{
+	pooledManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true}, &memoryFuncs{
 		name:   "managed memory",
 		pooled: ofPool(),
 		free:   (*memCore).freePooled,

@@ -182,7 +182,7 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
 }
 
-var moduleVariable = memoryKind{memoryTraits{others: true}, &memoryWays{
+var moduleVariable = memoryKind{memoryTraits{others: true}, &memoryFuncs{
 	name:     "device memory",
 	free:     (*memCore).freeVariable,
 	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",

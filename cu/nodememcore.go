@@ -9,7 +9,7 @@ import (
 // This file has what every use of memory asks about memory that nodes of graphs allocate: only nodes of its graph can
 // use it.
 
-var graphMemory = memoryKind{memoryTraits{ofNode: true, others: true}, &memoryWays{
+var graphMemory = memoryKind{memoryTraits{ofNode: true, others: true}, &memoryFuncs{
 	name:     "memory of a graph",
 	unshared: "the memory is a graph's: copy it to memory of Context.Alloc",
 	free: func(mc *memCore, _ driver.At) (string, driver.Result) { // nodes free it, or it is taken

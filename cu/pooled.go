@@ -11,7 +11,8 @@ import (
 // may be copied. After one copy was released, calls on the other copies fail with [ErrReleased],
 // also when the pool has reused the CUevent. A Pooled behaves like a new [Event]: earlier records
 // of its CUevent do not show. Functions with an [AnyEvent], such as [Stream.WaitEvent] and [Elapsed],
-// also take a Pooled. The zero Pooled is no event.
+// also take a Pooled. For a time without a wait, call Query of both events before Elapsed. The zero Pooled is
+// no event.
 type Pooled struct {
 	entry *poolEntry
 	gen   uint32

@@ -17,15 +17,15 @@ type object interface {
 	free(at driver.At) (op string, res driver.Result)
 }
 
-// memoryObject is an object that is memory, to which more happens at its end than to other objects. It is an interface, so
-// that programs without memory do not contain what it does.
+// memoryObject is an object that is memory, to which more happens at its end than to other objects. It is an
+// interface, so that programs without memory do not contain what it does.
 type memoryObject interface {
 	object
 	sizeInBytes() uint64
 	// dropLocal makes the streams of the memory's own context release it.
 	dropLocal()
-	// closeInPool is closeOwned for memory of a pool, and destroyInPool is destroyLate after the work that uses such memory
-	// has ended. They report false for other memory, to which they do nothing.
+	// closeInPool is closeOwned for memory of a pool, and destroyInPool is destroyLate after the work that uses such
+	// memory has ended. They report false for other memory, to which they do nothing.
 	closeInPool() (closed bool, err error)
 	destroyInPool(l Leak) bool
 	// leftToOther reports whether another opening of the memory frees it. If so, this one has ended.

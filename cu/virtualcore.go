@@ -24,7 +24,7 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = memoryKind{memoryTraits{tracked: true}, &memoryWays{
+var virtualMemory = memoryKind{memoryTraits{tracked: true}, &memoryFuncs{
 	name:     "virtual memory",
 	unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
 	free:     func(mc *memCore, at driver.At) (string, driver.Result) { return mc.virt.free(at) },

@@ -64,12 +64,13 @@ var errUnknownMem = errors.New("the driver knows no memory at the address")
 
 // The kinds of memory that other code of the process has allocated.
 var (
-	wrappedMemory = memoryKind{memoryTraits{tracked: true, others: true, wrapped: true}, &memoryWays{
+	wrappedMemory = memoryKind{memoryTraits{tracked: true, others: true, wrapped: true}, &memoryFuncs{
 		name:     "memory of other code",
 		free:     (*memCore).freeByEnd,
 		unshared: unsharedWrapped,
 	}}
-	wrappedManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true, others: true, wrapped: true}, &memoryWays{
+	wrappedManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true, others: true,
+		wrapped: true}, &memoryFuncs{
 		name:     "memory of other code",
 		free:     (*memCore).freeByEnd,
 		unshared: unsharedWrapped,
@@ -81,22 +82,22 @@ const unsharedWrapped = "other code has allocated the memory: " +
 
 // wrapKind returns the kind of memory that other code has allocated, or an error if the context
 // cannot use all of it.
-func (c *contextCore) wrapKind(addr, size uint64) (memoryKind, error) {
+func (c *contextCore) wrapKind(addr, size uint64) (kind memoryKind, err error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
-		return memoryKind{}, misuse(wrapMemOp, c, ErrNil, "the address is 0: pass a CUdeviceptr")
+		return kind, misuse(wrapMemOp, c, ErrNil, "the address is 0: pass a CUdeviceptr")
 	case size == 0:
-		return memoryKind{}, badValue(wrapMemOp, c, "the size is 0 bytes: ask for at least one")
+		return kind, badValue(wrapMemOp, c, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return memoryKind{}, badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+		return kind, badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := c.wrappable(addr)
 	switch {
 	case err != nil:
-		return memoryKind{}, err
+		return kind, err
 	case addr < info.Start || end-info.Start > info.Size:
-		return memoryKind{}, c.outside(size, addr, info.Start, info.Size)
+		return kind, c.outside(size, addr, info.Start, info.Size)
 	case info.Managed:
 		return wrappedManaged, nil
 	case info.Context != 0 || info.Pool != 0:
@@ -108,15 +109,15 @@ func (c *contextCore) wrapKind(addr, size uint64) (memoryKind, error) {
 		start, n, res := c.drv.table().MemGetAddressRange(driver.At{Context: c.raw}, driver.DevicePtr(at))
 		switch {
 		case res != driver.ResultSuccess:
-			return memoryKind{}, c.callError(op, uintptr(at), res)
+			return kind, c.callError(op, uintptr(at), res)
 		case end-uint64(start) <= n:
 			return wrappedMemory, nil
 		case uint64(start)+n <= at: // not a range that contains the address
-			return memoryKind{}, c.outside(size, addr, uint64(start), n)
+			return kind, c.outside(size, addr, uint64(start), n)
 		}
 		at = uint64(start) + n
 		if _, err := c.wrappable(at); err != nil {
-			return memoryKind{}, err
+			return kind, err
 		}
 	}
 }

@@ -39,8 +39,8 @@ func (d *Driver) Finish() {
 				switch x := o.Execution(); {
 				case x == nil:
 				case x.Kind == engine.KernelInGo:
-					d.misuse(x.Kernel, 0, "the function in Go that takes the place of the kernel has not returned: it may wait "+
-						"for what the program has to do", nil)
+					d.misuse(x.Kernel, 0, "the function in Go that takes the place of the kernel has not returned: it may "+
+						"wait for what the program has to do", nil)
 				default:
 					x.Ended = true
 				}

@@ -125,7 +125,8 @@ func TestRegisterMappings(t *testing.T) {
 		{"behind the end of a copied file", copied[2*mem.Page:], bad, bad},
 	}
 	hole := l.mapped(-1, 3, r|w, anon) // the last one, as another would be mapped there
-	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, uintptr(unsafe.Pointer(&hole[mem.Page])), mem.Page, 0); errno != 0 {
+	page := uintptr(unsafe.Pointer(&hole[mem.Page]))
+	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, page, mem.Page, 0); errno != 0 {
 		t.Fatal(errno)
 	}
 	list = append(list, memory{"unmapped in the middle", hole, bad, bad},

@@ -121,7 +121,8 @@ func TestValueOfRegistered(t *testing.T) {
 	addr, b := c.Place(), c.Contiguous(0, mem.Page)
 	word := (*atomic.Uint64)(unsafe.Pointer(&b[0]))
 	word.Store(1)
-	r.must(r.MemHostRegister(r.th, driver.HostPtr(addr), mem.Page, driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP))
+	r.must(r.MemHostRegister(r.th, driver.HostPtr(addr), mem.Page,
+		driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP))
 	p, res := r.MemHostGetDevicePointer(r.th, driver.HostPtr(addr), 0)
 	r.must(res)
 	s, w := r.newStream(), r.newStream()

@@ -32,7 +32,8 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0, !there: // the memory is not that of a device
 		return driver.ResultInvalidValue
 	}
-	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags, mem: mem.Of(foreignBytes(p, size))})
+	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags,
+		mem: mem.Of(foreignBytes(p, size))})
 	return ok
 }
 
@@ -62,7 +63,8 @@ func pinnable(p driver.HostPtr, size uint64, write bool) bool {
 		if write && !m.write || !write && !m.read {
 			return false
 		}
-		if first = m.end; m.file && !touchable(min(m.end, end)-mem.Page, min(m.end, end), false) { // behind the end of the file
+		first = m.end
+		if last := min(m.end, end); m.file && !touchable(last-mem.Page, last, false) { // behind the end of the file
 			return false
 		}
 	}
