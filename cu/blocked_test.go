@@ -245,10 +245,10 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	r.ok(e.Record(held))
 	sl := e.core().slot.Load()
 	q := r.drv.watch.NewQuery(sl)
-	asked := true
+	asked, source := true, watchSource{drv: &r.drv.driverCore}
 	must(r.s.Capture(CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
-		asked = r.drv.source.Query(q)
+		asked = source.Query(q)
 		return nil
 	}))(t).Close()
 	if n := r.ask("fake_spoilt"); n != 0 || asked {

@@ -89,53 +89,6 @@ func (o *contextOwner) closeAbandoned() {
 	}
 }
 
-// endWaits is called when the owner was closed. It ends the waits of the context if no other owner is
-// open.
-func (o *contextOwner) endWaits() {
-	if core := o.core; core.owners.Add(-1) == 0 {
-		core.closings.Add(1) // waits that have not reached the watcher yet read this later
-		core.drv.closedContext(core)
-	}
-}
-
 // Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
 // or leaves a Context.
 func (o *contextOwner) Last(bool) { o.core.endHold() }
-
-// wait makes a whole context or green context wait for an event. handle is the handle for errors. o
-// is the event's owner, or nil if the event was not created yet.
-func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
-	call func(driver.At, driver.Event) driver.Result) error {
-	if o == nil {
-		return nil // never recorded
-	}
-	sl, err := o.core.enter(op)
-	if err != nil {
-		return err
-	}
-	defer o.leave(sl)
-	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
-		return o.core.ofAnotherContext(op, c) // the driver would crash
-	}
-	if sl.Unrecorded() {
-		return nil
-	}
-	slots := []*slot{sl}
-	if sl.hasPrior() {
-		slots = append(slots, sl.prior)
-	}
-	for _, sl := range slots {
-		if o := c.drv.observer(); o != nil {
-			o.WaitContext(uintptr(c.raw), uintptr(sl.raw), sl.eventKind(false))
-		}
-		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
-		c.beginWhole()
-		res := call(driver.At{Context: c.raw}, sl.raw)
-		c.endWhole()
-		t.done(TraceStreamWait, sl.raw, 0, res)
-		if res != driver.ResultSuccess {
-			return c.callError(op, handle, res)
-		}
-	}
-	return nil
-}

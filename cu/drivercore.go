@@ -35,7 +35,6 @@ type driverCore struct {
 	driverContexts
 	framePools
 	captures captures
-	exports  exports
 	// kept has each *memCore of the program's own memory that the GPU may use for ever.
 	kept sync.Map
 	// pools has the pools of memory that this package has created: a *memPoolCore for each
@@ -87,8 +86,8 @@ type framePools struct {
 
 // waiting is how a Driver waits for the GPU.
 type waiting struct {
-	watch  watch.Watcher
-	source watchSource // the source of watch
+	watch    watch.Watcher
+	notifier atomic.Pointer[notifier] // nil before the first wait
 }
 
 // driverTime relates the driver's clock to the machine's.

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -411,3 +412,25 @@ func asynchronous(r Result) bool {
 	}
 	return false
 }
+
+// errEndless returns the error for a wait that the driver has refused, because it would never end.
+func errEndless(op string, handle uintptr, res driver.Result) error {
+	return &Error{Op: op, Result: res, Handle: handle, Err: errInHostFunc,
+		Detail: "let the function return, and wait on another goroutine"}
+}
+
+// errInHostFunc says why a software driver refuses a wait.
+var errInHostFunc = errors.New("a host function would wait for work that begins only after the function has returned")
+
+// errEnded returns the error to wrap if ctx has ended a wait.
+func errEnded(ctx context.Context) error {
+	err := fmt.Errorf("wait ended: %w", ctx.Err())
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// contextClosedDetail is for waits whose context was closed. Objects of the context may still be
+// open.
+const contextClosedDetail = "the context was closed while this call waited: call again to wait for an object that is still open"

@@ -2,9 +2,10 @@ package cu
 
 import (
 	"errors"
-	"github.com/google/go-cmp/cmp"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
 )

@@ -51,7 +51,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 		return IPCEventHandle{}, c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	h := IPCEventHandle(raw)
-	c.ctx.drv.exports.add(driver.IPCEventHandle(h), c)
+	stateOf[exports](c.ctx.drv).add(driver.IPCEventHandle(h), c)
 	return h, nil
 }
 
@@ -110,7 +110,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	if err := h.check(op); err != nil {
 		return nil, about(core, err)
 	}
-	if core.drv.exports.has(driver.IPCEventHandle(h)) {
+	if stateOf[exports](core.drv).has(driver.IPCEventHandle(h)) {
 		return nil, errSameProcess(op, core)
 	}
 	t := core.drv.trace(TraceEventCreate, 0, 0)

@@ -558,7 +558,7 @@ func TestExports(t *testing.T) {
 		must(e.IPCHandle(t.Context()))(t)
 		r.ok(e.Close())
 	}
-	x := &r.drv.exports
+	x := stateOf[exports](&r.drv.driverCore)
 	if n := len(x.byHandle); n > minSweep+1 {
 		t.Errorf("%d handles are kept", n)
 	}

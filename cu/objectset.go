@@ -20,14 +20,25 @@ type comparableHolder interface {
 	holder
 }
 
+// recordedObject is a holder that a node records: a slot.
+type recordedObject interface {
+	holder
+	// timed reports whether the driver may know a time for the newest record.
+	timed() bool
+	// noteLaunch is called when a graph that records the object was launched, and noteGraphExposed when other code may
+	// launch it.
+	noteLaunch()
+	noteGraphExposed()
+}
+
 // objectSet is the set of objects that a graph uses.
 type objectSet struct {
 	mu   lock.Mutex[lock.ObjectSet]
 	held map[holder]int // how often each was added
 	// allocs has the memory that nodes allocate, and whether a node frees it. mu guards it.
 	allocs map[memoryObject]bool
-	// unlaunched are recorded slots that represent earlier records until the first launch.
-	unlaunched []*slot
+	// unlaunched are the events that nodes record, and that show earlier records until the first launch.
+	unlaunched []recordedObject
 }
 
 // add adds an object. The caller has a call in flight on it, or another set holds it.
@@ -52,8 +63,8 @@ func (set *objectSet) drop(h holder) (last bool) {
 	case !ok: // release was called meanwhile
 	case n == 1:
 		delete(set.held, h)
-		if sl, ok := h.(*slot); ok {
-			set.unlaunched = slices.DeleteFunc(set.unlaunched, func(other *slot) bool { return other == sl })
+		if r, ok := h.(recordedObject); ok {
+			set.unlaunched = without(set.unlaunched, r)
 		}
 	default:
 		set.held[h] = n - 1
@@ -67,11 +78,11 @@ func (set *objectSet) has(h holder) bool {
 	return set.held[h] != 0
 }
 
-// records notes that the graph records a slot.
-func (set *objectSet) records(sl *slot) {
-	if !sl.timed() {
+// records notes that the graph records an event.
+func (set *objectSet) records(r recordedObject) {
+	if !r.timed() {
 		set.mu.Lock()
-		set.unlaunched = append(set.unlaunched, sl)
+		set.unlaunched = append(set.unlaunched, r)
 		set.mu.Unlock()
 	}
 }
@@ -97,8 +108,8 @@ func (set *objectSet) list() []holder {
 func (set *objectSet) launched() {
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	for _, sl := range set.unlaunched {
-		sl.SetBits(slotRecorded)
+	for _, r := range set.unlaunched {
+		r.noteLaunch()
 	}
 	set.unlaunched = nil
 }
@@ -107,8 +118,8 @@ func (set *objectSet) launched() {
 func (set *objectSet) exposed() {
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	for _, sl := range set.unlaunched {
-		sl.SetBits(slotGraphExposed)
+	for _, r := range set.unlaunched {
+		r.noteGraphExposed()
 	}
 }
 

@@ -96,6 +96,9 @@ func (sl *slot) timed() bool {
 	return m&(slotRecorded|slotGraphExposed) != 0 || m&(slotExposed|slotHasPrior) == slotExposed
 }
 
+func (sl *slot) noteLaunch()       { sl.SetBits(slotRecorded) }
+func (sl *slot) noteGraphExposed() { sl.SetBits(slotGraphExposed) }
+
 // hasPrior reports whether the slot also represents prior's record.
 func (sl *slot) hasPrior() bool {
 	return sl.Bits()&(slotHasPrior|slotRecorded) == slotHasPrior && !sl.prior.Unrecorded()

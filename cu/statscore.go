@@ -16,7 +16,7 @@ func (d *driverCore) waitCounts() waitCounts {
 	d.watch.Tidy()
 	s := d.watch.State()
 	c := waitCounts{waits: s.Waiters + s.Others}
-	if n := d.source.notifier.Load(); n != nil {
+	if n := d.notifier.Load(); n != nil {
 		notified := n.Notified() // loaded first, so that it is not above armed
 		c.wakeups = max(0, int(n.armed.Load()-notified))
 		c.descriptors, c.pages = n.Holds()

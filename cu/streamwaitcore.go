@@ -129,3 +129,41 @@ func (sc *streamCore) keepEvent(e driver.Event) {
 		sc.ctx.doneWith(EventDisableTiming, e)
 	}
 }
+
+// wait makes a whole context or green context wait for an event. handle is the handle for errors. o
+// is the event's owner, or nil if the event was not created yet.
+func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
+	call func(driver.At, driver.Event) driver.Result) error {
+	if o == nil {
+		return nil // never recorded
+	}
+	sl, err := o.core.enter(op)
+	if err != nil {
+		return err
+	}
+	defer o.leave(sl)
+	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
+		return o.core.ofAnotherContext(op, c) // the driver would crash
+	}
+	if sl.Unrecorded() {
+		return nil
+	}
+	slots := []*slot{sl}
+	if sl.hasPrior() {
+		slots = append(slots, sl.prior)
+	}
+	for _, sl := range slots {
+		if o := c.drv.observer(); o != nil {
+			o.WaitContext(uintptr(c.raw), uintptr(sl.raw), sl.eventKind(false))
+		}
+		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
+		c.beginWhole()
+		res := call(driver.At{Context: c.raw}, sl.raw)
+		c.endWhole()
+		t.done(TraceStreamWait, sl.raw, 0, res)
+		if res != driver.ResultSuccess {
+			return c.callError(op, handle, res)
+		}
+	}
+	return nil
+}

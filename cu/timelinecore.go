@@ -133,3 +133,20 @@ func (tc *timelineCore) works() error {
 	}
 	return nil
 }
+
+// Load returns the counter.
+func (tc *timelineCore) Load() uint64 { return tc.word.Load() }
+
+// ErrClosed returns the error of waits for a closed timeline.
+func (tc *timelineCore) ErrClosed() error {
+	if tc.Closed() {
+		return errTimelineClosed(tc)
+	}
+	return nil
+}
+
+// Works returns an error if nothing can raise the counter any more: see works.
+func (tc *timelineCore) Works() error { return tc.works() }
+
+// Drop ends a call that Retain began.
+func (tc *timelineCore) Drop() { tc.leave() }

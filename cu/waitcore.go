@@ -3,7 +3,6 @@ package cu
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/watch"
@@ -90,15 +89,6 @@ func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
 	sl.drv.watch.Add(sl, in, s)
 }
 
-// errEndless returns the error for a wait that the driver has refused, because it would never end.
-func errEndless(op string, handle uintptr, res driver.Result) error {
-	return &Error{Op: op, Result: res, Handle: handle, Err: errInHostFunc,
-		Detail: "let the function return, and wait on another goroutine"}
-}
-
-// errInHostFunc says why a software driver refuses a wait.
-var errInHostFunc = errors.New("a host function would wait for work that begins only after the function has returned")
-
 func errClosedMeanwhile(sl *slot) error {
 	return misuse("cuEventQuery", sl.core, ErrClosed, "the event was closed while this call waited for it")
 }
@@ -118,15 +108,6 @@ func waitEnded(op string, sl *slot, stream *streamCore, ctx context.Context) err
 		return newError(op, stream, ResultSuccess, errEnded(ctx), "the stream's work was not done, and goes on")
 	}
 	return newError(op, sl.core, ResultSuccess, errEnded(ctx), "the event's record was still pending")
-}
-
-// errEnded returns the error to wrap if ctx has ended a wait.
-func errEnded(ctx context.Context) error {
-	err := fmt.Errorf("wait ended: %w", ctx.Err())
-	if cause := context.Cause(ctx); cause != ctx.Err() {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
 }
 
 // markSlot records an event of the library on the stream, and returns its slot, on which it counts a

@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"sync/atomic"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
@@ -23,7 +25,7 @@ func (s *wakeUpStream) Start() watch.ArmResult {
 	d := s.ctx.drv
 	res := d.table().LaunchHostFunc(wakeUpAt, s.raw, s.call)
 	if res != driver.ResultSuccess {
-		d.source.notifier.Load().armed.Add(^uint64(0))
+		d.notifier.Load().armed.Add(^uint64(0))
 	}
 	return d.armResult(res)
 }
@@ -130,4 +132,25 @@ func (c *contextCore) endWakeUps(at driver.At) {
 			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 		}
 	})
+}
+
+// notifier is a driver's notifier, with the number of streams armed so far. It has a file
+// descriptor while the watcher's goroutine runs.
+type notifier struct {
+	*driver.Notifier
+	armed atomic.Uint64
+}
+
+// Close closes the descriptor.
+func (n *notifier) Close() bool { return n.Notifier.Close(n.armed.Load()) }
+
+// armResult converts a driver's result of an arming call.
+func (d *driverCore) armResult(res driver.Result) watch.ArmResult {
+	switch {
+	case res == driver.ResultSuccess:
+		return watch.Armed
+	case res == driver.ResultNotSupported, d.table().Missing(res) != nil:
+		return watch.Unsupported
+	}
+	return watch.Failed
 }

@@ -2,7 +2,6 @@ package cu
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
@@ -17,21 +16,10 @@ import (
 // calls are made with captures.polls held for reading: meanwhile no record joins a capture of this
 // package.
 type watchSource struct {
-	drv      *driverCore
-	notifier atomic.Pointer[notifier] // nil before the first wait
-	events   [watch.MaxQuery]driver.Event
-	results  [watch.MaxQuery]driver.Result
+	drv     *driverCore
+	events  [watch.MaxQuery]driver.Event
+	results [watch.MaxQuery]driver.Result
 }
-
-// notifier is a driver's notifier, with the number of streams armed so far. It has a file
-// descriptor while the watcher's goroutine runs.
-type notifier struct {
-	*driver.Notifier
-	armed atomic.Uint64
-}
-
-// Close closes the descriptor.
-func (n *notifier) Close() bool { return n.Notifier.Close(n.armed.Load()) }
 
 // watcherClock sleeps by the driver's clock. Its Now is real time even if the driver's clock is
 // virtual, because the watcher measures its use of a processor.
@@ -42,15 +30,14 @@ func (watcherClock) Now() time.Time { return time.Now() }
 
 // initWatch is called when the driver has been opened.
 func (d *driverCore) initWatch() {
-	d.source.drv = d
-	d.watch.Init(&d.source, watcherClock{d.table().Clock()})
+	d.watch.Init(&watchSource{drv: d}, watcherClock{d.table().Clock()})
 }
 
 // NewNotifier returns a notifier for the watcher to sleep on. It is discarded with the driver.
 func (s *watchSource) NewNotifier() watch.Notifier {
 	n := &notifier{Notifier: s.drv.table().NewNotifier()}
 	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
-	s.notifier.Store(n)
+	s.drv.notifier.Store(n)
 	return n
 }
 
@@ -146,7 +133,7 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 	}
 	res := d.table().StreamWaitEvent(wakeUpAt, up.raw, driver.Event(handle), driver.CU_EVENT_WAIT_DEFAULT)
 	polls.RUnlock()
-	n := s.notifier.Load()
+	n := d.notifier.Load()
 	if res == driver.ResultSuccess {
 		up.call, res = n.Callback()
 	}
@@ -156,17 +143,6 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 	}
 	n.armed.Add(1) // before the stream can call it
 	return up, watch.Armed
-}
-
-// armResult converts a driver's result of an arming call.
-func (d *driverCore) armResult(res driver.Result) watch.ArmResult {
-	switch {
-	case res == driver.ResultSuccess:
-		return watch.Armed
-	case res == driver.ResultNotSupported, d.table().Missing(res) != nil:
-		return watch.Unsupported
-	}
-	return watch.Failed
 }
 
 // A slot is an item of the watcher: its CUevent is queried, and its Gen is the generation.
@@ -216,25 +192,6 @@ func (sc *streamCore) ErrClosed() error {
 	return nil
 }
 
-// A timeline is a counter of the watcher's in memory.
-
-// Load returns the counter.
-func (tc *timelineCore) Load() uint64 { return tc.word.Load() }
-
-// ErrClosed returns the error of waits for a closed timeline.
-func (tc *timelineCore) ErrClosed() error {
-	if tc.Closed() {
-		return errTimelineClosed(tc)
-	}
-	return nil
-}
-
-// Works returns an error if nothing can raise the counter any more: see works.
-func (tc *timelineCore) Works() error { return tc.works() }
-
-// Drop ends a call that Retain began.
-func (tc *timelineCore) Drop() { tc.leave() }
-
 // closedContext ends the waits for all objects of a closed context with errors.
 func (d *driverCore) closedContext(c *contextCore) {
 	d.watch.EndDomain(&c.watched,
@@ -242,6 +199,11 @@ func (d *driverCore) closedContext(c *contextCore) {
 		func(word watch.Word) error { return errTimelineContextClosed(word.(*timelineCore)) })
 }
 
-// contextClosedDetail is for waits whose context was closed. Objects of the context may still be
+// endWaits is called when the owner was closed. It ends the waits of the context if no other owner is
 // open.
-const contextClosedDetail = "the context was closed while this call waited: call again to wait for an object that is still open"
+func (o *contextOwner) endWaits() {
+	if core := o.core; core.owners.Add(-1) == 0 {
+		core.closings.Add(1) // waits that have not reached the watcher yet read this later
+		core.drv.closedContext(core)
+	}
+}
