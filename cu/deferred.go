@@ -115,3 +115,30 @@ func (d *driverCore) freeDeferred(dev driver.Device) (any bool) {
 	d.libraries.WaitFreed()
 	return any || len(held) > 0
 }
+
+// deferredLibraries are the libraries that the program's next freeing call unloads.
+type deferredLibraries = deferred.List[unloadable, struct{}]
+
+// unloadable is a library. It is an interface, so that programs without libraries do not contain them.
+type unloadable interface {
+	named
+	// unload unloads the library. It waits for the GPU.
+	unload() error
+}
+
+// freeLibraries unloads the deferred libraries. It waits for the GPU: only calls that are documented
+// to wait may use it. The leak hook gets the errors.
+func (d *driverCore) freeLibraries() (any bool) {
+	for _, l := range d.libraries.All() {
+		if done, ok := d.libraries.Claim(l); ok {
+			any = true
+			if err := l.unload(); errors.Is(err, ResultNotPermitted) {
+				d.libraries.Add(l, 0)
+			} else {
+				d.leak(Leak{Kind: l.kind(), Handle: l.handle(), Err: err})
+			}
+			done()
+		}
+	}
+	return any
+}

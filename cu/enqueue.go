@@ -1,8 +1,6 @@
 package cu
 
 import (
-	"errors"
-	"fmt"
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
@@ -319,35 +317,6 @@ func (sc *streamCore) needsContext(f workFunction, c driver.Context,
 	}
 	return c, false
 }
-
-// checkMemory returns an error if the stream cannot use the regions.
-func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
-	op := f.op()
-	if f == workCopyPeer {
-		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
-			return misuse(op, as("destination", d.mem), mismatch(d.mem.ctx, sc.ctx), fmt.Sprintf(
-				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
-				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
-		}
-	} else {
-		for i, sp := range [...]*region{d, r} {
-			if !sp.mem.everywhere() && sp.mem.ctx != sc.ctx {
-				return errMixed(op, as(roleOf(i, d, r), sp.mem), sc)
-			}
-		}
-		if d == r && d.mem.ctx != sc.ctx && !d.mem.accessibleIn(sc.ctx) { // it is set
-			return misuse(op, d.mem, ErrDeviceMismatch, fmt.Sprintf(
-				"device %d cannot access the memory's pool: allow it by MemPool.SetAccess", sc.ctx.dev))
-		}
-	}
-	if d.mem == r.mem && d.mem.onHost() && d.mem.raw == 0 {
-		return misuse(op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
-	}
-	return nil
-}
-
-// errUnmapped is wrapped by the error of work on host memory that the device cannot access.
-var errUnmapped = errors.New("the device cannot access the host memory")
 
 // contextFree is the first version of the driver on which the workFunctions are called without a
 // current context, on a stream with a handle of its own. TestGPUWorkWithoutContext has shown for this

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/deferred"
 	"github.com/purecu/purecu/internal/handle"
 )
 
@@ -25,9 +24,6 @@ type libraryCore struct {
 }
 
 const closeLibraryOp = "Library.Close"
-
-// deferredLibraries are the libraries that the program's next freeing call unloads.
-type deferredLibraries = deferred.List[*libraryCore, struct{}]
 
 func (lc *libraryCore) kind() string    { return "library" }
 func (lc *libraryCore) handle() uintptr { return uintptr(lc.raw) }
@@ -129,21 +125,4 @@ func (lc *libraryCore) unload() error {
 		return lc.drv.resultError("cuLibraryUnload", uintptr(lc.raw), res)
 	}
 	return nil
-}
-
-// freeLibraries unloads the deferred libraries. It waits for the GPU: only calls that are documented
-// to wait may use it. The leak hook gets the errors.
-func (d *driverCore) freeLibraries() (any bool) {
-	for _, lc := range d.libraries.All() {
-		if done, ok := d.libraries.Claim(lc); ok {
-			any = true
-			if err := lc.unload(); errors.Is(err, ResultNotPermitted) {
-				lc.Last(false)
-			} else {
-				d.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Err: err})
-			}
-			done()
-		}
-	}
-	return any
 }

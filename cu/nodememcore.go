@@ -55,11 +55,6 @@ func (set *objectSet) frees(mc *memCore) {
 	set.allocs[mc] = true
 }
 
-// usable reports whether work can use the object. c is the capture that the work becomes part of.
-func (r *resource) usable(c *capture) bool {
-	return r.only == nil || c != nil && c.objects == r.only
-}
-
 // errOtherGraph is wrapped by the error of a use of a graph's memory outside of the graph.
 var errOtherGraph = errors.New("the memory belongs to the nodes of a graph")
 

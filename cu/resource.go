@@ -273,3 +273,8 @@ func (r *resource) destroyLate(abandoned bool) {
 		destroy()
 	}
 }
+
+// usable reports whether work can use the object. c is the capture that the work becomes part of.
+func (r *resource) usable(c *capture) bool {
+	return r.only == nil || c != nil && c.objects == r.only
+}

@@ -2,7 +2,6 @@ package cu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -58,15 +57,9 @@ func (tc *timelineCore) kind() string { return "timeline" }
 
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
 
-// errNoValues is wrapped in the error for a device without the functions that timelines need.
-var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w",
-	errors.ErrUnsupported)
-
 const (
-	signalOp = "cuStreamWriteValue64"
-	blockOp  = "cuStreamWaitValue64"
-	raiseOp  = "Timeline.Set"
-	waitOp   = "Timeline.Wait"
+	raiseOp = "Timeline.Set"
+	waitOp  = "Timeline.Wait"
 )
 
 // leave ends a call that Enter began.

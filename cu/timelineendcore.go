@@ -259,3 +259,24 @@ func (k *cells) countTimelines(open, unfinished int) {
 	k.open += open
 	k.unfinished += unfinished
 }
+
+// mapped returns a cell's address for work on a stream.
+func (tc *timelineCore) mapped(x slab.Cell, sc *streamCore) (driver.DevicePtr, error) {
+	c := sc.ctx
+	if c == tc.ctx {
+		return x.Raw(), nil
+	}
+	if p, known := x.Address(c); known {
+		return p, nil
+	}
+	if c.dev != tc.ctx.dev {
+		if err := c.supportsTimelines(); err != nil {
+			return 0, err
+		}
+	}
+	p, res := x.Map(c, c.drv.table(), driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true})
+	if res != driver.ResultSuccess {
+		return 0, c.callError("cuMemHostGetDevicePointer", uintptr(x.Raw()), res)
+	}
+	return p, nil
+}

@@ -29,7 +29,7 @@ type cells struct {
 	open, unfinished int
 	// closed has the unfinished timelines on which no call is in flight. They are checked when no
 	// cell is free and there are checkAt of them.
-	closed  []*timelineCore
+	closed  []closedTimeline
 	checkAt int
 
 	// drained says that the context is being released, and that the release has waited for the work
@@ -37,6 +37,23 @@ type cells struct {
 	// that may not be done.
 	drained atomic.Bool
 }
+
+// closedTimeline is a closed timeline on which no call is in flight: a *timelineCore.
+type closedTimeline interface {
+	// finish releases the cell if all work is done, and reports whether it is. An error says that the end of the work
+	// can never be known.
+	finish() (bool, error)
+	// waitAndFinish waits for the work, and then releases the cell.
+	waitAndFinish() error
+	// keep reports the timeline as leaked.
+	keep(err error)
+}
+
+// The functions of the driver that timelines need.
+const (
+	signalOp = "cuStreamWriteValue64"
+	blockOp  = "cuStreamWaitValue64"
+)
 
 // minLook is the number of closed timelines from which they are checked.
 const minLook = 32
@@ -104,27 +121,6 @@ func (c *contextCore) place() slab.Place[contextKey] {
 	return slab.Place[contextKey]{Key: c.key, Primary: c.claim == retained, Device: c.dev}
 }
 
-// mapped returns a cell's address for work on a stream.
-func (tc *timelineCore) mapped(x slab.Cell, sc *streamCore) (driver.DevicePtr, error) {
-	c := sc.ctx
-	if c == tc.ctx {
-		return x.Raw(), nil
-	}
-	if p, known := x.Address(c); known {
-		return p, nil
-	}
-	if c.dev != tc.ctx.dev {
-		if err := c.supportsTimelines(); err != nil {
-			return 0, err
-		}
-	}
-	p, res := x.Map(c, c.drv.table(), driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true})
-	if res != driver.ResultSuccess {
-		return 0, c.callError("cuMemHostGetDevicePointer", uintptr(x.Raw()), res)
-	}
-	return p, nil
-}
-
 // checkDue reports whether to check the closed timelines: when there are twice as many as the
 // last check left. So the amortized cost per timeline is constant.
 func (k *cells) checkDue() bool {
@@ -141,7 +137,7 @@ func (c *contextCore) lookAtClosed() {
 	list := k.closed
 	k.closed = nil // concurrent checks find nothing
 	k.mu.Unlock()
-	list = slices.DeleteFunc(list, func(tc *timelineCore) bool {
+	list = slices.DeleteFunc(list, func(tc closedTimeline) bool {
 		over, err := tc.finish()
 		if err != nil {
 			c.hold() // never released
@@ -264,3 +260,7 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	c.doneWith(EventDisableTiming, e)
 	return probe, nil
 }
+
+// errNoValues is wrapped in the error for a device without the functions that timelines need.
+var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w",
+	errors.ErrUnsupported)
