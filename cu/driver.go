@@ -117,7 +117,7 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	d := &Driver{
 		driverCore: driverCore{
-			hook:           o.hook,
+			driverAccess:   driverAccess{hook: o.hook},
 			driverContexts: driverContexts{contexts: make(map[contextKey]*contextCore)},
 			numbering:      numbering{tag: rand.Uint64()},
 		},

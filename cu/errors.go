@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/remedy"
 )
 
 // Result is the result of a function of the driver: a CUresult. It implements error. Every [*Error]
@@ -147,27 +146,6 @@ type named interface {
 	handle() uintptr
 }
 
-// member is an object of a context.
-type member interface {
-	named
-	context() *contextCore
-}
-
-// as returns an object that errors call by its role in a call, such as "source".
-func as(role string, of member) member {
-	if role == "" {
-		return of
-	}
-	return inRole{of, role}
-}
-
-type inRole struct {
-	member
-	role string
-}
-
-func (r inRole) kind() string { return r.role }
-
 // label returns the kind of an object, and its handle.
 func label(of named) string {
 	if h := of.handle(); h != 0 {
@@ -179,10 +157,10 @@ func label(of named) string {
 // describe is label with the size of memory.
 func describe(of named) string {
 	text := label(of)
-	if r, ok := of.(inRole); ok {
-		of = r.member
+	if r, ok := of.(interface{ inRole() named }); ok {
+		of = r.inRole()
 	}
-	if m, ok := of.(memoryObject); ok {
+	if m, ok := of.(interface{ sizeInBytes() uint64 }); ok {
 		text += fmt.Sprintf(", %d bytes", m.sizeInBytes())
 	}
 	return text
@@ -237,180 +215,6 @@ func about(of named, err error) error {
 		its.Handle, its.object = of.handle(), describe(of)
 	}
 	return &its
-}
-
-// mismatch returns the mistake of using objects of two different contexts together.
-func mismatch(a, b *contextCore) error {
-	switch {
-	case a.drv != b.drv:
-		return ErrDriverMismatch
-	case a.dev != b.dev:
-		return ErrDeviceMismatch
-	}
-	return ErrContextMismatch
-}
-
-// errMixed returns the error for using objects of two different contexts together.
-func errMixed(op string, a, b member) error {
-	x, y := a.context(), b.context()
-	err, its, other := mismatch(x, y), a.kind(), label(b)
-	var detail string
-	switch err {
-	case ErrDriverMismatch:
-		detail = fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
-			its, x.drv.which(), other, y.drv.which())
-	case ErrDeviceMismatch:
-		detail = fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
-			its, x.dev, other, y.dev)
-	default:
-		detail = fmt.Sprintf(
-			"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
-			its, x.raw, other, y.raw, x.dev)
-	}
-	return misuse(op, a, err, detail)
-}
-
-// standIn stands for an object that has no core.
-type standIn struct {
-	itsKind string
-	raw     uintptr
-	ctx     *contextCore
-}
-
-func (s standIn) kind() string          { return s.itsKind }
-func (s standIn) handle() uintptr       { return s.raw }
-func (s standIn) context() *contextCore { return s.ctx }
-
-// which returns the name of the driver's library and the address of its Driver, which tells it apart
-// from others of the same library.
-func (d *driverCore) which() string { return fmt.Sprintf("%s (the *cu.Driver %p)", d.name, d) }
-
-// addSaid adds what the driver's log says about an error of a call that the driver answered with res. What the software
-// driver says about the machine replaces the remedy for the result, but not what is known about the context.
-func (d *driverCore) addSaid(e *Error, op string, res driver.Result) {
-	if k := d.log.said(d.table(), op, res); k.whole && e.Err == nil {
-		e.Detail = k.text
-	} else {
-		e.Detail = join(e.Detail, k.text)
-	}
-}
-
-// resultError returns the error for a call that the driver answered with res. res is not success.
-// It is for calls that concern no context.
-func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *Error {
-	if after, code, ok := res.After(); ok {
-		e := d.resultError(after, 0, code)
-		e.afterSuccess(op)
-		return e
-	}
-	e := d.silentError(op, handle, res)
-	d.addSaid(e, op, res)
-	d.noteInvalidating(e)
-	return e
-}
-
-// remedy returns what to do about the result of a C function.
-func (d *driverCore) remedy(op string, res Result) string {
-	return remedy.OfCall(op, res, d.software())
-}
-
-// software reports whether the driver needs no GPU: it is in Go, or purecu's library in C.
-func (d *driverCore) software() bool { return d.simulated || d.table().Software() }
-
-// happened reports whether the driver has done what a call is for, also if a step after that has failed.
-func happened(res driver.Result) bool {
-	_, _, after := res.After()
-	return after || res == driver.ResultSuccess
-}
-
-// silentError is resultError without the driver's log, and without results of steps that follow a
-// success.
-func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *Error {
-	e := &Error{Op: op, Result: res, Handle: handle, software: d.software()}
-	if m := d.table().Missing(res); m != nil {
-		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
-		return e
-	}
-	if res.Sticky() {
-		e.Err = ErrContextPoisoned
-		e.Detail = join(d.remedy(op, e.Result), poisonedDetail)
-		return e
-	}
-	if first := d.losses.note(op, e.Result, false); first != nil {
-		e.setLost(first)
-		return e
-	}
-	if res.Name() == "" {
-		if name, r := d.table().GetErrorName(driver.At{}, res); r == driver.ResultSuccess {
-			text, _ := d.table().GetErrorString(driver.At{}, res)
-			e.Detail = fmt.Sprintf("the driver calls it %s: %s", name, text)
-		}
-	}
-	if e.Detail == "" {
-		e.Detail = d.remedy(op, e.Result)
-	}
-	return e
-}
-
-// callError returns the error for a call in this context that the program made, and that the driver
-// answered with res. res is not success. If res is sticky, callError marks the context as poisoned.
-func (c *contextCore) callError(op string, handle uintptr, res driver.Result) *Error {
-	e := c.backgroundError(op, handle, res)
-	c.drv.noteInvalidating(e)
-	return e
-}
-
-// backgroundError is callError for calls that this package makes on its own, and for other calls
-// that can invalidate no capture: it does not look for captures that the call has invalidated.
-func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Result) *Error {
-	if after, code, ok := res.After(); ok {
-		e := c.backgroundError(after, uintptr(c.raw), code)
-		e.afterSuccess(op)
-		return e
-	}
-	e := c.drv.silentError(op, handle, res)
-	if res < 0 {
-		return e
-	}
-	first := c.note(op, res)
-	// A program closes many objects then: one error says everything.
-	e.brief = !first && res.Sticky() && destroys(op)
-	if !e.brief {
-		defer c.drv.addSaid(e, op, res)
-	}
-	switch p, lost := c.poison.Load(), c.loss.Load(); {
-	case p != nil:
-		e.Err = ErrContextPoisoned
-		e.Detail = p.op + " was the first to report it"
-		if !e.brief {
-			e.Detail = join(e.Detail+", for work that was enqueued earlier", join(c.drv.remedy(p.op, p.res), poisonedDetail))
-		}
-		if p.res != e.Result {
-			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
-		}
-	case lost != nil && isLoss(e.Result):
-		e.setLost(lost)
-	case e.Result == ResultInvalidContext && e.Detail == remedy.Of(e.Result):
-		// The call made the context current, so the context was destroyed.
-		e.Detail = remedy.Of(ResultContextIsDestroyed)
-	case asynchronous(res) && !importsHandle(op):
-		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)
-	}
-	return e
-}
-
-// afterSuccess makes e say that op itself has succeeded, and that a step after it failed.
-func (e *Error) afterSuccess(op string) {
-	e.Detail = join(op+" itself has succeeded, and the object that it created, if any, was destroyed again", e.Detail)
-}
-
-// asynchronous reports whether a result that is not sticky can be an error of earlier work.
-func asynchronous(r Result) bool {
-	switch r {
-	case ResultECCUncorrectable, ResultNVLinkUncorrectable, ResultLaunchOutOfResources, ResultUnknown:
-		return true
-	}
-	return false
 }
 
 // errEndless returns the error for a wait that the driver has refused, because it would never end.

@@ -26,7 +26,7 @@ func newGraphMem(raw driver.DevicePtr, size uint64, of *objectSet) *memCore {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if of.allocs == nil {
-		of.allocs = make(map[memoryObject]bool)
+		of.allocs = make(map[holder]bool)
 	}
 	of.allocs[mc] = false
 	return mc

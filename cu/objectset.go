@@ -36,7 +36,7 @@ type objectSet struct {
 	mu   lock.Mutex[lock.ObjectSet]
 	held map[holder]int // how often each was added
 	// allocs has the memory that nodes allocate, and whether a node frees it. mu guards it.
-	allocs map[memoryObject]bool
+	allocs map[holder]bool
 	// unlaunched are the events that nodes record, and that show earlier records until the first launch.
 	unlaunched []recordedObject
 }

@@ -8,14 +8,6 @@ import (
 // This file tells the race detector what the protocols do: see [races.Observer]. Without a detector
 // each of these functions costs one load.
 
-// observer returns the race detector, or nil.
-func (d *driverCore) observer() races.Observer {
-	if l := d.tracers.Load(); l != nil {
-		return l.observer
-	}
-	return nil
-}
-
 // observed returns what identifies the stream.
 func (sc *streamCore) observed() races.Stream {
 	s := races.Stream{Context: uintptr(sc.ctx.raw), Handle: uintptr(sc.raw)}

@@ -55,7 +55,7 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	}
 	detector := races.New(func(r races.Race) { report(Race{r}) })
 	d.changeTracers(func(l *tracers) {
-		if l.observer != nil {
+		if err = nil; l.observer != nil {
 			err = misuse(op, nil, errDetecting, "stop the first detection before")
 			return
 		}

@@ -278,3 +278,13 @@ func (r *resource) destroyLate(abandoned bool) {
 func (r *resource) usable(c *capture) bool {
 	return r.only == nil || c != nil && c.objects == r.only
 }
+
+// noCopy makes go vet report copies. The cleanup of an object closes it when the original is
+// abandoned, although a copy may still be used.
+type noCopy struct{}
+
+// Lock makes go vet treat the type as a lock, which must not be copied.
+func (*noCopy) Lock() {}
+
+// Unlock does nothing.
+func (*noCopy) Unlock() {}

@@ -100,7 +100,7 @@ type CallTracer func(TraceCall)
 
 // tracers are the tracers of a driver. A change replaces the value, and never modifies it.
 type tracers struct {
-	drv   *driverCore
+	drv   *driverAccess
 	ops   []*Tracer
 	calls []*CallTracer
 	// observer is the race detector, or nil. It is an interface so that programs without race
@@ -113,18 +113,20 @@ func without[T comparable](list []T, e T) []T {
 	return slices.DeleteFunc(list, func(other T) bool { return other == e })
 }
 
-// changeTracers replaces the tracers by a changed copy.
-func (d *driverCore) changeTracers(change func(*tracers)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fresh := &tracers{drv: d}
-	if l := d.tracers.Load(); l != nil {
-		fresh.ops, fresh.calls, fresh.observer = slices.Clone(l.ops), slices.Clone(l.calls), l.observer
+// changeTracers replaces the tracers by a changed copy. It may call change several times.
+func (d *driverAccess) changeTracers(change func(*tracers)) {
+	for {
+		old, fresh := d.tracers.Load(), &tracers{drv: d}
+		if old != nil {
+			fresh.ops, fresh.calls, fresh.observer = slices.Clone(old.ops), slices.Clone(old.calls), old.observer
+		}
+		if change(fresh); len(fresh.ops)+len(fresh.calls) == 0 && fresh.observer == nil {
+			fresh = nil
+		}
+		if d.tracers.CompareAndSwap(old, fresh) {
+			return
+		}
 	}
-	if change(fresh); len(fresh.ops)+len(fresh.calls) == 0 && fresh.observer == nil {
-		fresh = nil
-	}
-	d.tracers.Store(fresh)
 }
 
 // tracedCall is a driver call with tracers, from trace to done. No lock is held during trace and
@@ -135,7 +137,7 @@ type tracedCall struct {
 }
 
 // trace begins a call. It is inlined; without tracers it costs one atomic load.
-func (d *driverCore) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
+func (d *driverAccess) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	if d.tracers.Load() == nil {
 		return tracedCall{}
 	}
@@ -167,7 +169,7 @@ func (t tracedCall) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Str
 
 // destroying makes a call that destroys an object, and calls tracers. The call is made even if a
 // tracer before it panics or ends the goroutine.
-func (d *driverCore) destroying(op TraceOp, e driver.Event, s driver.Stream,
+func (d *driverAccess) destroying(op TraceOp, e driver.Event, s driver.Stream,
 	call func() driver.Result) (res driver.Result) {
 	if d.tracers.Load() == nil {
 		return call()
@@ -200,7 +202,7 @@ func eachFrom(i, n int, f func(i int)) {
 	}
 }
 
-func (d *driverCore) begin(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
+func (d *driverAccess) begin(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	l := d.tracers.Load()
 	if l == nil {
 		return tracedCall{} // the tracers have been removed meanwhile
@@ -246,4 +248,12 @@ func (l *tracers) now() time.Duration {
 		return l.drv.table().Clock().Now().Sub(l.drv.opened)
 	}
 	return l.drv.since.Elapsed()
+}
+
+// observer returns the race detector, or nil.
+func (d *driverAccess) observer() races.Observer {
+	if l := d.tracers.Load(); l != nil {
+		return l.observer
+	}
+	return nil
 }
