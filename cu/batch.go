@@ -62,7 +62,7 @@ func (b *batch) add(it batchItem) {
 // each calls f for each item with the result of the item's call, and empties the batch. If res is
 // not success, the calls were not made, and res is the result of every item.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
-	each(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
+	eachDespitePanic(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
 		it := &b.items[k]
 		if res != driver.ResultSuccess {
 			b.results[k] = res

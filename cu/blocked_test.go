@@ -157,7 +157,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		r.hold(held)
 		r.ok(pending.Record(held))
 		sl := e.core().slot.Load()
-		sl.Watch()
+		sl.AddWait()
 		g := must(r.gpu.NewGraph())(t)
 		added := make(chan error)
 		go func() {
@@ -168,7 +168,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		r.returns("a wait", func() error { return waitEnds(pending) })
 		goOn()
 		r.ok(<-added)
-		sl.Unwatch()
+		sl.EndWait()
 		r.ok(g.Close())
 		r.release(held)
 	})

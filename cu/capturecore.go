@@ -315,7 +315,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	c.streams = nil
 	d.captures.mu.Unlock()
 	defer d.capturing.Add(-1)
-	each(len(streams), func(i int) {
+	eachDespitePanic(len(streams), func(i int) {
 		s := streams[i]
 		s.shared.work.Lock() // no call adds objects to the graph from now on
 		s.shared.capture.CompareAndSwap(c, nil)

@@ -21,8 +21,8 @@ import (
 type collector struct {
 	// found counts the objects that the program has abandoned, and bytes is the size of the memory among them.
 	found, bytes atomic.Uint64
-	// ending counts the goroutines that free abandoned memory when its work is done.
-	ending atomic.Int32
+	// freeing counts the goroutines that free abandoned memory when its work is done.
+	freeing atomic.Int32
 	// hostFuncs counts the host functions that run.
 	hostFuncs atomic.Int32
 	// now is the collection that is in progress, or nil, and last the one before.
@@ -91,7 +91,7 @@ func awaitCleanups() {
 
 // awaitEndings waits until memory is freed that goroutines free.
 func (c *collector) awaitEndings() {
-	until(maxEndings, func() bool { return c.ending.Load() == 0 })
+	until(maxEndings, func() bool { return c.freeing.Load() == 0 })
 }
 
 // until waits for a condition, but no longer than the limit.

@@ -79,10 +79,10 @@ func (p *planes) operand() (o driver.Memcpy3DOperand) {
 	return o
 }
 
-// together is streamCore.together.
-func (s *Stream) together(f workFunction, regions []region, call func(*streamCore) driver.Result) bool {
+// enqueueBatch is streamCore.enqueueBatch.
+func (s *Stream) enqueueBatch(f workFunction, regions []region, call func(*streamCore) driver.Result) bool {
 	defer runtime.KeepAlive(s)
-	return s != nil && s.core != nil && s.core.together(f, regions, call)
+	return s != nil && s.core != nil && s.core.enqueueBatch(f, regions, call)
 }
 
 // copyBatch is copies that may be made by one call.
@@ -116,24 +116,24 @@ func (b *copyBatch) add(d, r planes, e extent) {
 // enqueue enqueues the copies, if possible by the call.
 func (b *copyBatch) enqueue(s *Stream, call func(*streamCore) driver.Result) error {
 	if b.apart {
-		list := make([]stretch, len(b.planes))
+		list := make([]rowRange, len(b.planes))
 		for i := range b.planes {
-			list[i] = b.planes[i].stretch(b.extents[i/2], i%2 == 0)
+			list[i] = b.planes[i].rows(b.extents[i/2], i%2 == 0)
 		}
 		b.apart = !overlap(list)
 	}
-	if b.apart && s.together(b.f, b.regions, call) {
+	if b.apart && s.enqueueBatch(b.f, b.regions, call) {
 		b.observe(s)
 		return nil
 	}
 	return oneByOne(b.f, len(b.extents), b.one)
 }
 
-// stretch returns the memory of a box that fits.
-func (p *planes) stretch(e extent, write bool) stretch {
+// rows returns the memory of a box that fits.
+func (p *planes) rows(e extent, write bool) rowRange {
 	at := p.unified()
 	rows := (e.depth-1)*p.height + e.height
-	return stretch{from: at, to: at + (rows-1)*p.pitch + e.width, width: e.width, pitch: p.pitch, write: write}
+	return rowRange{from: at, to: at + (rows-1)*p.pitch + e.width, width: e.width, pitch: p.pitch, write: write}
 }
 
 // observe tells the race detector of the copies.

@@ -322,33 +322,33 @@ func TestDiscard(t *testing.T) {
 
 // TestOverlap finds memory that several copies use.
 func TestOverlap(t *testing.T) {
-	row := func(from, n uint64, write bool) stretch {
-		return stretch{from: from, to: from + n, width: n, write: write}
+	row := func(from, n uint64, write bool) rowRange {
+		return rowRange{from: from, to: from + n, width: n, write: write}
 	}
-	box := func(from, width, rows, pitch uint64) stretch {
-		return stretch{from: from, to: from + (rows-1)*pitch + width, width: width, pitch: pitch, write: true}
+	box := func(from, width, rows, pitch uint64) rowRange {
+		return rowRange{from: from, to: from + (rows-1)*pitch + width, width: width, pitch: pitch, write: true}
 	}
 	for name, c := range map[string]struct {
-		list []stretch
+		list []rowRange
 		want bool
 	}{
 		"nothing":                {nil, false},
-		"beside each other":      {[]stretch{row(10, 5, true), row(5, 5, true), row(15, 1, false)}, false},
-		"two reads":              {[]stretch{row(10, 5, false), row(12, 5, false)}, false},
-		"a read and a write":     {[]stretch{row(10, 5, false), row(14, 5, true)}, true},
-		"the same":               {[]stretch{row(10, 5, true), row(10, 5, true)}, true},
-		"within":                 {[]stretch{row(10, 50, false), row(11, 1, false), row(20, 1, true)}, true},
-		"tiles":                  {[]stretch{box(0, 5, 4, 10), box(5, 5, 4, 10)}, false},
-		"tiles of other rows":    {[]stretch{box(0, 5, 4, 10), box(15, 5, 4, 10)}, false},
-		"tiles with a column":    {[]stretch{box(0, 6, 4, 10), box(5, 5, 4, 10)}, true},
-		"a tile that wraps":      {[]stretch{box(0, 5, 4, 10), box(7, 5, 4, 10)}, true},
-		"tiles of other pitches": {[]stretch{box(0, 5, 4, 10), box(5, 5, 4, 20)}, true},
+		"beside each other":      {[]rowRange{row(10, 5, true), row(5, 5, true), row(15, 1, false)}, false},
+		"two reads":              {[]rowRange{row(10, 5, false), row(12, 5, false)}, false},
+		"a read and a write":     {[]rowRange{row(10, 5, false), row(14, 5, true)}, true},
+		"the same":               {[]rowRange{row(10, 5, true), row(10, 5, true)}, true},
+		"within":                 {[]rowRange{row(10, 50, false), row(11, 1, false), row(20, 1, true)}, true},
+		"tiles":                  {[]rowRange{box(0, 5, 4, 10), box(5, 5, 4, 10)}, false},
+		"tiles of other rows":    {[]rowRange{box(0, 5, 4, 10), box(15, 5, 4, 10)}, false},
+		"tiles with a column":    {[]rowRange{box(0, 6, 4, 10), box(5, 5, 4, 10)}, true},
+		"a tile that wraps":      {[]rowRange{box(0, 5, 4, 10), box(7, 5, 4, 10)}, true},
+		"tiles of other pitches": {[]rowRange{box(0, 5, 4, 10), box(5, 5, 4, 20)}, true},
 	} {
 		if got := overlap(c.list); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	var many []stretch
+	var many []rowRange
 	for range 1000 {
 		many = append(many, row(0, 5, false))
 	}

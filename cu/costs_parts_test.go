@@ -235,20 +235,20 @@ func (r *costRig) addPartsOfLegacyRecord() {
 		}),
 		r.part("table, in the context", call),
 		r.part("and a call in flight, marked for captures", func() driver.Result {
-			if !sc.AcquireMarked(sc) || sc.ctx.captureGate.Legacy.IsShut() {
+			if !sc.AcquireGated(sc) || sc.ctx.captureGate.Legacy.IsShut() {
 				return driver.ResultUnknown
 			}
 			res := call()
-			sc.ReleaseMarked(sc)
+			sc.ReleaseGated(sc)
 			return res
 		}),
 		r.part("and on the event", func() driver.Result {
-			if !sc.AcquireMarked(sc) || sc.ctx.captureGate.Legacy.IsShut() || !sl.Begin(sl) {
+			if !sc.AcquireGated(sc) || sc.ctx.captureGate.Legacy.IsShut() || !sl.Begin(sl) {
 				return driver.ResultUnknown
 			}
 			res := call()
 			sl.End(sl)
-			sc.ReleaseMarked(sc)
+			sc.ReleaseGated(sc)
 			return res
 		}),
 		r.cu(wholePart, "", func() error { return e.Record(legacy) }),

@@ -416,6 +416,6 @@ func (c *Context) Synchronize() error {
 	}
 	core.observeDone()
 	core.freeDeferred()
-	core.lookAtClosed()
+	core.freeFinishedTimelines()
 	return nil
 }

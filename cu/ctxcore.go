@@ -290,14 +290,14 @@ func (c *contextCore) releaseCUDA(at driver.At) (err error) {
 		func() { c.endEvents(at) },
 		func() { err = c.end(at) },
 	}
-	each(len(steps), func(i int) { steps[i]() }) // all steps, also if a tracer panics
+	eachDespitePanic(len(steps), func(i int) { steps[i]() }) // all steps, also if a tracer panics
 	return err
 }
 
 // end releases the claim when the work of timelines is done.
 func (c *contextCore) end(at driver.At) (err error) {
 	defer c.dropHostFuncs()
-	each(2, func(step int) { // both steps, also if a tracer panics
+	eachDespitePanic(2, func(step int) { // both steps, also if a tracer panics
 		switch {
 		case step == 0:
 			c.endTimelines(&err)

@@ -81,7 +81,7 @@ func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *
 		return e
 	}
 	e := d.silentError(op, handle, res)
-	d.addSaid(e, op, res)
+	d.addExplanation(e, op, res)
 	d.noteInvalidating(e)
 	return e
 }
@@ -110,7 +110,7 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 	// A program closes many objects then: one error says everything.
 	e.brief = !first && res.Sticky() && destroys(op)
 	if !e.brief {
-		defer c.drv.addSaid(e, op, res)
+		defer c.drv.addExplanation(e, op, res)
 	}
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:

@@ -108,7 +108,7 @@ func (d *driverCore) freeDeferred(dev driver.Device) (any bool) {
 		}
 	}
 	d.mu.Unlock()
-	each(len(held), func(i int) { // also if a tracer panics
+	eachDespitePanic(len(held), func(i int) { // also if a tracer panics
 		held[i].releaseLate()
 		held[i].deferred.WaitFreed()
 	})

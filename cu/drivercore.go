@@ -81,10 +81,10 @@ func (d *driverCore) tracersOrCaptures() bool {
 	return d.tracers.Load() != nil || d.capturing.Load() != 0
 }
 
-// last runs f, which destroys an object after its last call. If later is set, the caller may hold
+// afterLastCall runs f, which destroys an object after its last call. If later is set, the caller may hold
 // locks or must not call tracers: then f runs on another goroutine, for which the Close of a
 // context waits. The object has to be a user of its context until f has returned.
-func (d *driverCore) last(later bool, f func()) {
+func (d *driverCore) afterLastCall(later bool, f func()) {
 	if !later {
 		f()
 		return

@@ -13,10 +13,10 @@ import (
 // from others of the same library.
 func (d *driverAccess) which() string { return fmt.Sprintf("%s (the *cu.Driver %p)", d.name, d) }
 
-// addSaid adds what the driver's log says about an error of a call that the driver answered with res. What the software
+// addExplanation adds what the driver's log says about an error of a call that the driver answered with res. What the software
 // driver says about the machine replaces the remedy for the result, but not what is known about the context.
-func (d *driverAccess) addSaid(e *Error, op string, res driver.Result) {
-	if k := d.log.said(d.table(), op, res); k.whole && e.Err == nil {
+func (d *driverAccess) addExplanation(e *Error, op string, res driver.Result) {
+	if k := d.log.explanation(d.table(), op, res); k.whole && e.Err == nil {
 		e.Detail = k.text
 	} else {
 		e.Detail = join(e.Detail, k.text)
@@ -60,8 +60,8 @@ func (d *driverAccess) silentError(op string, handle uintptr, res driver.Result)
 	return e
 }
 
-// happened reports whether the driver has done what a call is for, also if a step after that has failed.
-func happened(res driver.Result) bool {
+// tookEffect reports whether the driver has done what a call is for, also if a step after that has failed.
+func tookEffect(res driver.Result) bool {
 	_, _, after := res.After()
 	return after || res == driver.ResultSuccess
 }

@@ -52,7 +52,7 @@ func TestDriverLogLong(t *testing.T) {
 	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" +
 		strings.Repeat("ä", 10000) + "end"}))
 	_, err := must(Open(WithSoftware(sim)))(t).DeviceCount()
-	if s := fmt.Sprint(err); len(s) > 2*maxSaid || !strings.Contains(s, "says: beginää") ||
+	if s := fmt.Sprint(err); len(s) > 2*maxExplanation || !strings.Contains(s, "says: beginää") ||
 		!strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
 		t.Errorf("%d bytes: %v", len(s), err)
 	}

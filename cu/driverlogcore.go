@@ -40,11 +40,11 @@ type logEntry struct {
 const ownSource = "cusim"
 
 const (
-	logSize   = 25600 + 1 // NVIDIA's driver keeps this many bytes; a NUL follows
-	keptLines = 64
-	keptFor   = time.Second // another goroutine needs less to ask for its lines
-	maxReads  = 16          // each time another goroutine has read the same lines
-	maxSaid   = 1000        // bytes of a text; without the name of a function it may be of many calls
+	logSize        = 25600 + 1 // NVIDIA's driver keeps this many bytes; a NUL follows
+	keptLines      = 64
+	keptFor        = time.Second // another goroutine needs less to ask for its lines
+	maxReads       = 16          // each time another goroutine has read the same lines
+	maxExplanation = 1000        // bytes of a text; without the name of a function it may be of many calls
 )
 
 // begin finds the end of the log. The driver has been initialized.
@@ -55,8 +55,8 @@ func (l *driverLog) begin(t *driver.Table) {
 	l.exists, l.at = res == driver.ResultSuccess, at
 }
 
-// said returns what the driver's log says about an error.
-func (l *driverLog) said(t *driver.Table, op string, res driver.Result) (none logEntry) {
+// explanation returns what the driver's log says about an error.
+func (l *driverLog) explanation(t *driver.Table, op string, res driver.Result) (none logEntry) {
 	switch res {
 	case driver.ResultOperatingSystem, driver.ResultDeinitialized:
 		return none // the next call could wait for a thread, or find no driver
@@ -143,10 +143,10 @@ func (l *driverLog) take(op string, res driver.Result, unnamed bool) (none logEn
 
 // shorten leaves the middle of a long text out.
 func shorten(text string) string {
-	if len(text) <= maxSaid {
+	if len(text) <= maxExplanation {
 		return text
 	}
-	head, tail := maxSaid/2, len(text)-maxSaid/2
+	head, tail := maxExplanation/2, len(text)-maxExplanation/2
 	for head > 0 && !utf8.RuneStart(text[head]) {
 		head--
 	}

@@ -34,8 +34,8 @@ import (
 // function needs no context. In all other cases, also for wrong arguments, they report false, and
 // the caller makes the call as above: see docs/design/calls.md.
 
-// usable is an object that work can use.
-type usable interface {
+// usedObject is an object that work can use.
+type usedObject interface {
 	holder
 	// usedOn notes that work which uses the object is about to be enqueued on a stream. noted is
 	// true if the stream is in the object's streams from now on, so that a close finds it.
@@ -181,7 +181,7 @@ func (w *work) leaveCounted() {
 	w.frame.args.restore()
 	counted := w.frame.counted
 	w.frame.counted = counted[:0]
-	each(len(counted), func(i int) {
+	eachDespitePanic(len(counted), func(i int) {
 		r := counted[i]
 		counted[i] = nil
 		r.leave()
@@ -205,8 +205,8 @@ func (w *work) kept(r *resource) bool {
 
 // use makes the work use an object that the stream does not keep. It reports false if the object is
 // closed.
-func (w *work) use(r *resource, o usable) bool {
-	if !r.usable(w.capture) || !r.Acquire(r) {
+func (w *work) use(r *resource, o usedObject) bool {
+	if !r.usableIn(w.capture) || !r.Acquire(r) {
 		return false
 	}
 	if w.capture != nil {
@@ -232,7 +232,7 @@ func (sc *streamCore) endWork() { sc.shared.work.RUnlock() }
 
 // keep keeps an object, on which the caller has a call in flight, until the work that uses it is
 // done. If the work becomes part of a capture, the graph keeps the object.
-func (c *capture) keep(o usable, sc *streamCore) {
+func (c *capture) keep(o usedObject, sc *streamCore) {
 	if c == nil {
 		o.usedOn(sc)
 		return

@@ -275,7 +275,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 			return o.core.mismatch(op, sc)
 		}
 	}
-	err := o.core.recordOn(op, recordArgs{stream: sc, flags: flags, by: by})
+	err := o.core.recordChecked(op, recordArgs{stream: sc, flags: flags, by: by})
 	runtime.KeepAlive(o)
 	return err
 }

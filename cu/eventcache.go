@@ -112,7 +112,7 @@ func (c *contextCore) endEvents(at driver.At) {
 	if c.cells.probe != 0 {
 		all = append(all, c.cells.probe)
 	}
-	each(len(all), func(i int) {
+	eachDespitePanic(len(all), func(i int) {
 		if err := c.destroyEvent(all[i], at); err != nil {
 			c.drv.leak(Leak{Kind: "event", Handle: uintptr(all[i]), Err: err})
 		}

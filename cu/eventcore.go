@@ -82,8 +82,9 @@ func (o *eventOwner) leave(sl *slot) {
 	runtime.KeepAlive(o)
 }
 
-// recordOn records the event on a stream. The caller has a call in flight on the stream.
-func (c *eventCore) recordOn(op string, a recordArgs) error {
+// recordChecked is record, unless the event cannot be recorded on the stream, or only by a node of a capture. The caller
+// has a call in flight on the stream.
+func (c *eventCore) recordChecked(op string, a recordArgs) error {
 	op, a, err := c.externalArgs(op, a)
 	if err != nil {
 		return err
@@ -170,7 +171,7 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 		if err != nil {
 			return err
 		}
-		turn, first := c.takeTurn()
+		turn, first := c.beginOnce()
 		if !first {
 			next.leave()
 			if turn == nil {
@@ -180,16 +181,16 @@ func (c *eventCore) recordOnce(op string, sc *streamCore) error {
 			continue
 		}
 		r := c.recordMoving(next, a)
-		c.endTurn(turn) // before finish, which may call tracers
+		c.endOnce(turn) // before finish, which may call tracers
 		if again, err := r.finish(op); !again {
 			return err
 		}
 	}
 }
 
-// takeTurn reports whether the caller must record the event, and then call endTurn. If first is
+// beginOnce reports whether the caller must record the event, and then call endOnce. If first is
 // false, turn is closed when the turn of another call ends. turn is nil if the event was recorded.
-func (c *eventCore) takeTurn() (turn chan struct{}, first bool) {
+func (c *eventCore) beginOnce() (turn chan struct{}, first bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()
 	if sl := c.slot.Load(); sl != nil && sl.once() {
@@ -202,7 +203,7 @@ func (c *eventCore) takeTurn() (turn chan struct{}, first bool) {
 	return c.once, true
 }
 
-func (c *eventCore) endTurn(turn chan struct{}) {
+func (c *eventCore) endOnce(turn chan struct{}) {
 	c.moving.Lock()
 	c.once = nil
 	c.moving.Unlock()

@@ -122,7 +122,7 @@ func (pool *poolCore) releaseShare(at driver.At) driver.Result {
 	pool.mu.Unlock() // from now on no entry gets a CUevent
 	first := driver.ResultSuccess
 	entries := *pool.entries.Load()
-	each(len(entries), func(i int) {
+	eachDespitePanic(len(entries), func(i int) {
 		en := entries[i]
 		c := en.core.Load()
 		if c == nil {

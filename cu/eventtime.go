@@ -139,10 +139,10 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 	defer iv.leave()
 	slots := [...]*slot{iv.stop.slot, iv.start.slot}
 	// A wait is counted on each slot until the end, so that a new record uses another slot.
-	slots[0].Watch()
-	defer slots[0].Unwatch()
-	slots[1].Watch()
-	defer slots[1].Unwatch()
+	slots[0].AddWait()
+	defer slots[0].EndWait()
+	slots[1].AddWait()
+	defer slots[1].EndWait()
 	for {
 		for _, sl := range slots {
 			if sl.Complete() {

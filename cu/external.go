@@ -106,7 +106,7 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 	}
 	at, t := driver.At{Context: core.raw}, core.drv.table()
 	ext, res, own := allocated(core, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
-	passed.taken(happened(res))
+	passed.taken(tookEffect(res))
 	if res != driver.ResultSuccess {
 		return nil, own.explain(core.callError(op, h.Handle, res))
 	}

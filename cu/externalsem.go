@@ -86,7 +86,7 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 	}
 	raw, res := core.drv.table().ImportExternalSemaphore(driver.At{Context: core.raw},
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
-	passed.taken(happened(res))
+	passed.taken(tookEffect(res))
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, h.Handle, res)
 	}

@@ -75,16 +75,16 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 		return nil, err
 	}
 	g.core.family.Lock()
-	if err := g.core.usable(op); err != nil {
+	if err := g.core.checkOpen(op); err != nil {
 		g.leave()
 		return nil, err
 	}
 	return g.core, nil
 }
 
-// usable returns an error if the driver has destroyed the graph, or a Capture into it has not
+// checkOpen returns an error if the driver has destroyed the graph, or a Capture into it has not
 // returned. The caller has locked the family.
-func (gc *graphCore) usable(op string) error {
+func (gc *graphCore) checkOpen(op string) error {
 	switch {
 	case gc.destroyed.Load():
 		return gc.Refused(op)

@@ -143,7 +143,7 @@ func (w *condWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, 
 	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	*p.Conditional() = w.p
 	n, made, res := c.table().GraphAddNode(c.at(), c.gc.raw, deps, nil, p)
-	if !happened(res) {
+	if !tookEffect(res) {
 		return n, res
 	}
 	if w.graphs = made.Conditional().Graphs(); len(w.graphs) != int(w.p.Size) {

@@ -94,7 +94,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 	default:
 		res = t.GraphAddDependenciesV2(at, gc.raw, ends[:1], ends[1:], []driver.GraphEdgeData{e.Kind.data()})
 	}
-	if !happened(res) {
+	if !tookEffect(res) {
 		return gc.onceError(op, res)
 	}
 	switch {

@@ -25,7 +25,7 @@ func (n GraphNode) Remove() error {
 		return err
 	}
 	res := gc.ctx.drv.table().GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw)
-	if !happened(res) {
+	if !tookEffect(res) {
 		return gc.onceError(removeOp, res)
 	}
 	if o := gc.ctx.drv.observer(); o != nil {

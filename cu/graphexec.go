@@ -168,7 +168,7 @@ func (x *GraphExec) Handle() uintptr {
 func (x *GraphExec) Launch(s *Stream) error {
 	done, err := x.launchFast(s)
 	if !done {
-		err = x.on(workGraphLaunch, s)
+		err = x.launchOrUpload(workGraphLaunch, s)
 	}
 	if err != nil {
 		err = s.retry(workGraphLaunch.op(), err, nil)
@@ -209,12 +209,12 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Upload(s *Stream) error {
-	return s.attempt(workGraphUpload.op(), func() error { return x.on(workGraphUpload, s) })
+	return s.attempt(workGraphUpload.op(), func() error { return x.launchOrUpload(workGraphUpload, s) })
 }
 
-// on calls a function of the driver that enqueues a launch or an upload on a stream. No capture
+// launchOrUpload calls a function of the driver that enqueues a launch or an upload on a stream. No capture
 // accepts these, so the work has no capture.
-func (x *GraphExec) on(f workFunction, s *Stream) error {
+func (x *GraphExec) launchOrUpload(f workFunction, s *Stream) error {
 	op := f.op()
 	if x == nil || x.core == nil {
 		return errNil(op, "executable graph")
@@ -321,7 +321,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *graphObjects, err error
 		if res == driver.ResultGraphExecUpdateFailure && e.Err == nil {
 			e.Err = g.updateError(info)
 		}
-		if err = e; !happened(res) {
+		if err = e; !tookEffect(res) {
 			return fresh, err
 		}
 	}

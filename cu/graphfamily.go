@@ -166,7 +166,7 @@ func (f *graphFamily) Unlock() {
 		}
 		r.mu.Unlock()
 		for e := ended; e != nil; e = e.next {
-			e.context().drv.last(true, e.release)
+			e.context().drv.afterLastCall(true, e.release)
 		}
 		if f.root().ended.Load() == nil || !f.TryLock() {
 			return

@@ -69,7 +69,7 @@ func (w *kernelWork) set(c *nodeCall) (res driver.Result) {
 	if t.Missing(res) != nil { // before CUDA 12.0
 		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &w.params)
 	}
-	if c.did = happened(res); !c.did {
+	if c.did = tookEffect(res); !c.did {
 		w.restoreAttributes(c)
 		c.op = op
 		return res

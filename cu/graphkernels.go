@@ -160,7 +160,7 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 	told := &c.kernel
 	c.work = told
 	told.params, told.cooperative, told.attrs = b.kernels[i], c.use.cooperative, c.use.attrs
-	if res != driver.ResultSuccess && (!happened(res) || own == driver.ResultSuccess) {
+	if res != driver.ResultSuccess && (!tookEffect(res) || own == driver.ResultSuccess) {
 		own = res
 	}
 	if own < 0 && drv.table().Missing(own) != nil { // before CUDA 12.0

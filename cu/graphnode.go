@@ -98,11 +98,11 @@ func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, e
 		gc.family.Lock()
 	} else {
 		lockBoth(gc.family, c.child.core.family)
-		if err = c.child.core.usable(op); err == nil {
+		if err = c.child.core.checkOpen(op); err == nil {
 			err = c.child.core.notBody(op)
 		}
 	}
-	if own := gc.usable(op); own != nil {
+	if own := gc.checkOpen(op); own != nil {
 		err = own
 	}
 	if err != nil {
@@ -200,7 +200,7 @@ func (r *reusedWork) forget() {
 func (c *nodeCall) leaveAll() {
 	dropped, acquired := c.dropped, c.acquired
 	c.dropped, c.acquired = c.dropped[:0], c.acquired[:0]
-	each(len(dropped)+len(acquired), func(i int) {
+	eachDespitePanic(len(dropped)+len(acquired), func(i int) {
 		if i < len(dropped) {
 			if c.xc != nil {
 				c.xc.leaveLaunched(dropped[i])
@@ -267,7 +267,7 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) {
 	var res driver.Result
 	if c.node, res = c.work.add(c, deps); res != driver.ResultSuccess {
-		c.did = c.did || happened(res)
+		c.did = c.did || tookEffect(res)
 		if c.did && c.table().GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
 			// From a graph that allocates memory the driver removes no node.
 			c.partly = "the node stays in the graph"
@@ -324,7 +324,7 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 
 // finishSet notes what the node uses from now on. res is the driver's answer.
 func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) {
-	c.did = c.did || happened(res)
+	c.did = c.did || tookEffect(res)
 	if res != driver.ResultSuccess {
 		err = c.driverError(r, res)
 	}

@@ -79,7 +79,7 @@ func (lc *libraryCore) close() (err error) {
 		case last: // a tracer panicked
 			lc.Last(false)
 		}
-		each(len(used), func(i int) { used[i].releaseLate() })
+		eachDespitePanic(len(used), func(i int) { used[i].releaseLate() })
 	}()
 	lc.modules.Range(func(m, _ any) bool {
 		mc := m.(*moduleCore)

@@ -398,17 +398,17 @@ func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) err
 	defer runtime.KeepAlive(list)
 	discards := f == workDiscard || f == workDiscardPrefetch
 	var all moves
-	regions, stretches := make([]region, len(list)), make([]stretch, len(list))
+	regions, ranges := make([]region, len(list)), make([]rowRange, len(list))
 	fit := len(list) > 1
 	for i := 0; fit && i < len(list); i++ {
 		r := &regions[i]
 		*r = regionOf(list[i].Mem)
 		if fit = r.valid() && r.mem.is.managed && r.size != 0; fit {
 			all.add(r, list[i].To)
-			stretches[i] = r.stretch(true)
+			ranges[i] = r.rows(true)
 		}
 	}
-	if fit && !overlap(stretches) && s.together(f, regions,
+	if fit && !overlap(ranges) && s.enqueueBatch(f, regions,
 		func(sc *streamCore) driver.Result { return call(sc, all) }) {
 		if discards {
 			for i := range regions {

@@ -7,7 +7,9 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// This file has the pools of memory, and the protocol by which their memory is freed.
+// This file has the pools of memory, and the protocol by which their memory is freed: DeviceMem.Close calls
+// resource.closeOwned, and this closeInPool, which calls closeOrdered here. If the memory cannot be freed now,
+// resource.destroyLate waits, and calls destroyIdle.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
 // stream, which must come after all other work that uses the memory. The stream is the one that the
@@ -198,7 +200,7 @@ func (mc *memCore) poolReaches(dev driver.Device) bool {
 
 // allocOnce allocates from a pool, or from the device's current one if p is nil. In a capture it calls
 // captured with memory that the graph keeps afterwards. refused says that other code captures the
-// stream, or that captured is nil in a capture. The caller has a call in flight on the stream.
+// stream, or that this package does and the caller has passed no function captured. The caller has a call in flight on the stream.
 func (sc *streamCore) allocOnce(size uint64, p *memPoolCore, captured func(*memCore)) (raw driver.DevicePtr,
 	res driver.Result, refused bool) {
 	at := sc.inContext()
@@ -236,7 +238,7 @@ func (sc *streamCore) freeCaptured(op string, mc *memCore) (captured, foreign bo
 		return true, false, err
 	}
 	res := sc.ctx.drv.table().MemFreeAsync(sc.inContext(), mc.raw, sc.raw)
-	if happened(res) {
+	if tookEffect(res) {
 		c.objects.frees(mc)
 	}
 	if res != driver.ResultSuccess {
@@ -284,7 +286,7 @@ func (mc *memCore) closeOrdered() error {
 	defer mc.ctx.endHold()
 	mc.freed.Store(true)
 	mc.leavePool()
-	each(len(f.traces), func(i int) { f.traces[i]() })
+	eachDespitePanic(len(f.traces), func(i int) { f.traces[i]() })
 	if res != driver.ResultSuccess {
 		return mc.ctx.backgroundError("cuMemFreeAsync", mc.handle(), res)
 	}
@@ -313,7 +315,7 @@ func (f *orderedFree) chooseStream() bool {
 // end ends the call on the stream, and the use of the marks.
 func (f *orderedFree) end() {
 	defer f.on.leave()
-	each(len(f.marks), func(i int) {
+	eachDespitePanic(len(f.marks), func(i int) {
 		defer f.of[i].endHold()
 		f.of[i].doneWith(EventDisableTiming, f.marks[i])
 	})

@@ -142,7 +142,7 @@ func (set *objectSet) release() {
 	set.held, set.unlaunched = nil, nil
 	set.mu.Unlock()
 	list := slices.Collect(maps.Keys(held))
-	each(len(list), func(i int) { list[i].leave() })
+	eachDespitePanic(len(list), func(i int) { list[i].leave() })
 }
 
 // undo undoes an add after the driver has failed the call that would use the object.

@@ -6,9 +6,15 @@ import (
 )
 
 // This file is the protocol for recording events. The caller has a call in flight on the stream, if
-// there is one. callRecord makes the steps from beginRecord to confirm. During captures
-// recordInCapture makes these steps: it uses callRecord, and notes the capture. Then slot.record
-// sets slotRecorded, and does not call recordMade.
+// there is one. The usual record is recordFast, which makes all steps in one function. Other records are
+//
+//	Event.record, eventCore.recordChecked   check the arguments
+//	eventCore.record     chooses the slot. recordElsewhere moves the event if a waiter needs the earlier record
+//	slot.record          makes the steps below
+//	slot.callRecord      makes those from beginRecord to confirm; in a capture recordInCapture does, and notes it
+//	streamCore.recordEvent   calls the driver
+//
+// The steps:
 //
 //	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
 //	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number, if known.
@@ -17,8 +23,8 @@ import (
 //	sl.recordMade(sc, res) The event counts as recorded, and, if a capture has begun, as captured.
 //	sl.End(sl)             After this call, tracers are called.
 //
-// recordFast has all steps in one function, for the usual record. RecordAll makes each step for
-// 64 records. recordElsewhere moves the event if a waiter needs the earlier record.
+// During a capture slot.record sets slotRecorded in place of the call of recordMade. RecordAll makes each step for 64
+// records.
 
 // recordArgs are the stream, the function and the flags of a record. The caller keeps the objects.
 type recordArgs struct {
@@ -47,7 +53,7 @@ func (a recordArgs) handle() driver.Stream {
 }
 
 // recordFast records the event on a stream (cuEventRecord) in the usual case: no waiter needs
-// the present record, nothing is being captured, and no tracer is registered. In all other cases,
+// the present record, nothing is being captured, and there is neither a tracer nor a race detector. In all other cases,
 // also for wrong arguments, it reports false, and the caller calls record.
 //
 // It repeats the steps of record and its callees in one function, because passing the arguments
@@ -58,7 +64,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 		return false, nil
 	}
 	drv := sl.drv
-	if sl.Watched() || drv.tracers.Load() != nil || drv.capturing.Load() != 0 {
+	if sl.HasWaits() || drv.tracers.Load() != nil || drv.capturing.Load() != 0 {
 		return false, nil // before Count: even a refused record changes the generation, and ends the sequence number
 	}
 	legacy := sc.raw == driver.CU_STREAM_LEGACY // the mark stands for beginLegacy: see capturegate.Gate.Join
@@ -67,21 +73,21 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 		if !sc.Acquire(sc) {
 			return false, nil
 		}
-	case !sc.AcquireMarked(sc):
+	case !sc.AcquireGated(sc):
 		return false, nil
 	case sc.ctx.captureGate.Legacy.IsShut():
-		sc.ReleaseMarked(sc)
+		sc.ReleaseGated(sc)
 		return false, nil
 	}
-	if !sl.Count() && !sl.BeginCounted(sl) {
+	if !sl.TryBegin() && !sl.BeginSlow(sl) {
 		if legacy {
-			sc.ReleaseMarked(sc)
+			sc.ReleaseGated(sc)
 		} else {
 			sc.leave()
 		}
 		return false, nil
 	}
-	sl.recordedOn(sc)
+	sl.noteStream(sc)
 	noted := handle.Gen(0)
 	if drv.sequenced.Load() {
 		noted = sl.noteSequence(sc)
@@ -97,10 +103,10 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 		sl.SetBits(slotRecorded)
 	}
 	switch {
-	case sl.Uncount():
+	case sl.TryEnd():
 		sl.endedOn(sc, legacy)
 	case legacy:
-		sc.ReleaseMarked(sc)
+		sc.ReleaseGated(sc)
 	default:
 		sc.leave()
 	}
@@ -111,11 +117,11 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 }
 
 // endedOn ends the call on the stream of a record, and then destroys the closed event, as its last call has
-// ended. By now there may be a tracer. It may capture, which would wait for a marked call.
+// ended. By now there may be a tracer. It may capture, which would wait for a gated call.
 func (sl *slot) endedOn(sc *streamCore, marked bool) {
-	defer sl.Ended(sl) // also if a tracer panics while the stream is destroyed
+	defer sl.EndLast(sl) // also if a tracer panics while the stream is destroyed
 	if marked {
-		sc.ReleaseMarked(sc)
+		sc.ReleaseGated(sc)
 	} else {
 		sc.leave()
 	}
@@ -238,7 +244,7 @@ func (r *recording) finish(op string) (again bool, err error) {
 
 // moves reports whether a record may have to go to another slot.
 func (sl *slot) moves(flags RecordFlags) bool {
-	return (sl.Watched() || flags&RecordExternal != 0 || sl.Worn()) && !sl.Exposed()
+	return (sl.HasWaits() || flags&RecordExternal != 0 || sl.Worn()) && !sl.Exposed()
 }
 
 // endTraced ends a record, and calls its tracers. A tracer may wait for the event, so tracers are
@@ -277,7 +283,7 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 // beginRecord notes the stream and the sequence number of a record that is about to be made. The
 // caller passes noted to confirm after the record, if it is not 0.
 func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
-	sl.recordedOn(sc)
+	sl.noteStream(sc)
 	if sl.drv.sequenced.Load() {
 		noted = sl.noteSequence(sc)
 	}
@@ -335,8 +341,8 @@ func (sc *streamCore) recordEvent(e driver.Event) driver.Result {
 	return res
 }
 
-// recordedOn notes the stream of a record in flight; nil for a whole context.
-func (sl *slot) recordedOn(sc *streamCore) {
+// noteStream notes the stream of a record in flight; nil for a whole context.
+func (sl *slot) noteStream(sc *streamCore) {
 	on := uint64(0)
 	if sc != nil && sc.raw != driver.CU_STREAM_PER_THREAD {
 		on = sc.serial
@@ -346,7 +352,7 @@ func (sl *slot) recordedOn(sc *streamCore) {
 	}
 }
 
-// noteSequence notes the sequence number of a record in flight, after recordedOn, if a consumer of
+// noteSequence notes the sequence number of a record in flight, after noteStream, if a consumer of
 // sequence numbers exists (driverCore.sequenced). The caller passes a result other than 0 to
 // confirm.
 //

@@ -118,7 +118,7 @@ func (r *resource) Refused(op string) error {
 
 // Last destroys the resource when the last call on it has ended.
 func (r *resource) Last(later bool) {
-	r.ctx.drv.last(later, func() { r.destroyLate(false) })
+	r.ctx.drv.afterLastCall(later, func() { r.destroyLate(false) })
 }
 
 // closeOwned is the Close of the owner. It invalidates no capture. If the driver may wait in it, it
@@ -264,9 +264,9 @@ func (r *resource) destroyLate(abandoned bool) {
 		drv.leak(l)
 	}
 	if r.usedStreams != nil {
-		drv.collector.ending.Add(1)
+		drv.collector.freeing.Add(1)
 		go func() {
-			defer drv.collector.ending.Add(-1)
+			defer drv.collector.freeing.Add(-1)
 			destroy()
 		}()
 	} else {
@@ -274,8 +274,8 @@ func (r *resource) destroyLate(abandoned bool) {
 	}
 }
 
-// usable reports whether work can use the object. c is the capture that the work becomes part of.
-func (r *resource) usable(c *capture) bool {
+// usableIn reports whether work can use the object. c is the capture that the work becomes part of.
+func (r *resource) usableIn(c *capture) bool {
 	return r.only == nil || c != nil && c.objects == r.only
 }
 

@@ -295,7 +295,7 @@ func TestOrderOfItsStream(t *testing.T) {
 	sl := e.core().slot.Load()
 	for _, sc := range []*streamCore{streams[0].core, nil} {
 		sl.Begin(sl)
-		sl.recordedOn(sc)
+		sl.noteStream(sc)
 		if err := e.Record(streams[1]); err != nil { // begins later, and is over sooner
 			t.Fatal(err)
 		}

@@ -24,8 +24,8 @@ type slot struct {
 	core *eventCore
 	// capture is this package's active capture that the newest record is part of, or nil.
 	capture atomic.Pointer[capture]
-	// prior is the slot that this slot has replaced for a graph, while a waiter needed prior's record, or because
-	// that record was an earlier user's. This slot keeps a call in flight on prior, and counts as a wait for its
+	// prior is the slot that the event had before this one, or nil. It is set if a graph will record this slot, and
+	// somebody waits for prior's record, or that record is of an earlier user of the pool. This slot keeps a call in flight on prior, and counts as a wait for its
 	// record. The field is set before other goroutines see the slot.
 	prior *slot
 	// seq is the sequence number of the newest record, or 0 if it is unknown. See noteSequence.
@@ -65,7 +65,7 @@ const (
 func (sl *slot) leave() { sl.Release(sl) }
 
 // Last destroys the CUevent when the last call on a closed slot has ended.
-func (sl *slot) Last(later bool) { sl.drv.last(later, sl.destroyLate) }
+func (sl *slot) Last(later bool) { sl.drv.afterLastCall(later, sl.destroyLate) }
 
 func (sl *slot) handle() uintptr {
 	if sl == nil {
@@ -111,7 +111,7 @@ func (sl *slot) expose() {
 		return
 	}
 	sl.SetBits(slotExposed)
-	if sl.Watched() {
+	if sl.HasWaits() {
 		sl.drv.watch.ItemExposed()
 		sl.drv.captures.awaitPolls()
 	}
@@ -197,7 +197,7 @@ func (sl *slot) destroy(at driver.At) error {
 	defer ctx.endHold() // also if a tracer panics
 	if sl.prior != nil {
 		defer sl.prior.leave()
-		sl.prior.Unwatch()
+		sl.prior.EndWait()
 	}
 	if sl.core.foreign {
 		return nil
@@ -282,7 +282,7 @@ func (sl *slot) activeCapture() *capture {
 // record of an earlier user, whose state it would wait for, or show.
 func (sl *slot) stays(flags RecordFlags) bool {
 	if flags&RecordExternal != 0 {
-		return !sl.stale() && (!sl.Watched() || sl.Exposed() || sl.capture.Load() != nil)
+		return !sl.stale() && (!sl.HasWaits() || sl.Exposed() || sl.capture.Load() != nil)
 	}
 	return sl.Stays()
 }
@@ -329,7 +329,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 	next.slot.rank = rank
 	if graph {
 		old.Retain() // for next.slot, also if the event was closed
-		old.Watch()
+		old.AddWait()
 		next.slot.prior = old
 		next.slot.SetBits(slotExposed | slotHasPrior)
 	}
@@ -352,7 +352,7 @@ func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uin
 			return nil, 0, nil
 		}
 		if old.Acquire(old) {
-			old.Watch()
+			old.AddWait()
 			c.ranks++
 			rank = c.ranks
 			c.moving.Unlock()
@@ -367,7 +367,7 @@ func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uin
 func (n *successor) leave() {
 	if of := n.of; of != nil {
 		defer of.leave() // deferred, as a tracer may panic
-		defer of.Unwatch()
+		defer of.EndWait()
 	}
 	if n.slot != nil {
 		n.slot.retire()
@@ -406,7 +406,7 @@ func (c *eventCore) moveTo(n *successor) bool {
 	before := n.of
 	done := c.replaceSlot(n)
 	if n.of != before {
-		before.Unwatch()
+		before.EndWait()
 		before.leave() // not under the lock, because it may destroy the CUevent
 	}
 	return done
@@ -426,9 +426,9 @@ func (c *eventCore) replaceSlot(n *successor) bool {
 		return true
 	case old != n.of:
 		// A later record sees that a wait is counted. An earlier record has raised the generation.
-		old.Watch()
+		old.AddWait()
 		if old.Gen().Count() != 1 { // the slot was recorded again
-			old.Unwatch()
+			old.EndWait()
 			return false
 		}
 	}
@@ -441,7 +441,7 @@ func (c *eventCore) replaceSlot(n *successor) bool {
 	case moved:
 		n.slot = old
 	case old != n.of:
-		old.Unwatch()
+		old.EndWait()
 	}
 	return true
 }

@@ -288,7 +288,7 @@ func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 			err = errors.Join(err, e.Close())
 		}
 	}()
-	if err := e.load().core.recordOn("cuEventRecord", recordArgs{stream: sc}); err != nil {
+	if err := e.load().core.recordChecked("cuEventRecord", recordArgs{stream: sc}); err != nil {
 		return nil, err
 	}
 	recorded = true

@@ -136,15 +136,15 @@ func (sc *streamCore) tryEnter() (leave func(), ok bool) {
 // The functions of this file record marks: events that the library owns, at the end of a stream's
 // work.
 
-// marking is a mark for which tracers are yet to be called. The zero marking is no mark.
-type marking struct {
+// untracedMark is a mark for which tracers are yet to be called. The zero value is no mark.
+type untracedMark struct {
 	event  driver.Event
 	stream driver.Stream
 	t      tracedCall
 	res    driver.Result
 }
 
-func (m marking) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
+func (m untracedMark) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
 
 // mark records an event at the end of the stream's work. The caller has a call in flight on the
 // stream, and releases the event by doneWith.
@@ -159,7 +159,7 @@ func (sc *streamCore) mark() (driver.Event, error) {
 
 // markFirst is mark without the calls of tracers, which the caller makes. If it fails, it has
 // called them.
-func (sc *streamCore) markFirst() (m marking, err error) {
+func (sc *streamCore) markFirst() (m untracedMark, err error) {
 	ctx := sc.ctx
 	e, err := ctx.takeEvent(EventDisableTiming, background())
 	if err != nil {
@@ -174,7 +174,7 @@ func (sc *streamCore) markFirst() (m marking, err error) {
 		}
 		return m, err
 	}
-	return marking{e, sc.raw, t, res}, nil
+	return untracedMark{e, sc.raw, t, res}, nil
 }
 
 // markAndLeave is mark, and ends the caller's call on the stream, also if a tracer panics. The mark

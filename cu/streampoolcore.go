@@ -74,9 +74,9 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 // context's own objects no longer exist.
 func (c *contextCore) endPools(at driver.At) {
 	pools := slices.Collect(maps.Values(c.pools))
-	each(len(pools), func(i int) {
+	eachDespitePanic(len(pools), func(i int) {
 		p := pools[i]
-		each(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })
+		eachDespitePanic(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })
 	})
 }
 

@@ -22,8 +22,8 @@ type streamSet struct {
 }
 
 // note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
-// the stream was noted in another set before. tail says that the end of the stream's work must be
-// known even after the stream is destroyed; the stream is then noted. Otherwise noted may be false.
+// the stream was noted in another set before. With tail the stream is always noted, and the end
+// of its work stays known after it is destroyed. Without tail it may not be noted: then noted is false.
 func (set *streamSet) note(sc *streamCore, tail bool) (noted bool) {
 	if l := set.streams.Load(); l != nil {
 		switch {
@@ -49,9 +49,9 @@ func (set *streamSet) note(sc *streamCore, tail bool) (noted bool) {
 			again := s.permanent() && s.same(sc) && s.freed.Load()
 			switch {
 			case again:
-			case !s.over():
+			case !s.destroyedAndDone():
 				list = append(list, s)
-			case !tail && !s.tailed():
+			case !tail && !s.endIsKnown():
 				set.lost.Store(true)
 			}
 		}
@@ -107,7 +107,7 @@ func (set *streamSet) idle() bool {
 		return false
 	}
 	for _, sc := range set.list() {
-		if sc.freed.Load() && !sc.tailed() {
+		if sc.freed.Load() && !sc.endIsKnown() {
 			return false
 		}
 		if done, _ := sc.finished(); !done {

@@ -84,13 +84,13 @@ func (sc *streamCore) freeTail() {
 	}
 }
 
-// tailed reports whether a closed stream's work has an end that is, or was, waited for.
-func (sc *streamCore) tailed() bool {
+// endIsKnown reports whether a closed stream's work has an end that is, or was, waited for.
+func (sc *streamCore) endIsKnown() bool {
 	return sc.permanent() || sc.leavesTail.Load() || sc.ctx.gone.Load()
 }
 
-// over reports whether the stream is destroyed and all its work is known to be done.
-func (sc *streamCore) over() bool {
+// destroyedAndDone reports whether the stream is destroyed and all its work is known to be done.
+func (sc *streamCore) destroyedAndDone() bool {
 	if sc.permanent() {
 		return sc.ctx.gone.Load() && !sc.ctx.lostWork()
 	}
@@ -119,7 +119,7 @@ func (sc *streamCore) leaveTail() (kept bool) {
 	}
 	ctx := sc.ctx
 	t := &tail{ctx: ctx, err: errNoTail} // until the mark is made: a tracer may panic
-	var m marking
+	var m untracedMark
 	mark := func() error {
 		ctx.ends.mu.Lock()
 		t.lost = ctx.ends.unmarked
@@ -264,7 +264,7 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 // endTails waits for the work of destroyed streams, and destroys the events of their tails.
 func (c *contextCore) endTails(at driver.At) {
 	streams := slices.Collect(maps.Keys(c.ends.tails))
-	each(len(streams), func(i int) {
+	eachDespitePanic(len(streams), func(i int) {
 		sc := streams[i]
 		t := c.ends.tails[sc]
 		if t.err != nil {

@@ -46,7 +46,7 @@ func newTicket(o *eventOwner, sl *slot) *Ticket {
 		defer o.leave(sl)
 		return &Ticket{known: sl.drv.table().Clock().Now()}
 	}
-	sl.Watch()
+	sl.AddWait()
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
 	t.cleanup = runtime.AddCleanup(t, (*ticketCore).collected, t.core)
 	return t

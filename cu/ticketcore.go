@@ -97,7 +97,7 @@ func (tc *ticketCore) completed(owner *eventOwner) {
 
 // Last releases the slot when the result is known and the last call on the ticket has ended.
 func (tc *ticketCore) Last(later bool) {
-	tc.slot.Unwatch()
+	tc.slot.EndWait()
 	if later {
 		tc.slot.ReleaseLater(tc.slot)
 	} else {

@@ -69,7 +69,7 @@ func (tc *timelineCore) leave() { tc.Release(tc) }
 func (tc *timelineCore) Refused(op string) error { return errClosed(op, tc) }
 
 // Last releases the cell when the last call on a closed timeline has ended.
-func (tc *timelineCore) Last(later bool) { tc.ctx.drv.last(later, tc.retire) }
+func (tc *timelineCore) Last(later bool) { tc.ctx.drv.afterLastCall(later, tc.retire) }
 
 // wait waits for a value. The caller has a call in flight.
 func (tc *timelineCore) wait(ctx context.Context, value uint64) error {

@@ -64,7 +64,7 @@ func (c *contextCore) takeCell(at driver.At) (x slab.Cell, err error) {
 	x, ok := k.Take()
 	if !ok {
 		if k.checkDue() {
-			c.lookAtClosed()
+			c.freeFinishedTimelines()
 		}
 		if x, err = k.Grow(func(size int) (*slab.Slab, error) { return c.newSlab(size, at) }); err != nil {
 			return x, err
@@ -129,9 +129,9 @@ func (k *cells) checkDue() bool {
 	return len(k.closed) >= max(k.checkAt, minLook)
 }
 
-// lookAtClosed frees the cells of closed timelines whose work is done. It does not wait. The caller
+// freeFinishedTimelines frees the cells of closed timelines whose work is done. It does not wait. The caller
 // is a user of the context.
-func (c *contextCore) lookAtClosed() {
+func (c *contextCore) freeFinishedTimelines() {
 	k := &c.cells
 	k.mu.Lock()
 	list := k.closed
@@ -159,10 +159,10 @@ func (c *contextCore) endTimelines(err *error) {
 	k.drained.Store(true)
 	closed := k.closed // no lock: the context has no users
 	k.closed = nil
-	each(len(closed), func(i int) {
+	eachDespitePanic(len(closed), func(i int) {
 		tc := closed[i]
 		e := errTracer
-		each(3, func(step int) {
+		eachDespitePanic(3, func(step int) {
 			switch {
 			case step < 2 && e == errTracer: // try again if a tracer panicked
 				e = tc.waitAndFinish()

@@ -187,14 +187,14 @@ func (d *driverAccess) destroying(op TraceOp, e driver.Event, s driver.Stream,
 	return res
 }
 
-// each calls f for all numbers below n. If f panics or ends the goroutine for one number, it is
+// eachDespitePanic calls f for all numbers below n. If f panics or ends the goroutine for one number, it is
 // still called for the rest.
-func each(n int, f func(i int)) { eachFrom(0, n, f) }
+func eachDespitePanic(n int, f func(i int)) { eachDespitePanicFrom(0, n, f) }
 
-func eachFrom(i, n int, f func(i int)) {
+func eachDespitePanicFrom(i, n int, f func(i int)) {
 	defer func() {
 		if i < n {
-			eachFrom(i+1, n, f)
+			eachDespitePanicFrom(i+1, n, f)
 		}
 	}()
 	for ; i < n; i++ {

@@ -82,7 +82,7 @@ func (a *awaited) enter(op string, r *eventRef) (pending int) {
 		return 0
 	}
 	if sl := r.slot; !sl.Complete() && !sl.Unrecorded() {
-		sl.Watch()
+		sl.AddWait()
 		a.slot = sl
 		return 1
 	}
@@ -102,7 +102,7 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 		end, res := a.slot.drv.table().BeginWait(a.slot.core.ctx.raw, a.slot.raw)
 		if res != driver.ResultSuccess {
 			a.err = errEndless(op, uintptr(a.slot.raw), res)
-			to.Give()
+			to.CountOutcome()
 			continue
 		}
 		ends = append(ends, end)
@@ -142,7 +142,7 @@ func watchAll(list []awaited, to *watch.Waiter) {
 			// A context that was closed meanwhile may not have ended this wait.
 			if a.slot.core.ctx.closings.Load() != a.closings && a.slot.drv.watch.Cancel(&a.sub) {
 				a.err = errContextClosedMeanwhile(a.slot)
-				to.Give()
+				to.CountOutcome()
 			}
 		}
 	}
@@ -151,13 +151,13 @@ func watchAll(list []awaited, to *watch.Waiter) {
 // leaveAll ends a wait that enterAll began, and stores the error of each record. ended makes the
 // error of a record without a result.
 func leaveAll(list []awaited, ended func(*slot) error) {
-	each(len(list), func(i int) {
+	eachDespitePanic(len(list), func(i int) {
 		a := &list[i]
 		if a.slot == nil {
 			return
 		}
 		defer a.owner.leave(a.slot) // also if a tracer panics
-		defer a.slot.Unwatch()
+		defer a.slot.EndWait()
 		switch {
 		case !a.watched || a.err != nil:
 		case !a.slot.drv.watch.Cancel(&a.sub):
@@ -296,7 +296,7 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		sl.Unwatch()
+		sl.EndWait()
 		sl.retire()
 	}()
 	_, err = sl.waitFor(ctx, sc)

@@ -13,8 +13,8 @@ func (sl *slot) waitPresent(ctx context.Context) error {
 	if sl.Complete() || sl.Unrecorded() {
 		return nil
 	}
-	sl.Watch()
-	defer sl.Unwatch()
+	sl.AddWait()
+	defer sl.EndWait()
 	_, err := sl.wait(ctx)
 	return err
 }
@@ -58,7 +58,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	}
 	ended, res := ctxCore.drv.table().BeginWait(ctxCore.raw, sl.raw)
 	if res != driver.ResultSuccess {
-		w.Leave()
+		w.EndPoll()
 		return false, errEndless("cuEventQuery", uintptr(sl.raw), res)
 	}
 	defer ended()
@@ -138,6 +138,6 @@ func (sc *streamCore) markSlot() (*slot, error) {
 			sl.seq.Store(seq)
 		}
 	}
-	sl.Watch()
+	sl.AddWait()
 	return sl, nil
 }

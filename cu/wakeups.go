@@ -126,7 +126,7 @@ func (c *contextCore) takeWakeUp() (*wakeUpStream, bool) {
 // endWakeUps destroys the wake-up streams when the context is released.
 func (c *contextCore) endWakeUps(at driver.At) {
 	free := c.wakeUps.free
-	each(len(free), func(i int) {
+	eachDespitePanic(len(free), func(i int) {
 		if res := c.destroyStream(free[i].raw, at); res != driver.ResultSuccess {
 			h := uintptr(free[i].raw)
 			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})

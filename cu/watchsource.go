@@ -95,7 +95,7 @@ func (s *watchSource) Traced() bool { return s.drv.tracers.Load() != nil }
 
 // Trace calls tracers for the queries that ended waits, and releases the items.
 func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
-	each(len(items), func(i int) {
+	eachDespitePanic(len(items), func(i int) {
 		sl := items[i].(*slot)
 		defer sl.leave()
 		s.drv.trace(TraceEventQuery, sl.raw, 0).done(TraceEventQuery, sl.raw, 0, driver.Result(answers[i]))

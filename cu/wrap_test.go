@@ -55,7 +55,7 @@ func TestSequenceWraps(t *testing.T) {
 	sl := e.core().slot.Load()
 	s.core.Retain()
 	sl.Begin(sl)
-	sl.recordedOn(s.core)
+	sl.noteStream(s.core)
 	noted := sl.noteSequence(s.core)
 	if noted == 0 {
 		t.Fatal("a record that is alone has no sequence number")

@@ -24,7 +24,7 @@ type Library interface {
 
 // Table makes the calls to one driver: a loaded library, or a software driver. It is safe for
 // concurrent use. An address is looked up when it is first used. From then on a lookup is one
-// atomic load.
+// atomic load. The calls are generated: zcalls.go.
 type Table TableState
 
 // TableState is the memory of a [Table]: its address converts to a *Table. Go keeps the names of all

@@ -25,10 +25,10 @@ var groups = []group{
 	{"heart", []string{"core"}, ""},
 	{"graph", []string{"core", "heart"}, "capture.go graph*.go"},
 	{"memory", []string{"core", "heart"}, `
-		ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
-		physicalmem.go pointer.go virtualcore.go virtualmem.go wrapmem.go`},
+		handleuses.go ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopened.go peer.go
+		physicalmem.go pointer.go virtualstate.go virtualmem.go wrapmem.go`},
 	{"interop", []string{"core", "heart"}, `eglsync.go external.go externalsem.go`},
-	{"green", []string{"core", "heart"}, `green.go greencore.go smgroups.go workqueues.go`},
+	{"green", []string{"core", "heart"}, `green.go greenstate.go smgroups.go workqueues.go`},
 	{"checkpoint", []string{"core", "heart"}, `process.go`},
 }
 

@@ -89,7 +89,7 @@ type Gate struct {
 }
 
 // Counter counts calls in flight elsewhere than in a gate.
-type Counter interface{ Marked() bool }
+type Counter interface{ Gated() bool }
 
 // longCall is a place in Gate.long.
 type longCall struct{ used, checked bool }
@@ -106,7 +106,7 @@ func (g *Gate) Busy() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Contains(g.long, longCall{used: true}) || slices.ContainsFunc(g.counters, Counter.Marked)
+	return slices.Contains(g.long, longCall{used: true}) || slices.ContainsFunc(g.counters, Counter.Gated)
 }
 
 // Join makes captures also wait for the calls that c marks, until Leave. Such a call needs no

@@ -102,7 +102,7 @@ func TestJoin(t *testing.T) {
 // marks are marked calls.
 type marks struct{ n atomic.Int32 }
 
-func (m *marks) Marked() bool { return m.n.Load() != 0 }
+func (m *marks) Gated() bool { return m.n.Load() != 0 }
 
 // TestLongCalls shuts gates during a call that waits for the GPU: the first time this takes as long
 // as Shut waits, and then no time, until another such call begins.

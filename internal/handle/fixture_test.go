@@ -82,8 +82,8 @@ func newCounted(r *explore.Run) *counted {
 		if c.closed && c.firsts != 1 {
 			r.Fail("%d closes were the first", c.firsts)
 		}
-		if c.Calls() != 0 || c.Marked() {
-			r.Fail("%d calls are left; marked: %v", c.Calls(), c.Marked())
+		if c.Calls() != 0 || c.Gated() {
+			r.Fail("%d calls are left; gated: %v", c.Calls(), c.Gated())
 		}
 	})
 	return c
@@ -102,21 +102,21 @@ func (c *counted) call() bool {
 	return true
 }
 
-// callMarked makes a marked call, and reports whether it was allowed.
-func (c *counted) callMarked() bool {
+// callGated makes a gated call, and reports whether it was allowed.
+func (c *counted) callGated() bool {
 	late := c.firsts != 0
-	if !c.AcquireMarked(c) {
+	if !c.AcquireGated(c) {
 		return false
 	}
 	if late {
 		c.r.Fail("a call has begun after Close")
 	}
-	if !c.Marked() {
-		c.r.Fail("the call is not marked")
+	if !c.Gated() {
+		c.r.Fail("the call is not gated")
 	}
 	c.enter()
 	c.leave()
-	c.ReleaseMarked(c)
+	c.ReleaseGated(c)
 	return true
 }
 
@@ -260,7 +260,7 @@ func (e *event) watch() {
 		return
 	}
 	e.enter()
-	e.Watch()
+	e.AddWait()
 	if g := e.Gen(); !g.Busy() {
 		e.watched++
 		if e.ask() && e.Gen() == g {
@@ -268,7 +268,7 @@ func (e *event) watch() {
 		}
 		e.watched--
 	}
-	e.Unwatch()
+	e.EndWait()
 	e.leave()
 	e.Release(e)
 }
@@ -344,7 +344,7 @@ func (h *holder) recordElsewhere() (done bool) {
 		h.moving.Unlock()
 		return false
 	}
-	of.Watch() // from here on other goroutines use other events
+	of.AddWait() // from here on other goroutines use other events
 	h.places++
 	next := h.event()
 	next.place = h.places
@@ -354,9 +354,9 @@ func (h *holder) recordElsewhere() (done bool) {
 	}
 	left, done := h.move(of, next)
 	if left.close(); left != next && left != of {
-		left.Unwatch() // after the close, as no record may begin there
+		left.EndWait() // after the close, as no record may begin there
 	}
-	of.Unwatch()
+	of.EndWait()
 	of.Release(of)
 	return done
 }
@@ -371,9 +371,9 @@ func (h *holder) move(of, next *event) (left *event, done bool) {
 	case old == nil, old != of && old.place > next.place: // a later record has replaced next, too
 		return next, true
 	case old != of:
-		old.Watch() // a record that begins now observes this, or is observed in Gen
+		old.AddWait() // a record that begins now observes this, or is observed in Gen
 		if old.Gen().Count() != 1 {
-			old.Unwatch()
+			old.EndWait()
 			return next, false
 		}
 	}
@@ -381,7 +381,7 @@ func (h *holder) move(of, next *event) (left *event, done bool) {
 		return old, true
 	}
 	if old != of {
-		old.Unwatch()
+		old.EndWait()
 	}
 	return next, true // it was closed
 }

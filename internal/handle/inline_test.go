@@ -20,10 +20,10 @@ func TestInlined(t *testing.T) {
 	}
 	for _, f := range []string{
 		"(*Refs).Acquire", "(*Refs).Enter", "(*Refs).Release", "(*Refs).Retain", "(*Refs).Sole", "(*Refs).Closed",
-		"(*Refs).AcquireMarked", "(*Refs).ReleaseMarked",
-		"(*Records).Count", "(*Records).Uncount", "(*Records).Acquire", "(*Records).Release",
+		"(*Refs).AcquireGated", "(*Refs).ReleaseGated",
+		"(*Records).TryBegin", "(*Records).TryEnd", "(*Records).Acquire", "(*Records).Release",
 		"(*Records).Complete", "(*Records).Unrecorded",
-		"(*Records).Gen", "(*Records).Remember", "(*Records).Watched", "(*Records).Bits", "(*Users).Hold",
+		"(*Records).Gen", "(*Records).Remember", "(*Records).HasWaits", "(*Records).Bits", "(*Users).Hold",
 	} {
 		if !strings.Contains(string(out), "can inline "+f+"\n") {
 			t.Errorf("%s is not inlined", f)

@@ -149,17 +149,17 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 	return kept
 }
 
-// callMarked makes a marked call, which uses no object.
-func (k *keeper) callMarked() {
-	if !k.AcquireMarked(k) {
+// callGated makes a gated call, which uses no object.
+func (k *keeper) callGated() {
+	if !k.AcquireGated(k) {
 		return
 	}
 	k.enter()
 	k.leave()
-	if !k.Marked() {
-		k.r.Fail("the call is not marked at its end")
+	if !k.Gated() {
+		k.r.Fail("the call is not gated at its end")
 	}
-	k.ReleaseMarked(k)
+	k.ReleaseGated(k)
 }
 
 var keptPrograms = []program{
@@ -261,18 +261,18 @@ var keptPrograms = []program{
 		r.Go(func() { k.call(o) })
 		r.Go(func() { o.close() })
 	}},
-	{"a marked call on the keeper, a call, and a close of the object", func(r *explore.Run) {
+	{"a gated call on the keeper, a call, and a close of the object", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		k.call(o)
-		r.Go(k.callMarked)
+		r.Go(k.callGated)
 		r.Go(func() { k.call(o) })
 		r.Go(func() { o.close() })
 	}},
-	{"a close of the keeper, a marked call, and a call", func(r *explore.Run) {
+	{"a close of the keeper, a gated call, and a call", func(r *explore.Run) {
 		k, o := newKeeper(r), newKeepable(r, 1)
 		k.call(o)
 		r.Go(func() { k.close() })
-		r.Go(k.callMarked)
+		r.Go(k.callGated)
 		r.Go(func() { k.call(o) })
 	}},
 	{"two keepers of an object, and its close", func(r *explore.Run) {

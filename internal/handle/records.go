@@ -11,15 +11,15 @@ import "github.com/purecu/purecu/internal/explore"
 //     worn.
 //   - Acquire begins any other call, and Release ends it, as with Refs. The event is destroyed
 //     after its last record and its last call.
-//   - Watch counts a wait for the present record. A record that begins later is refused. A record
-//     that began earlier is included in a Gen that is loaded after Watch.
+//   - AddWait counts a wait for the present record. A record that begins later is refused. A record
+//     that began earlier is included in a Gen that is loaded after AddWait.
 //   - Remember notes that the event was complete. Its Gen was loaded before the query. Complete
 //     reports true only if this was noted for the newest record.
 //   - After SetBits(BitExposed) other code may record the event without Begin. From then on no
 //     completion is remembered, and only Close makes Begin report false.
 //
 // The protocol has three words. Every operation changes one of them before it reads another. Begin
-// changes gen and then reads waits and calls. Watch changes waits, and its caller then reads
+// changes gen and then reads waits and calls. AddWait changes waits, and its caller then reads
 // gen. Close changes calls and then reads gen. So of two concurrent operations at least one
 // observes the other.
 type Records struct {
@@ -75,22 +75,22 @@ func (g Gen) Sole() bool { return g&genBusy == 1 }
 // caller has nothing to undo.
 //
 // One addition counts the record and prevents the destruction of the event.
-func (r *Records) Begin(o Owner) bool { return r.Count() || r.BeginCounted(o) }
+func (r *Records) Begin(o Owner) bool { return r.TryBegin() || r.BeginSlow(o) }
 
-// Count counts a record, and reports whether it has begun. If not, the caller calls BeginCounted.
-// Both together are Begin, for callers into which Count has to be inlined.
-func (r *Records) Count() bool {
+// TryBegin counts a record, and reports whether it has begun. If not, the caller calls BeginSlow.
+// Both together are Begin, for callers into which TryBegin has to be inlined.
+func (r *Records) TryBegin() bool {
 	return r.gen.Add(genOne+1)&genWorn == 0 && r.waits.Load() == 0 && !r.calls.Closed()
 }
 
-// BeginCounted begins a record that Count has counted. If the event is exposed, the record is
+// BeginSlow begins a record that TryBegin has counted. If the event is exposed, the record is
 // allowed. Otherwise the count is taken back. A goroutine that replaces an event watches it until
 // it is closed, so waits must be read before Closed.
-func (r *Records) BeginCounted(o Owner) bool {
+func (r *Records) BeginSlow(o Owner) bool {
 	if r.Stays() && !r.calls.Closed() {
 		return true
 	}
-	if r.Uncount() {
+	if r.TryEnd() {
 		r.last(o, true)
 	}
 	return false
@@ -98,20 +98,20 @@ func (r *Records) BeginCounted(o Owner) bool {
 
 // End ends a record.
 func (r *Records) End(o Owner) {
-	if r.Uncount() {
-		r.Ended(o)
+	if r.TryEnd() {
+		r.EndLast(o)
 	}
 }
 
-// Uncount ends a record. If it reports true, the caller calls Ended. Both together are End, for
-// callers into which Uncount has to be inlined.
-func (r *Records) Uncount() (closed bool) {
+// TryEnd ends a record. If it reports true, the caller calls EndLast. Both together are End, for
+// callers into which TryEnd has to be inlined.
+func (r *Records) TryEnd() (closed bool) {
 	r.gen.Add(^uint64(0))
 	return r.calls.Closed()
 }
 
-// Ended destroys a closed event after its last record.
-func (r *Records) Ended(o Owner) { r.last(o, false) }
+// EndLast destroys a closed event after its last record.
+func (r *Records) EndLast(o Owner) { r.last(o, false) }
 
 // Acquire begins a call that is not a record, unless the event is closed.
 func (r *Records) Acquire(o Owner) bool {
@@ -168,21 +168,21 @@ func (r *Records) Unused() bool {
 	return r.calls.word.Load() == 0 && r.gen.Load()&genBusy == 0 && !r.Exposed()
 }
 
-// Watch counts a wait for the present record, until Unwatch. The caller has a call in flight.
-func (r *Records) Watch() { r.waits.Add(1) }
+// AddWait counts a wait for the present record, until EndWait. The caller has a call in flight.
+func (r *Records) AddWait() { r.waits.Add(1) }
 
-// Unwatch ends a wait that Watch has counted.
-func (r *Records) Unwatch() { r.waits.Add(-1) }
+// EndWait ends a wait that AddWait has counted.
+func (r *Records) EndWait() { r.waits.Add(-1) }
 
-// Watched reports whether there are waits for the present record.
-func (r *Records) Watched() bool { return r.waits.Load() != 0 }
+// HasWaits reports whether there are waits for the present record.
+func (r *Records) HasWaits() bool { return r.waits.Load() != 0 }
 
 // Waits returns the number of waits for the present record.
 func (r *Records) Waits() int { return int(r.waits.Load()) }
 
 // Stays reports whether Begin would allow another record: the event is exposed, or it has no waits
 // and is not worn. Another goroutine may change that before Begin.
-func (r *Records) Stays() bool { return r.Exposed() || !r.Watched() && !r.Worn() }
+func (r *Records) Stays() bool { return r.Exposed() || !r.HasWaits() && !r.Worn() }
 
 // Worn reports whether too many records were begun, or are in progress.
 func (r *Records) Worn() bool { return r.gen.Load()&genWorn != 0 }

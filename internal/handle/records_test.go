@@ -229,8 +229,8 @@ var recordsPrograms = []program{
 		e := newEvent(r)
 		r.Go(func() {
 			e.watch()
-			if e.Watched() {
-				r.Fail("Watched reports true after the wait")
+			if e.HasWaits() {
+				r.Fail("HasWaits reports true after the wait")
 			}
 			if !e.record() {
 				r.Fail("an event without waits refuses a record")
@@ -312,9 +312,9 @@ var recordsPrograms = []program{
 	{"an exposed event, two records and a close", func(r *explore.Run) {
 		e := newEvent(r)
 		e.SetBits(BitExposed)
-		e.Watch()
+		e.AddWait()
 		r.Go(func() { e.record() })
-		r.Go(func() { e.record(); e.Unwatch() })
+		r.Go(func() { e.record(); e.EndWait() })
 		r.Go(e.close)
 	}},
 	{"bits are kept", func(r *explore.Run) {
@@ -365,23 +365,23 @@ var recordsPrograms = []program{
 	}},
 	{"two records elsewhere during a wait, and queries", func(r *explore.Run) {
 		h := newHolder(r)
-		h.slot.Load().Watch()
-		r.Finally(func() { h.all[0].Unwatch() })
+		h.slot.Load().AddWait()
+		r.Finally(func() { h.all[0].EndWait() })
 		r.Go(func() { h.record(); h.query() })
 		r.Go(func() { h.record(); h.query() })
 	}},
 	{"three records elsewhere during a wait", func(r *explore.Run) {
 		h := newHolder(r)
-		h.slot.Load().Watch()
-		r.Finally(func() { h.all[0].Unwatch() })
+		h.slot.Load().AddWait()
+		r.Finally(func() { h.all[0].EndWait() })
 		r.Go(func() { h.record(); h.query() })
 		r.Go(h.record)
 		r.Go(h.record)
 	}},
 	{"a record elsewhere, and two after it", func(r *explore.Run) {
 		h := newHolder(r)
-		h.slot.Load().Watch()
-		r.Finally(func() { h.all[0].Unwatch() })
+		h.slot.Load().AddWait()
+		r.Finally(func() { h.all[0].EndWait() })
 		r.Go(func() { h.record(); h.record(); h.query() })
 		r.Go(h.record)
 	}},

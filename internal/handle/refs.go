@@ -34,7 +34,7 @@ import (
 //     once, which destroys it.
 //   - The object is destroyed after all calls have ended.
 //   - CloseAndRetain and ReleaseLast are Close in two steps, with a call in flight between them.
-//   - AcquireMarked and ReleaseMarked are Acquire and Release. Between them Marked reports true.
+//   - AcquireGated and ReleaseGated are Acquire and Release. Between them Gated reports true.
 type Refs struct {
 	// word is the sum of these fields:
 	//
@@ -43,7 +43,7 @@ type Refs struct {
 	//	bit 2       refTurn      one of the calls in flight has the turn: see Kept
 	//	bit 3       refAsked     that call releases handles at its end
 	//	bits 4-33   refOne       the number of calls in flight, and of calls that are being refused
-	//	bits 34-62  refMark      how many of them are marked
+	//	bits 34-62  refGated     how many of them are gated
 	word explore.Int64
 }
 
@@ -53,7 +53,7 @@ const (
 	refTurn
 	refAsked
 	refOne
-	refMark = refOne << 30
+	refGated = refOne << 30
 )
 
 // Owner is the object that a handle stands for.
@@ -100,28 +100,28 @@ func (r *Refs) undo(o Owner) bool {
 	return false
 }
 
-// AcquireMarked is Acquire for a call that another goroutine has to see. ReleaseMarked ends the call.
-// If the other goroutine changes a word and then calls Marked, and the caller of AcquireMarked then
-// loads this word, one of the two sees the other.
-func (r *Refs) AcquireMarked(o Owner) bool {
-	return r.word.Add(refOne+refMark)&refClosed == 0 || r.undoMarked(o)
+// AcquireGated is Acquire for a call that another goroutine has to see. ReleaseGated ends the call.
+// The other stores a word and then calls Gated. The caller of AcquireGated then loads the word. Then Gated
+// returns true, or the load returns the new value.
+func (r *Refs) AcquireGated(o Owner) bool {
+	return r.word.Add(refOne+refGated)&refClosed == 0 || r.undoGated(o)
 }
 
 //go:noinline
-func (r *Refs) undoMarked(o Owner) bool {
-	r.word.Add(-refMark)
+func (r *Refs) undoGated(o Owner) bool {
+	r.word.Add(-refGated)
 	return r.undo(o)
 }
 
-// ReleaseMarked ends a call that AcquireMarked began.
-func (r *Refs) ReleaseMarked(o Owner) {
-	if r.word.Add(-refOne-refMark) == refClosed {
+// ReleaseGated ends a call that AcquireGated began.
+func (r *Refs) ReleaseGated(o Owner) {
+	if r.word.Add(-refOne-refGated) == refClosed {
 		r.last(o, false)
 	}
 }
 
-// Marked reports whether a call that AcquireMarked began is in flight, or is being refused.
-func (r *Refs) Marked() bool { return r.word.Load() >= refMark }
+// Gated reports whether a call that AcquireGated began is in flight, or is being refused.
+func (r *Refs) Gated() bool { return r.word.Load() >= refGated }
 
 // Retain begins a call even if the handle is closed. The caller must have a call in flight, or be
 // the only one who can close the handle.
@@ -171,10 +171,10 @@ func (r *Refs) ReleaseLast() (last bool) { return r.drop() && r.take() }
 func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }
 
 // Calls returns the number of calls in flight, including those that are being refused.
-func (r *Refs) Calls() int { return int(r.word.Load() & (refMark - 1) / refOne) }
+func (r *Refs) Calls() int { return int(r.word.Load() & (refGated - 1) / refOne) }
 
 // Sole reports whether the handle is open and the caller's call is the only one in flight.
-func (r *Refs) Sole() bool { return r.word.Load()&(refMark-1)&^refTurn == refOne }
+func (r *Refs) Sole() bool { return r.word.Load()&(refGated-1)&^refTurn == refOne }
 
 // drop ends a call, and reports whether the handle is closed and no call is left.
 func (r *Refs) drop() (idle bool) { return r.word.Add(-refOne) == refClosed }

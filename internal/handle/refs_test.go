@@ -181,37 +181,37 @@ var refsPrograms = []program{
 		})
 	}},
 
-	// Marked calls.
+	// Gated calls.
 
-	{"a marked call and a close", func(r *explore.Run) {
+	{"a gated call and a close", func(r *explore.Run) {
 		c := newCounted(r)
-		r.Go(func() { c.callMarked() })
+		r.Go(func() { c.callGated() })
 		r.Go(c.close)
 	}},
-	{"two marked calls, and a call", func(r *explore.Run) {
+	{"two gated calls, and a call", func(r *explore.Run) {
 		c := newCounted(r)
-		r.Go(func() { c.callMarked() })
-		r.Go(func() { c.callMarked() })
+		r.Go(func() { c.callGated() })
+		r.Go(func() { c.callGated() })
 		r.Go(func() {
 			if c.call(); c.Calls() > 2 {
 				r.Fail("%d calls are in flight", c.Calls())
 			}
 		})
 	}},
-	{"the last release of a closed handle, and a marked call", func(r *explore.Run) {
+	{"the last release of a closed handle, and a gated call", func(r *explore.Run) {
 		c := newCounted(r)
 		c.Retain()
 		c.close()
 		r.Go(c.use)
 		r.Go(func() {
-			if c.callMarked() {
+			if c.callGated() {
 				r.Fail("a closed handle allowed a call")
 			}
 		})
 	}},
-	{"a marked call, which is the sole one until there is another", func(r *explore.Run) {
+	{"a gated call, which is the sole one until there is another", func(r *explore.Run) {
 		c := newCounted(r)
-		if !c.AcquireMarked(c) || !c.Sole() {
+		if !c.AcquireGated(c) || !c.Sole() {
 			r.Fail("the only call is not the sole one")
 		}
 		c.enter()
@@ -221,25 +221,25 @@ var refsPrograms = []program{
 				r.Fail("a call counts as the sole one, and there are %d", c.inUse)
 			}
 			c.leave()
-			c.ReleaseMarked(c)
+			c.ReleaseGated(c)
 		})
 	}},
-	{"a marked call, and a goroutine that keeps marked calls out", func(r *explore.Run) {
+	{"a gated call, and a goroutine that keeps marked calls out", func(r *explore.Run) {
 		c := newCounted(r)
 		var shut explore.Int32
 		r.Go(func() {
-			if !c.AcquireMarked(c) {
+			if !c.AcquireGated(c) {
 				r.Fail("refused")
 			}
 			if shut.Load() == 0 {
 				c.enter()
 				c.leave()
 			}
-			c.ReleaseMarked(c)
+			c.ReleaseGated(c)
 		})
 		r.Go(func() {
 			shut.Store(1)
-			if !c.Marked() && c.inUse != 0 {
+			if !c.Gated() && c.inUse != 0 {
 				r.Fail("a call is in flight, and not marked")
 			}
 		})

@@ -74,8 +74,8 @@ type (
 	// Ticket is ticketCore.mu: the channel and the functions that learn the outcome of a ticket's
 	// record.
 	Ticket struct{}
-	// Uncounted is uncounted.mu: the imported pools, and their memory that is open.
-	Uncounted struct{}
+	// HandleUses is handleUses.mu: the imported pools, and their memory that is open.
+	HandleUses struct{}
 	// StreamSet is streamSet.mu: changes to the list of streams on which an object was used.
 	StreamSet struct{}
 	// Delayed is execCore.delayedMu: the objects that only earlier launches of an executable graph

@@ -1,7 +1,7 @@
 // Package sim implements the software driver of package cusim: the functions of the driver API, as
 // a [driver.Software], and the model of a device. Package cusim documents the options and controls.
 //
-// One mutex, Driver.mu, guards everything in a driver, also its engine, but its clock, which has its own mutex. A
+// One mutex, Driver.mu, guards the driver and its engine. Only the clock has a mutex of its own. A
 // call that waits for work releases Driver.mu during the wait.
 //
 // # A call

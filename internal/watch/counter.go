@@ -22,7 +22,7 @@ type Counter struct {
 
 // unnumberedList holds the unnumbered waits of a counter, the oldest first.
 type unnumberedList struct {
-	first, last *Wait
+	first, last *Entry
 	// depth is how many of them a round queries. It doubles after each round in which all of these
 	// have completed. hits is how many have completed since depth was last changed.
 	depth, hits int
@@ -48,7 +48,7 @@ type set struct {
 	others int
 	// turn is the wait in the ring of unnumbered waits with which gatherTurns continues. unnumbered
 	// is how many waits the ring has.
-	turn       *Wait
+	turn       *Entry
 	unnumbered int
 	// advanced are the counters of sequences of which an item has completed. It is used within
 	// endAll.
@@ -124,7 +124,7 @@ func (s *set) forget(c *Counter) {
 }
 
 // addUnnumbered adds an unnumbered wait to its counter's list and to the ring.
-func (s *set) addUnnumbered(wait *Wait) {
+func (s *set) addUnnumbered(wait *Entry) {
 	l := &wait.counter.unnumbered
 	wait.where, wait.list.prev = inList, l.last
 	if l.last != nil {
@@ -144,7 +144,7 @@ func (s *set) addUnnumbered(wait *Wait) {
 }
 
 // removeUnnumbered removes an unnumbered wait from the list and the ring.
-func (s *set) removeUnnumbered(wait *Wait) {
+func (s *set) removeUnnumbered(wait *Entry) {
 	l := &wait.counter.unnumbered
 	if wait.list.prev != nil {
 		wait.list.prev.list.next = wait.list.next
@@ -169,7 +169,7 @@ func (s *set) removeUnnumbered(wait *Wait) {
 }
 
 // each calls f for each wait of the counter. f must not end a wait.
-func (c *Counter) each(f func(*Wait)) {
+func (c *Counter) each(f func(*Entry)) {
 	for wait := c.unnumbered.first; wait != nil; wait = wait.list.next {
 		f(wait)
 	}
@@ -181,7 +181,7 @@ func (c *Counter) each(f func(*Wait)) {
 }
 
 // add adds a wait to the group.
-func (g *Group) add(wait *Wait) {
+func (g *Group) add(wait *Entry) {
 	first := g.first.Load()
 	if wait.members.next = first; first != nil {
 		first.members.prev = wait
@@ -190,7 +190,7 @@ func (g *Group) add(wait *Wait) {
 }
 
 // remove removes a wait from the group.
-func (g *Group) remove(wait *Wait) {
+func (g *Group) remove(wait *Entry) {
 	before, after := wait.members.prev, wait.members.next
 	if before != nil {
 		before.members.next = after

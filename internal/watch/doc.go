@@ -4,6 +4,12 @@
 // [Item] can be waited for. A [Source] queries many items at once, and can make a wake-up stream
 // notify the watcher.
 //
+//	watcher.go   the Watcher: Poll, Add, Cancel, and the End methods
+//	wait.go      Sub, Waiter, and Entry, which all Subs for one item share
+//	counter.go   counters, and heap.go their order
+//	loop.go      the goroutine and its rounds; round.go queries in a round; arm.go arms wake-up streams
+//	item.go      the interfaces; backoff.go the pauses
+//
 // # Counters
 //
 // Every wait belongs to a [Counter]: a number that rises, with a heap of waits, the lowest number
@@ -24,7 +30,7 @@
 // # A wait
 //
 // A goroutine first polls for itself, with [Watcher.Poll]. Then it adds a [Sub], and sleeps until
-// its [Waiter] is ready. All Subs for the same item share a [Wait]. Adding and cancelling a Sub
+// its [Waiter] is ready. All Subs for the same item share an [Entry]. Adding and cancelling a Sub
 // searches no list, even if one event has many items. Three things end a wait: an outcome,
 // [Watcher.Cancel], and the End methods, which are called when something is closed.
 //

@@ -194,8 +194,8 @@ func (it *fakeItem) Position() (uint64, uint64) {
 }
 func (it *fakeItem) Exposed() bool   { return it.exposed.Load() }
 func (it *fakeItem) Shared() *Shared { return &it.shared }
-func (it *fakeItem) Watch()          { it.watched.Add(1) }
-func (it *fakeItem) Unwatch()        { it.watched.Add(-1) }
+func (it *fakeItem) AddWait()        { it.watched.Add(1) }
+func (it *fakeItem) EndWait()        { it.watched.Add(-1) }
 
 func (it *fakeItem) Retain() {
 	it.d.mu.Lock()

@@ -42,9 +42,9 @@ type Item interface {
 	Exposed() bool
 	// Shared returns the part of the item in which the watcher stores the shared wait.
 	Shared() *Shared
-	// Watch adds 1 to the number of waits for the item, and Unwatch subtracts 1.
-	Watch()
-	Unwatch()
+	// AddWait adds 1 to the number of waits for the item, and EndWait subtracts 1.
+	AddWait()
+	EndWait()
 	// Retain keeps the handle valid until Drop. Drop runs no code of the program.
 	Retain()
 	Drop()
@@ -52,7 +52,7 @@ type Item interface {
 
 // Shared is the part of an item in which the watcher stores the wait for its present generation.
 // The watcher's lock guards it.
-type Shared struct{ wait *Wait }
+type Shared struct{ wait *Entry }
 
 // Word is the number of a counter in memory.
 type Word interface {
@@ -175,7 +175,7 @@ type Query struct {
 	Answers []Answer
 
 	watcher   *Watcher
-	waits     []*Wait
+	waits     []*Entry
 	exposures uint32
 	buffer    [MaxQuery]Answer
 }
@@ -202,7 +202,7 @@ func (w *Watcher) NewQuery(items ...Item) *Query {
 	for _, item := range items {
 		handle, generation, _ := item.Look()
 		q.Handles = append(q.Handles, handle)
-		q.waits = append(q.waits, &Wait{item: item, generation: generation})
+		q.waits = append(q.waits, &Entry{item: item, generation: generation})
 	}
 	q.Answers = q.buffer[:len(items)]
 	return q

@@ -79,7 +79,7 @@ func (w *Watcher) run() {
 	w.mu.Lock()
 	p := w.begin()
 	for w.goesOn() {
-		pause, hits := w.enter(&p)
+		pause, hits := w.beginRound(&p)
 		w.mu.Unlock()
 
 		w.deliver(r, false)
@@ -101,7 +101,7 @@ func (w *Watcher) run() {
 		default:
 			rest = w.share.rest(took, now.Sub(p.news), w.spin())
 		}
-		rest = w.leave(rest)
+		rest = w.endRound(rest)
 		w.sleep(&p, rest, hits)
 		again := w.clock.Now()
 		if rest == 0 {
@@ -155,9 +155,9 @@ func (w *Watcher) goesOn() bool {
 	return true
 }
 
-// enter begins a round, and returns how long to sleep if all first waits are armed, and how many
+// beginRound begins a round, and returns how long to sleep if all first waits are armed, and how many
 // waits for counters in memory have ended. The lock is held.
-func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
+func (w *Watcher) beginRound(p *pace) (pause time.Duration, hits int) {
 	r, s := &w.round, &w.set
 	if w.loop.news {
 		w.loop.news, p.news = false, p.began
@@ -190,8 +190,8 @@ func (w *Watcher) enter(p *pace) (pause time.Duration, hits int) {
 	return pause, hits
 }
 
-// leave ends a round, and releases the items that were kept for it. It returns how long to sleep.
-func (w *Watcher) leave(rest time.Duration) time.Duration {
+// endRound ends a round, and releases the items that were kept for it. It returns how long to sleep.
+func (w *Watcher) endRound(rest time.Duration) time.Duration {
 	r, l := &w.round, &w.loop
 	w.mu.Lock()
 	l.asking = false

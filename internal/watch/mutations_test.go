@@ -42,7 +42,7 @@ var mutations = []mutation{
 		"the stream notifies all the same when the first completes, which is before the others do"},
 	{"watcher.go", "		shared.wait = nil\n", "", "", ""},
 	{"watcher.go", "	if w.loop.asking {\n", "	if false {\n", "", ""},
-	{"watcher.go", "	wait.item.Unwatch()\n", "", "", ""},
+	{"watcher.go", "	wait.item.EndWait()\n", "", "", ""},
 	{"watcher.go", "	wait.group.remove(wait)\n", "", "", ""},
 	{"watcher.go", "		item.Retain()\n", "", "", ""},
 	{"arm.go", "if w.notifier.Notified() != notified {", "if false {", "two_wait_in_order", ""},

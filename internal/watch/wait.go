@@ -6,10 +6,10 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// Wait is a wait for an item in its present generation, or for a number of a counter in memory. All
+// Entry is a wait for an item in its present generation, or for a number of a counter in memory. All
 // Subs for the item share it. The watcher's lock guards all fields but generation and ending, which
 // only the watcher's goroutine uses.
-type Wait struct {
+type Entry struct {
 	item       Item // nil for a counter in memory
 	generation uint64
 	counter    *Counter // nil when the wait has ended
@@ -25,7 +25,7 @@ type Wait struct {
 	flags
 }
 
-// flags are the flags of a wait. A separate struct keeps Wait within the limit on fields.
+// flags are the flags of a wait. A separate struct keeps Entry within the limit on fields.
 type flags struct {
 	where place
 	// head says that the wait was the first of its counter in the last round. Such waits are armed
@@ -38,7 +38,7 @@ type flags struct {
 	unarmable, starting bool
 }
 
-type links struct{ prev, next *Wait }
+type links struct{ prev, next *Entry }
 
 // place says in which structure of its counter a wait is.
 type place uint8
@@ -50,7 +50,7 @@ const (
 )
 
 // asleep reports whether a stream notifies the watcher when the item has completed.
-func (wait *Wait) asleep() bool { return wait.wakeUp != nil && !wait.item.Exposed() }
+func (wait *Entry) asleep() bool { return wait.wakeUp != nil && !wait.item.Exposed() }
 
 // Sub subscribes a goroutine or a function to a wait. It is used once.
 type Sub struct {
@@ -63,7 +63,7 @@ type Sub struct {
 
 	over       bool
 	counted    bool // it counts as one of the watcher's waiters
-	wait       *Wait
+	wait       *Entry
 	prev, next *Sub
 	to         *Waiter
 }
@@ -93,8 +93,8 @@ func (w *Waiter) Wait(done <-chan struct{}) bool { return w.ready.wait(done) }
 // Join makes the waiter receive the outcome of the Sub, which must not have been added yet.
 func (w *Waiter) Join(s *Sub) { s.to = w }
 
-// Give counts an outcome that does not come from a watcher.
-func (w *Waiter) Give() {
+// CountOutcome counts an outcome that does not come from a watcher.
+func (w *Waiter) CountOutcome() {
 	if w.left.Add(-1) == 0 {
 		w.ready.send()
 	}
@@ -124,7 +124,7 @@ func (s *Single) Wait(done <-chan struct{}) bool { return s.waiter.Wait(done) }
 // Value is the Sub of a goroutine that waits until a counter in memory reaches a number.
 type Value struct {
 	Single
-	wait Wait
+	wait Entry
 }
 
 // NewValue returns a Value for the given number.
@@ -137,7 +137,7 @@ func NewValue(number uint64) *Value {
 
 // outcome says how a wait ends.
 type outcome struct {
-	wait   *Wait
+	wait   *Entry
 	final  bool
 	err    error
 	answer Answer

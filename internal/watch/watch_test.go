@@ -198,7 +198,7 @@ func TestCancel(t *testing.T) {
 	state := func() (inGroup, shared int) {
 		d.w.mu.Lock()
 		defer d.w.mu.Unlock()
-		var before *Wait
+		var before *Entry
 		for of := e.group.first.Load(); of != nil; before, of = of, of.members.next {
 			if of.members.prev != before || of.item.Shared().wait != of || of.counter == nil {
 				t.Errorf("wait %d of the group is not linked as it should be", inGroup)

@@ -61,7 +61,7 @@ func (w *Watcher) Init(source Source, clock driver.Clock) {
 
 // Poll calls poll for a short time until it reports an outcome, and counts the caller as a waiter.
 // If the result is that the wait is not over, the caller is still counted: it must next add a
-// [Single] or a [Value], whose end subtracts it again, or call Leave.
+// [Single] or a [Value], whose end subtracts it again, or call EndPoll.
 func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error) {
 	w.waiters.Add(1)
 	over = true // also if poll panics
@@ -81,8 +81,8 @@ func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error
 	}
 }
 
-// Leave subtracts a waiter that Poll has counted and that will not wait.
-func (w *Watcher) Leave() { w.waiters.Add(-1) }
+// EndPoll subtracts a waiter that Poll has counted and that will not wait.
+func (w *Watcher) EndPoll() { w.waiters.Add(-1) }
 
 // selfPolls counts and times the polls of one waiter.
 type selfPolls struct {
@@ -107,7 +107,7 @@ func (p *selfPolls) again(w *Watcher) bool {
 
 // Add adds a Sub for an item in its present generation. The caller has retained the item.
 func (w *Watcher) Add(item Item, in Scope, s *Sub) {
-	fresh := &Wait{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // allocated without the lock
+	fresh := &Entry{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // allocated without the lock
 	w.mu.Lock()
 	shared, exposed := item.Shared(), item.Exposed()
 	wait := shared.wait
@@ -117,7 +117,7 @@ func (w *Watcher) Add(item Item, in Scope, s *Sub) {
 		if !exposed {
 			shared.wait = wait
 		}
-		item.Watch()
+		item.AddWait()
 		item.Retain()
 		in.Group.add(wait)
 		w.put(wait, in.Domain)
@@ -136,7 +136,7 @@ func (w *Watcher) Add(item Item, in Scope, s *Sub) {
 }
 
 // add adds a Sub to the wait.
-func (wait *Wait) add(s *Sub) {
+func (wait *Entry) add(s *Sub) {
 	s.wait, s.next = wait, wait.subs
 	if wait.subs != nil {
 		wait.subs.prev = s
@@ -145,7 +145,7 @@ func (wait *Wait) add(s *Sub) {
 }
 
 // put adds a wait to its counter: to the heap if it has a number, else to the list.
-func (w *Watcher) put(wait *Wait, domain *Domain) {
+func (w *Watcher) put(wait *Entry, domain *Domain) {
 	c, number := w.set.sequence(wait.item, domain)
 	wait.counter = c
 	c.n++
@@ -235,22 +235,22 @@ func (w *Watcher) Cancel(s *Sub) bool {
 // err.
 func (w *Watcher) EndGroup(g *Group, err func(Item) error) {
 	w.mu.Lock()
-	all := make([]*Wait, 0, 32)
+	all := make([]*Entry, 0, 32)
 	for wait := g.first.Load(); wait != nil; wait = wait.members.next {
 		all = append(all, wait)
 	}
-	w.endEach(all, true, func(wait *Wait) error { return err(wait.item) })
+	w.endEach(all, true, func(wait *Entry) error { return err(wait.item) })
 }
 
 // EndDomain ends all waits of a domain. Other waits for the same items may have other outcomes. The
 // lock is held while the functions run.
 func (w *Watcher) EndDomain(d *Domain, ofItem func(Item) error, ofWord func(Word) error) {
 	w.mu.Lock()
-	var all []*Wait
+	var all []*Entry
 	for c := d.first; c != nil; c = c.next {
-		c.each(func(wait *Wait) { all = append(all, wait) })
+		c.each(func(wait *Entry) { all = append(all, wait) })
 	}
-	w.endEach(all, false, func(wait *Wait) error {
+	w.endEach(all, false, func(wait *Entry) error {
 		if wait.item == nil {
 			return ofWord(wait.counter.word)
 		}
@@ -259,7 +259,7 @@ func (w *Watcher) EndDomain(d *Domain, ofItem func(Item) error, ofWord func(Word
 }
 
 // endEach ends the waits, and releases the lock, which the caller holds.
-func (w *Watcher) endEach(all []*Wait, final bool, err func(*Wait) error) {
+func (w *Watcher) endEach(all []*Entry, final bool, err func(*Entry) error) {
 	n := notices{ready: make([]signal, 0, len(all)), items: make([]Item, 0, len(all))}
 	for _, wait := range all {
 		w.end(&n, outcome{wait: wait, final: final, err: err(wait)})
@@ -392,7 +392,7 @@ func (w *Watcher) endAllOf(n *notices, c *Counter, err error) {
 }
 
 // drop removes a wait from its counter and its group, and releases its stream and item.
-func (w *Watcher) drop(n *notices, wait *Wait) {
+func (w *Watcher) drop(n *notices, wait *Entry) {
 	c := wait.counter
 	switch wait.where {
 	case inList:
@@ -419,7 +419,7 @@ func (w *Watcher) drop(n *notices, wait *Wait) {
 		w.disarm(wait)
 		w.armed.gap = w.armed.gap || c.n > 0
 	}
-	wait.item.Unwatch()
+	wait.item.EndWait()
 	w.late.Add(1)
 	if w.loop.asking {
 		w.loop.dead = append(w.loop.dead, wait.item)

@@ -13,16 +13,16 @@ import (
 // may be followed by one call for each part, also if the driver has enqueued some of them: that has the
 // same effect, and shows which part the driver refuses.
 
-// stretch is memory that a part of the work uses: rows of width bytes, or one row with a pitch of 0.
-type stretch struct {
+// rowRange is memory that a part of the work uses: rows of width bytes, or one row with a pitch of 0.
+type rowRange struct {
 	from, to     uint64 // the addresses of the first byte and of the one after the last
 	width, pitch uint64
 	write        bool
 }
 
-// apart reports whether two stretches whose rows lie between each other have no byte in common. a
+// apart reports whether two ranges whose rows lie between each other have no byte in common. a
 // begins first.
-func (a *stretch) apart(b *stretch) bool {
+func (a *rowRange) apart(b *rowRange) bool {
 	if a.pitch == 0 || a.pitch != b.pitch {
 		return false
 	}
@@ -33,16 +33,16 @@ func (a *stretch) apart(b *stretch) bool {
 // mostCompared limits the time that overlap takes.
 const mostCompared = 100_000
 
-// overlap reports whether some stretch is written of which another has a byte. It sorts the list.
-func overlap(list []stretch) bool {
-	slices.SortFunc(list, func(a, b stretch) int { return cmp.Compare(a.from, b.from) })
+// overlap reports whether some range is written of which another has a byte. It sorts the list.
+func overlap(list []rowRange) bool {
+	slices.SortFunc(list, func(a, b rowRange) int { return cmp.Compare(a.from, b.from) })
 	compared := 0
-	var before [2][]*stretch // reads and writes that begin before the one that is looked at
-	meets := func(kind int, b *stretch) bool {
-		before[kind] = slices.DeleteFunc(before[kind], func(a *stretch) bool { return a.to <= b.from })
+	var before [2][]*rowRange // reads and writes that begin before the one that is looked at
+	meets := func(kind int, b *rowRange) bool {
+		before[kind] = slices.DeleteFunc(before[kind], func(a *rowRange) bool { return a.to <= b.from })
 		compared += len(before[kind])
 		return compared > mostCompared || slices.ContainsFunc(before[kind],
-			func(a *stretch) bool { return !a.apart(b) })
+			func(a *rowRange) bool { return !a.apart(b) })
 	}
 	for i := range list {
 		b, kind := &list[i], 0
@@ -57,10 +57,10 @@ func overlap(list []stretch) bool {
 	return false
 }
 
-// stretch returns the memory of the region, for the calls that take addresses of the host and of
+// rows returns the memory of the region, for the calls that take addresses of the host and of
 // devices alike.
-func (r *region) stretch(write bool) stretch {
-	return stretch{from: r.unified(), to: r.unified() + r.size, width: r.size, write: write}
+func (r *region) rows(write bool) rowRange {
+	return rowRange{from: r.unified(), to: r.unified() + r.size, width: r.size, write: write}
 }
 
 // unified returns the region's address for calls that take addresses of the host and of devices alike.
@@ -68,7 +68,7 @@ func (r *region) unified() uint64 { return uint64(r.mem.handle()) + r.off }
 
 // together enqueues work on several regions by one call. If it reports false, the work has to be
 // enqueued one by one, which also finds the mistake if there is one.
-func (sc *streamCore) together(f workFunction, regions []region, call func(*streamCore) driver.Result) bool {
+func (sc *streamCore) enqueueBatch(f workFunction, regions []region, call func(*streamCore) driver.Result) bool {
 	if sc.at != (driver.At{}) {
 		return false // the driver refuses the legacy default stream
 	}

@@ -5,34 +5,34 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// uncounted counts the uses of objects for which the driver returns the same handle again, and may not
+// handleUses counts the uses of objects for which the driver returns the same handle again, and may not
 // count: the first call that ends the object may end it for all. X is what is known of the uses of one
 // object.
 //
 // The driver is called without a lock. So an object may end after the driver has returned its handle,
 // and before the use is counted. Then the handle may name nothing, or another object. So the caller
 // asks again when the call that ends the object has returned.
-type uncounted[X any] struct {
-	mu lock.Mutex[lock.Uncounted]
+type handleUses[X any] struct {
+	mu lock.Mutex[lock.HandleUses]
 	// at has the objects that are in use, by their handles.
 	at map[uint64]*X
 	// asking is the number of calls in progress that may return a handle.
 	asking int
-	// ended is the number of calls that have ended objects and returned. ends has the newest ending of
+	// ended is the number of calls that have ended objects and returned. ends has the newest endCall of
 	// each handle. One that has returned stays there until no call is asking.
 	ended uint64
-	ends  map[uint64]*ending
+	ends  map[uint64]*endCall
 }
 
-// ending is a call that ends an object.
-type ending struct {
-	number   uint64 // of uncounted.ended, or 0 if it has not returned
+// endCall is a call that ends an object.
+type endCall struct {
+	number   uint64 // of handleUses.ended, or 0 if it has not returned
 	returned chan struct{}
 }
 
 // get calls ask, which returns the handle of an object. Then it calls found, which counts a use, under
 // the lock. If the object ends meanwhile, it waits until that has happened, and asks again.
-func (u *uncounted[X]) get(ask func() (uint64, driver.Result), found func(*X)) driver.Result {
+func (u *handleUses[X]) get(ask func() (uint64, driver.Result), found func(*X)) driver.Result {
 	for {
 		e, res := u.try(ask, found)
 		if e == nil {
@@ -43,7 +43,7 @@ func (u *uncounted[X]) get(ask func() (uint64, driver.Result), found func(*X)) d
 }
 
 // try is one try of get. If e is not nil, get has to wait for it.
-func (u *uncounted[X]) try(ask func() (uint64, driver.Result), found func(*X)) (e *ending, res driver.Result) {
+func (u *handleUses[X]) try(ask func() (uint64, driver.Result), found func(*X)) (e *endCall, res driver.Result) {
 	u.mu.Lock()
 	u.asking++
 	since := u.ended
@@ -72,7 +72,7 @@ func (u *uncounted[X]) try(ask func() (uint64, driver.Result), found func(*X)) (
 
 // asked ends a call that may return a handle. After the last one the ends that have returned are
 // forgotten.
-func (u *uncounted[X]) asked() {
+func (u *handleUses[X]) asked() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.asking--; u.asking > 0 {
@@ -87,11 +87,11 @@ func (u *uncounted[X]) asked() {
 
 // beginEnd is called under the lock, and before the driver is asked to end an object that is no longer
 // in use. The caller calls end afterwards, without the lock.
-func (u *uncounted[X]) beginEnd(h uint64) (end func()) {
+func (u *handleUses[X]) beginEnd(h uint64) (end func()) {
 	delete(u.at, h)
-	e := &ending{returned: make(chan struct{})}
+	e := &endCall{returned: make(chan struct{})}
 	if u.ends == nil {
-		u.ends = make(map[uint64]*ending)
+		u.ends = make(map[uint64]*endCall)
 	}
 	u.ends[h] = e
 	return func() {

@@ -11,14 +11,14 @@ import "github.com/purecu/purecu/driver"
 // meanwhile, it is not freed.
 
 // imports are the imported pools.
-type imports struct{ uncounted[importedPool] }
+type imports struct{ handleUses[importedPool] }
 
 // importedPool is a pool that MemPools have imported. imports.mu guards it.
 type importedPool struct{ open int }
 
 // get calls ask, which imports a pool.
 func (i *imports) get(ask func() (driver.MemoryPool, driver.Result)) (raw driver.MemoryPool, res driver.Result) {
-	res = i.uncounted.get(func() (h uint64, res driver.Result) {
+	res = i.handleUses.get(func() (h uint64, res driver.Result) {
 		raw, res = ask()
 		return uint64(raw), res
 	}, func(x *importedPool) { x.open++ })
@@ -38,7 +38,7 @@ func (i *imports) leave(raw driver.MemoryPool) (end func()) {
 }
 
 // openings are the memory of imported pools that is open.
-type openings struct{ uncounted[openedMemory] }
+type openings struct{ handleUses[openedMemory] }
 
 // openedMemory is memory that DeviceMems have opened at one address. openings.mu guards it.
 type openedMemory struct {

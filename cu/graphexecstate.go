@@ -91,7 +91,7 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, 
 			res = sc.ctx.drv.table().GraphLaunch(at, xc.raw, sc.raw)
 		}
 	}
-	if launch && happened(res) {
+	if launch && tookEffect(res) {
 		xc.objects.Load().launched()
 		xc.launchedAllocs()
 	}
@@ -122,7 +122,7 @@ func (xc *execCore) noteLaunches(h holder) delayedRelease {
 		return delayedRelease{h, "host function", 0}
 	case *timelineCore:
 		h.usedOnAll(xc.usedStreams)
-	case usable:
+	case usedObject:
 		for _, sc := range xc.usedStreams.list() {
 			h.usedOn(sc)
 		}
@@ -175,7 +175,7 @@ func (xc *execCore) leaveDelayed() {
 				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
 			}
 		} else {
-			each(len(batch), func(i int) { batch[i].leave() })
+			eachDespitePanic(len(batch), func(i int) { batch[i].leave() })
 		}
 		done = len(batch)
 	}

@@ -11,7 +11,7 @@ import (
 func TestUncountedEnds(t *testing.T) {
 	for name, before := range map[string]bool{"begun before": true, "begun meanwhile": false} {
 		t.Run(name, func(t *testing.T) {
-			var u uncounted[int]
+			var u handleUses[int]
 			var end func()
 			begin := func() {
 				u.mu.Lock()
