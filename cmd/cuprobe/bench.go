@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -55,44 +54,6 @@ text), skipped (name, reason), interrupted, and error if there was one.`,
 			return b.run
 		},
 	}
-}
-
-// The parts of a bench.
-const (
-	partPinned   = "pinned"
-	partPageable = "pageable"
-	partPeer     = "peer"
-	partLatency  = "latency"
-)
-
-func benchParts() []string { return []string{partPinned, partPageable, partPeer, partLatency} }
-
-// bench says what to measure, and has what is needed for it.
-type bench struct {
-	ordinals []int // nil for the first two devices
-	faulty   []int // devices that are not measured, even if they are chosen
-	all      bool  // all devices
-	sizes    []uint64
-	parts    []string // nil for all
-	samples  int      // 0 for a number that the program chooses
-	batch    int      // 0 for a number that the program chooses
-	budget   time.Duration
-
-	ctx      context.Context
-	guard    *waiter // ends the wait for a call that hangs; nil for no end
-	plan     plan
-	sim      *cusim.Driver // the software driver with virtual time, or nil
-	targets  []*target
-	report   *benchReport
-	progress progress
-}
-
-// target is a device that is measured.
-type target struct {
-	dev   *cu.Device
-	rig   *rig
-	timer *timer
-	other *cu.Stream // for copies at the same time as those on the timer's stream
 }
 
 // define defines the flags.
@@ -161,71 +122,15 @@ func parseBudget(s string) (time.Duration, error) {
 
 // complete sets the options that the user has not set.
 func (b *bench) complete() {
-	b.plan = plan{warmUp: 3, atLeast: 10, atMost: 1000, budget: b.budget, watch: b.watch}
+	s := &b.sampling
+	*s = sampling{warmUp: 3, atLeast: 10, atMost: 1000, budget: b.budget, watch: b.watch}
 	if b.sim != nil {
-		b.plan.atMost = b.plan.atLeast // in a model all samples are the same
+		s.atMost = s.atLeast // in a model all samples are the same
 	}
 	if b.samples > 0 {
-		b.plan.atLeast, b.plan.atMost = b.samples, b.samples
+		s.atLeast, s.atMost = b.samples, b.samples
 	}
 }
-
-// asked reports whether a part is to be measured.
-func (b *bench) asked(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
-
-// benchReport contains the results of cuprobe bench.
-type benchReport struct {
-	Driver  driverInfo   `json:"driver"`
-	Devices []deviceInfo `json:"devices"`
-	// VirtualTime says that the times are those of the software driver's model.
-	VirtualTime  bool           `json:"virtualTime"`
-	Measurements []*benchRow    `json:"measurements"`
-	Warnings     []benchWarning `json:"warnings"`
-	ends
-}
-
-// benchRow is a row of the tables.
-type benchRow struct {
-	Name   string `json:"name"`
-	Kind   string `json:"kind"` // kindCopy or kindCall
-	Device int    `json:"device"`
-	// Peer is the other device of a copy between devices, Memory the kind of memory on the other
-	// side, and Direction the direction: h2d, d2h, peer, or both.
-	Peer      *int   `json:"peer,omitempty"`
-	Memory    string `json:"memory,omitempty"`
-	Direction string `json:"direction,omitempty"`
-	// Bytes is the size of all copies that a time of the row is for: of two if they run at the same
-	// time.
-	Bytes uint64 `json:"bytes,omitempty"`
-	// Batch is how often a sample has the work that a time of the row is for.
-	Batch int `json:"batch"`
-	// Clock is the clock of the times: events or host.
-	Clock string `json:"clock"`
-	// Time is the time of one copy in each direction, or of one call.
-	Time stats `json:"time"`
-	// Distribution says more about the times of calls.
-	Distribution   []quantile `json:"distribution,omitempty"`
-	BytesPerSecond float64    `json:"bytesPerSecond,omitempty"`
-	// NotHeld counts the samples that began on the GPU before all their work was enqueued.
-	NotHeld int    `json:"notHeld"`
-	Hints   []hint `json:"hints"`
-
-	staged bool // the devices cannot access each other's memory
-}
-
-// The clocks.
-const (
-	clockEvents = "events"
-	clockHost   = "host"
-)
-
-// benchWarning says that the state of a device makes all results inaccurate.
-type benchWarning struct {
-	Device int `json:"device"`
-	hint
-}
-
-func (r *benchRow) hinted() (string, []hint) { return r.Name, r.Hints }
 
 // run makes all measurements. Without -json it prints each row at once.
 func (b *bench) run(c *call) error {
@@ -284,13 +189,6 @@ func (b *bench) prepare(c *call) ([]*cu.Device, error) {
 	return devs, nil
 }
 
-func newBenchReport(virtual bool) *benchReport {
-	return &benchReport{
-		Devices: []deviceInfo{}, VirtualTime: virtual, Measurements: []*benchRow{}, Warnings: []benchWarning{},
-		ends: ends{Skipped: []skipped{}},
-	}
-}
-
 // devices returns the devices that the user has chosen, without the faulty ones. one is the value of
 // -device.
 func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
@@ -317,58 +215,4 @@ func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
 		devs = append(devs, dev)
 	}
 	return usable(devs), nil
-}
-
-// head prints the lines above the tables.
-func (r *benchReport) head(w io.Writer) {
-	r.Driver.text(w)
-	for _, d := range r.Devices {
-		d.text(w)
-	}
-	if r.VirtualTime {
-		fmt.Fprintln(w, "time     virtual: these are the times of a model, not of a GPU")
-	}
-}
-
-// heads returns the header lines of the row's table.
-func (r *benchRow) heads() []string {
-	if r.Kind == kindCall {
-		return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s", "host, for one call", "n", "calls", "median", "p95")}
-	}
-	what := r.Clock + ", for one copy"
-	return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", what, "n", "batch", "median", "p95", "GB/s")}
-}
-
-// text returns the row's line in the table.
-func (r *benchRow) text() string {
-	s := r.Time
-	line := fmt.Sprintf("%-26s %5d %5d %9s %9s", r.Name, s.Samples, r.Batch, duration(s.Median), duration(s.P95))
-	if r.Kind == kindCopy {
-		rate := "-"
-		if r.BytesPerSecond > 0 {
-			rate = decimal(r.BytesPerSecond/1e9, 5)
-		}
-		line += fmt.Sprintf(" %9s", rate)
-	}
-	return strings.TrimRight(line+" "+mark(r.Hints), " ")
-}
-
-// textEnd prints the text below the tables.
-func (r *benchReport) textEnd(w io.Writer) {
-	for i, warning := range r.Warnings {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		text := fmt.Sprintf("warning  device %d, %s: %s", warning.Device, warning.Code, warning.Text)
-		fmt.Fprintln(w, strings.Join(wrap(text, "         ", 80), "\n"))
-	}
-	r.ends.text(w, explainHints(r.Measurements, 80))
-}
-
-// outOfRoom says why a row could not be measured, if there was too little memory for it.
-func outOfRoom(err error) (reason string, ok bool) {
-	if !errors.Is(err, cu.ResultOutOfMemory) {
-		return "", false
-	}
-	return "there is too little memory, " + outOfMemory(err), true
 }

@@ -255,7 +255,7 @@ func TestBenchStaged(t *testing.T) {
 		t.Errorf("%d rows", len(got.Measurements))
 	}
 	for _, n := range from {
-		if want := 2 * 64 * (b.plan.warmUp + 6); n != want || len(from) != 2 {
+		if want := 2 * 64 * (b.sampling.warmUp + 6); n != want || len(from) != 2 {
 			t.Errorf("%d copies from a device, want %d from each of two", n, want)
 		}
 	}

@@ -34,14 +34,6 @@ func bundledVariables() []string {
 	}
 }
 
-// bundleResult is the outcome of -bundle.
-type bundleResult struct {
-	Path    string `json:"path"`
-	Written bool   `json:"written"`
-	// Error says why the file was not written, or is "".
-	Error string `json:"error"`
-}
-
 // writeBundle writes the file, which must not exist.
 func (c *call) writeBundle(path string, r *doctorReport) error {
 	text, err := c.newBundle(r)

@@ -10,6 +10,18 @@ import (
 	"github.com/purecu/purecu/internal/clock"
 )
 
+// check is a step of the test of a device.
+type check struct {
+	Device int    `json:"device"`
+	Name   string `json:"name"`
+	Passed bool   `json:"passed"`
+	// Detail describes the result or the error.
+	Detail string        `json:"detail"`
+	Took   time.Duration `json:"tookNS"`
+
+	err error // nil if it passed
+}
+
 // checkDevice checks a device. After the timeout it returns, and the checks continue with all their
 // objects, as a call of a driver cannot be interrupted.
 func checkDevice(dev *cu.Device, w *waiter) []check {

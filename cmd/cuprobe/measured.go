@@ -9,12 +9,26 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/purecu/purecu/cu"
 )
 
 // skipped is a row that could not be measured, with the reason.
 type skipped struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
+}
+
+// outOfRoom says why a row could not be measured, if there was too little memory for it.
+func outOfRoom(err error) (reason string, ok bool) {
+	if !errors.Is(err, cu.ResultOutOfMemory) {
+		return "", false
+	}
+	var e *cu.Error
+	if errors.As(err, &e) && e.Op == "cuMemHostAlloc" {
+		return "there is too little memory, pinned on the host (cuMemHostAlloc)", true
+	}
+	return "there is too little memory, on the device (cuMemAlloc)", true
 }
 
 // ends is the part of reports about how a measurement ended.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -58,23 +57,6 @@ trace (a trace for ui.perfetto.dev), missing (name, reason). What is missing is 
 			return p.run
 		},
 	}
-}
-
-// nodeReport contains all that cuprobe report has found out.
-type nodeReport struct {
-	File    string       `json:"file"` // "" for standard output
-	Host    string       `json:"host"`
-	Created time.Time    `json:"created"`
-	Cuprobe *buildReport `json:"cuprobe"`
-	// Simulated says that the devices are those of the software driver.
-	Simulated bool           `json:"simulated"`
-	Doctor    *doctorReport  `json:"doctor"`
-	Devices   *devicesReport `json:"devices"`
-	Bench     *benchReport   `json:"bench"`
-	// Trace is a trace in the Trace Event Format, or nil.
-	Trace json.RawMessage `json:"trace"`
-	// Missing names the parts that could not be measured, or not completely.
-	Missing []skipped `json:"missing"`
 }
 
 // reporter is a run of cuprobe report.
@@ -211,19 +193,24 @@ func whyNot(ctx context.Context, w *waiter, doctor *doctorReport, opened error) 
 	return ""
 }
 
-// faulty returns the ordinals of devices that failed a check.
-func (r *doctorReport) faulty() []int {
-	var list []int
-	for _, c := range r.Checks {
-		if !c.Passed && c.Device != anyDevice && !slices.Contains(list, c.Device) {
-			list = append(list, c.Device)
-		}
-	}
-	return list
-}
-
 // errFaulty is the error if the doctor finds all chosen devices faulty.
 var errFaulty = errors.New("no device is left: the doctor finds those that were chosen faulty")
+
+// trace returns the trace of a pipeline on the first device that is measured.
+func (p *reporter) trace(ctx context.Context, c *call) (json.RawMessage, error) {
+	drv, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	devs, err := p.bench.devices(drv, c.device)
+	if err != nil {
+		return nil, err
+	}
+	if len(devs) == 0 {
+		return nil, errFaulty
+	}
+	return tracePipeline(ctx, devs[0])
+}
 
 // speed makes the measurements of cuprobe bench. If it returns an error, the report has the results
 // so far.
@@ -281,20 +268,6 @@ func (r *nodeReport) text(w io.Writer) {
 		line("missing", "%s", text)
 	}
 	line("report", "%s", r.File)
-}
-
-// MissingLines returns a line for each reason why parts are missing.
-func (r *nodeReport) MissingLines() []string {
-	var lines []string
-	for i := 0; i < len(r.Missing); {
-		var names []string
-		reason := r.Missing[i].Reason
-		for ; i < len(r.Missing) && r.Missing[i].Reason == reason; i++ {
-			names = append(names, r.Missing[i].Name)
-		}
-		lines = append(lines, strings.Join(names, "; ")+": "+reason)
-	}
-	return lines
 }
 
 // newFile is a file that gets its name when it is complete.

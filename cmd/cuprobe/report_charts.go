@@ -189,14 +189,6 @@ func (r *benchReport) bandwidths() []*chart {
 	return charts
 }
 
-// size returns the size of one copy.
-func (r *benchRow) size() uint64 {
-	if r.Direction == "both" {
-		return r.Bytes / 2
-	}
-	return r.Bytes
-}
-
 // direction describes the direction of a copy.
 func (r *benchRow) direction() string {
 	switch {

@@ -80,6 +80,14 @@ func deviation(d, from time.Duration) float64 {
 	return float64(d)/float64(from) - 1
 }
 
+// The kinds of measurements.
+const (
+	kindSpin = "spin" // a kernel that spins
+	kindCopy = "copy"
+	kindGPU  = "gpu"  // the overhead of the GPU
+	kindCall = "call" // the host's time for a call
+)
+
 // hint says why a measurement is inaccurate.
 type hint struct {
 	// Code is the kind of the hint: see the constants.
@@ -192,6 +200,14 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	return hints
 }
 
+// mark returns the reference to hints, if there are any.
+func mark(hints []hint) string {
+	if len(hints) > 0 {
+		return "*"
+	}
+	return ""
+}
+
 // explainHints returns the hints of all measurements, grouped by kind, with the advice for each
 // kind, in lines of at most width bytes.
 func explainHints[M interface {
@@ -222,23 +238,4 @@ func explainHints[M interface {
 		}
 	}
 	return lines
-}
-
-// wrap breaks a text into lines of at most width bytes, if its words allow it. All lines but the
-// first begin with indent.
-func wrap(text, indent string, width int) []string {
-	var lines []string
-	for len(text) > width {
-		begin := len(text) - len(strings.TrimLeft(text, " "))
-		cut := strings.LastIndexByte(text[:width+1], ' ')
-		if cut <= begin {
-			if cut = strings.IndexByte(text[begin:], ' '); cut < 0 {
-				break
-			}
-			cut += begin
-		}
-		lines = append(lines, strings.TrimRight(text[:cut], " "))
-		text = indent + strings.TrimLeft(text[cut:], " ")
-	}
-	return append(lines, text)
 }

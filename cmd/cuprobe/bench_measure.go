@@ -10,7 +10,46 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
+
+// The parts of a bench.
+const (
+	partPinned   = "pinned"
+	partPageable = "pageable"
+	partPeer     = "peer"
+	partLatency  = "latency"
+)
+
+func benchParts() []string { return []string{partPinned, partPageable, partPeer, partLatency} }
+
+// bench says what to measure, and has what is needed for it.
+type bench struct {
+	ordinals []int // nil for the first two devices
+	faulty   []int // devices that are not measured, even if they are chosen
+	all      bool  // all devices
+	sizes    []uint64
+	parts    []string // nil for all
+	samples  int      // 0 for a number that the program chooses
+	batch    int      // 0 for a number that the program chooses
+	budget   time.Duration
+
+	ctx      context.Context
+	guard    *waiter // ends the wait for a call that hangs; nil for no end
+	sampling sampling
+	sim      *cusim.Driver // the software driver with virtual time, or nil
+	targets  []*target
+	report   *benchReport
+	progress progress
+}
+
+// target is a device that is measured.
+type target struct {
+	dev   *cu.Device
+	rig   *rig
+	timer *timer
+	other *cu.Stream // for copies at the same time as those on the timer's stream
+}
 
 // A sample has as many copies as take copiesFor, but at most maxCopies, which fit into a stream's
 // queue.
@@ -117,7 +156,7 @@ func (b *bench) open(dev *cu.Device) error {
 	if err := b.checkMemory(t); err != nil {
 		return err
 	}
-	return t.timer.warm(warmUp)
+	return t.timer.warm()
 }
 
 // The kinds of warnings.
@@ -185,6 +224,9 @@ type step struct {
 	row  *benchRow
 	take func(*benchRow) error
 }
+
+// asked reports whether a part is to be measured.
+func (b *bench) asked(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
 
 // steps returns what is to be measured.
 func (b *bench) steps() []step {
@@ -262,27 +304,17 @@ func (b *bench) peerSteps() []step {
 
 // latencySteps returns the steps for the calls on a device.
 func (b *bench) latencySteps(t *target) []step {
-	nothing := func() error { return nil }
-	kernel := func() error { return t.rig.launch(t.timer.stream, 0) }
-	record := func() error { return t.timer.start.Record(t.timer.stream) }
-	query := func() error { _, err := t.timer.start.Query(); return err }
-	single := func(take func() (time.Duration, error)) func() (time.Duration, bool, error) {
-		return func() (time.Duration, bool, error) { d, err := take(); return d, true, err }
-	}
-	held := func(before, one func() error) func() (time.Duration, bool, error) {
-		return func() (time.Duration, bool, error) { return t.timer.calls(before, one) }
-	}
 	var steps []step
 	for _, call := range []struct {
 		name  string
 		batch int
 		take  func() (time.Duration, bool, error)
 	}{
-		{"launch", batch, held(nothing, kernel)},
-		{"launch to completion", 1, single(t.timer.roundTrip)},
-		{"record", batch, held(nothing, record)},
-		{"query", batch, held(record, query)},
-		{"record to Wait", 1, single(func() (time.Duration, error) { return b.recordToWait(t) })},
+		{"launch", batch, t.timer.launchCalls},
+		{"launch to completion", 1, t.timer.roundTrip},
+		{"record", batch, t.timer.recordCalls},
+		{"query", batch, t.timer.queryCalls},
+		{"record to Wait", 1, func() (time.Duration, bool, error) { return b.recordToWait(t) }},
 	} {
 		name := call.name
 		if len(b.targets) > 1 {
@@ -296,16 +328,16 @@ func (b *bench) latencySteps(t *target) []step {
 
 // recordToWait returns the time from before the record of an event on an idle stream until
 // Event.Wait returns.
-func (b *bench) recordToWait(t *target) (time.Duration, error) {
+func (b *bench) recordToWait(t *target) (d time.Duration, held bool, err error) {
 	elapsed := b.watch()
-	if err := t.timer.start.Record(t.timer.stream); err != nil {
-		return 0, err
+	if err := t.timer.record(); err != nil {
+		return 0, false, err
 	}
 	if b.sim != nil {
 		b.sim.Finish() // Wait does not advance the time
 	}
-	err := t.timer.start.Wait(b.ctx)
-	return elapsed(), err
+	err = t.timer.start.Wait(b.ctx)
+	return elapsed(), true, err
 }
 
 // pinned measures copies from or to pinned memory.
@@ -422,7 +454,7 @@ func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream,
 	}
 	if r.Batch = b.batch; r.Batch == 0 {
 		r.Batch = 1
-		for range b.plan.warmUp { // the first copies may be slow
+		for range b.sampling.warmUp { // the first copies may be slow
 			took, _, err := take()
 			if err != nil {
 				return err
@@ -487,20 +519,14 @@ func (b *bench) pageable(t *target, r *benchRow) (err error) {
 // sample takes the samples of a row, and summarizes them. take returns the time of a sample, and
 // whether the stream was held while its work was enqueued.
 func (b *bench) sample(r *benchRow, take func() (time.Duration, bool, error)) error {
-	var took []time.Duration
-	err := b.plan.repeat(b.ctx, func(keep bool) error {
+	took, notHeld, err := b.sampling.take(b.ctx, func() (time.Duration, bool, error) {
 		d, held, err := take()
 		if b.guard != nil {
 			b.guard.beats.Add(1)
 		}
-		if err == nil && keep {
-			took = append(took, d)
-			if !held {
-				r.NotHeld++
-			}
-		}
-		return err
+		return d, held, err
 	})
+	r.NotHeld = notHeld
 	kind := kindCopy
 	if r.Clock == clockHost {
 		kind = kindCall

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -139,128 +136,60 @@ func (d driverInfo) text(w io.Writer) {
 	fmt.Fprintf(w, "driver   %s, CUDA %s\n", d.Library, d.CUDA)
 }
 
-// rig contains the objects that run kernels on a device: the primary context, the spinning kernel,
-// and the objects of a measurement.
-type rig struct {
-	gpu      *cu.Context
-	spin     *cu.Function
-	compiled time.Duration // the time that compiling the kernel took
-	opened   []io.Closer   // in the order of opening
+// deviceInfo is the part of reports about a device.
+type deviceInfo struct {
+	Ordinal           int    `json:"ordinal"`
+	Name              string `json:"name"`
+	UUID              string `json:"uuid"`
+	PCIBusID          string `json:"pciBusID"`
+	ComputeCapability string `json:"computeCapability"`
+	Multiprocessors   int    `json:"multiprocessors"`
+	ClockKHz          int    `json:"clockKHz"`
+	MemoryTotal       uint64 `json:"memoryTotalBytes"`
 }
 
-// modelSpin makes the spinning kernel of this package take exactly its time on the software driver, however
-// busy the machine is. Its PTX is not executed. Command run, whose kernels are the user's, does without it.
-func modelSpin() cusim.Option {
-	return cusim.WithKernel("spin", cusim.Kernel{Time: func(l *cusim.Launch) time.Duration {
-		return time.Duration(l.U64(0))
-	}})
-}
-
-// newRig creates a rig on a device. The caller must close it.
-func newRig(dev *cu.Device) (*rig, error) {
-	r := &rig{}
-	var err error
-	if r.gpu, err = keep(r, dev.PrimaryContext); err != nil {
-		return nil, err
+// newDeviceInfo queries the driver for the properties of a device.
+func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
+	info = deviceInfo{Ordinal: dev.Ordinal()}
+	if info.Name, err = dev.Name(); err != nil {
+		return info, err
 	}
-	began := clock.Start()
-	mod, err := keep(r, func() (*cu.Module, error) { return r.gpu.LoadModule(spinPTX) })
-	if err == nil {
-		r.compiled = began.Elapsed()
-		r.spin, err = mod.Function("spin")
-	}
+	major, minor, err := dev.ComputeCapability()
 	if err != nil {
-		return nil, errors.Join(err, r.close())
+		return info, err
 	}
-	return r, nil
-}
-
-// keep opens an object that the rig closes.
-func keep[T io.Closer](r *rig, open func() (T, error)) (T, error) {
-	v, err := open()
+	info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
+	if info.MemoryTotal, err = dev.TotalMem(); err != nil {
+		return info, err
+	}
+	uuid, err := dev.UUID()
 	if err == nil {
-		r.opened = append(r.opened, v)
+		info.UUID = uuid.String()
 	}
-	return v, err
-}
-
-// stream creates a stream that the rig closes.
-func (r *rig) stream() (*cu.Stream, error) {
-	return keep(r, func() (*cu.Stream, error) { return r.gpu.NewStream(cu.StreamNonBlocking) })
-}
-
-// event creates an event that the rig closes.
-func (r *rig) event() (*cu.Event, error) {
-	return keep(r, func() (*cu.Event, error) { return r.gpu.NewEvent(cu.EventDefault) })
-}
-
-// launch launches a kernel that spins for d.
-func (r *rig) launch(s *cu.Stream, d time.Duration) error {
-	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
-	return r.spin.Launch(s, one, cu.U64(uint64(max(d, 0))))
-}
-
-// close waits for the GPU, and closes all objects, the newest first. It returns the first error.
-func (r *rig) close() error {
-	err := r.gpu.Synchronize()
-	for i := len(r.opened) - 1; i >= 0; i-- {
-		if e := r.opened[i].Close(); err == nil {
-			err = e
-		}
+	if err = optional(err); err != nil {
+		return info, err
 	}
-	r.opened = nil
+	if info.PCIBusID, err = dev.PCIBusID(); optional(err) != nil {
+		return info, err
+	}
+	if info.Multiprocessors, err = dev.Attribute(cu.DeviceAttributeMultiprocessorCount); optional(err) != nil {
+		return info, err
+	}
+	info.ClockKHz, err = dev.Attribute(cu.DeviceAttributeClockRate)
+	return info, optional(err)
+}
+
+// optional returns err, or nil if err means that the driver or the device does not have the
+// property.
+func optional(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ResultNotSupported) ||
+		errors.Is(err, cu.ResultInvalidValue) {
+		return nil
+	}
 	return err
 }
 
-// closeAfter closes the rig at the end of a function. It sets *err to the error of closing unless
-// the function has an error of its own.
-func (r *rig) closeAfter(err *error) {
-	if e := r.close(); *err == nil {
-		*err = e
-	}
-}
-
-// polls counts the results of polling.
-type polls struct {
-	// Pending counts the results that are CUDA_ERROR_NOT_READY in C.
-	Pending int `json:"pending"`
-	// Complete counts the results that end a wait.
-	Complete int `json:"complete"`
-}
-
-// await polls an event until it is complete, or done returns an error. During the first second it
-// polls without a pause, so that it returns in time. Later it pauses for a millisecond, so that a
-// GPU that hangs does not occupy a processor.
-func (p *polls) await(e *cu.Event, done func() error) error {
-	return p.until(e.Query, done, time.Now, time.Sleep)
-}
-
-// The times of await.
-const (
-	restless = time.Second
-	pause    = time.Millisecond
-)
-
-func (p *polls) until(query func() (cu.Status, error), done func() error, now func() time.Time,
-	sleep func(time.Duration)) error {
-	began := now()
-	for {
-		st, err := query()
-		switch {
-		case err != nil:
-			return err
-		case st == cu.Complete:
-			p.Complete++
-			return nil
-		}
-		p.Pending++
-		if err := done(); err != nil {
-			return err
-		}
-		if now().Sub(began) < restless {
-			runtime.Gosched()
-		} else {
-			sleep(pause)
-		}
-	}
+func (d deviceInfo) text(w io.Writer) {
+	fmt.Fprintf(w, "device   %d: %s, compute capability %s, %s GiB\n", d.Ordinal, d.Name, d.ComputeCapability,
+		gibibytes(d.MemoryTotal))
 }
