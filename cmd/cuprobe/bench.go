@@ -62,7 +62,7 @@ func (b *bench) define(fs *flag.FlagSet) {
 		if b.all = s == "all"; b.all {
 			return nil
 		}
-		b.ordinals, err = parseList(s, parseOrdinal)
+		b.ordinals, err = listOf(parseOrdinal)(s)
 		for i, n := range b.ordinals {
 			if slices.Contains(b.ordinals[:i], n) {
 				return fmt.Errorf("device %d is in the list twice: name each device once", n)
@@ -74,22 +74,15 @@ func (b *bench) define(fs *flag.FlagSet) {
 	for _, n := range b.sizes {
 		sizes = append(sizes, size(n))
 	}
-	fs.Func("size", "copy each size of `LIST` (default "+strings.Join(sizes, ",")+")", func(s string) (err error) {
-		b.sizes, err = parseList(s, parseSize)
-		return err
-	})
+	fs.Func("size", "copy each size of `LIST` (default "+strings.Join(sizes, ",")+")", set(&b.sizes, listOf(parseSize)))
 	fs.Func("only", "measure only the parts of the `LIST`: "+strings.Join(benchParts(), ", "),
-		func(s string) (err error) {
-			b.parts, err = parseList(s, parsePart)
-			return err
-		})
-	fs.Func("for", "measure each row for the `DURATION` (default "+b.budget.String()+")", func(s string) (err error) {
-		b.budget, err = parseBudget(s)
-		return err
-	})
-	fs.Func("n", "take `N` samples of each row, however long they take", parseCount("samples", &b.samples))
+		set(&b.parts, listOf(parsePart)))
+	fs.Func("for", "measure each row for the `DURATION` (default "+b.budget.String()+")",
+		set(&b.budget, durationWithin(time.Millisecond, time.Minute, "250ms")))
+	fs.Func("n", "take `N` samples of each row, however long they take", set(&b.samples, countOf("samples")))
 	fs.Func("batch", "measure `N` copies together (default as many as take 0.2ms, at most 64)", func(s string) error {
-		if err := parseCount("copies", &b.batch)(s); err != nil || b.batch > maxCopies {
+		var err error
+		if b.batch, err = countOf("copies")(s); err != nil || b.batch > maxCopies {
 			return fmt.Errorf("the number of copies is a whole number from 1 to %d", maxCopies)
 		}
 		return nil
@@ -109,15 +102,6 @@ func parsePart(s string) (string, error) {
 		return "", fmt.Errorf("there is no part %q: name some of %s", s, strings.Join(benchParts(), ", "))
 	}
 	return s, nil
-}
-
-func parseBudget(s string) (time.Duration, error) {
-	const most = time.Minute
-	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Millisecond || d > most {
-		return 0, fmt.Errorf("%q is no duration from 1ms to %v, such as 250ms", s, most)
-	}
-	return d, nil
 }
 
 // complete sets the options that the user has not set.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -97,8 +96,7 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	if err := b.checkLoad("before"); err != nil {
 		return err
 	}
-	var head []string
-	steps := b.steps()
+	rows, steps := table{w: w}, b.steps()
 	for i, s := range steps {
 		b.progress.show(i, len(steps), s.row.Name)
 		err := b.within(s.row.Name, func() error { return s.take(s.row) })
@@ -112,11 +110,7 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 		}
 		if s.row.Time.Samples > 0 {
 			b.report.Measurements = append(b.report.Measurements, s.row)
-			if h := s.row.heads(); !slices.Equal(h, head) {
-				head = h
-				fmt.Fprintf(w, "\n%s\n", strings.Join(h, "\n"))
-			}
-			fmt.Fprintln(w, s.row.text())
+			rows.print(s.row.head(), s.row.text())
 		}
 		if err != nil {
 			return err
@@ -342,12 +336,12 @@ func (b *bench) recordToWait(t *target) (d time.Duration, held bool, err error) 
 
 // pinned measures copies from or to pinned memory.
 func (b *bench) pinned(t *target, r *benchRow) (err error) {
-	s := &buffers{b: b}
+	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	up := s.pair(t, false, t, true, r.size())
+	up := s.pair(t.timer, false, t.timer, true, r.size())
 	down := up
 	if r.Direction == "both" {
-		down = s.pair(t, true, t, false, r.size())
+		down = s.pair(t.timer, true, t.timer, false, r.size())
 	} else if r.Direction == "d2h" {
 		up.dst, up.src = up.src, up.dst
 	}
@@ -364,12 +358,12 @@ func (b *bench) peers(from, to *target, r *benchRow) (err error) {
 		return err
 	}
 	r.staged = !access
-	s := &buffers{b: b}
+	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	there := s.pair(to, false, from, false, r.size())
+	there := s.pair(to.timer, false, from.timer, false, r.size())
 	back := there
 	if r.Direction == "both" {
-		back = s.pair(from, false, to, false, r.size())
+		back = s.pair(from.timer, false, to.timer, false, r.size())
 	}
 	if s.err != nil {
 		return s.err
@@ -389,47 +383,6 @@ func connect(x, y *target) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// transfer is a copy.
-type transfer struct{ dst, src buffer }
-
-// buffers contains the memory of a row. After its first error it allocates nothing.
-type buffers struct {
-	b      *bench
-	opened []buffer
-	err    error
-}
-
-func (s *buffers) alloc(t *target, n uint64, host bool) buffer {
-	if s.err != nil {
-		return nil
-	}
-	m, err := t.rig.alloc(t.timer.stream, n, host)
-	if s.err = err; err != nil {
-		return nil
-	}
-	s.opened = append(s.opened, m)
-	if s.err = t.timer.drain(); s.err != nil { // another stream may use it
-		return nil
-	}
-	return m
-}
-
-// pair allocates the memory of a copy of n bytes. The memory of each end is in pinned memory of the
-// host, or in the memory of the target.
-func (s *buffers) pair(dst *target, dstHost bool, src *target, srcHost bool, n uint64) transfer {
-	return transfer{s.alloc(dst, n, dstHost), s.alloc(src, n, srcHost)}
-}
-
-// close frees the memory after the work that uses it.
-func (s *buffers) close(err *error) {
-	s.b.wait()
-	for _, m := range slices.Backward(s.opened) {
-		if e := m.Close(); *err == nil {
-			*err = e
-		}
-	}
 }
 
 // events measures copies by events on the target's stream. If the row's direction is both, the stream
@@ -484,12 +437,12 @@ func (t *target) atOnce(work func() error, other *cu.Stream, batch int, c transf
 
 // pageable measures copies from or to ordinary memory. The calls return after the copy.
 func (b *bench) pageable(t *target, r *benchRow) (err error) {
-	s := &buffers{b: b}
+	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	up, _ := s.alloc(t, r.size(), false).(*cu.DeviceMem)
+	up, _ := s.alloc(t.timer, r.size(), false).(*cu.DeviceMem)
 	down := up
 	if r.Direction == "both" {
-		down, _ = s.alloc(t, r.size(), false).(*cu.DeviceMem)
+		down, _ = s.alloc(t.timer, r.size(), false).(*cu.DeviceMem)
 	}
 	if s.err != nil {
 		return s.err

@@ -86,13 +86,12 @@ func (r *benchReport) head(w io.Writer) {
 	}
 }
 
-// heads returns the header lines of the row's table.
-func (r *benchRow) heads() []string {
+// head returns the header line of the row's table.
+func (r *benchRow) head() string {
 	if r.Kind == kindCall {
-		return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s", "host, for one call", "n", "calls", "median", "p95")}
+		return fmt.Sprintf("%-26s %5s %5s %9s %9s", "host, for one call", "n", "calls", "median", "p95")
 	}
-	what := r.Clock + ", for one copy"
-	return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", what, "n", "batch", "median", "p95", "GB/s")}
+	return fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", r.Clock+", for one copy", "n", "batch", "median", "p95", "GB/s")
 }
 
 // text returns the row's line in the table.

@@ -441,8 +441,8 @@ func TestAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	tg := b.targets[0]
-	bufs := &buffers{b: b}
-	c := bufs.pair(tg, false, tg, true, 1<<20)
+	bufs := &buffers{wait: b.wait}
+	c := bufs.pair(tg.timer, false, tg.timer, true, 1<<20)
 	defer bufs.close(&err)
 	if bufs.err != nil {
 		t.Fatal(bufs.err)

@@ -85,12 +85,7 @@ func (c *call) newBundle(r *doctorReport) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var clean bytes.Buffer
-	enc := json.NewEncoder(&clean)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err = enc.Encode(tree)
-	return clean.Bytes(), err
+	return encode(tree)
 }
 
 // anonymize returns a value as JSON would have it, and replaces home folders and user names in

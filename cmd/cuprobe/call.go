@@ -82,15 +82,22 @@ func (c *call) show(r report) error {
 
 // showJSON prints one JSON object. It is for programs, so its strings are not changed.
 func (c *call) showJSON(v any) error {
+	b, err := encode(v)
+	if err != nil {
+		return err
+	}
+	c.out.write(c.out.w, b)
+	return c.out.err
+}
+
+// encode returns the JSON of a value, for people too.
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	c.out.write(c.out.w, b.Bytes())
-	return c.out.err
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 // columns returns the width of the terminal: $COLUMNS if that is a sensible number, and otherwise

@@ -126,16 +126,12 @@ func (c *call) showDoctor(r *doctorReport, early, said string) error {
 	return nil
 }
 
-// examineDriver opens the driver, looks up its functions, and checks its devices. It returns the
-// error of opening the driver.
-func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
+// open looks up the driver's functions, and opens the driver.
+func (r *doctorReport) open(c *call, w *waiter) (*cu.Driver, error) {
 	if r.Report != nil && slices.ContainsFunc(r.Report.Candidates,
 		func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
 		// Loading the library again would hang again.
-		opened = &cu.Error{Op: "Open", Err: fmt.Errorf("%w: its library does not finish loading", cu.ErrNoDriver)}
-		addInit(r.Report, opened)
-		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
-		return opened
+		return nil, &cu.Error{Op: "Open", Err: fmt.Errorf("%w: its library does not finish loading", cu.ErrNoDriver)}
 	}
 	// The lookup of functions needs no device. It comes before the steps that may hang.
 	if r.Report != nil && r.Report.Library != nil {
@@ -147,7 +143,12 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 			}
 		}
 	}
-	drv, opened := within(w, openingDriver, c.open)
+	return within(w, openingDriver, c.open)
+}
+
+// examineDriver opens the driver, and checks its devices. It returns the error of opening the driver.
+func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
+	drv, opened := r.open(c, w)
 	if r.Report != nil {
 		addInit(r.Report, opened)
 	}
@@ -158,10 +159,8 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 	devs, err := c.devices(drv)
 	if c.device != anyDevice && errors.Is(err, cu.ResultInvalidDevice) {
 		r.Error = newFailure(err, func() *loader.Report { return r.Report })
-		f := loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device),
-			Detail: oneLine(err.Error()),
-			Fix:    "cuprobe devices # lists those that there are"}
-		r.found(f)
+		r.found(loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device),
+			Detail: oneLine(err.Error()), Fix: "cuprobe devices # lists those that there are"})
 		devs, err = nil, nil
 	}
 	if err == nil {

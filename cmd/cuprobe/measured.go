@@ -56,6 +56,27 @@ func (e *ends) text(w io.Writer, hints []string) {
 	}
 }
 
+// table prints rows, and the header above them, again each time that it changes.
+type table struct {
+	w    io.Writer
+	head string
+}
+
+func (t *table) print(head, row string) {
+	if head != t.head {
+		t.head = head
+		fmt.Fprintf(t.w, "\n%s\n", head)
+	}
+	fmt.Fprintln(t.w, row)
+}
+
+// untilInterrupt returns a context that an interrupt ends. A second interrupt ends the process.
+func (c *call) untilInterrupt() (ctx context.Context, stop context.CancelFunc) {
+	ctx, stop = signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 // measuredReport is the report of a command that measures.
 type measuredReport interface {
 	end() *ends
@@ -65,9 +86,8 @@ type measuredReport interface {
 // measured runs a measurement until it ends or is interrupted. measure fills the report r, and
 // prints the results as they come. With -json, measured prints the report at the end.
 func (c *call) measured(r measuredReport, measure func(ctx context.Context, w io.Writer) error) error {
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := c.untilInterrupt()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	w := io.Writer(c.out)
 	if c.json {
 		w = io.Discard

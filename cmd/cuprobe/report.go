@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -87,9 +85,8 @@ func (p *reporter) run(c *call) (err error) {
 		}
 		defer file.discard()
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := c.untilInterrupt()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	opened := p.measure(ctx, c, r)
 	if r, err = r.anonymous(c.env); err != nil {
 		return err

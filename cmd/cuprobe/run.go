@@ -44,14 +44,8 @@ memory (arg, type, values as text), mistakes (texts), and error if the kernel fa
 after mistakes: then timeNS is 0 and memory is empty.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
-			dim := func(to *cu.Dim3) func(string) error {
-				return func(s string) (err error) {
-					*to, err = parseDim(s)
-					return err
-				}
-			}
-			fs.Func("grid", "launch a grid of `X[,Y[,Z]]` blocks (default 1)", dim(&r.grid))
-			fs.Func("block", "launch blocks of `X[,Y[,Z]]` threads (default 1)", dim(&r.block))
+			fs.Func("grid", "launch a grid of `X[,Y[,Z]]` blocks (default 1)", set(&r.grid, parseDim))
+			fs.Func("block", "launch blocks of `X[,Y[,Z]]` threads (default 1)", set(&r.block, parseDim))
 			fs.Func("shared", "give each block `BYTES` of dynamic shared memory (default 0)", func(s string) error {
 				n, err := strconv.ParseUint(s, 0, 32)
 				if err != nil {
@@ -69,10 +63,8 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 				r.most = uint(n)
 				return nil
 			})
-			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all", func(s string) (err error) {
-				r.checks, err = cusim.ParseChecks(s)
-				return err
-			})
+			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all",
+				set(&r.checks, cusim.ParseChecks))
 			fs.DurationVar(&r.limit, "limit", 0, "end the kernel after `TIME`, with -driver soft (default 0: never)")
 			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
 				a, err := parseRunArg(s)
@@ -190,22 +182,20 @@ func parseBits(kind, s string) (uint64, error) {
 
 // textOfBits returns a number of a type as text.
 func textOfBits(kind string, b []byte) string {
-	le := binary.LittleEndian
+	word := make([]byte, 8)
+	copy(word, b[:kindSize(kind)])
+	bits := binary.LittleEndian.Uint64(word)
 	switch kind {
-	case "u8":
-		return strconv.Itoa(int(b[0]))
-	case "u32":
-		return strconv.FormatUint(uint64(le.Uint32(b)), 10)
 	case "s32":
-		return strconv.FormatInt(int64(int32(le.Uint32(b))), 10)
-	case "u64":
-		return strconv.FormatUint(le.Uint64(b), 10)
+		return strconv.FormatInt(int64(int32(bits)), 10)
 	case "s64":
-		return strconv.FormatInt(int64(le.Uint64(b)), 10)
+		return strconv.FormatInt(int64(bits), 10)
 	case "f32":
-		return strconv.FormatFloat(float64(math.Float32frombits(le.Uint32(b))), 'g', -1, 32)
+		return strconv.FormatFloat(float64(math.Float32frombits(uint32(bits))), 'g', -1, 32)
+	case "f64":
+		return strconv.FormatFloat(math.Float64frombits(bits), 'g', -1, 64)
 	}
-	return strconv.FormatFloat(math.Float64frombits(le.Uint64(b)), 'g', -1, 64)
+	return strconv.FormatUint(bits, 10)
 }
 
 // kernelReport is the result of a run.

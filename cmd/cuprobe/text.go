@@ -108,35 +108,53 @@ func units() []unit {
 // gibibytes returns a number of bytes in GiB.
 func gibibytes(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<30)) }
 
-// parseList parses a list with commas in between.
-func parseList[T any](text string, parse func(string) (T, error)) ([]T, error) {
-	var list []T
-	for _, item := range strings.Split(text, ",") {
-		v, err := parse(strings.TrimSpace(item))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
-}
-
-// parseCount returns the function of a flag that sets n to a number of things.
-func parseCount(things string, n *int) func(string) error {
-	return func(s string) error {
-		v, err := strconv.ParseUint(s, 10, 31)
-		if err != nil || v == 0 {
-			return fmt.Errorf("the number of %s is a whole number from 1", things)
-		}
-		*n = int(v)
-		return nil
+// set returns the function of a flag that parses its text, and sets to.
+func set[T any](to *T, parse func(string) (T, error)) func(string) error {
+	return func(s string) (err error) {
+		*to, err = parse(s)
+		return err
 	}
 }
 
-// maxSize limits the size of copies.
-const maxSize = 64 << 30
+// listOf returns a function that parses a list with commas in between.
+func listOf[T any](parse func(string) (T, error)) func(string) ([]T, error) {
+	return func(s string) (list []T, err error) {
+		for item := range strings.SplitSeq(s, ",") {
+			v, err := parse(strings.TrimSpace(item))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+}
 
+// countOf returns a function that parses a number of things.
+func countOf(things string) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.ParseUint(s, 10, 31)
+		if err != nil || n == 0 {
+			return 0, fmt.Errorf("the number of %s is a whole number from 1", things)
+		}
+		return int(n), nil
+	}
+}
+
+// durationWithin returns a function that parses a duration with limits.
+func durationWithin(least, most time.Duration, example string) func(string) (time.Duration, error) {
+	return func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > most {
+			return 0, fmt.Errorf("%q is no duration from %v to %v, such as %s", s, least, most, example)
+		}
+		return d, nil
+	}
+}
+
+// parseSize parses the size of a copy.
 func parseSize(s string) (uint64, error) {
+	const maxSize = 64 << 30
 	factor, number := uint64(1), strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "IB"), "B")
 	for _, u := range units() {
 		if rest, ok := strings.CutSuffix(number, u.name[:1]); ok {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,20 +40,15 @@ reason), interrupted, and error if there was one. The kind call has no events, a
 host is for one call.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			p := &plan{}
+			// Only the end of the process, or the watchdog of a display, can stop a kernel that spins.
 			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms",
-				func(s string) (err error) {
-					p.spins, err = parseList(s, parseSpin)
-					return err
-				})
+				set(&p.spins, listOf(durationWithin(time.Nanosecond, 10*time.Second, "10ms"))))
 			fs.Func("copy", "measure copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)",
-				func(s string) (err error) {
-					p.copies, err = parseList(s, parseSize)
-					return err
-				})
+				set(&p.copies, listOf(parseSize)))
 			fs.BoolVar(&p.calls, "calls", false, "measure the calls that launch, record, query and measure")
 			fs.BoolVar(&p.quick, "quick", false, "take about two seconds")
 			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)",
-				parseCount("samples", &p.samples))
+				set(&p.samples, countOf("samples")))
 			return p.run
 		},
 	}
@@ -92,18 +85,6 @@ func (p *plan) complete() {
 	if p.samples > 0 {
 		p.atLeast, p.atMost = p.samples, p.samples
 	}
-}
-
-// maxSpin limits how long a kernel may spin, because only the end of the process, or the watchdog
-// of a display, can stop it.
-const maxSpin = 10 * time.Second
-
-func parseSpin(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Nanosecond || d > maxSpin {
-		return 0, fmt.Errorf("%q is no duration from 1ns to %v, such as 10ms", s, maxSpin)
-	}
-	return d, nil
 }
 
 // measurement is a row of the table.
@@ -176,16 +157,12 @@ func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.
 		return err
 	}
 	p.l2 = uint64(max(l2, 0))
-	var head []string
+	rows := table{w: w}
 	for _, row := range p.rows(t, r) {
 		m, err := row()
 		if m != nil {
 			r.Measurements = append(r.Measurements, m)
-			if h := heads(m.Kind); !slices.Equal(h, head) {
-				head = h
-				fmt.Fprintf(w, "\n%s\n", strings.Join(h, "\n"))
-			}
-			fmt.Fprintln(w, m.row())
+			rows.print(m.head(), m.row())
 		}
 		if err != nil {
 			return err
@@ -239,37 +216,21 @@ func (p *plan) callRows(t *timer) []func() (*measurement, error) {
 // copy measures copies of n bytes.
 func (p *plan) copy(t *timer, r *timeReport, direction string, n uint64) (m *measurement, err error) {
 	m = &measurement{Name: direction + " " + size(n), Kind: kindCopy, Bytes: n, Direction: direction}
-	dst, src, release, err := t.rig.buffers(t.stream, direction, n)
-	if reason, ok := outOfRoom(err); ok {
+	s := &buffers{wait: t.stream.Synchronize}
+	defer s.close(&err)
+	c := s.pair(t, direction == "d2h", t, direction == "h2d", n)
+	if reason, ok := outOfRoom(s.err); ok {
 		r.Skipped = append(r.Skipped, skipped{m.Name, reason})
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if s.err != nil {
+		return nil, s.err
 	}
-	defer func() {
-		if e := errors.Join(t.stream.Synchronize(), release()); err == nil {
-			err = e
-		}
-	}()
-	m, err = p.sample(t, m, func() error { return t.stream.Copy(dst, src) })
+	m, err = p.sample(t, m, func() error { return t.stream.Copy(c.dst, c.src) })
 	if m != nil && m.Events.Median > 0 {
 		m.GBPerSecond = float64(n) / float64(m.Events.Median)
 	}
 	return m, err
-}
-
-// buffers allocates the memory for a copy on the stream.
-func (r *rig) buffers(s *cu.Stream, direction string, n uint64) (dst, src cu.Memory, release func() error, err error) {
-	to, err := r.alloc(s, n, direction == "d2h")
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	from, err := r.alloc(s, n, direction == "h2d")
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, to.Close())
-	}
-	return to, from, func() error { return errors.Join(to.Close(), from.Close()) }, nil
 }
 
 // sample takes the samples of a row that is measured on the GPU.
@@ -316,19 +277,13 @@ func (p *plan) sampleCall(t *timer, m *measurement, take func() (time.Duration, 
 	return m, err
 }
 
-// heads returns the header lines of a kind.
-func heads(kind string) []string {
-	if kind == kindCall {
-		return []string{
-			"host, for one call",
-			fmt.Sprintf("%-14s %4s %9s %9s %9s", "", "n", "min", "median", "p95"),
-		}
+// head returns the header lines of the measurement's table.
+func (m *measurement) head() string {
+	if m.Kind == kindCall {
+		return fmt.Sprintf("host, for one call\n%-14s %4s %9s %9s %9s", "", "n", "min", "median", "p95")
 	}
-	return []string{
-		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s", "", "", "events", "", "", "host"),
-		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "n", "min", "median", "p95", "median", "deviates",
-			"GB/s"),
-	}
+	return fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s\n%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "", "events", "", "", "host",
+		"", "n", "min", "median", "p95", "median", "deviates", "GB/s")
 }
 
 // row returns the measurement's line in the table.

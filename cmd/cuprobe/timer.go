@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -247,6 +248,50 @@ func nothing() error { return nil }
 func (t *timer) empty() error { return t.rig.launch(t.stream, 0) }
 
 func (t *timer) record() error { return t.start.Record(t.stream) }
+
+// transfer is a copy.
+type transfer struct{ dst, src buffer }
+
+// buffers contains the memory of copies. After its first error it allocates nothing.
+type buffers struct {
+	wait   func() error // waits for the work that uses the memory
+	opened []buffer
+	err    error
+}
+
+// alloc allocates n bytes, pinned memory of the host or memory of the timer's device.
+func (s *buffers) alloc(t *timer, n uint64, host bool) buffer {
+	if s.err != nil {
+		return nil
+	}
+	m, err := t.rig.alloc(t.stream, n, host)
+	if s.err = err; err != nil {
+		return nil
+	}
+	s.opened = append(s.opened, m)
+	if s.err = t.drain(); s.err != nil { // another stream may use it
+		return nil
+	}
+	return m
+}
+
+// pair allocates the memory of a copy of n bytes. The memory of each end is in pinned memory of the
+// host, or in the memory of the timer's device.
+func (s *buffers) pair(dst *timer, dstHost bool, src *timer, srcHost bool, n uint64) transfer {
+	return transfer{s.alloc(dst, n, dstHost), s.alloc(src, n, srcHost)}
+}
+
+// close frees the memory. It sets *err to its own error unless there is one.
+func (s *buffers) close(err *error) {
+	if e := s.wait(); *err == nil {
+		*err = e
+	}
+	for _, m := range slices.Backward(s.opened) {
+		if e := m.Close(); *err == nil {
+			*err = e
+		}
+	}
+}
 
 // sampling says how many samples are taken for a row of a table.
 type sampling struct {
