@@ -48,7 +48,7 @@ many of them are a sample, clock: events or host, time: samples, minNS, medianNS
 maxNS, madNS, distribution of a call's times: percent, timeNS, bytesPerSecond: of the
 median, notHeld, hints: code, text), warnings (device, code: busy or memory-in-use,
 text), skipped (name, reason), interrupted, and error if there was one.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			b := &bench{budget: 250 * time.Millisecond, sizes: []uint64{4 << 10, 1 << 20, 64 << 20}}
 			b.define(fs)
 			return b.run
@@ -117,12 +117,12 @@ func (b *bench) complete() {
 }
 
 // run makes all measurements. Without -json it prints each row at once.
-func (b *bench) run(c *call) error {
+func (b *bench) run(c *invocation) error {
 	if err := b.check(c, "bench"); err != nil {
 		return err
 	}
 	b.progress = newProgress(c.err)
-	b.guard = &waiter{after: c.after, say: &b.progress}
+	b.waiter = &waiter{after: c.after, messages: &b.progress}
 	devs, err := b.prepare(c)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (b *bench) run(c *call) error {
 }
 
 // check checks the flags of a command that measures.
-func (b *bench) check(c *call, command string) error {
+func (b *bench) check(c *invocation, command string) error {
 	if c.device != anyDevice && (b.all || b.ordinals != nil) {
 		return usage("-device and -devices name devices twice: use one of them; see cuprobe %s -h", command)
 	}
@@ -143,7 +143,7 @@ func (b *bench) check(c *call, command string) error {
 
 // prepare opens the driver, and begins the report. It returns the devices to measure. The software
 // driver gets a clock of its own, which virtual time needs.
-func (b *bench) prepare(c *call) ([]*cu.Device, error) {
+func (b *bench) prepare(c *invocation) ([]*cu.Device, error) {
 	if c.software() {
 		if err := c.simulate(cusim.VirtualTime(), modelSpin()); err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ type bench struct {
 	budget   time.Duration
 
 	ctx      context.Context
-	guard    *waiter // ends the wait for a call that hangs; nil for no end
+	waiter   *waiter // ends the wait for a call that hangs; nil for no end
 	sampling sampling
 	sim      *cusim.Driver // the software driver with virtual time, or nil
 	targets  []*target
@@ -119,12 +119,12 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	return b.checkLoad("after")
 }
 
-// within calls f. If there is a guard, it returns an error if f hangs.
+// within calls f. If there is a waiter, it returns an error if f hangs.
 func (b *bench) within(what string, f func() error) error {
-	if b.guard == nil {
+	if b.waiter == nil {
 		return f()
 	}
-	_, err := within(b.guard, what, func() (struct{}, error) { return struct{}{}, f() })
+	_, err := within(b.waiter, what, func() (struct{}, error) { return struct{}{}, f() })
 	if errors.Is(err, errHangs) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -219,8 +219,8 @@ type step struct {
 	take func(*benchRow) error
 }
 
-// asked reports whether a part is to be measured.
-func (b *bench) asked(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
+// wants reports whether a part is to be measured.
+func (b *bench) wants(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
 
 // steps returns what is to be measured.
 func (b *bench) steps() []step {
@@ -231,7 +231,7 @@ func (b *bench) steps() []step {
 			prefix = fmt.Sprintf("%d: ", t.dev.Ordinal())
 		}
 		for _, memory := range []string{partPinned, partPageable} {
-			if !b.asked(memory) {
+			if !b.wants(memory) {
 				continue
 			}
 			for _, direction := range []string{"h2d", "d2h", "both"} {
@@ -247,10 +247,10 @@ func (b *bench) steps() []step {
 			}
 		}
 	}
-	if b.asked(partPeer) {
+	if b.wants(partPeer) {
 		steps = append(steps, b.peerSteps()...)
 	}
-	if b.asked(partLatency) {
+	if b.wants(partLatency) {
 		for _, t := range b.targets {
 			steps = append(steps, b.latencySteps(t)...)
 		}
@@ -360,15 +360,15 @@ func (b *bench) peers(from, to *target, r *benchRow) (err error) {
 	r.staged = !access
 	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	there := s.pair(to.timer, false, from.timer, false, r.size())
-	back := there
+	forward := s.pair(to.timer, false, from.timer, false, r.size())
+	backward := forward
 	if r.Direction == "both" {
-		back = s.pair(from.timer, false, to.timer, false, r.size())
+		backward = s.pair(from.timer, false, to.timer, false, r.size())
 	}
 	if s.err != nil {
 		return s.err
 	}
-	return b.events(from, r, there, to.other, back)
+	return b.events(from, r, forward, to.other, backward)
 }
 
 // connect lets two devices access each other's memory, if they can.
@@ -387,11 +387,11 @@ func connect(x, y *target) (bool, error) {
 
 // events measures copies by events on the target's stream. If the row's direction is both, the stream
 // other makes the copy back at the same time.
-func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream, back transfer) error {
+func (b *bench) events(t *target, r *benchRow, forward transfer, other *cu.Stream, backward transfer) error {
 	s := t.timer.stream
 	work := func() error {
 		for range r.Batch {
-			if err := s.Copy(there.dst, there.src); err != nil {
+			if err := s.Copy(forward.dst, forward.src); err != nil {
 				return err
 			}
 		}
@@ -399,7 +399,7 @@ func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream,
 	}
 	if r.Direction == "both" {
 		one := work
-		work = func() error { return t.atOnce(one, other, r.Batch, back) }
+		work = func() error { return t.atOnce(one, other, r.Batch, backward) }
 	}
 	take := func() (time.Duration, bool, error) {
 		s, err := t.timer.time(work)
@@ -474,8 +474,8 @@ func (b *bench) pageable(t *target, r *benchRow) (err error) {
 func (b *bench) sample(r *benchRow, take func() (time.Duration, bool, error)) error {
 	took, notHeld, err := b.sampling.take(b.ctx, func() (time.Duration, bool, error) {
 		d, held, err := take()
-		if b.guard != nil {
-			b.guard.beats.Add(1)
+		if b.waiter != nil {
+			b.waiter.heartbeats.Add(1)
 		}
 		return d, held, err
 	})

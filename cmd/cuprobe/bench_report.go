@@ -105,7 +105,7 @@ func (r *benchRow) text() string {
 		}
 		line += fmt.Sprintf(" %9s", rate)
 	}
-	return strings.TrimRight(line+" "+mark(r.Hints), " ")
+	return strings.TrimRight(line+" "+hintMark(r.Hints), " ")
 }
 
 // textEnd prints the text below the tables.

@@ -363,14 +363,14 @@ func (f *fake) hangAt(name string) func(time.Duration) <-chan time.Time {
 func TestBenchHangs(t *testing.T) {
 	f := newFake(t)
 	var out, said bytes.Buffer
-	c := &call{ctx: t.Context(), out: &output{w: &out}, err: &said, driver: f.path, device: 1}
+	c := &invocation{ctx: t.Context(), out: &output{w: &out}, err: &said, driver: f.path, device: 1}
 	c.after = f.hangAt("cuMemcpyDtoH_v2")
 	b := &bench{sizes: []uint64{4 << 10}, samples: 2, parts: []string{partPageable}}
 	status := c.finish(b.run(c))
 	f.ask("fake_unblock", "cuMemcpyDtoH_v2")
 	const want = "cuprobe: pageable d2h 4KiB: it has not ended: the GPU or the driver hangs\n"
 	if status != exitFailure || said.String() != want || !strings.Contains(out.String(), "\npageable h2d 4KiB ") ||
-		b.guard.beats.Load() < 5 { // three warm-ups and two samples
+		b.waiter.heartbeats.Load() < 5 { // three warm-ups and two samples
 		t.Errorf("exit status %d\n%s%s", status, &out, &said)
 	}
 	f.closeTargets(b)

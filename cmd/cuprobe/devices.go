@@ -24,9 +24,9 @@ Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
 computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,
 null if unknown, memoryFreeError, and with -v attributes), peers (from, to,
 access). Unknown values are "" or 0.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			all := fs.Bool("v", false, "list all attributes too")
-			return func(c *call) error { return runDevices(c, *all) }
+			return func(c *invocation) error { return runDevices(c, *all) }
 		},
 	}
 }
@@ -55,7 +55,7 @@ type peer struct {
 	Access bool `json:"access"`
 }
 
-func runDevices(c *call, all bool) error {
+func runDevices(c *invocation, all bool) error {
 	r, err := c.listDevices(all)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func runDevices(c *call, all bool) error {
 }
 
 // listDevices returns the list of the devices that the user has chosen.
-func (c *call) listDevices(all bool) (*devicesReport, error) {
+func (c *invocation) listDevices(all bool) (*devicesReport, error) {
 	drv, err := c.open()
 	if err != nil {
 		return nil, err

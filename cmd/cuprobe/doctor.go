@@ -52,36 +52,36 @@ since: functions of the API of CUDA 13.0 that the driver lacks), devices, checks
 fine or fault, title, detail, fix), bundle (null without -bundle: path, written,
 error), and error if the driver cannot be opened or -device names no device. No
 list is null.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			bundle := fs.String("bundle", "", "write a bug report to this `FILE`, which must not exist")
-			return func(c *call) error { return runDoctor(c, *bundle) }
+			return func(c *invocation) error { return runDoctor(c, *bundle) }
 		},
 	}
 }
 
-func runDoctor(c *call, path string) error {
+func runDoctor(c *invocation, path string) error {
 	early := ""
-	r, opened := c.doctor(&waiter{after: c.after, say: c.err}, func(r *loader.Report) {
+	r, openErr := c.doctor(&waiter{after: c.after, messages: c.err}, func(r *loader.Report) {
 		// Print the known facts before a step that may hang.
 		if !c.json {
 			early = facts(r)
 			io.WriteString(c.out, early) // c.out keeps the error
 		}
 	})
-	var said string
+	var message string
 	if path != "" {
 		b := &bundleResult{Path: path}
 		if err := c.writeBundle(path, r); err != nil {
 			b.Error = err.Error()
 		} else {
-			b.Written, said = true, c.bundled(path)
+			b.Written, message = true, c.bundled(path)
 		}
 		r.Bundle = b // the file itself does not contain this
 	}
-	if err := c.showDoctor(r, early, said); err != nil {
+	if err := c.showDoctor(r, early, message); err != nil {
 		return err
 	}
-	s := r.status(opened)
+	s := r.status(openErr)
 	if s == exitOK && r.Bundle != nil && !r.Bundle.Written {
 		s = exitFailure
 	}
@@ -91,34 +91,34 @@ func runDoctor(c *call, path string) error {
 	return nil
 }
 
-// doctor examines the machine, passes the result to looked, and then examines the driver. It also
+// doctor examines the machine, passes the result to examined, and then examines the driver. It also
 // returns the error of opening the driver.
-func (c *call) doctor(w *waiter, looked func(*loader.Report)) (r *doctorReport, opened error) {
+func (c *invocation) doctor(w *waiter, examined func(*loader.Report)) (r *doctorReport, openErr error) {
 	r = &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
 	if !c.software() {
 		// The search has its own timeouts, and finds more than this function could.
 		look := func() (*loader.Report, error) { return c.look(), nil }
-		r.Report, _ = within(&waiter{after: w.endless, say: w.say}, examining, look)
-		looked(r.Report)
+		r.Report, _ = within(&waiter{after: w.withoutTimeout, messages: w.messages}, examining, look)
+		examined(r.Report)
 	}
-	opened = r.examineDriver(c, w)
+	openErr = r.examineDriver(c, w)
 	r.judge()
 	if r.Error != nil && r.Error.Fix == "" {
 		r.Error.Fix = r.Verdict.Fix
 	}
-	return r, opened
+	return r, openErr
 }
 
 // showDoctor prints the report without the part that was printed before. The message about the
 // bundle is above the verdict, or with -json on standard error.
-func (c *call) showDoctor(r *doctorReport, early, said string) error {
+func (c *invocation) showDoctor(r *doctorReport, early, message string) error {
 	if c.json {
-		io.WriteString(c.err, said) // an error could not be reported
+		io.WriteString(c.err, message) // an error could not be reported
 		return c.show(r)
 	}
 	var body strings.Builder
 	r.body(&body)
-	io.WriteString(c.out, strings.TrimPrefix(body.String(), early)+said)
+	io.WriteString(c.out, strings.TrimPrefix(body.String(), early)+message)
 	r.textVerdict(c.out)
 	if r.Bundle != nil && !r.Bundle.Written {
 		fmt.Fprintln(c.err, "cuprobe: "+r.Bundle.Error)
@@ -127,7 +127,7 @@ func (c *call) showDoctor(r *doctorReport, early, said string) error {
 }
 
 // open looks up the driver's functions, and opens the driver.
-func (r *doctorReport) open(c *call, w *waiter) (*cu.Driver, error) {
+func (r *doctorReport) open(c *invocation, w *waiter) (*cu.Driver, error) {
 	if r.Report != nil && slices.ContainsFunc(r.Report.Candidates,
 		func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
 		// Loading the library again would hang again.
@@ -147,19 +147,19 @@ func (r *doctorReport) open(c *call, w *waiter) (*cu.Driver, error) {
 }
 
 // examineDriver opens the driver, and checks its devices. It returns the error of opening the driver.
-func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
-	drv, opened := r.open(c, w)
+func (r *doctorReport) examineDriver(c *invocation, w *waiter) (openErr error) {
+	drv, openErr := r.open(c, w)
 	if r.Report != nil {
-		addInit(r.Report, opened)
+		addInit(r.Report, openErr)
 	}
-	if opened != nil {
-		r.Error = newFailure(opened, func() *loader.Report { return r.Report })
-		return opened
+	if openErr != nil {
+		r.Error = newFailure(openErr, func() *loader.Report { return r.Report })
+		return openErr
 	}
 	devs, err := c.devices(drv)
 	if c.device != anyDevice && errors.Is(err, cu.ResultInvalidDevice) {
 		r.Error = newFailure(err, func() *loader.Report { return r.Report })
-		r.found(loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device),
+		r.addFault(loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device),
 			Detail: oneLine(err.Error()), Fix: "cuprobe devices # lists those that there are"})
 		devs, err = nil, nil
 	}
@@ -174,7 +174,7 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 }
 
 // examine queries the driver's properties, and checks the devices.
-func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *waiter) error {
+func (r *doctorReport) examine(c *invocation, drv *cu.Driver, devs []*cu.Device, w *waiter) error {
 	info, err := c.driverInfo(drv)
 	if err != nil {
 		return err

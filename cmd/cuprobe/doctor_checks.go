@@ -44,12 +44,12 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 		}}
 		p.check()
 	}()
-	checks, present := []check{}, ""
+	checks, current := []check{}, ""
 	take := func(s progress) {
 		if s.done != nil {
 			checks = append(checks, *s.done)
 		} else {
-			present = s.name
+			current = s.name
 		}
 	}
 	for tooLong, quiet := w.timeout(), w.after(silence); ; {
@@ -60,14 +60,14 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 			}
 			take(s)
 		case <-quiet:
-			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), present))
+			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), current))
 			quiet = nil
 		case <-tooLong:
-			for len(steps) > 0 { // what was already said comes first
+			for len(steps) > 0 { // steps that have ended come first
 				take(<-steps)
 			}
 			w.hung = true
-			return append(checks, check{Device: dev.Ordinal(), Name: present, Detail: errHangs.Error(), err: errHangs})
+			return append(checks, check{Device: dev.Ordinal(), Name: current, Detail: errHangs.Error(), err: errHangs})
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (p *deviceCheck) check() {
 			return "", err
 		}
 		p.stream, err = p.rig.stream()
-		return "compiled in " + digits(p.rig.compiled, 3), err
+		return "compiled in " + roundDuration(p.rig.compiled, 3), err
 	})
 	if p.rig == nil {
 		return

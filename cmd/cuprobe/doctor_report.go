@@ -40,9 +40,9 @@ type bundleResult struct {
 	Error string `json:"error"`
 }
 
-// found adds a fault that is more severe than the previous findings. For the software driver, which
+// addFault adds a fault that is more severe than the previous findings. For the software driver, which
 // has no report, it sets the verdict.
-func (r *doctorReport) found(f loader.Finding) {
+func (r *doctorReport) addFault(f loader.Finding) {
 	if r.Report == nil {
 		r.Verdict = f
 		return
@@ -53,7 +53,7 @@ func (r *doctorReport) found(f loader.Finding) {
 // judge adds findings for the checks, and sets the verdict.
 func (r *doctorReport) judge() {
 	if i := slices.IndexFunc(r.Checks, func(c check) bool { return !c.Passed }); i >= 0 {
-		r.found(r.failed(r.Checks[i]))
+		r.addFault(r.faultOf(r.Checks[i]))
 	}
 	if r.Report == nil {
 		switch {
@@ -87,8 +87,8 @@ func (r *doctorReport) judge() {
 // be faulty.
 const softFix = "cuprobe doctor -driver soft -bundle FILE # this is a bug in purecu: FILE belongs to the report"
 
-// failed returns the finding for a check that has failed.
-func (r *doctorReport) failed(c check) loader.Finding {
+// faultOf returns the finding for a check that has faultOf.
+func (r *doctorReport) faultOf(c check) loader.Finding {
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver fails: " + c.Name, Detail: oneLine(c.Detail)}
 	if c.Device != anyDevice {
 		f.Title = fmt.Sprintf("device %d fails: %s", c.Device, c.Name)
@@ -130,11 +130,11 @@ func (r *doctorReport) faulty() []int {
 }
 
 // status returns the exit status for the report.
-func (r *doctorReport) status(opened error) int {
-	if opened == nil && r.Verdict.Severity != loader.Fine {
+func (r *doctorReport) status(openErr error) int {
+	if openErr == nil && r.Verdict.Severity != loader.Fine {
 		return exitFailure
 	}
-	return status(opened)
+	return status(openErr)
 }
 
 func (r *doctorReport) text(w io.Writer) {

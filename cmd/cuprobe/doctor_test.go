@@ -344,7 +344,7 @@ func TestDoctorInit(t *testing.T) {
 // fine.
 func TestDiagnose(t *testing.T) {
 	f := newFake(t)
-	c := &call{driver: f.path}
+	c := &invocation{driver: f.path}
 	if v := c.diagnose(nil).Verdict(); v.Severity != loader.Fine {
 		t.Errorf("without an error: %+v", v)
 	}
@@ -419,7 +419,7 @@ int cuDeviceGetCount(int *n) { *n = 0; return 0; }
 
 // hasty returns a waiter whose timeout and silence end when the channels are closed.
 func hasty(say io.Writer, timeout, quiet chan time.Time) *waiter {
-	return &waiter{say: say, after: func(d time.Duration) <-chan time.Time {
+	return &waiter{messages: say, after: func(d time.Duration) <-chan time.Time {
 		if d == silence {
 			return quiet
 		}
@@ -468,7 +468,7 @@ func TestWithinBeats(t *testing.T) {
 		for _, expired := range []chan time.Time{quiet, timeout, quiet, timeout} {
 			<-armed // both timers
 			<-armed
-			w.beats.Add(1)
+			w.heartbeats.Add(1)
 			expired <- time.Time{}
 		}
 		<-armed
@@ -487,10 +487,10 @@ func TestTimeouts(t *testing.T) {
 	w.timeout()
 	w.hung = true
 	w.timeout()
-	if w.endless(maxWait) != nil {
+	if w.withoutTimeout(maxWait) != nil {
 		t.Error("endless returns a channel")
 	}
-	w.endless(silence)
+	w.withoutTimeout(silence)
 	if diff := cmp.Diff([]time.Duration{maxWait, maxWaitHung, silence}, asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -530,7 +530,7 @@ void set_free(int on) { released = on; }
 			}
 			return timeout
 		}
-		c := &call{
+		c := &invocation{
 			out:    &output{w: &out},
 			err:    &said,
 			env:    os.LookupEnv,
@@ -574,7 +574,7 @@ func TestDoctorStuck(t *testing.T) {
 			Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Stuck, Error: "it hangs"}},
 		},
 	}
-	err := r.examineDriver(&call{driver: "/nowhere"}, nil) // a nil waiter would panic if it was used
+	err := r.examineDriver(&invocation{driver: "/nowhere"}, nil) // a nil waiter would panic if it was used
 	if !errors.Is(err, cu.ErrNoDriver) || r.Error == nil || !strings.Contains(r.Error.Message, "/a (A): it hangs") ||
 		r.Report.Verdict().Severity != loader.Fault {
 		t.Errorf("%v, %+v", err, r.Error)

@@ -24,10 +24,10 @@ const (
 const softName = "the software driver (cusim)"
 
 // software reports whether the driver is the software driver.
-func (c *call) software() bool { return c.driver == softDriver }
+func (c *invocation) software() bool { return c.driver == softDriver }
 
 // library returns the path of the library that the user has named, or "".
-func (c *call) library() string {
+func (c *invocation) library() string {
 	switch c.driver {
 	case autoDriver, cudaDriver, softDriver:
 		return ""
@@ -35,18 +35,18 @@ func (c *call) library() string {
 	return c.driver
 }
 
-// mayReplace reports whether the software driver may replace the driver that cannot be opened
+// mayUseSoftware reports whether the software driver may replace the driver that cannot be opened
 // because of err. Only the demo without arguments may use it. A user who names a command, a driver,
 // a library or a device, or reads JSON, asks about the machine's driver.
-func (c *call) mayReplace(err error) bool {
+func (c *invocation) mayUseSoftware(err error) bool {
 	named, _ := c.env(loader.Environment)
-	asked := !c.bare || c.json || c.driver != autoDriver || c.device != anyDevice || named != ""
+	asked := !c.noCommand || c.json || c.driver != autoDriver || c.device != anyDevice || named != ""
 	return !asked && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice))
 }
 
 // open opens the driver that the user has chosen. A driver without a device is an error, even if
 // cuInit succeeds.
-func (c *call) open() (*cu.Driver, error) {
+func (c *invocation) open() (*cu.Driver, error) {
 	var opts []cu.Option
 	if path := c.library(); path != "" {
 		opts = append(opts, cu.WithLibrary(path))
@@ -72,21 +72,21 @@ func (c *call) open() (*cu.Driver, error) {
 
 // simulate creates the software driver, as the environment and then the options say. If it replaces NVIDIA's
 // driver, the variables of that do not count.
-func (c *call) simulate(opts ...cusim.Option) error {
+func (c *invocation) simulate(opts ...cusim.Option) error {
 	environ := os.Environ()
-	if c.named == "" {
+	if c.namedBy == "" {
 		environ = slices.DeleteFunc(environ, func(v string) bool { return strings.HasPrefix(v, "CUDA_") })
 	}
 	env, err := cusim.Environment(environ)
 	if err != nil {
 		return usage("%v", err)
 	}
-	c.sim = cusim.New(append([]cusim.Option{env, cusim.Output(c.printed())}, opts...)...)
+	c.sim = cusim.New(append([]cusim.Option{env, cusim.Output(c.kernelOutput())}, opts...)...)
 	return nil
 }
 
-// printed returns where kernels print: on the standard output, as on a GPU, unless that has JSON.
-func (c *call) printed() io.Writer {
+// kernelOutput returns where kernels print: on the standard output, as on a GPU, unless that has JSON.
+func (c *invocation) kernelOutput() io.Writer {
 	if c.json || c.out == nil {
 		return c.err
 	}
@@ -94,7 +94,7 @@ func (c *call) printed() io.Writer {
 }
 
 // openDevice opens the driver, and returns it with the device that the user has chosen.
-func (c *call) openDevice() (*cu.Driver, *cu.Device, error) {
+func (c *invocation) openDevice() (*cu.Driver, *cu.Device, error) {
 	drv, err := c.open()
 	if err != nil {
 		return nil, nil, err
@@ -104,7 +104,7 @@ func (c *call) openDevice() (*cu.Driver, *cu.Device, error) {
 }
 
 // devices returns the device that the user has chosen, or all devices.
-func (c *call) devices(drv *cu.Driver) ([]*cu.Device, error) {
+func (c *invocation) devices(drv *cu.Driver) ([]*cu.Device, error) {
 	if c.device == anyDevice {
 		return drv.Devices()
 	}
@@ -123,7 +123,7 @@ type driverInfo struct {
 	CUDA string `json:"cuda"`
 }
 
-func (c *call) driverInfo(drv *cu.Driver) (driverInfo, error) {
+func (c *invocation) driverInfo(drv *cu.Driver) (driverInfo, error) {
 	v, err := drv.Version()
 	info := driverInfo{Library: drv.String(), Version: v, CUDA: v.String()}
 	if c.software() {

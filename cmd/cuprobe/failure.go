@@ -18,7 +18,7 @@ type reported int
 func (r reported) Error() string { return "exit status " + strconv.Itoa(int(r)) }
 
 // finish reports a run's error, and returns the exit status.
-func (c *call) finish(err error) int {
+func (c *invocation) finish(err error) int {
 	var r reported
 	if err == nil {
 		return exitOK
@@ -73,15 +73,15 @@ type failure struct {
 
 // failure returns the JSON form of an error. If the driver cannot be opened, it examines the
 // machine for it.
-func (c *call) failure(err error) *failure {
+func (c *invocation) failure(err error) *failure {
 	f := newFailure(err, func() *loader.Report {
 		if c.software() {
 			return nil
 		}
 		return c.diagnose(err)
 	})
-	if c.instead != "" && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice)) {
-		f.Message += ". " + c.instead
+	if c.alternative != "" && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice)) {
+		f.Message += ". " + c.alternative
 	}
 	return f
 }
@@ -150,14 +150,14 @@ func tried(candidates []loader.CandidateFacts) []string {
 }
 
 // diagnose examines the machine, and adds the result of opening the driver.
-func (c *call) diagnose(opened error) *loader.Report {
+func (c *invocation) diagnose(openErr error) *loader.Report {
 	r := c.look()
-	addInit(r, opened)
+	addInit(r, openErr)
 	return r
 }
 
 // look examines the machine.
-func (c *call) look() *loader.Report {
+func (c *invocation) look() *loader.Report {
 	var opts []loader.Option
 	if path := c.library(); path != "" {
 		opts = append(opts, loader.WithLibrary(path))
@@ -166,10 +166,10 @@ func (c *call) look() *loader.Report {
 	if r.NamedBy == "program" && r.Library == nil && len(r.Findings) > 0 {
 		// The user has named the library, and not the program.
 		f := &r.Findings[0]
-		f.Title = strings.Replace(f.Title, "the program names", c.named+" names", 1)
+		f.Title = strings.Replace(f.Title, "the program names", c.namedBy+" names", 1)
 		f.Fix = "cuprobe doctor -driver auto # searches for NVIDIA's library"
 		if !strings.ContainsAny(c.driver, `/\.`) { // perhaps a mistyped name
-			f.Fix = "let " + c.named + " name auto, cuda, soft, or the path of a library"
+			f.Fix = "let " + c.namedBy + " name auto, cuda, soft, or the path of a library"
 		}
 	}
 	return r
@@ -177,30 +177,30 @@ func (c *call) look() *loader.Report {
 
 // addInit adds the result of opening the driver to a report. If opening has failed, it makes sure
 // that the report contains a fault.
-func addInit(r *loader.Report, opened error) {
+func addInit(r *loader.Report, openErr error) {
 	var e *cu.Error
 	switch {
-	case opened == nil:
+	case openErr == nil:
 		r.AddInit(int32(cu.ResultSuccess))
 		return
-	case errors.Is(opened, errHangs):
+	case errors.Is(openErr, errHangs):
 		// This is more severe than all other findings.
 		f := loader.Finding{Severity: loader.Fault, Title: "the driver hangs when it is opened",
-			Detail: oneLine(opened.Error()), Fix: kernelLog}
+			Detail: oneLine(openErr.Error()), Fix: kernelLog}
 		if v := r.Verdict(); v.Severity != loader.Fine {
 			f.Detail, f.Fix = f.Detail+"; most likely because "+v.Title, v.Fix
 		}
 		r.Findings = slices.Insert(r.Findings, 0, f)
 		return
-	case errors.As(opened, &e) && e.Op == opInit:
+	case errors.As(openErr, &e) && e.Op == opInit:
 		r.AddInit(int32(e.Result))
 	}
 	if r.Verdict().Severity != loader.Fine {
 		return
 	}
-	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()),
+	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(openErr.Error()),
 		Fix: kernelLog}
-	if errors.Is(opened, cu.ErrNoDevice) { // cuInit itself has succeeded
+	if errors.Is(openErr, cu.ErrNoDevice) { // cuInit itself has succeeded
 		f.Title, f.Fix = "the driver reports no device", "nvidia-smi -L; env | grep ^CUDA_VISIBLE_DEVICES"
 	}
 	r.Findings = slices.Insert(r.Findings, 0, f)

@@ -78,10 +78,10 @@ func commands() []command {
 
 // run is the program with its arguments, output and environment. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	c := &call{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
+	c := &invocation{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
 		driver: autoDriver, device: anyDevice, after: time.After}
 	if v, _ := env(driverVariable); v != "" {
-		c.driver, c.named = v, driverVariable
+		c.driver, c.namedBy = v, driverVariable
 	}
 	err := c.run(args)
 	if err == nil {
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(
 }
 
 // run finds the command, parses its flags, and runs it.
-func (c *call) run(args []string) error {
+func (c *invocation) run(args []string) error {
 	top := newFlagSet()
 	c.define(top)
 	version := top.Bool("version", false, "print the version of cuprobe")
@@ -107,7 +107,7 @@ func (c *call) run(args []string) error {
 	}
 	all := commands()
 	name, rest := all[0].name, top.Args()
-	if c.bare = len(rest) == 0; !c.bare {
+	if c.noCommand = len(rest) == 0; !c.noCommand {
 		name, rest = rest[0], rest[1:]
 	}
 	cmd, err := findCommand(name)
@@ -119,7 +119,7 @@ func (c *call) run(args []string) error {
 }
 
 // runCommand runs a command with the arguments after its name.
-func (c *call) runCommand(cmd command, args []string) error {
+func (c *invocation) runCommand(cmd command, args []string) error {
 	fs := newFlagSet()
 	c.define(fs)
 	runIt := cmd.define(fs)
@@ -144,14 +144,14 @@ func (c *call) runCommand(cmd command, args []string) error {
 }
 
 // define defines the flags of all commands. They may come before or after the command.
-func (c *call) define(fs *flag.FlagSet) {
+func (c *invocation) define(fs *flag.FlagSet) {
 	fs.BoolVar(&c.json, "json", c.json, "print one JSON object instead of text")
 	fs.Func("driver", "the `DRIVER` to use: auto, cuda, soft, or the path of a library (default auto)",
 		func(s string) error {
 			if s == "" {
 				return errors.New("name auto, cuda, soft, or a path")
 			}
-			c.driver, c.named = s, "-driver"
+			c.driver, c.namedBy = s, "-driver"
 			return nil
 		})
 	const device = "use device `N` (default 0; devices, doctor: all; bench, report: 0,1)"
@@ -260,8 +260,8 @@ func helpCommand() command {
 		args:  "[COMMAND]",
 		short: "print the help for a command, like cuprobe COMMAND -h",
 		long:  "Without COMMAND it prints the same as cuprobe -h.",
-		define: func(*flag.FlagSet) func(*call) error {
-			return func(c *call) error {
+		define: func(*flag.FlagSet) func(*invocation) error {
+			return func(c *invocation) error {
 				switch len(c.args) {
 				case 0:
 					return c.topHelp()
@@ -279,7 +279,7 @@ func helpCommand() command {
 }
 
 // topHelp prints the general help.
-func (c *call) topHelp() error {
+func (c *invocation) topHelp() error {
 	w := c.out
 	fmt.Fprint(w, `cuprobe tests whether CUDA works on this machine, and measures its speed.
 
@@ -289,11 +289,11 @@ Usage:
 Commands:
 `)
 	for i, cmd := range commands() {
-		unasked := ""
+		note := ""
 		if i == 0 {
-			unasked = " (the default)"
+			note = " (the default)"
 		}
-		fmt.Fprintf(w, "  %-8s  %s%s\n", cmd.name, cmd.short, unasked)
+		fmt.Fprintf(w, "  %-8s  %s%s\n", cmd.name, cmd.short, note)
 	}
 	fmt.Fprint(w, "\nFlags:\n")
 	fs := newFlagSet()
@@ -355,7 +355,7 @@ other cases cuprobe uses the machine's driver, or fails.
 `
 
 // commandHelp prints the help for a command.
-func (c *call) commandHelp(cmd command) error {
+func (c *invocation) commandHelp(cmd command) error {
 	w := c.out
 	fmt.Fprintf(w, "cuprobe %s: %s\n\nUsage:\n", cmd.name, cmd.short)
 	fmt.Fprintf(w, "  %s\n\n%s\n", strings.TrimSpace("cuprobe "+cmd.name+" [FLAGS] "+cmd.args), cmd.long)

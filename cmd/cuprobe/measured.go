@@ -71,7 +71,7 @@ func (t *table) print(head, row string) {
 }
 
 // untilInterrupt returns a context that an interrupt ends. A second interrupt ends the process.
-func (c *call) untilInterrupt() (ctx context.Context, stop context.CancelFunc) {
+func (c *invocation) untilInterrupt() (ctx context.Context, stop context.CancelFunc) {
 	ctx, stop = signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
@@ -85,7 +85,7 @@ type measuredReport interface {
 
 // measured runs a measurement until it ends or is interrupted. measure fills the report r, and
 // prints the results as they come. With -json, measured prints the report at the end.
-func (c *call) measured(r measuredReport, measure func(ctx context.Context, w io.Writer) error) error {
+func (c *invocation) measured(r measuredReport, measure func(ctx context.Context, w io.Writer) error) error {
 	ctx, stop := c.untilInterrupt()
 	defer stop()
 	w := io.Writer(c.out)

@@ -27,7 +27,7 @@ func TestDuration(t *testing.T) {
 		if got := duration(tt.d); got != tt.five {
 			t.Errorf("duration(%d) = %s, want %s", tt.d, got, tt.five)
 		}
-		if got := digits(tt.d, 3); got != tt.three {
+		if got := roundDuration(tt.d, 3); got != tt.three {
 			t.Errorf("digits(%d, 3) = %s, want %s", tt.d, got, tt.three)
 		}
 	}

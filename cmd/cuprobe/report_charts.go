@@ -296,7 +296,7 @@ func timeMarks(low, high float64) []float64 {
 
 // unitTime returns a time with up to three digits and a space before its unit.
 func unitTime(d time.Duration) string {
-	text := digits(d, 3)
+	text := roundDuration(d, 3)
 	i := strings.IndexFunc(text, func(r rune) bool { return r >= 'a' && r <= 'z' })
 	number, unit := text[:i], text[i:]
 	if strings.Contains(number, ".") {

@@ -141,7 +141,7 @@ func (p *polls) await(e *cu.Event, done func() error) error {
 
 // The times of await.
 const (
-	restless = time.Second
+	noPauses = time.Second
 	pause    = time.Millisecond
 )
 
@@ -161,7 +161,7 @@ func (p *polls) until(query func() (cu.Status, error), done func() error, now fu
 		if err := done(); err != nil {
 			return err
 		}
-		if now().Sub(began) < restless {
+		if now().Sub(began) < noPauses {
 			runtime.Gosched()
 		} else {
 			sleep(pause)

@@ -199,9 +199,9 @@ func TestMayReplace(t *testing.T) {
 		&cu.Error{Op: "cuInit", Result: cu.ResultSystemNotReady}:                "",
 		nil: "",
 	} {
-		c := call{bare: true, driver: autoDriver, device: anyDevice,
+		c := invocation{noCommand: true, driver: autoDriver, device: anyDevice,
 			env: func(string) (string, bool) { return "", false }}
-		if may := c.mayReplace(err); may != (why != "") || may && whyNone(err) != why {
+		if may := c.mayUseSoftware(err); may != (why != "") || may && whyNone(err) != why {
 			t.Errorf("%v: %v", err, may)
 		}
 	}
@@ -358,7 +358,7 @@ func TestRigCensus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range checkDevice(dev, &waiter{after: time.After, say: io.Discard}) {
+	for _, c := range checkDevice(dev, &waiter{after: time.After, messages: io.Discard}) {
 		if !c.Passed {
 			t.Errorf("%+v", c)
 		}

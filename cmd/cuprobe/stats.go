@@ -200,8 +200,8 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	return hints
 }
 
-// mark returns the reference to hints, if there are any.
-func mark(hints []hint) string {
+// hintMark returns the reference to hints, if there are any.
+func hintMark(hints []hint) string {
 	if len(hints) > 0 {
 		return "*"
 	}

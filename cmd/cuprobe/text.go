@@ -49,10 +49,10 @@ func wrap(text, indent string, width int) []string {
 }
 
 // duration returns a time with five digits and its unit, in ASCII.
-func duration(d time.Duration) string { return digits(d, 5) }
+func duration(d time.Duration) string { return roundDuration(d, 5) }
 
-// digits returns a time with n digits and its unit, in ASCII.
-func digits(d time.Duration, n int) string {
+// roundDuration returns a time with n roundDuration and its unit, in ASCII.
+func roundDuration(d time.Duration, n int) string {
 	ns := float64(d)
 	switch a := max(ns, -ns); {
 	case a < 1e3:

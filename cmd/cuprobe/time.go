@@ -38,7 +38,7 @@ call, askedNS, bytes, direction, events and host: samples, minNS, medianNS, p95N
 maxNS, madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
 reason), interrupted, and error if there was one. The kind call has no events, and
 host is for one call.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			p := &plan{}
 			// Only the end of the process, or the watchdog of a display, can stop a kernel that spins.
 			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms",
@@ -117,7 +117,7 @@ type timeReport struct {
 }
 
 // run makes all measurements. Without -json it prints each row at once.
-func (p *plan) run(c *call) (err error) {
+func (p *plan) run(c *invocation) (err error) {
 	p.complete()
 	drv, dev, err := c.openDevice()
 	if err != nil {
@@ -301,7 +301,7 @@ func (m *measurement) row() string {
 		}
 		line += fmt.Sprintf("  %9s %+8.2f%% %8s", duration(m.Host.Median), 100*m.Deviation, rate)
 	}
-	return strings.TrimRight(line+" "+mark(m.Hints), " ")
+	return strings.TrimRight(line+" "+hintMark(m.Hints), " ")
 }
 
 func (m *measurement) hinted() (string, []hint) { return m.Name, m.Hints }

@@ -257,7 +257,7 @@ func TestAwait(t *testing.T) {
 		}
 		return cu.Pending, nil
 	}, func() error { now = now.Add(100 * ms); return nil }, func() time.Time { return now }, func(d time.Duration) {
-		if d != pause || now.Sub(time.Time{}) < restless {
+		if d != pause || now.Sub(time.Time{}) < noPauses {
 			t.Errorf("after %v it pauses for %v", now.Sub(time.Time{}), d)
 		}
 		slept++

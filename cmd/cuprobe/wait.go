@@ -24,10 +24,10 @@ var errHangs = errors.New("it has not ended: the GPU or the driver hangs")
 
 // waiter waits for calls that may hang.
 type waiter struct {
-	after func(time.Duration) <-chan time.Time
-	say   io.Writer
-	hung  bool         // a call has hung
-	beats atomic.Int64 // how often a long call has shown that it continues
+	after      func(time.Duration) <-chan time.Time // time.After, except in tests
+	messages   io.Writer                            // where it says what it waits for
+	hung       bool                                 // a call has hung
+	heartbeats atomic.Int64                         // how often a long call has shown that it continues
 }
 
 // timeout returns a channel that ends the wait for a call.
@@ -38,8 +38,8 @@ func (w *waiter) timeout() <-chan time.Time {
 	return w.after(maxWait)
 }
 
-// endless is an after without a timeout: it ends the silence, but never the wait.
-func (w *waiter) endless(d time.Duration) <-chan time.Time {
+// withoutTimeout is a value for after: a message says what is waited for, but the wait never ends.
+func (w *waiter) withoutTimeout(d time.Duration) <-chan time.Time {
 	if d == silence {
 		return w.after(d)
 	}
@@ -47,7 +47,7 @@ func (w *waiter) endless(d time.Duration) <-chan time.Time {
 }
 
 // waiting prints what is waited for.
-func (w *waiter) waiting(what string) { fmt.Fprintf(w.say, "cuprobe: waiting for %s\n", what) }
+func (w *waiter) waiting(what string) { fmt.Fprintf(w.messages, "cuprobe: waiting for %s\n", what) }
 
 // within calls f, and returns an error after the timeout, which begins anew with each beat. Then f
 // continues to run, as a call of a driver cannot be interrupted.
@@ -61,7 +61,7 @@ func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 		v, err := f()
 		done <- outcome{v, err}
 	}()
-	seen := w.beats.Load()
+	seen := w.heartbeats.Load()
 	for tooLong, quiet := w.timeout(), w.after(silence); ; {
 		var expired <-chan time.Time
 		select {
@@ -72,7 +72,7 @@ func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 		case <-tooLong:
 			expired = tooLong
 		}
-		switch n := w.beats.Load(); {
+		switch n := w.heartbeats.Load(); {
 		case n != seen: // it continues
 			seen, tooLong, quiet = n, w.timeout(), w.after(silence)
 		case expired == quiet:

@@ -22,21 +22,24 @@ const (
 	exitNoDevice = 4
 )
 
-// call is one run of a command, with the user's options and the outputs.
-type call struct {
+// The commands share this file, text, output, driver, rig, wait, failure, measured, stats and timer. These use no
+// command. Only commands in main.go names all commands.
+
+// invocation is one run of a command, with the user's options and the outputs.
+type invocation struct {
 	ctx context.Context
 	out *output
 	err io.Writer
 	env func(name string) (string, bool)
 
-	json   bool
-	driver string // auto, cuda, soft, or a path
-	device int    // an ordinal, or anyDevice
-	args   []string
-	bare   bool // the command line contains no command
+	json      bool
+	driver    string // auto, cuda, soft, or a path
+	device    int    // an ordinal, or anyDevice
+	args      []string
+	noCommand bool // the command line contains no command
 
-	named   string // what has named the driver: -driver, PURECU_DRIVER, or ""
-	instead string // what the user can do without a driver, a sentence, or ""
+	namedBy     string // what has named the driver: -driver, PURECU_DRIVER, or ""
+	alternative string // what the user can do without a driver, a sentence, or ""
 
 	sim *cusim.Driver // the software driver, if it is used; nil before it is opened
 
@@ -53,7 +56,7 @@ type command struct {
 	short string // what it does, in a line
 	long  string // the rest of its help
 	// define defines the command's own flags, and returns the function that runs the command.
-	define func(*flag.FlagSet) func(*call) error
+	define func(*flag.FlagSet) func(*invocation) error
 }
 
 // usageError is a mistake in the command line.
@@ -72,7 +75,7 @@ type report interface {
 }
 
 // show prints a report as text or JSON.
-func (c *call) show(r report) error {
+func (c *invocation) show(r report) error {
 	if c.json {
 		return c.showJSON(r)
 	}
@@ -81,7 +84,7 @@ func (c *call) show(r report) error {
 }
 
 // showJSON prints one JSON object. It is for programs, so its strings are not changed.
-func (c *call) showJSON(v any) error {
+func (c *invocation) showJSON(v any) error {
 	b, err := encode(v)
 	if err != nil {
 		return err
@@ -102,7 +105,7 @@ func encode(v any) ([]byte, error) {
 
 // columns returns the width of the terminal: $COLUMNS if that is a sensible number, and otherwise
 // 80.
-func (c *call) columns() int {
+func (c *invocation) columns() int {
 	text, _ := c.env("COLUMNS")
 	if n, err := strconv.Atoi(text); err == nil && n >= 40 && n <= 400 {
 		return n
