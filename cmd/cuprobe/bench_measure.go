@@ -226,17 +226,13 @@ func (b *bench) wants(part string) bool { return b.parts == nil || slices.Contai
 func (b *bench) steps() []step {
 	var steps []step
 	for _, t := range b.targets {
-		prefix := ""
-		if len(b.targets) > 1 {
-			prefix = fmt.Sprintf("%d: ", t.dev.Ordinal())
-		}
 		for _, memory := range []string{partPinned, partPageable} {
 			if !b.wants(memory) {
 				continue
 			}
 			for _, direction := range []string{"h2d", "d2h", "both"} {
 				for _, n := range b.sizes {
-					row := copyRow(t, prefix+memory+" "+direction, memory, direction, n)
+					row := copyRow(t, b.prefix(t)+memory+" "+direction, memory, direction, n)
 					take := func(r *benchRow) error { return b.pinned(t, r) }
 					if memory == partPageable {
 						row.Clock = clockHost
@@ -256,6 +252,14 @@ func (b *bench) steps() []step {
 		}
 	}
 	return steps
+}
+
+// prefix returns the begin of the names of a device's rows: its ordinal, if there are several devices.
+func (b *bench) prefix(t *target) string {
+	if len(b.targets) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d: ", t.dev.Ordinal())
 }
 
 // copyRow returns the row for copies of n bytes, without results.
@@ -310,11 +314,8 @@ func (b *bench) latencySteps(t *target) []step {
 		{"query", batch, t.timer.queryCalls},
 		{"record to Wait", 1, func() (time.Duration, bool, error) { return b.recordToWait(t) }},
 	} {
-		name := call.name
-		if len(b.targets) > 1 {
-			name = fmt.Sprintf("%d: %s", t.dev.Ordinal(), name)
-		}
-		row := &benchRow{Name: name, Kind: kindCall, Device: t.dev.Ordinal(), Batch: call.batch, Clock: clockHost}
+		row := &benchRow{Name: b.prefix(t) + call.name, Kind: kindCall, Device: t.dev.Ordinal(), Batch: call.batch,
+			Clock: clockHost}
 		steps = append(steps, step{row, func(r *benchRow) error { return b.sample(r, call.take) }})
 	}
 	return steps

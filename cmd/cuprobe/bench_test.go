@@ -461,23 +461,6 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestProgress checks that the line of the progress leaves nothing on the terminal.
-func TestProgress(t *testing.T) {
-	var b bytes.Buffer
-	p := progress{w: &b}
-	p.show(0, 12, "a long name")
-	p.show(1, 12, "short")
-	p.clear()
-	p.clear()
-	if diff := cmp.Diff("\r1 of 12: a long name\r2 of 12: short      \r              \r", b.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	(&progress{}).show(0, 1, "nothing") // without a terminal
-	if w := progressOf(terminal{&b}); w != nil {
-		t.Errorf("a buffer is taken for a terminal: %v", w)
-	}
-}
-
 // TestBenchGPU runs all parts on the machine's GPU, or else on the software driver in real time.
 func TestBenchGPU(t *testing.T) {
 	drv := cutest.Driver(t, cusim.Devices(2))

@@ -162,11 +162,9 @@ func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
 	if info.MemoryTotal, err = dev.TotalMem(); err != nil {
 		return info, err
 	}
-	uuid, err := dev.UUID()
-	if err == nil {
+	if uuid, err := dev.UUID(); err == nil {
 		info.UUID = uuid.String()
-	}
-	if err = optional(err); err != nil {
+	} else if optional(err) != nil {
 		return info, err
 	}
 	if info.PCIBusID, err = dev.PCIBusID(); optional(err) != nil {

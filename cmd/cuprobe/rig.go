@@ -124,6 +124,15 @@ func (r *rig) closeAfter(err *error) {
 	}
 }
 
+// between returns the time between two events that are complete.
+func between(start, stop *cu.Event) (time.Duration, error) {
+	d, st, err := stop.Since(start)
+	if err == nil && st != cu.Complete {
+		err = errors.New("the driver reports an event as pending after it was complete")
+	}
+	return d, err
+}
+
 // polls counts the results of polling.
 type polls struct {
 	// Pending counts the results that are CUDA_ERROR_NOT_READY in C.

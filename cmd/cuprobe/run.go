@@ -43,26 +43,13 @@ Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU
 memory (arg, type, values as text), mistakes (texts), and error if the kernel failed
 after mistakes: then timeNS is 0 and memory is empty.`,
 		define: func(fs *flag.FlagSet) func(*invocation) error {
-			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
+			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}, maxShown: 16}
 			fs.Func("grid", "launch a grid of `X[,Y[,Z]]` blocks (default 1)", set(&r.grid, parseDim))
 			fs.Func("block", "launch blocks of `X[,Y[,Z]]` threads (default 1)", set(&r.block, parseDim))
-			fs.Func("shared", "give each block `BYTES` of dynamic shared memory (default 0)", func(s string) error {
-				n, err := strconv.ParseUint(s, 0, 32)
-				if err != nil {
-					return errors.New("it is a number of bytes, below 4 GiB")
-				}
-				r.shared = uint32(n)
-				return nil
-			})
-			r.maxShown = 16
-			fs.Func("show", "print at most `N` numbers of each memory (default 16)", func(s string) error {
-				n, err := strconv.ParseUint(s, 10, 32)
-				if err != nil {
-					return errors.New("it says how many numbers to print, such as 16")
-				}
-				r.maxShown = uint(n)
-				return nil
-			})
+			fs.Func("shared", "give each block `BYTES` of dynamic shared memory (default 0)",
+				set(&r.shared, number(0, "it is a number of bytes, below 4 GiB")))
+			fs.Func("show", "print at most `N` numbers of each memory (default 16)",
+				set(&r.maxShown, number(10, "it says how many numbers to print, such as 16")))
 			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all",
 				set(&r.checks, cusim.ParseChecks))
 			fs.DurationVar(&r.limit, "limit", 0, "end the kernel after `TIME`, with -driver soft (default 0: never)")
@@ -80,7 +67,7 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 type kernelRun struct {
 	grid, block cu.Dim3
 	shared      uint32
-	maxShown    uint
+	maxShown    uint32
 	checks      cusim.Checks
 	limit       time.Duration
 	args        []runArg
@@ -93,6 +80,17 @@ type runArg struct {
 	memory bool   // it is the address of memory
 	data   []byte // the content of the memory
 	mem    *cu.DeviceMem
+}
+
+// number returns a function that parses a number with a base. help is the error for what is none.
+func number(base int, help string) func(string) (uint32, error) {
+	return func(s string) (uint32, error) {
+		n, err := strconv.ParseUint(s, base, 32)
+		if err != nil {
+			return 0, errors.New(help)
+		}
+		return uint32(n), nil
+	}
 }
 
 // parseDim parses a number of blocks or threads.
@@ -306,7 +304,7 @@ func (r *kernelRun) run(c *invocation) (err error) {
 		}
 		size := typeSize(a.typ)
 		m := memoryText{Arg: i, Type: fmt.Sprintf("%s[%d]", a.typ, len(a.data)/size), Values: []string{}}
-		for at := 0; at < len(a.data) && uint(len(m.Values)) < r.maxShown; at += size {
+		for at := 0; at < len(a.data) && uint32(len(m.Values)) < r.maxShown; at += size {
 			m.Values = append(m.Values, textOfBits(a.typ, a.data[at:]))
 		}
 		m.More = len(m.Values) < len(a.data)/size

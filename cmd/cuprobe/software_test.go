@@ -191,8 +191,8 @@ func TestWithoutGPU(t *testing.T) {
 	}
 }
 
-// TestMayReplace checks after which errors a call that asks for nothing may use the software driver.
-func TestMayReplace(t *testing.T) {
+// TestMayUseSoftware checks after which errors a call that asks for nothing may use the software driver.
+func TestMayUseSoftware(t *testing.T) {
 	for err, why := range map[error]string{
 		&cu.Error{Op: "Open", Err: cu.ErrNoDriver}:                              "no CUDA driver could be loaded",
 		&cu.Error{Op: "cuInit", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice}: "the CUDA driver sees no device",

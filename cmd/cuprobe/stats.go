@@ -32,8 +32,7 @@ func summarize(samples []time.Duration) stats {
 	}
 	slices.Sort(distances)
 	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: percentile(sorted, 95),
-		Max: sorted[len(sorted)-1],
-		MAD: median(distances)}
+		Max: sorted[len(sorted)-1], MAD: median(distances)}
 }
 
 // percentile returns the smallest of the sorted samples that is not less than p percent of them.

@@ -198,9 +198,7 @@ func (p *plan) callRows(t *timer) []func() (*measurement, error) {
 		return func() (*measurement, error) { return p.sample(t, &measurement{Name: name, Kind: kindGPU}, work) }
 	}
 	host := func(name string, take func() (time.Duration, bool, error)) func() (*measurement, error) {
-		return func() (*measurement, error) {
-			return p.sampleCall(t, &measurement{Name: name, Kind: kindCall}, take)
-		}
+		return func() (*measurement, error) { return p.sampleCall(t, &measurement{Name: name, Kind: kindCall}, take) }
 	}
 	return []func() (*measurement, error){
 		gpu("two records", nothing),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -146,10 +145,7 @@ func (t *timer) once(hold time.Duration, work func() error) (s sample, err error
 		return s, err
 	}
 	s.host = elapsed()
-	s.events, st, err = t.stop.Since(t.start)
-	if err == nil && st != cu.Complete {
-		err = errors.New("the driver reports an event as pending after it was complete")
-	}
+	s.events, err = between(t.start, t.stop)
 	return s, err
 }
 
@@ -211,10 +207,7 @@ func (t *timer) recordCalls() (d time.Duration, held bool, err error) {
 }
 
 func (t *timer) queryCalls() (d time.Duration, held bool, err error) {
-	return t.calls(t.record, func() error {
-		_, err := t.start.Query()
-		return err
-	})
+	return t.calls(t.record, func() error { _, err := t.start.Query(); return err })
 }
 
 func (t *timer) sinceCalls() (d time.Duration, held bool, err error) {
