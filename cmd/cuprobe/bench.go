@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -49,50 +48,12 @@ many of them are a sample, clock: events or host, time: samples, minNS, medianNS
 maxNS, madNS, distribution of a call's times: percent, timeNS, bytesPerSecond: of the
 median, notHeld, hints: code, text), warnings (device, code: busy or memory-in-use,
 text), skipped (name, reason), interrupted, and error if there was one.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			b := &bench{budget: 250 * time.Millisecond, sizes: []uint64{4 << 10, 1 << 20, 64 << 20}}
 			b.define(fs)
 			return b.run
 		},
 	}
-}
-
-// The parts of a bench.
-const (
-	partPinned   = "pinned"
-	partPageable = "pageable"
-	partPeer     = "peer"
-	partLatency  = "latency"
-)
-
-func benchParts() []string { return []string{partPinned, partPageable, partPeer, partLatency} }
-
-// bench says what to measure, and has what is needed for it.
-type bench struct {
-	ordinals []int // nil for the first two devices
-	faulty   []int // devices that are not measured, even if they are chosen
-	all      bool  // all devices
-	sizes    []uint64
-	parts    []string // nil for all
-	samples  int      // 0 for a number that the program chooses
-	batch    int      // 0 for a number that the program chooses
-	budget   time.Duration
-
-	ctx      context.Context
-	guard    *waiter // ends the wait for a call that hangs; nil for no end
-	plan     plan
-	sim      *cusim.Driver // the software driver with virtual time, or nil
-	targets  []*target
-	report   *benchReport
-	progress progress
-}
-
-// target is a device that is measured.
-type target struct {
-	dev   *cu.Device
-	rig   *rig
-	timer *timer
-	other *cu.Stream // for copies at the same time as those on the timer's stream
 }
 
 // define defines the flags.
@@ -101,7 +62,7 @@ func (b *bench) define(fs *flag.FlagSet) {
 		if b.all = s == "all"; b.all {
 			return nil
 		}
-		b.ordinals, err = parseList(s, parseOrdinal)
+		b.ordinals, err = listOf(parseOrdinal)(s)
 		for i, n := range b.ordinals {
 			if slices.Contains(b.ordinals[:i], n) {
 				return fmt.Errorf("device %d is in the list twice: name each device once", n)
@@ -113,22 +74,15 @@ func (b *bench) define(fs *flag.FlagSet) {
 	for _, n := range b.sizes {
 		sizes = append(sizes, size(n))
 	}
-	fs.Func("size", "copy each size of `LIST` (default "+strings.Join(sizes, ",")+")", func(s string) (err error) {
-		b.sizes, err = parseList(s, parseSize)
-		return err
-	})
+	fs.Func("size", "copy each size of `LIST` (default "+strings.Join(sizes, ",")+")", set(&b.sizes, listOf(parseSize)))
 	fs.Func("only", "measure only the parts of the `LIST`: "+strings.Join(benchParts(), ", "),
-		func(s string) (err error) {
-			b.parts, err = parseList(s, parsePart)
-			return err
-		})
-	fs.Func("for", "measure each row for the `DURATION` (default "+b.budget.String()+")", func(s string) (err error) {
-		b.budget, err = parseBudget(s)
-		return err
-	})
-	fs.Func("n", "take `N` samples of each row, however long they take", parseCount("samples", &b.samples))
+		set(&b.parts, listOf(parsePart)))
+	fs.Func("for", "measure each row for the `DURATION` (default "+b.budget.String()+")",
+		set(&b.budget, durationWithin(time.Millisecond, time.Minute, "250ms")))
+	fs.Func("n", "take `N` samples of each row, however long they take", set(&b.samples, countOf("samples")))
 	fs.Func("batch", "measure `N` copies together (default as many as take 0.2ms, at most 64)", func(s string) error {
-		if err := parseCount("copies", &b.batch)(s); err != nil || b.batch > maxCopies {
+		var err error
+		if b.batch, err = countOf("copies")(s); err != nil || b.batch > maxCopies {
 			return fmt.Errorf("the number of copies is a whole number from 1 to %d", maxCopies)
 		}
 		return nil
@@ -150,90 +104,25 @@ func parsePart(s string) (string, error) {
 	return s, nil
 }
 
-func parseBudget(s string) (time.Duration, error) {
-	const most = time.Minute
-	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Millisecond || d > most {
-		return 0, fmt.Errorf("%q is no duration from 1ms to %v, such as 250ms", s, most)
-	}
-	return d, nil
-}
-
 // complete sets the options that the user has not set.
 func (b *bench) complete() {
-	b.plan = plan{warmUp: 3, atLeast: 10, atMost: 1000, budget: b.budget, watch: b.watch}
+	s := &b.sampling
+	*s = sampling{warmUp: 3, atLeast: 10, atMost: 1000, budget: b.budget, watch: b.watch}
 	if b.sim != nil {
-		b.plan.atMost = b.plan.atLeast // in a model all samples are the same
+		s.atMost = s.atLeast // in a model all samples are the same
 	}
 	if b.samples > 0 {
-		b.plan.atLeast, b.plan.atMost = b.samples, b.samples
+		s.atLeast, s.atMost = b.samples, b.samples
 	}
 }
 
-// asked reports whether a part is to be measured.
-func (b *bench) asked(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
-
-// benchReport contains the results of cuprobe bench.
-type benchReport struct {
-	Driver  driverInfo   `json:"driver"`
-	Devices []deviceInfo `json:"devices"`
-	// VirtualTime says that the times are those of the software driver's model.
-	VirtualTime  bool           `json:"virtualTime"`
-	Measurements []*benchRow    `json:"measurements"`
-	Warnings     []benchWarning `json:"warnings"`
-	ends
-}
-
-// benchRow is a row of the tables.
-type benchRow struct {
-	Name   string `json:"name"`
-	Kind   string `json:"kind"` // kindCopy or kindCall
-	Device int    `json:"device"`
-	// Peer is the other device of a copy between devices, Memory the kind of memory on the other
-	// side, and Direction the direction: h2d, d2h, peer, or both.
-	Peer      *int   `json:"peer,omitempty"`
-	Memory    string `json:"memory,omitempty"`
-	Direction string `json:"direction,omitempty"`
-	// Bytes is the size of all copies that a time of the row is for: of two if they run at the same
-	// time.
-	Bytes uint64 `json:"bytes,omitempty"`
-	// Batch is how often a sample has the work that a time of the row is for.
-	Batch int `json:"batch"`
-	// Clock is the clock of the times: events or host.
-	Clock string `json:"clock"`
-	// Time is the time of one copy in each direction, or of one call.
-	Time stats `json:"time"`
-	// Distribution says more about the times of calls.
-	Distribution   []quantile `json:"distribution,omitempty"`
-	BytesPerSecond float64    `json:"bytesPerSecond,omitempty"`
-	// NotHeld counts the samples that began on the GPU before all their work was enqueued.
-	NotHeld int    `json:"notHeld"`
-	Hints   []hint `json:"hints"`
-
-	staged bool // the devices cannot access each other's memory
-}
-
-// The clocks.
-const (
-	clockEvents = "events"
-	clockHost   = "host"
-)
-
-// benchWarning says that the state of a device makes all results inaccurate.
-type benchWarning struct {
-	Device int `json:"device"`
-	hint
-}
-
-func (r *benchRow) hinted() (string, []hint) { return r.Name, r.Hints }
-
 // run makes all measurements. Without -json it prints each row at once.
-func (b *bench) run(c *call) error {
+func (b *bench) run(c *invocation) error {
 	if err := b.check(c, "bench"); err != nil {
 		return err
 	}
 	b.progress = newProgress(c.err)
-	b.guard = &waiter{after: c.after, say: &b.progress}
+	b.waiter = &waiter{after: c.after, messages: &b.progress}
 	devs, err := b.prepare(c)
 	if err != nil {
 		return err
@@ -245,7 +134,7 @@ func (b *bench) run(c *call) error {
 }
 
 // check checks the flags of a command that measures.
-func (b *bench) check(c *call, command string) error {
+func (b *bench) check(c *invocation, command string) error {
 	if c.device != anyDevice && (b.all || b.ordinals != nil) {
 		return usage("-device and -devices name devices twice: use one of them; see cuprobe %s -h", command)
 	}
@@ -254,7 +143,7 @@ func (b *bench) check(c *call, command string) error {
 
 // prepare opens the driver, and begins the report. It returns the devices to measure. The software
 // driver gets a clock of its own, which virtual time needs.
-func (b *bench) prepare(c *call) ([]*cu.Device, error) {
+func (b *bench) prepare(c *invocation) ([]*cu.Device, error) {
 	if c.software() {
 		if err := c.simulate(cusim.VirtualTime(), modelSpin()); err != nil {
 			return nil, err
@@ -284,13 +173,6 @@ func (b *bench) prepare(c *call) ([]*cu.Device, error) {
 	return devs, nil
 }
 
-func newBenchReport(virtual bool) *benchReport {
-	return &benchReport{
-		Devices: []deviceInfo{}, VirtualTime: virtual, Measurements: []*benchRow{}, Warnings: []benchWarning{},
-		ends: ends{Skipped: []skipped{}},
-	}
-}
-
 // devices returns the devices that the user has chosen, without the faulty ones. one is the value of
 // -device.
 func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
@@ -317,58 +199,4 @@ func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
 		devs = append(devs, dev)
 	}
 	return usable(devs), nil
-}
-
-// head prints the lines above the tables.
-func (r *benchReport) head(w io.Writer) {
-	r.Driver.text(w)
-	for _, d := range r.Devices {
-		d.text(w)
-	}
-	if r.VirtualTime {
-		fmt.Fprintln(w, "time     virtual: these are the times of a model, not of a GPU")
-	}
-}
-
-// heads returns the header lines of the row's table.
-func (r *benchRow) heads() []string {
-	if r.Kind == kindCall {
-		return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s", "host, for one call", "n", "calls", "median", "p95")}
-	}
-	what := r.Clock + ", for one copy"
-	return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", what, "n", "batch", "median", "p95", "GB/s")}
-}
-
-// text returns the row's line in the table.
-func (r *benchRow) text() string {
-	s := r.Time
-	line := fmt.Sprintf("%-26s %5d %5d %9s %9s", r.Name, s.Samples, r.Batch, duration(s.Median), duration(s.P95))
-	if r.Kind == kindCopy {
-		rate := "-"
-		if r.BytesPerSecond > 0 {
-			rate = decimal(r.BytesPerSecond/1e9, 5)
-		}
-		line += fmt.Sprintf(" %9s", rate)
-	}
-	return strings.TrimRight(line+" "+mark(r.Hints), " ")
-}
-
-// textEnd prints the text below the tables.
-func (r *benchReport) textEnd(w io.Writer) {
-	for i, warning := range r.Warnings {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		text := fmt.Sprintf("warning  device %d, %s: %s", warning.Device, warning.Code, warning.Text)
-		fmt.Fprintln(w, strings.Join(wrap(text, "         ", 80), "\n"))
-	}
-	r.ends.text(w, explainHints(r.Measurements, 80))
-}
-
-// outOfRoom says why a row could not be measured, if there was too little memory for it.
-func outOfRoom(err error) (reason string, ok bool) {
-	if !errors.Is(err, cu.ResultOutOfMemory) {
-		return "", false
-	}
-	return "there is too little memory, " + outOfMemory(err), true
 }

@@ -255,7 +255,7 @@ func TestBenchStaged(t *testing.T) {
 		t.Errorf("%d rows", len(got.Measurements))
 	}
 	for _, n := range from {
-		if want := 2 * 64 * (b.plan.warmUp + 6); n != want || len(from) != 2 {
+		if want := 2 * 64 * (b.sampling.warmUp + 6); n != want || len(from) != 2 {
 			t.Errorf("%d copies from a device, want %d from each of two", n, want)
 		}
 	}
@@ -363,14 +363,14 @@ func (f *fake) hangAt(name string) func(time.Duration) <-chan time.Time {
 func TestBenchHangs(t *testing.T) {
 	f := newFake(t)
 	var out, said bytes.Buffer
-	c := &call{ctx: t.Context(), out: &output{w: &out}, err: &said, driver: f.path, device: 1}
+	c := &invocation{ctx: t.Context(), out: &output{w: &out}, err: &said, driver: f.path, device: 1}
 	c.after = f.hangAt("cuMemcpyDtoH_v2")
 	b := &bench{sizes: []uint64{4 << 10}, samples: 2, parts: []string{partPageable}}
 	status := c.finish(b.run(c))
 	f.ask("fake_unblock", "cuMemcpyDtoH_v2")
 	const want = "cuprobe: pageable d2h 4KiB: it has not ended: the GPU or the driver hangs\n"
 	if status != exitFailure || said.String() != want || !strings.Contains(out.String(), "\npageable h2d 4KiB ") ||
-		b.guard.beats.Load() < 5 { // three warm-ups and two samples
+		b.waiter.heartbeats.Load() < 5 { // three warm-ups and two samples
 		t.Errorf("exit status %d\n%s%s", status, &out, &said)
 	}
 	f.closeTargets(b)
@@ -441,8 +441,8 @@ func TestAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	tg := b.targets[0]
-	bufs := &buffers{b: b}
-	c := bufs.pair(tg, false, tg, true, 1<<20)
+	bufs := &buffers{wait: b.wait}
+	c := bufs.pair(tg.timer, false, tg.timer, true, 1<<20)
 	defer bufs.close(&err)
 	if bufs.err != nil {
 		t.Fatal(bufs.err)
@@ -458,23 +458,6 @@ func TestAtOnce(t *testing.T) {
 		if s.events != tt.want || !s.held || err != nil {
 			t.Errorf("%+v: %v, held %v, %v", tt, s.events, s.held, err)
 		}
-	}
-}
-
-// TestProgress checks that the line of the progress leaves nothing on the terminal.
-func TestProgress(t *testing.T) {
-	var b bytes.Buffer
-	p := progress{w: &b}
-	p.show(0, 12, "a long name")
-	p.show(1, 12, "short")
-	p.clear()
-	p.clear()
-	if diff := cmp.Diff("\r1 of 12: a long name\r2 of 12: short      \r              \r", b.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	(&progress{}).show(0, 1, "nothing") // without a terminal
-	if w := progressOf(terminal{&b}); w != nil {
-		t.Errorf("a buffer is taken for a terminal: %v", w)
 	}
 }
 

@@ -34,16 +34,8 @@ func bundledVariables() []string {
 	}
 }
 
-// bundleResult is the outcome of -bundle.
-type bundleResult struct {
-	Path    string `json:"path"`
-	Written bool   `json:"written"`
-	// Error says why the file was not written, or is "".
-	Error string `json:"error"`
-}
-
 // writeBundle writes the file, which must not exist.
-func (c *call) writeBundle(path string, r *doctorReport) error {
+func (c *invocation) writeBundle(path string, r *doctorReport) error {
 	text, err := c.newBundle(r)
 	if err != nil {
 		return err
@@ -63,9 +55,9 @@ func (c *call) writeBundle(path string, r *doctorReport) error {
 }
 
 // bundled returns the message about a bundle that was written.
-func (c *call) bundled(path string) string {
-	said := fmt.Sprintf("%-12s %s holds %s. Read it before you send it.", "bundle", path, bundleContents())
-	return strings.Join(wrap(said, strings.Repeat(" ", 13), c.columns()), "\n") + "\n"
+func (c *invocation) bundled(path string) string {
+	message := fmt.Sprintf("%-12s %s holds %s. Read it before you send it.", "bundle", path, bundleContents())
+	return strings.Join(wrap(message, strings.Repeat(" ", 13), c.columns()), "\n") + "\n"
 }
 
 // bundleContents describes the content of a bundle.
@@ -77,7 +69,7 @@ func bundleContents() string {
 }
 
 // newBundle returns the content of the file.
-func (c *call) newBundle(r *doctorReport) ([]byte, error) {
+func (c *invocation) newBundle(r *doctorReport) ([]byte, error) {
 	var text bytes.Buffer
 	r.text(&text)
 	b := bundle{
@@ -93,12 +85,7 @@ func (c *call) newBundle(r *doctorReport) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var clean bytes.Buffer
-	enc := json.NewEncoder(&clean)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err = enc.Encode(tree)
-	return clean.Bytes(), err
+	return encode(tree)
 }
 
 // anonymize returns a value as JSON would have it, and replaces home folders and user names in
@@ -157,8 +144,8 @@ func newAnonymizer(env func(string) (string, bool)) func(string) string {
 	}
 }
 
-// between are the bytes that end an element of a path, or separate paths.
-const between = `/\:;,=()"' ` + "\n\t"
+// separators are the bytes that end an element of a path, or separate paths.
+const separators = `/\:;,=()"' ` + "\n\t"
 
 // replaceHome replaces a folder by a tilde, unless it is part of a longer name.
 func replaceHome(s, home string) string {
@@ -170,7 +157,7 @@ func replaceHome(s, home string) string {
 		}
 		end := i + len(home)
 		b.WriteString(s[:i])
-		if end == len(s) || strings.IndexByte(between, s[end]) >= 0 {
+		if end == len(s) || strings.IndexByte(separators, s[end]) >= 0 {
 			b.WriteByte('~')
 		} else {
 			b.WriteString(home)
@@ -184,7 +171,7 @@ func replaceUsers(s string, users []string) string {
 	var b strings.Builder
 	before, above := byte(' '), "" // the byte and the element before this one
 	for {
-		n := strings.IndexAny(s, between)
+		n := strings.IndexAny(s, separators)
 		element := s
 		if n >= 0 {
 			element = s[:n]

@@ -28,17 +28,17 @@ Fields with -json: driver, device, compileNS, lanes (name, spans: name, fromNS,
 toNS, waiting), waitNS (from the end of A to the beginning of C), polls (pending, complete),
 held (all work was enqueued before it began), eventsNS, hostNS (the same
 interval by the GPU's and the host's clock).`,
-		define: func(*flag.FlagSet) func(*call) error { return runDemo },
+		define: func(*flag.FlagSet) func(*invocation) error { return runDemo },
 	}
 }
 
-func runDemo(c *call) error {
+func runDemo(c *invocation) error {
 	drv, dev, err := c.openDevice()
 	r := &demoReport{width: c.columns()}
-	if c.mayReplace(err) {
-		r.instead = err
+	if c.mayUseSoftware(err) {
+		r.openErr = err
 		fmt.Fprintf(c.out, "no GPU here: %s; running on the software driver\n", whyNone(err))
-		c.driver, c.named = softDriver, ""
+		c.driver, c.namedBy = softDriver, ""
 		drv, dev, err = c.openDevice()
 	}
 	if err != nil {
@@ -54,8 +54,8 @@ func runDemo(c *call) error {
 	if err := r.demo(dev, c.ctx.Err); err != nil {
 		return err
 	}
-	if r.instead != nil {
-		r.verdict = c.diagnose(r.instead).Verdict().Title
+	if r.openErr != nil {
+		r.verdict = c.diagnose(r.openErr).Verdict().Title
 	}
 	if err := c.show(r); err != nil {
 		return err
@@ -89,7 +89,7 @@ type demoReport struct {
 
 	width    int
 	software bool   // the demo ran on the software driver
-	instead  error  // why the software driver was used unasked, or nil
+	openErr  error  // why the software driver was used unasked, or nil
 	verdict  string // the doctor's verdict about the machine in this case
 }
 
@@ -236,7 +236,7 @@ func (r *demoReport) text(w io.Writer) {
 	if r.software {
 		compiled = "modelled in Go, its PTX read"
 	}
-	fmt.Fprintf(w, "kernel   spin, %s in %s\n\n", compiled, digits(r.Compile, 3))
+	fmt.Fprintf(w, "kernel   spin, %s in %s\n\n", compiled, roundDuration(r.Compile, 3))
 	links := []link{{r.Lanes[1].Spans[1].From - r.Wait, r.Lanes[1].Spans[1].From, "C waits for A's event"}}
 	for _, line := range timeline(r.width, r.Lanes, links) {
 		fmt.Fprintln(w, line)
@@ -258,7 +258,7 @@ func (r *demoReport) text(w io.Writer) {
 		hint("the GPU began before everything was enqueued, so the times include time of the host; is " +
 			"CUDA_LAUNCH_BLOCKING set?")
 	}
-	if r.instead != nil {
+	if r.openErr != nil {
 		hint("these times are a model's, not a GPU's. Verdict: " + sentence(oneLine(r.verdict)) +
 			"For more run: cuprobe doctor")
 	}

@@ -85,7 +85,7 @@ func TestDemoWidth(t *testing.T) {
 		for _, line := range lines {
 			widest = max(widest, len(line))
 		}
-		if len(lines) < 4 || (&call{env: func(string) (string, bool) { return columns, true }}).columns() != widest {
+		if len(lines) < 4 || (&invocation{env: func(string) (string, bool) { return columns, true }}).columns() != widest {
 			t.Errorf("COLUMNS=%s: %d lines, the widest of %d bytes:\n%s", columns, len(lines), widest, drawing)
 		}
 	}

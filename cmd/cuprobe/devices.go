@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,69 +24,11 @@ Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
 computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,
 null if unknown, memoryFreeError, and with -v attributes), peers (from, to,
 access). Unknown values are "" or 0.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			all := fs.Bool("v", false, "list all attributes too")
-			return func(c *call) error { return runDevices(c, *all) }
+			return func(c *invocation) error { return runDevices(c, *all) }
 		},
 	}
-}
-
-// deviceInfo is the part of reports about a device.
-type deviceInfo struct {
-	Ordinal           int    `json:"ordinal"`
-	Name              string `json:"name"`
-	UUID              string `json:"uuid"`
-	PCIBusID          string `json:"pciBusID"`
-	ComputeCapability string `json:"computeCapability"`
-	Multiprocessors   int    `json:"multiprocessors"`
-	ClockKHz          int    `json:"clockKHz"`
-	MemoryTotal       uint64 `json:"memoryTotalBytes"`
-}
-
-// newDeviceInfo queries the driver for the properties of a device.
-func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
-	info = deviceInfo{Ordinal: dev.Ordinal()}
-	if info.Name, err = dev.Name(); err != nil {
-		return info, err
-	}
-	major, minor, err := dev.ComputeCapability()
-	if err != nil {
-		return info, err
-	}
-	info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
-	if info.MemoryTotal, err = dev.TotalMem(); err != nil {
-		return info, err
-	}
-	uuid, err := dev.UUID()
-	if err == nil {
-		info.UUID = uuid.String()
-	}
-	if err = optional(err); err != nil {
-		return info, err
-	}
-	if info.PCIBusID, err = dev.PCIBusID(); optional(err) != nil {
-		return info, err
-	}
-	if info.Multiprocessors, err = dev.Attribute(cu.DeviceAttributeMultiprocessorCount); optional(err) != nil {
-		return info, err
-	}
-	info.ClockKHz, err = dev.Attribute(cu.DeviceAttributeClockRate)
-	return info, optional(err)
-}
-
-// optional returns err, or nil if err means that the driver or the device does not have the
-// property.
-func optional(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ResultNotSupported) ||
-		errors.Is(err, cu.ResultInvalidValue) {
-		return nil
-	}
-	return err
-}
-
-func (d deviceInfo) text(w io.Writer) {
-	fmt.Fprintf(w, "device   %d: %s, compute capability %s, %s GiB\n", d.Ordinal, d.Name, d.ComputeCapability,
-		gibibytes(d.MemoryTotal))
 }
 
 // devicesReport is the list of devices.
@@ -114,7 +55,7 @@ type peer struct {
 	Access bool `json:"access"`
 }
 
-func runDevices(c *call, all bool) error {
+func runDevices(c *invocation, all bool) error {
 	r, err := c.listDevices(all)
 	if err != nil {
 		return err
@@ -123,7 +64,7 @@ func runDevices(c *call, all bool) error {
 }
 
 // listDevices returns the list of the devices that the user has chosen.
-func (c *call) listDevices(all bool) (*devicesReport, error) {
+func (c *invocation) listDevices(all bool) (*devicesReport, error) {
 	drv, err := c.open()
 	if err != nil {
 		return nil, err
@@ -253,12 +194,4 @@ func (r *devicesReport) textPeers(w io.Writer) {
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
-}
-
-// orUnknown returns a text, or a question mark if there is none.
-func orUnknown(s string) string {
-	if s == "" {
-		return "?"
-	}
-	return s
 }

@@ -10,6 +10,18 @@ import (
 	"github.com/purecu/purecu/internal/clock"
 )
 
+// check is a step of the test of a device.
+type check struct {
+	Device int    `json:"device"`
+	Name   string `json:"name"`
+	Passed bool   `json:"passed"`
+	// Detail describes the result or the error.
+	Detail string        `json:"detail"`
+	Took   time.Duration `json:"tookNS"`
+
+	err error // nil if it passed
+}
+
 // checkDevice checks a device. After the timeout it returns, and the checks continue with all their
 // objects, as a call of a driver cannot be interrupted.
 func checkDevice(dev *cu.Device, w *waiter) []check {
@@ -32,12 +44,12 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 		}}
 		p.check()
 	}()
-	checks, present := []check{}, ""
+	checks, current := []check{}, ""
 	take := func(s progress) {
 		if s.done != nil {
 			checks = append(checks, *s.done)
 		} else {
-			present = s.name
+			current = s.name
 		}
 	}
 	for tooLong, quiet := w.timeout(), w.after(silence); ; {
@@ -48,14 +60,14 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 			}
 			take(s)
 		case <-quiet:
-			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), present))
+			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), current))
 			quiet = nil
 		case <-tooLong:
-			for len(steps) > 0 { // what was already said comes first
+			for len(steps) > 0 { // steps that have ended come first
 				take(<-steps)
 			}
 			w.hung = true
-			return append(checks, check{Device: dev.Ordinal(), Name: present, Detail: errHangs.Error(), err: errHangs})
+			return append(checks, check{Device: dev.Ordinal(), Name: current, Detail: errHangs.Error(), err: errHangs})
 		}
 	}
 }
@@ -82,7 +94,7 @@ func (p *deviceCheck) check() {
 			return "", err
 		}
 		p.stream, err = p.rig.stream()
-		return "compiled in " + digits(p.rig.compiled, 3), err
+		return "compiled in " + roundDuration(p.rig.compiled, 3), err
 	})
 	if p.rig == nil {
 		return
@@ -119,13 +131,11 @@ func (p *deviceCheck) events() (string, error) {
 	if err := polled.await(stop, func() error { return nil }); err != nil {
 		return "", err
 	}
-	d, st, err := stop.Since(start)
-	switch {
-	case err != nil:
+	d, err := between(start, stop)
+	if err != nil {
 		return "", err
-	case st != cu.Complete:
-		return "", errors.New("the driver reports an event as pending after it was complete")
-	case d < checkSpin-2*resolution:
+	}
+	if d < checkSpin-2*resolution {
 		return "", fmt.Errorf("by its events, a kernel that spins for %s took %s", duration(checkSpin), duration(d))
 	}
 	return fmt.Sprintf("%s for a kernel of %s, polled %s", duration(d), duration(checkSpin),

@@ -50,20 +50,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/suggest"
-)
-
-//go:embed spin.ptx
-var spinPTX []byte
-
-// The exit statuses.
-const (
-	exitOK       = 0
-	exitFailure  = 1
-	exitUsage    = 2
-	exitNoDriver = 3
-	exitNoDevice = 4
+	"github.com/purecu/purecu/loader"
 )
 
 func main() {
@@ -82,40 +70,6 @@ func main() {
 // driverVariable names the environment variable with the driver for programs that choose none.
 const driverVariable = "PURECU_DRIVER"
 
-// call is one run of a command, with the user's options and the outputs.
-type call struct {
-	ctx context.Context
-	out *output
-	err io.Writer
-	env func(name string) (string, bool)
-
-	json   bool
-	driver string // auto, cuda, soft, or a path
-	device int    // an ordinal, or anyDevice
-	args   []string
-	bare   bool // the command line contains no command
-
-	named   string // what has named the driver: -driver, PURECU_DRIVER, or ""
-	instead string // what the user can do without a driver, a sentence, or ""
-
-	sim *cusim.Driver // the software driver, if it is used; nil before it is opened
-
-	after func(time.Duration) <-chan time.Time // time.After, except in tests
-}
-
-// anyDevice is the value of device without the flag -device.
-const anyDevice = -1
-
-// command is one of cuprobe's commands.
-type command struct {
-	name  string
-	args  string // the arguments, for the usage line
-	short string // what it does, in a line
-	long  string // the rest of its help
-	// define defines the command's own flags, and returns the function that runs the command.
-	define func(*flag.FlagSet) func(*call) error
-}
-
 // commands returns all commands. The first one is the default.
 func commands() []command {
 	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), reportCommand(),
@@ -124,10 +78,10 @@ func commands() []command {
 
 // run is the program with its arguments, output and environment. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
-	c := &call{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
+	c := &invocation{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
 		driver: autoDriver, device: anyDevice, after: time.After}
 	if v, _ := env(driverVariable); v != "" {
-		c.driver, c.named = v, driverVariable
+		c.driver, c.namedBy = v, driverVariable
 	}
 	err := c.run(args)
 	if err == nil {
@@ -137,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(
 }
 
 // run finds the command, parses its flags, and runs it.
-func (c *call) run(args []string) error {
+func (c *invocation) run(args []string) error {
 	top := newFlagSet()
 	c.define(top)
 	version := top.Bool("version", false, "print the version of cuprobe")
@@ -153,7 +107,7 @@ func (c *call) run(args []string) error {
 	}
 	all := commands()
 	name, rest := all[0].name, top.Args()
-	if c.bare = len(rest) == 0; !c.bare {
+	if c.noCommand = len(rest) == 0; !c.noCommand {
 		name, rest = rest[0], rest[1:]
 	}
 	cmd, err := findCommand(name)
@@ -165,7 +119,7 @@ func (c *call) run(args []string) error {
 }
 
 // runCommand runs a command with the arguments after its name.
-func (c *call) runCommand(cmd command, args []string) error {
+func (c *invocation) runCommand(cmd command, args []string) error {
 	fs := newFlagSet()
 	c.define(fs)
 	runIt := cmd.define(fs)
@@ -190,14 +144,14 @@ func (c *call) runCommand(cmd command, args []string) error {
 }
 
 // define defines the flags of all commands. They may come before or after the command.
-func (c *call) define(fs *flag.FlagSet) {
+func (c *invocation) define(fs *flag.FlagSet) {
 	fs.BoolVar(&c.json, "json", c.json, "print one JSON object instead of text")
 	fs.Func("driver", "the `DRIVER` to use: auto, cuda, soft, or the path of a library (default auto)",
 		func(s string) error {
 			if s == "" {
 				return errors.New("name auto, cuda, soft, or a path")
 			}
-			c.driver, c.named = s, "-driver"
+			c.driver, c.namedBy = s, "-driver"
 			return nil
 		})
 	const device = "use device `N` (default 0; devices, doctor: all; bench, report: 0,1)"
@@ -233,16 +187,6 @@ func parse(fs *flag.FlagSet, args []string) (help bool, err error) {
 // before this flag.
 func asksForJSON(arg string) bool {
 	return arg == "-json" || arg == "--json" || arg == "-json=true" || arg == "--json=true"
-}
-
-// usageError is a mistake in the command line.
-type usageError string
-
-// Error describes the mistake.
-func (e usageError) Error() string { return string(e) }
-
-func usage(format string, args ...any) error {
-	return usageError(fmt.Sprintf(format, args...))
 }
 
 // wrongFlag returns the error for flags that cannot be parsed. names are the flags that there are, without
@@ -310,12 +254,128 @@ func findCommand(name string) (command, error) {
 	return command{}, usage("there is no command %q: there are %s. See cuprobe -h", name, strings.Join(names, ", "))
 }
 
-// columns returns the width of the terminal: $COLUMNS if that is a sensible number, and otherwise
-// 80.
-func (c *call) columns() int {
-	text, _ := c.env("COLUMNS")
-	if n, err := strconv.Atoi(text); err == nil && n >= 40 && n <= 400 {
-		return n
+func helpCommand() command {
+	return command{
+		name:  "help",
+		args:  "[COMMAND]",
+		short: "print the help for a command, like cuprobe COMMAND -h",
+		long:  "Without COMMAND it prints the same as cuprobe -h.",
+		define: func(*flag.FlagSet) func(*invocation) error {
+			return func(c *invocation) error {
+				switch len(c.args) {
+				case 0:
+					return c.topHelp()
+				case 1:
+					cmd, err := findCommand(c.args[0])
+					if err != nil {
+						return err
+					}
+					return c.commandHelp(cmd)
+				}
+				return usage("help takes the name of one command, and there is %q too; see cuprobe -h", c.args[1])
+			}
+		},
 	}
-	return 80
+}
+
+// topHelp prints the general help.
+func (c *invocation) topHelp() error {
+	w := c.out
+	fmt.Fprint(w, `cuprobe tests whether CUDA works on this machine, and measures its speed.
+
+Usage:
+  cuprobe [FLAGS] [COMMAND] [FLAGS] [ARGUMENTS]
+
+Commands:
+`)
+	for i, cmd := range commands() {
+		note := ""
+		if i == 0 {
+			note = " (the default)"
+		}
+		fmt.Fprintf(w, "  %-8s  %s%s\n", cmd.name, cmd.short, note)
+	}
+	fmt.Fprint(w, "\nFlags:\n")
+	fs := newFlagSet()
+	c.define(fs)
+	fs.Bool("version", false, "print the version of cuprobe")
+	printFlags(w, fs)
+	fmt.Fprintf(w, `
+`+driverHelp+`
+Exit status:
+  0  all went well
+  1  a failure, or an interrupted measurement
+  2  wrong usage
+  3  there is no CUDA driver that could be loaded
+  4  there is a driver, but it has no device
+
+With -json a command prints one object, whose fields are listed in its help. In all
+objects driver has the fields library, version (12080 is 12.8) and cuda ("12.8"), and
+device has ordinal, name, uuid, pciBusID, computeCapability, multiprocessors, clockKHz
+and memoryTotalBytes. Times are in nanoseconds. If the command fails, the object is
+{"error": {"op", "result", "code", "doc", "message", "fix"}}: the C function, the
+name and the number of its CUresult, the place in purecu's documentation, the text
+that cuprobe prints without -json, and the advice.
+
+Environment:
+  %-20s  the DRIVER, unless there is -driver: cuda, soft, or the path of a library
+  %-20s  load only this library; -driver PATH takes precedence
+  %-20s  read by the driver: the devices that it uses, and their order
+  %-20s  configure the software driver, such as CUSIM_DEVICES=2: see docs/testing.md
+  %-20s  the width of drawings; 80 if it is not set
+
+Examples:
+  cuprobe                        test whether CUDA works
+  cuprobe -driver soft           run the demo without a GPU
+  cuprobe doctor                 find out why it does not
+  cuprobe time -spin 1ms,10ms    compare events with the host's clock
+  cuprobe bench                  measure the bus, the link between devices, and the calls
+  cuprobe bench -only peer -devices all -size 256MiB
+                                 measure the links between all devices
+  cuprobe report                 write all of this to an HTML file for a ticket
+  cuprobe run k.ptx scale -driver soft -block 32 -arg 'f32[]:1,2,3' -arg f32:2 -arg u32:3
+                                 run a kernel without a GPU
+  cuprobe devices -json          list the devices for a program
+  cuprobe symbols -missing       list the functions that the driver lacks
+`, driverVariable, loader.Environment, "CUDA_VISIBLE_DEVICES", "CUSIM_...", "COLUMNS")
+	return nil
+}
+
+// driverHelp is the help for the values of -driver.
+const driverHelp = `DRIVER is one of these:
+  auto, cuda  search for NVIDIA's driver library
+  soft        the software driver, package cusim, which needs no GPU, and whose
+              streams take the time that a model gives them
+  PATH        load only this library (./soft is a file); the system's loader
+              searches for a name without a slash
+
+Without a command, -json, -device, and a named driver or library, cuprobe uses the
+software driver if there is no driver or no device. Its first line says so. In all
+other cases cuprobe uses the machine's driver, or fails.
+`
+
+// commandHelp prints the help for a command.
+func (c *invocation) commandHelp(cmd command) error {
+	w := c.out
+	fmt.Fprintf(w, "cuprobe %s: %s\n\nUsage:\n", cmd.name, cmd.short)
+	fmt.Fprintf(w, "  %s\n\n%s\n", strings.TrimSpace("cuprobe "+cmd.name+" [FLAGS] "+cmd.args), cmd.long)
+	own, common := newFlagSet(), newFlagSet()
+	cmd.define(own)
+	c.define(common)
+	fmt.Fprint(w, "\nFlags:\n")
+	printFlags(w, own)
+	printFlags(w, common)
+	fmt.Fprint(w, "\nThe exit status, the environment and -driver are explained by: cuprobe -h\n")
+	return nil
+}
+
+// printFlags prints a line for each flag.
+func printFlags(w io.Writer, fs *flag.FlagSet) {
+	fs.VisitAll(func(f *flag.Flag) {
+		value, text := flag.UnquoteUsage(f)
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			value = ""
+		}
+		fmt.Fprintf(w, "  %-16s  %s\n", strings.TrimSpace("-"+f.Name+" "+value), text)
+	})
 }

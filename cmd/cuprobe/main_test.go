@@ -250,7 +250,7 @@ func TestHelp(t *testing.T) {
 		}
 		fs := newFlagSet()
 		cmd.define(fs)
-		(&call{}).define(fs)
+		(&invocation{}).define(fs)
 		fs.VisitAll(func(f *flag.Flag) {
 			if !strings.Contains(help.stdout, "\n  -"+f.Name+" ") {
 				t.Errorf("cuprobe %s -h does not explain -%s:\n%s", cmd.name, f.Name, help.stdout)
@@ -441,7 +441,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full"
 func TestColumns(t *testing.T) {
 	for text, want := range map[string]int{"": 80, "80": 80, "120": 120, "40": 40, "39": 80, "-5": 80, "401": 80,
 		"wide": 80} {
-		c := &call{env: func(string) (string, bool) { return text, true }}
+		c := &invocation{env: func(string) (string, bool) { return text, true }}
 		if got := c.columns(); got != want {
 			t.Errorf("COLUMNS=%q: %d columns, want %d", text, got, want)
 		}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestDuration(t *testing.T) {
@@ -27,7 +30,7 @@ func TestDuration(t *testing.T) {
 		if got := duration(tt.d); got != tt.five {
 			t.Errorf("duration(%d) = %s, want %s", tt.d, got, tt.five)
 		}
-		if got := digits(tt.d, 3); got != tt.three {
+		if got := roundDuration(tt.d, 3); got != tt.three {
 			t.Errorf("digits(%d, 3) = %s, want %s", tt.d, got, tt.three)
 		}
 	}
@@ -74,6 +77,23 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+func TestWrap(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"", ""},
+		{"short", "short"},
+		{"exactly 10", "exactly 10"},
+		{"one two three", "one two\n  three"},
+		{"  one two three four", "  one two\n  three\n  four"},
+		{"unbreakable-word", "unbreakable-word"},
+		{"unbreakable-word and more", "unbreakable-word\n  and more"},
+		{"a unbreakable-word", "a\n  unbreakable-word"},
+	} {
+		if diff := cmp.Diff(tt.want, strings.Join(wrap(tt.text, "  ", 10), "\n")); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.text, diff)
+		}
+	}
+}
+
 // TestTerminal writes control sequences of terminals.
 func TestTerminal(t *testing.T) {
 	for text, want := range map[string]string{
@@ -111,5 +131,22 @@ func TestControlCharactersInNames(t *testing.T) {
 				t.Errorf("%q: %q", args, all)
 			}
 		}
+	}
+}
+
+// TestProgress checks that the line of the progress leaves nothing on the terminal.
+func TestProgress(t *testing.T) {
+	var b bytes.Buffer
+	p := progress{w: &b}
+	p.show(0, 12, "a long name")
+	p.show(1, 12, "short")
+	p.clear()
+	p.clear()
+	if diff := cmp.Diff("\r1 of 12: a long name\r2 of 12: short      \r              \r", b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	(&progress{}).show(0, 1, "nothing") // without a terminal
+	if w := progressOf(terminal{&b}); w != nil {
+		t.Errorf("a buffer is taken for a terminal: %v", w)
 	}
 }

@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -47,7 +44,7 @@ Fields with -json, and of the JSON in the file: file, host, created, cuprobe (mo
 version, revision, modified, go, platform), simulated (the devices are those of the
 software driver), doctor, devices and bench (the objects that these commands print),
 trace (a trace for ui.perfetto.dev), missing (name, reason). What is missing is null.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			// Each size is four times the previous one.
 			p := &reporter{now: time.Now, hostname: os.Hostname, bench: bench{budget: 50 * time.Millisecond}}
 			for n := uint64(4 << 10); n <= 64<<20; n *= 4 {
@@ -60,23 +57,6 @@ trace (a trace for ui.perfetto.dev), missing (name, reason). What is missing is 
 	}
 }
 
-// nodeReport contains all that cuprobe report has found out.
-type nodeReport struct {
-	File    string       `json:"file"` // "" for standard output
-	Host    string       `json:"host"`
-	Created time.Time    `json:"created"`
-	Cuprobe *buildReport `json:"cuprobe"`
-	// Simulated says that the devices are those of the software driver.
-	Simulated bool           `json:"simulated"`
-	Doctor    *doctorReport  `json:"doctor"`
-	Devices   *devicesReport `json:"devices"`
-	Bench     *benchReport   `json:"bench"`
-	// Trace is a trace in the Trace Event Format, or nil.
-	Trace json.RawMessage `json:"trace"`
-	// Missing names the parts that could not be measured, or not completely.
-	Missing []skipped `json:"missing"`
-}
-
 // reporter is a run of cuprobe report.
 type reporter struct {
 	path     string
@@ -85,7 +65,7 @@ type reporter struct {
 	hostname func() (string, error)
 }
 
-func (p *reporter) run(c *call) (err error) {
+func (p *reporter) run(c *invocation) (err error) {
 	if err := p.bench.check(c, "report"); err != nil {
 		return err
 	}
@@ -105,10 +85,9 @@ func (p *reporter) run(c *call) (err error) {
 		}
 		defer file.discard()
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := c.untilInterrupt()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	opened := p.measure(ctx, c, r)
+	openErr := p.measure(ctx, c, r)
 	if r, err = r.anonymous(c.env); err != nil {
 		return err
 	}
@@ -123,7 +102,7 @@ func (p *reporter) run(c *call) (err error) {
 	} else if err := c.show(r); err != nil {
 		return err
 	}
-	if s := r.status(opened); s != exitOK {
+	if s := r.status(openErr); s != exitOK {
 		return reported(s)
 	}
 	return nil
@@ -159,13 +138,13 @@ const (
 )
 
 // measure fills the report. It returns the error of opening the driver.
-func (p *reporter) measure(ctx context.Context, c *call, r *nodeReport) (opened error) {
+func (p *reporter) measure(ctx context.Context, c *invocation, r *nodeReport) (openErr error) {
 	p.bench.progress = newProgress(c.err)
-	w := &waiter{after: c.after, say: &p.bench.progress}
-	r.Doctor, opened = c.doctor(w, func(*loader.Report) {})
+	w := &waiter{after: c.after, messages: &p.bench.progress}
+	r.Doctor, openErr = c.doctor(w, func(*loader.Report) {})
 	r.Simulated = c.software() || r.Doctor.Report != nil && r.Doctor.Report.Library != nil &&
 		r.Doctor.Report.Library.Simulated
-	p.bench.guard, p.bench.faulty = w, r.Doctor.faulty()
+	p.bench.waiter, p.bench.faulty = w, r.Doctor.faulty()
 	for _, n := range p.bench.faulty {
 		r.Missing = append(r.Missing, skipped{fmt.Sprintf("measurements of device %d", n),
 			"the doctor finds it faulty"})
@@ -187,19 +166,19 @@ func (p *reporter) measure(ctx context.Context, c *call, r *nodeReport) (opened 
 			return err
 		}},
 	} {
-		if why := whyNot(ctx, w, r.Doctor, opened); why != "" {
+		if why := whyNot(ctx, w, r.Doctor, openErr); why != "" {
 			r.Missing = append(r.Missing, skipped{part.name, why})
 		} else if err := part.take(); err != nil {
 			r.Missing = append(r.Missing, skipped{part.name, oneLine(err.Error())})
 		}
 	}
-	return opened
+	return openErr
 }
 
 // whyNot says why no part can be measured any more, or returns "".
-func whyNot(ctx context.Context, w *waiter, doctor *doctorReport, opened error) string {
+func whyNot(ctx context.Context, w *waiter, doctor *doctorReport, openErr error) string {
 	switch {
-	case opened != nil:
+	case openErr != nil:
 		return "the driver could not be opened: " + oneLine(doctor.Verdict.Title)
 	case len(doctor.Devices) == 0: // -device names a device that does not exist, or queries fail
 		return oneLine(doctor.Verdict.Title)
@@ -211,25 +190,30 @@ func whyNot(ctx context.Context, w *waiter, doctor *doctorReport, opened error) 
 	return ""
 }
 
-// faulty returns the ordinals of devices that failed a check.
-func (r *doctorReport) faulty() []int {
-	var list []int
-	for _, c := range r.Checks {
-		if !c.Passed && c.Device != anyDevice && !slices.Contains(list, c.Device) {
-			list = append(list, c.Device)
-		}
-	}
-	return list
-}
-
 // errFaulty is the error if the doctor finds all chosen devices faulty.
 var errFaulty = errors.New("no device is left: the doctor finds those that were chosen faulty")
 
+// trace returns the trace of a pipeline on the first device that is measured.
+func (p *reporter) trace(ctx context.Context, c *invocation) (json.RawMessage, error) {
+	drv, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	devs, err := p.bench.devices(drv, c.device)
+	if err != nil {
+		return nil, err
+	}
+	if len(devs) == 0 {
+		return nil, errFaulty
+	}
+	return tracePipeline(ctx, devs[0])
+}
+
 // speed makes the measurements of cuprobe bench. If it returns an error, the report has the results
 // so far.
-func (p *reporter) speed(ctx context.Context, c *call) (*benchReport, error) {
+func (p *reporter) speed(ctx context.Context, c *invocation) (*benchReport, error) {
 	b := &p.bench
-	devs, err := within(b.guard, partSpeed, func() ([]*cu.Device, error) { return b.prepare(c) })
+	devs, err := within(b.waiter, partSpeed, func() ([]*cu.Device, error) { return b.prepare(c) })
 	if err != nil {
 		return nil, err
 	}
@@ -264,8 +248,8 @@ func (r *nodeReport) anonymous(env func(string) (string, bool)) (*nodeReport, er
 }
 
 // status returns the exit status for the report.
-func (r *nodeReport) status(opened error) int {
-	if s := r.Doctor.status(opened); s != exitOK || len(r.Missing) == 0 {
+func (r *nodeReport) status(openErr error) int {
+	if s := r.Doctor.status(openErr); s != exitOK || len(r.Missing) == 0 {
 		return s
 	}
 	return exitFailure
@@ -281,20 +265,6 @@ func (r *nodeReport) text(w io.Writer) {
 		line("missing", "%s", text)
 	}
 	line("report", "%s", r.File)
-}
-
-// MissingLines returns a line for each reason why parts are missing.
-func (r *nodeReport) MissingLines() []string {
-	var lines []string
-	for i := 0; i < len(r.Missing); {
-		var names []string
-		reason := r.Missing[i].Reason
-		for ; i < len(r.Missing) && r.Missing[i].Reason == reason; i++ {
-			names = append(names, r.Missing[i].Name)
-		}
-		lines = append(lines, strings.Join(names, "; ")+": "+reason)
-	}
-	return lines
 }
 
 // newFile is a file that gets its name when it is complete.

@@ -189,14 +189,6 @@ func (r *benchReport) bandwidths() []*chart {
 	return charts
 }
 
-// size returns the size of one copy.
-func (r *benchRow) size() uint64 {
-	if r.Direction == "both" {
-		return r.Bytes / 2
-	}
-	return r.Bytes
-}
-
 // direction describes the direction of a copy.
 func (r *benchRow) direction() string {
 	switch {
@@ -304,7 +296,7 @@ func timeMarks(low, high float64) []float64 {
 
 // unitTime returns a time with up to three digits and a space before its unit.
 func unitTime(d time.Duration) string {
-	text := digits(d, 3)
+	text := roundDuration(d, 3)
 	i := strings.IndexFunc(text, func(r rune) bool { return r >= 'a' && r <= 'z' })
 	number, unit := text[:i], text[i:]
 	if strings.Contains(number, ".") {

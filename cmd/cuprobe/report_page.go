@@ -2,6 +2,7 @@ package main
 
 import (
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -13,6 +14,37 @@ import (
 
 //go:embed report.html
 var reportHTML string
+
+// nodeReport contains all that cuprobe report has found out.
+type nodeReport struct {
+	File    string       `json:"file"` // "" for standard output
+	Host    string       `json:"host"`
+	Created time.Time    `json:"created"`
+	Cuprobe *buildReport `json:"cuprobe"`
+	// Simulated says that the devices are those of the software driver.
+	Simulated bool           `json:"simulated"`
+	Doctor    *doctorReport  `json:"doctor"`
+	Devices   *devicesReport `json:"devices"`
+	Bench     *benchReport   `json:"bench"`
+	// Trace is a trace in the Trace Event Format, or nil.
+	Trace json.RawMessage `json:"trace"`
+	// Missing names the parts that could not be measured, or not completely.
+	Missing []skipped `json:"missing"`
+}
+
+// MissingLines returns a line for each reason why parts are missing.
+func (r *nodeReport) MissingLines() []string {
+	var lines []string
+	for i := 0; i < len(r.Missing); {
+		var names []string
+		reason := r.Missing[i].Reason
+		for ; i < len(r.Missing) && r.Missing[i].Reason == reason; i++ {
+			names = append(names, r.Missing[i].Name)
+		}
+		lines = append(lines, strings.Join(names, "; ")+": "+reason)
+	}
+	return lines
+}
 
 // simulatedNote says what simulated results are worth.
 const simulatedNote = "simulated by purecu's software driver: the devices and their speed are a model's, " +

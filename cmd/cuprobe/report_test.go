@@ -243,8 +243,8 @@ func TestReportInterrupted(t *testing.T) {
 	}
 
 	ctx, cancel = context.WithCancel(t.Context())
-	p := &reporter{bench: bench{sizes: []uint64{4 << 10}, samples: 1, guard: hasty(nil, nil, nil)}}
-	c := &call{driver: softDriver, device: anyDevice, after: time.After, err: io.Discard}
+	p := &reporter{bench: bench{sizes: []uint64{4 << 10}, samples: 1, waiter: hasty(nil, nil, nil)}}
+	c := &invocation{driver: softDriver, device: anyDevice, after: time.After, err: io.Discard}
 	p.bench.progress = progress{w: cancelAt{"pinned both", cancel}}
 	got, err := p.speed(ctx, c)
 	if err == nil || !got.Interrupted || len(got.Measurements) != 2 {
@@ -262,7 +262,7 @@ func TestReportHangs(t *testing.T) {
 		f := newFake(t)
 		path := filepath.Join(t.TempDir(), "r.html")
 		var out, said bytes.Buffer
-		c := &call{
+		c := &invocation{
 			ctx: t.Context(), out: &output{w: &out}, err: &said, env: os.LookupEnv, driver: f.path, device: anyDevice,
 			after: f.hangAt(hangs),
 		}

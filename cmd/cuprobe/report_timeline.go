@@ -135,7 +135,7 @@ func (l *lanePlot) add(e traceEvent, at func(us float64) float64, begin float64)
 	x := at(e.TS)
 	w := max(at(e.TS+e.Dur)-x, 1.5) // what takes no time is visible, too
 	s := slicePlot{
-		X: pixels(x), W: pixels(w), TextX: pixels(x + w/2), Class: kindOf(e), Name: e.Name,
+		X: pixels(x), W: pixels(w), TextX: pixels(x + w/2), Class: classOf(e), Name: e.Name,
 		From: unitTime(microseconds(e.TS - begin)), Took: unitTime(microseconds(e.Dur)),
 	}
 	if w > letterWidth*float64(len(e.Name)) {
@@ -144,8 +144,8 @@ func (l *lanePlot) add(e traceEvent, at func(us float64) float64, begin float64)
 	l.Slices = append(l.Slices, s)
 }
 
-// kindOf returns the class of a slice, which determines its colour.
-func kindOf(e traceEvent) string {
+// classOf returns the class of a slice, which determines its colour.
+func classOf(e traceEvent) string {
 	switch {
 	case e.Cat != "host":
 		return "gpu"

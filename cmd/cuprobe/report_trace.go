@@ -19,22 +19,6 @@ const (
 	pipelineKernel = 60 * time.Microsecond
 )
 
-// trace returns the trace of a pipeline on the first device that is measured.
-func (p *reporter) trace(ctx context.Context, c *call) (json.RawMessage, error) {
-	drv, err := c.open()
-	if err != nil {
-		return nil, err
-	}
-	devs, err := p.bench.devices(drv, c.device)
-	if err != nil {
-		return nil, err
-	}
-	if len(devs) == 0 {
-		return nil, errFaulty
-	}
-	return tracePipeline(ctx, devs[0])
-}
-
 // tracePipeline runs a pipeline, and returns its trace.
 func tracePipeline(ctx context.Context, dev *cu.Device) (_ json.RawMessage, err error) {
 	rig, err := newRig(dev)

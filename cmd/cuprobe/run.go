@@ -42,37 +42,16 @@ u32, s32, u64, s64, f32 or f64:
 Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU),
 memory (arg, type, values as text), mistakes (texts), and error if the kernel failed
 after mistakes: then timeNS is 0 and memory is empty.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
-			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
-			dim := func(to *cu.Dim3) func(string) error {
-				return func(s string) (err error) {
-					*to, err = parseDim(s)
-					return err
-				}
-			}
-			fs.Func("grid", "launch a grid of `X[,Y[,Z]]` blocks (default 1)", dim(&r.grid))
-			fs.Func("block", "launch blocks of `X[,Y[,Z]]` threads (default 1)", dim(&r.block))
-			fs.Func("shared", "give each block `BYTES` of dynamic shared memory (default 0)", func(s string) error {
-				n, err := strconv.ParseUint(s, 0, 32)
-				if err != nil {
-					return errors.New("it is a number of bytes, below 4 GiB")
-				}
-				r.shared = uint32(n)
-				return nil
-			})
-			r.most = 16
-			fs.Func("show", "print at most `N` numbers of each memory (default 16)", func(s string) error {
-				n, err := strconv.ParseUint(s, 10, 32)
-				if err != nil {
-					return errors.New("it says how many numbers to print, such as 16")
-				}
-				r.most = uint(n)
-				return nil
-			})
-			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all", func(s string) (err error) {
-				r.checks, err = cusim.ParseChecks(s)
-				return err
-			})
+		define: func(fs *flag.FlagSet) func(*invocation) error {
+			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}, maxShown: 16}
+			fs.Func("grid", "launch a grid of `X[,Y[,Z]]` blocks (default 1)", set(&r.grid, parseDim))
+			fs.Func("block", "launch blocks of `X[,Y[,Z]]` threads (default 1)", set(&r.block, parseDim))
+			fs.Func("shared", "give each block `BYTES` of dynamic shared memory (default 0)",
+				set(&r.shared, number(0, "it is a number of bytes, below 4 GiB")))
+			fs.Func("show", "print at most `N` numbers of each memory (default 16)",
+				set(&r.maxShown, number(10, "it says how many numbers to print, such as 16")))
+			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all",
+				set(&r.checks, cusim.ParseChecks))
 			fs.DurationVar(&r.limit, "limit", 0, "end the kernel after `TIME`, with -driver soft (default 0: never)")
 			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
 				a, err := parseRunArg(s)
@@ -88,7 +67,7 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 type kernelRun struct {
 	grid, block cu.Dim3
 	shared      uint32
-	most        uint
+	maxShown    uint32
 	checks      cusim.Checks
 	limit       time.Duration
 	args        []runArg
@@ -96,11 +75,22 @@ type kernelRun struct {
 
 // runArg is an argument of the kernel.
 type runArg struct {
-	kind   string
-	bits   uint64
-	memory bool
-	data   []byte
+	typ    string
+	bits   uint64 // of a number
+	memory bool   // it is the address of memory
+	data   []byte // the content of the memory
 	mem    *cu.DeviceMem
+}
+
+// number returns a function that parses a number with a base. help is the error for what is none.
+func number(base int, help string) func(string) (uint32, error) {
+	return func(s string) (uint32, error) {
+		n, err := strconv.ParseUint(s, base, 32)
+		if err != nil {
+			return 0, errors.New(help)
+		}
+		return uint32(n), nil
+	}
 }
 
 // parseDim parses a number of blocks or threads.
@@ -120,27 +110,27 @@ func parseDim(s string) (cu.Dim3, error) {
 	return cu.Dim3{X: n[0], Y: n[1], Z: n[2]}, nil
 }
 
-// kindSize returns the size of a type in bytes, or 0.
-func kindSize(kind string) int {
-	return map[string]int{"u8": 1, "u32": 4, "s32": 4, "f32": 4, "u64": 8, "s64": 8, "f64": 8}[kind]
+// typeSize returns the size of a type in bytes, or 0.
+func typeSize(typ string) int {
+	return map[string]int{"u8": 1, "u32": 4, "s32": 4, "f32": 4, "u64": 8, "s64": 8, "f64": 8}[typ]
 }
 
 // parseRunArg parses an argument.
 func parseRunArg(s string) (a runArg, err error) {
 	const mostMemory = 1 << 32
 	head, values, given := strings.Cut(s, ":")
-	kind, length, memory := strings.Cut(head, "[")
-	a.kind, a.memory = kind, memory
-	size := kindSize(kind)
+	typ, length, memory := strings.Cut(head, "[")
+	a.typ, a.memory = typ, memory
+	size := typeSize(typ)
 	switch {
 	case size == 0:
-		return a, fmt.Errorf("there is no type %q: write u8, u32, s32, u64, s64, f32 or f64", kind)
+		return a, fmt.Errorf("there is no type %q: write u8, u32, s32, u64, s64, f32 or f64", typ)
 	case !memory && given && size > 1:
-		a.bits, err = parseBits(kind, values)
+		a.bits, err = parseBits(typ, values)
 		return a, err
 	case memory && length == "]" && given:
 		for v := range strings.SplitSeq(values, ",") {
-			bits, err := parseBits(kind, strings.TrimSpace(v))
+			bits, err := parseBits(typ, strings.TrimSpace(v))
 			if err != nil {
 				return a, err
 			}
@@ -160,11 +150,11 @@ func parseRunArg(s string) (a runArg, err error) {
 }
 
 // parseBits parses a number of a type.
-func parseBits(kind, s string) (uint64, error) {
-	size := 8 * kindSize(kind)
+func parseBits(typ, s string) (uint64, error) {
+	size := 8 * typeSize(typ)
 	var bits uint64
 	var err error
-	switch kind[0] {
+	switch typ[0] {
 	case 'f':
 		var v float64
 		if v, err = strconv.ParseFloat(s, size); size == 32 {
@@ -181,31 +171,29 @@ func parseBits(kind, s string) (uint64, error) {
 	}
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%s is too large or too small for %s", s, kind)
+		return 0, fmt.Errorf("%s is too large or too small for %s", s, typ)
 	case err != nil:
-		return 0, fmt.Errorf("%q is no number of the type %s", s, kind)
+		return 0, fmt.Errorf("%q is no number of the type %s", s, typ)
 	}
 	return bits, nil
 }
 
 // textOfBits returns a number of a type as text.
-func textOfBits(kind string, b []byte) string {
-	le := binary.LittleEndian
-	switch kind {
-	case "u8":
-		return strconv.Itoa(int(b[0]))
-	case "u32":
-		return strconv.FormatUint(uint64(le.Uint32(b)), 10)
+func textOfBits(typ string, b []byte) string {
+	word := make([]byte, 8)
+	copy(word, b[:typeSize(typ)])
+	bits := binary.LittleEndian.Uint64(word)
+	switch typ {
 	case "s32":
-		return strconv.FormatInt(int64(int32(le.Uint32(b))), 10)
-	case "u64":
-		return strconv.FormatUint(le.Uint64(b), 10)
+		return strconv.FormatInt(int64(int32(bits)), 10)
 	case "s64":
-		return strconv.FormatInt(int64(le.Uint64(b)), 10)
+		return strconv.FormatInt(int64(bits), 10)
 	case "f32":
-		return strconv.FormatFloat(float64(math.Float32frombits(le.Uint32(b))), 'g', -1, 32)
+		return strconv.FormatFloat(float64(math.Float32frombits(uint32(bits))), 'g', -1, 32)
+	case "f64":
+		return strconv.FormatFloat(math.Float64frombits(bits), 'g', -1, 64)
 	}
-	return strconv.FormatFloat(math.Float64frombits(le.Uint64(b)), 'g', -1, 64)
+	return strconv.FormatUint(bits, 10)
 }
 
 // kernelReport is the result of a run.
@@ -255,7 +243,7 @@ func (r *kernelReport) text(w io.Writer) {
 }
 
 // run runs the kernel.
-func (r *kernelRun) run(c *call) (err error) {
+func (r *kernelRun) run(c *invocation) (err error) {
 	if len(c.args) != 2 {
 		return usage("run takes a file and the name of a kernel; see cuprobe run -h")
 	}
@@ -279,7 +267,7 @@ func (r *kernelRun) run(c *call) (err error) {
 	case r.limit != 0:
 		return usage("-limit needs the software driver: add -driver soft")
 	default:
-		c.instead = "To run the kernel without a GPU, add -driver soft"
+		c.alternative = "To run the kernel without a GPU, add -driver soft"
 	}
 	drv, dev, err := c.openDevice()
 	if err != nil {
@@ -314,10 +302,10 @@ func (r *kernelRun) run(c *call) (err error) {
 		if err := a.mem.CopyTo(a.data); err != nil {
 			return err
 		}
-		size := kindSize(a.kind)
-		m := memoryText{Arg: i, Type: fmt.Sprintf("%s[%d]", a.kind, len(a.data)/size), Values: []string{}}
-		for at := 0; at < len(a.data) && uint(len(m.Values)) < r.most; at += size {
-			m.Values = append(m.Values, textOfBits(a.kind, a.data[at:]))
+		size := typeSize(a.typ)
+		m := memoryText{Arg: i, Type: fmt.Sprintf("%s[%d]", a.typ, len(a.data)/size), Values: []string{}}
+		for at := 0; at < len(a.data) && uint32(len(m.Values)) < r.maxShown; at += size {
+			m.Values = append(m.Values, textOfBits(a.typ, a.data[at:]))
 		}
 		m.More = len(m.Values) < len(a.data)/size
 		report.Memory = append(report.Memory, m)
@@ -330,7 +318,7 @@ func (r *kernelRun) run(c *call) (err error) {
 
 // showFailed shows the mistakes of a kernel that has failed, and returns err, the reason, unless the
 // report contains it. The mistakes may be its cause.
-func (c *call) showFailed(report *kernelReport, err error) error {
+func (c *invocation) showFailed(report *kernelReport, err error) error {
 	if len(report.Mistakes) == 0 {
 		return err
 	}
@@ -361,7 +349,7 @@ func kernelsOf(drv *cu.Driver, file string) []string {
 }
 
 // launch launches the kernel, and waits for it.
-func (r *kernelRun) launch(c *call, drv *cu.Driver, rig *rig, report *kernelReport) error {
+func (r *kernelRun) launch(c *invocation, drv *cu.Driver, rig *rig, report *kernelReport) error {
 	mod, err := keep(rig, func() (*cu.Module, error) { return rig.gpu.LoadModuleFile(c.args[0]) })
 	if err != nil {
 		return err
@@ -388,11 +376,11 @@ func (r *kernelRun) launch(c *call, drv *cu.Driver, rig *rig, report *kernelRepo
 				return err
 			}
 			args[i] = cu.Ptr(a.mem)
-		case a.kind == "f32":
+		case a.typ == "f32":
 			args[i] = cu.F32(math.Float32frombits(uint32(a.bits)))
-		case a.kind == "f64":
+		case a.typ == "f64":
 			args[i] = cu.F64(math.Float64frombits(a.bits))
-		case kindSize(a.kind) == 4:
+		case typeSize(a.typ) == 4:
 			args[i] = cu.U32(uint32(a.bits))
 		default:
 			args[i] = cu.U64(a.bits)

@@ -191,17 +191,17 @@ func TestWithoutGPU(t *testing.T) {
 	}
 }
 
-// TestMayReplace checks after which errors a call that asks for nothing may use the software driver.
-func TestMayReplace(t *testing.T) {
+// TestMayUseSoftware checks after which errors a call that asks for nothing may use the software driver.
+func TestMayUseSoftware(t *testing.T) {
 	for err, why := range map[error]string{
 		&cu.Error{Op: "Open", Err: cu.ErrNoDriver}:                              "no CUDA driver could be loaded",
 		&cu.Error{Op: "cuInit", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice}: "the CUDA driver sees no device",
 		&cu.Error{Op: "cuInit", Result: cu.ResultSystemNotReady}:                "",
 		nil: "",
 	} {
-		c := call{bare: true, driver: autoDriver, device: anyDevice,
+		c := invocation{noCommand: true, driver: autoDriver, device: anyDevice,
 			env: func(string) (string, bool) { return "", false }}
-		if may := c.mayReplace(err); may != (why != "") || may && whyNone(err) != why {
+		if may := c.mayUseSoftware(err); may != (why != "") || may && whyNone(err) != why {
 			t.Errorf("%v: %v", err, may)
 		}
 	}
@@ -358,7 +358,7 @@ func TestRigCensus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range checkDevice(dev, &waiter{after: time.After, say: io.Discard}) {
+	for _, c := range checkDevice(dev, &waiter{after: time.After, messages: io.Discard}) {
 		if !c.Passed {
 			t.Errorf("%+v", c)
 		}

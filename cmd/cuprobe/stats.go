@@ -32,8 +32,7 @@ func summarize(samples []time.Duration) stats {
 	}
 	slices.Sort(distances)
 	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: percentile(sorted, 95),
-		Max: sorted[len(sorted)-1],
-		MAD: median(distances)}
+		Max: sorted[len(sorted)-1], MAD: median(distances)}
 }
 
 // percentile returns the smallest of the sorted samples that is not less than p percent of them.
@@ -79,6 +78,14 @@ func deviation(d, from time.Duration) float64 {
 	}
 	return float64(d)/float64(from) - 1
 }
+
+// The kinds of measurements.
+const (
+	kindSpin = "spin" // a kernel that spins
+	kindCopy = "copy"
+	kindGPU  = "gpu"  // the overhead of the GPU
+	kindCall = "call" // the host's time for a call
+)
 
 // hint says why a measurement is inaccurate.
 type hint struct {
@@ -192,6 +199,14 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 	return hints
 }
 
+// hintMark returns the reference to hints, if there are any.
+func hintMark(hints []hint) string {
+	if len(hints) > 0 {
+		return "*"
+	}
+	return ""
+}
+
 // explainHints returns the hints of all measurements, grouped by kind, with the advice for each
 // kind, in lines of at most width bytes.
 func explainHints[M interface {
@@ -222,23 +237,4 @@ func explainHints[M interface {
 		}
 	}
 	return lines
-}
-
-// wrap breaks a text into lines of at most width bytes, if its words allow it. All lines but the
-// first begin with indent.
-func wrap(text, indent string, width int) []string {
-	var lines []string
-	for len(text) > width {
-		begin := len(text) - len(strings.TrimLeft(text, " "))
-		cut := strings.LastIndexByte(text[:width+1], ' ')
-		if cut <= begin {
-			if cut = strings.IndexByte(text[begin:], ' '); cut < 0 {
-				break
-			}
-			cut += begin
-		}
-		lines = append(lines, strings.TrimRight(text[:cut], " "))
-		text = indent + strings.TrimLeft(text[cut:], " ")
-	}
-	return append(lines, text)
 }

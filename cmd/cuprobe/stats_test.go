@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -134,23 +133,6 @@ func TestExplainHints(t *testing.T) {
 	}
 	if got := explainHints[*measurement](nil, 60); got != nil {
 		t.Errorf("without hints: %q", got)
-	}
-}
-
-func TestWrap(t *testing.T) {
-	for _, tt := range []struct{ text, want string }{
-		{"", ""},
-		{"short", "short"},
-		{"exactly 10", "exactly 10"},
-		{"one two three", "one two\n  three"},
-		{"  one two three four", "  one two\n  three\n  four"},
-		{"unbreakable-word", "unbreakable-word"},
-		{"unbreakable-word and more", "unbreakable-word\n  and more"},
-		{"a unbreakable-word", "a\n  unbreakable-word"},
-	} {
-		if diff := cmp.Diff(tt.want, strings.Join(wrap(tt.text, "  ", 10), "\n")); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", tt.text, diff)
-		}
 	}
 }
 

@@ -30,9 +30,9 @@ The software driver is not a library, and its functions have no addresses: with
 Fields with -json: driver, symbols (name, export, since: 12080 is 12.8, current,
 found, reason), found, missing, and with -driver soft, where these are empty and 0,
 the field note, which says why.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			missing := fs.Bool("missing", false, "list only functions that the driver lacks")
-			return func(c *call) error { return runSymbols(c, *missing) }
+			return func(c *invocation) error { return runSymbols(c, *missing) }
 		},
 	}
 }
@@ -60,7 +60,7 @@ type symbolInfo struct {
 	Reason string `json:"reason"`
 }
 
-func runSymbols(c *call, onlyMissing bool) error {
+func runSymbols(c *invocation, onlyMissing bool) error {
 	if len(c.args) > 1 {
 		return usage("symbols takes one text to look for, and there is %q too; see cuprobe symbols -h", c.args[1])
 	}
@@ -79,7 +79,7 @@ func runSymbols(c *call, onlyMissing bool) error {
 	version := cu.Version(lib.Version())
 	r.Driver = driverInfo{Library: lib.Name(), Version: version, CUDA: version.String()}
 	for _, s := range cu.LibrarySymbols(lib) {
-		if named(s, text) {
+		if nameContains(s, text) {
 			r.add(s, onlyMissing)
 		}
 	}
@@ -91,7 +91,7 @@ func runSymbols(c *call, onlyMissing bool) error {
 
 // showSoftSymbols prints why the software driver has no functions to list. A text that occurs in no
 // function's name is still an error.
-func (c *call) showSoftSymbols(text string) error {
+func (c *invocation) showSoftSymbols(text string) error {
 	drv, err := c.open()
 	if err != nil {
 		return err
@@ -100,14 +100,14 @@ func (c *call) showSoftSymbols(text string) error {
 	if r.Driver, err = c.driverInfo(drv); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(drv.Symbols(), func(s cu.Symbol) bool { return named(s, text) }) {
+	if !slices.ContainsFunc(drv.Symbols(), func(s cu.Symbol) bool { return nameContains(s, text) }) {
 		return errNoneNamed(c.args[0])
 	}
 	return c.show(r)
 }
 
-// named reports whether one of a function's names contains a text, which is in lower case.
-func named(s cu.Symbol, text string) bool {
+// nameContains reports whether one of a function's names contains a text, which is in lower case.
+func nameContains(s cu.Symbol, text string) bool {
 	return strings.Contains(strings.ToLower(s.Name), text) || strings.Contains(strings.ToLower(s.Export), text)
 }
 

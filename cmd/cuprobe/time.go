@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,22 +38,17 @@ call, askedNS, bytes, direction, events and host: samples, minNS, medianNS, p95N
 maxNS, madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
 reason), interrupted, and error if there was one. The kind call has no events, and
 host is for one call.`,
-		define: func(fs *flag.FlagSet) func(*call) error {
+		define: func(fs *flag.FlagSet) func(*invocation) error {
 			p := &plan{}
+			// Only the end of the process, or the watchdog of a display, can stop a kernel that spins.
 			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms",
-				func(s string) (err error) {
-					p.spins, err = parseList(s, parseSpin)
-					return err
-				})
+				set(&p.spins, listOf(durationWithin(time.Nanosecond, 10*time.Second, "10ms"))))
 			fs.Func("copy", "measure copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)",
-				func(s string) (err error) {
-					p.copies, err = parseList(s, parseSize)
-					return err
-				})
+				set(&p.copies, listOf(parseSize)))
 			fs.BoolVar(&p.calls, "calls", false, "measure the calls that launch, record, query and measure")
 			fs.BoolVar(&p.quick, "quick", false, "take about two seconds")
 			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)",
-				parseCount("samples", &p.samples))
+				set(&p.samples, countOf("samples")))
 			return p.run
 		},
 	}
@@ -69,16 +61,10 @@ type plan struct {
 	calls   bool
 	quick   bool
 	samples int // 0 for a number that the program chooses
-
-	warmUp, atLeast, atMost int
-	budget                  time.Duration               // for one row; 0 if there is none
-	watch                   func() func() time.Duration // reads the clock of the budget; nil for the host's
+	sampling
 
 	l2 uint64 // the size of the device's L2 cache, or 0 if it is not known
 }
-
-// warmUp is how long the GPU runs kernels before the first measurement.
-const warmUp = 400 * time.Millisecond
 
 // complete sets the options that the user has not set.
 func (p *plan) complete() {
@@ -92,76 +78,14 @@ func (p *plan) complete() {
 		}
 		p.calls = true
 	}
-	p.warmUp, p.atLeast, p.atMost, p.budget = 2, 10, 50, time.Second
+	p.sampling = sampling{warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second}
 	if p.quick {
-		p.warmUp, p.atLeast, p.atMost, p.budget = 1, fewSamples, 15, 100*time.Millisecond
+		p.sampling = sampling{warmUp: 1, atLeast: fewSamples, atMost: 15, budget: 100 * time.Millisecond}
 	}
 	if p.samples > 0 {
 		p.atLeast, p.atMost = p.samples, p.samples
 	}
 }
-
-// parseList parses a list with commas in between.
-func parseList[T any](text string, parse func(string) (T, error)) ([]T, error) {
-	var list []T
-	for _, item := range strings.Split(text, ",") {
-		v, err := parse(strings.TrimSpace(item))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
-}
-
-// maxSpin limits how long a kernel may spin, because only the end of the process, or the watchdog
-// of a display, can stop it.
-const maxSpin = 10 * time.Second
-
-func parseSpin(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Nanosecond || d > maxSpin {
-		return 0, fmt.Errorf("%q is no duration from 1ns to %v, such as 10ms", s, maxSpin)
-	}
-	return d, nil
-}
-
-// parseCount returns the function of a flag that sets n to a number of things.
-func parseCount(things string, n *int) func(string) error {
-	return func(s string) error {
-		v, err := strconv.ParseUint(s, 10, 31)
-		if err != nil || v == 0 {
-			return fmt.Errorf("the number of %s is a whole number from 1", things)
-		}
-		*n = int(v)
-		return nil
-	}
-}
-
-// maxSize limits the size of copies.
-const maxSize = 64 << 30
-
-func parseSize(s string) (uint64, error) {
-	factor, number := uint64(1), strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "IB"), "B")
-	for _, u := range units() {
-		if rest, ok := strings.CutSuffix(number, u.name[:1]); ok {
-			number, factor = rest, u.bytes
-		}
-	}
-	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || n == 0 || n > maxSize/factor {
-		return 0, fmt.Errorf("%q is no size from 1B to %s, such as 4KiB or 16MiB", s, size(maxSize))
-	}
-	return n * factor, nil
-}
-
-// The kinds of measurements.
-const (
-	kindSpin = "spin" // a kernel that spins
-	kindCopy = "copy"
-	kindGPU  = "gpu"  // the overhead of the GPU
-	kindCall = "call" // the host's time for a call
-)
 
 // measurement is a row of the table.
 type measurement struct {
@@ -193,7 +117,7 @@ type timeReport struct {
 }
 
 // run makes all measurements. Without -json it prints each row at once.
-func (p *plan) run(c *call) (err error) {
+func (p *plan) run(c *invocation) (err error) {
 	p.complete()
 	drv, dev, err := c.openDevice()
 	if err != nil {
@@ -224,7 +148,7 @@ func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.
 	if err != nil {
 		return err
 	}
-	if err := t.warm(warmUp); err != nil {
+	if err := t.warm(); err != nil {
 		return err
 	}
 	// A driver need not know the size.
@@ -233,16 +157,12 @@ func (p *plan) measure(ctx context.Context, dev *cu.Device, r *timeReport, w io.
 		return err
 	}
 	p.l2 = uint64(max(l2, 0))
-	var head []string
+	rows := table{w: w}
 	for _, row := range p.rows(t, r) {
 		m, err := row()
 		if m != nil {
 			r.Measurements = append(r.Measurements, m)
-			if h := heads(m.Kind); !slices.Equal(h, head) {
-				head = h
-				fmt.Fprintf(w, "\n%s\n", strings.Join(h, "\n"))
-			}
-			fmt.Fprintln(w, m.row())
+			rows.print(m.head(), m.row())
 		}
 		if err != nil {
 			return err
@@ -272,99 +192,63 @@ func (p *plan) rows(t *timer, r *timeReport) []func() (*measurement, error) {
 	return rows
 }
 
+// callRows returns the rows for the overhead of the GPU and of the host.
+func (p *plan) callRows(t *timer) []func() (*measurement, error) {
+	gpu := func(name string, work func() error) func() (*measurement, error) {
+		return func() (*measurement, error) { return p.sample(t, &measurement{Name: name, Kind: kindGPU}, work) }
+	}
+	host := func(name string, take func() (time.Duration, bool, error)) func() (*measurement, error) {
+		return func() (*measurement, error) { return p.sampleCall(t, &measurement{Name: name, Kind: kindCall}, take) }
+	}
+	return []func() (*measurement, error){
+		gpu("two records", nothing),
+		gpu("empty kernel", t.empty),
+		host("launch", t.launchCalls),
+		host("record", t.recordCalls),
+		host("query", t.queryCalls),
+		host("since", t.sinceCalls),
+		host("round trip", t.roundTrip),
+	}
+}
+
 // copy measures copies of n bytes.
 func (p *plan) copy(t *timer, r *timeReport, direction string, n uint64) (m *measurement, err error) {
 	m = &measurement{Name: direction + " " + size(n), Kind: kindCopy, Bytes: n, Direction: direction}
-	dst, src, release, err := t.rig.buffers(t.stream, direction, n)
-	if errors.Is(err, cu.ResultOutOfMemory) {
-		r.Skipped = append(r.Skipped, skipped{m.Name, "there is too little memory, " + outOfMemory(err)})
+	s := &buffers{wait: t.stream.Synchronize}
+	defer s.close(&err)
+	c := s.pair(t, direction == "d2h", t, direction == "h2d", n)
+	if reason, ok := outOfRoom(s.err); ok {
+		r.Skipped = append(r.Skipped, skipped{m.Name, reason})
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if s.err != nil {
+		return nil, s.err
 	}
-	defer func() {
-		if e := errors.Join(t.stream.Synchronize(), release()); err == nil {
-			err = e
-		}
-	}()
-	m, err = p.sample(t, m, func() error { return t.stream.Copy(dst, src) })
+	m, err = p.sample(t, m, func() error { return t.stream.Copy(c.dst, c.src) })
 	if m != nil && m.Events.Median > 0 {
 		m.GBPerSecond = float64(n) / float64(m.Events.Median)
 	}
 	return m, err
 }
 
-// outOfMemory says which allocation has failed.
-func outOfMemory(err error) string {
-	var e *cu.Error
-	if errors.As(err, &e) && e.Op == "cuMemHostAlloc" {
-		return "pinned on the host (cuMemHostAlloc)"
-	}
-	return "on the device (cuMemAlloc)"
-}
-
-// buffers allocates the memory for a copy on the stream.
-func (r *rig) buffers(s *cu.Stream, direction string, n uint64) (dst, src cu.Memory, release func() error, err error) {
-	to, err := r.alloc(s, n, direction == "d2h")
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	from, err := r.alloc(s, n, direction == "h2d")
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, to.Close())
-	}
-	return to, from, func() error { return errors.Join(to.Close(), from.Close()) }, nil
-}
-
-// buffer is memory of one end of a copy.
-type buffer interface {
-	cu.Memory
-	io.Closer
-}
-
-// alloc allocates pinned memory of the host, or memory of the device, and writes all of it.
-func (r *rig) alloc(s *cu.Stream, n uint64, host bool) (buffer, error) {
-	if host {
-		m, err := r.gpu.AllocHost(n, cu.HostDefault)
-		if err != nil {
-			return nil, err
-		}
-		if err := m.View(func(b []byte) error { clear(b); return nil }); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
-		return m, nil
-	}
-	m, err := r.gpu.Alloc(n)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Memset(m, 0); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, nil
-}
-
 // sample takes the samples of a row that is measured on the GPU.
 func (p *plan) sample(t *timer, m *measurement, work func() error) (*measurement, error) {
-	var events, host []time.Duration
-	err := p.repeat(t.ctx, func(keep bool) error {
+	var host []time.Duration
+	events, notHeld, err := p.take(t.ctx, func() (time.Duration, bool, error) {
 		s, err := t.time(work)
-		if err == nil && keep {
-			events, host = append(events, s.events), append(host, s.host)
-			if !s.held {
-				m.NotHeld++
-			}
+		if err == nil {
+			host = append(host, s.host)
 		}
-		return err
+		return s.events, s.held, err
 	})
 	if len(events) == 0 {
 		return nil, err
 	}
+	host = host[len(host)-len(events):] // without the warm-up
 	e, h := summarize(events), summarize(host)
-	m.Events, m.Host = &e, &h
+	m.Events, m.Host, m.NotHeld = &e, &h, notHeld
 	m.Deviation = deviation(h.Median, e.Median)
-	m.Hints = judge(m.Kind, events, host, m.NotHeld)
+	m.Hints = judge(m.Kind, events, host, notHeld)
 	if h, cached := p.cached(m); cached {
 		m.Hints = append(m.Hints, h)
 	}
@@ -380,68 +264,24 @@ func (p *plan) cached(m *measurement) (hint, bool) {
 	return hint{hintCache, fmt.Sprintf("the L2 cache has %s MiB", decimal(float64(p.l2)/(1<<20), 3))}, true
 }
 
-// sampleCall takes the samples of a row of calls. take returns the time of one call, and whether
-// the stream was held during the call.
+// sampleCall takes the samples of a row of calls.
 func (p *plan) sampleCall(t *timer, m *measurement, take func() (time.Duration, bool, error)) (*measurement, error) {
-	var host []time.Duration
-	err := p.repeat(t.ctx, func(keep bool) error {
-		d, held, err := take()
-		if err == nil && keep {
-			host = append(host, d)
-			if !held {
-				m.NotHeld++
-			}
-		}
-		return err
-	})
+	host, notHeld, err := p.take(t.ctx, take)
 	if len(host) == 0 {
 		return nil, err
 	}
 	h := summarize(host)
-	m.Host = &h
-	m.Hints = judge(m.Kind, host, nil, m.NotHeld)
+	m.Host, m.NotHeld, m.Hints = &h, notHeld, judge(m.Kind, host, nil, notHeld)
 	return m, err
 }
 
-// repeat takes the samples of a row, after a warm-up whose samples are discarded.
-func (p *plan) repeat(ctx context.Context, sample func(keep bool) error) error {
-	for range p.warmUp {
-		if err := sample(false); err != nil {
-			return err
-		}
+// head returns the header lines of the measurement's table.
+func (m *measurement) head() string {
+	if m.Kind == kindCall {
+		return fmt.Sprintf("host, for one call\n%-14s %4s %9s %9s %9s", "", "n", "min", "median", "p95")
 	}
-	begin := p.watch
-	if begin == nil {
-		begin = watch
-	}
-	elapsed := begin()
-	for i := range p.atMost {
-		if i >= p.atLeast && elapsed() > p.budget {
-			break
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := sample(true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// heads returns the header lines of a kind.
-func heads(kind string) []string {
-	if kind == kindCall {
-		return []string{
-			"host, for one call",
-			fmt.Sprintf("%-14s %4s %9s %9s %9s", "", "n", "min", "median", "p95"),
-		}
-	}
-	return []string{
-		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s", "", "", "events", "", "", "host"),
-		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "n", "min", "median", "p95", "median", "deviates",
-			"GB/s"),
-	}
+	return fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s\n%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "", "events", "", "", "host",
+		"", "n", "min", "median", "p95", "median", "deviates", "GB/s")
 }
 
 // row returns the measurement's line in the table.
@@ -459,18 +299,10 @@ func (m *measurement) row() string {
 		}
 		line += fmt.Sprintf("  %9s %+8.2f%% %8s", duration(m.Host.Median), 100*m.Deviation, rate)
 	}
-	return strings.TrimRight(line+" "+mark(m.Hints), " ")
+	return strings.TrimRight(line+" "+hintMark(m.Hints), " ")
 }
 
 func (m *measurement) hinted() (string, []hint) { return m.Name, m.Hints }
-
-// mark returns the reference to hints, if there are any.
-func mark(hints []hint) string {
-	if len(hints) > 0 {
-		return "*"
-	}
-	return ""
-}
 
 // textEnd prints the text below the table.
 func (r *timeReport) textEnd(w io.Writer) { r.ends.text(w, explainHints(r.Measurements, 80)) }

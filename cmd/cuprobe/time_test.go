@@ -105,51 +105,47 @@ func TestPlan(t *testing.T) {
 	all := plan{
 		spins:  []time.Duration{us, 10 * us, 100 * us, ms, 10 * ms, 100 * ms},
 		copies: []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20}, calls: true,
-		warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second,
+		sampling: sampling{warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second},
 	}
 	quick := plan{
 		spins: all.spins[:5], copies: all.copies[:4], calls: true, quick: true,
-		warmUp: 1, atLeast: 5, atMost: 15, budget: 100 * ms,
+		sampling: sampling{warmUp: 1, atLeast: 5, atMost: 15, budget: 100 * ms},
 	}
 	for _, tt := range []struct{ given, want plan }{
 		{plan{}, all},
 		{plan{quick: true}, quick},
-		{plan{calls: true}, plan{calls: true, warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second}},
-		{plan{spins: []time.Duration{ms}, samples: 3}, plan{spins: []time.Duration{ms}, samples: 3, warmUp: 2, atLeast: 3, atMost: 3, budget: time.Second}},
+		{plan{calls: true}, plan{calls: true, sampling: sampling{warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second}}},
+		{plan{spins: []time.Duration{ms}, samples: 3}, plan{spins: []time.Duration{ms}, samples: 3, sampling: sampling{warmUp: 2, atLeast: 3, atMost: 3, budget: time.Second}}},
 		{plan{copies: []uint64{1}, quick: true, samples: 100},
-			plan{copies: []uint64{1}, quick: true, samples: 100, warmUp: 1, atLeast: 100, atMost: 100, budget: 100 * ms}},
+			plan{copies: []uint64{1}, quick: true, samples: 100, sampling: sampling{warmUp: 1, atLeast: 100, atMost: 100, budget: 100 * ms}}},
 	} {
 		got := tt.given
 		got.complete()
-		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(plan{})); diff != "" {
+		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(plan{}, sampling{})); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", tt.given, diff)
 		}
 	}
 }
 
-// TestRepeat checks that a row ends after its budget, but not before it has enough samples.
-func TestRepeat(t *testing.T) {
+// TestSampling checks that a row ends after its budget, but not before it has enough samples.
+func TestSampling(t *testing.T) {
 	for _, tt := range []struct {
-		plan plan
-		want int
+		sampling sampling
+		want     int
 	}{
-		{plan{atLeast: 3, atMost: 10, budget: time.Hour}, 10},
-		{plan{atLeast: 3, atMost: 10}, 3}, // the budget is used up at once
-		{plan{atLeast: 10, atMost: 10}, 10},
+		{sampling{atLeast: 3, atMost: 10, budget: time.Hour}, 10},
+		{sampling{atLeast: 3, atMost: 10}, 3}, // the budget is used up at once
+		{sampling{atLeast: 10, atMost: 10}, 10},
 	} {
-		kept, warm := 0, 0
-		tt.plan.warmUp = 2
-		err := tt.plan.repeat(context.Background(), func(keep bool) error {
+		n := 0
+		tt.sampling.warmUp = 2
+		took, notHeld, err := tt.sampling.take(context.Background(), func() (time.Duration, bool, error) {
 			time.Sleep(time.Microsecond)
-			if keep {
-				kept++
-			} else {
-				warm++
-			}
-			return nil
+			n++
+			return time.Duration(n), n%2 == 0, nil
 		})
-		if err != nil || kept != tt.want || warm != 2 {
-			t.Errorf("%+v: %d samples, %d to warm up, %v", tt.plan, kept, warm, err)
+		if err != nil || n != 2+tt.want || len(took) != tt.want || took[0] != 3 || notHeld != (tt.want+1)/2 {
+			t.Errorf("%+v: %d calls, samples %v, %d not held, %v", tt.sampling, n, took, notHeld, err)
 		}
 	}
 }
@@ -261,7 +257,7 @@ func TestAwait(t *testing.T) {
 		}
 		return cu.Pending, nil
 	}, func() error { now = now.Add(100 * ms); return nil }, func() time.Time { return now }, func(d time.Duration) {
-		if d != pause || now.Sub(time.Time{}) < restless {
+		if d != pause || now.Sub(time.Time{}) < noPauses {
 			t.Errorf("after %v it pauses for %v", now.Sub(time.Time{}), d)
 		}
 		slept++

@@ -143,7 +143,7 @@ func (s span) letter() string {
 // bar draws a span in n columns, at least 3.
 func bar(n int, s span) string {
 	begin, fill, end := "[", "=", "]"
-	length := digits(s.To-s.From, 3)
+	length := roundDuration(s.To-s.From, 3)
 	texts := []string{" " + s.Name + " " + length + " ", " " + s.Name + " ", s.letter()}
 	if s.Waiting {
 		begin, fill, end = ".", ".", "."

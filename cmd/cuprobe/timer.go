@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -92,12 +92,10 @@ func newTimer(ctx context.Context, rig *rig) (*timer, error) {
 	return t, t.stream.Synchronize()
 }
 
-// warm runs kernels for a time, so that the GPU leaves its power-saving states before a
-// measurement.
-func (t *timer) warm(long time.Duration) error {
-	const step = 20 * time.Millisecond // displays have watchdogs
-	for ; long > 0; long -= step {
-		if err := t.rig.launch(t.stream, min(long, step)); err != nil {
+// warm runs kernels for 0.4 s, so that the GPU leaves its power-saving states before a measurement.
+func (t *timer) warm() error {
+	for range 20 { // short kernels, because displays have watchdogs
+		if err := t.rig.launch(t.stream, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -147,10 +145,7 @@ func (t *timer) once(hold time.Duration, work func() error) (s sample, err error
 		return s, err
 	}
 	s.host = elapsed()
-	s.events, st, err = t.stop.Since(t.start)
-	if err == nil && st != cu.Complete {
-		err = errors.New("the driver reports an event as pending after it was complete")
-	}
+	s.events, err = between(t.start, t.stop)
 	return s, err
 }
 
@@ -201,9 +196,22 @@ func (t *timer) drain() error {
 	return p.await(t.stop, t.wait)
 }
 
-// since returns the host's time for reading the time between two records.
-func (t *timer) since() (d time.Duration, held bool, err error) {
-	if _, err := t.once(0, func() error { return nil }); err != nil {
+// launchCalls, recordCalls, queryCalls and sinceCalls return the host's time for one call, as calls does.
+
+func (t *timer) launchCalls() (d time.Duration, held bool, err error) {
+	return t.calls(nothing, t.empty)
+}
+
+func (t *timer) recordCalls() (d time.Duration, held bool, err error) {
+	return t.calls(nothing, t.record)
+}
+
+func (t *timer) queryCalls() (d time.Duration, held bool, err error) {
+	return t.calls(t.record, func() error { _, err := t.start.Query(); return err })
+}
+
+func (t *timer) sinceCalls() (d time.Duration, held bool, err error) {
+	if _, err := t.once(0, nothing); err != nil {
 		return 0, false, err
 	}
 	elapsed := t.watch()
@@ -217,46 +225,102 @@ func (t *timer) since() (d time.Duration, held bool, err error) {
 
 // roundTrip returns the time from before the launch of an empty kernel until the host knows that it
 // has completed.
-func (t *timer) roundTrip() (time.Duration, error) {
+func (t *timer) roundTrip() (d time.Duration, held bool, err error) {
 	elapsed := t.watch()
-	if err := t.rig.launch(t.stream, 0); err != nil {
-		return 0, err
+	if err := t.empty(); err != nil {
+		return 0, false, err
 	}
-	err := t.drain()
-	return elapsed(), err
+	err = t.drain()
+	return elapsed(), true, err
 }
 
-// callRows returns the rows for the overhead of the GPU and of the host.
-func (p *plan) callRows(t *timer) []func() (*measurement, error) {
-	nothing := func() error { return nil }
-	kernel := func() error { return t.rig.launch(t.stream, 0) }
-	record := func() error { return t.start.Record(t.stream) }
-	gpu := func(name string, work func() error) func() (*measurement, error) {
-		return func() (*measurement, error) {
-			return p.sample(t, &measurement{Name: name, Kind: kindGPU}, work)
+// nothing, empty and record are work that is measured.
+
+func nothing() error { return nil }
+
+func (t *timer) empty() error { return t.rig.launch(t.stream, 0) }
+
+func (t *timer) record() error { return t.start.Record(t.stream) }
+
+// transfer is a copy.
+type transfer struct{ dst, src buffer }
+
+// buffers contains the memory of copies. After its first error it allocates nothing.
+type buffers struct {
+	wait   func() error // waits for the work that uses the memory
+	opened []buffer
+	err    error
+}
+
+// alloc allocates n bytes, pinned memory of the host or memory of the timer's device.
+func (s *buffers) alloc(t *timer, n uint64, host bool) buffer {
+	if s.err != nil {
+		return nil
+	}
+	m, err := t.rig.alloc(t.stream, n, host)
+	if s.err = err; err != nil {
+		return nil
+	}
+	s.opened = append(s.opened, m)
+	if s.err = t.drain(); s.err != nil { // another stream may use it
+		return nil
+	}
+	return m
+}
+
+// pair allocates the memory of a copy of n bytes. The memory of each end is in pinned memory of the
+// host, or in the memory of the timer's device.
+func (s *buffers) pair(dst *timer, dstHost bool, src *timer, srcHost bool, n uint64) transfer {
+	return transfer{s.alloc(dst, n, dstHost), s.alloc(src, n, srcHost)}
+}
+
+// close frees the memory. It sets *err to its own error unless there is one.
+func (s *buffers) close(err *error) {
+	if e := s.wait(); *err == nil {
+		*err = e
+	}
+	for _, m := range slices.Backward(s.opened) {
+		if e := m.Close(); *err == nil {
+			*err = e
 		}
 	}
-	host := func(name string, take func() (time.Duration, bool, error)) func() (*measurement, error) {
-		return func() (*measurement, error) {
-			return p.sampleCall(t, &measurement{Name: name, Kind: kindCall}, take)
+}
+
+// sampling says how many samples are taken for a row of a table.
+type sampling struct {
+	warmUp, atLeast, atMost int
+	budget                  time.Duration               // for one row; 0 if there is none
+	watch                   func() func() time.Duration // reads the clock of the budget; nil for the host's
+}
+
+// take takes the samples of a row, after a warm-up whose samples are discarded. one returns the time of a sample, and
+// whether the stream was held while its work was enqueued. take counts the samples for which it was not held.
+func (s *sampling) take(ctx context.Context, one func() (d time.Duration, held bool, err error)) (
+	took []time.Duration, notHeld int, err error) {
+	for range s.warmUp {
+		if _, _, err := one(); err != nil {
+			return nil, 0, err
 		}
 	}
-	held := func(before, one func() error) func() (time.Duration, bool, error) {
-		return func() (time.Duration, bool, error) { return t.calls(before, one) }
+	begin := s.watch
+	if begin == nil {
+		begin = watch
 	}
-	return []func() (*measurement, error){
-		gpu("two records", nothing),
-		gpu("empty kernel", kernel),
-		host("launch", held(nothing, kernel)),
-		host("record", held(nothing, record)),
-		host("query", held(record, func() error {
-			_, err := t.start.Query()
-			return err
-		})),
-		host("since", t.since),
-		host("round trip", func() (time.Duration, bool, error) {
-			d, err := t.roundTrip()
-			return d, true, err
-		}),
+	elapsed := begin()
+	for i := range s.atMost {
+		if i >= s.atLeast && elapsed() > s.budget {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return took, notHeld, err
+		}
+		d, held, err := one()
+		if err != nil {
+			return took, notHeld, err
+		}
+		if took = append(took, d); !held {
+			notHeld++
+		}
 	}
+	return took, notHeld, nil
 }

@@ -6,11 +6,49 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
+
+// The parts of a bench.
+const (
+	partPinned   = "pinned"
+	partPageable = "pageable"
+	partPeer     = "peer"
+	partLatency  = "latency"
+)
+
+func benchParts() []string { return []string{partPinned, partPageable, partPeer, partLatency} }
+
+// bench says what to measure, and has what is needed for it.
+type bench struct {
+	ordinals []int // nil for the first two devices
+	faulty   []int // devices that are not measured, even if they are chosen
+	all      bool  // all devices
+	sizes    []uint64
+	parts    []string // nil for all
+	samples  int      // 0 for a number that the program chooses
+	batch    int      // 0 for a number that the program chooses
+	budget   time.Duration
+
+	ctx      context.Context
+	waiter   *waiter // ends the wait for a call that hangs; nil for no end
+	sampling sampling
+	sim      *cusim.Driver // the software driver with virtual time, or nil
+	targets  []*target
+	report   *benchReport
+	progress progress
+}
+
+// target is a device that is measured.
+type target struct {
+	dev   *cu.Device
+	rig   *rig
+	timer *timer
+	other *cu.Stream // for copies at the same time as those on the timer's stream
+}
 
 // A sample has as many copies as take copiesFor, but at most maxCopies, which fit into a stream's
 // queue.
@@ -58,8 +96,7 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	if err := b.checkLoad("before"); err != nil {
 		return err
 	}
-	var head []string
-	steps := b.steps()
+	rows, steps := table{w: w}, b.steps()
 	for i, s := range steps {
 		b.progress.show(i, len(steps), s.row.Name)
 		err := b.within(s.row.Name, func() error { return s.take(s.row) })
@@ -73,11 +110,7 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 		}
 		if s.row.Time.Samples > 0 {
 			b.report.Measurements = append(b.report.Measurements, s.row)
-			if h := s.row.heads(); !slices.Equal(h, head) {
-				head = h
-				fmt.Fprintf(w, "\n%s\n", strings.Join(h, "\n"))
-			}
-			fmt.Fprintln(w, s.row.text())
+			rows.print(s.row.head(), s.row.text())
 		}
 		if err != nil {
 			return err
@@ -86,12 +119,12 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	return b.checkLoad("after")
 }
 
-// within calls f. If there is a guard, it returns an error if f hangs.
+// within calls f. If there is a waiter, it returns an error if f hangs.
 func (b *bench) within(what string, f func() error) error {
-	if b.guard == nil {
+	if b.waiter == nil {
 		return f()
 	}
-	_, err := within(b.guard, what, func() (struct{}, error) { return struct{}{}, f() })
+	_, err := within(b.waiter, what, func() (struct{}, error) { return struct{}{}, f() })
 	if errors.Is(err, errHangs) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -117,7 +150,7 @@ func (b *bench) open(dev *cu.Device) error {
 	if err := b.checkMemory(t); err != nil {
 		return err
 	}
-	return t.timer.warm(warmUp)
+	return t.timer.warm()
 }
 
 // The kinds of warnings.
@@ -186,21 +219,20 @@ type step struct {
 	take func(*benchRow) error
 }
 
+// wants reports whether a part is to be measured.
+func (b *bench) wants(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
+
 // steps returns what is to be measured.
 func (b *bench) steps() []step {
 	var steps []step
 	for _, t := range b.targets {
-		prefix := ""
-		if len(b.targets) > 1 {
-			prefix = fmt.Sprintf("%d: ", t.dev.Ordinal())
-		}
 		for _, memory := range []string{partPinned, partPageable} {
-			if !b.asked(memory) {
+			if !b.wants(memory) {
 				continue
 			}
 			for _, direction := range []string{"h2d", "d2h", "both"} {
 				for _, n := range b.sizes {
-					row := copyRow(t, prefix+memory+" "+direction, memory, direction, n)
+					row := copyRow(t, b.prefix(t)+memory+" "+direction, memory, direction, n)
 					take := func(r *benchRow) error { return b.pinned(t, r) }
 					if memory == partPageable {
 						row.Clock = clockHost
@@ -211,15 +243,23 @@ func (b *bench) steps() []step {
 			}
 		}
 	}
-	if b.asked(partPeer) {
+	if b.wants(partPeer) {
 		steps = append(steps, b.peerSteps()...)
 	}
-	if b.asked(partLatency) {
+	if b.wants(partLatency) {
 		for _, t := range b.targets {
 			steps = append(steps, b.latencySteps(t)...)
 		}
 	}
 	return steps
+}
+
+// prefix returns the begin of the names of a device's rows: its ordinal, if there are several devices.
+func (b *bench) prefix(t *target) string {
+	if len(b.targets) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d: ", t.dev.Ordinal())
 }
 
 // copyRow returns the row for copies of n bytes, without results.
@@ -262,33 +302,20 @@ func (b *bench) peerSteps() []step {
 
 // latencySteps returns the steps for the calls on a device.
 func (b *bench) latencySteps(t *target) []step {
-	nothing := func() error { return nil }
-	kernel := func() error { return t.rig.launch(t.timer.stream, 0) }
-	record := func() error { return t.timer.start.Record(t.timer.stream) }
-	query := func() error { _, err := t.timer.start.Query(); return err }
-	single := func(take func() (time.Duration, error)) func() (time.Duration, bool, error) {
-		return func() (time.Duration, bool, error) { d, err := take(); return d, true, err }
-	}
-	held := func(before, one func() error) func() (time.Duration, bool, error) {
-		return func() (time.Duration, bool, error) { return t.timer.calls(before, one) }
-	}
 	var steps []step
 	for _, call := range []struct {
 		name  string
 		batch int
 		take  func() (time.Duration, bool, error)
 	}{
-		{"launch", batch, held(nothing, kernel)},
-		{"launch to completion", 1, single(t.timer.roundTrip)},
-		{"record", batch, held(nothing, record)},
-		{"query", batch, held(record, query)},
-		{"record to Wait", 1, single(func() (time.Duration, error) { return b.recordToWait(t) })},
+		{"launch", batch, t.timer.launchCalls},
+		{"launch to completion", 1, t.timer.roundTrip},
+		{"record", batch, t.timer.recordCalls},
+		{"query", batch, t.timer.queryCalls},
+		{"record to Wait", 1, func() (time.Duration, bool, error) { return b.recordToWait(t) }},
 	} {
-		name := call.name
-		if len(b.targets) > 1 {
-			name = fmt.Sprintf("%d: %s", t.dev.Ordinal(), name)
-		}
-		row := &benchRow{Name: name, Kind: kindCall, Device: t.dev.Ordinal(), Batch: call.batch, Clock: clockHost}
+		row := &benchRow{Name: b.prefix(t) + call.name, Kind: kindCall, Device: t.dev.Ordinal(), Batch: call.batch,
+			Clock: clockHost}
 		steps = append(steps, step{row, func(r *benchRow) error { return b.sample(r, call.take) }})
 	}
 	return steps
@@ -296,26 +323,26 @@ func (b *bench) latencySteps(t *target) []step {
 
 // recordToWait returns the time from before the record of an event on an idle stream until
 // Event.Wait returns.
-func (b *bench) recordToWait(t *target) (time.Duration, error) {
+func (b *bench) recordToWait(t *target) (d time.Duration, held bool, err error) {
 	elapsed := b.watch()
-	if err := t.timer.start.Record(t.timer.stream); err != nil {
-		return 0, err
+	if err := t.timer.record(); err != nil {
+		return 0, false, err
 	}
 	if b.sim != nil {
 		b.sim.Finish() // Wait does not advance the time
 	}
-	err := t.timer.start.Wait(b.ctx)
-	return elapsed(), err
+	err = t.timer.start.Wait(b.ctx)
+	return elapsed(), true, err
 }
 
 // pinned measures copies from or to pinned memory.
 func (b *bench) pinned(t *target, r *benchRow) (err error) {
-	s := &buffers{b: b}
+	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	up := s.pair(t, false, t, true, r.size())
+	up := s.pair(t.timer, false, t.timer, true, r.size())
 	down := up
 	if r.Direction == "both" {
-		down = s.pair(t, true, t, false, r.size())
+		down = s.pair(t.timer, true, t.timer, false, r.size())
 	} else if r.Direction == "d2h" {
 		up.dst, up.src = up.src, up.dst
 	}
@@ -332,17 +359,17 @@ func (b *bench) peers(from, to *target, r *benchRow) (err error) {
 		return err
 	}
 	r.staged = !access
-	s := &buffers{b: b}
+	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	there := s.pair(to, false, from, false, r.size())
-	back := there
+	forward := s.pair(to.timer, false, from.timer, false, r.size())
+	backward := forward
 	if r.Direction == "both" {
-		back = s.pair(from, false, to, false, r.size())
+		backward = s.pair(from.timer, false, to.timer, false, r.size())
 	}
 	if s.err != nil {
 		return s.err
 	}
-	return b.events(from, r, there, to.other, back)
+	return b.events(from, r, forward, to.other, backward)
 }
 
 // connect lets two devices access each other's memory, if they can.
@@ -359,54 +386,13 @@ func connect(x, y *target) (bool, error) {
 	return true, nil
 }
 
-// transfer is a copy.
-type transfer struct{ dst, src buffer }
-
-// buffers contains the memory of a row. After its first error it allocates nothing.
-type buffers struct {
-	b      *bench
-	opened []buffer
-	err    error
-}
-
-func (s *buffers) alloc(t *target, n uint64, host bool) buffer {
-	if s.err != nil {
-		return nil
-	}
-	m, err := t.rig.alloc(t.timer.stream, n, host)
-	if s.err = err; err != nil {
-		return nil
-	}
-	s.opened = append(s.opened, m)
-	if s.err = t.timer.drain(); s.err != nil { // another stream may use it
-		return nil
-	}
-	return m
-}
-
-// pair allocates the memory of a copy of n bytes. The memory of each end is in pinned memory of the
-// host, or in the memory of the target.
-func (s *buffers) pair(dst *target, dstHost bool, src *target, srcHost bool, n uint64) transfer {
-	return transfer{s.alloc(dst, n, dstHost), s.alloc(src, n, srcHost)}
-}
-
-// close frees the memory after the work that uses it.
-func (s *buffers) close(err *error) {
-	s.b.wait()
-	for _, m := range slices.Backward(s.opened) {
-		if e := m.Close(); *err == nil {
-			*err = e
-		}
-	}
-}
-
 // events measures copies by events on the target's stream. If the row's direction is both, the stream
 // other makes the copy back at the same time.
-func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream, back transfer) error {
+func (b *bench) events(t *target, r *benchRow, forward transfer, other *cu.Stream, backward transfer) error {
 	s := t.timer.stream
 	work := func() error {
 		for range r.Batch {
-			if err := s.Copy(there.dst, there.src); err != nil {
+			if err := s.Copy(forward.dst, forward.src); err != nil {
 				return err
 			}
 		}
@@ -414,7 +400,7 @@ func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream,
 	}
 	if r.Direction == "both" {
 		one := work
-		work = func() error { return t.atOnce(one, other, r.Batch, back) }
+		work = func() error { return t.atOnce(one, other, r.Batch, backward) }
 	}
 	take := func() (time.Duration, bool, error) {
 		s, err := t.timer.time(work)
@@ -422,7 +408,7 @@ func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream,
 	}
 	if r.Batch = b.batch; r.Batch == 0 {
 		r.Batch = 1
-		for range b.plan.warmUp { // the first copies may be slow
+		for range b.sampling.warmUp { // the first copies may be slow
 			took, _, err := take()
 			if err != nil {
 				return err
@@ -452,12 +438,12 @@ func (t *target) atOnce(work func() error, other *cu.Stream, batch int, c transf
 
 // pageable measures copies from or to ordinary memory. The calls return after the copy.
 func (b *bench) pageable(t *target, r *benchRow) (err error) {
-	s := &buffers{b: b}
+	s := &buffers{wait: b.wait}
 	defer s.close(&err)
-	up, _ := s.alloc(t, r.size(), false).(*cu.DeviceMem)
+	up, _ := s.alloc(t.timer, r.size(), false).(*cu.DeviceMem)
 	down := up
 	if r.Direction == "both" {
-		down, _ = s.alloc(t, r.size(), false).(*cu.DeviceMem)
+		down, _ = s.alloc(t.timer, r.size(), false).(*cu.DeviceMem)
 	}
 	if s.err != nil {
 		return s.err
@@ -487,20 +473,14 @@ func (b *bench) pageable(t *target, r *benchRow) (err error) {
 // sample takes the samples of a row, and summarizes them. take returns the time of a sample, and
 // whether the stream was held while its work was enqueued.
 func (b *bench) sample(r *benchRow, take func() (time.Duration, bool, error)) error {
-	var took []time.Duration
-	err := b.plan.repeat(b.ctx, func(keep bool) error {
+	took, notHeld, err := b.sampling.take(b.ctx, func() (time.Duration, bool, error) {
 		d, held, err := take()
-		if b.guard != nil {
-			b.guard.beats.Add(1)
+		if b.waiter != nil {
+			b.waiter.heartbeats.Add(1)
 		}
-		if err == nil && keep {
-			took = append(took, d)
-			if !held {
-				r.NotHeld++
-			}
-		}
-		return err
+		return d, held, err
 	})
+	r.NotHeld = notHeld
 	kind := kindCopy
 	if r.Clock == clockHost {
 		kind = kindCall

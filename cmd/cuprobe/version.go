@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/purecu/purecu/internal/release"
+)
+
+// buildReport is the version of cuprobe.
+type buildReport struct {
+	Module   string `json:"module"`
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Modified bool   `json:"modified"` // the tree differed from the revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// programVersion returns the version of cuprobe, and the revision as far as the build recorded it.
+func programVersion() *buildReport {
+	r := &buildReport{Version: release.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		r.Module = info.Main.Path
+		r.Revision = pseudoRevision(info.Main.Version)
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				r.Revision = s.Value
+			case "vcs.modified":
+				r.Modified = s.Value == "true"
+			}
+		}
+	}
+	return r
+}
+
+// pseudoRevision returns the revision at the end of a pseudo-version, or "". It is all that there is
+// of a revision after go install …/cmd/cuprobe@main.
+func pseudoRevision(version string) string {
+	if m := regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(\+.*)?$`).FindStringSubmatch(version); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+func (r *buildReport) text(w io.Writer) {
+	fmt.Fprintf(w, "cuprobe %s", r.Version)
+	switch {
+	case r.Revision != "" && r.Modified:
+		fmt.Fprintf(w, " (%s, modified)", r.Revision)
+	case r.Revision != "":
+		fmt.Fprintf(w, " (%s)", r.Revision)
+	}
+	fmt.Fprintf(w, ", %s, %s\n", r.Go, r.Platform)
+}
