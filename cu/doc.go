@@ -14,6 +14,22 @@
 //	err = stop.Record(s)
 //	d, err := cu.Elapsed(ctx, start, stop)
 //
+// # Where to begin
+//
+//   - The driver, devices, contexts: [Open], [Driver.Device], [Device.PrimaryContext]. [Driver.Features]
+//     says what the driver has.
+//   - Order and time: [Stream], [Event], [LazyEvent], [EventPool], [Elapsed], [WaitAll]. A [Ticket] stands
+//     for one record, a [Timeline] for a counter.
+//   - Memory: [AllocFor], [CopyFrom], [CopyTo], [Context.Alloc], [Context.AllocHost], [Stream.Alloc],
+//     [Context.AllocManaged], [MemPool], [VirtualMem]. Calls take a [Memory]: an allocation, or a [Span].
+//   - Code: [Module], [Library], [Function.Launch] with arguments such as [Ptr], [LaunchAttribute].
+//   - Graphs: [Stream.Capture] and [Context.NewGraph] make a [Graph] of nodes, whose [Work] is a value.
+//     A [GraphExec] launches it.
+//   - Other processes and APIs: [IPCEventHandle], [IPCMemHandle], [ExternalSemaphore],
+//     [Context.ImportMem], [Process].
+//   - Parts of a GPU: [GreenContext], [SMResource].
+//   - Tools: [Driver.AddTracer], [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error.Doc].
+//
 // # Safety
 //
 // No sequence of calls through this package crashes the process, or makes the driver use a handle
