@@ -34,7 +34,7 @@ type size struct{ files, lines int }
 var largeCycles = map[string]size{
 	"cmd/cuprobe":  {24, 6450},
 	"cu":           {40, 8231},
-	"internal/sim": {59, 15780},
+	"internal/sim": {57, 14770},
 }
 
 // large are the structs and functions that exceed the limits, with their fields or lines.

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
+)
 
 // This file has the configuration of contexts, and functions of profilers, which do nothing.
 
@@ -33,7 +36,7 @@ func (d *Driver) CtxGetExecAffinity(th *driver.Thread, typ int32) (p driver.Exec
 	case t.top().green != nil:
 		return p, driver.ResultInvalidContext
 	}
-	p.Param.SmCount().Val = multiprocessors
+	p.Param.SmCount().Val = code.Multiprocessors
 	return p, ok
 }
 

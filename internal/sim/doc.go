@@ -41,8 +41,9 @@
 //     devices, contexts, streams and events
 //   - mem*.go, managed.go, advice.go, pointer.go, vmm*.go: memory. mem.go allocates, mem_copy.go and
 //     mem_box.go copy and set, and mempool*.go has pools
-//   - module*.go, library.go, link.go, function.go, unknown.go: code
-//   - launch*.go, kernels.go, execute.go, kernelcheck.go, occupancy.go, heap.go: kernels, in Go
-//     and in PTX, which package vm executes
+//   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code
+//     compiles
+//   - launch*.go, kernels.go, execute.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm
+//     executes
 //   - capture.go, graph*.go: captures, graphs, their nodes, and executable graphs
 package sim

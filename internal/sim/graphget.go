@@ -85,8 +85,8 @@ func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 		w.pointers = addresses(l.args)
 	}
 	return driver.KernelNodeParams{
-		Func: w.handle, GridDimX: l.Grid.X, GridDimY: l.Grid.Y, GridDimZ: l.Grid.Z, BlockDimX: l.Block.X,
-		BlockDimY: l.Block.Y, BlockDimZ: l.Block.Z, SharedMemBytes: l.SharedMem, KernelParams: array(w.pointers),
+		Func: w.handle, GridDimX: l.Grid[0], GridDimY: l.Grid[1], GridDimZ: l.Grid[2], BlockDimX: l.Block[0],
+		BlockDimY: l.Block[1], BlockDimZ: l.Block[2], SharedMemBytes: l.SharedMem, KernelParams: array(w.pointers),
 		Kern: w.kernel.ofLibrary(), Ctx: w.kernel.module.ctx.handle,
 	}, ok
 }

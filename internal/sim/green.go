@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // greenContext is a CUgreenCtx: a share of a device's multiprocessors, and its streams. Everything
@@ -104,7 +105,7 @@ func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ i
 	if r != ok {
 		return driver.DevResource{}, r
 	}
-	return d.devResource(typ, share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal))
+	return d.devResource(typ, share{dev: v.ordinal, count: code.Multiprocessors}, workQueuesOf(v.ordinal))
 }
 
 // DevSmResourceSplitByCount is cuDevSmResourceSplitByCount. As on an H200, parts that are large enough for
@@ -184,7 +185,7 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		case s.dev != all.dev, s.green != all.green, s.sets != 0 && all.sets != 0 && s.sets != all.sets:
 			r = driver.ResultInvalidResourceConfiguration
 		default:
-			all.count, all.sets = min(all.count+s.count, multiprocessors), max(all.sets, s.sets)
+			all.count, all.sets = min(all.count+s.count, code.Multiprocessors), max(all.sets, s.sets)
 		}
 	}
 	switch {
@@ -219,7 +220,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM:
 		return 0, driver.ResultInvalidValue
 	}
-	its := &resourceDescriptor{share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal)}
+	its := &resourceDescriptor{share{dev: v.ordinal, count: code.Multiprocessors}, workQueuesOf(v.ordinal)}
 	if desc != 0 { // else an H200 takes the whole device
 		its, r = find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
 	}
@@ -428,7 +429,7 @@ func (d *Driver) CtxGetDevResource(_ *driver.Thread, h driver.Context, typ int32
 		return driver.DevResource{}, r
 	}
 	dev := c.dev.ordinal
-	of, queues := share{dev: dev, count: multiprocessors}, workQueuesOf(dev)
+	of, queues := share{dev: dev, count: code.Multiprocessors}, workQueuesOf(dev)
 	if c.green != nil {
 		of, queues = c.green.share, c.green.queues
 	}

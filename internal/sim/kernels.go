@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
 )
 
@@ -35,10 +36,7 @@ func WithKernel(name string, k Kernel) Option {
 }
 
 // Dim3 is a number of blocks or threads in three dimensions.
-type Dim3 struct{ X, Y, Z uint32 }
-
-// count returns the product of the dimensions, which were checked.
-func (d Dim3) count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
+type Dim3 = code.Dim3
 
 // Launch is a cusim.Launch.
 type Launch struct {
@@ -62,8 +60,8 @@ type Launch struct {
 
 // Threads returns how many threads the launch has.
 func (l *Launch) Threads() uint64 {
-	n := l.Grid.count()
-	if b := l.Block.count(); n <= math.MaxUint64/b {
+	n := l.Grid.Count()
+	if b := l.Block.Count(); n <= math.MaxUint64/b {
 		return n * b
 	}
 	return math.MaxUint64

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
+)
 
 // This file has the limits of contexts.
 
@@ -27,7 +30,7 @@ func limits() map[int32]uint64 {
 		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
 		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
 		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         mostPersistingL2() / 10 * 3,
-		driver.CU_LIMIT_SHMEM_SIZE:                       sharedOfBlock,
+		driver.CU_LIMIT_SHMEM_SIZE:                       code.SharedOfBlock,
 		driver.CU_LIMIT_CIG_ENABLED:                      0,
 	}
 }
@@ -109,7 +112,7 @@ func (c *context) setLimit(limit int32, value uint64) {
 // have a stack in the device's memory. An H200 with 70 GiB of free memory refused stacks that need 85 GiB. How much it
 // needs beside the stacks is not known.
 func (c *context) setStack(value uint64) driver.Result {
-	const unit, threads = 16, mostThreads * multiprocessors
+	const unit, threads = 16, code.MostThreads * code.Multiprocessors
 	if value > mostStack {
 		return driver.ResultInvalidValue
 	}
