@@ -103,18 +103,6 @@ func (d *Driver) ClearFaults() {
 	clear(d.faults)
 }
 
-// MeetFault returns the result of a fault for a function's name, or ok. It is for functions that C
-// code implements with functions of this driver. Faults for all functions, and the check whether a
-// host function may make the call, belong to the latter.
-func (d *Driver) MeetFault(function string) driver.Result {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h := d.host(); h != nil && !h.permits(function) {
-		return driver.ResultNotPermitted
-	}
-	return d.meet(function, d.faults[function])
-}
-
 // fault returns the result of a fault for a call, or ok. The driver is unlocked during the delay of
 // a slow call.
 func (d *Driver) fault(name string) driver.Result { return d.meet(name, d.faults[name], d.faults[""]) }

@@ -2,14 +2,10 @@ package sim
 
 import (
 	"encoding/binary"
-	"maps"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim/code"
 )
-
-// kernelAttributes are the attributes of a kernel node that were set. They never change.
-type kernelAttributes map[int32]driver.LaunchAttributeValue
 
 // nodeAttributes are the attributes that a kernel node has. The values are those of a node without
 // the attribute.
@@ -23,16 +19,6 @@ var nodeAttributes = kernelAttributes{
 	driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:                      {},
 	driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:         {},
 	driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:     {},
-}
-
-// with returns the attributes with one more.
-func (a kernelAttributes) with(id int32, v driver.LaunchAttributeValue) kernelAttributes {
-	all := maps.Clone(a)
-	if all == nil {
-		all = make(kernelAttributes)
-	}
-	all[id] = v
-	return all
 }
 
 // differ reports whether an attribute was set to another value. As on an H200, 1 and 2 differ, although both mean yes.

@@ -5,35 +5,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/code"
 )
 
-// greenContext is a CUgreenCtx: a share of a device's multiprocessors, and its streams. Everything
-// else belongs to the primary context, which it retains. In this model the number of
-// multiprocessors does not change how long work takes.
-//
-// After cuStreamGetCtx of one of its streams, its handle can be used as that of a context. As the
-// current context it means the primary context.
-type greenContext struct {
-	handle    driver.GreenCtx
-	id        uint64 // the result of cuCtxGetId
-	asked     bool   // cuStreamGetCtx has returned its handle
-	ctx       *context
-	share     share
-	queues    workQueues
-	lane      *stream // for records and waits of the whole green context
-	gate      *op     // all later work waits for it; may be nil
-	destroyed bool
-}
-
-// share is a part of a device's multiprocessors.
-type share struct {
-	dev   int
-	count uint32
-	split uint64 // the number of its split, from 1, or 0 if it may still be split
-	index uint64 // its index in the split
-	sets  uint32 // how many multiprocessors each of its sets has, for a part of cuDevSmResourceSplit
-	left  bool   // it is what cuDevSmResourceSplit has left, which may be split by that function
-	green uint64 // the number of the green context of which it is a part, or 0
-}
-
 // resource returns the share as a CUdevResource. The words for the driver contain the other fields.
 func (s share) resource() (r driver.DevResource) {
 	if s.count > 0 {
@@ -63,10 +34,6 @@ const (
 	fineShareStep = 2
 )
 
-// workQueues is the configuration of a green context's work queues, which CUDA 13.1 introduced. In
-// this model each stream has a queue of its own, so it changes nothing.
-type workQueues = driver.DevWorkqueueConfigResource
-
 // workQueuesOf returns the configuration of the work queues of a device.
 func workQueuesOf(dev int) workQueues {
 	return workQueues{
@@ -78,13 +45,6 @@ func workQueuesOf(dev int) workQueues {
 // connections is how many work queues a device has here: CUDA_DEVICE_MAX_CONNECTIONS, which sets the
 // number for NVIDIA's driver, changes nothing.
 const connections = 8
-
-// resourceDescriptor is a CUdevResourceDesc. CUDA has no function that destroys one, so those with the same content
-// are one.
-type resourceDescriptor struct {
-	share
-	queues workQueues
-}
 
 // devResource returns the resource of one type, of a device or of a part of it.
 func (d *Driver) devResource(typ int32, s share, q workQueues) (raw driver.DevResource, r driver.Result) {

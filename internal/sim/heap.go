@@ -5,24 +5,9 @@ import (
 	"io"
 	"math/bits"
 	"os"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
 )
-
-// kernelHeap is the memory of a context that kernels allocate and free. Kernels use it without the
-// driver's lock.
-type kernelHeap struct {
-	d    *Driver
-	ctx  *context
-	size uint64
-
-	mu    sync.Mutex
-	block *block // nil before the first use
-	used  uint64
-	live  map[uint64]int          // the class of a size, by address
-	freed [bits.UintSize][]uint64 // addresses of free memory, by the class of the size
-}
 
 // heap returns the heap of a context, whose size does not change any more. The driver is locked.
 func (d *Driver) heap(c *context) *kernelHeap {
@@ -100,12 +85,6 @@ func (d *Driver) workspace(c *context) uint64 {
 	b := d.space.at(at)
 	span{b, 0, b.size}.Clear(at-b.addr, workspaceSize)
 	return at
-}
-
-// printer is where the output of kernels goes.
-type printer struct {
-	mu  sync.Mutex
-	out io.Writer // nil for the standard output, and for the standard error if an assertion fails
 }
 
 // Output is cusim.Output.

@@ -15,33 +15,7 @@ import (
 // it in /proc, among the descriptors of the process that has allocated the memory. They keep the
 // content when that process frees the memory, as on an H200.
 
-// ipcMemory is memory that processes share.
-type ipcMemory struct {
-	file  *memoryFile
-	id    ipcID // of the file
-	opens int   // how often this process has opened it, if it is memory of another process
-}
-
 const ipcMemMagic = 0x6d65_7563_6572_7570 // "purecuem" in memory
-
-// ipcMemHandle is the handle of memory, in bytes:
-//
-//	 0  8  magic
-//	 8  4  version
-//	12  4  process
-//	16  8  what the process's number is valid in, as far as that is known
-//	24  4  the file's descriptor in that process
-//	28  4  0
-//	32  8  size of the memory
-//	40 16  id of the file
-//	56  8  FNV-1a of all that
-type ipcMemHandle struct {
-	pid       uint32
-	fd        int32
-	namespace uint64
-	size      uint64
-	file      ipcID
-}
 
 // encode returns the handle's bytes.
 func (h *ipcMemHandle) encode() (b driver.IPCMemHandle) {

@@ -12,29 +12,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/code"
 )
 
-// library is a CUlibrary: code for all contexts. It becomes a module of a context when it is first
-// used there.
-type library struct {
-	handle  driver.LibraryHandle
-	code    *code.Text
-	problem driver.Result // of the image, which is not read before the code is needed
-	kernels []*libraryKernel
-	modules map[*context]*module
-	managed map[string]*block // the managed variables, which exist when the library was used in a context
-}
-
-// libraryKernel is a CUkernel.
-type libraryKernel struct {
-	*code.Kernel
-	handle  driver.Kernel
-	library *library
-	first   map[int32]int32 // the attributes as the code has them
-	err     error           // why it cannot be executed
-	// attributes has those that were set, by device, and caches the configurations of the cache.
-	attributes map[*device]map[int32]int32
-	caches     map[*device]int32
-}
-
 // LibraryLoadData is cuLibraryLoadData. As with NVIDIA's driver, the image may be anything.
 func (d *Driver) LibraryLoadData(_ *driver.Thread, image []byte, options []uint32, values []uintptr,
 	libraryOptions []int32, libraryValues []uintptr) (driver.LibraryHandle, driver.Result) {

@@ -12,24 +12,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
-// module is a CUmodule.
-type module struct {
-	handle    driver.Module
-	ctx       *context
-	functions map[string]*function
-	variables map[string]variable
-	constants *block // the variables in constant memory, or nil
-	unloaded  bool
-	library   *library // or nil
-}
-
-// function is a CUfunction: a kernel of a module.
-type function struct {
-	code.Function
-	handle driver.Function // 0 until cuModuleGetFunction
-	module *module
-}
-
 // ModuleLoadData is cuModuleLoadData.
 func (d *Driver) ModuleLoadData(th *driver.Thread, image []byte) (driver.Module, driver.Result) {
 	defer d.mu.Unlock()
@@ -236,12 +218,6 @@ func (d *Driver) compile(image []byte) (text *code.Text, problem *code.Problem) 
 	c := d.compiler()
 	d.unlocked(func() { text, problem = c.Compile(image) })
 	return text, problem
-}
-
-// variable is a variable of a module: where it is in a block.
-type variable struct {
-	block    *block
-	at, size uint64
 }
 
 func (v variable) addr() uint64 { return v.block.addr + v.at }

@@ -6,20 +6,6 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// unknownKernels are kernels without an implementation that were launched.
-type unknownKernels struct {
-	accepted   bool // modules with them are loaded
-	notify     func(name string, why error)
-	unreported []unknownKernel // kernels for which notify still has to be called
-	misuses    map[string]int  // the index of each kernel's misuse, or -1 if there are too many misuses
-}
-
-// unknownKernel is a kernel, and why its PTX cannot be executed.
-type unknownKernel struct {
-	name string
-	why  error
-}
-
 // RefuseUnknownKernels is cusim.RefuseUnknownKernels.
 func RefuseUnknownKernels() Option {
 	return func(d *Driver) { d.unknown.accepted = true }
