@@ -60,11 +60,6 @@ var large = map[string]int{
 	"internal/ptx/vm.block":           17,
 	"internal/ptx/vm.run":             20,
 	"internal/races.Detector":         18,
-	"internal/sim.Driver":             31,
-	"internal/sim.addressSpace":       17,
-	"internal/sim.block":              22,
-	"internal/sim.context":            19,
-	"internal/sim.memPool":            19,
 }
 
 // TestStructure checks that a newcomer can read each package in parts.

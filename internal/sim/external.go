@@ -122,7 +122,7 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 	}
 	end := desc.Offset + desc.Size
 	d.space.add(&block{addr: addr + page, size: desc.Size, kind: externalBlock, ctx: m.ctx,
-		mem: mem.Of(f.mapped()[desc.Offset:end:end]), shared: &ipcMemory{file: f}})
+		mem: mem.Of(f.mapped()[desc.Offset:end:end]), blockOwner: blockOwner{shared: &ipcMemory{file: f}}})
 	return driver.DevicePtr(addr + page), ok
 }
 

@@ -10,43 +10,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/engine"
 )
 
-// Fault is a cusim.Fault.
-type Fault struct {
-	Function string
-	Nth      int
-	Every    bool
-	Code     int
-	Slow     time.Duration
-	Log      string
-}
-
-// fault contains the faults of a function.
-type fault struct {
-	calls []*pendingFault
-	rates []*faultRate
-}
-
-// pendingFault is a Fault with the number of calls that come before it.
-type pendingFault struct {
-	Fault
-	before int
-	over   bool
-}
-
-// faultRate makes calls fail at random.
-type faultRate struct {
-	random *rand.Rand
-	p      float64
-	code   driver.Result
-}
-
-// failures contains the reasons for which calls fail.
-type failures struct {
-	faults      map[string]*fault // by the name of the function; "" is for all functions
-	lost        driver.Result     // the first sticky error, after which all calls fail
-	unreachable bool              // objects can no longer be destroyed: see Census
-}
-
 // Faults is cusim.Faults.
 func Faults(faults ...Fault) Option {
 	return func(d *Driver) {

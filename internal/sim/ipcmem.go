@@ -165,7 +165,7 @@ func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
 		return 0, driver.ResultOutOfMemory
 	}
 	d.space.add(&block{addr: addr, size: h.size, kind: ipcBlock, ctx: c, mem: mem.Of(f.mapped()[:h.size:h.size]),
-		shared: &ipcMemory{file: f, id: h.file, opens: 1}})
+		blockOwner: blockOwner{shared: &ipcMemory{file: f, id: h.file, opens: 1}}})
 	return driver.DevicePtr(addr), ok
 }
 

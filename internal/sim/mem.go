@@ -29,25 +29,6 @@ func (b *block) owns() bool {
 // end returns the address after the block.
 func (b *block) end() uint64 { return b.addr + b.size }
 
-const (
-	// deviceBase is the first address of the devices. These addresses look like those of a GPU, but
-	// are above all addresses of a process. So no memory of the host has such an address, and a
-	// program that uses one as a pointer fails at once.
-	deviceBase = 0x1_7f00_0000_0000
-	// deviceEnd is the end of these addresses. Behind it kernels have other memory.
-	deviceEnd = vm.SharedWindow
-	// alignment is the alignment of device memory, in bytes.
-	alignment = 512
-	// mostPinned is the largest size of all pinned memory, and mostManaged that of all managed memory, in
-	// bytes. Both are more than most machines have: see mem.Content.
-	mostPinned  = 1 << 35
-	mostManaged = 1 << 38
-	// contextMemory is the size of the device memory that a context uses for itself, in bytes. It
-	// was measured on an H100 (driver 580.159.04, CUDA 13.0) with one context that had two streams,
-	// a module and 64 bytes of memory. Other versions of the driver use other sizes.
-	contextMemory = 556_597_248
-)
-
 // after returns the index of the first block that ends after an address.
 func (a *addressSpace) after(addr uint64) int {
 	i, _ := slices.BinarySearchFunc(a.blocks, addr, func(b *block, addr uint64) int {
@@ -195,9 +176,6 @@ func (b *block) opened() string {
 	}
 	return ""
 }
-
-// rounded returns the size of device memory that a block uses.
-func rounded(size uint64) uint64 { return (size + alignment - 1) &^ (alignment - 1) }
 
 // newDeviceBlock allocates memory of a device. Addresses are used once, so that freed memory is
 // never mistaken for newer memory. After each block there is a gap, so that an access beyond its

@@ -3,6 +3,7 @@ package sim
 import (
 	"io"
 	"math/bits"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -27,41 +28,19 @@ type Driver struct {
 	mu sync.Mutex
 
 	machine
+	reports
 	engine     engine.Engine // and the clock
 	objects    objects
 	space      addressSpace
-	pools      []*memPool // of no device
-	captures   []*capture // the captures in progress
-	noThread   thread     // the thread of calls without a pinned thread; it has no state
-	misuses    []Misuse
-	report     io.Writer // nil without Report
-	log        errorLog
-	printer    printer
+	noThread   thread // the thread of calls without a pinned thread; it has no state
 	semaphores map[fileID]*ExternalSemaphore
-	// processes are the states of other processes that are not running.
-	processes map[int32]int32
+	graphs
 	kernelTable
 	failures
 	waiting
-	hostThreads hostThreads
-	blockSizes  func(f uintptr, threads int32) uint64
-	room        func(n uint64) bool // nil if memory has no limit
-	polls       bool                // Go's poller has been started: see startPoller
-	// readClock and print are functions for each launch of a kernel in PTX.
-	readClock func() int64
-	print     func(text []byte, failed bool)
-	// allocateFile is reserveFile, punchFile gives a part of a file back, closeFile closes a file, and newIPCFile
-	// creates one. Tests replace them.
-	allocateFile func(f *os.File, offset, n uint64) error
-	punchFile    func(f *memoryFile, offset, n uint64) bool
-	closeFile    func(f *memoryFile)
-	newIPCFile   func(named bool) (*ipcFile, error)
+	files
 	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
-	// conditions are those of all graphs.
-	conditions map[driver.GraphConditionalHandle]*condition
-	// descriptors are those of parts of devices, by their content.
-	descriptors map[resourceDescriptor]driver.DevResourceDesc
 }
 
 // machine contains the devices and the properties of the driver.
@@ -69,11 +48,39 @@ type machine struct {
 	version    int32
 	ready      bool                                           // cuInit was called
 	opens      int                                            // successful calls of cuInit, less those of Closed
+	polls      bool                                           // Go's poller has been started: see startPoller
 	installed  []*device                                      // those of the machine
 	devices    []*device                                      // those of them that the program sees, by their ordinals
+	pools      []*memPool                                     // of no device
 	lookup     func(variable string) (value string, set bool) // nil: there are no variables
 	disordered bool                                           // cuInit has read an order that does not exist
 	attributes map[int32]int32                                // the attributes that DeviceAttribute has set
+	// descriptors are those of parts of devices, by their content.
+	descriptors map[resourceDescriptor]driver.DevResourceDesc
+	// processes are the states of other processes that are not running.
+	processes map[int32]int32
+}
+
+// reports are what the program and its tests get to know.
+type reports struct {
+	misuses []Misuse
+	report  io.Writer // nil without Report
+	log     errorLog
+}
+
+// graphs are what belongs to no single graph.
+type graphs struct {
+	captures   []*capture                                   // the captures in progress
+	conditions map[driver.GraphConditionalHandle]*condition // those of all graphs
+}
+
+// files are functions for files that processes share, which tests replace: reserveFile, what gives a part of a file
+// back, what closes a file, and newIPCFile.
+type files struct {
+	allocateFile func(f *os.File, offset, n uint64) error
+	punchFile    func(f *memoryFile, offset, n uint64) bool
+	closeFile    func(f *memoryFile)
+	newIPCFile   func(named bool) (*ipcFile, error)
 }
 
 // Option configures the driver that [New] returns.
@@ -140,16 +147,18 @@ type context struct {
 	legacy    *stream
 	lane      *stream // for records and waits of the whole context
 	gate      *op     // all later work waits for it; may be nil
-	limits    map[int32]uint64
-	memory    vm.Memory   // of kernels; nil before the first launch
-	heap      *kernelHeap // of kernels; nil before the first launch of one that allocates
-	// workspaces are unused places of workspaceSize bytes.
-	workspaces []uint64
-	peers      map[*context]bool
+	peers     map[*context]bool
+	imported  []*externalMemory
+	contextKernels
+}
 
+// contextKernels is what a context has for kernels.
+type contextKernels struct {
+	limits      map[int32]uint64
 	cacheConfig int32
-
-	imported []*externalMemory
+	memory      vm.Memory   // nil before the first launch
+	heap        *kernelHeap // nil before the first launch of one that allocates
+	workspaces  []uint64    // unused places of workspaceSize bytes
 }
 
 // streamOrigin says how a stream was created.
@@ -240,6 +249,8 @@ type waiting struct {
 	waits  []*wait
 	asking int               // calls of Blocked that want to know the callers of waits
 	hosts  map[int]*hostCall // the running host functions, by thread
+
+	hostThreads hostThreads
 }
 
 // wait is a call that waits.
@@ -314,6 +325,12 @@ type kernelTable struct {
 	checks       Checks            // of kernels in PTX
 	kernelLimit  time.Duration     // after which a kernel in PTX is ended, or 0
 	found        func(text string) // is called for what they find; may be nil
+	blockSizes   func(f uintptr, threads int32) uint64
+	room         func(n uint64) bool // nil if memory has no limit
+	printer      printer
+	// readClock and print are functions for each launch of a kernel in PTX.
+	readClock func() int64
+	print     func(text []byte, failed bool)
 }
 
 // Dim3 is a number of blocks or threads in three dimensions.
@@ -445,4 +462,65 @@ type workQueues = driver.DevWorkqueueConfigResource
 type resourceDescriptor struct {
 	share
 	queues workQueues
+}
+
+// Fault is a cusim.Fault.
+type Fault struct {
+	Function string
+	Nth      int
+	Every    bool
+	Code     int
+	Slow     time.Duration
+	Log      string
+}
+
+// fault contains the faults of a function.
+type fault struct {
+	calls []*pendingFault
+	rates []*faultRate
+}
+
+// pendingFault is a Fault with the number of calls that come before it.
+type pendingFault struct {
+	Fault
+	before int
+	over   bool
+}
+
+// faultRate makes calls fail at random.
+type faultRate struct {
+	random *rand.Rand
+	p      float64
+	code   driver.Result
+}
+
+// failures contains the reasons for which calls fail.
+type failures struct {
+	faults      map[string]*fault // by the name of the function; "" is for all functions
+	lost        driver.Result     // the first sticky error, after which all calls fail
+	unreachable bool              // objects can no longer be destroyed: see Census
+}
+
+// errorLog is the log in which the driver explains errors. It has the messages of faults, and the
+// driver's own complaints.
+type errorLog struct {
+	lines []string
+	first uint32 // the position of lines[0]
+}
+
+// thread is the driver's state of a thread.
+type thread struct {
+	d     *Driver
+	id    uint64
+	stack []namedContext
+	mode  int32 // the capture mode
+	own   map[*context]*stream
+	// anyThread says that the call is not made on a pinned thread.
+	anyThread bool
+}
+
+// namedContext is a current context: a context, or a green context that means its primary context.
+type namedContext struct {
+	*context
+	green *greenContext
 }

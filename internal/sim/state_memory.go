@@ -49,20 +49,36 @@ type block struct {
 	chunk      *chunk       // of a pool
 	mapping    *mapping     // of physical memory
 	parts      []span       // of a block that stands for neighbours: see addressSpace.across
-	advice     []advised    // about managed memory, in the order of the offsets; nil if there is none
-	id         uint64       // differs from those of all other blocks
-	created    []uintptr    // the stack of the creation
-	freer      string       // the function that frees it, or ""
 	mem        *mem.Content // has what the block contains, from the offset begin on; nil if it has a mapping or parts
 	begin      uint64
-	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
-	syncMemops bool
 	// defined says which bytes were written, or is nil if no check of kernels needs it.
 	defined *vm.Defined
-	// leaving says that cuMemFreeAsync was called, and gone that the block is freed.
-	leaving, gone bool
 	// asleep says that the memory of a graph's node is not allocated now: see graphAlloc.
 	asleep bool
+
+	blockLife
+	blockSettings
+	blockOwner
+}
+
+// blockLife is the creation and the end of a block.
+type blockLife struct {
+	id      uint64    // differs from those of all other blocks
+	created []uintptr // the stack of the creation
+	freer   string    // the function that frees it, or ""
+	// leaving says that cuMemFreeAsync was called, and gone that the block is freed.
+	leaving, gone bool
+}
+
+// blockSettings are what the program has set for a block.
+type blockSettings struct {
+	advice []advised // about managed memory, in the order of the offsets; nil if there is none
+	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+	syncMemops bool
+}
+
+// blockOwner is what a block belongs to, if not to the program alone.
+type blockOwner struct {
 	// variable says that the managed memory is a variable, which the program cannot free.
 	variable bool
 	alloc    *graphAlloc // of a graph's node
@@ -80,18 +96,23 @@ type addressSpace struct {
 	// regions is what kernels in PTX see of the blocks, or nil after a change.
 	regions regions
 	missed  int // how often kernels asked without the list
-	// freed has the blocks that were freed last, for reports about kernels that still use them.
-	freed []freedBlock
 	// building says that the call is about nodes of a graph, which may use memory that is not
 	// allocated now: see graphAlloc.
 	building bool
 
-	budget    mem.Budget
-	closing   []*memoryFile // see reclaim
-	retired   []retired     // see reclaim
-	stale     []stale       // in the order in which they were freed
+	budget mem.Budget
+	freedMemory
+}
+
+// freedMemory is memory that was freed, and what is left to do about it: see reclaim.
+type freedMemory struct {
+	// freed has the blocks that were freed last, for reports about kernels that still use them.
+	freed     []freedBlock
+	closing   []*memoryFile
+	retired   []retired
+	stale     []stale // in the order in which they were freed
 	staleSize uint64
-	shrunk    []*memPool // pools that processes share, and that have given chunks back: see reclaim
+	shrunk    []*memPool // pools that processes share, and that have given chunks back
 }
 
 // span is a part of a block.
@@ -150,12 +171,17 @@ type memPool struct {
 	reserved, used     highWater
 	chunks             []*chunk
 	access             map[*device]int32
-	hostAccess         int32           // that was set for managed memory
-	file               *memoryFile     // with the content, if processes share the pool
-	imported           bool            // from another process, or this one
-	growing            bool            // the file system allocates parts of the file, or gets them back
-	charged            map[uint64]bool // the units of the file for which the budget has given memory
-	lack               error           // why the file of the pool could not grow, of the newest attempt
+	hostAccess         int32 // that was set for managed memory
+	poolFile
+}
+
+// poolFile is the file with the content of a pool that processes share.
+type poolFile struct {
+	file     *memoryFile     // or nil
+	imported bool            // from another process, or this one
+	growing  bool            // the file system allocates parts of the file, or gets them back
+	charged  map[uint64]bool // the units of the file for which the budget has given memory
+	lack     error           // why the file could not grow, of the newest attempt
 }
 
 // highWater is a number of bytes, and the most that it was since the last reset.
@@ -228,4 +254,46 @@ type mapping struct {
 type gathered struct {
 	*block
 	was *mem.Content // what the copy had in the beginning
+}
+
+const (
+	// deviceBase is the first address of the devices. These addresses look like those of a GPU, but
+	// are above all addresses of a process. So no memory of the host has such an address, and a
+	// program that uses one as a pointer fails at once.
+	deviceBase = 0x1_7f00_0000_0000
+	// deviceEnd is the end of these addresses. Behind it kernels have other memory.
+	deviceEnd = vm.SharedWindow
+	// alignment is the alignment of device memory, in bytes.
+	alignment = 512
+	// mostPinned is the largest size of all pinned memory, and mostManaged that of all managed memory, in
+	// bytes. Both are more than most machines have: see mem.Content.
+	mostPinned  = 1 << 35
+	mostManaged = 1 << 38
+	// contextMemory is the size of the device memory that a context uses for itself, in bytes. It
+	// was measured on an H100 (driver 580.159.04, CUDA 13.0) with one context that had two streams,
+	// a module and 64 bytes of memory. Other versions of the driver use other sizes.
+	contextMemory = 556_597_248
+)
+
+// rounded returns the size of device memory that a block uses.
+func rounded(size uint64) uint64 { return (size + alignment - 1) &^ (alignment - 1) }
+
+// advice is what the program has said about the use of managed memory.
+type advice struct {
+	readMostly           bool
+	preferred, prefetch  driver.MemLocation
+	accessedBy           uint64 // a bit for each device, and accessedByHost
+	hasPreferred, loaded bool   // preferred and prefetch are set
+}
+
+// advised is the advice about a part of a block, whose offsets are multiples of a page.
+type advised struct {
+	from, to uint64
+	advice
+}
+
+// stale is freed memory of the host that is still mapped.
+type stale struct {
+	memory *mem.Content
+	freed  freedBlock
 }

@@ -2,23 +2,6 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// thread is the driver's state of a thread.
-type thread struct {
-	d     *Driver
-	id    uint64
-	stack []namedContext
-	mode  int32 // the capture mode
-	own   map[*context]*stream
-	// anyThread says that the call is not made on a pinned thread.
-	anyThread bool
-}
-
-// namedContext is a current context: a context, or a green context that means its primary context.
-type namedContext struct {
-	*context
-	green *greenContext
-}
-
 // number returns the result of cuCtxGetId for the current context or green context.
 func (c namedContext) number() uint64 {
 	if c.green != nil {
