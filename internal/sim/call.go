@@ -28,6 +28,14 @@ func (d *Driver) begin(op string) driver.Result {
 	return ok
 }
 
+// about begins a call with an object as an argument.
+func about[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	return find[T](d, op, k, h)
+}
+
 // permits reports whether the function may make a call. An H100 permits these calls:
 // testdata/hostfunc-h100-cuda13.0.tsv.
 func (h *hostCall) permits(op string) bool {

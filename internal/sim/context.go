@@ -49,10 +49,7 @@ func (v *device) active() bool { return v.primary != nil && !v.primary.leaving }
 
 // aboutContext begins a call with a context as an argument.
 func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	return find[context](d, op, contextKind, uintptr(ctx))
+	return about[context](d, op, contextKind, uintptr(ctx))
 }
 
 // aboutNamed begins a call whose argument is a context or a green context.

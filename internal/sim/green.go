@@ -205,10 +205,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 
 // aboutGreen begins a call with a green context as an argument.
 func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	g, r := find[greenContext](d, op, greenKind, uintptr(h))
+	g, r := about[greenContext](d, op, greenKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}

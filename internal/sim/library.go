@@ -123,18 +123,12 @@ func (l *library) addKernels(d *Driver) *code.Problem {
 
 // aboutLibrary begins a call with a library as an argument.
 func (d *Driver) aboutLibrary(op string, h driver.LibraryHandle) (*library, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	return find[library](d, op, libraryKind, uintptr(h))
+	return about[library](d, op, libraryKind, uintptr(h))
 }
 
 // aboutKernel begins a call with a kernel of a library as an argument.
 func (d *Driver) aboutKernel(op string, h driver.Kernel) (*libraryKernel, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	return find[libraryKernel](d, op, kernelKind, uintptr(h))
+	return about[libraryKernel](d, op, kernelKind, uintptr(h))
 }
 
 // LibraryUnload is cuLibraryUnload. It waits for all work in the contexts where the library was used.

@@ -51,10 +51,7 @@ func (l *link) log(info, errors string) {
 
 // aboutLink begins a call with a linker as an argument.
 func (d *Driver) aboutLink(op string, h driver.LinkState) (*link, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	return find[link](d, op, linkKind, uintptr(h))
+	return about[link](d, op, linkKind, uintptr(h))
 }
 
 // alone calls f, which may take long, while no other call uses the linker. The driver is locked, but not

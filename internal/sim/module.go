@@ -257,10 +257,7 @@ func (m *module) freeVariables(d *Driver, op string) {
 
 // aboutModule begins a call with a module as an argument.
 func (d *Driver) aboutModule(op string, h driver.Module) (*module, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	m, r := find[module](d, op, moduleKind, uintptr(h))
+	m, r := about[module](d, op, moduleKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}

@@ -102,14 +102,12 @@ func (f *Function) FitsRest(l Launch, captured bool) driver.Result {
 	if r == ok {
 		r = f.FitsClusters(l)
 	}
+	shared := f.fitsShared(l.Shared)
 	if r == ok && captured {
-		r = f.fitsShared(l.Shared)
+		r = shared
 	}
 	if r == ok {
-		r = f.FitsTogether(l)
-	}
-	if r == ok {
-		r = f.fitsShared(l.Shared)
+		r = cmp.Or(f.FitsTogether(l), shared)
 	}
 	return r
 }
