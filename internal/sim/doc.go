@@ -42,7 +42,7 @@
 //   - work.go, wait.go: what is done on streams, and calls that wait for it
 //   - device.go, attributes.go, context*.go, limits.go, green*.go, stream*.go, event*.go, ipc*.go, hostfunc*.go:
 //     devices, contexts, streams and events
-//   - mem*.go, managed.go, advice.go, pointer.go, vmm*.go: memory. mem*.go allocate, mem_copy.go and
+//   - mem*.go, managed.go, advice.go, vmm*.go: memory. mem*.go allocate, mem_copy.go and
 //     mem_box.go copy and set, and mempool*.go has pools
 //   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code
 //     compiles

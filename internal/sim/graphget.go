@@ -6,7 +6,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// This file has the functions that return the nodes of a graph, and the parameters of nodes.
+// This file has the functions that return the nodes of a graph, and the parameters of nodes, and those for nodes of any
+// type.
 
 // list copies nodes to a buffer, and clears the rest. It returns how many it copied, or, without a
 // buffer, how many there are.
@@ -149,8 +150,6 @@ func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNod
 	}
 	return n.child.handle, ok
 }
-
-// This file has the functions for nodes of any type.
 
 // anyWork returns the work that the parameters of a node describe, and its type. A conditional node gets
 // its bodies, whose handles p has afterwards.
