@@ -3,65 +3,30 @@ package sim
 import (
 	"fmt"
 	"io"
-	"math/bits"
 	"os"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // heap returns the heap of a context, whose size does not change any more. The driver is locked.
-func (d *Driver) heap(c *context) *kernelHeap {
+func (d *Driver) heap(c *context) *code.Heap {
 	if c.heap == nil {
 		size, set := c.limits[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
 		if !set {
 			size = limits()[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
 		}
-		c.heap = &kernelHeap{d: d, ctx: c, size: size, live: make(map[uint64]int)}
+		c.heap = code.NewHeap(size, func(size uint64) uint64 {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			b, r := d.newDeviceBlock(c, size, moduleBlock)
+			if r != ok {
+				return 0
+			}
+			return b.addr
+		})
 	}
 	return c.heap
-}
-
-// Alloc implements vm.Heap. The size is rounded up to a power of two.
-func (h *kernelHeap) Alloc(size uint64) uint64 {
-	if size > h.size {
-		return 0
-	}
-	class := bits.Len64(max(size, 16) - 1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.block == nil {
-		h.d.mu.Lock()
-		b, r := h.d.newDeviceBlock(h.ctx, h.size, moduleBlock)
-		h.d.mu.Unlock()
-		if r != ok {
-			return 0
-		}
-		h.block = b
-	}
-	at := uint64(0)
-	if n := len(h.freed[class]); n > 0 {
-		at, h.freed[class] = h.freed[class][n-1], h.freed[class][:n-1]
-	} else {
-		if h.used+1<<class > h.size {
-			return 0
-		}
-		at = h.block.addr + h.used
-		h.used += 1 << class
-	}
-	h.live[at] = class
-	return at
-}
-
-// Free implements vm.Heap.
-func (h *kernelHeap) Free(addr uint64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	class, is := h.live[addr]
-	if is {
-		delete(h.live, addr)
-		h.freed[class] = append(h.freed[class], addr)
-	}
-	return is
 }
 
 // workspaceSize is the size of the memory for the barrier of a cooperative grid, in bytes.

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"io"
-	"math/bits"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -156,9 +155,9 @@ type context struct {
 type contextKernels struct {
 	limits      map[int32]uint64
 	cacheConfig int32
-	memory      vm.Memory   // nil before the first launch
-	heap        *kernelHeap // nil before the first launch of one that allocates
-	workspaces  []uint64    // unused places of workspaceSize bytes
+	memory      vm.Memory  // nil before the first launch
+	heap        *code.Heap // nil before the first launch of one that allocates
+	workspaces  []uint64   // unused places of workspaceSize bytes
 }
 
 // streamOrigin says how a stream was created.
@@ -380,20 +379,6 @@ const (
 	CheckBarriers
 	CheckAll = CheckMemory | CheckRaces | CheckBarriers
 )
-
-// kernelHeap is the memory of a context that kernels allocate and free. Kernels use it without the
-// driver's lock.
-type kernelHeap struct {
-	d    *Driver
-	ctx  *context
-	size uint64
-
-	mu    sync.Mutex
-	block *block // nil before the first use
-	used  uint64
-	live  map[uint64]int          // the class of a size, by address
-	freed [bits.UintSize][]uint64 // addresses of free memory, by the class of the size
-}
 
 // printer is where the output of kernels goes.
 type printer struct {

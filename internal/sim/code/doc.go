@@ -1,6 +1,6 @@
 // Package code is the code of a CUDA device in Go: what is in an image (a [Text] and its kernels), how it is
-// compiled and linked, which launches a [Function] takes, and how many of its blocks run at the same time. It knows
-// no handles and no contexts. Package sim keeps the memory of variables, and launches.
+// compiled and linked, which launches a [Function] takes, how many of its blocks run at the same time, and the [Heap]
+// of kernels. It knows no handles and no contexts. Package sim keeps the memory of variables, and launches.
 package code
 
 import "github.com/purecu/purecu/driver"
