@@ -106,9 +106,9 @@ type Launch struct {
 
 // launchOf returns the public form of a launch.
 func launchOf(l *sim.Launch) *Launch {
-	return &Launch{Name: l.Name, Grid: Dim3(l.Grid), Block: Dim3(l.Block), SharedMem: l.SharedMem,
-		Cluster: Dim3(l.Cluster),
-		sim:     l}
+	dim := func(d sim.Dim3) Dim3 { return Dim3{d[0], d[1], d[2]} }
+	return &Launch{Name: l.Name, Grid: dim(l.Grid), Block: dim(l.Block), SharedMem: l.SharedMem, Cluster: dim(l.Cluster),
+		sim: l}
 }
 
 // Threads returns how many threads the launch has.

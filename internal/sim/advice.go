@@ -9,21 +9,7 @@ import (
 
 // This file has what programs say about the use of parts of managed memory.
 
-// advice is what the program has said about the use of managed memory.
-type advice struct {
-	readMostly           bool
-	preferred, prefetch  driver.MemLocation
-	accessedBy           uint64 // a bit for each device, and accessedByHost
-	hasPreferred, loaded bool   // preferred and prefetch are set
-}
-
 const accessedByHost = 1 << 63
-
-// advised is the advice about a part of a block, whose offsets are multiples of a page.
-type advised struct {
-	from, to uint64
-	advice
-}
 
 // cut makes no part of the block's advice reach across an offset, and returns the index of the part
 // that begins there.

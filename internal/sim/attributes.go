@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
+)
 
 // attributes are the attributes of a GPU, including those for features that this driver does not
 // have. All other attributes are 0. They were recorded on an H100. The clock, the bus width and the
@@ -143,4 +146,22 @@ var missing = map[int32]bool{
 	driver.CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:                     true,
 	driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: true,
 	driver.CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:      true,
+}
+
+// limits are those of an H200.
+func limits() map[int32]uint64 {
+	return map[int32]uint64{
+		driver.CU_LIMIT_STACK_SIZE:                       1024,
+		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 8650752,
+		driver.CU_LIMIT_MALLOC_HEAP_SIZE:                 8 << 20,
+		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
+		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
+		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         mostPersistingL2() / 10 * 3,
+		driver.CU_LIMIT_SHMEM_SIZE:                       code.SharedOfBlock,
+		driver.CU_LIMIT_CIG_ENABLED:                      0,
+	}
+}
+
+func mostPersistingL2() uint64 {
+	return uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE])
 }

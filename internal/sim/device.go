@@ -7,33 +7,6 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// device is a GPU.
-type device struct {
-	// index is the device's place on the machine, which decides on its UUID and its PCI bus ID. ordinal is
-	// its number in this process.
-	index, ordinal int
-
-	primary  *context
-	retained int    // how many use the primary context: the program, and green contexts
-	greens   int    // the green contexts among them
-	flags    uint32 // flags of the primary context
-	contexts []*context
-	memory   uint64 // memory in use, in bytes
-	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
-	// pools are all that are not destroyed.
-	pool, currentPool *memPool
-	pools             []*memPool
-	noContext         *context // of memory that belongs to no context: see nowhere
-	graphs            graphMemory
-}
-
-// The properties of an H200.
-const (
-	deviceMemory     = 150_110_011_392 // bytes
-	leastPriority    = 0
-	greatestPriority = -5
-)
-
 func newDevice(index int) *device { return &device{index: index, ordinal: index} }
 
 // DeviceAttribute is cusim.DeviceAttribute.

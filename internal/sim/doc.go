@@ -34,15 +34,19 @@
 //
 // # Files
 //
-//   - driver.go, objects.go, thread.go, fault.go, log.go, check.go: the driver itself,
-//     its handles and threads, faults that tests set, and what tests ask for
+// The files state*.go have the types that refer to each other: read them first. The others build on them. A file with
+// _calls has functions of the API, which only programs call, and the file without it what several files need.
+//
+//   - driver.go, call.go, objects.go, thread*.go, fault.go, log.go, check.go: the driver itself, how a call begins,
+//     handles and threads, faults that tests set, and what tests ask for
 //   - work.go, wait.go: what is done on streams, and calls that wait for it
-//   - device.go, attributes.go, context*.go, green.go, stream*.go, event.go, ipc*.go, hostfunc.go:
+//   - device.go, attributes.go, context*.go, limits.go, green*.go, stream*.go, event*.go, ipc*.go, hostfunc*.go:
 //     devices, contexts, streams and events
-//   - mem*.go, managed.go, advice.go, pointer.go, vmm*.go: memory. mem.go allocates, mem_copy.go and
+//   - mem*.go, managed.go, advice.go, vmm*.go: memory. mem*.go allocate, mem_copy.go and
 //     mem_box.go copy and set, and mempool*.go has pools
-//   - module*.go, library.go, link.go, function.go, unknown.go: code
-//   - launch*.go, kernels.go, execute.go, kernelcheck.go, occupancy.go, heap.go: kernels, in Go
-//     and in PTX, which package vm executes
-//   - capture.go, graph*.go: captures, graphs, their nodes, and executable graphs
+//   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code
+//     compiles
+//   - launch*.go, kernels.go, execute.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm
+//     executes
+//   - capture*.go, graph*.go: captures, graphs, their nodes, and executable graphs
 package sim

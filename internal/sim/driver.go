@@ -1,79 +1,12 @@
 package sim
 
 import (
-	"fmt"
-	"io"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/engine"
 )
 
-// Driver is a software driver. It is safe for concurrent use, and need not be closed. One lock
-// guards all its parts, because a call may change several of them at once.
-type Driver struct {
-	driver.Unimplemented // the functions that it lacks: docs/software-functions.md
-
-	// mu is not locked while functions of the program are called, and while something may take long, such as a file
-	// system that allocates or frees memory that processes share: see unlocked.
-	mu sync.Mutex
-
-	machine
-	engine     engine.Engine // and the clock
-	objects    objects
-	space      addressSpace
-	pools      []*memPool // of no device
-	captures   []*capture // the captures in progress
-	noThread   thread     // the thread of calls without a pinned thread; it has no state
-	misuses    []Misuse
-	report     io.Writer // nil without Report
-	log        errorLog
-	printer    printer
-	semaphores map[fileID]*ExternalSemaphore
-	// processes are the states of other processes that are not running.
-	processes map[int32]int32
-	kernelTable
-	failures
-	waiting
-	hostThreads hostThreads
-	blockSizes  func(f uintptr, threads int32) uint64
-	room        func(n uint64) bool // nil if memory has no limit
-	polls       bool                // Go's poller has been started: see startPoller
-	// readClock and print are functions for each launch of a kernel in PTX.
-	readClock func() int64
-	print     func(text []byte, failed bool)
-	// allocateFile is reserveFile, punchFile gives a part of a file back, closeFile closes a file, and newIPCFile
-	// creates one. Tests replace them.
-	allocateFile func(f *os.File, offset, n uint64) error
-	punchFile    func(f *memoryFile, offset, n uint64) bool
-	closeFile    func(f *memoryFile)
-	newIPCFile   func(named bool) (*ipcFile, error)
-	// ids are the last assigned numbers, by kind.
-	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
-	// conditions are those of all graphs.
-	conditions map[driver.GraphConditionalHandle]*condition
-	// descriptors are those of parts of devices, by their content.
-	descriptors map[resourceDescriptor]driver.DevResourceDesc
-}
-
-// machine contains the devices and the properties of the driver.
-type machine struct {
-	version    int32
-	ready      bool                                           // cuInit was called
-	opens      int                                            // successful calls of cuInit, less those of Closed
-	installed  []*device                                      // those of the machine
-	devices    []*device                                      // those of them that the program sees, by their ordinals
-	lookup     func(variable string) (value string, set bool) // nil: there are no variables
-	disordered bool                                           // cuInit has read an order that does not exist
-	attributes map[int32]int32                                // the attributes that DeviceAttribute has set
-}
-
 var _ driver.Software = (*Driver)(nil)
-
-// Option configures the driver that [New] returns.
-type Option func(*Driver)
 
 // Devices is cusim.Devices.
 func Devices(n int) Option {
@@ -127,24 +60,6 @@ func (d *Driver) Advance(by time.Duration) {
 	}
 }
 
-// Misuse is a cusim.Misuse.
-type Misuse struct {
-	Op        string
-	Handle    uintptr
-	What      string
-	Destroyed string
-	Count     int
-}
-
-// String returns a text with all fields.
-func (m Misuse) String() string {
-	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
-	if m.Destroyed != "" {
-		s += "; it was destroyed here:\n" + m.Destroyed
-	}
-	return s
-}
-
 // Misuses returns all misuses so far.
 func (d *Driver) Misuses() []Misuse {
 	d.mu.Lock()
@@ -152,54 +67,6 @@ func (d *Driver) Misuses() []Misuse {
 	d.reclaim()
 	d.checkAllStale()
 	return append([]Misuse(nil), d.misuses...)
-}
-
-// misuse records a call in which NVIDIA's driver may crash.
-func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
-	m := Misuse{Op: op, Handle: h, What: what, Destroyed: inProgram(destroyed), Count: 1}
-	if n := len(d.misuses); n > 0 {
-		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
-			last.Count++
-			return
-		}
-	}
-	if len(d.misuses) < maxMisuses {
-		d.misuses = append(d.misuses, m)
-	}
-}
-
-// maxMisuses is how many misuses are kept at most.
-const maxMisuses = 1000
-
-const ok = driver.ResultSuccess
-
-// begin begins a call. It locks the driver, which the caller unlocks, and completes the work that
-// is due. If its result is not ok, the call has to return it at once.
-func (d *Driver) begin(op string) driver.Result {
-	d.mu.Lock()
-	if h := d.host(); h != nil && !h.permits(op) {
-		return driver.ResultNotPermitted
-	}
-	if len(d.faults) > 0 {
-		if r := d.fault(op); r != ok {
-			return r
-		}
-	}
-	if !d.ready {
-		return driver.ResultNotInitialized
-	}
-	d.engine.CatchUp()
-	d.reclaim()
-	d.space.building = false
-	return ok
-}
-
-// unlocked calls f, which may take long, while the driver is unlocked. Other calls may change what
-// the caller has looked at before.
-func (d *Driver) unlocked(f func()) {
-	d.mu.Unlock()
-	defer d.mu.Lock()
-	f()
 }
 
 // Init is cuInit.
@@ -259,4 +126,16 @@ func (d *Driver) hasResult(code driver.Result) bool {
 		since = 13040
 	}
 	return code.Name() != "" && d.version >= since
+}
+
+// MeetFault returns the result of a fault for a function's name, or ok. It is for functions that C
+// code implements with functions of this driver. Faults for all functions, and the check whether a
+// host function may make the call, belong to the latter.
+func (d *Driver) MeetFault(function string) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.host(); h != nil && !h.permits(function) {
+		return driver.ResultNotPermitted
+	}
+	return d.meet(function, d.faults[function])
 }

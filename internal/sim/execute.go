@@ -8,48 +8,10 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
-
-// program is the translation of a kernel of a module.
-type program struct {
-	compiled
-	constants []vm.Constant // with the addresses of the module's variables
-}
-
-// compiled is the translation of a kernel.
-type compiled struct {
-	kernel *vm.Kernel
-	err    error // why it cannot be executed
-}
-
-// translated returns the translation of a kernel. The driver is locked.
-func (f *function) translated() *program {
-	if f.program != nil {
-		return f.program
-	}
-	if f.compiled == nil {
-		f.compiled = new(compiled)
-		f.compiled.kernel, f.compiled.err = f.module.code.Kernel(f.name)
-	}
-	p := &program{compiled: *f.compiled}
-	if f.program = p; p.err != nil {
-		return p
-	}
-	for _, c := range p.kernel.Constants {
-		if c.Symbol != "" {
-			v, there := f.module.variables[c.Symbol]
-			if !there {
-				p.err = fmt.Errorf("variable %s is missing", c.Symbol)
-				break
-			}
-			c.Value += v.addr()
-		}
-		p.constants = append(p.constants, c)
-	}
-	return p
-}
 
 // execution is a launch of a kernel that is executed, or was.
 type execution struct {
@@ -66,7 +28,7 @@ func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernel
 // each instruction of a warp, as if each multiprocessor executed one at a time. In addition it takes
 // the time for which it has waited by reading a clock.
 func modelled(w vm.Work, blocks uint64) int64 {
-	return int64(kernelTime) + int64(w.Instructions/min(max(blocks, 1), multiprocessors)) + w.Waited
+	return int64(kernelTime) + int64(w.Instructions/min(max(blocks, 1), code.Multiprocessors)) + w.Waited
 }
 
 // executionOf returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
@@ -84,11 +46,10 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 	o.Begin = func() {
 		p, c := f.translated(), f.module.ctx
 		*launch = vm.Launch{
-			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: c.kernelMemory(d),
-			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
-			Dynamic:  l.SharedMem,
+			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args), Memory: c.kernelMemory(d),
+			Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem,
 			Workers:  runtime.GOMAXPROCS(0),
-			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
+			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * code.Multiprocessors,
 			Clock:    d.readClock,
 			Virtual:  d.engine.Clock.Virtual,
 			Print:    d.print,
@@ -106,12 +67,12 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			}
 		}
 		if l.clustered {
-			launch.Cluster = [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z}
+			launch.Cluster = l.Cluster
 		}
 		if l.values != nil {
 			launch.Condition = l.values.set
 		}
-		if p.kernel.Allocates {
+		if p.Kernel.Allocates {
 			launch.Heap = d.heap(c)
 		}
 		if l.cooperative {
@@ -162,7 +123,7 @@ func (d *Driver) execute(o *op, x *execution, launch *vm.Launch, l *Launch, c *c
 	}
 	d.reportEnded(x)
 	d.instructions[l.Name] += work.Instructions
-	d.executed(o, x, work, l.Grid.count())
+	d.executed(o, x, work, l.Grid.Count())
 }
 
 // Instructions is cusim.Driver.Instructions.
@@ -177,15 +138,6 @@ func (d *Driver) GoLaunches(kernel string) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.goLaunches[kernel]
-}
-
-// packed returns the arguments as they are in the memory of parameters.
-func (l *Launch) packed(f *function) []byte {
-	data := mem.NewBytes(max(uint64(f.program.kernel.Params), 8))
-	for i, param := range f.params {
-		copy(data[param.offset:], l.args[i])
-	}
-	return data[:f.program.kernel.Params]
 }
 
 // executed completes a kernel at its time. A fault is reported a little later, so that work that a

@@ -10,16 +10,6 @@ import (
 // This file has memory of other APIs. Here such memory is what files of cuMemExportToShareableHandle stand
 // for, which a GPU's driver accepts, too.
 
-// externalMemory is a CUexternalMemory.
-type externalMemory struct {
-	handle driver.ExternalMemory
-	ctx    *context
-	file   *memoryFile
-	size   uint64 // that can be mapped
-	// dedicated memory is of one buffer: a mapping begins where it begins.
-	dedicated bool
-}
-
 // external begins a call with an object that is of another API, and of a context.
 func external[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Result) {
 	if r := d.begin(name); r != ok {
@@ -132,7 +122,7 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 	}
 	end := desc.Offset + desc.Size
 	d.space.add(&block{addr: addr + page, size: desc.Size, kind: externalBlock, ctx: m.ctx,
-		mem: mem.Of(f.mapped()[desc.Offset:end:end]), shared: &ipcMemory{file: f}})
+		mem: mem.Of(f.mapped()[desc.Offset:end:end]), blockOwner: blockOwner{shared: &ipcMemory{file: f}}})
 	return driver.DevicePtr(addr + page), ok
 }
 

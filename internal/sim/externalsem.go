@@ -13,19 +13,6 @@ import (
 
 // This file has semaphores of other APIs, for which other code of the process stands in.
 
-// ExternalSemaphore is cusim.ExternalSemaphore. The driver's lock guards it.
-type ExternalSemaphore struct {
-	d        *Driver
-	timeline bool
-	value    uint64 // of a timeline; a binary semaphore has 1 if it is signalled, and else 0
-	changed  chan struct{}
-	file     *memoryFile // an empty one, or nil after Close
-	id       fileID
-}
-
-// fileID identifies a file while it is open.
-type fileID struct{ device, number uint64 }
-
 // NewExternalSemaphore is cusim.Driver.NewExternalSemaphore.
 func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error) {
 	if !canShareMemory {

@@ -10,43 +10,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/engine"
 )
 
-// Fault is a cusim.Fault.
-type Fault struct {
-	Function string
-	Nth      int
-	Every    bool
-	Code     int
-	Slow     time.Duration
-	Log      string
-}
-
-// fault contains the faults of a function.
-type fault struct {
-	calls []*pendingFault
-	rates []*faultRate
-}
-
-// pendingFault is a Fault with the number of calls that come before it.
-type pendingFault struct {
-	Fault
-	before int
-	over   bool
-}
-
-// faultRate makes calls fail at random.
-type faultRate struct {
-	random *rand.Rand
-	p      float64
-	code   driver.Result
-}
-
-// failures contains the reasons for which calls fail.
-type failures struct {
-	faults      map[string]*fault // by the name of the function; "" is for all functions
-	lost        driver.Result     // the first sticky error, after which all calls fail
-	unreachable bool              // objects can no longer be destroyed: see Census
-}
-
 // Faults is cusim.Faults.
 func Faults(faults ...Fault) Option {
 	return func(d *Driver) {
@@ -101,18 +64,6 @@ func (d *Driver) ClearFaults() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.faults)
-}
-
-// MeetFault returns the result of a fault for a function's name, or ok. It is for functions that C
-// code implements with functions of this driver. Faults for all functions, and the check whether a
-// host function may make the call, belong to the latter.
-func (d *Driver) MeetFault(function string) driver.Result {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h := d.host(); h != nil && !h.permits(function) {
-		return driver.ResultNotPermitted
-	}
-	return d.meet(function, d.faults[function])
 }
 
 // fault returns the result of a fault for a call, or ok. The driver is unlocked during the delay of

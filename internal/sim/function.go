@@ -48,7 +48,7 @@ func (d *Driver) FuncGetAttribute(_ *driver.Thread, attribute int32, h driver.Fu
 	case attribute < 0 || attribute >= driver.CU_FUNC_ATTRIBUTE_MAX:
 		return 0, driver.ResultInvalidValue
 	}
-	return f.attributes[attribute], ok
+	return f.Attributes[attribute], ok
 }
 
 // FuncSetAttribute is cuFuncSetAttribute.
@@ -58,36 +58,10 @@ func (d *Driver) FuncSetAttribute(_ *driver.Thread, h driver.Function, attribute
 	if r != ok {
 		return r
 	}
-	if !settable(f.attributes, attribute, value) {
+	if !f.Set(attribute, value) {
 		return driver.ResultInvalidValue
 	}
-	if f.own == nil {
-		f.own = make(map[int32]bool)
-	}
-	f.own[attribute] = true
-	f.attributes[attribute] = value
 	return ok
-}
-
-// settable reports whether an attribute of a kernel can have a value.
-func settable(attributes map[int32]int32, attribute, value int32) bool {
-	var least, most int32
-	switch attribute {
-	case driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		most = sharedOfBlock - attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
-	case driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-		least, most = -1, 100
-	case driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
-		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-		most = 16
-	case driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-		most = 1
-	case driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		most = 2
-	default: // other attributes are read-only
-		return false
-	}
-	return value >= least && value <= most
 }
 
 // FuncGetName is cuFuncGetName.
@@ -97,7 +71,7 @@ func (d *Driver) FuncGetName(_ *driver.Thread, h driver.Function) (string, drive
 	if r != ok {
 		return "", r
 	}
-	return f.name, ok
+	return f.Name, ok
 }
 
 // FuncGetParamInfo is cuFuncGetParamInfo.
@@ -108,8 +82,8 @@ func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
 	switch {
 	case r != ok:
 		return 0, 0, r
-	case i >= uint64(len(f.params)):
+	case i >= uint64(len(f.Params)):
 		return 0, 0, driver.ResultInvalidValue
 	}
-	return f.params[i].offset, f.params[i].size, ok
+	return f.Params[i].Offset, f.Params[i].Size, ok
 }

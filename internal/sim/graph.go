@@ -7,85 +7,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// nodeType is the type of a node: CUgraphNodeType.
-type nodeType int32
-
-const (
-	kernelNode      nodeType = 0
-	memcpyNode      nodeType = 1
-	memsetNode      nodeType = 2
-	hostNode        nodeType = 3
-	childNode       nodeType = 4
-	emptyNode       nodeType = 5
-	eventWaitNode   nodeType = 6
-	eventRecordNode nodeType = 7
-	signalNode      nodeType = 8
-	waitNode        nodeType = 9
-	allocNode       nodeType = 10
-	freeNode        nodeType = 11
-	batchMemOpNode  nodeType = 12
-	conditionalNode nodeType = 13
-)
-
-// graph is a CUgraph.
-type graph struct {
-	handle driver.Graph
-	shape
-	d *Driver
-	// execs is how many executable graphs of the graph there are.
-	execs int
-	// allocating is how many executable graphs there are that got nodes from the graph when it allocated memory.
-	allocating int
-	// copies is how many clones of the graph there are, and nodes with a copy of it that the program has added.
-	copies int
-	// of is the graph that this one is a clone of, or nil.
-	of *graph
-	// handles is how many handles of values were created for the graph.
-	handles int
-	// tooLarge says that memory could not be allocated for a node of the graph.
-	tooLarge bool
-	// parent is the conditional node that the graph is a body of, or nil.
-	parent *node
-	// references are those to user objects that the graph has, without those of child graphs.
-	references references
-	// owner is the node that runs the graph as its child graph, and owns it, or nil.
-	owner *node
-}
-
-// shape is the nodes of a graph, or of a body of an executable graph.
-type shape struct {
-	nodes []*node // in the order of their creation
-	// sinks are those that no other node comes after. As on an H200, a node that becomes one is the last one.
-	sinks []*node
-	added int // how many nodes were ever added, also to the graph that this one is a clone of
-}
-
 // of returns the copies of the nodes.
 func (s shape) of(copies map[*node]*node) shape {
 	return shape{copiesOf(s.nodes, copies), copiesOf(s.sinks, copies), s.added}
-}
-
-// node is a node of a graph.
-type node struct {
-	handle       driver.GraphNode
-	graph        *graph
-	work         work
-	ctx          *context // that the work is done in; nil for that of the launch
-	dependencies []*node  // the nodes that it comes after
-	dependents   []*node  // the nodes that come after it, in the order in which the edges were added
-	// data has what is not a full dependency of the edges from its dependencies.
-	data map[*node]driver.GraphEdgeData
-	// number says how many nodes were added before, also to the graph that this one is a clone of.
-	number int
-	// original is the node that this one, of a clone, is a copy of, or nil.
-	original *node
-	// child is the child graph of the node, if the program has asked for it, or nil. The program may
-	// change it.
-	child *graph
-	// references are those to user objects of the child graph of the node's work, which child has if it is not nil.
-	references references
-	// disabled says that the node of an executable graph does nothing.
-	disabled bool
 }
 
 // exec is a CUgraphExec: a copy of a graph at its instantiation.

@@ -7,23 +7,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
-// graphAlloc is the memory of a node that allocates. It has its address as long as its graph and the
-// graph's executable graph exist, or it is allocated.
-type graphAlloc struct {
-	block  *block
-	owner  *graph // has the node
-	params driver.MemAllocNodeParams
-	access []driver.MemAccessDesc
-	// freers are the graphs that have a node that frees the memory.
-	freers []*graph
-	// allocated says that a launch has allocated the memory, and no later call has freed it.
-	allocated bool
-	// instantiated says that the graph had an executable graph before a node of it freed the memory.
-	instantiated bool
-	// refs counts the graph and its executable graph.
-	refs int
-}
-
 // frees reports whether the graph that allocates the memory also frees it.
 func (a *graphAlloc) frees() bool { return slices.Contains(a.freers, a.owner) }
 
@@ -167,19 +150,6 @@ func (a *graphAlloc) leave(d *Driver) {
 	if a.refs--; a.refs == 0 && !a.allocated {
 		d.space.remove(a.block)
 	}
-}
-
-// graphMemory is the memory that a device has for graphs. It stays until it is trimmed.
-type graphMemory struct {
-	used         highWater // and reserved: a driver reports the same
-	reservedHigh uint64
-	parts        []graphPart
-}
-
-// graphPart is the memory for the nodes of a graph.
-type graphPart struct {
-	of   *graph
-	size uint64
 }
 
 const (

@@ -2,13 +2,10 @@ package sim
 
 import (
 	"encoding/binary"
-	"maps"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
-
-// kernelAttributes are the attributes of a kernel node that were set. They never change.
-type kernelAttributes map[int32]driver.LaunchAttributeValue
 
 // nodeAttributes are the attributes that a kernel node has. The values are those of a node without
 // the attribute.
@@ -24,25 +21,15 @@ var nodeAttributes = kernelAttributes{
 	driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:     {},
 }
 
-// with returns the attributes with one more.
-func (a kernelAttributes) with(id int32, v driver.LaunchAttributeValue) kernelAttributes {
-	all := maps.Clone(a)
-	if all == nil {
-		all = make(kernelAttributes)
-	}
-	all[id] = v
-	return all
-}
-
 // differ reports whether an attribute was set to another value. As on an H200, 1 and 2 differ, although both mean yes.
 func (a kernelAttributes) differ(b kernelAttributes, id int32) bool { return a[id] != b[id] }
 
 // options returns the options of launches with these attributes.
 func (a kernelAttributes) options() (o launchOptions) {
 	v := a[driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE]
-	o.cooperative = binary.LittleEndian.Uint32(v[:]) != 0
+	o.Cooperative = binary.LittleEndian.Uint32(v[:]) != 0
 	v = a[driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION]
-	o.cluster = Dim3{binary.LittleEndian.Uint32(v[:]), binary.LittleEndian.Uint32(v[4:]),
+	o.Cluster = Dim3{binary.LittleEndian.Uint32(v[:]), binary.LittleEndian.Uint32(v[4:]),
 		binary.LittleEndian.Uint32(v[8:])}
 	return o
 }
@@ -66,7 +53,7 @@ func (o *launchOptions) attributes(s *stream) kernelAttributes {
 			all[a.ID] = a.Value
 		}
 	}
-	if o.cooperative { // also by cuLaunchCooperativeKernel
+	if o.Cooperative { // also by cuLaunchCooperativeKernel
 		all[driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE] = driver.LaunchAttributeValue{1}
 	}
 	return all
@@ -80,7 +67,7 @@ func takeAttributes(w, old work) driver.Result {
 	}
 	k.attributes = old.(*kernelWork).attributes
 	o := k.attributes.options()
-	if (!o.cooperative && o.cluster == Dim3{}) {
+	if (!o.Cooperative && o.Cluster == Dim3{}) {
 		return ok
 	}
 	return k.fits(o)
@@ -96,10 +83,11 @@ func attributesOfNode(n *node) kernelAttributes {
 
 // fits checks the kernel of a node with these options.
 func (w *kernelWork) fits(o launchOptions) driver.Result {
-	if r := w.kernel.fitsClusters(w.launch.Grid, o); r != ok {
+	l := code.Launch{Grid: w.launch.Grid, Block: w.launch.Block, Shared: w.launch.SharedMem, Options: o.Options}
+	if r := w.kernel.FitsClusters(l); r != ok {
 		return r
 	}
-	return w.kernel.fitsTogether(w.launch.Grid, w.launch.Block, w.launch.SharedMem, o)
+	return w.kernel.FitsTogether(l)
 }
 
 // GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.

@@ -4,22 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 )
 
 // This file has conditional nodes: nodes that run one of their graphs, the bodies, or none, as a value
 // says that kernels set.
-
-// condition is what a handle of a value stands for.
-type condition struct {
-	graph    *graph // the outermost one
-	first    uint32 // the value at the beginning of each launch if assigned is set
-	assigned bool
-	node     *node // that reads the value, or nil
-	number   int   // of handles that the graph had before
-}
 
 // conditional is the work of a conditional node.
 type conditional struct {
@@ -48,23 +38,6 @@ func (c *conditional) references() (all references) {
 		all.addOf(nodes)
 	}
 	return all
-}
-
-// conditionValues are the values of an executable graph.
-type conditionValues map[driver.GraphConditionalHandle]*conditionValue
-
-type conditionValue struct {
-	condition
-	atomic.Uint32
-}
-
-// set sets a value, if the executable graph has it.
-func (v conditionValues) set(h uint64, value uint32) bool {
-	if c := v[driver.GraphConditionalHandle(h)]; c != nil {
-		c.Store(value)
-		return true
-	}
-	return false
 }
 
 // assign gives the values those that they have at the beginning of a launch.

@@ -9,11 +9,6 @@ import (
 
 // This file has the edges of graphs. An edge may have data, which says what the later node waits for.
 
-type edge struct {
-	from, to *node
-	data     driver.GraphEdgeData
-}
-
 // edgesAfter returns edges from nodes to one that is not there yet. Without data, they are full dependencies.
 func edgesAfter(nodes []*node, data []driver.GraphEdgeData) []edge {
 	edges := make([]edge, len(nodes))

@@ -104,14 +104,10 @@ func (d *Driver) kernelParams(name string, th *driver.Thread,
 			return nil, r
 		}
 		grid, block := Dim3{p.GridDimX, p.GridDimY, p.GridDimZ}, Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}
-		if r := f.fits(grid, block, p.SharedMemBytes); r != ok {
+		if r := f.FitsNode(grid, block, p.SharedMemBytes); r != ok {
 			return nil, r
 		}
-		// Attributes of the node can come later, but they cannot change clusters that the kernel requires.
-		if c := f.required(); c.count() > 0 && !f.canHave(c, grid) {
-			return nil, driver.ResultInvalidClusterSize
-		}
-		if p.KernelParams == nil && p.Extra == nil && len(f.params) > 0 {
+		if p.KernelParams == nil && p.Extra == nil && len(f.Params) > 0 {
 			return nil, driver.ResultInvalidValue
 		}
 		h := d.functionHandle(f)
@@ -122,7 +118,7 @@ func (d *Driver) kernelParams(name string, th *driver.Thread,
 		if r != ok {
 			return nil, r
 		}
-		return &kernelWork{kernel: f, handle: h, launch: &Launch{Name: f.name, Grid: grid, Block: block,
+		return &kernelWork{kernel: f, handle: h, launch: &Launch{Name: f.Name, Grid: grid, Block: block,
 			SharedMem: p.SharedMemBytes, d: d, module: f.module, args: args}}, ok
 	}
 }

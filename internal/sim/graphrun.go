@@ -54,7 +54,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) *op {
 	o := &op{}
 	if n.disabled {
-		if attributesOfNode(n).options().cooperative { // as on an H200, driver 580
+		if attributesOfNode(n).options().Cooperative { // as on an H200, driver 580
 			o.Effect = func() { d.poison(driver.ResultLaunchFailed) }
 		}
 		d.enqueue(lane, o, after...)

@@ -2,36 +2,8 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
-
-// greenContext is a CUgreenCtx: a share of a device's multiprocessors, and its streams. Everything
-// else belongs to the primary context, which it retains. In this model the number of
-// multiprocessors does not change how long work takes.
-//
-// After cuStreamGetCtx of one of its streams, its handle can be used as that of a context. As the
-// current context it means the primary context.
-type greenContext struct {
-	handle    driver.GreenCtx
-	id        uint64 // the result of cuCtxGetId
-	asked     bool   // cuStreamGetCtx has returned its handle
-	ctx       *context
-	share     share
-	queues    workQueues
-	lane      *stream // for records and waits of the whole green context
-	gate      *op     // all later work waits for it; may be nil
-	destroyed bool
-}
-
-// share is a part of a device's multiprocessors.
-type share struct {
-	dev   int
-	count uint32
-	split uint64 // the number of its split, from 1, or 0 if it may still be split
-	index uint64 // its index in the split
-	sets  uint32 // how many multiprocessors each of its sets has, for a part of cuDevSmResourceSplit
-	left  bool   // it is what cuDevSmResourceSplit has left, which may be split by that function
-	green uint64 // the number of the green context of which it is a part, or 0
-}
 
 // resource returns the share as a CUdevResource. The words for the driver contain the other fields.
 func (s share) resource() (r driver.DevResource) {
@@ -62,10 +34,6 @@ const (
 	fineShareStep = 2
 )
 
-// workQueues is the configuration of a green context's work queues, which CUDA 13.1 introduced. In
-// this model each stream has a queue of its own, so it changes nothing.
-type workQueues = driver.DevWorkqueueConfigResource
-
 // workQueuesOf returns the configuration of the work queues of a device.
 func workQueuesOf(dev int) workQueues {
 	return workQueues{
@@ -77,13 +45,6 @@ func workQueuesOf(dev int) workQueues {
 // connections is how many work queues a device has here: CUDA_DEVICE_MAX_CONNECTIONS, which sets the
 // number for NVIDIA's driver, changes nothing.
 const connections = 8
-
-// resourceDescriptor is a CUdevResourceDesc. CUDA has no function that destroys one, so those with the same content
-// are one.
-type resourceDescriptor struct {
-	share
-	queues workQueues
-}
 
 // devResource returns the resource of one type, of a device or of a part of it.
 func (d *Driver) devResource(typ int32, s share, q workQueues) (raw driver.DevResource, r driver.Result) {
@@ -104,7 +65,7 @@ func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ i
 	if r != ok {
 		return driver.DevResource{}, r
 	}
-	return d.devResource(typ, share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal))
+	return d.devResource(typ, share{dev: v.ordinal, count: code.Multiprocessors}, workQueuesOf(v.ordinal))
 }
 
 // DevSmResourceSplitByCount is cuDevSmResourceSplitByCount. As on an H200, parts that are large enough for
@@ -184,7 +145,7 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		case s.dev != all.dev, s.green != all.green, s.sets != 0 && all.sets != 0 && s.sets != all.sets:
 			r = driver.ResultInvalidResourceConfiguration
 		default:
-			all.count, all.sets = min(all.count+s.count, multiprocessors), max(all.sets, s.sets)
+			all.count, all.sets = min(all.count+s.count, code.Multiprocessors), max(all.sets, s.sets)
 		}
 	}
 	switch {
@@ -219,7 +180,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM:
 		return 0, driver.ResultInvalidValue
 	}
-	its := &resourceDescriptor{share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal)}
+	its := &resourceDescriptor{share{dev: v.ordinal, count: code.Multiprocessors}, workQueuesOf(v.ordinal)}
 	if desc != 0 { // else an H200 takes the whole device
 		its, r = find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
 	}
@@ -244,10 +205,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 
 // aboutGreen begins a call with a green context as an argument.
 func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	g, r := find[greenContext](d, op, greenKind, uintptr(h))
+	g, r := about[greenContext](d, op, greenKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}
@@ -428,7 +386,7 @@ func (d *Driver) CtxGetDevResource(_ *driver.Thread, h driver.Context, typ int32
 		return driver.DevResource{}, r
 	}
 	dev := c.dev.ordinal
-	of, queues := share{dev: dev, count: multiprocessors}, workQueuesOf(dev)
+	of, queues := share{dev: dev, count: code.Multiprocessors}, workQueuesOf(dev)
 	if c.green != nil {
 		of, queues = c.green.share, c.green.queues
 	}

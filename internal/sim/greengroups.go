@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // mostSets is the largest size of sets of multiprocessors that work on one cluster.
@@ -96,7 +97,7 @@ func (d *Driver) StreamGetDevResource(th *driver.Thread, h driver.Stream,
 	case typ != driver.CU_DEV_RESOURCE_TYPE_SM:
 		return driver.DevResource{}, driver.ResultInvalidResourceType
 	}
-	its := share{dev: s.ctx.dev.ordinal, count: multiprocessors}
+	its := share{dev: s.ctx.dev.ordinal, count: code.Multiprocessors}
 	if g := d.greenOf(t, s); g != nil {
 		its = g.share
 	}

@@ -3,80 +3,30 @@ package sim
 import (
 	"fmt"
 	"io"
-	"math/bits"
 	"os"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
-// kernelHeap is the memory of a context that kernels allocate and free. Kernels use it without the
-// driver's lock.
-type kernelHeap struct {
-	d    *Driver
-	ctx  *context
-	size uint64
-
-	mu    sync.Mutex
-	block *block // nil before the first use
-	used  uint64
-	live  map[uint64]int          // the class of a size, by address
-	freed [bits.UintSize][]uint64 // addresses of free memory, by the class of the size
-}
-
 // heap returns the heap of a context, whose size does not change any more. The driver is locked.
-func (d *Driver) heap(c *context) *kernelHeap {
+func (d *Driver) heap(c *context) *code.Heap {
 	if c.heap == nil {
 		size, set := c.limits[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
 		if !set {
 			size = limits()[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
 		}
-		c.heap = &kernelHeap{d: d, ctx: c, size: size, live: make(map[uint64]int)}
+		c.heap = code.NewHeap(size, func(size uint64) uint64 {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			b, r := d.newDeviceBlock(c, size, moduleBlock)
+			if r != ok {
+				return 0
+			}
+			return b.addr
+		})
 	}
 	return c.heap
-}
-
-// Alloc implements vm.Heap. The size is rounded up to a power of two.
-func (h *kernelHeap) Alloc(size uint64) uint64 {
-	if size > h.size {
-		return 0
-	}
-	class := bits.Len64(max(size, 16) - 1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.block == nil {
-		h.d.mu.Lock()
-		b, r := h.d.newDeviceBlock(h.ctx, h.size, moduleBlock)
-		h.d.mu.Unlock()
-		if r != ok {
-			return 0
-		}
-		h.block = b
-	}
-	at := uint64(0)
-	if n := len(h.freed[class]); n > 0 {
-		at, h.freed[class] = h.freed[class][n-1], h.freed[class][:n-1]
-	} else {
-		if h.used+1<<class > h.size {
-			return 0
-		}
-		at = h.block.addr + h.used
-		h.used += 1 << class
-	}
-	h.live[at] = class
-	return at
-}
-
-// Free implements vm.Heap.
-func (h *kernelHeap) Free(addr uint64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	class, is := h.live[addr]
-	if is {
-		delete(h.live, addr)
-		h.freed[class] = append(h.freed[class], addr)
-	}
-	return is
 }
 
 // workspaceSize is the size of the memory for the barrier of a cooperative grid, in bytes.
@@ -100,12 +50,6 @@ func (d *Driver) workspace(c *context) uint64 {
 	b := d.space.at(at)
 	span{b, 0, b.size}.Clear(at-b.addr, workspaceSize)
 	return at
-}
-
-// printer is where the output of kernels goes.
-type printer struct {
-	mu  sync.Mutex
-	out io.Writer // nil for the standard output, and for the standard error if an assertion fails
 }
 
 // Output is cusim.Output.

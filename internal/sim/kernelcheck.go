@@ -7,17 +7,6 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// Checks are a cusim.Checks.
-type Checks uint
-
-// The checks of package cusim.
-const (
-	CheckMemory Checks = 1 << iota
-	CheckRaces
-	CheckBarriers
-	CheckAll = CheckMemory | CheckRaces | CheckBarriers
-)
-
 // ParseChecks returns the checks in a list of names, separated by commas.
 func ParseChecks(s string) (c Checks, err error) {
 	for name := range strings.SplitSeq(s, ",") {
@@ -57,9 +46,6 @@ func (d *Driver) definedAt(addr uint64) (base, size uint64, _ *vm.Defined) {
 	return addr, 1, nil
 }
 
-// written notes that bytes were written, for the checks of kernels.
-func (s span) written(off, n uint64) { s.defined.Set(s.off+off, n) }
-
 // describeFound returns texts about what the checks of a launch have found, with which it calls the
 // function of CheckKernels. The driver is not locked.
 func (d *Driver) describeFound(list []*vm.Fault) (texts []string) {
@@ -96,12 +82,4 @@ func accessText(f *vm.Fault) string {
 		verb = "writes"
 	}
 	return fmt.Sprintf(" %s %d bytes at %#x", verb, f.Size, f.Address)
-}
-
-// newDefined returns what says which bytes of new memory of cuMemAlloc were written, or nil.
-func (d *Driver) newDefined(k blockKind, size uint64) *vm.Defined {
-	if d.checks&CheckMemory == 0 || k != deviceBlock {
-		return nil
-	}
-	return vm.NewDefined(size)
 }

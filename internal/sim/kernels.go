@@ -10,60 +10,18 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim/engine"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
-
-// Kernel is a cusim.Kernel.
-type Kernel struct {
-	Time func(l *Launch) time.Duration
-	Run  func(l *Launch)
-}
-
-// kernelTable contains the kernels with an implementation, and the launched kernels without one.
-type kernelTable struct {
-	kernels      map[string]Kernel
-	unknown      unknownKernels
-	instructions map[string]uint64 // of warps, by the name of the kernel
-	goLaunches   map[string]uint64 // launches of functions in Go, by the name of the kernel
-	checks       Checks            // of kernels in PTX
-	kernelLimit  time.Duration     // after which a kernel in PTX is ended, or 0
-	found        func(text string) // is called for what they find; may be nil
-}
 
 // WithKernel is cusim.WithKernel, which lists the kernels that the driver knows.
 func WithKernel(name string, k Kernel) Option {
 	return func(d *Driver) { d.kernels[name] = k }
 }
 
-// Dim3 is a number of blocks or threads in three dimensions.
-type Dim3 struct{ X, Y, Z uint32 }
-
-// count returns the product of the dimensions, which were checked.
-func (d Dim3) count() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
-
-// Launch is a cusim.Launch.
-type Launch struct {
-	Name        string
-	Grid, Block Dim3
-	SharedMem   uint32
-	Cluster     Dim3 // the size of the clusters, 1 without any
-
-	d      *Driver
-	module *module
-	args   [][]byte
-	code   driver.Result
-	// gathered has copies of memory that is mapped in several parts: see mapped.
-	gathered []gathered
-	locked   bool // ask has locked the driver
-
-	cooperative bool
-	clustered   bool // the launch or the kernel has a size of clusters
-	values      conditionValues
-}
-
 // Threads returns how many threads the launch has.
 func (l *Launch) Threads() uint64 {
-	n := l.Grid.count()
-	if b := l.Block.count(); n <= math.MaxUint64/b {
+	n := l.Grid.Count()
+	if b := l.Block.Count(); n <= math.MaxUint64/b {
 		return n * b
 	}
 	return math.MaxUint64
@@ -243,3 +201,71 @@ const kernelTime = 5 * time.Microsecond
 // faultTime is the duration of a kernel with a fault. A GPU reports a fault some time after the
 // launch, so that work that a program enqueues at once is still accepted.
 const faultTime = time.Millisecond
+
+// gather copies the content of a block that stands for neighbours to one piece. It reports false if the machine
+// has too little memory.
+func (b *block) gather(all *mem.Budget) (g gathered, there bool) {
+	b.mem = mem.New(all, b.size)
+	g = gathered{b, mem.New(all, b.size)}
+	is, was := b.mem.Contiguous(0, b.size), g.was.Contiguous(0, b.size)
+	if is == nil || was == nil {
+		g.release()
+		return g, false
+	}
+	span{&block{size: b.size, mem: b.mem}, 0, b.size}.copyFrom(0, span{b, 0, b.size}, 0, b.size)
+	copy(was, is)
+	return g, true
+}
+
+// mapped returns the memory from an address in a mapping up to the next address that is not mapped, or that the device
+// may not write, or nil if the device may not access the address. The driver is locked.
+func (l *Launch) mapped(addr uint64) *block {
+	a, v := &l.d.space, l.module.ctx.dev
+	end := addr
+	for i := a.after(addr); i < len(a.blocks) && a.blocks[i].kind == mappedBlock && a.blocks[i].addr <= end &&
+		a.blocks[i].allows(v, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE); i++ {
+		end = a.blocks[i].end()
+	}
+	if end == addr {
+		return nil
+	}
+	s, r := a.across(addr, end-addr)
+	switch {
+	case r != ok:
+		return nil
+	case len(s.parts) == 1:
+		return s.parts[0].block
+	}
+	return s.block
+}
+
+// gather returns a block in one piece: the block itself, or a copy, if it stands for neighbours. What the kernel
+// writes to a copy is stored when it has run. It returns nil if the machine has too little memory.
+func (l *Launch) gather(b *block) *block {
+	if b == nil || b.parts == nil {
+		return b
+	}
+	for _, g := range l.gathered {
+		if b.addr-g.addr < g.size {
+			return g.block
+		}
+	}
+	g, there := b.gather(&l.d.space.budget)
+	if !there {
+		l.lacks(b.size)
+		return nil
+	}
+	l.gathered = append(l.gathered, g)
+	return g.block
+}
+
+// store stores what the kernel has written to copies of memory. It reports false if the machine has too little memory.
+func (l *Launch) store() (stored bool) {
+	stored = true
+	for _, g := range l.gathered {
+		stored = g.store() && stored
+		g.release()
+	}
+	l.gathered = nil
+	return stored
+}

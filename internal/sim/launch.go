@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // LaunchKernel is cuLaunchKernel.
@@ -20,7 +20,7 @@ func (d *Driver) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, 
 func (d *Driver) LaunchCooperativeKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
 	c := driver.LaunchConfig{GridX: gx, GridY: gy, GridZ: gz, BlockX: bx, BlockY: by, BlockZ: bz,
 		SharedMemBytes: shared, Stream: h}
-	return d.launch("cuLaunchCooperativeKernel", th, f, &c, launchOptions{cooperative: true}, p)
+	return d.launch("cuLaunchCooperativeKernel", th, f, &c, launchOptions{Options: code.Options{Cooperative: true}}, p)
 }
 
 // LaunchKernelEx is cuLaunchKernelEx.
@@ -63,15 +63,15 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		return driver.ResultInvalidHandle
 	}
 	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
-	if block == (Dim3{1, 1, 1}) && f.blockSize != (Dim3{}) { // the kernel's text says it
-		block = f.blockSize
+	if block == (Dim3{1, 1, 1}) && f.Block != (Dim3{}) { // the kernel's text says it
+		block = f.Block
 	}
 	// Attributes that an H200 refuses leave a capture valid.
-	if r = f.fitsThreads(block); r == ok {
+	if r = f.FitsThreads(block); r == ok {
 		if r := d.launchAttributes(name, s, c, &o); r != ok {
 			return r
 		}
-		r = f.fitsLaunch(grid, block, c.SharedMemBytes, o, s.capture != nil)
+		r = f.FitsRest(code.Launch{Grid: grid, Block: block, Shared: c.SharedMemBytes, Options: o.Options}, s.capture != nil)
 	}
 	if r != ok {
 		if s.capture != nil {
@@ -89,14 +89,14 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	case r != ok:
 		return r
 	}
-	l := &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module,
+	l := &Launch{Name: f.Name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module,
 		args: args}
 	w := &kernelWork{kernel: f, handle: h, launch: l, attributes: o.attributes(s)}
 	if s.capture == nil {
-		l.Cluster, l.clustered = f.blocksOf(o.cluster)
-		l.cooperative = o.cooperative
+		l.Cluster, l.clustered = f.BlocksOf(o.Cluster)
+		l.cooperative = o.Cooperative
 	}
-	f.loaded = true
+	f.Loaded = true
 	r = d.submit(s, w)
 	if r == ok && o.programmatic && s.capture != nil {
 		s.deps[0].from.mayOverlap()
@@ -105,25 +105,6 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		if r == ok {
 			r = d.recordEvent(e, s)
 		}
-	}
-	return r
-}
-
-// fitsLaunch checks the grid, the clusters and the shared memory of a launch in the order in which an H200 does, which
-// checks the shared memory earlier if it captures.
-func (f *function) fitsLaunch(grid, block Dim3, shared uint32, o launchOptions, captured bool) driver.Result {
-	r := fitsDevice(grid)
-	if r == ok {
-		r = f.fitsClusters(grid, o)
-	}
-	if r == ok && captured {
-		r = f.fitsShared(shared)
-	}
-	if r == ok {
-		r = f.fitsTogether(grid, block, shared, o)
-	}
-	if r == ok {
-		r = f.fitsShared(shared)
 	}
 	return r
 }
@@ -151,63 +132,23 @@ func (w *kernelWork) op(values conditionValues) *op {
 	if l.Cluster == (Dim3{}) { // it is a node
 		if f.module.unloaded { // as on an H200
 			return &op{Calls: opCalls{Effect: func() {
-				d.reportFault(&vm.Fault{Code: vm.IllegalAddress, Kernel: f.name,
+				d.reportFault(&vm.Fault{Code: vm.IllegalAddress, Kernel: f.Name,
 					Reason: "the graph runs a kernel of a module that was unloaded"})
 				d.poison(driver.ResultIllegalAddress)
 			}}}
 		}
 		o := w.attributes.options()
-		if l.Cluster, l.clustered = f.blocksOf(o.cluster); !l.Grid.divisibleBy(l.Cluster) {
+		if l.Cluster, l.clustered = f.BlocksOf(o.Cluster); !l.Grid.DivisibleBy(l.Cluster) {
 			// The kernel has required clusters since the node was made. All blocks run, as in a graph that an
 			// H200 has instantiated before.
 			l.Cluster, l.clustered = Dim3{1, 1, 1}, false
 		}
-		l.cooperative = o.cooperative
+		l.cooperative = o.Cooperative
 	}
-	if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
+	if !f.Idle && !d.written(f.Name) && f.translated().Err == nil {
 		return d.executionOf(f, &l)
 	}
 	return d.kernelOp(&l)
-}
-
-// fits checks the dimensions and the shared memory of a launch.
-func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
-	return cmp.Or(fitsDevice(grid), f.fitsThreads(block), f.fitsShared(shared))
-}
-
-// fitsDevice checks the size of a grid.
-func fitsDevice(grid Dim3) driver.Result {
-	if !grid.within(driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X) {
-		return driver.ResultInvalidValue
-	}
-	return ok
-}
-
-// within reports whether the dimensions are not 0, and at most an attribute of the device and the two after it.
-func (d Dim3) within(most int32) bool {
-	for i, n := range [...]uint32{d.X, d.Y, d.Z} {
-		if n == 0 || n > uint32(attributes[most+int32(i)]) {
-			return false
-		}
-	}
-	return true
-}
-
-// fitsThreads checks the size of a block.
-func (f *function) fitsThreads(block Dim3) driver.Result {
-	if !block.within(driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X) || block.count() > mostInBlock ||
-		block.count() > uint64(f.maxThreads) || f.blockSize != (Dim3{}) && f.blockSize != block {
-		return driver.ResultInvalidValue
-	}
-	return ok
-}
-
-// fitsShared checks the dynamic shared memory of a block.
-func (f *function) fitsShared(dynamic uint32) driver.Result {
-	if dynamic > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
-		return driver.ResultInvalidValue
-	}
-	return ok
 }
 
 // arguments copies the values of a launch's arguments. NVIDIA's driver knows only their addresses.
@@ -225,39 +166,36 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 		}
 	}
 	if p.Array != nil {
-		p.Ptrs = pointers(p.Array, len(f.params))
+		p.Ptrs = pointers(p.Array, len(f.Params))
 	}
-	if len(p.Ptrs) < len(f.params) {
-		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d", f.name, len(f.params), len(p.Ptrs)), nil)
+	if len(p.Ptrs) < len(f.Params) {
+		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d", f.Name, len(f.Params), len(p.Ptrs)), nil)
 		return nil, driver.ResultInvalidValue
 	}
-	args := make([][]byte, len(f.params))
-	for i, param := range f.params {
+	args := make([][]byte, len(f.Params))
+	for i, param := range f.Params {
 		if p.Ptrs[i] == nil {
-			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d is NULL", f.name, i), nil)
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d is NULL", f.Name, i), nil)
 			return nil, driver.ResultInvalidValue
 		}
-		if i < len(p.Sizes) && p.Sizes[i] != 0 && uint64(p.Sizes[i]) < param.size {
-			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d", f.name, i, p.Sizes[i], param.size), nil)
+		if i < len(p.Sizes) && p.Sizes[i] != 0 && uint64(p.Sizes[i]) < param.Size {
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d", f.Name, i, p.Sizes[i], param.Size), nil)
 			return nil, driver.ResultInvalidValue
 		}
-		args[i] = argument(p.Ptrs[i], param.size)
+		args[i] = argument(p.Ptrs[i], param.Size)
 	}
 	return args, ok
 }
-
-// mostArguments is the largest size of a kernel's arguments, in bytes.
-const mostArguments = 32764
 
 // unpacked returns the values of arguments in one buffer. Missing bytes at the end are zero. The
 // buffer must not be longer than the parameters, not even by padding.
 func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	want := uint64(0)
-	if n := len(f.params); n > 0 {
-		want = f.params[n-1].offset + f.params[n-1].size
+	if n := len(f.Params); n > 0 {
+		want = f.Params[n-1].Offset + f.Params[n-1].Size
 	}
 	switch {
-	case data.size > mostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
+	case data.size > code.MostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
 		return nil, driver.ResultInvalidValue
 	case data.size > want:
 		return nil, driver.ResultLaunchOutOfResources
@@ -266,9 +204,9 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	if data.size > 0 {
 		copy(all, argument(data.data, min(data.size, want)))
 	}
-	args := make([][]byte, len(f.params))
-	for i, param := range f.params {
-		args[i] = all[param.offset:][:param.size:param.size]
+	args := make([][]byte, len(f.Params))
+	for i, param := range f.Params {
+		args[i] = all[param.Offset:][:param.Size:param.Size]
 	}
 	return args, ok
 }

@@ -5,23 +5,16 @@ import (
 	"math"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // launchOptions are the options of a launch from its attributes.
 type launchOptions struct {
-	cooperative        bool
-	cluster, preferred Dim3     // all 0 if not set
-	events             []*event // recorded after the kernel
-	list               []driver.LaunchAttribute
-	programmatic       bool // the kernel may begin before the one before it on the stream is done
+	code.Options
+	events       []*event // recorded after the kernel
+	list         []driver.LaunchAttribute
+	programmatic bool // the kernel may begin before the one before it on the stream is done
 }
-
-// The largest number of blocks of a cluster, without and with
-// CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED.
-const (
-	mostInCluster   = 8
-	mostNonPortable = 16
-)
 
 // launchAttributes evaluates the attributes of a launch. If one occurs twice, the later one counts.
 // Most are only checked: they say how a GPU should run the kernel, which does not change the
@@ -50,13 +43,13 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 		valid = size <= most && ratio >= 0 && ratio <= 1 &&
 			hit <= driver.CU_ACCESS_PROPERTY_PERSISTING && miss < driver.CU_ACCESS_PROPERTY_PERSISTING
 	case driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-		o.cooperative = word(0) != 0
+		o.Cooperative = word(0) != 0
 	case driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-		o.cluster = Dim3{word(0), word(1), word(2)}
-		return o.cluster.ofBlocks()
+		o.Cluster = Dim3{word(0), word(1), word(2)}
+		return o.Cluster.OfBlocks()
 	case driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-		o.preferred = Dim3{word(0), word(1), word(2)}
-		return o.preferred.ofBlocks()
+		o.Preferred = Dim3{word(0), word(1), word(2)}
+		return o.Preferred.OfBlocks()
 	case driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		valid = word(0) <= driver.CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
 	case driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, driver.CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -107,58 +100,3 @@ func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint3
 	o.events = append(o.events, e)
 	return ok
 }
-
-// ofBlocks checks the dimensions of a cluster: none or all of them are 0.
-func (d Dim3) ofBlocks() driver.Result {
-	if d != (Dim3{}) && d.count() == 0 {
-		return driver.ResultInvalidClusterSize
-	}
-	return ok
-}
-
-// fitsClusters checks the clusters of a launch.
-func (f *function) fitsClusters(grid Dim3, o launchOptions) driver.Result {
-	cluster, r := f.clusterOf(o.cluster)
-	if none := (Dim3{}); r == ok && cluster != none && !f.canHave(cluster, grid) {
-		r = driver.ResultInvalidClusterSize
-	}
-	return r
-}
-
-// canHave reports whether clusters of a size can make up the grid of a launch.
-func (f *function) canHave(cluster, grid Dim3) bool {
-	most := f.largestCluster()
-	if f.maxRank > 0 {
-		most = min(most, uint64(f.maxRank))
-	}
-	return cluster.count() <= most && grid.divisibleBy(cluster)
-}
-
-// fitsTogether checks that the blocks that have to run at the same time can do so. The clusters are those of
-// [function.fitsClusters].
-func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions) driver.Result {
-	cluster, _ := f.clusterOf(o.cluster)
-	none := Dim3{}
-	switch {
-	case o.preferred != none && (cluster == none || !o.preferred.divisibleBy(cluster)):
-		return driver.ResultInvalidClusterSize
-	case !o.cooperative:
-		return ok
-	case o.preferred != none:
-		return driver.ResultNotSupported
-	case int32(shared) < 0: // as on an H200
-		return driver.ResultInvalidValue
-	}
-	blocks := uint64(f.active(int32(block.count()), uint64(shared)))
-	most := blocks * multiprocessors
-	if cluster != none {
-		most = activeClusters(cluster.count(), blocks) * cluster.count()
-	}
-	if grid.count() > most {
-		return driver.ResultCooperativeLaunchTooLarge
-	}
-	return ok
-}
-
-// divisibleBy reports whether each dimension is a multiple of another.
-func (d Dim3) divisibleBy(by Dim3) bool { return d.X%by.X == 0 && d.Y%by.Y == 0 && d.Z%by.Z == 0 }

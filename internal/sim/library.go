@@ -9,30 +9,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/sim/code"
 )
-
-// library is a CUlibrary: code for all contexts. It becomes a module of a context when it is first
-// used there.
-type library struct {
-	handle  driver.LibraryHandle
-	code    *ptxCode
-	problem driver.Result // of the image, which is not read before the code is needed
-	kernels []*libraryKernel
-	modules map[*context]*module
-	managed map[string]*block // the managed variables, which exist when the library was used in a context
-}
-
-// libraryKernel is a CUkernel.
-type libraryKernel struct {
-	handle  driver.Kernel
-	library *library
-	entry   *ptxEntry
-	first   map[int32]int32 // the attributes as the code has them
-	err     error           // why it cannot be executed
-	// attributes has those that were set, by device, and caches the configurations of the cache.
-	attributes map[*device]map[int32]int32
-	caches     map[*device]int32
-}
 
 // LibraryLoadData is cuLibraryLoadData. As with NVIDIA's driver, the image may be anything.
 func (d *Driver) LibraryLoadData(_ *driver.Thread, image []byte, options []uint32, values []uintptr,
@@ -79,22 +57,22 @@ func (d *Driver) loadLibrary(image []byte, options []uint32, values []uintptr, l
 	}
 	l := &library{modules: make(map[*context]*module)}
 	var log driver.JITLog
-	code, problem := d.compile(image)
+	text, problem := d.compile(image)
 	if problem == nil {
-		l.code = code
+		l.code = text
 		problem = l.addKernels(d)
 	}
 	switch {
 	case problem == nil:
-	case problem.code == driver.ResultOutOfMemory: // it may be loaded later
-		return 0, problem.code
+	case problem.Result == driver.ResultOutOfMemory: // it may be loaded later
+		return 0, problem.Result
 	default:
-		l.problem, log.Error = problem.code, problem.text
+		l.problem, log.Error = problem.Result, problem.Text
 	}
-	if i := slices.Index(options, driver.CU_JIT_LOG_VERBOSE); i >= 0 && uint32(values[i]) != 0 {
+	if verbose(options, values) {
 		var lines []string
 		for _, k := range slices.Backward(l.kernels) {
-			lines = append(lines, d.resources(k.entry.name, k.first, k.entry.idle, k.err))
+			lines = append(lines, d.compiler().Describe(k.Kernel, k.first, k.err))
 		}
 		log.Info = strings.Join(lines, "\n")
 	}
@@ -117,18 +95,21 @@ func compilable(options []uint32, values []uintptr) bool {
 	return true
 }
 
+// verbose reports whether the compiler's options ask for a description of the kernels.
+func verbose(options []uint32, values []uintptr) bool {
+	i := slices.Index(options, driver.CU_JIT_LOG_VERBOSE)
+	return i >= 0 && uint32(values[i]) != 0
+}
+
 // addKernels adds the kernels of the code, in the order in which an H200 lists them.
-func (l *library) addKernels(d *Driver) *ptxError {
+func (l *library) addKernels(d *Driver) *code.Problem {
 	var kernels []*libraryKernel
-	for i := range slices.Backward(l.code.entries) {
-		e := &l.code.entries[i]
-		k := &libraryKernel{library: l, entry: e, first: l.code.attributes(e),
-			attributes: make(map[*device]map[int32]int32)}
-		if c := l.code.kernels[e.name]; c != nil && c.err == nil {
-			setShared(k.first, c.kernel)
-		} else if c != nil {
-			if k.err = c.err; d.unexecutable(e, k.err) != nil {
-				return d.unexecutable(e, k.err)
+	c := d.compiler()
+	for i := range slices.Backward(l.code.Kernels) {
+		k := &libraryKernel{Kernel: &l.code.Kernels[i], library: l, attributes: make(map[*device]map[int32]int32)}
+		if k.first, k.err = c.Attributes(k.Kernel); k.err != nil {
+			if problem := c.Refuse(k.Kernel, k.err); problem != nil {
+				return problem
 			}
 		}
 		kernels = append(kernels, k)
@@ -142,18 +123,12 @@ func (l *library) addKernels(d *Driver) *ptxError {
 
 // aboutLibrary begins a call with a library as an argument.
 func (d *Driver) aboutLibrary(op string, h driver.LibraryHandle) (*library, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	return find[library](d, op, libraryKind, uintptr(h))
+	return about[library](d, op, libraryKind, uintptr(h))
 }
 
 // aboutKernel begins a call with a kernel of a library as an argument.
 func (d *Driver) aboutKernel(op string, h driver.Kernel) (*libraryKernel, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	return find[libraryKernel](d, op, kernelKind, uintptr(h))
+	return about[libraryKernel](d, op, kernelKind, uintptr(h))
 }
 
 // LibraryUnload is cuLibraryUnload. It waits for all work in the contexts where the library was used.
@@ -219,14 +194,14 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 	}
 	m, problem := d.newModule(c, l.code, l)
 	if problem != nil {
-		return nil, problem.code
+		return nil, problem.Result
 	}
 	l.modules[c] = m
 	for _, k := range l.kernels {
 		for a, v := range k.attributes[c.dev] {
-			m.functions[k.entry.name].attributes[a] = v
+			m.functions[k.Name].Attributes[a] = v
 		}
-		m.functions[k.entry.name].cache = k.caches[c.dev]
+		m.functions[k.Name].Cache = k.caches[c.dev]
 	}
 	return m, ok
 }
@@ -284,7 +259,7 @@ func (d *Driver) LibraryGetKernel(_ *driver.Thread, h driver.LibraryHandle,
 		return 0, l.problem
 	}
 	for _, k := range l.kernels {
-		if k.entry.name == name {
+		if k.Name == name {
 			return k.handle, ok
 		}
 	}
@@ -325,7 +300,7 @@ func (d *Driver) KernelGetName(_ *driver.Thread, h driver.Kernel) (string, drive
 	case r != ok:
 		return "", r
 	}
-	return k.entry.name, ok
+	return k.Name, ok
 }
 
 // KernelGetLibrary is cuKernelGetLibrary.
@@ -362,7 +337,7 @@ func (d *Driver) functionOf(k *libraryKernel, c *context) (*function, driver.Res
 	if r != ok {
 		return nil, r
 	}
-	return m.functions[k.entry.name], ok
+	return m.functions[k.Name], ok
 }
 
 // aboutFunctionOrKernel is aboutFunction for calls that also take the handle of a library's kernel.
@@ -388,7 +363,7 @@ func (d *Driver) aboutFunctionOrKernel(op string, th *driver.Thread, h driver.Fu
 func (f *function) ofLibrary() driver.Kernel {
 	if l := f.module.library; l != nil {
 		for _, k := range l.kernels {
-			if k.entry.name == f.name {
+			if k.Name == f.Name {
 				return k.handle
 			}
 		}
@@ -422,10 +397,10 @@ func (d *Driver) KernelGetParamInfo(th *driver.Thread, h driver.Kernel,
 	if r != ok {
 		return 0, 0, r
 	}
-	if i >= uint64(len(k.entry.params)) {
+	if i >= uint64(len(k.Params)) {
 		return 0, 0, driver.ResultInvalidValue
 	}
-	return k.entry.params[i].offset, k.entry.params[i].size, ok
+	return k.Params[i].Offset, k.Params[i].Size, ok
 }
 
 // onDevice begins a call about a kernel on a device, and returns the kernel's attributes there.
@@ -466,7 +441,7 @@ func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h 
 	switch {
 	case r != ok:
 		return r
-	case !settable(attributes, attribute, value):
+	case !code.Settable(attributes, attribute, value):
 		return driver.ResultInvalidValue
 	}
 	if k.attributes[v] == nil {
@@ -474,8 +449,8 @@ func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h 
 	}
 	k.attributes[v][attribute] = value
 	for c, m := range k.library.modules {
-		if f := m.functions[k.entry.name]; c.dev == v && !f.own[attribute] {
-			f.attributes[attribute] = value
+		if c.dev == v {
+			m.functions[k.Name].SetUnlessOwn(attribute, value)
 		}
 	}
 	return ok
@@ -499,7 +474,7 @@ func (d *Driver) KernelSetCacheConfig(_ *driver.Thread, h driver.Kernel, config 
 	k.caches[v] = config
 	for c, m := range k.library.modules {
 		if c.dev == v {
-			m.functions[k.entry.name].cache = config
+			m.functions[k.Name].Cache = config
 		}
 	}
 	return ok

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
+)
 
 // This file has the limits of contexts.
 
@@ -17,24 +20,6 @@ const (
 
 // inUnits rounds a size up to a multiple of a unit.
 func inUnits(size, unit uint64) uint64 { return (size + unit - 1) / unit * unit }
-
-// limits are those of an H200.
-func limits() map[int32]uint64 {
-	return map[int32]uint64{
-		driver.CU_LIMIT_STACK_SIZE:                       1024,
-		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 8650752,
-		driver.CU_LIMIT_MALLOC_HEAP_SIZE:                 8 << 20,
-		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
-		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
-		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         mostPersistingL2() / 10 * 3,
-		driver.CU_LIMIT_SHMEM_SIZE:                       sharedOfBlock,
-		driver.CU_LIMIT_CIG_ENABLED:                      0,
-	}
-}
-
-func mostPersistingL2() uint64 {
-	return uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE])
-}
 
 // CtxGetLimit is cuCtxGetLimit.
 func (d *Driver) CtxGetLimit(th *driver.Thread, limit int32) (uint64, driver.Result) {
@@ -109,7 +94,7 @@ func (c *context) setLimit(limit int32, value uint64) {
 // have a stack in the device's memory. An H200 with 70 GiB of free memory refused stacks that need 85 GiB. How much it
 // needs beside the stacks is not known.
 func (c *context) setStack(value uint64) driver.Result {
-	const unit, threads = 16, mostThreads * multiprocessors
+	const unit, threads = 16, code.MostThreads * code.Multiprocessors
 	if value > mostStack {
 		return driver.ResultInvalidValue
 	}

@@ -7,13 +7,6 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// errorLog is the log in which the driver explains errors. It has the messages of faults, and the
-// driver's own complaints.
-type errorLog struct {
-	lines []string
-	first uint32 // the position of lines[0]
-}
-
 // maxLog is how many bytes of the log are kept, as NVIDIA documents it.
 const maxLog = 25600
 

@@ -13,28 +13,7 @@ import (
 // maxPitch is the largest number of bytes from one row to the next.
 const maxPitch = math.MaxInt32
 
-// extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.
-type extent struct{ width, height, depth uint64 }
-
 func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth == 0 }
-
-// box is a part of memory in rows and planes. Its span has all of its bytes, and those between
-// them.
-type box struct {
-	span
-	pitch, plane uint64 // bytes from one row to the next, and from one plane to the next
-	height       uint64 // rows of a plane as the program gives them: 0 for a rectangle
-}
-
-// reach returns the number of bytes from the first to the last byte of a box, and reports false if
-// there is no such number.
-func (e extent) reach(pitch, plane uint64) (uint64, bool) {
-	over, a := bits.Mul64(e.depth-1, plane)
-	over2, b := bits.Mul64(e.height-1, pitch)
-	n, carry := bits.Add64(a, b, 0)
-	n, carry2 := bits.Add64(n, e.width, 0)
-	return n, over|over2|carry|carry2 == 0
-}
 
 // corner is one end of a copy, as in C's structures.
 type corner struct {

@@ -10,12 +10,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
-// span is a part of a block.
-type span struct {
-	*block
-	off, n uint64
-}
-
 // span returns the memory of a range of the device. As on an H200, memory of pools of pinned memory
 // is memory of the host only, although kernels and sets may use it.
 func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {

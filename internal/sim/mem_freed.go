@@ -37,21 +37,6 @@ func (a *addressSpace) retire(c *mem.Content) {
 // given for the file when the system has the memory.
 func (a *addressSpace) discard(f *memoryFile) { a.closing = append(a.closing, f) }
 
-// retired is a content that is given back when what had begun before a number has ended. The number is 0
-// until reclaim looks.
-type retired struct {
-	*mem.Content
-	before uint64
-	freed  *freedBlock // of the block of the host that had the content, or nil
-}
-
-// freedBlock is memory that was freed.
-type freedBlock struct {
-	addr, size uint64
-	freer      string
-	by         []uintptr // the stack, or nil if the memory was freed in the order of a stream
-}
-
 // mostFreed is how many freed blocks are remembered.
 const mostFreed = 128
 
@@ -77,56 +62,47 @@ func (a *addressSpace) freedAt(addr uint64) *freedBlock {
 	return nil
 }
 
-// reclaim gives memory back that does not exist any more: contents, files, and parts of the files of
-// pools. What is executed at present without the driver's lock, a kernel or a copy, may access such
-// memory. Contents wait for what had begun when they were retired, and the others, which are rare, until
-// nothing is executed. The driver is unlocked while memory is unmapped, and files are closed or become
-// smaller, as this may take long: a call does this at its beginning or at its end.
-func (d *Driver) reclaim() {
-	a, e := &d.space, &d.engine
-	var files []*memoryFile
-	if e.Executing() == 0 {
-		files, a.closing = a.closing, nil
+// remove removes a block. Enqueued work that uses the block fails when it is done: see access.
+func (a *addressSpace) remove(b *block) {
+	if b.gone {
+		return
 	}
-	for i := range a.retired {
-		if r := &a.retired[i]; r.before == 0 {
-			r.before = e.Starts()
-		}
+	b.gone = true
+	a.forget(b)
+	a.noteFreed(b)
+	if b.shared != nil {
+		a.discard(b.shared.file)
 	}
-	var mapped []*mem.Content
-	a.retired = slices.DeleteFunc(a.retired, func(r retired) bool {
-		switch {
-		case !e.EndedUpTo(r.before):
-			return false
-		case r.freed != nil:
-			mapped = append(mapped, d.age(&r)...)
-		case r.Mapped():
-			mapped = append(mapped, r.Content)
-		default:
-			r.Release()
+	if b.owns() {
+		r := retired{Content: b.mem}
+		if b.kind == pinnedBlock || b.kind == managedBlock {
+			f := a.freed[len(a.freed)-1]
+			r.freed = &f
 		}
-		return true
-	})
-	if len(files)+len(mapped) > 0 {
-		d.unlocked(func() {
-			for _, c := range mapped {
-				c.Release()
-			}
-			for _, f := range files {
-				d.closeFile(f)
-				a.budget.Give(f.charged)
-			}
-		})
+		a.retired = append(a.retired, r)
 	}
-	for e.Executing() == 0 {
-		i := slices.IndexFunc(a.shrunk, func(p *memPool) bool { return !p.growing })
-		if i < 0 {
-			break
-		}
-		p := a.shrunk[i]
-		a.shrunk = slices.Delete(a.shrunk, i, i+1)
-		if p.file != nil {
-			p.shrink(d)
-		}
+	switch b.kind {
+	case poolBlock, managedPoolBlock, pinnedPoolBlock:
+		a.unused(b)
+	case mappedBlock:
+		a.drop(b.mapping.physical)
+	case deviceBlock, moduleBlock:
+		b.ctx.dev.memory -= rounded(b.size)
+	case pinnedBlock, managedBlock:
+		*a.onHost(b.kind) -= b.size
 	}
+}
+
+// drop ends a use.
+func (a *addressSpace) drop(p *physical) {
+	if p.uses--; p.uses > 0 {
+		return
+	}
+	if !p.imported {
+		p.dev.memory -= p.size
+	}
+	if p.shared != nil {
+		a.discard(p.shared)
+	}
+	a.retire(p.mem)
 }

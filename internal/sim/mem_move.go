@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -303,4 +304,28 @@ func (d *Driver) noMemory(n uint64) {
 	d.explain("", fmt.Sprintf("a copy or a set of %d bytes ends with %s, as the machine has no memory left for what "+
 		"it writes", n, driver.ResultLaunchFailed.Name()), driver.ResultLaunchFailed)
 	d.poison(driver.ResultLaunchFailed)
+}
+
+// written notes that bytes were written, for the checks of kernels.
+func (s span) written(off, n uint64) { s.defined.Set(s.off+off, n) }
+
+// extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.
+type extent struct{ width, height, depth uint64 }
+
+// box is a part of memory in rows and planes. Its span has all of its bytes, and those between
+// them.
+type box struct {
+	span
+	pitch, plane uint64 // bytes from one row to the next, and from one plane to the next
+	height       uint64 // rows of a plane as the program gives them: 0 for a rectangle
+}
+
+// reach returns the number of bytes from the first to the last byte of a box, and reports false if
+// there is no such number.
+func (e extent) reach(pitch, plane uint64) (uint64, bool) {
+	over, a := bits.Mul64(e.depth-1, plane)
+	over2, b := bits.Mul64(e.height-1, pitch)
+	n, carry := bits.Add64(a, b, 0)
+	n, carry2 := bits.Add64(n, e.width, 0)
+	return n, over|over2|carry|carry2 == 0
 }

@@ -3,24 +3,12 @@ package sim
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
-	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file has memory as kernels in PTX see it.
-
-// region is a block of memory as kernels see it. It has no content if the driver has to be asked.
-type region struct {
-	base, size uint64
-	mem        *mem.Content
-	begin      uint64 // in mem
-}
-
-// regions is a list of all blocks, which is made anew after a change.
-type regions = atomic.Pointer[[]region]
 
 // kernelMemory is the memory for kernels in PTX of a context.
 type kernelMemory struct {

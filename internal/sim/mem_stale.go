@@ -17,12 +17,6 @@ const (
 	mostStaleAll = 4 << 20
 )
 
-// stale is freed memory of the host that is still mapped.
-type stale struct {
-	memory *mem.Content
-	freed  freedBlock
-}
-
 // age keeps a content that a block of the host had, and returns those that are unmapped now.
 func (d *Driver) age(r *retired) (unmap []*mem.Content) {
 	a := &d.space

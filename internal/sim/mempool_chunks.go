@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -10,26 +11,6 @@ import (
 )
 
 // This file has the parts of the memory of pools, and which allocation gets which of them.
-
-// chunk is memory that a pool has reserved. Its blocks are parts of one content: work that was enqueued
-// before a free may run after the memory is allocated again.
-type chunk struct {
-	pool       *memPool
-	addr, size uint64
-	offset     uint64 // in the file of the pool
-	mem        *mem.Content
-	allocated  uint64 // bytes from the beginning on that the file system has allocated
-	live       int    // number of blocks that are not freed
-	free       []piece
-}
-
-// piece is a part of a chunk that can be allocated.
-type piece struct {
-	addr, size uint64
-	s          *stream // that has freed it, or nil
-	op         *op     // the free, or nil
-	was        *block  // that was there, or nil
-}
 
 // after reports whether work that a stream does next comes after the free of the piece.
 func (q *piece) after(p *memPool, s *stream) bool {
@@ -230,4 +211,117 @@ func (a *addressSpace) unused(b *block) {
 		a.retire(c.mem)
 		c.mem = mem.New(&a.budget, c.size)
 	}
+}
+
+// poolFileSize returns the size of the file of a pool of a device.
+func poolFileSize(index int) uint64 {
+	return (deviceMemory/granularity + 2 + uint64(index)) * granularity
+}
+
+// room returns a part of the pool's file that no chunk has.
+func (p *memPool) room(size uint64) (offset uint64, there bool) {
+	for _, c := range p.byOffset() {
+		if c.offset-offset >= size {
+			break
+		}
+		offset = c.offset + c.size
+	}
+	return offset, size <= poolFileSize(p.dev.index)-offset
+}
+
+// part returns the content of a part of the pool's file.
+func (p *memPool) part(offset, n uint64) *mem.Content {
+	return mem.Of(p.file.mapped()[offset : offset+n : offset+n])
+}
+
+// lacks returns how many bytes of the chunk's part of the pool's file the file system still has to
+// allocate, up to an address.
+func (c *chunk) lacks(end uint64) uint64 {
+	if c.pool.file == nil || end-c.addr <= c.allocated {
+		return 0
+	}
+	return (end-c.addr+chunkUnit-1)/chunkUnit*chunkUnit - c.allocated
+}
+
+// lacking returns the chunk with a piece of n bytes that fits and lacks least of the pool's file,
+// and how much that is, or nil.
+func (p *memPool) lacking(n uint64, fits func(*piece) bool) (best *chunk, least uint64) {
+	for _, c := range p.chunks {
+		for i := range c.free {
+			q := &c.free[i]
+			if more := c.lacks(q.addr + n); more != 0 && q.size >= n && (best == nil || more < least) && fits(q) {
+				best, least = c, more
+			}
+		}
+	}
+	return best, least
+}
+
+// allocate makes the file system allocate n more bytes of the chunk's part of the pool's file, and
+// reports false if it is full. The driver is unlocked meanwhile. One call at a time does this for a
+// pool, as bytes that others get must not be overwritten: see writeZeros.
+func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
+	p, begin := c.pool, c.offset+c.allocated
+	p.growing = true
+	c.live++                                // so that the pool keeps its file, and the chunk its part
+	fresh := make([]uint64, 0, n/chunkUnit) // units that the file system does not have of an earlier chunk
+	for unit := begin / chunkUnit; unit < (begin+n)/chunkUnit; unit++ {
+		if !p.charged[unit] {
+			fresh = append(fresh, unit)
+		}
+	}
+	if need := uint64(len(fresh)) * chunkUnit; d.space.budget.Take(need) {
+		var err error
+		d.unlocked(func() { err = p.file.allocate(d, begin, n) })
+		p.lack = err
+		if there = err == nil; there {
+			c.allocated += n
+			if p.charged == nil {
+				p.charged = make(map[uint64]bool)
+			}
+			for _, unit := range fresh {
+				p.charged[unit] = true
+			}
+		} else {
+			d.space.budget.Give(need)
+		}
+	}
+	c.live--
+	p.growing = false
+	d.engine.Changed.Broadcast()
+	return there
+}
+
+// shrink gives the parts of the pool's file that no chunk has back to the file system. The driver is unlocked
+// meanwhile. The pool does not grow then, as a new chunk could get such a part.
+func (p *memPool) shrink(d *Driver) {
+	var holes []piece
+	end := uint64(0)
+	for _, c := range p.byOffset() {
+		if c.offset > end {
+			holes = append(holes, piece{addr: end, size: c.offset - end})
+		}
+		end = c.offset + c.size
+	}
+	if all := poolFileSize(p.dev.index); end < all {
+		holes = append(holes, piece{addr: end, size: all - end})
+	}
+	p.growing = true
+	file := p.file
+	d.unlocked(func() {
+		holes = slices.DeleteFunc(holes, func(h piece) bool { return !d.punchFile(file, h.addr, h.size) })
+	})
+	before := len(p.charged)
+	maps.DeleteFunc(p.charged, func(unit uint64, _ bool) bool {
+		return slices.ContainsFunc(holes, func(h piece) bool { return unit*chunkUnit-h.addr < h.size })
+	})
+	d.space.budget.Give(uint64(before-len(p.charged)) * chunkUnit)
+	p.growing = false
+	d.space.giveBack(p, func(*chunk) bool { return false }) // the pool may be destroyed by now
+	d.engine.Changed.Broadcast()
+}
+
+// byOffset returns the chunks in the order in which they are in the pool's file.
+func (p *memPool) byOffset() []*chunk {
+	return slices.SortedFunc(slices.Values(p.chunks), func(a, b *chunk) int { return cmp.Compare(a.offset, b.offset) })
 }

@@ -1,68 +1,15 @@
 package sim
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
-	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
-)
-
-// module is a CUmodule.
-type module struct {
-	handle    driver.Module
-	ctx       *context
-	functions map[string]*function
-	variables map[string]variable
-	constants *block // the variables in constant memory, or nil
-	unloaded  bool
-	code      *compile.Module
-	library   *library // or nil
-}
-
-// function is a CUfunction: a kernel of a module.
-type function struct {
-	handle     driver.Function // 0 until cuModuleGetFunction
-	module     *module
-	name       string
-	params     []param
-	maxThreads int32 // the largest number of threads of a block
-	blockSize  Dim3  // the size of a block, or zeros
-	attributes map[int32]int32
-	idle       bool      // the kernel only returns
-	compiled   *compiled // nil before it is needed
-	program    *program  // nil before it is needed
-	loaded     bool      // by cuFuncLoad or a launch
-	maxRank    int32     // the largest number of blocks of a cluster, or 0
-	cache      int32     // of cuFuncSetCacheConfig
-	// own has the attributes that cuFuncSetAttribute has set: those of the library's kernel do not
-	// replace them.
-	own map[int32]bool
-}
-
-// param is a parameter of a kernel, in bytes.
-type param struct{ offset, size uint64 }
-
-// The resources of a multiprocessor of an H200.
-const (
-	multiprocessors  = 132
-	mostBlocks       = 32
-	mostThreads      = 2048
-	mostInBlock      = 1024
-	registers        = 65536
-	sharedMemory     = 228 << 10
-	sharedOfBlock    = 227 << 10 // the most for a block
-	sharedUnlessMore = 48 << 10  // the most for a block unless its kernel's attribute is higher
-	sharedOfSystem   = 1 << 10   // used for each block in addition
-	sharedUnit       = 128       // what a block gets is a multiple of it
-	registersEach    = 16        // the registers of each thread in this model
-	warp             = 32
+	"github.com/purecu/purecu/internal/sim/code"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // ModuleLoadData is cuModuleLoadData.
@@ -136,54 +83,37 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		}
 		verbose = verbose || o.Option == driver.CU_JIT_LOG_VERBOSE && uint32(o.Value) != 0
 	}
-	code, problem := d.compile(image)
-	if problem != nil {
-		log.Error = problem.text
-		return 0, log, problem.code
+	text, problem := d.compile(image)
+	if problem == nil {
+		if r = d.live(c); r != ok { // another call may have destroyed it meanwhile
+			return 0, log, r
+		}
 	}
-	if r = d.live(c); r != ok { // another call may have destroyed it meanwhile
-		return 0, log, r
+	var m *module
+	if problem == nil {
+		m, problem = d.newModule(c, text, nil)
 	}
-	m, problem := d.newModule(c, code, nil)
 	if problem != nil {
-		log.Error = problem.text
-		return 0, log, problem.code
+		log.Error = problem.Text
+		return 0, log, problem.Result
 	}
 	if verbose {
 		var lines []string
 		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
 			f := m.functions[name]
-			lines = append(lines, d.resources(name, f.attributes, f.idle, f.translated().err))
+			lines = append(lines, d.compiler().Describe(f.Kernel, f.Attributes, f.translated().Err))
 		}
 		log.Info = strings.Join(lines, "\n")
 	}
 	return m.handle, log, ok
 }
 
-// resources describes the resources of a kernel, as the compiler does if it is verbose. err is why it
-// cannot be executed.
-func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, err error) string {
-	line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
-		attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
-	switch _, written := d.kernels[name]; {
-	case written:
-		line += "; a function in Go takes the place of its PTX: see WithKernel"
-	case idle:
-		line += "; it does nothing"
-	case err != nil:
-		line += fmt.Sprintf("; its launches are refused, as its PTX cannot be executed (%v), and it has no implementation in "+
-			"Go: see WithKernel", err)
-	}
-	return line
-}
-
-// newModule makes a module of a context, for a library if it is not nil. The error may have no text.
-func (d *Driver) newModule(c *context, code *ptxCode, l *library) (*module, *ptxError) {
-	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]variable), code: code.text,
-		library: l}
-	problem := m.define(d, code)
+// newModule makes a module of a context, for a library if it is not nil.
+func (d *Driver) newModule(c *context, text *code.Text, l *library) (*module, *code.Problem) {
+	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]variable), library: l}
+	problem := m.define(d, text)
 	if problem == nil {
-		problem = d.executable(m, code)
+		problem = m.addFunctions(d, text)
 	}
 	if problem != nil {
 		m.freeVariables(d, "cuModuleLoadDataEx")
@@ -193,79 +123,77 @@ func (d *Driver) newModule(c *context, code *ptxCode, l *library) (*module, *ptx
 	return m, nil
 }
 
-// define makes the variables and the kernels of a module.
-func (m *module) define(d *Driver, code *ptxCode) *ptxError {
-	if size := code.text.Constants; size > 0 {
+// define makes the variables of a module.
+func (m *module) define(d *Driver, text *code.Text) *code.Problem {
+	if size := text.Constants; size > 0 {
 		b, r := d.newDeviceBlock(m.ctx, size, moduleBlock)
 		if r != ok {
-			return &ptxError{code: r}
+			return &code.Problem{Result: r}
 		}
 		m.constants = b
 	}
 	shared := make(map[string]bool) // variables of the library that have a value
-	for _, v := range code.variables {
+	for _, v := range text.Variables {
 		if v.Managed && m.library != nil {
 			if b := m.library.managed[v.Name]; b != nil && !b.gone {
 				m.variables[v.Name], shared[v.Name] = variable{b, 0, b.size}, true
 				continue
 			}
 		}
-		if at, constant := code.text.ConstantAddress(v.Name); constant {
+		if at, constant := text.ConstantAddress(v.Name); constant {
 			m.variables[v.Name] = variable{m.constants, at, v.Size()}
 			continue
 		}
 		b, r := m.newVariable(d, v)
 		if r != ok {
-			return &ptxError{code: r}
+			return &code.Problem{Result: r}
 		}
 		m.variables[v.Name] = variable{b, 0, b.size}
 	}
-	for _, v := range code.variables {
+	for _, v := range text.Variables {
 		if shared[v.Name] {
 			continue
 		}
-		if problem := m.content(code, v); problem != nil {
+		to := m.variables[v.Name]
+		memory := span{to.block, to.at, to.size}
+		put := func(off uint64, data []byte) bool { return mem.Put(memory, off, data) }
+		if problem := text.Initialize(v, m, put); problem != nil {
 			return problem
-		}
-	}
-	for i := range code.entries {
-		e := &code.entries[i]
-		m.functions[e.name] = &function{
-			module:     m,
-			compiled:   code.kernels[e.name],
-			name:       e.name,
-			params:     e.params,
-			maxThreads: e.maxThreads,
-			blockSize:  e.required,
-			idle:       e.idle,
-			maxRank:    e.maxRank,
-			attributes: code.attributes(e),
 		}
 	}
 	return nil
 }
 
-// attributes returns the attributes of a kernel.
-func (code *ptxCode) attributes(e *ptxEntry) map[int32]int32 {
-	return map[int32]int32{
-		driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
-		driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
-		driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
-		driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
-		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
-		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
-		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
-		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
-		driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
-		driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:         e.explicit,
-		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:           e.cluster[0],
-		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:          e.cluster[1],
-		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:           e.cluster[2],
+// addFunctions makes the kernels of a module. If one cannot be executed, and has to be, it returns why.
+func (m *module) addFunctions(d *Driver, text *code.Text) *code.Problem {
+	c := d.compiler()
+	for i := range text.Kernels {
+		f := &function{module: m}
+		f.Kernel, f.OfContext = &text.Kernels[i], &m.ctx.cacheConfig
+		m.functions[f.Name] = f
+		if f.Attributes, _ = c.Attributes(f.Kernel); c.Replaces(f.Kernel) {
+			continue
+		}
+		if err := f.translated().Err; err != nil {
+			if problem := c.Refuse(f.Kernel, err); problem != nil {
+				return problem
+			}
+		}
 	}
+	return nil
 }
 
-// mostEach is about how much memory of Go's heap one byte of PTX needs while it is compiled.
-const mostEach = 48
+// Address implements [code.Variables].
+func (m *module) Address(name string) (addr uint64, there bool) {
+	v, there := m.variables[name]
+	if !there {
+		return 0, false
+	}
+	return v.addr(), true
+}
+
+// translated returns the translation of a kernel. The driver is locked.
+func (f *function) translated() *code.Program { return f.Program(f.module) }
 
 // Room is for programs whose memory is limited, and which have started Go's poller. The function reports whether
 // there is room for a number of bytes.
@@ -273,105 +201,23 @@ func Room(room func(n uint64) bool) Option {
 	return func(d *Driver) { d.room, d.polls = room, true }
 }
 
+// compiler returns what compiles images for the driver.
+func (d *Driver) compiler() *code.Compiler {
+	return &code.Compiler{Version: d.version, Written: d.written, Room: d.room,
+		Lenient: d.unknown.accepted || d.unknown.notify != nil}
+}
+
+// written reports whether a kernel has an implementation in Go. The table does not change.
+func (d *Driver) written(kernel string) bool {
+	_, is := d.kernels[kernel]
+	return is
+}
+
 // compile compiles an image. The driver is locked, but not meanwhile, as a large text takes a while.
-func (d *Driver) compile(image []byte) (*ptxCode, *ptxError) {
-	d.mu.Unlock()
-	defer d.mu.Lock()
-	text, message, r := textOf(image)
-	if r != ok {
-		return nil, &ptxError{r, message}
-	}
-	if d.room != nil && !d.room(uint64(len(text))*mostEach) {
-		return nil, &ptxError{driver.ResultOutOfMemory, fmt.Sprintf("the process may have too little memory for %d bytes "+
-			"of PTX: raise its limits (ulimit -v, ulimit -d)", len(text))}
-	}
-	code, problem := parsePTX(text, d.version)
-	if problem != nil {
-		return nil, problem
-	}
-	if problem := d.translate(code); problem != nil {
-		return nil, problem
-	}
-	return code, nil
-}
-
-// translate translates the kernels of a text, except those with an implementation. It returns an error if any
-// kernel or function is wrong, as a GPU's driver checks them all.
-func (d *Driver) translate(code *ptxCode) *ptxError {
-	for i := range code.entries {
-		e := &code.entries[i]
-		if _, written := d.kernels[e.name]; written || e.idle { // the table does not change
-			continue
-		}
-		c := new(compiled)
-		c.kernel, c.err = code.text.Kernel(e.name)
-		code.kernels[e.name] = c
-		if c.err == nil {
-			continue
-		}
-		if problem := d.unexecutable(e, c.err); problem != nil && problem.code == driver.ResultInvalidPTX {
-			return problem
-		}
-	}
-	return d.checkText(code)
-}
-
-// checkText looks for mistakes in kernels and functions that were not translated.
-func (d *Driver) checkText(code *ptxCode) *ptxError {
-	written := func(kernel string) bool { _, is := d.kernels[kernel]; return is }
-	if err := code.text.Check(written); err != nil {
-		return fatal(err.Pos, "%s", err.What)
-	}
-	return nil
-}
-
-// textOf returns the PTX in an image, and otherwise a message and a result.
-func textOf(image []byte) (text []byte, message string, _ driver.Result) {
-	switch {
-	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
-		return nil, "cusim: fatal: the image has code for a GPU, which cannot be run without one: load PTX, or a fatbin " +
-			"with PTX", driver.ResultNoBinaryForGPU
-	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
-		text, err := codeimage.PTX(image, architecture)
-		switch {
-		case errors.Is(err, codeimage.ErrNoPTX):
-			return nil, "cusim: fatal: " + err.Error() +
-				", and code for a GPU cannot be run without one: compile it with PTX, such as " +
-				"nvcc -gencode arch=compute_90,code=compute_90", driver.ResultNoBinaryForGPU
-		case err != nil:
-			return nil, "cusim: fatal: " + err.Error(), driver.ResultInvalidImage
-		}
-		return text, "", ok
-	case !beginsPTX(image):
-		return nil, "cusim: fatal: the image is neither a text in PTX nor code for a GPU: PTX begins with .version",
-			driver.ResultInvalidImage
-	}
-	return image, "", ok
-}
-
-// beginsPTX reports whether a text begins as PTX does. As for an H200, that is .version after white space and
-// comments.
-func beginsPTX(text []byte) bool {
-	text, _, _ = bytes.Cut(text, []byte{0})
-	for {
-		text = bytes.TrimLeft(text, " \t\n\v\f\r")
-		end := ""
-		switch {
-		case bytes.HasPrefix(text, []byte("//")):
-			end = "\n"
-		case bytes.HasPrefix(text, []byte("/*")):
-			end = "*/"
-		default:
-			return bytes.HasPrefix(text, []byte(".version"))
-		}
-		_, text, _ = bytes.Cut(text[2:], []byte(end))
-	}
-}
-
-// variable is a variable of a module: where it is in a block.
-type variable struct {
-	block    *block
-	at, size uint64
+func (d *Driver) compile(image []byte) (text *code.Text, problem *code.Problem) {
+	c := d.compiler()
+	d.unlocked(func() { text, problem = c.Compile(image) })
+	return text, problem
 }
 
 func (v variable) addr() uint64 { return v.block.addr + v.at }
@@ -411,10 +257,7 @@ func (m *module) freeVariables(d *Driver, op string) {
 
 // aboutModule begins a call with a module as an argument.
 func (d *Driver) aboutModule(op string, h driver.Module) (*module, driver.Result) {
-	if r := d.begin(op); r != ok {
-		return nil, r
-	}
-	m, r := find[module](d, op, moduleKind, uintptr(h))
+	m, r := about[module](d, op, moduleKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}

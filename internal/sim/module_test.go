@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // TestModuleImages loads valid and invalid images.
@@ -151,17 +152,6 @@ func TestModuleFatBinary(t *testing.T) {
 	r.want("nothing in it", driver.ResultNoBinaryForGPU, res)
 	_, res = r.ModuleLoadFatBinary(r.th, []byte("text"))
 	r.want("no image", driver.ResultInvalidImage, res)
-}
-
-// TestNewestPTX checks the newest version of PTX for every driver since CUDA 11.0.
-func TestNewestPTX(t *testing.T) {
-	for version, want := range map[int32]int{
-		10020: 65, 11000: 70, 11040: 74, 11080: 78, 12000: 80, 12030: 83, 12050: 85, 12060: 85, 12080: 87, 12090: 88, 13000: 90,
-	} {
-		if got := newestPTX(version); got != want {
-			t.Errorf("CUDA %d: %d, want %d", version, got, want)
-		}
-	}
 }
 
 // TestVariables checks variables of modules.
@@ -304,7 +294,7 @@ func TestModuleNames(t *testing.T) {
 
 // TestParams checks the offsets and sizes of kernels' parameters.
 func TestParams(t *testing.T) {
-	for text, want := range map[string][]param{
+	for text, want := range map[string][][2]uint64{
 		"": nil,
 		".param .u32 a, .param .u64 b, .param .u8 c":                         {{0, 4}, {8, 8}, {16, 1}},
 		".param .align 8 .b8 a[12], .param .f32 b":                           {{0, 12}, {12, 4}},
@@ -313,16 +303,16 @@ func TestParams(t *testing.T) {
 	} {
 		r := newLab(t)
 		f := r.kernel("k", text)
-		var got []param
+		var got [][2]uint64
 		for i := uint64(0); ; i++ {
 			offset, size, res := r.FuncGetParamInfo(r.th, f, i)
 			if res == driver.ResultInvalidValue {
 				break
 			}
 			r.must(res)
-			got = append(got, param{offset, size})
+			got = append(got, [2]uint64{offset, size})
 		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(param{})); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
@@ -454,46 +444,6 @@ func TestLogs(t *testing.T) {
 	r.want("an option without a value", driver.ResultInvalidValue, res)
 	_, res = r.ModuleLoadDataEx(r.th, []byte(header), []uint32{driver.CU_JIT_NUM_OPTIONS}, []uintptr{0})
 	r.want("an unknown option", driver.ResultInvalidValue, res)
-}
-
-// FuzzPTX loads arbitrary texts. The kernels of an accepted text can be looked up.
-func FuzzPTX(f *testing.F) {
-	for _, seed := range []string{
-		header, header + ".visible .entry k(.param .u64 a, .param .align 8 .b8 b[12]) .maxntid 32 { .shared .b8 s[3]; ret; }",
-		header + ".global .align 4 .u32 v[2][] = {{1}, {-2, 0x3}};", header + ".file 1 \"x\"\n.const .f64 c = 0d3FF0000000000000;",
-		".version 9.9 .target sm_90", ".entyr oops", header + ".func f(){{}}", header + "/* */ .section .d {}",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		code, problem := parsePTX([]byte(text), 13000)
-		if (code == nil) == (problem == nil) {
-			t.Fatalf("%q: %v and %v", text, code, problem)
-		}
-		if problem != nil {
-			if problem.code == ok || problem.text == "" {
-				t.Fatalf("%q: a problem without a word: %+v", text, problem)
-			}
-			return
-		}
-		for _, e := range code.entries {
-			if e.name == "" || e.maxThreads < 1 || e.maxThreads > 1024 || e.shared < 0 {
-				t.Fatalf("%q: %+v", text, e)
-			}
-			end := uint64(0)
-			for _, p := range e.params {
-				if p.size == 0 || p.offset < end {
-					t.Fatalf("%q: %+v", text, e)
-				}
-				end = p.offset + p.size
-			}
-		}
-		for _, v := range code.variables {
-			if v.Name == "" || v.Size() == 0 {
-				t.Fatalf("%q: %+v", text, v)
-			}
-		}
-	})
 }
 
 // TestModuleLarge loads a text with large variables.
@@ -628,7 +578,7 @@ func TestModuleFunctions(t *testing.T) {
 
 // TestNoRoom loads PTX while the process may have too little memory to compile it.
 func TestNoRoom(t *testing.T) {
-	most := uint64(mostEach * 1000)
+	most := uint64(code.MostEach * 1000)
 	r := newLab(t, Room(func(n uint64) bool { return n <= most }))
 	small := header + ".entry k2() { ret; }"
 	r.load(small)

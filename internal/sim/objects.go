@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -148,3 +150,51 @@ func (k kind) unknown(p *place) driver.Result {
 	}
 	return driver.ResultInvalidHandle
 }
+
+// String returns a text with all fields.
+func (m Misuse) String() string {
+	s := fmt.Sprintf("%s(%#x): %s", m.Op, m.Handle, m.What)
+	if m.Destroyed != "" {
+		s += "; it was destroyed here:\n" + m.Destroyed
+	}
+	return s
+}
+
+// misuse records a call in which NVIDIA's driver may crash.
+func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
+	m := Misuse{Op: op, Handle: h, What: what, Destroyed: inProgram(destroyed), Count: 1}
+	if n := len(d.misuses); n > 0 {
+		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
+			last.Count++
+			return
+		}
+	}
+	if len(d.misuses) < maxMisuses {
+		d.misuses = append(d.misuses, m)
+	}
+}
+
+// maxMisuses is how many misuses are kept at most.
+const maxMisuses = 1000
+
+// frames returns the callers outside of the driver, innermost first, without functions whose names begin as one of
+// without.
+func frames(pcs []uintptr, without ...string) string {
+	var b strings.Builder
+	for f, more := runtime.CallersFrames(pcs), true; more; {
+		var frame runtime.Frame
+		frame, more = f.Next()
+		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
+		if frame.Function == "" || inside("purecu/internal/sim.(*") || inside("purecu/internal/sim/engine.") ||
+			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
+			strings.HasPrefix(frame.Function, "runtime.") ||
+			slices.ContainsFunc(without, func(p string) bool { return strings.HasPrefix(frame.Function, p) }) {
+			continue
+		}
+		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)
+	}
+	return b.String()
+}
+
+// inProgram returns the frames of a program that uses package cu.
+func inProgram(pcs []uintptr) string { return frames(pcs, "github.com/purecu/purecu/cu.", "testing.") }

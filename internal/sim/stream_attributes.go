@@ -115,3 +115,13 @@ func (d *Driver) CtxResetPersistingL2Cache(th *driver.Thread) driver.Result {
 	_, _, r := d.inContext("cuCtxResetPersistingL2Cache", th)
 	return r
 }
+
+// with returns the attributes with one more.
+func (a kernelAttributes) with(id int32, v driver.LaunchAttributeValue) kernelAttributes {
+	all := maps.Clone(a)
+	if all == nil {
+		all = make(kernelAttributes)
+	}
+	all[id] = v
+	return all
+}

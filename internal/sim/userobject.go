@@ -11,17 +11,6 @@ import (
 // the last one is released. Graphs can have references. A clone, a child graph and an executable graph gets as
 // many references as the graph has that it is made of.
 
-// userObject is a CUuserObject.
-type userObject struct {
-	handle  driver.UserObject
-	destroy driver.Callback
-	own     uint64 // references of the program
-	all     uint64 // those of graphs and executable graphs included
-}
-
-// references are numbers of references to user objects.
-type references map[*userObject]uint64
-
 // add adds other references.
 func (r *references) add(other references) {
 	if *r == nil && len(other) > 0 {

@@ -11,23 +11,6 @@ import (
 	"github.com/purecu/purecu/internal/sim/engine"
 )
 
-// waiting contains the calls that wait, and the running host functions, which may make such calls.
-type waiting struct {
-	waits  []*wait
-	asking int               // calls of Blocked that want to know the callers of waits
-	hosts  map[int]*hostCall // the running host functions, by thread
-}
-
-// wait is a call that waits.
-type wait struct {
-	engine.Wait
-	op     string    // the C function
-	handle uintptr   // the handle in its arguments, or 0
-	host   *hostCall // the host function that makes the call, or nil
-	begun  time.Time
-	caller []uintptr // nil until a call of Blocked asks
-}
-
 // waitFor makes a call wait for operations, which may be nil.
 func (d *Driver) waitFor(op string, h uintptr, ops ...*op) driver.Result {
 	return d.wait(&wait{op: op, handle: h, Wait: engine.WaitFor(ops...)})
@@ -234,25 +217,3 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 		}
 	}
 }
-
-// frames returns the callers outside of the driver, innermost first, without functions whose names begin as one of
-// without.
-func frames(pcs []uintptr, without ...string) string {
-	var b strings.Builder
-	for f, more := runtime.CallersFrames(pcs), true; more; {
-		var frame runtime.Frame
-		frame, more = f.Next()
-		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
-		if frame.Function == "" || inside("purecu/internal/sim.(*") || inside("purecu/internal/sim/engine.") ||
-			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
-			strings.HasPrefix(frame.Function, "runtime.") ||
-			slices.ContainsFunc(without, func(p string) bool { return strings.HasPrefix(frame.Function, p) }) {
-			continue
-		}
-		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)
-	}
-	return b.String()
-}
-
-// inProgram returns the frames of a program that uses package cu.
-func inProgram(pcs []uintptr) string { return frames(pcs, "github.com/purecu/purecu/cu.", "testing.") }

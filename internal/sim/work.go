@@ -2,23 +2,6 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// work is something to be done on a stream: now, or, if the stream is being captured, whenever the graph runs. It does
-// not change after a node has it, except for kernelWork.pointers. There is one type for each kind of work.
-type work interface {
-	// nodeType returns the type of a node with the work.
-	nodeType() nodeType
-	// context returns the context in which a node does the work, or nil if that is the context of the launch.
-	context() *context
-	// op returns the operation that does the work. A kernel of an executable graph can set the values.
-	op(values conditionValues) *op
-	// updatable reports whether an update of an executable graph can replace the work by other work of the same type.
-	updatable(other work) bool
-	// replaceable is updatable for a function that sets the parameters of one node.
-	replaceable(other work) bool
-	// references returns the references to user objects of the graphs in the work.
-	references() references
-}
-
 // commonWork has what most kinds of work have in common. It does nothing.
 type commonWork struct{}
 

@@ -1,67 +1,73 @@
-package sim
+package code
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/vm"
-	"github.com/purecu/purecu/internal/sim/mem"
 )
 
-// ptxCode is what a driver has to know of a PTX text.
-type ptxCode struct {
-	text      *compile.Module
-	target    int32 // 90 for sm_90
-	constant  int32 // size of the constant memory, in bytes
-	entries   []ptxEntry
-	variables []*syntax.Var // those that the text defines in global and constant memory
-	kernels   map[string]*compiled
+// Text is what a driver has to know of a PTX text.
+type Text struct {
+	*compile.Module
+	Kernels   []Kernel
+	Variables []*syntax.Var // those that the text defines in global and constant memory
+
+	target   int32 // 90 for sm_90
+	constant int32 // size of the constant memory, in bytes
 }
 
-// ptxEntry is a kernel.
-type ptxEntry struct {
-	name       string
-	at         syntax.Pos
-	params     []param
-	maxThreads int32    // the largest number of threads of a block
-	required   Dim3     // the size of a block, or zeros
-	explicit   int32    // 1 if launches must say the size of clusters
-	cluster    [3]int32 // the required size of clusters, or 0
-	maxRank    int32    // the largest number of blocks of a cluster, or 0
-	shared     int32    // size of the shared memory, in bytes
-	local      int32    // size of the local memory of a thread, in bytes
-	idle       bool     // the body only returns
+// Kernel is a kernel of a text.
+type Kernel struct {
+	Name       string
+	Params     []Param
+	MaxThreads int32 // the largest number of threads of a block
+	Block      Dim3  // the size of a block, or zeros
+	MaxRank    int32 // the largest number of blocks of a cluster, or 0
+	Idle       bool  // the body only returns
+
+	text     *Text
+	at       syntax.Pos
+	explicit int32      // 1 if launches must say the size of clusters
+	cluster  [3]int32   // the required size of clusters, or 0
+	shared   int32      // size of the shared memory, in bytes
+	local    int32      // size of the local memory of a thread, in bytes
+	compiled *vm.Kernel // nil before it is needed
+	err      error      // why it cannot be executed
 }
 
-// ptxError is the error for an invalid text.
-type ptxError struct {
-	code driver.Result
-	text string
-}
+// Param is a parameter of a kernel, in bytes.
+type Param struct{ Offset, Size uint64 }
 
-// architecture is the architecture of an H200.
-const architecture = 90
+// Problem is the error for an image. It may have no text.
+type Problem struct {
+	Result driver.Result
+	Text   string
+}
 
 // fatal returns the error for a text that is not valid PTX.
-func fatal(at syntax.Pos, format string, a ...any) *ptxError {
-	return &ptxError{driver.ResultInvalidPTX,
+func fatal(at syntax.Pos, format string, a ...any) *Problem {
+	return &Problem{driver.ResultInvalidPTX,
 		fmt.Sprintf("cusim: line %d, column %d: fatal: ", at.Line, at.Col) + fmt.Sprintf(format, a...)}
 }
 
 // fatalError returns the error for an error of the parser.
-func fatalError(err error) *ptxError {
+func fatalError(err error) *Problem {
 	e := err.(*syntax.Error)
 	return fatal(e.Pos, "%s", e.Text)
 }
 
-// parsePTX parses a text for a driver with the given version.
-func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
+// parse parses a text for a driver with the given version.
+func parse(image []byte, version int32) (*Text, *Problem) {
 	text := string(image)
 	head, versionAt, targetAt, err := syntax.Header(text)
 	if err != nil {
@@ -70,7 +76,7 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 	if newest := newestPTX(version); int(head.Version) > newest {
 		e := fatal(versionAt, "version %d.%d of PTX is not supported, only up to %d.%d", head.Version/10, head.Version%10,
 			newest/10, newest%10)
-		e.code = driver.ResultUnsupportedPTXVersion
+		e.Result = driver.ResultUnsupportedPTXVersion
 		return nil, e
 	}
 	if head.Target > architecture {
@@ -80,13 +86,13 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 	if err != nil {
 		return nil, fatalError(err)
 	}
-	c := &ptxCode{text: module, target: module.Text.Target, kernels: make(map[string]*compiled)}
+	c := &Text{Module: module, target: module.Text.Target}
 	initialized := uint64(0)
 	for _, v := range module.Text.Vars {
 		if v.Extern || v.Space != syntax.Global && v.Space != syntax.Const {
 			continue
 		}
-		if c.variables = append(c.variables, v); v.Space == syntax.Const {
+		if c.Variables = append(c.Variables, v); v.Space == syntax.Const {
 			c.constant = behind(c.constant, v)
 			if c.constant > mostConstant {
 				return nil, fatal(v.Pos, "the variables in constant memory up to %s have %d bytes, and at most %d "+
@@ -107,7 +113,8 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 			if problem != nil {
 				return nil, problem
 			}
-			c.entries = append(c.entries, e)
+			e.text = c
+			c.Kernels = append(c.Kernels, e)
 		}
 	}
 	return c, nil
@@ -116,6 +123,9 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 // mostInitialized is how large the variables of a text with initial values may be, in bytes. Their memory
 // is on the host at once, and a short text can declare large ones. An H200 refuses 2 GiB, and not 256 MiB.
 const mostInitialized = 1 << 30
+
+// MostArguments is the largest size of a kernel's arguments, in bytes.
+const MostArguments = 32764
 
 // mostConstant is the size of the constant memory of a text, in bytes.
 const mostConstant = 1 << 16
@@ -144,17 +154,17 @@ func behind(size int32, v *syntax.Var) int32 {
 }
 
 // entryOf describes a kernel.
-func entryOf(f *syntax.Function) (ptxEntry, *ptxError) {
-	e := ptxEntry{name: f.Name, at: f.Pos, maxThreads: 1024, idle: idle(f.Body)}
+func entryOf(f *syntax.Function) (Kernel, *Problem) {
+	e := Kernel{Name: f.Name, at: f.Pos, MaxThreads: 1024, Idle: idle(f.Body)}
 	at := uint64(0)
 	for _, v := range f.Params {
 		if v.Space != syntax.Param || v.Open {
 			return e, fatal(v.Pos, "parameter %s of kernel %s is no parameter of a kernel", v.Name, f.Name)
 		}
 		at = (at + v.Align - 1) / v.Align * v.Align
-		e.params = append(e.params, param{at, v.Size()})
-		if at += v.Size(); at > mostArguments {
-			return e, fatal(v.Pos, "the parameters of kernel %s have more than %d bytes", f.Name, mostArguments)
+		e.Params = append(e.Params, Param{at, v.Size()})
+		if at += v.Size(); at > MostArguments {
+			return e, fatal(v.Pos, "the parameters of kernel %s have more than %d bytes", f.Name, MostArguments)
 		}
 	}
 	for _, d := range f.Directives {
@@ -165,13 +175,13 @@ func entryOf(f *syntax.Function) (ptxEntry, *ptxError) {
 		}
 		switch d.Name {
 		case ".maxntid":
-			e.maxThreads = int32(min(product, 1024))
+			e.MaxThreads = int32(min(product, 1024))
 		case ".reqntid": // on an H200 it does not change the largest number
-			e.required = Dim3{uint32(size[0]), uint32(size[1]), uint32(size[2])}
+			e.Block = Dim3{uint32(size[0]), uint32(size[1]), uint32(size[2])}
 		case ".explicitcluster":
 			e.explicit = 1
 		case ".maxclusterrank":
-			e.maxRank = int32(size[0])
+			e.MaxRank = int32(size[0])
 		case ".reqnctapercluster":
 			e.cluster = [3]int32{int32(size[0]), int32(size[1]), int32(size[2])}
 		}
@@ -194,7 +204,7 @@ func idle(list []syntax.Statement) bool {
 }
 
 // declared adds the sizes of the variables that a body declares.
-func (e *ptxEntry) declared(list []syntax.Statement) {
+func (e *Kernel) declared(list []syntax.Statement) {
 	for _, s := range list {
 		switch v := s.Var; {
 		case s.Block != nil:
@@ -208,24 +218,26 @@ func (e *ptxEntry) declared(list []syntax.Statement) {
 	}
 }
 
-// content writes the initial value of a variable to its memory: elements that follow each other at once, as the driver
-// is locked.
-func (m *module) content(code *ptxCode, v *syntax.Var) *ptxError {
-	to, size := m.variables[v.Name], syntax.TypeSize(v.Type)
-	memory := span{to.block, to.at, to.size}
+// mostAtOnce is about how many bytes of an initial value are written at once, as the driver is locked.
+const mostAtOnce = 8 << 10
+
+// Initialize writes the initial value of a variable to its memory, elements that follow each other at once. all
+// are the variables of the module.
+func (t *Text) Initialize(v *syntax.Var, all Variables, put func(off uint64, data []byte) bool) *Problem {
+	size := syntax.TypeSize(v.Type)
 	var run []byte
 	for i, e := range v.Init {
-		n, problem := m.value(code, v, e)
+		n, problem := t.value(v, e, all)
 		if problem != nil {
 			return problem
 		}
 		run = binary.LittleEndian.AppendUint64(run, n)[:len(run)+int(size)]
-		if next := i + 1; next < len(v.Init) && v.Init[next].Index == e.Index+1 && len(run) < mostLocked {
+		if next := i + 1; next < len(v.Init) && v.Init[next].Index == e.Index+1 && len(run) < mostAtOnce {
 			continue
 		}
 		end := (uint64(e.Index) + 1) * uint64(size)
-		if !mem.Put(memory, end-uint64(len(run)), run) {
-			return &ptxError{code: driver.ResultOutOfMemory}
+		if !put(end-uint64(len(run)), run) {
+			return &Problem{Result: driver.ResultOutOfMemory}
 		}
 		run = run[:0]
 	}
@@ -233,15 +245,15 @@ func (m *module) content(code *ptxCode, v *syntax.Var) *ptxError {
 }
 
 // value returns an element of an initial value.
-func (m *module) value(code *ptxCode, v *syntax.Var, e syntax.Value) (uint64, *ptxError) {
+func (t *Text) value(v *syntax.Var, e syntax.Value, all Variables) (uint64, *Problem) {
 	n := e.Number
 	switch {
 	case e.Symbol != "":
-		address, known := code.text.FunctionAddress(e.Symbol)
-		if other, there := m.variables[e.Symbol]; there {
-			address, known = other.addr(), true
+		address, known := t.FunctionAddress(e.Symbol)
+		if other, there := all.Address(e.Symbol); there {
+			address, known = other, true
 		}
-		if at, constant := code.text.ConstantAddress(e.Symbol); constant {
+		if at, constant := t.ConstantAddress(e.Symbol); constant {
 			address = at
 			if e.Generic {
 				address += vm.ConstWindow
@@ -267,4 +279,47 @@ func (m *module) value(code *ptxCode, v *syntax.Var, e syntax.Value) (uint64, *p
 		return 0, fatal(e.Pos, "a float is a value of %s, which has type %s", v.Name, v.Type)
 	}
 	return n.Bits, nil
+}
+
+// textOf returns the PTX in an image.
+func textOf(image []byte) ([]byte, *Problem) {
+	switch {
+	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
+		return nil, &Problem{driver.ResultNoBinaryForGPU, "cusim: fatal: the image has code for a GPU, which cannot be run " +
+			"without one: load PTX, or a fatbin with PTX"}
+	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
+		text, err := codeimage.PTX(image, architecture)
+		switch {
+		case errors.Is(err, codeimage.ErrNoPTX):
+			return nil, &Problem{driver.ResultNoBinaryForGPU, "cusim: fatal: " + err.Error() +
+				", and code for a GPU cannot be run without one: compile it with PTX, such as " +
+				"nvcc -gencode arch=compute_90,code=compute_90"}
+		case err != nil:
+			return nil, &Problem{driver.ResultInvalidImage, "cusim: fatal: " + err.Error()}
+		}
+		return text, nil
+	case !beginsPTX(image):
+		return nil, &Problem{driver.ResultInvalidImage,
+			"cusim: fatal: the image is neither a text in PTX nor code for a GPU: PTX begins with .version"}
+	}
+	return image, nil
+}
+
+// beginsPTX reports whether a text begins as PTX does. As for an H200, that is .version after white space and
+// comments.
+func beginsPTX(text []byte) bool {
+	text, _, _ = bytes.Cut(text, []byte{0})
+	for {
+		text = bytes.TrimLeft(text, " \t\n\v\f\r")
+		end := ""
+		switch {
+		case bytes.HasPrefix(text, []byte("//")):
+			end = "\n"
+		case bytes.HasPrefix(text, []byte("/*")):
+			end = "*/"
+		default:
+			return bytes.HasPrefix(text, []byte(".version"))
+		}
+		_, text, _ = bytes.Cut(text[2:], []byte(end))
+	}
 }

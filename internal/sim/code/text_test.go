@@ -1,0 +1,57 @@
+package code
+
+import "testing"
+
+// header begins a text.
+const header = ".version 7.8\n.target sm_70\n.address_size 64\n"
+
+// FuzzPTX loads arbitrary texts. The kernels of an accepted text can be looked up.
+func FuzzPTX(f *testing.F) {
+	for _, seed := range []string{
+		header, header + ".visible .entry k(.param .u64 a, .param .align 8 .b8 b[12]) .maxntid 32 { .shared .b8 s[3]; ret; }",
+		header + ".global .align 4 .u32 v[2][] = {{1}, {-2, 0x3}};", header + ".file 1 \"x\"\n.const .f64 c = 0d3FF0000000000000;",
+		".version 9.9 .target sm_90", ".entyr oops", header + ".func f(){{}}", header + "/* */ .section .d {}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, problem := parse([]byte(text), 13000)
+		if (parsed == nil) == (problem == nil) {
+			t.Fatalf("%q: %v and %v", text, text, problem)
+		}
+		if problem != nil {
+			if problem.Result == ok || problem.Text == "" {
+				t.Fatalf("%q: a problem without a word: %+v", text, problem)
+			}
+			return
+		}
+		for _, e := range parsed.Kernels {
+			if e.Name == "" || e.MaxThreads < 1 || e.MaxThreads > 1024 || e.shared < 0 {
+				t.Fatalf("%q: %+v", text, e)
+			}
+			end := uint64(0)
+			for _, p := range e.Params {
+				if p.Size == 0 || p.Offset < end {
+					t.Fatalf("%q: %+v", text, e)
+				}
+				end = p.Offset + p.Size
+			}
+		}
+		for _, v := range parsed.Variables {
+			if v.Name == "" || v.Size() == 0 {
+				t.Fatalf("%q: %+v", text, v)
+			}
+		}
+	})
+}
+
+// TestNewestPTX checks the newest version of PTX for every driver since CUDA 11.0.
+func TestNewestPTX(t *testing.T) {
+	for version, want := range map[int32]int{
+		10020: 65, 11000: 70, 11040: 74, 11080: 78, 12000: 80, 12030: 83, 12050: 85, 12060: 85, 12080: 87, 12090: 88, 13000: 90,
+	} {
+		if got := newestPTX(version); got != want {
+			t.Errorf("CUDA %d: %d, want %d", version, got, want)
+		}
+	}
+}
