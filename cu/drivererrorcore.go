@@ -13,8 +13,8 @@ import (
 // from others of the same library.
 func (d *driverAccess) which() string { return fmt.Sprintf("%s (the *cu.Driver %p)", d.name, d) }
 
-// addExplanation adds what the driver's log says about an error of a call that the driver answered with res. What the software
-// driver says about the machine replaces the remedy for the result, but not what is known about the context.
+// addExplanation adds what the driver's log says about an error of a call that the driver answered with res. What the
+// software driver says about the machine replaces the remedy for the result, but not what is known about the context.
 func (d *driverAccess) addExplanation(e *Error, op string, res driver.Result) {
 	if k := d.log.explanation(d.table(), op, res); k.whole && e.Err == nil {
 		e.Detail = k.text

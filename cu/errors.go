@@ -237,4 +237,5 @@ func errEnded(ctx context.Context) error {
 
 // contextClosedDetail is for waits whose context was closed. Objects of the context may still be
 // open.
-const contextClosedDetail = "the context was closed while this call waited: call again to wait for an object that is still open"
+const contextClosedDetail = "the context was closed while this call waited: " +
+	"call again to wait for an object that is still open"

@@ -6,9 +6,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestUncountedEnds ends an object while the driver is asked for its handle. The handle is asked for again, whether the
+// TestHandleUsesEnds ends an object while the driver is asked for its handle. The handle is asked for again, whether the
 // end has begun before or not.
-func TestUncountedEnds(t *testing.T) {
+func TestHandleUsesEnds(t *testing.T) {
 	for name, before := range map[string]bool{"begun before": true, "begun meanwhile": false} {
 		t.Run(name, func(t *testing.T) {
 			var u handleUses[int]

@@ -20,7 +20,7 @@ type comparableHolder interface {
 	holder
 }
 
-// recordedObject is a holder that a node records: a slot.
+// recordedObject is a holder that a node records: a *slot.
 type recordedObject interface {
 	holder
 	// timed reports whether the driver may know a time for the newest record.

@@ -16,7 +16,7 @@ import (
 var order = [...]any{
 	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Virtual{}, Thread{}, StreamPool{}, ObjectSet{}, EventOwner{},
 	Polls{}, Watcher{},
-	Ticket{}, Uncounted{}, StreamSet{}, Delayed{}, Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{},
+	Ticket{}, HandleUses{}, StreamSet{}, Delayed{}, Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{},
 	Exports{}, Driver{},
 	StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, Deferred{}, Timelines{}, Cells{}, Slabs{}, LongCalls{}, Gates{}, Races{}, Log{},

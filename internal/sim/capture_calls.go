@@ -232,9 +232,9 @@ func (s *stream) implicit() driver.Result {
 	return ok
 }
 
-// tell returns the dependencies of the next node of the stream's capture, and the data of the edges.
-func (s *stream) tell() (deps, data driver.HostPtr) {
-	t := &s.told
+// dependencies returns the dependencies of the next node of the stream's capture, and the data of the edges.
+func (s *stream) dependencies() (deps, data driver.HostPtr) {
+	t := &s.depArrays
 	t.nodes, t.data = t.nodes[:0], t.data[:0]
 	for _, e := range s.deps {
 		t.nodes, t.data = append(t.nodes, e.from.handle), append(t.data, e.data)
@@ -264,7 +264,7 @@ func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (sta
 	if c.invalidated {
 		return s.captureStatus(), 0, 0, 0, 0, 0, ok // the status, and nothing else
 	}
-	deps, edges = s.tell()
+	deps, edges = s.dependencies()
 	return s.captureStatus(), c.id, d.handleOf(c.graph), deps, edges, uint64(len(s.deps)), ok
 }
 

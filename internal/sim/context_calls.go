@@ -464,7 +464,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	} else {
 		c.handle = driver.Context(d.objects.add(contextKind, c))
 	}
-	c.lane = c.aside()
+	c.lane = c.newHiddenStream()
 	c.legacy = c.bind(&stream{kind: legacyStream})
 	c.legacy.handle = driver.CU_STREAM_LEGACY
 	d.ids.stream++

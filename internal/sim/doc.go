@@ -46,7 +46,7 @@
 //     mem_box.go copy and set, and mempool*.go has pools
 //   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code
 //     compiles
-//   - launch*.go, kernels.go, execute.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm
+//   - launch*.go, kernels_go.go, kernels_ptx.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm
 //     executes
 //   - capture*.go, graph*.go: captures, graphs, their nodes, and executable graphs
 package sim

@@ -50,7 +50,7 @@ func (e *event) mark(d *Driver, s *stream) {
 	}
 	o, on := &op{}, s
 	if len(behind) > 0 && e.flags == driver.CU_EVENT_DISABLE_TIMING && s.kind != legacyStream {
-		on = s.ctx.aside() // the record waits for the stream's barriers, and is on no stream of the context
+		on = s.ctx.newHiddenStream() // the record waits for the stream's barriers, and is on no stream of the context
 	}
 	d.enqueue(on, o, append(behind, e.recordBy(o))...)
 	e.point.on = s
@@ -109,8 +109,8 @@ func (d *Driver) foreign(name string, e *event, c *context) driver.Result {
 	return driver.ResultInvalidHandle
 }
 
-// aside returns a new stream for an operation that is on no stream of the context.
-func (c *context) aside() *stream {
+// newHiddenStream returns a new stream for an operation that is on no stream of the context.
+func (c *context) newHiddenStream() *stream {
 	return c.bind(&stream{flags: driver.CU_STREAM_NON_BLOCKING})
 }
 

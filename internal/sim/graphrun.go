@@ -30,7 +30,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
-		lane := cmp.Or(n.ctx, c).aside()
+		lane := cmp.Or(n.ctx, c).newHiddenStream()
 		after := []*op{begin}
 		for _, b := range n.dependencies {
 			if n.data[b] == launchOrder {
@@ -126,7 +126,7 @@ func (c *conditional) chosen(value uint32) int {
 // operations are put between it and the last one.
 func (d *Driver) runConditional(lane *stream, c *conditional, v conditionValues, after []*op) *op {
 	end := &op{}
-	inner := lane.ctx.aside()
+	inner := lane.ctx.newHiddenStream()
 	var round func()
 	round = func() {
 		i := c.chosen(v[c.handle].Load())

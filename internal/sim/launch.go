@@ -146,9 +146,9 @@ func (w *kernelWork) op(values conditionValues) *op {
 		l.cooperative = o.Cooperative
 	}
 	if !f.Idle && !d.written(f.Name) && f.translated().Err == nil {
-		return d.executionOf(f, &l)
+		return d.opOfPTXKernel(f, &l)
 	}
-	return d.kernelOp(&l)
+	return d.opOfGoKernel(&l)
 }
 
 // arguments copies the values of a launch's arguments. NVIDIA's driver knows only their addresses.
@@ -211,8 +211,8 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	return args, ok
 }
 
-// kernelOp returns the operation of a launch of a function in Go. A goroutine does its work without the driver's lock.
-func (d *Driver) kernelOp(l *Launch) *op {
+// opOfGoKernel returns the operation of a launch of a function in Go. A goroutine does its work without the driver's lock.
+func (d *Driver) opOfGoKernel(l *Launch) *op {
 	k, written := d.kernels[l.Name]
 	o := &op{Visible: k.Run != nil, Duration: int64(kernelTime)} // Run may have an effect outside of the driver
 	if k.Time != nil {

@@ -184,9 +184,9 @@ type stream struct {
 
 	attributes kernelAttributes // those that were set, but for the priority
 
-	capture *capture // the capture in progress, or nil
-	deps    []edge   // the edges to the next node of the capture, which is not there yet
-	told    told     // of deps
+	capture   *capture         // the capture in progress, or nil
+	deps      []edge           // the edges to the next node of the capture, which is not there yet
+	depArrays dependencyArrays // of deps
 }
 
 // op is an operation on a stream, and opCalls are its functions.

@@ -98,8 +98,8 @@ type capture struct {
 	taken bool
 }
 
-// told are arrays that the driver gives a program, which may read them until its next call on the stream.
-type told struct {
+// dependencyArrays are arrays that the driver gives a program, which may read them until its next call on the stream.
+type dependencyArrays struct {
 	nodes []driver.GraphNode
 	data  []driver.GraphEdgeData
 }

@@ -183,9 +183,14 @@ static void all(void)
 	refusing = 0;
 }
 
+// addresses returns how many pages of addresses the process has, or 0 in a program that is searched for races: the
+// search takes addresses of its own, for each thread that it has seen.
 static long addresses(void)
 {
 	long pages = 0;
+#ifdef SEARCHED_FOR_RACES
+	return pages;
+#endif
 	FILE *f = fopen("/proc/self/statm", "r");
 	CHECK(f && fscanf(f, "%ld", &pages) == 1);
 	fclose(f);

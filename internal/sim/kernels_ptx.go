@@ -31,9 +31,9 @@ func modelled(w vm.Work, blocks uint64) int64 {
 	return int64(kernelTime) + int64(w.Instructions/min(max(blocks, 1), code.Multiprocessors)) + w.Waited
 }
 
-// executionOf returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
+// opOfPTXKernel returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
 // the driver's lock. It ends if the driver has a sticky error.
-func (d *Driver) executionOf(f *function, l *Launch) *op {
+func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 	made := &struct { // in one piece, as launches are frequent
 		op
 		execution
