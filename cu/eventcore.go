@@ -82,8 +82,8 @@ func (o *eventOwner) leave(sl *slot) {
 	runtime.KeepAlive(o)
 }
 
-// recordChecked is record with a check of the arguments, which become those of a node if the event has EventExternal and
-// the stream is captured. The caller has a call in flight on the stream.
+// recordChecked is record with a check of the arguments, which become those of a node if the event has EventExternal
+// and the stream is captured. The caller has a call in flight on the stream.
 func (c *eventCore) recordChecked(op string, a recordArgs) error {
 	op, a, err := c.externalArgs(op, a)
 	if err != nil {

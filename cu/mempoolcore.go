@@ -199,8 +199,8 @@ func (mc *memCore) poolReaches(dev driver.Device) bool {
 }
 
 // allocOnce allocates from a pool, or from the device's current one if p is nil. In a capture it calls
-// captured with memory that the graph keeps afterwards. If captured is nil, it allocates nothing in a capture, and refused
-// is true. It is also true in a capture of other code. The caller has a call in flight on the stream.
+// captured with memory that the graph keeps afterwards. If captured is nil, it allocates nothing in a capture, and
+// refused is true. It is also true in a capture of other code. The caller has a call in flight on the stream.
 func (sc *streamCore) allocOnce(size uint64, p *memPoolCore, captured func(*memCore)) (raw driver.DevicePtr,
 	res driver.Result, refused bool) {
 	at := sc.inContext()

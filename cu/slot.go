@@ -25,8 +25,8 @@ type slot struct {
 	// capture is this package's active capture that the newest record is part of, or nil.
 	capture atomic.Pointer[capture]
 	// prior is the slot that the event had before this one, or nil. It is set if a graph will record this slot, and
-	// somebody waits for prior's record, or that record is of an earlier user of the pool.
-	// This slot keeps a call in flight on prior, and counts as a wait for its record. The field is set before other goroutines see the slot.
+	// somebody waits for prior's record, or that record is of an earlier user of the pool. This slot keeps a call in
+	// flight on prior, and counts as a wait for its record. The field is set before other goroutines see the slot.
 	prior *slot
 	// seq is the sequence number of the newest record, or 0 if it is unknown. See noteSequence.
 	seq atomic.Uint64
