@@ -75,6 +75,11 @@ func (b *bench) wait() error {
 	return b.ctx.Err()
 }
 
+// buffers has the memory of the copies of a row. An interrupt does not make a row fail whose samples have been taken.
+func (b *bench) buffers() *buffers {
+	return &buffers{wait: func() error { b.wait(); return nil }}
+}
+
 // measure fills the report.
 func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (err error) {
 	b.ctx = ctx
@@ -337,7 +342,7 @@ func (b *bench) recordToWait(t *target) (d time.Duration, held bool, err error) 
 
 // pinned measures copies from or to pinned memory.
 func (b *bench) pinned(t *target, r *benchRow) (err error) {
-	s := &buffers{wait: b.wait}
+	s := b.buffers()
 	defer s.close(&err)
 	up := s.pair(t.timer, false, t.timer, true, r.size())
 	down := up
@@ -359,7 +364,7 @@ func (b *bench) peers(from, to *target, r *benchRow) (err error) {
 		return err
 	}
 	r.staged = !access
-	s := &buffers{wait: b.wait}
+	s := b.buffers()
 	defer s.close(&err)
 	forward := s.pair(to.timer, false, from.timer, false, r.size())
 	backward := forward
@@ -438,7 +443,7 @@ func (t *target) atOnce(work func() error, other *cu.Stream, batch int, c transf
 
 // pageable measures copies from or to ordinary memory. The calls return after the copy.
 func (b *bench) pageable(t *target, r *benchRow) (err error) {
-	s := &buffers{wait: b.wait}
+	s := b.buffers()
 	defer s.close(&err)
 	up, _ := s.alloc(t.timer, r.size(), false).(*cu.DeviceMem)
 	down := up

@@ -441,7 +441,7 @@ func TestAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	tg := b.targets[0]
-	bufs := &buffers{wait: b.wait}
+	bufs := b.buffers()
 	c := bufs.pair(tg.timer, false, tg.timer, true, 1<<20)
 	defer bufs.close(&err)
 	if bufs.err != nil {

@@ -110,8 +110,11 @@ func gibibytes(n uint64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<30))
 
 // set returns the function of a flag that parses its text, and sets to.
 func set[T any](to *T, parse func(string) (T, error)) func(string) error {
-	return func(s string) (err error) {
-		*to, err = parse(s)
+	return func(s string) error {
+		v, err := parse(s)
+		if err == nil {
+			*to = v
+		}
 		return err
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -274,15 +275,14 @@ func (s *buffers) pair(dst *timer, dstHost bool, src *timer, srcHost bool, n uin
 	return transfer{s.alloc(dst, n, dstHost), s.alloc(src, n, srcHost)}
 }
 
-// close frees the memory. It sets *err to its own error unless there is one.
+// close frees the memory. It sets *err to its own errors unless there is an error.
 func (s *buffers) close(err *error) {
-	if e := s.wait(); *err == nil {
-		*err = e
-	}
+	errs := []error{s.wait()}
 	for _, m := range slices.Backward(s.opened) {
-		if e := m.Close(); *err == nil {
-			*err = e
-		}
+		errs = append(errs, m.Close())
+	}
+	if *err == nil {
+		*err = errors.Join(errs...)
 	}
 }
 

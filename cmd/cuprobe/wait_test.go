@@ -80,7 +80,7 @@ func TestTimeouts(t *testing.T) {
 	w.hung = true
 	w.timeout()
 	if w.withoutTimeout(maxWait) != nil {
-		t.Error("endless returns a channel")
+		t.Error("withoutTimeout returns a channel")
 	}
 	w.withoutTimeout(silence)
 	if diff := cmp.Diff([]time.Duration{maxWait, maxWaitHung, silence}, asked); diff != "" {

@@ -42,7 +42,7 @@ type Driver struct {
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
 }
 
-// machine contains the devices and the properties of the driver.
+// machine is the computer: its devices and processes, and the version and the settings of the driver.
 type machine struct {
 	version    int32
 	ready      bool                                           // cuInit was called

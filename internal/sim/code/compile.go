@@ -123,8 +123,8 @@ func (c *Compiler) Describe(k *Kernel, attributes map[int32]int32, err error) st
 	return line
 }
 
-// translated returns the translation of a kernel, or why it cannot be executed. Nobody else uses the text, or the driver
-// is locked.
+// translated returns the translation of a kernel, or why it cannot be executed. The caller holds the lock that guards the
+// text, or nobody else uses the text.
 func (k *Kernel) translated() (*vm.Kernel, error) {
 	if k.compiled == nil && k.err == nil {
 		k.compiled, k.err = k.text.Kernel(k.Name)

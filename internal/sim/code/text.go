@@ -204,16 +204,16 @@ func idle(list []syntax.Statement) bool {
 }
 
 // declared adds the sizes of the variables that a body declares.
-func (e *Kernel) declared(list []syntax.Statement) {
+func (k *Kernel) declared(list []syntax.Statement) {
 	for _, s := range list {
 		switch v := s.Var; {
 		case s.Block != nil:
-			e.declared(s.Block)
+			k.declared(s.Block)
 		case v == nil || v.Extern || v.Open:
 		case v.Space == syntax.Shared:
-			e.shared = behind(e.shared, v)
+			k.shared = behind(k.shared, v)
 		case v.Space == syntax.Local:
-			e.local = behind(e.local, v)
+			k.local = behind(k.local, v)
 		}
 	}
 }
