@@ -6,7 +6,7 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestHandleUsesEnds ends an object while the driver is asked for its handle. The handle is asked for again, whether the
+// TestHandleUsesEnds ends an object while the driver is asked for its handle. It is asked again, whether the
 // end has begun before or not.
 func TestHandleUsesEnds(t *testing.T) {
 	for name, before := range map[string]bool{"begun before": true, "begun meanwhile": false} {

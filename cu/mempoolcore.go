@@ -8,8 +8,8 @@ import (
 )
 
 // This file has the pools of memory, and the protocol by which their memory is freed: DeviceMem.Close calls
-// resource.closeOwned, and this closeInPool, which calls closeOrdered here. If the memory cannot be freed now,
-// resource.destroyLate waits, and calls destroyIdle.
+// resource.closeOwned, which calls memCore.closeInPool, which calls closeOrdered in this file. If the memory cannot be
+// freed now, resource.destroyLate waits, and calls memCore.destroyInPool, which calls destroyIdle.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
 // stream, which must come after all other work that uses the memory. The stream is the one that the

@@ -8,11 +8,12 @@ import (
 // This file is the protocol for recording events. The caller has a call in flight on the stream, if
 // there is one. The usual record is recordFast, which makes all steps in one function. Other records are
 //
-//	Event.record, eventCore.recordChecked   check the arguments
-//	eventCore.record     chooses the slot. recordElsewhere moves the event if a waiter needs the earlier record
-//	slot.record          makes the steps below
-//	slot.callRecord      makes those from beginRecord to confirm; in a capture recordInCapture does, and notes it
-//	streamCore.recordEvent   calls the driver
+//	Event.record             checks the arguments,
+//	eventCore.recordChecked  checks what the event's flags demand,
+//	eventCore.record         chooses the slot: recordElsewhere moves the event if a waiter needs the earlier record,
+//	slot.record              makes the steps below,
+//	callRecord               those from beginRecord to confirm; recordInCapture calls it in a capture,
+//	recordEvent              calls the driver.
 //
 // The steps:
 //

@@ -115,9 +115,12 @@ func TestPlan(t *testing.T) {
 		{plan{}, all},
 		{plan{quick: true}, quick},
 		{plan{calls: true}, plan{calls: true, sampling: sampling{warmUp: 2, atLeast: 10, atMost: 50, budget: time.Second}}},
-		{plan{spins: []time.Duration{ms}, samples: 3}, plan{spins: []time.Duration{ms}, samples: 3, sampling: sampling{warmUp: 2, atLeast: 3, atMost: 3, budget: time.Second}}},
+		{plan{spins: []time.Duration{ms}, samples: 3},
+			plan{spins: []time.Duration{ms}, samples: 3,
+				sampling: sampling{warmUp: 2, atLeast: 3, atMost: 3, budget: time.Second}}},
 		{plan{copies: []uint64{1}, quick: true, samples: 100},
-			plan{copies: []uint64{1}, quick: true, samples: 100, sampling: sampling{warmUp: 1, atLeast: 100, atMost: 100, budget: 100 * ms}}},
+			plan{copies: []uint64{1}, quick: true, samples: 100,
+				sampling: sampling{warmUp: 1, atLeast: 100, atMost: 100, budget: 100 * ms}}},
 	} {
 		got := tt.given
 		got.complete()

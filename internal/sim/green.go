@@ -197,7 +197,8 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	}
 	v.greens++
 	d.ids.context++
-	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, queues: its.queues, lane: v.primary.newHiddenStream()}
+	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, queues: its.queues,
+		lane: v.primary.newHiddenStream()}
 	g.share.green = g.id
 	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
 	return g.handle, ok

@@ -216,7 +216,8 @@ func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHan
 		f.close()
 	}
 	e.orphan = true
-	d.misuse(name, uintptr(e.handle), "the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
+	d.misuse(name, uintptr(e.handle),
+		"the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
 	return e.handle, ok
 }
 

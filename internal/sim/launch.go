@@ -169,7 +169,8 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 		p.Ptrs = pointers(p.Array, len(f.Params))
 	}
 	if len(p.Ptrs) < len(f.Params) {
-		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d", f.Name, len(f.Params), len(p.Ptrs)), nil)
+		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d",
+			f.Name, len(f.Params), len(p.Ptrs)), nil)
 		return nil, driver.ResultInvalidValue
 	}
 	args := make([][]byte, len(f.Params))
@@ -179,7 +180,8 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 			return nil, driver.ResultInvalidValue
 		}
 		if i < len(p.Sizes) && p.Sizes[i] != 0 && uint64(p.Sizes[i]) < param.Size {
-			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d", f.Name, i, p.Sizes[i], param.Size), nil)
+			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d",
+				f.Name, i, p.Sizes[i], param.Size), nil)
 			return nil, driver.ResultInvalidValue
 		}
 		args[i] = argument(p.Ptrs[i], param.Size)
@@ -211,7 +213,8 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	return args, ok
 }
 
-// opOfGoKernel returns the operation of a launch of a function in Go. A goroutine does its work without the driver's lock.
+// opOfGoKernel returns the operation of a launch of a function in Go. A goroutine does its work without the driver's
+// lock.
 func (d *Driver) opOfGoKernel(l *Launch) *op {
 	k, written := d.kernels[l.Name]
 	o := &op{Visible: k.Run != nil, Duration: int64(kernelTime)} // Run may have an effect outside of the driver

@@ -48,7 +48,8 @@ func TestLaunchDimensions(t *testing.T) {
 			if tt.cooperative {
 				launch = r.LaunchCooperativeKernel
 			}
-			r.want("launch", tt.want, launch(r.th, f, tt.grid[0], tt.grid[1], tt.grid[2], tt.block[0], tt.block[1], tt.block[2], tt.shared, 0, driver.KernelParams{}))
+			r.want("launch", tt.want, launch(r.th, f, tt.grid[0], tt.grid[1], tt.grid[2],
+				tt.block[0], tt.block[1], tt.block[2], tt.shared, 0, driver.KernelParams{}))
 		})
 	}
 	t.Run("shared by attribute", func(t *testing.T) {

@@ -187,7 +187,8 @@ func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*blo
 
 // MemHostGetDevicePointer is cuMemHostGetDevicePointer_v2. Addresses are unified, and all pinned
 // memory is mapped, so it returns the same address.
-func (d *Driver) MemHostGetDevicePointer(th *driver.Thread, p driver.HostPtr, flags uint32) (driver.DevicePtr, driver.Result) {
+func (d *Driver) MemHostGetDevicePointer(th *driver.Thread, p driver.HostPtr, flags uint32) (driver.DevicePtr,
+	driver.Result) {
 	defer d.mu.Unlock()
 	_, r := d.aboutHost("cuMemHostGetDevicePointer", th, p)
 	switch {

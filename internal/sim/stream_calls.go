@@ -20,11 +20,13 @@ func (d *Driver) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, d
 }
 
 // StreamCreateWithPriority is cuStreamCreateWithPriority.
-func (d *Driver) StreamCreateWithPriority(th *driver.Thread, flags uint32, priority int32) (driver.Stream, driver.Result) {
+func (d *Driver) StreamCreateWithPriority(th *driver.Thread, flags uint32, priority int32) (driver.Stream,
+	driver.Result) {
 	return d.createStream("cuStreamCreateWithPriority", th, flags, priority)
 }
 
-func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priority int32) (driver.Stream, driver.Result) {
+func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priority int32) (driver.Stream,
+	driver.Result) {
 	defer d.mu.Unlock()
 	c, t, r := d.inContext(op, th)
 	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 && (r == ok || r == driver.ResultInvalidContext) {

@@ -117,14 +117,14 @@ func (c *Compiler) Describe(k *Kernel, attributes map[int32]int32, err error) st
 	case k.Idle:
 		line += "; it does nothing"
 	case err != nil:
-		line += fmt.Sprintf("; its launches are refused, as its PTX cannot be executed (%v), and it has no implementation in "+
-			"Go: see WithKernel", err)
+		line += fmt.Sprintf("; its launches are refused, as its PTX cannot be executed (%v), and it has no "+
+			"implementation in Go: see WithKernel", err)
 	}
 	return line
 }
 
-// translated returns the translation of a kernel, or why it cannot be executed. The caller holds the lock that guards the
-// text, or nobody else uses the text.
+// translated returns the translation of a kernel, or why it cannot be executed. The caller holds the lock that guards
+// the text, or nobody else uses the text.
 func (k *Kernel) translated() (*vm.Kernel, error) {
 	if k.compiled == nil && k.err == nil {
 		k.compiled, k.err = k.text.Kernel(k.Name)

@@ -9,7 +9,8 @@ const header = ".version 7.8\n.target sm_70\n.address_size 64\n"
 func FuzzPTX(f *testing.F) {
 	for _, seed := range []string{
 		header, header + ".visible .entry k(.param .u64 a, .param .align 8 .b8 b[12]) .maxntid 32 { .shared .b8 s[3]; ret; }",
-		header + ".global .align 4 .u32 v[2][] = {{1}, {-2, 0x3}};", header + ".file 1 \"x\"\n.const .f64 c = 0d3FF0000000000000;",
+		header + ".global .align 4 .u32 v[2][] = {{1}, {-2, 0x3}};",
+		header + ".file 1 \"x\"\n.const .f64 c = 0d3FF0000000000000;",
 		".version 9.9 .target sm_90", ".entyr oops", header + ".func f(){{}}", header + "/* */ .section .d {}",
 	} {
 		f.Add(seed)
@@ -48,7 +49,8 @@ func FuzzPTX(f *testing.F) {
 // TestNewestPTX checks the newest version of PTX for every driver since CUDA 11.0.
 func TestNewestPTX(t *testing.T) {
 	for version, want := range map[int32]int{
-		10020: 65, 11000: 70, 11040: 74, 11080: 78, 12000: 80, 12030: 83, 12050: 85, 12060: 85, 12080: 87, 12090: 88, 13000: 90,
+		10020: 65, 11000: 70, 11040: 74, 11080: 78, 12000: 80, 12030: 83, 12050: 85, 12060: 85, 12080: 87, 12090: 88,
+		13000: 90,
 	} {
 		if got := newestPTX(version); got != want {
 			t.Errorf("CUDA %d: %d, want %d", version, got, want)
