@@ -31,17 +31,12 @@ type contextCore struct {
 	deferred deferredList
 	spare    eventCache
 	ends     streamEnds
-	// wakeUps are the streams that wake the watcher.
-	wakeUps wakeUpPool
-	// watched is the domain of all waits of the context. The watcher's lock guards it.
-	watched watch.Domain
+	contextWaits
 	// cells is the memory of the context's timelines.
 	cells cells
 	// pool is the context's pool of events, a *poolCore, or nil if no EventPool uses it.
 	pool  named
 	peers peers
-	// legacy is the legacy default stream, for calls without a stream, or nil before its first use.
-	legacy atomic.Pointer[streamCore]
 	// calls are the functions that the context's streams have yet to call.
 	calls hostCalls
 	// numbers counts the resources that were created: see resource.number.
@@ -49,9 +44,20 @@ type contextCore struct {
 	// wholeAt is when the driver returned from the context's last record of a whole context, in
 	// nanoseconds of the driver's clock.
 	wholeAt atomic.Int64
-	// unmapping is the number of mappings of virtual memory that the program has ended, and that were
-	// not unmapped. unmappingBytes is their size.
-	unmapping, unmappingBytes atomic.Int64
+	deferredUnmappings
+}
+
+// contextWaits are the waits for work of a context.
+type contextWaits struct {
+	// wakeUps are the streams that wake the watcher.
+	wakeUps wakeUpPool
+	// watched is the domain of all waits of the context. The watcher's lock guards it.
+	watched watch.Domain
+}
+
+// deferredUnmappings are the mappings of virtual memory that the program has ended, and that were not unmapped.
+type deferredUnmappings struct {
+	unmapping, unmappingBytes atomic.Int64 // how many, and their size
 }
 
 // contextIdentity says which CUDA context a core stands for. It never changes.
@@ -77,6 +83,8 @@ type contextStreams struct {
 	// captureGate separates captures of the context's streams from calls that the driver checks
 	// against captures.
 	captureGate *capturegate.Context
+	// legacy is the legacy default stream, for calls without a stream, or nil before its first use.
+	legacy atomic.Pointer[streamCore]
 }
 
 // closeAbandoned closes an owner that the garbage collector has found.

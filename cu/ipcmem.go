@@ -98,7 +98,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	default:
 		return nil, own.explain(core.callError(op, 0, res))
 	}
-	mc := &memCore{is: ipcMemory, raw: raw, opened: true}
+	mc := &memCore{is: ipcMemory, raw: raw, importedMemory: importedMemory{opened: true}}
 	mc.end = func(at driver.At) (string, driver.Result) {
 		mc.observeFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)

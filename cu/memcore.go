@@ -92,6 +92,18 @@ type memCore struct {
 	capacity uint64
 	// own is the program's memory that is registered, so that it is not collected before.
 	own []byte
+	memoryUse
+	// module is the module of a variable, with a call in flight for the memory.
+	module *moduleCore
+	poolMemory
+	importedMemory
+	// end frees memory that somebody else has allocated: another process, another API, or other code. It
+	// is a field, so that a program that uses no such memory does not contain the function.
+	end func(at driver.At) (op string, res driver.Result)
+}
+
+// memoryUse is who may use memory beside the streams in resource.usedStreams.
+type memoryUse struct {
 	// exposed says that other code has the address.
 	exposed atomic.Bool
 	// copied says that a call without a stream has used the memory. After such a call has returned,
@@ -103,8 +115,10 @@ type memCore struct {
 	// memory. Freeing it waits for all work there, so only a reuse by another allocation has to
 	// check this.
 	localStreams streamSet
-	// module is the module of a variable, with a call in flight for the memory.
-	module *moduleCore
+}
+
+// poolMemory is what memory of a pool, or of a node, has beyond other memory.
+type poolMemory struct {
 	// pool is the pool of the memory, with a call in flight for the memory, or nil if it is the
 	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
 	pool   holder
@@ -112,18 +126,19 @@ type memCore struct {
 	// ofGraph says that the launch of a graph has allocated the memory, which is treated as memory of
 	// a pool: see GraphExec.Take.
 	ofGraph bool
+	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
+	// or nil.
+	held atomic.Pointer[memCore]
+}
+
+// importedMemory is what memory of another process has beyond other memory.
+type importedMemory struct {
 	// opened says that another process's handle names the memory: see observeOpened.
 	opened bool
 	// opening is not nil if the memory is of an imported pool.
 	opening *countedOpening
 	// left says that leave of opening was called.
 	left bool
-	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
-	// or nil.
-	held atomic.Pointer[memCore]
-	// end frees memory that somebody else has allocated: another process, another API, or other code. It
-	// is a field, so that a program that uses no such memory does not contain the function.
-	end func(at driver.At) (op string, res driver.Result)
 }
 
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not

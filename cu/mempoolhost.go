@@ -167,7 +167,8 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	case res != driver.ResultSuccess:
 		return nil, sc.failPoolAlloc(op, size, res, pc, own)
 	}
-	mc := &memCore{is: pc.memory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size, pool: pc}
+	mc := &memCore{is: pc.memory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size,
+		poolMemory: poolMemory{pool: pc}}
 	pc.Retain()
 	m := &HostMem{core: mc}
 	m.cleanup = newMemory(m, sc.ctx, mc)

@@ -121,7 +121,8 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	mc := &memCore{is: pooledMemory, size: size, capacity: size, pool: pc, opened: true}
+	mc := &memCore{is: pooledMemory, size: size, capacity: size, poolMemory: poolMemory{pool: pc},
+		importedMemory: importedMemory{opened: true}}
 	mc.ctx = pc.ctx
 	res, own := pc.ctx.allocate(func() driver.Result {
 		return stateOf[openings](pc.ctx.drv).open(mc, driver.MemPoolPtrExportData(h[:64]))

@@ -33,14 +33,17 @@ type timelineCore struct {
 	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
 	raises atomic.Uint64
 
-	// marks are the known ends of the work on streams. After the last call the cell waits for them.
+	timelineMarks
+	// waits are the waits for the counter.
+	waits watch.Counter
+}
+
+// timelineMarks are the known ends of the work on streams. After the last call the timeline's cell waits for them.
+type timelineMarks struct {
 	marksMu lock.Mutex[lock.Marks]
 	marks   []mark
 	words   int         // how many marks have a word
 	more    []slab.Cell // for the words that the cell has no room for
-
-	// waits are the waits for the counter.
-	waits watch.Counter
 }
 
 // observeValue is called when the program has seen the counter at the value, or above it.

@@ -38,19 +38,6 @@ var large = map[string]int{
 	"examples/health.nvml": 17,
 	// What a report says: users read the fields.
 	"loader.Report": 19,
-
-	// These have more than one responsibility.
-	"cu.contextCore":                  18,
-	"cu.memCore":                      22,
-	"cu.timelineCore":                 16,
-	"internal/ptx/compile.translator": 19,
-	"internal/ptx/syntax.Var":         16,
-	"internal/ptx/vm.Kernel":          17,
-	"internal/ptx/vm.Launch":          20,
-	"internal/ptx/vm.Warp":            23,
-	"internal/ptx/vm.block":           17,
-	"internal/ptx/vm.run":             20,
-	"internal/races.Detector":         18,
 }
 
 // TestStructure checks that a newcomer can read each package in parts.

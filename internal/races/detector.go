@@ -10,34 +10,37 @@ import (
 
 // Detector finds races. It is an [Observer], and is safe for concurrent use.
 type Detector struct {
-	mu       lock.Mutex[lock.Races]
-	report   func(Race) // nil after Stop
-	caller              // the host, but during a call by a function that knows less
-	apart    apart
-	lanes    lanes
-	memory   memory
-	streams  map[Stream]*stream
-	contexts map[uintptr]*context
-	events   map[uintptr]*event
-	shared   queue // records of events that other processes may record
+	mu     lock.Mutex[lock.Races]
+	report func(Race) // nil after Stop
+	caller            // the host, but during a call by a function that knows less
+	apart  apart
+	lanes  lanes
+	memory memory
+	objects
 	orderByHost
 	words      words
 	semaphores semaphores
 	graphs
 	found
 	holds
-	made     uint64 // how many steps there were
-	numbered int    // how many streams have a number
+	made uint64 // how many steps there were
+}
+
+// objects are the objects of the program that the detector knows.
+type objects struct {
+	streams  map[Stream]*stream
+	numbered int // how many streams have a number
+	contexts map[uintptr]*context
+	events   map[uintptr]*event
+	shared   queue // records of events that other processes may record
 }
 
 // New returns a detector that calls report for each race.
 func New(report func(Race)) *Detector {
 	return &Detector{
-		report:   report,
-		caller:   caller{own: &lane{}},
-		streams:  map[Stream]*stream{},
-		contexts: map[uintptr]*context{},
-		events:   map[uintptr]*event{},
+		report:  report,
+		caller:  caller{own: &lane{}},
+		objects: objects{streams: map[Stream]*stream{}, contexts: map[uintptr]*context{}, events: map[uintptr]*event{}},
 		orderByHost: orderByHost{
 			timelines: map[uintptr]*timeline{},
 			hostFuncs: map[uint64]*hostFunc{},

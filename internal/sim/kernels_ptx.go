@@ -46,15 +46,13 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 	o.Begin = func() {
 		p, c := f.translated(), f.module.ctx
 		*launch = vm.Launch{
-			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args), Memory: c.kernelMemory(d),
-			Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem,
+			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
+			Shape:    vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
+			Device:   vm.Device{Memory: c.kernelMemory(d), Clock: d.readClock, Print: d.print, Room: &x.room},
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * code.Multiprocessors,
-			Clock:    d.readClock,
 			Virtual:  d.engine.Clock.Virtual,
-			Print:    d.print,
 			Checks:   d.checksOf(),
-			Room:     &x.room,
 		}
 		x.room.Budget = &d.space.budget
 		if b := f.module.constants; b != nil {

@@ -178,10 +178,9 @@ func TestChecks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		l := &vm.Launch{Kernel: k, Grid: [3]uint32{2, 1, 1}, Block: [3]uint32{64, 1, 1}, Constants: k.Constants,
-			Memory: memory{1 << 32: vm.BytesOf(mem)}, Params: vm.BytesOf([]uint64{1 << 32}), Clock: func() int64 { return 0 },
-			Workers: 2, Resident: 64, Cluster: [3]uint32{1, 1, 1}, Checks: &vm.Checks{Memory: true, Races: true, Barriers: true,
-				Defined: func(addr uint64) (base, size uint64, _ *vm.Defined) { return 1 << 32, 64, d }}}
+		l := launchOf(k, 2, 64, memory{1 << 32: vm.BytesOf(mem)}, []uint64{1 << 32})
+		l.Checks = &vm.Checks{Memory: true, Races: true, Barriers: true,
+			Defined: func(addr uint64) (base, size uint64, _ *vm.Defined) { return 1 << 32, 64, d }}
 		work, fault := l.Execute(new(vm.Stop))
 		if fault != nil {
 			t.Errorf("%s: %+v", c.name, fault)

@@ -186,25 +186,19 @@ type translator struct {
 	*Module
 	k         *vm.Kernel
 	constants map[vm.Constant]int32
-	dynamic   []int  // the constants that are addresses of dynamic shared memory
-	aligned   uint64 // the alignment of the dynamic shared memory
+	dynamicShared
 	functions map[*syntax.Function]*function
 	queue     []*function
 	vectors   bool  // there are vectors of registers
 	sp        int32 // the column of the end of the stack
-	// The rest is for calls by addresses: the column of the way back, and the places of the arguments
-	// and of the result in local memory.
-	way          int32
-	args, answer passed
-	own          map[*symbol]*symbol // the variables of the text that the kernel uses, in shared or local memory
-	global       map[string]*symbol  // the registers of the text
+	addressCalls
+	own    map[*symbol]*symbol // the variables of the text that the kernel uses, in shared or local memory
+	global map[string]*symbol  // the registers of the text
 
 	f      *function
 	scopes []map[string]*symbol
 	inst   *syntax.Inst
-
-	checking bool   // nothing is executed, and functions that are called may be in another text
-	lacking  *Error // the first instruction that the table lacks
+	lack
 }
 
 // passed is a place in local memory for the arguments or results of calls by addresses.

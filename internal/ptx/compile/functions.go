@@ -571,3 +571,10 @@ func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, 
 	return append(list, vm.Copy{To: uint32(formal.offset), ToBase: base, From: uint32(actual.offset),
 		FromBase: t.base(actual), Size: uint32(actual.v.Size())}), nil
 }
+
+// addressCalls is for calls by addresses: the column of the way back, and the places of the arguments and of the result
+// in local memory.
+type addressCalls struct {
+	way          int32
+	args, answer passed
+}

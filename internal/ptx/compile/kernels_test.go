@@ -334,17 +334,18 @@ func (s *scene) launch(words []string) error {
 		}
 		constants = append(constants, c)
 	}
-	l := &vm.Launch{Kernel: k, Grid: dims[0], Block: dims[1], Dynamic: uint32(shared), Params: padded[:len(params)],
-		Constants: constants, Const: s.constants, Memory: s.mem, Heap: s.heap, Workers: 2, Resident: 64,
-		Clock: func() int64 { return 1 }, Virtual: true, Print: func(text []byte, failed bool) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if failed {
-				s.failed.Write(text)
-			} else {
-				s.printed.Write(text)
-			}
-		}}
+	print := func(text []byte, failed bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if failed {
+			s.failed.Write(text)
+		} else {
+			s.printed.Write(text)
+		}
+	}
+	l := &vm.Launch{Kernel: k, Params: padded[:len(params)], Constants: constants, Const: s.constants, Workers: 2,
+		Resident: 64, Virtual: true, Shape: vm.Shape{Grid: dims[0], Block: dims[1], Dynamic: uint32(shared)},
+		Device: vm.Device{Memory: s.mem, Heap: s.heap, Clock: func() int64 { return 1 }, Print: print}}
 	if strings.Contains(s.text, ".reqnctapercluster 2, 1, 1") {
 		l.Cluster = [3]uint32{2, 1, 1}
 	}

@@ -46,3 +46,9 @@ func (t *translator) mistake(f *syntax.Function, err *Error) *Error {
 	e.What = "function " + f.Name + ": " + e.What
 	return &e
 }
+
+// lack is what a translation that only looks for mistakes finds.
+type lack struct {
+	checking bool   // nothing is executed, and functions that are called may be in another text
+	lacking  *Error // the first instruction that the table lacks
+}

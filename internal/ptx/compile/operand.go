@@ -493,3 +493,9 @@ func (t *translator) ownParam(s *symbol) bool {
 	}
 	return false
 }
+
+// dynamicShared is the dynamic shared memory of a kernel.
+type dynamicShared struct {
+	dynamic []int  // the constants that are addresses in it
+	aligned uint64 // its alignment
+}

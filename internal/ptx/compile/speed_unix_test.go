@@ -53,9 +53,8 @@ func BenchmarkLoops(b *testing.B) {
 				b.Fatal(err)
 			}
 			data := make([]uint64, 1024)
-			l := &vm.Launch{Kernel: k, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{128, 1, 1}, Constants: k.Constants,
-				Memory: memory{1 << 32: vm.BytesOf(data)}, Params: vm.BytesOf([]uint64{1 << 32}),
-				Clock: func() int64 { return 0 }, Workers: 1, Resident: 1}
+			l := launchOf(k, 1, 128, memory{1 << 32: vm.BytesOf(data)}, []uint64{1 << 32})
+			l.Workers, l.Resident = 1, 1
 			n, begun := uint64(0), cpuTime()
 			for b.Loop() {
 				work, fault := l.Execute(new(vm.Stop))

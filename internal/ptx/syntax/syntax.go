@@ -74,23 +74,28 @@ func (s Space) String() string {
 // Var is a variable, a parameter, or a range of registers.
 type Var struct {
 	Pos
-	Space  Space
-	Name   string
-	Type   string // without the dot, such as "b32"
-	Vector uint64 // the number of elements of a vector, otherwise 1
-	Count  uint64 // the number of vectors or elements of an array, otherwise 1
-	Array  bool
-	Dims   []uint64 // the lengths of an array, from the outermost; 0 if it is open
-	Range  int      // of registers: the number of Name0, Name1, …; 0 if Name is the register
-	Align  uint64   // in bytes
+	Space Space
+	Name  string
+	Type  string // without the dot, such as "b32"
+	Elements
+	Range  int    // of registers: the number of Name0, Name1, …; 0 if Name is the register
+	Align  uint64 // in bytes
 	Extern bool
 	// Managed says that the variable is in managed memory.
 	Managed bool
 	linked  linked
-	Open    bool // an array whose length is not declared
 	Init    []Value
 	// Global is the variable of the module for one in global or constant memory that a function declares.
 	Global *Var
+}
+
+// Elements are how many values a variable has.
+type Elements struct {
+	Vector uint64 // the number of elements of a vector, otherwise 1
+	Count  uint64 // the number of vectors or elements of an array, otherwise 1
+	Array  bool
+	Dims   []uint64 // the lengths of an array, from the outermost; 0 if it is open
+	Open   bool     // an array whose length is not declared
 }
 
 // Size returns the size in bytes.

@@ -87,7 +87,7 @@ func (v *Var) appendTo(list []*Var) []*Var {
 
 // declared reads an alignment, a type, a name, dimensions, and an initial value.
 func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
-	v := &Var{Pos: pos, Space: space, Vector: 1, Count: 1}
+	v := &Var{Pos: pos, Space: space, Elements: Elements{Vector: 1, Count: 1}}
 	for strings.HasPrefix(p.tok.text, ".") {
 		t := p.tok
 		p.advance()

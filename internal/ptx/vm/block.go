@@ -8,9 +8,8 @@ import (
 
 // block is a block of threads. One worker at a time executes it.
 type block struct {
-	run    *run
-	number uint64
-	index  [3]uint32
+	run *run
+	place
 	warps  []*Warp
 	whole  segment      // the shared memory
 	shared segment      // the same for accesses that need no checks; empty if there are checks
@@ -22,6 +21,12 @@ type block struct {
 	own   [4]uint32
 	fresh bool
 	turn  int // how many instructions it executes until it is suspended
+}
+
+// place says which block of the grid a block is.
+type place struct {
+	number uint64
+	index  [3]uint32
 
 	cluster      *cluster // or nil
 	clusterIndex [3]uint32

@@ -9,34 +9,42 @@ import (
 
 // Launch is a launch of a kernel.
 type Launch struct {
-	Kernel  *Kernel
-	Grid    [3]uint32
-	Block   [3]uint32
-	Cluster [3]uint32 // the blocks of a cluster, or zeros: each block is a cluster of its own, without a size
-	Dynamic uint32    // the size of the dynamic shared memory of a block, in bytes
-	Params  []byte
-	Const   []byte // the constant memory of the module
+	Kernel *Kernel
+	Shape
+	Params []byte
+	Const  []byte // the constant memory of the module
 	// Constants are the values of Kernel.Constants, in which the addresses of variables are known.
 	Constants []Constant
-	Memory    Memory
-	Clock     func() int64 // the time in nanoseconds
-	// Print gets what kernels print, and of assertions that fail. It is nil if nobody wants it. It is
-	// called by several goroutines at once.
-	Print func(text []byte, failed bool)
-	// Heap is the memory that kernels allocate and free, or nil if they cannot.
-	Heap Heap
-	// Condition sets a value that conditional nodes of a graph read. It reports whether the graph has
-	// the value. It is called by several goroutines at once.
-	Condition func(handle uint64, value uint32) bool
-	Virtual   bool // the clock stands still: each instruction and each look at the clock takes time
-	Workers   int  // how many goroutines execute blocks at most
-	Resident  int  // how many blocks may have begun and not ended
-	ID        uint64
+	Device
+	Virtual  bool // the clock stands still: each instruction and each look at the clock takes time
+	Workers  int  // how many goroutines execute blocks at most
+	Resident int  // how many blocks may have begun and not ended
+	ID       uint64
 	// Workspace is the address of 64 bytes of memory for the whole grid of a cooperative launch, which
 	// are zero at its beginning, otherwise 0.
 	Workspace uint64
 	// Checks are the mistakes that the launch looks for, or nil.
 	Checks *Checks
+}
+
+// Shape is how the threads of a launch are divided.
+type Shape struct {
+	Grid    [3]uint32
+	Block   [3]uint32
+	Cluster [3]uint32 // the blocks of a cluster, or zeros: each block is a cluster of its own, without a size
+	Dynamic uint32    // the size of the dynamic shared memory of a block, in bytes
+}
+
+// Device is what kernels use of the device that executes them. Several goroutines call its functions at once.
+type Device struct {
+	Memory Memory
+	Clock  func() int64 // the time in nanoseconds
+	// Print gets what kernels print, and of assertions that fail. It is nil if nobody wants it.
+	Print func(text []byte, failed bool)
+	// Heap is the memory that kernels allocate and free, or nil if they cannot.
+	Heap Heap
+	// Condition sets a value that conditional nodes of a graph read. It reports whether the graph has the value.
+	Condition func(handle uint64, value uint32) bool
 	// Room is asked for the memory of blocks, or nil if there is enough.
 	Room Room
 }
@@ -64,7 +72,21 @@ type run struct {
 	blocks   uint64 // of the grid
 	resident int
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	blockQueue
+	done    Work
+	cluster *cluster // of the block that has begun last
+
+	spare  *spare                 // of an earlier launch, or nil
+	places [4]int32               // see placesOf
+	last   atomic.Pointer[worker] // one that has ended
+
+	kinds    []access // of the instructions, if there are checks
+	findings findings
+}
+
+// blockQueue has the blocks that a worker can execute next. The lock of the run guards it.
+type blockQueue struct {
 	next      uint64    // the first block that has not begun
 	begun     int       // the blocks that have begun, and whose memory is in use
 	suspended []*block  // blocks that have begun, and no worker executes
@@ -73,15 +95,6 @@ type run struct {
 	fresh     bool      // the next block is one that has not begun
 	asking    bool      // a worker asks for room
 	asked     sync.Cond // signalled when it has
-	done      Work
-	cluster   *cluster // of the block that has begun last
-
-	spare  *spare                 // of an earlier launch, or nil
-	places [4]int32               // see placesOf
-	last   atomic.Pointer[worker] // one that has ended
-
-	kinds    []access // of the instructions, if there are checks
-	findings findings
 }
 
 // worker is a goroutine that executes blocks.

@@ -150,6 +150,14 @@ type Constant struct {
 	Symbol string // a variable of the module, whose address is added to Value; or ""
 }
 
+// Sizes are how much memory a kernel needs, in bytes.
+type Sizes struct {
+	Shared uint32 // the static shared memory of a block
+	Static uint32 // the same without what aligns the dynamic shared memory
+	Local  uint32 // the local memory of a thread
+	Params uint32 // the parameters
+}
+
 // Kernel is a kernel that can be executed. It is not changed after its translation, except for spare.
 type Kernel struct {
 	Name       string
@@ -160,14 +168,11 @@ type Kernel struct {
 	Predicates int
 	Constants  []Constant
 	Specials   map[Special]int32 // the columns of special registers
-	Shared     uint32            // the size of the static shared memory of a block, in bytes
-	Static     uint32            // the same without what aligns the dynamic shared memory
-	Local      uint32            // the size of the local memory of a thread, in bytes
-	Params     uint32            // the size of the parameters, in bytes
-	Entries    map[uint64]int32  // the functions that are called by their addresses
-	Clusters   bool              // it has to do with clusters
-	Allocates  bool              // it calls malloc or free
-	Saves      bool              // registers are saved, perhaps many times
+	Sizes
+	Entries   map[uint64]int32 // the functions that are called by their addresses
+	Clusters  bool             // it has to do with clusters
+	Allocates bool             // it calls malloc or free
+	Saves     bool             // registers are saved, perhaps many times
 
 	spare atomic.Pointer[spare]
 }

@@ -19,13 +19,24 @@ type Warp struct {
 	index  int
 	local  []byte
 	own    segment
-	// arrived are the lanes that have arrived at the barrier of the cluster, at any time, arrivedAt is the
-	// phase in which each did so last, and clusterWaits says that lanes wait there.
+	clusterArrivals
+	saved *[Lanes][]uint64 // registers of functions that have called others: see Save
+	laneGroups
+	count  uint64 // the instructions so far
+	waited int64  // by how much looks at clocks have advanced them
+}
+
+// clusterArrivals is what a warp knows of the barrier of its cluster.
+type clusterArrivals struct {
+	// arrived are the lanes that have arrived there, at any time, arrivedAt is the phase in which each did so last, and
+	// clusterWaits says that lanes wait there.
 	arrived      uint32
 	arrivedAt    [Lanes]uint32
 	clusterWaits bool
-	saved        *[Lanes][]uint64 // registers of functions that have called others: see Save
+}
 
+// laneGroups are the lanes of a warp that are at the same instruction, and which of them are executed.
+type laneGroups struct {
 	pc     int32  // of the lanes in mask
 	mask   uint32 // the lanes that are executed together
 	groups []group
@@ -33,8 +44,6 @@ type Warp struct {
 	spins  int    // how often lanes went back while others waited
 	hold   int    // how many more times the present lanes keep their turn
 	turn   uint32
-	count  uint64 // the instructions so far
-	waited int64  // by how much looks at clocks have advanced them
 }
 
 // group is lanes of a warp that are at the same instruction, and are not executed at present.
