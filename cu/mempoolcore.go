@@ -328,7 +328,7 @@ func (f *orderedFree) markOthers() bool {
 		if sc == f.on || sc.same(f.on) && !sc.Closed() {
 			continue
 		}
-		if done, err := sc.finished(); err != nil {
+		if done, err := sc.done(); err != nil {
 			return false
 		} else if done {
 			continue

@@ -9,19 +9,19 @@ import (
 // The functions of this file find out, without waiting, whether work is done. So no goroutine has
 // to wait for it.
 
-// finished reports whether all work that was enqueued on the stream so far is known to be done. It
-// enqueues nothing, does not wait, and invalidates no capture. An error says that the end of the
-// work can never be known.
-func (sc *streamCore) finished() (bool, error) {
-	if over, err := sc.ended(); over || err != nil {
-		return over, err
+// done reports whether all work that was enqueued on the stream so far is known to be done, because the stream is gone or
+// idle. It enqueues nothing, does not wait, and invalidates no capture. An error says that the end of the work can never
+// be known.
+func (sc *streamCore) done() (bool, error) {
+	if gone, err := sc.gone(); gone || err != nil {
+		return gone, err
 	}
 	return sc.idle(), nil
 }
 
-// ended reports whether the stream has no work left because the stream or its context is gone. The
+// gone reports whether the stream has no work left because the stream or its context is gone. The
 // error matches errNoTail if the end of the work can never be known.
-func (sc *streamCore) ended() (bool, error) {
+func (sc *streamCore) gone() (bool, error) {
 	ctx := sc.ctx
 	if ctx.poison.Load() != nil {
 		return true, nil // nothing runs in the context any more

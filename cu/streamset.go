@@ -110,7 +110,7 @@ func (set *streamSet) idle() bool {
 		if sc.freed.Load() && !sc.endIsKnown() {
 			return false
 		}
-		if done, _ := sc.finished(); !done {
+		if done, _ := sc.done(); !done {
 			return false
 		}
 	}

@@ -27,11 +27,11 @@ func (m *mark) done() (bool, error) {
 	case m.err != nil:
 		return false, m.err
 	case m.word == nil:
-		return m.sc.finished()
+		return m.sc.done()
 	case m.word.Load() != 0:
 		return true, nil
 	}
-	return m.sc.ended()
+	return m.sc.gone()
 }
 
 // wait waits for the work. It may return errBusy: see retryUntilDone.
@@ -75,7 +75,7 @@ func (tc *timelineCore) usedOnAll(graph *streamSet) {
 // mark marks the end of the work on a stream, unless the work is done.
 func (tc *timelineCore) mark(sc *streamCore) {
 	m := mark{sc: sc}
-	if done, _ := sc.finished(); !done {
+	if done, _ := sc.done(); !done {
 		m.word, m.err = tc.writeMark(sc)
 		m.unmarked = m.word == nil
 	}
@@ -200,12 +200,12 @@ func (tc *timelineCore) retire() {
 		}
 	}
 	tc.marks = left
-	over, err := tc.finish()
+	done, err := tc.freeIfDone()
 	if err != nil {
 		tc.keep(err)
 		return // the timeline stays a user of the context
 	}
-	if !over {
+	if !done {
 		for _, m := range tc.marks {
 			if m.sc.ctx == c {
 				m.sc.shared.usesOthers.Store(true) // so the release of the context waits for a stream of a pool, too
@@ -218,9 +218,9 @@ func (tc *timelineCore) retire() {
 	c.endHold()
 }
 
-// finish releases the cell if all work is done, and reports whether it is. An error says that the
+// freeIfDone frees the cell if all work is done, and reports whether it is. An error says that the
 // end of the work can never be known.
-func (tc *timelineCore) finish() (bool, error) {
+func (tc *timelineCore) freeIfDone() (done bool, err error) {
 	for n := len(tc.marks); n > 0; n = len(tc.marks) {
 		if done, err := tc.marks[n-1].done(); !done || err != nil {
 			return false, err
@@ -234,15 +234,15 @@ func (tc *timelineCore) finish() (bool, error) {
 	return true, nil
 }
 
-// waitAndFinish waits for the work, and then releases the cell.
-func (tc *timelineCore) waitAndFinish() error {
+// waitAndFree waits for the work, and then frees the cell.
+func (tc *timelineCore) waitAndFree() error {
 	for i := range tc.marks {
 		if err := retryUntilDone(tc.ctx.drv.table().Clock(), tc.marks[i].wait); err != nil {
 			return err
 		}
 	}
 	tc.marks = nil
-	_, err := tc.finish()
+	_, err := tc.freeIfDone()
 	return err
 }
 

@@ -40,11 +40,11 @@ type cells struct {
 
 // closedTimeline is a closed timeline on which no call is in flight: a *timelineCore.
 type closedTimeline interface {
-	// finish releases the cell if all work is done, and reports whether it is. An error says that the end of the work
+	// freeIfDone frees the cell if all work is done, and reports whether it is. An error says that the end of the work
 	// can never be known.
-	finish() (bool, error)
-	// waitAndFinish waits for the work, and then releases the cell.
-	waitAndFinish() error
+	freeIfDone() (done bool, err error)
+	// waitAndFree waits for the work, and then frees the cell.
+	waitAndFree() error
 	// keep reports the timeline as leaked.
 	keep(err error)
 }
@@ -138,12 +138,12 @@ func (c *contextCore) freeFinishedTimelines() {
 	k.closed = nil // concurrent checks find nothing
 	k.mu.Unlock()
 	list = slices.DeleteFunc(list, func(tc closedTimeline) bool {
-		over, err := tc.finish()
+		done, err := tc.freeIfDone()
 		if err != nil {
 			c.hold() // never released
 			tc.keep(err)
 		}
-		return over || err != nil
+		return done || err != nil
 	})
 	k.mu.Lock()
 	k.checkAt = 2 * len(list)
@@ -165,7 +165,7 @@ func (c *contextCore) endTimelines(err *error) {
 		eachDespitePanic(3, func(step int) {
 			switch {
 			case step < 2 && e == errTracer: // try again if a tracer panicked
-				e = tc.waitAndFinish()
+				e = tc.waitAndFree()
 			case step == 2 && e != nil:
 				*err = e
 				tc.keep(e)
