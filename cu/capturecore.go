@@ -317,9 +317,9 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	defer d.capturing.Add(-1)
 	eachDespitePanic(len(streams), func(i int) {
 		s := streams[i]
-		s.shared.work.Lock() // no call adds objects to the graph from now on
+		s.shared.captureLock.Lock() // no call adds objects to the graph from now on
 		s.shared.capture.CompareAndSwap(c, nil)
-		s.shared.work.Unlock()
+		s.shared.captureLock.Unlock()
 		s.countBlocking(-1)
 		s.leave()
 	})
@@ -412,9 +412,9 @@ func (sc *streamCore) captureInvalidated() bool {
 // does not wait for other calls that enqueue work.
 func (sc *streamCore) captureAfterWork() *capture {
 	if sc.shared.changing.Load() { // for at most capturegate.Patience
-		sc.shared.work.RLock()
+		sc.shared.captureLock.RLock()
 		//lint:ignore SA2001 waits for the end of the change
-		sc.shared.work.RUnlock()
+		sc.shared.captureLock.RUnlock()
 	}
 	return sc.currentCapture()
 }

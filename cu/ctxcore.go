@@ -359,7 +359,7 @@ func (d *driverCore) releasePrimary(dev driver.Device) {
 // gone; contexts of this package have no deferred objects then.
 func (c *contextCore) keepDeferred() {
 	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
-		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
+		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keepForever(errBorrowed)})
 		if m, ok := r.self.(memoryObject); ok {
 			m.unmark()
 		}

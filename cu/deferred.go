@@ -80,7 +80,7 @@ func (c *contextCore) freeClaimed(r *resource, err error) bool {
 	if err == nil {
 		err = r.free(driver.At{Relaxed: true})
 	} else {
-		err = r.keep(err)
+		err = r.keepForever(err)
 	}
 	if errors.Is(err, ResultNotPermitted) { // nothing was freed
 		r.freed.Store(false)

@@ -11,9 +11,10 @@ import (
 //
 //	w, err := sc.enqueue(op)   Begins a call on the stream. No capture of the stream begins or ends
 //	                           from now on.
-//	w.use(object)              For each object, before the driver has the work: the object is not
-//	                           destroyed before the work on the stream is done, or, if the work
-//	                           becomes part of a capture, the graph keeps the object.
+//	w.kept(object) ||          For each object, before the driver has the work: the stream keeps the
+//	    w.use(object)          object already, or the object is not destroyed before the work on the
+//	                           stream is done, or, if the work becomes part of a capture, the graph
+//	                           keeps the object.
 //	sc.beginLegacy()           Around the driver's call: see package capturegate.
 //	res := ...                 The driver is called in sc.contextFor, again if needsContext says so.
 //	sc.endLegacy()
@@ -49,7 +50,7 @@ type work struct {
 	capture *capture
 	// frame is the stream's if the work has the stream's turn.
 	frame *workFrame
-	// unlocked says that sharedState.work is not held, so that captures may begin and end meanwhile.
+	// unlocked says that sharedState.captureLock is not held, so that captures may begin and end meanwhile.
 	unlocked bool
 }
 
@@ -109,7 +110,7 @@ func (sc *streamCore) beginFast(f workFunction) bool {
 	if !sc.beginTurn(f) {
 		return false
 	}
-	sc.shared.work.RLock()
+	sc.shared.captureLock.RLock()
 	if c := sc.shared.capture.Load(); c != nil && c.active() {
 		sc.endFast()
 		return false
@@ -119,7 +120,7 @@ func (sc *streamCore) beginFast(f workFunction) bool {
 
 // endFast ends what beginFast has begun.
 func (sc *streamCore) endFast() {
-	sc.shared.work.RUnlock()
+	sc.shared.captureLock.RUnlock()
 	sc.kept.EndTurn(&sc.Refs, sc)
 }
 
@@ -224,11 +225,11 @@ func (w *work) use(r *resource, o usedObject) bool {
 // stream, and a wait by which the stream joins a capture, wait for the lock, and later calls on the
 // stream behind them. beginWork returns the capture that work on the stream becomes part of, or nil.
 func (sc *streamCore) beginWork() *capture {
-	sc.shared.work.RLock()
+	sc.shared.captureLock.RLock()
 	return sc.currentCapture()
 }
 
-func (sc *streamCore) endWork() { sc.shared.work.RUnlock() }
+func (sc *streamCore) endWork() { sc.shared.captureLock.RUnlock() }
 
 // keep keeps an object, on which the caller has a call in flight, until the work that uses it is
 // done. If the work becomes part of a capture, the graph keeps the object.

@@ -182,7 +182,7 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 		return false, nil
 	}
 	sc, xc := s.core, x.core
-	if xc.atEnd != nil || !sc.beginTurn(workGraphLaunch) { // the graph leaves memory allocated
+	if xc.leavesMemory() || !sc.beginTurn(workGraphLaunch) {
 		return false, nil
 	}
 	if !sc.keeps(&xc.resource) {

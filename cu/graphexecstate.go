@@ -46,10 +46,13 @@ type delayedRelease struct {
 
 func (xc *execCore) kind() string { return "executable graph" }
 
+// leavesMemory reports whether the graph leaves memory allocated.
+func (xc *execCore) leavesMemory() bool { return xc.atEnd != nil }
+
 func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
 
 func (xc *execCore) free(at driver.At) (string, driver.Result) {
-	if xc.atEnd != nil {
+	if xc.leavesMemory() {
 		xc.atEnd()
 	}
 	return xc.graph.family.destroy(at, xc)

@@ -77,15 +77,15 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	sc.observeWait(sl, flags)
 	t := ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	// The wait would invalidate a capture. The lock keeps captures of this package from beginning.
-	sc.shared.work.RLock()
+	sc.shared.captureLock.RLock()
 	if sc.captureActive() {
-		sc.shared.work.RUnlock()
+		sc.shared.captureLock.RUnlock()
 		return errNoNode(op, uintptr(sl.raw))
 	}
 	sc.beginLegacy()
 	res := ctx.drv.table().StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 	sc.endLegacy()
-	sc.shared.work.RUnlock()
+	sc.shared.captureLock.RUnlock()
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return ctx.callError(op, uintptr(sc.raw), res)

@@ -7,9 +7,11 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// This file has the pools of memory, and the protocol by which their memory is freed: DeviceMem.Close calls
-// resource.closeOwned, which calls memCore.closeInPool, which calls closeOrdered in this file. If the memory cannot be
-// freed now, resource.destroyLate waits, and calls memCore.destroyInPool, which calls destroyIdle.
+// This file has the pools of memory, and the protocol by which their memory is freed. DeviceMem.Close calls
+// resource.closeOwned, which takes the memory from the streams that keep it. If no call is in flight then, it calls
+// memCore.closeInPool, which calls closeOrdered in this file. Else the end of the last call (resource.Last) calls
+// resource.destroyLate, as closeOrdered does if it cannot free the memory now: that waits for the work, and calls
+// memCore.destroyInPool, which calls destroyIdle.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
 // stream, which must come after all other work that uses the memory. The stream is the one that the
@@ -293,8 +295,8 @@ func (mc *memCore) closeOrdered() error {
 	return nil
 }
 
-// chooseStream begins a call on the stream that is to free the memory. It reports false if none is
-// open.
+// chooseStream begins a call on the stream that is to free the memory: the one that the program has named, or else the
+// first that has used it, which is the one that allocated it. It reports false if none is open.
 func (f *orderedFree) chooseStream() bool {
 	streams := f.mc.usedStreams.list()
 	if sc := f.mc.freeOn.Load(); sc != nil {

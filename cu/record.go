@@ -139,7 +139,7 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if sl.moves(a.flags) {
 			return c.recordElsewhere(op, a)
 		}
-		// A waiter calls Watch, then looks for a record in flight: one of the two sees the other.
+		// A waiter calls AddWait, then looks for a record in flight: one of the two sees the other.
 		if !sl.Begin(sl) {
 			continue // a wait has begun, or the slot was retired or closed
 		}
@@ -440,7 +440,7 @@ func (sl *slot) recordNode(a recordArgs, c *capture) driver.Result {
 }
 
 // recordCaptured calls the driver for a record that becomes part of a capture, or replaces a record
-// that was. Of all locks only sharedState.work is held during the call, for reading. A poll sees
+// that was. Of all locks only sharedState.captureLock is held during the call, for reading. A poll sees
 // that a record is in flight, and must see that before the record is part of the capture.
 //
 // If several records of the slot are in flight, sl.capture may name the capture although a later

@@ -215,8 +215,8 @@ func (r *resource) free(at driver.At) error {
 	return nil
 }
 
-// keep leaves the object for the life of the process, because the end of the GPU's use is unknown.
-func (r *resource) keep(err error) error {
+// keepForever leaves the object for the life of the process, because the end of the GPU's use is unknown.
+func (r *resource) keepForever(err error) error {
 	if m, ok := r.self.(memoryObject); ok {
 		m.keepHost()
 	}
@@ -259,7 +259,7 @@ func (r *resource) destroyLate(abandoned bool) {
 		if l.Err == nil {
 			l.Err = r.destroy(background())
 		} else {
-			l.Err = r.keep(l.Err)
+			l.Err = r.keepForever(l.Err)
 		}
 		drv.leak(l)
 	}

@@ -32,8 +32,8 @@ type slot struct {
 	seq atomic.Uint64
 	// rank is the number of this slot among the event's successors: see successor.
 	rank uint64
-	// watch is the watcher's entry for the present record. All waiters for the record share it.
-	watch watch.Shared
+	// entry is the watcher's entry for the present record. All waiters for the record share it.
+	entry watch.Shared
 }
 
 // Bits of a slot. Only slotRecorded is ever cleared, when a pool takes a CUevent back.
@@ -224,7 +224,7 @@ func (sl *slot) mayBeInCapture() bool {
 	return sl.inCapture() || sl.Exposed() || sl.Gen().Busy()
 }
 
-// poll is query for a waiter. The waiter has called Watch before.
+// poll is query for a waiter. The waiter has called AddWait before.
 func (sl *slot) poll() driver.Result {
 	t := sl.drv.trace(TraceEventQuery, sl.raw, 0)
 	res, asked := sl.ask()

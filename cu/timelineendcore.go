@@ -109,8 +109,8 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 	}
 	shared, drop := sc.currentShared()
 	defer drop()
-	shared.work.RLock() // no capture begins here until the write is enqueued
-	defer shared.work.RUnlock()
+	shared.captureLock.RLock() // no capture begins here until the write is enqueued
+	defer shared.captureLock.RUnlock()
 	if !sc.tryBeginLegacy() {
 		return nil, nil // a capture begins or ends
 	}
@@ -202,7 +202,7 @@ func (tc *timelineCore) retire() {
 	tc.marks = left
 	done, err := tc.freeIfDone()
 	if err != nil {
-		tc.keep(err)
+		tc.keepForever(err)
 		return // the timeline stays a user of the context
 	}
 	if !done {
@@ -246,9 +246,9 @@ func (tc *timelineCore) waitAndFree() error {
 	return err
 }
 
-// keep reports the timeline as leaked. Its cell is never used again, as the GPU may still write to
+// keepForever reports the timeline as leaked. Its cell is never used again, as the GPU may still write to
 // it.
-func (tc *timelineCore) keep(err error) {
+func (tc *timelineCore) keepForever(err error) {
 	tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Err: errKept(tc.kind(), tc.handle(), err)})
 }
 

@@ -45,8 +45,8 @@ type closedTimeline interface {
 	freeIfDone() (done bool, err error)
 	// waitAndFree waits for the work, and then frees the cell.
 	waitAndFree() error
-	// keep reports the timeline as leaked.
-	keep(err error)
+	// keepForever reports the timeline as leaked.
+	keepForever(err error)
 }
 
 // The functions of the driver that timelines need.
@@ -141,7 +141,7 @@ func (c *contextCore) freeFinishedTimelines() {
 		done, err := tc.freeIfDone()
 		if err != nil {
 			c.hold() // never released
-			tc.keep(err)
+			tc.keepForever(err)
 		}
 		return done || err != nil
 	})
@@ -168,7 +168,7 @@ func (c *contextCore) endTimelines(err *error) {
 				e = tc.waitAndFree()
 			case step == 2 && e != nil:
 				*err = e
-				tc.keep(e)
+				tc.keepForever(e)
 			}
 		})
 	})

@@ -171,7 +171,7 @@ func (sl *slot) Completed(generation uint64) {
 func (sl *slot) Position() (sequence, number uint64) { return sl.position() }
 
 // Shared returns the watcher's entry for the slot, which all waiters for the record share.
-func (sl *slot) Shared() *watch.Shared { return &sl.watch }
+func (sl *slot) Shared() *watch.Shared { return &sl.entry }
 
 // Drop ends a call that Retain began.
 func (sl *slot) Drop() { sl.ReleaseLater(sl) }

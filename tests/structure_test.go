@@ -86,6 +86,36 @@ func TestStructure(t *testing.T) {
 	}
 }
 
+// TestFileList checks that the list of files in the documentation of internal/sim is complete.
+func TestFileList(t *testing.T) {
+	const dir = "internal/sim"
+	text, err := os.ReadFile(filepath.Join(moduleRoot, dir, "doc.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "# Files\n")
+	var patterns []string
+	for line := range strings.Lines(list) {
+		if item, isItem := strings.CutPrefix(line, "//   - "); isItem {
+			patterns = append(patterns, strings.Fields(strings.ReplaceAll(item, ",", " "))...)
+		}
+	}
+	patterns = append(patterns, "state*.go", "doc.go")
+	names, err := filepath.Glob(filepath.Join(moduleRoot, dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		listed := func(pattern string) bool {
+			ok, _ := filepath.Match(strings.TrimSuffix(pattern, ":"), filepath.Base(name))
+			return ok
+		}
+		if !strings.HasSuffix(name, "_test.go") && !slices.ContainsFunc(patterns, listed) {
+			t.Errorf("%s/doc.go does not say what %s has", dir, filepath.Base(name))
+		}
+	}
+}
+
 // fieldsOf returns the number of fields that have a name, or are embedded.
 func fieldsOf(s *ast.StructType) (n int) {
 	for _, f := range s.Fields.List {

@@ -84,7 +84,7 @@ func (r *Records) TryBegin() bool {
 }
 
 // BeginSlow begins a record that TryBegin has counted. If the event is exposed, the record is
-// allowed. Otherwise the count is taken back. A goroutine that replaces an event watches it until
+// allowed. Otherwise the count is taken back. A goroutine that replaces an event counts a wait on it until
 // it is closed, so waits must be read before Closed.
 func (r *Records) BeginSlow(o Owner) bool {
 	if r.Stays() && !r.calls.Closed() {

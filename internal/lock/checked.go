@@ -14,7 +14,7 @@ import (
 
 // order contains a value of each type in the list of order.go, in the same order.
 var order = [...]any{
-	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Virtual{}, Thread{}, StreamPool{}, ObjectSet{}, EventOwner{},
+	Exec{}, Graph{}, StreamCapture{}, Moving{}, Prepared{}, Virtual{}, Thread{}, StreamPool{}, ObjectSet{}, EventOwner{},
 	Polls{}, Watcher{},
 	Ticket{}, HandleUses{}, StreamSet{}, Delayed{}, Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{},
 	Exports{}, Driver{},
@@ -25,7 +25,7 @@ var order = [...]any{
 // several reports whether a goroutine may hold more than one lock at a place of the order.
 func several(place any) bool {
 	switch place.(type) {
-	case Work, ObjectSet:
+	case StreamCapture, ObjectSet:
 		return true
 	}
 	return false

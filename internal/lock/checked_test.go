@@ -29,8 +29,8 @@ func TestOrder(t *testing.T) {
 		outer Mutex[Exec]
 		graph Mutex[Graph]
 		other Mutex[Graph]
-		work  RWMutex[Work]
-		work2 RWMutex[Work]
+		work  RWMutex[StreamCapture]
+		work2 RWMutex[StreamCapture]
 	)
 	outer.Lock()
 	graph.Lock()
@@ -45,7 +45,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("TryLock never blocks, but the check panics: %s", why)
 	}
 	if why := refused(other.Lock); why == "" {
-		t.Error("Graph was taken after Work")
+		t.Error("Graph was taken after StreamCapture")
 	}
 	outer.Unlock() // in any order
 	work2.RUnlock()

@@ -8,8 +8,8 @@
 // driver, except where the type's comment says so. Such a lock delays only calls that would block
 // for the same reason in the driver.
 //
-// A goroutine may hold Exec, Work and Moving while it waits at a gate of package capturegate, and
-// Graph and Work while it shuts a gate and waits for the calls there. No wait of these kinds ends
+// A goroutine may hold Exec, StreamCapture and Moving while it waits at a gate of package capturegate, and
+// Graph and StreamCapture while it shuts a gate and waits for the calls there. No wait of these kinds ends
 // later because of such a lock.
 //
 // In a program a [Mutex] is a [sync.Mutex]. With the build tag lockorder each Lock and RLock is
@@ -30,7 +30,7 @@ type (
 	// of these or of one of their executable graphs. See Exec. A goroutine may hold the locks of two
 	// families, one of whose graphs becomes a part of the other. It takes the second one with TryLock.
 	Graph struct{}
-	// Work is sharedState.work: the capture that a CUstream is part of. A call that enqueues work,
+	// StreamCapture is sharedState.captureLock: the capture that a CUstream is part of. A call that enqueues work,
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver
 	// enqueues the work. The driver may block there until the stream's queue has room. Work on the
 	// legacy stream waits at a gate before. Under the same lock the driver is asked about the
@@ -41,7 +41,7 @@ type (
 	// stream that joins a capture may also wait until that capture has ended. So a call that blocks
 	// on this lock is about to enqueue work on the same stream, or begins or ends a capture of it.
 	// A goroutine may hold the locks of several streams for reading.
-	Work struct{}
+	StreamCapture struct{}
 	// Moving is eventCore.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
 	// node of a graph, which enqueues nothing. On the legacy stream such a record waits at a gate

@@ -220,7 +220,7 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, sh)
 	if r == ok {
-		r = d.uncaptured(s) // child graphs are not supported
+		r = d.uncaptured(s) // no graph is launched in a capture
 	}
 	if r != ok {
 		return r

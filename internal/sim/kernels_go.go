@@ -151,7 +151,7 @@ func (l *Launch) ask(f func()) {
 func (l *Launch) outside(o *op, f func()) {
 	d, e := l.d, &l.d.engine
 	x := &engine.Execution{Kind: engine.KernelInGo, Kernel: l.Name}
-	e.Execute(o, x)
+	e.NoteExecution(o, x)
 	go l.call(f, func(failed func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -44,7 +44,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
 	}
 	o.Begin = func() {
-		p, c := f.translated(), f.module.ctx
+		p, c := f.linked(), f.module.ctx
 		*launch = vm.Launch{
 			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
 			Shape:    vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
@@ -83,8 +83,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		}
 		d.ids.launch++
 		launch.ID = d.ids.launch
-		d.engine.Execute(o, &x.Execution)
-		go d.execute(o, x, launch, l, c)
+		d.engine.NoteExecution(o, &x.Execution)
+		go d.runPTX(o, x, launch, l, c)
 	}
 	o.Effect = func() {
 		if x.fault != nil {
@@ -95,8 +95,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 	return o
 }
 
-// execute executes a launch, and completes its operation. The driver is not locked.
-func (d *Driver) execute(o *op, x *execution, launch *vm.Launch, l *Launch, c *context) {
+// runPTX executes a launch, and completes its operation. The driver is not locked.
+func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, c *context) {
 	var timer *time.Timer
 	if d.kernelLimit > 0 {
 		timer = time.AfterFunc(d.kernelLimit, func() {
@@ -121,7 +121,7 @@ func (d *Driver) execute(o *op, x *execution, launch *vm.Launch, l *Launch, c *c
 	}
 	d.reportEnded(x)
 	d.instructions[l.Name] += work.Instructions
-	d.executed(o, x, work, l.Grid.Count())
+	d.ptxEnded(o, x, work, l.Grid.Count())
 }
 
 // Instructions is cusim.Driver.Instructions.
@@ -138,9 +138,9 @@ func (d *Driver) GoLaunches(kernel string) uint64 {
 	return d.goLaunches[kernel]
 }
 
-// executed completes a kernel at its time. A fault is reported a little later, so that work that a
+// ptxEnded completes a kernel at its time. A fault is reported a little later, so that work that a
 // program enqueues at once is still accepted.
-func (d *Driver) executed(o *op, x *execution, work vm.Work, blocks uint64) {
+func (d *Driver) ptxEnded(o *op, x *execution, work vm.Work, blocks uint64) {
 	e := &d.engine
 	e.End(&x.Execution)
 	defer e.Changed.Broadcast()

@@ -145,7 +145,7 @@ func (w *kernelWork) op(values conditionValues) *op {
 		}
 		l.cooperative = o.Cooperative
 	}
-	if !f.Idle && !d.written(f.Name) && f.translated().Err == nil {
+	if !f.Idle && !d.written(f.Name) && f.linked().Err == nil {
 		return d.opOfPTXKernel(f, &l)
 	}
 	return d.opOfGoKernel(&l)
@@ -213,7 +213,7 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	return args, ok
 }
 
-// opOfGoKernel returns the operation of a launch of a function in Go. A goroutine does its work without the driver's
+// opOfGoKernel returns the operation of a launch of a function in Go, or of a kernel that does nothing. A goroutine does its work without the driver's
 // lock.
 func (d *Driver) opOfGoKernel(l *Launch) *op {
 	k, written := d.kernels[l.Name]

@@ -101,7 +101,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		var lines []string
 		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
 			f := m.functions[name]
-			lines = append(lines, d.compiler().Describe(f.Kernel, f.Attributes, f.translated().Err))
+			lines = append(lines, d.compiler().Describe(f.Kernel, f.Attributes, f.linked().Err))
 		}
 		log.Info = strings.Join(lines, "\n")
 	}
@@ -174,7 +174,7 @@ func (m *module) addFunctions(d *Driver, text *code.Text) *code.Problem {
 		if f.Attributes, _ = c.Attributes(f.Kernel); c.Replaces(f.Kernel) {
 			continue
 		}
-		if err := f.translated().Err; err != nil {
+		if err := f.linked().Err; err != nil {
 			if problem := c.Refuse(f.Kernel, err); problem != nil {
 				return problem
 			}
@@ -192,8 +192,9 @@ func (m *module) Address(name string) (addr uint64, there bool) {
 	return v.addr(), true
 }
 
-// translated returns the translation of a kernel. The driver is locked.
-func (f *function) translated() *code.Program { return f.Program(f.module) }
+// linked returns the kernel, whose PTX was translated when the module was loaded, with the addresses of the module's
+// variables. The driver is locked.
+func (f *function) linked() *code.Program { return f.Program(f.module) }
 
 // Room is for programs whose memory is limited, and which have started Go's poller. The function reports whether
 // there is room for a number of bytes.

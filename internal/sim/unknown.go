@@ -24,7 +24,7 @@ func (d *Driver) known(op string, f *function) driver.Result {
 	if f.Idle || d.written(f.Name) {
 		return ok
 	}
-	program := f.translated()
+	program := f.linked()
 	if program.Err == nil {
 		return ok
 	}

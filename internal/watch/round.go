@@ -50,8 +50,7 @@ type basis struct {
 	version   uint64
 	exposures uint32
 	words     int
-	// notified says that a stream has notified the watcher, and all that the round queries
-	// everything.
+	// notified says that a stream has notified the watcher. If all is set, the round queries everything.
 	notified, all bool
 }
 
@@ -84,8 +83,8 @@ func emptied[T any](s []T) []T {
 	return s[:0]
 }
 
-// gather collects the items that a round queries. They include all armed items if a stream has
-// notified, and with all the armed items that are first of their counter. The lock is held.
+// gather collects the items that a round queries. If notified is set, a stream has notified the watcher, and they include
+// all armed items. If all is set, they include the armed items that are first of their counter. The lock is held.
 func (w *Watcher) gather(r *round, notified, all bool) {
 	exposures := w.exposures.Load()
 	basis := basis{version: w.set.version, exposures: exposures, words: len(w.set.words), notified: notified, all: all}

@@ -45,7 +45,7 @@ const (
 	columns    = 6
 	noConstant = "-"     // of a value
 	cuSame     = "-"     // package cu answers the same
-	cuNone     = "none"  // package cu has no such call
+	cuNone     = "none"  // package cu has no such call, or is not compared
 	crash      = "CRASH" // the end of the C program, or the answer of a dared step
 	hang       = "HANG"  // the answer of a step that did not return
 )

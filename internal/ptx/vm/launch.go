@@ -168,7 +168,7 @@ func (r *run) cut() *Fault {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.room() {
-			r.suspended = append(r.suspended, r.begin(r.next))
+			r.suspended = append(r.suspended, r.beginBlock(r.next))
 		}
 	}
 	f := &Fault{}
@@ -292,7 +292,7 @@ func (r *run) take() *block {
 		if !r.asking && r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh) {
 			r.fresh = false // the next block is a suspended one
 			if r.room() {
-				b := r.begin(r.next)
+				b := r.beginBlock(r.next)
 				r.next++
 				r.begun++
 				return b
@@ -345,8 +345,8 @@ func (r *run) count(b *block) {
 	}
 }
 
-// begin makes a block that has ended, or a new one, the block with a number.
-func (r *run) begin(n uint64) *block {
+// beginBlock makes a block that has ended, or a new one, the block with a number.
+func (r *run) beginBlock(n uint64) *block {
 	var b *block
 	if i := len(r.idle) - 1; i >= 0 {
 		b, r.idle = r.idle[i], r.idle[:i]

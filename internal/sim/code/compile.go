@@ -30,12 +30,12 @@ func (c *Compiler) Compile(image []byte) (*Text, *Problem) {
 		return nil, &Problem{driver.ResultOutOfMemory, fmt.Sprintf("the process may have too little memory for %d bytes "+
 			"of PTX: raise its limits (ulimit -v, ulimit -d)", len(text))}
 	}
-	return c.translated(text)
+	return c.translateAll(text)
 }
 
-// translated parses a text, and translates its kernels, except those with an implementation. It returns an error if any
+// translateAll parses a text, and translates its kernels, except those with an implementation. It returns an error if any
 // kernel or function is wrong, as a GPU's driver checks them all.
-func (c *Compiler) translated(text []byte) (*Text, *Problem) {
+func (c *Compiler) translateAll(text []byte) (*Text, *Problem) {
 	t, problem := parse(text, c.Version)
 	if problem != nil {
 		return nil, problem

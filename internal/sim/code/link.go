@@ -83,7 +83,7 @@ func (l *Linker) Complete(c *Compiler) (image []byte, r driver.Result) {
 // check translates the kernels of the linked text. Kernels call functions of other inputs, so that they
 // cannot be translated before.
 func (l *Linker) check(c *Compiler, text []byte) *Problem {
-	t, problem := c.translated(text)
+	t, problem := c.translateAll(text)
 	if problem != nil {
 		return problem
 	}

@@ -71,8 +71,8 @@ func (e *Engine) EndedUpTo(number uint64) bool { return len(e.active) == 0 || nu
 // Outside returns the operations that goroutines execute.
 func (e *Engine) Outside() []*Op { return e.outside }
 
-// Execute begins the execution of an operation by a goroutine of the caller.
-func (e *Engine) Execute(o *Op, x *Execution) {
+// NoteExecution notes that a goroutine of the caller begins to execute an operation.
+func (e *Engine) NoteExecution(o *Op, x *Execution) {
 	e.Begin(x)
 	o.execution = x
 	if !o.Outside { // otherwise it begins now, and is noted then
@@ -118,7 +118,7 @@ func (e *Engine) remove(o *Op) {
 // returns; by the virtual time that takes no time.
 func (e *Engine) MoveApart(o *Op, move func() (effect func())) {
 	x := &Execution{Kind: Move}
-	e.Execute(o, x)
+	e.NoteExecution(o, x)
 	begin := e.BeforeMove
 	go func() {
 		begin()
