@@ -102,6 +102,9 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 		e.afterSuccess(op)
 		return e
 	}
+	if handle == 0 { // the call would have made an object
+		handle = uintptr(c.raw)
+	}
 	e := c.drv.silentError(op, handle, res)
 	if res < 0 {
 		return e

@@ -54,9 +54,7 @@ func (d *driverAccess) silentError(op string, handle uintptr, res driver.Result)
 			e.Detail = fmt.Sprintf("the driver calls it %s: %s", name, text)
 		}
 	}
-	if e.Detail == "" {
-		e.Detail = d.remedy(op, e.Result)
-	}
+	e.Detail = join(e.Detail, d.remedy(op, e.Result))
 	return e
 }
 

@@ -284,6 +284,28 @@ func TestDriverErrors(t *testing.T) {
 	}
 }
 
+// TestErrorsOfCreation checks that the error of a call that makes an object has the context's handle.
+func TestErrorsOfCreation(t *testing.T) {
+	drv := must(Open(WithSoftware(cusim.New(cusim.Faults(
+		cusim.Fault{Function: "cuStreamCreate", Every: true, Code: 2}, cusim.Fault{Function: "cuEventCreate", Every: true, Code: 2},
+		cusim.Fault{Function: "cuModuleLoadDataEx", Every: true, Code: 2}, cusim.Fault{Function: "cuGraphCreate", Every: true, Code: 2},
+		cusim.Fault{Function: "cuMemPoolCreate", Every: true, Code: 2}, cusim.Fault{Function: "cuMemAlloc", Every: true, Code: 2},
+	)))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	second := func(_ any, err error) error { return err }
+	for what, err := range map[string]error{
+		"stream": second(gpu.NewStream(StreamNonBlocking)), "event": second(gpu.NewEvent(EventDefault)),
+		"module": second(gpu.LoadModule([]byte(kindsPTX))), "graph": second(gpu.NewGraph()),
+		"pool": second(gpu.NewMemPool(MemPoolOptions{})), "memory": second(gpu.Alloc(1)),
+	} {
+		var e *Error
+		if !errors.As(err, &e) || e.Result != ResultOutOfMemory || e.Handle != gpu.Handle() {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // TestOldDrivers opens drivers that lack what newer ones have.
 func TestOldDrivers(t *testing.T) {
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
@@ -411,11 +433,13 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{"cuInit", ResultNoDevice, ErrNoDevice},
 		{"cuInit", ResultUnknown, ResultUnknown},
+		{"cuInit", 12345, Result(12345)},
 		{"cuDriverGetVersion", ResultStubLibrary, ErrNoDriver},
 		{"cuDriverGetVersion", ResultUnknown, ErrNoDriver},
 	} {
 		f.fail(c.fn, 1, c.code)
-		if drv, err := Open(WithLibrary(f.path)); drv != nil || !errors.Is(err, c.is) {
+		if drv, err := Open(WithLibrary(f.path)); drv != nil || !errors.Is(err, c.is) ||
+			c.fn == "cuInit" && !strings.Contains(err.Error(), "cuprobe doctor") {
 			t.Errorf("%s returns %d: %v, %v", c.fn, int(c.code), drv, err)
 		}
 	}

@@ -118,6 +118,8 @@ func TestDiagnose(t *testing.T) {
 		{name: "static, and no glibc", parts: []part{gpu(), noGlibc("none")}, title: noGlibcTitle, fix: "run the program on a distribution with glibc"},
 		{name: "static, and a glibc that fails", parts: []part{libraries, gpu(), glibcFailed(syscall.EMFILE)}, title: glibcFailedTitle,
 			fix: "allow the process more open files: see ulimit -n"},
+		{name: "static, and a glibc that fails, with a library that is named, and no GPU", parts: []part{libraries, pci(), glibcFailed(syscall.EMFILE)},
+			path: debianLib + "/libcuda.so.1", title: glibcFailedTitle, fix: "allow the process more open files: see ulimit -n"},
 		{name: "static, and no glibc, with a library", parts: []part{libraries, gpu(), noGlibc("none")}, title: noGlibcTitle, fix: "run the program on a distribution with glibc"},
 		{name: "static, and no glibc, with a library that is named", parts: []part{libraries, gpu(), noGlibc("none")}, path: debianLib + "/libcuda.so.1",
 			title: noGlibcTitle, fix: "run the program on a distribution with glibc"},

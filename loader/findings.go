@@ -28,7 +28,9 @@ func (r *Report) judge() []Finding {
 		j.wsl()
 		j.hardware()
 		j.container()
-		j.glibc()
+		if j.NamedBy == "" {
+			j.glibc()
+		}
 	}
 	j.library()
 	if linux {

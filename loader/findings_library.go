@@ -14,7 +14,8 @@ func (j *judge) named() {
 		return
 	}
 	c := j.Candidates[0]
-	if c.Problem.ofGlibc() { // the library is not the reason
+	if c.Problem.ofGlibc() { // the library is not the reason, and may need no GPU
+		j.glibc()
 		return
 	}
 	what := c.Name + " " + c.Problem.words()

@@ -163,10 +163,11 @@ func (c *invocation) look() *loader.Report {
 		opts = append(opts, loader.WithLibrary(path))
 	}
 	r := loader.Diagnose(opts...)
-	if r.NamedBy == "program" && r.Library == nil && len(r.Findings) > 0 {
+	const program = "the program names"
+	if len(r.Findings) > 0 && strings.Contains(r.Findings[0].Title, program) {
 		// The user has named the library, and not the program.
 		f := &r.Findings[0]
-		f.Title = strings.Replace(f.Title, "the program names", c.namedBy+" names", 1)
+		f.Title = strings.Replace(f.Title, program, c.namedBy+" names", 1)
 		f.Fix = "cuprobe doctor -driver auto # searches for NVIDIA's library"
 		if !strings.ContainsAny(c.driver, `/\.`) { // perhaps a mistyped name
 			f.Fix = "let " + c.namedBy + " name auto, cuda, soft, or the path of a library"

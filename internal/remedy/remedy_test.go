@@ -218,7 +218,7 @@ func misfit(op, text string) string {
 // TestComplete checks that there is a remedy for each result of each function, that it speaks of what the
 // function is about, and that it sends nobody with a software driver to a GPU.
 func TestComplete(t *testing.T) {
-	hardware := regexp.MustCompile(`nvidia-|dmesg|Xid|/dev/|drain|reinstall|update the NVIDIA|modules or reboot`)
+	hardware := regexp.MustCompile(`nvidia-|dmesg|Xid|/dev/|drain|reinstall|update the NVIDIA|modules or reboot|compute-sanitizer`)
 	for op, codes := range returned(t) {
 		for r := range codes {
 			for _, software := range []bool{false, true} {
@@ -240,6 +240,25 @@ func TestComplete(t *testing.T) {
 			if text := OfCall(op, r, true); text == "" || hardware.MatchString(text) {
 				t.Errorf("%s, %v, of a software driver: %q", op, r, text)
 			}
+		}
+	}
+}
+
+// TestOfSoftware checks the remedies for results that the software driver returns for its own reasons.
+func TestOfSoftware(t *testing.T) {
+	for _, tt := range []struct {
+		op   string
+		r    driver.Result
+		want string
+	}{
+		{"cuStreamSynchronize", driver.ResultLaunchTimeout, "cusim.KernelLimit"},
+		{"cuStreamSynchronize", driver.ResultLaunchFailed, "cusim.Driver.Misuses"},
+		{"cuMemsetD8Async", driver.ResultOutOfMemory, "the machine has too little memory"},
+		{"cuMemHostAlloc", driver.ResultOutOfMemory, "ulimit -v"},
+		{"cuMemAllocManaged", driver.ResultOutOfMemory, "ulimit -v"},
+	} {
+		if text := OfCall(tt.op, tt.r, true); !strings.Contains(text, tt.want) {
+			t.Errorf("%s, %v: %s", tt.op, tt.r, text)
 		}
 	}
 }

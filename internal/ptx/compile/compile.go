@@ -259,8 +259,12 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 			t.k.Code[at].Target = f.entry
 		}
 	}
-	const mostShared, mostLocal = 1 << 20, 1 << 20
-	if t.k.Shared > mostShared || t.k.Local > mostLocal || at > 1<<16 {
+	const mostShared, mostLocal = 48 << 10, 1 << 20 // NVIDIA's assembler refuses more, too: it must be dynamic
+	if t.k.Shared > mostShared {
+		return &Error{Pos: kernel.Pos, What: fmt.Sprintf("the variables in shared memory have %d bytes, and may have %d: "+
+			"use dynamic shared memory", t.k.Shared, mostShared)}
+	}
+	if t.k.Local > mostLocal || at > 1<<16 {
 		return &Error{Pos: kernel.Pos, What: "the kernel needs too much memory"}
 	}
 	t.k.Static = t.k.Shared
