@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/races"
 )
 
 // failedScene is a graph into which a capture fails, and what the program has of it.
@@ -288,6 +290,32 @@ func TestFailedBodyCapture(t *testing.T) {
 	r.is(err, ErrClosed)
 	for _, o := range f.held {
 		r.ok(o.Close())
+	}
+}
+
+// destroyedGraphs is a race detector that counts the graphs that it may forget.
+type destroyedGraphs struct {
+	races.Observer
+	n *int
+}
+
+func (d destroyedGraphs) GraphDestroyed(graph uintptr) {
+	*d.n++
+	d.Observer.GraphDestroyed(graph)
+}
+
+// TestFailedCaptureForgotten lets captures fail while races are detected. In the first one the driver makes a graph.
+func TestFailedCaptureForgotten(t *testing.T) {
+	r := newSoft(t)
+	n := 0
+	detector := destroyedGraphs{races.New(func(races.Race) {}), &n}
+	r.drv.changeTracers(func(l *tracers) { l.observer = detector })
+	_, err := r.s.Capture(CaptureRelaxed, func() error { return io.EOF })
+	r.is(err, io.EOF)
+	_, err = r.s.Capture(CaptureRelaxed, r.s.Synchronize)
+	r.is(err, ResultStreamCaptureUnsupported)
+	if n != 1 {
+		t.Errorf("the detector may forget %d graphs, want 1", n)
 	}
 }
 

@@ -209,6 +209,9 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 	if g == 0 {
 		return
 	}
+	if o := c.drv.observer(); o != nil {
+		o.GraphDestroyed(uintptr(g))
+	}
 	if res := c.drv.table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
 		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
 	}

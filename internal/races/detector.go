@@ -478,7 +478,7 @@ func (d *Detector) Freed(addr uint64, onHost bool) {
 // Unloaded implements [Observer].
 func (d *Detector) Unloaded(addr, size uint64) {
 	defer d.enter()()
-	d.memory.forget(false, addr, size)
+	d.memory.forget(d, false, addr, size)
 }
 
 // Report implements [Observer].

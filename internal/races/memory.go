@@ -308,11 +308,12 @@ func (m *memory) free(d *Detector, a *allocation, stack []uintptr) {
 	}
 	all := &m.allocations[space(old.onHost)]
 	*all = slices.DeleteFunc(*all, func(a *allocation) bool { return a == old })
-	m.forget(old.onHost, old.addr, old.size)
+	m.forget(d, old.onHost, old.addr, old.size)
 }
 
-// forget forgets the uses of memory.
-func (m *memory) forget(onHost bool, addr, size uint64) {
+// forget forgets the uses of memory, and the words there.
+func (m *memory) forget(d *Detector, onHost bool, addr, size uint64) {
+	d.forgetWords(addr, size)
 	list := &m.segments[space(onHost)]
 	first, end := m.cut(list, addr), m.cut(list, addr+size)
 	*list = slices.Delete(*list, first, end)

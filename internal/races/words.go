@@ -194,7 +194,7 @@ func (d *Detector) overwritten(addr, n uint64, s *step, except int) {
 	}
 }
 
-// forgetWords forgets the words in memory that the program has got now.
+// forgetWords forgets the words in memory that the program has got now, or that is gone.
 func (d *Detector) forgetWords(addr, n uint64) {
 	for k := range d.words.list {
 		if k.addr >= addr && k.addr-addr < n {

@@ -53,3 +53,21 @@ func TestWordsKept(t *testing.T) {
 		t.Errorf("%d races found, want 1", found)
 	}
 }
+
+// TestWordsForgotten operates on words of memory that comes and goes, each time at another address.
+func TestWordsForgotten(t *testing.T) {
+	d := New(func(r Race) { t.Errorf("%v", r) })
+	s := Stream{1, 10, 0}
+	d.NewStream(s, true, true)
+	for i := range uint64(3 * maxFreed) {
+		freed, variable := 0x1000*(2*i+1), 0x1000*(2*i+2)
+		d.Allocated("device memory", freed, 64, false)
+		d.WordOps(s, []WordOp{{Addr: freed, Size: 4, Value: 1}, {Addr: variable, Size: 8, Value: 1}})
+		d.StreamDone(s)
+		d.Freed(freed, false)
+		d.Unloaded(variable, 64)
+	}
+	if n := len(d.words.list); n > maxFreed {
+		t.Errorf("%d words are kept", n)
+	}
+}

@@ -86,19 +86,12 @@ func (d *Driver) open(yield func(kind string, created []uintptr) bool) {
 
 // open reports whether the place has an object that the program has to destroy.
 func (p *place) open() bool {
+	if c := p.context(); c != nil {
+		return !c.destroyed && p.kind != functionKind
+	}
 	switch o := p.object.(type) {
 	case *context:
 		return !o.destroyed
-	case *module:
-		return !o.ctx.destroyed
-	case *stream:
-		return !o.ctx.destroyed
-	case *event:
-		return !o.ctx.destroyed
-	case *externalMemory:
-		return !o.ctx.destroyed
-	case *importedSemaphore:
-		return !o.ctx.destroyed
 	case *memPool:
 		return o.created
 	}

@@ -15,7 +15,12 @@ const (
 	// Larger memory is unmapped at once.
 	mostStale    = 256 << 10
 	mostStaleAll = 4 << 20
+	// Smaller memory counts as so much: what is noted about it, such as the stack, takes some hundred bytes.
+	leastStale = 4 << 10
 )
+
+// staleBytes is how many bytes a content counts for.
+func staleBytes(c *mem.Content) uint64 { return max(c.Size(), leastStale) }
 
 // age keeps a content that a block of the host had, and returns those that are unmapped now.
 func (d *Driver) age(r *retired) (unmap []*mem.Content) {
@@ -28,11 +33,11 @@ func (d *Driver) age(r *retired) (unmap []*mem.Content) {
 	fillStale(b)
 	c.Uncount() // it is too little to count
 	a.stale = append(a.stale, stale{c, *r.freed})
-	a.staleSize += c.Size()
+	a.staleSize += staleBytes(c)
 	for a.staleSize > mostStaleAll {
 		d.checkStale(a.stale[0])
 		unmap = append(unmap, a.stale[0].memory)
-		a.staleSize -= a.stale[0].memory.Size()
+		a.staleSize -= staleBytes(a.stale[0].memory)
 		a.stale = a.stale[1:]
 	}
 	return unmap

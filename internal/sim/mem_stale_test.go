@@ -86,11 +86,15 @@ func TestStaleBounded(t *testing.T) {
 	kept, p := r.pinned("some text")
 	r.must(r.MemFreeHost(r.th, p))
 	kept[0] = 'x'
-	for range 3 * mostStaleAll / mostStale {
-		p, res := r.MemHostAlloc(r.th, mostStale, 0)
-		r.must(res)
-		r.must(r.MemFreeHost(r.th, p))
+	free := func(size uint64, n int) {
+		for range n {
+			p, res := r.MemHostAlloc(r.th, size, 0)
+			r.must(res)
+			r.must(r.MemFreeHost(r.th, p))
+		}
 	}
+	free(mostStale, 3*mostStaleAll/mostStale)
+	free(64, 3*mostStaleAll/leastStale)
 	if n := r.takeMisuses(); n != 1 {
 		t.Errorf("%d misuses", n)
 	}
@@ -98,5 +102,8 @@ func TestStaleBounded(t *testing.T) {
 	defer r.mu.Unlock()
 	if n := r.space.staleSize; n > mostStaleAll {
 		t.Errorf("%d bytes are kept", n)
+	}
+	if n := len(r.space.stale); n > mostStaleAll/leastStale {
+		t.Errorf("%d pieces of memory are kept", n)
 	}
 }

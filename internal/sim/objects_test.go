@@ -27,3 +27,36 @@ func TestReusedPlace(t *testing.T) {
 		t.Errorf("the other object is of kind %v now", k)
 	}
 }
+
+// TestLeftObjects ends contexts in which there are objects. The driver knows the objects of the last ones only, and
+// answers calls with all of them alike.
+func TestLeftObjects(t *testing.T) {
+	r := newLab(t)
+	var streams []driver.Stream
+	for range mostLeft {
+		c, res := r.CtxCreate(r.th, nil, 0, 0)
+		r.must(res)
+		s, res := r.StreamCreate(r.th, 0)
+		r.must(res)
+		_, res = r.EventCreate(r.th, 0)
+		r.must(res)
+		m, _, res := r.ModuleLoadLog(r.th, []byte(header+".visible .entry k() { ret; }"), nil)
+		r.must(res)
+		_, res = r.ModuleGetFunction(r.th, m, "k")
+		r.must(res)
+		r.must(r.CtxDestroy(r.th, c))
+		streams = append(streams, s)
+	}
+	r.must(r.CtxSetCurrent(r.th, r.ctx))
+	for _, s := range []driver.Stream{streams[0], streams[mostLeft-1]} {
+		if res := r.StreamSynchronize(r.th, s); res != driver.ResultContextIsDestroyed {
+			t.Errorf("a stream whose context has ended: %v", res)
+		}
+	}
+	r.takeMisuses()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.objects.places); n > 2*mostLeft {
+		t.Errorf("there are %d places of objects", n)
+	}
+}

@@ -145,6 +145,18 @@ var moreKinds = []kind{
 			r.add(c)
 		}
 	}},
+	{"words of memory", func(r *round) {
+		m, err := r.gpu.Alloc(64)
+		if !r.ok("Alloc", err) {
+			return
+		}
+		r.add(m)
+		s := r.stream
+		r.use("BatchMemOps", func() error {
+			return s.BatchMemOps(cu.WriteWord32(m.Span(0, 4), 1), cu.WriteWord64(m.Span(8, 8), 1),
+				cu.WaitWord32(m.Span(0, 4), 1, cu.WaitAtLeast))
+		})
+	}},
 	{"memory of a pool", func(r *round) {
 		p, err := r.gpu.NewMemPool(cu.MemPoolOptions{})
 		if !r.ok("NewMemPool", err) {
@@ -216,8 +228,8 @@ var failing = []string{
 	"cuIpcGetEventHandle", "cuIpcOpenEventHandle", "cuLaunchHostFunc", "cuLaunchKernel", "cuMemAlloc",
 	"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuMemPoolCreate", "cuMemcpyAsync", "cuMemcpyDtoHAsync",
 	"cuMemsetD32Async", "cuMemsetD8Async", "cuModuleGetFunction", "cuModuleGetGlobal", "cuModuleLoadData",
-	"cuStreamBeginCapture", "cuStreamBeginCaptureToGraph", "cuStreamCreate", "cuStreamCreateWithPriority",
-	"cuStreamWaitEvent", "cuStreamWaitValue64", "cuStreamWriteValue64",
+	"cuStreamBatchMemOp", "cuStreamBeginCapture", "cuStreamBeginCaptureToGraph", "cuStreamCreate",
+	"cuStreamCreateWithPriority", "cuStreamWaitEvent", "cuStreamWaitValue64", "cuStreamWriteValue64",
 }
 
 // repeat does an operation n times. In those that fail, the calls of one function fail, or the first, second or third

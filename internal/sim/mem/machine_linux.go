@@ -10,10 +10,15 @@ import (
 	"syscall"
 )
 
-// mapAnonymous maps zeroed memory. The machine promises none of it.
+// mapAnonymous maps zeroed memory. The machine promises none of it. It provides large memory in huge pages if it has
+// some, because the first writes of small ones take twice as long.
 func mapAnonymous(size int) ([]byte, error) {
-	return syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+	m, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	if err == nil && size > Granule {
+		_ = syscall.Madvise(m, syscall.MADV_HUGEPAGE)
+	}
+	return m, err
 }
 
 // discardPages makes memory of mapPages zero, and gives its pages back to the machine.

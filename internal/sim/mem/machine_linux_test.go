@@ -1,11 +1,37 @@
 package mem
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+// TestHugePages makes sure that the system may provide large memory in huge pages, and small memory not.
+func TestHugePages(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
+		t.Skip(err)
+	}
+	for size, want := range map[uint64]bool{Granule: false, Granule + 1: true, 1 << 30: true} {
+		m, mapping := mapPages(size)
+		defer unmapPages(mapping)
+		smaps, err := os.ReadFile("/proc/self/smaps")
+		if err != nil {
+			t.Skip(err)
+		}
+		_, of, found := strings.Cut(string(smaps), fmt.Sprintf("\n%x-", AddressOf(mapping)))
+		_, flags, flagged := strings.Cut(of, "VmFlags:")
+		flags, _, _ = strings.Cut(flags, "\n")
+		if !found || !flagged {
+			t.Skip("the system does not tell")
+		}
+		if strings.Contains(flags, " hg") != want {
+			t.Errorf("%d bytes have the flags%s", len(m), flags)
+		}
+	}
+}
 
 // TestMachineRoom reads the limits of control groups of both versions, and of containers.
 func TestMachineRoom(t *testing.T) {
