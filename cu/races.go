@@ -36,7 +36,8 @@ import (
 //
 // # What it does not see
 //
-// It sees neither uses of memory nor orders by other code, by raw driver calls or by kernels that raise
+// It does not compare uses by the host with each other: Go's race detector does. It sees neither uses of memory nor
+// orders by other code, by raw driver calls or by kernels that raise
 // a timeline; nor memory that a kernel reaches in another way than by its arguments. It knows both
 // addresses of physical memory that is mapped twice, and of memory that is opened twice by
 // [Context.OpenIPCMem] or by one pool's [MemPool.Open]. It does not know that a file is of memory

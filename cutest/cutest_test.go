@@ -126,7 +126,7 @@ func TestContextInUse(t *testing.T) {
 	}
 	var keep *cu.DeviceMem
 	if said := run(t, func(t testing.TB) { keep = must(cutest.Context(t, cusim.Devices(1)).Alloc(64)) }); !strings.HasPrefix(said,
-		"cusim: not closed at the end of the test: 1 × context, 1 × device memory\n") {
+		"cusim: not closed at the end of the test: 1 × device memory\n") {
 		t.Errorf("with open memory it said %q", said)
 	}
 	runtime.KeepAlive(keep)

@@ -155,8 +155,11 @@ const mostPlaces = 20
 func (d *Driver) leftOpen() string {
 	kinds, places := map[string]int{}, map[string]int{}
 	for kind, created := range d.open {
-		if kind == streamKind.String() && strings.Contains(frames(created), ownStreams) {
+		switch at := frames(created); {
+		case kind == streamKind.String() && strings.Contains(at, ownStreams):
 			continue // its context is open, too
+		case kind == contextKind.String() && strings.Contains(at, ownContext):
+			continue // it was closed, and another object that is open keeps it
 		}
 		where := inProgram(created)
 		kinds[kind]++
@@ -180,3 +183,6 @@ func (d *Driver) leftOpen() string {
 
 // ownStreams is the function in which package cu creates streams of its own.
 const ownStreams = "purecu/cu.(*contextCore).addWakeUp\n"
+
+// ownContext is the function in which package cutest creates a context, which it closes itself.
+const ownContext = "purecu/cutest.Context\n"

@@ -63,9 +63,10 @@ func (p *program) translated(lines []string) (*kernelOf, error) {
 	params := vm.BytesOf(make([]uint64, 11))[:80]
 	binary.LittleEndian.PutUint64(params, imageAt)
 	copy(params[16:], p.given())
-	m.launch = vm.Launch{Grid: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1},
-		Block: [3]uint32{p.family.threads, 1, 1}, Params: params, Memory: m,
-		Clock: func() int64 { return 1 }, Virtual: true, Workers: 1, Resident: 1, Constants: k.Constants, Const: constants}
+	one := [3]uint32{1, 1, 1}
+	m.launch = vm.Launch{Shape: vm.Shape{Grid: one, Block: [3]uint32{p.family.threads, 1, 1}, Cluster: one},
+		Device: vm.Device{Memory: m, Clock: func() int64 { return 1 }}, Params: params, Virtual: true, Workers: 1, Resident: 1,
+		Constants: k.Constants, Const: constants}
 	return m, nil
 }
 
