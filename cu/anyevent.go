@@ -19,7 +19,7 @@ type eventRef struct {
 	slot  *slot       // on which a call has begun, or nil. A call on a pooled event begins at once
 }
 
-// refOf returns what a call finds in an event. The caller calls leave.
+// ownerOf returns the owner of an event that was in an interface, or nil.
 //
 // A Pooled in an interface is copied to the heap if anything in the interface escapes. The compiler assumes that an
 // atomic load makes its operand escape, so it sees the event's address as a number. The address is used only by the
@@ -27,14 +27,19 @@ type eventRef struct {
 // compiler's checks of pointers, so that an event on the stack does not move.
 //
 //go:nocheckptr
+func ownerOf(e *Event) *eventOwner {
+	address := uintptr(unsafe.Pointer(e))
+	o := (*(**Event)(unsafe.Pointer(&address))).owner.Load()
+	runtime.KeepAlive(e)
+	return o
+}
+
+// refOf returns what a call finds in an event. The caller calls leave.
 func refOf(op string, e AnyEvent) (r eventRef, err error) {
 	switch e := e.(type) {
 	case *Event:
 		if e != nil {
-			address := uintptr(unsafe.Pointer(e))
-			r.owner = (*(**Event)(unsafe.Pointer(&address))).owner.Load()
-			runtime.KeepAlive(e)
-			return r, nil
+			return eventRef{owner: ownerOf(e)}, nil
 		}
 	case Pooled:
 		r.slot, err = e.enter(op)

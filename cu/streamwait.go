@@ -18,7 +18,19 @@ import (
 // a capture. Otherwise the error matches [ErrContextMismatch] or [ErrDeviceMismatch], or
 // [ResultStreamCaptureUnsupported], and a capture stays valid. Each call asks the driver whether
 // the stream is being captured.
-func (s *Stream) WaitEvent(e AnyEvent) error { return s.WaitEventWithFlags(e, WaitDefault) }
+func (s *Stream) WaitEvent(e AnyEvent) error {
+	if event, ok := e.(*Event); ok && event != nil && s != nil && s.core != nil {
+		if o := ownerOf(event); o != nil && o.core != nil {
+			done, err := s.core.waitFast("cuStreamWaitEvent", o.core)
+			runtime.KeepAlive(s)
+			runtime.KeepAlive(o)
+			if done {
+				return err
+			}
+		}
+	}
+	return s.WaitEventWithFlags(e, WaitDefault)
+}
 
 // WaitEventWithFlags is WaitEvent with flags.
 func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
@@ -29,14 +41,6 @@ func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	r, err := refOf(op, e)
 	if err != nil {
 		return about(s.core, err)
-	}
-	if c := r.core(); c != nil && r.slot == nil && flags == WaitDefault {
-		done, err := s.core.waitFast(op, c)
-		runtime.KeepAlive(s)
-		runtime.KeepAlive(r.owner)
-		if done {
-			return err
-		}
 	}
 	err = s.waitRef(op, &r, flags)
 	runtime.KeepAlive(e)
