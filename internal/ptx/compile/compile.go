@@ -17,8 +17,8 @@ type Error struct {
 	syntax.Pos
 	What string // the instruction, or what else it is
 	// Unknown says that PTX has the instruction, but the table does not. Otherwise the text may be
-	// wrong, too.
-	Unknown bool
+	// wrong, too. Large says that the text is right, and the kernel needs more than a GPU has.
+	Unknown, Large bool
 }
 
 // Error returns the reason, with the line.
@@ -259,10 +259,10 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 			t.k.Code[at].Target = f.entry
 		}
 	}
-	const mostShared, mostLocal = 48 << 10, 1 << 20 // NVIDIA's assembler refuses more, too: it must be dynamic
+	const mostShared, mostLocal = 227 << 10, 1 << 20 // an H200 loads no text with more shared memory
 	if t.k.Shared > mostShared {
-		return &Error{Pos: kernel.Pos, What: fmt.Sprintf("the variables in shared memory have %d bytes, and may have %d: "+
-			"use dynamic shared memory", t.k.Shared, mostShared)}
+		return &Error{Pos: kernel.Pos, Large: true,
+			What: fmt.Sprintf("too much shared data (%#x bytes, %#x max)", t.k.Shared, mostShared)}
 	}
 	if t.k.Local > mostLocal || at > 1<<16 {
 		return &Error{Pos: kernel.Pos, What: "the kernel needs too much memory"}

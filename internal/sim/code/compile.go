@@ -102,8 +102,17 @@ func (k *Kernel) translatedAttributes() (map[int32]int32, error) {
 	}
 	shared := int32(kernel.Static)
 	a[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared
-	a[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-shared, 0)
+	a[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = dynamicBeside(shared)
 	return a, nil
+}
+
+// dynamicBeside returns how much dynamic shared memory a kernel can have beside its static shared memory until the
+// program sets the attribute. As on an H200, that is more if the static memory exceeds what all kernels can have.
+func dynamicBeside(static int32) int32 {
+	if static > sharedUnlessMore {
+		return SharedOfBlock - static
+	}
+	return sharedUnlessMore - static
 }
 
 // Describe describes the resources of a kernel, as the compiler does if it is verbose. err is why it
@@ -162,7 +171,7 @@ func (k *Kernel) attributes() map[int32]int32 {
 		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
 		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      k.text.target,
 		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
-		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-k.shared, 0),
+		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    dynamicBeside(k.shared),
 		driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
 		driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:         k.explicit,
 		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:           k.cluster[0],

@@ -1,6 +1,8 @@
 package code
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/purecu/purecu/driver"
@@ -90,6 +92,12 @@ func (l *Linker) check(c *Compiler, text []byte) *Problem {
 	for i := range t.Kernels {
 		k := &t.Kernels[i]
 		attributes, err := k.translatedAttributes()
+		shared := attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+		if e, is := errors.AsType[*compile.Error](err); is && e.Large || err == nil && shared > sharedUnlessMore {
+			// An H200 loads a text with as much, and does not link it.
+			text := fmt.Sprintf("error   : kernel %s has too much shared data (%#x max)", k.Name, sharedUnlessMore)
+			return &Problem{driver.ResultInvalidSource, text}
+		}
 		if err != nil {
 			if problem := c.Refuse(k, err); problem != nil {
 				return problem

@@ -155,7 +155,7 @@ func behind(size int32, v *syntax.Var) int32 {
 
 // entryOf describes a kernel.
 func entryOf(f *syntax.Function) (Kernel, *Problem) {
-	e := Kernel{Name: f.Name, at: f.Pos, MaxThreads: 1024, Idle: idle(f.Body)}
+	e := Kernel{Name: f.Name, at: f.Pos, MaxThreads: 1024}
 	at := uint64(0)
 	for _, v := range f.Params {
 		if v.Space != syntax.Param || v.Open {
@@ -187,6 +187,7 @@ func entryOf(f *syntax.Function) (Kernel, *Problem) {
 		}
 	}
 	e.declared(f.Body)
+	e.Idle = idle(f.Body) && e.shared <= SharedOfBlock // else its translation fails
 	return e, nil
 }
 
