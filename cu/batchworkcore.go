@@ -77,7 +77,7 @@ func (sc *streamCore) enqueueBatch(f workFunction, regions []region, call func(*
 			return false
 		}
 	}
-	w, err := sc.enqueue(f.op())
+	w, err := sc.beginEnqueue(f.op())
 	if err != nil {
 		return false
 	}

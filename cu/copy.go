@@ -226,7 +226,7 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 		}
 	}
 	sc := s.core
-	if w, err = sc.enqueue(op); err != nil {
+	if w, err = sc.beginEnqueue(op); err != nil {
 		return w, err
 	}
 	if err = checkEnds(op, d, r); err == nil {

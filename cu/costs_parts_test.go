@@ -59,7 +59,7 @@ func (r *costRig) turn(call func() driver.Result) way {
 // what use uses.
 func (r *costRig) enqueued(name string, use func(sc *streamCore) bool, call func() driver.Result) way {
 	return r.part(name, func() driver.Result {
-		w, err := r.s.core.enqueue(opMemset)
+		w, err := r.s.core.beginEnqueue(opMemset)
 		if err != nil || use != nil && !use(w.sc) {
 			return driver.ResultUnknown
 		}
@@ -149,7 +149,7 @@ func (r *costRig) addPartsOfLaunch() {
 		r.enqueued(lockPart, nil, call),
 		r.enqueued(keptPart, used, call),
 		r.part("and the arguments", func() driver.Result {
-			w, err := r.s.core.enqueue(opLaunch)
+			w, err := r.s.core.beginEnqueue(opLaunch)
 			if err != nil {
 				return driver.ResultUnknown
 			}

@@ -9,7 +9,7 @@ import (
 // This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and
 // launches of graphs.
 //
-//	w, err := sc.enqueue(op)   Begins a call on the stream. No capture of the stream begins or ends
+//	sc.beginEnqueue(op)        Begins a call on the stream. No capture of the stream begins or ends
 //	                           from now on.
 //	w.kept(object) ||          For each object, before the driver has the work: the stream keeps the
 //	    w.use(object)          object already, or the object is not destroyed before the work on the
@@ -20,7 +20,7 @@ import (
 //	sc.endLegacy()
 //	w.end()
 //
-// No tracer is called, and no result becomes an error, between enqueue and end: both may end the
+// No tracer is called, and no result becomes an error, between beginEnqueue and end: both may end the
 // last call on some other object, and destroy it.
 //
 // A call that is the only one on its stream has the turn: see [handle.Kept]. It counts no call on the
@@ -136,16 +136,16 @@ func (sc *streamCore) afterFast(f workFunction, handle uintptr, res driver.Resul
 	return true, sc.ctx.callError(f.op(), handle, res)
 }
 
-// enqueue begins a call on the stream that enqueues work.
-func (sc *streamCore) enqueue(op string) (w work, err error) {
-	if w, err = sc.enqueueUnlocked(op); err == nil {
+// beginEnqueue begins a call on the stream that enqueues work.
+func (sc *streamCore) beginEnqueue(op string) (w work, err error) {
+	if w, err = sc.beginEnqueueUnlocked(op); err == nil {
 		w.capture, w.unlocked = sc.beginWork(), false
 	}
 	return w, err
 }
 
-// enqueueUnlocked is enqueue without the lock, for work that no capture accepts.
-func (sc *streamCore) enqueueUnlocked(op string) (w work, err error) {
+// beginEnqueueUnlocked is beginEnqueue without the lock, for work that no capture accepts.
+func (sc *streamCore) beginEnqueueUnlocked(op string) (w work, err error) {
 	w = work{sc: sc, frame: &sc.frame, unlocked: true}
 	if !sc.kept.BeginTurn(&sc.Refs) {
 		w.frame = nil

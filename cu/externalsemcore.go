@@ -94,7 +94,7 @@ func (sc *streamCore) externalWork(op string, ops []ExternalOp, wait bool) error
 	if err := checkExternal(op, ops, sc); err != nil {
 		return err
 	}
-	w, err := sc.enqueue(op)
+	w, err := sc.beginEnqueue(op)
 	if err != nil {
 		return err
 	}

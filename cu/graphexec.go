@@ -226,7 +226,7 @@ func (x *GraphExec) launchOrUpload(f workFunction, s *Stream) error {
 		return errMixed(op, x.core, s.core)
 	}
 	sc, xc := s.core, x.core
-	w, err := sc.enqueueUnlocked(op)
+	w, err := sc.beginEnqueueUnlocked(op)
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func (f *Function) launchTraced(s *Stream, cfg *LaunchConfig, args []Arg, prepar
 // enqueue enqueues the kernel on a stream, and returns the driver's result, or notCalled.
 func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
 	prepared *preparedArgs) (driver.Result, error) {
-	w, err := sc.enqueue(cfg.op())
+	w, err := sc.beginEnqueue(cfg.op())
 	if err != nil {
 		return notCalled, err
 	}

@@ -85,7 +85,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 // enqueueOps enqueues operations that were checked.
 func (s *Stream) enqueueOps(ops []MemOp) error {
 	sc := s.core
-	w, err := sc.enqueue(batchOp)
+	w, err := sc.beginEnqueue(batchOp)
 	if err != nil {
 		return err
 	}

@@ -440,9 +440,9 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 	}
 	var raw driver.DevicePtr
 	var m *DeviceMem
-	foreign := false
+	refused := false
 	attempt := func() (res driver.Result) {
-		raw, res, foreign = sc.allocOnce(size, p, func(mc *memCore) { m = newDeviceMem(sc.ctx, mc) })
+		raw, res, refused = sc.allocOnce(size, p, func(mc *memCore) { m = newDeviceMem(sc.ctx, mc) })
 		return res
 	}
 	var res driver.Result
@@ -453,7 +453,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 		res, own = sc.ctx.allocate(attempt)
 	}
 	switch {
-	case foreign:
+	case refused:
 		return nil, errPoolCaptured(op, sc)
 	case res != driver.ResultSuccess:
 		return nil, sc.failPoolAlloc(op, size, res, p, own)

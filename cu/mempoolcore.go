@@ -7,7 +7,10 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// This file has the pools of memory, and the protocol by which their memory is freed. DeviceMem.Close calls
+// This file has the pools of memory, and the protocol by which their memory is allocated and freed.
+//
+// Stream.Alloc and MemPool.Alloc call Stream.alloc, which calls allocOnce in this file, again by contextCore.allocate if
+// there is too little memory. DeviceMem.Close calls
 // resource.closeOwned, which takes the memory from the streams that keep it. If no call is in flight then, it calls
 // memCore.closeInPool, which calls closeOrdered in this file. Else the end of the last call (resource.Last) calls
 // resource.destroyLate, as closeOrdered does if it cannot free the memory now: that waits for the work, and calls

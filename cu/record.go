@@ -11,8 +11,8 @@ import (
 //	Event.record             checks the arguments,
 //	eventCore.recordChecked  checks what the event's flags demand,
 //	eventCore.record         chooses the slot: recordElsewhere moves the event if a waiter needs the earlier record,
-//	slot.record              makes the steps below,
-//	callRecord               those from beginRecord to confirm; recordInCapture calls it in a capture,
+//	slot.record              makes the steps between Begin and End below,
+//	callRecord               those from beginRecord to confirm; recordBesideCapture calls it while the driver captures,
 //	recordEvent              calls the driver.
 //
 // The steps:
@@ -270,7 +270,7 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 		}
 	}()
 	if a.flags&RecordExternal != 0 || sl.drv.capturing.Load() != 0 {
-		res = sl.recordInCapture(a)
+		res = sl.recordBesideCapture(a)
 		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records
 			sl.SetBits(slotRecorded)
 		}
@@ -405,8 +405,8 @@ func (sl *slot) position() (on, seq uint64) {
 	return on, seq
 }
 
-// recordInCapture calls the driver for a record that may become part of a capture.
-func (sl *slot) recordInCapture(a recordArgs) driver.Result {
+// recordBesideCapture calls the driver for a record that may become part of a capture.
+func (sl *slot) recordBesideCapture(a recordArgs) driver.Result {
 	var c *capture // nil for a whole context, which is never part of a capture
 	if a.stream != nil {
 		c = a.stream.beginWork()

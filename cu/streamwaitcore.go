@@ -99,7 +99,7 @@ func (sc *streamCore) waitStreamFast(op string, oc *streamCore) (done bool, err 
 	if e == 0 {
 		return false, nil
 	}
-	w, err := oc.enqueue(op)
+	w, err := oc.beginEnqueue(op)
 	if err != nil {
 		return true, err
 	}

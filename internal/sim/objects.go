@@ -51,9 +51,6 @@ type objects struct {
 	left   []uintptr // the handles of objects whose contexts have ended, in this order
 }
 
-// mostLeft is how many objects are kept whose contexts have ended: few programs destroy them.
-const mostLeft = 1024
-
 // place is an entry of the table.
 type place struct {
 	object    any
@@ -88,39 +85,6 @@ func (t *objects) add(k kind, object any) uintptr {
 // handle returns the handle of the object at a place, which has an index.
 func (p *place) handle(i uint32) uintptr {
 	return handleBase | uintptr(p.uses&0xff)<<36 | uintptr(i)<<handleShift
-}
-
-// context returns the context that the object at a place ends with, or nil.
-func (p *place) context() *context {
-	switch o := p.object.(type) {
-	case *module:
-		return o.ctx
-	case *function:
-		return o.module.ctx
-	case *stream:
-		return o.ctx
-	case *event:
-		return o.ctx
-	case *externalMemory:
-		return o.ctx
-	case *importedSemaphore:
-		return o.ctx
-	}
-	return nil
-}
-
-// leave notes the objects of a context that has ended. The first of too many are removed.
-func (t *objects) leave(c *context) {
-	for i := range t.places {
-		if p := &t.places[i]; p.context() == c {
-			t.left = append(t.left, p.handle(uint32(i)))
-		}
-	}
-	for ; len(t.left) > mostLeft; t.left = t.left[1:] {
-		if _, p := t.find(t.left[0]); p != nil && p.context() != nil && p.context().destroyed {
-			t.remove(t.left[0])
-		}
-	}
 }
 
 // stack returns the program counters of the callers.
