@@ -54,6 +54,16 @@ func TestIntervalErrors(t *testing.T) {
 			t.Errorf("pooled, %s: %v, %v", what, start, stop)
 		}
 	}
+	captured := r.event(0)
+	r.s.Capture(CaptureRelaxed, func() error { // may fail, as the events are queried
+		r.ok(captured.Record(r.s))
+		_, start := Elapsed(t.Context(), captured, good)
+		_, stop := Elapsed(t.Context(), good, captured)
+		if !strings.Contains(fmt.Sprint(start), "(start event 0x") || !strings.Contains(fmt.Sprint(stop), "(stop event 0x") {
+			t.Errorf("captured: %v, %v", start, stop)
+		}
+		return nil
+	})
 }
 
 // TestTwoDrivers mixes objects of two drivers with one name, which the errors must tell apart.

@@ -144,12 +144,12 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 	slots[1].AddWait()
 	defer slots[1].EndWait()
 	for {
-		for _, sl := range slots {
+		for i, sl := range slots {
 			if sl.Complete() {
 				continue
 			}
 			if _, err := sl.wait(ctx); err != nil {
-				return 0, err
+				return 0, ofEvent([...]string{stopEvent, startEvent}[i], err)
 			}
 		}
 		d, st, err := measure(op, iv.start.slot, iv.stop.slot)
@@ -283,12 +283,18 @@ func errUnrecorded(op string, of named) error {
 	return misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
 }
 
-// ofEvent makes the error of a call on two events name the event that it is about, unless which is "".
+// ofEvent returns a copy of the error of a call on two events, which names the event that it is about, unless which is "".
 func ofEvent(which string, err error) error {
-	if e, ok := err.(*Error); ok && which != "" {
-		e.object = which + strings.TrimPrefix(e.object, "event")
+	e, ok := err.(*Error)
+	if !ok || which == "" {
+		return err
 	}
-	return err
+	its := *e
+	if its.object == "" && its.Handle != 0 {
+		its.object = fmt.Sprintf("event %#x", its.Handle)
+	}
+	its.object = which + strings.TrimPrefix(its.object, "event")
+	return &its
 }
 
 // timeError returns the error of the driver for the time between two records. Its handle is that of the
