@@ -55,7 +55,7 @@ func (r *costRig) turn(call func() driver.Result) way {
 	})
 }
 
-// enqueued returns a way that makes a call of the driver between enqueue and end, after it has used
+// enqueued returns a way that makes a call of the driver between beginEnqueue and end, after it has used
 // what use uses.
 func (r *costRig) enqueued(name string, use func(sc *streamCore) bool, call func() driver.Result) way {
 	return r.part(name, func() driver.Result {

@@ -102,10 +102,10 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 		e.afterSuccess(op)
 		return e
 	}
-	if handle == 0 { // the call would have made an object
-		handle = uintptr(c.raw)
-	}
 	e := c.drv.silentError(op, handle, res)
+	if handle == 0 { // the call is about no other object of the context
+		e.Handle, e.object = c.handle(), label(c)
+	}
 	if res < 0 {
 		return e
 	}

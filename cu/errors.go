@@ -77,7 +77,7 @@ type Error struct {
 	// Result is the result that the driver returned, or would have returned.
 	Result Result
 	// Handle is the driver's handle of the operation's object, or 0. For an allocation this is the
-	// context, the stream or the graph that allocates.
+	// context, the stream or the graph that allocates, and for another creation the context.
 	Handle uintptr
 	// Detail says what is wrong with the arguments, what to do, or where the error may come from.
 	// Nearly every call may report an error of work that was enqueued earlier. If the result can be

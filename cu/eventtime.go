@@ -283,7 +283,8 @@ func errUnrecorded(op string, of named) error {
 	return misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
 }
 
-// ofEvent returns a copy of the error of a call on two events, which names the event that it is about, unless which is "".
+// ofEvent returns a copy of the error of a call on two events. The copy names the event that the error is about, unless
+// which is "".
 func ofEvent(which string, err error) error {
 	e, ok := err.(*Error)
 	if !ok || which == "" {

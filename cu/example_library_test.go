@@ -82,7 +82,7 @@ func ExampleContext_Link() {
 	defer mod.Close()
 	fmt.Println(must(mod.Function("main")).Name())
 	// Output:
-	// cu: cuLinkComplete(0x5a01000000000): CUDA_ERROR_INVALID_SOURCE (300): device kernel image is invalid; the compiler says:
+	// cu: cuLinkComplete(context 0x5a01000000000): CUDA_ERROR_INVALID_SOURCE (300): device kernel image is invalid; the compiler says:
 	// 	error   : Undefined reference to 'helper' in 'main.ptx'
 	// main
 }

@@ -108,7 +108,8 @@ func (xc *execCore) launchedAllocs() {
 // core returns a memCore for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
 func (a *graphAlloc) core() *memCore {
-	mc := &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, poolMemory: poolMemory{ofGraph: true}}
+	mc := &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size,
+		poolMemory: poolMemory{ofGraph: true}}
 	a.allocated = false
 	a.mem.held.Store(mc)
 	return mc

@@ -482,8 +482,8 @@ func (dev *Device) exceededLimit(grid, block Dim3) string {
 	if d := dev.exceededDimension(grid, block); d != "" {
 		return d
 	}
-	return "the block has more threads, or more shared memory, than the kernel or the device allows, or not the size " +
-		"that the kernel prescribes (.reqntid): call SuggestBlockSize, and raise " +
+	return "the block has more threads, or more shared memory, than the kernel or the device allows, or does not have the " +
+		"size that the kernel prescribes (.reqntid): call SuggestBlockSize, and raise " +
 		"FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
 

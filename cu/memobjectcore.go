@@ -74,7 +74,7 @@ func fitOf(is memoryKind, flags HostFlags, size uint64) memoryFit {
 const maxTaken = 4
 
 // takeMemory returns deferred memory that fits and is not used by any work, or nil. It does not
-// wait for the GPU. Memory of a pool is never deferred for this: its pool reuses it.
+// wait for the GPU. It never returns memory of a pool, which the pool reuses.
 func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
 	if c.poison.Load() != nil {
 		return nil // the driver's error for the allocation tells the program why

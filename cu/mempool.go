@@ -467,7 +467,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 		mc.pool = p
 	}
 	m = newDeviceMem(sc.ctx, mc)
-	mc.resource.usedOn(sc) // the first: see orderedFree.chooseStream
+	mc.resource.usedOn(sc) // it becomes the first in the list: see orderedFree.chooseStream
 	mc.observeOrder(op, sc)
 	return m, nil
 }

@@ -9,12 +9,13 @@ import (
 
 // This file has the pools of memory, and the protocol by which their memory is allocated and freed.
 //
-// Stream.Alloc and MemPool.Alloc call Stream.alloc, which calls allocOnce in this file, again by contextCore.allocate if
-// there is too little memory. DeviceMem.Close calls
-// resource.closeOwned, which takes the memory from the streams that keep it. If no call is in flight then, it calls
-// memCore.closeInPool, which calls closeOrdered in this file. Else the end of the last call (resource.Last) calls
-// resource.destroyLate, as closeOrdered does if it cannot free the memory now: that waits for the work, and calls
-// memCore.destroyInPool, which calls destroyIdle.
+// Stream.Alloc and MemPool.Alloc call Stream.alloc, which calls allocOnce in this file, by contextCore.allocate unless
+// the stream is being captured.
+//
+// DeviceMem.Close calls resource.closeOwned, which takes the memory from the streams that keep it. If no call is in
+// flight then, it calls memCore.closeInPool, which calls closeOrdered in this file. Else the end of the last call
+// (resource.Last) calls resource.destroyLate. closeOrdered calls that, too, if it cannot free the memory now.
+// destroyLate waits for the work, and calls memCore.destroyInPool, which calls destroyIdle.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
 // stream, which must come after all other work that uses the memory. The stream is the one that the
@@ -299,7 +300,8 @@ func (mc *memCore) closeOrdered() error {
 }
 
 // chooseStream begins a call on the stream that is to free the memory: the one that the program has named, or else the
-// first that has used it, which is the one that allocated it. It reports false if none is open.
+// first open one that has used it. That is the stream that allocated the memory, if it is open. It reports false if none
+// is open.
 func (f *orderedFree) chooseStream() bool {
 	streams := f.mc.usedStreams.list()
 	if sc := f.mc.freeOn.Load(); sc != nil {

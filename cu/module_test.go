@@ -22,7 +22,7 @@ func TestModuleLog(t *testing.T) {
 		t.Errorf("the options add up to %d", n)
 	}
 	_, err := r.gpu.LoadModule([]byte(".entyr oops"))
-	const want = "cu: cuModuleLoadDataEx(H): CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed; the compiler says:\n" +
+	const want = "cu: cuModuleLoadDataEx(context H): CUDA_ERROR_INVALID_PTX (218): a PTX JIT compilation failed; the compiler says:\n" +
 		"\tline 1; fatal: Parsing error near '.entyr o': syntax error\n\tsecond line; "
 	if !errors.Is(err, ResultInvalidPTX) || !strings.HasPrefix(r.plain(err), want) {
 		t.Errorf("got %v", err)

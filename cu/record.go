@@ -12,7 +12,7 @@ import (
 //	eventCore.recordChecked  checks what the event's flags demand,
 //	eventCore.record         chooses the slot: recordElsewhere moves the event if a waiter needs the earlier record,
 //	slot.record              makes the steps between Begin and End below,
-//	callRecord               those from beginRecord to confirm; recordBesideCapture calls it while the driver captures,
+//	callRecord               those from beginRecord to confirm; recordBesideCapture calls it while there are captures,
 //	recordEvent              calls the driver.
 //
 // The steps:

@@ -191,7 +191,7 @@ func TestExcessiveLaunch(t *testing.T) {
 	mod := must(r.gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry eight() .reqntid 8 { ret; }")))(t)
 	defer mod.Close()
 	err := must(mod.Function("eight"))(t).Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}})
-	if r.is(err, ResultInvalidValue); !strings.Contains(fmt.Sprint(err), "not the size that the kernel prescribes") {
+	if r.is(err, ResultInvalidValue); !strings.Contains(fmt.Sprint(err), "not have the size that the kernel prescribes") {
 		t.Errorf("a block of another size: %v", err)
 	}
 }

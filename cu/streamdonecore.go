@@ -9,9 +9,9 @@ import (
 // The functions of this file find out, without waiting, whether work is done. So no goroutine has
 // to wait for it.
 
-// done reports whether all work that was enqueued on the stream so far is known to be done, because the stream is gone or
-// idle. It enqueues nothing, does not wait, and invalidates no capture. An error says that the end of the work can never
-// be known.
+// done reports whether all work that was enqueued on the stream so far is known to be done, because the
+// stream is gone or idle. It enqueues nothing, does not wait, and invalidates no capture. An error says
+// that the end of the work can never be known.
 func (sc *streamCore) done() (bool, error) {
 	if gone, err := sc.gone(); gone || err != nil {
 		return gone, err

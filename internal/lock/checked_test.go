@@ -26,11 +26,11 @@ func refused(f func()) (why string) {
 // TestOrder takes locks in allowed and forbidden orders.
 func TestOrder(t *testing.T) {
 	var (
-		outer Mutex[Exec]
-		graph Mutex[Graph]
-		other Mutex[Graph]
-		work  RWMutex[StreamCapture]
-		work2 RWMutex[StreamCapture]
+		outer    Mutex[Exec]
+		graph    Mutex[Graph]
+		other    Mutex[Graph]
+		capture  RWMutex[StreamCapture]
+		capture2 RWMutex[StreamCapture]
 	)
 	outer.Lock()
 	graph.Lock()
@@ -39,17 +39,17 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
-	work.RLock()
-	work2.RLock()
-	if why := refused(func() { work2.TryLock() }); why != "" {
+	capture.RLock()
+	capture2.RLock()
+	if why := refused(func() { capture2.TryLock() }); why != "" {
 		t.Errorf("TryLock never blocks, but the check panics: %s", why)
 	}
 	if why := refused(other.Lock); why == "" {
 		t.Error("Graph was taken after StreamCapture")
 	}
 	outer.Unlock() // in any order
-	work2.RUnlock()
-	work.RUnlock()
+	capture2.RUnlock()
+	capture.RUnlock()
 	if why := refused(outer.Lock); why == "" {
 		t.Error("Exec was taken after Graph")
 	}

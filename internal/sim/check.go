@@ -154,16 +154,24 @@ const mostPlaces = 20
 // leftOpen says which objects of the program are open, and where they were created.
 func (d *Driver) leftOpen() string {
 	kinds, places := map[string]int{}, map[string]int{}
+	add := func(kind string, created []uintptr) {
+		kinds[kind]++
+		places[kind+", created here:\n"+inProgram(created)]++
+	}
+	var closed [][]uintptr // contexts that cutest has closed
 	for kind, created := range d.open {
 		switch at := frames(created); {
-		case kind == streamKind.String() && strings.Contains(at, ownStreams):
-			continue // its context is open, too
+		case kind == streamKind.String() && strings.Contains(at, ownStreams): // its context is open, too
 		case kind == contextKind.String() && strings.Contains(at, ownContext):
-			continue // it was closed, and another object that is open keeps it
+			closed = append(closed, created)
+		default:
+			add(kind, created)
 		}
-		where := inProgram(created)
-		kinds[kind]++
-		places[kind+", created here:\n"+where]++
+	}
+	if len(kinds) == 0 { // else what is open keeps them
+		for _, created := range closed {
+			add(contextKind.String(), created)
+		}
 	}
 	list := func(of map[string]int, sep string) string {
 		var s []string

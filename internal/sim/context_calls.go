@@ -39,7 +39,7 @@ func (d *Driver) end(op string, c *context) driver.Result {
 		d.space.discard(m.file)
 	}
 	c.imported = nil
-	d.objects.leave(c)
+	d.leaveObjects(c)
 	c.dev.memory -= contextMemory
 	return ok
 }

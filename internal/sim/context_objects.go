@@ -1,6 +1,7 @@
 package sim
 
-// This file has the objects that end with their context. A program may still destroy them then.
+// This file has the objects that end with their context. A program may still destroy them then, unless too many others
+// have been left since.
 
 // mostLeft is how many objects are kept whose contexts have ended: few programs destroy them.
 const mostLeft = 1024
@@ -24,16 +25,39 @@ func (p *place) context() *context {
 	return nil
 }
 
-// leave notes the objects of a context that has ended. The first of too many are removed.
-func (t *objects) leave(c *context) {
+// leaveObjects notes the streams, events and modules of a context that has ended. If there are more than mostLeft, the
+// oldest are removed. A library removes its modules itself.
+func (d *Driver) leaveObjects(c *context) {
+	t := &d.objects
 	for i := range t.places {
-		if p := &t.places[i]; p.context() == c {
+		p := &t.places[i]
+		if p.context() != c {
+			continue
+		}
+		switch o := p.object.(type) {
+		case *stream, *event:
 			t.left = append(t.left, p.handle(uint32(i)))
+		case *module:
+			if o.library == nil {
+				t.left = append(t.left, p.handle(uint32(i)))
+			}
 		}
 	}
 	for ; len(t.left) > mostLeft; t.left = t.left[1:] {
-		if _, p := t.find(t.left[0]); p != nil && p.context() != nil && p.context().destroyed {
-			t.remove(t.left[0])
-		}
+		d.removeLeft(t.left[0])
 	}
+}
+
+// removeLeft removes an object that the program has not destroyed since its context has ended.
+func (d *Driver) removeLeft(h uintptr) {
+	object, p := d.objects.find(h)
+	switch o := object.(type) {
+	case *stream:
+		d.objects.remove(h)
+	case *event:
+		d.removeEvent(o, h)
+	case *module:
+		d.removeModule(o)
+	}
+	p.destroyed = nil // a call with the handle is not told that it was destroyed here
 }

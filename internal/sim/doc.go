@@ -34,9 +34,9 @@
 //
 // # Files
 //
-// The files state*.go have the types that refer to each other: read them first. The others build on them. The comment of
-// a function of the API says its name in C: search for "is cuMemAllocAsync". If a subject has a file with _calls, that has
-// what no other subject needs.
+// The files state*.go have the types that refer to each other: read them first. The others build on them. The comment
+// of a function of the API says its name in C: search for "is cuMemAllocAsync". If a subject has a file with _calls,
+// that has the functions that only programs call.
 //
 //   - driver.go, call.go, objects.go, thread*.go, fault.go, log.go, check.go: the driver itself, how a call begins,
 //     handles and threads, faults that tests set, and what tests ask for
@@ -46,8 +46,8 @@
 //     devices, contexts, streams and events
 //   - mem*.go, managed.go, registered.go, advice.go, vmm*.go: memory. mem*.go allocate, mem_copy.go and
 //     mem_box.go copy and set, and mempool*.go has pools
-//   - external*.go, files_*.go, mappings_*.go, poller_*.go: memory and semaphores of other APIs, and what ipc*.go and these
-//     need of the operating system
+//   - external*.go, files_*.go, mappings_*.go, poller_*.go: memory and semaphores of other APIs, and what ipc*.go and
+//     these need of the operating system
 //   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code
 //     compiles
 //   - launch*.go, kernels_go.go, kernels_ptx.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm

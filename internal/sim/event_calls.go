@@ -43,13 +43,18 @@ func (d *Driver) EventDestroy(_ *driver.Thread, h driver.Event) driver.Result {
 	if e == nil {
 		return r
 	}
+	d.removeEvent(e, uintptr(h))
+	return r
+}
+
+// removeEvent makes the handle of an event invalid.
+func (d *Driver) removeEvent(e *event, h uintptr) {
 	d.forgetCaptured(e)
-	d.objects.remove(uintptr(h))
+	d.objects.remove(h)
 	if e.ipc != nil {
 		e.ipc.destroy()
 		e.ipc = nil // nodes of graphs may still have the event
 	}
-	return r
 }
 
 // EventRecord is cuEventRecord.

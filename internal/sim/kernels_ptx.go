@@ -47,11 +47,12 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		p, c := f.linked(), f.module.ctx
 		*launch = vm.Launch{
 			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
-			Shape:    vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
-			Device:   vm.Device{Memory: c.kernelMemory(d), Clock: d.readClock, Print: d.print, Room: &x.room},
+			Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
+			Device: vm.Device{Memory: c.kernelMemory(d), Clock: d.readClock, Virtual: d.engine.Clock.Virtual,
+				Print: d.print},
+			Room:     &x.room,
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * code.Multiprocessors,
-			Virtual:  d.engine.Clock.Virtual,
 			Checks:   d.checksOf(),
 		}
 		x.room.Budget = &d.space.budget

@@ -39,9 +39,9 @@ func goKernels() []Option {
 		}})}
 }
 
-// newLab returns a lab: a software driver with a current context. newStream makes a stream, which is destroyed at the end
-// of the test. Then there must be no open objects, and no misuses, such as a call with a destroyed handle, but those that
-// the test has taken.
+// newLab returns a lab: a software driver with a current context. newStream makes a stream, which is destroyed at the
+// end of the test. Then there must be no open objects, and no misuses, such as a call with a destroyed handle, but those
+// that the test has taken.
 func newLab(t *testing.T, opts ...Option) *lab {
 	t.Helper()
 	r := &lab{Driver: New(append(goKernels(), opts...)...), t: t, th: new(driver.Thread)}

@@ -94,18 +94,19 @@ func TestStaticShared(t *testing.T) {
 		static, dynamic int32 // and the attribute for dynamic shared memory
 		blocks          int32 // of one warp that a multiprocessor runs
 	}{{49152, 0, 4}, {49153, 183295, 4}, {65536, 166912, 3}, {100000, 132448, 2}, {231425, 1023, 1}, {232448, 0, 1}} {
-		m, res := r.ModuleLoadData(r.th, []byte(fmt.Sprintf(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() "+
-			"{ .reg .b32 a; .shared .b8 v[%d]; mov.u32 a, v; st.shared.b32 [a], a; ret; }\n", tt.static)))
-		r.must(res)
-		f, res := r.ModuleGetFunction(r.th, m, "k")
+		text := fmt.Sprintf(header+".entry own() { .reg .b32 a; .shared .b8 v[%d]; mov.u32 a, v; st.shared.b32 [a], a; ret; }",
+			tt.static)
+		f, res := r.ModuleGetFunction(r.th, r.load(text), "own")
 		r.must(res)
 		launch := func(dynamic uint32) driver.Result {
 			return r.LaunchKernel(r.th, f, 1, 1, 1, 32, 1, 1, dynamic, s, driver.KernelParams{})
 		}
-		if n, res := r.FuncGetAttribute(r.th, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f); n != tt.dynamic {
+		const most = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+		if n, res := r.FuncGetAttribute(r.th, most, f); n != tt.dynamic {
 			t.Errorf("%d bytes: %d bytes of dynamic memory, %v, want %d", tt.static, n, res, tt.dynamic)
 		}
-		if n, res := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, f, 32, 0); n != tt.blocks {
+		n, res := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, f, 32, 0)
+		if n != tt.blocks {
 			t.Errorf("%d bytes: %d blocks, %v, want %d", tt.static, n, res, tt.blocks)
 		}
 		r.want("launch", ok, launch(0))

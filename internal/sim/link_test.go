@@ -60,8 +60,8 @@ func TestLinkResults(t *testing.T) {
 	// A module can have as much shared memory as a block has, and a link 48 KiB.
 	for size, want := range map[string]driver.Result{"49152": ok, "49153": source, "232448": source, "1048576": source} {
 		l, _ := r.linker()
-		r.want("add "+size, ok, add(l, ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { .reg .b32 a; "+
-			".shared .b8 v["+size+"]; mov.u32 a, v; st.shared.b32 [a], a; ret; }\n", "shared"))
+		text := header + ".entry own() { .reg .b32 a; .shared .b8 v[" + size + "]; mov.u32 a, v; st.shared.b32 [a], a; ret; }"
+		r.want("add "+size, ok, add(l, text, "shared"))
 		r.want("complete "+size, want, complete(l))
 	}
 

@@ -113,9 +113,12 @@ func (t *objects) lose(h uintptr) {
 	}
 }
 
-// remove removes an object.
+// remove removes an object, if it was not removed before.
 func (t *objects) remove(h uintptr) {
-	_, p := t.find(h)
+	object, p := t.find(h)
+	if object == nil {
+		return
+	}
 	p.object, p.created, p.destroyed = nil, nil, stack()
 	t.free = append(t.free, uint32(h&(1<<36-1)>>handleShift))
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
@@ -29,10 +30,14 @@ func TestReusedPlace(t *testing.T) {
 }
 
 // TestLeftObjects ends contexts in which there are objects. The driver knows the objects of the last ones only, and
-// answers calls with all of them alike.
+// answers calls with all streams alike. A library that all contexts have used is unloaded then.
 func TestLeftObjects(t *testing.T) {
 	r := newLab(t)
 	var streams []driver.Stream
+	l, res := r.LibraryLoadData(r.th, []byte(header+".visible .entry own() { ret; }"), nil, nil, nil, nil)
+	r.must(res)
+	own, res := r.LibraryGetKernel(r.th, l, "own")
+	r.must(res)
 	for range mostLeft {
 		c, res := r.CtxCreate(r.th, nil, 0, 0)
 		r.must(res)
@@ -44,6 +49,8 @@ func TestLeftObjects(t *testing.T) {
 		r.must(res)
 		_, res = r.ModuleGetFunction(r.th, m, "k")
 		r.must(res)
+		_, res = r.KernelGetFunction(r.th, own)
+		r.must(res)
 		r.must(r.CtxDestroy(r.th, c))
 		streams = append(streams, s)
 	}
@@ -54,8 +61,13 @@ func TestLeftObjects(t *testing.T) {
 		}
 	}
 	r.takeMisuses()
+	r.must(r.LibraryUnload(r.th, l))
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	free := slices.Sorted(slices.Values(r.objects.free))
+	if n := len(free); len(slices.Compact(free)) != n {
+		t.Error("a place is free twice")
+	}
 	if n := len(r.objects.places); n > 2*mostLeft {
 		t.Errorf("there are %d places of objects", n)
 	}

@@ -47,7 +47,7 @@ func (t *translator) mistake(f *syntax.Function, err *Error) *Error {
 	return &e
 }
 
-// lack is what a translation that only looks for mistakes finds.
+// lack is what the table lacks, and whether the translation only looks for mistakes.
 type lack struct {
 	checking bool   // nothing is executed, and functions that are called may be in another text
 	lacking  *Error // the first instruction that the table lacks

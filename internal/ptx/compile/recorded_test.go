@@ -55,7 +55,8 @@ func launchWith(t *testing.T, text string, grid, block uint32, mem memory, chang
 // launchOf returns a launch of a kernel, whose parameters are words of 64 bits.
 func launchOf(k *vm.Kernel, grid, block uint32, mem memory, params []uint64) *vm.Launch {
 	return &vm.Launch{
-		Kernel: k, Constants: k.Constants, Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Workers: 2, Resident: 64,
+		Kernel: k, Constants: k.Constants, Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8),
+		Workers: 2, Resident: 64,
 		Shape:  vm.Shape{Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Cluster: [3]uint32{1, 1, 1}},
 		Device: vm.Device{Memory: mem, Clock: func() int64 { return 2<<32 + 2 }},
 	}

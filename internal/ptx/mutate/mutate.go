@@ -439,6 +439,6 @@ func (t *Table) Seed(f *Fault, k *vm.Kernel, limit int64) *vm.Kernel {
 		}
 	}
 	return &vm.Kernel{Name: k.Name, Code: code, Places: k.Places, Files: k.Files, Columns: k.Columns,
-		Predicates: k.Predicates, Constants: k.Constants, Specials: k.Specials, Sizes: k.Sizes, Entries: k.Entries, Clusters: k.Clusters, Allocates: k.Allocates,
-		Saves: k.Saves}
+		Predicates: k.Predicates, Constants: k.Constants, Specials: k.Specials, Sizes: k.Sizes, Entries: k.Entries,
+		Clusters: k.Clusters, Allocates: k.Allocates, Saves: k.Saves}
 }

@@ -9,7 +9,7 @@ import (
 // block is a block of threads. One worker at a time executes it.
 type block struct {
 	run *run
-	place
+	blockPosition
 	warps  []*Warp
 	whole  segment      // the shared memory
 	shared segment      // the same for accesses that need no checks; empty if there are checks
@@ -23,8 +23,8 @@ type block struct {
 	turn  int // how many instructions it executes until it is suspended
 }
 
-// place says which block of the grid a block is.
-type place struct {
+// blockPosition says which block of the grid a block is.
+type blockPosition struct {
 	number uint64
 	index  [3]uint32
 

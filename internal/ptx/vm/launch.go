@@ -16,9 +16,10 @@ type Launch struct {
 	// Constants are the values of Kernel.Constants, in which the addresses of variables are known.
 	Constants []Constant
 	Device
-	Virtual  bool // the clock stands still: each instruction and each look at the clock takes time
-	Workers  int  // how many goroutines execute blocks at most
-	Resident int  // how many blocks may have begun and not ended
+	// Room is asked for the memory of blocks, or nil if there is enough.
+	Room     Room
+	Workers  int // how many goroutines execute blocks at most
+	Resident int // how many blocks may have begun and not ended
 	ID       uint64
 	// Workspace is the address of 64 bytes of memory for the whole grid of a cooperative launch, which
 	// are zero at its beginning, otherwise 0.
@@ -37,16 +38,15 @@ type Shape struct {
 
 // Device is what kernels use of the device that executes them. Several goroutines call its functions at once.
 type Device struct {
-	Memory Memory
-	Clock  func() int64 // the time in nanoseconds
+	Memory  Memory
+	Clock   func() int64 // the time in nanoseconds
+	Virtual bool         // the clock stands still: each instruction and each look at the clock takes time
 	// Print gets what kernels print, and of assertions that fail. It is nil if nobody wants it.
 	Print func(text []byte, failed bool)
 	// Heap is the memory that kernels allocate and free, or nil if they cannot.
 	Heap Heap
 	// Condition sets a value that conditional nodes of a graph read. It reports whether the graph has the value.
 	Condition func(handle uint64, value uint32) bool
-	// Room is asked for the memory of blocks, or nil if there is enough.
-	Room Room
 }
 
 // Room is memory of the machine. It is used by several goroutines, one after the other.

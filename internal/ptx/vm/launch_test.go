@@ -19,7 +19,8 @@ func TestResidents(t *testing.T) {
 		"recursive":   {0, 0, 1, true, 2},
 	} {
 		l := Launch{Kernel: &Kernel{Columns: 10, Sizes: Sizes{Local: tt.local}, Saves: tt.saves},
-			Shape:    Shape{Grid: [3]uint32{1024, 1, 1}, Block: [3]uint32{1024, 1, 1}, Cluster: [3]uint32{tt.cluster, 1, 1}},
+			Shape: Shape{Grid: [3]uint32{1024, 1, 1}, Block: [3]uint32{1024, 1, 1},
+				Cluster: [3]uint32{tt.cluster, 1, 1}},
 			Resident: 264, Workspace: tt.workspace}
 		if n := l.residents(2); n != tt.want {
 			t.Errorf("%s: %d blocks, want %d", name, n, tt.want)

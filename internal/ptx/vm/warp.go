@@ -35,7 +35,7 @@ type clusterArrivals struct {
 	clusterWaits bool
 }
 
-// laneGroups are the lanes of a warp that are at the same instruction, and which of them are executed.
+// laneGroups says at which instructions the lanes of a warp are, and which of them are executed.
 type laneGroups struct {
 	pc     int32  // of the lanes in mask
 	mask   uint32 // the lanes that are executed together

@@ -27,14 +27,14 @@ func (c *Compiler) Compile(image []byte) (*Text, *Problem) {
 		return nil, problem
 	}
 	if c.Room != nil && !c.Room(uint64(len(text))*MostEach) {
-		return nil, &Problem{driver.ResultOutOfMemory, fmt.Sprintf("the process may have too little memory for %d bytes "+
+		return nil, &Problem{Result: driver.ResultOutOfMemory, Text: fmt.Sprintf("the process may have too little memory for %d bytes "+
 			"of PTX: raise its limits (ulimit -v, ulimit -d)", len(text))}
 	}
 	return c.translateAll(text)
 }
 
-// translateAll parses a text, and translates its kernels, except those with an implementation. It returns an error if any
-// kernel or function is wrong, as a GPU's driver checks them all.
+// translateAll parses a text, and translates its kernels, except those with an implementation. It returns an error if
+// any kernel or function is wrong, as a GPU's driver checks them all.
 func (c *Compiler) translateAll(text []byte) (*Text, *Problem) {
 	t, problem := parse(text, c.Version)
 	if problem != nil {
@@ -67,10 +67,10 @@ func (c *Compiler) Refuse(k *Kernel, reason error) *Problem {
 	if c.Replaces(k) {
 		return nil
 	}
-	at, code := k.at, driver.ResultInvalidPTX
+	at, code, large := k.at, driver.ResultInvalidPTX, false
 	what := reason.Error()
 	if err, is := errors.AsType[*compile.Error](reason); is {
-		if what = err.What; err.Line > 0 {
+		if what, large = err.What, err.Large; err.Line > 0 {
 			at = err.Pos
 		}
 		if err.Unknown && c.Lenient {
@@ -81,7 +81,7 @@ func (c *Compiler) Refuse(k *Kernel, reason error) *Problem {
 		}
 	}
 	problem := fatal(at, "kernel %s: %s", k.Name, what)
-	problem.Result = code
+	problem.Result, problem.large = code, large
 	return problem
 }
 
@@ -110,7 +110,7 @@ func (k *Kernel) translatedAttributes() (map[int32]int32, error) {
 // program sets the attribute. As on an H200, that is more if the static memory exceeds what all kernels can have.
 func dynamicBeside(static int32) int32 {
 	if static > sharedUnlessMore {
-		return SharedOfBlock - static
+		return max(SharedOfBlock-static, 0)
 	}
 	return sharedUnlessMore - static
 }

@@ -1,8 +1,6 @@
 package code
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/purecu/purecu/driver"
@@ -87,16 +85,18 @@ func (l *Linker) Complete(c *Compiler) (image []byte, r driver.Result) {
 func (l *Linker) check(c *Compiler, text []byte) *Problem {
 	t, problem := c.translateAll(text)
 	if problem != nil {
+		if problem.large {
+			problem.Result = driver.ResultInvalidSource
+		}
 		return problem
 	}
 	for i := range t.Kernels {
 		k := &t.Kernels[i]
 		attributes, err := k.translatedAttributes()
-		shared := attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
-		if e, is := errors.AsType[*compile.Error](err); is && e.Large || err == nil && shared > sharedUnlessMore {
-			// An H200 loads a text with as much, and does not link it.
-			text := fmt.Sprintf("error   : kernel %s has too much shared data (%#x max)", k.Name, sharedUnlessMore)
-			return &Problem{driver.ResultInvalidSource, text}
+		if n := attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]; n > sharedUnlessMore { // an H200 loads such a text
+			problem := fatal(k.at, "kernel %s: too much shared data (%#x bytes, %#x max)", k.Name, n, sharedUnlessMore)
+			problem.Result = driver.ResultInvalidSource
+			return problem
 		}
 		if err != nil {
 			if problem := c.Refuse(k, err); problem != nil {

@@ -52,12 +52,13 @@ type Param struct{ Offset, Size uint64 }
 type Problem struct {
 	Result driver.Result
 	Text   string
+	large  bool // a kernel needs more than a GPU has
 }
 
 // fatal returns the error for a text that is not valid PTX.
 func fatal(at syntax.Pos, format string, a ...any) *Problem {
-	return &Problem{driver.ResultInvalidPTX,
-		fmt.Sprintf("cusim: line %d, column %d: fatal: ", at.Line, at.Col) + fmt.Sprintf(format, a...)}
+	return &Problem{Result: driver.ResultInvalidPTX,
+		Text: fmt.Sprintf("cusim: line %d, column %d: fatal: ", at.Line, at.Col) + fmt.Sprintf(format, a...)}
 }
 
 // fatalError returns the error for an error of the parser.
@@ -187,7 +188,7 @@ func entryOf(f *syntax.Function) (Kernel, *Problem) {
 		}
 	}
 	e.declared(f.Body)
-	e.Idle = idle(f.Body) && e.shared <= SharedOfBlock // else its translation fails
+	e.Idle = idle(f.Body) && e.shared <= SharedOfBlock // a kernel with more is translated, which fails
 	return e, nil
 }
 
@@ -286,22 +287,22 @@ func (t *Text) value(v *syntax.Var, e syntax.Value, all Variables) (uint64, *Pro
 func textOf(image []byte) ([]byte, *Problem) {
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
-		return nil, &Problem{driver.ResultNoBinaryForGPU, "cusim: fatal: the image has code for a GPU, which cannot be run " +
+		return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: the image has code for a GPU, which cannot be run " +
 			"without one: load PTX, or a fatbin with PTX"}
 	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
 		text, err := codeimage.PTX(image, architecture)
 		switch {
 		case errors.Is(err, codeimage.ErrNoPTX):
-			return nil, &Problem{driver.ResultNoBinaryForGPU, "cusim: fatal: " + err.Error() +
+			return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: " + err.Error() +
 				", and code for a GPU cannot be run without one: compile it with PTX, such as " +
 				"nvcc -gencode arch=compute_90,code=compute_90"}
 		case err != nil:
-			return nil, &Problem{driver.ResultInvalidImage, "cusim: fatal: " + err.Error()}
+			return nil, &Problem{Result: driver.ResultInvalidImage, Text: "cusim: fatal: " + err.Error()}
 		}
 		return text, nil
 	case !beginsPTX(image):
-		return nil, &Problem{driver.ResultInvalidImage,
-			"cusim: fatal: the image is neither a text in PTX nor code for a GPU: PTX begins with .version"}
+		return nil, &Problem{Result: driver.ResultInvalidImage,
+			Text: "cusim: fatal: the image is neither a text in PTX nor code for a GPU: PTX begins with .version"}
 	}
 	return image, nil
 }

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Engine executes the work on streams. It has no goroutine, except for large moves of bytes: see
-// MoveApart. The next call of the driver completes
-// the work that is due, in the order of its times. A timer does so if a call waits, or if an effect
-// is visible outside of the driver.
+// Engine executes the work on streams. It has no goroutine, except for large moves of bytes: see MoveApart. The next
+// call of the driver completes the work that is due, in the order of its times. A timer does so if a call waits, or if
+// an effect is visible outside of the driver.
 type Engine struct {
 	Clock   Clock
 	Changed *sync.Cond // signalled when work completes, or something else happens that a call may wait for
