@@ -9,7 +9,8 @@ import (
 // This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and
 // launches of graphs.
 //
-//	sc.beginEnqueue(op)        Begins a call on the stream. No capture of the stream begins or ends
+//	w, err := sc.beginEnqueue(op)
+//	                           Begins a call on the stream. No capture of the stream begins or ends
 //	                           from now on.
 //	w.kept(object) ||          For each object, before the driver has the work: the stream keeps the
 //	    w.use(object)          object already, or the object is not destroyed before the work on the

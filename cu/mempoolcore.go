@@ -300,8 +300,8 @@ func (mc *memCore) closeOrdered() error {
 }
 
 // chooseStream begins a call on the stream that is to free the memory: the one that the program has named, or else the
-// first open one that has used it. That is the stream that allocated the memory, if it is open. It reports false if none
-// is open.
+// first open one that has used it. That is the stream that allocated the memory, if it is open. It reports false if
+// none is open.
 func (f *orderedFree) chooseStream() bool {
 	streams := f.mc.usedStreams.list()
 	if sc := f.mc.freeOn.Load(); sc != nil {

@@ -30,8 +30,8 @@ import (
 // default streams' rules order them, or if a call of this package has told the program that the first
 // is done, before the second was enqueued. A host function, [Ticket.Done] and [Ticket.Notify] are held
 // until no goroutine of the program goes on without them, or for a second, so that the detector sees whether the
-// program has waited for them. How fast the GPU is does not matter: a race is found even if the work is always done in time. All
-// goroutines count as one: what one has learned, all know.
+// program has waited for them. How fast the GPU is does not matter: a race is found even if the work
+// is always done in time. All goroutines count as one: what one has learned, all know.
 //
 // # What it does not see
 //

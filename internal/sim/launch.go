@@ -213,8 +213,8 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 	return args, ok
 }
 
-// opOfGoKernel returns the operation of a launch of a function in Go, or of a kernel that does nothing. A goroutine does
-// its work without the driver's lock.
+// opOfGoKernel returns the operation of a launch of a function in Go, or of a kernel that does nothing. A goroutine
+// does its work without the driver's lock.
 func (d *Driver) opOfGoKernel(l *Launch) *op {
 	k, written := d.kernels[l.Name]
 	o := &op{Visible: k.Run != nil, Duration: int64(kernelTime)} // Run may have an effect outside of the driver

@@ -9,7 +9,8 @@ import (
 
 // Memory of the host that the program has freed stays mapped for a while, filled with a byte. So a program that keeps
 // a slice of it reads that byte, and a write is a misuse, instead of a fault, or of a change of other memory. This is
-// true until mostStaleAll bytes more are freed, where smaller memory counts as leastStale. Then other memory gets the place, as small memory is in slots.
+// true until mostStaleAll bytes more are freed, where smaller memory counts as leastStale. Then other memory gets the
+// place, as small memory is in slots.
 const (
 	staleByte = 0xdb
 	// Larger memory is unmapped at once.

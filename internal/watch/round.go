@@ -84,7 +84,8 @@ func emptied[T any](s []T) []T {
 }
 
 // gather collects the items that a round queries. If notified is set, a stream has notified the watcher, and they
-// include all armed items. If all is set, they include the armed items that are first of their counter. The lock is held.
+// include all armed items. If all is set, they include the armed items that are first of their counter. The lock is
+// held.
 func (w *Watcher) gather(r *round, notified, all bool) {
 	exposures := w.exposures.Load()
 	basis := basis{version: w.set.version, exposures: exposures, words: len(w.set.words), notified: notified, all: all}
