@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,17 +130,23 @@ func program(t *testing.T, env []string, args ...string) result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1", "CUDA_VISIBLE_DEVICES=-1", loader.Environment+"=", "COLUMNS=")
-	cmd.Env = append(cmd.Env, env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		if e := new(exec.ExitError); !errors.As(err, &e) {
+	// Now and then Wine cannot start a process, and says so by ERROR_INTERNAL_ERROR (1359) of Windows. The program has
+	// not run then.
+	const tries, internalError = 5, syscall.Errno(1359)
+	for try := 1; ; try++ {
+		cmd := exec.Command(self, args...)
+		cmd.Env = append(os.Environ(), asProgram+"=1", "CUDA_VISIBLE_DEVICES=-1", loader.Environment+"=", "COLUMNS=")
+		cmd.Env = append(cmd.Env, env...)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err := cmd.Run()
+		switch {
+		case err == nil, errors.As(err, new(*exec.ExitError)):
+			return newResult(cmd.ProcessState.ExitCode(), &stdout, &stderr)
+		case runtime.GOOS != "windows", try == tries, !errors.Is(err, internalError):
 			t.Fatal(err)
 		}
 	}
-	return newResult(cmd.ProcessState.ExitCode(), &stdout, &stderr)
 }
 
 // TestWithoutGPU checks that, without a GPU, only the demo without arguments runs on the software
