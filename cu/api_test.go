@@ -274,7 +274,7 @@ func TestNothingPanics(t *testing.T) {
 							switch e, _ := err.(*Error); {
 							case ok && err.Error() == "":
 								t.Error("an error says nothing")
-							case e != nil && kind == "good" && e.Handle == 0 && e.object == "" &&
+							case e != nil && kind == "good" && e.Handle == 0 && e.Object == "" &&
 								!errors.Is(err, errors.ErrUnsupported) && !slices.ContainsFunc(unnamed, called):
 								t.Errorf("%s.%s with %s names no object: %v", typ.Name(), method.Name, with, err)
 							}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
 )
@@ -172,8 +173,8 @@ type capture struct {
 
 // notedError is an error, and a copy of it for others: the call that returns it may still add to its text.
 type notedError struct {
-	is   *Error
-	copy Error
+	is   *cuerror.Error
+	copy cuerror.Error
 }
 
 // active reports whether c is a capture that is not over. c may be nil.
@@ -361,8 +362,8 @@ var (
 // noteInvalidating stores e, the error of a call that the program made, in the captures that the
 // call has invalidated. Calls of other code are not observed: if such a call invalidated a capture
 // just before, e is stored although its call is not the cause.
-func (d *driverCore) noteInvalidating(e *Error) {
-	if d.capturing.Load() == 0 || !e.invalidates() {
+func (d *driverCore) noteInvalidating(e *cuerror.Error) {
+	if d.capturing.Load() == 0 || !invalidates(e) {
 		return
 	}
 	noted := &notedError{e, *e}
@@ -379,7 +380,7 @@ func (d *driverCore) noteInvalidating(e *Error) {
 }
 
 // invalidates reports whether a call with this error can have invalidated a capture.
-func (e *Error) invalidates() bool {
+func invalidates(e *cuerror.Error) bool {
 	switch e.Result {
 	case ResultStreamCaptureInvalidated: // it was invalidated before
 		return false

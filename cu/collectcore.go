@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -109,7 +110,7 @@ func (c *collector) abandoned(bytes uint64) {
 }
 
 // explain makes the error of a call say what the collection has found. Without a collection it changes nothing.
-func (own *collection) explain(e *Error) *Error {
+func (own *collection) explain(e *cuerror.Error) *cuerror.Error {
 	if own == nil || e.Result != ResultOutOfMemory {
 		return e
 	}
@@ -188,8 +189,8 @@ func (c *contextCore) retry(op string, err error, call func() error) error {
 const freedDetail = "abandoned memory is freed: call again, if it does no harm that a part of this call may be done"
 
 // lacksMemory returns err if it is the driver's answer to op that there is too little memory, or nil.
-func lacksMemory(op string, err error) *Error {
-	if e, ok := err.(*Error); ok && e.Op == op && e.Result == ResultOutOfMemory && e.Err == nil {
+func lacksMemory(op string, err error) *cuerror.Error {
+	if e, ok := err.(*cuerror.Error); ok && e.Op == op && e.Result == ResultOutOfMemory && e.Err == nil {
 		return e
 	}
 	return nil

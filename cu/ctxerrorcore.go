@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/remedy"
 )
 
@@ -34,11 +36,11 @@ func (r inRole) inRole() named { return r.member }
 func mismatch(a, b *contextCore) error {
 	switch {
 	case a.drv != b.drv:
-		return ErrDriverMismatch
+		return mistake.ErrDriverMismatch
 	case a.dev != b.dev:
-		return ErrDeviceMismatch
+		return mistake.ErrDeviceMismatch
 	}
-	return ErrContextMismatch
+	return mistake.ErrContextMismatch
 }
 
 // errMixed returns the error for using objects of two different contexts together.
@@ -47,10 +49,10 @@ func errMixed(op string, a, b member) error {
 	err, its, other := mismatch(x, y), a.kind(), label(b)
 	var detail string
 	switch err {
-	case ErrDriverMismatch:
+	case mistake.ErrDriverMismatch:
 		detail = fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
 			its, x.drv.which(), other, y.drv.which())
-	case ErrDeviceMismatch:
+	case mistake.ErrDeviceMismatch:
 		detail = fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
 			its, x.dev, other, y.dev)
 	default:
@@ -74,10 +76,10 @@ func (s standIn) context() *contextCore { return s.ctx }
 
 // resultError returns the error for a call that the driver answered with res. res is not success.
 // It is for calls that concern no context.
-func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *Error {
+func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	if after, code, ok := res.After(); ok {
 		e := d.resultError(after, 0, code)
-		e.afterSuccess(op)
+		setAfterSuccess(e, op)
 		return e
 	}
 	e := d.silentError(op, handle, res)
@@ -88,7 +90,7 @@ func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *
 
 // callError returns the error for a call in this context that the program made, and that the driver
 // answered with res. res is not success. If res is sticky, callError marks the context as poisoned.
-func (c *contextCore) callError(op string, handle uintptr, res driver.Result) *Error {
+func (c *contextCore) callError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	e := c.backgroundError(op, handle, res)
 	c.drv.noteInvalidating(e)
 	return e
@@ -96,37 +98,37 @@ func (c *contextCore) callError(op string, handle uintptr, res driver.Result) *E
 
 // backgroundError is callError for calls that this package makes on its own, and for other calls
 // that can invalidate no capture: it does not look for captures that the call has invalidated.
-func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Result) *Error {
+func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	if after, code, ok := res.After(); ok {
 		e := c.backgroundError(after, uintptr(c.raw), code)
-		e.afterSuccess(op)
+		setAfterSuccess(e, op)
 		return e
 	}
 	e := c.drv.silentError(op, handle, res)
 	if handle == 0 { // the call is about no other object of the context
-		e.Handle, e.object = c.handle(), label(c)
+		e.Handle, e.Object = c.handle(), label(c)
 	}
 	if res < 0 {
 		return e
 	}
 	first := c.note(op, res)
 	// A program closes many objects then: one error says everything.
-	e.brief = !first && res.Sticky() && destroys(op)
-	if !e.brief {
+	e.Brief = !first && res.Sticky() && destroys(op)
+	if !e.Brief {
 		defer c.drv.addExplanation(e, op, res)
 	}
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
-		e.Err = ErrContextPoisoned
+		e.Err = mistake.ErrContextPoisoned
 		e.Detail = p.op + " was the first to report it"
-		if !e.brief {
+		if !e.Brief {
 			e.Detail = join(e.Detail+", for work that was enqueued earlier", join(c.drv.remedy(p.op, p.res), poisonedDetail))
 		}
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
 	case lost != nil && isLoss(e.Result):
-		e.setLost(lost)
+		setLost(e, lost)
 	case e.Result == ResultInvalidContext && e.Detail == remedy.Of(e.Result):
 		// The call made the context current, so the context was destroyed.
 		e.Detail = remedy.Of(ResultContextIsDestroyed)

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/remedy"
 )
 
@@ -15,7 +17,7 @@ func (d *driverAccess) which() string { return fmt.Sprintf("%s (the *cu.Driver %
 
 // addExplanation adds what the driver's log says about an error of a call that the driver answered with res. What the
 // software driver says about the machine replaces the remedy for the result, but not what is known about the context.
-func (d *driverAccess) addExplanation(e *Error, op string, res driver.Result) {
+func (d *driverAccess) addExplanation(e *cuerror.Error, op string, res driver.Result) {
 	if k := d.log.explanation(d.table(), op, res); k.whole && e.Err == nil {
 		e.Detail = k.text
 	} else {
@@ -24,7 +26,7 @@ func (d *driverAccess) addExplanation(e *Error, op string, res driver.Result) {
 }
 
 // remedy returns what to do about the result of a C function.
-func (d *driverAccess) remedy(op string, res Result) string {
+func (d *driverAccess) remedy(op string, res driver.Result) string {
 	return remedy.OfCall(op, res, d.software())
 }
 
@@ -33,19 +35,19 @@ func (d *driverAccess) software() bool { return d.simulated || d.table().Softwar
 
 // silentError is resultError without the driver's log, and without results of steps that follow a
 // success.
-func (d *driverAccess) silentError(op string, handle uintptr, res driver.Result) *Error {
-	e := &Error{Op: op, Result: res, Handle: handle, software: d.software()}
+func (d *driverAccess) silentError(op string, handle uintptr, res driver.Result) *cuerror.Error {
+	e := &cuerror.Error{Op: op, Result: res, Handle: handle, Software: d.software()}
 	if m := d.table().Missing(res); m != nil {
 		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
 		return e
 	}
 	if res.Sticky() {
-		e.Err = ErrContextPoisoned
+		e.Err = mistake.ErrContextPoisoned
 		e.Detail = join(d.remedy(op, e.Result), poisonedDetail)
 		return e
 	}
 	if first := d.losses.note(op, e.Result, false); first != nil {
-		e.setLost(first)
+		setLost(e, first)
 		return e
 	}
 	if res.Name() == "" {
@@ -65,7 +67,7 @@ func tookEffect(res driver.Result) bool {
 }
 
 // asynchronous reports whether a result that is not sticky can be an error of earlier work.
-func asynchronous(r Result) bool {
+func asynchronous(r driver.Result) bool {
 	switch r {
 	case ResultECCUncorrectable, ResultNVLinkUncorrectable, ResultLaunchOutOfResources, ResultUnknown:
 		return true
@@ -76,7 +78,7 @@ func asynchronous(r Result) bool {
 // firstError is the first error of a kind in a context or a driver.
 type firstError struct {
 	op  string
-	res Result
+	res driver.Result
 }
 
 // losses are a driver's reports of lost devices.
@@ -86,7 +88,7 @@ type losses struct {
 }
 
 // isLoss reports whether a result can mean that a device is lost.
-func isLoss(r Result) bool {
+func isLoss(r driver.Result) bool {
 	return r == ResultECCUncorrectable || r == ResultDeviceUnavailable || r == ResultUnknown
 }
 
@@ -95,7 +97,7 @@ func isLoss(r Result) bool {
 // otherwise it says that the device is busy, unless a loss was noted before. ResultUnknown is a
 // loss if two functions have returned it, because one function may have another reason for it. Those
 // that import handles do not count.
-func (l *losses) note(op string, res Result, inContext bool) *firstError {
+func (l *losses) note(op string, res driver.Result, inContext bool) *firstError {
 	this := &firstError{op, res}
 	lost := false
 	switch res {
@@ -133,9 +135,9 @@ func destroys(op string) bool {
 	return false
 }
 
-// setLost makes e say that the device is lost, and which error reported that first.
-func (e *Error) setLost(first *firstError) {
-	e.Err = ErrDeviceLost
+// setLost makes the error say that the device is lost, and which error reported that first.
+func setLost(e *cuerror.Error, first *firstError) {
+	e.Err = mistake.ErrDeviceLost
 	e.Detail = first.op + " was the first to report it"
 	if asynchronous(first.res) {
 		e.Detail += ", perhaps for work that was enqueued earlier"
@@ -146,8 +148,8 @@ func (e *Error) setLost(first *firstError) {
 	}
 }
 
-// afterSuccess makes e say that op itself has succeeded, and that a step after it failed.
-func (e *Error) afterSuccess(op string) {
+// setAfterSuccess makes the error say that op itself has succeeded, and that a step after it failed.
+func setAfterSuccess(e *cuerror.Error, op string) {
 	e.Detail = join(op+" itself has succeeded, and the object that it created, if any, was destroyed again", e.Detail)
 }
 

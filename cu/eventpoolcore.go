@@ -3,6 +3,7 @@ package cu
 import (
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
 )
@@ -136,7 +137,7 @@ func (pool *poolCore) releaseShare(at driver.At) driver.Result {
 		if closed && inUse && en.state.Load()&entryInUse != 0 {
 			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Abandoned: true})
 		}
-		if e, ok := err.(*Error); ok && first == driver.ResultSuccess {
+		if e, ok := err.(*cuerror.Error); ok && first == driver.ResultSuccess {
 			first = e.Result
 		} else if err != nil {
 			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})

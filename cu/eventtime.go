@@ -291,10 +291,10 @@ func ofEvent(which string, err error) error {
 		return err
 	}
 	its := *e
-	if its.object == "" && its.Handle != 0 {
-		its.object = fmt.Sprintf("event %#x", its.Handle)
+	if its.Object == "" && its.Handle != 0 {
+		its.Object = fmt.Sprintf("event %#x", its.Handle)
 	}
-	its.object = which + strings.TrimPrefix(its.object, "event")
+	its.Object = which + strings.TrimPrefix(its.Object, "event")
 	return &its
 }
 

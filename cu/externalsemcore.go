@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -42,7 +43,7 @@ func checkExternal(op string, ops []ExternalOp, of member) error {
 	for i, o := range ops {
 		switch {
 		case o.sem == nil:
-			return misuse(op, of, ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
+			return misuse(op, of, mistake.ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
 		case o.sem.ctx != of.context(): // a driver refuses streams of other contexts
 			return errMixed(op, o.sem, of)
 		case o.sem.Closed():

@@ -138,7 +138,7 @@ func TestIPCEventHandleRefused(t *testing.T) {
 			t.Errorf("%s: %v; want one that matches %q and %s", c.name, err, c.is, c.code.Name())
 			continue
 		}
-		got, _, _ := strings.Cut(err.Error(), " ("+docs+"#")
+		got, _, _ := strings.Cut(err.Error(), " (docs/errors.md#")
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"weak"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
 )
@@ -112,7 +113,7 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 // graph. Where the driver refuses it, its result is the same. The driver accepts external nodes,
 // and an H200 ran a graph of them, but their effect in other processes is untested.
 func errNoNode(op string, h uintptr) error {
-	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared,
+	return &cuerror.Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared,
 		Detail: "record it, or wait for it, before or after the launch of the graph, " +
 			"on the same stream; in a graph use an event without EventInterprocess"}
 }

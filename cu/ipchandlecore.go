@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 )
 
 // ipcHandle is a handle by which other processes open an object.
@@ -22,7 +23,7 @@ var (
 // check refuses the zero handle.
 func (k *ipcHandles) check(op string, h ipcHandle) error {
 	if h == (ipcHandle{}) {
-		return misuse(op, nil, ErrNil,
+		return misuse(op, nil, mistake.ErrNil,
 			"the handle is zero, and names no "+k.names+": pass one that "+k.from+" has returned")
 	}
 	return nil

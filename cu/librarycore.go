@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 )
@@ -88,7 +89,7 @@ func (lc *libraryCore) close() (err error) {
 			used = append(used, mc.ctx)
 			mc.leave()
 		}
-		var refused *Error
+		var refused *cuerror.Error
 		if errors.As(mc.closeOwned(closeLibraryOp, runtime.Cleanup{}), &refused) && refused.Result == ResultNotPermitted {
 			err = errLater(closeLibraryOp, lc, refused.Err, afterFreeing)
 		}
@@ -111,7 +112,7 @@ func (lc *libraryCore) forgotten() {
 }
 
 // compiled adds the compiler's log to the error of a call that has met a mistake in the code.
-func (lc *libraryCore) compiled(e *Error) *Error {
+func (lc *libraryCore) compiled(e *cuerror.Error) *cuerror.Error {
 	switch e.Result {
 	case ResultInvalidPTX, ResultUnsupportedPTXVersion, ResultInvalidImage, ResultNoBinaryForGPU:
 		return compiled(e, lc.jit.Log())

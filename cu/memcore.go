@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 )
 
 // memoryKind is a kind of memory. Each kind is a variable beside the function that makes such memory. The core names no
@@ -256,7 +258,7 @@ func (mc *memCore) usedOnAll(set *streamSet) {
 
 // failAlloc returns the error of callError, with the size if there is too little memory. A handle of 0
 // stands for the context.
-func (c *contextCore) failAlloc(op string, handle uintptr, size uint64, res driver.Result, own *collection) *Error {
+func (c *contextCore) failAlloc(op string, handle uintptr, size uint64, res driver.Result, own *collection) *cuerror.Error {
 	if handle == 0 {
 		handle = uintptr(c.raw)
 	}
@@ -311,8 +313,8 @@ func (r *region) checkAs(role, op string) error {
 // refusedAs is Refused for memory with a role in the call.
 func (mc *memCore) refusedAs(role, op string) error {
 	err := mc.Refused(op)
-	if e, ok := err.(*Error); ok {
-		e.object = describe(as(role, mc))
+	if e, ok := err.(*cuerror.Error); ok {
+		e.Object = describe(as(role, mc))
 	}
 	return err
 }
@@ -470,7 +472,7 @@ func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
 			}
 		}
 		if d == r && d.mem.ctx != sc.ctx && !d.mem.accessibleIn(sc.ctx) { // it is set
-			return misuse(op, d.mem, ErrDeviceMismatch, fmt.Sprintf(
+			return misuse(op, d.mem, mistake.ErrDeviceMismatch, fmt.Sprintf(
 				"device %d cannot access the memory's pool: allow it by MemPool.SetAccess", sc.ctx.dev))
 		}
 	}

@@ -3,6 +3,7 @@ package cu
 import (
 	"fmt"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -136,9 +137,9 @@ func (c *contextCore) keptByPools(except driver.MemoryPool) (kept uint64) {
 
 // outOfMemory adds to the error of an allocation of device memory what pools keep, if it failed for lack
 // of memory.
-func (c *contextCore) outOfMemory(e *Error) error { return c.outOfMemoryBeside(e, 0) }
+func (c *contextCore) outOfMemory(e *cuerror.Error) error { return c.outOfMemoryBeside(e, 0) }
 
-func (c *contextCore) outOfMemoryBeside(e *Error, except driver.MemoryPool) error {
+func (c *contextCore) outOfMemoryBeside(e *cuerror.Error, except driver.MemoryPool) error {
 	if e.Result == ResultOutOfMemory && e.Err == nil {
 		if kept := c.keptByPools(except); kept != 0 {
 			e.Detail = join(fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", kept), e.Detail)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/ptx"
@@ -43,7 +44,7 @@ func (mc *moduleCore) free(at driver.At) (string, driver.Result) {
 }
 
 // compiled adds the compiler's log to the error of a call that has compiled code.
-func compiled(e *Error, log driver.JITLog) *Error {
+func compiled(e *cuerror.Error, log driver.JITLog) *cuerror.Error {
 	if log.Error != "" {
 		e.Detail = join("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
 	}
@@ -61,7 +62,7 @@ func kernelsOf(image []byte) kernelTexts {
 }
 
 // notFound returns the error of a failed look-up of a name.
-func (mc *moduleCore) notFound(op, what, name string, res driver.Result) *Error {
+func (mc *moduleCore) notFound(op, what, name string, res driver.Result) *cuerror.Error {
 	if res != driver.ResultNotFound {
 		return mc.ctx.callError(op, uintptr(mc.raw), res)
 	}

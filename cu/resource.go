@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 )
@@ -209,7 +210,7 @@ func (r *resource) free(at driver.At) error {
 	defer r.freed.Store(true)
 	if op, res := r.self.free(at); res != driver.ResultSuccess {
 		e := r.ctx.backgroundError(op, r.self.handle(), res)
-		e.object = describe(r.self)
+		e.Object = describe(r.self)
 		return e
 	}
 	return nil
@@ -224,7 +225,7 @@ func (r *resource) keepForever(err error) error {
 }
 
 func errKept(kind string, handle uintptr, err error) error {
-	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
+	return &cuerror.Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
 }
 
 // usedOn notes a stream before work that uses the object is enqueued on it: see streamSet.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
@@ -194,7 +195,7 @@ func (sc *streamCore) waitIdle() error {
 // unlessPoisoned returns err, or nil if err says that the context is poisoned: then it runs no
 // work.
 func (c *contextCore) unlessPoisoned(err error) error {
-	var e *Error
+	var e *cuerror.Error
 	if errors.As(err, &e) && e.Result.Sticky() {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -107,11 +108,11 @@ func (tc *timelineCore) wait(ctx context.Context, value uint64) error {
 }
 
 func errTimelineClosed(tc *timelineCore) error {
-	return misuse(waitOp, tc, ErrClosed, "the timeline was closed while this call waited for it")
+	return misuse(waitOp, tc, mistake.ErrClosed, "the timeline was closed while this call waited for it")
 }
 
 func errTimelineContextClosed(tc *timelineCore) error {
-	return misuse(waitOp, tc, ErrClosed, contextClosedDetail)
+	return misuse(waitOp, tc, mistake.ErrClosed, contextClosedDetail)
 }
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {

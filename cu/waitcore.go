@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -90,15 +91,15 @@ func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
 }
 
 func errClosedMeanwhile(sl *slot) error {
-	return misuse("cuEventQuery", sl.core, ErrClosed, "the event was closed while this call waited for it")
+	return misuse("cuEventQuery", sl.core, mistake.ErrClosed, "the event was closed while this call waited for it")
 }
 
 func errStreamClosedMeanwhile(sc *streamCore) error {
-	return misuse("cuEventQuery", sc, ErrClosed, "the stream was closed while this call waited for it")
+	return misuse("cuEventQuery", sc, mistake.ErrClosed, "the stream was closed while this call waited for it")
 }
 
 func errContextClosedMeanwhile(sl *slot) error {
-	return misuse("cuEventQuery", sl.core, ErrClosed, contextClosedDetail)
+	return misuse("cuEventQuery", sl.core, mistake.ErrClosed, contextClosedDetail)
 }
 
 // waitEnded returns the error of a wait that ctx has ended. stream is not nil if the wait was for the

@@ -19,7 +19,7 @@ type group struct {
 // name ends in core.go, and to the heart otherwise.
 var groups = []group{
 	{"core", nil, `
-		batcherror.go capturegate.go capturejoin.go deferred.go enqueue.go errordoc.go errors.go eventcache.go
+		capturegate.go capturejoin.go deferred.go enqueue.go eventcache.go
 		flags.go kernelargs.go norace.go objectset.go observer.go record.go resource.go slot.go
 		streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go`},
 	{"heart", []string{"core"}, ""},

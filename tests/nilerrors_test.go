@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ func TestNilErrors(t *testing.T) {
 	var want []string
 	for _, line := range publicAPI(t) {
 		if method, ok := strings.CutSuffix(line, ") Error() string\n"); ok && strings.Contains(method, "(*") {
-			want = append(want, strings.NewReplacer("pkg ", "*", ", method (*", ".").Replace(method))
+			want = append(want, "*"+path.Base(strings.NewReplacer("pkg ", "", ", method (*", ".").Replace(method)))
 		}
 	}
 	var got []string
