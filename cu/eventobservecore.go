@@ -12,7 +12,7 @@ func (sl *slot) eventKind(external bool) races.EventKind {
 	switch {
 	case external:
 		return races.ExternalEvent
-	case sl.shared():
+	case sl.interprocess():
 		return races.SharedEvent
 	}
 	return races.PlainEvent

@@ -64,7 +64,7 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 	if err := r.enterForGraph(c.op, typ == GraphNodeTypeEventRecord); err != nil {
 		return err
 	}
-	if r.slot.shared() {
+	if r.slot.interprocess() {
 		r.leave()
 		return errNoNode(c.op, uintptr(r.slot.raw))
 	}

@@ -40,7 +40,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	}
 	defer o.leave(sl)
 	switch {
-	case !sl.shared():
+	case !sl.interprocess():
 		return IPCEventHandle{}, errNotInterprocess(op, c)
 	case c.imported:
 		return IPCEventHandle{}, misuse(op, c, ErrImported,

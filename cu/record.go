@@ -391,9 +391,9 @@ func (sl *slot) confirm(g handle.Gen, res driver.Result) {
 	}
 }
 
-// position returns the serial of the newest record's stream, and the record's sequence number
+// Position returns the serial of the newest record's stream, and the record's sequence number
 // there; 0 for each that is unknown or may change.
-func (sl *slot) position() (on, seq uint64) {
+func (sl *slot) Position() (on, seq uint64) {
 	g := sl.Gen()
 	on, seq = sl.on.Load(), sl.seq.Load()
 	if on == 0 || sl.Exposed() {

@@ -15,7 +15,7 @@ import (
 
 // sequenceOf returns the sequence number of an event's newest record.
 func sequenceOf(e *Event) uint64 {
-	_, seq := e.core().slot.Load().position()
+	_, seq := e.core().slot.Load().Position()
 	return seq
 }
 
@@ -102,7 +102,7 @@ func TestSequenceNumbers(t *testing.T) {
 		}
 		record(0, 0)
 		remove()
-		if _, seq := tk.core.slot.position(); seq == 0 {
+		if _, seq := tk.core.slot.Position(); seq == 0 {
 			t.Errorf("tracer %v: the record of a ticket has no sequence number any more after another one", tracer)
 		}
 	}

@@ -132,8 +132,8 @@ func (sl *slot) retire() {
 	sl.finish()
 }
 
-// shared reports whether several processes share the CUevent.
-func (sl *slot) shared() bool { return sl.core.flags&EventInterprocess != 0 }
+// interprocess reports whether several processes share the CUevent.
+func (sl *slot) interprocess() bool { return sl.core.flags&EventInterprocess != 0 }
 
 // query queries the driver, remembers completion, and calls tracers.
 func (sl *slot) query(at driver.At) driver.Result {

@@ -195,7 +195,7 @@ func (t *Timeline) Value() uint64 {
 	}
 	// The cell's next timeline writes to it only after freed was set.
 	if t.core.freed.Load() {
-		v = t.core.last
+		v = t.core.final
 	} else if t.core.observed.Load() {
 		t.core.observeValue(v)
 	}

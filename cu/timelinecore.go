@@ -25,11 +25,11 @@ type timelineCore struct {
 	probe driver.Event
 	// usedStreams is the set of streams on which work with the counter was enqueued.
 	usedStreams *streamSet
-	// freed is set when the timeline no longer has the cell; last is the final value.
+	// freed is set when the timeline no longer has the cell; final is the value then.
 	freed atomic.Bool
 	// observed says that there was a race detector when the timeline was created.
 	observed atomic.Bool
-	last     uint64
+	final    uint64
 	// raises counts the raises that this package began, for the race detector. The detector does
 	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
 	raises atomic.Uint64

@@ -227,7 +227,7 @@ func (tc *timelineCore) freeIfDone() (done bool, err error) {
 		}
 		tc.marks = tc.marks[:n-1]
 	}
-	tc.last = tc.word.Load()
+	tc.final = tc.word.Load()
 	tc.freed.Store(true)
 	tc.ctx.cells.Put(append(tc.more, tc.cell)...)
 	tc.ctx.cells.countTimelines(0, -1)

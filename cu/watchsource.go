@@ -167,9 +167,6 @@ func (sl *slot) Completed(generation uint64) {
 	sl.remember(handle.Gen(generation), driver.ResultSuccess)
 }
 
-// Position returns the stream of the newest record and the sequence number there: see position.
-func (sl *slot) Position() (sequence, number uint64) { return sl.position() }
-
 // Shared returns the watcher's entry for the slot, which all waiters for the record share.
 func (sl *slot) Shared() *watch.Shared { return &sl.entry }
 
