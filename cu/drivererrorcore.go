@@ -24,7 +24,7 @@ func (d *driverAccess) addExplanation(e *Error, op string, res driver.Result) {
 }
 
 // remedy returns what to do about the result of a C function.
-func (d *driverAccess) remedy(op string, res Result) string {
+func (d *driverAccess) remedy(op string, res driver.Result) string {
 	return remedy.OfCall(op, res, d.software())
 }
 
@@ -36,7 +36,7 @@ func (d *driverAccess) software() bool { return d.simulated || d.table().Softwar
 func (d *driverAccess) silentError(op string, handle uintptr, res driver.Result) *Error {
 	e := &Error{Op: op, Result: res, Handle: handle, software: d.software()}
 	if m := d.table().Missing(res); m != nil {
-		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
+		e.Result, e.Err, e.Detail = driver.ResultNotSupported, m, remedy.OfMissing(m)
 		return e
 	}
 	if res.Sticky() {
@@ -65,9 +65,10 @@ func tookEffect(res driver.Result) bool {
 }
 
 // asynchronous reports whether a result that is not sticky can be an error of earlier work.
-func asynchronous(r Result) bool {
+func asynchronous(r driver.Result) bool {
 	switch r {
-	case ResultECCUncorrectable, ResultNVLinkUncorrectable, ResultLaunchOutOfResources, ResultUnknown:
+	case driver.ResultECCUncorrectable, driver.ResultNVLinkUncorrectable, driver.ResultLaunchOutOfResources,
+		driver.ResultUnknown:
 		return true
 	}
 	return false
@@ -76,7 +77,7 @@ func asynchronous(r Result) bool {
 // firstError is the first error of a kind in a context or a driver.
 type firstError struct {
 	op  string
-	res Result
+	res driver.Result
 }
 
 // losses are a driver's reports of lost devices.
@@ -86,8 +87,8 @@ type losses struct {
 }
 
 // isLoss reports whether a result can mean that a device is lost.
-func isLoss(r Result) bool {
-	return r == ResultECCUncorrectable || r == ResultDeviceUnavailable || r == ResultUnknown
+func isLoss(r driver.Result) bool {
+	return r == driver.ResultECCUncorrectable || r == driver.ResultDeviceUnavailable || r == driver.ResultUnknown
 }
 
 // note returns the first loss if the result of a call means that a device is lost, else nil.
@@ -95,15 +96,15 @@ func isLoss(r Result) bool {
 // otherwise it says that the device is busy, unless a loss was noted before. ResultUnknown is a
 // loss if two functions have returned it, because one function may have another reason for it. Those
 // that import handles do not count.
-func (l *losses) note(op string, res Result, inContext bool) *firstError {
+func (l *losses) note(op string, res driver.Result, inContext bool) *firstError {
 	this := &firstError{op, res}
 	lost := false
 	switch res {
-	case ResultECCUncorrectable:
+	case driver.ResultECCUncorrectable:
 		lost = true
-	case ResultDeviceUnavailable:
+	case driver.ResultDeviceUnavailable:
 		lost = inContext
-	case ResultUnknown:
+	case driver.ResultUnknown:
 		lost = !importsHandle(op) && !l.unknown.CompareAndSwap(nil, this) && l.unknown.Load().op != op
 	default:
 		return nil

@@ -112,10 +112,11 @@ func (e *Error) Error() string {
 		b.WriteString(": " + e.Err.Error())
 	}
 	switch {
-	case e.Result == ResultSuccess:
+	case e.Result == driver.ResultSuccess:
 	case e.brief:
 		fmt.Fprintf(&b, ": %s (%d)", e.Result.Name(), int32(e.Result))
-	case e.Err == nil, e.Err == ErrContextPoisoned, e.Err == ErrDeviceLost, e.Result == ResultGraphExecUpdateFailure:
+	case e.Err == nil, e.Err == ErrContextPoisoned, e.Err == ErrDeviceLost,
+		e.Result == driver.ResultGraphExecUpdateFailure:
 		b.WriteString(": " + e.Result.Error())
 	}
 	if e.Detail != "" {
@@ -130,7 +131,7 @@ func (e *Error) Unwrap() []error {
 		return nil
 	}
 	var errs []error
-	if e.Result != ResultSuccess {
+	if e.Result != driver.ResultSuccess {
 		errs = append(errs, e.Result)
 	}
 	if e.Err != nil {
@@ -170,7 +171,7 @@ func describe(of named) string {
 // about. It is nil if there is none yet.
 
 // newError returns the error of a call that this package refuses.
-func newError(op string, of named, res Result, err error, detail string) *Error {
+func newError(op string, of named, res driver.Result, err error, detail string) *Error {
 	e := &Error{Op: op, Result: res, Err: err, Detail: detail}
 	if of != nil {
 		e.Handle, e.object = of.handle(), describe(of)
@@ -181,14 +182,14 @@ func newError(op string, of named, res Result, err error, detail string) *Error 
 // badValue returns the error for arguments that the driver would refuse with
 // CUDA_ERROR_INVALID_VALUE.
 func badValue(op string, of named, detail string) error {
-	return newError(op, of, ResultInvalidValue, errInvalid, detail)
+	return newError(op, of, driver.ResultInvalidValue, errInvalid, detail)
 }
 
 var errInvalid = errors.New("invalid argument")
 
 // misuse returns the error for a misuse that was found before the call of the driver.
 func misuse(op string, of named, err error, detail string) error {
-	return newError(op, of, ResultInvalidHandle, err, detail)
+	return newError(op, of, driver.ResultInvalidHandle, err, detail)
 }
 
 func errClosed(op string, of named) error {

@@ -170,7 +170,7 @@ func (sc *streamCore) waitIdle() error {
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
-		defer ctx.doneWith(EventDisableTiming, e)
+		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		return ctx.awaitEvent(e)
 	}
 	if sc.Acquire(sc) {
@@ -182,7 +182,7 @@ func (sc *streamCore) waitIdle() error {
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
-		defer ctx.doneWith(EventDisableTiming, e)
+		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		return ctx.awaitEvent(e)
 	}
 	if !sc.freed.Load() {
