@@ -27,7 +27,7 @@ type driverAccess struct {
 	name string
 	// simulated says that the library is purecu's software driver.
 	simulated bool
-	hook      func(Leak)
+	hook      func(leakReport)
 	losses    losses // of all devices
 	log       driverLog
 	driverTime
@@ -40,28 +40,18 @@ type driverTime struct {
 	since  clock.Watch
 }
 
-// Leak is a report about an object that was never closed, or that was destroyed when no call waited
-// for the result.
-type Leak struct {
-	// Kind is the kind of object: "event", "stream", "context", "module", "library", "device memory",
-	// "host memory", "managed memory", "memory pool", "virtual memory", "physical memory", "graph",
-	// "executable graph", "event pool", "pooled event", "green context", "host function", "timeline",
-	// "memory of another process", "memory of other code", "external memory", "external semaphore".
-	Kind string
-	// Handle is the driver's handle of the object.
-	Handle uintptr
-	// Abandoned is true if the object was never closed, and the garbage collector found it. For a
-	// pooled event it is also true if its pool was closed before its release.
+// leakReport is a report about an object that was never closed, or that was destroyed when no call waited for the
+// result. It has the fields of Leak, whose comments describe them.
+type leakReport struct {
+	Kind      string
+	Handle    uintptr
 	Abandoned bool
-	// Err is the error of the destruction. It is nil if the destruction succeeded, or if the object
-	// will be destroyed later: by the last call in flight, or by the program's next freeing call
-	// (see docs/blocking.md).
-	Err error
+	Err       error
 }
 
 // leak calls the hook, if there is one, on a new goroutine. The caller's goroutine may hold locks
 // that the hook needs, and a cleanup's goroutine runs all cleanups of the process.
-func (d *driverAccess) leak(l Leak) {
+func (d *driverAccess) leak(l leakReport) {
 	if d.hook != nil && (l.Abandoned || l.Err != nil) {
 		go d.hook(l)
 	}

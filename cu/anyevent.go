@@ -106,9 +106,9 @@ func (r *eventRef) enterForGraph(op string, records bool) (err error) {
 // flags returns the flags that the event has, or will be created with.
 func (r *eventRef) flags() EventFlags {
 	if c := r.core(); c != nil {
-		return c.flags
+		return EventFlags(c.flags)
 	}
-	return r.owner.flags()
+	return EventFlags(r.owner.flags())
 }
 
 // object returns the event for an error. It is nil if there is no event yet.

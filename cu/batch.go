@@ -135,7 +135,7 @@ func (b *batch) addQuery(r *eventRef, i int, statuses []Status, errs *batchError
 		if traced && b != nil {
 			b.query(statuses, errs) // no call on another event may be in flight while tracers are called
 		}
-		st, err := c.status(errs.op, sl, sl.query(driver.At{}))
+		st, err := statusOf(c, errs.op, sl, sl.query(driver.At{}))
 		statuses[i] = st
 		errs.add(i, err)
 		return b
@@ -154,7 +154,7 @@ func (b *batch) query(statuses []Status, errs *batchErrors) {
 	res := b.drv.table().EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		it.slot.remember(it.gen, res)
-		st, err := it.slot.core.status(errs.op, it.slot, res)
+		st, err := statusOf(it.slot.core, errs.op, it.slot, res)
 		statuses[it.place] = st
 		errs.add(it.place, err)
 		it.slot.leave()
@@ -211,11 +211,11 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 	}
 	o, sc := e.load(), s.core
 	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) ||
-		o.core.flags&(EventInterprocess|EventExternal) != 0 || sc.ctx.drv.tracersOrCaptures() {
+		o.core.flags&(driver.CU_EVENT_INTERPROCESS|eventExternal) != 0 || sc.ctx.drv.tracersOrCaptures() {
 		return it, false
 	}
 	sl := o.core.slot.Load()
-	if sl == nil || sl.moves(RecordDefault) || sl.Gen().Busy() || sc.begin(op) != nil {
+	if sl == nil || sl.moves(driver.CU_EVENT_RECORD_DEFAULT) || sl.Gen().Busy() || sc.begin(op) != nil {
 		return it, false
 	}
 	if !sl.Begin(sl) {
@@ -266,7 +266,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 			}
 		}
 		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) ||
-			o.core.flags&(EventInterprocess|EventExternal) != 0 || d.tracersOrCaptures() {
+			o.core.flags&(driver.CU_EVENT_INTERPROCESS|eventExternal) != 0 || d.tracersOrCaptures() {
 			if b != nil {
 				b.wait(sc, &errs)
 			}

@@ -206,7 +206,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.trace(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
+			r.drv.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func BenchmarkTracing(b *testing.B) {
 			defer c.add()()
 			b.ReportAllocs()
 			for b.Loop() {
-				r.drv.trace(TraceEventRecord, 0, 0).done(TraceEventRecord, 0, 0, 0)
+				r.drv.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
 			}
 		})
 		b.Run("record/"+c.name, func(b *testing.B) {

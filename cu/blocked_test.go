@@ -281,7 +281,7 @@ func TestOrderOfSuccessors(t *testing.T) {
 			var next [2]successor
 			var slots [2]*slot
 			for i := range next {
-				next[i] = must(core.successor("", RecordDefault))(t)
+				next[i] = must(core.successor("", uint32(RecordDefault)))(t)
 				slots[i] = next[i].slot
 			}
 			for i, n := range c.order {

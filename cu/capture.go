@@ -2,9 +2,87 @@ package cu
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/purecu/purecu/driver"
 )
+
+// CaptureMode says which calls are refused while a stream is being captured. These calls cannot
+// become part of the graph, and would invalidate the capture: docs/captures.md lists them.
+type CaptureMode int32
+
+const (
+	// CaptureGlobal is the same as CaptureThreadLocal. In CUDA, CU_STREAM_CAPTURE_MODE_GLOBAL
+	// refuses these calls on every thread. This package begins no capture in that mode: driver 580
+	// crashes if another thread makes such a call, for example a query, while the capture begins or
+	// ends.
+	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	// CaptureThreadLocal refuses these calls to the goroutine that captures:
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
+	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+	// CaptureRelaxed refuses only calls on a captured stream itself:
+	// CU_STREAM_CAPTURE_MODE_RELAXED.
+	CaptureRelaxed CaptureMode = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+)
+
+// String returns the name of the mode in lower case.
+func (m CaptureMode) String() string {
+	switch m {
+	case CaptureGlobal:
+		return "global"
+	case CaptureThreadLocal:
+		return "thread-local"
+	case CaptureRelaxed:
+		return "relaxed"
+	}
+	return strconv.Itoa(int(m))
+}
+
+// driverMode returns the mode in which the driver begins a capture.
+func (m CaptureMode) driverMode() int32 {
+	if m == CaptureGlobal {
+		m = CaptureThreadLocal
+	}
+	return int32(m)
+}
+
+// CaptureStatus is the state of a stream's capture.
+type CaptureStatus int32
+
+const (
+	// CaptureNone means that the stream is not being captured: CU_STREAM_CAPTURE_STATUS_NONE.
+	CaptureNone CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_NONE
+	// CaptureActive means that work on the stream becomes part of a graph:
+	// CU_STREAM_CAPTURE_STATUS_ACTIVE.
+	CaptureActive CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+	// CaptureInvalidated means that a call has invalidated the capture. The capture must still be
+	// ended, and gives no graph: CU_STREAM_CAPTURE_STATUS_INVALIDATED.
+	CaptureInvalidated CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+)
+
+// String returns the name of the status in lower case.
+func (s CaptureStatus) String() string {
+	switch s {
+	case CaptureNone:
+		return "none"
+	case CaptureActive:
+		return "active"
+	case CaptureInvalidated:
+		return "invalidated"
+	}
+	return strconv.Itoa(int(s))
+}
+
+// CaptureInfo is the driver's information about a stream's capture.
+type CaptureInfo struct {
+	// Status says whether the stream is being captured.
+	Status CaptureStatus
+	// ID identifies the capture. No other capture of the process has the same ID, and all streams
+	// of a capture have the same. It is 0 without a capture.
+	ID uint64
+	// Dependencies is the number of nodes that the stream's next node in the graph will depend on.
+	Dependencies int
+}
 
 // CaptureInfo returns the state of the stream's capture, and invalidates no capture
 // (cuStreamGetCaptureInfo, CUDA 11.3). The driver refuses the call for the legacy default stream
@@ -22,7 +100,7 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 	if res != driver.ResultSuccess {
 		return CaptureInfo{}, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
-	return i, nil
+	return CaptureInfo{Status: CaptureStatus(i.status), ID: i.id, Dependencies: i.dependencies}, nil
 }
 
 // Capture calls f, and returns a graph of the work that f enqueues on the stream

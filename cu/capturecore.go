@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -13,94 +12,24 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// CaptureMode says which calls are refused while a stream is being captured. These calls cannot
-// become part of the graph, and would invalidate the capture: docs/captures.md lists them.
-type CaptureMode int32
-
-const (
-	// CaptureGlobal is the same as CaptureThreadLocal. In CUDA, CU_STREAM_CAPTURE_MODE_GLOBAL
-	// refuses these calls on every thread. This package begins no capture in that mode: driver 580
-	// crashes if another thread makes such a call, for example a query, while the capture begins or
-	// ends.
-	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
-	// CaptureThreadLocal refuses these calls to the goroutine that captures:
-	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
-	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-	// CaptureRelaxed refuses only calls on a captured stream itself:
-	// CU_STREAM_CAPTURE_MODE_RELAXED.
-	CaptureRelaxed CaptureMode = driver.CU_STREAM_CAPTURE_MODE_RELAXED
-)
-
-// String returns the name of the mode in lower case.
-func (m CaptureMode) String() string {
-	switch m {
-	case CaptureGlobal:
-		return "global"
-	case CaptureThreadLocal:
-		return "thread-local"
-	case CaptureRelaxed:
-		return "relaxed"
-	}
-	return strconv.Itoa(int(m))
-}
-
-// driverMode returns the mode in which the driver begins a capture.
-func (m CaptureMode) driverMode() int32 {
-	if m == CaptureGlobal {
-		m = CaptureThreadLocal
-	}
-	return int32(m)
-}
-
-// CaptureStatus is the state of a stream's capture.
-type CaptureStatus int32
-
-const (
-	// CaptureNone means that the stream is not being captured: CU_STREAM_CAPTURE_STATUS_NONE.
-	CaptureNone CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_NONE
-	// CaptureActive means that work on the stream becomes part of a graph:
-	// CU_STREAM_CAPTURE_STATUS_ACTIVE.
-	CaptureActive CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
-	// CaptureInvalidated means that a call has invalidated the capture. The capture must still be
-	// ended, and gives no graph: CU_STREAM_CAPTURE_STATUS_INVALIDATED.
-	CaptureInvalidated CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
-)
-
-// String returns the name of the status in lower case.
-func (s CaptureStatus) String() string {
-	switch s {
-	case CaptureNone:
-		return "none"
-	case CaptureActive:
-		return "active"
-	case CaptureInvalidated:
-		return "invalidated"
-	}
-	return strconv.Itoa(int(s))
-}
-
-// CaptureInfo is the driver's information about a stream's capture.
-type CaptureInfo struct {
-	// Status says whether the stream is being captured.
-	Status CaptureStatus
-	// ID identifies the capture. No other capture of the process has the same ID, and all streams
-	// of a capture have the same. It is 0 without a capture.
-	ID uint64
-	// Dependencies is the number of nodes that the stream's next node in the graph will depend on.
-	Dependencies int
+// captureInfo is the driver's information about a stream's capture.
+type captureInfo struct {
+	status       int32  // CU_STREAM_CAPTURE_STATUS_…
+	id           uint64 // 0 without a capture
+	dependencies int    // the number of nodes that the stream's next node will depend on
 }
 
 // captureInfo calls the newest version of the function that the driver has.
-func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
+func (sc *streamCore) captureInfo(at driver.At) (captureInfo, driver.Result) {
 	t := sc.ctx.drv.table()
 	status, id, _, _, _, n, res := t.StreamGetCaptureInfoV3(at, sc.raw)
 	if t.Missing(res) != nil { // before CUDA 12.3
 		status, id, _, _, n, res = t.StreamGetCaptureInfoV2(at, sc.raw)
 	}
 	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
-		return CaptureInfo{}, res
+		return captureInfo{}, res
 	}
-	return CaptureInfo{Status: CaptureStatus(status), ID: id, Dependencies: int(n)}, res
+	return captureInfo{status: status, id: id, dependencies: int(n)}, res
 }
 
 // captureCall is a call that captures what a function enqueues.
@@ -234,7 +163,7 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	}
 	d.captures.mu.Lock()
 	defer d.captures.mu.Unlock()
-	if c.id = info.ID; c.id != 0 { // 0 if a call has invalidated the capture already
+	if c.id = info.id; c.id != 0 { // 0 if a call has invalidated the capture already
 		if d.captures.byID == nil {
 			d.captures.byID = make(map[uint64]*capture)
 		}
@@ -382,12 +311,13 @@ func (d *driverCore) noteInvalidating(e *cuerror.Error) {
 // invalidates reports whether a call with this error can have invalidated a capture.
 func invalidates(e *cuerror.Error) bool {
 	switch e.Result {
-	case ResultStreamCaptureInvalidated: // it was invalidated before
+	case driver.ResultStreamCaptureInvalidated: // it was invalidated before
 		return false
-	case ResultInvalidValue: // an event of another capture that has ended, or WaitExternal outside of captures
+	case driver.ResultInvalidValue: // an event of another capture that has ended, or WaitExternal outside of captures
 		return e.Op == "cuStreamWaitEvent"
 	}
-	return e.Result >= ResultStreamCaptureUnsupported && e.Result <= ResultCapturedEvent && e.Op != endCaptureOp
+	return e.Result >= driver.ResultStreamCaptureUnsupported && e.Result <= driver.ResultCapturedEvent &&
+		e.Op != endCaptureOp
 }
 
 // all returns the captures that have not ended, each with the stream that was captured first. The
@@ -434,13 +364,13 @@ func (sc *streamCore) currentCapture() *capture {
 // askCapture asks the driver which capture of this package the stream is part of.
 func (sc *streamCore) askCapture() *capture {
 	i, res := sc.captureInfo(sc.at)
-	if res != driver.ResultSuccess || i.ID == 0 {
+	if res != driver.ResultSuccess || i.id == 0 {
 		return nil
 	}
 	captures := &sc.ctx.drv.captures
 	captures.mu.Lock()
 	defer captures.mu.Unlock()
-	return captures.byID[i.ID]
+	return captures.byID[i.id]
 }
 
 // knownCapture returns the capture that this package knows the stream to be part of, or nil. A

@@ -60,4 +60,4 @@ func (sc *streamCore) tryBeginLegacy() bool {
 }
 
 // isBlocking reports whether the stream may be a blocking stream.
-func (sc *streamCore) isBlocking() bool { return sc.flags&StreamNonBlocking == 0 }
+func (sc *streamCore) isBlocking() bool { return sc.flags&driver.CU_STREAM_NON_BLOCKING == 0 }

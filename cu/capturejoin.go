@@ -43,8 +43,9 @@ func (sc *streamCore) waitEvent(e driver.Event, of *capture) driver.Result {
 
 // mayBe reports whether a stream's capture may be c. The driver tells the ID of a capture only if it
 // is not invalidated.
-func (i CaptureInfo) mayBe(c *capture) bool {
-	return i.Status == CaptureInvalidated || i.Status == CaptureActive && i.ID == c.id
+func (i captureInfo) mayBe(c *capture) bool {
+	return i.status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED ||
+		i.status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && i.id == c.id
 }
 
 // joined asks the driver whether the stream has joined a capture, and notes the answer. The driver
@@ -59,14 +60,14 @@ func (sc *streamCore) joined(likely *capture) {
 		return
 	}
 	i, r := sc.captureInfo(sc.at)
-	if r != driver.ResultSuccess || i.Status == CaptureNone {
+	if r != driver.ResultSuccess || i.status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		return
 	}
 	captures := &sc.ctx.drv.captures
 	captures.mu.Lock()
 	defer captures.mu.Unlock()
-	c := captures.byID[i.ID] // nil if other code began the capture, or it is invalidated
-	if i.Status == CaptureInvalidated && likely.active() {
+	c := captures.byID[i.id] // nil if other code began the capture, or it is invalidated
+	if i.status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED && likely.active() {
 		c = likely
 	}
 	if c != nil {

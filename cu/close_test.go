@@ -594,7 +594,7 @@ func TestZeroEvent(t *testing.T) {
 	}
 	since()
 	r.ok(e.Record(r.s))
-	if f := e.core().flags; f != EventDisableTiming {
+	if f := e.Flags(); f != EventDisableTiming {
 		t.Errorf("flags %v", f)
 	}
 	r.status(&e, Complete)

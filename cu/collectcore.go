@@ -111,7 +111,7 @@ func (c *collector) abandoned(bytes uint64) {
 
 // explain makes the error of a call say what the collection has found. Without a collection it changes nothing.
 func (own *collection) explain(e *cuerror.Error) *cuerror.Error {
-	if own == nil || e.Result != ResultOutOfMemory {
+	if own == nil || e.Result != driver.ResultOutOfMemory {
 		return e
 	}
 	found := "no abandoned memory"
@@ -190,7 +190,7 @@ const freedDetail = "abandoned memory is freed: call again, if it does no harm t
 
 // lacksMemory returns err if it is the driver's answer to op that there is too little memory, or nil.
 func lacksMemory(op string, err error) *cuerror.Error {
-	if e, ok := err.(*cuerror.Error); ok && e.Op == op && e.Result == ResultOutOfMemory && e.Err == nil {
+	if e, ok := err.(*cuerror.Error); ok && e.Op == op && e.Result == driver.ResultOutOfMemory && e.Err == nil {
 		return e
 	}
 	return nil

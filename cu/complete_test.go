@@ -409,7 +409,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		ec := &c.own.core.spare
 		ec.mu.Lock()
 		defer ec.mu.Unlock()
-		return len(ec.events[EventDefault])
+		return len(ec.events[uint32(EventDefault)])
 	}
 
 	t.Run("external", func(t *testing.T) {

@@ -113,7 +113,7 @@ func (dev *Device) createContext(flags ContextFlags,
 	c, _, err := d.newContext(raw, dev, created)
 	if err != nil {
 		if res := d.table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
-			d.leak(Leak{Kind: "context", Handle: uintptr(raw), Err: d.resultError("cuCtxDestroy", uintptr(raw), res)})
+			d.leak(leakReport{Kind: "context", Handle: uintptr(raw), Err: d.resultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
 	return c, err

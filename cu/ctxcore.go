@@ -92,7 +92,7 @@ func (o *contextOwner) closeAbandoned() {
 	if first, last := o.Close(); first {
 		o.core.owners.Add(-1) // waits of the context continue
 		o.core.drv.collector.abandoned(0)
-		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
+		o.core.drv.leak(leakReport{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
 		if last {
 			o.core.endHold()
 		}
@@ -191,7 +191,7 @@ func (c *contextCore) abandon() {
 		d.forget(c)
 		go func() {
 			if err := c.releaseCUDA(background()); err != nil {
-				d.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+				d.leak(leakReport{Kind: "context", Handle: uintptr(c.raw), Err: err})
 			}
 		}()
 	default:
@@ -260,7 +260,7 @@ func (c *contextCore) release() error {
 // releaseLate is release, and reports an error to the leak hook.
 func (c *contextCore) releaseLate() {
 	if err := c.release(); err != nil && !errors.Is(err, errInHostFunc) {
-		c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+		c.drv.leak(leakReport{Kind: "context", Handle: uintptr(c.raw), Err: err})
 	}
 }
 
@@ -350,7 +350,7 @@ func (c *contextCore) endClaim(at driver.At) error {
 // releasePrimary releases a claim to the primary context that turned out to be unnecessary.
 func (d *driverCore) releasePrimary(dev driver.Device) {
 	if res := d.table().DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev); res != driver.ResultSuccess {
-		d.leak(Leak{Kind: "context", Err: d.resultError("cuDevicePrimaryCtxRelease", 0, res)})
+		d.leak(leakReport{Kind: "context", Err: d.resultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }
 
@@ -359,7 +359,7 @@ func (d *driverCore) releasePrimary(dev driver.Device) {
 // gone; contexts of this package have no deferred objects then.
 func (c *contextCore) keepDeferred() {
 	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
-		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keepForever(errBorrowed)})
+		c.drv.leak(leakReport{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keepForever(errBorrowed)})
 		if m, ok := r.self.(memoryObject); ok {
 			m.unmark()
 		}

@@ -129,9 +129,9 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 		}
 	case lost != nil && isLoss(e.Result):
 		setLost(e, lost)
-	case e.Result == ResultInvalidContext && e.Detail == remedy.Of(e.Result):
+	case e.Result == driver.ResultInvalidContext && e.Detail == remedy.Of(e.Result):
 		// The call made the context current, so the context was destroyed.
-		e.Detail = remedy.Of(ResultContextIsDestroyed)
+		e.Detail = remedy.Of(driver.ResultContextIsDestroyed)
 	case asynchronous(res) && !importsHandle(op):
 		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)
 	}

@@ -77,7 +77,7 @@ func recordWhole(c *contextCore, op string, e *Event, o *eventOwner, a recordArg
 	if o.core.ctx != c {
 		return o.core.ofAnotherContext(op, c)
 	}
-	if a.by == byGreenContext && o.core.flags&EventInterprocess != 0 { // moved into e after the caller's check
+	if a.by == byGreenContext && o.core.flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved into e after the caller's check
 		return noGreen(op, standIn{"green context", uintptr(a.green), c})
 	}
 	return o.core.record(op, a)

@@ -19,7 +19,7 @@ type deferredList = deferred.List[*resource, memoryFit]
 // memoryFit identifies the allocations that a piece of memory can serve.
 type memoryFit struct {
 	is    any // the *memoryFuncs of its kind. Programs without memory do not contain that type
-	flags HostFlags
+	flags uint32
 	class uint64 // of sizes that are about the same
 }
 
@@ -45,7 +45,7 @@ func (r *resource) retryLater(err error) (again bool) {
 	}
 	r.ctx.deferred.Locked(func() {
 		// These are temporary, and do not count as attempts. A host function meets ResultNotPermitted.
-		if !errors.Is(err, errBusy) && !errors.Is(err, ResultNotPermitted) {
+		if !errors.Is(err, errBusy) && !errors.Is(err, driver.ResultNotPermitted) {
 			r.tries++
 		}
 		again = r.tries < maxTries
@@ -82,12 +82,12 @@ func (c *contextCore) freeClaimed(r *resource, err error) bool {
 	} else {
 		err = r.keepForever(err)
 	}
-	if errors.Is(err, ResultNotPermitted) { // nothing was freed
+	if errors.Is(err, driver.ResultNotPermitted) { // nothing was freed
 		r.freed.Store(false)
 		c.addDeferred(r)
 		return false
 	}
-	c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
+	c.drv.leak(leakReport{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
 	return true
 }
 
@@ -132,10 +132,10 @@ func (d *driverCore) freeLibraries() (any bool) {
 	for _, l := range d.libraries.All() {
 		if done, ok := d.libraries.Claim(l); ok {
 			any = true
-			if err := l.unload(); errors.Is(err, ResultNotPermitted) {
+			if err := l.unload(); errors.Is(err, driver.ResultNotPermitted) {
 				d.libraries.Add(l, 0)
 			} else {
-				d.leak(Leak{Kind: l.kind(), Handle: l.handle(), Err: err})
+				d.leak(leakReport{Kind: l.kind(), Handle: l.handle(), Err: err})
 			}
 			done()
 		}

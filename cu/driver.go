@@ -31,7 +31,7 @@ type Option func(*options)
 type options struct {
 	path     string
 	software func(*driver.TableState) error // makes the table call a software driver; nil without WithSoftware
-	hook     func(Leak)
+	hook     func(leakReport)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
 	onWait     func(function string) // for tests: see driver.Table.OnWait
@@ -84,13 +84,6 @@ func WithSoftware(p driver.Provider) Option {
 	return func(o *options) {
 		o.software = func(s *driver.TableState) error { return (*driver.Table)(s).UseProvider(p) }
 	}
-}
-
-// WithLeakHook makes the driver report objects that were never closed, and errors of destructions
-// for which no call waits. Each call of hook is made on a new goroutine. hook must be safe for
-// concurrent use.
-func WithLeakHook(hook func(Leak)) Option {
-	return func(o *options) { o.hook = hook }
 }
 
 // Open loads NVIDIA's driver library and initialises it (cuInit), or uses the software driver of
@@ -374,31 +367,4 @@ func (p Proc) Call(args ...uintptr) (Result, error) {
 		p.drv.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
 	}
 	return result, nil
-}
-
-// AddTracer registers t for all operations until remove is called. Other tracers stay registered. A
-// call that is in flight during remove may still call t. Without tracers, an operation costs one
-// more load.
-func (d *Driver) AddTracer(t Tracer) (remove func()) {
-	if !d.open() || t == nil {
-		return func() {}
-	}
-	mine := &t
-	d.changeTracers(func(l *tracers) { l.ops = append(l.ops, mine) })
-	return func() {
-		d.changeTracers(func(l *tracers) { l.ops = without(l.ops, mine) })
-	}
-}
-
-// AddCallTracer registers t for driver calls that have returned, with their times and results: see
-// [Driver.AddTracer].
-func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
-	if !d.open() || t == nil {
-		return func() {}
-	}
-	mine := &t
-	d.changeTracers(func(l *tracers) { l.calls = append(l.calls, mine) })
-	return func() {
-		d.changeTracers(func(l *tracers) { l.calls = without(l.calls, mine) })
-	}
 }

@@ -38,7 +38,7 @@ func (d *driverAccess) software() bool { return d.simulated || d.table().Softwar
 func (d *driverAccess) silentError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	e := &cuerror.Error{Op: op, Result: res, Handle: handle, Software: d.software()}
 	if m := d.table().Missing(res); m != nil {
-		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
+		e.Result, e.Err, e.Detail = driver.ResultNotSupported, m, remedy.OfMissing(m)
 		return e
 	}
 	if res.Sticky() {
@@ -69,7 +69,8 @@ func tookEffect(res driver.Result) bool {
 // asynchronous reports whether a result that is not sticky can be an error of earlier work.
 func asynchronous(r driver.Result) bool {
 	switch r {
-	case ResultECCUncorrectable, ResultNVLinkUncorrectable, ResultLaunchOutOfResources, ResultUnknown:
+	case driver.ResultECCUncorrectable, driver.ResultNVLinkUncorrectable, driver.ResultLaunchOutOfResources,
+		driver.ResultUnknown:
 		return true
 	}
 	return false
@@ -89,7 +90,7 @@ type losses struct {
 
 // isLoss reports whether a result can mean that a device is lost.
 func isLoss(r driver.Result) bool {
-	return r == ResultECCUncorrectable || r == ResultDeviceUnavailable || r == ResultUnknown
+	return r == driver.ResultECCUncorrectable || r == driver.ResultDeviceUnavailable || r == driver.ResultUnknown
 }
 
 // note returns the first loss if the result of a call means that a device is lost, else nil.
@@ -101,11 +102,11 @@ func (l *losses) note(op string, res driver.Result, inContext bool) *firstError 
 	this := &firstError{op, res}
 	lost := false
 	switch res {
-	case ResultECCUncorrectable:
+	case driver.ResultECCUncorrectable:
 		lost = true
-	case ResultDeviceUnavailable:
+	case driver.ResultDeviceUnavailable:
 		lost = inContext
-	case ResultUnknown:
+	case driver.ResultUnknown:
 		lost = !importsHandle(op) && !l.unknown.CompareAndSwap(nil, this) && l.unknown.Load().op != op
 	default:
 		return nil

@@ -48,7 +48,7 @@ func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, about(core, err)
 	}
-	ec, err := newEventCore(core, flags)
+	ec, err := newEventCore(core, uint32(flags))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, about(core, err)
 	}
-	ec := ownEvent(core, flags, driver.Event(handle))
+	ec := ownEvent(core, uint32(flags), driver.Event(handle))
 	ec.foreign = true
 	ec.first.SetBits(slotExposed)
 	e := new(Event)
@@ -141,7 +141,7 @@ func (e *Event) Flags() EventFlags {
 	if e == nil {
 		return EventDefault
 	}
-	return e.owner.Load().flags()
+	return EventFlags(e.owner.Load().flags())
 }
 
 // Device returns the device of the event's context. ok is false for an event that was not created
@@ -275,7 +275,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 			return o.core.mismatch(op, sc)
 		}
 	}
-	err := o.core.recordChecked(op, recordArgs{stream: sc, flags: flags, by: by})
+	err := o.core.recordChecked(op, recordArgs{stream: sc, flags: uint32(flags), by: by})
 	runtime.KeepAlive(o)
 	return err
 }
@@ -311,16 +311,34 @@ func (e *Event) Query() (Status, error) {
 		}
 		t, res := sl.queryFirst(driver.At{})
 		if t.to != nil {
-			return o.traceQuery(op, sl, t, res)
+			return traceQuery(o, op, sl, t, res)
 		}
 		st, err := Pending, error(nil)
 		if res != driver.ResultNotReady {
-			st, err = o.core.status(op, sl, res)
+			st, err = statusOf(o.core, op, sl, res)
 		}
 		sl.leave()
 		runtime.KeepAlive(o)
 		return st, err
 	}
+}
+
+// traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
+func traceQuery(o *eventOwner, op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
+	defer o.leave(sl)
+	t.end(traceEventQuery, sl.raw, 0, res)
+	return statusOf(o.core, op, sl, res)
+}
+
+// statusOf returns the status for the result of a query that the program made.
+func statusOf(c *eventCore, op string, sl *slot, res driver.Result) (Status, error) {
+	switch res {
+	case driver.ResultSuccess:
+		return Complete, nil
+	case driver.ResultNotReady:
+		return Pending, nil
+	}
+	return StatusUnknown, c.resultError(op, sl, res)
 }
 
 // Synchronize waits until the event's newest record has completed (cuEventSynchronize). It holds an

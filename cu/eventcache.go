@@ -9,14 +9,14 @@ import (
 // event than to record it. A CUevent is in the cache, or has one user.
 type eventCache struct {
 	mu     lock.Mutex[lock.EventCache]
-	events map[EventFlags][]driver.Event
+	events map[uint32][]driver.Event
 }
 
 // maxSpare is the number of unused events that a context keeps for each combination of flags.
 const maxSpare = 64
 
 // take removes and returns an event with the flags, if there is one.
-func (ec *eventCache) take(flags EventFlags) (e driver.Event, ok bool) {
+func (ec *eventCache) take(flags uint32) (e driver.Event, ok bool) {
 	ec.mu.Lock()
 	defer ec.mu.Unlock()
 	s := ec.events[flags]
@@ -28,14 +28,14 @@ func (ec *eventCache) take(flags EventFlags) (e driver.Event, ok bool) {
 }
 
 // put adds an event. It reports false if there are maxSpare events with the flags.
-func (ec *eventCache) put(flags EventFlags, e driver.Event) bool {
+func (ec *eventCache) put(flags uint32, e driver.Event) bool {
 	ec.mu.Lock()
 	defer ec.mu.Unlock()
 	if len(ec.events[flags]) >= maxSpare {
 		return false
 	}
 	if ec.events == nil {
-		ec.events = make(map[EventFlags][]driver.Event)
+		ec.events = make(map[uint32][]driver.Event)
 	}
 	ec.events[flags] = append(ec.events[flags], e)
 	return true
@@ -51,11 +51,14 @@ func (ec *eventCache) all() (all []driver.Event) {
 	return all
 }
 
-func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
+// eventExternal is the flag EventExternal. It is this package's own: the driver does not know it.
+const eventExternal = 1 << 30
+
+func (c *contextCore) createEvent(flags uint32, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
-	t := c.drv.trace(TraceEventCreate, 0, 0)
-	e, res := c.drv.table().EventCreate(at, uint32(flags&^EventExternal))
-	t.doneOr(func() { c.destroyEvent(e, background()) }, TraceEventCreate, e, 0, res)
+	t := c.drv.trace(traceEventCreate, 0, 0)
+	e, res := c.drv.table().EventCreate(at, flags&^eventExternal)
+	t.doneOr(func() { c.destroyEvent(e, background()) }, traceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.backgroundError("cuEventCreate", 0, res)
 	}
@@ -64,9 +67,9 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 
 // queryEvent queries a CUevent that this package recorded for its own use.
 func (c *contextCore) queryEvent(e driver.Event) driver.Result {
-	t := c.drv.trace(TraceEventQuery, e, 0)
+	t := c.drv.trace(traceEventQuery, e, 0)
 	res := c.drv.table().EventQuery(background(), e)
-	t.done(TraceEventQuery, e, 0, res)
+	t.done(traceEventQuery, e, 0, res)
 	return res
 }
 
@@ -79,7 +82,7 @@ func (c *contextCore) observeEnd(e driver.Event) {
 
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 	c.observeEnd(e)
-	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table().EventDestroy(at, e) })
+	res := c.drv.destroying(traceEventDestroy, e, 0, func() driver.Result { return c.drv.table().EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.backgroundError("cuEventDestroy", uintptr(e), res)
 	}
@@ -88,7 +91,7 @@ func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 
 // takeEvent returns an unused CUevent, or creates one. It may have a record of an earlier user,
 // which may be pending, until it is recorded again.
-func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, error) {
+func (c *contextCore) takeEvent(flags uint32, at driver.At) (driver.Event, error) {
 	if e, ok := c.spare.take(flags); ok {
 		return e, nil
 	}
@@ -96,13 +99,13 @@ func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, e
 }
 
 // doneWith puts a CUevent of takeEvent into the cache, or destroys it.
-func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
+func (c *contextCore) doneWith(flags uint32, e driver.Event) {
 	c.observeEnd(e)
 	if c.poison.Load() == nil && c.spare.put(flags, e) {
 		return
 	}
 	if err := c.destroyEvent(e, background()); err != nil {
-		c.drv.leak(Leak{Kind: "event", Handle: uintptr(e), Err: err})
+		c.drv.leak(leakReport{Kind: "event", Handle: uintptr(e), Err: err})
 	}
 }
 
@@ -114,7 +117,7 @@ func (c *contextCore) endEvents(at driver.At) {
 	}
 	eachDespitePanic(len(all), func(i int) {
 		if err := c.destroyEvent(all[i], at); err != nil {
-			c.drv.leak(Leak{Kind: "event", Handle: uintptr(all[i]), Err: err})
+			c.drv.leak(leakReport{Kind: "event", Handle: uintptr(all[i]), Err: err})
 		}
 	})
 }

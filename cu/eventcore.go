@@ -15,7 +15,7 @@ type eventCore struct {
 	// slot is nil once the event is closed. A query needs the first cache line, up to first.drv, and
 	// a record the second, up to ctx.
 	slot  atomic.Pointer[slot]
-	flags EventFlags
+	flags uint32
 	// foreign says that other code owns the CUevent and destroys it.
 	foreign bool
 	// imported says that the CUevent was opened from another process's handle.
@@ -48,7 +48,7 @@ type eventOwner struct {
 	// core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
 	// Move transfers all in one step.
 	core *eventCore
-	lazy EventFlags
+	lazy uint32
 }
 
 // object returns the event for an error. It is nil if there is no event yet.
@@ -60,10 +60,10 @@ func (o *eventOwner) object() named {
 }
 
 // flags returns the flags of an event. o is nil for a zero Event.
-func (o *eventOwner) flags() EventFlags {
+func (o *eventOwner) flags() uint32 {
 	switch {
 	case o == nil:
-		return EventDisableTiming
+		return driver.CU_EVENT_DISABLE_TIMING
 	case o.core == nil:
 		return o.lazy
 	}
@@ -96,10 +96,10 @@ func (c *eventCore) recordChecked(op string, a recordArgs) error {
 // event has EventExternal and the stream is being captured.
 func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, error) {
 	switch {
-	case c.flags&EventInterprocess != 0:
+	case c.flags&driver.CU_EVENT_INTERPROCESS != 0:
 		return op, a, c.refuseNode(op, a.stream, a.flags)
-	case c.flags&EventExternal != 0 && a.stream.captureActive():
-		a.flags, a.by = a.flags|RecordExternal, byRecordWithFlags
+	case c.flags&eventExternal != 0 && a.stream.captureActive():
+		a.flags, a.by = a.flags|driver.CU_EVENT_RECORD_EXTERNAL, byRecordWithFlags
 		return "cuEventRecordWithFlags", a, nil
 	}
 	return op, a, nil
@@ -131,24 +131,6 @@ func (c *eventCore) ofAnotherContext(op string, other member) error {
 		return errClosed(op, c)
 	}
 	return errMixed(op, c, other)
-}
-
-// traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
-func (o *eventOwner) traceQuery(op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
-	defer o.leave(sl)
-	t.end(TraceEventQuery, sl.raw, 0, res)
-	return o.core.status(op, sl, res)
-}
-
-// status returns the status for the result of a query that the program made.
-func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, error) {
-	switch res {
-	case driver.ResultSuccess:
-		return Complete, nil
-	case driver.ResultNotReady:
-		return Pending, nil
-	}
-	return StatusUnknown, c.resultError(op, sl, res)
 }
 
 // resultError returns the error for a result of the driver, which may be a success.
@@ -211,7 +193,7 @@ func (c *eventCore) endOnce(turn chan struct{}) {
 }
 
 // newEventCore creates a CUevent in the context. The caller is a user of the context.
-func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
+func newEventCore(ctx *contextCore, flags uint32) (*eventCore, error) {
 	raw, err := ctx.createEvent(flags, driver.At{})
 	if err != nil {
 		return nil, err
@@ -220,11 +202,11 @@ func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
 }
 
 // ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
-func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+func ownEvent(ctx *contextCore, flags uint32, raw driver.Event) *eventCore {
 	c := ctx.drv.newCore()
 	c.ctx, c.flags, c.id = ctx, flags, ctx.drv.events.Add(1)
 	c.put(&c.first, raw)
-	if flags&EventInterprocess != 0 {
+	if flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		c.first.SetBits(slotExposed)
 	}
 	c.slot.Store(&c.first)
@@ -307,7 +289,7 @@ func (c *eventCore) enterForeign(op string) (*slot, error) {
 // waiter needs the present record.
 func (c *eventCore) enterNode(op string) (*slot, error) {
 	for {
-		next, err := c.successor(op, RecordExternal)
+		next, err := c.successor(op, driver.CU_EVENT_RECORD_EXTERNAL)
 		if err != nil {
 			return nil, err
 		}
@@ -348,12 +330,12 @@ func (c *eventCore) closeAbandoned() {
 	sl := c.slot.Load()
 	first, err := c.close(background())
 	if first {
-		c.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Abandoned: true, Err: err})
+		c.ctx.drv.leak(leakReport{Kind: "event", Handle: uintptr(sl.raw), Abandoned: true, Err: err})
 	}
 }
 
 // newUnnumberedCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
-func newUnnumberedCore(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+func newUnnumberedCore(ctx *contextCore, flags uint32, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags}
 	c.put(&c.first, raw)
 	c.slot.Store(&c.first)

@@ -9,7 +9,7 @@ import "runtime"
 func LazyEvent(flags ...EventFlags) *Event {
 	e := new(Event)
 	if f := lazyFlags(flags); f != EventDisableTiming {
-		e.owner.Store(&eventOwner{lazy: f})
+		e.owner.Store(&eventOwner{lazy: uint32(f)})
 	}
 	return e
 }
@@ -34,12 +34,12 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 			if was.core != nil {
 				return was, nil // another call has created it
 			}
-			flags = was.lazy
+			flags = EventFlags(was.lazy)
 		}
 		if err := flags.check(); err != nil {
 			return nil, about(ctx, err)
 		}
-		ec, err := newEventCore(ctx, flags)
+		ec, err := newEventCore(ctx, uint32(flags))
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 		// Another call has created it, or the event was moved.
 		o.closed()
 		if _, err := ec.close(background()); err != nil {
-			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
+			ctx.drv.leak(leakReport{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
 		}
 	}
 }

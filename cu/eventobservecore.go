@@ -26,7 +26,7 @@ func (sl *slot) observeRecord(a recordArgs) {
 	case a.stream == nil: // a green context's streams count as all streams
 		o.RecordContext(uintptr(sl.core.ctx.raw), uintptr(sl.raw), sl.eventKind(false))
 	default:
-		o.Record(a.stream.observed(), uintptr(sl.raw), sl.eventKind(a.flags&RecordExternal != 0))
+		o.Record(a.stream.observed(), uintptr(sl.raw), sl.eventKind(a.flags&driver.CU_EVENT_RECORD_EXTERNAL != 0))
 	}
 }
 
@@ -38,9 +38,9 @@ func (sl *slot) observeRefused() {
 }
 
 // observeWait is called before a wait of a stream for a slot.
-func (sc *streamCore) observeWait(sl *slot, flags WaitFlags) {
+func (sc *streamCore) observeWait(sl *slot, flags uint32) {
 	if o := sc.ctx.drv.observer(); o != nil {
-		o.Wait(sc.observed(), uintptr(sl.raw), sl.eventKind(flags&WaitExternal != 0))
+		o.Wait(sc.observed(), uintptr(sl.raw), sl.eventKind(flags&driver.CU_EVENT_WAIT_EXTERNAL != 0))
 	}
 }
 

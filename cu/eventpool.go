@@ -81,7 +81,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	en := pool.pop(&pool.free[f])
 	if en == nil {
 		if en = pool.pop(&pool.empty[f]); en == nil {
-			if en = pool.grow(f); en == nil {
+			if en = pool.grow(uint32(f)); en == nil {
 				return Pooled{}, newError(op, p.share, ResultOutOfMemory, nil,
 					fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries))
 			}

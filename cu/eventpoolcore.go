@@ -54,7 +54,7 @@ const poolHomes = 2
 
 // poolKinds is the number of kinds of pooled events. An event's flags are the number of its kind.
 // Interprocess and external events cannot be pooled.
-const poolKinds = int(EventBlockingSync|EventDisableTiming) + 1
+const poolKinds = (driver.CU_EVENT_BLOCKING_SYNC | driver.CU_EVENT_DISABLE_TIMING) + 1
 
 // freeList is a stack of entries that are not in use. The entries are linked by their indices.
 type freeList struct {
@@ -87,7 +87,7 @@ type poolEntry struct {
 	core  atomic.Pointer[eventCore]
 	next  atomic.Uint32 // the next entry of the list, in the form of freeList.head
 	index uint32
-	flags EventFlags
+	flags uint32
 	home  bool // the entry is one of poolCore.homes
 	pool  *poolCore
 	_     [64 - 40]byte // the entry has a cache line of its own
@@ -135,12 +135,12 @@ func (pool *poolCore) releaseShare(at driver.At) driver.Result {
 		}
 		closed, err := c.close(at)
 		if closed && inUse && en.state.Load()&entryInUse != 0 {
-			ctx.drv.leak(Leak{Kind: "pooled event", Handle: uintptr(sl.raw), Abandoned: true})
+			ctx.drv.leak(leakReport{Kind: "pooled event", Handle: uintptr(sl.raw), Abandoned: true})
 		}
 		if e, ok := err.(*cuerror.Error); ok && first == driver.ResultSuccess {
 			first = e.Result
 		} else if err != nil {
-			ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
+			ctx.drv.leak(leakReport{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 		}
 	})
 	return first
@@ -203,7 +203,7 @@ func (en *poolEntry) trim() bool {
 	c.released.Store(true) // a wait that began while the event was released continues
 	first, err := c.close(background())
 	if err != nil {
-		en.pool.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
+		en.pool.ctx.drv.leak(leakReport{Kind: "event", Handle: uintptr(c.first.raw), Err: err})
 	}
 	return first // false if the pool was closed
 }
@@ -240,7 +240,7 @@ func (pool *poolCore) push(list *freeList, en *poolEntry) {
 }
 
 // grow adds an entry without a CUevent to the pool. It returns nil if there are maxEntries.
-func (pool *poolCore) grow(flags EventFlags) *poolEntry {
+func (pool *poolCore) grow(flags uint32) *poolEntry {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	entries := *pool.entries.Load()

@@ -183,7 +183,7 @@ func (iv *interval) mixed(op string) error {
 // return that error only once.
 func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
 	from, to := start.slot.Load(), c.slot.Load()
-	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&EventDisableTiming != 0 {
+	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&driver.CU_EVENT_DISABLE_TIMING != 0 {
 		return 0, StatusUnknown, false, nil
 	}
 	m, n, drv := from.Bits(), to.Bits(), to.drv

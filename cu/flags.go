@@ -51,7 +51,7 @@ const (
 	// EventExternal makes an event that is recorded and waited for as with RecordExternal and
 	// WaitExternal whenever the stream is being captured. Each such call queries the driver for
 	// that. The flag is this package's own, not CUDA's.
-	EventExternal EventFlags = 1 << 30
+	EventExternal EventFlags = eventExternal
 )
 
 // String lists the flags by name.

@@ -16,7 +16,7 @@ import (
 func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done chan struct{}) int {
 	t.Helper()
 	core := gpu.own.core
-	e, err := core.createEvent(EventDisableTiming, driver.At{})
+	e, err := core.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func (xc *execCore) freeAllocs() {
 		mc.usedOnAll(xc.usedStreams)
 		mc.Close()
 		if err := mc.closeOrdered(); err != nil {
-			ctx.drv.leak(Leak{Kind: mc.kind(), Handle: mc.handle(), Err: err})
+			ctx.drv.leak(leakReport{Kind: mc.kind(), Handle: mc.handle(), Err: err})
 		}
 	}
 }

@@ -236,7 +236,7 @@ func (x *GraphExec) launchOrUpload(f workFunction, s *Stream) error {
 	}
 	var t tracedCall
 	if f == workGraphLaunch {
-		t = sc.ctx.drv.trace(TraceGraphLaunch, 0, sc.raw)
+		t = sc.ctx.drv.trace(traceGraphLaunch, 0, sc.raw)
 	}
 	if t.to != nil { // tracers are called during a call on the stream
 		sc.Retain()
@@ -252,7 +252,7 @@ func (x *GraphExec) launchOrUpload(f workFunction, s *Stream) error {
 	w.end()
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(s)
-	t.done(TraceGraphLaunch, 0, sc.raw, res)
+	t.done(traceGraphLaunch, 0, sc.raw, res)
 	if err != nil {
 		return err
 	}

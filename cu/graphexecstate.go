@@ -175,7 +175,7 @@ func (xc *execCore) leaveDelayed() {
 		}
 		if err := xc.usedStreams.waitLong(xc.ctx.drv.table().Clock()); err != nil {
 			for _, l := range batch {
-				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
+				xc.ctx.drv.leak(leakReport{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
 			}
 		} else {
 			eachDespitePanic(len(batch), func(i int) { batch[i].leave() })

@@ -161,7 +161,7 @@ func (f *graphFamily) Unlock() {
 		for e := ended; e != nil; e = e.next {
 			if op, res := e.destroyRaw(background()); res != driver.ResultSuccess {
 				c := e.context()
-				c.drv.leak(Leak{Kind: e.kind(), Handle: e.handle(), Err: c.backgroundError(op, e.handle(), res)})
+				c.drv.leak(leakReport{Kind: e.kind(), Handle: e.handle(), Err: c.backgroundError(op, e.handle(), res)})
 			}
 		}
 		r.mu.Unlock()

@@ -213,7 +213,7 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 		o.GraphDestroyed(uintptr(g))
 	}
 	if res := c.drv.table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
+		c.drv.leak(leakReport{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
 	}
 }
 

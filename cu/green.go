@@ -289,7 +289,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
 	s := newStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
 	s.core.green = &gc.resource
-	s.core.observeNew(StreamNonBlocking)
+	s.core.observeNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }
 
@@ -337,7 +337,7 @@ func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if e.Flags()&EventInterprocess != 0 || o != nil && o.core.flags&EventInterprocess != 0 {
+	if e.Flags()&EventInterprocess != 0 || o != nil && o.core.flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		g.leave()
 		return nil, nil, noGreen(op, gc)
 	}

@@ -60,9 +60,9 @@ func (sc *streamCore) hostFunc(f func()) error {
 
 // errUnnamed returns the error for a function that C cannot call.
 func errUnnamed(op string, handle uintptr, err error) error {
-	e := &cuerror.Error{Op: op, Result: ResultNotSupported, Handle: handle, Err: err}
+	e := &cuerror.Error{Op: op, Result: driver.ResultNotSupported, Handle: handle, Err: err}
 	if !errors.Is(err, errors.ErrUnsupported) {
-		e.Result = ResultOperatingSystem
+		e.Result = driver.ResultOperatingSystem
 		e.Detail = "C calls Go through a file descriptor: close files, or raise the limit of the process (ulimit -n)"
 	}
 	return e

@@ -51,8 +51,8 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 		return nil, badValue(op, core, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
-	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: flags}
-	if old := core.takeMemory(pinnedMemory, flags, size); old != nil {
+	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: uint32(flags)}
+	if old := core.takeMemory(pinnedMemory, uint32(flags), size); old != nil {
 		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
 	} else {
 		res, own := core.allocate(func() (res driver.Result) {
@@ -98,7 +98,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 		return nil, badValue(op, core, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
-	mc := &memCore{is: registeredMemory, flags: flags, own: b}
+	mc := &memCore{is: registeredMemory, flags: uint32(flags), own: b}
 	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
 	res, own := core.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
 	if res != driver.ResultSuccess {
@@ -203,7 +203,7 @@ func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 		if err := m.core.fits(op, len(src), off); err != nil {
 			return err
 		}
-		if m.core.flags&HostReadOnly != 0 {
+		if m.core.flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
 			return readOnly(op, m.core)
 		}
 		m.core.observeHostUse(op, off, len(src), true)

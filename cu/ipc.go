@@ -113,9 +113,9 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	if stateOf[exports](core.drv).has(driver.IPCEventHandle(h)) {
 		return nil, errSameProcess(op, core)
 	}
-	t := core.drv.trace(TraceEventCreate, 0, 0)
+	t := core.drv.trace(traceEventCreate, 0, 0)
 	raw, res := core.drv.table().IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
-	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, TraceEventCreate, raw, 0, res)
+	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, traceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
@@ -123,7 +123,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	default:
 		return nil, core.callError(op, 0, res)
 	}
-	ec := ownEvent(core, EventInterprocess|EventDisableTiming, raw)
+	ec := ownEvent(core, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
 	ec.imported = true
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))

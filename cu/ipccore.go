@@ -60,7 +60,7 @@ func alive(p weak.Pointer[eventCore]) bool {
 //
 // NVIDIA's driver crashes if the stream is of another context than the event, whether the event was
 // opened, exported, or only created with the flag. The call needs no current context.
-func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
+func (sc *streamCore) waitShared(op string, sl *slot, flags uint32) error {
 	ctx := sl.core.ctx
 	if ctx != sc.ctx {
 		return misuse(op, sl.core, mismatch(ctx, sc.ctx),
@@ -72,11 +72,11 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	if sc.green != nil {
 		return noGreen(op, sc)
 	}
-	if flags != WaitDefault {
+	if flags != driver.CU_EVENT_WAIT_DEFAULT {
 		return errNoNode(op, uintptr(sl.raw))
 	}
 	sc.observeWait(sl, flags)
-	t := ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
+	t := ctx.drv.trace(traceStreamWait, sl.raw, sc.raw)
 	// The wait would invalidate a capture. The lock keeps captures of this package from beginning.
 	sc.shared.captureLock.RLock()
 	if sc.captureActive() {
@@ -87,7 +87,7 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	res := ctx.drv.table().StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 	sc.endLegacy()
 	sc.shared.captureLock.RUnlock()
-	t.done(TraceStreamWait, sl.raw, sc.raw, res)
+	t.done(traceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return ctx.callError(op, uintptr(sc.raw), res)
 	}
@@ -96,11 +96,11 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 
 // refuseNode returns an error if the record of an event that processes share would become part of a
 // capture, or is on a stream of a green context.
-func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) error {
+func (c *eventCore) refuseNode(op string, sc *streamCore, flags uint32) error {
 	if sc.green != nil {
 		return noGreen(op, sc)
 	}
-	if flags != RecordDefault || sc.ctx.drv.capturing.Load() != 0 && sc.captureActive() {
+	if flags != driver.CU_EVENT_RECORD_DEFAULT || sc.ctx.drv.capturing.Load() != 0 && sc.captureActive() {
 		if c.slot.Load() == nil {
 			return errClosed(op, c)
 		}
@@ -113,7 +113,7 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 // graph. Where the driver refuses it, its result is the same. The driver accepts external nodes,
 // and an H200 ran a graph of them, but their effect in other processes is untested.
 func errNoNode(op string, h uintptr) error {
-	return &cuerror.Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: h, Err: errShared,
+	return &cuerror.Error{Op: op, Result: driver.ResultStreamCaptureUnsupported, Handle: h, Err: errShared,
 		Detail: "record it, or wait for it, before or after the launch of the graph, " +
 			"on the same stream; in a graph use an event without EventInterprocess"}
 }
@@ -125,7 +125,7 @@ var errShared = errors.New("an event that processes share cannot be part of a gr
 // stream of another context waits for such an event. Whether that holds for a green context is
 // untested.
 func noGreen(op string, of named) error {
-	return newError(op, of, ResultNotSupported, errGreenShared,
+	return newError(op, of, driver.ResultNotSupported, errGreenShared,
 		"record it, and wait for it, on a stream of the primary context, "+
 			"and let other streams wait for that stream by WaitStream")
 }

@@ -196,9 +196,9 @@ func (f *Function) launchTraced(s *Stream, cfg *LaunchConfig, args []Arg, prepar
 		return err
 	}
 	defer s.leave()
-	t := sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
+	t := sc.ctx.drv.trace(traceLaunch, 0, sc.raw)
 	res, err := f.enqueue(sc, cfg, args, prepared)
-	t.done(TraceLaunch, 0, sc.raw, res)
+	t.done(traceLaunch, 0, sc.raw, res)
 	sc.ctx.drv.reportRaces()
 	return err
 }

@@ -73,7 +73,7 @@ func (lc *libraryCore) close() (err error) {
 				for _, c := range used {
 					c.observeDone() // the driver has waited for all work in the context
 				}
-			case errors.Is(err, ResultNotPermitted):
+			case errors.Is(err, driver.ResultNotPermitted):
 				lc.Last(false)
 				err = errLater(closeLibraryOp, lc, err, afterFreeing)
 			}
@@ -90,7 +90,8 @@ func (lc *libraryCore) close() (err error) {
 			mc.leave()
 		}
 		var refused *cuerror.Error
-		if errors.As(mc.closeOwned(closeLibraryOp, runtime.Cleanup{}), &refused) && refused.Result == ResultNotPermitted {
+		refusal := mc.closeOwned(closeLibraryOp, runtime.Cleanup{})
+		if errors.As(refusal, &refused) && refused.Result == driver.ResultNotPermitted {
 			err = errLater(closeLibraryOp, lc, refused.Err, afterFreeing)
 		}
 		return true
@@ -107,14 +108,15 @@ func (lc *libraryCore) forgotten() {
 	}
 	if first {
 		lc.drv.collector.abandoned(0)
-		lc.drv.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Abandoned: true})
+		lc.drv.leak(leakReport{Kind: "library", Handle: uintptr(lc.raw), Abandoned: true})
 	}
 }
 
 // compiled adds the compiler's log to the error of a call that has met a mistake in the code.
 func (lc *libraryCore) compiled(e *cuerror.Error) *cuerror.Error {
 	switch e.Result {
-	case ResultInvalidPTX, ResultUnsupportedPTXVersion, ResultInvalidImage, ResultNoBinaryForGPU:
+	case driver.ResultInvalidPTX, driver.ResultUnsupportedPTXVersion, driver.ResultInvalidImage,
+		driver.ResultNoBinaryForGPU:
 		return compiled(e, lc.jit.Log())
 	}
 	return e

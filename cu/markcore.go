@@ -13,7 +13,7 @@ type untracedMark struct {
 	res    driver.Result
 }
 
-func (m untracedMark) done() { m.t.done(TraceEventRecord, m.event, m.stream, m.res) }
+func (m untracedMark) done() { m.t.done(traceEventRecord, m.event, m.stream, m.res) }
 
 // mark records an event at the end of the stream's work. The caller has a call in flight on the
 // stream, and releases the event by doneWith.
@@ -22,7 +22,8 @@ func (sc *streamCore) mark() (driver.Event, error) {
 	if err != nil {
 		return 0, err
 	}
-	m.t.doneOr(func() { sc.ctx.doneWith(EventDisableTiming, m.event) }, TraceEventRecord, m.event, m.stream, m.res)
+	undo := func() { sc.ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, m.event) }
+	m.t.doneOr(undo, traceEventRecord, m.event, m.stream, m.res)
 	return m.event, nil
 }
 
@@ -30,16 +31,16 @@ func (sc *streamCore) mark() (driver.Event, error) {
 // called them.
 func (sc *streamCore) markFirst() (m untracedMark, err error) {
 	ctx := sc.ctx
-	e, err := ctx.takeEvent(EventDisableTiming, background())
+	e, err := ctx.takeEvent(driver.CU_EVENT_DISABLE_TIMING, background())
 	if err != nil {
 		return m, err
 	}
-	t := ctx.drv.trace(TraceEventRecord, e, sc.raw)
+	t := ctx.drv.trace(traceEventRecord, e, sc.raw)
 	recorded, res, err := sc.recordMark(e)
 	if err != nil {
-		defer ctx.doneWith(EventDisableTiming, e)
+		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		if recorded {
-			t.done(TraceEventRecord, e, sc.raw, res)
+			t.done(traceEventRecord, e, sc.raw, res)
 		}
 		return m, err
 	}

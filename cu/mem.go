@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
@@ -89,7 +91,7 @@ func regionOf(m Memory) region {
 // targetOf is regionOf for memory that work writes.
 func targetOf(m Memory) region {
 	r := regionOf(m)
-	if r.valid() && r.mem.flags&HostReadOnly != 0 {
+	if r.valid() && r.mem.flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
 		r.err = errReadOnly
 	}
 	return r

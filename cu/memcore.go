@@ -59,7 +59,7 @@ type pooledKind struct {
 	// closeOrdered frees closed memory that no call uses in the order of a stream, and destroyIdle in the background when
 	// all work that uses it is done.
 	closeOrdered func(mc *memCore) error
-	destroyIdle  func(mc *memCore, l Leak)
+	destroyIdle  func(mc *memCore, l leakReport)
 	// reaches reports whether kernels on a device can access the memory because its pool allows it.
 	reaches func(mc *memCore, dev driver.Device) bool
 }
@@ -82,7 +82,7 @@ func (mc *memCore) freeByEnd(at driver.At) (string, driver.Result) { return mc.e
 // flight.
 type memCore struct {
 	resource
-	flags HostFlags // of pinned memory. Calls that enqueue work read it, and the traits and addresses beside it
+	flags uint32 // of pinned memory. Calls that enqueue work read it, and the traits and addresses beside it
 	is    memoryKind
 	raw   driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
 	host  driver.HostPtr   // the address for the host, if the host can access the memory
@@ -304,7 +304,7 @@ func (r *region) checkAs(role, op string) error {
 	case r.err == errReadOnly:
 		return readOnly(op, as(role, r.mem))
 	case r.err != nil:
-		return newError(op, as(role, r.mem), ResultInvalidValue, r.err,
+		return newError(op, as(role, r.mem), driver.ResultInvalidValue, r.err,
 			"choose a span that lies within the memory, and is mapped if the memory is virtual")
 	}
 	return nil
@@ -372,7 +372,7 @@ var errReadOnly = fmt.Errorf("%w: the memory was registered with HostReadOnly", 
 
 // readOnly returns the error of a call that would write the memory.
 func readOnly(op string, of named) error {
-	return newError(op, of, ResultInvalidValue, errReadOnly,
+	return newError(op, of, driver.ResultInvalidValue, errReadOnly,
 		"write to other memory, or register memory that the program may write without HostReadOnly")
 }
 

@@ -18,7 +18,7 @@ func (mc *memCore) closeInPool() (closed bool, err error) {
 	return true, mc.is.pooled.closeOrdered(mc)
 }
 
-func (mc *memCore) destroyInPool(l Leak) bool {
+func (mc *memCore) destroyInPool(l leakReport) bool {
 	if mc.is.pooled == nil {
 		return false
 	}
@@ -61,7 +61,7 @@ func (mc *memCore) reuse() (capacity uint64, fit memoryFit, reusable bool) {
 }
 
 // fitOf returns the allocations that memory of this size can serve. Their sizes are about the same.
-func fitOf(is memoryKind, flags HostFlags, size uint64) memoryFit {
+func fitOf(is memoryKind, flags uint32, size uint64) memoryFit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
 	if size > large/2 {
@@ -75,7 +75,7 @@ const maxTaken = 4
 
 // takeMemory returns deferred memory that fits and is not used by any work, or nil. It does not
 // wait for the GPU. It never returns memory of a pool, which the pool reuses.
-func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
+func (c *contextCore) takeMemory(is memoryKind, flags uint32, size uint64) *memCore {
 	if c.poison.Load() != nil {
 		return nil // the driver's error for the allocation tells the program why
 	}
@@ -127,7 +127,7 @@ func (mc *memCore) idle() bool {
 // unmark releases the event that idle recorded.
 func (mc *memCore) unmark() {
 	if mc.marked != 0 {
-		mc.ctx.doneWith(EventDisableTiming, mc.marked)
+		mc.ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, mc.marked)
 		mc.marked = 0
 	}
 }

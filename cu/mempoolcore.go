@@ -140,7 +140,7 @@ func (c *contextCore) keptByPools(except driver.MemoryPool) (kept uint64) {
 func (c *contextCore) outOfMemory(e *cuerror.Error) error { return c.outOfMemoryBeside(e, 0) }
 
 func (c *contextCore) outOfMemoryBeside(e *cuerror.Error, except driver.MemoryPool) error {
-	if e.Result == ResultOutOfMemory && e.Err == nil {
+	if e.Result == driver.ResultOutOfMemory && e.Err == nil {
 		if kept := c.keptByPools(except); kept != 0 {
 			e.Detail = join(fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", kept), e.Detail)
 		}
@@ -325,7 +325,7 @@ func (f *orderedFree) end() {
 	defer f.on.leave()
 	eachDespitePanic(len(f.marks), func(i int) {
 		defer f.of[i].endHold()
-		f.of[i].doneWith(EventDisableTiming, f.marks[i])
+		f.of[i].doneWith(driver.CU_EVENT_DISABLE_TIMING, f.marks[i])
 	})
 }
 
@@ -387,12 +387,12 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 	}
 	o := sc.ctx.drv.observer()
 	for _, e := range f.marks {
-		trace := sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
+		trace := sc.ctx.drv.trace(traceStreamWait, e, sc.raw)
 		if o != nil {
 			o.Wait(sc.observed(), uintptr(e), races.PlainEvent)
 		}
 		res := t.StreamWaitEvent(at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
-		f.traces = append(f.traces, func() { trace.done(TraceStreamWait, e, sc.raw, res) })
+		f.traces = append(f.traces, func() { trace.done(traceStreamWait, e, sc.raw, res) })
 		if res != driver.ResultSuccess {
 			return 0, false
 		}
@@ -408,7 +408,7 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 
 // destroyIdle frees memory of a pool in the background, when all work that uses it is done. l is
 // the report for the leak hook.
-func (mc *memCore) destroyIdle(l Leak) {
+func (mc *memCore) destroyIdle(l leakReport) {
 	ctx := mc.ctx
 	up, ok := ctx.takeWakeUp()
 	if !ok {

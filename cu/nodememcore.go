@@ -65,7 +65,7 @@ const otherGraphDetail = "use it in nodes of its graph, or call GraphExec.Take a
 // the nodes of a graph.
 func (mc *memCore) Refused(op string) error {
 	if mc.only != nil && !mc.Closed() {
-		return &cuerror.Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errOtherGraph,
+		return &cuerror.Error{Op: op, Result: driver.ResultInvalidValue, Handle: mc.handle(), Err: errOtherGraph,
 			Detail: otherGraphDetail}
 	}
 	return mc.resource.Refused(op)

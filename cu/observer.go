@@ -18,9 +18,9 @@ func (sc *streamCore) observed() races.Stream {
 }
 
 // observeNew is called before the program gets a stream.
-func (sc *streamCore) observeNew(flags StreamFlags) {
+func (sc *streamCore) observeNew(flags uint32) {
 	if o := sc.ctx.drv.observer(); o != nil {
-		o.NewStream(sc.observed(), flags&StreamNonBlocking != 0, !sc.foreign)
+		o.NewStream(sc.observed(), flags&driver.CU_STREAM_NON_BLOCKING != 0, !sc.foreign)
 	}
 }
 

@@ -27,7 +27,7 @@ type pooledOwner struct{ cleanup runtime.Cleanup }
 // releaseAbandoned releases an abandoned event.
 func (p Pooled) releaseAbandoned() {
 	if p.Release() == nil {
-		p.entry.pool.ctx.drv.leak(Leak{Kind: "pooled event", Abandoned: true})
+		p.entry.pool.ctx.drv.leak(leakReport{Kind: "pooled event", Abandoned: true})
 	}
 }
 
@@ -173,7 +173,7 @@ func (p Pooled) Query() (Status, error) {
 	if sl.Complete() {
 		return Complete, nil
 	}
-	return sl.core.status(op, sl, sl.query(driver.At{}))
+	return statusOf(sl.core, op, sl, sl.query(driver.At{}))
 }
 
 // Wait waits until the present record of the event has completed, without occupying an operating
@@ -228,7 +228,7 @@ func (p Pooled) Flags() EventFlags {
 	if p.entry == nil {
 		return EventDefault
 	}
-	return p.entry.flags
+	return EventFlags(p.entry.flags)
 }
 
 // Device returns the device of the pool's context, nil for the zero Pooled.

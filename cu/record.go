@@ -31,7 +31,7 @@ import (
 type recordArgs struct {
 	stream *streamCore // nil for the whole context of the event, or for a green context
 	green  driver.GreenCtx
-	flags  RecordFlags
+	flags  uint32
 	by     recordedBy
 }
 
@@ -61,7 +61,7 @@ func (a recordArgs) handle() driver.Stream {
 // between them takes as long as the steps.
 func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error) {
 	sl := c.slot.Load()
-	if sl == nil || c.ctx != sc.ctx || c.flags&(EventInterprocess|EventExternal) != 0 || sc.at.Thread != nil {
+	if sl == nil || c.ctx != sc.ctx || c.flags&(driver.CU_EVENT_INTERPROCESS|eventExternal) != 0 || sc.at.Thread != nil {
 		return false, nil
 	}
 	drv := sl.drv
@@ -143,7 +143,7 @@ func (c *eventCore) record(op string, a recordArgs) error {
 		if !sl.Begin(sl) {
 			continue // a wait has begun, or the slot was retired or closed
 		}
-		t := sl.drv.trace(TraceEventRecord, sl.raw, a.handle())
+		t := sl.drv.trace(traceEventRecord, sl.raw, a.handle())
 		res := sl.record(a)
 		if sl.endTraced(t, a.handle(), res); res == driver.ResultSuccess {
 			return nil
@@ -182,8 +182,8 @@ type recording struct {
 // recordMoving records the event: on the present slot, or on its successor if a waiter needs the
 // present record. No lock of the event is held while the driver is called, except by node.
 func (c *eventCore) recordMoving(next successor, a recordArgs) (r recording) {
-	r = recording{c: c, on: a.handle(), t: c.ctx.drv.trace(TraceEventRecord, 0, a.handle()), next: next}
-	if a.flags&RecordExternal != 0 {
+	r = recording{c: c, on: a.handle(), t: c.ctx.drv.trace(traceEventRecord, 0, a.handle()), next: next}
+	if a.flags&driver.CU_EVENT_RECORD_EXTERNAL != 0 {
 		r.node(a)
 		return r
 	}
@@ -244,8 +244,8 @@ func (r *recording) finish(op string) (again bool, err error) {
 }
 
 // moves reports whether a record may have to go to another slot.
-func (sl *slot) moves(flags RecordFlags) bool {
-	return (sl.HasWaits() || flags&RecordExternal != 0 || sl.Worn()) && !sl.Exposed()
+func (sl *slot) moves(flags uint32) bool {
+	return (sl.HasWaits() || flags&driver.CU_EVENT_RECORD_EXTERNAL != 0 || sl.Worn()) && !sl.Exposed()
 }
 
 // endTraced ends a record, and calls its tracers. A tracer may wait for the event, so tracers are
@@ -258,7 +258,7 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 	sl.Retain() // also if the event was closed
 	sl.End(sl)
 	defer sl.leave() // also if a tracer panics
-	t.end(TraceEventRecord, sl.raw, on, res)
+	t.end(traceEventRecord, sl.raw, on, res)
 }
 
 // record calls the driver, between Begin and End.
@@ -269,9 +269,10 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 			sl.observeRefused()
 		}
 	}()
-	if a.flags&RecordExternal != 0 || sl.drv.capturing.Load() != 0 {
+	if a.flags&driver.CU_EVENT_RECORD_EXTERNAL != 0 || sl.drv.capturing.Load() != 0 {
 		res = sl.recordBesideCapture(a)
-		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records
+		// With the flag the graph records.
+		if res == driver.ResultSuccess && a.flags&driver.CU_EVENT_RECORD_EXTERNAL == 0 && !sl.recorded() {
 			sl.SetBits(slotRecorded)
 		}
 		return res
@@ -413,7 +414,7 @@ func (sl *slot) recordBesideCapture(a recordArgs) driver.Result {
 		defer a.stream.endWork()
 	}
 	switch {
-	case a.flags&RecordExternal != 0:
+	case a.flags&driver.CU_EVENT_RECORD_EXTERNAL != 0:
 		return sl.recordNode(a, c)
 	case c != nil || sl.capture.Load() != nil:
 		return sl.recordCaptured(a, c)

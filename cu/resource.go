@@ -28,7 +28,7 @@ type memoryObject interface {
 	// closeInPool is closeOwned for memory of a pool, and destroyInPool is destroyLate after the work that uses such
 	// memory has ended. They report false for other memory, to which they do nothing.
 	closeInPool() (closed bool, err error)
-	destroyInPool(l Leak) bool
+	destroyInPool(l leakReport) bool
 	// leftToOther reports whether another opening of the memory frees it. If so, this one has ended.
 	leftToOther() bool
 	// keepHost keeps memory of the program from the garbage collector, for as long as the driver is open.
@@ -146,7 +146,7 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	r.ctx.observeNeeded()
 	if err := r.usedStreams.wait(); err != nil {
 		switch {
-		case !errors.Is(err, ResultNotPermitted): // which is the answer to a host function
+		case !errors.Is(err, driver.ResultNotPermitted): // which is the answer to a host function
 			return nil
 		case r.freeWaits:
 			return errLater(method, r.self, err, afterFreeing)
@@ -165,7 +165,7 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	switch {
 	case err == nil:
 		r.ctx.observeDone() // the driver has waited for all work in the context
-	case errors.Is(err, ResultNotPermitted): // nothing was freed
+	case errors.Is(err, driver.ResultNotPermitted): // nothing was freed
 		r.freed.Store(false)
 		r.ctx.addDeferred(r)
 		return errLater(method, r.self, err, afterFreeing)
@@ -176,7 +176,7 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 // errLater is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
 // refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
 func errLater(method string, of named, err error, when string) error {
-	return newError(method, of, ResultNotPermitted, err, "the "+of.kind()+" is closed, and is destroyed "+when)
+	return newError(method, of, driver.ResultNotPermitted, err, "the "+of.kind()+" is closed, and is destroyed "+when)
 }
 
 // afterFreeing says when a deferred object is destroyed.
@@ -196,7 +196,7 @@ func (r *resource) forgotten() {
 	case last:
 		r.destroyLate(true)
 	case first:
-		r.ctx.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: true})
+		r.ctx.drv.leak(leakReport{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: true})
 	}
 }
 
@@ -240,7 +240,7 @@ func (r *resource) usedOn(sc *streamCore) (noted bool) {
 // uses the resource must end first, it waits on a new goroutine. If the driver may wait for the
 // GPU, the resource is deferred.
 func (r *resource) destroyLate(abandoned bool) {
-	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
+	drv, l := r.ctx.drv, leakReport{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
 	m, isMemory := r.self.(memoryObject)
 	if isMemory && m.leftToOther() {
 		drv.leak(l)

@@ -133,12 +133,12 @@ func (sl *slot) retire() {
 }
 
 // interprocess reports whether several processes share the CUevent.
-func (sl *slot) interprocess() bool { return sl.core.flags&EventInterprocess != 0 }
+func (sl *slot) interprocess() bool { return sl.core.flags&driver.CU_EVENT_INTERPROCESS != 0 }
 
 // query queries the driver, remembers completion, and calls tracers.
 func (sl *slot) query(at driver.At) driver.Result {
 	t, res := sl.queryFirst(at)
-	t.done(TraceEventQuery, sl.raw, 0, res)
+	t.done(traceEventQuery, sl.raw, 0, res)
 	return res
 }
 
@@ -153,7 +153,7 @@ func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 		}
 	}
 	g := sl.Gen()
-	t = sl.drv.trace(TraceEventQuery, sl.raw, 0)
+	t = sl.drv.trace(traceEventQuery, sl.raw, 0)
 	res = sl.drv.table().EventQuery(at, sl.raw)
 	sl.observeQuery(res)
 	sl.remember(g, res)
@@ -170,7 +170,7 @@ func (sl *slot) synchronize() driver.Result {
 			return res
 		}
 	}
-	t := sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
+	t := sl.drv.trace(traceEventSynchronize, sl.raw, 0)
 	sl.observeNeeded()
 	g := sl.Gen()
 	res := sl.drv.table().EventSynchronize(driver.At{}, sl.raw)
@@ -178,7 +178,7 @@ func (sl *slot) synchronize() driver.Result {
 		sl.observeDone()
 	}
 	sl.remember(g, res)
-	t.done(TraceEventSynchronize, sl.raw, 0, res)
+	t.done(traceEventSynchronize, sl.raw, 0, res)
 	return res
 }
 
@@ -212,7 +212,7 @@ func (sl *slot) destroy(at driver.At) error {
 // destroyLate is destroy for background work: an error goes to the leak hook.
 func (sl *slot) destroyLate() {
 	if err := sl.destroy(background()); err != nil {
-		sl.core.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Err: err})
+		sl.core.ctx.drv.leak(leakReport{Kind: "event", Handle: uintptr(sl.raw), Err: err})
 	}
 }
 
@@ -226,10 +226,10 @@ func (sl *slot) mayBeInCapture() bool {
 
 // poll is query for a waiter. The waiter has called AddWait before.
 func (sl *slot) poll() driver.Result {
-	t := sl.drv.trace(TraceEventQuery, sl.raw, 0)
+	t := sl.drv.trace(traceEventQuery, sl.raw, 0)
 	res, asked := sl.ask()
 	if asked {
-		t.done(TraceEventQuery, sl.raw, 0, res)
+		t.done(traceEventQuery, sl.raw, 0, res)
 	}
 	return res
 }
@@ -280,8 +280,8 @@ func (sl *slot) activeCapture() *capture {
 // needs the present record, or the CUevent is exposed. For a record by a graph a captured present
 // record does not matter, because a captured record cannot be waited for. A graph does not get the
 // record of an earlier user, whose state it would wait for, or show.
-func (sl *slot) stays(flags RecordFlags) bool {
-	if flags&RecordExternal != 0 {
+func (sl *slot) stays(flags uint32) bool {
+	if flags&driver.CU_EVENT_RECORD_EXTERNAL != 0 {
 		return !sl.stale() && (!sl.HasWaits() || sl.Exposed() || sl.capture.Load() != nil)
 	}
 	return sl.Stays()
@@ -305,7 +305,7 @@ type successor struct {
 // successor returns a slot that the event can move to, or none if the event can stay. If the record
 // only adds a node to a graph, the successor also represents the present record until the graph
 // runs. No lock is held, because tracers are called.
-func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
+func (c *eventCore) successor(op string, flags uint32) (successor, error) {
 	old, rank, err := c.beginMove(op, flags)
 	if err != nil || old == nil {
 		return successor{}, err
@@ -316,7 +316,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 			next.leave()
 		}
 	}()
-	graph := flags&RecordExternal != 0
+	graph := flags&driver.CU_EVENT_RECORD_EXTERNAL != 0
 	take := c.ctx.takeEvent
 	if graph {
 		take = c.ctx.createEvent // a spare CUevent has the record of another event
@@ -339,7 +339,7 @@ func (c *eventCore) successor(op string, flags RecordFlags) (successor, error) {
 
 // beginMove begins a record that may not use the present slot. It returns that slot, for
 // successor.of, and the rank of the successor; old is nil if the event can stay.
-func (c *eventCore) beginMove(op string, flags RecordFlags) (old *slot, rank uint64, err error) {
+func (c *eventCore) beginMove(op string, flags uint32) (old *slot, rank uint64, err error) {
 	for {
 		c.moving.Lock()
 		old = c.slot.Load()
@@ -386,7 +386,7 @@ func (c *eventCore) settle(n *successor, use func(*slot) bool) (sl *slot, open b
 	switch {
 	case old == nil:
 		return nil, false
-	case old.stays(RecordExternal):
+	case old.stays(driver.CU_EVENT_RECORD_EXTERNAL):
 		old.expose()
 		use(old)
 		return old, true

@@ -20,7 +20,8 @@ type Stream struct {
 
 // newStream returns a Stream that owns a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
-	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, flags: flags, serial: ctx.drv.streams.Add(1)}}
+	serial := ctx.drv.streams.Add(1)
+	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, flags: uint32(flags), serial: serial}}
 	s.core.shared = ctx.takeShared(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	if !foreign {
@@ -73,7 +74,7 @@ func (c *Context) newStream(op string, flags StreamFlags,
 		return nil, err
 	}
 	s := newStream(core, raw, driver.At{}, false, flags)
-	s.core.observeNew(flags)
+	s.core.observeNew(uint32(flags))
 	return s, nil
 }
 
@@ -127,7 +128,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	s := newStream(core, raw, driver.At{}, true, StreamDefault)
 	if core.drv.observer() != nil {
 		if flags, res := core.drv.table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
-			s.core.observeNew(StreamFlags(flags))
+			s.core.observeNew(flags)
 		}
 	}
 	return s, nil
@@ -156,7 +157,7 @@ func (s *Stream) leave() {
 }
 
 // leaveTraced ends a call with the driver's result res, and calls tracers. A tracer may panic.
-func (s *Stream) leaveTraced(t tracedCall, op TraceOp, res driver.Result) {
+func (s *Stream) leaveTraced(t tracedCall, op traceOp, res driver.Result) {
 	if t.to == nil {
 		s.leave()
 		return
@@ -232,7 +233,7 @@ func (s *Stream) Flags() (StreamFlags, error) {
 	}
 	defer s.leave()
 	if !sc.foreign || sc.pooled {
-		return sc.flags, nil
+		return StreamFlags(sc.flags), nil
 	}
 	sc.beginLegacy()
 	f, res := sc.ctx.drv.table().StreamGetFlags(sc.at, sc.raw)
@@ -303,7 +304,7 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
-	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
+	t := sc.ctx.drv.trace(traceStreamQuery, 0, sc.raw)
 	sc.beginLegacy()
 	res := sc.ctx.drv.table().StreamQuery(sc.at, sc.raw)
 	sc.endLegacy()
@@ -313,7 +314,7 @@ func (s *Stream) Query() (Status, error) {
 	case driver.ResultNotReady:
 		sc.observeNeeded()
 	}
-	s.leaveTraced(t, TraceStreamQuery, res)
+	s.leaveTraced(t, traceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
@@ -335,9 +336,9 @@ func (s *Stream) Synchronize() error {
 	}
 	defer s.leave()
 	sc.observeNeeded()
-	t := sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
+	t := sc.ctx.drv.trace(traceStreamSynchronize, 0, sc.raw)
 	res := sc.synchronize()
-	t.done(TraceStreamSynchronize, 0, sc.raw, res)
+	t.done(traceStreamSynchronize, 0, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}

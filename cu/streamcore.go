@@ -31,7 +31,7 @@ type streamCore struct {
 	// exposed says that other code has the handle.
 	exposed atomic.Bool
 	// flags are the flags of a stream that this package created.
-	flags StreamFlags
+	flags uint32
 	// id is the driver's number for the stream, or 0 before the first call of ID.
 	id atomic.Uint64
 	// shared is the state of the CUstream. Streams with one CUstream share the own of one of them.
@@ -100,9 +100,9 @@ func (sc *streamCore) destroyRaw(at driver.At) (op string, res driver.Result) {
 
 // createStream creates a CUstream, and calls tracers.
 func (c *contextCore) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
-	t := c.drv.trace(TraceStreamCreate, 0, 0)
+	t := c.drv.trace(traceStreamCreate, 0, 0)
 	raw, res := create()
-	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
+	t.doneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, traceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
 		return 0, c.backgroundError(op, 0, res) // it invalidates no capture
 	}
@@ -124,7 +124,7 @@ func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Resu
 	if o := c.drv.observer(); o != nil {
 		o.StreamDestroyed(races.Stream{Context: uintptr(c.raw), Handle: uintptr(raw)})
 	}
-	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result {
+	return c.drv.destroying(traceStreamDestroy, 0, raw, func() driver.Result {
 		return c.drv.table().StreamDestroy(at, raw)
 	})
 }
@@ -173,7 +173,7 @@ func (sc *streamCore) synchronize() driver.Result {
 func (sc *streamCore) endTurns() {
 	defer sc.kept.DropAll()
 	if e := sc.event.Load(); e != 0 {
-		sc.ctx.doneWith(EventDisableTiming, driver.Event(e))
+		sc.ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, driver.Event(e))
 	}
 }
 

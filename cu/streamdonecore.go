@@ -81,9 +81,9 @@ func (sc *streamCore) idle() bool {
 
 // query queries the stream, unless the stream may be captured, and calls tracers.
 func (sc *streamCore) query() (res driver.Result, asked bool) {
-	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
+	t := sc.ctx.drv.trace(traceStreamQuery, 0, sc.raw)
 	if res, asked = sc.queryUntraced(); asked {
-		t.done(TraceStreamQuery, 0, sc.raw, res)
+		t.done(traceStreamQuery, 0, sc.raw, res)
 	}
 	return res, asked
 }

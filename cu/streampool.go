@@ -38,7 +38,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	}
 	s := newStream(core, raw, driver.At{}, true, StreamNonBlocking)
 	s.core.pooled = true
-	s.core.observeNew(StreamNonBlocking)
+	s.core.observeNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }
 

@@ -43,7 +43,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	}
 	// Not under the lock, because tracers are called.
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
-		return c.drv.table().StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
+		return c.drv.table().StreamCreateWithPriority(at, driver.CU_STREAM_NON_BLOCKING, priority)
 	})
 	if err != nil {
 		p.mu.Lock()
@@ -62,7 +62,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	if other != 0 { // another call has created the stream meanwhile
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			h := uintptr(raw)
-			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
+			c.drv.leak(leakReport{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 		}
 		raw = other
 	}
@@ -91,7 +91,7 @@ func (c *contextCore) destroyPooled(raw driver.Stream, shared *sharedState, at d
 	}
 	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 		h := uintptr(raw)
-		c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
+		c.drv.leak(leakReport{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 	}
 }
 

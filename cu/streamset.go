@@ -171,7 +171,7 @@ func (sc *streamCore) waitIdle() error {
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
-		defer ctx.doneWith(EventDisableTiming, e)
+		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		return ctx.awaitEvent(e)
 	}
 	if sc.Acquire(sc) {
@@ -183,7 +183,7 @@ func (sc *streamCore) waitIdle() error {
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
-		defer ctx.doneWith(EventDisableTiming, e)
+		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		return ctx.awaitEvent(e)
 	}
 	if !sc.freed.Load() {

@@ -74,13 +74,13 @@ func (t *tail) Last(bool) {
 		t.stream.freeTail()
 		return
 	}
-	t.ctx.doneWith(EventDisableTiming, t.event)
+	t.ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, t.event)
 }
 
 // freeTail destroys a CUstream that was its own tail. The leak hook gets the error.
 func (sc *streamCore) freeTail() {
 	if op, res := sc.destroyRaw(background()); res != driver.ResultSuccess {
-		sc.ctx.drv.leak(Leak{Kind: sc.kind(), Handle: sc.handle(), Err: sc.ctx.backgroundError(op, sc.handle(), res)})
+		sc.ctx.drv.leak(leakReport{Kind: sc.kind(), Handle: sc.handle(), Err: sc.ctx.backgroundError(op, sc.handle(), res)})
 	}
 }
 
@@ -280,7 +280,7 @@ func (c *contextCore) endTails(at driver.At) {
 			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {
-			c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
+			c.drv.leak(leakReport{Kind: "context", Handle: uintptr(c.raw), Err: err})
 		}
 	})
 	for sc, t := range c.ends.tails {

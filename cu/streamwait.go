@@ -65,7 +65,7 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 	if c == nil {
 		return nil // never recorded
 	}
-	if c.flags&EventExternal != 0 && sc.captureActive() {
+	if c.flags&eventExternal != 0 && sc.captureActive() {
 		flags |= WaitExternal
 	}
 	if flags&WaitExternal != 0 {
@@ -77,18 +77,18 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 		return err
 	}
 	sl := r.slot
-	if c.flags&EventInterprocess != 0 {
-		return sc.waitShared(op, sl, flags)
+	if c.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		return sc.waitShared(op, sl, uint32(flags))
 	}
 	if sl.Unrecorded() && flags == WaitDefault {
 		return nil
 	}
 	if sl.hasPrior() {
-		if err := sc.waitSlot(op, sl.prior, flags); err != nil {
+		if err := sc.waitSlot(op, sl.prior, uint32(flags)); err != nil {
 			return err
 		}
 	}
-	return sc.waitSlot(op, sl, flags)
+	return sc.waitSlot(op, sl, uint32(flags))
 }
 
 // WaitStream makes the stream wait on the GPU for all work that is enqueued on the other stream
@@ -127,27 +127,27 @@ func (s *Stream) WaitStream(other *Stream) error {
 	}
 	defer other.leave()
 
-	e, err := oc.ctx.takeEvent(EventDisableTiming, driver.At{Relaxed: true})
+	e, err := oc.ctx.takeEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{Relaxed: true})
 	if err != nil {
 		return err
 	}
 	// The wait refers to the record, so the event can be reused as soon as the wait is enqueued.
 	defer oc.keepEvent(e)
 	c := oc.beginWork()
-	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
+	t := oc.ctx.drv.trace(traceEventRecord, e, oc.raw)
 	oc.observeMark(e)
 	res := oc.recordEvent(e)
 	oc.endWork()
-	t.done(TraceEventRecord, e, oc.raw, res)
+	t.done(traceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {
 		return oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
 	}
 	if o := sc.ctx.drv.observer(); o != nil {
 		o.Wait(sc.observed(), uintptr(e), races.PlainEvent)
 	}
-	t = sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
+	t = sc.ctx.drv.trace(traceStreamWait, e, sc.raw)
 	res = sc.waitEvent(e, c)
-	t.done(TraceStreamWait, e, sc.raw, res)
+	t.done(traceStreamWait, e, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}

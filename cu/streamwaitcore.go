@@ -10,8 +10,8 @@ import (
 // the general call.
 func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 	sl := c.slot.Load()
-	if sl == nil || c.ctx != sc.ctx && c.ctx.drv != sc.ctx.drv || c.flags&(EventInterprocess|EventExternal) != 0 ||
-		sc.at.Thread != nil {
+	if sl == nil || c.ctx != sc.ctx && c.ctx.drv != sc.ctx.drv ||
+		c.flags&(driver.CU_EVENT_INTERPROCESS|eventExternal) != 0 || sc.at.Thread != nil {
 		return false, nil
 	}
 	drv := sl.drv
@@ -57,11 +57,11 @@ func (sc *streamCore) noteCaptureDuringWait(sl *slot, g handle.Gen) {
 }
 
 // waitSlot makes the stream wait for a slot. The caller has calls in flight on both.
-func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
+func (sc *streamCore) waitSlot(op string, sl *slot, flags uint32) error {
 	sc.observeWait(sl, flags)
-	t := sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
+	t := sc.ctx.drv.trace(traceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
-	if flags == WaitDefault {
+	if flags == driver.CU_EVENT_WAIT_DEFAULT {
 		g := sl.Gen()
 		var of *capture
 		if sc.ctx.drv.capturing.Load() != 0 {
@@ -84,7 +84,7 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 		}
 		sc.endWork()
 	}
-	t.done(TraceStreamWait, sl.raw, sc.raw, res)
+	t.done(traceStreamWait, sl.raw, sc.raw, res)
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
@@ -126,7 +126,7 @@ func (sc *streamCore) waitStreamFast(op string, oc *streamCore) (done bool, err 
 // has a call in flight.
 func (sc *streamCore) keepEvent(e driver.Event) {
 	if !sc.event.CompareAndSwap(0, uintptr(e)) {
-		sc.ctx.doneWith(EventDisableTiming, e)
+		sc.ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
 		return err
 	}
 	defer o.leave(sl)
-	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
+	if o.core.flags&driver.CU_EVENT_INTERPROCESS != 0 && o.core.ctx != c {
 		return o.core.ofAnotherContext(op, c) // the driver would crash
 	}
 	if sl.Unrecorded() {
@@ -156,11 +156,11 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
 		if o := c.drv.observer(); o != nil {
 			o.WaitContext(uintptr(c.raw), uintptr(sl.raw), sl.eventKind(false))
 		}
-		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
+		t := c.drv.trace(traceStreamWait, sl.raw, 0)
 		c.beginWhole()
 		res := call(driver.At{Context: c.raw}, sl.raw)
 		c.endWhole()
-		t.done(TraceStreamWait, sl.raw, 0, res)
+		t.done(traceStreamWait, sl.raw, 0, res)
 		if res != driver.ResultSuccess {
 			return c.callError(op, handle, res)
 		}

@@ -116,7 +116,7 @@ func errTimelineContextClosed(tc *timelineCore) error {
 }
 
 func (tc *timelineCore) errEnded(ctx context.Context, value uint64) error {
-	return newError(waitOp, tc, ResultSuccess, errEnded(ctx),
+	return newError(waitOp, tc, driver.ResultSuccess, errEnded(ctx),
 		fmt.Sprintf("the counter was at %d, and had not reached %d", tc.word.Load(), value))
 }
 

@@ -172,7 +172,7 @@ func (tc *timelineCore) closeAbandoned() {
 	if first {
 		tc.ctx.cells.countTimelines(-1, 1)
 		tc.ctx.drv.collector.abandoned(0)
-		tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Abandoned: true})
+		tc.ctx.drv.leak(leakReport{Kind: tc.kind(), Handle: tc.handle(), Abandoned: true})
 	}
 	if last {
 		tc.retire()
@@ -249,7 +249,7 @@ func (tc *timelineCore) waitAndFree() error {
 // keepForever reports the timeline as leaked. Its cell is never used again, as the GPU may still write to
 // it.
 func (tc *timelineCore) keepForever(err error) {
-	tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Err: errKept(tc.kind(), tc.handle(), err)})
+	tc.ctx.drv.leak(leakReport{Kind: tc.kind(), Handle: tc.handle(), Err: errKept(tc.kind(), tc.handle(), err)})
 }
 
 // countTimelines adds to the numbers of open timelines and of closed timelines whose work is not done.

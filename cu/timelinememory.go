@@ -86,7 +86,7 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab.Slab, error) {
 	case f == nil:
 		return s, nil
 	case f.Err != nil:
-		return nil, newError(f.Op, c, ResultOutOfMemory, f.Err,
+		return nil, newError(f.Op, c, driver.ResultOutOfMemory, f.Err,
 			"the operating system has no memory for the counters of timelines")
 	}
 	return nil, c.callError(f.Op, 0, f.Result)
@@ -108,7 +108,7 @@ func (c *contextCore) supportsTimelines() error {
 	case res != driver.ResultSuccess:
 		return c.drv.resultError(op, 0, res)
 	case can == 0:
-		return newError(signalOp, c, ResultNotSupported, errNoValues, fmt.Sprintf(
+		return newError(signalOp, c, driver.ResultNotSupported, errNoValues, fmt.Sprintf(
 			"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device %d is 0: use events instead", c.dev))
 	}
 	return nil
@@ -189,7 +189,7 @@ func (c *contextCore) detachSlabs(at driver.At) []*slab.Slab {
 	for _, s := range left {
 		if res := c.drv.table().MemHostUnregister(at, s.Addr()); res != driver.ResultSuccess {
 			err := c.backgroundError("cuMemHostUnregister", uintptr(s.Raw()), res)
-			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.Raw()), Err: err})
+			c.drv.leak(leakReport{Kind: "timeline", Handle: uintptr(s.Raw()), Err: err})
 		}
 	}
 	c.drv.slabs.Drop(len(left))
@@ -245,7 +245,7 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	if probe != 0 {
 		return probe, nil
 	}
-	e, err := c.createEvent(EventDisableTiming, background()) // without the lock, because tracers are called
+	e, err := c.createEvent(driver.CU_EVENT_DISABLE_TIMING, background()) // without the lock, because tracers are called
 	if err != nil {
 		return 0, err
 	}
@@ -257,7 +257,7 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	if probe == 0 {
 		return e, nil
 	}
-	c.doneWith(EventDisableTiming, e)
+	c.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 	return probe, nil
 }
 

@@ -458,7 +458,7 @@ func TestOldUUID(t *testing.T) {
 func TestTailEndsInTheCall(t *testing.T) {
 	r := newSoft(t)
 	core := r.gpu.own.core
-	e := must(core.createEvent(EventDisableTiming, driver.At{}))(t)
+	e := must(core.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
 	tl := &tail{ctx: core, event: e}
 	tl.Retain() // who asks first
 	tl.Close()  // and finds it complete

@@ -106,9 +106,9 @@ func errContextClosedMeanwhile(sl *slot) error {
 // stream, whose event the program does not know.
 func waitEnded(op string, sl *slot, stream *streamCore, ctx context.Context) error {
 	if stream != nil {
-		return newError(op, stream, ResultSuccess, errEnded(ctx), "the stream's work was not done, and goes on")
+		return newError(op, stream, driver.ResultSuccess, errEnded(ctx), "the stream's work was not done, and goes on")
 	}
-	return newError(op, sl.core, ResultSuccess, errEnded(ctx), "the event's record was still pending")
+	return newError(op, sl.core, driver.ResultSuccess, errEnded(ctx), "the event's record was still pending")
 }
 
 // markSlot records an event of the library on the stream, and returns its slot, on which it counts a
@@ -128,7 +128,7 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newUnnumberedCore(sc.ctx, EventDisableTiming, e)
+	c := newUnnumberedCore(sc.ctx, driver.CU_EVENT_DISABLE_TIMING, e)
 	sl := &c.first
 	sl.Begin(sl)
 	sl.End(sl) // the record is made

@@ -100,7 +100,7 @@ func (c *contextCore) addWakeUp() {
 	}
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
 		at := driver.At{Context: c.raw, Relaxed: true}
-		return c.drv.table().StreamCreateWithPriority(at, uint32(StreamNonBlocking), -1<<31)
+		return c.drv.table().StreamCreateWithPriority(at, driver.CU_STREAM_NON_BLOCKING, -1<<31)
 	})
 	if err == nil {
 		(&wakeUpStream{ctx: c, raw: raw}).Return()
@@ -129,7 +129,7 @@ func (c *contextCore) endWakeUps(at driver.At) {
 	eachDespitePanic(len(free), func(i int) {
 		if res := c.destroyStream(free[i].raw, at); res != driver.ResultSuccess {
 			h := uintptr(free[i].raw)
-			c.drv.leak(Leak{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
+			c.drv.leak(leakReport{Kind: "stream", Handle: h, Err: c.backgroundError("cuStreamDestroy", h, res)})
 		}
 	})
 }

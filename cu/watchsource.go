@@ -98,7 +98,7 @@ func (s *watchSource) Trace(items []watch.Item, answers []watch.Answer) {
 	eachDespitePanic(len(items), func(i int) {
 		sl := items[i].(*slot)
 		defer sl.leave()
-		s.drv.trace(TraceEventQuery, sl.raw, 0).done(TraceEventQuery, sl.raw, 0, driver.Result(answers[i]))
+		s.drv.trace(traceEventQuery, sl.raw, 0).done(traceEventQuery, sl.raw, 0, driver.Result(answers[i]))
 	})
 }
 

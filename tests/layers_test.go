@@ -20,8 +20,8 @@ type group struct {
 var groups = []group{
 	{"core", nil, `
 		capturegate.go capturejoin.go deferred.go enqueue.go eventcache.go
-		flags.go kernelargs.go norace.go objectset.go observer.go record.go resource.go slot.go
-		streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go`},
+		kernelargs.go norace.go objectset.go observer.go record.go resource.go slot.go
+		streamset.go streamtail.go timelinememory.go wakeups.go watchsource.go`},
 	{"heart", []string{"core"}, ""},
 	{"graph", []string{"core", "heart"}, "capture.go graph*.go"},
 	{"memory", []string{"core", "heart"}, `
