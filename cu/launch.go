@@ -400,7 +400,7 @@ func (f *Function) misfit(i int, a *Arg) string {
 	}
 	if a.size != p.size {
 		return fmt.Sprintf(": argument %d has %d bytes, and the kernel's parameter %shas %d: pass %s", i, a.size, name,
-			p.size, p.constructor())
+			p.size, constructor(p))
 	}
 	is := "an integer"
 	switch {
@@ -410,11 +410,11 @@ func (f *Function) misfit(i int, a *Arg) string {
 		is = "a float"
 	}
 	return fmt.Sprintf(": argument %d is %s, and the kernel's parameter %sis %s: pass %s", i, is, name, typ,
-		p.constructor())
+		constructor(p))
 }
 
 // constructor returns what makes an argument for the parameter.
-func (p kernelParam) constructor() string {
+func constructor(p kernelParam) string {
 	switch {
 	case p.takes == floatArg && p.size == 8:
 		return "cu.F64"

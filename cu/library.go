@@ -176,7 +176,7 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 // managedVariable is owned by a module of its library.
 var managedVariable = memoryKind{memoryTraits{managed: true, others: true}, &memoryFuncs{
 	name: "managed memory",
-	free: (*memCore).freeVariable,
+	free: freeVariable,
 }}
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context

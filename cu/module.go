@@ -184,12 +184,12 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 
 var moduleVariable = memoryKind{memoryTraits{others: true}, &memoryFuncs{
 	name:     "device memory",
-	free:     (*memCore).freeVariable,
+	free:     freeVariable,
 	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
 }}
 
 // freeVariable ends the variable's use of its module.
-func (mc *memCore) freeVariable(at driver.At) (string, driver.Result) {
+func freeVariable(mc *memCore, at driver.At) (string, driver.Result) {
 	if mc.module.leave(); !at.NoWait {
 		mc.ctx.freeDeferred() // this frees the module if it was closed before
 	}
