@@ -126,11 +126,11 @@ func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 		return errNil(op, "function")
 	}
 	if s == nil || s.core == nil {
-		return errNilArg(op, f, "stream")
+		return errNilArg(op, f.object(), "stream")
 	}
 	sc := s.core
 	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {
-		return errMixed(op, f, sc)
+		return errMixed(op, f.object(), sc)
 	}
 	if sc.ctx.drv.tracers.Load() != nil {
 		return f.launchTraced(s, cfg, args, prepared)
@@ -320,7 +320,7 @@ func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
 func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 	switch mc := f.mod.core; {
 	case mc.ctx != w.sc.ctx && !mc.Closed():
-		return errMixed(cfg.op(), f, w.sc)
+		return errMixed(cfg.op(), f.object(), w.sc)
 	case mc.ctx != w.sc.ctx, !w.kept(&mc.resource) && !w.use(&mc.resource, mc):
 		return mc.Refused(cfg.op())
 	}
@@ -366,7 +366,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 
 // badArg returns the error for an argument.
 func (f *Function) badArg(cfg *LaunchConfig, i int, err error) *Error {
-	e := newError(cfg.op(), f, ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
+	e := newError(cfg.op(), f.object(), ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
 	switch err {
 	case ErrNil:
 		e.Detail += " is nil memory: check the error of the call that should have made it"
@@ -445,7 +445,7 @@ func (f *Function) checkConfig(cfg *LaunchConfig) error {
 func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	a := cfg.Attributes
 	if a.err != nil {
-		return about(f, a.err)
+		return about(f.object(), a.err)
 	}
 	g := cfg.Grid.normalize()
 	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table().Version())
@@ -453,13 +453,13 @@ func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	case driver.ResultSuccess:
 		return nil
 	case driver.ResultNotSupported:
-		return newError(cfg.op(), f, res, errors.ErrUnsupported, detail)
+		return newError(cfg.op(), f.object(), res, errors.ErrUnsupported, detail)
 	}
-	return newError(cfg.op(), f, res, errInvalid, detail)
+	return newError(cfg.op(), f.object(), res, errInvalid, detail)
 }
 
 func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
-	return badValue(cfg.op(), f, "kernel "+f.name+detail)
+	return badValue(cfg.op(), f.object(), "kernel "+f.name+detail)
 }
 
 // function returns the function of the launch.

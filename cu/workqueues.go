@@ -38,7 +38,10 @@ func (dev *Device) WorkQueues() (WorkQueues, error) {
 		return WorkQueues{}, errNil(op, "device")
 	}
 	raw, err := workQueues(&dev.drv.driverCore, op, dev.raw)
-	return workQueuesOf(raw), about(dev, err)
+	if err != nil {
+		return WorkQueues{}, about(dev.object(), err)
+	}
+	return workQueuesOf(raw), nil
 }
 
 // workQueues returns the resource that stands for a device's work queues.
