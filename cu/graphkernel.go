@@ -124,7 +124,7 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
 			}
 		} else if a.ref != nil {
-			if err := w.args.set(first+i, a); err != nil {
+			if err := a.setIn(&w.args, first+i); err != nil {
 				return c.rename(f.badArg(cfg, i, err))
 			}
 		}
