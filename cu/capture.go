@@ -149,7 +149,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 			return sc.ctx.drv.table().StreamBeginCapture(at, sc.raw, mode.driverMode())
 		},
 		discard: func(g driver.Graph) {
-			sc.ctx.destroyGraph(g)
+			destroyGraph(sc.ctx, g)
 			objects.release()
 		},
 	}, f)

@@ -134,7 +134,7 @@ func (s *Stream) memsetFast(f workFunction, d *region, value uint32) (done bool,
 		sc.endFast()
 		return false, nil
 	}
-	res := sc.ctx.drv.set(f, driver.At{}, d, value, sc.raw)
+	res := setMemory(sc.ctx.drv, f, driver.At{}, d, value, sc.raw)
 	sc.endFast()
 	if res == driver.ResultSuccess {
 		return true, nil
@@ -150,13 +150,13 @@ func (s *Stream) memset(f workFunction, d *region, value uint32) error {
 	}
 	sc, res := w.sc, driver.ResultSuccess
 	for in, again := sc.contextFor(f), true; again && d.size != 0; in, again = sc.needsContext(f, in, res) {
-		res = sc.ctx.drv.set(f, sc.within(in), d, value, sc.raw)
+		res = setMemory(sc.ctx.drv, f, sc.within(in), d, value, sc.raw)
 	}
 	return s.endMemory(f, &w, d, d, res)
 }
 
-// set calls the driver for a memset.
-func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32, s driver.Stream) driver.Result {
+// setMemory calls the driver for a memset.
+func setMemory(drv *driverCore, f workFunction, at driver.At, d *region, value uint32, s driver.Stream) driver.Result {
 	if f == workSet8 {
 		return drv.table().MemsetD8Async(at, d.addr(), uint8(value), d.size, s)
 	}
@@ -168,7 +168,7 @@ func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32
 // the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := targetOf(dst)
-	if err := d.whole(workSet32, 4); err != nil {
+	if err := wholeWords(&d, workSet32, 4); err != nil {
 		return err
 	}
 	done, err := s.memsetFast(workSet32, &d, value)
@@ -188,7 +188,7 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 func (s *Stream) Memset16(dst Memory, value uint16) error {
 	d := targetOf(dst)
 	defer runtime.KeepAlive(dst)
-	if err := d.whole(workSet16, 2); err != nil {
+	if err := wholeWords(&d, workSet16, 2); err != nil {
 		return err
 	}
 	return s.attempt(workSet16.op(), func() error {
@@ -204,8 +204,8 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 	})
 }
 
-// whole returns an error unless the region consists of words of size bytes.
-func (r *region) whole(f workFunction, size uint64) error {
+// wholeWords returns an error unless the region consists of words of size bytes.
+func wholeWords(r *region, f workFunction, size uint64) error {
 	if r.usable() && (uint64(r.addr())%size != 0 || r.size%size != 0) {
 		return badValue(f.op(), r.mem, fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
 			"address and size must be multiples of %d", r.size, uint64(r.addr()), size))

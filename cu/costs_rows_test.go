@@ -126,7 +126,7 @@ func (r *costRig) addStreamWaits() {
 		r.inC("elapsed", procName("cuEventElapsedTime"), uintptr(rawStart), uintptr(rawEnd)),
 		// The function that Since calls, too. The older cuEventElapsedTime takes 4 µs on an H100.
 		r.bare("Table.EventElapsedTimeV2", driver.At{}, func(driver.At) driver.Result {
-			_, res := r.drv.elapsed(rawStart, rawEnd)
+			_, res := elapsed(&r.drv.driverCore, rawStart, rawEnd)
 			return res
 		}),
 		r.cu("Event.Since", opElapsed, func() error {

@@ -82,7 +82,7 @@ func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error
 		return nil, errNil("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, badValue("cuCtxCreate", dev, fmt.Sprintf("%d multiprocessors: ask for at least one", n))
+		return nil, badValue("cuCtxCreate", dev.object(), fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
 	params[0].Param.SmCount().Val = uint32(n)
@@ -99,7 +99,7 @@ func (dev *Device) createContext(flags ContextFlags,
 		return nil, errNil(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return nil, about(dev, err)
+		return nil, about(dev.object(), err)
 	}
 	d := dev.drv
 	var raw driver.Context

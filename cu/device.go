@@ -16,12 +16,12 @@ type Device struct {
 	ordinal int
 }
 
-func (dev *Device) kind() string    { return fmt.Sprintf("device %d", dev.ordinal) }
-func (dev *Device) handle() uintptr { return 0 }
+// object returns what errors say of the device.
+func (dev *Device) object() named { return standIn{itsKind: fmt.Sprintf("device %d", dev.ordinal)} }
 
 // failed returns the error for a call about the device that the driver answered with res.
 func (dev *Device) failed(op string, res driver.Result) error {
-	return about(dev, dev.drv.resultError(op, 0, res))
+	return about(dev.object(), dev.drv.resultError(op, 0, res))
 }
 
 // Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
@@ -229,7 +229,7 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, badValue(op, dev, fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
+		return 0, badValue(op, dev.object(), fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
 	return 0, dev.failed(op, res)
 }
@@ -302,10 +302,10 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 	case !dev.valid():
 		return errNil(op, "device")
 	case !peer.valid():
-		return errNilArg(op, dev, "other device")
+		return errNilArg(op, dev.object(), "other device")
 	}
 	if dev.drv != peer.drv {
-		return misuse(op, dev, ErrDriverMismatch, fmt.Sprintf(
+		return misuse(op, dev.object(), ErrDriverMismatch, fmt.Sprintf(
 			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.which(), peer.drv.which()))
 	}
 	return nil
@@ -333,7 +333,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 		return errNil(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return about(dev, err)
+		return about(dev.object(), err)
 	}
 	res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
 	if res != driver.ResultSuccess {

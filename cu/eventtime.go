@@ -39,7 +39,7 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	if e != nil && start != nil {
 		if a, b := start.load(), e.load(); a != nil && b != nil {
-			d, st, done, err := b.core.sinceFast(op, a.core)
+			d, st, done, err := sinceFast(b.core, op, a.core)
 			runtime.KeepAlive(a)
 			runtime.KeepAlive(b)
 			if done {
@@ -181,7 +181,7 @@ func (iv *interval) mixed(op string) error {
 // arguments and before CUDA 12.8, it reports false, and the caller makes the call with
 // enterInterval and measure. It returns an error of the driver itself, because the driver may
 // return that error only once.
-func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
+func sinceFast(c *eventCore, op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
 	from, to := start.slot.Load(), c.slot.Load()
 	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&driver.CU_EVENT_DISABLE_TIMING != 0 {
 		return 0, StatusUnknown, false, nil
@@ -221,13 +221,13 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 	started, stopped := start.recorded(), stop.recorded()
 	res := driver.ResultSuccess
 	if (start.Bits()|stop.Bits())&slotWhole != 0 {
-		if res = start.awaitTime(); res == driver.ResultSuccess {
-			res = stop.awaitTime()
+		if res = awaitTime(start); res == driver.ResultSuccess {
+			res = awaitTime(stop)
 		}
 	}
 	var ms float32
 	if res == driver.ResultSuccess {
-		ms, res = stop.drv.elapsed(start.raw, stop.raw)
+		ms, res = elapsed(stop.drv, start.raw, stop.raw)
 	}
 	switch res {
 	case driver.ResultSuccess:
@@ -255,7 +255,7 @@ const wholeTime = time.Millisecond
 // awaitTime returns ResultSuccess if the driver knows the time of the newest record, should that be
 // a record of a whole context. NVIDIA's driver returns a time for such a record also if the record
 // is not complete. For wholeTime after the context's last such record awaitTime sleeps.
-func (sl *slot) awaitTime() driver.Result {
+func awaitTime(sl *slot) driver.Result {
 	if sl.Bits()&slotWhole == 0 || sl.on.Load() != 0 {
 		return driver.ResultSuccess
 	}
@@ -271,7 +271,7 @@ func (sl *slot) awaitTime() driver.Result {
 }
 
 // elapsed returns the time between two records in milliseconds.
-func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) {
+func elapsed(d *driverCore, start, stop driver.Event) (float32, driver.Result) {
 	ms, res := d.table().EventElapsedTimeV2(driver.At{}, start, stop)
 	if d.table().Missing(res) != nil { // before CUDA 12.8
 		ms, res = d.table().EventElapsedTime(driver.At{}, start, stop)

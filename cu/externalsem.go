@@ -163,7 +163,7 @@ func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	err := s.core.externalWork(op, ops, wait)
+	err := externalWork(s.core, op, ops, wait)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	return err

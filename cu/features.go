@@ -40,7 +40,7 @@ var newer = [...]struct {
 	{"cuGreenCtxStreamCreate", "", func(f *Features) *bool { return &f.GreenContexts }},
 	{
 		"cuEventElapsedTime",
-		"its first version: see driverCore.elapsed",
+		"its first version: see elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
 	{"cuCheckpointProcessLock", "", nil},

@@ -279,7 +279,7 @@ func kernelParams(args ...Arg) driver.KernelParams {
 	k := new(kernelArgs)
 	k.grow(len(args))
 	for i := range args {
-		k.set(i, &args[i])
+		args[i].setIn(k, i)
 	}
 	return k.params(len(args))
 }

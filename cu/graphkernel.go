@@ -103,7 +103,7 @@ func (w *kernelWork) explain(c *nodeCall, e *Error) {
 func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
 	mc := f.mod.core
 	if mc.ctx.drv != c.gc.ctx.drv {
-		return errMixed(c.op, f, c.gc)
+		return errMixed(c.op, f.object(), c.gc)
 	}
 	if !keep(c, &mc.resource, mc) {
 		return mc.Refused(c.op)
@@ -124,7 +124,7 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
 			}
 		} else if a.ref != nil {
-			if err := w.args.set(first+i, a); err != nil {
+			if err := a.setIn(&w.args, first+i); err != nil {
 				return c.rename(f.badArg(cfg, i, err))
 			}
 		}

@@ -169,11 +169,3 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 	c.did = false // of the call before
 	return c.finishSet(kernelRow, k, own)
 }
-
-// context returns the kernel's context, or nil for no kernel.
-func (f *Function) context() *contextCore {
-	if f == nil || f.mod == nil {
-		return nil
-	}
-	return f.mod.core.ctx
-}

@@ -205,7 +205,7 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 }
 
 // destroyGraph destroys a graph that was never returned to the program.
-func (c *contextCore) destroyGraph(g driver.Graph) {
+func destroyGraph(c *contextCore, g driver.Graph) {
 	if g == 0 {
 		return
 	}

@@ -86,7 +86,7 @@ func (r SMResource) object() named {
 	case r.of != nil:
 		return r.of.self
 	case r.dev != nil:
-		return r.dev
+		return r.dev.object()
 	}
 	return nil
 }

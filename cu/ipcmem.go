@@ -25,7 +25,7 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 		return IPCMemHandle{}, errNil(op, "device memory")
 	}
 	mc := m.core
-	if err := mc.exportable(op); err != nil {
+	if err := exportable(mc, op); err != nil {
 		return IPCMemHandle{}, err
 	}
 	if err := mc.Enter(mc, op); err != nil {
@@ -42,7 +42,7 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 }
 
 // exportable returns an error for memory that has no handle.
-func (mc *memCore) exportable(op string) error {
+func exportable(mc *memCore, op string) error {
 	switch {
 	case mc.is == ipcMemory:
 		return misuse(op, mc, ErrImported,

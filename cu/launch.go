@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
@@ -24,74 +23,6 @@ type LaunchConfig struct {
 	// Attributes are further properties of the launch, such as clusters: see [LaunchWith]. nil stands
 	// for none. With attributes the driver's function is cuLaunchKernelEx (CUDA 11.6).
 	Attributes *LaunchAttributes
-}
-
-// I32 passes a 32-bit signed integer.
-func I32(v int32) Arg { return Arg{bits: uint64(uint32(v)), size: 4, kind: integerArg} }
-
-// U32 passes a 32-bit unsigned integer.
-func U32(v uint32) Arg { return Arg{bits: uint64(v), size: 4, kind: integerArg} }
-
-// I64 passes a 64-bit signed integer.
-func I64(v int64) Arg { return Arg{bits: uint64(v), size: 8, kind: integerArg} }
-
-// U64 passes a 64-bit unsigned integer.
-func U64(v uint64) Arg { return Arg{bits: v, size: 8, kind: integerArg} }
-
-// F32 passes a 32-bit float.
-func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4, kind: floatArg} }
-
-// F64 passes a 64-bit float.
-func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8, kind: floatArg} }
-
-// ConstPtr is [Ptr] for memory that the kernel only reads. The driver makes no difference between
-// the two, but [Driver.DetectRaces] does: kernels on two streams may read the same memory.
-func ConstPtr(m Memory) Arg {
-	a := Ptr(m)
-	a.readOnly = true
-	return a
-}
-
-// Ptr passes the address of memory. The memory is not freed before the kernel has run.
-func Ptr(m Memory) Arg {
-	s := spanOf(m)
-	switch {
-	case s.err() != nil:
-		return Arg{ref: argError{s.err()}}
-	case s.mem == nil:
-		return Arg{ref: argError{ErrNil}}
-	case s.mem.raw == 0:
-		return Arg{ref: argError{errUnmapped}}
-	}
-	r := s.region()
-	if r.err != nil {
-		return Arg{ref: argError{r.err}}
-	}
-	return Arg{bits: uint64(r.addr()), size: 8, kind: integerArg, mem: s.mem, ref: s.owner, extent: r.size}
-}
-
-// Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have
-// the same layout. A struct or an array may be passed for anything of its size.
-func Value[T any](v T) Arg {
-	t := reflect.TypeFor[T]()
-	if !plain(t, true) {
-		return Arg{ref: argError{fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", errInvalid, t)}}
-	}
-	n := t.Size()
-	data := make([]byte, max(n, 1))
-	copy(data, bytesAt(&v, uint64(n)))
-	return Arg{ref: &data[0], size: uint32(n), kind: kindOf(t)}
-}
-
-// kindOf returns the kind of values of a type.
-func kindOf(t reflect.Type) argKind {
-	switch k := t.Kind(); {
-	case k == reflect.Float32 || k == reflect.Float64:
-		return floatArg
-	case k <= reflect.Uintptr: // also a bool
-		return integerArg
-	}
-	return anyArg
 }
 
 // Launch enqueues the kernel on a stream (cuLaunchKernel). It returns when the kernel is enqueued,
@@ -126,11 +57,11 @@ func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 		return errNil(op, "function")
 	}
 	if s == nil || s.core == nil {
-		return errNilArg(op, f, "stream")
+		return errNilArg(op, f.object(), "stream")
 	}
 	sc := s.core
 	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {
-		return errMixed(op, f, sc)
+		return errMixed(op, f.object(), sc)
 	}
 	if sc.ctx.drv.tracers.Load() != nil {
 		return f.launchTraced(s, cfg, args, prepared)
@@ -309,7 +240,7 @@ func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
 		if a.mem != nil && !w.useMemory(a.mem) {
 			return p, f.badMemory(cfg, i, w.sc.ctx, a.mem)
 		}
-		if err = values.set(i, a); err != nil {
+		if err = a.setIn(values, i); err != nil {
 			return p, f.badArg(cfg, i, err)
 		}
 	}
@@ -320,7 +251,7 @@ func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
 func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 	switch mc := f.mod.core; {
 	case mc.ctx != w.sc.ctx && !mc.Closed():
-		return errMixed(cfg.op(), f, w.sc)
+		return errMixed(cfg.op(), f.object(), w.sc)
 	case mc.ctx != w.sc.ctx, !w.kept(&mc.resource) && !w.use(&mc.resource, mc):
 		return mc.Refused(cfg.op())
 	}
@@ -366,7 +297,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 
 // badArg returns the error for an argument.
 func (f *Function) badArg(cfg *LaunchConfig, i int, err error) *Error {
-	e := newError(cfg.op(), f, ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
+	e := newError(cfg.op(), f.object(), ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
 	switch err {
 	case ErrNil:
 		e.Detail += " is nil memory: check the error of the call that should have made it"
@@ -445,7 +376,7 @@ func (f *Function) checkConfig(cfg *LaunchConfig) error {
 func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	a := cfg.Attributes
 	if a.err != nil {
-		return about(f, a.err)
+		return about(f.object(), a.err)
 	}
 	g := cfg.Grid.normalize()
 	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table().Version())
@@ -453,13 +384,13 @@ func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	case driver.ResultSuccess:
 		return nil
 	case driver.ResultNotSupported:
-		return newError(cfg.op(), f, res, errors.ErrUnsupported, detail)
+		return newError(cfg.op(), f.object(), res, errors.ErrUnsupported, detail)
 	}
-	return newError(cfg.op(), f, res, errInvalid, detail)
+	return newError(cfg.op(), f.object(), res, errInvalid, detail)
 }
 
 func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
-	return badValue(cfg.op(), f, "kernel "+f.name+detail)
+	return badValue(cfg.op(), f.object(), "kernel "+f.name+detail)
 }
 
 // function returns the function of the launch.

@@ -2,61 +2,8 @@ package cu
 
 import (
 	"bytes"
-	"fmt"
 	"unsafe"
-
-	"github.com/purecu/purecu/internal/races"
 )
-
-// Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
-type Arg struct {
-	bits uint64
-	mem  *memCore // the memory whose address bits is, or nil
-	// ref keeps the owner of mem from being collected. Without mem it is the address of the value
-	// if the value does not fit into bits, or the argument's error.
-	ref  any
-	size uint32
-	kind argKind
-	// readOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
-	// use. The race detector needs both.
-	readOnly bool
-	extent   uint64
-}
-
-// argKind says what an argument is, or what a parameter of a kernel takes. Signed and unsigned integers, and
-// addresses, are the same.
-type argKind uint8
-
-const (
-	integerArg argKind = 1 << iota
-	floatArg           // of 32 or 64 bits
-	anyArg     = integerArg | floatArg
-)
-
-// kernelParam is a parameter of a kernel.
-type kernelParam struct {
-	size  uint32 // in bytes
-	takes argKind
-}
-
-// fits reports whether the parameter takes an argument.
-func (p kernelParam) fits(a *Arg) bool { return a.size == p.size && a.kind&p.takes != 0 }
-
-// bytes returns the address of a value that does not fit into bits, or nil.
-func (a *Arg) bytes() *byte {
-	p, _ := a.ref.(*byte)
-	return p
-}
-
-// err returns the mistake in the argument, or nil.
-func (a *Arg) err() error {
-	err, _ := a.ref.(argError)
-	return err.error
-}
-
-// argError is the error of an argument. It is a type of its own, because a type switch is faster
-// than a test whether the owner of memory is an error.
-type argError struct{ error }
 
 // useMemory makes the work of a kernel use memory. It reports false if the memory is closed, or the
 // kernel cannot access it.
@@ -65,32 +12,12 @@ func (w *work) useMemory(mc *memCore) bool {
 	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
 }
 
-// used returns the uses of memory by a kernel with these arguments.
-func used(args []Arg) []races.Use {
-	var uses []races.Use
-	for i := range args {
-		a, as := &args[i], fmt.Sprintf("argument %d", i)
-		switch {
-		case a.mem != nil:
-			off := a.bits - uint64(a.mem.raw)
-			uses = append(uses, a.mem.used(off, a.extent, !a.readOnly, as))
-		case a.size == 8 && a.ref == nil:
-			uses = append(uses, races.Use{Addr: a.bits, Address: true, As: as})
-		}
+// set sets an argument. at is the address of its value if that does not fit into bits, or nil.
+func (k *kernelArgs) set(i int, bits uint64, size uint32, at *byte) {
+	if at != nil {
+		k.ptrs[i], k.borrowed = unsafe.Pointer(at), true
 	}
-	return uses
-}
-
-// set sets an argument. It returns the argument's error, if there is one.
-func (k *kernelArgs) set(i int, a *Arg) error {
-	if a.mem == nil && a.ref != nil {
-		if err := a.err(); err != nil {
-			return err
-		}
-		k.ptrs[i], k.borrowed = unsafe.Pointer(a.bytes()), true
-	}
-	k.values[i], k.sizes[i] = a.bits, a.size
-	return nil
+	k.values[i], k.sizes[i] = bits, size
 }
 
 // argBytes copies the values of a kernel's arguments. p is the address of an array of their addresses.

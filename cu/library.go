@@ -176,7 +176,7 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 // managedVariable is owned by a module of its library.
 var managedVariable = memoryKind{memoryTraits{managed: true, others: true}, &memoryFuncs{
 	name: "managed memory",
-	free: (*memCore).freeVariable,
+	free: freeVariable,
 }}
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
@@ -187,13 +187,12 @@ type Kernel struct {
 	name string
 }
 
-func (k *Kernel) kind() string { return "kernel" }
-
-func (k *Kernel) handle() uintptr {
+// object returns what errors say of the kernel.
+func (k *Kernel) object() named {
 	if k == nil {
-		return 0
+		return standIn{itsKind: "kernel"}
 	}
-	return uintptr(k.raw)
+	return standIn{itsKind: "kernel", raw: uintptr(k.raw)}
 }
 
 // Kernel returns the kernel with this name (cuLibraryGetKernel).
@@ -314,7 +313,7 @@ func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
 func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error {
 	const op = "cuKernelSetAttribute"
 	if int(int32(value)) != value {
-		return badValue(op, k, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return badValue(op, k.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
 		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.raw)
@@ -327,12 +326,12 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 	case k == nil || k.lib == nil:
 		return errNil(op, "kernel")
 	case !dev.valid():
-		return errNilArg(op, k, "device")
+		return errNilArg(op, k.object(), "device")
 	case &dev.drv.driverCore != k.lib.core.drv:
-		return misuse(op, k, ErrDriverMismatch,
+		return misuse(op, k.object(), ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:
-		return a.unknown(op, k)
+		return a.unknown(op, k.object())
 	}
 	lc, err := k.lib.enter(op)
 	if err != nil {

@@ -138,7 +138,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	case flags != AttachGlobal && flags != AttachHost:
 		return nil, badValue(op, core, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
-	if err := core.canManage(op, "use AllocHost, and copy the memory"); err != nil {
+	if err := canManage(core, op, "use AllocHost, and copy the memory"); err != nil {
 		return nil, err
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
@@ -157,7 +157,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 }
 
 // canManage returns an error if the host cannot access managed memory at any time.
-func (c *contextCore) canManage(op, instead string) error {
+func canManage(c *contextCore, op, instead string) error {
 	can, res := c.drv.table().DeviceGetAttribute(driver.At{Context: c.raw},
 		driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, c.dev)
 	switch {

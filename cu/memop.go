@@ -95,7 +95,7 @@ func (s *Stream) enqueueOps(ops []MemOp) error {
 			return m.Refused(batchOp)
 		}
 	}
-	sc.observeMemOps(ops)
+	observeMemOps(sc, ops)
 	sc.beginLegacy()
 	f := w.frame.operations(len(ops))
 	f.words = memOpParams(f.words[:0], ops)
@@ -193,7 +193,7 @@ func memOpParams(list []driver.StreamBatchMemOpParams, ops []MemOp) []driver.Str
 }
 
 // observeMemOps tells the race detector of the operations, before the driver has them.
-func (sc *streamCore) observeMemOps(ops []MemOp) {
+func observeMemOps(sc *streamCore, ops []MemOp) {
 	if o := sc.ctx.drv.observer(); o != nil {
 		o.WordOps(sc.observed(), wordOps(ops))
 	}

@@ -91,7 +91,7 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 		return core.drv.table().MemPoolCreate(driver.At{Context: core.raw}, props)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(core.failPool(op, props, res))
+		return nil, own.explain(failPool(core, op, props, res))
 	}
 	p := newMemPool(core, raw, o.Kind.memory(), false)
 	p.core.most = o.MaxSize
@@ -173,7 +173,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
 			return errMixed(op, pc, core)
 		}
-		if err := pc.notOnDevice(op, "pass a pool of device memory"); err != nil {
+		if err := notOnDevice(pc, op, "pass a pool of device memory"); err != nil {
 			return err
 		}
 		raw = pc.raw
@@ -391,7 +391,7 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if err := pc.notOnDevice(op, "use AllocHost"); err != nil {
+	if err := notOnDevice(pc, op, "use AllocHost"); err != nil {
 		return nil, err
 	}
 	switch {

@@ -84,7 +84,7 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 			return p, badValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
 		}
 		p.AllocType, p.Location = driver.CU_MEM_ALLOCATION_TYPE_MANAGED, o.Location.raw()
-		if err := c.canManage(op, "use a pool of pinned memory"); err != nil {
+		if err := canManage(c, op, "use a pool of pinned memory"); err != nil {
 			return p, err
 		}
 	default:
@@ -99,7 +99,7 @@ const withHostPools = 13000
 
 // failPool returns the error for a pool that the driver has not created, which may be too old for
 // it.
-func (c *contextCore) failPool(op string, p driver.MemPoolProps, res driver.Result) *Error {
+func failPool(c *contextCore, op string, p driver.MemPoolProps, res driver.Result) *Error {
 	symbol := "CU_MEM_ALLOCATION_TYPE_MANAGED"
 	if p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_PINNED {
 		symbol = "CU_MEM_LOCATION_TYPE_HOST"
@@ -181,7 +181,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 var errGraphHost = fmt.Errorf("graphs cannot allocate pinned or managed memory: %w", errors.ErrUnsupported)
 
 // notOnDevice returns an error if the pool is not of device memory.
-func (p *memPoolCore) notOnDevice(op, instead string) error {
+func notOnDevice(p *memPoolCore, op, instead string) error {
 	if p.memory == pooledMemory {
 		return nil
 	}

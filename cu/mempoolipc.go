@@ -19,7 +19,7 @@ func (p *MemPool) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if err := pc.notOnDevice(op, "share a pool of device memory"); err != nil {
+	if err := notOnDevice(pc, op, "share a pool of device memory"); err != nil {
 		return nil, err
 	}
 	h, res := pc.ctx.drv.table().MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,

@@ -184,12 +184,12 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 
 var moduleVariable = memoryKind{memoryTraits{others: true}, &memoryFuncs{
 	name:     "device memory",
-	free:     (*memCore).freeVariable,
+	free:     freeVariable,
 	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
 }}
 
 // freeVariable ends the variable's use of its module.
-func (mc *memCore) freeVariable(at driver.At) (string, driver.Result) {
+func freeVariable(mc *memCore, at driver.At) (string, driver.Result) {
 	if mc.module.leave(); !at.NoWait {
 		mc.ctx.freeDeferred() // this frees the module if it was closed before
 	}
@@ -207,13 +207,20 @@ type Function struct {
 	text   []ptx.Param
 }
 
-func (f *Function) kind() string { return "kernel" }
-
-func (f *Function) handle() uintptr {
+// object returns what errors say of the kernel.
+func (f *Function) object() member {
 	if f == nil {
-		return 0
+		return standIn{itsKind: "kernel"}
 	}
-	return uintptr(f.raw)
+	return standIn{"kernel", uintptr(f.raw), f.context()}
+}
+
+// context returns the kernel's context, or nil for no kernel.
+func (f *Function) context() *contextCore {
+	if f == nil || f.mod == nil {
+		return nil
+	}
+	return f.mod.core.ctx
 }
 
 // Function returns the kernel with this name (cuModuleGetFunction).
@@ -279,7 +286,7 @@ func (f *Function) findParams(at driver.At) error {
 		}
 		f.params = append(f.params, kernelParam{uint32(min(size, math.MaxUint32)), anyArg})
 	}
-	return newError(op, f, ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
+	return newError(op, f.object(), ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
 }
 
 // readText notes what the parameters take, if the PTX says it.
@@ -343,7 +350,7 @@ func (a FunctionAttribute) unknown(op string, of named) error {
 func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 	const op = "cuFuncGetAttribute"
 	if a < 0 {
-		return 0, a.unknown(op, f)
+		return 0, a.unknown(op, f.object())
 	}
 	v, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.FuncGetAttribute(at, int32(a), f.raw)
@@ -356,10 +363,10 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if a < 0 {
-		return a.unknown(op, f) // with a negative number, the driver reads invalid memory
+		return a.unknown(op, f.object()) // with a negative number, the driver reads invalid memory
 	}
 	if int(int32(value)) != value {
-		return badValue(op, f, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return badValue(op, f.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.FuncSetAttribute(at, f.raw, int32(a), int32(value))
@@ -373,7 +380,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, badValue(op, f, fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
+		return 0, badValue(op, f.object(), fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.raw, int32(threads), sharedMem)
@@ -388,7 +395,8 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
-		return 0, 0, badValue(op, f, fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
+		return 0, 0, badValue(op, f.object(),
+			fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
 		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.raw, 0, sharedMem, int32(limit))

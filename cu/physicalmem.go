@@ -72,9 +72,9 @@ func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, 
 	if err != nil {
 		return 0, 0, err
 	}
-	smallest, res := core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	smallest, res := granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res == driver.ResultSuccess {
-		recommended, res = core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+		recommended, res = granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
 	}
 	if res != driver.ResultSuccess {
 		return 0, 0, core.callError(op, 0, res)
@@ -99,12 +99,12 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	case size == 0 || size > 1<<62:
 		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
-	unit, res := core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	unit, res := granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res != driver.ResultSuccess {
 		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	size = roundUp(size, unit)
-	raw, res, own := core.createPhysical(size, &prop)
+	raw, res, own := createPhysical(core, size, &prop)
 	if res != driver.ResultSuccess {
 		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
 	}

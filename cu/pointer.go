@@ -60,13 +60,13 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 		return PointerInfo{}, err
 	}
 	defer c.leave()
-	i, _, err := core.pointerInfo(op, addr)
+	i, _, err := pointerInfo(core, op, addr)
 	return i, err
 }
 
 // pointerInfo returns what the driver knows about an address, and how the context's device can
 // access the memory. The access is AccessNone if the driver is too old to know it.
-func (c *contextCore) pointerInfo(op string, addr uint64) (i PointerInfo, access MemAccess, err error) {
+func pointerInfo(c *contextCore, op string, addr uint64) (i PointerInfo, access MemAccess, err error) {
 	known := []int32{driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED,
 		driver.CU_POINTER_ATTRIBUTE_CONTEXT, driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
 		driver.CU_POINTER_ATTRIBUTE_HOST_POINTER, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID,

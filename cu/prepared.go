@@ -64,7 +64,7 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 		if arg.mem != nil {
 			a.memory = append(a.memory, i)
 		}
-		if err := a.values.set(i, arg); err != nil {
+		if err := arg.setIn(&a.values, i); err != nil {
 			return nil, f.badArg(cfg, i, err)
 		}
 	}

@@ -57,7 +57,7 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	v := &virtualCore{ctx: core}
 	prop, _ := PhysicalOptions{}.prop(core) // the zero value has no mistake
 	var res driver.Result
-	if v.unit, res = core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); res != driver.ResultSuccess {
+	if v.unit, res = granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); res != driver.ResultSuccess {
 		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
@@ -149,7 +149,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 		if size == 0 {
 			continue // another call has mapped memory there
 		}
-		raw, res, own := v.ctx.createPhysical(size, &prop)
+		raw, res, own := createPhysical(v.ctx, size, &prop)
 		if res != driver.ResultSuccess {
 			return v.ctx.outOfMemory(v.ctx.failAlloc(op, uintptr(v.raw), size, res, own))
 		}

@@ -501,12 +501,12 @@ func (p *physicalCore) free(at driver.At) (string, driver.Result) {
 }
 
 // granularity returns a granularity of physical memory, in bytes.
-func (c *contextCore) granularity(prop *driver.MemAllocationProp, which int32) (uint64, driver.Result) {
+func granularity(c *contextCore, prop *driver.MemAllocationProp, which int32) (uint64, driver.Result) {
 	return c.drv.table().MemGetAllocationGranularity(driver.At{}, *prop, which)
 }
 
 // createPhysical allocates physical memory.
-func (c *contextCore) createPhysical(size uint64,
+func createPhysical(c *contextCore, size uint64,
 	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result, own *collection) {
 	res, own = c.allocate(func() (res driver.Result) {
 		raw, res = c.drv.table().MemCreate(driver.At{}, size, *prop, 0)

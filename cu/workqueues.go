@@ -37,13 +37,16 @@ func (dev *Device) WorkQueues() (WorkQueues, error) {
 	if !dev.valid() {
 		return WorkQueues{}, errNil(op, "device")
 	}
-	raw, err := dev.drv.workQueues(op, dev.raw)
-	return workQueuesOf(raw), about(dev, err)
+	raw, err := workQueues(&dev.drv.driverCore, op, dev.raw)
+	if err != nil {
+		return WorkQueues{}, about(dev.object(), err)
+	}
+	return workQueuesOf(raw), nil
 }
 
 // workQueues returns the resource that stands for a device's work queues.
-func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResource, error) {
-	if err := d.checkWorkQueues(op, nil); err != nil {
+func workQueues(d *driverCore, op string, dev driver.Device) (driver.DevResource, error) {
+	if err := checkWorkQueues(d, op, nil); err != nil {
 		return driver.DevResource{}, err
 	}
 	raw, res := d.table().DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
@@ -54,7 +57,7 @@ func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResourc
 }
 
 // checkWorkQueues returns an error if the driver is too old to know resources of this type.
-func (d *driverCore) checkWorkQueues(op string, of named) error {
+func checkWorkQueues(d *driverCore, op string, of named) error {
 	switch v, res := d.table().DriverGetVersion(driver.At{}); {
 	case res != driver.ResultSuccess:
 		return d.resultError("cuDriverGetVersion", 0, res)
@@ -94,7 +97,7 @@ func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*Green
 		return nil, badValue(op, core,
 			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
 	}
-	raw, err := core.drv.workQueues("cuDeviceGetDevResource", core.dev)
+	raw, err := workQueues(core.drv, "cuDeviceGetDevResource", core.dev)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +124,7 @@ func (g *GreenContext) WorkQueues() (WorkQueues, error) {
 		return WorkQueues{}, err
 	}
 	defer g.leave()
-	if err := gc.ctx.drv.checkWorkQueues(op, gc); err != nil {
+	if err := checkWorkQueues(gc.ctx.drv, op, gc); err != nil {
 		return WorkQueues{}, err
 	}
 	at := driver.At{Context: gc.ctx.raw}

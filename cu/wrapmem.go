@@ -41,7 +41,7 @@ func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer c.leave()
-	is, err := core.wrapKind(addr, size)
+	is, err := wrapKind(core, addr, size)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ const unsharedWrapped = "other code has allocated the memory: " +
 
 // wrapKind returns the kind of memory that other code has allocated, or an error if the context
 // cannot use all of it.
-func (c *contextCore) wrapKind(addr, size uint64) (kind memoryKind, err error) {
+func wrapKind(c *contextCore, addr, size uint64) (kind memoryKind, err error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
@@ -92,12 +92,12 @@ func (c *contextCore) wrapKind(addr, size uint64) (kind memoryKind, err error) {
 	case carry != 0:
 		return kind, badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
-	info, err := c.wrappable(addr)
+	info, err := wrappable(c, addr)
 	switch {
 	case err != nil:
 		return kind, err
 	case addr < info.Start || end-info.Start > info.Size:
-		return kind, c.outside(size, addr, info.Start, info.Size)
+		return kind, outside(c, size, addr, info.Start, info.Size)
 	case info.Managed:
 		return wrappedManaged, nil
 	case info.Context != 0 || info.Pool != 0:
@@ -113,25 +113,25 @@ func (c *contextCore) wrapKind(addr, size uint64) (kind memoryKind, err error) {
 		case end-uint64(start) <= n:
 			return wrappedMemory, nil
 		case uint64(start)+n <= at: // not a range that contains the address
-			return kind, c.outside(size, addr, uint64(start), n)
+			return kind, outside(c, size, addr, uint64(start), n)
 		}
 		at = uint64(start) + n
-		if _, err := c.wrappable(at); err != nil {
+		if _, err := wrappable(c, at); err != nil {
 			return kind, err
 		}
 	}
 }
 
 // outside returns the error for memory that is not inside one allocation.
-func (c *contextCore) outside(size, addr, start, n uint64) error {
+func outside(c *contextCore, size, addr, start, n uint64) error {
 	return badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
 		"the driver knows %d bytes at %#x", size, addr, n, start))
 }
 
 // wrappable returns what the driver knows about an address, or an error if the context cannot use
 // its memory.
-func (c *contextCore) wrappable(addr uint64) (PointerInfo, error) {
-	info, access, err := c.pointerInfo(wrapMemOp, addr)
+func wrappable(c *contextCore, addr uint64) (PointerInfo, error) {
+	info, access, err := pointerInfo(c, wrapMemOp, addr)
 	if err != nil {
 		return info, err
 	}

@@ -91,7 +91,7 @@ func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 }
 
 // externalWork enqueues operations on the stream.
-func (sc *streamCore) externalWork(op string, ops []ExternalOp, wait bool) error {
+func externalWork(sc *streamCore, op string, ops []ExternalOp, wait bool) error {
 	if err := checkExternal(op, ops, sc); err != nil {
 		return err
 	}
