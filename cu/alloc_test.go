@@ -343,7 +343,7 @@ func TestOperationAllocations(t *testing.T) {
 	defer m.Close()
 	// What the table and the driver allocate to make a context current is not what this test is
 	// about.
-	table := drv.table()
+	table := drv.core.table()
 	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core.inContext(), s.core.raw, nil, 0) })
 	for name, f := range map[string]func() error{
 		"SignalExternal":       func() error { return s.SignalExternal(x.At(1)) },

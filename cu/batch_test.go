@@ -160,7 +160,7 @@ func TestRecordAll(t *testing.T) {
 		t.Error("a record beside another one of the event fits")
 	}
 	sl.End(sl)
-	b := newBatch(&r.drv.driverCore)
+	b := newBatch(&r.drv.core)
 	if b.drv = nil; b.n != 0 || slices.ContainsFunc(b.items[:], func(it batchItem) bool { return it != batchItem{} }) {
 		t.Error("a kept batch is not empty")
 	}

@@ -24,7 +24,7 @@ func BenchmarkHandles(b *testing.B) {
 	r.ok(complete.Record(r.s))
 	r.ok(start.Record(r.s))
 	r.status(complete, Complete)
-	tab, at := r.drv.table(), driver.At{}
+	tab, at := r.drv.core.table(), driver.At{}
 	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core.raw
 	rawStart := driver.Event(rawEvent(start))
 	sl := pending.core().slot.Load()
@@ -206,7 +206,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
+			r.drv.core.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func BenchmarkTracing(b *testing.B) {
 			defer c.add()()
 			b.ReportAllocs()
 			for b.Loop() {
-				r.drv.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
+				r.drv.core.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
 			}
 		})
 		b.Run("record/"+c.name, func(b *testing.B) {

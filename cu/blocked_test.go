@@ -204,7 +204,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
 			captured <- errors.Join(err, g.Close())
 		}()
-		eventually(func() bool { return r.drv.capturing.Load() != 0 })
+		eventually(func() bool { return r.drv.core.capturing.Load() != 0 })
 		time.Sleep(10 * time.Millisecond) // it waits for the launch by now, most likely
 		r.tell("fake_unblock", "cuEventRecord")
 		r.returns("the record", func() error { return <-recorded })
@@ -244,8 +244,8 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	r.hold(held)
 	r.ok(e.Record(held))
 	sl := e.core().slot.Load()
-	q := r.drv.watch.NewQuery(sl)
-	asked, source := true, watchSource{drv: &r.drv.driverCore}
+	q := r.drv.core.watch.NewQuery(sl)
+	asked, source := true, watchSource{drv: &r.drv.core}
 	must(r.s.Capture(CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
 		asked = source.Query(q)
@@ -276,16 +276,16 @@ func TestOrderOfSuccessors(t *testing.T) {
 			r := newRig(t)
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
-			core := e.core()
+			cc := e.core()
 			ticket := must(e.Ticket())(t)
 			var next [2]successor
 			var slots [2]*slot
 			for i := range next {
-				next[i] = must(core.successor("", uint32(RecordDefault)))(t)
+				next[i] = must(cc.successor("", uint32(RecordDefault)))(t)
 				slots[i] = next[i].slot
 			}
 			for i, n := range c.order {
-				rec := core.recordMoving(next[n], recordArgs{stream: r.s.core})
+				rec := cc.recordMoving(next[n], recordArgs{stream: r.s.core})
 				again, err := rec.finish("")
 				if r.ok(err); again != (i == 1 && c.again) {
 					t.Errorf("record %d has to be made again: %v", n, again)
@@ -298,11 +298,11 @@ func TestOrderOfSuccessors(t *testing.T) {
 			if c.stays >= 0 {
 				want = slots[c.stays]
 			}
-			if now := core.slot.Load(); now != want {
+			if now := cc.slot.Load(); now != want {
 				t.Errorf("the event is on slot %p of %p", now, slots)
 			}
 			r.ok(ticket.Wait(r.patient()))
-			for i, sl := range append(slots[:], &core.first) {
+			for i, sl := range append(slots[:], &cc.first) {
 				if n := sl.Waits(); n != 0 || sl.Closed() != (sl != want) {
 					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.Closed())
 				}

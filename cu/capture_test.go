@@ -160,8 +160,8 @@ func (r *soft) idle(streams ...*Stream) {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}
-	if n := r.drv.capturing.Load(); n != 0 || len(r.drv.captures.byID) != 0 {
-		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.captures.byID))
+	if n := r.drv.core.capturing.Load(); n != 0 || len(r.drv.core.captures.byID) != 0 {
+		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.core.captures.byID))
 	}
 }
 
@@ -426,7 +426,7 @@ func TestBlame(t *testing.T) {
 	// Somebody else's call, and what is refused because of it.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		r.ok(waited.Record(r.s))
-		r.drv.table().EventQuery(driver.At{}, done.core().slot.Load().raw)
+		r.drv.core.table().EventQuery(driver.At{}, done.core().slot.Load().raw)
 		r.is(r.work(r.s), ResultStreamCaptureInvalidated)
 		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
 		return nil
@@ -1024,11 +1024,11 @@ func TestGraphUpdateTimeline(t *testing.T) {
 	x := r.exec(g)
 	r.hold(r.s)
 	r.ok(x.Launch(r.s))
-	core := line.core
+	cc := line.core
 	r.ok(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if core.freed.Load() || unfinishedOf(r.gpu) != 1 {
+		if cc.freed.Load() || unfinishedOf(r.gpu) != 1 {
 			t.Fatal("the timeline is over, and the launch is not done")
 		}
 	}

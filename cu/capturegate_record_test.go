@@ -48,7 +48,7 @@ func TestRecordsAtGate(t *testing.T) {
 	if gate.Busy() {
 		t.Error("records are in flight that have returned")
 	}
-	open := capturegate.Shut([]*capturegate.Gate{gate}, drv.table().Clock())
+	open := capturegate.Shut([]*capturegate.Gate{gate}, drv.core.table().Clock())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -136,8 +136,8 @@ func TestRecordsOfOtherDriver(t *testing.T) {
 	if goOn(); gate.Busy() {
 		t.Error("the other Driver sees a record that has returned")
 	}
-	core := weak.Make(legacy.core) // which gate must not keep
-	if legacy = nil; !eventually(func() bool { return core.Value() == nil }) {
+	cc := weak.Make(legacy.core) // which gate must not keep
+	if legacy = nil; !eventually(func() bool { return cc.Value() == nil }) {
 		t.Error("the gate keeps a stream that was abandoned")
 	}
 }

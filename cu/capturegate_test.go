@@ -744,7 +744,7 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 			if err := errors.Join(b.Synchronize(), s.Synchronize(), e.Record(s), b.WaitEvent(e), b.Synchronize()); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
-			if n := len(drv.captures.byID); n != 0 || b.core.knownCapture() != nil {
+			if n := len(drv.core.captures.byID); n != 0 || b.core.knownCapture() != nil {
 				t.Errorf("%d captures are left, and the stream is part of %v", n, b.core.knownCapture())
 			}
 		})
@@ -969,7 +969,7 @@ func TestRandomJoins(t *testing.T) {
 	}
 	wg.Wait()
 	closes.Wait()
-	if n, all := drv.capturing.Load(), len(drv.captures.byID); n != 0 || all != 0 {
+	if n, all := drv.core.capturing.Load(), len(drv.core.captures.byID); n != 0 || all != 0 {
 		t.Errorf("%d captures are left, %d of them listed", n, all)
 	}
 	err := errors.Join(events[0].Close(), events[1].Close(), contexts[1].Close(), contexts[0].Close(), drv.Close())

@@ -65,7 +65,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
 			g := must(r.s.Capture(CaptureGlobal, func() error {
 				if exposed { // and recorded by others
-					res := r.drv.table().EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw)
+					res := r.drv.core.table().EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw)
 					if res != driver.ResultSuccess {
 						t.Error(res)
 					}
@@ -181,8 +181,8 @@ func TestThreadStreamInCapture(t *testing.T) {
 // is one.
 func TestSharedState(t *testing.T) {
 	r := newSoft(t)
-	core := r.gpu.own.core
-	before := len(core.sharedStates)
+	cc := r.gpu.own.core
+	before := len(cc.sharedStates)
 	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
 	pooled := must(r.gpu.PoolStream(0))(t)
 	legacy := must(r.gpu.LegacyStream())(t)
@@ -190,7 +190,7 @@ func TestSharedState(t *testing.T) {
 	if a.core.shared != s.core.shared || b.core.shared != pooled.core.shared || a.core.shared == b.core.shared {
 		t.Error("values of one stream do not share its state")
 	}
-	if n := len(core.sharedStates) - before; n != 2 {
+	if n := len(cc.sharedStates) - before; n != 2 {
 		t.Errorf("%d shared states", n)
 	}
 	r.ok(r.gpu.Do(func(th *Thread) error {
@@ -200,7 +200,7 @@ func TestSharedState(t *testing.T) {
 	for _, s := range []*Stream{b, a, s, legacy, pooled} {
 		r.ok(s.Close())
 	}
-	if n := len(core.sharedStates) - before; n != 1 { // the pool's
+	if n := len(cc.sharedStates) - before; n != 1 { // the pool's
 		t.Errorf("%d shared states are left", n)
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 // unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
 func unfinishedOf(gpu *Context) int {
-	core := gpu.own.core
-	core.freeFinishedTimelines()
-	core.cells.mu.Lock()
-	defer core.cells.mu.Unlock()
-	return core.cells.unfinished
+	cc := gpu.own.core
+	cc.freeFinishedTimelines()
+	cc.cells.mu.Lock()
+	defer cc.cells.mu.Unlock()
+	return cc.cells.unfinished
 }
 
 // becomes waits until so many timelines of a context are closed and in use still.
@@ -88,7 +88,7 @@ func TestTimelineCells(t *testing.T) {
 		t.Error("nobody gets the memory when the work is done")
 	}
 	r.value(second, 8)
-	if n := r.drv.timelineCounts(); n != (timelineCounts{mappings: 1, open: 2}) {
+	if n := r.drv.core.timelineCounts(); n != (timelineCounts{mappings: 1, open: 2}) {
 		t.Errorf("the counts are %+v", n)
 	}
 	r.hold(r.s)
@@ -445,12 +445,12 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 		gone = append(gone, gpu.own.core)
 	}
 	r.value(tl, v)
-	for i, core := range gone {
-		if p, known := tl.core.cell.Address(core); known {
+	for i, cc := range gone {
+		if p, known := tl.core.cell.Address(cc); known {
 			t.Errorf("a timeline is at %#x in context %d, which is gone", p, i)
 		}
 	}
-	if n := r.drv.timelineCounts(); n.mappings > 2 {
+	if n := r.drv.core.timelineCounts(); n.mappings > 2 {
 		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.mappings)
 	}
 }
@@ -482,7 +482,7 @@ func TestTimelineBound(t *testing.T) {
 	if used := all - unused; used > 2*unfinished+2*minLook {
 		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
 	}
-	if n := r.drv.timelineCounts(); n.mappings != 1 {
+	if n := r.drv.core.timelineCounts(); n.mappings != 1 {
 		t.Errorf("there are %d mappings", n.mappings)
 	}
 	free()
@@ -545,7 +545,7 @@ func TestTimelineLateReaders(t *testing.T) {
 	}
 	wg.Wait()
 	r.becomes("all is closed", r.gpu, 0)
-	if n := r.drv.timelineCounts(); n.mappings != 1 || n.open != 0 {
+	if n := r.drv.core.timelineCounts(); n.mappings != 1 || n.open != 0 {
 		t.Errorf("the counts are %+v", n)
 	}
 }

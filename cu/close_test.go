@@ -407,18 +407,18 @@ func TestOldContext(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	now := r.context(r.drv, 0)
 	// As if cuCtxGetId had said something else.
-	core := &contextCore{contextIdentity: now.own.core.contextIdentity}
-	core.users.Revive()
+	cc := &contextCore{contextIdentity: now.own.core.contextIdentity}
+	cc.users.Revive()
 	s := &Stream{core: new(streamCore)}
-	s.core.raw, s.core.ctx = r.s.core.raw, core
+	s.core.raw, s.core.ctx = r.s.core.raw, cc
 	err := e.Record(s)
 	if !errors.Is(err, ErrContextMismatch) || !errors.Is(err, ResultInvalidHandle) {
 		t.Errorf("Record: %v", err)
 	}
 	other := new(Event)
-	other.owner.Store(&eventOwner{core: &eventCore{ctx: core}})
+	other.owner.Store(&eventOwner{core: &eventCore{ctx: cc}})
 	other.core().slot.Store(&slot{core: other.core()})
-	core.users.Revive()
+	cc.users.Revive()
 	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("Since: %v", err)
 	}
@@ -616,13 +616,13 @@ func TestZeroEvent(t *testing.T) {
 func TestLateGiveUp(t *testing.T) {
 	r := newRig(t)
 	now := r.gpu.own.core
-	if _, res := r.drv.table().DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
+	if _, res := r.drv.core.table().DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
 		t.Fatal(res)
 	}
 	old := &contextCore{contextIdentity: now.contextIdentity, ownership: ownership{claim: retained}}
 	old.users.Revive()
 	r.ok(old.release())
-	if r.drv.contexts[now.key] != now {
+	if r.drv.core.contexts[now.key] != now {
 		t.Error("the context lost its place to one that went before it")
 	}
 	if r.context(r.drv, 0).own.core != now {
@@ -631,7 +631,7 @@ func TestLateGiveUp(t *testing.T) {
 
 	far := r.context(r.drv, 1)
 	r.ok(far.Close())
-	if r.drv.contexts[far.own.core.key] != nil {
+	if r.drv.core.contexts[far.own.core.key] != nil {
 		t.Error("a context that was released keeps its place")
 	}
 }

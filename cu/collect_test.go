@@ -268,7 +268,7 @@ func TestDroppedRetry(t *testing.T) {
 				return nil
 			})
 			_ = err // whether the capture is valid is the driver's business
-			table, at := r.drv.table(), driver.At{Context: r.s.core.ctx.raw}
+			table, at := r.drv.core.table(), driver.At{Context: r.s.core.ctx.raw}
 			if res := table.StreamBeginCapture(at, r.s.core.raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
 				t.Fatal(res)
 			}

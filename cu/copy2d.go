@@ -51,7 +51,7 @@ type Planes struct {
 // docs/blocking.md.
 func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, pitch uint64, err error) {
 	const op = "cuMemAllocPitch"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -59,22 +59,22 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 	over, size := bits.Mul64(width, height)
 	switch {
 	case over != 0:
-		return nil, 0, badValue(op, core, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
+		return nil, 0, badValue(op, cc, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
 	case width == 0 || height == 0:
-		return nil, 0, badValue(op, core, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
+		return nil, 0, badValue(op, cc, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
 	case element != 4 && element != 8 && element != 16:
-		return nil, 0, badValue(op, core, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
+		return nil, 0, badValue(op, cc, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
 	}
 	var raw driver.DevicePtr
-	res, own := core.allocate(func() (res driver.Result) {
-		raw, pitch, res = core.drv.table().MemAllocPitch(driver.At{Context: core.raw}, width, height, uint32(element))
+	res, own := cc.allocate(func() (res driver.Result) {
+		raw, pitch, res = cc.drv.table().MemAllocPitch(driver.At{Context: cc.raw}, width, height, uint32(element))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, 0, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
+		return nil, 0, cc.outOfMemory(cc.failAlloc(op, 0, size, res, own))
 	}
 	size = pitch * height
-	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
+	return newDeviceMem(cc, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
 }
 
 // Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory

@@ -74,7 +74,7 @@ const lockPart, keptPart, wholePart = "and the lock against captures", "and the 
 // addPartsOfMemset has the parts of a memset, and what else costs time behind a call of the driver:
 // reading cache lines, one after the other, and atomic operations.
 func (r *costRig) addPartsOfMemset() {
-	tab, s, d := r.drv.table(), r.s.core.raw, r.dst.core
+	tab, s, d := r.drv.core.table(), r.s.core.raw, r.dst.core
 	call := func() driver.Result { return tab.MemsetD8Async(driver.At{}, d.raw, 1, copySize, s) }
 	type line struct {
 		next *line
@@ -116,7 +116,7 @@ func (r *costRig) addPartsOfMemset() {
 }
 
 func (r *costRig) addPartsOfCopy() {
-	tab, s, d, h := r.drv.table(), r.s.core.raw, r.dst.core, r.src.core
+	tab, s, d, h := r.drv.core.table(), r.s.core.raw, r.dst.core, r.src.core
 	call := func() driver.Result { return tab.MemcpyHtoDAsync(driver.At{}, d.raw, h.host, copySize, s) }
 	r.add(cost{"parts of a copy to the device", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d.raw), uintptr(h.host), copySize, uintptr(s)),
@@ -130,7 +130,7 @@ func (r *costRig) addPartsOfCopy() {
 
 func (r *costRig) addPartsOfLaunch() {
 	const n = 4
-	kernel, tab, s := r.kernel(n), r.drv.table(), r.s.core.raw
+	kernel, tab, s := r.kernel(n), r.drv.core.table(), r.s.core.raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
 	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
@@ -167,7 +167,7 @@ func (r *costRig) addPartsOfLaunch() {
 }
 
 func (r *costRig) addPartsOfGraphLaunch() {
-	x, tab, s := r.tenKernels(), r.drv.table(), r.s.core.raw
+	x, tab, s := r.tenKernels(), r.drv.core.table(), r.s.core.raw
 	raw := x.core.raw
 	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
 	r.add(cost{"parts of a launch of a graph", some / 2, []way{
@@ -201,7 +201,7 @@ func (r *costRig) inFlight(call func() driver.Result) way {
 }
 
 func (r *costRig) addPartsOfRecord() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.table()
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.table()
 	sl := e.core().slot.Load()
 	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.raw, sc.raw) }
 	r.add(cost{"parts of a record", many, []way{
@@ -224,7 +224,7 @@ func (r *costRig) addPartsOfRecord() {
 func (r *costRig) addPartsOfLegacyRecord() {
 	legacy := must(r.gpu.LegacyStream())(r.b)
 	r.b.Cleanup(func() { r.ok(legacy.Close()) })
-	e, sc, tab := r.recorded(EventDisableTiming), legacy.core, r.drv.table()
+	e, sc, tab := r.recorded(EventDisableTiming), legacy.core, r.drv.core.table()
 	sl := e.core().slot.Load()
 	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.raw, sc.raw) }
 	r.add(cost{"parts of a record on the legacy default stream", many, []way{
@@ -256,7 +256,7 @@ func (r *costRig) addPartsOfLegacyRecord() {
 }
 
 func (r *costRig) addPartsOfWait() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.table()
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.table()
 	sl := e.core().slot.Load()
 	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.raw, sl.raw, 0) }
 	r.add(cost{"parts of a wait", many, []way{
@@ -278,20 +278,20 @@ func (r *costRig) addPartsOfWait() {
 
 // addPartsOfEvent has the parts of an event that exists for a moment.
 func (r *costRig) addPartsOfEvent() {
-	tab, in := r.drv.table(), r.inContext()
+	tab, in := r.drv.core.table(), r.inContext()
 	flags := uint32(EventDisableTiming)
 	call := func() driver.Result {
 		e, res := tab.EventCreate(in, flags)
 		return max(res, tab.EventDestroy(driver.At{}, e))
 	}
-	var event *Event       // so that it is on the heap
-	core := new(eventCore) // whose finalizer is never run
+	var event *Event     // so that it is on the heap
+	cc := new(eventCore) // whose finalizer is never run
 	owned := func(register bool) func() driver.Result {
 		return func() driver.Result {
 			res := call()
 			event = new(Event)
-			if o := (&eventOwner{core: core}); register {
-				o = newEventOwner(core)
+			if o := (&eventOwner{core: cc}); register {
+				o = newEventOwner(cc)
 				event.owner.Store(o)
 				o.closed()
 			} else {

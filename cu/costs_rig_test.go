@@ -103,7 +103,7 @@ func newCostRig(b *testing.B) *costRig {
 	}
 	gpu := gpuContext(b)
 	r := &costRig{b: b, gpu: gpu, drv: gpu.Device().Driver()}
-	if !r.drv.table().Software() {
+	if !r.drv.core.table().Software() {
 		r.c = newBaseline(b, r.drv)
 	}
 	r.s, r.other = r.newStream(), r.newStream()
@@ -239,8 +239,8 @@ func (r *costRig) inCInContext(function string, args ...any) way {
 	w.ns = func(n int) float64 {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		r.drv.table().CtxPushCurrent(driver.At{}, r.gpu.own.core.raw)
-		defer r.drv.table().CtxPopCurrent(driver.At{})
+		r.drv.core.table().CtxPushCurrent(driver.At{}, r.gpu.own.core.raw)
+		defer r.drv.core.table().CtxPopCurrent(driver.At{})
 		return ns(n)
 	}
 	return w

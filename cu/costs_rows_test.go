@@ -41,7 +41,7 @@ func (r *costRig) addQueries() {
 	}
 	raw := rawOf(pending)
 	bareQuery := way{wayTable, "Table.EventQuery", "", func(n int) float64 {
-		t := r.drv.table()
+		t := r.drv.core.table()
 		t0 := time.Now()
 		for range n {
 			t.EventQuery(driver.At{}, raw)
@@ -78,7 +78,7 @@ func (r *costRig) addRecords() {
 		return []way{
 			in("loop2", procName("cuEventRecord"), uintptr(raw), uintptr(stream)),
 			{wayTable, name, "", func(n int) float64 {
-				t := r.drv.table()
+				t := r.drv.core.table()
 				t0 := time.Now()
 				for range n {
 					t.EventRecord(at, raw, stream)
@@ -104,7 +104,7 @@ func (r *costRig) addRecords() {
 }
 
 func (r *costRig) addStreamWaits() {
-	tab, s, other := r.drv.table(), r.s.core.raw, r.other.core.raw
+	tab, s, other := r.drv.core.table(), r.s.core.raw, r.other.core.raw
 	e, start, end := r.recorded(EventDisableTiming), r.recorded(EventDefault), r.recorded(EventDefault)
 	raw, rawStart, rawEnd := rawOf(e), rawOf(start), rawOf(end)
 	r.add(cost{"cuStreamWaitEvent", many, []way{
@@ -126,7 +126,7 @@ func (r *costRig) addStreamWaits() {
 		r.inC("elapsed", procName("cuEventElapsedTime"), uintptr(rawStart), uintptr(rawEnd)),
 		// The function that Since calls, too. The older cuEventElapsedTime takes 4 µs on an H100.
 		r.bare("Table.EventElapsedTimeV2", driver.At{}, func(driver.At) driver.Result {
-			_, res := elapsed(&r.drv.driverCore, rawStart, rawEnd)
+			_, res := elapsed(&r.drv.core, rawStart, rawEnd)
 			return res
 		}),
 		r.cu("Event.Since", opElapsed, func() error {
@@ -143,7 +143,7 @@ func (r *costRig) addStreamWaits() {
 func (r *costRig) addEvents() {
 	pool := must(r.gpu.EventPool())(r.b)
 	r.b.Cleanup(func() { r.ok(pool.Close()) })
-	tab, s := r.drv.table(), r.s.core.raw
+	tab, s := r.drv.core.table(), r.s.core.raw
 	create, destroy := procName("cuEventCreate"), procName("cuEventDestroy")
 	r.add(cost{"cuEventCreate + cuEventDestroy, untimed", some, []way{
 		r.inCInContext("create_destroy", create, destroy, int(EventDisableTiming)),
@@ -212,7 +212,7 @@ func (r *costRig) costArgs(n int) (args []Arg, values []uint64) {
 }
 
 func (r *costRig) addLaunch(n int, op string) {
-	kernel, tab, s := r.kernel(n), r.drv.table(), r.s.core.raw
+	kernel, tab, s := r.kernel(n), r.drv.core.table(), r.s.core.raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
 	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
@@ -235,7 +235,7 @@ func (r *costRig) addLaunch(n int, op string) {
 }
 
 func (r *costRig) addCopyToDevice() {
-	tab, s, d, h := r.drv.table(), r.s.core.raw, r.dst.core.raw, r.src.core.host
+	tab, s, d, h := r.drv.core.table(), r.s.core.raw, r.dst.core.raw, r.src.core.host
 	inTable := func(at driver.At) driver.Result { return tab.MemcpyHtoDAsync(at, d, h, copySize, s) }
 	r.add(cost{"cuMemcpyHtoDAsync, 4 KiB, pinned", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d), uintptr(h), copySize, uintptr(s)),
@@ -249,7 +249,7 @@ func (r *costRig) addCopyToDevice() {
 }
 
 func (r *costRig) addCopyToHost() {
-	tab, s, d, h := r.drv.table(), r.s.core.raw, r.dst.core.raw, r.src.core.host
+	tab, s, d, h := r.drv.core.table(), r.s.core.raw, r.dst.core.raw, r.src.core.host
 	inTable := func(at driver.At) driver.Result { return tab.MemcpyDtoHAsync(at, h, d, copySize, s) }
 	r.add(cost{"cuMemcpyDtoHAsync, 4 KiB, pinned", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyDtoHAsync"), uintptr(h), uint64(d), copySize, uintptr(s)),
@@ -263,7 +263,7 @@ func (r *costRig) addCopyToHost() {
 }
 
 func (r *costRig) addMemset() {
-	tab, s, d := r.drv.table(), r.s.core.raw, r.dst.core.raw
+	tab, s, d := r.drv.core.table(), r.s.core.raw, r.dst.core.raw
 	inTable := func(at driver.At) driver.Result { return tab.MemsetD8Async(at, d, 1, copySize, s) }
 	r.add(cost{"cuMemsetD8Async, 4 KiB", some, []way{
 		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d), copySize, uintptr(s)),
@@ -293,7 +293,7 @@ func (r *costRig) tenKernels() *GraphExec {
 
 // addGraph adds launches of a graph with ten kernels.
 func (r *costRig) addGraph() {
-	x, tab, s := r.tenKernels(), r.drv.table(), r.s.core.raw
+	x, tab, s := r.tenKernels(), r.drv.core.table(), r.s.core.raw
 	raw := x.core.raw
 	inTable := func(at driver.At) driver.Result { return tab.GraphLaunch(at, raw, s) }
 	r.add(cost{"cuGraphLaunch, 10 kernels", some / 2, []way{
@@ -307,7 +307,7 @@ func (r *costRig) addGraph() {
 // addGraphUpdate adds the replacement of the arguments of 32 kernel nodes, one after the other and at once.
 func (r *costRig) addGraphUpdate() {
 	const nodes = 32
-	kernel, tab := r.kernel(4), r.drv.table()
+	kernel, tab := r.kernel(4), r.drv.core.table()
 	args, values := r.costArgs(4)
 	g := must(r.gpu.NewGraph())(r.b)
 	var list []GraphNode
@@ -369,7 +369,7 @@ func (r *costRig) addGraphUpdate() {
 
 // addStreams adds streams that live for a moment.
 func (r *costRig) addStreams() {
-	tab := r.drv.table()
+	tab := r.drv.core.table()
 	r.add(cost{"cuStreamCreate + cuStreamDestroy", some / 10, []way{
 		r.inCInContext("create_destroy", procName("cuStreamCreate"), procName("cuStreamDestroy"),
 			int(StreamNonBlocking)),
@@ -387,7 +387,7 @@ func (r *costRig) addStreams() {
 // addMemory adds memory that is allocated for a moment.
 func (r *costRig) addMemory() {
 	const size = 1 << 20
-	tab := r.drv.table()
+	tab := r.drv.core.table()
 	r.add(cost{"cuMemAlloc + cuMemFree, 1 MiB", some / 10, []way{
 		r.inCInContext("alloc_free", procName("cuMemAlloc"), procName("cuMemFree"), size),
 		r.bareInContext("Table.MemAlloc + Table.MemFree", func(at driver.At) driver.Result {
@@ -424,7 +424,7 @@ func (r *costRig) addQueriesOf16() {
 			return r.c.ns("array", r.c.proc(string(query)), &handles[0], streams, max(1, n/streams))
 		}},
 		{wayTable, "Table.EventQueryAll", "", inTurn(func() {
-			r.drv.table().EventQueryAll(driver.At{}, events, results)
+			r.drv.core.table().EventQueryAll(driver.At{}, events, results)
 		})},
 		{wayCu, "QueryAll", "", inTurn(func() { r.ok(QueryAll(statuses, goEvents)) })},
 	}, nil}, 0, nil)

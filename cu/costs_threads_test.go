@@ -149,7 +149,7 @@ func (r *costRig) throughputs() (list []throughput) {
 func (t *costThreads) launches(threads int) cost {
 	const calls = 500 // a stream takes about a thousand
 	args, values := t.r.costArgs(4)
-	params, tab, raw := kernelParams(args...), t.r.drv.table(), t.kernel.raw
+	params, tab, raw := kernelParams(args...), t.r.drv.core.table(), t.kernel.raw
 	c := threadCalls{f: "cuLaunchKernel", handles: t.fn, streams: t.rawStreams, params: t.r.cParams(values)}
 	return cost{"cuLaunchKernel, 4 arguments", many, []way{
 		t.r.inThreads(c, threads, calls),
@@ -163,7 +163,7 @@ func (t *costThreads) launches(threads int) cost {
 
 func (t *costThreads) records(threads int) cost {
 	const calls = 2000
-	tab := t.r.drv.table()
+	tab := t.r.drv.core.table()
 	return cost{"cuEventRecord, untimed", 2 * many, []way{
 		t.r.inThreads(threadCalls{f: "cuEventRecord", handles: t.rawEvents, streams: t.rawStreams}, threads, calls),
 		t.way(wayTable, threads, calls, func(i int) error {

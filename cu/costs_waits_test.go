@@ -147,7 +147,7 @@ func (r *costRig) waitRound(l *waitLoad) (register, complete float64) {
 // roundTrips measures records that are waited for one by one.
 func (r *costRig) roundTrips() string {
 	const calls = 500
-	t, tab := r.newThreads(waitGoroutines), r.drv.table()
+	t, tab := r.newThreads(waitGoroutines), r.drv.core.table()
 	ctxs := make([]context.Context, waitGoroutines) // one a goroutine: they would fight over one
 	for i := range ctxs {
 		var cancel context.CancelFunc

@@ -37,22 +37,22 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 	d := dev.drv
 	var raw driver.Context
 	call := func() (res driver.Result) {
-		raw, res = d.table().DevicePrimaryCtxRetain(driver.At{}, dev.raw)
+		raw, res = d.core.table().DevicePrimaryCtxRetain(driver.At{}, dev.raw)
 		return res
 	}
 	var res driver.Result
 	var own *collection
 	if mayWait {
-		res, own = d.allocate(dev.raw, call)
+		res, own = d.core.allocate(dev.raw, call)
 	} else {
 		res = call()
 	}
 	if res != driver.ResultSuccess {
-		return nil, own.explain(d.resultError(op, 0, res))
+		return nil, own.explain(d.core.resultError(op, 0, res))
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
-		d.releasePrimary(dev.raw) // returns at once if another claim exists, such as c's
+		d.core.releasePrimary(dev.raw) // returns at once if another claim exists, such as c's
 	}
 	return c, err
 }
@@ -103,17 +103,17 @@ func (dev *Device) createContext(flags ContextFlags,
 	}
 	d := dev.drv
 	var raw driver.Context
-	res, own := d.allocate(dev.raw, func() (res driver.Result) {
-		raw, res = create(d.table(), driver.At{Pop: true})
+	res, own := d.core.allocate(dev.raw, func() (res driver.Result) {
+		raw, res = create(d.core.table(), driver.At{Pop: true})
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(d.resultError(op, 0, res))
+		return nil, own.explain(d.core.resultError(op, 0, res))
 	}
 	c, _, err := d.newContext(raw, dev, created)
 	if err != nil {
-		if res := d.table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
-			d.leak(leakReport{Kind: "context", Handle: uintptr(raw), Err: d.resultError("cuCtxDestroy", uintptr(raw), res)})
+		if res := d.core.table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
+			d.core.leak(leakReport{Kind: "context", Handle: uintptr(raw), Err: d.core.resultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
 	return c, err
@@ -135,9 +135,9 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 		return nil, misuse(op, nil, ErrNil, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
-	dev, res := d.table().CtxGetDevice(driver.At{Context: raw})
+	dev, res := d.core.table().CtxGetDevice(driver.At{Context: raw})
 	if res != driver.ResultSuccess {
-		return nil, d.resultError(op, handle, res)
+		return nil, d.core.resultError(op, handle, res)
 	}
 	devs, err := d.Devices()
 	if err != nil {
@@ -164,9 +164,9 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 	if !d.open() {
 		return 0, errNil(op, "driver")
 	}
-	raw, res := d.table().CtxGetCurrent(driver.At{})
+	raw, res := d.core.table().CtxGetCurrent(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.resultError(op, 0, res)
+		return 0, d.core.resultError(op, 0, res)
 	}
 	return uintptr(raw), nil
 }
@@ -175,31 +175,31 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 // a claim of this kind already. The caller must release its claim if redundant is true or
 // newContext fails.
 func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Context, redundant bool, err error) {
-	key, err := d.keyOf(raw)
+	key, err := d.core.keyOf(raw)
 	if err != nil {
 		return nil, false, err
 	}
-	d.mu.Lock()
-	core := d.contexts[key]
-	if core != nil && core.reviveLocked() {
+	d.core.mu.Lock()
+	cc := d.core.contexts[key]
+	if cc != nil && cc.reviveLocked() {
 		// The claim of a wrapped context owns nothing, so the new claim replaces it.
-		redundant = core.claim != borrowed
+		redundant = cc.claim != borrowed
 		if !redundant {
-			core.claim = hold
+			cc.claim = hold
 		}
 	} else {
-		core = &contextCore{
-			contextIdentity: contextIdentity{drv: &d.driverCore, raw: raw, dev: dev.raw, apiDevice: dev, key: key},
-			contextStreams:  contextStreams{captureGate: d.gatesOf(key)},
+		cc = &contextCore{
+			contextIdentity: contextIdentity{drv: &d.core, raw: raw, dev: dev.raw, apiDevice: dev, key: key},
+			contextStreams:  contextStreams{captureGate: d.core.gatesOf(key)},
 			ownership:       ownership{claim: hold},
 		}
-		core.users.Revive()
-		d.contexts[key] = core
+		cc.users.Revive()
+		d.core.contexts[key] = cc
 	}
-	d.mu.Unlock()
+	d.core.mu.Unlock()
 
-	core.owners.Add(1)
-	own := &contextOwner{core: core}
+	cc.owners.Add(1)
+	own := &contextOwner{core: cc}
 	c = &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.closeAbandoned() }, own)
 	return c, redundant, nil
@@ -235,19 +235,19 @@ func (c *Context) Close() error {
 	if !last {
 		return nil
 	}
-	core := c.own.core
-	err := core.release()
+	cc := c.own.core
+	err := cc.release()
 	switch {
 	case err == nil:
-		core.observeDone()
+		cc.observeDone()
 	case errors.Is(err, errInHostFunc):
-		if core.isBorrowed() { // see abandon
-			return newError("Context.Close", core, ResultNotPermitted, err,
+		if cc.isBorrowed() { // see abandon
+			return newError("Context.Close", cc, ResultNotPermitted, err,
 				"the Context is closed, and its use of the CUDA context, which belongs to other code, ends soon")
 		}
-		return errLater("Context.Close", core, err, afterFreeing)
+		return errLater("Context.Close", cc, err, afterFreeing)
 	}
-	core.drv.freeDeferred(core.dev)
+	cc.drv.freeDeferred(cc.dev)
 	return err
 }
 
@@ -363,16 +363,16 @@ func (c *Context) Limit(l Limit) (uint64, error) {
 // value, which Limit returns. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) SetLimit(l Limit, value uint64) error {
 	const op = "cuCtxSetLimit"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
-	res, own := core.allocate(func() driver.Result {
-		return core.drv.table().CtxSetLimit(driver.At{Context: core.raw}, int32(l), value)
+	res, own := cc.allocate(func() driver.Result {
+		return cc.drv.table().CtxSetLimit(driver.At{Context: cc.raw}, int32(l), value)
 	})
 	if res != driver.ResultSuccess {
-		return own.explain(core.callError(op, uintptr(core.raw), res))
+		return own.explain(cc.callError(op, uintptr(cc.raw), res))
 	}
 	return nil
 }
@@ -380,15 +380,15 @@ func (c *Context) SetLimit(l Limit, value uint64) error {
 // askContext makes a call in the context. The driver makes the context of at current for the call.
 func askContext[T any](c *Context, op string,
 	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return v, err
 	}
 	defer c.leave()
-	v, res := call(core.drv.table(), driver.At{Context: core.raw})
+	v, res := call(cc.drv.table(), driver.At{Context: cc.raw})
 	if res != driver.ResultSuccess {
 		var zero T
-		return zero, core.callError(op, uintptr(core.raw), res)
+		return zero, cc.callError(op, uintptr(cc.raw), res)
 	}
 	return v, nil
 }
@@ -402,20 +402,20 @@ func askContext[T any](c *Context, op string,
 // context begins or ends: see [Stream.Capture].
 func (c *Context) Synchronize() error {
 	const op = "cuCtxSynchronize"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
-	core.observeNeeded()
-	place := core.captureGate.Whole.BeginLong(core.drv.table().Clock())
-	res := core.drv.table().CtxSynchronize(driver.At{Context: core.raw})
-	core.captureGate.Whole.EndLong(place)
+	cc.observeNeeded()
+	place := cc.captureGate.Whole.BeginLong(cc.drv.table().Clock())
+	res := cc.drv.table().CtxSynchronize(driver.At{Context: cc.raw})
+	cc.captureGate.Whole.EndLong(place)
 	if res != driver.ResultSuccess {
-		return core.callError(op, uintptr(core.raw), res)
+		return cc.callError(op, uintptr(cc.raw), res)
 	}
-	core.observeDone()
-	core.freeDeferred()
-	core.freeFinishedTimelines()
+	cc.observeDone()
+	cc.freeDeferred()
+	cc.freeFinishedTimelines()
 	return nil
 }

@@ -258,7 +258,7 @@ func TestWrapContext(t *testing.T) {
 	// A claim takes over from a wrapper.
 	f.ok(e.Close())
 	f.ok(own.Close())
-	table := drv.table()
+	table := drv.core.table()
 	raw, _ := table.DevicePrimaryCtxRetain(driver.At{}, 2)
 	wrapped = must(drv.WrapContext(uintptr(raw)))(t)
 	primary := f.context(drv, 2)

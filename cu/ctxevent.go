@@ -17,12 +17,12 @@ import (
 // in the context begins or ends: see [Stream.Capture].
 func (c *Context) RecordEvent(e *Event) error {
 	const op = "cuCtxRecordEvent"
-	core, o, err := c.enterWith(op, e)
+	cc, o, err := c.enterWith(op, e)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
-	return recordWhole(core, op, e, o, recordArgs{by: byContext})
+	return recordWhole(cc, op, e, o, recordArgs{by: byContext})
 }
 
 // WaitEvent makes all work that is enqueued in the context from now on wait for the event's newest
@@ -40,13 +40,13 @@ func (c *Context) RecordEvent(e *Event) error {
 // capture in the context begins or ends: see [Stream.Capture].
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
-	core, o, err := c.enterWith(op, e)
+	cc, o, err := c.enterWith(op, e)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
-	return core.wait(op, uintptr(core.raw), o, func(at driver.At, raw driver.Event) driver.Result {
-		return core.drv.table().CtxWaitEvent(at, core.raw, raw)
+	return cc.wait(op, uintptr(cc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
+		return cc.drv.table().CtxWaitEvent(at, cc.raw, raw)
 	})
 }
 
@@ -61,8 +61,8 @@ func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, err
 	if c != nil && c.own != nil && o != nil && o.core.ctx.drv != c.own.core.drv {
 		return nil, nil, errMixed(op, o.core, c.own.core)
 	}
-	core, err := c.enter(op)
-	return core, o, err
+	cc, err := c.enter(op)
+	return cc, o, err
 }
 
 // recordWhole records an event for a whole context or green context. o is the event's owner, or nil

@@ -374,12 +374,12 @@ func TestAbandonedContext(t *testing.T) {
 			drv := f.open()
 			dev := must(drv.Device(1))(t)
 			primary := func() *Context { return must(dev.PrimaryContext())(t) }
-			var core *contextCore
-			func() { core = abandon(f, primary()) }()
+			var cc *contextCore
+			func() { cc = abandon(f, primary()) }()
 			isAbandoned := func() bool {
-				drv.mu.Lock()
-				defer drv.mu.Unlock()
-				return core.abandoned && slices.Contains(drv.abandoned, core)
+				drv.core.mu.Lock()
+				defer drv.core.mu.Unlock()
+				return cc.abandoned && slices.Contains(drv.core.abandoned, cc)
 			}
 			if !eventually(isAbandoned) {
 				t.Fatal("the context is not abandoned")
@@ -400,7 +400,7 @@ func TestAbandonedContext(t *testing.T) {
 			wg.Wait()
 			claims("revived", 1)
 			for _, gpu := range all {
-				if gpu.own.core != core {
+				if gpu.own.core != cc {
 					t.Error("it is another one")
 				}
 				f.ok(gpu.Close())
@@ -411,7 +411,7 @@ func TestAbandonedContext(t *testing.T) {
 			claims("closed", 0)
 			f.ok(drv.Close())
 			claims("the driver is closed, too", 0)
-			if primary := f.context(drv, 1); primary.own.core == core {
+			if primary := f.context(drv, 1); primary.own.core == cc {
 				t.Error("a context that was released came back")
 			}
 			claims("opened again", 1)
@@ -424,7 +424,7 @@ func TestAbandonedContext(t *testing.T) {
 func TestDeferredOfBorrowedContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	raw, res := drv.table().DevicePrimaryCtxRetain(driver.At{}, 2)
+	raw, res := drv.core.table().DevicePrimaryCtxRetain(driver.At{}, 2)
 	if res != driver.ResultSuccess {
 		t.Fatal(res)
 	}
@@ -448,8 +448,8 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		t.Errorf("the memory was freed %d times, or the context released", n)
 	}
 	// What the owner does.
-	drv.table().MemFree(driver.At{Context: raw}, ptr)
-	drv.table().DevicePrimaryCtxRelease(driver.At{}, 2)
+	drv.core.table().MemFree(driver.At{Context: raw}, ptr)
+	drv.core.table().DevicePrimaryCtxRelease(driver.At{}, 2)
 }
 
 // TestDeferredStorm allocates, uses, abandons, closes, and makes the calls that free what waits, from many goroutines.

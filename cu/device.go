@@ -21,7 +21,7 @@ func (dev *Device) object() named { return standIn{itsKind: fmt.Sprintf("device 
 
 // failed returns the error for a call about the device that the driver answered with res.
 func (dev *Device) failed(op string, res driver.Result) error {
-	return about(dev.object(), dev.drv.resultError(op, 0, res))
+	return about(dev.object(), dev.drv.core.resultError(op, 0, res))
 }
 
 // Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
@@ -32,7 +32,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	}
 	raw, res := driver.Device(0), driver.ResultInvalidDevice
 	if int(int32(ordinal)) == ordinal {
-		raw, res = d.table().DeviceGet(driver.At{}, int32(ordinal))
+		raw, res = d.core.table().DeviceGet(driver.At{}, int32(ordinal))
 	}
 	switch res {
 	case driver.ResultSuccess:
@@ -48,13 +48,13 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		}
 		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("there is no device %d: the driver has %s", ordinal, has)}
 	}
-	return nil, d.resultError(op, 0, res)
+	return nil, d.core.resultError(op, 0, res)
 }
 
 // device returns the Device of a handle.
 func (d *Driver) device(raw driver.Device, ordinal int) *Device {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.core.mu.Lock()
+	defer d.core.mu.Unlock()
 	dev := d.devices[raw]
 	if dev == nil {
 		dev = &Device{drv: d, raw: raw, ordinal: ordinal}
@@ -88,13 +88,13 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	if !d.open() {
 		return nil, errNil(op, "driver")
 	}
-	raw, res := d.table().DeviceGetByPCIBusId(driver.At{}, id)
+	raw, res := d.core.table().DeviceGetByPCIBusId(driver.At{}, id)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
 		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("the driver has no device in PCI slot %q", id)}
 	default:
-		return nil, d.resultError(op, 0, res)
+		return nil, d.core.resultError(op, 0, res)
 	}
 	// Today the handle is the ordinal, but CUDA does not promise that.
 	devs, err := d.Devices()
@@ -164,9 +164,9 @@ func (dev *Device) UUID() (UUID, error) {
 	if !dev.valid() {
 		return UUID{}, errNil(op, "device")
 	}
-	u, res := dev.drv.table().DeviceGetUUID(driver.At{}, dev.raw)
-	if dev.drv.table().Missing(res) != nil { // before CUDA 11.4
-		u, res = dev.drv.table().DeviceGetUUIDV1(driver.At{}, dev.raw)
+	u, res := dev.drv.core.table().DeviceGetUUID(driver.At{}, dev.raw)
+	if dev.drv.core.table().Missing(res) != nil { // before CUDA 11.4
+		u, res = dev.drv.core.table().DeviceGetUUIDV1(driver.At{}, dev.raw)
 	}
 	if res != driver.ResultSuccess {
 		return UUID{}, dev.failed(op, res)
@@ -191,7 +191,7 @@ func (dev *Device) queryText(op string,
 		return "", errNil(op, "device")
 	}
 	buf := make([]byte, 256)
-	if res := get(dev.drv.table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
+	if res := get(dev.drv.core.table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
 		return "", dev.failed(op, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
@@ -224,7 +224,7 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	if !dev.valid() {
 		return 0, errNil(op, "device")
 	}
-	v, res := dev.drv.table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
+	v, res := dev.drv.core.table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
 	switch res {
 	case driver.ResultSuccess:
 		return int(v), nil
@@ -255,7 +255,7 @@ func (dev *Device) LimitsSMs() (bool, error) {
 	if !dev.valid() {
 		return false, errNil(op, "device")
 	}
-	v, res := dev.drv.table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
+	v, res := dev.drv.core.table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
 	if res != driver.ResultSuccess {
 		return false, dev.failed(op, res)
 	}
@@ -269,7 +269,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return false, err
 	}
-	can, res := dev.drv.table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
+	can, res := dev.drv.core.table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return false, dev.failed(op, res)
 	}
@@ -289,7 +289,7 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return 0, err
 	}
-	v, res := dev.drv.table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
+	v, res := dev.drv.core.table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.failed(op, res)
 	}
@@ -306,7 +306,7 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 	}
 	if dev.drv != peer.drv {
 		return misuse(op, dev.object(), ErrDriverMismatch, fmt.Sprintf(
-			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.which(), peer.drv.which()))
+			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.core.which(), peer.drv.core.which()))
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 	if !dev.valid() {
 		return 0, false, errNil(op, "device")
 	}
-	f, a, res := dev.drv.table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
+	f, a, res := dev.drv.core.table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
 		return 0, false, dev.failed(op, res)
 	}
@@ -335,7 +335,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	if err := flags.check(op); err != nil {
 		return about(dev.object(), err)
 	}
-	res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
+	res := dev.drv.core.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
 	if res != driver.ResultSuccess {
 		return dev.failed(op, res)
 	}
@@ -348,7 +348,7 @@ func (dev *Device) TotalMem() (uint64, error) {
 	if !dev.valid() {
 		return 0, errNil(op, "device")
 	}
-	n, res := dev.drv.table().DeviceTotalMem(driver.At{}, dev.raw)
+	n, res := dev.drv.core.table().DeviceTotalMem(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.failed(op, res)
 	}

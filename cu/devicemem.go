@@ -28,26 +28,26 @@ func newDeviceMem(ctx *contextCore, mc *memCore) *DeviceMem {
 // again: see docs/blocking.md.
 func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	const op = "cuMemAlloc"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if size == 0 {
-		return nil, badValue(op, core, "the size is 0 bytes: ask for at least one")
+		return nil, badValue(op, cc, "the size is 0 bytes: ask for at least one")
 	}
-	if old := core.takeMemory(deviceMemory, 0, size); old != nil {
-		return newDeviceMem(core, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
+	if old := cc.takeMemory(deviceMemory, 0, size); old != nil {
+		return newDeviceMem(cc, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
 	}
 	var raw driver.DevicePtr
-	res, own := core.allocate(func() (res driver.Result) {
-		raw, res = core.drv.table().MemAlloc(driver.At{Context: core.raw}, size)
+	res, own := cc.allocate(func() (res driver.Result) {
+		raw, res = cc.drv.table().MemAlloc(driver.At{Context: cc.raw}, size)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
+		return nil, cc.outOfMemory(cc.failAlloc(op, 0, size, res, own))
 	}
-	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
+	return newDeviceMem(cc, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }
 
 // Close frees the memory (cuMemFree), or ends the access to memory of another process

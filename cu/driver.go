@@ -19,7 +19,7 @@ import (
 // Driver is a loaded and initialised CUDA driver. A program should open one Driver and share it:
 // objects of two Drivers cannot be used together.
 type Driver struct {
-	driverCore
+	core driverCore
 	// devices are the Devices that calls have returned. The mutex of driverCore guards them.
 	devices map[driver.Device]*Device
 	closed  atomic.Bool
@@ -109,24 +109,24 @@ func Open(opts ...Option) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{
-		driverCore: driverCore{
+		core: driverCore{
 			driverAccess:   driverAccess{hook: o.hook},
 			driverContexts: driverContexts{contexts: make(map[contextKey]*contextCore)},
 			numbering:      numbering{tag: rand.Uint64()},
 		},
 		devices: make(map[driver.Device]*Device),
 	}
-	d.frames.New = func() any { return new(workFrame) }
-	d.table().OnWait(o.onWait)
+	d.core.frames.New = func() any { return new(workFrame) }
+	d.core.table().OnWait(o.onWait)
 	if o.software != nil {
-		switch err := o.software(&d.calls); {
+		switch err := o.software(&d.core.calls); {
 		case errors.Is(err, driver.ErrNilProvider):
 			return nil, misuse("Open", nil, ErrNil,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		case err != nil:
 			return nil, &Error{Op: "Open", Result: ResultInvalidValue, Err: err}
 		}
-		d.name = "the software driver"
+		d.core.name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)
 		if err != nil {
@@ -134,33 +134,33 @@ func Open(opts ...Option) (*Driver, error) {
 			e.Detail += instead
 			return nil, e
 		}
-		d.table().Use(lib)
-		d.name, d.simulated = lib.Name(), lib.Simulated()
+		d.core.table().Use(lib)
+		d.core.name, d.core.simulated = lib.Name(), lib.Simulated()
 	}
-	switch res := d.table().Init(driver.At{}, 0); res {
+	switch res := d.core.table().Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
-		if v := d.table().Version(); v < o.minVersion {
-			d.table().Closed()
+		if v := d.core.table().Version(); v < o.minVersion {
+			d.core.table().Closed()
 			return nil, &Error{Op: "Open", Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 				"the driver supports CUDA %s, and the program needs %s: install a newer NVIDIA driver",
 				driver.Version(v), driver.Version(o.minVersion))}
 		}
-		d.opened, d.since = d.table().Clock().Now(), clock.Start()
-		if d.table().Version() < contextFree {
-			d.needContext.Store(1<<len(workFunctions) - 1)
+		d.core.opened, d.core.since = d.core.table().Clock().Now(), clock.Start()
+		if d.core.table().Version() < contextFree {
+			d.core.needContext.Store(1<<len(workFunctions) - 1)
 		}
-		d.initWatch()
-		d.log.begin(d.table())
+		d.core.initWatch()
+		d.core.log.begin(d.core.table())
 		return d, nil
 	case driver.ResultNoDevice:
-		e := d.resultError("cuInit", 0, res)
+		e := d.core.resultError("cuInit", 0, res)
 		e.Err = ErrNoDevice
-		if !d.software() {
+		if !d.core.software() {
 			e.Detail = d.noDevice() + instead
 		}
 		return nil, e
 	default:
-		return nil, d.resultError("cuInit", 0, res)
+		return nil, d.core.resultError("cuInit", 0, res)
 	}
 }
 
@@ -179,7 +179,7 @@ func (o *options) instead() string {
 // noDevice returns the remedy for a driver of NVIDIA's that finds no device.
 func (d *Driver) noDevice() string {
 	return fmt.Sprintf("%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES "+
-		"does not hide it; "+initresult.See, d.name, checkFiles())
+		"does not hide it; "+initresult.See, d.core.name, checkFiles())
 }
 
 // checkFiles returns a further thing to check on systems with device files.
@@ -212,10 +212,10 @@ func (d *Driver) open() bool { return d != nil && d.devices != nil }
 // Driver is never closed, objects that are not freed yet stay until the process ends.
 func (d *Driver) Close() error {
 	if d.open() {
-		d.freeDeferred(everyDevice)
-		d.unmapSlabs()
+		d.core.freeDeferred(everyDevice)
+		d.core.unmapSlabs()
 		if !d.closed.Swap(true) {
-			d.table().Closed()
+			d.core.table().Closed()
 		}
 	}
 	return nil
@@ -226,7 +226,7 @@ func (d *Driver) String() string {
 	if !d.open() {
 		return "no driver"
 	}
-	return d.name
+	return d.core.name
 }
 
 // Version is a version of CUDA. As a number it is in CUDA's notation, 12080 for 12.8; its String
@@ -238,9 +238,9 @@ func (d *Driver) Version() (Version, error) {
 	if !d.open() {
 		return 0, errNil("cuDriverGetVersion", "driver")
 	}
-	v, res := d.table().DriverGetVersion(driver.At{})
+	v, res := d.core.table().DriverGetVersion(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.resultError("cuDriverGetVersion", 0, res)
+		return 0, d.core.resultError("cuDriverGetVersion", 0, res)
 	}
 	return Version(v), nil
 }
@@ -250,9 +250,9 @@ func (d *Driver) DeviceCount() (int, error) {
 	if !d.open() {
 		return 0, errNil("cuDeviceGetCount", "driver")
 	}
-	n, res := d.table().DeviceGetCount(driver.At{})
+	n, res := d.core.table().DeviceGetCount(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.resultError("cuDeviceGetCount", 0, res)
+		return 0, d.core.resultError("cuDeviceGetCount", 0, res)
 	}
 	return int(n), nil
 }
@@ -280,7 +280,7 @@ func (d *Driver) Symbols() []Symbol {
 	if !d.open() {
 		return nil
 	}
-	return symbolsOf(d.table())
+	return symbolsOf(d.core.table())
 }
 
 // LibrarySymbols is [Driver.Symbols] for a library that is loaded but not initialised. It needs no
@@ -328,8 +328,8 @@ func (d *Driver) Proc(name string) (Proc, error) {
 		m := &driver.MissingError{Symbol: name}
 		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: remedy.OfMissing(m)}
 	}
-	if _, err := d.table().Resolve(sym); err != nil {
-		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: d.remedy(name, ResultOperatingSystem)}
+	if _, err := d.core.table().Resolve(sym); err != nil {
+		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: d.core.remedy(name, ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
 			e.Result, e.Detail = ResultNotSupported, remedy.OfMissing(m)
 		}
@@ -343,7 +343,7 @@ func (p Proc) Addr() uintptr {
 	if p.drv == nil {
 		return 0
 	}
-	a, _ := p.drv.table().Resolve(p.sym)
+	a, _ := p.drv.core.table().Resolve(p.sym)
 	return a
 }
 
@@ -357,14 +357,14 @@ func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
 		return ResultNotFound, errNil("Proc.Call", "function")
 	}
-	r, res := p.drv.table().CallSymbol(driver.At{}, p.sym, args...)
+	r, res := p.drv.core.table().CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {
-		err := p.drv.resultError(p.sym.Info().Export, 0, res)
+		err := p.drv.core.resultError(p.sym.Info().Export, 0, res)
 		return ResultInvalidValue, err
 	}
 	result := Result(int32(r))
 	if result != ResultSuccess {
-		p.drv.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
+		p.drv.core.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
 	}
 	return result, nil
 }

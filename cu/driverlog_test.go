@@ -111,12 +111,12 @@ func TestDriverLog(t *testing.T) {
 	for err := range results {
 		t.Fatal(err)
 	}
-	if n := len(drv.log.kept); n != 0 {
-		t.Errorf("%d entries are left: %v", n, drv.log.kept)
+	if n := len(drv.core.log.kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, drv.core.log.kept)
 	}
 
 	// Lines that nobody has asked for in time are of no error.
-	drv.log.kept = []logEntry{{op: "cuMemGetInfo", text: "old", read: drv.table().Clock().Now()}}
+	drv.core.log.kept = []logEntry{{op: "cuMemGetInfo", text: "old", read: drv.core.table().Clock().Now()}}
 	sim.ClearFaults()
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2})
 	sim.Advance(2 * keptFor)
@@ -169,8 +169,8 @@ func TestDriverLogUnlocked(t *testing.T) {
 	if second == nil || !strings.HasSuffix(second.Error(), "says: second") {
 		t.Errorf("the second error: %v", second)
 	}
-	if n := len(drv.log.kept); n != 0 {
-		t.Errorf("%d entries are left: %v", n, drv.log.kept)
+	if n := len(drv.core.log.kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, drv.core.log.kept)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestDriverLogIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || drv.log.exists {
+	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || drv.core.log.exists {
 		t.Errorf("CUDA 12.8: %v", err)
 	}
 }

@@ -13,18 +13,18 @@ import (
 // enqueues the work that depends on it.
 func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, error) {
 	const op = "cuEventCreateFromEGLSync"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if sync == 0 {
-		return nil, misuse(op, core, ErrNil, "the EGLSync is 0: check the error of the call that should have made it")
+		return nil, misuse(op, cc, ErrNil, "the EGLSync is 0: check the error of the call that should have made it")
 	}
 	if err := flags.check(); err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
-	return nil, newError(op, standIn{"EGLSync", sync, core}, ResultNotSupported, errEGL,
+	return nil, newError(op, standIn{"EGLSync", sync, cc}, ResultNotSupported, errEGL,
 		"wait for it by eglClientWaitSync before enqueueing what depends on it")
 }
 

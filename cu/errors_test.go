@@ -482,7 +482,7 @@ func (unasked) Symbol(string) (uintptr, error) { return 0, ccall.ErrNoThread }
 // TestProcUnasked tells a function that nobody could look up from one that the driver lacks.
 func TestProcUnasked(t *testing.T) {
 	drv := &Driver{devices: make(map[driver.Device]*Device)}
-	drv.table().Use(unasked{})
+	drv.core.table().Use(unasked{})
 	_, err := drv.Proc("cuMemAllocManaged")
 	if !errors.Is(err, ResultOperatingSystem) || !errors.Is(err, ccall.ErrNoThread) || errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Proc: %v", err)

@@ -35,20 +35,20 @@ func (e *Event) load() *eventOwner {
 
 // NewEvent creates an event (cuEventCreate). With flags of 0, EventDefault, the event is timed.
 func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
-	core, err := c.enter("cuEventCreate")
+	cc, err := c.enter("cuEventCreate")
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	return newEvent(core, flags)
+	return newEvent(cc, flags)
 }
 
 // newEvent creates an event in the context. The caller is a user of the context.
-func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
+func newEvent(cc *contextCore, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
-	ec, err := newEventCore(core, uint32(flags))
+	ec, err := newEventCore(cc, uint32(flags))
 	if err != nil {
 		return nil, err
 	}
@@ -64,18 +64,18 @@ func newEvent(core *contextCore, flags EventFlags) (*Event, error) {
 // the process at its first use.
 func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	const op = "cuEventQuery"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if handle == 0 {
-		return nil, misuse(op, core, ErrNil, "the handle is 0: pass a CUevent")
+		return nil, misuse(op, cc, ErrNil, "the handle is 0: pass a CUevent")
 	}
 	if err := flags.check(); err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
-	ec := ownEvent(core, uint32(flags), driver.Event(handle))
+	ec := ownEvent(cc, uint32(flags), driver.Event(handle))
 	ec.foreign = true
 	ec.first.SetBits(slotExposed)
 	e := new(Event)

@@ -20,22 +20,22 @@ type EventPool struct {
 
 // EventPool returns an EventPool, which shares the context's pool of events. Close ends this share.
 func (c *Context) EventPool() (*EventPool, error) {
-	core, err := c.enter("EventPool")
+	cc, err := c.enter("EventPool")
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	core.mu.Lock()
-	pool, _ := core.pool.(*poolCore)
+	cc.mu.Lock()
+	pool, _ := cc.pool.(*poolCore)
 	if pool == nil {
-		pool = &poolCore{ctx: core}
-		core.pool = pool
+		pool = &poolCore{ctx: cc}
+		cc.pool = pool
 		pool.entries.Store(new([]*poolEntry))
 	}
 	pool.shares++
-	core.mu.Unlock()
+	cc.mu.Unlock()
 	p := &EventPool{share: &poolShare{pool: pool}}
-	p.cleanup = owned(p, &p.share.resource, p.share, core)
+	p.cleanup = owned(p, &p.share.resource, p.share, cc)
 	return p, nil
 }
 

@@ -84,7 +84,7 @@ type ExternalMemHandle struct {
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
 	const op = importMemOp
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
@@ -92,31 +92,31 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 	switch {
 	case h.Type < ExternalMemOpaqueFD || h.Type > ExternalMemDMABufFD ||
 		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
-		return nil, badValue(op, core, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
+		return nil, badValue(op, cc, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
 	case size == 0:
-		return nil, badValue(op, core, "the size is 0 bytes: pass the size of the other API's allocation")
+		return nil, badValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
 	desc := driver.ExternalMemoryHandleDesc{Type: int32(h.Type), Handle: passed.words, Size: size}
 	if h.Dedicated || h.Type.dedicated() {
 		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
 	}
-	at, t := driver.At{Context: core.raw}, core.drv.table()
-	ext, res, own := allocated(core, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
+	at, t := driver.At{Context: cc.raw}, cc.drv.table()
+	ext, res, own := allocated(cc, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
 	passed.taken(tookEffect(res))
 	if res != driver.ResultSuccess {
-		return nil, own.explain(core.callError(op, h.Handle, res))
+		return nil, own.explain(cc.callError(op, h.Handle, res))
 	}
 	raw, res := t.ExternalMemoryGetMappedBuffer(at, ext, driver.ExternalMemoryBufferDesc{Size: size})
 	if res != driver.ResultSuccess {
-		e := core.callError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
+		e := cc.callError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
 		if res == driver.ResultInvalidValue {
 			e.Detail = join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
 		}
-		t.DestroyExternalMemory(driver.At{Context: core.raw, Relaxed: true}, ext)
+		t.DestroyExternalMemory(driver.At{Context: cc.raw, Relaxed: true}, ext)
 		return nil, e
 	}
 	mc := &memCore{is: externalMemory, raw: raw, size: size, capacity: size}
@@ -128,7 +128,7 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 		}
 		return op, res
 	}
-	return newDeviceMem(core, mc), nil
+	return newDeviceMem(cc, mc), nil
 }
 
 // passedHandle is a handle of another API as the driver gets it.

@@ -177,14 +177,14 @@ func TestRecordOnceInCapture(t *testing.T) {
 			t.Errorf("flags %v: %d nodes", e.Flags(), n)
 		}
 		r.ok(r.exec(g).Launch(r.s))
-		n := r.drv.events.Load()
+		n := r.drv.core.events.Load()
 		r.hold(r.s)
 		r.ok(e.RecordOnce(r.s))
 		if nodes == 1 {
 			r.status("recorded by the graph, and not again", e, Complete)
 		}
 		r.release(r.s)
-		if r.drv.events.Load() != n {
+		if r.drv.core.events.Load() != n {
 			t.Error("an event was created")
 		}
 	}

@@ -72,28 +72,28 @@ type ExternalSemaphore struct {
 // another type, or the file of memory. What signals and waits do is then undefined.
 func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore, error) {
 	const op = importSemaphoreOp
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if !h.Type.known() {
-		return nil, badValue(op, core, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
+		return nil, badValue(op, cc, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
-	raw, res := core.drv.table().ImportExternalSemaphore(driver.At{Context: core.raw},
+	raw, res := cc.drv.table().ImportExternalSemaphore(driver.At{Context: cc.raw},
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
 	passed.taken(tookEffect(res))
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, h.Handle, res)
+		return nil, cc.callError(op, h.Handle, res)
 	}
 	x := &ExternalSemaphore{core: &externalSemCore{raw: raw, binary: h.Type <= ExternalSemaphoreWin32KMT,
-		id: core.drv.physical.Add(1)}}
+		id: cc.drv.physical.Add(1)}}
 	x.core.freeWaits, x.core.usedStreams = true, new(streamSet)
-	x.cleanup = owned(x, &x.core.resource, x.core, core)
+	x.cleanup = owned(x, &x.core.resource, x.core, cc)
 	return x, nil
 }
 

@@ -502,7 +502,7 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 	r := newSoft(t)
 	n := 0
 	detector := destroyedSemaphores{races.New(func(races.Race) {}), &n}
-	r.drv.changeTracers(func(l *tracers) { l.observer = detector })
+	r.drv.core.changeTracers(func(l *tracers) { l.observer = detector })
 	x := r.outside(true)
 	for range 3 {
 		s := r.semaphore(x, ExternalSemaphoreTimelineFD)

@@ -431,7 +431,7 @@ func (f *fake) trap(do func()) string {
 func TestFakeNotices(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	tab, at := drv.table(), driver.At{}
+	tab, at := drv.core.table(), driver.At{}
 	gpu := f.context(drv, 0)
 	in := driver.At{Context: gpu.own.core.raw}
 	event := func() driver.Event {

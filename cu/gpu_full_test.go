@@ -15,23 +15,23 @@ import (
 // goroutine, and returns how many it had room for; 0 if there seems to be no end.
 func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done chan struct{}) int {
 	t.Helper()
-	core := gpu.own.core
-	e, err := core.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{})
+	cc := gpu.own.core
+	e, err := cc.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var n atomic.Int64
-	at := driver.At{Context: core.raw}
+	at := driver.At{Context: cc.raw}
 	go func() {
 		defer close(done)
 		for !stop.Load() && n.Load() < 100_000 {
-			if res := core.drv.table().EventRecord(at, e, raw); res != driver.ResultSuccess {
+			if res := cc.drv.table().EventRecord(at, e, raw); res != driver.ResultSuccess {
 				t.Logf("record %d: %v", n.Load(), res) // the legacy stream's, while another is being captured
 				break
 			}
 			n.Add(1)
 		}
-		if err := core.destroyEvent(e, driver.At{}); err != nil {
+		if err := cc.destroyEvent(e, driver.At{}); err != nil {
 			t.Error(err)
 		}
 	}()

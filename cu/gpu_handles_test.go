@@ -78,8 +78,8 @@ func TestGPULibraryFile(t *testing.T) {
 	if k.Library() != l {
 		t.Error("the kernel is of another library")
 	}
-	own, res := drv.table().KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
-	if drv.table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
+	own, res := drv.core.table().KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
+	if drv.core.table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
 		t.Errorf("the driver says %v, and that the kernel is of library %#x, not %#x", res, own, l.Handle())
 	}
 	noErr(t, l.Close())

@@ -12,7 +12,7 @@ import (
 func TestGPUDriverLog(t *testing.T) {
 	gpu := gpuContext(t)
 	drv := gpu.Device().Driver()
-	if !drv.has("cuLogsDumpToMemory") {
+	if !drv.core.has("cuLogsDumpToMemory") {
 		t.Skip("the driver keeps no log: it is older than CUDA 12.9")
 	}
 	for name, fails := range map[string]func() error{
@@ -24,7 +24,7 @@ func TestGPUDriverLog(t *testing.T) {
 		},
 		"an empty PCI slot": func() error { _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); return err },
 	} {
-		at, res := drv.table().LogsCurrent(driver.At{}, 0)
+		at, res := drv.core.table().LogsCurrent(driver.At{}, 0)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
@@ -35,7 +35,7 @@ func TestGPUDriverLog(t *testing.T) {
 			continue
 		}
 		buffer := make([]byte, logSize)
-		_, n, res := drv.table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
+		_, n, res := drv.core.table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
 		raw := string(buffer[:min(n, logSize)])
 		t.Logf("%s: %v\nthe log, %v:\n%s", name, err, res, raw)
 		if res != driver.ResultSuccess {

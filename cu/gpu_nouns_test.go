@@ -63,7 +63,7 @@ func TestGPUDevices(t *testing.T) {
 	for _, s := range drv.Symbols() {
 		if s.Err != nil {
 			missing++
-			if Version(s.Since) <= features.Version && !drv.table().Software() { // which has no addresses
+			if Version(s.Since) <= features.Version && !drv.core.table().Software() { // which has no addresses
 
 				t.Errorf("%s: %v", s.Export, s.Err)
 			}
@@ -124,7 +124,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("an event of the primary context: %v", err)
 	}
 	// What the driver itself says to that is the same.
-	if res := drv.table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core.raw); res != driver.ResultInvalidHandle {
+	if res := drv.core.table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core.raw); res != driver.ResultInvalidHandle {
 		t.Errorf("the driver says %v", res)
 	}
 	if err := own.Close(); err != nil {
@@ -145,7 +145,7 @@ func TestGPUContexts(t *testing.T) {
 		if cur := must(th.CurrentContext())(t); cur != gpu.Handle() {
 			t.Errorf("context %#x is current, not %#x", cur, gpu.Handle())
 		}
-		if cur := must(drv.CurrentContext())(t); cur != gpu.Handle() && !drv.table().Software() {
+		if cur := must(drv.CurrentContext())(t); cur != gpu.Handle() && !drv.core.table().Software() {
 			t.Errorf("context %#x is current on the thread, not %#x", cur, gpu.Handle())
 		}
 		ptds := must(th.DefaultStream())(t)
@@ -243,7 +243,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 	r := newSoft(t)
 	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	table := r.drv.table()
+	table := r.drv.core.table()
 	var at driver.At
 	err := r.gpu.Do(func(th *Thread) error {
 		at = driver.At{Thread: th.raw}

@@ -157,7 +157,7 @@ func TestOpenedForgotten(t *testing.T) {
 	r := newSoft(t)
 	f, size := exported(t, r.gpu)
 	d := placed{races.New(func(races.Race) {}), new(sync.Mutex), make(map[string]int)}
-	r.drv.changeTracers(func(l *tracers) { l.observer = d })
+	r.drv.core.changeTracers(func(l *tracers) { l.observer = d })
 	for _, o := range openers {
 		m, again := o.open(t, x, r.gpu, r.gpu)
 		noErr(t, r.s.Memset(m, 1))

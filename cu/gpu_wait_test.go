@@ -254,7 +254,7 @@ func TestGPULateWakeUps(t *testing.T) {
 		if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		counts := func() waitCounts { return drv.waitCounts() }
+		counts := func() waitCounts { return drv.core.waitCounts() }
 		if !soon(func() bool { n := counts(); return n.waits == 0 && n.descriptors == 0 }) {
 			t.Errorf("nobody waits any more, and there are %+v", counts())
 		}
@@ -395,7 +395,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 	d := gpuDriver(t)
 	dev := must(d.Device(0))(t)
 	in := func(at driver.HostPtr) (in contextKey, ok bool) {
-		d.slabs.Unmap(func(s driver.HostPtr, its slab.Place[contextKey]) bool {
+		d.core.slabs.Unmap(func(s driver.HostPtr, its slab.Place[contextKey]) bool {
 			if s == at {
 				in, ok = its.Key, true
 			}
@@ -411,10 +411,10 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		in   bool // the CUDA context goes on
 	}{{"primary", dev.PrimaryContext, true}, {"created", created, false}, {"primary", dev.PrimaryContext, true}, {"created", created, false}} {
 		gpu := must(c.open())(t)
-		core := gpu.own.core
+		cc := gpu.own.core
 		want := contextKey{}
 		if c.in {
-			want = core.key
+			want = cc.key
 		}
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		line := must(gpu.NewTimeline(1))(t)
@@ -433,7 +433,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		g.hold(t, stream)
 		late := time.AfterFunc(10*time.Second, g.open) // so that nothing waits for ever
 		err := errors.Join(s.Close(), gpu.Close(), e.Record(stream))
-		gone := eventually(core.gone.Load)
+		gone := eventually(cc.gone.Load)
 		switch waited := !late.Stop() || !gone; {
 		case waited && c.in:
 			t.Errorf("%s: the context's end waits for the work of others", c.name)
@@ -441,8 +441,8 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 			t.Logf("%s: the context's end waits for the work of others", c.name)
 		}
 		g.open()
-		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(core.gone.Load) {
-			t.Errorf("%s: %v; released: %v", c.name, err, core.gone.Load())
+		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(cc.gone.Load) {
+			t.Errorf("%s: %v; released: %v", c.name, err, cc.gone.Load())
 		}
 		if key, ok := in(at); !ok || key != want {
 			t.Fatalf("%s: the memory at %#x is free: %v; it may be registered in %v, want %v", c.name, at, ok, key,

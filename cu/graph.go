@@ -40,21 +40,21 @@ func newGraph(ctx *contextCore, raw driver.Graph, objects *graphObjects, family 
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewGraph() (*Graph, error) {
 	const op = "cuGraphCreate"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	raw, res, own := allocated(core, func() (driver.Graph, driver.Result) {
-		return core.drv.table().GraphCreate(driver.At{Context: core.raw}, 0)
+	raw, res, own := allocated(cc, func() (driver.Graph, driver.Result) {
+		return cc.drv.table().GraphCreate(driver.At{Context: cc.raw}, 0)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(core.callError(op, 0, res))
+		return nil, own.explain(cc.callError(op, 0, res))
 	}
-	if o := core.drv.observer(); o != nil {
+	if o := cc.drv.observer(); o != nil {
 		o.NewGraph(uintptr(raw), 0)
 	}
-	return newGraph(core, raw, new(graphObjects), new(graphFamily)), nil
+	return newGraph(cc, raw, new(graphObjects), new(graphFamily)), nil
 }
 
 // object returns the object for an error, or nil if there is none.

@@ -158,7 +158,7 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	var v [4]uint64
 	for i := range v {
 		var res driver.Result
-		if v[i], res = dev.drv.table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
+		if v[i], res = dev.drv.core.table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
 			int32(i)); res != driver.ResultSuccess {
 			return GraphMemStats{}, dev.failed(op, res)
 		}
@@ -179,7 +179,7 @@ func (dev *Device) ResetGraphMemHigh() error {
 		return errNil(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-		if res := dev.drv.table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
+		if res := dev.drv.core.table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
 			return dev.failed(op, res)
 		}
 	}
@@ -193,7 +193,7 @@ func (dev *Device) TrimGraphMem() error {
 	if !dev.valid() {
 		return errNil(op, "device")
 	}
-	if res := dev.drv.table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
+	if res := dev.drv.core.table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
 		return dev.failed(op, res)
 	}
 	return nil

@@ -153,8 +153,8 @@ func (w *condWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, 
 }
 
 func (w *condWork) done(c *nodeCall) {
-	for _, core := range c.gc.addBodies(c.node, w.graphs) {
-		w.bodies = append(w.bodies, &Graph{core: core, whole: c.g.outermost()})
+	for _, cc := range c.gc.addBodies(c.node, w.graphs) {
+		w.bodies = append(w.bodies, &Graph{core: cc, whole: c.g.outermost()})
 	}
 	if c.g.conditional == nil {
 		c.g.conditional = make(map[driver.GraphNode]conditional)

@@ -309,7 +309,7 @@ func TestFailedCaptureForgotten(t *testing.T) {
 	r := newSoft(t)
 	n := 0
 	detector := destroyedGraphs{races.New(func(races.Race) {}), &n}
-	r.drv.changeTracers(func(l *tracers) { l.observer = detector })
+	r.drv.core.changeTracers(func(l *tracers) { l.observer = detector })
 	_, err := r.s.Capture(CaptureRelaxed, func() error { return io.EOF })
 	r.is(err, io.EOF)
 	_, err = r.s.Capture(CaptureRelaxed, r.s.Synchronize)

@@ -25,7 +25,7 @@ func (dev *Device) SMResource() (SMResource, error) {
 	if !dev.valid() {
 		return SMResource{}, errNil(op, "device")
 	}
-	raw, res := dev.drv.table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	raw, res := dev.drv.core.table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
 		return SMResource{}, dev.failed(op, res)
 	}
@@ -58,7 +58,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, err
 	}
 	defer r.leave()
-	t, least := r.dev.drv.table(), max(least, 1)
+	t, least := r.dev.drv.core.table(), max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
 		return nil, rest, r.dev.failed(op, res)
@@ -147,42 +147,42 @@ type GreenContext struct {
 // memory. Of each one that was destroyed it keeps 4 MB of device memory and 1.7 MB of host memory.
 func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 	const op = "cuGreenCtxCreate"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	return newGreenContext(core, sms)
+	return newGreenContext(cc, sms)
 }
 
 // newGreenContext creates a green context with multiprocessors, and with other resources, if there
 // are any. The caller has begun a call on the context.
-func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevResource) (*GreenContext, error) {
+func newGreenContext(cc *contextCore, sms []SMResource, others ...driver.DevResource) (*GreenContext, error) {
 	const op = "cuGreenCtxCreate"
-	d := core.drv
+	d := cc.drv
 	d.mu.Lock()
-	primary := core.claim == retained
+	primary := cc.claim == retained
 	d.mu.Unlock()
 	if !primary {
-		return nil, misuse(op, core, ErrContextMismatch,
+		return nil, misuse(op, cc, ErrContextMismatch,
 			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
-		return nil, badValue(op, core, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
+		return nil, badValue(op, cc, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
 	}
 	raw := make([]driver.DevResource, len(sms))
 	for i, r := range sms {
 		switch {
 		case r.dev == nil || r.Count() == 0:
-			return nil, misuse(op, core, ErrNil,
+			return nil, misuse(op, cc, ErrNil,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
-		case &r.dev.drv.driverCore != d:
-			return nil, misuse(op, core, ErrDriverMismatch,
+		case &r.dev.drv.core != d:
+			return nil, misuse(op, cc, ErrDriverMismatch,
 				"the multiprocessors are of a device of another driver: open one driver and share it")
-		case r.dev.raw != core.dev:
-			return nil, misuse(op, core, ErrDeviceMismatch,
+		case r.dev.raw != cc.dev:
+			return nil, misuse(op, cc, ErrDeviceMismatch,
 				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
-					"pass multiprocessors of the context's device", r.dev.raw, core.dev))
+					"pass multiprocessors of the context's device", r.dev.raw, cc.dev))
 		}
 		if err := r.enter(op); err != nil {
 			return nil, err
@@ -192,18 +192,18 @@ func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevRe
 	}
 	desc, res := d.table().DevResourceGenerateDesc(driver.At{}, append(raw, others...))
 	if res != driver.ResultSuccess {
-		return nil, core.callError("cuDevResourceGenerateDesc", 0, res)
+		return nil, cc.callError("cuDevResourceGenerateDesc", 0, res)
 	}
-	at := driver.At{Context: core.raw}
-	handle, res, own := allocated(core, func() (driver.GreenCtx, driver.Result) {
-		return d.table().GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	at := driver.At{Context: cc.raw}
+	handle, res, own := allocated(cc, func() (driver.GreenCtx, driver.Result) {
+		return d.table().GreenCtxCreate(at, desc, cc.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(core.callError(op, 0, res))
+		return nil, own.explain(cc.callError(op, 0, res))
 	}
 	g := &GreenContext{core: &greenCore{raw: handle}}
 	g.core.freeWaits = true
-	g.cleanup = owned(g, &g.core.resource, g.core, core)
+	g.cleanup = owned(g, &g.core.resource, g.core, cc)
 	return g, nil
 }
 

@@ -206,7 +206,7 @@ func TestHostFuncCaptured(t *testing.T) {
 // also when it was called.
 func TestHostFuncInOtherCapture(t *testing.T) {
 	r := newSoft(t)
-	tab := r.drv.table()
+	tab := r.drv.core.table()
 	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	at, raw := driver.At{Context: gpu.own.core.raw}, s.core.raw
@@ -455,7 +455,7 @@ func TestHostFuncOutlives(t *testing.T) {
 			"retained": {must(must(r.drv.Device(1))(t).PrimaryContext())(t), 0},
 		} {
 			h := new(hostFunc)
-			r.ok(h.name(&r.drv.driverCore, func() { t.Error("it was called") }))
+			r.ok(h.name(&r.drv.core, func() { t.Error("it was called") }))
 			c.gpu.own.core.calls.add(h)
 			h.leave()
 			kept(t, what, 1)

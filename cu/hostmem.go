@@ -39,28 +39,28 @@ var (
 // [Context.Alloc], it may wait for the GPU: see docs/blocking.md.
 func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostAlloc"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
-		return nil, badValue(op, core, "unknown host memory flags "+flags.String()+": see HostFlags")
+		return nil, badValue(op, cc, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
-	t, at := core.drv.table(), driver.At{Context: core.raw}
+	t, at := cc.drv.table(), driver.At{Context: cc.raw}
 	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: uint32(flags)}
-	if old := core.takeMemory(pinnedMemory, uint32(flags), size); old != nil {
+	if old := cc.takeMemory(pinnedMemory, uint32(flags), size); old != nil {
 		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
 	} else {
-		res, own := core.allocate(func() (res driver.Result) {
+		res, own := cc.allocate(func() (res driver.Result) {
 			mc.host, res = t.MemHostAlloc(at, size, uint32(flags))
 			return res
 		})
 		if res != driver.ResultSuccess {
-			return nil, core.failAlloc(op, 0, size, res, own)
+			return nil, cc.failAlloc(op, 0, size, res, own)
 		}
 		// If the device cannot access the memory, copies still work.
 		if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
@@ -68,7 +68,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 		}
 	}
 	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, core, mc)
+	m.cleanup = newMemory(m, cc, mc)
 	return m, nil
 }
 
@@ -86,29 +86,29 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 // the GPU, as [Context.AllocHost] does: see docs/blocking.md.
 func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostRegister"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	switch {
 	case len(b) == 0:
-		return nil, badValue(op, core, "there are no bytes to register")
+		return nil, badValue(op, cc, "there are no bytes to register")
 	case flags&^(HostPortable|HostDeviceMap|HostReadOnly) != 0:
-		return nil, badValue(op, core, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
+		return nil, badValue(op, cc, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
-	t, at := core.drv.table(), driver.At{Context: core.raw}
+	t, at := cc.drv.table(), driver.At{Context: cc.raw}
 	mc := &memCore{is: registeredMemory, flags: uint32(flags), own: b}
 	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
-	res, own := core.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
+	res, own := cc.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, mc.handle(), mc.size, res, own)
+		return nil, cc.failAlloc(op, mc.handle(), mc.size, res, own)
 	}
 	if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
 		mc.raw = raw
 	}
 	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, core, mc)
+	m.cleanup = newMemory(m, cc, mc)
 	return m, nil
 }
 

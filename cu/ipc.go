@@ -102,28 +102,28 @@ func errNotInterprocess(op string, of named) error {
 // report the end of the other process: use a timeout, or monitor the process.
 func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	const op = openIPCOp
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
-	if stateOf[exports](core.drv).has(driver.IPCEventHandle(h)) {
-		return nil, errSameProcess(op, core)
+	if stateOf[exports](cc.drv).has(driver.IPCEventHandle(h)) {
+		return nil, errSameProcess(op, cc)
 	}
-	t := core.drv.trace(traceEventCreate, 0, 0)
-	raw, res := core.drv.table().IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
-	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, traceEventCreate, raw, 0, res)
+	t := cc.drv.trace(traceEventCreate, 0, 0)
+	raw, res := cc.drv.table().IpcOpenEventHandle(driver.At{Context: cc.raw}, driver.IPCEventHandle(h))
+	t.doneOr(func() { cc.destroyEvent(raw, driver.At{Relaxed: true}) }, traceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
-		return nil, errSameProcess(op, core)
+		return nil, errSameProcess(op, cc)
 	default:
-		return nil, core.callError(op, 0, res)
+		return nil, cc.callError(op, 0, res)
 	}
-	ec := ownEvent(core, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
+	ec := ownEvent(cc, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
 	ec.imported = true
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))

@@ -510,7 +510,7 @@ func TestIPCInCapture(t *testing.T) {
 	r.ok(g.Close())
 
 	// Somebody else's capture: the record is for the driver to refuse.
-	raw := r.drv.table()
+	raw := r.drv.core.table()
 	s := r.stream()
 	wrapped := must(r.gpu.WrapStream(s.Handle()))(t)
 	if res := raw.StreamBeginCapture(driver.At{}, s.core.raw, int32(CaptureRelaxed)); res != 0 {
@@ -558,7 +558,7 @@ func TestExports(t *testing.T) {
 		must(e.IPCHandle(t.Context()))(t)
 		r.ok(e.Close())
 	}
-	x := stateOf[exports](&r.drv.driverCore)
+	x := stateOf[exports](&r.drv.core)
 	if n := len(x.byHandle); n > minSweep+1 {
 		t.Errorf("%d handles are kept", n)
 	}

@@ -77,33 +77,33 @@ var ipcMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: 
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	const op = "cuIpcOpenMemHandle"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, about(core, err)
+		return nil, about(cc, err)
 	}
-	at, t := driver.At{Context: core.raw}, core.drv.table()
-	raw, res, own := allocated(core, func() (driver.DevicePtr, driver.Result) {
+	at, t := driver.At{Context: cc.raw}, cc.drv.table()
+	raw, res, own := allocated(cc, func() (driver.DevicePtr, driver.Result) {
 		return t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 	})
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
-		return nil, newError(op, core, ResultInvalidContext, ErrSameProcess,
+		return nil, newError(op, cc, ResultInvalidContext, ErrSameProcess,
 			"the handle is of memory of this process: use that DeviceMem, "+
 				"and open the handle in another process")
 	default:
-		return nil, own.explain(core.callError(op, 0, res))
+		return nil, own.explain(cc.callError(op, 0, res))
 	}
 	mc := &memCore{is: ipcMemory, raw: raw, importedMemory: importedMemory{opened: true}}
 	mc.end = func(at driver.At) (string, driver.Result) {
 		mc.observeFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)
 	}
-	m := newDeviceMem(core, mc)
+	m := newDeviceMem(cc, mc)
 	_, mc.size, res = t.MemGetAddressRange(at, raw)
 	mc.capacity = mc.size
 	observeOpened(mc, h)
@@ -111,7 +111,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 		m.cleanup.Stop()
 		mc.close()
 		mc.destroyLate(false) // a close here might wait for the GPU
-		return nil, core.callError("cuMemGetAddressRange", uintptr(raw), res)
+		return nil, cc.callError("cuMemGetAddressRange", uintptr(raw), res)
 	}
 	return m, nil
 }

@@ -172,7 +172,7 @@ func TestGraphNodeAttributes(t *testing.T) {
 	pairs := inBlocks(4, LaunchCluster(Dim3{X: 2}), LaunchPriority(-2), LaunchMemSyncDomainMap(MemSyncDomainMap{1, 1}))
 	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
 	attribute := func(id int32) driver.LaunchAttributeValue {
-		v, res := r.drv.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, id)
+		v, res := r.drv.core.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, id)
 		if res != driver.ResultSuccess {
 			t.Errorf("attribute %d: %v", id, res)
 		}
@@ -253,7 +253,7 @@ func TestGraphNodeAttributesFail(t *testing.T) {
 	const set = "cuGraphKernelNodeSetAttribute"
 	r.sim.Inject(cusim.Fault{Function: set, Nth: 2, Code: int(ResultUnknown)}) // the priority was reset before
 	r.is(n.Set(&KernelNode{Kernel: r.spin, Config: inBlocks(4), Args: []Arg{U64(2)}}), ResultUnknown)
-	v, res := r.drv.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	v, res := r.drv.core.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
 	if p := int32(binary.LittleEndian.Uint32(v[:])); res != driver.ResultSuccess || p != -2 {
 		t.Errorf("the priority is %d, %v", p, res)
 	}

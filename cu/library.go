@@ -35,14 +35,14 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
 	var raw driver.LibraryHandle
 	var jit *driver.JITBuffers
-	res, own := d.allocate(everyDevice, func() (res driver.Result) {
-		raw, jit, res = d.table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
+	res, own := d.core.allocate(everyDevice, func() (res driver.Result) {
+		raw, jit, res = d.core.table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, compiled(own.explain(d.resultError(op, 0, res)), jit.Log())
+		return nil, compiled(own.explain(d.core.resultError(op, 0, res)), jit.Log())
 	}
-	lc := &libraryCore{drv: &d.driverCore, raw: raw, kernels: kernelsOf(image), jit: jit}
+	lc := &libraryCore{drv: &d.core, raw: raw, kernels: kernelsOf(image), jit: jit}
 	l := &Library{core: lc}
 	l.cleanup = runtime.AddCleanup(l, (*libraryCore).forgotten, lc)
 	return l, nil
@@ -118,25 +118,25 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 		return nil, err
 	}
 	defer l.leave()
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	if core.drv != lc.drv {
+	if cc.drv != lc.drv {
 		return nil, misuse(op, lc, ErrDriverMismatch,
 			"the context and the library are of two drivers: open one driver and share it")
 	}
-	core.freeDeferred()
-	raw, res, own := allocated(core, func() (driver.Module, driver.Result) {
-		return core.drv.table().LibraryGetModule(driver.At{Context: core.raw}, lc.raw)
+	cc.freeDeferred()
+	raw, res, own := allocated(cc, func() (driver.Module, driver.Result) {
+		return cc.drv.table().LibraryGetModule(driver.At{Context: cc.raw}, lc.raw)
 	})
 	if res != driver.ResultSuccess {
-		return nil, lc.compiled(own.explain(core.callError("cuLibraryGetModule", uintptr(lc.raw), res)))
+		return nil, lc.compiled(own.explain(cc.callError("cuLibraryGetModule", uintptr(lc.raw), res)))
 	}
 	mc := &moduleCore{raw: raw, kernels: lc.kernels}
 	mc.usedStreams = new(streamSet)
-	lc.adopt(mc, core)
+	lc.adopt(mc, cc)
 	m := &Module{core: mc, lib: l}
 	m.cleanup = runtime.AddCleanup(m, (*moduleCore).abandoned, mc)
 	return m, nil
@@ -327,7 +327,7 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 		return errNil(op, "kernel")
 	case !dev.valid():
 		return errNilArg(op, k.object(), "device")
-	case &dev.drv.driverCore != k.lib.core.drv:
+	case &dev.drv.core != k.lib.core.drv:
 		return misuse(op, k.object(), ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:

@@ -34,26 +34,26 @@ type Linked struct {
 // these, which may crash the process, as PTX with a mistake may.
 func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 	const op = "cuLinkAddData"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if len(inputs) == 0 {
-		return nil, badValue("cuLinkComplete", core, "there is no input: pass at least one")
+		return nil, badValue("cuLinkComplete", cc, "there is no input: pass at least one")
 	}
 	raw := make([]driver.LinkInput, len(inputs))
 	for i, in := range inputs {
 		if wrong := codeimage.Check(in.Data); wrong != "" {
-			return nil, badValue(op, core, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
+			return nil, badValue(op, cc, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
 		}
 		raw[i] = driver.LinkInput{Type: inputType(in.Data), Name: in.Name, Data: in.Data}
 		if raw[i].Type == driver.CU_JIT_INPUT_PTX {
 			raw[i].Data = append(bytes.Clone(in.Data), 0)
 		}
 	}
-	at := driver.At{Context: core.raw}
-	image, log, failed, input, res := core.drv.table().Link(at, raw, rawOptions(opts))
+	at := driver.At{Context: cc.raw}
+	image, log, failed, input, res := cc.drv.table().Link(at, raw, rawOptions(opts))
 	runtime.KeepAlive(inputs)
 	if res == driver.ResultUnknown && log.Error != "" {
 		// So an H200's driver (580) sometimes answers about what it has put into the log. It must not
@@ -61,7 +61,7 @@ func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 		res = driver.ResultInvalidSource
 	}
 	if res != driver.ResultSuccess {
-		e := core.callError(failed, 0, res)
+		e := cc.callError(failed, 0, res)
 		if res == driver.ResultInvalidSource { // the usual advice is about images
 			e.Detail = ""
 		}

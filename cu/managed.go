@@ -127,32 +127,32 @@ var managedMemory = memoryKind{memoryTraits{everywhere: true, freeWaits: true, t
 // the GPU has work, the error matches [errors.ErrUnsupported].
 func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error) {
 	const op = "cuMemAllocManaged"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	switch {
 	case size == 0 || size > 1<<62:
-		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
-		return nil, badValue(op, core, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
+		return nil, badValue(op, cc, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
-	if err := canManage(core, op, "use AllocHost, and copy the memory"); err != nil {
+	if err := canManage(cc, op, "use AllocHost, and copy the memory"); err != nil {
 		return nil, err
 	}
-	t, at := core.drv.table(), driver.At{Context: core.raw}
+	t, at := cc.drv.table(), driver.At{Context: cc.raw}
 	var raw driver.DevicePtr
-	res, own := core.allocate(func() (res driver.Result) {
+	res, own := cc.allocate(func() (res driver.Result) {
 		raw, res = t.MemAllocManaged(at, size, uint32(flags))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, 0, size, res, own)
+		return nil, cc.failAlloc(op, 0, size, res, own)
 	}
 	mc := &memCore{is: managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
 	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, core, mc)
+	m.cleanup = newMemory(m, cc, mc)
 	return m, nil
 }
 
@@ -230,7 +230,7 @@ func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *reg
 
 // useManaged makes a call about a part of managed memory.
 func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *region) driver.Result) error {
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
@@ -239,9 +239,9 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 	defer runtime.KeepAlive(m)
 	switch err := r.check(op); {
 	case err != nil:
-		return about(core, err)
-	case r.mem.ctx.drv != core.drv:
-		return errMixed(op, r.mem, core)
+		return about(cc, err)
+	case r.mem.ctx.drv != cc.drv:
+		return errMixed(op, r.mem, cc)
 	case !r.mem.is.managed || r.size == 0:
 		return notManaged(op, r.mem)
 	}
@@ -249,8 +249,8 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 		return err
 	}
 	defer r.mem.leave()
-	if res := call(core, &r); res != driver.ResultSuccess {
-		return core.callError(op, r.mem.handle(), res)
+	if res := call(cc, &r); res != driver.ResultSuccess {
+		return cc.callError(op, r.mem.handle(), res)
 	}
 	return nil
 }
@@ -264,11 +264,11 @@ func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 		return badValue(op, r.mem, "the memory is of a pool, about which the driver takes no advice: "+
 			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
 	}
-	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {
+	return c.useManaged(op, m, func(cc *contextCore, r *region) driver.Result {
 		if at == (MemLocation{}) && !advice.located() { // the driver checks it all the same
-			at = MemLocation{Type: LocationDevice, ID: int(core.dev)}
+			at = MemLocation{Type: LocationDevice, ID: int(cc.dev)}
 		}
-		return core.drv.table().MemAdvise(driver.At{Context: core.raw}, r.addr(), r.size, int32(advice), at.raw())
+		return cc.drv.table().MemAdvise(driver.At{Context: cc.raw}, r.addr(), r.size, int32(advice), at.raw())
 	})
 }
 
@@ -289,11 +289,11 @@ type ManagedInfo struct {
 // less behind them. And it does not always note a prefetch or advice for all pages of a part that had
 // different advice before.
 func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
-	err = c.useManaged("cuMemRangeGetAttribute", m, func(core *contextCore, r *region) (failed driver.Result) {
+	err = c.useManaged("cuMemRangeGetAttribute", m, func(cc *contextCore, r *region) (failed driver.Result) {
 		get := func(attribute int32, n int) []int32 {
 			data, values := make([]byte, 4*n), make([]int32, n)
-			at := driver.At{Context: core.raw}
-			if res := core.drv.table().MemRangeGetAttribute(at, data, attribute, r.addr(),
+			at := driver.At{Context: cc.raw}
+			if res := cc.drv.table().MemRangeGetAttribute(at, data, attribute, r.addr(),
 				r.size); res != driver.ResultSuccess {
 				failed = res
 			}
@@ -313,7 +313,7 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 			driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
 		i.LastPrefetch = place(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
 			driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
-		devices, res := core.drv.table().DeviceGetCount(driver.At{})
+		devices, res := cc.drv.table().DeviceGetCount(driver.At{})
 		if res != driver.ResultSuccess {
 			return res
 		}

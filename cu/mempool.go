@@ -78,24 +78,24 @@ func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreig
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	const op = "cuMemPoolCreate"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	props, err := o.props(op, core)
+	props, err := o.props(op, cc)
 	if err != nil {
 		return nil, err
 	}
-	raw, res, own := allocated(core, func() (driver.MemoryPool, driver.Result) {
-		return core.drv.table().MemPoolCreate(driver.At{Context: core.raw}, props)
+	raw, res, own := allocated(cc, func() (driver.MemoryPool, driver.Result) {
+		return cc.drv.table().MemPoolCreate(driver.At{Context: cc.raw}, props)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(failPool(core, op, props, res))
+		return nil, own.explain(failPool(cc, op, props, res))
 	}
-	p := newMemPool(core, raw, o.Kind.memory(), false)
+	p := newMemPool(cc, raw, o.Kind.memory(), false)
 	p.core.most = o.MaxSize
-	core.drv.pools.Store(raw, p.core)
+	cc.drv.pools.Store(raw, p.core)
 	if o.Kind == MemPoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -119,32 +119,32 @@ func (c *Context) MemPool() (*MemPool, error) {
 
 func (c *Context) devicePool(op string,
 	get func(*driver.Table, driver.At, driver.Device) (driver.MemoryPool, driver.Result)) (*MemPool, error) {
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	ask := func() (driver.MemoryPool, driver.Result) {
-		return get(core.drv.table(), driver.At{Context: core.raw}, core.dev)
+		return get(cc.drv.table(), driver.At{Context: cc.raw}, cc.dev)
 	}
 	raw, res := ask()
 	var of *memPoolCore
 	for again := true; again && res == driver.ResultSuccess; { // the pool may be destroyed meanwhile
 		before := raw
-		known, _ := core.drv.pools.Load(raw)
+		known, _ := cc.drv.pools.Load(raw)
 		of, _ = known.(*memPoolCore)
 		raw, res = ask()
 		again = raw != before
 	}
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, 0, res)
+		return nil, cc.callError(op, 0, res)
 	}
 	if of != nil {
 		if err := of.Enter(of, op); err != nil {
 			return nil, err
 		}
 	}
-	p := newMemPool(core, raw, pooledMemory, true)
+	p := newMemPool(cc, raw, pooledMemory, true)
 	p.core.of = of
 	return p, nil
 }
@@ -154,24 +154,24 @@ func (c *Context) devicePool(op string,
 // memory. The end of the pool ends this.
 func (c *Context) SetMemPool(p *MemPool) error {
 	const op = "cuDeviceSetMemPool"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
-	t, at := core.drv.table(), driver.At{Context: core.raw}
+	t, at := cc.drv.table(), driver.At{Context: cc.raw}
 	var raw driver.MemoryPool
 	res := driver.ResultSuccess
 	if p == nil {
-		raw, res = t.DeviceGetDefaultMemPool(at, core.dev)
+		raw, res = t.DeviceGetDefaultMemPool(at, cc.dev)
 	} else {
 		pc, err := p.enter(op)
 		if err != nil {
-			return about(core, err)
+			return about(cc, err)
 		}
 		defer p.leave()
-		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
-			return errMixed(op, pc, core)
+		if pc.ctx.drv != cc.drv || pc.ctx.dev != cc.dev {
+			return errMixed(op, pc, cc)
 		}
 		if err := notOnDevice(pc, op, "pass a pool of device memory"); err != nil {
 			return err
@@ -179,10 +179,10 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		raw = pc.raw
 	}
 	if res == driver.ResultSuccess {
-		res = t.DeviceSetMemPool(at, core.dev, raw)
+		res = t.DeviceSetMemPool(at, cc.dev, raw)
 	}
 	if res != driver.ResultSuccess {
-		return core.callError(op, uintptr(raw), res)
+		return cc.callError(op, uintptr(raw), res)
 	}
 	return nil
 }

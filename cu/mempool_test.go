@@ -393,7 +393,7 @@ func TestPoolFreeFails(t *testing.T) {
 	if err := m.Close(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("Close = %v", err)
 	}
-	if res := r.drv.table().MemFree(driver.At{Context: r.gpu.own.core.raw}, raw); res != driver.ResultSuccess {
+	if res := r.drv.core.table().MemFree(driver.At{Context: r.gpu.own.core.raw}, raw); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 }

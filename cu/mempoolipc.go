@@ -44,26 +44,26 @@ func (p *MemPool) Export() (*os.File, error) {
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	const op = importPoolOp
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	if err := checkDescriptor(op, core, fd); err != nil {
+	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
-	at := driver.At{Context: core.raw}
-	raw, res, own := allocated(core, func() (driver.MemoryPool, driver.Result) {
-		return stateOf[imports](core.drv).get(func() (driver.MemoryPool, driver.Result) {
-			return core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
+	at := driver.At{Context: cc.raw}
+	raw, res, own := allocated(cc, func() (driver.MemoryPool, driver.Result) {
+		return stateOf[imports](cc.drv).get(func() (driver.MemoryPool, driver.Result) {
+			return cc.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 				driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 		})
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(core.callError(op, 0, res))
+		return nil, own.explain(cc.callError(op, 0, res))
 	}
-	p := newMemPool(core, raw, pooledMemory, false)
-	p.core.leaveImports = stateOf[imports](core.drv).leave
+	p := newMemPool(cc, raw, pooledMemory, false)
+	p.core.leaveImports = stateOf[imports](cc.drv).leave
 	return p, nil
 }
 

@@ -72,31 +72,31 @@ func rawOptions(opts []JITOption) (raw []driver.JITOption) {
 // the mistake, or load it in another process.
 func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, badValue(op, core, wrong)
+		return nil, badValue(op, cc, wrong)
 	}
-	core.freeDeferred()
+	cc.freeDeferred()
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
 	// additional byte does not matter.
 	image = append(bytes.Clone(image), 0)
 	var raw driver.Module
 	var log driver.JITLog
-	res, own := core.allocate(func() (res driver.Result) {
-		raw, log, res = core.drv.table().ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
+	res, own := cc.allocate(func() (res driver.Result) {
+		raw, log, res = cc.drv.table().ModuleLoadJIT(driver.At{Context: cc.raw}, image, rawOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, compiled(own.explain(core.callError(op, 0, res)), log)
+		return nil, compiled(own.explain(cc.callError(op, 0, res)), log)
 	}
 	mc := &moduleCore{raw: raw, kernels: kernelsOf(image)}
 	mc.freeWaits, mc.usedStreams = true, new(streamSet)
 	m := &Module{core: mc, log: log.Info}
-	m.cleanup = owned(m, &mc.resource, mc, core)
+	m.cleanup = owned(m, &mc.resource, mc, cc)
 	return m, nil
 }
 

@@ -22,31 +22,31 @@ func (c *Context) DisablePeerAccess(peer *Context) error {
 }
 
 func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
 	pc, err := peer.enter(op)
 	if err != nil {
-		return about(core, err)
+		return about(cc, err)
 	}
 	defer peer.leave()
-	if pc.drv != core.drv {
-		return errMixed(op, core, as("peer", pc))
+	if pc.drv != cc.drv {
+		return errMixed(op, cc, as("peer", pc))
 	}
-	t, at := core.drv.table(), driver.At{Context: core.raw}
+	t, at := cc.drv.table(), driver.At{Context: cc.raw}
 	var res, already driver.Result
 	var own *collection
 	if on {
-		res, own = core.allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.raw, 0) })
+		res, own = cc.allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.raw, 0) })
 		already = driver.ResultPeerAccessAlreadyEnabled
 	} else {
 		res, already = t.CtxDisablePeerAccess(at, pc.raw), driver.ResultPeerAccessNotEnabled
 	}
 	if res != driver.ResultSuccess && res != already {
-		return own.explain(core.callError(op, uintptr(pc.raw), res))
+		return own.explain(cc.callError(op, uintptr(pc.raw), res))
 	}
-	core.peers.set(pc, on)
+	cc.peers.set(pc, on)
 	return nil
 }

@@ -63,21 +63,21 @@ const compressible = 1
 // the one that makes access fastest (cuMemGetAllocationGranularity, CUDA 10.2).
 func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, err error) {
 	const op = "cuMemGetAllocationGranularity"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer c.leave()
-	prop, err := o.prop(core)
+	prop, err := o.prop(cc)
 	if err != nil {
 		return 0, 0, err
 	}
-	smallest, res := granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	smallest, res := granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res == driver.ResultSuccess {
-		recommended, res = granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+		recommended, res = granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
 	}
 	if res != driver.ResultSuccess {
-		return 0, 0, core.callError(op, 0, res)
+		return 0, 0, cc.callError(op, 0, res)
 	}
 	return smallest, recommended, nil
 }
@@ -87,28 +87,28 @@ func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, 
 // [Context.Alloc]: see docs/blocking.md.
 func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, error) {
 	const op = "cuMemCreate"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	prop, err := o.prop(core)
+	prop, err := o.prop(cc)
 	switch {
 	case err != nil:
 		return nil, err
 	case size == 0 || size > 1<<62:
-		return nil, badValue(op, core, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, badValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
-	unit, res := granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	unit, res := granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res != driver.ResultSuccess {
-		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
+		return nil, cc.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	size = roundUp(size, unit)
-	raw, res, own := createPhysical(core, size, &prop)
+	raw, res, own := createPhysical(cc, size, &prop)
 	if res != driver.ResultSuccess {
-		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
+		return nil, cc.outOfMemory(cc.failAlloc(op, 0, size, res, own))
 	}
-	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
+	return newPhysicalMem(cc, raw, cc.drv.physical.Add(1), size), nil
 }
 
 // ImportPhysicalMem opens physical memory of another process
@@ -119,22 +119,22 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
 	const op = importPhysicalOp
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	if err := checkDescriptor(op, core, fd); err != nil {
+	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
-	raw, res, own := allocated(core, func() (driver.MemGenericAllocationHandle, driver.Result) {
-		return core.drv.table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
+	raw, res, own := allocated(cc, func() (driver.MemGenericAllocationHandle, driver.Result) {
+		return cc.drv.table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
 			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(core.callError(op, fd, res))
+		return nil, own.explain(cc.callError(op, fd, res))
 	}
-	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
+	return newPhysicalMem(cc, raw, cc.drv.physical.Add(1), size), nil
 }
 
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.

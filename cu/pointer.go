@@ -55,12 +55,12 @@ type PointerInfo struct {
 // returns the zero PointerInfo and no error.
 func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 	const op = "cuPointerGetAttributes"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return PointerInfo{}, err
 	}
 	defer c.leave()
-	i, _, err := pointerInfo(core, op, addr)
+	i, _, err := pointerInfo(cc, op, addr)
 	return i, err
 }
 
@@ -106,14 +106,14 @@ func pointerInfo(c *contextCore, op string, addr uint64) (i PointerInfo, access 
 // bytes (cuMemGetAddressRange).
 func (c *Context) AddressRange(addr uint64) (start, size uint64, err error) {
 	const op = "cuMemGetAddressRange"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer c.leave()
-	raw, size, res := core.drv.table().MemGetAddressRange(driver.At{Context: core.raw}, driver.DevicePtr(addr))
+	raw, size, res := cc.drv.table().MemGetAddressRange(driver.At{Context: cc.raw}, driver.DevicePtr(addr))
 	if res != driver.ResultSuccess {
-		return 0, 0, core.callError(op, uintptr(addr), res)
+		return 0, 0, cc.callError(op, uintptr(addr), res)
 	}
 	return uint64(raw), size, nil
 }

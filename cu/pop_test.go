@@ -54,7 +54,7 @@ func TestPopFailsInC(t *testing.T) {
 	if !errors.As(err, &e) || e.Op != "cuCtxPopCurrent" || e.Result != ResultNotPermitted {
 		t.Errorf("NewEvent: %v", err)
 	}
-	if _, res := r.drv.table().CtxPopCurrent(driver.At{}); res != driver.ResultSuccess {
+	if _, res := r.drv.core.table().CtxPopCurrent(driver.At{}); res != driver.ResultSuccess {
 		t.Errorf("no context is current: %v", res)
 	}
 	if after := r.ask("fake_census", 3); after != before {

@@ -60,7 +60,7 @@ func (p Process) State() (ProcessState, error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	s, res := p.drv.table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
+	s, res := p.drv.core.table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
 	return ProcessState(s), p.result(op, res)
 }
 
@@ -72,7 +72,7 @@ func (p Process) RestoreThread() (tid int, err error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	t, res := p.drv.table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
+	t, res := p.drv.core.table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
 	return int(t), p.result(op, res)
 }
 
@@ -95,7 +95,7 @@ func (p Process) Lock(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errNotCalled(op, ctx)
 	}
-	clock := p.drv.table().Clock()
+	clock := p.drv.core.table().Clock()
 	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer back.End()
 	for ctx.Err() == nil {
@@ -105,7 +105,7 @@ func (p Process) Lock(ctx context.Context) error {
 		}
 		args := driver.CheckpointLockArgs{TimeoutMs: uint32(left.Milliseconds())}
 		begun := clock.Now()
-		switch res := p.drv.table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
+		switch res := p.drv.core.table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
 		case driver.ResultNotReady, driver.ResultTimeout:
 			if clock.Now().Sub(begun) < left/2 { // the driver did not wait
 				back.Wait()
@@ -161,7 +161,7 @@ func (p Process) RestoreOn(ctx context.Context, gpus map[UUID]UUID) error {
 // pairs returns the pairs of GPUs for the driver, in the order of the old ones.
 func (p Process) pairs(op string, gpus map[UUID]UUID) ([]driver.CheckpointGpuPair, error) {
 	const since = 13000 // older drivers do not know the arguments
-	if v := p.drv.table().Version(); v < since {
+	if v := p.drv.core.table().Version(); v < since {
 		return nil, &Error{Op: op, Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 			"process %d: RestoreOn needs a driver for CUDA %v, and this one is for CUDA %v: update the driver, or "+
 				"use Restore, which needs the same GPUs", p.pid, Version(since), Version(v))}
@@ -196,7 +196,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
 	_, err := callContext(ctx, op, continues, func() (struct{}, error) {
-		return struct{}{}, p.result(op, f(p.drv.table(), int32(p.pid)))
+		return struct{}{}, p.result(op, f(p.drv.core.table(), int32(p.pid)))
 	}, func(struct{}) {})
 	return err
 }
@@ -217,7 +217,7 @@ func (p Process) result(op string, res driver.Result) error {
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	e := p.drv.resultError(op, 0, res)
+	e := p.drv.core.resultError(op, 0, res)
 	e.Detail = join(fmt.Sprintf("process %d", p.pid), e.Detail)
 	return e
 }

@@ -54,7 +54,7 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 		return nil, misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
 	}
 	detector := races.New(func(r races.Race) { report(Race{r}) })
-	d.changeTracers(func(l *tracers) {
+	d.core.changeTracers(func(l *tracers) {
 		if err = nil; l.observer != nil {
 			err = misuse(op, nil, errDetecting, "stop the first detection before")
 			return
@@ -65,7 +65,7 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 		return nil, err
 	}
 	return func() {
-		d.changeTracers(func(l *tracers) {
+		d.core.changeTracers(func(l *tracers) {
 			if l.observer == detector {
 				l.observer = nil
 			}

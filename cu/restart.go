@@ -35,13 +35,13 @@ func (c *Context) Err() error {
 	if c == nil || c.own == nil {
 		return errNil("cuCtxGetCurrent", "context")
 	}
-	core := c.own.core
-	if p := core.poison.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrContextPoisoned,
-			Detail: join(core.drv.remedy(p.op, p.res), poisonedDetail)}
+	cc := c.own.core
+	if p := cc.poison.Load(); p != nil {
+		return &Error{Op: p.op, Result: p.res, Handle: uintptr(cc.raw), Err: ErrContextPoisoned,
+			Detail: join(cc.drv.remedy(p.op, p.res), poisonedDetail)}
 	}
-	if p := core.loss.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrDeviceLost, Detail: lostDetail}
+	if p := cc.loss.Load(); p != nil {
+		return &Error{Op: p.op, Result: p.res, Handle: uintptr(cc.raw), Err: ErrDeviceLost, Detail: lostDetail}
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestSequenceNumbers(t *testing.T) {
 	}
 	record(0, 0)
 	places("nobody is interested", 0, 0, 0, 0)
-	drv.sequenced.Store(true)
+	drv.core.sequenced.Store(true)
 	record(0, 0)
 	record(1, 0)
 	record(2, 1)
@@ -128,7 +128,7 @@ func TestLentIsAsked(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- events[0].Wait(t.Context()) }()
 	rests := func() bool {
-		s := drv.watch.State()
+		s := drv.core.watch.State()
 		return s.Armed == 1 && s.Rest >= watch.Behind
 	}
 	if !eventually(rests) {
@@ -139,7 +139,7 @@ func TestLentIsAsked(t *testing.T) {
 		t.Error("the watcher goes on sleeping")
 	}
 	if !eventually(func() bool {
-		s := drv.watch.State()
+		s := drv.core.watch.State()
 		return s.Armed == 0 && s.Rest < watch.Behind
 	}) {
 		t.Error("a stream wakes the watcher for what may be recorded elsewhere")
@@ -172,7 +172,7 @@ func TestGPUWaitsInOrder(t *testing.T) {
 
 func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds int) {
 	const of, each = 6, 80
-	drv.sequenced.Store(ordered)
+	drv.core.sequenced.Store(ordered)
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
@@ -289,7 +289,7 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 // a record notes its stream and that in which it notes its sequence number: it has none then.
 func TestOrderOfItsStream(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.sequenced.Store(true)
+	drv.core.sequenced.Store(true)
 	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().slot.Load()

@@ -66,7 +66,7 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 		}
 	}
 	raw := make([]driver.DevResource, len(groups))
-	left, res := r.dev.drv.table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
+	left, res := r.dev.drv.core.table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
 	if res != driver.ResultSuccess {
 		return nil, rest, r.dev.failed(op, res)
 	}

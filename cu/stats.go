@@ -40,8 +40,8 @@ func (d *Driver) Stats() Stats {
 	if !d.open() {
 		return Stats{}
 	}
-	waits := d.waitCounts()
-	lines := d.timelineCounts()
+	waits := d.core.waitCounts()
+	lines := d.core.timelineCounts()
 	s := Stats{
 		Waits:               waits.waits,
 		WakeUps:             waits.wakeups,
@@ -50,11 +50,11 @@ func (d *Driver) Stats() Stats {
 		Mappings:            waits.pages + lines.mappings,
 		FileDescriptors:     waits.descriptors,
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s.AbandonedContexts = len(d.abandoned)
-	s.DeferredObjects, _ = d.libraries.Size()
-	for _, c := range d.contexts {
+	d.core.mu.Lock()
+	defer d.core.mu.Unlock()
+	s.AbandonedContexts = len(d.core.abandoned)
+	s.DeferredObjects, _ = d.core.libraries.Size()
+	for _, c := range d.core.contexts {
 		n, bytes := c.deferred.Size()
 		s.DeferredObjects += n
 		s.DeferredBytes += bytes

@@ -37,8 +37,8 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, 
 // docs/blocking.md.
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
-	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
-		return core.drv.table().StreamCreate(at, uint32(flags))
+	return c.newStream(op, flags, func(cc *contextCore, at driver.At) (driver.Stream, driver.Result) {
+		return cc.drv.table().StreamCreate(at, uint32(flags))
 	})
 }
 
@@ -48,8 +48,8 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 // docs/blocking.md.
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
-	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
-		return core.drv.table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
+	return c.newStream(op, flags, func(cc *contextCore, at driver.At) (driver.Stream, driver.Result) {
+		return cc.drv.table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
 	})
 }
 
@@ -60,20 +60,20 @@ func clamp32(n int) int32 {
 
 func (c *Context) newStream(op string, flags StreamFlags,
 	create func(*contextCore, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if flags&^StreamNonBlocking != 0 {
-		return nil, badValue(op, core, "unknown stream flags "+flags.String()+": see StreamFlags")
+		return nil, badValue(op, cc, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
-	raw, err := core.programStream(op,
-		func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) })
+	raw, err := cc.programStream(op,
+		func() (driver.Stream, driver.Result) { return create(cc, driver.At{Context: cc.raw}) })
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(core, raw, driver.At{}, false, flags)
+	s := newStream(cc, raw, driver.At{}, false, flags)
 	s.core.observeNew(uint32(flags))
 	return s, nil
 }
@@ -91,12 +91,12 @@ func (c *Context) newStream(op string, flags StreamFlags,
 // In a context of [Driver.WrapContext], which may end at any time, the object is kept, and reported
 // as a leak.
 func (c *Context) LegacyStream() (*Stream, error) {
-	core, err := c.enter("CU_STREAM_LEGACY")
+	cc, err := c.enter("CU_STREAM_LEGACY")
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	return newStream(core, driver.CU_STREAM_LEGACY, driver.At{Context: core.raw}, true, StreamDefault), nil
+	return newStream(cc, driver.CU_STREAM_LEGACY, driver.At{Context: cc.raw}, true, StreamDefault), nil
 }
 
 // WrapStream returns a Stream for a CUstream of this context that other code created and owns
@@ -105,29 +105,29 @@ func (c *Context) LegacyStream() (*Stream, error) {
 // A number that is not a stream's handle crashes the process.
 func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	const op = "cuStreamGetCtx"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	switch handle {
 	case 0, driver.CU_STREAM_LEGACY:
-		return nil, badValue(op, core, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
+		return nil, badValue(op, cc, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
 	case driver.CU_STREAM_PER_THREAD:
-		return nil, badValue(op, core, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
+		return nil, badValue(op, cc, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
 	}
 	raw := driver.Stream(handle)
-	of, res := core.drv.table().StreamGetCtx(driver.At{}, raw)
+	of, res := cc.drv.table().StreamGetCtx(driver.At{}, raw)
 	switch {
 	case res != driver.ResultSuccess:
-		return nil, core.callError(op, handle, res)
-	case of != core.raw:
-		return nil, misuse(op, standIn{"stream", handle, core}, ErrContextMismatch,
-			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
+		return nil, cc.callError(op, handle, res)
+	case of != cc.raw:
+		return nil, misuse(op, standIn{"stream", handle, cc}, ErrContextMismatch,
+			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, cc.raw))
 	}
-	s := newStream(core, raw, driver.At{}, true, StreamDefault)
-	if core.drv.observer() != nil {
-		if flags, res := core.drv.table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
+	s := newStream(cc, raw, driver.At{}, true, StreamDefault)
+	if cc.drv.observer() != nil {
+		if flags, res := cc.drv.table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
 			s.core.observeNew(flags)
 		}
 	}

@@ -192,14 +192,14 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 // (cuCtxResetPersistingL2Cache, CUDA 11.0). It takes effect at some time, and concerns all streams.
 func (c *Context) ResetPersistingL2() error {
 	const op = "cuCtxResetPersistingL2Cache"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
-	res := core.drv.table().CtxResetPersistingL2Cache(driver.At{Context: core.raw})
+	res := cc.drv.table().CtxResetPersistingL2Cache(driver.At{Context: cc.raw})
 	if res != driver.ResultSuccess {
-		return core.callError(op, uintptr(core.raw), res)
+		return cc.callError(op, uintptr(cc.raw), res)
 	}
 	return nil
 }

@@ -21,22 +21,22 @@ import (
 //
 // Close ends only the use of the value. The stream is destroyed with the context.
 func (c *Context) PoolStream(priority int) (*Stream, error) {
-	core, err := c.enter("cuStreamCreateWithPriority")
+	cc, err := c.enter("cuStreamCreateWithPriority")
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	at := driver.At{Context: core.raw, Relaxed: true} // the caller may not expect that a stream is created
-	t := core.drv.table()
+	at := driver.At{Context: cc.raw, Relaxed: true} // the caller may not expect that a stream is created
+	t := cc.drv.table()
 	least, greatest, res := t.CtxGetStreamPriorityRange(at)
 	if res != driver.ResultSuccess {
-		return nil, core.backgroundError("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)
+		return nil, cc.backgroundError("cuCtxGetStreamPriorityRange", uintptr(cc.raw), res)
 	}
-	raw, err := core.takeStream(max(greatest, min(clamp32(priority), least)), at)
+	raw, err := cc.takeStream(max(greatest, min(clamp32(priority), least)), at)
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(core, raw, driver.At{}, true, StreamNonBlocking)
+	s := newStream(cc, raw, driver.At{}, true, StreamNonBlocking)
 	s.core.pooled = true
 	s.core.observeNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil

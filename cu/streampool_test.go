@@ -180,23 +180,23 @@ func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *Ho
 // pendingAt fails the test if the context is released, or the memory freed, before the stream goes on that is held.
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
-	core := gpu.own.core
-	if !eventually(func() bool { return core.users.None() }) {
+	cc := gpu.own.core
+	if !eventually(func() bool { return cc.users.None() }) {
 		r.t.Fatal("nobody releases the context")
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- host.Close() }()
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if core.gone.Load() || host.core.freed.Load() {
+		if cc.gone.Load() || host.core.freed.Load() {
 			r.t.Fatal("it is over before the work is done")
 		}
 	}
 	r.release(held)
 	r.ok(<-closed)
 	if !eventually(func() bool {
-		deviceOf(core).Driver().Close()
-		return core.gone.Load() && host.core.freed.Load()
+		deviceOf(cc).Driver().Close()
+		return cc.gone.Load() && host.core.freed.Load()
 	}) {
 		r.t.Error("it is never over")
 	}
@@ -265,11 +265,11 @@ func TestLegacyStreamFound(t *testing.T) {
 	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
 	r.ok(legacy.Close())
-	core := gpu.own.core
+	cc := gpu.own.core
 	failed := func() bool {
-		core.ends.mu.Lock()
-		defer core.ends.mu.Unlock()
-		return core.ends.tails[legacy.core] != nil
+		cc.ends.mu.Lock()
+		defer cc.ends.mu.Unlock()
+		return cc.ends.tails[legacy.core] != nil
 	}
 	if !eventually(failed) {
 		t.Fatal("nobody releases the mark")
@@ -283,25 +283,25 @@ func TestLegacyStreamFound(t *testing.T) {
 // TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.
 func TestTailsLost(t *testing.T) {
 	r := newSoft(t)
-	core := r.gpu.own.core
+	cc := r.gpu.own.core
 	var cores []*streamCore
 	for range 3 {
 		s := must(r.gpu.LegacyStream())(t)
 		defer s.Close()
 		cores = append(cores, s.core)
 	}
-	early := &tail{lost: core.ends.unmarked} // which is marked, and put late
-	core.putTail(cores[0], &tail{err: errBusy})
-	late := &tail{lost: core.ends.unmarked}
-	core.putTail(cores[1], early)
-	if core.ends.tails[cores[0]] == nil {
+	early := &tail{lost: cc.ends.unmarked} // which is marked, and put late
+	cc.putTail(cores[0], &tail{err: errBusy})
+	late := &tail{lost: cc.ends.unmarked}
+	cc.putTail(cores[1], early)
+	if cc.ends.tails[cores[0]] == nil {
 		t.Error("a mark that came before stands for what was lost")
 	}
-	core.putTail(cores[2], late)
-	if core.ends.tails[cores[0]] != nil {
+	cc.putTail(cores[2], late)
+	if cc.ends.tails[cores[0]] != nil {
 		t.Error("a mark that came afterwards does not stand for what was lost")
 	}
-	clear(core.ends.tails) // there are no events
+	clear(cc.ends.tails) // there are no events
 }
 
 // TestPermanentStreamLost uses memory of another context on a stream that lasts as long as its context. The driver

@@ -39,16 +39,16 @@ type Thread struct {
 // with goroutines that lock them and return, must end such captures itself.
 func (c *Context) Do(f func(t *Thread) error) (err error) {
 	const op = "cuCtxPushCurrent"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return err
 	}
 	defer c.leave()
 	if f == nil {
-		return misuse(op, core, ErrNil, "the function is nil: pass a function to run with the context current")
+		return misuse(op, cc, ErrNil, "the function is nil: pass a function to run with the context current")
 	}
-	table := core.drv.table()
-	t := &Thread{ctx: core, raw: table.Pin()}
+	table := cc.drv.table()
+	t := &Thread{ctx: cc, raw: table.Pin()}
 	at := driver.At{Thread: t.raw}
 	before, res := t.state(at)
 	if res != driver.ResultSuccess {
@@ -57,17 +57,17 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		} else {
 			t.raw.Abandon() // the first exchange may have changed the capture mode
 		}
-		return core.callError(op, uintptr(core.raw), res)
+		return cc.callError(op, uintptr(cc.raw), res)
 	}
-	if res := table.CtxPushCurrent(at, core.raw); res != driver.ResultSuccess {
+	if res := table.CtxPushCurrent(at, cc.raw); res != driver.ResultSuccess {
 		t.raw.Unpin()
-		return core.callError(op, uintptr(core.raw), res)
+		return cc.callError(op, uintptr(cc.raw), res)
 	}
 	defer func() {
 		t.end()
 		// The context that f left current may be destroyed, so it is not pushed again.
 		stays := false
-		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != core.raw {
+		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != cc.raw {
 			stays = t.endCapture(at)
 		}
 		raw, res := table.CtxPopCurrent(at)
@@ -78,15 +78,15 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		switch {
 		case res != driver.ResultSuccess:
 			t.abandon(stays)
-			err = errors.Join(err, core.callError("cuCtxPopCurrent", uintptr(core.raw), res))
-		case raw != core.raw || after != before:
+			err = errors.Join(err, cc.callError("cuCtxPopCurrent", uintptr(cc.raw), res))
+		case raw != cc.raw || after != before:
 			t.abandon(stays)
 			err = errors.Join(
 				err,
 				&Error{
 					Op:     "cuCtxPopCurrent",
 					Result: ResultInvalidContext,
-					Handle: uintptr(core.raw),
+					Handle: uintptr(cc.raw),
 					Err:    errUnbalanced,
 					Detail: fmt.Sprintf(
 						"the function left context %#x current and %#x below; before Do, %#x was current: "+

@@ -43,32 +43,32 @@ type Timeline struct {
 // function or attribute.
 func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	const op = "cuMemHostRegister"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	if p := core.poison.Load(); p != nil {
-		return nil, core.callError(op, 0, p.res)
+	if p := cc.poison.Load(); p != nil {
+		return nil, cc.callError(op, 0, p.res)
 	}
-	x, err := core.takeCell(driver.At{Context: core.raw, Relaxed: true})
+	x, err := cc.takeCell(driver.At{Context: cc.raw, Relaxed: true})
 	if err != nil {
 		return nil, err
 	}
-	probe, err := core.timelineProbe()
+	probe, err := cc.timelineProbe()
 	if err != nil {
-		core.cells.Put(x)
+		cc.cells.Put(x)
 		return nil, err
 	}
-	tc := &timelineCore{ctx: core, cell: x, word: x.Word(0), raw: x.Raw(), probe: probe, usedStreams: new(streamSet)}
+	tc := &timelineCore{ctx: cc, cell: x, word: x.Word(0), raw: x.Raw(), probe: probe, usedStreams: new(streamSet)}
 	tc.word.Store(value)
-	tc.waits.Init(tc, &core.watched)
-	if o := core.drv.observer(); o != nil {
+	tc.waits.Init(tc, &cc.watched)
+	if o := cc.drv.observer(); o != nil {
 		tc.observed.Store(true)
 		o.NewTimeline(uintptr(tc.raw), value)
 	}
-	core.hold() // cannot fail: the caller is a user of the context
-	core.cells.countTimelines(1, 0)
+	cc.hold() // cannot fail: the caller is a user of the context
+	cc.cells.countTimelines(1, 0)
 	tl := &Timeline{core: tc, word: tc.word}
 	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).closeAbandoned, tc)
 	return tl, nil

@@ -205,12 +205,12 @@ func TestTimelineFails(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
 		_, err := r.gpu.NewTimeline(0)
 		r.is(err, ResultOutOfMemory)
-		core := r.gpu.own.core
-		if cells, _ := core.cells.Count(); cells != 0 {
+		cc := r.gpu.own.core
+		if cells, _ := cc.cells.Count(); cells != 0 {
 			before["host memory"]++
 		}
-		r.drv.slabs.Unmap(func(_ driver.HostPtr, in slab.Place[contextKey]) bool {
-			if in.Key == core.key {
+		r.drv.core.slabs.Unmap(func(_ driver.HostPtr, in slab.Place[contextKey]) bool {
+			if in.Key == cc.key {
 				before["host memory"]++
 			}
 			return false
@@ -258,7 +258,7 @@ func TestTimelineWakes(t *testing.T) {
 	tl := must(gpu.NewTimeline(0))(t)
 	asleep := func() {
 		for asleep := false; !asleep; runtime.Gosched() {
-			asleep = drv.watch.Number(&tl.core.waits) > 0
+			asleep = drv.core.watch.Number(&tl.core.waits) > 0
 		}
 	}
 	for v := range uint64(3) {

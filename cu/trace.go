@@ -98,9 +98,9 @@ func (d *Driver) AddTracer(t Tracer) (remove func()) {
 	mine := new(opTracer(func(op traceOp, e driver.Event, s driver.Stream) {
 		t(newTrace(op, e, s))
 	}))
-	d.changeTracers(func(l *tracers) { l.ops = append(l.ops, mine) })
+	d.core.changeTracers(func(l *tracers) { l.ops = append(l.ops, mine) })
 	return func() {
-		d.changeTracers(func(l *tracers) { l.ops = without(l.ops, mine) })
+		d.core.changeTracers(func(l *tracers) { l.ops = without(l.ops, mine) })
 	}
 }
 
@@ -113,9 +113,9 @@ func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
 	mine := new(callTracer(func(op traceOp, e driver.Event, s driver.Stream, c returnedCall) {
 		t(TraceCall{Trace: newTrace(op, e, s), Start: c.start, Duration: c.took, Result: c.result})
 	}))
-	d.changeTracers(func(l *tracers) { l.calls = append(l.calls, mine) })
+	d.core.changeTracers(func(l *tracers) { l.calls = append(l.calls, mine) })
 	return func() {
-		d.changeTracers(func(l *tracers) { l.calls = without(l.calls, mine) })
+		d.core.changeTracers(func(l *tracers) { l.calls = without(l.calls, mine) })
 	}
 }
 

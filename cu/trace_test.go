@@ -405,7 +405,7 @@ func TestCallTracer(t *testing.T) {
 	r := newSoft(t, cusim.VirtualTime())
 	e := r.event(0)
 	var got []string
-	begin := r.drv.opened
+	begin := r.drv.core.opened
 	remove := r.drv.AddCallTracer(func(c TraceCall) {
 		got = append(got, fmt.Sprintf("%v after %v, %v: %v", c.Op, c.Start.Sub(begin), c.Duration, c.Result.Name()))
 	})
@@ -425,7 +425,7 @@ func TestCallTracer(t *testing.T) {
 	remove()
 	r.ok(r.work(r.s))
 	r.sim.Finish()
-	if res := r.drv.table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
+	if res := r.drv.core.table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 	want := []string{

@@ -235,7 +235,7 @@ func TestHandleWhileMoving(t *testing.T) {
 			if rawEvent(e) != h {
 				t.Error("the event has another CUevent than the one in use elsewhere")
 			}
-			if got := r.trap(func() { r.drv.table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
+			if got := r.trap(func() { r.drv.core.table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
 				t.Errorf("the exposed CUevent: %s", got)
 			}
 		})
@@ -268,7 +268,7 @@ func TestDoLeavesState(t *testing.T) {
 	for name, f := range map[string]func(*Thread) error{
 		"push": func(*Thread) error { _, err := push.Call(r.gpu.Handle()); return err },
 		"mode": func(th *Thread) error {
-			r.drv.table().ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			r.drv.core.table().ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 			return nil
 		},
 	} {
@@ -457,16 +457,16 @@ func TestOldUUID(t *testing.T) {
 // caller, who keeps the context until then, goes on.
 func TestTailEndsInTheCall(t *testing.T) {
 	r := newSoft(t)
-	core := r.gpu.own.core
-	e := must(core.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
-	tl := &tail{ctx: core, event: e}
+	cc := r.gpu.own.core
+	e := must(cc.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
+	tl := &tail{ctx: cc, event: e}
 	tl.Retain() // who asks first
 	tl.Close()  // and finds it complete
-	before := len(core.spare.all())
+	before := len(cc.spare.all())
 	tl.Retain()    // who is refused
 	tl.Release(tl) // the first, not the last
 	tl.Last(true)  // what undoing the refused call does
-	if n := len(core.spare.all()); n != before+1 {
+	if n := len(cc.spare.all()); n != before+1 {
 		t.Errorf("%d spare events after %d", n, before)
 	}
 }

@@ -48,7 +48,7 @@ func TestDriverVariable(t *testing.T) {
 		case err != nil:
 			t.Errorf("%q: %v", c.value, err)
 		default:
-			if !drv.table().Software() {
+			if !drv.core.table().Software() {
 				t.Errorf("%q: the driver is %v", c.value, drv)
 			}
 			if err := drv.Close(); err != nil {

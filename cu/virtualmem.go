@@ -45,28 +45,28 @@ func (a MemAccess) String() string {
 // [VirtualMem.SetAccess].
 func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	const op = "cuMemAddressReserve"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if capacity == 0 || capacity > 1<<62 {
-		return nil, badValue(op, core, fmt.Sprintf(
+		return nil, badValue(op, cc, fmt.Sprintf(
 			"the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
 	}
-	v := &virtualCore{ctx: core}
-	prop, _ := PhysicalOptions{}.prop(core) // the zero value has no mistake
+	v := &virtualCore{ctx: cc}
+	prop, _ := PhysicalOptions{}.prop(cc) // the zero value has no mistake
 	var res driver.Result
-	if v.unit, res = granularity(core, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); res != driver.ResultSuccess {
-		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
+	if v.unit, res = granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); res != driver.ResultSuccess {
+		return nil, cc.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
-	res, own := core.allocate(func() (res driver.Result) {
-		v.raw, res = core.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
+	res, own := cc.allocate(func() (res driver.Result) {
+		v.raw, res = cc.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, 0, v.size, res, own)
+		return nil, cc.failAlloc(op, 0, v.size, res, own)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
@@ -249,7 +249,7 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	switch {
 	case !dev.valid():
 		return errNilArg(op, mc, "device")
-	case &dev.drv.driverCore != v.ctx.drv:
+	case &dev.drv.core != v.ctx.drv:
 		return misuse(op, mc, ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:

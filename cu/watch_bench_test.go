@@ -105,10 +105,10 @@ func BenchmarkWatcher(b *testing.B) {
 				took[i] = time.Since(begin)
 			})
 		}
-		for drv.watch.Waiters() != waiters {
+		for drv.core.watch.Waiters() != waiters {
 			time.Sleep(time.Millisecond)
 		}
-		drv.watch.State() // nobody else is adding a wait
+		drv.core.watch.State() // nobody else is adding a wait
 		begin = time.Now()
 		soft.pending.Store(false)
 		wg.Wait()
@@ -200,7 +200,7 @@ func BenchmarkClosingWakes(b *testing.B) {
 						wg.Go(func() { errs[i*each+k] = s.Wait(b.Context()) })
 					}
 				}
-				for watches(&drv.driverCore) != closed*each {
+				for watches(&drv.core) != closed*each {
 					time.Sleep(time.Millisecond)
 				}
 				begin := time.Now()

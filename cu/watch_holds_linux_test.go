@@ -37,8 +37,8 @@ func (h *heldDriver) waitUntil(condition func(waitCounts) bool) {
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- h.e.Wait(ctx) }()
-	if !soon(func() bool { return condition(h.waitCounts()) }) {
-		h.f.t.Errorf("while somebody waits there are %+v", h.waitCounts())
+	if !soon(func() bool { return condition(h.core.waitCounts()) }) {
+		h.f.t.Errorf("while somebody waits there are %+v", h.core.waitCounts())
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -52,7 +52,7 @@ func (h *heldDriver) close() {
 	if err := errors.Join(h.e.Close(), h.s.Close(), h.gpu.Close()); err != nil {
 		h.f.t.Error(err)
 	}
-	h.end(h.waitCounts().wakeups)
+	h.end(h.core.waitCounts().wakeups)
 }
 
 // end frees what waits to be freed, so that no context is left, unless streams have yet to wake: the watcher may
@@ -61,9 +61,9 @@ func (h *heldDriver) end(wakeups int) {
 	h.f.t.Helper()
 	if !soon(func() bool {
 		h.Driver.Close()
-		h.Driver.mu.Lock()
-		defer h.Driver.mu.Unlock()
-		return len(h.contexts) == 0 || wakeups > 0
+		h.Driver.core.mu.Lock()
+		defer h.Driver.core.mu.Unlock()
+		return len(h.core.contexts) == 0 || wakeups > 0
 	}) {
 		h.f.t.Errorf("a driver of which all is closed has %+v", h.Stats())
 	}
@@ -91,7 +91,7 @@ func TestFilesOfDrivers(t *testing.T) {
 		if !soon(func() bool {
 			n = waitCounts{}
 			for _, h := range all {
-				c := h.waitCounts()
+				c := h.core.waitCounts()
 				n.waits += c.waits
 				n.wakeups += c.wakeups
 				n.descriptors += c.descriptors
@@ -126,8 +126,8 @@ func TestFilesOfDrivers(t *testing.T) {
 		r.ok(e.Record(s))
 		done := make(chan error)
 		go func() { done <- e.Wait(t.Context()) }()
-		if !soon(func() bool { return waits(h.waitCounts()) }) {
-			t.Errorf("after Close somebody waits with %+v", h.waitCounts())
+		if !soon(func() bool { return waits(h.core.waitCounts()) }) {
+			t.Errorf("after Close somebody waits with %+v", h.core.waitCounts())
 		}
 		r.release(s)
 		r.ok(<-done)

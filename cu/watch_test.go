@@ -37,8 +37,8 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		for _, m := range sim.Misuses() {
 			t.Errorf("misuse: %v", m)
 		}
-		if !eventually(func() bool { return drv.watch.State() == watch.State{} }) {
-			t.Errorf("the watcher did not end: %+v", drv.watch.State())
+		if !eventually(func() bool { return drv.core.watch.State() == watch.State{} }) {
+			t.Errorf("the watcher did not end: %+v", drv.core.watch.State())
 		}
 	})
 	return sim, drv, gpu
@@ -112,7 +112,7 @@ func TestWaiters(t *testing.T) {
 							woken.Add(1)
 						})
 					}
-					eventually(func() bool { return drv.watch.Waiters() == c.waiters })
+					eventually(func() bool { return drv.core.watch.Waiters() == c.waiters })
 					time.Sleep(long)
 					if n := woken.Load(); n != 0 {
 						t.Errorf("%d have been woken", n)
@@ -138,11 +138,11 @@ func TestWakeUpStreams(t *testing.T) {
 	in := driver.At{Context: gpu.own.core.raw}
 	var streams []*Stream
 	for range firstWakeUps + 2 {
-		raw, res := drv.table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
+		raw, res := drv.core.table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
-		defer drv.table().StreamDestroy(driver.At{}, raw)
+		defer drv.core.table().StreamDestroy(driver.At{}, raw)
 		streams = append(streams, must(gpu.WrapStream(uintptr(raw)))(t))
 		sim.Hold(uintptr(raw))
 	}
@@ -151,7 +151,7 @@ func TestWakeUpStreams(t *testing.T) {
 	for _, e := range events {
 		go func() { errs <- e.Wait(t.Context()) }()
 	}
-	rest := func() time.Duration { return drv.watch.State().Rest }
+	rest := func() time.Duration { return drv.core.watch.State().Rest }
 	if !eventually(func() bool { return rest() >= 700*time.Microsecond }) {
 		t.Error("the watcher does not slow down")
 	}
@@ -207,7 +207,7 @@ func TestWatcherRests(t *testing.T) {
 	defer cancel()
 	errs := make(chan error, len(events))
 	wait := func(e *Event) { go func() { errs <- e.Wait(ctx) }() }
-	rests := func() bool { return drv.watch.State().Rest >= watch.Behind }
+	rests := func() bool { return drv.core.watch.State().Rest >= watch.Behind }
 	for _, e := range events {
 		wait(e)
 	}
@@ -222,7 +222,7 @@ func TestWatcherRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(late)
-	if !eventually(func() bool { return drv.watch.Waiters() == 6 }) || !eventually(rests) {
+	if !eventually(func() bool { return drv.core.watch.Waiters() == 6 }) || !eventually(rests) {
 		t.Error("the watcher does not rest again")
 	}
 	sim.Release(streams[2].Handle())
@@ -386,7 +386,7 @@ func TestPoisonWakesAll(t *testing.T) {
 					must(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
 				}
 			}
-			eventually(func() bool { return drv.watch.Waiters() > 130 })
+			eventually(func() bool { return drv.core.watch.Waiters() > 130 })
 			time.Sleep(after)
 			if n := called.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -425,7 +425,7 @@ func TestClosingWakes(t *testing.T) {
 					go func() { errs <- e.Wait(t.Context()) }()
 					go func() { errs <- streams[i%3].Wait(t.Context()) }()
 				}
-				eventually(func() bool { return drv.watch.Waiters() == 60 })
+				eventually(func() bool { return drv.core.watch.Waiters() == 60 })
 				time.Sleep(after)
 				woken := 0
 				switch what {
@@ -591,7 +591,7 @@ func TestDoneOutlivesTicket(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	if n := drv.watch.State().Waits; n != 10 {
+	if n := drv.core.watch.State().Waits; n != 10 {
 		t.Errorf("%d records are watched", n)
 	}
 	release()
@@ -684,7 +684,7 @@ func TestStreamWait(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- s.Wait(t.Context()) }()
-	eventually(func() bool { return drv.watch.Waiters() == 1 })
+	eventually(func() bool { return drv.core.watch.Waiters() == 1 })
 	sim.Release(s.Handle())
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -873,7 +873,7 @@ func TestClosingWakesAtOnce(t *testing.T) {
 		gpu = again
 		done := make(chan error)
 		go func() { done <- wait() }()
-		for drv.watch.Waiters() == 0 {
+		for drv.core.watch.Waiters() == 0 {
 			runtime.Gosched()
 		}
 		gpu.Close()
@@ -941,7 +941,7 @@ func TestTracerWaits(t *testing.T) {
 	}
 	remove()
 	closeAll(t, events)
-	eventually(func() bool { return drv.watch.Waiters() == 0 })
+	eventually(func() bool { return drv.core.watch.Waiters() == 0 })
 	closeAll(t, append(streams, other))
 }
 
@@ -999,7 +999,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 				t.Error(err)
 			}
 			go func() { again <- WaitAll(t.Context(), e) }()
-			eventually(func() bool { return drv.watch.State().Waits == 2 || len(again) > 0 })
+			eventually(func() bool { return drv.core.watch.State().Waits == 2 || len(again) > 0 })
 		})
 	})
 	sim.Release(streams[0].Handle())
@@ -1033,8 +1033,8 @@ func TestClosingEndsItsOwn(t *testing.T) {
 			go func() { ended <- s.Wait(t.Context()) }()
 		}
 	}
-	if !eventually(func() bool { return watches(&drv.driverCore) == 12 }) {
-		t.Fatalf("%d are waited for", watches(&drv.driverCore))
+	if !eventually(func() bool { return watches(&drv.core) == 12 }) {
+		t.Fatalf("%d are waited for", watches(&drv.core))
 	}
 	ends := func(s *Stream, what string, want ...error) {
 		t.Helper()
@@ -1051,7 +1051,7 @@ func TestClosingEndsItsOwn(t *testing.T) {
 	}
 	left := func(want, streams int) {
 		t.Helper()
-		if s := drv.watch.State(); s.Waits != want || s.Counters != streams {
+		if s := drv.core.watch.State(); s.Waits != want || s.Counters != streams {
 			t.Errorf("%d are waited for, of %d streams, want %d of %d", s.Waits, s.Counters, want, streams)
 		}
 	}

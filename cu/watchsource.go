@@ -199,8 +199,8 @@ func (d *driverCore) closedContext(c *contextCore) {
 // endWaits is called when the owner was closed. It ends the waits of the context if no other owner is
 // open.
 func (o *contextOwner) endWaits() {
-	if core := o.core; core.owners.Add(-1) == 0 {
-		core.closings.Add(1) // waits that have not reached the watcher yet read this later
-		core.drv.closedContext(core)
+	if cc := o.core; cc.owners.Add(-1) == 0 {
+		cc.closings.Add(1) // waits that have not reached the watcher yet read this later
+		cc.drv.closedContext(cc)
 	}
 }

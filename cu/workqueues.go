@@ -37,7 +37,7 @@ func (dev *Device) WorkQueues() (WorkQueues, error) {
 	if !dev.valid() {
 		return WorkQueues{}, errNil(op, "device")
 	}
-	raw, err := workQueues(&dev.drv.driverCore, op, dev.raw)
+	raw, err := workQueues(&dev.drv.core, op, dev.raw)
 	if err != nil {
 		return WorkQueues{}, about(dev.object(), err)
 	}
@@ -88,16 +88,16 @@ func workQueuesOf(raw driver.DevResource) WorkQueues {
 // keeps what it is told, and streams never wait for each other there for lack of work queues.
 func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*GreenContext, error) {
 	const op = "cuGreenCtxCreate"
-	core, err := c.enter(op)
+	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if q.Limit < 0 || int64(q.Limit) > math.MaxUint32 {
-		return nil, badValue(op, core,
+		return nil, badValue(op, cc,
 			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
 	}
-	raw, err := workQueues(core.drv, "cuDeviceGetDevResource", core.dev)
+	raw, err := workQueues(cc.drv, "cuDeviceGetDevResource", cc.dev)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*Green
 		config.SharingScope = driver.CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED
 	}
 	raw.SetWorkqueueConfig(config)
-	return newGreenContext(core, sms, raw)
+	return newGreenContext(cc, sms, raw)
 }
 
 // WorkQueues returns the work queues of the green context (cuGreenCtxGetDevResource, CUDA 13.1). On

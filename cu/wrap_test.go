@@ -50,7 +50,7 @@ func TestRecordsWrap(t *testing.T) {
 // records than 48 bits can count.
 func TestSequenceWraps(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.sequenced.Store(true)
+	drv.core.sequenced.Store(true)
 	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().slot.Load()
 	s.core.Retain()
@@ -89,14 +89,14 @@ func TestSequenceWraps(t *testing.T) {
 func TestPoolIsFull(t *testing.T) {
 	r := newSoft(t)
 	pool := must(r.gpu.EventPool())(t)
-	core := pool.share.pool
+	cc := pool.share.pool
 	e := must(pool.Acquire())(t)
-	entries := core.entries.Load()
+	entries := cc.entries.Load()
 	full := make([]*poolEntry, maxEntries)
-	core.entries.Store(&full)
+	cc.entries.Store(&full)
 	_, err := pool.Acquire(EventBlockingSync)
 	r.is(err, ResultOutOfMemory)
-	core.entries.Store(entries)
+	cc.entries.Store(entries)
 	r.ok(e.Release())
 	r.ok(pool.Close())
 }

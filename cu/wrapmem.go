@@ -36,12 +36,12 @@ import (
 // not know the owner's work: let streams wait for the owner's streams or events, and the reverse.
 // See [Context.WrapStream] and [Context.WrapEvent].
 func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
-	core, err := c.enter(wrapMemOp)
+	cc, err := c.enter(wrapMemOp)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	is, err := wrapKind(core, addr, size)
+	is, err := wrapKind(cc, addr, size)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
 		}
 		return "", driver.ResultSuccess // the owner frees it
 	}
-	return newDeviceMem(core, mc), nil
+	return newDeviceMem(cc, mc), nil
 }
 
 const wrapMemOp = "cuPointerGetAttributes"
