@@ -52,14 +52,14 @@ func newError(op string, of named, res driver.Result, err error, detail string) 
 // badValue returns the error for arguments that the driver would refuse with
 // CUDA_ERROR_INVALID_VALUE.
 func badValue(op string, of named, detail string) error {
-	return newError(op, of, ResultInvalidValue, errInvalid, detail)
+	return newError(op, of, driver.ResultInvalidValue, errInvalid, detail)
 }
 
 var errInvalid = errors.New("invalid argument")
 
 // misuse returns the error for a misuse that was found before the call of the driver.
 func misuse(op string, of named, err error, detail string) error {
-	return newError(op, of, ResultInvalidHandle, err, detail)
+	return newError(op, of, driver.ResultInvalidHandle, err, detail)
 }
 
 func errClosed(op string, of named) error {
