@@ -11,13 +11,14 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestAllocations makes sure that calls which are made often allocate nothing.
 // Other engines than the thunks allocate, and so does the race detector: there
 // the calls are just made.
 func TestAllocations(t *testing.T) {
-	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
 	held := r.stream(r.gpu)
 	r.hold(held)
@@ -83,7 +84,7 @@ func TestAllocations(t *testing.T) {
 		"Query, pending":             func() { r.status(pending, Pending) },
 		"Query, remembered":          func() { r.status(complete, Complete) },
 		"Query, never remembered":    func() { r.status(unknown, Complete) },
-		"relaxed query":              func() { pending.core().slot.Load().query(driver.At{Relaxed: true}) },
+		"relaxed query":              func() { pending.core().Slot.Load().Query(driver.At{Relaxed: true}) },
 		"Wait, complete":             func() { r.ok(unknown.Wait(t.Context())) },
 		"Synchronize":                func() { r.ok(complete.Synchronize()) },
 		"Record":                     func() { r.ok(start.Record(r.s)) },
@@ -107,9 +108,9 @@ func TestAllocations(t *testing.T) {
 		"Stream.Memset, span":        func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
 		"Stream.Priority":            func() { must(r.s.Priority())(t) },
 		"refs": func() {
-			sl := complete.core().slot.Load()
+			sl := complete.core().Slot.Load()
 			sl.Acquire(sl)
-			sl.leave()
+			sl.EndCall()
 		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 && exact {
@@ -276,7 +277,7 @@ func TestTraceStorm(t *testing.T) {
 
 // TestPoolAllocations borrows and uses pooled events, which allocates nothing.
 func TestPoolAllocations(t *testing.T) {
-	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
 	pool := must(r.gpu.EventPool())(t)
 	defer pool.Close()
@@ -343,8 +344,8 @@ func TestOperationAllocations(t *testing.T) {
 	defer m.Close()
 	// What the table and the driver allocate to make a context current is not what this test is
 	// about.
-	table := drv.core.table()
-	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core.inContext(), s.core.raw, nil, 0) })
+	table := drv.core.Table()
+	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core.InContext(), s.core.Raw, nil, 0) })
 	for name, f := range map[string]func() error{
 		"SignalExternal":       func() error { return s.SignalExternal(x.At(1)) },
 		"SignalExternal, four": func() error { return s.SignalExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },
@@ -352,7 +353,7 @@ func TestOperationAllocations(t *testing.T) {
 		"WaitExternal, four":   func() error { return s.WaitExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },
 		"BatchMemOps":          func() error { return s.BatchMemOps(WriteWord64(m, 1), WaitWord64(m, 1, WaitEqual)) },
 	} {
-		if n := testing.AllocsPerRun(100, func() { noErr(t, f()) }); n != least && !raceEnabled {
+		if n := testing.AllocsPerRun(100, func() { noErr(t, f()) }); n != least && !core.RaceEnabled {
 			t.Errorf("%s: %v allocations, and %v of the driver", name, n, least)
 		}
 	}

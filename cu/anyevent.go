@@ -4,6 +4,8 @@ import (
 	"errors"
 	"runtime"
 	"unsafe"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // AnyEvent is an [*Event] or a [Pooled]. For a list of both, write WaitAny[AnyEvent], as for WaitAll and QueryAll.
@@ -15,8 +17,8 @@ func (Pooled) anyEvent() {}
 
 // eventRef is what a call has found in an event. If it is pooled, the caller keeps the value.
 type eventRef struct {
-	owner *eventOwner // nil for a zero Event, and for a pooled event
-	slot  *slot       // on which a call has begun, or nil. A call on a pooled event begins at once
+	owner *core.EventOwner // nil for a zero Event, and for a pooled event
+	slot  *core.Slot       // on which a call has begun, or nil. A call on a pooled event begins at once
 }
 
 // ownerOf returns the owner of an event that was in an interface, or nil.
@@ -27,7 +29,7 @@ type eventRef struct {
 // compiler's checks of pointers, so that an event on the stack does not move.
 //
 //go:nocheckptr
-func ownerOf(e *Event) *eventOwner {
+func ownerOf(e *Event) *core.EventOwner {
 	address := uintptr(unsafe.Pointer(e))
 	o := (*(**Event)(unsafe.Pointer(&address))).owner.Load()
 	runtime.KeepAlive(e)
@@ -51,21 +53,21 @@ func refOf(op string, e AnyEvent) (r eventRef, err error) {
 		}
 	case nil:
 	default:
-		return r, misuse(op, nil, errEmbeddedEvent, "pass the embedded event, such as x.Event")
+		return r, core.Misuse(op, nil, errEmbeddedEvent, "pass the embedded event, such as x.Event")
 	}
-	return r, errNil(op, "event")
+	return r, core.ErrNil(op, "event")
 }
 
 // errEmbeddedEvent is wrapped by the error for a type that implements AnyEvent by embedding.
 var errEmbeddedEvent = errors.New("the type embeds an event, and is not an event itself")
 
 // core returns the event's core, or nil if the event was not created yet.
-func (r *eventRef) core() *eventCore {
+func (r *eventRef) core() *core.Event {
 	switch {
 	case r.slot != nil:
-		return r.slot.core
+		return r.slot.Core
 	case r.owner != nil:
-		return r.owner.core
+		return r.owner.Core
 	}
 	return nil
 }
@@ -73,7 +75,7 @@ func (r *eventRef) core() *eventCore {
 // enter begins a call on the event, which was created.
 func (r *eventRef) enter(op string) (err error) {
 	if r.slot == nil {
-		r.slot, err = r.owner.core.enter(op)
+		r.slot, err = r.owner.Core.Enter(op)
 	}
 	return err
 }
@@ -81,7 +83,7 @@ func (r *eventRef) enter(op string) (err error) {
 // leave ends the call, if there is one.
 func (r *eventRef) leave() {
 	if r.slot != nil {
-		r.slot.leave()
+		r.slot.EndCall()
 	}
 	runtime.KeepAlive(r.owner)
 }
@@ -90,14 +92,14 @@ func (r *eventRef) leave() {
 func (r *eventRef) enterForGraph(op string, records bool) (err error) {
 	c := r.core()
 	if r.slot != nil { // Release leaves the CUevent to the call that has begun
-		defer r.slot.leave()
+		defer r.slot.EndCall()
 	}
 	if records {
-		r.slot, err = c.enterNode(op)
+		r.slot, err = c.EnterNode(op)
 	} else {
-		r.slot, err = c.enterForeign(op)
+		r.slot, err = c.EnterForeign(op)
 	}
-	if err != nil && c.released.Load() {
+	if err != nil && c.Released.Load() {
 		err = errReleased(op, c)
 	}
 	return err
@@ -106,13 +108,13 @@ func (r *eventRef) enterForGraph(op string, records bool) (err error) {
 // flags returns the flags that the event has, or will be created with.
 func (r *eventRef) flags() EventFlags {
 	if c := r.core(); c != nil {
-		return EventFlags(c.flags)
+		return EventFlags(c.Flags)
 	}
-	return EventFlags(r.owner.flags())
+	return EventFlags(r.owner.Flags())
 }
 
 // object returns the event for an error. It is nil if there is no event yet.
-func (r *eventRef) object() named {
+func (r *eventRef) object() core.Named {
 	if c := r.core(); c != nil {
 		return c
 	}

@@ -150,7 +150,7 @@ func TestPooledInGraph(t *testing.T) {
 		r.ok(errors.Join(x.Close(), g.Close()))
 		for _, n := range next {
 			// With the race detector, a wait ends a moment after WaitAll returns.
-			if c := n.entry.core.Load(); !eventually(c.unused) {
+			if c := n.entry.Core.Load(); !eventually(c.Unused) {
 				t.Error("a wait does not end")
 			}
 			r.ok(n.Release())
@@ -175,7 +175,7 @@ func TestPooledReleasedByGraph(t *testing.T) {
 	r.ok(e.Record(r.s))
 	r.ok(e.Release())
 	next := must(pool.Acquire())(t)
-	if sl := next.entry.core.Load().slot.Load(); sl.Exposed() || uintptr(sl.raw) == w.(*RecordNode).Handle {
+	if sl := next.entry.Core.Load().Slot.Load(); sl.Exposed() || uintptr(sl.Raw) == w.(*RecordNode).Handle {
 		t.Error("the next user has the CUevent of the graph")
 	}
 	r.ok(next.Release())

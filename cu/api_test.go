@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // apiTypes holds a pointer to a zero value of each exported type.
@@ -294,7 +296,7 @@ func TestNothingPanics(t *testing.T) {
 		"launch on a zero Stream":   noop.Launch(new(Stream), LaunchConfig{}),
 		"launch with a zero memory": noop.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(new(DeviceMem))),
 	} {
-		if !errors.Is(err, ErrNil) && !errors.Is(err, errInvalid) {
+		if !errors.Is(err, ErrNil) && !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

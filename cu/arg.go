@@ -5,19 +5,20 @@ import (
 	"math"
 	"reflect"
 
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
 // Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
 type Arg struct {
 	bits uint64
-	mem  *memCore // the memory whose address bits is, or nil
+	mem  *core.Mem // the memory whose address bits is, or nil
 	// ref keeps the owner of mem from being collected. Without mem it is the address of the value
 	// if the value does not fit into bits, or the argument's error.
 	ref  any
 	size uint32
 	kind argKind
-	// readOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
+	// ReadOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
 	// use. The race detector needs both.
 	readOnly bool
 	extent   uint64
@@ -57,14 +58,14 @@ func Ptr(m Memory) Arg {
 		return Arg{ref: argError{s.err()}}
 	case s.mem == nil:
 		return Arg{ref: argError{ErrNil}}
-	case s.mem.raw == 0:
-		return Arg{ref: argError{errUnmapped}}
+	case s.mem.Raw == 0:
+		return Arg{ref: argError{core.ErrUnmapped}}
 	}
 	r := s.region()
-	if r.err != nil {
-		return Arg{ref: argError{r.err}}
+	if r.Err != nil {
+		return Arg{ref: argError{r.Err}}
 	}
-	return Arg{bits: uint64(r.addr()), size: 8, kind: integerArg, mem: s.mem, ref: s.owner, extent: r.size}
+	return Arg{bits: uint64(r.Addr()), size: 8, kind: integerArg, mem: s.mem, ref: s.owner, extent: r.Size}
 }
 
 // Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have
@@ -72,7 +73,7 @@ func Ptr(m Memory) Arg {
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
 	if !plain(t, true) {
-		return Arg{ref: argError{fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", errInvalid, t)}}
+		return Arg{ref: argError{fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", core.ErrInvalid, t)}}
 	}
 	n := t.Size()
 	data := make([]byte, max(n, 1))
@@ -127,7 +128,7 @@ func (a *Arg) err() error {
 type argError struct{ error }
 
 // setIn makes it the i-th argument for the driver. It returns the argument's error, if there is one.
-func (a *Arg) setIn(k *kernelArgs, i int) error {
+func (a *Arg) setIn(k *core.KernelArgs, i int) error {
 	var at *byte
 	if a.mem == nil && a.ref != nil {
 		if err := a.err(); err != nil {
@@ -135,7 +136,7 @@ func (a *Arg) setIn(k *kernelArgs, i int) error {
 		}
 		at = a.bytes()
 	}
-	k.set(i, a.bits, a.size, at)
+	k.Set(i, a.bits, a.size, at)
 	return nil
 }
 
@@ -146,8 +147,8 @@ func used(args []Arg) []races.Use {
 		a, as := &args[i], fmt.Sprintf("argument %d", i)
 		switch {
 		case a.mem != nil:
-			off := a.bits - uint64(a.mem.raw)
-			uses = append(uses, a.mem.used(off, a.extent, !a.readOnly, as))
+			off := a.bits - uint64(a.mem.Raw)
+			uses = append(uses, a.mem.Used(off, a.extent, !a.readOnly, as))
 		case a.size == 8 && a.ref == nil:
 			uses = append(uses, races.Use{Addr: a.bits, Address: true, As: as})
 		}

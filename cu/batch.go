@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/handle"
 )
 
@@ -15,8 +16,8 @@ const batchSize = 64
 // batch holds the items of one transition into C. A call is in flight on each event and each
 // stream.
 type batch struct {
-	drv     *driverCore // of the items
-	pool    *driverCore // whose pool keeps the batch
+	drv     *core.Driver // of the items
+	pool    *core.Driver // whose pool keeps the batch
 	n       int
 	events  [batchSize]driver.Event
 	streams [batchSize]driver.Stream
@@ -26,16 +27,16 @@ type batch struct {
 
 type batchItem struct {
 	place int
-	owner *eventOwner // nil for a pooled event, which the caller keeps
-	slot  *slot
+	owner *core.EventOwner // nil for a pooled event, which the caller keeps
+	slot  *core.Slot
 	gen   handle.Gen // for a query or a wait: the slot's generation when the item was added
 	on    *Stream    // for a record
-	noted handle.Gen // for a record: see slot.noteSequence
+	noted handle.Gen // for a record: see slot.NoteSequence
 }
 
 // newBatch returns an empty batch of the Driver's pool.
-func newBatch(d *driverCore) *batch {
-	b, _ := d.batches.Get().(*batch)
+func newBatch(d *core.Driver) *batch {
+	b, _ := d.Batches.Get().(*batch)
 	if b == nil {
 		b = &batch{pool: d}
 	}
@@ -47,14 +48,14 @@ func newBatch(d *driverCore) *batch {
 func (b *batch) keep() {
 	if b != nil {
 		b.drv = nil
-		b.pool.batches.Put(b)
+		b.pool.Batches.Put(b)
 	}
 }
 
 func (b *batch) add(it batchItem) {
-	b.events[b.n], b.items[b.n] = it.slot.raw, it
+	b.events[b.n], b.items[b.n] = it.slot.Raw, it
 	if it.on != nil {
-		b.streams[b.n] = it.on.core.raw
+		b.streams[b.n] = it.on.core.Raw
 	}
 	b.n++
 }
@@ -62,7 +63,7 @@ func (b *batch) add(it batchItem) {
 // each calls f for each item with the result of the item's call, and empties the batch. If res is
 // not success, the calls were not made, and res is the result of every item.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
-	eachDespitePanic(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
+	core.EachDespitePanic(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
 		it := &b.items[k]
 		if res != driver.ResultSuccess {
 			b.results[k] = res
@@ -88,16 +89,16 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 	const op = "cuEventQuery"
 	if len(statuses) != len(events) {
-		return badValue(op, nil, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
+		return core.BadValue(op, nil, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
 			len(events), len(statuses)))
 	}
-	errs := batchErrors{op: op, items: len(events)}
+	errs := core.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
 		r, err := refOf(op, e)
 		if err != nil {
 			statuses[i] = StatusUnknown
-			errs.add(i, err)
+			errs.Add(i, err)
 			continue
 		}
 		b = b.addQuery(&r, i, statuses, &errs)
@@ -107,37 +108,37 @@ func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 	}
 	b.keep()
 	runtime.KeepAlive(events)
-	return errs.err()
+	return errs.Err()
 }
 
 // addQuery adds a query of an event to a batch, or makes the query. It returns the batch, which is made if b is nil.
-func (b *batch) addQuery(r *eventRef, i int, statuses []Status, errs *batchErrors) *batch {
+func (b *batch) addQuery(r *eventRef, i int, statuses []Status, errs *core.BatchErrors) *batch {
 	statuses[i] = Complete
 	c := r.core()
 	if c == nil {
 		return b // never recorded
 	}
-	if sl := c.slot.Load(); r.slot == nil && sl != nil && sl.Complete() {
+	if sl := c.Slot.Load(); r.slot == nil && sl != nil && sl.Complete() {
 		return b
 	}
-	if err := r.enter(errs.op); err != nil {
+	if err := r.enter(errs.Op); err != nil {
 		statuses[i] = StatusUnknown
-		errs.add(i, err)
+		errs.Add(i, err)
 		return b
 	}
-	sl, d := r.slot, c.ctx.drv
-	switch traced := d.tracers.Load() != nil; {
+	sl, d := r.slot, c.Ctx.Drv
+	switch traced := d.Tracers.Load() != nil; {
 	case sl.Complete() || sl.Unrecorded():
 		r.leave()
 		return b
-	case traced || sl.hasPrior():
+	case traced || sl.HasPrior():
 		defer r.leave() // also if a tracer panics
 		if traced && b != nil {
 			b.query(statuses, errs) // no call on another event may be in flight while tracers are called
 		}
-		st, err := statusOf(c, errs.op, sl, sl.query(driver.At{}))
+		st, err := statusOf(c, errs.Op, sl, sl.Query(driver.At{}))
 		statuses[i] = st
-		errs.add(i, err)
+		errs.Add(i, err)
 		return b
 	case b == nil:
 		b = newBatch(d)
@@ -150,14 +151,14 @@ func (b *batch) addQuery(r *eventRef, i int, statuses []Status, errs *batchError
 }
 
 // query queries the events, and ends the calls on them.
-func (b *batch) query(statuses []Status, errs *batchErrors) {
-	res := b.drv.table().EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
+func (b *batch) query(statuses []Status, errs *core.BatchErrors) {
+	res := b.drv.Table().EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
-		it.slot.remember(it.gen, res)
-		st, err := statusOf(it.slot.core, errs.op, it.slot, res)
+		it.slot.RememberResult(it.gen, res)
+		st, err := statusOf(it.slot.Core, errs.Op, it.slot, res)
 		statuses[it.place] = st
-		errs.add(it.place, err)
-		it.slot.leave()
+		errs.Add(it.place, err)
+		it.slot.EndCall()
 	})
 }
 
@@ -172,10 +173,10 @@ func (b *batch) query(statuses []Status, errs *batchErrors) {
 func RecordAll(events []*Event, streams []*Stream) error {
 	const op = "cuEventRecord"
 	if len(streams) != len(events) {
-		return badValue(op, nil, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
+		return core.BadValue(op, nil, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
 			len(events), len(streams)))
 	}
-	errs := batchErrors{op: op, items: len(events)}
+	errs := core.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
 		s := streams[i]
@@ -184,10 +185,10 @@ func RecordAll(events []*Event, streams []*Stream) error {
 			if b != nil {
 				b.record(&errs) // keeps the order of the records
 			}
-			errs.add(i, e.Record(s))
+			errs.Add(i, e.Record(s))
 			continue
 		}
-		switch d := s.core.ctx.drv; {
+		switch d := s.core.Ctx.Drv; {
 		case b == nil:
 			b = newBatch(d)
 		case b.drv != d || b.n == batchSize:
@@ -201,7 +202,7 @@ func RecordAll(events []*Event, streams []*Stream) error {
 		b.record(&errs)
 	}
 	b.keep()
-	return errs.err()
+	return errs.Err()
 }
 
 // beginBatched begins a record that can be made in a batch. If ok is false, nothing has begun.
@@ -210,33 +211,33 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		return it, false
 	}
 	o, sc := e.load(), s.core
-	if o == nil || o.core.ctx != sc.ctx || sc.at != (driver.At{}) ||
-		o.core.flags&(driver.CU_EVENT_INTERPROCESS|eventExternal) != 0 || sc.ctx.drv.tracersOrCaptures() {
+	if o == nil || o.Core.Ctx != sc.Ctx || sc.At != (driver.At{}) ||
+		o.Core.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || sc.Ctx.Drv.TracersOrCaptures() {
 		return it, false
 	}
-	sl := o.core.slot.Load()
-	if sl == nil || sl.moves(driver.CU_EVENT_RECORD_DEFAULT) || sl.Gen().Busy() || sc.begin(op) != nil {
+	sl := o.Core.Slot.Load()
+	if sl == nil || sl.Moves(driver.CU_EVENT_RECORD_DEFAULT) || sl.Gen().Busy() || sc.Begin(op) != nil {
 		return it, false
 	}
 	if !sl.Begin(sl) {
 		s.leave()
 		return it, false
 	}
-	return batchItem{owner: o, slot: sl, on: s, noted: sl.beginRecord(sc)}, true
+	return batchItem{owner: o, slot: sl, on: s, noted: sl.BeginRecord(sc)}, true
 }
 
 // record records the events, and ends the calls on them and on the streams.
-func (b *batch) record(errs *batchErrors) {
-	res := b.drv.table().EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
+func (b *batch) record(errs *core.BatchErrors) {
+	res := b.drv.Table().EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		sl, sc := it.slot, it.on.core
 		if it.noted != 0 {
-			sl.confirm(it.noted, res)
+			sl.Confirm(it.noted, res)
 		}
-		sl.recordMade(sc, res)
+		sl.RecordMade(sc, res)
 		sl.End(sl)
 		if res != driver.ResultSuccess {
-			errs.add(it.place, sl.core.ctx.callError(errs.op, uintptr(sl.raw), res))
+			errs.Add(it.place, sl.Core.Ctx.CallError(errs.Op, uintptr(sl.Raw), res))
 		}
 		it.on.leave()
 	})
@@ -255,35 +256,35 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 		return err
 	}
 	defer s.leave()
-	d := sc.ctx.drv
-	errs := batchErrors{op: op, items: len(events)}
+	d := sc.Ctx.Drv
+	errs := core.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
-		var o *eventOwner
+		var o *core.EventOwner
 		if e != nil {
 			if o = e.load(); o == nil {
 				continue // never recorded
 			}
 		}
-		if o == nil || o.core.ctx.drv != d || sc.at != (driver.At{}) ||
-			o.core.flags&(driver.CU_EVENT_INTERPROCESS|eventExternal) != 0 || d.tracersOrCaptures() {
+		if o == nil || o.Core.Ctx.Drv != d || sc.At != (driver.At{}) ||
+			o.Core.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || d.TracersOrCaptures() {
 			if b != nil {
 				b.wait(sc, &errs)
 			}
-			errs.add(i, s.WaitEvent(e))
+			errs.Add(i, s.WaitEvent(e))
 			continue
 		}
-		sl, err := o.core.enter(op)
+		sl, err := o.Core.Enter(op)
 		switch {
 		case err != nil:
-			errs.add(i, err)
+			errs.Add(i, err)
 			continue
 		case sl.Unrecorded():
-			o.leave(sl)
+			o.EndCall(sl)
 			continue
-		case sl.hasPrior():
-			o.leave(sl)
-			errs.add(i, s.WaitEvent(e))
+		case sl.HasPrior():
+			o.EndCall(sl)
+			errs.Add(i, s.WaitEvent(e))
 			continue
 		case b == nil:
 			b = newBatch(d)
@@ -296,19 +297,19 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 		b.wait(sc, &errs)
 	}
 	b.keep()
-	return errs.err()
+	return errs.Err()
 }
 
 // wait makes the stream wait for the events, and ends the calls on them.
-func (b *batch) wait(sc *streamCore, errs *batchErrors) {
-	res := b.drv.table().StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
+func (b *batch) wait(sc *core.Stream, errs *core.BatchErrors) {
+	res := b.drv.Table().StreamWaitEventAll(driver.At{}, sc.Raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
-		if b.drv.capturing.Load() != 0 {
-			sc.noteCaptureDuringWait(it.slot, it.gen)
+		if b.drv.Capturing.Load() != 0 {
+			sc.NoteCaptureDuringWait(it.slot, it.gen)
 		}
 		if res != driver.ResultSuccess {
-			errs.add(it.place, sc.ctx.callError(errs.op, uintptr(sc.raw), res))
+			errs.Add(it.place, sc.Ctx.CallError(errs.Op, uintptr(sc.Raw), res))
 		}
-		it.slot.leave()
+		it.slot.EndCall()
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestQueryAll asks for events of two drivers in every state, more than one crossing has
@@ -147,14 +148,14 @@ func TestRecordAll(t *testing.T) {
 		!strings.Contains(text, "; and 2 more") {
 		t.Errorf("the error reads %q", text)
 	}
-	if !good.core().slot.Load().recorded() {
+	if !good.core().Slot.Load().Recorded() {
 		t.Error("an event was not recorded beside others that failed")
 	}
 	r.is(RecordAll(events, streams[1:]), ResultInvalidValue)
 
 	// An event whose record is under way is not recorded together with others, and the
 	// batches that are kept hold nothing.
-	sl := good.core().slot.Load()
+	sl := good.core().Slot.Load()
 	sl.Begin(sl)
 	if _, fits := beginBatched("cuEventRecord", good, r.s); fits {
 		t.Error("a record beside another one of the event fits")
@@ -281,7 +282,7 @@ func TestBatchesBesideClose(t *testing.T) {
 
 // TestBatchesAllocateNothing counts, on a driver in C.
 func TestBatchesAllocateNothing(t *testing.T) {
-	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
 	const n = batchSize + 8
 	events, streams, statuses := make([]*Event, n), make([]*Stream, n), make([]Status, n)

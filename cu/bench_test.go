@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // BenchmarkHandles compares what a call costs with what the call into the
@@ -24,10 +25,10 @@ func BenchmarkHandles(b *testing.B) {
 	r.ok(complete.Record(r.s))
 	r.ok(start.Record(r.s))
 	r.status(complete, Complete)
-	tab, at := r.drv.core.table(), driver.At{}
-	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core.raw
+	tab, at := r.drv.core.Table(), driver.At{}
+	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core.Raw
 	rawStart := driver.Event(rawEvent(start))
-	sl := pending.core().slot.Load()
+	sl := pending.core().Slot.Load()
 
 	b.Run("query/table", func(b *testing.B) {
 		for b.Loop() {
@@ -46,7 +47,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	b.Run("query/relaxed", func(b *testing.B) {
 		for b.Loop() {
-			sl.query(driver.At{Relaxed: true})
+			sl.Query(driver.At{Relaxed: true})
 		}
 	})
 	b.Run("record/table", func(b *testing.B) {
@@ -61,7 +62,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	legacy := must(r.gpu.LegacyStream())(b)
 	b.Run("record/default stream, table", func(b *testing.B) {
-		at := legacy.core.at
+		at := legacy.core.At
 		for b.Loop() {
 			tab.EventRecord(at, rawStart, driver.CU_STREAM_LEGACY)
 		}
@@ -99,7 +100,7 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	b.Run("create/table", func(b *testing.B) {
-		in := driver.At{Context: r.gpu.own.core.raw}
+		in := driver.At{Context: r.gpu.own.Core.Raw}
 		for b.Loop() {
 			e, _ := tab.EventCreate(in, 0)
 			tab.EventDestroy(at, e)
@@ -113,10 +114,10 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	mem, host := r.memory(r.gpu, 64), r.host(r.gpu, 64)
 	axpy := must(r.module(r.gpu).Function("axpy"))(b)
-	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own.core.raw}
+	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own.Core.Raw}
 	b.Run("copy/table", func(b *testing.B) {
 		for b.Loop() {
-			tab.MemcpyHtoDAsync(in, mem.core.raw, host.core.host, 64, rawStream)
+			tab.MemcpyHtoDAsync(in, mem.core.Raw, host.core.Host, 64, rawStream)
 		}
 	})
 	b.Run("copy/stream", func(b *testing.B) {
@@ -201,12 +202,12 @@ func BenchmarkHandles(b *testing.B) {
 	b.Run("handle/refs", func(b *testing.B) {
 		for b.Loop() {
 			sl.Acquire(sl)
-			sl.leave()
+			sl.EndCall()
 		}
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
 		for b.Loop() {
-			r.drv.core.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
+			r.drv.core.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
 		}
 	})
 }
@@ -227,7 +228,7 @@ func BenchmarkTracing(b *testing.B) {
 			defer c.add()()
 			b.ReportAllocs()
 			for b.Loop() {
-				r.drv.core.trace(traceEventRecord, 0, 0).done(traceEventRecord, 0, 0, 0)
+				r.drv.core.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
 			}
 		})
 		b.Run("record/"+c.name, func(b *testing.B) {

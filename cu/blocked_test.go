@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // blocked lets the next call of a function of the driver wait, as it does for room in a
@@ -156,7 +158,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		r.hold(held)
 		r.ok(pending.Record(held))
-		sl := e.core().slot.Load()
+		sl := e.core().Slot.Load()
 		sl.AddWait()
 		g := must(r.gpu.NewGraph())(t)
 		added := make(chan error)
@@ -204,7 +206,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
 			captured <- errors.Join(err, g.Close())
 		}()
-		eventually(func() bool { return r.drv.core.capturing.Load() != 0 })
+		eventually(func() bool { return r.drv.core.Capturing.Load() != 0 })
 		time.Sleep(10 * time.Millisecond) // it waits for the launch by now, most likely
 		r.tell("fake_unblock", "cuEventRecord")
 		r.returns("the record", func() error { return <-recorded })
@@ -243,9 +245,9 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	e := r.event(r.gpu, EventDisableTiming)
 	r.hold(held)
 	r.ok(e.Record(held))
-	sl := e.core().slot.Load()
-	q := r.drv.core.watch.NewQuery(sl)
-	asked, source := true, watchSource{drv: &r.drv.core}
+	sl := e.core().Slot.Load()
+	q := r.drv.core.Watch.NewQuery(sl)
+	asked, source := true, core.WatchSource{Drv: &r.drv.core}
 	must(r.s.Capture(CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
 		asked = source.Query(q)
@@ -278,15 +280,15 @@ func TestOrderOfSuccessors(t *testing.T) {
 			r.ok(e.Record(r.s))
 			cc := e.core()
 			ticket := must(e.Ticket())(t)
-			var next [2]successor
-			var slots [2]*slot
+			var next [2]core.Successor
+			var slots [2]*core.Slot
 			for i := range next {
-				next[i] = must(cc.successor("", uint32(RecordDefault)))(t)
-				slots[i] = next[i].slot
+				next[i] = must(cc.Successor("", uint32(RecordDefault)))(t)
+				slots[i] = next[i].Slot
 			}
 			for i, n := range c.order {
-				rec := cc.recordMoving(next[n], recordArgs{stream: r.s.core})
-				again, err := rec.finish("")
+				rec := cc.RecordMoving(next[n], core.RecordArgs{Stream: r.s.core})
+				again, err := rec.Finish("")
 				if r.ok(err); again != (i == 1 && c.again) {
 					t.Errorf("record %d has to be made again: %v", n, again)
 				}
@@ -294,15 +296,15 @@ func TestOrderOfSuccessors(t *testing.T) {
 					c.between(r, e)
 				}
 			}
-			var want *slot
+			var want *core.Slot
 			if c.stays >= 0 {
 				want = slots[c.stays]
 			}
-			if now := cc.slot.Load(); now != want {
+			if now := cc.Slot.Load(); now != want {
 				t.Errorf("the event is on slot %p of %p", now, slots)
 			}
 			r.ok(ticket.Wait(r.patient()))
-			for i, sl := range append(slots[:], &cc.first) {
+			for i, sl := range append(slots[:], &cc.First) {
 				if n := sl.Waits(); n != 0 || sl.Closed() != (sl != want) {
 					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.Closed())
 				}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // CaptureMode says which calls are refused while a stream is being captured. These calls cannot
@@ -94,13 +95,13 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 		return CaptureInfo{}, err
 	}
 	defer s.leave()
-	sc.beginLegacy()
-	i, res := sc.captureInfo(sc.at)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	i, res := sc.CaptureInfo(sc.At)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return CaptureInfo{}, sc.ctx.callError(op, uintptr(sc.raw), res)
+		return CaptureInfo{}, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	return CaptureInfo{Status: CaptureStatus(i.status), ID: i.id, Dependencies: i.dependencies}, nil
+	return CaptureInfo{Status: CaptureStatus(i.Status), ID: i.ID, Dependencies: i.Dependencies}, nil
 }
 
 // Capture calls f, and returns a graph of the work that f enqueues on the stream
@@ -143,39 +144,39 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	}
 	defer s.leave()
 	objects := new(graphObjects)
-	raw, err := sc.capture(captureCall{
-		op: op, objects: &objects.objectSet,
-		begin: func(at driver.At) driver.Result {
-			return sc.ctx.drv.table().StreamBeginCapture(at, sc.raw, mode.driverMode())
+	raw, err := sc.Capture(core.CaptureCall{
+		Op: op, Objects: &objects.ObjectSet,
+		Begin: func(at driver.At) driver.Result {
+			return sc.Ctx.Drv.Table().StreamBeginCapture(at, sc.Raw, mode.driverMode())
 		},
-		discard: func(g driver.Graph) {
-			destroyGraph(sc.ctx, g)
+		Discard: func(g driver.Graph) {
+			destroyGraph(sc.Ctx, g)
 			objects.release()
 		},
 	}, f)
 	if err != nil {
 		return nil, err
 	}
-	return newGraph(sc.ctx, raw, objects, new(graphFamily)), nil
+	return newGraph(sc.Ctx, raw, objects, new(graphFamily)), nil
 }
 
 // enterCapture checks the arguments of a call that captures, and begins the call.
-func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*streamCore, error) {
+func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*core.Stream, error) {
 	switch {
 	case s == nil || s.core == nil:
-		return nil, errNil(op, "stream")
+		return nil, core.ErrNil(op, "stream")
 	case mode < CaptureGlobal || mode > CaptureRelaxed:
-		return nil, badValue(op, s.core, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
+		return nil, core.BadValue(op, s.core, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
 	case f == nil:
-		return nil, misuse(op, s.core, ErrNil, "the function is nil: pass one that enqueues the work")
+		return nil, core.Misuse(op, s.core, ErrNil, "the function is nil: pass one that enqueues the work")
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return nil, err
 	}
-	if sc.raw == driver.CU_STREAM_LEGACY {
+	if sc.Raw == driver.CU_STREAM_LEGACY {
 		s.leave()
-		return nil, newError(op, sc, ResultStreamCaptureUnsupported, nil,
+		return nil, core.NewError(op, sc, ResultStreamCaptureUnsupported, nil,
 			"the legacy default stream cannot be captured: use a stream of gpu.NewStream(cu.StreamNonBlocking)")
 	}
 	return sc, nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // soft is a software driver with the usual things. When the test ends nothing may be
@@ -156,12 +157,12 @@ func (r *soft) idle(streams ...*Stream) {
 		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
 			r.t.Errorf("a stream is being captured: %+v", i)
 		}
-		if s.core.shared.capture.Load() != nil {
+		if s.core.Shared.Capture.Load() != nil {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}
-	if n := r.drv.core.capturing.Load(); n != 0 || len(r.drv.core.captures.byID) != 0 {
-		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.core.captures.byID))
+	if n := r.drv.core.Capturing.Load(); n != 0 || len(r.drv.core.Captures.ByID) != 0 {
+		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.core.Captures.ByID))
 	}
 }
 
@@ -426,13 +427,13 @@ func TestBlame(t *testing.T) {
 	// Somebody else's call, and what is refused because of it.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		r.ok(waited.Record(r.s))
-		r.drv.core.table().EventQuery(driver.At{}, done.core().slot.Load().raw)
+		r.drv.core.Table().EventQuery(driver.At{}, done.core().Slot.Load().Raw)
 		r.is(r.work(r.s), ResultStreamCaptureInvalidated)
 		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
 		return nil
 	})
 	r.is(err, ResultStreamCaptureInvalidated)
-	if errors.Is(err, errInvalidated) {
+	if errors.Is(err, core.ErrInvalidated) {
 		t.Errorf("what was refused afterwards is blamed: %v", err)
 	}
 }
@@ -510,7 +511,7 @@ func TestBlameOtherGoroutine(t *testing.T) {
 			r.is(elsewhere(func() error { _, err := done.Query(); return err }), ResultCapturedEvent)
 			return r.work(s)
 		})
-		r.is(err, ResultStreamCaptureInvalidated, ResultCapturedEvent, errPerhapsInvalidated)
+		r.is(err, ResultStreamCaptureInvalidated, ResultCapturedEvent, core.ErrPerhapsInvalidated)
 		return nil
 	}))
 }
@@ -547,7 +548,7 @@ func TestGraphKeeps(t *testing.T) {
 			}
 		}
 		got := r.sim.Census()
-		got["event"] -= len(r.gpu.own.core.spare.all())
+		got["event"] -= len(r.gpu.own.Core.Spare.All())
 		got["event"] = min(got["event"], want["event"]) // the library uses some while it waits
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -577,9 +578,9 @@ func TestGraphKeeps(t *testing.T) {
 	}) {
 		t.Errorf("objects left: %v", r.sim.Census())
 	}
-	want["event"] = len(r.gpu.own.core.spare.all())
+	want["event"] = len(r.gpu.own.Core.Spare.All())
 	for _, s := range []*Stream{r.s, r.other} {
-		if s.core.event.Load() != 0 { // of WaitStream
+		if s.core.Event.Load() != 0 { // of WaitStream
 			want["event"]++
 		}
 	}
@@ -1028,7 +1029,7 @@ func TestGraphUpdateTimeline(t *testing.T) {
 	r.ok(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if cc.freed.Load() || unfinishedOf(r.gpu) != 1 {
+		if cc.Freed.Load() || unfinishedOf(r.gpu) != 1 {
 			t.Fatal("the timeline is over, and the launch is not done")
 		}
 	}

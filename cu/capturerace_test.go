@@ -65,7 +65,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
 			g := must(r.s.Capture(CaptureGlobal, func() error {
 				if exposed { // and recorded by others
-					res := r.drv.core.table().EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw)
+					res := r.drv.core.Table().EventRecord(driver.At{}, e.core().First.Raw, r.s.core.Raw)
 					if res != driver.ResultSuccess {
 						t.Error(res)
 					}
@@ -74,7 +74,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 				}
 				r.tell("fake_unblock", "cuStreamWaitEvent")
 				wg.Wait()
-				if fork.core.knownCapture() == nil {
+				if fork.core.KnownCapture() == nil {
 					t.Errorf("exposed %v: nobody knows that the stream has joined", exposed)
 				}
 				r.ok(fork.Copy(mem, host))
@@ -163,10 +163,10 @@ func TestThreadStreamInCapture(t *testing.T) {
 		g, err := must(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
 			return r.gpu.Do(func(inner *Thread) error {
 				s := must(inner.DefaultStream())(t)
-				if s.core.beginWork() == nil {
+				if s.core.BeginWork() == nil {
 					t.Error("nobody knows that the stream is captured")
 				}
-				s.core.endWork()
+				s.core.EndWork()
 				return errors.Join(s.Copy(mem, host), host.Close())
 			})
 		})
@@ -181,16 +181,16 @@ func TestThreadStreamInCapture(t *testing.T) {
 // is one.
 func TestSharedState(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.core
-	before := len(cc.sharedStates)
+	cc := r.gpu.own.Core
+	before := len(cc.SharedStates)
 	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
 	pooled := must(r.gpu.PoolStream(0))(t)
 	legacy := must(r.gpu.LegacyStream())(t)
 	a, b := must(r.gpu.WrapStream(s.Handle()))(t), must(r.gpu.WrapStream(pooled.Handle()))(t)
-	if a.core.shared != s.core.shared || b.core.shared != pooled.core.shared || a.core.shared == b.core.shared {
+	if a.core.Shared != s.core.Shared || b.core.Shared != pooled.core.Shared || a.core.Shared == b.core.Shared {
 		t.Error("values of one stream do not share its state")
 	}
-	if n := len(cc.sharedStates) - before; n != 2 {
+	if n := len(cc.SharedStates) - before; n != 2 {
 		t.Errorf("%d shared states", n)
 	}
 	r.ok(r.gpu.Do(func(th *Thread) error {
@@ -200,7 +200,7 @@ func TestSharedState(t *testing.T) {
 	for _, s := range []*Stream{b, a, s, legacy, pooled} {
 		r.ok(s.Close())
 	}
-	if n := len(cc.sharedStates) - before; n != 1 { // the pool's
+	if n := len(cc.SharedStates) - before; n != 1 { // the pool's
 		t.Errorf("%d shared states are left", n)
 	}
 }

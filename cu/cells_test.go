@@ -11,16 +11,17 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
 )
 
 // unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
 func unfinishedOf(gpu *Context) int {
-	cc := gpu.own.core
-	cc.freeFinishedTimelines()
-	cc.cells.mu.Lock()
-	defer cc.cells.mu.Unlock()
-	return cc.cells.unfinished
+	cc := gpu.own.Core
+	cc.FreeFinishedTimelines()
+	cc.Cells.Mu.Lock()
+	defer cc.Cells.Mu.Unlock()
+	return cc.Cells.Unfinished
 }
 
 // becomes waits until so many timelines of a context are closed and in use still.
@@ -88,7 +89,7 @@ func TestTimelineCells(t *testing.T) {
 		t.Error("nobody gets the memory when the work is done")
 	}
 	r.value(second, 8)
-	if n := r.drv.core.timelineCounts(); n != (timelineCounts{mappings: 1, open: 2}) {
+	if n := r.drv.core.TimelineCounts(); n != (core.TimelineCounts{Mappings: 1, Open: 2}) {
 		t.Errorf("the counts are %+v", n)
 	}
 	r.hold(r.s)
@@ -193,7 +194,7 @@ func TestTimelineManyMarks(t *testing.T) {
 		r.ok(tl.Block(s, uint64(i)))
 	}
 	cells := func() int {
-		_, free := r.gpu.own.core.cells.Count()
+		_, free := r.gpu.own.Core.Cells.Count()
 		return free
 	}
 	r.ok(tl.Set(1 << 20))
@@ -308,9 +309,9 @@ func TestTimelineUpdatedGraphs(t *testing.T) {
 		r.ok(errors.Join(x.Launch(r.s), x.Update(next), x.Launch(r.s), x.Update(g)))
 	}
 	r.ok(r.s.Synchronize())
-	tc.marksMu.Lock()
-	defer tc.marksMu.Unlock()
-	if n := len(tc.marks); n > 1 {
+	tc.MarksMu.Lock()
+	defer tc.MarksMu.Unlock()
+	if n := len(tc.Marks); n > 1 {
 		t.Errorf("the timeline has %d marks", n)
 	}
 }
@@ -350,15 +351,15 @@ func TestTimelineContextWaits(t *testing.T) {
 				closed := make(chan error, 1)
 				go func() { closed <- gpu.Close() }()
 				time.Sleep(5 * time.Millisecond)
-				if gpu.own.core.gone.Load() || tl.core.freed.Load() {
+				if gpu.own.Core.Gone.Load() || tl.core.Freed.Load() {
 					t.Error("the context is released, and work with its memory is not done")
 				}
 				gate.word.Store(1) // as a stream might
 				r.ok(<-closed)
-				if !eventually(gpu.own.core.gone.Load) {
+				if !eventually(gpu.own.Core.Gone.Load) {
 					t.Fatal("the context is not released")
 				}
-				if r.value(tl, 1); !tl.core.freed.Load() {
+				if r.value(tl, 1); !tl.core.Freed.Load() {
 					t.Error("the timeline has memory of a context that is gone")
 				}
 				r.ok(theirs.Close())
@@ -407,7 +408,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				}
 				time.Sleep(5 * time.Millisecond)
 				for i, free := range frees {
-					if gpus[i].own.core.gone.Load() {
+					if gpus[i].own.Core.Gone.Load() {
 						t.Error("a context is released, and work with its memory is not done")
 					}
 					free()
@@ -415,7 +416,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				}
 				wg.Wait()
 				for i, gpu := range gpus {
-					if !eventually(gpu.own.core.gone.Load) {
+					if !eventually(gpu.own.Core.Gone.Load) {
 						t.Error("a context is not released")
 					}
 					r.value(lines[i], 1)
@@ -430,7 +431,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 func TestTimelineContextsComeAndGo(t *testing.T) {
 	r := newSoft(t)
 	tl, v := r.timeline(0), uint64(0)
-	var gone []*contextCore
+	var gone []*core.Context
 	const many = 300
 	for range many {
 		gpu := must(r.gpu.Device().NewContext(0))(t)
@@ -439,19 +440,19 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 		v++
 		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize()))
 		r.ok(errors.Join(own.Close(), s.Close(), gpu.Close()))
-		if !eventually(gpu.own.core.gone.Load) {
+		if !eventually(gpu.own.Core.Gone.Load) {
 			t.Fatal("a context is not released")
 		}
-		gone = append(gone, gpu.own.core)
+		gone = append(gone, gpu.own.Core)
 	}
 	r.value(tl, v)
 	for i, cc := range gone {
-		if p, known := tl.core.cell.Address(cc); known {
+		if p, known := tl.core.Cell.Address(cc); known {
 			t.Errorf("a timeline is at %#x in context %d, which is gone", p, i)
 		}
 	}
-	if n := r.drv.core.timelineCounts(); n.mappings > 2 {
-		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.mappings)
+	if n := r.drv.core.TimelineCounts(); n.Mappings > 2 {
+		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.Mappings)
 	}
 }
 
@@ -478,12 +479,12 @@ func TestTimelineBound(t *testing.T) {
 	if n := unfinishedOf(r.gpu); n < unfinished || n > unfinished+10 {
 		t.Errorf("%d timelines are in use, want %d", n, unfinished)
 	}
-	all, unused := r.gpu.own.core.cells.Count()
-	if used := all - unused; used > 2*unfinished+2*minLook {
+	all, unused := r.gpu.own.Core.Cells.Count()
+	if used := all - unused; used > 2*unfinished+2*core.MinLook {
 		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
 	}
-	if n := r.drv.core.timelineCounts(); n.mappings != 1 {
-		t.Errorf("there are %d mappings", n.mappings)
+	if n := r.drv.core.TimelineCounts(); n.Mappings != 1 {
+		t.Errorf("there are %d mappings", n.Mappings)
 	}
 	free()
 	r.becomes("all is done", r.gpu, 0)
@@ -545,7 +546,7 @@ func TestTimelineLateReaders(t *testing.T) {
 	}
 	wg.Wait()
 	r.becomes("all is closed", r.gpu, 0)
-	if n := r.drv.core.timelineCounts(); n.mappings != 1 || n.open != 0 {
+	if n := r.drv.core.TimelineCounts(); n.Mappings != 1 || n.Open != 0 {
 		t.Errorf("the counts are %+v", n)
 	}
 }
@@ -566,11 +567,11 @@ func TestTimelineKept(t *testing.T) {
 	r.ok(tl.Close())
 	r.ok(s.Close())
 	r.stays("nobody knows of the work", r.gpu, 1)
-	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || leak.Abandoned || !errors.Is(leak.Err, errNoTail) {
+	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || leak.Abandoned || !errors.Is(leak.Err, core.ErrNoTail) {
 		t.Errorf("the leak is %+v", leak)
 	}
 	r.stays("nobody will know of the work", r.gpu, 1)
-	r.gpu.own.core.endHold() // so that the test ends
+	r.gpu.own.Core.EndHold() // so that the test ends
 }
 
 // TestTimelineUnregisterFails has a software driver, whose memory for timelines is Go's, fail to let go of it: the

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // permutations calls f with every order of 0 … n-1.
@@ -206,7 +207,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			ticket, err := e.Ticket()
 			if err == nil {
 				err = e.Record(r.s)
-				ticket.core.settle(errCollected)
+				ticket.core.Settle(core.ErrCollected)
 			}
 			return err
 		},
@@ -218,7 +219,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			if asks {
 				// As of an event that others may record, completion is asked for
 				// every time.
-				e.core().slot.Load().SetBits(slotExposed)
+				e.core().Slot.Load().SetBits(core.SlotExposed)
 			}
 			var wg sync.WaitGroup
 			started := make(chan struct{})
@@ -244,7 +245,7 @@ func TestCloseBesideCalls(t *testing.T) {
 // rounds returns n, or a tenth of it if tests should be short or are slow, as
 // where goroutines that spin have to be preempted.
 func rounds(n int) int {
-	if testing.Short() || raceEnabled || runtime.GOMAXPROCS(0) == 1 {
+	if testing.Short() || core.RaceEnabled || runtime.GOMAXPROCS(0) == 1 {
 		return n/10 + 1
 	}
 	return n
@@ -376,10 +377,10 @@ func TestReopenedContext(t *testing.T) {
 				t.Fatal("the context was not released")
 			}
 			b := f.context(drv, 0)
-			if a.own.core.raw != b.own.core.raw {
+			if a.own.Core.Raw != b.own.Core.Raw {
 				t.Error("the fake driver did not use the handle again")
 			}
-			if a.own.core == b.own.core {
+			if a.own.Core == b.own.Core {
 				t.Error("the old context's core came back")
 			}
 			s2, e2 := f.stream(b), f.event(b, 0)
@@ -407,18 +408,18 @@ func TestOldContext(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	now := r.context(r.drv, 0)
 	// As if cuCtxGetId had said something else.
-	cc := &contextCore{contextIdentity: now.own.core.contextIdentity}
-	cc.users.Revive()
-	s := &Stream{core: new(streamCore)}
-	s.core.raw, s.core.ctx = r.s.core.raw, cc
+	cc := &core.Context{ContextIdentity: now.own.Core.ContextIdentity}
+	cc.Users.Revive()
+	s := &Stream{core: new(core.Stream)}
+	s.core.Raw, s.core.Ctx = r.s.core.Raw, cc
 	err := e.Record(s)
 	if !errors.Is(err, ErrContextMismatch) || !errors.Is(err, ResultInvalidHandle) {
 		t.Errorf("Record: %v", err)
 	}
 	other := new(Event)
-	other.owner.Store(&eventOwner{core: &eventCore{ctx: cc}})
-	other.core().slot.Store(&slot{core: other.core()})
-	cc.users.Revive()
+	other.owner.Store(&core.EventOwner{Core: &core.Event{Ctx: cc}})
+	other.core().Slot.Store(&core.Slot{Core: other.core()})
+	cc.Users.Revive()
 	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("Since: %v", err)
 	}
@@ -615,23 +616,23 @@ func TestZeroEvent(t *testing.T) {
 // taken its place: that one stays.
 func TestLateGiveUp(t *testing.T) {
 	r := newRig(t)
-	now := r.gpu.own.core
-	if _, res := r.drv.core.table().DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
+	now := r.gpu.own.Core
+	if _, res := r.drv.core.Table().DevicePrimaryCtxRetain(driver.At{}, now.Dev); res != 0 {
 		t.Fatal(res)
 	}
-	old := &contextCore{contextIdentity: now.contextIdentity, ownership: ownership{claim: retained}}
-	old.users.Revive()
-	r.ok(old.release())
-	if r.drv.core.contexts[now.key] != now {
+	old := &core.Context{ContextIdentity: now.ContextIdentity, Ownership: core.Ownership{Claim: core.Retained}}
+	old.Users.Revive()
+	r.ok(old.Release())
+	if r.drv.core.Contexts[now.Key] != now {
 		t.Error("the context lost its place to one that went before it")
 	}
-	if r.context(r.drv, 0).own.core != now {
+	if r.context(r.drv, 0).own.Core != now {
 		t.Error("another Context of the device does not share the context")
 	}
 
 	far := r.context(r.drv, 1)
 	r.ok(far.Close())
-	if r.drv.core.contexts[far.own.core.key] != nil {
+	if r.drv.core.Contexts[far.own.Core.Key] != nil {
 		t.Error("a context that was released keeps its place")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 const droppedEnv = "PURECU_TEST_DROPPED_WRITTEN"
@@ -14,7 +16,7 @@ const droppedEnv = "PURECU_TEST_DROPPED_WRITTEN"
 // TestDroppedWritten drops memory that it has written, in a process that may not have as much memory as it writes.
 func TestDroppedWritten(t *testing.T) {
 	if os.Getenv(droppedEnv) == "" {
-		if raceEnabled {
+		if core.RaceEnabled {
 			t.Skip("the race detector needs more addresses")
 		}
 		c := exec.Command(os.Args[0], "-test.run=^TestDroppedWritten$", "-test.v")

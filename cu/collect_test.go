@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // drops are ways to allocate memory, and what the program drops.
@@ -243,7 +244,7 @@ func TestDroppedRetry(t *testing.T) {
 				err := c.call()
 				if c.once {
 					if text := fmt.Sprint(err); !strings.Contains(text, " bytes of abandoned memory") ||
-						!strings.Contains(text, freedDetail) {
+						!strings.Contains(text, core.FreedDetail) {
 						t.Errorf("the error: %v", err)
 					}
 					err = c.call()
@@ -268,14 +269,14 @@ func TestDroppedRetry(t *testing.T) {
 				return nil
 			})
 			_ = err // whether the capture is valid is the driver's business
-			table, at := r.drv.core.table(), driver.At{Context: r.s.core.ctx.raw}
-			if res := table.StreamBeginCapture(at, r.s.core.raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
+			table, at := r.drv.core.Table(), driver.At{Context: r.s.core.Ctx.Raw}
+			if res := table.StreamBeginCapture(at, r.s.core.Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
 				t.Fatal(res)
 			}
 			if err := c.call(); err == nil || strings.Contains(err.Error(), "garbage collector") {
 				t.Errorf("while other code captures the stream: %v", err)
 			}
-			if g, res := table.StreamEndCapture(at, r.s.core.raw); res == driver.ResultSuccess {
+			if g, res := table.StreamEndCapture(at, r.s.core.Raw); res == driver.ResultSuccess {
 				table.GraphDestroy(at, g)
 			}
 		})

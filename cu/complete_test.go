@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestRememberedCompletion counts the driver's queries: a completed record is
@@ -169,7 +171,7 @@ func TestRecordBesideQuery(t *testing.T) {
 				r.tell("fake_unblock", fn)
 				if i == 0 && c.record != 0 && c.recordEndFirst {
 					// The record has left C; let it leave Go too.
-					for e.core().slot.Load().Gen().Busy() {
+					for e.core().Slot.Load().Gen().Busy() {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -242,7 +244,7 @@ func TestEventAfterOthers(t *testing.T) {
 		if err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait: %v", err)
 		}
-		ticket.core.settle(errCollected) // as if it had been collected
+		ticket.core.Settle(core.ErrCollected) // as if it had been collected
 	}
 	for _, c := range []struct {
 		name string
@@ -323,18 +325,18 @@ func TestSpareLimit(t *testing.T) {
 	r := newRig(t)
 	e := r.event(r.gpu, 0)
 	var tickets []*Ticket
-	for range maxSpare + 20 {
+	for range core.MaxSpare + 20 {
 		r.ok(e.Record(r.s))
 		tickets = append(tickets, must(e.Ticket())(t))
 	}
-	if n := r.census(kindEvent); n != maxSpare+20 {
-		t.Errorf("%d CUevents while tickets are out, want %d", n, maxSpare+20)
+	if n := r.census(kindEvent); n != core.MaxSpare+20 {
+		t.Errorf("%d CUevents while tickets are out, want %d", n, core.MaxSpare+20)
 	}
 	for _, ticket := range tickets {
 		r.ok(ticket.Wait(r.patient()))
 	}
-	if n := r.census(kindEvent); n != maxSpare+1 {
-		t.Errorf("%d CUevents after that, want %d", n, maxSpare+1)
+	if n := r.census(kindEvent); n != core.MaxSpare+1 {
+		t.Errorf("%d CUevents after that, want %d", n, core.MaxSpare+1)
 	}
 }
 
@@ -406,10 +408,10 @@ func TestRelaxed(t *testing.T) {
 // serve again, and at a record that must not take a spare one.
 func TestSparesThatAreNone(t *testing.T) {
 	spares := func(c *Context) int {
-		ec := &c.own.core.spare
-		ec.mu.Lock()
-		defer ec.mu.Unlock()
-		return len(ec.events[uint32(EventDefault)])
+		ec := &c.own.Core.Spare
+		ec.Mu.Lock()
+		defer ec.Mu.Unlock()
+		return len(ec.Events[uint32(EventDefault)])
 	}
 
 	t.Run("external", func(t *testing.T) {
@@ -430,7 +432,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.ok(<-done)
 		r.ok(<-done)
 		node := rawEvent(e)
-		if node == first || !e.core().slot.Load().Exposed() {
+		if node == first || !e.core().Slot.Load().Exposed() {
 			t.Error("the event has not moved, or to a CUevent that is not the graph's")
 		}
 		r.ok(e.Record(r.s))
@@ -455,7 +457,7 @@ func TestSparesThatAreNone(t *testing.T) {
 			ticket := must(e.Ticket())(t)
 			if spares(r.gpu) == 0 { // this makes one, with a record that is pending
 				r.ok(e.Record(held))
-				ticket.core.settle(errCollected)
+				ticket.core.Settle(core.ErrCollected)
 				continue
 			}
 			r.tell("fake_capture", 1)
@@ -474,7 +476,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.ok(e.Record(r.s))
 		ticket := must(e.Ticket())(t)
 		r.ok(e.Record(r.s))
-		r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
+		r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 700)
 		if n := r.asked("cuEventDestroy_v2", func() {
 			if err := ticket.Wait(r.patient()); !errors.Is(err, ErrContextPoisoned) {
 				t.Errorf("Wait: %v", err)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Copy enqueues a copy of src to the beginning of dst, and returns before the copy is done
@@ -21,7 +22,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 	}
 	if err != nil {
 		if f := copyFunction(&d, &r); f != 0 {
-			err = s.retry(f.op(), err, func() error { return s.copyRegions(&d, &r) })
+			err = s.retry(f.Op(), err, func() error { return s.copyRegions(&d, &r) })
 		}
 	}
 	runtime.KeepAlive(s)
@@ -31,77 +32,77 @@ func (s *Stream) Copy(dst, src Memory) error {
 }
 
 // copyFast is copyRegions in the usual case.
-func (s *Stream) copyFast(d, r *region) (done bool, err error) {
-	if s == nil || s.core == nil || !d.valid() || !r.valid() || r.size > d.size || r.size == 0 {
+func (s *Stream) copyFast(d, r *core.Region) (done bool, err error) {
+	if s == nil || s.core == nil || !d.Valid() || !r.Valid() || r.Size > d.Size || r.Size == 0 {
 		return false, nil
 	}
 	sc, f := s.core, copyFunction(d, r)
-	if f == 0 || f == workCopyPeer || !sc.beginFast(f) {
+	if f == 0 || f == core.WorkCopyPeer || !sc.BeginFast(f) {
 		return false, nil
 	}
-	if !sc.keeps(&d.mem.resource) || !sc.keeps(&r.mem.resource) {
-		sc.endFast()
+	if !sc.Keeps(&d.Mem.Resource) || !sc.Keeps(&r.Mem.Resource) {
+		sc.EndFast()
 		return false, nil
 	}
 	var res driver.Result
-	switch t := sc.ctx.drv.table(); f {
-	case workCopyToHost:
-		res = t.MemcpyDtoHAsync(driver.At{}, d.hostAddr(), r.addr(), r.size, sc.raw)
-	case workCopyToDevice:
-		res = t.MemcpyHtoDAsync(driver.At{}, d.addr(), r.hostAddr(), r.size, sc.raw)
+	switch t := sc.Ctx.Drv.Table(); f {
+	case core.WorkCopyToHost:
+		res = t.MemcpyDtoHAsync(driver.At{}, d.HostAddr(), r.Addr(), r.Size, sc.Raw)
+	case core.WorkCopyToDevice:
+		res = t.MemcpyHtoDAsync(driver.At{}, d.Addr(), r.HostAddr(), r.Size, sc.Raw)
 	default:
-		res = t.MemcpyDtoDAsync(driver.At{}, d.addr(), r.addr(), r.size, sc.raw)
+		res = t.MemcpyDtoDAsync(driver.At{}, d.Addr(), r.Addr(), r.Size, sc.Raw)
 	}
-	sc.endFast()
+	sc.EndFast()
 	if res == driver.ResultSuccess {
 		return true, nil
 	}
-	return sc.afterFast(f, uintptr(sc.raw), res)
+	return sc.AfterFast(f, uintptr(sc.Raw), res)
 }
 
 // copyRegions is Copy of regions.
-func (s *Stream) copyRegions(d, r *region) error {
+func (s *Stream) copyRegions(d, r *core.Region) error {
 	f := copyFunction(d, r)
 	switch {
 	case f == 0:
-		return betweenHost("Stream.Copy", d, r)
-	case d.usable() && r.usable() && r.size > d.size:
-		return about(as("destination", d.mem), tooSmall(f.op(), r.size, d.size))
+		return core.BetweenHost("Stream.Copy", d, r)
+	case d.Usable() && r.Usable() && r.Size > d.Size:
+		return core.About(core.InRole("destination", d.Mem), core.TooSmall(f.Op(), r.Size, d.Size))
 	}
 	w, err := s.beginMemory(f, d, r)
 	if err != nil {
 		return err
 	}
-	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(f), true; again && r.size != 0; in, again = sc.needsContext(f, in, res) {
-		switch t := sc.ctx.drv.table(); f {
-		case workCopyToHost:
-			res = t.MemcpyDtoHAsync(sc.within(in), d.hostAddr(), r.addr(), r.size, sc.raw)
-		case workCopyToDevice:
-			res = t.MemcpyHtoDAsync(sc.within(in), d.addr(), r.hostAddr(), r.size, sc.raw)
-		case workCopyPeer:
-			res = t.MemcpyPeerAsync(sc.within(in), d.addr(), d.mem.ctx.raw, r.addr(), r.mem.ctx.raw, r.size, sc.raw)
+	sc, res := w.Stream, driver.ResultSuccess
+	for in, again := sc.ContextFor(f), true; again && r.Size != 0; in, again = sc.NeedsContext(f, in, res) {
+		switch t := sc.Ctx.Drv.Table(); f {
+		case core.WorkCopyToHost:
+			res = t.MemcpyDtoHAsync(sc.Within(in), d.HostAddr(), r.Addr(), r.Size, sc.Raw)
+		case core.WorkCopyToDevice:
+			res = t.MemcpyHtoDAsync(sc.Within(in), d.Addr(), r.HostAddr(), r.Size, sc.Raw)
+		case core.WorkCopyPeer:
+			res = t.MemcpyPeerAsync(sc.Within(in), d.Addr(), d.Mem.Ctx.Raw, r.Addr(), r.Mem.Ctx.Raw, r.Size, sc.Raw)
 		default:
-			res = t.MemcpyDtoDAsync(sc.within(in), d.addr(), r.addr(), r.size, sc.raw)
+			res = t.MemcpyDtoDAsync(sc.Within(in), d.Addr(), r.Addr(), r.Size, sc.Raw)
 		}
 	}
 	return s.endMemory(f, &w, d, r, res)
 }
 
 // copyFunction returns the function for the copy, or 0 if there is none.
-func copyFunction(d, r *region) workFunction {
+func copyFunction(d, r *core.Region) core.WorkFunction {
 	switch {
-	case d.mem == nil || r.mem == nil:
-	case d.mem.onHost() && r.mem.onHost():
+	case d.Mem == nil || r.Mem == nil:
+	case d.Mem.OnHost() && r.Mem.OnHost():
 		return 0
-	case d.mem.onHost():
-		return workCopyToHost
-	case r.mem.onHost():
-		return workCopyToDevice
-	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
-		return workCopyPeer
+	case d.Mem.OnHost():
+		return core.WorkCopyToHost
+	case r.Mem.OnHost():
+		return core.WorkCopyToDevice
+	case d.Mem.Ctx != r.Mem.Ctx && !d.Mem.Everywhere() && !r.Mem.Everywhere():
+		return core.WorkCopyPeer
 	}
-	return workCopyOnDevice
+	return core.WorkCopyOnDevice
 }
 
 // Memset enqueues the setting of each byte of the memory (cuMemsetD8Async). The memory must be of
@@ -109,12 +110,12 @@ func copyFunction(d, r *region) workFunction {
 // [MemPool.SetAccess]. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	d := targetOf(dst)
-	done, err := s.memsetFast(workSet8, &d, uint32(value))
+	done, err := s.memsetFast(core.WorkSet8, &d, uint32(value))
 	if !done {
-		err = s.memset(workSet8, &d, uint32(value))
+		err = s.memset(core.WorkSet8, &d, uint32(value))
 	}
 	if err != nil {
-		err = s.retry(workSet8.op(), err, func() error { return s.memset(workSet8, &d, uint32(value)) })
+		err = s.retry(core.WorkSet8.Op(), err, func() error { return s.memset(core.WorkSet8, &d, uint32(value)) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
@@ -122,45 +123,45 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 }
 
 // memsetFast is memset in the usual case.
-func (s *Stream) memsetFast(f workFunction, d *region, value uint32) (done bool, err error) {
-	if s == nil || s.core == nil || !d.valid() || d.size == 0 || d.mem.raw == 0 {
+func (s *Stream) memsetFast(f core.WorkFunction, d *core.Region, value uint32) (done bool, err error) {
+	if s == nil || s.core == nil || !d.Valid() || d.Size == 0 || d.Mem.Raw == 0 {
 		return false, nil
 	}
 	sc := s.core
-	if !sc.beginFast(f) {
+	if !sc.BeginFast(f) {
 		return false, nil
 	}
-	if !sc.keeps(&d.mem.resource) {
-		sc.endFast()
+	if !sc.Keeps(&d.Mem.Resource) {
+		sc.EndFast()
 		return false, nil
 	}
-	res := setMemory(sc.ctx.drv, f, driver.At{}, d, value, sc.raw)
-	sc.endFast()
+	res := setMemory(sc.Ctx.Drv, f, driver.At{}, d, value, sc.Raw)
+	sc.EndFast()
 	if res == driver.ResultSuccess {
 		return true, nil
 	}
-	return sc.afterFast(f, uintptr(sc.raw), res)
+	return sc.AfterFast(f, uintptr(sc.Raw), res)
 }
 
 // memset is Memset or Memset32 of a region.
-func (s *Stream) memset(f workFunction, d *region, value uint32) error {
+func (s *Stream) memset(f core.WorkFunction, d *core.Region, value uint32) error {
 	w, err := s.beginMemory(f, d, d)
 	if err != nil {
 		return err
 	}
-	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(f), true; again && d.size != 0; in, again = sc.needsContext(f, in, res) {
-		res = setMemory(sc.ctx.drv, f, sc.within(in), d, value, sc.raw)
+	sc, res := w.Stream, driver.ResultSuccess
+	for in, again := sc.ContextFor(f), true; again && d.Size != 0; in, again = sc.NeedsContext(f, in, res) {
+		res = setMemory(sc.Ctx.Drv, f, sc.Within(in), d, value, sc.Raw)
 	}
 	return s.endMemory(f, &w, d, d, res)
 }
 
 // setMemory calls the driver for a memset.
-func setMemory(drv *driverCore, f workFunction, at driver.At, d *region, value uint32, s driver.Stream) driver.Result {
-	if f == workSet8 {
-		return drv.table().MemsetD8Async(at, d.addr(), uint8(value), d.size, s)
+func setMemory(drv *core.Driver, f core.WorkFunction, at driver.At, d *core.Region, value uint32, s driver.Stream) driver.Result {
+	if f == core.WorkSet8 {
+		return drv.Table().MemsetD8Async(at, d.Addr(), uint8(value), d.Size, s)
 	}
-	return drv.table().MemsetD32Async(at, d.addr(), value, d.size/4, s)
+	return drv.Table().MemsetD32Async(at, d.Addr(), value, d.Size/4, s)
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
@@ -168,15 +169,15 @@ func setMemory(drv *driverCore, f workFunction, at driver.At, d *region, value u
 // the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := targetOf(dst)
-	if err := wholeWords(&d, workSet32, 4); err != nil {
+	if err := wholeWords(&d, core.WorkSet32, 4); err != nil {
 		return err
 	}
-	done, err := s.memsetFast(workSet32, &d, value)
+	done, err := s.memsetFast(core.WorkSet32, &d, value)
 	if !done {
-		err = s.memset(workSet32, &d, value)
+		err = s.memset(core.WorkSet32, &d, value)
 	}
 	if err != nil {
-		err = s.retry(workSet32.op(), err, func() error { return s.memset(workSet32, &d, value) })
+		err = s.retry(core.WorkSet32.Op(), err, func() error { return s.memset(core.WorkSet32, &d, value) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
@@ -188,72 +189,72 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 func (s *Stream) Memset16(dst Memory, value uint16) error {
 	d := targetOf(dst)
 	defer runtime.KeepAlive(dst)
-	if err := wholeWords(&d, workSet16, 2); err != nil {
+	if err := wholeWords(&d, core.WorkSet16, 2); err != nil {
 		return err
 	}
-	return s.attempt(workSet16.op(), func() error {
-		w, err := s.beginMemory(workSet16, &d, &d)
+	return s.attempt(core.WorkSet16.Op(), func() error {
+		w, err := s.beginMemory(core.WorkSet16, &d, &d)
 		if err != nil {
 			return err
 		}
-		sc, res := w.sc, driver.ResultSuccess
-		if d.size != 0 {
-			res = sc.ctx.drv.table().MemsetD16Async(sc.inContext(), d.addr(), value, d.size/2, sc.raw)
+		sc, res := w.Stream, driver.ResultSuccess
+		if d.Size != 0 {
+			res = sc.Ctx.Drv.Table().MemsetD16Async(sc.InContext(), d.Addr(), value, d.Size/2, sc.Raw)
 		}
-		return s.endMemory(workSet16, &w, &d, &d, res)
+		return s.endMemory(core.WorkSet16, &w, &d, &d, res)
 	})
 }
 
 // wholeWords returns an error unless the region consists of words of size bytes.
-func wholeWords(r *region, f workFunction, size uint64) error {
-	if r.usable() && (uint64(r.addr())%size != 0 || r.size%size != 0) {
-		return badValue(f.op(), r.mem, fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
-			"address and size must be multiples of %d", r.size, uint64(r.addr()), size))
+func wholeWords(r *core.Region, f core.WorkFunction, size uint64) error {
+	if r.Usable() && (uint64(r.Addr())%size != 0 || r.Size%size != 0) {
+		return core.BadValue(f.Op(), r.Mem, fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
+			"address and size must be multiples of %d", r.Size, uint64(r.Addr()), size))
 	}
 	return nil
 }
 
 // beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,
 // nothing has begun.
-func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
-	op := f.op()
+func (s *Stream) beginMemory(f core.WorkFunction, d, r *core.Region) (w core.Work, err error) {
+	op := f.Op()
 	if s == nil || s.core == nil {
-		return w, errNil(op, "stream")
+		return w, core.ErrNil(op, "stream")
 	}
-	for i, sp := range [...]*region{d, r} {
-		if sp.mem != nil && sp.mem.ctx.drv != s.core.ctx.drv {
-			return w, errMixed(op, as(roleOf(i, d, r), sp.mem), s.core)
+	for i, sp := range [...]*core.Region{d, r} {
+		if sp.Mem != nil && sp.Mem.Ctx.Drv != s.core.Ctx.Drv {
+			return w, core.ErrMixed(op, core.InRole(core.RoleOf(i, d, r), sp.Mem), s.core)
 		}
 	}
 	sc := s.core
-	if w, err = sc.beginEnqueue(op); err != nil {
+	if w, err = sc.BeginEnqueue(op); err != nil {
 		return w, err
 	}
-	if err = checkEnds(op, d, r); err == nil {
-		err = sc.checkMemory(f, d, r)
+	if err = core.CheckEnds(op, d, r); err == nil {
+		err = sc.CheckMemory(f, d, r)
 	}
 	if err != nil {
-		w.end()
-		return w, about(sc, err)
+		w.End()
+		return w, core.About(sc, err)
 	}
-	for i, sp := range [...]*region{d, r} {
-		if m := sp.mem; !w.kept(&m.resource) && !w.use(&m.resource, m) {
-			w.end()
-			return w, m.refusedAs(roleOf(i, d, r), op)
+	for i, sp := range [...]*core.Region{d, r} {
+		if m := sp.Mem; !w.Kept(&m.Resource) && !w.Use(&m.Resource, m) {
+			w.End()
+			return w, m.RefusedAs(core.RoleOf(i, d, r), op)
 		}
 	}
-	sc.beginLegacy()
+	sc.BeginLegacy()
 	return w, nil
 }
 
 // endMemory ends the call that beginMemory began. res is the driver's result.
-func (s *Stream) endMemory(f workFunction, w *work, d, r *region, res driver.Result) error {
-	w.sc.endLegacy()
-	w.end()
+func (s *Stream) endMemory(f core.WorkFunction, w *core.Work, d, r *core.Region, res driver.Result) error {
+	w.Stream.EndLegacy()
+	w.End()
 	runtime.KeepAlive(s)
 	if res != driver.ResultSuccess {
-		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
+		return w.Stream.Ctx.CallError(f.Op(), uintptr(w.Stream.Raw), res)
 	}
-	w.observeMemory(f.op(), d, r)
+	w.ObserveMemory(f.Op(), d, r)
 	return nil
 }

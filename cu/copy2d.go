@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -22,7 +23,7 @@ type Rows struct {
 // At returns the rows that begin x bytes and y rows after the first byte, up to the end of the
 // memory. The Pitch must not be 0. If this is outside of the memory, every use of the result fails.
 func (r Rows) At(x, y uint64) Rows {
-	if reg := regionOf(r.Mem); reg.mem == nil {
+	if reg := regionOf(r.Mem); reg.Mem == nil {
 		return r // every use of it fails
 	}
 	s := r.Mem.span()
@@ -32,7 +33,7 @@ func (r Rows) At(x, y uint64) Rows {
 	case over|carry != 0:
 		off = math.MaxUint64 // outside
 	case r.Pitch == 0 && y != 0:
-		s.owner = spanError{fmt.Errorf("%w: row %d of memory without a pitch", errInvalid, y)}
+		s.owner = spanError{fmt.Errorf("%w: row %d of memory without a pitch", core.ErrInvalid, y)}
 	}
 	return Rows{s.Span(off, s.size-min(off, s.size)), r.Pitch}
 }
@@ -59,22 +60,22 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 	over, size := bits.Mul64(width, height)
 	switch {
 	case over != 0:
-		return nil, 0, badValue(op, cc, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
+		return nil, 0, core.BadValue(op, cc, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
 	case width == 0 || height == 0:
-		return nil, 0, badValue(op, cc, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
+		return nil, 0, core.BadValue(op, cc, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
 	case element != 4 && element != 8 && element != 16:
-		return nil, 0, badValue(op, cc, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
+		return nil, 0, core.BadValue(op, cc, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
 	}
 	var raw driver.DevicePtr
-	res, own := cc.allocate(func() (res driver.Result) {
-		raw, pitch, res = cc.drv.table().MemAllocPitch(driver.At{Context: cc.raw}, width, height, uint32(element))
+	res, own := cc.Allocate(func() (res driver.Result) {
+		raw, pitch, res = cc.Drv.Table().MemAllocPitch(driver.At{Context: cc.Raw}, width, height, uint32(element))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, 0, cc.outOfMemory(cc.failAlloc(op, 0, size, res, own))
+		return nil, 0, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
 	}
 	size = pitch * height
-	return newDeviceMem(cc, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
+	return newDeviceMem(cc, &core.Mem{Is: core.DeviceMemory, Raw: raw, Size: size, Capacity: size}), pitch, nil
 }
 
 // Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory
@@ -84,7 +85,7 @@ func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 	d, r := targetPlanes(Planes{Rows: dst}), planesOf(Planes{Rows: src})
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(workCopy2D, &d, &r, extent{width, height, 1})
+	return s.copyPlanes(core.WorkCopy2D, &d, &r, extent{width, height, 1})
 }
 
 // Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
@@ -93,42 +94,42 @@ func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
 	d, r := targetPlanes(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(workCopy3D, &d, &r, extent{width, height, depth})
+	return s.copyPlanes(core.WorkCopy3D, &d, &r, extent{width, height, depth})
 }
 
-func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
-	op := f.op()
-	if d.mem != nil && r.mem != nil && d.mem.onHost() && r.mem.onHost() {
-		return betweenHost(op, &d.region, &r.region)
+func (s *Stream) copyPlanes(f core.WorkFunction, d, r *planes, e extent) error {
+	op := f.Op()
+	if d.Mem != nil && r.Mem != nil && d.Mem.OnHost() && r.Mem.OnHost() {
+		return core.BetweenHost(op, &d.Region, &r.Region)
 	}
 	unfit := d.fit(op, e)
 	if err := r.fit(op, e); unfit == nil {
 		unfit = err
 	}
-	if unfit != nil && d.usable() && r.usable() { // else beginMemory says what is wrong
+	if unfit != nil && d.Usable() && r.Usable() { // else beginMemory says what is wrong
 		return unfit
 	}
 	return s.attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
 }
 
-func (s *Stream) enqueuePlanes(f workFunction, d, r *planes, e extent) error {
-	w, err := s.beginMemory(f, &d.region, &r.region)
+func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *planes, e extent) error {
+	w, err := s.beginMemory(f, &d.Region, &r.Region)
 	if err != nil {
 		return err
 	}
-	sc, res := w.sc, driver.ResultSuccess
-	if t := sc.ctx.drv.table(); !e.empty() {
+	sc, res := w.Stream, driver.ResultSuccess
+	if t := sc.Ctx.Drv.Table(); !e.empty() {
 		c := driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth,
 			DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
 		c.DstMemoryType, c.DstHost, c.DstDevice = d.end()
 		c.SrcMemoryType, c.SrcHost, c.SrcDevice = r.end()
-		if f == workCopy3D {
-			res = t.Memcpy3DAsync(sc.inContext(), c, sc.raw)
+		if f == core.WorkCopy3D {
+			res = t.Memcpy3DAsync(sc.InContext(), c, sc.Raw)
 		} else {
-			res = t.Memcpy2DAsync(sc.inContext(), driver.Memcpy2D{WidthInBytes: e.width, Height: e.height,
+			res = t.Memcpy2DAsync(sc.InContext(), driver.Memcpy2D{WidthInBytes: e.width, Height: e.height,
 				DstMemoryType: c.DstMemoryType, DstHost: c.DstHost, DstDevice: c.DstDevice, DstPitch: c.DstPitch,
 				SrcMemoryType: c.SrcMemoryType, SrcHost: c.SrcHost, SrcDevice: c.SrcDevice, SrcPitch: c.SrcPitch},
-				sc.raw)
+				sc.Raw)
 		}
 	}
 	return s.endPlanes(f, &w, d, r, e, res)
@@ -138,8 +139,8 @@ func (s *Stream) enqueuePlanes(f workFunction, d, r *planes, e extent) error {
 // (cuMemsetD2D8Async). The memory is as for [Stream.Memset]. It waits while the stream's queue is
 // full: see docs/blocking.md.
 func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
-	return s.setRows(workSet2D8, dst, extent{width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
-		return sc.ctx.drv.table().MemsetD2D8Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+	return s.setRows(core.WorkSet2D8, dst, extent{width, height, 1}, func(sc *core.Stream, d *planes) driver.Result {
+		return sc.Ctx.Drv.Table().MemsetD2D8Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
 	})
 }
 
@@ -147,22 +148,22 @@ func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
 // (cuMemsetD2D32Async). Address and pitch must be multiples of four bytes. It waits while the
 // stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error {
-	if err := dst.whole(workSet2D32.op(), 4, width); err != nil {
+	if err := dst.whole(core.WorkSet2D32.Op(), 4, width); err != nil {
 		return err
 	}
-	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
-		return sc.ctx.drv.table().MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+	return s.setRows(core.WorkSet2D32, dst, extent{4 * width, height, 1}, func(sc *core.Stream, d *planes) driver.Result {
+		return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
 	})
 }
 
 // Memset2D16 is [Stream.Memset2D32] for words of 16 bits (cuMemsetD2D16Async). Address and pitch must
 // be even. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error {
-	if err := dst.whole(workSet2D16.op(), 2, width); err != nil {
+	if err := dst.whole(core.WorkSet2D16.Op(), 2, width); err != nil {
 		return err
 	}
-	return s.setRows(workSet2D16, dst, extent{2 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
-		return sc.ctx.drv.table().MemsetD2D16Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+	return s.setRows(core.WorkSet2D16, dst, extent{2 * width, height, 1}, func(sc *core.Stream, d *planes) driver.Result {
+		return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
 	})
 }
 
@@ -174,47 +175,47 @@ func (r Rows) whole(op string, size, width uint64) error {
 
 func (p *planes) whole(op string, size, width uint64) error {
 	switch {
-	case p.usable() && (uint64(p.addr())%size != 0 || p.pitch%size != 0):
-		return badValue(op, p.mem, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
-			"address and pitch must be multiples of %d", uint64(p.addr()), p.pitch, size))
+	case p.Usable() && (uint64(p.Addr())%size != 0 || p.pitch%size != 0):
+		return core.BadValue(op, p.Mem, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
+			"address and pitch must be multiples of %d", uint64(p.Addr()), p.pitch, size))
 	case width > math.MaxUint32:
-		return badValue(op, nil, fmt.Sprintf("rows of %d words are too long", width))
+		return core.BadValue(op, nil, fmt.Sprintf("rows of %d words are too long", width))
 	}
 	return nil
 }
 
 // setRows enqueues the setting of a rectangle.
-func (s *Stream) setRows(f workFunction, dst Rows, e extent, set func(*streamCore, *planes) driver.Result) error {
+func (s *Stream) setRows(f core.WorkFunction, dst Rows, e extent, set func(*core.Stream, *planes) driver.Result) error {
 	d := targetPlanes(Planes{Rows: dst})
 	defer runtime.KeepAlive(dst.Mem)
-	if err := d.fit(f.op(), e); err != nil {
+	if err := d.fit(f.Op(), e); err != nil {
 		return err
 	}
-	return s.attempt(f.op(), func() error {
-		w, err := s.beginMemory(f, &d.region, &d.region)
+	return s.attempt(f.Op(), func() error {
+		w, err := s.beginMemory(f, &d.Region, &d.Region)
 		if err != nil {
 			return err
 		}
 		res := driver.ResultSuccess
 		if !e.empty() {
-			res = set(w.sc, &d)
+			res = set(w.Stream, &d)
 		}
 		return s.endPlanes(f, &w, &d, &d, e, res)
 	})
 }
 
 // endPlanes ends the call that beginMemory began. res is the driver's result.
-func (s *Stream) endPlanes(f workFunction, w *work, d, r *planes, e extent, res driver.Result) error {
-	w.sc.endLegacy()
-	w.end()
+func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *planes, e extent, res driver.Result) error {
+	w.Stream.EndLegacy()
+	w.End()
 	runtime.KeepAlive(s)
 	switch {
 	case res != driver.ResultSuccess:
-		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
-	case e.empty() || w.sc.ctx.drv.observer() == nil:
+		return w.Stream.Ctx.CallError(f.Op(), uintptr(w.Stream.Raw), res)
+	case e.empty() || w.Stream.Ctx.Drv.Observer() == nil:
 		return nil
 	}
-	w.observeUses(f.op(), usedByPlanes(d, r, e))
+	w.ObserveUses(f.Op(), usedByPlanes(d, r, e))
 	return nil
 }
 
@@ -234,7 +235,7 @@ func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth =
 
 // planes is a region in planes of rows.
 type planes struct {
-	region
+	core.Region
 	pitch, height uint64
 }
 
@@ -251,37 +252,37 @@ func (p *planes) fit(op string, e extent) error {
 	if p.height == 0 {
 		p.height = e.height
 	}
-	if !p.usable() || e.empty() {
+	if !p.Usable() || e.empty() {
 		return nil // beginMemory finds the mistake
 	}
 	if p.pitch < e.width || p.height < e.height {
-		return badValue(op, p.mem, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
+		return core.BadValue(op, p.Mem, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
 			"the pitch or the height is too small", e.height, e.width, p.height, p.pitch))
 	}
 	over, rows := bits.Mul64(e.depth-1, p.height)
 	rows, carry := bits.Add64(rows, e.height-1, 0)
 	over2, n := bits.Mul64(rows, p.pitch)
 	n, carry2 := bits.Add64(n, e.width, 0)
-	if over|over2|carry|carry2 != 0 || n > p.size {
-		return badValue(op, p.mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, "+
-			"do not fit into %d bytes", e.depth, e.height, e.width, p.pitch, p.size))
+	if over|over2|carry|carry2 != 0 || n > p.Size {
+		return core.BadValue(op, p.Mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, "+
+			"do not fit into %d bytes", e.depth, e.height, e.width, p.pitch, p.Size))
 	}
 	return nil
 }
 
 // end returns the region as one end of a copy.
 func (p *planes) end() (kind int32, host driver.HostPtr, dev driver.DevicePtr) {
-	if p.mem.onHost() {
-		return driver.CU_MEMORYTYPE_HOST, p.hostAddr(), 0
+	if p.Mem.OnHost() {
+		return driver.CU_MEMORYTYPE_HOST, p.HostAddr(), 0
 	}
-	return driver.CU_MEMORYTYPE_DEVICE, 0, p.addr()
+	return driver.CU_MEMORYTYPE_DEVICE, 0, p.Addr()
 }
 
 // uses returns the uses of the rows of a box, for the race detector.
 func (p *planes) uses(e extent, write bool, as string) (uses []races.Use) {
 	for z := range e.depth {
 		for y := range e.height {
-			u := p.mem.used(p.off+(z*p.height+y)*p.pitch, e.width, write, as)
+			u := p.Mem.Used(p.Off+(z*p.height+y)*p.pitch, e.width, write, as)
 			if n := len(uses); n > 0 && uses[n-1].Addr+uses[n-1].Size == u.Addr {
 				uses[n-1].Size += u.Size
 			} else {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // image returns device memory of 8 rows of 16 bytes, each of which has the value 16*row+column.
@@ -132,7 +134,7 @@ func TestCopy2DMistakes(t *testing.T) {
 		}
 	}
 	odd := make([]byte, 65)
-	if hostAddress(odd)%4 == 0 {
+	if core.HostAddress(odd)%4 == 0 {
 		odd = odd[1:]
 	}
 	reg := must(r.gpu.RegisterHost(odd[:64], HostDeviceMap))(t)

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -24,23 +25,23 @@ type BoxCopy struct {
 // one by one if some of them overlap, are between devices, or fail; on default streams, while the
 // stream is captured, and if the driver is older.
 func (s *Stream) CopyAll(copies []MemCopy) error {
-	b := copyBatch{f: workCopyAll, one: func(i int) error { return s.Copy(copies[i].Dst, copies[i].Src) }}
+	b := copyBatch{f: core.WorkCopyAll, one: func(i int) error { return s.Copy(copies[i].Dst, copies[i].Src) }}
 	b.reserve(len(copies))
 	for i := range copies {
 		d, r := targetOf(copies[i].Dst), regionOf(copies[i].Src)
-		b.add(planes{d, 0, 1}, planes{r, 0, 1}, extent{r.size, 1, 1})
+		b.add(planes{d, 0, 1}, planes{r, 0, 1}, extent{r.Size, 1, 1})
 	}
 	defer runtime.KeepAlive(copies)
-	return b.enqueue(s, func(sc *streamCore) driver.Result {
+	return b.enqueue(s, func(sc *core.Stream) driver.Result {
 		n := len(b.extents)
 		dsts, srcs, sizes := make([]driver.DevicePtr, n), make([]driver.DevicePtr, n), make([]uint64, n)
 		for i, e := range b.extents {
-			dsts[i], srcs[i] = driver.DevicePtr(b.regions[2*i].unified()), driver.DevicePtr(b.regions[2*i+1].unified())
+			dsts[i], srcs[i] = driver.DevicePtr(b.regions[2*i].Unified()), driver.DevicePtr(b.regions[2*i+1].Unified())
 			sizes[i] = e.width
 		}
 		// The newer version does not return the index of a copy that the driver refuses, which nobody needs.
-		_, res := sc.ctx.drv.table().MemcpyBatchAsyncV1(sc.inContext(), dsts, srcs, sizes,
-			[]driver.MemcpyAttributes{{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}}, []uint64{0}, sc.raw)
+		_, res := sc.Ctx.Drv.Table().MemcpyBatchAsyncV1(sc.InContext(), dsts, srcs, sizes,
+			[]driver.MemcpyAttributes{{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}}, []uint64{0}, sc.Raw)
 		return res
 	})
 }
@@ -49,7 +50,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 // (cuMemcpy3DBatchAsync, CUDA 12.8). It is like [Stream.CopyAll]. It waits while the stream's queue is
 // full: see docs/blocking.md.
 func (s *Stream) Copy3DAll(copies []BoxCopy) error {
-	b := copyBatch{f: workCopy3DAll, one: func(i int) error {
+	b := copyBatch{f: core.WorkCopy3DAll, one: func(i int) error {
 		c := &copies[i]
 		return s.Copy3D(c.Dst, c.Src, c.Width, c.Height, c.Depth)
 	}}
@@ -59,14 +60,14 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 		b.add(targetPlanes(c.Dst), planesOf(c.Src), extent{c.Width, c.Height, c.Depth})
 	}
 	defer runtime.KeepAlive(copies)
-	return b.enqueue(s, func(sc *streamCore) driver.Result {
+	return b.enqueue(s, func(sc *core.Stream) driver.Result {
 		ops := make([]driver.Memcpy3DBatchOp, len(b.extents))
 		for i, e := range b.extents {
 			ops[i] = driver.Memcpy3DBatchOp{Dst: b.planes[2*i].operand(), Src: b.planes[2*i+1].operand(),
 				Extent:         driver.Extent3D{Width: e.width, Height: e.height, Depth: e.depth},
 				SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 		}
-		_, res := sc.ctx.drv.table().Memcpy3DBatchAsyncV1(sc.inContext(), ops, 0, sc.raw)
+		_, res := sc.Ctx.Drv.Table().Memcpy3DBatchAsyncV1(sc.InContext(), ops, 0, sc.Raw)
 		return res
 	})
 }
@@ -74,53 +75,53 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 // operand returns the planes as an end of a copy of a batch.
 func (p *planes) operand() (o driver.Memcpy3DOperand) {
 	o.Type = driver.CU_MEMCPY_OPERAND_TYPE_POINTER
-	*o.Op.Ptr() = driver.Memcpy3DOperandOpPtr{Ptr: driver.DevicePtr(p.unified()), RowLength: p.pitch,
+	*o.Op.Ptr() = driver.Memcpy3DOperandOpPtr{Ptr: driver.DevicePtr(p.Unified()), RowLength: p.pitch,
 		LayerHeight: p.height}
 	return o
 }
 
-// enqueueBatch is streamCore.enqueueBatch.
-func (s *Stream) enqueueBatch(f workFunction, regions []region, call func(*streamCore) driver.Result) bool {
+// EnqueueBatch is Stream.EnqueueBatch.
+func (s *Stream) enqueueBatch(f core.WorkFunction, regions []core.Region, call func(*core.Stream) driver.Result) bool {
 	defer runtime.KeepAlive(s)
-	return s != nil && s.core != nil && s.core.enqueueBatch(f, regions, call)
+	return s != nil && s.core != nil && s.core.EnqueueBatch(f, regions, call)
 }
 
 // copyBatch is copies that may be made by one call.
 type copyBatch struct {
-	f   workFunction
+	f   core.WorkFunction
 	one func(i int) error // makes one copy alone
 	// extents has the size of each copy; planes and regions have its destination, and then its source.
 	extents []extent
 	planes  []planes
-	regions []region
+	regions []core.Region
 	apart   bool // no copy has to be made alone
 }
 
 func (b *copyBatch) reserve(n int) {
-	b.extents, b.planes, b.regions = make([]extent, 0, n), make([]planes, 0, 2*n), make([]region, 0, 2*n)
+	b.extents, b.planes, b.regions = make([]extent, 0, n), make([]planes, 0, 2*n), make([]core.Region, 0, 2*n)
 	b.apart = n > 1
 }
 
 func (b *copyBatch) add(d, r planes, e extent) {
-	op := b.f.op()
-	b.extents, b.planes, b.regions = append(b.extents, e), append(b.planes, d, r), append(b.regions, d.region, r.region)
+	op := b.f.Op()
+	b.extents, b.planes, b.regions = append(b.extents, e), append(b.planes, d, r), append(b.regions, d.Region, r.Region)
 	if !b.apart {
 		return
 	}
 	i := len(b.planes) - 2
-	f := copyFunction(&d.region, &r.region)
-	b.apart = d.valid() && r.valid() && !e.empty() && f != 0 && f != workCopyPeer &&
+	f := copyFunction(&d.Region, &r.Region)
+	b.apart = d.Valid() && r.Valid() && !e.empty() && f != 0 && f != core.WorkCopyPeer &&
 		b.planes[i].fit(op, e) == nil && b.planes[i+1].fit(op, e) == nil
 }
 
 // enqueue enqueues the copies, if possible by the call.
-func (b *copyBatch) enqueue(s *Stream, call func(*streamCore) driver.Result) error {
+func (b *copyBatch) enqueue(s *Stream, call func(*core.Stream) driver.Result) error {
 	if b.apart {
-		list := make([]rowRange, len(b.planes))
+		list := make([]core.RowRange, len(b.planes))
 		for i := range b.planes {
 			list[i] = b.planes[i].rows(b.extents[i/2], i%2 == 0)
 		}
-		b.apart = !overlap(list)
+		b.apart = !core.Overlap(list)
 	}
 	if b.apart && s.enqueueBatch(b.f, b.regions, call) {
 		b.observe(s)
@@ -130,32 +131,32 @@ func (b *copyBatch) enqueue(s *Stream, call func(*streamCore) driver.Result) err
 }
 
 // rows returns the memory of a box that fits.
-func (p *planes) rows(e extent, write bool) rowRange {
-	at := p.unified()
+func (p *planes) rows(e extent, write bool) core.RowRange {
+	at := p.Unified()
 	rows := (e.depth-1)*p.height + e.height
-	return rowRange{from: at, to: at + (rows-1)*p.pitch + e.width, width: e.width, pitch: p.pitch, write: write}
+	return core.RowRange{From: at, To: at + (rows-1)*p.pitch + e.width, Width: e.width, Pitch: p.pitch, Write: write}
 }
 
 // observe tells the race detector of the copies.
 func (b *copyBatch) observe(s *Stream) {
 	sc := s.core
-	o := sc.ctx.drv.observer()
+	o := sc.Ctx.Drv.Observer()
 	if o == nil {
 		return
 	}
 	for i, e := range b.extents {
 		var uses []races.Use
 		uses = append(uses, b.planes[2*i].uses(e, true, "destination")...)
-		o.Enqueue(sc.observed(), b.f.op(), "", append(uses, b.planes[2*i+1].uses(e, false, "source")...))
+		o.Enqueue(sc.Observed(), b.f.Op(), "", append(uses, b.planes[2*i+1].uses(e, false, "source")...))
 	}
 	o.Report()
 }
 
 // oneByOne makes calls of which each may fail.
-func oneByOne(f workFunction, n int, one func(i int) error) error {
-	errs := batchErrors{op: f.op(), items: n}
+func oneByOne(f core.WorkFunction, n int, one func(i int) error) error {
+	errs := core.BatchErrors{Op: f.Op(), Items: n}
 	for i := range n {
-		errs.add(i, one(i))
+		errs.Add(i, one(i))
 	}
-	return errs.err()
+	return errs.Err()
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // BenchmarkParts prints what the parts of calls cost behind a call of the driver, which leaves
@@ -46,25 +47,25 @@ func (r *costRig) part(name string, f func() driver.Result) way {
 func (r *costRig) turn(call func() driver.Result) way {
 	return r.part("with the turn", func() driver.Result {
 		sc := r.s.core
-		if !sc.kept.BeginTurn(&sc.Refs) {
+		if !sc.Kept.BeginTurn(&sc.Refs) {
 			return driver.ResultUnknown
 		}
 		res := call()
-		sc.kept.EndTurn(&sc.Refs, sc)
+		sc.Kept.EndTurn(&sc.Refs, sc)
 		return res
 	})
 }
 
-// enqueued returns a way that makes a call of the driver between beginEnqueue and end, after it has used
+// enqueued returns a way that makes a call of the driver between BeginEnqueue and end, after it has used
 // what use uses.
-func (r *costRig) enqueued(name string, use func(sc *streamCore) bool, call func() driver.Result) way {
+func (r *costRig) enqueued(name string, use func(sc *core.Stream) bool, call func() driver.Result) way {
 	return r.part(name, func() driver.Result {
-		w, err := r.s.core.beginEnqueue(opMemset)
-		if err != nil || use != nil && !use(w.sc) {
+		w, err := r.s.core.BeginEnqueue(opMemset)
+		if err != nil || use != nil && !use(w.Stream) {
 			return driver.ResultUnknown
 		}
 		res := call()
-		w.end()
+		w.End()
 		return res
 	})
 }
@@ -74,8 +75,8 @@ const lockPart, keptPart, wholePart = "and the lock against captures", "and the 
 // addPartsOfMemset has the parts of a memset, and what else costs time behind a call of the driver:
 // reading cache lines, one after the other, and atomic operations.
 func (r *costRig) addPartsOfMemset() {
-	tab, s, d := r.drv.core.table(), r.s.core.raw, r.dst.core
-	call := func() driver.Result { return tab.MemsetD8Async(driver.At{}, d.raw, 1, copySize, s) }
+	tab, s, d := r.drv.core.Table(), r.s.core.Raw, r.dst.core
+	call := func() driver.Result { return tab.MemsetD8Async(driver.At{}, d.Raw, 1, copySize, s) }
 	type line struct {
 		next *line
 		_    [4*64 - 8]byte // no line is fetched along with another
@@ -97,7 +98,7 @@ func (r *costRig) addPartsOfMemset() {
 		}
 	}
 	r.add(cost{"parts of a memset", some, []way{
-		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d.raw), copySize, uintptr(s)),
+		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d.Raw), copySize, uintptr(s)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.part("then 8 cache lines", thenRead(8)),
 		r.part("then 16 cache lines", thenRead(16)),
@@ -110,27 +111,27 @@ func (r *costRig) addPartsOfMemset() {
 		}),
 		r.turn(call),
 		r.enqueued(lockPart, nil, call),
-		r.enqueued(keptPart, func(sc *streamCore) bool { return sc.keeps(&d.resource) }, call),
+		r.enqueued(keptPart, func(sc *core.Stream) bool { return sc.Keeps(&d.Resource) }, call),
 		r.cu(wholePart, "", func() error { return r.s.Memset(r.dst, 1) }),
 	}, nil}, inARow, r.sync)
 }
 
 func (r *costRig) addPartsOfCopy() {
-	tab, s, d, h := r.drv.core.table(), r.s.core.raw, r.dst.core, r.src.core
-	call := func() driver.Result { return tab.MemcpyHtoDAsync(driver.At{}, d.raw, h.host, copySize, s) }
+	tab, s, d, h := r.drv.core.Table(), r.s.core.Raw, r.dst.core, r.src.core
+	call := func() driver.Result { return tab.MemcpyHtoDAsync(driver.At{}, d.Raw, h.Host, copySize, s) }
 	r.add(cost{"parts of a copy to the device", some, []way{
-		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d.raw), uintptr(h.host), copySize, uintptr(s)),
+		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d.Raw), uintptr(h.Host), copySize, uintptr(s)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.turn(call),
 		r.enqueued(lockPart, nil, call),
-		r.enqueued(keptPart, func(sc *streamCore) bool { return sc.keeps(&d.resource) && sc.keeps(&h.resource) }, call),
+		r.enqueued(keptPart, func(sc *core.Stream) bool { return sc.Keeps(&d.Resource) && sc.Keeps(&h.Resource) }, call),
 		r.cu(wholePart, "", func() error { return r.s.Copy(r.dst, r.src) }),
 	}, nil}, inARow, r.sync)
 }
 
 func (r *costRig) addPartsOfLaunch() {
 	const n = 4
-	kernel, tab, s := r.kernel(n), r.drv.core.table(), r.s.core.raw
+	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core.Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
 	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
@@ -138,8 +139,8 @@ func (r *costRig) addPartsOfLaunch() {
 		return tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
 	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
-	used := func(sc *streamCore) bool {
-		return sc.keeps(&kernel.mod.core.resource) && sc.keeps(&r.dst.core.resource)
+	used := func(sc *core.Stream) bool {
+		return sc.Keeps(&kernel.mod.core.Resource) && sc.Keeps(&r.dst.core.Resource)
 	}
 	cfg := oneThread
 	r.add(cost{"parts of a launch with 4 arguments", some, []way{
@@ -149,7 +150,7 @@ func (r *costRig) addPartsOfLaunch() {
 		r.enqueued(lockPart, nil, call),
 		r.enqueued(keptPart, used, call),
 		r.part("and the arguments", func() driver.Result {
-			w, err := r.s.core.beginEnqueue(opLaunch)
+			w, err := r.s.core.BeginEnqueue(opLaunch)
 			if err != nil {
 				return driver.ResultUnknown
 			}
@@ -158,7 +159,7 @@ func (r *costRig) addPartsOfLaunch() {
 				return driver.ResultUnknown
 			}
 			res := tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, p)
-			w.end()
+			w.End()
 			return res
 		}),
 		r.cu(wholePart, "", func() error { return kernel.Launch(r.s, oneThread, args...) }),
@@ -167,7 +168,7 @@ func (r *costRig) addPartsOfLaunch() {
 }
 
 func (r *costRig) addPartsOfGraphLaunch() {
-	x, tab, s := r.tenKernels(), r.drv.core.table(), r.s.core.raw
+	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core.Raw
 	raw := x.core.raw
 	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
 	r.add(cost{"parts of a launch of a graph", some / 2, []way{
@@ -176,11 +177,11 @@ func (r *costRig) addPartsOfGraphLaunch() {
 		r.turn(call),
 		r.part("and the graph's lock", func() driver.Result {
 			sc := r.s.core
-			if !sc.kept.BeginTurn(&sc.Refs) {
+			if !sc.Kept.BeginTurn(&sc.Refs) {
 				return driver.ResultUnknown
 			}
-			res, _ := x.core.enqueue(workGraphLaunch, sc)
-			sc.kept.EndTurn(&sc.Refs, sc)
+			res, _ := x.core.enqueue(core.WorkGraphLaunch, sc)
+			sc.Kept.EndTurn(&sc.Refs, sc)
 			return res
 		}),
 		r.cu(wholePart, "", func() error { return x.Launch(r.s) }),
@@ -195,17 +196,17 @@ func (r *costRig) inFlight(call func() driver.Result) way {
 			return driver.ResultUnknown
 		}
 		res := call()
-		sc.leave()
+		sc.EndCall()
 		return res
 	})
 }
 
 func (r *costRig) addPartsOfRecord() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.table()
-	sl := e.core().slot.Load()
-	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.raw, sc.raw) }
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.Table()
+	sl := e.core().Slot.Load()
+	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record", many, []way{
-		r.inC("loop2", procName("cuEventRecord"), uintptr(sl.raw), uintptr(sc.raw)),
+		r.inC("loop2", procName("cuEventRecord"), uintptr(sl.Raw), uintptr(sc.Raw)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.inFlight(call),
 		r.part("and a record in flight of the event", func() driver.Result {
@@ -214,7 +215,7 @@ func (r *costRig) addPartsOfRecord() {
 			}
 			res := call()
 			sl.End(sl)
-			sc.leave()
+			sc.EndCall()
 			return res
 		}),
 		r.cu(wholePart, "", func() error { return e.Record(r.s) }),
@@ -224,18 +225,18 @@ func (r *costRig) addPartsOfRecord() {
 func (r *costRig) addPartsOfLegacyRecord() {
 	legacy := must(r.gpu.LegacyStream())(r.b)
 	r.b.Cleanup(func() { r.ok(legacy.Close()) })
-	e, sc, tab := r.recorded(EventDisableTiming), legacy.core, r.drv.core.table()
-	sl := e.core().slot.Load()
-	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.raw, sc.raw) }
+	e, sc, tab := r.recorded(EventDisableTiming), legacy.core, r.drv.core.Table()
+	sl := e.core().Slot.Load()
+	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record on the legacy default stream", many, []way{
-		r.inCInContext("loop2", procName("cuEventRecord"), uintptr(sl.raw), uintptr(sc.raw)),
+		r.inCInContext("loop2", procName("cuEventRecord"), uintptr(sl.Raw), uintptr(sc.Raw)),
 		r.bare("table, without a context", driver.At{}, func(driver.At) driver.Result {
-			tab.EventRecord(driver.At{}, sl.raw, sc.raw) // the driver may refuse it
+			tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) // the driver may refuse it
 			return driver.ResultSuccess
 		}),
 		r.part("table, in the context", call),
 		r.part("and a call in flight, marked for captures", func() driver.Result {
-			if !sc.AcquireGated(sc) || sc.ctx.captureGate.Legacy.IsShut() {
+			if !sc.AcquireGated(sc) || sc.Ctx.CaptureGate.Legacy.IsShut() {
 				return driver.ResultUnknown
 			}
 			res := call()
@@ -243,7 +244,7 @@ func (r *costRig) addPartsOfLegacyRecord() {
 			return res
 		}),
 		r.part("and on the event", func() driver.Result {
-			if !sc.AcquireGated(sc) || sc.ctx.captureGate.Legacy.IsShut() || !sl.Begin(sl) {
+			if !sc.AcquireGated(sc) || sc.Ctx.CaptureGate.Legacy.IsShut() || !sl.Begin(sl) {
 				return driver.ResultUnknown
 			}
 			res := call()
@@ -256,11 +257,11 @@ func (r *costRig) addPartsOfLegacyRecord() {
 }
 
 func (r *costRig) addPartsOfWait() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.table()
-	sl := e.core().slot.Load()
-	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.raw, sl.raw, 0) }
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.Table()
+	sl := e.core().Slot.Load()
+	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.Raw, sl.Raw, 0) }
 	r.add(cost{"parts of a wait", many, []way{
-		r.inC("wait", procName("cuStreamWaitEvent"), uintptr(sc.raw), uintptr(sl.raw)),
+		r.inC("wait", procName("cuStreamWaitEvent"), uintptr(sc.Raw), uintptr(sl.Raw)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.inFlight(call),
 		r.part("and on the event", func() driver.Result {
@@ -268,8 +269,8 @@ func (r *costRig) addPartsOfWait() {
 				return driver.ResultUnknown
 			}
 			res := call()
-			sl.leave()
-			sc.leave()
+			sl.EndCall()
+			sc.EndCall()
 			return res
 		}),
 		r.cu(wholePart, "", func() error { return r.s.WaitEvent(e) }),
@@ -278,22 +279,22 @@ func (r *costRig) addPartsOfWait() {
 
 // addPartsOfEvent has the parts of an event that exists for a moment.
 func (r *costRig) addPartsOfEvent() {
-	tab, in := r.drv.core.table(), r.inContext()
+	tab, in := r.drv.core.Table(), r.inContext()
 	flags := uint32(EventDisableTiming)
 	call := func() driver.Result {
 		e, res := tab.EventCreate(in, flags)
 		return max(res, tab.EventDestroy(driver.At{}, e))
 	}
-	var event *Event     // so that it is on the heap
-	cc := new(eventCore) // whose finalizer is never run
+	var event *Event      // so that it is on the heap
+	cc := new(core.Event) // whose finalizer is never run
 	owned := func(register bool) func() driver.Result {
 		return func() driver.Result {
 			res := call()
 			event = new(Event)
-			if o := (&eventOwner{core: cc}); register {
+			if o := (&core.EventOwner{Core: cc}); register {
 				o = newEventOwner(cc)
 				event.owner.Store(o)
-				o.closed()
+				o.Closed()
 			} else {
 				event.owner.Store(o)
 			}

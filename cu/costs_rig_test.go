@@ -103,7 +103,7 @@ func newCostRig(b *testing.B) *costRig {
 	}
 	gpu := gpuContext(b)
 	r := &costRig{b: b, gpu: gpu, drv: gpu.Device().Driver()}
-	if !r.drv.core.table().Software() {
+	if !r.drv.core.Table().Software() {
 		r.c = newBaseline(b, r.drv)
 	}
 	r.s, r.other = r.newStream(), r.newStream()
@@ -174,7 +174,7 @@ func (r *costRig) kernel(args int) *Function {
 	return must(r.mod.Function(fmt.Sprintf("args%d", args)))(r.b)
 }
 
-func rawOf(e *Event) driver.Event { return e.core().slot.Load().raw }
+func rawOf(e *Event) driver.Event { return e.core().Slot.Load().Raw }
 
 // take returns the costs that were added, and forgets them.
 func (r *costRig) take() []cost {
@@ -239,8 +239,8 @@ func (r *costRig) inCInContext(function string, args ...any) way {
 	w.ns = func(n int) float64 {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		r.drv.core.table().CtxPushCurrent(driver.At{}, r.gpu.own.core.raw)
-		defer r.drv.core.table().CtxPopCurrent(driver.At{})
+		r.drv.core.Table().CtxPushCurrent(driver.At{}, r.gpu.own.Core.Raw)
+		defer r.drv.core.Table().CtxPopCurrent(driver.At{})
 		return ns(n)
 	}
 	return w
@@ -259,8 +259,8 @@ func (r *costRig) bare(name string, at driver.At, f func(at driver.At) driver.Re
 	}}
 }
 
-// inContext is where calls are made that need a context.
-func (r *costRig) inContext() driver.At { return driver.At{Context: r.gpu.own.core.raw} }
+// InContext is where calls are made that need a context.
+func (r *costRig) inContext() driver.At { return driver.At{Context: r.gpu.own.Core.Raw} }
 
 // bareInContext is bare in the context.
 func (r *costRig) bareInContext(name string, f func(at driver.At) driver.Result) way {

@@ -18,6 +18,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // gpuEnv names the environment variable that lets tests use a real GPU. Its
@@ -109,7 +110,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 // gate is a word of host memory that streams wait for, so that work stays
 // pending until a test says so. It keeps its context.
 type gate struct {
-	ctx  *contextCore
+	ctx  *core.Context
 	host driver.HostPtr
 	dev  driver.DevicePtr
 	once sync.Once
@@ -117,9 +118,9 @@ type gate struct {
 
 func newGate(t testing.TB, gpu *Context) *gate {
 	t.Helper()
-	g := &gate{ctx: gpu.own.core}
-	g.ctx.hold()
-	tab, at := g.ctx.drv.table(), driver.At{Context: g.ctx.raw}
+	g := &gate{ctx: gpu.own.Core}
+	g.ctx.Hold()
+	tab, at := g.ctx.Drv.Table(), driver.At{Context: g.ctx.Raw}
 	var res driver.Result
 	if g.host, res = tab.MemHostAlloc(at, 4096, driver.CU_MEMHOSTALLOC_DEVICEMAP|driver.CU_MEMHOSTALLOC_PORTABLE); res != 0 {
 		t.Fatal(res)
@@ -144,21 +145,21 @@ func (g *gate) open() { atomic.StoreUint32(g.word(), 1) }
 func (g *gate) close(t testing.TB) {
 	g.once.Do(func() {
 		g.open()
-		tab, at := g.ctx.drv.table(), driver.At{Context: g.ctx.raw}
+		tab, at := g.ctx.Drv.Table(), driver.At{Context: g.ctx.Raw}
 		if res := tab.CtxSynchronize(at); res != 0 {
 			t.Error(res)
 		}
 		if res := tab.MemFreeHost(at, g.host); res != 0 {
 			t.Error(res)
 		}
-		g.ctx.endHold()
+		g.ctx.EndHold()
 	})
 }
 
 // hold lets the stream go no further until the gate is open.
 func (g *gate) hold(t testing.TB, s *Stream) {
 	t.Helper()
-	res := g.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
+	res := g.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core.Raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
 	if res != 0 {
 		t.Fatal(res)
 	}

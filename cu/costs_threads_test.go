@@ -103,7 +103,7 @@ func (r *costRig) newThreads(n int) *costThreads {
 	for range n {
 		s, e := r.newStream(), r.newEvent(EventDisableTiming)
 		r.ok(e.Record(s))
-		t.streams, t.rawStreams = append(t.streams, s), append(t.rawStreams, uintptr(s.core.raw))
+		t.streams, t.rawStreams = append(t.streams, s), append(t.rawStreams, uintptr(s.core.Raw))
 		t.events, t.rawEvents = append(t.events, e), append(t.rawEvents, uintptr(rawOf(e)))
 		t.fn = append(t.fn, uintptr(t.kernel.raw))
 	}
@@ -149,7 +149,7 @@ func (r *costRig) throughputs() (list []throughput) {
 func (t *costThreads) launches(threads int) cost {
 	const calls = 500 // a stream takes about a thousand
 	args, values := t.r.costArgs(4)
-	params, tab, raw := kernelParams(args...), t.r.drv.core.table(), t.kernel.raw
+	params, tab, raw := kernelParams(args...), t.r.drv.core.Table(), t.kernel.raw
 	c := threadCalls{f: "cuLaunchKernel", handles: t.fn, streams: t.rawStreams, params: t.r.cParams(values)}
 	return cost{"cuLaunchKernel, 4 arguments", many, []way{
 		t.r.inThreads(c, threads, calls),
@@ -163,7 +163,7 @@ func (t *costThreads) launches(threads int) cost {
 
 func (t *costThreads) records(threads int) cost {
 	const calls = 2000
-	tab := t.r.drv.core.table()
+	tab := t.r.drv.core.Table()
 	return cost{"cuEventRecord, untimed", 2 * many, []way{
 		t.r.inThreads(threadCalls{f: "cuEventRecord", handles: t.rawEvents, streams: t.rawStreams}, threads, calls),
 		t.way(wayTable, threads, calls, func(i int) error {
@@ -174,7 +174,7 @@ func (t *costThreads) records(threads int) cost {
 	}, nil}
 }
 
-// resultError returns a result as an error, nil for success.
+// ResultError returns a result as an error, nil for success.
 func resultError(res driver.Result) error {
 	if res != driver.ResultSuccess {
 		return res

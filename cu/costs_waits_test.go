@@ -147,7 +147,7 @@ func (r *costRig) waitRound(l *waitLoad) (register, complete float64) {
 // roundTrips measures records that are waited for one by one.
 func (r *costRig) roundTrips() string {
 	const calls = 500
-	t, tab := r.newThreads(waitGoroutines), r.drv.core.table()
+	t, tab := r.newThreads(waitGoroutines), r.drv.core.Table()
 	ctxs := make([]context.Context, waitGoroutines) // one a goroutine: they would fight over one
 	for i := range ctxs {
 		var cancel context.CancelFunc
@@ -243,7 +243,7 @@ func (c *baseline) clock() func(ns uint64) time.Time {
 func (w *threadWaits) waiting() int       { return int(atomic.LoadInt32(w.began.Load())) }
 func (w *threadWaits) times() []time.Time { return w.seen }
 
-// wakeUps measures how long after the host's write 64 waiters run, in C and in Go.
+// WakeUps measures how long after the host's write 64 waiters run, in C and in Go.
 func (r *costRig) wakeUps(w *wakeRig) string {
 	const waiters, streams, samples, part = 64, 16, 10_000, "64 waiters"
 	var list []*series

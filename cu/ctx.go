@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Context is a CUDA context. It is a device's primary context, which the Context retains, or a
@@ -17,8 +18,8 @@ import (
 // A closed Context refuses to create objects. Objects that were created in it stay usable, and keep
 // the CUDA context: see [Context.Close].
 type Context struct {
-	_       noCopy
-	own     *contextOwner
+	_       core.NoCopy
+	own     *core.ContextOwner
 	cleanup runtime.Cleanup
 }
 
@@ -32,27 +33,27 @@ func (dev *Device) PrimaryContext() (*Context, error) { return dev.retain(true) 
 func (dev *Device) retain(mayWait bool) (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
 	if !dev.valid() {
-		return nil, errNil(op, "device")
+		return nil, core.ErrNil(op, "device")
 	}
 	d := dev.drv
 	var raw driver.Context
 	call := func() (res driver.Result) {
-		raw, res = d.core.table().DevicePrimaryCtxRetain(driver.At{}, dev.raw)
+		raw, res = d.core.Table().DevicePrimaryCtxRetain(driver.At{}, dev.raw)
 		return res
 	}
 	var res driver.Result
-	var own *collection
+	var own *core.Collection
 	if mayWait {
-		res, own = d.core.allocate(dev.raw, call)
+		res, own = d.core.Allocate(dev.raw, call)
 	} else {
 		res = call()
 	}
 	if res != driver.ResultSuccess {
-		return nil, own.explain(d.core.resultError(op, 0, res))
+		return nil, own.Explain(d.core.ResultError(op, 0, res))
 	}
-	c, redundant, err := d.newContext(raw, dev, retained)
+	c, redundant, err := d.newContext(raw, dev, core.Retained)
 	if err != nil || redundant {
-		d.core.releasePrimary(dev.raw) // returns at once if another claim exists, such as c's
+		d.core.ReleasePrimary(dev.raw) // returns at once if another claim exists, such as c's
 	}
 	return c, err
 }
@@ -79,10 +80,10 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 // the GPU: see docs/blocking.md.
 func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
 	if !dev.valid() {
-		return nil, errNil("cuCtxCreate", "device")
+		return nil, core.ErrNil("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, badValue("cuCtxCreate", dev.object(), fmt.Sprintf("%d multiprocessors: ask for at least one", n))
+		return nil, core.BadValue("cuCtxCreate", dev.object(), fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
 	params[0].Param.SmCount().Val = uint32(n)
@@ -96,24 +97,24 @@ func (dev *Device) createContext(flags ContextFlags,
 	create func(*driver.Table, driver.At) (driver.Context, driver.Result)) (*Context, error) {
 	const op = "cuCtxCreate"
 	if !dev.valid() {
-		return nil, errNil(op, "device")
+		return nil, core.ErrNil(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return nil, about(dev.object(), err)
+		return nil, core.About(dev.object(), err)
 	}
 	d := dev.drv
 	var raw driver.Context
-	res, own := d.core.allocate(dev.raw, func() (res driver.Result) {
-		raw, res = create(d.core.table(), driver.At{Pop: true})
+	res, own := d.core.Allocate(dev.raw, func() (res driver.Result) {
+		raw, res = create(d.core.Table(), driver.At{Pop: true})
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(d.core.resultError(op, 0, res))
+		return nil, own.Explain(d.core.ResultError(op, 0, res))
 	}
-	c, _, err := d.newContext(raw, dev, created)
+	c, _, err := d.newContext(raw, dev, core.Created)
 	if err != nil {
-		if res := d.core.table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
-			d.core.leak(leakReport{Kind: "context", Handle: uintptr(raw), Err: d.core.resultError("cuCtxDestroy", uintptr(raw), res)})
+		if res := d.core.Table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
+			d.core.Leak(core.LeakReport{Kind: "context", Handle: uintptr(raw), Err: d.core.ResultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
 	return c, err
@@ -129,15 +130,15 @@ func (dev *Device) createContext(flags ContextFlags,
 func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	const op = "cuCtxGetDevice"
 	if !d.open() {
-		return nil, errNil(op, "driver")
+		return nil, core.ErrNil(op, "driver")
 	}
 	if handle == 0 {
-		return nil, misuse(op, nil, ErrNil, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
+		return nil, core.Misuse(op, nil, ErrNil, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
-	dev, res := d.core.table().CtxGetDevice(driver.At{Context: raw})
+	dev, res := d.core.Table().CtxGetDevice(driver.At{Context: raw})
 	if res != driver.ResultSuccess {
-		return nil, d.core.resultError(op, handle, res)
+		return nil, d.core.ResultError(op, handle, res)
 	}
 	devs, err := d.Devices()
 	if err != nil {
@@ -145,7 +146,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	}
 	for _, its := range devs {
 		if its.raw == dev {
-			c, _, err := d.newContext(raw, its, borrowed)
+			c, _, err := d.newContext(raw, its, core.Borrowed)
 			return c, err
 		}
 	}
@@ -162,11 +163,11 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 func (d *Driver) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if !d.open() {
-		return 0, errNil(op, "driver")
+		return 0, core.ErrNil(op, "driver")
 	}
-	raw, res := d.core.table().CtxGetCurrent(driver.At{})
+	raw, res := d.core.Table().CtxGetCurrent(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.core.resultError(op, 0, res)
+		return 0, d.core.ResultError(op, 0, res)
 	}
 	return uintptr(raw), nil
 }
@@ -174,34 +175,34 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 // newContext returns the owner of a claim to a CUDA context. redundant says that the package holds
 // a claim of this kind already. The caller must release its claim if redundant is true or
 // newContext fails.
-func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Context, redundant bool, err error) {
-	key, err := d.core.keyOf(raw)
+func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c *Context, redundant bool, err error) {
+	key, err := d.core.KeyOf(raw)
 	if err != nil {
 		return nil, false, err
 	}
-	d.core.mu.Lock()
-	cc := d.core.contexts[key]
-	if cc != nil && cc.reviveLocked() {
+	d.core.Mu.Lock()
+	cc := d.core.Contexts[key]
+	if cc != nil && cc.ReviveLocked() {
 		// The claim of a wrapped context owns nothing, so the new claim replaces it.
-		redundant = cc.claim != borrowed
+		redundant = cc.Claim != core.Borrowed
 		if !redundant {
-			cc.claim = hold
+			cc.Claim = hold
 		}
 	} else {
-		cc = &contextCore{
-			contextIdentity: contextIdentity{drv: &d.core, raw: raw, dev: dev.raw, apiDevice: dev, key: key},
-			contextStreams:  contextStreams{captureGate: d.core.gatesOf(key)},
-			ownership:       ownership{claim: hold},
+		cc = &core.Context{
+			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.raw, APIDevice: dev, Key: key},
+			ContextStreams:  core.ContextStreams{CaptureGate: d.core.GatesOf(key)},
+			Ownership:       core.Ownership{Claim: hold},
 		}
-		cc.users.Revive()
-		d.core.contexts[key] = cc
+		cc.Users.Revive()
+		d.core.Contexts[key] = cc
 	}
-	d.core.mu.Unlock()
+	d.core.Mu.Unlock()
 
-	cc.owners.Add(1)
-	own := &contextOwner{core: cc}
+	cc.Owners.Add(1)
+	own := &core.ContextOwner{Core: cc}
 	c = &Context{own: own}
-	c.cleanup = runtime.AddCleanup(c, func(o *contextOwner) { o.closeAbandoned() }, own)
+	c.cleanup = runtime.AddCleanup(c, func(o *core.ContextOwner) { o.CloseAbandoned() }, own)
 	return c, redundant, nil
 }
 
@@ -225,49 +226,49 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 // use, and are not freed yet.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
-		return errNil("cuDevicePrimaryCtxRelease", "context")
+		return core.ErrNil("cuDevicePrimaryCtxRelease", "context")
 	}
 	first, last := c.own.Close()
 	if first {
 		c.cleanup.Stop()
-		c.own.endWaits()
+		c.own.EndWaits()
 	}
 	if !last {
 		return nil
 	}
-	cc := c.own.core
-	err := cc.release()
+	cc := c.own.Core
+	err := cc.Release()
 	switch {
 	case err == nil:
-		cc.observeDone()
-	case errors.Is(err, errInHostFunc):
-		if cc.isBorrowed() { // see abandon
-			return newError("Context.Close", cc, ResultNotPermitted, err,
+		cc.ObserveDone()
+	case errors.Is(err, core.ErrInHostFunc):
+		if cc.IsBorrowed() { // see abandon
+			return core.NewError("Context.Close", cc, ResultNotPermitted, err,
 				"the Context is closed, and its use of the CUDA context, which belongs to other code, ends soon")
 		}
-		return errLater("Context.Close", cc, err, afterFreeing)
+		return core.ErrLater("Context.Close", cc, err, core.AfterFreeing)
 	}
-	cc.drv.freeDeferred(cc.dev)
+	cc.Drv.FreeDeferred(cc.Dev)
 	return err
 }
 
 // object returns the object for an error, or nil if there is none.
-func (c *Context) object() named {
+func (c *Context) object() core.Named {
 	if c == nil || c.own == nil {
 		return nil
 	}
-	return c.own.core
+	return c.own.Core
 }
 
 // enter begins a call on the context, and leave ends it.
-func (c *Context) enter(op string) (*contextCore, error) {
+func (c *Context) enter(op string) (*core.Context, error) {
 	if c == nil || c.own == nil {
-		return nil, errNil(op, "context")
+		return nil, core.ErrNil(op, "context")
 	}
 	if !c.own.Acquire(c.own) {
-		return nil, errClosed(op, c.own.core)
+		return nil, core.ErrClosed(op, c.own.Core)
 	}
-	return c.own.core, nil
+	return c.own.Core, nil
 }
 
 func (c *Context) leave() {
@@ -280,7 +281,7 @@ func (c *Context) Device() *Device {
 	if c == nil || c.own == nil {
 		return nil
 	}
-	return deviceOf(c.own.core)
+	return deviceOf(c.own.Core)
 }
 
 // Handle returns the CUcontext, for code that calls the driver directly. The handle is valid until
@@ -289,7 +290,7 @@ func (c *Context) Handle() uintptr {
 	if c == nil || c.own == nil || c.own.Closed() {
 		return 0
 	}
-	return uintptr(c.own.core.raw)
+	return uintptr(c.own.Core.Raw)
 }
 
 // ID returns a number that identifies the context (cuCtxGetId, CUDA 12.0). No other context of the
@@ -368,11 +369,11 @@ func (c *Context) SetLimit(l Limit, value uint64) error {
 		return err
 	}
 	defer c.leave()
-	res, own := cc.allocate(func() driver.Result {
-		return cc.drv.table().CtxSetLimit(driver.At{Context: cc.raw}, int32(l), value)
+	res, own := cc.Allocate(func() driver.Result {
+		return cc.Drv.Table().CtxSetLimit(driver.At{Context: cc.Raw}, int32(l), value)
 	})
 	if res != driver.ResultSuccess {
-		return own.explain(cc.callError(op, uintptr(cc.raw), res))
+		return own.Explain(cc.CallError(op, uintptr(cc.Raw), res))
 	}
 	return nil
 }
@@ -385,10 +386,10 @@ func askContext[T any](c *Context, op string,
 		return v, err
 	}
 	defer c.leave()
-	v, res := call(cc.drv.table(), driver.At{Context: cc.raw})
+	v, res := call(cc.Drv.Table(), driver.At{Context: cc.Raw})
 	if res != driver.ResultSuccess {
 		var zero T
-		return zero, cc.callError(op, uintptr(cc.raw), res)
+		return zero, cc.CallError(op, uintptr(cc.Raw), res)
 	}
 	return v, nil
 }
@@ -407,15 +408,15 @@ func (c *Context) Synchronize() error {
 		return err
 	}
 	defer c.leave()
-	cc.observeNeeded()
-	place := cc.captureGate.Whole.BeginLong(cc.drv.table().Clock())
-	res := cc.drv.table().CtxSynchronize(driver.At{Context: cc.raw})
-	cc.captureGate.Whole.EndLong(place)
+	cc.ObserveNeeded()
+	place := cc.CaptureGate.Whole.BeginLong(cc.Drv.Table().Clock())
+	res := cc.Drv.Table().CtxSynchronize(driver.At{Context: cc.Raw})
+	cc.CaptureGate.Whole.EndLong(place)
 	if res != driver.ResultSuccess {
-		return cc.callError(op, uintptr(cc.raw), res)
+		return cc.CallError(op, uintptr(cc.Raw), res)
 	}
-	cc.observeDone()
-	cc.freeDeferred()
-	cc.freeFinishedTimelines()
+	cc.ObserveDone()
+	cc.FreeDeferred()
+	cc.FreeFinishedTimelines()
 	return nil
 }

@@ -23,7 +23,7 @@ func TestDoKeepsThreads(t *testing.T) {
 					defer close(done)
 					err := r.gpu.Do(func(th *Thread) error {
 						thread = syscall.Gettid()
-						if _, res := r.drv.core.table().CtxPopCurrent(driver.At{Thread: th.raw}); res != driver.ResultSuccess {
+						if _, res := r.drv.core.Table().CtxPopCurrent(driver.At{Thread: th.raw}); res != driver.ResultSuccess {
 							t.Errorf("cuCtxPopCurrent: %v", res)
 						}
 						if poisoned {

@@ -258,11 +258,11 @@ func TestWrapContext(t *testing.T) {
 	// A claim takes over from a wrapper.
 	f.ok(e.Close())
 	f.ok(own.Close())
-	table := drv.core.table()
+	table := drv.core.Table()
 	raw, _ := table.DevicePrimaryCtxRetain(driver.At{}, 2)
 	wrapped = must(drv.WrapContext(uintptr(raw)))(t)
 	primary := f.context(drv, 2)
-	if wrapped.own.core != primary.own.core {
+	if wrapped.own.Core != primary.own.Core {
 		t.Fatal("there are two cores for one context")
 	}
 	table.DevicePrimaryCtxRelease(driver.At{}, 2) // the foreign claim

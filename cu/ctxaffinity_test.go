@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // affine is a driver for a client of the Multi-Process Service.
@@ -57,9 +58,9 @@ func TestContextWithSMsRefused(t *testing.T) {
 	_, err := dev.NewContextWithSMs(0, 8)
 	r.is(err, ResultUnsupportedExecAffinity)
 	_, err = dev.NewContextWithSMs(0, 0)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = dev.NewContextWithSMs(1<<30, 1)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = (*Device)(nil).NewContextWithSMs(0, 1)
 	r.is(err, ErrNil)
 	_, err = (*Device)(nil).LimitsSMs()

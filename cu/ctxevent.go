@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // RecordEvent makes the event mark the end of all work that is enqueued now on all streams of the
@@ -22,7 +23,7 @@ func (c *Context) RecordEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	return recordWhole(cc, op, e, o, recordArgs{by: byContext})
+	return recordWhole(cc, op, e, o, core.RecordArgs{By: core.ByContext})
 }
 
 // WaitEvent makes all work that is enqueued in the context from now on wait for the event's newest
@@ -45,21 +46,21 @@ func (c *Context) WaitEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	return cc.wait(op, uintptr(cc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
-		return cc.drv.table().CtxWaitEvent(at, cc.raw, raw)
+	return cc.Wait(op, uintptr(cc.Raw), o, func(at driver.At, raw driver.Event) driver.Result {
+		return cc.Drv.Table().CtxWaitEvent(at, cc.Raw, raw)
 	})
 }
 
 // enterWith begins a call on the context that uses an event, and returns the event's owner, or nil
 // if the event was not created yet. An error about different drivers comes before an error about
 // closed objects.
-func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, error) {
+func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwner, error) {
 	if e == nil {
-		return nil, nil, errNilArg(op, c.object(), "event")
+		return nil, nil, core.ErrNilArg(op, c.object(), "event")
 	}
 	o := e.load()
-	if c != nil && c.own != nil && o != nil && o.core.ctx.drv != c.own.core.drv {
-		return nil, nil, errMixed(op, o.core, c.own.core)
+	if c != nil && c.own != nil && o != nil && o.Core.Ctx.Drv != c.own.Core.Drv {
+		return nil, nil, core.ErrMixed(op, o.Core, c.own.Core)
 	}
 	cc, err := c.enter(op)
 	return cc, o, err
@@ -67,18 +68,18 @@ func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, err
 
 // recordWhole records an event for a whole context or green context. o is the event's owner, or nil
 // if the event was not created yet.
-func recordWhole(c *contextCore, op string, e *Event, o *eventOwner, a recordArgs) (err error) {
+func recordWhole(c *core.Context, op string, e *Event, o *core.EventOwner, a core.RecordArgs) (err error) {
 	if o == nil {
 		if o, err = e.create(c); err != nil {
 			return err
 		}
 	}
 	defer runtime.KeepAlive(o)
-	if o.core.ctx != c {
-		return o.core.ofAnotherContext(op, c)
+	if o.Core.Ctx != c {
+		return o.Core.OfAnotherContext(op, c)
 	}
-	if a.by == byGreenContext && o.core.flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved into e after the caller's check
-		return noGreen(op, standIn{"green context", uintptr(a.green), c})
+	if a.By == core.ByGreenContext && o.Core.Flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved into e after the caller's check
+		return core.NoGreen(op, core.StandIn{ItsKind: "green context", Raw: uintptr(a.Green), Ctx: c})
 	}
-	return o.core.record(op, a)
+	return o.Core.Record(op, a)
 }

@@ -1,6 +1,10 @@
 package cu
 
-import "context"
+import (
+	"context"
+
+	"github.com/purecu/purecu/internal/core"
+)
 
 // currentKey is the context.Context key of the current stream.
 type currentKey struct{}
@@ -24,6 +28,6 @@ func CurrentStream(ctx context.Context) (*Stream, error) {
 			return s, nil
 		}
 	}
-	return nil, misuse("CurrentStream", nil, ErrNoCurrentStream,
+	return nil, core.Misuse("CurrentStream", nil, ErrNoCurrentStream,
 		"the context.Context has no stream: pass a context.Context that cu.WithStream has returned")
 }

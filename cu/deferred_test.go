@@ -14,6 +14,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // waitingKinds are the kinds of objects that the driver may wait for the GPU to free.
@@ -199,11 +200,11 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 // inFlight closes memory while a call on it is in flight.
-func (r *soft) inFlight(m *memCore, close func() error) {
+func (r *soft) inFlight(m *core.Mem, close func() error) {
 	r.t.Helper()
 	m.Retain()
 	r.ok(close())
-	m.leave()
+	m.EndCall()
 }
 
 // reused allocates device memory, and reports whether it is what another one was.
@@ -214,7 +215,7 @@ func (r *soft) reused(old *DeviceMem, size uint64) bool {
 	if m.Size() != size || m.core == old.core {
 		r.t.Errorf("%d bytes, want %d", m.Size(), size)
 	}
-	return m.core.raw == old.core.raw
+	return m.core.Raw == old.core.Raw
 }
 
 // TestMemoryReused closes memory while it is in use, and allocates about as much: that is the same memory if no work
@@ -232,7 +233,7 @@ func TestMemoryReused(t *testing.T) {
 			return func() {}
 		}, true, false},
 		"work is pending": {func(r *soft, m *DeviceMem) func() {
-			r.sim.Hold(uintptr(r.s.core.raw)) // which lends the handle to nobody
+			r.sim.Hold(uintptr(r.s.core.Raw)) // which lends the handle to nobody
 			r.ok(r.s.Memset(m, 1))
 			return func() { r.sim.Finish(); r.ok(r.s.Synchronize()) }
 		}, false, true},
@@ -300,13 +301,13 @@ func TestMemoryReused(t *testing.T) {
 func TestHostMemoryReused(t *testing.T) {
 	r := newSoft(t)
 	old := must(r.gpu.AllocHost(1000, HostDeviceMap))(t)
-	addr, s := old.core.host, r.stream()
+	addr, s := old.core.Host, r.stream()
 	r.ok(errors.Join(s.Memset(old, 7), s.Synchronize(), s.Close()))
 	r.inFlight(old.core, old.Close)
 	for _, flags := range []HostFlags{0, HostPortable | HostDeviceMap, HostDeviceMap} {
 		h := must(r.gpu.AllocHost(900, flags))(t)
 		defer h.Close()
-		if got := h.core.host == addr; got != (flags == HostDeviceMap) {
+		if got := h.core.Host == addr; got != (flags == HostDeviceMap) {
 			t.Errorf("flags %v: reused: %v", flags, got)
 		}
 		r.ok(errors.Join(r.s.Memset(h, 1), r.s.Synchronize(), h.View(func(b []byte) error {
@@ -361,25 +362,25 @@ func TestReleaseDuringCapture(t *testing.T) {
 // TestAbandonedContext closes what is in a primary context after its Context, or abandons the Context: whoever asks for
 // it gets the same, and the driver counts one claim, which is given back in the end.
 func TestAbandonedContext(t *testing.T) {
-	for name, abandon := range map[string]func(f *fake, gpu *Context) *contextCore{
-		"closed": func(f *fake, gpu *Context) *contextCore {
+	for name, abandon := range map[string]func(f *fake, gpu *Context) *core.Context{
+		"closed": func(f *fake, gpu *Context) *core.Context {
 			e := must(gpu.NewEvent(0))(f.t)
 			f.ok(errors.Join(gpu.Close(), e.Close()))
-			return gpu.own.core
+			return gpu.own.Core
 		},
-		"abandoned": func(f *fake, gpu *Context) *contextCore { return gpu.own.core },
+		"abandoned": func(f *fake, gpu *Context) *core.Context { return gpu.own.Core },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			drv := f.open()
 			dev := must(drv.Device(1))(t)
 			primary := func() *Context { return must(dev.PrimaryContext())(t) }
-			var cc *contextCore
+			var cc *core.Context
 			func() { cc = abandon(f, primary()) }()
 			isAbandoned := func() bool {
-				drv.core.mu.Lock()
-				defer drv.core.mu.Unlock()
-				return cc.abandoned && slices.Contains(drv.core.abandoned, cc)
+				drv.core.Mu.Lock()
+				defer drv.core.Mu.Unlock()
+				return cc.Abandoned && slices.Contains(drv.core.Abandoned, cc)
 			}
 			if !eventually(isAbandoned) {
 				t.Fatal("the context is not abandoned")
@@ -400,7 +401,7 @@ func TestAbandonedContext(t *testing.T) {
 			wg.Wait()
 			claims("revived", 1)
 			for _, gpu := range all {
-				if gpu.own.core != cc {
+				if gpu.own.Core != cc {
 					t.Error("it is another one")
 				}
 				f.ok(gpu.Close())
@@ -411,7 +412,7 @@ func TestAbandonedContext(t *testing.T) {
 			claims("closed", 0)
 			f.ok(drv.Close())
 			claims("the driver is closed, too", 0)
-			if primary := f.context(drv, 1); primary.own.core == cc {
+			if primary := f.context(drv, 1); primary.own.Core == cc {
 				t.Error("a context that was released came back")
 			}
 			claims("opened again", 1)
@@ -424,7 +425,7 @@ func TestAbandonedContext(t *testing.T) {
 func TestDeferredOfBorrowedContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	raw, res := drv.core.table().DevicePrimaryCtxRetain(driver.At{}, 2)
+	raw, res := drv.core.Table().DevicePrimaryCtxRetain(driver.At{}, 2)
 	if res != driver.ResultSuccess {
 		t.Fatal(res)
 	}
@@ -432,12 +433,12 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 	var ptr driver.DevicePtr
 	func() {
 		m := must(gpu.Alloc(8))(t)
-		ptr = m.core.raw
+		ptr = m.core.Raw
 		f.ok(gpu.Close())
 	}()
 	want := []string{
 		"device memory abandoned",
-		"device memory: " + errKept("device memory", uintptr(ptr), errBorrowed).Error(),
+		"device memory: " + core.ErrKept("device memory", uintptr(ptr), core.ErrBorrowed).Error(),
 	}
 	if diff := cmp.Diff(want, f.leaked(2)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
@@ -448,8 +449,8 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		t.Errorf("the memory was freed %d times, or the context released", n)
 	}
 	// What the owner does.
-	drv.core.table().MemFree(driver.At{Context: raw}, ptr)
-	drv.core.table().DevicePrimaryCtxRelease(driver.At{}, 2)
+	drv.core.Table().MemFree(driver.At{Context: raw}, ptr)
+	drv.core.Table().DevicePrimaryCtxRelease(driver.At{}, 2)
 }
 
 // TestDeferredStorm allocates, uses, abandons, closes, and makes the calls that free what waits, from many goroutines.
@@ -520,7 +521,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 		r.ok(r.s.Copy(d, h))
 		r.tell("fake_capture_stream", r.s.Handle(), 1)
 		r.ok(h.Close())
-		for range 2 * maxTries {
+		for range 2 * core.MaxTries {
 			r.ok(r.drv.Close())
 		}
 		r.tell("fake_capture_stream", r.s.Handle(), 0)
@@ -529,7 +530,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 		if err := other.Close(); !errors.Is(err, ResultNotPermitted) {
 			t.Errorf("Close where the driver permits nothing: %v", err)
 		}
-		for range 2 * maxTries {
+		for range 2 * core.MaxTries {
 			r.ok(r.drv.Close())
 		}
 		r.fail("cuStreamIsCapturing", -1, 0)
@@ -548,7 +549,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 
 	h, other := use()
 	r.fail("cuStreamIsCapturing", 0, ResultUnknown) // always
-	for range maxTries {
+	for range core.MaxTries {
 		if got := r.leaked(0); got != nil {
 			t.Errorf("reports %v", got)
 		}
@@ -560,6 +561,6 @@ func TestBusyIsNoFailure(t *testing.T) {
 		r.census(kindHost) != 2 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
 	}
-	r.tell("fake_forgive_host", uintptr(h.core.host))
-	r.tell("fake_forgive_host", uintptr(other.core.host))
+	r.tell("fake_forgive_host", uintptr(h.core.Host))
+	r.tell("fake_forgive_host", uintptr(other.core.Host))
 }

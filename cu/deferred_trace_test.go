@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // deferCopies defers pairs of memory that a stream has copied between: they are closed during a call on them.
@@ -13,9 +15,9 @@ func (r *soft) deferCopies(pairs int) {
 	for range pairs {
 		host, mem := must(r.gpu.AllocHost(8, HostPortable))(r.t), must(r.gpu.Alloc(8))(r.t)
 		r.ok(r.s.Copy(mem, host))
-		for _, rs := range []*resource{&host.core.resource, &mem.core.resource} {
+		for _, rs := range []*core.Resource{&host.core.Resource, &mem.core.Resource} {
 			r.ok(rs.Enter(rs, "test"))
-			defer rs.leave()
+			defer rs.EndCall()
 		}
 		r.ok(host.Close())
 		r.ok(mem.Close())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Device is a GPU. It need not be closed. A Driver has exactly one *Device for each GPU, so that
@@ -17,22 +18,24 @@ type Device struct {
 }
 
 // object returns what errors say of the device.
-func (dev *Device) object() named { return standIn{itsKind: fmt.Sprintf("device %d", dev.ordinal)} }
+func (dev *Device) object() core.Named {
+	return core.StandIn{ItsKind: fmt.Sprintf("device %d", dev.ordinal)}
+}
 
 // failed returns the error for a call about the device that the driver answered with res.
 func (dev *Device) failed(op string, res driver.Result) error {
-	return about(dev.object(), dev.drv.core.resultError(op, 0, res))
+	return core.About(dev.object(), dev.drv.core.ResultError(op, 0, res))
 }
 
 // Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	const op = "cuDeviceGet"
 	if !d.open() {
-		return nil, errNil(op, "driver")
+		return nil, core.ErrNil(op, "driver")
 	}
 	raw, res := driver.Device(0), driver.ResultInvalidDevice
 	if int(int32(ordinal)) == ordinal {
-		raw, res = d.core.table().DeviceGet(driver.At{}, int32(ordinal))
+		raw, res = d.core.Table().DeviceGet(driver.At{}, int32(ordinal))
 	}
 	switch res {
 	case driver.ResultSuccess:
@@ -48,13 +51,13 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		}
 		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("there is no device %d: the driver has %s", ordinal, has)}
 	}
-	return nil, d.core.resultError(op, 0, res)
+	return nil, d.core.ResultError(op, 0, res)
 }
 
 // device returns the Device of a handle.
 func (d *Driver) device(raw driver.Device, ordinal int) *Device {
-	d.core.mu.Lock()
-	defer d.core.mu.Unlock()
+	d.core.Mu.Lock()
+	defer d.core.Mu.Unlock()
 	dev := d.devices[raw]
 	if dev == nil {
 		dev = &Device{drv: d, raw: raw, ordinal: ordinal}
@@ -64,7 +67,7 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 }
 
 // deviceOf returns the Device of a context.
-func deviceOf(c *contextCore) *Device { return c.apiDevice.(*Device) }
+func deviceOf(c *core.Context) *Device { return c.APIDevice.(*Device) }
 
 // Devices returns all devices that the driver has, in the order of their ordinals.
 func (d *Driver) Devices() ([]*Device, error) {
@@ -86,15 +89,15 @@ func (d *Driver) Devices() ([]*Device, error) {
 func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	const op = "cuDeviceGetByPCIBusId"
 	if !d.open() {
-		return nil, errNil(op, "driver")
+		return nil, core.ErrNil(op, "driver")
 	}
-	raw, res := d.core.table().DeviceGetByPCIBusId(driver.At{}, id)
+	raw, res := d.core.Table().DeviceGetByPCIBusId(driver.At{}, id)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
 		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("the driver has no device in PCI slot %q", id)}
 	default:
-		return nil, d.core.resultError(op, 0, res)
+		return nil, d.core.ResultError(op, 0, res)
 	}
 	// Today the handle is the ordinal, but CUDA does not promise that.
 	devs, err := d.Devices()
@@ -162,11 +165,11 @@ func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 func (dev *Device) UUID() (UUID, error) {
 	const op = "cuDeviceGetUuid"
 	if !dev.valid() {
-		return UUID{}, errNil(op, "device")
+		return UUID{}, core.ErrNil(op, "device")
 	}
-	u, res := dev.drv.core.table().DeviceGetUUID(driver.At{}, dev.raw)
-	if dev.drv.core.table().Missing(res) != nil { // before CUDA 11.4
-		u, res = dev.drv.core.table().DeviceGetUUIDV1(driver.At{}, dev.raw)
+	u, res := dev.drv.core.Table().DeviceGetUUID(driver.At{}, dev.raw)
+	if dev.drv.core.Table().Missing(res) != nil { // before CUDA 11.4
+		u, res = dev.drv.core.Table().DeviceGetUUIDV1(driver.At{}, dev.raw)
 	}
 	if res != driver.ResultSuccess {
 		return UUID{}, dev.failed(op, res)
@@ -188,10 +191,10 @@ func (dev *Device) PCIBusID() (string, error) {
 func (dev *Device) queryText(op string,
 	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
 	if !dev.valid() {
-		return "", errNil(op, "device")
+		return "", core.ErrNil(op, "device")
 	}
 	buf := make([]byte, 256)
-	if res := get(dev.drv.core.table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
+	if res := get(dev.drv.core.Table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
 		return "", dev.failed(op, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
@@ -222,14 +225,14 @@ func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String(
 func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	const op = "cuDeviceGetAttribute"
 	if !dev.valid() {
-		return 0, errNil(op, "device")
+		return 0, core.ErrNil(op, "device")
 	}
-	v, res := dev.drv.core.table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
+	v, res := dev.drv.core.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
 	switch res {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, badValue(op, dev.object(), fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
+		return 0, core.BadValue(op, dev.object(), fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
 	return 0, dev.failed(op, res)
 }
@@ -253,9 +256,9 @@ func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 func (dev *Device) LimitsSMs() (bool, error) {
 	const op = "cuDeviceGetExecAffinitySupport"
 	if !dev.valid() {
-		return false, errNil(op, "device")
+		return false, core.ErrNil(op, "device")
 	}
-	v, res := dev.drv.core.table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
+	v, res := dev.drv.core.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
 	if res != driver.ResultSuccess {
 		return false, dev.failed(op, res)
 	}
@@ -269,7 +272,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return false, err
 	}
-	can, res := dev.drv.core.table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
+	can, res := dev.drv.core.Table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return false, dev.failed(op, res)
 	}
@@ -289,7 +292,7 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return 0, err
 	}
-	v, res := dev.drv.core.table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
+	v, res := dev.drv.core.Table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.failed(op, res)
 	}
@@ -300,13 +303,13 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 func (dev *Device) checkPeer(op string, peer *Device) error {
 	switch {
 	case !dev.valid():
-		return errNil(op, "device")
+		return core.ErrNil(op, "device")
 	case !peer.valid():
-		return errNilArg(op, dev.object(), "other device")
+		return core.ErrNilArg(op, dev.object(), "other device")
 	}
 	if dev.drv != peer.drv {
-		return misuse(op, dev.object(), ErrDriverMismatch, fmt.Sprintf(
-			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.core.which(), peer.drv.core.which()))
+		return core.Misuse(op, dev.object(), ErrDriverMismatch, fmt.Sprintf(
+			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.core.Which(), peer.drv.core.Which()))
 	}
 	return nil
 }
@@ -316,9 +319,9 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err error) {
 	const op = "cuDevicePrimaryCtxGetState"
 	if !dev.valid() {
-		return 0, false, errNil(op, "device")
+		return 0, false, core.ErrNil(op, "device")
 	}
-	f, a, res := dev.drv.core.table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
+	f, a, res := dev.drv.core.Table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
 		return 0, false, dev.failed(op, res)
 	}
@@ -330,12 +333,12 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	const op = "cuDevicePrimaryCtxSetFlags"
 	if !dev.valid() {
-		return errNil(op, "device")
+		return core.ErrNil(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return about(dev.object(), err)
+		return core.About(dev.object(), err)
 	}
-	res := dev.drv.core.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
+	res := dev.drv.core.Table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
 	if res != driver.ResultSuccess {
 		return dev.failed(op, res)
 	}
@@ -346,9 +349,9 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 func (dev *Device) TotalMem() (uint64, error) {
 	const op = "cuDeviceTotalMem"
 	if !dev.valid() {
-		return 0, errNil(op, "device")
+		return 0, core.ErrNil(op, "device")
 	}
-	n, res := dev.drv.core.table().DeviceTotalMem(driver.At{}, dev.raw)
+	n, res := dev.drv.core.Table().DeviceTotalMem(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.failed(op, res)
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
@@ -11,12 +12,12 @@ import (
 // process ([Context.OpenIPCMem]), of another API ([Context.ImportMem]) or of other code
 // ([Context.WrapMem]).
 type DeviceMem struct {
-	_       noCopy
-	core    *memCore
+	_       core.NoCopy
+	core    *core.Mem
 	cleanup runtime.Cleanup
 }
 
-func newDeviceMem(ctx *contextCore, mc *memCore) *DeviceMem {
+func newDeviceMem(ctx *core.Context, mc *core.Mem) *DeviceMem {
 	m := &DeviceMem{core: mc}
 	m.cleanup = newMemory(m, ctx, mc)
 	return m
@@ -34,20 +35,20 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	}
 	defer c.leave()
 	if size == 0 {
-		return nil, badValue(op, cc, "the size is 0 bytes: ask for at least one")
+		return nil, core.BadValue(op, cc, "the size is 0 bytes: ask for at least one")
 	}
-	if old := cc.takeMemory(deviceMemory, 0, size); old != nil {
-		return newDeviceMem(cc, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
+	if old := cc.TakeMemory(core.DeviceMemory, 0, size); old != nil {
+		return newDeviceMem(cc, &core.Mem{Is: core.DeviceMemory, Raw: old.Raw, Size: size, Capacity: old.Capacity}), nil
 	}
 	var raw driver.DevicePtr
-	res, own := cc.allocate(func() (res driver.Result) {
-		raw, res = cc.drv.table().MemAlloc(driver.At{Context: cc.raw}, size)
+	res, own := cc.Allocate(func() (res driver.Result) {
+		raw, res = cc.Drv.Table().MemAlloc(driver.At{Context: cc.Raw}, size)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, cc.outOfMemory(cc.failAlloc(op, 0, size, res, own))
+		return nil, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
 	}
-	return newDeviceMem(cc, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
+	return newDeviceMem(cc, &core.Mem{Is: core.DeviceMemory, Raw: raw, Size: size, Capacity: size}), nil
 }
 
 // Close frees the memory (cuMemFree), or ends the access to memory of another process
@@ -63,27 +64,27 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // freed: see [Context.WrapMem].
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
-		return errNil("cuMemFree", "device memory")
+		return core.ErrNil("cuMemFree", "device memory")
 	}
-	if m.core.virt != nil {
-		return m.core.virt.close(m.cleanup)
+	if m.core.Virt != nil {
+		return m.core.Virt.Close(m.cleanup)
 	}
-	return m.core.closeOwned("DeviceMem.Close", m.cleanup)
+	return m.core.CloseOwned("DeviceMem.Close", m.cleanup)
 }
 
 // Size returns the size in bytes, or 0 for nil.
-func (m *DeviceMem) Size() uint64 { return m.region().size }
+func (m *DeviceMem) Size() uint64 { return m.region().Size }
 
-func (m *DeviceMem) region() region {
+func (m *DeviceMem) region() core.Region {
 	if m == nil || m.core == nil {
-		return region{}
+		return core.Region{}
 	}
-	return region{mem: m.core.current(), size: m.core.length()}
+	return core.Region{Mem: m.core.Current(), Size: m.core.Length()}
 }
 
 func (m *DeviceMem) span() Span {
 	r := m.region()
-	return Span{mem: r.mem, owner: m, size: r.size}
+	return Span{mem: r.Mem, owner: m, size: r.Size}
 }
 
 // Span returns size bytes of the memory, beginning at off. If the memory is smaller, the calls that
@@ -93,11 +94,11 @@ func (m *DeviceMem) Span(off, size uint64) Span { return m.span().Span(off, size
 // Handle returns the CUdeviceptr, for code that calls the driver directly. The handle is valid
 // until the DeviceMem is closed or collected. Handle returns 0 for nil and for closed memory.
 func (m *DeviceMem) Handle() uint64 {
-	if m == nil || m.core == nil || m.core.current().Closed() {
+	if m == nil || m.core == nil || m.core.Current().Closed() {
 		return 0
 	}
-	m.core.exposed.Store(true)
-	return uint64(m.core.raw)
+	m.core.Exposed.Store(true)
+	return uint64(m.core.Raw)
 }
 
 // CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
@@ -126,14 +127,14 @@ func (m *DeviceMem) CopyTo(dst []byte) error {
 // docs/blocking.md.
 func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	const op = "cuMemcpyHtoD"
-	err := m.copy(op, len(src), off, func(mc *memCore, p driver.DevicePtr) error {
-		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyHtoD(at, p, src) })
+	err := m.copy(op, len(src), off, func(mc *core.Mem, p driver.DevicePtr) error {
+		err := mc.LegacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyHtoD(at, p, src) })
 		waited := false
 		if err == nil {
-			waited, err = mc.ctx.finishCopy()
+			waited, err = mc.Ctx.FinishCopy()
 		}
 		if err == nil {
-			mc.observeLegacy("DeviceMem.CopyFrom", off, len(src), true, waited)
+			mc.ObserveLegacy("DeviceMem.CopyFrom", off, len(src), true, waited)
 		}
 		return err
 	})
@@ -156,17 +157,17 @@ func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 
 func (m *DeviceMem) read(dst []byte, off int64) error {
 	const op = "cuMemcpyDtoH"
-	return m.copy(op, len(dst), off, func(mc *memCore, p driver.DevicePtr) error {
-		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
+	return m.copy(op, len(dst), off, func(mc *core.Mem, p driver.DevicePtr) error {
+		err := mc.LegacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
 		if err == nil {
-			mc.observeLegacy("DeviceMem.CopyTo", off, len(dst), false, true)
+			mc.ObserveLegacy("DeviceMem.CopyTo", off, len(dst), false, true)
 		}
 		return err
 	})
 }
 
 // object returns the object for an error, or nil if there is none.
-func (m *DeviceMem) object() named {
+func (m *DeviceMem) object() core.Named {
 	if m == nil || m.core == nil {
 		return nil
 	}
@@ -174,34 +175,34 @@ func (m *DeviceMem) object() named {
 }
 
 // copy calls f, which copies n bytes at off, within a call on the memory.
-func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.DevicePtr) error) error {
+func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.DevicePtr) error) error {
 	if m == nil || m.core == nil {
-		return errNil(op, "device memory")
+		return core.ErrNil(op, "device memory")
 	}
-	mc := m.core.current()
+	mc := m.core.Current()
 	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(m)
-	defer mc.leave()
-	if mc.only != nil {
+	defer mc.EndCall()
+	if mc.Only != nil {
 		return mc.Refused(op)
 	}
-	if err := mc.fits(op, n, off); err != nil || n == 0 {
+	if err := mc.Fits(op, n, off); err != nil || n == 0 {
 		return err
 	}
-	if err := mc.mapped(uint64(off), uint64(n)); err != nil {
-		return newError(op, mc, ResultInvalidValue, err, "use VirtualMem.Grow or Map")
+	if err := mc.Mapped(uint64(off), uint64(n)); err != nil {
+		return core.NewError(op, mc, ResultInvalidValue, err, "use VirtualMem.Grow or Map")
 	}
-	if !mc.copied.Load() {
-		mc.copied.Store(true)
+	if !mc.Copied.Load() {
+		mc.Copied.Store(true)
 	}
-	if mc.is.tracked {
-		mc.resource.usedOn(mc.ctx.legacyStream())
+	if mc.Is.Tracked {
+		mc.Resource.UsedOn(mc.Ctx.LegacyStream())
 	}
-	err := f(mc, mc.raw+driver.DevicePtr(off))
+	err := f(mc, mc.Raw+driver.DevicePtr(off))
 	if err != nil {
-		err = mc.ctx.retry(op, err, func() error { return f(mc, mc.raw+driver.DevicePtr(off)) })
+		err = mc.Ctx.Retry(op, err, func() error { return f(mc, mc.Raw+driver.DevicePtr(off)) })
 	}
 	return err
 }
@@ -213,12 +214,12 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
-	return m.copy(op, 1, 0, func(mc *memCore, p driver.DevicePtr) error {
-		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
-			return t.MemsetD8(at, p, value, mc.length())
+	return m.copy(op, 1, 0, func(mc *core.Mem, p driver.DevicePtr) error {
+		err := mc.LegacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
+			return t.MemsetD8(at, p, value, mc.Length())
 		})
 		if err == nil {
-			mc.observeLegacy("DeviceMem.Memset", 0, int(mc.length()), true, false)
+			mc.ObserveLegacy("DeviceMem.Memset", 0, int(mc.Length()), true, false)
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/internal/remedy"
 	"github.com/purecu/purecu/loader"
@@ -19,8 +20,8 @@ import (
 // Driver is a loaded and initialised CUDA driver. A program should open one Driver and share it:
 // objects of two Drivers cannot be used together.
 type Driver struct {
-	core driverCore
-	// devices are the Devices that calls have returned. The mutex of driverCore guards them.
+	core core.Driver
+	// devices are the Devices that calls have returned. The mutex of Driver guards them.
 	devices map[driver.Device]*Device
 	closed  atomic.Bool
 }
@@ -31,7 +32,7 @@ type Option func(*options)
 type options struct {
 	path     string
 	software func(*driver.TableState) error // makes the table call a software driver; nil without WithSoftware
-	hook     func(leakReport)
+	hook     func(core.LeakReport)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
 	onWait     func(function string) // for tests: see driver.Table.OnWait
@@ -55,10 +56,10 @@ func (o *options) useVariable() error {
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
 	case v == softDriver:
-		return badValue("Open", nil, driverVariable+" is soft, and the program has no software driver: "+importAuto+
+		return core.BadValue("Open", nil, driverVariable+" is soft, and the program has no software driver: "+importAuto+
 			" in the main package, or unset the variable")
 	default:
-		return badValue("Open", nil, fmt.Sprintf("%s is %q, and no such driver is registered: "+
+		return core.BadValue("Open", nil, fmt.Sprintf("%s is %q, and no such driver is registered: "+
 			"use cuda, soft, or the path of a library", driverVariable, v))
 	}
 	return nil
@@ -109,24 +110,24 @@ func Open(opts ...Option) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{
-		core: driverCore{
-			driverAccess:   driverAccess{hook: o.hook},
-			driverContexts: driverContexts{contexts: make(map[contextKey]*contextCore)},
-			numbering:      numbering{tag: rand.Uint64()},
+		core: core.Driver{
+			Access:         core.Access{Hook: o.hook},
+			DriverContexts: core.DriverContexts{Contexts: make(map[core.ContextKey]*core.Context)},
+			Numbering:      core.Numbering{Tag: rand.Uint64()},
 		},
 		devices: make(map[driver.Device]*Device),
 	}
-	d.core.frames.New = func() any { return new(workFrame) }
-	d.core.table().OnWait(o.onWait)
+	d.core.Frames.New = func() any { return new(core.WorkFrame) }
+	d.core.Table().OnWait(o.onWait)
 	if o.software != nil {
-		switch err := o.software(&d.core.calls); {
+		switch err := o.software(&d.core.Calls); {
 		case errors.Is(err, driver.ErrNilProvider):
-			return nil, misuse("Open", nil, ErrNil,
+			return nil, core.Misuse("Open", nil, ErrNil,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		case err != nil:
 			return nil, &Error{Op: "Open", Result: ResultInvalidValue, Err: err}
 		}
-		d.core.name = "the software driver"
+		d.core.Name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)
 		if err != nil {
@@ -134,33 +135,33 @@ func Open(opts ...Option) (*Driver, error) {
 			e.Detail += instead
 			return nil, e
 		}
-		d.core.table().Use(lib)
-		d.core.name, d.core.simulated = lib.Name(), lib.Simulated()
+		d.core.Table().Use(lib)
+		d.core.Name, d.core.Simulated = lib.Name(), lib.Simulated()
 	}
-	switch res := d.core.table().Init(driver.At{}, 0); res {
+	switch res := d.core.Table().Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
-		if v := d.core.table().Version(); v < o.minVersion {
-			d.core.table().Closed()
+		if v := d.core.Table().Version(); v < o.minVersion {
+			d.core.Table().Closed()
 			return nil, &Error{Op: "Open", Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 				"the driver supports CUDA %s, and the program needs %s: install a newer NVIDIA driver",
 				driver.Version(v), driver.Version(o.minVersion))}
 		}
-		d.core.opened, d.core.since = d.core.table().Clock().Now(), clock.Start()
-		if d.core.table().Version() < contextFree {
-			d.core.needContext.Store(1<<len(workFunctions) - 1)
+		d.core.Opened, d.core.Since = d.core.Table().Clock().Now(), clock.Start()
+		if d.core.Table().Version() < core.ContextFree {
+			d.core.NeedContext.Store(1<<len(core.WorkFunctions) - 1)
 		}
-		d.core.initWatch()
-		d.core.log.begin(d.core.table())
+		d.core.InitWatch()
+		d.core.Log.Begin(d.core.Table())
 		return d, nil
 	case driver.ResultNoDevice:
-		e := d.core.resultError("cuInit", 0, res)
+		e := d.core.ResultError("cuInit", 0, res)
 		e.Err = ErrNoDevice
-		if !d.core.software() {
+		if !d.core.Software() {
 			e.Detail = d.noDevice() + instead
 		}
 		return nil, e
 	default:
-		return nil, d.core.resultError("cuInit", 0, res)
+		return nil, d.core.ResultError("cuInit", 0, res)
 	}
 }
 
@@ -179,7 +180,7 @@ func (o *options) instead() string {
 // noDevice returns the remedy for a driver of NVIDIA's that finds no device.
 func (d *Driver) noDevice() string {
 	return fmt.Sprintf("%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES "+
-		"does not hide it; "+initresult.See, d.core.name, checkFiles())
+		"does not hide it; "+initresult.See, d.core.Name, checkFiles())
 }
 
 // checkFiles returns a further thing to check on systems with device files.
@@ -212,10 +213,10 @@ func (d *Driver) open() bool { return d != nil && d.devices != nil }
 // Driver is never closed, objects that are not freed yet stay until the process ends.
 func (d *Driver) Close() error {
 	if d.open() {
-		d.core.freeDeferred(everyDevice)
-		d.core.unmapSlabs()
+		d.core.FreeDeferred(core.EveryDevice)
+		d.core.UnmapSlabs()
 		if !d.closed.Swap(true) {
-			d.core.table().Closed()
+			d.core.Table().Closed()
 		}
 	}
 	return nil
@@ -226,7 +227,7 @@ func (d *Driver) String() string {
 	if !d.open() {
 		return "no driver"
 	}
-	return d.core.name
+	return d.core.Name
 }
 
 // Version is a version of CUDA. As a number it is in CUDA's notation, 12080 for 12.8; its String
@@ -236,11 +237,11 @@ type Version = driver.Version
 // Version returns the newest CUDA version that the driver supports (cuDriverGetVersion).
 func (d *Driver) Version() (Version, error) {
 	if !d.open() {
-		return 0, errNil("cuDriverGetVersion", "driver")
+		return 0, core.ErrNil("cuDriverGetVersion", "driver")
 	}
-	v, res := d.core.table().DriverGetVersion(driver.At{})
+	v, res := d.core.Table().DriverGetVersion(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.core.resultError("cuDriverGetVersion", 0, res)
+		return 0, d.core.ResultError("cuDriverGetVersion", 0, res)
 	}
 	return Version(v), nil
 }
@@ -248,11 +249,11 @@ func (d *Driver) Version() (Version, error) {
 // DeviceCount returns the number of devices (cuDeviceGetCount).
 func (d *Driver) DeviceCount() (int, error) {
 	if !d.open() {
-		return 0, errNil("cuDeviceGetCount", "driver")
+		return 0, core.ErrNil("cuDeviceGetCount", "driver")
 	}
-	n, res := d.core.table().DeviceGetCount(driver.At{})
+	n, res := d.core.Table().DeviceGetCount(driver.At{})
 	if res != driver.ResultSuccess {
-		return 0, d.core.resultError("cuDeviceGetCount", 0, res)
+		return 0, d.core.ResultError("cuDeviceGetCount", 0, res)
 	}
 	return int(n), nil
 }
@@ -280,7 +281,7 @@ func (d *Driver) Symbols() []Symbol {
 	if !d.open() {
 		return nil
 	}
-	return symbolsOf(d.core.table())
+	return symbolsOf(d.core.Table())
 }
 
 // LibrarySymbols is [Driver.Symbols] for a library that is loaded but not initialised. It needs no
@@ -321,15 +322,15 @@ type Proc struct {
 // for the function, the error matches errors.ErrUnsupported.
 func (d *Driver) Proc(name string) (Proc, error) {
 	if !d.open() {
-		return Proc{}, errNil(name, "driver")
+		return Proc{}, core.ErrNil(name, "driver")
 	}
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
 		m := &driver.MissingError{Symbol: name}
 		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: remedy.OfMissing(m)}
 	}
-	if _, err := d.core.table().Resolve(sym); err != nil {
-		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: d.core.remedy(name, ResultOperatingSystem)}
+	if _, err := d.core.Table().Resolve(sym); err != nil {
+		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: d.core.Remedy(name, ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
 			e.Result, e.Detail = ResultNotSupported, remedy.OfMissing(m)
 		}
@@ -343,7 +344,7 @@ func (p Proc) Addr() uintptr {
 	if p.drv == nil {
 		return 0
 	}
-	a, _ := p.drv.core.table().Resolve(p.sym)
+	a, _ := p.drv.core.Table().Resolve(p.sym)
 	return a
 }
 
@@ -355,16 +356,16 @@ func (p Proc) Addr() uintptr {
 // the call. A Go variable qualifies only if it is known to be on the heap.
 func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
-		return ResultNotFound, errNil("Proc.Call", "function")
+		return ResultNotFound, core.ErrNil("Proc.Call", "function")
 	}
-	r, res := p.drv.core.table().CallSymbol(driver.At{}, p.sym, args...)
+	r, res := p.drv.core.Table().CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {
-		err := p.drv.core.resultError(p.sym.Info().Export, 0, res)
+		err := p.drv.core.ResultError(p.sym.Info().Export, 0, res)
 		return ResultInvalidValue, err
 	}
 	result := Result(int32(r))
 	if result != ResultSuccess {
-		p.drv.core.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
+		p.drv.core.NoteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
 	}
 	return result, nil
 }

@@ -13,35 +13,36 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 func TestParseLog(t *testing.T) {
 	const old = "[22:21:32.099][25642][CUDA][E]"
 	for _, tt := range []struct {
 		name, log string
-		want      []logEntry
+		want      []core.LogEntry
 	}{
 		{"empty", "", nil},
 		{"a function in brackets", old + "[cuLogsDumpToMemory] buffer cannot be NULL\n",
-			[]logEntry{{op: "cuLogsDumpToMemory", code: 0, text: "buffer cannot be NULL"}}},
+			[]core.LogEntry{{Op: "cuLogsDumpToMemory", Code: 0, Text: "buffer cannot be NULL"}}},
 		{"a last line with the function", old + " buffer cannot be NULL\n" + old +
 			" Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2\n",
-			[]logEntry{{op: "cuMemAlloc", code: 1, text: "buffer cannot be NULL"}}},
+			[]core.LogEntry{{Op: "cuMemAlloc", Code: 1, Text: "buffer cannot be NULL"}}},
 		{"two messages", old + " one\n" + old + " two\n" + old + " Returning 1 (X) from cuA_v3_ptsz\n",
-			[]logEntry{{op: "cuA", code: 1, text: "one; two"}}},
+			[]core.LogEntry{{Op: "cuA", Code: 1, Text: "one; two"}}},
 		{"two threads", "[t][1][CUDA][E] of one\n[t][2][CUDA][E] of two\n[t][1][CUDA][E] Returning 1 (X) from cuOne\n[t][2][CUDA][E] Returning 2 (Y) from cuTwo\n",
-			[]logEntry{{op: "cuOne", code: 1, text: "of one"}, {op: "cuTwo", code: 2, text: "of two"}}},
+			[]core.LogEntry{{Op: "cuOne", Code: 1, Text: "of one"}, {Op: "cuTwo", Code: 2, Text: "of two"}}},
 		{"what the machine lacks", "[t][1][cusim][E] no files\n[t][1][cusim][E] Returning 2 (X) from cuA\n" + old +
 			" buffer cannot be NULL\n",
-			[]logEntry{{op: "cuA", code: 2, text: "no files", whole: true}, {text: "buffer cannot be NULL"}}},
-		{"no function", old + " something\n", []logEntry{{text: "something"}}},
-		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []logEntry{{text: "[x] y"}}},
+			[]core.LogEntry{{Op: "cuA", Code: 2, Text: "no files", Whole: true}, {Text: "buffer cannot be NULL"}}},
+		{"no function", old + " something\n", []core.LogEntry{{Text: "something"}}},
+		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []core.LogEntry{{Text: "[x] y"}}},
 		{"other lines", "logs were lost\n[\n[a\n[a]\n\n", nil},
-		{"no number", old + " Returning from a trip\n", []logEntry{{text: "Returning from a trip"}}},
+		{"no number", old + " Returning from a trip\n", []core.LogEntry{{Text: "Returning from a trip"}}},
 		{"a long number", old + " Returning 99999999999 (X) from cuA\n",
-			[]logEntry{{text: "Returning 99999999999 (X) from cuA"}}},
+			[]core.LogEntry{{Text: "Returning 99999999999 (X) from cuA"}}},
 	} {
-		if diff := cmp.Diff(tt.want, parseLog(tt.log), cmp.AllowUnexported(logEntry{})); diff != "" {
+		if diff := cmp.Diff(tt.want, core.ParseLog(tt.log), cmp.AllowUnexported(core.LogEntry{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
@@ -52,7 +53,7 @@ func TestDriverLogLong(t *testing.T) {
 	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" +
 		strings.Repeat("ä", 10000) + "end"}))
 	_, err := must(Open(WithSoftware(sim)))(t).DeviceCount()
-	if s := fmt.Sprint(err); len(s) > 2*maxExplanation || !strings.Contains(s, "says: beginää") ||
+	if s := fmt.Sprint(err); len(s) > 2*core.MaxExplanation || !strings.Contains(s, "says: beginää") ||
 		!strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
 		t.Errorf("%d bytes: %v", len(s), err)
 	}
@@ -111,15 +112,15 @@ func TestDriverLog(t *testing.T) {
 	for err := range results {
 		t.Fatal(err)
 	}
-	if n := len(drv.core.log.kept); n != 0 {
-		t.Errorf("%d entries are left: %v", n, drv.core.log.kept)
+	if n := len(drv.core.Log.Kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, drv.core.Log.Kept)
 	}
 
 	// Lines that nobody has asked for in time are of no error.
-	drv.core.log.kept = []logEntry{{op: "cuMemGetInfo", text: "old", read: drv.core.table().Clock().Now()}}
+	drv.core.Log.Kept = []core.LogEntry{{Op: "cuMemGetInfo", Text: "old", Read: drv.core.Table().Clock().Now()}}
 	sim.ClearFaults()
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2})
-	sim.Advance(2 * keptFor)
+	sim.Advance(2 * core.KeptFor)
 	if _, _, err := gpu.MemInfo(); err == nil || strings.Contains(err.Error(), "log") {
 		t.Errorf("after a while: %v", err)
 	}
@@ -169,8 +170,8 @@ func TestDriverLogUnlocked(t *testing.T) {
 	if second == nil || !strings.HasSuffix(second.Error(), "says: second") {
 		t.Errorf("the second error: %v", second)
 	}
-	if n := len(drv.core.log.kept); n != 0 {
-		t.Errorf("%d entries are left: %v", n, drv.core.log.kept)
+	if n := len(drv.core.Log.Kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, drv.core.Log.Kept)
 	}
 }
 
@@ -180,7 +181,7 @@ type ownLog struct{ driver.Software }
 func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 	flags uint32) (uint32, uint64, driver.Result) {
 	at, n, res := o.Software.LogsDumpToMemory(th, from, b, flags)
-	n = uint64(copy(b, strings.ReplaceAll(string(b[:n]), "[CUDA]", "["+ownSource+"]")))
+	n = uint64(copy(b, strings.ReplaceAll(string(b[:n]), "[CUDA]", "["+core.OwnSource+"]")))
 	return at, n, res
 }
 
@@ -221,23 +222,23 @@ func TestDriverLogOfAddAlloc(t *testing.T) {
 // TestDriverLogIsBounded checks that lines that nobody gets are forgotten, and that an old driver
 // has no log.
 func TestDriverLogIsBounded(t *testing.T) {
-	l := &driverLog{}
+	l := &core.DriverLog{}
 	for i := range 200 {
-		l.kept = append(l.kept, logEntry{op: fmt.Sprint("cu", i)})
+		l.Kept = append(l.Kept, core.LogEntry{Op: fmt.Sprint("cu", i)})
 	}
-	if got := l.take("cuOther", 1, true); got.text != "" || len(l.kept) != 200 {
-		t.Errorf("%q, %d", got.text, len(l.kept))
+	if got := l.Take("cuOther", 1, true); got.Text != "" || len(l.Kept) != 200 {
+		t.Errorf("%q, %d", got.Text, len(l.Kept))
 	}
-	l.kept = append(l.kept, logEntry{text: "anything"})
-	if got := l.take("cuOther", 1, true); got.text != "the driver's log ends with this, perhaps about another call: anything" {
-		t.Error(got.text)
+	l.Kept = append(l.Kept, core.LogEntry{Text: "anything"})
+	if got := l.Take("cuOther", 1, true); got.Text != "the driver's log ends with this, perhaps about another call: anything" {
+		t.Error(got.Text)
 	}
 	drv, err := Open(WithSoftware(cusim.New(cusim.Version(12080),
 		cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 999, Log: "unseen"}))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || drv.core.log.exists {
+	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || drv.core.Log.Exists {
 		t.Errorf("CUDA 12.8: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package cu
 import (
 	"errors"
 	"fmt"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // NewEventFromEGLSync would make an event of an EGLSync object, named by its address
@@ -19,12 +21,12 @@ func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, e
 	}
 	defer c.leave()
 	if sync == 0 {
-		return nil, misuse(op, cc, ErrNil, "the EGLSync is 0: check the error of the call that should have made it")
+		return nil, core.Misuse(op, cc, ErrNil, "the EGLSync is 0: check the error of the call that should have made it")
 	}
 	if err := flags.check(); err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
-	return nil, newError(op, standIn{"EGLSync", sync, cc}, ResultNotSupported, errEGL,
+	return nil, core.NewError(op, core.StandIn{ItsKind: "EGLSync", Raw: sync, Ctx: cc}, ResultNotSupported, errEGL,
 		"wait for it by eglClientWaitSync before enqueueing what depends on it")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // axpyWith launches the kernel of the fake driver with a vector.
@@ -28,8 +29,8 @@ func TestKeptObjects(t *testing.T) {
 	d, h := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
 	calls := func(want int) {
 		t.Helper()
-		for name, c := range map[string]*resource{
-			"module": &mod.core.resource, "device": &d.core.resource, "host": &h.core.resource,
+		for name, c := range map[string]*core.Resource{
+			"module": &mod.core.Resource, "device": &d.core.Resource, "host": &h.core.Resource,
 		} {
 			if n := c.Calls(); n != want {
 				t.Errorf("%s: %d calls in flight, want %d", name, n, want)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestIntervalErrors makes each of two events the one at fault, in all ways.
@@ -174,7 +175,7 @@ func TestErrorHandles(t *testing.T) {
 		its.Record(r.s):      {"cuEventRecord", its.Handle()},
 		r.s.Memset(mem, 1):   {"cuMemsetD8Async", uintptr(mem.Handle())},
 		r.s.Copy(host, mem):  {"cuMemcpyDtoHAsync", uintptr(mem.Handle())},
-		r.s.Copy(host, host): {"Stream.Copy", host.core.handle()},
+		r.s.Copy(host, host): {"Stream.Copy", host.core.Handle()},
 		alloc:                {"cuMemAlloc", r.gpu.Handle()},
 		pitch:                {"cuMemAllocPitch", r.gpu.Handle()},
 		pinned:               {"cuMemHostAlloc", r.gpu.Handle()},
@@ -324,7 +325,7 @@ func TestPoisonedCloses(t *testing.T) {
 	r.sim.Poison(int(ResultIllegalAddress))
 	var errs []error
 	for _, m := range mems {
-		name := describe(m.core)
+		name := core.Describe(m.core)
 		err := m.Close()
 		r.is(err, ErrContextPoisoned, ResultIllegalAddress)
 		if !strings.Contains(fmt.Sprint(err), name) {

@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -58,7 +59,7 @@ func TestMistakes(t *testing.T) {
 			"cu: cuEventRecord(event H): objects of different devices; the event is on device 0, the stream H on device 1: create both on one device"},
 		{"record, closed and devices", func() error { return closed.Record(farStream) }, ErrClosed, ResultInvalidHandle,
 			"cu: cuEventRecord(event H): already closed; the event was closed before the call: close it after its last use"},
-		{"record, flags", func() error { return e.RecordWithFlags(r.s, 8) }, errInvalid, ResultInvalidValue,
+		{"record, flags", func() error { return e.RecordWithFlags(r.s, 8) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventRecordWithFlags(stream H): invalid argument; unknown record flags 0x8: see RecordFlags"},
 		{"wait, drivers", func() error { return r.s.WaitEvent(foreignEvent) }, ErrDriverMismatch, ResultInvalidHandle,
 			"cu: cuStreamWaitEvent(event H): objects of different drivers; the event belongs to LIB (the *cu.Driver H), the stream H to LIB (the *cu.Driver H): open one driver and share it"},
@@ -74,29 +75,29 @@ func TestMistakes(t *testing.T) {
 			"cu: cuEventElapsedTime(start event H): event records no time; create or acquire it with cu.EventDefault: the zero Event and events with EventDisableTiming record no time"},
 		{"since, closed and untimed", func() error { return since(closed, untimed) }, ErrClosed, ResultInvalidHandle,
 			"cu: cuEventElapsedTime(stop event H): already closed; the event was closed before the call: close it after its last use"},
-		{"event flags", func() error { _, err := r.gpu.NewEvent(9); return err }, errInvalid, ResultInvalidValue,
+		{"event flags", func() error { _, err := r.gpu.NewEvent(9); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventCreate(context H): invalid argument; unknown event flags EventBlockingSync|0x8: see EventFlags"},
-		{"interprocess and timed", func() error { _, err := r.gpu.NewEvent(EventInterprocess); return err }, errInvalid, ResultInvalidValue,
+		{"interprocess and timed", func() error { _, err := r.gpu.NewEvent(EventInterprocess); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventCreate(context H): invalid argument; an interprocess event cannot record the time: add EventDisableTiming"},
-		{"stream flags", func() error { _, err := r.gpu.NewStream(2); return err }, errInvalid, ResultInvalidValue,
+		{"stream flags", func() error { _, err := r.gpu.NewStream(2); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuStreamCreate(context H): invalid argument; unknown stream flags 0x2: see StreamFlags"},
-		{"no memory", func() error { _, err := r.gpu.Alloc(0); return err }, errInvalid, ResultInvalidValue,
+		{"no memory", func() error { _, err := r.gpu.Alloc(0); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuMemAlloc(context H): invalid argument; the size is 0 bytes: ask for at least one"},
-		{"too much to copy", func() error { return mem.CopyFrom(make([]byte, 9)) }, errInvalid, ResultInvalidValue,
+		{"too much to copy", func() error { return mem.CopyFrom(make([]byte, 9)) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuMemcpyHtoD(device memory H, 8 bytes): invalid argument; 9 bytes at 0 do not fit into 8: copy fewer, or allocate more memory"},
-		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, errInvalid, ResultInvalidValue,
+		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx(context H): invalid argument; the image is empty: check how it was read or embedded"},
-		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, errInvalid, ResultInvalidValue,
+		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx(context H): invalid argument; the image is a truncated cubin: it has 4 bytes, and needs 64"},
 		{"launch, drivers", func() error { return axpy.Launch(foreignStream, one) }, ErrDriverMismatch, ResultInvalidHandle,
 			"cu: cuLaunchKernel(kernel H): objects of different drivers; the kernel belongs to LIB (the *cu.Driver H), the stream H to LIB (the *cu.Driver H): open one driver and share it"},
 		{"launch, devices", func() error { return axpy.Launch(farStream, one) }, ErrDeviceMismatch, ResultInvalidHandle,
 			"cu: cuLaunchKernel(kernel H): objects of different devices; the kernel is on device 0, the stream H on device 1: create both on one device"},
-		{"launch, shape", func() error { return axpy.Launch(r.s, LaunchConfig{}) }, errInvalid, ResultInvalidValue,
+		{"launch, shape", func() error { return axpy.Launch(r.s, LaunchConfig{}) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument; kernel axpy: Grid.X and Block.X must be at least 1"},
-		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, errInvalid, ResultInvalidValue,
+		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument; kernel axpy takes 3 arguments, not 1"},
-		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, errInvalid, ResultInvalidValue,
+		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument; kernel axpy: argument 1 has 8 bytes, and the kernel's parameter has 4: pass a value of that size"},
 		{"launch, freed", func() error { return axpy.Launch(r.s, one, Ptr(freed), U32(1), U64(1)) }, ErrClosed, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): already closed; kernel axpy: argument 0 is closed: device memory H, 8 bytes; close memory after its last use"},
@@ -106,7 +107,7 @@ func TestMistakes(t *testing.T) {
 			"cu: cuLaunchKernel(kernel H): objects of different drivers; kernel axpy: argument 0 is device memory H, 8 bytes, of LIB (the *cu.Driver H), and the kernel is of LIB (the *cu.Driver H): open one driver and share it"},
 		{"launch, another device's memory", func() error { return axpy.Launch(r.s, one, Ptr(farMem), U32(1), U64(1)) }, ErrDeviceMismatch, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): objects of different devices; kernel axpy: argument 0 is device memory H, 8 bytes, of another context, which the kernel may be unable to access: allocate it in the kernel's context, or enable peer access"},
-		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, errInvalid, ResultInvalidValue,
+		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument: a **cu.Event contains Go pointers or has no fixed layout; kernel axpy: argument 0"},
 	} {
 		calls := r.ask("fake_all_calls")
@@ -214,13 +215,13 @@ func TestPoisoned(t *testing.T) {
 	r.ok(r.gpu.Err())
 	far := r.context(r.drv, 1)
 
-	r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
+	r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 700)
 	r.ok(r.gpu.Err()) // nobody has asked so far
 	_, err := r.s.Query()
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
 		t.Errorf("Query: %v", err)
 	}
-	r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 719)
+	r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 719)
 	err = e.Record(r.s)
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultLaunchFailed) {
 		t.Errorf("Record: %v", err)
@@ -482,7 +483,7 @@ func (unasked) Symbol(string) (uintptr, error) { return 0, ccall.ErrNoThread }
 // TestProcUnasked tells a function that nobody could look up from one that the driver lacks.
 func TestProcUnasked(t *testing.T) {
 	drv := &Driver{devices: make(map[driver.Device]*Device)}
-	drv.core.table().Use(unasked{})
+	drv.core.Table().Use(unasked{})
 	_, err := drv.Proc("cuMemAllocManaged")
 	if !errors.Is(err, ResultOperatingSystem) || !errors.Is(err, ccall.ErrNoThread) || errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Proc: %v", err)
@@ -502,11 +503,11 @@ func TestLaunch(t *testing.T) {
 		return words
 	}
 	r.ok(axpy.Launch(r.s, LaunchConfig{Grid: Dim3{2, 3, 4}, Block: Dim3{X: 5, Y: 6}, SharedMem: 7}, Ptr(mem), F32(1), I64(-1)))
-	stream := uint64(r.s.core.raw)
+	stream := uint64(r.s.core.Raw)
 	if diff := cmp.Diff([]uint64{1, 2, 3, 4, 5, 6, 1, 7, stream}, launched(0, 9)); diff != "" {
 		t.Errorf("shape (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]uint64{uint64(mem.core.raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
+	if diff := cmp.Diff([]uint64{uint64(mem.core.Raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	type triple struct {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -19,15 +20,15 @@ import (
 // MoveTo transfer its contents.
 type Event struct {
 	// owner is nil in a zero Event.
-	owner atomic.Pointer[eventOwner]
+	owner atomic.Pointer[core.EventOwner]
 	// mu is held while the owner changes. Calls on the event load the owner without it.
 	mu lock.Mutex[lock.EventOwner]
 }
 
 // load returns the event's owner, or nil if the event has no CUevent yet.
-func (e *Event) load() *eventOwner {
+func (e *Event) load() *core.EventOwner {
 	o := e.owner.Load()
-	if o == nil || o.core == nil {
+	if o == nil || o.Core == nil {
 		return nil
 	}
 	return o
@@ -44,11 +45,11 @@ func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 }
 
 // newEvent creates an event in the context. The caller is a user of the context.
-func newEvent(cc *contextCore, flags EventFlags) (*Event, error) {
+func newEvent(cc *core.Context, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
-	ec, err := newEventCore(cc, uint32(flags))
+	ec, err := core.NewEventCore(cc, uint32(flags))
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +71,14 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	}
 	defer c.leave()
 	if handle == 0 {
-		return nil, misuse(op, cc, ErrNil, "the handle is 0: pass a CUevent")
+		return nil, core.Misuse(op, cc, ErrNil, "the handle is 0: pass a CUevent")
 	}
 	if err := flags.check(); err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
-	ec := ownEvent(cc, uint32(flags), driver.Event(handle))
-	ec.foreign = true
-	ec.first.SetBits(slotExposed)
+	ec := core.OwnEvent(cc, uint32(flags), driver.Event(handle))
+	ec.Foreign = true
+	ec.First.SetBits(core.SlotExposed)
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))
 	return e, nil
@@ -85,9 +86,9 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 
 // newEventOwner returns an owner, whose event is closed if the owner is abandoned. It has a
 // finalizer instead of a cleanup, because a cleanup allocates twice.
-func newEventOwner(c *eventCore) *eventOwner {
-	o := &eventOwner{core: c}
-	runtime.SetFinalizer(o, (*eventOwner).closeAbandoned)
+func newEventOwner(c *core.Event) *core.EventOwner {
+	o := &core.EventOwner{Core: c}
+	runtime.SetFinalizer(o, (*core.EventOwner).CloseAbandoned)
 	return o
 }
 
@@ -97,15 +98,15 @@ func newEventOwner(c *eventCore) *eventOwner {
 // Close does nothing if the event has no CUevent yet.
 func (e *Event) Close() error {
 	if e == nil {
-		return errNil("cuEventDestroy", "event")
+		return core.ErrNil("cuEventDestroy", "event")
 	}
 	o := e.load()
 	if o == nil {
 		return nil
 	}
-	first, err := o.core.close(driver.At{})
+	first, err := o.Core.Close(driver.At{})
 	if first {
-		o.closed()
+		o.Closed()
 	}
 	return err
 }
@@ -122,12 +123,12 @@ func (e *Event) Handle() uintptr {
 	if o == nil {
 		return 0
 	}
-	sl, err := o.core.enterForeign("Event.Handle")
+	sl, err := o.Core.EnterForeign("Event.Handle")
 	if err != nil {
 		return 0
 	}
-	defer o.leave(sl)
-	return uintptr(sl.raw)
+	defer o.EndCall(sl)
+	return uintptr(sl.Raw)
 }
 
 // Created reports whether the event has a CUevent. The first record or the first call of
@@ -141,7 +142,7 @@ func (e *Event) Flags() EventFlags {
 	if e == nil {
 		return EventDefault
 	}
-	return EventFlags(e.owner.Load().flags())
+	return EventFlags(e.owner.Load().Flags())
 }
 
 // Device returns the device of the event's context. ok is false for an event that was not created
@@ -151,7 +152,7 @@ func (e *Event) Device() (dev *Device, ok bool) {
 		return nil, false
 	}
 	if o := e.load(); o != nil {
-		return deviceOf(o.core.ctx), true
+		return deviceOf(o.Core.Ctx), true
 	}
 	return nil, false
 }
@@ -183,7 +184,7 @@ func (e *Event) Key() EventKey {
 		return EventKey{}
 	}
 	if o := e.load(); o != nil {
-		return EventKey{o.core.ctx.drv.tag, o.core.id}
+		return EventKey{o.Core.Ctx.Drv.Tag, o.Core.ID}
 	}
 	return EventKey{}
 }
@@ -212,21 +213,21 @@ func (e *Event) Record(s *Stream) error {
 				return err
 			}
 		}
-		done, err := o.core.recordFast(op, s.core)
+		done, err := o.Core.RecordFast(op, s.core)
 		runtime.KeepAlive(s)
 		runtime.KeepAlive(o)
 		if done {
 			return err
 		}
 	}
-	return e.record(op, s, RecordDefault, byRecord)
+	return e.record(op, s, RecordDefault, core.ByRecord)
 }
 
 // RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1). If the event is timed,
 // it waits while the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
-	return e.record(op, s, flags, byRecordWithFlags)
+	return e.record(op, s, flags, core.ByRecordWithFlags)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. If ctx has no current
@@ -234,11 +235,11 @@ func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 // the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordCurrent(ctx context.Context) error {
 	if e == nil {
-		return errNil("cuEventRecord", "event")
+		return core.ErrNil("cuEventRecord", "event")
 	}
 	s, err := CurrentStream(ctx)
 	if err != nil {
-		return about(e.load().object(), err)
+		return core.About(e.load().Object(), err)
 	}
 	return e.Record(s)
 }
@@ -248,34 +249,34 @@ func (e *Event) RecordCurrent(ctx context.Context) error {
 func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 
 // record checks the arguments of a record, and creates a zero event's CUevent.
-func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) error {
+func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.RecordedBy) error {
 	if e == nil {
-		return errNil(op, "event")
+		return core.ErrNil(op, "event")
 	}
 	if s == nil || s.core == nil {
-		return errNilArg(op, e.load().object(), "stream")
+		return core.ErrNilArg(op, e.load().Object(), "stream")
 	}
 	if flags&^RecordExternal != 0 {
-		return badValue(op, s.core, "unknown record flags "+flags.String()+": see RecordFlags")
+		return core.BadValue(op, s.core, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
 	o, sc := e.load(), s.core
-	if o != nil && o.core.ctx != sc.ctx {
-		return o.core.mismatch(op, sc)
+	if o != nil && o.Core.Ctx != sc.Ctx {
+		return o.Core.Mismatch(op, sc)
 	}
-	if err := sc.begin(op); err != nil {
+	if err := sc.Begin(op); err != nil {
 		return err
 	}
 	defer s.leave() // also if a tracer panics
 	if o == nil {
 		var err error
-		if o, err = e.create(sc.ctx); err != nil {
+		if o, err = e.create(sc.Ctx); err != nil {
 			return err
 		}
-		if o.core.ctx != sc.ctx {
-			return o.core.mismatch(op, sc)
+		if o.Core.Ctx != sc.Ctx {
+			return o.Core.Mismatch(op, sc)
 		}
 	}
-	err := o.core.recordChecked(op, recordArgs{stream: sc, flags: uint32(flags), by: by})
+	err := o.Core.RecordChecked(op, core.RecordArgs{Stream: sc, Flags: uint32(flags), By: by})
 	runtime.KeepAlive(o)
 	return err
 }
@@ -292,16 +293,16 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"
 	if e == nil {
-		return StatusUnknown, errNil(op, "event")
+		return StatusUnknown, core.ErrNil(op, "event")
 	}
 	o := e.load()
 	if o == nil {
 		return Complete, nil
 	}
 	for {
-		sl := o.core.slot.Load()
+		sl := o.Core.Slot.Load()
 		if sl == nil {
-			return StatusUnknown, errClosed(op, o.core)
+			return StatusUnknown, core.ErrClosed(op, o.Core)
 		}
 		if sl.Complete() {
 			return Complete, nil
@@ -309,36 +310,36 @@ func (e *Event) Query() (Status, error) {
 		if !sl.Acquire(sl) {
 			continue // the slot was retired, or the event was closed, since the load
 		}
-		t, res := sl.queryFirst(driver.At{})
-		if t.to != nil {
+		t, res := sl.QueryFirst(driver.At{})
+		if t.To != nil {
 			return traceQuery(o, op, sl, t, res)
 		}
 		st, err := Pending, error(nil)
 		if res != driver.ResultNotReady {
-			st, err = statusOf(o.core, op, sl, res)
+			st, err = statusOf(o.Core, op, sl, res)
 		}
-		sl.leave()
+		sl.EndCall()
 		runtime.KeepAlive(o)
 		return st, err
 	}
 }
 
 // traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
-func traceQuery(o *eventOwner, op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
-	defer o.leave(sl)
-	t.end(traceEventQuery, sl.raw, 0, res)
-	return statusOf(o.core, op, sl, res)
+func traceQuery(o *core.EventOwner, op string, sl *core.Slot, t core.TracedCall, res driver.Result) (Status, error) {
+	defer o.EndCall(sl)
+	t.End(core.TraceEventQuery, sl.Raw, 0, res)
+	return statusOf(o.Core, op, sl, res)
 }
 
 // statusOf returns the status for the result of a query that the program made.
-func statusOf(c *eventCore, op string, sl *slot, res driver.Result) (Status, error) {
+func statusOf(c *core.Event, op string, sl *core.Slot, res driver.Result) (Status, error) {
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
 	case driver.ResultNotReady:
 		return Pending, nil
 	}
-	return StatusUnknown, c.resultError(op, sl, res)
+	return StatusUnknown, c.ResultError(op, sl, res)
 }
 
 // Synchronize waits until the event's newest record has completed (cuEventSynchronize). It holds an
@@ -354,16 +355,16 @@ func statusOf(c *eventCore, op string, sl *slot, res driver.Result) (Status, err
 func (e *Event) Synchronize() error {
 	const op = "cuEventSynchronize"
 	if e == nil {
-		return errNil(op, "event")
+		return core.ErrNil(op, "event")
 	}
 	o := e.load()
 	if o == nil {
 		return nil
 	}
-	sl, err := o.core.enter(op)
+	sl, err := o.Core.Enter(op)
 	if err != nil {
 		return err
 	}
-	defer o.leave(sl)
-	return o.core.resultError(op, sl, sl.synchronize())
+	defer o.EndCall(sl)
+	return o.Core.ResultError(op, sl, sl.Synchronize())
 }

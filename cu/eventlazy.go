@@ -1,6 +1,10 @@
 package cu
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/internal/core"
+)
 
 // LazyEvent returns an Event with these flags that has no CUevent yet. The first Record creates the
 // CUevent in the context of its stream, or [Event.IPCHandle] does, if it is called first. Several
@@ -9,7 +13,7 @@ import "runtime"
 func LazyEvent(flags ...EventFlags) *Event {
 	e := new(Event)
 	if f := lazyFlags(flags); f != EventDisableTiming {
-		e.owner.Store(&eventOwner{lazy: uint32(f)})
+		e.owner.Store(&core.EventOwner{Lazy: uint32(f)})
 	}
 	return e
 }
@@ -27,19 +31,19 @@ func lazyFlags(flags []EventFlags) EventFlags {
 }
 
 // create creates the CUevent of a lazy event.
-func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
+func (e *Event) create(ctx *core.Context) (*core.EventOwner, error) {
 	for {
 		was, flags := e.owner.Load(), EventDisableTiming
 		if was != nil {
-			if was.core != nil {
+			if was.Core != nil {
 				return was, nil // another call has created it
 			}
-			flags = EventFlags(was.lazy)
+			flags = EventFlags(was.Lazy)
 		}
 		if err := flags.check(); err != nil {
-			return nil, about(ctx, err)
+			return nil, core.About(ctx, err)
 		}
-		ec, err := newEventCore(ctx, uint32(flags))
+		ec, err := core.NewEventCore(ctx, uint32(flags))
 		if err != nil {
 			return nil, err
 		}
@@ -48,15 +52,15 @@ func (e *Event) create(ctx *contextCore) (*eventOwner, error) {
 			return o, nil
 		}
 		// Another call has created it, or the event was moved.
-		o.closed()
-		if _, err := ec.close(background()); err != nil {
-			ctx.drv.leak(leakReport{Kind: "event", Handle: uintptr(ec.first.raw), Err: err})
+		o.Closed()
+		if _, err := ec.Close(core.Background()); err != nil {
+			ctx.Drv.Leak(core.LeakReport{Kind: "event", Handle: uintptr(ec.First.Raw), Err: err})
 		}
 	}
 }
 
 // replace stores o as the event's owner. It reports false if the owner is not was any more.
-func (e *Event) replace(was, o *eventOwner) bool {
+func (e *Event) replace(was, o *core.EventOwner) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.owner.Load() != was {
@@ -67,12 +71,12 @@ func (e *Event) replace(was, o *eventOwner) bool {
 }
 
 // createOn creates the CUevent of a lazy event in the context of a stream.
-func (e *Event) createOn(op string, s *Stream) (*eventOwner, error) {
-	if err := s.core.begin(op); err != nil {
+func (e *Event) createOn(op string, s *Stream) (*core.EventOwner, error) {
+	if err := s.core.Begin(op); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	return e.create(s.core.ctx)
+	return e.create(s.core.Ctx)
 }
 
 // Move returns a new Event with the contents of e, and makes e the zero Event. The contents are the
@@ -96,9 +100,9 @@ func (e *Event) Move() *Event {
 func (e *Event) MoveTo(dst *Event) error {
 	switch {
 	case e == nil:
-		return errNil("MoveTo", "event")
+		return core.ErrNil("MoveTo", "event")
 	case dst == nil:
-		return errNilArg("MoveTo", e.load().object(), "other event")
+		return core.ErrNilArg("MoveTo", e.load().Object(), "other event")
 	case e == dst:
 		return nil
 	}
@@ -122,10 +126,10 @@ func (e *Event) MoveTo(dst *Event) error {
 func (e *Event) RecordOnce(s *Stream) error {
 	const op = "cuEventRecord"
 	if e == nil {
-		return errNil(op, "event")
+		return core.ErrNil(op, "event")
 	}
 	if s == nil || s.core == nil {
-		return errNilArg(op, e.load().object(), "stream")
+		return core.ErrNilArg(op, e.load().Object(), "stream")
 	}
 	o, sc := e.load(), s.core
 	if o == nil {
@@ -135,16 +139,16 @@ func (e *Event) RecordOnce(s *Stream) error {
 		}
 	}
 	defer runtime.KeepAlive(o)
-	c := o.core
-	if sl := c.slot.Load(); sl != nil && sl.once() {
+	c := o.Core
+	if sl := c.Slot.Load(); sl != nil && sl.Once() {
 		return nil
 	}
-	if c.ctx != sc.ctx {
-		return c.mismatch(op, sc)
+	if c.Ctx != sc.Ctx {
+		return c.Mismatch(op, sc)
 	}
-	if err := sc.begin(op); err != nil {
+	if err := sc.Begin(op); err != nil {
 		return err
 	}
 	defer s.leave()
-	return c.recordOnce(op, sc)
+	return c.RecordOnce(op, sc)
 }

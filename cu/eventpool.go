@@ -3,6 +3,8 @@ package cu
 import (
 	"fmt"
 	"runtime"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // EventPool provides events for short use, so that code need not create and destroy a CUevent each
@@ -13,8 +15,8 @@ import (
 // Acquire and Release allocate nothing and take no lock if the pool has a free event with the
 // flags.
 type EventPool struct {
-	_       noCopy
-	share   *poolShare
+	_       core.NoCopy
+	share   *core.EventPoolShare
 	cleanup runtime.Cleanup
 }
 
@@ -25,17 +27,17 @@ func (c *Context) EventPool() (*EventPool, error) {
 		return nil, err
 	}
 	defer c.leave()
-	cc.mu.Lock()
-	pool, _ := cc.pool.(*poolCore)
+	cc.Mu.Lock()
+	pool, _ := cc.Pool.(*core.EventPool)
 	if pool == nil {
-		pool = &poolCore{ctx: cc}
-		cc.pool = pool
-		pool.entries.Store(new([]*poolEntry))
+		pool = &core.EventPool{Ctx: cc}
+		cc.Pool = pool
+		pool.Entries.Store(new([]*core.EventPoolEntry))
 	}
-	pool.shares++
-	cc.mu.Unlock()
-	p := &EventPool{share: &poolShare{pool: pool}}
-	p.cleanup = owned(p, &p.share.resource, p.share, cc)
+	pool.Shares++
+	cc.Mu.Unlock()
+	p := &EventPool{share: &core.EventPoolShare{Pool: pool}}
+	p.cleanup = core.Owned(p, &p.share.Resource, p.share, cc)
 	return p, nil
 }
 
@@ -44,9 +46,9 @@ func (c *Context) EventPool() (*EventPool, error) {
 // calls on them return [ErrClosed]. Further calls of Close return nil.
 func (p *EventPool) Close() error {
 	if p == nil || p.share == nil {
-		return errNil("cuEventDestroy", "event pool")
+		return core.ErrNil("cuEventDestroy", "event pool")
 	}
-	return p.share.closeOwned("EventPool.Close", p.cleanup)
+	return p.share.CloseOwned("EventPool.Close", p.cleanup)
 }
 
 // Acquire returns an event of the pool, or creates an event if none with these flags is free
@@ -57,66 +59,66 @@ func (p *EventPool) Close() error {
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
 	if p == nil || p.share == nil {
-		return Pooled{}, errNil(op, "event pool")
+		return Pooled{}, core.ErrNil(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, errClosed(op, p.share)
+		return Pooled{}, core.ErrClosed(op, p.share)
 	}
 	f := lazyFlags(flags)
-	if int(f) >= poolKinds {
+	if int(f) >= core.PoolKinds {
 		return Pooled{}, p.refuse(f)
 	}
-	pool := p.share.pool
-	for i := range pool.homes[f] {
-		en := pool.homes[f][i].Load()
+	pool := p.share.Pool
+	for i := range pool.Homes[f] {
+		en := pool.Homes[f][i].Load()
 		if en == nil {
 			continue
 		}
-		s := en.state.Load()
-		if next := s&^(entryOne-1) + entryOne + entryInUse; s&(entryInUse|entryBusy) == 0 &&
-			en.state.CompareAndSwap(s, next) {
+		s := en.State.Load()
+		if next := s&^(core.EntryOne-1) + core.EntryOne + core.EntryInUse; s&(core.EntryInUse|core.EntryBusy) == 0 &&
+			en.State.CompareAndSwap(s, next) {
 			return p.finishAcquire(op, en, next)
 		}
 	}
-	en := pool.pop(&pool.free[f])
+	en := pool.Pop(&pool.Free[f])
 	if en == nil {
-		if en = pool.pop(&pool.empty[f]); en == nil {
-			if en = pool.grow(uint32(f)); en == nil {
-				return Pooled{}, newError(op, p.share, ResultOutOfMemory, nil,
-					fmt.Sprintf("the pool has no room for more than %d events: release some", maxEntries))
+		if en = pool.Pop(&pool.Empty[f]); en == nil {
+			if en = pool.Grow(uint32(f)); en == nil {
+				return Pooled{}, core.NewError(op, p.share, ResultOutOfMemory, nil,
+					fmt.Sprintf("the pool has no room for more than %d events: release some", core.MaxEntries))
 			}
 		}
 	}
-	next := en.state.Load()&^(entryOne-1) + entryOne + entryInUse
-	en.state.Store(next)
+	next := en.State.Load()&^(core.EntryOne-1) + core.EntryOne + core.EntryInUse
+	en.State.Store(next)
 	return p.finishAcquire(op, en, next)
 }
 
 // finishAcquire returns the event of an entry that the caller has taken. s is the state that the
 // caller has stored.
-func (p *EventPool) finishAcquire(op string, en *poolEntry, s uint64) (Pooled, error) {
+func (p *EventPool) finishAcquire(op string, en *core.EventPoolEntry, s uint64) (Pooled, error) {
 	// Calls by former holders of the entry may still be in flight. A call increments the count of
 	// calls, and then reads the state. Here the state was changed first, and the count is read now.
 	// So this function sees the call, or the call sees the change. Waits and tickets count as
 	// calls. If the event has moved to another slot, calls may be in flight on its earlier slots.
-	if c := en.core.Load(); c == nil || !c.unused() || c.first.recorded() {
+	if c := en.Core.Load(); c == nil || !c.Unused() || c.First.Recorded() {
 		// A caller of ByID that guessed the id may have released the event already.
-		if !en.state.CompareAndSwap(s, s-entryInUse+entryBusy) {
+		if !en.State.CompareAndSwap(s, s-core.EntryInUse+core.EntryBusy) {
 			return Pooled{}, errReleased(op, p.share)
 		}
-		if err := en.refillOrPutBack(op, c, s); err != nil {
+		if err := en.RefillOrPutBack(op, c, s); err != nil {
 			return Pooled{}, err
 		}
 	}
-	return Pooled{entry: en, gen: uint32(s / entryOne), pool: p}, nil
+	return Pooled{entry: en, gen: uint32(s / core.EntryOne), pool: p}, nil
 }
 
 // refuse returns the error for flags that a pooled event cannot have.
 func (p *EventPool) refuse(f EventFlags) error {
 	if err := f.check(); err != nil {
-		return about(p.share, err)
+		return core.About(p.share, err)
 	}
-	return badValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+
+	return core.BadValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+
 		"because other code may use it after its release: use gpu.NewEvent")
 }
 
@@ -139,22 +141,22 @@ func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
 func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	const op = "EventPool.ByID"
 	if p == nil || p.share == nil {
-		return Pooled{}, errNil(op, "event pool")
+		return Pooled{}, core.ErrNil(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, errClosed(op, p.share)
+		return Pooled{}, core.ErrClosed(op, p.share)
 	}
-	entries := *p.share.pool.entries.Load()
-	if i, gen := id>>32, id&maxGeneration; i < uint64(len(entries)) {
-		switch s := entries[i].state.Load(); {
-		case gen == 0 || gen > s/entryOne:
-		case gen != s/entryOne || s&entryInUse == 0:
+	entries := *p.share.Pool.Entries.Load()
+	if i, gen := id>>32, id&core.MaxGeneration; i < uint64(len(entries)) {
+		switch s := entries[i].State.Load(); {
+		case gen == 0 || gen > s/core.EntryOne:
+		case gen != s/core.EntryOne || s&core.EntryInUse == 0:
 			return Pooled{}, errReleased(op, p.share)
 		default:
 			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
 		}
 	}
-	return Pooled{}, newError(op, p.share, ResultNotFound, nil,
+	return Pooled{}, core.NewError(op, p.share, ResultNotFound, nil,
 		"no event of the pool ever had this id: use the pool from which the event was acquired")
 }
 
@@ -176,18 +178,18 @@ func (p *EventPool) Stats() PoolStats {
 	if p == nil || p.share == nil {
 		return st
 	}
-	pool := p.share.pool
-	pool.mu.Lock()
-	st.Created = pool.made
-	pool.mu.Unlock()
-	for _, en := range *pool.entries.Load() {
-		s := en.state.Load()
-		st.Acquired += s / entryOne
-		c := en.core.Load()
+	pool := p.share.Pool
+	pool.Mu.Lock()
+	st.Created = pool.Made
+	pool.Mu.Unlock()
+	for _, en := range *pool.Entries.Load() {
+		s := en.State.Load()
+		st.Acquired += s / core.EntryOne
+		c := en.Core.Load()
 		switch {
-		case s&entryInUse != 0:
+		case s&core.EntryInUse != 0:
 			st.InUse++
-		case c != nil && c.slot.Load() != nil:
+		case c != nil && c.Slot.Load() != nil:
 			st.Free++
 		}
 	}
@@ -201,21 +203,21 @@ func (p *EventPool) Trim() int {
 	if p == nil || p.share == nil || p.share.Closed() {
 		return 0
 	}
-	pool, n := p.share.pool, 0
-	left := len(*pool.entries.Load())
-	for f := range pool.free {
-		for i := range pool.homes[f] {
-			if en := pool.homes[f][i].Load(); en != nil && left > 0 && en.trim() {
+	pool, n := p.share.Pool, 0
+	left := len(*pool.Entries.Load())
+	for f := range pool.Free {
+		for i := range pool.Homes[f] {
+			if en := pool.Homes[f][i].Load(); en != nil && left > 0 && en.Trim() {
 				n++
 				left--
 			}
 		}
 		for ; left > 0; left-- {
-			en := pool.pop(&pool.free[f])
+			en := pool.Pop(&pool.Free[f])
 			if en == nil {
 				break
 			}
-			if en.trimTo(&pool.empty[f]) {
+			if en.TrimTo(&pool.Empty[f]) {
 				n++
 			}
 		}

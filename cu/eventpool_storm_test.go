@@ -98,11 +98,11 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 					continue
 				}
 				acquired.Add(1)
-				sl := e.entry.core.Load().slot.Load()
+				sl := e.entry.Core.Load().Slot.Load()
 				if sl == nil {
 					continue // the pool was closed
 				}
-				raw := sl.raw
+				raw := sl.Raw
 				if other, twice := holders.LoadOrStore(raw, e.ID()); twice && !(closing && closed.Load()) {
 					t.Errorf("CUevent %#x is in use as %#x and as %#x", raw, other, e.ID())
 				}

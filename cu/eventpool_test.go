@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestPoolGenerationsEnd lends an entry for the last time: no id comes back.
@@ -16,9 +18,9 @@ func TestPoolGenerationsEnd(t *testing.T) {
 	first := must(pool.Acquire())(t)
 	en := first.entry
 	r.ok(first.Release())
-	en.state.Store((maxGeneration - 1) * entryOne)
+	en.State.Store((core.MaxGeneration - 1) * core.EntryOne)
 	last := must(pool.Acquire())(t)
-	if last.entry != en || last.gen != maxGeneration {
+	if last.entry != en || last.gen != core.MaxGeneration {
 		t.Fatalf("generation %d", last.gen)
 	}
 	r.ok(last.Record(r.s))
@@ -56,7 +58,7 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 			pool := must(r.gpu.EventPool())(t)
 			e := must(pool.Acquire())(t)
 			r.ok(e.Record(r.s))
-			raw := e.entry.core.Load().slot.Load().raw
+			raw := e.entry.Core.Load().Slot.Load().Raw
 			r.tell("fake_block", c.fn, 1, 1)
 			var wg sync.WaitGroup
 			wg.Go(func() {
@@ -67,7 +69,7 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 			r.tell("fake_await_blocked", c.fn, 1)
 			r.ok(e.Release())
 			next := must(pool.Acquire())(t)
-			if next.entry.core.Load().slot.Load().raw == raw {
+			if next.entry.Core.Load().Slot.Load().Raw == raw {
 				t.Error("a CUevent is in use while a call on it is in flight")
 			}
 			if st, err := next.Query(); st != Complete || err != nil {
@@ -93,21 +95,21 @@ func TestPoolLateCall(t *testing.T) {
 	r := newRig(t)
 	pool := must(r.gpu.EventPool())(t)
 	var held []Pooled
-	for i := range 2 * poolHomes { // first of those in homes, then of those on the list
+	for i := range 2 * core.PoolHomes { // first of those in homes, then of those on the list
 		e := must(pool.Acquire())(t)
-		if e.entry.home != (i < poolHomes) {
-			t.Errorf("event %d is in a home: %v", i, e.entry.home)
+		if e.entry.Home != (i < core.PoolHomes) {
+			t.Errorf("event %d is in a home: %v", i, e.entry.Home)
 		}
-		sl := e.entry.core.Load().slot.Load()
+		sl := e.entry.Core.Load().Slot.Load()
 		r.ok(e.Release())
 		if !sl.Acquire(sl) {
 			t.Fatal("the slot is closed")
 		}
 		next := must(pool.Acquire())(t)
-		if next.entry != e.entry || next.entry.core.Load().slot.Load().raw == sl.raw {
+		if next.entry != e.entry || next.entry.Core.Load().Slot.Load().Raw == sl.Raw {
 			t.Error("a CUevent is in use while a call on it is in flight")
 		}
-		sl.leave()
+		sl.EndCall()
 		held = append(held, next)
 	}
 	for _, e := range held {
@@ -123,7 +125,7 @@ func TestPoolReleasedTwiceAtOnce(t *testing.T) {
 	pool := must(r.gpu.EventPool())(t)
 	for range 5_000 {
 		e := must(pool.Acquire())(t)
-		sl := e.entry.core.Load().slot.Load()
+		sl := e.entry.Core.Load().Slot.Load()
 		sl.Retain() // as a wait in flight
 		var firsts atomic.Int32
 		var wg sync.WaitGroup
@@ -137,7 +139,7 @@ func TestPoolReleasedTwiceAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		sl.leave()
+		sl.EndCall()
 		if firsts.Load() != 1 {
 			t.Fatalf("released %d times", firsts.Load())
 		}
@@ -155,7 +157,7 @@ func TestPoolWaitOutlivesRelease(t *testing.T) {
 		r.hold(r.s)
 		r.ok(e.Record(r.s))
 		ticket := must(e.Ticket())(t)
-		e.entry.state.Store(uint64(e.gen) * entryOne) // as a release does then
+		e.entry.State.Store(uint64(e.gen) * core.EntryOne) // as a release does then
 		if by == "Trim" {
 			pool.Trim()
 		}
@@ -206,7 +208,7 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
 	r.ok(e.Release())
 	next := must(pool.Acquire())(t)
-	if err := sl.core.record("cuEventRecord", recordArgs{stream: r.s.core}); !errors.Is(err, ErrClosed) {
+	if err := sl.Core.Record("cuEventRecord", core.RecordArgs{Stream: r.s.core}); !errors.Is(err, ErrClosed) {
 		t.Errorf("the late record: %v", err)
 	}
 	e.leave(sl)
@@ -240,14 +242,14 @@ func TestPoolFailures(t *testing.T) {
 			t.Errorf("%d trimmed", n)
 		}
 	}
-	if n := len(*pool.share.pool.entries.Load()); n != 1 {
+	if n := len(*pool.share.Pool.Entries.Load()); n != 1 {
 		t.Errorf("%d entries", n)
 	}
 	var raws []uintptr
 	var acquired []Pooled
 	for range 3 {
 		e := must(pool.Acquire())(t)
-		raws = append(raws, uintptr(e.entry.core.Load().first.raw))
+		raws = append(raws, uintptr(e.entry.Core.Load().First.Raw))
 		acquired = append(acquired, e)
 	}
 	for _, e := range acquired {
@@ -302,7 +304,7 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 		}
 		remove()
 		release(acquired)
-		if got := len(*pool.share.pool.entries.Load()); got > n+1 {
+		if got := len(*pool.share.Pool.Entries.Load()); got > n+1 {
 			t.Errorf("%d entries, for %d events at a time", got, n)
 		}
 	}
@@ -310,7 +312,7 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 		t.Errorf("%d trimmed", got)
 	}
 	release(acquire(n + 1))
-	if got := len(*pool.share.pool.entries.Load()); got > n+1 {
+	if got := len(*pool.share.Pool.Entries.Load()); got > n+1 {
 		t.Errorf("%d entries, for %d events at a time", got, n+1)
 	}
 	r.ok(pool.Close())
@@ -322,7 +324,7 @@ func TestPoolTrimEnds(t *testing.T) {
 	r := newSoft(t)
 	pool := must(r.gpu.EventPool())(t)
 	cycle := func() {
-		var acquired [poolHomes + 1]Pooled // one is on the list
+		var acquired [core.PoolHomes + 1]Pooled // one is on the list
 		for i := range acquired {
 			acquired[i] = must(pool.Acquire())(t)
 		}
@@ -344,8 +346,8 @@ func TestPoolTrimEnds(t *testing.T) {
 	for i := 0; ; i++ {
 		select {
 		case n := <-trimmed:
-			if n > poolHomes+1 {
-				t.Errorf("%d trimmed, of %d", n, poolHomes+1)
+			if n > core.PoolHomes+1 {
+				t.Errorf("%d trimmed, of %d", n, core.PoolHomes+1)
 			}
 			remove()
 			r.ok(pool.Close())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Since returns the time between the record of start and the record of e, as the GPU measured it
@@ -39,7 +40,7 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	if e != nil && start != nil {
 		if a, b := start.load(), e.load(); a != nil && b != nil {
-			d, st, done, err := sinceFast(b.core, op, a.core)
+			d, st, done, err := sinceFast(b.Core, op, a.Core)
 			runtime.KeepAlive(a)
 			runtime.KeepAlive(b)
 			if done {
@@ -83,7 +84,7 @@ const (
 func (iv *interval) enter(op string) (which string, err error) {
 	a, b := iv.start.core(), iv.stop.core()
 	both := a != nil && b != nil
-	if both && a.ctx.drv != b.ctx.drv {
+	if both && a.Ctx.Drv != b.Ctx.Drv {
 		return "", iv.mixed(op)
 	}
 	if a != nil {
@@ -97,22 +98,22 @@ func (iv *interval) enter(op string) (which string, err error) {
 		}
 	}
 	switch {
-	case both && a.ctx != b.ctx:
+	case both && a.Ctx != b.Ctx:
 		return "", iv.mixed(op)
 	case iv.start.flags()&EventDisableTiming != 0:
 		return startEvent, errUntimed(op, iv.start.object())
 	case iv.stop.flags()&EventDisableTiming != 0:
 		return stopEvent, errUntimed(op, iv.stop.object())
-	case a == nil || !iv.start.slot.timed():
+	case a == nil || !iv.start.slot.Timed():
 		return startEvent, errUnrecorded(op, iv.start.object())
-	case b == nil || !iv.stop.slot.timed():
+	case b == nil || !iv.stop.slot.Timed():
 		return stopEvent, errUnrecorded(op, iv.stop.object())
 	}
 	return "", nil
 }
 
-func errUntimed(op string, of named) error {
-	return misuse(op, of, ErrNotTimed,
+func errUntimed(op string, of core.Named) error {
+	return core.Misuse(op, of, ErrNotTimed,
 		"create or acquire it with cu.EventDefault: the zero Event and events with EventDisableTiming record no time")
 }
 
@@ -137,7 +138,7 @@ func Elapsed(ctx context.Context, start, stop AnyEvent) (time.Duration, error) {
 // await waits for both records, and ends the calls.
 func (iv *interval) await(ctx context.Context, op string) (time.Duration, error) {
 	defer iv.leave()
-	slots := [...]*slot{iv.stop.slot, iv.start.slot}
+	slots := [...]*core.Slot{iv.stop.slot, iv.start.slot}
 	// A wait is counted on each slot until the end, so that a new record uses another slot.
 	slots[0].AddWait()
 	defer slots[0].EndWait()
@@ -148,7 +149,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 			if sl.Complete() {
 				continue
 			}
-			if _, err := sl.wait(ctx); err != nil {
+			if _, err := sl.Wait(ctx); err != nil {
 				return 0, ofEvent([...]string{stopEvent, startEvent}[i], err)
 			}
 		}
@@ -158,7 +159,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, waitEnded(op, iv.stop.slot, nil, ctx)
+			return 0, core.WaitEnded(op, iv.stop.slot, nil, ctx)
 		}
 	}
 }
@@ -173,7 +174,7 @@ func (iv *interval) leave() {
 }
 
 func (iv *interval) mixed(op string) error {
-	return errMixed(op, as(startEvent, iv.start.core()), as(stopEvent, iv.stop.core()))
+	return core.ErrMixed(op, core.InRole(startEvent, iv.start.core()), core.InRole(stopEvent, iv.stop.core()))
 }
 
 // sinceFast returns the time since the record of another event in the usual case: this package has
@@ -181,32 +182,32 @@ func (iv *interval) mixed(op string) error {
 // arguments and before CUDA 12.8, it reports false, and the caller makes the call with
 // enterInterval and measure. It returns an error of the driver itself, because the driver may
 // return that error only once.
-func sinceFast(c *eventCore, op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
-	from, to := start.slot.Load(), c.slot.Load()
-	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&driver.CU_EVENT_DISABLE_TIMING != 0 {
+func sinceFast(c *core.Event, op string, start *core.Event) (d time.Duration, st Status, done bool, err error) {
+	from, to := start.Slot.Load(), c.Slot.Load()
+	if from == nil || to == nil || start.Ctx != c.Ctx || (start.Flags|c.Flags)&driver.CU_EVENT_DISABLE_TIMING != 0 {
 		return 0, StatusUnknown, false, nil
 	}
-	m, n, drv := from.Bits(), to.Bits(), to.drv
-	if m&n&slotRecorded == 0 || (m|n)&slotWhole != 0 || drv.observer() != nil || !from.Acquire(from) {
+	m, n, drv := from.Bits(), to.Bits(), to.Drv
+	if m&n&core.SlotRecorded == 0 || (m|n)&core.SlotWhole != 0 || drv.Observer() != nil || !from.Acquire(from) {
 		return 0, StatusUnknown, false, nil
 	}
 	if !to.Acquire(to) {
-		from.leave()
+		from.EndCall()
 		return 0, StatusUnknown, false, nil
 	}
-	ms, res := drv.table().EventElapsedTimeV2(driver.At{}, from.raw, to.raw)
+	ms, res := drv.Table().EventElapsedTimeV2(driver.At{}, from.Raw, to.Raw)
 	switch res {
 	case driver.ResultSuccess:
 		d, st, done = milliseconds(ms), Complete, true
 	case driver.ResultNotReady:
 		st, done = Pending, true
 	default:
-		if drv.table().Missing(res) == nil { // else before CUDA 12.8
+		if drv.Table().Missing(res) == nil { // else before CUDA 12.8
 			err, done = timeError(op, from, to, res), true
 		}
 	}
-	to.leave()
-	from.leave()
+	to.EndCall()
+	from.EndCall()
 	return d, st, done, err
 }
 
@@ -214,34 +215,34 @@ func sinceFast(c *eventCore, op string, start *eventCore) (d time.Duration, st S
 func milliseconds(ms float32) time.Duration { return time.Duration(math.Round(float64(ms) * 1e6)) }
 
 // measure asks the driver for the time between two records.
-func measure(op string, start, stop *slot) (time.Duration, Status, error) {
+func measure(op string, start, stop *core.Slot) (time.Duration, Status, error) {
 	// Exposed events are passed to the driver even if this package has not recorded them. A first
 	// record may succeed between the driver's answer and the checks below, so these checks use the
 	// state before the call.
-	started, stopped := start.recorded(), stop.recorded()
+	started, stopped := start.Recorded(), stop.Recorded()
 	res := driver.ResultSuccess
-	if (start.Bits()|stop.Bits())&slotWhole != 0 {
+	if (start.Bits()|stop.Bits())&core.SlotWhole != 0 {
 		if res = awaitTime(start); res == driver.ResultSuccess {
 			res = awaitTime(stop)
 		}
 	}
 	var ms float32
 	if res == driver.ResultSuccess {
-		ms, res = elapsed(stop.drv, start.raw, stop.raw)
+		ms, res = elapsed(stop.Drv, start.Raw, stop.Raw)
 	}
 	switch res {
 	case driver.ResultSuccess:
-		start.observeDone()
-		stop.observeDone()
+		start.ObserveDone()
+		stop.ObserveDone()
 		return milliseconds(ms), Complete, nil
 	case driver.ResultNotReady:
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		if !started {
-			return 0, StatusUnknown, ofEvent(startEvent, errUnrecorded(op, start.core))
+			return 0, StatusUnknown, ofEvent(startEvent, errUnrecorded(op, start.Core))
 		}
 		if !stopped {
-			return 0, StatusUnknown, ofEvent(stopEvent, errUnrecorded(op, stop.core))
+			return 0, StatusUnknown, ofEvent(stopEvent, errUnrecorded(op, stop.Core))
 		}
 	}
 	return 0, StatusUnknown, timeError(op, start, stop, res)
@@ -255,15 +256,15 @@ const wholeTime = time.Millisecond
 // awaitTime returns ResultSuccess if the driver knows the time of the newest record, should that be
 // a record of a whole context. NVIDIA's driver returns a time for such a record also if the record
 // is not complete. For wholeTime after the context's last such record awaitTime sleeps.
-func awaitTime(sl *slot) driver.Result {
-	if sl.Bits()&slotWhole == 0 || sl.on.Load() != 0 {
+func awaitTime(sl *core.Slot) driver.Result {
+	if sl.Bits()&core.SlotWhole == 0 || sl.On.Load() != 0 {
 		return driver.ResultSuccess
 	}
-	res := sl.drv.table().EventQuery(driver.At{Relaxed: true}, sl.raw)
-	if res != driver.ResultSuccess || sl.drv.table().Software() {
+	res := sl.Drv.Table().EventQuery(driver.At{Relaxed: true}, sl.Raw)
+	if res != driver.ResultSuccess || sl.Drv.Table().Software() {
 		return res
 	}
-	clock, at := sl.drv.table().Clock(), time.Unix(0, sl.core.ctx.wholeAt.Load())
+	clock, at := sl.Drv.Table().Clock(), time.Unix(0, sl.Core.Ctx.WholeAt.Load())
 	if left := wholeTime - clock.Now().Sub(at); left > 0 {
 		<-clock.NewTimer(left).C()
 	}
@@ -271,16 +272,16 @@ func awaitTime(sl *slot) driver.Result {
 }
 
 // elapsed returns the time between two records in milliseconds.
-func elapsed(d *driverCore, start, stop driver.Event) (float32, driver.Result) {
-	ms, res := d.table().EventElapsedTimeV2(driver.At{}, start, stop)
-	if d.table().Missing(res) != nil { // before CUDA 12.8
-		ms, res = d.table().EventElapsedTime(driver.At{}, start, stop)
+func elapsed(d *core.Driver, start, stop driver.Event) (float32, driver.Result) {
+	ms, res := d.Table().EventElapsedTimeV2(driver.At{}, start, stop)
+	if d.Table().Missing(res) != nil { // before CUDA 12.8
+		ms, res = d.Table().EventElapsedTime(driver.At{}, start, stop)
 	}
 	return ms, res
 }
 
-func errUnrecorded(op string, of named) error {
-	return misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
+func errUnrecorded(op string, of core.Named) error {
+	return core.Misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
 }
 
 // ofEvent returns a copy of the error of a call on two events. The copy names the event that the error is about, unless
@@ -300,10 +301,10 @@ func ofEvent(which string, err error) error {
 
 // timeError returns the error of the driver for the time between two records. Its handle is that of the
 // stop event.
-func timeError(op string, start, stop *slot, res driver.Result) error {
-	e := stop.core.ctx.callError(op, uintptr(stop.raw), res)
+func timeError(op string, start, stop *core.Slot, res driver.Result) error {
+	e := stop.Core.Ctx.CallError(op, uintptr(stop.Raw), res)
 	if e.Err == nil {
-		e.Detail = join(fmt.Sprintf("start event %#x", start.raw), e.Detail)
+		e.Detail = core.Join(fmt.Sprintf("start event %#x", start.Raw), e.Detail)
 	}
 	return e
 }

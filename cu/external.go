@@ -7,16 +7,17 @@ import (
 	"unicode/utf16"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/descriptor"
 )
 
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryFuncs{
-	name:     "external memory",
-	free:     (*memCore).freeByEnd,
-	unshared: "the memory is of another API: pass on the handle that it was imported by",
+var externalMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true}, MemoryFuncs: &core.MemoryFuncs{
+	Name:     "external memory",
+	Free:     (*core.Mem).FreeByEnd,
+	Unshared: "the memory is of another API: pass on the handle that it was imported by",
 }}
 
 // ExternalMemType is the type of a handle of another API's memory (CUexternalMemoryHandleType).
@@ -83,7 +84,7 @@ type ExternalMemHandle struct {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
-	const op = importMemOp
+	const op = core.ImportMemOp
 	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
@@ -92,36 +93,36 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 	switch {
 	case h.Type < ExternalMemOpaqueFD || h.Type > ExternalMemDMABufFD ||
 		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
-		return nil, badValue(op, cc, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
+		return nil, core.BadValue(op, cc, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
 	case size == 0:
-		return nil, badValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
+		return nil, core.BadValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
 	desc := driver.ExternalMemoryHandleDesc{Type: int32(h.Type), Handle: passed.words, Size: size}
 	if h.Dedicated || h.Type.dedicated() {
 		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
 	}
-	at, t := driver.At{Context: cc.raw}, cc.drv.table()
-	ext, res, own := allocated(cc, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
-	passed.taken(tookEffect(res))
+	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
+	ext, res, own := core.Allocated(cc, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
+	passed.taken(core.TookEffect(res))
 	if res != driver.ResultSuccess {
-		return nil, own.explain(cc.callError(op, h.Handle, res))
+		return nil, own.Explain(cc.CallError(op, h.Handle, res))
 	}
 	raw, res := t.ExternalMemoryGetMappedBuffer(at, ext, driver.ExternalMemoryBufferDesc{Size: size})
 	if res != driver.ResultSuccess {
-		e := cc.callError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
+		e := cc.CallError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
+			e.Detail = core.Join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
 		}
-		t.DestroyExternalMemory(driver.At{Context: cc.raw, Relaxed: true}, ext)
+		t.DestroyExternalMemory(driver.At{Context: cc.Raw, Relaxed: true}, ext)
 		return nil, e
 	}
-	mc := &memCore{is: externalMemory, raw: raw, size: size, capacity: size}
-	mc.end = func(at driver.At) (string, driver.Result) {
-		mc.observeFree()
+	mc := &core.Mem{Is: externalMemory, Raw: raw, Size: size, Capacity: size}
+	mc.End = func(at driver.At) (string, driver.Result) {
+		mc.ObserveFree()
 		op, res := "cuMemFree", t.MemFree(at, raw)
 		if end := t.DestroyExternalMemory(at, ext); res == driver.ResultSuccess && end != res {
 			op, res = "cuDestroyExternalMemory", end
@@ -146,13 +147,13 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 	p := &passedHandle{words: [2]uint64{uint64(handle)}, file: file}
 	switch {
 	case handle != 0 && name != "", file && name != "":
-		return nil, badValue(op, nil, "there is a name beside the handle: pass one of them, and only the handle of a file")
+		return nil, core.BadValue(op, nil, "there is a name beside the handle: pass one of them, and only the handle of a file")
 	case file && handle > math.MaxInt32:
-		return nil, badValue(op, nil, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
+		return nil, core.BadValue(op, nil, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
 	case file:
 		var err error
 		if p.fd, err = descriptor.Duplicate(int32(handle)); err != nil {
-			return nil, newError(op, nil, ResultUnknown, err,
+			return nil, core.NewError(op, nil, ResultUnknown, err,
 				fmt.Sprintf("the file descriptor %d cannot be duplicated: pass that of an open file", handle))
 		}
 		p.words[0] = uint64(p.fd)
@@ -160,9 +161,9 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 		for _, u := range append(utf16.Encode([]rune(name)), 0) {
 			p.name = append(p.name, byte(u), byte(u>>8))
 		}
-		p.words[1] = uint64(hostAddress(p.name))
+		p.words[1] = uint64(core.HostAddress(p.name))
 	case handle == 0:
-		return nil, misuse(op, nil, ErrNil, "the handle is zero: set Handle or Name")
+		return nil, core.Misuse(op, nil, ErrNil, "the handle is zero: set Handle or Name")
 	}
 	return p, nil
 }

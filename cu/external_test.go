@@ -144,13 +144,13 @@ func TestExternalKeepsRecord(t *testing.T) {
 	r.hold(slow)
 	r.ok(e.Record(slow))
 	ticket = must(e.Ticket())(t)
-	before := e.core().slot.Load()
+	before := e.core().Slot.Load()
 	r.is(external(e)(), ResultIllegalState)
 	for _, fn := range []string{"cuEventCreate", "cuEventRecordWithFlags"} {
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
 		g, err := r.s.Capture(CaptureRelaxed, external(e))
 		r.is(err, ResultOutOfMemory)
-		if g != nil || e.core().slot.Load() != before {
+		if g != nil || e.core().Slot.Load() != before {
 			t.Errorf("%s failed, and the event has moved, or there is a graph: %v", fn, g)
 		}
 	}
@@ -177,14 +177,14 @@ func TestRecordOnceInCapture(t *testing.T) {
 			t.Errorf("flags %v: %d nodes", e.Flags(), n)
 		}
 		r.ok(r.exec(g).Launch(r.s))
-		n := r.drv.core.events.Load()
+		n := r.drv.core.Events.Load()
 		r.hold(r.s)
 		r.ok(e.RecordOnce(r.s))
 		if nodes == 1 {
 			r.status("recorded by the graph, and not again", e, Complete)
 		}
 		r.release(r.s)
-		if r.drv.core.events.Load() != n {
+		if r.drv.core.Events.Load() != n {
 			t.Error("an event was created")
 		}
 	}
@@ -217,7 +217,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 // events counts the CUevents that are not spare.
 func (r *soft) events() int {
 	n := r.sim.Census()["event"]
-	return n - len(r.gpu.own.core.spare.all())
+	return n - len(r.gpu.own.Core.Spare.All())
 }
 
 // TestNodeEventsLetGo gives nodes one event after the other, and closes them: what no node

@@ -14,6 +14,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // exported returns a file of memory that the driver imports like that of another API, and the memory's size.
@@ -100,15 +101,15 @@ func externalMemRefused(t *testing.T, gpu *Context) {
 		size uint64
 		is   error
 	}{
-		"the zero handle":    {ExternalMemHandle{}, size, errInvalid},
-		"an unknown type":    {ExternalMemHandle{Type: 10, Handle: f.Fd()}, size, errInvalid},
-		"an NvSciBuf":        {ExternalMemHandle{Type: 8, Handle: f.Fd()}, size, errInvalid},
-		"no bytes":           {opaque(f), 0, errInvalid},
+		"the zero handle":    {ExternalMemHandle{}, size, core.ErrInvalid},
+		"an unknown type":    {ExternalMemHandle{Type: 10, Handle: f.Fd()}, size, core.ErrInvalid},
+		"an NvSciBuf":        {ExternalMemHandle{Type: 8, Handle: f.Fd()}, size, core.ErrInvalid},
+		"no bytes":           {opaque(f), 0, core.ErrInvalid},
 		"another file":       {opaque(null), size, ResultUnknown},
 		"a closed file":      {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 30}, size, syscall.EBADF},
-		"no descriptor":      {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 31}, size, errInvalid},
-		"a name of a file":   {ExternalMemHandle{Type: ExternalMemOpaqueFD, Name: "x"}, size, errInvalid},
-		"handle and name":    {ExternalMemHandle{Type: ExternalMemD3D12Heap, Handle: 1, Name: "x"}, size, errInvalid},
+		"no descriptor":      {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 31}, size, core.ErrInvalid},
+		"a name of a file":   {ExternalMemHandle{Type: ExternalMemOpaqueFD, Name: "x"}, size, core.ErrInvalid},
+		"handle and name":    {ExternalMemHandle{Type: ExternalMemD3D12Heap, Handle: 1, Name: "x"}, size, core.ErrInvalid},
 		"neither":            {ExternalMemHandle{Type: ExternalMemD3D12Heap}, size, ErrNil},
 		"a handle elsewhere": {ExternalMemHandle{Type: ExternalMemOpaqueWin32, Handle: 8}, size, ResultNotSupported},
 		"a name elsewhere":   {ExternalMemHandle{Type: ExternalMemD3D12Resource, Name: "x"}, size, ResultNotSupported},

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // This file has semaphores of other APIs, which put work of streams and of the other API in order.
@@ -58,7 +59,7 @@ type ExternalSemaphoreHandle struct {
 // ExternalSemaphore is a semaphore of another API. Streams of its context signal it, and wait for it:
 // [Stream.SignalExternal], [Stream.WaitExternal]. It is safe for concurrent use, and must not be copied.
 type ExternalSemaphore struct {
-	_       noCopy
+	_       core.NoCopy
 	core    *externalSemCore
 	cleanup runtime.Cleanup
 }
@@ -71,29 +72,29 @@ type ExternalSemaphore struct {
 // The driver does not recognize a handle of another object of its own: it also imports a semaphore of
 // another type, or the file of memory. What signals and waits do is then undefined.
 func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore, error) {
-	const op = importSemaphoreOp
+	const op = core.ImportSemaphoreOp
 	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if !h.Type.known() {
-		return nil, badValue(op, cc, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
+		return nil, core.BadValue(op, cc, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
-	raw, res := cc.drv.table().ImportExternalSemaphore(driver.At{Context: cc.raw},
+	raw, res := cc.Drv.Table().ImportExternalSemaphore(driver.At{Context: cc.Raw},
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
-	passed.taken(tookEffect(res))
+	passed.taken(core.TookEffect(res))
 	if res != driver.ResultSuccess {
-		return nil, cc.callError(op, h.Handle, res)
+		return nil, cc.CallError(op, h.Handle, res)
 	}
 	x := &ExternalSemaphore{core: &externalSemCore{raw: raw, binary: h.Type <= ExternalSemaphoreWin32KMT,
-		id: cc.drv.physical.Add(1)}}
-	x.core.freeWaits, x.core.usedStreams = true, new(streamSet)
-	x.cleanup = owned(x, &x.core.resource, x.core, cc)
+		id: cc.Drv.Physical.Add(1)}}
+	x.core.FreeWaits, x.core.UsedStreams = true, new(core.StreamSet)
+	x.cleanup = core.Owned(x, &x.core.Resource, x.core, cc)
 	return x, nil
 }
 
@@ -115,9 +116,9 @@ func (x *ExternalSemaphore) Handle() uintptr {
 // for one that was abandoned.
 func (x *ExternalSemaphore) Close() error {
 	if x == nil || x.core == nil {
-		return errNil("cuDestroyExternalSemaphore", "external semaphore")
+		return core.ErrNil("cuDestroyExternalSemaphore", "external semaphore")
 	}
-	return x.core.closeOwned("ExternalSemaphore.Close", x.cleanup)
+	return x.core.CloseOwned("ExternalSemaphore.Close", x.cleanup)
 }
 
 // At returns a signal or a wait with a value. A signal gives a timeline semaphore or a fence the value,
@@ -158,7 +159,7 @@ func (s *Stream) WaitExternal(ops ...ExternalOp) error { return s.external(waitE
 
 func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return core.ErrNil(op, "stream")
 	}
 	if len(ops) == 0 {
 		return nil

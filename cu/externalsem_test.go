@@ -15,6 +15,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -72,11 +73,11 @@ func TestExternalTimeline(t *testing.T) {
 		t.Errorf("the value is %d", got)
 	}
 	var many []ExternalOp
-	for i := range uint64(mostOperations + 1) {
+	for i := range uint64(core.MostOperations + 1) {
 		many = append(many, s.At(i+4))
 	}
 	noErr(t, errors.Join(r.s.SignalExternal(many...), r.s.WaitExternal(many...), r.s.Synchronize()))
-	if got, want := x.Value(), uint64(mostOperations+4); got != want {
+	if got, want := x.Value(), uint64(core.MostOperations+4); got != want {
 		t.Errorf("the value is %d after %d signals, want %d", got, len(many), want)
 	}
 	if s.Handle() == 0 {
@@ -121,15 +122,15 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 		h  ExternalSemaphoreHandle
 		is error
 	}{
-		"the zero handle":   {ExternalSemaphoreHandle{}, errInvalid},
-		"an unknown type":   {ExternalSemaphoreHandle{Type: 11, Handle: null.Fd()}, errInvalid},
-		"an NvSciSync":      {ExternalSemaphoreHandle{Type: 6, Handle: null.Fd()}, errInvalid},
-		"a keyed mutex":     {ExternalSemaphoreHandle{Type: 7, Handle: null.Fd()}, errInvalid},
+		"the zero handle":   {ExternalSemaphoreHandle{}, core.ErrInvalid},
+		"an unknown type":   {ExternalSemaphoreHandle{Type: 11, Handle: null.Fd()}, core.ErrInvalid},
+		"an NvSciSync":      {ExternalSemaphoreHandle{Type: 6, Handle: null.Fd()}, core.ErrInvalid},
+		"a keyed mutex":     {ExternalSemaphoreHandle{Type: 7, Handle: null.Fd()}, core.ErrInvalid},
 		"another file":      {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}, ResultUnknown},
 		"another file too":  {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
 		"a closed file":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
-		"no descriptor":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: 1 << 31}, errInvalid},
-		"handle and name":   {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 1, Name: "x"}, errInvalid},
+		"no descriptor":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: 1 << 31}, core.ErrInvalid},
+		"handle and name":   {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 1, Name: "x"}, core.ErrInvalid},
 		"neither":           {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence}, ErrNil},
 		"a fence elsewhere": {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 8}, ResultNotSupported},
 	} {
@@ -191,7 +192,7 @@ func TestExternalMistakes(t *testing.T) {
 	r.is(elsewhere.s.WaitExternal(s.At(1)), ErrDriverMismatch)
 	r.is((*Stream)(nil).WaitExternal(s.At(1)), ErrNil)
 	_, err := g.Add(&SignalNode{Ops: nil})
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	foreign := must(other.NewGraph())(t)
 	defer foreign.Close()
 	_, err = foreign.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}})
@@ -314,17 +315,17 @@ func TestExternalNodes(t *testing.T) {
 	if r.is(another, ResultInvalidValue); !strings.Contains(another.Error(), "keeps the number of semaphores") {
 		t.Errorf("another number: %v", another)
 	}
-	r.is(b.Set(&ExternalWaitNode{}), errInvalid)
+	r.is(b.Set(&ExternalWaitNode{}), core.ErrInvalid)
 	r.is(b.Set(&ExternalWaitNode{Ops: []ExternalOp{{}}}), ErrNil)
 	empty := must(g.Add(&EmptyNode{}))(t)
 	wrong := empty.Set(&SignalNode{Ops: []ExternalOp{s.At(1)}})
-	if r.is(wrong, errInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
+	if r.is(wrong, core.ErrInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
 		t.Errorf("an empty node: %v", wrong)
 	}
 	_, err := workOf[*SignalNode](empty)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	r.is((*GraphExec)(nil).Set(c, &SignalNode{Ops: []ExternalOp{s.At(1)}}), ErrNil)
-	r.is(e.SetEnabled(a, false), errInvalid)
+	r.is(e.SetEnabled(a, false), core.ErrInvalid)
 
 	// The graph and the executable graph keep what they use, and nothing else.
 	noErr(t, c.Set(&SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
@@ -363,12 +364,12 @@ func TestExternalReplaced(t *testing.T) {
 		e := r.exec(g)
 		noErr(t, e.Launch(stream))
 		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
-		if !slices.Contains(s.core.usedStreams.list(), stream.core) {
+		if !slices.Contains(s.core.UsedStreams.List(), stream.core) {
 			t.Errorf("%s: the stream is not waited for", name)
 		}
 		x.Signal(1)
 		noErr(t, errors.Join(stream.Synchronize(), e.Close(), g.Close(), r.gpu.Synchronize()))
-		if !s.core.freed.Load() {
+		if !s.core.Freed.Load() {
 			t.Errorf("%s: the semaphore stays", name)
 		}
 	}
@@ -502,7 +503,7 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 	r := newSoft(t)
 	n := 0
 	detector := destroyedSemaphores{races.New(func(races.Race) {}), &n}
-	r.drv.core.changeTracers(func(l *tracers) { l.observer = detector })
+	r.drv.core.ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
 	x := r.outside(true)
 	for range 3 {
 		s := r.semaphore(x, ExternalSemaphoreTimelineFD)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -11,7 +12,7 @@ import (
 // externalSemCore is a semaphore of another API. The driver waits for the work in the context before it
 // destroys a semaphore. It crashes if a call gets a destroyed semaphore, or none.
 type externalSemCore struct {
-	resource
+	core.Resource
 	raw driver.ExternalSemaphore
 	// binary says that values mean nothing.
 	binary bool
@@ -19,16 +20,16 @@ type externalSemCore struct {
 	id uint64
 }
 
-func (x *externalSemCore) kind() string { return "external semaphore" }
+func (x *externalSemCore) Kind() string { return "external semaphore" }
 
-func (x *externalSemCore) handle() uintptr { return uintptr(x.raw) }
+func (x *externalSemCore) Handle() uintptr { return uintptr(x.raw) }
 
-func (x *externalSemCore) free(at driver.At) (string, driver.Result) {
-	if o := x.ctx.drv.observer(); o != nil {
+func (x *externalSemCore) Free(at driver.At) (string, driver.Result) {
+	if o := x.Ctx.Drv.Observer(); o != nil {
 		o.SemaphoreDestroyed(x.id)
 	}
-	at.Context = x.ctx.raw
-	return "cuDestroyExternalSemaphore", x.ctx.drv.table().DestroyExternalSemaphore(at, x.raw)
+	at.Context = x.Ctx.Raw
+	return "cuDestroyExternalSemaphore", x.Ctx.Drv.Table().DestroyExternalSemaphore(at, x.raw)
 }
 
 // ExternalOp is a signal of an [ExternalSemaphore], or a wait for it.
@@ -39,13 +40,13 @@ type ExternalOp struct {
 }
 
 // checkExternal checks operations for a stream or graph.
-func checkExternal(op string, ops []ExternalOp, of member) error {
+func checkExternal(op string, ops []ExternalOp, of core.Member) error {
 	for i, o := range ops {
 		switch {
 		case o.sem == nil:
-			return misuse(op, of, mistake.ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
-		case o.sem.ctx != of.context(): // a driver refuses streams of other contexts
-			return errMixed(op, o.sem, of)
+			return core.Misuse(op, of, mistake.ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
+		case o.sem.Ctx != of.Context(): // a driver refuses streams of other contexts
+			return core.ErrMixed(op, o.sem, of)
 		case o.sem.Closed():
 			return o.sem.Refused(op)
 		}
@@ -91,47 +92,47 @@ func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 }
 
 // externalWork enqueues operations on the stream.
-func externalWork(sc *streamCore, op string, ops []ExternalOp, wait bool) error {
+func externalWork(sc *core.Stream, op string, ops []ExternalOp, wait bool) error {
 	if err := checkExternal(op, ops, sc); err != nil {
 		return err
 	}
-	w, err := sc.beginEnqueue(op)
+	w, err := sc.BeginEnqueue(op)
 	if err != nil {
 		return err
 	}
 	for _, o := range ops {
-		if x := o.sem; !w.kept(&x.resource) && !w.use(&x.resource, x) {
-			w.end()
+		if x := o.sem; !w.Kept(&x.Resource) && !w.Use(&x.Resource, x) {
+			w.End()
 			return x.Refused(op)
 		}
 	}
-	drv := sc.ctx.drv
-	if o := drv.observer(); o != nil {
-		o.WordOps(sc.observed(), externalOps(ops, wait))
+	drv := sc.Ctx.Drv
+	if o := drv.Observer(); o != nil {
+		o.WordOps(sc.Observed(), externalOps(ops, wait))
 	}
-	scratch := w.frame.operations(len(ops))
-	p, ok := scratch.other.(*externalParams)
+	scratch := w.Frame.Operations(len(ops))
+	p, ok := scratch.Other.(*externalParams)
 	if !ok {
 		p = new(externalParams)
-		scratch.other = p
+		scratch.Other = p
 	}
 	p.fill(ops, wait)
-	sc.beginLegacy()
+	sc.BeginLegacy()
 	var res driver.Result
 	if wait {
-		res = drv.table().WaitExternalSemaphoresAsync(sc.inContext(), p.handles, p.waits, sc.raw)
+		res = drv.Table().WaitExternalSemaphoresAsync(sc.InContext(), p.handles, p.waits, sc.Raw)
 	} else {
-		res = drv.table().SignalExternalSemaphoresAsync(sc.inContext(), p.handles, p.signals, sc.raw)
+		res = drv.Table().SignalExternalSemaphoresAsync(sc.InContext(), p.handles, p.signals, sc.Raw)
 	}
-	sc.endLegacy()
-	w.end()
+	sc.EndLegacy()
+	w.End()
 	if res != driver.ResultSuccess {
-		if o := drv.observer(); o != nil {
-			o.BlockFailed(sc.observed())
+		if o := drv.Observer(); o != nil {
+			o.BlockFailed(sc.Observed())
 		}
-		return sc.ctx.callError(op, uintptr(sc.raw), res)
+		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	drv.reportRaces()
+	drv.ReportRaces()
 	return nil
 }
 

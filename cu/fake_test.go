@@ -21,6 +21,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // fake is the driver in testdata/fakecuda.c, which aborts the process where
@@ -198,8 +199,8 @@ func (f *fake) tell(name string, args ...any) {
 	f.ask(name, args...)
 }
 
-func (f *fake) hold(s *Stream)    { f.tell("fake_hold", uintptr(s.core.raw)) }
-func (f *fake) release(s *Stream) { f.tell("fake_release", uintptr(s.core.raw)) }
+func (f *fake) hold(s *Stream)    { f.tell("fake_hold", uintptr(s.core.Raw)) }
+func (f *fake) release(s *Stream) { f.tell("fake_release", uintptr(s.core.Raw)) }
 
 // calls counts the calls of a function of the driver.
 func (f *fake) calls(name string) int { return int(f.ask("fake_calls", name)) }
@@ -222,7 +223,7 @@ func (f *fake) all() (n [kindCount]int) {
 	return n
 }
 
-func rawEvent(e *Event) uintptr { return uintptr(e.core().slot.Load().raw) }
+func rawEvent(e *Event) uintptr { return uintptr(e.core().Slot.Load().Raw) }
 
 // eventually collects garbage until the condition holds. It releases when
 // that can no longer be a matter of time.
@@ -431,9 +432,9 @@ func (f *fake) trap(do func()) string {
 func TestFakeNotices(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	tab, at := drv.core.table(), driver.At{}
+	tab, at := drv.core.Table(), driver.At{}
 	gpu := f.context(drv, 0)
-	in := driver.At{Context: gpu.own.core.raw}
+	in := driver.At{Context: gpu.own.Core.Raw}
 	event := func() driver.Event {
 		e, res := tab.EventCreate(in, 0)
 		if res != 0 {
@@ -503,9 +504,9 @@ func TestFakeNotices(t *testing.T) {
 }
 
 // core returns the event's core, or nil if it was not created yet.
-func (e *Event) core() *eventCore {
+func (e *Event) core() *core.Event {
 	if o := e.load(); o != nil {
-		return o.core
+		return o.Core
 	}
 	return nil
 }

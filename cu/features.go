@@ -84,7 +84,7 @@ func (d *Driver) Features() (f Features, err error) {
 	}
 	for _, n := range newer {
 		if n.feature != nil {
-			*n.feature(&f) = d.core.has(n.function)
+			*n.feature(&f) = d.core.Has(n.function)
 		}
 	}
 	return f, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Status says whether work has completed.
@@ -51,7 +52,7 @@ const (
 	// EventExternal makes an event that is recorded and waited for as with RecordExternal and
 	// WaitExternal whenever the stream is being captured. Each such call queries the driver for
 	// that. The flag is this package's own, not CUDA's.
-	EventExternal EventFlags = eventExternal
+	EventExternal EventFlags = core.EventExternal
 )
 
 // String lists the flags by name.

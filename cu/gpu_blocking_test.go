@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -69,13 +70,13 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []memoryKind{deviceMemory, moduleVariable, managedVariable, pooledMemory, pooledPinned,
+	for _, k := range []core.MemoryKind{core.DeviceMemory, moduleVariable, managedVariable, core.PooledMemory, pooledPinned,
 		pooledManaged, managedMemory, registeredMemory, virtualMemory, ipcMemory, wrappedMemory, wrappedManaged,
 		externalMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		switch {
 		case memories[k], k == ipcMemory && x == nil, k == externalMemory && runtime.GOOS == "windows":
 		default:
-			t.Errorf("no %s (%+v) is abandoned", k.name, k.memoryTraits)
+			t.Errorf("no %s (%+v) is abandoned", k.Name, k.MemoryTraits)
 		}
 	}
 	kinds := map[reflect.Type]string{
@@ -120,7 +121,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // were abandoned, and the kinds of memory that the held stream used. Objects of other processes come from an exporter,
 // unless it is nil.
 func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (made map[string]int,
-	memories map[memoryKind]bool) {
+	memories map[core.MemoryKind]bool) {
 	legacy := must(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -132,7 +133,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (m
 	var streams []*Stream
 	defer func() { closeAll(t, streams) }()
 	took := make(map[string][]time.Duration)
-	made, memories = make(map[string]int), make(map[memoryKind]bool)
+	made, memories = make(map[string]int), make(map[core.MemoryKind]bool)
 	for n := 1; n <= mostStreams; n++ {
 		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
@@ -179,12 +180,12 @@ type besideHeld struct {
 	spin                   *Function
 	took                   map[string][]time.Duration
 	made                   map[string]int // objects that are abandoned, by their kinds
-	memories               map[memoryKind]bool
+	memories               map[core.MemoryKind]bool
 	owners                 []io.Closer // they free what the abandoned memory of other code is
 }
 
 func (b *besideHeld) run(contexts bool) {
-	t, drv := b.t, b.gpu.own.core.drv
+	t, drv := b.t, b.gpu.own.Core.Drv
 	t.Helper()
 	tl := must(b.gpu.NewTimeline(0))(t)
 	defer tl.Close()
@@ -216,7 +217,7 @@ func (b *besideHeld) run(contexts bool) {
 		})
 	}
 	// Longer than it takes until the watcher has streams wake it.
-	eventually(func() bool { return drv.watch.Waiters() >= 4 })
+	eventually(func() bool { return drv.Watch.Waiters() >= 4 })
 	time.Sleep(2 * watch.Long)
 	enqueued := make(chan error, 1)
 	go func(forget func() error) { enqueued <- forget() }(forget)
@@ -290,7 +291,7 @@ func (b *besideHeld) run(contexts bool) {
 			}
 		case <-time.After(heldUp):
 			t.Errorf("%s is held up, beside %d streams of the program and %d in all", c.name, b.streams,
-				len(b.gpu.own.core.sharedStates))
+				len(b.gpu.own.Core.SharedStates))
 			b.ok(tl.Set(1))
 			<-done
 		}

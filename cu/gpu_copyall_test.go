@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGPUCopyAll makes copies in one call on a real GPU, and compares them with single copies: see
@@ -120,7 +122,7 @@ func TestGPUDiscard(t *testing.T) {
 	}))
 	legacy := must(gpu.LegacyStream())(t)
 	defer legacy.Close()
-	if err := legacy.Discard(first); !errors.Is(err, errInvalid) {
+	if err := legacy.Discard(first); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ func TestGPUGraphParams(t *testing.T) {
 			binary.LittleEndian.AppendUint64(nil, addr(b.mem)), {4, 0, 0, 0},
 			binary.LittleEndian.AppendUint32(nil, math.Float32bits(1)),
 		}
-		if gpuDriver(t).core.has("cuFuncGetParamInfo") && !slices.EqualFunc(k.Params.Args, args, slices.Equal) {
+		if gpuDriver(t).core.Has("cuFuncGetParamInfo") && !slices.EqualFunc(k.Params.Args, args, slices.Equal) {
 			t.Errorf("%s: the arguments are %v, want %v", c.name, k.Params.Args, args)
 		}
 		p := must(workOf[*CopyNode](c.copy))(t)

@@ -28,7 +28,7 @@ func TestGPUGraphUpdateRefused(t *testing.T) {
 	}
 	g, _ := build(true, true, false)
 	x := must(g.Instantiate())(t)
-	v2 := gpuDriver(t).core.has("cuGraphExecUpdate")
+	v2 := gpuDriver(t).core.Has("cuGraphExecUpdate")
 	for _, c := range []struct {
 		name string
 		edge bool

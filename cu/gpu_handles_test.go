@@ -14,7 +14,7 @@ import (
 // TestGPUHandles gives the driver the handles that objects expose, on a real GPU: see gpu_test.go.
 func TestGPUHandles(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, at := gpu.own.core.drv.table(), driver.At{Context: driver.Context(gpu.Handle())}
+	tab, at := gpu.own.Core.Drv.Table(), driver.At{Context: driver.Context(gpu.Handle())}
 	check := func(what string, res driver.Result, ok bool) {
 		t.Helper()
 		if tab.Missing(res) != nil {
@@ -78,8 +78,8 @@ func TestGPULibraryFile(t *testing.T) {
 	if k.Library() != l {
 		t.Error("the kernel is of another library")
 	}
-	own, res := drv.core.table().KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
-	if drv.core.table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
+	own, res := drv.core.Table().KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
+	if drv.core.Table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
 		t.Errorf("the driver says %v, and that the kernel is of library %#x, not %#x", res, own, l.Handle())
 	}
 	noErr(t, l.Close())

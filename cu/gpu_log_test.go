@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGPUDriverLog makes calls fail, and shows what the driver writes to its log about them.
 func TestGPUDriverLog(t *testing.T) {
 	gpu := gpuContext(t)
 	drv := gpu.Device().Driver()
-	if !drv.core.has("cuLogsDumpToMemory") {
+	if !drv.core.Has("cuLogsDumpToMemory") {
 		t.Skip("the driver keeps no log: it is older than CUDA 12.9")
 	}
 	for name, fails := range map[string]func() error{
@@ -24,7 +25,7 @@ func TestGPUDriverLog(t *testing.T) {
 		},
 		"an empty PCI slot": func() error { _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); return err },
 	} {
-		at, res := drv.core.table().LogsCurrent(driver.At{}, 0)
+		at, res := drv.core.Table().LogsCurrent(driver.At{}, 0)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
@@ -34,19 +35,19 @@ func TestGPUDriverLog(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		buffer := make([]byte, logSize)
-		_, n, res := drv.core.table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
-		raw := string(buffer[:min(n, logSize)])
+		buffer := make([]byte, core.LogSize)
+		_, n, res := drv.core.Table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
+		raw := string(buffer[:min(n, core.LogSize)])
 		t.Logf("%s: %v\nthe log, %v:\n%s", name, err, res, raw)
 		if res != driver.ResultSuccess {
 			t.Errorf("%s: reading the log: %v", name, res)
 		}
-		for _, entry := range parseLog(raw) {
-			if entry.op == e.Op && entry.text != "" && !strings.Contains(e.Detail, entry.text) {
-				t.Errorf("%s: the error lacks %q", name, entry.text)
+		for _, entry := range core.ParseLog(raw) {
+			if entry.Op == e.Op && entry.Text != "" && !strings.Contains(e.Detail, entry.Text) {
+				t.Errorf("%s: the error lacks %q", name, entry.Text)
 			}
 		}
-		if raw != "" && len(parseLog(raw)) == 0 {
+		if raw != "" && len(core.ParseLog(raw)) == 0 {
 			t.Errorf("%s: the log has another form", name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // noContext makes calls that enqueue work, on a thread whose current context is none, or another one.
@@ -16,7 +17,7 @@ type noContext struct {
 	t         *testing.T
 	tab       *driver.Table
 	th        *driver.Thread
-	gpu       *contextCore
+	gpu       *core.Context
 	s         driver.Stream
 	mem, copy *DeviceMem
 	far       *DeviceMem // of another context
@@ -32,7 +33,7 @@ func (n *noContext) calls() []struct {
 	make func(driver.At) driver.Result
 	want string
 } {
-	m, h := n.mem.core.raw, n.host.core.host
+	m, h := n.mem.core.Raw, n.host.core.Host
 	add := kernelParams(U64(uint64(m)), U32(1), F32(1))
 	tab := n.tab
 	return []struct {
@@ -58,11 +59,11 @@ func (n *noContext) calls() []struct {
 		},
 		{
 			"cuMemcpyDtoDAsync",
-			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core.raw, 4, n.s) },
+			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core.Raw, 4, n.s) },
 			"copy",
 		},
 		{"cuMemcpyPeerAsync", func(at driver.At) driver.Result {
-			return tab.MemcpyPeerAsync(at, m, n.gpu.raw, n.far.core.raw, n.far.core.ctx.raw, 4, n.s)
+			return tab.MemcpyPeerAsync(at, m, n.gpu.Raw, n.far.core.Raw, n.far.core.Ctx.Raw, 4, n.s)
 		}, "far "},
 		{
 			"cuMemsetD8Async",
@@ -119,7 +120,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer closeIt(t, mod)
 	n := &noContext{
-		t: t, tab: gpu.own.core.drv.table(), gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
+		t: t, tab: gpu.own.Core.Drv.Table(), gpu: gpu.own.Core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
 		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
 		add: must(mod.Function("add"))(t),
 	}
@@ -147,7 +148,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	n.th = n.tab.Pin()
 	defer n.th.Unpin()
 	streams := map[string]driver.Stream{
-		"non-blocking": own.core.raw, "blocking": blocking.core.raw, "legacy": driver.CU_STREAM_LEGACY,
+		"non-blocking": own.core.Raw, "blocking": blocking.core.Raw, "legacy": driver.CU_STREAM_LEGACY,
 		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
 	}
 	if parts, _, err := must(gpu.Device().SMResource())(t).Split(8); err == nil {
@@ -155,15 +156,15 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 		defer closeIt(t, green)
 		s := must(green.NewStream(0))(t)
 		defer closeIt(t, s)
-		streams["green context's"] = s.core.raw
+		streams["green context's"] = s.core.Raw
 	} else {
 		t.Logf("no green context: %v", err)
 	}
-	others := map[string]driver.Context{"none": 0, "another": two.own.core.raw}
+	others := map[string]driver.Context{"none": 0, "another": two.own.Core.Raw}
 	if dev, err := gpu.Device().Driver().Device(1); err == nil {
 		far := must(dev.PrimaryContext())(t)
 		defer closeIt(t, far)
-		others["another device's"] = far.own.core.raw
+		others["another device's"] = far.own.Core.Raw
 	} else {
 		t.Logf("no second device: %v", err)
 	}
@@ -225,9 +226,9 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 			t.Errorf("%s: %v, and the capture's end %v", name, res, end)
 			return
 		}
-		x, r := tab.GraphInstantiateWithFlags(driver.At{Thread: n.th, Context: n.gpu.raw}, g, 0)
+		x, r := tab.GraphInstantiateWithFlags(driver.At{Thread: n.th, Context: n.gpu.Raw}, g, 0)
 		if r == driver.ResultSuccess {
-			r = tab.GraphLaunch(driver.At{Thread: n.th, Context: n.gpu.raw}, x, n.s)
+			r = tab.GraphLaunch(driver.At{Thread: n.th, Context: n.gpu.Raw}, x, n.s)
 		}
 		if call == "cuLaunchHostFunc" { // whose function is dropped by now
 			r = driver.ResultSuccess
@@ -248,7 +249,7 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 		t.Errorf("%s: %v", name, res)
 		return
 	}
-	if res := tab.StreamSynchronize(driver.At{Thread: n.th, Context: n.gpu.raw}, n.s); res != driver.ResultSuccess {
+	if res := tab.StreamSynchronize(driver.At{Thread: n.th, Context: n.gpu.Raw}, n.s); res != driver.ResultSuccess {
 		t.Errorf("%s: synchronize: %v", name, res)
 	}
 	got := [4]byte{}
@@ -276,12 +277,12 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 
 // kernelParams returns arguments for the driver. None of them is memory.
 func kernelParams(args ...Arg) driver.KernelParams {
-	k := new(kernelArgs)
-	k.grow(len(args))
+	k := new(core.KernelArgs)
+	k.Grow(len(args))
 	for i := range args {
 		args[i].setIn(k, i)
 	}
-	return k.params(len(args))
+	return k.Params(len(args))
 }
 
 func closeIt(t *testing.T, c io.Closer) {

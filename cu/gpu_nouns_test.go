@@ -63,7 +63,7 @@ func TestGPUDevices(t *testing.T) {
 	for _, s := range drv.Symbols() {
 		if s.Err != nil {
 			missing++
-			if Version(s.Since) <= features.Version && !drv.core.table().Software() { // which has no addresses
+			if Version(s.Since) <= features.Version && !drv.core.Table().Software() { // which has no addresses
 
 				t.Errorf("%s: %v", s.Export, s.Err)
 			}
@@ -124,7 +124,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("an event of the primary context: %v", err)
 	}
 	// What the driver itself says to that is the same.
-	if res := drv.core.table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core.raw); res != driver.ResultInvalidHandle {
+	if res := drv.core.Table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core.Raw); res != driver.ResultInvalidHandle {
 		t.Errorf("the driver says %v", res)
 	}
 	if err := own.Close(); err != nil {
@@ -145,7 +145,7 @@ func TestGPUContexts(t *testing.T) {
 		if cur := must(th.CurrentContext())(t); cur != gpu.Handle() {
 			t.Errorf("context %#x is current, not %#x", cur, gpu.Handle())
 		}
-		if cur := must(drv.CurrentContext())(t); cur != gpu.Handle() && !drv.core.table().Software() {
+		if cur := must(drv.CurrentContext())(t); cur != gpu.Handle() && !drv.core.Table().Software() {
 			t.Errorf("context %#x is current on the thread, not %#x", cur, gpu.Handle())
 		}
 		ptds := must(th.DefaultStream())(t)
@@ -166,7 +166,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("context %#x is current, %#x was", after, before)
 	}
 	wrapped := must(drv.WrapContext(gpu.Handle()))(t)
-	if wrapped.own.core != gpu.own.core {
+	if wrapped.own.Core != gpu.own.Core {
 		t.Error("the wrapped context is another one")
 	}
 	wrapped.Close()
@@ -243,7 +243,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 	r := newSoft(t)
 	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	table := r.drv.core.table()
+	table := r.drv.core.Table()
 	var at driver.At
 	err := r.gpu.Do(func(th *Thread) error {
 		at = driver.At{Thread: th.raw}
@@ -272,7 +272,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 // threadEnds lets a goroutine end on a thread that Do could not put back.
 func threadEnds(t *testing.T, gpu *Context) {
 	t.Helper()
-	table, done := gpu.own.core.drv.table(), make(chan struct{})
+	table, done := gpu.own.Core.Drv.Table(), make(chan struct{})
 	go func() {
 		defer close(done)
 		var at driver.At
@@ -394,7 +394,7 @@ func TestGPUMemory(t *testing.T) {
 	defer b.Close()
 	for _, flags := range []HostFlags{0, HostPortable, HostDeviceMap, HostWriteCombined, HostPortable | HostDeviceMap | HostWriteCombined} {
 		src, dst := must(gpu.AllocHost(size, flags))(t), must(gpu.AllocHost(size, HostDefault))(t)
-		if src.core.raw == 0 {
+		if src.core.Raw == 0 {
 			t.Errorf("%v: the device cannot reach it", flags)
 		}
 		want := bytes.Repeat([]byte{1, 2, 3, byte(flags)}, size/4)

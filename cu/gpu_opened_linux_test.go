@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -157,7 +158,7 @@ func TestOpenedForgotten(t *testing.T) {
 	r := newSoft(t)
 	f, size := exported(t, r.gpu)
 	d := placed{races.New(func(races.Race) {}), new(sync.Mutex), make(map[string]int)}
-	r.drv.core.changeTracers(func(l *tracers) { l.observer = d })
+	r.drv.core.ChangeTracers(func(l *core.Tracers) { l.Observer = d })
 	for _, o := range openers {
 		m, again := o.open(t, x, r.gpu, r.gpu)
 		noErr(t, r.s.Memset(m, 1))

@@ -21,7 +21,7 @@ func TestGPUCheckpoint(t *testing.T) {
 		return
 	}
 	drv := gpuDriver(t)
-	if !drv.core.has("cuCheckpointProcessLock") {
+	if !drv.core.Has("cuCheckpointProcessLock") {
 		t.Skip("the driver has no checkpoints: it is older than CUDA 12.8")
 	}
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")

@@ -138,7 +138,7 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	}
 	ticket := must(e.Ticket())(t)
 	waited := make(chan error, 1)
-	before := e.core().slot.Load()
+	before := e.core().Slot.Load()
 	go func() { waited <- e.Wait(context.Background()) }()
 	for before.Waits() < 2 {
 		runtime.Gosched()
@@ -146,7 +146,7 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	if err := e.Record(b); err != nil {
 		t.Fatal(err)
 	}
-	if e.core().slot.Load() == before {
+	if e.core().Slot.Load() == before {
 		t.Error("the event kept its CUevent")
 	}
 	first.open()
@@ -179,10 +179,10 @@ func TestGPUCaptureSurvives(t *testing.T) {
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tab := gpu.own.core.drv.table()
+	tab := gpu.own.Core.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
-	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 		t.Fatal(res)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -201,20 +201,20 @@ func TestGPUCaptureSurvives(t *testing.T) {
 		runtime.GC()
 	}
 	wg.Wait()
-	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, captured.core.raw)
+	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, captured.core.Raw)
 	if res != 0 {
 		t.Fatalf("the capture ended with %v", res)
 	}
 	tab.GraphDestroy(driver.At{}, graph)
 
 	// A call that the user makes gets the driver's answer, and an explanation.
-	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 		t.Fatal(res)
 	}
 	if _, err := e.Query(); !errors.Is(err, ResultStreamCaptureUnsupported) || !strings.Contains(err.Error(), "capture") {
 		t.Errorf("Query during a capture in global mode: %v", err)
 	}
-	tab.StreamEndCapture(driver.At{Thread: th}, captured.core.raw)
+	tab.StreamEndCapture(driver.At{Thread: th}, captured.core.Raw)
 }
 
 func TestGPULaunch(t *testing.T) {
@@ -236,7 +236,7 @@ func TestGPULaunch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := add.Launch(s, cfg, Value(uint64(mem.core.raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
+	if err := add.Launch(s, cfg, Value(uint64(mem.core.Raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Synchronize(); err != nil {
@@ -283,7 +283,7 @@ func TestGPUWithoutContext(t *testing.T) {
 	spin := must(mod.Function("spin"))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	tab := gpu.own.core.drv.table()
+	tab := gpu.own.Core.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
 	cur, res := tab.CtxGetCurrent(driver.At{Thread: th})
@@ -292,7 +292,7 @@ func TestGPUWithoutContext(t *testing.T) {
 		t.Error("the library left a context current")
 	}
 	mem := must(gpu.Alloc(16))(t)
-	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.core.raw}, 16)
+	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.Core.Raw}, 16)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -301,10 +301,10 @@ func TestGPUWithoutContext(t *testing.T) {
 		call      string
 		got, want driver.Result
 	}{
-		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.raw,
+		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.Raw,
 			kernelParams(U64(1000))), 0},
 		{"cuFuncGetAttribute", attribute, 0},
-		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.raw, make([]byte, 16)), driver.ResultInvalidContext},
+		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.Raw, make([]byte, 16)), driver.ResultInvalidContext},
 		{"cuMemFree", tab.MemFree(driver.At{Thread: th}, p), 0},
 	} {
 		if c.got != c.want {
@@ -319,7 +319,7 @@ func TestGPUWithoutContext(t *testing.T) {
 // it is on top.
 func TestGPUCreatedContext(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, primary := gpu.own.core.drv.table(), gpu.own.core.raw
+	tab, primary := gpu.own.Core.Drv.Table(), gpu.own.Core.Raw
 	th := tab.Pin()
 	defer th.Unpin()
 	at := driver.At{Thread: th}
@@ -330,7 +330,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		}
 	}
 	current(0)
-	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.core.dev)
+	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Core.Dev)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -340,7 +340,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error("no event in the created context")
 	}
 	current(0)
-	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own.core.dev); res == 0 {
+	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own.Core.Dev); res == 0 {
 		t.Error("unknown flags were taken")
 	}
 	current(0)
@@ -350,7 +350,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error(res)
 	}
 	current(primary)
-	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.core.dev); res != 0 {
+	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Core.Dev); res != 0 {
 		t.Fatal(res)
 	}
 	current(primary)
@@ -425,7 +425,7 @@ func TestGPUStorm(t *testing.T) {
 	defer mod.Close()
 	spin := must(mod.Function("spin"))(t)
 	deadline := time.Now().Add(10 * time.Second)
-	if testing.Short() || gpu.own.core.drv.table().Software() {
+	if testing.Short() || gpu.own.Core.Drv.Table().Software() {
 		deadline = time.Now().Add(time.Second)
 	}
 	var shared [8]*Event

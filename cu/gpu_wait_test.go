@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -22,7 +23,7 @@ import (
 // the watcher has streams wake it.
 func TestGPUWaiters(t *testing.T) {
 	gpu := gpuContext(t)
-	drv := gpu.own.core.drv
+	drv := gpu.own.Core.Drv
 	for _, long := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
 			g := newGate(t, gpu)
@@ -77,7 +78,7 @@ func TestGPUWaiters(t *testing.T) {
 			wait(func() error { return WaitAll(t.Context(), all...) }, nil)
 			wait(func() error { _, err := WaitAny(t.Context(), all...); return err }, nil)
 			time.Sleep(long)
-			s := drv.watch.State()
+			s := drv.Watch.State()
 			t.Logf("%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v",
 				s.Waits, s.Counters, wakeUpStreams(gpu), s.Rest)
 			if n := woken.Load(); n != 0 {
@@ -99,7 +100,7 @@ func TestGPUWaiters(t *testing.T) {
 // the watcher, keep others from getting on: streams may share a queue of the GPU's.
 func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	gpu := gpuContext(t)
-	w := &gpu.own.core.drv.watch
+	w := &gpu.own.Core.Drv.Watch
 	g := newGate(t, gpu)
 	const n, held = 64, 8
 	streams, events := make([]*Stream, n), make([]*Event, n)
@@ -112,7 +113,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 		}
 	}
 	// Streams are created before anything is held: a driver may wait for the GPU for that.
-	control := make([]*Stream, maxWakeUps)
+	control := make([]*Stream, core.MaxWakeUps)
 	for k := range control {
 		control[k] = must(gpu.NewStream(StreamNonBlocking))(t)
 		defer control[k].Close()
@@ -144,7 +145,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	var more []*Event
-	for k := range maxWakeUps {
+	for k := range core.MaxWakeUps {
 		e := must(gpu.NewEvent(EventDisableTiming))(t)
 		more = append(more, e)
 		defer e.Close()
@@ -168,7 +169,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("with %d streams of the common priority that wait: %v", maxWakeUps, stuck())
+	t.Logf("with %d streams of the common priority that wait: %v", core.MaxWakeUps, stuck())
 	g.open()
 }
 
@@ -177,7 +178,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 // the watcher, which are made meanwhile, invalidate nothing.
 func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own.core.drv.table()
+	tab := gpu.own.Core.Drv.Table()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var waits atomic.Int64
@@ -215,11 +216,11 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	const captures = 40
 	for i := range captures {
 		at := driver.At{}
-		if res := tab.StreamBeginCapture(at, s.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+		if res := tab.StreamBeginCapture(at, s.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 			t.Fatal(res)
 		}
 		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
-		graph, res := tab.StreamEndCapture(at, s.core.raw)
+		graph, res := tab.StreamEndCapture(at, s.core.Raw)
 		if res != 0 {
 			t.Fatalf("capture %d was invalidated: %v", i, res)
 		}
@@ -254,15 +255,15 @@ func TestGPULateWakeUps(t *testing.T) {
 		if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		counts := func() waitCounts { return drv.core.waitCounts() }
-		if !soon(func() bool { n := counts(); return n.waits == 0 && n.descriptors == 0 }) {
+		counts := func() core.WaitCounts { return drv.core.WaitCounts() }
+		if !soon(func() bool { n := counts(); return n.Waits == 0 && n.Descriptors == 0 }) {
 			t.Errorf("nobody waits any more, and there are %+v", counts())
 		}
-		late += counts().wakeups
+		late += counts().Wakeups
 		if err := errors.Join(line.Set(1), s.Synchronize()); err != nil {
 			t.Error(err)
 		}
-		if !soon(func() bool { return counts().wakeups == 0 }) {
+		if !soon(func() bool { return counts().Wakeups == 0 }) {
 			t.Errorf("the stream has got on, and there are %+v", counts())
 		}
 		if err := e.Wait(t.Context()); err != nil {
@@ -288,7 +289,7 @@ func TestGPULateWakeUps(t *testing.T) {
 // whatever is between them.
 func TestGPUOrder(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own.core.drv.table()
+	tab := gpu.own.Core.Drv.Table()
 	const of, each = 8, 500
 	rounds := rounds(40)
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -320,7 +321,7 @@ func TestGPUOrder(t *testing.T) {
 	}
 	complete := func(i, k int) bool {
 		t.Helper()
-		res := tab.EventQuery(driver.At{}, events[i][k].core().slot.Load().raw)
+		res := tab.EventQuery(driver.At{}, events[i][k].core().Slot.Load().Raw)
 		if res != driver.ResultSuccess && res != driver.ResultNotReady {
 			t.Fatalf("record %d of stream %d: %v", k, i, res)
 		}
@@ -387,15 +388,15 @@ func TestGPUOrder(t *testing.T) {
 // it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own.core.drv.table().Software() {
+	if others.own.Core.Drv.Table().Software() {
 		t.Skip("the memory is Go's, and unregistered")
 	}
 	stream := must(others.NewStream(StreamNonBlocking))(t)
 	e := must(stream.RecordNew(EventDisableTiming))(t)
 	d := gpuDriver(t)
 	dev := must(d.Device(0))(t)
-	in := func(at driver.HostPtr) (in contextKey, ok bool) {
-		d.core.slabs.Unmap(func(s driver.HostPtr, its slab.Place[contextKey]) bool {
+	in := func(at driver.HostPtr) (in core.ContextKey, ok bool) {
+		d.core.Slabs.Unmap(func(s driver.HostPtr, its slab.Place[core.ContextKey]) bool {
 			if s == at {
 				in, ok = its.Key, true
 			}
@@ -411,10 +412,10 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		in   bool // the CUDA context goes on
 	}{{"primary", dev.PrimaryContext, true}, {"created", created, false}, {"primary", dev.PrimaryContext, true}, {"created", created, false}} {
 		gpu := must(c.open())(t)
-		cc := gpu.own.core
-		want := contextKey{}
+		cc := gpu.own.Core
+		want := core.ContextKey{}
 		if c.in {
-			want = cc.key
+			want = cc.Key
 		}
 		s := must(gpu.NewStream(StreamNonBlocking))(t)
 		line := must(gpu.NewTimeline(1))(t)
@@ -433,7 +434,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		g.hold(t, stream)
 		late := time.AfterFunc(10*time.Second, g.open) // so that nothing waits for ever
 		err := errors.Join(s.Close(), gpu.Close(), e.Record(stream))
-		gone := eventually(cc.gone.Load)
+		gone := eventually(cc.Gone.Load)
 		switch waited := !late.Stop() || !gone; {
 		case waited && c.in:
 			t.Errorf("%s: the context's end waits for the work of others", c.name)
@@ -441,8 +442,8 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 			t.Logf("%s: the context's end waits for the work of others", c.name)
 		}
 		g.open()
-		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(cc.gone.Load) {
-			t.Errorf("%s: %v; released: %v", c.name, err, cc.gone.Load())
+		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(cc.Gone.Load) {
+			t.Errorf("%s: %v; released: %v", c.name, err, cc.Gone.Load())
 		}
 		if key, ok := in(at); !ok || key != want {
 			t.Fatalf("%s: the memory at %#x is free: %v; it may be registered in %v, want %v", c.name, at, ok, key,
@@ -458,7 +459,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 // stream has work to do with memory of another context: that is freed when it is done.
 func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own.core.drv.table().Software() {
+	if others.own.Core.Drv.Table().Software() {
 		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfOtherDrivers has two of one")
 	}
 	blocking := must(others.NewStream(StreamDefault))(t)
@@ -474,21 +475,21 @@ func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, g.open).Stop() // so that nothing waits for ever
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return gpu.own.core.users.None() }) {
+	if !eventually(func() bool { return gpu.own.Core.Users.None() }) {
 		t.Error("nobody releases the context")
 	}
 	if err := host.Close(); err != nil {
 		t.Error(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if len(closed) != 0 || gpu.own.core.gone.Load() || host.core.freed.Load() {
+	if len(closed) != 0 || gpu.own.Core.Gone.Load() || host.core.Freed.Load() {
 		t.Error("it is over before the work is done")
 	}
 	g.open()
 	if err := errors.Join(<-closed, other.Close(), blocking.Close()); err != nil {
 		t.Error(err)
 	}
-	if !eventually(host.core.freed.Load) {
+	if !eventually(host.core.Freed.Load) {
 		t.Error("the memory is never freed")
 	}
 }

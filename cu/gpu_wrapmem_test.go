@@ -13,7 +13,7 @@ import (
 // rawMemory allocates memory by calls of the driver, as other code does, and returns its address.
 func rawMemory(t testing.TB, gpu *Context, size uint64, managed bool) uint64 {
 	t.Helper()
-	tab, at := gpu.own.core.drv.table(), driver.At{Context: gpu.own.core.raw}
+	tab, at := gpu.own.Core.Drv.Table(), driver.At{Context: gpu.own.Core.Raw}
 	var p driver.DevicePtr
 	var res driver.Result
 	if managed {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Graph describes work for the GPU: nodes, and the order between them. [Stream.Capture] returns
@@ -18,7 +19,7 @@ import (
 // A graph keeps the modules, the memory, the events and the semaphores of other APIs that its nodes
 // use, even if they are closed, and the functions that the nodes call.
 type Graph struct {
-	_       noCopy
+	_       core.NoCopy
 	core    *graphCore
 	cleanup runtime.Cleanup
 	// whole is the graph that this one, a body of a conditional node, is part of, or nil.
@@ -28,10 +29,10 @@ type Graph struct {
 }
 
 // newGraph returns the owner of a graph that uses these objects.
-func newGraph(ctx *contextCore, raw driver.Graph, objects *graphObjects, family *graphFamily) *Graph {
-	parts := &graphParts{frames: stateOf[graphFrames](ctx.drv)}
+func newGraph(ctx *core.Context, raw driver.Graph, objects *graphObjects, family *graphFamily) *Graph {
+	parts := &graphParts{frames: core.StateOf[graphFrames](ctx.Drv)}
 	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: parts}}
-	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
+	g.cleanup = core.Owned(g, &g.core.Resource, g.core, ctx)
 	return g
 }
 
@@ -45,20 +46,20 @@ func (c *Context) NewGraph() (*Graph, error) {
 		return nil, err
 	}
 	defer c.leave()
-	raw, res, own := allocated(cc, func() (driver.Graph, driver.Result) {
-		return cc.drv.table().GraphCreate(driver.At{Context: cc.raw}, 0)
+	raw, res, own := core.Allocated(cc, func() (driver.Graph, driver.Result) {
+		return cc.Drv.Table().GraphCreate(driver.At{Context: cc.Raw}, 0)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(cc.callError(op, 0, res))
+		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
-	if o := cc.drv.observer(); o != nil {
+	if o := cc.Drv.Observer(); o != nil {
 		o.NewGraph(uintptr(raw), 0)
 	}
 	return newGraph(cc, raw, new(graphObjects), new(graphFamily)), nil
 }
 
 // object returns the object for an error, or nil if there is none.
-func (g *Graph) object() named {
+func (g *Graph) object() core.Named {
 	if g == nil || g.core == nil {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (g *Graph) object() named {
 // flight. leave ends the call.
 func (g *Graph) enter(op string) (*graphCore, error) {
 	if g == nil || g.core == nil {
-		return nil, errNil(op, "graph")
+		return nil, core.ErrNil(op, "graph")
 	}
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ var errBuilding = errors.New("a capture into the graph is in progress")
 
 func (g *Graph) leave() {
 	g.core.family.Unlock()
-	g.core.leave()
+	g.core.EndCall()
 	runtime.KeepAlive(g)
 }
 
@@ -110,12 +111,12 @@ func (g *Graph) leave() {
 // node, which is destroyed with its graph.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil {
-		return errNil("cuGraphDestroy", "graph")
+		return core.ErrNil("cuGraphDestroy", "graph")
 	}
 	if g.whole != nil {
 		return nil
 	}
-	return g.core.closeOwned("Graph.Close", g.cleanup)
+	return g.core.CloseOwned("Graph.Close", g.cleanup)
 }
 
 // Handle returns the CUgraph, for code that calls the driver without this package. It is valid
@@ -125,7 +126,7 @@ func (g *Graph) Handle() uintptr {
 	if g == nil || g.core == nil || g.core.Closed() || g.core.destroyed.Load() {
 		return 0
 	}
-	g.core.objects.exposed()
+	g.core.objects.Exposed()
 	return uintptr(g.core.raw)
 }
 
@@ -136,7 +137,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	const op = "cuGraphClone"
 	clone, err := g.clone(op)
 	if err != nil && g != nil && g.core != nil {
-		err = g.core.ctx.retry(op, err, func() (err error) { clone, err = g.clone(op); return err })
+		err = g.core.Ctx.Retry(op, err, func() (err error) { clone, err = g.clone(op); return err })
 	}
 	return clone, err
 }
@@ -150,16 +151,16 @@ func (g *Graph) clone(op string) (*Graph, error) {
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
-	raw, res := gc.ctx.drv.table().GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
+	raw, res := gc.Ctx.Drv.Table().GraphClone(driver.At{Context: gc.Ctx.Raw}, gc.raw)
 	if res != driver.ResultSuccess {
 		return nil, gc.onceError(op, res)
 	}
-	if o := gc.ctx.drv.observer(); o != nil {
+	if o := gc.Ctx.Drv.Observer(); o != nil {
 		o.NewGraph(uintptr(raw), uintptr(gc.raw))
 	}
 	objects := new(graphObjects)
-	objects.addAll(&gc.objects.objectSet)
-	return newGraph(gc.ctx, raw, objects, gc.family), nil
+	objects.AddAll(&gc.objects.ObjectSet)
+	return newGraph(gc.Ctx, raw, objects, gc.family), nil
 }
 
 // Nodes returns the graph's nodes in the driver's order (cuGraphGetNodes).
@@ -199,7 +200,7 @@ type GraphNode struct {
 // enter begins a call on the node's graph. The caller ends it by n.graph.leave.
 func (n GraphNode) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
-		return nil, errNil(op, "graph node")
+		return nil, core.ErrNil(op, "graph node")
 	}
 	gc, err := n.graph.enter(op)
 	if err != nil {
@@ -217,8 +218,8 @@ func (n GraphNode) there(op string) error {
 	if removed := n.graph.core.removed; len(removed) == 0 || removed[n.raw] == n.removed {
 		return nil
 	}
-	node := standIn{"graph node", uintptr(n.raw), n.graph.core.ctx}
-	return misuse(op, node, ErrClosed, "the node was removed from its graph")
+	node := core.StandIn{ItsKind: "graph node", Raw: uintptr(n.raw), Ctx: n.graph.core.Ctx}
+	return core.Misuse(op, node, ErrClosed, "the node was removed from its graph")
 }
 
 // Graph returns the node's graph, nil for the zero GraphNode.
@@ -277,7 +278,7 @@ func (n GraphNode) neighbours(choose func(edge) (driver.GraphNode, bool)) ([]Gra
 func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...GraphNode) ([]GraphNode, error) {
 	sc, err := s.enterCapture(beginToGraphOp, mode, f)
 	if err != nil {
-		return nil, about(g.object(), err)
+		return nil, core.About(g.object(), err)
 	}
 	defer s.leave()
 	gc, err := g.enter(beginToGraphOp)
@@ -286,8 +287,8 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	}
 	defer g.leave()
 	defer g.closeDestroyed()
-	if gc.ctx.drv != sc.ctx.drv {
-		return nil, errMixed(beginToGraphOp, gc, sc)
+	if gc.Ctx.Drv != sc.Ctx.Drv {
+		return nil, core.ErrMixed(beginToGraphOp, gc, sc)
 	}
 	deps, err := g.dependencies(beginToGraphOp, after)
 	if err != nil {
@@ -323,7 +324,7 @@ func (g *Graph) closeDestroyed() {
 // [EdgeFull]. Events are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
 	if w == nil {
-		return misuse("cuGraphGetNodes", g.object(), ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
+		return core.Misuse("cuGraphGetNodes", g.object(), ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
 	}
 	picture, err := g.dot()
 	if err != nil {

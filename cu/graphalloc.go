@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -14,15 +15,15 @@ const takeOp = "GraphExec.Take"
 var allocRow = &nodeRow{
 	typ: GraphNodeTypeMemAlloc, add: "cuGraphAddMemAllocNode",
 	attempts: func(g *Graph, r *nodeRow, w Work, after []GraphNode) (n GraphNode, err error) {
-		ctx := g.core.ctx
-		res, own := ctx.allocate(func() driver.Result {
+		ctx := g.core.Ctx
+		res, own := ctx.Allocate(func() driver.Result {
 			if n, err = g.add(r, w, after); err == errLacksMemory {
 				return driver.ResultOutOfMemory
 			}
 			return driver.ResultSuccess
 		})
 		if err == errLacksMemory {
-			err = ctx.outOfMemory(ctx.failAlloc(r.add, g.core.handle(), w.(*AllocNode).Size, res, own))
+			err = ctx.OutOfMemory(ctx.FailAlloc(r.add, g.core.Handle(), w.(*AllocNode).Size, res, own))
 		}
 		return n, err
 	},
@@ -32,7 +33,7 @@ func (w *AllocNode) row() *nodeRow { return rowIf(w != nil, allocRow) }
 
 func (w *AllocNode) prepare(c *nodeCall) error {
 	if w.Size == 0 {
-		return badValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
+		return core.BadValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
 	}
 	c.work = &allocWork{of: w, size: w.Size}
 	return nil
@@ -50,7 +51,7 @@ type allocWork struct {
 func (w *allocWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
 	n, p, res := c.table().GraphAddMemAllocNode(c.at(), c.gc.raw, deps, driver.MemAllocNodeParams{
 		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
-			Location: deviceLocation(c.gc.ctx.dev)},
+			Location: core.DeviceLocation(c.gc.Ctx.Dev)},
 		Bytesize: w.size,
 	})
 	w.addr = p.Dptr
@@ -58,7 +59,7 @@ func (w *allocWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode,
 }
 
 func (w *allocWork) done(c *nodeCall) {
-	w.made = newDeviceMem(c.gc.ctx, newGraphMem(w.addr, w.size, &c.gc.objects.objectSet))
+	w.made = newDeviceMem(c.gc.Ctx, core.NewGraphMem(w.addr, w.size, &c.gc.objects.ObjectSet))
 	c.objects = append(c.objects, w.made.core)
 }
 
@@ -79,19 +80,19 @@ func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow.nodeRow) }
 
 func (w *FreeNode) prepare(c *nodeCall) error {
 	if w.Mem == nil || w.Mem.core == nil {
-		return errNil(c.op, "device memory")
+		return core.ErrNil(c.op, "device memory")
 	}
 	m := w.Mem.core
 	c.objects = append(c.objects, m)
-	c.work = &nodeParams[driver.DevicePtr]{freeRow, m.raw, seenMem(c, m),
-		func(c *nodeCall) { c.gc.objects.frees(m) }}
-	return c.gc.objects.canFree(c.op, m)
+	c.work = &nodeParams[driver.DevicePtr]{freeRow, m.Raw, seenMem(c, m),
+		func(c *nodeCall) { c.gc.objects.Frees(m) }}
+	return c.gc.objects.CanFree(c.op, m)
 }
 
 // seenMem describes a node that allocates or frees memory: nodes that use the memory must be in order
 // with both.
-func seenMem(c *nodeCall, m *memCore) races.NodeWork {
-	return races.NodeWork{Call: c.op, Uses: []races.Use{m.used(0, m.size, true, "memory")}}
+func seenMem(c *nodeCall, m *core.Mem) races.NodeWork {
+	return races.NodeWork{Call: c.op, Uses: []races.Use{m.Used(0, m.Size, true, "memory")}}
 }
 
 func (c *nodeCall) readAlloc() (*AllocNode, error) {
@@ -121,21 +122,21 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	defer runtime.KeepAlive(m)
 	defer x.leave()
 	if m == nil || m.core == nil {
-		return nil, errNilArg(takeOp, xc, "device memory")
+		return nil, core.ErrNilArg(takeOp, xc, "device memory")
 	}
 	a := xc.alloc(m.core)
 	switch {
 	case a == nil:
-		return nil, badValue(takeOp, m.core, "the memory is not of a node of this graph that no other node frees")
-	case !a.allocated && a.mem.held.Load() != nil:
-		return nil, badValue(takeOp, m.core, "the memory was taken after the last launch: take it once")
+		return nil, core.BadValue(takeOp, m.core, "the memory is not of a node of this graph that no other node frees")
+	case !a.allocated && a.mem.Held.Load() != nil:
+		return nil, core.BadValue(takeOp, m.core, "the memory was taken after the last launch: take it once")
 	case !a.allocated:
-		return nil, badValue(takeOp, m.core, "the memory is not allocated: launch the graph first")
+		return nil, core.BadValue(takeOp, m.core, "the memory is not allocated: launch the graph first")
 	}
 	mc := a.core()
 	taken := &DeviceMem{core: mc}
-	taken.cleanup = newMemory(taken, a.mem.ctx, mc)
-	mc.usedOnAll(xc.usedStreams)
+	taken.cleanup = newMemory(taken, a.mem.Ctx, mc)
+	mc.UsedOnAll(xc.UsedStreams)
 	return taken, nil
 }
 
@@ -153,12 +154,12 @@ type GraphMemStats struct {
 func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	const op = "cuDeviceGetGraphMemAttribute"
 	if !dev.valid() {
-		return GraphMemStats{}, errNil(op, "device")
+		return GraphMemStats{}, core.ErrNil(op, "device")
 	}
 	var v [4]uint64
 	for i := range v {
 		var res driver.Result
-		if v[i], res = dev.drv.core.table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
+		if v[i], res = dev.drv.core.Table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
 			int32(i)); res != driver.ResultSuccess {
 			return GraphMemStats{}, dev.failed(op, res)
 		}
@@ -176,10 +177,10 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 func (dev *Device) ResetGraphMemHigh() error {
 	const op = "cuDeviceSetGraphMemAttribute"
 	if !dev.valid() {
-		return errNil(op, "device")
+		return core.ErrNil(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-		if res := dev.drv.core.table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
+		if res := dev.drv.core.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
 			return dev.failed(op, res)
 		}
 	}
@@ -191,9 +192,9 @@ func (dev *Device) ResetGraphMemHigh() error {
 func (dev *Device) TrimGraphMem() error {
 	const op = "cuDeviceGraphMemTrim"
 	if !dev.valid() {
-		return errNil(op, "device")
+		return core.ErrNil(op, "device")
 	}
-	if res := dev.drv.core.table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
+	if res := dev.drv.core.Table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
 		return dev.failed(op, res)
 	}
 	return nil

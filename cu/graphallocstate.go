@@ -6,19 +6,20 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // This file has the lifetime of memory that nodes of graphs allocate.
 //
 // Such memory has an address for the life of its graph, but is there only between the node that
-// allocates it and the node that frees it. So its memCore can be used only by nodes of its graph
+// allocates it and the node that frees it. So its Mem can be used only by nodes of its graph
 // (resource.only). If no node frees it, the memory stays after a launch. GraphExec.Take makes a
-// memCore of it, as if it had been allocated from a pool on a stream. The two have the same address.
+// Mem of it, as if it had been allocated from a pool on a stream. The two have the same address.
 // An executable graph knows what its last launch has allocated, and whether that was taken and freed.
 
 // graphAlloc is memory that an executable graph allocates and does not free.
 type graphAlloc struct {
-	mem *memCore // that nodes use
+	mem *core.Mem // that nodes use
 	// allocated says that the last launch has allocated the memory, and the program has not taken it.
 	// The lock of the executable graph guards it.
 	allocated bool
@@ -26,18 +27,18 @@ type graphAlloc struct {
 
 // allocates reports whether nodes of the graph allocate memory.
 func (set *graphObjects) allocates() bool {
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	return len(set.allocs) > 0
+	set.Mu.Lock()
+	defer set.Mu.Unlock()
+	return len(set.Allocs) > 0
 }
 
 // unfreed returns the memory that nodes allocate and no node frees.
 func (set *graphObjects) unfreed() (list []graphAlloc) {
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	for mc := range maps.Keys(set.allocs) {
-		if !set.allocs[mc] {
-			list = append(list, graphAlloc{mem: mc.(*memCore)})
+	set.Mu.Lock()
+	defer set.Mu.Unlock()
+	for mc := range maps.Keys(set.Allocs) {
+		if !set.Allocs[mc] {
+			list = append(list, graphAlloc{mem: mc.(*core.Mem)})
 		}
 	}
 	return list
@@ -45,7 +46,7 @@ func (set *graphObjects) unfreed() (list []graphAlloc) {
 
 // alloc returns what is known about memory that the executable graph allocates, or nil. The caller
 // holds the lock.
-func (xc *execCore) alloc(mc *memCore) *graphAlloc {
+func (xc *execCore) alloc(mc *core.Mem) *graphAlloc {
 	i := slices.IndexFunc(xc.allocs, func(a graphAlloc) bool { return a.mem == mc })
 	if i < 0 {
 		return nil
@@ -59,8 +60,8 @@ func (xc *execCore) alloc(mc *memCore) *graphAlloc {
 func (xc *execCore) mayAllocate(op string) error {
 	for i := range xc.allocs {
 		a, detail := &xc.allocs[i], ""
-		switch held := a.mem.held.Load(); {
-		case held != nil && !held.freed.Load():
+		switch held := a.mem.Held.Load(); {
+		case held != nil && !held.Freed.Load():
 			detail = "close the memory that was taken; if it is closed, synchronize the context, which frees it"
 		case a.allocated && !xc.autoFree:
 			detail = "take and close it, free it by a node, or instantiate the graph with InstantiateAutoFree"
@@ -105,13 +106,13 @@ func (xc *execCore) launchedAllocs() {
 	}
 }
 
-// core returns a memCore for memory that the last launch has allocated. From now on it is not the
+// core returns a Mem for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
-func (a *graphAlloc) core() *memCore {
-	mc := &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size,
-		poolMemory: poolMemory{ofGraph: true}}
+func (a *graphAlloc) core() *core.Mem {
+	mc := &core.Mem{Is: core.PooledMemory, Raw: a.mem.Raw, Size: a.mem.Size, Capacity: a.mem.Size,
+		PoolMemory: core.PoolMemory{OfGraph: true}}
 	a.allocated = false
-	a.mem.held.Store(mc)
+	a.mem.Held.Store(mc)
 	return mc
 }
 
@@ -124,29 +125,29 @@ func (xc *execCore) freeAllocs() {
 		if !a.allocated {
 			continue
 		}
-		mc, ctx := a.core(), a.mem.ctx
-		ctx.hold() // cannot fail: the executable graph keeps the nodes' memory, a user of the context
-		mc.resource.ctx, mc.self, mc.usedStreams = ctx, mc, new(streamSet)
-		mc.usedOnAll(xc.usedStreams)
+		mc, ctx := a.core(), a.mem.Ctx
+		ctx.Hold() // cannot fail: the executable graph keeps the nodes' memory, a user of the context
+		mc.Resource.Ctx, mc.Self, mc.UsedStreams = ctx, mc, new(core.StreamSet)
+		mc.UsedOnAll(xc.UsedStreams)
 		mc.Close()
-		if err := mc.closeOrdered(); err != nil {
-			ctx.drv.leak(leakReport{Kind: mc.kind(), Handle: mc.handle(), Err: err})
+		if err := mc.CloseOrdered(); err != nil {
+			ctx.Drv.Leak(core.LeakReport{Kind: mc.Kind(), Handle: mc.Handle(), Err: err})
 		}
 	}
 }
 
 // onceError returns the error for the driver's result of a call on the graph.
 func (gc *graphCore) onceError(op string, res driver.Result) *Error {
-	return gc.once(gc.ctx.callError(op, uintptr(gc.raw), res))
+	return gc.once(gc.Ctx.CallError(op, uintptr(gc.raw), res))
 }
 
 // once adds to an error of the driver that graphs whose nodes allocate memory have limits.
 func (gc *graphCore) once(e *Error) *Error {
 	if e.Result == ResultNotSupported && len(gc.bodies) > 0 {
-		e.Detail = join("the graph has conditional nodes: see the limits in the documentation of IfNode", e.Detail)
+		e.Detail = core.Join("the graph has conditional nodes: see the limits in the documentation of IfNode", e.Detail)
 	}
 	if e.Result == ResultNotSupported && gc.objects.allocates() {
-		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of AllocNode",
+		e.Detail = core.Join("nodes of the graph allocate memory: see the limits in the documentation of AllocNode",
 			e.Detail)
 	}
 	return e

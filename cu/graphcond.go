@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -36,8 +37,8 @@ func (g *Graph) newCondition(v, flags uint32) (Condition, error) {
 		return Condition{}, err
 	}
 	defer g.leave()
-	at := driver.At{Context: gc.ctx.raw}
-	h, res := gc.ctx.drv.table().GraphConditionalHandleCreate(at, gc.raw, gc.ctx.raw, v, flags)
+	at := driver.At{Context: gc.Ctx.Raw}
+	h, res := gc.Ctx.Drv.Table().GraphConditionalHandleCreate(at, gc.raw, gc.Ctx.Raw, v, flags)
 	if res != driver.ResultSuccess {
 		return Condition{}, gc.callError(conditionOp, res)
 	}
@@ -109,7 +110,7 @@ func (w *SwitchNode) row() *nodeRow { return rowIf(w != nil, condRow) }
 
 func (w *SwitchNode) prepare(c *nodeCall) error {
 	if w.Cases < 1 || w.Cases > mostCases {
-		return badValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
+		return core.BadValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
 	}
 	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
 }
@@ -129,12 +130,12 @@ type condWork struct {
 func (c *nodeCall) prepareCondition(w conditionalNode, h Condition, kind int32, size uint32) error {
 	switch {
 	case h.graph == nil:
-		return errNil(c.op, "condition")
+		return core.ErrNil(c.op, "condition")
 	case h.graph.core.graphParts != c.gc.graphParts:
-		return badValue(c.op, c.gc, "the condition belongs to another graph")
+		return core.BadValue(c.op, c.gc, "the condition belongs to another graph")
 	}
 	told := &condWork{of: w}
-	told.p = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.ctx.raw}
+	told.p = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.Ctx.Raw}
 	c.work = told
 	return nil
 }
@@ -143,7 +144,7 @@ func (w *condWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, 
 	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	*p.Conditional() = w.p
 	n, made, res := c.table().GraphAddNode(c.at(), c.gc.raw, deps, nil, p)
-	if !tookEffect(res) {
+	if !core.TookEffect(res) {
 		return n, res
 	}
 	if w.graphs = made.Conditional().Graphs(); len(w.graphs) != int(w.p.Size) {
@@ -172,7 +173,7 @@ func (w *condWork) seen(*nodeCall, Work) races.NodeWork {
 
 func (w *condWork) explain(c *nodeCall, e *Error) {
 	if c.gc.once(e); e.Result == ResultInvalidValue {
-		e.Detail = join("a condition is for one conditional node", e.Detail)
+		e.Detail = core.Join("a condition is for one conditional node", e.Detail)
 	}
 }
 

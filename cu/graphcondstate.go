@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/handle"
 )
 
@@ -13,16 +14,16 @@ import (
 // Enter, leave and Closed are those of the whole graph for a body.
 func (gc *graphCore) Enter(o handle.Refuser, op string) error {
 	if gc.whole != nil {
-		return gc.whole.resource.Enter(gc, op)
+		return gc.whole.Resource.Enter(gc, op)
 	}
-	return gc.resource.Enter(o, op)
+	return gc.Resource.Enter(o, op)
 }
 
-func (gc *graphCore) leave() {
+func (gc *graphCore) EndCall() {
 	if gc.whole != nil {
 		gc = gc.whole
 	}
-	gc.resource.leave()
+	gc.Resource.EndCall()
 }
 
 // Closed reports whether the whole graph is closed.
@@ -30,7 +31,7 @@ func (gc *graphCore) Closed() bool {
 	if gc.whole != nil {
 		gc = gc.whole
 	}
-	return gc.resource.Closed()
+	return gc.Resource.Closed()
 }
 
 // addBodies notes the bodies of a new node.
@@ -41,9 +42,9 @@ func (gc *graphCore) addBodies(n driver.GraphNode, graphs []driver.Graph) (bodie
 	}
 	for _, raw := range graphs {
 		b := &graphCore{raw: raw, family: gc.family, objects: gc.objects, graphParts: gc.graphParts, whole: whole}
-		b.ctx = gc.ctx
+		b.Ctx = gc.Ctx
 		bodies = append(bodies, b)
-		if o := gc.ctx.drv.observer(); o != nil {
+		if o := gc.Ctx.Drv.Observer(); o != nil {
 			o.NewGraph(uintptr(b.raw), 0)
 		}
 	}
@@ -89,7 +90,7 @@ func (gc *graphCore) inBodies(n driver.GraphNode) (all []driver.GraphNode, err e
 
 // forget notes that a node was removed. dropped gets the objects that only the node has used, after
 // those that it has.
-func (gc *graphCore) forget(n driver.GraphNode, dropped []holder) []holder {
+func (gc *graphCore) forget(n driver.GraphNode, dropped []core.Holder) []core.Holder {
 	if u := gc.objects.nodes[n]; u != nil {
 		dropped = gc.objects.replace(u, nil, dropped)
 		delete(gc.objects.nodes, n)

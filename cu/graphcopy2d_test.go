@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGraphCopy2DMistakes adds and changes nodes with boxes that are wrong. Each is refused before the driver sees it,
@@ -16,7 +18,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	m := r.image()
 	host := must(r.gpu.AllocHost(64, 0))(t)
 	unmapped := must(r.gpu.AllocHost(64, 0))(t)
-	unmapped.core.raw = 0 // as on an old device
+	unmapped.core.Raw = 0 // as on an old device
 	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
 	theirs := must(far.Alloc(64))(t)
 	closed := must(r.gpu.Alloc(64))(t)
@@ -52,7 +54,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 		"no whole words":       {ResultInvalidValue, Planes{Rows: full.At(2, 0)}, Planes{}, 1, 1, 1, 4},
 		"an odd pitch":         {ResultInvalidValue, Planes{Rows: Rows{m, 17}}, Planes{}, 1, 2, 1, 2},
 		"words overflow":       {ResultInvalidValue, Planes{Rows: full}, Planes{}, math.MaxUint64/4 + 2, 1, 1, 4},
-		"not of the device":    {errUnmapped, Planes{Rows: Rows{unmapped, 16}}, Planes{}, 1, 1, 1, 1},
+		"not of the device":    {core.ErrUnmapped, Planes{Rows: Rows{unmapped, 16}}, Planes{}, 1, 1, 1, 1},
 		"closed memory":        {ErrClosed, Planes{Rows: Rows{closed, 16}}, Planes{}, 1, 1, 1, 1},
 		"nothing":              {ErrNil, Planes{}, Planes{}, 1, 1, 1, 2},
 	} {

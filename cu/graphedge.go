@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // This file has the edges of graphs.
@@ -66,7 +67,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 		return err
 	}
 	if len(ends) != 2 {
-		return badValue(op, gc, "both ends of the edge are the same node: pass two")
+		return core.BadValue(op, gc, "both ends of the edge are the same node: pass two")
 	}
 	edges, err := gc.edges()
 	if err != nil {
@@ -75,16 +76,16 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 	exists := slices.ContainsFunc(edges, func(o edge) bool { return o.from == e.From.raw && o.to == e.To.raw })
 	switch {
 	case !add && !exists:
-		return badValue(op, gc, "there is no such edge: see Edges")
+		return core.BadValue(op, gc, "there is no such edge: see Edges")
 	case add && exists:
-		return badValue(op, gc, "there is an edge between the nodes already: see Edges")
+		return core.BadValue(op, gc, "there is an edge between the nodes already: see Edges")
 	case add && reaches(edges, e.To.raw, e.From.raw):
-		return badValue(op, gc, "the edge would close a cycle: the first node comes after the second")
+		return core.BadValue(op, gc, "the edge would close a cycle: the first node comes after the second")
 	}
 	if err := gc.canHave(op, e); err != nil {
 		return err
 	}
-	t, at, o := gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}, gc.ctx.drv.observer()
+	t, at, o := gc.Ctx.Drv.Table(), driver.At{Context: gc.Ctx.Raw}, gc.Ctx.Drv.Observer()
 	var res driver.Result
 	switch {
 	case !add:
@@ -94,7 +95,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 	default:
 		res = t.GraphAddDependenciesV2(at, gc.raw, ends[:1], ends[1:], []driver.GraphEdgeData{e.Kind.data()})
 	}
-	if !tookEffect(res) {
+	if !core.TookEffect(res) {
 		return gc.onceError(op, res)
 	}
 	switch {
@@ -115,7 +116,7 @@ func (gc *graphCore) canHave(op string, e GraphEdge) error {
 		return nil
 	case EdgeProgrammatic, EdgeLaunchOrder, EdgeLaunchOrderProgrammatic:
 	default:
-		return badValue(op, gc, "unknown kind of edge "+e.Kind.String()+": see EdgeKind")
+		return core.BadValue(op, gc, "unknown kind of edge "+e.Kind.String()+": see EdgeKind")
 	}
 	from, err := gc.typeOf(e.From.raw)
 	if err != nil {
@@ -126,10 +127,10 @@ func (gc *graphCore) canHave(op string, e GraphEdge) error {
 	case err != nil:
 		return err
 	case from != GraphNodeTypeKernel:
-		return badValue(op, gc, "an edge of kind "+e.Kind.String()+" begins at a kernel, and the first node is of type "+
+		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+" begins at a kernel, and the first node is of type "+
 			from.String())
 	case to != GraphNodeTypeKernel && e.Kind != EdgeLaunchOrder:
-		return badValue(op, gc, "an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+
+		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+
 			to.String())
 	}
 	return nil

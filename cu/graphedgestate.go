@@ -56,7 +56,7 @@ type edge struct {
 // edges returns the graph's edges, within a call.
 func (gc *graphCore) edges() ([]edge, error) {
 	const op = "cuGraphGetEdges"
-	t := gc.ctx.drv.table()
+	t := gc.Ctx.Drv.Table()
 	n, res := t.GraphGetEdges(driver.At{}, gc.raw, nil, nil)
 	if res != driver.ResultSuccess || n == 0 {
 		return nil, gc.check(op, res)

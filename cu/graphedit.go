@@ -2,6 +2,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -24,11 +25,11 @@ func (n GraphNode) Remove() error {
 	if err != nil {
 		return err
 	}
-	res := gc.ctx.drv.table().GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw)
-	if !tookEffect(res) {
+	res := gc.Ctx.Drv.Table().GraphDestroyNode(driver.At{Context: gc.Ctx.Raw}, n.raw)
+	if !core.TookEffect(res) {
 		return gc.onceError(removeOp, res)
 	}
-	if o := gc.ctx.drv.observer(); o != nil {
+	if o := gc.Ctx.Drv.Observer(); o != nil {
 		o.RemoveNode(uintptr(gc.raw), uintptr(n.raw))
 	}
 	for _, m := range append(inner, n.raw) {
@@ -54,13 +55,13 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	if enabled {
 		value = 1
 	} else if c.use.cooperative {
-		return badValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, "+
+		return core.BadValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, "+
 			"if a cooperative kernel is disabled: let the kernel return at once instead")
 	}
-	if res := c.gc.ctx.drv.table().GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
-		return c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
+	if res := c.gc.Ctx.Drv.Table().GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
+		return c.failed(x.core.Ctx.CallError(op, uintptr(x.core.raw), res))
 	}
-	if o := c.gc.ctx.drv.observer(); o != nil {
+	if o := c.gc.Ctx.Drv.Observer(); o != nil {
 		o.EnableNode(uintptr(x.core.raw), uintptr(n.raw), enabled)
 	}
 	return nil
@@ -75,9 +76,9 @@ func (x *GraphExec) Enabled(n GraphNode) (bool, error) {
 		return false, err
 	}
 	defer c.end()
-	value, res := c.gc.ctx.drv.table().GraphNodeGetEnabled(c.at(), x.core.raw, n.raw)
+	value, res := c.gc.Ctx.Drv.Table().GraphNodeGetEnabled(c.at(), x.core.raw, n.raw)
 	if res != driver.ResultSuccess {
-		return false, c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
+		return false, c.failed(x.core.Ctx.CallError(op, uintptr(x.core.raw), res))
 	}
 	return value != 0, nil
 }
@@ -89,7 +90,7 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	}
 	c, err := n.begin(x, op, nil, nil)
 	if err != nil {
-		return nil, about(x.core, err)
+		return nil, core.About(x.core, err)
 	}
 	switch c.use.typ {
 	case GraphNodeTypeKernel, GraphNodeTypeMemcpy, GraphNodeTypeMemset:
@@ -117,11 +118,11 @@ func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, childRow.nodeRow) }
 func (c *nodeCall) enterChild(child *Graph) error {
 	switch {
 	case child == nil || child.core == nil:
-		return errNil(c.op, "child graph")
+		return core.ErrNil(c.op, "child graph")
 	case c.gc == child.core:
-		return badValue(c.op, c.gc, "a graph cannot be part of itself: pass a clone")
-	case c.ctx.drv != child.core.ctx.drv:
-		return errMixed(c.op, c.gc, as("child graph", child.core))
+		return core.BadValue(c.op, c.gc, "a graph cannot be part of itself: pass a clone")
+	case c.ctx.Drv != child.core.Ctx.Drv:
+		return core.ErrMixed(c.op, c.gc, core.InRole("child graph", child.core))
 	}
 	if err := child.core.Enter(child.core, c.op); err != nil {
 		return err
@@ -132,12 +133,12 @@ func (c *nodeCall) enterChild(child *Graph) error {
 
 func (w *ChildNode) prepare(c *nodeCall) error {
 	child := c.child.core
-	c.objects = append(c.objects, child.objects.list()...)
+	c.objects = append(c.objects, child.objects.List()...)
 	if c.xc == nil {
 		c.gc.family.merge(child.family) // the driver makes a clone of the other graph
 	}
 	c.work = &nodeParams[driver.Graph]{childRow, child.raw, races.NodeWork{Graph: uintptr(child.raw)},
-		func(c *nodeCall) { c.objectSet().recordsAll(&child.objects.objectSet) }}
+		func(c *nodeCall) { c.objectSet().RecordsAll(&child.objects.ObjectSet) }}
 	return nil
 }
 
@@ -152,10 +153,10 @@ func (c *nodeCall) readChild() (*ChildNode, error) {
 	if err := c.got("cuGraphClone", res); err != nil {
 		return nil, err
 	}
-	if o := gc.ctx.drv.observer(); o != nil {
+	if o := gc.Ctx.Drv.Observer(); o != nil {
 		o.ChildGraph(uintptr(raw), uintptr(gc.raw), uintptr(c.node))
 	}
 	objects := new(graphObjects)
-	objects.addAll(&gc.objects.objectSet)
-	return &ChildNode{newGraph(gc.ctx, raw, objects, gc.family)}, nil
+	objects.AddAll(&gc.objects.ObjectSet)
+	return &ChildNode{newGraph(gc.Ctx, raw, objects, gc.family)}, nil
 }

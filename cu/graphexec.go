@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // GraphExec is an executable graph: a [Graph] as it was when it was instantiated. It can be
@@ -14,7 +15,7 @@ import (
 //
 // It keeps the objects that its graph used, even if they and the graph are closed.
 type GraphExec struct {
-	_       noCopy
+	_       core.NoCopy
 	core    *execCore
 	cleanup runtime.Cleanup
 }
@@ -27,7 +28,7 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"
 	x, err := g.instantiate(op)
 	if err != nil && g != nil && g.core != nil {
-		err = g.core.ctx.retry(op, err, func() (err error) { x, err = g.instantiate(op); return err })
+		err = g.core.Ctx.Retry(op, err, func() (err error) { x, err = g.instantiate(op); return err })
 	}
 	return x, err
 }
@@ -41,7 +42,7 @@ func (g *Graph) instantiate(op string) (*GraphExec, error) {
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
-	raw, res := gc.ctx.drv.table().GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
+	raw, res := gc.Ctx.Drv.Table().GraphInstantiateWithFlags(driver.At{Context: gc.Ctx.Raw}, gc.raw, 0)
 	if res != driver.ResultSuccess {
 		return nil, gc.onceError(op, res)
 	}
@@ -59,14 +60,14 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 		if e, ok := err.(*Error); ok {
 			made = e.Op // an older driver has only cuGraphInstantiateWithFlags
 		}
-		err = g.core.ctx.retry(made, err, func() (err error) { x, err = g.instantiateWith(op, flags); return err })
+		err = g.core.Ctx.Retry(made, err, func() (err error) { x, err = g.instantiateWith(op, flags); return err })
 	}
 	return x, err
 }
 
 func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, error) {
 	if flags&^instantiateFlags != 0 {
-		return nil, badValue(op, g.object(), fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
+		return nil, core.BadValue(op, g.object(), fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
 	}
 	gc, err := g.enter(op)
 	if err != nil {
@@ -76,7 +77,7 @@ func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, 
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
-	t, at := gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}
+	t, at := gc.Ctx.Drv.Table(), driver.At{Context: gc.Ctx.Raw}
 	raw, p, res := t.GraphInstantiateWithParams(at, gc.raw, driver.GraphInstantiateParams{Flags: uint64(flags)})
 	if t.Missing(res) != nil {
 		op = "cuGraphInstantiateWithFlags"
@@ -84,7 +85,7 @@ func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, 
 	}
 	if res != driver.ResultSuccess {
 		e := gc.onceError(op, res)
-		e.Detail = join(gc.refusal(p), e.Detail)
+		e.Detail = core.Join(gc.refusal(p), e.Detail)
 		return nil, e
 	}
 	return gc.executable(raw, flags), nil
@@ -92,7 +93,7 @@ func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, 
 
 // executable returns the owner of an executable graph that was instantiated from the graph.
 func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *GraphExec {
-	if o := gc.ctx.drv.observer(); o != nil {
+	if o := gc.Ctx.Drv.Observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
 	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(graphObjects)
@@ -102,14 +103,14 @@ func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *G
 	if len(xc.allocs) > 0 {
 		xc.atEnd = xc.freeAllocs
 	}
-	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
+	xc.UsedStreams = new(core.StreamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
-	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
+	x.cleanup = core.Owned(x, &xc.Resource, xc, gc.Ctx)
 	return x
 }
 
 // object returns the object for an error, or nil if there is none.
-func (x *GraphExec) object() named {
+func (x *GraphExec) object() core.Named {
 	if x == nil || x.core == nil {
 		return nil
 	}
@@ -120,7 +121,7 @@ func (x *GraphExec) object() named {
 // ends the call.
 func (x *GraphExec) enter(op string) (*execCore, error) {
 	if x == nil || x.core == nil {
-		return nil, errNil(op, "executable graph")
+		return nil, core.ErrNil(op, "executable graph")
 	}
 	if err := x.core.Enter(x.core, op); err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (x *GraphExec) enter(op string) (*execCore, error) {
 
 func (x *GraphExec) leave() {
 	x.core.mu.Unlock()
-	x.core.leave()
+	x.core.EndCall()
 	runtime.KeepAlive(x)
 }
 
@@ -142,9 +143,9 @@ func (x *GraphExec) leave() {
 // nil. It may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
-		return errNil("cuGraphExecDestroy", "executable graph")
+		return core.ErrNil("cuGraphExecDestroy", "executable graph")
 	}
-	return x.core.closeOwned("GraphExec.Close", x.cleanup)
+	return x.core.CloseOwned("GraphExec.Close", x.cleanup)
 }
 
 // Handle returns the CUgraphExec, for code that calls the driver without this package. It is valid
@@ -155,7 +156,7 @@ func (x *GraphExec) Handle() uintptr {
 		return 0
 	}
 	x.core.exposed.Store(true)
-	x.core.objects.Load().exposed()
+	x.core.objects.Load().Exposed()
 	return uintptr(x.core.raw)
 }
 
@@ -168,10 +169,10 @@ func (x *GraphExec) Handle() uintptr {
 func (x *GraphExec) Launch(s *Stream) error {
 	done, err := x.launchFast(s)
 	if !done {
-		err = x.launchOrUpload(workGraphLaunch, s)
+		err = x.launchOrUpload(core.WorkGraphLaunch, s)
 	}
 	if err != nil {
-		err = s.retry(workGraphLaunch.op(), err, nil)
+		err = s.retry(core.WorkGraphLaunch.Op(), err, nil)
 	}
 	return err
 }
@@ -182,26 +183,26 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 		return false, nil
 	}
 	sc, xc := s.core, x.core
-	if xc.leavesMemory() || !sc.beginTurn(workGraphLaunch) {
+	if xc.leavesMemory() || !sc.BeginTurn(core.WorkGraphLaunch) {
 		return false, nil
 	}
-	if !sc.keeps(&xc.resource) {
-		sc.kept.EndTurn(&sc.Refs, sc)
+	if !sc.Keeps(&xc.Resource) {
+		sc.Kept.EndTurn(&sc.Refs, sc)
 		return false, nil
 	}
 	xc.mu.Lock()
-	res := sc.ctx.drv.table().GraphLaunch(driver.At{}, xc.raw, sc.raw)
+	res := sc.Ctx.Drv.Table().GraphLaunch(driver.At{}, xc.raw, sc.Raw)
 	if res == driver.ResultSuccess {
-		xc.objects.Load().launched()
+		xc.objects.Load().Launched()
 	}
 	xc.mu.Unlock()
-	sc.kept.EndTurn(&sc.Refs, sc)
+	sc.Kept.EndTurn(&sc.Refs, sc)
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(s)
 	if res == driver.ResultSuccess {
 		return true, nil
 	}
-	return sc.afterFast(workGraphLaunch, uintptr(xc.raw), res)
+	return sc.AfterFast(core.WorkGraphLaunch, uintptr(xc.raw), res)
 }
 
 // Upload prepares the next launch on the stream, which then begins sooner (cuGraphUpload, CUDA
@@ -209,57 +210,57 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Upload(s *Stream) error {
-	return s.attempt(workGraphUpload.op(), func() error { return x.launchOrUpload(workGraphUpload, s) })
+	return s.attempt(core.WorkGraphUpload.Op(), func() error { return x.launchOrUpload(core.WorkGraphUpload, s) })
 }
 
 // launchOrUpload calls a function of the driver that enqueues a launch or an upload on a stream. No capture
 // accepts these, so the work has no capture.
-func (x *GraphExec) launchOrUpload(f workFunction, s *Stream) error {
-	op := f.op()
+func (x *GraphExec) launchOrUpload(f core.WorkFunction, s *Stream) error {
+	op := f.Op()
 	if x == nil || x.core == nil {
-		return errNil(op, "executable graph")
+		return core.ErrNil(op, "executable graph")
 	}
 	if s == nil || s.core == nil {
-		return errNilArg(op, x.core, "stream")
+		return core.ErrNilArg(op, x.core, "stream")
 	}
-	if x.core.ctx.drv != s.core.ctx.drv {
-		return errMixed(op, x.core, s.core)
+	if x.core.Ctx.Drv != s.core.Ctx.Drv {
+		return core.ErrMixed(op, x.core, s.core)
 	}
 	sc, xc := s.core, x.core
-	w, err := sc.beginEnqueueUnlocked(op)
+	w, err := sc.BeginEnqueueUnlocked(op)
 	if err != nil {
 		return err
 	}
-	if !w.kept(&xc.resource) && !w.use(&xc.resource, xc) {
-		w.end()
+	if !w.Kept(&xc.Resource) && !w.Use(&xc.Resource, xc) {
+		w.End()
 		return xc.Refused(op)
 	}
-	var t tracedCall
-	if f == workGraphLaunch {
-		t = sc.ctx.drv.trace(traceGraphLaunch, 0, sc.raw)
+	var t core.TracedCall
+	if f == core.WorkGraphLaunch {
+		t = sc.Ctx.Drv.Trace(core.TraceGraphLaunch, 0, sc.Raw)
 	}
-	if t.to != nil { // tracers are called during a call on the stream
+	if t.To != nil { // tracers are called during a call on the stream
 		sc.Retain()
-		defer sc.leave()
+		defer sc.EndCall()
 	}
-	if o := sc.ctx.drv.observer(); o != nil && f == workGraphLaunch {
-		o.Launch(sc.observed(), uintptr(xc.raw))
+	if o := sc.Ctx.Drv.Observer(); o != nil && f == core.WorkGraphLaunch {
+		o.Launch(sc.Observed(), uintptr(xc.raw))
 	}
 	res, err := xc.enqueue(f, sc)
-	if o := sc.ctx.drv.observer(); o != nil && f == workGraphLaunch && res != driver.ResultSuccess {
+	if o := sc.Ctx.Drv.Observer(); o != nil && f == core.WorkGraphLaunch && res != driver.ResultSuccess {
 		o.LaunchFailed(uintptr(xc.raw))
 	}
-	w.end()
+	w.End()
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(s)
-	t.done(traceGraphLaunch, 0, sc.raw, res)
+	t.Done(core.TraceGraphLaunch, 0, sc.Raw, res)
 	if err != nil {
 		return err
 	}
 	if res != driver.ResultSuccess {
-		return sc.ctx.callError(op, uintptr(xc.raw), res)
+		return sc.Ctx.CallError(op, uintptr(xc.raw), res)
 	}
-	sc.ctx.drv.reportRaces()
+	sc.Ctx.Drv.ReportRaces()
 	return nil
 }
 
@@ -275,8 +276,8 @@ func (x *GraphExec) launchOrUpload(f workFunction, s *Stream) error {
 // a [*GraphUpdateError], which names the difference. Nothing changes then.
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "cuGraphExecUpdate"
-	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
-		return errMixed(op, x.core, g.core)
+	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.Ctx.Drv != g.core.Ctx.Drv {
+		return core.ErrMixed(op, x.core, g.core)
 	}
 	old, err := x.update(op, g)
 	if old != nil {
@@ -294,7 +295,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *graphObjects, err error
 	defer x.leave()
 	gc, err := g.enter(op)
 	if err != nil {
-		return nil, about(xc, err)
+		return nil, core.About(xc, err)
 	}
 	defer g.leave()
 	if err := gc.notBody(op); err != nil {
@@ -309,29 +310,29 @@ func (x *GraphExec) update(op string, g *Graph) (unused *graphObjects, err error
 	if gc == xc.graph && gc.edits == xc.edits {
 		fresh.copyAll(gc.objects)
 	} else {
-		fresh.addAll(&gc.objects.objectSet)
+		fresh.AddAll(&gc.objects.ObjectSet)
 	}
-	t, at := xc.ctx.drv.table(), driver.At{Context: xc.ctx.raw}
+	t, at := xc.Ctx.Drv.Table(), driver.At{Context: xc.Ctx.Raw}
 	info, res := t.GraphExecUpdateV2(at, xc.raw, gc.raw)
 	if t.Missing(res) != nil { // before CUDA 12.0
 		info.ErrorNode, info.Result, res = t.GraphExecUpdate(at, xc.raw, gc.raw)
 	}
 	if res != driver.ResultSuccess {
-		e := xc.ctx.callError(op, uintptr(xc.raw), res)
+		e := xc.Ctx.CallError(op, uintptr(xc.raw), res)
 		if res == driver.ResultGraphExecUpdateFailure && e.Err == nil {
 			e.Err = g.updateError(info)
 		}
-		if err = e; !tookEffect(res) {
+		if err = e; !core.TookEffect(res) {
 			return fresh, err
 		}
 	}
-	if o := xc.ctx.drv.observer(); o != nil {
+	if o := xc.Ctx.Drv.Observer(); o != nil {
 		o.Instantiate(uintptr(xc.raw), uintptr(gc.raw))
 	}
 	old := xc.objects.Swap(fresh)
 	xc.setAllocs(allocs)
 	if xc.exposed.Load() { // Handle sets exposed before it loads objects
-		fresh.exposed()
+		fresh.Exposed()
 	}
 	xc.keepForLaunches(old)
 	return old, err
@@ -341,11 +342,11 @@ func (x *GraphExec) update(op string, g *Graph) (unused *graphObjects, err error
 func (x *GraphExec) owns(n GraphNode, op string) error {
 	switch {
 	case x == nil || x.core == nil:
-		return errNil(op, "executable graph")
+		return core.ErrNil(op, "executable graph")
 	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
-		return badValue(op, x.core, "the node belongs to another graph: pass a node of the graph that was instantiated")
+		return core.BadValue(op, x.core, "the node belongs to another graph: pass a node of the graph that was instantiated")
 	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
-		return badValue(op, x.core, "the node was added after the graph was instantiated, or removed before")
+		return core.BadValue(op, x.core, "the node was added after the graph was instantiated, or removed before")
 	}
 	return nil
 }

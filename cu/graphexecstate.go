@@ -4,11 +4,12 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
 )
 
 type execCore struct {
-	resource
+	core.Resource
 	raw driver.GraphExec
 	// mu is held for each call, because CUDA does not synchronize calls on an executable graph. So
 	// a launch waits for another launch, which may wait until its stream's queue has room.
@@ -39,19 +40,19 @@ type execCore struct {
 // delayedRelease is an object that is released after earlier launches. kind and handle are for the
 // leak report.
 type delayedRelease struct {
-	holder
+	core.Holder
 	kind   string
 	handle uintptr
 }
 
-func (xc *execCore) kind() string { return "executable graph" }
+func (xc *execCore) Kind() string { return "executable graph" }
 
 // leavesMemory reports whether the graph leaves memory allocated.
 func (xc *execCore) leavesMemory() bool { return xc.atEnd != nil }
 
-func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
+func (xc *execCore) Handle() uintptr { return uintptr(xc.raw) }
 
-func (xc *execCore) free(at driver.At) (string, driver.Result) {
+func (xc *execCore) Free(at driver.At) (string, driver.Result) {
 	if xc.leavesMemory() {
 		xc.atEnd()
 	}
@@ -59,15 +60,15 @@ func (xc *execCore) free(at driver.At) (string, driver.Result) {
 }
 
 func (xc *execCore) destroyRaw(at driver.At) (string, driver.Result) {
-	if o := xc.ctx.drv.observer(); o != nil {
+	if o := xc.Ctx.Drv.Observer(); o != nil {
 		o.ExecDestroyed(uintptr(xc.raw))
 	}
-	return "cuGraphExecDestroy", xc.ctx.drv.table().GraphExecDestroy(at, xc.raw)
+	return "cuGraphExecDestroy", xc.Ctx.Drv.Table().GraphExecDestroy(at, xc.raw)
 }
 
-// observeLaunchesDone is called when the program learns that the launches are done.
-func (xc *execCore) observeLaunchesDone() {
-	if o := xc.ctx.drv.observer(); o != nil {
+// ObserveLaunchesDone is called when the program learns that the launches are done.
+func (xc *execCore) ObserveLaunchesDone() {
+	if o := xc.Ctx.Drv.Observer(); o != nil {
 		o.ExecDone(uintptr(xc.raw))
 	}
 }
@@ -75,27 +76,27 @@ func (xc *execCore) observeLaunchesDone() {
 func (xc *execCore) releaseObjects() { xc.objects.Load().release() }
 
 // enqueue calls the driver, unless there is an error before.
-func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, err error) {
+func (xc *execCore) enqueue(f core.WorkFunction, sc *core.Stream) (res driver.Result, err error) {
 	xc.mu.Lock()
 	defer xc.mu.Unlock()
-	launch := f == workGraphLaunch
+	launch := f == core.WorkGraphLaunch
 	if launch && len(xc.allocs) > 0 {
-		if err := xc.mayAllocate(f.op()); err != nil {
+		if err := xc.mayAllocate(f.Op()); err != nil {
 			return driver.ResultInvalidValue, err
 		}
 	}
-	sc.beginLegacy()
-	defer sc.endLegacy()
-	for in, again := sc.contextFor(f), true; again; in, again = sc.needsContext(f, in, res) {
-		at := sc.within(in)
-		if f == workGraphUpload {
-			res = sc.ctx.drv.table().GraphUpload(at, xc.raw, sc.raw)
+	sc.BeginLegacy()
+	defer sc.EndLegacy()
+	for in, again := sc.ContextFor(f), true; again; in, again = sc.NeedsContext(f, in, res) {
+		at := sc.Within(in)
+		if f == core.WorkGraphUpload {
+			res = sc.Ctx.Drv.Table().GraphUpload(at, xc.raw, sc.Raw)
 		} else {
-			res = sc.ctx.drv.table().GraphLaunch(at, xc.raw, sc.raw)
+			res = sc.Ctx.Drv.Table().GraphLaunch(at, xc.raw, sc.Raw)
 		}
 	}
-	if launch && tookEffect(res) {
-		xc.objects.Load().launched()
+	if launch && core.TookEffect(res) {
+		xc.objects.Load().Launched()
 		xc.launchedAllocs()
 	}
 	return res, nil
@@ -104,11 +105,11 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, 
 // keepForLaunches prepares the release of an old set: objects that earlier launches use stay until
 // these are done.
 func (xc *execCore) keepForLaunches(old *graphObjects) {
-	launched, objects := xc.usedStreams.streams.Load() != nil, xc.objects.Load()
-	old.mu.Lock()
-	defer old.mu.Unlock()
-	for h := range old.held {
-		if l := xc.noteLaunches(h); l.holder != nil && launched && !objects.has(h) {
+	launched, objects := xc.UsedStreams.Streams.Load() != nil, xc.objects.Load()
+	old.Mu.Lock()
+	defer old.Mu.Unlock()
+	for h := range old.Held {
+		if l := xc.noteLaunches(h); l.Holder != nil && launched && !objects.Has(h) {
 			h.Retain() // works also if the object was closed
 			xc.leaveAfterLaunches(l)
 		}
@@ -117,17 +118,17 @@ func (xc *execCore) keepForLaunches(old *graphObjects) {
 
 // noteLaunches makes an object wait for the earlier launches when it is destroyed. For one that waits
 // for no streams, it returns how to release it after the launches.
-func (xc *execCore) noteLaunches(h holder) delayedRelease {
+func (xc *execCore) noteLaunches(h core.Holder) delayedRelease {
 	switch h := h.(type) {
-	case *slot:
-		return delayedRelease{h, "event", uintptr(h.raw)}
-	case *hostFunc:
+	case *core.Slot:
+		return delayedRelease{h, "event", uintptr(h.Raw)}
+	case *core.HostFunc:
 		return delayedRelease{h, "host function", 0}
-	case *timelineCore:
-		h.usedOnAll(xc.usedStreams)
-	case usedObject:
-		for _, sc := range xc.usedStreams.list() {
-			h.usedOn(sc)
+	case *core.Timeline:
+		h.UsedOnAll(xc.UsedStreams)
+	case core.UsedObject:
+		for _, sc := range xc.UsedStreams.List() {
+			h.UsedOn(sc)
 		}
 	}
 	return delayedRelease{}
@@ -135,11 +136,11 @@ func (xc *execCore) noteLaunches(h holder) delayedRelease {
 
 // leaveLaunched ends the call in flight on an object that earlier launches may use. The caller holds
 // no lock.
-func (xc *execCore) leaveLaunched(h holder) {
-	if l := xc.noteLaunches(h); l.holder != nil {
+func (xc *execCore) leaveLaunched(h core.Holder) {
+	if l := xc.noteLaunches(h); l.Holder != nil {
 		xc.leaveAfterLaunches(l)
 	} else {
-		h.leave()
+		h.EndCall()
 	}
 }
 
@@ -147,8 +148,8 @@ func (xc *execCore) leaveLaunched(h holder) {
 // are done. If there were none, it does so at once, for which the caller must hold no lock; else in
 // the background.
 func (xc *execCore) leaveAfterLaunches(l delayedRelease) {
-	if xc.usedStreams.streams.Load() == nil {
-		l.leave()
+	if xc.UsedStreams.Streams.Load() == nil {
+		l.EndCall()
 		return
 	}
 	xc.delayedMu.Lock()
@@ -173,12 +174,12 @@ func (xc *execCore) leaveDelayed() {
 		if len(batch) == 0 {
 			return
 		}
-		if err := xc.usedStreams.waitLong(xc.ctx.drv.table().Clock()); err != nil {
+		if err := xc.UsedStreams.WaitLong(xc.Ctx.Drv.Table().Clock()); err != nil {
 			for _, l := range batch {
-				xc.ctx.drv.leak(leakReport{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
+				xc.Ctx.Drv.Leak(core.LeakReport{Kind: l.kind, Handle: l.handle, Err: core.ErrKept(l.kind, l.handle, err)})
 			}
 		} else {
-			eachDespitePanic(len(batch), func(i int) { batch[i].leave() })
+			core.EachDespitePanic(len(batch), func(i int) { batch[i].EndCall() })
 		}
 		done = len(batch)
 	}

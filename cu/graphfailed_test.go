@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -309,7 +310,7 @@ func TestFailedCaptureForgotten(t *testing.T) {
 	r := newSoft(t)
 	n := 0
 	detector := destroyedGraphs{races.New(func(races.Race) {}), &n}
-	r.drv.core.changeTracers(func(l *tracers) { l.observer = detector })
+	r.drv.core.ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
 	_, err := r.s.Capture(CaptureRelaxed, func() error { return io.EOF })
 	r.is(err, io.EOF)
 	_, err = r.s.Capture(CaptureRelaxed, r.s.Synchronize)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -93,8 +94,8 @@ func (f *graphFamily) merge(other *graphFamily) {
 
 // familyMember is a graph or an executable graph.
 type familyMember interface {
-	object
-	context() *contextCore
+	core.Object
+	Context() *core.Context
 	// destroyRaw makes the driver destroy the object. The caller has locked the family.
 	destroyRaw(at driver.At) (op string, res driver.Result)
 	// releaseObjects ends the use of other objects, after destroyRaw and without a lock.
@@ -109,7 +110,7 @@ type endedMember struct {
 
 // release ends the member's use of other objects, and then of its context.
 func (e *endedMember) release() {
-	defer e.context().endHold() // also if a tracer panics
+	defer e.Context().EndHold() // also if a tracer panics
 	e.releaseObjects()
 }
 
@@ -144,7 +145,7 @@ func (f *graphFamily) destroy(at driver.At, m familyMember) (op string, res driv
 		m.releaseObjects()
 		return op, res
 	}
-	m.context().hold() // cannot fail: the member is a user of the context
+	m.Context().Hold() // cannot fail: the member is a user of the context
 	f.push(&endedMember{familyMember: m})
 	if f.TryLock() { // the other call may have ended before it could see the member
 		f.Unlock()
@@ -159,14 +160,14 @@ func (f *graphFamily) Unlock() {
 		r := f.root()
 		ended := r.ended.Swap(nil)
 		for e := ended; e != nil; e = e.next {
-			if op, res := e.destroyRaw(background()); res != driver.ResultSuccess {
-				c := e.context()
-				c.drv.leak(leakReport{Kind: e.kind(), Handle: e.handle(), Err: c.backgroundError(op, e.handle(), res)})
+			if op, res := e.destroyRaw(core.Background()); res != driver.ResultSuccess {
+				c := e.Context()
+				c.Drv.Leak(core.LeakReport{Kind: e.Kind(), Handle: e.Handle(), Err: c.BackgroundError(op, e.Handle(), res)})
 			}
 		}
 		r.mu.Unlock()
 		for e := ended; e != nil; e = e.next {
-			e.context().drv.afterLastCall(true, e.release)
+			e.Context().Drv.AfterLastCall(true, e.release)
 		}
 		if f.root().ended.Load() == nil || !f.TryLock() {
 			return

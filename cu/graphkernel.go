@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -18,7 +19,7 @@ var kernelRow = &nodeRow{
 // kernelWork runs a kernel.
 type kernelWork struct {
 	params driver.KernelNodeParams
-	args   kernelArgs
+	args   core.KernelArgs
 	used   int // how many of args this call, and those before it in a kernelBatch, use
 	// cooperative says that the kernel has to be launched cooperatively from now on, and attrs are its attributes.
 	cooperative bool
@@ -29,7 +30,7 @@ func (w *KernelNode) row() *nodeRow { return rowIf(w != nil, kernelRow) }
 
 func (w *KernelNode) prepare(c *nodeCall) error {
 	if w.Kernel == nil || w.Kernel.mod == nil {
-		return errNil(c.op, "function")
+		return core.ErrNil(c.op, "function")
 	}
 	c.work = &c.kernel
 	return w.Kernel.nodeWork(c, &c.kernel.params, &w.Config, w.Args)
@@ -69,7 +70,7 @@ func (w *kernelWork) set(c *nodeCall) (res driver.Result) {
 	if t.Missing(res) != nil { // before CUDA 12.0
 		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &w.params)
 	}
-	if c.did = tookEffect(res); !c.did {
+	if c.did = core.TookEffect(res); !c.did {
 		w.restoreAttributes(c)
 		c.op = op
 		return res
@@ -94,7 +95,7 @@ func (w *kernelWork) done(c *nodeCall) { c.use.cooperative, c.use.attrs = w.coop
 
 func (w *kernelWork) explain(c *nodeCall, e *Error) {
 	if p := &w.params; e.Err == nil && e.Result == ResultInvalidValue {
-		e.Detail = join(e.Detail, deviceOf(c.ctx).exceededDimension(Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
+		e.Detail = core.Join(e.Detail, deviceOf(c.ctx).exceededDimension(Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
 			Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}))
 	}
 }
@@ -102,10 +103,10 @@ func (w *kernelWork) explain(c *nodeCall, e *Error) {
 // nodeWork makes a node run the kernel. p gets the parameters for the driver.
 func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
 	mc := f.mod.core
-	if mc.ctx.drv != c.gc.ctx.drv {
-		return errMixed(c.op, f.object(), c.gc)
+	if mc.Ctx.Drv != c.gc.Ctx.Drv {
+		return core.ErrMixed(c.op, f.object(), c.gc)
 	}
-	if !keep(c, &mc.resource, mc) {
+	if !keep(c, &mc.Resource, mc) {
 		return mc.Refused(c.op)
 	}
 	if err := f.check(cfg, args); err != nil {
@@ -114,14 +115,14 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 	w := &c.kernel
 	first := w.used
 	w.used += len(args)
-	w.args.grow(w.used) // those before keep the arrays that they refer to
-	values := w.args.values[first:w.used]
+	w.args.Grow(w.used) // those before keep the arrays that they refer to
+	values := w.args.Values[first:w.used]
 	for i := range args {
 		a := &args[i]
 		values[i] = a.bits
-		if m := a.mem.current(); m != nil {
-			if m.ctx != mc.ctx && !mc.ctx.canAccess(m) || !keep(c, &m.resource, m) {
-				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
+		if m := a.mem.Current(); m != nil {
+			if m.Ctx != mc.Ctx && !mc.Ctx.CanAccess(m) || !keep(c, &m.Resource, m) {
+				return c.rename(f.badMemory(cfg, i, mc.Ctx, m))
 			}
 		} else if a.ref != nil {
 			if err := a.setIn(&w.args, first+i); err != nil {
@@ -130,7 +131,7 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 		}
 	}
 	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	c.ctx, p.Func, p.KernelParams = mc.ctx, f.raw, w.args.from(first)
+	c.ctx, p.Func, p.KernelParams = mc.Ctx, f.raw, w.args.From(first)
 	p.GridDimX, p.GridDimY, p.GridDimZ = g.X, g.Y, g.Z
 	p.BlockDimX, p.BlockDimY, p.BlockDimZ = b.X, b.Y, b.Z
 	p.SharedMemBytes = cfg.SharedMem
@@ -144,7 +145,7 @@ func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *Launch
 
 // fitsTogether checks that all blocks fit on the device at once, before the node changes.
 func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
-	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.ctx.drv.table()
+	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.Ctx.Drv.Table()
 	if b.blocks() > math.MaxInt32 {
 		return nil // the driver refuses the block
 	}
@@ -152,11 +153,11 @@ func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
 	if res != driver.ResultSuccess {
 		return nil // the same
 	}
-	sms, err := deviceOf(f.mod.core.ctx).Attribute(DeviceAttributeMultiprocessorCount)
+	sms, err := deviceOf(f.mod.core.Ctx).Attribute(DeviceAttributeMultiprocessorCount)
 	if err != nil || g.blocks() <= uint64(n)*uint64(sms) {
 		return nil
 	}
-	return &Error{Op: c.op, Result: ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: errInvalid,
+	return &Error{Op: c.op, Result: ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: core.ErrInvalid,
 		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: see MaxActiveBlocks",
 			f.name, g.blocks(), uint64(n)*uint64(sms))}
 }
@@ -201,15 +202,15 @@ func (w *kernelWork) setFlags(c *nodeCall, cooperative bool, attrs *LaunchAttrib
 	w.cooperative = cooperative
 	switch {
 	case attrs != nil && attrs.onlyLaunches != "":
-		return badValue(c.op, c.gc, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
+		return core.BadValue(c.op, c.gc, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
 	case c.xc == nil:
 		w.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
-		return badValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
+		return core.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
 			"change the node of the graph, and call Update")
 	case attrs != nil && !attrs.equal(c.use.attrs):
-		return badValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
+		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
 			"keep them, or change the node of the graph, and instantiate it again")
 	}
 	w.attrs = c.use.attrs // the node keeps its own
@@ -245,7 +246,7 @@ func (w *kernelWork) restoreAttributes(c *nodeCall) {
 
 // readKernel returns the work of a node that runs a kernel.
 func (c *nodeCall) readKernel() (*KernelNode, error) {
-	t, at := c.gc.ctx.drv.table(), c.at()
+	t, at := c.gc.Ctx.Drv.Table(), c.at()
 	p, res := t.GraphKernelNodeGetParams(at, c.node)
 	if t.Missing(res) != nil { // before CUDA 12.0
 		var old driver.KernelNodeParamsV1
@@ -275,7 +276,7 @@ func (c *nodeCall) readKernel() (*KernelNode, error) {
 		return nil, err
 	}
 	if k.Params.Name = name; known && (p.KernelParams != nil || len(sizes) == 0) {
-		k.Params.Args = argBytes(p.KernelParams, sizes)
+		k.Params.Args = core.ArgBytes(p.KernelParams, sizes)
 	}
 	return k, nil
 }
@@ -284,7 +285,7 @@ func (c *nodeCall) readKernel() (*KernelNode, error) {
 // them.
 func (c *nodeCall) askKernel(at driver.At, p *driver.KernelNodeParams) (name string, sizes []uint64, known bool,
 	err error) {
-	t := c.gc.ctx.drv.table()
+	t := c.gc.Ctx.Drv.Table()
 	var res driver.Result
 	op := "cuFuncGetName"
 	if p.Func != 0 {

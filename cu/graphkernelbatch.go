@@ -1,6 +1,9 @@
 package cu
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
+)
 
 // This file replaces the work of many kernel nodes of an executable graph.
 
@@ -22,7 +25,7 @@ type kernelBatch struct {
 	results [batchSize]driver.Result            // the driver's answers
 	// changed says that a node will use other objects than before. objects are these.
 	changed [batchSize]bool
-	objects [batchSize][]holder
+	objects [batchSize][]core.Holder
 }
 
 func newKernelBatch() *kernelBatch {
@@ -36,20 +39,20 @@ func newKernelBatch() *kernelBatch {
 // replace makes some of the updates, from the first one on, and returns how many. These are of one
 // graph, and of kernels of one context, and no two of one node, because a call has to know what its
 // node used before. first is the place of the first update in errs.
-func (b *kernelBatch) replace(x *GraphExec, updates []NodeUpdate, errs *batchErrors, first int) (n int) {
+func (b *kernelBatch) replace(x *GraphExec, updates []NodeUpdate, errs *core.BatchErrors, first int) (n int) {
 	g, c, op := updates[0].Node.graph, &b.c, kernelRow.execSet
 	if g == nil {
-		errs.add(first, errNil(op, "graph node"))
+		errs.Add(first, core.ErrNil(op, "graph node"))
 		return 1
 	}
 	if _, err := x.enter(op); err != nil {
-		errs.add(first, err)
+		errs.Add(first, err)
 		return 1
 	}
 	gc, err := g.enter(op)
 	if err != nil {
 		x.leave()
-		errs.add(first, err)
+		errs.Add(first, err)
 		return 1
 	}
 	c.gc, c.xc, c.op = gc, x.core, op
@@ -63,7 +66,7 @@ func (b *kernelBatch) replace(x *GraphExec, updates []NodeUpdate, errs *batchErr
 		if again, err = b.add(x, u.Node, k); again {
 			break
 		}
-		errs.add(first+n, err)
+		errs.Add(first+n, err)
 	}
 	b.call(updates, errs, first)
 	defer b.end() // also if a tracer panics
@@ -90,7 +93,7 @@ func (b *kernelBatch) add(x *GraphExec, node GraphNode, k *KernelNode) (again bo
 		}
 	}
 	if k.Kernel == nil || k.Kernel.mod == nil {
-		return false, errNil(c.op, "function")
+		return false, core.ErrNil(c.op, "function")
 	}
 	if err = b.find(node.raw); err != nil {
 		return false, err
@@ -130,17 +133,17 @@ func (b *kernelBatch) find(n driver.GraphNode) error {
 }
 
 // call makes the calls, in one transition into C.
-func (b *kernelBatch) call(updates []NodeUpdate, errs *batchErrors, first int) {
+func (b *kernelBatch) call(updates []NodeUpdate, errs *core.BatchErrors, first int) {
 	if b.n == 0 {
 		return
 	}
 	c, n := &b.c, b.n
-	drv := c.gc.ctx.drv
-	res := drv.table().GraphExecKernelNodeSetParamsAll(c.at(), c.xc.raw, b.nodes[:n], b.params[:n], b.results[:n])
-	all := res != driver.ResultSuccess || drv.observer() != nil
+	drv := c.gc.Ctx.Drv
+	res := drv.Table().GraphExecKernelNodeSetParamsAll(c.at(), c.xc.raw, b.nodes[:n], b.params[:n], b.results[:n])
+	all := res != driver.ResultSuccess || drv.Observer() != nil
 	for i := range n {
 		if all || b.changed[i] || b.results[i] != driver.ResultSuccess { // else there is nothing to note
-			errs.add(first+i, b.finish(i, res, updates[i].kernel()))
+			errs.Add(first+i, b.finish(i, res, updates[i].kernel()))
 		}
 	}
 }
@@ -148,7 +151,7 @@ func (b *kernelBatch) call(updates []NodeUpdate, errs *batchErrors, first int) {
 // finish notes what the i-th call has done. res is the result of the steps before and after all calls.
 func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 	c, own := &b.c, b.results[i]
-	drv := c.gc.ctx.drv
+	drv := c.gc.Ctx.Drv
 	if err := c.find(b.nodes[i]); err != nil {
 		return err
 	}
@@ -160,10 +163,10 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *KernelNode) error {
 	told := &c.kernel
 	c.work = told
 	told.params, told.cooperative, told.attrs = b.kernels[i], c.use.cooperative, c.use.attrs
-	if res != driver.ResultSuccess && (!tookEffect(res) || own == driver.ResultSuccess) {
+	if res != driver.ResultSuccess && (!core.TookEffect(res) || own == driver.ResultSuccess) {
 		own = res
 	}
-	if own < 0 && drv.table().Missing(own) != nil { // before CUDA 12.0
+	if own < 0 && drv.Table().Missing(own) != nil { // before CUDA 12.0
 		own = told.set(c)
 	}
 	c.did = false // of the call before

@@ -65,7 +65,7 @@ func BenchmarkSetAll(b *testing.B) {
 		}
 		run("table", func() error {
 			at := driver.At{Context: driver.Context(gpu.Handle())}
-			if res := drv.core.table().GraphExecKernelNodeSetParamsAll(at, x.core.raw, raws, params, results); res != 0 {
+			if res := drv.core.Table().GraphExecKernelNodeSetParamsAll(at, x.core.raw, raws, params, results); res != 0 {
 				return res
 			}
 			return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -43,19 +44,19 @@ func (w *copyWork) seen(c *nodeCall, _ Work) races.NodeWork {
 func (w *CopyNode) prepare(c *nodeCall) error {
 	told := &c.copy
 	d, r, b := &told.to, &told.from, w.Box
-	d.region, r.region = targetOf(w.Dst), regionOf(w.Src)
-	if err := c.keepRegions(&d.region, &r.region); err != nil {
+	d.Region, r.Region = targetOf(w.Dst), regionOf(w.Src)
+	if err := c.keepRegions(&d.Region, &r.Region); err != nil {
 		return err
 	}
 	switch {
-	case d.mem.onHost() && r.mem.onHost():
-		return betweenHost(c.op, &d.region, &r.region)
-	case b == nil && r.size > d.size:
-		return tooSmall(c.op, r.size, d.size)
+	case d.Mem.OnHost() && r.Mem.OnHost():
+		return core.BetweenHost(c.op, &d.Region, &r.Region)
+	case b == nil && r.Size > d.Size:
+		return core.TooSmall(c.op, r.Size, d.Size)
 	case b == nil:
-		told.box = extent{r.size, 1, 1}
-	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
-		return errMixed(c.op, as("destination", d.mem), as("source", r.mem))
+		told.box = extent{r.Size, 1, 1}
+	case d.Mem.Ctx != r.Mem.Ctx && !d.Mem.Everywhere() && !r.Mem.Everywhere():
+		return core.ErrMixed(c.op, core.InRole("destination", d.Mem), core.InRole("source", r.Mem))
 	default:
 		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
 		told.box = extent{b.Width, b.Height, b.Depth}
@@ -65,9 +66,9 @@ func (w *CopyNode) prepare(c *nodeCall) error {
 			return err
 		}
 	}
-	c.ctx = d.mem.ctx
-	if d.mem.onHost() || b != nil && d.mem.everywhere() && !r.mem.onHost() {
-		c.ctx = r.mem.ctx
+	c.ctx = d.Mem.Ctx
+	if d.Mem.OnHost() || b != nil && d.Mem.Everywhere() && !r.Mem.OnHost() {
+		c.ctx = r.Mem.Ctx
 	}
 	told.params = driver.Memcpy3D{WidthInBytes: told.box.width, Height: told.box.height, Depth: told.box.depth,
 		DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
@@ -136,30 +137,30 @@ func (w *memsetWork) seen(c *nodeCall, _ Work) races.NodeWork {
 func (w *MemsetNode) prepare(c *nodeCall) error {
 	told := &c.memset
 	d, size := &told.to, uint64(max(w.ElementSize, 1))
-	d.region = targetOf(w.Dst)
-	if err := c.keepRegions(&d.region, &d.region); err != nil {
+	d.Region = targetOf(w.Dst)
+	if err := c.keepRegions(&d.Region, &d.Region); err != nil {
 		return err
 	}
 	switch {
 	case size != 1 && size != 2 && size != 4:
-		return badValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
+		return core.BadValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
-		return badValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
+		return core.BadValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
 			w.Value, size))
-	case d.mem.raw == 0:
-		return misuse(c.op, d.mem, errUnmapped, "allocate it with HostDeviceMap")
+	case d.Mem.Raw == 0:
+		return core.Misuse(c.op, d.Mem, core.ErrUnmapped, "allocate it with HostDeviceMap")
 	}
-	told.params = driver.MemsetNodeParams{Dst: d.addr(), Value: w.Value, ElementSize: uint32(size)}
+	told.params = driver.MemsetNodeParams{Dst: d.Addr(), Value: w.Value, ElementSize: uint32(size)}
 	if r := w.Rect; r == nil {
-		if d.off%size != 0 || d.size%size != 0 {
-			return notWhole(c.op, &d.region, size)
+		if d.Off%size != 0 || d.Size%size != 0 {
+			return notWhole(c.op, &d.Region, size)
 		}
 		if c.xc != nil && told.mixesBytes() {
-			return badValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: "+
+			return core.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: "+
 				"set bytes, 32-bit words or more words, or instantiate the changed graph again")
 		}
-		told.box = extent{d.size, 1, 1}
-		told.params.Width, told.params.Height = d.size/size, 1
+		told.box = extent{d.Size, 1, 1}
+		told.params.Width, told.params.Height = d.Size/size, 1
 	} else {
 		d.pitch = r.Pitch
 		if size > 1 { // then the size of a row must not overflow
@@ -173,7 +174,7 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 		}
 		told.params.Width, told.params.Height, told.params.Pitch = r.Width, r.Height, d.pitch
 	}
-	c.ctx = d.mem.ctx
+	c.ctx = d.Mem.Ctx
 	told.f, told.p = memsetRow, &told.params
 	return c.orEmpty(told, told.box.empty())
 }
@@ -183,13 +184,13 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 // there are fewer than 16 bytes, and the node was instantiated with memory that is not managed.
 func (w *memsetWork) mixesBytes() bool {
 	p := &w.params
-	return p.ElementSize == 2 && w.to.mem.is.managed && w.to.size < 16 && p.Value>>8 != p.Value&0xff
+	return p.ElementSize == 2 && w.to.Mem.Is.Managed && w.to.Size < 16 && p.Value>>8 != p.Value&0xff
 }
 
 // notWhole returns the error for memory that is not a number of elements.
-func notWhole(op string, d *region, size uint64) error {
-	return badValue(op, d.mem, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
-		d.size, d.off, size))
+func notWhole(op string, d *core.Region, size uint64) error {
+	return core.BadValue(op, d.Mem, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
+		d.Size, d.Off, size))
 }
 
 func (c *nodeCall) readMemset() (*MemsetNode, error) {
@@ -202,18 +203,18 @@ func (c *nodeCall) readMemset() (*MemsetNode, error) {
 }
 
 // keepRegions checks the regions of a copy or memset, which may be the same, and keeps their memory.
-func (c *nodeCall) keepRegions(d, r *region) error {
-	for _, sp := range [...]*region{d, r} {
-		if err := sp.missing(c.op); err != nil {
+func (c *nodeCall) keepRegions(d, r *core.Region) error {
+	for _, sp := range [...]*core.Region{d, r} {
+		if err := sp.Missing(c.op); err != nil {
 			return err
 		}
-		if sp.mem.ctx.drv != c.gc.ctx.drv {
-			return errMixed(c.op, sp.mem, c.gc)
+		if sp.Mem.Ctx.Drv != c.gc.Ctx.Drv {
+			return core.ErrMixed(c.op, sp.Mem, c.gc)
 		}
-		if err := sp.check(c.op); err != nil {
+		if err := sp.Check(c.op); err != nil {
 			return err
 		}
-		if m := sp.mem; !keep(c, &m.resource, m) {
+		if m := sp.Mem; !keep(c, &m.Resource, m) {
 			return m.Refused(c.op)
 		}
 		if d == r {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // This file is the protocol by which a node is added to a graph, and by which the work of a node is read or
@@ -33,14 +34,14 @@ type nodeCall struct {
 	// child is a graph that becomes part of g, or nil.
 	child *Graph
 	node  driver.GraphNode
-	use   *nodeUse     // what is known about the node
-	ctx   *contextCore // of the work
-	work  nodeWork     // as the driver is told it
+	use   *nodeUse      // what is known about the node
+	ctx   *core.Context // of the work
+	work  nodeWork      // as the driver is told it
 	nodeOutcome
 	reusedWork
 	// objects are those that the work uses. acquired are those on which the call itself has a call
 	// in flight, and dropped those that the graph used before and does not use any more.
-	objects, acquired, dropped []holder
+	objects, acquired, dropped []core.Holder
 }
 
 // nodeOutcome is what the driver has done in a call that may fail nevertheless.
@@ -62,7 +63,7 @@ type reusedWork struct {
 // in flight. end ends the call. w, with its row r, is work that the call is about, or nil.
 func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if g == nil || g.core == nil {
-		return nil, errNil(op, "graph")
+		return nil, core.ErrNil(op, "graph")
 	}
 	gc := g.core
 	if x != nil {
@@ -72,7 +73,7 @@ func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, e
 	}
 	if err := gc.Enter(gc, op); err != nil {
 		if x != nil {
-			x.core.leave()
+			x.core.EndCall()
 		}
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, e
 	if c == nil {
 		c = new(nodeCall)
 	}
-	c.g, c.gc, c.op, c.ctx = g, gc, op, gc.ctx
+	c.g, c.gc, c.op, c.ctx = g, gc, op, gc.Ctx
 	if x != nil {
 		c.x, c.xc = x, x.core
 	}
@@ -115,7 +116,7 @@ func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, e
 // call is begin for a call about the node.
 func (n GraphNode) call(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if n.graph == nil {
-		return nil, errNil(op, "graph node")
+		return nil, core.ErrNil(op, "graph node")
 	}
 	c, err := n.graph.begin(x, op, r, w)
 	if err == nil {
@@ -159,12 +160,12 @@ func (c *nodeCall) leave() {
 		gc.frames.calls.Put(c)
 	}()
 	if x != nil {
-		x.core.leave()
+		x.core.EndCall()
 	}
 	if child != nil {
-		child.core.leave()
+		child.core.EndCall()
 	}
-	gc.leave()
+	gc.EndCall()
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(child)
 	runtime.KeepAlive(g)
@@ -183,14 +184,14 @@ func (c *nodeCall) finish() {
 
 // forget ends the use of what the work refers to.
 func (r *reusedWork) forget() {
-	if r.kernel.args.borrowed {
-		r.kernel.args.restore()
+	if r.kernel.args.Borrowed {
+		r.kernel.args.Restore()
 	}
 	r.kernel.used, r.kernel.attrs = 0, nil
-	if r.copy.to.mem != nil {
+	if r.copy.to.Mem != nil {
 		r.copy.to, r.copy.from = planes{}, planes{}
 	}
-	if r.memset.to.mem != nil {
+	if r.memset.to.Mem != nil {
 		r.memset.to = planes{}
 	}
 }
@@ -200,16 +201,16 @@ func (r *reusedWork) forget() {
 func (c *nodeCall) leaveAll() {
 	dropped, acquired := c.dropped, c.acquired
 	c.dropped, c.acquired = c.dropped[:0], c.acquired[:0]
-	eachDespitePanic(len(dropped)+len(acquired), func(i int) {
+	core.EachDespitePanic(len(dropped)+len(acquired), func(i int) {
 		if i < len(dropped) {
 			if c.xc != nil {
 				c.xc.leaveLaunched(dropped[i])
 				return
 			}
-			dropped[i].leave()
+			dropped[i].EndCall()
 			return
 		}
-		acquired[i-len(dropped)].leave()
+		acquired[i-len(dropped)].EndCall()
 	})
 	clear(dropped)
 	clear(acquired)
@@ -250,9 +251,9 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 	for _, n := range after {
 		switch {
 		case n.graph == nil:
-			return nil, errNilArg(op, g.core, "graph node")
+			return nil, core.ErrNilArg(op, g.core, "graph node")
 		case n.graph != g:
-			return nil, badValue(op, g.core,
+			return nil, core.BadValue(op, g.core,
 				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
 		case n.there(op) != nil:
 			return nil, n.there(op)
@@ -267,7 +268,7 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) {
 	var res driver.Result
 	if c.node, res = c.work.add(c, deps); res != driver.ResultSuccess {
-		c.did = c.did || tookEffect(res)
+		c.did = c.did || core.TookEffect(res)
 		if c.did && c.table().GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
 			// From a graph that allocates memory the driver removes no node.
 			c.partly = "the node stays in the graph"
@@ -287,8 +288,8 @@ func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) 
 	u.first, u.firstAttrs = u.cooperative, u.attrs
 	c.gc.objects.know(c.node, u)
 	c.dropped = c.gc.objects.replace(u, c.objects, c.dropped)
-	if o := c.gc.ctx.drv.observer(); o != nil {
-		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), graphNodes(deps), c.work.seen(c, w))
+	if o := c.gc.Ctx.Drv.Observer(); o != nil {
+		o.AddNode(uintptr(c.gc.raw), uintptr(c.node), core.GraphNodes(deps), c.work.seen(c, w))
 	}
 	return err
 }
@@ -304,7 +305,7 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 		op = r.execSet
 	}
 	if op == "" {
-		return badValue(setNodeOp, n.graph.object(), fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
+		return core.BadValue(setNodeOp, n.graph.object(), fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
 			"remove the node, and add another one", r.typ))
 	}
 	c, err := n.begin(x, op, r, w)
@@ -324,7 +325,7 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 
 // finishSet notes what the node uses from now on. res is the driver's answer.
 func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) {
-	c.did = c.did || tookEffect(res)
+	c.did = c.did || core.TookEffect(res)
 	if res != driver.ResultSuccess {
 		err = c.driverError(r, res)
 	}
@@ -335,7 +336,7 @@ func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) 
 	if len(c.acquired) != 0 || c.child != nil || len(c.objects) != len(c.use.objects) { // else they are those of before
 		c.dropped = c.objectSet().replace(c.use, c.objects, c.dropped)
 	}
-	if o := c.gc.ctx.drv.observer(); o != nil && err == nil {
+	if o := c.gc.Ctx.Drv.Observer(); o != nil && err == nil {
 		o.SetNode(c.in(), uintptr(c.node), c.work.seen(c, w))
 	}
 	return err
@@ -351,18 +352,18 @@ func (c *nodeCall) in() uintptr {
 
 // driverError returns the error for the driver's result.
 func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
-	e := c.gc.ctx.callError(c.op, c.in(), res)
+	e := c.gc.Ctx.CallError(c.op, c.in(), res)
 	if c.work.explain(c, e); c.child != nil {
 		c.child.core.once(e)
 	}
 	if c.xc != nil && r.kept != "" && e.Result == ResultInvalidValue {
-		e.Detail = join(e.Detail, "an executable graph keeps "+r.kept+
+		e.Detail = core.Join(e.Detail, "an executable graph keeps "+r.kept+
 			": change the graph's node, and instantiate it again")
 	}
 	return c.failed(e)
 }
 
-// objectSet returns the objects of the graph, or of the executable graph.
+// ObjectSet returns the objects of the graph, or of the executable graph.
 func (c *nodeCall) objectSet() *graphObjects {
 	if c.xc != nil {
 		return c.xc.objects.Load()
@@ -399,7 +400,7 @@ func (gc *graphCore) askUse(n driver.GraphNode) (*nodeUse, error) {
 	if err != nil || typ != GraphNodeTypeKernel {
 		return u, err
 	}
-	v, res := gc.ctx.drv.table().GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
+	v, res := gc.Ctx.Drv.Table().GraphKernelNodeGetAttribute(driver.At{Context: gc.Ctx.Raw}, n,
 		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 	u.cooperative = res == driver.ResultSuccess && v[0] != 0
 	u.first = u.cooperative
@@ -416,7 +417,7 @@ func (c *nodeCall) is(typ GraphNodeType) error {
 
 // keep makes the work use an object. It reports false if the object is closed. It is generic because
 // the runtime compares interfaces more slowly.
-func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
+func keep[H core.ComparableHolder](c *nodeCall, r *core.Resource, h H) bool {
 	same := false
 	if i := len(c.objects); i < len(c.use.objects) {
 		before, ok := c.use.objects[i].(H)
@@ -427,7 +428,7 @@ func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
 			return false
 		}
 	} else {
-		if r.only != nil && r.only != &c.gc.objects.objectSet || !r.Acquire(r) {
+		if r.Only != nil && r.Only != &c.gc.objects.ObjectSet || !r.Acquire(r) {
 			return false
 		}
 		c.acquired = append(c.acquired, h)
@@ -436,11 +437,11 @@ func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
 	return true
 }
 
-func (c *nodeCall) table() *driver.Table { return c.gc.ctx.drv.table() }
+func (c *nodeCall) table() *driver.Table { return c.gc.Ctx.Drv.Table() }
 
 // at says how the driver is called. It is told the context of copies and memsets, and crashes if a kernel
 // node is added without a current context.
-func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.raw} }
+func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.Raw} }
 
 // rename gives an error of a check for launches the name of this call.
 func (c *nodeCall) rename(err error) error {
@@ -452,16 +453,16 @@ func (c *nodeCall) rename(err error) error {
 
 // refused returns the error for a node for which the call is not.
 func (c *nodeCall) refused(detail string) error {
-	return c.failed(&Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: errInvalid, Detail: detail})
+	return c.failed(&Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: core.ErrInvalid, Detail: detail})
 }
 
 // failed adds to an error which node it is about.
 func (c *nodeCall) failed(e *Error) error {
 	if c.node != 0 {
-		e.Detail = join(c.gc.describe(c.node, "the graph"), e.Detail)
+		e.Detail = core.Join(c.gc.describe(c.node, "the graph"), e.Detail)
 	}
 	if c.partly != "" {
-		e.Detail = join(e.Detail, c.partly)
+		e.Detail = core.Join(e.Detail, c.partly)
 	}
 	return e
 }
@@ -504,5 +505,5 @@ func (c *nodeCall) got(op string, res driver.Result) error {
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	return c.failed(c.gc.ctx.callError(op, uintptr(c.gc.raw), res))
+	return c.failed(c.gc.Ctx.CallError(op, uintptr(c.gc.raw), res))
 }

@@ -1,6 +1,10 @@
 package cu
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/internal/core"
+)
 
 // Work is what a node of a graph does: a pointer to one of the types whose names end in Node, such as
 // [*KernelNode]. [Graph.Add] makes a node of it, [GraphNode.Set] and [GraphExec.Set] replace the work of a
@@ -265,7 +269,7 @@ func (g *Graph) Add(w Work, after ...GraphNode) (GraphNode, error) {
 	r, err := rowOf(w, addNodeOp)
 	switch {
 	case err != nil:
-		return GraphNode{}, about(g.object(), err)
+		return GraphNode{}, core.About(g.object(), err)
 	case r.attempts != nil && g != nil && g.core != nil:
 		return r.attempts(g, r, w, after)
 	}
@@ -293,7 +297,7 @@ func (n GraphNode) Work() (Work, error) {
 func (n GraphNode) Set(w Work) error {
 	r, err := rowOf(w, setNodeOp)
 	if err != nil {
-		return about(n.graph.object(), err)
+		return core.About(n.graph.object(), err)
 	}
 	return n.set(nil, r, w)
 }
@@ -307,7 +311,7 @@ func (n GraphNode) Set(w Work) error {
 func (x *GraphExec) Set(n GraphNode, w Work) error {
 	r, err := rowOf(w, execSetNodeOp)
 	if err != nil {
-		return about(x.object(), err)
+		return core.About(x.object(), err)
 	}
 	if err := x.owns(n, r.execSet); err != nil {
 		return err
@@ -327,17 +331,17 @@ type NodeUpdate struct {
 // objects than before, or an update fails (cuGraphExecKernelNodeSetParams and the like).
 func (x *GraphExec) SetAll(updates ...NodeUpdate) error {
 	if x == nil || x.core == nil {
-		return errNil(execSetNodeOp, "executable graph")
+		return core.ErrNil(execSetNodeOp, "executable graph")
 	}
 	batches := &x.core.graph.frames.batches
 	b, _ := batches.Get().(*kernelBatch)
 	if b == nil {
 		b = newKernelBatch()
 	}
-	errs := batchErrors{op: execSetNodeOp, items: len(updates)}
+	errs := core.BatchErrors{Op: execSetNodeOp, Items: len(updates)}
 	for done := 0; done < len(updates); {
 		if u := &updates[done]; u.kernel() == nil {
-			errs.add(done, x.Set(u.Node, u.Work))
+			errs.Add(done, x.Set(u.Node, u.Work))
 			done++
 			continue
 		}
@@ -345,5 +349,5 @@ func (x *GraphExec) SetAll(updates ...NodeUpdate) error {
 	}
 	batches.Put(b)
 	runtime.KeepAlive(updates) // these have the kernels and the owners of memory
-	return errs.err()
+	return errs.Err()
 }

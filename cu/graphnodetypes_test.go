@@ -3,6 +3,8 @@ package cu
 import (
 	"errors"
 	"fmt"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // workOf returns the work of a node, which must be of a type.
@@ -10,7 +12,7 @@ func workOf[W Work](n GraphNode) (w W, err error) {
 	got, err := n.Work()
 	w, ok := got.(W)
 	if err == nil && !ok {
-		err = badValue("workOf", nil, fmt.Sprintf("the work is a %T", got))
+		err = core.BadValue("workOf", nil, fmt.Sprintf("the work is a %T", got))
 	}
 	return w, err
 }

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -26,7 +27,7 @@ func rowOf(w Work, op string) (r *nodeRow, err error) {
 		r = w.row()
 	}
 	if r == nil {
-		return nil, misuse(op, nil, ErrNil, "the work is nil: pass a pointer such as &KernelNode{…}")
+		return nil, core.Misuse(op, nil, ErrNil, "the work is nil: pass a pointer such as &KernelNode{…}")
 	}
 	return r, nil
 }
@@ -107,7 +108,7 @@ func (c *nodeCall) orEmpty(w nodeWork, empty bool) error {
 	case !empty:
 		return nil
 	case c.node != 0:
-		return badValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
+		return core.BadValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
 	}
 	c.use.typ, c.op, c.objects = GraphNodeTypeEmpty, emptyWork.f.add, c.objects[:0]
 	c.work = emptyWork

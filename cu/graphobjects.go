@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // nodeUse is what is known about a node. Each graph and executable graph has its own. Its array of
@@ -27,14 +28,14 @@ type nodeUse struct {
 	firstAttrs *LaunchAttributes
 	// objects are those that the node uses, one by one, each of which was added for the node. They are
 	// not known for a captured node until its work is replaced: then they stay as long as the set.
-	objects []holder
+	objects []core.Holder
 	// next is a node of the same set that came after this one in a kernelBatch, or nil.
 	next *nodeUse
 }
 
 // graphObjects is the set of objects that a graph or an executable graph uses, and by which of its nodes.
 type graphObjects struct {
-	objectSet
+	core.ObjectSet
 	// nodes is what is known about nodes. The lock of the graph, or of the executable graph, guards it.
 	nodes map[driver.GraphNode]*nodeUse
 }
@@ -49,20 +50,20 @@ func (set *graphObjects) know(n driver.GraphNode, u *nodeUse) {
 
 // replace replaces the objects of a node. dropped gets the objects, after those that it has, that
 // nothing else in the graph uses: the caller must end the calls in flight on them.
-func (set *graphObjects) replace(u *nodeUse, objects, dropped []holder) []holder {
+func (set *graphObjects) replace(u *nodeUse, objects, dropped []core.Holder) []core.Holder {
 	if slices.Equal(u.objects, objects) {
 		return dropped
 	}
 	for _, h := range objects {
-		set.add(h)
+		set.Add(h)
 	}
 	for _, h := range u.objects {
-		if set.drop(h) {
+		if set.Drop(h) {
 			dropped = append(dropped, h)
 		}
 	}
 	if !u.own {
-		u.objects, u.own = make([]holder, 0, len(objects)), true
+		u.objects, u.own = make([]core.Holder, 0, len(objects)), true
 	}
 	u.objects = append(u.objects[:0], objects...)
 	return dropped
@@ -71,12 +72,12 @@ func (set *graphObjects) replace(u *nodeUse, objects, dropped []holder) []holder
 // copyAll makes a new set equal to another one, for nodes of the same names. The caller holds the
 // lock of the other set's graph.
 func (set *graphObjects) copyAll(other *graphObjects) {
-	other.mu.Lock()
-	defer other.mu.Unlock()
-	for h := range other.held {
+	other.Mu.Lock()
+	defer other.Mu.Unlock()
+	for h := range other.Held {
 		h.Retain() // the other set has a call in flight on it
 	}
-	set.held, set.unlaunched = maps.Clone(other.held), slices.Clone(other.unlaunched)
+	set.Held, set.Unlaunched = maps.Clone(other.Held), slices.Clone(other.Unlaunched)
 	uses := make([]nodeUse, 0, len(other.nodes))
 	for n, u := range other.nodes {
 		u.own = false
@@ -88,5 +89,5 @@ func (set *graphObjects) copyAll(other *graphObjects) {
 // release ends the use of all objects.
 func (set *graphObjects) release() {
 	set.nodes = nil
-	set.objectSet.release()
+	set.ObjectSet.Release()
 }

@@ -7,10 +7,11 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 type graphCore struct {
-	resource
+	core.Resource
 	raw driver.Graph
 	// family is locked for each call on the graph, except while Capture runs the program's function.
 	family  *graphFamily
@@ -46,24 +47,24 @@ type graphFrames struct {
 	batches sync.Pool // of *kernelBatch
 }
 
-func (gc *graphCore) kind() string { return "graph" }
+func (gc *graphCore) Kind() string { return "graph" }
 
-func (gc *graphCore) handle() uintptr { return uintptr(gc.raw) }
+func (gc *graphCore) Handle() uintptr { return uintptr(gc.raw) }
 
-func (gc *graphCore) free(at driver.At) (string, driver.Result) {
+func (gc *graphCore) Free(at driver.At) (string, driver.Result) {
 	return gc.family.destroy(at, gc)
 }
 
 // destroyRaw does nothing if the driver has destroyed the graph.
 func (gc *graphCore) destroyRaw(at driver.At) (string, driver.Result) {
 	const op = "cuGraphDestroy"
-	if o := gc.ctx.drv.observer(); o != nil {
+	if o := gc.Ctx.Drv.Observer(); o != nil {
 		o.GraphDestroyed(uintptr(gc.raw))
 	}
 	if gc.destroyed.Load() {
 		return op, driver.ResultSuccess
 	}
-	return op, gc.ctx.drv.table().GraphDestroy(at, gc.raw)
+	return op, gc.Ctx.Drv.Table().GraphDestroy(at, gc.raw)
 }
 
 func (gc *graphCore) releaseObjects() { gc.objects.release() }
@@ -75,24 +76,24 @@ func (gc *graphCore) Refused(op string) error {
 		if gc.whole != nil {
 			gc = gc.whole
 		}
-		return gc.resource.Refused(op)
+		return gc.Resource.Refused(op)
 	}
 	detail := "the driver destroyed the graph when a capture into it failed: build a new one"
 	if gc.whole != nil {
 		detail = "the conditional node was removed, or a capture into a body of the graph has failed"
 	}
-	return misuse(op, gc, ErrClosed, detail)
+	return core.Misuse(op, gc, ErrClosed, detail)
 }
 
-// callError returns the error for the driver's result.
+// CallError returns the error for the driver's result.
 func (gc *graphCore) callError(op string, res driver.Result) error {
-	return gc.ctx.callError(op, uintptr(gc.raw), res)
+	return gc.Ctx.CallError(op, uintptr(gc.raw), res)
 }
 
 // nodes is Nodes within a call.
 func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
 	const op = "cuGraphGetNodes"
-	t := gc.ctx.drv.table()
+	t := gc.Ctx.Drv.Table()
 	n, res := t.GraphGetNodes(driver.At{}, gc.raw, nil)
 	if res != driver.ResultSuccess || n == 0 {
 		return nil, gc.check(op, res)
@@ -119,7 +120,7 @@ type GraphNodeType int32
 func (t GraphNodeType) String() string { return nameOf(namesGraphNodeType[:], int32(t)) }
 
 func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
-	typ, res := gc.ctx.drv.table().GraphNodeGetType(driver.At{}, n)
+	typ, res := gc.Ctx.Drv.Table().GraphNodeGetType(driver.At{}, n)
 	if res != driver.ResultSuccess {
 		return 0, gc.callError("cuGraphNodeGetType", res)
 	}
@@ -128,7 +129,7 @@ func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
 
 // eventOf returns the event of a node that records one or waits for one.
 func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Event, ok bool, err error) {
-	t, op := gc.ctx.drv.table(), ""
+	t, op := gc.Ctx.Drv.Table(), ""
 	var res driver.Result
 	switch typ {
 	case GraphNodeTypeEventRecord:
@@ -146,16 +147,16 @@ func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Ev
 const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
 // captureTo captures the work that f enqueues on a stream into the graph.
-func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
-	call := captureCall{
-		op: beginToGraphOp, lock: gc.family, objects: &gc.objects.objectSet, into: gc.raw, after: deps,
-		lost:    gc.lost,
-		discard: func(driver.Graph) {},
+func (gc *graphCore) captureTo(sc *core.Stream, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
+	call := core.CaptureCall{
+		Op: beginToGraphOp, Lock: gc.family, Objects: &gc.objects.ObjectSet, Into: gc.raw, After: deps,
+		Lost:    gc.lost,
+		Discard: func(driver.Graph) {},
 	}
-	call.begin = func(at driver.At) driver.Result {
-		return sc.ctx.drv.table().StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, nil, mode.driverMode())
+	call.Begin = func(at driver.At) driver.Result {
+		return sc.Ctx.Drv.Table().StreamBeginCaptureToGraph(at, sc.Raw, gc.raw, deps, nil, mode.driverMode())
 	}
-	_, err := sc.capture(call, f)
+	_, err := sc.Capture(call, f)
 	return err
 }
 
@@ -198,22 +199,22 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 	if last == nil {
 		return deps, nil
 	}
-	if o := gc.ctx.drv.observer(); o != nil {
-		o.LastNodes(uintptr(gc.raw), graphNodes(last))
+	if o := gc.Ctx.Drv.Observer(); o != nil {
+		o.LastNodes(uintptr(gc.raw), core.GraphNodes(last))
 	}
 	return last, nil
 }
 
 // destroyGraph destroys a graph that was never returned to the program.
-func destroyGraph(c *contextCore, g driver.Graph) {
+func destroyGraph(c *core.Context, g driver.Graph) {
 	if g == 0 {
 		return
 	}
-	if o := c.drv.observer(); o != nil {
+	if o := c.Drv.Observer(); o != nil {
 		o.GraphDestroyed(uintptr(g))
 	}
-	if res := c.drv.table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.drv.leak(leakReport{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
+	if res := c.Drv.Table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
+		c.Drv.Leak(core.LeakReport{Kind: "graph", Handle: uintptr(g), Err: c.BackgroundError("cuGraphDestroy", uintptr(g), res)})
 	}
 }
 

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -19,9 +20,9 @@ var recordRow = &nodeFuncs[driver.Event]{&nodeRow{
 func (w *RecordNode) row() *nodeRow { return rowIf(w != nil, recordRow.nodeRow) }
 
 func (w *RecordNode) prepare(c *nodeCall) error {
-	sl := c.objects[0].(*slot) // of enterEvent
-	c.work = &nodeParams[driver.Event]{recordRow, sl.raw, races.NodeWork{Event: uintptr(sl.raw)},
-		func(c *nodeCall) { c.objectSet().records(sl) }}
+	sl := c.objects[0].(*core.Slot) // of enterEvent
+	c.work = &nodeParams[driver.Event]{recordRow, sl.Raw, races.NodeWork{Event: uintptr(sl.Raw)},
+		func(c *nodeCall) { c.objectSet().Records(sl) }}
 	return nil
 }
 
@@ -35,9 +36,9 @@ var waitRow = &nodeFuncs[driver.Event]{&nodeRow{
 func (w *WaitNode) row() *nodeRow { return rowIf(w != nil, waitRow.nodeRow) }
 
 func (w *WaitNode) prepare(c *nodeCall) error {
-	sl := c.objects[0].(*slot) // of enterEvent
-	c.work = &nodeParams[driver.Event]{f: waitRow, p: sl.raw,
-		observed: races.NodeWork{Event: uintptr(sl.raw), Waits: true}}
+	sl := c.objects[0].(*core.Slot) // of enterEvent
+	c.work = &nodeParams[driver.Event]{f: waitRow, p: sl.Raw,
+		observed: races.NodeWork{Event: uintptr(sl.Raw), Waits: true}}
 	return nil
 }
 
@@ -51,22 +52,22 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 	}
 	if r.core() == nil {
 		if r.flags()&EventInterprocess != 0 {
-			return errNoNode(c.op, 0)
+			return core.ErrNoNode(c.op, 0)
 		}
-		if r.owner, err = e.(*Event).create(c.gc.ctx); err != nil {
+		if r.owner, err = e.(*Event).create(c.gc.Ctx); err != nil {
 			return err
 		}
 	}
-	if ec := r.core(); ec.ctx.drv != c.gc.ctx.drv {
+	if ec := r.core(); ec.Ctx.Drv != c.gc.Ctx.Drv {
 		r.leave()
-		return errMixed(c.op, ec, c.gc)
+		return core.ErrMixed(c.op, ec, c.gc)
 	}
 	if err := r.enterForGraph(c.op, typ == GraphNodeTypeEventRecord); err != nil {
 		return err
 	}
-	if r.slot.interprocess() {
+	if r.slot.Interprocess() {
 		r.leave()
-		return errNoNode(c.op, uintptr(r.slot.raw))
+		return core.ErrNoNode(c.op, uintptr(r.slot.Raw))
 	}
 	c.acquired, c.objects = append(c.acquired, r.slot), append(c.objects, r.slot)
 	return nil
@@ -95,12 +96,12 @@ func (w *HostNode) prepare(c *nodeCall) error {
 	if w.Func == nil {
 		return errNoHostFunc(c.op)
 	}
-	h, number, err := c.gc.ctx.drv.nodeFunc(w.Func)
+	h, number, err := c.gc.Ctx.Drv.NodeFunc(w.Func)
 	if err != nil {
-		return errUnnamed(c.op, uintptr(c.gc.raw), err)
+		return core.ErrUnnamed(c.op, uintptr(c.gc.raw), err)
 	}
 	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
-	c.work = &nodeParams[driver.Callback]{f: hostRow, p: h.callback,
+	c.work = &nodeParams[driver.Callback]{f: hostRow, p: h.Callback,
 		observed: races.NodeWork{Call: c.op, HostFunc: number}}
 	return nil
 }
@@ -110,13 +111,13 @@ func (c *nodeCall) readHost() (*HostNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, known := range [...]func() []holder{
-		func() []holder { return c.use.objects },
-		c.gc.objects.list, // of a captured node
+	for _, known := range [...]func() []core.Holder{
+		func() []core.Holder { return c.use.objects },
+		c.gc.objects.List, // of a captured node
 	} {
 		for _, h := range known() {
-			if h, ok := h.(*hostFunc); ok && h.callback.Addr == p.Fn && h.callback.Data == uintptr(p.UserData) {
-				return &HostNode{h.f}, nil
+			if h, ok := h.(*core.HostFunc); ok && h.Callback.Addr == p.Fn && h.Callback.Data == uintptr(p.UserData) {
+				return &HostNode{h.Func}, nil
 			}
 		}
 	}
@@ -134,20 +135,20 @@ func (w *MemOpsNode) row() *nodeRow { return rowIf(w != nil, memOpsRow.nodeRow) 
 
 func (w *MemOpsNode) prepare(c *nodeCall) error {
 	if len(w.Ops) == 0 {
-		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return core.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	ops := currentOps(w.Ops)
 	if err := checkMemOps(c.op, ops, c.gc); err != nil {
 		return err
 	}
 	for i := range ops {
-		if m := ops[i].r.mem; !keep(c, &m.resource, m) {
+		if m := ops[i].r.Mem; !keep(c, &m.Resource, m) {
 			return m.Refused(c.op)
 		}
 	}
 	batch := memOpParams(nil, ops)
 	c.work = &nodeParams[driver.BatchMemOpNodeParams]{f: memOpsRow,
-		p:        driver.BatchMemOpNodeParams{Ctx: c.ctx.raw, Count: uint32(len(batch)), ParamArray: &batch[0]},
+		p:        driver.BatchMemOpNodeParams{Ctx: c.ctx.Raw, Count: uint32(len(batch)), ParamArray: &batch[0]},
 		observed: races.NodeWork{Call: memOpsRow.add, Words: wordOps(w.Ops)}}
 	return nil
 }
@@ -210,13 +211,13 @@ func (w *ExternalWaitNode) prepare(c *nodeCall) error {
 func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool,
 	told func(*externalParams) P) error {
 	if len(ops) == 0 {
-		return badValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return core.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	if err := checkExternal(c.op, ops, c.gc); err != nil {
 		return err
 	}
 	for _, o := range ops {
-		if !keep(c, &o.sem.resource, o.sem) {
+		if !keep(c, &o.sem.Resource, o.sem) {
 			return o.sem.Refused(c.op)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // SMResource is a set of a device's streaming multiprocessors: all of them, or a part from which a
@@ -16,16 +17,16 @@ type SMResource struct {
 	part bool // a result of Split or SplitGroups
 	left bool // what SplitGroups has left
 	// of is the green context whose multiprocessors these are, nil for the device's.
-	of *resource
+	of *core.Resource
 }
 
 // SMResource returns all multiprocessors of the device (cuDeviceGetDevResource, CUDA 12.4).
 func (dev *Device) SMResource() (SMResource, error) {
 	const op = "cuDeviceGetDevResource"
 	if !dev.valid() {
-		return SMResource{}, errNil(op, "device")
+		return SMResource{}, core.ErrNil(op, "device")
 	}
-	raw, res := dev.drv.core.table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	raw, res := dev.drv.core.Table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
 		return SMResource{}, dev.failed(op, res)
 	}
@@ -51,14 +52,14 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, err
 	}
 	if least < 0 || least > r.Count() {
-		return nil, rest, badValue(op, r.object(),
+		return nil, rest, core.BadValue(op, r.object(),
 			fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
 	}
 	if err := r.enter(op); err != nil {
 		return nil, rest, err
 	}
 	defer r.leave()
-	t, least := r.dev.drv.core.table(), max(least, 1)
+	t, least := r.dev.drv.core.Table(), max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
 		return nil, rest, r.dev.failed(op, res)
@@ -81,10 +82,10 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 }
 
 // object returns the green context or the device whose multiprocessors these are.
-func (r SMResource) object() named {
+func (r SMResource) object() core.Named {
 	switch {
 	case r.of != nil:
-		return r.of.self
+		return r.of.Self
 	case r.dev != nil:
 		return r.dev.object()
 	}
@@ -95,7 +96,7 @@ func (r SMResource) object() named {
 func (r SMResource) checkSplit(op string, can bool) error {
 	switch {
 	case r.dev == nil || r.Count() == 0:
-		return misuse(op, r.object(), ErrNil, "there are no multiprocessors: pass those of dev.SMResource")
+		return core.Misuse(op, r.object(), ErrNil, "there are no multiprocessors: pass those of dev.SMResource")
 	case !can:
 		return badSplit(op, r.object(),
 			"a part of a split cannot be split: split the SMResource of a green context that is made of it")
@@ -105,8 +106,8 @@ func (r SMResource) checkSplit(op string, can bool) error {
 
 // badSplit returns the error for a split that the driver would refuse with
 // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION.
-func badSplit(op string, of named, detail string) error {
-	return newError(op, of, ResultInvalidResourceConfiguration, errInvalid, detail)
+func badSplit(op string, of core.Named, detail string) error {
+	return core.NewError(op, of, ResultInvalidResourceConfiguration, core.ErrInvalid, detail)
 }
 
 // enter begins a call on the green context whose multiprocessors these are, if any: it must not be
@@ -120,7 +121,7 @@ func (r SMResource) enter(op string) error {
 
 func (r SMResource) leave() {
 	if r.of != nil {
-		r.of.leave()
+		r.of.EndCall()
 	}
 }
 
@@ -130,7 +131,7 @@ func (r SMResource) leave() {
 //
 // In the software driver, fewer multiprocessors do not make kernels slower.
 type GreenContext struct {
-	_       noCopy
+	_       core.NoCopy
 	core    *greenCore
 	cleanup runtime.Cleanup
 }
@@ -157,32 +158,32 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 
 // newGreenContext creates a green context with multiprocessors, and with other resources, if there
 // are any. The caller has begun a call on the context.
-func newGreenContext(cc *contextCore, sms []SMResource, others ...driver.DevResource) (*GreenContext, error) {
+func newGreenContext(cc *core.Context, sms []SMResource, others ...driver.DevResource) (*GreenContext, error) {
 	const op = "cuGreenCtxCreate"
-	d := cc.drv
-	d.mu.Lock()
-	primary := cc.claim == retained
-	d.mu.Unlock()
+	d := cc.Drv
+	d.Mu.Lock()
+	primary := cc.Claim == core.Retained
+	d.Mu.Unlock()
 	if !primary {
-		return nil, misuse(op, cc, ErrContextMismatch,
+		return nil, core.Misuse(op, cc, ErrContextMismatch,
 			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
-		return nil, badValue(op, cc, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
+		return nil, core.BadValue(op, cc, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
 	}
 	raw := make([]driver.DevResource, len(sms))
 	for i, r := range sms {
 		switch {
 		case r.dev == nil || r.Count() == 0:
-			return nil, misuse(op, cc, ErrNil,
+			return nil, core.Misuse(op, cc, ErrNil,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
 		case &r.dev.drv.core != d:
-			return nil, misuse(op, cc, ErrDriverMismatch,
+			return nil, core.Misuse(op, cc, ErrDriverMismatch,
 				"the multiprocessors are of a device of another driver: open one driver and share it")
-		case r.dev.raw != cc.dev:
-			return nil, misuse(op, cc, ErrDeviceMismatch,
+		case r.dev.raw != cc.Dev:
+			return nil, core.Misuse(op, cc, ErrDeviceMismatch,
 				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
-					"pass multiprocessors of the context's device", r.dev.raw, cc.dev))
+					"pass multiprocessors of the context's device", r.dev.raw, cc.Dev))
 		}
 		if err := r.enter(op); err != nil {
 			return nil, err
@@ -190,25 +191,25 @@ func newGreenContext(cc *contextCore, sms []SMResource, others ...driver.DevReso
 		defer r.leave()
 		raw[i] = r.raw
 	}
-	desc, res := d.table().DevResourceGenerateDesc(driver.At{}, append(raw, others...))
+	desc, res := d.Table().DevResourceGenerateDesc(driver.At{}, append(raw, others...))
 	if res != driver.ResultSuccess {
-		return nil, cc.callError("cuDevResourceGenerateDesc", 0, res)
+		return nil, cc.CallError("cuDevResourceGenerateDesc", 0, res)
 	}
-	at := driver.At{Context: cc.raw}
-	handle, res, own := allocated(cc, func() (driver.GreenCtx, driver.Result) {
-		return d.table().GreenCtxCreate(at, desc, cc.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	at := driver.At{Context: cc.Raw}
+	handle, res, own := core.Allocated(cc, func() (driver.GreenCtx, driver.Result) {
+		return d.Table().GreenCtxCreate(at, desc, cc.Dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(cc.callError(op, 0, res))
+		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
 	g := &GreenContext{core: &greenCore{raw: handle}}
-	g.core.freeWaits = true
-	g.cleanup = owned(g, &g.core.resource, g.core, cc)
+	g.core.FreeWaits = true
+	g.cleanup = core.Owned(g, &g.core.Resource, g.core, cc)
 	return g, nil
 }
 
 // object returns the object for an error, or nil if there is none.
-func (g *GreenContext) object() named {
+func (g *GreenContext) object() core.Named {
 	if g == nil || g.core == nil {
 		return nil
 	}
@@ -218,13 +219,13 @@ func (g *GreenContext) object() named {
 // enter begins a call on the green context. leave ends it.
 func (g *GreenContext) enter(op string) (*greenCore, error) {
 	if g == nil || g.core == nil {
-		return nil, errNil(op, "green context")
+		return nil, core.ErrNil(op, "green context")
 	}
 	return g.core, g.core.Enter(g.core, op)
 }
 
 func (g *GreenContext) leave() {
-	g.core.leave()
+	g.core.EndCall()
 	runtime.KeepAlive(g)
 }
 
@@ -233,9 +234,9 @@ func (g *GreenContext) leave() {
 // destroys it: see docs/blocking.md. Further calls return nil.
 func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
-		return errNil("cuGreenCtxDestroy", "green context")
+		return core.ErrNil("cuGreenCtxDestroy", "green context")
 	}
-	return g.core.closeOwned("GreenContext.Close", g.cleanup)
+	return g.core.CloseOwned("GreenContext.Close", g.cleanup)
 }
 
 // Handle returns the CUgreenCtx, for code that calls the driver without this package, such as
@@ -258,12 +259,12 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 		return SMResource{}, err
 	}
 	defer g.leave()
-	at := driver.At{Context: gc.ctx.raw}
-	raw, res := gc.ctx.drv.table().GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	at := driver.At{Context: gc.Ctx.Raw}
+	raw, res := gc.Ctx.Drv.Table().GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
-		return SMResource{}, gc.ctx.callError(op, uintptr(gc.raw), res)
+		return SMResource{}, gc.Ctx.CallError(op, uintptr(gc.raw), res)
 	}
-	return SMResource{dev: deviceOf(gc.ctx), raw: raw, of: &gc.resource}, nil
+	return SMResource{dev: deviceOf(gc.Ctx), raw: raw, of: &gc.Resource}, nil
 }
 
 // NewStream creates a stream whose kernels run on the green context's multiprocessors
@@ -278,18 +279,18 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 		return nil, err
 	}
 	defer g.leave()
-	ctx := gc.ctx
-	raw, err := ctx.programStream(op, func() (driver.Stream, driver.Result) {
-		at := driver.At{Context: ctx.raw}
-		return ctx.drv.table().GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+	ctx := gc.Ctx
+	raw, err := ctx.ProgramStream(op, func() (driver.Stream, driver.Result) {
+		at := driver.At{Context: ctx.Raw}
+		return ctx.Drv.Table().GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
 	})
 	if err != nil {
 		return nil, err
 	}
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
 	s := newStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
-	s.core.green = &gc.resource
-	s.core.observeNew(driver.CU_STREAM_NON_BLOCKING)
+	s.core.Green = &gc.Resource
+	s.core.ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }
 
@@ -303,7 +304,7 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 		return err
 	}
 	defer g.leave()
-	return recordWhole(gc.ctx, op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
+	return recordWhole(gc.Ctx, op, e, o, core.RecordArgs{By: core.ByGreenContext, Green: gc.raw})
 }
 
 // WaitEvent makes work that is enqueued from now on, on present and future streams of the green
@@ -317,29 +318,29 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 		return err
 	}
 	defer g.leave()
-	return gc.ctx.wait(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
-		return gc.ctx.drv.table().GreenCtxWaitEvent(at, gc.raw, raw)
+	return gc.Ctx.Wait(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
+		return gc.Ctx.Drv.Table().GreenCtxWaitEvent(at, gc.raw, raw)
 	})
 }
 
 // enterWith begins a call with an event that processes do not share, and returns the event's owner,
 // nil if the event does not exist yet. Drivers are compared first, before closed objects are
 // detected.
-func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, error) {
+func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *core.EventOwner, error) {
 	if e == nil {
-		return nil, nil, errNilArg(op, g.object(), "event")
+		return nil, nil, core.ErrNilArg(op, g.object(), "event")
 	}
 	o := e.load()
-	if g != nil && g.core != nil && o != nil && o.core.ctx.drv != g.core.ctx.drv {
-		return nil, nil, errMixed(op, o.core, g.core)
+	if g != nil && g.core != nil && o != nil && o.Core.Ctx.Drv != g.core.Ctx.Drv {
+		return nil, nil, core.ErrMixed(op, o.Core, g.core)
 	}
 	gc, err := g.enter(op)
 	if err != nil {
 		return nil, nil, err
 	}
-	if e.Flags()&EventInterprocess != 0 || o != nil && o.core.flags&driver.CU_EVENT_INTERPROCESS != 0 {
+	if e.Flags()&EventInterprocess != 0 || o != nil && o.Core.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		g.leave()
-		return nil, nil, noGreen(op, gc)
+		return nil, nil, core.NoGreen(op, gc)
 	}
 	return gc, o, nil
 }

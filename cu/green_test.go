@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // green returns a green context of at least eight multiprocessors.
@@ -372,7 +373,7 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 		moving.Go(func() { shared.MoveTo(e) })
 		err := g.RecordEvent(e)
 		moving.Wait()
-		if err != nil && !errors.Is(err, errGreenShared) {
+		if err != nil && !errors.Is(err, core.ErrGreenShared) {
 			t.Fatalf("the driver was asked to record it: %v", err)
 		}
 		e.Close()

@@ -1,5 +1,7 @@
 package cu
 
+import "github.com/purecu/purecu/internal/core"
+
 // HostFunc makes the stream call f (cuLaunchHostFunc, CUDA 10.0). It returns when the call is
 // enqueued. f runs on its own goroutine, after all work that was enqueued before. Work that is
 // enqueued later waits until f returns, or ends its goroutine. A panic in f ends the program, as in
@@ -38,19 +40,19 @@ package cu
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s == nil || s.core == nil {
-		return errNil(hostFuncOp, "stream")
+		return core.ErrNil(core.HostFuncOp, "stream")
 	}
 	if f == nil {
-		return about(s.core, errNoHostFunc(hostFuncOp))
+		return core.About(s.core, errNoHostFunc(core.HostFuncOp))
 	}
-	sc, err := s.enter(hostFuncOp)
+	sc, err := s.enter(core.HostFuncOp)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	return sc.hostFunc(f)
+	return sc.HostFunc(f)
 }
 
 func errNoHostFunc(op string) error {
-	return misuse(op, nil, ErrNil, "the function is nil: pass the function that the stream has to call")
+	return core.Misuse(op, nil, ErrNil, "the function is nil: pass the function that the stream has to call")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // kept expects that so many functions are kept, now or soon.
@@ -156,7 +157,7 @@ func TestHostFuncRefused(t *testing.T) {
 		r.is(err, ResultOutOfMemory)
 	}
 	kept(t, "after what the driver refused", 0)
-	if !r.gpu.own.core.calls.none() {
+	if !r.gpu.own.Core.Calls.None() {
 		t.Error("something is thought to be pending")
 	}
 	r.ok(r.s.Synchronize())
@@ -195,8 +196,8 @@ func TestHostFuncCaptured(t *testing.T) {
 	c.want(t, "closing waits for the launches", "a", "b", "c", "d")
 
 	// A capture that fails.
-	_, err := r.s.Capture(CaptureRelaxed, func() error { return errors.Join(r.s.HostFunc(c.of("lost")), errBusy) })
-	r.is(err, errBusy)
+	_, err := r.s.Capture(CaptureRelaxed, func() error { return errors.Join(r.s.HostFunc(c.of("lost")), core.ErrBusy) })
+	r.is(err, core.ErrBusy)
 	kept(t, "after a capture that failed", 0)
 	c.want(t, "in the end")
 	r.idle(r.s, r.other)
@@ -206,10 +207,10 @@ func TestHostFuncCaptured(t *testing.T) {
 // also when it was called.
 func TestHostFuncInOtherCapture(t *testing.T) {
 	r := newSoft(t)
-	tab := r.drv.core.table()
+	tab := r.drv.core.Table()
 	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	at, raw := driver.At{Context: gpu.own.core.raw}, s.core.raw
+	at, raw := driver.At{Context: gpu.own.Core.Raw}, s.core.Raw
 	want := func(res driver.Result) {
 		t.Helper()
 		if res != driver.ResultSuccess {
@@ -435,7 +436,7 @@ func TestHostFuncOutlives(t *testing.T) {
 		r.ok(s.HostFunc(c.of("late")))
 		r.ok(s.Close())
 		r.ok(gpu.Close())
-		if !gpu.own.core.gone.Load() {
+		if !gpu.own.Core.Gone.Load() {
 			t.Fatal("the context was not released")
 		}
 		kept(t, "the context is somebody else's", 1)
@@ -454,10 +455,10 @@ func TestHostFuncOutlives(t *testing.T) {
 			"created":  {must(r.gpu.Device().NewContext(ContextDefault))(t), 0},
 			"retained": {must(must(r.drv.Device(1))(t).PrimaryContext())(t), 0},
 		} {
-			h := new(hostFunc)
-			r.ok(h.name(&r.drv.core, func() { t.Error("it was called") }))
-			c.gpu.own.core.calls.add(h)
-			h.leave()
+			h := new(core.HostFunc)
+			r.ok(h.Name(&r.drv.core, func() { t.Error("it was called") }))
+			c.gpu.own.Core.Calls.Add(h)
+			h.EndCall()
 			kept(t, what, 1)
 			r.ok(c.gpu.Close())
 			kept(t, what+", closed", c.left)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // HostMem is memory that the host and the GPU can access: pinned host memory ([Context.AllocHost]),
@@ -12,24 +13,24 @@ import (
 // memory of a pool of pinned or managed memory ([MemPool.AllocHost]). Only the program's own memory
 // can be of the Go heap: see [HostMem.View].
 type HostMem struct {
-	_       noCopy
-	core    *memCore
+	_       core.NoCopy
+	core    *core.Mem
 	cleanup runtime.Cleanup
 }
 
 var (
-	pinnedMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryFuncs{
-		name: "host memory",
-		free: func(mc *memCore, at driver.At) (string, driver.Result) {
-			mc.observeFree()
-			return "cuMemFreeHost", mc.ctx.drv.table().MemFreeHost(at, mc.host)
+	pinnedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
+		Name: "host memory",
+		Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
+			mc.ObserveFree()
+			return "cuMemFreeHost", mc.Ctx.Drv.Table().MemFreeHost(at, mc.Host)
 		},
 	}}
-	registeredMemory = memoryKind{memoryTraits{onHost: true, freeWaits: true, tracked: true}, &memoryFuncs{
-		name: "host memory",
-		free: func(mc *memCore, at driver.At) (string, driver.Result) {
-			mc.observeFree()
-			return "cuMemHostUnregister", mc.ctx.drv.table().MemHostUnregister(at, mc.host)
+	registeredMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
+		Name: "host memory",
+		Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
+			mc.ObserveFree()
+			return "cuMemHostUnregister", mc.Ctx.Drv.Table().MemHostUnregister(at, mc.Host)
 		},
 	}}
 )
@@ -45,26 +46,26 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, badValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
-		return nil, badValue(op, cc, "unknown host memory flags "+flags.String()+": see HostFlags")
+		return nil, core.BadValue(op, cc, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
-	t, at := cc.drv.table(), driver.At{Context: cc.raw}
-	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: uint32(flags)}
-	if old := cc.takeMemory(pinnedMemory, uint32(flags), size); old != nil {
-		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
+	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
+	mc := &core.Mem{Is: pinnedMemory, Size: size, Capacity: size, Flags: uint32(flags)}
+	if old := cc.TakeMemory(pinnedMemory, uint32(flags), size); old != nil {
+		mc.Raw, mc.Host, mc.Capacity = old.Raw, old.Host, old.Capacity
 	} else {
-		res, own := cc.allocate(func() (res driver.Result) {
-			mc.host, res = t.MemHostAlloc(at, size, uint32(flags))
+		res, own := cc.Allocate(func() (res driver.Result) {
+			mc.Host, res = t.MemHostAlloc(at, size, uint32(flags))
 			return res
 		})
 		if res != driver.ResultSuccess {
-			return nil, cc.failAlloc(op, 0, size, res, own)
+			return nil, cc.FailAlloc(op, 0, size, res, own)
 		}
 		// If the device cannot access the memory, copies still work.
-		if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
-			mc.raw = raw
+		if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
+			mc.Raw = raw
 		}
 	}
 	m := &HostMem{core: mc}
@@ -93,19 +94,19 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	defer c.leave()
 	switch {
 	case len(b) == 0:
-		return nil, badValue(op, cc, "there are no bytes to register")
+		return nil, core.BadValue(op, cc, "there are no bytes to register")
 	case flags&^(HostPortable|HostDeviceMap|HostReadOnly) != 0:
-		return nil, badValue(op, cc, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
+		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
-	t, at := cc.drv.table(), driver.At{Context: cc.raw}
-	mc := &memCore{is: registeredMemory, flags: uint32(flags), own: b}
-	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
-	res, own := cc.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
+	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
+	mc := &core.Mem{Is: registeredMemory, Flags: uint32(flags), Own: b}
+	mc.Host, mc.Size, mc.Capacity = core.HostAddress(b), uint64(len(b)), uint64(len(b))
+	res, own := cc.Allocate(func() driver.Result { return t.MemHostRegister(at, mc.Host, mc.Size, uint32(flags)) })
 	if res != driver.ResultSuccess {
-		return nil, cc.failAlloc(op, mc.handle(), mc.size, res, own)
+		return nil, cc.FailAlloc(op, mc.Handle(), mc.Size, res, own)
 	}
-	if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
-		mc.raw = raw
+	if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
+		mc.Raw = raw
 	}
 	m := &HostMem{core: mc}
 	m.cleanup = newMemory(m, cc, mc)
@@ -120,24 +121,24 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 // the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
-		return errNil("cuMemFreeHost", "host memory")
+		return core.ErrNil("cuMemFreeHost", "host memory")
 	}
-	return m.core.closeOwned("HostMem.Close", m.cleanup)
+	return m.core.CloseOwned("HostMem.Close", m.cleanup)
 }
 
 // Size returns the size in bytes, 0 for nil.
-func (m *HostMem) Size() uint64 { return m.region().size }
+func (m *HostMem) Size() uint64 { return m.region().Size }
 
-func (m *HostMem) region() region {
+func (m *HostMem) region() core.Region {
 	if m == nil || m.core == nil {
-		return region{}
+		return core.Region{}
 	}
-	return region{mem: m.core, size: m.core.size}
+	return core.Region{Mem: m.core, Size: m.core.Size}
 }
 
 func (m *HostMem) span() Span {
 	r := m.region()
-	return Span{mem: r.mem, owner: m, size: r.size}
+	return Span{mem: r.Mem, owner: m, size: r.Size}
 }
 
 // Span returns size bytes of the memory, from offset off. If they exceed the memory, every use of
@@ -150,8 +151,8 @@ func (m *HostMem) Handle() uintptr {
 	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
-	m.core.exposed.Store(true)
-	return uintptr(m.core.host)
+	m.core.Exposed.Store(true)
+	return uintptr(m.core.Host)
 }
 
 // View calls f with the memory, which is not freed before f returns: f must not keep the slice. The
@@ -162,15 +163,15 @@ func (m *HostMem) View(f func(b []byte) error) error {
 		return errNoView(op, m)
 	}
 	return m.use(op, func(b []byte) error {
-		if o := m.core.ctx.drv.observer(); o != nil {
-			return m.core.observeView(op, o, b, f)
+		if o := m.core.Ctx.Drv.Observer(); o != nil {
+			return m.core.ObserveView(op, o, b, f)
 		}
 		return f(b)
 	})
 }
 
 // object returns the object for an error, or nil if there is none.
-func (m *HostMem) object() named {
+func (m *HostMem) object() core.Named {
 	if m == nil || m.core == nil {
 		return nil
 	}
@@ -180,19 +181,19 @@ func (m *HostMem) object() named {
 // use calls f with the memory, within a call.
 func (m *HostMem) use(op string, f func(b []byte) error) error {
 	if m == nil || m.core == nil {
-		return errNil(op, "host memory")
+		return core.ErrNil(op, "host memory")
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(m)
-	defer mc.leave()
-	return f(mc.bytes())
+	defer mc.EndCall()
+	return f(mc.Bytes())
 }
 
 func errNoView(op string, m *HostMem) error {
-	return misuse(op, m.object(), ErrNil, "the function is nil: pass a function that uses the memory")
+	return core.Misuse(op, m.object(), ErrNil, "the function is nil: pass a function that uses the memory")
 }
 
 // WriteAt implements io.WriterAt: it copies src to the memory at byte off. If src does not fit,
@@ -200,13 +201,13 @@ func errNoView(op string, m *HostMem) error {
 func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 	const op = "HostMem.WriteAt"
 	err := m.use(op, func(b []byte) error {
-		if err := m.core.fits(op, len(src), off); err != nil {
+		if err := m.core.Fits(op, len(src), off); err != nil {
 			return err
 		}
-		if m.core.flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
-			return readOnly(op, m.core)
+		if m.core.Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
+			return core.ReadOnly(op, m.core)
 		}
-		m.core.observeHostUse(op, off, len(src), true)
+		m.core.ObserveHostUse(op, off, len(src), true)
 		copy(b[off:], src)
 		return nil
 	})
@@ -222,10 +223,10 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 	const op = "HostMem.ReadAt"
 	dst, end := readable(dst, off, m.Size())
 	err := m.use(op, func(b []byte) error {
-		if err := m.core.fits(op, len(dst), off); err != nil {
+		if err := m.core.Fits(op, len(dst), off); err != nil {
 			return err
 		}
-		m.core.observeHostUse(op, off, len(dst), false)
+		m.core.ObserveHostUse(op, off, len(dst), false)
 		copy(dst, b[off:])
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	const op = getIPCOp
 	if e == nil {
-		return IPCEventHandle{}, errNil(op, "event")
+		return IPCEventHandle{}, core.ErrNil(op, "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -33,30 +34,30 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 			return IPCEventHandle{}, err
 		}
 	}
-	c := o.core
-	sl, err := c.enter(op)
+	c := o.Core
+	sl, err := c.Enter(op)
 	if err != nil {
 		return IPCEventHandle{}, err
 	}
-	defer o.leave(sl)
+	defer o.EndCall(sl)
 	switch {
-	case !sl.interprocess():
+	case !sl.Interprocess():
 		return IPCEventHandle{}, errNotInterprocess(op, c)
-	case c.imported:
-		return IPCEventHandle{}, misuse(op, c, ErrImported,
+	case c.Imported:
+		return IPCEventHandle{}, core.Misuse(op, c, ErrImported,
 			"only the process that created it can get its handle: pass on the handle that this event was opened by")
 	}
-	raw, res := c.ctx.drv.table().IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
+	raw, res := c.Ctx.Drv.Table().IpcGetEventHandle(driver.At{Context: c.Ctx.Raw}, sl.Raw)
 	if res != driver.ResultSuccess {
-		return IPCEventHandle{}, c.ctx.callError(op, uintptr(sl.raw), res)
+		return IPCEventHandle{}, c.Ctx.CallError(op, uintptr(sl.Raw), res)
 	}
 	h := IPCEventHandle(raw)
-	stateOf[exports](c.ctx.drv).add(driver.IPCEventHandle(h), c)
+	core.StateOf[core.Exports](c.Ctx.Drv).Add(driver.IPCEventHandle(h), c)
 	return h, nil
 }
 
 // createCurrent creates the CUevent of an interprocess event in the context of the current stream.
-func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, error) {
+func (e *Event) createCurrent(op string, ctx context.Context) (*core.EventOwner, error) {
 	if e.Flags()&EventInterprocess == 0 {
 		return nil, errNotInterprocess(op, nil)
 	}
@@ -69,11 +70,11 @@ func (e *Event) createCurrent(op string, ctx context.Context) (*eventOwner, erro
 		return nil, err
 	}
 	defer s.leave()
-	return e.create(sc.ctx)
+	return e.create(sc.Ctx)
 }
 
-func errNotInterprocess(op string, of named) error {
-	return misuse(op, of, ErrNotInterprocess,
+func errNotInterprocess(op string, of core.Named) error {
+	return core.Misuse(op, of, ErrNotInterprocess,
 		"create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
 }
 
@@ -108,30 +109,30 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
-	if stateOf[exports](cc.drv).has(driver.IPCEventHandle(h)) {
+	if core.StateOf[core.Exports](cc.Drv).Has(driver.IPCEventHandle(h)) {
 		return nil, errSameProcess(op, cc)
 	}
-	t := cc.drv.trace(traceEventCreate, 0, 0)
-	raw, res := cc.drv.table().IpcOpenEventHandle(driver.At{Context: cc.raw}, driver.IPCEventHandle(h))
-	t.doneOr(func() { cc.destroyEvent(raw, driver.At{Relaxed: true}) }, traceEventCreate, raw, 0, res)
+	t := cc.Drv.Trace(core.TraceEventCreate, 0, 0)
+	raw, res := cc.Drv.Table().IpcOpenEventHandle(driver.At{Context: cc.Raw}, driver.IPCEventHandle(h))
+	t.DoneOr(func() { cc.DestroyEvent(raw, driver.At{Relaxed: true}) }, core.TraceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
 		return nil, errSameProcess(op, cc)
 	default:
-		return nil, cc.callError(op, 0, res)
+		return nil, cc.CallError(op, 0, res)
 	}
-	ec := ownEvent(cc, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
-	ec.imported = true
+	ec := core.OwnEvent(cc, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
+	ec.Imported = true
 	e := new(Event)
 	e.owner.Store(newEventOwner(ec))
 	return e, nil
 }
 
-func errSameProcess(op string, of named) error {
-	return newError(op, of, ResultInvalidContext, ErrSameProcess,
+func errSameProcess(op string, of core.Named) error {
+	return core.NewError(op, of, ResultInvalidContext, ErrSameProcess,
 		"the handle is of an event of this process: use that Event, and open the handle in another process")
 }
 
@@ -150,14 +151,14 @@ type IPCEventHandle [driver.CU_IPC_HANDLE_SIZE]byte
 func (h IPCEventHandle) IsZero() bool { return h == IPCEventHandle{} }
 
 // String returns the handle as MarshalText does; "" for the zero handle.
-func (h IPCEventHandle) String() string { return eventHandles.string(h) }
+func (h IPCEventHandle) String() string { return core.EventHandles.String(h) }
 
 // check refuses the zero handle.
-func (h IPCEventHandle) check(op string) error { return eventHandles.check(op, h) }
+func (h IPCEventHandle) check(op string) error { return core.EventHandles.Check(op, h) }
 
 // AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
 func (h IPCEventHandle) AppendBinary(b []byte) ([]byte, error) {
-	return eventHandles.appendBinary(b, h)
+	return core.EventHandles.AppendBinary(b, h)
 }
 
 // MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
@@ -167,12 +168,14 @@ func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(
 // returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
 // handle is opened.
 func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
-	return eventHandles.unmarshalBinary((*ipcHandle)(h), data)
+	return core.EventHandles.UnmarshalBinary((*core.IPCHandle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
 // [encoding.TextAppender].
-func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) { return eventHandles.appendText(b, h) }
+func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) {
+	return core.EventHandles.AppendText(b, h)
+}
 
 // MarshalText returns the handle as text, 128 hexadecimal digits: see
 // [encoding.TextMarshaler].
@@ -181,5 +184,5 @@ func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil)
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCEventHandle) UnmarshalText(text []byte) error {
-	return eventHandles.unmarshalText((*ipcHandle)(h), text)
+	return core.EventHandles.UnmarshalText((*core.IPCHandle)(h), text)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // What other processes see is tested in tests/conformance, with other processes.
@@ -107,19 +108,19 @@ func TestIPCEventHandleRefused(t *testing.T) {
 		code Result
 		want string
 	}{
-		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, errInvalid, ResultInvalidValue,
+		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 0 bytes, and a handle has 64: pass the result of MarshalBinary"},
-		{"63 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(bytes[:63]) }, errInvalid, ResultInvalidValue,
+		{"63 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(bytes[:63]) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 63 bytes, and a handle has 64: pass the result of MarshalBinary"},
-		{"65 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(append(bytes[:], 0)) }, errInvalid, ResultInvalidValue,
+		{"65 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(append(bytes[:], 0)) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 65 bytes, and a handle has 64: pass the result of MarshalBinary"},
 		{"zero bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(make([]byte, 64)) }, ErrNil, ResultInvalidHandle,
 			"cu: IPCEventHandle.UnmarshalBinary: nil object; the handle is zero, and names no event: pass one that Event.IPCHandle has returned"},
-		{"short text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:])) }, errInvalid, ResultInvalidValue,
+		{"short text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:])) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 127 characters, and a handle has 128: pass the result of MarshalText"},
-		{"a line", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text + "\n")) }, errInvalid, ResultInvalidValue,
+		{"a line", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text + "\n")) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 129 characters, and a handle has 128: pass the result of MarshalText"},
-		{"other text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:] + "g")) }, errInvalid, ResultInvalidValue,
+		{"other text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:] + "g")) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; encoding/hex: invalid byte: U+0067 'g': a handle's text has hexadecimal digits only"},
 		{"zero text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(strings.Repeat("0", 128))) }, ErrNil, ResultInvalidHandle,
 			"cu: IPCEventHandle.UnmarshalText: nil object; the handle is zero, and names no event: pass one that Event.IPCHandle has returned"},
@@ -168,7 +169,7 @@ func FuzzIPCEventHandleText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h := testHandle()
 		if err := h.UnmarshalText(text); err != nil {
-			if !errors.Is(err, errInvalid) && !errors.Is(err, ErrNil) || h != testHandle() {
+			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != testHandle() {
 				t.Errorf("%v; the handle is %v", err, h)
 			}
 			return
@@ -188,7 +189,7 @@ func FuzzIPCEventHandleBinary(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h := testHandle()
 		if err := h.UnmarshalBinary(data); err != nil {
-			if !errors.Is(err, errInvalid) && !errors.Is(err, ErrNil) || h != testHandle() {
+			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != testHandle() {
 				t.Errorf("%v; the handle is %v", err, h)
 			}
 			return
@@ -246,7 +247,7 @@ func TestIPCMistakes(t *testing.T) {
 			"cu: cuIpcGetEventHandle(event H): object of another process; only the process that created it can get its handle: pass on the handle that this event was opened by"},
 		{"no current stream", handle(LazyEvent(sharedFlags)), ErrNoCurrentStream, ResultInvalidHandle,
 			"cu: CurrentStream: no current stream; the context.Context has no stream: pass a context.Context that cu.WithStream has returned"},
-		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, errInvalid, ResultInvalidValue,
+		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, core.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventCreate(context H): invalid argument; an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess"},
 
 		{"open, nil", open(nil, h), ErrNil, ResultInvalidHandle, "cu: cuIpcOpenEventHandle: nil object; the context is nil: check the error of the call that should have made it"},
@@ -264,17 +265,17 @@ func TestIPCMistakes(t *testing.T) {
 			"cu: cuStreamWaitEvent(event H): objects of different contexts; only streams of its own context, H on device 0, can wait for an event that processes share, and the stream is of H on device 0: let a stream of the event's context wait for it, and this stream for that stream, by WaitStream"},
 		{"wait, devices, own", func() error { return farStream.WaitEvent(shared) }, ErrDeviceMismatch, ResultInvalidHandle, ""},
 		{"block, contexts", func() error { return opened.Block(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},
-		{"wait, external", func() error { return r.s.WaitEventWithFlags(opened, WaitExternal) }, errShared, ResultStreamCaptureUnsupported,
+		{"wait, external", func() error { return r.s.WaitEventWithFlags(opened, WaitExternal) }, core.ErrShared, ResultStreamCaptureUnsupported,
 			"cu: cuStreamWaitEvent(H): an event that processes share cannot be part of a graph; record it, or wait for it, before or after the launch of the graph, " +
 				"on the same stream; in a graph use an event without EventInterprocess"},
-		{"record, external", func() error { return opened.RecordWithFlags(r.s, RecordExternal) }, errShared, ResultStreamCaptureUnsupported,
+		{"record, external", func() error { return opened.RecordWithFlags(r.s, RecordExternal) }, core.ErrShared, ResultStreamCaptureUnsupported,
 			"cu: cuEventRecordWithFlags(H): an event that processes share cannot be part of a graph; record it, or wait for it, before or after the launch of the graph, " +
 				"on the same stream; in a graph use an event without EventInterprocess"},
 		{"record, external, closed", func() error { return closed.RecordWithFlags(r.s, RecordExternal) }, ErrClosed, ResultInvalidHandle, ""},
 		{"record, contexts", func() error { return opened.Record(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},
-		{"graph, record", func() error { _, err := graph.Add(&RecordNode{Event: shared}); return err }, errShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, not created yet", func() error { _, err := graph.Add(&WaitNode{Event: LazyEvent(sharedFlags)}); return err }, errShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, wait", func() error { _, err := graph.Add(&WaitNode{Event: opened}); return err }, errShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, record", func() error { _, err := graph.Add(&RecordNode{Event: shared}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, not created yet", func() error { _, err := graph.Add(&WaitNode{Event: LazyEvent(sharedFlags)}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, wait", func() error { _, err := graph.Add(&WaitNode{Event: opened}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
 		{"time", func() error { _, _, err := opened.Since(opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 		{"time, from a plain one", func() error { _, err := Elapsed(t.Context(), plain, opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 	} {
@@ -345,7 +346,7 @@ func TestIPCCalls(t *testing.T) {
 		t.Error("what has moved is still there")
 	}
 	for _, e := range []*Event{moved, lazy, wrapped} {
-		if e.Ticket(); e.core().slot.Load().Unrecorded() {
+		if e.Ticket(); e.core().Slot.Load().Unrecorded() {
 			t.Error("it does not count as recorded")
 		}
 		r.ok(e.Record(r.s))
@@ -377,12 +378,12 @@ func TestIPCCalls(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error)
 		go func() { done <- e.Wait(ctx) }()
-		slot := e.core().slot.Load()
+		slot := e.core().Slot.Load()
 		if !eventually(func() bool { return slot.Waits() >= 1 }) {
 			t.Fatal("nobody waits")
 		}
 		r.ok(e.Record(r.s))
-		if e.core().slot.Load() != slot {
+		if e.core().Slot.Load() != slot {
 			t.Error("the event has moved to another CUevent")
 		}
 		cancel(io.EOF)
@@ -497,7 +498,7 @@ func TestIPCInCapture(t *testing.T) {
 			"RecordCurrent":       e.RecordCurrent(WithStream(t.Context(), r.s)),
 			"lazy":                lazy.Record(r.s),
 		} {
-			if !errors.Is(err, ResultStreamCaptureUnsupported) || !errors.Is(err, errShared) {
+			if !errors.Is(err, ResultStreamCaptureUnsupported) || !errors.Is(err, core.ErrShared) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -510,10 +511,10 @@ func TestIPCInCapture(t *testing.T) {
 	r.ok(g.Close())
 
 	// Somebody else's capture: the record is for the driver to refuse.
-	raw := r.drv.core.table()
+	raw := r.drv.core.Table()
 	s := r.stream()
 	wrapped := must(r.gpu.WrapStream(s.Handle()))(t)
-	if res := raw.StreamBeginCapture(driver.At{}, s.core.raw, int32(CaptureRelaxed)); res != 0 {
+	if res := raw.StreamBeginCapture(driver.At{}, s.core.Raw, int32(CaptureRelaxed)); res != 0 {
 		t.Fatal(res)
 	}
 	for name, err := range map[string]error{"Record": e.Record(wrapped), "WaitEvent": wrapped.WaitEvent(e)} {
@@ -521,7 +522,7 @@ func TestIPCInCapture(t *testing.T) {
 			t.Errorf("somebody else's capture: %s: %v", name, err)
 		}
 	}
-	graph, res := raw.StreamEndCapture(driver.At{}, s.core.raw)
+	graph, res := raw.StreamEndCapture(driver.At{}, s.core.Raw)
 	if res != 0 {
 		t.Fatalf("it was invalidated: %v", res)
 	}
@@ -553,16 +554,16 @@ func TestExports(t *testing.T) {
 	r := newRig(t)
 	keep := r.event(r.gpu, sharedFlags)
 	h := must(keep.IPCHandle(t.Context()))(t)
-	for range 10 * minSweep {
+	for range 10 * core.MinSweep {
 		e := must(r.gpu.NewEvent(sharedFlags))(t)
 		must(e.IPCHandle(t.Context()))(t)
 		r.ok(e.Close())
 	}
-	x := stateOf[exports](&r.drv.core)
-	if n := len(x.byHandle); n > minSweep+1 {
+	x := core.StateOf[core.Exports](&r.drv.core)
+	if n := len(x.ByHandle); n > core.MinSweep+1 {
 		t.Errorf("%d handles are kept", n)
 	}
-	if !x.has(driver.IPCEventHandle(h)) {
+	if !x.Has(driver.IPCEventHandle(h)) {
 		t.Error("that of an open event is not")
 	}
 }

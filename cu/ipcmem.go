@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // IPCHandle returns the handle by which other processes open the memory (cuIpcGetMemHandle, CUDA
@@ -22,7 +23,7 @@ import (
 func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 	const op = "cuIpcGetMemHandle"
 	if m == nil || m.core == nil {
-		return IPCMemHandle{}, errNil(op, "device memory")
+		return IPCMemHandle{}, core.ErrNil(op, "device memory")
 	}
 	mc := m.core
 	if err := exportable(mc, op); err != nil {
@@ -32,31 +33,31 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 		return IPCMemHandle{}, err
 	}
 	defer runtime.KeepAlive(m)
-	defer mc.leave()
-	mc.exposed.Store(true) // no other allocation gets memory that other processes use
-	h, res := mc.ctx.drv.table().IpcGetMemHandle(driver.At{Context: mc.ctx.raw}, mc.raw)
+	defer mc.EndCall()
+	mc.Exposed.Store(true) // no other allocation gets memory that other processes use
+	h, res := mc.Ctx.Drv.Table().IpcGetMemHandle(driver.At{Context: mc.Ctx.Raw}, mc.Raw)
 	if res != driver.ResultSuccess {
-		return IPCMemHandle{}, mc.ctx.callError(op, mc.handle(), res)
+		return IPCMemHandle{}, mc.Ctx.CallError(op, mc.Handle(), res)
 	}
 	return IPCMemHandle(h), nil
 }
 
 // exportable returns an error for memory that has no handle.
-func exportable(mc *memCore, op string) error {
+func exportable(mc *core.Mem, op string) error {
 	switch {
-	case mc.is == ipcMemory:
-		return misuse(op, mc, ErrImported,
+	case mc.Is == ipcMemory:
+		return core.Misuse(op, mc, ErrImported,
 			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
-	case mc.is.unshared != "":
-		return badValue(op, mc, mc.is.unshared)
+	case mc.Is.Unshared != "":
+		return core.BadValue(op, mc, mc.Is.Unshared)
 	}
 	return nil
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = memoryKind{memoryTraits{freeWaits: true, tracked: true, others: true}, &memoryFuncs{
-	name: "memory of another process",
-	free: (*memCore).freeByEnd,
+var ipcMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true}, MemoryFuncs: &core.MemoryFuncs{
+	Name: "memory of another process",
+	Free: (*core.Mem).FreeByEnd,
 }}
 
 // OpenIPCMem opens memory of another process on the machine (cuIpcOpenMemHandle_v2, CUDA 11.0;
@@ -83,35 +84,35 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, about(cc, err)
+		return nil, core.About(cc, err)
 	}
-	at, t := driver.At{Context: cc.raw}, cc.drv.table()
-	raw, res, own := allocated(cc, func() (driver.DevicePtr, driver.Result) {
+	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
+	raw, res, own := core.Allocated(cc, func() (driver.DevicePtr, driver.Result) {
 		return t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 	})
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
-		return nil, newError(op, cc, ResultInvalidContext, ErrSameProcess,
+		return nil, core.NewError(op, cc, ResultInvalidContext, ErrSameProcess,
 			"the handle is of memory of this process: use that DeviceMem, "+
 				"and open the handle in another process")
 	default:
-		return nil, own.explain(cc.callError(op, 0, res))
+		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
-	mc := &memCore{is: ipcMemory, raw: raw, importedMemory: importedMemory{opened: true}}
-	mc.end = func(at driver.At) (string, driver.Result) {
-		mc.observeFree()
+	mc := &core.Mem{Is: ipcMemory, Raw: raw, ImportedMemory: core.ImportedMemory{Opened: true}}
+	mc.End = func(at driver.At) (string, driver.Result) {
+		mc.ObserveFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)
 	}
 	m := newDeviceMem(cc, mc)
-	_, mc.size, res = t.MemGetAddressRange(at, raw)
-	mc.capacity = mc.size
-	observeOpened(mc, h)
+	_, mc.Size, res = t.MemGetAddressRange(at, raw)
+	mc.Capacity = mc.Size
+	core.ObserveOpened(mc, h)
 	if res != driver.ResultSuccess {
 		m.cleanup.Stop()
-		mc.close()
-		mc.destroyLate(false) // a close here might wait for the GPU
-		return nil, cc.callError("cuMemGetAddressRange", uintptr(raw), res)
+		mc.CloseKept()
+		mc.DestroyLate(false) // a close here might wait for the GPU
+		return nil, cc.CallError("cuMemGetAddressRange", uintptr(raw), res)
 	}
 	return m, nil
 }
@@ -130,13 +131,15 @@ type IPCMemHandle [driver.CU_IPC_HANDLE_SIZE]byte
 func (h IPCMemHandle) IsZero() bool { return h == IPCMemHandle{} }
 
 // String returns the handle as MarshalText does; "" for the zero handle.
-func (h IPCMemHandle) String() string { return memHandles.string(h) }
+func (h IPCMemHandle) String() string { return core.MemHandles.String(h) }
 
 // check refuses the zero handle.
-func (h IPCMemHandle) check(op string) error { return memHandles.check(op, h) }
+func (h IPCMemHandle) check(op string) error { return core.MemHandles.Check(op, h) }
 
 // AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
-func (h IPCMemHandle) AppendBinary(b []byte) ([]byte, error) { return memHandles.appendBinary(b, h) }
+func (h IPCMemHandle) AppendBinary(b []byte) ([]byte, error) {
+	return core.MemHandles.AppendBinary(b, h)
+}
 
 // MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
 func (h IPCMemHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
@@ -145,12 +148,12 @@ func (h IPCMemHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(ni
 // returns an error, the handle is unchanged. Whether the bytes name memory is checked when the
 // handle is opened.
 func (h *IPCMemHandle) UnmarshalBinary(data []byte) error {
-	return memHandles.unmarshalBinary((*ipcHandle)(h), data)
+	return core.MemHandles.UnmarshalBinary((*core.IPCHandle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
 // [encoding.TextAppender].
-func (h IPCMemHandle) AppendText(b []byte) ([]byte, error) { return memHandles.appendText(b, h) }
+func (h IPCMemHandle) AppendText(b []byte) ([]byte, error) { return core.MemHandles.AppendText(b, h) }
 
 // MarshalText returns the handle as text, 128 hexadecimal digits: see
 // [encoding.TextMarshaler].
@@ -159,5 +162,5 @@ func (h IPCMemHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCMemHandle) UnmarshalText(text []byte) error {
-	return memHandles.unmarshalText((*ipcHandle)(h), text)
+	return core.MemHandles.UnmarshalText((*core.IPCHandle)(h), text)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 var (
@@ -73,9 +74,9 @@ func TestIPCMemMistakes(t *testing.T) {
 	}{
 		{"nil", get(nil), ErrNil, "cu: cuIpcGetMemHandle: nil object; the device memory is nil: check the error of the call that should have made it"},
 		{"closed", get(closed), ErrClosed, ""},
-		{"pool", get(pooled), errInvalid, "invalid argument; the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"},
-		{"virtual", get(virtual.Mem()), errInvalid, "invalid argument; the memory is virtual: use PhysicalMem.Export, or Context.Alloc"},
-		{"variable", get(variable), errInvalid, "invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
+		{"pool", get(pooled), core.ErrInvalid, "invalid argument; the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"},
+		{"virtual", get(virtual.Mem()), core.ErrInvalid, "invalid argument; the memory is virtual: use PhysicalMem.Export, or Context.Alloc"},
+		{"variable", get(variable), core.ErrInvalid, "invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
 		{"open, nil", open(nil, IPCMemHandle{1}), ErrNil, ""},
 		{"open, zero", open(r.gpu, IPCMemHandle{}), ErrNil, "nil object; the handle is zero, and names no memory: pass one that DeviceMem.IPCHandle has returned"},
 		{"open, no handle", open(r.gpu, IPCMemHandle{1}), ResultInvalidValue, ""},
@@ -118,7 +119,7 @@ func TestIPCMemClosed(t *testing.T) {
 	drv := must(Open(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown})), neverWait))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	pending := func() bool { return gpu.own.core.deferred.Pending() }
+	pending := func() bool { return gpu.own.Core.Deferred.Pending() }
 	m := must(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
 	noErr(t, s.Memset(m, 1))
 	noErr(t, m.Close()) // waits for the stream

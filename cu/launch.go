@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Dim3 is a number of blocks or threads in three dimensions. A zero Y or Z counts as 1.
@@ -54,16 +55,16 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
 	op := cfg.op()
 	if f == nil || f.mod == nil {
-		return errNil(op, "function")
+		return core.ErrNil(op, "function")
 	}
 	if s == nil || s.core == nil {
-		return errNilArg(op, f.object(), "stream")
+		return core.ErrNilArg(op, f.object(), "stream")
 	}
 	sc := s.core
-	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {
-		return errMixed(op, f.object(), sc)
+	if ctx := f.mod.core.Ctx; ctx.Drv != sc.Ctx.Drv {
+		return core.ErrMixed(op, f.object(), sc)
 	}
-	if sc.ctx.drv.tracers.Load() != nil {
+	if sc.Ctx.Drv.Tracers.Load() != nil {
 		return f.launchTraced(s, cfg, args, prepared)
 	}
 	_, err := f.enqueue(sc, cfg, args, prepared)
@@ -78,35 +79,35 @@ func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 		return false, nil
 	}
 	sc := s.core
-	values := &sc.frame.args
-	if prepared == nil && (f.known && len(args) != len(f.params)) || !sc.beginFast(workLaunch) {
+	values := &sc.Frame.Args
+	if prepared == nil && (f.known && len(args) != len(f.params)) || !sc.BeginFast(core.WorkLaunch) {
 		return false, nil
 	}
-	usual := sc.keeps(&f.mod.core.resource)
+	usual := sc.Keeps(&f.mod.core.Resource)
 	if prepared != nil {
 		args, values = prepared.args, &prepared.values
 		for _, i := range prepared.memory {
-			usual = usual && sc.keepsMemory(args[i].mem)
+			usual = usual && sc.KeepsMemory(args[i].mem)
 		}
-	} else if usual = usual && len(args) <= len(values.values); usual {
+	} else if usual = usual && len(args) <= len(values.Values); usual {
 		for i := range args {
 			a := &args[i]
 			if f.known && !f.params[i].fits(a) || a.mem == nil && a.ref != nil ||
-				a.mem != nil && !sc.keepsMemory(a.mem) {
+				a.mem != nil && !sc.KeepsMemory(a.mem) {
 				usual = false
 				break
 			}
-			values.values[i], values.sizes[i] = a.bits, a.size
+			values.Values[i], values.Sizes[i] = a.bits, a.size
 		}
 	}
 	if !usual {
-		sc.endFast()
+		sc.EndFast()
 		return false, nil
 	}
 	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	res := sc.ctx.drv.table().LaunchKernel(driver.At{}, f.raw,
-		g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, values.params(len(args)))
-	sc.endFast()
+	res := sc.Ctx.Drv.Table().LaunchKernel(driver.At{}, f.raw,
+		g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.Raw, values.Params(len(args)))
+	sc.EndFast()
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // these have the owners of memory
@@ -127,23 +128,23 @@ func (f *Function) launchTraced(s *Stream, cfg *LaunchConfig, args []Arg, prepar
 		return err
 	}
 	defer s.leave()
-	t := sc.ctx.drv.trace(traceLaunch, 0, sc.raw)
+	t := sc.Ctx.Drv.Trace(core.TraceLaunch, 0, sc.Raw)
 	res, err := f.enqueue(sc, cfg, args, prepared)
-	t.done(traceLaunch, 0, sc.raw, res)
-	sc.ctx.drv.reportRaces()
+	t.Done(core.TraceLaunch, 0, sc.Raw, res)
+	sc.Ctx.Drv.ReportRaces()
 	return err
 }
 
 // enqueue enqueues the kernel on a stream, and returns the driver's result, or notCalled.
-func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
+func (f *Function) enqueue(sc *core.Stream, cfg *LaunchConfig, args []Arg,
 	prepared *preparedArgs) (driver.Result, error) {
-	w, err := sc.beginEnqueue(cfg.op())
+	w, err := sc.BeginEnqueue(cfg.op())
 	if err != nil {
 		return notCalled, err
 	}
 	params, err := f.useAll(&w, cfg, args, prepared)
 	if err != nil {
-		w.end()
+		w.End()
 		return notCalled, err
 	}
 	var res driver.Result
@@ -152,18 +153,18 @@ func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
 	} else {
 		res = f.launchEx(&w, cfg, params)
 	}
-	w.end()
+	w.End()
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // these have the owners of memory
 	runtime.KeepAlive(prepared)
 	if res != driver.ResultSuccess {
 		return res, f.failed(sc, cfg, res)
 	}
-	if o := sc.ctx.drv.observer(); o != nil {
+	if o := sc.Ctx.Drv.Observer(); o != nil {
 		if prepared != nil {
 			args = prepared.args
 		}
-		o.Enqueue(sc.observed(), cfg.op(), "kernel "+f.name, used(args))
+		o.Enqueue(sc.Observed(), cfg.op(), "kernel "+f.name, used(args))
 	}
 	return res, nil
 }
@@ -172,87 +173,87 @@ func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
 const notCalled driver.Result = -1
 
 // launch calls the driver.
-func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.KernelParams) (res driver.Result) {
+func (f *Function) launch(sc *core.Stream, cfg *LaunchConfig, params driver.KernelParams) (res driver.Result) {
 	g, b, fn := cfg.Grid.normalize(), cfg.Block.normalize(), cfg.function()
-	sc.beginLegacy()
-	for in, again := sc.contextFor(fn), true; again; in, again = sc.needsContext(fn, in, res) {
-		if fn == workLaunchCooperative {
-			res = sc.ctx.drv.table().LaunchCooperativeKernel(sc.within(in), f.raw,
-				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
+	sc.BeginLegacy()
+	for in, again := sc.ContextFor(fn), true; again; in, again = sc.NeedsContext(fn, in, res) {
+		if fn == core.WorkLaunchCooperative {
+			res = sc.Ctx.Drv.Table().LaunchCooperativeKernel(sc.Within(in), f.raw,
+				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.Raw, params)
 		} else {
-			res = sc.ctx.drv.table().LaunchKernel(sc.within(in), f.raw,
-				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
+			res = sc.Ctx.Drv.Table().LaunchKernel(sc.Within(in), f.raw,
+				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.Raw, params)
 		}
 	}
-	sc.endLegacy()
+	sc.EndLegacy()
 	return res
 }
 
 // launchEx calls the driver for a launch with attributes, in the stream's context.
-func (f *Function) launchEx(w *work, cfg *LaunchConfig, params driver.KernelParams) driver.Result {
-	g, b, sc := cfg.Grid.normalize(), cfg.Block.normalize(), w.sc
-	c := w.frame.exConfig()
+func (f *Function) launchEx(w *core.Work, cfg *LaunchConfig, params driver.KernelParams) driver.Result {
+	g, b, sc := cfg.Grid.normalize(), cfg.Block.normalize(), w.Stream
+	c := w.Frame.ExConfig()
 	*c = driver.LaunchConfig{GridX: g.X, GridY: g.Y, GridZ: g.Z, BlockX: b.X, BlockY: b.Y, BlockZ: b.Z,
-		SharedMemBytes: cfg.SharedMem, Stream: sc.raw}
+		SharedMemBytes: cfg.SharedMem, Stream: sc.Raw}
 	if list := cfg.Attributes.of(cfg.Flags&LaunchCooperative != 0); len(list) != 0 {
 		c.Attributes, c.Count = &list[0], uint32(len(list))
 	}
-	sc.beginLegacy()
-	res := sc.ctx.drv.table().LaunchKernelEx(sc.inContext(), c, f.raw, params)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	res := sc.Ctx.Drv.Table().LaunchKernelEx(sc.InContext(), c, f.raw, params)
+	sc.EndLegacy()
 	return res
 }
 
 // failed returns the error of a launch that the driver has refused.
-func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) error {
-	e := sc.ctx.callError(cfg.op(), uintptr(f.raw), res)
+func (f *Function) failed(sc *core.Stream, cfg *LaunchConfig, res driver.Result) error {
+	e := sc.Ctx.CallError(cfg.op(), uintptr(f.raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
-		e.Detail = deviceOf(sc.ctx).exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
+		e.Detail = deviceOf(sc.Ctx).exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
 	}
 	if cfg.Attributes != nil {
-		e.Detail = join(e.Detail, deviceOf(sc.ctx).exceededAttribute(cfg.Attributes, res))
+		e.Detail = core.Join(e.Detail, deviceOf(sc.Ctx).exceededAttribute(cfg.Attributes, res))
 	}
 	return e
 }
 
 // useAll makes the work use the kernel's module and the memory of its arguments, and returns the
 // arguments for the driver.
-func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
+func (f *Function) useAll(w *core.Work, cfg *LaunchConfig, args []Arg,
 	prepared *preparedArgs) (p driver.KernelParams, err error) {
 	if err = f.useModule(w, cfg); err != nil {
 		return p, err
 	}
 	if prepared != nil {
 		for _, i := range prepared.memory {
-			if mc := prepared.args[i].mem; !w.useMemory(mc) {
-				return p, f.badMemory(cfg, i, w.sc.ctx, mc)
+			if mc := prepared.args[i].mem; !w.UseMemory(mc) {
+				return p, f.badMemory(cfg, i, w.Stream.Ctx, mc)
 			}
 		}
-		return prepared.values.params(len(prepared.args)), nil
+		return prepared.values.Params(len(prepared.args)), nil
 	}
 	if err = f.check(cfg, args); err != nil {
 		return p, err
 	}
-	values := &w.frame.args
-	values.grow(len(args))
+	values := &w.Frame.Args
+	values.Grow(len(args))
 	for i := range args {
 		a := &args[i]
-		if a.mem != nil && !w.useMemory(a.mem) {
-			return p, f.badMemory(cfg, i, w.sc.ctx, a.mem)
+		if a.mem != nil && !w.UseMemory(a.mem) {
+			return p, f.badMemory(cfg, i, w.Stream.Ctx, a.mem)
 		}
 		if err = a.setIn(values, i); err != nil {
 			return p, f.badArg(cfg, i, err)
 		}
 	}
-	return values.params(len(args)), nil
+	return values.Params(len(args)), nil
 }
 
 // useModule makes the work use the kernel's module.
-func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
+func (f *Function) useModule(w *core.Work, cfg *LaunchConfig) error {
 	switch mc := f.mod.core; {
-	case mc.ctx != w.sc.ctx && !mc.Closed():
-		return errMixed(cfg.op(), f.object(), w.sc)
-	case mc.ctx != w.sc.ctx, !w.kept(&mc.resource) && !w.use(&mc.resource, mc):
+	case mc.Ctx != w.Stream.Ctx && !mc.Closed():
+		return core.ErrMixed(cfg.op(), f.object(), w.Stream)
+	case mc.Ctx != w.Stream.Ctx, !w.Kept(&mc.Resource) && !w.Use(&mc.Resource, mc):
 		return mc.Refused(cfg.op())
 	}
 	return nil
@@ -260,34 +261,34 @@ func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 
 // badMemory returns the error for an argument that is memory which the kernel cannot use. Drivers
 // are compared first, then closed memory is detected, and then contexts are compared.
-func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCore) error {
-	err := mismatch(mc.ctx, c)
-	if mc.only != nil && mc.ctx == c && !mc.Closed() {
-		e := f.badArg(cfg, i, errOtherGraph)
-		e.Detail += " cannot be used here: " + otherGraphDetail
+func (f *Function) badMemory(cfg *LaunchConfig, i int, c *core.Context, mc *core.Mem) error {
+	err := core.Mismatch(mc.Ctx, c)
+	if mc.Only != nil && mc.Ctx == c && !mc.Closed() {
+		e := f.badArg(cfg, i, core.ErrOtherGraph)
+		e.Detail += " cannot be used here: " + core.OtherGraphDetail
 		return e
 	}
 	// Of virtual memory the context is right, but it was unmapped at that moment.
-	if err != ErrDriverMismatch && (mc.current().Closed() || mc.virt != nil && mc.ctx == c) {
+	if err != ErrDriverMismatch && (mc.Current().Closed() || mc.Virt != nil && mc.Ctx == c) {
 		err = ErrClosed
 	}
 	e := f.badArg(cfg, i, err)
 	switch err {
 	case ErrDriverMismatch:
 		e.Detail += fmt.Sprintf(" is %s, of %s, and the kernel is of %s: open one driver and share it",
-			describe(mc), mc.ctx.drv.which(), c.drv.which())
+			core.Describe(mc), mc.Ctx.Drv.Which(), c.Drv.Which())
 	case ErrClosed:
-		e.Detail += " is closed: " + describe(mc) + "; close memory after its last use"
+		e.Detail += " is closed: " + core.Describe(mc) + "; close memory after its last use"
 	default:
-		e.Detail += " is " + describe(mc) + ", of another context, which the kernel may be unable to access: " +
+		e.Detail += " is " + core.Describe(mc) + ", of another context, which the kernel may be unable to access: " +
 			"allocate it in the kernel's context"
 		switch {
 		case err != ErrDeviceMismatch:
-		case mc.is.pooled != nil:
+		case mc.Is.Pooled != nil:
 			e.Detail += ", or allow the access by MemPool.SetAccess"
-		case mc.virt != nil:
+		case mc.Virt != nil:
 			e.Detail += ", or allow the access by VirtualMem.SetAccess"
-		case mc.is.ofNode: // no call allows the access
+		case mc.Is.OfNode: // no call allows the access
 		default:
 			e.Detail += ", or enable peer access"
 		}
@@ -297,11 +298,11 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 
 // badArg returns the error for an argument.
 func (f *Function) badArg(cfg *LaunchConfig, i int, err error) *Error {
-	e := newError(cfg.op(), f.object(), ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
+	e := core.NewError(cfg.op(), f.object(), ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.name, i))
 	switch err {
 	case ErrNil:
 		e.Detail += " is nil memory: check the error of the call that should have made it"
-	case errUnmapped:
+	case core.ErrUnmapped:
 		e.Detail += ": allocate it with HostDeviceMap"
 	}
 	return e
@@ -376,35 +377,35 @@ func (f *Function) checkConfig(cfg *LaunchConfig) error {
 func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 	a := cfg.Attributes
 	if a.err != nil {
-		return about(f.object(), a.err)
+		return core.About(f.object(), a.err)
 	}
 	g := cfg.Grid.normalize()
-	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table().Version())
+	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.Ctx.Drv.Table().Version())
 	switch res {
 	case driver.ResultSuccess:
 		return nil
 	case driver.ResultNotSupported:
-		return newError(cfg.op(), f.object(), res, errors.ErrUnsupported, detail)
+		return core.NewError(cfg.op(), f.object(), res, errors.ErrUnsupported, detail)
 	}
-	return newError(cfg.op(), f.object(), res, errInvalid, detail)
+	return core.NewError(cfg.op(), f.object(), res, core.ErrInvalid, detail)
 }
 
 func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
-	return badValue(cfg.op(), f.object(), "kernel "+f.name+detail)
+	return core.BadValue(cfg.op(), f.object(), "kernel "+f.name+detail)
 }
 
 // function returns the function of the launch.
-func (cfg *LaunchConfig) function() workFunction {
+func (cfg *LaunchConfig) function() core.WorkFunction {
 	switch {
 	case cfg.Attributes != nil:
-		return workLaunchEx
+		return core.WorkLaunchEx
 	case cfg.Flags&LaunchCooperative != 0:
-		return workLaunchCooperative
+		return core.WorkLaunchCooperative
 	}
-	return workLaunch
+	return core.WorkLaunch
 }
 
-func (cfg *LaunchConfig) op() string { return cfg.function().op() }
+func (cfg *LaunchConfig) op() string { return cfg.function().Op() }
 
 // exceededLimit explains why the driver refused the configuration of a launch as an invalid value:
 // it names the dimension that exceeds the device's limit, or else the limits that depend on the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // LaunchWith combines attributes for [LaunchConfig]. Make them once, and use them for any number of
@@ -32,7 +33,7 @@ func clusterOf(id int32, size Dim3) LaunchAttribute {
 	n := size.normalize()
 	a := words(id, n.X, n.Y, n.Z)
 	if n.X == 0 {
-		a.err = newError(launchExOp, nil, ResultInvalidClusterSize, errInvalid,
+		a.err = core.NewError(core.LaunchExOp, nil, ResultInvalidClusterSize, core.ErrInvalid,
 			"a cluster has no blocks: X must be at least 1")
 	}
 	return a
@@ -58,7 +59,7 @@ const (
 func LaunchClusterScheduling(s ClusterScheduling) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, uint32(s))
 	if s < ClusterSchedulingDefault || s > ClusterSchedulingLoadBalancing {
-		a.err = badValue(launchExOp, nil, fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
+		a.err = core.BadValue(core.LaunchExOp, nil, fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
 	}
 	return a
 }
@@ -76,7 +77,7 @@ func LaunchProgrammatic() LaunchAttribute {
 func LaunchPriority(priority int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(int32(priority)))
 	if int(int32(priority)) != priority {
-		a.err = badValue(launchExOp, nil, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange",
+		a.err = core.BadValue(core.LaunchExOp, nil, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange",
 			priority))
 	}
 	return a
@@ -86,7 +87,7 @@ func LaunchPriority(priority int) LaunchAttribute {
 // (CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, CUDA 12.0).
 func LaunchMemSyncDomain(d MemSyncDomain) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, uint32(d))
-	a.err = d.check(launchExOp)
+	a.err = d.check(core.LaunchExOp)
 	return a
 }
 
@@ -104,7 +105,7 @@ func LaunchMemSyncDomainMap(m MemSyncDomainMap) LaunchAttribute {
 func LaunchSharedMemCarveout(percent int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, uint32(percent))
 	if percent < 0 || percent > 100 {
-		a.err = badValue(launchExOp, nil, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent",
+		a.err = core.BadValue(core.LaunchExOp, nil, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent",
 			percent))
 	}
 	return a
@@ -112,7 +113,7 @@ func LaunchSharedMemCarveout(percent int) LaunchAttribute {
 
 // LaunchAccessWindow says how the L2 cache treats the kernel's accesses to a part of the memory: see
 // [AccessWindow] (CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CUDA 11.6).
-func LaunchAccessWindow(w AccessWindow) LaunchAttribute { return w.attribute(launchExOp) }
+func LaunchAccessWindow(w AccessWindow) LaunchAttribute { return w.attribute(core.LaunchExOp) }
 
 // LaunchNVLinkUtilization asks the driver to distribute the blocks so that they use NVLink well. It
 // assumes that all blocks use it equally (CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING, CUDA
@@ -154,18 +155,18 @@ func (w AccessWindow) attribute(op string) LaunchAttribute {
 	r := regionOf(w.Memory)
 	a := LaunchAttribute{id: driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW}
 	switch {
-	case r.missing(op) != nil:
-		a.err = r.missing(op)
-	case r.check(op) != nil:
-		a.err = r.check(op)
+	case r.Missing(op) != nil:
+		a.err = r.Missing(op)
+	case r.Check(op) != nil:
+		a.err = r.Check(op)
 	case !(w.HitRatio >= 0 && w.HitRatio <= 1):
-		a.err = badValue(op, nil, fmt.Sprintf("HitRatio is %v: it must be from 0 to 1", w.HitRatio))
+		a.err = core.BadValue(op, nil, fmt.Sprintf("HitRatio is %v: it must be from 0 to 1", w.HitRatio))
 	case w.Hit < AccessNormal || w.Hit > AccessPersisting:
-		a.err = badValue(op, nil, fmt.Sprintf("there is no access property %d: see AccessProperty", w.Hit))
+		a.err = core.BadValue(op, nil, fmt.Sprintf("there is no access property %d: see AccessProperty", w.Hit))
 	case w.Miss < AccessNormal || w.Miss > AccessStreaming:
-		a.err = badValue(op, nil, "Miss must be AccessNormal or AccessStreaming")
+		a.err = core.BadValue(op, nil, "Miss must be AccessNormal or AccessStreaming")
 	default:
-		a = window(uint64(r.addr()), r.size, w.HitRatio, int32(w.Hit), int32(w.Miss))
+		a = window(uint64(r.Addr()), r.Size, w.HitRatio, int32(w.Hit), int32(w.Miss))
 	}
 	return a
 }
@@ -185,7 +186,7 @@ const (
 
 func (d MemSyncDomain) check(op string) error {
 	if d != MemSyncDomainDefault && d != MemSyncDomainRemote {
-		return badValue(op, nil, fmt.Sprintf("there is no domain %d: see MemSyncDomain", d))
+		return core.BadValue(op, nil, fmt.Sprintf("there is no domain %d: see MemSyncDomain", d))
 	}
 	return nil
 }

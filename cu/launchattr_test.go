@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // inBlocks returns the configuration of a launch of blocks of one thread.
@@ -88,7 +89,7 @@ func TestLaunchAttributes(t *testing.T) {
 		err := r.spin.Launch(r.s, c.cfg, U64(1))
 		var e *Error
 		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || !errors.As(err, &e) ||
-			e.Op != launchExOp {
+			e.Op != core.LaunchExOp {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -116,7 +117,7 @@ func TestLaunchAttributesAllocate(t *testing.T) {
 	noop := must(r.module(r.gpu).Function("noop"))(t)
 	cfg := LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 1}, Attributes: LaunchWith(LaunchCluster(Dim3{X: 2}))}
 	r.ok(noop.Launch(r.s, cfg))
-	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	if n := testing.AllocsPerRun(100, func() { r.ok(noop.Launch(r.s, cfg)) }); n != 0 && exact {
 		t.Errorf("%v allocations", n)
 	}
@@ -172,7 +173,7 @@ func TestGraphNodeAttributes(t *testing.T) {
 	pairs := inBlocks(4, LaunchCluster(Dim3{X: 2}), LaunchPriority(-2), LaunchMemSyncDomainMap(MemSyncDomainMap{1, 1}))
 	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
 	attribute := func(id int32) driver.LaunchAttributeValue {
-		v, res := r.drv.core.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, id)
+		v, res := r.drv.core.Table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, id)
 		if res != driver.ResultSuccess {
 			t.Errorf("attribute %d: %v", id, res)
 		}
@@ -253,7 +254,7 @@ func TestGraphNodeAttributesFail(t *testing.T) {
 	const set = "cuGraphKernelNodeSetAttribute"
 	r.sim.Inject(cusim.Fault{Function: set, Nth: 2, Code: int(ResultUnknown)}) // the priority was reset before
 	r.is(n.Set(&KernelNode{Kernel: r.spin, Config: inBlocks(4), Args: []Arg{U64(2)}}), ResultUnknown)
-	v, res := r.drv.core.table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	v, res := r.drv.core.Table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
 	if p := int32(binary.LittleEndian.Uint32(v[:])); res != driver.ResultSuccess || p != -2 {
 		t.Errorf("the priority is %d, %v", p, res)
 	}

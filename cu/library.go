@@ -7,13 +7,14 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Library is GPU code for all contexts and devices of a driver (CUlibrary, CUDA 12.0).
 // [Library.Kernel] and [Kernel.Function] return its kernels. It is safe for concurrent use.
 type Library struct {
-	_       noCopy
-	core    *libraryCore
+	_       core.NoCopy
+	core    *core.Library
 	cleanup runtime.Cleanup
 }
 
@@ -27,24 +28,24 @@ type Library struct {
 func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
-		return nil, errNil(op, "driver")
+		return nil, core.ErrNil(op, "driver")
 	}
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, badValue(op, nil, wrong)
+		return nil, core.BadValue(op, nil, wrong)
 	}
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
 	var raw driver.LibraryHandle
 	var jit *driver.JITBuffers
-	res, own := d.core.allocate(everyDevice, func() (res driver.Result) {
-		raw, jit, res = d.core.table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
+	res, own := d.core.Allocate(core.EveryDevice, func() (res driver.Result) {
+		raw, jit, res = d.core.Table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, compiled(own.explain(d.core.resultError(op, 0, res)), jit.Log())
+		return nil, core.Compiled(own.Explain(d.core.ResultError(op, 0, res)), jit.Log())
 	}
-	lc := &libraryCore{drv: &d.core, raw: raw, kernels: kernelsOf(image), jit: jit}
+	lc := &core.Library{Drv: &d.core, Raw: raw, Kernels: core.KernelsOf(image), Jit: jit}
 	l := &Library{core: lc}
-	l.cleanup = runtime.AddCleanup(l, (*libraryCore).forgotten, lc)
+	l.cleanup = runtime.AddCleanup(l, (*core.Library).Forgotten, lc)
 	return l, nil
 }
 
@@ -54,21 +55,21 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 func (d *Driver) LoadLibraryFile(path string, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
-		return nil, errNil(op, "driver")
+		return nil, core.ErrNil(op, "driver")
 	}
 	return readImage(op, nil, path, func(image []byte) (*Library, error) { return d.LoadLibrary(image, opts...) })
 }
 
 // enter begins a call on the library. leave ends it.
-func (l *Library) enter(op string) (*libraryCore, error) {
+func (l *Library) enter(op string) (*core.Library, error) {
 	if l == nil || l.core == nil {
-		return nil, errNil(op, "library")
+		return nil, core.ErrNil(op, "library")
 	}
 	return l.core, l.core.Enter(l.core, op)
 }
 
 func (l *Library) leave() {
-	l.core.leave()
+	l.core.EndCall()
 	runtime.KeepAlive(l)
 }
 
@@ -78,7 +79,7 @@ func (l *Library) Log() string {
 	if l == nil || l.core == nil {
 		return ""
 	}
-	return l.core.jit.Log().Info
+	return l.core.Jit.Log().Info
 }
 
 // Close unloads the library and closes what was made of it (cuLibraryUnload). It waits until the
@@ -88,11 +89,11 @@ func (l *Library) Log() string {
 // the next freeing call unloads the library: see docs/blocking.md. Further calls return nil.
 func (l *Library) Close() error {
 	if l == nil || l.core == nil {
-		return errNil("cuLibraryUnload", "library")
+		return core.ErrNil("cuLibraryUnload", "library")
 	}
 	l.cleanup.Stop()
-	err := l.core.close()
-	l.core.drv.freeLibraries()
+	err := l.core.CloseModules()
+	l.core.Drv.FreeLibraries()
 	return err
 }
 
@@ -102,7 +103,7 @@ func (l *Library) Handle() uintptr {
 	if l == nil || l.core == nil || l.core.Closed() {
 		return 0
 	}
-	return uintptr(l.core.raw)
+	return uintptr(l.core.Raw)
 }
 
 // Module returns the library's kernels and variables in a context (cuLibraryGetModule). Each context
@@ -123,22 +124,22 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if cc.drv != lc.drv {
-		return nil, misuse(op, lc, ErrDriverMismatch,
+	if cc.Drv != lc.Drv {
+		return nil, core.Misuse(op, lc, ErrDriverMismatch,
 			"the context and the library are of two drivers: open one driver and share it")
 	}
-	cc.freeDeferred()
-	raw, res, own := allocated(cc, func() (driver.Module, driver.Result) {
-		return cc.drv.table().LibraryGetModule(driver.At{Context: cc.raw}, lc.raw)
+	cc.FreeDeferred()
+	raw, res, own := core.Allocated(cc, func() (driver.Module, driver.Result) {
+		return cc.Drv.Table().LibraryGetModule(driver.At{Context: cc.Raw}, lc.Raw)
 	})
 	if res != driver.ResultSuccess {
-		return nil, lc.compiled(own.explain(cc.callError("cuLibraryGetModule", uintptr(lc.raw), res)))
+		return nil, lc.Compiled(own.Explain(cc.CallError("cuLibraryGetModule", uintptr(lc.Raw), res)))
 	}
-	mc := &moduleCore{raw: raw, kernels: lc.kernels}
-	mc.usedStreams = new(streamSet)
-	lc.adopt(mc, cc)
+	mc := &core.Module{Raw: raw, Kernels: lc.Kernels}
+	mc.UsedStreams = new(core.StreamSet)
+	lc.Adopt(mc, cc)
 	m := &Module{core: mc, lib: l}
-	m.cleanup = runtime.AddCleanup(m, (*moduleCore).abandoned, mc)
+	m.cleanup = runtime.AddCleanup(m, (*core.Module).Abandoned, mc)
 	return m, nil
 }
 
@@ -158,25 +159,25 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 	}
 	defer runtime.KeepAlive(m)
 	var size uint64
-	raw, res, own := allocated(mc.ctx, func() (raw driver.DevicePtr, res driver.Result) {
-		raw, size, res = mc.ctx.drv.table().LibraryGetManaged(driver.At{Context: mc.ctx.raw}, l.core.raw, name)
+	raw, res, own := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) {
+		raw, size, res = mc.Ctx.Drv.Table().LibraryGetManaged(driver.At{Context: mc.Ctx.Raw}, l.core.Raw, name)
 		return raw, res
 	})
 	if res != driver.ResultSuccess {
-		err := own.explain(mc.notFound(op, "managed variable", name, res))
-		mc.leave()
+		err := own.Explain(mc.NotFound(op, "managed variable", name, res))
+		mc.EndCall()
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	h := &HostMem{core: &memCore{is: managedVariable, raw: raw, host: driver.HostPtr(raw), size: size, module: mc}}
-	h.cleanup = newMemory(h, mc.ctx, h.core)
+	h := &HostMem{core: &core.Mem{Is: managedVariable, Raw: raw, Host: driver.HostPtr(raw), Size: size, Module: mc}}
+	h.cleanup = newMemory(h, mc.Ctx, h.core)
 	return h, nil
 }
 
 // managedVariable is owned by a module of its library.
-var managedVariable = memoryKind{memoryTraits{managed: true, others: true}, &memoryFuncs{
-	name: "managed memory",
-	free: freeVariable,
+var managedVariable = core.MemoryKind{MemoryTraits: core.MemoryTraits{Managed: true, Others: true}, MemoryFuncs: &core.MemoryFuncs{
+	Name: "managed memory",
+	Free: freeVariable,
 }}
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
@@ -188,11 +189,11 @@ type Kernel struct {
 }
 
 // object returns what errors say of the kernel.
-func (k *Kernel) object() named {
+func (k *Kernel) object() core.Named {
 	if k == nil {
-		return standIn{itsKind: "kernel"}
+		return core.StandIn{ItsKind: "kernel"}
 	}
-	return standIn{itsKind: "kernel", raw: uintptr(k.raw)}
+	return core.StandIn{ItsKind: "kernel", Raw: uintptr(k.raw)}
 }
 
 // Kernel returns the kernel with this name (cuLibraryGetKernel).
@@ -203,12 +204,12 @@ func (l *Library) Kernel(name string) (*Kernel, error) {
 		return nil, err
 	}
 	defer l.leave()
-	raw, res := lc.drv.table().LibraryGetKernel(driver.At{}, lc.raw, name)
+	raw, res := lc.Drv.Table().LibraryGetKernel(driver.At{}, lc.Raw, name)
 	switch {
 	case res == driver.ResultNotFound:
-		return nil, newError(op, lc, res, nil, noName("library", kernelKind, name)+listed(name, l.names()))
+		return nil, core.NewError(op, lc, res, nil, core.NoName("library", core.KernelKind, name)+core.Listed(name, l.names()))
 	case res != driver.ResultSuccess:
-		return nil, lc.compiled(lc.drv.resultError(op, uintptr(lc.raw), res))
+		return nil, lc.Compiled(lc.Drv.ResultError(op, uintptr(lc.Raw), res))
 	}
 	return &Kernel{l, raw, name}, nil
 }
@@ -231,20 +232,20 @@ func (l *Library) Kernels() ([]*Kernel, error) {
 		return nil, err
 	}
 	defer l.leave()
-	t := lc.drv.table()
-	n, res := t.LibraryGetKernelCount(driver.At{}, lc.raw)
+	t := lc.Drv.Table()
+	n, res := t.LibraryGetKernelCount(driver.At{}, lc.Raw)
 	if res != driver.ResultSuccess {
-		return nil, lc.compiled(lc.drv.resultError("cuLibraryGetKernelCount", uintptr(lc.raw), res))
+		return nil, lc.Compiled(lc.Drv.ResultError("cuLibraryGetKernelCount", uintptr(lc.Raw), res))
 	}
 	raw := make([]driver.Kernel, n)
-	if res = t.LibraryEnumerateKernels(driver.At{}, raw, lc.raw); res != driver.ResultSuccess {
-		return nil, lc.compiled(lc.drv.resultError(op, uintptr(lc.raw), res))
+	if res = t.LibraryEnumerateKernels(driver.At{}, raw, lc.Raw); res != driver.ResultSuccess {
+		return nil, lc.Compiled(lc.Drv.ResultError(op, uintptr(lc.Raw), res))
 	}
 	kernels := make([]*Kernel, n)
 	for i, k := range raw {
 		name, res := t.KernelGetName(driver.At{}, k)
 		if res != driver.ResultSuccess {
-			return nil, lc.drv.resultError("cuKernelGetName", uintptr(k), res)
+			return nil, lc.Drv.ResultError("cuKernelGetName", uintptr(k), res)
 		}
 		kernels[i] = &Kernel{l, k, name}
 	}
@@ -282,7 +283,7 @@ func (k *Kernel) Handle() uintptr {
 func (k *Kernel) Function(c *Context) (*Function, error) {
 	const op = "cuKernelGetFunction"
 	if k == nil || k.lib == nil {
-		return nil, errNil(op, "kernel")
+		return nil, core.ErrNil(op, "kernel")
 	}
 	m, err := k.lib.module(op, c)
 	if err != nil {
@@ -313,7 +314,7 @@ func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
 func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error {
 	const op = "cuKernelSetAttribute"
 	if int(int32(value)) != value {
-		return badValue(op, k.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return core.BadValue(op, k.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
 		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.raw)
@@ -324,11 +325,11 @@ func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error
 func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call func(*driver.Table) driver.Result) error {
 	switch {
 	case k == nil || k.lib == nil:
-		return errNil(op, "kernel")
+		return core.ErrNil(op, "kernel")
 	case !dev.valid():
-		return errNilArg(op, k.object(), "device")
-	case &dev.drv.core != k.lib.core.drv:
-		return misuse(op, k.object(), ErrDriverMismatch,
+		return core.ErrNilArg(op, k.object(), "device")
+	case &dev.drv.core != k.lib.core.Drv:
+		return core.Misuse(op, k.object(), ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:
 		return a.unknown(op, k.object())
@@ -338,8 +339,8 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 		return err
 	}
 	defer k.lib.leave()
-	if res := call(lc.drv.table()); res != driver.ResultSuccess {
-		return lc.drv.resultError(op, uintptr(k.raw), res)
+	if res := call(lc.Drv.Table()); res != driver.ResultSuccess {
+		return lc.Drv.ResultError(op, uintptr(k.raw), res)
 	}
 	return nil
 }

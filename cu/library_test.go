@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // countPTX has a variable, and a kernel that returns its value and adds to it.
@@ -152,8 +154,8 @@ func TestLibraryAttributes(t *testing.T) {
 		t.Errorf("on the other device: %d", n)
 	}
 	r.is(k.SetAttribute(dev, dynamic, 1<<30), ResultInvalidValue)
-	r.is(k.SetAttribute(dev, dynamic, 1<<40), errInvalid)
-	r.is(k.SetAttribute(dev, -1, 1), errInvalid)
+	r.is(k.SetAttribute(dev, dynamic, 1<<40), core.ErrInvalid)
+	r.is(k.SetAttribute(dev, -1, 1), core.ErrInvalid)
 	r.is(k.SetAttribute(nil, dynamic, 1), ErrNil)
 	foreign := must(Open(WithSoftware(cusim.New())))(t)
 	r.is(k.SetAttribute(must(foreign.Device(0))(t), dynamic, 1), ErrDriverMismatch)
@@ -206,7 +208,7 @@ func TestLibraryMistakes(t *testing.T) {
 		t.Errorf("the log is %q", log)
 	}
 	_, err := r.drv.LoadLibrary([]byte("\x7fELF"))
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	path := filepath.Join(t.TempDir(), "count.ptx")
 	_, err = r.drv.LoadLibraryFile(path)
 	r.is(err, fs.ErrNotExist, ResultFileNotFound)
@@ -306,7 +308,7 @@ func TestLibraryAbandoned(t *testing.T) {
 		}
 	}()
 	open := func() (n int) {
-		l.core.modules.Range(func(_, _ any) bool { n++; return true })
+		l.core.Modules.Range(func(_, _ any) bool { n++; return true })
 		return n
 	}
 	if !eventually(func() bool { return open() == 0 }) {

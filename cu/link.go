@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // LinkInput is code that [Context.Link] links with other code: PTX, a cubin, a fatbin, an object file or
@@ -40,20 +41,20 @@ func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 	}
 	defer c.leave()
 	if len(inputs) == 0 {
-		return nil, badValue("cuLinkComplete", cc, "there is no input: pass at least one")
+		return nil, core.BadValue("cuLinkComplete", cc, "there is no input: pass at least one")
 	}
 	raw := make([]driver.LinkInput, len(inputs))
 	for i, in := range inputs {
 		if wrong := codeimage.Check(in.Data); wrong != "" {
-			return nil, badValue(op, cc, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
+			return nil, core.BadValue(op, cc, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
 		}
 		raw[i] = driver.LinkInput{Type: inputType(in.Data), Name: in.Name, Data: in.Data}
 		if raw[i].Type == driver.CU_JIT_INPUT_PTX {
 			raw[i].Data = append(bytes.Clone(in.Data), 0)
 		}
 	}
-	at := driver.At{Context: cc.raw}
-	image, log, failed, input, res := cc.drv.table().Link(at, raw, rawOptions(opts))
+	at := driver.At{Context: cc.Raw}
+	image, log, failed, input, res := cc.Drv.Table().Link(at, raw, rawOptions(opts))
 	runtime.KeepAlive(inputs)
 	if res == driver.ResultUnknown && log.Error != "" {
 		// So an H200's driver (580) sometimes answers about what it has put into the log. It must not
@@ -61,13 +62,13 @@ func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 		res = driver.ResultInvalidSource
 	}
 	if res != driver.ResultSuccess {
-		e := cc.callError(failed, 0, res)
+		e := cc.CallError(failed, 0, res)
 		if res == driver.ResultInvalidSource { // the usual advice is about images
 			e.Detail = ""
 		}
-		e = compiled(e, log)
+		e = core.Compiled(e, log)
 		if input >= 0 {
-			e.Detail = join(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
+			e.Detail = core.Join(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
 		}
 		return nil, e
 	}

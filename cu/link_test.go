@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 const linkHead = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -172,9 +173,9 @@ func TestLinkMistakes(t *testing.T) {
 	_, err := none.Link(nil)
 	r.is(err, ErrNil)
 	_, err = r.gpu.Link(nil)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = r.gpu.Link([]LinkInput{{"x", nil}})
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	cubin := make([]byte, 64)
 	copy(cubin, "\x7fELF")
 	cubin[18] = 190

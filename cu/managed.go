@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -112,10 +113,10 @@ func (f AttachFlags) String() string {
 	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = memoryKind{memoryTraits{everywhere: true, freeWaits: true, tracked: true,
-	managed: true}, &memoryFuncs{
-	name: "managed memory",
-	free: (*memCore).freeDevice,
+var managedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true,
+	Managed: true}, MemoryFuncs: &core.MemoryFuncs{
+	Name: "managed memory",
+	Free: (*core.Mem).FreeDevice,
 }}
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
@@ -134,37 +135,37 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	defer c.leave()
 	switch {
 	case size == 0 || size > 1<<62:
-		return nil, badValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
-		return nil, badValue(op, cc, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
+		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
 	if err := canManage(cc, op, "use AllocHost, and copy the memory"); err != nil {
 		return nil, err
 	}
-	t, at := cc.drv.table(), driver.At{Context: cc.raw}
+	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var raw driver.DevicePtr
-	res, own := cc.allocate(func() (res driver.Result) {
+	res, own := cc.Allocate(func() (res driver.Result) {
 		raw, res = t.MemAllocManaged(at, size, uint32(flags))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, cc.failAlloc(op, 0, size, res, own)
+		return nil, cc.FailAlloc(op, 0, size, res, own)
 	}
-	mc := &memCore{is: managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
+	mc := &core.Mem{Is: managedMemory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size}
 	m := &HostMem{core: mc}
 	m.cleanup = newMemory(m, cc, mc)
 	return m, nil
 }
 
 // canManage returns an error if the host cannot access managed memory at any time.
-func canManage(c *contextCore, op, instead string) error {
-	can, res := c.drv.table().DeviceGetAttribute(driver.At{Context: c.raw},
-		driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, c.dev)
+func canManage(c *core.Context, op, instead string) error {
+	can, res := c.Drv.Table().DeviceGetAttribute(driver.At{Context: c.Raw},
+		driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, c.Dev)
 	switch {
 	case res != driver.ResultSuccess:
-		return c.callError("cuDeviceGetAttribute", 0, res)
+		return c.CallError("cuDeviceGetAttribute", 0, res)
 	case can == 0:
-		return newError(op, c, ResultNotSupported, errNotConcurrent, instead)
+		return core.NewError(op, c, ResultNotSupported, errNotConcurrent, instead)
 	}
 	return nil
 }
@@ -175,8 +176,8 @@ var errNotConcurrent = fmt.Errorf("the host could not access the memory while th
 	errors.ErrUnsupported)
 
 // notManaged returns the error for other memory than managed memory.
-func notManaged(op string, m *memCore) error {
-	return badValue(op, m, "the memory is not managed memory: allocate it by AllocManaged")
+func notManaged(op string, m *core.Mem) error {
+	return core.BadValue(op, m, "the memory is not managed memory: allocate it by AllocManaged")
 }
 
 // Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
@@ -184,8 +185,8 @@ func notManaged(op string, m *memCore) error {
 // later finds the memory there. It may wait for the GPU if earlier prefetches on the stream are not
 // done: see docs/blocking.md.
 func (s *Stream) Prefetch(m Memory, to MemLocation) error {
-	return s.onManaged(workPrefetch, m, func(sc *streamCore, r *region) driver.Result {
-		return sc.ctx.drv.table().MemPrefetchAsync(sc.inContext(), r.addr(), r.size, to.raw(), 0, sc.raw)
+	return s.onManaged(core.WorkPrefetch, m, func(sc *core.Stream, r *core.Region) driver.Result {
+		return sc.Ctx.Drv.Table().MemPrefetchAsync(sc.InContext(), r.Addr(), r.Size, to.raw(), 0, sc.Raw)
 	})
 }
 
@@ -194,42 +195,42 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 // while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
-		return badValue(workAttach.op(), s.object(), "the flags are "+flags.String()+": use one of AttachFlags")
+		return core.BadValue(core.WorkAttach.Op(), s.object(), "the flags are "+flags.String()+": use one of AttachFlags")
 	}
-	if m != nil && m.core != nil && m.core.is == pooledManaged && !m.core.Closed() {
-		return badValue(workAttach.op(), m.core, "the memory is of a pool, which streams of all devices may access: "+
+	if m != nil && m.core != nil && m.core.Is == pooledManaged && !m.core.Closed() {
+		return core.BadValue(core.WorkAttach.Op(), m.core, "the memory is of a pool, which streams of all devices may access: "+
 			"use memory of Context.AllocManaged")
 	}
-	return s.onManaged(workAttach, m, func(sc *streamCore, r *region) driver.Result {
-		return sc.ctx.drv.table().StreamAttachMemAsync(sc.inContext(), sc.raw, r.addr(), 0, uint32(flags))
+	return s.onManaged(core.WorkAttach, m, func(sc *core.Stream, r *core.Region) driver.Result {
+		return sc.Ctx.Drv.Table().StreamAttachMemAsync(sc.InContext(), sc.Raw, r.Addr(), 0, uint32(flags))
 	})
 }
 
 // onManaged enqueues work about managed memory, which uses no content of it.
-func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *region) driver.Result) error {
+func (s *Stream) onManaged(f core.WorkFunction, m Memory, call func(*core.Stream, *core.Region) driver.Result) error {
 	r := regionOf(m)
 	defer runtime.KeepAlive(m)
-	if r.usable() && (!r.mem.is.managed || r.size == 0) {
-		return notManaged(f.op(), r.mem)
+	if r.Usable() && (!r.Mem.Is.Managed || r.Size == 0) {
+		return notManaged(f.Op(), r.Mem)
 	}
-	return s.attempt(f.op(), func() error {
+	return s.attempt(f.Op(), func() error {
 		w, err := s.beginMemory(f, &r, &r)
 		if err != nil {
 			return err
 		}
-		res := call(w.sc, &r)
-		w.sc.endLegacy()
-		w.end()
+		res := call(w.Stream, &r)
+		w.Stream.EndLegacy()
+		w.End()
 		runtime.KeepAlive(s)
 		if res != driver.ResultSuccess {
-			return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
+			return w.Stream.Ctx.CallError(f.Op(), uintptr(w.Stream.Raw), res)
 		}
 		return nil
 	})
 }
 
 // useManaged makes a call about a part of managed memory.
-func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *region) driver.Result) error {
+func (c *Context) useManaged(op string, m Memory, call func(*core.Context, *core.Region) driver.Result) error {
 	cc, err := c.enter(op)
 	if err != nil {
 		return err
@@ -237,20 +238,20 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 	defer c.leave()
 	r := regionOf(m)
 	defer runtime.KeepAlive(m)
-	switch err := r.check(op); {
+	switch err := r.Check(op); {
 	case err != nil:
-		return about(cc, err)
-	case r.mem.ctx.drv != cc.drv:
-		return errMixed(op, r.mem, cc)
-	case !r.mem.is.managed || r.size == 0:
-		return notManaged(op, r.mem)
+		return core.About(cc, err)
+	case r.Mem.Ctx.Drv != cc.Drv:
+		return core.ErrMixed(op, r.Mem, cc)
+	case !r.Mem.Is.Managed || r.Size == 0:
+		return notManaged(op, r.Mem)
 	}
-	if err := r.mem.Enter(r.mem, op); err != nil {
+	if err := r.Mem.Enter(r.Mem, op); err != nil {
 		return err
 	}
-	defer r.mem.leave()
+	defer r.Mem.EndCall()
 	if res := call(cc, &r); res != driver.ResultSuccess {
-		return cc.callError(op, r.mem.handle(), res)
+		return cc.CallError(op, r.Mem.Handle(), res)
 	}
 	return nil
 }
@@ -260,15 +261,15 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 // driver takes no advice about memory of pools: see [MemPoolOptions].
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
-	if r := regionOf(m); r.usable() && r.mem.is == pooledManaged {
-		return badValue(op, r.mem, "the memory is of a pool, about which the driver takes no advice: "+
+	if r := regionOf(m); r.Usable() && r.Mem.Is == pooledManaged {
+		return core.BadValue(op, r.Mem, "the memory is of a pool, about which the driver takes no advice: "+
 			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
 	}
-	return c.useManaged(op, m, func(cc *contextCore, r *region) driver.Result {
+	return c.useManaged(op, m, func(cc *core.Context, r *core.Region) driver.Result {
 		if at == (MemLocation{}) && !advice.located() { // the driver checks it all the same
-			at = MemLocation{Type: LocationDevice, ID: int(cc.dev)}
+			at = MemLocation{Type: LocationDevice, ID: int(cc.Dev)}
 		}
-		return cc.drv.table().MemAdvise(driver.At{Context: cc.raw}, r.addr(), r.size, int32(advice), at.raw())
+		return cc.Drv.Table().MemAdvise(driver.At{Context: cc.Raw}, r.Addr(), r.Size, int32(advice), at.raw())
 	})
 }
 
@@ -289,12 +290,12 @@ type ManagedInfo struct {
 // less behind them. And it does not always note a prefetch or advice for all pages of a part that had
 // different advice before.
 func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
-	err = c.useManaged("cuMemRangeGetAttribute", m, func(cc *contextCore, r *region) (failed driver.Result) {
+	err = c.useManaged("cuMemRangeGetAttribute", m, func(cc *core.Context, r *core.Region) (failed driver.Result) {
 		get := func(attribute int32, n int) []int32 {
 			data, values := make([]byte, 4*n), make([]int32, n)
-			at := driver.At{Context: cc.raw}
-			if res := cc.drv.table().MemRangeGetAttribute(at, data, attribute, r.addr(),
-				r.size); res != driver.ResultSuccess {
+			at := driver.At{Context: cc.Raw}
+			if res := cc.Drv.Table().MemRangeGetAttribute(at, data, attribute, r.Addr(),
+				r.Size); res != driver.ResultSuccess {
 				failed = res
 			}
 			for k := range values {
@@ -313,7 +314,7 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 			driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
 		i.LastPrefetch = place(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
 			driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
-		devices, res := cc.drv.table().DeviceGetCount(driver.At{})
+		devices, res := cc.Drv.Table().DeviceGetCount(driver.At{})
 		if res != driver.ResultSuccess {
 			return res
 		}
@@ -344,10 +345,10 @@ type MemPrefetch struct {
 // others are enqueued. It makes one call of the driver, or one for each on drivers that are older. It
 // may wait as [Stream.Prefetch]: see docs/blocking.md.
 func (s *Stream) PrefetchAll(list []MemPrefetch) error {
-	return s.moveAll(workPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
-		func(sc *streamCore, m moves) driver.Result {
-			return sc.ctx.drv.table().MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
-				sc.raw)
+	return s.moveAll(core.WorkPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
+		func(sc *core.Stream, m moves) driver.Result {
+			return sc.Ctx.Drv.Table().MemPrefetchBatchAsync(sc.InContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
+				sc.Raw)
 		})
 }
 
@@ -360,8 +361,8 @@ func (s *Stream) Discard(mem ...Memory) error {
 	for i, m := range mem {
 		list[i].Mem = m
 	}
-	return s.moveAll(workDiscard, list, nil, func(sc *streamCore, m moves) driver.Result {
-		return sc.ctx.drv.table().MemDiscardBatchAsync(sc.inContext(), m.addrs, m.sizes, 0, sc.raw)
+	return s.moveAll(core.WorkDiscard, list, nil, func(sc *core.Stream, m moves) driver.Result {
+		return sc.Ctx.Drv.Table().MemDiscardBatchAsync(sc.InContext(), m.addrs, m.sizes, 0, sc.Raw)
 	})
 }
 
@@ -369,9 +370,9 @@ func (s *Stream) Discard(mem ...Memory) error {
 // (cuMemDiscardAndPrefetchBatchAsync, CUDA 13.0). The memory is then at its new place, and no content
 // was moved. It may wait as [Stream.Prefetch]: see docs/blocking.md.
 func (s *Stream) DiscardAndPrefetch(list []MemPrefetch) error {
-	return s.moveAll(workDiscardPrefetch, list, nil, func(sc *streamCore, m moves) driver.Result {
-		return sc.ctx.drv.table().MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts,
-			0, sc.raw)
+	return s.moveAll(core.WorkDiscardPrefetch, list, nil, func(sc *core.Stream, m moves) driver.Result {
+		return sc.Ctx.Drv.Table().MemDiscardAndPrefetchBatchAsync(sc.InContext(), m.addrs, m.sizes, m.places, m.firsts,
+			0, sc.Raw)
 	})
 }
 
@@ -384,32 +385,32 @@ type moves struct {
 	firsts []uint64
 }
 
-func (m *moves) add(r *region, to MemLocation) {
+func (m *moves) add(r *core.Region, to MemLocation) {
 	if at := to.raw(); len(m.places) == 0 || m.places[len(m.places)-1] != at {
 		m.places, m.firsts = append(m.places, at), append(m.firsts, uint64(len(m.addrs)))
 	}
-	m.addrs, m.sizes = append(m.addrs, r.addr()), append(m.sizes, r.size)
+	m.addrs, m.sizes = append(m.addrs, r.Addr()), append(m.sizes, r.Size)
 }
 
 // moveAll makes a call about several pieces of managed memory. one makes it for one piece, or is nil
 // if call does that, too.
-func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) error,
-	call func(*streamCore, moves) driver.Result) error {
+func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int) error,
+	call func(*core.Stream, moves) driver.Result) error {
 	defer runtime.KeepAlive(list)
-	discards := f == workDiscard || f == workDiscardPrefetch
+	discards := f == core.WorkDiscard || f == core.WorkDiscardPrefetch
 	var all moves
-	regions, ranges := make([]region, len(list)), make([]rowRange, len(list))
+	regions, ranges := make([]core.Region, len(list)), make([]core.RowRange, len(list))
 	fit := len(list) > 1
 	for i := 0; fit && i < len(list); i++ {
 		r := &regions[i]
 		*r = regionOf(list[i].Mem)
-		if fit = r.valid() && r.mem.is.managed && r.size != 0; fit {
+		if fit = r.Valid() && r.Mem.Is.Managed && r.Size != 0; fit {
 			all.add(r, list[i].To)
-			ranges[i] = r.rows(true)
+			ranges[i] = r.Rows(true)
 		}
 	}
-	if fit && !overlap(ranges) && s.enqueueBatch(f, regions,
-		func(sc *streamCore) driver.Result { return call(sc, all) }) {
+	if fit && !core.Overlap(ranges) && s.enqueueBatch(f, regions,
+		func(sc *core.Stream) driver.Result { return call(sc, all) }) {
 		if discards {
 			for i := range regions {
 				s.observeDiscard(f, &regions[i])
@@ -418,12 +419,12 @@ func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) err
 		return nil
 	}
 	if one == nil {
-		if s != nil && s.core != nil && s.core.raw == driver.CU_STREAM_LEGACY {
-			return badValue(f.op(), s.core, "the legacy default stream cannot discard memory: use another stream")
+		if s != nil && s.core != nil && s.core.Raw == driver.CU_STREAM_LEGACY {
+			return core.BadValue(f.Op(), s.core, "the legacy default stream cannot discard memory: use another stream")
 		}
 		one = func(i int) error {
 			r := regionOf(list[i].Mem)
-			err := s.onManaged(f, list[i].Mem, func(sc *streamCore, r *region) driver.Result {
+			err := s.onManaged(f, list[i].Mem, func(sc *core.Stream, r *core.Region) driver.Result {
 				var m moves
 				m.add(r, list[i].To)
 				return call(sc, m)
@@ -438,9 +439,9 @@ func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) err
 }
 
 // observeDiscard tells the race detector that the content of the region changes.
-func (s *Stream) observeDiscard(f workFunction, r *region) {
-	if o := s.core.ctx.drv.observer(); o != nil {
-		o.Enqueue(s.core.observed(), f.op(), "", []races.Use{r.used(r.size, true, "memory")})
+func (s *Stream) observeDiscard(f core.WorkFunction, r *core.Region) {
+	if o := s.core.Ctx.Drv.Observer(); o != nil {
+		o.Enqueue(s.core.Observed(), f.Op(), "", []races.Use{r.Used(r.Size, true, "memory")})
 		o.Report()
 	}
 }

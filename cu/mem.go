@@ -6,14 +6,15 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
 // closed.
-func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
-	mc.freeWaits, mc.usedStreams = mc.is.freeWaits, new(streamSet)
-	cleanup := owned(owner, &mc.resource, mc, ctx)
-	mc.observeAllocation()
+func newMemory[O any](owner *O, ctx *core.Context, mc *core.Mem) runtime.Cleanup {
+	mc.FreeWaits, mc.UsedStreams = mc.Is.FreeWaits, new(core.StreamSet)
+	cleanup := core.Owned(owner, &mc.Resource, mc, ctx)
+	mc.ObserveAllocation()
 	return cleanup
 }
 
@@ -26,7 +27,7 @@ type Memory interface {
 // Span is a part of an allocation. It keeps the allocation from being collected, but not from being
 // closed.
 type Span struct {
-	mem *memCore
+	mem *core.Mem
 	// owner keeps mem from being collected. It is a spanError if the span exceeds the memory.
 	owner     any
 	off, size uint64
@@ -50,18 +51,18 @@ func (s Span) Size() uint64 { return s.size }
 // result fails.
 func (s Span) Span(off, size uint64) Span {
 	if (off > s.size || size > s.size-off) && s.err() == nil {
-		s.owner = spanError{fmt.Errorf("%w: %d bytes at %d, of %d", errInvalid, size, off, s.size)}
+		s.owner = spanError{fmt.Errorf("%w: %d bytes at %d, of %d", core.ErrInvalid, size, off, s.size)}
 	}
 	s.off, s.size = s.off+off, size
 	return s
 }
 
-func (s *Span) region() region {
-	r := region{mem: s.mem, off: s.off, size: s.size, err: s.err()}
-	if r.mem != nil && r.mem.virt != nil {
-		r.mem = r.mem.virt.current() // before the question what is mapped, which changes before
-		if r.err == nil {
-			r.err = r.mem.mapped(r.off, r.size)
+func (s *Span) region() core.Region {
+	r := core.Region{Mem: s.mem, Off: s.off, Size: s.size, Err: s.err()}
+	if r.Mem != nil && r.Mem.Virt != nil {
+		r.Mem = r.Mem.Virt.Current() // before the question what is mapped, which changes before
+		if r.Err == nil {
+			r.Err = r.Mem.Mapped(r.Off, r.Size)
 		}
 	}
 	return r
@@ -69,30 +70,30 @@ func (s *Span) region() region {
 
 // regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
 // an interface method would make the argument escape.
-func regionOf(m Memory) region {
+func regionOf(m Memory) core.Region {
 	switch m := m.(type) {
 	case nil:
-		return region{}
+		return core.Region{}
 	case Span:
 		return m.region()
 	case *Span:
 		if m != nil {
 			return m.region()
 		}
-		return region{}
+		return core.Region{}
 	case *DeviceMem:
 		return m.region()
 	case *HostMem:
 		return m.region()
 	}
-	return region{err: errEmbedded}
+	return core.Region{Err: core.ErrEmbedded}
 }
 
 // targetOf is regionOf for memory that work writes.
-func targetOf(m Memory) region {
+func targetOf(m Memory) core.Region {
 	r := regionOf(m)
-	if r.valid() && r.mem.flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
-		r.err = errReadOnly
+	if r.Valid() && r.Mem.Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
+		r.Err = core.ErrReadOnly
 	}
 	return r
 }
@@ -115,7 +116,7 @@ func spanOf(m Memory) Span {
 	case *HostMem:
 		return m.span()
 	}
-	return Span{owner: spanError{errEmbedded}}
+	return Span{owner: spanError{core.ErrEmbedded}}
 }
 
 // readable cuts dst to the bytes that can be read at off, of size bytes in all.

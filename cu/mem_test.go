@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 func (f *fake) host(c *Context, size uint64) *HostMem {
@@ -154,11 +156,11 @@ func TestStreamCopyMistakes(t *testing.T) {
 	r.fail("cuMemHostGetDevicePointer_v2", 1, ResultNotSupported)
 	unmapped := r.host(r.gpu, 8)
 	r.ok(r.s.Copy(a, unmapped))
-	if err := r.s.Memset(unmapped, 0); !errors.Is(err, errUnmapped) {
+	if err := r.s.Memset(unmapped, 0); !errors.Is(err, core.ErrUnmapped) {
 		t.Errorf("a set of unmapped memory: %v", err)
 	}
 	noop := must(r.module(r.gpu).Function("axpy"))(t)
-	if err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(unmapped), F32(0), U64(0)); !errors.Is(err, errUnmapped) {
+	if err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(unmapped), F32(0), U64(0)); !errors.Is(err, core.ErrUnmapped) {
 		t.Errorf("a launch on unmapped memory: %v", err)
 	}
 }

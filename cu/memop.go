@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -15,7 +16,7 @@ import (
 type MemOp struct {
 	op     int32
 	memory Memory // its owner
-	r      region
+	r      core.Region
 	value  uint64
 	flags  uint32
 }
@@ -70,7 +71,7 @@ const mostMemOps = 255
 // Use a [Timeline] where one counter is enough: the program can wait for it, too.
 func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	if s == nil || s.core == nil {
-		return errNil(batchOp, "stream")
+		return core.ErrNil(batchOp, "stream")
 	}
 	if len(ops) == 0 {
 		return nil
@@ -85,32 +86,32 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 // enqueueOps enqueues operations that were checked.
 func (s *Stream) enqueueOps(ops []MemOp) error {
 	sc := s.core
-	w, err := sc.beginEnqueue(batchOp)
+	w, err := sc.BeginEnqueue(batchOp)
 	if err != nil {
 		return err
 	}
 	for i := range ops {
-		if m := ops[i].r.mem; !w.kept(&m.resource) && !w.use(&m.resource, m) {
-			w.end()
+		if m := ops[i].r.Mem; !w.Kept(&m.Resource) && !w.Use(&m.Resource, m) {
+			w.End()
 			return m.Refused(batchOp)
 		}
 	}
 	observeMemOps(sc, ops)
-	sc.beginLegacy()
-	f := w.frame.operations(len(ops))
-	f.words = memOpParams(f.words[:0], ops)
-	res := sc.ctx.drv.table().StreamBatchMemOp(sc.inContext(), sc.raw, f.words, 0)
-	sc.endLegacy()
-	w.end()
+	sc.BeginLegacy()
+	f := w.Frame.Operations(len(ops))
+	f.Words = memOpParams(f.Words[:0], ops)
+	res := sc.Ctx.Drv.Table().StreamBatchMemOp(sc.InContext(), sc.Raw, f.Words, 0)
+	sc.EndLegacy()
+	w.End()
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	if res != driver.ResultSuccess {
-		if o := sc.ctx.drv.observer(); o != nil {
-			o.BlockFailed(sc.observed())
+		if o := sc.Ctx.Drv.Observer(); o != nil {
+			o.BlockFailed(sc.Observed())
 		}
-		return sc.ctx.callError(batchOp, uintptr(sc.raw), res)
+		return sc.Ctx.CallError(batchOp, uintptr(sc.Raw), res)
 	}
-	sc.ctx.drv.reportRaces()
+	sc.Ctx.Drv.ReportRaces()
 	return nil
 }
 
@@ -119,7 +120,7 @@ func (s *Stream) enqueueOps(ops []MemOp) error {
 func currentOps(ops []MemOp) []MemOp {
 	cloned := false
 	for i := range ops {
-		if m := ops[i].r.mem; m == nil || m.virt == nil {
+		if m := ops[i].r.Mem; m == nil || m.Virt == nil {
 			continue
 		}
 		if !cloned {
@@ -131,36 +132,36 @@ func currentOps(ops []MemOp) []MemOp {
 }
 
 // checkMemOps checks operations for a stream or graph.
-func checkMemOps(op string, ops []MemOp, of member) error {
+func checkMemOps(op string, ops []MemOp, of core.Member) error {
 	if len(ops) > mostMemOps {
-		return badValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", len(ops), mostMemOps))
+		return core.BadValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", len(ops), mostMemOps))
 	}
 	for i := range ops {
 		o := &ops[i]
 		if o.op == 0 {
-			return badValue(op, of, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
+			return core.BadValue(op, of, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
 		}
-		if err := o.r.missing(op); err != nil {
-			return about(of, err)
+		if err := o.r.Missing(op); err != nil {
+			return core.About(of, err)
 		}
-		m, ctx := o.r.mem, of.context()
-		if m.ctx.drv != ctx.drv || !m.everywhere() && m.ctx != ctx {
-			return errMixed(op, m, of)
+		m, ctx := o.r.Mem, of.Context()
+		if m.Ctx.Drv != ctx.Drv || !m.Everywhere() && m.Ctx != ctx {
+			return core.ErrMixed(op, m, of)
 		}
-		if err := o.r.check(op); err != nil {
+		if err := o.r.Check(op); err != nil {
 			return err
 		}
 		switch size := o.size(); {
-		case m.is.managed || m.is.pooled != nil || m.is.ofNode:
-			return badValue(op, m, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
+		case m.Is.Managed || m.Is.Pooled != nil || m.Is.OfNode:
+			return core.BadValue(op, m, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
 				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
-		case m.raw == 0:
-			return misuse(op, m, errUnmapped, "allocate it with HostDeviceMap")
-		case o.r.size != size || uint64(o.r.addr())%size != 0:
-			return badValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
-				"and got %d bytes at %#x", i, size, o.r.size, uint64(o.r.addr())))
+		case m.Raw == 0:
+			return core.Misuse(op, m, core.ErrUnmapped, "allocate it with HostDeviceMap")
+		case o.r.Size != size || uint64(o.r.Addr())%size != 0:
+			return core.BadValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
+				"and got %d bytes at %#x", i, size, o.r.Size, uint64(o.r.Addr())))
 		case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
-			return badValue(op, of, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
+			return core.BadValue(op, of, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
 		}
 	}
 	return nil
@@ -185,7 +186,7 @@ func memOpParams(list []driver.StreamBatchMemOpParams, ops []MemOp) []driver.Str
 		var p driver.StreamBatchMemOpParams
 		*p.Operation() = ops[i].op
 		w := p.WaitValue() // a write has the same members
-		w.Address, w.Flags = ops[i].r.addr(), ops[i].flags
+		w.Address, w.Flags = ops[i].r.Addr(), ops[i].flags
 		*w.Value64() = ops[i].value
 		list = append(list, p)
 	}
@@ -193,9 +194,9 @@ func memOpParams(list []driver.StreamBatchMemOpParams, ops []MemOp) []driver.Str
 }
 
 // observeMemOps tells the race detector of the operations, before the driver has them.
-func observeMemOps(sc *streamCore, ops []MemOp) {
-	if o := sc.ctx.drv.observer(); o != nil {
-		o.WordOps(sc.observed(), wordOps(ops))
+func observeMemOps(sc *core.Stream, ops []MemOp) {
+	if o := sc.Ctx.Drv.Observer(); o != nil {
+		o.WordOps(sc.Observed(), wordOps(ops))
 	}
 }
 
@@ -203,7 +204,7 @@ func wordOps(ops []MemOp) []races.WordOp {
 	list := make([]races.WordOp, len(ops))
 	for i := range ops {
 		o := &ops[i]
-		list[i] = races.WordOp{Addr: uint64(o.r.addr()), Size: int(o.size()), Value: o.value, Waits: o.waits(),
+		list[i] = races.WordOp{Addr: uint64(o.r.Addr()), Size: int(o.size()), Value: o.value, Waits: o.waits(),
 			Until: races.WaitFor(o.flags)}
 	}
 	return list

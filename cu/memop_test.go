@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGPUMemOps writes words, and waits for them, on streams and in nodes of graphs.
@@ -101,11 +103,11 @@ func TestMemOpsVirtual(t *testing.T) {
 	r.ok(r.s.BatchMemOps(first, second))
 	r.ok(m.Unmap(2*mib, 2*mib))
 	r.ok(r.s.BatchMemOps(first))
-	r.is(r.s.BatchMemOps(first, second), errInvalid)
+	r.is(r.s.BatchMemOps(first, second), core.ErrInvalid)
 	g := must(r.gpu.NewGraph())(t)
 	must(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
 	_, err := g.Add(&MemOpsNode{Ops: []MemOp{second}})
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	r.ok(errors.Join(r.s.Synchronize(), g.Close()))
 	r.ok(m.Close())
 	r.is(r.s.BatchMemOps(first), ErrClosed)

@@ -6,14 +6,15 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // MemPool is a pool of memory of the device, or of pinned or managed memory (CUmemoryPool). It
 // reserves memory, and streams allocate from it and free to it without waiting for the GPU. It is
 // safe for concurrent use.
 type MemPool struct {
-	_       noCopy
-	core    *memPoolCore
+	_       core.NoCopy
+	core    *core.MemPool
 	cleanup runtime.Cleanup
 }
 
@@ -66,9 +67,9 @@ func (r MemPoolReuse) String() string {
 }
 
 // newMemPool returns the pool with a handle, within a call on the context.
-func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreign bool) *MemPool {
-	p := &MemPool{core: &memPoolCore{raw: raw, memory: memory, foreign: foreign}}
-	p.cleanup = owned(p, &p.core.resource, p.core, c)
+func newMemPool(c *core.Context, raw driver.MemoryPool, memory core.MemoryKind, foreign bool) *MemPool {
+	p := &MemPool{core: &core.MemPool{Raw: raw, Memory: memory, Foreign: foreign}}
+	p.cleanup = core.Owned(p, &p.core.Resource, p.core, c)
 	return p
 }
 
@@ -87,15 +88,15 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, res, own := allocated(cc, func() (driver.MemoryPool, driver.Result) {
-		return cc.drv.table().MemPoolCreate(driver.At{Context: cc.raw}, props)
+	raw, res, own := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
+		return cc.Drv.Table().MemPoolCreate(driver.At{Context: cc.Raw}, props)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(failPool(cc, op, props, res))
+		return nil, own.Explain(failPool(cc, op, props, res))
 	}
 	p := newMemPool(cc, raw, o.Kind.memory(), false)
-	p.core.most = o.MaxSize
-	cc.drv.pools.Store(raw, p.core)
+	p.core.Most = o.MaxSize
+	cc.Drv.Pools.Store(raw, p.core)
 	if o.Kind == MemPoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -125,27 +126,27 @@ func (c *Context) devicePool(op string,
 	}
 	defer c.leave()
 	ask := func() (driver.MemoryPool, driver.Result) {
-		return get(cc.drv.table(), driver.At{Context: cc.raw}, cc.dev)
+		return get(cc.Drv.Table(), driver.At{Context: cc.Raw}, cc.Dev)
 	}
 	raw, res := ask()
-	var of *memPoolCore
+	var of *core.MemPool
 	for again := true; again && res == driver.ResultSuccess; { // the pool may be destroyed meanwhile
 		before := raw
-		known, _ := cc.drv.pools.Load(raw)
-		of, _ = known.(*memPoolCore)
+		known, _ := cc.Drv.Pools.Load(raw)
+		of, _ = known.(*core.MemPool)
 		raw, res = ask()
 		again = raw != before
 	}
 	if res != driver.ResultSuccess {
-		return nil, cc.callError(op, 0, res)
+		return nil, cc.CallError(op, 0, res)
 	}
 	if of != nil {
 		if err := of.Enter(of, op); err != nil {
 			return nil, err
 		}
 	}
-	p := newMemPool(cc, raw, pooledMemory, true)
-	p.core.of = of
+	p := newMemPool(cc, raw, core.PooledMemory, true)
+	p.core.Of = of
 	return p, nil
 }
 
@@ -159,36 +160,36 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		return err
 	}
 	defer c.leave()
-	t, at := cc.drv.table(), driver.At{Context: cc.raw}
+	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var raw driver.MemoryPool
 	res := driver.ResultSuccess
 	if p == nil {
-		raw, res = t.DeviceGetDefaultMemPool(at, cc.dev)
+		raw, res = t.DeviceGetDefaultMemPool(at, cc.Dev)
 	} else {
 		pc, err := p.enter(op)
 		if err != nil {
-			return about(cc, err)
+			return core.About(cc, err)
 		}
 		defer p.leave()
-		if pc.ctx.drv != cc.drv || pc.ctx.dev != cc.dev {
-			return errMixed(op, pc, cc)
+		if pc.Ctx.Drv != cc.Drv || pc.Ctx.Dev != cc.Dev {
+			return core.ErrMixed(op, pc, cc)
 		}
 		if err := notOnDevice(pc, op, "pass a pool of device memory"); err != nil {
 			return err
 		}
-		raw = pc.raw
+		raw = pc.Raw
 	}
 	if res == driver.ResultSuccess {
-		res = t.DeviceSetMemPool(at, cc.dev, raw)
+		res = t.DeviceSetMemPool(at, cc.Dev, raw)
 	}
 	if res != driver.ResultSuccess {
-		return cc.callError(op, uintptr(raw), res)
+		return cc.CallError(op, uintptr(raw), res)
 	}
 	return nil
 }
 
 // object returns the object for an error, or nil if there is none.
-func (p *MemPool) object() named {
+func (p *MemPool) object() core.Named {
 	if p == nil || p.core == nil {
 		return nil
 	}
@@ -196,15 +197,15 @@ func (p *MemPool) object() named {
 }
 
 // enter begins a call on the pool. leave ends it.
-func (p *MemPool) enter(op string) (*memPoolCore, error) {
+func (p *MemPool) enter(op string) (*core.MemPool, error) {
 	if p == nil || p.core == nil {
-		return nil, errNil(op, "memory pool")
+		return nil, core.ErrNil(op, "memory pool")
 	}
 	return p.core, p.core.Enter(p.core, op)
 }
 
 func (p *MemPool) leave() {
-	p.core.leave()
+	p.core.EndCall()
 	runtime.KeepAlive(p)
 }
 
@@ -213,9 +214,9 @@ func (p *MemPool) leave() {
 // nil.
 func (p *MemPool) Close() error {
 	if p == nil || p.core == nil {
-		return errNil("cuMemPoolDestroy", "memory pool")
+		return core.ErrNil("cuMemPoolDestroy", "memory pool")
 	}
-	return p.core.closeOwned("MemPool.Close", p.cleanup)
+	return p.core.CloseOwned("MemPool.Close", p.cleanup)
 }
 
 // Handle returns the CUmemoryPool, for code that calls the driver without this package. It is valid
@@ -224,7 +225,7 @@ func (p *MemPool) Handle() uintptr {
 	if p == nil || p.core == nil || p.core.Closed() {
 		return 0
 	}
-	return uintptr(p.core.raw)
+	return uintptr(p.core.Raw)
 }
 
 // call makes a call of the driver about the pool.
@@ -234,8 +235,8 @@ func (p *MemPool) call(op string, f func(t *driver.Table, at driver.At, raw driv
 		return err
 	}
 	defer p.leave()
-	if res := f(pc.ctx.drv.table(), driver.At{Context: pc.ctx.raw}, pc.raw); res != driver.ResultSuccess {
-		return pc.ctx.callError(op, uintptr(pc.raw), res)
+	if res := f(pc.Ctx.Drv.Table(), driver.At{Context: pc.Ctx.Raw}, pc.Raw); res != driver.ResultSuccess {
+		return pc.Ctx.CallError(op, uintptr(pc.Raw), res)
 	}
 	return nil
 }
@@ -317,7 +318,7 @@ func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
 // all of them.
 func (p *MemPool) SetReuse(r MemPoolReuse) error {
 	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
-		return badValue("cuMemPoolSetAttribute", p.object(), "unknown policies "+r.String()+": see MemPoolReuse")
+		return core.BadValue("cuMemPoolSetAttribute", p.object(), "unknown policies "+r.String()+": see MemPoolReuse")
 	}
 	for i := range 3 {
 		attr := int32(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES + i)
@@ -343,23 +344,23 @@ func (p *MemPool) Trim(keep uint64) error {
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	if !peer.valid() {
-		return errNilArg(op, p.object(), "device")
+		return core.ErrNilArg(op, p.object(), "device")
 	}
-	if p != nil && p.core != nil && p.core.memory == pooledManaged {
-		return badValue(op, p.core, "managed memory is for all devices, whose access does not change: do not set it")
+	if p != nil && p.core != nil && p.core.Memory == pooledManaged {
+		return core.BadValue(op, p.core, "managed memory is for all devices, whose access does not change: do not set it")
 	}
-	desc := driver.MemAccessDesc{Location: deviceLocation(peer.raw)}
+	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.raw)}
 	if allow {
 		desc.Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		res := t.MemPoolSetAccess(at, raw, []driver.MemAccessDesc{desc})
 		if res == driver.ResultSuccess {
-			key := poolAccess{raw, peer.raw}
+			key := core.PoolAccess{Pool: raw, Dev: peer.raw}
 			if allow {
-				p.core.ctx.drv.poolAccess.Store(key, true)
+				p.core.Ctx.Drv.PoolAccess.Store(key, true)
 			} else {
-				p.core.ctx.drv.poolAccess.Delete(key)
+				p.core.Ctx.Drv.PoolAccess.Delete(key)
 			}
 		}
 		return res
@@ -370,12 +371,12 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	const op = "cuMemPoolGetAccess"
 	if !dev.valid() {
-		return false, errNilArg(op, p.object(), "device")
+		return false, core.ErrNilArg(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		flags, res := t.MemPoolGetAccess(at, raw, deviceLocation(dev.raw))
+		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.raw))
 		// The driver (580) says no for managed memory, which is for all devices.
-		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.memory == pooledManaged
+		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.Memory == pooledManaged
 		return res
 	})
 	return can, err
@@ -396,9 +397,9 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	}
 	switch {
 	case s == nil || s.core == nil:
-		return nil, errNilArg(op, pc, "stream")
-	case s.core.ctx != pc.ctx:
-		return nil, errMixed(op, pc, s.core)
+		return nil, core.ErrNilArg(op, pc, "stream")
+	case s.core.Ctx != pc.Ctx:
+		return nil, core.ErrMixed(op, pc, s.core)
 	}
 	return s.alloc(op, size, pc)
 }
@@ -429,46 +430,46 @@ func (s *Stream) Alloc(size uint64) (*DeviceMem, error) {
 }
 
 // alloc allocates from a pool, or from the current pool of the device if p is nil.
-func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, error) {
+func (s *Stream) alloc(op string, size uint64, p *core.MemPool) (*DeviceMem, error) {
 	sc, err := s.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer s.leave()
 	if size == 0 {
-		return nil, badValue(op, sc, "the size is 0 bytes: ask for at least one")
+		return nil, core.BadValue(op, sc, "the size is 0 bytes: ask for at least one")
 	}
 	var raw driver.DevicePtr
 	var m *DeviceMem
 	refused := false
 	attempt := func() (res driver.Result) {
-		raw, res, refused = sc.allocOnce(size, p, func(mc *memCore) { m = newDeviceMem(sc.ctx, mc) })
+		raw, res, refused = sc.AllocOnce(size, p, func(mc *core.Mem) { m = newDeviceMem(sc.Ctx, mc) })
 		return res
 	}
 	var res driver.Result
-	var own *collection
-	if c := sc.shared.capture.Load(); c != nil && c.active() {
+	var own *core.Collection
+	if c := sc.Shared.Capture.Load(); c != nil && c.Active() {
 		res = attempt() // a failure may have invalidated the capture, and a second result would hide the first one
 	} else {
-		res, own = sc.ctx.allocate(attempt)
+		res, own = sc.Ctx.Allocate(attempt)
 	}
 	switch {
 	case refused:
 		return nil, errPoolCaptured(op, sc)
 	case res != driver.ResultSuccess:
-		return nil, sc.failPoolAlloc(op, size, res, p, own)
+		return nil, sc.FailPoolAlloc(op, size, res, p, own)
 	case m != nil:
-		m.core.observeOrder(op, sc)
+		m.core.ObserveOrder(op, sc)
 		return m, nil
 	}
-	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size}
+	mc := &core.Mem{Is: core.PooledMemory, Raw: raw, Size: size, Capacity: size}
 	if p != nil {
 		p.Retain()
-		mc.pool = p
+		mc.Pool = p
 	}
-	m = newDeviceMem(sc.ctx, mc)
-	mc.resource.usedOn(sc) // it becomes the first in the list: see orderedFree.chooseStream
-	mc.observeOrder(op, sc)
+	m = newDeviceMem(sc.Ctx, mc)
+	mc.Resource.UsedOn(sc) // it becomes the first in the list: see orderedFree.chooseStream
+	mc.ObserveOrder(op, sc)
 	return m, nil
 }
 
@@ -486,34 +487,34 @@ func (s *Stream) Free(m *DeviceMem) error {
 	defer s.leave()
 	switch {
 	case m == nil || m.core == nil:
-		return errNilArg(op, sc, "device memory")
-	case m.core.ctx != sc.ctx:
-		return errMixed(op, m.core, sc)
+		return core.ErrNilArg(op, sc, "device memory")
+	case m.core.Ctx != sc.Ctx:
+		return core.ErrMixed(op, m.core, sc)
 	}
-	captured, foreign, err := sc.freeCaptured(op, m.core)
+	captured, foreign, err := sc.FreeCaptured(op, m.core)
 	switch {
 	case err != nil:
 		return err
 	case foreign:
 		return errPoolCaptured(op, sc)
 	case captured:
-		m.core.observeOrder(op, sc)
+		m.core.ObserveOrder(op, sc)
 		return m.Close()
-	case m.core.is.ofNode:
+	case m.core.Is.OfNode:
 		return m.core.Refused(op)
-	case m.core.is.pooled == nil:
-		return badValue(op, m.core, "the memory is not of a pool: use its Close")
+	case m.core.Is.Pooled == nil:
+		return core.BadValue(op, m.core, "the memory is not of a pool: use its Close")
 	}
-	m.core.freeOn.CompareAndSwap(nil, sc)
-	if m.core.opening != nil { // another opening of the memory may be the one that frees it
-		m.core.usedOn(sc)
+	m.core.FreeOn.CompareAndSwap(nil, sc)
+	if m.core.Opening != nil { // another opening of the memory may be the one that frees it
+		m.core.UsedOn(sc)
 	}
 	return m.Close()
 }
 
 // errPoolCaptured returns the error for an allocation or a free on a stream that other code captures.
-func errPoolCaptured(op string, sc *streamCore) error {
-	return newError(op, sc, ResultStreamCaptureUnsupported, errCapturedMemory,
+func errPoolCaptured(op string, sc *core.Stream) error {
+	return core.NewError(op, sc, ResultStreamCaptureUnsupported, errCapturedMemory,
 		"allocate before the capture, and free after the last launch of the graph")
 }
 

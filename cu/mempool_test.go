@@ -148,14 +148,14 @@ func TestPoolDeferredMemory(t *testing.T) {
 	p := must(gpu.NewMemPool(MemPoolOptions{}))(t)
 	m := must(p.Alloc(s, 64))(t)
 	noErr(t, s.Synchronize())
-	gpu.own.core.wakeUps.mu.Lock()
-	free := gpu.own.core.wakeUps.free
-	gpu.own.core.wakeUps.free = nil // so that the memory is deferred
-	gpu.own.core.wakeUps.mu.Unlock()
+	gpu.own.Core.WakeUps.Mu.Lock()
+	free := gpu.own.Core.WakeUps.Free
+	gpu.own.Core.WakeUps.Free = nil // so that the memory is deferred
+	gpu.own.Core.WakeUps.Mu.Unlock()
 	noErr(t, m.core.Enter(m.core, "test"))
 	noErr(t, m.Close())
 	noErr(t, p.Close())
-	m.core.leave()
+	m.core.EndCall()
 	if !eventually(func() bool { return r.drv.Stats().DeferredObjects == 1 }) {
 		t.Fatal("the memory is not deferred")
 	}
@@ -361,7 +361,7 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	for {
-		up, ok := r.gpu.own.core.takeWakeUp()
+		up, ok := r.gpu.own.Core.TakeWakeUp()
 		if !ok {
 			break
 		}
@@ -388,12 +388,12 @@ func TestPoolFreeFails(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	m := must(p.Alloc(r.s, 64))(t)
-	raw := driver.DevicePtr(m.core.raw)
+	raw := driver.DevicePtr(m.core.Raw)
 	r.sim.Inject(cusim.Fault{Function: "cuMemFreeAsync", Code: int(ResultInvalidValue)})
 	if err := m.Close(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("Close = %v", err)
 	}
-	if res := r.drv.core.table().MemFree(driver.At{Context: r.gpu.own.core.raw}, raw); res != driver.ResultSuccess {
+	if res := r.drv.core.Table().MemFree(driver.At{Context: r.gpu.own.Core.Raw}, raw); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/remedy"
 )
 
@@ -30,35 +31,35 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned = memoryKind{memoryTraits{onHost: true, tracked: true}, &memoryFuncs{
-		name:   "host memory",
-		pooled: ofPool(),
-		free:   (*memCore).freePooled,
+	pooledPinned = core.MemoryKind{MemoryTraits: core.MemoryTraits{OnHost: true, Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
+		Name:   "host memory",
+		Pooled: core.OfPool(),
+		Free:   (*core.Mem).FreePooled,
 	}}
-	pooledManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true}, &memoryFuncs{
-		name:   "managed memory",
-		pooled: ofPool(),
-		free:   (*memCore).freePooled,
+	pooledManaged = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true}, MemoryFuncs: &core.MemoryFuncs{
+		Name:   "managed memory",
+		Pooled: core.OfPool(),
+		Free:   (*core.Mem).FreePooled,
 	}}
 )
 
 // memory returns the kind of the memory of a pool.
-func (k MemPoolKind) memory() memoryKind {
+func (k MemPoolKind) memory() core.MemoryKind {
 	switch k {
 	case MemPoolPinned:
 		return pooledPinned
 	case MemPoolManaged:
 		return pooledManaged
 	}
-	return pooledMemory
+	return core.PooledMemory
 }
 
 // props returns the properties of a pool for the driver.
-func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, error) {
+func (o *MemPoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, error) {
 	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
 	switch {
 	case o.Shareable && o.Kind != MemPoolDevice:
-		return p, badValue(op, c, "processes share pools of device memory only, and this one is of "+o.Kind.String()+
+		return p, core.BadValue(op, c, "processes share pools of device memory only, and this one is of "+o.Kind.String()+
 			": leave Shareable false, or Kind zero")
 	case o.Shareable:
 		p.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -66,29 +67,29 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 	switch o.Kind {
 	case MemPoolDevice:
 		if o.Location != (MemLocation{}) {
-			return p, badValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
+			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
 				"device: leave Location zero, or choose another Kind")
 		}
-		p.Location = deviceLocation(c.dev)
+		p.Location = core.DeviceLocation(c.Dev)
 	case MemPoolPinned:
 		switch p.Location = o.Location.raw(); o.Location.Type {
 		case 0:
 			p.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST
 		case LocationHost, LocationHostNUMA:
 		default:
-			return p, badValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
+			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
 				"leave Location zero, or use LocationHost or LocationHostNUMA")
 		}
 	case MemPoolManaged:
 		if o.MaxSize != 0 {
-			return p, badValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
+			return p, core.BadValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
 		}
 		p.AllocType, p.Location = driver.CU_MEM_ALLOCATION_TYPE_MANAGED, o.Location.raw()
 		if err := canManage(c, op, "use a pool of pinned memory"); err != nil {
 			return p, err
 		}
 	default:
-		return p, badValue(op, c, fmt.Sprintf("unknown kind of memory %d: see MemPoolKind", o.Kind))
+		return p, core.BadValue(op, c, fmt.Sprintf("unknown kind of memory %d: see MemPoolKind", o.Kind))
 	}
 	return p, nil
 }
@@ -99,20 +100,20 @@ const withHostPools = 13000
 
 // failPool returns the error for a pool that the driver has not created, which may be too old for
 // it.
-func failPool(c *contextCore, op string, p driver.MemPoolProps, res driver.Result) *Error {
+func failPool(c *core.Context, op string, p driver.MemPoolProps, res driver.Result) *Error {
 	symbol := "CU_MEM_ALLOCATION_TYPE_MANAGED"
 	if p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_PINNED {
 		symbol = "CU_MEM_LOCATION_TYPE_HOST"
 	}
-	v := c.drv.table().Version()
+	v := c.Drv.Table().Version()
 	switch old := res == driver.ResultInvalidValue || res == driver.ResultNotSupported; {
 	case !old || v >= withHostPools:
 	case p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST:
 		m := &driver.MissingError{Symbol: "cuMemPoolCreate with " + symbol, Since: withHostPools, Driver: v,
-			Software: c.drv.table().Software()}
-		return newError(op, c, ResultNotSupported, m, remedy.OfMissing(m))
+			Software: c.Drv.Table().Software()}
+		return core.NewError(op, c, ResultNotSupported, m, remedy.OfMissing(m))
 	}
-	return c.callError(op, 0, res)
+	return c.CallError(op, 0, res)
 }
 
 // AllocHost allocates size bytes of a pool of pinned or of managed memory in the order of the
@@ -137,14 +138,14 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if pc.memory == pooledMemory {
-		return nil, badValue(op, pc, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
+	if pc.Memory == core.PooledMemory {
+		return nil, core.BadValue(op, pc, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
 	switch {
 	case s == nil || s.core == nil:
-		return nil, errNilArg(op, pc, "stream")
-	case s.core.ctx != pc.ctx:
-		return nil, errMixed(op, pc, s.core)
+		return nil, core.ErrNilArg(op, pc, "stream")
+	case s.core.Ctx != pc.Ctx:
+		return nil, core.ErrMixed(op, pc, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -152,28 +153,28 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	defer s.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, badValue(op, sc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, sc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	var raw driver.DevicePtr
 	refused := false
-	res, own := sc.ctx.allocate(func() (res driver.Result) {
-		raw, res, refused = sc.allocOnce(size, pc, nil)
+	res, own := sc.Ctx.Allocate(func() (res driver.Result) {
+		raw, res, refused = sc.AllocOnce(size, pc, nil)
 		return res
 	})
 	switch {
 	case refused:
-		return nil, newError(op, sc, ResultStreamCaptureUnsupported, errGraphHost,
+		return nil, core.NewError(op, sc, ResultStreamCaptureUnsupported, errGraphHost,
 			"allocate before the capture, and close the memory after the last launch of the graph")
 	case res != driver.ResultSuccess:
-		return nil, sc.failPoolAlloc(op, size, res, pc, own)
+		return nil, sc.FailPoolAlloc(op, size, res, pc, own)
 	}
-	mc := &memCore{is: pc.memory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size,
-		poolMemory: poolMemory{pool: pc}}
+	mc := &core.Mem{Is: pc.Memory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size,
+		PoolMemory: core.PoolMemory{Pool: pc}}
 	pc.Retain()
 	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, sc.ctx, mc)
-	mc.resource.usedOn(sc)
-	mc.observeOrder(op, sc)
+	m.cleanup = newMemory(m, sc.Ctx, mc)
+	mc.Resource.UsedOn(sc)
+	mc.ObserveOrder(op, sc)
 	return m, nil
 }
 
@@ -181,9 +182,9 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 var errGraphHost = fmt.Errorf("graphs cannot allocate pinned or managed memory: %w", errors.ErrUnsupported)
 
 // notOnDevice returns an error if the pool is not of device memory.
-func notOnDevice(p *memPoolCore, op, instead string) error {
-	if p.memory == pooledMemory {
+func notOnDevice(p *core.MemPool, op, instead string) error {
+	if p.Memory == core.PooledMemory {
 		return nil
 	}
-	return badValue(op, p, "the pool is of "+p.memory.name+", not of device memory: "+instead)
+	return core.BadValue(op, p, "the pool is of "+p.Memory.Name+", not of device memory: "+instead)
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Export returns a file that stands for the pool in other processes, which open the pool by
@@ -22,11 +23,11 @@ func (p *MemPool) Export() (*os.File, error) {
 	if err := notOnDevice(pc, op, "share a pool of device memory"); err != nil {
 		return nil, err
 	}
-	h, res := pc.ctx.drv.table().MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
+	h, res := pc.Ctx.Drv.Table().MemPoolExportToShareableHandle(driver.At{Context: pc.Ctx.Raw}, pc.Raw,
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	f, res := exportedFile("CUmemoryPool", h, res)
 	if res != driver.ResultSuccess {
-		return nil, pc.ctx.callError(op, pc.handle(), res)
+		return nil, pc.Ctx.CallError(op, pc.Handle(), res)
 	}
 	return f, nil
 }
@@ -43,7 +44,7 @@ func (p *MemPool) Export() (*os.File, error) {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
-	const op = importPoolOp
+	const op = core.ImportPoolOp
 	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
@@ -52,18 +53,18 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
-	at := driver.At{Context: cc.raw}
-	raw, res, own := allocated(cc, func() (driver.MemoryPool, driver.Result) {
-		return stateOf[imports](cc.drv).get(func() (driver.MemoryPool, driver.Result) {
-			return cc.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
+	at := driver.At{Context: cc.Raw}
+	raw, res, own := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
+		return core.StateOf[imports](cc.Drv).get(func() (driver.MemoryPool, driver.Result) {
+			return cc.Drv.Table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 				driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 		})
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(cc.callError(op, 0, res))
+		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
-	p := newMemPool(cc, raw, pooledMemory, false)
-	p.core.leaveImports = stateOf[imports](cc.drv).leave
+	p := newMemPool(cc, raw, core.PooledMemory, false)
+	p.core.LeaveImports = core.StateOf[imports](cc.Drv).leave
 	return p, nil
 }
 
@@ -79,23 +80,23 @@ type PoolMemHandle [64 + 8]byte
 func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	const op = "cuMemPoolExportPointer"
 	if m == nil || m.core == nil {
-		return h, errNil(op, "device memory")
+		return h, core.ErrNil(op, "device memory")
 	}
 	mc := m.core
-	if mc.is != pooledMemory {
-		return h, badValue(op, mc, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
+	if mc.Is != core.PooledMemory {
+		return h, core.BadValue(op, mc, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
 		return h, err
 	}
 	defer runtime.KeepAlive(m)
-	defer mc.leave()
-	data, res := mc.ctx.drv.table().MemPoolExportPointer(driver.At{Context: mc.ctx.raw}, mc.raw)
+	defer mc.EndCall()
+	data, res := mc.Ctx.Drv.Table().MemPoolExportPointer(driver.At{Context: mc.Ctx.Raw}, mc.Raw)
 	if res != driver.ResultSuccess {
-		return h, mc.ctx.callError(op, mc.handle(), res)
+		return h, mc.Ctx.CallError(op, mc.Handle(), res)
 	}
 	copy(h[:], data[:])
-	binary.LittleEndian.PutUint64(h[64:], mc.size)
+	binary.LittleEndian.PutUint64(h[64:], mc.Size)
 	return h, nil
 }
 
@@ -113,7 +114,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
 	if size == 0 {
-		return nil, misuse(op, p.object(), ErrNil,
+		return nil, core.Misuse(op, p.object(), ErrNil,
 			"the handle names no memory: pass one that DeviceMem.PoolHandle has returned")
 	}
 	pc, err := p.enter(op)
@@ -121,15 +122,15 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	mc := &memCore{is: pooledMemory, size: size, capacity: size, poolMemory: poolMemory{pool: pc},
-		importedMemory: importedMemory{opened: true}}
-	mc.ctx = pc.ctx
-	res, own := pc.ctx.allocate(func() driver.Result {
-		return stateOf[openings](pc.ctx.drv).open(mc, driver.MemPoolPtrExportData(h[:64]))
+	mc := &core.Mem{Is: core.PooledMemory, Size: size, Capacity: size, PoolMemory: core.PoolMemory{Pool: pc},
+		ImportedMemory: core.ImportedMemory{Opened: true}}
+	mc.Ctx = pc.Ctx
+	res, own := pc.Ctx.Allocate(func() driver.Result {
+		return core.StateOf[openings](pc.Ctx.Drv).open(mc, driver.MemPoolPtrExportData(h[:64]))
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(pc.ctx.callError(op, uintptr(pc.raw), res))
+		return nil, own.Explain(pc.Ctx.CallError(op, uintptr(pc.Raw), res))
 	}
 	pc.Retain()
-	return newDeviceMem(pc.ctx, mc), nil
+	return newDeviceMem(pc.Ctx, mc), nil
 }

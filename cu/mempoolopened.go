@@ -1,6 +1,9 @@
 package cu
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
+)
 
 // This file counts the imports of pools, and the openings of their memory. All imports of a pool have
 // one handle, and all openings of memory have one address. One call ends all openings, and perhaps also
@@ -44,57 +47,57 @@ type openings struct{ handleUses[openedMemory] }
 type openedMemory struct {
 	open int // the number of DeviceMems that are not closed
 	// last is the memory that frees it, if open is 0.
-	last *memCore
+	last *core.Mem
 	// used are the streams on which closed DeviceMems have used the memory.
-	used streamSet
+	used core.StreamSet
 }
 
 // open opens the memory that data of its exporter names. The caller has a call in flight on the pool.
-func (o *openings) open(mc *memCore, data driver.MemPoolPtrExportData) driver.Result {
+func (o *openings) open(mc *core.Mem, data driver.MemPoolPtrExportData) driver.Result {
 	res := o.get(func() (h uint64, res driver.Result) {
-		pool, at := mc.pool.(*memPoolCore).raw, driver.At{Context: mc.ctx.raw}
-		mc.raw, res = mc.ctx.drv.table().MemPoolImportPointer(at, pool, data)
-		return uint64(mc.raw), res
+		pool, at := mc.Pool.(*core.MemPool).Raw, driver.At{Context: mc.Ctx.Raw}
+		mc.Raw, res = mc.Ctx.Drv.Table().MemPoolImportPointer(at, pool, data)
+		return uint64(mc.Raw), res
 	}, func(x *openedMemory) {
 		x.open++
-		x.last, mc.opening = nil, &countedOpening{
-			leave:     func() (last bool) { return x.leave(mc) },
-			beginFree: func() (end func(), may bool) { return x.beginFree(mc) },
+		x.last, mc.Opening = nil, &core.CountedOpening{
+			EndCall:   func() (last bool) { return x.leave(mc) },
+			BeginFree: func() (end func(), may bool) { return x.beginFree(mc) },
 		}
 	})
 	if res == driver.ResultSuccess {
-		observeOpened(mc, struct {
+		core.ObserveOpened(mc, struct {
 			pool driver.MemoryPool
 			data driver.MemPoolPtrExportData
-		}{mc.pool.(*memPoolCore).raw, data})
+		}{mc.Pool.(*core.MemPool).Raw, data})
 	}
 	return res
 }
 
-func (x *openedMemory) leave(mc *memCore) (last bool) {
-	if !mc.left {
-		mc.observeGone()
+func (x *openedMemory) leave(mc *core.Mem) (last bool) {
+	if !mc.Left {
+		mc.ObserveGone()
 	}
-	o := stateOf[openings](mc.ctx.drv)
+	o := core.StateOf[openings](mc.Ctx.Drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !mc.left {
-		mc.left = true
-		x.used.noteAll(mc.usedStreams)
+	if !mc.Left {
+		mc.Left = true
+		x.used.NoteAll(mc.UsedStreams)
 		if x.open--; x.open == 0 {
-			mc.usedStreams.noteAll(&x.used)
+			mc.UsedStreams.NoteAll(&x.used)
 			x.last = mc
 		}
 	}
 	return x.last == mc
 }
 
-func (x *openedMemory) beginFree(mc *memCore) (end func(), may bool) {
-	o := stateOf[openings](mc.ctx.drv)
+func (x *openedMemory) beginFree(mc *core.Mem) (end func(), may bool) {
+	o := core.StateOf[openings](mc.Ctx.Drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if x.last != mc || o.at[uint64(mc.raw)] != x {
+	if x.last != mc || o.at[uint64(mc.Raw)] != x {
 		return func() {}, false
 	}
-	return o.beginEnd(uint64(mc.raw)), true
+	return o.beginEnd(uint64(mc.Raw)), true
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
@@ -163,7 +164,7 @@ func TestPoolOpenedTwice(t *testing.T) {
 		"call in flight": func(_ *openedRig, m *DeviceMem, _ *Stream) error { return closedDuringCall(m) },
 		"abandoned first": func(_ *openedRig, m *DeviceMem, _ *Stream) error {
 			m.cleanup.Stop()
-			m.core.forgotten()
+			m.core.Forgotten()
 			return nil
 		},
 	} {
@@ -202,7 +203,7 @@ func closedDuringCall(m *DeviceMem) error {
 	if err := m.core.Enter(m.core, "test"); err != nil {
 		return err
 	}
-	defer m.core.leave()
+	defer m.core.EndCall()
 	return m.Close()
 }
 
@@ -218,7 +219,7 @@ func TestPoolOpenedAgain(t *testing.T) {
 		t.Errorf("the memory is at %#x and %#x", addr, again.Handle())
 	}
 	r.sim.Release(r.a.Handle())
-	if !eventually(m.core.freed.Load) {
+	if !eventually(m.core.Freed.Load) {
 		t.Fatal("the first opening does not end")
 	}
 	r.works(again, 2)
@@ -325,7 +326,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		o := stateOf[openings](r.gpu.own.core.drv)
+		o := core.StateOf[openings](r.gpu.own.Core.Drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0
@@ -341,7 +342,7 @@ func TestPoolImportedTwice(t *testing.T) {
 		"Close": (*MemPool).Close,
 		"abandoned": func(p *MemPool) error {
 			p.cleanup.Stop()
-			p.core.forgotten()
+			p.core.Forgotten()
 			return nil
 		},
 	} {
@@ -456,7 +457,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		o := stateOf[imports](r.gpu.own.core.drv)
+		o := core.StateOf[imports](r.gpu.own.Core.Drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0 && r.pools() == 1

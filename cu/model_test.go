@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 var (
@@ -191,7 +193,7 @@ func (g *modelGate) observe(record func() error) (modelRecord, error) {
 	return r, err
 }
 
-// beginRecord and endRecord stand around a record.
+// BeginRecord and endRecord stand around a record.
 func (e *modelEvent) beginRecord() {
 	if !e.tracked {
 		return
@@ -535,7 +537,7 @@ func (a *actor) renewStream(i int) {
 		return
 	}
 	a.unclosed("stream").Add(1)
-	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(s.core.raw)}}
+	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(s.core.Raw)}}
 	if old := a.streams[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "stream", old.s.Close)
 	}
@@ -878,7 +880,7 @@ func (a *actor) useTicket() {
 // was closed.
 func wokenByContext(err error) bool {
 	var e *Error
-	return errors.Is(err, ErrClosed) && errors.As(err, &e) && e.Detail == contextClosedDetail
+	return errors.Is(err, ErrClosed) && errors.As(err, &e) && e.Detail == core.ContextClosedDetail
 }
 
 func (a *actor) since() {

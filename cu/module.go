@@ -9,13 +9,14 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/ptx"
 )
 
 // Module is GPU code that is loaded into a context.
 type Module struct {
-	_       noCopy
-	core    *moduleCore
+	_       core.NoCopy
+	core    *core.Module
 	log     string
 	lib     *Library // keeps the library, if the module is one of a library
 	cleanup runtime.Cleanup
@@ -78,25 +79,25 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	}
 	defer c.leave()
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, badValue(op, cc, wrong)
+		return nil, core.BadValue(op, cc, wrong)
 	}
-	cc.freeDeferred()
+	cc.FreeDeferred()
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
 	// additional byte does not matter.
 	image = append(bytes.Clone(image), 0)
 	var raw driver.Module
 	var log driver.JITLog
-	res, own := cc.allocate(func() (res driver.Result) {
-		raw, log, res = cc.drv.table().ModuleLoadJIT(driver.At{Context: cc.raw}, image, rawOptions(opts))
+	res, own := cc.Allocate(func() (res driver.Result) {
+		raw, log, res = cc.Drv.Table().ModuleLoadJIT(driver.At{Context: cc.Raw}, image, rawOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, compiled(own.explain(cc.callError(op, 0, res)), log)
+		return nil, core.Compiled(own.Explain(cc.CallError(op, 0, res)), log)
 	}
-	mc := &moduleCore{raw: raw, kernels: kernelsOf(image)}
-	mc.freeWaits, mc.usedStreams = true, new(streamSet)
+	mc := &core.Module{Raw: raw, Kernels: core.KernelsOf(image)}
+	mc.FreeWaits, mc.UsedStreams = true, new(core.StreamSet)
 	m := &Module{core: mc, log: log.Info}
-	m.cleanup = owned(m, &mc.resource, mc, cc)
+	m.cleanup = core.Owned(m, &mc.Resource, mc, cc)
 	return m, nil
 }
 
@@ -105,21 +106,21 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	if c == nil || c.own == nil {
-		return nil, errNil(op, "context")
+		return nil, core.ErrNil(op, "context")
 	}
-	return readImage(op, c.own.core, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
+	return readImage(op, c.own.Core, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
 }
 
 // readImage reads a file with GPU code, and loads it.
-func readImage[T any](op string, of named, path string, load func(image []byte) (T, error)) (loaded T, err error) {
+func readImage[T any](op string, of core.Named, path string, load func(image []byte) (T, error)) (loaded T, err error) {
 	image, err := codeimage.Read(path)
 	if err != nil {
-		return loaded, newError(op, of, ResultFileNotFound, err,
+		return loaded, core.NewError(op, of, ResultFileNotFound, err,
 			"the file with the GPU code cannot be read: check its path and its permissions")
 	}
 	loaded, err = load(image)
 	if e, ok := err.(*Error); ok {
-		e.Detail = join("file "+path, e.Detail)
+		e.Detail = core.Join("file "+path, e.Detail)
 	}
 	return loaded, err
 }
@@ -140,9 +141,9 @@ func (m *Module) Log() string {
 // docs/blocking.md. Further calls return nil. A module of a [Library] stays loaded.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
-		return errNil("cuModuleUnload", "module")
+		return core.ErrNil("cuModuleUnload", "module")
 	}
-	return m.core.closeOwned("Module.Close", m.cleanup)
+	return m.core.CloseOwned("Module.Close", m.cleanup)
 }
 
 // Handle returns the CUmodule, for code that calls the driver without this package. It is valid
@@ -151,7 +152,7 @@ func (m *Module) Handle() uintptr {
 	if m == nil || m.core == nil || m.core.Closed() {
 		return 0
 	}
-	return uintptr(m.core.raw)
+	return uintptr(m.core.Raw)
 }
 
 // Global returns the memory of a variable of the module (cuModuleGetGlobal). Close of that memory
@@ -161,7 +162,7 @@ func (m *Module) Handle() uintptr {
 func (m *Module) Global(name string) (*DeviceMem, error) {
 	const op = "cuModuleGetGlobal"
 	if m == nil || m.core == nil {
-		return nil, errNil(op, "module")
+		return nil, core.ErrNil(op, "module")
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
@@ -169,29 +170,29 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 	}
 	defer runtime.KeepAlive(m)
 	var size uint64
-	raw, res, own := allocated(mc.ctx, func() (raw driver.DevicePtr, res driver.Result) { // it may load the module now
-		raw, size, res = mc.ctx.drv.table().ModuleGetGlobal(driver.At{Context: mc.ctx.raw}, mc.raw, name)
+	raw, res, own := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) { // it may load the module now
+		raw, size, res = mc.Ctx.Drv.Table().ModuleGetGlobal(driver.At{Context: mc.Ctx.Raw}, mc.Raw, name)
 		return raw, res
 	})
 	if res != driver.ResultSuccess {
-		err := own.explain(mc.notFound(op, "variable", name, res))
-		mc.leave()
+		err := own.Explain(mc.NotFound(op, "variable", name, res))
+		mc.EndCall()
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
+	return newDeviceMem(mc.Ctx, &core.Mem{Is: moduleVariable, Raw: raw, Size: size, Module: mc}), nil
 }
 
-var moduleVariable = memoryKind{memoryTraits{others: true}, &memoryFuncs{
-	name:     "device memory",
-	free:     freeVariable,
-	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
+var moduleVariable = core.MemoryKind{MemoryTraits: core.MemoryTraits{Others: true}, MemoryFuncs: &core.MemoryFuncs{
+	Name:     "device memory",
+	Free:     freeVariable,
+	Unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
 }}
 
 // freeVariable ends the variable's use of its module.
-func freeVariable(mc *memCore, at driver.At) (string, driver.Result) {
-	if mc.module.leave(); !at.NoWait {
-		mc.ctx.freeDeferred() // this frees the module if it was closed before
+func freeVariable(mc *core.Mem, at driver.At) (string, driver.Result) {
+	if mc.Module.EndCall(); !at.NoWait {
+		mc.Ctx.FreeDeferred() // this frees the module if it was closed before
 	}
 	return "", driver.ResultSuccess
 }
@@ -208,19 +209,19 @@ type Function struct {
 }
 
 // object returns what errors say of the kernel.
-func (f *Function) object() member {
+func (f *Function) object() core.Member {
 	if f == nil {
-		return standIn{itsKind: "kernel"}
+		return core.StandIn{ItsKind: "kernel"}
 	}
-	return standIn{"kernel", uintptr(f.raw), f.context()}
+	return core.StandIn{ItsKind: "kernel", Raw: uintptr(f.raw), Ctx: f.context()}
 }
 
 // context returns the kernel's context, or nil for no kernel.
-func (f *Function) context() *contextCore {
+func (f *Function) context() *core.Context {
 	if f == nil || f.mod == nil {
 		return nil
 	}
-	return f.mod.core.ctx
+	return f.mod.core.Ctx
 }
 
 // Function returns the kernel with this name (cuModuleGetFunction).
@@ -229,10 +230,10 @@ func (f *Function) context() *contextCore {
 func (m *Module) Function(name string) (*Function, error) {
 	const op = "cuModuleGetFunction"
 	if m == nil || m.core == nil {
-		return nil, errNil(op, "module")
+		return nil, core.ErrNil(op, "module")
 	}
 	return m.find(op, name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
-		return t.ModuleGetFunction(at, m.core.raw, name)
+		return t.ModuleGetFunction(at, m.core.Raw, name)
 	})
 }
 
@@ -244,11 +245,11 @@ func (m *Module) find(op, name string,
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
-	defer mc.leave()
-	at := driver.At{Context: mc.ctx.raw}
-	raw, res, own := allocated(mc.ctx, func() (driver.Function, driver.Result) { return call(mc.ctx.drv.table(), at) })
+	defer mc.EndCall()
+	at := driver.At{Context: mc.Ctx.Raw}
+	raw, res, own := core.Allocated(mc.Ctx, func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
 	if res != driver.ResultSuccess {
-		return nil, own.explain(mc.notFound(op, kernelKind, name, res))
+		return nil, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
 	}
 	f := &Function{mod: m, raw: raw, name: name}
 	if err := f.findParams(at); err != nil {
@@ -267,31 +268,31 @@ func (f *Function) findParams(at driver.At) error {
 	const op = "cuFuncGetParamInfo"
 	mc := f.mod.core
 	for i := range uint64(maxParamBytes + 1) {
-		_, size, res := mc.ctx.drv.table().FuncGetParamInfo(at, f.raw, i)
+		_, size, res := mc.Ctx.Drv.Table().FuncGetParamInfo(at, f.raw, i)
 		switch {
 		case res == driver.ResultInvalidValue: // i is the number of parameters
 			f.known = true
 			f.readText()
 			return nil
-		case mc.ctx.drv.table().Missing(res) != nil: // before CUDA 12.4
+		case mc.Ctx.Drv.Table().Missing(res) != nil: // before CUDA 12.4
 			var list []ptx.Param
-			list, f.known = mc.kernels()[f.name]
+			list, f.known = mc.Kernels()[f.name]
 			for _, p := range list {
 				f.params = append(f.params, kernelParam{uint32(p.Size), anyArg})
 			}
 			f.readText()
 			return nil
 		case res != driver.ResultSuccess:
-			return mc.ctx.callError(op, uintptr(f.raw), res)
+			return mc.Ctx.CallError(op, uintptr(f.raw), res)
 		}
 		f.params = append(f.params, kernelParam{uint32(min(size, math.MaxUint32)), anyArg})
 	}
-	return newError(op, f.object(), ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
+	return core.NewError(op, f.object(), ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
 }
 
 // readText notes what the parameters take, if the PTX says it.
 func (f *Function) readText() {
-	list := f.mod.core.kernels()[f.name]
+	list := f.mod.core.Kernels()[f.name]
 	if !slices.EqualFunc(list, f.params, func(p ptx.Param, q kernelParam) bool { return p.Size == uint64(q.size) }) {
 		return // it is another kernel
 	}
@@ -341,8 +342,8 @@ type FunctionAttribute int32
 // String returns the attribute's name in lower case.
 func (a FunctionAttribute) String() string { return nameOf(namesFunctionAttribute[:], int32(a)) }
 
-func (a FunctionAttribute) unknown(op string, of named) error {
-	return badValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))
+func (a FunctionAttribute) unknown(op string, of core.Named) error {
+	return core.BadValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))
 }
 
 // Attribute returns a property of the kernel (cuFuncGetAttribute). Sizes are in bytes. A version is
@@ -366,7 +367,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 		return a.unknown(op, f.object()) // with a negative number, the driver reads invalid memory
 	}
 	if int(int32(value)) != value {
-		return badValue(op, f.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return core.BadValue(op, f.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.FuncSetAttribute(at, f.raw, int32(a), int32(value))
@@ -380,7 +381,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, badValue(op, f.object(), fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
+		return 0, core.BadValue(op, f.object(), fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.raw, int32(threads), sharedMem)
@@ -395,7 +396,7 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
-		return 0, 0, badValue(op, f.object(),
+		return 0, 0, core.BadValue(op, f.object(),
 			fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
@@ -409,18 +410,18 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 func askFunction[T any](f *Function, op string,
 	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
 	if f == nil || f.mod == nil {
-		return v, errNil(op, "function")
+		return v, core.ErrNil(op, "function")
 	}
 	mc := f.mod.core
 	if err := mc.Enter(mc, op); err != nil {
 		return v, err
 	}
 	defer runtime.KeepAlive(f)
-	defer mc.leave()
-	v, res := call(mc.ctx.drv.table(), driver.At{Context: mc.ctx.raw})
+	defer mc.EndCall()
+	v, res := call(mc.Ctx.Drv.Table(), driver.At{Context: mc.Ctx.Raw})
 	if res != driver.ResultSuccess {
 		var zero T
-		return zero, mc.ctx.callError(op, uintptr(f.raw), res)
+		return zero, mc.Ctx.CallError(op, uintptr(f.raw), res)
 	}
 	return v, nil
 }

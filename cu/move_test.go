@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestMoveRace exchanges three events, in a circle: each is somewhere all the time.
@@ -16,7 +18,7 @@ func TestMoveRace(t *testing.T) {
 		want[e.Key()] = 1
 	}
 	n := 1_000_000
-	if testing.Short() || raceEnabled { // with the checks of Go and of the order of locks each move takes far longer
+	if testing.Short() || core.RaceEnabled { // with the checks of Go and of the order of locks each move takes far longer
 		n = 10_000
 	}
 	var wg sync.WaitGroup

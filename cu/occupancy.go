@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // MaxActiveClusters returns how many clusters of a launch with this configuration the device can run
@@ -25,7 +26,7 @@ func (f *Function) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
 func (f *Function) askClusters(op string, cfg LaunchConfig,
 	call func(*driver.Table, driver.At, driver.Function, driver.LaunchConfig) (int32, driver.Result)) (int, error) {
 	if f == nil || f.mod == nil {
-		return 0, errNil(op, "function")
+		return 0, core.ErrNil(op, "function")
 	}
 	if err := f.checkConfig(&cfg); err != nil {
 		err.(*Error).Op = op
@@ -41,7 +42,7 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 		return call(t, at, f.raw, c)
 	})
 	if e, ok := err.(*Error); ok && cfg.Attributes != nil {
-		e.Detail = join(e.Detail, deviceOf(f.mod.core.ctx).exceededAttribute(cfg.Attributes, e.Result))
+		e.Detail = core.Join(e.Detail, deviceOf(f.mod.core.Ctx).exceededAttribute(cfg.Attributes, e.Result))
 	}
 	return int(n), err
 }
@@ -53,7 +54,7 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
 	const op = "cuOccupancyAvailableDynamicSMemPerBlock"
 	if int(int32(blocks)) != blocks || int(int32(threads)) != threads || blocks < 1 || threads < 1 {
-		return 0, badValue(op, f.object(), fmt.Sprintf("%d blocks of %d threads: there must be at least one of each",
+		return 0, core.BadValue(op, f.object(), fmt.Sprintf("%d blocks of %d threads: there must be at least one of each",
 			blocks, threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (uint64, driver.Result) {
@@ -78,8 +79,8 @@ func (f *Function) Load() error {
 		return err
 	}
 	err := load()
-	if lacksMemory(op, err) != nil {
-		err = f.mod.core.ctx.retry(op, err, load)
+	if core.LacksMemory(op, err) != nil {
+		err = f.mod.core.Ctx.Retry(op, err, load)
 	}
 	return err
 }

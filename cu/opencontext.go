@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // OpenContext is [Open] for programs that must not hang if the driver does, such as a check of a
@@ -31,9 +33,9 @@ func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
 func (c *Context) closeUnused() {
 	c.cleanup.Stop()
 	if first, last := c.own.Close(); first {
-		c.own.endWaits()
+		c.own.EndWaits()
 		if last {
-			c.own.core.endHold()
+			c.own.Core.EndHold()
 		}
 	}
 	runtime.KeepAlive(c)
@@ -48,7 +50,7 @@ const hangs = "the driver has not answered: look for errors of the GPU in the ke
 
 // errNotCalled returns the error for a call that was not made, because ctx had ended.
 func errNotCalled(op string, ctx context.Context) *Error {
-	return &Error{Op: op, Err: errEnded(ctx), Detail: "the driver was not called"}
+	return &Error{Op: op, Err: core.ErrEnded(ctx), Detail: "the driver was not called"}
 }
 
 // callContext returns the result of f, or an error with the detail if ctx ends first. f runs on a
@@ -82,6 +84,6 @@ func callContext[T any](ctx context.Context, op, detail string, f func() (T, err
 	case r := <-returned:
 		return r.v, r.err
 	case <-ctx.Done():
-		return v, &Error{Op: op, Err: errEnded(ctx), Detail: detail}
+		return v, &Error{Op: op, Err: core.ErrEnded(ctx), Detail: detail}
 	}
 }

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // EnablePeerAccess allows kernels of this context to access the memory of another device's context
@@ -29,24 +30,24 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	defer c.leave()
 	pc, err := peer.enter(op)
 	if err != nil {
-		return about(cc, err)
+		return core.About(cc, err)
 	}
 	defer peer.leave()
-	if pc.drv != cc.drv {
-		return errMixed(op, cc, as("peer", pc))
+	if pc.Drv != cc.Drv {
+		return core.ErrMixed(op, cc, core.InRole("peer", pc))
 	}
-	t, at := cc.drv.table(), driver.At{Context: cc.raw}
+	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var res, already driver.Result
-	var own *collection
+	var own *core.Collection
 	if on {
-		res, own = cc.allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.raw, 0) })
+		res, own = cc.Allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.Raw, 0) })
 		already = driver.ResultPeerAccessAlreadyEnabled
 	} else {
-		res, already = t.CtxDisablePeerAccess(at, pc.raw), driver.ResultPeerAccessNotEnabled
+		res, already = t.CtxDisablePeerAccess(at, pc.Raw), driver.ResultPeerAccessNotEnabled
 	}
 	if res != driver.ResultSuccess && res != already {
-		return own.explain(cc.callError(op, uintptr(pc.raw), res))
+		return own.Explain(cc.CallError(op, uintptr(pc.Raw), res))
 	}
-	cc.peers.set(pc, on)
+	cc.Peers.Set(pc, on)
 	return nil
 }

@@ -8,13 +8,14 @@ import (
 	"syscall"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // PhysicalMem is memory of a device without addresses (CUmemGenericAllocationHandle):
 // [VirtualMem.Map] maps it. It stays allocated until it is closed, all of its mappings have ended,
 // and all processes that have imported it have closed it. It is safe for concurrent use.
 type PhysicalMem struct {
-	_       noCopy
+	_       core.NoCopy
 	core    *physicalCore
 	cleanup runtime.Cleanup
 }
@@ -33,11 +34,11 @@ type PhysicalOptions struct {
 }
 
 // prop returns the options for the driver.
-func (o PhysicalOptions) prop(c *contextCore) (p driver.MemAllocationProp, err error) {
+func (o PhysicalOptions) prop(c *core.Context) (p driver.MemAllocationProp, err error) {
 	p.Type = driver.CU_MEM_ALLOCATION_TYPE_PINNED
 	p.Location = o.Location.raw()
 	if o.Location == (MemLocation{}) {
-		p.Location = deviceLocation(c.dev)
+		p.Location = core.DeviceLocation(c.Dev)
 	}
 	if o.Shareable {
 		p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -50,7 +51,7 @@ func (o PhysicalOptions) prop(c *contextCore) (p driver.MemAllocationProp, err e
 	}
 	if t := o.Location.Type; o.Location != (MemLocation{}) && t != LocationDevice && t != LocationHost &&
 		t != LocationHostNUMA {
-		return p, badValue("cuMemCreate", c, fmt.Sprintf(
+		return p, core.BadValue("cuMemCreate", c, fmt.Sprintf(
 			"physical memory cannot be at %v: use a device, the host or a NUMA node", o.Location))
 	}
 	return p, nil
@@ -77,7 +78,7 @@ func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, 
 		recommended, res = granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
 	}
 	if res != driver.ResultSuccess {
-		return 0, 0, cc.callError(op, 0, res)
+		return 0, 0, cc.CallError(op, 0, res)
 	}
 	return smallest, recommended, nil
 }
@@ -97,18 +98,18 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	case err != nil:
 		return nil, err
 	case size == 0 || size > 1<<62:
-		return nil, badValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	unit, res := granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res != driver.ResultSuccess {
-		return nil, cc.callError("cuMemGetAllocationGranularity", 0, res)
+		return nil, cc.CallError("cuMemGetAllocationGranularity", 0, res)
 	}
 	size = roundUp(size, unit)
 	raw, res, own := createPhysical(cc, size, &prop)
 	if res != driver.ResultSuccess {
-		return nil, cc.outOfMemory(cc.failAlloc(op, 0, size, res, own))
+		return nil, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
 	}
-	return newPhysicalMem(cc, raw, cc.drv.physical.Add(1), size), nil
+	return newPhysicalMem(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
 
 // ImportPhysicalMem opens physical memory of another process
@@ -118,7 +119,7 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
-	const op = importPhysicalOp
+	const op = core.ImportPhysicalOp
 	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
@@ -127,20 +128,20 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
-	raw, res, own := allocated(cc, func() (driver.MemGenericAllocationHandle, driver.Result) {
-		return cc.drv.table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
+	raw, res, own := core.Allocated(cc, func() (driver.MemGenericAllocationHandle, driver.Result) {
+		return cc.Drv.Table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
 			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.explain(cc.callError(op, fd, res))
+		return nil, own.Explain(cc.CallError(op, fd, res))
 	}
-	return newPhysicalMem(cc, raw, cc.drv.physical.Add(1), size), nil
+	return newPhysicalMem(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
 
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
-func checkDescriptor(op string, of named, fd uintptr) error {
+func checkDescriptor(op string, of core.Named, fd uintptr) error {
 	if fd > math.MaxInt32 {
-		return badValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export",
+		return core.BadValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export",
 			fd))
 	}
 	return nil
@@ -166,22 +167,22 @@ func exportedFile(name string, h driver.ShareableHandle, res driver.Result) (*os
 func callWith[T ~int | ~uintptr](f func(T), fd int32) { f(T(fd)) }
 
 // newPhysicalMem returns the memory with a handle and a number, within a call on the context.
-func newPhysicalMem(c *contextCore, raw driver.MemGenericAllocationHandle, physical, size uint64) *PhysicalMem {
+func newPhysicalMem(c *core.Context, raw driver.MemGenericAllocationHandle, physical, size uint64) *PhysicalMem {
 	p := &PhysicalMem{core: &physicalCore{raw: raw, physical: physical, size: size}}
-	p.cleanup = owned(p, &p.core.resource, p.core, c)
+	p.cleanup = core.Owned(p, &p.core.Resource, p.core, c)
 	return p
 }
 
 // enter begins a call on the memory. leave ends it.
 func (p *PhysicalMem) enter(op string) (*physicalCore, error) {
 	if p == nil || p.core == nil {
-		return nil, errNil(op, "physical memory")
+		return nil, core.ErrNil(op, "physical memory")
 	}
 	return p.core, p.core.Enter(p.core, op)
 }
 
 func (p *PhysicalMem) leave() {
-	p.core.leave()
+	p.core.EndCall()
 	runtime.KeepAlive(p)
 }
 
@@ -211,9 +212,9 @@ func (p *PhysicalMem) Options() (o PhysicalOptions, err error) {
 		return o, err
 	}
 	defer p.leave()
-	prop, res := pc.ctx.drv.table().MemGetAllocationPropertiesFromHandle(driver.At{}, pc.raw)
+	prop, res := pc.Ctx.Drv.Table().MemGetAllocationPropertiesFromHandle(driver.At{}, pc.raw)
 	if res != driver.ResultSuccess {
-		return o, pc.ctx.callError(op, pc.handle(), res)
+		return o, pc.Ctx.CallError(op, pc.Handle(), res)
 	}
 	return PhysicalOptions{
 		Location:     MemLocation{Type: MemLocationType(prop.Location.Type), ID: int(prop.Location.ID)},
@@ -234,13 +235,13 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	h, res := pc.ctx.drv.table().MemExportToShareableHandle(driver.At{}, pc.raw,
+	h, res := pc.Ctx.Drv.Table().MemExportToShareableHandle(driver.At{}, pc.raw,
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	f, res := exportedFile("CUmemGenericAllocationHandle", h, res)
 	if res != driver.ResultSuccess {
-		e := pc.ctx.callError(op, pc.handle(), res)
+		e := pc.Ctx.CallError(op, pc.Handle(), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = join("only memory of NewPhysicalMem with PhysicalOptions.Shareable can be exported", e.Detail)
+			e.Detail = core.Join("only memory of NewPhysicalMem with PhysicalOptions.Shareable can be exported", e.Detail)
 		}
 		return nil, e
 	}
@@ -251,7 +252,7 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 // GPU. Further calls return nil.
 func (p *PhysicalMem) Close() error {
 	if p == nil || p.core == nil {
-		return errNil("cuMemRelease", "physical memory")
+		return core.ErrNil("cuMemRelease", "physical memory")
 	}
-	return p.core.closeOwned("PhysicalMem.Close", p.cleanup)
+	return p.core.CloseOwned("PhysicalMem.Close", p.cleanup)
 }

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // MemoryType says what kind of memory an address belongs to (CUmemorytype).
@@ -66,21 +67,21 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 
 // pointerInfo returns what the driver knows about an address, and how the context's device can
 // access the memory. The access is AccessNone if the driver is too old to know it.
-func pointerInfo(c *contextCore, op string, addr uint64) (i PointerInfo, access MemAccess, err error) {
+func pointerInfo(c *core.Context, op string, addr uint64) (i PointerInfo, access MemAccess, err error) {
 	known := []int32{driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED,
 		driver.CU_POINTER_ATTRIBUTE_CONTEXT, driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
 		driver.CU_POINTER_ATTRIBUTE_HOST_POINTER, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID,
 		driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 		driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
 		driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS}
-	if c.drv.table().Version() < 11030 { // without handles of pools
+	if c.Drv.Table().Version() < 11030 { // without handles of pools
 		known = known[:len(known)-2]
 	}
-	got, res := c.pointerAttributes(known, driver.DevicePtr(addr))
+	got, res := c.PointerAttributes(known, driver.DevicePtr(addr))
 	v := [11]uint64{}
 	switch copy(v[:], got); {
 	case res != driver.ResultSuccess:
-		return i, 0, c.callError(op, uintptr(addr), res)
+		return i, 0, c.CallError(op, uintptr(addr), res)
 	case v[0] == 0:
 		return i, 0, nil
 	}
@@ -90,7 +91,7 @@ func pointerInfo(c *contextCore, op string, addr uint64) (i PointerInfo, access 
 	// memory.
 	if i.Type == MemoryHost && i.Pool != 0 {
 		i.Start = 0
-		if start, _, res := c.drv.table().MemGetAddressRange(driver.At{Context: c.raw},
+		if start, _, res := c.Drv.Table().MemGetAddressRange(driver.At{Context: c.Raw},
 			driver.DevicePtr(addr)); res == driver.ResultSuccess {
 			i.Start = uint64(start)
 		}
@@ -111,9 +112,9 @@ func (c *Context) AddressRange(addr uint64) (start, size uint64, err error) {
 		return 0, 0, err
 	}
 	defer c.leave()
-	raw, size, res := cc.drv.table().MemGetAddressRange(driver.At{Context: cc.raw}, driver.DevicePtr(addr))
+	raw, size, res := cc.Drv.Table().MemGetAddressRange(driver.At{Context: cc.Raw}, driver.DevicePtr(addr))
 	if res != driver.ResultSuccess {
-		return 0, 0, cc.callError(op, uintptr(addr), res)
+		return 0, 0, cc.CallError(op, uintptr(addr), res)
 	}
 	return uint64(raw), size, nil
 }

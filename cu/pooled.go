@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Pooled is an event of an [EventPool], from its acquisition to [Pooled.Release]. It is a value and
@@ -14,7 +15,7 @@ import (
 // also take a Pooled. For a time without a wait, call Query of both events before Elapsed. The zero Pooled is
 // no event.
 type Pooled struct {
-	entry *poolEntry
+	entry *core.EventPoolEntry
 	gen   uint32
 	pool  *EventPool   // keeps the pool from being collected, which would close it
 	owner *pooledOwner // nil unless AcquireTracked returned the event
@@ -27,7 +28,7 @@ type pooledOwner struct{ cleanup runtime.Cleanup }
 // releaseAbandoned releases an abandoned event.
 func (p Pooled) releaseAbandoned() {
 	if p.Release() == nil {
-		p.entry.pool.ctx.drv.leak(leakReport{Kind: "pooled event", Abandoned: true})
+		p.entry.Pool.Ctx.Drv.Leak(core.LeakReport{Kind: "pooled event", Abandoned: true})
 	}
 }
 
@@ -38,18 +39,18 @@ func (p Pooled) releaseAbandoned() {
 func (p Pooled) Release() error {
 	en := p.entry
 	if en == nil {
-		return errNil("Release", "pooled event")
+		return core.ErrNil("Release", "pooled event")
 	}
-	c, busy := (*eventCore)(nil), uint64(0)
+	c, busy := (*core.Event)(nil), uint64(0)
 	for {
-		s := en.state.Load()
-		if c = en.core.Load(); c == nil || !p.holds(s) {
+		s := en.State.Load()
+		if c = en.Core.Load(); c == nil || !p.holds(s) {
 			return errReleased("Release", nil)
 		}
-		if busy = 0; p.gen == maxGeneration || !c.unused() || c.first.recorded() {
-			busy = entryBusy
+		if busy = 0; p.gen == core.MaxGeneration || !c.Unused() || c.First.Recorded() {
+			busy = core.EntryBusy
 		}
-		if en.state.CompareAndSwap(s, s&^(entryOne-1)|busy) {
+		if en.State.CompareAndSwap(s, s&^(core.EntryOne-1)|busy) {
 			break
 		}
 	}
@@ -57,75 +58,77 @@ func (p Pooled) Release() error {
 		p.owner.cleanup.Stop()
 	}
 	switch {
-	case busy == 0 && en.home:
+	case busy == 0 && en.Home:
 	case busy == 0:
-		en.pool.push(&en.pool.free[en.flags], en)
-	case c.slot.Load() == nil: // the pool was closed
-	case p.gen != maxGeneration && c.unused(): // no call that began before the change of the state is left
-		c.first.ClearBits(slotRecorded)
-		en.putBack(uint64(p.gen))
+		en.Pool.Push(&en.Pool.Free[en.Flags], en)
+	case c.Slot.Load() == nil: // the pool was closed
+	case p.gen != core.MaxGeneration && c.Unused(): // no call that began before the change of the state is left
+		c.First.ClearBits(core.SlotRecorded)
+		en.PutBack(uint64(p.gen))
 	default: // Acquire would find out, too, but it is cheaper not to offer such an event
-		en.core.Store(nil)
-		defer en.putBack(uint64(p.gen)) // also if a tracer panics
-		c.release()
+		en.Core.Store(nil)
+		defer en.PutBack(uint64(p.gen)) // also if a tracer panics
+		c.Release()
 	}
 	return nil
 }
 
 // holds reports whether an entry with the state s is still acquired for p.
-func (p Pooled) holds(s uint64) bool { return s/entryOne == uint64(p.gen) && s&entryInUse != 0 }
+func (p Pooled) holds(s uint64) bool {
+	return s/core.EntryOne == uint64(p.gen) && s&core.EntryInUse != 0
+}
 
 // enter begins a call on the event. The caller ends the call by leave.
-func (p Pooled) enter(op string) (*slot, error) {
+func (p Pooled) enter(op string) (*core.Slot, error) {
 	en := p.entry
 	if en == nil {
-		return nil, errNil(op, "pooled event")
+		return nil, core.ErrNil(op, "pooled event")
 	}
 	for {
-		c := en.core.Load()
+		c := en.Core.Load()
 		if c == nil {
 			return nil, errReleased(op, nil)
 		}
-		sl := c.slot.Load()
+		sl := c.Slot.Load()
 		if sl == nil {
 			return nil, p.errGone(op, c)
 		}
 		if !sl.Acquire(sl) {
 			continue // the slot was retired or closed concurrently
 		}
-		if p.holds(en.state.Load()) {
+		if p.holds(en.State.Load()) {
 			return sl, nil
 		}
-		sl.leave()
-		return nil, errReleased(op, sl.core)
+		sl.EndCall()
+		return nil, errReleased(op, sl.Core)
 	}
 }
 
 // object returns the event for an error, or nil if it was released.
-func (p Pooled) object() named {
+func (p Pooled) object() core.Named {
 	sl, err := p.enter("")
 	if err != nil {
 		return nil
 	}
 	defer p.leave(sl)
-	return sl.core
+	return sl.Core
 }
 
-func (p Pooled) leave(sl *slot) {
-	sl.leave()
+func (p Pooled) leave(sl *core.Slot) {
+	sl.EndCall()
 	runtime.KeepAlive(p)
 }
 
 // errGone returns the error for a core that is out of service.
-func (p Pooled) errGone(op string, c *eventCore) error {
-	if !p.holds(p.entry.state.Load()) {
+func (p Pooled) errGone(op string, c *core.Event) error {
+	if !p.holds(p.entry.State.Load()) {
 		return errReleased(op, c)
 	}
-	return misuse(op, c, ErrClosed, "the event pool was closed before the call: close it after the last use of its events")
+	return core.Misuse(op, c, ErrClosed, "the event pool was closed before the call: close it after the last use of its events")
 }
 
-func errReleased(op string, of named) error {
-	return misuse(op, of, ErrReleased,
+func errReleased(op string, of core.Named) error {
+	return core.Misuse(op, of, ErrReleased,
 		"release an event once, after its last use: all copies of a Pooled are the same event")
 }
 
@@ -135,27 +138,27 @@ func errReleased(op string, of named) error {
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if s == nil || s.core == nil {
-		return errNilArg(op, p.object(), "stream")
+		return core.ErrNilArg(op, p.object(), "stream")
 	}
 	sl, err := p.enter(op)
 	if err != nil {
 		return err
 	}
 	defer p.leave(sl)
-	c, sc := sl.core, s.core
-	if c.ctx != sc.ctx {
-		return c.mismatch(op, sc)
+	c, sc := sl.Core, s.core
+	if c.Ctx != sc.Ctx {
+		return c.Mismatch(op, sc)
 	}
-	done, err := c.recordFast(op, sc)
+	done, err := c.RecordFast(op, sc)
 	runtime.KeepAlive(s)
 	if !done {
-		if err = sc.begin(op); err != nil {
+		if err = sc.Begin(op); err != nil {
 			return err
 		}
 		defer s.leave() // also if a tracer panics
-		err = c.record(op, recordArgs{stream: sc})
+		err = c.Record(op, core.RecordArgs{Stream: sc})
 	}
-	if err != nil && c.slot.Load() == nil {
+	if err != nil && c.Slot.Load() == nil {
 		return p.errGone(op, c)
 	}
 	return err
@@ -173,7 +176,7 @@ func (p Pooled) Query() (Status, error) {
 	if sl.Complete() {
 		return Complete, nil
 	}
-	return statusOf(sl.core, op, sl, sl.query(driver.At{}))
+	return statusOf(sl.Core, op, sl, sl.Query(driver.At{}))
 }
 
 // Wait waits until the present record of the event has completed, without occupying an operating
@@ -188,7 +191,7 @@ func (p Pooled) Wait(ctx context.Context) error {
 		return err
 	}
 	defer p.leave(sl)
-	return sl.waitPresent(ctx)
+	return sl.WaitPresent(ctx)
 }
 
 // Synchronize waits until the event's newest record has completed, and occupies an operating system
@@ -200,7 +203,7 @@ func (p Pooled) Synchronize() error {
 		return err
 	}
 	defer p.leave(sl)
-	return sl.core.resultError(op, sl, sl.synchronize())
+	return sl.Core.ResultError(op, sl, sl.Synchronize())
 }
 
 // Ticket returns a ticket for the event's present record: see [Event.Ticket]. It stays valid after
@@ -220,7 +223,7 @@ func (p Pooled) ID() uint64 {
 	if p.entry == nil {
 		return 0
 	}
-	return uint64(p.entry.index)<<32 | uint64(p.gen)
+	return uint64(p.entry.Index)<<32 | uint64(p.gen)
 }
 
 // Flags returns the flags of the event's acquisition.
@@ -228,7 +231,7 @@ func (p Pooled) Flags() EventFlags {
 	if p.entry == nil {
 		return EventDefault
 	}
-	return EventFlags(p.entry.flags)
+	return EventFlags(p.entry.Flags)
 }
 
 // Device returns the device of the pool's context, nil for the zero Pooled.
@@ -236,5 +239,5 @@ func (p Pooled) Device() *Device {
 	if p.entry == nil {
 		return nil
 	}
-	return deviceOf(p.entry.pool.ctx)
+	return deviceOf(p.entry.Pool.Ctx)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestPopFails lets the thread's context not be put back after a creation has succeeded, on the
@@ -54,7 +55,7 @@ func TestPopFailsInC(t *testing.T) {
 	if !errors.As(err, &e) || e.Op != "cuCtxPopCurrent" || e.Result != ResultNotPermitted {
 		t.Errorf("NewEvent: %v", err)
 	}
-	if _, res := r.drv.core.table().CtxPopCurrent(driver.At{}); res != driver.ResultSuccess {
+	if _, res := r.drv.core.Table().CtxPopCurrent(driver.At{}); res != driver.ResultSuccess {
 		t.Errorf("no context is current: %v", res)
 	}
 	if after := r.ask("fake_census", 3); after != before {
@@ -178,6 +179,6 @@ func TestPopFailsAfterAdd(t *testing.T) {
 	if nodes := must(g.Nodes())(t); len(nodes) != 2 {
 		t.Errorf("%d nodes, want that which allocates and that which frees", len(nodes))
 	}
-	r.is(second2(g.Add(&FreeNode{Mem: own}, n)), errInvalid)
+	r.is(second2(g.Add(&FreeNode{Mem: own}, n)), core.ErrInvalid)
 	r.ok(errors.Join(g.Close(), mod.Close()))
 }

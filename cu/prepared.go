@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -24,7 +25,7 @@ type PreparedLaunch struct {
 // them during a launch.
 type preparedArgs struct {
 	args   []Arg // also keeps the owners of memory
-	values kernelArgs
+	values core.KernelArgs
 	// memory has the indexes of the arguments that are memory.
 	memory []int
 }
@@ -33,7 +34,7 @@ type preparedArgs struct {
 // [Function.Launch]; memory that is closed later is detected at each launch.
 func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, error) {
 	if f == nil || f.mod == nil {
-		return nil, errNil(cfg.op(), "function")
+		return nil, core.ErrNil(cfg.op(), "function")
 	}
 	p := &PreparedLaunch{f: f, cfg: cfg}
 	a, err := f.prepareArgs(&p.cfg, args)
@@ -58,7 +59,7 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 		return nil, err
 	}
 	a := &preparedArgs{args: append([]Arg(nil), args...)}
-	a.values.grow(len(args))
+	a.values.Grow(len(args))
 	for i := range a.args {
 		arg := &a.args[i]
 		if arg.mem != nil {
@@ -71,12 +72,12 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 	return a, nil
 }
 
-// checkMemory returns an error if the memory of an argument is closed, or the kernel cannot access
+// CheckMemory returns an error if the memory of an argument is closed, or the kernel cannot access
 // it.
-func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *memCore) error {
-	c := f.mod.core.ctx
-	mc = mc.current()
-	if mc.Closed() || mc.ctx != c && !c.canAccess(mc) {
+func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *core.Mem) error {
+	c := f.mod.core.Ctx
+	mc = mc.Current()
+	if mc.Closed() || mc.Ctx != c && !c.CanAccess(mc) {
 		return f.badMemory(cfg, i, c, mc)
 	}
 	return nil
@@ -87,7 +88,7 @@ func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *memCore) error {
 // closed.
 func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	if p == nil || p.f == nil {
-		return errNil("cuLaunchKernel", "launch")
+		return core.ErrNil("cuLaunchKernel", "launch")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +115,7 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 // stream keeps the memory of the arguments. It may wait for the GPU: see docs/blocking.md.
 func (p *PreparedLaunch) Launch(s *Stream) error {
 	if p == nil || p.f == nil {
-		return errNil("cuLaunchKernel", "launch")
+		return core.ErrNil("cuLaunchKernel", "launch")
 	}
 	return p.f.launchOn(s, &p.cfg, nil, p.args.Load())
 }

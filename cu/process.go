@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -60,7 +61,7 @@ func (p Process) State() (ProcessState, error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	s, res := p.drv.core.table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
+	s, res := p.drv.core.Table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
 	return ProcessState(s), p.result(op, res)
 }
 
@@ -72,7 +73,7 @@ func (p Process) RestoreThread() (tid int, err error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	t, res := p.drv.core.table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
+	t, res := p.drv.core.Table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
 	return int(t), p.result(op, res)
 }
 
@@ -91,11 +92,11 @@ func (p Process) Lock(ctx context.Context) error {
 	case ctx == nil:
 		return errNoGoContext(op, nil)
 	case p.pid == os.Getpid():
-		return badValue(op, nil, "a process cannot lock itself: lock it from another process")
+		return core.BadValue(op, nil, "a process cannot lock itself: lock it from another process")
 	case ctx.Err() != nil:
 		return errNotCalled(op, ctx)
 	}
-	clock := p.drv.core.table().Clock()
+	clock := p.drv.core.Table().Clock()
 	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer back.End()
 	for ctx.Err() == nil {
@@ -105,7 +106,7 @@ func (p Process) Lock(ctx context.Context) error {
 		}
 		args := driver.CheckpointLockArgs{TimeoutMs: uint32(left.Milliseconds())}
 		begun := clock.Now()
-		switch res := p.drv.core.table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
+		switch res := p.drv.core.Table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
 		case driver.ResultNotReady, driver.ResultTimeout:
 			if clock.Now().Sub(begun) < left/2 { // the driver did not wait
 				back.Wait()
@@ -114,7 +115,7 @@ func (p Process) Lock(ctx context.Context) error {
 			return p.result(op, res)
 		}
 	}
-	return &Error{Op: op, Result: ResultTimeout, Err: errEnded(ctx), Detail: fmt.Sprintf(
+	return &Error{Op: op, Result: ResultTimeout, Err: core.ErrEnded(ctx), Detail: fmt.Sprintf(
 		"process %d: a call of CUDA in the process has not returned: try again later", p.pid)}
 }
 
@@ -161,19 +162,19 @@ func (p Process) RestoreOn(ctx context.Context, gpus map[UUID]UUID) error {
 // pairs returns the pairs of GPUs for the driver, in the order of the old ones.
 func (p Process) pairs(op string, gpus map[UUID]UUID) ([]driver.CheckpointGpuPair, error) {
 	const since = 13000 // older drivers do not know the arguments
-	if v := p.drv.core.table().Version(); v < since {
+	if v := p.drv.core.Table().Version(); v < since {
 		return nil, &Error{Op: op, Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 			"process %d: RestoreOn needs a driver for CUDA %v, and this one is for CUDA %v: update the driver, or "+
 				"use Restore, which needs the same GPUs", p.pid, Version(since), Version(v))}
 	}
 	if len(gpus) == 0 {
-		return nil, badValue(op, nil, fmt.Sprintf(
+		return nil, core.BadValue(op, nil, fmt.Sprintf(
 			"process %d: no GPU is mapped: map every GPU of the process, or use Restore", p.pid))
 	}
 	var pairs []driver.CheckpointGpuPair
 	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b UUID) int { return bytes.Compare(a[:], b[:]) }) {
 		if old == (UUID{}) || gpus[old] == (UUID{}) {
-			return nil, badValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
+			return nil, core.BadValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
 				"check the error of Device.UUID", p.pid, old, gpus[old]))
 		}
 		pairs = append(pairs, driver.CheckpointGpuPair{OldUuid: driver.UUID(old), NewUuid: driver.UUID(gpus[old])})
@@ -196,7 +197,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
 	_, err := callContext(ctx, op, continues, func() (struct{}, error) {
-		return struct{}{}, p.result(op, f(p.drv.core.table(), int32(p.pid)))
+		return struct{}{}, p.result(op, f(p.drv.core.Table(), int32(p.pid)))
 	}, func(struct{}) {})
 	return err
 }
@@ -205,9 +206,9 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 func (p Process) check(op string) error {
 	switch {
 	case !p.drv.open():
-		return errNil(op, "process")
+		return core.ErrNil(op, "process")
 	case p.pid <= 0 || p.pid > math.MaxInt32:
-		return badValue(op, nil, "the number of a process is positive")
+		return core.BadValue(op, nil, "the number of a process is positive")
 	}
 	return nil
 }
@@ -217,7 +218,7 @@ func (p Process) result(op string, res driver.Result) error {
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	e := p.drv.core.resultError(op, 0, res)
-	e.Detail = join(fmt.Sprintf("process %d", p.pid), e.Detail)
+	e := p.drv.core.ResultError(op, 0, res)
+	e.Detail = core.Join(fmt.Sprintf("process %d", p.pid), e.Detail)
 	return e
 }

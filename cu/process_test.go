@@ -10,6 +10,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestProcess makes every call in every state.
@@ -178,10 +179,10 @@ func TestProcessRestoreOn(t *testing.T) {
 		"no process":    {Process{}.RestoreOn(t.Context(), same), ErrNil, "the process is nil"},
 		"no context":    {p.RestoreOn(none, same), ErrNil, ""},
 		"an ended one":  {p.RestoreOn(ended, same), cause, "the driver was not called"},
-		"no map":        {on(nil), errInvalid, "or use Restore"},
-		"no GPU":        {on(map[UUID]UUID{}), errInvalid, "map every GPU of the process"},
-		"a zero old":    {on(map[UUID]UUID{{}: a, b: b}), errInvalid, zeros},
-		"a zero new":    {on(map[UUID]UUID{a: {}, b: b}), errInvalid, a.String() + " is mapped to "},
+		"no map":        {on(nil), core.ErrInvalid, "or use Restore"},
+		"no GPU":        {on(map[UUID]UUID{}), core.ErrInvalid, "map every GPU of the process"},
+		"a zero old":    {on(map[UUID]UUID{{}: a, b: b}), core.ErrInvalid, zeros},
+		"a zero new":    {on(map[UUID]UUID{a: {}, b: b}), core.ErrInvalid, a.String() + " is mapped to "},
 		"one of two":    {on(map[UUID]UUID{a: b}), ResultInvalidValue, missing},
 		"two to one":    {on(map[UUID]UUID{a: b, b: b}), ResultInvalidValue, "each to another one"},
 		"an absent one": {on(map[UUID]UUID{a: {9}, b: b}), ResultInvalidValue, "of the same chip"},

@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -49,25 +50,25 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	const op = "Driver.DetectRaces"
 	switch {
 	case !d.open():
-		return nil, errNil(op, "driver")
+		return nil, core.ErrNil(op, "driver")
 	case report == nil:
-		return nil, misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
+		return nil, core.Misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
 	}
 	detector := races.New(func(r races.Race) { report(Race{r}) })
-	d.core.changeTracers(func(l *tracers) {
-		if err = nil; l.observer != nil {
-			err = misuse(op, nil, errDetecting, "stop the first detection before")
+	d.core.ChangeTracers(func(l *core.Tracers) {
+		if err = nil; l.Observer != nil {
+			err = core.Misuse(op, nil, errDetecting, "stop the first detection before")
 			return
 		}
-		l.observer = detector
+		l.Observer = detector
 	})
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		d.core.changeTracers(func(l *tracers) {
-			if l.observer == detector {
-				l.observer = nil
+		d.core.ChangeTracers(func(l *core.Tracers) {
+			if l.Observer == detector {
+				l.Observer = nil
 			}
 		})
 		detector.Stop()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // pages returns n bytes of Go's heap that begin at a page.
@@ -102,7 +104,7 @@ func TestRegisterReadOnly(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		var e *Error
-		if !errors.Is(err, errReadOnly) || !errors.Is(err, ResultInvalidValue) || !errors.As(err, &e) ||
+		if !errors.Is(err, core.ErrReadOnly) || !errors.Is(err, ResultInvalidValue) || !errors.As(err, &e) ||
 			e.Handle != h.Handle() || !strings.Contains(e.Detail, "HostReadOnly") {
 			t.Errorf("%s: %v", what, err)
 		}

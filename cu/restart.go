@@ -2,6 +2,8 @@ package cu
 
 import (
 	"errors"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // NeedsRestart reports whether err says that the process must be restarted, because CUDA no longer
@@ -33,15 +35,15 @@ func NeedsRestart(err error) bool {
 // another context.
 func (c *Context) Err() error {
 	if c == nil || c.own == nil {
-		return errNil("cuCtxGetCurrent", "context")
+		return core.ErrNil("cuCtxGetCurrent", "context")
 	}
-	cc := c.own.core
-	if p := cc.poison.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(cc.raw), Err: ErrContextPoisoned,
-			Detail: join(cc.drv.remedy(p.op, p.res), poisonedDetail)}
+	cc := c.own.Core
+	if p := cc.Poison.Load(); p != nil {
+		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrContextPoisoned,
+			Detail: core.Join(cc.Drv.Remedy(p.Op, p.Res), core.PoisonedDetail)}
 	}
-	if p := cc.loss.Load(); p != nil {
-		return &Error{Op: p.op, Result: p.res, Handle: uintptr(cc.raw), Err: ErrDeviceLost, Detail: lostDetail}
+	if p := cc.Loss.Load(); p != nil {
+		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrDeviceLost, Detail: core.LostDetail}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestNeedsRestart says what each result means for the process.
@@ -122,16 +123,16 @@ func TestUnknownHandles(t *testing.T) {
 	null := must(os.Open(os.DevNull))(t)
 	defer null.Close()
 	for fn, call := range map[string]func() error{
-		importMemOp: func() error {
+		core.ImportMemOp: func() error {
 			_, err := r.gpu.ImportMem(ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: null.Fd()}, 1)
 			return err
 		},
-		importSemaphoreOp: func() error {
+		core.ImportSemaphoreOp: func() error {
 			_, err := r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()})
 			return err
 		},
-		importPhysicalOp: func() error { _, err := r.gpu.ImportPhysicalMem(null.Fd(), 1); return err },
-		importPoolOp:     func() error { _, err := r.gpu.ImportMemPool(null.Fd()); return err },
+		core.ImportPhysicalOp: func() error { _, err := r.gpu.ImportPhysicalMem(null.Fd(), 1); return err },
+		core.ImportPoolOp:     func() error { _, err := r.gpu.ImportMemPool(null.Fd()); return err },
 	} {
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)}) // also where files are not supported
 		err := call()

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
 // sequenceOf returns the sequence number of an event's newest record.
 func sequenceOf(e *Event) uint64 {
-	_, seq := e.core().slot.Load().Position()
+	_, seq := e.core().Slot.Load().Position()
 	return seq
 }
 
@@ -44,7 +45,7 @@ func TestSequenceNumbers(t *testing.T) {
 	}
 	record(0, 0)
 	places("nobody is interested", 0, 0, 0, 0)
-	drv.core.sequenced.Store(true)
+	drv.core.Sequenced.Store(true)
 	record(0, 0)
 	record(1, 0)
 	record(2, 1)
@@ -53,10 +54,10 @@ func TestSequenceNumbers(t *testing.T) {
 	record(0, 0)
 	places("again", 4, 2, 1, 3)
 
-	sl := events[2].core().slot.Load()
+	sl := events[2].core().Slot.Load()
 	streams[0].core.Retain()
 	record(1, 0)
-	streams[0].core.leave()
+	streams[0].core.EndCall()
 	places("beside another call on the stream", 4, 0, 1, 3)
 
 	sl.Begin(sl)
@@ -102,7 +103,7 @@ func TestSequenceNumbers(t *testing.T) {
 		}
 		record(0, 0)
 		remove()
-		if _, seq := tk.core.slot.Position(); seq == 0 {
+		if _, seq := tk.core.Slot.Position(); seq == 0 {
 			t.Errorf("tracer %v: the record of a ticket has no sequence number any more after another one", tracer)
 		}
 	}
@@ -128,7 +129,7 @@ func TestLentIsAsked(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- events[0].Wait(t.Context()) }()
 	rests := func() bool {
-		s := drv.core.watch.State()
+		s := drv.core.Watch.State()
 		return s.Armed == 1 && s.Rest >= watch.Behind
 	}
 	if !eventually(rests) {
@@ -139,7 +140,7 @@ func TestLentIsAsked(t *testing.T) {
 		t.Error("the watcher goes on sleeping")
 	}
 	if !eventually(func() bool {
-		s := drv.core.watch.State()
+		s := drv.core.Watch.State()
 		return s.Armed == 0 && s.Rest < watch.Behind
 	}) {
 		t.Error("a stream wakes the watcher for what may be recorded elsewhere")
@@ -153,7 +154,7 @@ func TestLentIsAsked(t *testing.T) {
 }
 
 // watches returns how many records the watcher waits for.
-func watches(d *driverCore) int { return d.watch.State().Waits }
+func watches(d *core.Driver) int { return d.Watch.State().Waits }
 
 // TestWaitsInOrder lets streams get on record by record while goroutines wait for all of
 // them, in any order.
@@ -172,7 +173,7 @@ func TestGPUWaitsInOrder(t *testing.T) {
 
 func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds int) {
 	const of, each = 6, 80
-	drv.core.sequenced.Store(ordered)
+	drv.core.Sequenced.Store(ordered)
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
@@ -289,24 +290,24 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 // a record notes its stream and that in which it notes its sequence number: it has none then.
 func TestOrderOfItsStream(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.core.sequenced.Store(true)
+	drv.core.Sequenced.Store(true)
 	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
-	sl := e.core().slot.Load()
-	for _, sc := range []*streamCore{streams[0].core, nil} {
+	sl := e.core().Slot.Load()
+	for _, sc := range []*core.Stream{streams[0].core, nil} {
 		sl.Begin(sl)
-		sl.noteStream(sc)
+		sl.NoteStream(sc)
 		if err := e.Record(streams[1]); err != nil { // begins later, and is over sooner
 			t.Fatal(err)
 		}
 		if sc != nil {
 			sc.Retain()
 		}
-		if seq := sl.noteSequence(sc); seq != 0 {
+		if seq := sl.NoteSequence(sc); seq != 0 {
 			t.Errorf("the sequence number is %x", seq)
 		}
 		if sc != nil {
-			sc.leave()
+			sc.EndCall()
 		}
 		sl.End(sl)
 		if n := sequenceOf(e); n != 0 {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // SMGroup asks [SMResource.SplitGroups] for a part of the multiprocessors
@@ -66,7 +67,7 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 		}
 	}
 	raw := make([]driver.DevResource, len(groups))
-	left, res := r.dev.drv.core.table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
+	left, res := r.dev.drv.core.Table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
 	if res != driver.ResultSuccess {
 		return nil, rest, r.dev.failed(op, res)
 	}
@@ -81,14 +82,14 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 
 // checkGroups returns an error if no device with this many multiprocessors can be divided into the
 // groups.
-func checkGroups(op string, of named, groups []SMGroup, have int) error {
+func checkGroups(op string, of core.Named, groups []SMGroup, have int) error {
 	if len(groups) == 0 {
-		return badValue(op, of, "there are no groups: pass an SMGroup for each part")
+		return core.BadValue(op, of, "there are no groups: pass an SMGroup for each part")
 	}
 	sum := 0
 	for i, g := range groups {
 		if text := g.wrong(have); text != "" {
-			return badValue(op, of, fmt.Sprintf("SMGroup %d of %d: %s", i+1, len(groups), text))
+			return core.BadValue(op, of, fmt.Sprintf("SMGroup %d of %d: %s", i+1, len(groups), text))
 		}
 		if g.Backfill && g.Count == 0 && i < len(groups)-1 {
 			return badSplit(op, of, fmt.Sprintf("SMGroup %d of %d has all that is left: make it the last one, "+
@@ -141,11 +142,11 @@ func (s *Stream) SMResource() (SMResource, error) {
 		return SMResource{}, err
 	}
 	defer s.leave()
-	sc.beginLegacy()
-	raw, res := sc.ctx.drv.table().StreamGetDevResource(sc.inContext(), sc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	raw, res := sc.Ctx.Drv.Table().StreamGetDevResource(sc.InContext(), sc.Raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return SMResource{}, sc.ctx.callError(op, uintptr(sc.raw), res)
+		return SMResource{}, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	return SMResource{dev: deviceOf(sc.ctx), raw: raw, of: sc.green}, nil
+	return SMResource{dev: deviceOf(sc.Ctx), raw: raw, of: sc.Green}, nil
 }

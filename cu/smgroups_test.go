@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // counts returns how many multiprocessors there are.
@@ -59,7 +60,7 @@ func TestSMGroups(t *testing.T) {
 		"a part": parts[0], "a part of the rest": again[0], "what Split has left": left,
 	} {
 		_, _, err := part.SplitGroups(SMGroup{})
-		if !errors.Is(err, ResultInvalidResourceConfiguration) || !errors.Is(err, errInvalid) {
+		if !errors.Is(err, ResultInvalidResourceConfiguration) || !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -77,12 +78,12 @@ func TestSMGroups(t *testing.T) {
 	r.sim.ClearFaults()
 	_, _, err = all.SplitGroups(SMGroup{Coscheduled: 64}) // only the driver knows the largest size
 	r.is(err, ResultInvalidValue)
-	if errors.Is(err, errInvalid) {
+	if errors.Is(err, core.ErrInvalid) {
 		t.Errorf("%v was found before the call", err)
 	}
 	_, _, err = all.SplitGroups(SMGroup{Count: 128}, SMGroup{}) // no set is left
 	r.is(err, ResultInvalidResourceConfiguration)
-	if errors.Is(err, errInvalid) || !strings.Contains(err.Error(), "Backfill") {
+	if errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "Backfill") {
 		t.Errorf("%v does not come from the driver, or does not say what to do", err)
 	}
 }
@@ -118,7 +119,7 @@ func TestSMGroupMistakes(t *testing.T) {
 			"SMGroup 1 of 2 has all that is left: make it the last one"},
 	} {
 		_, _, err := all.SplitGroups(c.groups...)
-		if !errors.Is(err, c.want) || !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), c.text) {
+		if !errors.Is(err, c.want) || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: %v", c.groups, err)
 		}
 	}

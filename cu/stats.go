@@ -40,27 +40,27 @@ func (d *Driver) Stats() Stats {
 	if !d.open() {
 		return Stats{}
 	}
-	waits := d.core.waitCounts()
-	lines := d.core.timelineCounts()
+	waits := d.core.WaitCounts()
+	lines := d.core.TimelineCounts()
 	s := Stats{
-		Waits:               waits.waits,
-		WakeUps:             waits.wakeups,
-		Timelines:           lines.open,
-		UnfinishedTimelines: lines.unfinished,
-		Mappings:            waits.pages + lines.mappings,
-		FileDescriptors:     waits.descriptors,
+		Waits:               waits.Waits,
+		WakeUps:             waits.Wakeups,
+		Timelines:           lines.Open,
+		UnfinishedTimelines: lines.Unfinished,
+		Mappings:            waits.Pages + lines.Mappings,
+		FileDescriptors:     waits.Descriptors,
 	}
-	d.core.mu.Lock()
-	defer d.core.mu.Unlock()
-	s.AbandonedContexts = len(d.core.abandoned)
-	s.DeferredObjects, _ = d.core.libraries.Size()
-	for _, c := range d.core.contexts {
-		n, bytes := c.deferred.Size()
+	d.core.Mu.Lock()
+	defer d.core.Mu.Unlock()
+	s.AbandonedContexts = len(d.core.Abandoned)
+	s.DeferredObjects, _ = d.core.Libraries.Size()
+	for _, c := range d.core.Contexts {
+		n, bytes := c.Deferred.Size()
 		s.DeferredObjects += n
 		s.DeferredBytes += bytes
-		s.EndedMappings += int(c.unmapping.Load())
-		s.EndedBytes += uint64(c.unmappingBytes.Load())
-		s.WakeUpStreams += c.wakeUps.count()
+		s.EndedMappings += int(c.Unmapping.Load())
+		s.EndedBytes += uint64(c.UnmappingBytes.Load())
+		s.WakeUpStreams += c.WakeUps.Count()
 	}
 	return s
 }

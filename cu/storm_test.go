@@ -8,12 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // fewer returns n, or a tenth of it with -short, and under the race detector, where each operation takes far longer: it
 // needs not many of them to see two that no lock orders. The whole of n is for mistakes that need luck.
 func fewer(n int) int {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || core.RaceEnabled {
 		return n / 10
 	}
 	return n

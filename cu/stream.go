@@ -8,27 +8,28 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
 // Stream is a queue of work for the GPU, which executes it in order.
 type Stream struct {
-	_       noCopy
-	core    *streamCore
+	_       core.NoCopy
+	core    *core.Stream
 	cleanup runtime.Cleanup
 }
 
 // newStream returns a Stream that owns a handle.
-func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
-	serial := ctx.drv.streams.Add(1)
-	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, flags: uint32(flags), serial: serial}}
-	s.core.shared = ctx.takeShared(raw, &s.core.own)
-	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
+func newStream(ctx *core.Context, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
+	serial := ctx.Drv.Streams.Add(1)
+	s := &Stream{core: &core.Stream{Raw: raw, At: at, Foreign: foreign, Flags: uint32(flags), Serial: serial}}
+	s.core.Shared = ctx.TakeShared(raw, &s.core.Own)
+	s.cleanup = core.Owned(s, &s.core.Resource, s.core, ctx)
 	if !foreign {
-		ctx.addWakeUp()
+		ctx.AddWakeUp()
 	}
 	if raw == driver.CU_STREAM_LEGACY {
-		ctx.captureGate.Legacy.Join(&s.core.Refs)
+		ctx.CaptureGate.Legacy.Join(&s.core.Refs)
 	}
 	return s
 }
@@ -37,8 +38,8 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, 
 // docs/blocking.md.
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
-	return c.newStream(op, flags, func(cc *contextCore, at driver.At) (driver.Stream, driver.Result) {
-		return cc.drv.table().StreamCreate(at, uint32(flags))
+	return c.newStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
+		return cc.Drv.Table().StreamCreate(at, uint32(flags))
 	})
 }
 
@@ -48,8 +49,8 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 // docs/blocking.md.
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
-	return c.newStream(op, flags, func(cc *contextCore, at driver.At) (driver.Stream, driver.Result) {
-		return cc.drv.table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
+	return c.newStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
+		return cc.Drv.Table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
 	})
 }
 
@@ -59,22 +60,22 @@ func clamp32(n int) int32 {
 }
 
 func (c *Context) newStream(op string, flags StreamFlags,
-	create func(*contextCore, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
+	create func(*core.Context, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
 	cc, err := c.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.leave()
 	if flags&^StreamNonBlocking != 0 {
-		return nil, badValue(op, cc, "unknown stream flags "+flags.String()+": see StreamFlags")
+		return nil, core.BadValue(op, cc, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
-	raw, err := cc.programStream(op,
-		func() (driver.Stream, driver.Result) { return create(cc, driver.At{Context: cc.raw}) })
+	raw, err := cc.ProgramStream(op,
+		func() (driver.Stream, driver.Result) { return create(cc, driver.At{Context: cc.Raw}) })
 	if err != nil {
 		return nil, err
 	}
 	s := newStream(cc, raw, driver.At{}, false, flags)
-	s.core.observeNew(uint32(flags))
+	s.core.ObserveNew(uint32(flags))
 	return s, nil
 }
 
@@ -96,7 +97,7 @@ func (c *Context) LegacyStream() (*Stream, error) {
 		return nil, err
 	}
 	defer c.leave()
-	return newStream(cc, driver.CU_STREAM_LEGACY, driver.At{Context: cc.raw}, true, StreamDefault), nil
+	return newStream(cc, driver.CU_STREAM_LEGACY, driver.At{Context: cc.Raw}, true, StreamDefault), nil
 }
 
 // WrapStream returns a Stream for a CUstream of this context that other code created and owns
@@ -112,30 +113,30 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	defer c.leave()
 	switch handle {
 	case 0, driver.CU_STREAM_LEGACY:
-		return nil, badValue(op, cc, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
+		return nil, core.BadValue(op, cc, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
 	case driver.CU_STREAM_PER_THREAD:
-		return nil, badValue(op, cc, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
+		return nil, core.BadValue(op, cc, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
 	}
 	raw := driver.Stream(handle)
-	of, res := cc.drv.table().StreamGetCtx(driver.At{}, raw)
+	of, res := cc.Drv.Table().StreamGetCtx(driver.At{}, raw)
 	switch {
 	case res != driver.ResultSuccess:
-		return nil, cc.callError(op, handle, res)
-	case of != cc.raw:
-		return nil, misuse(op, standIn{"stream", handle, cc}, ErrContextMismatch,
-			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, cc.raw))
+		return nil, cc.CallError(op, handle, res)
+	case of != cc.Raw:
+		return nil, core.Misuse(op, core.StandIn{ItsKind: "stream", Raw: handle, Ctx: cc}, ErrContextMismatch,
+			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, cc.Raw))
 	}
 	s := newStream(cc, raw, driver.At{}, true, StreamDefault)
-	if cc.drv.observer() != nil {
-		if flags, res := cc.drv.table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
-			s.core.observeNew(flags)
+	if cc.Drv.Observer() != nil {
+		if flags, res := cc.Drv.Table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
+			s.core.ObserveNew(flags)
 		}
 	}
 	return s, nil
 }
 
 // object returns the object for an error, or nil if there is none.
-func (s *Stream) object() named {
+func (s *Stream) object() core.Named {
 	if s == nil || s.core == nil {
 		return nil
 	}
@@ -143,27 +144,27 @@ func (s *Stream) object() named {
 }
 
 // enter begins a call on the stream, and leave ends it.
-func (s *Stream) enter(op string) (*streamCore, error) {
+func (s *Stream) enter(op string) (*core.Stream, error) {
 	if s == nil || s.core == nil {
-		return nil, errNil(op, "stream")
+		return nil, core.ErrNil(op, "stream")
 	}
-	return s.core, s.core.begin(op)
+	return s.core, s.core.Begin(op)
 }
 
 func (s *Stream) leave() {
-	s.core.leave()
+	s.core.EndCall()
 	// The garbage collector must not find the owner, and close it, before the call has ended.
 	runtime.KeepAlive(s)
 }
 
 // leaveTraced ends a call with the driver's result res, and calls tracers. A tracer may panic.
-func (s *Stream) leaveTraced(t tracedCall, op traceOp, res driver.Result) {
-	if t.to == nil {
+func (s *Stream) leaveTraced(t core.TracedCall, op core.TraceOp, res driver.Result) {
+	if t.To == nil {
 		s.leave()
 		return
 	}
 	defer s.leave()
-	t.end(op, 0, s.core.raw, res)
+	t.End(op, 0, s.core.Raw, res)
 }
 
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU: enqueued work is still
@@ -173,15 +174,15 @@ func (s *Stream) leaveTraced(t tracedCall, op traceOp, res driver.Result) {
 // return nil.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
-		return errNil("cuStreamDestroy", "stream")
+		return core.ErrNil("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
 		// A new wait is added before it looks at Closed: one of the two sees the other.
-		if sc := s.core; !sc.waits.Empty() {
-			sc.ctx.drv.watch.EndGroup(&sc.waits, func(watch.Item) error { return errStreamClosedMeanwhile(sc) })
+		if sc := s.core; !sc.Waits.Empty() {
+			sc.Ctx.Drv.Watch.EndGroup(&sc.Waits, func(watch.Item) error { return core.ErrStreamClosedMeanwhile(sc) })
 		}
 	}()
-	return s.core.closeOwned("Stream.Close", s.cleanup)
+	return s.core.CloseOwned("Stream.Close", s.cleanup)
 }
 
 // Handle exposes the CUstream to code that calls the driver without this package. The handle is
@@ -191,10 +192,10 @@ func (s *Stream) Handle() uintptr {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
 	}
-	if !s.core.exposed.Load() {
-		s.core.exposed.Store(true)
+	if !s.core.Exposed.Load() {
+		s.core.Exposed.Store(true)
 	}
-	return uintptr(s.core.raw)
+	return uintptr(s.core.Raw)
 }
 
 // Device returns the device of the stream's context, nil for a nil Stream.
@@ -202,7 +203,7 @@ func (s *Stream) Device() *Device {
 	if s == nil || s.core == nil {
 		return nil
 	}
-	return deviceOf(s.core.ctx)
+	return deviceOf(s.core.Ctx)
 }
 
 // Priority returns the stream's priority (cuStreamGetPriority). Lower numbers go first.
@@ -213,11 +214,11 @@ func (s *Stream) Priority() (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	sc.beginLegacy()
-	p, res := sc.ctx.drv.table().StreamGetPriority(sc.at, sc.raw)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	p, res := sc.Ctx.Drv.Table().StreamGetPriority(sc.At, sc.Raw)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
+		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
 	return int(p), nil
 }
@@ -232,14 +233,14 @@ func (s *Stream) Flags() (StreamFlags, error) {
 		return 0, err
 	}
 	defer s.leave()
-	if !sc.foreign || sc.pooled {
-		return StreamFlags(sc.flags), nil
+	if !sc.Foreign || sc.Pooled {
+		return StreamFlags(sc.Flags), nil
 	}
-	sc.beginLegacy()
-	f, res := sc.ctx.drv.table().StreamGetFlags(sc.at, sc.raw)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	f, res := sc.Ctx.Drv.Table().StreamGetFlags(sc.At, sc.Raw)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
+		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
 	return StreamFlags(f), nil
 }
@@ -255,17 +256,17 @@ func (s *Stream) ID() (uint64, error) {
 		return 0, err
 	}
 	defer s.leave()
-	if id := sc.id.Load(); id != 0 {
+	if id := sc.ID.Load(); id != 0 {
 		return id, nil
 	}
-	sc.beginLegacy()
-	id, res := sc.ctx.drv.table().StreamGetId(sc.at, sc.raw)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	id, res := sc.Ctx.Drv.Table().StreamGetId(sc.At, sc.Raw)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
+		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	if !sc.foreign || sc.pooled {
-		sc.id.Store(id)
+	if !sc.Foreign || sc.Pooled {
+		sc.ID.Store(id)
 	}
 	return id, nil
 }
@@ -279,7 +280,7 @@ func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 		return nil, err
 	}
 	defer s.leave()
-	e, err := newEvent(sc.ctx, flags)
+	e, err := newEvent(sc.Ctx, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +290,7 @@ func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 			err = errors.Join(err, e.Close())
 		}
 	}()
-	if err := e.load().core.recordChecked("cuEventRecord", recordArgs{stream: sc}); err != nil {
+	if err := e.load().Core.RecordChecked("cuEventRecord", core.RecordArgs{Stream: sc}); err != nil {
 		return nil, err
 	}
 	recorded = true
@@ -304,24 +305,24 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
-	t := sc.ctx.drv.trace(traceStreamQuery, 0, sc.raw)
-	sc.beginLegacy()
-	res := sc.ctx.drv.table().StreamQuery(sc.at, sc.raw)
-	sc.endLegacy()
+	t := sc.Ctx.Drv.Trace(core.TraceStreamQuery, 0, sc.Raw)
+	sc.BeginLegacy()
+	res := sc.Ctx.Drv.Table().StreamQuery(sc.At, sc.Raw)
+	sc.EndLegacy()
 	switch res {
 	case driver.ResultSuccess:
-		sc.observeDone()
+		sc.ObserveDone()
 	case driver.ResultNotReady:
-		sc.observeNeeded()
+		sc.ObserveNeeded()
 	}
-	s.leaveTraced(t, traceStreamQuery, res)
+	s.leaveTraced(t, core.TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
 	case driver.ResultNotReady:
 		return Pending, nil
 	}
-	return StatusUnknown, sc.ctx.callError(op, uintptr(sc.raw), res)
+	return StatusUnknown, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 }
 
 // Synchronize waits until all work that was enqueued on the stream has completed
@@ -335,14 +336,14 @@ func (s *Stream) Synchronize() error {
 		return err
 	}
 	defer s.leave()
-	sc.observeNeeded()
-	t := sc.ctx.drv.trace(traceStreamSynchronize, 0, sc.raw)
-	res := sc.synchronize()
-	t.done(traceStreamSynchronize, 0, sc.raw, res)
+	sc.ObserveNeeded()
+	t := sc.Ctx.Drv.Trace(core.TraceStreamSynchronize, 0, sc.Raw)
+	res := sc.Synchronize()
+	t.Done(core.TraceStreamSynchronize, 0, sc.Raw, res)
 	if res != driver.ResultSuccess {
-		return sc.ctx.callError(op, uintptr(sc.raw), res)
+		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	sc.observeDone()
+	sc.ObserveDone()
 	return nil
 }
 
@@ -353,7 +354,7 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 		return nil, err
 	}
 	defer s.leave()
-	return newEvent(sc.ctx, flags)
+	return newEvent(sc.Ctx, flags)
 }
 
 // Time returns how long the GPU took for the work that the function work enqueues on the stream. It
@@ -366,7 +367,7 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 		return 0, errNoGoContext(op, s.object())
 	}
 	if work == nil {
-		return 0, misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")
+		return 0, core.Misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")
 	}
 	var events [2]*Event
 	for i := range events {
@@ -389,13 +390,13 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	return Elapsed(ctx, events[0], events[1])
 }
 
-// retry is contextCore.retry for a call that enqueues work on the stream. If the stream is being captured, also by other
+// retry is Context.retry for a call that enqueues work on the stream. If the stream is being captured, also by other
 // code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of memory.
 func (s *Stream) retry(op string, err error, call func() error) error {
-	if lacksMemory(op, err) == nil || s.core.captured(op) {
+	if core.LacksMemory(op, err) == nil || s.core.Captured(op) {
 		return err
 	}
-	return s.core.ctx.retry(op, err, call)
+	return s.core.Ctx.Retry(op, err, call)
 }
 
 // attempt is retry with the first attempt.

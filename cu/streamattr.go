@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // The names of the functions for attributes of streams.
@@ -49,7 +50,7 @@ func (s *Stream) SetPriority(priority int) error {
 func (s *Stream) SetSyncPolicy(p SyncPolicy) error {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, uint32(p))
 	if p < SyncAuto || p > SyncBlocking {
-		a.err = badValue(setStreamOp, nil, fmt.Sprintf("there is no synchronization policy %d: see SyncPolicy", p))
+		a.err = core.BadValue(setStreamOp, nil, fmt.Sprintf("there is no synchronization policy %d: see SyncPolicy", p))
 	}
 	return s.setAttribute(a)
 }
@@ -110,17 +111,17 @@ func (s *Stream) setAttribute(a LaunchAttribute) error {
 	}
 	defer s.leave()
 	if a.err != nil {
-		return about(sc, a.err)
+		return core.About(sc, a.err)
 	}
-	sc.beginLegacy()
-	res := sc.ctx.drv.table().StreamSetAttribute(sc.inContext(), sc.raw, a.id, a.value)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	res := sc.Ctx.Drv.Table().StreamSetAttribute(sc.InContext(), sc.Raw, a.id, a.value)
+	sc.EndLegacy()
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	e := sc.ctx.callError(setStreamOp, uintptr(sc.raw), res)
+	e := sc.Ctx.CallError(setStreamOp, uintptr(sc.Raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
-		e.Detail = join(e.Detail, deviceOf(sc.ctx).refusedAttribute(a.id))
+		e.Detail = core.Join(e.Detail, deviceOf(sc.Ctx).refusedAttribute(a.id))
 	}
 	return e
 }
@@ -147,11 +148,11 @@ func (s *Stream) attribute(id int32) (v driver.LaunchAttributeValue, err error) 
 		return v, err
 	}
 	defer s.leave()
-	sc.beginLegacy()
-	v, res := sc.ctx.drv.table().StreamGetAttribute(sc.inContext(), sc.raw, id)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	v, res := sc.Ctx.Drv.Table().StreamGetAttribute(sc.InContext(), sc.Raw, id)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return driver.LaunchAttributeValue{}, sc.ctx.callError(getStreamOp, uintptr(sc.raw), res)
+		return driver.LaunchAttributeValue{}, sc.Ctx.CallError(getStreamOp, uintptr(sc.Raw), res)
 	}
 	return v, nil
 }
@@ -166,24 +167,24 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	defer s.leave()
 	fc, err := from.enter(copyStreamOp)
 	if err != nil {
-		return about(sc, err)
+		return core.About(sc, err)
 	}
 	defer from.leave()
-	if fc.ctx != sc.ctx {
-		return errMixed(copyStreamOp, sc, as("other stream", fc))
+	if fc.Ctx != sc.Ctx {
+		return core.ErrMixed(copyStreamOp, sc, core.InRole("other stream", fc))
 	}
-	if fc.at.Thread != sc.at.Thread && fc.at.Thread != nil && sc.at.Thread != nil {
-		return fc.checkThread(copyStreamOp)
+	if fc.At.Thread != sc.At.Thread && fc.At.Thread != nil && sc.At.Thread != nil {
+		return fc.CheckThread(copyStreamOp)
 	}
-	at := sc.inContext()
+	at := sc.InContext()
 	if at.Thread == nil {
-		at.Thread = fc.at.Thread
+		at.Thread = fc.At.Thread
 	}
-	sc.beginLegacy()
-	res := sc.ctx.drv.table().StreamCopyAttributes(at, sc.raw, fc.raw)
-	sc.endLegacy()
+	sc.BeginLegacy()
+	res := sc.Ctx.Drv.Table().StreamCopyAttributes(at, sc.Raw, fc.Raw)
+	sc.EndLegacy()
 	if res != driver.ResultSuccess {
-		return sc.ctx.callError(copyStreamOp, uintptr(sc.raw), res)
+		return sc.Ctx.CallError(copyStreamOp, uintptr(sc.Raw), res)
 	}
 	return nil
 }
@@ -197,9 +198,9 @@ func (c *Context) ResetPersistingL2() error {
 		return err
 	}
 	defer c.leave()
-	res := cc.drv.table().CtxResetPersistingL2Cache(driver.At{Context: cc.raw})
+	res := cc.Drv.Table().CtxResetPersistingL2Cache(driver.At{Context: cc.Raw})
 	if res != driver.ResultSuccess {
-		return cc.callError(op, uintptr(cc.raw), res)
+		return cc.CallError(op, uintptr(cc.Raw), res)
 	}
 	return nil
 }

@@ -26,19 +26,19 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 		return nil, err
 	}
 	defer c.leave()
-	at := driver.At{Context: cc.raw, Relaxed: true} // the caller may not expect that a stream is created
-	t := cc.drv.table()
+	at := driver.At{Context: cc.Raw, Relaxed: true} // the caller may not expect that a stream is created
+	t := cc.Drv.Table()
 	least, greatest, res := t.CtxGetStreamPriorityRange(at)
 	if res != driver.ResultSuccess {
-		return nil, cc.backgroundError("cuCtxGetStreamPriorityRange", uintptr(cc.raw), res)
+		return nil, cc.BackgroundError("cuCtxGetStreamPriorityRange", uintptr(cc.Raw), res)
 	}
-	raw, err := cc.takeStream(max(greatest, min(clamp32(priority), least)), at)
+	raw, err := cc.TakeStream(max(greatest, min(clamp32(priority), least)), at)
 	if err != nil {
 		return nil, err
 	}
 	s := newStream(cc, raw, driver.At{}, true, StreamNonBlocking)
-	s.core.pooled = true
-	s.core.observeNew(driver.CU_STREAM_NON_BLOCKING)
+	s.core.Pooled = true
+	s.core.ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // sharePool returns two values of one of the pool's streams.
@@ -16,7 +17,7 @@ func (r *soft) sharePool() (a, b *Stream) {
 	r.t.Helper()
 	a = must(r.gpu.PoolStream(0))(r.t)
 	r.t.Cleanup(func() { a.Close() })
-	for range poolSize - 1 {
+	for range core.PoolSize - 1 {
 		r.ok(must(r.gpu.PoolStream(0))(r.t).Close())
 	}
 	b = must(r.gpu.PoolStream(0))(r.t)
@@ -36,7 +37,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	g := must(a.Capture(CaptureGlobal, func() error {
 		return errors.Join(b.Memset(mem, 1), b.Close())
 	}))(t)
-	if a.core.shared.capture.Load() != nil {
+	if a.core.Shared.Capture.Load() != nil {
 		t.Error("the stream is still part of the capture")
 	}
 	x := must(g.Instantiate())(t)
@@ -180,15 +181,15 @@ func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *Ho
 // pendingAt fails the test if the context is released, or the memory freed, before the stream goes on that is held.
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
-	cc := gpu.own.core
-	if !eventually(func() bool { return cc.users.None() }) {
+	cc := gpu.own.Core
+	if !eventually(func() bool { return cc.Users.None() }) {
 		r.t.Fatal("nobody releases the context")
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- host.Close() }()
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if cc.gone.Load() || host.core.freed.Load() {
+		if cc.Gone.Load() || host.core.Freed.Load() {
 			r.t.Fatal("it is over before the work is done")
 		}
 	}
@@ -196,7 +197,7 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.ok(<-closed)
 	if !eventually(func() bool {
 		deviceOf(cc).Driver().Close()
-		return cc.gone.Load() && host.core.freed.Load()
+		return cc.Gone.Load() && host.core.Freed.Load()
 	}) {
 		r.t.Error("it is never over")
 	}
@@ -239,23 +240,23 @@ func TestLegacyStreamBusy(t *testing.T) {
 func TestLegacyStreamBorrowed(t *testing.T) {
 	r := newSoft(t)
 	var kept atomic.Bool
-	hook := WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, errNoTail)) })
+	hook := WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, core.ErrNoTail)) })
 	drv := must(Open(WithSoftware(r.sim), neverWait, hook))(t)
 	gpu, legacy, host, held := r.workOfContext(must(drv.WrapContext(r.gpu.Handle()))(t))
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
-		if !gpu.own.core.gone.Load() {
+		if !gpu.own.Core.Gone.Load() {
 			t.Error("the context is still used")
 		}
 		return r.work(captured)
 	}))(t)
 	r.release(held)
 	r.ok(errors.Join(r.gpu.Synchronize(), host.Close(), drv.Close()))
-	if !eventually(kept.Load) || host.core.freed.Load() {
-		t.Errorf("the memory is not kept; freed: %v", host.core.freed.Load())
+	if !eventually(kept.Load) || host.core.Freed.Load() {
+		t.Errorf("the memory is not kept; freed: %v", host.core.Freed.Load())
 	}
-	r.ok(errors.Join(g.Close(), captured.Close(), host.core.resource.free(driver.At{})))
+	r.ok(errors.Join(g.Close(), captured.Close(), host.core.Resource.Free(driver.At{})))
 }
 
 // TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of
@@ -265,11 +266,11 @@ func TestLegacyStreamFound(t *testing.T) {
 	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
 	r.ok(legacy.Close())
-	cc := gpu.own.core
+	cc := gpu.own.Core
 	failed := func() bool {
-		cc.ends.mu.Lock()
-		defer cc.ends.mu.Unlock()
-		return cc.ends.tails[legacy.core] != nil
+		cc.Ends.Mu.Lock()
+		defer cc.Ends.Mu.Unlock()
+		return cc.Ends.Tails[legacy.core] != nil
 	}
 	if !eventually(failed) {
 		t.Fatal("nobody releases the mark")
@@ -283,25 +284,25 @@ func TestLegacyStreamFound(t *testing.T) {
 // TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.
 func TestTailsLost(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.core
-	var cores []*streamCore
+	cc := r.gpu.own.Core
+	var cores []*core.Stream
 	for range 3 {
 		s := must(r.gpu.LegacyStream())(t)
 		defer s.Close()
 		cores = append(cores, s.core)
 	}
-	early := &tail{lost: cc.ends.unmarked} // which is marked, and put late
-	cc.putTail(cores[0], &tail{err: errBusy})
-	late := &tail{lost: cc.ends.unmarked}
-	cc.putTail(cores[1], early)
-	if cc.ends.tails[cores[0]] == nil {
+	early := &core.Tail{Lost: cc.Ends.Unmarked} // which is marked, and put late
+	cc.PutTail(cores[0], &core.Tail{Err: core.ErrBusy})
+	late := &core.Tail{Lost: cc.Ends.Unmarked}
+	cc.PutTail(cores[1], early)
+	if cc.Ends.Tails[cores[0]] == nil {
 		t.Error("a mark that came before stands for what was lost")
 	}
-	cc.putTail(cores[2], late)
-	if cc.ends.tails[cores[0]] != nil {
+	cc.PutTail(cores[2], late)
+	if cc.Ends.Tails[cores[0]] != nil {
 		t.Error("a mark that came afterwards does not stand for what was lost")
 	}
-	clear(cc.ends.tails) // there are no events
+	clear(cc.Ends.Tails) // there are no events
 }
 
 // TestPermanentStreamLost uses memory of another context on a stream that lasts as long as its context. The driver
@@ -315,7 +316,7 @@ func TestPermanentStreamLost(t *testing.T) {
 			gpu, s, host, held := r.workOfOtherDriver(func(l Leak) {
 				mu.Lock()
 				defer mu.Unlock()
-				kept = kept || errors.Is(l.Err, errNoTail)
+				kept = kept || errors.Is(l.Err, core.ErrNoTail)
 			})
 			if name == "pool" {
 				r.release(held)
@@ -330,16 +331,16 @@ func TestPermanentStreamLost(t *testing.T) {
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
 			drv := gpu.Device().Driver()
-			if !eventually(func() bool { drv.Close(); return gpu.own.core.gone.Load() }) {
+			if !eventually(func() bool { drv.Close(); return gpu.own.Core.Gone.Load() }) {
 				t.Error("the context is never released")
 			}
 			r.sim.ClearFaults()
 			r.ok(errors.Join(host.Close(), drv.Close()))
-			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core.freed.Load() {
-				t.Errorf("the memory is not kept; freed: %v", host.core.freed.Load())
+			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core.Freed.Load() {
+				t.Errorf("the memory is not kept; freed: %v", host.core.Freed.Load())
 			}
 			r.sim.Finish()
-			r.ok(errors.Join(r.gpu.Synchronize(), host.core.resource.free(driver.At{}))) // that nothing is left
+			r.ok(errors.Join(r.gpu.Synchronize(), host.core.Resource.Free(driver.At{}))) // that nothing is left
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -20,8 +21,8 @@ import (
 // the stream is being captured.
 func (s *Stream) WaitEvent(e AnyEvent) error {
 	if event, ok := e.(*Event); ok && event != nil && s != nil && s.core != nil {
-		if o := ownerOf(event); o != nil && o.core != nil {
-			done, err := s.core.waitFast("cuStreamWaitEvent", o.core)
+		if o := ownerOf(event); o != nil && o.Core != nil {
+			done, err := s.core.WaitFast("cuStreamWaitEvent", o.Core)
 			runtime.KeepAlive(s)
 			runtime.KeepAlive(o)
 			if done {
@@ -36,11 +37,11 @@ func (s *Stream) WaitEvent(e AnyEvent) error {
 func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return core.ErrNil(op, "stream")
 	}
 	r, err := refOf(op, e)
 	if err != nil {
-		return about(s.core, err)
+		return core.About(s.core, err)
 	}
 	err = s.waitRef(op, &r, flags)
 	runtime.KeepAlive(e)
@@ -51,11 +52,11 @@ func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 	defer r.leave()
 	if flags&^WaitExternal != 0 {
-		return badValue(op, s.core, "unknown wait flags "+flags.String()+": see WaitFlags")
+		return core.BadValue(op, s.core, "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
 	c := r.core()
-	if c != nil && c.ctx.drv != s.core.ctx.drv {
-		return errMixed(op, c, s.core)
+	if c != nil && c.Ctx.Drv != s.core.Ctx.Drv {
+		return core.ErrMixed(op, c, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 	if c == nil {
 		return nil // never recorded
 	}
-	if c.flags&eventExternal != 0 && sc.captureActive() {
+	if c.Flags&core.EventExternal != 0 && sc.CaptureActive() {
 		flags |= WaitExternal
 	}
 	if flags&WaitExternal != 0 {
@@ -77,18 +78,18 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 		return err
 	}
 	sl := r.slot
-	if c.flags&driver.CU_EVENT_INTERPROCESS != 0 {
-		return sc.waitShared(op, sl, uint32(flags))
+	if c.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		return sc.WaitShared(op, sl, uint32(flags))
 	}
 	if sl.Unrecorded() && flags == WaitDefault {
 		return nil
 	}
-	if sl.hasPrior() {
-		if err := sc.waitSlot(op, sl.prior, uint32(flags)); err != nil {
+	if sl.HasPrior() {
+		if err := sc.WaitSlot(op, sl.Prior, uint32(flags)); err != nil {
 			return err
 		}
 	}
-	return sc.waitSlot(op, sl, uint32(flags))
+	return sc.WaitSlot(op, sl, uint32(flags))
 }
 
 // WaitStream makes the stream wait on the GPU for all work that is enqueued on the other stream
@@ -98,24 +99,24 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 func (s *Stream) WaitStream(other *Stream) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
-		return errNil(op, "stream")
+		return core.ErrNil(op, "stream")
 	}
 	if other == nil || other.core == nil {
-		return errNilArg(op, s.core, "other stream")
+		return core.ErrNilArg(op, s.core, "other stream")
 	}
-	if s.core.ctx.drv != other.core.ctx.drv {
-		return errMixed(op, s.core, as("other stream", other.core))
+	if s.core.Ctx.Drv != other.core.Ctx.Drv {
+		return core.ErrMixed(op, s.core, core.InRole("other stream", other.core))
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	if sc.same(other.core) && !other.core.Closed() {
+	if sc.Same(other.core) && !other.core.Closed() {
 		return nil // one stream is in order already
 	}
-	if sc.ctx.drv.tracers.Load() == nil {
-		done, err := sc.waitStreamFast(op, other.core)
+	if sc.Ctx.Drv.Tracers.Load() == nil {
+		done, err := sc.WaitStreamFast(op, other.core)
 		runtime.KeepAlive(other)
 		if done {
 			return err
@@ -127,29 +128,29 @@ func (s *Stream) WaitStream(other *Stream) error {
 	}
 	defer other.leave()
 
-	e, err := oc.ctx.takeEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{Relaxed: true})
+	e, err := oc.Ctx.TakeEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{Relaxed: true})
 	if err != nil {
 		return err
 	}
 	// The wait refers to the record, so the event can be reused as soon as the wait is enqueued.
-	defer oc.keepEvent(e)
-	c := oc.beginWork()
-	t := oc.ctx.drv.trace(traceEventRecord, e, oc.raw)
-	oc.observeMark(e)
-	res := oc.recordEvent(e)
-	oc.endWork()
-	t.done(traceEventRecord, e, oc.raw, res)
+	defer oc.KeepEvent(e)
+	c := oc.BeginWork()
+	t := oc.Ctx.Drv.Trace(core.TraceEventRecord, e, oc.Raw)
+	oc.ObserveMark(e)
+	res := oc.RecordEvent(e)
+	oc.EndWork()
+	t.Done(core.TraceEventRecord, e, oc.Raw, res)
 	if res != driver.ResultSuccess {
-		return oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
+		return oc.Ctx.CallError("cuEventRecord", uintptr(oc.Raw), res)
 	}
-	if o := sc.ctx.drv.observer(); o != nil {
-		o.Wait(sc.observed(), uintptr(e), races.PlainEvent)
+	if o := sc.Ctx.Drv.Observer(); o != nil {
+		o.Wait(sc.Observed(), uintptr(e), races.PlainEvent)
 	}
-	t = sc.ctx.drv.trace(traceStreamWait, e, sc.raw)
-	res = sc.waitEvent(e, c)
-	t.done(traceStreamWait, e, sc.raw, res)
+	t = sc.Ctx.Drv.Trace(core.TraceStreamWait, e, sc.Raw)
+	res = sc.WaitEvent(e, c)
+	t.Done(core.TraceStreamWait, e, sc.Raw, res)
 	if res != driver.ResultSuccess {
-		return sc.ctx.callError(op, uintptr(sc.raw), res)
+		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
 	return nil
 }

@@ -6,13 +6,14 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
 )
 
 // Thread is the operating system thread that [Context.Do] holds. It is valid during Do, on the
 // goroutine of the call.
 type Thread struct {
-	ctx    *contextCore
+	ctx    *core.Context
 	raw    *driver.Thread
 	mu     lock.Mutex[lock.Thread]
 	stream *Stream
@@ -45,9 +46,9 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	}
 	defer c.leave()
 	if f == nil {
-		return misuse(op, cc, ErrNil, "the function is nil: pass a function to run with the context current")
+		return core.Misuse(op, cc, ErrNil, "the function is nil: pass a function to run with the context current")
 	}
-	table := cc.drv.table()
+	table := cc.Drv.Table()
 	t := &Thread{ctx: cc, raw: table.Pin()}
 	at := driver.At{Thread: t.raw}
 	before, res := t.state(at)
@@ -57,17 +58,17 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		} else {
 			t.raw.Abandon() // the first exchange may have changed the capture mode
 		}
-		return cc.callError(op, uintptr(cc.raw), res)
+		return cc.CallError(op, uintptr(cc.Raw), res)
 	}
-	if res := table.CtxPushCurrent(at, cc.raw); res != driver.ResultSuccess {
+	if res := table.CtxPushCurrent(at, cc.Raw); res != driver.ResultSuccess {
 		t.raw.Unpin()
-		return cc.callError(op, uintptr(cc.raw), res)
+		return cc.CallError(op, uintptr(cc.Raw), res)
 	}
 	defer func() {
 		t.end()
 		// The context that f left current may be destroyed, so it is not pushed again.
 		stays := false
-		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != cc.raw {
+		if top, res := table.CtxGetCurrent(at); res == driver.ResultSuccess && top != cc.Raw {
 			stays = t.endCapture(at)
 		}
 		raw, res := table.CtxPopCurrent(at)
@@ -78,15 +79,15 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 		switch {
 		case res != driver.ResultSuccess:
 			t.abandon(stays)
-			err = errors.Join(err, cc.callError("cuCtxPopCurrent", uintptr(cc.raw), res))
-		case raw != cc.raw || after != before:
+			err = errors.Join(err, cc.CallError("cuCtxPopCurrent", uintptr(cc.Raw), res))
+		case raw != cc.Raw || after != before:
 			t.abandon(stays)
 			err = errors.Join(
 				err,
 				&Error{
 					Op:     "cuCtxPopCurrent",
 					Result: ResultInvalidContext,
-					Handle: uintptr(cc.raw),
+					Handle: uintptr(cc.Raw),
 					Err:    errUnbalanced,
 					Detail: fmt.Sprintf(
 						"the function left context %#x current and %#x below; before Do, %#x was current: "+
@@ -110,7 +111,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 // true, the thread is kept.
 func (t *Thread) abandon(stays bool) {
 	at := driver.At{Thread: t.raw}
-	if t.endCapture(driver.At{Thread: t.raw, Context: t.ctx.raw}) || t.endCapture(at) || stays {
+	if t.endCapture(driver.At{Thread: t.raw, Context: t.ctx.Raw}) || t.endCapture(at) || stays {
 		t.raw.Unpin()
 		return
 	}
@@ -120,15 +121,15 @@ func (t *Thread) abandon(stays bool) {
 // endCapture ends a capture of the thread's default stream. It reports true after a sticky error:
 // then the driver neither ends a capture nor reports whether there is one.
 func (t *Thread) endCapture(at driver.At) (lost bool) {
-	table := t.ctx.drv.table()
+	table := t.ctx.Drv.Table()
 	status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD)
 	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		return res.Sticky()
 	}
-	gates := t.ctx.captureGate
+	gates := t.ctx.CaptureGate
 	if raw, r := table.CtxGetCurrent(at); at.Context == 0 && r == driver.ResultSuccess {
-		if key, err := t.ctx.drv.keyOf(raw); err == nil {
-			gates = t.ctx.drv.gatesOf(key)
+		if key, err := t.ctx.Drv.KeyOf(raw); err == nil {
+			gates = t.ctx.Drv.GatesOf(key)
 		}
 	}
 	open := capturegate.Shut([]*capturegate.Gate{&gates.Whole, &gates.Legacy}, table.Clock())
@@ -147,7 +148,7 @@ type threadState struct {
 }
 
 func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
-	table := t.ctx.drv.table()
+	table := t.ctx.Drv.Table()
 	if s.ctx, res = table.CtxGetCurrent(at); res != driver.ResultSuccess {
 		return s, res
 	}
@@ -170,15 +171,15 @@ var errUnbalanced = errors.New("the function left the thread in another state")
 func (t *Thread) DefaultStream() (*Stream, error) {
 	const op = "CU_STREAM_PER_THREAD"
 	if t == nil || t.ctx == nil {
-		return nil, errNil(op, "thread")
+		return nil, core.ErrNil(op, "thread")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return nil, misuse(op, t.ctx, ErrClosed, "Do has returned: use the Thread in the function that Do calls")
+		return nil, core.Misuse(op, t.ctx, ErrClosed, "Do has returned: use the Thread in the function that Do calls")
 	}
 	if t.stream == nil {
-		at := driver.At{Context: t.ctx.raw, Thread: t.raw}
+		at := driver.At{Context: t.ctx.Raw, Thread: t.raw}
 		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, at, true, StreamDefault)
 		t.stream.core.Retain() // until end
 	}
@@ -190,11 +191,11 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 func (t *Thread) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if t == nil || t.ctx == nil {
-		return 0, errNil(op, "thread")
+		return 0, core.ErrNil(op, "thread")
 	}
-	raw, res := t.ctx.drv.table().CtxGetCurrent(driver.At{Thread: t.raw})
+	raw, res := t.ctx.Drv.Table().CtxGetCurrent(driver.At{Thread: t.raw})
 	if res != driver.ResultSuccess {
-		return 0, t.ctx.callError(op, 0, res)
+		return 0, t.ctx.CallError(op, 0, res)
 	}
 	return uintptr(raw), nil
 }
@@ -206,11 +207,11 @@ func (t *Thread) end() {
 	s := t.stream
 	t.mu.Unlock()
 	if s != nil {
-		s.core.leaveTail() // must run on the thread
-		if o := s.core.ctx.drv.observer(); o != nil {
-			o.EndThread(s.core.observed()) // after the mark, which would make the stream known again
+		s.core.LeaveTail() // must run on the thread
+		if o := s.core.Ctx.Drv.Observer(); o != nil {
+			o.EndThread(s.core.Observed()) // after the mark, which would make the stream known again
 		}
 		s.Close() // destroys nothing
-		s.core.leave()
+		s.core.EndCall()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestThreadElsewhere uses the default stream of Do's thread on other goroutines, where it would be another stream.
@@ -26,7 +27,7 @@ func TestThreadElsewhere(t *testing.T) {
 			}
 		}()
 		for op, err := range <-elsewhere {
-			if !errors.Is(err, errThread) {
+			if !errors.Is(err, core.ErrThread) {
 				t.Errorf("%s on another goroutine: %v", op, err)
 			}
 		}

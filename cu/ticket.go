@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Ticket stands for one record of an event: the newest record when [Event.Ticket] is called. If the
@@ -14,10 +16,10 @@ import (
 // without waiters keeps them until it is collected. A ticket learns its result only during a call
 // of Wait, or after a call of Done or Notify.
 type Ticket struct {
-	_     noCopy
-	owner *eventOwner // keeps the event from being collected; nil for a pooled event
+	_     core.NoCopy
+	owner *core.EventOwner // keeps the event from being collected; nil for a pooled event
 	// core is nil if the record was complete at the beginning.
-	core    *ticketCore
+	core    *core.Ticket
 	known   time.Time // when the record was known to be complete, if core is nil
 	cleanup runtime.Cleanup
 }
@@ -27,13 +29,13 @@ type Ticket struct {
 func (e *Event) Ticket() (*Ticket, error) {
 	const op = "cuEventQuery"
 	if e == nil {
-		return nil, errNil(op, "event")
+		return nil, core.ErrNil(op, "event")
 	}
 	o := e.load()
 	if o == nil {
 		return &Ticket{known: time.Now()}, nil
 	}
-	sl, err := o.core.enter(op)
+	sl, err := o.Core.Enter(op)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +43,14 @@ func (e *Event) Ticket() (*Ticket, error) {
 }
 
 // newTicket returns a ticket for a slot's record, which takes over the caller's call in flight.
-func newTicket(o *eventOwner, sl *slot) *Ticket {
+func newTicket(o *core.EventOwner, sl *core.Slot) *Ticket {
 	if sl.Complete() || sl.Unrecorded() {
-		defer o.leave(sl)
-		return &Ticket{known: sl.drv.table().Clock().Now()}
+		defer o.EndCall(sl)
+		return &Ticket{known: sl.Drv.Table().Clock().Now()}
 	}
 	sl.AddWait()
-	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
-	t.cleanup = runtime.AddCleanup(t, (*ticketCore).collected, t.core)
+	t := &Ticket{owner: o, core: &core.Ticket{Slot: sl}}
+	t.cleanup = runtime.AddCleanup(t, (*core.Ticket).Collected, t.core)
 	return t
 }
 
@@ -58,10 +60,10 @@ func newTicket(o *eventOwner, sl *slot) *Ticket {
 func (t *Ticket) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if t == nil {
-		return errNil(op, "ticket")
+		return core.ErrNil(op, "ticket")
 	}
 	if ctx == nil {
-		return errNoGoContext(op, t.owner.object())
+		return errNoGoContext(op, t.owner.Object())
 	}
 	tc := t.core
 	if tc == nil {
@@ -69,15 +71,15 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 	defer runtime.KeepAlive(t)
 	if !tc.Acquire(tc) {
-		return tc.result.Load().err // set before the core is closed
+		return tc.Result.Load().Err // set before the core is closed
 	}
 	defer tc.Release(tc)
-	final, err := tc.slot.wait(ctx)
+	final, err := tc.Slot.Wait(ctx)
 	if !final {
 		return err
 	}
 	t.cleanup.Stop()
-	return tc.settle(err)
+	return tc.Settle(err)
 }
 
 // Done returns a channel that is closed when the record's result is known: the record has
@@ -94,20 +96,20 @@ func (t *Ticket) Done() <-chan struct{} {
 	}
 	defer runtime.KeepAlive(t)
 	var done chan struct{}
-	if tc.subscribe(t.owner, func() {
-		if tc.done == nil {
-			tc.done = make(chan struct{})
+	if tc.Subscribe(t.owner, func() {
+		if tc.Done == nil {
+			tc.Done = make(chan struct{})
 		}
-		done = tc.done
+		done = tc.Done
 	}) {
 		return done
 	}
-	tc.mu.Lock()
-	defer tc.mu.Unlock()
-	if tc.done == nil {
-		tc.done = closedChannel()
+	tc.Mu.Lock()
+	defer tc.Mu.Unlock()
+	if tc.Done == nil {
+		tc.Done = closedChannel()
 	}
-	return tc.done
+	return tc.Done
 }
 
 func closedChannel() chan struct{} {
@@ -121,13 +123,13 @@ func closedChannel() chan struct{} {
 // or the last Context of its CUDA context, was closed; otherwise it is the driver's error.
 func (t *Ticket) Err() error {
 	if t == nil {
-		return errNil("cuEventQuery", "ticket")
+		return core.ErrNil("cuEventQuery", "ticket")
 	}
 	if t.core == nil {
 		return nil
 	}
-	if r := t.core.result.Load(); r != nil {
-		return r.err
+	if r := t.core.Result.Load(); r != nil {
+		return r.Err
 	}
 	return nil
 }
@@ -143,8 +145,8 @@ func (t *Ticket) CompletedAt() (time.Time, bool) {
 	case t.core == nil:
 		return t.known, !t.known.IsZero()
 	}
-	if r := t.core.result.Load(); r != nil && r.err == nil {
-		return r.at, true
+	if r := t.core.Result.Load(); r != nil && r.Err == nil {
+		return r.At, true
 	}
 	return time.Time{}, false
 }
@@ -163,9 +165,9 @@ func (t *Ticket) Notify(f func(err error)) (outstanding bool) {
 		return false
 	}
 	defer runtime.KeepAlive(t)
-	if tc.subscribe(t.owner, func() { tc.call = append(tc.call, f) }) {
+	if tc.Subscribe(t.owner, func() { tc.Call = append(tc.Call, f) }) {
 		return true
 	}
-	go f(tc.result.Load().err)
+	go f(tc.Result.Load().Err)
 	return false
 }

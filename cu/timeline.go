@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -24,8 +25,8 @@ import (
 //
 // Data that a stream or the host writes before it raises the counter is visible with the new value.
 type Timeline struct {
-	_       noCopy
-	core    *timelineCore
+	_       core.NoCopy
+	core    *core.Timeline
 	word    *atomic.Uint64 // core.word
 	cleanup runtime.Cleanup
 }
@@ -48,34 +49,34 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		return nil, err
 	}
 	defer c.leave()
-	if p := cc.poison.Load(); p != nil {
-		return nil, cc.callError(op, 0, p.res)
+	if p := cc.Poison.Load(); p != nil {
+		return nil, cc.CallError(op, 0, p.Res)
 	}
-	x, err := cc.takeCell(driver.At{Context: cc.raw, Relaxed: true})
+	x, err := cc.TakeCell(driver.At{Context: cc.Raw, Relaxed: true})
 	if err != nil {
 		return nil, err
 	}
-	probe, err := cc.timelineProbe()
+	probe, err := cc.TimelineProbe()
 	if err != nil {
-		cc.cells.Put(x)
+		cc.Cells.Put(x)
 		return nil, err
 	}
-	tc := &timelineCore{ctx: cc, cell: x, word: x.Word(0), raw: x.Raw(), probe: probe, usedStreams: new(streamSet)}
-	tc.word.Store(value)
-	tc.waits.Init(tc, &cc.watched)
-	if o := cc.drv.observer(); o != nil {
-		tc.observed.Store(true)
-		o.NewTimeline(uintptr(tc.raw), value)
+	tc := &core.Timeline{Ctx: cc, Cell: x, Word: x.Word(0), Raw: x.Raw(), Probe: probe, UsedStreams: new(core.StreamSet)}
+	tc.Word.Store(value)
+	tc.Waits.Init(tc, &cc.Watched)
+	if o := cc.Drv.Observer(); o != nil {
+		tc.Observed.Store(true)
+		o.NewTimeline(uintptr(tc.Raw), value)
 	}
-	cc.hold() // cannot fail: the caller is a user of the context
-	cc.cells.countTimelines(1, 0)
-	tl := &Timeline{core: tc, word: tc.word}
-	tl.cleanup = runtime.AddCleanup(tl, (*timelineCore).closeAbandoned, tc)
+	cc.Hold() // cannot fail: the caller is a user of the context
+	cc.Cells.CountTimelines(1, 0)
+	tl := &Timeline{core: tc, word: tc.Word}
+	tl.cleanup = runtime.AddCleanup(tl, (*core.Timeline).CloseAbandoned, tc)
 	return tl, nil
 }
 
 // object returns the object for an error, or nil if there is none.
-func (t *Timeline) object() named {
+func (t *Timeline) object() core.Named {
 	if t == nil || t.core == nil {
 		return nil
 	}
@@ -83,15 +84,15 @@ func (t *Timeline) object() named {
 }
 
 // enter begins a call on the timeline, and leave ends it.
-func (t *Timeline) enter(op string) (*timelineCore, error) {
+func (t *Timeline) enter(op string) (*core.Timeline, error) {
 	if t == nil || t.core == nil {
-		return nil, errNil(op, "timeline")
+		return nil, core.ErrNil(op, "timeline")
 	}
 	return t.core, t.core.Enter(t.core, op)
 }
 
 func (t *Timeline) leave() {
-	t.core.leave()
+	t.core.EndCall()
 	runtime.KeepAlive(t)
 }
 
@@ -106,7 +107,7 @@ func (t *Timeline) leave() {
 // In a capture the signal becomes part of the graph, and the graph keeps the timeline. Each launch
 // raises the counter to the same value.
 func (t *Timeline) Signal(s *Stream, value uint64) error {
-	return t.enqueue(signalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
+	return t.enqueue(core.SignalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
 }
 
 // Block makes the stream wait on the GPU until the counter has reached value (cuStreamWaitValue64
@@ -124,7 +125,7 @@ func (t *Timeline) Signal(s *Stream, value uint64) error {
 // stream then do not return, for example calls that close memory or contexts. In a capture the
 // block becomes part of the graph, and the graph keeps the timeline.
 func (t *Timeline) Block(s *Stream, value uint64) error {
-	return t.enqueue(blockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
+	return t.enqueue(core.BlockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
 }
 
 // enqueue makes a driver call that enqueues work with the counter on a stream.
@@ -132,11 +133,11 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	call func(t *driver.Table, at driver.At, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result) error {
 	switch {
 	case t == nil || t.core == nil:
-		return errNil(op, "timeline")
+		return core.ErrNil(op, "timeline")
 	case s == nil || s.core == nil:
-		return errNilArg(op, t.core, "stream")
-	case t.core.ctx.drv != s.core.ctx.drv:
-		return errMixed(op, t.core, s.core)
+		return core.ErrNilArg(op, t.core, "stream")
+	case t.core.Ctx.Drv != s.core.Ctx.Drv:
+		return core.ErrMixed(op, t.core, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -148,36 +149,36 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		return err
 	}
 	defer t.leave()
-	p, err := tc.mapped(tc.cell, sc)
+	p, err := tc.Mapped(tc.Cell, sc)
 	if err != nil {
 		return err
 	}
-	if raceEnabled {
-		tc.raises.Add(1)
+	if core.RaceEnabled {
+		tc.Raises.Add(1)
 	}
-	o := sc.ctx.drv.observer()
+	o := sc.Ctx.Drv.Observer()
 	if o != nil {
-		if op == signalOp {
-			o.Signal(sc.observed(), uintptr(tc.raw), value)
+		if op == core.SignalOp {
+			o.Signal(sc.Observed(), uintptr(tc.Raw), value)
 		} else {
-			o.Block(sc.observed(), uintptr(tc.raw), value)
+			o.Block(sc.Observed(), uintptr(tc.Raw), value)
 		}
 		defer o.Report()
 	}
-	c := sc.beginWork()
-	c.keep(tc, sc)
-	sc.beginLegacy()
-	res := call(sc.ctx.drv.table(), sc.at, sc.raw, p, value, flags)
-	sc.endLegacy()
-	sc.endWork()
+	c := sc.BeginWork()
+	c.Keep(tc, sc)
+	sc.BeginLegacy()
+	res := call(sc.Ctx.Drv.Table(), sc.At, sc.Raw, p, value, flags)
+	sc.EndLegacy()
+	sc.EndWork()
 	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this call
-		tc.mark(sc)
+		tc.Mark(sc)
 	}
 	if res != driver.ResultSuccess {
-		if o != nil && op == blockOp {
-			o.BlockFailed(sc.observed())
+		if o != nil && op == core.BlockOp {
+			o.BlockFailed(sc.Observed())
 		}
-		return sc.ctx.callError(op, uintptr(sc.raw), res)
+		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
 	return nil
 }
@@ -190,14 +191,14 @@ func (t *Timeline) Value() uint64 {
 		return 0
 	}
 	v := t.word.Load()
-	if raceEnabled {
-		t.core.raises.Load()
+	if core.RaceEnabled {
+		t.core.Raises.Load()
 	}
 	// The cell's next timeline writes to it only after freed was set.
-	if t.core.freed.Load() {
-		v = t.core.final
-	} else if t.core.observed.Load() {
-		t.core.observeValue(v)
+	if t.core.Freed.Load() {
+		v = t.core.Final
+	} else if t.core.Observed.Load() {
+		t.core.ObserveValue(v)
 	}
 	runtime.KeepAlive(t)
 	return v
@@ -214,13 +215,13 @@ func (t *Timeline) Value() uint64 {
 // matches [ResultInvalidValue], and the counter stays: concurrent calls of Set cannot lower it. A
 // concurrent write by a stream is not checked: see [Timeline.Signal].
 func (t *Timeline) Set(value uint64) error {
-	tc, err := t.enter(raiseOp)
+	tc, err := t.enter(core.RaiseOp)
 	if err != nil {
 		return err
 	}
 	defer t.leave()
-	if raceEnabled {
-		tc.raises.Add(1)
+	if core.RaceEnabled {
+		tc.Raises.Add(1)
 	}
 	for {
 		have := t.word.Load()
@@ -228,15 +229,15 @@ func (t *Timeline) Set(value uint64) error {
 			return nil
 		}
 		if !watch.Reached(value, have) {
-			return badValue(raiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: "+
+			return core.BadValue(core.RaiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: "+
 				"wait for a higher value, or create another timeline", have, value))
 		}
-		if o := tc.ctx.drv.observer(); o != nil {
-			o.HostSignal(uintptr(tc.raw), value)
+		if o := tc.Ctx.Drv.Observer(); o != nil {
+			o.HostSignal(uintptr(tc.Raw), value)
 		}
 		if t.word.CompareAndSwap(have, value) {
-			tc.ctx.drv.reportRaces()
-			tc.ctx.drv.watch.Raise(&tc.waits)
+			tc.Ctx.Drv.ReportRaces()
+			tc.Ctx.Drv.Watch.Raise(&tc.Waits)
 			return nil
 		}
 	}
@@ -254,20 +255,20 @@ func (t *Timeline) Set(value uint64) error {
 // About every 50 ms the driver is queried for an error of the context, which Wait returns.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
-		return errNoGoContext(waitOp, t.object())
+		return errNoGoContext(core.WaitOp, t.object())
 	}
-	tc, err := t.enter(waitOp)
+	tc, err := t.enter(core.WaitOp)
 	if err != nil {
 		return err
 	}
 	defer t.leave()
-	tc.ctx.observeNeeded()
-	err = tc.wait(ctx, value)
+	tc.Ctx.ObserveNeeded()
+	err = tc.Wait(ctx, value)
 	if err == nil {
-		tc.observeValue(value)
+		tc.ObserveValue(value)
 	}
-	if raceEnabled {
-		tc.raises.Load()
+	if core.RaceEnabled {
+		tc.Raises.Load()
 	}
 	return err
 }
@@ -296,7 +297,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 // in use, and a call that releases the context never returns.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
-		return errNil("Timeline.Close", "timeline")
+		return core.ErrNil("Timeline.Close", "timeline")
 	}
 	tc := t.core
 	if !tc.Acquire(tc) { // keeps the cell until all streams are marked
@@ -304,13 +305,13 @@ func (t *Timeline) Close() error {
 	}
 	if first, _ := tc.Close(); first {
 		t.cleanup.Stop()
-		tc.ctx.cells.countTimelines(-1, 1)
-		tc.ctx.drv.watch.EndCounter(&tc.waits, errTimelineClosed(tc))
-		for _, sc := range tc.usedStreams.list() {
-			tc.mark(sc)
+		tc.Ctx.Cells.CountTimelines(-1, 1)
+		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, core.ErrTimelineClosed(tc))
+		for _, sc := range tc.UsedStreams.List() {
+			tc.Mark(sc)
 		}
 	}
-	tc.leave()
+	tc.EndCall()
 	runtime.KeepAlive(t)
 	return nil
 }
@@ -320,7 +321,7 @@ func (t *Timeline) Device() *Device {
 	if t == nil || t.core == nil {
 		return nil
 	}
-	return deviceOf(t.core.ctx)
+	return deviceOf(t.core.Ctx)
 }
 
 // Handle exposes the counter's CUdeviceptr to kernels, and to code that calls the driver without
@@ -331,5 +332,5 @@ func (t *Timeline) Handle() uint64 {
 	if t == nil || t.core == nil || t.core.Closed() {
 		return 0
 	}
-	return uint64(t.core.raw)
+	return uint64(t.core.Raw)
 }

@@ -37,9 +37,9 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 	own := must(must(owner.Device(0))(t).NewContext(0))(t)
 	gpu := must(drv.WrapContext(own.Handle()))(t)
 	tl := must(gpu.NewTimeline(1))(t)
-	cc := gpu.own.core
+	cc := gpu.own.Core
 	ok(errors.Join(gpu.Close(), tl.Close()))
-	if !eventually(cc.gone.Load) {
+	if !eventually(cc.Gone.Load) {
 		t.Fatal("the context is not released")
 	}
 	if n := counting.n.Load(); n != 0 {
@@ -48,7 +48,7 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 
 	gpu = must(drv.WrapContext(own.Handle()))(t)
 	tl = must(gpu.NewTimeline(2))(t)
-	if v, n := tl.Value(), drv.core.timelineCounts().mappings; v != 2 || n != 1 {
+	if v, n := tl.Value(), drv.core.TimelineCounts().Mappings; v != 2 || n != 1 {
 		t.Errorf("the next timeline is at %d, of %d slabs in all", v, n)
 	}
 	ok(errors.Join(tl.Close(), gpu.Close()))

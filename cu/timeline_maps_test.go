@@ -17,10 +17,10 @@ import (
 // mappings counts the process's mappings of memory, or, where the timelines have Go's, or there is no way to know,
 // the driver's.
 func mappings(gpu *Context) int {
-	drv := gpu.own.core.drv
+	drv := gpu.own.Core.Drv
 	n, known := mappingsOfProcess()
-	if !known || drv.table().Software() {
-		return drv.timelineCounts().mappings
+	if !known || drv.Table().Software() {
+		return drv.TimelineCounts().Mappings
 	}
 	return n
 }
@@ -122,7 +122,7 @@ func TestAbandonedTimelineOfSharedStream(t *testing.T) {
 	line := must(r.gpu.NewTimeline(0))(t)
 	r.ok(errors.Join(line.Signal(s, 1), s.Close(), r.gpu.Synchronize()))
 	line.cleanup.Stop()
-	line.core.closeAbandoned()
+	line.core.CloseAbandoned()
 	if n := r.drv.Stats().UnfinishedTimelines; n != 0 {
 		t.Errorf("the work of %d timelines is not known to be done", n)
 	}

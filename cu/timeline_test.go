@@ -18,6 +18,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -123,7 +124,7 @@ func TestTimelineCompares(t *testing.T) {
 	tl := r.timeline(1<<64 - 2)
 	r.ok(tl.Set(1))
 	r.ok(tl.Set(1))
-	r.is(tl.Set(1<<64-1), ResultInvalidValue, errInvalid)
+	r.is(tl.Set(1<<64-1), ResultInvalidValue, core.ErrInvalid)
 	r.value(tl, 1)
 }
 
@@ -205,12 +206,12 @@ func TestTimelineFails(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
 		_, err := r.gpu.NewTimeline(0)
 		r.is(err, ResultOutOfMemory)
-		cc := r.gpu.own.core
-		if cells, _ := cc.cells.Count(); cells != 0 {
+		cc := r.gpu.own.Core
+		if cells, _ := cc.Cells.Count(); cells != 0 {
 			before["host memory"]++
 		}
-		r.drv.core.slabs.Unmap(func(_ driver.HostPtr, in slab.Place[contextKey]) bool {
-			if in.Key == cc.key {
+		r.drv.core.Slabs.Unmap(func(_ driver.HostPtr, in slab.Place[core.ContextKey]) bool {
+			if in.Key == cc.Key {
 				before["host memory"]++
 			}
 			return false
@@ -258,7 +259,7 @@ func TestTimelineWakes(t *testing.T) {
 	tl := must(gpu.NewTimeline(0))(t)
 	asleep := func() {
 		for asleep := false; !asleep; runtime.Gosched() {
-			asleep = drv.core.watch.Number(&tl.core.waits) > 0
+			asleep = drv.core.Watch.Number(&tl.core.Waits) > 0
 		}
 	}
 	for v := range uint64(3) {
@@ -595,7 +596,7 @@ func TestTimelineCosts(t *testing.T) {
 		"Set":   func() { v++; tl.Set(v) },
 		"Wait":  func() { tl.Wait(ctx, 1) },
 	} {
-		if n := testing.AllocsPerRun(100, f); n != 0 && !raceEnabled { // which makes calls allocate
+		if n := testing.AllocsPerRun(100, f); n != 0 && !core.RaceEnabled { // which makes calls allocate
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TraceOp is an operation that a [Tracer] is called for.
@@ -12,20 +13,20 @@ type TraceOp uint8
 
 // The operations.
 const (
-	TraceEventCreate = TraceOp(traceEventCreate) // cuEventCreate, cuIpcOpenEventHandle
+	TraceEventCreate = TraceOp(core.TraceEventCreate) // cuEventCreate, cuIpcOpenEventHandle
 	// cuEventRecord; cuCtxRecordEvent and cuGreenCtxRecordEvent, with Stream 0
-	TraceEventRecord      = TraceOp(traceEventRecord)
-	TraceEventDestroy     = TraceOp(traceEventDestroy)     // cuEventDestroy
-	TraceEventSynchronize = TraceOp(traceEventSynchronize) // cuEventSynchronize
-	TraceEventQuery       = TraceOp(traceEventQuery)       // cuEventQuery
-	TraceStreamCreate     = TraceOp(traceStreamCreate)     // cuStreamCreate
-	TraceStreamDestroy    = TraceOp(traceStreamDestroy)    // cuStreamDestroy
+	TraceEventRecord      = TraceOp(core.TraceEventRecord)
+	TraceEventDestroy     = TraceOp(core.TraceEventDestroy)     // cuEventDestroy
+	TraceEventSynchronize = TraceOp(core.TraceEventSynchronize) // cuEventSynchronize
+	TraceEventQuery       = TraceOp(core.TraceEventQuery)       // cuEventQuery
+	TraceStreamCreate     = TraceOp(core.TraceStreamCreate)     // cuStreamCreate
+	TraceStreamDestroy    = TraceOp(core.TraceStreamDestroy)    // cuStreamDestroy
 	// cuStreamWaitEvent; cuCtxWaitEvent and cuGreenCtxWaitEvent, with Stream 0
-	TraceStreamWait        = TraceOp(traceStreamWait)
-	TraceStreamSynchronize = TraceOp(traceStreamSynchronize) // cuStreamSynchronize
-	TraceStreamQuery       = TraceOp(traceStreamQuery)       // cuStreamQuery
-	TraceLaunch            = TraceOp(traceLaunch)            // cuLaunchKernel
-	TraceGraphLaunch       = TraceOp(traceGraphLaunch)       // cuGraphLaunch
+	TraceStreamWait        = TraceOp(core.TraceStreamWait)
+	TraceStreamSynchronize = TraceOp(core.TraceStreamSynchronize) // cuStreamSynchronize
+	TraceStreamQuery       = TraceOp(core.TraceStreamQuery)       // cuStreamQuery
+	TraceLaunch            = TraceOp(core.TraceLaunch)            // cuLaunchKernel
+	TraceGraphLaunch       = TraceOp(core.TraceGraphLaunch)       // cuGraphLaunch
 )
 
 // String returns the name of the C function that makes the operation most often. An event that was
@@ -95,12 +96,12 @@ func (d *Driver) AddTracer(t Tracer) (remove func()) {
 	if !d.open() || t == nil {
 		return func() {}
 	}
-	mine := new(opTracer(func(op traceOp, e driver.Event, s driver.Stream) {
+	mine := new(core.OpTracer(func(op core.TraceOp, e driver.Event, s driver.Stream) {
 		t(newTrace(op, e, s))
 	}))
-	d.core.changeTracers(func(l *tracers) { l.ops = append(l.ops, mine) })
+	d.core.ChangeTracers(func(l *core.Tracers) { l.Ops = append(l.Ops, mine) })
 	return func() {
-		d.core.changeTracers(func(l *tracers) { l.ops = without(l.ops, mine) })
+		d.core.ChangeTracers(func(l *core.Tracers) { l.Ops = core.Without(l.Ops, mine) })
 	}
 }
 
@@ -110,15 +111,15 @@ func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
 	if !d.open() || t == nil {
 		return func() {}
 	}
-	mine := new(callTracer(func(op traceOp, e driver.Event, s driver.Stream, c returnedCall) {
-		t(TraceCall{Trace: newTrace(op, e, s), Start: c.start, Duration: c.took, Result: c.result})
+	mine := new(core.CallTracer(func(op core.TraceOp, e driver.Event, s driver.Stream, c core.ReturnedCall) {
+		t(TraceCall{Trace: newTrace(op, e, s), Start: c.Start, Duration: c.Took, Result: c.Result})
 	}))
-	d.core.changeTracers(func(l *tracers) { l.calls = append(l.calls, mine) })
+	d.core.ChangeTracers(func(l *core.Tracers) { l.Calls = append(l.Calls, mine) })
 	return func() {
-		d.core.changeTracers(func(l *tracers) { l.calls = without(l.calls, mine) })
+		d.core.ChangeTracers(func(l *core.Tracers) { l.Calls = core.Without(l.Calls, mine) })
 	}
 }
 
-func newTrace(op traceOp, e driver.Event, s driver.Stream) Trace {
+func newTrace(op core.TraceOp, e driver.Event, s driver.Stream) Trace {
 	return Trace{Op: TraceOp(op), Event: uintptr(e), Stream: uintptr(s)}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // lives checks that tracers are called of each event and stream once when it is created,
@@ -111,7 +112,7 @@ func TestTracersCallBack(t *testing.T) {
 			ticket := must(e.Ticket())(r.t)
 			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error { return e.Record(r.other) }, func() {
-				if e.load().core.slot.Load().Waits() == 0 { // it has moved
+				if e.load().Core.Slot.Load().Waits() == 0 { // it has moved
 					r.ok(e.Wait(r.t.Context()))
 				}
 			}
@@ -211,7 +212,7 @@ func TestTracersCallBack(t *testing.T) {
 				return s.Close()
 			}
 			return get, func() {
-				for range poolSize {
+				for range core.PoolSize {
 					get()
 				}
 			}
@@ -405,7 +406,7 @@ func TestCallTracer(t *testing.T) {
 	r := newSoft(t, cusim.VirtualTime())
 	e := r.event(0)
 	var got []string
-	begin := r.drv.core.opened
+	begin := r.drv.core.Opened
 	remove := r.drv.AddCallTracer(func(c TraceCall) {
 		got = append(got, fmt.Sprintf("%v after %v, %v: %v", c.Op, c.Start.Sub(begin), c.Duration, c.Result.Name()))
 	})
@@ -425,7 +426,7 @@ func TestCallTracer(t *testing.T) {
 	remove()
 	r.ok(r.work(r.s))
 	r.sim.Finish()
-	if res := r.drv.core.table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
+	if res := r.drv.core.Table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 	want := []string{
@@ -478,7 +479,7 @@ func TestTraceMarks(t *testing.T) {
 // TestTracedAllocations calls tracers of what is called often, which allocates nothing
 // either.
 func TestTracedAllocations(t *testing.T) {
-	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !raceEnabled
+	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
 	e := r.event(r.gpu, 0)
 	var told, calls int

@@ -5,6 +5,8 @@ import (
 	"math"
 	"reflect"
 	"unsafe"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // The functions of this file work with any type whose values contain no Go pointers and have the
@@ -17,7 +19,7 @@ import (
 func AllocFor[T any](c *Context, n int) (*DeviceMem, error) {
 	size, problem := sizeOf[T](n)
 	if problem != "" {
-		return nil, badValue("cuMemAlloc", c.object(), problem)
+		return nil, core.BadValue("cuMemAlloc", c.object(), problem)
 	}
 	return c.Alloc(size)
 }
@@ -40,7 +42,7 @@ func AllocFrom[T any](c *Context, src []T) (*DeviceMem, error) {
 func AllocHostFor[T any](c *Context, n int, flags HostFlags) (*HostMem, error) {
 	size, problem := sizeOf[T](n)
 	if problem != "" {
-		return nil, badValue("cuMemHostAlloc", c.object(), problem)
+		return nil, core.BadValue("cuMemHostAlloc", c.object(), problem)
 	}
 	return c.AllocHost(size, flags)
 }
@@ -73,7 +75,7 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 	size, problem := sizeOf[T](1)
 	switch {
 	case problem != "":
-		return badValue(op, m.object(), problem)
+		return core.BadValue(op, m.object(), problem)
 	case f == nil:
 		return errNoView(op, m)
 	}
@@ -82,8 +84,8 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 		if n == 0 {
 			return f(nil)
 		}
-		if align := uintptr(reflect.TypeFor[T]().Align()); uintptr(hostAddress(b))%align != 0 {
-			return badValue(op, m.object(), fmt.Sprintf(
+		if align := uintptr(reflect.TypeFor[T]().Align()); uintptr(core.HostAddress(b))%align != 0 {
+			return core.BadValue(op, m.object(), fmt.Sprintf(
 				"the registered memory is not aligned for a %v, which takes a multiple of %d", reflect.TypeFor[T](),
 				align))
 		}
@@ -106,7 +108,7 @@ func SpanOf[T any](m Memory, first, n int) Span {
 		return s.Span(off, size)
 	}
 	if s.err() == nil {
-		s.owner = spanError{fmt.Errorf("%w: %s", errInvalid, problem)}
+		s.owner = spanError{fmt.Errorf("%w: %s", core.ErrInvalid, problem)}
 	}
 	return s
 }
@@ -130,10 +132,10 @@ func sizeOf[T any](n int) (size uint64, problem string) {
 }
 
 // bytesOf returns the memory of a slice as bytes.
-func bytesOf[T any](op string, of named, s []T) ([]byte, error) {
+func bytesOf[T any](op string, of core.Named, s []T) ([]byte, error) {
 	size, problem := sizeOf[T](len(s))
 	if problem != "" {
-		return nil, badValue(op, of, problem)
+		return nil, core.BadValue(op, of, problem)
 	}
 	if size == 0 {
 		return nil, nil

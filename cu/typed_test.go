@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 type vertex struct {
@@ -100,7 +102,7 @@ func TestTypedErrors(t *testing.T) {
 		"Grid1D, nothing":    r.spin.Launch(r.s, Grid1D(0, 256), U64(1)),
 		"Grid1D, no block":   r.spin.Launch(r.s, Grid1D(1, 0), U64(1)),
 	} {
-		if !errors.Is(err, ResultInvalidValue) || !errors.Is(err, errInvalid) {
+		if !errors.Is(err, ResultInvalidValue) || !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -110,7 +112,7 @@ func TestTypedErrors(t *testing.T) {
 		"SpanOf":            r.s.Memset(SpanOf[float32](nil, 0, 1), 0),
 		"SpanOf, typed nil": r.s.Memset(SpanOf[float32]((*DeviceMem)(nil), 0, 0), 0),
 	} {
-		if !errors.Is(err, ErrNil) && !errors.Is(err, errInvalid) {
+		if !errors.Is(err, ErrNil) && !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s of nil: %v", name, err)
 		}
 	}
@@ -151,7 +153,7 @@ func TestSpanOfNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r.is(r.s.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), errEmbedded)
+	r.is(r.s.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), core.ErrEmbedded)
 	for name, m := range map[string]Memory{"a nil Span": (*Span)(nil), "an embedded nil": struct{ Memory }{}} {
 		if err := r.spin.Launch(r.s, oneThread, Ptr(m)); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("a launch with %s: %v", name, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestCloseDuringCapture closes things while somebody captures in global mode: it
@@ -66,21 +67,21 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	}
 	r.tell("fake_release", handle)
 	r.ok(<-done)
-	if len(r.gpu.own.core.ends.tails) != 0 {
+	if len(r.gpu.own.Core.Ends.Tails) != 0 {
 		t.Error("the tail of the stream is still there")
 	}
 
 	// Streams that nobody waits for leave no more than a few.
 	h = r.host(r.gpu, 8)
-	for range 5 * maxSpare {
+	for range 5 * core.MaxSpare {
 		s := must(r.gpu.NewStream(0))(t)
 		r.ok(s.Copy(d, h))
 		r.ok(s.Close())
 	}
-	if n := len(r.gpu.own.core.ends.tails); n > maxSpare+1 {
+	if n := len(r.gpu.own.Core.Ends.Tails); n > core.MaxSpare+1 {
 		t.Errorf("%d tails", n)
 	}
-	if n := len(*h.core.usedStreams.streams.Load()); n > maxSpare+2 {
+	if n := len(*h.core.UsedStreams.Streams.Load()); n > core.MaxSpare+2 {
 		t.Errorf("the memory remembers %d streams", n)
 	}
 	r.ok(h.Close())
@@ -235,7 +236,7 @@ func TestHandleWhileMoving(t *testing.T) {
 			if rawEvent(e) != h {
 				t.Error("the event has another CUevent than the one in use elsewhere")
 			}
-			if got := r.trap(func() { r.drv.core.table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
+			if got := r.trap(func() { r.drv.core.Table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
 				t.Errorf("the exposed CUevent: %s", got)
 			}
 		})
@@ -268,7 +269,7 @@ func TestDoLeavesState(t *testing.T) {
 	for name, f := range map[string]func(*Thread) error{
 		"push": func(*Thread) error { _, err := push.Call(r.gpu.Handle()); return err },
 		"mode": func(th *Thread) error {
-			r.drv.core.table().ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			r.drv.core.Table().ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 			return nil
 		},
 	} {
@@ -309,7 +310,7 @@ func TestThreadStreamElsewhere(t *testing.T) {
 			for name, err := range map[string]error{
 				"Query": err, "Record": e.Record(ptds), "Copy": ptds.Copy(d, h), "WaitStream": r.s.WaitStream(ptds), "Synchronize": ptds.Synchronize(),
 			} {
-				if !errors.Is(err, errThread) {
+				if !errors.Is(err, core.ErrThread) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -366,7 +367,7 @@ func TestPeerHandleComesBack(t *testing.T) {
 	if b.Handle() != old {
 		t.Fatal("the handle has not come back")
 	}
-	if a.own.core.reaches(f.memory(b, 16).core.ctx) {
+	if a.own.Core.Reaches(f.memory(b, 16).core.Ctx) {
 		t.Error("access to a context that is gone counts for its successor")
 	}
 }
@@ -457,16 +458,16 @@ func TestOldUUID(t *testing.T) {
 // caller, who keeps the context until then, goes on.
 func TestTailEndsInTheCall(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.core
-	e := must(cc.createEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
-	tl := &tail{ctx: cc, event: e}
+	cc := r.gpu.own.Core
+	e := must(cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
+	tl := &core.Tail{Ctx: cc, Event: e}
 	tl.Retain() // who asks first
 	tl.Close()  // and finds it complete
-	before := len(cc.spare.all())
+	before := len(cc.Spare.All())
 	tl.Retain()    // who is refused
 	tl.Release(tl) // the first, not the last
 	tl.Last(true)  // what undoing the refused call does
-	if n := len(cc.spare.all()); n != before+1 {
+	if n := len(cc.Spare.All()); n != before+1 {
 		t.Errorf("%d spare events after %d", n, before)
 	}
 }

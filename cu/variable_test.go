@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestDriverVariable chooses drivers by PURECU_DRIVER.
@@ -22,8 +23,8 @@ func TestDriverVariable(t *testing.T) {
 	}{
 		{value: "registered by a test"},
 		{value: "registered without a driver", is: ErrNil},
-		{value: "soft", is: errInvalid, says: "cusim/auto"}, // which this test does not import
-		{value: "unknown", is: errInvalid, says: `"unknown"`},
+		{value: "soft", is: core.ErrInvalid, says: "cusim/auto"}, // which this test does not import
+		{value: "unknown", is: core.ErrInvalid, says: `"unknown"`},
 		{value: "/nonexistent/libcuda.so.1", is: ErrNoDriver, says: "/nonexistent/libcuda.so.1"},
 		{
 			value: "/nonexistent", is: ErrNoDriver,
@@ -48,7 +49,7 @@ func TestDriverVariable(t *testing.T) {
 		case err != nil:
 			t.Errorf("%q: %v", c.value, err)
 		default:
-			if !drv.core.table().Software() {
+			if !drv.core.Table().Software() {
 				t.Errorf("%q: the driver is %v", c.value, drv)
 			}
 			if err := drv.Close(); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // ended checks what the Driver counts of mappings that have ended, and are not unmapped.
@@ -170,10 +171,10 @@ func TestDescriptors(t *testing.T) {
 	}
 	var none *os.File
 	for _, fd := range []uintptr{none.Fd(), 1 << 32, 1 << 31} {
-		if _, err := gpu.ImportPhysicalMem(fd, 2*mib); !errors.Is(err, errInvalid) {
+		if _, err := gpu.ImportPhysicalMem(fd, 2*mib); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%#x: %v", fd, err)
 		}
-		if _, err := gpu.ImportMemPool(fd); !errors.Is(err, errInvalid) {
+		if _, err := gpu.ImportMemPool(fd); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%#x: %v", fd, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // VirtualMem is a range of addresses of the device, and the memory that is mapped there. [Grow] adds
@@ -51,22 +52,22 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	}
 	defer c.leave()
 	if capacity == 0 || capacity > 1<<62 {
-		return nil, badValue(op, cc, fmt.Sprintf(
+		return nil, core.BadValue(op, cc, fmt.Sprintf(
 			"the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
 	}
 	v := &virtualCore{ctx: cc}
 	prop, _ := PhysicalOptions{}.prop(cc) // the zero value has no mistake
 	var res driver.Result
 	if v.unit, res = granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); res != driver.ResultSuccess {
-		return nil, cc.callError("cuMemGetAllocationGranularity", 0, res)
+		return nil, cc.CallError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
-	res, own := cc.allocate(func() (res driver.Result) {
-		v.raw, res = cc.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
+	res, own := cc.Allocate(func() (res driver.Result) {
+		v.raw, res = cc.Drv.Table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, cc.failAlloc(op, 0, v.size, res, own)
+		return nil, cc.FailAlloc(op, 0, v.size, res, own)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
@@ -77,16 +78,16 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 }
 
 // enter begins a call on the memory. leave ends it.
-func (m *VirtualMem) enter(op string) (*virtualCore, *memCore, error) {
+func (m *VirtualMem) enter(op string) (*virtualCore, *core.Mem, error) {
 	if m == nil || m.mem == nil {
-		return nil, nil, errNil(op, "virtual memory")
+		return nil, nil, core.ErrNil(op, "virtual memory")
 	}
-	mc := m.mem.core.current()
-	return mc.virt.(*generation).of, mc, mc.Enter(mc, op)
+	mc := m.mem.core.Current()
+	return mc.Virt.(*generation).of, mc, mc.Enter(mc, op)
 }
 
-func (m *VirtualMem) leave(mc *memCore) {
-	mc.leave()
+func (m *VirtualMem) leave(mc *core.Mem) {
+	mc.EndCall()
 	runtime.KeepAlive(m.mem)
 }
 
@@ -107,7 +108,7 @@ func (m *VirtualMem) Cap() uint64 {
 	if m == nil || m.mem == nil {
 		return 0
 	}
-	return m.mem.core.size
+	return m.mem.core.Size
 }
 
 // Handle returns the address of the range (CUdeviceptr), for code that calls the driver directly. It
@@ -137,7 +138,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 	}
 	defer m.leave(mc)
 	if n > v.size {
-		return badValue(op, mc, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
+		return core.BadValue(op, mc, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
 	}
 	prop, _ := PhysicalOptions{}.prop(v.ctx)
 	for {
@@ -151,10 +152,10 @@ func (m *VirtualMem) Grow(n uint64) error {
 		}
 		raw, res, own := createPhysical(v.ctx, size, &prop)
 		if res != driver.ResultSuccess {
-			return v.ctx.outOfMemory(v.ctx.failAlloc(op, uintptr(v.raw), size, res, own))
+			return v.ctx.OutOfMemory(v.ctx.FailAlloc(op, uintptr(v.raw), size, res, own))
 		}
-		err := v.mapAt(raw, v.ctx.drv.physical.Add(1), have, size, true)
-		v.ctx.drv.table().MemRelease(driver.At{}, raw) // the mapping keeps the memory
+		err := v.mapAt(raw, v.ctx.Drv.Physical.Add(1), have, size, true)
+		v.ctx.Drv.Table().MemRelease(driver.At{}, raw) // the mapping keeps the memory
 		if err != nil && err != errMoved {
 			return err
 		}
@@ -187,7 +188,7 @@ func (m *VirtualMem) Unmap(off, size uint64) error {
 		case inside && p.size <= size-(p.off-off):
 			return true, nil
 		case inside || off > p.off && off-p.off < p.size:
-			return false, badValue("cuMemUnmap", m.mem.core, fmt.Sprintf(
+			return false, core.BadValue("cuMemUnmap", m.mem.core, fmt.Sprintf(
 				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off,
 				p.size, p.off))
 		}
@@ -219,16 +220,16 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 	defer m.leave(mc)
 	pc, err := p.enter(op)
 	if err != nil {
-		return about(mc, err)
+		return core.About(mc, err)
 	}
 	defer p.leave()
 	switch {
-	case pc.ctx.drv != v.ctx.drv:
-		return errMixed(op, pc, mc)
+	case pc.Ctx.Drv != v.ctx.Drv:
+		return core.ErrMixed(op, pc, mc)
 	case off > v.size || pc.size > v.size-off:
-		return badValue(op, mc, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
+		return core.BadValue(op, mc, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
 	case off%v.unit != 0:
-		return badValue(op, mc, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
+		return core.BadValue(op, mc, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
 	}
 	return v.mapAt(pc.raw, pc.physical, off, pc.size, false)
 }
@@ -248,19 +249,19 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	defer runtime.KeepAlive(m.mem)
 	switch {
 	case !dev.valid():
-		return errNilArg(op, mc, "device")
-	case &dev.drv.core != v.ctx.drv:
-		return misuse(op, mc, ErrDriverMismatch,
+		return core.ErrNilArg(op, mc, "device")
+	case &dev.drv.core != v.ctx.Drv:
+		return core.Misuse(op, mc, ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
-		return badValue(op, mc, "unknown access "+a.String()+": see MemAccess")
+		return core.BadValue(op, mc, "unknown access "+a.String()+": see MemAccess")
 	}
 	if a != AccessReadWrite {
 		if err := v.endWork(op); err != nil {
 			return err
 		}
 	}
-	return v.setAccess(driver.MemAccessDesc{Location: deviceLocation(dev.raw), Flags: int32(a)})
+	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(dev.raw), Flags: int32(a)})
 }
 
 // Access returns how a device may access the memory that is mapped at byte off (cuMemGetAccess).
@@ -272,14 +273,14 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	}
 	defer m.leave(mc)
 	if !dev.valid() {
-		return 0, errNilArg(op, mc, "device")
+		return 0, core.ErrNilArg(op, mc, "device")
 	}
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, mc, off)
 	}
-	flags, res := v.ctx.drv.table().MemGetAccess(driver.At{}, deviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
+	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
-		return 0, v.ctx.callError(op, mc.handle(), res)
+		return 0, v.ctx.CallError(op, mc.Handle(), res)
 	}
 	return MemAccess(flags), nil
 }
@@ -297,9 +298,9 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 	if p == nil {
 		return nil, errUnmappedAt(op, mc, off)
 	}
-	raw, res := v.ctx.drv.table().MemRetainAllocationHandle(driver.At{}, driver.HostPtr(v.raw)+driver.HostPtr(off))
+	raw, res := v.ctx.Drv.Table().MemRetainAllocationHandle(driver.At{}, driver.HostPtr(v.raw)+driver.HostPtr(off))
 	if res != driver.ResultSuccess {
-		return nil, v.ctx.callError(op, mc.handle(), res)
+		return nil, v.ctx.CallError(op, mc.Handle(), res)
 	}
 	return newPhysicalMem(v.ctx, raw, p.physical, p.size), nil
 }
@@ -310,7 +311,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 // done. Further calls return nil.
 func (m *VirtualMem) Close() error {
 	if m == nil || m.mem == nil {
-		return errNil("cuMemAddressFree", "virtual memory")
+		return core.ErrNil("cuMemAddressFree", "virtual memory")
 	}
 	return m.mem.Close()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 const mib = 1 << 20
@@ -38,7 +40,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	if m.Size() != 0 || m.Cap() != 64*mib {
 		t.Errorf("size %d, capacity %d", m.Size(), m.Cap())
 	}
-	r.is(r.s.Memset(m.Span(0, 1), 1), errInvalid)
+	r.is(r.s.Memset(m.Span(0, 1), 1), core.ErrInvalid)
 	noErr(t, m.Grow(0))
 	noErr(t, m.Grow(1))
 	addr := m.Handle()
@@ -75,7 +77,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	if diff := cmp.Diff(in, out); diff != "" {
 		t.Error(diff)
 	}
-	r.is(m.Grow(64*mib+1), errInvalid)
+	r.is(m.Grow(64*mib+1), core.ErrInvalid)
 	noErr(t, m.Grow(64*mib))
 	noErr(t, m.Mem().Memset(3))
 	noErr(t, m.Close())
@@ -159,7 +161,7 @@ func TestVirtualMemUnmap(t *testing.T) {
 	for n := uint64(2 * mib); n <= 8*mib; n += 2 * mib {
 		noErr(t, m.Grow(n))
 	}
-	r.is(m.Unmap(mib, 2*mib), errInvalid)
+	r.is(m.Unmap(mib, 2*mib), core.ErrInvalid)
 	noErr(t, m.Unmap(10*mib, 2*mib)) // nothing is mapped there
 	r.hold(r.s)
 	noErr(t, r.s.Memset(m.Mem(), 1))
@@ -174,7 +176,7 @@ func TestVirtualMemUnmap(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	r.left(0, 4, 1)
-	r.is(r.other.Memset(m.Span(0, 3*mib), 1), errInvalid)
+	r.is(r.other.Memset(m.Span(0, 3*mib), 1), core.ErrInvalid)
 	noErr(t, r.other.Memset(m.Span(6*mib, 2*mib), 1)) // what is still mapped
 	p := must(r.gpu.NewPhysicalMem(4*mib, PhysicalOptions{}))(t)
 	defer p.Close()
@@ -274,9 +276,9 @@ func TestPhysicalMem(t *testing.T) {
 		t.Error(diff)
 	}
 	noErr(t, m.Map(0, p))
-	r.is(m.Map(2*mib, p), errInvalid)
-	r.is(m.Map(1, p), errInvalid)
-	r.is(m.Map(14*mib, p), errInvalid)
+	r.is(m.Map(2*mib, p), core.ErrInvalid)
+	r.is(m.Map(1, p), core.ErrInvalid)
+	r.is(m.Map(14*mib, p), core.ErrInvalid)
 	noErr(t, m.Map(6*mib, p))
 	if m.Size() != 4*mib {
 		t.Errorf("the size is %d", m.Size())
@@ -315,21 +317,21 @@ func TestPhysicalMem(t *testing.T) {
 	r.is(r.s.Memset(m.Mem(), 1), ResultInvalidValue)
 	noErr(t, m.SetAccess(dev, AccessReadWrite))
 	noErr(t, r.s.Memset(m.Mem(), 1))
-	r.is(m.SetAccess(dev, 2), errInvalid)
+	r.is(m.SetAccess(dev, 2), core.ErrInvalid)
 	_, err = m.Access(12*mib, dev)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = m.Physical(12 * mib)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{})
 	r.is(err, ResultOutOfMemory)
 	_, err = r.gpu.NewPhysicalMem(1, PhysicalOptions{Location: MemLocation{Type: LocationHostNUMACurrent}})
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = r.gpu.NewPhysicalMem(0, PhysicalOptions{})
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	_, err = r.gpu.Reserve(1 << 60)
 	r.is(err, ResultOutOfMemory)
 	_, err = r.gpu.Reserve(0)
-	r.is(err, errInvalid)
+	r.is(err, core.ErrInvalid)
 	for _, m := range []*VirtualMem{nil, {}} {
 		r.is(m.Grow(1), ErrNil)
 		r.is(m.Close(), ErrNil)
@@ -396,7 +398,7 @@ func TestVirtualMemStorm(t *testing.T) {
 						}
 					}
 					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errLeaving) &&
-						!errors.Is(err, errInvalid) {
+						!errors.Is(err, core.ErrInvalid) {
 						t.Error(err)
 					}
 				}

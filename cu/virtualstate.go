@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -18,26 +19,26 @@ import (
 //
 // cuMemUnmap does not wait for work that uses the memory: such work fails. So the library waits.
 // Work uses the whole range, as nobody knows which addresses a kernel accesses. The range has one
-// memCore at a time, its generation, which work uses as it uses other memory. To unmap a part, the
+// Mem at a time, its generation, which work uses as it uses other memory. To unmap a part, the
 // next generation takes over, and the old one is closed. When the old one is not used any more, it
 // is freed, like other memory, and that unmaps the part. The last generation also gives the
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = memoryKind{memoryTraits{tracked: true}, &memoryFuncs{
-	name:     "virtual memory",
-	unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
-	free:     func(mc *memCore, at driver.At) (string, driver.Result) { return mc.virt.free(at) },
+var virtualMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
+	Name:     "virtual memory",
+	Unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
+	Free:     func(mc *core.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },
 }}
 
 // virtualCore is a range of addresses, with the memory that is mapped there.
 type virtualCore struct {
-	ctx  *contextCore
+	ctx  *core.Context
 	raw  driver.DevicePtr
 	size uint64
 	unit uint64 // sizes and offsets of mappings are multiples of it
 	// now is the generation that new work uses.
-	now atomic.Pointer[memCore]
+	now atomic.Pointer[core.Mem]
 	// length is the number of bytes that are mapped from the beginning without a gap.
 	length atomic.Uint64
 	// parts are the mappings, in the order of their offsets. The slice is replaced and never changed.
@@ -55,7 +56,7 @@ type virtualCore struct {
 // part is a mapping.
 type part struct {
 	off, size uint64
-	physical  uint64       // the number of the memory: see driverCore.physical
+	physical  uint64       // the number of the memory: see Driver.physical
 	state     atomic.Int32 // a part's state
 }
 
@@ -81,37 +82,37 @@ func (v *virtualCore) stuck() (list []*part) {
 
 // unmapPart unmaps a part that no work uses.
 func (v *virtualCore) unmapPart(at driver.At, p *part) driver.Result {
-	res := v.ctx.drv.table().MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
+	res := v.ctx.Drv.Table().MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
 	if res != driver.ResultSuccess {
 		p.state.Store(stuckPart)
 		return res
 	}
 	p.state.Store(gonePart)
-	v.ctx.unmapping.Add(-1)
-	v.ctx.unmappingBytes.Add(-int64(p.size))
+	v.ctx.Unmapping.Add(-1)
+	v.ctx.UnmappingBytes.Add(-int64(p.size))
 	return res
 }
 
-// generation is what a memCore of a virtualCore has beyond that of other memory.
+// generation is what a Mem of a virtualCore has beyond that of other memory.
 type generation struct {
 	of *virtualCore
-	// unmap are the mappings to be unmapped when the memCore is freed. If last is set, the addresses are
+	// unmap are the mappings to be unmapped when the Mem is freed. If last is set, the addresses are
 	// given back, too.
 	unmap []*part
 	last  bool
 	// next is the next generation, with a call in flight for this one.
-	next *memCore
+	next *core.Mem
 }
 
-func (g *generation) current() *memCore { return g.of.now.Load() }
+func (g *generation) Current() *core.Mem { return g.of.now.Load() }
 
-func (g *generation) length() uint64 { return g.of.length.Load() }
+func (g *generation) Length() uint64 { return g.of.length.Load() }
 
-// newGeneration returns a new memCore. The caller is a user of the context.
-func (v *virtualCore) newGeneration() *memCore {
-	mc := &memCore{is: virtualMemory, raw: v.raw, size: v.size, virt: &generation{of: v}}
-	mc.usedStreams = new(streamSet)
-	mc.begin(mc, v.ctx)
+// newGeneration returns a new Mem. The caller is a user of the context.
+func (v *virtualCore) newGeneration() *core.Mem {
+	mc := &core.Mem{Is: virtualMemory, Raw: v.raw, Size: v.size, Virt: &generation{of: v}}
+	mc.UsedStreams = new(core.StreamSet)
+	mc.Begin(mc, v.ctx)
 	return mc
 }
 
@@ -133,8 +134,8 @@ func (v *virtualCore) at(off uint64) *part {
 	return nil
 }
 
-// covers reports whether all bytes of a part of the range are mapped.
-func (g *generation) covers(off, size uint64) bool {
+// Covers reports whether all bytes of a part of the range are mapped.
+func (g *generation) Covers(off, size uint64) bool {
 	for _, p := range g.of.list() {
 		if off >= p.off && off-p.off < p.size {
 			n := min(size, p.size-(off-p.off))
@@ -144,8 +145,8 @@ func (g *generation) covers(off, size uint64) bool {
 	return size == 0
 }
 
-// memoryBytes returns how much memory is mapped.
-func (g *generation) memoryBytes() (n uint64) {
+// MemoryBytes returns how much memory is mapped.
+func (g *generation) MemoryBytes() (n uint64) {
 	for _, p := range g.of.list() {
 		n += p.size
 	}
@@ -185,9 +186,9 @@ func (v *virtualCore) mapAt(raw driver.MemGenericAllocationHandle, physical, off
 	case err != nil:
 		return err
 	case res != driver.ResultSuccess:
-		return v.ctx.callError(op, uintptr(v.raw)+uintptr(off), res)
+		return v.ctx.CallError(op, uintptr(v.raw)+uintptr(off), res)
 	}
-	v.ctx.drv.reportRaces()
+	v.ctx.Drv.ReportRaces()
 	return nil
 }
 
@@ -213,13 +214,13 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.state.Load() == gonePart })
 	switch parts := v.list(); {
 	case slices.ContainsFunc(parts, overlaps):
-		return op, 0, badValue(op, v.now.Load(), fmt.Sprintf(
+		return op, 0, core.BadValue(op, v.now.Load(), fmt.Sprintf(
 			"memory is mapped in the %d bytes at %d: unmap it first", size, off))
 	case slices.ContainsFunc(v.leaving, overlaps):
-		return op, 0, misuse(op, v.now.Load(), errLeaving, fmt.Sprintf(
+		return op, 0, core.Misuse(op, v.now.Load(), errLeaving, fmt.Sprintf(
 			"%d bytes at %d: end the calls, and close the graphs, that use the memory", size, off))
 	}
-	t, addr := v.ctx.drv.table(), v.raw+driver.DevicePtr(off)
+	t, addr := v.ctx.Drv.Table(), v.raw+driver.DevicePtr(off)
 	if res = t.MemMap(driver.At{}, addr, size, 0, raw, 0); res != driver.ResultSuccess {
 		return op, res, nil
 	}
@@ -228,8 +229,8 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 		return "cuMemSetAccess", res, nil
 	}
 	p := &part{off: off, size: size, physical: physical}
-	if o := v.ctx.drv.observer(); o != nil {
-		o.Mapped(virtualMemory.name, uint64(addr), size, physical)
+	if o := v.ctx.Drv.Observer(); o != nil {
+		o.Mapped(virtualMemory.Name, uint64(addr), size, physical)
 	}
 	parts := slices.Clone(v.list())
 	i, _ := slices.BinarySearchFunc(parts, off, func(p *part, off uint64) int {
@@ -246,22 +247,22 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 var errLeaving = errors.New("the memory that was unmapped there is still in use")
 
 // errUnmappedAt returns the error for an offset without memory.
-func errUnmappedAt(op string, of named, off uint64) error {
-	return badValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
+func errUnmappedAt(op string, of core.Named, off uint64) error {
+	return core.BadValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
 }
 
-// endWork waits for all work that uses the memory, also of graphs. It returns an error if the memory
+// EndWork waits for all work that uses the memory, also of graphs. It returns an error if the memory
 // stays in use.
 func (v *virtualCore) endWork(op string) error {
 	old, err := v.retire(op, nil)
 	if err != nil {
 		return err
 	}
-	if err := old.closeOwned("VirtualMem.SetAccess", runtime.Cleanup{}); err != nil {
+	if err := old.CloseOwned("VirtualMem.SetAccess", runtime.Cleanup{}); err != nil {
 		return detailed(err, "the access does not change: set it on another goroutine, or after the function")
 	}
-	if !old.freed.Load() { // which also the generations before it are then
-		return misuse(op, v.now.Load(), errInUse, "end the calls, and close the graphs, that use the memory")
+	if !old.Freed.Load() { // which also the generations before it are then
+		return core.Misuse(op, v.now.Load(), errInUse, "end the calls, and close the graphs, that use the memory")
 	}
 	return nil
 }
@@ -276,10 +277,10 @@ func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error
 	if old == nil {
 		return err
 	}
-	return detailed(old.closeOwned(method, runtime.Cleanup{}), "the memory is unmapped when its work is done")
+	return detailed(old.CloseOwned(method, runtime.Cleanup{}), "the memory is unmapped when its work is done")
 }
 
-// detailed replaces what an errLater says about the end of an object: the range is not closed.
+// detailed replaces what an ErrLater says about the end of an object: the range is not closed.
 func detailed(err error, detail string) error {
 	if e, ok := err.(*Error); ok && errors.Is(e.Err, ResultNotPermitted) {
 		e.Detail = detail
@@ -289,7 +290,7 @@ func detailed(err error, detail string) error {
 
 // retire makes another generation the current one, and returns the old one, or nil if take chooses
 // no mapping. Without take all mappings stay.
-func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memCore, error) {
+func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*core.Mem, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old := v.now.Load()
@@ -321,7 +322,7 @@ func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memCor
 	}
 	next := v.newGeneration()
 	next.Retain()
-	g := old.virt.(*generation)
+	g := old.Virt.(*generation)
 	g.unmap, g.next = append(again, v.leave(leave)...), next
 	for _, p := range again {
 		p.state.Store(leavingPart)
@@ -335,14 +336,14 @@ func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memCor
 func (v *virtualCore) leave(parts []*part) []*part {
 	v.leaving = append(v.leaving, parts...)
 	for _, p := range parts {
-		v.ctx.unmapping.Add(1)
-		v.ctx.unmappingBytes.Add(int64(p.size))
+		v.ctx.Unmapping.Add(1)
+		v.ctx.UnmappingBytes.Add(int64(p.size))
 	}
 	return parts
 }
 
 // end marks the range as closed, and returns the last generation, or nil if that was done before.
-func (v *virtualCore) end() *memCore {
+func (v *virtualCore) end() *core.Mem {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -350,15 +351,15 @@ func (v *virtualCore) end() *memCore {
 	}
 	v.closed = true
 	last := v.now.Load()
-	g := last.virt.(*generation)
+	g := last.Virt.(*generation)
 	g.unmap, g.last = v.leave(v.list()), true
 	return last
 }
 
-// close is the Close of the owner.
-func (g *generation) close(cleanup runtime.Cleanup) error {
+// Close is the Close of the owner.
+func (g *generation) Close(cleanup runtime.Cleanup) error {
 	if last := g.of.end(); last != nil {
-		return last.closeOwned("VirtualMem.Close", cleanup)
+		return last.CloseOwned("VirtualMem.Close", cleanup)
 	}
 	return nil
 }
@@ -366,7 +367,7 @@ func (g *generation) close(cleanup runtime.Cleanup) error {
 // forgotten closes a range whose owner is abandoned.
 func (v *virtualCore) forgotten() {
 	if last := v.end(); last != nil {
-		last.resource.forgotten()
+		last.Resource.Forgotten()
 	}
 }
 
@@ -382,13 +383,13 @@ func (g *generation) parts() []*part {
 	return append(v.stuck(), g.unmap...)
 }
 
-// free frees the generation, whose work is done. What the driver fails to unmap stays in leaving: the
+// Free frees the generation, whose work is done. What the driver fails to unmap stays in leaving: the
 // next call that unmaps it, maps memory there, or closes the range, tries again.
-func (g *generation) free(at driver.At) (op string, res driver.Result) {
+func (g *generation) Free(at driver.At) (op string, res driver.Result) {
 	v := g.of
 	at.Context = 0
 	for _, p := range g.parts() {
-		if o := v.ctx.drv.observer(); o != nil {
+		if o := v.ctx.Drv.Observer(); o != nil {
 			o.Freed(uint64(v.raw)+p.off, false)
 		}
 		if r := v.unmapPart(at, p); r != driver.ResultSuccess && res == driver.ResultSuccess {
@@ -396,12 +397,12 @@ func (g *generation) free(at driver.At) (op string, res driver.Result) {
 		}
 	}
 	if g.last && res == driver.ResultSuccess {
-		op, res = "cuMemAddressFree", v.ctx.drv.table().MemAddressFree(at, v.raw, v.size)
+		op, res = "cuMemAddressFree", v.ctx.Drv.Table().MemAddressFree(at, v.raw, v.size)
 	}
 	next := g.next
 	g.next, g.unmap = nil, nil // arguments of kernels may refer to old generations for long
 	if next != nil {
-		next.leave()
+		next.EndCall()
 	}
 	return op, res
 }
@@ -412,9 +413,9 @@ func (v *virtualCore) setAccess(desc driver.MemAccessDesc) error {
 	if err != nil || res == driver.ResultSuccess {
 		return err
 	}
-	e := v.ctx.callError("cuMemSetAccess", uintptr(v.raw), res)
+	e := v.ctx.CallError("cuMemSetAccess", uintptr(v.raw), res)
 	if changed != nil {
-		e.Detail = join("the driver has changed a part, and failed to undo that: the access to "+
+		e.Detail = core.Join("the driver has changed a part, and failed to undo that: the access to "+
 			strings.Join(changed, ", ")+" is the new one", e.Detail)
 	}
 	return e
@@ -472,44 +473,44 @@ func (v *virtualCore) runs() (list []run) {
 }
 
 func (v *virtualCore) setRun(r run, desc driver.MemAccessDesc) driver.Result {
-	return v.ctx.drv.table().MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size,
+	return v.ctx.Drv.Table().MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size,
 		[]driver.MemAccessDesc{desc})
 }
 
-// reaches reports whether kernels on a device can access the memory.
-func (g *generation) reaches(dev driver.Device) bool {
+// Reaches reports whether kernels on a device can access the memory.
+func (g *generation) Reaches(dev driver.Device) bool {
 	return g.of.devices.Load()>>(dev&63)&1 != 0
 }
 
 // physicalCore is physical memory.
 type physicalCore struct {
 	raw      driver.MemGenericAllocationHandle
-	physical uint64 // the number of the memory: see driverCore.physical
+	physical uint64 // the number of the memory: see Driver.physical
 	size     uint64
-	resource
+	core.Resource
 }
 
-func (p *physicalCore) kind() string { return "physical memory" }
+func (p *physicalCore) Kind() string { return "physical memory" }
 
-func (p *physicalCore) memoryBytes() uint64 { return p.size }
+func (p *physicalCore) MemoryBytes() uint64 { return p.size }
 
-func (p *physicalCore) handle() uintptr { return uintptr(p.raw) }
+func (p *physicalCore) Handle() uintptr { return uintptr(p.raw) }
 
-func (p *physicalCore) free(at driver.At) (string, driver.Result) {
+func (p *physicalCore) Free(at driver.At) (string, driver.Result) {
 	at.Context = 0
-	return "cuMemRelease", p.ctx.drv.table().MemRelease(at, p.raw)
+	return "cuMemRelease", p.Ctx.Drv.Table().MemRelease(at, p.raw)
 }
 
 // granularity returns a granularity of physical memory, in bytes.
-func granularity(c *contextCore, prop *driver.MemAllocationProp, which int32) (uint64, driver.Result) {
-	return c.drv.table().MemGetAllocationGranularity(driver.At{}, *prop, which)
+func granularity(c *core.Context, prop *driver.MemAllocationProp, which int32) (uint64, driver.Result) {
+	return c.Drv.Table().MemGetAllocationGranularity(driver.At{}, *prop, which)
 }
 
 // createPhysical allocates physical memory.
-func createPhysical(c *contextCore, size uint64,
-	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result, own *collection) {
-	res, own = c.allocate(func() (res driver.Result) {
-		raw, res = c.drv.table().MemCreate(driver.At{}, size, *prop, 0)
+func createPhysical(c *core.Context, size uint64,
+	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result, own *core.Collection) {
+	res, own = c.Allocate(func() (res driver.Result) {
+		raw, res = c.Drv.Table().MemCreate(driver.At{}, size, *prop, 0)
 		return res
 	})
 	return raw, res, own

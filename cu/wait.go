@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -23,33 +24,33 @@ import (
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if e == nil {
-		return errNil(op, "event")
+		return core.ErrNil(op, "event")
 	}
 	if ctx == nil {
-		return errNoGoContext(op, e.load().object())
+		return errNoGoContext(op, e.load().Object())
 	}
 	o := e.load()
 	if o == nil {
 		return nil
 	}
-	sl, err := o.core.enter(op)
+	sl, err := o.Core.Enter(op)
 	if err != nil {
 		return err
 	}
-	defer o.leave(sl)
-	return sl.waitPresent(ctx)
+	defer o.EndCall(sl)
+	return sl.WaitPresent(ctx)
 }
 
 // errNoGoContext returns the error for a nil context.Context.
-func errNoGoContext(op string, of named) error {
-	return misuse(op, of, ErrNil, "the context.Context is nil: pass context.Background() to wait without a limit")
+func errNoGoContext(op string, of core.Named) error {
+	return core.Misuse(op, of, ErrNil, "the context.Context is nil: pass context.Background() to wait without a limit")
 }
 
 // awaited is one of several records in one wait.
 type awaited struct {
-	owner    *eventOwner // nil for a pooled event, which the caller keeps
-	slot     *slot       // nil if the record is known to be complete
-	err      error       // why the record cannot be waited for
+	owner    *core.EventOwner // nil for a pooled event, which the caller keeps
+	slot     *core.Slot       // nil if the record is known to be complete
+	err      error            // why the record cannot be waited for
 	sub      watch.Sub
 	watched  bool   // sub was added to the watcher
 	closings uint32 // the context's closings at the beginning of the wait
@@ -77,7 +78,7 @@ func (a *awaited) enter(op string, r *eventRef) (pending int) {
 	if c == nil {
 		return 0 // it was never recorded
 	}
-	a.owner, a.closings = r.owner, c.ctx.closings.Load()
+	a.owner, a.closings = r.owner, c.Ctx.Closings.Load()
 	if a.err = r.enter(op); a.err != nil {
 		return 0
 	}
@@ -99,9 +100,9 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 		if a.slot == nil {
 			continue
 		}
-		end, res := a.slot.drv.table().BeginWait(a.slot.core.ctx.raw, a.slot.raw)
+		end, res := a.slot.Drv.Table().BeginWait(a.slot.Core.Ctx.Raw, a.slot.Raw)
 		if res != driver.ResultSuccess {
-			a.err = errEndless(op, uintptr(a.slot.raw), res)
+			a.err = core.ErrEndless(op, uintptr(a.slot.Raw), res)
 			to.CountOutcome()
 			continue
 		}
@@ -117,16 +118,16 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 // beginAny tells the driver that the caller waits for one of the records, all of which are pending. A wait for events
 // of several drivers is never refused.
 func beginAny(op string, list []awaited) (ended func(), err error) {
-	drv, events := list[0].slot.drv, make([]driver.Event, len(list))
+	drv, events := list[0].slot.Drv, make([]driver.Event, len(list))
 	for i := range list {
-		if list[i].slot.drv != drv {
+		if list[i].slot.Drv != drv {
 			return func() {}, nil
 		}
-		events[i] = list[i].slot.raw
+		events[i] = list[i].slot.Raw
 	}
-	ended, res := drv.table().BeginWait(list[0].slot.core.ctx.raw, events...)
+	ended, res := drv.Table().BeginWait(list[0].slot.Core.Ctx.Raw, events...)
 	if res != driver.ResultSuccess {
-		return nil, errEndless(op, uintptr(events[0]), res)
+		return nil, core.ErrEndless(op, uintptr(events[0]), res)
 	}
 	return ended, nil
 }
@@ -136,12 +137,12 @@ func watchAll(list []awaited, to *watch.Waiter) {
 	for i := range list {
 		if a := &list[i]; a.slot != nil && a.err == nil {
 			to.Join(&a.sub)
-			a.slot.observeNeeded()
-			a.slot.addSub(&a.sub, nil)
+			a.slot.ObserveNeeded()
+			a.slot.AddSub(&a.sub, nil)
 			a.watched = true
 			// A context that was closed meanwhile may not have ended this wait.
-			if a.slot.core.ctx.closings.Load() != a.closings && a.slot.drv.watch.Cancel(&a.sub) {
-				a.err = errContextClosedMeanwhile(a.slot)
+			if a.slot.Core.Ctx.Closings.Load() != a.closings && a.slot.Drv.Watch.Cancel(&a.sub) {
+				a.err = core.ErrContextClosedMeanwhile(a.slot)
 				to.CountOutcome()
 			}
 		}
@@ -150,19 +151,19 @@ func watchAll(list []awaited, to *watch.Waiter) {
 
 // leaveAll ends a wait that enterAll began, and stores the error of each record. ended makes the
 // error of a record without a result.
-func leaveAll(list []awaited, ended func(*slot) error) {
-	eachDespitePanic(len(list), func(i int) {
+func leaveAll(list []awaited, ended func(*core.Slot) error) {
+	core.EachDespitePanic(len(list), func(i int) {
 		a := &list[i]
 		if a.slot == nil {
 			return
 		}
-		defer a.owner.leave(a.slot) // also if a tracer panics
+		defer a.owner.EndCall(a.slot) // also if a tracer panics
 		defer a.slot.EndWait()
 		switch {
 		case !a.watched || a.err != nil:
-		case !a.slot.drv.watch.Cancel(&a.sub):
+		case !a.slot.Drv.Watch.Cancel(&a.sub):
 			a.err = a.sub.Err
-		case a.slot.poll() != driver.ResultSuccess: // the watcher may not have queried the record yet
+		case a.slot.Poll() != driver.ResultSuccess: // the watcher may not have queried the record yet
 			a.err = ended(a.slot)
 		}
 	})
@@ -189,15 +190,15 @@ func waitAll(ctx context.Context, op string, list []awaited, pending int) error 
 		watchAll(list, to)
 		to.Wait(ctx.Done())
 		ended()
-		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, nil, ctx) })
+		leaveAll(list, func(sl *core.Slot) error { return core.WaitEnded(op, sl, nil, ctx) })
 	}
-	errs := batchErrors{op: op, items: len(list)}
+	errs := core.BatchErrors{Op: op, Items: len(list)}
 	for i := range list {
-		if errs.add(i, list[i].err); list[i].err == nil {
+		if errs.Add(i, list[i].err); list[i].err == nil {
 			list[i].observeDone()
 		}
 	}
-	return errs.err()
+	return errs.Err()
 }
 
 // WaitAny waits until the present record of one event has completed, and returns the event's place
@@ -217,7 +218,7 @@ func WaitAny[E AnyEvent](ctx context.Context, events ...E) (int, error) {
 
 func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, error) {
 	if len(list) == 0 {
-		return -1, badValue(op, nil, "there are no events to wait for: pass at least one")
+		return -1, core.BadValue(op, nil, "there are no events to wait for: pass at least one")
 	}
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
 	var refused error
@@ -230,7 +231,7 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 			ended()
 		}
 	}
-	leaveAll(list, func(*slot) error { return errPending })
+	leaveAll(list, func(*core.Slot) error { return errPending })
 	if refused != nil {
 		return 0, refused
 	}
@@ -251,13 +252,13 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 	if first >= 0 {
 		return first, list[first].err
 	}
-	return -1, waitEnded(op, list[0].slot, nil, ctx)
+	return -1, core.WaitEnded(op, list[0].slot, nil, ctx)
 }
 
-// observeDone is called when the program learns that the record is complete.
+// ObserveDone is called when the program learns that the record is complete.
 func (a *awaited) observeDone() {
 	if a.slot != nil {
-		a.slot.observeDone()
+		a.slot.ObserveDone()
 	}
 }
 
@@ -287,18 +288,18 @@ func (s *Stream) Wait(ctx context.Context) error {
 		return err
 	}
 	defer runtime.KeepAlive(s)
-	sl, err := sc.markSlot()
+	sl, err := sc.MarkSlot()
 	if err != nil {
-		if errors.Is(err, errBusy) {
-			return newError(op, sc, ResultStreamCaptureUnsupported, nil,
+		if errors.Is(err, core.ErrBusy) {
+			return core.NewError(op, sc, ResultStreamCaptureUnsupported, nil,
 				"the stream is being captured, or is the legacy default stream during a capture: wait after the end of the capture")
 		}
 		return err
 	}
 	defer func() {
 		sl.EndWait()
-		sl.retire()
+		sl.Retire()
 	}()
-	_, err = sl.waitFor(ctx, sc)
+	_, err = sl.WaitFor(ctx, sc)
 	return err
 }

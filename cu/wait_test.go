@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // ended returns a context that has ended with a cause of its own.
@@ -36,7 +38,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			ticket := must(e.Ticket())(t)
 			waited := make(chan error, 1)
 			go func() { waited <- e.Wait(r.patient()) }()
-			for e.core().slot.Load().Waits() < 2 {
+			for e.core().Slot.Load().Waits() < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			r.ok(e.Record(s2))
@@ -45,7 +47,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			}
 			// GPU waits are for the newest record.
 			r.ok(r.s.WaitEvent(e))
-			if n := int(r.ask("fake_waited", uintptr(r.s.core.raw))); n != record1+1 {
+			if n := int(r.ask("fake_waited", uintptr(r.s.core.Raw))); n != record1+1 {
 				t.Errorf("the stream waits for record %d, want %d", n, record1+1)
 			}
 			r.status(e, Pending)
@@ -147,7 +149,7 @@ func TestWaitEnds(t *testing.T) {
 		{"cancelled before", ctx, func(*rig, *Event) {}, []error{cause}, []error{ErrClosed, ResultNotReady}, true},
 		{"closed", nil, func(r *rig, e *Event) { r.ok(e.Close()) }, []error{ErrClosed, ResultInvalidHandle}, []error{ResultNotReady}, false},
 		{"poisoned", nil, func(r *rig, e *Event) {
-			r.tell("fake_poison", uintptr(r.gpu.own.core.raw), 700)
+			r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 700)
 		}, []error{ErrContextPoisoned, ResultIllegalAddress}, nil, false},
 		{"query failed", nil, func(r *rig, e *Event) { r.fail("cuEventQuery", 1, ResultUnknown) }, []error{ResultUnknown}, nil, true},
 	} {
@@ -167,7 +169,7 @@ func TestWaitEnds(t *testing.T) {
 				if through == "ticket" {
 					wait = ticket.Wait
 				} else {
-					ticket.core.settle(errCollected) // as if it had been collected
+					ticket.core.Settle(core.ErrCollected) // as if it had been collected
 				}
 				ctx := c.ctx
 				if ctx == nil {
@@ -200,7 +202,7 @@ func TestWaitEnds(t *testing.T) {
 				}
 				if c.left {
 					if through == "ticket" && err != nil {
-						ticket.core.settle(errCollected)
+						ticket.core.Settle(core.ErrCollected)
 					}
 					r.ok(e.Record(r.s))
 					if rawEvent(e) != raw {
@@ -220,12 +222,12 @@ func TestAbandonedTicket(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
 	func() { must(e.Ticket())(t) }()
-	sl := e.core().slot.Load()
+	sl := e.core().Slot.Load()
 	if !eventually(func() bool { return sl.Waits() == 0 }) {
 		t.Error("the ticket is still there")
 	}
 	r.ok(e.Record(r.s))
-	if e.core().slot.Load() != sl {
+	if e.core().Slot.Load() != sl {
 		t.Error("a record took another CUevent")
 	}
 }

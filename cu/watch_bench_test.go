@@ -105,10 +105,10 @@ func BenchmarkWatcher(b *testing.B) {
 				took[i] = time.Since(begin)
 			})
 		}
-		for drv.core.watch.Waiters() != waiters {
+		for drv.core.Watch.Waiters() != waiters {
 			time.Sleep(time.Millisecond)
 		}
-		drv.core.watch.State() // nobody else is adding a wait
+		drv.core.Watch.State() // nobody else is adding a wait
 		begin = time.Now()
 		soft.pending.Store(false)
 		wg.Wait()

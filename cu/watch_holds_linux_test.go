@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"weak"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // heldDriver is a Driver of its own, whose one stream is held, with a pending record.
@@ -31,14 +33,14 @@ func (f *fake) openHeld() *heldDriver {
 }
 
 // waitUntil waits for the record, in vain, until a condition holds.
-func (h *heldDriver) waitUntil(condition func(waitCounts) bool) {
+func (h *heldDriver) waitUntil(condition func(core.WaitCounts) bool) {
 	h.f.t.Helper()
 	ctx, cancel := context.WithCancel(h.f.t.Context())
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- h.e.Wait(ctx) }()
-	if !soon(func() bool { return condition(h.core.waitCounts()) }) {
-		h.f.t.Errorf("while somebody waits there are %+v", h.core.waitCounts())
+	if !soon(func() bool { return condition(h.core.WaitCounts()) }) {
+		h.f.t.Errorf("while somebody waits there are %+v", h.core.WaitCounts())
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -52,7 +54,7 @@ func (h *heldDriver) close() {
 	if err := errors.Join(h.e.Close(), h.s.Close(), h.gpu.Close()); err != nil {
 		h.f.t.Error(err)
 	}
-	h.end(h.core.waitCounts().wakeups)
+	h.end(h.core.WaitCounts().Wakeups)
 }
 
 // end frees what waits to be freed, so that no context is left, unless streams have yet to wake: the watcher may
@@ -61,9 +63,9 @@ func (h *heldDriver) end(wakeups int) {
 	h.f.t.Helper()
 	if !soon(func() bool {
 		h.Driver.Close()
-		h.Driver.core.mu.Lock()
-		defer h.Driver.core.mu.Unlock()
-		return len(h.core.contexts) == 0 || wakeups > 0
+		h.Driver.core.Mu.Lock()
+		defer h.Driver.core.Mu.Unlock()
+		return len(h.core.Contexts) == 0 || wakeups > 0
 	}) {
 		h.f.t.Errorf("a driver of which all is closed has %+v", h.Stats())
 	}
@@ -74,7 +76,7 @@ func (h *heldDriver) end(wakeups int) {
 func TestFilesOfDrivers(t *testing.T) {
 	r := newRig(t) // it keeps the device's context, whose end waits for its work
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	use := func(drivers int, condition func(waitCounts) bool) []*heldDriver {
+	use := func(drivers int, condition func(core.WaitCounts) bool) []*heldDriver {
 		all := make([]*heldDriver, drivers)
 		for i := range all {
 			all[i] = r.openHeld()
@@ -83,21 +85,21 @@ func TestFilesOfDrivers(t *testing.T) {
 		}
 		return all
 	}
-	waits := func(n waitCounts) bool { return n.waits == 1 && n.descriptors > 0 }
-	wakes := func(n waitCounts) bool { return waits(n) && n.wakeups > 0 }
+	waits := func(n core.WaitCounts) bool { return n.Waits == 1 && n.Descriptors > 0 }
+	wakes := func(n core.WaitCounts) bool { return waits(n) && n.Wakeups > 0 }
 	idle := func(what string, all []*heldDriver, files, wakeups, pages int) {
 		t.Helper()
-		var n waitCounts
+		var n core.WaitCounts
 		if !soon(func() bool {
-			n = waitCounts{}
+			n = core.WaitCounts{}
 			for _, h := range all {
-				c := h.core.waitCounts()
-				n.waits += c.waits
-				n.wakeups += c.wakeups
-				n.descriptors += c.descriptors
-				n.pages += c.pages
+				c := h.core.WaitCounts()
+				n.Waits += c.Waits
+				n.Wakeups += c.Wakeups
+				n.Descriptors += c.Descriptors
+				n.Pages += c.Pages
 			}
-			return n == waitCounts{wakeups: wakeups, pages: pages} && openFiles() <= files
+			return n == core.WaitCounts{Wakeups: wakeups, Pages: pages} && openFiles() <= files
 		}) {
 			t.Errorf("%s: %d drivers have %+v, want %d wake-ups and %d pages; %d files are open, and %d were",
 				what, len(all), n, wakeups, pages, openFiles(), files)
@@ -126,8 +128,8 @@ func TestFilesOfDrivers(t *testing.T) {
 		r.ok(e.Record(s))
 		done := make(chan error)
 		go func() { done <- e.Wait(t.Context()) }()
-		if !soon(func() bool { return waits(h.core.waitCounts()) }) {
-			t.Errorf("after Close somebody waits with %+v", h.core.waitCounts())
+		if !soon(func() bool { return waits(h.core.WaitCounts()) }) {
+			t.Errorf("after Close somebody waits with %+v", h.core.WaitCounts())
 		}
 		r.release(s)
 		r.ok(<-done)
@@ -147,7 +149,7 @@ func TestLateWakeUps(t *testing.T) {
 		done := make(chan struct{})
 		collected[i] = done
 		h := r.openHeld()
-		h.waitUntil(func(n waitCounts) bool { return n.wakeups > 0 })
+		h.waitUntil(func(n core.WaitCounts) bool { return n.Wakeups > 0 })
 		h.close()
 		runtime.AddCleanup(h.Driver, func(done chan struct{}) { close(done) }, done)
 	}

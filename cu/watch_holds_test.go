@@ -52,8 +52,8 @@ func TestWaitCounts(t *testing.T) {
 	}
 	waits := func(want int, what string) {
 		t.Helper()
-		if !soon(func() bool { return drv.core.waitCounts().waits == want }) {
-			t.Errorf("%s: %d waits are counted, want %d", what, drv.core.waitCounts().waits, want)
+		if !soon(func() bool { return drv.core.WaitCounts().Waits == want }) {
+			t.Errorf("%s: %d waits are counted, want %d", what, drv.core.WaitCounts().Waits, want)
 		}
 	}
 	waits(0, "nobody waits")

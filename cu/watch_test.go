@@ -15,6 +15,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -37,15 +38,15 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		for _, m := range sim.Misuses() {
 			t.Errorf("misuse: %v", m)
 		}
-		if !eventually(func() bool { return drv.core.watch.State() == watch.State{} }) {
-			t.Errorf("the watcher did not end: %+v", drv.core.watch.State())
+		if !eventually(func() bool { return drv.core.Watch.State() == watch.State{} }) {
+			t.Errorf("the watcher did not end: %+v", drv.core.Watch.State())
 		}
 	})
 	return sim, drv, gpu
 }
 
 // wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int { return gpu.own.core.wakeUps.count() }
+func wakeUpStreams(gpu *Context) int { return gpu.own.Core.WakeUps.Count() }
 
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
@@ -75,11 +76,11 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 	streams := make([]*Stream, n)
 	for i := range streams {
 		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-		sim.Hold(uintptr(streams[i].core.raw)) // Handle would lend it
+		sim.Hold(uintptr(streams[i].core.Raw)) // Handle would lend it
 	}
 	return streams, func() {
 		for _, s := range streams {
-			sim.Release(uintptr(s.core.raw))
+			sim.Release(uintptr(s.core.Raw))
 		}
 	}
 }
@@ -112,7 +113,7 @@ func TestWaiters(t *testing.T) {
 							woken.Add(1)
 						})
 					}
-					eventually(func() bool { return drv.core.watch.Waiters() == c.waiters })
+					eventually(func() bool { return drv.core.Watch.Waiters() == c.waiters })
 					time.Sleep(long)
 					if n := woken.Load(); n != 0 {
 						t.Errorf("%d have been woken", n)
@@ -135,14 +136,14 @@ func TestWaiters(t *testing.T) {
 // with another where there are too few.
 func TestWakeUpStreams(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	in := driver.At{Context: gpu.own.core.raw}
+	in := driver.At{Context: gpu.own.Core.Raw}
 	var streams []*Stream
-	for range firstWakeUps + 2 {
-		raw, res := drv.core.table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
+	for range core.FirstWakeUps + 2 {
+		raw, res := drv.core.Table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
-		defer drv.core.table().StreamDestroy(driver.At{}, raw)
+		defer drv.core.Table().StreamDestroy(driver.At{}, raw)
 		streams = append(streams, must(gpu.WrapStream(uintptr(raw)))(t))
 		sim.Hold(uintptr(raw))
 	}
@@ -151,7 +152,7 @@ func TestWakeUpStreams(t *testing.T) {
 	for _, e := range events {
 		go func() { errs <- e.Wait(t.Context()) }()
 	}
-	rest := func() time.Duration { return drv.core.watch.State().Rest }
+	rest := func() time.Duration { return drv.core.Watch.State().Rest }
 	if !eventually(func() bool { return rest() >= 700*time.Microsecond }) {
 		t.Error("the watcher does not slow down")
 	}
@@ -159,24 +160,24 @@ func TestWakeUpStreams(t *testing.T) {
 		t.Errorf("%d wake-up streams, want none", n)
 	}
 	var own []*Stream
-	for i := range firstWakeUps {
+	for i := range core.FirstWakeUps {
 		own = append(own, must(gpu.NewStream(StreamNonBlocking))(t))
 		if n := wakeUpStreams(gpu); n != i+1 {
 			t.Errorf("%d wake-up streams after %d streams", n, i+1)
 		}
 	}
 	if !eventually(func() bool {
-		w := &gpu.own.core.wakeUps
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.wanted
+		w := &gpu.own.Core.WakeUps
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		return w.Wanted
 	}) {
 		t.Error("nobody wants another wake-up stream")
 	}
 	for i := range 2 {
 		if !eventually(func() bool {
 			own = append(own, must(gpu.NewStream(StreamNonBlocking))(t))
-			return wakeUpStreams(gpu) == firstWakeUps+1+i
+			return wakeUpStreams(gpu) == core.FirstWakeUps+1+i
 		}) {
 			t.Errorf("%d wake-up streams for %d waits", wakeUpStreams(gpu), len(events))
 		}
@@ -207,14 +208,14 @@ func TestWatcherRests(t *testing.T) {
 	defer cancel()
 	errs := make(chan error, len(events))
 	wait := func(e *Event) { go func() { errs <- e.Wait(ctx) }() }
-	rests := func() bool { return drv.core.watch.State().Rest >= watch.Behind }
+	rests := func() bool { return drv.core.Watch.State().Rest >= watch.Behind }
 	for _, e := range events {
 		wait(e)
 	}
 	if !eventually(rests) {
 		t.Fatal("the watcher goes on asking")
 	}
-	if n := wakeUpStreams(gpu); n < len(streams) || n > maxWakeUps {
+	if n := wakeUpStreams(gpu); n < len(streams) || n > core.MaxWakeUps {
 		t.Errorf("%d wake-up streams", n)
 	}
 	late := must(gpu.NewEvent(0))(t)
@@ -222,7 +223,7 @@ func TestWatcherRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(late)
-	if !eventually(func() bool { return drv.core.watch.Waiters() == 6 }) || !eventually(rests) {
+	if !eventually(func() bool { return drv.core.Watch.Waiters() == 6 }) || !eventually(rests) {
 		t.Error("the watcher does not rest again")
 	}
 	sim.Release(streams[2].Handle())
@@ -386,7 +387,7 @@ func TestPoisonWakesAll(t *testing.T) {
 					must(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
 				}
 			}
-			eventually(func() bool { return drv.core.watch.Waiters() > 130 })
+			eventually(func() bool { return drv.core.Watch.Waiters() > 130 })
 			time.Sleep(after)
 			if n := called.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -425,7 +426,7 @@ func TestClosingWakes(t *testing.T) {
 					go func() { errs <- e.Wait(t.Context()) }()
 					go func() { errs <- streams[i%3].Wait(t.Context()) }()
 				}
-				eventually(func() bool { return drv.core.watch.Waiters() == 60 })
+				eventually(func() bool { return drv.core.Watch.Waiters() == 60 })
 				time.Sleep(after)
 				woken := 0
 				switch what {
@@ -591,7 +592,7 @@ func TestDoneOutlivesTicket(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	if n := drv.core.watch.State().Waits; n != 10 {
+	if n := drv.core.Watch.State().Waits; n != 10 {
 		t.Errorf("%d records are watched", n)
 	}
 	release()
@@ -684,7 +685,7 @@ func TestStreamWait(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- s.Wait(t.Context()) }()
-	eventually(func() bool { return drv.core.watch.Waiters() == 1 })
+	eventually(func() bool { return drv.core.Watch.Waiters() == 1 })
 	sim.Release(s.Handle())
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -743,7 +744,7 @@ func TestDoneBesideOutcome(t *testing.T) {
 				t.Errorf("there are not %d calls in flight", n)
 			}
 		}
-		tc.mu.Lock()
+		tc.Mu.Lock()
 		var wg sync.WaitGroup
 		wg.Go(func() { <-ticket.Done() })
 		calls(1)
@@ -755,7 +756,7 @@ func TestDoneBesideOutcome(t *testing.T) {
 		calls(2)
 		sim.Release(s.Handle())
 		time.Sleep(time.Millisecond) // the wait sees it
-		tc.mu.Unlock()
+		tc.Mu.Unlock()
 		wg.Wait()
 	}
 	closeAll(t, []*Event{e})
@@ -783,9 +784,9 @@ func TestWaitAllContextClosing(t *testing.T) {
 			t.Error("nobody tells of the context")
 		}
 		cancel()
-		leaveAll(list, func(*slot) error { return errPending })
+		leaveAll(list, func(*core.Slot) error { return errPending })
 		for i := range list {
-			if err := list[i].err; !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), contextClosedDetail) {
+			if err := list[i].err; !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), core.ContextClosedDetail) {
 				t.Errorf("wait %d ended with %v", i, err)
 			}
 		}
@@ -873,7 +874,7 @@ func TestClosingWakesAtOnce(t *testing.T) {
 		gpu = again
 		done := make(chan error)
 		go func() { done <- wait() }()
-		for drv.core.watch.Waiters() == 0 {
+		for drv.core.Watch.Waiters() == 0 {
 			runtime.Gosched()
 		}
 		gpu.Close()
@@ -941,7 +942,7 @@ func TestTracerWaits(t *testing.T) {
 	}
 	remove()
 	closeAll(t, events)
-	eventually(func() bool { return drv.core.watch.Waiters() == 0 })
+	eventually(func() bool { return drv.core.Watch.Waiters() == 0 })
 	closeAll(t, append(streams, other))
 }
 
@@ -951,7 +952,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 2)
 	events := recordHeld(t, gpu, streams, 2)
-	told := events[0].load().core.slot.Load().handle()
+	told := events[0].load().Core.Slot.Load().Handle()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var once sync.Once
@@ -999,7 +1000,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 				t.Error(err)
 			}
 			go func() { again <- WaitAll(t.Context(), e) }()
-			eventually(func() bool { return drv.core.watch.State().Waits == 2 || len(again) > 0 })
+			eventually(func() bool { return drv.core.Watch.State().Waits == 2 || len(again) > 0 })
 		})
 	})
 	sim.Release(streams[0].Handle())
@@ -1051,7 +1052,7 @@ func TestClosingEndsItsOwn(t *testing.T) {
 	}
 	left := func(want, streams int) {
 		t.Helper()
-		if s := drv.core.watch.State(); s.Waits != want || s.Counters != streams {
+		if s := drv.core.Watch.State(); s.Waits != want || s.Counters != streams {
 			t.Errorf("%d are waited for, of %d streams, want %d of %d", s.Waits, s.Counters, want, streams)
 		}
 	}

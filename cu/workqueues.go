@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/remedy"
 )
 
@@ -35,38 +36,38 @@ const withWorkQueues = 13010
 func (dev *Device) WorkQueues() (WorkQueues, error) {
 	const op = "cuDeviceGetDevResource"
 	if !dev.valid() {
-		return WorkQueues{}, errNil(op, "device")
+		return WorkQueues{}, core.ErrNil(op, "device")
 	}
 	raw, err := workQueues(&dev.drv.core, op, dev.raw)
 	if err != nil {
-		return WorkQueues{}, about(dev.object(), err)
+		return WorkQueues{}, core.About(dev.object(), err)
 	}
 	return workQueuesOf(raw), nil
 }
 
 // workQueues returns the resource that stands for a device's work queues.
-func workQueues(d *driverCore, op string, dev driver.Device) (driver.DevResource, error) {
+func workQueues(d *core.Driver, op string, dev driver.Device) (driver.DevResource, error) {
 	if err := checkWorkQueues(d, op, nil); err != nil {
 		return driver.DevResource{}, err
 	}
-	raw, res := d.table().DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	raw, res := d.Table().DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
 	if res != driver.ResultSuccess {
-		return driver.DevResource{}, d.resultError(op, 0, res)
+		return driver.DevResource{}, d.ResultError(op, 0, res)
 	}
 	return raw, nil
 }
 
 // checkWorkQueues returns an error if the driver is too old to know resources of this type.
-func checkWorkQueues(d *driverCore, op string, of named) error {
-	switch v, res := d.table().DriverGetVersion(driver.At{}); {
+func checkWorkQueues(d *core.Driver, op string, of core.Named) error {
+	switch v, res := d.Table().DriverGetVersion(driver.At{}); {
 	case res != driver.ResultSuccess:
-		return d.resultError("cuDriverGetVersion", 0, res)
+		return d.ResultError("cuDriverGetVersion", 0, res)
 	case v < withWorkQueues:
 		m := &driver.MissingError{
 			Symbol: "CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG", Since: withWorkQueues, Driver: int(v),
-			Software: d.table().Software(),
+			Software: d.Table().Software(),
 		}
-		return newError(op, of, ResultNotSupported, m, remedy.OfMissing(m))
+		return core.NewError(op, of, ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return nil
 }
@@ -94,10 +95,10 @@ func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*Green
 	}
 	defer c.leave()
 	if q.Limit < 0 || int64(q.Limit) > math.MaxUint32 {
-		return nil, badValue(op, cc,
+		return nil, core.BadValue(op, cc,
 			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
 	}
-	raw, err := workQueues(cc.drv, "cuDeviceGetDevResource", cc.dev)
+	raw, err := workQueues(cc.Drv, "cuDeviceGetDevResource", cc.Dev)
 	if err != nil {
 		return nil, err
 	}
@@ -124,13 +125,13 @@ func (g *GreenContext) WorkQueues() (WorkQueues, error) {
 		return WorkQueues{}, err
 	}
 	defer g.leave()
-	if err := checkWorkQueues(gc.ctx.drv, op, gc); err != nil {
+	if err := checkWorkQueues(gc.Ctx.Drv, op, gc); err != nil {
 		return WorkQueues{}, err
 	}
-	at := driver.At{Context: gc.ctx.raw}
-	raw, res := gc.ctx.drv.table().GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	at := driver.At{Context: gc.Ctx.Raw}
+	raw, res := gc.Ctx.Drv.Table().GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
 	if res != driver.ResultSuccess {
-		return WorkQueues{}, gc.ctx.callError(op, uintptr(gc.raw), res)
+		return WorkQueues{}, gc.Ctx.CallError(op, uintptr(gc.raw), res)
 	}
 	return workQueuesOf(raw), nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestRecordsWrap records an event as often as its slot can count: a pending record is never
@@ -24,7 +25,7 @@ func TestRecordsWrap(t *testing.T) {
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
 			r.status(e, Complete)
-			first := e.core().slot.Load()
+			first := e.core().Slot.Load()
 			if c.known {
 				e.Handle()
 			}
@@ -37,7 +38,7 @@ func TestRecordsWrap(t *testing.T) {
 				r.ok(errors.Join(RecordAll([]*Event{e}, []*Stream{held}), e.RecordWithFlags(held, RecordDefault)))
 				r.status(e, Pending)
 			}
-			if now := e.core().slot.Load(); c.known != (now == first) {
+			if now := e.core().Slot.Load(); c.known != (now == first) {
 				t.Errorf("the event is on its first slot: %v", now == first)
 			}
 			r.release(held)
@@ -50,13 +51,13 @@ func TestRecordsWrap(t *testing.T) {
 // records than 48 bits can count.
 func TestSequenceWraps(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.core.sequenced.Store(true)
+	drv.core.Sequenced.Store(true)
 	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
-	sl := e.core().slot.Load()
+	sl := e.core().Slot.Load()
 	s.core.Retain()
 	sl.Begin(sl)
-	sl.noteStream(s.core)
-	noted := sl.noteSequence(s.core)
+	sl.NoteStream(s.core)
+	noted := sl.NoteSequence(s.core)
 	if noted == 0 {
 		t.Fatal("a record that is alone has no sequence number")
 	}
@@ -64,14 +65,14 @@ func TestSequenceWraps(t *testing.T) {
 		sl.Begin(sl)
 		sl.End(sl)
 	}
-	sl.confirm(noted, driver.ResultSuccess)
+	sl.Confirm(noted, driver.ResultSuccess)
 	sl.End(sl)
-	s.core.leave()
+	s.core.EndCall()
 	if n := sequenceOf(e); n != 0 {
 		t.Errorf("the record is number %d, and others came between", n)
 	}
 
-	s.core.records = 1<<48 - 2
+	s.core.Records = 1<<48 - 2
 	for range 3 {
 		before := sequenceOf(e)
 		if err := e.Record(s); err != nil {
@@ -89,35 +90,35 @@ func TestSequenceWraps(t *testing.T) {
 func TestPoolIsFull(t *testing.T) {
 	r := newSoft(t)
 	pool := must(r.gpu.EventPool())(t)
-	cc := pool.share.pool
+	cc := pool.share.Pool
 	e := must(pool.Acquire())(t)
-	entries := cc.entries.Load()
-	full := make([]*poolEntry, maxEntries)
-	cc.entries.Store(&full)
+	entries := cc.Entries.Load()
+	full := make([]*core.EventPoolEntry, core.MaxEntries)
+	cc.Entries.Store(&full)
 	_, err := pool.Acquire(EventBlockingSync)
 	r.is(err, ResultOutOfMemory)
-	cc.entries.Store(entries)
+	cc.Entries.Store(entries)
 	r.ok(e.Release())
 	r.ok(pool.Close())
 }
 
 // TestListsCount puts entries on a list, and takes them, while its count of changes wraps.
 func TestListsCount(t *testing.T) {
-	pool, list := new(poolCore), new(freeList)
-	entries := []*poolEntry{{index: 0}, {index: 1}}
-	pool.entries.Store(&entries)
-	list.head.Store(math.MaxUint64 - placeMask)
+	pool, list := new(core.EventPool), new(core.FreeList)
+	entries := []*core.EventPoolEntry{{Index: 0}, {Index: 1}}
+	pool.Entries.Store(&entries)
+	list.Head.Store(math.MaxUint64 - core.PlaceMask)
 	for range 3 {
 		for _, en := range entries {
-			pool.push(list, en)
+			pool.Push(list, en)
 		}
 		for i := range entries {
-			if en := pool.pop(list); en != entries[len(entries)-1-i] {
+			if en := pool.Pop(list); en != entries[len(entries)-1-i] {
 				t.Fatalf("entry %v was taken", en)
 			}
 		}
-		if en := pool.pop(list); en != nil {
-			t.Fatalf("the list has entry %d twice", en.index)
+		if en := pool.Pop(list); en != nil {
+			t.Fatalf("the list has entry %d twice", en.Index)
 		}
 	}
 }

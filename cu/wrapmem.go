@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // WrapMem returns a DeviceMem for size bytes of device memory at an address (a CUdeviceptr) that
@@ -45,11 +46,11 @@ func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
 	if err != nil {
 		return nil, err
 	}
-	mc := &memCore{is: is, raw: driver.DevicePtr(addr), size: size, capacity: size}
-	mc.end = func(at driver.At) (string, driver.Result) {
+	mc := &core.Mem{Is: is, Raw: driver.DevicePtr(addr), Size: size, Capacity: size}
+	mc.End = func(at driver.At) (string, driver.Result) {
 		if !at.NoWait { // the program's Close has waited for the work
-			for _, sc := range mc.usedStreams.list() {
-				sc.observeDone()
+			for _, sc := range mc.UsedStreams.List() {
+				sc.ObserveDone()
 			}
 		}
 		return "", driver.ResultSuccess // the owner frees it
@@ -64,16 +65,16 @@ var errUnknownMem = errors.New("the driver knows no memory at the address")
 
 // The kinds of memory that other code of the process has allocated.
 var (
-	wrappedMemory = memoryKind{memoryTraits{tracked: true, others: true, wrapped: true}, &memoryFuncs{
-		name:     "memory of other code",
-		free:     (*memCore).freeByEnd,
-		unshared: unsharedWrapped,
+	wrappedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Tracked: true, Others: true, Wrapped: true}, MemoryFuncs: &core.MemoryFuncs{
+		Name:     "memory of other code",
+		Free:     (*core.Mem).FreeByEnd,
+		Unshared: unsharedWrapped,
 	}}
-	wrappedManaged = memoryKind{memoryTraits{everywhere: true, tracked: true, managed: true, others: true,
-		wrapped: true}, &memoryFuncs{
-		name:     "memory of other code",
-		free:     (*memCore).freeByEnd,
-		unshared: unsharedWrapped,
+	wrappedManaged = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true, Others: true,
+		Wrapped: true}, MemoryFuncs: &core.MemoryFuncs{
+		Name:     "memory of other code",
+		Free:     (*core.Mem).FreeByEnd,
+		Unshared: unsharedWrapped,
 	}}
 )
 
@@ -82,15 +83,15 @@ const unsharedWrapped = "other code has allocated the memory: " +
 
 // wrapKind returns the kind of memory that other code has allocated, or an error if the context
 // cannot use all of it.
-func wrapKind(c *contextCore, addr, size uint64) (kind memoryKind, err error) {
+func wrapKind(c *core.Context, addr, size uint64) (kind core.MemoryKind, err error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
-		return kind, misuse(wrapMemOp, c, ErrNil, "the address is 0: pass a CUdeviceptr")
+		return kind, core.Misuse(wrapMemOp, c, ErrNil, "the address is 0: pass a CUdeviceptr")
 	case size == 0:
-		return kind, badValue(wrapMemOp, c, "the size is 0 bytes: ask for at least one")
+		return kind, core.BadValue(wrapMemOp, c, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return kind, badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+		return kind, core.BadValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := wrappable(c, addr)
 	switch {
@@ -106,10 +107,10 @@ func wrapKind(c *contextCore, addr, size uint64) (kind memoryKind, err error) {
 	// The range of virtual memory is the reservation, in which several pieces may be mapped.
 	for at := addr; ; {
 		const op = "cuMemGetAddressRange"
-		start, n, res := c.drv.table().MemGetAddressRange(driver.At{Context: c.raw}, driver.DevicePtr(at))
+		start, n, res := c.Drv.Table().MemGetAddressRange(driver.At{Context: c.Raw}, driver.DevicePtr(at))
 		switch {
 		case res != driver.ResultSuccess:
-			return kind, c.callError(op, uintptr(at), res)
+			return kind, c.CallError(op, uintptr(at), res)
 		case end-uint64(start) <= n:
 			return wrappedMemory, nil
 		case uint64(start)+n <= at: // not a range that contains the address
@@ -123,35 +124,35 @@ func wrapKind(c *contextCore, addr, size uint64) (kind memoryKind, err error) {
 }
 
 // outside returns the error for memory that is not inside one allocation.
-func outside(c *contextCore, size, addr, start, n uint64) error {
-	return badValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
+func outside(c *core.Context, size, addr, start, n uint64) error {
+	return core.BadValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
 		"the driver knows %d bytes at %#x", size, addr, n, start))
 }
 
 // wrappable returns what the driver knows about an address, or an error if the context cannot use
 // its memory.
-func wrappable(c *contextCore, addr uint64) (PointerInfo, error) {
+func wrappable(c *core.Context, addr uint64) (PointerInfo, error) {
 	info, access, err := pointerInfo(c, wrapMemOp, addr)
 	if err != nil {
 		return info, err
 	}
-	own := info.Device != nil && info.Device.raw == c.dev
+	own := info.Device != nil && info.Device.raw == c.Dev
 	switch {
 	case info.Type == MemoryUnregistered:
-		return info, newError(wrapMemOp, c, ResultInvalidValue, errUnknownMem,
+		return info, core.NewError(wrapMemOp, c, ResultInvalidValue, errUnknownMem,
 			fmt.Sprintf("pass the address of memory that is allocated, and of this driver, instead of %#x", addr))
 	case info.Type == MemoryHost:
-		return info, badValue(wrapMemOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
+		return info, core.BadValue(wrapMemOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
 			"or let this package allocate it by AllocHost", addr))
 	case info.Managed:
 		return info, nil
-	case info.Context != 0 && info.Context != uintptr(c.raw):
-		return info, misuse(wrapMemOp, c, ErrContextMismatch, fmt.Sprintf(
-			"the memory is of context %#x, not of %#x: wrap it with its own context", info.Context, c.raw))
+	case info.Context != 0 && info.Context != uintptr(c.Raw):
+		return info, core.Misuse(wrapMemOp, c, ErrContextMismatch, fmt.Sprintf(
+			"the memory is of context %#x, not of %#x: wrap it with its own context", info.Context, c.Raw))
 	case info.DevicePointer != addr, access == AccessRead, !own && access != AccessReadWrite:
-		return info, misuse(wrapMemOp, c, ErrDeviceMismatch, fmt.Sprintf(
+		return info, core.Misuse(wrapMemOp, c, ErrDeviceMismatch, fmt.Sprintf(
 			"device %d cannot read and write the memory at %#x: wrap it with a context of another device, "+
-				"or let its owner allow the access", c.dev, addr))
+				"or let its owner allow the access", c.Dev, addr))
 	}
 	return info, nil
 }

@@ -15,24 +15,19 @@ type group struct {
 	files string   // patterns of path.Match
 }
 
-// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the core if its
-// name ends in core.go, and to the heart otherwise.
+// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the heart.
 var groups = []group{
-	{"core", nil, `
-		capturegate.go capturejoin.go deferred.go enqueue.go eventcache.go
-		kernelargs.go norace.go objectset.go observer.go record.go resource.go slot.go
-		streamset.go streamtail.go timelinememory.go wakeups.go watchsource.go`},
-	{"heart", []string{"core"}, ""},
-	{"graph", []string{"core", "heart"}, "capture.go graph*.go"},
-	{"memory", []string{"core", "heart"}, `
+	{"heart", nil, ""},
+	{"graph", []string{"heart"}, "capture.go graph*.go"},
+	{"memory", []string{"heart"}, `
 		handleuses.go ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopened.go peer.go
 		physicalmem.go pointer.go virtualstate.go virtualmem.go wrapmem.go`},
-	{"interop", []string{"core", "heart"}, `eglsync.go external.go externalsem.go`},
-	{"green", []string{"core", "heart"}, `green.go greenstate.go smgroups.go workqueues.go`},
-	{"checkpoint", []string{"core", "heart"}, `process.go`},
+	{"interop", []string{"heart"}, `eglsync.go external.go externalsem.go`},
+	{"green", []string{"heart"}, `green.go greenstate.go smgroups.go workqueues.go`},
+	{"checkpoint", []string{"heart"}, `process.go`},
 }
 
-// TestLayers checks what the groups of package cu use of each other: whoever changes the core reads the core only.
+// TestLayers checks what the groups of package cu use of each other: whoever changes the heart reads the heart and the core only.
 func TestLayers(t *testing.T) {
 	p := loadSource(t, "cu")
 	of := map[string]group{}
@@ -51,13 +46,10 @@ func TestLayers(t *testing.T) {
 	}
 	groupOf := func(file string) group {
 		g, ok := of[file]
-		switch {
-		case ok:
+		if ok {
 			return g
-		case strings.HasSuffix(file, "core.go"):
-			return groups[0]
 		}
-		return groups[1]
+		return groups[0]
 	}
 	wrong := map[string]bool{}
 	for name := range p.files {

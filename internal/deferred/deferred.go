@@ -14,13 +14,19 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// List has objects of type O. Some of them can be used again: a value of type F identifies the uses
-// that such an object fits. The zero value is an empty list.
-type List[O, F comparable] struct {
+// Fit identifies the uses that an object fits which can be used again.
+type Fit struct {
+	Kind  any // of the object, which is comparable
+	Flags uint32
+	Class uint64 // of sizes that are about the same
+}
+
+// List has objects of type O. The zero value is an empty list.
+type List[O comparable] struct {
 	mu      lock.Mutex[lock.Deferred]
-	objects map[O]entry[F]
+	objects map[O]entry
 	// fitting has the objects that can be used again, by the uses that they fit: lists of O.
-	fitting map[F]*list.List
+	fitting map[Fit]*list.List
 	// bytes is the size of all objects.
 	bytes uint64
 	// freeing counts the claimed objects. freed is closed when freeing becomes 0.
@@ -29,43 +35,43 @@ type List[O, F comparable] struct {
 }
 
 // entry is what a list knows of an object.
-type entry[F comparable] struct {
+type entry struct {
 	size uint64
-	fit  F
+	fit  Fit
 	at   *list.Element // in fitting, nil if the object is not there
 }
 
 // Add adds an object of size bytes, which cannot be used again.
-func (l *List[O, F]) Add(o O, size uint64) {
+func (l *List[O]) Add(o O, size uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(o, entry[F]{size: size})
+	l.add(o, entry{size: size})
 }
 
 // AddReusable adds an object of size bytes, which Take may return.
-func (l *List[O, F]) AddReusable(o O, size uint64, fit F) {
+func (l *List[O]) AddReusable(o O, size uint64, fit Fit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fitting == nil {
-		l.fitting = make(map[F]*list.List)
+		l.fitting = make(map[Fit]*list.List)
 	}
 	if l.fitting[fit] == nil {
 		l.fitting[fit] = list.New()
 	}
-	l.add(o, entry[F]{size, fit, l.fitting[fit].PushBack(o)})
+	l.add(o, entry{size, fit, l.fitting[fit].PushBack(o)})
 }
 
 // add adds an object. The caller holds l.mu.
-func (l *List[O, F]) add(o O, e entry[F]) {
+func (l *List[O]) add(o O, e entry) {
 	if l.objects == nil {
-		l.objects = make(map[O]entry[F])
+		l.objects = make(map[O]entry)
 	}
 	l.objects[o] = e
 	l.bytes += e.size
 }
 
 // remove removes an object, and reports false if it is not there. The caller holds l.mu.
-func (l *List[O, F]) remove(o O) bool {
+func (l *List[O]) remove(o O) bool {
 	e, there := l.objects[o]
 	if !there {
 		return false
@@ -83,7 +89,7 @@ func (l *List[O, F]) remove(o O) bool {
 }
 
 // Take removes and returns the object that was added first of those that fit.
-func (l *List[O, F]) Take(fit F) (o O, ok bool) {
+func (l *List[O]) Take(fit Fit) (o O, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fitting := l.fitting[fit]
@@ -96,7 +102,7 @@ func (l *List[O, F]) Take(fit F) (o O, ok bool) {
 }
 
 // All returns all objects, and removes none.
-func (l *List[O, F]) All() []O {
+func (l *List[O]) All() []O {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.objects))
@@ -105,7 +111,7 @@ func (l *List[O, F]) All() []O {
 // Claim removes an object for the caller, which must free it, and then call done. ok is false if
 // another goroutine has taken or claimed the object. The caller must not call a tracer, or other code
 // of the program, between Claim and done: that code may call WaitFreed, which waits for done.
-func (l *List[O, F]) Claim(o O) (done func(), ok bool) {
+func (l *List[O]) Claim(o O) (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.remove(o) {
@@ -118,7 +124,7 @@ func (l *List[O, F]) Claim(o O) (done func(), ok bool) {
 }
 
 // done ends what Claim began.
-func (l *List[O, F]) done() {
+func (l *List[O]) done() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.freeing--; l.freeing == 0 {
@@ -128,7 +134,7 @@ func (l *List[O, F]) done() {
 }
 
 // WaitFreed waits until the objects are freed that are claimed now.
-func (l *List[O, F]) WaitFreed() {
+func (l *List[O]) WaitFreed() {
 	l.mu.Lock()
 	freed := l.freed
 	l.mu.Unlock()
@@ -138,14 +144,14 @@ func (l *List[O, F]) WaitFreed() {
 }
 
 // Size returns the number of objects, and their size in bytes.
-func (l *List[O, F]) Size() (objects int, bytes uint64) {
+func (l *List[O]) Size() (objects int, bytes uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.objects), l.bytes
 }
 
 // Pending reports whether there are objects, or claimed objects that are not freed yet.
-func (l *List[O, F]) Pending() bool {
+func (l *List[O]) Pending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.objects) > 0 || l.freeing > 0
@@ -153,7 +159,7 @@ func (l *List[O, F]) Pending() bool {
 
 // Locked calls f while the list is locked. f accesses fields of objects that several goroutines
 // change, and takes no lock.
-func (l *List[O, F]) Locked(f func()) {
+func (l *List[O]) Locked(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()

@@ -15,26 +15,26 @@ type object struct {
 
 // TestTake uses objects again, in the order in which they were added.
 func TestTake(t *testing.T) {
-	var l List[*object, string]
+	var l List[*object]
 	a, b, c, d := &object{id: 1}, &object{id: 2}, &object{id: 3}, &object{id: 4}
-	if o, ok := l.Take("small"); ok {
+	if o, ok := l.Take(Fit{Kind: "small"}); ok {
 		t.Errorf("an empty list has object %d", o.id)
 	}
-	l.AddReusable(a, 10, "small")
-	l.AddReusable(b, 20, "small")
-	l.AddReusable(c, 1000, "large")
+	l.AddReusable(a, 10, Fit{Kind: "small"})
+	l.AddReusable(b, 20, Fit{Kind: "small"})
+	l.AddReusable(c, 1000, Fit{Kind: "large"})
 	l.Add(d, 7)
 	if n, bytes := l.Size(); n != 4 || bytes != 1037 {
 		t.Errorf("%d objects of %d bytes", n, bytes)
 	}
 	take := func(fit string, want *object) {
 		t.Helper()
-		if o, ok := l.Take(fit); o != want || ok != (want != nil) {
+		if o, ok := l.Take(Fit{Kind: fit}); o != want || ok != (want != nil) {
 			t.Errorf("the list has %v that fits %q, want %v", o, fit, want)
 		}
 	}
 	take("small", a)
-	l.AddReusable(a, 10, "small") // goes to the end
+	l.AddReusable(a, 10, Fit{Kind: "small"}) // goes to the end
 	take("small", b)
 	if done, ok := l.Claim(c); !ok {
 		t.Error("an object cannot be claimed that may be used again")
@@ -62,7 +62,7 @@ func TestTake(t *testing.T) {
 // TestWaitFreed waits for all objects that are claimed when the wait begins.
 func TestWaitFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l List[int, int]
+		var l List[int]
 		l.WaitFreed() // returns at once
 		l.Add(1, 0)
 		l.Add(2, 0)
@@ -92,11 +92,11 @@ func TestWaitFreed(t *testing.T) {
 
 // TestOneOwner has goroutines claim, take and add the same objects: each has one owner at a time.
 func TestOneOwner(t *testing.T) {
-	var l List[*object, int]
+	var l List[*object]
 	const many, kinds = 30, 3
 	var claimed sync.Map
 	for id := range many {
-		l.AddReusable(&object{id: id}, 1, id%kinds)
+		l.AddReusable(&object{id: id}, 1, Fit{Kind: id % kinds})
 	}
 	have := func(o *object) {
 		if !o.mine.TryLock() {
@@ -109,10 +109,10 @@ func TestOneOwner(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(seed)))
 			for l.Pending() {
 				if r.IntN(2) == 0 {
-					if o, ok := l.Take(r.IntN(kinds)); ok {
+					if o, ok := l.Take(Fit{Kind: r.IntN(kinds)}); ok {
 						have(o)
 						o.mine.Unlock()
-						l.AddReusable(o, 1, o.id%kinds)
+						l.AddReusable(o, 1, Fit{Kind: o.id % kinds})
 					}
 					continue
 				}

@@ -189,8 +189,8 @@ func (d *Driver) leftOpen() string {
 	return list(kinds, ", ") + "\n" + list(places, "")
 }
 
-// ownStreams is the function in which package cu creates streams of its own.
-const ownStreams = "purecu/cu.(*contextCore).addWakeUp\n"
+// ownStreams is the function in which package cu's core creates streams of its own.
+const ownStreams = "purecu/internal/core.(*Context).AddWakeUp\n"
 
 // ownContext is the function in which package cutest creates a context, which it closes itself.
 const ownContext = "purecu/cutest.Context\n"

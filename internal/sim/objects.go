@@ -206,4 +206,7 @@ func frames(pcs []uintptr, without ...string) string {
 }
 
 // inProgram returns the frames of a program that uses package cu.
-func inProgram(pcs []uintptr) string { return frames(pcs, "github.com/purecu/purecu/cu.", "testing.") }
+func inProgram(pcs []uintptr) string {
+	const module = "github.com/purecu/purecu/"
+	return frames(pcs, module+"cu.", module+"internal/core.", "testing.")
+}

@@ -1,6 +1,0 @@
-//go:build race
-
-package cu
-
-// raceEnabled tells whether the race detector is on: it makes calls allocate.
-const raceEnabled = true

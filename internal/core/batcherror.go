@@ -1,0 +1,28 @@
+package core
+
+import "github.com/purecu/purecu/cu/cuerror"
+
+// BatchErrors collects the errors of a call on several items.
+type BatchErrors struct {
+	Op    string
+	Items int
+	list  []error // nil while there are none
+}
+
+func (b *BatchErrors) Add(place int, err error) {
+	if err == nil {
+		return
+	}
+	if b.list == nil {
+		b.list = make([]error, b.Items)
+	}
+	b.list[place] = err
+}
+
+// Err returns nil if no item failed, else a BatchError.
+func (b *BatchErrors) Err() error {
+	if b.list == nil {
+		return nil
+	}
+	return &cuerror.BatchError{Op: b.Op, Errs: b.list}
+}

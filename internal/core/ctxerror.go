@@ -1,0 +1,158 @@
+package core
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/cu/cuerror"
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
+	"github.com/purecu/purecu/internal/remedy"
+)
+
+// Member is an object of a context.
+type Member interface {
+	Named
+	Context() *Context
+}
+
+// InRole returns an object that errors call by its role in a call, such as "source".
+func InRole(role string, of Member) Member {
+	if role == "" {
+		return of
+	}
+	return inRole{of, role}
+}
+
+type inRole struct {
+	Member
+	role string
+}
+
+func (r inRole) Kind() string  { return r.role }
+func (r inRole) inRole() Named { return r.Member }
+
+// Mismatch returns the mistake of using objects of two different contexts together.
+func Mismatch(a, b *Context) error {
+	switch {
+	case a.Drv != b.Drv:
+		return mistake.ErrDriverMismatch
+	case a.Dev != b.Dev:
+		return mistake.ErrDeviceMismatch
+	}
+	return mistake.ErrContextMismatch
+}
+
+// ErrMixed returns the error for using objects of two different contexts together.
+func ErrMixed(op string, a, b Member) error {
+	x, y := a.Context(), b.Context()
+	err, its, other := Mismatch(x, y), a.Kind(), label(b)
+	var detail string
+	switch err {
+	case mistake.ErrDriverMismatch:
+		detail = fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
+			its, x.Drv.Which(), other, y.Drv.Which())
+	case mistake.ErrDeviceMismatch:
+		detail = fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
+			its, x.Dev, other, y.Dev)
+	default:
+		detail = fmt.Sprintf(
+			"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
+			its, x.Raw, other, y.Raw, x.Dev)
+	}
+	return Misuse(op, a, err, detail)
+}
+
+// StandIn stands for an object that has no core.
+type StandIn struct {
+	ItsKind string
+	Raw     uintptr
+	Ctx     *Context
+}
+
+func (s StandIn) Kind() string      { return s.ItsKind }
+func (s StandIn) Handle() uintptr   { return s.Raw }
+func (s StandIn) Context() *Context { return s.Ctx }
+
+// ResultError returns the error for a call that the driver answered with res. res is not success.
+// It is for calls that concern no context.
+func (d *Driver) ResultError(op string, handle uintptr, res driver.Result) *cuerror.Error {
+	if after, code, ok := res.After(); ok {
+		e := d.ResultError(after, 0, code)
+		setAfterSuccess(e, op)
+		return e
+	}
+	e := d.silentError(op, handle, res)
+	d.addExplanation(e, op, res)
+	d.NoteInvalidating(e)
+	return e
+}
+
+// CallError returns the error for a call in this context that the program made, and that the driver
+// answered with res. res is not success. If res is sticky, CallError marks the context as poisoned.
+func (c *Context) CallError(op string, handle uintptr, res driver.Result) *cuerror.Error {
+	e := c.BackgroundError(op, handle, res)
+	c.Drv.NoteInvalidating(e)
+	return e
+}
+
+// BackgroundError is CallError for calls that this package makes on its own, and for other calls
+// that can invalidate no capture: it does not look for captures that the call has invalidated.
+func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) *cuerror.Error {
+	if after, code, ok := res.After(); ok {
+		e := c.BackgroundError(after, uintptr(c.Raw), code)
+		setAfterSuccess(e, op)
+		return e
+	}
+	e := c.Drv.silentError(op, handle, res)
+	if handle == 0 { // the call is about no other object of the context
+		e.Handle, e.Object = c.Handle(), label(c)
+	}
+	if res < 0 {
+		return e
+	}
+	first := c.note(op, res)
+	// A program closes many objects then: one error says everything.
+	e.Brief = !first && res.Sticky() && destroys(op)
+	if !e.Brief {
+		defer c.Drv.addExplanation(e, op, res)
+	}
+	switch p, lost := c.Poison.Load(), c.Loss.Load(); {
+	case p != nil:
+		e.Err = mistake.ErrContextPoisoned
+		e.Detail = p.Op + " was the first to report it"
+		if !e.Brief {
+			e.Detail = Join(e.Detail+", for work that was enqueued earlier", Join(c.Drv.Remedy(p.Op, p.Res), PoisonedDetail))
+		}
+		if p.Res != e.Result {
+			e.Detail = Join(e.Detail, "the first error was "+p.Res.Error())
+		}
+	case lost != nil && isLoss(e.Result):
+		setLost(e, lost)
+	case e.Result == driver.ResultInvalidContext && e.Detail == remedy.Of(e.Result):
+		// The call made the context current, so the context was destroyed.
+		e.Detail = remedy.Of(driver.ResultContextIsDestroyed)
+	case asynchronous(res) && !importsHandle(op):
+		e.Detail = Join("the error may come from work that was enqueued earlier", e.Detail)
+	}
+	return e
+}
+
+// firstErrors are the errors that made a context unusable. Each is set once.
+type firstErrors struct {
+	// Poison is the first sticky error, loss the first loss of the device.
+	Poison, Loss atomic.Pointer[firstError]
+}
+
+// note notes a call's result if it makes the context unusable. It reports whether the call is the first to
+// report a sticky error.
+func (c *Context) note(op string, res driver.Result) (first bool) {
+	if res.Sticky() {
+		first = c.Poison.CompareAndSwap(nil, &firstError{op, res})
+		c.Calls.dropAll() // no host function is called any more
+	}
+	if lost := c.Drv.losses.note(op, res, true); lost != nil {
+		c.Loss.CompareAndSwap(nil, lost)
+	}
+	return first
+}

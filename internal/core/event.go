@@ -1,0 +1,355 @@
+package core
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/watch"
+)
+
+// Event is the state of an event that the event's owner, calls in flight and waiters share. It
+// fills cache lines of its own, because goroutines that poll other events often write to these.
+type Event struct {
+	// Slot is nil once the event is closed. A query needs the first cache line, up to first.drv, and
+	// a record the second, up to ctx.
+	Slot  atomic.Pointer[Slot]
+	Flags uint32
+	// Foreign says that other code owns the CUevent and destroys it.
+	Foreign bool
+	// Imported says that the CUevent was opened from another process's handle.
+	Imported bool
+	First    Slot // used until the event needs another slot
+	Ctx      *Context
+
+	// ID identifies the event: see EventKey.
+	ID uint64
+	// Released says that the event returned to its pool during waits: slot is nil, and the waits
+	// continue.
+	Released atomic.Bool
+	// waits are the waits for the event's records.
+	waits watch.Group
+	// moving is held while the event moves to another slot, and while a call decides that the event
+	// stays. The driver is not called meanwhile, except for a record that becomes a node of a
+	// graph: see settle.
+	moving lock.Mutex[lock.Moving]
+	// ranks counts the event's successors. moving guards it.
+	ranks uint64
+	// once is closed when the RecordOnce in flight has recorded, or nil. moving guards it.
+	once chan struct{}
+
+	_ [192 - 176]byte
+}
+
+// EventOwner is what an Event points to. It is a separate object, so that Move can transfer it
+// while waits and cleanups are attached to it.
+type EventOwner struct {
+	// Core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
+	// Move transfers all in one step.
+	Core *Event
+	Lazy uint32
+}
+
+// Object returns the event for an error. It is nil if there is no event yet.
+func (o *EventOwner) Object() Named {
+	if o == nil {
+		return nil
+	}
+	return o.Core
+}
+
+// Flags returns the flags of an event. o is nil for a zero Event.
+func (o *EventOwner) Flags() uint32 {
+	switch {
+	case o == nil:
+		return driver.CU_EVENT_DISABLE_TIMING
+	case o.Core == nil:
+		return o.Lazy
+	}
+	return o.Core.Flags
+}
+
+func (o *EventOwner) CloseAbandoned() { o.Core.closeAbandoned() }
+
+// Closed notes that the event was closed.
+func (o *EventOwner) Closed() { runtime.SetFinalizer(o, nil) }
+
+// EndCall ends a call on the event. The owner must stay reachable until then: its finalizer would close
+// the event. The Event may have been moved meanwhile, so that nothing else refers to the owner.
+func (o *EventOwner) EndCall(sl *Slot) {
+	sl.EndCall()
+	runtime.KeepAlive(o)
+}
+
+// RecordChecked is record with a check of the arguments, which become those of a node if the event has EventExternal
+// and the stream is captured. The caller has a call in flight on the stream.
+func (c *Event) RecordChecked(op string, a RecordArgs) error {
+	op, a, err := c.externalArgs(op, a)
+	if err != nil {
+		return err
+	}
+	return c.Record(op, a)
+}
+
+// externalArgs returns the function and the arguments for a record: RecordExternal is added if the
+// event has EventExternal and the stream is being captured.
+func (c *Event) externalArgs(op string, a RecordArgs) (string, RecordArgs, error) {
+	switch {
+	case c.Flags&driver.CU_EVENT_INTERPROCESS != 0:
+		return op, a, c.refuseNode(op, a.Stream, a.Flags)
+	case c.Flags&EventExternal != 0 && a.Stream.CaptureActive():
+		a.Flags, a.By = a.Flags|driver.CU_EVENT_RECORD_EXTERNAL, ByRecordWithFlags
+		return "cuEventRecordWithFlags", a, nil
+	}
+	return op, a, nil
+}
+
+func (c *Event) Kind() string      { return "event" }
+func (c *Event) Context() *Context { return c.Ctx }
+
+// Handle returns the CUevent, or the first one that the event had if it is closed.
+func (c *Event) Handle() uintptr {
+	if sl := c.Slot.Load(); sl != nil {
+		return sl.Handle()
+	}
+	return c.First.Handle()
+}
+
+// Mismatch returns the error for a record on a stream of another context. Different drivers come
+// first, then a closed object, then different contexts.
+func (c *Event) Mismatch(op string, sc *Stream) error {
+	if c.Ctx.Drv == sc.Ctx.Drv && c.Slot.Load() != nil && sc.Closed() {
+		return ErrClosed(op, sc)
+	}
+	return c.OfAnotherContext(op, sc)
+}
+
+// OfAnotherContext returns the error for a record on an object of another context.
+func (c *Event) OfAnotherContext(op string, other Member) error {
+	if c.Ctx.Drv == other.Context().Drv && c.Slot.Load() == nil {
+		return ErrClosed(op, c)
+	}
+	return ErrMixed(op, c, other)
+}
+
+// ResultError returns the error for a result of the driver, which may be a success.
+func (c *Event) ResultError(op string, sl *Slot, res driver.Result) error {
+	if res == driver.ResultSuccess {
+		return nil
+	}
+	return c.Ctx.CallError(op, uintptr(sl.Raw), res)
+}
+
+// RecordOnce records an event that was not recorded yet. The caller has a call in flight on the
+// stream.
+func (c *Event) RecordOnce(op string, sc *Stream) error {
+	op, a, err := c.externalArgs(op, RecordArgs{Stream: sc})
+	if err != nil {
+		return err
+	}
+	for {
+		next, err := c.Successor(op, a.Flags)
+		if err != nil {
+			return err
+		}
+		turn, first := c.beginOnce()
+		if !first {
+			next.leave()
+			if turn == nil {
+				return nil
+			}
+			<-turn
+			continue
+		}
+		r := c.RecordMoving(next, a)
+		c.endOnce(turn) // before finish, which may call tracers
+		if again, err := r.Finish(op); !again {
+			return err
+		}
+	}
+}
+
+// beginOnce reports whether the caller must record the event, and then call endOnce. If first is
+// false, turn is closed when the turn of another call ends. turn is nil if the event was recorded.
+func (c *Event) beginOnce() (turn chan struct{}, first bool) {
+	c.moving.Lock()
+	defer c.moving.Unlock()
+	if sl := c.Slot.Load(); sl != nil && sl.Once() {
+		return nil, false
+	}
+	if c.once != nil {
+		return c.once, false
+	}
+	c.once = make(chan struct{})
+	return c.once, true
+}
+
+func (c *Event) endOnce(turn chan struct{}) {
+	c.moving.Lock()
+	c.once = nil
+	c.moving.Unlock()
+	close(turn)
+}
+
+// NewEventCore creates a CUevent in the context. The caller is a user of the context.
+func NewEventCore(ctx *Context, flags uint32) (*Event, error) {
+	raw, err := ctx.CreateEvent(flags, driver.At{})
+	if err != nil {
+		return nil, err
+	}
+	return OwnEvent(ctx, flags, raw), nil
+}
+
+// OwnEvent returns a new core for a CUevent of the context. The caller is a user of the context.
+func OwnEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
+	c := ctx.Drv.newCore()
+	c.Ctx, c.Flags, c.ID = ctx, flags, ctx.Drv.Events.Add(1)
+	c.put(&c.First, raw)
+	if flags&driver.CU_EVENT_INTERPROCESS != 0 {
+		c.First.SetBits(SlotExposed)
+	}
+	c.Slot.Store(&c.First)
+	return c
+}
+
+// coreSlab has several cores, because allocating them one by one takes longer. The collector frees
+// them together.
+type coreSlab struct {
+	cores [4]Event
+	used  int
+}
+
+// newCore returns a zero core.
+func (d *Driver) newCore() *Event {
+	s, _ := d.cores.Get().(*coreSlab)
+	if s == nil {
+		s = new(coreSlab)
+	}
+	c := &s.cores[s.used]
+	if s.used++; s.used < len(s.cores) {
+		d.cores.Put(s)
+	}
+	return c
+}
+
+// newSlot returns a new slot with a CUevent.
+func (c *Event) newSlot(raw driver.Event) *Slot {
+	padded := new(struct {
+		Slot
+		_ [128 - 104]byte
+	})
+	c.put(&padded.Slot, raw)
+	return &padded.Slot
+}
+
+// put sets the fields of a slot, and makes the slot a user of the context.
+func (c *Event) put(sl *Slot, raw driver.Event) {
+	c.Ctx.Hold() // cannot fail: the caller is a user of the context, or acts for a user
+	sl.Raw, sl.Drv, sl.Core = raw, c.Ctx.Drv, c
+}
+
+// Enter begins a call on the event's present slot.
+func (c *Event) Enter(op string) (*Slot, error) {
+	for {
+		sl := c.Slot.Load()
+		if sl == nil {
+			return nil, ErrClosed(op, c)
+		}
+		if sl.Acquire(sl) {
+			return sl, nil
+		}
+		// The slot was retired, or the event was closed, after the load.
+	}
+}
+
+// EnterForeign is enter for a caller that exposes the CUevent. It returns a new slot if the CUevent may
+// have the record of an earlier user.
+func (c *Event) EnterForeign(op string) (*Slot, error) {
+	for {
+		c.moving.Lock()
+		sl := c.Slot.Load()
+		if sl != nil && sl.stale() {
+			c.moving.Unlock()
+			return c.EnterNode(op)
+		}
+		if sl != nil && sl.Acquire(sl) {
+			sl.expose()
+			c.moving.Unlock()
+			return sl, nil
+		}
+		c.moving.Unlock()
+		if sl == nil {
+			return nil, ErrClosed(op, c)
+		}
+	}
+}
+
+// EnterNode is EnterForeign for a graph that will record the CUevent. It also returns a new slot if a
+// waiter needs the present record.
+func (c *Event) EnterNode(op string) (*Slot, error) {
+	for {
+		next, err := c.Successor(op, driver.CU_EVENT_RECORD_EXTERNAL)
+		if err != nil {
+			return nil, err
+		}
+		acquired := false
+		sl, open := c.settle(&next, func(sl *Slot) bool {
+			acquired = sl.Acquire(sl)
+			return acquired
+		})
+		next.leave()
+		switch {
+		case acquired:
+			return sl, nil
+		case !open:
+			return nil, ErrClosed(op, c)
+		}
+	}
+}
+
+// Close closes the event. first is true for one caller only.
+func (c *Event) Close(at driver.At) (first bool, err error) {
+	sl := c.Slot.Swap(nil)
+	if sl == nil {
+		return false, nil
+	}
+	last := sl.Close()
+	// A new wait is added before it checks for a closed event, so one of the two sees the other.
+	if !c.waits.Empty() && !c.Released.Load() {
+		c.Ctx.Drv.Watch.EndGroup(&c.waits, func(item watch.Item) error { return errClosedMeanwhile(item.(*Slot)) })
+	}
+	if last {
+		err = sl.destroy(at)
+	}
+	return true, err
+}
+
+// CloseAbandoned closes an abandoned event.
+func (c *Event) closeAbandoned() {
+	sl := c.Slot.Load()
+	first, err := c.Close(Background())
+	if first {
+		c.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Abandoned: true, Err: err})
+	}
+}
+
+// newUnnumberedCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
+func newUnnumberedCore(ctx *Context, flags uint32, raw driver.Event) *Event {
+	c := &Event{Ctx: ctx, Flags: flags}
+	c.put(&c.First, raw)
+	c.Slot.Store(&c.First)
+	return c
+}
+
+// Unused reports whether the event has its first slot, which neither a call nor a graph uses.
+func (c *Event) Unused() bool { return c.Slot.Load() == &c.First && c.First.Unused() }
+
+// Release takes a core out of service. Waits continue, and the CUevent is reused after the last of
+// them.
+func (c *Event) Release() {
+	c.Released.Store(true)
+	if sl := c.Slot.Swap(nil); sl != nil {
+		sl.Retire()
+	}
+}

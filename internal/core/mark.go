@@ -1,0 +1,94 @@
+package core
+
+import "github.com/purecu/purecu/driver"
+
+// The functions of this file record marks: events that the library owns, at the end of a stream's
+// work.
+
+// untracedMark is a mark for which tracers are yet to be called. The zero value is no mark.
+type untracedMark struct {
+	event  driver.Event
+	stream driver.Stream
+	t      TracedCall
+	res    driver.Result
+}
+
+func (m untracedMark) done() { m.t.Done(TraceEventRecord, m.event, m.stream, m.res) }
+
+// mark records an event at the end of the stream's work. The caller has a call in flight on the
+// stream, and releases the event by doneWith.
+func (sc *Stream) mark() (driver.Event, error) {
+	m, err := sc.markFirst()
+	if err != nil {
+		return 0, err
+	}
+	undo := func() { sc.Ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, m.event) }
+	m.t.DoneOr(undo, TraceEventRecord, m.event, m.stream, m.res)
+	return m.event, nil
+}
+
+// markFirst is mark without the calls of tracers, which the caller makes. If it fails, it has
+// called them.
+func (sc *Stream) markFirst() (m untracedMark, err error) {
+	ctx := sc.Ctx
+	e, err := ctx.TakeEvent(driver.CU_EVENT_DISABLE_TIMING, Background())
+	if err != nil {
+		return m, err
+	}
+	t := ctx.Drv.Trace(TraceEventRecord, e, sc.Raw)
+	recorded, res, err := sc.recordMark(e)
+	if err != nil {
+		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
+		if recorded {
+			t.Done(TraceEventRecord, e, sc.Raw, res)
+		}
+		return m, err
+	}
+	return untracedMark{e, sc.Raw, t, res}, nil
+}
+
+// markAndLeave is mark, and ends the caller's call on the stream, also if a tracer panics. The mark
+// stays valid.
+func (sc *Stream) markAndLeave() (driver.Event, error) {
+	defer sc.EndCall()
+	return sc.mark()
+}
+
+// recordMark records e as the mark. It calls no tracers, because it holds locks. It reports whether
+// the driver was called, and the driver's result.
+func (sc *Stream) recordMark(e driver.Event) (recorded bool, res driver.Result, err error) {
+	ctx, t := sc.Ctx, sc.Ctx.Drv.Table()
+	at := sc.At
+	at.Relaxed, at.NoWait = true, true
+	// The locks keep captures of this package from beginning between the check and the record.
+	sc.BeginWork()
+	defer sc.EndWork()
+	if !sc.tryBeginLegacy() {
+		return false, 0, errShut
+	}
+	defer sc.EndLegacy()
+	if err := sc.unlessCaptured(at); err != nil {
+		return false, 0, err // the event would become part of the capture
+	}
+	sc.ObserveMark(e)
+	if res = t.EventRecord(at, e, sc.Raw); res != driver.ResultSuccess {
+		return true, res, ctx.BackgroundError("cuEventRecord", uintptr(sc.Raw), res)
+	}
+	return true, res, sc.unlessCaptured(at)
+}
+
+// unlessCaptured returns ErrBusy if the stream is being captured, or if it is the legacy stream and
+// a capture of another stream prevents the query.
+func (sc *Stream) unlessCaptured(at driver.At) error {
+	t := sc.Ctx.Drv.Table()
+	switch capturing, res := t.StreamIsCapturing(at, sc.Raw); {
+	case t.Missing(res) != nil: // before CUDA 10.0
+		return nil
+	case res == driver.ResultSuccess && capturing == 0:
+		return nil
+	case res == driver.ResultSuccess, res == driver.ResultStreamCaptureImplicit:
+		return ErrBusy
+	default:
+		return sc.Ctx.BackgroundError("cuStreamIsCapturing", uintptr(sc.Raw), res)
+	}
+}

@@ -1,0 +1,123 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/purecu/purecu/cu/cuerror"
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/ptx"
+)
+
+type Module struct {
+	Resource
+	Raw driver.Module
+	// Kernels returns what the module's PTX says of its kernels.
+	Kernels kernelTexts
+	// library owns the module, with a call in flight for it, or is nil.
+	library *Library
+	// variables has the sizes of the variables whose uses are observed, by their addresses.
+	variables sync.Map
+}
+
+func (mc *Module) Kind() string { return "module" }
+
+func (mc *Module) Handle() uintptr { return uintptr(mc.Raw) }
+
+func (mc *Module) Free(at driver.At) (string, driver.Result) {
+	at.Context = mc.Ctx.Raw
+	if o := mc.Ctx.Drv.Observer(); o != nil {
+		for addr, size := range mc.variables.Range {
+			o.Unloaded(uint64(addr.(driver.DevicePtr)), size.(uint64))
+		}
+	}
+	if lc := mc.library; lc != nil {
+		lc.Modules.Delete(mc)
+		lc.EndCall()
+		return "cuLibraryUnload", driver.ResultSuccess
+	}
+	return "cuModuleUnload", mc.Ctx.Drv.Table().ModuleUnload(at, mc.Raw)
+}
+
+// Compiled adds the compiler's log to the error of a call that has compiled code.
+func Compiled(e *cuerror.Error, log driver.JITLog) *cuerror.Error {
+	if log.Error != "" {
+		e.Detail = Join("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
+	}
+	return e
+}
+
+// kernelTexts returns what PTX says of kernels: their parameters, by the names of the kernels.
+type kernelTexts func() map[string][]ptx.Param
+
+// KernelsOf returns what the PTX in an image, also in a fatbin, says of its kernels.
+// The text is read when it is first needed, and not kept afterwards.
+func KernelsOf(image []byte) kernelTexts {
+	text := codeimage.Text(image)
+	return sync.OnceValue(func() map[string][]ptx.Param { return ptx.Kernels(text()) })
+}
+
+// NotFound returns the error of a failed look-up of a name.
+func (mc *Module) NotFound(op, what, name string, res driver.Result) *cuerror.Error {
+	if res != driver.ResultNotFound {
+		return mc.Ctx.CallError(op, uintptr(mc.Raw), res)
+	}
+	detail := NoName("module", what, name)
+	if what == KernelKind {
+		detail += Listed(name, mc.kernelNames())
+	}
+	return NewError(op, mc, res, nil, detail)
+}
+
+// NoName says that code has nothing with a name.
+func NoName(in, what, name string) string {
+	return fmt.Sprintf("the %s has no %s named %q: C++ names are mangled unless they are declared extern \"C\"",
+		in, what, name)
+}
+
+const KernelKind = "kernel"
+
+// kernelNames returns the names of the module's kernels, or nothing if they are not known.
+func (mc *Module) kernelNames() (names []string) {
+	at, t := driver.At{Context: mc.Ctx.Raw, Relaxed: true}, mc.Ctx.Drv.Table()
+	n, res := t.ModuleGetFunctionCount(at, mc.Raw)
+	if res != driver.ResultSuccess { // before CUDA 12.4
+		return slices.Collect(maps.Keys(mc.Kernels()))
+	}
+	all := make([]driver.Function, n)
+	if t.ModuleEnumerateFunctions(at, all, mc.Raw) == driver.ResultSuccess {
+		for _, f := range all {
+			if name, res := t.FuncGetName(at, f); res == driver.ResultSuccess {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// Listed continues an error about an unknown name with the names that there are. Those that contain the
+// name come first, as mangled names do. It names a few, because code may have thousands of kernels.
+func Listed(unknown string, names []string) string {
+	const most = 6
+	if len(names) == 0 {
+		return ""
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if x, y := strings.Contains(a, unknown), strings.Contains(b, unknown); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return "; there are " + strings.Join(names[:min(most, len(names))], ", ") + more
+}
