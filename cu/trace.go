@@ -80,7 +80,7 @@ type TraceCall struct {
 	// Duration is the time that the call took, with this package's part.
 	Duration time.Duration
 	// Result is the driver's result: ResultSuccess, ResultNotReady for pending work, or an error.
-	Result driver.Result
+	Result Result
 }
 
 // CallTracer is called when a driver call has returned, for each operation that a [Tracer] is
