@@ -18,7 +18,7 @@ type Arg struct {
 	ref  any
 	size uint32
 	kind argKind
-	// ReadOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
+	// readOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
 	// use. The race detector needs both.
 	readOnly bool
 	extent   uint64
@@ -73,7 +73,8 @@ func Ptr(m Memory) Arg {
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
 	if !plain(t, true) {
-		return Arg{ref: argError{fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", core.ErrInvalid, t)}}
+		return Arg{ref: argError{
+			fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", core.ErrInvalid, t)}}
 	}
 	n := t.Size()
 	data := make([]byte, max(n, 1))

@@ -31,7 +31,7 @@ type batchItem struct {
 	slot  *core.Slot
 	gen   handle.Gen // for a query or a wait: the slot's generation when the item was added
 	on    *Stream    // for a record
-	noted handle.Gen // for a record: see slot.NoteSequence
+	noted handle.Gen // for a record: see core.Slot.NoteSequence
 }
 
 // newBatch returns an empty batch of the Driver's pool.

@@ -157,7 +157,8 @@ func (s *Stream) memset(f core.WorkFunction, d *core.Region, value uint32) error
 }
 
 // setMemory calls the driver for a memset.
-func setMemory(drv *core.Driver, f core.WorkFunction, at driver.At, d *core.Region, value uint32, s driver.Stream) driver.Result {
+func setMemory(drv *core.Driver, f core.WorkFunction, at driver.At, d *core.Region, value uint32,
+	s driver.Stream) driver.Result {
 	if f == core.WorkSet8 {
 		return drv.Table().MemsetD8Async(at, d.Addr(), uint8(value), d.Size, s)
 	}

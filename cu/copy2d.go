@@ -151,9 +151,10 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D32.Op(), 4, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D32, dst, extent{4 * width, height, 1}, func(sc *core.Stream, d *planes) driver.Result {
-		return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
-	})
+	return s.setRows(core.WorkSet2D32, dst, extent{4 * width, height, 1},
+		func(sc *core.Stream, d *planes) driver.Result {
+			return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
+		})
 }
 
 // Memset2D16 is [Stream.Memset2D32] for words of 16 bits (cuMemsetD2D16Async). Address and pitch must
@@ -162,9 +163,10 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D16.Op(), 2, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D16, dst, extent{2 * width, height, 1}, func(sc *core.Stream, d *planes) driver.Result {
-		return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
-	})
+	return s.setRows(core.WorkSet2D16, dst, extent{2 * width, height, 1},
+		func(sc *core.Stream, d *planes) driver.Result {
+			return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
+		})
 }
 
 // whole returns an error unless the rows can have width words of size bytes each.

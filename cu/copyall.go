@@ -80,7 +80,7 @@ func (p *planes) operand() (o driver.Memcpy3DOperand) {
 	return o
 }
 
-// EnqueueBatch is Stream.EnqueueBatch.
+// enqueueBatch is core.Stream.EnqueueBatch.
 func (s *Stream) enqueueBatch(f core.WorkFunction, regions []core.Region, call func(*core.Stream) driver.Result) bool {
 	defer runtime.KeepAlive(s)
 	return s != nil && s.core != nil && s.core.EnqueueBatch(f, regions, call)

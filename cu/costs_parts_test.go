@@ -56,7 +56,7 @@ func (r *costRig) turn(call func() driver.Result) way {
 	})
 }
 
-// enqueued returns a way that makes a call of the driver between BeginEnqueue and end, after it has used
+// enqueued returns a way that makes a call of the driver between BeginEnqueue and End, after it has used
 // what use uses.
 func (r *costRig) enqueued(name string, use func(sc *core.Stream) bool, call func() driver.Result) way {
 	return r.part(name, func() driver.Result {
@@ -124,7 +124,8 @@ func (r *costRig) addPartsOfCopy() {
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.turn(call),
 		r.enqueued(lockPart, nil, call),
-		r.enqueued(keptPart, func(sc *core.Stream) bool { return sc.Keeps(&d.Resource) && sc.Keeps(&h.Resource) }, call),
+		r.enqueued(keptPart, func(sc *core.Stream) bool { return sc.Keeps(&d.Resource) && sc.Keeps(&h.Resource) },
+			call),
 		r.cu(wholePart, "", func() error { return r.s.Copy(r.dst, r.src) }),
 	}, nil}, inARow, r.sync)
 }

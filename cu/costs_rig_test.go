@@ -259,7 +259,7 @@ func (r *costRig) bare(name string, at driver.At, f func(at driver.At) driver.Re
 	}}
 }
 
-// InContext is where calls are made that need a context.
+// inContext is where calls are made that need a context.
 func (r *costRig) inContext() driver.At { return driver.At{Context: r.gpu.own.Core.Raw} }
 
 // bareInContext is bare in the context.

@@ -174,7 +174,7 @@ func (t *costThreads) records(threads int) cost {
 	}, nil}
 }
 
-// ResultError returns a result as an error, nil for success.
+// resultError returns a result as an error, nil for success.
 func resultError(res driver.Result) error {
 	if res != driver.ResultSuccess {
 		return res

@@ -243,7 +243,7 @@ func (c *baseline) clock() func(ns uint64) time.Time {
 func (w *threadWaits) waiting() int       { return int(atomic.LoadInt32(w.began.Load())) }
 func (w *threadWaits) times() []time.Time { return w.seen }
 
-// WakeUps measures how long after the host's write 64 waiters run, in C and in Go.
+// wakeUps measures how long after the host's write 64 waiters run, in C and in Go.
 func (r *costRig) wakeUps(w *wakeRig) string {
 	const waiters, streams, samples, part = 64, 16, 10_000, "64 waiters"
 	var list []*series

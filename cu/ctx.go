@@ -83,7 +83,8 @@ func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error
 		return nil, core.ErrNil("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, core.BadValue("cuCtxCreate", dev.object(), fmt.Sprintf("%d multiprocessors: ask for at least one", n))
+		return nil, core.BadValue("cuCtxCreate", dev.object(),
+			fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
 	params[0].Param.SmCount().Val = uint32(n)
@@ -133,7 +134,8 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 		return nil, core.ErrNil(op, "driver")
 	}
 	if handle == 0 {
-		return nil, core.Misuse(op, nil, ErrNil, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
+		return nil, core.Misuse(op, nil, ErrNil,
+			"the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
 	dev, res := d.core.Table().CtxGetDevice(driver.At{Context: raw})

@@ -232,7 +232,8 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, core.BadValue(op, dev.object(), fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
+		return 0, core.BadValue(op, dev.object(),
+			fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
 	return 0, dev.failed(op, res)
 }

@@ -56,8 +56,9 @@ func (o *options) useVariable() error {
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
 	case v == softDriver:
-		return core.BadValue("Open", nil, driverVariable+" is soft, and the program has no software driver: "+importAuto+
-			" in the main package, or unset the variable")
+		return core.BadValue("Open", nil,
+			driverVariable+" is soft, and the program has no software driver: "+importAuto+
+				" in the main package, or unset the variable")
 	default:
 		return core.BadValue("Open", nil, fmt.Sprintf("%s is %q, and no such driver is registered: "+
 			"use cuda, soft, or the path of a library", driverVariable, v))

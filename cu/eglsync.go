@@ -21,7 +21,8 @@ func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, e
 	}
 	defer c.leave()
 	if sync == 0 {
-		return nil, core.Misuse(op, cc, ErrNil, "the EGLSync is 0: check the error of the call that should have made it")
+		return nil, core.Misuse(op, cc, ErrNil,
+			"the EGLSync is 0: check the error of the call that should have made it")
 	}
 	if err := flags.check(); err != nil {
 		return nil, core.About(cc, err)

@@ -14,11 +14,14 @@ import (
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true}, MemoryFuncs: &core.MemoryFuncs{
-	Name:     "external memory",
-	Free:     (*core.Mem).FreeByEnd,
-	Unshared: "the memory is of another API: pass on the handle that it was imported by",
-}}
+var externalMemory = core.MemoryKind{
+	MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
+	MemoryFuncs: &core.MemoryFuncs{
+		Name:     "external memory",
+		Free:     (*core.Mem).FreeByEnd,
+		Unshared: "the memory is of another API: pass on the handle that it was imported by",
+	},
+}
 
 // ExternalMemType is the type of a handle of another API's memory (CUexternalMemoryHandleType).
 type ExternalMemType int32
@@ -93,7 +96,8 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 	switch {
 	case h.Type < ExternalMemOpaqueFD || h.Type > ExternalMemDMABufFD ||
 		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
-		return nil, core.BadValue(op, cc, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
+		return nil, core.BadValue(op, cc,
+			fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
 	case size == 0:
 		return nil, core.BadValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
 	}

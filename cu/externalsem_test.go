@@ -122,14 +122,15 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 		h  ExternalSemaphoreHandle
 		is error
 	}{
-		"the zero handle":   {ExternalSemaphoreHandle{}, core.ErrInvalid},
-		"an unknown type":   {ExternalSemaphoreHandle{Type: 11, Handle: null.Fd()}, core.ErrInvalid},
-		"an NvSciSync":      {ExternalSemaphoreHandle{Type: 6, Handle: null.Fd()}, core.ErrInvalid},
-		"a keyed mutex":     {ExternalSemaphoreHandle{Type: 7, Handle: null.Fd()}, core.ErrInvalid},
-		"another file":      {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}, ResultUnknown},
-		"another file too":  {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
-		"a closed file":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
-		"no descriptor":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: 1 << 31}, core.ErrInvalid},
+		"the zero handle":  {ExternalSemaphoreHandle{}, core.ErrInvalid},
+		"an unknown type":  {ExternalSemaphoreHandle{Type: 11, Handle: null.Fd()}, core.ErrInvalid},
+		"an NvSciSync":     {ExternalSemaphoreHandle{Type: 6, Handle: null.Fd()}, core.ErrInvalid},
+		"a keyed mutex":    {ExternalSemaphoreHandle{Type: 7, Handle: null.Fd()}, core.ErrInvalid},
+		"another file":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}, ResultUnknown},
+		"another file too": {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
+		"a closed file":    {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
+		"no descriptor": {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: 1 << 31},
+			core.ErrInvalid},
 		"handle and name":   {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 1, Name: "x"}, core.ErrInvalid},
 		"neither":           {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence}, ErrNil},
 		"a fence elsewhere": {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 8}, ResultNotSupported},

@@ -70,7 +70,8 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []core.MemoryKind{core.DeviceMemory, moduleVariable, managedVariable, core.PooledMemory, pooledPinned,
+	for _, k := range []core.MemoryKind{core.DeviceMemory, moduleVariable, managedVariable, core.PooledMemory,
+		pooledPinned,
 		pooledManaged, managedMemory, registeredMemory, virtualMemory, ipcMemory, wrappedMemory, wrappedManaged,
 		externalMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		switch {

@@ -11,7 +11,7 @@ import (
 // This file has the lifetime of bodies of conditional nodes. A body is a graph that the driver destroys
 // with its node. Calls on it are calls on the whole graph, whose family, objects and counters it has.
 
-// Enter, leave and Closed are those of the whole graph for a body.
+// Enter, EndCall and Closed are those of the whole graph for a body.
 func (gc *graphCore) Enter(o handle.Refuser, op string) error {
 	if gc.whole != nil {
 		return gc.whole.Resource.Enter(gc, op)

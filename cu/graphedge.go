@@ -130,8 +130,8 @@ func (gc *graphCore) canHave(op string, e GraphEdge) error {
 		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+" begins at a kernel, and the first node is of type "+
 			from.String())
 	case to != GraphNodeTypeKernel && e.Kind != EdgeLaunchOrder:
-		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+
-			to.String())
+		return core.BadValue(op, gc,
+			"an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+to.String())
 	}
 	return nil
 }

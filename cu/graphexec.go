@@ -344,7 +344,8 @@ func (x *GraphExec) owns(n GraphNode, op string) error {
 	case x == nil || x.core == nil:
 		return core.ErrNil(op, "executable graph")
 	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
-		return core.BadValue(op, x.core, "the node belongs to another graph: pass a node of the graph that was instantiated")
+		return core.BadValue(op, x.core,
+			"the node belongs to another graph: pass a node of the graph that was instantiated")
 	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
 		return core.BadValue(op, x.core, "the node was added after the graph was instantiated, or removed before")
 	}

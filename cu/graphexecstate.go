@@ -176,7 +176,8 @@ func (xc *execCore) leaveDelayed() {
 		}
 		if err := xc.UsedStreams.WaitLong(xc.Ctx.Drv.Table().Clock()); err != nil {
 			for _, l := range batch {
-				xc.Ctx.Drv.Leak(core.LeakReport{Kind: l.kind, Handle: l.handle, Err: core.ErrKept(l.kind, l.handle, err)})
+				xc.Ctx.Drv.Leak(core.LeakReport{Kind: l.kind, Handle: l.handle,
+					Err: core.ErrKept(l.kind, l.handle, err)})
 			}
 		} else {
 			core.EachDespitePanic(len(batch), func(i int) { batch[i].EndCall() })

@@ -162,7 +162,8 @@ func (f *graphFamily) Unlock() {
 		for e := ended; e != nil; e = e.next {
 			if op, res := e.destroyRaw(core.Background()); res != driver.ResultSuccess {
 				c := e.Context()
-				c.Drv.Leak(core.LeakReport{Kind: e.Kind(), Handle: e.Handle(), Err: c.BackgroundError(op, e.Handle(), res)})
+				c.Drv.Leak(core.LeakReport{Kind: e.Kind(), Handle: e.Handle(),
+					Err: c.BackgroundError(op, e.Handle(), res)})
 			}
 		}
 		r.mu.Unlock()

@@ -143,7 +143,8 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 	}
 	switch {
 	case size != 1 && size != 2 && size != 4:
-		return core.BadValue(c.op, c.gc, fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
+		return core.BadValue(c.op, c.gc,
+			fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
 		return core.BadValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
 			w.Value, size))

@@ -305,8 +305,9 @@ func (n GraphNode) set(x *GraphExec, r *nodeRow, w Work) error {
 		op = r.execSet
 	}
 	if op == "" {
-		return core.BadValue(setNodeOp, n.graph.object(), fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
-			"remove the node, and add another one", r.typ))
+		return core.BadValue(setNodeOp, n.graph.object(),
+			fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
+				"remove the node, and add another one", r.typ))
 	}
 	c, err := n.begin(x, op, r, w)
 	if err != nil {
@@ -363,7 +364,7 @@ func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
 	return c.failed(e)
 }
 
-// ObjectSet returns the objects of the graph, or of the executable graph.
+// objectSet returns the objects of the graph, or of the executable graph.
 func (c *nodeCall) objectSet() *graphObjects {
 	if c.xc != nil {
 		return c.xc.objects.Load()

@@ -85,7 +85,7 @@ func (gc *graphCore) Refused(op string) error {
 	return core.Misuse(op, gc, ErrClosed, detail)
 }
 
-// CallError returns the error for the driver's result.
+// callError returns the error for the driver's result.
 func (gc *graphCore) callError(op string, res driver.Result) error {
 	return gc.Ctx.CallError(op, uintptr(gc.raw), res)
 }

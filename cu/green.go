@@ -169,7 +169,8 @@ func newGreenContext(cc *core.Context, sms []SMResource, others ...driver.DevRes
 			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
-		return nil, core.BadValue(op, cc, "there are no multiprocessors: pass those of dev.SMResource, or parts of them")
+		return nil, core.BadValue(op, cc,
+			"there are no multiprocessors: pass those of dev.SMResource, or parts of them")
 	}
 	raw := make([]driver.DevResource, len(sms))
 	for i, r := range sms {

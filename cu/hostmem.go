@@ -19,20 +19,26 @@ type HostMem struct {
 }
 
 var (
-	pinnedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
-		Name: "host memory",
-		Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
-			mc.ObserveFree()
-			return "cuMemFreeHost", mc.Ctx.Drv.Table().MemFreeHost(at, mc.Host)
+	pinnedMemory = core.MemoryKind{
+		MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
+		MemoryFuncs: &core.MemoryFuncs{
+			Name: "host memory",
+			Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
+				mc.ObserveFree()
+				return "cuMemFreeHost", mc.Ctx.Drv.Table().MemFreeHost(at, mc.Host)
+			},
 		},
-	}}
-	registeredMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
-		Name: "host memory",
-		Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
-			mc.ObserveFree()
-			return "cuMemHostUnregister", mc.Ctx.Drv.Table().MemHostUnregister(at, mc.Host)
+	}
+	registeredMemory = core.MemoryKind{
+		MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
+		MemoryFuncs: &core.MemoryFuncs{
+			Name: "host memory",
+			Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
+				mc.ObserveFree()
+				return "cuMemHostUnregister", mc.Ctx.Drv.Table().MemHostUnregister(at, mc.Host)
+			},
 		},
-	}}
+	}
 )
 
 // AllocHost allocates size bytes of pinned host memory (cuMemHostAlloc). The content is
@@ -46,7 +52,8 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, core.BadValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, cc,
+			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
 		return nil, core.BadValue(op, cc, "unknown host memory flags "+flags.String()+": see HostFlags")

@@ -108,7 +108,8 @@ func TestIPCEventHandleRefused(t *testing.T) {
 		code Result
 		want string
 	}{
-		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, core.ErrInvalid, ResultInvalidValue,
+		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, core.ErrInvalid,
+			ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 0 bytes, and a handle has 64: pass the result of MarshalBinary"},
 		{"63 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(bytes[:63]) }, core.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 63 bytes, and a handle has 64: pass the result of MarshalBinary"},

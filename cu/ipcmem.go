@@ -55,10 +55,13 @@ func exportable(mc *core.Mem, op string) error {
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true}, MemoryFuncs: &core.MemoryFuncs{
-	Name: "memory of another process",
-	Free: (*core.Mem).FreeByEnd,
-}}
+var ipcMemory = core.MemoryKind{
+	MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
+	MemoryFuncs: &core.MemoryFuncs{
+		Name: "memory of another process",
+		Free: (*core.Mem).FreeByEnd,
+	},
+}
 
 // OpenIPCMem opens memory of another process on the machine (cuIpcOpenMemHandle_v2, CUDA 11.0;
 // cuMemGetAddressRange). The DeviceMem has all bytes of the allocation that the handle is of, also if

@@ -59,7 +59,8 @@ const (
 func LaunchClusterScheduling(s ClusterScheduling) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, uint32(s))
 	if s < ClusterSchedulingDefault || s > ClusterSchedulingLoadBalancing {
-		a.err = core.BadValue(core.LaunchExOp, nil, fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
+		a.err = core.BadValue(core.LaunchExOp, nil,
+			fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
 	}
 	return a
 }
@@ -77,8 +78,8 @@ func LaunchProgrammatic() LaunchAttribute {
 func LaunchPriority(priority int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(int32(priority)))
 	if int(int32(priority)) != priority {
-		a.err = core.BadValue(core.LaunchExOp, nil, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange",
-			priority))
+		a.err = core.BadValue(core.LaunchExOp, nil,
+			fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange", priority))
 	}
 	return a
 }
@@ -105,8 +106,8 @@ func LaunchMemSyncDomainMap(m MemSyncDomainMap) LaunchAttribute {
 func LaunchSharedMemCarveout(percent int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, uint32(percent))
 	if percent < 0 || percent > 100 {
-		a.err = core.BadValue(core.LaunchExOp, nil, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent",
-			percent))
+		a.err = core.BadValue(core.LaunchExOp, nil,
+			fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent", percent))
 	}
 	return a
 }

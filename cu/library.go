@@ -175,10 +175,13 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 }
 
 // managedVariable is owned by a module of its library.
-var managedVariable = core.MemoryKind{MemoryTraits: core.MemoryTraits{Managed: true, Others: true}, MemoryFuncs: &core.MemoryFuncs{
-	Name: "managed memory",
-	Free: freeVariable,
-}}
+var managedVariable = core.MemoryKind{
+	MemoryTraits: core.MemoryTraits{Managed: true, Others: true},
+	MemoryFuncs: &core.MemoryFuncs{
+		Name: "managed memory",
+		Free: freeVariable,
+	},
+}
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
 // launches. A Kernel keeps the Library from being collected, but not from being closed.
@@ -207,7 +210,8 @@ func (l *Library) Kernel(name string) (*Kernel, error) {
 	raw, res := lc.Drv.Table().LibraryGetKernel(driver.At{}, lc.Raw, name)
 	switch {
 	case res == driver.ResultNotFound:
-		return nil, core.NewError(op, lc, res, nil, core.NoName("library", core.KernelKind, name)+core.Listed(name, l.names()))
+		return nil, core.NewError(op, lc, res, nil,
+			core.NoName("library", core.KernelKind, name)+core.Listed(name, l.names()))
 	case res != driver.ResultSuccess:
 		return nil, lc.Compiled(lc.Drv.ResultError(op, uintptr(lc.Raw), res))
 	}
@@ -314,7 +318,8 @@ func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
 func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error {
 	const op = "cuKernelSetAttribute"
 	if int(int32(value)) != value {
-		return core.BadValue(op, k.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return core.BadValue(op, k.object(),
+			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
 		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.raw)

@@ -135,7 +135,8 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	defer c.leave()
 	switch {
 	case size == 0 || size > 1<<62:
-		return nil, core.BadValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, cc,
+			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
 		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
@@ -195,11 +196,13 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 // while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
-		return core.BadValue(core.WorkAttach.Op(), s.object(), "the flags are "+flags.String()+": use one of AttachFlags")
+		return core.BadValue(core.WorkAttach.Op(), s.object(),
+			"the flags are "+flags.String()+": use one of AttachFlags")
 	}
 	if m != nil && m.core != nil && m.core.Is == pooledManaged && !m.core.Closed() {
-		return core.BadValue(core.WorkAttach.Op(), m.core, "the memory is of a pool, which streams of all devices may access: "+
-			"use memory of Context.AllocManaged")
+		return core.BadValue(core.WorkAttach.Op(), m.core,
+			"the memory is of a pool, which streams of all devices may access: "+
+				"use memory of Context.AllocManaged")
 	}
 	return s.onManaged(core.WorkAttach, m, func(sc *core.Stream, r *core.Region) driver.Result {
 		return sc.Ctx.Drv.Table().StreamAttachMemAsync(sc.InContext(), sc.Raw, r.Addr(), 0, uint32(flags))

@@ -153,15 +153,17 @@ func checkMemOps(op string, ops []MemOp, of core.Member) error {
 		}
 		switch size := o.size(); {
 		case m.Is.Managed || m.Is.Pooled != nil || m.Is.OfNode:
-			return core.BadValue(op, m, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
-				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
+			return core.BadValue(op, m,
+				fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
+					"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
 		case m.Raw == 0:
 			return core.Misuse(op, m, core.ErrUnmapped, "allocate it with HostDeviceMap")
 		case o.r.Size != size || uint64(o.r.Addr())%size != 0:
 			return core.BadValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
 				"and got %d bytes at %#x", i, size, o.r.Size, uint64(o.r.Addr())))
 		case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
-			return core.BadValue(op, of, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
+			return core.BadValue(op, of,
+				fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
 		}
 	}
 	return nil

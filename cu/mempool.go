@@ -347,7 +347,8 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 		return core.ErrNilArg(op, p.object(), "device")
 	}
 	if p != nil && p.core != nil && p.core.Memory == pooledManaged {
-		return core.BadValue(op, p.core, "managed memory is for all devices, whose access does not change: do not set it")
+		return core.BadValue(op, p.core,
+			"managed memory is for all devices, whose access does not change: do not set it")
 	}
 	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.raw)}
 	if allow {
@@ -468,7 +469,7 @@ func (s *Stream) alloc(op string, size uint64, p *core.MemPool) (*DeviceMem, err
 		mc.Pool = p
 	}
 	m = newDeviceMem(sc.Ctx, mc)
-	mc.Resource.UsedOn(sc) // it becomes the first in the list: see orderedFree.chooseStream
+	mc.Resource.UsedOn(sc) // it becomes the first in the list: see chooseStream in package core
 	mc.ObserveOrder(op, sc)
 	return m, nil
 }

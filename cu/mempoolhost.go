@@ -31,16 +31,22 @@ func (k MemPoolKind) String() string {
 
 // The kinds of memory that only MemPool.AllocHost allocates.
 var (
-	pooledPinned = core.MemoryKind{MemoryTraits: core.MemoryTraits{OnHost: true, Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
-		Name:   "host memory",
-		Pooled: core.OfPool(),
-		Free:   (*core.Mem).FreePooled,
-	}}
-	pooledManaged = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true}, MemoryFuncs: &core.MemoryFuncs{
-		Name:   "managed memory",
-		Pooled: core.OfPool(),
-		Free:   (*core.Mem).FreePooled,
-	}}
+	pooledPinned = core.MemoryKind{
+		MemoryTraits: core.MemoryTraits{OnHost: true, Tracked: true},
+		MemoryFuncs: &core.MemoryFuncs{
+			Name:   "host memory",
+			Pooled: core.OfPool(),
+			Free:   (*core.Mem).FreePooled,
+		},
+	}
+	pooledManaged = core.MemoryKind{
+		MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true},
+		MemoryFuncs: &core.MemoryFuncs{
+			Name:   "managed memory",
+			Pooled: core.OfPool(),
+			Free:   (*core.Mem).FreePooled,
+		},
+	}
 )
 
 // memory returns the kind of the memory of a pool.
@@ -59,8 +65,9 @@ func (o *MemPoolOptions) props(op string, c *core.Context) (driver.MemPoolProps,
 	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
 	switch {
 	case o.Shareable && o.Kind != MemPoolDevice:
-		return p, core.BadValue(op, c, "processes share pools of device memory only, and this one is of "+o.Kind.String()+
-			": leave Shareable false, or Kind zero")
+		return p, core.BadValue(op, c,
+			"processes share pools of device memory only, and this one is of "+o.Kind.String()+
+				": leave Shareable false, or Kind zero")
 	case o.Shareable:
 		p.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 	}
@@ -139,7 +146,8 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	defer p.leave()
 	if pc.Memory == core.PooledMemory {
-		return nil, core.BadValue(op, pc, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
+		return nil, core.BadValue(op, pc,
+			"the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
 	switch {
 	case s == nil || s.core == nil:
@@ -153,7 +161,8 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	defer s.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, core.BadValue(op, sc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, sc,
+			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	var raw driver.DevicePtr
 	refused := false

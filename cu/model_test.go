@@ -193,7 +193,7 @@ func (g *modelGate) observe(record func() error) (modelRecord, error) {
 	return r, err
 }
 
-// BeginRecord and endRecord stand around a record.
+// beginRecord and endRecord stand around a record.
 func (e *modelEvent) beginRecord() {
 	if !e.tracked {
 		return

@@ -170,7 +170,8 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 	}
 	defer runtime.KeepAlive(m)
 	var size uint64
-	raw, res, own := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) { // it may load the module now
+	// it may load the module now
+	raw, res, own := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) {
 		raw, size, res = mc.Ctx.Drv.Table().ModuleGetGlobal(driver.At{Context: mc.Ctx.Raw}, mc.Raw, name)
 		return raw, res
 	})
@@ -247,7 +248,8 @@ func (m *Module) find(op, name string,
 	defer runtime.KeepAlive(m)
 	defer mc.EndCall()
 	at := driver.At{Context: mc.Ctx.Raw}
-	raw, res, own := core.Allocated(mc.Ctx, func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
+	raw, res, own := core.Allocated(mc.Ctx,
+		func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
 	}
@@ -367,7 +369,8 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 		return a.unknown(op, f.object()) // with a negative number, the driver reads invalid memory
 	}
 	if int(int32(value)) != value {
-		return core.BadValue(op, f.object(), fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+		return core.BadValue(op, f.object(),
+			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
 		return struct{}{}, t.FuncSetAttribute(at, f.raw, int32(a), int32(value))
@@ -381,7 +384,8 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, core.BadValue(op, f.object(), fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
+		return 0, core.BadValue(op, f.object(),
+			fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.raw, int32(threads), sharedMem)

@@ -18,7 +18,8 @@ func TestMoveRace(t *testing.T) {
 		want[e.Key()] = 1
 	}
 	n := 1_000_000
-	if testing.Short() || core.RaceEnabled { // with the checks of Go and of the order of locks each move takes far longer
+	// with the checks of Go and of the order of locks each move takes far longer
+	if testing.Short() || core.RaceEnabled {
 		n = 10_000
 	}
 	var wg sync.WaitGroup

@@ -54,8 +54,8 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
 	const op = "cuOccupancyAvailableDynamicSMemPerBlock"
 	if int(int32(blocks)) != blocks || int(int32(threads)) != threads || blocks < 1 || threads < 1 {
-		return 0, core.BadValue(op, f.object(), fmt.Sprintf("%d blocks of %d threads: there must be at least one of each",
-			blocks, threads))
+		return 0, core.BadValue(op, f.object(),
+			fmt.Sprintf("%d blocks of %d threads: there must be at least one of each", blocks, threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (uint64, driver.Result) {
 		return t.OccupancyAvailableDynamicSMemPerBlock(at, f.raw, int32(blocks), int32(threads))

@@ -98,7 +98,8 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	case err != nil:
 		return nil, err
 	case size == 0 || size > 1<<62:
-		return nil, core.BadValue(op, cc, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+		return nil, core.BadValue(op, cc,
+			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	unit, res := granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 	if res != driver.ResultSuccess {
@@ -241,7 +242,8 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 	if res != driver.ResultSuccess {
 		e := pc.Ctx.CallError(op, pc.Handle(), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = core.Join("only memory of NewPhysicalMem with PhysicalOptions.Shareable can be exported", e.Detail)
+			e.Detail = core.Join("only memory of NewPhysicalMem with PhysicalOptions.Shareable can be exported",
+				e.Detail)
 		}
 		return nil, e
 	}

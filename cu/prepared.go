@@ -72,7 +72,7 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 	return a, nil
 }
 
-// CheckMemory returns an error if the memory of an argument is closed, or the kernel cannot access
+// checkMemory returns an error if the memory of an argument is closed, or the kernel cannot access
 // it.
 func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *core.Mem) error {
 	c := f.mod.core.Ctx

@@ -390,8 +390,9 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	return Elapsed(ctx, events[0], events[1])
 }
 
-// retry is Context.retry for a call that enqueues work on the stream. If the stream is being captured, also by other
-// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of memory.
+// retry is core.Context.Retry for a call that enqueues work on the stream. If the stream is being
+// captured, also by other code, it frees nothing: the failed attempt may have invalidated the
+// capture, whose error would hide the lack of memory.
 func (s *Stream) retry(op string, err error, call func() error) error {
 	if core.LacksMemory(op, err) == nil || s.core.Captured(op) {
 		return err

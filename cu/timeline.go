@@ -27,7 +27,7 @@ import (
 type Timeline struct {
 	_       core.NoCopy
 	core    *core.Timeline
-	word    *atomic.Uint64 // core.word
+	word    *atomic.Uint64 // core.Word
 	cleanup runtime.Cleanup
 }
 
@@ -61,7 +61,8 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 		cc.Cells.Put(x)
 		return nil, err
 	}
-	tc := &core.Timeline{Ctx: cc, Cell: x, Word: x.Word(0), Raw: x.Raw(), Probe: probe, UsedStreams: new(core.StreamSet)}
+	tc := &core.Timeline{Ctx: cc, Cell: x, Word: x.Word(0), Raw: x.Raw(), Probe: probe,
+		UsedStreams: new(core.StreamSet)}
 	tc.Word.Store(value)
 	tc.Waits.Init(tc, &cc.Watched)
 	if o := cc.Drv.Observer(); o != nil {

@@ -19,7 +19,7 @@ import (
 //
 // cuMemUnmap does not wait for work that uses the memory: such work fails. So the library waits.
 // Work uses the whole range, as nobody knows which addresses a kernel accesses. The range has one
-// Mem at a time, its generation, which work uses as it uses other memory. To unmap a part, the
+// core.Mem at a time, its generation, which work uses as it uses other memory. To unmap a part, the
 // next generation takes over, and the old one is closed. When the old one is not used any more, it
 // is freed, like other memory, and that unmaps the part. The last generation also gives the
 // addresses back. A generation is freed after the one before, because work of that one may use what
@@ -56,7 +56,7 @@ type virtualCore struct {
 // part is a mapping.
 type part struct {
 	off, size uint64
-	physical  uint64       // the number of the memory: see Driver.physical
+	physical  uint64       // the number of the memory: see core.Numbering
 	state     atomic.Int32 // a part's state
 }
 
@@ -93,10 +93,10 @@ func (v *virtualCore) unmapPart(at driver.At, p *part) driver.Result {
 	return res
 }
 
-// generation is what a Mem of a virtualCore has beyond that of other memory.
+// generation is what a core.Mem of a virtualCore has beyond that of other memory.
 type generation struct {
 	of *virtualCore
-	// unmap are the mappings to be unmapped when the Mem is freed. If last is set, the addresses are
+	// unmap are the mappings to be unmapped when the core.Mem is freed. If last is set, the addresses are
 	// given back, too.
 	unmap []*part
 	last  bool
@@ -108,7 +108,7 @@ func (g *generation) Current() *core.Mem { return g.of.now.Load() }
 
 func (g *generation) Length() uint64 { return g.of.length.Load() }
 
-// newGeneration returns a new Mem. The caller is a user of the context.
+// newGeneration returns a new core.Mem. The caller is a user of the context.
 func (v *virtualCore) newGeneration() *core.Mem {
 	mc := &core.Mem{Is: virtualMemory, Raw: v.raw, Size: v.size, Virt: &generation{of: v}}
 	mc.UsedStreams = new(core.StreamSet)
@@ -251,7 +251,7 @@ func errUnmappedAt(op string, of core.Named, off uint64) error {
 	return core.BadValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
 }
 
-// EndWork waits for all work that uses the memory, also of graphs. It returns an error if the memory
+// endWork waits for all work that uses the memory, also of graphs. It returns an error if the memory
 // stays in use.
 func (v *virtualCore) endWork(op string) error {
 	old, err := v.retire(op, nil)
@@ -280,7 +280,7 @@ func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error
 	return detailed(old.CloseOwned(method, runtime.Cleanup{}), "the memory is unmapped when its work is done")
 }
 
-// detailed replaces what an ErrLater says about the end of an object: the range is not closed.
+// detailed replaces what a core.ErrLater says about the end of an object: the range is not closed.
 func detailed(err error, detail string) error {
 	if e, ok := err.(*Error); ok && errors.Is(e.Err, ResultNotPermitted) {
 		e.Detail = detail
@@ -485,7 +485,7 @@ func (g *generation) Reaches(dev driver.Device) bool {
 // physicalCore is physical memory.
 type physicalCore struct {
 	raw      driver.MemGenericAllocationHandle
-	physical uint64 // the number of the memory: see Driver.physical
+	physical uint64 // the number of the memory: see core.Numbering
 	size     uint64
 	core.Resource
 }

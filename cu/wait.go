@@ -255,7 +255,7 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 	return -1, core.WaitEnded(op, list[0].slot, nil, ctx)
 }
 
-// ObserveDone is called when the program learns that the record is complete.
+// observeDone is called when the program learns that the record is complete.
 func (a *awaited) observeDone() {
 	if a.slot != nil {
 		a.slot.ObserveDone()

@@ -786,7 +786,8 @@ func TestWaitAllContextClosing(t *testing.T) {
 		cancel()
 		leaveAll(list, func(*core.Slot) error { return errPending })
 		for i := range list {
-			if err := list[i].err; !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), core.ContextClosedDetail) {
+			if err := list[i].err; !errors.Is(err, ErrClosed) ||
+				!strings.Contains(err.Error(), core.ContextClosedDetail) {
 				t.Errorf("wait %d ended with %v", i, err)
 			}
 		}

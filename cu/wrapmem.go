@@ -65,13 +65,16 @@ var errUnknownMem = errors.New("the driver knows no memory at the address")
 
 // The kinds of memory that other code of the process has allocated.
 var (
-	wrappedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Tracked: true, Others: true, Wrapped: true}, MemoryFuncs: &core.MemoryFuncs{
-		Name:     "memory of other code",
-		Free:     (*core.Mem).FreeByEnd,
-		Unshared: unsharedWrapped,
-	}}
-	wrappedManaged = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true, Others: true,
-		Wrapped: true}, MemoryFuncs: &core.MemoryFuncs{
+	wrappedMemory = core.MemoryKind{
+		MemoryTraits: core.MemoryTraits{Tracked: true, Others: true, Wrapped: true},
+		MemoryFuncs: &core.MemoryFuncs{
+			Name:     "memory of other code",
+			Free:     (*core.Mem).FreeByEnd,
+			Unshared: unsharedWrapped,
+		},
+	}
+	wrappedManaged = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true,
+		Others: true, Wrapped: true}, MemoryFuncs: &core.MemoryFuncs{
 		Name:     "memory of other code",
 		Free:     (*core.Mem).FreeByEnd,
 		Unshared: unsharedWrapped,

@@ -11,7 +11,7 @@ import (
 // Access is what every call of a driver needs: its functions, the tracers, and what errors say. It knows no
 // contexts.
 type Access struct {
-	// Tracers (nil if there are none) and the next fields, up to the first of calls, share a cache
+	// Tracers (nil if there are none) and the next fields, up to the first of Calls, share a cache
 	// line: every call reads them, and they change seldom.
 	Tracers atomic.Pointer[Tracers]
 	// Capturing counts the captures, each from before its beginning until after its end. Records and
@@ -35,13 +35,13 @@ type Access struct {
 
 // driverTime relates the driver's clock to the machine's.
 type driverTime struct {
-	// Opened is the time of Open by the driver's clock, and since measures from the same moment.
+	// Opened is the time of Open by the driver's clock, and Since measures from the same moment.
 	Opened time.Time
 	Since  clock.Watch
 }
 
 // LeakReport is a report about an object that was never closed, or that was destroyed when no call waited for the
-// result. It has the fields of Leak, whose comments describe them.
+// result. It has the fields of cu.Leak, whose comments describe them.
 type LeakReport struct {
 	Kind      string
 	Handle    uintptr

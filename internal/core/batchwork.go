@@ -13,7 +13,7 @@ import (
 // may be followed by one call for each part, also if the driver has enqueued some of them: that has the
 // same effect, and shows which part the driver refuses.
 
-// RowRange is memory that a part of the work uses: rows of width bytes, or one row with a pitch of 0.
+// RowRange is memory that a part of the work uses: rows of Width bytes, or one row with a Pitch of 0.
 type RowRange struct {
 	From, To     uint64 // the addresses of the first byte and of the one after the last
 	Width, Pitch uint64
@@ -30,7 +30,7 @@ func (a *RowRange) apart(b *RowRange) bool {
 	return x >= a.Width && x+b.Width <= a.Pitch
 }
 
-// mostCompared limits the time that overlap takes.
+// mostCompared limits the time that Overlap takes.
 const mostCompared = 100_000
 
 // Overlap reports whether some range is written of which another has a byte. It sorts the list.
@@ -66,7 +66,7 @@ func (r *Region) Rows(write bool) RowRange {
 // Unified returns the region's address for calls that take addresses of the host and of devices alike.
 func (r *Region) Unified() uint64 { return uint64(r.Mem.Handle()) + r.Off }
 
-// together enqueues work on several regions by one call. If it reports false, the work has to be
+// EnqueueBatch enqueues work on several regions by one call. If it reports false, the work has to be
 // enqueued one by one, which also finds the mistake if there is one.
 func (sc *Stream) EnqueueBatch(f WorkFunction, regions []Region, call func(*Stream) driver.Result) bool {
 	if sc.At != (driver.At{}) {

@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// CaptureInfo is the driver's information about a stream's capture.
+// captureInfo is the driver's information about a stream's capture.
 type captureInfo struct {
 	Status       int32  // CU_STREAM_CAPTURE_STATUS_…
 	ID           uint64 // 0 without a capture
@@ -38,12 +38,12 @@ type CaptureCall struct {
 	Objects *ObjectSet // of the graph
 	// Begin begins the capture.
 	Begin func(at driver.At) driver.Result
-	// Lost is called if the driver ends the capture with an error, while lock is locked.
+	// Lost is called if the driver ends the capture with an error, while Lock is locked.
 	Lost func()
 	// Discard destroys the graph that the program does not get, or does nothing if it is 0. It also
 	// releases what only that graph needs. It is called if the capture began and does not succeed.
 	Discard func(driver.Graph)
-	// Into is the graph that the capture is into, or 0, and after are the nodes that come before.
+	// Into is the graph that the capture is into, or 0, and After are the nodes that come before.
 	Into  driver.Graph
 	After []driver.GraphNode
 	// Lock is that of the graph that the capture is into, or nil. It is locked while the capture begins
@@ -52,7 +52,7 @@ type CaptureCall struct {
 }
 
 // Capture calls f between the beginning and the end of a capture, and returns the graph. If there
-// is an error, or f does not return, the graph, if there is one, is passed to discard.
+// is an error, or f does not return, the graph, if there is one, is passed to call.Discard.
 func (sc *Stream) Capture(call CaptureCall, f func() error) (g driver.Graph, err error) {
 	at := sc.At
 	if at.Thread == nil {
@@ -83,7 +83,7 @@ func (sc *Stream) Capture(call CaptureCall, f func() error) (g driver.Graph, err
 	return 0, err
 }
 
-// capture is a capture that this package has begun.
+// capture is a capture that the library has begun.
 type capture struct {
 	CaptureCall
 	id uint64
@@ -226,7 +226,7 @@ func (c *capture) end(at driver.At, streams ...*Stream) driver.Result {
 	return res
 }
 
-// endCapture ends a capture. For this package the capture is over also if the driver returns an
+// endCapture ends a capture. For the library the capture is over also if the driver returns an
 // error.
 func (sc *Stream) endCapture(at driver.At, c *capture) driver.Result {
 	d := sc.Ctx.Drv
@@ -282,7 +282,7 @@ func (c *capture) endError(sc *Stream, res driver.Result, err error) error {
 
 const endCaptureOp = "cuStreamEndCapture"
 
-// These are wrapped by the error of a capture that a call of this package has, or may have, invalidated.
+// These are wrapped by the error of a capture that a call of the library has, or may have, invalidated.
 var (
 	ErrInvalidated        = errors.New("a call has invalidated the capture")
 	ErrPerhapsInvalidated = errors.New("a call on another thread may have invalidated the capture")
@@ -361,7 +361,7 @@ func (sc *Stream) currentCapture() *capture {
 	return sc.askCapture()
 }
 
-// askCapture asks the driver which capture of this package the stream is part of.
+// askCapture asks the driver which capture of the library the stream is part of.
 func (sc *Stream) askCapture() *capture {
 	i, res := sc.CaptureInfo(sc.At)
 	if res != driver.ResultSuccess || i.ID == 0 {
@@ -373,7 +373,7 @@ func (sc *Stream) askCapture() *capture {
 	return captures.ByID[i.ID]
 }
 
-// KnownCapture returns the capture that this package knows the stream to be part of, or nil. A
+// KnownCapture returns the capture that the library knows the stream to be part of, or nil. A
 // capture that is over does not count, although the stream may still refer to it.
 func (sc *Stream) KnownCapture() *capture {
 	if c := sc.Shared.Capture.Load(); c.Active() {
@@ -392,8 +392,8 @@ func (sc *Stream) CaptureActive() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }
 
-// Captured reports whether the stream is or may be part of a capture, also one that is invalidated, or of other code. It
-// is called after a call of op has failed.
+// Captured reports whether the stream is or may be part of a capture, also one that is invalidated,
+// or of other code. It is called after a call of op has failed.
 func (sc *Stream) Captured(op string) bool {
 	if sc.Begin(op) != nil {
 		return true

@@ -53,7 +53,7 @@ func (sc *Stream) EndLegacy() {
 	}
 }
 
-// tryBeginLegacy is BeginLegacy for background calls of this package. It reports false instead of
+// tryBeginLegacy is BeginLegacy for background calls of the library. It reports false instead of
 // waiting.
 func (sc *Stream) tryBeginLegacy() bool {
 	return sc.Raw != driver.CU_STREAM_LEGACY || sc.Ctx.CaptureGate.Legacy.TryBegin()

@@ -9,7 +9,7 @@ import (
 )
 
 // This file is how a stream joins a capture that another stream began: it waits for an event that was
-// recorded in the capture. This package makes the stream part of the capture before the driver does,
+// recorded in the capture. The library makes the stream part of the capture before the driver does,
 // and no stream joins while the capture ends. So the end of the capture knows the contexts of all
 // streams.
 
@@ -53,7 +53,7 @@ func (i captureInfo) mayBe(c *capture) bool {
 // active.
 //
 // If the program records the event in a capture while the stream waits for it, the stream can join
-// the capture before this package knows it. If the capture ends at that moment, its end does not
+// the capture before the library knows it. If the capture ends at that moment, its end does not
 // shut the gates of the stream's context. The program has left the order of these calls open.
 func (sc *Stream) joined(likely *capture) {
 	if sc.KnownCapture() != nil || sc.Raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture

@@ -152,12 +152,12 @@ func (d *Driver) makeRoom(dev driver.Device, lacks func() bool) *Collection {
 	return own
 }
 
-// Allocate is Driver.allocate for the device of the context.
+// Allocate is Driver.Allocate for the device of the context.
 func (c *Context) Allocate(call func() driver.Result) (driver.Result, *Collection) {
 	return c.Drv.Allocate(c.Dev, call)
 }
 
-// Retry is allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
+// Retry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
 // called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be wrong
 // after a first attempt that has done a part: then the program may repeat the call. There is no further attempt while a
 // host function runs: the call may be made by the function, and what is freed may be in use behind it.
@@ -196,7 +196,7 @@ func LacksMemory(op string, err error) *cuerror.Error {
 	return nil
 }
 
-// Allocated is Context.allocate for a call that creates an object.
+// Allocated is Context.Allocate for a call that creates an object.
 func Allocated[T any](c *Context, call func() (T, driver.Result)) (object T, res driver.Result, own *Collection) {
 	res, own = c.Allocate(func() (res driver.Result) {
 		object, res = call()

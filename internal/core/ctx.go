@@ -12,14 +12,14 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// ContextOwner is a Context's use of a core.
+// ContextOwner is a cu.Context's use of a Context.
 type ContextOwner struct {
 	handle.Refs
 	Core *Context
 }
 
-// Context is a CUDA context that this package uses. Its owners and its children are its users.
-// The package holds a claim to the context, unless the context is other code's. Without users the
+// Context is a CUDA context that the library uses. Its owners and its children are its users. The
+// library holds a claim to the context, unless the context is other code's. Without users the
 // context is abandoned: see ownership.
 type Context struct {
 	ContextIdentity
@@ -34,12 +34,12 @@ type Context struct {
 	contextWaits
 	// Cells is the memory of the context's timelines.
 	Cells cells
-	// Pool is the context's pool of events, a *EventPool, or nil if no EventPool uses it.
+	// Pool is the context's pool of events, a *EventPool, or nil if no cu.EventPool uses it.
 	Pool  Named
 	Peers peers
 	// Calls are the functions that the context's streams have yet to call.
 	Calls hostCalls
-	// numbers counts the resources that were created: see resource.number.
+	// numbers counts the resources that were created: see Resource.number.
 	numbers atomic.Uint32
 	// WholeAt is when the driver returned from the context's last record of a whole context, in
 	// nanoseconds of the driver's clock.
@@ -60,13 +60,14 @@ type deferredUnmappings struct {
 	Unmapping, UnmappingBytes atomic.Int64 // how many, and their size
 }
 
-// ContextIdentity says which CUDA context a core stands for. It never changes.
+// ContextIdentity says which CUDA context a Context stands for. It never changes.
 type ContextIdentity struct {
 	Drv *Driver
 	Raw driver.Context
 	Dev driver.Device
 	Key ContextKey
-	// APIDevice is the *Device of dev. It is set when the core is made, and only deviceOf reads it.
+	// APIDevice is the *cu.Device of Dev. It is set when the Context is made, and only package cu
+	// reads it, in deviceOf.
 	APIDevice any
 }
 
@@ -100,7 +101,7 @@ func (o *ContextOwner) CloseAbandoned() {
 }
 
 // Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
-// or leaves a Context.
+// or leaves a cu.Context.
 func (o *ContextOwner) Last(bool) { o.Core.EndHold() }
 
 // Ownership is the claim to a CUDA context, with its users. It has three states. With users, the
@@ -120,10 +121,10 @@ type Ownership struct {
 	// Gone is set when the claim has been released.
 	Gone atomic.Bool
 
-	// Owners counts the open Context values. It keeps nothing: at 0, goroutines that wait in the
+	// Owners counts the open cu.Context values. It keeps nothing: at 0, goroutines that wait in the
 	// context are notified.
 	Owners atomic.Int32
-	// Closings is how many times owners has fallen to 0.
+	// Closings is how many times Owners has fallen to 0.
 	Closings atomic.Uint32
 }
 
@@ -138,7 +139,7 @@ const (
 
 // IsBorrowed reports whether the CUDA context is other code's.
 func (c *Context) IsBorrowed() bool {
-	c.Drv.Mu.Lock() // a claim of this module may replace borrowed
+	c.Drv.Mu.Lock() // a claim of the library may replace Borrowed
 	defer c.Drv.Mu.Unlock()
 	return c.Claim == Borrowed
 }
@@ -169,7 +170,7 @@ func (d *Driver) KeyOf(raw driver.Context) (ContextKey, error) {
 // may have begun.
 func (c *Context) Hold() bool { return c.Users.Hold() }
 
-// EndHold ends what hold began: it removes a user. It does not wait for the GPU: see abandon.
+// EndHold ends what Hold began: it removes a user. It does not wait for the GPU: see abandon.
 func (c *Context) EndHold() {
 	if c.Users.Drop() {
 		c.abandon()
@@ -257,7 +258,7 @@ func (c *Context) Release() error {
 	return nil
 }
 
-// releaseLate is release, and reports an error to the leak hook.
+// releaseLate is Release, and reports an error to the leak hook.
 func (c *Context) releaseLate() {
 	if err := c.Release(); err != nil && !errors.Is(err, ErrInHostFunc) {
 		c.Drv.Leak(LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
@@ -292,7 +293,7 @@ func (c *Context) releaseCUDA(at driver.At) (err error) {
 	defer c.Gone.Store(true)
 	steps := [...]func(){
 		func() { c.endPools(at) },
-		func() { c.endTails(at) }, // waitIdle and ended rely on this wait
+		func() { c.endTails(at) }, // waitIdle and gone rely on this wait
 		func() { c.endWakeUps(at) },
 		c.keepDeferred,
 		func() { c.endEvents(at) },
@@ -356,9 +357,9 @@ func (d *Driver) ReleasePrimary(dev driver.Device) {
 
 // keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
 // them, because the owner may destroy the context at any time. It is called when the last user has
-// gone; contexts of this package have no deferred objects then.
+// gone; contexts of the library have no deferred objects then.
 func (c *Context) keepDeferred() {
-	for _, r := range c.Deferred.All() { // no other goroutine uses the core any more
+	for _, r := range c.Deferred.All() { // no other goroutine uses the context any more
 		c.Drv.Leak(LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Err: r.keepForever(ErrBorrowed)})
 		if m, ok := r.Self.(memoryObject); ok {
 			m.unmark()

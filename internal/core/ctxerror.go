@@ -96,7 +96,7 @@ func (c *Context) CallError(op string, handle uintptr, res driver.Result) *cuerr
 	return e
 }
 
-// BackgroundError is CallError for calls that this package makes on its own, and for other calls
+// BackgroundError is CallError for calls that the library makes on its own, and for other calls
 // that can invalidate no capture: it does not look for captures that the call has invalidated.
 func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	if after, code, ok := res.After(); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// Driver is the state of a Driver. The protocols use it, and not the Driver.
+// Driver is the state of a cu.Driver. The protocols use it, and not the cu.Driver.
 type Driver struct {
 	Access
 	DriverContexts
@@ -17,7 +17,7 @@ type Driver struct {
 	Captures captures
 	// kept has each *Mem of the program's own memory that the GPU may use for ever.
 	kept sync.Map
-	// Pools has the pools of memory that this package has created: a *MemPool for each
+	// Pools has the pools of memory that the library has created: a *MemPool for each
 	// driver.MemoryPool.
 	Pools sync.Map
 	// Libraries are not used any more, and not unloaded yet.
@@ -32,8 +32,8 @@ type Driver struct {
 	Numbering
 }
 
-// StateOf returns the Driver's state of type S. A subject keeps what it knows of a Driver there, so that the core does not
-// name the subject.
+// StateOf returns the Driver's state of type S. A subject keeps what it knows of a Driver there, so
+// that the core does not name the subject.
 func StateOf[S any](d *Driver) *S {
 	key := (*S)(nil)
 	if s, ok := d.states.Load(key); ok {
@@ -54,7 +54,7 @@ type DriverContexts struct {
 // framePools are the memory that calls need while they run.
 type framePools struct {
 	Frames  sync.Pool // of *WorkFrame
-	Batches sync.Pool // of *batch
+	Batches sync.Pool // of *batch of package cu
 	cores   sync.Pool // of *coreSlab
 }
 
@@ -69,7 +69,7 @@ type Numbering struct {
 	// Tag is a random number that identifies the Driver. An EventKey has it and the event's number.
 	Tag uint64
 	_   [64]byte // records and waits read the fields above, so the counters have another cache line
-	// Events and streams count those that were created. physical counts the pieces of physical
+	// Events and streams count those that were created. Physical counts the pieces of physical
 	// memory: by their numbers the race detector knows what is mapped at several addresses. Semaphores of
 	// other APIs get numbers from it, too.
 	Events, Streams, Physical atomic.Uint64

@@ -19,7 +19,7 @@ import (
 // them, and reads on.
 type DriverLog struct {
 	mu lock.Mutex[lock.Log]
-	// The fields below are not used until begin has found the log.
+	// The fields below are not used until Begin has found the log.
 	Exists bool
 	at     uint32     // where the log was read up to
 	buffer []byte     // for the next read, or nil

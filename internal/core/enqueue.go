@@ -12,29 +12,30 @@ import (
 //	w, err := sc.BeginEnqueue(op)
 //	                           Begins a call on the stream. No capture of the stream begins or ends
 //	                           from now on.
-//	w.kept(object) ||          For each object, before the driver has the work: the stream keeps the
-//	    w.use(object)          object already, or the object is not destroyed before the work on the
+//	w.Kept(object) ||          For each object, before the driver has the work: the stream keeps the
+//	    w.Use(object)          object already, or the object is not destroyed before the work on the
 //	                           stream is done, or, if the work becomes part of a capture, the graph
 //	                           keeps the object.
 //	sc.BeginLegacy()           Around the driver's call: see package capturegate.
 //	res := ...                 The driver is called in sc.ContextFor, again if NeedsContext says so.
 //	sc.EndLegacy()
-//	w.end()
+//	w.End()
 //
-// No tracer is called, and no result becomes an error, between BeginEnqueue and end: both may end the
+// No tracer is called, and no result becomes an error, between BeginEnqueue and End: both may end the
 // last call on some other object, and destroy it.
 //
 // A call that is the only one on its stream has the turn: see [handle.Kept]. It counts no call on the
 // objects that the stream keeps, and writes to no memory that calls on other streams use.
 //
-// Host functions and timelines use BeginWork and keep instead, which are the same without a turn.
+// Host functions and timelines use BeginWork and Keep instead, which are the same without a turn.
 // Records in a capture, and waits for events with the flag WaitExternal, use BeginWork, and add the
 // event to the capture's objects.
 //
-// launchFast, copyFast, memsetFast and GraphExec.launchFast make all steps in one function, for the
-// usual call: the stream keeps all objects, nothing is captured, there is no tracer, and the
-// function needs no context. In all other cases, also for wrong arguments, they report false, and
-// the caller makes the call as above: see docs/design/calls.md.
+// Function.launchFast, Stream.copyFast, Stream.memsetFast and GraphExec.launchFast of package cu
+// make all steps in one function, for the usual call: the stream keeps all objects, nothing is
+// captured, there is no tracer, and the function needs no context. In all other cases, also for
+// wrong arguments, they report false, and the caller makes the call as above: see
+// docs/design/calls.md.
 
 // UsedObject is an object that work can use.
 type UsedObject interface {

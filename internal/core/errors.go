@@ -40,7 +40,7 @@ func Describe(of Named) string {
 // The errors of mistakes are made by the next functions. Each of them takes the object that the mistake is
 // about. It is nil if there is none yet.
 
-// NewError returns the error of a call that this package refuses.
+// NewError returns the error of a call that the library refuses.
 func NewError(op string, of Named, res driver.Result, err error, detail string) *cuerror.Error {
 	e := &cuerror.Error{Op: op, Result: res, Err: err, Detail: detail}
 	if of != nil {

@@ -12,8 +12,8 @@ import (
 // Event is the state of an event that the event's owner, calls in flight and waiters share. It
 // fills cache lines of its own, because goroutines that poll other events often write to these.
 type Event struct {
-	// Slot is nil once the event is closed. A query needs the first cache line, up to first.drv, and
-	// a record the second, up to ctx.
+	// Slot is nil once the event is closed. A query needs the first cache line, up to First.Drv, and
+	// a record the second, up to Ctx.
 	Slot  atomic.Pointer[Slot]
 	Flags uint32
 	// Foreign says that other code owns the CUevent and destroys it.
@@ -25,7 +25,7 @@ type Event struct {
 
 	// ID identifies the event: see EventKey.
 	ID uint64
-	// Released says that the event returned to its pool during waits: slot is nil, and the waits
+	// Released says that the event returned to its pool during waits: Slot is nil, and the waits
 	// continue.
 	Released atomic.Bool
 	// waits are the waits for the event's records.
@@ -42,7 +42,7 @@ type Event struct {
 	_ [192 - 176]byte
 }
 
-// EventOwner is what an Event points to. It is a separate object, so that Move can transfer it
+// EventOwner is what a cu.Event points to. It is a separate object, so that Move can transfer it
 // while waits and cleanups are attached to it.
 type EventOwner struct {
 	// Core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
@@ -76,13 +76,13 @@ func (o *EventOwner) CloseAbandoned() { o.Core.closeAbandoned() }
 func (o *EventOwner) Closed() { runtime.SetFinalizer(o, nil) }
 
 // EndCall ends a call on the event. The owner must stay reachable until then: its finalizer would close
-// the event. The Event may have been moved meanwhile, so that nothing else refers to the owner.
+// the event. The cu.Event may have been moved meanwhile, so that nothing else refers to the owner.
 func (o *EventOwner) EndCall(sl *Slot) {
 	sl.EndCall()
 	runtime.KeepAlive(o)
 }
 
-// RecordChecked is record with a check of the arguments, which become those of a node if the event has EventExternal
+// RecordChecked is Record with a check of the arguments, which become those of a node if the event has EventExternal
 // and the stream is captured. The caller has a call in flight on the stream.
 func (c *Event) RecordChecked(op string, a RecordArgs) error {
 	op, a, err := c.externalArgs(op, a)
@@ -201,7 +201,7 @@ func NewEventCore(ctx *Context, flags uint32) (*Event, error) {
 	return OwnEvent(ctx, flags, raw), nil
 }
 
-// OwnEvent returns a new core for a CUevent of the context. The caller is a user of the context.
+// OwnEvent returns a new Event for a CUevent of the context. The caller is a user of the context.
 func OwnEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
 	c := ctx.Drv.newCore()
 	c.Ctx, c.Flags, c.ID = ctx, flags, ctx.Drv.Events.Add(1)
@@ -220,7 +220,7 @@ type coreSlab struct {
 	used  int
 }
 
-// newCore returns a zero core.
+// newCore returns a zero Event.
 func (d *Driver) newCore() *Event {
 	s, _ := d.cores.Get().(*coreSlab)
 	if s == nil {
@@ -263,7 +263,7 @@ func (c *Event) Enter(op string) (*Slot, error) {
 	}
 }
 
-// EnterForeign is enter for a caller that exposes the CUevent. It returns a new slot if the CUevent may
+// EnterForeign is Enter for a caller that exposes the CUevent. It returns a new slot if the CUevent may
 // have the record of an earlier user.
 func (c *Event) EnterForeign(op string) (*Slot, error) {
 	for {
@@ -325,7 +325,7 @@ func (c *Event) Close(at driver.At) (first bool, err error) {
 	return true, err
 }
 
-// CloseAbandoned closes an abandoned event.
+// closeAbandoned closes an abandoned event.
 func (c *Event) closeAbandoned() {
 	sl := c.Slot.Load()
 	first, err := c.Close(Background())
@@ -334,7 +334,7 @@ func (c *Event) closeAbandoned() {
 	}
 }
 
-// newUnnumberedCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
+// newUnnumberedCore returns an Event for a CUevent. The CUevent may have the record of an earlier user.
 func newUnnumberedCore(ctx *Context, flags uint32, raw driver.Event) *Event {
 	c := &Event{Ctx: ctx, Flags: flags}
 	c.put(&c.First, raw)
@@ -345,7 +345,7 @@ func newUnnumberedCore(ctx *Context, flags uint32, raw driver.Event) *Event {
 // Unused reports whether the event has its first slot, which neither a call nor a graph uses.
 func (c *Event) Unused() bool { return c.Slot.Load() == &c.First && c.First.Unused() }
 
-// Release takes a core out of service. Waits continue, and the CUevent is reused after the last of
+// Release takes an Event out of service. Waits continue, and the CUevent is reused after the last of
 // them.
 func (c *Event) Release() {
 	c.Released.Store(true)

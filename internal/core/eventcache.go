@@ -51,7 +51,7 @@ func (ec *eventCache) All() (all []driver.Event) {
 	return all
 }
 
-// EventExternal is the flag EventExternal. It is this package's own: the driver does not know it.
+// EventExternal is the flag cu.EventExternal. It is the library's own: the driver does not know it.
 const EventExternal = 1 << 30
 
 func (c *Context) CreateEvent(flags uint32, at driver.At) (driver.Event, error) {
@@ -65,7 +65,7 @@ func (c *Context) CreateEvent(flags uint32, at driver.At) (driver.Event, error) 
 	return e, nil
 }
 
-// queryEvent queries a CUevent that this package recorded for its own use.
+// queryEvent queries a CUevent that the library recorded for its own use.
 func (c *Context) queryEvent(e driver.Event) driver.Result {
 	t := c.Drv.Trace(TraceEventQuery, e, 0)
 	res := c.Drv.Table().EventQuery(Background(), e)

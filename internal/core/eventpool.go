@@ -8,7 +8,7 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// EventPoolShare is an EventPool's use of the context's pool.
+// EventPoolShare is a cu.EventPool's use of the context's pool.
 type EventPoolShare struct {
 	Resource
 	Pool *EventPool
@@ -58,10 +58,10 @@ const PoolKinds = (driver.CU_EVENT_BLOCKING_SYNC | driver.CU_EVENT_DISABLE_TIMIN
 
 // FreeList is a stack of entries that are not in use. The entries are linked by their indices.
 type FreeList struct {
-	// The lower placeBits of head are the index of the first entry plus one, or 0 if the list is
-	// empty. The other bits count the changes of head: pop must notice if another goroutine takes
+	// The lower placeBits of Head are the index of the first entry plus one, or 0 if the list is
+	// empty. The other bits count the changes of Head: Pop must notice if another goroutine takes
 	// an entry and puts it back meanwhile. The count wraps after 1<<40 changes, which take hours;
-	// pop fails only if its goroutine stops in the middle for exactly that many changes.
+	// Pop fails only if its goroutine stops in the middle for exactly that many changes.
 	Head atomic.Uint64
 	_    [64 - 8]byte // the list has a cache line of its own
 }
@@ -85,10 +85,10 @@ type EventPoolEntry struct {
 	State atomic.Uint64
 	// Core is nil while the entry has no CUevent.
 	Core  atomic.Pointer[Event]
-	next  atomic.Uint32 // the next entry of the list, in the form of FreeList.head
+	next  atomic.Uint32 // the next entry of the list, in the form of FreeList.Head
 	Index uint32
 	Flags uint32
-	Home  bool // the entry is one of EventPool.homes
+	Home  bool // the entry is one of EventPool.Homes
 	Pool  *EventPool
 	_     [64 - 40]byte // the entry has a cache line of its own
 }
@@ -182,7 +182,7 @@ func (en *EventPoolEntry) PutBack(gen uint64) {
 	}
 }
 
-// TrimTo is trim for an entry that was taken off its list. It puts the entry on list.
+// TrimTo is Trim for an entry that was taken off its list. It puts the entry on list.
 func (en *EventPoolEntry) TrimTo(list *FreeList) bool {
 	defer en.Pool.Push(list, en) // also if a tracer panics
 	return en.Trim()

@@ -77,7 +77,7 @@ func (sc *Stream) WaitShared(op string, sl *Slot, flags uint32) error {
 	}
 	sc.observeWait(sl, flags)
 	t := ctx.Drv.Trace(TraceStreamWait, sl.Raw, sc.Raw)
-	// The wait would invalidate a capture. The lock keeps captures of this package from beginning.
+	// The wait would invalidate a capture. The lock keeps captures of the library from beginning.
 	sc.Shared.captureLock.RLock()
 	if sc.CaptureActive() {
 		sc.Shared.captureLock.RUnlock()

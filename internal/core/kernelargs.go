@@ -7,7 +7,7 @@ import (
 )
 
 // KernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and
-// its size. An address refers to values, or, if borrowed is set, possibly to other memory.
+// its size. An address refers to Values, or, if Borrowed is set, possibly to other memory.
 type KernelArgs struct {
 	Borrowed bool // first: every call that enqueues work reads it, and counted in WorkFrame is next to it
 	Values   []uint64
@@ -26,7 +26,7 @@ func (k *KernelArgs) Grow(n int) {
 	k.Restore()
 }
 
-// Restore makes all addresses refer to values.
+// Restore makes all addresses refer to Values.
 func (k *KernelArgs) Restore() {
 	for i := range k.ptrs {
 		k.ptrs[i] = unsafe.Pointer(&k.Values[i])

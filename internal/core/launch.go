@@ -43,6 +43,6 @@ func (c *Context) CanAccess(mc *Mem) bool {
 	return mc.accessibleIn(c) || !mc.Is.OfNode && c.Reaches(mc.Ctx)
 }
 
-// KeepsMemory is keeps for the memory of an argument. Instead of virtual memory, work may have to use
+// KeepsMemory is Keeps for the memory of an argument. Instead of virtual memory, work may have to use
 // other virtual memory.
 func (sc *Stream) KeepsMemory(mc *Mem) bool { return mc.Virt == nil && sc.Keeps(&mc.Resource) }

@@ -20,7 +20,7 @@ type Library struct {
 	Kernels kernelTexts // see Module
 	// Jit has the compiler's logs, to which the driver may write until the library is unloaded.
 	Jit *driver.JITBuffers
-	// Modules has the open *moduleCores of the library, each with a call in flight for it.
+	// Modules has the open *Modules of the library, each with a call in flight for it.
 	Modules sync.Map
 }
 
@@ -44,7 +44,7 @@ func (lc *Library) Adopt(mc *Module, c *Context) {
 	mc.library = lc
 	mc.Begin(mc, c)
 	lc.Modules.Store(mc, true)
-	if lc.Closed() { // close may not have seen the module
+	if lc.Closed() { // CloseModules may not have seen the module
 		mc.CloseOwned(closeLibraryOp, runtime.Cleanup{})
 	}
 }

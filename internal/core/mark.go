@@ -60,7 +60,7 @@ func (sc *Stream) recordMark(e driver.Event) (recorded bool, res driver.Result, 
 	ctx, t := sc.Ctx, sc.Ctx.Drv.Table()
 	at := sc.At
 	at.Relaxed, at.NoWait = true, true
-	// The locks keep captures of this package from beginning between the check and the record.
+	// The locks keep captures of the library from beginning between the check and the record.
 	sc.BeginWork()
 	defer sc.EndWork()
 	if !sc.tryBeginLegacy() {

@@ -22,8 +22,8 @@ type MemoryKind struct {
 
 // MemoryTraits say where memory of a kind may be used, and what its free has to wait for.
 type MemoryTraits struct {
-	// OnHost says that the memory is host memory, at Mem.host. Streams of every context may use
-	// it. Kernels and sets may need access to its pool: see Mem.accessibleIn.
+	// OnHost says that the memory is host memory, at Mem.Host. Streams of every context may use it.
+	// Kernels and sets may need access to its pool: see Mem.accessibleIn.
 	OnHost bool
 	// Everywhere says that streams of every context may use the memory, although it is not OnHost.
 	Everywhere bool
@@ -48,7 +48,7 @@ type MemoryFuncs struct {
 	// Unshared says why another process cannot open the memory by an IPCMemHandle, and what to do. It is empty if
 	// that is possible.
 	Unshared string
-	// Free destroys the memory, as object.free does. at has the memory's context.
+	// Free destroys the memory, as Object.Free does. at has the memory's context.
 	Free func(mc *Mem, at driver.At) (op string, res driver.Result)
 	// Pooled is what memory of a pool has beyond other memory, or nil.
 	Pooled *pooledKind
@@ -56,8 +56,8 @@ type MemoryFuncs struct {
 
 // pooledKind is how memory of a pool is freed, and who can access it.
 type pooledKind struct {
-	// CloseOrdered frees closed memory that no call uses in the order of a stream, and destroyIdle in the background when
-	// all work that uses it is done.
+	// closeOrdered frees closed memory that no call uses in the order of a stream, and destroyIdle
+	// in the background when all work that uses it is done.
 	closeOrdered func(mc *Mem) error
 	destroyIdle  func(mc *Mem, l LeakReport)
 	// reaches reports whether kernels on a device can access the memory because its pool allows it.
@@ -75,7 +75,7 @@ func (mc *Mem) FreeDevice(at driver.At) (string, driver.Result) {
 	return "cuMemFree", mc.Ctx.Drv.Table().MemFree(at, mc.Raw)
 }
 
-// FreeByEnd is the free of memory that has Mem.end.
+// FreeByEnd is the free of memory that has Mem.End.
 func (mc *Mem) FreeByEnd(at driver.At) (string, driver.Result) { return mc.End(at) }
 
 // Mem is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -89,7 +89,7 @@ type Mem struct {
 	// Virt is what virtual memory has beyond other memory, or nil.
 	Virt virtual
 	Size uint64
-	// Capacity is the size that the driver has allocated. It is larger than size if the memory
+	// Capacity is the size that the driver has allocated. It is larger than Size if the memory
 	// served a larger allocation before.
 	Capacity uint64
 	// Own is the program's memory that is registered, so that it is not collected before.
@@ -104,7 +104,7 @@ type Mem struct {
 	End func(at driver.At) (op string, res driver.Result)
 }
 
-// memoryUse is who may use memory beside the streams in resource.UsedStreams.
+// memoryUse is who may use memory beside the streams in Resource.UsedStreams.
 type memoryUse struct {
 	// Exposed says that other code has the address.
 	Exposed atomic.Bool
@@ -139,16 +139,16 @@ type ImportedMemory struct {
 	Opened bool
 	// Opening is not nil if the memory is of an imported pool.
 	Opening *CountedOpening
-	// Left says that leave of opening was called.
+	// Left says that Opening.EndCall was called.
 	Left bool
 }
 
-// virtual is a *generation. It is an interface, so that a program that maps no memory does not
+// virtual is a *generation of package cu. It is an interface, so that a program that maps no memory does not
 // contain it.
 type virtual interface {
 	// MemoryBytes returns how much memory is mapped.
 	MemoryBytes() uint64
-	// Current returns the memory that new work uses, and length its size in bytes.
+	// Current returns the memory that new work uses, and Length its size in bytes.
 	Current() *Mem
 	Length() uint64
 	Covers(off, size uint64) bool
@@ -157,7 +157,7 @@ type virtual interface {
 	Free(at driver.At) (op string, res driver.Result)
 }
 
-// CountedOpening has what to do with one of several openings of the same memory: see openings. It has
+// CountedOpening has what to do with one of several openings of the same memory: see openings in package cu. It has
 // functions, so that a program that opens no memory of pools does not contain them.
 type CountedOpening struct {
 	// EndCall is called when no call on closed memory is in flight. It reports whether the caller has to
@@ -168,7 +168,7 @@ type CountedOpening struct {
 	BeginFree func() (end func(), may bool)
 }
 
-// BeginFree is BeginFree of the memory's opening. Other memory may always be freed.
+// beginFree is BeginFree of the memory's opening. Other memory may always be freed.
 func (mc *Mem) beginFree() (end func(), may bool) {
 	if mc.Opening == nil {
 		return func() {}, true
@@ -280,7 +280,7 @@ type Region struct {
 // Valid reports whether the region lies within some memory.
 func (r *Region) Valid() bool { return r.Mem != nil && r.Err == nil }
 
-// Usable is valid for memory that is open. Only the size of such a region is compared with others: that
+// Usable is Valid for memory that is open. Only the size of such a region is compared with others: that
 // the memory is closed is said first.
 func (r *Region) Usable() bool { return r.Valid() && !r.Mem.Closed() }
 
@@ -293,7 +293,7 @@ func (r *Region) HostAddr() driver.HostPtr { return r.Mem.Host + driver.HostPtr(
 // Check returns an error if the region does not lie within open memory.
 func (r *Region) Check(op string) error { return r.checkAs("", op) }
 
-// checkAs is check of a region with a role in the call.
+// checkAs is Check of a region with a role in the call.
 func (r *Region) checkAs(role, op string) error {
 	if err := r.Missing(op); err != nil {
 		return err
@@ -319,7 +319,7 @@ func (mc *Mem) RefusedAs(role, op string) error {
 	return err
 }
 
-// CheckEnds is check of both ends of work, which are the same if there is one.
+// CheckEnds is Check of both ends of work, which are the same if there is one.
 func CheckEnds(op string, d, r *Region) error {
 	for i, sp := range [...]*Region{d, r} {
 		if err := sp.checkAs(RoleOf(i, d, r), op); err != nil {

@@ -88,7 +88,7 @@ func (mc *Mem) ObserveOrder(op string, sc *Stream) {
 }
 
 // ObserveFree is called before the driver gets the memory back. For memory of an imported
-// pool CountedOpening.leave does it.
+// pool CountedOpening.EndCall does it.
 func (mc *Mem) ObserveFree() {
 	if mc.Opening == nil {
 		mc.ObserveGone()

@@ -10,12 +10,12 @@ import (
 
 // This file has the pools of memory, and the protocol by which their memory is allocated and freed.
 //
-// Stream.Alloc and MemPool.Alloc call Stream.alloc, which calls AllocOnce in this file, by Context.allocate unless
-// the stream is being captured.
+// Stream.Alloc and MemPool.Alloc of package cu call cu.Stream.alloc, which calls AllocOnce in this
+// file, by Context.Allocate unless the stream is being captured.
 //
-// DeviceMem.Close calls resource.CloseOwned, which takes the memory from the streams that keep it. If no call is in
+// cu.DeviceMem.Close calls Resource.CloseOwned, which takes the memory from the streams that keep it. If no call is in
 // flight then, it calls Mem.closeInPool, which calls CloseOrdered in this file. Else the end of the last call
-// (resource.Last) calls resource.DestroyLate. CloseOrdered calls that, too, if it cannot free the memory now.
+// (Resource.Last) calls Resource.DestroyLate. CloseOrdered calls that, too, if it cannot free the memory now.
 // DestroyLate waits for the work, and calls Mem.destroyInPool, which calls destroyIdle.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
@@ -52,18 +52,18 @@ func (mc *Mem) FreePooled(at driver.At) (string, driver.Result) {
 	return "cuMemFree", mc.Ctx.Drv.Table().MemFree(at, mc.Raw)
 }
 
-// MemPool is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc or
+// MemPool is a pool of memory. Each piece of memory that was allocated by cu.MemPool.Alloc or
 // AllocHost is a call in flight on it.
 type MemPool struct {
 	Raw driver.MemoryPool
 	Resource
 	Memory MemoryKind // the kind of its memory
 	Most   uint64     // what MemPoolOptions.MaxSize says, or 0
-	// Foreign says that the pool belongs to the device, to other code, or to another core, which is
-	// of.
+	// Foreign says that the pool belongs to the device, to other code, or to another MemPool, which is
+	// Of.
 	Foreign bool
 	Of      *MemPool
-	// LeaveImports is imports.leave if the pool is imported, else nil. It is a field, so that a program
+	// LeaveImports is imports.leave of package cu if the pool is imported, else nil. It is a field, so that a program
 	// that imports no pools does not contain the function.
 	LeaveImports func(driver.MemoryPool) (end func())
 }

@@ -20,7 +20,7 @@ var graphMemory = MemoryKind{MemoryTraits{OfNode: true, Others: true}, &MemoryFu
 }}
 
 // NewGraphMem returns memory that nodes of the graph with these objects allocate. The caller makes
-// owned and a node use it, before the lock of the graph is released, or before the capture can end.
+// Owned and a node use it, before the lock of the graph is released, or before the capture can end.
 func NewGraphMem(raw driver.DevicePtr, size uint64, of *ObjectSet) *Mem {
 	mc := &Mem{Is: graphMemory, Raw: raw, Size: size, Capacity: size}
 	mc.Only = of

@@ -20,7 +20,7 @@ type ComparableHolder interface {
 	Holder
 }
 
-// recordedObject is a holder that a node records: a *slot.
+// recordedObject is a holder that a node records: a *Slot.
 type recordedObject interface {
 	Holder
 	// Timed reports whether the driver may know a time for the newest record.
@@ -35,7 +35,7 @@ type recordedObject interface {
 type ObjectSet struct {
 	Mu   lock.Mutex[lock.ObjectSet]
 	Held map[Holder]int // how often each was added
-	// Allocs has the memory that nodes allocate, and whether a node frees it. mu guards it.
+	// Allocs has the memory that nodes allocate, and whether a node frees it. Mu guards it.
 	Allocs map[Holder]bool
 	// Unlaunched are the events that nodes record, and that show earlier records until the first launch.
 	Unlaunched []recordedObject
@@ -53,14 +53,14 @@ func (set *ObjectSet) Add(h Holder) {
 	}
 }
 
-// Drop undoes one add. If it reports true, it was the last, and the caller must end the call in
+// Drop undoes one Add. If it reports true, it was the last, and the caller must end the call in
 // flight on the object.
 func (set *ObjectSet) Drop(h Holder) (last bool) {
 	set.Mu.Lock()
 	defer set.Mu.Unlock()
 	n, ok := set.Held[h]
 	switch {
-	case !ok: // release was called meanwhile
+	case !ok: // Release was called meanwhile
 	case n == 1:
 		delete(set.Held, h)
 		if r, ok := h.(recordedObject); ok {
@@ -145,7 +145,7 @@ func (set *ObjectSet) Release() {
 	EachDespitePanic(len(list), func(i int) { list[i].EndCall() })
 }
 
-// undo undoes an add after the driver has failed the call that would use the object.
+// undo undoes an Add after the driver has failed the call that would use the object.
 func (set *ObjectSet) undo(h Holder) {
 	if set.Drop(h) {
 		h.EndCall()

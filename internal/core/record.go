@@ -8,24 +8,24 @@ import (
 // This file is the protocol for recording events. The caller has a call in flight on the stream, if
 // there is one. The usual record is RecordFast, which makes all steps in one function. Other records are
 //
-//	Event.record             checks the arguments,
+//	cu.Event.record      checks the arguments,
 //	Event.RecordChecked  checks what the event's flags demand,
-//	Event.record         chooses the slot: recordElsewhere moves the event if a waiter needs the earlier record,
-//	slot.record              makes the steps between Begin and End below,
-//	callRecord               those from BeginRecord to confirm; recordBesideCapture calls it while there are captures,
-//	RecordEvent              calls the driver.
+//	Event.Record         chooses the slot: recordElsewhere moves the event if a waiter needs the earlier record,
+//	Slot.record          makes the steps between Begin and End below,
+//	callRecord           those from BeginRecord to Confirm; recordBesideCapture calls it while there are captures,
+//	RecordEvent          calls the driver.
 //
 // The steps:
 //
 //	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
 //	sl.BeginRecord(sc)     The slot notes the stream, and the record's sequence number, if known.
 //	res := ...             The driver is called.
-//	sl.confirm(noted, res) Removes the sequence number if the record may not be the slot's newest.
+//	sl.Confirm(noted, res) Removes the sequence number if the record may not be the slot's newest.
 //	sl.RecordMade(sc, res) The event counts as recorded, and, if a capture has begun, as captured.
 //	sl.End(sl)             After this call, tracers are called.
 //
-// During a capture slot.record sets SlotRecorded in place of the call of RecordMade. RecordAll makes each step for 64
-// records.
+// During a capture Slot.record sets SlotRecorded in place of the call of RecordMade. cu.RecordAll
+// makes each step for 64 records.
 
 // RecordArgs are the stream, the function and the flags of a record. The caller keeps the objects.
 type RecordArgs struct {
@@ -55,9 +55,9 @@ func (a RecordArgs) handle() driver.Stream {
 
 // RecordFast records the event on a stream (cuEventRecord) in the usual case: no waiter needs
 // the present record, nothing is being captured, and there is neither a tracer nor a race detector. In all other cases,
-// also for wrong arguments, it reports false, and the caller calls record.
+// also for wrong arguments, it reports false, and the caller makes the general call.
 //
-// It repeats the steps of record and its callees in one function, because passing the arguments
+// It repeats the steps of Record and its callees in one function, because passing the arguments
 // between them takes as long as the steps.
 func (c *Event) RecordFast(op string, sc *Stream) (done bool, err error) {
 	sl := c.Slot.Load()
@@ -152,7 +152,7 @@ func (c *Event) Record(op string, a RecordArgs) error {
 	}
 }
 
-// recordElsewhere is record for an event that may have to move to another CUevent.
+// recordElsewhere is Record for an event that may have to move to another CUevent.
 func (c *Event) recordElsewhere(op string, a RecordArgs) error {
 	for {
 		next, err := c.Successor(op, a.Flags)
@@ -283,7 +283,7 @@ func (sl *Slot) record(a RecordArgs) (res driver.Result) {
 }
 
 // BeginRecord notes the stream and the sequence number of a record that is about to be made. The
-// caller passes noted to confirm after the record, if it is not 0.
+// caller passes noted to Confirm after the record, if it is not 0.
 func (sl *Slot) BeginRecord(sc *Stream) (noted handle.Gen) {
 	sl.NoteStream(sc)
 	if sl.Drv.Sequenced.Load() {
@@ -355,8 +355,7 @@ func (sl *Slot) NoteStream(sc *Stream) {
 }
 
 // NoteSequence notes the sequence number of a record in flight, after NoteStream, if a consumer of
-// sequence numbers exists (Driver.sequenced). The caller passes a result other than 0 to
-// confirm.
+// sequence numbers exists (Driver.Sequenced). The caller passes a result other than 0 to Confirm.
 //
 // A sequence number is known only if no other call on the stream, and no other record of the slot,
 // is in flight. Then all calls with a lower number have returned, and the stream completes their

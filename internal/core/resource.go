@@ -15,7 +15,7 @@ import (
 type Object interface {
 	Named
 	// Free destroys the object, and returns the C function that did so. If other code owns the
-	// object, it ends only this package's use.
+	// object, it ends only the library's use.
 	Free(at driver.At) (op string, res driver.Result)
 }
 
@@ -42,7 +42,7 @@ type memoryObject interface {
 	MemoryBytes() uint64
 }
 
-// Resource is the lifetime of an object, which contains it. The owner, such as a Stream, and calls
+// Resource is the lifetime of an object, which contains it. The owner, such as a cu.Stream, and calls
 // in flight point to the object.
 type Resource struct {
 	handle.Refs
@@ -85,7 +85,7 @@ func (r *Resource) Context() *Context { return r.Ctx }
 // EndCall ends a call that Enter or Acquire began.
 func (r *Resource) EndCall() { r.Release(r) }
 
-// Leave is leave for handle.Kept.
+// Leave is EndCall for handle.Kept.
 func (r *Resource) Leave() { r.EndCall() }
 
 // CloseKept closes the resource, as handle.Refs.Close does. The streams that keep the resource release

@@ -22,15 +22,15 @@ type Slot struct {
 	// On is the serial of the newest record's stream; 0 if that stream gives no sequence numbers.
 	On   atomic.Uint64
 	Core *Event
-	// capture is this package's active capture that the newest record is part of, or nil.
+	// capture is the library's active capture that the newest record is part of, or nil.
 	capture atomic.Pointer[capture]
 	// Prior is the slot that the event had before this one, or nil. It is set if a graph will record this slot, and
-	// somebody waits for prior's record, or that record is of an earlier user of the pool. This slot keeps a call in
-	// flight on prior, and counts as a wait for its record. The field is set before other goroutines see the slot.
+	// somebody waits for Prior's record, or that record is of an earlier user of the pool. This slot keeps a call in
+	// flight on Prior, and counts as a wait for its record. The field is set before other goroutines see the slot.
 	Prior *Slot
 	// seq is the sequence number of the newest record, or 0 if it is unknown. See NoteSequence.
 	seq atomic.Uint64
-	// rank is the number of this slot among the event's successors: see successor.
+	// rank is the number of this slot among the event's successors: see Successor.
 	rank uint64
 	// entry is the watcher's entry for the present record. All waiters for the record share it.
 	entry watch.Shared
@@ -48,12 +48,12 @@ const (
 	SlotRecorded
 	// slotNode says that a record by a graph was captured. It is made when the graph runs.
 	slotNode
-	// slotHasPrior says that the slot also represents prior's record until its CUevent is recorded.
+	// slotHasPrior says that the slot also represents Prior's record until its CUevent is recorded.
 	slotHasPrior
 	// slotGraphExposed says that other code may have launched a graph that records the CUevent, so
 	// only the driver has the record's state.
 	slotGraphExposed
-	// SlotWhole says that a record of a whole context was made. It is the newest record only if on
+	// SlotWhole says that a record of a whole context was made. It is the newest record only if On
 	// is 0.
 	SlotWhole
 	// slotReused says that the CUevent may have the record of an earlier user. Only SlotRecorded, or
@@ -99,7 +99,7 @@ func (sl *Slot) Timed() bool {
 func (sl *Slot) noteLaunch()       { sl.SetBits(SlotRecorded) }
 func (sl *Slot) noteGraphExposed() { sl.SetBits(slotGraphExposed) }
 
-// HasPrior reports whether the slot also represents prior's record.
+// HasPrior reports whether the slot also represents Prior's record.
 func (sl *Slot) HasPrior() bool {
 	return sl.Bits()&(slotHasPrior|SlotRecorded) == slotHasPrior && !sl.Prior.Unrecorded()
 }
@@ -142,7 +142,7 @@ func (sl *Slot) Query(at driver.At) driver.Result {
 	return res
 }
 
-// QueryFirst is query, but the caller calls the tracers.
+// QueryFirst is Query, but the caller calls the tracers.
 func (sl *Slot) QueryFirst(at driver.At) (t TracedCall, res driver.Result) {
 	if sl.Unrecorded() {
 		return t, driver.ResultSuccess
@@ -209,7 +209,7 @@ func (sl *Slot) destroy(at driver.At) error {
 	return ctx.DestroyEvent(sl.Raw, at)
 }
 
-// DestroyLate is destroy for background work: an error goes to the leak hook.
+// destroyLate is destroy for background work: an error goes to the leak hook.
 func (sl *Slot) destroyLate() {
 	if err := sl.destroy(Background()); err != nil {
 		sl.Core.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Err: err})
@@ -224,7 +224,7 @@ func (sl *Slot) mayBeInCapture() bool {
 	return sl.inCapture() || sl.Exposed() || sl.Gen().Busy()
 }
 
-// Poll is query for a waiter. The waiter has called AddWait before.
+// Poll is Query for a waiter. The waiter has called AddWait before.
 func (sl *Slot) Poll() driver.Result {
 	t := sl.Drv.Trace(TraceEventQuery, sl.Raw, 0)
 	res, asked := sl.ask()
@@ -234,7 +234,7 @@ func (sl *Slot) Poll() driver.Result {
 	return res
 }
 
-// ask is poll without tracers. asked says that the driver has answered.
+// ask is Poll without tracers. asked says that the driver has answered.
 //
 // A record that is part of a capture is not queried, because the query would invalidate the
 // capture. No record becomes part of a capture between the check and the query: either this
@@ -264,10 +264,10 @@ func (sl *Slot) ask() (res driver.Result, asked bool) {
 	return res, true
 }
 
-// inCapture reports whether the newest record is part of an active capture of this package.
+// inCapture reports whether the newest record is part of an active capture of the library.
 func (sl *Slot) inCapture() bool { return sl.activeCapture() != nil }
 
-// activeCapture returns the active capture of this package that the newest record is part of, or
+// activeCapture returns the active capture of the library that the newest record is part of, or
 // nil.
 func (sl *Slot) activeCapture() *capture {
 	if c := sl.capture.Load(); c.Active() {
@@ -297,7 +297,7 @@ func (sl *Slot) stays(flags uint32) bool {
 type Successor struct {
 	// Slot is the slot that the event does not use now; nil if the event can stay.
 	Slot *Slot
-	// of is the event's slot when the successor was made; nil if slot is nil. A wait is counted there
+	// of is the event's slot when the successor was made; nil if Slot is nil. A wait is counted there
 	// until leave, so that later records get successors of their own.
 	of *Slot
 }
@@ -328,7 +328,7 @@ func (c *Event) Successor(op string, flags uint32) (Successor, error) {
 	next.Slot = c.newSlot(raw)
 	next.Slot.rank = rank
 	if graph {
-		old.Retain() // for next.slot, also if the event was closed
+		old.Retain() // for next.Slot, also if the event was closed
 		old.AddWait()
 		next.Slot.Prior = old
 		next.Slot.SetBits(SlotExposed | slotHasPrior)
@@ -338,7 +338,7 @@ func (c *Event) Successor(op string, flags uint32) (Successor, error) {
 }
 
 // beginMove begins a record that may not use the present slot. It returns that slot, for
-// successor.of, and the rank of the successor; old is nil if the event can stay.
+// Successor.of, and the rank of the successor; old is nil if the event can stay.
 func (c *Event) beginMove(op string, flags uint32) (old *Slot, rank uint64, err error) {
 	for {
 		c.moving.Lock()

@@ -30,11 +30,11 @@ type Stream struct {
 	leavesTail atomic.Bool
 	// Exposed says that other code has the handle.
 	Exposed atomic.Bool
-	// Flags are the flags of a stream that this package created.
+	// Flags are the flags of a stream that the library created.
 	Flags uint32
 	// ID is the driver's number for the stream, or 0 before the first call of ID.
 	ID atomic.Uint64
-	// Shared is the state of the CUstream. Streams with one CUstream share the own of one of them.
+	// Shared is the state of the CUstream. Streams with one CUstream share the Own of one of them.
 	Shared *sharedState
 	Own    sharedState
 	// Waits are the waits of goroutines in Wait.
@@ -45,10 +45,10 @@ type Stream struct {
 }
 
 // streamTurn belongs to the call that has the stream's turn, unless a field says something else: see
-// enqueue.
+// enqueue.go.
 type streamTurn struct {
 	// Records counts the records that have a sequence number. Only the stream's sole call in flight
-	// may use it: see slot.NoteSequence.
+	// may use it: see Slot.NoteSequence.
 	Records uint64
 	// Kept are the objects that the stream keeps for its work. A close of an object drops the object,
 	// without the turn.
@@ -82,7 +82,7 @@ func (sc *Stream) Free(at driver.At) (op string, res driver.Result) {
 			sc.LeaveTail()
 		}
 	case sc.At == (driver.At{}) && !sc.permanent():
-		kept = sc.LeaveTail() // for a thread's stream, [Thread.end] does this
+		kept = sc.LeaveTail() // for a thread's stream, Thread.end of package cu does this
 	}
 	return
 }
@@ -177,7 +177,7 @@ func (sc *Stream) endTurns() {
 	}
 }
 
-// LegacyStream returns a core for the legacy default stream, for calls that have no stream.
+// LegacyStream returns the Stream for the legacy default stream, for calls that have no stream.
 func (c *Context) LegacyStream() *Stream {
 	if sc := c.legacy.Load(); sc != nil {
 		return sc
@@ -194,7 +194,7 @@ type sharedState struct {
 	// captureLock is held for reading by calls that enqueue work whose objects a graph may have to keep:
 	// see BeginWork. It is held for writing while the stream joins or leaves a capture: see change.
 	captureLock lock.RWMutex[lock.StreamCapture]
-	// Capture is this package's capture that the CUstream is part of, or nil.
+	// Capture is the library's capture that the CUstream is part of, or nil.
 	Capture atomic.Pointer[capture]
 	// users is the number of Streams of the CUstream. The context's mutex guards it, so that an
 	// entry of the context's map always has users.

@@ -22,7 +22,7 @@ type streamEnds struct {
 	// Unmarked counts the tails that had no event.
 	Unmarked uint64
 	// lost is the reason why the end of work is unknown on a stream that lasts as long as the CUDA
-	// context. It is set when this package releases the context, which other code may still keep.
+	// context. It is set when the library releases the context, which other code may still keep.
 	lost error
 }
 
@@ -103,15 +103,15 @@ func (sc *Stream) destroyedAndDone() bool {
 }
 
 // lostWork reports whether work whose end is unknown may still run on a stream that lasts as long
-// as the context. This package has released the context.
+// as the context. The library has released the context.
 func (c *Context) lostWork() bool {
 	// The end of a created context ends its work.
 	return c.Ends.lost != nil && c.Claim != Created && c.Poison.Load() == nil
 }
 
 // LeaveTail marks the end of the stream's work before the stream is destroyed, if an object needs
-// that. If the mark is not possible now, a permanent stream is marked later, and another stream of this
-// package is kept until its work is done: then LeaveTail returns true, and the CUstream is destroyed later. A
+// that. If the mark is not possible now, a permanent stream is marked later, and another stream of the
+// library is kept until its work is done: then LeaveTail returns true, and the CUstream is destroyed later. A
 // borrowed context is an exception: its owner may destroy it as soon as all objects are closed.
 func (sc *Stream) LeaveTail() (kept bool) {
 	if !sc.leavesTail.Load() {

@@ -5,9 +5,9 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// WaitFast makes the stream wait for an event in the usual case, as [Event.RecordFast]
-// does for records. Otherwise, also for wrong arguments, it reports false, and the caller makes
-// the general call.
+// WaitFast makes the stream wait for an event in the usual case, as [Event.RecordFast] does for
+// records. Otherwise, also for wrong arguments, it reports false, and the caller makes the general
+// call.
 func (sc *Stream) WaitFast(op string, c *Event) (done bool, err error) {
 	sl := c.Slot.Load()
 	if sl == nil || c.Ctx != sc.Ctx && c.Ctx.Drv != sc.Ctx.Drv ||

@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// Ticket is the state that a ticket keeps until its result is known or it is collected. Calls
-// in flight on it keep the slot's CUevent.
+// Ticket is the state that a cu.Ticket keeps until its result is known or it is collected. Calls in
+// flight on it keep the slot's CUevent.
 type Ticket struct {
 	handle.Refs
 	Slot *Slot
@@ -20,7 +20,7 @@ type Ticket struct {
 	Result atomic.Pointer[ticketResult]
 
 	Mu lock.Mutex[lock.Ticket]
-	// Done is made by Done, and closed when the result is known.
+	// Done is made by cu.Ticket.Done, and closed when the result is known.
 	Done chan struct{}
 	// Call are the functions passed to Notify.
 	Call []func(error)

@@ -25,13 +25,13 @@ type Timeline struct {
 	Probe driver.Event
 	// UsedStreams is the set of streams on which work with the counter was enqueued.
 	UsedStreams *StreamSet
-	// Freed is set when the timeline no longer has the cell; final is the value then.
+	// Freed is set when the timeline no longer has the cell; Final is the value then.
 	Freed atomic.Bool
 	// Observed says that there was a race detector when the timeline was created.
 	Observed atomic.Bool
 	Final    uint64
-	// Raises counts the raises that this package began, for the race detector. The detector does
-	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
+	// Raises counts the raises that the library began, for the race detector. The detector does not
+	// see the atomic operations on memory outside of Go; this counter shows it the same order.
 	Raises atomic.Uint64
 
 	timelineMarks

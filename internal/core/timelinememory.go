@@ -15,7 +15,7 @@ import (
 // done.
 //
 // A slab stays registered until the CUDA context ends: unregistering waits for all work in the
-// context, and blocks calls that enqueue work there. Only Driver.Close unregisters slabs, and only
+// context, and blocks calls that enqueue work there. Only cu.Driver.Close unregisters slabs, and only
 // slabs that no context of the driver has: see UnmapSlabs.
 type cells struct {
 	slab.Cells
@@ -24,7 +24,7 @@ type cells struct {
 	// probe is an event that is never recorded. A query of it tells whether the context still
 	// works. It is 0 until the first timeline is created.
 	probe driver.Event
-	// open is the number of open timelines. unfinished is the number of closed timelines that still
+	// open is the number of open timelines. Unfinished is the number of closed timelines that still
 	// have a cell, because a graph uses them, or work that is not known to be done.
 	open, Unfinished int
 	// closed has the unfinished timelines on which no call is in flight. They are checked when no

@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// TraceOp is an operation that tracers are called for: a TraceOp of the API.
+// TraceOp is an operation that tracers are called for: a cu.TraceOp.
 type TraceOp uint8
 
 const (
@@ -80,8 +80,8 @@ func (d *Access) ChangeTracers(change func(*Tracers)) {
 	}
 }
 
-// TracedCall is a driver call with tracers, from trace to done. No lock is held during trace and
-// done; locks may be held between them. It is small because every call has one.
+// TracedCall is a driver call with tracers, from Trace to Done. No lock is held during Trace and
+// Done; locks may be held between them. It is small because every call has one.
 type TracedCall struct {
 	To    *Tracers      // nil if there are none
 	begun time.Duration // time since the driver was opened
@@ -102,7 +102,7 @@ func (t TracedCall) Done(op TraceOp, e driver.Event, s driver.Stream, res driver
 	}
 }
 
-// DoneOr is done for a call that has created an object. If a tracer panics or ends the goroutine,
+// DoneOr is Done for a call that has created an object. If a tracer panics or ends the goroutine,
 // undo destroys the object, because the caller does not get it.
 func (t TracedCall) DoneOr(undo func(), op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	if t.To == nil {

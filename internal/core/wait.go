@@ -27,7 +27,7 @@ func (sl *Slot) Wait(ctx context.Context) (final bool, err error) {
 	return sl.WaitFor(ctx, nil)
 }
 
-// WaitFor is wait. If stream is not nil, the wait also ends when the stream is closed.
+// WaitFor is Wait. If stream is not nil, the wait also ends when the stream is closed.
 func (sl *Slot) WaitFor(ctx context.Context, stream *Stream) (final bool, err error) {
 	w, ctxCore := &sl.Drv.Watch, sl.Core.Ctx
 	closings := ctxCore.Closings.Load()

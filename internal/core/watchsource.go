@@ -13,8 +13,8 @@ import (
 //
 // It does not query captured events. A query of an event whose newest record is part of a capture
 // would invalidate the capture, and a wake-up stream that waits for the event would join it. Both
-// calls are made with captures.polls held for reading: meanwhile no record joins a capture of this
-// package.
+// calls are made with captures.polls held for reading: meanwhile no record joins a capture of the
+// library.
 type WatchSource struct {
 	Drv     *Driver
 	events  [watch.MaxQuery]driver.Event
