@@ -343,7 +343,7 @@ func (c *Context) MemInfo() (free, total uint64, err error) {
 type Limit int32
 
 // String returns the limit's name in lower case.
-func (l Limit) String() string { return nameOf(namesLimit[:], int32(l)) }
+func (l Limit) String() string { return core.NameOf(namesLimit[:], int32(l)) }
 
 // SMCount returns how many multiprocessors the context's kernels can use (cuCtxGetExecAffinity, CUDA
 // 11.4): all of the device, unless [Device.NewContextWithSMs] has created the context.

@@ -214,7 +214,7 @@ func (dev *Device) ComputeCapability() (major, minor int, err error) {
 type DeviceAttribute int32
 
 // String returns the attribute's name in lower case.
-func (a DeviceAttribute) String() string { return nameOf(namesDeviceAttribute[:], int32(a)) }
+func (a DeviceAttribute) String() string { return core.NameOf(namesDeviceAttribute[:], int32(a)) }
 
 // MarshalText returns the same text as String.
 func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
@@ -242,10 +242,10 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 	all := make(map[DeviceAttribute]int)
 	for _, n := range namesDeviceAttribute {
-		v, err := dev.Attribute(DeviceAttribute(n.value))
+		v, err := dev.Attribute(DeviceAttribute(n.Value))
 		switch {
 		case err == nil:
-			all[DeviceAttribute(n.value)] = v
+			all[DeviceAttribute(n.Value)] = v
 		case !errors.Is(err, ResultInvalidValue) && !errors.Is(err, ResultNotSupported):
 			return nil, err
 		}
@@ -284,7 +284,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 type P2PAttribute int32
 
 // String returns the attribute's name in lower case.
-func (a P2PAttribute) String() string { return nameOf(namesP2PAttribute[:], int32(a)) }
+func (a P2PAttribute) String() string { return core.NameOf(namesP2PAttribute[:], int32(a)) }
 
 // P2PAttribute returns a property of the link from this device to another one
 // (cuDeviceGetP2PAttribute).

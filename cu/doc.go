@@ -26,7 +26,7 @@
 //   - Graphs: [Stream.Capture] and [Context.NewGraph] make a [Graph] of nodes, whose [Work] is a value.
 //     A [GraphExec] launches it.
 //   - Other processes and APIs: [IPCEventHandle], [IPCMemHandle], [ExternalSemaphore],
-//     [Context.ImportMem], [Process].
+//     [Context.ImportMem]. Package cu/checkpoint takes other processes off their GPUs.
 //   - Parts of a GPU: [GreenContext], [SMResource].
 //   - Tools: [Driver.AddTracer], [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error.Doc].
 //

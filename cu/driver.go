@@ -22,9 +22,13 @@ import (
 type Driver struct {
 	core core.Driver
 	// devices are the Devices that calls have returned. The mutex of Driver guards them.
-	devices map[driver.Device]*Device
-	closed  atomic.Bool
+	devices   map[driver.Device]*Device
+	closed    atomic.Bool
+	driverRef // to core, for the packages below cu
 }
+
+// driverRef is an alias, so that the field of a Driver is not exported.
+type driverRef = core.DriverRef
 
 // Option changes how [Open] finds and uses a driver.
 type Option func(*options)
@@ -118,6 +122,7 @@ func Open(opts ...Option) (*Driver, error) {
 		},
 		devices: make(map[driver.Device]*Device),
 	}
+	d.driverRef = core.RefToDriver(&d.core)
 	d.core.Frames.New = func() any { return new(core.WorkFrame) }
 	d.core.Table().OnWait(o.onWait)
 	if o.software != nil {

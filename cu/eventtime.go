@@ -123,7 +123,7 @@ func errUntimed(op string, of core.Named) error {
 func Elapsed(ctx context.Context, start, stop AnyEvent) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, errNoGoContext(op, nil)
+		return 0, core.ErrNoGoContext(op, nil)
 	}
 	iv, err := enterInterval(op, start, stop)
 	if err != nil {

@@ -43,7 +43,6 @@ var newer = [...]struct {
 		"its first version: see elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
-	{"cuCheckpointProcessLock", "", nil},
 	{"cuLogsCurrent", "errors lack what the driver's log says", nil},
 	{"cuLogsDumpToMemory", "errors lack what the driver's log says", nil},
 	{"cuMemcpyBatchAsync", "one call for each copy: see Stream.CopyAll", nil},

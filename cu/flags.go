@@ -2,7 +2,6 @@ package cu
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/purecu/purecu/driver"
@@ -232,22 +231,6 @@ func (f InstantiateFlags) String() string {
 
 // instantiateFlags are the flags that InstantiateWithFlags takes.
 const instantiateFlags = InstantiateAutoFree | InstantiateDeviceLaunch | InstantiateNodePriority
-
-// enumName is the name of a value.
-type enumName struct {
-	value int32
-	name  string
-}
-
-// nameOf returns the value's name, or its number if it has none.
-func nameOf(names []enumName, v int32) string {
-	for _, n := range names {
-		if n.value == v {
-			return n.name
-		}
-	}
-	return strconv.Itoa(int(v))
-}
 
 // flagNames joins the names of the bits that are set in f, lowest first. Bits without a name are
 // joined as one number.

@@ -117,7 +117,7 @@ func (gc *graphCore) check(op string, res driver.Result) error {
 type GraphNodeType int32
 
 // String returns the type's name in lower case.
-func (t GraphNodeType) String() string { return nameOf(namesGraphNodeType[:], int32(t)) }
+func (t GraphNodeType) String() string { return core.NameOf(namesGraphNodeType[:], int32(t)) }
 
 func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
 	typ, res := gc.Ctx.Drv.Table().GraphNodeGetType(driver.At{}, n)

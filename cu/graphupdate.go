@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // GraphUpdateReason says why the driver did not update an executable graph
@@ -23,19 +24,19 @@ const (
 	GraphUpdateAttributesChanged         GraphUpdateReason = driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED
 )
 
-var namesGraphUpdateReason = [...]enumName{
-	{int32(GraphUpdateFailed), "the driver says no more"},
-	{int32(GraphUpdateTopologyChanged), "the graphs have different nodes or dependencies"},
-	{int32(GraphUpdateNodeTypeChanged), "a node has another type"},
-	{int32(GraphUpdateFunctionChanged), "a node runs another kernel, which this driver cannot update"},
-	{int32(GraphUpdateParametersChanged), "a node's parameters differ in a way that cannot be updated"},
-	{int32(GraphUpdateNotSupported), "a property of a node cannot be updated"},
-	{int32(GraphUpdateUnsupportedFunctionChange), "a node runs another kernel, with which it cannot be updated"},
-	{int32(GraphUpdateAttributesChanged), "a node's attributes differ in a way that cannot be updated"},
+var namesGraphUpdateReason = [...]core.ValueName{
+	{Value: int32(GraphUpdateFailed), Name: "the driver says no more"},
+	{Value: int32(GraphUpdateTopologyChanged), Name: "the graphs have different nodes or dependencies"},
+	{Value: int32(GraphUpdateNodeTypeChanged), Name: "a node has another type"},
+	{Value: int32(GraphUpdateFunctionChanged), Name: "a node runs another kernel, which this driver cannot update"},
+	{Value: int32(GraphUpdateParametersChanged), Name: "a node's parameters differ in a way that cannot be updated"},
+	{Value: int32(GraphUpdateNotSupported), Name: "a property of a node cannot be updated"},
+	{Value: int32(GraphUpdateUnsupportedFunctionChange), Name: "a node runs another kernel, with which it cannot be updated"},
+	{Value: int32(GraphUpdateAttributesChanged), Name: "a node's attributes differ in a way that cannot be updated"},
 }
 
 // String returns what the reason means, in a few words.
-func (r GraphUpdateReason) String() string { return nameOf(namesGraphUpdateReason[:], int32(r)) }
+func (r GraphUpdateReason) String() string { return core.NameOf(namesGraphUpdateReason[:], int32(r)) }
 
 // GraphUpdateError says why [GraphExec.Update] was refused: errors.As finds it in the [*Error]
 // (CUgraphExecUpdateResultInfo).

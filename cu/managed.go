@@ -43,9 +43,13 @@ const (
 
 // String returns the name of the type.
 func (t MemLocationType) String() string {
-	return nameOf([]enumName{{driver.CU_MEM_LOCATION_TYPE_INVALID, "nowhere"}, {int32(LocationDevice), "device"},
-		{int32(LocationHost), "host"}, {int32(LocationHostNUMA), "NUMA node"},
-		{int32(LocationHostNUMACurrent), "current NUMA node"}}, int32(t))
+	return core.NameOf([]core.ValueName{
+		{Value: driver.CU_MEM_LOCATION_TYPE_INVALID, Name: "nowhere"},
+		{Value: int32(LocationDevice), Name: "device"},
+		{Value: int32(LocationHost), Name: "host"},
+		{Value: int32(LocationHostNUMA), Name: "NUMA node"},
+		{Value: int32(LocationHostNUMACurrent), Name: "current NUMA node"},
+	}, int32(t))
 }
 
 // String returns the place in words, such as "device 0".
@@ -84,11 +88,14 @@ const (
 
 // String returns the name of the advice.
 func (a MemAdvice) String() string {
-	return nameOf([]enumName{{int32(AdviseReadMostly), "AdviseReadMostly"},
-		{int32(UnadviseReadMostly), "UnadviseReadMostly"},
-		{int32(AdvisePreferredLocation), "AdvisePreferredLocation"},
-		{int32(UnadvisePreferredLocation), "UnadvisePreferredLocation"},
-		{int32(AdviseAccessedBy), "AdviseAccessedBy"}, {int32(UnadviseAccessedBy), "UnadviseAccessedBy"}}, int32(a))
+	return core.NameOf([]core.ValueName{
+		{Value: int32(AdviseReadMostly), Name: "AdviseReadMostly"},
+		{Value: int32(UnadviseReadMostly), Name: "UnadviseReadMostly"},
+		{Value: int32(AdvisePreferredLocation), Name: "AdvisePreferredLocation"},
+		{Value: int32(UnadvisePreferredLocation), Name: "UnadvisePreferredLocation"},
+		{Value: int32(AdviseAccessedBy), Name: "AdviseAccessedBy"},
+		{Value: int32(UnadviseAccessedBy), Name: "UnadviseAccessedBy"},
+	}, int32(a))
 }
 
 // located reports whether a place belongs to the advice.

@@ -25,8 +25,11 @@ const (
 
 // String returns the kind in words.
 func (k MemPoolKind) String() string {
-	return nameOf([]enumName{{int32(MemPoolDevice), "device memory"}, {int32(MemPoolPinned), "pinned memory"},
-		{int32(MemPoolManaged), "managed memory"}}, int32(k))
+	return core.NameOf([]core.ValueName{
+		{Value: int32(MemPoolDevice), Name: "device memory"},
+		{Value: int32(MemPoolPinned), Name: "pinned memory"},
+		{Value: int32(MemPoolManaged), Name: "managed memory"},
+	}, int32(k))
 }
 
 // The kinds of memory that only MemPool.AllocHost allocates.

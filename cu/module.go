@@ -342,7 +342,7 @@ func (f *Function) Handle() uintptr {
 type FunctionAttribute int32
 
 // String returns the attribute's name in lower case.
-func (a FunctionAttribute) String() string { return nameOf(namesFunctionAttribute[:], int32(a)) }
+func (a FunctionAttribute) String() string { return core.NameOf(namesFunctionAttribute[:], int32(a)) }
 
 func (a FunctionAttribute) unknown(op string, of core.Named) error {
 	return core.BadValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))

@@ -2,7 +2,6 @@ package cu
 
 import (
 	"context"
-	"errors"
 	"runtime"
 
 	"github.com/purecu/purecu/internal/core"
@@ -15,7 +14,7 @@ import (
 // and its operating system thread until it returns, or until the process ends. Its result is then
 // dropped. A program that repeats OpenContext should count its failures, and stop.
 func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
-	return callContext(ctx, "cuInit", hangs, func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
+	return core.CallContext(ctx, "cuInit", hangs, func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
 }
 
 // RetainPrimaryContext is [Device.PrimaryContext] for programs that must not hang if the driver does
@@ -26,7 +25,7 @@ func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
 // frees no deferred objects, because that waits for the GPU: call [Driver.Close], which does.
 func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
 	retain := func() (*Context, error) { return dev.retain(false) }
-	return callContext(ctx, "cuDevicePrimaryCtxRetain", hangs, retain, (*Context).closeUnused)
+	return core.CallContext(ctx, "cuDevicePrimaryCtxRetain", hangs, retain, (*Context).closeUnused)
 }
 
 // closeUnused closes a Context that no caller has received. It makes no call that may wait.
@@ -41,49 +40,6 @@ func (c *Context) closeUnused() {
 	runtime.KeepAlive(c)
 }
 
-// errGoexit is wrapped in the error for a call whose goroutine ended before the call returned.
-var errGoexit = errors.New("the goroutine of the call ended")
-
 // hangs is what to do about a call that should return at once.
 const hangs = "the driver has not answered: look for errors of the GPU in the kernel's log (dmesg, grep for " +
 	"NVRM or Xid), and take the GPU or the machine out of service if there are any"
-
-// errNotCalled returns the error for a call that was not made, because ctx had ended.
-func errNotCalled(op string, ctx context.Context) *Error {
-	return &Error{Op: op, Err: core.ErrEnded(ctx), Detail: "the driver was not called"}
-}
-
-// callContext returns the result of f, or an error with the detail if ctx ends first. f runs on a
-// goroutine of its own. If it succeeds after ctx has ended, late gets the value.
-func callContext[T any](ctx context.Context, op, detail string, f func() (T, error), late func(T)) (v T, err error) {
-	if ctx == nil {
-		return v, errNoGoContext(op, nil)
-	}
-	if ctx.Err() != nil {
-		return v, errNotCalled(op, ctx)
-	}
-	type result struct {
-		v   T
-		err error
-	}
-	returned := make(chan result)
-	go func() {
-		r := result{err: &Error{Op: op, Err: errGoexit, Detail: "a software driver or a tracer called runtime.Goexit"}}
-		defer func() {
-			select {
-			case returned <- r:
-			case <-ctx.Done():
-				if r.err == nil {
-					late(r.v)
-				}
-			}
-		}()
-		r.v, r.err = f()
-	}()
-	select {
-	case r := <-returned:
-		return r.v, r.err
-	case <-ctx.Done():
-		return v, &Error{Op: op, Err: core.ErrEnded(ctx), Detail: detail}
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // hangingDriver is a software driver in which one function does not return until the test says so.
@@ -206,8 +207,8 @@ func TestCloseUnusedEndsWaits(t *testing.T) {
 // TestCallContextGoexit calls a software driver that ends the goroutine, as t.FailNow does.
 func TestCallContextGoexit(t *testing.T) {
 	call := func() (int, error) { runtime.Goexit(); return 1, nil }
-	_, err := callContext(context.Background(), "cuInit", hangs, call, func(int) {})
-	if !errors.Is(err, errGoexit) {
+	_, err := core.CallContext(context.Background(), "cuInit", hangs, call, func(int) {})
+	if !errors.Is(err, core.ErrGoexit) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -28,7 +28,7 @@ func (t MemoryType) String() string {
 	case MemoryDevice:
 		return "device"
 	}
-	return nameOf(nil, int32(t))
+	return core.NameOf(nil, int32(t))
 }
 
 // PointerInfo is what the driver knows about an address. A field is zero if the driver does not

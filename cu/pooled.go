@@ -184,7 +184,7 @@ func (p Pooled) Query() (Status, error) {
 func (p Pooled) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return errNoGoContext(op, p.object())
+		return core.ErrNoGoContext(op, p.object())
 	}
 	sl, err := p.enter(op)
 	if err != nil {

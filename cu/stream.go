@@ -364,7 +364,7 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, errNoGoContext(op, s.object())
+		return 0, core.ErrNoGoContext(op, s.object())
 	}
 	if work == nil {
 		return 0, core.Misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")

@@ -63,7 +63,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return core.ErrNil(op, "ticket")
 	}
 	if ctx == nil {
-		return errNoGoContext(op, t.owner.Object())
+		return core.ErrNoGoContext(op, t.owner.Object())
 	}
 	tc := t.core
 	if tc == nil {

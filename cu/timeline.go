@@ -256,7 +256,7 @@ func (t *Timeline) Set(value uint64) error {
 // About every 50 ms the driver is queried for an error of the context, which Wait returns.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
-		return errNoGoContext(core.WaitOp, t.object())
+		return core.ErrNoGoContext(core.WaitOp, t.object())
 	}
 	tc, err := t.enter(core.WaitOp)
 	if err != nil {

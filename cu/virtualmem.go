@@ -33,8 +33,11 @@ const (
 
 // String returns the name of the access.
 func (a MemAccess) String() string {
-	return nameOf([]enumName{{int32(AccessNone), "AccessNone"}, {int32(AccessRead), "AccessRead"},
-		{int32(AccessReadWrite), "AccessReadWrite"}}, int32(a))
+	return core.NameOf([]core.ValueName{
+		{Value: int32(AccessNone), Name: "AccessNone"},
+		{Value: int32(AccessRead), Name: "AccessRead"},
+		{Value: int32(AccessReadWrite), Name: "AccessReadWrite"},
+	}, int32(a))
 }
 
 // Reserve reserves a range of addresses for at least capacity bytes, and maps no memory

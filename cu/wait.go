@@ -27,7 +27,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		return core.ErrNil(op, "event")
 	}
 	if ctx == nil {
-		return errNoGoContext(op, e.load().Object())
+		return core.ErrNoGoContext(op, e.load().Object())
 	}
 	o := e.load()
 	if o == nil {
@@ -39,11 +39,6 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 	defer o.EndCall(sl)
 	return sl.WaitPresent(ctx)
-}
-
-// errNoGoContext returns the error for a nil context.Context.
-func errNoGoContext(op string, of core.Named) error {
-	return core.Misuse(op, of, ErrNil, "the context.Context is nil: pass context.Background() to wait without a limit")
 }
 
 // awaited is one of several records in one wait.
@@ -176,7 +171,7 @@ func leaveAll(list []awaited, ended func(*core.Slot) error) {
 func WaitAll[E AnyEvent](ctx context.Context, events ...E) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return errNoGoContext(op, nil)
+		return core.ErrNoGoContext(op, nil)
 	}
 	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
@@ -209,7 +204,7 @@ func waitAll(ctx context.Context, op string, list []awaited, pending int) error 
 func WaitAny[E AnyEvent](ctx context.Context, events ...E) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return -1, errNoGoContext(op, nil)
+		return -1, core.ErrNoGoContext(op, nil)
 	}
 	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
@@ -281,7 +276,7 @@ var errPending = errors.New("the record is pending")
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "cuEventRecord"
 	if ctx == nil {
-		return errNoGoContext(op, s.object())
+		return core.ErrNoGoContext(op, s.object())
 	}
 	sc, err := s.enter(op)
 	if err != nil {

@@ -73,7 +73,8 @@ var rules = map[string]rule{
 		"internal/core", "internal/descriptor", "internal/handle", "internal/initresult", "internal/lock", "internal/mistake",
 		"internal/ptx", "internal/races", "internal/remedy", "internal/watch", "loader"},
 		unsafe: []string{"anyevent.go", "typed.go"}},
-	"cu/cuerror": {imports: []string{"driver", "internal/mistake", "internal/remedy"}},
+	"cu/checkpoint": {imports: []string{"cu", "driver", "internal/core", "internal/watch"}},
+	"cu/cuerror":    {imports: []string{"driver", "internal/mistake", "internal/remedy"}},
 	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/ptx/syntax",
 		"internal/ptx/vm", "internal/sim/code", "internal/sim/engine", "internal/sim/mem"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
@@ -250,7 +251,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ from, to string }{
-		{"cu", "cusim"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"internal/sim", "cu"}, {"cu", "internal/sim"}, {"loader", "driver"}, {"internal/ccall", "loader"},
+		{"cu", "cusim"}, {"cu", "cu/checkpoint"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"internal/sim", "cu"}, {"cu", "internal/sim"}, {"loader", "driver"}, {"internal/ccall", "loader"},
 	} {
 		if reach(tt.from)[tt.to] {
 			t.Errorf("by the rules, %s reaches %s", tt.from, tt.to)
@@ -259,6 +260,9 @@ func TestRules(t *testing.T) {
 	for dir, r := range rules {
 		if slices.Contains(r.modules, modPurego) && dir != "internal/ccall" {
 			t.Errorf("by the rules, %s may import purego", dir)
+		}
+		if slices.Contains(r.imports, "internal/core") && dir != "cu" && !strings.HasPrefix(dir, "cu/") {
+			t.Errorf("by the rules, %s may import internal/core, which is for cu and the packages below it", dir)
 		}
 	}
 }

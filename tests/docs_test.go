@@ -225,11 +225,11 @@ func newVocabulary(t *testing.T) vocabulary {
 // package, whether or not that exists.
 func (v vocabulary) name(span string) (isName bool, err error) {
 	m := identifier.FindStringSubmatch(span)
-	if m == nil || m[1] == "" && m[3] == "" || m[1] != "" && !slices.Contains(publicPackages, m[1]) {
+	if m == nil || m[1] == "" && m[3] == "" || m[1] != "" && !slices.ContainsFunc(publicPackages, func(dir string) bool { return path.Base(dir) == m[1] }) {
 		return false, nil
 	}
 	for name, pkg := range v.public {
-		if m[1] != "" && m[1] != name {
+		if m[1] != "" && m[1] != path.Base(name) {
 			continue
 		}
 		o := pkg.Scope().Lookup(m[2])
@@ -256,10 +256,11 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/checkpoint"
 	"github.com/purecu/purecu/loader"
 )
 
-var _, _, _ = errors.Is, time.Now, loader.Open
+var _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
 	mod *cu.Module, code *cu.Library, k *cu.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem,

@@ -92,7 +92,7 @@ func (m *mentions) typ(where string, t types.Type) {
 		}
 	case *types.Struct:
 		for f := range t.Fields() {
-			if f.Exported() || f.Embedded() {
+			if f.Exported() || f.Embedded() && shows(f.Type()) {
 				m.typ(where+"."+f.Name(), f.Type())
 			}
 		}
@@ -110,6 +110,29 @@ func (m *mentions) typ(where string, t types.Type) {
 	}
 }
 
+// shows reports whether users see anything of a type that is embedded under an unexported name: they do not see its
+// name.
+func shows(t types.Type) bool {
+	if p, ok := types.Unalias(t).(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	for m := range types.NewMethodSet(types.NewPointer(t)).Methods() {
+		if m.Obj().Exported() {
+			return true
+		}
+	}
+	s, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return false
+	}
+	for f := range s.Fields() {
+		if f.Exported() || f.Embedded() {
+			return true
+		}
+	}
+	return false
+}
+
 // name examines the name and the arguments of a type.
 func (m *mentions) name(where string, o *types.TypeName, args *types.TypeList) {
 	if o.Pkg() != nil && slices.Contains(strings.Split(o.Pkg().Path(), "/"), "internal") {
@@ -125,7 +148,9 @@ func TestInternalTypes(t *testing.T) {
 	const secret = `package secret
 		type T int
 		type U struct{}
-		func (U) M() {}`
+		func (U) M() {}
+		type Sealed struct{ t T }
+		func (*Sealed) m() T { return 0 }`
 	const source = `package p
 		import "x/internal/secret"
 		type hidden struct{ F secret.T; g secret.T }
@@ -135,6 +160,11 @@ func TestInternalTypes(t *testing.T) {
 			Alias = secret.T
 			Field struct { F []secret.T; g secret.T; Own *Field }
 			Embeds struct { secret.U }
+			EmbedsSealed struct { secret.Sealed }
+			sealed = secret.Sealed
+			u = secret.U
+			HidesSealed struct { sealed }
+			HidesU struct { u }
 			Method int
 			Interface interface { M() map[string]secret.T }
 			Generic[P interface{ ~int; M(secret.T) }] struct{}
@@ -166,8 +196,8 @@ func TestInternalTypes(t *testing.T) {
 	}
 	imports["x/internal/secret"] = check("x/internal/secret", secret)
 	want := []string{
-		"Alias: secret.T", "Argument.F: secret.T", "Const: secret.T", "Embeds.U: secret.U", "Field.F: secret.T", "Func: secret.T",
-		"Generic.M: secret.T", "Hidden.F: secret.T", "Hidden.M: secret.T", "Interface.M: secret.T", "Method.M: secret.T", "Var: secret.T",
+		"Alias: secret.T", "Argument.F: secret.T", "Const: secret.T", "Embeds.U: secret.U", "EmbedsSealed.Sealed: secret.Sealed", "Field.F: secret.T", "Func: secret.T",
+		"Generic.M: secret.T", "Hidden.F: secret.T", "Hidden.M: secret.T", "HidesU.u: secret.U", "Interface.M: secret.T", "Method.M: secret.T", "Var: secret.T",
 	}
 	if diff := cmp.Diff(want, internalTypes(check("x/p", source))); diff != "" {
 		t.Errorf("mentions (-want +got):\n%s", diff)

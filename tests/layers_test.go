@@ -24,7 +24,6 @@ var groups = []group{
 		physicalmem.go pointer.go virtualstate.go virtualmem.go wrapmem.go`},
 	{"interop", []string{"heart"}, `eglsync.go external.go externalsem.go`},
 	{"green", []string{"heart"}, `green.go greenstate.go smgroups.go workqueues.go`},
-	{"checkpoint", []string{"heart"}, `process.go`},
 }
 
 // TestLayers checks what the groups of package cu use of each other: whoever changes the heart reads the heart and the core only.

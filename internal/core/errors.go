@@ -97,6 +97,16 @@ func ErrEndless(op string, handle uintptr, res driver.Result) error {
 // ErrInHostFunc says why a software driver refuses a wait.
 var ErrInHostFunc = errors.New("a host function would wait for work that begins only after the function has returned")
 
+// ErrNoGoContext returns the error for a nil context.Context.
+func ErrNoGoContext(op string, of Named) error {
+	return Misuse(op, of, mistake.ErrNil, "the context.Context is nil: pass context.Background() to wait without a limit")
+}
+
+// ErrNotCalled returns the error for a call that was not made, because ctx had ended.
+func ErrNotCalled(op string, ctx context.Context) *cuerror.Error {
+	return &cuerror.Error{Op: op, Err: ErrEnded(ctx), Detail: "the driver was not called"}
+}
+
 // ErrEnded returns the error to wrap if ctx has ended a wait.
 func ErrEnded(ctx context.Context) error {
 	err := fmt.Errorf("wait ended: %w", ctx.Err())

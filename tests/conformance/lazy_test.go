@@ -397,7 +397,7 @@ func TestA11Move(t *testing.T) {
 	})
 }
 
-// TestA11Vet checks that go vet reports copies of events.
+// TestA11Vet checks that go vet reports copies of events, and of other objects.
 func TestA11Vet(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
@@ -407,7 +407,7 @@ func TestA11Vet(t *testing.T) {
 	if err == nil {
 		t.Fatal("go vet finds nothing")
 	}
-	for _, what := range []string{"Event", "Stream", "Context", "Ticket", "EventPool"} {
+	for _, what := range []string{"Event", "Stream", "Context", "Ticket", "EventPool", "Driver"} {
 		if !strings.Contains(string(out), "github.com/purecu/purecu/cu."+what) {
 			t.Errorf("go vet does not find the copy of %s:\n%s", what, out)
 		}

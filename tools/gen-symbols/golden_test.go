@@ -146,11 +146,10 @@ func (t *Table) enterRare(at At, s Symbol) (th *Thread, soft Software, res Resul
 func (t *Table) callRare(at At, s Symbol, res Result, words ...uintptr) Result { return 0 }
 func aligned[T any](p *[2]T, align uintptr) *T { return &p[0] }
 func goString(p unsafe.Pointer) string { return "" }`,
+	"internal/core": `package core
+type ValueName struct { Value int32; Name string }`,
 	"cu": `package cu
-type (
-	Limit int32
-	enumName struct { value int32; name string }
-)`,
+type Limit int32`,
 }
 
 // stubImporter finds the stubs among the packages, and the standard library.
@@ -175,7 +174,7 @@ func TestGoldenCompiles(t *testing.T) {
 	}
 	fset := gotoken.NewFileSet()
 	imp := stubImporter{importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}}
-	for _, pkg := range []string{"github.com/purecu/purecu/internal/ccall", "driver", "cu"} {
+	for _, pkg := range []string{"github.com/purecu/purecu/internal/ccall", "internal/core", "driver", "cu"} {
 		sources := map[string]string{pkg + "/stub.go": stubs[pkg]}
 		for name, data := range files {
 			if path.Base(path.Dir(name)) == pkg {

@@ -2,7 +2,10 @@
 
 package cu
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
+)
 
 // The constants of CUlimit of CUDA 9.2.
 const (
@@ -11,7 +14,7 @@ const (
 )
 
 // namesLimit holds the constants' names in lower case, sorted by value.
-var namesLimit = [...]enumName{
-	{driver.CU_LIMIT_SHELF_SIZE, "shelf_size"},
-	{driver.CU_LIMIT_GPU_ID, "gpu_id"},
+var namesLimit = [...]core.ValueName{
+	{Value: driver.CU_LIMIT_SHELF_SIZE, Name: "shelf_size"},
+	{Value: driver.CU_LIMIT_GPU_ID, Name: "gpu_id"},
 }

@@ -1,4 +1,4 @@
-package cu_test
+package checkpoint_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/checkpoint"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -18,7 +19,7 @@ func ExampleProcess() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	job := drv.Process(4711)
+	job := checkpoint.Of(drv, 4711)
 	for _, step := range []func(context.Context) error{job.Lock, job.Checkpoint, job.Restore, job.Unlock} {
 		if err := step(ctx); err != nil {
 			log.Fatal(err)
@@ -30,10 +31,10 @@ func ExampleProcess() {
 		fmt.Println(state)
 	}
 	// Output:
-	// ProcessLocked
-	// ProcessCheckpointed
-	// ProcessLocked
-	// ProcessRunning
+	// Locked
+	// Checkpointed
+	// Locked
+	// Running
 }
 
 // A process that sees two GPUs continues with the GPUs in the other order.
@@ -56,7 +57,7 @@ func ExampleProcess_RestoreOn() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	job := drv.Process(4711)
+	job := checkpoint.Of(drv, 4711)
 	swap := func(ctx context.Context) error {
 		return job.RestoreOn(ctx, map[cu.UUID]cu.UUID{gpus[0]: gpus[1], gpus[1]: gpus[0]})
 	}
@@ -66,5 +67,5 @@ func ExampleProcess_RestoreOn() {
 		}
 	}
 	fmt.Println(job.State())
-	// Output: ProcessRunning <nil>
+	// Output: Running <nil>
 }

@@ -1,4 +1,4 @@
-package cu
+package checkpoint_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/checkpoint"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -15,23 +17,23 @@ import (
 
 // TestProcess makes every call in every state.
 func TestProcess(t *testing.T) {
-	drv := must(Open(WithSoftware(cusim.New())))(t)
-	p := drv.Process(4711)
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))(t)
+	p := checkpoint.Of(drv, 4711)
 	if p.PID() != 4711 {
 		t.Errorf("PID = %d", p.PID())
 	}
 	steps := map[string]func(context.Context) error{"lock": p.Lock, "checkpoint": p.Checkpoint, "restore": p.Restore,
 		"unlock": p.Unlock}
 	for _, at := range []struct {
-		state   ProcessState
-		allowed map[string]ProcessState
+		state   checkpoint.State
+		allowed map[string]checkpoint.State
 		next    string
 	}{
-		{ProcessRunning, map[string]ProcessState{"lock": ProcessLocked}, "lock"},
-		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning},
+		{checkpoint.Running, map[string]checkpoint.State{"lock": checkpoint.Locked}, "lock"},
+		{checkpoint.Locked, map[string]checkpoint.State{"checkpoint": checkpoint.Checkpointed, "unlock": checkpoint.Running},
 			"checkpoint"},
-		{ProcessCheckpointed, map[string]ProcessState{"restore": ProcessLocked}, "restore"},
-		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning}, "unlock"},
+		{checkpoint.Checkpointed, map[string]checkpoint.State{"restore": checkpoint.Locked}, "restore"},
+		{checkpoint.Locked, map[string]checkpoint.State{"checkpoint": checkpoint.Checkpointed, "unlock": checkpoint.Running}, "unlock"},
 	} {
 		if s := must(p.State())(t); s != at.state {
 			t.Fatalf("it is %v, want %v", s, at.state)
@@ -40,7 +42,7 @@ func TestProcess(t *testing.T) {
 			if _, ok := at.allowed[name]; ok {
 				continue
 			}
-			if err := step(t.Context()); !errors.Is(err, ResultIllegalState) ||
+			if err := step(t.Context()); !errors.Is(err, cu.ResultIllegalState) ||
 				!strings.Contains(err.Error(), "process 4711; the process is in another state: ") {
 				t.Errorf("%s while %v: %v", name, at.state, err)
 			}
@@ -55,8 +57,11 @@ func TestProcess(t *testing.T) {
 	if tid := must(p.RestoreThread())(t); tid <= 0 {
 		t.Errorf("the thread is %d", tid)
 	}
-	if s := ProcessState(9).String(); s != "9" {
-		t.Error(s)
+	for s, name := range map[checkpoint.State]string{checkpoint.Running: "Running", checkpoint.Locked: "Locked",
+		checkpoint.Checkpointed: "Checkpointed", checkpoint.Failed: "Failed", 9: "9", -1: "-1"} {
+		if s.String() != name {
+			t.Errorf("state %d is %v, want %s", int32(s), s, name)
+		}
 	}
 }
 
@@ -86,32 +91,36 @@ func (d *processHooks) CheckpointProcessCheckpoint(th *driver.Thread, pid int32,
 func TestProcessErrors(t *testing.T) {
 	sim := cusim.New()
 	hooks := &processHooks{Software: sim.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(hooks))))(t)
-	each := func(p Process, ctx context.Context) map[string]error {
+	drv := must(cu.Open(cu.WithSoftware(driver.Provide(hooks))))(t)
+	each := func(p checkpoint.Process, ctx context.Context) map[string]error {
 		_, state := p.State()
 		_, thread := p.RestoreThread()
 		return map[string]error{"State": state, "RestoreThread": thread,
 			"Lock": p.Lock(ctx), "Checkpoint": p.Checkpoint(ctx), "Restore": p.Restore(ctx), "Unlock": p.Unlock(ctx)}
 	}
-	for name, err := range each(Process{}, t.Context()) {
-		if !errors.Is(err, ErrNil) {
-			t.Errorf("%s of no process: %v", name, err)
+	var noDriver *cu.Driver
+	for what, p := range map[string]checkpoint.Process{"the zero Process": {}, "a process of a nil Driver": checkpoint.Of(noDriver, 4711),
+		"a process of a zero Driver": checkpoint.Of(new(cu.Driver), 4711)} {
+		for name, err := range each(p, t.Context()) {
+			if !errors.Is(err, cu.ErrNil) || !strings.Contains(err.Error(), "the process is nil") {
+				t.Errorf("%s of %s: %v", name, what, err)
+			}
 		}
 	}
 	for _, pid := range []int{0, -1, 1 << 31} {
-		for name, err := range each(drv.Process(pid), t.Context()) {
-			if !errors.Is(err, ResultInvalidValue) {
+		for name, err := range each(checkpoint.Of(drv, pid), t.Context()) {
+			if !errors.Is(err, cu.ResultInvalidValue) {
 				t.Errorf("%s of process %d: %v", name, pid, err)
 			}
 		}
 	}
-	if err := drv.Process(os.Getpid()).Lock(t.Context()); !errors.Is(err, ResultInvalidValue) ||
+	if err := checkpoint.Of(drv, os.Getpid()).Lock(t.Context()); !errors.Is(err, cu.ResultInvalidValue) ||
 		!strings.Contains(err.Error(), "cannot lock itself") {
 		t.Errorf("Lock of this process: %v", err)
 	}
-	p := drv.Process(4711)
+	p := checkpoint.Of(drv, 4711)
 	var none context.Context
-	if err := p.Lock(none); !errors.Is(err, ErrNil) {
+	if err := p.Lock(none); !errors.Is(err, cu.ErrNil) {
 		t.Errorf("Lock without a context: %v", err)
 	}
 
@@ -119,7 +128,7 @@ func TestProcessErrors(t *testing.T) {
 	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Every: true, Code: 600})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	hooks.lock = func() { cancel(errLate) }
-	if err := p.Lock(ctx); !errors.Is(err, errLate) || !errors.Is(err, ResultTimeout) {
+	if err := p.Lock(ctx); !errors.Is(err, errLate) || !errors.Is(err, cu.ResultTimeout) {
 		t.Errorf("Lock of a busy process: %v", err)
 	}
 	hooks.lock = nil
@@ -142,12 +151,14 @@ func TestProcessErrors(t *testing.T) {
 		t.Errorf("a slow checkpoint: %v", err)
 	}
 	close(goOn)
-	if !soon(func() bool { return must(p.State())(t) == ProcessCheckpointed }) {
-		t.Error("the call does not continue")
+	for late := time.Now().Add(10 * time.Second); must(p.State())(t) != checkpoint.Checkpointed; time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the call does not continue")
+		}
 	}
 
-	old := must(Open(WithSoftware(cusim.New(cusim.Version(12060)))))(t)
-	for name, err := range each(old.Process(4711), t.Context()) {
+	old := must(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(12060)))))(t)
+	for name, err := range each(checkpoint.Of(old, 4711), t.Context()) {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s with CUDA 12.6: %v", name, err)
 		}
@@ -156,11 +167,11 @@ func TestProcessErrors(t *testing.T) {
 
 // TestProcessRestoreOn restores a process on other GPUs.
 func TestProcessRestoreOn(t *testing.T) {
-	drv := must(Open(WithSoftware(cusim.New(cusim.Devices(2)))))(t)
+	drv := must(cu.Open(cu.WithSoftware(cusim.New(cusim.Devices(2)))))(t)
 	a, b := must(must(drv.Device(0))(t).UUID())(t), must(must(drv.Device(1))(t).UUID())(t)
-	p := drv.Process(4711)
-	swapped, same := map[UUID]UUID{a: b, b: a}, map[UUID]UUID{a: a, b: b}
-	if err := p.RestoreOn(t.Context(), swapped); !errors.Is(err, ResultIllegalState) {
+	p := checkpoint.Of(drv, 4711)
+	swapped, same := map[cu.UUID]cu.UUID{a: b, b: a}, map[cu.UUID]cu.UUID{a: a, b: b}
+	if err := p.RestoreOn(t.Context(), swapped); !errors.Is(err, cu.ResultIllegalState) {
 		t.Errorf("while it runs: %v", err)
 	}
 	for _, err := range []error{p.Lock(t.Context()), p.Checkpoint(t.Context())} {
@@ -171,34 +182,34 @@ func TestProcessRestoreOn(t *testing.T) {
 	var none context.Context
 	ended, cause := ended()
 	const zeros, missing = "check the error of Device.UUID", "map every GPU that the process"
-	on := func(gpus map[UUID]UUID) error { return p.RestoreOn(t.Context(), gpus) }
+	on := func(gpus map[cu.UUID]cu.UUID) error { return p.RestoreOn(t.Context(), gpus) }
 	for name, tt := range map[string]struct {
 		err, is error
 		says    string
 	}{
-		"no process":    {Process{}.RestoreOn(t.Context(), same), ErrNil, "the process is nil"},
-		"no context":    {p.RestoreOn(none, same), ErrNil, ""},
+		"no process":    {checkpoint.Process{}.RestoreOn(t.Context(), same), cu.ErrNil, "the process is nil"},
+		"no context":    {p.RestoreOn(none, same), cu.ErrNil, ""},
 		"an ended one":  {p.RestoreOn(ended, same), cause, "the driver was not called"},
 		"no map":        {on(nil), core.ErrInvalid, "or use Restore"},
-		"no GPU":        {on(map[UUID]UUID{}), core.ErrInvalid, "map every GPU of the process"},
-		"a zero old":    {on(map[UUID]UUID{{}: a, b: b}), core.ErrInvalid, zeros},
-		"a zero new":    {on(map[UUID]UUID{a: {}, b: b}), core.ErrInvalid, a.String() + " is mapped to "},
-		"one of two":    {on(map[UUID]UUID{a: b}), ResultInvalidValue, missing},
-		"two to one":    {on(map[UUID]UUID{a: b, b: b}), ResultInvalidValue, "each to another one"},
-		"an absent one": {on(map[UUID]UUID{a: {9}, b: b}), ResultInvalidValue, "of the same chip"},
+		"no GPU":        {on(map[cu.UUID]cu.UUID{}), core.ErrInvalid, "map every GPU of the process"},
+		"a zero old":    {on(map[cu.UUID]cu.UUID{{}: a, b: b}), core.ErrInvalid, zeros},
+		"a zero new":    {on(map[cu.UUID]cu.UUID{a: {}, b: b}), core.ErrInvalid, a.String() + " is mapped to "},
+		"one of two":    {on(map[cu.UUID]cu.UUID{a: b}), cu.ResultInvalidValue, missing},
+		"two to one":    {on(map[cu.UUID]cu.UUID{a: b, b: b}), cu.ResultInvalidValue, "each to another one"},
+		"an absent one": {on(map[cu.UUID]cu.UUID{a: {9}, b: b}), cu.ResultInvalidValue, "of the same chip"},
 	} {
 		if !errors.Is(tt.err, tt.is) || !strings.Contains(tt.err.Error(), tt.says) {
 			t.Errorf("%s: %v", name, tt.err)
 		}
 	}
-	for _, gpus := range []map[UUID]UUID{swapped, same} {
-		if s := must(p.State())(t); s != ProcessCheckpointed {
+	for _, gpus := range []map[cu.UUID]cu.UUID{swapped, same} {
+		if s := must(p.State())(t); s != checkpoint.Checkpointed {
 			t.Fatalf("it is %v", s)
 		}
 		if err := p.RestoreOn(t.Context(), gpus); err != nil {
 			t.Fatal(err)
 		}
-		if s := must(p.State())(t); s != ProcessLocked {
+		if s := must(p.State())(t); s != checkpoint.Locked {
 			t.Fatalf("it is %v", s)
 		}
 		if err := p.Checkpoint(t.Context()); err != nil {
@@ -211,11 +222,11 @@ func TestProcessRestoreOn(t *testing.T) {
 func TestProcessRestoreOnOld(t *testing.T) {
 	for _, version := range []int{12060, 12080, 12090} {
 		old := &restoreCount{Software: cusim.New(cusim.Version(version)).Software()}
-		p := must(Open(WithSoftware(driver.Provide(old))))(t).Process(4711)
-		err := p.RestoreOn(t.Context(), map[UUID]UUID{{1}: {1}})
-		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultNotSupported) ||
+		p := checkpoint.Of(must(cu.Open(cu.WithSoftware(driver.Provide(old))))(t), 4711)
+		err := p.RestoreOn(t.Context(), map[cu.UUID]cu.UUID{{1}: {1}})
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, cu.ResultNotSupported) ||
 			!strings.Contains(err.Error(), "needs a driver for CUDA 13.0, and this one is for CUDA "+
-				Version(version).String()) {
+				cu.Version(version).String()) {
 			t.Errorf("CUDA %d: %v", version, err)
 		}
 		if old.calls != 0 {
@@ -271,10 +282,10 @@ func TestProcessLockPauses(t *testing.T) {
 	for slow, want := range map[time.Duration]int{0: 1, 60 * time.Millisecond: 0} {
 		sim := cusim.New(cusim.VirtualTime())
 		d := &slowLock{Software: sim.Software(), sim: sim, slow: slow}
-		drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+		drv := must(cu.Open(cu.WithSoftware(driver.Provide(d))))(t)
 		sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600})
 		before := d.timers
-		if err := drv.Process(4711).Lock(t.Context()); err != nil {
+		if err := checkpoint.Of(drv, 4711).Lock(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if n := d.timers - before; n != want {

@@ -1,4 +1,17 @@
-package cu
+// Package checkpoint takes other processes that use CUDA off their GPUs, and puts them back later, as they were or on
+// other GPUs. In between the GPUs are free for others, and the content of the process's device memory is in host memory.
+// A program such as CRIU can save the process meanwhile.
+//
+//	drv, err := cu.Open()
+//	job := checkpoint.Of(drv, pid)
+//	err = job.Lock(ctx) // its calls of CUDA block now
+//	err = job.Checkpoint(ctx)
+//	// … the GPUs are free …
+//	err = job.Restore(ctx)
+//	err = job.Unlock(ctx)
+//
+// It needs Linux, and a driver for CUDA 12.8. Otherwise the errors match [errors.ErrUnsupported].
+package checkpoint
 
 import (
 	"bytes"
@@ -11,58 +24,64 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
-// ProcessState says whether a process can use CUDA (CUprocessState).
-type ProcessState int32
+// State says whether a process can use CUDA (CUprocessState).
+type State int32
 
 const (
-	// ProcessRunning means that the process can call CUDA.
-	ProcessRunning ProcessState = driver.CU_PROCESS_STATE_RUNNING
-	// ProcessLocked means that calls of CUDA block in the process.
-	ProcessLocked ProcessState = driver.CU_PROCESS_STATE_LOCKED
-	// ProcessCheckpointed means that the content of the process's device memory is in host memory,
-	// and that the process holds no device.
-	ProcessCheckpointed ProcessState = driver.CU_PROCESS_STATE_CHECKPOINTED
-	// ProcessFailed means that a checkpoint or its restoration has failed. The process cannot recover.
-	ProcessFailed ProcessState = driver.CU_PROCESS_STATE_FAILED
+	// Running means that the process can call CUDA.
+	Running State = driver.CU_PROCESS_STATE_RUNNING
+	// Locked means that calls of CUDA block in the process.
+	Locked State = driver.CU_PROCESS_STATE_LOCKED
+	// Checkpointed means that the content of the process's device memory is in host memory, and that
+	// the process holds no device.
+	Checkpointed State = driver.CU_PROCESS_STATE_CHECKPOINTED
+	// Failed means that a checkpoint or its restoration has failed. The process cannot recover.
+	Failed State = driver.CU_PROCESS_STATE_FAILED
 )
 
 // String returns the name of the constant, or the number.
-func (s ProcessState) String() string {
-	return nameOf([]enumName{
-		{int32(ProcessRunning), "ProcessRunning"}, {int32(ProcessLocked), "ProcessLocked"},
-		{int32(ProcessCheckpointed), "ProcessCheckpointed"}, {int32(ProcessFailed), "ProcessFailed"},
+func (s State) String() string {
+	return core.NameOf([]core.ValueName{
+		{Value: int32(Running), Name: "Running"}, {Value: int32(Locked), Name: "Locked"},
+		{Value: int32(Checkpointed), Name: "Checkpointed"}, {Value: int32(Failed), Name: "Failed"},
 	}, int32(s))
 }
 
-// Process is another process that uses CUDA, which this one can checkpoint: take it off its devices,
-// and put it back later (CUDA 12.8, Linux). It is a value, and is safe for concurrent use.
+// Process is another process that uses CUDA, which this one can checkpoint. It is a value, and is safe for
+// concurrent use.
 //
 // A checkpoint is Lock and Checkpoint; Restore, or RestoreOn with other devices, and Unlock undo it.
 // In between the process still runs, and its calls of CUDA block.
 type Process struct {
-	drv *Driver
+	drv *core.Driver // nil if there is none
 	pid int
 }
 
-// Process returns the process with this number. It makes no call of the driver.
-func (d *Driver) Process(pid int) Process { return Process{d, pid} }
+// Of returns the process with this number. It makes no call of the driver.
+func Of(drv *cu.Driver, pid int) Process {
+	if drv == nil {
+		return Process{pid: pid}
+	}
+	return Process{core.DriverOf(drv), pid}
+}
 
 // PID returns the number of the process.
 func (p Process) PID() int { return p.pid }
 
 // State returns the state of the process (cuCheckpointProcessGetState).
-func (p Process) State() (ProcessState, error) {
+func (p Process) State() (State, error) {
 	const op = "cuCheckpointProcessGetState"
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	s, res := p.drv.core.Table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
-	return ProcessState(s), p.result(op, res)
+	s, res := p.drv.Table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
+	return State(s), p.result(op, res)
 }
 
 // RestoreThread returns the number of the thread of the process that restores it
@@ -73,13 +92,13 @@ func (p Process) RestoreThread() (tid int, err error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	t, res := p.drv.core.Table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
+	t, res := p.drv.Table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
 	return int(t), p.result(op, res)
 }
 
 // Lock makes the process's calls of CUDA block, after the present ones (cuCheckpointProcessLock). If
-// ctx ends first, the process stays ProcessRunning, and the error matches ctx.Err(). The process must
-// be ProcessRunning. This process cannot lock itself, because this library's own calls would block.
+// ctx ends first, the process stays Running, and the error matches ctx.Err(). The process must
+// be Running. This process cannot lock itself, because this library's own calls would block.
 func (p Process) Lock(ctx context.Context) error {
 	const (
 		op   = "cuCheckpointProcessLock"
@@ -90,13 +109,13 @@ func (p Process) Lock(ctx context.Context) error {
 	}
 	switch {
 	case ctx == nil:
-		return errNoGoContext(op, nil)
+		return core.ErrNoGoContext(op, nil)
 	case p.pid == os.Getpid():
 		return core.BadValue(op, nil, "a process cannot lock itself: lock it from another process")
 	case ctx.Err() != nil:
-		return errNotCalled(op, ctx)
+		return core.ErrNotCalled(op, ctx)
 	}
-	clock := p.drv.core.Table().Clock()
+	clock := p.drv.Table().Clock()
 	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer back.End()
 	for ctx.Err() == nil {
@@ -106,7 +125,7 @@ func (p Process) Lock(ctx context.Context) error {
 		}
 		args := driver.CheckpointLockArgs{TimeoutMs: uint32(left.Milliseconds())}
 		begun := clock.Now()
-		switch res := p.drv.core.Table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
+		switch res := p.drv.Table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
 		case driver.ResultNotReady, driver.ResultTimeout:
 			if clock.Now().Sub(begun) < left/2 { // the driver did not wait
 				back.Wait()
@@ -115,13 +134,13 @@ func (p Process) Lock(ctx context.Context) error {
 			return p.result(op, res)
 		}
 	}
-	return &Error{Op: op, Result: ResultTimeout, Err: core.ErrEnded(ctx), Detail: fmt.Sprintf(
+	return &cu.Error{Op: op, Result: cu.ResultTimeout, Err: core.ErrEnded(ctx), Detail: fmt.Sprintf(
 		"process %d: a call of CUDA in the process has not returned: try again later", p.pid)}
 }
 
 // Checkpoint copies the process's device memory to host memory, and releases its devices
-// (cuCheckpointProcessCheckpoint). The process must be ProcessLocked. It takes as long as the copy. If
-// ctx ends first, the error matches ctx.Err(), and the call continues: see [OpenContext].
+// (cuCheckpointProcessCheckpoint). The process must be Locked. It takes as long as the copy. If
+// ctx ends first, the error matches ctx.Err(), and the call continues: see [cu.OpenContext].
 func (p Process) Checkpoint(ctx context.Context) error {
 	return p.call(ctx, "cuCheckpointProcessCheckpoint", func(t *driver.Table, pid int32) driver.Result {
 		return t.CheckpointProcessCheckpoint(driver.At{}, pid, nil)
@@ -129,7 +148,7 @@ func (p Process) Checkpoint(ctx context.Context) error {
 }
 
 // Restore gives the process its devices and its device memory back
-// (cuCheckpointProcessRestore). The process must be ProcessCheckpointed, and is ProcessLocked then.
+// (cuCheckpointProcessRestore). The process must be Checkpointed, and is Locked then.
 // ctx is as for [Process.Checkpoint]. [Process.RestoreOn] gives it other devices.
 func (p Process) Restore(ctx context.Context) error {
 	return p.call(ctx, "cuCheckpointProcessRestore", func(t *driver.Table, pid int32) driver.Result {
@@ -138,13 +157,13 @@ func (p Process) Restore(ctx context.Context) error {
 }
 
 // RestoreOn is [Process.Restore] on other GPUs (CUDA 13.0). For the UUID of each GPU that the process
-// was checkpointed on, gpus has the UUID of the GPU on which it continues: see [Device.UUID]. A GPU on
+// was checkpointed on, gpus has the UUID of the GPU on which it continues: see [cu.Device.UUID]. A GPU on
 // which it stays is mapped to itself.
 //
 // NVIDIA documents that gpus must have every GPU of the checkpoint, also if only one changes, and that
 // a new GPU needs the same type of chip as the old one, and enough memory. Otherwise the driver returns
-// an error, such as [ResultInvalidValue].
-func (p Process) RestoreOn(ctx context.Context, gpus map[UUID]UUID) error {
+// an error, such as [cu.ResultInvalidValue].
+func (p Process) RestoreOn(ctx context.Context, gpus map[cu.UUID]cu.UUID) error {
 	const op = "cuCheckpointProcessRestore"
 	if err := p.check(op); err != nil {
 		return err
@@ -160,20 +179,20 @@ func (p Process) RestoreOn(ctx context.Context, gpus map[UUID]UUID) error {
 }
 
 // pairs returns the pairs of GPUs for the driver, in the order of the old ones.
-func (p Process) pairs(op string, gpus map[UUID]UUID) ([]driver.CheckpointGpuPair, error) {
+func (p Process) pairs(op string, gpus map[cu.UUID]cu.UUID) ([]driver.CheckpointGpuPair, error) {
 	const since = 13000 // older drivers do not know the arguments
-	if v := p.drv.core.Table().Version(); v < since {
-		return nil, &Error{Op: op, Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
+	if v := p.drv.Table().Version(); v < since {
+		return nil, &cu.Error{Op: op, Result: cu.ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 			"process %d: RestoreOn needs a driver for CUDA %v, and this one is for CUDA %v: update the driver, or "+
-				"use Restore, which needs the same GPUs", p.pid, Version(since), Version(v))}
+				"use Restore, which needs the same GPUs", p.pid, cu.Version(since), cu.Version(v))}
 	}
 	if len(gpus) == 0 {
 		return nil, core.BadValue(op, nil, fmt.Sprintf(
 			"process %d: no GPU is mapped: map every GPU of the process, or use Restore", p.pid))
 	}
 	var pairs []driver.CheckpointGpuPair
-	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b UUID) int { return bytes.Compare(a[:], b[:]) }) {
-		if old == (UUID{}) || gpus[old] == (UUID{}) {
+	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b cu.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+		if old == (cu.UUID{}) || gpus[old] == (cu.UUID{}) {
 			return nil, core.BadValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
 				"check the error of Device.UUID", p.pid, old, gpus[old]))
 		}
@@ -183,7 +202,7 @@ func (p Process) pairs(op string, gpus map[UUID]UUID) ([]driver.CheckpointGpuPai
 }
 
 // Unlock lets the process's calls of CUDA continue (cuCheckpointProcessUnlock). The process must be
-// ProcessLocked. ctx is as for [Process.Checkpoint].
+// Locked. ctx is as for [Process.Checkpoint].
 func (p Process) Unlock(ctx context.Context) error {
 	return p.call(ctx, "cuCheckpointProcessUnlock", func(t *driver.Table, pid int32) driver.Result {
 		return t.CheckpointProcessUnlock(driver.At{}, pid, nil)
@@ -196,8 +215,8 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 		return err
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
-	_, err := callContext(ctx, op, continues, func() (struct{}, error) {
-		return struct{}{}, p.result(op, f(p.drv.core.Table(), int32(p.pid)))
+	_, err := core.CallContext(ctx, op, continues, func() (struct{}, error) {
+		return struct{}{}, p.result(op, f(p.drv.Table(), int32(p.pid)))
 	}, func(struct{}) {})
 	return err
 }
@@ -205,7 +224,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 // check returns an error if p is no process.
 func (p Process) check(op string) error {
 	switch {
-	case !p.drv.open():
+	case p.drv == nil:
 		return core.ErrNil(op, "process")
 	case p.pid <= 0 || p.pid > math.MaxInt32:
 		return core.BadValue(op, nil, "the number of a process is positive")
@@ -218,7 +237,7 @@ func (p Process) result(op string, res driver.Result) error {
 	if res == driver.ResultSuccess {
 		return nil
 	}
-	e := p.drv.core.ResultError(op, 0, res)
+	e := p.drv.ResultError(op, 0, res)
 	e.Detail = core.Join(fmt.Sprintf("process %d", p.pid), e.Detail)
 	return e
 }

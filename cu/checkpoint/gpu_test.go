@@ -1,4 +1,4 @@
-package cu
+package checkpoint_test
 
 import (
 	"bufio"
@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/checkpoint"
+	"github.com/purecu/purecu/cutest"
 )
 
 // TestGPUCheckpoint takes a process off the GPU and puts it back, also with a mapping of its GPUs, and
@@ -20,8 +24,8 @@ func TestGPUCheckpoint(t *testing.T) {
 		checkpointed(t)
 		return
 	}
-	drv := gpuDriver(t)
-	if !drv.core.Has("cuCheckpointProcessLock") {
+	drv := cutest.Driver(t)
+	if must(drv.Version())(t) < 12080 {
 		t.Skip("the driver has no checkpoints: it is older than CUDA 12.8")
 	}
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -48,29 +52,29 @@ func TestGPUCheckpoint(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p := drv.Process(cmd.Process.Pid)
+	p := checkpoint.Of(drv, cmd.Process.Pid)
 	if tid, err := p.RestoreThread(); err != nil || tid <= 0 {
 		t.Errorf("RestoreThread: %d, %v", tid, err)
 	}
 	type step struct {
 		name string
 		make func(context.Context) error
-		want ProcessState
+		want checkpoint.State
 	}
 	steps := []step{
-		{"Lock", p.Lock, ProcessLocked},
-		{"Checkpoint", p.Checkpoint, ProcessCheckpointed},
-		{"Restore", p.Restore, ProcessLocked},
-		{"Unlock", p.Unlock, ProcessRunning},
+		{"Lock", p.Lock, checkpoint.Locked},
+		{"Checkpoint", p.Checkpoint, checkpoint.Checkpointed},
+		{"Restore", p.Restore, checkpoint.Locked},
+		{"Unlock", p.Unlock, checkpoint.Running},
 	}
 	if version := must(drv.Version())(t); version >= 13000 {
-		same := make(map[UUID]UUID) // all GPUs, each on itself
+		same := make(map[cu.UUID]cu.UUID) // all GPUs, each on itself
 		for _, dev := range must(drv.Devices())(t) {
 			id := must(dev.UUID())(t)
 			same[id] = id
 		}
 		again := func(ctx context.Context) error { return p.RestoreOn(ctx, same) }
-		steps = append(steps, steps[0], steps[1], step{"RestoreOn", again, ProcessLocked}, steps[3])
+		steps = append(steps, steps[0], steps[1], step{"RestoreOn", again, checkpoint.Locked}, steps[3])
 	}
 	for _, step := range steps {
 		begin := time.Now()
@@ -91,21 +95,21 @@ func TestGPUCheckpoint(t *testing.T) {
 	}
 	io.WriteString(in, "go on\n")
 	expect("UNCHANGED")
-	t.Log("a process that does not exist: ", drv.Process(1<<22).Lock(ctx))
+	t.Log("a process that does not exist: ", checkpoint.Of(drv, 1<<22).Lock(ctx))
 }
 
 // checkpointed is the process of which there is a checkpoint.
 func checkpointed(t *testing.T) {
-	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := cutest.Context(t)
+	s := must(gpu.NewStream(cu.StreamNonBlocking))(t)
 	defer s.Close()
 	numbers := make([]uint32, 1<<20)
 	for i := range numbers {
 		numbers[i] = uint32(i * i)
 	}
-	mem := must(AllocFrom(gpu, numbers))(t)
+	mem := must(cu.AllocFrom(gpu, numbers))(t)
 	defer mem.Close()
-	start, stop := must(gpu.NewEvent(EventDefault))(t), must(gpu.NewEvent(EventDefault))(t)
+	start, stop := must(gpu.NewEvent(cu.EventDefault))(t), must(gpu.NewEvent(cu.EventDefault))(t)
 	defer start.Close()
 	defer stop.Close()
 	for _, err := range []error{start.Record(s), s.Memset(mem.Span(0, 4), 0), stop.Record(s), s.Synchronize()} {
@@ -113,18 +117,18 @@ func checkpointed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := must(Elapsed(t.Context(), start, stop))(t)
+	before := must(cu.Elapsed(t.Context(), start, stop))(t)
 	fmt.Println("READY")
 	bufio.NewReader(os.Stdin).ReadString('\n') // meanwhile the checkpoint is made, and restored
 
-	if st, err := stop.Query(); st != Complete || err != nil {
+	if st, err := stop.Query(); st != cu.Complete || err != nil {
 		t.Errorf("the event: %v, %v", st, err)
 	}
-	if after, err := Elapsed(t.Context(), start, stop); after != before || err != nil {
+	if after, err := cu.Elapsed(t.Context(), start, stop); after != before || err != nil {
 		t.Errorf("the time between the events was %v, and is %v, %v", before, after, err)
 	}
 	got := make([]uint32, len(numbers))
-	if err := CopyTo(mem, got); err != nil {
+	if err := cu.CopyTo(mem, got); err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range got {
