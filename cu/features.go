@@ -19,7 +19,7 @@ var newer = [...]struct {
 	{"cuStreamWaitValue64", "", nil},
 	{
 		"cuCtxGetId",
-		"the handle stands for the context: see driverCore.keyOf",
+		"the handle stands for the context: see core.Driver.KeyOf",
 		func(f *Features) *bool { return &f.ContextID },
 	},
 	{"cuStreamGetId", "", func(f *Features) *bool { return &f.StreamID }},
@@ -29,7 +29,7 @@ var newer = [...]struct {
 	{"cuGraphInstantiateWithParams", "cuGraphInstantiateWithFlags: see Graph.InstantiateWithFlags", nil},
 	{"cuGraphExecUpdate", "its first version: see GraphExec.update", nil},
 	{"cuGraphGetEdges", "its first version: see graphCore.edges", nil},
-	{"cuStreamGetCaptureInfo", "its earlier version: see streamCore.captureInfo", nil},
+	{"cuStreamGetCaptureInfo", "its earlier version: see core.Stream.CaptureInfo", nil},
 	{
 		"cuFuncGetParamInfo",
 		"the module's PTX is read: see Function.findParams",

@@ -61,7 +61,7 @@ func (o *openings) open(mc *core.Mem, data driver.MemPoolPtrExportData) driver.R
 	}, func(x *openedMemory) {
 		x.open++
 		x.last, mc.Opening = nil, &core.CountedOpening{
-			EndCall:   func() (last bool) { return x.leave(mc) },
+			Leave:     func() (last bool) { return x.leave(mc) },
 			BeginFree: func() (end func(), may bool) { return x.beginFree(mc) },
 		}
 	})

@@ -26,7 +26,8 @@ var groups = []group{
 	{"green", []string{"heart"}, `green.go greenstate.go smgroups.go workqueues.go`},
 }
 
-// TestLayers checks what the groups of package cu use of each other: whoever changes the heart reads the heart and the core only.
+// TestLayers checks what the groups of package cu use of each other: whoever changes the heart reads it
+// and the core only.
 func TestLayers(t *testing.T) {
 	p := loadSource(t, "cu")
 	of := map[string]group{}

@@ -139,7 +139,7 @@ type ImportedMemory struct {
 	Opened bool
 	// Opening is not nil if the memory is of an imported pool.
 	Opening *CountedOpening
-	// Left says that Opening.EndCall was called.
+	// Left says that Opening.Leave was called.
 	Left bool
 }
 
@@ -160,9 +160,9 @@ type virtual interface {
 // CountedOpening has what to do with one of several openings of the same memory: see openings in package cu. It has
 // functions, so that a program that opens no memory of pools does not contain them.
 type CountedOpening struct {
-	// EndCall is called when no call on closed memory is in flight. It reports whether the caller has to
+	// Leave is called when no call on closed memory is in flight. It reports whether the caller has to
 	// free the memory. Otherwise another opening of the memory does that.
-	EndCall func() (last bool)
+	Leave func() (last bool)
 	// BeginFree is called before the driver frees the memory. If may is false, it must not, as there
 	// is another opening. Else end is called afterwards.
 	BeginFree func() (end func(), may bool)

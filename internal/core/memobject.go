@@ -30,7 +30,7 @@ func (mc *Mem) destroyInPool(l LeakReport) bool {
 }
 
 func (mc *Mem) leftToOther() bool {
-	if mc.Opening == nil || mc.Opening.EndCall() {
+	if mc.Opening == nil || mc.Opening.Leave() {
 		return false
 	}
 	defer mc.Ctx.EndHold()
