@@ -16,7 +16,8 @@
 // Read the groups in this order, which is from below. Within a group, begin with the first file.
 //
 //   - access.go, trace.go, drivererror.go, driverlog.go, driver.go: what every call of the driver needs
-//   - errors.go, ctxerror.go, batcherror.go: the errors of mistakes, of calls in a context, and of several items
+//   - errors.go, ctxerror.go, batcherror.go, names.go: the errors of mistakes, of calls in a context, and of several items;
+//     the names of values in texts
 //   - observer.go, race.go, norace.go: what the race detector is told
 //   - ctx.go, peer.go: contexts, who uses them, and whose memory their kernels can access
 //   - stream*.go, mark.go: streams, and how the end of their work is known, also after they are destroyed
@@ -25,9 +26,11 @@
 //   - slot.go, event*.go, record.go: the CUevents of events, how they are recorded, and how events change them
 //   - ipc.go, ipchandle.go: events that processes share, and handles for other processes
 //   - wait.go, watchsource.go, wakeups.go, ticket.go, stats.go: how goroutines wait, and what wakes them
+//   - callcontext.go: calls of the driver that may take long, for a goroutine that does not wait for their end
 //   - mem*.go, nodemem.go: memory, of pools and of graphs too: how it is allocated, used and freed
 //   - library.go, module.go, launch.go: code, and the arguments of kernels
 //   - hostfunc.go, hostcalls.go: Go functions that streams call
 //   - timeline*.go: timelines, and the memory of their counters
+//   - ref.go: how the packages of subjects get from an object of cu to its state here
 //   - capture*.go: captures, the streams that join them, and what waits while one begins or ends
 package core

@@ -372,7 +372,7 @@ func TestNames(t *testing.T) {
 				t.Errorf("there is no %s: %s", n, r.text)
 			}
 			if typ, method, found := strings.Cut(strings.TrimPrefix(n, "cusim."), "."); found &&
-				!regexp.MustCompile(`(?m)^pkg cu(sim)?, (method \(\*?`+typ+`\) `+method+`\b|type `+typ+` struct, `+method+`\b)`).Match(api) {
+				!regexp.MustCompile(`(?m)^pkg cu(sim|/\w+)?, (method \(\*?`+typ+`\) `+method+`\b|type `+typ+` struct, `+method+`\b)`).Match(api) {
 				t.Errorf("there is no %s: %s", n, r.text)
 			}
 		}
