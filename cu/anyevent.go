@@ -55,7 +55,7 @@ func refOf(op string, e AnyEvent) (r eventRef, err error) {
 	default:
 		return r, core.Misuse(op, nil, errEmbeddedEvent, "pass the embedded event, such as x.Event")
 	}
-	return r, core.ErrNil(op, "event")
+	return r, core.NilError(op, "event")
 }
 
 // errEmbeddedEvent is wrapped by the error for a type that implements AnyEvent by embedding.

@@ -164,7 +164,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*core.Stream, error) {
 	switch {
 	case s == nil || s.core == nil:
-		return nil, core.ErrNil(op, "stream")
+		return nil, core.NilError(op, "stream")
 	case mode < CaptureGlobal || mode > CaptureRelaxed:
 		return nil, core.BadValue(op, s.core, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
 	case f == nil:

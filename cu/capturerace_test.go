@@ -163,10 +163,10 @@ func TestThreadStreamInCapture(t *testing.T) {
 		g, err := must(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
 			return r.gpu.Do(func(inner *Thread) error {
 				s := must(inner.DefaultStream())(t)
-				if s.core.BeginWork() == nil {
+				if s.core.HoldCapture() == nil {
 					t.Error("nobody knows that the stream is captured")
 				}
-				s.core.EndWork()
+				s.core.ReleaseCapture()
 				return errors.Join(s.Copy(mem, host), host.Close())
 			})
 		})

@@ -220,11 +220,11 @@ func wholeWords(r *core.Region, f core.WorkFunction, size uint64) error {
 func (s *Stream) beginMemory(f core.WorkFunction, d, r *core.Region) (w core.Work, err error) {
 	op := f.Op()
 	if s == nil || s.core == nil {
-		return w, core.ErrNil(op, "stream")
+		return w, core.NilError(op, "stream")
 	}
 	for i, sp := range [...]*core.Region{d, r} {
 		if sp.Mem != nil && sp.Mem.Ctx.Drv != s.core.Ctx.Drv {
-			return w, core.ErrMixed(op, core.InRole(core.RoleOf(i, d, r), sp.Mem), s.core)
+			return w, core.MixedError(op, core.InRole(core.RoleOf(i, d, r), sp.Mem), s.core)
 		}
 	}
 	sc := s.core

@@ -295,7 +295,7 @@ func (r *costRig) addPartsOfEvent() {
 			if o := (&core.EventOwner{Core: cc}); register {
 				o = newEventOwner(cc)
 				event.owner.Store(o)
-				o.Closed()
+				o.NoteClosed()
 			} else {
 				event.owner.Store(o)
 			}

@@ -33,7 +33,7 @@ func (dev *Device) PrimaryContext() (*Context, error) { return dev.retain(true) 
 func (dev *Device) retain(mayWait bool) (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
 	if !dev.valid() {
-		return nil, core.ErrNil(op, "device")
+		return nil, core.NilError(op, "device")
 	}
 	d := dev.drv
 	var raw driver.Context
@@ -80,7 +80,7 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 // the GPU: see docs/blocking.md.
 func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
 	if !dev.valid() {
-		return nil, core.ErrNil("cuCtxCreate", "device")
+		return nil, core.NilError("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
 		return nil, core.BadValue("cuCtxCreate", dev.object(),
@@ -98,7 +98,7 @@ func (dev *Device) createContext(flags ContextFlags,
 	create func(*driver.Table, driver.At) (driver.Context, driver.Result)) (*Context, error) {
 	const op = "cuCtxCreate"
 	if !dev.valid() {
-		return nil, core.ErrNil(op, "device")
+		return nil, core.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
 		return nil, core.About(dev.object(), err)
@@ -131,7 +131,7 @@ func (dev *Device) createContext(flags ContextFlags,
 func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	const op = "cuCtxGetDevice"
 	if !d.open() {
-		return nil, core.ErrNil(op, "driver")
+		return nil, core.NilError(op, "driver")
 	}
 	if handle == 0 {
 		return nil, core.Misuse(op, nil, ErrNil,
@@ -165,7 +165,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 func (d *Driver) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if !d.open() {
-		return 0, core.ErrNil(op, "driver")
+		return 0, core.NilError(op, "driver")
 	}
 	raw, res := d.core.Table().CtxGetCurrent(driver.At{})
 	if res != driver.ResultSuccess {
@@ -228,7 +228,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 // use, and are not freed yet.
 func (c *Context) Close() error {
 	if c == nil || c.own == nil {
-		return core.ErrNil("cuDevicePrimaryCtxRelease", "context")
+		return core.NilError("cuDevicePrimaryCtxRelease", "context")
 	}
 	first, last := c.own.Close()
 	if first {
@@ -248,7 +248,7 @@ func (c *Context) Close() error {
 			return core.NewError("Context.Close", cc, ResultNotPermitted, err,
 				"the Context is closed, and its use of the CUDA context, which belongs to other code, ends soon")
 		}
-		return core.ErrLater("Context.Close", cc, err, core.AfterFreeing)
+		return core.LaterError("Context.Close", cc, err, core.AfterFreeing)
 	}
 	cc.Drv.FreeDeferred(cc.Dev)
 	return err
@@ -265,10 +265,10 @@ func (c *Context) object() core.Named {
 // enter begins a call on the context, and leave ends it.
 func (c *Context) enter(op string) (*core.Context, error) {
 	if c == nil || c.own == nil {
-		return nil, core.ErrNil(op, "context")
+		return nil, core.NilError(op, "context")
 	}
 	if !c.own.Acquire(c.own) {
-		return nil, core.ErrClosed(op, c.own.Core)
+		return nil, core.ClosedError(op, c.own.Core)
 	}
 	return c.own.Core, nil
 }

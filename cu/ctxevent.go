@@ -46,7 +46,7 @@ func (c *Context) WaitEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	return cc.Wait(op, uintptr(cc.Raw), o, func(at driver.At, raw driver.Event) driver.Result {
+	return cc.WaitEvent(op, uintptr(cc.Raw), o, func(at driver.At, raw driver.Event) driver.Result {
 		return cc.Drv.Table().CtxWaitEvent(at, cc.Raw, raw)
 	})
 }
@@ -56,11 +56,11 @@ func (c *Context) WaitEvent(e *Event) error {
 // closed objects.
 func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwner, error) {
 	if e == nil {
-		return nil, nil, core.ErrNilArg(op, c.object(), "event")
+		return nil, nil, core.NilArgError(op, c.object(), "event")
 	}
 	o := e.load()
 	if c != nil && c.own != nil && o != nil && o.Core.Ctx.Drv != c.own.Core.Drv {
-		return nil, nil, core.ErrMixed(op, o.Core, c.own.Core)
+		return nil, nil, core.MixedError(op, o.Core, c.own.Core)
 	}
 	cc, err := c.enter(op)
 	return cc, o, err

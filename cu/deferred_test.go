@@ -438,7 +438,7 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 	}()
 	want := []string{
 		"device memory abandoned",
-		"device memory: " + core.ErrKept("device memory", uintptr(ptr), core.ErrBorrowed).Error(),
+		"device memory: " + core.KeptError("device memory", uintptr(ptr), core.ErrBorrowed).Error(),
 	}
 	if diff := cmp.Diff(want, f.leaked(2)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)

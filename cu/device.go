@@ -31,7 +31,7 @@ func (dev *Device) failed(op string, res driver.Result) error {
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	const op = "cuDeviceGet"
 	if !d.open() {
-		return nil, core.ErrNil(op, "driver")
+		return nil, core.NilError(op, "driver")
 	}
 	raw, res := driver.Device(0), driver.ResultInvalidDevice
 	if int(int32(ordinal)) == ordinal {
@@ -89,7 +89,7 @@ func (d *Driver) Devices() ([]*Device, error) {
 func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	const op = "cuDeviceGetByPCIBusId"
 	if !d.open() {
-		return nil, core.ErrNil(op, "driver")
+		return nil, core.NilError(op, "driver")
 	}
 	raw, res := d.core.Table().DeviceGetByPCIBusId(driver.At{}, id)
 	switch res {
@@ -165,7 +165,7 @@ func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 func (dev *Device) UUID() (UUID, error) {
 	const op = "cuDeviceGetUuid"
 	if !dev.valid() {
-		return UUID{}, core.ErrNil(op, "device")
+		return UUID{}, core.NilError(op, "device")
 	}
 	u, res := dev.drv.core.Table().DeviceGetUUID(driver.At{}, dev.raw)
 	if dev.drv.core.Table().Missing(res) != nil { // before CUDA 11.4
@@ -191,7 +191,7 @@ func (dev *Device) PCIBusID() (string, error) {
 func (dev *Device) queryText(op string,
 	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
 	if !dev.valid() {
-		return "", core.ErrNil(op, "device")
+		return "", core.NilError(op, "device")
 	}
 	buf := make([]byte, 256)
 	if res := get(dev.drv.core.Table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
@@ -225,7 +225,7 @@ func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String(
 func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	const op = "cuDeviceGetAttribute"
 	if !dev.valid() {
-		return 0, core.ErrNil(op, "device")
+		return 0, core.NilError(op, "device")
 	}
 	v, res := dev.drv.core.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
 	switch res {
@@ -257,7 +257,7 @@ func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 func (dev *Device) LimitsSMs() (bool, error) {
 	const op = "cuDeviceGetExecAffinitySupport"
 	if !dev.valid() {
-		return false, core.ErrNil(op, "device")
+		return false, core.NilError(op, "device")
 	}
 	v, res := dev.drv.core.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
 	if res != driver.ResultSuccess {
@@ -304,9 +304,9 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 func (dev *Device) checkPeer(op string, peer *Device) error {
 	switch {
 	case !dev.valid():
-		return core.ErrNil(op, "device")
+		return core.NilError(op, "device")
 	case !peer.valid():
-		return core.ErrNilArg(op, dev.object(), "other device")
+		return core.NilArgError(op, dev.object(), "other device")
 	}
 	if dev.drv != peer.drv {
 		return core.Misuse(op, dev.object(), ErrDriverMismatch, fmt.Sprintf(
@@ -320,7 +320,7 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err error) {
 	const op = "cuDevicePrimaryCtxGetState"
 	if !dev.valid() {
-		return 0, false, core.ErrNil(op, "device")
+		return 0, false, core.NilError(op, "device")
 	}
 	f, a, res := dev.drv.core.Table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
@@ -334,7 +334,7 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	const op = "cuDevicePrimaryCtxSetFlags"
 	if !dev.valid() {
-		return core.ErrNil(op, "device")
+		return core.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
 		return core.About(dev.object(), err)
@@ -350,7 +350,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 func (dev *Device) TotalMem() (uint64, error) {
 	const op = "cuDeviceTotalMem"
 	if !dev.valid() {
-		return 0, core.ErrNil(op, "device")
+		return 0, core.NilError(op, "device")
 	}
 	n, res := dev.drv.core.Table().DeviceTotalMem(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {

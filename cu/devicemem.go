@@ -64,7 +64,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // freed: see [Context.WrapMem].
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
-		return core.ErrNil("cuMemFree", "device memory")
+		return core.NilError("cuMemFree", "device memory")
 	}
 	if m.core.Virt != nil {
 		return m.core.Virt.Close(m.cleanup)
@@ -177,7 +177,7 @@ func (m *DeviceMem) object() core.Named {
 // copy calls f, which copies n bytes at off, within a call on the memory.
 func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.DevicePtr) error) error {
 	if m == nil || m.core == nil {
-		return core.ErrNil(op, "device memory")
+		return core.NilError(op, "device memory")
 	}
 	mc := m.core.Current()
 	if err := mc.Enter(mc, op); err != nil {

@@ -28,7 +28,7 @@
 //   - Other processes and APIs: [IPCEventHandle], [IPCMemHandle], [ExternalSemaphore],
 //     [Context.ImportMem]. Package cu/checkpoint takes other processes off their GPUs.
 //   - Parts of a GPU: [GreenContext], [SMResource].
-//   - Tools: [Driver.AddTracer], [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error.Doc].
+//   - Tools: [Driver.AddTracer], [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error].
 //
 // # Safety
 //

@@ -24,7 +24,7 @@ type Driver struct {
 	// devices are the Devices that calls have returned. The mutex of Driver guards them.
 	devices   map[driver.Device]*Device
 	closed    atomic.Bool
-	driverRef // to core, for the packages below cu
+	driverRef // to core, for the packages in this folder
 }
 
 // driverRef is an alias, so that the field of a Driver is not exported.
@@ -243,7 +243,7 @@ type Version = driver.Version
 // Version returns the newest CUDA version that the driver supports (cuDriverGetVersion).
 func (d *Driver) Version() (Version, error) {
 	if !d.open() {
-		return 0, core.ErrNil("cuDriverGetVersion", "driver")
+		return 0, core.NilError("cuDriverGetVersion", "driver")
 	}
 	v, res := d.core.Table().DriverGetVersion(driver.At{})
 	if res != driver.ResultSuccess {
@@ -255,7 +255,7 @@ func (d *Driver) Version() (Version, error) {
 // DeviceCount returns the number of devices (cuDeviceGetCount).
 func (d *Driver) DeviceCount() (int, error) {
 	if !d.open() {
-		return 0, core.ErrNil("cuDeviceGetCount", "driver")
+		return 0, core.NilError("cuDeviceGetCount", "driver")
 	}
 	n, res := d.core.Table().DeviceGetCount(driver.At{})
 	if res != driver.ResultSuccess {
@@ -328,7 +328,7 @@ type Proc struct {
 // for the function, the error matches errors.ErrUnsupported.
 func (d *Driver) Proc(name string) (Proc, error) {
 	if !d.open() {
-		return Proc{}, core.ErrNil(name, "driver")
+		return Proc{}, core.NilError(name, "driver")
 	}
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
@@ -362,7 +362,7 @@ func (p Proc) Addr() uintptr {
 // the call. A Go variable qualifies only if it is known to be on the heap.
 func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
-		return ResultNotFound, core.ErrNil("Proc.Call", "function")
+		return ResultNotFound, core.NilError("Proc.Call", "function")
 	}
 	r, res := p.drv.core.Table().CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {

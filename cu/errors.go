@@ -76,5 +76,5 @@ var (
 )
 
 // Remedy returns the remedy for a result of most calls, in one or two sentences. It is "" for success and
-// for a code that this package does not know. [Error.Remedy] knows the call.
+// for a code that this package does not know. [cuerror.Error.Remedy] knows the call.
 func Remedy(r Result) string { return remedy.Of(r) }

@@ -98,7 +98,7 @@ func newEventOwner(c *core.Event) *core.EventOwner {
 // Close does nothing if the event has no CUevent yet.
 func (e *Event) Close() error {
 	if e == nil {
-		return core.ErrNil("cuEventDestroy", "event")
+		return core.NilError("cuEventDestroy", "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -106,7 +106,7 @@ func (e *Event) Close() error {
 	}
 	first, err := o.Core.Close(driver.At{})
 	if first {
-		o.Closed()
+		o.NoteClosed()
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 // the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordCurrent(ctx context.Context) error {
 	if e == nil {
-		return core.ErrNil("cuEventRecord", "event")
+		return core.NilError("cuEventRecord", "event")
 	}
 	s, err := CurrentStream(ctx)
 	if err != nil {
@@ -251,10 +251,10 @@ func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 // record checks the arguments of a record, and creates a zero event's CUevent.
 func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.RecordedBy) error {
 	if e == nil {
-		return core.ErrNil(op, "event")
+		return core.NilError(op, "event")
 	}
 	if s == nil || s.core == nil {
-		return core.ErrNilArg(op, e.load().Object(), "stream")
+		return core.NilArgError(op, e.load().Object(), "stream")
 	}
 	if flags&^RecordExternal != 0 {
 		return core.BadValue(op, s.core, "unknown record flags "+flags.String()+": see RecordFlags")
@@ -293,7 +293,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"
 	if e == nil {
-		return StatusUnknown, core.ErrNil(op, "event")
+		return StatusUnknown, core.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -302,7 +302,7 @@ func (e *Event) Query() (Status, error) {
 	for {
 		sl := o.Core.Slot.Load()
 		if sl == nil {
-			return StatusUnknown, core.ErrClosed(op, o.Core)
+			return StatusUnknown, core.ClosedError(op, o.Core)
 		}
 		if sl.Complete() {
 			return Complete, nil
@@ -355,7 +355,7 @@ func statusOf(c *core.Event, op string, sl *core.Slot, res driver.Result) (Statu
 func (e *Event) Synchronize() error {
 	const op = "cuEventSynchronize"
 	if e == nil {
-		return core.ErrNil(op, "event")
+		return core.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {

@@ -52,8 +52,8 @@ func (e *Event) create(ctx *core.Context) (*core.EventOwner, error) {
 			return o, nil
 		}
 		// Another call has created it, or the event was moved.
-		o.Closed()
-		if _, err := ec.Close(core.Background()); err != nil {
+		o.NoteClosed()
+		if _, err := ec.Close(core.BackgroundAt()); err != nil {
 			ctx.Drv.Leak(core.LeakReport{Kind: "event", Handle: uintptr(ec.First.Raw), Err: err})
 		}
 	}
@@ -100,9 +100,9 @@ func (e *Event) Move() *Event {
 func (e *Event) MoveTo(dst *Event) error {
 	switch {
 	case e == nil:
-		return core.ErrNil("MoveTo", "event")
+		return core.NilError("MoveTo", "event")
 	case dst == nil:
-		return core.ErrNilArg("MoveTo", e.load().Object(), "other event")
+		return core.NilArgError("MoveTo", e.load().Object(), "other event")
 	case e == dst:
 		return nil
 	}
@@ -126,10 +126,10 @@ func (e *Event) MoveTo(dst *Event) error {
 func (e *Event) RecordOnce(s *Stream) error {
 	const op = "cuEventRecord"
 	if e == nil {
-		return core.ErrNil(op, "event")
+		return core.NilError(op, "event")
 	}
 	if s == nil || s.core == nil {
-		return core.ErrNilArg(op, e.load().Object(), "stream")
+		return core.NilArgError(op, e.load().Object(), "stream")
 	}
 	o, sc := e.load(), s.core
 	if o == nil {

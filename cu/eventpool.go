@@ -46,7 +46,7 @@ func (c *Context) EventPool() (*EventPool, error) {
 // calls on them return [ErrClosed]. Further calls of Close return nil.
 func (p *EventPool) Close() error {
 	if p == nil || p.share == nil {
-		return core.ErrNil("cuEventDestroy", "event pool")
+		return core.NilError("cuEventDestroy", "event pool")
 	}
 	return p.share.CloseOwned("EventPool.Close", p.cleanup)
 }
@@ -59,10 +59,10 @@ func (p *EventPool) Close() error {
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
 	if p == nil || p.share == nil {
-		return Pooled{}, core.ErrNil(op, "event pool")
+		return Pooled{}, core.NilError(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, core.ErrClosed(op, p.share)
+		return Pooled{}, core.ClosedError(op, p.share)
 	}
 	f := lazyFlags(flags)
 	if int(f) >= core.PoolKinds {
@@ -141,10 +141,10 @@ func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
 func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	const op = "EventPool.ByID"
 	if p == nil || p.share == nil {
-		return Pooled{}, core.ErrNil(op, "event pool")
+		return Pooled{}, core.NilError(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, core.ErrClosed(op, p.share)
+		return Pooled{}, core.ClosedError(op, p.share)
 	}
 	entries := *p.share.Pool.Entries.Load()
 	if i, gen := id>>32, id&core.MaxGeneration; i < uint64(len(entries)) {

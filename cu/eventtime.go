@@ -123,7 +123,7 @@ func errUntimed(op string, of core.Named) error {
 func Elapsed(ctx context.Context, start, stop AnyEvent) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, core.ErrNoGoContext(op, nil)
+		return 0, core.NoGoContextError(op, nil)
 	}
 	iv, err := enterInterval(op, start, stop)
 	if err != nil {
@@ -174,7 +174,7 @@ func (iv *interval) leave() {
 }
 
 func (iv *interval) mixed(op string) error {
-	return core.ErrMixed(op, core.InRole(startEvent, iv.start.core()), core.InRole(stopEvent, iv.stop.core()))
+	return core.MixedError(op, core.InRole(startEvent, iv.start.core()), core.InRole(stopEvent, iv.stop.core()))
 }
 
 // sinceFast returns the time since the record of another event in the usual case: this package has

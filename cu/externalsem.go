@@ -116,7 +116,7 @@ func (x *ExternalSemaphore) Handle() uintptr {
 // for one that was abandoned.
 func (x *ExternalSemaphore) Close() error {
 	if x == nil || x.core == nil {
-		return core.ErrNil("cuDestroyExternalSemaphore", "external semaphore")
+		return core.NilError("cuDestroyExternalSemaphore", "external semaphore")
 	}
 	return x.core.CloseOwned("ExternalSemaphore.Close", x.cleanup)
 }
@@ -159,7 +159,7 @@ func (s *Stream) WaitExternal(ops ...ExternalOp) error { return s.external(waitE
 
 func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
 	if s == nil || s.core == nil {
-		return core.ErrNil(op, "stream")
+		return core.NilError(op, "stream")
 	}
 	if len(ops) == 0 {
 		return nil

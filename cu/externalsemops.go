@@ -24,7 +24,7 @@ func (x *externalSemCore) Kind() string { return "external semaphore" }
 
 func (x *externalSemCore) Handle() uintptr { return uintptr(x.raw) }
 
-func (x *externalSemCore) Free(at driver.At) (string, driver.Result) {
+func (x *externalSemCore) Destroy(at driver.At) (string, driver.Result) {
 	if o := x.Ctx.Drv.Observer(); o != nil {
 		o.SemaphoreDestroyed(x.id)
 	}
@@ -46,7 +46,7 @@ func checkExternal(op string, ops []ExternalOp, of core.Member) error {
 		case o.sem == nil:
 			return core.Misuse(op, of, mistake.ErrNil, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
 		case o.sem.Ctx != of.Context(): // a driver refuses streams of other contexts
-			return core.ErrMixed(op, o.sem, of)
+			return core.MixedError(op, o.sem, of)
 		case o.sem.Closed():
 			return o.sem.Refused(op)
 		}

@@ -70,7 +70,7 @@ func (g *Graph) object() core.Named {
 // flight. leave ends the call.
 func (g *Graph) enter(op string) (*graphCore, error) {
 	if g == nil || g.core == nil {
-		return nil, core.ErrNil(op, "graph")
+		return nil, core.NilError(op, "graph")
 	}
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (g *Graph) leave() {
 // node, which is destroyed with its graph.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil {
-		return core.ErrNil("cuGraphDestroy", "graph")
+		return core.NilError("cuGraphDestroy", "graph")
 	}
 	if g.whole != nil {
 		return nil
@@ -200,7 +200,7 @@ type GraphNode struct {
 // enter begins a call on the node's graph. The caller ends it by n.graph.leave.
 func (n GraphNode) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
-		return nil, core.ErrNil(op, "graph node")
+		return nil, core.NilError(op, "graph node")
 	}
 	gc, err := n.graph.enter(op)
 	if err != nil {
@@ -288,7 +288,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	defer g.leave()
 	defer g.closeDestroyed()
 	if gc.Ctx.Drv != sc.Ctx.Drv {
-		return nil, core.ErrMixed(beginToGraphOp, gc, sc)
+		return nil, core.MixedError(beginToGraphOp, gc, sc)
 	}
 	deps, err := g.dependencies(beginToGraphOp, after)
 	if err != nil {

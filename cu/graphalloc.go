@@ -80,7 +80,7 @@ func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow.nodeRow) }
 
 func (w *FreeNode) prepare(c *nodeCall) error {
 	if w.Mem == nil || w.Mem.core == nil {
-		return core.ErrNil(c.op, "device memory")
+		return core.NilError(c.op, "device memory")
 	}
 	m := w.Mem.core
 	c.objects = append(c.objects, m)
@@ -122,7 +122,7 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	defer runtime.KeepAlive(m)
 	defer x.leave()
 	if m == nil || m.core == nil {
-		return nil, core.ErrNilArg(takeOp, xc, "device memory")
+		return nil, core.NilArgError(takeOp, xc, "device memory")
 	}
 	a := xc.alloc(m.core)
 	switch {
@@ -154,7 +154,7 @@ type GraphMemStats struct {
 func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	const op = "cuDeviceGetGraphMemAttribute"
 	if !dev.valid() {
-		return GraphMemStats{}, core.ErrNil(op, "device")
+		return GraphMemStats{}, core.NilError(op, "device")
 	}
 	var v [4]uint64
 	for i := range v {
@@ -177,7 +177,7 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 func (dev *Device) ResetGraphMemHigh() error {
 	const op = "cuDeviceSetGraphMemAttribute"
 	if !dev.valid() {
-		return core.ErrNil(op, "device")
+		return core.NilError(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
 		if res := dev.drv.core.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
@@ -192,7 +192,7 @@ func (dev *Device) ResetGraphMemHigh() error {
 func (dev *Device) TrimGraphMem() error {
 	const op = "cuDeviceGraphMemTrim"
 	if !dev.valid() {
-		return core.ErrNil(op, "device")
+		return core.NilError(op, "device")
 	}
 	if res := dev.drv.core.Table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
 		return dev.failed(op, res)

@@ -130,7 +130,7 @@ type condWork struct {
 func (c *nodeCall) prepareCondition(w conditionalNode, h Condition, kind int32, size uint32) error {
 	switch {
 	case h.graph == nil:
-		return core.ErrNil(c.op, "condition")
+		return core.NilError(c.op, "condition")
 	case h.graph.core.graphParts != c.gc.graphParts:
 		return core.BadValue(c.op, c.gc, "the condition belongs to another graph")
 	}

@@ -118,11 +118,11 @@ func (w *ChildNode) row() *nodeRow { return rowIf(w != nil, childRow.nodeRow) }
 func (c *nodeCall) enterChild(child *Graph) error {
 	switch {
 	case child == nil || child.core == nil:
-		return core.ErrNil(c.op, "child graph")
+		return core.NilError(c.op, "child graph")
 	case c.gc == child.core:
 		return core.BadValue(c.op, c.gc, "a graph cannot be part of itself: pass a clone")
 	case c.ctx.Drv != child.core.Ctx.Drv:
-		return core.ErrMixed(c.op, c.gc, core.InRole("child graph", child.core))
+		return core.MixedError(c.op, c.gc, core.InRole("child graph", child.core))
 	}
 	if err := child.core.Enter(child.core, c.op); err != nil {
 		return err

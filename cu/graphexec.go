@@ -121,7 +121,7 @@ func (x *GraphExec) object() core.Named {
 // ends the call.
 func (x *GraphExec) enter(op string) (*execCore, error) {
 	if x == nil || x.core == nil {
-		return nil, core.ErrNil(op, "executable graph")
+		return nil, core.NilError(op, "executable graph")
 	}
 	if err := x.core.Enter(x.core, op); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (x *GraphExec) leave() {
 // nil. It may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
-		return core.ErrNil("cuGraphExecDestroy", "executable graph")
+		return core.NilError("cuGraphExecDestroy", "executable graph")
 	}
 	return x.core.CloseOwned("GraphExec.Close", x.cleanup)
 }
@@ -218,13 +218,13 @@ func (x *GraphExec) Upload(s *Stream) error {
 func (x *GraphExec) launchOrUpload(f core.WorkFunction, s *Stream) error {
 	op := f.Op()
 	if x == nil || x.core == nil {
-		return core.ErrNil(op, "executable graph")
+		return core.NilError(op, "executable graph")
 	}
 	if s == nil || s.core == nil {
-		return core.ErrNilArg(op, x.core, "stream")
+		return core.NilArgError(op, x.core, "stream")
 	}
 	if x.core.Ctx.Drv != s.core.Ctx.Drv {
-		return core.ErrMixed(op, x.core, s.core)
+		return core.MixedError(op, x.core, s.core)
 	}
 	sc, xc := s.core, x.core
 	w, err := sc.BeginEnqueueUnlocked(op)
@@ -277,7 +277,7 @@ func (x *GraphExec) launchOrUpload(f core.WorkFunction, s *Stream) error {
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "cuGraphExecUpdate"
 	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.Ctx.Drv != g.core.Ctx.Drv {
-		return core.ErrMixed(op, x.core, g.core)
+		return core.MixedError(op, x.core, g.core)
 	}
 	old, err := x.update(op, g)
 	if old != nil {
@@ -342,7 +342,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *graphObjects, err error
 func (x *GraphExec) owns(n GraphNode, op string) error {
 	switch {
 	case x == nil || x.core == nil:
-		return core.ErrNil(op, "executable graph")
+		return core.NilError(op, "executable graph")
 	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
 		return core.BadValue(op, x.core,
 			"the node belongs to another graph: pass a node of the graph that was instantiated")

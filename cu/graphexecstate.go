@@ -52,7 +52,7 @@ func (xc *execCore) leavesMemory() bool { return xc.atEnd != nil }
 
 func (xc *execCore) Handle() uintptr { return uintptr(xc.raw) }
 
-func (xc *execCore) Free(at driver.At) (string, driver.Result) {
+func (xc *execCore) Destroy(at driver.At) (string, driver.Result) {
 	if xc.leavesMemory() {
 		xc.atEnd()
 	}
@@ -177,7 +177,7 @@ func (xc *execCore) leaveDelayed() {
 		if err := xc.UsedStreams.WaitLong(xc.Ctx.Drv.Table().Clock()); err != nil {
 			for _, l := range batch {
 				xc.Ctx.Drv.Leak(core.LeakReport{Kind: l.kind, Handle: l.handle,
-					Err: core.ErrKept(l.kind, l.handle, err)})
+					Err: core.KeptError(l.kind, l.handle, err)})
 			}
 		} else {
 			core.EachDespitePanic(len(batch), func(i int) { batch[i].EndCall() })

@@ -160,7 +160,7 @@ func (f *graphFamily) Unlock() {
 		r := f.root()
 		ended := r.ended.Swap(nil)
 		for e := ended; e != nil; e = e.next {
-			if op, res := e.destroyRaw(core.Background()); res != driver.ResultSuccess {
+			if op, res := e.destroyRaw(core.BackgroundAt()); res != driver.ResultSuccess {
 				c := e.Context()
 				c.Drv.Leak(core.LeakReport{Kind: e.Kind(), Handle: e.Handle(),
 					Err: c.BackgroundError(op, e.Handle(), res)})

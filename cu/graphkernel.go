@@ -30,7 +30,7 @@ func (w *KernelNode) row() *nodeRow { return rowIf(w != nil, kernelRow) }
 
 func (w *KernelNode) prepare(c *nodeCall) error {
 	if w.Kernel == nil || w.Kernel.mod == nil {
-		return core.ErrNil(c.op, "function")
+		return core.NilError(c.op, "function")
 	}
 	c.work = &c.kernel
 	return w.Kernel.nodeWork(c, &c.kernel.params, &w.Config, w.Args)
@@ -104,7 +104,7 @@ func (w *kernelWork) explain(c *nodeCall, e *Error) {
 func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
 	mc := f.mod.core
 	if mc.Ctx.Drv != c.gc.Ctx.Drv {
-		return core.ErrMixed(c.op, f.object(), c.gc)
+		return core.MixedError(c.op, f.object(), c.gc)
 	}
 	if !keep(c, &mc.Resource, mc) {
 		return mc.Refused(c.op)

@@ -42,7 +42,7 @@ func newKernelBatch() *kernelBatch {
 func (b *kernelBatch) replace(x *GraphExec, updates []NodeUpdate, errs *core.BatchErrors, first int) (n int) {
 	g, c, op := updates[0].Node.graph, &b.c, kernelRow.execSet
 	if g == nil {
-		errs.Add(first, core.ErrNil(op, "graph node"))
+		errs.Add(first, core.NilError(op, "graph node"))
 		return 1
 	}
 	if _, err := x.enter(op); err != nil {
@@ -93,7 +93,7 @@ func (b *kernelBatch) add(x *GraphExec, node GraphNode, k *KernelNode) (again bo
 		}
 	}
 	if k.Kernel == nil || k.Kernel.mod == nil {
-		return false, core.ErrNil(c.op, "function")
+		return false, core.NilError(c.op, "function")
 	}
 	if err = b.find(node.raw); err != nil {
 		return false, err

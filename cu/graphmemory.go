@@ -56,7 +56,7 @@ func (w *CopyNode) prepare(c *nodeCall) error {
 	case b == nil:
 		told.box = extent{r.Size, 1, 1}
 	case d.Mem.Ctx != r.Mem.Ctx && !d.Mem.Everywhere() && !r.Mem.Everywhere():
-		return core.ErrMixed(c.op, core.InRole("destination", d.Mem), core.InRole("source", r.Mem))
+		return core.MixedError(c.op, core.InRole("destination", d.Mem), core.InRole("source", r.Mem))
 	default:
 		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
 		told.box = extent{b.Width, b.Height, b.Depth}
@@ -210,7 +210,7 @@ func (c *nodeCall) keepRegions(d, r *core.Region) error {
 			return err
 		}
 		if sp.Mem.Ctx.Drv != c.gc.Ctx.Drv {
-			return core.ErrMixed(c.op, sp.Mem, c.gc)
+			return core.MixedError(c.op, sp.Mem, c.gc)
 		}
 		if err := sp.Check(c.op); err != nil {
 			return err

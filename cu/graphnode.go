@@ -63,7 +63,7 @@ type reusedWork struct {
 // in flight. end ends the call. w, with its row r, is work that the call is about, or nil.
 func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if g == nil || g.core == nil {
-		return nil, core.ErrNil(op, "graph")
+		return nil, core.NilError(op, "graph")
 	}
 	gc := g.core
 	if x != nil {
@@ -116,7 +116,7 @@ func (g *Graph) begin(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, e
 // call is begin for a call about the node.
 func (n GraphNode) call(x *GraphExec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if n.graph == nil {
-		return nil, core.ErrNil(op, "graph node")
+		return nil, core.NilError(op, "graph node")
 	}
 	c, err := n.graph.begin(x, op, r, w)
 	if err == nil {
@@ -251,7 +251,7 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 	for _, n := range after {
 		switch {
 		case n.graph == nil:
-			return nil, core.ErrNilArg(op, g.core, "graph node")
+			return nil, core.NilArgError(op, g.core, "graph node")
 		case n.graph != g:
 			return nil, core.BadValue(op, g.core,
 				"a node can come only after nodes of its own graph, and one of these belongs to another graph")

@@ -331,7 +331,7 @@ type NodeUpdate struct {
 // objects than before, or an update fails (cuGraphExecKernelNodeSetParams and the like).
 func (x *GraphExec) SetAll(updates ...NodeUpdate) error {
 	if x == nil || x.core == nil {
-		return core.ErrNil(execSetNodeOp, "executable graph")
+		return core.NilError(execSetNodeOp, "executable graph")
 	}
 	batches := &x.core.graph.frames.batches
 	b, _ := batches.Get().(*kernelBatch)

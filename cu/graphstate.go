@@ -51,7 +51,7 @@ func (gc *graphCore) Kind() string { return "graph" }
 
 func (gc *graphCore) Handle() uintptr { return uintptr(gc.raw) }
 
-func (gc *graphCore) Free(at driver.At) (string, driver.Result) {
+func (gc *graphCore) Destroy(at driver.At) (string, driver.Result) {
 	return gc.family.destroy(at, gc)
 }
 

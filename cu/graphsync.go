@@ -52,7 +52,7 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 	}
 	if r.core() == nil {
 		if r.flags()&EventInterprocess != 0 {
-			return core.ErrNoNode(c.op, 0)
+			return core.NoNodeError(c.op, 0)
 		}
 		if r.owner, err = e.(*Event).create(c.gc.Ctx); err != nil {
 			return err
@@ -60,14 +60,14 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 	}
 	if ec := r.core(); ec.Ctx.Drv != c.gc.Ctx.Drv {
 		r.leave()
-		return core.ErrMixed(c.op, ec, c.gc)
+		return core.MixedError(c.op, ec, c.gc)
 	}
 	if err := r.enterForGraph(c.op, typ == GraphNodeTypeEventRecord); err != nil {
 		return err
 	}
 	if r.slot.Interprocess() {
 		r.leave()
-		return core.ErrNoNode(c.op, uintptr(r.slot.Raw))
+		return core.NoNodeError(c.op, uintptr(r.slot.Raw))
 	}
 	c.acquired, c.objects = append(c.acquired, r.slot), append(c.objects, r.slot)
 	return nil
@@ -98,7 +98,7 @@ func (w *HostNode) prepare(c *nodeCall) error {
 	}
 	h, number, err := c.gc.Ctx.Drv.NodeFunc(w.Func)
 	if err != nil {
-		return core.ErrUnnamed(c.op, uintptr(c.gc.raw), err)
+		return core.UnnamedError(c.op, uintptr(c.gc.raw), err)
 	}
 	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
 	c.work = &nodeParams[driver.Callback]{f: hostRow, p: h.Callback,

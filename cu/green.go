@@ -24,7 +24,7 @@ type SMResource struct {
 func (dev *Device) SMResource() (SMResource, error) {
 	const op = "cuDeviceGetDevResource"
 	if !dev.valid() {
-		return SMResource{}, core.ErrNil(op, "device")
+		return SMResource{}, core.NilError(op, "device")
 	}
 	raw, res := dev.drv.core.Table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
@@ -220,7 +220,7 @@ func (g *GreenContext) object() core.Named {
 // enter begins a call on the green context. leave ends it.
 func (g *GreenContext) enter(op string) (*greenCore, error) {
 	if g == nil || g.core == nil {
-		return nil, core.ErrNil(op, "green context")
+		return nil, core.NilError(op, "green context")
 	}
 	return g.core, g.core.Enter(g.core, op)
 }
@@ -235,7 +235,7 @@ func (g *GreenContext) leave() {
 // destroys it: see docs/blocking.md. Further calls return nil.
 func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
-		return core.ErrNil("cuGreenCtxDestroy", "green context")
+		return core.NilError("cuGreenCtxDestroy", "green context")
 	}
 	return g.core.CloseOwned("GreenContext.Close", g.cleanup)
 }
@@ -289,7 +289,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 		return nil, err
 	}
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
-	s := newStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
+	s := ownStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
 	s.core.Green = &gc.Resource
 	s.core.ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
@@ -319,7 +319,7 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 		return err
 	}
 	defer g.leave()
-	return gc.Ctx.Wait(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
+	return gc.Ctx.WaitEvent(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
 		return gc.Ctx.Drv.Table().GreenCtxWaitEvent(at, gc.raw, raw)
 	})
 }
@@ -329,11 +329,11 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 // detected.
 func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *core.EventOwner, error) {
 	if e == nil {
-		return nil, nil, core.ErrNilArg(op, g.object(), "event")
+		return nil, nil, core.NilArgError(op, g.object(), "event")
 	}
 	o := e.load()
 	if g != nil && g.core != nil && o != nil && o.Core.Ctx.Drv != g.core.Ctx.Drv {
-		return nil, nil, core.ErrMixed(op, o.Core, g.core)
+		return nil, nil, core.MixedError(op, o.Core, g.core)
 	}
 	gc, err := g.enter(op)
 	if err != nil {

@@ -15,6 +15,6 @@ func (g *greenCore) Kind() string { return "green context" }
 
 func (g *greenCore) Handle() uintptr { return uintptr(g.raw) }
 
-func (g *greenCore) Free(at driver.At) (string, driver.Result) {
+func (g *greenCore) Destroy(at driver.At) (string, driver.Result) {
 	return "cuGreenCtxDestroy", g.Ctx.Drv.Table().GreenCtxDestroy(at, g.raw)
 }

@@ -40,7 +40,7 @@ import "github.com/purecu/purecu/internal/core"
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s == nil || s.core == nil {
-		return core.ErrNil(core.HostFuncOp, "stream")
+		return core.NilError(core.HostFuncOp, "stream")
 	}
 	if f == nil {
 		return core.About(s.core, errNoHostFunc(core.HostFuncOp))

@@ -128,7 +128,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 // the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
-		return core.ErrNil("cuMemFreeHost", "host memory")
+		return core.NilError("cuMemFreeHost", "host memory")
 	}
 	return m.core.CloseOwned("HostMem.Close", m.cleanup)
 }
@@ -188,7 +188,7 @@ func (m *HostMem) object() core.Named {
 // use calls f with the memory, within a call.
 func (m *HostMem) use(op string, f func(b []byte) error) error {
 	if m == nil || m.core == nil {
-		return core.ErrNil(op, "host memory")
+		return core.NilError(op, "host memory")
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {

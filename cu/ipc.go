@@ -25,7 +25,7 @@ const (
 func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	const op = getIPCOp
 	if e == nil {
-		return IPCEventHandle{}, core.ErrNil(op, "event")
+		return IPCEventHandle{}, core.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {

@@ -23,7 +23,7 @@ import (
 func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 	const op = "cuIpcGetMemHandle"
 	if m == nil || m.core == nil {
-		return IPCMemHandle{}, core.ErrNil(op, "device memory")
+		return IPCMemHandle{}, core.NilError(op, "device memory")
 	}
 	mc := m.core
 	if err := exportable(mc, op); err != nil {

@@ -55,14 +55,14 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
 	op := cfg.op()
 	if f == nil || f.mod == nil {
-		return core.ErrNil(op, "function")
+		return core.NilError(op, "function")
 	}
 	if s == nil || s.core == nil {
-		return core.ErrNilArg(op, f.object(), "stream")
+		return core.NilArgError(op, f.object(), "stream")
 	}
 	sc := s.core
 	if ctx := f.mod.core.Ctx; ctx.Drv != sc.Ctx.Drv {
-		return core.ErrMixed(op, f.object(), sc)
+		return core.MixedError(op, f.object(), sc)
 	}
 	if sc.Ctx.Drv.Tracers.Load() != nil {
 		return f.launchTraced(s, cfg, args, prepared)
@@ -252,7 +252,7 @@ func (f *Function) useAll(w *core.Work, cfg *LaunchConfig, args []Arg,
 func (f *Function) useModule(w *core.Work, cfg *LaunchConfig) error {
 	switch mc := f.mod.core; {
 	case mc.Ctx != w.Stream.Ctx && !mc.Closed():
-		return core.ErrMixed(cfg.op(), f.object(), w.Stream)
+		return core.MixedError(cfg.op(), f.object(), w.Stream)
 	case mc.Ctx != w.Stream.Ctx, !w.Kept(&mc.Resource) && !w.Use(&mc.Resource, mc):
 		return mc.Refused(cfg.op())
 	}

@@ -28,7 +28,7 @@ type Library struct {
 func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
-		return nil, core.ErrNil(op, "driver")
+		return nil, core.NilError(op, "driver")
 	}
 	if wrong := codeimage.Check(image); wrong != "" {
 		return nil, core.BadValue(op, nil, wrong)
@@ -55,7 +55,7 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 func (d *Driver) LoadLibraryFile(path string, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
-		return nil, core.ErrNil(op, "driver")
+		return nil, core.NilError(op, "driver")
 	}
 	return readImage(op, nil, path, func(image []byte) (*Library, error) { return d.LoadLibrary(image, opts...) })
 }
@@ -63,7 +63,7 @@ func (d *Driver) LoadLibraryFile(path string, opts ...JITOption) (*Library, erro
 // enter begins a call on the library. leave ends it.
 func (l *Library) enter(op string) (*core.Library, error) {
 	if l == nil || l.core == nil {
-		return nil, core.ErrNil(op, "library")
+		return nil, core.NilError(op, "library")
 	}
 	return l.core, l.core.Enter(l.core, op)
 }
@@ -89,7 +89,7 @@ func (l *Library) Log() string {
 // the next freeing call unloads the library: see docs/blocking.md. Further calls return nil.
 func (l *Library) Close() error {
 	if l == nil || l.core == nil {
-		return core.ErrNil("cuLibraryUnload", "library")
+		return core.NilError("cuLibraryUnload", "library")
 	}
 	l.cleanup.Stop()
 	err := l.core.CloseModules()
@@ -287,7 +287,7 @@ func (k *Kernel) Handle() uintptr {
 func (k *Kernel) Function(c *Context) (*Function, error) {
 	const op = "cuKernelGetFunction"
 	if k == nil || k.lib == nil {
-		return nil, core.ErrNil(op, "kernel")
+		return nil, core.NilError(op, "kernel")
 	}
 	m, err := k.lib.module(op, c)
 	if err != nil {
@@ -330,9 +330,9 @@ func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error
 func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call func(*driver.Table) driver.Result) error {
 	switch {
 	case k == nil || k.lib == nil:
-		return core.ErrNil(op, "kernel")
+		return core.NilError(op, "kernel")
 	case !dev.valid():
-		return core.ErrNilArg(op, k.object(), "device")
+		return core.NilArgError(op, k.object(), "device")
 	case &dev.drv.core != k.lib.core.Drv:
 		return core.Misuse(op, k.object(), ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")

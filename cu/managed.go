@@ -252,7 +252,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*core.Context, *core
 	case err != nil:
 		return core.About(cc, err)
 	case r.Mem.Ctx.Drv != cc.Drv:
-		return core.ErrMixed(op, r.Mem, cc)
+		return core.MixedError(op, r.Mem, cc)
 	case !r.Mem.Is.Managed || r.Size == 0:
 		return notManaged(op, r.Mem)
 	}

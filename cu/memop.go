@@ -71,7 +71,7 @@ const mostMemOps = 255
 // Use a [Timeline] where one counter is enough: the program can wait for it, too.
 func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	if s == nil || s.core == nil {
-		return core.ErrNil(batchOp, "stream")
+		return core.NilError(batchOp, "stream")
 	}
 	if len(ops) == 0 {
 		return nil
@@ -146,7 +146,7 @@ func checkMemOps(op string, ops []MemOp, of core.Member) error {
 		}
 		m, ctx := o.r.Mem, of.Context()
 		if m.Ctx.Drv != ctx.Drv || !m.Everywhere() && m.Ctx != ctx {
-			return core.ErrMixed(op, m, of)
+			return core.MixedError(op, m, of)
 		}
 		if err := o.r.Check(op); err != nil {
 			return err

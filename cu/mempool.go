@@ -172,7 +172,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		}
 		defer p.leave()
 		if pc.Ctx.Drv != cc.Drv || pc.Ctx.Dev != cc.Dev {
-			return core.ErrMixed(op, pc, cc)
+			return core.MixedError(op, pc, cc)
 		}
 		if err := notOnDevice(pc, op, "pass a pool of device memory"); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (p *MemPool) object() core.Named {
 // enter begins a call on the pool. leave ends it.
 func (p *MemPool) enter(op string) (*core.MemPool, error) {
 	if p == nil || p.core == nil {
-		return nil, core.ErrNil(op, "memory pool")
+		return nil, core.NilError(op, "memory pool")
 	}
 	return p.core, p.core.Enter(p.core, op)
 }
@@ -214,7 +214,7 @@ func (p *MemPool) leave() {
 // nil.
 func (p *MemPool) Close() error {
 	if p == nil || p.core == nil {
-		return core.ErrNil("cuMemPoolDestroy", "memory pool")
+		return core.NilError("cuMemPoolDestroy", "memory pool")
 	}
 	return p.core.CloseOwned("MemPool.Close", p.cleanup)
 }
@@ -344,7 +344,7 @@ func (p *MemPool) Trim(keep uint64) error {
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	if !peer.valid() {
-		return core.ErrNilArg(op, p.object(), "device")
+		return core.NilArgError(op, p.object(), "device")
 	}
 	if p != nil && p.core != nil && p.core.Memory == pooledManaged {
 		return core.BadValue(op, p.core,
@@ -372,7 +372,7 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	const op = "cuMemPoolGetAccess"
 	if !dev.valid() {
-		return false, core.ErrNilArg(op, p.object(), "device")
+		return false, core.NilArgError(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.raw))
@@ -398,9 +398,9 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	}
 	switch {
 	case s == nil || s.core == nil:
-		return nil, core.ErrNilArg(op, pc, "stream")
+		return nil, core.NilArgError(op, pc, "stream")
 	case s.core.Ctx != pc.Ctx:
-		return nil, core.ErrMixed(op, pc, s.core)
+		return nil, core.MixedError(op, pc, s.core)
 	}
 	return s.alloc(op, size, pc)
 }
@@ -488,9 +488,9 @@ func (s *Stream) Free(m *DeviceMem) error {
 	defer s.leave()
 	switch {
 	case m == nil || m.core == nil:
-		return core.ErrNilArg(op, sc, "device memory")
+		return core.NilArgError(op, sc, "device memory")
 	case m.core.Ctx != sc.Ctx:
-		return core.ErrMixed(op, m.core, sc)
+		return core.MixedError(op, m.core, sc)
 	}
 	captured, foreign, err := sc.FreeCaptured(op, m.core)
 	switch {

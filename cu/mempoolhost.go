@@ -154,9 +154,9 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	switch {
 	case s == nil || s.core == nil:
-		return nil, core.ErrNilArg(op, pc, "stream")
+		return nil, core.NilArgError(op, pc, "stream")
 	case s.core.Ctx != pc.Ctx:
-		return nil, core.ErrMixed(op, pc, s.core)
+		return nil, core.MixedError(op, pc, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {

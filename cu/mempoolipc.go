@@ -80,7 +80,7 @@ type PoolMemHandle [64 + 8]byte
 func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	const op = "cuMemPoolExportPointer"
 	if m == nil || m.core == nil {
-		return h, core.ErrNil(op, "device memory")
+		return h, core.NilError(op, "device memory")
 	}
 	mc := m.core
 	if mc.Is != core.PooledMemory {

@@ -106,7 +106,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	if c == nil || c.own == nil {
-		return nil, core.ErrNil(op, "context")
+		return nil, core.NilError(op, "context")
 	}
 	return readImage(op, c.own.Core, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
 }
@@ -141,7 +141,7 @@ func (m *Module) Log() string {
 // docs/blocking.md. Further calls return nil. A module of a [Library] stays loaded.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
-		return core.ErrNil("cuModuleUnload", "module")
+		return core.NilError("cuModuleUnload", "module")
 	}
 	return m.core.CloseOwned("Module.Close", m.cleanup)
 }
@@ -162,7 +162,7 @@ func (m *Module) Handle() uintptr {
 func (m *Module) Global(name string) (*DeviceMem, error) {
 	const op = "cuModuleGetGlobal"
 	if m == nil || m.core == nil {
-		return nil, core.ErrNil(op, "module")
+		return nil, core.NilError(op, "module")
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
@@ -231,7 +231,7 @@ func (f *Function) context() *core.Context {
 func (m *Module) Function(name string) (*Function, error) {
 	const op = "cuModuleGetFunction"
 	if m == nil || m.core == nil {
-		return nil, core.ErrNil(op, "module")
+		return nil, core.NilError(op, "module")
 	}
 	return m.find(op, name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
 		return t.ModuleGetFunction(at, m.core.Raw, name)
@@ -414,7 +414,7 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 func askFunction[T any](f *Function, op string,
 	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
 	if f == nil || f.mod == nil {
-		return v, core.ErrNil(op, "function")
+		return v, core.NilError(op, "function")
 	}
 	mc := f.mod.core
 	if err := mc.Enter(mc, op); err != nil {

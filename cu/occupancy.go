@@ -26,7 +26,7 @@ func (f *Function) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
 func (f *Function) askClusters(op string, cfg LaunchConfig,
 	call func(*driver.Table, driver.At, driver.Function, driver.LaunchConfig) (int32, driver.Result)) (int, error) {
 	if f == nil || f.mod == nil {
-		return 0, core.ErrNil(op, "function")
+		return 0, core.NilError(op, "function")
 	}
 	if err := f.checkConfig(&cfg); err != nil {
 		err.(*Error).Op = op

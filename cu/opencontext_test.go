@@ -207,7 +207,7 @@ func TestCloseUnusedEndsWaits(t *testing.T) {
 // TestCallContextGoexit calls a software driver that ends the goroutine, as t.FailNow does.
 func TestCallContextGoexit(t *testing.T) {
 	call := func() (int, error) { runtime.Goexit(); return 1, nil }
-	_, err := core.CallContext(context.Background(), "cuInit", hangs, call, func(int) {})
+	_, err := core.CallUntil(context.Background(), "cuInit", hangs, call, func(int) {})
 	if !errors.Is(err, core.ErrGoexit) {
 		t.Errorf("got %v", err)
 	}

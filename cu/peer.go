@@ -34,7 +34,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	}
 	defer peer.leave()
 	if pc.Drv != cc.Drv {
-		return core.ErrMixed(op, cc, core.InRole("peer", pc))
+		return core.MixedError(op, cc, core.InRole("peer", pc))
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var res, already driver.Result

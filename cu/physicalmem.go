@@ -177,7 +177,7 @@ func newPhysicalMem(c *core.Context, raw driver.MemGenericAllocationHandle, phys
 // enter begins a call on the memory. leave ends it.
 func (p *PhysicalMem) enter(op string) (*physicalCore, error) {
 	if p == nil || p.core == nil {
-		return nil, core.ErrNil(op, "physical memory")
+		return nil, core.NilError(op, "physical memory")
 	}
 	return p.core, p.core.Enter(p.core, op)
 }
@@ -254,7 +254,7 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 // GPU. Further calls return nil.
 func (p *PhysicalMem) Close() error {
 	if p == nil || p.core == nil {
-		return core.ErrNil("cuMemRelease", "physical memory")
+		return core.NilError("cuMemRelease", "physical memory")
 	}
 	return p.core.CloseOwned("PhysicalMem.Close", p.cleanup)
 }

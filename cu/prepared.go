@@ -34,7 +34,7 @@ type preparedArgs struct {
 // [Function.Launch]; memory that is closed later is detected at each launch.
 func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, error) {
 	if f == nil || f.mod == nil {
-		return nil, core.ErrNil(cfg.op(), "function")
+		return nil, core.NilError(cfg.op(), "function")
 	}
 	p := &PreparedLaunch{f: f, cfg: cfg}
 	a, err := f.prepareArgs(&p.cfg, args)
@@ -88,7 +88,7 @@ func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *core.Mem) error {
 // closed.
 func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	if p == nil || p.f == nil {
-		return core.ErrNil("cuLaunchKernel", "launch")
+		return core.NilError("cuLaunchKernel", "launch")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 // stream keeps the memory of the arguments. It may wait for the GPU: see docs/blocking.md.
 func (p *PreparedLaunch) Launch(s *Stream) error {
 	if p == nil || p.f == nil {
-		return core.ErrNil("cuLaunchKernel", "launch")
+		return core.NilError("cuLaunchKernel", "launch")
 	}
 	return p.f.launchOn(s, &p.cfg, nil, p.args.Load())
 }

@@ -50,7 +50,7 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	const op = "Driver.DetectRaces"
 	switch {
 	case !d.open():
-		return nil, core.ErrNil(op, "driver")
+		return nil, core.NilError(op, "driver")
 	case report == nil:
 		return nil, core.Misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
 	}

@@ -35,7 +35,7 @@ func NeedsRestart(err error) bool {
 // another context.
 func (c *Context) Err() error {
 	if c == nil || c.own == nil {
-		return core.ErrNil("cuCtxGetCurrent", "context")
+		return core.NilError("cuCtxGetCurrent", "context")
 	}
 	cc := c.own.Core
 	if p := cc.Poison.Load(); p != nil {

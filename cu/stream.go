@@ -19,8 +19,8 @@ type Stream struct {
 	cleanup runtime.Cleanup
 }
 
-// newStream returns a Stream that owns a handle.
-func newStream(ctx *core.Context, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
+// createStream returns a Stream that owns a handle.
+func ownStream(ctx *core.Context, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
 	serial := ctx.Drv.Streams.Add(1)
 	s := &Stream{core: &core.Stream{Raw: raw, At: at, Foreign: foreign, Flags: uint32(flags), Serial: serial}}
 	s.core.Shared = ctx.TakeShared(raw, &s.core.Own)
@@ -38,7 +38,7 @@ func newStream(ctx *core.Context, raw driver.Stream, at driver.At, foreign bool,
 // docs/blocking.md.
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
-	return c.newStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
+	return c.createStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
 		return cc.Drv.Table().StreamCreate(at, uint32(flags))
 	})
 }
@@ -49,7 +49,7 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 // docs/blocking.md.
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
-	return c.newStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
+	return c.createStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
 		return cc.Drv.Table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
 	})
 }
@@ -59,7 +59,7 @@ func clamp32(n int) int32 {
 	return int32(max(-1<<31, min(n, 1<<31-1)))
 }
 
-func (c *Context) newStream(op string, flags StreamFlags,
+func (c *Context) createStream(op string, flags StreamFlags,
 	create func(*core.Context, driver.At) (driver.Stream, driver.Result)) (*Stream, error) {
 	cc, err := c.enter(op)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Context) newStream(op string, flags StreamFlags,
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(cc, raw, driver.At{}, false, flags)
+	s := ownStream(cc, raw, driver.At{}, false, flags)
 	s.core.ObserveNew(uint32(flags))
 	return s, nil
 }
@@ -97,7 +97,7 @@ func (c *Context) LegacyStream() (*Stream, error) {
 		return nil, err
 	}
 	defer c.leave()
-	return newStream(cc, driver.CU_STREAM_LEGACY, driver.At{Context: cc.Raw}, true, StreamDefault), nil
+	return ownStream(cc, driver.CU_STREAM_LEGACY, driver.At{Context: cc.Raw}, true, StreamDefault), nil
 }
 
 // WrapStream returns a Stream for a CUstream of this context that other code created and owns
@@ -126,7 +126,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, core.Misuse(op, core.StandIn{ItsKind: "stream", Raw: handle, Ctx: cc}, ErrContextMismatch,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, cc.Raw))
 	}
-	s := newStream(cc, raw, driver.At{}, true, StreamDefault)
+	s := ownStream(cc, raw, driver.At{}, true, StreamDefault)
 	if cc.Drv.Observer() != nil {
 		if flags, res := cc.Drv.Table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
 			s.core.ObserveNew(flags)
@@ -146,7 +146,7 @@ func (s *Stream) object() core.Named {
 // enter begins a call on the stream, and leave ends it.
 func (s *Stream) enter(op string) (*core.Stream, error) {
 	if s == nil || s.core == nil {
-		return nil, core.ErrNil(op, "stream")
+		return nil, core.NilError(op, "stream")
 	}
 	return s.core, s.core.Begin(op)
 }
@@ -174,12 +174,12 @@ func (s *Stream) leaveTraced(t core.TracedCall, op core.TraceOp, res driver.Resu
 // return nil.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
-		return core.ErrNil("cuStreamDestroy", "stream")
+		return core.NilError("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
 		// A new wait is added before it looks at Closed: one of the two sees the other.
 		if sc := s.core; !sc.Waits.Empty() {
-			sc.Ctx.Drv.Watch.EndGroup(&sc.Waits, func(watch.Item) error { return core.ErrStreamClosedMeanwhile(sc) })
+			sc.Ctx.Drv.Watch.EndGroup(&sc.Waits, func(watch.Item) error { return core.StreamClosedError(sc) })
 		}
 	}()
 	return s.core.CloseOwned("Stream.Close", s.cleanup)
@@ -233,7 +233,7 @@ func (s *Stream) Flags() (StreamFlags, error) {
 		return 0, err
 	}
 	defer s.leave()
-	if !sc.Foreign || sc.Pooled {
+	if !sc.Foreign || sc.OfStreamPool {
 		return StreamFlags(sc.Flags), nil
 	}
 	sc.BeginLegacy()
@@ -265,7 +265,7 @@ func (s *Stream) ID() (uint64, error) {
 	if res != driver.ResultSuccess {
 		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	if !sc.Foreign || sc.Pooled {
+	if !sc.Foreign || sc.OfStreamPool {
 		sc.ID.Store(id)
 	}
 	return id, nil
@@ -364,7 +364,7 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, core.ErrNoGoContext(op, s.object())
+		return 0, core.NoGoContextError(op, s.object())
 	}
 	if work == nil {
 		return 0, core.Misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")

@@ -171,7 +171,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	}
 	defer from.leave()
 	if fc.Ctx != sc.Ctx {
-		return core.ErrMixed(copyStreamOp, sc, core.InRole("other stream", fc))
+		return core.MixedError(copyStreamOp, sc, core.InRole("other stream", fc))
 	}
 	if fc.At.Thread != sc.At.Thread && fc.At.Thread != nil && sc.At.Thread != nil {
 		return fc.CheckThread(copyStreamOp)

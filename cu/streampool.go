@@ -36,8 +36,8 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(cc, raw, driver.At{}, true, StreamNonBlocking)
-	s.core.Pooled = true
+	s := ownStream(cc, raw, driver.At{}, true, StreamNonBlocking)
+	s.core.OfStreamPool = true
 	s.core.ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }

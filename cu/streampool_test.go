@@ -256,7 +256,7 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	if !eventually(kept.Load) || host.core.Freed.Load() {
 		t.Errorf("the memory is not kept; freed: %v", host.core.Freed.Load())
 	}
-	r.ok(errors.Join(g.Close(), captured.Close(), host.core.Resource.Free(driver.At{})))
+	r.ok(errors.Join(g.Close(), captured.Close(), host.core.Resource.DestroyNow(driver.At{})))
 }
 
 // TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of
@@ -340,7 +340,7 @@ func TestPermanentStreamLost(t *testing.T) {
 				t.Errorf("the memory is not kept; freed: %v", host.core.Freed.Load())
 			}
 			r.sim.Finish()
-			r.ok(errors.Join(r.gpu.Synchronize(), host.core.Resource.Free(driver.At{}))) // that nothing is left
+			r.ok(errors.Join(r.gpu.Synchronize(), host.core.Resource.DestroyNow(driver.At{}))) // that nothing is left
 		})
 	}
 }

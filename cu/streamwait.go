@@ -37,7 +37,7 @@ func (s *Stream) WaitEvent(e AnyEvent) error {
 func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
-		return core.ErrNil(op, "stream")
+		return core.NilError(op, "stream")
 	}
 	r, err := refOf(op, e)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 	}
 	c := r.core()
 	if c != nil && c.Ctx.Drv != s.core.Ctx.Drv {
-		return core.ErrMixed(op, c, s.core)
+		return core.MixedError(op, c, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 	}
 	sl := r.slot
 	if c.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
-		return sc.WaitShared(op, sl, uint32(flags))
+		return sc.WaitInterprocess(op, sl, uint32(flags))
 	}
 	if sl.Unrecorded() && flags == WaitDefault {
 		return nil
@@ -99,13 +99,13 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 func (s *Stream) WaitStream(other *Stream) error {
 	const op = "cuStreamWaitEvent"
 	if s == nil || s.core == nil {
-		return core.ErrNil(op, "stream")
+		return core.NilError(op, "stream")
 	}
 	if other == nil || other.core == nil {
-		return core.ErrNilArg(op, s.core, "other stream")
+		return core.NilArgError(op, s.core, "other stream")
 	}
 	if s.core.Ctx.Drv != other.core.Ctx.Drv {
-		return core.ErrMixed(op, s.core, core.InRole("other stream", other.core))
+		return core.MixedError(op, s.core, core.InRole("other stream", other.core))
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -134,11 +134,11 @@ func (s *Stream) WaitStream(other *Stream) error {
 	}
 	// The wait refers to the record, so the event can be reused as soon as the wait is enqueued.
 	defer oc.KeepEvent(e)
-	c := oc.BeginWork()
+	c := oc.HoldCapture()
 	t := oc.Ctx.Drv.Trace(core.TraceEventRecord, e, oc.Raw)
 	oc.ObserveMark(e)
 	res := oc.RecordEvent(e)
-	oc.EndWork()
+	oc.ReleaseCapture()
 	t.Done(core.TraceEventRecord, e, oc.Raw, res)
 	if res != driver.ResultSuccess {
 		return oc.Ctx.CallError("cuEventRecord", uintptr(oc.Raw), res)

@@ -171,7 +171,7 @@ var errUnbalanced = errors.New("the function left the thread in another state")
 func (t *Thread) DefaultStream() (*Stream, error) {
 	const op = "CU_STREAM_PER_THREAD"
 	if t == nil || t.ctx == nil {
-		return nil, core.ErrNil(op, "thread")
+		return nil, core.NilError(op, "thread")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	}
 	if t.stream == nil {
 		at := driver.At{Context: t.ctx.Raw, Thread: t.raw}
-		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, at, true, StreamDefault)
+		t.stream = ownStream(t.ctx, driver.CU_STREAM_PER_THREAD, at, true, StreamDefault)
 		t.stream.core.Retain() // until end
 	}
 	return t.stream, nil
@@ -191,7 +191,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 func (t *Thread) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if t == nil || t.ctx == nil {
-		return 0, core.ErrNil(op, "thread")
+		return 0, core.NilError(op, "thread")
 	}
 	raw, res := t.ctx.Drv.Table().CtxGetCurrent(driver.At{Thread: t.raw})
 	if res != driver.ResultSuccess {

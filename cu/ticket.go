@@ -29,7 +29,7 @@ type Ticket struct {
 func (e *Event) Ticket() (*Ticket, error) {
 	const op = "cuEventQuery"
 	if e == nil {
-		return nil, core.ErrNil(op, "event")
+		return nil, core.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -60,10 +60,10 @@ func newTicket(o *core.EventOwner, sl *core.Slot) *Ticket {
 func (t *Ticket) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if t == nil {
-		return core.ErrNil(op, "ticket")
+		return core.NilError(op, "ticket")
 	}
 	if ctx == nil {
-		return core.ErrNoGoContext(op, t.owner.Object())
+		return core.NoGoContextError(op, t.owner.Object())
 	}
 	tc := t.core
 	if tc == nil {
@@ -123,7 +123,7 @@ func closedChannel() chan struct{} {
 // or the last Context of its CUDA context, was closed; otherwise it is the driver's error.
 func (t *Ticket) Err() error {
 	if t == nil {
-		return core.ErrNil("cuEventQuery", "ticket")
+		return core.NilError("cuEventQuery", "ticket")
 	}
 	if t.core == nil {
 		return nil

@@ -87,7 +87,7 @@ func (t *Timeline) object() core.Named {
 // enter begins a call on the timeline, and leave ends it.
 func (t *Timeline) enter(op string) (*core.Timeline, error) {
 	if t == nil || t.core == nil {
-		return nil, core.ErrNil(op, "timeline")
+		return nil, core.NilError(op, "timeline")
 	}
 	return t.core, t.core.Enter(t.core, op)
 }
@@ -134,11 +134,11 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	call func(t *driver.Table, at driver.At, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result) error {
 	switch {
 	case t == nil || t.core == nil:
-		return core.ErrNil(op, "timeline")
+		return core.NilError(op, "timeline")
 	case s == nil || s.core == nil:
-		return core.ErrNilArg(op, t.core, "stream")
+		return core.NilArgError(op, t.core, "stream")
 	case t.core.Ctx.Drv != s.core.Ctx.Drv:
-		return core.ErrMixed(op, t.core, s.core)
+		return core.MixedError(op, t.core, s.core)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -166,12 +166,12 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		}
 		defer o.Report()
 	}
-	c := sc.BeginWork()
+	c := sc.HoldCapture()
 	c.Keep(tc, sc)
 	sc.BeginLegacy()
 	res := call(sc.Ctx.Drv.Table(), sc.At, sc.Raw, p, value, flags)
 	sc.EndLegacy()
-	sc.EndWork()
+	sc.ReleaseCapture()
 	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this call
 		tc.Mark(sc)
 	}
@@ -256,7 +256,7 @@ func (t *Timeline) Set(value uint64) error {
 // About every 50 ms the driver is queried for an error of the context, which Wait returns.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
-		return core.ErrNoGoContext(core.WaitOp, t.object())
+		return core.NoGoContextError(core.WaitOp, t.object())
 	}
 	tc, err := t.enter(core.WaitOp)
 	if err != nil {
@@ -298,7 +298,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 // in use, and a call that releases the context never returns.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
-		return core.ErrNil("Timeline.Close", "timeline")
+		return core.NilError("Timeline.Close", "timeline")
 	}
 	tc := t.core
 	if !tc.Acquire(tc) { // keeps the cell until all streams are marked
@@ -307,7 +307,7 @@ func (t *Timeline) Close() error {
 	if first, _ := tc.Close(); first {
 		t.cleanup.Stop()
 		tc.Ctx.Cells.CountTimelines(-1, 1)
-		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, core.ErrTimelineClosed(tc))
+		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, core.TimelineClosedError(tc))
 		for _, sc := range tc.UsedStreams.List() {
 			tc.Mark(sc)
 		}

@@ -13,20 +13,20 @@ type TraceOp uint8
 
 // The operations.
 const (
-	TraceEventCreate = TraceOp(core.TraceEventCreate) // cuEventCreate, cuIpcOpenEventHandle
+	TraceEventCreate TraceOp = TraceOp(core.TraceEventCreate) // cuEventCreate, cuIpcOpenEventHandle
 	// cuEventRecord; cuCtxRecordEvent and cuGreenCtxRecordEvent, with Stream 0
-	TraceEventRecord      = TraceOp(core.TraceEventRecord)
-	TraceEventDestroy     = TraceOp(core.TraceEventDestroy)     // cuEventDestroy
-	TraceEventSynchronize = TraceOp(core.TraceEventSynchronize) // cuEventSynchronize
-	TraceEventQuery       = TraceOp(core.TraceEventQuery)       // cuEventQuery
-	TraceStreamCreate     = TraceOp(core.TraceStreamCreate)     // cuStreamCreate
-	TraceStreamDestroy    = TraceOp(core.TraceStreamDestroy)    // cuStreamDestroy
+	TraceEventRecord      TraceOp = TraceOp(core.TraceEventRecord)
+	TraceEventDestroy     TraceOp = TraceOp(core.TraceEventDestroy)     // cuEventDestroy
+	TraceEventSynchronize TraceOp = TraceOp(core.TraceEventSynchronize) // cuEventSynchronize
+	TraceEventQuery       TraceOp = TraceOp(core.TraceEventQuery)       // cuEventQuery
+	TraceStreamCreate     TraceOp = TraceOp(core.TraceStreamCreate)     // cuStreamCreate
+	TraceStreamDestroy    TraceOp = TraceOp(core.TraceStreamDestroy)    // cuStreamDestroy
 	// cuStreamWaitEvent; cuCtxWaitEvent and cuGreenCtxWaitEvent, with Stream 0
-	TraceStreamWait        = TraceOp(core.TraceStreamWait)
-	TraceStreamSynchronize = TraceOp(core.TraceStreamSynchronize) // cuStreamSynchronize
-	TraceStreamQuery       = TraceOp(core.TraceStreamQuery)       // cuStreamQuery
-	TraceLaunch            = TraceOp(core.TraceLaunch)            // cuLaunchKernel
-	TraceGraphLaunch       = TraceOp(core.TraceGraphLaunch)       // cuGraphLaunch
+	TraceStreamWait        TraceOp = TraceOp(core.TraceStreamWait)
+	TraceStreamSynchronize TraceOp = TraceOp(core.TraceStreamSynchronize) // cuStreamSynchronize
+	TraceStreamQuery       TraceOp = TraceOp(core.TraceStreamQuery)       // cuStreamQuery
+	TraceLaunch            TraceOp = TraceOp(core.TraceLaunch)            // cuLaunchKernel
+	TraceGraphLaunch       TraceOp = TraceOp(core.TraceGraphLaunch)       // cuGraphLaunch
 )
 
 // String returns the name of the C function that makes the operation most often. An event that was

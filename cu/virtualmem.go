@@ -83,7 +83,7 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 // enter begins a call on the memory. leave ends it.
 func (m *VirtualMem) enter(op string) (*virtualCore, *core.Mem, error) {
 	if m == nil || m.mem == nil {
-		return nil, nil, core.ErrNil(op, "virtual memory")
+		return nil, nil, core.NilError(op, "virtual memory")
 	}
 	mc := m.mem.core.Current()
 	return mc.Virt.(*generation).of, mc, mc.Enter(mc, op)
@@ -228,7 +228,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 	defer p.leave()
 	switch {
 	case pc.Ctx.Drv != v.ctx.Drv:
-		return core.ErrMixed(op, pc, mc)
+		return core.MixedError(op, pc, mc)
 	case off > v.size || pc.size > v.size-off:
 		return core.BadValue(op, mc, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
 	case off%v.unit != 0:
@@ -252,7 +252,7 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	defer runtime.KeepAlive(m.mem)
 	switch {
 	case !dev.valid():
-		return core.ErrNilArg(op, mc, "device")
+		return core.NilArgError(op, mc, "device")
 	case &dev.drv.core != v.ctx.Drv:
 		return core.Misuse(op, mc, ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
@@ -276,7 +276,7 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	}
 	defer m.leave(mc)
 	if !dev.valid() {
-		return 0, core.ErrNilArg(op, mc, "device")
+		return 0, core.NilArgError(op, mc, "device")
 	}
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, mc, off)
@@ -314,7 +314,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 // done. Further calls return nil.
 func (m *VirtualMem) Close() error {
 	if m == nil || m.mem == nil {
-		return core.ErrNil("cuMemAddressFree", "virtual memory")
+		return core.NilError("cuMemAddressFree", "virtual memory")
 	}
 	return m.mem.Close()
 }

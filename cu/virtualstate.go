@@ -112,7 +112,7 @@ func (g *generation) Length() uint64 { return g.of.length.Load() }
 func (v *virtualCore) newGeneration() *core.Mem {
 	mc := &core.Mem{Is: virtualMemory, Raw: v.raw, Size: v.size, Virt: &generation{of: v}}
 	mc.UsedStreams = new(core.StreamSet)
-	mc.Begin(mc, v.ctx)
+	mc.Init(mc, v.ctx)
 	return mc
 }
 
@@ -280,7 +280,7 @@ func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error
 	return detailed(old.CloseOwned(method, runtime.Cleanup{}), "the memory is unmapped when its work is done")
 }
 
-// detailed replaces what a core.ErrLater says about the end of an object: the range is not closed.
+// detailed replaces what a core.LaterError says about the end of an object: the range is not closed.
 func detailed(err error, detail string) error {
 	if e, ok := err.(*Error); ok && errors.Is(e.Err, ResultNotPermitted) {
 		e.Detail = detail
@@ -496,7 +496,7 @@ func (p *physicalCore) MemoryBytes() uint64 { return p.size }
 
 func (p *physicalCore) Handle() uintptr { return uintptr(p.raw) }
 
-func (p *physicalCore) Free(at driver.At) (string, driver.Result) {
+func (p *physicalCore) Destroy(at driver.At) (string, driver.Result) {
 	at.Context = 0
 	return "cuMemRelease", p.Ctx.Drv.Table().MemRelease(at, p.raw)
 }

@@ -24,10 +24,10 @@ import (
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if e == nil {
-		return core.ErrNil(op, "event")
+		return core.NilError(op, "event")
 	}
 	if ctx == nil {
-		return core.ErrNoGoContext(op, e.load().Object())
+		return core.NoGoContextError(op, e.load().Object())
 	}
 	o := e.load()
 	if o == nil {
@@ -97,7 +97,7 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 		}
 		end, res := a.slot.Drv.Table().BeginWait(a.slot.Core.Ctx.Raw, a.slot.Raw)
 		if res != driver.ResultSuccess {
-			a.err = core.ErrEndless(op, uintptr(a.slot.Raw), res)
+			a.err = core.EndlessError(op, uintptr(a.slot.Raw), res)
 			to.CountOutcome()
 			continue
 		}
@@ -122,7 +122,7 @@ func beginAny(op string, list []awaited) (ended func(), err error) {
 	}
 	ended, res := drv.Table().BeginWait(list[0].slot.Core.Ctx.Raw, events...)
 	if res != driver.ResultSuccess {
-		return nil, core.ErrEndless(op, uintptr(events[0]), res)
+		return nil, core.EndlessError(op, uintptr(events[0]), res)
 	}
 	return ended, nil
 }
@@ -137,7 +137,7 @@ func watchAll(list []awaited, to *watch.Waiter) {
 			a.watched = true
 			// A context that was closed meanwhile may not have ended this wait.
 			if a.slot.Core.Ctx.Closings.Load() != a.closings && a.slot.Drv.Watch.Cancel(&a.sub) {
-				a.err = core.ErrContextClosedMeanwhile(a.slot)
+				a.err = core.ContextClosedError(a.slot)
 				to.CountOutcome()
 			}
 		}
@@ -171,7 +171,7 @@ func leaveAll(list []awaited, ended func(*core.Slot) error) {
 func WaitAll[E AnyEvent](ctx context.Context, events ...E) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return core.ErrNoGoContext(op, nil)
+		return core.NoGoContextError(op, nil)
 	}
 	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
@@ -204,7 +204,7 @@ func waitAll(ctx context.Context, op string, list []awaited, pending int) error 
 func WaitAny[E AnyEvent](ctx context.Context, events ...E) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return -1, core.ErrNoGoContext(op, nil)
+		return -1, core.NoGoContextError(op, nil)
 	}
 	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
@@ -276,7 +276,7 @@ var errPending = errors.New("the record is pending")
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "cuEventRecord"
 	if ctx == nil {
-		return core.ErrNoGoContext(op, s.object())
+		return core.NoGoContextError(op, s.object())
 	}
 	sc, err := s.enter(op)
 	if err != nil {

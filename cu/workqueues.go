@@ -36,7 +36,7 @@ const withWorkQueues = 13010
 func (dev *Device) WorkQueues() (WorkQueues, error) {
 	const op = "cuDeviceGetDevResource"
 	if !dev.valid() {
-		return WorkQueues{}, core.ErrNil(op, "device")
+		return WorkQueues{}, core.NilError(op, "device")
 	}
 	raw, err := workQueues(&dev.drv.core, op, dev.raw)
 	if err != nil {

@@ -68,7 +68,7 @@ var rules = map[string]rule{
 	"driver":                {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
 	"internal/core": {imports: []string{"cu/cuerror", "driver", "internal/capturegate", "internal/clock", "internal/codeimage",
 		"internal/deferred", "internal/handle", "internal/lock", "internal/mistake", "internal/ptx", "internal/races",
-		"internal/remedy", "internal/slab", "internal/watch"}, unsafe: []string{"kernelargs.go", "launch.go", "mem.go"}},
+		"internal/remedy", "internal/slab", "internal/watch"}, unsafe: []string{"kernelargs.go", "launchmemory.go", "mem.go"}},
 	"cu": {imports: []string{"cu/cuerror", "driver", "internal/capturegate", "internal/clock", "internal/codeimage",
 		"internal/core", "internal/descriptor", "internal/handle", "internal/initresult", "internal/lock", "internal/mistake",
 		"internal/ptx", "internal/races", "internal/remedy", "internal/watch", "loader"},

@@ -121,6 +121,9 @@ func shows(t types.Type) bool {
 			return true
 		}
 	}
+	if types.IsInterface(t) {
+		return true
+	}
 	s, ok := t.Underlying().(*types.Struct)
 	if !ok {
 		return false
@@ -149,6 +152,7 @@ func TestInternalTypes(t *testing.T) {
 		type T int
 		type U struct{}
 		func (U) M() {}
+		type I interface{ M() }
 		type Sealed struct{ t T }
 		func (*Sealed) m() T { return 0 }`
 	const source = `package p
@@ -163,6 +167,8 @@ func TestInternalTypes(t *testing.T) {
 			EmbedsSealed struct { secret.Sealed }
 			sealed = secret.Sealed
 			u = secret.U
+			i = secret.I
+			HidesI struct { i }
 			HidesSealed struct { sealed }
 			HidesU struct { u }
 			Method int
@@ -197,7 +203,7 @@ func TestInternalTypes(t *testing.T) {
 	imports["x/internal/secret"] = check("x/internal/secret", secret)
 	want := []string{
 		"Alias: secret.T", "Argument.F: secret.T", "Const: secret.T", "Embeds.U: secret.U", "EmbedsSealed.Sealed: secret.Sealed", "Field.F: secret.T", "Func: secret.T",
-		"Generic.M: secret.T", "Hidden.F: secret.T", "Hidden.M: secret.T", "HidesU.u: secret.U", "Interface.M: secret.T", "Method.M: secret.T", "Var: secret.T",
+		"Generic.M: secret.T", "Hidden.F: secret.T", "Hidden.M: secret.T", "HidesI.i: secret.I", "HidesU.u: secret.U", "Interface.M: secret.T", "Method.M: secret.T", "Var: secret.T",
 	}
 	if diff := cmp.Diff(want, internalTypes(check("x/p", source))); diff != "" {
 		t.Errorf("mentions (-want +got):\n%s", diff)

@@ -15,7 +15,8 @@ type group struct {
 	files string   // patterns of path.Match
 }
 
-// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the heart.
+// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the heart. That
+// includes what graphs use of other subjects, such as externalsemops.go.
 var groups = []group{
 	{"heart", nil, ""},
 	{"graph", []string{"heart"}, "capture.go graph*.go"},

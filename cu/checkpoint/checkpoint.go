@@ -109,11 +109,11 @@ func (p Process) Lock(ctx context.Context) error {
 	}
 	switch {
 	case ctx == nil:
-		return core.ErrNoGoContext(op, nil)
+		return core.NoGoContextError(op, nil)
 	case p.pid == os.Getpid():
 		return core.BadValue(op, nil, "a process cannot lock itself: lock it from another process")
 	case ctx.Err() != nil:
-		return core.ErrNotCalled(op, ctx)
+		return core.NotCalledError(op, ctx)
 	}
 	clock := p.drv.Table().Clock()
 	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
@@ -134,7 +134,7 @@ func (p Process) Lock(ctx context.Context) error {
 			return p.result(op, res)
 		}
 	}
-	return &cu.Error{Op: op, Result: cu.ResultTimeout, Err: core.ErrEnded(ctx), Detail: fmt.Sprintf(
+	return &cu.Error{Op: op, Result: cu.ResultTimeout, Err: core.EndedError(ctx), Detail: fmt.Sprintf(
 		"process %d: a call of CUDA in the process has not returned: try again later", p.pid)}
 }
 
@@ -215,7 +215,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 		return err
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
-	_, err := core.CallContext(ctx, op, continues, func() (struct{}, error) {
+	_, err := core.CallUntil(ctx, op, continues, func() (struct{}, error) {
 		return struct{}{}, p.result(op, f(p.drv.Table(), int32(p.pid)))
 	}, func(struct{}) {})
 	return err
@@ -225,7 +225,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 func (p Process) check(op string) error {
 	switch {
 	case p.drv == nil:
-		return core.ErrNil(op, "process")
+		return core.NilError(op, "process")
 	case p.pid <= 0 || p.pid > math.MaxInt32:
 		return core.BadValue(op, nil, "the number of a process is positive")
 	}

@@ -1,6 +1,6 @@
 // Package cuerror has the types of the errors of package cu. Programs use them as cu.Error and cu.BatchError.
 //
-// It is a package of its own because the packages below cu make the errors, as io/fs is for package os.
+// It is a package of its own because packages that cu imports make the errors, as io/fs is for package os.
 package cuerror
 
 import (
@@ -15,7 +15,7 @@ import (
 // Error is a failed operation.
 type Error struct {
 	// Op is the C function that failed or that the operation would have called. For an operation without a
-	// C function of its own it is a method of package cu, such as Open.
+	// C function of its own it is a function or method of package cu, such as Open.
 	Op string
 	// Result is the result that the driver returned, or would have returned.
 	Result driver.Result
@@ -30,7 +30,7 @@ type Error struct {
 	// Err is the mistake, if it was found before the call of the driver, or another cause. It may
 	// be nil.
 	Err error
-	// Object is what the text says about the object of Handle: its kind, handle and size. If it is empty, the
+	// Object describes the object of Handle in the error's text: its kind, handle and size. If it is empty, the
 	// text has the handle only.
 	Object string
 	// Brief says that an earlier error has described the result, so that the text has its name only.

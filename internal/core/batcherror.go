@@ -9,6 +9,7 @@ type BatchErrors struct {
 	list  []error // nil while there are none
 }
 
+// Add notes the error of an item, or nothing if err is nil.
 func (b *BatchErrors) Add(place int, err error) {
 	if err == nil {
 		return

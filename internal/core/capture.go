@@ -339,7 +339,7 @@ func (sc *Stream) captureInvalidated() bool {
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 }
 
-// captureAfterWork is currentCapture for calls that have enqueued their work without BeginWork. It
+// captureAfterWork is currentCapture for calls that have enqueued their work without HoldCapture. It
 // does not wait for other calls that enqueue work.
 func (sc *Stream) captureAfterWork() *capture {
 	if sc.Shared.changing.Load() { // for at most capturegate.Patience

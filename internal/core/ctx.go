@@ -20,7 +20,7 @@ type ContextOwner struct {
 
 // Context is a CUDA context that the library uses. Its owners and its children are its users. The
 // library holds a claim to the context, unless the context is other code's. Without users the
-// context is abandoned: see ownership.
+// context is abandoned: see Ownership.
 type Context struct {
 	ContextIdentity
 	Ownership
@@ -191,7 +191,7 @@ func (c *Context) abandon() {
 		c.releasing = true
 		d.forget(c)
 		go func() {
-			if err := c.releaseCUDA(Background()); err != nil {
+			if err := c.releaseCUDA(BackgroundAt()); err != nil {
 				d.Leak(LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
 			}
 		}()
@@ -248,7 +248,7 @@ func (c *Context) Release() error {
 	ended, res := c.Drv.Table().BeginWait(c.Raw)
 	if res != driver.ResultSuccess {
 		c.abandon() // the next freeing call releases it
-		return ErrEndless("cuCtxSynchronize", uintptr(c.Raw), res)
+		return EndlessError("cuCtxSynchronize", uintptr(c.Raw), res)
 	}
 	defer ended()
 	if c.beginRelease() {

@@ -43,8 +43,8 @@ func Mismatch(a, b *Context) error {
 	return mistake.ErrContextMismatch
 }
 
-// ErrMixed returns the error for using objects of two different contexts together.
-func ErrMixed(op string, a, b Member) error {
+// MixedError returns the error for using objects of two different contexts together.
+func MixedError(op string, a, b Member) error {
 	x, y := a.Context(), b.Context()
 	err, its, other := Mismatch(x, y), a.Kind(), label(b)
 	var detail string
@@ -140,7 +140,7 @@ func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) 
 
 // firstErrors are the errors that made a context unusable. Each is set once.
 type firstErrors struct {
-	// Poison is the first sticky error, loss the first loss of the device.
+	// Poison is the first sticky error, Loss the first loss of the device.
 	Poison, Loss atomic.Pointer[firstError]
 }
 

@@ -71,7 +71,7 @@ func (c *Context) FreeDeferred() {
 // to free the object now, as in a host function. Then the object is deferred again.
 func (c *Context) freeClaimed(r *Resource, err error) bool {
 	if err == nil {
-		err = r.Free(driver.At{Relaxed: true})
+		err = r.DestroyNow(driver.At{Relaxed: true})
 	} else {
 		err = r.keepForever(err)
 	}

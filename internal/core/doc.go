@@ -26,9 +26,9 @@
 //   - slot.go, event*.go, record.go: the CUevents of events, how they are recorded, and how events change them
 //   - ipc.go, ipchandle.go: events that processes share, and handles for other processes
 //   - wait.go, watchsource.go, wakeups.go, ticket.go, stats.go: how goroutines wait, and what wakes them
-//   - callcontext.go: calls of the driver that may take long, for a goroutine that does not wait for their end
+//   - calluntil.go: calls of the driver that may take long, for a goroutine that does not wait for their end
 //   - mem*.go, nodemem.go: memory, of pools and of graphs too: how it is allocated, used and freed
-//   - library.go, module.go, launch.go: code, and the arguments of kernels
+//   - library.go, module.go, launchmemory.go: code, and the arguments of kernels
 //   - hostfunc.go, hostcalls.go: Go functions that streams call
 //   - timeline*.go: timelines, and the memory of their counters
 //   - ref.go: how the packages of subjects get from an object of cu to its state here

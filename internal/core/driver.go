@@ -69,7 +69,7 @@ type Numbering struct {
 	// Tag is a random number that identifies the Driver. An EventKey has it and the event's number.
 	Tag uint64
 	_   [64]byte // records and waits read the fields above, so the counters have another cache line
-	// Events and streams count those that were created. Physical counts the pieces of physical
+	// Events and Streams count the events and streams that were created. Physical counts the pieces of physical
 	// memory: by their numbers the race detector knows what is mapped at several addresses. Semaphores of
 	// other APIs get numbers from it, too.
 	Events, Streams, Physical atomic.Uint64

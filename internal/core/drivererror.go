@@ -94,7 +94,7 @@ func isLoss(r driver.Result) bool {
 }
 
 // note returns the first loss if the result of a call means that a device is lost, else nil.
-// InContext says that the call was made in an open context. Then ResultDeviceUnavailable is a loss;
+// inContext says that the call was made in an open context. Then ResultDeviceUnavailable is a loss;
 // otherwise it says that the device is busy, unless a loss was noted before. ResultUnknown is a
 // loss if two functions have returned it, because one function may have another reason for it. Those
 // that import handles do not count.

@@ -27,8 +27,8 @@ import (
 // A call that is the only one on its stream has the turn: see [handle.Kept]. It counts no call on the
 // objects that the stream keeps, and writes to no memory that calls on other streams use.
 //
-// Host functions and timelines use BeginWork and Keep instead, which are the same without a turn.
-// Records in a capture, and waits for events with the flag WaitExternal, use BeginWork, and add the
+// Host functions and timelines use HoldCapture and Keep instead, which are the same without a turn.
+// Records in a capture, and waits for events with the flag WaitExternal, use HoldCapture, and add the
 // event to the capture's objects.
 //
 // Function.launchFast, Stream.copyFast, Stream.memsetFast and GraphExec.launchFast of package cu
@@ -141,7 +141,7 @@ func (sc *Stream) AfterFast(f WorkFunction, handle uintptr, res driver.Result) (
 // BeginEnqueue begins a call on the stream that enqueues work.
 func (sc *Stream) BeginEnqueue(op string) (w Work, err error) {
 	if w, err = sc.BeginEnqueueUnlocked(op); err == nil {
-		w.capture, w.unlocked = sc.BeginWork(), false
+		w.capture, w.unlocked = sc.HoldCapture(), false
 	}
 	return w, err
 }
@@ -169,7 +169,7 @@ func (w *Work) turn() bool { return w.Frame == &w.Stream.Frame }
 // End ends the call, after the driver has the work.
 func (w *Work) End() {
 	if !w.unlocked {
-		w.Stream.EndWork()
+		w.Stream.ReleaseCapture()
 	}
 	if fr := w.Frame; fr.Args.Borrowed || len(fr.counted) != 0 {
 		defer w.leave()
@@ -222,16 +222,16 @@ func (w *Work) Use(r *Resource, o UsedObject) bool {
 	return true
 }
 
-// BeginWork prevents captures of the stream from beginning and ending until EndWork. The driver may
+// HoldCapture prevents captures of the stream from beginning and ending until ReleaseCapture. The driver may
 // wait meanwhile for room in the stream's queue. Only the beginning and the end of a capture of the
 // stream, and a wait by which the stream joins a capture, wait for the lock, and later calls on the
-// stream behind them. BeginWork returns the capture that work on the stream becomes part of, or nil.
-func (sc *Stream) BeginWork() *capture {
+// stream behind them. HoldCapture returns the capture that work on the stream becomes part of, or nil.
+func (sc *Stream) HoldCapture() *capture {
 	sc.Shared.captureLock.RLock()
 	return sc.currentCapture()
 }
 
-func (sc *Stream) EndWork() { sc.Shared.captureLock.RUnlock() }
+func (sc *Stream) ReleaseCapture() { sc.Shared.captureLock.RUnlock() }
 
 // Keep keeps an object, on which the caller has a call in flight, until the work that uses it is
 // done. If the work becomes part of a capture, the graph keeps the object.

@@ -55,6 +55,7 @@ func BadValue(op string, of Named, detail string) error {
 	return NewError(op, of, driver.ResultInvalidValue, ErrInvalid, detail)
 }
 
+// ErrInvalid is the cause of an error about an argument that no other cause describes.
 var ErrInvalid = errors.New("invalid argument")
 
 // Misuse returns the error for a misuse that was found before the call of the driver.
@@ -62,15 +63,16 @@ func Misuse(op string, of Named, err error, detail string) error {
 	return NewError(op, of, driver.ResultInvalidHandle, err, detail)
 }
 
-func ErrClosed(op string, of Named) error {
+// ClosedError returns the error of a call on an object that was closed before.
+func ClosedError(op string, of Named) error {
 	return Misuse(op, of, mistake.ErrClosed, "the "+of.Kind()+" was closed before the call: close it after its last use")
 }
 
-// ErrNil returns the error of a method of a nil object.
-func ErrNil(op, kind string) error { return ErrNilArg(op, nil, kind) }
+// NilError returns the error of a method of a nil object.
+func NilError(op, kind string) error { return NilArgError(op, nil, kind) }
 
-// ErrNilArg returns the error of a method that got a nil object of this kind.
-func ErrNilArg(op string, of Named, kind string) error {
+// NilArgError returns the error of a method that got a nil object of this kind.
+func NilArgError(op string, of Named, kind string) error {
 	return Misuse(op, of, mistake.ErrNil, "the "+kind+" is nil: check the error of the call that should have made it")
 }
 
@@ -88,8 +90,8 @@ func About(of Named, err error) error {
 	return &its
 }
 
-// ErrEndless returns the error for a wait that the driver has refused, because it would never end.
-func ErrEndless(op string, handle uintptr, res driver.Result) error {
+// EndlessError returns the error for a wait that the driver has refused, because it would never end.
+func EndlessError(op string, handle uintptr, res driver.Result) error {
 	return &cuerror.Error{Op: op, Result: res, Handle: handle, Err: ErrInHostFunc,
 		Detail: "let the function return, and wait on another goroutine"}
 }
@@ -97,18 +99,18 @@ func ErrEndless(op string, handle uintptr, res driver.Result) error {
 // ErrInHostFunc says why a software driver refuses a wait.
 var ErrInHostFunc = errors.New("a host function would wait for work that begins only after the function has returned")
 
-// ErrNoGoContext returns the error for a nil context.Context.
-func ErrNoGoContext(op string, of Named) error {
+// NoGoContextError returns the error for a nil context.Context.
+func NoGoContextError(op string, of Named) error {
 	return Misuse(op, of, mistake.ErrNil, "the context.Context is nil: pass context.Background() to wait without a limit")
 }
 
-// ErrNotCalled returns the error for a call that was not made, because ctx had ended.
-func ErrNotCalled(op string, ctx context.Context) *cuerror.Error {
-	return &cuerror.Error{Op: op, Err: ErrEnded(ctx), Detail: "the driver was not called"}
+// NotCalledError returns the error for a call that was not made, because ctx had ended.
+func NotCalledError(op string, ctx context.Context) *cuerror.Error {
+	return &cuerror.Error{Op: op, Err: EndedError(ctx), Detail: "the driver was not called"}
 }
 
-// ErrEnded returns the error to wrap if ctx has ended a wait.
-func ErrEnded(ctx context.Context) error {
+// EndedError returns the error to wrap if ctx has ended a wait.
+func EndedError(ctx context.Context) error {
 	err := fmt.Errorf("wait ended: %w", ctx.Err())
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		err = fmt.Errorf("%w: %w", err, cause)

@@ -72,8 +72,8 @@ func (o *EventOwner) Flags() uint32 {
 
 func (o *EventOwner) CloseAbandoned() { o.Core.closeAbandoned() }
 
-// Closed notes that the event was closed.
-func (o *EventOwner) Closed() { runtime.SetFinalizer(o, nil) }
+// NoteClosed notes that the event was closed.
+func (o *EventOwner) NoteClosed() { runtime.SetFinalizer(o, nil) }
 
 // EndCall ends a call on the event. The owner must stay reachable until then: its finalizer would close
 // the event. The cu.Event may have been moved meanwhile, so that nothing else refers to the owner.
@@ -120,7 +120,7 @@ func (c *Event) Handle() uintptr {
 // first, then a closed object, then different contexts.
 func (c *Event) Mismatch(op string, sc *Stream) error {
 	if c.Ctx.Drv == sc.Ctx.Drv && c.Slot.Load() != nil && sc.Closed() {
-		return ErrClosed(op, sc)
+		return ClosedError(op, sc)
 	}
 	return c.OfAnotherContext(op, sc)
 }
@@ -128,9 +128,9 @@ func (c *Event) Mismatch(op string, sc *Stream) error {
 // OfAnotherContext returns the error for a record on an object of another context.
 func (c *Event) OfAnotherContext(op string, other Member) error {
 	if c.Ctx.Drv == other.Context().Drv && c.Slot.Load() == nil {
-		return ErrClosed(op, c)
+		return ClosedError(op, c)
 	}
-	return ErrMixed(op, c, other)
+	return MixedError(op, c, other)
 }
 
 // ResultError returns the error for a result of the driver, which may be a success.
@@ -163,7 +163,7 @@ func (c *Event) RecordOnce(op string, sc *Stream) error {
 			continue
 		}
 		r := c.RecordMoving(next, a)
-		c.endOnce(turn) // before finish, which may call tracers
+		c.endOnce(turn) // before Finish, which may call tracers
 		if again, err := r.Finish(op); !again {
 			return err
 		}
@@ -254,7 +254,7 @@ func (c *Event) Enter(op string) (*Slot, error) {
 	for {
 		sl := c.Slot.Load()
 		if sl == nil {
-			return nil, ErrClosed(op, c)
+			return nil, ClosedError(op, c)
 		}
 		if sl.Acquire(sl) {
 			return sl, nil
@@ -280,7 +280,7 @@ func (c *Event) EnterForeign(op string) (*Slot, error) {
 		}
 		c.moving.Unlock()
 		if sl == nil {
-			return nil, ErrClosed(op, c)
+			return nil, ClosedError(op, c)
 		}
 	}
 }
@@ -303,7 +303,7 @@ func (c *Event) EnterNode(op string) (*Slot, error) {
 		case acquired:
 			return sl, nil
 		case !open:
-			return nil, ErrClosed(op, c)
+			return nil, ClosedError(op, c)
 		}
 	}
 }
@@ -328,7 +328,7 @@ func (c *Event) Close(at driver.At) (first bool, err error) {
 // closeAbandoned closes an abandoned event.
 func (c *Event) closeAbandoned() {
 	sl := c.Slot.Load()
-	first, err := c.Close(Background())
+	first, err := c.Close(BackgroundAt())
 	if first {
 		c.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Abandoned: true, Err: err})
 	}

@@ -54,11 +54,12 @@ func (ec *eventCache) All() (all []driver.Event) {
 // EventExternal is the flag cu.EventExternal. It is the library's own: the driver does not know it.
 const EventExternal = 1 << 30
 
+// CreateEvent creates a CUevent.
 func (c *Context) CreateEvent(flags uint32, at driver.At) (driver.Event, error) {
 	at.Context = c.Raw
 	t := c.Drv.Trace(TraceEventCreate, 0, 0)
 	e, res := c.Drv.Table().EventCreate(at, flags&^EventExternal)
-	t.DoneOr(func() { c.DestroyEvent(e, Background()) }, TraceEventCreate, e, 0, res)
+	t.DoneOr(func() { c.DestroyEvent(e, BackgroundAt()) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.BackgroundError("cuEventCreate", 0, res)
 	}
@@ -68,7 +69,7 @@ func (c *Context) CreateEvent(flags uint32, at driver.At) (driver.Event, error) 
 // queryEvent queries a CUevent that the library recorded for its own use.
 func (c *Context) queryEvent(e driver.Event) driver.Result {
 	t := c.Drv.Trace(TraceEventQuery, e, 0)
-	res := c.Drv.Table().EventQuery(Background(), e)
+	res := c.Drv.Table().EventQuery(BackgroundAt(), e)
 	t.Done(TraceEventQuery, e, 0, res)
 	return res
 }
@@ -80,6 +81,7 @@ func (c *Context) observeEnd(e driver.Event) {
 	}
 }
 
+// DestroyEvent destroys a CUevent.
 func (c *Context) DestroyEvent(e driver.Event, at driver.At) error {
 	c.observeEnd(e)
 	res := c.Drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.Drv.Table().EventDestroy(at, e) })
@@ -104,7 +106,7 @@ func (c *Context) doneWith(flags uint32, e driver.Event) {
 	if c.Poison.Load() == nil && c.Spare.put(flags, e) {
 		return
 	}
-	if err := c.DestroyEvent(e, Background()); err != nil {
+	if err := c.DestroyEvent(e, BackgroundAt()); err != nil {
 		c.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(e), Err: err})
 	}
 }

@@ -22,8 +22,8 @@ func (ps *EventPoolShare) Kind() string { return "event pool" }
 
 func (ps *EventPoolShare) Handle() uintptr { return 0 }
 
-// Free releases the share. The last share also ends the pool.
-func (ps *EventPoolShare) Free(at driver.At) (string, driver.Result) {
+// Destroy releases the share. The last share also ends the pool.
+func (ps *EventPoolShare) Destroy(at driver.At) (string, driver.Result) {
 	return "cuEventDestroy", ps.Pool.releaseShare(at)
 }
 
@@ -201,7 +201,7 @@ func (en *EventPoolEntry) Trim() bool {
 		return false
 	}
 	c.Released.Store(true) // a wait that began while the event was released continues
-	first, err := c.Close(Background())
+	first, err := c.Close(BackgroundAt())
 	if err != nil {
 		en.Pool.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(c.First.Raw), Err: err})
 	}
@@ -266,15 +266,15 @@ func (pool *EventPool) Grow(flags uint32) *EventPoolEntry {
 func (en *EventPoolEntry) refill(op string, old *Event) error {
 	pool := en.Pool
 	if old != nil && old.Slot.Load() == nil {
-		return ErrClosed(op, pool)
+		return ClosedError(op, pool)
 	}
 	ctx := pool.Ctx
 	// While the pool is open, its shares are users of the context.
 	if !ctx.Hold() {
-		return ErrClosed(op, pool)
+		return ClosedError(op, pool)
 	}
 	defer ctx.EndHold()
-	raw, err := ctx.TakeEvent(en.Flags, Background()) // without the lock, because it calls tracers
+	raw, err := ctx.TakeEvent(en.Flags, BackgroundAt()) // without the lock, because it calls tracers
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (en *EventPoolEntry) refill(op string, old *Event) error {
 	if pool.closed {
 		pool.Mu.Unlock()
 		ctx.doneWith(en.Flags, raw)
-		return ErrClosed(op, pool)
+		return ClosedError(op, pool)
 	}
 	c := newUnnumberedCore(ctx, en.Flags, raw)
 	c.First.SetBits(slotReused)

@@ -12,7 +12,7 @@ const HostFuncOp = "cuLaunchHostFunc"
 // HostFunc enqueues a function, within a call on the stream.
 func (sc *Stream) HostFunc(f func()) error {
 	ctx := sc.Ctx
-	c := sc.BeginWork()
+	c := sc.HoldCapture()
 	h := &HostFunc{Func: f}
 	f, number := ctx.Drv.observeHostFunc(f)
 	call := f
@@ -26,8 +26,8 @@ func (sc *Stream) HostFunc(f func()) error {
 		}
 	}
 	if err := h.Name(ctx.Drv, call); err != nil {
-		sc.EndWork()
-		return ErrUnnamed(HostFuncOp, uintptr(sc.Raw), err)
+		sc.ReleaseCapture()
+		return UnnamedError(HostFuncOp, uintptr(sc.Raw), err)
 	}
 	defer h.EndCall()
 	c.Keep(h, sc)
@@ -48,7 +48,7 @@ func (sc *Stream) HostFunc(f func()) error {
 	default:
 		ctx.Calls.take(h)
 	}
-	sc.EndWork()
+	sc.ReleaseCapture()
 	if res == driver.ResultSuccess {
 		return nil
 	}
@@ -58,8 +58,8 @@ func (sc *Stream) HostFunc(f func()) error {
 	return ctx.CallError(HostFuncOp, uintptr(sc.Raw), res)
 }
 
-// ErrUnnamed returns the error for a function that C cannot call.
-func ErrUnnamed(op string, handle uintptr, err error) error {
+// UnnamedError returns the error for a function that C cannot call.
+func UnnamedError(op string, handle uintptr, err error) error {
 	e := &cuerror.Error{Op: op, Result: driver.ResultNotSupported, Handle: handle, Err: err}
 	if !errors.Is(err, errors.ErrUnsupported) {
 		e.Result = driver.ResultOperatingSystem

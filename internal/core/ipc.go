@@ -55,12 +55,12 @@ func alive(p weak.Pointer[Event]) bool {
 	return c != nil && c.Slot.Load() != nil
 }
 
-// WaitShared makes the stream wait for an event that processes share. The caller has calls in
+// WaitInterprocess makes the stream wait for an event that processes share. The caller has calls in
 // flight on both.
 //
 // NVIDIA's driver crashes if the stream is of another context than the event, whether the event was
 // opened, exported, or only created with the flag. The call needs no current context.
-func (sc *Stream) WaitShared(op string, sl *Slot, flags uint32) error {
+func (sc *Stream) WaitInterprocess(op string, sl *Slot, flags uint32) error {
 	ctx := sl.Core.Ctx
 	if ctx != sc.Ctx {
 		return Misuse(op, sl.Core, Mismatch(ctx, sc.Ctx),
@@ -73,7 +73,7 @@ func (sc *Stream) WaitShared(op string, sl *Slot, flags uint32) error {
 		return NoGreen(op, sc)
 	}
 	if flags != driver.CU_EVENT_WAIT_DEFAULT {
-		return ErrNoNode(op, uintptr(sl.Raw))
+		return NoNodeError(op, uintptr(sl.Raw))
 	}
 	sc.observeWait(sl, flags)
 	t := ctx.Drv.Trace(TraceStreamWait, sl.Raw, sc.Raw)
@@ -81,7 +81,7 @@ func (sc *Stream) WaitShared(op string, sl *Slot, flags uint32) error {
 	sc.Shared.captureLock.RLock()
 	if sc.CaptureActive() {
 		sc.Shared.captureLock.RUnlock()
-		return ErrNoNode(op, uintptr(sl.Raw))
+		return NoNodeError(op, uintptr(sl.Raw))
 	}
 	sc.BeginLegacy()
 	res := ctx.Drv.Table().StreamWaitEvent(sc.At, sc.Raw, sl.Raw, driver.CU_EVENT_WAIT_DEFAULT)
@@ -102,17 +102,17 @@ func (c *Event) refuseNode(op string, sc *Stream, flags uint32) error {
 	}
 	if flags != driver.CU_EVENT_RECORD_DEFAULT || sc.Ctx.Drv.Capturing.Load() != 0 && sc.CaptureActive() {
 		if c.Slot.Load() == nil {
-			return ErrClosed(op, c)
+			return ClosedError(op, c)
 		}
-		return ErrNoNode(op, uintptr(c.First.Raw))
+		return NoNodeError(op, uintptr(c.First.Raw))
 	}
 	return nil // in other code's capture the driver refuses the record, and the capture continues
 }
 
-// ErrNoNode returns the error for an event that processes share and that should become part of a
+// NoNodeError returns the error for an event that processes share and that should become part of a
 // graph. Where the driver refuses it, its result is the same. The driver accepts external nodes,
 // and an H200 ran a graph of them, but their effect in other processes is untested.
-func ErrNoNode(op string, h uintptr) error {
+func NoNodeError(op string, h uintptr) error {
 	return &cuerror.Error{Op: op, Result: driver.ResultStreamCaptureUnsupported, Handle: h, Err: ErrShared,
 		Detail: "record it, or wait for it, before or after the launch of the graph, " +
 			"on the same stream; in a graph use an event without EventInterprocess"}

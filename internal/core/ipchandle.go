@@ -46,7 +46,7 @@ func (k *ipcHandles) AppendBinary(b []byte, h IPCHandle) ([]byte, error) {
 func (k *ipcHandles) UnmarshalBinary(h *IPCHandle, data []byte) error {
 	op := k.typ + ".UnmarshalBinary"
 	if h == nil {
-		return ErrNil(op, "handle")
+		return NilError(op, "handle")
 	}
 	if len(data) != len(h) {
 		return BadValue(op, nil,
@@ -74,7 +74,7 @@ func (k *ipcHandles) AppendText(b []byte, h IPCHandle) ([]byte, error) {
 func (k *ipcHandles) UnmarshalText(h *IPCHandle, text []byte) error {
 	op := k.typ + ".UnmarshalText"
 	if h == nil {
-		return ErrNil(op, "handle")
+		return NilError(op, "handle")
 	}
 	if want := hex.EncodedLen(len(h)); len(text) != want {
 		return BadValue(op, nil,

@@ -30,7 +30,7 @@ func (lc *Library) Kind() string    { return "library" }
 func (lc *Library) Handle() uintptr { return uintptr(lc.Raw) }
 
 // Refused returns the error of a call that began after the library was closed.
-func (lc *Library) Refused(op string) error { return ErrClosed(op, lc) }
+func (lc *Library) Refused(op string) error { return ClosedError(op, lc) }
 
 // Last defers the library when the last call on it has ended.
 func (lc *Library) Last(bool) { lc.Drv.Libraries.Add(lc, 0) }
@@ -42,7 +42,7 @@ func (lc *Library) EndCall() { lc.Release(lc) }
 func (lc *Library) Adopt(mc *Module, c *Context) {
 	lc.Retain() // until the module is freed
 	mc.library = lc
-	mc.Begin(mc, c)
+	mc.Init(mc, c)
 	lc.Modules.Store(mc, true)
 	if lc.Closed() { // CloseModules may not have seen the module
 		mc.CloseOwned(closeLibraryOp, runtime.Cleanup{})
@@ -75,7 +75,7 @@ func (lc *Library) CloseModules() (err error) {
 				}
 			case errors.Is(err, driver.ResultNotPermitted):
 				lc.Last(false)
-				err = ErrLater(closeLibraryOp, lc, err, AfterFreeing)
+				err = LaterError(closeLibraryOp, lc, err, AfterFreeing)
 			}
 		case last: // a tracer panicked
 			lc.Last(false)
@@ -92,7 +92,7 @@ func (lc *Library) CloseModules() (err error) {
 		var refused *cuerror.Error
 		refusal := mc.CloseOwned(closeLibraryOp, runtime.Cleanup{})
 		if errors.As(refusal, &refused) && refused.Result == driver.ResultNotPermitted {
-			err = ErrLater(closeLibraryOp, lc, refused.Err, AfterFreeing)
+			err = LaterError(closeLibraryOp, lc, refused.Err, AfterFreeing)
 		}
 		return true
 	})

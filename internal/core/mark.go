@@ -31,7 +31,7 @@ func (sc *Stream) mark() (driver.Event, error) {
 // called them.
 func (sc *Stream) markFirst() (m untracedMark, err error) {
 	ctx := sc.Ctx
-	e, err := ctx.TakeEvent(driver.CU_EVENT_DISABLE_TIMING, Background())
+	e, err := ctx.TakeEvent(driver.CU_EVENT_DISABLE_TIMING, BackgroundAt())
 	if err != nil {
 		return m, err
 	}
@@ -61,8 +61,8 @@ func (sc *Stream) recordMark(e driver.Event) (recorded bool, res driver.Result, 
 	at := sc.At
 	at.Relaxed, at.NoWait = true, true
 	// The locks keep captures of the library from beginning between the check and the record.
-	sc.BeginWork()
-	defer sc.EndWork()
+	sc.HoldCapture()
+	defer sc.ReleaseCapture()
 	if !sc.tryBeginLegacy() {
 		return false, 0, errShut
 	}

@@ -64,6 +64,7 @@ type pooledKind struct {
 	reaches func(mc *Mem, dev driver.Device) bool
 }
 
+// DeviceMemory is memory of cuMemAlloc.
 var DeviceMemory = MemoryKind{MemoryTraits{FreeWaits: true}, &MemoryFuncs{
 	Name: "device memory",
 	Free: (*Mem).FreeDevice,
@@ -228,7 +229,7 @@ func (mc *Mem) Handle() uintptr {
 	return uintptr(mc.Raw)
 }
 
-func (mc *Mem) Free(at driver.At) (op string, res driver.Result) {
+func (mc *Mem) Destroy(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.Ctx.Raw
 	return mc.Is.Free(mc, at)
 }
@@ -362,7 +363,7 @@ func (r *Region) Missing(op string) error {
 	case r.Err == ErrEmbedded:
 		return Misuse(op, nil, ErrEmbedded, "pass the embedded memory, such as x.DeviceMem")
 	case r.Mem == nil:
-		return ErrNil(op, "memory")
+		return NilError(op, "memory")
 	}
 	return nil
 }
@@ -468,7 +469,7 @@ func (sc *Stream) CheckMemory(f WorkFunction, d, r *Region) error {
 	} else {
 		for i, sp := range [...]*Region{d, r} {
 			if !sp.Mem.Everywhere() && sp.Mem.Ctx != sc.Ctx {
-				return ErrMixed(op, InRole(RoleOf(i, d, r), sp.Mem), sc)
+				return MixedError(op, InRole(RoleOf(i, d, r), sp.Mem), sc)
 			}
 		}
 		if d == r && d.Mem.Ctx != sc.Ctx && !d.Mem.accessibleIn(sc.Ctx) { // it is set

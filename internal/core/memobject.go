@@ -63,7 +63,8 @@ func (mc *Mem) reuse() (capacity uint64, fit deferred.Fit, reusable bool) {
 	return mc.Capacity, fitOf(mc.Is, mc.Flags, mc.Capacity), true
 }
 
-// fitOf returns the allocations that memory of this size can serve. Their sizes are about the same.
+// fitOf returns the allocations that memory of this size can serve. Their sizes are about the same. The kind is a value
+// of type any in it, so that programs without memory do not contain MemoryFuncs.
 func fitOf(is MemoryKind, flags uint32, size uint64) deferred.Fit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)

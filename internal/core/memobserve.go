@@ -88,7 +88,7 @@ func (mc *Mem) ObserveOrder(op string, sc *Stream) {
 }
 
 // ObserveFree is called before the driver gets the memory back. For memory of an imported
-// pool CountedOpening.EndCall does it.
+// pool CountedOpening.Leave does it.
 func (mc *Mem) ObserveFree() {
 	if mc.Opening == nil {
 		mc.ObserveGone()

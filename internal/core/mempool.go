@@ -72,7 +72,7 @@ func (p *MemPool) Kind() string { return "memory pool" }
 
 func (p *MemPool) Handle() uintptr { return uintptr(p.Raw) }
 
-func (p *MemPool) Free(at driver.At) (string, driver.Result) {
+func (p *MemPool) Destroy(at driver.At) (string, driver.Result) {
 	if p.Foreign {
 		if p.Of != nil {
 			p.Of.EndCall()
@@ -211,8 +211,8 @@ func (mc *Mem) poolReaches(dev driver.Device) bool {
 func (sc *Stream) AllocOnce(size uint64, p *MemPool, captured func(*Mem)) (raw driver.DevicePtr,
 	res driver.Result, refused bool) {
 	at := sc.InContext()
-	c := sc.BeginWork()
-	defer sc.EndWork()
+	c := sc.HoldCapture()
+	defer sc.ReleaseCapture()
 	if c != nil && captured == nil ||
 		c == nil && (sc.Foreign || sc.Exposed.Load()) && sc.CaptureActive() {
 		return 0, driver.ResultSuccess, true
@@ -235,8 +235,8 @@ func (sc *Stream) AllocOnce(size uint64, p *MemPool, captured func(*Mem)) (raw d
 // FreeCaptured makes a node of the capture that the stream is part of free memory. foreign says that
 // other code captures the stream, and captured that somebody does.
 func (sc *Stream) FreeCaptured(op string, mc *Mem) (captured, foreign bool, err error) {
-	c := sc.BeginWork()
-	defer sc.EndWork()
+	c := sc.HoldCapture()
+	defer sc.ReleaseCapture()
 	if c == nil {
 		foreign = sc.Raw != driver.CU_STREAM_LEGACY && sc.CaptureActive()
 		return foreign, foreign, nil
@@ -376,8 +376,8 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 	sc := f.on
 	t, at := sc.Ctx.Drv.Table(), sc.InContext()
 	at.Relaxed = true
-	captured := sc.BeginWork() != nil
-	defer sc.EndWork()
+	captured := sc.HoldCapture() != nil
+	defer sc.ReleaseCapture()
 	if captured || !sc.tryBeginLegacy() {
 		return 0, false
 	}
@@ -422,7 +422,7 @@ func (mc *Mem) destroyIdle(l LeakReport) {
 	res := driver.ResultSuccess
 	end, may := mc.beginFree()
 	if may {
-		res = ctx.Drv.Table().MemFreeAsync(Background(), mc.Raw, up.raw)
+		res = ctx.Drv.Table().MemFreeAsync(BackgroundAt(), mc.Raw, up.raw)
 	}
 	end()
 	up.Return()

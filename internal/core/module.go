@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/internal/ptx"
 )
 
+// Module is loaded code, whose functions a context can launch (CUmodule).
 type Module struct {
 	Resource
 	Raw driver.Module
@@ -28,7 +29,7 @@ func (mc *Module) Kind() string { return "module" }
 
 func (mc *Module) Handle() uintptr { return uintptr(mc.Raw) }
 
-func (mc *Module) Free(at driver.At) (string, driver.Result) {
+func (mc *Module) Destroy(at driver.At) (string, driver.Result) {
 	at.Context = mc.Ctx.Raw
 	if o := mc.Ctx.Drv.Observer(); o != nil {
 		for addr, size := range mc.variables.Range {

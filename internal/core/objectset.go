@@ -72,6 +72,7 @@ func (set *ObjectSet) Drop(h Holder) (last bool) {
 	return n == 1
 }
 
+// Has reports whether the set has the object.
 func (set *ObjectSet) Has(h Holder) bool {
 	set.Mu.Lock()
 	defer set.Mu.Unlock()

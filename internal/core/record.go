@@ -9,7 +9,7 @@ import (
 // there is one. The usual record is RecordFast, which makes all steps in one function. Other records are
 //
 //	cu.Event.record      checks the arguments,
-//	Event.RecordChecked  checks what the event's flags demand,
+//	Event.RecordChecked  (event.go) checks what the event's flags demand,
 //	Event.Record         chooses the slot: recordElsewhere moves the event if a waiter needs the earlier record,
 //	Slot.record          makes the steps between Begin and End below,
 //	callRecord           those from BeginRecord to Confirm; recordBesideCapture calls it while there are captures,
@@ -134,7 +134,7 @@ func (c *Event) Record(op string, a RecordArgs) error {
 	for {
 		sl := c.Slot.Load()
 		if sl == nil {
-			return ErrClosed(op, c)
+			return ClosedError(op, c)
 		}
 		if sl.Moves(a.Flags) {
 			return c.recordElsewhere(op, a)
@@ -166,7 +166,7 @@ func (c *Event) recordElsewhere(op string, a RecordArgs) error {
 	}
 }
 
-// recording is a record of an event that may move. finish calls the tracers of it.
+// recording is a record of an event that may move. Finish calls the tracers of it.
 type recording struct {
 	c  *Event
 	on driver.Stream // 0 for a whole context
@@ -205,8 +205,8 @@ func (c *Event) RecordMoving(next Successor, a RecordArgs) (r recording) {
 // node records the event for a graph. The driver enqueues nothing in this call, so the call is made
 // under the event's lock, while the event cannot move. A record that fails changes nothing.
 func (r *recording) node(a RecordArgs) {
-	captured := a.Stream.BeginWork() // before the event's lock: a stream's lock comes first
-	defer a.Stream.EndWork()
+	captured := a.Stream.HoldCapture() // before the event's lock: a stream's lock comes first
+	defer a.Stream.ReleaseCapture()
 	sl, open := r.c.settle(&r.next, func(sl *Slot) bool {
 		if !r.begin(sl) {
 			return false
@@ -238,7 +238,7 @@ func (r *recording) Finish(op string) (again bool, err error) {
 			err = r.c.Ctx.CallError(op, uintptr(r.slot.Raw), r.res)
 		}
 	case !r.again:
-		err = ErrClosed(op, r.c)
+		err = ClosedError(op, r.c)
 	}
 	return r.again, err
 }
@@ -409,8 +409,8 @@ func (sl *Slot) Position() (on, seq uint64) {
 func (sl *Slot) recordBesideCapture(a RecordArgs) driver.Result {
 	var c *capture // nil for a whole context, which is never part of a capture
 	if a.Stream != nil {
-		c = a.Stream.BeginWork()
-		defer a.Stream.EndWork()
+		c = a.Stream.HoldCapture()
+		defer a.Stream.ReleaseCapture()
 	}
 	switch {
 	case a.Flags&driver.CU_EVENT_RECORD_EXTERNAL != 0:

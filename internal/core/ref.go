@@ -1,7 +1,7 @@
 package core
 
-// The packages below cu get from an object of cu to its state by the functions of this file. What cu embeds for that has
-// no exported field or method, so programs see nothing of it.
+// The packages in the folder of cu get from an object of cu to its state by the functions of this file. What cu embeds
+// for that has no exported field or method, so programs see nothing of it.
 
 // DriverRef refers to a Driver. A cu.Driver embeds it, by an alias that is not exported.
 type DriverRef struct{ d *Driver }

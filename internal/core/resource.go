@@ -14,9 +14,9 @@ import (
 // Object is an object that can only be created, used and destroyed: a stream, a module, memory.
 type Object interface {
 	Named
-	// Free destroys the object, and returns the C function that did so. If other code owns the
+	// Destroy destroys the object, and returns the C function that did so. If other code owns the
 	// object, it ends only the library's use.
-	Free(at driver.At) (op string, res driver.Result)
+	Destroy(at driver.At) (op string, res driver.Result)
 }
 
 // memoryObject is an object that is memory, to which more happens at its end than to other objects. It is an
@@ -63,18 +63,18 @@ type Resource struct {
 	UsedStreams *StreamSet
 }
 
-// Background returns how a background call is made, and a call that is documented to return at
+// BackgroundAt returns how a background call is made, and a call that is documented to return at
 // once. Such a call invalidates no capture, and must not wait for the GPU.
-func Background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
+func BackgroundAt() driver.At { return driver.At{Relaxed: true, NoWait: true} }
 
 // Owned makes a new resource a user of the context, to be closed when its owner is abandoned.
 func Owned[O any](owner *O, r *Resource, self Object, ctx *Context) runtime.Cleanup {
-	r.Begin(self, ctx)
+	r.Init(self, ctx)
 	return runtime.AddCleanup(owner, func(r *Resource) { r.Forgotten() }, r)
 }
 
-// Begin makes a new resource a user of the context.
-func (r *Resource) Begin(self Object, ctx *Context) {
+// Init makes a new resource a user of the context.
+func (r *Resource) Init(self Object, ctx *Context) {
 	ctx.Hold() // cannot fail: the caller is a user of the context
 	r.Ctx, r.Self, r.number = ctx, self, uint8(ctx.numbers.Add(1))
 }
@@ -115,7 +115,7 @@ func (r *Resource) dropKept(u *StreamSet) {
 
 // Refused returns the error of a call that began after the resource was closed.
 func (r *Resource) Refused(op string) error {
-	return ErrClosed(op, r.Self)
+	return ClosedError(op, r.Self)
 }
 
 // Last destroys the resource when the last call on it has ended.
@@ -150,9 +150,9 @@ func (r *Resource) CloseOwned(method string, cleanup runtime.Cleanup) error {
 		case !errors.Is(err, driver.ResultNotPermitted): // which is the answer to a host function
 			return nil
 		case r.FreeWaits:
-			return ErrLater(method, r.Self, err, AfterFreeing)
+			return LaterError(method, r.Self, err, AfterFreeing)
 		}
-		return ErrLater(method, r.Self, err, "when its work is done")
+		return LaterError(method, r.Self, err, "when its work is done")
 	}
 	late = false
 	if o, ok := r.Self.(interface{ ObserveLaunchesDone() }); ok {
@@ -162,21 +162,21 @@ func (r *Resource) CloseOwned(method string, cleanup runtime.Cleanup) error {
 		return r.destroy(driver.At{Relaxed: true})
 	}
 	defer r.Ctx.releaseLate()
-	err := r.Free(driver.At{Relaxed: true})
+	err := r.DestroyNow(driver.At{Relaxed: true})
 	switch {
 	case err == nil:
 		r.Ctx.ObserveDone() // the driver has waited for all work in the context
 	case errors.Is(err, driver.ResultNotPermitted): // nothing was freed
 		r.Freed.Store(false)
 		r.Ctx.addDeferred(r)
-		return ErrLater(method, r.Self, err, AfterFreeing)
+		return LaterError(method, r.Self, err, AfterFreeing)
 	}
 	return err
 }
 
-// ErrLater is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
+// LaterError is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
 // refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
-func ErrLater(method string, of Named, err error, when string) error {
+func LaterError(method string, of Named, err error, when string) error {
 	return NewError(method, of, driver.ResultNotPermitted, err, "the "+of.Kind()+" is closed, and is destroyed "+when)
 }
 
@@ -204,12 +204,13 @@ func (r *Resource) Forgotten() {
 // destroy frees the object, and ends its use of the context.
 func (r *Resource) destroy(at driver.At) error {
 	defer r.Ctx.EndHold() // also if a tracer panics
-	return r.Free(at)
+	return r.DestroyNow(at)
 }
 
-func (r *Resource) Free(at driver.At) error {
+// DestroyNow destroys the object, and ends its use of the context.
+func (r *Resource) DestroyNow(at driver.At) error {
 	defer r.Freed.Store(true)
-	if op, res := r.Self.Free(at); res != driver.ResultSuccess {
+	if op, res := r.Self.Destroy(at); res != driver.ResultSuccess {
 		e := r.Ctx.BackgroundError(op, r.Self.Handle(), res)
 		e.Object = Describe(r.Self)
 		return e
@@ -222,10 +223,11 @@ func (r *Resource) keepForever(err error) error {
 	if m, ok := r.Self.(memoryObject); ok {
 		m.keepHost()
 	}
-	return ErrKept(r.Self.Kind(), r.Self.Handle(), err)
+	return KeptError(r.Self.Kind(), r.Self.Handle(), err)
 }
 
-func ErrKept(kind string, handle uintptr, err error) error {
+// KeptError returns the error that the leak hook gets about an object that is never destroyed.
+func KeptError(kind string, handle uintptr, err error) error {
 	return &cuerror.Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
 }
 
@@ -259,7 +261,7 @@ func (r *Resource) DestroyLate(abandoned bool) {
 			return
 		}
 		if l.Err == nil {
-			l.Err = r.destroy(Background())
+			l.Err = r.destroy(BackgroundAt())
 		} else {
 			l.Err = r.keepForever(l.Err)
 		}

@@ -211,7 +211,7 @@ func (sl *Slot) destroy(at driver.At) error {
 
 // destroyLate is destroy for background work: an error goes to the leak hook.
 func (sl *Slot) destroyLate() {
-	if err := sl.destroy(Background()); err != nil {
+	if err := sl.destroy(BackgroundAt()); err != nil {
 		sl.Core.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Err: err})
 	}
 }
@@ -259,7 +259,7 @@ func (sl *Slot) ask() (res driver.Result, asked bool) {
 	if sl.inCapture() {
 		return driver.ResultCapturedEvent, false
 	}
-	res = sl.Drv.Table().EventQuery(Background(), sl.Raw)
+	res = sl.Drv.Table().EventQuery(BackgroundAt(), sl.Raw)
 	sl.RememberResult(g, res)
 	return res, true
 }
@@ -321,7 +321,7 @@ func (c *Event) Successor(op string, flags uint32) (Successor, error) {
 	if graph {
 		take = c.Ctx.CreateEvent // a spare CUevent has the record of another event
 	}
-	raw, err := take(c.Flags, Background())
+	raw, err := take(c.Flags, BackgroundAt())
 	if err != nil {
 		return Successor{}, err
 	}
@@ -345,7 +345,7 @@ func (c *Event) beginMove(op string, flags uint32) (old *Slot, rank uint64, err 
 		old = c.Slot.Load()
 		if old == nil {
 			c.moving.Unlock()
-			return nil, 0, ErrClosed(op, c)
+			return nil, 0, ClosedError(op, c)
 		}
 		if old.stays(flags) {
 			c.moving.Unlock()

@@ -7,7 +7,7 @@ type WaitCounts struct {
 	Waits int
 	// Wakeups are the wake-ups left to streams. After a sticky error they are never made.
 	Wakeups int
-	// Descriptors and pages are the open file descriptors and mapped pages of the waits.
+	// Descriptors and Pages are the open file descriptors and mapped pages of the waits.
 	Descriptors, Pages int
 }
 

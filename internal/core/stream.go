@@ -25,7 +25,7 @@ type Stream struct {
 	// Foreign says that other code owns the handle and destroys it.
 	Foreign bool
 	// Pooled says that the handle belongs to the context's pool.
-	Pooled bool
+	OfStreamPool bool
 	// leavesTail says that an object must be kept until the stream's work is done.
 	leavesTail atomic.Bool
 	// Exposed says that other code has the handle.
@@ -63,7 +63,8 @@ func (sc *Stream) Kind() string { return "stream" }
 
 func (sc *Stream) Handle() uintptr { return uintptr(sc.Raw) }
 
-func (sc *Stream) Free(at driver.At) (op string, res driver.Result) {
+// Destroy destroys the CUstream, unless other code or the pool of streams owns it.
+func (sc *Stream) Destroy(at driver.At) (op string, res driver.Result) {
 	kept := false  // the tail destroys the CUstream
 	defer func() { // also if a tracer panics
 		sc.Ctx.dropShared(sc.Raw, sc.Shared)
@@ -130,7 +131,7 @@ func (c *Context) destroyStream(raw driver.Stream, at driver.At) driver.Result {
 }
 
 // permanent reports whether the CUstream exists as long as its context, even after Close.
-func (sc *Stream) permanent() bool { return sc.Pooled || sc.Raw == driver.CU_STREAM_LEGACY }
+func (sc *Stream) permanent() bool { return sc.OfStreamPool || sc.Raw == driver.CU_STREAM_LEGACY }
 
 // Same reports whether both have the same CUstream.
 func (sc *Stream) Same(other *Stream) bool {
@@ -161,6 +162,7 @@ func (sc *Stream) CheckThread(op string) error {
 // ErrThread is wrapped in the error for a thread's stream that is used on another thread.
 var ErrThread = errors.New("the default stream of another thread")
 
+// Synchronize waits in the driver for the work of the stream.
 func (sc *Stream) Synchronize() driver.Result {
 	if sc.Raw == driver.CU_STREAM_LEGACY {
 		place := sc.Ctx.CaptureGate.Legacy.BeginLong(sc.Ctx.Drv.Table().Clock())
@@ -192,7 +194,7 @@ func (c *Context) LegacyStream() *Stream {
 // CUstream is part of.
 type sharedState struct {
 	// captureLock is held for reading by calls that enqueue work whose objects a graph may have to keep:
-	// see BeginWork. It is held for writing while the stream joins or leaves a capture: see change.
+	// see HoldCapture. It is held for writing while the stream joins or leaves a capture: see change.
 	captureLock lock.RWMutex[lock.StreamCapture]
 	// Capture is the library's capture that the CUstream is part of, or nil.
 	Capture atomic.Pointer[capture]

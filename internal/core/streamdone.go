@@ -61,7 +61,7 @@ func (sc *Stream) gone() (bool, error) {
 // idle reports whether the driver says that the stream has nothing to do. It asks only about
 // streams that no other code can capture, because the query would invalidate a capture.
 func (sc *Stream) idle() bool {
-	if sc.Foreign && !sc.Pooled || sc.Exposed.Load() || sc.At.Thread != nil {
+	if sc.Foreign && !sc.OfStreamPool || sc.Exposed.Load() || sc.At.Thread != nil {
 		return false
 	}
 	if sc.Calls() != 0 {
@@ -106,7 +106,7 @@ func (sc *Stream) queryUntraced() (res driver.Result, asked bool) {
 // currentShared returns the present sharedState of the CUstream, because this Stream of it may
 // have been closed. The caller is a user of the context.
 func (sc *Stream) currentShared() (shared *sharedState, drop func()) {
-	if !sc.Pooled {
+	if !sc.OfStreamPool {
 		return sc.Shared, func() {}
 	}
 	shared = sc.Ctx.TakeShared(sc.Raw, new(sharedState))

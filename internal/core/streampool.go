@@ -99,6 +99,6 @@ func (c *Context) destroyPooled(raw driver.Stream, shared *sharedState, at drive
 // The polls do not block other calls.
 func (c *Context) waitStream(raw driver.Stream) error {
 	return c.pollUntil("cuStreamQuery", func() driver.Result {
-		return c.Drv.Table().StreamQuery(Background(), raw)
+		return c.Drv.Table().StreamQuery(BackgroundAt(), raw)
 	})
 }

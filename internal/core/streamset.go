@@ -224,7 +224,7 @@ func (c *Context) pollEvent(e driver.Event, query func() driver.Result) error {
 		return res
 	})
 	if refused != driver.ResultSuccess {
-		return ErrEndless(op, uintptr(e), refused)
+		return EndlessError(op, uintptr(e), refused)
 	}
 	return err
 }

@@ -72,7 +72,7 @@ func (sc *Stream) WaitSlot(op string, sl *Slot, flags uint32) error {
 			sc.NoteCaptureDuringWait(sl, g)
 		}
 	} else {
-		c := sc.BeginWork()
+		c := sc.HoldCapture()
 		if c != nil {
 			c.Objects.Add(sl)
 		}
@@ -82,7 +82,7 @@ func (sc *Stream) WaitSlot(op string, sl *Slot, flags uint32) error {
 		if c != nil && res != driver.ResultSuccess {
 			c.Objects.undo(sl)
 		}
-		sc.EndWork()
+		sc.ReleaseCapture()
 	}
 	t.Done(TraceStreamWait, sl.Raw, sc.Raw, res)
 	if res != driver.ResultSuccess {
@@ -108,7 +108,7 @@ func (sc *Stream) WaitStreamFast(op string, oc *Stream) (done bool, err error) {
 		return false, nil
 	}
 	res := oc.RecordEvent(e)
-	oc.EndWork() // the wait may make sc join the capture, for which it takes the lock of sc
+	oc.ReleaseCapture() // the wait may make sc join the capture, for which it takes the lock of sc
 	w.unlocked = true
 	if res != driver.ResultSuccess {
 		w.End()
@@ -130,9 +130,9 @@ func (sc *Stream) KeepEvent(e driver.Event) {
 	}
 }
 
-// Wait makes a whole context or green context wait for an event. handle is the handle for errors. o
+// WaitEvent makes a whole context or green context wait for an event. handle is the handle for errors. o
 // is the event's owner, or nil if the event was not created yet.
-func (c *Context) Wait(op string, handle uintptr, o *EventOwner,
+func (c *Context) WaitEvent(op string, handle uintptr, o *EventOwner,
 	call func(driver.At, driver.Event) driver.Result) error {
 	if o == nil {
 		return nil // never recorded

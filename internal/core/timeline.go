@@ -70,7 +70,7 @@ const (
 func (tc *Timeline) EndCall() { tc.Release(tc) }
 
 // Refused returns the error of a call that began after the timeline was closed.
-func (tc *Timeline) Refused(op string) error { return ErrClosed(op, tc) }
+func (tc *Timeline) Refused(op string) error { return ClosedError(op, tc) }
 
 // Last releases the cell when the last call on a closed timeline has ended.
 func (tc *Timeline) Last(later bool) { tc.Ctx.Drv.AfterLastCall(later, tc.retire) }
@@ -83,7 +83,7 @@ func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 		switch {
 		case watch.Reached(word.Load(), value):
 		case tc.Closed():
-			err = ErrTimelineClosed(tc)
+			err = TimelineClosedError(tc)
 		case tc.Ctx.Closings.Load() != closings:
 			err = errTimelineContextClosed(tc)
 		case ctx.Err() != nil:
@@ -107,7 +107,8 @@ func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 	return v.Err
 }
 
-func ErrTimelineClosed(tc *Timeline) error {
+// TimelineClosedError returns the error of a wait whose timeline was closed meanwhile.
+func TimelineClosedError(tc *Timeline) error {
 	return Misuse(WaitOp, tc, mistake.ErrClosed, "the timeline was closed while this call waited for it")
 }
 
@@ -116,7 +117,7 @@ func errTimelineContextClosed(tc *Timeline) error {
 }
 
 func (tc *Timeline) errEnded(ctx context.Context, value uint64) error {
-	return NewError(WaitOp, tc, driver.ResultSuccess, ErrEnded(ctx),
+	return NewError(WaitOp, tc, driver.ResultSuccess, EndedError(ctx),
 		fmt.Sprintf("the counter was at %d, and had not reached %d", tc.Word.Load(), value))
 }
 
@@ -137,7 +138,7 @@ func (tc *Timeline) Load() uint64 { return tc.Word.Load() }
 // ErrClosed returns the error of waits for a closed timeline.
 func (tc *Timeline) ErrClosed() error {
 	if tc.Closed() {
-		return ErrTimelineClosed(tc)
+		return TimelineClosedError(tc)
 	}
 	return nil
 }

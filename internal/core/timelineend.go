@@ -249,7 +249,7 @@ func (tc *Timeline) waitAndFree() error {
 // keepForever reports the timeline as leaked. Its cell is never used again, as the GPU may still write to
 // it.
 func (tc *Timeline) keepForever(err error) {
-	tc.Ctx.Drv.Leak(LeakReport{Kind: tc.Kind(), Handle: tc.Handle(), Err: ErrKept(tc.Kind(), tc.Handle(), err)})
+	tc.Ctx.Drv.Leak(LeakReport{Kind: tc.Kind(), Handle: tc.Handle(), Err: KeptError(tc.Kind(), tc.Handle(), err)})
 }
 
 // CountTimelines adds to the numbers of open timelines and of closed timelines whose work is not done.

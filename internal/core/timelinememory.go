@@ -245,7 +245,7 @@ func (c *Context) TimelineProbe() (driver.Event, error) {
 	if probe != 0 {
 		return probe, nil
 	}
-	e, err := c.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, Background()) // without the lock, because tracers are called
+	e, err := c.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, BackgroundAt()) // without the lock, because tracers are called
 	if err != nil {
 		return 0, err
 	}

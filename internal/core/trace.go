@@ -168,6 +168,7 @@ func (d *Access) begin(op TraceOp, e driver.Event, s driver.Stream) TracedCall {
 	return t
 }
 
+// End calls the tracers of a call that has them: see Done.
 func (t TracedCall) End(op TraceOp, e driver.Event, s driver.Stream, res driver.Result) {
 	l := t.To
 	if _, res, _ = res.After(); res < 0 {

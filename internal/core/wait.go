@@ -41,9 +41,9 @@ func (sl *Slot) WaitFor(ctx context.Context, stream *Stream) (final bool, err er
 		case sl.eventClosed():
 			err = errClosedMeanwhile(sl)
 		case stream != nil && stream.Closed():
-			err = ErrStreamClosedMeanwhile(stream)
+			err = StreamClosedError(stream)
 		case ctxCore.Closings.Load() != closings:
-			final, err = false, ErrContextClosedMeanwhile(sl)
+			final, err = false, ContextClosedError(sl)
 		case ctx.Err() != nil:
 			final, err = false, WaitEnded("cuEventQuery", sl, stream, ctx)
 		default:
@@ -60,7 +60,7 @@ func (sl *Slot) WaitFor(ctx context.Context, stream *Stream) (final bool, err er
 	ended, res := ctxCore.Drv.Table().BeginWait(ctxCore.Raw, sl.Raw)
 	if res != driver.ResultSuccess {
 		w.EndPoll()
-		return false, ErrEndless("cuEventQuery", uintptr(sl.Raw), res)
+		return false, EndlessError("cuEventQuery", uintptr(sl.Raw), res)
 	}
 	defer ended()
 	sl.ObserveNeeded()
@@ -68,7 +68,7 @@ func (sl *Slot) WaitFor(ctx context.Context, stream *Stream) (final bool, err er
 	sl.AddSub(&s.Sub, stream)
 	// A context that was closed meanwhile may not have ended this wait.
 	if ctxCore.Closings.Load() != closings && w.Cancel(&s.Sub) {
-		return false, ErrContextClosedMeanwhile(sl)
+		return false, ContextClosedError(sl)
 	}
 	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
 	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
@@ -94,11 +94,13 @@ func errClosedMeanwhile(sl *Slot) error {
 	return Misuse("cuEventQuery", sl.Core, mistake.ErrClosed, "the event was closed while this call waited for it")
 }
 
-func ErrStreamClosedMeanwhile(sc *Stream) error {
+// StreamClosedError returns the error of a wait whose stream was closed meanwhile.
+func StreamClosedError(sc *Stream) error {
 	return Misuse("cuEventQuery", sc, mistake.ErrClosed, "the stream was closed while this call waited for it")
 }
 
-func ErrContextClosedMeanwhile(sl *Slot) error {
+// ContextClosedError returns the error of a wait whose context was closed meanwhile.
+func ContextClosedError(sl *Slot) error {
 	return Misuse("cuEventQuery", sl.Core, mistake.ErrClosed, ContextClosedDetail)
 }
 
@@ -106,9 +108,9 @@ func ErrContextClosedMeanwhile(sl *Slot) error {
 // stream, whose event the program does not know.
 func WaitEnded(op string, sl *Slot, stream *Stream, ctx context.Context) error {
 	if stream != nil {
-		return NewError(op, stream, driver.ResultSuccess, ErrEnded(ctx), "the stream's work was not done, and goes on")
+		return NewError(op, stream, driver.ResultSuccess, EndedError(ctx), "the stream's work was not done, and goes on")
 	}
-	return NewError(op, sl.Core, driver.ResultSuccess, ErrEnded(ctx), "the event's record was still pending")
+	return NewError(op, sl.Core, driver.ResultSuccess, EndedError(ctx), "the event's record was still pending")
 }
 
 // MarkSlot records an event of the library on the stream, and returns its slot, on which it counts a

@@ -17,7 +17,7 @@ type wakeUpStream struct {
 }
 
 // wakeUpAt says how calls on wake-up streams are made: in the background.
-var wakeUpAt = Background()
+var wakeUpAt = BackgroundAt()
 
 // Start enqueues the host function that notifies the watcher. If other calls wait for the GPU in
 // the driver, Start waits for them.

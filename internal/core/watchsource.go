@@ -64,7 +64,7 @@ func (s *WatchSource) Query(q *watch.Query) bool {
 		d.Captures.polls.RUnlock()
 		return false
 	}
-	res := d.Table().EventQueryAll(Background(), s.events[:n], s.results[:n])
+	res := d.Table().EventQueryAll(BackgroundAt(), s.events[:n], s.results[:n])
 	d.Captures.polls.RUnlock()
 	for i := range q.Answers {
 		if res != driver.ResultSuccess {
@@ -184,7 +184,7 @@ func (sl *Slot) ErrClosed() error {
 // ErrClosed returns the error of waits for a closed stream.
 func (sc *Stream) ErrClosed() error {
 	if sc.Closed() {
-		return ErrStreamClosedMeanwhile(sc)
+		return StreamClosedError(sc)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (sc *Stream) ErrClosed() error {
 // closedContext ends the waits for all objects of a closed context with errors.
 func (d *Driver) closedContext(c *Context) {
 	d.Watch.EndDomain(&c.Watched,
-		func(item watch.Item) error { return ErrContextClosedMeanwhile(item.(*Slot)) },
+		func(item watch.Item) error { return ContextClosedError(item.(*Slot)) },
 		func(word watch.Word) error { return errTimelineContextClosed(word.(*Timeline)) })
 }
 

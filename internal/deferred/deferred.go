@@ -14,9 +14,9 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// Fit identifies the uses that an object fits which can be used again.
+// Fit says for which uses an object can be used again.
 type Fit struct {
-	Kind  any // of the object, which is comparable
+	Kind  any // the kind of the object, a comparable value
 	Flags uint32
 	Class uint64 // of sizes that are about the same
 }

@@ -1,4 +1,4 @@
-// Package lock defines the mutexes of package cu and of the internal packages that it imports, and
+// Package lock defines the mutexes of package cu, of its core, and of the internal packages that they import, and
 // the order in which they are taken. Package internal/ccall has locks of its own: a goroutine that
 // holds one of them takes none of the locks here.
 //
@@ -30,7 +30,7 @@ type (
 	// of these or of one of their executable graphs. See Exec. A goroutine may hold the locks of two
 	// families, one of whose graphs becomes a part of the other. It takes the second one with TryLock.
 	Graph struct{}
-	// StreamCapture is sharedState.captureLock: the capture that a CUstream is part of. A call that enqueues work,
+	// StreamCapture is captureLock of a stream's shared state in core: the capture that a CUstream is part of. A call that enqueues work,
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver
 	// enqueues the work. The driver may block there until the stream's queue has room. Work on the
 	// legacy stream waits at a gate before. Under the same lock the driver is asked about the
@@ -42,7 +42,7 @@ type (
 	// on this lock is about to enqueue work on the same stream, or begins or ends a capture of it.
 	// A goroutine may hold the locks of several streams for reading.
 	StreamCapture struct{}
-	// Moving is eventCore.moving: the slot of an event, whether the event keeps it, and the order
+	// Moving is core.Event.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
 	// node of a graph, which enqueues nothing. On the legacy stream such a record waits at a gate
 	// before.
@@ -54,9 +54,9 @@ type (
 	Virtual struct{}
 	// Thread is Thread.mu: the stream of a Thread.
 	Thread struct{}
-	// StreamPool is streamPool.mu: the streams that PoolStream returns.
+	// StreamPool is the mutex of core's streamPool: the streams that PoolStream returns.
 	StreamPool struct{}
-	// ObjectSet is objectSet.mu: the objects that a graph uses. The lock of a graph that is
+	// ObjectSet is core.ObjectSet.Mu: the objects that a graph uses. The lock of a graph that is
 	// replaced or copied is taken before the lock of the new graph.
 	ObjectSet struct{}
 	// EventOwner is Event.mu: the owner that an Event points to. A goroutine may hold the locks of
@@ -71,12 +71,12 @@ type (
 	// armed for them. An event and a stream have a group of waits there, a context a domain, and a
 	// timeline a counter.
 	Watcher struct{}
-	// Ticket is ticketCore.mu: the channel and the functions that learn the outcome of a ticket's
+	// Ticket is core.Ticket.Mu: the channel and the functions that learn the outcome of a ticket's
 	// record.
 	Ticket struct{}
 	// HandleUses is handleUses.mu: the imported pools, and their memory that is open.
 	HandleUses struct{}
-	// StreamSet is streamSet.mu: changes to the list of streams on which an object was used.
+	// StreamSet is core.StreamSet.mu: changes to the list of streams on which an object was used.
 	StreamSet struct{}
 	// Delayed is execCore.delayedMu: the objects that only earlier launches of an executable graph
 	// use.
@@ -84,22 +84,22 @@ type (
 	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for
 	// timelines holds it while the driver registers the slab, which does not wait for the GPU.
 	Growing struct{}
-	// HostCalls is hostCalls.mu: the functions that the streams of a context still have to call.
+	// HostCalls is the mutex of core's hostCalls: the functions that the streams of a context still have to call.
 	HostCalls struct{}
-	// EventPool is poolCore.mu: the entries of a pool of events.
+	// EventPool is core.EventPool.Mu: the entries of a pool of events.
 	EventPool struct{}
 	// Captures is captures.mu: the captures in progress, and the streams that are part of each.
 	Captures struct{}
-	// Marks is timelineCore.marksMu: the marks of a timeline.
+	// Marks is core.Timeline.MarksMu: the marks of a timeline.
 	Marks struct{}
 	// Exports is exports.mu: the events whose IPC handles were exported.
 	Exports struct{}
-	// Driver is driverContexts.mu: a driver's devices, contexts and claims, and changes to the list of
+	// Driver is core.DriverContexts.Mu: a driver's devices, contexts and claims, and changes to the list of
 	// tracers.
 	Driver struct{}
 	// StreamEnds is streamEnds.mu: the tails of destroyed streams.
 	StreamEnds struct{}
-	// Context is contextCore.mu: the objects that belong to a context, such as its pools.
+	// Context is core.ContextStreams.Mu: the objects that belong to a context, such as its pools.
 	Context struct{}
 	// WakeUps is wakeUpPool.mu: the free wake-up streams of a context.
 	WakeUps struct{}
@@ -109,7 +109,7 @@ type (
 	Peers struct{}
 	// Deferred is deferred.List.mu: the objects of a context that are deferred.
 	Deferred struct{}
-	// Timelines is cells.mu of package cu: a context's closed timelines, and how many are open.
+	// Timelines is the mutex of core's cells: a context's closed timelines, and how many are open.
 	Timelines struct{}
 	// Cells is slab.Cells.mu: the slabs of a context, and their free cells.
 	Cells struct{}
@@ -122,6 +122,6 @@ type (
 	Gates struct{}
 	// Races is races.Detector.mu: everything that a race detector knows.
 	Races struct{}
-	// Log is driverLog.mu of package cu: what was read of the driver's log.
+	// Log is core.DriverLog.mu: what was read of the driver's log.
 	Log struct{}
 )

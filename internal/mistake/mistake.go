@@ -1,6 +1,6 @@
 // Package mistake has the causes of errors that package cu documents: programs see them as cu.ErrClosed, and so on.
 //
-// It is a package of its own because the packages below cu find the mistakes.
+// It is a package of its own because packages that cu imports find the mistakes.
 package mistake
 
 import "errors"

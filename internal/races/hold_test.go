@@ -9,8 +9,8 @@ import (
 func TestGoingOn(t *testing.T) {
 	const (
 		own      = "goroutine 1 [running]:\nmain.main()\n\t/src/main.go:3\n"
-		library  = "github.com/purecu/purecu/cu.(*hostCalls).run(0x1)\n\t/lib/cu/hostcalls.go:5\n"
-		by       = "created by github.com/purecu/purecu/cu.(*hostCalls).add in goroutine 1\n\t/lib/cu/hostcalls.go:9\n"
+		library  = "github.com/purecu/purecu/internal/core.(*hostCalls).run(0x1)\n\t/lib/internal/core/hostcalls.go:5\n"
+		by       = "created by github.com/purecu/purecu/internal/core.(*hostCalls).add in goroutine 1\n\t/lib/internal/core/hostcalls.go:9\n"
 		program  = "main.f()\n\t/src/main.go:9\n"
 		byOther  = "created by main.main in goroutine 1\n\t/src/main.go:8\n"
 		sleeping = "time.Sleep(0x1)\n\t/go/time/sleep.go:4\n"

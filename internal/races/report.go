@@ -242,8 +242,9 @@ func writeStack(b *strings.Builder, title string, pcs []uintptr) {
 
 // isOwn reports whether a function is one of this library's, and not of its tests.
 func isOwn(f runtime.Frame) bool {
-	return (strings.HasPrefix(f.Function, module+"cu.") || strings.HasPrefix(f.Function, module+"internal/races.")) &&
-		!strings.HasSuffix(f.File, "_test.go")
+	name, of := strings.CutPrefix(f.Function, module)
+	return of && (strings.HasPrefix(name, "cu.") || strings.HasPrefix(name, "internal/core.") ||
+		strings.HasPrefix(name, "internal/races.")) && !strings.HasSuffix(f.File, "_test.go")
 }
 
 const module = "github.com/purecu/purecu/"

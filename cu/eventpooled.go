@@ -39,7 +39,7 @@ func (p Pooled) releaseAbandoned() {
 func (p Pooled) Release() error {
 	en := p.entry
 	if en == nil {
-		return core.ErrNil("Release", "pooled event")
+		return core.NilError("Release", "pooled event")
 	}
 	c, busy := (*core.Event)(nil), uint64(0)
 	for {
@@ -82,7 +82,7 @@ func (p Pooled) holds(s uint64) bool {
 func (p Pooled) enter(op string) (*core.Slot, error) {
 	en := p.entry
 	if en == nil {
-		return nil, core.ErrNil(op, "pooled event")
+		return nil, core.NilError(op, "pooled event")
 	}
 	for {
 		c := en.Core.Load()
@@ -138,7 +138,7 @@ func errReleased(op string, of core.Named) error {
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if s == nil || s.core == nil {
-		return core.ErrNilArg(op, p.object(), "stream")
+		return core.NilArgError(op, p.object(), "stream")
 	}
 	sl, err := p.enter(op)
 	if err != nil {
@@ -184,7 +184,7 @@ func (p Pooled) Query() (Status, error) {
 func (p Pooled) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return core.ErrNoGoContext(op, p.object())
+		return core.NoGoContextError(op, p.object())
 	}
 	sl, err := p.enter(op)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 // ErrGoexit is wrapped in the error for a call whose goroutine ended before the call returned.
 var ErrGoexit = errors.New("the goroutine of the call ended")
 
-// CallContext returns the result of f, or an error with the detail if ctx ends first. f runs on a
+// CallUntil returns the result of f, or an error with the detail if ctx ends first. f runs on a
 // goroutine of its own. If it succeeds after ctx has ended, late gets the value.
-func CallContext[T any](ctx context.Context, op, detail string, f func() (T, error), late func(T)) (v T, err error) {
+func CallUntil[T any](ctx context.Context, op, detail string, f func() (T, error), late func(T)) (v T, err error) {
 	if ctx == nil {
-		return v, ErrNoGoContext(op, nil)
+		return v, NoGoContextError(op, nil)
 	}
 	if ctx.Err() != nil {
-		return v, ErrNotCalled(op, ctx)
+		return v, NotCalledError(op, ctx)
 	}
 	type result struct {
 		v   T
@@ -41,6 +41,6 @@ func CallContext[T any](ctx context.Context, op, detail string, f func() (T, err
 	case r := <-returned:
 		return r.v, r.err
 	case <-ctx.Done():
-		return v, &cuerror.Error{Op: op, Err: ErrEnded(ctx), Detail: detail}
+		return v, &cuerror.Error{Op: op, Err: EndedError(ctx), Detail: detail}
 	}
 }
