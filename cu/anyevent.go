@@ -65,9 +65,9 @@ var errEmbeddedEvent = errors.New("the type embeds an event, and is not an event
 func (r *eventRef) core() *core.Event {
 	switch {
 	case r.slot != nil:
-		return r.slot.Core
+		return r.slot.Event
 	case r.owner != nil:
-		return r.owner.Core
+		return r.owner.Event
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (r *eventRef) core() *core.Event {
 // enter begins a call on the event, which was created.
 func (r *eventRef) enter(op string) (err error) {
 	if r.slot == nil {
-		r.slot, err = r.owner.Core.Enter(op)
+		r.slot, err = r.owner.Event.Enter(op)
 	}
 	return err
 }

@@ -155,7 +155,7 @@ func (b *batch) query(statuses []Status, errs *core.BatchErrors) {
 	res := b.drv.Table().EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		it.slot.RememberResult(it.gen, res)
-		st, err := statusOf(it.slot.Core, errs.Op, it.slot, res)
+		st, err := statusOf(it.slot.Event, errs.Op, it.slot, res)
 		statuses[it.place] = st
 		errs.Add(it.place, err)
 		it.slot.EndCall()
@@ -211,11 +211,11 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 		return it, false
 	}
 	o, sc := e.load(), s.core
-	if o == nil || o.Core.Ctx != sc.Ctx || sc.At != (driver.At{}) ||
-		o.Core.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || sc.Ctx.Drv.TracersOrCaptures() {
+	if o == nil || o.Event.Ctx != sc.Ctx || sc.At != (driver.At{}) ||
+		o.Event.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || sc.Ctx.Drv.TracersOrCaptures() {
 		return it, false
 	}
-	sl := o.Core.Slot.Load()
+	sl := o.Event.Slot.Load()
 	if sl == nil || sl.Moves(driver.CU_EVENT_RECORD_DEFAULT) || sl.Gen().Busy() || sc.Begin(op) != nil {
 		return it, false
 	}
@@ -237,7 +237,7 @@ func (b *batch) record(errs *core.BatchErrors) {
 		sl.RecordMade(sc, res)
 		sl.End(sl)
 		if res != driver.ResultSuccess {
-			errs.Add(it.place, sl.Core.Ctx.CallError(errs.Op, uintptr(sl.Raw), res))
+			errs.Add(it.place, sl.Event.Ctx.CallError(errs.Op, uintptr(sl.Raw), res))
 		}
 		it.on.leave()
 	})
@@ -266,15 +266,15 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 				continue // never recorded
 			}
 		}
-		if o == nil || o.Core.Ctx.Drv != d || sc.At != (driver.At{}) ||
-			o.Core.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || d.TracersOrCaptures() {
+		if o == nil || o.Event.Ctx.Drv != d || sc.At != (driver.At{}) ||
+			o.Event.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || d.TracersOrCaptures() {
 			if b != nil {
 				b.wait(sc, &errs)
 			}
 			errs.Add(i, s.WaitEvent(e))
 			continue
 		}
-		sl, err := o.Core.Enter(op)
+		sl, err := o.Event.Enter(op)
 		switch {
 		case err != nil:
 			errs.Add(i, err)

@@ -100,7 +100,7 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	b.Run("create/table", func(b *testing.B) {
-		in := driver.At{Context: r.gpu.own.Core.Raw}
+		in := driver.At{Context: r.gpu.own.Context.Raw}
 		for b.Loop() {
 			e, _ := tab.EventCreate(in, 0)
 			tab.EventDestroy(at, e)
@@ -114,7 +114,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	mem, host := r.memory(r.gpu, 64), r.host(r.gpu, 64)
 	axpy := must(r.module(r.gpu).Function("axpy"))(b)
-	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own.Core.Raw}
+	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own.Context.Raw}
 	b.Run("copy/table", func(b *testing.B) {
 		for b.Loop() {
 			tab.MemcpyHtoDAsync(in, mem.core.Raw, host.core.Host, 64, rawStream)

@@ -548,7 +548,7 @@ func TestGraphKeeps(t *testing.T) {
 			}
 		}
 		got := r.sim.Census()
-		got["event"] -= len(r.gpu.own.Core.Spare.All())
+		got["event"] -= len(r.gpu.own.Context.Spare.All())
 		got["event"] = min(got["event"], want["event"]) // the library uses some while it waits
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -578,7 +578,7 @@ func TestGraphKeeps(t *testing.T) {
 	}) {
 		t.Errorf("objects left: %v", r.sim.Census())
 	}
-	want["event"] = len(r.gpu.own.Core.Spare.All())
+	want["event"] = len(r.gpu.own.Context.Spare.All())
 	for _, s := range []*Stream{r.s, r.other} {
 		if s.core.Event.Load() != 0 { // of WaitStream
 			want["event"]++

@@ -803,7 +803,7 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
-	gates := r.gpu.own.Core.CaptureGate
+	gates := r.gpu.own.Context.CaptureGate
 	defer r.drv.AddTracer(func(tr Trace) {
 		if gates.Whole.Busy() || gates.Legacy.Busy() {
 			t.Errorf("%v: a tracer is called while captures are kept off", tr.Op)

@@ -181,7 +181,7 @@ func TestThreadStreamInCapture(t *testing.T) {
 // is one.
 func TestSharedState(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.Core
+	cc := r.gpu.own.Context
 	before := len(cc.SharedStates)
 	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
 	pooled := must(r.gpu.PoolStream(0))(t)

@@ -292,7 +292,7 @@ func (r *costRig) addPartsOfEvent() {
 		return func() driver.Result {
 			res := call()
 			event = new(Event)
-			if o := (&core.EventOwner{Core: cc}); register {
+			if o := (&core.EventOwner{Event: cc}); register {
 				o = newEventOwner(cc)
 				event.owner.Store(o)
 				o.NoteClosed()

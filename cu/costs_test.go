@@ -118,7 +118,7 @@ type gate struct {
 
 func newGate(t testing.TB, gpu *Context) *gate {
 	t.Helper()
-	g := &gate{ctx: gpu.own.Core}
+	g := &gate{ctx: gpu.own.Context}
 	g.ctx.Hold()
 	tab, at := g.ctx.Drv.Table(), driver.At{Context: g.ctx.Raw}
 	var res driver.Result

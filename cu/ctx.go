@@ -202,7 +202,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 	d.core.Mu.Unlock()
 
 	cc.Owners.Add(1)
-	own := &core.ContextOwner{Core: cc}
+	own := &core.ContextOwner{Context: cc}
 	c = &Context{own: own}
 	c.cleanup = runtime.AddCleanup(c, func(o *core.ContextOwner) { o.CloseAbandoned() }, own)
 	return c, redundant, nil
@@ -238,7 +238,7 @@ func (c *Context) Close() error {
 	if !last {
 		return nil
 	}
-	cc := c.own.Core
+	cc := c.own.Context
 	err := cc.Release()
 	switch {
 	case err == nil:
@@ -259,7 +259,7 @@ func (c *Context) object() core.Named {
 	if c == nil || c.own == nil {
 		return nil
 	}
-	return c.own.Core
+	return c.own.Context
 }
 
 // enter begins a call on the context, and leave ends it.
@@ -268,9 +268,9 @@ func (c *Context) enter(op string) (*core.Context, error) {
 		return nil, core.NilError(op, "context")
 	}
 	if !c.own.Acquire(c.own) {
-		return nil, core.ClosedError(op, c.own.Core)
+		return nil, core.ClosedError(op, c.own.Context)
 	}
-	return c.own.Core, nil
+	return c.own.Context, nil
 }
 
 func (c *Context) leave() {
@@ -283,7 +283,7 @@ func (c *Context) Device() *Device {
 	if c == nil || c.own == nil {
 		return nil
 	}
-	return deviceOf(c.own.Core)
+	return deviceOf(c.own.Context)
 }
 
 // Handle returns the CUcontext, for code that calls the driver directly. The handle is valid until
@@ -292,7 +292,7 @@ func (c *Context) Handle() uintptr {
 	if c == nil || c.own == nil || c.own.Closed() {
 		return 0
 	}
-	return uintptr(c.own.Core.Raw)
+	return uintptr(c.own.Context.Raw)
 }
 
 // ID returns a number that identifies the context (cuCtxGetId, CUDA 12.0). No other context of the

@@ -59,8 +59,8 @@ func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwne
 		return nil, nil, core.NilArgError(op, c.object(), "event")
 	}
 	o := e.load()
-	if c != nil && c.own != nil && o != nil && o.Core.Ctx.Drv != c.own.Core.Drv {
-		return nil, nil, core.MixedError(op, o.Core, c.own.Core)
+	if c != nil && c.own != nil && o != nil && o.Event.Ctx.Drv != c.own.Context.Drv {
+		return nil, nil, core.MixedError(op, o.Event, c.own.Context)
 	}
 	cc, err := c.enter(op)
 	return cc, o, err
@@ -75,11 +75,11 @@ func recordWhole(c *core.Context, op string, e *Event, o *core.EventOwner, a cor
 		}
 	}
 	defer runtime.KeepAlive(o)
-	if o.Core.Ctx != c {
-		return o.Core.OfAnotherContext(op, c)
+	if o.Event.Ctx != c {
+		return o.Event.OfAnotherContext(op, c)
 	}
-	if a.By == core.ByGreenContext && o.Core.Flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved into e after the caller's check
+	if a.By == core.ByGreenContext && o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved into e after the caller's check
 		return core.NoGreen(op, core.StandIn{ItsKind: "green context", Raw: uintptr(a.Green), Ctx: c})
 	}
-	return o.Core.Record(op, a)
+	return o.Event.Record(op, a)
 }

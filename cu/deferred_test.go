@@ -366,9 +366,9 @@ func TestAbandonedContext(t *testing.T) {
 		"closed": func(f *fake, gpu *Context) *core.Context {
 			e := must(gpu.NewEvent(0))(f.t)
 			f.ok(errors.Join(gpu.Close(), e.Close()))
-			return gpu.own.Core
+			return gpu.own.Context
 		},
-		"abandoned": func(f *fake, gpu *Context) *core.Context { return gpu.own.Core },
+		"abandoned": func(f *fake, gpu *Context) *core.Context { return gpu.own.Context },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -401,7 +401,7 @@ func TestAbandonedContext(t *testing.T) {
 			wg.Wait()
 			claims("revived", 1)
 			for _, gpu := range all {
-				if gpu.own.Core != cc {
+				if gpu.own.Context != cc {
 					t.Error("it is another one")
 				}
 				f.ok(gpu.Close())
@@ -412,7 +412,7 @@ func TestAbandonedContext(t *testing.T) {
 			claims("closed", 0)
 			f.ok(drv.Close())
 			claims("the driver is closed, too", 0)
-			if primary := f.context(drv, 1); primary.own.Core == cc {
+			if primary := f.context(drv, 1); primary.own.Context == cc {
 				t.Error("a context that was released came back")
 			}
 			claims("opened again", 1)

@@ -215,13 +215,13 @@ func TestPoisoned(t *testing.T) {
 	r.ok(r.gpu.Err())
 	far := r.context(r.drv, 1)
 
-	r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 700)
+	r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
 	r.ok(r.gpu.Err()) // nobody has asked so far
 	_, err := r.s.Query()
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
 		t.Errorf("Query: %v", err)
 	}
-	r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 719)
+	r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 719)
 	err = e.Record(r.s)
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultLaunchFailed) {
 		t.Errorf("Record: %v", err)

@@ -28,7 +28,7 @@ type Event struct {
 // load returns the event's owner, or nil if the event has no CUevent yet.
 func (e *Event) load() *core.EventOwner {
 	o := e.owner.Load()
-	if o == nil || o.Core == nil {
+	if o == nil || o.Event == nil {
 		return nil
 	}
 	return o
@@ -49,7 +49,7 @@ func newEvent(cc *core.Context, flags EventFlags) (*Event, error) {
 	if err := flags.check(); err != nil {
 		return nil, core.About(cc, err)
 	}
-	ec, err := core.NewEventCore(cc, uint32(flags))
+	ec, err := core.NewEvent(cc, uint32(flags))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 // newEventOwner returns an owner, whose event is closed if the owner is abandoned. It has a
 // finalizer instead of a cleanup, because a cleanup allocates twice.
 func newEventOwner(c *core.Event) *core.EventOwner {
-	o := &core.EventOwner{Core: c}
+	o := &core.EventOwner{Event: c}
 	runtime.SetFinalizer(o, (*core.EventOwner).CloseAbandoned)
 	return o
 }
@@ -104,7 +104,7 @@ func (e *Event) Close() error {
 	if o == nil {
 		return nil
 	}
-	first, err := o.Core.Close(driver.At{})
+	first, err := o.Event.Close(driver.At{})
 	if first {
 		o.NoteClosed()
 	}
@@ -123,7 +123,7 @@ func (e *Event) Handle() uintptr {
 	if o == nil {
 		return 0
 	}
-	sl, err := o.Core.EnterForeign("Event.Handle")
+	sl, err := o.Event.EnterForeign("Event.Handle")
 	if err != nil {
 		return 0
 	}
@@ -152,7 +152,7 @@ func (e *Event) Device() (dev *Device, ok bool) {
 		return nil, false
 	}
 	if o := e.load(); o != nil {
-		return deviceOf(o.Core.Ctx), true
+		return deviceOf(o.Event.Ctx), true
 	}
 	return nil, false
 }
@@ -184,7 +184,7 @@ func (e *Event) Key() EventKey {
 		return EventKey{}
 	}
 	if o := e.load(); o != nil {
-		return EventKey{o.Core.Ctx.Drv.Tag, o.Core.ID}
+		return EventKey{o.Event.Ctx.Drv.Tag, o.Event.ID}
 	}
 	return EventKey{}
 }
@@ -213,7 +213,7 @@ func (e *Event) Record(s *Stream) error {
 				return err
 			}
 		}
-		done, err := o.Core.RecordFast(op, s.core)
+		done, err := o.Event.RecordFast(op, s.core)
 		runtime.KeepAlive(s)
 		runtime.KeepAlive(o)
 		if done {
@@ -260,8 +260,8 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 		return core.BadValue(op, s.core, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
 	o, sc := e.load(), s.core
-	if o != nil && o.Core.Ctx != sc.Ctx {
-		return o.Core.Mismatch(op, sc)
+	if o != nil && o.Event.Ctx != sc.Ctx {
+		return o.Event.Mismatch(op, sc)
 	}
 	if err := sc.Begin(op); err != nil {
 		return err
@@ -272,11 +272,11 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 		if o, err = e.create(sc.Ctx); err != nil {
 			return err
 		}
-		if o.Core.Ctx != sc.Ctx {
-			return o.Core.Mismatch(op, sc)
+		if o.Event.Ctx != sc.Ctx {
+			return o.Event.Mismatch(op, sc)
 		}
 	}
-	err := o.Core.RecordChecked(op, core.RecordArgs{Stream: sc, Flags: uint32(flags), By: by})
+	err := o.Event.RecordChecked(op, core.RecordArgs{Stream: sc, Flags: uint32(flags), By: by})
 	runtime.KeepAlive(o)
 	return err
 }
@@ -300,9 +300,9 @@ func (e *Event) Query() (Status, error) {
 		return Complete, nil
 	}
 	for {
-		sl := o.Core.Slot.Load()
+		sl := o.Event.Slot.Load()
 		if sl == nil {
-			return StatusUnknown, core.ClosedError(op, o.Core)
+			return StatusUnknown, core.ClosedError(op, o.Event)
 		}
 		if sl.Complete() {
 			return Complete, nil
@@ -316,7 +316,7 @@ func (e *Event) Query() (Status, error) {
 		}
 		st, err := Pending, error(nil)
 		if res != driver.ResultNotReady {
-			st, err = statusOf(o.Core, op, sl, res)
+			st, err = statusOf(o.Event, op, sl, res)
 		}
 		sl.EndCall()
 		runtime.KeepAlive(o)
@@ -328,7 +328,7 @@ func (e *Event) Query() (Status, error) {
 func traceQuery(o *core.EventOwner, op string, sl *core.Slot, t core.TracedCall, res driver.Result) (Status, error) {
 	defer o.EndCall(sl)
 	t.End(core.TraceEventQuery, sl.Raw, 0, res)
-	return statusOf(o.Core, op, sl, res)
+	return statusOf(o.Event, op, sl, res)
 }
 
 // statusOf returns the status for the result of a query that the program made.
@@ -361,10 +361,10 @@ func (e *Event) Synchronize() error {
 	if o == nil {
 		return nil
 	}
-	sl, err := o.Core.Enter(op)
+	sl, err := o.Event.Enter(op)
 	if err != nil {
 		return err
 	}
 	defer o.EndCall(sl)
-	return o.Core.ResultError(op, sl, sl.Synchronize())
+	return o.Event.ResultError(op, sl, sl.Synchronize())
 }

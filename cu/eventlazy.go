@@ -35,7 +35,7 @@ func (e *Event) create(ctx *core.Context) (*core.EventOwner, error) {
 	for {
 		was, flags := e.owner.Load(), EventDisableTiming
 		if was != nil {
-			if was.Core != nil {
+			if was.Event != nil {
 				return was, nil // another call has created it
 			}
 			flags = EventFlags(was.Lazy)
@@ -43,7 +43,7 @@ func (e *Event) create(ctx *core.Context) (*core.EventOwner, error) {
 		if err := flags.check(); err != nil {
 			return nil, core.About(ctx, err)
 		}
-		ec, err := core.NewEventCore(ctx, uint32(flags))
+		ec, err := core.NewEvent(ctx, uint32(flags))
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (e *Event) RecordOnce(s *Stream) error {
 		}
 	}
 	defer runtime.KeepAlive(o)
-	c := o.Core
+	c := o.Event
 	if sl := c.Slot.Load(); sl != nil && sl.Once() {
 		return nil
 	}

@@ -100,7 +100,7 @@ func (p Pooled) enter(op string) (*core.Slot, error) {
 			return sl, nil
 		}
 		sl.EndCall()
-		return nil, errReleased(op, sl.Core)
+		return nil, errReleased(op, sl.Event)
 	}
 }
 
@@ -111,7 +111,7 @@ func (p Pooled) object() core.Named {
 		return nil
 	}
 	defer p.leave(sl)
-	return sl.Core
+	return sl.Event
 }
 
 func (p Pooled) leave(sl *core.Slot) {
@@ -145,7 +145,7 @@ func (p Pooled) Record(s *Stream) error {
 		return err
 	}
 	defer p.leave(sl)
-	c, sc := sl.Core, s.core
+	c, sc := sl.Event, s.core
 	if c.Ctx != sc.Ctx {
 		return c.Mismatch(op, sc)
 	}
@@ -176,7 +176,7 @@ func (p Pooled) Query() (Status, error) {
 	if sl.Complete() {
 		return Complete, nil
 	}
-	return statusOf(sl.Core, op, sl, sl.Query(driver.At{}))
+	return statusOf(sl.Event, op, sl, sl.Query(driver.At{}))
 }
 
 // Wait waits until the present record of the event has completed, without occupying an operating
@@ -203,7 +203,7 @@ func (p Pooled) Synchronize() error {
 		return err
 	}
 	defer p.leave(sl)
-	return sl.Core.ResultError(op, sl, sl.Synchronize())
+	return sl.Event.ResultError(op, sl, sl.Synchronize())
 }
 
 // Ticket returns a ticket for the event's present record: see [Event.Ticket]. It stays valid after

@@ -40,7 +40,7 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	if e != nil && start != nil {
 		if a, b := start.load(), e.load(); a != nil && b != nil {
-			d, st, done, err := sinceFast(b.Core, op, a.Core)
+			d, st, done, err := sinceFast(b.Event, op, a.Event)
 			runtime.KeepAlive(a)
 			runtime.KeepAlive(b)
 			if done {
@@ -239,10 +239,10 @@ func measure(op string, start, stop *core.Slot) (time.Duration, Status, error) {
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		if !started {
-			return 0, StatusUnknown, ofEvent(startEvent, errUnrecorded(op, start.Core))
+			return 0, StatusUnknown, ofEvent(startEvent, errUnrecorded(op, start.Event))
 		}
 		if !stopped {
-			return 0, StatusUnknown, ofEvent(stopEvent, errUnrecorded(op, stop.Core))
+			return 0, StatusUnknown, ofEvent(stopEvent, errUnrecorded(op, stop.Event))
 		}
 	}
 	return 0, StatusUnknown, timeError(op, start, stop, res)
@@ -264,7 +264,7 @@ func awaitTime(sl *core.Slot) driver.Result {
 	if res != driver.ResultSuccess || sl.Drv.Table().Software() {
 		return res
 	}
-	clock, at := sl.Drv.Table().Clock(), time.Unix(0, sl.Core.Ctx.WholeAt.Load())
+	clock, at := sl.Drv.Table().Clock(), time.Unix(0, sl.Event.Ctx.WholeAt.Load())
 	if left := wholeTime - clock.Now().Sub(at); left > 0 {
 		<-clock.NewTimer(left).C()
 	}
@@ -302,7 +302,7 @@ func ofEvent(which string, err error) error {
 // timeError returns the error of the driver for the time between two records. Its handle is that of the
 // stop event.
 func timeError(op string, start, stop *core.Slot, res driver.Result) error {
-	e := stop.Core.Ctx.CallError(op, uintptr(stop.Raw), res)
+	e := stop.Event.Ctx.CallError(op, uintptr(stop.Raw), res)
 	if e.Err == nil {
 		e.Detail = core.Join(fmt.Sprintf("start event %#x", start.Raw), e.Detail)
 	}

@@ -434,7 +434,7 @@ func TestFakeNotices(t *testing.T) {
 	drv := f.open()
 	tab, at := drv.core.Table(), driver.At{}
 	gpu := f.context(drv, 0)
-	in := driver.At{Context: gpu.own.Core.Raw}
+	in := driver.At{Context: gpu.own.Context.Raw}
 	event := func() driver.Event {
 		e, res := tab.EventCreate(in, 0)
 		if res != 0 {
@@ -506,7 +506,7 @@ func TestFakeNotices(t *testing.T) {
 // core returns the event's core, or nil if it was not created yet.
 func (e *Event) core() *core.Event {
 	if o := e.load(); o != nil {
-		return o.Core
+		return o.Event
 	}
 	return nil
 }

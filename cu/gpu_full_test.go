@@ -15,7 +15,7 @@ import (
 // goroutine, and returns how many it had room for; 0 if there seems to be no end.
 func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done chan struct{}) int {
 	t.Helper()
-	cc := gpu.own.Core
+	cc := gpu.own.Context
 	e, err := cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestGPUFullQueue(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("legacy %v", legacy), func(t *testing.T) {
 			gpu := gpuContext(t)
-			tab := gpu.own.Core.Drv.Table()
+			tab := gpu.own.Context.Drv.Table()
 			line, err := gpu.NewTimeline(0)
 			if err != nil {
 				t.Skip(err)

@@ -120,7 +120,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer closeIt(t, mod)
 	n := &noContext{
-		t: t, tab: gpu.own.Core.Drv.Table(), gpu: gpu.own.Core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
+		t: t, tab: gpu.own.Context.Drv.Table(), gpu: gpu.own.Context, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
 		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
 		add: must(mod.Function("add"))(t),
 	}
@@ -160,11 +160,11 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	} else {
 		t.Logf("no green context: %v", err)
 	}
-	others := map[string]driver.Context{"none": 0, "another": two.own.Core.Raw}
+	others := map[string]driver.Context{"none": 0, "another": two.own.Context.Raw}
 	if dev, err := gpu.Device().Driver().Device(1); err == nil {
 		far := must(dev.PrimaryContext())(t)
 		defer closeIt(t, far)
-		others["another device's"] = far.own.Core.Raw
+		others["another device's"] = far.own.Context.Raw
 	} else {
 		t.Logf("no second device: %v", err)
 	}

@@ -166,7 +166,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("context %#x is current, %#x was", after, before)
 	}
 	wrapped := must(drv.WrapContext(gpu.Handle()))(t)
-	if wrapped.own.Core != gpu.own.Core {
+	if wrapped.own.Context != gpu.own.Context {
 		t.Error("the wrapped context is another one")
 	}
 	wrapped.Close()
@@ -272,7 +272,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 // threadEnds lets a goroutine end on a thread that Do could not put back.
 func threadEnds(t *testing.T, gpu *Context) {
 	t.Helper()
-	table, done := gpu.own.Core.Drv.Table(), make(chan struct{})
+	table, done := gpu.own.Context.Drv.Table(), make(chan struct{})
 	go func() {
 		defer close(done)
 		var at driver.At

@@ -179,7 +179,7 @@ func TestGPUCaptureSurvives(t *testing.T) {
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tab := gpu.own.Core.Drv.Table()
+	tab := gpu.own.Context.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
 	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
@@ -283,7 +283,7 @@ func TestGPUWithoutContext(t *testing.T) {
 	spin := must(mod.Function("spin"))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	tab := gpu.own.Core.Drv.Table()
+	tab := gpu.own.Context.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
 	cur, res := tab.CtxGetCurrent(driver.At{Thread: th})
@@ -292,7 +292,7 @@ func TestGPUWithoutContext(t *testing.T) {
 		t.Error("the library left a context current")
 	}
 	mem := must(gpu.Alloc(16))(t)
-	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.Core.Raw}, 16)
+	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.Context.Raw}, 16)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -319,7 +319,7 @@ func TestGPUWithoutContext(t *testing.T) {
 // it is on top.
 func TestGPUCreatedContext(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, primary := gpu.own.Core.Drv.Table(), gpu.own.Core.Raw
+	tab, primary := gpu.own.Context.Drv.Table(), gpu.own.Context.Raw
 	th := tab.Pin()
 	defer th.Unpin()
 	at := driver.At{Thread: th}
@@ -330,7 +330,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		}
 	}
 	current(0)
-	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Core.Dev)
+	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Context.Dev)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -340,7 +340,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error("no event in the created context")
 	}
 	current(0)
-	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own.Core.Dev); res == 0 {
+	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own.Context.Dev); res == 0 {
 		t.Error("unknown flags were taken")
 	}
 	current(0)
@@ -350,7 +350,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error(res)
 	}
 	current(primary)
-	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Core.Dev); res != 0 {
+	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Context.Dev); res != 0 {
 		t.Fatal(res)
 	}
 	current(primary)
@@ -425,7 +425,7 @@ func TestGPUStorm(t *testing.T) {
 	defer mod.Close()
 	spin := must(mod.Function("spin"))(t)
 	deadline := time.Now().Add(10 * time.Second)
-	if testing.Short() || gpu.own.Core.Drv.Table().Software() {
+	if testing.Short() || gpu.own.Context.Drv.Table().Software() {
 		deadline = time.Now().Add(time.Second)
 	}
 	var shared [8]*Event

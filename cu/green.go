@@ -332,14 +332,14 @@ func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *core.EventOw
 		return nil, nil, core.NilArgError(op, g.object(), "event")
 	}
 	o := e.load()
-	if g != nil && g.core != nil && o != nil && o.Core.Ctx.Drv != g.core.Ctx.Drv {
-		return nil, nil, core.MixedError(op, o.Core, g.core)
+	if g != nil && g.core != nil && o != nil && o.Event.Ctx.Drv != g.core.Ctx.Drv {
+		return nil, nil, core.MixedError(op, o.Event, g.core)
 	}
 	gc, err := g.enter(op)
 	if err != nil {
 		return nil, nil, err
 	}
-	if e.Flags()&EventInterprocess != 0 || o != nil && o.Core.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
+	if e.Flags()&EventInterprocess != 0 || o != nil && o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		g.leave()
 		return nil, nil, core.NoGreen(op, gc)
 	}

@@ -34,7 +34,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 			return IPCEventHandle{}, err
 		}
 	}
-	c := o.Core
+	c := o.Event
 	sl, err := c.Enter(op)
 	if err != nil {
 		return IPCEventHandle{}, err

@@ -148,10 +148,10 @@ func TestPoolDeferredMemory(t *testing.T) {
 	p := must(gpu.NewMemPool(MemPoolOptions{}))(t)
 	m := must(p.Alloc(s, 64))(t)
 	noErr(t, s.Synchronize())
-	gpu.own.Core.WakeUps.Mu.Lock()
-	free := gpu.own.Core.WakeUps.Free
-	gpu.own.Core.WakeUps.Free = nil // so that the memory is deferred
-	gpu.own.Core.WakeUps.Mu.Unlock()
+	gpu.own.Context.WakeUps.Mu.Lock()
+	free := gpu.own.Context.WakeUps.Free
+	gpu.own.Context.WakeUps.Free = nil // so that the memory is deferred
+	gpu.own.Context.WakeUps.Mu.Unlock()
 	noErr(t, m.core.Enter(m.core, "test"))
 	noErr(t, m.Close())
 	noErr(t, p.Close())
@@ -361,7 +361,7 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	for {
-		up, ok := r.gpu.own.Core.TakeWakeUp()
+		up, ok := r.gpu.own.Context.TakeWakeUp()
 		if !ok {
 			break
 		}
@@ -393,7 +393,7 @@ func TestPoolFreeFails(t *testing.T) {
 	if err := m.Close(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("Close = %v", err)
 	}
-	if res := r.drv.core.Table().MemFree(driver.At{Context: r.gpu.own.Core.Raw}, raw); res != driver.ResultSuccess {
+	if res := r.drv.core.Table().MemFree(driver.At{Context: r.gpu.own.Context.Raw}, raw); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 }

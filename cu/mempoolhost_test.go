@@ -178,7 +178,7 @@ func TestHostPoolWithoutWakeUp(t *testing.T) {
 	for name, kind := range hostKinds {
 		r := newSoft(t)
 		p := r.hostPool(kind)
-		for up, ok := r.gpu.own.Core.TakeWakeUp(); ok; up, ok = r.gpu.own.Core.TakeWakeUp() {
+		for up, ok := r.gpu.own.Context.TakeWakeUp(); ok; up, ok = r.gpu.own.Context.TakeWakeUp() {
 			defer up.Return()
 		}
 		func() { must(p.AllocHost(r.s, 64))(t) }()

@@ -326,7 +326,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		o := core.StateOf[openings](r.gpu.own.Core.Drv)
+		o := core.StateOf[openings](r.gpu.own.Context.Drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0
@@ -457,7 +457,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		o := core.StateOf[imports](r.gpu.own.Core.Drv)
+		o := core.StateOf[imports](r.gpu.own.Context.Drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0 && r.pools() == 1

@@ -34,7 +34,7 @@ func (c *Context) closeUnused() {
 	if first, last := c.own.Close(); first {
 		c.own.EndWaits()
 		if last {
-			c.own.Core.EndHold()
+			c.own.Context.EndHold()
 		}
 	}
 	runtime.KeepAlive(c)

@@ -37,7 +37,7 @@ func (c *Context) Err() error {
 	if c == nil || c.own == nil {
 		return core.NilError("cuCtxGetCurrent", "context")
 	}
-	cc := c.own.Core
+	cc := c.own.Context
 	if p := cc.Poison.Load(); p != nil {
 		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrContextPoisoned,
 			Detail: core.Join(cc.Drv.Remedy(p.Op, p.Res), core.PoisonedDetail)}

@@ -290,7 +290,7 @@ func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 			err = errors.Join(err, e.Close())
 		}
 	}()
-	if err := e.load().Core.RecordChecked("cuEventRecord", core.RecordArgs{Stream: sc}); err != nil {
+	if err := e.load().Event.RecordChecked("cuEventRecord", core.RecordArgs{Stream: sc}); err != nil {
 		return nil, err
 	}
 	recorded = true

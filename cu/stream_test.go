@@ -161,7 +161,7 @@ func TestWaitStream(t *testing.T) {
 		t.Errorf("%d events were created", n)
 	}
 	// In a poisoned context the events are destroyed with their streams.
-	r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 700)
+	r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
 	if err := other.WaitStream(r.s); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("in a poisoned context: %v", err)
 	}

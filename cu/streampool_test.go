@@ -181,7 +181,7 @@ func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *Ho
 // pendingAt fails the test if the context is released, or the memory freed, before the stream goes on that is held.
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
-	cc := gpu.own.Core
+	cc := gpu.own.Context
 	if !eventually(func() bool { return cc.Users.None() }) {
 		r.t.Fatal("nobody releases the context")
 	}
@@ -246,7 +246,7 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
-		if !gpu.own.Core.Gone.Load() {
+		if !gpu.own.Context.Gone.Load() {
 			t.Error("the context is still used")
 		}
 		return r.work(captured)
@@ -266,7 +266,7 @@ func TestLegacyStreamFound(t *testing.T) {
 	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
 	r.ok(legacy.Close())
-	cc := gpu.own.Core
+	cc := gpu.own.Context
 	failed := func() bool {
 		cc.Ends.Mu.Lock()
 		defer cc.Ends.Mu.Unlock()
@@ -284,7 +284,7 @@ func TestLegacyStreamFound(t *testing.T) {
 // TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.
 func TestTailsLost(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.Core
+	cc := r.gpu.own.Context
 	var cores []*core.Stream
 	for range 3 {
 		s := must(r.gpu.LegacyStream())(t)
@@ -331,7 +331,7 @@ func TestPermanentStreamLost(t *testing.T) {
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
 			drv := gpu.Device().Driver()
-			if !eventually(func() bool { drv.Close(); return gpu.own.Core.Gone.Load() }) {
+			if !eventually(func() bool { drv.Close(); return gpu.own.Context.Gone.Load() }) {
 				t.Error("the context is never released")
 			}
 			r.sim.ClearFaults()

@@ -21,8 +21,8 @@ import (
 // the stream is being captured.
 func (s *Stream) WaitEvent(e AnyEvent) error {
 	if event, ok := e.(*Event); ok && event != nil && s != nil && s.core != nil {
-		if o := ownerOf(event); o != nil && o.Core != nil {
-			done, err := s.core.WaitFast("cuStreamWaitEvent", o.Core)
+		if o := ownerOf(event); o != nil && o.Event != nil {
+			done, err := s.core.WaitFast("cuStreamWaitEvent", o.Event)
 			runtime.KeepAlive(s)
 			runtime.KeepAlive(o)
 			if done {

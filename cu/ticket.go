@@ -35,7 +35,7 @@ func (e *Event) Ticket() (*Ticket, error) {
 	if o == nil {
 		return &Ticket{known: time.Now()}, nil
 	}
-	sl, err := o.Core.Enter(op)
+	sl, err := o.Event.Enter(op)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func TestTracersCallBack(t *testing.T) {
 			ticket := must(e.Ticket())(r.t)
 			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error { return e.Record(r.other) }, func() {
-				if e.load().Core.Slot.Load().Waits() == 0 { // it has moved
+				if e.load().Event.Slot.Load().Waits() == 0 { // it has moved
 					r.ok(e.Wait(r.t.Context()))
 				}
 			}

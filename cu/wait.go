@@ -33,7 +33,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	if o == nil {
 		return nil
 	}
-	sl, err := o.Core.Enter(op)
+	sl, err := o.Event.Enter(op)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 		if a.slot == nil {
 			continue
 		}
-		end, res := a.slot.Drv.Table().BeginWait(a.slot.Core.Ctx.Raw, a.slot.Raw)
+		end, res := a.slot.Drv.Table().BeginWait(a.slot.Event.Ctx.Raw, a.slot.Raw)
 		if res != driver.ResultSuccess {
 			a.err = core.EndlessError(op, uintptr(a.slot.Raw), res)
 			to.CountOutcome()
@@ -120,7 +120,7 @@ func beginAny(op string, list []awaited) (ended func(), err error) {
 		}
 		events[i] = list[i].slot.Raw
 	}
-	ended, res := drv.Table().BeginWait(list[0].slot.Core.Ctx.Raw, events...)
+	ended, res := drv.Table().BeginWait(list[0].slot.Event.Ctx.Raw, events...)
 	if res != driver.ResultSuccess {
 		return nil, core.EndlessError(op, uintptr(events[0]), res)
 	}
@@ -136,7 +136,7 @@ func watchAll(list []awaited, to *watch.Waiter) {
 			a.slot.AddSub(&a.sub, nil)
 			a.watched = true
 			// A context that was closed meanwhile may not have ended this wait.
-			if a.slot.Core.Ctx.Closings.Load() != a.closings && a.slot.Drv.Watch.Cancel(&a.sub) {
+			if a.slot.Event.Ctx.Closings.Load() != a.closings && a.slot.Drv.Watch.Cancel(&a.sub) {
 				a.err = core.ContextClosedError(a.slot)
 				to.CountOutcome()
 			}

@@ -149,7 +149,7 @@ func TestWaitEnds(t *testing.T) {
 		{"cancelled before", ctx, func(*rig, *Event) {}, []error{cause}, []error{ErrClosed, ResultNotReady}, true},
 		{"closed", nil, func(r *rig, e *Event) { r.ok(e.Close()) }, []error{ErrClosed, ResultInvalidHandle}, []error{ResultNotReady}, false},
 		{"poisoned", nil, func(r *rig, e *Event) {
-			r.tell("fake_poison", uintptr(r.gpu.own.Core.Raw), 700)
+			r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
 		}, []error{ErrContextPoisoned, ResultIllegalAddress}, nil, false},
 		{"query failed", nil, func(r *rig, e *Event) { r.fail("cuEventQuery", 1, ResultUnknown) }, []error{ResultUnknown}, nil, true},
 	} {

@@ -46,7 +46,7 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 }
 
 // wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int { return gpu.own.Core.WakeUps.Count() }
+func wakeUpStreams(gpu *Context) int { return gpu.own.Context.WakeUps.Count() }
 
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
@@ -136,7 +136,7 @@ func TestWaiters(t *testing.T) {
 // with another where there are too few.
 func TestWakeUpStreams(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	in := driver.At{Context: gpu.own.Core.Raw}
+	in := driver.At{Context: gpu.own.Context.Raw}
 	var streams []*Stream
 	for range core.FirstWakeUps + 2 {
 		raw, res := drv.core.Table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
@@ -167,7 +167,7 @@ func TestWakeUpStreams(t *testing.T) {
 		}
 	}
 	if !eventually(func() bool {
-		w := &gpu.own.Core.WakeUps
+		w := &gpu.own.Context.WakeUps
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return w.Wanted
@@ -953,7 +953,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 2)
 	events := recordHeld(t, gpu, streams, 2)
-	told := events[0].load().Core.Slot.Load().Handle()
+	told := events[0].load().Event.Slot.Load().Handle()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var once sync.Once

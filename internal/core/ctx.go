@@ -15,7 +15,7 @@ import (
 // ContextOwner is a cu.Context's use of a Context.
 type ContextOwner struct {
 	handle.Refs
-	Core *Context
+	Context *Context
 }
 
 // Context is a CUDA context that the library uses. Its owners and its children are its users. The
@@ -91,18 +91,18 @@ type ContextStreams struct {
 // CloseAbandoned closes an owner that the garbage collector has found.
 func (o *ContextOwner) CloseAbandoned() {
 	if first, last := o.Close(); first {
-		o.Core.Owners.Add(-1) // waits of the context continue
-		o.Core.Drv.collector.abandoned(0)
-		o.Core.Drv.Leak(LeakReport{Kind: "context", Handle: uintptr(o.Core.Raw), Abandoned: true})
+		o.Context.Owners.Add(-1) // waits of the context continue
+		o.Context.Drv.collector.abandoned(0)
+		o.Context.Drv.Leak(LeakReport{Kind: "context", Handle: uintptr(o.Context.Raw), Abandoned: true})
 		if last {
-			o.Core.EndHold()
+			o.Context.EndHold()
 		}
 	}
 }
 
 // Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
 // or leaves a cu.Context.
-func (o *ContextOwner) Last(bool) { o.Core.EndHold() }
+func (o *ContextOwner) Last(bool) { o.Context.EndHold() }
 
 // Ownership is the claim to a CUDA context, with its users. It has three states. With users, the
 // claim stays. When the last user is gone, the context is abandoned: the driver lists it, and

@@ -53,9 +53,9 @@ type DriverContexts struct {
 
 // framePools are the memory that calls need while they run.
 type framePools struct {
-	Frames  sync.Pool // of *WorkFrame
-	Batches sync.Pool // of *batch of package cu
-	cores   sync.Pool // of *coreSlab
+	Frames     sync.Pool // of *WorkFrame
+	Batches    sync.Pool // of *batch of package cu
+	eventSlabs sync.Pool // of *eventSlab
 }
 
 // waiting is how a Driver waits for the GPU.

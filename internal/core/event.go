@@ -45,10 +45,10 @@ type Event struct {
 // EventOwner is what a cu.Event points to. It is a separate object, so that Move can transfer it
 // while waits and cleanups are attached to it.
 type EventOwner struct {
-	// Core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
+	// Event is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
 	// Move transfers all in one step.
-	Core *Event
-	Lazy uint32
+	Event *Event
+	Lazy  uint32
 }
 
 // Object returns the event for an error. It is nil if there is no event yet.
@@ -56,7 +56,7 @@ func (o *EventOwner) Object() Named {
 	if o == nil {
 		return nil
 	}
-	return o.Core
+	return o.Event
 }
 
 // Flags returns the flags of an event. o is nil for a zero Event.
@@ -64,13 +64,13 @@ func (o *EventOwner) Flags() uint32 {
 	switch {
 	case o == nil:
 		return driver.CU_EVENT_DISABLE_TIMING
-	case o.Core == nil:
+	case o.Event == nil:
 		return o.Lazy
 	}
-	return o.Core.Flags
+	return o.Event.Flags
 }
 
-func (o *EventOwner) CloseAbandoned() { o.Core.closeAbandoned() }
+func (o *EventOwner) CloseAbandoned() { o.Event.closeAbandoned() }
 
 // NoteClosed notes that the event was closed.
 func (o *EventOwner) NoteClosed() { runtime.SetFinalizer(o, nil) }
@@ -192,8 +192,8 @@ func (c *Event) endOnce(turn chan struct{}) {
 	close(turn)
 }
 
-// NewEventCore creates a CUevent in the context. The caller is a user of the context.
-func NewEventCore(ctx *Context, flags uint32) (*Event, error) {
+// NewEvent creates a CUevent in the context. The caller is a user of the context.
+func NewEvent(ctx *Context, flags uint32) (*Event, error) {
 	raw, err := ctx.CreateEvent(flags, driver.At{})
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func NewEventCore(ctx *Context, flags uint32) (*Event, error) {
 
 // OwnEvent returns a new Event for a CUevent of the context. The caller is a user of the context.
 func OwnEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
-	c := ctx.Drv.newCore()
+	c := ctx.Drv.newEvent()
 	c.Ctx, c.Flags, c.ID = ctx, flags, ctx.Drv.Events.Add(1)
 	c.put(&c.First, raw)
 	if flags&driver.CU_EVENT_INTERPROCESS != 0 {
@@ -213,22 +213,22 @@ func OwnEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
 	return c
 }
 
-// coreSlab has several cores, because allocating them one by one takes longer. The collector frees
+// eventSlab has several events, because allocating them one by one takes longer. The collector frees
 // them together.
-type coreSlab struct {
-	cores [4]Event
-	used  int
+type eventSlab struct {
+	events [4]Event
+	used   int
 }
 
-// newCore returns a zero Event.
-func (d *Driver) newCore() *Event {
-	s, _ := d.cores.Get().(*coreSlab)
+// newEvent returns a zero Event.
+func (d *Driver) newEvent() *Event {
+	s, _ := d.eventSlabs.Get().(*eventSlab)
 	if s == nil {
-		s = new(coreSlab)
+		s = new(eventSlab)
 	}
-	c := &s.cores[s.used]
-	if s.used++; s.used < len(s.cores) {
-		d.cores.Put(s)
+	c := &s.events[s.used]
+	if s.used++; s.used < len(s.events) {
+		d.eventSlabs.Put(s)
 	}
 	return c
 }
@@ -246,7 +246,7 @@ func (c *Event) newSlot(raw driver.Event) *Slot {
 // put sets the fields of a slot, and makes the slot a user of the context.
 func (c *Event) put(sl *Slot, raw driver.Event) {
 	c.Ctx.Hold() // cannot fail: the caller is a user of the context, or acts for a user
-	sl.Raw, sl.Drv, sl.Core = raw, c.Ctx.Drv, c
+	sl.Raw, sl.Drv, sl.Event = raw, c.Ctx.Drv, c
 }
 
 // Enter begins a call on the event's present slot.

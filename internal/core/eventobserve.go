@@ -24,7 +24,7 @@ func (sl *Slot) observeRecord(a RecordArgs) {
 	switch {
 	case o == nil:
 	case a.Stream == nil: // a green context's streams count as all streams
-		o.RecordContext(uintptr(sl.Core.Ctx.Raw), uintptr(sl.Raw), sl.eventKind(false))
+		o.RecordContext(uintptr(sl.Event.Ctx.Raw), uintptr(sl.Raw), sl.eventKind(false))
 	default:
 		o.Record(a.Stream.Observed(), uintptr(sl.Raw), sl.eventKind(a.Flags&driver.CU_EVENT_RECORD_EXTERNAL != 0))
 	}

@@ -61,9 +61,9 @@ func alive(p weak.Pointer[Event]) bool {
 // NVIDIA's driver crashes if the stream is of another context than the event, whether the event was
 // opened, exported, or only created with the flag. The call needs no current context.
 func (sc *Stream) WaitInterprocess(op string, sl *Slot, flags uint32) error {
-	ctx := sl.Core.Ctx
+	ctx := sl.Event.Ctx
 	if ctx != sc.Ctx {
-		return Misuse(op, sl.Core, Mismatch(ctx, sc.Ctx),
+		return Misuse(op, sl.Event, Mismatch(ctx, sc.Ctx),
 			fmt.Sprintf("only streams of its own context, %#x on device %d, can wait for an event that processes share, "+
 				"and the stream is of %#x on device %d: let a stream of the event's context wait for it, "+
 				"and this stream for that stream, by WaitStream",

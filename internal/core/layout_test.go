@@ -50,7 +50,7 @@ func TestLines(t *testing.T) {
 	if end := table + offset(reflect.TypeFor[driver.Table](), "clock"); end > line {
 		t.Errorf("what every call reads are the first %d bytes of a driver", end)
 	}
-	for _, name := range []string{"Events", "Captures", "cores"} {
+	for _, name := range []string{"Events", "Captures", "eventSlabs"} {
 		if offset(drv, name) < 2*line {
 			t.Errorf("%s is written, and only %d bytes from what every call reads", name, offset(drv, name))
 		}

@@ -305,7 +305,7 @@ func (sl *Slot) RecordMade(sc *Stream, res driver.Result) {
 // callRecord makes the driver's call, and notes the record if it succeeds.
 func (sl *Slot) callRecord(a RecordArgs) (res driver.Result) {
 	noted := sl.BeginRecord(a.Stream)
-	switch ctx := sl.Core.Ctx; a.By {
+	switch ctx := sl.Event.Ctx; a.By {
 	case ByContext:
 		ctx.beginWhole()
 		res = sl.Drv.Table().CtxRecordEvent(driver.At{Context: ctx.Raw}, ctx.Raw, sl.Raw)
@@ -331,7 +331,7 @@ func (sl *Slot) callRecord(a RecordArgs) (res driver.Result) {
 
 // noteWhole notes a record of a whole context.
 func (sl *Slot) noteWhole() {
-	sl.Core.Ctx.WholeAt.Store(sl.Drv.Table().Clock().Now().UnixNano())
+	sl.Event.Ctx.WholeAt.Store(sl.Drv.Table().Clock().Now().UnixNano())
 	sl.SetBits(SlotWhole)
 }
 

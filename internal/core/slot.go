@@ -20,8 +20,8 @@ type Slot struct {
 	Raw driver.Event
 	Drv *Driver
 	// On is the serial of the newest record's stream; 0 if that stream gives no sequence numbers.
-	On   atomic.Uint64
-	Core *Event
+	On    atomic.Uint64
+	Event *Event
 	// capture is the library's active capture that the newest record is part of, or nil.
 	capture atomic.Pointer[capture]
 	// Prior is the slot that the event had before this one, or nil. It is set if a graph will record this slot, and
@@ -117,7 +117,7 @@ func (sl *Slot) expose() {
 	}
 }
 
-func (sl *Slot) eventClosed() bool { return sl.Core.Slot.Load() == nil && !sl.Core.Released.Load() }
+func (sl *Slot) eventClosed() bool { return sl.Event.Slot.Load() == nil && !sl.Event.Released.Load() }
 
 // finish closes a slot that the event no longer uses.
 func (sl *Slot) finish() {
@@ -133,7 +133,7 @@ func (sl *Slot) Retire() {
 }
 
 // Interprocess reports whether several processes share the CUevent.
-func (sl *Slot) Interprocess() bool { return sl.Core.Flags&driver.CU_EVENT_INTERPROCESS != 0 }
+func (sl *Slot) Interprocess() bool { return sl.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 }
 
 // Query queries the driver, remembers completion, and calls tracers.
 func (sl *Slot) Query(at driver.At) driver.Result {
@@ -193,17 +193,17 @@ func (sl *Slot) RememberResult(g handle.Gen, res driver.Result) {
 // destroy destroys the CUevent. The CUevent of a retired slot becomes a spare instead, if the
 // context works and no other code may record the CUevent.
 func (sl *Slot) destroy(at driver.At) error {
-	ctx := sl.Core.Ctx
+	ctx := sl.Event.Ctx
 	defer ctx.EndHold() // also if a tracer panics
 	if sl.Prior != nil {
 		defer sl.Prior.EndCall()
 		sl.Prior.EndWait()
 	}
-	if sl.Core.Foreign {
+	if sl.Event.Foreign {
 		return nil
 	}
 	keep := sl.Bits()&(slotRetired|SlotExposed) == slotRetired && ctx.Poison.Load() == nil
-	if keep && ctx.Spare.put(sl.Core.Flags, sl.Raw) {
+	if keep && ctx.Spare.put(sl.Event.Flags, sl.Raw) {
 		return nil
 	}
 	return ctx.DestroyEvent(sl.Raw, at)
@@ -212,7 +212,7 @@ func (sl *Slot) destroy(at driver.At) error {
 // destroyLate is destroy for background work: an error goes to the leak hook.
 func (sl *Slot) destroyLate() {
 	if err := sl.destroy(BackgroundAt()); err != nil {
-		sl.Core.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Err: err})
+		sl.Event.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Err: err})
 	}
 }
 

@@ -137,13 +137,13 @@ func (c *Context) WaitEvent(op string, handle uintptr, o *EventOwner,
 	if o == nil {
 		return nil // never recorded
 	}
-	sl, err := o.Core.Enter(op)
+	sl, err := o.Event.Enter(op)
 	if err != nil {
 		return err
 	}
 	defer o.EndCall(sl)
-	if o.Core.Flags&driver.CU_EVENT_INTERPROCESS != 0 && o.Core.Ctx != c {
-		return o.Core.OfAnotherContext(op, c) // the driver would crash
+	if o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 && o.Event.Ctx != c {
+		return o.Event.OfAnotherContext(op, c) // the driver would crash
 	}
 	if sl.Unrecorded() {
 		return nil

@@ -29,7 +29,7 @@ func (sl *Slot) Wait(ctx context.Context) (final bool, err error) {
 
 // WaitFor is Wait. If stream is not nil, the wait also ends when the stream is closed.
 func (sl *Slot) WaitFor(ctx context.Context, stream *Stream) (final bool, err error) {
-	w, ctxCore := &sl.Drv.Watch, sl.Core.Ctx
+	w, ctxCore := &sl.Drv.Watch, sl.Event.Ctx
 	closings := ctxCore.Closings.Load()
 	over, err := w.Poll(func() (over bool, err error) {
 		final = true
@@ -83,7 +83,7 @@ func (sl *Slot) WaitFor(ctx context.Context, stream *Stream) (final bool, err er
 // AddSub subscribes s to the slot's record. The caller has a call in flight on the slot. If stream
 // is not nil, the wait is for the stream.
 func (sl *Slot) AddSub(s *watch.Sub, stream *Stream) {
-	in := watch.Scope{Group: &sl.Core.waits, Domain: &sl.Core.Ctx.Watched, Owner: sl}
+	in := watch.Scope{Group: &sl.Event.waits, Domain: &sl.Event.Ctx.Watched, Owner: sl}
 	if stream != nil {
 		in.Group, in.Owner = &stream.Waits, stream
 	}
@@ -91,7 +91,7 @@ func (sl *Slot) AddSub(s *watch.Sub, stream *Stream) {
 }
 
 func errClosedMeanwhile(sl *Slot) error {
-	return Misuse("cuEventQuery", sl.Core, mistake.ErrClosed, "the event was closed while this call waited for it")
+	return Misuse("cuEventQuery", sl.Event, mistake.ErrClosed, "the event was closed while this call waited for it")
 }
 
 // StreamClosedError returns the error of a wait whose stream was closed meanwhile.
@@ -101,7 +101,7 @@ func StreamClosedError(sc *Stream) error {
 
 // ContextClosedError returns the error of a wait whose context was closed meanwhile.
 func ContextClosedError(sl *Slot) error {
-	return Misuse("cuEventQuery", sl.Core, mistake.ErrClosed, ContextClosedDetail)
+	return Misuse("cuEventQuery", sl.Event, mistake.ErrClosed, ContextClosedDetail)
 }
 
 // WaitEnded returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
@@ -110,7 +110,7 @@ func WaitEnded(op string, sl *Slot, stream *Stream, ctx context.Context) error {
 	if stream != nil {
 		return NewError(op, stream, driver.ResultSuccess, EndedError(ctx), "the stream's work was not done, and goes on")
 	}
-	return NewError(op, sl.Core, driver.ResultSuccess, EndedError(ctx), "the event's record was still pending")
+	return NewError(op, sl.Event, driver.ResultSuccess, EndedError(ctx), "the event's record was still pending")
 }
 
 // MarkSlot records an event of the library on the stream, and returns its slot, on which it counts a

@@ -85,7 +85,7 @@ func (s *WatchSource) QueryAlone(item watch.Item) watch.Answer {
 // Outcome returns the error of a failed query. It may ask the driver for the error's name.
 func (s *WatchSource) Outcome(item watch.Item, a watch.Answer) (final bool, err error) {
 	sl := item.(*Slot)
-	c := sl.Core.Ctx
+	c := sl.Event.Ctx
 	err = c.BackgroundError("cuEventQuery", uintptr(sl.Raw), driver.Result(a))
 	return c.Poison.Load() != nil, err
 }
@@ -114,13 +114,13 @@ func (s *WatchSource) MayArm() bool { return s.Drv.Capturing.Load() == 0 }
 
 // CanArm reports false after a sticky error: then no stream makes a wake-up.
 func (s *WatchSource) CanArm(item watch.Item) bool {
-	return item.(*Slot).Core.Ctx.Poison.Load() == nil
+	return item.(*Slot).Event.Ctx.Poison.Load() == nil
 }
 
 // Arm makes a wake-up stream wait for an event (cuStreamWaitEvent). It does not wait for the GPU.
 func (s *WatchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watch.WakeUp, watch.ArmResult) {
 	d := s.Drv
-	up, ok := item.(*Slot).Core.Ctx.TakeWakeUp()
+	up, ok := item.(*Slot).Event.Ctx.TakeWakeUp()
 	if !ok {
 		return nil, watch.NoStream
 	}
@@ -199,7 +199,7 @@ func (d *Driver) closedContext(c *Context) {
 // EndWaits is called when the owner was closed. It ends the waits of the context if no other owner is
 // open.
 func (o *ContextOwner) EndWaits() {
-	if cc := o.Core; cc.Owners.Add(-1) == 0 {
+	if cc := o.Context; cc.Owners.Add(-1) == 0 {
 		cc.Closings.Add(1) // waits that have not reached the watcher yet read this later
 		cc.Drv.closedContext(cc)
 	}
