@@ -50,7 +50,7 @@ func (r *Resource) retryLater(err error) (again bool) {
 // documented to wait may use it. The caller is a user of the context. The leak hook gets the
 // errors.
 func (c *Context) FreeDeferred() {
-	c.Drv.FreeLibraries()
+	defer c.Drv.FreeLibraries() // at the end, because a library is deferred when the last of its modules is freed
 	for _, r := range c.Deferred.All() {
 		err := r.UsedStreams.wait()
 		if r.retryLater(err) {
