@@ -20,10 +20,13 @@ type externalSemCore struct {
 	id uint64
 }
 
+// Kind names the kind of the object in errors and reports.
 func (x *externalSemCore) Kind() string { return "external semaphore" }
 
+// Handle returns the driver's handle.
 func (x *externalSemCore) Handle() uintptr { return uintptr(x.raw) }
 
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (x *externalSemCore) Destroy(at driver.At) (string, driver.Result) {
 	if o := x.Ctx.Drv.Observer(); o != nil {
 		o.SemaphoreDestroyed(x.id)

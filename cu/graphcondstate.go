@@ -11,7 +11,7 @@ import (
 // This file has the lifetime of bodies of conditional nodes. A body is a graph that the driver destroys
 // with its node. Calls on it are calls on the whole graph, whose family, objects and counters it has.
 
-// Enter, EndCall and Closed are those of the whole graph for a body.
+// Enter begins a call on the graph, or, for a body, on the whole graph.
 func (gc *graphCore) Enter(o handle.Refuser, op string) error {
 	if gc.whole != nil {
 		return gc.whole.Resource.Enter(gc, op)
@@ -19,6 +19,7 @@ func (gc *graphCore) Enter(o handle.Refuser, op string) error {
 	return gc.Resource.Enter(o, op)
 }
 
+// EndCall ends a call that Enter began.
 func (gc *graphCore) EndCall() {
 	if gc.whole != nil {
 		gc = gc.whole

@@ -45,13 +45,16 @@ type delayedRelease struct {
 	handle uintptr
 }
 
+// Kind names the kind of the object in errors and reports.
 func (xc *execCore) Kind() string { return "executable graph" }
 
 // leavesMemory reports whether the graph leaves memory allocated.
 func (xc *execCore) leavesMemory() bool { return xc.atEnd != nil }
 
+// Handle returns the driver's handle.
 func (xc *execCore) Handle() uintptr { return uintptr(xc.raw) }
 
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (xc *execCore) Destroy(at driver.At) (string, driver.Result) {
 	if xc.leavesMemory() {
 		xc.atEnd()

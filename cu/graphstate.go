@@ -47,10 +47,13 @@ type graphFrames struct {
 	batches sync.Pool // of *kernelBatch
 }
 
+// Kind names the kind of the object in errors and reports.
 func (gc *graphCore) Kind() string { return "graph" }
 
+// Handle returns the driver's handle.
 func (gc *graphCore) Handle() uintptr { return uintptr(gc.raw) }
 
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (gc *graphCore) Destroy(at driver.At) (string, driver.Result) {
 	return gc.family.destroy(at, gc)
 }

@@ -104,8 +104,10 @@ type generation struct {
 	next *core.Mem
 }
 
+// Current returns the memory that stands for the range now.
 func (g *generation) Current() *core.Mem { return g.of.now.Load() }
 
+// Length returns how many bytes of the range are mapped.
 func (g *generation) Length() uint64 { return g.of.length.Load() }
 
 // newGeneration returns a new core.Mem. The caller is a user of the context.
@@ -490,12 +492,16 @@ type physicalCore struct {
 	core.Resource
 }
 
+// Kind names the kind of the object in errors and reports.
 func (p *physicalCore) Kind() string { return "physical memory" }
 
+// MemoryBytes returns how much memory is freed with the object.
 func (p *physicalCore) MemoryBytes() uint64 { return p.size }
 
+// Handle returns the driver's handle.
 func (p *physicalCore) Handle() uintptr { return uintptr(p.raw) }
 
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (p *physicalCore) Destroy(at driver.At) (string, driver.Result) {
 	at.Context = 0
 	return "cuMemRelease", p.Ctx.Drv.Table().MemRelease(at, p.raw)

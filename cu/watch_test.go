@@ -76,7 +76,7 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 	streams := make([]*Stream, n)
 	for i := range streams {
 		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-		sim.Hold(uintptr(streams[i].core.Raw)) // Handle would lend it
+		sim.Hold(uintptr(streams[i].core.Raw)) // after Stream.Handle the library counts the stream as exposed
 	}
 	return streams, func() {
 		for _, s := range streams {

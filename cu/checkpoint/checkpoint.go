@@ -1,6 +1,6 @@
 // Package checkpoint takes other processes that use CUDA off their GPUs, and puts them back later, as they were or on
-// other GPUs. In between the GPUs are free for others, and the content of the process's device memory is in host memory.
-// A program such as CRIU can save the process meanwhile.
+// other GPUs. In between the GPUs are free for others, and the content of the process's device memory is in host
+// memory. A program such as CRIU can save the process meanwhile.
 //
 //	drv, err := cu.Open()
 //	job := checkpoint.Of(drv, pid)

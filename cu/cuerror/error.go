@@ -61,7 +61,8 @@ func (e *Error) Error() string {
 	case e.Result == driver.ResultSuccess:
 	case e.Brief:
 		fmt.Fprintf(&b, ": %s (%d)", e.Result.Name(), int32(e.Result))
-	case e.Err == nil, e.Err == mistake.ErrContextPoisoned, e.Err == mistake.ErrDeviceLost, e.Result == driver.ResultGraphExecUpdateFailure:
+	case e.Err == nil, e.Err == mistake.ErrContextPoisoned, e.Err == mistake.ErrDeviceLost,
+		e.Result == driver.ResultGraphExecUpdateFailure:
 		b.WriteString(": " + e.Result.Error())
 	}
 	if e.Detail != "" {

@@ -47,6 +47,7 @@ func (sc *Stream) BeginLegacy() {
 	}
 }
 
+// EndLegacy follows a call of the driver that BeginLegacy preceded.
 func (sc *Stream) EndLegacy() {
 	if sc.Raw == driver.CU_STREAM_LEGACY {
 		sc.Ctx.CaptureGate.Legacy.End()

@@ -71,8 +71,13 @@ type ContextIdentity struct {
 	APIDevice any
 }
 
-func (c *Context) Kind() string      { return "context" }
-func (c *Context) Handle() uintptr   { return uintptr(c.Raw) }
+// Kind names the kind of the object in errors and reports.
+func (c *Context) Kind() string { return "context" }
+
+// Handle returns the driver's handle.
+func (c *Context) Handle() uintptr { return uintptr(c.Raw) }
+
+// Context returns the context that the object belongs to.
 func (c *Context) Context() *Context { return c }
 
 // ContextStreams is the state of a context that its streams share.

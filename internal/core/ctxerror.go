@@ -29,6 +29,7 @@ type inRole struct {
 	role string
 }
 
+// Kind names the kind of the object in errors and reports.
 func (r inRole) Kind() string  { return r.role }
 func (r inRole) inRole() Named { return r.Member }
 
@@ -70,8 +71,13 @@ type StandIn struct {
 	Ctx     *Context
 }
 
-func (s StandIn) Kind() string      { return s.ItsKind }
-func (s StandIn) Handle() uintptr   { return s.Raw }
+// Kind names the kind of the object in errors and reports.
+func (s StandIn) Kind() string { return s.ItsKind }
+
+// Handle returns the driver's handle.
+func (s StandIn) Handle() uintptr { return s.Raw }
+
+// Context returns the context that the object belongs to.
 func (s StandIn) Context() *Context { return s.Ctx }
 
 // ResultError returns the error for a call that the driver answered with res. res is not success.

@@ -231,6 +231,7 @@ func (sc *Stream) HoldCapture() *capture {
 	return sc.currentCapture()
 }
 
+// ReleaseCapture lets captures of the stream begin and end again: see HoldCapture.
 func (sc *Stream) ReleaseCapture() { sc.Shared.captureLock.RUnlock() }
 
 // Keep keeps an object, on which the caller has a call in flight, until the work that uses it is

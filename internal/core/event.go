@@ -70,6 +70,7 @@ func (o *EventOwner) Flags() uint32 {
 	return o.Event.Flags
 }
 
+// CloseAbandoned closes the event of an owner that the garbage collector has found.
 func (o *EventOwner) CloseAbandoned() { o.Event.closeAbandoned() }
 
 // NoteClosed notes that the event was closed.
@@ -105,7 +106,10 @@ func (c *Event) externalArgs(op string, a RecordArgs) (string, RecordArgs, error
 	return op, a, nil
 }
 
-func (c *Event) Kind() string      { return "event" }
+// Kind names the kind of the object in errors and reports.
+func (c *Event) Kind() string { return "event" }
+
+// Context returns the context that the object belongs to.
 func (c *Event) Context() *Context { return c.Ctx }
 
 // Handle returns the CUevent, or the first one that the event had if it is closed.

@@ -14,12 +14,16 @@ type EventPoolShare struct {
 	Pool *EventPool
 }
 
+// Kind names the kind of the object in errors and reports.
 func (p *EventPool) Kind() string { return "event pool" }
 
+// Handle returns the driver's handle.
 func (p *EventPool) Handle() uintptr { return 0 }
 
+// Kind names the kind of the object in errors and reports.
 func (ps *EventPoolShare) Kind() string { return "event pool" }
 
+// Handle returns the driver's handle.
 func (ps *EventPoolShare) Handle() uintptr { return 0 }
 
 // Destroy releases the share. The last share also ends the pool.

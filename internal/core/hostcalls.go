@@ -16,6 +16,7 @@ type HostFunc struct {
 	dropped func()
 }
 
+// EndCall ends a call in flight on the function.
 func (h *HostFunc) EndCall() { h.Release(h) }
 
 // Last drops the function when the last reference to it is released.

@@ -29,6 +29,7 @@ func (k *ipcHandles) Check(op string, h IPCHandle) error {
 	return nil
 }
 
+// String returns the handle as hexadecimal text.
 func (k *ipcHandles) String(h IPCHandle) string {
 	if h == (IPCHandle{}) {
 		return ""
@@ -36,6 +37,7 @@ func (k *ipcHandles) String(h IPCHandle) string {
 	return hex.EncodeToString(h[:])
 }
 
+// AppendBinary appends the bytes of the handle.
 func (k *ipcHandles) AppendBinary(b []byte, h IPCHandle) ([]byte, error) {
 	if err := k.Check(k.typ+".AppendBinary", h); err != nil {
 		return b, err
@@ -43,6 +45,7 @@ func (k *ipcHandles) AppendBinary(b []byte, h IPCHandle) ([]byte, error) {
 	return append(b, h[:]...), nil
 }
 
+// UnmarshalBinary sets the handle to the bytes of AppendBinary.
 func (k *ipcHandles) UnmarshalBinary(h *IPCHandle, data []byte) error {
 	op := k.typ + ".UnmarshalBinary"
 	if h == nil {
@@ -64,6 +67,7 @@ func (k *ipcHandles) set(op string, h *IPCHandle, got IPCHandle) error {
 	return nil
 }
 
+// AppendText appends the text of the handle.
 func (k *ipcHandles) AppendText(b []byte, h IPCHandle) ([]byte, error) {
 	if err := k.Check(k.typ+".AppendText", h); err != nil {
 		return b, err
@@ -71,6 +75,7 @@ func (k *ipcHandles) AppendText(b []byte, h IPCHandle) ([]byte, error) {
 	return hex.AppendEncode(b, h[:]), nil
 }
 
+// UnmarshalText sets the handle to the text of AppendText.
 func (k *ipcHandles) UnmarshalText(h *IPCHandle, text []byte) error {
 	op := k.typ + ".UnmarshalText"
 	if h == nil {

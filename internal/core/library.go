@@ -26,7 +26,10 @@ type Library struct {
 
 const closeLibraryOp = "Library.Close"
 
-func (lc *Library) Kind() string    { return "library" }
+// Kind names the kind of the object in errors and reports.
+func (lc *Library) Kind() string { return "library" }
+
+// Handle returns the driver's handle.
 func (lc *Library) Handle() uintptr { return uintptr(lc.Raw) }
 
 // Refused returns the error of a call that began after the library was closed.
@@ -35,6 +38,7 @@ func (lc *Library) Refused(op string) error { return ClosedError(op, lc) }
 // Last defers the library when the last call on it has ended.
 func (lc *Library) Last(bool) { lc.Drv.Libraries.Add(lc, 0) }
 
+// EndCall ends a call in flight on the library.
 func (lc *Library) EndCall() { lc.Release(lc) }
 
 // Adopt makes a new module of a context one of the library's, within calls on both. The module is

@@ -206,6 +206,7 @@ func (mc *Mem) Length() uint64 {
 	return mc.Virt.Length()
 }
 
+// Kind names the kind of the object in errors and reports.
 func (mc *Mem) Kind() string { return mc.Is.Name }
 
 // OnHost reports whether this is host memory.
@@ -222,6 +223,7 @@ func (mc *Mem) accessibleIn(c *Context) bool {
 	return mc.Everywhere() && (mc.Is.Pooled == nil || mc.Is.Managed || mc.Is.Pooled.reaches(mc, c.Dev))
 }
 
+// Handle returns the driver's handle.
 func (mc *Mem) Handle() uintptr {
 	if mc.OnHost() {
 		return uintptr(mc.Host)
@@ -229,6 +231,7 @@ func (mc *Mem) Handle() uintptr {
 	return uintptr(mc.Raw)
 }
 
+// Destroy frees the memory in the way of its kind: see Object.
 func (mc *Mem) Destroy(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.Ctx.Raw
 	return mc.Is.Free(mc, at)

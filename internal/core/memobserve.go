@@ -28,6 +28,7 @@ func (mc *Mem) Used(off, size uint64, write bool, as string) races.Use {
 	return races.Use{Addr: uint64(mc.Handle()) + off, Size: size, OnHost: mc.OnHost(), Write: write, As: as}
 }
 
+// Used returns a use of size bytes from the beginning of the region, for the race detector.
 func (r *Region) Used(size uint64, write bool, as string) races.Use {
 	return r.Mem.Used(r.Off, size, write, as)
 }

@@ -68,10 +68,13 @@ type MemPool struct {
 	LeaveImports func(driver.MemoryPool) (end func())
 }
 
+// Kind names the kind of the object in errors and reports.
 func (p *MemPool) Kind() string { return "memory pool" }
 
+// Handle returns the driver's handle.
 func (p *MemPool) Handle() uintptr { return uintptr(p.Raw) }
 
+// Destroy destroys the object in the driver, unless other code owns it: see Object.
 func (p *MemPool) Destroy(at driver.At) (string, driver.Result) {
 	if p.Foreign {
 		if p.Of != nil {

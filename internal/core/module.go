@@ -25,10 +25,13 @@ type Module struct {
 	variables sync.Map
 }
 
+// Kind names the kind of the object in errors and reports.
 func (mc *Module) Kind() string { return "module" }
 
+// Handle returns the driver's handle.
 func (mc *Module) Handle() uintptr { return uintptr(mc.Raw) }
 
+// Destroy destroys the object in the driver, unless other code owns it: see Object.
 func (mc *Module) Destroy(at driver.At) (string, driver.Result) {
 	at.Context = mc.Ctx.Raw
 	if o := mc.Ctx.Drv.Observer(); o != nil {

@@ -67,6 +67,7 @@ func (sl *Slot) EndCall() { sl.Release(sl) }
 // Last destroys the CUevent when the last call on a closed slot has ended.
 func (sl *Slot) Last(later bool) { sl.Drv.AfterLastCall(later, sl.destroyLate) }
 
+// Handle returns the driver's handle.
 func (sl *Slot) Handle() uintptr {
 	if sl == nil {
 		return 0
@@ -74,6 +75,7 @@ func (sl *Slot) Handle() uintptr {
 	return uintptr(sl.Raw)
 }
 
+// Recorded reports whether the CUevent counts as recorded.
 func (sl *Slot) Recorded() bool { return sl.Bits()&SlotRecorded != 0 }
 
 // stale reports whether the only record that the CUevent may have is that of an earlier user.

@@ -59,8 +59,10 @@ type streamTurn struct {
 	_     [32]byte // to the end of a cache line
 }
 
+// Kind names the kind of the object in errors and reports.
 func (sc *Stream) Kind() string { return "stream" }
 
+// Handle returns the driver's handle.
 func (sc *Stream) Handle() uintptr { return uintptr(sc.Raw) }
 
 // Destroy destroys the CUstream, unless other code or the pool of streams owns it.

@@ -55,10 +55,13 @@ func (tc *Timeline) ObserveValue(value uint64) {
 	}
 }
 
+// Context returns the context that the object belongs to.
 func (tc *Timeline) Context() *Context { return tc.Ctx }
 
+// Kind names the kind of the object in errors and reports.
 func (tc *Timeline) Kind() string { return "timeline" }
 
+// Handle returns the driver's handle.
 func (tc *Timeline) Handle() uintptr { return uintptr(tc.Raw) }
 
 const (
