@@ -345,7 +345,7 @@ func TestOperationAllocations(t *testing.T) {
 	// What the table and the driver allocate to make a context current is not what this test is
 	// about.
 	table := drv.core.Table()
-	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core.InContext(), s.core.Raw, nil, 0) })
+	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core().InContext(), s.core().Raw, nil, 0) })
 	for name, f := range map[string]func() error{
 		"SignalExternal":       func() error { return s.SignalExternal(x.At(1)) },
 		"SignalExternal, four": func() error { return s.SignalExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },

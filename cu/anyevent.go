@@ -15,8 +15,8 @@ func (*Event) anyEvent() {}
 
 func (Pooled) anyEvent() {}
 
-// eventRef is what a call has found in an event. If it is pooled, the caller keeps the value.
-type eventRef struct {
+// eventUse is what a call has found in an event. If it is pooled, the caller keeps the value.
+type eventUse struct {
 	owner *core.EventOwner // nil for a zero Event, and for a pooled event
 	slot  *core.Slot       // on which a call has begun, or nil. A call on a pooled event begins at once
 }
@@ -31,17 +31,17 @@ type eventRef struct {
 //go:nocheckptr
 func ownerOf(e *Event) *core.EventOwner {
 	address := uintptr(unsafe.Pointer(e))
-	o := (*(**Event)(unsafe.Pointer(&address))).owner.Load()
+	o := core.EventOwnerOf(&(*(**Event)(unsafe.Pointer(&address))).eventRef)
 	runtime.KeepAlive(e)
 	return o
 }
 
 // refOf returns what a call finds in an event. The caller calls leave.
-func refOf(op string, e AnyEvent) (r eventRef, err error) {
+func refOf(op string, e AnyEvent) (r eventUse, err error) {
 	switch e := e.(type) {
 	case *Event:
 		if e != nil {
-			return eventRef{owner: ownerOf(e)}, nil
+			return eventUse{owner: ownerOf(e)}, nil
 		}
 	case Pooled:
 		r.slot, err = e.enter(op)
@@ -62,7 +62,7 @@ func refOf(op string, e AnyEvent) (r eventRef, err error) {
 var errEmbeddedEvent = errors.New("the type embeds an event, and is not an event itself")
 
 // core returns the event's core, or nil if the event was not created yet.
-func (r *eventRef) core() *core.Event {
+func (r *eventUse) core() *core.Event {
 	switch {
 	case r.slot != nil:
 		return r.slot.Event
@@ -73,7 +73,7 @@ func (r *eventRef) core() *core.Event {
 }
 
 // enter begins a call on the event, which was created.
-func (r *eventRef) enter(op string) (err error) {
+func (r *eventUse) enter(op string) (err error) {
 	if r.slot == nil {
 		r.slot, err = r.owner.Event.Enter(op)
 	}
@@ -81,7 +81,7 @@ func (r *eventRef) enter(op string) (err error) {
 }
 
 // leave ends the call, if there is one.
-func (r *eventRef) leave() {
+func (r *eventUse) leave() {
 	if r.slot != nil {
 		r.slot.EndCall()
 	}
@@ -89,7 +89,7 @@ func (r *eventRef) leave() {
 }
 
 // enterForGraph is enter for a call after which a graph records the event, or waits for it.
-func (r *eventRef) enterForGraph(op string, records bool) (err error) {
+func (r *eventUse) enterForGraph(op string, records bool) (err error) {
 	c := r.core()
 	if r.slot != nil { // Release leaves the CUevent to the call that has begun
 		defer r.slot.EndCall()
@@ -106,7 +106,7 @@ func (r *eventRef) enterForGraph(op string, records bool) (err error) {
 }
 
 // flags returns the flags that the event has, or will be created with.
-func (r *eventRef) flags() EventFlags {
+func (r *eventUse) flags() EventFlags {
 	if c := r.core(); c != nil {
 		return EventFlags(c.Flags)
 	}
@@ -114,7 +114,7 @@ func (r *eventRef) flags() EventFlags {
 }
 
 // object returns the event for an error. It is nil if there is no event yet.
-func (r *eventRef) object() core.Named {
+func (r *eventUse) object() core.Named {
 	if c := r.core(); c != nil {
 		return c
 	}

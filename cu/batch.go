@@ -55,7 +55,7 @@ func (b *batch) keep() {
 func (b *batch) add(it batchItem) {
 	b.events[b.n], b.items[b.n] = it.slot.Raw, it
 	if it.on != nil {
-		b.streams[b.n] = it.on.core.Raw
+		b.streams[b.n] = it.on.core().Raw
 	}
 	b.n++
 }
@@ -112,7 +112,7 @@ func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 }
 
 // addQuery adds a query of an event to a batch, or makes the query. It returns the batch, which is made if b is nil.
-func (b *batch) addQuery(r *eventRef, i int, statuses []Status, errs *core.BatchErrors) *batch {
+func (b *batch) addQuery(r *eventUse, i int, statuses []Status, errs *core.BatchErrors) *batch {
 	statuses[i] = Complete
 	c := r.core()
 	if c == nil {
@@ -188,7 +188,7 @@ func RecordAll(events []*Event, streams []*Stream) error {
 			errs.Add(i, e.Record(s))
 			continue
 		}
-		switch d := s.core.Ctx.Drv; {
+		switch d := s.core().Ctx.Drv; {
 		case b == nil:
 			b = newBatch(d)
 		case b.drv != d || b.n == batchSize:
@@ -207,10 +207,10 @@ func RecordAll(events []*Event, streams []*Stream) error {
 
 // beginBatched begins a record that can be made in a batch. If ok is false, nothing has begun.
 func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
-	if e == nil || s == nil || s.core == nil {
+	if e == nil || s.core() == nil {
 		return it, false
 	}
-	o, sc := e.load(), s.core
+	o, sc := e.load(), s.core()
 	if o == nil || o.Event.Ctx != sc.Ctx || sc.At != (driver.At{}) ||
 		o.Event.Flags&(driver.CU_EVENT_INTERPROCESS|core.EventExternal) != 0 || sc.Ctx.Drv.TracersOrCaptures() {
 		return it, false
@@ -230,7 +230,7 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 func (b *batch) record(errs *core.BatchErrors) {
 	res := b.drv.Table().EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
-		sl, sc := it.slot, it.on.core
+		sl, sc := it.slot, it.on.core()
 		if it.noted != 0 {
 			sl.Confirm(it.noted, res)
 		}

@@ -26,7 +26,7 @@ func BenchmarkHandles(b *testing.B) {
 	r.ok(start.Record(r.s))
 	r.status(complete, Complete)
 	tab, at := r.drv.core.Table(), driver.At{}
-	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core.Raw
+	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core().Raw
 	rawStart := driver.Event(rawEvent(start))
 	sl := pending.core().Slot.Load()
 
@@ -62,7 +62,7 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	legacy := must(r.gpu.LegacyStream())(b)
 	b.Run("record/default stream, table", func(b *testing.B) {
-		at := legacy.core.At
+		at := legacy.core().At
 		for b.Loop() {
 			tab.EventRecord(at, rawStart, driver.CU_STREAM_LEGACY)
 		}
@@ -100,7 +100,7 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	b.Run("create/table", func(b *testing.B) {
-		in := driver.At{Context: r.gpu.own.Context.Raw}
+		in := driver.At{Context: r.gpu.own().Context.Raw}
 		for b.Loop() {
 			e, _ := tab.EventCreate(in, 0)
 			tab.EventDestroy(at, e)
@@ -114,10 +114,10 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	mem, host := r.memory(r.gpu, 64), r.host(r.gpu, 64)
 	axpy := must(r.module(r.gpu).Function("axpy"))(b)
-	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own.Context.Raw}
+	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own().Context.Raw}
 	b.Run("copy/table", func(b *testing.B) {
 		for b.Loop() {
-			tab.MemcpyHtoDAsync(in, mem.core.Raw, host.core.Host, 64, rawStream)
+			tab.MemcpyHtoDAsync(in, mem.core().Raw, host.core().Host, 64, rawStream)
 		}
 	})
 	b.Run("copy/stream", func(b *testing.B) {

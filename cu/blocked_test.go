@@ -287,7 +287,7 @@ func TestOrderOfSuccessors(t *testing.T) {
 				slots[i] = next[i].Slot
 			}
 			for i, n := range c.order {
-				rec := cc.RecordMoving(next[n], core.RecordArgs{Stream: r.s.core})
+				rec := cc.RecordMoving(next[n], core.RecordArgs{Stream: r.s.core()})
 				again, err := rec.Finish("")
 				if r.ok(err); again != (i == 1 && c.again) {
 					t.Errorf("record %d has to be made again: %v", n, again)

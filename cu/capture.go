@@ -163,12 +163,12 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 // enterCapture checks the arguments of a call that captures, and begins the call.
 func (s *Stream) enterCapture(op string, mode CaptureMode, f func() error) (*core.Stream, error) {
 	switch {
-	case s == nil || s.core == nil:
+	case s.core() == nil:
 		return nil, core.NilError(op, "stream")
 	case mode < CaptureGlobal || mode > CaptureRelaxed:
-		return nil, core.BadValue(op, s.core, fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
+		return nil, core.BadValue(op, s.core(), fmt.Sprintf("there is no capture mode %v: see CaptureMode", mode))
 	case f == nil:
-		return nil, core.Misuse(op, s.core, ErrNil, "the function is nil: pass one that enqueues the work")
+		return nil, core.Misuse(op, s.core(), ErrNil, "the function is nil: pass one that enqueues the work")
 	}
 	sc, err := s.enter(op)
 	if err != nil {

@@ -157,7 +157,7 @@ func (r *soft) idle(streams ...*Stream) {
 		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
 			r.t.Errorf("a stream is being captured: %+v", i)
 		}
-		if s.core.Shared.Capture.Load() != nil {
+		if s.core().Shared.Capture.Load() != nil {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}
@@ -548,7 +548,7 @@ func TestGraphKeeps(t *testing.T) {
 			}
 		}
 		got := r.sim.Census()
-		got["event"] -= len(r.gpu.own.Context.Spare.All())
+		got["event"] -= len(r.gpu.own().Context.Spare.All())
 		got["event"] = min(got["event"], want["event"]) // the library uses some while it waits
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -578,9 +578,9 @@ func TestGraphKeeps(t *testing.T) {
 	}) {
 		t.Errorf("objects left: %v", r.sim.Census())
 	}
-	want["event"] = len(r.gpu.own.Context.Spare.All())
+	want["event"] = len(r.gpu.own().Context.Spare.All())
 	for _, s := range []*Stream{r.s, r.other} {
-		if s.core.Event.Load() != 0 { // of WaitStream
+		if s.core().Event.Load() != 0 { // of WaitStream
 			want["event"]++
 		}
 	}

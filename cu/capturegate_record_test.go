@@ -34,7 +34,7 @@ func TestRecordsAtGate(t *testing.T) {
 	}}
 	drv := must(Open(WithSoftware(driver.Provide(hook))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	gate = &gpu.own.Context.CaptureGate.Legacy
+	gate = &gpu.own().Context.CaptureGate.Legacy
 	legacy, second := must(gpu.LegacyStream())(t), must(gpu.LegacyStream())(t)
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
 	record := func(s *Stream) {
@@ -67,7 +67,7 @@ func TestRecordsAtGate(t *testing.T) {
 	}
 	open()
 	<-done
-	closed := weak.Make(second.core)
+	closed := weak.Make(second.core())
 	if err := errors.Join(second.Close(), e.Close()); err != nil {
 		t.Error(err)
 	}
@@ -88,7 +88,7 @@ func TestTracerAddedDuringRecord(t *testing.T) {
 	hook := &recordHook{Software: cusim.New().Software()}
 	drv := must(Open(WithSoftware(driver.Provide(hook))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	gate := &gpu.own.Context.CaptureGate.Legacy
+	gate := &gpu.own().Context.CaptureGate.Legacy
 	legacy, blocking := must(gpu.LegacyStream())(t), must(gpu.NewStream(StreamDefault))(t)
 	for _, during := range []func(){func() {}, func() { legacy.Close() }} {
 		e := must(gpu.NewEvent(EventDisableTiming))(t)
@@ -126,7 +126,7 @@ func TestTracerAddedDuringRecord(t *testing.T) {
 // uses, too: captures of that Driver see the record.
 func TestRecordsOfOtherDriver(t *testing.T) {
 	r := newRig(t)
-	gate := &r.gpu.own.Context.CaptureGate.Legacy
+	gate := &r.gpu.own().Context.CaptureGate.Legacy
 	gpu := r.context(r.open(), 0)
 	legacy, e := must(gpu.LegacyStream())(t), r.event(gpu, EventDisableTiming)
 	goOn := r.blocked("cuEventRecord", func() error { return e.Record(legacy) })
@@ -136,7 +136,7 @@ func TestRecordsOfOtherDriver(t *testing.T) {
 	if goOn(); gate.Busy() {
 		t.Error("the other Driver sees a record that has returned")
 	}
-	cc := weak.Make(legacy.core) // which gate must not keep
+	cc := weak.Make(legacy.core()) // which gate must not keep
 	if legacy = nil; !eventually(func() bool { return cc.Value() == nil }) {
 		t.Error("the gate keeps a stream that was abandoned")
 	}

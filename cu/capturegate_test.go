@@ -668,7 +668,7 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
 	s, b := must(gpu.NewStream(StreamNonBlocking))(t), must(two.NewStream(StreamNonBlocking))(t)
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
-	gate := &b.core.Ctx.CaptureGate.Whole
+	gate := &b.core().Ctx.CaptureGate.Whole
 	var open int
 	lookAtGate := func() {
 		if gate.TryBegin() {
@@ -677,8 +677,8 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 		}
 	}
 	invalidate := func(h driver.Stream) {
-		if h == b.core.Raw {
-			hooks.Software.StreamSynchronize(nil, s.core.Raw)
+		if h == b.core().Raw {
+			hooks.Software.StreamSynchronize(nil, s.core().Raw)
 		}
 	}
 	var joins sync.WaitGroup
@@ -744,8 +744,8 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 			if err := errors.Join(b.Synchronize(), s.Synchronize(), e.Record(s), b.WaitEvent(e), b.Synchronize()); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
-			if n := len(drv.core.Captures.ByID); n != 0 || b.core.KnownCapture() != nil {
-				t.Errorf("%d captures are left, and the stream is part of %v", n, b.core.KnownCapture())
+			if n := len(drv.core.Captures.ByID); n != 0 || b.core().KnownCapture() != nil {
+				t.Errorf("%d captures are left, and the stream is part of %v", n, b.core().KnownCapture())
 			}
 		})
 	}
@@ -803,7 +803,7 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
-	gates := r.gpu.own.Context.CaptureGate
+	gates := r.gpu.own().Context.CaptureGate
 	defer r.drv.AddTracer(func(tr Trace) {
 		if gates.Whole.Busy() || gates.Legacy.Busy() {
 			t.Errorf("%v: a tracer is called while captures are kept off", tr.Op)

@@ -65,7 +65,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
 			g := must(r.s.Capture(CaptureGlobal, func() error {
 				if exposed { // and recorded by others
-					res := r.drv.core.Table().EventRecord(driver.At{}, e.core().First.Raw, r.s.core.Raw)
+					res := r.drv.core.Table().EventRecord(driver.At{}, e.core().First.Raw, r.s.core().Raw)
 					if res != driver.ResultSuccess {
 						t.Error(res)
 					}
@@ -74,7 +74,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 				}
 				r.tell("fake_unblock", "cuStreamWaitEvent")
 				wg.Wait()
-				if fork.core.KnownCapture() == nil {
+				if fork.core().KnownCapture() == nil {
 					t.Errorf("exposed %v: nobody knows that the stream has joined", exposed)
 				}
 				r.ok(fork.Copy(mem, host))
@@ -163,10 +163,10 @@ func TestThreadStreamInCapture(t *testing.T) {
 		g, err := must(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
 			return r.gpu.Do(func(inner *Thread) error {
 				s := must(inner.DefaultStream())(t)
-				if s.core.HoldCapture() == nil {
+				if s.core().HoldCapture() == nil {
 					t.Error("nobody knows that the stream is captured")
 				}
-				s.core.ReleaseCapture()
+				s.core().ReleaseCapture()
 				return errors.Join(s.Copy(mem, host), host.Close())
 			})
 		})
@@ -181,13 +181,13 @@ func TestThreadStreamInCapture(t *testing.T) {
 // is one.
 func TestSharedState(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.Context
+	cc := r.gpu.own().Context
 	before := len(cc.SharedStates)
 	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
 	pooled := must(r.gpu.PoolStream(0))(t)
 	legacy := must(r.gpu.LegacyStream())(t)
 	a, b := must(r.gpu.WrapStream(s.Handle()))(t), must(r.gpu.WrapStream(pooled.Handle()))(t)
-	if a.core.Shared != s.core.Shared || b.core.Shared != pooled.core.Shared || a.core.Shared == b.core.Shared {
+	if a.core().Shared != s.core().Shared || b.core().Shared != pooled.core().Shared || a.core().Shared == b.core().Shared {
 		t.Error("values of one stream do not share its state")
 	}
 	if n := len(cc.SharedStates) - before; n != 2 {

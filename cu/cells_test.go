@@ -17,7 +17,7 @@ import (
 
 // unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
 func unfinishedOf(gpu *Context) int {
-	cc := gpu.own.Context
+	cc := gpu.own().Context
 	cc.FreeFinishedTimelines()
 	cc.Cells.Mu.Lock()
 	defer cc.Cells.Mu.Unlock()
@@ -194,7 +194,7 @@ func TestTimelineManyMarks(t *testing.T) {
 		r.ok(tl.Block(s, uint64(i)))
 	}
 	cells := func() int {
-		_, free := r.gpu.own.Context.Cells.Count()
+		_, free := r.gpu.own().Context.Cells.Count()
 		return free
 	}
 	r.ok(tl.Set(1 << 20))
@@ -351,12 +351,12 @@ func TestTimelineContextWaits(t *testing.T) {
 				closed := make(chan error, 1)
 				go func() { closed <- gpu.Close() }()
 				time.Sleep(5 * time.Millisecond)
-				if gpu.own.Context.Gone.Load() || tl.core.Freed.Load() {
+				if gpu.own().Context.Gone.Load() || tl.core.Freed.Load() {
 					t.Error("the context is released, and work with its memory is not done")
 				}
 				gate.word.Store(1) // as a stream might
 				r.ok(<-closed)
-				if !eventually(gpu.own.Context.Gone.Load) {
+				if !eventually(gpu.own().Context.Gone.Load) {
 					t.Fatal("the context is not released")
 				}
 				if r.value(tl, 1); !tl.core.Freed.Load() {
@@ -408,7 +408,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				}
 				time.Sleep(5 * time.Millisecond)
 				for i, free := range frees {
-					if gpus[i].own.Context.Gone.Load() {
+					if gpus[i].own().Context.Gone.Load() {
 						t.Error("a context is released, and work with its memory is not done")
 					}
 					free()
@@ -416,7 +416,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				}
 				wg.Wait()
 				for i, gpu := range gpus {
-					if !eventually(gpu.own.Context.Gone.Load) {
+					if !eventually(gpu.own().Context.Gone.Load) {
 						t.Error("a context is not released")
 					}
 					r.value(lines[i], 1)
@@ -440,10 +440,10 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 		v++
 		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize()))
 		r.ok(errors.Join(own.Close(), s.Close(), gpu.Close()))
-		if !eventually(gpu.own.Context.Gone.Load) {
+		if !eventually(gpu.own().Context.Gone.Load) {
 			t.Fatal("a context is not released")
 		}
-		gone = append(gone, gpu.own.Context)
+		gone = append(gone, gpu.own().Context)
 	}
 	r.value(tl, v)
 	for i, cc := range gone {
@@ -479,7 +479,7 @@ func TestTimelineBound(t *testing.T) {
 	if n := unfinishedOf(r.gpu); n < unfinished || n > unfinished+10 {
 		t.Errorf("%d timelines are in use, want %d", n, unfinished)
 	}
-	all, unused := r.gpu.own.Context.Cells.Count()
+	all, unused := r.gpu.own().Context.Cells.Count()
 	if used := all - unused; used > 2*unfinished+2*core.MinLook {
 		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
 	}
@@ -571,7 +571,7 @@ func TestTimelineKept(t *testing.T) {
 		t.Errorf("the leak is %+v", leak)
 	}
 	r.stays("nobody will know of the work", r.gpu, 1)
-	r.gpu.own.Context.EndHold() // so that the test ends
+	r.gpu.own().Context.EndHold() // so that the test ends
 }
 
 // TestTimelineUnregisterFails has a software driver, whose memory for timelines is Go's, fail to let go of it: the

@@ -377,10 +377,10 @@ func TestReopenedContext(t *testing.T) {
 				t.Fatal("the context was not released")
 			}
 			b := f.context(drv, 0)
-			if a.own.Context.Raw != b.own.Context.Raw {
+			if a.own().Context.Raw != b.own().Context.Raw {
 				t.Error("the fake driver did not use the handle again")
 			}
-			if a.own.Context == b.own.Context {
+			if a.own().Context == b.own().Context {
 				t.Error("the old context's core came back")
 			}
 			s2, e2 := f.stream(b), f.event(b, 0)
@@ -408,16 +408,19 @@ func TestOldContext(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	now := r.context(r.drv, 0)
 	// As if cuCtxGetId had said something else.
-	cc := &core.Context{ContextIdentity: now.own.Context.ContextIdentity}
+	cc := &core.Context{ContextIdentity: now.own().Context.ContextIdentity}
 	cc.Users.Revive()
-	s := &Stream{core: new(core.Stream)}
-	s.core.Raw, s.core.Ctx = r.s.core.Raw, cc
+	sc := &core.Stream{Raw: r.s.core().Raw}
+	sc.Ctx = cc
+	s := new(Stream)
+	core.SetState(core.RefOf(s), sc, runtime.Cleanup{})
 	err := e.Record(s)
 	if !errors.Is(err, ErrContextMismatch) || !errors.Is(err, ResultInvalidHandle) {
 		t.Errorf("Record: %v", err)
 	}
 	other := new(Event)
-	other.owner.Store(&core.EventOwner{Event: &core.Event{Ctx: cc}})
+	core.InitEvent(core.EventRefOf(other), &core.Event{Ctx: cc})
+	core.CreatedOwner(core.EventRefOf(other)).NoteClosed()
 	other.core().Slot.Store(&core.Slot{Event: other.core()})
 	cc.Users.Revive()
 	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
@@ -616,7 +619,7 @@ func TestZeroEvent(t *testing.T) {
 // taken its place: that one stays.
 func TestLateGiveUp(t *testing.T) {
 	r := newRig(t)
-	now := r.gpu.own.Context
+	now := r.gpu.own().Context
 	if _, res := r.drv.core.Table().DevicePrimaryCtxRetain(driver.At{}, now.Dev); res != 0 {
 		t.Fatal(res)
 	}
@@ -626,13 +629,13 @@ func TestLateGiveUp(t *testing.T) {
 	if r.drv.core.Contexts[now.Key] != now {
 		t.Error("the context lost its place to one that went before it")
 	}
-	if r.context(r.drv, 0).own.Context != now {
+	if r.context(r.drv, 0).own().Context != now {
 		t.Error("another Context of the device does not share the context")
 	}
 
 	far := r.context(r.drv, 1)
 	r.ok(far.Close())
-	if r.drv.core.Contexts[far.own.Context.Key] != nil {
+	if r.drv.core.Contexts[far.own().Context.Key] != nil {
 		t.Error("a context that was released keeps its place")
 	}
 }

@@ -269,14 +269,14 @@ func TestDroppedRetry(t *testing.T) {
 				return nil
 			})
 			_ = err // whether the capture is valid is the driver's business
-			table, at := r.drv.core.Table(), driver.At{Context: r.s.core.Ctx.Raw}
-			if res := table.StreamBeginCapture(at, r.s.core.Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
+			table, at := r.drv.core.Table(), driver.At{Context: r.s.core().Ctx.Raw}
+			if res := table.StreamBeginCapture(at, r.s.core().Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
 				t.Fatal(res)
 			}
 			if err := c.call(); err == nil || strings.Contains(err.Error(), "garbage collector") {
 				t.Errorf("while other code captures the stream: %v", err)
 			}
-			if g, res := table.StreamEndCapture(at, r.s.core.Raw); res == driver.ResultSuccess {
+			if g, res := table.StreamEndCapture(at, r.s.core().Raw); res == driver.ResultSuccess {
 				table.GraphDestroy(at, g)
 			}
 		})

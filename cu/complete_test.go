@@ -408,7 +408,7 @@ func TestRelaxed(t *testing.T) {
 // serve again, and at a record that must not take a spare one.
 func TestSparesThatAreNone(t *testing.T) {
 	spares := func(c *Context) int {
-		ec := &c.own.Context.Spare
+		ec := &c.own().Context.Spare
 		ec.Mu.Lock()
 		defer ec.Mu.Unlock()
 		return len(ec.Events[uint32(EventDefault)])
@@ -476,7 +476,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.ok(e.Record(r.s))
 		ticket := must(e.Ticket())(t)
 		r.ok(e.Record(r.s))
-		r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
+		r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
 		if n := r.asked("cuEventDestroy_v2", func() {
 			if err := ticket.Wait(r.patient()); !errors.Is(err, ErrContextPoisoned) {
 				t.Errorf("Wait: %v", err)

@@ -33,10 +33,11 @@ func (s *Stream) Copy(dst, src Memory) error {
 
 // copyFast is copyRegions in the usual case.
 func (s *Stream) copyFast(d, r *core.Region) (done bool, err error) {
-	if s == nil || s.core == nil || !d.Valid() || !r.Valid() || r.Size > d.Size || r.Size == 0 {
+	sc := s.core()
+	if sc == nil || !d.Valid() || !r.Valid() || r.Size > d.Size || r.Size == 0 {
 		return false, nil
 	}
-	sc, f := s.core, copyFunction(d, r)
+	f := copyFunction(d, r)
 	if f == 0 || f == core.WorkCopyPeer || !sc.BeginFast(f) {
 		return false, nil
 	}
@@ -124,10 +125,10 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 
 // memsetFast is memset in the usual case.
 func (s *Stream) memsetFast(f core.WorkFunction, d *core.Region, value uint32) (done bool, err error) {
-	if s == nil || s.core == nil || !d.Valid() || d.Size == 0 || d.Mem.Raw == 0 {
+	sc := s.core()
+	if sc == nil || !d.Valid() || d.Size == 0 || d.Mem.Raw == 0 {
 		return false, nil
 	}
-	sc := s.core
 	if !sc.BeginFast(f) {
 		return false, nil
 	}
@@ -219,15 +220,15 @@ func wholeWords(r *core.Region, f core.WorkFunction, size uint64) error {
 // nothing has begun.
 func (s *Stream) beginMemory(f core.WorkFunction, d, r *core.Region) (w core.Work, err error) {
 	op := f.Op()
-	if s == nil || s.core == nil {
+	sc := s.core()
+	if sc == nil {
 		return w, core.NilError(op, "stream")
 	}
 	for i, sp := range [...]*core.Region{d, r} {
-		if sp.Mem != nil && sp.Mem.Ctx.Drv != s.core.Ctx.Drv {
-			return w, core.MixedError(op, core.InRole(core.RoleOf(i, d, r), sp.Mem), s.core)
+		if sp.Mem != nil && sp.Mem.Ctx.Drv != sc.Ctx.Drv {
+			return w, core.MixedError(op, core.InRole(core.RoleOf(i, d, r), sp.Mem), sc)
 		}
 	}
-	sc := s.core
 	if w, err = sc.BeginEnqueue(op); err != nil {
 		return w, err
 	}

@@ -83,7 +83,7 @@ func (p *planes) operand() (o driver.Memcpy3DOperand) {
 // enqueueBatch is core.Stream.EnqueueBatch.
 func (s *Stream) enqueueBatch(f core.WorkFunction, regions []core.Region, call func(*core.Stream) driver.Result) bool {
 	defer runtime.KeepAlive(s)
-	return s != nil && s.core != nil && s.core.EnqueueBatch(f, regions, call)
+	return s.core() != nil && s.core().EnqueueBatch(f, regions, call)
 }
 
 // copyBatch is copies that may be made by one call.
@@ -139,7 +139,7 @@ func (p *planes) rows(e extent, write bool) core.RowRange {
 
 // observe tells the race detector of the copies.
 func (b *copyBatch) observe(s *Stream) {
-	sc := s.core
+	sc := s.core()
 	o := sc.Ctx.Drv.Observer()
 	if o == nil {
 		return

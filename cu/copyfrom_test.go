@@ -126,7 +126,7 @@ func TestCopyFromBesideCapture(t *testing.T) {
 				<-done
 			}
 			g.Close()
-			if n := gpu.own.Context.CaptureGate.Blocking.Load(); n != 0 {
+			if n := gpu.own().Context.CaptureGate.Blocking.Load(); n != 0 {
 				t.Errorf("%d blocking streams are left in captures", n)
 			}
 		})
@@ -153,7 +153,7 @@ func TestCopyFromBesideOtherContexts(t *testing.T) {
 		t.Error("a closed stream was captured")
 	}
 	for _, c := range []*Context{gpu, two} {
-		if n := c.own.Context.CaptureGate.Blocking.Load(); n != 0 {
+		if n := c.own().Context.CaptureGate.Blocking.Load(); n != 0 {
 			t.Errorf("%d blocking streams are left in captures", n)
 		}
 	}

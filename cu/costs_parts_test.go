@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -46,7 +47,7 @@ func (r *costRig) part(name string, f func() driver.Result) way {
 // turn returns a way that makes a call of the driver with the turn of the stream.
 func (r *costRig) turn(call func() driver.Result) way {
 	return r.part("with the turn", func() driver.Result {
-		sc := r.s.core
+		sc := r.s.core()
 		if !sc.Kept.BeginTurn(&sc.Refs) {
 			return driver.ResultUnknown
 		}
@@ -60,7 +61,7 @@ func (r *costRig) turn(call func() driver.Result) way {
 // what use uses.
 func (r *costRig) enqueued(name string, use func(sc *core.Stream) bool, call func() driver.Result) way {
 	return r.part(name, func() driver.Result {
-		w, err := r.s.core.BeginEnqueue(opMemset)
+		w, err := r.s.core().BeginEnqueue(opMemset)
 		if err != nil || use != nil && !use(w.Stream) {
 			return driver.ResultUnknown
 		}
@@ -75,7 +76,7 @@ const lockPart, keptPart, wholePart = "and the lock against captures", "and the 
 // addPartsOfMemset has the parts of a memset, and what else costs time behind a call of the driver:
 // reading cache lines, one after the other, and atomic operations.
 func (r *costRig) addPartsOfMemset() {
-	tab, s, d := r.drv.core.Table(), r.s.core.Raw, r.dst.core
+	tab, s, d := r.drv.core.Table(), r.s.core().Raw, r.dst.core()
 	call := func() driver.Result { return tab.MemsetD8Async(driver.At{}, d.Raw, 1, copySize, s) }
 	type line struct {
 		next *line
@@ -117,7 +118,7 @@ func (r *costRig) addPartsOfMemset() {
 }
 
 func (r *costRig) addPartsOfCopy() {
-	tab, s, d, h := r.drv.core.Table(), r.s.core.Raw, r.dst.core, r.src.core
+	tab, s, d, h := r.drv.core.Table(), r.s.core().Raw, r.dst.core(), r.src.core()
 	call := func() driver.Result { return tab.MemcpyHtoDAsync(driver.At{}, d.Raw, h.Host, copySize, s) }
 	r.add(cost{"parts of a copy to the device", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d.Raw), uintptr(h.Host), copySize, uintptr(s)),
@@ -132,7 +133,7 @@ func (r *costRig) addPartsOfCopy() {
 
 func (r *costRig) addPartsOfLaunch() {
 	const n = 4
-	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core.Raw
+	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core().Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
 	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
@@ -141,7 +142,7 @@ func (r *costRig) addPartsOfLaunch() {
 	}
 	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
 	used := func(sc *core.Stream) bool {
-		return sc.Keeps(&kernel.mod.core.Resource) && sc.Keeps(&r.dst.core.Resource)
+		return sc.Keeps(&kernel.mod.core.Resource) && sc.Keeps(&r.dst.core().Resource)
 	}
 	cfg := oneThread
 	r.add(cost{"parts of a launch with 4 arguments", some, []way{
@@ -151,7 +152,7 @@ func (r *costRig) addPartsOfLaunch() {
 		r.enqueued(lockPart, nil, call),
 		r.enqueued(keptPart, used, call),
 		r.part("and the arguments", func() driver.Result {
-			w, err := r.s.core.BeginEnqueue(opLaunch)
+			w, err := r.s.core().BeginEnqueue(opLaunch)
 			if err != nil {
 				return driver.ResultUnknown
 			}
@@ -169,7 +170,7 @@ func (r *costRig) addPartsOfLaunch() {
 }
 
 func (r *costRig) addPartsOfGraphLaunch() {
-	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core.Raw
+	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core().Raw
 	raw := x.core.raw
 	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
 	r.add(cost{"parts of a launch of a graph", some / 2, []way{
@@ -177,7 +178,7 @@ func (r *costRig) addPartsOfGraphLaunch() {
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.turn(call),
 		r.part("and the graph's lock", func() driver.Result {
-			sc := r.s.core
+			sc := r.s.core()
 			if !sc.Kept.BeginTurn(&sc.Refs) {
 				return driver.ResultUnknown
 			}
@@ -191,7 +192,7 @@ func (r *costRig) addPartsOfGraphLaunch() {
 
 // inFlight returns a way that makes a call of the driver with a call in flight on the stream.
 func (r *costRig) inFlight(call func() driver.Result) way {
-	sc := r.s.core
+	sc := r.s.core()
 	return r.part("with a call in flight on the stream", func() driver.Result {
 		if !sc.Acquire(sc) {
 			return driver.ResultUnknown
@@ -203,7 +204,7 @@ func (r *costRig) inFlight(call func() driver.Result) way {
 }
 
 func (r *costRig) addPartsOfRecord() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.Table()
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core(), r.drv.core.Table()
 	sl := e.core().Slot.Load()
 	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record", many, []way{
@@ -226,7 +227,7 @@ func (r *costRig) addPartsOfRecord() {
 func (r *costRig) addPartsOfLegacyRecord() {
 	legacy := must(r.gpu.LegacyStream())(r.b)
 	r.b.Cleanup(func() { r.ok(legacy.Close()) })
-	e, sc, tab := r.recorded(EventDisableTiming), legacy.core, r.drv.core.Table()
+	e, sc, tab := r.recorded(EventDisableTiming), legacy.core(), r.drv.core.Table()
 	sl := e.core().Slot.Load()
 	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record on the legacy default stream", many, []way{
@@ -258,7 +259,7 @@ func (r *costRig) addPartsOfLegacyRecord() {
 }
 
 func (r *costRig) addPartsOfWait() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.core.Table()
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core(), r.drv.core.Table()
 	sl := e.core().Slot.Load()
 	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.Raw, sl.Raw, 0) }
 	r.add(cost{"parts of a wait", many, []way{
@@ -286,18 +287,19 @@ func (r *costRig) addPartsOfEvent() {
 		e, res := tab.EventCreate(in, flags)
 		return max(res, tab.EventDestroy(driver.At{}, e))
 	}
-	var event *Event      // so that it is on the heap
+	var event *Event // so that it is on the heap
+	var owner *core.EventOwner
 	cc := new(core.Event) // whose finalizer is never run
 	owned := func(register bool) func() driver.Result {
 		return func() driver.Result {
 			res := call()
 			event = new(Event)
-			if o := (&core.EventOwner{Event: cc}); register {
-				o = newEventOwner(cc)
-				event.owner.Store(o)
-				o.NoteClosed()
+			if register {
+				core.InitEvent(core.EventRefOf(event), cc)
+				core.CreatedOwner(core.EventRefOf(event)).NoteClosed()
 			} else {
-				event.owner.Store(o)
+				owner = &core.EventOwner{Event: cc}
+				runtime.KeepAlive(owner)
 			}
 			return res
 		}

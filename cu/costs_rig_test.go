@@ -239,7 +239,7 @@ func (r *costRig) inCInContext(function string, args ...any) way {
 	w.ns = func(n int) float64 {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		r.drv.core.Table().CtxPushCurrent(driver.At{}, r.gpu.own.Context.Raw)
+		r.drv.core.Table().CtxPushCurrent(driver.At{}, r.gpu.own().Context.Raw)
 		defer r.drv.core.Table().CtxPopCurrent(driver.At{})
 		return ns(n)
 	}
@@ -260,7 +260,7 @@ func (r *costRig) bare(name string, at driver.At, f func(at driver.At) driver.Re
 }
 
 // inContext is where calls are made that need a context.
-func (r *costRig) inContext() driver.At { return driver.At{Context: r.gpu.own.Context.Raw} }
+func (r *costRig) inContext() driver.At { return driver.At{Context: r.gpu.own().Context.Raw} }
 
 // bareInContext is bare in the context.
 func (r *costRig) bareInContext(name string, f func(at driver.At) driver.Result) way {

@@ -60,10 +60,10 @@ func (r *costRig) addQueries() {
 		query("Event.Query, remembered", opQueryComplete, complete, Complete),
 	}, nil}, 0, nil)
 	r.add(cost{"cuStreamQuery, pending", many, []way{
-		r.inC("loop1", streamQuery, uintptr(held.core.Raw)), queryStream(opStreamBusy, held, Pending),
+		r.inC("loop1", streamQuery, uintptr(held.core().Raw)), queryStream(opStreamBusy, held, Pending),
 	}, nil}, 0, nil)
 	r.add(cost{"cuStreamQuery, complete", many, []way{
-		r.inC("loop1", streamQuery, uintptr(r.s.core.Raw)), queryStream(opStreamIdle, r.s, Complete),
+		r.inC("loop1", streamQuery, uintptr(r.s.core().Raw)), queryStream(opStreamIdle, r.s, Complete),
 	}, nil}, 0, nil)
 }
 
@@ -71,7 +71,7 @@ func (r *costRig) addRecords() {
 	untimed, timed := r.recorded(EventDisableTiming), r.recorded(EventDefault)
 	legacy := must(r.gpu.LegacyStream())(r.b)
 	ways := func(op string, e *Event, s *Stream, at driver.At, in func(string, ...any) way) []way {
-		raw, stream, name := rawOf(e), s.core.Raw, "Table.EventRecord"
+		raw, stream, name := rawOf(e), s.core().Raw, "Table.EventRecord"
 		if at.Context != 0 {
 			name += " in the context"
 		}
@@ -104,7 +104,7 @@ func (r *costRig) addRecords() {
 }
 
 func (r *costRig) addStreamWaits() {
-	tab, s, other := r.drv.core.Table(), r.s.core.Raw, r.other.core.Raw
+	tab, s, other := r.drv.core.Table(), r.s.core().Raw, r.other.core().Raw
 	e, start, end := r.recorded(EventDisableTiming), r.recorded(EventDefault), r.recorded(EventDefault)
 	raw, rawStart, rawEnd := rawOf(e), rawOf(start), rawOf(end)
 	r.add(cost{"cuStreamWaitEvent", many, []way{
@@ -143,7 +143,7 @@ func (r *costRig) addStreamWaits() {
 func (r *costRig) addEvents() {
 	pool := must(r.gpu.EventPool())(r.b)
 	r.b.Cleanup(func() { r.ok(pool.Close()) })
-	tab, s := r.drv.core.Table(), r.s.core.Raw
+	tab, s := r.drv.core.Table(), r.s.core().Raw
 	create, destroy := procName("cuEventCreate"), procName("cuEventDestroy")
 	r.add(cost{"cuEventCreate + cuEventDestroy, untimed", some, []way{
 		r.inCInContext("create_destroy", create, destroy, int(EventDisableTiming)),
@@ -203,7 +203,7 @@ func closed(c interface{ Close() error }, err error) error {
 func (r *costRig) costArgs(n int) (args []Arg, values []uint64) {
 	for i := range n {
 		if i%2 == 0 {
-			args, values = append(args, Ptr(r.dst)), append(values, uint64(r.dst.core.Raw))
+			args, values = append(args, Ptr(r.dst)), append(values, uint64(r.dst.core().Raw))
 		} else {
 			args, values = append(args, U32(uint32(i))), append(values, uint64(i))
 		}
@@ -212,7 +212,7 @@ func (r *costRig) costArgs(n int) (args []Arg, values []uint64) {
 }
 
 func (r *costRig) addLaunch(n int, op string) {
-	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core.Raw
+	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core().Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
 	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
@@ -235,7 +235,7 @@ func (r *costRig) addLaunch(n int, op string) {
 }
 
 func (r *costRig) addCopyToDevice() {
-	tab, s, d, h := r.drv.core.Table(), r.s.core.Raw, r.dst.core.Raw, r.src.core.Host
+	tab, s, d, h := r.drv.core.Table(), r.s.core().Raw, r.dst.core().Raw, r.src.core().Host
 	inTable := func(at driver.At) driver.Result { return tab.MemcpyHtoDAsync(at, d, h, copySize, s) }
 	r.add(cost{"cuMemcpyHtoDAsync, 4 KiB, pinned", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d), uintptr(h), copySize, uintptr(s)),
@@ -249,7 +249,7 @@ func (r *costRig) addCopyToDevice() {
 }
 
 func (r *costRig) addCopyToHost() {
-	tab, s, d, h := r.drv.core.Table(), r.s.core.Raw, r.dst.core.Raw, r.src.core.Host
+	tab, s, d, h := r.drv.core.Table(), r.s.core().Raw, r.dst.core().Raw, r.src.core().Host
 	inTable := func(at driver.At) driver.Result { return tab.MemcpyDtoHAsync(at, h, d, copySize, s) }
 	r.add(cost{"cuMemcpyDtoHAsync, 4 KiB, pinned", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyDtoHAsync"), uintptr(h), uint64(d), copySize, uintptr(s)),
@@ -263,7 +263,7 @@ func (r *costRig) addCopyToHost() {
 }
 
 func (r *costRig) addMemset() {
-	tab, s, d := r.drv.core.Table(), r.s.core.Raw, r.dst.core.Raw
+	tab, s, d := r.drv.core.Table(), r.s.core().Raw, r.dst.core().Raw
 	inTable := func(at driver.At) driver.Result { return tab.MemsetD8Async(at, d, 1, copySize, s) }
 	r.add(cost{"cuMemsetD8Async, 4 KiB", some, []way{
 		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d), copySize, uintptr(s)),
@@ -293,7 +293,7 @@ func (r *costRig) tenKernels() *GraphExec {
 
 // addGraph adds launches of a graph with ten kernels.
 func (r *costRig) addGraph() {
-	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core.Raw
+	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core().Raw
 	raw := x.core.raw
 	inTable := func(at driver.At) driver.Result { return tab.GraphLaunch(at, raw, s) }
 	r.add(cost{"cuGraphLaunch, 10 kernels", some / 2, []way{

@@ -118,7 +118,7 @@ type gate struct {
 
 func newGate(t testing.TB, gpu *Context) *gate {
 	t.Helper()
-	g := &gate{ctx: gpu.own.Context}
+	g := &gate{ctx: gpu.own().Context}
 	g.ctx.Hold()
 	tab, at := g.ctx.Drv.Table(), driver.At{Context: g.ctx.Raw}
 	var res driver.Result
@@ -159,7 +159,7 @@ func (g *gate) close(t testing.TB) {
 // hold lets the stream go no further until the gate is open.
 func (g *gate) hold(t testing.TB, s *Stream) {
 	t.Helper()
-	res := g.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core.Raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
+	res := g.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core().Raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
 	if res != 0 {
 		t.Fatal(res)
 	}

@@ -103,7 +103,7 @@ func (r *costRig) newThreads(n int) *costThreads {
 	for range n {
 		s, e := r.newStream(), r.newEvent(EventDisableTiming)
 		r.ok(e.Record(s))
-		t.streams, t.rawStreams = append(t.streams, s), append(t.rawStreams, uintptr(s.core.Raw))
+		t.streams, t.rawStreams = append(t.streams, s), append(t.rawStreams, uintptr(s.core().Raw))
 		t.events, t.rawEvents = append(t.events, e), append(t.rawEvents, uintptr(rawOf(e)))
 		t.fn = append(t.fn, uintptr(t.kernel.raw))
 	}

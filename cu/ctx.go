@@ -18,9 +18,18 @@ import (
 // A closed Context refuses to create objects. Objects that were created in it stay usable, and keep
 // the CUDA context: see [Context.Close].
 type Context struct {
-	_       core.NoCopy
-	own     *core.ContextOwner
-	cleanup runtime.Cleanup
+	_ core.NoCopy
+	contextRef
+}
+
+// contextRef is an alias, so that the field of a Context is not exported.
+type contextRef = core.Ref[core.ContextOwner]
+
+func (c *Context) own() *core.ContextOwner {
+	if c == nil {
+		return nil
+	}
+	return core.State(&c.contextRef)
 }
 
 // PrimaryContext retains the device's primary context (cuDevicePrimaryCtxRetain). The first call in
@@ -38,13 +47,13 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 	d := dev.drv
 	var raw driver.Context
 	call := func() (res driver.Result) {
-		raw, res = d.core.Table().DevicePrimaryCtxRetain(driver.At{}, dev.raw)
+		raw, res = d.core.Table().DevicePrimaryCtxRetain(driver.At{}, dev.core.Raw)
 		return res
 	}
 	var res driver.Result
 	var own *core.Collection
 	if mayWait {
-		res, own = d.core.Allocate(dev.raw, call)
+		res, own = d.core.Allocate(dev.core.Raw, call)
 	} else {
 		res = call()
 	}
@@ -53,7 +62,7 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 	}
 	c, redundant, err := d.newContext(raw, dev, core.Retained)
 	if err != nil || redundant {
-		d.core.ReleasePrimary(dev.raw) // returns at once if another claim exists, such as c's
+		d.core.ReleasePrimary(dev.core.Raw) // returns at once if another claim exists, such as c's
 	}
 	return c, err
 }
@@ -65,9 +74,9 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 // libraries that use it. The GPU alternates between the work of two contexts.
 func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	return dev.createContext(flags, func(t *driver.Table, at driver.At) (driver.Context, driver.Result) {
-		raw, res := t.CtxCreate(at, nil, uint32(flags), dev.raw)
+		raw, res := t.CtxCreate(at, nil, uint32(flags), dev.core.Raw)
 		if t.Missing(res) != nil { // before CUDA 12.5
-			raw, res = t.CtxCreateV2(at, uint32(flags), dev.raw)
+			raw, res = t.CtxCreateV2(at, uint32(flags), dev.core.Raw)
 		}
 		return raw, res
 	})
@@ -83,13 +92,13 @@ func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error
 		return nil, core.NilError("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, core.BadValue("cuCtxCreate", dev.object(),
+		return nil, core.BadValue("cuCtxCreate", &dev.core,
 			fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
 	params[0].Param.SmCount().Val = uint32(n)
 	return dev.createContext(flags, func(t *driver.Table, at driver.At) (driver.Context, driver.Result) {
-		return t.CtxCreateV3(at, params, uint32(flags), dev.raw)
+		return t.CtxCreateV3(at, params, uint32(flags), dev.core.Raw)
 	})
 }
 
@@ -101,11 +110,11 @@ func (dev *Device) createContext(flags ContextFlags,
 		return nil, core.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return nil, core.About(dev.object(), err)
+		return nil, core.About(&dev.core, err)
 	}
 	d := dev.drv
 	var raw driver.Context
-	res, own := d.core.Allocate(dev.raw, func() (res driver.Result) {
+	res, own := d.core.Allocate(dev.core.Raw, func() (res driver.Result) {
 		raw, res = create(d.core.Table(), driver.At{Pop: true})
 		return res
 	})
@@ -147,7 +156,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 		return nil, err
 	}
 	for _, its := range devs {
-		if its.raw == dev {
+		if its.core.Raw == dev {
 			c, _, err := d.newContext(raw, its, core.Borrowed)
 			return c, err
 		}
@@ -192,7 +201,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 		}
 	} else {
 		cc = &core.Context{
-			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.raw, APIDevice: dev, Key: key},
+			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.core.Raw, APIDevice: dev, Key: key},
 			ContextStreams:  core.ContextStreams{CaptureGate: d.core.GatesOf(key)},
 			Ownership:       core.Ownership{Claim: hold},
 		}
@@ -203,8 +212,8 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 
 	cc.Owners.Add(1)
 	own := &core.ContextOwner{Context: cc}
-	c = &Context{own: own}
-	c.cleanup = runtime.AddCleanup(c, func(o *core.ContextOwner) { o.CloseAbandoned() }, own)
+	c = new(Context)
+	core.SetState(&c.contextRef, own, runtime.AddCleanup(c, func(o *core.ContextOwner) { o.CloseAbandoned() }, own))
 	return c, redundant, nil
 }
 
@@ -227,18 +236,18 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 // These are objects in contexts of the device that were abandoned, or closed while they were in
 // use, and are not freed yet.
 func (c *Context) Close() error {
-	if c == nil || c.own == nil {
+	if c.own() == nil {
 		return core.NilError("cuDevicePrimaryCtxRelease", "context")
 	}
-	first, last := c.own.Close()
+	first, last := c.own().Close()
 	if first {
-		c.cleanup.Stop()
-		c.own.EndWaits()
+		core.CleanupOf(&c.contextRef).Stop()
+		c.own().EndWaits()
 	}
 	if !last {
 		return nil
 	}
-	cc := c.own.Context
+	cc := c.own().Context
 	err := cc.Release()
 	switch {
 	case err == nil:
@@ -256,43 +265,35 @@ func (c *Context) Close() error {
 
 // object returns the object for an error, or nil if there is none.
 func (c *Context) object() core.Named {
-	if c == nil || c.own == nil {
+	if c.own() == nil {
 		return nil
 	}
-	return c.own.Context
+	return c.own().Context
 }
 
 // enter begins a call on the context, and leave ends it.
-func (c *Context) enter(op string) (*core.Context, error) {
-	if c == nil || c.own == nil {
-		return nil, core.NilError(op, "context")
-	}
-	if !c.own.Acquire(c.own) {
-		return nil, core.ClosedError(op, c.own.Context)
-	}
-	return c.own.Context, nil
-}
+func (c *Context) enter(op string) (*core.Context, error) { return c.own().Begin(op) }
 
 func (c *Context) leave() {
-	c.own.Release(c.own)
+	c.own().EndCall()
 	runtime.KeepAlive(c)
 }
 
 // Device returns the context's device, nil for a nil Context.
 func (c *Context) Device() *Device {
-	if c == nil || c.own == nil {
+	if c.own() == nil {
 		return nil
 	}
-	return deviceOf(c.own.Context)
+	return deviceOf(c.own().Context)
 }
 
 // Handle returns the CUcontext, for code that calls the driver directly. The handle is valid until
 // the Context is closed or collected. Handle returns 0 for a nil or closed Context.
 func (c *Context) Handle() uintptr {
-	if c == nil || c.own == nil || c.own.Closed() {
+	if c.own() == nil || c.own().Closed() {
 		return 0
 	}
-	return uintptr(c.own.Context.Raw)
+	return uintptr(c.own().Context.Raw)
 }
 
 // ID returns a number that identifies the context (cuCtxGetId, CUDA 12.0). No other context of the

@@ -262,7 +262,7 @@ func TestWrapContext(t *testing.T) {
 	raw, _ := table.DevicePrimaryCtxRetain(driver.At{}, 2)
 	wrapped = must(drv.WrapContext(uintptr(raw)))(t)
 	primary := f.context(drv, 2)
-	if wrapped.own.Context != primary.own.Context {
+	if wrapped.own().Context != primary.own().Context {
 		t.Fatal("there are two cores for one context")
 	}
 	table.DevicePrimaryCtxRelease(driver.At{}, 2) // the foreign claim

@@ -59,8 +59,8 @@ func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwne
 		return nil, nil, core.NilArgError(op, c.object(), "event")
 	}
 	o := e.load()
-	if c != nil && c.own != nil && o != nil && o.Event.Ctx.Drv != c.own.Context.Drv {
-		return nil, nil, core.MixedError(op, o.Event, c.own.Context)
+	if c.own() != nil && o != nil && o.Event.Ctx.Drv != c.own().Context.Drv {
+		return nil, nil, core.MixedError(op, o.Event, c.own().Context)
 	}
 	cc, err := c.enter(op)
 	return cc, o, err
@@ -70,7 +70,7 @@ func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwne
 // if the event was not created yet.
 func recordWhole(c *core.Context, op string, e *Event, o *core.EventOwner, a core.RecordArgs) (err error) {
 	if o == nil {
-		if o, err = e.create(c); err != nil {
+		if o, err = core.CreateEvent(&e.eventRef, c); err != nil {
 			return err
 		}
 	}

@@ -325,7 +325,7 @@ func TestContextRecordTime(t *testing.T) {
 		if err := errors.Join(s.Memset(mem, 1), records[0](start), records[1](stop)); err != nil {
 			t.Fatal(err)
 		}
-		if gpu.own.Context.WholeAt.Load() == 0 {
+		if gpu.own().Context.WholeAt.Load() == 0 {
 			t.Error("the record is not noted")
 		}
 		if d, st, err := stop.Since(start); st != Pending || err != nil {

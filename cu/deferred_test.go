@@ -212,10 +212,10 @@ func (r *soft) reused(old *DeviceMem, size uint64) bool {
 	r.t.Helper()
 	m := must(r.gpu.Alloc(size))(r.t)
 	r.t.Cleanup(func() { m.Close() })
-	if m.Size() != size || m.core == old.core {
+	if m.Size() != size || m.core() == old.core() {
 		r.t.Errorf("%d bytes, want %d", m.Size(), size)
 	}
-	return m.core.Raw == old.core.Raw
+	return m.core().Raw == old.core().Raw
 }
 
 // TestMemoryReused closes memory while it is in use, and allocates about as much: that is the same memory if no work
@@ -233,7 +233,7 @@ func TestMemoryReused(t *testing.T) {
 			return func() {}
 		}, true, false},
 		"work is pending": {func(r *soft, m *DeviceMem) func() {
-			r.sim.Hold(uintptr(r.s.core.Raw)) // which lends the handle to nobody
+			r.sim.Hold(uintptr(r.s.core().Raw)) // which lends the handle to nobody
 			r.ok(r.s.Memset(m, 1))
 			return func() { r.sim.Finish(); r.ok(r.s.Synchronize()) }
 		}, false, true},
@@ -281,7 +281,7 @@ func TestMemoryReused(t *testing.T) {
 			r := newSoft(t)
 			old := must(r.gpu.Alloc(1000))(t)
 			end := c.use(r, old)
-			r.inFlight(old.core, old.Close)
+			r.inFlight(old.core(), old.Close)
 			if r.reused(old, 1001) {
 				t.Error("more is allocated than there is")
 			}
@@ -301,13 +301,13 @@ func TestMemoryReused(t *testing.T) {
 func TestHostMemoryReused(t *testing.T) {
 	r := newSoft(t)
 	old := must(r.gpu.AllocHost(1000, HostDeviceMap))(t)
-	addr, s := old.core.Host, r.stream()
+	addr, s := old.core().Host, r.stream()
 	r.ok(errors.Join(s.Memset(old, 7), s.Synchronize(), s.Close()))
-	r.inFlight(old.core, old.Close)
+	r.inFlight(old.core(), old.Close)
 	for _, flags := range []HostFlags{0, HostPortable | HostDeviceMap, HostDeviceMap} {
 		h := must(r.gpu.AllocHost(900, flags))(t)
 		defer h.Close()
-		if got := h.core.Host == addr; got != (flags == HostDeviceMap) {
+		if got := h.core().Host == addr; got != (flags == HostDeviceMap) {
 			t.Errorf("flags %v: reused: %v", flags, got)
 		}
 		r.ok(errors.Join(r.s.Memset(h, 1), r.s.Synchronize(), h.View(func(b []byte) error {
@@ -323,7 +323,7 @@ func TestHostMemoryReused(t *testing.T) {
 func TestMemoryOfPoisonedContext(t *testing.T) {
 	r := newSoft(t)
 	old := must(r.gpu.Alloc(8))(t)
-	r.inFlight(old.core, old.Close)
+	r.inFlight(old.core(), old.Close)
 	r.sim.Poison(int(ResultIllegalAddress))
 	if _, err := r.s.Query(); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("Query: %v", err)
@@ -366,9 +366,9 @@ func TestAbandonedContext(t *testing.T) {
 		"closed": func(f *fake, gpu *Context) *core.Context {
 			e := must(gpu.NewEvent(0))(f.t)
 			f.ok(errors.Join(gpu.Close(), e.Close()))
-			return gpu.own.Context
+			return gpu.own().Context
 		},
-		"abandoned": func(f *fake, gpu *Context) *core.Context { return gpu.own.Context },
+		"abandoned": func(f *fake, gpu *Context) *core.Context { return gpu.own().Context },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -401,7 +401,7 @@ func TestAbandonedContext(t *testing.T) {
 			wg.Wait()
 			claims("revived", 1)
 			for _, gpu := range all {
-				if gpu.own.Context != cc {
+				if gpu.own().Context != cc {
 					t.Error("it is another one")
 				}
 				f.ok(gpu.Close())
@@ -412,7 +412,7 @@ func TestAbandonedContext(t *testing.T) {
 			claims("closed", 0)
 			f.ok(drv.Close())
 			claims("the driver is closed, too", 0)
-			if primary := f.context(drv, 1); primary.own.Context == cc {
+			if primary := f.context(drv, 1); primary.own().Context == cc {
 				t.Error("a context that was released came back")
 			}
 			claims("opened again", 1)
@@ -433,7 +433,7 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 	var ptr driver.DevicePtr
 	func() {
 		m := must(gpu.Alloc(8))(t)
-		ptr = m.core.Raw
+		ptr = m.core().Raw
 		f.ok(gpu.Close())
 	}()
 	want := []string{
@@ -561,6 +561,6 @@ func TestBusyIsNoFailure(t *testing.T) {
 		r.census(kindHost) != 2 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
 	}
-	r.tell("fake_forgive_host", uintptr(h.core.Host))
-	r.tell("fake_forgive_host", uintptr(other.core.Host))
+	r.tell("fake_forgive_host", uintptr(h.core().Host))
+	r.tell("fake_forgive_host", uintptr(other.core().Host))
 }

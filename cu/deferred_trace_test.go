@@ -15,7 +15,7 @@ func (r *soft) deferCopies(pairs int) {
 	for range pairs {
 		host, mem := must(r.gpu.AllocHost(8, HostPortable))(r.t), must(r.gpu.Alloc(8))(r.t)
 		r.ok(r.s.Copy(mem, host))
-		for _, rs := range []*core.Resource{&host.core.Resource, &mem.core.Resource} {
+		for _, rs := range []*core.Resource{&host.core().Resource, &mem.core().Resource} {
 			r.ok(rs.Enter(rs, "test"))
 			defer rs.EndCall()
 		}

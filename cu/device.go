@@ -12,20 +12,13 @@ import (
 // Device is a GPU. It need not be closed. A Driver has exactly one *Device for each GPU, so that
 // the pointers can be compared.
 type Device struct {
-	drv     *Driver
-	raw     driver.Device
-	ordinal int
+	drv       *Driver
+	core      core.Device
+	deviceRef // to core, for the packages in this folder
 }
 
-// object returns what errors say of the device.
-func (dev *Device) object() core.Named {
-	return core.StandIn{ItsKind: fmt.Sprintf("device %d", dev.ordinal)}
-}
-
-// failed returns the error for a call about the device that the driver answered with res.
-func (dev *Device) failed(op string, res driver.Result) error {
-	return core.About(dev.object(), dev.drv.core.ResultError(op, 0, res))
-}
+// deviceRef is an alias, so that the field of a Device is not exported.
+type deviceRef = core.Ref[core.Device]
 
 // Device returns the device with the given ordinal, counted from 0 (cuDeviceGet).
 func (d *Driver) Device(ordinal int) (*Device, error) {
@@ -60,7 +53,8 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 	defer d.core.Mu.Unlock()
 	dev := d.devices[raw]
 	if dev == nil {
-		dev = &Device{drv: d, raw: raw, ordinal: ordinal}
+		dev = &Device{drv: d, core: core.Device{Drv: &d.core, Raw: raw, Ordinal: ordinal}}
+		dev.deviceRef = core.RefTo(&dev.core)
 		d.devices[raw] = dev
 	}
 	return dev
@@ -105,7 +99,7 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 		return nil, err
 	}
 	for _, dev := range devs {
-		if dev.raw == raw {
+		if dev.core.Raw == raw {
 			return dev, nil
 		}
 	}
@@ -124,7 +118,7 @@ func (dev *Device) Ordinal() int {
 	if !dev.valid() {
 		return -1
 	}
-	return dev.ordinal
+	return dev.core.Ordinal
 }
 
 // String returns the device's ordinal and name, such as "device 0 (NVIDIA H200)".
@@ -134,9 +128,9 @@ func (dev *Device) String() string {
 	}
 	name, err := dev.Name()
 	if err != nil {
-		return fmt.Sprintf("device %d", dev.ordinal)
+		return fmt.Sprintf("device %d", dev.core.Ordinal)
 	}
-	return fmt.Sprintf("device %d (%s)", dev.ordinal, name)
+	return fmt.Sprintf("device %d (%s)", dev.core.Ordinal, name)
 }
 
 // Driver returns the driver of the device, or nil for a nil Device.
@@ -167,12 +161,12 @@ func (dev *Device) UUID() (UUID, error) {
 	if !dev.valid() {
 		return UUID{}, core.NilError(op, "device")
 	}
-	u, res := dev.drv.core.Table().DeviceGetUUID(driver.At{}, dev.raw)
-	if dev.drv.core.Table().Missing(res) != nil { // before CUDA 11.4
-		u, res = dev.drv.core.Table().DeviceGetUUIDV1(driver.At{}, dev.raw)
+	u, res := dev.core.Drv.Table().DeviceGetUUID(driver.At{}, dev.core.Raw)
+	if dev.core.Drv.Table().Missing(res) != nil { // before CUDA 11.4
+		u, res = dev.core.Drv.Table().DeviceGetUUIDV1(driver.At{}, dev.core.Raw)
 	}
 	if res != driver.ResultSuccess {
-		return UUID{}, dev.failed(op, res)
+		return UUID{}, dev.core.CallError(op, res)
 	}
 	return UUID(u), nil
 }
@@ -194,8 +188,8 @@ func (dev *Device) queryText(op string,
 		return "", core.NilError(op, "device")
 	}
 	buf := make([]byte, 256)
-	if res := get(dev.drv.core.Table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
-		return "", dev.failed(op, res)
+	if res := get(dev.core.Drv.Table(), driver.At{}, buf, dev.core.Raw); res != driver.ResultSuccess {
+		return "", dev.core.CallError(op, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
 	return string(text), nil
@@ -227,15 +221,15 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	if !dev.valid() {
 		return 0, core.NilError(op, "device")
 	}
-	v, res := dev.drv.core.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
+	v, res := dev.core.Drv.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.core.Raw)
 	switch res {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, core.BadValue(op, dev.object(),
+		return 0, core.BadValue(op, &dev.core,
 			fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
-	return 0, dev.failed(op, res)
+	return 0, dev.core.CallError(op, res)
 }
 
 // Attributes returns all properties that have a name in this package and that the driver supports.
@@ -259,9 +253,9 @@ func (dev *Device) LimitsSMs() (bool, error) {
 	if !dev.valid() {
 		return false, core.NilError(op, "device")
 	}
-	v, res := dev.drv.core.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
+	v, res := dev.core.Drv.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.core.Raw)
 	if res != driver.ResultSuccess {
-		return false, dev.failed(op, res)
+		return false, dev.core.CallError(op, res)
 	}
 	return v != 0, nil
 }
@@ -273,9 +267,9 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return false, err
 	}
-	can, res := dev.drv.core.Table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
+	can, res := dev.core.Drv.Table().DeviceCanAccessPeer(driver.At{}, dev.core.Raw, peer.core.Raw)
 	if res != driver.ResultSuccess {
-		return false, dev.failed(op, res)
+		return false, dev.core.CallError(op, res)
 	}
 	return can != 0, nil
 }
@@ -293,9 +287,9 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return 0, err
 	}
-	v, res := dev.drv.core.Table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
+	v, res := dev.core.Drv.Table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.core.Raw, peer.core.Raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.failed(op, res)
+		return 0, dev.core.CallError(op, res)
 	}
 	return int(v), nil
 }
@@ -306,11 +300,11 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 	case !dev.valid():
 		return core.NilError(op, "device")
 	case !peer.valid():
-		return core.NilArgError(op, dev.object(), "other device")
+		return core.NilArgError(op, &dev.core, "other device")
 	}
 	if dev.drv != peer.drv {
-		return core.Misuse(op, dev.object(), ErrDriverMismatch, fmt.Sprintf(
-			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.core.Which(), peer.drv.core.Which()))
+		return core.Misuse(op, &dev.core, ErrDriverMismatch, fmt.Sprintf(
+			"one device belongs to %s, the other to %s: open one driver and share it", dev.core.Drv.Which(), peer.core.Drv.Which()))
 	}
 	return nil
 }
@@ -322,9 +316,9 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 	if !dev.valid() {
 		return 0, false, core.NilError(op, "device")
 	}
-	f, a, res := dev.drv.core.Table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
+	f, a, res := dev.core.Drv.Table().DevicePrimaryCtxGetState(driver.At{}, dev.core.Raw)
 	if res != driver.ResultSuccess {
-		return 0, false, dev.failed(op, res)
+		return 0, false, dev.core.CallError(op, res)
 	}
 	return ContextFlags(f), a != 0, nil
 }
@@ -337,11 +331,11 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 		return core.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return core.About(dev.object(), err)
+		return core.About(&dev.core, err)
 	}
-	res := dev.drv.core.Table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
+	res := dev.core.Drv.Table().DevicePrimaryCtxSetFlags(driver.At{}, dev.core.Raw, uint32(flags))
 	if res != driver.ResultSuccess {
-		return dev.failed(op, res)
+		return dev.core.CallError(op, res)
 	}
 	return nil
 }
@@ -352,9 +346,9 @@ func (dev *Device) TotalMem() (uint64, error) {
 	if !dev.valid() {
 		return 0, core.NilError(op, "device")
 	}
-	n, res := dev.drv.core.Table().DeviceTotalMem(driver.At{}, dev.raw)
+	n, res := dev.core.Drv.Table().DeviceTotalMem(driver.At{}, dev.core.Raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.failed(op, res)
+		return 0, dev.core.CallError(op, res)
 	}
 	return n, nil
 }

@@ -12,14 +12,13 @@ import (
 // process ([Context.OpenIPCMem]), of another API ([Context.ImportMem]) or of other code
 // ([Context.WrapMem]).
 type DeviceMem struct {
-	_       core.NoCopy
-	core    *core.Mem
-	cleanup runtime.Cleanup
+	_ core.NoCopy
+	memRef
 }
 
 func newDeviceMem(ctx *core.Context, mc *core.Mem) *DeviceMem {
-	m := &DeviceMem{core: mc}
-	m.cleanup = newMemory(m, ctx, mc)
+	m := new(DeviceMem)
+	core.OwnMemory(m, &m.memRef, ctx, mc)
 	return m
 }
 
@@ -63,23 +62,23 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // has used. Memory of a pool is freed in another way: see [Stream.Alloc]. Memory of other code is not
 // freed: see [Context.WrapMem].
 func (m *DeviceMem) Close() error {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.NilError("cuMemFree", "device memory")
 	}
-	if m.core.Virt != nil {
-		return m.core.Virt.Close(m.cleanup)
+	if m.core().Virt != nil {
+		return m.core().Virt.Close(core.CleanupOf(&m.memRef))
 	}
-	return m.core.CloseOwned("DeviceMem.Close", m.cleanup)
+	return m.core().CloseOwned("DeviceMem.Close", core.CleanupOf(&m.memRef))
 }
 
 // Size returns the size in bytes, or 0 for nil.
 func (m *DeviceMem) Size() uint64 { return m.region().Size }
 
 func (m *DeviceMem) region() core.Region {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.Region{}
 	}
-	return core.Region{Mem: m.core.Current(), Size: m.core.Length()}
+	return core.Region{Mem: m.core().Current(), Size: m.core().Length()}
 }
 
 func (m *DeviceMem) span() Span {
@@ -94,11 +93,11 @@ func (m *DeviceMem) Span(off, size uint64) Span { return m.span().Span(off, size
 // Handle returns the CUdeviceptr, for code that calls the driver directly. The handle is valid
 // until the DeviceMem is closed or collected. Handle returns 0 for nil and for closed memory.
 func (m *DeviceMem) Handle() uint64 {
-	if m == nil || m.core == nil || m.core.Current().Closed() {
+	if m.core() == nil || m.core().Current().Closed() {
 		return 0
 	}
-	m.core.Exposed.Store(true)
-	return uint64(m.core.Raw)
+	m.core().Exposed.Store(true)
+	return uint64(m.core().Raw)
 }
 
 // CopyFrom copies src to the beginning of the device memory, and returns when the copy is done
@@ -168,18 +167,18 @@ func (m *DeviceMem) read(dst []byte, off int64) error {
 
 // object returns the object for an error, or nil if there is none.
 func (m *DeviceMem) object() core.Named {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return nil
 	}
-	return m.core
+	return m.core()
 }
 
 // copy calls f, which copies n bytes at off, within a call on the memory.
 func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.DevicePtr) error) error {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.NilError(op, "device memory")
 	}
-	mc := m.core.Current()
+	mc := m.core().Current()
 	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
@@ -223,4 +222,11 @@ func (m *DeviceMem) Memset(value byte) error {
 		}
 		return err
 	})
+}
+
+func (m *DeviceMem) core() *core.Mem {
+	if m == nil {
+		return nil
+	}
+	return core.State(&m.memRef)
 }

@@ -28,7 +28,7 @@ type Driver struct {
 }
 
 // driverRef is an alias, so that the field of a Driver is not exported.
-type driverRef = core.DriverRef
+type driverRef = core.Ref[core.Driver]
 
 // Option changes how [Open] finds and uses a driver.
 type Option func(*options)
@@ -122,7 +122,7 @@ func Open(opts ...Option) (*Driver, error) {
 		},
 		devices: make(map[driver.Device]*Device),
 	}
-	d.driverRef = core.RefToDriver(&d.core)
+	d.driverRef = core.RefTo(&d.core)
 	d.core.Frames.New = func() any { return new(core.WorkFrame) }
 	d.core.Table().OnWait(o.onWait)
 	if o.software != nil {

@@ -24,7 +24,7 @@ func (c *Context) NewEventFromEGLSync(sync uintptr, flags EventFlags) (*Event, e
 		return nil, core.Misuse(op, cc, ErrNil,
 			"the EGLSync is 0: check the error of the call that should have made it")
 	}
-	if err := flags.check(); err != nil {
+	if err := core.CheckEventFlags(uint32(flags)); err != nil {
 		return nil, core.About(cc, err)
 	}
 	return nil, core.NewError(op, core.StandIn{ItsKind: "EGLSync", Raw: sync, Ctx: cc}, ResultNotSupported, errEGL,

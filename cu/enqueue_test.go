@@ -30,7 +30,7 @@ func TestKeptObjects(t *testing.T) {
 	calls := func(want int) {
 		t.Helper()
 		for name, c := range map[string]*core.Resource{
-			"module": &mod.core.Resource, "device": &d.core.Resource, "host": &h.core.Resource,
+			"module": &mod.core.Resource, "device": &d.core().Resource, "host": &h.core().Resource,
 		} {
 			if n := c.Calls(); n != want {
 				t.Errorf("%s: %d calls in flight, want %d", name, n, want)
@@ -115,7 +115,7 @@ func TestKeptPlaces(t *testing.T) {
 	}
 	kept := 0
 	for _, d := range all {
-		kept += d.core.Calls()
+		kept += d.core().Calls()
 	}
 	if kept == 0 || kept > 32 {
 		t.Errorf("the stream keeps %d objects", kept)

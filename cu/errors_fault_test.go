@@ -175,7 +175,7 @@ func TestErrorHandles(t *testing.T) {
 		its.Record(r.s):      {"cuEventRecord", its.Handle()},
 		r.s.Memset(mem, 1):   {"cuMemsetD8Async", uintptr(mem.Handle())},
 		r.s.Copy(host, mem):  {"cuMemcpyDtoHAsync", uintptr(mem.Handle())},
-		r.s.Copy(host, host): {"Stream.Copy", host.core.Handle()},
+		r.s.Copy(host, host): {"Stream.Copy", host.core().Handle()},
 		alloc:                {"cuMemAlloc", r.gpu.Handle()},
 		pitch:                {"cuMemAllocPitch", r.gpu.Handle()},
 		pinned:               {"cuMemHostAlloc", r.gpu.Handle()},
@@ -325,7 +325,7 @@ func TestPoisonedCloses(t *testing.T) {
 	r.sim.Poison(int(ResultIllegalAddress))
 	var errs []error
 	for _, m := range mems {
-		name := core.Describe(m.core)
+		name := core.Describe(m.core())
 		err := m.Close()
 		r.is(err, ErrContextPoisoned, ResultIllegalAddress)
 		if !strings.Contains(fmt.Sprint(err), name) {

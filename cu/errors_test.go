@@ -215,13 +215,13 @@ func TestPoisoned(t *testing.T) {
 	r.ok(r.gpu.Err())
 	far := r.context(r.drv, 1)
 
-	r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
+	r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
 	r.ok(r.gpu.Err()) // nobody has asked so far
 	_, err := r.s.Query()
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
 		t.Errorf("Query: %v", err)
 	}
-	r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 719)
+	r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 719)
 	err = e.Record(r.s)
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultLaunchFailed) {
 		t.Errorf("Record: %v", err)
@@ -503,11 +503,11 @@ func TestLaunch(t *testing.T) {
 		return words
 	}
 	r.ok(axpy.Launch(r.s, LaunchConfig{Grid: Dim3{2, 3, 4}, Block: Dim3{X: 5, Y: 6}, SharedMem: 7}, Ptr(mem), F32(1), I64(-1)))
-	stream := uint64(r.s.core.Raw)
+	stream := uint64(r.s.core().Raw)
 	if diff := cmp.Diff([]uint64{1, 2, 3, 4, 5, 6, 1, 7, stream}, launched(0, 9)); diff != "" {
 		t.Errorf("shape (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]uint64{uint64(mem.core.Raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
+	if diff := cmp.Diff([]uint64{uint64(mem.core().Raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	type triple struct {

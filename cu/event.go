@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
-	"github.com/purecu/purecu/internal/lock"
 )
 
 // Event marks a point in a stream's work. [Event.Record] places the mark. Afterwards the event
@@ -19,20 +17,14 @@ import (
 // [LazyEvent] returns an event of this kind with other flags. An Event must not be copied: Move and
 // MoveTo transfer its contents.
 type Event struct {
-	// owner is nil in a zero Event.
-	owner atomic.Pointer[core.EventOwner]
-	// mu is held while the owner changes. Calls on the event load the owner without it.
-	mu lock.Mutex[lock.EventOwner]
+	eventRef
 }
 
+// eventRef is an alias, so that the field of an Event is not exported.
+type eventRef = core.EventRef
+
 // load returns the event's owner, or nil if the event has no CUevent yet.
-func (e *Event) load() *core.EventOwner {
-	o := e.owner.Load()
-	if o == nil || o.Event == nil {
-		return nil
-	}
-	return o
-}
+func (e *Event) load() *core.EventOwner { return core.CreatedOwner(&e.eventRef) }
 
 // NewEvent creates an event (cuEventCreate). With flags of 0, EventDefault, the event is timed.
 func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
@@ -46,15 +38,12 @@ func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 
 // newEvent creates an event in the context. The caller is a user of the context.
 func newEvent(cc *core.Context, flags EventFlags) (*Event, error) {
-	if err := flags.check(); err != nil {
-		return nil, core.About(cc, err)
-	}
-	ec, err := core.NewEvent(cc, uint32(flags))
+	ec, err := core.NewCheckedEvent(cc, uint32(flags))
 	if err != nil {
 		return nil, err
 	}
 	e := new(Event)
-	e.owner.Store(newEventOwner(ec))
+	core.InitEvent(&e.eventRef, ec)
 	return e, nil
 }
 
@@ -73,23 +62,15 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	if handle == 0 {
 		return nil, core.Misuse(op, cc, ErrNil, "the handle is 0: pass a CUevent")
 	}
-	if err := flags.check(); err != nil {
+	if err := core.CheckEventFlags(uint32(flags)); err != nil {
 		return nil, core.About(cc, err)
 	}
 	ec := core.OwnEvent(cc, uint32(flags), driver.Event(handle))
 	ec.Foreign = true
 	ec.First.SetBits(core.SlotExposed)
 	e := new(Event)
-	e.owner.Store(newEventOwner(ec))
+	core.InitEvent(&e.eventRef, ec)
 	return e, nil
-}
-
-// newEventOwner returns an owner, whose event is closed if the owner is abandoned. It has a
-// finalizer instead of a cleanup, because a cleanup allocates twice.
-func newEventOwner(c *core.Event) *core.EventOwner {
-	o := &core.EventOwner{Event: c}
-	runtime.SetFinalizer(o, (*core.EventOwner).CloseAbandoned)
-	return o
 }
 
 // Close destroys the event (cuEventDestroy). It does not wait for the GPU. If calls on the event
@@ -142,7 +123,7 @@ func (e *Event) Flags() EventFlags {
 	if e == nil {
 		return EventDefault
 	}
-	return EventFlags(e.owner.Load().Flags())
+	return EventFlags(core.EventOwnerOf(&e.eventRef).Flags())
 }
 
 // Device returns the device of the event's context. ok is false for an event that was not created
@@ -205,7 +186,7 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // docs/blocking.md.
 func (e *Event) Record(s *Stream) error {
 	const op = "cuEventRecord"
-	if e != nil && s != nil && s.core != nil {
+	if sc := s.core(); e != nil && sc != nil {
 		o := e.load()
 		if o == nil {
 			var err error
@@ -213,7 +194,7 @@ func (e *Event) Record(s *Stream) error {
 				return err
 			}
 		}
-		done, err := o.Event.RecordFast(op, s.core)
+		done, err := o.Event.RecordFast(op, sc)
 		runtime.KeepAlive(s)
 		runtime.KeepAlive(o)
 		if done {
@@ -253,13 +234,14 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 	if e == nil {
 		return core.NilError(op, "event")
 	}
-	if s == nil || s.core == nil {
+	sc := s.core()
+	if sc == nil {
 		return core.NilArgError(op, e.load().Object(), "stream")
 	}
 	if flags&^RecordExternal != 0 {
-		return core.BadValue(op, s.core, "unknown record flags "+flags.String()+": see RecordFlags")
+		return core.BadValue(op, sc, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
-	o, sc := e.load(), s.core
+	o := e.load()
 	if o != nil && o.Event.Ctx != sc.Ctx {
 		return o.Event.Mismatch(op, sc)
 	}
@@ -269,7 +251,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 	defer s.leave() // also if a tracer panics
 	if o == nil {
 		var err error
-		if o, err = e.create(sc.Ctx); err != nil {
+		if o, err = core.CreateEvent(&e.eventRef, sc.Ctx); err != nil {
 			return err
 		}
 		if o.Event.Ctx != sc.Ctx {

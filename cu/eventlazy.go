@@ -13,7 +13,7 @@ import (
 func LazyEvent(flags ...EventFlags) *Event {
 	e := new(Event)
 	if f := lazyFlags(flags); f != EventDisableTiming {
-		e.owner.Store(&core.EventOwner{Lazy: uint32(f)})
+		core.InitLazyEvent(&e.eventRef, uint32(f))
 	}
 	return e
 }
@@ -30,53 +30,13 @@ func lazyFlags(flags []EventFlags) EventFlags {
 	return all
 }
 
-// create creates the CUevent of a lazy event.
-func (e *Event) create(ctx *core.Context) (*core.EventOwner, error) {
-	for {
-		was, flags := e.owner.Load(), EventDisableTiming
-		if was != nil {
-			if was.Event != nil {
-				return was, nil // another call has created it
-			}
-			flags = EventFlags(was.Lazy)
-		}
-		if err := flags.check(); err != nil {
-			return nil, core.About(ctx, err)
-		}
-		ec, err := core.NewEvent(ctx, uint32(flags))
-		if err != nil {
-			return nil, err
-		}
-		o := newEventOwner(ec)
-		if e.replace(was, o) {
-			return o, nil
-		}
-		// Another call has created it, or the event was moved.
-		o.NoteClosed()
-		if _, err := ec.Close(core.BackgroundAt()); err != nil {
-			ctx.Drv.Leak(core.LeakReport{Kind: "event", Handle: uintptr(ec.First.Raw), Err: err})
-		}
-	}
-}
-
-// replace stores o as the event's owner. It reports false if the owner is not was any more.
-func (e *Event) replace(was, o *core.EventOwner) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.owner.Load() != was {
-		return false
-	}
-	e.owner.Store(o)
-	return true
-}
-
 // createOn creates the CUevent of a lazy event in the context of a stream.
 func (e *Event) createOn(op string, s *Stream) (*core.EventOwner, error) {
-	if err := s.core.Begin(op); err != nil {
+	if err := s.core().Begin(op); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	return e.create(s.core.Ctx)
+	return core.CreateEvent(&e.eventRef, s.core().Ctx)
 }
 
 // Move returns a new Event with the contents of e, and makes e the zero Event. The contents are the
@@ -86,9 +46,7 @@ func (e *Event) createOn(op string, s *Stream) (*core.EventOwner, error) {
 func (e *Event) Move() *Event {
 	m := new(Event)
 	if e != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		m.owner.Store(e.owner.Swap(nil))
+		core.MoveEvent(&e.eventRef, &m.eventRef)
 	}
 	return m
 }
@@ -106,13 +64,7 @@ func (e *Event) MoveTo(dst *Event) error {
 	case e == dst:
 		return nil
 	}
-	for e.mu.Lock(); !dst.mu.TryLock(); e.mu.Lock() { // two moves may lock the same two events
-		e.mu.Unlock()
-		runtime.Gosched()
-	}
-	defer e.mu.Unlock()
-	defer dst.mu.Unlock()
-	e.owner.Store(dst.owner.Swap(e.owner.Load()))
+	core.ExchangeEvents(&e.eventRef, &dst.eventRef)
 	return nil
 }
 
@@ -128,10 +80,10 @@ func (e *Event) RecordOnce(s *Stream) error {
 	if e == nil {
 		return core.NilError(op, "event")
 	}
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilArgError(op, e.load().Object(), "stream")
 	}
-	o, sc := e.load(), s.core
+	o, sc := e.load(), s.core()
 	if o == nil {
 		var err error
 		if o, err = e.createOn(op, s); err != nil {

@@ -115,7 +115,7 @@ func (p *EventPool) finishAcquire(op string, en *core.EventPoolEntry, s uint64) 
 
 // refuse returns the error for flags that a pooled event cannot have.
 func (p *EventPool) refuse(f EventFlags) error {
-	if err := f.check(); err != nil {
+	if err := core.CheckEventFlags(uint32(f)); err != nil {
 		return core.About(p.share, err)
 	}
 	return core.BadValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+

@@ -208,7 +208,7 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
 	r.ok(e.Release())
 	next := must(pool.Acquire())(t)
-	if err := sl.Event.Record("cuEventRecord", core.RecordArgs{Stream: r.s.core}); !errors.Is(err, ErrClosed) {
+	if err := sl.Event.Record("cuEventRecord", core.RecordArgs{Stream: r.s.core()}); !errors.Is(err, ErrClosed) {
 		t.Errorf("the late record: %v", err)
 	}
 	e.leave(sl)

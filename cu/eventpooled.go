@@ -137,7 +137,7 @@ func errReleased(op string, of core.Named) error {
 // full: see docs/blocking.md.
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilArgError(op, p.object(), "stream")
 	}
 	sl, err := p.enter(op)
@@ -145,7 +145,7 @@ func (p Pooled) Record(s *Stream) error {
 		return err
 	}
 	defer p.leave(sl)
-	c, sc := sl.Event, s.core
+	c, sc := sl.Event, s.core()
 	if c.Ctx != sc.Ctx {
 		return c.Mismatch(op, sc)
 	}

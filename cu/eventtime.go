@@ -165,7 +165,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 }
 
 // interval is the records of two events. A call is in flight on both events.
-type interval struct{ start, stop eventRef }
+type interval struct{ start, stop eventUse }
 
 // leave ends the calls.
 func (iv *interval) leave() {

@@ -217,7 +217,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 // events counts the CUevents that are not spare.
 func (r *soft) events() int {
 	n := r.sim.Census()["event"]
-	return n - len(r.gpu.own.Context.Spare.All())
+	return n - len(r.gpu.own().Context.Spare.All())
 }
 
 // TestNodeEventsLetGo gives nodes one event after the other, and closes them: what no node

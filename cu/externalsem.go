@@ -158,13 +158,13 @@ func (s *Stream) SignalExternal(ops ...ExternalOp) error {
 func (s *Stream) WaitExternal(ops ...ExternalOp) error { return s.external(waitExternalOp, ops, true) }
 
 func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilError(op, "stream")
 	}
 	if len(ops) == 0 {
 		return nil
 	}
-	err := externalWork(s.core, op, ops, wait)
+	err := externalWork(s.core(), op, ops, wait)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	return err

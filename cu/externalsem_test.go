@@ -365,7 +365,7 @@ func TestExternalReplaced(t *testing.T) {
 		e := r.exec(g)
 		noErr(t, e.Launch(stream))
 		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
-		if !slices.Contains(s.core.UsedStreams.List(), stream.core) {
+		if !slices.Contains(s.core.UsedStreams.List(), stream.core()) {
 			t.Errorf("%s: the stream is not waited for", name)
 		}
 		x.Signal(1)

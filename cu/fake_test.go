@@ -199,8 +199,8 @@ func (f *fake) tell(name string, args ...any) {
 	f.ask(name, args...)
 }
 
-func (f *fake) hold(s *Stream)    { f.tell("fake_hold", uintptr(s.core.Raw)) }
-func (f *fake) release(s *Stream) { f.tell("fake_release", uintptr(s.core.Raw)) }
+func (f *fake) hold(s *Stream)    { f.tell("fake_hold", uintptr(s.core().Raw)) }
+func (f *fake) release(s *Stream) { f.tell("fake_release", uintptr(s.core().Raw)) }
 
 // calls counts the calls of a function of the driver.
 func (f *fake) calls(name string) int { return int(f.ask("fake_calls", name)) }
@@ -434,7 +434,7 @@ func TestFakeNotices(t *testing.T) {
 	drv := f.open()
 	tab, at := drv.core.Table(), driver.At{}
 	gpu := f.context(drv, 0)
-	in := driver.At{Context: gpu.own.Context.Raw}
+	in := driver.At{Context: gpu.own().Context.Raw}
 	event := func() driver.Event {
 		e, res := tab.EventCreate(in, 0)
 		if res != 0 {

@@ -1,9 +1,6 @@
 package cu
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -55,16 +52,7 @@ const (
 )
 
 // String lists the flags by name.
-func (f EventFlags) String() string {
-	names := []string{"EventBlockingSync", "EventDisableTiming", "EventInterprocess"}
-	if f&EventExternal == 0 {
-		return flagNames(uint32(f), "EventDefault", names)
-	}
-	if f &^= EventExternal; f == 0 {
-		return "EventExternal"
-	}
-	return flagNames(uint32(f), "", names) + "|EventExternal"
-}
+func (f EventFlags) String() string { return core.EventFlagNames(uint32(f)) }
 
 // RecordFlags say how an event is recorded. They have CUDA's values.
 type RecordFlags uint32
@@ -86,7 +74,7 @@ const (
 
 // String lists the flags by name.
 func (f RecordFlags) String() string {
-	return flagNames(uint32(f), "RecordDefault", []string{"RecordExternal"})
+	return core.FlagNames(uint32(f), "RecordDefault", []string{"RecordExternal"})
 }
 
 // WaitFlags say how a stream waits for an event. They have CUDA's values.
@@ -105,7 +93,7 @@ const (
 
 // String lists the flags by name.
 func (f WaitFlags) String() string {
-	return flagNames(uint32(f), "WaitDefault", []string{"WaitExternal"})
+	return core.FlagNames(uint32(f), "WaitDefault", []string{"WaitExternal"})
 }
 
 // StreamFlags are the properties of a stream. They have CUDA's values.
@@ -122,7 +110,7 @@ const (
 
 // String lists the flags by name.
 func (f StreamFlags) String() string {
-	return flagNames(uint32(f), "StreamDefault", []string{"StreamNonBlocking"})
+	return core.FlagNames(uint32(f), "StreamDefault", []string{"StreamNonBlocking"})
 }
 
 // ContextFlags are the properties of a context. They have CUDA's values. At most one of the three
@@ -157,7 +145,7 @@ const (
 
 // String lists the flags by name.
 func (f ContextFlags) String() string {
-	return flagNames(uint32(f), "ContextDefault", []string{
+	return core.FlagNames(uint32(f), "ContextDefault", []string{
 		"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
 		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps",
 	})
@@ -185,7 +173,7 @@ const (
 
 // String lists the flags by name.
 func (f HostFlags) String() string {
-	return flagNames(uint32(f), "HostDefault",
+	return core.FlagNames(uint32(f), "HostDefault",
 		[]string{"HostPortable", "HostDeviceMap", "HostWriteCombined", "HostReadOnly"})
 }
 
@@ -202,7 +190,7 @@ const (
 
 // String lists the flags by name.
 func (f LaunchFlags) String() string {
-	return flagNames(uint32(f), "LaunchDefault", []string{"LaunchCooperative"})
+	return core.FlagNames(uint32(f), "LaunchDefault", []string{"LaunchCooperative"})
 }
 
 // InstantiateFlags say what an executable graph can do. They have CUDA's values.
@@ -225,28 +213,9 @@ const (
 
 // String lists the flags by name.
 func (f InstantiateFlags) String() string {
-	return flagNames(uint32(f), "InstantiateDefault",
+	return core.FlagNames(uint32(f), "InstantiateDefault",
 		[]string{"InstantiateAutoFree", "InstantiateUpload", "InstantiateDeviceLaunch", "InstantiateNodePriority"})
 }
 
 // instantiateFlags are the flags that InstantiateWithFlags takes.
 const instantiateFlags = InstantiateAutoFree | InstantiateDeviceLaunch | InstantiateNodePriority
-
-// flagNames joins the names of the bits that are set in f, lowest first. Bits without a name are
-// joined as one number.
-func flagNames(f uint32, zero string, names []string) string {
-	if f == 0 {
-		return zero
-	}
-	var set []string
-	for i, n := range names {
-		if f&(1<<i) != 0 {
-			set = append(set, n)
-			f &^= 1 << i
-		}
-	}
-	if f != 0 {
-		set = append(set, fmt.Sprintf("%#x", f))
-	}
-	return strings.Join(set, "|")
-}

@@ -143,7 +143,7 @@ func (b *besideHeld) exported() (use func() error) {
 	for _, kind := range []string{"memory of another process", "memory pool", "device memory", "event", "event"} {
 		b.made[kind]++
 	}
-	b.memories[m.core.Is] = true
+	b.memories[m.core().Is] = true
 	return func() error {
 		err := errors.Join(b.held.Memset(m, 1), b.held.Memset(pooled, 1), opened.Record(b.held), own.Record(b.held))
 		runtime.KeepAlive(p)

@@ -186,7 +186,7 @@ type besideHeld struct {
 }
 
 func (b *besideHeld) run(contexts bool) {
-	t, drv := b.t, b.gpu.own.Context.Drv
+	t, drv := b.t, b.gpu.own().Context.Drv
 	t.Helper()
 	tl := must(b.gpu.NewTimeline(0))(t)
 	defer tl.Close()
@@ -292,7 +292,7 @@ func (b *besideHeld) run(contexts bool) {
 			}
 		case <-time.After(heldUp):
 			t.Errorf("%s is held up, beside %d streams of the program and %d in all", c.name, b.streams,
-				len(b.gpu.own.Context.SharedStates))
+				len(b.gpu.own().Context.SharedStates))
 			b.ok(tl.Set(1))
 			<-done
 		}

@@ -15,7 +15,7 @@ import (
 // goroutine, and returns how many it had room for; 0 if there seems to be no end.
 func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done chan struct{}) int {
 	t.Helper()
-	cc := gpu.own.Context
+	cc := gpu.own().Context
 	e, err := cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestGPUFullQueue(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("legacy %v", legacy), func(t *testing.T) {
 			gpu := gpuContext(t)
-			tab := gpu.own.Context.Drv.Table()
+			tab := gpu.own().Context.Drv.Table()
 			line, err := gpu.NewTimeline(0)
 			if err != nil {
 				t.Skip(err)
@@ -76,7 +76,7 @@ func TestGPUFullQueue(t *testing.T) {
 			ticket := must(e.Ticket())(t)
 			var stop atomic.Bool
 			filled := make(chan struct{})
-			n := fill(t, gpu, full.core.Raw, &stop, filled)
+			n := fill(t, gpu, full.core().Raw, &stop, filled)
 			if n == 0 {
 				if err := errors.Join(line.Set(1), ticket.Wait(t.Context())); err != nil {
 					t.Error(err)
@@ -107,14 +107,14 @@ func TestGPUFullQueue(t *testing.T) {
 			}
 			ev := driver.Event(rawEvent(raw))
 			check("record elsewhere, of an event that is waited for",
-				func() { tab.EventRecord(driver.At{}, ev, free.core.Raw) }, func() { e.Record(free) })
+				func() { tab.EventRecord(driver.At{}, ev, free.core().Raw) }, func() { e.Record(free) })
 			check("query", func() { tab.EventQuery(driver.At{}, ev) }, func() { raw.Query() })
 			check("wait with an end", func() { tab.EventQuery(driver.At{}, ev) }, func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				ticket.Wait(ctx)
 			})
-			check("wait of a stream", func() { tab.StreamWaitEvent(driver.At{}, free.core.Raw, ev, 0) }, func() { free.WaitEvent(raw) })
+			check("wait of a stream", func() { tab.StreamWaitEvent(driver.At{}, free.core().Raw, ev, 0) }, func() { free.WaitEvent(raw) })
 			for name, s := range map[string]*Stream{"blocking": blocking, "non-blocking": free} {
 				try("this package: capture of a "+name+" stream", func() {
 					g, err := s.Capture(CaptureRelaxed, func() error { return nil })
@@ -130,7 +130,7 @@ func TestGPUFullQueue(t *testing.T) {
 				th := tab.Pin()
 				defer th.Unpin()
 				at := driver.At{Thread: th}
-				res := tab.StreamBeginCapture(at, blocking.core.Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+				res := tab.StreamBeginCapture(at, blocking.core().Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 				t.Logf("the capture begins: %v", res)
 				if res != driver.ResultSuccess {
 					return
@@ -138,7 +138,7 @@ func TestGPUFullQueue(t *testing.T) {
 				stop.Store(true)
 				line.Set(1)
 				<-filled
-				g, res := tab.StreamEndCapture(at, blocking.core.Raw)
+				g, res := tab.StreamEndCapture(at, blocking.core().Raw)
 				if t.Logf("the capture ends: %v", res); res == driver.ResultSuccess {
 					tab.GraphDestroy(at, g)
 				}

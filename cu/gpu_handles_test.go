@@ -14,7 +14,7 @@ import (
 // TestGPUHandles gives the driver the handles that objects expose, on a real GPU: see gpu_test.go.
 func TestGPUHandles(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, at := gpu.own.Context.Drv.Table(), driver.At{Context: driver.Context(gpu.Handle())}
+	tab, at := gpu.own().Context.Drv.Table(), driver.At{Context: driver.Context(gpu.Handle())}
 	check := func(what string, res driver.Result, ok bool) {
 		t.Helper()
 		if tab.Missing(res) != nil {

@@ -150,7 +150,7 @@ func importIPCMem(t *testing.T, text string) {
 	noErr(t, tl.Block(s, 1))
 	noErr(t, s.Memset(m, 8))
 	m = nil // no call of this package closes it before the work is done: see neverWait
-	pending := func() bool { return gpu.own.Context.Deferred.Pending() }
+	pending := func() bool { return gpu.own().Context.Deferred.Pending() }
 	if !eventually(pending) {
 		t.Error("abandoned memory is not deferred")
 	}

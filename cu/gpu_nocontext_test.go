@@ -33,7 +33,7 @@ func (n *noContext) calls() []struct {
 	make func(driver.At) driver.Result
 	want string
 } {
-	m, h := n.mem.core.Raw, n.host.core.Host
+	m, h := n.mem.core().Raw, n.host.core().Host
 	add := kernelParams(U64(uint64(m)), U32(1), F32(1))
 	tab := n.tab
 	return []struct {
@@ -59,11 +59,11 @@ func (n *noContext) calls() []struct {
 		},
 		{
 			"cuMemcpyDtoDAsync",
-			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core.Raw, 4, n.s) },
+			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core().Raw, 4, n.s) },
 			"copy",
 		},
 		{"cuMemcpyPeerAsync", func(at driver.At) driver.Result {
-			return tab.MemcpyPeerAsync(at, m, n.gpu.Raw, n.far.core.Raw, n.far.core.Ctx.Raw, 4, n.s)
+			return tab.MemcpyPeerAsync(at, m, n.gpu.Raw, n.far.core().Raw, n.far.core().Ctx.Raw, 4, n.s)
 		}, "far "},
 		{
 			"cuMemsetD8Async",
@@ -120,7 +120,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer closeIt(t, mod)
 	n := &noContext{
-		t: t, tab: gpu.own.Context.Drv.Table(), gpu: gpu.own.Context, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
+		t: t, tab: gpu.own().Context.Drv.Table(), gpu: gpu.own().Context, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
 		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
 		add: must(mod.Function("add"))(t),
 	}
@@ -148,7 +148,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	n.th = n.tab.Pin()
 	defer n.th.Unpin()
 	streams := map[string]driver.Stream{
-		"non-blocking": own.core.Raw, "blocking": blocking.core.Raw, "legacy": driver.CU_STREAM_LEGACY,
+		"non-blocking": own.core().Raw, "blocking": blocking.core().Raw, "legacy": driver.CU_STREAM_LEGACY,
 		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
 	}
 	if parts, _, err := must(gpu.Device().SMResource())(t).Split(8); err == nil {
@@ -156,15 +156,15 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 		defer closeIt(t, green)
 		s := must(green.NewStream(0))(t)
 		defer closeIt(t, s)
-		streams["green context's"] = s.core.Raw
+		streams["green context's"] = s.core().Raw
 	} else {
 		t.Logf("no green context: %v", err)
 	}
-	others := map[string]driver.Context{"none": 0, "another": two.own.Context.Raw}
+	others := map[string]driver.Context{"none": 0, "another": two.own().Context.Raw}
 	if dev, err := gpu.Device().Driver().Device(1); err == nil {
 		far := must(dev.PrimaryContext())(t)
 		defer closeIt(t, far)
-		others["another device's"] = far.own.Context.Raw
+		others["another device's"] = far.own().Context.Raw
 	} else {
 		t.Logf("no second device: %v", err)
 	}

@@ -124,7 +124,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("an event of the primary context: %v", err)
 	}
 	// What the driver itself says to that is the same.
-	if res := drv.core.Table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core.Raw); res != driver.ResultInvalidHandle {
+	if res := drv.core.Table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core().Raw); res != driver.ResultInvalidHandle {
 		t.Errorf("the driver says %v", res)
 	}
 	if err := own.Close(); err != nil {
@@ -166,7 +166,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("context %#x is current, %#x was", after, before)
 	}
 	wrapped := must(drv.WrapContext(gpu.Handle()))(t)
-	if wrapped.own.Context != gpu.own.Context {
+	if wrapped.own().Context != gpu.own().Context {
 		t.Error("the wrapped context is another one")
 	}
 	wrapped.Close()
@@ -272,7 +272,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 // threadEnds lets a goroutine end on a thread that Do could not put back.
 func threadEnds(t *testing.T, gpu *Context) {
 	t.Helper()
-	table, done := gpu.own.Context.Drv.Table(), make(chan struct{})
+	table, done := gpu.own().Context.Drv.Table(), make(chan struct{})
 	go func() {
 		defer close(done)
 		var at driver.At
@@ -394,7 +394,7 @@ func TestGPUMemory(t *testing.T) {
 	defer b.Close()
 	for _, flags := range []HostFlags{0, HostPortable, HostDeviceMap, HostWriteCombined, HostPortable | HostDeviceMap | HostWriteCombined} {
 		src, dst := must(gpu.AllocHost(size, flags))(t), must(gpu.AllocHost(size, HostDefault))(t)
-		if src.core.Raw == 0 {
+		if src.core().Raw == 0 {
 			t.Errorf("%v: the device cannot reach it", flags)
 		}
 		want := bytes.Repeat([]byte{1, 2, 3, byte(flags)}, size/4)

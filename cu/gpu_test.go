@@ -179,10 +179,10 @@ func TestGPUCaptureSurvives(t *testing.T) {
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tab := gpu.own.Context.Drv.Table()
+	tab := gpu.own().Context.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
-	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core().Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 		t.Fatal(res)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -201,20 +201,20 @@ func TestGPUCaptureSurvives(t *testing.T) {
 		runtime.GC()
 	}
 	wg.Wait()
-	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, captured.core.Raw)
+	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, captured.core().Raw)
 	if res != 0 {
 		t.Fatalf("the capture ended with %v", res)
 	}
 	tab.GraphDestroy(driver.At{}, graph)
 
 	// A call that the user makes gets the driver's answer, and an explanation.
-	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core().Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 		t.Fatal(res)
 	}
 	if _, err := e.Query(); !errors.Is(err, ResultStreamCaptureUnsupported) || !strings.Contains(err.Error(), "capture") {
 		t.Errorf("Query during a capture in global mode: %v", err)
 	}
-	tab.StreamEndCapture(driver.At{Thread: th}, captured.core.Raw)
+	tab.StreamEndCapture(driver.At{Thread: th}, captured.core().Raw)
 }
 
 func TestGPULaunch(t *testing.T) {
@@ -236,7 +236,7 @@ func TestGPULaunch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := add.Launch(s, cfg, Value(uint64(mem.core.Raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
+	if err := add.Launch(s, cfg, Value(uint64(mem.core().Raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Synchronize(); err != nil {
@@ -283,7 +283,7 @@ func TestGPUWithoutContext(t *testing.T) {
 	spin := must(mod.Function("spin"))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	tab := gpu.own.Context.Drv.Table()
+	tab := gpu.own().Context.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
 	cur, res := tab.CtxGetCurrent(driver.At{Thread: th})
@@ -292,7 +292,7 @@ func TestGPUWithoutContext(t *testing.T) {
 		t.Error("the library left a context current")
 	}
 	mem := must(gpu.Alloc(16))(t)
-	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own.Context.Raw}, 16)
+	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own().Context.Raw}, 16)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -301,10 +301,10 @@ func TestGPUWithoutContext(t *testing.T) {
 		call      string
 		got, want driver.Result
 	}{
-		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core.Raw,
+		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core().Raw,
 			kernelParams(U64(1000))), 0},
 		{"cuFuncGetAttribute", attribute, 0},
-		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core.Raw, make([]byte, 16)), driver.ResultInvalidContext},
+		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core().Raw, make([]byte, 16)), driver.ResultInvalidContext},
 		{"cuMemFree", tab.MemFree(driver.At{Thread: th}, p), 0},
 	} {
 		if c.got != c.want {
@@ -319,7 +319,7 @@ func TestGPUWithoutContext(t *testing.T) {
 // it is on top.
 func TestGPUCreatedContext(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, primary := gpu.own.Context.Drv.Table(), gpu.own.Context.Raw
+	tab, primary := gpu.own().Context.Drv.Table(), gpu.own().Context.Raw
 	th := tab.Pin()
 	defer th.Unpin()
 	at := driver.At{Thread: th}
@@ -330,7 +330,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		}
 	}
 	current(0)
-	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Context.Dev)
+	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own().Context.Dev)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -340,7 +340,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error("no event in the created context")
 	}
 	current(0)
-	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own.Context.Dev); res == 0 {
+	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own().Context.Dev); res == 0 {
 		t.Error("unknown flags were taken")
 	}
 	current(0)
@@ -350,7 +350,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error(res)
 	}
 	current(primary)
-	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own.Context.Dev); res != 0 {
+	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own().Context.Dev); res != 0 {
 		t.Fatal(res)
 	}
 	current(primary)
@@ -425,7 +425,7 @@ func TestGPUStorm(t *testing.T) {
 	defer mod.Close()
 	spin := must(mod.Function("spin"))(t)
 	deadline := time.Now().Add(10 * time.Second)
-	if testing.Short() || gpu.own.Context.Drv.Table().Software() {
+	if testing.Short() || gpu.own().Context.Drv.Table().Software() {
 		deadline = time.Now().Add(time.Second)
 	}
 	var shared [8]*Event

@@ -23,7 +23,7 @@ import (
 // the watcher has streams wake it.
 func TestGPUWaiters(t *testing.T) {
 	gpu := gpuContext(t)
-	drv := gpu.own.Context.Drv
+	drv := gpu.own().Context.Drv
 	for _, long := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
 			g := newGate(t, gpu)
@@ -100,7 +100,7 @@ func TestGPUWaiters(t *testing.T) {
 // the watcher, keep others from getting on: streams may share a queue of the GPU's.
 func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	gpu := gpuContext(t)
-	w := &gpu.own.Context.Drv.Watch
+	w := &gpu.own().Context.Drv.Watch
 	g := newGate(t, gpu)
 	const n, held = 64, 8
 	streams, events := make([]*Stream, n), make([]*Event, n)
@@ -178,7 +178,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 // the watcher, which are made meanwhile, invalidate nothing.
 func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own.Context.Drv.Table()
+	tab := gpu.own().Context.Drv.Table()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var waits atomic.Int64
@@ -216,11 +216,11 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	const captures = 40
 	for i := range captures {
 		at := driver.At{}
-		if res := tab.StreamBeginCapture(at, s.core.Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+		if res := tab.StreamBeginCapture(at, s.core().Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 			t.Fatal(res)
 		}
 		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
-		graph, res := tab.StreamEndCapture(at, s.core.Raw)
+		graph, res := tab.StreamEndCapture(at, s.core().Raw)
 		if res != 0 {
 			t.Fatalf("capture %d was invalidated: %v", i, res)
 		}
@@ -289,7 +289,7 @@ func TestGPULateWakeUps(t *testing.T) {
 // whatever is between them.
 func TestGPUOrder(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own.Context.Drv.Table()
+	tab := gpu.own().Context.Drv.Table()
 	const of, each = 8, 500
 	rounds := rounds(40)
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -388,7 +388,7 @@ func TestGPUOrder(t *testing.T) {
 // it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own.Context.Drv.Table().Software() {
+	if others.own().Context.Drv.Table().Software() {
 		t.Skip("the memory is Go's, and unregistered")
 	}
 	stream := must(others.NewStream(StreamNonBlocking))(t)
@@ -412,7 +412,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		in   bool // the CUDA context goes on
 	}{{"primary", dev.PrimaryContext, true}, {"created", created, false}, {"primary", dev.PrimaryContext, true}, {"created", created, false}} {
 		gpu := must(c.open())(t)
-		cc := gpu.own.Context
+		cc := gpu.own().Context
 		want := core.ContextKey{}
 		if c.in {
 			want = cc.Key
@@ -459,7 +459,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 // stream has work to do with memory of another context: that is freed when it is done.
 func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own.Context.Drv.Table().Software() {
+	if others.own().Context.Drv.Table().Software() {
 		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfOtherDrivers has two of one")
 	}
 	blocking := must(others.NewStream(StreamDefault))(t)
@@ -475,21 +475,21 @@ func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, g.open).Stop() // so that nothing waits for ever
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return gpu.own.Context.Users.None() }) {
+	if !eventually(func() bool { return gpu.own().Context.Users.None() }) {
 		t.Error("nobody releases the context")
 	}
 	if err := host.Close(); err != nil {
 		t.Error(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if len(closed) != 0 || gpu.own.Context.Gone.Load() || host.core.Freed.Load() {
+	if len(closed) != 0 || gpu.own().Context.Gone.Load() || host.core().Freed.Load() {
 		t.Error("it is over before the work is done")
 	}
 	g.open()
 	if err := errors.Join(<-closed, other.Close(), blocking.Close()); err != nil {
 		t.Error(err)
 	}
-	if !eventually(host.core.Freed.Load) {
+	if !eventually(host.core().Freed.Load) {
 		t.Error("the memory is never freed")
 	}
 }

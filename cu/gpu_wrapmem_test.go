@@ -13,7 +13,7 @@ import (
 // rawMemory allocates memory by calls of the driver, as other code does, and returns its address.
 func rawMemory(t testing.TB, gpu *Context, size uint64, managed bool) uint64 {
 	t.Helper()
-	tab, at := gpu.own.Context.Drv.Table(), driver.At{Context: gpu.own.Context.Raw}
+	tab, at := gpu.own().Context.Drv.Table(), driver.At{Context: gpu.own().Context.Raw}
 	var p driver.DevicePtr
 	var res driver.Result
 	if managed {

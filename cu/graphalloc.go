@@ -60,10 +60,10 @@ func (w *allocWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode,
 
 func (w *allocWork) done(c *nodeCall) {
 	w.made = newDeviceMem(c.gc.Ctx, core.NewGraphMem(w.addr, w.size, &c.gc.objects.ObjectSet))
-	c.objects = append(c.objects, w.made.core)
+	c.objects = append(c.objects, w.made.core())
 }
 
-func (w *allocWork) seen(c *nodeCall, _ Work) races.NodeWork { return seenMem(c, w.made.core) }
+func (w *allocWork) seen(c *nodeCall, _ Work) races.NodeWork { return seenMem(c, w.made.core()) }
 
 func (w *allocWork) result(err error) {
 	if err == nil {
@@ -79,10 +79,10 @@ var freeRow = &nodeFuncs[driver.DevicePtr]{nodeRow: &nodeRow{typ: GraphNodeTypeM
 func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow.nodeRow) }
 
 func (w *FreeNode) prepare(c *nodeCall) error {
-	if w.Mem == nil || w.Mem.core == nil {
+	if w.Mem == nil || w.Mem.core() == nil {
 		return core.NilError(c.op, "device memory")
 	}
-	m := w.Mem.core
+	m := w.Mem.core()
 	c.objects = append(c.objects, m)
 	c.work = &nodeParams[driver.DevicePtr]{freeRow, m.Raw, seenMem(c, m),
 		func(c *nodeCall) { c.gc.objects.Frees(m) }}
@@ -121,21 +121,20 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	}
 	defer runtime.KeepAlive(m)
 	defer x.leave()
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return nil, core.NilArgError(takeOp, xc, "device memory")
 	}
-	a := xc.alloc(m.core)
+	a := xc.alloc(m.core())
 	switch {
 	case a == nil:
-		return nil, core.BadValue(takeOp, m.core, "the memory is not of a node of this graph that no other node frees")
+		return nil, core.BadValue(takeOp, m.core(), "the memory is not of a node of this graph that no other node frees")
 	case !a.allocated && a.mem.Held.Load() != nil:
-		return nil, core.BadValue(takeOp, m.core, "the memory was taken after the last launch: take it once")
+		return nil, core.BadValue(takeOp, m.core(), "the memory was taken after the last launch: take it once")
 	case !a.allocated:
-		return nil, core.BadValue(takeOp, m.core, "the memory is not allocated: launch the graph first")
+		return nil, core.BadValue(takeOp, m.core(), "the memory is not allocated: launch the graph first")
 	}
 	mc := a.core()
-	taken := &DeviceMem{core: mc}
-	taken.cleanup = newMemory(taken, a.mem.Ctx, mc)
+	taken := newDeviceMem(a.mem.Ctx, mc)
 	mc.UsedOnAll(xc.UsedStreams)
 	return taken, nil
 }
@@ -159,9 +158,9 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	var v [4]uint64
 	for i := range v {
 		var res driver.Result
-		if v[i], res = dev.drv.core.Table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
+		if v[i], res = dev.core.Drv.Table().DeviceGetGraphMemAttribute(driver.At{}, dev.core.Raw,
 			int32(i)); res != driver.ResultSuccess {
-			return GraphMemStats{}, dev.failed(op, res)
+			return GraphMemStats{}, dev.core.CallError(op, res)
 		}
 	}
 	return GraphMemStats{
@@ -180,8 +179,8 @@ func (dev *Device) ResetGraphMemHigh() error {
 		return core.NilError(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-		if res := dev.drv.core.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
-			return dev.failed(op, res)
+		if res := dev.core.Drv.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.core.Raw, a, 0); res != driver.ResultSuccess {
+			return dev.core.CallError(op, res)
 		}
 	}
 	return nil
@@ -194,8 +193,8 @@ func (dev *Device) TrimGraphMem() error {
 	if !dev.valid() {
 		return core.NilError(op, "device")
 	}
-	if res := dev.drv.core.Table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
-		return dev.failed(op, res)
+	if res := dev.core.Drv.Table().DeviceGraphMemTrim(driver.At{}, dev.core.Raw); res != driver.ResultSuccess {
+		return dev.core.CallError(op, res)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	m := r.image()
 	host := must(r.gpu.AllocHost(64, 0))(t)
 	unmapped := must(r.gpu.AllocHost(64, 0))(t)
-	unmapped.core.Raw = 0 // as on an old device
+	unmapped.core().Raw = 0 // as on an old device
 	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
 	theirs := must(far.Alloc(64))(t)
 	closed := must(r.gpu.Alloc(64))(t)

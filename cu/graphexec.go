@@ -179,10 +179,10 @@ func (x *GraphExec) Launch(s *Stream) error {
 
 // launchFast is Launch in the usual case.
 func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
-	if x == nil || x.core == nil || s == nil || s.core == nil {
+	if x == nil || x.core == nil || s.core() == nil {
 		return false, nil
 	}
-	sc, xc := s.core, x.core
+	sc, xc := s.core(), x.core
 	if xc.leavesMemory() || !sc.BeginTurn(core.WorkGraphLaunch) {
 		return false, nil
 	}
@@ -220,13 +220,13 @@ func (x *GraphExec) launchOrUpload(f core.WorkFunction, s *Stream) error {
 	if x == nil || x.core == nil {
 		return core.NilError(op, "executable graph")
 	}
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilArgError(op, x.core, "stream")
 	}
-	if x.core.Ctx.Drv != s.core.Ctx.Drv {
-		return core.MixedError(op, x.core, s.core)
+	if x.core.Ctx.Drv != s.core().Ctx.Drv {
+		return core.MixedError(op, x.core, s.core())
 	}
-	sc, xc := s.core, x.core
+	sc, xc := s.core(), x.core
 	w, err := sc.BeginEnqueueUnlocked(op)
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 		if r.flags()&EventInterprocess != 0 {
 			return core.NoNodeError(c.op, 0)
 		}
-		if r.owner, err = e.(*Event).create(c.gc.Ctx); err != nil {
+		if r.owner, err = core.CreateEvent(&e.(*Event).eventRef, c.gc.Ctx); err != nil {
 			return err
 		}
 	}

@@ -39,11 +39,11 @@ import "github.com/purecu/purecu/internal/core"
 // the graph runs: see [HostNode]. If other code captures the stream, for which each call
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilError(core.HostFuncOp, "stream")
 	}
 	if f == nil {
-		return core.About(s.core, errNoHostFunc(core.HostFuncOp))
+		return core.About(s.core(), errNoHostFunc(core.HostFuncOp))
 	}
 	sc, err := s.enter(core.HostFuncOp)
 	if err != nil {

@@ -157,7 +157,7 @@ func TestHostFuncRefused(t *testing.T) {
 		r.is(err, ResultOutOfMemory)
 	}
 	kept(t, "after what the driver refused", 0)
-	if !r.gpu.own.Context.Calls.None() {
+	if !r.gpu.own().Context.Calls.None() {
 		t.Error("something is thought to be pending")
 	}
 	r.ok(r.s.Synchronize())
@@ -210,7 +210,7 @@ func TestHostFuncInOtherCapture(t *testing.T) {
 	tab := r.drv.core.Table()
 	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	at, raw := driver.At{Context: gpu.own.Context.Raw}, s.core.Raw
+	at, raw := driver.At{Context: gpu.own().Context.Raw}, s.core().Raw
 	want := func(res driver.Result) {
 		t.Helper()
 		if res != driver.ResultSuccess {
@@ -436,7 +436,7 @@ func TestHostFuncOutlives(t *testing.T) {
 		r.ok(s.HostFunc(c.of("late")))
 		r.ok(s.Close())
 		r.ok(gpu.Close())
-		if !gpu.own.Context.Gone.Load() {
+		if !gpu.own().Context.Gone.Load() {
 			t.Fatal("the context was not released")
 		}
 		kept(t, "the context is somebody else's", 1)
@@ -457,7 +457,7 @@ func TestHostFuncOutlives(t *testing.T) {
 		} {
 			h := new(core.HostFunc)
 			r.ok(h.Name(&r.drv.core, func() { t.Error("it was called") }))
-			c.gpu.own.Context.Calls.Add(h)
+			c.gpu.own().Context.Calls.Add(h)
 			h.EndCall()
 			kept(t, what, 1)
 			r.ok(c.gpu.Close())

@@ -13,9 +13,14 @@ import (
 // memory of a pool of pinned or managed memory ([MemPool.AllocHost]). Only the program's own memory
 // can be of the Go heap: see [HostMem.View].
 type HostMem struct {
-	_       core.NoCopy
-	core    *core.Mem
-	cleanup runtime.Cleanup
+	_ core.NoCopy
+	memRef
+}
+
+func newHostMem(ctx *core.Context, mc *core.Mem) *HostMem {
+	m := new(HostMem)
+	core.OwnMemory(m, &m.memRef, ctx, mc)
+	return m
 }
 
 var (
@@ -75,9 +80,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 			mc.Raw = raw
 		}
 	}
-	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, cc, mc)
-	return m, nil
+	return newHostMem(cc, mc), nil
 }
 
 // RegisterHost pins the program's own memory, so that the GPU copies from and to it and kernels can
@@ -115,9 +118,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
 		mc.Raw = raw
 	}
-	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, cc, mc)
-	return m, nil
+	return newHostMem(cc, mc), nil
 }
 
 // Close frees the memory (cuMemFreeHost, cuMemFree), or ends its registration
@@ -127,20 +128,20 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 // pool is freed in another way: see [MemPool.AllocHost]. Further calls return nil. It may wait for
 // the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.NilError("cuMemFreeHost", "host memory")
 	}
-	return m.core.CloseOwned("HostMem.Close", m.cleanup)
+	return m.core().CloseOwned("HostMem.Close", core.CleanupOf(&m.memRef))
 }
 
 // Size returns the size in bytes, 0 for nil.
 func (m *HostMem) Size() uint64 { return m.region().Size }
 
 func (m *HostMem) region() core.Region {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.Region{}
 	}
-	return core.Region{Mem: m.core, Size: m.core.Size}
+	return core.Region{Mem: m.core(), Size: m.core().Size}
 }
 
 func (m *HostMem) span() Span {
@@ -155,23 +156,23 @@ func (m *HostMem) Span(off, size uint64) Span { return m.span().Span(off, size) 
 // Handle returns the host address, for code that calls the driver without this package. It is valid
 // until the HostMem is closed or collected. For nil and for closed memory it is 0.
 func (m *HostMem) Handle() uintptr {
-	if m == nil || m.core == nil || m.core.Closed() {
+	if m.core() == nil || m.core().Closed() {
 		return 0
 	}
-	m.core.Exposed.Store(true)
-	return uintptr(m.core.Host)
+	m.core().Exposed.Store(true)
+	return uintptr(m.core().Host)
 }
 
 // View calls f with the memory, which is not freed before f returns: f must not keep the slice. The
 // program has to ensure that the GPU does not use the memory at the same time.
 func (m *HostMem) View(f func(b []byte) error) error {
 	const op = "HostMem.View"
-	if f == nil && m != nil && m.core != nil {
+	if f == nil && m.core() != nil {
 		return errNoView(op, m)
 	}
 	return m.use(op, func(b []byte) error {
-		if o := m.core.Ctx.Drv.Observer(); o != nil {
-			return m.core.ObserveView(op, o, b, f)
+		if o := m.core().Ctx.Drv.Observer(); o != nil {
+			return m.core().ObserveView(op, o, b, f)
 		}
 		return f(b)
 	})
@@ -179,18 +180,18 @@ func (m *HostMem) View(f func(b []byte) error) error {
 
 // object returns the object for an error, or nil if there is none.
 func (m *HostMem) object() core.Named {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return nil
 	}
-	return m.core
+	return m.core()
 }
 
 // use calls f with the memory, within a call.
 func (m *HostMem) use(op string, f func(b []byte) error) error {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.NilError(op, "host memory")
 	}
-	mc := m.core
+	mc := m.core()
 	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
@@ -208,13 +209,13 @@ func errNoView(op string, m *HostMem) error {
 func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 	const op = "HostMem.WriteAt"
 	err := m.use(op, func(b []byte) error {
-		if err := m.core.Fits(op, len(src), off); err != nil {
+		if err := m.core().Fits(op, len(src), off); err != nil {
 			return err
 		}
-		if m.core.Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
-			return core.ReadOnly(op, m.core)
+		if m.core().Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
+			return core.ReadOnly(op, m.core())
 		}
-		m.core.ObserveHostUse(op, off, len(src), true)
+		m.core().ObserveHostUse(op, off, len(src), true)
 		copy(b[off:], src)
 		return nil
 	})
@@ -230,10 +231,10 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 	const op = "HostMem.ReadAt"
 	dst, end := readable(dst, off, m.Size())
 	err := m.use(op, func(b []byte) error {
-		if err := m.core.Fits(op, len(dst), off); err != nil {
+		if err := m.core().Fits(op, len(dst), off); err != nil {
 			return err
 		}
-		m.core.ObserveHostUse(op, off, len(dst), false)
+		m.core().ObserveHostUse(op, off, len(dst), false)
 		copy(dst, b[off:])
 		return nil
 	})
@@ -241,4 +242,11 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 		return 0, err
 	}
 	return len(dst), end
+}
+
+func (m *HostMem) core() *core.Mem {
+	if m == nil {
+		return nil
+	}
+	return core.State(&m.memRef)
 }

@@ -70,7 +70,7 @@ func (e *Event) createCurrent(op string, ctx context.Context) (*core.EventOwner,
 		return nil, err
 	}
 	defer s.leave()
-	return e.create(sc.Ctx)
+	return core.CreateEvent(&e.eventRef, sc.Ctx)
 }
 
 func errNotInterprocess(op string, of core.Named) error {
@@ -127,7 +127,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	ec := core.OwnEvent(cc, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
 	ec.Imported = true
 	e := new(Event)
-	e.owner.Store(newEventOwner(ec))
+	core.InitEvent(&e.eventRef, ec)
 	return e, nil
 }
 

@@ -515,7 +515,7 @@ func TestIPCInCapture(t *testing.T) {
 	raw := r.drv.core.Table()
 	s := r.stream()
 	wrapped := must(r.gpu.WrapStream(s.Handle()))(t)
-	if res := raw.StreamBeginCapture(driver.At{}, s.core.Raw, int32(CaptureRelaxed)); res != 0 {
+	if res := raw.StreamBeginCapture(driver.At{}, s.core().Raw, int32(CaptureRelaxed)); res != 0 {
 		t.Fatal(res)
 	}
 	for name, err := range map[string]error{"Record": e.Record(wrapped), "WaitEvent": wrapped.WaitEvent(e)} {
@@ -523,7 +523,7 @@ func TestIPCInCapture(t *testing.T) {
 			t.Errorf("somebody else's capture: %s: %v", name, err)
 		}
 	}
-	graph, res := raw.StreamEndCapture(driver.At{}, s.core.Raw)
+	graph, res := raw.StreamEndCapture(driver.At{}, s.core().Raw)
 	if res != 0 {
 		t.Fatalf("it was invalidated: %v", res)
 	}

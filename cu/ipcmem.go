@@ -22,10 +22,10 @@ import (
 // [ResultNotSupported].
 func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 	const op = "cuIpcGetMemHandle"
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return IPCMemHandle{}, core.NilError(op, "device memory")
 	}
-	mc := m.core
+	mc := m.core()
 	if err := exportable(mc, op); err != nil {
 		return IPCMemHandle{}, err
 	}
@@ -112,7 +112,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	mc.Capacity = mc.Size
 	core.ObserveOpened(mc, h)
 	if res != driver.ResultSuccess {
-		m.cleanup.Stop()
+		// The cleanup of m finds it closed.
 		mc.CloseKept()
 		mc.DestroyLate(false) // a close here might wait for the GPU
 		return nil, cc.CallError("cuMemGetAddressRange", uintptr(raw), res)

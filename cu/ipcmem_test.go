@@ -119,7 +119,7 @@ func TestIPCMemClosed(t *testing.T) {
 	drv := must(Open(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown})), neverWait))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	pending := func() bool { return gpu.own.Context.Deferred.Pending() }
+	pending := func() bool { return gpu.own().Context.Deferred.Pending() }
 	m := must(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
 	noErr(t, s.Memset(m, 1))
 	noErr(t, m.Close()) // waits for the stream

@@ -34,7 +34,7 @@ func TestKeptIsNoCall(t *testing.T) {
 			for range i % 300 { // to meet every moment of the other call
 			}
 			r.ok(s.Close())
-			if !s.core.Freed.Load() {
+			if !s.core().Freed.Load() {
 				late++
 			}
 		})

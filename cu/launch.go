@@ -57,10 +57,10 @@ func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 	if f == nil || f.mod == nil {
 		return core.NilError(op, "function")
 	}
-	if s == nil || s.core == nil {
+	sc := s.core()
+	if sc == nil {
 		return core.NilArgError(op, f.object(), "stream")
 	}
-	sc := s.core
 	if ctx := f.mod.core.Ctx; ctx.Drv != sc.Ctx.Drv {
 		return core.MixedError(op, f.object(), sc)
 	}
@@ -74,11 +74,11 @@ func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 
 // launchFast is launchOn in the usual case.
 func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) (done bool, err error) {
-	if f == nil || f.mod == nil || s == nil || s.core == nil || cfg.Flags != 0 ||
+	sc := s.core()
+	if f == nil || f.mod == nil || sc == nil || cfg.Flags != 0 ||
 		cfg.Attributes != nil || cfg.Grid.X == 0 || cfg.Block.X == 0 {
 		return false, nil
 	}
-	sc := s.core
 	values := &sc.Frame.Args
 	if prepared == nil && (f.known && len(args) != len(f.params)) || !sc.BeginFast(core.WorkLaunch) {
 		return false, nil

@@ -169,9 +169,8 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	h := &HostMem{core: &core.Mem{Is: managedVariable, Raw: raw, Host: driver.HostPtr(raw), Size: size, Module: mc}}
-	h.cleanup = newMemory(h, mc.Ctx, h.core)
-	return h, nil
+	return newHostMem(mc.Ctx,
+		&core.Mem{Is: managedVariable, Raw: raw, Host: driver.HostPtr(raw), Size: size, Module: mc}), nil
 }
 
 // managedVariable is owned by a module of its library.
@@ -303,7 +302,7 @@ func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
 	const op = "cuKernelGetAttribute"
 	var v int32
 	err := k.attribute(op, dev, a, func(t *driver.Table) (res driver.Result) {
-		v, res = t.KernelGetAttribute(driver.At{}, int32(a), k.raw, dev.raw)
+		v, res = t.KernelGetAttribute(driver.At{}, int32(a), k.raw, dev.core.Raw)
 		return res
 	})
 	if err != nil {
@@ -322,7 +321,7 @@ func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error
 			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
-		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.raw)
+		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.core.Raw)
 	})
 }
 
@@ -333,7 +332,7 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 		return core.NilError(op, "kernel")
 	case !dev.valid():
 		return core.NilArgError(op, k.object(), "device")
-	case &dev.drv.core != k.lib.core.Drv:
+	case dev.core.Drv != k.lib.core.Drv:
 		return core.Misuse(op, k.object(), ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:

@@ -23,7 +23,7 @@ func (dev *Device) Location() MemLocation {
 	if !dev.valid() {
 		return MemLocation{}
 	}
-	return MemLocation{LocationDevice, int(dev.raw)}
+	return MemLocation{LocationDevice, int(dev.core.Raw)}
 }
 
 // MemLocationType is the kind of a [MemLocation] (CUmemLocationType).
@@ -117,7 +117,7 @@ const (
 
 // String lists the flags by name.
 func (f AttachFlags) String() string {
-	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
+	return core.FlagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
 var managedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true,
@@ -160,9 +160,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 		return nil, cc.FailAlloc(op, 0, size, res, own)
 	}
 	mc := &core.Mem{Is: managedMemory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size}
-	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, cc, mc)
-	return m, nil
+	return newHostMem(cc, mc), nil
 }
 
 // canManage returns an error if the host cannot access managed memory at any time.
@@ -206,8 +204,8 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 		return core.BadValue(core.WorkAttach.Op(), s.object(),
 			"the flags are "+flags.String()+": use one of AttachFlags")
 	}
-	if m != nil && m.core != nil && m.core.Is == pooledManaged && !m.core.Closed() {
-		return core.BadValue(core.WorkAttach.Op(), m.core,
+	if m.core() != nil && m.core().Is == pooledManaged && !m.core().Closed() {
+		return core.BadValue(core.WorkAttach.Op(), m.core(),
 			"the memory is of a pool, which streams of all devices may access: "+
 				"use memory of Context.AllocManaged")
 	}
@@ -429,8 +427,8 @@ func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int
 		return nil
 	}
 	if one == nil {
-		if s != nil && s.core != nil && s.core.Raw == driver.CU_STREAM_LEGACY {
-			return core.BadValue(f.Op(), s.core, "the legacy default stream cannot discard memory: use another stream")
+		if s.core() != nil && s.core().Raw == driver.CU_STREAM_LEGACY {
+			return core.BadValue(f.Op(), s.core(), "the legacy default stream cannot discard memory: use another stream")
 		}
 		one = func(i int) error {
 			r := regionOf(list[i].Mem)
@@ -450,8 +448,8 @@ func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int
 
 // observeDiscard tells the race detector that the content of the region changes.
 func (s *Stream) observeDiscard(f core.WorkFunction, r *core.Region) {
-	if o := s.core.Ctx.Drv.Observer(); o != nil {
-		o.Enqueue(s.core.Observed(), f.Op(), "", []races.Use{r.Used(r.Size, true, "memory")})
+	if o := s.core().Ctx.Drv.Observer(); o != nil {
+		o.Enqueue(s.core().Observed(), f.Op(), "", []races.Use{r.Used(r.Size, true, "memory")})
 		o.Report()
 	}
 }

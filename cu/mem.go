@@ -3,20 +3,13 @@ package cu
 import (
 	"fmt"
 	"io"
-	"runtime"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
-// newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
-// closed.
-func newMemory[O any](owner *O, ctx *core.Context, mc *core.Mem) runtime.Cleanup {
-	mc.FreeWaits, mc.UsedStreams = mc.Is.FreeWaits, new(core.StreamSet)
-	cleanup := core.Owned(owner, &mc.Resource, mc, ctx)
-	mc.ObserveAllocation()
-	return cleanup
-}
+// memRef is an alias, so that the fields of DeviceMem and HostMem are not exported.
+type memRef = core.Ref[core.Mem]
 
 // Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other type
 // works: pass [VirtualMem.Mem] for a VirtualMem, and the embedded value of a type that embeds one.

@@ -70,14 +70,14 @@ const mostMemOps = 255
 //
 // Use a [Timeline] where one counter is enough: the program can wait for it, too.
 func (s *Stream) BatchMemOps(ops ...MemOp) error {
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilError(batchOp, "stream")
 	}
 	if len(ops) == 0 {
 		return nil
 	}
 	ops = currentOps(ops)
-	if err := checkMemOps(batchOp, ops, s.core); err != nil {
+	if err := checkMemOps(batchOp, ops, s.core()); err != nil {
 		return err
 	}
 	return s.retry(batchOp, s.enqueueOps(ops), nil)
@@ -85,7 +85,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 
 // enqueueOps enqueues operations that were checked.
 func (s *Stream) enqueueOps(ops []MemOp) error {
-	sc := s.core
+	sc := s.core()
 	w, err := sc.BeginEnqueue(batchOp)
 	if err != nil {
 		return err

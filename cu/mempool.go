@@ -63,7 +63,7 @@ const (
 
 // String lists the policies by name.
 func (r MemPoolReuse) String() string {
-	return flagNames(uint32(r), "0", []string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
+	return core.FlagNames(uint32(r), "0", []string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
 }
 
 // newMemPool returns the pool with a handle, within a call on the context.
@@ -350,14 +350,14 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 		return core.BadValue(op, p.core,
 			"managed memory is for all devices, whose access does not change: do not set it")
 	}
-	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.raw)}
+	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.core.Raw)}
 	if allow {
 		desc.Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		res := t.MemPoolSetAccess(at, raw, []driver.MemAccessDesc{desc})
 		if res == driver.ResultSuccess {
-			key := core.PoolAccess{Pool: raw, Dev: peer.raw}
+			key := core.PoolAccess{Pool: raw, Dev: peer.core.Raw}
 			if allow {
 				p.core.Ctx.Drv.PoolAccess.Store(key, true)
 			} else {
@@ -375,7 +375,7 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 		return false, core.NilArgError(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.raw))
+		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.core.Raw))
 		// The driver (580) says no for managed memory, which is for all devices.
 		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.Memory == pooledManaged
 		return res
@@ -397,10 +397,10 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 		return nil, err
 	}
 	switch {
-	case s == nil || s.core == nil:
+	case s.core() == nil:
 		return nil, core.NilArgError(op, pc, "stream")
-	case s.core.Ctx != pc.Ctx:
-		return nil, core.MixedError(op, pc, s.core)
+	case s.core().Ctx != pc.Ctx:
+		return nil, core.MixedError(op, pc, s.core())
 	}
 	return s.alloc(op, size, pc)
 }
@@ -460,7 +460,7 @@ func (s *Stream) alloc(op string, size uint64, p *core.MemPool) (*DeviceMem, err
 	case res != driver.ResultSuccess:
 		return nil, sc.FailPoolAlloc(op, size, res, p, own)
 	case m != nil:
-		m.core.ObserveOrder(op, sc)
+		m.core().ObserveOrder(op, sc)
 		return m, nil
 	}
 	mc := &core.Mem{Is: core.PooledMemory, Raw: raw, Size: size, Capacity: size}
@@ -487,28 +487,28 @@ func (s *Stream) Free(m *DeviceMem) error {
 	}
 	defer s.leave()
 	switch {
-	case m == nil || m.core == nil:
+	case m.core() == nil:
 		return core.NilArgError(op, sc, "device memory")
-	case m.core.Ctx != sc.Ctx:
-		return core.MixedError(op, m.core, sc)
+	case m.core().Ctx != sc.Ctx:
+		return core.MixedError(op, m.core(), sc)
 	}
-	captured, foreign, err := sc.FreeCaptured(op, m.core)
+	captured, foreign, err := sc.FreeCaptured(op, m.core())
 	switch {
 	case err != nil:
 		return err
 	case foreign:
 		return errPoolCaptured(op, sc)
 	case captured:
-		m.core.ObserveOrder(op, sc)
+		m.core().ObserveOrder(op, sc)
 		return m.Close()
-	case m.core.Is.OfNode:
-		return m.core.Refused(op)
-	case m.core.Is.Pooled == nil:
-		return core.BadValue(op, m.core, "the memory is not of a pool: use its Close")
+	case m.core().Is.OfNode:
+		return m.core().Refused(op)
+	case m.core().Is.Pooled == nil:
+		return core.BadValue(op, m.core(), "the memory is not of a pool: use its Close")
 	}
-	m.core.FreeOn.CompareAndSwap(nil, sc)
-	if m.core.Opening != nil { // another opening of the memory may be the one that frees it
-		m.core.UsedOn(sc)
+	m.core().FreeOn.CompareAndSwap(nil, sc)
+	if m.core().Opening != nil { // another opening of the memory may be the one that frees it
+		m.core().UsedOn(sc)
 	}
 	return m.Close()
 }

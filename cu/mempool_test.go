@@ -68,7 +68,7 @@ func TestPoolFree(t *testing.T) {
 						t.Errorf("a use after the free: %v", err)
 					}
 				}
-				if !r.other.core.Closed() { // else it is no longer held
+				if !r.other.core().Closed() { // else it is no longer held
 					if n := r.sim.Census()["device memory"]; n != 1 {
 						t.Errorf("%d pieces of memory are there while the stream is held, want 1", n)
 					}
@@ -148,14 +148,14 @@ func TestPoolDeferredMemory(t *testing.T) {
 	p := must(gpu.NewMemPool(MemPoolOptions{}))(t)
 	m := must(p.Alloc(s, 64))(t)
 	noErr(t, s.Synchronize())
-	gpu.own.Context.WakeUps.Mu.Lock()
-	free := gpu.own.Context.WakeUps.Free
-	gpu.own.Context.WakeUps.Free = nil // so that the memory is deferred
-	gpu.own.Context.WakeUps.Mu.Unlock()
-	noErr(t, m.core.Enter(m.core, "test"))
+	gpu.own().Context.WakeUps.Mu.Lock()
+	free := gpu.own().Context.WakeUps.Free
+	gpu.own().Context.WakeUps.Free = nil // so that the memory is deferred
+	gpu.own().Context.WakeUps.Mu.Unlock()
+	noErr(t, m.core().Enter(m.core(), "test"))
 	noErr(t, m.Close())
 	noErr(t, p.Close())
-	m.core.EndCall()
+	m.core().EndCall()
 	if !eventually(func() bool { return r.drv.Stats().DeferredObjects == 1 }) {
 		t.Fatal("the memory is not deferred")
 	}
@@ -361,7 +361,7 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	for {
-		up, ok := r.gpu.own.Context.TakeWakeUp()
+		up, ok := r.gpu.own().Context.TakeWakeUp()
 		if !ok {
 			break
 		}
@@ -388,12 +388,12 @@ func TestPoolFreeFails(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	m := must(p.Alloc(r.s, 64))(t)
-	raw := driver.DevicePtr(m.core.Raw)
+	raw := driver.DevicePtr(m.core().Raw)
 	r.sim.Inject(cusim.Fault{Function: "cuMemFreeAsync", Code: int(ResultInvalidValue)})
 	if err := m.Close(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("Close = %v", err)
 	}
-	if res := r.drv.core.Table().MemFree(driver.At{Context: r.gpu.own.Context.Raw}, raw); res != driver.ResultSuccess {
+	if res := r.drv.core.Table().MemFree(driver.At{Context: r.gpu.own().Context.Raw}, raw); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 }

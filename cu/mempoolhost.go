@@ -153,10 +153,10 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 			"the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
 	switch {
-	case s == nil || s.core == nil:
+	case s.core() == nil:
 		return nil, core.NilArgError(op, pc, "stream")
-	case s.core.Ctx != pc.Ctx:
-		return nil, core.MixedError(op, pc, s.core)
+	case s.core().Ctx != pc.Ctx:
+		return nil, core.MixedError(op, pc, s.core())
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -183,8 +183,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	mc := &core.Mem{Is: pc.Memory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size,
 		PoolMemory: core.PoolMemory{Pool: pc}}
 	pc.Retain()
-	m := &HostMem{core: mc}
-	m.cleanup = newMemory(m, sc.Ctx, mc)
+	m := newHostMem(sc.Ctx, mc)
 	mc.Resource.UsedOn(sc)
 	mc.ObserveOrder(op, sc)
 	return m, nil

@@ -178,7 +178,7 @@ func TestHostPoolWithoutWakeUp(t *testing.T) {
 	for name, kind := range hostKinds {
 		r := newSoft(t)
 		p := r.hostPool(kind)
-		for up, ok := r.gpu.own.Context.TakeWakeUp(); ok; up, ok = r.gpu.own.Context.TakeWakeUp() {
+		for up, ok := r.gpu.own().Context.TakeWakeUp(); ok; up, ok = r.gpu.own().Context.TakeWakeUp() {
 			defer up.Return()
 		}
 		func() { must(p.AllocHost(r.s, 64))(t) }()
@@ -221,7 +221,7 @@ func TestHostPoolManaged(t *testing.T) {
 			t.Errorf("memory of a pool is attached: %v", err)
 		}
 		w := must(r.gpu.WrapMem(uint64(m.Handle()), 64))(t)
-		if !w.core.Is.Managed {
+		if !w.core().Is.Managed {
 			t.Error("wrapped memory of a pool is not managed")
 		}
 		noErr(t, errors.Join(w.Close(), m.Close(), p.Close()))
@@ -363,8 +363,8 @@ func TestHostPoolCaptured(t *testing.T) {
 			noErr(t, x.Launch(r.s))
 			noErr(t, m.Close()) // later, as the graph uses it
 			noErr(t, errors.Join(r.s.Synchronize(), x.Close(), g.Close()))
-			tab := r.s.core.Ctx.Drv.Table()
-			at := driver.At{Context: r.s.core.Ctx.Raw}
+			tab := r.s.core().Ctx.Drv.Table()
+			at := driver.At{Context: r.s.core().Ctx.Raw}
 			stream := driver.Stream(r.s.Handle())
 			if res := tab.StreamBeginCapture(at, stream, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
 				t.Fatal(res)

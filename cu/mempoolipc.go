@@ -79,10 +79,10 @@ type PoolMemHandle [64 + 8]byte
 // closed there before it is closed here.
 func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	const op = "cuMemPoolExportPointer"
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return h, core.NilError(op, "device memory")
 	}
-	mc := m.core
+	mc := m.core()
 	if mc.Is != core.PooledMemory {
 		return h, core.BadValue(op, mc, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
 	}

@@ -163,8 +163,8 @@ func TestPoolOpenedTwice(t *testing.T) {
 		},
 		"call in flight": func(_ *openedRig, m *DeviceMem, _ *Stream) error { return closedDuringCall(m) },
 		"abandoned first": func(_ *openedRig, m *DeviceMem, _ *Stream) error {
-			m.cleanup.Stop()
-			m.core.Forgotten()
+			core.CleanupOf(core.RefOf(m)).Stop()
+			m.core().Forgotten()
 			return nil
 		},
 	} {
@@ -184,7 +184,7 @@ func TestPoolOpenedTwice(t *testing.T) {
 					t.Error("the closed memory can be used")
 				}
 				noErr(t, errors.Join(r.b.Memset(last, 3), r.b.Synchronize(), last.Close()))
-				if !r.there() && !r.a.core.Closed() { // else it is no longer held
+				if !r.there() && !r.a.core().Closed() { // else it is no longer held
 					t.Error("the memory is freed before the work of the other opening is done")
 				}
 				r.sim.Release(held)
@@ -200,10 +200,10 @@ func TestPoolOpenedTwice(t *testing.T) {
 
 // closedDuringCall closes memory while a call uses it.
 func closedDuringCall(m *DeviceMem) error {
-	if err := m.core.Enter(m.core, "test"); err != nil {
+	if err := m.core().Enter(m.core(), "test"); err != nil {
 		return err
 	}
-	defer m.core.EndCall()
+	defer m.core().EndCall()
 	return m.Close()
 }
 
@@ -219,7 +219,7 @@ func TestPoolOpenedAgain(t *testing.T) {
 		t.Errorf("the memory is at %#x and %#x", addr, again.Handle())
 	}
 	r.sim.Release(r.a.Handle())
-	if !eventually(m.core.Freed.Load) {
+	if !eventually(m.core().Freed.Load) {
 		t.Fatal("the first opening does not end")
 	}
 	r.works(again, 2)
@@ -326,7 +326,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		o := core.StateOf[openings](r.gpu.own.Context.Drv)
+		o := core.StateOf[openings](r.gpu.own().Context.Drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0
@@ -457,7 +457,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		o := core.StateOf[imports](r.gpu.own.Context.Drv)
+		o := core.StateOf[imports](r.gpu.own().Context.Drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0 && r.pools() == 1

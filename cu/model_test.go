@@ -537,7 +537,7 @@ func (a *actor) renewStream(i int) {
 		return
 	}
 	a.unclosed("stream").Add(1)
-	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(s.core.Raw)}}
+	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(s.core().Raw)}}
 	if old := a.streams[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "stream", old.s.Close)
 	}

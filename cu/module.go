@@ -105,10 +105,10 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 // docs/blocking.md.
 func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
-	if c == nil || c.own == nil {
+	if c.own() == nil {
 		return nil, core.NilError(op, "context")
 	}
-	return readImage(op, c.own.Context, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
+	return readImage(op, c.own().Context, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
 }
 
 // readImage reads a file with GPU code, and loads it.

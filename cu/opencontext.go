@@ -30,11 +30,11 @@ func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
 
 // closeUnused closes a Context that no caller has received. It makes no call that may wait.
 func (c *Context) closeUnused() {
-	c.cleanup.Stop()
-	if first, last := c.own.Close(); first {
-		c.own.EndWaits()
+	core.CleanupOf(&c.contextRef).Stop()
+	if first, last := c.own().Close(); first {
+		c.own().EndWaits()
 		if last {
-			c.own.Context.EndHold()
+			c.own().Context.EndHold()
 		}
 	}
 	runtime.KeepAlive(c)

@@ -23,12 +23,12 @@ func TestPreparedLaunch(t *testing.T) {
 			}
 		}
 	}
-	launched(uint64(d.core.Raw), uint64(math.Float32bits(1)), 2)
+	launched(uint64(d.core().Raw), uint64(math.Float32bits(1)), 2)
 	r.ok(p.SetArg(2, U64(3)))
-	launched(uint64(d.core.Raw), uint64(math.Float32bits(1)), 3)
+	launched(uint64(d.core().Raw), uint64(math.Float32bits(1)), 3)
 	r.ok(p.SetArg(0, Ptr(d.Span(8, 8))))
 	r.ok(p.SetArg(1, Value(float32(2))))
-	launched(uint64(d.core.Raw)+8, uint64(math.Float32bits(2)), 3)
+	launched(uint64(d.core().Raw)+8, uint64(math.Float32bits(2)), 3)
 
 	// What is wrong is found before a launch.
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestPreparedLaunch(t *testing.T) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	launched(uint64(d.core.Raw)+8, uint64(math.Float32bits(2)), 3) // a mistake changes nothing
+	launched(uint64(d.core().Raw)+8, uint64(math.Float32bits(2)), 3) // a mistake changes nothing
 
 	r.ok(d.Close())
 	err := p.Launch(r.s)
@@ -70,7 +70,7 @@ func TestPreparedLaunch(t *testing.T) {
 	}
 	e := r.memory(r.gpu, 64)
 	r.ok(errors.Join(p.SetArg(2, U64(1)), p.SetArg(0, Ptr(e)))) // in any order
-	launched(uint64(e.core.Raw), uint64(math.Float32bits(2)), 1)
+	launched(uint64(e.core().Raw), uint64(math.Float32bits(2)), 1)
 }
 
 // TestPreparedConcurrently launches on several streams while an argument is replaced. Each launch

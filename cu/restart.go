@@ -34,10 +34,10 @@ func NeedsRestart(err error) bool {
 // fails with an error that matches ErrContextPoisoned, and on real GPUs the process cannot get
 // another context.
 func (c *Context) Err() error {
-	if c == nil || c.own == nil {
+	if c.own() == nil {
 		return core.NilError("cuCtxGetCurrent", "context")
 	}
-	cc := c.own.Context
+	cc := c.own().Context
 	if p := cc.Poison.Load(); p != nil {
 		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrContextPoisoned,
 			Detail: core.Join(cc.Drv.Remedy(p.Op, p.Res), core.PoisonedDetail)}

@@ -55,9 +55,9 @@ func TestSequenceNumbers(t *testing.T) {
 	places("again", 4, 2, 1, 3)
 
 	sl := events[2].core().Slot.Load()
-	streams[0].core.Retain()
+	streams[0].core().Retain()
 	record(1, 0)
-	streams[0].core.EndCall()
+	streams[0].core().EndCall()
 	places("beside another call on the stream", 4, 0, 1, 3)
 
 	sl.Begin(sl)
@@ -294,7 +294,7 @@ func TestOrderOfItsStream(t *testing.T) {
 	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
 	e := must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().Slot.Load()
-	for _, sc := range []*core.Stream{streams[0].core, nil} {
+	for _, sc := range []*core.Stream{streams[0].core(), nil} {
 		sl.Begin(sl)
 		sl.NoteStream(sc)
 		if err := e.Record(streams[1]); err != nil { // begins later, and is over sooner

@@ -14,23 +14,24 @@ import (
 
 // Stream is a queue of work for the GPU, which executes it in order.
 type Stream struct {
-	_       core.NoCopy
-	core    *core.Stream
-	cleanup runtime.Cleanup
+	_ core.NoCopy
+	streamRef
 }
 
-// createStream returns a Stream that owns a handle.
+// streamRef is an alias, so that the field of a Stream is not exported.
+type streamRef = core.Ref[core.Stream]
+
+func (s *Stream) core() *core.Stream {
+	if s == nil {
+		return nil
+	}
+	return core.State(&s.streamRef)
+}
+
+// ownStream returns a Stream that owns a handle.
 func ownStream(ctx *core.Context, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
-	serial := ctx.Drv.Streams.Add(1)
-	s := &Stream{core: &core.Stream{Raw: raw, At: at, Foreign: foreign, Flags: uint32(flags), Serial: serial}}
-	s.core.Shared = ctx.TakeShared(raw, &s.core.Own)
-	s.cleanup = core.Owned(s, &s.core.Resource, s.core, ctx)
-	if !foreign {
-		ctx.AddWakeUp()
-	}
-	if raw == driver.CU_STREAM_LEGACY {
-		ctx.CaptureGate.Legacy.Join(&s.core.Refs)
-	}
+	s := new(Stream)
+	core.OwnStream(s, &s.streamRef, ctx, &core.Stream{Raw: raw, At: at, Foreign: foreign, Flags: uint32(flags)})
 	return s
 }
 
@@ -75,7 +76,7 @@ func (c *Context) createStream(op string, flags StreamFlags,
 		return nil, err
 	}
 	s := ownStream(cc, raw, driver.At{}, false, flags)
-	s.core.ObserveNew(uint32(flags))
+	s.core().ObserveNew(uint32(flags))
 	return s, nil
 }
 
@@ -129,7 +130,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	s := ownStream(cc, raw, driver.At{}, true, StreamDefault)
 	if cc.Drv.Observer() != nil {
 		if flags, res := cc.Drv.Table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
-			s.core.ObserveNew(flags)
+			s.core().ObserveNew(flags)
 		}
 	}
 	return s, nil
@@ -137,22 +138,23 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 
 // object returns the object for an error, or nil if there is none.
 func (s *Stream) object() core.Named {
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return nil
 	}
-	return s.core
+	return s.core()
 }
 
 // enter begins a call on the stream, and leave ends it.
 func (s *Stream) enter(op string) (*core.Stream, error) {
-	if s == nil || s.core == nil {
+	sc := s.core()
+	if sc == nil {
 		return nil, core.NilError(op, "stream")
 	}
-	return s.core, s.core.Begin(op)
+	return sc, sc.Begin(op)
 }
 
 func (s *Stream) leave() {
-	s.core.EndCall()
+	s.core().EndCall()
 	// The garbage collector must not find the owner, and close it, before the call has ended.
 	runtime.KeepAlive(s)
 }
@@ -164,7 +166,7 @@ func (s *Stream) leaveTraced(t core.TracedCall, op core.TraceOp, res driver.Resu
 		return
 	}
 	defer s.leave()
-	t.End(op, 0, s.core.Raw, res)
+	t.End(op, 0, s.core().Raw, res)
 }
 
 // Close destroys the stream (cuStreamDestroy). It does not wait for the GPU: enqueued work is still
@@ -173,37 +175,38 @@ func (s *Stream) leaveTraced(t core.TracedCall, op core.TraceOp, res driver.Resu
 // Goroutines in [Stream.Wait] return with an error that matches [ErrClosed]. Further calls of Close
 // return nil.
 func (s *Stream) Close() error {
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilError("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
 		// A new wait is added before it looks at Closed: one of the two sees the other.
-		if sc := s.core; !sc.Waits.Empty() {
+		if sc := s.core(); !sc.Waits.Empty() {
 			sc.Ctx.Drv.Watch.EndGroup(&sc.Waits, func(watch.Item) error { return core.StreamClosedError(sc) })
 		}
 	}()
-	return s.core.CloseOwned("Stream.Close", s.cleanup)
+	return s.core().CloseOwned("Stream.Close", core.CleanupOf(&s.streamRef))
 }
 
 // Handle exposes the CUstream to code that calls the driver without this package. The handle is
 // valid until the Stream is closed or collected. For a default stream it is CUDA's small number;
 // for a nil or closed Stream it is 0.
 func (s *Stream) Handle() uintptr {
-	if s == nil || s.core == nil || s.core.Closed() {
+	sc := s.core()
+	if sc == nil || sc.Closed() {
 		return 0
 	}
-	if !s.core.Exposed.Load() {
-		s.core.Exposed.Store(true)
+	if !sc.Exposed.Load() {
+		sc.Exposed.Store(true)
 	}
-	return uintptr(s.core.Raw)
+	return uintptr(sc.Raw)
 }
 
 // Device returns the device of the stream's context, nil for a nil Stream.
 func (s *Stream) Device() *Device {
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return nil
 	}
-	return deviceOf(s.core.Ctx)
+	return deviceOf(s.core().Ctx)
 }
 
 // Priority returns the stream's priority (cuStreamGetPriority). Lower numbers go first.
@@ -394,10 +397,10 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 // captured, also by other code, it frees nothing: the failed attempt may have invalidated the
 // capture, whose error would hide the lack of memory.
 func (s *Stream) retry(op string, err error, call func() error) error {
-	if core.LacksMemory(op, err) == nil || s.core.Captured(op) {
+	if core.LacksMemory(op, err) == nil || s.core().Captured(op) {
 		return err
 	}
-	return s.core.Ctx.Retry(op, err, call)
+	return s.core().Ctx.Retry(op, err, call)
 }
 
 // attempt is retry with the first attempt.

@@ -117,7 +117,7 @@ func TestWaitStream(t *testing.T) {
 	other, far := r.stream(r.gpu), r.stream(r.context(r.drv, 1))
 	for range 10 {
 		r.ok(other.WaitStream(r.s))
-		if waited, newest := r.ask("fake_waited", uintptr(other.core.Raw)), r.ask("fake_records"); waited != newest {
+		if waited, newest := r.ask("fake_waited", uintptr(other.core().Raw)), r.ask("fake_records"); waited != newest {
 			t.Errorf("the stream waits for record %d, not for %d", waited, newest)
 		}
 		r.ok(r.s.WaitStream(other))
@@ -161,7 +161,7 @@ func TestWaitStream(t *testing.T) {
 		t.Errorf("%d events were created", n)
 	}
 	// In a poisoned context the events are destroyed with their streams.
-	r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
+	r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
 	if err := other.WaitStream(r.s); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("in a poisoned context: %v", err)
 	}

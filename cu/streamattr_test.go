@@ -66,7 +66,7 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 		p, set, err := s.SyncPolicy()
 		addr, size, w, err2 := s.AccessWindow()
 		if err := errors.Join(err, err2); !set || p != SyncBlocking || err != nil ||
-			addr != uintptr(mem.core.Raw)+1024 || size != 1024 ||
+			addr != uintptr(mem.core().Raw)+1024 || size != 1024 ||
 			w != (AccessWindow{HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming}) {
 			t.Errorf("%s: policy %v, window of %d bytes at %#x, %v, %v", what, p, size, addr, w, err)
 		}

@@ -37,8 +37,8 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 		return nil, err
 	}
 	s := ownStream(cc, raw, driver.At{}, true, StreamNonBlocking)
-	s.core.OfStreamPool = true
-	s.core.ObserveNew(driver.CU_STREAM_NON_BLOCKING)
+	s.core().OfStreamPool = true
+	s.core().ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }
 

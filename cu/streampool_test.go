@@ -37,7 +37,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	g := must(a.Capture(CaptureGlobal, func() error {
 		return errors.Join(b.Memset(mem, 1), b.Close())
 	}))(t)
-	if a.core.Shared.Capture.Load() != nil {
+	if a.core().Shared.Capture.Load() != nil {
 		t.Error("the stream is still part of the capture")
 	}
 	x := must(g.Instantiate())(t)
@@ -181,7 +181,7 @@ func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *Ho
 // pendingAt fails the test if the context is released, or the memory freed, before the stream goes on that is held.
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
-	cc := gpu.own.Context
+	cc := gpu.own().Context
 	if !eventually(func() bool { return cc.Users.None() }) {
 		r.t.Fatal("nobody releases the context")
 	}
@@ -189,7 +189,7 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	go func() { closed <- host.Close() }()
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if cc.Gone.Load() || host.core.Freed.Load() {
+		if cc.Gone.Load() || host.core().Freed.Load() {
 			r.t.Fatal("it is over before the work is done")
 		}
 	}
@@ -197,7 +197,7 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.ok(<-closed)
 	if !eventually(func() bool {
 		deviceOf(cc).Driver().Close()
-		return cc.Gone.Load() && host.core.Freed.Load()
+		return cc.Gone.Load() && host.core().Freed.Load()
 	}) {
 		r.t.Error("it is never over")
 	}
@@ -246,17 +246,17 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	captured := must(r.gpu.NewStream(StreamDefault))(t)
 	g := must(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
-		if !gpu.own.Context.Gone.Load() {
+		if !gpu.own().Context.Gone.Load() {
 			t.Error("the context is still used")
 		}
 		return r.work(captured)
 	}))(t)
 	r.release(held)
 	r.ok(errors.Join(r.gpu.Synchronize(), host.Close(), drv.Close()))
-	if !eventually(kept.Load) || host.core.Freed.Load() {
-		t.Errorf("the memory is not kept; freed: %v", host.core.Freed.Load())
+	if !eventually(kept.Load) || host.core().Freed.Load() {
+		t.Errorf("the memory is not kept; freed: %v", host.core().Freed.Load())
 	}
-	r.ok(errors.Join(g.Close(), captured.Close(), host.core.Resource.DestroyNow(driver.At{})))
+	r.ok(errors.Join(g.Close(), captured.Close(), host.core().Resource.DestroyNow(driver.At{})))
 }
 
 // TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of
@@ -266,11 +266,11 @@ func TestLegacyStreamFound(t *testing.T) {
 	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
 	r.ok(legacy.Close())
-	cc := gpu.own.Context
+	cc := gpu.own().Context
 	failed := func() bool {
 		cc.Ends.Mu.Lock()
 		defer cc.Ends.Mu.Unlock()
-		return cc.Ends.Tails[legacy.core] != nil
+		return cc.Ends.Tails[legacy.core()] != nil
 	}
 	if !eventually(failed) {
 		t.Fatal("nobody releases the mark")
@@ -284,12 +284,12 @@ func TestLegacyStreamFound(t *testing.T) {
 // TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.
 func TestTailsLost(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.Context
+	cc := r.gpu.own().Context
 	var cores []*core.Stream
 	for range 3 {
 		s := must(r.gpu.LegacyStream())(t)
 		defer s.Close()
-		cores = append(cores, s.core)
+		cores = append(cores, s.core())
 	}
 	early := &core.Tail{Lost: cc.Ends.Unmarked} // which is marked, and put late
 	cc.PutTail(cores[0], &core.Tail{Err: core.ErrBusy})
@@ -331,16 +331,16 @@ func TestPermanentStreamLost(t *testing.T) {
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
 			drv := gpu.Device().Driver()
-			if !eventually(func() bool { drv.Close(); return gpu.own.Context.Gone.Load() }) {
+			if !eventually(func() bool { drv.Close(); return gpu.own().Context.Gone.Load() }) {
 				t.Error("the context is never released")
 			}
 			r.sim.ClearFaults()
 			r.ok(errors.Join(host.Close(), drv.Close()))
-			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core.Freed.Load() {
-				t.Errorf("the memory is not kept; freed: %v", host.core.Freed.Load())
+			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core().Freed.Load() {
+				t.Errorf("the memory is not kept; freed: %v", host.core().Freed.Load())
 			}
 			r.sim.Finish()
-			r.ok(errors.Join(r.gpu.Synchronize(), host.core.Resource.DestroyNow(driver.At{}))) // that nothing is left
+			r.ok(errors.Join(r.gpu.Synchronize(), host.core().Resource.DestroyNow(driver.At{}))) // that nothing is left
 		})
 	}
 }

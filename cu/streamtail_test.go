@@ -145,5 +145,5 @@ func TestUnknownStream(t *testing.T) {
 	}) {
 		t.Errorf("reported are %+v", r.leaks)
 	}
-	r.drv.core.Table().MemHostUnregister(driver.At{Context: r.gpu.own.Context.Raw}, h.core.Host)
+	r.drv.core.Table().MemHostUnregister(driver.At{Context: r.gpu.own().Context.Raw}, h.core().Host)
 }

@@ -20,9 +20,9 @@ import (
 // [ResultStreamCaptureUnsupported], and a capture stays valid. Each call asks the driver whether
 // the stream is being captured.
 func (s *Stream) WaitEvent(e AnyEvent) error {
-	if event, ok := e.(*Event); ok && event != nil && s != nil && s.core != nil {
-		if o := ownerOf(event); o != nil && o.Event != nil {
-			done, err := s.core.WaitFast("cuStreamWaitEvent", o.Event)
+	if event, ok := e.(*Event); ok && event != nil && s != nil {
+		if o, sc := ownerOf(event), s.core(); o != nil && o.Event != nil && sc != nil {
+			done, err := sc.WaitFast("cuStreamWaitEvent", o.Event)
 			runtime.KeepAlive(s)
 			runtime.KeepAlive(o)
 			if done {
@@ -36,12 +36,12 @@ func (s *Stream) WaitEvent(e AnyEvent) error {
 // WaitEventWithFlags is WaitEvent with flags.
 func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	const op = "cuStreamWaitEvent"
-	if s == nil || s.core == nil {
+	if s.core() == nil {
 		return core.NilError(op, "stream")
 	}
 	r, err := refOf(op, e)
 	if err != nil {
-		return core.About(s.core, err)
+		return core.About(s.core(), err)
 	}
 	err = s.waitRef(op, &r, flags)
 	runtime.KeepAlive(e)
@@ -49,14 +49,14 @@ func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 }
 
 // waitRef makes the stream wait for an event, and ends the call on it.
-func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
+func (s *Stream) waitRef(op string, r *eventUse, flags WaitFlags) error {
 	defer r.leave()
 	if flags&^WaitExternal != 0 {
-		return core.BadValue(op, s.core, "unknown wait flags "+flags.String()+": see WaitFlags")
+		return core.BadValue(op, s.core(), "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
 	c := r.core()
-	if c != nil && c.Ctx.Drv != s.core.Ctx.Drv {
-		return core.MixedError(op, c, s.core)
+	if c != nil && c.Ctx.Drv != s.core().Ctx.Drv {
+		return core.MixedError(op, c, s.core())
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -98,25 +98,25 @@ func (s *Stream) waitRef(op string, r *eventRef, flags WaitFlags) error {
 // cuStreamWaitEvent).
 func (s *Stream) WaitStream(other *Stream) error {
 	const op = "cuStreamWaitEvent"
-	if s == nil || s.core == nil {
+	a, b := s.core(), other.core()
+	switch {
+	case a == nil:
 		return core.NilError(op, "stream")
-	}
-	if other == nil || other.core == nil {
-		return core.NilArgError(op, s.core, "other stream")
-	}
-	if s.core.Ctx.Drv != other.core.Ctx.Drv {
-		return core.MixedError(op, s.core, core.InRole("other stream", other.core))
+	case b == nil:
+		return core.NilArgError(op, a, "other stream")
+	case a.Ctx.Drv != b.Ctx.Drv:
+		return core.MixedError(op, a, core.InRole("other stream", b))
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	if sc.Same(other.core) && !other.core.Closed() {
+	if sc.Same(other.core()) && !other.core().Closed() {
 		return nil // one stream is in order already
 	}
 	if sc.Ctx.Drv.Tracers.Load() == nil {
-		done, err := sc.WaitStreamFast(op, other.core)
+		done, err := sc.WaitStreamFast(op, other.core())
 		runtime.KeepAlive(other)
 		if done {
 			return err

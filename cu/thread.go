@@ -181,7 +181,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	if t.stream == nil {
 		at := driver.At{Context: t.ctx.Raw, Thread: t.raw}
 		t.stream = ownStream(t.ctx, driver.CU_STREAM_PER_THREAD, at, true, StreamDefault)
-		t.stream.core.Retain() // until end
+		t.stream.core().Retain() // until end
 	}
 	return t.stream, nil
 }
@@ -207,11 +207,11 @@ func (t *Thread) end() {
 	s := t.stream
 	t.mu.Unlock()
 	if s != nil {
-		s.core.LeaveTail() // must run on the thread
-		if o := s.core.Ctx.Drv.Observer(); o != nil {
-			o.EndThread(s.core.Observed()) // after the mark, which would make the stream known again
+		s.core().LeaveTail() // must run on the thread
+		if o := s.core().Ctx.Drv.Observer(); o != nil {
+			o.EndThread(s.core().Observed()) // after the mark, which would make the stream known again
 		}
 		s.Close() // destroys nothing
-		s.core.EndCall()
+		s.core().EndCall()
 	}
 }

@@ -135,10 +135,10 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	switch {
 	case t == nil || t.core == nil:
 		return core.NilError(op, "timeline")
-	case s == nil || s.core == nil:
+	case s.core() == nil:
 		return core.NilArgError(op, t.core, "stream")
-	case t.core.Ctx.Drv != s.core.Ctx.Drv:
-		return core.MixedError(op, t.core, s.core)
+	case t.core.Ctx.Drv != s.core().Ctx.Drv:
+		return core.MixedError(op, t.core, s.core())
 	}
 	sc, err := s.enter(op)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 	own := must(must(owner.Device(0))(t).NewContext(0))(t)
 	gpu := must(drv.WrapContext(own.Handle()))(t)
 	tl := must(gpu.NewTimeline(1))(t)
-	cc := gpu.own.Context
+	cc := gpu.own().Context
 	ok(errors.Join(gpu.Close(), tl.Close()))
 	if !eventually(cc.Gone.Load) {
 		t.Fatal("the context is not released")

@@ -17,7 +17,7 @@ import (
 // mappings counts the process's mappings of memory, or, where the timelines have Go's, or there is no way to know,
 // the driver's.
 func mappings(gpu *Context) int {
-	drv := gpu.own.Context.Drv
+	drv := gpu.own().Context.Drv
 	n, known := mappingsOfProcess()
 	if !known || drv.Table().Software() {
 		return drv.TimelineCounts().Mappings

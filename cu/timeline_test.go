@@ -206,7 +206,7 @@ func TestTimelineFails(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
 		_, err := r.gpu.NewTimeline(0)
 		r.is(err, ResultOutOfMemory)
-		cc := r.gpu.own.Context
+		cc := r.gpu.own().Context
 		if cells, _ := cc.Cells.Count(); cells != 0 {
 			before["host memory"]++
 		}

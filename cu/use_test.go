@@ -67,7 +67,7 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	}
 	r.tell("fake_release", handle)
 	r.ok(<-done)
-	if len(r.gpu.own.Context.Ends.Tails) != 0 {
+	if len(r.gpu.own().Context.Ends.Tails) != 0 {
 		t.Error("the tail of the stream is still there")
 	}
 
@@ -78,10 +78,10 @@ func TestMemoryOutlivesStream(t *testing.T) {
 		r.ok(s.Copy(d, h))
 		r.ok(s.Close())
 	}
-	if n := len(r.gpu.own.Context.Ends.Tails); n > core.MaxSpare+1 {
+	if n := len(r.gpu.own().Context.Ends.Tails); n > core.MaxSpare+1 {
 		t.Errorf("%d tails", n)
 	}
-	if n := len(*h.core.UsedStreams.Streams.Load()); n > core.MaxSpare+2 {
+	if n := len(*h.core().UsedStreams.Streams.Load()); n > core.MaxSpare+2 {
 		t.Errorf("the memory remembers %d streams", n)
 	}
 	r.ok(h.Close())
@@ -367,7 +367,7 @@ func TestPeerHandleComesBack(t *testing.T) {
 	if b.Handle() != old {
 		t.Fatal("the handle has not come back")
 	}
-	if a.own.Context.Reaches(f.memory(b, 16).core.Ctx) {
+	if a.own().Context.Reaches(f.memory(b, 16).core().Ctx) {
 		t.Error("access to a context that is gone counts for its successor")
 	}
 }
@@ -458,7 +458,7 @@ func TestOldUUID(t *testing.T) {
 // caller, who keeps the context until then, goes on.
 func TestTailEndsInTheCall(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own.Context
+	cc := r.gpu.own().Context
 	e := must(cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
 	tl := &core.Tail{Ctx: cc, Event: e}
 	tl.Retain() // who asks first

@@ -75,9 +75,7 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
 	v.now.Store(first)
-	m := &DeviceMem{core: first}
-	m.cleanup = runtime.AddCleanup(m, (*virtualCore).forgotten, v)
-	return &VirtualMem{m}, nil
+	return &VirtualMem{newDeviceMem(cc, first)}, nil
 }
 
 // enter begins a call on the memory. leave ends it.
@@ -85,7 +83,7 @@ func (m *VirtualMem) enter(op string) (*virtualCore, *core.Mem, error) {
 	if m == nil || m.mem == nil {
 		return nil, nil, core.NilError(op, "virtual memory")
 	}
-	mc := m.mem.core.Current()
+	mc := m.mem.core().Current()
 	return mc.Virt.(*generation).of, mc, mc.Enter(mc, op)
 }
 
@@ -111,7 +109,7 @@ func (m *VirtualMem) Cap() uint64 {
 	if m == nil || m.mem == nil {
 		return 0
 	}
-	return m.mem.core.Size
+	return m.mem.core().Size
 }
 
 // Handle returns the address of the range (CUdeviceptr), for code that calls the driver directly. It
@@ -124,7 +122,7 @@ func (m *VirtualMem) Span(off, size uint64) Span {
 	if m.Cap() == 0 {
 		return Span{}
 	}
-	return Span{mem: m.mem.core, owner: m.mem, size: m.Cap()}.Span(off, size)
+	return Span{mem: m.mem.core(), owner: m.mem, size: m.Cap()}.Span(off, size)
 }
 
 // Grow maps new memory of the device behind the memory that is mapped, until the size is at least n
@@ -191,7 +189,7 @@ func (m *VirtualMem) Unmap(off, size uint64) error {
 		case inside && p.size <= size-(p.off-off):
 			return true, nil
 		case inside || off > p.off && off-p.off < p.size:
-			return false, core.BadValue("cuMemUnmap", m.mem.core, fmt.Sprintf(
+			return false, core.BadValue("cuMemUnmap", m.mem.core(), fmt.Sprintf(
 				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off,
 				p.size, p.off))
 		}
@@ -253,7 +251,7 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	switch {
 	case !dev.valid():
 		return core.NilArgError(op, mc, "device")
-	case &dev.drv.core != v.ctx.Drv:
+	case dev.core.Drv != v.ctx.Drv:
 		return core.Misuse(op, mc, ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
@@ -264,7 +262,7 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 			return err
 		}
 	}
-	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(dev.raw), Flags: int32(a)})
+	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(dev.core.Raw), Flags: int32(a)})
 }
 
 // Access returns how a device may access the memory that is mapped at byte off (cuMemGetAccess).
@@ -281,7 +279,7 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, mc, off)
 	}
-	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
+	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(dev.core.Raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
 		return 0, v.ctx.CallError(op, mc.Handle(), res)
 	}

@@ -366,9 +366,9 @@ func (g *generation) Close(cleanup runtime.Cleanup) error {
 	return nil
 }
 
-// forgotten closes a range whose owner is abandoned.
-func (v *virtualCore) forgotten() {
-	if last := v.end(); last != nil {
+// Forgotten is Close for an owner that is abandoned.
+func (g *generation) Forgotten() {
+	if last := g.of.end(); last != nil {
 		last.Resource.Forgotten()
 	}
 }

@@ -68,7 +68,7 @@ func enterAll[E AnyEvent](op string, events []E) (list []awaited, pending int) {
 }
 
 // enter begins the wait for an event. It returns the number of records that are not known to be complete.
-func (a *awaited) enter(op string, r *eventRef) (pending int) {
+func (a *awaited) enter(op string, r *eventUse) (pending int) {
 	c := r.core()
 	if c == nil {
 		return 0 // it was never recorded

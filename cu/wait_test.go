@@ -47,7 +47,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			}
 			// GPU waits are for the newest record.
 			r.ok(r.s.WaitEvent(e))
-			if n := int(r.ask("fake_waited", uintptr(r.s.core.Raw))); n != record1+1 {
+			if n := int(r.ask("fake_waited", uintptr(r.s.core().Raw))); n != record1+1 {
 				t.Errorf("the stream waits for record %d, want %d", n, record1+1)
 			}
 			r.status(e, Pending)
@@ -149,7 +149,7 @@ func TestWaitEnds(t *testing.T) {
 		{"cancelled before", ctx, func(*rig, *Event) {}, []error{cause}, []error{ErrClosed, ResultNotReady}, true},
 		{"closed", nil, func(r *rig, e *Event) { r.ok(e.Close()) }, []error{ErrClosed, ResultInvalidHandle}, []error{ResultNotReady}, false},
 		{"poisoned", nil, func(r *rig, e *Event) {
-			r.tell("fake_poison", uintptr(r.gpu.own.Context.Raw), 700)
+			r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
 		}, []error{ErrContextPoisoned, ResultIllegalAddress}, nil, false},
 		{"query failed", nil, func(r *rig, e *Event) { r.fail("cuEventQuery", 1, ResultUnknown) }, []error{ResultUnknown}, nil, true},
 	} {

@@ -113,7 +113,7 @@ func (w *eventWaits) waiting() int {
 	if !w.watched {
 		return len(w.events)
 	}
-	return watches(w.r.gpu.own.Context.Drv)
+	return watches(w.r.gpu.own().Context.Drv)
 }
 
 func (w *eventWaits) arm(i, stream int) error                  { return w.events[i].Record(w.r.streams[stream]) }
@@ -205,7 +205,7 @@ func BenchmarkWakeUp(b *testing.B) {
 		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string][]wakeLoad), slow: make(map[string]int), wakeFor: *wakeFor,
 		only: must(regexp.Compile(*wakeOnly))(b),
 	}
-	if gpu.own.Context.Drv.Table().Software() {
+	if gpu.own().Context.Drv.Table().Software() {
 		r.wakeSize = wakeSize{
 			waiters: []int{1, 40}, over: []int{1, 4},
 			few: min(*wakeSamples, 20), many: 1, rounds: 1, roundsOfMost: 1, pause: 100 * time.Microsecond, window: 20 * time.Millisecond,
@@ -423,10 +423,10 @@ func (r *wakeRig) hold(streams int, inTurn bool) error {
 		if i == 0 || inTurn {
 			r.ticket++
 		}
-		res := r.gate.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core.Raw, r.gate.dev, r.ticket,
+		res := r.gate.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core().Raw, r.gate.dev, r.ticket,
 			driver.CU_STREAM_WAIT_VALUE_GEQ)
 		if res != 0 {
-			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(s.core.Raw)}
+			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(s.core().Raw)}
 		}
 	}
 	return nil
@@ -902,7 +902,7 @@ func (r *wakeRig) sweeps() {
 			r.b.Error(err)
 		}
 	}()
-	tab := r.gpu.own.Context.Drv.Table()
+	tab := r.gpu.own().Context.Drv.Table()
 	events, results := make([]driver.Event, r.sweep), make([]driver.Result, r.sweep)
 	for i := range events {
 		events[i] = r.events[EventDisableTiming][i].core().Slot.Load().Raw

@@ -68,7 +68,7 @@ func (w *timelineWaits) wait(ctx context.Context, i int) error {
 // waiting returns how many are the watcher's.
 func (w *timelineWaits) waiting() (n int) {
 	for _, t := range w.timelines {
-		n += w.r.gpu.own.Context.Drv.Watch.Number(&t.core.Waits)
+		n += w.r.gpu.own().Context.Drv.Watch.Number(&t.core.Waits)
 	}
 	return n
 }

@@ -46,7 +46,7 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 }
 
 // wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int { return gpu.own.Context.WakeUps.Count() }
+func wakeUpStreams(gpu *Context) int { return gpu.own().Context.WakeUps.Count() }
 
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
@@ -76,11 +76,11 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 	streams := make([]*Stream, n)
 	for i := range streams {
 		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-		sim.Hold(uintptr(streams[i].core.Raw)) // after Stream.Handle the library counts the stream as exposed
+		sim.Hold(uintptr(streams[i].core().Raw)) // after Stream.Handle the library counts the stream as exposed
 	}
 	return streams, func() {
 		for _, s := range streams {
-			sim.Release(uintptr(s.core.Raw))
+			sim.Release(uintptr(s.core().Raw))
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestWaiters(t *testing.T) {
 // with another where there are too few.
 func TestWakeUpStreams(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	in := driver.At{Context: gpu.own.Context.Raw}
+	in := driver.At{Context: gpu.own().Context.Raw}
 	var streams []*Stream
 	for range core.FirstWakeUps + 2 {
 		raw, res := drv.core.Table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
@@ -167,7 +167,7 @@ func TestWakeUpStreams(t *testing.T) {
 		}
 	}
 	if !eventually(func() bool {
-		w := &gpu.own.Context.WakeUps
+		w := &gpu.own().Context.WakeUps
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return w.Wanted

@@ -38,9 +38,9 @@ func (dev *Device) WorkQueues() (WorkQueues, error) {
 	if !dev.valid() {
 		return WorkQueues{}, core.NilError(op, "device")
 	}
-	raw, err := workQueues(&dev.drv.core, op, dev.raw)
+	raw, err := workQueues(dev.core.Drv, op, dev.core.Raw)
 	if err != nil {
-		return WorkQueues{}, core.About(dev.object(), err)
+		return WorkQueues{}, core.About(&dev.core, err)
 	}
 	return workQueuesOf(raw), nil
 }

@@ -54,10 +54,10 @@ func TestSequenceWraps(t *testing.T) {
 	drv.core.Sequenced.Store(true)
 	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
 	sl := e.core().Slot.Load()
-	s.core.Retain()
+	s.core().Retain()
 	sl.Begin(sl)
-	sl.NoteStream(s.core)
-	noted := sl.NoteSequence(s.core)
+	sl.NoteStream(s.core())
+	noted := sl.NoteSequence(s.core())
 	if noted == 0 {
 		t.Fatal("a record that is alone has no sequence number")
 	}
@@ -67,12 +67,12 @@ func TestSequenceWraps(t *testing.T) {
 	}
 	sl.Confirm(noted, driver.ResultSuccess)
 	sl.End(sl)
-	s.core.EndCall()
+	s.core().EndCall()
 	if n := sequenceOf(e); n != 0 {
 		t.Errorf("the record is number %d, and others came between", n)
 	}
 
-	s.core.Records = 1<<48 - 2
+	s.core().Records = 1<<48 - 2
 	for range 3 {
 		before := sequenceOf(e)
 		if err := e.Record(s); err != nil {

@@ -27,7 +27,7 @@ func TestWrapMem(t *testing.T) {
 	r.ok(r.s.Memset(m, 1))
 	done := make(chan error)
 	go func() { done <- m.Close() }()
-	for !m.core.Closed() {
+	for !m.core().Closed() {
 		time.Sleep(time.Millisecond)
 	}
 	select {

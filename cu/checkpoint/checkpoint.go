@@ -27,6 +27,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/subject"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -64,12 +65,7 @@ type Process struct {
 }
 
 // Of returns the process with this number. It makes no call of the driver.
-func Of(drv *cu.Driver, pid int) Process {
-	if drv == nil {
-		return Process{pid: pid}
-	}
-	return Process{core.DriverOf(drv), pid}
-}
+func Of(drv *cu.Driver, pid int) Process { return Process{subject.Driver(drv), pid} }
 
 // PID returns the number of the process.
 func (p Process) PID() int { return p.pid }

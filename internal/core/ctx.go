@@ -18,6 +18,20 @@ type ContextOwner struct {
 	Context *Context
 }
 
+// Begin begins a call on the context. EndCall ends it. o is nil for a nil or zero cu.Context.
+func (o *ContextOwner) Begin(op string) (*Context, error) {
+	if o == nil {
+		return nil, NilError(op, "context")
+	}
+	if !o.Acquire(o) {
+		return nil, ClosedError(op, o.Context)
+	}
+	return o.Context, nil
+}
+
+// EndCall ends a call that Begin has begun.
+func (o *ContextOwner) EndCall() { o.Release(o) }
+
 // Context is a CUDA context that the library uses. Its owners and its children are its users. The
 // library holds a claim to the context, unless the context is other code's. Without users the
 // context is abandoned: see Ownership.

@@ -19,7 +19,7 @@
 //   - errors.go, ctxerror.go, batcherror.go, names.go: the errors of mistakes, of calls in a context, and of several items;
 //     the names of values in texts
 //   - observer.go, race.go, norace.go: what the race detector is told
-//   - ctx.go, peer.go: contexts, who uses them, and whose memory their kernels can access
+//   - device.go, ctx.go, peer.go: GPUs, contexts, who uses them, and whose memory their kernels can access
 //   - stream*.go, mark.go: streams, and how the end of their work is known, also after they are destroyed
 //   - enqueue.go, batchwork.go, kernelargs.go: how work is enqueued, and what it uses until it is done
 //   - resource.go, deferred.go, objectset.go, collect.go: how objects are closed, kept, freed later, and found

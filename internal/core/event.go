@@ -1,7 +1,6 @@
 package core
 
 import (
-	"runtime"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -40,47 +39,6 @@ type Event struct {
 	once chan struct{}
 
 	_ [192 - 176]byte
-}
-
-// EventOwner is what a cu.Event points to. It is a separate object, so that Move can transfer it
-// while waits and cleanups are attached to it.
-type EventOwner struct {
-	// Event is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
-	// Move transfers all in one step.
-	Event *Event
-	Lazy  uint32
-}
-
-// Object returns the event for an error. It is nil if there is no event yet.
-func (o *EventOwner) Object() Named {
-	if o == nil {
-		return nil
-	}
-	return o.Event
-}
-
-// Flags returns the flags of an event. o is nil for a zero Event.
-func (o *EventOwner) Flags() uint32 {
-	switch {
-	case o == nil:
-		return driver.CU_EVENT_DISABLE_TIMING
-	case o.Event == nil:
-		return o.Lazy
-	}
-	return o.Event.Flags
-}
-
-// CloseAbandoned closes the event of an owner that the garbage collector has found.
-func (o *EventOwner) CloseAbandoned() { o.Event.closeAbandoned() }
-
-// NoteClosed notes that the event was closed.
-func (o *EventOwner) NoteClosed() { runtime.SetFinalizer(o, nil) }
-
-// EndCall ends a call on the event. The owner must stay reachable until then: its finalizer would close
-// the event. The cu.Event may have been moved meanwhile, so that nothing else refers to the owner.
-func (o *EventOwner) EndCall(sl *Slot) {
-	sl.EndCall()
-	runtime.KeepAlive(o)
 }
 
 // RecordChecked is Record with a check of the arguments, which become those of a node if the event has EventExternal

@@ -155,7 +155,21 @@ type virtual interface {
 	Covers(off, size uint64) bool
 	Reaches(dev driver.Device) bool
 	Close(cleanup runtime.Cleanup) error
+	// Forgotten is Close for an owner that is abandoned.
+	Forgotten()
 	Free(at driver.At) (op string, res driver.Result)
+}
+
+// OwnMemory makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
+// abandoned, the life of mc ends.
+func OwnMemory[O any](owner *O, r *Ref[Mem], ctx *Context, mc *Mem) {
+	if mc.Virt != nil {
+		SetState(r, mc, runtime.AddCleanup(owner, virtual.Forgotten, mc.Virt))
+		return
+	}
+	mc.FreeWaits, mc.UsedStreams = mc.Is.FreeWaits, new(StreamSet)
+	SetState(r, mc, Owned(owner, &mc.Resource, mc, ctx))
+	mc.ObserveAllocation()
 }
 
 // CountedOpening has what to do with one of several openings of the same memory: see openings in package cu. It has

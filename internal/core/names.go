@@ -1,6 +1,10 @@
 package core
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // ValueName is the name of a value.
 type ValueName struct {
@@ -16,4 +20,23 @@ func NameOf(names []ValueName, v int32) string {
 		}
 	}
 	return strconv.Itoa(int(v))
+}
+
+// FlagNames joins the names of the bits that are set in f, lowest first. Bits without a name are
+// joined as one number.
+func FlagNames(f uint32, zero string, names []string) string {
+	if f == 0 {
+		return zero
+	}
+	var set []string
+	for i, n := range names {
+		if f&(1<<i) != 0 {
+			set = append(set, n)
+			f &^= 1 << i
+		}
+	}
+	if f != 0 {
+		set = append(set, fmt.Sprintf("%#x", f))
+	}
+	return strings.Join(set, "|")
 }

@@ -1,19 +1,38 @@
 package core
 
-// The packages in the folder of cu get from an object of cu to its state by the functions of this file. What cu embeds
-// for that has no exported field or method, so programs see nothing of it.
+import "runtime"
 
-// DriverRef refers to a Driver. A cu.Driver embeds it, by an alias that is not exported.
-type DriverRef struct{ d *Driver }
+// The packages in the folder of cu get from an object of cu to its state by the functions of this file, which package
+// internal/subject wraps. What cu embeds for that has no exported field or method, so programs see nothing of it.
 
-// RefToDriver returns what a cu.Driver embeds. The zero DriverRef refers to no Driver.
-func RefToDriver(d *Driver) DriverRef { return DriverRef{d} }
+// Ref refers to the state of an object of cu, such as the Stream of a cu.Stream. The object embeds it, by an alias that
+// is not exported. The zero Ref refers to nothing.
+type Ref[T any] struct {
+	to *T
+	// cleanup closes the state of an object that is abandoned.
+	cleanup runtime.Cleanup
+}
 
-func (r *DriverRef) driver() *Driver { return r.d }
+// RefTo returns a Ref to a state that needs no cleanup.
+func RefTo[T any](to *T) Ref[T] { return Ref[T]{to: to} }
 
-// HasDriver is a *cu.Driver. The interface is sealed: only types that embed a DriverRef have its method.
-type HasDriver interface{ driver() *Driver }
+func (r *Ref[T]) ref() *Ref[T] { return r }
 
-// DriverOf returns the Driver that h refers to, or nil if h did not come from cu.Open. The pointer in h must not be nil,
-// because there is no reference then. The call is one load if the type of h is known where it is made.
-func DriverOf(h HasDriver) *Driver { return h.driver() }
+// Has is an object of cu with a state of type T. The interface is sealed: only types that embed a Ref have its method.
+type Has[T any] interface{ ref() *Ref[T] }
+
+// RefOf returns the Ref of an object of cu. The pointer in h must not be nil.
+func RefOf[T any](h Has[T]) *Ref[T] { return h.ref() }
+
+// Of returns the state of an object of cu, or nil if no call of cu has made the object. The pointer in h must not be
+// nil, because there is no Ref then.
+func Of[T any](h Has[T]) *T { return h.ref().to }
+
+// State is Of for package cu, which has the Ref itself.
+func State[T any](r *Ref[T]) *T { return r.to }
+
+// SetState makes r, the Ref of a new object of cu, refer to a state.
+func SetState[T any](r *Ref[T], to *T, cleanup runtime.Cleanup) { r.to, r.cleanup = to, cleanup }
+
+// CleanupOf returns the cleanup of the object that has the Ref.
+func CleanupOf[T any](r *Ref[T]) runtime.Cleanup { return r.cleanup }

@@ -12,49 +12,113 @@ import (
 // impostor has a method of the same name, of another package.
 type impostor struct{}
 
-func (impostor) driver() *core.Driver { return nil }
+func (impostor) ref() *core.Ref[core.Driver] { return nil }
 
-// TestRefs checks that what an object of cu embeds is found from here, and shows nothing to programs.
-func TestRefs(t *testing.T) {
+// open returns a Driver, and a Context and a Stream of its first device.
+func open(t *testing.T) (*cu.Driver, *cu.Context, *cu.Stream) {
+	t.Helper()
 	drv, err := cu.Open(cu.WithSoftware(cusim.New()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := cu.Open(cu.WithSoftware(cusim.New()))
+	dev, err := drv.Device(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := core.DriverOf(drv)
-	if d == nil || d != core.DriverOf(drv) || d == core.DriverOf(other) || d.Name != drv.String() {
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := gpu.NewStream(cu.StreamNonBlocking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		gpu.Close()
+		drv.Close()
+	})
+	return drv, gpu, s
+}
+
+// TestRefs checks that the states of objects of cu are found from here.
+func TestRefs(t *testing.T) {
+	drv, gpu, s := open(t)
+	other, _, _ := open(t)
+	d := core.Of(drv)
+	if d == nil || d != core.Of(drv) || d == core.Of(other) || d.Name != drv.String() {
 		t.Errorf("the Driver is %p", d)
 	}
-	if d := core.DriverOf(new(cu.Driver)); d != nil {
-		t.Errorf("a zero cu.Driver has the Driver %p", d)
+	if dev := core.Of(gpu.Device()); dev.Drv != d || dev.Ordinal != gpu.Device().Ordinal() {
+		t.Errorf("the Device is %v", dev)
 	}
-	if _, is := any(impostor{}).(core.HasDriver); is || (impostor{}).driver() != nil {
-		t.Error("a type of another package is a HasDriver")
+	cc := core.Of(gpu).Context
+	if cc.Drv != d || uintptr(cc.Raw) != gpu.Handle() {
+		t.Errorf("the Context is %p", cc)
 	}
-	for _, typ := range []reflect.Type{reflect.TypeFor[core.DriverRef](), reflect.TypeFor[cu.Driver]()} {
-		for f := range typ.NumField() {
-			if f := typ.Field(f); f.IsExported() {
+	if sc := core.Of(s); sc.Ctx != cc || uintptr(sc.Raw) != s.Handle() {
+		t.Errorf("the Stream is %p", sc)
+	}
+	m, err := gpu.Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if mc := core.Of(m); mc.Ctx != cc || mc.Size != m.Size() {
+		t.Errorf("the Mem is %p", mc)
+	}
+	e, err := gpu.NewEvent(cu.EventDefault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if ec := core.CreatedOwner(core.EventRefOf(e)).Event; ec.Ctx != cc {
+		t.Errorf("the Event is %p", ec)
+	}
+	if core.Of(new(cu.Driver)) != nil || core.Of(new(cu.Stream)) != nil || core.CreatedOwner(core.EventRefOf(new(cu.Event))) != nil {
+		t.Error("a zero object has a state")
+	}
+	if _, is := any(impostor{}).(core.Has[core.Driver]); is || (impostor{}).ref() != nil {
+		t.Error("a type of another package is a Has")
+	}
+}
+
+// TestRefsAreHidden checks that what objects of cu embed shows nothing to programs.
+func TestRefsAreHidden(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[cu.Driver](), reflect.TypeFor[cu.Device](), reflect.TypeFor[cu.Context](),
+		reflect.TypeFor[cu.Stream](), reflect.TypeFor[cu.Event](), reflect.TypeFor[cu.DeviceMem](), reflect.TypeFor[cu.HostMem]()} {
+		refs := 0
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if f.IsExported() {
 				t.Errorf("%v has the exported field %s", typ, f.Name)
 			}
+			if !f.Anonymous {
+				continue
+			}
+			refs++
+			if reflect.PointerTo(f.Type).NumMethod() != 0 { // they would be promoted
+				t.Errorf("%v has the methods of %v", typ, f.Type)
+			}
+			for j := range f.Type.NumField() {
+				if f := f.Type.Field(j); f.IsExported() {
+					t.Errorf("%v has the exported field %s", typ, f.Name)
+				}
+			}
 		}
-	}
-	if typ := reflect.TypeFor[*core.DriverRef](); typ.NumMethod() != 0 {
-		t.Errorf("%v has the exported method %s", typ, typ.Method(0).Name)
-	}
-	for f := range reflect.TypeFor[cu.Driver]().NumField() { // a field that is embedded has its methods promoted
-		if f := reflect.TypeFor[cu.Driver]().Field(f); f.Anonymous && reflect.PointerTo(f.Type).NumMethod() != 0 {
-			t.Errorf("cu.Driver has the methods of %v", f.Type)
+		if refs != 1 {
+			t.Errorf("%v embeds %d types", typ, refs)
 		}
 	}
 }
 
 // TestRefIsCheap checks that it takes no memory to get from an object to its state.
 func TestRefIsCheap(t *testing.T) {
-	drv := new(cu.Driver)
-	if n := testing.AllocsPerRun(100, func() { core.DriverOf(drv) }); n != 0 {
+	drv, e := new(cu.Driver), new(cu.Event)
+	if n := testing.AllocsPerRun(100, func() {
+		core.Of(drv)
+		core.CreatedOwner(core.EventRefOf(e))
+	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -252,3 +252,17 @@ func (shared *sharedState) change() (done func()) {
 		shared.captureLock.Unlock()
 	}
 }
+
+// OwnStream makes sc the state of a new cu.Stream, which has the Ref. If the owner is closed or abandoned, the life of
+// sc ends.
+func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
+	sc.Serial = ctx.Drv.Streams.Add(1)
+	sc.Shared = ctx.TakeShared(sc.Raw, &sc.Own)
+	SetState(r, sc, Owned(owner, &sc.Resource, sc, ctx))
+	if !sc.Foreign {
+		ctx.AddWakeUp()
+	}
+	if sc.Raw == driver.CU_STREAM_LEGACY {
+		ctx.CaptureGate.Legacy.Join(&sc.Refs)
+	}
+}

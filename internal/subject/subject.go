@@ -1,0 +1,85 @@
+// Package subject is what the packages in the folder of cu, one for each subject, share. It gets from an object of cu to
+// its state in internal/core, begins and ends calls on it, and makes objects of cu for new states.
+//
+// The state of a nil pointer, and of an object that no call of cu has made, is nil.
+package subject
+
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
+)
+
+// Driver returns the state of a Driver.
+func Driver(d *cu.Driver) *core.Driver {
+	if d == nil {
+		return nil
+	}
+	return core.Of(d)
+}
+
+// Device returns the state of a Device.
+func Device(dev *cu.Device) *core.Device {
+	if dev == nil {
+		return nil
+	}
+	return core.Of(dev)
+}
+
+// DeviceOf returns the Device of a context.
+func DeviceOf(c *core.Context) *cu.Device { return c.APIDevice.(*cu.Device) }
+
+// Context returns the state of a Context.
+func Context(c *cu.Context) *core.ContextOwner {
+	if c == nil {
+		return nil
+	}
+	return core.Of(c)
+}
+
+// EnterContext begins a call on a context. LeaveContext ends it.
+func EnterContext(c *cu.Context, op string) (*core.Context, error) { return Context(c).Begin(op) }
+
+// LeaveContext ends a call that EnterContext has begun.
+func LeaveContext(c *cu.Context) {
+	core.Of(c).EndCall()
+	runtime.KeepAlive(c)
+}
+
+// Stream returns the state of a Stream.
+func Stream(s *cu.Stream) *core.Stream {
+	if s == nil {
+		return nil
+	}
+	return core.Of(s)
+}
+
+// NewStream returns a Stream that owns a handle of the driver.
+func NewStream(ctx *core.Context, sc *core.Stream) *cu.Stream {
+	s := new(cu.Stream)
+	core.OwnStream(s, core.RefOf(s), ctx, sc)
+	return s
+}
+
+// Event returns the owner of an event, or nil if the event was not created yet.
+func Event(e *cu.Event) *core.EventOwner {
+	if e == nil {
+		return nil
+	}
+	return core.CreatedOwner(core.EventRefOf(e))
+}
+
+// NewEvent returns an Event for a CUevent.
+func NewEvent(c *core.Event) *cu.Event {
+	e := new(cu.Event)
+	core.InitEvent(core.EventRefOf(e), c)
+	return e
+}
+
+// NewDeviceMem returns a DeviceMem that owns memory.
+func NewDeviceMem(ctx *core.Context, mc *core.Mem) *cu.DeviceMem {
+	m := new(cu.DeviceMem)
+	core.OwnMemory(m, core.RefOf(m), ctx, mc)
+	return m
+}
