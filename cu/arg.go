@@ -52,20 +52,21 @@ func ConstPtr(m Memory) Arg {
 
 // Ptr passes the address of memory. The memory is not freed before the kernel has run.
 func Ptr(m Memory) Arg {
-	s := spanOf(m)
+	of := spanOf(m)
+	s := of.core()
 	switch {
-	case s.err() != nil:
-		return Arg{ref: argError{s.err()}}
-	case s.mem == nil:
+	case s.Err() != nil:
+		return Arg{ref: argError{s.Err()}}
+	case s.Mem == nil:
 		return Arg{ref: argError{ErrNil}}
-	case s.mem.Raw == 0:
+	case s.Mem.Raw == 0:
 		return Arg{ref: argError{core.ErrUnmapped}}
 	}
-	r := s.region()
+	r := s.Region()
 	if r.Err != nil {
 		return Arg{ref: argError{r.Err}}
 	}
-	return Arg{bits: uint64(r.Addr()), size: 8, kind: integerArg, mem: s.mem, ref: s.owner, extent: r.Size}
+	return Arg{bits: uint64(r.Addr()), size: 8, kind: integerArg, mem: s.Mem, ref: s.Owner, extent: r.Size}
 }
 
 // Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have

@@ -22,7 +22,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 	}
 	if err != nil {
 		if f := copyFunction(&d, &r); f != 0 {
-			err = s.retry(f.Op(), err, func() error { return s.copyRegions(&d, &r) })
+			err = s.core().Retry(f.Op(), err, func() error { return s.copyRegions(&d, &r) })
 		}
 	}
 	runtime.KeepAlive(s)
@@ -70,7 +70,7 @@ func (s *Stream) copyRegions(d, r *core.Region) error {
 	case d.Usable() && r.Usable() && r.Size > d.Size:
 		return core.About(core.InRole("destination", d.Mem), core.TooSmall(f.Op(), r.Size, d.Size))
 	}
-	w, err := s.beginMemory(f, d, r)
+	w, err := s.core().BeginMemory(f, d, r)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		err = s.memset(core.WorkSet8, &d, uint32(value))
 	}
 	if err != nil {
-		err = s.retry(core.WorkSet8.Op(), err, func() error { return s.memset(core.WorkSet8, &d, uint32(value)) })
+		err = s.core().Retry(core.WorkSet8.Op(), err, func() error { return s.memset(core.WorkSet8, &d, uint32(value)) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
@@ -146,7 +146,7 @@ func (s *Stream) memsetFast(f core.WorkFunction, d *core.Region, value uint32) (
 
 // memset is Memset or Memset32 of a region.
 func (s *Stream) memset(f core.WorkFunction, d *core.Region, value uint32) error {
-	w, err := s.beginMemory(f, d, d)
+	w, err := s.core().BeginMemory(f, d, d)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 		err = s.memset(core.WorkSet32, &d, value)
 	}
 	if err != nil {
-		err = s.retry(core.WorkSet32.Op(), err, func() error { return s.memset(core.WorkSet32, &d, value) })
+		err = s.core().Retry(core.WorkSet32.Op(), err, func() error { return s.memset(core.WorkSet32, &d, value) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
@@ -194,8 +194,8 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 	if err := wholeWords(&d, core.WorkSet16, 2); err != nil {
 		return err
 	}
-	return s.attempt(core.WorkSet16.Op(), func() error {
-		w, err := s.beginMemory(core.WorkSet16, &d, &d)
+	return s.core().Attempt(core.WorkSet16.Op(), func() error {
+		w, err := s.core().BeginMemory(core.WorkSet16, &d, &d)
 		if err != nil {
 			return err
 		}
@@ -214,39 +214,6 @@ func wholeWords(r *core.Region, f core.WorkFunction, size uint64) error {
 			"address and size must be multiples of %d", r.Size, uint64(r.Addr()), size))
 	}
 	return nil
-}
-
-// beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,
-// nothing has begun.
-func (s *Stream) beginMemory(f core.WorkFunction, d, r *core.Region) (w core.Work, err error) {
-	op := f.Op()
-	sc := s.core()
-	if sc == nil {
-		return w, core.NilError(op, "stream")
-	}
-	for i, sp := range [...]*core.Region{d, r} {
-		if sp.Mem != nil && sp.Mem.Ctx.Drv != sc.Ctx.Drv {
-			return w, core.MixedError(op, core.InRole(core.RoleOf(i, d, r), sp.Mem), sc)
-		}
-	}
-	if w, err = sc.BeginEnqueue(op); err != nil {
-		return w, err
-	}
-	if err = core.CheckEnds(op, d, r); err == nil {
-		err = sc.CheckMemory(f, d, r)
-	}
-	if err != nil {
-		w.End()
-		return w, core.About(sc, err)
-	}
-	for i, sp := range [...]*core.Region{d, r} {
-		if m := sp.Mem; !w.Kept(&m.Resource) && !w.Use(&m.Resource, m) {
-			w.End()
-			return w, m.RefusedAs(core.RoleOf(i, d, r), op)
-		}
-	}
-	sc.BeginLegacy()
-	return w, nil
 }
 
 // endMemory ends the call that beginMemory began. res is the driver's result.

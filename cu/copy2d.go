@@ -33,9 +33,9 @@ func (r Rows) At(x, y uint64) Rows {
 	case over|carry != 0:
 		off = math.MaxUint64 // outside
 	case r.Pitch == 0 && y != 0:
-		s.owner = spanError{fmt.Errorf("%w: row %d of memory without a pitch", core.ErrInvalid, y)}
+		s.core().Fail(fmt.Errorf("%w: row %d of memory without a pitch", core.ErrInvalid, y))
 	}
-	return Rows{s.Span(off, s.size-min(off, s.size)), r.Pitch}
+	return Rows{s.Span(off, s.Size()-min(off, s.Size())), r.Pitch}
 }
 
 // Planes is memory in planes of rows, such as a volume.
@@ -109,11 +109,11 @@ func (s *Stream) copyPlanes(f core.WorkFunction, d, r *planes, e extent) error {
 	if unfit != nil && d.Usable() && r.Usable() { // else beginMemory says what is wrong
 		return unfit
 	}
-	return s.attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
+	return s.core().Attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
 }
 
 func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *planes, e extent) error {
-	w, err := s.beginMemory(f, &d.Region, &r.Region)
+	w, err := s.core().BeginMemory(f, &d.Region, &r.Region)
 	if err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e extent, set func(*core
 	if err := d.fit(f.Op(), e); err != nil {
 		return err
 	}
-	return s.attempt(f.Op(), func() error {
-		w, err := s.beginMemory(f, &d.Region, &d.Region)
+	return s.core().Attempt(f.Op(), func() error {
+		w, err := s.core().BeginMemory(f, &d.Region, &d.Region)
 		if err != nil {
 			return err
 		}

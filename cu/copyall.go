@@ -80,12 +80,6 @@ func (p *planes) operand() (o driver.Memcpy3DOperand) {
 	return o
 }
 
-// enqueueBatch is core.Stream.EnqueueBatch.
-func (s *Stream) enqueueBatch(f core.WorkFunction, regions []core.Region, call func(*core.Stream) driver.Result) bool {
-	defer runtime.KeepAlive(s)
-	return s.core() != nil && s.core().EnqueueBatch(f, regions, call)
-}
-
 // copyBatch is copies that may be made by one call.
 type copyBatch struct {
 	f   core.WorkFunction
@@ -116,6 +110,7 @@ func (b *copyBatch) add(d, r planes, e extent) {
 
 // enqueue enqueues the copies, if possible by the call.
 func (b *copyBatch) enqueue(s *Stream, call func(*core.Stream) driver.Result) error {
+	defer runtime.KeepAlive(s)
 	if b.apart {
 		list := make([]core.RowRange, len(b.planes))
 		for i := range b.planes {
@@ -123,11 +118,11 @@ func (b *copyBatch) enqueue(s *Stream, call func(*core.Stream) driver.Result) er
 		}
 		b.apart = !core.Overlap(list)
 	}
-	if b.apart && s.enqueueBatch(b.f, b.regions, call) {
+	if b.apart && s.core().EnqueueBatch(b.f, b.regions, call) {
 		b.observe(s)
 		return nil
 	}
-	return oneByOne(b.f, len(b.extents), b.one)
+	return core.OneByOne(b.f, len(b.extents), b.one)
 }
 
 // rows returns the memory of a box that fits.
@@ -150,13 +145,4 @@ func (b *copyBatch) observe(s *Stream) {
 		o.Enqueue(sc.Observed(), b.f.Op(), "", append(uses, b.planes[2*i+1].uses(e, false, "source")...))
 	}
 	o.Report()
-}
-
-// oneByOne makes calls of which each may fail.
-func oneByOne(f core.WorkFunction, n int, one func(i int) error) error {
-	errs := core.BatchErrors{Op: f.Op(), Items: n}
-	for i := range n {
-		errs.Add(i, one(i))
-	}
-	return errs.Err()
 }

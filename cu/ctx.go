@@ -41,19 +41,19 @@ func (dev *Device) PrimaryContext() (*Context, error) { return dev.retain(true) 
 // memory, which waits for the GPU.
 func (dev *Device) retain(mayWait bool) (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return nil, core.NilError(op, "device")
 	}
 	d := dev.drv
 	var raw driver.Context
 	call := func() (res driver.Result) {
-		raw, res = d.core.Table().DevicePrimaryCtxRetain(driver.At{}, dev.core.Raw)
+		raw, res = d.core.Table().DevicePrimaryCtxRetain(driver.At{}, dev.core().Raw)
 		return res
 	}
 	var res driver.Result
 	var own *core.Collection
 	if mayWait {
-		res, own = d.core.Allocate(dev.core.Raw, call)
+		res, own = d.core.Allocate(dev.core().Raw, call)
 	} else {
 		res = call()
 	}
@@ -62,7 +62,7 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 	}
 	c, redundant, err := d.newContext(raw, dev, core.Retained)
 	if err != nil || redundant {
-		d.core.ReleasePrimary(dev.core.Raw) // returns at once if another claim exists, such as c's
+		d.core.ReleasePrimary(dev.core().Raw) // returns at once if another claim exists, such as c's
 	}
 	return c, err
 }
@@ -74,9 +74,9 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 // libraries that use it. The GPU alternates between the work of two contexts.
 func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	return dev.createContext(flags, func(t *driver.Table, at driver.At) (driver.Context, driver.Result) {
-		raw, res := t.CtxCreate(at, nil, uint32(flags), dev.core.Raw)
+		raw, res := t.CtxCreate(at, nil, uint32(flags), dev.core().Raw)
 		if t.Missing(res) != nil { // before CUDA 12.5
-			raw, res = t.CtxCreateV2(at, uint32(flags), dev.core.Raw)
+			raw, res = t.CtxCreateV2(at, uint32(flags), dev.core().Raw)
 		}
 		return raw, res
 	})
@@ -88,17 +88,17 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 // [ResultUnsupportedExecAffinity], and [Context.NewGreenContext] has the same purpose. It may wait for
 // the GPU: see docs/blocking.md.
 func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
-	if !dev.valid() {
+	if dev.core() == nil {
 		return nil, core.NilError("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, core.BadValue("cuCtxCreate", &dev.core,
+		return nil, core.BadValue("cuCtxCreate", dev.core(),
 			fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
 	params[0].Param.SmCount().Val = uint32(n)
 	return dev.createContext(flags, func(t *driver.Table, at driver.At) (driver.Context, driver.Result) {
-		return t.CtxCreateV3(at, params, uint32(flags), dev.core.Raw)
+		return t.CtxCreateV3(at, params, uint32(flags), dev.core().Raw)
 	})
 }
 
@@ -106,15 +106,15 @@ func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error
 func (dev *Device) createContext(flags ContextFlags,
 	create func(*driver.Table, driver.At) (driver.Context, driver.Result)) (*Context, error) {
 	const op = "cuCtxCreate"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return nil, core.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return nil, core.About(&dev.core, err)
+		return nil, core.About(dev.core(), err)
 	}
 	d := dev.drv
 	var raw driver.Context
-	res, own := d.core.Allocate(dev.core.Raw, func() (res driver.Result) {
+	res, own := d.core.Allocate(dev.core().Raw, func() (res driver.Result) {
 		raw, res = create(d.core.Table(), driver.At{Pop: true})
 		return res
 	})
@@ -156,7 +156,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 		return nil, err
 	}
 	for _, its := range devs {
-		if its.core.Raw == dev {
+		if its.core().Raw == dev {
 			c, _, err := d.newContext(raw, its, core.Borrowed)
 			return c, err
 		}
@@ -201,7 +201,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 		}
 	} else {
 		cc = &core.Context{
-			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.core.Raw, APIDevice: dev, Key: key},
+			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.core().Raw, APIDevice: dev, Key: key},
 			ContextStreams:  core.ContextStreams{CaptureGate: d.core.GatesOf(key)},
 			Ownership:       core.Ownership{Claim: hold},
 		}

@@ -1,8 +1,6 @@
 package cu
 
 import (
-	"runtime"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -23,7 +21,7 @@ func (c *Context) RecordEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	return recordWhole(cc, op, e, o, core.RecordArgs{By: core.ByContext})
+	return core.RecordWhole(cc, op, &e.eventRef, o, core.RecordArgs{By: core.ByContext})
 }
 
 // WaitEvent makes all work that is enqueued in the context from now on wait for the event's newest
@@ -64,22 +62,4 @@ func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwne
 	}
 	cc, err := c.enter(op)
 	return cc, o, err
-}
-
-// recordWhole records an event for a whole context or green context. o is the event's owner, or nil
-// if the event was not created yet.
-func recordWhole(c *core.Context, op string, e *Event, o *core.EventOwner, a core.RecordArgs) (err error) {
-	if o == nil {
-		if o, err = core.CreateEvent(&e.eventRef, c); err != nil {
-			return err
-		}
-	}
-	defer runtime.KeepAlive(o)
-	if o.Event.Ctx != c {
-		return o.Event.OfAnotherContext(op, c)
-	}
-	if a.By == core.ByGreenContext && o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved into e after the caller's check
-		return core.NoGreen(op, core.StandIn{ItsKind: "green context", Raw: uintptr(a.Green), Ctx: c})
-	}
-	return o.Event.Record(op, a)
 }

@@ -12,9 +12,8 @@ import (
 // Device is a GPU. It need not be closed. A Driver has exactly one *Device for each GPU, so that
 // the pointers can be compared.
 type Device struct {
-	drv       *Driver
-	core      core.Device
-	deviceRef // to core, for the packages in this folder
+	drv *Driver
+	deviceRef
 }
 
 // deviceRef is an alias, so that the field of a Device is not exported.
@@ -53,8 +52,7 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 	defer d.core.Mu.Unlock()
 	dev := d.devices[raw]
 	if dev == nil {
-		dev = &Device{drv: d, core: core.Device{Drv: &d.core, Raw: raw, Ordinal: ordinal}}
-		dev.deviceRef = core.RefTo(&dev.core)
+		dev = &Device{drv: d, deviceRef: core.RefTo(&core.Device{Drv: &d.core, Raw: raw, Ordinal: ordinal})}
 		d.devices[raw] = dev
 	}
 	return dev
@@ -99,7 +97,7 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 		return nil, err
 	}
 	for _, dev := range devs {
-		if dev.core.Raw == raw {
+		if dev.core().Raw == raw {
 			return dev, nil
 		}
 	}
@@ -110,32 +108,36 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	}
 }
 
-// valid reports whether the device is of a driver.
-func (dev *Device) valid() bool { return dev != nil && dev.drv != nil }
+func (dev *Device) core() *core.Device {
+	if dev == nil {
+		return nil
+	}
+	return core.State(&dev.deviceRef)
+}
 
 // Ordinal returns the number of the device for [Driver.Device], or -1 for nil.
 func (dev *Device) Ordinal() int {
-	if !dev.valid() {
+	if dev.core() == nil {
 		return -1
 	}
-	return dev.core.Ordinal
+	return dev.core().Ordinal
 }
 
 // String returns the device's ordinal and name, such as "device 0 (NVIDIA H200)".
 func (dev *Device) String() string {
-	if !dev.valid() {
+	if dev.core() == nil {
 		return "no device"
 	}
 	name, err := dev.Name()
 	if err != nil {
-		return fmt.Sprintf("device %d", dev.core.Ordinal)
+		return fmt.Sprintf("device %d", dev.core().Ordinal)
 	}
-	return fmt.Sprintf("device %d (%s)", dev.core.Ordinal, name)
+	return fmt.Sprintf("device %d (%s)", dev.core().Ordinal, name)
 }
 
 // Driver returns the driver of the device, or nil for a nil Device.
 func (dev *Device) Driver() *Driver {
-	if !dev.valid() {
+	if dev.core() == nil {
 		return nil
 	}
 	return dev.drv
@@ -158,15 +160,15 @@ func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // cuDeviceGetUuid). Drivers before CUDA 11.4 cannot report the UUID of a MIG instance.
 func (dev *Device) UUID() (UUID, error) {
 	const op = "cuDeviceGetUuid"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return UUID{}, core.NilError(op, "device")
 	}
-	u, res := dev.core.Drv.Table().DeviceGetUUID(driver.At{}, dev.core.Raw)
-	if dev.core.Drv.Table().Missing(res) != nil { // before CUDA 11.4
-		u, res = dev.core.Drv.Table().DeviceGetUUIDV1(driver.At{}, dev.core.Raw)
+	u, res := dev.core().Drv.Table().DeviceGetUUID(driver.At{}, dev.core().Raw)
+	if dev.core().Drv.Table().Missing(res) != nil { // before CUDA 11.4
+		u, res = dev.core().Drv.Table().DeviceGetUUIDV1(driver.At{}, dev.core().Raw)
 	}
 	if res != driver.ResultSuccess {
-		return UUID{}, dev.core.CallError(op, res)
+		return UUID{}, dev.core().CallError(op, res)
 	}
 	return UUID(u), nil
 }
@@ -184,12 +186,12 @@ func (dev *Device) PCIBusID() (string, error) {
 
 func (dev *Device) queryText(op string,
 	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
-	if !dev.valid() {
+	if dev.core() == nil {
 		return "", core.NilError(op, "device")
 	}
 	buf := make([]byte, 256)
-	if res := get(dev.core.Drv.Table(), driver.At{}, buf, dev.core.Raw); res != driver.ResultSuccess {
-		return "", dev.core.CallError(op, res)
+	if res := get(dev.core().Drv.Table(), driver.At{}, buf, dev.core().Raw); res != driver.ResultSuccess {
+		return "", dev.core().CallError(op, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
 	return string(text), nil
@@ -218,18 +220,18 @@ func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String(
 // no. If the driver is too old for the attribute, the error matches [ResultInvalidValue].
 func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	const op = "cuDeviceGetAttribute"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return 0, core.NilError(op, "device")
 	}
-	v, res := dev.core.Drv.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.core.Raw)
+	v, res := dev.core().Drv.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.core().Raw)
 	switch res {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, core.BadValue(op, &dev.core,
+		return 0, core.BadValue(op, dev.core(),
 			fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
-	return 0, dev.core.CallError(op, res)
+	return 0, dev.core().CallError(op, res)
 }
 
 // Attributes returns all properties that have a name in this package and that the driver supports.
@@ -250,12 +252,12 @@ func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 // LimitsSMs reports whether [Device.NewContextWithSMs] works (cuDeviceGetExecAffinitySupport, CUDA 11.4).
 func (dev *Device) LimitsSMs() (bool, error) {
 	const op = "cuDeviceGetExecAffinitySupport"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return false, core.NilError(op, "device")
 	}
-	v, res := dev.core.Drv.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.core.Raw)
+	v, res := dev.core().Drv.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.core().Raw)
 	if res != driver.ResultSuccess {
-		return false, dev.core.CallError(op, res)
+		return false, dev.core().CallError(op, res)
 	}
 	return v != 0, nil
 }
@@ -267,9 +269,9 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return false, err
 	}
-	can, res := dev.core.Drv.Table().DeviceCanAccessPeer(driver.At{}, dev.core.Raw, peer.core.Raw)
+	can, res := dev.core().Drv.Table().DeviceCanAccessPeer(driver.At{}, dev.core().Raw, peer.core().Raw)
 	if res != driver.ResultSuccess {
-		return false, dev.core.CallError(op, res)
+		return false, dev.core().CallError(op, res)
 	}
 	return can != 0, nil
 }
@@ -287,9 +289,9 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return 0, err
 	}
-	v, res := dev.core.Drv.Table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.core.Raw, peer.core.Raw)
+	v, res := dev.core().Drv.Table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.core().Raw, peer.core().Raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.core.CallError(op, res)
+		return 0, dev.core().CallError(op, res)
 	}
 	return int(v), nil
 }
@@ -297,14 +299,14 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 // checkPeer checks the devices of a call on two devices.
 func (dev *Device) checkPeer(op string, peer *Device) error {
 	switch {
-	case !dev.valid():
+	case dev.core() == nil:
 		return core.NilError(op, "device")
-	case !peer.valid():
-		return core.NilArgError(op, &dev.core, "other device")
+	case peer.core() == nil:
+		return core.NilArgError(op, dev.core(), "other device")
 	}
 	if dev.drv != peer.drv {
-		return core.Misuse(op, &dev.core, ErrDriverMismatch, fmt.Sprintf(
-			"one device belongs to %s, the other to %s: open one driver and share it", dev.core.Drv.Which(), peer.core.Drv.Which()))
+		return core.Misuse(op, dev.core(), ErrDriverMismatch, fmt.Sprintf(
+			"one device belongs to %s, the other to %s: open one driver and share it", dev.core().Drv.Which(), peer.core().Drv.Which()))
 	}
 	return nil
 }
@@ -313,12 +315,12 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 // the process retains the context (cuDevicePrimaryCtxGetState).
 func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err error) {
 	const op = "cuDevicePrimaryCtxGetState"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return 0, false, core.NilError(op, "device")
 	}
-	f, a, res := dev.core.Drv.Table().DevicePrimaryCtxGetState(driver.At{}, dev.core.Raw)
+	f, a, res := dev.core().Drv.Table().DevicePrimaryCtxGetState(driver.At{}, dev.core().Raw)
 	if res != driver.ResultSuccess {
-		return 0, false, dev.core.CallError(op, res)
+		return 0, false, dev.core().CallError(op, res)
 	}
 	return ContextFlags(f), a != 0, nil
 }
@@ -327,15 +329,15 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 // (cuDevicePrimaryCtxSetFlags). Drivers before CUDA 11 refuse the call while the context is active.
 func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	const op = "cuDevicePrimaryCtxSetFlags"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return core.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return core.About(&dev.core, err)
+		return core.About(dev.core(), err)
 	}
-	res := dev.core.Drv.Table().DevicePrimaryCtxSetFlags(driver.At{}, dev.core.Raw, uint32(flags))
+	res := dev.core().Drv.Table().DevicePrimaryCtxSetFlags(driver.At{}, dev.core().Raw, uint32(flags))
 	if res != driver.ResultSuccess {
-		return dev.core.CallError(op, res)
+		return dev.core().CallError(op, res)
 	}
 	return nil
 }
@@ -343,12 +345,12 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 // TotalMem returns the size of the device's memory in bytes (cuDeviceTotalMem).
 func (dev *Device) TotalMem() (uint64, error) {
 	const op = "cuDeviceTotalMem"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return 0, core.NilError(op, "device")
 	}
-	n, res := dev.core.Drv.Table().DeviceTotalMem(driver.At{}, dev.core.Raw)
+	n, res := dev.core().Drv.Table().DeviceTotalMem(driver.At{}, dev.core().Raw)
 	if res != driver.ResultSuccess {
-		return 0, dev.core.CallError(op, res)
+		return 0, dev.core().CallError(op, res)
 	}
 	return n, nil
 }

@@ -72,18 +72,11 @@ func (m *DeviceMem) Close() error {
 }
 
 // Size returns the size in bytes, or 0 for nil.
-func (m *DeviceMem) Size() uint64 { return m.region().Size }
-
-func (m *DeviceMem) region() core.Region {
-	if m.core() == nil {
-		return core.Region{}
-	}
-	return core.Region{Mem: m.core().Current(), Size: m.core().Length()}
-}
+func (m *DeviceMem) Size() uint64 { return m.core().Whole().Size }
 
 func (m *DeviceMem) span() Span {
-	r := m.region()
-	return Span{mem: r.Mem, owner: m, size: r.Size}
+	r := m.core().Whole()
+	return newSpan(core.Span{Mem: r.Mem, Owner: m, Size: r.Size})
 }
 
 // Span returns size bytes of the memory, beginning at off. If the memory is smaller, the calls that

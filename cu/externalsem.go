@@ -60,7 +60,7 @@ type ExternalSemaphoreHandle struct {
 // [Stream.SignalExternal], [Stream.WaitExternal]. It is safe for concurrent use, and must not be copied.
 type ExternalSemaphore struct {
 	_       core.NoCopy
-	core    *externalSemCore
+	core    *core.ExternalSemaphore
 	cleanup runtime.Cleanup
 }
 
@@ -91,8 +91,8 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 	if res != driver.ResultSuccess {
 		return nil, cc.CallError(op, h.Handle, res)
 	}
-	x := &ExternalSemaphore{core: &externalSemCore{raw: raw, binary: h.Type <= ExternalSemaphoreWin32KMT,
-		id: cc.Drv.Physical.Add(1)}}
+	x := &ExternalSemaphore{core: &core.ExternalSemaphore{Raw: raw, Binary: h.Type <= ExternalSemaphoreWin32KMT,
+		ID: cc.Drv.Physical.Add(1)}}
 	x.core.FreeWaits, x.core.UsedStreams = true, new(core.StreamSet)
 	x.cleanup = core.Owned(x, &x.core.Resource, x.core, cc)
 	return x, nil
@@ -104,7 +104,7 @@ func (x *ExternalSemaphore) Handle() uintptr {
 	if x == nil || x.core == nil || x.core.Closed() {
 		return 0
 	}
-	return uintptr(x.core.raw)
+	return uintptr(x.core.Raw)
 }
 
 // Close ends the use of the semaphore, which stays the other API's (cuDestroyExternalSemaphore). It
@@ -125,10 +125,11 @@ func (x *ExternalSemaphore) Close() error {
 // even a smaller one than before. A wait ends when the semaphore has at least the value. For a binary
 // semaphore the value means nothing: pass 0.
 func (x *ExternalSemaphore) At(value uint64) ExternalOp {
-	if x == nil {
-		return ExternalOp{}
+	var op ExternalOp
+	if x != nil {
+		core.SetExternalOp(&op, core.ExternalOp{Sem: x.core, Owner: x, Value: value})
 	}
-	return ExternalOp{x.core, x, value}
+	return op
 }
 
 const (
@@ -164,7 +165,7 @@ func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	err := externalWork(s.core(), op, ops, wait)
+	err := core.EnqueueExternal(s.core(), op, ops, wait)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	return err

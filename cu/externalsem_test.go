@@ -481,8 +481,8 @@ func TestExternalSemaphoreOfWindows(t *testing.T) {
 		if got[i].Type != int32(h.Type) || uintptr(w.Handle) != h.Handle || (w.Name != 0) != (h.Name != "") {
 			t.Errorf("%+v became %+v", h, got[i])
 		}
-		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; x.core.binary != want {
-			t.Errorf("%+v is binary: %v", h, x.core.binary)
+		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; x.core.Binary != want {
+			t.Errorf("%+v is binary: %v", h, x.core.Binary)
 		}
 		noErr(t, x.Close())
 	}

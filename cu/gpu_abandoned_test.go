@@ -3,6 +3,8 @@ package cu
 import (
 	"errors"
 	"runtime"
+
+	"github.com/purecu/purecu/internal/core"
 )
 
 // This file has the memory that TestGPUBackgroundHoldsNobody abandons.
@@ -52,7 +54,8 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		list = append(list, m)
 	}
 	for _, m := range list {
-		b.memories[spanOf(m).mem.Is] = true
+		of := spanOf(m)
+		b.memories[core.SpanOf(&of).Mem.Is] = true
 	}
 	b.ok(s.Synchronize())
 	return func() error {

@@ -152,15 +152,15 @@ type GraphMemStats struct {
 // (cuDeviceGetGraphMemAttribute, CUDA 11.4).
 func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	const op = "cuDeviceGetGraphMemAttribute"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return GraphMemStats{}, core.NilError(op, "device")
 	}
 	var v [4]uint64
 	for i := range v {
 		var res driver.Result
-		if v[i], res = dev.core.Drv.Table().DeviceGetGraphMemAttribute(driver.At{}, dev.core.Raw,
+		if v[i], res = dev.core().Drv.Table().DeviceGetGraphMemAttribute(driver.At{}, dev.core().Raw,
 			int32(i)); res != driver.ResultSuccess {
-			return GraphMemStats{}, dev.core.CallError(op, res)
+			return GraphMemStats{}, dev.core().CallError(op, res)
 		}
 	}
 	return GraphMemStats{
@@ -175,12 +175,12 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 // (cuDeviceSetGraphMemAttribute, CUDA 11.4).
 func (dev *Device) ResetGraphMemHigh() error {
 	const op = "cuDeviceSetGraphMemAttribute"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return core.NilError(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-		if res := dev.core.Drv.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.core.Raw, a, 0); res != driver.ResultSuccess {
-			return dev.core.CallError(op, res)
+		if res := dev.core().Drv.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.core().Raw, a, 0); res != driver.ResultSuccess {
+			return dev.core().CallError(op, res)
 		}
 	}
 	return nil
@@ -190,11 +190,11 @@ func (dev *Device) ResetGraphMemHigh() error {
 // (cuDeviceGraphMemTrim, CUDA 11.4).
 func (dev *Device) TrimGraphMem() error {
 	const op = "cuDeviceGraphMemTrim"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return core.NilError(op, "device")
 	}
-	if res := dev.core.Drv.Table().DeviceGraphMemTrim(driver.At{}, dev.core.Raw); res != driver.ResultSuccess {
-		return dev.core.CallError(op, res)
+	if res := dev.core().Drv.Table().DeviceGraphMemTrim(driver.At{}, dev.core().Raw); res != driver.ResultSuccess {
+		return dev.core().CallError(op, res)
 	}
 	return nil
 }

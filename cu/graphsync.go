@@ -191,7 +191,7 @@ var signalRow = &nodeFuncs[driver.ExtSemSignalNodeParams]{&nodeRow{
 func (w *SignalNode) row() *nodeRow { return rowIf(w != nil, signalRow.nodeRow) }
 
 func (w *SignalNode) prepare(c *nodeCall) error {
-	return prepareExternal(c, signalRow, w.Ops, false, (*externalParams).signalNode)
+	return prepareExternal(c, signalRow, w.Ops, false, (*core.ExternalParams).SignalNode)
 }
 
 var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{&nodeRow{
@@ -204,26 +204,26 @@ var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{&nodeRow{
 func (w *ExternalWaitNode) row() *nodeRow { return rowIf(w != nil, externalWaitRow.nodeRow) }
 
 func (w *ExternalWaitNode) prepare(c *nodeCall) error {
-	return prepareExternal(c, externalWaitRow, w.Ops, true, (*externalParams).waitNode)
+	return prepareExternal(c, externalWaitRow, w.Ops, true, (*core.ExternalParams).WaitNode)
 }
 
 // prepareExternal prepares signals of semaphores, or waits for them. told converts them to what the driver is told.
 func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait bool,
-	told func(*externalParams) P) error {
+	told func(*core.ExternalParams) P) error {
 	if len(ops) == 0 {
 		return core.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
-	if err := checkExternal(c.op, ops, c.gc); err != nil {
+	if err := core.CheckExternal(c.op, ops, c.gc); err != nil {
 		return err
 	}
-	for _, o := range ops {
-		if !keep(c, &o.sem.Resource, o.sem) {
-			return o.sem.Refused(c.op)
+	for i := range ops {
+		if sem := core.ExternalOpOf(ops[i]).Sem; !keep(c, &sem.Resource, sem) {
+			return sem.Refused(c.op)
 		}
 	}
-	p := new(externalParams)
-	p.fill(ops, wait)
-	c.work = &nodeParams[P]{f: f, p: told(p), observed: races.NodeWork{Call: c.op, Words: externalOps(ops, wait)}}
+	p := new(core.ExternalParams)
+	core.FillExternal(p, ops, wait)
+	c.work = &nodeParams[P]{f: f, p: told(p), observed: races.NodeWork{Call: c.op, Words: core.ExternalWords(ops, wait)}}
 	return nil
 }
 

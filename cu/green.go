@@ -23,12 +23,12 @@ type SMResource struct {
 // SMResource returns all multiprocessors of the device (cuDeviceGetDevResource, CUDA 12.4).
 func (dev *Device) SMResource() (SMResource, error) {
 	const op = "cuDeviceGetDevResource"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return SMResource{}, core.NilError(op, "device")
 	}
-	raw, res := dev.core.Drv.Table().DeviceGetDevResource(driver.At{}, dev.core.Raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	raw, res := dev.core().Drv.Table().DeviceGetDevResource(driver.At{}, dev.core().Raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
-		return SMResource{}, dev.core.CallError(op, res)
+		return SMResource{}, dev.core().CallError(op, res)
 	}
 	return SMResource{dev: dev, raw: raw}, nil
 }
@@ -59,10 +59,10 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, err
 	}
 	defer r.leave()
-	t, least := r.dev.core.Drv.Table(), max(least, 1)
+	t, least := r.dev.core().Drv.Table(), max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.core.CallError(op, res)
+		return nil, rest, r.dev.core().CallError(op, res)
 	}
 	if n == 0 {
 		return nil, r, nil
@@ -70,7 +70,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 	raw := make([]driver.DevResource, n)
 	n, left, res := t.DevSmResourceSplitByCount(driver.At{}, raw, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.core.CallError(op, res)
+		return nil, rest, r.dev.core().CallError(op, res)
 	}
 	for i := range raw[:min(int(n), len(raw))] {
 		parts = append(parts, SMResource{dev: r.dev, raw: raw[i], part: true, of: r.of})
@@ -87,7 +87,7 @@ func (r SMResource) object() core.Named {
 	case r.of != nil:
 		return r.of.Self
 	case r.dev != nil:
-		return &r.dev.core
+		return r.dev.core()
 	}
 	return nil
 }
@@ -178,13 +178,13 @@ func newGreenContext(cc *core.Context, sms []SMResource, others ...driver.DevRes
 		case r.dev == nil || r.Count() == 0:
 			return nil, core.Misuse(op, cc, ErrNil,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
-		case r.dev.core.Drv != d:
+		case r.dev.core().Drv != d:
 			return nil, core.Misuse(op, cc, ErrDriverMismatch,
 				"the multiprocessors are of a device of another driver: open one driver and share it")
-		case r.dev.core.Raw != cc.Dev:
+		case r.dev.core().Raw != cc.Dev:
 			return nil, core.Misuse(op, cc, ErrDeviceMismatch,
 				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
-					"pass multiprocessors of the context's device", r.dev.core.Raw, cc.Dev))
+					"pass multiprocessors of the context's device", r.dev.core().Raw, cc.Dev))
 		}
 		if err := r.enter(op); err != nil {
 			return nil, err
@@ -283,15 +283,15 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	ctx := gc.Ctx
 	raw, err := ctx.ProgramStream(op, func() (driver.Stream, driver.Result) {
 		at := driver.At{Context: ctx.Raw}
-		return ctx.Drv.Table().GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+		return ctx.Drv.Table().GreenCtxStreamCreate(at, gc.raw, driver.CU_STREAM_NON_BLOCKING, core.Clamp32(priority))
 	})
 	if err != nil {
 		return nil, err
 	}
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
-	s := ownStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
-	s.core().Green = &gc.Resource
-	s.core().ObserveNew(driver.CU_STREAM_NON_BLOCKING)
+	sc := &core.Stream{Raw: raw, Flags: driver.CU_STREAM_NON_BLOCKING, Green: &gc.Resource}
+	s := newStream(ctx, sc)
+	sc.ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil
 }
 
@@ -305,7 +305,7 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 		return err
 	}
 	defer g.leave()
-	return recordWhole(gc.Ctx, op, e, o, core.RecordArgs{By: core.ByGreenContext, Green: gc.raw})
+	return core.RecordWhole(gc.Ctx, op, core.EventRefOf(e), o, core.RecordArgs{By: core.ByGreenContext, Green: gc.raw})
 }
 
 // WaitEvent makes work that is enqueued from now on, on present and future streams of the green

@@ -135,18 +135,11 @@ func (m *HostMem) Close() error {
 }
 
 // Size returns the size in bytes, 0 for nil.
-func (m *HostMem) Size() uint64 { return m.region().Size }
-
-func (m *HostMem) region() core.Region {
-	if m.core() == nil {
-		return core.Region{}
-	}
-	return core.Region{Mem: m.core(), Size: m.core().Size}
-}
+func (m *HostMem) Size() uint64 { return m.core().Whole().Size }
 
 func (m *HostMem) span() Span {
-	r := m.region()
-	return Span{mem: r.Mem, owner: m, size: r.Size}
+	r := m.core().Whole()
+	return newSpan(core.Span{Mem: r.Mem, Owner: m, Size: r.Size})
 }
 
 // Span returns size bytes of the memory, from offset off. If they exceed the memory, every use of

@@ -46,7 +46,7 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 		err = f.launchOnce(s, cfg, args, prepared)
 	}
 	if err != nil {
-		err = s.retry(cfg.op(), err, nil)
+		err = s.core().Retry(cfg.op(), err, nil)
 	}
 	return err
 }

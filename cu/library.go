@@ -302,7 +302,7 @@ func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
 	const op = "cuKernelGetAttribute"
 	var v int32
 	err := k.attribute(op, dev, a, func(t *driver.Table) (res driver.Result) {
-		v, res = t.KernelGetAttribute(driver.At{}, int32(a), k.raw, dev.core.Raw)
+		v, res = t.KernelGetAttribute(driver.At{}, int32(a), k.raw, dev.core().Raw)
 		return res
 	})
 	if err != nil {
@@ -321,7 +321,7 @@ func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error
 			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
-		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.core.Raw)
+		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.core().Raw)
 	})
 }
 
@@ -330,9 +330,9 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 	switch {
 	case k == nil || k.lib == nil:
 		return core.NilError(op, "kernel")
-	case !dev.valid():
+	case dev.core() == nil:
 		return core.NilArgError(op, k.object(), "device")
-	case dev.core.Drv != k.lib.core.Drv:
+	case dev.core().Drv != k.lib.core.Drv:
 		return core.Misuse(op, k.object(), ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:

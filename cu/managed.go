@@ -20,10 +20,10 @@ type MemLocation struct {
 
 // Location returns the device as a place of managed memory.
 func (dev *Device) Location() MemLocation {
-	if !dev.valid() {
+	if dev.core() == nil {
 		return MemLocation{}
 	}
-	return MemLocation{LocationDevice, int(dev.core.Raw)}
+	return MemLocation{LocationDevice, int(dev.core().Raw)}
 }
 
 // MemLocationType is the kind of a [MemLocation] (CUmemLocationType).
@@ -61,7 +61,7 @@ func (l MemLocation) String() string {
 }
 
 func (l MemLocation) raw() driver.MemLocation {
-	return driver.MemLocation{Type: int32(l.Type), ID: clamp32(l.ID)}
+	return driver.MemLocation{Type: int32(l.Type), ID: core.Clamp32(l.ID)}
 }
 
 // MemAdvice is what a program says about the future use of managed memory (CUmem_advise).
@@ -200,8 +200,12 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 // whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait
 // while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
+	sc := s.core()
+	if sc == nil {
+		return core.NilError(core.WorkAttach.Op(), "stream")
+	}
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
-		return core.BadValue(core.WorkAttach.Op(), s.object(),
+		return core.BadValue(core.WorkAttach.Op(), sc,
 			"the flags are "+flags.String()+": use one of AttachFlags")
 	}
 	if m.core() != nil && m.core().Is == pooledManaged && !m.core().Closed() {
@@ -221,8 +225,8 @@ func (s *Stream) onManaged(f core.WorkFunction, m Memory, call func(*core.Stream
 	if r.Usable() && (!r.Mem.Is.Managed || r.Size == 0) {
 		return notManaged(f.Op(), r.Mem)
 	}
-	return s.attempt(f.Op(), func() error {
-		w, err := s.beginMemory(f, &r, &r)
+	return s.core().Attempt(f.Op(), func() error {
+		w, err := s.core().BeginMemory(f, &r, &r)
 		if err != nil {
 			return err
 		}
@@ -405,6 +409,7 @@ func (m *moves) add(r *core.Region, to MemLocation) {
 func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int) error,
 	call func(*core.Stream, moves) driver.Result) error {
 	defer runtime.KeepAlive(list)
+	defer runtime.KeepAlive(s)
 	discards := f == core.WorkDiscard || f == core.WorkDiscardPrefetch
 	var all moves
 	regions, ranges := make([]core.Region, len(list)), make([]core.RowRange, len(list))
@@ -417,7 +422,7 @@ func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int
 			ranges[i] = r.Rows(true)
 		}
 	}
-	if fit && !core.Overlap(ranges) && s.enqueueBatch(f, regions,
+	if fit && !core.Overlap(ranges) && s.core().EnqueueBatch(f, regions,
 		func(sc *core.Stream) driver.Result { return call(sc, all) }) {
 		if discards {
 			for i := range regions {
@@ -443,7 +448,7 @@ func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int
 			return err
 		}
 	}
-	return oneByOne(f, len(list), one)
+	return core.OneByOne(f, len(list), one)
 }
 
 // observeDiscard tells the race detector that the content of the region changes.

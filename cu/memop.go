@@ -80,7 +80,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	if err := checkMemOps(batchOp, ops, s.core()); err != nil {
 		return err
 	}
-	return s.retry(batchOp, s.enqueueOps(ops), nil)
+	return s.core().Retry(batchOp, s.enqueueOps(ops), nil)
 }
 
 // enqueueOps enqueues operations that were checked.

@@ -2,7 +2,6 @@ package cu
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
@@ -343,21 +342,21 @@ func (p *MemPool) Trim(keep uint64) error {
 // end fail, which poisons their context. Managed memory is for all devices, and needs no access.
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
-	if !peer.valid() {
+	if peer.core() == nil {
 		return core.NilArgError(op, p.object(), "device")
 	}
 	if p != nil && p.core != nil && p.core.Memory == pooledManaged {
 		return core.BadValue(op, p.core,
 			"managed memory is for all devices, whose access does not change: do not set it")
 	}
-	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.core.Raw)}
+	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.core().Raw)}
 	if allow {
 		desc.Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		res := t.MemPoolSetAccess(at, raw, []driver.MemAccessDesc{desc})
 		if res == driver.ResultSuccess {
-			key := core.PoolAccess{Pool: raw, Dev: peer.core.Raw}
+			key := core.PoolAccess{Pool: raw, Dev: peer.core().Raw}
 			if allow {
 				p.core.Ctx.Drv.PoolAccess.Store(key, true)
 			} else {
@@ -371,11 +370,11 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 // Access reports whether kernels on a device can access the pool's memory (cuMemPoolGetAccess).
 func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	const op = "cuMemPoolGetAccess"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return false, core.NilArgError(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.core.Raw))
+		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.core().Raw))
 		// The driver (580) says no for managed memory, which is for all devices.
 		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.Memory == pooledManaged
 		return res
@@ -396,128 +395,15 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	if err := notOnDevice(pc, op, "use AllocHost"); err != nil {
 		return nil, err
 	}
+	sc := s.core()
 	switch {
-	case s.core() == nil:
+	case sc == nil:
 		return nil, core.NilArgError(op, pc, "stream")
-	case s.core().Ctx != pc.Ctx:
-		return nil, core.MixedError(op, pc, s.core())
+	case sc.Ctx != pc.Ctx:
+		return nil, core.MixedError(op, pc, sc)
 	}
-	return s.alloc(op, size, pc)
-}
-
-// Alloc allocates size bytes of the device's current pool in the order of the stream, and returns at
-// once (cuMemAllocAsync, CUDA 11.2). Work that is enqueued on the stream later can use the memory.
-// The content is undefined. Other streams, and methods of DeviceMem, must come after the allocation:
-// see [Stream.WaitStream]. It may wait for the GPU if memory is short, like [Context.Alloc]: see
-// docs/blocking.md.
-//
-// # Freeing
-//
-// Close frees the memory on this stream, after all work that uses the memory (cuMemFreeAsync). It
-// does not wait: the stream waits, on the GPU, for other streams that have used the memory. If the
-// stream was closed, another one that has used the memory takes its place. If there is none, or a
-// stream is being captured, the library polls until the work is done, and then frees the memory.
-// The same holds for memory that was abandoned. [Stream.Free] chooses the stream.
-//
-// # Captures
-//
-// In a capture by this package the allocation becomes a node of the graph: see [AllocNode] for
-// what can use the memory, and [GraphExec.Take] for memory that the capture does not free. During a
-// capture by other code the error matches [errors.ErrUnsupported], and the capture continues. To
-// allocate on another stream is like [Context.Alloc]: it invalidates a capture of the calling
-// goroutine, unless that is relaxed. Close and Free do not.
-func (s *Stream) Alloc(size uint64) (*DeviceMem, error) {
-	return s.alloc("cuMemAllocAsync", size, nil)
-}
-
-// alloc allocates from a pool, or from the current pool of the device if p is nil.
-func (s *Stream) alloc(op string, size uint64, p *core.MemPool) (*DeviceMem, error) {
-	sc, err := s.enter(op)
-	if err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	if size == 0 {
-		return nil, core.BadValue(op, sc, "the size is 0 bytes: ask for at least one")
-	}
-	var raw driver.DevicePtr
 	var m *DeviceMem
-	refused := false
-	attempt := func() (res driver.Result) {
-		raw, res, refused = sc.AllocOnce(size, p, func(mc *core.Mem) { m = newDeviceMem(sc.Ctx, mc) })
-		return res
-	}
-	var res driver.Result
-	var own *core.Collection
-	if c := sc.Shared.Capture.Load(); c != nil && c.Active() {
-		res = attempt() // a failure may have invalidated the capture, and a second result would hide the first one
-	} else {
-		res, own = sc.Ctx.Allocate(attempt)
-	}
-	switch {
-	case refused:
-		return nil, errPoolCaptured(op, sc)
-	case res != driver.ResultSuccess:
-		return nil, sc.FailPoolAlloc(op, size, res, p, own)
-	case m != nil:
-		m.core().ObserveOrder(op, sc)
-		return m, nil
-	}
-	mc := &core.Mem{Is: core.PooledMemory, Raw: raw, Size: size, Capacity: size}
-	if p != nil {
-		p.Retain()
-		mc.Pool = p
-	}
-	m = newDeviceMem(sc.Ctx, mc)
-	mc.Resource.UsedOn(sc) // it becomes the first in the list: see chooseStream in package core
-	mc.ObserveOrder(op, sc)
-	return m, nil
+	err = sc.AllocPooled(op, size, pc, func(mc *core.Mem) { m = newDeviceMem(pc.Ctx, mc) })
+	runtime.KeepAlive(s)
+	return m, err
 }
-
-// Free closes memory of a pool, like [DeviceMem.Close], and frees it on this stream, which must be
-// of the memory's context (cuMemFreeAsync). An allocation on this stream can then reuse the memory.
-// It waits while another call on the stream waits because the stream's queue is full: see
-// docs/blocking.md. In a capture it adds a node that frees memory which the same graph allocates, and
-// later work of the capture cannot use the memory.
-func (s *Stream) Free(m *DeviceMem) error {
-	const op = "cuMemFreeAsync"
-	sc, err := s.enter(op)
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	switch {
-	case m.core() == nil:
-		return core.NilArgError(op, sc, "device memory")
-	case m.core().Ctx != sc.Ctx:
-		return core.MixedError(op, m.core(), sc)
-	}
-	captured, foreign, err := sc.FreeCaptured(op, m.core())
-	switch {
-	case err != nil:
-		return err
-	case foreign:
-		return errPoolCaptured(op, sc)
-	case captured:
-		m.core().ObserveOrder(op, sc)
-		return m.Close()
-	case m.core().Is.OfNode:
-		return m.core().Refused(op)
-	case m.core().Is.Pooled == nil:
-		return core.BadValue(op, m.core(), "the memory is not of a pool: use its Close")
-	}
-	m.core().FreeOn.CompareAndSwap(nil, sc)
-	if m.core().Opening != nil { // another opening of the memory may be the one that frees it
-		m.core().UsedOn(sc)
-	}
-	return m.Close()
-}
-
-// errPoolCaptured returns the error for an allocation or a free on a stream that other code captures.
-func errPoolCaptured(op string, sc *core.Stream) error {
-	return core.NewError(op, sc, ResultStreamCaptureUnsupported, errCapturedMemory,
-		"allocate before the capture, and free after the last launch of the graph")
-}
-
-// errCapturedMemory is wrapped by the error of errPoolCaptured.
-var errCapturedMemory = fmt.Errorf("other code captures the stream: %w", errors.ErrUnsupported)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/poolimport"
 )
 
 // Export returns a file that stands for the pool in other processes, which open the pool by
@@ -55,7 +56,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	}
 	at := driver.At{Context: cc.Raw}
 	raw, res, own := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
-		return core.StateOf[imports](cc.Drv).get(func() (driver.MemoryPool, driver.Result) {
+		return core.StateOf[poolimport.Pools](cc.Drv).Get(func() (driver.MemoryPool, driver.Result) {
 			return cc.Drv.Table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 				driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 		})
@@ -64,7 +65,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
 	p := newMemPool(cc, raw, core.PooledMemory, false)
-	p.core.LeaveImports = core.StateOf[imports](cc.Drv).leave
+	p.core.LeaveImports = core.StateOf[poolimport.Pools](cc.Drv).Leave
 	return p, nil
 }
 
@@ -126,7 +127,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		ImportedMemory: core.ImportedMemory{Opened: true}}
 	mc.Ctx = pc.Ctx
 	res, own := pc.Ctx.Allocate(func() driver.Result {
-		return core.StateOf[openings](pc.Ctx.Drv).open(mc, driver.MemPoolPtrExportData(h[:64]))
+		return core.StateOf[poolimport.Memory](pc.Ctx.Drv).Open(mc, driver.MemPoolPtrExportData(h[:64]))
 	})
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(pc.Ctx.CallError(op, uintptr(pc.Raw), res))

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/poolimport"
 )
 
 // importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
@@ -326,10 +327,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		o := core.StateOf[openings](r.gpu.own().Context.Drv)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0
+		return core.StateOf[poolimport.Memory](r.gpu.own().Context.Drv).Idle()
 	}) {
 		t.Error("memory is open")
 	}
@@ -457,10 +455,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		o := core.StateOf[imports](r.gpu.own().Context.Drv)
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0 && r.pools() == 1
+		return core.StateOf[poolimport.Pools](r.gpu.own().Context.Drv).Idle() && r.pools() == 1
 	}) {
 		t.Error("a pool is imported")
 	}

@@ -97,7 +97,7 @@ func pointerInfo(c *core.Context, op string, addr uint64) (i PointerInfo, access
 		}
 	}
 	// Memory such as that of a pool of the host is of no device.
-	if i.Device, err = deviceOf(c).drv.Device(int(int32(v[6]))); err != nil {
+	if i.Device, err = deviceOf(c).Driver().Device(int(int32(v[6]))); err != nil {
 		i.Device = nil
 	}
 	return i, MemAccess(v[10]), nil

@@ -67,9 +67,9 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 		}
 	}
 	raw := make([]driver.DevResource, len(groups))
-	left, res := r.dev.core.Drv.Table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
+	left, res := r.dev.core().Drv.Table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.core.CallError(op, res)
+		return nil, rest, r.dev.core().CallError(op, res)
 	}
 	for _, part := range raw {
 		parts = append(parts, SMResource{dev: r.dev, raw: part, part: true, of: r.of})

@@ -28,10 +28,10 @@ func (s *Stream) core() *core.Stream {
 	return core.State(&s.streamRef)
 }
 
-// ownStream returns a Stream that owns a handle.
-func ownStream(ctx *core.Context, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
+// newStream returns a Stream that owns a handle of the driver.
+func newStream(ctx *core.Context, sc *core.Stream) *Stream {
 	s := new(Stream)
-	core.OwnStream(s, &s.streamRef, ctx, &core.Stream{Raw: raw, At: at, Foreign: foreign, Flags: uint32(flags)})
+	core.OwnStream(s, &s.streamRef, ctx, sc)
 	return s
 }
 
@@ -51,13 +51,8 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
 	return c.createStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
-		return cc.Drv.Table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
+		return cc.Drv.Table().StreamCreateWithPriority(at, uint32(flags), core.Clamp32(priority))
 	})
-}
-
-// clamp32 returns the nearest 32-bit number.
-func clamp32(n int) int32 {
-	return int32(max(-1<<31, min(n, 1<<31-1)))
 }
 
 func (c *Context) createStream(op string, flags StreamFlags,
@@ -75,7 +70,7 @@ func (c *Context) createStream(op string, flags StreamFlags,
 	if err != nil {
 		return nil, err
 	}
-	s := ownStream(cc, raw, driver.At{}, false, flags)
+	s := newStream(cc, &core.Stream{Raw: raw, Flags: uint32(flags)})
 	s.core().ObserveNew(uint32(flags))
 	return s, nil
 }
@@ -98,7 +93,7 @@ func (c *Context) LegacyStream() (*Stream, error) {
 		return nil, err
 	}
 	defer c.leave()
-	return ownStream(cc, driver.CU_STREAM_LEGACY, driver.At{Context: cc.Raw}, true, StreamDefault), nil
+	return newStream(cc, &core.Stream{Raw: driver.CU_STREAM_LEGACY, At: driver.At{Context: cc.Raw}, Foreign: true}), nil
 }
 
 // WrapStream returns a Stream for a CUstream of this context that other code created and owns
@@ -127,7 +122,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, core.Misuse(op, core.StandIn{ItsKind: "stream", Raw: handle, Ctx: cc}, ErrContextMismatch,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, cc.Raw))
 	}
-	s := ownStream(cc, raw, driver.At{}, true, StreamDefault)
+	s := newStream(cc, &core.Stream{Raw: raw, Foreign: true})
 	if cc.Drv.Observer() != nil {
 		if flags, res := cc.Drv.Table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
 			s.core().ObserveNew(flags)
@@ -392,16 +387,3 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	}
 	return Elapsed(ctx, events[0], events[1])
 }
-
-// retry is core.Context.Retry for a call that enqueues work on the stream. If the stream is being
-// captured, also by other code, it frees nothing: the failed attempt may have invalidated the
-// capture, whose error would hide the lack of memory.
-func (s *Stream) retry(op string, err error, call func() error) error {
-	if core.LacksMemory(op, err) == nil || s.core().Captured(op) {
-		return err
-	}
-	return s.core().Ctx.Retry(op, err, call)
-}
-
-// attempt is retry with the first attempt.
-func (s *Stream) attempt(op string, call func() error) error { return s.retry(op, call(), call) }

@@ -42,7 +42,7 @@ const (
 // a launch has attributes of its own: see [LaunchWith]. A stream of a pool shares its attributes with
 // everyone who gets the stream. Setting and reading attributes is allowed during captures.
 func (s *Stream) SetPriority(priority int) error {
-	return s.setAttribute(words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(clamp32(priority))))
+	return s.setAttribute(words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(core.Clamp32(priority))))
 }
 
 // SetSyncPolicy says how Synchronize waits for the stream

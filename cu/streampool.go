@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // PoolStream returns one of 32 streams that the context shares for each priority, in turn. Each
@@ -32,11 +33,11 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	if res != driver.ResultSuccess {
 		return nil, cc.BackgroundError("cuCtxGetStreamPriorityRange", uintptr(cc.Raw), res)
 	}
-	raw, err := cc.TakeStream(max(greatest, min(clamp32(priority), least)), at)
+	raw, err := cc.TakeStream(max(greatest, min(core.Clamp32(priority), least)), at)
 	if err != nil {
 		return nil, err
 	}
-	s := ownStream(cc, raw, driver.At{}, true, StreamNonBlocking)
+	s := newStream(cc, &core.Stream{Raw: raw, Foreign: true, Flags: driver.CU_STREAM_NON_BLOCKING})
 	s.core().OfStreamPool = true
 	s.core().ObserveNew(driver.CU_STREAM_NON_BLOCKING)
 	return s, nil

@@ -180,7 +180,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 	}
 	if t.stream == nil {
 		at := driver.At{Context: t.ctx.Raw, Thread: t.raw}
-		t.stream = ownStream(t.ctx, driver.CU_STREAM_PER_THREAD, at, true, StreamDefault)
+		t.stream = newStream(t.ctx, &core.Stream{Raw: driver.CU_STREAM_PER_THREAD, At: at, Foreign: true})
 		t.stream.core().Retain() // until end
 	}
 	return t.stream, nil

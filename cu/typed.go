@@ -107,8 +107,8 @@ func SpanOf[T any](m Memory, first, n int) Span {
 	if problem == "" {
 		return s.Span(off, size)
 	}
-	if s.err() == nil {
-		s.owner = spanError{fmt.Errorf("%w: %s", core.ErrInvalid, problem)}
+	if s.core().Err() == nil {
+		s.core().Fail(fmt.Errorf("%w: %s", core.ErrInvalid, problem))
 	}
 	return s
 }

@@ -122,7 +122,7 @@ func (m *VirtualMem) Span(off, size uint64) Span {
 	if m.Cap() == 0 {
 		return Span{}
 	}
-	return Span{mem: m.mem.core(), owner: m.mem, size: m.Cap()}.Span(off, size)
+	return newSpan(core.Span{Mem: m.mem.core(), Owner: m.mem, Size: m.Cap()}).Span(off, size)
 }
 
 // Grow maps new memory of the device behind the memory that is mapped, until the size is at least n
@@ -249,9 +249,9 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	m.leave(mc) // the generation must be able to end
 	defer runtime.KeepAlive(m.mem)
 	switch {
-	case !dev.valid():
+	case dev.core() == nil:
 		return core.NilArgError(op, mc, "device")
-	case dev.core.Drv != v.ctx.Drv:
+	case dev.core().Drv != v.ctx.Drv:
 		return core.Misuse(op, mc, ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
@@ -262,7 +262,7 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 			return err
 		}
 	}
-	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(dev.core.Raw), Flags: int32(a)})
+	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(dev.core().Raw), Flags: int32(a)})
 }
 
 // Access returns how a device may access the memory that is mapped at byte off (cuMemGetAccess).
@@ -273,13 +273,13 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 		return 0, err
 	}
 	defer m.leave(mc)
-	if !dev.valid() {
+	if dev.core() == nil {
 		return 0, core.NilArgError(op, mc, "device")
 	}
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, mc, off)
 	}
-	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(dev.core.Raw), v.raw+driver.DevicePtr(off))
+	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(dev.core().Raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
 		return 0, v.ctx.CallError(op, mc.Handle(), res)
 	}

@@ -35,12 +35,12 @@ const withWorkQueues = 13010
 // Unverified: this follows NVIDIA's documentation, and was not seen on a GPU.
 func (dev *Device) WorkQueues() (WorkQueues, error) {
 	const op = "cuDeviceGetDevResource"
-	if !dev.valid() {
+	if dev.core() == nil {
 		return WorkQueues{}, core.NilError(op, "device")
 	}
-	raw, err := workQueues(dev.core.Drv, op, dev.core.Raw)
+	raw, err := workQueues(dev.core().Drv, op, dev.core().Raw)
 	if err != nil {
-		return WorkQueues{}, core.About(&dev.core, err)
+		return WorkQueues{}, core.About(dev.core(), err)
 	}
 	return workQueuesOf(raw), nil
 }

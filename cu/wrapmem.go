@@ -139,7 +139,7 @@ func wrappable(c *core.Context, addr uint64) (PointerInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	own := info.Device != nil && info.Device.core.Raw == c.Dev
+	own := info.Device != nil && info.Device.core().Raw == c.Dev
 	switch {
 	case info.Type == MemoryUnregistered:
 		return info, core.NewError(wrapMemOp, c, ResultInvalidValue, errUnknownMem,

@@ -27,3 +27,12 @@ func (b *BatchErrors) Err() error {
 	}
 	return &cuerror.BatchError{Op: b.Op, Errs: b.list}
 }
+
+// OneByOne makes calls of which each may fail.
+func OneByOne(f WorkFunction, n int, one func(i int) error) error {
+	errs := BatchErrors{Op: f.Op(), Items: n}
+	for i := range n {
+		errs.Add(i, one(i))
+	}
+	return errs.Err()
+}

@@ -67,9 +67,9 @@ func (r *Region) Rows(write bool) RowRange {
 func (r *Region) Unified() uint64 { return uint64(r.Mem.Handle()) + r.Off }
 
 // EnqueueBatch enqueues work on several regions by one call. If it reports false, the work has to be
-// enqueued one by one, which also finds the mistake if there is one.
+// enqueued one by one, which also finds the mistake if there is one. sc may be nil.
 func (sc *Stream) EnqueueBatch(f WorkFunction, regions []Region, call func(*Stream) driver.Result) bool {
-	if sc.At != (driver.At{}) {
+	if sc == nil || sc.At != (driver.At{}) {
 		return false // the driver refuses the legacy default stream
 	}
 	for i := range regions {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/purecu/purecu/cu/cuerror"
@@ -436,3 +437,59 @@ func (mc *Mem) destroyIdle(l LeakReport) {
 	}
 	ctx.Drv.Leak(l)
 }
+
+// AllocPooled allocates from a pool, or from the current pool of the device if p is nil. It calls own once, with the
+// memory, which gets an owner there.
+func (s *Stream) AllocPooled(op string, size uint64, p *MemPool, own func(*Mem)) error {
+	if err := s.Begin(op); err != nil {
+		return err
+	}
+	defer s.EndCall()
+	if size == 0 {
+		return BadValue(op, s, "the size is 0 bytes: ask for at least one")
+	}
+	var raw driver.DevicePtr
+	var ofNode *Mem // memory of a node, in a capture
+	refused := false
+	attempt := func() (res driver.Result) {
+		raw, res, refused = s.AllocOnce(size, p, func(mc *Mem) {
+			ofNode = mc
+			own(mc)
+		})
+		return res
+	}
+	var res driver.Result
+	var collected *Collection
+	if c := s.Shared.Capture.Load(); c != nil && c.Active() {
+		res = attempt() // a failure may have invalidated the capture, and a second result would hide the first one
+	} else {
+		res, collected = s.Ctx.Allocate(attempt)
+	}
+	switch {
+	case refused:
+		return CapturedPoolError(op, s)
+	case res != driver.ResultSuccess:
+		return s.FailPoolAlloc(op, size, res, p, collected)
+	case ofNode != nil:
+		ofNode.ObserveOrder(op, s)
+		return nil
+	}
+	mc := &Mem{Is: PooledMemory, Raw: raw, Size: size, Capacity: size}
+	if p != nil {
+		p.Retain()
+		mc.Pool = p
+	}
+	own(mc)
+	mc.Resource.UsedOn(s) // it becomes the first in the list: see chooseStream
+	mc.ObserveOrder(op, s)
+	return nil
+}
+
+// CapturedPoolError returns the error for an allocation or a free on a stream that other code captures.
+func CapturedPoolError(op string, s *Stream) error {
+	return NewError(op, s, driver.ResultStreamCaptureUnsupported, errCapturedMemory,
+		"allocate before the capture, and free after the last launch of the graph")
+}
+
+// errCapturedMemory is wrapped by the error of CapturedPoolError.
+var errCapturedMemory = fmt.Errorf("other code captures the stream: %w", errors.ErrUnsupported)

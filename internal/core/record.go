@@ -1,6 +1,8 @@
 package core
 
 import (
+	"runtime"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 )
@@ -471,4 +473,22 @@ func (sl *Slot) noteCaptureDuringRecord(sc *Stream) {
 		sl.capture.Store(c)
 		sl.seq.Store(0)
 	}
+}
+
+// RecordWhole records an event for a whole context or green context. o is the event's owner, or nil
+// if the event was not created yet.
+func RecordWhole(c *Context, op string, r *EventRef, o *EventOwner, a RecordArgs) (err error) {
+	if o == nil {
+		if o, err = CreateEvent(r, c); err != nil {
+			return err
+		}
+	}
+	defer runtime.KeepAlive(o)
+	if o.Event.Ctx != c {
+		return o.Event.OfAnotherContext(op, c)
+	}
+	if a.By == ByGreenContext && o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved there after the caller's check
+		return NoGreen(op, StandIn{ItsKind: "green context", Raw: uintptr(a.Green), Ctx: c})
+	}
+	return o.Event.Record(op, a)
 }

@@ -266,3 +266,15 @@ func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
 		ctx.CaptureGate.Legacy.Join(&sc.Refs)
 	}
 }
+
+// Retry is Context.Retry for a call that enqueues work on the stream. If the stream is being captured, also by other
+// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of memory.
+func (s *Stream) Retry(op string, err error, call func() error) error {
+	if LacksMemory(op, err) == nil || s.Captured(op) {
+		return err
+	}
+	return s.Ctx.Retry(op, err, call)
+}
+
+// Attempt is Retry with the first attempt. s may be nil if call then returns an error.
+func (s *Stream) Attempt(op string, call func() error) error { return s.Retry(op, call(), call) }

@@ -83,3 +83,68 @@ func NewDeviceMem(ctx *core.Context, mc *core.Mem) *cu.DeviceMem {
 	core.OwnMemory(m, core.RefOf(m), ctx, mc)
 	return m
 }
+
+// NewHostMem returns a HostMem that owns memory.
+func NewHostMem(ctx *core.Context, mc *core.Mem) *cu.HostMem {
+	m := new(cu.HostMem)
+	core.OwnMemory(m, core.RefOf(m), ctx, mc)
+	return m
+}
+
+// DeviceMem returns the state of a DeviceMem.
+func DeviceMem(m *cu.DeviceMem) *core.Mem {
+	if m == nil {
+		return nil
+	}
+	return core.Of(m)
+}
+
+// HostMem returns the state of a HostMem.
+func HostMem(m *cu.HostMem) *core.Mem {
+	if m == nil {
+		return nil
+	}
+	return core.Of(m)
+}
+
+// NewSpan returns a Span of memory.
+func NewSpan(parts core.Span) cu.Span {
+	var s cu.Span
+	*core.SpanOf(&s) = parts
+	return s
+}
+
+// RegionOf returns what memory refers to. m may be nil.
+func RegionOf(m cu.Memory) core.Region {
+	switch m := m.(type) {
+	case nil:
+		return core.Region{}
+	case cu.Span:
+		return core.SpanOf(&m).Region()
+	case *cu.Span:
+		if m == nil {
+			return core.Region{}
+		}
+		return core.SpanOf(m).Region()
+	case *cu.DeviceMem:
+		return DeviceMem(m).Whole()
+	case *cu.HostMem:
+		return HostMem(m).Whole()
+	}
+	return core.Region{Err: core.ErrEmbedded}
+}
+
+// EnterStream begins a call on a stream. LeaveStream ends it.
+func EnterStream(s *cu.Stream, op string) (*core.Stream, error) {
+	sc := Stream(s)
+	if sc == nil {
+		return nil, core.NilError(op, "stream")
+	}
+	return sc, sc.Begin(op)
+}
+
+// LeaveStream ends a call that EnterStream has begun.
+func LeaveStream(s *cu.Stream) {
+	core.Of(s).EndCall()
+	runtime.KeepAlive(s)
+}

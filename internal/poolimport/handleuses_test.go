@@ -1,4 +1,4 @@
-package cu
+package poolimport
 
 import (
 	"testing"

@@ -1,49 +1,47 @@
-package cu
+// Package poolimport counts the imports of pools of other processes, and the openings of their memory. All imports of a
+// pool have one handle, and all openings of memory have one address. One call ends all openings, and perhaps also all
+// imports: no driver has shown whether it counts those.
+//
+// The pool is destroyed by the MemPool that is closed last. The memory is freed by the DeviceMem that is closed last,
+// after the work of all. That may be long after its Close. If the memory is opened again meanwhile, it is not freed.
+package poolimport
 
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
-// This file counts the imports of pools, and the openings of their memory. All imports of a pool have
-// one handle, and all openings of memory have one address. One call ends all openings, and perhaps also
-// all imports: no driver has shown whether it counts those.
-//
-// The pool is destroyed by the MemPool that is closed last. The memory is freed by the DeviceMem that is
-// closed last, after the work of all. That may be long after its Close. If the memory is opened again
-// meanwhile, it is not freed.
+// Pools are the imported pools of a Driver.
+type Pools struct{ handleUses[importedPool] }
 
-// imports are the imported pools.
-type imports struct{ handleUses[importedPool] }
-
-// importedPool is a pool that MemPools have imported. imports.mu guards it.
+// importedPool is a pool that MemPools have imported. Pools.mu guards it.
 type importedPool struct{ open int }
 
-// get calls ask, which imports a pool.
-func (i *imports) get(ask func() (driver.MemoryPool, driver.Result)) (raw driver.MemoryPool, res driver.Result) {
-	res = i.handleUses.get(func() (h uint64, res driver.Result) {
+// Get calls ask, which imports a pool.
+func (p *Pools) Get(ask func() (driver.MemoryPool, driver.Result)) (raw driver.MemoryPool, res driver.Result) {
+	res = p.handleUses.get(func() (h uint64, res driver.Result) {
 		raw, res = ask()
 		return uint64(raw), res
 	}, func(x *importedPool) { x.open++ })
 	return raw, res
 }
 
-// leave ends one use of a pool. If it was the last one, the caller destroys the pool, and calls end
+// Leave ends one use of a pool. If it was the last one, the caller destroys the pool, and calls end
 // afterwards. Otherwise end is nil.
-func (i *imports) leave(raw driver.MemoryPool) (end func()) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	x := i.at[uint64(raw)]
+func (p *Pools) Leave(raw driver.MemoryPool) (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.at[uint64(raw)]
 	if x.open--; x.open > 0 {
 		return nil
 	}
-	return i.beginEnd(uint64(raw))
+	return p.beginEnd(uint64(raw))
 }
 
-// openings are the memory of imported pools that is open.
-type openings struct{ handleUses[openedMemory] }
+// Memory is the memory of imported pools that is open, of a Driver.
+type Memory struct{ handleUses[openedMemory] }
 
-// openedMemory is memory that DeviceMems have opened at one address. openings.mu guards it.
+// openedMemory is memory that DeviceMems have opened at one address. Memory.mu guards it.
 type openedMemory struct {
 	open int // the number of DeviceMems that are not closed
 	// last is the memory that frees it, if open is 0.
@@ -52,8 +50,8 @@ type openedMemory struct {
 	used core.StreamSet
 }
 
-// open opens the memory that data of its exporter names. The caller has a call in flight on the pool.
-func (o *openings) open(mc *core.Mem, data driver.MemPoolPtrExportData) driver.Result {
+// Open opens the memory that data of its exporter names. The caller has a call in flight on the pool.
+func (o *Memory) Open(mc *core.Mem, data driver.MemPoolPtrExportData) driver.Result {
 	res := o.get(func() (h uint64, res driver.Result) {
 		pool, at := mc.Pool.(*core.MemPool).Raw, driver.At{Context: mc.Ctx.Raw}
 		mc.Raw, res = mc.Ctx.Drv.Table().MemPoolImportPointer(at, pool, data)
@@ -78,7 +76,7 @@ func (x *openedMemory) leave(mc *core.Mem) (last bool) {
 	if !mc.Left {
 		mc.ObserveGone()
 	}
-	o := core.StateOf[openings](mc.Ctx.Drv)
+	o := core.StateOf[Memory](mc.Ctx.Drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !mc.Left {
@@ -93,7 +91,7 @@ func (x *openedMemory) leave(mc *core.Mem) (last bool) {
 }
 
 func (x *openedMemory) beginFree(mc *core.Mem) (end func(), may bool) {
-	o := core.StateOf[openings](mc.Ctx.Drv)
+	o := core.StateOf[Memory](mc.Ctx.Drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if x.last != mc || o.at[uint64(mc.Raw)] != x {

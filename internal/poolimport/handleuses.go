@@ -1,4 +1,4 @@
-package cu
+package poolimport
 
 import (
 	"github.com/purecu/purecu/driver"
@@ -104,4 +104,11 @@ func (u *handleUses[X]) beginEnd(h uint64) (end func()) {
 			delete(u.ends, h)
 		}
 	}
+}
+
+// Idle reports whether no object is in use, and no call of the driver is in progress.
+func (u *handleUses[X]) Idle() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.at) == 0 && u.asking == 0 && len(u.ends) == 0
 }

@@ -1,0 +1,77 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Span is a part of an allocation.
+type Span struct {
+	Mem *Mem
+	// Owner keeps Mem from being collected. It is a spanError if the span is not memory.
+	Owner     any
+	Off, Size uint64
+}
+
+// spanError is the error of a span that exceeds its memory.
+type spanError struct{ error }
+
+// Fail makes every use of the span fail.
+func (s *Span) Fail(err error) { s.Owner = spanError{err} }
+
+// Err returns the error of a span that exceeds its memory, or nil.
+func (s *Span) Err() error {
+	e, _ := s.Owner.(spanError)
+	return e.error
+}
+
+// Cut makes it size bytes of itself, from offset off. If they exceed the span, it fails.
+func (s *Span) Cut(off, size uint64) {
+	if (off > s.Size || size > s.Size-off) && s.Err() == nil {
+		s.Fail(fmt.Errorf("%w: %d bytes at %d, of %d", ErrInvalid, size, off, s.Size))
+	}
+	s.Off, s.Size = s.Off+off, size
+}
+
+// Region returns the memory of the span.
+func (s *Span) Region() Region {
+	r := Region{Mem: s.Mem, Off: s.Off, Size: s.Size, Err: s.Err()}
+	if r.Mem != nil && r.Mem.Virt != nil {
+		r.Mem = r.Mem.Virt.Current() // before the question what is mapped, which changes before
+		if r.Err == nil {
+			r.Err = r.Mem.Mapped(r.Off, r.Size)
+		}
+	}
+	return r
+}
+
+// Whole returns all of the memory. mc is nil if there is none.
+func (mc *Mem) Whole() Region {
+	if mc == nil {
+		return Region{}
+	}
+	return Region{Mem: mc.Current(), Size: mc.Length()}
+}
+
+// Target returns the region for work that writes it.
+func (r Region) Target() Region {
+	if r.Valid() && r.Mem.Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
+		r.Err = ErrReadOnly
+	}
+	return r
+}
+
+// SpanRef is what a cu.Span embeds, by an alias that is not exported: see Ref.
+type SpanRef struct{ s Span }
+
+func (r *SpanRef) spanRef() *SpanRef { return r }
+
+// SpanIn returns the Span for package cu, which has the SpanRef itself.
+func SpanIn(r *SpanRef) *Span { return &r.s }
+
+// HasSpan is a *cu.Span. The interface is sealed, as Has is.
+type HasSpan interface{ spanRef() *SpanRef }
+
+// SpanOf returns the Span of a cu.Span. The pointer in h must not be nil.
+func SpanOf(h HasSpan) *Span { return &h.spanRef().s }
