@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -30,23 +31,23 @@ func TestAllocations(t *testing.T) {
 	r.ok(pending.Record(held))
 	unknown := r.event(r.gpu, EventInterprocess|EventDisableTiming)
 	r.ok(unknown.Record(r.s))
-	fn := must(r.module(r.gpu).Function("axpy"))(t)
+	fn := need(r.module(r.gpu).Function("axpy"))(t)
 	mem := r.memory(r.gpu, 8)
 	buf := make([]byte, 8)
 	args := []Arg{Ptr(mem), F32(1), U64(2)}
 	shape := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
-	prepared := must(fn.Prepare(shape, args...))(t)
+	prepared := need(fn.Prepare(shape, args...))(t)
 
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	defer legacy.Close()
 	host := r.host(r.gpu, 64)
 	part := host.Span(8, 8)
 
-	graph := must(r.gpu.NewGraph())(t)
+	graph := need(r.gpu.NewGraph())(t)
 	defer graph.Close()
-	kernel := must(graph.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
-	set, copied := must(graph.Add(&MemsetNode{Dst: mem, Value: 1}))(t), must(graph.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
-	exec := must(graph.Instantiate())(t)
+	kernel := need(graph.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
+	set, copied := need(graph.Add(&MemsetNode{Dst: mem, Value: 1}))(t), need(graph.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
+	exec := need(graph.Instantiate())(t)
 	defer exec.Close()
 	otherMem := r.memory(r.gpu, 8)
 	otherArgs := []Arg{Ptr(otherMem), F32(1), U64(2)}
@@ -84,7 +85,7 @@ func TestAllocations(t *testing.T) {
 		"Query, pending":             func() { r.status(pending, Pending) },
 		"Query, remembered":          func() { r.status(complete, Complete) },
 		"Query, never remembered":    func() { r.status(unknown, Complete) },
-		"relaxed query":              func() { pending.core().Slot.Load().Query(driver.At{Relaxed: true}) },
+		"relaxed query":              func() { eventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) },
 		"Wait, complete":             func() { r.ok(unknown.Wait(t.Context())) },
 		"Synchronize":                func() { r.ok(complete.Synchronize()) },
 		"Record":                     func() { r.ok(start.Record(r.s)) },
@@ -106,9 +107,9 @@ func TestAllocations(t *testing.T) {
 		"Stream.Copy, spans":         func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
 		"Stream.Memset":              func() { r.ok(r.s.Memset(mem, 0)) },
 		"Stream.Memset, span":        func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
-		"Stream.Priority":            func() { must(r.s.Priority())(t) },
+		"Stream.Priority":            func() { need(r.s.Priority())(t) },
 		"refs": func() {
-			sl := complete.core().Slot.Load()
+			sl := eventOf(complete).Slot.Load()
 			sl.Acquire(sl)
 			sl.EndCall()
 		},
@@ -133,8 +134,8 @@ func TestTrace(t *testing.T) {
 	var c traceCounter
 	remove := r.drv.AddTracer(c.trace)
 	wakeUps := wakeUpStreams(r.gpu)
-	s := must(r.gpu.NewStream(0))(t)
-	e := must(r.gpu.NewEvent(0))(t)
+	s := need(r.gpu.NewStream(0))(t)
+	e := need(r.gpu.NewEvent(0))(t)
 	r.ok(e.Record(s))
 	r.ok(e.Record(s))
 	r.ok(s.WaitEvent(e))
@@ -204,7 +205,7 @@ func TestTraceStorm(t *testing.T) {
 	n := rounds(150)
 	var records, syncs atomic.Int32
 	for range workers {
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		wg.Go(func() {
 			defer s.Close()
 			for i := range n {
@@ -279,17 +280,17 @@ func TestTraceStorm(t *testing.T) {
 func TestPoolAllocations(t *testing.T) {
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	defer pool.Close()
-	start := must(pool.Acquire(EventDefault))(t)
+	start := need(pool.Acquire(EventDefault))(t)
 	r.ok(start.Record(r.s))
 	plain := r.event(r.gpu, EventDefault)
 	r.ok(plain.Record(r.s))
 	statuses, all, mixed := make([]Status, 2), []Pooled{start, start}, []AnyEvent{start, plain}
 	id := start.ID()
 	for name, f := range map[string]func(){
-		"Acquire, Release": func() { r.ok(must(pool.Acquire())(t).Release()) },
-		"with flags":       func() { r.ok(must(pool.Acquire(EventBlockingSync, EventDisableTiming))(t).Release()) },
+		"Acquire, Release": func() { r.ok(need(pool.Acquire())(t).Release()) },
+		"with flags":       func() { r.ok(need(pool.Acquire(EventBlockingSync, EventDisableTiming))(t).Release()) },
 		"Record, Query":    func() { r.ok(start.Record(r.s)); start.Query() },
 		"Wait":             func() { r.ok(start.Wait(t.Context())) },
 		"Synchronize":      func() { r.ok(start.Synchronize()) },
@@ -298,7 +299,7 @@ func TestPoolAllocations(t *testing.T) {
 		"Elapsed, mixed":   func() { _, err := Elapsed(t.Context(), plain, start); r.ok(err) },
 		"QueryAll":         func() { r.ok(QueryAll(statuses, all)) },
 		"QueryAll, mixed":  func() { r.ok(QueryAll(statuses, mixed)) },
-		"ByID":             func() { must(pool.ByID(id))(t) },
+		"ByID":             func() { need(pool.ByID(id))(t) },
 		"Stats":            func() { pool.Stats() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 && exact {
@@ -331,21 +332,21 @@ func (quietOperations) StreamBatchMemOp(*driver.Thread, driver.Stream, []driver.
 func TestOperationAllocations(t *testing.T) {
 	var got []driver.ExternalSemaphoreHandleDesc
 	soft := quietOperations{windowsSemaphores{cusim.New().Software(), &got}}
-	drv := must(Open(WithSoftware(driver.Provide(soft))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(soft))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	x := must(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 3}))(t)
+	x := need(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 3}))(t)
 	defer x.Close()
-	y := must(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 4}))(t)
+	y := need(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 4}))(t)
 	defer y.Close()
-	m := must(gpu.Alloc(8))(t)
+	m := need(gpu.Alloc(8))(t)
 	defer m.Close()
 	// What the table and the driver allocate to make a context current is not what this test is
 	// about.
-	table := drv.core.Table()
-	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core().InContext(), s.core().Raw, nil, 0) })
+	table := core.Of(drv).Table()
+	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(core.Of(s).InContext(), core.Of(s).Raw, nil, 0) })
 	for name, f := range map[string]func() error{
 		"SignalExternal":       func() error { return s.SignalExternal(x.At(1)) },
 		"SignalExternal, four": func() error { return s.SignalExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },

@@ -1,20 +1,22 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestAnyEventWrong passes what is no event where an Event or a Pooled belongs.
 func TestAnyEventWrong(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	defer pool.Close()
-	good, released := must(pool.Acquire(EventDefault))(t), must(pool.Acquire(EventDefault))(t)
+	good, released := need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)
 	r.ok(good.Record(r.s))
 	r.ok(released.Record(r.s))
 	r.ok(released.Release())
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	for name, c := range map[string]struct {
 		e    AnyEvent
@@ -22,8 +24,8 @@ func TestAnyEventWrong(t *testing.T) {
 	}{
 		"nil": {nil, ErrNil}, "nil Event": {(*Event)(nil), ErrNil}, "nil pointer": {(*Pooled)(nil), ErrNil},
 		"zero Pooled": {Pooled{}, ErrNil}, "released": {released, ErrReleased},
-		"nil in a struct":   {struct{ *Event }{}, errEmbeddedEvent},
-		"event in a struct": {struct{ Pooled }{good}, errEmbeddedEvent},
+		"nil in a struct":   {struct{ *Event }{}, ErrEmbeddedEvent},
+		"event in a struct": {struct{ Pooled }{good}, ErrEmbeddedEvent},
 	} {
 		_, start := Elapsed(t.Context(), c.e, good)
 		_, stop := Elapsed(t.Context(), good, c.e)
@@ -59,10 +61,10 @@ func TestAnyEventWrong(t *testing.T) {
 // TestAnyEventWaits waits for pooled events and for others together.
 func TestAnyEventWaits(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	defer pool.Close()
-	held, free := must(pool.Acquire())(t), must(pool.Acquire())(t)
-	e, fresh := r.event(0), must(pool.Acquire())(t)
+	held, free := need(pool.Acquire())(t), need(pool.Acquire())(t)
+	e, fresh := r.event(0), need(pool.Acquire())(t)
 	slow := r.stream()
 	r.hold(slow)
 	r.ok(held.Record(slow))
@@ -104,22 +106,22 @@ func TestAnyEventWaits(t *testing.T) {
 func TestPooledInGraph(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		r := newSoft(t)
-		pool := must(r.gpu.EventPool())(t)
+		pool := need(r.gpu.EventPool())(t)
 		slow := r.stream()
 		r.hold(slow)
-		old := [...]Pooled{must(pool.Acquire(EventDefault))(t), must(pool.Acquire(EventDefault))(t)}
+		old := [...]Pooled{need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)}
 		for _, e := range old {
 			r.ok(errors.Join(e.Record(slow), e.Release()))
 		}
-		e, waited := must(pool.Acquire(EventDefault))(t), must(pool.Acquire(EventDefault))(t)
+		e, waited := need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)
 		if st := pool.Stats(); st.Created != 2 {
 			t.Fatalf("%+v", st)
 		}
 		if recorded {
 			r.ok(errors.Join(e.Record(r.s), waited.Record(r.s)))
 		}
-		g := must(r.gpu.NewGraph())(t)
-		must(g.Add(&RecordNode{Event: e}, must(g.Add(&WaitNode{Event: waited}))(t)))(t)
+		g := need(r.gpu.NewGraph())(t)
+		need(g.Add(&RecordNode{Event: e}, need(g.Add(&WaitNode{Event: waited}))(t)))(t)
 		x := r.exec(g)
 		if !recorded {
 			r.status("recorded by nothing", e, Complete)
@@ -131,10 +133,10 @@ func TestPooledInGraph(t *testing.T) {
 		r.ok(x.Launch(r.s))
 		r.ok(r.s.Synchronize()) // it did not wait for the earlier user
 		r.status("recorded by the graph", e, Complete)
-		must(Elapsed(t.Context(), e, e))(t)
+		need(Elapsed(t.Context(), e, e))(t)
 
 		r.ok(errors.Join(e.Release(), waited.Release()))
-		next := [...]Pooled{must(pool.Acquire(EventDefault))(t), must(pool.Acquire(EventDefault))(t)}
+		next := [...]Pooled{need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)}
 		r.hold(r.s)
 		r.ok(x.Launch(r.s))
 		for _, n := range next {
@@ -150,7 +152,7 @@ func TestPooledInGraph(t *testing.T) {
 		r.ok(errors.Join(x.Close(), g.Close()))
 		for _, n := range next {
 			// With the race detector, a wait ends a moment after WaitAll returns.
-			if c := n.entry.Core.Load(); !eventually(c.Unused) {
+			if c := PooledEntry(n).Core.Load(); !eventually(c.Unused) {
 				t.Error("a wait does not end")
 			}
 			r.ok(n.Release())
@@ -166,16 +168,16 @@ func TestPooledInGraph(t *testing.T) {
 // CUevent, as other code may have the handle that the graph has told.
 func TestPooledReleasedByGraph(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	defer pool.Close()
-	e := must(pool.Acquire())(t)
-	g := must(r.gpu.NewGraph())(t)
-	w := must(must(g.Add(&RecordNode{Event: e}))(t).Work())(t)
+	e := need(pool.Acquire())(t)
+	g := need(r.gpu.NewGraph())(t)
+	w := need(need(g.Add(&RecordNode{Event: e}))(t).Work())(t)
 	r.ok(g.Close())
 	r.ok(e.Record(r.s))
 	r.ok(e.Release())
-	next := must(pool.Acquire())(t)
-	if sl := next.entry.Core.Load().Slot.Load(); sl.Exposed() || uintptr(sl.Raw) == w.(*RecordNode).Handle {
+	next := need(pool.Acquire())(t)
+	if sl := PooledEntry(next).Core.Load().Slot.Load(); sl.Exposed() || uintptr(sl.Raw) == w.(*RecordNode).Handle {
 		t.Error("the next user has the CUevent of the graph")
 	}
 	r.ok(next.Release())

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -112,20 +113,20 @@ var apiFuncs = map[string]func(){
 		WaitAny(context.Background(), nil, new(Event))
 	},
 	"OpenContext":    func() { var none context.Context; OpenContext(none); OpenContext(none, nil) },
-	"WithMinVersion": func() { WithMinVersion(-1, -1)(new(options)) },
-	"WithLeakHook":   func() { WithLeakHook(nil)(new(options)) },
-	"WithLibrary":    func() { WithLibrary("")(new(options)) },
+	"WithMinVersion": func() { WithMinVersion(-1, -1)(new(Options)) },
+	"WithLeakHook":   func() { WithLeakHook(nil)(new(Options)) },
+	"WithLibrary":    func() { WithLibrary("")(new(Options)) },
 	"WithStream":     func() { var none context.Context; WithStream(none, nil) },
 	"WaitWord32":     func() { _ = WaitWord32(nil, 1, 99); _ = WaitWord32(new(DeviceMem), 1, 0) },
 	"WaitWord64":     func() { _ = WaitWord64(nil, 1, 99); _ = WaitWord64(Span{}, 1, 0) },
 	"WriteWord32":    func() { _ = WriteWord32(nil, 1); _ = WriteWord32((*HostMem)(nil), 1) },
 	"WriteWord64":    func() { _ = WriteWord64(nil, 1); _ = WriteWord64(new(HostMem), 1) },
-	"WithSoftware":   func() { WithSoftware(nil)(new(options)) },
+	"WithSoftware":   func() { WithSoftware(nil)(new(Options)) },
 }
 
 // TestAPIListed compares apiTypes and apiFuncs with the package's source.
 func TestAPIListed(t *testing.T) {
-	files := must(filepath.Glob("*.go"))(t)
+	files := need(filepath.Glob("*.go"))(t)
 	if len(files) == 0 {
 		t.Skip("the source is not here")
 	}
@@ -134,7 +135,7 @@ func TestAPIListed(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		f := must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
+		f := need(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 		for _, decl := range f.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
@@ -182,25 +183,25 @@ func TestNothingPanics(t *testing.T) {
 	good := []func() any{
 		func() any { return r.drv },
 		func() any { return r.gpu.Device() },
-		func() any { return must(r.gpu.Device().PrimaryContext())(t) },
+		func() any { return need(r.gpu.Device().PrimaryContext())(t) },
 		func() any { return r.stream(r.gpu) },
 		func() any { return r.event(r.gpu, 0) },
 		func() any { return r.memory(r.gpu, 8) },
-		func() any { return must(r.gpu.AllocHost(8, 0))(t) },
+		func() any { return need(r.gpu.AllocHost(8, 0))(t) },
 		func() any { return r.module(r.gpu) },
-		func() any { return must(r.module(r.gpu).Function("noop"))(t) },
+		func() any { return need(r.module(r.gpu).Function("noop"))(t) },
 		func() any {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
-			return must(e.Ticket())(t)
+			return need(e.Ticket())(t)
 		},
 		func() any { return r.event(r.gpu, EventInterprocess|EventDisableTiming) },
 		func() any { h := ForeignHandle(); return &h },
-		func() any { return must(r.gpu.EventPool())(t) },
+		func() any { return need(r.gpu.EventPool())(t) },
 		func() any {
-			pool := must(r.gpu.EventPool())(t)
+			pool := need(r.gpu.EventPool())(t)
 			t.Cleanup(func() { pool.Close() })
-			e := must(pool.Acquire())(t)
+			e := need(pool.Acquire())(t)
 			t.Cleanup(func() { e.Release() })
 			return &e
 		},
@@ -211,10 +212,10 @@ func TestNothingPanics(t *testing.T) {
 		func() any { return soft.graph(func() error { return soft.work(soft.s) }) },
 		func() any { return soft.exec(soft.graph(func() error { return soft.work(soft.s) })) },
 		func() any { return soft.timeline(0) },
-		func() any { return must(soft.gpu.DefaultMemPool())(t) },
+		func() any { return need(soft.gpu.DefaultMemPool())(t) },
 		func() any { return LaunchWith(LaunchCluster(Dim3{X: 2})) },
-		func() any { return must(soft.gpu.NewPhysicalMem(1<<21, PhysicalOptions{}))(t) },
-		func() any { return must(soft.gpu.Reserve(1 << 21))(t) })
+		func() any { return need(soft.gpu.NewPhysicalMem(1<<21, PhysicalOptions{}))(t) },
+		func() any { return need(soft.gpu.Reserve(1 << 21))(t) })
 	goodOf := func(typ reflect.Type) func() any {
 		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
 		if i < 0 {
@@ -289,7 +290,7 @@ func TestNothingPanics(t *testing.T) {
 		try(name, call)
 	}
 	e, s := r.event(r.gpu, 0), r.stream(r.gpu)
-	noop := must(r.module(r.gpu).Function("noop"))(t)
+	noop := need(r.module(r.gpu).Function("noop"))(t)
 	for name, err := range map[string]error{
 		"record on a zero Stream":   e.Record(new(Stream)),
 		"launch on a zero Stream":   noop.Launch(new(Stream), LaunchConfig{}),

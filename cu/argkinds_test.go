@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -35,12 +36,12 @@ func TestGPUArgumentKinds(t *testing.T) { argumentKinds(t, gpuContext(t), []byte
 // argumentKinds launches the kernels of kindsPTX, which images contain.
 func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 	t.Helper()
-	mod := must(gpu.LoadModule([]byte(kindsPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(kindsPTX)))(t)
 	defer mod.Close()
-	f, other := must(mod.Function("takes"))(t), must(mod.Function("other"))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	f, other := need(mod.Function("takes"))(t), need(mod.Function("other"))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m := must(gpu.Alloc(64))(t)
+	m := need(gpu.Alloc(64))(t)
 	defer m.Close()
 	right := []Arg{Ptr(m), F32(2), U32(3), U32(4), I64(5), F64(6), Value(uint16(7)), Value(pair{8, 9}), Value(true)}
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
@@ -93,14 +94,14 @@ func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 
 	// The PTX may be in a fatbin, or in a library.
 	for i, image := range images {
-		mod := must(gpu.LoadModule(image))(t)
+		mod := need(gpu.LoadModule(image))(t)
 		defer mod.Close()
-		wrong := []error{must(mod.Function("other"))(t).Launch(s, one, U32(1))}
+		wrong := []error{need(mod.Function("other"))(t).Launch(s, one, U32(1))}
 		lib, err := gpu.Device().Driver().LoadLibrary(image)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			noErr(t, err)
 			defer lib.Close()
-			f := must(must(lib.Kernel("other"))(t).Function(gpu))(t)
+			f := need(need(lib.Kernel("other"))(t).Function(gpu))(t)
 			wrong = append(wrong, f.Launch(s, one, U32(1)))
 			noErr(t, f.Launch(s, one, F32(1)))
 		}
@@ -133,14 +134,14 @@ func launchedAs(t *testing.T, gpu *Context, s *Stream, f *Function, cfg LaunchCo
 		"Function.Prepare":         nil,
 	}
 	_, errs["Function.Prepare"] = f.Prepare(cfg, args...)
-	p := must(f.Prepare(cfg, right...))(t)
+	p := need(f.Prepare(cfg, right...))(t)
 	for i := range args {
 		errs["PreparedLaunch.SetArg"] = errors.Join(errs["PreparedLaunch.SetArg"], p.SetArg(i, args[i]))
 	}
-	g := must(gpu.NewGraph())(t)
+	g := need(gpu.NewGraph())(t)
 	defer g.Close()
-	n := must(g.Add(&KernelNode{Kernel: f, Config: cfg, Args: right}))(t)
-	x := must(g.Instantiate())(t)
+	n := need(g.Add(&KernelNode{Kernel: f, Config: cfg, Args: right}))(t)
+	x := need(g.Instantiate())(t)
 	defer x.Close()
 	errs["GraphExec.Set"] = x.Set(n, &KernelNode{Kernel: f, Config: cfg, Args: args})
 	errs["GraphExec.SetAll"] = x.SetAll(NodeUpdate{n, &KernelNode{Kernel: f, Config: cfg, Args: args}})

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -28,7 +29,7 @@ func TestQueryAll(t *testing.T) {
 		}
 		events, want = append(events, e), append(want, st)
 	}
-	for range 2 * batchSize {
+	for range 2 * BatchSize {
 		e := r.event(EventDisableTiming)
 		r.ok(e.Record(held))
 		add(e, Pending, nil)
@@ -39,7 +40,7 @@ func TestQueryAll(t *testing.T) {
 	add(nil, StatusUnknown, ErrNil)
 	add(new(Event), Complete, nil)
 	add(r.event(EventDefault), Complete, nil)
-	closed := must(r.gpu.NewEvent(EventDefault))(t)
+	closed := need(r.gpu.NewEvent(EventDefault))(t)
 	r.ok(closed.Close())
 	add(closed, StatusUnknown, ErrClosed)
 	other := strange.event(EventDefault)
@@ -67,8 +68,8 @@ func TestQueryAll(t *testing.T) {
 		}
 	}
 	check()
-	if n := len(r.told(check)); n != 2*batchSize+1 { // what is complete is known
-		t.Errorf("tracers are called of %d queries, not of %d", n, 2*batchSize+1)
+	if n := len(r.told(check)); n != 2*BatchSize+1 { // what is complete is known
+		t.Errorf("tracers are called of %d queries, not of %d", n, 2*BatchSize+1)
 	}
 	r.release(held)
 	r.ok(held.Synchronize())
@@ -89,7 +90,7 @@ func TestRecordAll(t *testing.T) {
 	r.hold(held)
 	var events []*Event
 	var streams []*Stream
-	for i := range 2*batchSize + 3 {
+	for i := range 2*BatchSize + 3 {
 		e := r.event(EventDisableTiming)
 		if i%7 == 0 {
 			e = new(Event) // is created
@@ -106,7 +107,7 @@ func TestRecordAll(t *testing.T) {
 
 	// Who waits goes on waiting for the record of before.
 	wait := make(chan error, 1)
-	ticket := must(events[0].Ticket())(t)
+	ticket := need(events[0].Ticket())(t)
 	go func() { wait <- ticket.Wait(t.Context()) }()
 	r.ok(RecordAll(events[:3], []*Stream{r.s, r.s, r.s}))
 	if st, err := events[0].Query(); st != Complete || err != nil {
@@ -128,9 +129,9 @@ func TestRecordAll(t *testing.T) {
 	}
 
 	// Those that fail do not keep others from it.
-	closed := must(r.gpu.NewEvent(EventDefault))(t)
+	closed := need(r.gpu.NewEvent(EventDefault))(t)
 	r.ok(closed.Close())
-	gone := must(r.gpu.NewStream(0))(t)
+	gone := need(r.gpu.NewStream(0))(t)
 	r.ok(gone.Close())
 	good := r.event(EventDefault)
 	err := RecordAll([]*Event{nil, closed, strange.event(EventDefault), good, events[1], events[2]},
@@ -148,21 +149,20 @@ func TestRecordAll(t *testing.T) {
 		!strings.Contains(text, "; and 2 more") {
 		t.Errorf("the error reads %q", text)
 	}
-	if !good.core().Slot.Load().Recorded() {
+	if !eventOf(good).Slot.Load().Recorded() {
 		t.Error("an event was not recorded beside others that failed")
 	}
 	r.is(RecordAll(events, streams[1:]), ResultInvalidValue)
 
 	// An event whose record is under way is not recorded together with others, and the
 	// batches that are kept hold nothing.
-	sl := good.core().Slot.Load()
+	sl := eventOf(good).Slot.Load()
 	sl.Begin(sl)
-	if _, fits := beginBatched("cuEventRecord", good, r.s); fits {
+	if _, fits := BeginBatched("cuEventRecord", good, r.s); fits {
 		t.Error("a record beside another one of the event fits")
 	}
 	sl.End(sl)
-	b := newBatch(&r.drv.core)
-	if b.drv = nil; b.n != 0 || slices.ContainsFunc(b.items[:], func(it batchItem) bool { return it != batchItem{} }) {
+	if !KeptBatchIsEmpty(core.Of(r.drv)) {
 		t.Error("a kept batch is not empty")
 	}
 
@@ -197,15 +197,15 @@ func TestWaitEvents(t *testing.T) {
 		s := r.stream()
 		r.hold(s)
 		held = append(held, s)
-		for range batchSize {
+		for range BatchSize {
 			e := r.event(EventDisableTiming)
 			r.ok(e.Record(s))
 			events = append(events, e)
 		}
 	}
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
-	for _, s := range []*Stream{r.stream(), must(r.gpu.LegacyStream())(t), must(far.NewStream(StreamNonBlocking))(t)} {
+	for _, s := range []*Stream{r.stream(), need(r.gpu.LegacyStream())(t), need(far.NewStream(StreamNonBlocking))(t)} {
 		r.ok(s.WaitEvents(events...))
 		r.ok(s.WaitEvents())
 		defer s.Close()
@@ -247,8 +247,8 @@ func TestBatchesBesideClose(t *testing.T) {
 		var events []*Event
 		var streams []*Stream
 		for range 8 {
-			events = append(events, must(r.gpu.NewEvent(EventDefault))(t))
-			streams = append(streams, must(r.gpu.NewStream(StreamNonBlocking))(t))
+			events = append(events, need(r.gpu.NewEvent(EventDefault))(t))
+			streams = append(streams, need(r.gpu.NewStream(StreamNonBlocking))(t))
 		}
 		allowed := func(err error) {
 			var batch *BatchError
@@ -284,11 +284,11 @@ func TestBatchesBesideClose(t *testing.T) {
 func TestBatchesAllocateNothing(t *testing.T) {
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
-	const n = batchSize + 8
+	const n = BatchSize + 8
 	events, streams, statuses := make([]*Event, n), make([]*Stream, n), make([]Status, n)
 	s := r.stream(r.gpu)
 	for i := range events {
-		events[i], streams[i] = must(r.gpu.NewEvent(EventDisableTiming))(t), s
+		events[i], streams[i] = need(r.gpu.NewEvent(EventDisableTiming))(t), s
 		defer events[i].Close()
 	}
 	r.ok(RecordAll(events, streams))

@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"testing"
 	"unsafe"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -25,10 +26,10 @@ func BenchmarkHandles(b *testing.B) {
 	r.ok(complete.Record(r.s))
 	r.ok(start.Record(r.s))
 	r.status(complete, Complete)
-	tab, at := r.drv.core.Table(), driver.At{}
-	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core().Raw
+	tab, at := core.Of(r.drv).Table(), driver.At{}
+	raw, rawStream := driver.Event(rawEvent(pending)), core.Of(r.s).Raw
 	rawStart := driver.Event(rawEvent(start))
-	sl := pending.core().Slot.Load()
+	sl := eventOf(pending).Slot.Load()
 
 	b.Run("query/table", func(b *testing.B) {
 		for b.Loop() {
@@ -60,9 +61,9 @@ func BenchmarkHandles(b *testing.B) {
 			start.Record(r.s)
 		}
 	})
-	legacy := must(r.gpu.LegacyStream())(b)
+	legacy := need(r.gpu.LegacyStream())(b)
 	b.Run("record/default stream, table", func(b *testing.B) {
-		at := legacy.core().At
+		at := core.Of(legacy).At
 		for b.Loop() {
 			tab.EventRecord(at, rawStart, driver.CU_STREAM_LEGACY)
 		}
@@ -100,7 +101,7 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	b.Run("create/table", func(b *testing.B) {
-		in := driver.At{Context: r.gpu.own().Context.Raw}
+		in := driver.At{Context: core.Of(r.gpu).Context.Raw}
 		for b.Loop() {
 			e, _ := tab.EventCreate(in, 0)
 			tab.EventDestroy(at, e)
@@ -113,11 +114,12 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	mem, host := r.memory(r.gpu, 64), r.host(r.gpu, 64)
-	axpy := must(r.module(r.gpu).Function("axpy"))(b)
-	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: r.gpu.own().Context.Raw}
+	axpy := need(r.module(r.gpu).Function("axpy"))(b)
+	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: core.Of(r.gpu).Context.Raw}
 	b.Run("copy/table", func(b *testing.B) {
+		dst, src := core.Of(mem).Raw, core.Of(host).Host
 		for b.Loop() {
-			tab.MemcpyHtoDAsync(in, mem.core().Raw, host.core().Host, 64, rawStream)
+			tab.MemcpyHtoDAsync(in, dst, src, 64, rawStream)
 		}
 	})
 	b.Run("copy/stream", func(b *testing.B) {
@@ -144,7 +146,7 @@ func BenchmarkHandles(b *testing.B) {
 			axpy.Launch(r.s, oneThread, args...)
 		}
 	})
-	prepared := must(axpy.Prepare(oneThread, args...))(b)
+	prepared := need(axpy.Prepare(oneThread, args...))(b)
 	b.Run("launch/prepared", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -154,20 +156,20 @@ func BenchmarkHandles(b *testing.B) {
 	b.Run("launch/table", func(b *testing.B) {
 		params := kernelParams(args...)
 		for b.Loop() {
-			tab.LaunchKernel(at, axpy.raw, 1, 1, 1, 1, 1, 1, 0, rawStream, params)
+			tab.LaunchKernel(at, RawFunction(axpy), 1, 1, 1, 1, 1, 1, 0, rawStream, params)
 		}
 	})
-	graph := must(r.gpu.NewGraph())(b)
-	node := must(graph.Add(&KernelNode{Kernel: axpy, Config: oneThread, Args: args}))(b)
-	exec := must(graph.Instantiate())(b)
+	graph := need(r.gpu.NewGraph())(b)
+	node := need(graph.Add(&KernelNode{Kernel: axpy, Config: oneThread, Args: args}))(b)
+	exec := need(graph.Instantiate())(b)
 	defer func() { exec.Close(); graph.Close() }()
 	b.Run("kernel node/table", func(b *testing.B) {
 		p := driver.KernelNodeParams{
-			Func: axpy.raw, GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
+			Func: RawFunction(axpy), GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
 			KernelParams: unsafe.Pointer(unsafe.SliceData(kernelParams(args...).Ptrs)),
 		}
 		for b.Loop() {
-			tab.GraphExecKernelNodeSetParams(at, exec.core.raw, node.raw, &p)
+			tab.GraphExecKernelNodeSetParams(at, RawExec(exec), RawNode(node), &p)
 		}
 	})
 	work := &KernelNode{Kernel: axpy, Config: oneThread, Args: args}
@@ -179,9 +181,9 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	list := make([]NodeUpdate, 32)
 	for i := range list {
-		list[i] = NodeUpdate{must(graph.Add(work))(b), work}
+		list[i] = NodeUpdate{need(graph.Add(work))(b), work}
 	}
-	many := must(graph.Instantiate())(b)
+	many := need(graph.Instantiate())(b)
 	defer func() { many.Close() }()
 	b.Run("kernel node/one of 32", func(b *testing.B) {
 		b.ReportAllocs()
@@ -206,8 +208,9 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	b.Run("handle/tracer", func(b *testing.B) {
+		d := core.Of(r.drv)
 		for b.Loop() {
-			r.drv.core.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
+			d.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
 		}
 	})
 }
@@ -227,8 +230,9 @@ func BenchmarkTracing(b *testing.B) {
 		b.Run("nothing/"+c.name, func(b *testing.B) {
 			defer c.add()()
 			b.ReportAllocs()
+			d := core.Of(r.drv)
 			for b.Loop() {
-				r.drv.core.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
+				d.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
 			}
 		})
 		b.Run("record/"+c.name, func(b *testing.B) {
@@ -245,7 +249,7 @@ func BenchmarkTracing(b *testing.B) {
 // not depend on the driver, as that is not asked.
 func BenchmarkEventPool(b *testing.B) {
 	gpu := gpuContext(b)
-	pool := must(gpu.EventPool())(b)
+	pool := need(gpu.EventPool())(b)
 	defer pool.Close()
 	cycle := func(b *testing.B) {
 		e, err := pool.Acquire(EventDisableTiming)
@@ -297,7 +301,7 @@ func BenchmarkEventPool(b *testing.B) {
 func BenchmarkCaptureElsewhere(b *testing.B) {
 	r := newRig(b)
 	mem := r.memory(r.gpu, 8)
-	noop := must(r.module(r.gpu).Function("noop"))(b)
+	noop := need(r.module(r.gpu).Function("noop"))(b)
 	run := func(b *testing.B) {
 		for name, call := range map[string]func(s *Stream, e *Event) error{
 			"record": func(s *Stream, e *Event) error { return e.Record(s) },
@@ -317,7 +321,7 @@ func BenchmarkCaptureElsewhere(b *testing.B) {
 		}
 	}
 	b.Run("without", run)
-	g := must(r.s.Capture(CaptureRelaxed, func() error {
+	g := need(r.s.Capture(CaptureRelaxed, func() error {
 		b.Run("with", run)
 		return nil
 	}))(b)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -78,9 +79,9 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 			r.hold(held)
 			r.ok(pending.Record(held))
 			if over {
-				must(r.s.Capture(CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
+				need(r.s.Capture(CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
 			}
-			must(r.s.Capture(CaptureRelaxed, func() error {
+			need(r.s.Capture(CaptureRelaxed, func() error {
 				if !over {
 					r.ok(e.Record(r.s))
 				}
@@ -100,7 +101,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		e := r.event(r.gpu, EventDisableTiming)
 		r.hold(held)
 		r.ok(e.Record(held))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		r.returns("another record", func() error { return e.Record(other) })
 		newest := r.record(e)
@@ -120,7 +121,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		e := r.event(r.gpu, EventDisableTiming)
 		r.hold(held)
 		r.ok(e.Record(held))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		var h uintptr
 		r.returns("Handle", func() error { h = e.Handle(); return nil })
@@ -158,9 +159,9 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		r.hold(held)
 		r.ok(pending.Record(held))
-		sl := e.core().Slot.Load()
+		sl := eventOf(e).Slot.Load()
 		sl.AddWait()
-		g := must(r.gpu.NewGraph())(t)
+		g := need(r.gpu.NewGraph())(t)
 		added := make(chan error)
 		go func() {
 			_, err := g.Add(&RecordNode{Event: e})
@@ -182,12 +183,12 @@ func TestNobodyWaitsForWork(t *testing.T) {
 	t.Run("launch", func(t *testing.T) {
 		r := newRig(t)
 		other := r.stream(r.gpu)
-		noop := must(r.module(r.gpu).Function("noop"))(t)
+		noop := need(r.module(r.gpu).Function("noop"))(t)
 		e, f := r.event(r.gpu, EventDisableTiming), r.event(r.gpu, EventDisableTiming)
 		known := r.event(r.gpu, EventDisableTiming)
 		known.Handle()
 		r.ok(known.Record(other))
-		must(other.Capture(CaptureRelaxed, func() error {
+		need(other.Capture(CaptureRelaxed, func() error {
 			launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
 			r.returns("a record elsewhere", func() error { return e.Record(other) })
 			r.returns("a wait for what others may record", func() error { return r.s.WaitEvent(known) })
@@ -206,7 +207,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
 			captured <- errors.Join(err, g.Close())
 		}()
-		eventually(func() bool { return r.drv.core.Capturing.Load() != 0 })
+		eventually(func() bool { return core.Of(r.drv).Capturing.Load() != 0 })
 		time.Sleep(10 * time.Millisecond) // it waits for the launch by now, most likely
 		r.tell("fake_unblock", "cuEventRecord")
 		r.returns("the record", func() error { return <-recorded })
@@ -216,7 +217,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 
 	t.Run("legacy stream", func(t *testing.T) {
 		r := newRig(t)
-		legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(0))(t)
+		legacy, blocking := need(r.gpu.LegacyStream())(t), need(r.gpu.NewStream(0))(t)
 		defer legacy.Close()
 		defer blocking.Close()
 		goOn := r.afterwards("cuEventRecord", func() error { return legacy.Wait(r.patient()) })
@@ -229,7 +230,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 
 	t.Run("graph", func(t *testing.T) {
 		r := newRig(t)
-		x := must(must(r.gpu.NewGraph())(t).Instantiate())(t)
+		x := need(need(r.gpu.NewGraph())(t).Instantiate())(t)
 		goOn := r.blocked("cuGraphLaunch", func() error { return x.Launch(r.s) })
 		r.returns("Handle", func() error { x.Handle(); return nil })
 		goOn()
@@ -245,10 +246,10 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	e := r.event(r.gpu, EventDisableTiming)
 	r.hold(held)
 	r.ok(e.Record(held))
-	sl := e.core().Slot.Load()
-	q := r.drv.core.Watch.NewQuery(sl)
-	asked, source := true, core.WatchSource{Drv: &r.drv.core}
-	must(r.s.Capture(CaptureGlobal, func() error {
+	sl := eventOf(e).Slot.Load()
+	q := core.Of(r.drv).Watch.NewQuery(sl)
+	asked, source := true, core.WatchSource{Drv: core.Of(r.drv)}
+	need(r.s.Capture(CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
 		asked = source.Query(q)
 		return nil
@@ -278,16 +279,16 @@ func TestOrderOfSuccessors(t *testing.T) {
 			r := newRig(t)
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
-			cc := e.core()
-			ticket := must(e.Ticket())(t)
+			cc := eventOf(e)
+			ticket := need(e.Ticket())(t)
 			var next [2]core.Successor
 			var slots [2]*core.Slot
 			for i := range next {
-				next[i] = must(cc.Successor("", uint32(RecordDefault)))(t)
+				next[i] = need(cc.Successor("", uint32(RecordDefault)))(t)
 				slots[i] = next[i].Slot
 			}
 			for i, n := range c.order {
-				rec := cc.RecordMoving(next[n], core.RecordArgs{Stream: r.s.core()})
+				rec := cc.RecordMoving(next[n], core.RecordArgs{Stream: core.Of(r.s)})
 				again, err := rec.Finish("")
 				if r.ok(err); again != (i == 1 && c.again) {
 					t.Errorf("record %d has to be made again: %v", n, again)
@@ -326,7 +327,7 @@ func TestRecordsMeet(t *testing.T) {
 	for i := range rounds {
 		r.sim.Hold(r.s.Handle())
 		r.ok(e.Record(r.s))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		const recorders = 4
 		var wg sync.WaitGroup
 		for j := range recorders {
@@ -335,7 +336,7 @@ func TestRecordsMeet(t *testing.T) {
 					t.Error(err)
 				}
 				if j == 0 && i%2 == 0 {
-					must(e.Ticket())(t)
+					need(e.Ticket())(t)
 				}
 				if err := e.Record(r.s); err != nil {
 					t.Error(err)

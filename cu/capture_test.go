@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -59,17 +60,17 @@ func newSoft(t testing.TB, opts ...cusim.Option) *soft {
 			t.Errorf("misuse: %v", m)
 		}
 	})
-	r.drv = must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(func(l Leak) {
+	r.drv = need(Open(WithSoftware(r.sim), neverWait, WithLeakHook(func(l Leak) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.leaks = append(r.leaks, l)
 	})))(t)
-	r.gpu = must(must(r.drv.Device(0))(t).PrimaryContext())(t)
+	r.gpu = need(need(r.drv.Device(0))(t).PrimaryContext())(t)
 	t.Cleanup(func() { r.gpu.Close() })
 	r.s, r.other = r.stream(), r.stream()
-	r.mod = must(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	r.mod = need(r.gpu.LoadModule([]byte(spinPTX)))(t)
 	t.Cleanup(func() { r.mod.Close() })
-	r.spin = must(r.mod.Function("spin"))(t)
+	r.spin = need(r.mod.Function("spin"))(t)
 	return r
 }
 
@@ -96,13 +97,13 @@ func (r *soft) misused(n int, what string) {
 }
 
 func (r *soft) stream() *Stream {
-	s := must(r.gpu.NewStream(StreamNonBlocking))(r.t)
+	s := need(r.gpu.NewStream(StreamNonBlocking))(r.t)
 	r.t.Cleanup(func() { s.Close() })
 	return s
 }
 
 func (r *soft) event(flags EventFlags) *Event {
-	e := must(r.gpu.NewEvent(flags))(r.t)
+	e := need(r.gpu.NewEvent(flags))(r.t)
 	r.t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -138,14 +139,14 @@ func (r *soft) release(s *Stream) { r.sim.Release(s.Handle()) }
 // graph captures what f enqueues on the stream.
 func (r *soft) graph(f func() error) *Graph {
 	r.t.Helper()
-	g := must(r.s.Capture(CaptureGlobal, f))(r.t)
+	g := need(r.s.Capture(CaptureGlobal, f))(r.t)
 	r.t.Cleanup(func() { g.Close() })
 	return g
 }
 
 func (r *soft) exec(g *Graph) *GraphExec {
 	r.t.Helper()
-	x := must(g.Instantiate())(r.t)
+	x := need(g.Instantiate())(r.t)
 	r.t.Cleanup(func() { x.Close() })
 	return x
 }
@@ -154,23 +155,23 @@ func (r *soft) exec(g *Graph) *GraphExec {
 func (r *soft) idle(streams ...*Stream) {
 	r.t.Helper()
 	for _, s := range streams {
-		if i := must(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
+		if i := need(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
 			r.t.Errorf("a stream is being captured: %+v", i)
 		}
-		if s.core().Shared.Capture.Load() != nil {
+		if core.Of(s).Shared.Capture.Load() != nil {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}
-	if n := r.drv.core.Capturing.Load(); n != 0 || len(r.drv.core.Captures.ByID) != 0 {
-		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.core.Captures.ByID))
+	if n := core.Of(r.drv).Capturing.Load(); n != 0 || len(core.Of(r.drv).Captures.ByID) != 0 {
+		r.t.Errorf("%d captures are under way, %d of them known", n, len(core.Of(r.drv).Captures.ByID))
 	}
 }
 
 // types returns what a graph's nodes do.
 func (r *soft) types(g *Graph) (types []string) {
 	r.t.Helper()
-	for _, n := range must(g.Nodes())(r.t) {
-		types = append(types, must(n.Type())(r.t).String())
+	for _, n := range need(g.Nodes())(r.t) {
+		types = append(types, need(n.Type())(r.t).String())
 	}
 	return types
 }
@@ -187,23 +188,23 @@ func TestCaptureRuns(t *testing.T) {
 	for _, mode := range []CaptureMode{CaptureGlobal, CaptureThreadLocal, CaptureRelaxed} {
 		t.Run(mode.String(), func(t *testing.T) {
 			r := newSoft(t)
-			mem, host := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
+			mem, host := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
 			defer mem.Close()
 			defer host.Close()
 			var fork, join Event
 			defer fork.Close()
 			defer join.Close()
 			ran := 0
-			g := must(r.s.Capture(mode, func() error {
+			g := need(r.s.Capture(mode, func() error {
 				ran++
-				before := must(r.s.CaptureInfo())(t)
+				before := need(r.s.CaptureInfo())(t)
 				r.ok(r.s.Memset(mem, 7))
 				r.ok(fork.Record(r.s))
 				r.ok(r.other.WaitEvent(&fork))
 				r.ok(r.work(r.other))
 				r.ok(join.Record(r.other))
 				r.ok(r.s.Copy(host, mem))
-				after, joined := must(r.s.CaptureInfo())(t), must(r.other.CaptureInfo())(t)
+				after, joined := need(r.s.CaptureInfo())(t), need(r.other.CaptureInfo())(t)
 				if before.Status != CaptureActive || before.ID == 0 || before.Dependencies != 0 || after.Dependencies != 1 || joined != after {
 					t.Errorf("the stream's capture is %+v, then %+v; the joined one's %+v", before, after, joined)
 				}
@@ -215,7 +216,7 @@ func TestCaptureRuns(t *testing.T) {
 			if diff := cmp.Diff(want, r.picture(g)); ran != 1 || diff != "" {
 				t.Errorf("f ran %d times; the graph (-want +got):\n%s", ran, diff)
 			}
-			x := must(g.Instantiate())(t)
+			x := need(g.Instantiate())(t)
 			defer x.Close()
 			r.ok(g.Close())
 			r.ok(x.Upload(r.s))
@@ -246,7 +247,7 @@ func TestCaptureRefused(t *testing.T) {
 		}
 		r.is(err, targets...)
 	}
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	defer legacy.Close()
 	closed := r.stream()
 	r.ok(closed.Close())
@@ -260,7 +261,7 @@ func TestCaptureRefused(t *testing.T) {
 	// Captures of two streams are fine, of one they are not: that hurts neither.
 	g := r.graph(func() error {
 		try("nested", r.s, CaptureRelaxed, never, "end that capture first", ResultIllegalState)
-		inner := must(r.other.Capture(CaptureGlobal, func() error { return r.work(r.other) }))(t)
+		inner := need(r.other.Capture(CaptureGlobal, func() error { return r.work(r.other) }))(t)
 		defer inner.Close()
 		return r.work(r.s)
 	})
@@ -310,7 +311,7 @@ func TestCaptureEnds(t *testing.T) {
 	// Nobody has told yet what invalidated it.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		invalidate()
-		if i := must(r.s.CaptureInfo())(t); i.Status != CaptureInvalidated {
+		if i := need(r.s.CaptureInfo())(t); i.Status != CaptureInvalidated {
 			t.Errorf("the status is %v", i.Status)
 		}
 		return nil
@@ -338,7 +339,7 @@ func TestCaptureEnds(t *testing.T) {
 	r.idle(r.s)
 
 	// A fork that has not joined, whose stream is closed inside.
-	fork := must(r.gpu.NewStream(StreamNonBlocking))(t)
+	fork := need(r.gpu.NewStream(StreamNonBlocking))(t)
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		r.ok(fork.WaitStream(r.s))
 		r.ok(r.work(fork))
@@ -354,7 +355,7 @@ func TestCaptureEnds(t *testing.T) {
 	}
 
 	// One that has, and was closed: it goes after the capture.
-	fork = must(r.gpu.NewStream(StreamNonBlocking))(t)
+	fork = need(r.gpu.NewStream(StreamNonBlocking))(t)
 	g = r.graph(func() error {
 		r.ok(fork.WaitStream(r.s))
 		r.ok(r.work(fork))
@@ -365,8 +366,8 @@ func TestCaptureEnds(t *testing.T) {
 		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
 	}
 	// The captured stream itself may be closed inside, too.
-	own := must(r.gpu.NewStream(StreamNonBlocking))(t)
-	g = must(own.Capture(CaptureGlobal, func() error { return errors.Join(r.work(own), own.Close()) }))(t)
+	own := need(r.gpu.NewStream(StreamNonBlocking))(t)
+	g = need(own.Capture(CaptureGlobal, func() error { return errors.Join(r.work(own), own.Close()) }))(t)
 	if n := r.streams(); n != 2 || len(r.types(g)) != 1 {
 		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
 	}
@@ -427,7 +428,7 @@ func TestBlame(t *testing.T) {
 	// Somebody else's call, and what is refused because of it.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		r.ok(waited.Record(r.s))
-		r.drv.core.Table().EventQuery(driver.At{}, done.core().Slot.Load().Raw)
+		core.Of(r.drv).Table().EventQuery(driver.At{}, eventOf(done).Slot.Load().Raw)
 		r.is(r.work(r.s), ResultStreamCaptureInvalidated)
 		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
 		return nil
@@ -460,9 +461,9 @@ func TestBlameOtherGoroutine(t *testing.T) {
 	captures := map[string]func(f func() error) error{
 		"a stream": func(f func() error) error { _, err := r.s.Capture(CaptureRelaxed, f); return err },
 		"a body": func(f func() error) error {
-			g := must(r.gpu.NewGraph())(t)
+			g := need(r.gpu.NewGraph())(t)
 			defer g.Close()
-			_, body, err := addIf(g, must(g.NewCondition())(t))
+			_, body, err := addIf(g, need(g.NewCondition())(t))
 			r.ok(err)
 			_, err = body.Capture(r.s, CaptureRelaxed, f)
 			return err
@@ -505,7 +506,7 @@ func TestBlameOtherGoroutine(t *testing.T) {
 
 	// The driver cannot be asked about a thread's default stream on another thread.
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		s := must(th.DefaultStream())(t)
+		s := need(th.DefaultStream())(t)
 		_, err := s.Capture(CaptureRelaxed, func() error {
 			r.ok(done.Record(s))
 			r.is(elsewhere(func() error { _, err := done.Query(); return err }), ResultCapturedEvent)
@@ -520,10 +521,10 @@ func TestBlameOtherGoroutine(t *testing.T) {
 // launch of it is done.
 func TestGraphKeeps(t *testing.T) {
 	r := newSoft(t)
-	mem, host := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
-	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
-	spin := must(mod.Function("spin"))(t)
-	recorded, waited := must(r.gpu.NewEvent(0))(t), must(r.gpu.NewEvent(0))(t)
+	mem, host := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
+	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	spin := need(mod.Function("spin"))(t)
+	recorded, waited := need(r.gpu.NewEvent(0))(t), need(r.gpu.NewEvent(0))(t)
 	before := r.sim.Census()
 	g := r.graph(func() error {
 		r.ok(r.other.WaitStream(r.s))
@@ -548,17 +549,17 @@ func TestGraphKeeps(t *testing.T) {
 			}
 		}
 		got := r.sim.Census()
-		got["event"] -= len(r.gpu.own().Context.Spare.All())
+		got["event"] -= len(core.Of(r.gpu).Context.Spare.All())
 		got["event"] = min(got["event"], want["event"]) // the library uses some while it waits
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 	kept("closed", 1, 0)
-	clone := must(g.Clone())(t)
+	clone := need(g.Clone())(t)
 	r.ok(g.Close())
 	kept("the graph is closed, and its clone is not", 1, 0)
-	x := must(clone.Instantiate())(t)
+	x := need(clone.Instantiate())(t)
 	r.ok(clone.Close())
 	kept("both are closed", 0, 1)
 
@@ -566,7 +567,7 @@ func TestGraphKeeps(t *testing.T) {
 	r.ok(x.Launch(r.s))
 	closed := make(chan error)
 	go func() { closed <- x.Close() }()
-	eventually(func() bool { return x.core.Closed() })
+	eventually(func() bool { return ExecState(x).Closed() })
 	kept("a launch is under way", 0, 1)
 	r.sim.Release(r.s.Handle())
 	r.ok(<-closed)
@@ -578,9 +579,9 @@ func TestGraphKeeps(t *testing.T) {
 	}) {
 		t.Errorf("objects left: %v", r.sim.Census())
 	}
-	want["event"] = len(r.gpu.own().Context.Spare.All())
+	want["event"] = len(core.Of(r.gpu).Context.Spare.All())
 	for _, s := range []*Stream{r.s, r.other} {
-		if s.core().Event.Load() != 0 { // of WaitStream
+		if core.Of(s).Event.Load() != 0 { // of WaitStream
 			want["event"]++
 		}
 	}
@@ -593,9 +594,9 @@ func TestGraphKeeps(t *testing.T) {
 func TestGraphAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
-		mem := must(r.gpu.Alloc(8))(t)
-		g := must(r.s.Capture(CaptureGlobal, func() error { return r.s.Memset(mem, 1) }))(t)
-		x := must(g.Instantiate())(t)
+		mem := need(r.gpu.Alloc(8))(t)
+		g := need(r.s.Capture(CaptureGlobal, func() error { return r.s.Memset(mem, 1) }))(t)
+		x := need(g.Instantiate())(t)
 		r.ok(x.Launch(r.s))
 	}()
 	if !r.freed(func() bool {
@@ -614,22 +615,22 @@ func TestGraphAbandoned(t *testing.T) {
 // TestGraphNodes builds a graph by hand.
 func TestGraphNodes(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	mem, host := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
+	mem, host := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
 	defer mem.Close()
 	defer host.Close()
 	from, to := r.event(0), r.event(0)
 	var never Event
 	defer never.Close()
-	first := must(g.Add(&EmptyNode{}))(t)
-	wait := must(g.Add(&WaitNode{Event: &never}, first))(t)
-	start := must(g.Add(&RecordNode{Event: from}, wait, wait))(t)
-	set := must(g.Add(&MemsetNode{Dst: mem, Value: 5}, start))(t)
-	kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2e6)}}, start))(t)
-	back := must(g.Add(&CopyNode{Dst: host, Src: mem}, set, kernel))(t)
-	none := must(g.Add(&CopyNode{Dst: host.Span(0, 0), Src: mem.Span(0, 0)}, set))(t)
-	end := must(g.Add(&RecordNode{Event: to}, back, none))(t)
+	first := need(g.Add(&EmptyNode{}))(t)
+	wait := need(g.Add(&WaitNode{Event: &never}, first))(t)
+	start := need(g.Add(&RecordNode{Event: from}, wait, wait))(t)
+	set := need(g.Add(&MemsetNode{Dst: mem, Value: 5}, start))(t)
+	kernel := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2e6)}}, start))(t)
+	back := need(g.Add(&CopyNode{Dst: host, Src: mem}, set, kernel))(t)
+	none := need(g.Add(&CopyNode{Dst: host.Span(0, 0), Src: mem.Span(0, 0)}, set))(t)
+	end := need(g.Add(&RecordNode{Event: to}, back, none))(t)
 	want := `digraph {
 	node [shape=box]
 	n0 [label="empty"]
@@ -654,10 +655,10 @@ func TestGraphNodes(t *testing.T) {
 	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
 		t.Errorf("the graph (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]GraphNode{set, kernel}, must(back.Dependencies())(t), cmp.AllowUnexported(GraphNode{}), cmp.Comparer(func(a, b *Graph) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff([]GraphNode{set, kernel}, need(back.Dependencies())(t), cmp.AllowUnexported(GraphNode{}), cmp.Comparer(func(a, b *Graph) bool { return a == b })); diff != "" {
 		t.Errorf("the dependencies (-want +got):\n%s", diff)
 	}
-	if end.Graph() != g || slices.Contains(must(g.Nodes())(t), GraphNode{}) {
+	if end.Graph() != g || slices.Contains(need(g.Nodes())(t), GraphNode{}) {
 		t.Error("a node is of no graph")
 	}
 
@@ -667,7 +668,7 @@ func TestGraphNodes(t *testing.T) {
 	}
 	x := r.exec(g)
 	r.ok(x.Launch(r.s))
-	took := must(Elapsed(context.Background(), from, to))(t)
+	took := need(Elapsed(context.Background(), from, to))(t)
 	if took < 2*time.Millisecond || took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -680,7 +681,7 @@ func TestGraphNodes(t *testing.T) {
 	// A launch makes its events pending, whatever was known of them.
 	r.sim.Hold(r.s.Handle())
 	r.ok(x.Launch(r.s))
-	if st := must(to.Query())(t); st != Pending {
+	if st := need(to.Query())(t); st != Pending {
 		t.Errorf("the event is %v", st)
 	}
 	r.sim.Release(r.s.Handle())
@@ -699,18 +700,18 @@ func TestGraphNodes(t *testing.T) {
 		t.Errorf("both nodes have one event, but:\n%s", p)
 	}
 
-	foreign := must(r.gpu.NewGraph())(t)
+	foreign := need(r.gpu.NewGraph())(t)
 	defer foreign.Close()
-	alien := must(foreign.Add(&EmptyNode{}))(t)
-	closed := must(r.gpu.NewGraph())(t)
-	dead := must(closed.Add(&EmptyNode{}))(t)
+	alien := need(foreign.Add(&EmptyNode{}))(t)
+	closed := need(r.gpu.NewGraph())(t)
+	dead := need(closed.Add(&EmptyNode{}))(t)
 	r.ok(closed.Close())
 	r.ok(closed.Close())
-	second := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	second := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer second.Close()
 	other := newSoft(t)
 	theirs := other.event(0)
-	their := must(other.gpu.NewGraph())(t)
+	their := need(other.gpu.NewGraph())(t)
 	defer their.Close()
 	var nobody *Graph
 	var noExec *GraphExec
@@ -767,30 +768,30 @@ func TestGraphNodes(t *testing.T) {
 // TestGraphCapture adds to a graph what a function enqueues.
 func TestGraphCapture(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	first := must(g.Add(&EmptyNode{}))(t)
-	last := must(g.Capture(r.s, CaptureGlobal, func() error {
+	first := need(g.Add(&EmptyNode{}))(t)
+	last := need(g.Capture(r.s, CaptureGlobal, func() error {
 		r.ok(r.work(r.s))
 		r.ok(r.other.WaitStream(r.s))
 		r.ok(r.work(r.other))
 		r.ok(r.work(r.s))
 		_, err := g.Add(&EmptyNode{})
-		r.is(err, errBuilding, ResultIllegalState)
+		r.is(err, ErrBuilding, ResultIllegalState)
 		_, err = g.Instantiate()
-		r.is(err, errBuilding)
+		r.is(err, ErrBuilding)
 		return r.s.WaitStream(r.other)
 	}, first))(t)
 	if len(last) != 2 {
 		t.Fatalf("the last nodes are %v", last)
 	}
-	end := must(g.Add(&EmptyNode{}, last...))(t)
+	end := need(g.Add(&EmptyNode{}, last...))(t)
 	want := "digraph {\n\tnode [shape=box]\n\tn0 [label=\"empty\"]\n\tn1 [label=\"kernel\"]\n\tn2 [label=\"kernel\"]\n\tn3 [label=\"kernel\"]\n\tn4 [label=\"empty\"]\n" +
 		"\tn0 -> n1\n\tn1 -> n2\n\tn1 -> n3\n\tn2 -> n4\n\tn3 -> n4\n}\n"
 	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
 		t.Errorf("the graph (-want +got):\n%s", diff)
 	}
-	if same := must(g.Capture(r.s, CaptureGlobal, func() error { return nil }, end))(t); len(same) != 1 || same[0] != end {
+	if same := need(g.Capture(r.s, CaptureGlobal, func() error { return nil }, end))(t); len(same) != 1 || same[0] != end {
 		t.Errorf("after nothing the last nodes are %v", same)
 	}
 	mine := errors.New("mine")
@@ -801,7 +802,7 @@ func TestGraphCapture(t *testing.T) {
 		g.Capture(r.s, CaptureGlobal, func() error { panic("panic") })
 	}()
 	r.idle(r.s, r.other)
-	if n := len(must(g.Nodes())(t)); n != 5 {
+	if n := len(need(g.Nodes())(t)); n != 5 {
 		t.Errorf("there are %d nodes", n)
 	}
 }
@@ -816,7 +817,7 @@ func TestGraphCaptureFails(t *testing.T) {
 // TestGPUGraphCaptureFails does so on a GPU.
 func TestGPUGraphCaptureFails(t *testing.T) {
 	gpu := gpuContext(t)
-	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer other.Close()
 	graphCaptureFails(t, gpu, s, other)
@@ -838,8 +839,8 @@ func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
 			ResultStreamCaptureUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
-			first := must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+			g, mem := need(gpu.NewGraph())(t), need(gpu.Alloc(64))(t)
+			first := need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 			_, err := g.Capture(s, CaptureRelaxed, func() error { return errors.Join(s.Memset(mem, 1), c.f(mem)) }, first)
 			if !errors.Is(err, c.want) {
 				t.Errorf("the capture: %v, want %v", err, c.want)
@@ -868,8 +869,8 @@ func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
 // TestGraphCaptureFailsAndTracerPanics has a tracer panic while a capture into a graph ends with an error.
 func TestGraphCaptureFailsAndTracerPanics(t *testing.T) {
 	r := newSoft(t)
-	g, b := must(r.gpu.NewGraph())(t), must(r.gpu.NewStream(StreamNonBlocking))(t)
-	mem := must(r.gpu.Alloc(64))(t)
+	g, b := need(r.gpu.NewGraph())(t), need(r.gpu.NewStream(StreamNonBlocking))(t)
+	mem := need(r.gpu.Alloc(64))(t)
 	remove := r.drv.AddTracer(func(tr Trace) {
 		if tr.Op == TraceStreamDestroy {
 			panic("mine")
@@ -897,7 +898,7 @@ func TestGraphCaptureFailsAndTracerPanics(t *testing.T) {
 func TestGraphCaptureFailsBesideCalls(t *testing.T) {
 	r := newSoft(t)
 	for range 500 {
-		g := must(r.gpu.NewGraph())(t)
+		g := need(r.gpu.NewGraph())(t)
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for range 3 {
@@ -907,7 +908,7 @@ func TestGraphCaptureFailsBesideCalls(t *testing.T) {
 					switch {
 					case errors.Is(err, ErrClosed):
 						return
-					case err != nil && !errors.Is(err, errBuilding):
+					case err != nil && !errors.Is(err, ErrBuilding):
 						t.Error(err)
 						return
 					}
@@ -955,13 +956,13 @@ func (r *soft) idle2() {
 // TestGraphUpdate captures anew and updates what is running.
 func TestGraphUpdate(t *testing.T) {
 	r := newSoft(t)
-	out := must(r.gpu.AllocHost(1, HostDeviceMap))(t)
+	out := need(r.gpu.AllocHost(1, HostDeviceMap))(t)
 	defer out.Close()
 	build := func(value byte) (*Graph, *HostMem) {
-		mem := must(r.gpu.AllocHost(1, 0))(t)
+		mem := need(r.gpu.AllocHost(1, 0))(t)
 		r.ok(mem.View(func(b []byte) error { b[0] = value; return nil }))
-		via := must(r.gpu.Alloc(1))(t)
-		g := must(r.s.Capture(CaptureGlobal, func() error {
+		via := need(r.gpu.Alloc(1))(t)
+		g := need(r.s.Capture(CaptureGlobal, func() error {
 			return errors.Join(r.s.Copy(via, mem), r.s.Copy(out, via))
 		}))(t)
 		r.ok(via.Close())
@@ -995,10 +996,10 @@ func TestGraphUpdate(t *testing.T) {
 	}
 
 	// Too different: where, and nothing is changed.
-	shape := must(r.gpu.NewGraph())(t)
+	shape := need(r.gpu.NewGraph())(t)
 	defer shape.Close()
-	n := must(shape.Add(&EmptyNode{}))(t)
-	must(shape.Add(&EmptyNode{}, n))(t)
+	n := need(shape.Add(&EmptyNode{}))(t)
+	need(shape.Add(&EmptyNode{}, n))(t)
 	err := x.Update(shape)
 	r.is(err, ResultGraphExecUpdateFailure)
 	if want := "a node has another type: node 1 of the new graph, of type empty"; !strings.Contains(err.Error(), want) {
@@ -1016,8 +1017,8 @@ func TestGraphUpdate(t *testing.T) {
 func TestGraphUpdateTimeline(t *testing.T) {
 	r := newSoft(t)
 	build := func() (*Graph, *Timeline) {
-		line := must(r.gpu.NewTimeline(0))(t)
-		return must(r.s.Capture(CaptureGlobal, func() error { return line.Signal(r.s, 1) }))(t), line
+		line := need(r.gpu.NewTimeline(0))(t)
+		return need(r.s.Capture(CaptureGlobal, func() error { return line.Signal(r.s, 1) }))(t), line
 	}
 	g, line := build()
 	next, other := build()
@@ -1025,7 +1026,7 @@ func TestGraphUpdateTimeline(t *testing.T) {
 	x := r.exec(g)
 	r.hold(r.s)
 	r.ok(x.Launch(r.s))
-	cc := line.core
+	cc := TimelineState(line)
 	r.ok(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
 	for range 20 {
 		time.Sleep(time.Millisecond)
@@ -1059,7 +1060,7 @@ func TestExternalEvents(t *testing.T) {
 	}
 	x := r.exec(g)
 	r.ok(x.Launch(r.s))
-	if d := must(Elapsed(t.Context(), from, to))(t); d < time.Microsecond {
+	if d := need(Elapsed(t.Context(), from, to))(t); d < time.Microsecond {
 		t.Errorf("it took %v", d)
 	}
 	r.ok(to.Record(r.s))
@@ -1138,27 +1139,27 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 			}
 		})
 	}
-	stream := func() *Stream { return must(gpu.NewStream(StreamNonBlocking))(t) }
+	stream := func() *Stream { return need(gpu.NewStream(StreamNonBlocking))(t) }
 	// What has to be allocated while nobody captures: the driver refuses it to the
 	// program, too.
 	const pieces = 400
 	host, device := make(chan *HostMem, pieces), make(chan *DeviceMem, pieces)
 	modules := make(chan *Module, 20)
 	for range pieces {
-		host <- must(gpu.AllocHost(64, 0))(t)
-		device <- must(gpu.Alloc(64))(t)
+		host <- need(gpu.AllocHost(64, 0))(t)
+		device <- need(gpu.Alloc(64))(t)
 	}
 	for range cap(modules) {
-		modules <- must(gpu.LoadModule([]byte(image)))(t)
+		modules <- need(gpu.LoadModule([]byte(image)))(t)
 	}
-	legacy := must(gpu.LegacyStream())(t)
+	legacy := need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 
 	background(func() { // waits, also while the event is recorded again
 		s, e := stream(), new(Event)
 		for range 5 {
 			fail(e.Record(s))
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			fail(e.Record(s))
 			fail(ticket.Wait(t.Context()))
 			fail(e.Wait(t.Context()))
@@ -1181,7 +1182,7 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 	})
 	background(func() { // what is abandoned, and streams that wait for each other
 		s, other := stream(), stream()
-		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		e := need(gpu.NewEvent(EventDisableTiming))(t)
 		fail(e.Record(s))
 		fail(other.WaitStream(s))
 		select {
@@ -1192,10 +1193,10 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 		runtime.GC()
 	})
 	background(func() { // somebody else's context
-		fail(must(gpu.Device().PrimaryContext())(t).Close())
+		fail(need(gpu.Device().PrimaryContext())(t).Close())
 	})
 
-	mem := must(gpu.Alloc(64))(t)
+	mem := need(gpu.Alloc(64))(t)
 	defer mem.Close()
 	s := stream()
 	defer s.Close()
@@ -1242,18 +1243,18 @@ func TestCaptureStorm(t *testing.T) {
 		r := newRig(t)
 		r.tell("fake_spread", 1)
 		var kernel shelf[Function]
-		next := func() { kernel.p.Store(must(must(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)) }
+		next := func() { kernel.p.Store(need(need(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)) }
 		next()
 		var n atomic.Int64
 		captureStorm(t, r.gpu, func() *Function {
 			if n.Add(1)%50 == 0 {
 				old := kernel.get()
 				next()
-				old.mod.Close()
+				ModuleOf(old).Close()
 			}
 			return kernel.get()
 		})
-		kernel.get().mod.Close()
+		ModuleOf(kernel.get()).Close()
 		if n := r.ask("fake_spoilt"); n != 0 {
 			t.Errorf("%d calls would have ended a capture", n)
 		}
@@ -1267,19 +1268,19 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 	var execs [3]shelf[GraphExec]
 	var mems [3]shelf[HostMem]
 	var events [3]shelf[Event]
-	dev := must(gpu.Alloc(64))(t)
+	dev := need(gpu.Alloc(64))(t)
 	defer dev.Close()
 	for i := range 3 {
-		mems[i].p.Store(must(gpu.AllocHost(64, 0))(t))
-		events[i].p.Store(must(gpu.NewEvent(0))(t))
-		g := must(gpu.NewGraph())(t)
+		mems[i].p.Store(need(gpu.AllocHost(64, 0))(t))
+		events[i].p.Store(need(gpu.NewEvent(0))(t))
+		g := need(gpu.NewGraph())(t)
 		graphs[i].p.Store(g)
-		execs[i].p.Store(must(g.Instantiate())(t))
+		execs[i].p.Store(need(g.Instantiate())(t))
 	}
 	var launched, updated, called atomic.Int64
 	note := func(err error) {
 		switch {
-		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, errBuilding), errors.Is(err, ResultGraphExecUpdateFailure),
+		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, ErrBuilding), errors.Is(err, ResultGraphExecUpdateFailure),
 			errors.Is(err, ResultInvalidValue): // a node of a graph that was replaced meanwhile
 		default:
 			t.Error(err)
@@ -1293,7 +1294,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			s, fork := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+			s, fork := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 			rnd := rand.New(rand.NewPCG(uint64(w), 1))
 			for range n {
 				k := rnd.IntN(3)
@@ -1325,8 +1326,8 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 					count(&launched, execs[k].get().Launch(s))
 					count(&updated, execs[k].get().Update(graphs[(k+1)%3].get()))
 				case 4:
-					note(mems[k].p.Swap(must(gpu.AllocHost(64, 0))(t)).Close())
-					note(events[k].p.Swap(must(gpu.NewEvent(0))(t)).Close())
+					note(mems[k].p.Swap(need(gpu.AllocHost(64, 0))(t)).Close())
+					note(events[k].p.Swap(need(gpu.NewEvent(0))(t)).Close())
 				case 5:
 					var b bytes.Buffer
 					note(graphs[k].get().WriteDOT(&b))
@@ -1362,17 +1363,17 @@ func TestGraphOnFake(t *testing.T) {
 	r := newRig(t)
 	s, fork := r.stream(r.gpu), r.stream(r.gpu)
 	build := func() (*Graph, []interface{ Close() error }) {
-		mem, host, mod := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.LoadModule([]byte("fake")))(t)
-		axpy, noop := must(mod.Function("axpy"))(t), must(mod.Function("noop"))(t)
-		e := must(r.gpu.NewEvent(0))(t)
-		g := must(s.Capture(CaptureGlobal, func() error {
+		mem, host, mod := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t), need(r.gpu.LoadModule([]byte("fake")))(t)
+		axpy, noop := need(mod.Function("axpy"))(t), need(mod.Function("noop"))(t)
+		e := need(r.gpu.NewEvent(0))(t)
+		g := need(s.Capture(CaptureGlobal, func() error {
 			return errors.Join(s.Copy(mem, host), fork.WaitStream(s), axpy.Launch(fork, oneThread, Ptr(mem), F32(1), U64(1)),
 				noop.Launch(fork, oneThread), e.RecordWithFlags(fork, RecordExternal), s.WaitStream(fork), s.Copy(host, mem), s.Memset(mem, 1))
 		}))(t)
 		return g, []interface{ Close() error }{mem, host, mod, e}
 	}
 	g, used := build()
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	r.ok(g.Close())
 	for _, c := range used {
 		r.ok(c.Close())
@@ -1391,13 +1392,13 @@ func TestGraphOnFake(t *testing.T) {
 	}
 	r.freed(func() bool { return r.census(kindHost) == 1 }) // the newest graph's: the others' are freed in time
 	// The captured stream alone, which nobody joins.
-	host, mem := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.Alloc(8))(t)
-	alone := must(s.Capture(CaptureGlobal, func() error { return s.Copy(mem, host) }))(t)
+	host, mem := need(r.gpu.AllocHost(8, 0))(t), need(r.gpu.Alloc(8))(t)
+	alone := need(s.Capture(CaptureGlobal, func() error { return s.Copy(mem, host) }))(t)
 	r.ok(errors.Join(host.Close(), mem.Close()))
 	if n := r.census(kindHost); n != 2 {
 		t.Errorf("%d pieces of host memory, want those of two graphs", n)
 	}
-	again := must(alone.Instantiate())(t)
+	again := need(alone.Instantiate())(t)
 	r.ok(errors.Join(alone.Close(), again.Launch(s), again.Close()))
 
 	if n := r.ask("fake_spoilt"); n != 0 {
@@ -1419,12 +1420,12 @@ func TestGraphOnFake(t *testing.T) {
 // the graph keeps what that uses, too.
 func TestAliasInCapture(t *testing.T) {
 	r := newSoft(t)
-	m := must(r.gpu.AllocHost(16, HostDeviceMap))(t)
-	alias := must(r.gpu.WrapStream(r.s.Handle()))(t)
+	m := need(r.gpu.AllocHost(16, HostDeviceMap))(t)
+	alias := need(r.gpu.WrapStream(r.s.Handle()))(t)
 	for _, ends := range [][2]*Stream{{r.s, alias}, {alias, r.s}} {
-		m := must(r.gpu.AllocHost(16, HostDeviceMap))(t)
-		g := must(ends[0].Capture(CaptureRelaxed, func() error { return ends[1].Memset(m, 1) }))(t)
-		x := must(g.Instantiate())(t)
+		m := need(r.gpu.AllocHost(16, HostDeviceMap))(t)
+		g := need(ends[0].Capture(CaptureRelaxed, func() error { return ends[1].Memset(m, 1) }))(t)
+		x := need(g.Instantiate())(t)
 		r.ok(m.Close())
 		r.ok(x.Launch(r.s))
 		r.ok(r.s.Synchronize())
@@ -1441,8 +1442,8 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 // TestDOTWriter draws a graph for a writer that uses the graph.
 func TestDOTWriter(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
-	must(g.Add(&EmptyNode{}))(t)
+	g := need(r.gpu.NewGraph())(t)
+	need(g.Add(&EmptyNode{}))(t)
 	r.ok(g.WriteDOT(writerFunc(func(b []byte) (int, error) {
 		_, err := g.Nodes()
 		return len(b), err

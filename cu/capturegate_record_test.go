@@ -1,13 +1,15 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 	"weak"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // recordHook calls a function in each record.
@@ -32,11 +34,11 @@ func TestRecordsAtGate(t *testing.T) {
 			t.Errorf("during a record busy: %v, shut: %v", gate.Busy(), gate.IsShut())
 		}
 	}}
-	drv := must(Open(WithSoftware(driver.Provide(hook))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	gate = &gpu.own().Context.CaptureGate.Legacy
-	legacy, second := must(gpu.LegacyStream())(t), must(gpu.LegacyStream())(t)
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	drv := need(Open(WithSoftware(driver.Provide(hook))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	gate = &core.Of(gpu).Context.CaptureGate.Legacy
+	legacy, second := need(gpu.LegacyStream())(t), need(gpu.LegacyStream())(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
 	record := func(s *Stream) {
 		t.Helper()
 		if err := e.Record(s); err != nil {
@@ -48,7 +50,7 @@ func TestRecordsAtGate(t *testing.T) {
 	if gate.Busy() {
 		t.Error("records are in flight that have returned")
 	}
-	open := capturegate.Shut([]*capturegate.Gate{gate}, drv.core.Table().Clock())
+	open := capturegate.Shut([]*capturegate.Gate{gate}, core.Of(drv).Table().Clock())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -67,7 +69,7 @@ func TestRecordsAtGate(t *testing.T) {
 	}
 	open()
 	<-done
-	closed := weak.Make(second.core())
+	closed := weak.Make(core.Of(second))
 	if err := errors.Join(second.Close(), e.Close()); err != nil {
 		t.Error(err)
 	}
@@ -86,12 +88,12 @@ func TestRecordsAtGate(t *testing.T) {
 // tracer is called when the record has left the gate, so that a capture in it waits for nothing.
 func TestTracerAddedDuringRecord(t *testing.T) {
 	hook := &recordHook{Software: cusim.New().Software()}
-	drv := must(Open(WithSoftware(driver.Provide(hook))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	gate := &gpu.own().Context.CaptureGate.Legacy
-	legacy, blocking := must(gpu.LegacyStream())(t), must(gpu.NewStream(StreamDefault))(t)
+	drv := need(Open(WithSoftware(driver.Provide(hook))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	gate := &core.Of(gpu).Context.CaptureGate.Legacy
+	legacy, blocking := need(gpu.LegacyStream())(t), need(gpu.NewStream(StreamDefault))(t)
 	for _, during := range []func(){func() {}, func() { legacy.Close() }} {
-		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		e := need(gpu.NewEvent(EventDisableTiming))(t)
 		var remove func()
 		traced := 0
 		hook.during = func() {
@@ -126,9 +128,9 @@ func TestTracerAddedDuringRecord(t *testing.T) {
 // uses, too: captures of that Driver see the record.
 func TestRecordsOfOtherDriver(t *testing.T) {
 	r := newRig(t)
-	gate := &r.gpu.own().Context.CaptureGate.Legacy
+	gate := &core.Of(r.gpu).Context.CaptureGate.Legacy
 	gpu := r.context(r.open(), 0)
-	legacy, e := must(gpu.LegacyStream())(t), r.event(gpu, EventDisableTiming)
+	legacy, e := need(gpu.LegacyStream())(t), r.event(gpu, EventDisableTiming)
 	goOn := r.blocked("cuEventRecord", func() error { return e.Record(legacy) })
 	if !gate.Busy() {
 		t.Error("the other Driver does not see the record")
@@ -136,7 +138,7 @@ func TestRecordsOfOtherDriver(t *testing.T) {
 	if goOn(); gate.Busy() {
 		t.Error("the other Driver sees a record that has returned")
 	}
-	cc := weak.Make(legacy.core()) // which gate must not keep
+	cc := weak.Make(core.Of(legacy)) // which gate must not keep
 	if legacy = nil; !eventually(func() bool { return cc.Value() == nil }) {
 		t.Error("the gate keeps a stream that was abandoned")
 	}

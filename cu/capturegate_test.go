@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // racyCaptures is a software driver that notices what crashes driver 580: a call that is checked
@@ -400,13 +402,13 @@ type captureRaces struct {
 
 func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
 	r := &captureRaces{
-		gpu: gpu, two: two, legacy2: must(two.LegacyStream())(t), external: must(gpu.NewEvent(EventExternal))(t),
-		shared: must(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t),
-		legacy: must(gpu.LegacyStream())(t), other: must(gpu.NewStream(StreamNonBlocking))(t),
-		e: must(gpu.NewEvent(EventDisableTiming))(t), mem: must(gpu.Alloc(64))(t), line: must(gpu.NewTimeline(0))(t),
+		gpu: gpu, two: two, legacy2: need(two.LegacyStream())(t), external: need(gpu.NewEvent(EventExternal))(t),
+		shared: need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t),
+		legacy: need(gpu.LegacyStream())(t), other: need(gpu.NewStream(StreamNonBlocking))(t),
+		e: need(gpu.NewEvent(EventDisableTiming))(t), mem: need(gpu.Alloc(64))(t), line: need(gpu.NewTimeline(0))(t),
 	}
-	g := must(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
-	r.exec = must(g.Instantiate())(t)
+	g := need(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
+	r.exec = need(g.Instantiate())(t)
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -609,9 +611,9 @@ func ofCapture(err error) bool {
 func TestCapturesBesideCheckedCalls(t *testing.T) {
 	soft := cusim.New()
 	sim := newRacyCaptures(soft.Software())
-	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-	dev := must(drv.Device(0))(t)
-	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+	dev := need(drv.Device(0))(t)
+	gpu, two := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
 	r := newCaptureRaces(t, gpu, two)
 	for range 20 { // until the machine has had time for enough of each
 		r.run(t, 250*time.Millisecond)
@@ -663,12 +665,12 @@ func (d *joinHooks) StreamEndCapture(th *driver.Thread, hStream driver.Stream) (
 func TestJoinsFromOtherContexts(t *testing.T) {
 	soft := cusim.New()
 	hooks := &joinHooks{Software: soft.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(hooks))))(t)
-	dev := must(drv.Device(0))(t)
-	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
-	s, b := must(gpu.NewStream(StreamNonBlocking))(t), must(two.NewStream(StreamNonBlocking))(t)
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
-	gate := &b.core().Ctx.CaptureGate.Whole
+	drv := need(Open(WithSoftware(driver.Provide(hooks))))(t)
+	dev := need(drv.Device(0))(t)
+	gpu, two := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
+	s, b := need(gpu.NewStream(StreamNonBlocking))(t), need(two.NewStream(StreamNonBlocking))(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	gate := &core.Of(b).Ctx.CaptureGate.Whole
 	var open int
 	lookAtGate := func() {
 		if gate.TryBegin() {
@@ -677,8 +679,8 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 		}
 	}
 	invalidate := func(h driver.Stream) {
-		if h == b.core().Raw {
-			hooks.Software.StreamSynchronize(nil, s.core().Raw)
+		if h == core.Of(b).Raw {
+			hooks.Software.StreamSynchronize(nil, core.Of(s).Raw)
 		}
 	}
 	var joins sync.WaitGroup
@@ -744,8 +746,8 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 			if err := errors.Join(b.Synchronize(), s.Synchronize(), e.Record(s), b.WaitEvent(e), b.Synchronize()); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
-			if n := len(drv.core.Captures.ByID); n != 0 || b.core().KnownCapture() != nil {
-				t.Errorf("%d captures are left, and the stream is part of %v", n, b.core().KnownCapture())
+			if n := len(core.Of(drv).Captures.ByID); n != 0 || core.Of(b).KnownCapture() != nil {
+				t.Errorf("%d captures are left, and the stream is part of %v", n, core.Of(b).KnownCapture())
 			}
 		})
 	}
@@ -760,7 +762,7 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 // for the GPU. Captures and other such calls go on.
 func TestLongCallsHoldNobodyUp(t *testing.T) {
 	r := newRig(t)
-	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
+	legacy, blocking := need(r.gpu.LegacyStream())(t), need(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
 	goOn := r.blocked("cuStreamSynchronize", legacy.Synchronize)
@@ -800,10 +802,10 @@ func TestLongCallsHoldNobodyUp(t *testing.T) {
 // TestTracersOfCheckedCalls has tracers capture, and panic: they hold nothing up.
 func TestTracersOfCheckedCalls(t *testing.T) {
 	r := newRig(t)
-	legacy, blocking := must(r.gpu.LegacyStream())(t), must(r.gpu.NewStream(StreamDefault))(t)
+	legacy, blocking := need(r.gpu.LegacyStream())(t), need(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
-	gates := r.gpu.own().Context.CaptureGate
+	gates := core.Of(r.gpu).Context.CaptureGate
 	defer r.drv.AddTracer(func(tr Trace) {
 		if gates.Whole.Busy() || gates.Legacy.Busy() {
 			t.Errorf("%v: a tracer is called while captures are kept off", tr.Op)
@@ -837,7 +839,7 @@ func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 	var both [2]*captureRaces
 	for i := range both {
 		gpu := gpuContext(t)
-		two := must(gpu.Device().NewContext(0))(t)
+		two := need(gpu.Device().NewContext(0))(t)
 		defer two.Close()
 		both[i] = newCaptureRaces(t, gpu, two)
 		defer both[i].close(t)
@@ -859,17 +861,17 @@ func TestCallsBesideNodes(t *testing.T) {
 // TestGPUCallsBesideNodes does so on a GPU.
 func TestGPUCallsBesideNodes(t *testing.T) {
 	gpu := gpuContext(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	callsBesideNodes(t, gpu, must(mod.Function("spin"))(t))
+	callsBesideNodes(t, gpu, need(mod.Function("spin"))(t))
 }
 
 func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
-	mem := must(gpu.Alloc(64))(t)
+	mem := need(gpu.Alloc(64))(t)
 	defer mem.Close()
-	buf := must(gpu.AllocHost(64, 0))(t)
+	buf := need(gpu.AllocHost(64, 0))(t)
 	defer buf.Close()
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
 	defer e.Close()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -920,19 +922,19 @@ func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
 // are invalidated, and their graphs and streams are closed.
 func TestRandomJoins(t *testing.T) {
 	soft := cusim.New()
-	drv := must(Open(WithSoftware(soft)))(t)
-	dev := must(drv.Device(0))(t)
-	contexts := []*Context{must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)}
+	drv := need(Open(WithSoftware(soft)))(t)
+	dev := need(drv.Device(0))(t)
+	contexts := []*Context{need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)}
 	events := []*Event{
-		must(contexts[0].NewEvent(EventDisableTiming))(t), must(contexts[0].NewEvent(EventDisableTiming))(t),
+		need(contexts[0].NewEvent(EventDisableTiming))(t), need(contexts[0].NewEvent(EventDisableTiming))(t),
 	}
 	var wg, closes sync.WaitGroup
 	until := time.Now().Add(500 * time.Millisecond)
 	for _, e := range events {
 		wg.Go(func() {
 			for once := false; !once || time.Now().Before(until); once = true {
-				s, g := must(contexts[0].NewStream(StreamNonBlocking))(t), must(contexts[0].NewGraph())(t)
-				clone := must(g.Clone())(t)
+				s, g := need(contexts[0].NewStream(StreamNonBlocking))(t), need(contexts[0].NewGraph())(t)
+				clone := need(g.Clone())(t)
 				clone.Capture(s, CaptureRelaxed, func() error { // which fails, or not
 					e.Record(s)
 					time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
@@ -954,7 +956,7 @@ func TestRandomJoins(t *testing.T) {
 		})
 	}
 	for i := range 4 {
-		s := must(contexts[i%2].NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i/2]))(t)
+		s := need(contexts[i%2].NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i/2]))(t)
 		wg.Go(func() {
 			for once := false; !once || time.Now().Before(until); once = true {
 				s.WaitEvent(events[rand.IntN(2)])
@@ -969,7 +971,7 @@ func TestRandomJoins(t *testing.T) {
 	}
 	wg.Wait()
 	closes.Wait()
-	if n, all := drv.core.Capturing.Load(), len(drv.core.Captures.ByID); n != 0 || all != 0 {
+	if n, all := core.Of(drv).Capturing.Load(), len(core.Of(drv).Captures.ByID); n != 0 || all != 0 {
 		t.Errorf("%d captures are left, %d of them listed", n, all)
 	}
 	err := errors.Join(events[0].Close(), events[1].Close(), contexts[1].Close(), contexts[0].Close(), drv.Close())

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -7,7 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestCaptureDuringRecord begins captures while calls are on their way to the driver that
@@ -17,13 +19,13 @@ func TestCaptureDuringRecord(t *testing.T) {
 		r := newRig(t)
 		fork := r.stream(r.gpu)
 		e := r.event(r.gpu, EventDisableTiming)
-		host := must(r.gpu.AllocHost(8, 0))(t)
+		host := need(r.gpu.AllocHost(8, 0))(t)
 		mem := r.memory(r.gpu, 8)
 		r.tell("fake_block", "cuEventRecord", 1, 1)
 		var wg sync.WaitGroup
 		wg.Go(func() { r.ok(e.Record(r.s)) })
 		r.tell("fake_await_blocked", "cuEventRecord", 1)
-		g := must(r.s.Capture(CaptureGlobal, func() error {
+		g := need(r.s.Capture(CaptureGlobal, func() error {
 			// The record is under way: nobody asks for it.
 			ctx, cause := ended()
 			if err := e.Wait(ctx); !errors.Is(err, cause) {
@@ -53,7 +55,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 		fork := r.stream(r.gpu)
 		mem := r.memory(r.gpu, 8)
 		for _, exposed := range []bool{false, true} {
-			host := must(r.gpu.AllocHost(8, 0))(t)
+			host := need(r.gpu.AllocHost(8, 0))(t)
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
 			if exposed {
@@ -63,9 +65,9 @@ func TestCaptureDuringRecord(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { r.ok(fork.WaitEvent(e)) })
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
-			g := must(r.s.Capture(CaptureGlobal, func() error {
+			g := need(r.s.Capture(CaptureGlobal, func() error {
 				if exposed { // and recorded by others
-					res := r.drv.core.Table().EventRecord(driver.At{}, e.core().First.Raw, r.s.core().Raw)
+					res := core.Of(r.drv).Table().EventRecord(driver.At{}, eventOf(e).First.Raw, core.Of(r.s).Raw)
 					if res != driver.ResultSuccess {
 						t.Error(res)
 					}
@@ -74,7 +76,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 				}
 				r.tell("fake_unblock", "cuStreamWaitEvent")
 				wg.Wait()
-				if fork.core().KnownCapture() == nil {
+				if core.Of(fork).KnownCapture() == nil {
 					t.Errorf("exposed %v: nobody knows that the stream has joined", exposed)
 				}
 				r.ok(fork.Copy(mem, host))
@@ -109,7 +111,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		wg.Go(func() { e.Wait(ctx) })
 		<-polling
-		must(r.s.Capture(CaptureGlobal, func() error {
+		need(r.s.Capture(CaptureGlobal, func() error {
 			recorded := make(chan error)
 			go func() { recorded <- e.Record(r.s) }()
 			for range 1000 { // it is not done before the question is answered
@@ -130,11 +132,11 @@ func TestCaptureDuringRecord(t *testing.T) {
 func TestCaptureElsewhere(t *testing.T) {
 	r := newRig(t)
 	other := r.stream(r.gpu)
-	host, mem := must(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	host, mem := need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	defer host.Close()
-	noop := must(r.module(r.gpu).Function("noop"))(t)
+	noop := need(r.module(r.gpu).Function("noop"))(t)
 	e := r.event(r.gpu, EventDisableTiming)
-	g := must(r.s.Capture(CaptureGlobal, func() error {
+	g := need(r.s.Capture(CaptureGlobal, func() error {
 		asked := map[string]int{}
 		for _, fn := range []string{"cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3", "cuStreamIsCapturing"} {
 			if n := r.asked(fn, func() {
@@ -158,15 +160,15 @@ func TestCaptureElsewhere(t *testing.T) {
 // another Do on the thread: the graph keeps what that uses.
 func TestThreadStreamInCapture(t *testing.T) {
 	r := newRig(t)
-	host, mem := must(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	host, mem := need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	r.ok(r.gpu.Do(func(outer *Thread) error {
-		g, err := must(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
+		g, err := need(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
 			return r.gpu.Do(func(inner *Thread) error {
-				s := must(inner.DefaultStream())(t)
-				if s.core().HoldCapture() == nil {
+				s := need(inner.DefaultStream())(t)
+				if core.Of(s).HoldCapture() == nil {
 					t.Error("nobody knows that the stream is captured")
 				}
-				s.core().ReleaseCapture()
+				core.Of(s).ReleaseCapture()
 				return errors.Join(s.Copy(mem, host), host.Close())
 			})
 		})
@@ -181,13 +183,13 @@ func TestThreadStreamInCapture(t *testing.T) {
 // is one.
 func TestSharedState(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own().Context
+	cc := core.Of(r.gpu).Context
 	before := len(cc.SharedStates)
-	s := must(r.gpu.NewStream(StreamNonBlocking))(t)
-	pooled := must(r.gpu.PoolStream(0))(t)
-	legacy := must(r.gpu.LegacyStream())(t)
-	a, b := must(r.gpu.WrapStream(s.Handle()))(t), must(r.gpu.WrapStream(pooled.Handle()))(t)
-	if a.core().Shared != s.core().Shared || b.core().Shared != pooled.core().Shared || a.core().Shared == b.core().Shared {
+	s := need(r.gpu.NewStream(StreamNonBlocking))(t)
+	pooled := need(r.gpu.PoolStream(0))(t)
+	legacy := need(r.gpu.LegacyStream())(t)
+	a, b := need(r.gpu.WrapStream(s.Handle()))(t), need(r.gpu.WrapStream(pooled.Handle()))(t)
+	if core.Of(a).Shared != core.Of(s).Shared || core.Of(b).Shared != core.Of(pooled).Shared || core.Of(a).Shared == core.Of(b).Shared {
 		t.Error("values of one stream do not share its state")
 	}
 	if n := len(cc.SharedStates) - before; n != 2 {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -17,7 +18,7 @@ import (
 
 // unfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
 func unfinishedOf(gpu *Context) int {
-	cc := gpu.own().Context
+	cc := core.Of(gpu).Context
 	cc.FreeFinishedTimelines()
 	cc.Cells.Mu.Lock()
 	defer cc.Cells.Mu.Unlock()
@@ -46,9 +47,9 @@ func (r *soft) stays(what string, gpu *Context, want int) {
 // blocked enqueues a wait on the stream that lasts until free is called.
 func (r *soft) blocked(s *Stream) (free func()) {
 	r.t.Helper()
-	gate := must(r.gpu.NewTimeline(0))(r.t)
+	gate := need(r.gpu.NewTimeline(0))(r.t)
 	r.ok(gate.Block(s, 1))
-	open := sync.OnceFunc(func() { gate.word.Store(1) })
+	open := sync.OnceFunc(func() { TimelineWord(gate).Store(1) })
 	r.t.Cleanup(func() {
 		open()
 		gate.Close()
@@ -61,12 +62,12 @@ func (r *soft) blocked(s *Stream) (free func()) {
 func TestTimelineCells(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nothing here depends on the collector
 	r := newSoft(t)
-	first := must(r.gpu.NewTimeline(1 << 60))(t)
-	word := first.word
+	first := need(r.gpu.NewTimeline(1 << 60))(t)
+	word := TimelineWord(first)
 	r.ok(first.Close())
 	r.value(first, 1<<60)
-	second := must(r.gpu.NewTimeline(7))(t)
-	if second.word != word {
+	second := need(r.gpu.NewTimeline(7))(t)
+	if TimelineWord(second) != word {
 		t.Error("a timeline has other memory than the one before, which is closed")
 	}
 	r.value(first, 1<<60) // not 7
@@ -76,7 +77,7 @@ func TestTimelineCells(t *testing.T) {
 	r.value(second, 7)
 	r.stays("a stream is held that raises it", r.gpu, 1)
 	third := r.timeline(3)
-	if third.word == word {
+	if TimelineWord(third) == word {
 		t.Fatal("a timeline has memory that a stream writes to for another")
 	}
 	r.release(r.s)
@@ -85,11 +86,11 @@ func TestTimelineCells(t *testing.T) {
 	r.value(second, 8) // the last value
 	r.value(third, 3)
 	fourth := r.timeline(0)
-	if fourth.word != word {
+	if TimelineWord(fourth) != word {
 		t.Error("nobody gets the memory when the work is done")
 	}
 	r.value(second, 8)
-	if n := r.drv.core.TimelineCounts(); n != (core.TimelineCounts{Mappings: 1, Open: 2}) {
+	if n := core.Of(r.drv).TimelineCounts(); n != (core.TimelineCounts{Mappings: 1, Open: 2}) {
 		t.Errorf("the counts are %+v", n)
 	}
 	r.hold(r.s)
@@ -103,26 +104,26 @@ func TestTimelineCells(t *testing.T) {
 // when the streams have got to the end of what they do with it.
 func TestTimelineMarks(t *testing.T) {
 	far := func(r *soft) *Context {
-		gpu := must(must(r.drv.Device(1))(r.t).PrimaryContext())(r.t)
+		gpu := need(need(r.drv.Device(1))(r.t).PrimaryContext())(r.t)
 		r.t.Cleanup(func() { gpu.Close() })
 		return gpu
 	}
 	for name, stream := range map[string]func(r *soft) *Stream{
 		"created": func(r *soft) *Stream { return r.stream() },
 		"exposed": func(r *soft) *Stream { s := r.stream(); s.Handle(); return s },
-		"legacy":  func(r *soft) *Stream { return must(r.gpu.LegacyStream())(r.t) },
-		"wrapped": func(r *soft) *Stream { return must(r.gpu.WrapStream(r.stream().Handle()))(r.t) },
-		"pool's":  func(r *soft) *Stream { return must(r.gpu.PoolStream(0))(r.t) },
+		"legacy":  func(r *soft) *Stream { return need(r.gpu.LegacyStream())(r.t) },
+		"wrapped": func(r *soft) *Stream { return need(r.gpu.WrapStream(r.stream().Handle()))(r.t) },
+		"pool's":  func(r *soft) *Stream { return need(r.gpu.PoolStream(0))(r.t) },
 		"another device's": func(r *soft) *Stream {
-			return must(far(r).NewStream(0))(r.t)
+			return need(far(r).NewStream(0))(r.t)
 		},
-		"another device's legacy": func(r *soft) *Stream { return must(far(r).LegacyStream())(r.t) },
+		"another device's legacy": func(r *soft) *Stream { return need(far(r).LegacyStream())(r.t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
 			s := stream(r)
 			free := r.blocked(s)
-			tl := must(r.gpu.NewTimeline(0))(t)
+			tl := need(r.gpu.NewTimeline(0))(t)
 			r.ok(tl.Signal(s, 1))
 			r.ok(tl.Close())
 			busy := r.blocked(s)
@@ -156,15 +157,15 @@ func (d slowWrites) StreamWriteValue64(
 func TestTimelineClosedBesideSignal(t *testing.T) {
 	r := newSoft(t)
 	slow := slowWrites{r.sim.Software(), make(chan struct{}), make(chan struct{})}
-	drv := must(Open(WithSoftware(driver.Provide(slow))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(slow))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	gate, s := must(gpu.NewTimeline(0))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	gate, s := need(gpu.NewTimeline(0))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer gate.Close()
 	defer s.Close()
 	r.ok(gate.Block(s, 1))
-	defer func() { gate.word.Store(2) }()
-	tl := must(gpu.NewTimeline(0))(t)
+	defer func() { TimelineWord(gate).Store(2) }()
+	tl := need(gpu.NewTimeline(0))(t)
 	r.ok(tl.Signal(s, 3))
 	signalled := make(chan error)
 	go func() { signalled <- tl.Signal(s, 5) }()
@@ -186,7 +187,7 @@ func TestTimelineClosedBesideSignal(t *testing.T) {
 // TestTimelineManyMarks closes a timeline that more streams have used than its memory has words for.
 func TestTimelineManyMarks(t *testing.T) {
 	r := newSoft(t)
-	tl := must(r.gpu.NewTimeline(0))(t)
+	tl := need(r.gpu.NewTimeline(0))(t)
 	var frees []func()
 	for i := range 3 * slab.CellWords {
 		s := r.stream()
@@ -194,7 +195,7 @@ func TestTimelineManyMarks(t *testing.T) {
 		r.ok(tl.Block(s, uint64(i)))
 	}
 	cells := func() int {
-		_, free := r.gpu.own().Context.Cells.Count()
+		_, free := core.Of(r.gpu).Context.Cells.Count()
 		return free
 	}
 	r.ok(tl.Set(1 << 20))
@@ -221,7 +222,7 @@ func TestTimelineUnmarked(t *testing.T) {
 		s := r.stream()
 		free := r.blocked(s)
 		func() {
-			tl := must(r.gpu.NewTimeline(0))(t)
+			tl := need(r.gpu.NewTimeline(0))(t)
 			r.ok(tl.Signal(s, 1))
 		}()
 		r.leaked(1)
@@ -235,7 +236,7 @@ func TestTimelineUnmarked(t *testing.T) {
 		s.Handle() // so that it is not asked
 		free := r.blocked(s)
 		func() {
-			tl := must(r.gpu.NewTimeline(0))(t)
+			tl := need(r.gpu.NewTimeline(0))(t)
 			r.ok(tl.Signal(s, 1))
 		}()
 		r.leaked(1)
@@ -246,9 +247,9 @@ func TestTimelineUnmarked(t *testing.T) {
 	})
 	t.Run("captured", func(t *testing.T) {
 		r := newSoft(t)
-		tl := must(r.gpu.NewTimeline(0))(t)
+		tl := need(r.gpu.NewTimeline(0))(t)
 		r.ok(tl.Signal(r.s, 1))
-		g := must(r.s.Capture(CaptureGlobal, func() error {
+		g := need(r.s.Capture(CaptureGlobal, func() error {
 			r.ok(r.work(r.s))
 			r.ok(tl.Close()) // which must not become part of the graph
 			r.stays("a stream is being captured that raises it", r.gpu, 1)
@@ -263,8 +264,8 @@ func TestTimelineUnmarked(t *testing.T) {
 	t.Run("launched after it was closed", func(t *testing.T) {
 		r := newSoft(t)
 		build := func() (*Graph, *Timeline) {
-			tl := must(r.gpu.NewTimeline(0))(t)
-			return must(r.other.Capture(CaptureGlobal, func() error { return tl.Signal(r.other, 2) }))(t), tl
+			tl := need(r.gpu.NewTimeline(0))(t)
+			return need(r.other.Capture(CaptureGlobal, func() error { return tl.Signal(r.other, 2) }))(t), tl
 		}
 		g, tl := build()
 		next, other := build()
@@ -295,15 +296,15 @@ func TestTimelineUnmarked(t *testing.T) {
 // each time: that must not cost the timeline memory each time.
 func TestTimelineUpdatedGraphs(t *testing.T) {
 	r := newSoft(t)
-	tl := must(r.gpu.NewTimeline(0))(t)
+	tl := need(r.gpu.NewTimeline(0))(t)
 	build := func() *Graph {
-		return must(r.other.Capture(CaptureGlobal, func() error { return tl.Signal(r.other, 2) }))(t)
+		return need(r.other.Capture(CaptureGlobal, func() error { return tl.Signal(r.other, 2) }))(t)
 	}
 	g, next := build(), build()
 	defer g.Close()
 	defer next.Close()
 	x := r.exec(g)
-	tc := tl.core
+	tc := TimelineState(tl)
 	r.ok(tl.Close())
 	for range 50 {
 		r.ok(errors.Join(x.Launch(r.s), x.Update(next), x.Launch(r.s), x.Update(g)))
@@ -320,25 +321,25 @@ func TestTimelineUpdatedGraphs(t *testing.T) {
 // releases the context waits for that, whether the streams were marked or not.
 func TestTimelineContextWaits(t *testing.T) {
 	for name, stream := range map[string]func(r *soft, gpu *Context) *Stream{
-		"created": func(r *soft, gpu *Context) *Stream { return must(gpu.NewStream(0))(r.t) },
-		"legacy":  func(r *soft, gpu *Context) *Stream { return must(gpu.LegacyStream())(r.t) },
-		"pool's":  func(r *soft, gpu *Context) *Stream { return must(gpu.PoolStream(0))(r.t) },
+		"created": func(r *soft, gpu *Context) *Stream { return need(gpu.NewStream(0))(r.t) },
+		"legacy":  func(r *soft, gpu *Context) *Stream { return need(gpu.LegacyStream())(r.t) },
+		"pool's":  func(r *soft, gpu *Context) *Stream { return need(gpu.PoolStream(0))(r.t) },
 		"another context's": func(r *soft, _ *Context) *Stream {
-			return must(r.gpu.NewStream(0))(r.t)
+			return need(r.gpu.NewStream(0))(r.t)
 		},
-		"another context's legacy": func(r *soft, _ *Context) *Stream { return must(r.gpu.LegacyStream())(r.t) },
-		"another context's pool's": func(r *soft, _ *Context) *Stream { return must(r.gpu.PoolStream(0))(r.t) },
+		"another context's legacy": func(r *soft, _ *Context) *Stream { return need(r.gpu.LegacyStream())(r.t) },
+		"another context's pool's": func(r *soft, _ *Context) *Stream { return need(r.gpu.PoolStream(0))(r.t) },
 	} {
 		for i := range 4 {
 			marked, streamFirst := i%2 == 0, i/2 == 0
 			t.Run(fmt.Sprintf("%s, marked %v, closed first %v", name, marked, streamFirst), func(t *testing.T) {
 				r := newSoft(t)
-				others := must(Open(WithSoftware(r.sim)))(t) // whose claim has the CUDA context go on
-				theirs := must(must(others.Device(1))(t).PrimaryContext())(t)
-				gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+				others := need(Open(WithSoftware(r.sim)))(t) // whose claim has the CUDA context go on
+				theirs := need(need(others.Device(1))(t).PrimaryContext())(t)
+				gpu := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 				s := stream(r, gpu)
-				gate := must(gpu.NewTimeline(0))(t)
-				tl := must(gpu.NewTimeline(0))(t)
+				gate := need(gpu.NewTimeline(0))(t)
+				tl := need(gpu.NewTimeline(0))(t)
 				r.ok(errors.Join(gate.Block(s, 1), tl.Signal(s, 1)))
 				if streamFirst {
 					r.ok(s.Close())
@@ -351,15 +352,15 @@ func TestTimelineContextWaits(t *testing.T) {
 				closed := make(chan error, 1)
 				go func() { closed <- gpu.Close() }()
 				time.Sleep(5 * time.Millisecond)
-				if gpu.own().Context.Gone.Load() || tl.core.Freed.Load() {
+				if core.Of(gpu).Context.Gone.Load() || TimelineState(tl).Freed.Load() {
 					t.Error("the context is released, and work with its memory is not done")
 				}
-				gate.word.Store(1) // as a stream might
+				TimelineWord(gate).Store(1) // as a stream might
 				r.ok(<-closed)
-				if !eventually(gpu.own().Context.Gone.Load) {
+				if !eventually(core.Of(gpu).Context.Gone.Load) {
 					t.Fatal("the context is not released")
 				}
-				if r.value(tl, 1); !tl.core.Freed.Load() {
+				if r.value(tl, 1); !TimelineState(tl).Freed.Load() {
 					t.Error("the timeline has memory of a context that is gone")
 				}
 				r.ok(theirs.Close())
@@ -380,13 +381,13 @@ func TestTimelineClosedContexts(t *testing.T) {
 				var lines [2]*Timeline
 				var frees []func()
 				for i := range gpus {
-					gpus[i] = must(r.gpu.Device().NewContext(0))(t)
-					streams[i] = must(gpus[i].NewStream(StreamNonBlocking))(t)
+					gpus[i] = need(r.gpu.Device().NewContext(0))(t)
+					streams[i] = need(gpus[i].NewStream(StreamNonBlocking))(t)
 					streams[i].Handle() // so that it is not asked
 					frees = append(frees, r.blocked(streams[i]))
 				}
 				for i, gpu := range gpus {
-					lines[i] = must(gpu.NewTimeline(0))(t)
+					lines[i] = need(gpu.NewTimeline(0))(t)
 					r.ok(errors.Join(lines[i].Signal(streams[0], 1), lines[i].Signal(streams[1], 1)))
 				}
 				for n := range 4 {
@@ -408,7 +409,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				}
 				time.Sleep(5 * time.Millisecond)
 				for i, free := range frees {
-					if gpus[i].own().Context.Gone.Load() {
+					if core.Of(gpus[i]).Context.Gone.Load() {
 						t.Error("a context is released, and work with its memory is not done")
 					}
 					free()
@@ -416,7 +417,7 @@ func TestTimelineClosedContexts(t *testing.T) {
 				}
 				wg.Wait()
 				for i, gpu := range gpus {
-					if !eventually(gpu.own().Context.Gone.Load) {
+					if !eventually(core.Of(gpu).Context.Gone.Load) {
 						t.Error("a context is not released")
 					}
 					r.value(lines[i], 1)
@@ -434,24 +435,24 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 	var gone []*core.Context
 	const many = 300
 	for range many {
-		gpu := must(r.gpu.Device().NewContext(0))(t)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
-		own := must(gpu.NewTimeline(0))(t)
+		gpu := need(r.gpu.Device().NewContext(0))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
+		own := need(gpu.NewTimeline(0))(t)
 		v++
 		r.ok(errors.Join(tl.Signal(s, v), s.Synchronize(), own.Signal(r.s, 1), r.s.Synchronize()))
 		r.ok(errors.Join(own.Close(), s.Close(), gpu.Close()))
-		if !eventually(gpu.own().Context.Gone.Load) {
+		if !eventually(core.Of(gpu).Context.Gone.Load) {
 			t.Fatal("a context is not released")
 		}
-		gone = append(gone, gpu.own().Context)
+		gone = append(gone, core.Of(gpu).Context)
 	}
 	r.value(tl, v)
 	for i, cc := range gone {
-		if p, known := tl.core.Cell.Address(cc); known {
+		if p, known := TimelineState(tl).Cell.Address(cc); known {
 			t.Errorf("a timeline is at %#x in context %d, which is gone", p, i)
 		}
 	}
-	if n := r.drv.core.TimelineCounts(); n.Mappings > 2 {
+	if n := core.Of(r.drv).TimelineCounts(); n.Mappings > 2 {
 		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.Mappings)
 	}
 }
@@ -465,11 +466,11 @@ func TestTimelineBound(t *testing.T) {
 	free := r.blocked(s)
 	const unfinished = 100
 	for i := range unfinished {
-		tl := must(r.gpu.NewTimeline(0))(t)
+		tl := need(r.gpu.NewTimeline(0))(t)
 		r.ok(errors.Join(tl.Signal(s, uint64(i)), tl.Close()))
 	}
 	for i := range fewer(20_000) {
-		tl := must(r.gpu.NewTimeline(uint64(i)))(t)
+		tl := need(r.gpu.NewTimeline(uint64(i)))(t)
 		r.ok(tl.Signal(r.s, uint64(i)+1))
 		r.ok(tl.Close())
 		if i%10 == 0 {
@@ -479,11 +480,11 @@ func TestTimelineBound(t *testing.T) {
 	if n := unfinishedOf(r.gpu); n < unfinished || n > unfinished+10 {
 		t.Errorf("%d timelines are in use, want %d", n, unfinished)
 	}
-	all, unused := r.gpu.own().Context.Cells.Count()
+	all, unused := core.Of(r.gpu).Context.Cells.Count()
 	if used := all - unused; used > 2*unfinished+2*core.MinLook {
 		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
 	}
-	if n := r.drv.core.TimelineCounts(); n.Mappings != 1 {
+	if n := core.Of(r.drv).TimelineCounts(); n.Mappings != 1 {
 		t.Errorf("there are %d mappings", n.Mappings)
 	}
 	free()
@@ -494,7 +495,7 @@ func TestTimelineBound(t *testing.T) {
 // another one.
 func TestTimelineLateReaders(t *testing.T) {
 	r := newSoft(t)
-	streams := []*Stream{r.stream(), r.stream(), must(r.gpu.PoolStream(0))(t), must(r.gpu.LegacyStream())(t)}
+	streams := []*Stream{r.stream(), r.stream(), need(r.gpu.PoolStream(0))(t), need(r.gpu.LegacyStream())(t)}
 	defer streams[2].Close()
 	defer streams[3].Close()
 	var wg sync.WaitGroup
@@ -546,7 +547,7 @@ func TestTimelineLateReaders(t *testing.T) {
 	}
 	wg.Wait()
 	r.becomes("all is closed", r.gpu, 0)
-	if n := r.drv.core.TimelineCounts(); n.Mappings != 1 || n.Open != 0 {
+	if n := core.Of(r.drv).TimelineCounts(); n.Mappings != 1 || n.Open != 0 {
 		t.Errorf("the counts are %+v", n)
 	}
 }
@@ -557,7 +558,7 @@ func TestTimelineKept(t *testing.T) {
 	r := newSoft(t)
 	s := r.stream()
 	r.hold(s)
-	tl := must(r.gpu.NewTimeline(0))(t)
+	tl := need(r.gpu.NewTimeline(0))(t)
 	r.ok(tl.Signal(s, 1))
 	for n := range 3 {
 		r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Nth: n + 1, Code: int(ResultUnknown)})
@@ -571,15 +572,15 @@ func TestTimelineKept(t *testing.T) {
 		t.Errorf("the leak is %+v", leak)
 	}
 	r.stays("nobody will know of the work", r.gpu, 1)
-	r.gpu.own().Context.EndHold() // so that the test ends
+	core.Of(r.gpu).Context.EndHold() // so that the test ends
 }
 
 // TestTimelineUnregisterFails has a software driver, whose memory for timelines is Go's, fail to let go of it: the
 // leak hook is told.
 func TestTimelineUnregisterFails(t *testing.T) {
 	r := newSoft(t)
-	gpu := must(r.gpu.Device().NewContext(0))(t)
-	r.ok(must(gpu.NewTimeline(0))(t).Close())
+	gpu := need(r.gpu.Device().NewContext(0))(t)
+	r.ok(need(gpu.NewTimeline(0))(t).Close())
 	r.sim.Inject(cusim.Fault{Function: "cuMemHostUnregister", Code: int(ResultUnknown)})
 	r.ok(gpu.Close())
 	leaks := r.leaked(1)

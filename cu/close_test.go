@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -103,9 +104,9 @@ func TestClosedAnswersErrClosed(t *testing.T) {
 	good := r.event(r.gpu, 0)
 	r.ok(good.Record(other))
 	e, m, mem := r.event(r.gpu, 0), r.module(r.gpu), r.memory(r.gpu, 8)
-	fn := must(m.Function("axpy"))(t)
-	noop := must(r.module(r.gpu).Function("noop"))(t)
-	axpy := must(r.module(r.gpu).Function("axpy"))(t)
+	fn := need(m.Function("axpy"))(t)
+	noop := need(r.module(r.gpu).Function("noop"))(t)
+	axpy := need(r.module(r.gpu).Function("axpy"))(t)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	r.ok(e.Record(r.s))
 	gpu2 := r.context(r.drv, 0)
@@ -155,10 +156,10 @@ func TestCloseConcurrently(t *testing.T) {
 	r := newRig(t)
 	r.tell("fake_spread", 1)
 	for range 100 {
-		s := must(r.gpu.NewStream(0))(t)
-		e := must(r.gpu.NewEvent(0))(t)
-		m := must(r.gpu.Alloc(8))(t)
-		gpu := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+		s := need(r.gpu.NewStream(0))(t)
+		e := need(r.gpu.NewEvent(0))(t)
+		m := need(r.gpu.Alloc(8))(t)
+		gpu := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 		var wg sync.WaitGroup
 		start := make(chan struct{})
 		for _, c := range []io.Closer{s, e, m, gpu} {
@@ -207,19 +208,19 @@ func TestCloseBesideCalls(t *testing.T) {
 			ticket, err := e.Ticket()
 			if err == nil {
 				err = e.Record(r.s)
-				ticket.core.Settle(core.ErrCollected)
+				TicketState(ticket).Settle(core.ErrCollected)
 			}
 			return err
 		},
 	} {
 		asks := name != "Record" && name != "Ticket, Record"
 		for range rounds(2000) {
-			e := must(r.gpu.NewEvent(0))(t)
+			e := need(r.gpu.NewEvent(0))(t)
 			r.ok(e.Record(r.s))
 			if asks {
 				// As of an event that others may record, completion is asked for
 				// every time.
-				e.core().Slot.Load().SetBits(core.SlotExposed)
+				eventOf(e).Slot.Load().SetBits(core.SlotExposed)
 			}
 			var wg sync.WaitGroup
 			started := make(chan struct{})
@@ -280,7 +281,7 @@ func TestCloseDuringCall(t *testing.T) {
 		}},
 		{"cuLaunchKernel", kindModule, func(r *rig) (io.Closer, func() error) {
 			m := r.module(r.gpu)
-			fn := must(m.Function("noop"))(r.t)
+			fn := need(m.Function("noop"))(r.t)
 			return m, func() error { return fn.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}) }
 		}},
 		{"cuMemcpyHtoD_v2", kindMemory, func(r *rig) (io.Closer, func() error) {
@@ -328,7 +329,7 @@ func TestCloseContextDuringCreation(t *testing.T) {
 	gpu := f.context(f.open(), 0)
 	f.tell("fake_block", "cuEventCreate", 1, 1)
 	done := make(chan *Event, 1)
-	go func() { done <- must(gpu.NewEvent(0))(t) }()
+	go func() { done <- need(gpu.NewEvent(0))(t) }()
 	f.tell("fake_await_blocked", "cuEventCreate", 1)
 	f.ok(gpu.Close())
 	f.tell("fake_unblock", "cuEventCreate")
@@ -377,10 +378,10 @@ func TestReopenedContext(t *testing.T) {
 				t.Fatal("the context was not released")
 			}
 			b := f.context(drv, 0)
-			if a.own().Context.Raw != b.own().Context.Raw {
+			if core.Of(a).Context.Raw != core.Of(b).Context.Raw {
 				t.Error("the fake driver did not use the handle again")
 			}
-			if a.own().Context == b.own().Context {
+			if core.Of(a).Context == core.Of(b).Context {
 				t.Error("the old context's core came back")
 			}
 			s2, e2 := f.stream(b), f.event(b, 0)
@@ -408,9 +409,9 @@ func TestOldContext(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	now := r.context(r.drv, 0)
 	// As if cuCtxGetId had said something else.
-	cc := &core.Context{ContextIdentity: now.own().Context.ContextIdentity}
+	cc := &core.Context{ContextIdentity: core.Of(now).Context.ContextIdentity}
 	cc.Users.Revive()
-	sc := &core.Stream{Raw: r.s.core().Raw}
+	sc := &core.Stream{Raw: core.Of(r.s).Raw}
 	sc.Ctx = cc
 	s := new(Stream)
 	core.SetState(core.RefOf(s), sc, runtime.Cleanup{})
@@ -421,7 +422,7 @@ func TestOldContext(t *testing.T) {
 	other := new(Event)
 	core.InitEvent(core.EventRefOf(other), &core.Event{Ctx: cc})
 	core.CreatedOwner(core.EventRefOf(other)).NoteClosed()
-	other.core().Slot.Store(&core.Slot{Event: other.core()})
+	eventOf(other).Slot.Store(&core.Slot{Event: eventOf(other)})
 	cc.Users.Revive()
 	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("Since: %v", err)
@@ -433,16 +434,16 @@ func TestOldContext(t *testing.T) {
 func TestAbandoned(t *testing.T) {
 	f := newFake(t)
 	func() {
-		gpu := must(must(f.open().Device(0))(t).PrimaryContext())(t)
-		s := must(gpu.NewStream(0))(t)
-		e := must(gpu.NewEvent(0))(t)
+		gpu := need(need(f.open().Device(0))(t).PrimaryContext())(t)
+		s := need(gpu.NewStream(0))(t)
+		e := need(gpu.NewEvent(0))(t)
 		f.ok(e.Record(s))
 		f.ok(new(Event).Record(s))
-		f.ok(must(gpu.NewEvent(0))(t).Move().Record(s))
-		m := must(gpu.LoadModule([]byte("fake")))(t)
-		must(m.Function("noop"))(t)
-		must(gpu.Alloc(8))(t)
-		closed := must(gpu.NewEvent(0))(t)
+		f.ok(need(gpu.NewEvent(0))(t).Move().Record(s))
+		m := need(gpu.LoadModule([]byte("fake")))(t)
+		need(m.Function("noop"))(t)
+		need(gpu.Alloc(8))(t)
+		closed := need(gpu.NewEvent(0))(t)
 		f.ok(closed.Close())
 	}()
 	if !f.freed(func() bool { return f.all() == [kindCount]int{} }) {
@@ -459,7 +460,7 @@ func TestAbandoned(t *testing.T) {
 // TestFunctionKeepsModule drops a module, but not its kernel.
 func TestFunctionKeepsModule(t *testing.T) {
 	r := newRig(t)
-	fn := must(must(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)
+	fn := need(need(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)
 	for range 5 {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
@@ -472,7 +473,7 @@ func TestFunctionKeepsModule(t *testing.T) {
 // nothing is tried again.
 func TestLateErrors(t *testing.T) {
 	r := newRig(t)
-	e := must(r.gpu.NewEvent(0))(t)
+	e := need(r.gpu.NewEvent(0))(t)
 	raw := rawEvent(e)
 	r.ok(e.Record(r.s))
 	r.tell("fake_block", "cuEventQuery", 1, 1)
@@ -495,7 +496,7 @@ func TestLateErrors(t *testing.T) {
 	}
 	r.ok(e.Close())
 
-	e = must(r.gpu.NewEvent(0))(t)
+	e = need(r.gpu.NewEvent(0))(t)
 	raw2 := rawEvent(e)
 	r.fail("cuEventDestroy_v2", 1, ResultUnknown)
 	if err := e.Close(); !errors.Is(err, ResultUnknown) {
@@ -579,7 +580,7 @@ func TestZeroEvent(t *testing.T) {
 		r.status(&e, Complete)
 		r.ok(e.Synchronize())
 		r.ok(e.Wait(r.patient()))
-		r.ok(must(e.Ticket())(t).Wait(r.patient()))
+		r.ok(need(e.Ticket())(t).Wait(r.patient()))
 		r.ok(r.s.WaitEvent(&e))
 		r.ok(e.Close())
 	}); n != 0 {
@@ -619,23 +620,23 @@ func TestZeroEvent(t *testing.T) {
 // taken its place: that one stays.
 func TestLateGiveUp(t *testing.T) {
 	r := newRig(t)
-	now := r.gpu.own().Context
-	if _, res := r.drv.core.Table().DevicePrimaryCtxRetain(driver.At{}, now.Dev); res != 0 {
+	now := core.Of(r.gpu).Context
+	if _, res := core.Of(r.drv).Table().DevicePrimaryCtxRetain(driver.At{}, now.Dev); res != 0 {
 		t.Fatal(res)
 	}
 	old := &core.Context{ContextIdentity: now.ContextIdentity, Ownership: core.Ownership{Claim: core.Retained}}
 	old.Users.Revive()
 	r.ok(old.Release())
-	if r.drv.core.Contexts[now.Key] != now {
+	if core.Of(r.drv).Contexts[now.Key] != now {
 		t.Error("the context lost its place to one that went before it")
 	}
-	if r.context(r.drv, 0).own().Context != now {
+	if core.Of(r.context(r.drv, 0)).Context != now {
 		t.Error("another Context of the device does not share the context")
 	}
 
 	far := r.context(r.drv, 1)
 	r.ok(far.Close())
-	if r.drv.core.Contexts[far.own().Context.Key] != nil {
+	if core.Of(r.drv).Contexts[core.Of(far).Context.Key] != nil {
 		t.Error("a context that was released keeps its place")
 	}
 }
@@ -645,7 +646,7 @@ func TestLateGiveUp(t *testing.T) {
 func TestCallsKeepObjects(t *testing.T) {
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	recorded := func(r *rig) *Event {
-		e := must(r.gpu.NewEvent(0))(r.t)
+		e := need(r.gpu.NewEvent(0))(r.t)
 		r.ok(e.Record(r.s))
 		return e
 	}
@@ -656,11 +657,11 @@ func TestCallsKeepObjects(t *testing.T) {
 		set  func(r *rig) (call func() error)
 	}{
 		{"Event.Record", "cuEventRecord", "event", func(r *rig) func() error {
-			e := must(r.gpu.NewEvent(0))(r.t)
+			e := need(r.gpu.NewEvent(0))(r.t)
 			return func() error { return e.Record(r.s) }
 		}},
 		{"Event.Record on", "cuEventRecord", "stream", func(r *rig) func() error {
-			e, s := r.event(r.gpu, 0), must(r.gpu.NewStream(0))(r.t)
+			e, s := r.event(r.gpu, 0), need(r.gpu.NewStream(0))(r.t)
 			return func() error { return e.Record(s) }
 		}},
 		{"Event.Query", "cuEventQuery", "event", func(r *rig) func() error {
@@ -683,7 +684,7 @@ func TestCallsKeepObjects(t *testing.T) {
 			return func() error { _, err := Elapsed(r.patient(), start, stop); return err }
 		}},
 		{"Stream.WaitEvent", "cuStreamWaitEvent", "stream", func(r *rig) func() error {
-			e, s := r.event(r.gpu, 0), must(r.gpu.NewStream(0))(r.t)
+			e, s := r.event(r.gpu, 0), need(r.gpu.NewStream(0))(r.t)
 			r.ok(e.Record(r.s))
 			return func() error { return s.WaitEvent(e) }
 		}},
@@ -692,41 +693,41 @@ func TestCallsKeepObjects(t *testing.T) {
 			return func() error { return r.s.WaitEvent(e) }
 		}},
 		{"Stream.Query", "cuStreamQuery", "stream", func(r *rig) func() error {
-			s := must(r.gpu.NewStream(0))(r.t)
+			s := need(r.gpu.NewStream(0))(r.t)
 			return func() error { _, err := s.Query(); return err }
 		}},
 		{"Stream.Synchronize", "cuStreamSynchronize", "stream", func(r *rig) func() error {
-			return must(r.gpu.NewStream(0))(r.t).Synchronize
+			return need(r.gpu.NewStream(0))(r.t).Synchronize
 		}},
 		{"Context.Synchronize", "cuCtxSynchronize", "context", func(r *rig) func() error {
-			return must(r.gpu.Device().PrimaryContext())(r.t).Synchronize
+			return need(r.gpu.Device().PrimaryContext())(r.t).Synchronize
 		}},
 		{"Context.NewEvent", "cuEventCreate", "context", func(r *rig) func() error {
-			c := must(r.gpu.Device().PrimaryContext())(r.t)
-			return func() error { return must(c.NewEvent(0))(r.t).Close() }
+			c := need(r.gpu.Device().PrimaryContext())(r.t)
+			return func() error { return need(c.NewEvent(0))(r.t).Close() }
 		}},
 		{"DeviceMem.CopyTo", "cuMemcpyDtoH_v2", "device memory", func(r *rig) func() error {
-			m := must(r.gpu.Alloc(8))(r.t)
+			m := need(r.gpu.Alloc(8))(r.t)
 			return func() error { return m.CopyTo(make([]byte, 8)) }
 		}},
 		{"DeviceMem.CopyFrom", "cuMemcpyHtoD_v2", "device memory", func(r *rig) func() error {
-			m := must(r.gpu.Alloc(8))(r.t)
+			m := need(r.gpu.Alloc(8))(r.t)
 			return func() error { return m.CopyFrom(make([]byte, 8)) }
 		}},
 		{"Module.Function", "cuModuleGetFunction", "module", func(r *rig) func() error {
-			m := must(r.gpu.LoadModule([]byte("fake")))(r.t)
+			m := need(r.gpu.LoadModule([]byte("fake")))(r.t)
 			return func() error { _, err := m.Function("noop"); return err }
 		}},
 		{"Function.Launch", "cuLaunchKernel", "module", func(r *rig) func() error {
-			noop := must(must(r.gpu.LoadModule([]byte("fake")))(r.t).Function("noop"))(r.t)
+			noop := need(need(r.gpu.LoadModule([]byte("fake")))(r.t).Function("noop"))(r.t)
 			return func() error { return noop.Launch(r.s, one) }
 		}},
 		{"Function.Launch on", "cuLaunchKernel", "stream", func(r *rig) func() error {
-			noop, s := must(r.module(r.gpu).Function("noop"))(r.t), must(r.gpu.NewStream(0))(r.t)
+			noop, s := need(r.module(r.gpu).Function("noop"))(r.t), need(r.gpu.NewStream(0))(r.t)
 			return func() error { return noop.Launch(s, one) }
 		}},
 		{"Function.Launch with", "cuLaunchKernel", "device memory", func(r *rig) func() error {
-			axpy, m := must(r.module(r.gpu).Function("axpy"))(r.t), must(r.gpu.Alloc(8))(r.t)
+			axpy, m := need(r.module(r.gpu).Function("axpy"))(r.t), need(r.gpu.Alloc(8))(r.t)
 			return func() error { return axpy.Launch(r.s, one, Ptr(m), U32(1), U64(1)) }
 		}},
 	} {
@@ -762,16 +763,16 @@ func TestLeakHookTakesLocks(t *testing.T) {
 		set                func(r *rig) (io.Closer, func() error)
 	}{
 		{"event", "cuEventQuery", "cuEventDestroy_v2", func(r *rig) (io.Closer, func() error) {
-			e := must(r.gpu.NewEvent(0))(r.t)
+			e := need(r.gpu.NewEvent(0))(r.t)
 			r.ok(e.Record(r.s))
 			return e, func() error { _, err := e.Query(); return err }
 		}},
 		{"stream", "cuStreamQuery", "cuStreamDestroy_v2", func(r *rig) (io.Closer, func() error) {
-			s := must(r.gpu.NewStream(0))(r.t)
+			s := need(r.gpu.NewStream(0))(r.t)
 			return s, func() error { _, err := s.Query(); return err }
 		}},
 		{"device memory", "cuMemcpyDtoH_v2", "cuMemFree_v2", func(r *rig) (io.Closer, func() error) {
-			m := must(r.gpu.Alloc(8))(r.t)
+			m := need(r.gpu.Alloc(8))(r.t)
 			return m, func() error { return m.CopyTo(make([]byte, 8)) }
 		}},
 	} {

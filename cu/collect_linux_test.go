@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -26,8 +27,8 @@ func TestDroppedWritten(t *testing.T) {
 		}
 		return
 	}
-	statm := strings.Fields(string(must(os.ReadFile("/proc/self/statm"))(t)))
-	pages := must(strconv.ParseUint(statm[0], 10, 64))(t)
+	statm := strings.Fields(string(need(os.ReadFile("/proc/self/statm"))(t)))
+	pages := need(strconv.ParseUint(statm[0], 10, 64))(t)
 	const size, room, pieces = 32 << 20, 768 << 20, 16 // too many pieces for the room
 	limit := pages*uint64(os.Getpagesize()) + room
 	l := syscall.Rlimit{Cur: limit, Max: limit}
@@ -54,7 +55,7 @@ func TestDroppedWritten(t *testing.T) {
 		},
 	} {
 		for i := range pieces {
-			if err := write(must(r.gpu.Alloc(size))(t)); err != nil {
+			if err := write(need(r.gpu.Alloc(size))(t)); err != nil {
 				t.Fatalf("%s, piece %d: %v", name, i, err)
 			}
 		}

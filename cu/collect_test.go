@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -58,7 +59,7 @@ var drops = []struct {
 
 // droppedMemory drops memory that is three times as much as the device has.
 func droppedMemory(t *testing.T, gpu *Context) {
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	_, total, err := gpu.MemInfo()
 	if err != nil {
@@ -108,7 +109,7 @@ func TestDroppedMemory(t *testing.T) {
 	})
 	t.Run("during a capture", func(t *testing.T) {
 		r := newSoft(t)
-		g := must(r.s.Capture(CaptureRelaxed, func() error {
+		g := need(r.s.Capture(CaptureRelaxed, func() error {
 			for i := range 300 {
 				if _, err := r.gpu.Alloc(1 << 30); err != nil {
 					t.Fatalf("piece %d: %v", i, err)
@@ -127,8 +128,8 @@ func TestDroppedText(t *testing.T) {
 	free, _, err := r.gpu.MemInfo()
 	r.ok(err)
 	for range 10 {
-		held := must(r.gpu.Alloc(free - 8<<30))(t)
-		must(r.gpu.Alloc(1 << 30))(t) // is dropped
+		held := need(r.gpu.Alloc(free - 8<<30))(t)
+		need(r.gpu.Alloc(1 << 30))(t) // is dropped
 		_, err = r.gpu.Alloc(16 << 30)
 		r.is(err, ResultOutOfMemory)
 		for _, want := range []string{"17179869184 bytes", "1073741824 bytes of abandoned memory"} {
@@ -143,7 +144,7 @@ func TestDroppedText(t *testing.T) {
 		}
 		runtime.KeepAlive(held)
 		held = nil
-		r.ok(must(r.gpu.Alloc(free - 8<<30))(t).Close())
+		r.ok(need(r.gpu.Alloc(free - 8<<30))(t).Close())
 	}
 }
 
@@ -151,11 +152,11 @@ func TestDroppedText(t *testing.T) {
 // might wait, as what is freed may be in use behind the function.
 func TestDroppedInHostFunc(t *testing.T) {
 	r := newSoft(t)
-	other := must(r.gpu.NewStream(StreamNonBlocking))(t)
-	m := must(r.gpu.Alloc(64))(t)
+	other := need(r.gpu.NewStream(StreamNonBlocking))(t)
+	m := need(r.gpu.Alloc(64))(t)
 	var err error
 	r.ok(r.s.HostFunc(func() {
-		must(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
+		need(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
 		r.sim.Inject(cusim.Fault{Function: "cuMemsetD8Async", Code: int(ResultOutOfMemory)})
 		err = other.Memset(m, 1)
 	}))
@@ -170,17 +171,17 @@ func TestDroppedInHostFunc(t *testing.T) {
 // capture, also one of other code, nothing is freed.
 func TestDroppedRetry(t *testing.T) {
 	r := newSoft(t)
-	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
-	spin := must(mod.Function("spin"))(t)
-	m, host := must(r.gpu.Alloc(4096))(t), must(r.gpu.AllocHost(4096, 0))(t)
-	managed := must(r.gpu.AllocManaged(4096, AttachGlobal))(t)
-	word := must(r.gpu.Alloc(4))(t)
-	g := must(r.gpu.NewGraph())(t)
-	must(g.Add(&MemsetNode{Dst: m, Value: 1}))(t)
-	x := must(g.Instantiate())(t)
+	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	spin := need(mod.Function("spin"))(t)
+	m, host := need(r.gpu.Alloc(4096))(t), need(r.gpu.AllocHost(4096, 0))(t)
+	managed := need(r.gpu.AllocManaged(4096, AttachGlobal))(t)
+	word := need(r.gpu.Alloc(4))(t)
+	g := need(r.gpu.NewGraph())(t)
+	need(g.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+	x := need(g.Instantiate())(t)
 	buf := make([]byte, 4096)
 	image := Rows{Mem: m, Pitch: 64}
-	lib := must(r.drv.LoadLibrary([]byte(managedPTX)))(t)
+	lib := need(r.drv.LoadLibrary([]byte(managedPTX)))(t)
 	fail := func(_ any, err error) error { return err }
 	type row struct {
 		function string
@@ -223,12 +224,12 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuLaunchKernel", func() error { return spin.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(0)) }, true, true},
 	}
 	if runtime.GOOS == "linux" { // pools are shared there
-		shared := must(r.gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
-		f, piece := must(shared.Export())(t), must(shared.Alloc(r.s, 64))(t)
+		shared := need(r.gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
+		f, piece := need(shared.Export())(t), need(shared.Alloc(r.s, 64))(t)
 		defer f.Close()
 		defer shared.Close()
 		defer piece.Close()
-		h, imported := must(piece.PoolHandle())(t), must(r.gpu.ImportMemPool(f.Fd()))(t)
+		h, imported := need(piece.PoolHandle())(t), need(r.gpu.ImportMemPool(f.Fd()))(t)
 		defer imported.Close()
 		rows = append(rows,
 			row{"cuMemPoolImportFromShareableHandle", func() error { return fail(r.gpu.ImportMemPool(f.Fd())) }, false, false},
@@ -239,7 +240,7 @@ func TestDroppedRetry(t *testing.T) {
 			r.ok(c.call()) // from now on the stream keeps the objects: the usual calls follow
 			runtime.GC()
 			for range 2 {
-				must(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
+				need(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
 				r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultOutOfMemory)})
 				err := c.call()
 				if c.once {
@@ -269,14 +270,14 @@ func TestDroppedRetry(t *testing.T) {
 				return nil
 			})
 			_ = err // whether the capture is valid is the driver's business
-			table, at := r.drv.core.Table(), driver.At{Context: r.s.core().Ctx.Raw}
-			if res := table.StreamBeginCapture(at, r.s.core().Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
+			table, at := core.Of(r.drv).Table(), driver.At{Context: core.Of(r.s).Ctx.Raw}
+			if res := table.StreamBeginCapture(at, core.Of(r.s).Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
 				t.Fatal(res)
 			}
 			if err := c.call(); err == nil || strings.Contains(err.Error(), "garbage collector") {
 				t.Errorf("while other code captures the stream: %v", err)
 			}
-			if g, res := table.StreamEndCapture(at, r.s.core().Raw); res == driver.ResultSuccess {
+			if g, res := table.StreamEndCapture(at, core.Of(r.s).Raw); res == driver.ResultSuccess {
 				table.GraphDestroy(at, g)
 			}
 		})
@@ -291,10 +292,10 @@ func TestDroppedRetry(t *testing.T) {
 func TestDroppedGraphs(t *testing.T) {
 	r := newSoft(t)
 	for i := range 300 {
-		g := must(r.gpu.NewGraph())(t)
+		g := need(r.gpu.NewGraph())(t)
 		_, m, err := addAlloc(g, 1<<30)
 		r.ok(err)
-		x := must(g.Instantiate())(t)
+		x := need(g.Instantiate())(t)
 		err = x.Launch(r.s)
 		if errors.Is(err, ResultOutOfMemory) { // the error says that memory was freed, and that the program may call again
 			err = x.Launch(r.s)
@@ -302,6 +303,6 @@ func TestDroppedGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatalf("graph %d: %v", i, err)
 		}
-		must(x.Take(m))(t)
+		need(x.Take(m))(t)
 	}
 }

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -39,7 +40,7 @@ func TestRememberedCompletion(t *testing.T) {
 		}, [3]int{}},
 		{"ticket waited for", 0, func(r *rig, e *Event) {
 			record(r, e)
-			r.ok(must(e.Ticket())(t).Wait(r.patient()))
+			r.ok(need(e.Ticket())(t).Wait(r.patient()))
 		}, [3]int{}},
 		{"a record failed", 0, func(r *rig, e *Event) {
 			record(r, e)
@@ -171,7 +172,7 @@ func TestRecordBesideQuery(t *testing.T) {
 				r.tell("fake_unblock", fn)
 				if i == 0 && c.record != 0 && c.recordEndFirst {
 					// The record has left C; let it leave Go too.
-					for e.core().Slot.Load().Gen().Busy() {
+					for eventOf(e).Slot.Load().Gen().Busy() {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -208,7 +209,7 @@ func TestUnrecorded(t *testing.T) {
 			r.status(e, Complete)
 			r.ok(e.Synchronize())
 			r.ok(e.Wait(r.patient()))
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			r.ok(r.s.WaitEvent(e))
 			recorded := r.event(r.gpu, 0)
 			r.ok(recorded.Record(r.s))
@@ -236,7 +237,7 @@ func TestEventAfterOthers(t *testing.T) {
 	var tickets []*Ticket
 	for range 4 {
 		r.ok(e.Record(held))
-		tickets = append(tickets, must(e.Ticket())(t))
+		tickets = append(tickets, need(e.Ticket())(t))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -244,7 +245,7 @@ func TestEventAfterOthers(t *testing.T) {
 		if err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait: %v", err)
 		}
-		ticket.core.Settle(core.ErrCollected) // as if it had been collected
+		TicketState(ticket).Settle(core.ErrCollected) // as if it had been collected
 	}
 	for _, c := range []struct {
 		name string
@@ -296,7 +297,7 @@ func TestSpareEvents(t *testing.T) {
 	next := func() {
 		t.Helper()
 		r.ok(e.Record(r.s))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		r.ok(e.Record(r.s))
 		r.ok(ticket.Wait(r.patient()))
 	}
@@ -327,7 +328,7 @@ func TestSpareLimit(t *testing.T) {
 	var tickets []*Ticket
 	for range core.MaxSpare + 20 {
 		r.ok(e.Record(r.s))
-		tickets = append(tickets, must(e.Ticket())(t))
+		tickets = append(tickets, need(e.Ticket())(t))
 	}
 	if n := r.census(kindEvent); n != core.MaxSpare+20 {
 		t.Errorf("%d CUevents while tickets are out, want %d", n, core.MaxSpare+20)
@@ -357,10 +358,10 @@ func TestRelaxed(t *testing.T) {
 		t.Errorf("%d of a wait's %d queries are relaxed", r.relaxed("cuEventQuery"), n)
 	}
 	func() {
-		must(r.gpu.Alloc(16))(t)
-		must(r.gpu.LoadModule([]byte("fake")))(t)
-		must(r.gpu.NewStream(0))(t)
-		must(r.gpu.NewEvent(0))(t)
+		need(r.gpu.Alloc(16))(t)
+		need(r.gpu.LoadModule([]byte("fake")))(t)
+		need(r.gpu.NewStream(0))(t)
+		need(r.gpu.NewEvent(0))(t)
 	}()
 	if !r.freed(func() bool {
 		return r.all() == [kindCount]int{kindContext: 1, kindStream: 1 + wakeUpStreams(r.gpu), kindEvent: 1}
@@ -380,7 +381,7 @@ func TestRelaxed(t *testing.T) {
 	e = r.event(gpu, 0)
 	r.hold(s)
 	r.ok(e.Record(s))
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	created := r.relaxed("cuEventCreate")
 	r.ok(e.Record(s))
 	if n := r.relaxed("cuEventCreate") - created; n != 1 {
@@ -408,7 +409,7 @@ func TestRelaxed(t *testing.T) {
 // serve again, and at a record that must not take a spare one.
 func TestSparesThatAreNone(t *testing.T) {
 	spares := func(c *Context) int {
-		ec := &c.own().Context.Spare
+		ec := &core.Of(c).Context.Spare
 		ec.Mu.Lock()
 		defer ec.Mu.Unlock()
 		return len(ec.Events[uint32(EventDefault)])
@@ -421,7 +422,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.hold(r.s)
 		e := r.event(r.gpu, 0)
 		r.ok(e.Record(r.s))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		first := rawEvent(e)
 		r.tell("fake_block", "cuEventRecordWithFlags", 1, 1)
 		done := make(chan error, 2)
@@ -432,7 +433,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.ok(<-done)
 		r.ok(<-done)
 		node := rawEvent(e)
-		if node == first || !e.core().Slot.Load().Exposed() {
+		if node == first || !eventOf(e).Slot.Load().Exposed() {
 			t.Error("the event has not moved, or to a CUevent that is not the graph's")
 		}
 		r.ok(e.Record(r.s))
@@ -454,10 +455,10 @@ func TestSparesThatAreNone(t *testing.T) {
 		e := r.event(r.gpu, 0)
 		for range 2 {
 			r.ok(e.Record(held))
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			if spares(r.gpu) == 0 { // this makes one, with a record that is pending
 				r.ok(e.Record(held))
-				ticket.core.Settle(core.ErrCollected)
+				TicketState(ticket).Settle(core.ErrCollected)
 				continue
 			}
 			r.tell("fake_capture", 1)
@@ -474,9 +475,9 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.hold(r.s)
 		e := r.event(r.gpu, 0)
 		r.ok(e.Record(r.s))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		r.ok(e.Record(r.s))
-		r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
+		r.tell("fake_poison", uintptr(core.Of(r.gpu).Context.Raw), 700)
 		if n := r.asked("cuEventDestroy_v2", func() {
 			if err := ticket.Wait(r.patient()); !errors.Is(err, ErrContextPoisoned) {
 				t.Errorf("Wait: %v", err)

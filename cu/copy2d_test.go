@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -16,7 +17,7 @@ func (r *soft) image() *DeviceMem {
 	for i := range b {
 		b[i] = byte(i)
 	}
-	m := must(AllocFrom(r.gpu, b))(r.t)
+	m := need(AllocFrom(r.gpu, b))(r.t)
 	r.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -31,7 +32,7 @@ func (r *soft) bytes(m *DeviceMem) []byte {
 
 func TestCopy2D(t *testing.T) {
 	r := newSoft(t)
-	src, dst := r.image(), must(AllocFrom(r.gpu, make([]byte, 64)))(t)
+	src, dst := r.image(), need(AllocFrom(r.gpu, make([]byte, 64)))(t)
 	defer dst.Close()
 	// 3 rows of 4 bytes at column 2 of row 1 become rows of 10 bytes, at column 1 of row 2.
 	noErr(t, r.s.Copy2D(Rows{dst, 10}.At(1, 2), Rows{src, 16}.At(2, 1), 4, 3))
@@ -45,7 +46,7 @@ func TestCopy2D(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	// To the host and back, without gaps there.
-	host := must(r.gpu.AllocHost(12, 0))(t)
+	host := need(r.gpu.AllocHost(12, 0))(t)
 	defer host.Close()
 	noErr(t, r.s.Copy2D(Rows{Mem: host}, Rows{src, 16}.At(2, 1), 4, 3))
 	noErr(t, r.s.Copy2D(Rows{src, 16}.At(12, 5), Rows{Mem: host}, 4, 3))
@@ -65,7 +66,7 @@ func TestCopy2D(t *testing.T) {
 func TestCopy3D(t *testing.T) {
 	r := newSoft(t)
 	src := r.image() // 4 planes of 2 rows
-	dst := must(AllocFrom(r.gpu, make([]byte, 12)))(t)
+	dst := need(AllocFrom(r.gpu, make([]byte, 12)))(t)
 	defer dst.Close()
 	noErr(t, r.s.Copy3D(Planes{Rows: Rows{Mem: dst}}, Planes{Rows{src.Span(34, 94), 16}, 2}, 3, 2, 2))
 	want := []byte{34, 35, 36, 50, 51, 52, 66, 67, 68, 82, 83, 84}
@@ -101,7 +102,7 @@ func TestAllocPitch(t *testing.T) {
 func TestCopy2DMistakes(t *testing.T) {
 	r := newSoft(t)
 	m := r.image()
-	host := must(r.gpu.AllocHost(64, 0))(t)
+	host := need(r.gpu.AllocHost(64, 0))(t)
 	defer host.Close()
 	full := Rows{m, 16}
 	for name, err := range map[string]error{
@@ -137,7 +138,7 @@ func TestCopy2DMistakes(t *testing.T) {
 	if core.HostAddress(odd)%4 == 0 {
 		odd = odd[1:]
 	}
-	reg := must(r.gpu.RegisterHost(odd[:64], HostDeviceMap))(t)
+	reg := need(r.gpu.RegisterHost(odd[:64], HostDeviceMap))(t)
 	defer reg.Close()
 	for name, err := range map[string]error{"Memset2D32": r.s.Memset2D32(Rows{reg, 16}, 1, 1, 1),
 		"Memset32": r.s.Memset32(reg, 1)} {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -80,11 +81,11 @@ type batchRig struct {
 func newBatchRig(t *testing.T, opts ...cusim.Option) *batchRig {
 	r := &batchRig{t: t, sim: cusim.New(append([]cusim.Option{cusim.Devices(2)}, opts...)...), expect: make([]byte, 100)}
 	r.calls = &batchCounter{Software: r.sim.Software()}
-	r.drv = must(Open(WithSoftware(driver.Provide(r.calls)), neverWait))(t)
-	r.gpu = must(must(r.drv.Device(0))(t).PrimaryContext())(t)
-	r.s = must(r.gpu.NewStream(StreamNonBlocking))(t)
-	r.a, r.b = must(r.gpu.Alloc(100))(t), must(r.gpu.Alloc(100))(t)
-	r.host = must(r.gpu.AllocHost(100, 0))(t)
+	r.drv = need(Open(WithSoftware(driver.Provide(r.calls)), neverWait))(t)
+	r.gpu = need(need(r.drv.Device(0))(t).PrimaryContext())(t)
+	r.s = need(r.gpu.NewStream(StreamNonBlocking))(t)
+	r.a, r.b = need(r.gpu.Alloc(100))(t), need(r.gpu.Alloc(100))(t)
+	r.host = need(r.gpu.AllocHost(100, 0))(t)
 	values := make([]byte, 100)
 	for i := range values {
 		values[i] = byte(i)
@@ -162,13 +163,13 @@ func TestCopyAll(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	noErr(t, legacy.CopyAll([]MemCopy{pair(90, 1, 1), pair(91, 2, 1)}))
 	noErr(t, errors.Join(legacy.Synchronize(), legacy.Close()))
 	r.expect[90], r.expect[91] = 1, 2
 	r.made(0, 2)
-	g := must(r.s.Capture(CaptureGlobal, func() error { return r.s.CopyAll([]MemCopy{pair(95, 1, 1), pair(96, 2, 1)}) }))(t)
-	x := must(g.Instantiate())(t)
+	g := need(r.s.Capture(CaptureGlobal, func() error { return r.s.CopyAll([]MemCopy{pair(95, 1, 1), pair(96, 2, 1)}) }))(t)
+	x := need(g.Instantiate())(t)
 	r.made(0, 2)
 	noErr(t, x.Launch(r.s))
 	r.expect[95], r.expect[96] = 1, 2
@@ -180,10 +181,10 @@ func TestCopyAll(t *testing.T) {
 func TestCopyAllKeeps(t *testing.T) {
 	r := newBatchRig(t)
 	r.sim.Hold(r.s.Handle())
-	src := must(r.gpu.Alloc(10))(t)
+	src := need(r.gpu.Alloc(10))(t)
 	noErr(t, src.Memset(5))
-	pool := must(r.gpu.NewMemPool(MemPoolOptions{}))(t)
-	pooled := must(pool.Alloc(r.s, 10))(t)
+	pool := need(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	pooled := need(pool.Alloc(r.s, 10))(t)
 	noErr(t, r.s.Memset(pooled, 6))
 	noErr(t, r.s.CopyAll([]MemCopy{{r.b.Span(0, 10), src}, {r.b.Span(10, 10), pooled}}))
 	noErr(t, pooled.Close())
@@ -215,7 +216,7 @@ func TestCopyAllOld(t *testing.T) {
 	copy(r.expect[10:], []byte{10, 11, 12, 13})
 	copy(r.expect[20:], []byte{10, 11, 12, 13})
 	r.made(0, 2)
-	m := must(r.gpu.AllocManaged(8192, AttachGlobal))(t)
+	m := need(r.gpu.AllocManaged(8192, AttachGlobal))(t)
 	dev := r.gpu.Device().Location()
 	noErr(t, r.s.PrefetchAll([]MemPrefetch{{m.Span(0, 4096), dev}, {m.Span(4096, 4096), MemLocation{Type: LocationHost}}}))
 	r.made(0, 2)
@@ -265,14 +266,14 @@ func TestCopy3DAll(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	r := newBatchRig(t)
 	const half = 4096
-	m := must(r.gpu.AllocManaged(2*half, AttachGlobal))(t)
+	m := need(r.gpu.AllocManaged(2*half, AttachGlobal))(t)
 	first, second := m.Span(0, half), m.Span(half, half)
 	dev, host := r.gpu.Device().Location(), MemLocation{Type: LocationHost}
 	where := func(want ...MemLocation) {
 		t.Helper()
 		noErr(t, r.s.Synchronize())
 		for i, part := range []Memory{first, second} {
-			if got := must(r.gpu.ManagedInfo(part))(t).LastPrefetch; got != want[i] {
+			if got := need(r.gpu.ManagedInfo(part))(t).LastPrefetch; got != want[i] {
 				t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want[i])
 			}
 		}
@@ -304,7 +305,7 @@ func TestDiscard(t *testing.T) {
 		!errors.Is(batch.Errs[1], ResultOperatingSystem) {
 		t.Error(err)
 	}
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	if err := legacy.Discard(first, second); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
 	}

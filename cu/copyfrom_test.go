@@ -1,12 +1,14 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"slices"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // lateCopies is a software driver whose cuMemcpyHtoD copies later, as a driver in C may do: when the legacy stream is
@@ -49,8 +51,8 @@ func (d *lateCopies) StreamSynchronize(th *driver.Thread, hStream driver.Stream)
 // TestCopyFromIsDone copies bytes, and then enqueues other work with the memory on a non-blocking stream.
 func TestCopyFromIsDone(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	copyFromIsDone(t, gpu, 1)
 	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
 		t.Error(err)
@@ -62,8 +64,8 @@ func TestCopyFromIsDone(t *testing.T) {
 func TestGPUCopyFromIsDone(t *testing.T) { copyFromIsDone(t, gpuContext(t), 2000) }
 
 func copyFromIsDone(t *testing.T, gpu *Context, times int) {
-	mem := must(gpu.Alloc(4))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	mem := need(gpu.Alloc(4))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	late, got := 0, make([]byte, 4)
 	for range times {
 		err := errors.Join(mem.CopyFrom([]byte("abcd")), s.Memset(mem, 'x'), s.Synchronize(), mem.CopyTo(got))
@@ -99,10 +101,10 @@ func (d *slowCopies) MemcpyHtoD(th *driver.Thread, dstDevice driver.DevicePtr, s
 func TestCopyFromBesideCapture(t *testing.T) {
 	soft := cusim.New()
 	sim := &slowCopies{Software: soft.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	mem, s := must(gpu.Alloc(4))(t), must(gpu.NewStream(StreamNonBlocking))(t)
-	joins := must(gpu.NewStream(StreamDefault))(t)
+	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	mem, s := need(gpu.Alloc(4))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	joins := need(gpu.NewStream(StreamDefault))(t)
 	for name, capture := range map[string]func(f func() error) (*Graph, error){
 		"a capture of a blocking stream": func(f func() error) (*Graph, error) { return joins.Capture(CaptureRelaxed, f) },
 		"a blocking stream joins": func(f func() error) (*Graph, error) {
@@ -126,7 +128,7 @@ func TestCopyFromBesideCapture(t *testing.T) {
 				<-done
 			}
 			g.Close()
-			if n := gpu.own().Context.CaptureGate.Blocking.Load(); n != 0 {
+			if n := core.Of(gpu).Context.CaptureGate.Blocking.Load(); n != 0 {
 				t.Errorf("%d blocking streams are left in captures", n)
 			}
 		})
@@ -140,10 +142,10 @@ func TestCopyFromBesideCapture(t *testing.T) {
 // TestCopyFromBesideOtherContexts copies in one context during a capture of a blocking stream in another one.
 func TestCopyFromBesideOtherContexts(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
-	dev := must(drv.Device(0))(t)
-	gpu, two := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
-	s := must(two.NewStream(StreamDefault))(t)
+	drv := need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	dev := need(drv.Device(0))(t)
+	gpu, two := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
+	s := need(two.NewStream(StreamDefault))(t)
 	g, err := s.Capture(CaptureRelaxed, func() error { copyFromIsDone(t, gpu, 1); return nil })
 	if err := errors.Join(err, g.Close(), s.Close()); err != nil {
 		t.Error(err)
@@ -153,7 +155,7 @@ func TestCopyFromBesideOtherContexts(t *testing.T) {
 		t.Error("a closed stream was captured")
 	}
 	for _, c := range []*Context{gpu, two} {
-		if n := c.own().Context.CaptureGate.Blocking.Load(); n != 0 {
+		if n := core.Of(c).Context.CaptureGate.Blocking.Load(); n != 0 {
 			t.Errorf("%d blocking streams are left in captures", n)
 		}
 	}

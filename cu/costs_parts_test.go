@@ -1,10 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"runtime"
 	"sync/atomic"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -46,8 +47,8 @@ func (r *costRig) part(name string, f func() driver.Result) way {
 
 // turn returns a way that makes a call of the driver with the turn of the stream.
 func (r *costRig) turn(call func() driver.Result) way {
+	sc := core.Of(r.s)
 	return r.part("with the turn", func() driver.Result {
-		sc := r.s.core()
 		if !sc.Kept.BeginTurn(&sc.Refs) {
 			return driver.ResultUnknown
 		}
@@ -60,8 +61,9 @@ func (r *costRig) turn(call func() driver.Result) way {
 // enqueued returns a way that makes a call of the driver between BeginEnqueue and End, after it has used
 // what use uses.
 func (r *costRig) enqueued(name string, use func(sc *core.Stream) bool, call func() driver.Result) way {
+	sc := core.Of(r.s)
 	return r.part(name, func() driver.Result {
-		w, err := r.s.core().BeginEnqueue(opMemset)
+		w, err := sc.BeginEnqueue(opMemset)
 		if err != nil || use != nil && !use(w.Stream) {
 			return driver.ResultUnknown
 		}
@@ -76,7 +78,7 @@ const lockPart, keptPart, wholePart = "and the lock against captures", "and the 
 // addPartsOfMemset has the parts of a memset, and what else costs time behind a call of the driver:
 // reading cache lines, one after the other, and atomic operations.
 func (r *costRig) addPartsOfMemset() {
-	tab, s, d := r.drv.core.Table(), r.s.core().Raw, r.dst.core()
+	tab, s, d := core.Of(r.drv).Table(), core.Of(r.s).Raw, core.Of(r.dst)
 	call := func() driver.Result { return tab.MemsetD8Async(driver.At{}, d.Raw, 1, copySize, s) }
 	type line struct {
 		next *line
@@ -118,7 +120,7 @@ func (r *costRig) addPartsOfMemset() {
 }
 
 func (r *costRig) addPartsOfCopy() {
-	tab, s, d, h := r.drv.core.Table(), r.s.core().Raw, r.dst.core(), r.src.core()
+	tab, s, d, h := core.Of(r.drv).Table(), core.Of(r.s).Raw, core.Of(r.dst), core.Of(r.src)
 	call := func() driver.Result { return tab.MemcpyHtoDAsync(driver.At{}, d.Raw, h.Host, copySize, s) }
 	r.add(cost{"parts of a copy to the device", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d.Raw), uintptr(h.Host), copySize, uintptr(s)),
@@ -133,17 +135,17 @@ func (r *costRig) addPartsOfCopy() {
 
 func (r *costRig) addPartsOfLaunch() {
 	const n = 4
-	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core().Raw
+	kernel, tab, sc := r.kernel(n), core.Of(r.drv).Table(), core.Of(r.s)
+	s := sc.Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
-	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
+	prepared := need(kernel.Prepare(oneThread, args...))(r.b)
 	call := func() driver.Result {
-		return tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, params)
+		return tab.LaunchKernel(driver.At{}, RawFunction(kernel), 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
-	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
-	used := func(sc *core.Stream) bool {
-		return sc.Keeps(&kernel.mod.core.Resource) && sc.Keeps(&r.dst.core().Resource)
-	}
+	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(RawFunction(kernel)), uintptr(s), r.cParams(values))
+	m, d := ModuleState(ModuleOf(kernel)), core.Of(r.dst)
+	used := func(sc *core.Stream) bool { return sc.Keeps(&m.Resource) && sc.Keeps(&d.Resource) }
 	cfg := oneThread
 	r.add(cost{"parts of a launch with 4 arguments", some, []way{
 		inC,
@@ -152,15 +154,15 @@ func (r *costRig) addPartsOfLaunch() {
 		r.enqueued(lockPart, nil, call),
 		r.enqueued(keptPart, used, call),
 		r.part("and the arguments", func() driver.Result {
-			w, err := r.s.core().BeginEnqueue(opLaunch)
+			w, err := sc.BeginEnqueue(opLaunch)
 			if err != nil {
 				return driver.ResultUnknown
 			}
-			p, err := kernel.useAll(&w, &cfg, args, nil)
+			p, err := UseAll(kernel, &w, &cfg, args)
 			if err != nil {
 				return driver.ResultUnknown
 			}
-			res := tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, p)
+			res := tab.LaunchKernel(driver.At{}, RawFunction(kernel), 1, 1, 1, 1, 1, 1, 0, s, p)
 			w.End()
 			return res
 		}),
@@ -170,19 +172,18 @@ func (r *costRig) addPartsOfLaunch() {
 }
 
 func (r *costRig) addPartsOfGraphLaunch() {
-	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core().Raw
-	raw := x.core.raw
+	x, tab, sc := r.tenKernels(), core.Of(r.drv).Table(), core.Of(r.s)
+	raw, s := RawExec(x), sc.Raw
 	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
 	r.add(cost{"parts of a launch of a graph", some / 2, []way{
 		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.turn(call),
 		r.part("and the graph's lock", func() driver.Result {
-			sc := r.s.core()
 			if !sc.Kept.BeginTurn(&sc.Refs) {
 				return driver.ResultUnknown
 			}
-			res, _ := x.core.enqueue(core.WorkGraphLaunch, sc)
+			res, _ := EnqueueExec(x, core.WorkGraphLaunch, sc)
 			sc.Kept.EndTurn(&sc.Refs, sc)
 			return res
 		}),
@@ -192,7 +193,7 @@ func (r *costRig) addPartsOfGraphLaunch() {
 
 // inFlight returns a way that makes a call of the driver with a call in flight on the stream.
 func (r *costRig) inFlight(call func() driver.Result) way {
-	sc := r.s.core()
+	sc := core.Of(r.s)
 	return r.part("with a call in flight on the stream", func() driver.Result {
 		if !sc.Acquire(sc) {
 			return driver.ResultUnknown
@@ -204,8 +205,8 @@ func (r *costRig) inFlight(call func() driver.Result) way {
 }
 
 func (r *costRig) addPartsOfRecord() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core(), r.drv.core.Table()
-	sl := e.core().Slot.Load()
+	e, sc, tab := r.recorded(EventDisableTiming), core.Of(r.s), core.Of(r.drv).Table()
+	sl := eventOf(e).Slot.Load()
 	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record", many, []way{
 		r.inC("loop2", procName("cuEventRecord"), uintptr(sl.Raw), uintptr(sc.Raw)),
@@ -225,10 +226,10 @@ func (r *costRig) addPartsOfRecord() {
 }
 
 func (r *costRig) addPartsOfLegacyRecord() {
-	legacy := must(r.gpu.LegacyStream())(r.b)
+	legacy := need(r.gpu.LegacyStream())(r.b)
 	r.b.Cleanup(func() { r.ok(legacy.Close()) })
-	e, sc, tab := r.recorded(EventDisableTiming), legacy.core(), r.drv.core.Table()
-	sl := e.core().Slot.Load()
+	e, sc, tab := r.recorded(EventDisableTiming), core.Of(legacy), core.Of(r.drv).Table()
+	sl := eventOf(e).Slot.Load()
 	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record on the legacy default stream", many, []way{
 		r.inCInContext("loop2", procName("cuEventRecord"), uintptr(sl.Raw), uintptr(sc.Raw)),
@@ -259,8 +260,8 @@ func (r *costRig) addPartsOfLegacyRecord() {
 }
 
 func (r *costRig) addPartsOfWait() {
-	e, sc, tab := r.recorded(EventDisableTiming), r.s.core(), r.drv.core.Table()
-	sl := e.core().Slot.Load()
+	e, sc, tab := r.recorded(EventDisableTiming), core.Of(r.s), core.Of(r.drv).Table()
+	sl := eventOf(e).Slot.Load()
 	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.Raw, sl.Raw, 0) }
 	r.add(cost{"parts of a wait", many, []way{
 		r.inC("wait", procName("cuStreamWaitEvent"), uintptr(sc.Raw), uintptr(sl.Raw)),
@@ -281,7 +282,7 @@ func (r *costRig) addPartsOfWait() {
 
 // addPartsOfEvent has the parts of an event that exists for a moment.
 func (r *costRig) addPartsOfEvent() {
-	tab, in := r.drv.core.Table(), r.inContext()
+	tab, in := core.Of(r.drv).Table(), r.inContext()
 	flags := uint32(EventDisableTiming)
 	call := func() driver.Result {
 		e, res := tab.EventCreate(in, flags)

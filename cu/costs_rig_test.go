@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // BenchmarkAgainstC prints what calls of this package cost beside the same
@@ -103,13 +105,13 @@ func newCostRig(b *testing.B) *costRig {
 	}
 	gpu := gpuContext(b)
 	r := &costRig{b: b, gpu: gpu, drv: gpu.Device().Driver()}
-	if !r.drv.core.Table().Software() {
+	if !core.Of(r.drv).Table().Software() {
 		r.c = newBaseline(b, r.drv)
 	}
 	r.s, r.other = r.newStream(), r.newStream()
-	r.dst, r.src = must(gpu.Alloc(copySize))(b), must(gpu.AllocHost(copySize, HostDefault))(b)
-	r.cargs = must(gpu.AllocHost(copySize, HostDefault))(b)
-	r.mod = must(gpu.LoadModule([]byte(argsPTX)))(b)
+	r.dst, r.src = need(gpu.Alloc(copySize))(b), need(gpu.AllocHost(copySize, HostDefault))(b)
+	r.cargs = need(gpu.AllocHost(copySize, HostDefault))(b)
+	r.mod = need(gpu.LoadModule([]byte(argsPTX)))(b)
 	// After the gate's, as this waits for what the gate holds.
 	b.Cleanup(func() { r.ok(errors.Join(r.src.Close(), r.cargs.Close(), r.dst.Close(), r.mod.Close())) })
 	return r
@@ -125,17 +127,17 @@ func (r *costRig) ok(err error) {
 // logMachine says what the table was measured with.
 func (r *costRig) logMachine() {
 	r.b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(),
-		must(r.drv.Version())(r.b))
+		need(r.drv.Version())(r.b))
 }
 
 func (r *costRig) newStream() *Stream {
-	s := must(r.gpu.NewStream(StreamNonBlocking))(r.b)
+	s := need(r.gpu.NewStream(StreamNonBlocking))(r.b)
 	r.b.Cleanup(func() { r.ok(s.Close()) })
 	return s
 }
 
 func (r *costRig) newEvent(f EventFlags) *Event {
-	e := must(r.gpu.NewEvent(f))(r.b)
+	e := need(r.gpu.NewEvent(f))(r.b)
 	r.b.Cleanup(func() { r.ok(e.Close()) })
 	return e
 }
@@ -171,10 +173,10 @@ func (r *costRig) launchOnce() {
 }
 
 func (r *costRig) kernel(args int) *Function {
-	return must(r.mod.Function(fmt.Sprintf("args%d", args)))(r.b)
+	return need(r.mod.Function(fmt.Sprintf("args%d", args)))(r.b)
 }
 
-func rawOf(e *Event) driver.Event { return e.core().Slot.Load().Raw }
+func rawOf(e *Event) driver.Event { return eventOf(e).Slot.Load().Raw }
 
 // take returns the costs that were added, and forgets them.
 func (r *costRig) take() []cost {
@@ -239,8 +241,8 @@ func (r *costRig) inCInContext(function string, args ...any) way {
 	w.ns = func(n int) float64 {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		r.drv.core.Table().CtxPushCurrent(driver.At{}, r.gpu.own().Context.Raw)
-		defer r.drv.core.Table().CtxPopCurrent(driver.At{})
+		core.Of(r.drv).Table().CtxPushCurrent(driver.At{}, core.Of(r.gpu).Context.Raw)
+		defer core.Of(r.drv).Table().CtxPopCurrent(driver.At{})
 		return ns(n)
 	}
 	return w
@@ -260,7 +262,7 @@ func (r *costRig) bare(name string, at driver.At, f func(at driver.At) driver.Re
 }
 
 // inContext is where calls are made that need a context.
-func (r *costRig) inContext() driver.At { return driver.At{Context: r.gpu.own().Context.Raw} }
+func (r *costRig) inContext() driver.At { return driver.At{Context: core.Of(r.gpu).Context.Raw} }
 
 // bareInContext is bare in the context.
 func (r *costRig) bareInContext(name string, f func(at driver.At) driver.Result) way {

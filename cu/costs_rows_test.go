@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -7,7 +7,9 @@ import (
 	"time"
 	"unsafe"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // many is how often the costs of short calls are measured in a round, some those of long calls.
@@ -41,7 +43,7 @@ func (r *costRig) addQueries() {
 	}
 	raw := rawOf(pending)
 	bareQuery := way{wayTable, "Table.EventQuery", "", func(n int) float64 {
-		t := r.drv.core.Table()
+		t := core.Of(r.drv).Table()
 		t0 := time.Now()
 		for range n {
 			t.EventQuery(driver.At{}, raw)
@@ -49,7 +51,7 @@ func (r *costRig) addQueries() {
 		return float64(time.Since(t0)) / float64(n)
 	}}
 	exchanged := way{wayCu, "capture mode exchanged", "",
-		loop(func() { pending.core().Slot.Load().Query(driver.At{Relaxed: true}) })}
+		loop(func() { eventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) })}
 	eventQuery, streamQuery := procName("cuEventQuery"), procName("cuStreamQuery")
 	r.add(cost{"cuEventQuery, pending", many, []way{
 		r.inC("loop1", eventQuery, uintptr(raw)), bareQuery,
@@ -60,25 +62,25 @@ func (r *costRig) addQueries() {
 		query("Event.Query, remembered", opQueryComplete, complete, Complete),
 	}, nil}, 0, nil)
 	r.add(cost{"cuStreamQuery, pending", many, []way{
-		r.inC("loop1", streamQuery, uintptr(held.core().Raw)), queryStream(opStreamBusy, held, Pending),
+		r.inC("loop1", streamQuery, uintptr(core.Of(held).Raw)), queryStream(opStreamBusy, held, Pending),
 	}, nil}, 0, nil)
 	r.add(cost{"cuStreamQuery, complete", many, []way{
-		r.inC("loop1", streamQuery, uintptr(r.s.core().Raw)), queryStream(opStreamIdle, r.s, Complete),
+		r.inC("loop1", streamQuery, uintptr(core.Of(r.s).Raw)), queryStream(opStreamIdle, r.s, Complete),
 	}, nil}, 0, nil)
 }
 
 func (r *costRig) addRecords() {
 	untimed, timed := r.recorded(EventDisableTiming), r.recorded(EventDefault)
-	legacy := must(r.gpu.LegacyStream())(r.b)
+	legacy := need(r.gpu.LegacyStream())(r.b)
 	ways := func(op string, e *Event, s *Stream, at driver.At, in func(string, ...any) way) []way {
-		raw, stream, name := rawOf(e), s.core().Raw, "Table.EventRecord"
+		raw, stream, name := rawOf(e), core.Of(s).Raw, "Table.EventRecord"
 		if at.Context != 0 {
 			name += " in the context"
 		}
 		return []way{
 			in("loop2", procName("cuEventRecord"), uintptr(raw), uintptr(stream)),
 			{wayTable, name, "", func(n int) float64 {
-				t := r.drv.core.Table()
+				t := core.Of(r.drv).Table()
 				t0 := time.Now()
 				for range n {
 					t.EventRecord(at, raw, stream)
@@ -104,7 +106,8 @@ func (r *costRig) addRecords() {
 }
 
 func (r *costRig) addStreamWaits() {
-	tab, s, other := r.drv.core.Table(), r.s.core().Raw, r.other.core().Raw
+	d, s, other := core.Of(r.drv), core.Of(r.s).Raw, core.Of(r.other).Raw
+	tab := d.Table()
 	e, start, end := r.recorded(EventDisableTiming), r.recorded(EventDefault), r.recorded(EventDefault)
 	raw, rawStart, rawEnd := rawOf(e), rawOf(start), rawOf(end)
 	r.add(cost{"cuStreamWaitEvent", many, []way{
@@ -126,7 +129,7 @@ func (r *costRig) addStreamWaits() {
 		r.inC("elapsed", procName("cuEventElapsedTime"), uintptr(rawStart), uintptr(rawEnd)),
 		// The function that Since calls, too. The older cuEventElapsedTime takes 4 µs on an H100.
 		r.bare("Table.EventElapsedTimeV2", driver.At{}, func(driver.At) driver.Result {
-			_, res := elapsed(&r.drv.core, rawStart, rawEnd)
+			_, res := ElapsedIn(d, rawStart, rawEnd)
 			return res
 		}),
 		r.cu("Event.Since", opElapsed, func() error {
@@ -141,9 +144,9 @@ func (r *costRig) addStreamWaits() {
 
 // addEvents adds events that live for a moment.
 func (r *costRig) addEvents() {
-	pool := must(r.gpu.EventPool())(r.b)
+	pool := need(r.gpu.EventPool())(r.b)
 	r.b.Cleanup(func() { r.ok(pool.Close()) })
-	tab, s := r.drv.core.Table(), r.s.core().Raw
+	tab, s := core.Of(r.drv).Table(), core.Of(r.s).Raw
 	create, destroy := procName("cuEventCreate"), procName("cuEventDestroy")
 	r.add(cost{"cuEventCreate + cuEventDestroy, untimed", some, []way{
 		r.inCInContext("create_destroy", create, destroy, int(EventDisableTiming)),
@@ -203,7 +206,7 @@ func closed(c interface{ Close() error }, err error) error {
 func (r *costRig) costArgs(n int) (args []Arg, values []uint64) {
 	for i := range n {
 		if i%2 == 0 {
-			args, values = append(args, Ptr(r.dst)), append(values, uint64(r.dst.core().Raw))
+			args, values = append(args, Ptr(r.dst)), append(values, uint64(core.Of(r.dst).Raw))
 		} else {
 			args, values = append(args, U32(uint32(i))), append(values, uint64(i))
 		}
@@ -212,14 +215,14 @@ func (r *costRig) costArgs(n int) (args []Arg, values []uint64) {
 }
 
 func (r *costRig) addLaunch(n int, op string) {
-	kernel, tab, s := r.kernel(n), r.drv.core.Table(), r.s.core().Raw
+	kernel, tab, s := r.kernel(n), core.Of(r.drv).Table(), core.Of(r.s).Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
-	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
+	prepared := need(kernel.Prepare(oneThread, args...))(r.b)
 	inTable := func(at driver.At) driver.Result {
-		return tab.LaunchKernel(at, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, params)
+		return tab.LaunchKernel(at, RawFunction(kernel), 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
-	launch := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
+	launch := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(RawFunction(kernel)), uintptr(s), r.cParams(values))
 	ns := launch.ns
 	launch.ns = func(n int) float64 {
 		r.cParams(values) // other kernels have others
@@ -235,7 +238,7 @@ func (r *costRig) addLaunch(n int, op string) {
 }
 
 func (r *costRig) addCopyToDevice() {
-	tab, s, d, h := r.drv.core.Table(), r.s.core().Raw, r.dst.core().Raw, r.src.core().Host
+	tab, s, d, h := core.Of(r.drv).Table(), core.Of(r.s).Raw, core.Of(r.dst).Raw, core.Of(r.src).Host
 	inTable := func(at driver.At) driver.Result { return tab.MemcpyHtoDAsync(at, d, h, copySize, s) }
 	r.add(cost{"cuMemcpyHtoDAsync, 4 KiB, pinned", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d), uintptr(h), copySize, uintptr(s)),
@@ -249,7 +252,7 @@ func (r *costRig) addCopyToDevice() {
 }
 
 func (r *costRig) addCopyToHost() {
-	tab, s, d, h := r.drv.core.Table(), r.s.core().Raw, r.dst.core().Raw, r.src.core().Host
+	tab, s, d, h := core.Of(r.drv).Table(), core.Of(r.s).Raw, core.Of(r.dst).Raw, core.Of(r.src).Host
 	inTable := func(at driver.At) driver.Result { return tab.MemcpyDtoHAsync(at, h, d, copySize, s) }
 	r.add(cost{"cuMemcpyDtoHAsync, 4 KiB, pinned", some, []way{
 		r.inCInContext("copy", procName("cuMemcpyDtoHAsync"), uintptr(h), uint64(d), copySize, uintptr(s)),
@@ -263,7 +266,7 @@ func (r *costRig) addCopyToHost() {
 }
 
 func (r *costRig) addMemset() {
-	tab, s, d := r.drv.core.Table(), r.s.core().Raw, r.dst.core().Raw
+	tab, s, d := core.Of(r.drv).Table(), core.Of(r.s).Raw, core.Of(r.dst).Raw
 	inTable := func(at driver.At) driver.Result { return tab.MemsetD8Async(at, d, 1, copySize, s) }
 	r.add(cost{"cuMemsetD8Async, 4 KiB", some, []way{
 		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d), copySize, uintptr(s)),
@@ -280,21 +283,21 @@ const fewInARow = 50
 // tenKernels returns an executable graph with ten kernels.
 func (r *costRig) tenKernels() *GraphExec {
 	kernel := r.kernel(0)
-	g := must(r.s.Capture(CaptureRelaxed, func() (err error) {
+	g := need(r.s.Capture(CaptureRelaxed, func() (err error) {
 		for range 10 {
 			err = errors.Join(err, kernel.Launch(r.s, oneThread))
 		}
 		return err
 	}))(r.b)
-	x := must(g.Instantiate())(r.b)
+	x := need(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
 	return x
 }
 
 // addGraph adds launches of a graph with ten kernels.
 func (r *costRig) addGraph() {
-	x, tab, s := r.tenKernels(), r.drv.core.Table(), r.s.core().Raw
-	raw := x.core.raw
+	x, tab, s := r.tenKernels(), core.Of(r.drv).Table(), core.Of(r.s).Raw
+	raw := RawExec(x)
 	inTable := func(at driver.At) driver.Result { return tab.GraphLaunch(at, raw, s) }
 	r.add(cost{"cuGraphLaunch, 10 kernels", some / 2, []way{
 		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
@@ -307,35 +310,35 @@ func (r *costRig) addGraph() {
 // addGraphUpdate adds the replacement of the arguments of 32 kernel nodes, one after the other and at once.
 func (r *costRig) addGraphUpdate() {
 	const nodes = 32
-	kernel, tab := r.kernel(4), r.drv.core.Table()
+	kernel, tab := r.kernel(4), core.Of(r.drv).Table()
 	args, values := r.costArgs(4)
-	g := must(r.gpu.NewGraph())(r.b)
+	g := need(r.gpu.NewGraph())(r.b)
 	var list []GraphNode
 	for range nodes {
-		list = append(list, must(g.Add(&KernelNode{Kernel: kernel, Config: oneThread, Args: args}))(r.b))
+		list = append(list, need(g.Add(&KernelNode{Kernel: kernel, Config: oneThread, Args: args}))(r.b))
 	}
-	x := must(g.Instantiate())(r.b)
+	x := need(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
-	raw := x.core.raw
+	raw := RawExec(x)
 	params := kernelParams(args...)
 	p := driver.KernelNodeParams{
-		Func: kernel.raw, GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
+		Func: RawFunction(kernel), GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
 		KernelParams: unsafe.Pointer(unsafe.SliceData(params.Ptrs)),
 	}
 	i := 0
 	inTable := func(at driver.At) driver.Result {
 		i++
-		return tab.GraphExecKernelNodeSetParams(at, raw, list[i%nodes].raw, &p)
+		return tab.GraphExecKernelNodeSetParams(at, raw, RawNode(list[i%nodes]), &p)
 	}
 	const at = 1024 // where the handles are in r.cargs
 	inC := r.inCInContext("kernel_nodes", procName("cuGraphExecKernelNodeSetParams"), uintptr(raw), r.cargs.Handle()+at,
-		uintptr(kernel.raw), r.cargs.Handle())
+		uintptr(RawFunction(kernel)), r.cargs.Handle())
 	ns := inC.ns
 	inC.ns = func(n int) float64 {
 		r.cParams(values)
 		r.ok(r.cargs.View(func(b []byte) error {
 			for i, n := range list {
-				binary.NativeEndian.PutUint64(b[at+8*i:], uint64(n.raw))
+				binary.NativeEndian.PutUint64(b[at+8*i:], uint64(RawNode(n)))
 			}
 			return nil
 		}))
@@ -344,7 +347,7 @@ func (r *costRig) addGraphUpdate() {
 	updates, all := make([]NodeUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
 	raws, results := make([]driver.GraphNode, nodes), make([]driver.Result, nodes)
 	for i, n := range list {
-		updates[i], all[i], raws[i] = NodeUpdate{n, &KernelNode{Kernel: kernel, Config: oneThread, Args: args}}, &p, n.raw
+		updates[i], all[i], raws[i] = NodeUpdate{n, &KernelNode{Kernel: kernel, Config: oneThread, Args: args}}, &p, RawNode(n)
 	}
 	perNode := func(f func() error) func(int) float64 {
 		return func(n int) float64 { return r.cu("", "", f).ns(max(1, n/nodes)) / nodes }
@@ -369,7 +372,7 @@ func (r *costRig) addGraphUpdate() {
 
 // addStreams adds streams that live for a moment.
 func (r *costRig) addStreams() {
-	tab := r.drv.core.Table()
+	tab := core.Of(r.drv).Table()
 	r.add(cost{"cuStreamCreate + cuStreamDestroy", some / 10, []way{
 		r.inCInContext("create_destroy", procName("cuStreamCreate"), procName("cuStreamDestroy"),
 			int(StreamNonBlocking)),
@@ -387,7 +390,7 @@ func (r *costRig) addStreams() {
 // addMemory adds memory that is allocated for a moment.
 func (r *costRig) addMemory() {
 	const size = 1 << 20
-	tab := r.drv.core.Table()
+	tab := core.Of(r.drv).Table()
 	r.add(cost{"cuMemAlloc + cuMemFree, 1 MiB", some / 10, []way{
 		r.inCInContext("alloc_free", procName("cuMemAlloc"), procName("cuMemFree"), size),
 		r.bareInContext("Table.MemAlloc + Table.MemFree", func(at driver.At) driver.Result {
@@ -414,7 +417,7 @@ func (r *costRig) addQueriesOf16() {
 	for i, e := range goEvents {
 		events[i], handles[i] = rawOf(e), uintptr(rawOf(e))
 	}
-	statuses := make([]Status, streams)
+	statuses, tab := make([]Status, streams), core.Of(r.drv).Table()
 	inTurn := func(f func()) func(int) float64 { // per event
 		return func(n int) float64 { return loop(f)(max(1, n/streams)) / streams }
 	}
@@ -424,7 +427,7 @@ func (r *costRig) addQueriesOf16() {
 			return r.c.ns("array", r.c.proc(string(query)), &handles[0], streams, max(1, n/streams))
 		}},
 		{wayTable, "Table.EventQueryAll", "", inTurn(func() {
-			r.drv.core.Table().EventQueryAll(driver.At{}, events, results)
+			tab.EventQueryAll(driver.At{}, events, results)
 		})},
 		{wayCu, "QueryAll", "", inTurn(func() { r.ok(QueryAll(statuses, goEvents)) })},
 	}, nil}, 0, nil)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"flag"

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -31,7 +32,7 @@ func gpuDriver(t testing.TB) *Driver {
 	path := os.Getenv(gpuEnv)
 	if path == "" {
 		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel, clusterKernel)
-		drv := must(Open(WithSoftware(sim), neverWait))(t)
+		drv := need(Open(WithSoftware(sim), neverWait))(t)
 		t.Cleanup(func() {
 			if !eventually(func() bool {
 				sim.Finish()
@@ -49,7 +50,7 @@ func gpuDriver(t testing.TB) *Driver {
 	if path == "1" {
 		path = ""
 	}
-	return must(Open(WithLibrary(path), neverWait))(t)
+	return need(Open(WithLibrary(path), neverWait))(t)
 }
 
 // What the kernels of the tests' modules do on the software driver.
@@ -96,8 +97,8 @@ func gpuContext(t testing.TB) *Context {
 	return gpu
 }
 
-// must returns v, or ends the test.
-func must[T any](v T, err error) func(testing.TB) T {
+// need returns v, or ends the test.
+func need[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
@@ -118,7 +119,7 @@ type gate struct {
 
 func newGate(t testing.TB, gpu *Context) *gate {
 	t.Helper()
-	g := &gate{ctx: gpu.own().Context}
+	g := &gate{ctx: core.Of(gpu).Context}
 	g.ctx.Hold()
 	tab, at := g.ctx.Drv.Table(), driver.At{Context: g.ctx.Raw}
 	var res driver.Result
@@ -159,7 +160,7 @@ func (g *gate) close(t testing.TB) {
 // hold lets the stream go no further until the gate is open.
 func (g *gate) hold(t testing.TB, s *Stream) {
 	t.Helper()
-	res := g.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core().Raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
+	res := g.ctx.Drv.Table().StreamWaitValue32(driver.At{}, core.Of(s).Raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -189,7 +190,7 @@ func newBaseline(t testing.TB, drv *Driver) *baseline {
 		t.Fatal(err)
 	}
 	return &baseline{t, lib, func(name string) uintptr {
-		return must(drv.Proc(name))(t).Addr()
+		return need(drv.Proc(name))(t).Addr()
 	}}
 }
 
@@ -202,7 +203,7 @@ func (b *baseline) ns(name string, args ...any) float64 {
 // call calls one of the C functions and returns its answer, which is 0 if it has failed.
 func (b *baseline) call(name string, args ...any) uintptr {
 	b.t.Helper()
-	fn := must(b.lib.Lookup("baseline_" + name))(b.t)
+	fn := need(b.lib.Lookup("baseline_" + name))(b.t)
 	r, err := ccall.Invoke(fn, ccall.Blocking, args...)
 	if err != nil || r == 0 {
 		b.t.Fatalf("%s: %v, %v", name, r, err)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"fmt"
@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // BenchmarkThreadsAgainstC prints how many calls goroutines make, each on a stream of its own, beside
@@ -103,9 +105,9 @@ func (r *costRig) newThreads(n int) *costThreads {
 	for range n {
 		s, e := r.newStream(), r.newEvent(EventDisableTiming)
 		r.ok(e.Record(s))
-		t.streams, t.rawStreams = append(t.streams, s), append(t.rawStreams, uintptr(s.core().Raw))
+		t.streams, t.rawStreams = append(t.streams, s), append(t.rawStreams, uintptr(core.Of(s).Raw))
 		t.events, t.rawEvents = append(t.events, e), append(t.rawEvents, uintptr(rawOf(e)))
-		t.fn = append(t.fn, uintptr(t.kernel.raw))
+		t.fn = append(t.fn, uintptr(RawFunction(t.kernel)))
 	}
 	return t
 }
@@ -149,7 +151,7 @@ func (r *costRig) throughputs() (list []throughput) {
 func (t *costThreads) launches(threads int) cost {
 	const calls = 500 // a stream takes about a thousand
 	args, values := t.r.costArgs(4)
-	params, tab, raw := kernelParams(args...), t.r.drv.core.Table(), t.kernel.raw
+	params, tab, raw := kernelParams(args...), core.Of(t.r.drv).Table(), RawFunction(t.kernel)
 	c := threadCalls{f: "cuLaunchKernel", handles: t.fn, streams: t.rawStreams, params: t.r.cParams(values)}
 	return cost{"cuLaunchKernel, 4 arguments", many, []way{
 		t.r.inThreads(c, threads, calls),
@@ -163,7 +165,7 @@ func (t *costThreads) launches(threads int) cost {
 
 func (t *costThreads) records(threads int) cost {
 	const calls = 2000
-	tab := t.r.drv.core.Table()
+	tab := core.Of(t.r.drv).Table()
 	return cost{"cuEventRecord, untimed", 2 * many, []way{
 		t.r.inThreads(threadCalls{f: "cuEventRecord", handles: t.rawEvents, streams: t.rawStreams}, threads, calls),
 		t.way(wayTable, threads, calls, func(i int) error {

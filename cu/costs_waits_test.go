@@ -1,6 +1,6 @@
 //go:build linux
 
-package cu
+package cu_test
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // BenchmarkWaitsAgainstC prints how many waits goroutines register and how many the watcher completes,
@@ -27,7 +29,7 @@ func BenchmarkWaitsAgainstC(b *testing.B) {
 		wakeSize: wakeSize{pause: 2 * time.Millisecond},
 	}
 	for range 16 {
-		w.streams = append(w.streams, must(r.gpu.NewStream(StreamNonBlocking))(b))
+		w.streams = append(w.streams, need(r.gpu.NewStream(StreamNonBlocking))(b))
 	}
 	defer w.close()
 	for range 1 { // what is measured is not the loop
@@ -55,8 +57,8 @@ const waitGoroutines = 8
 func (r *costRig) waitRates(w *wakeRig) string {
 	each := min(2000, 10**costCalls)
 	soft := new(quickEvents)
-	quick := must(Open(WithSoftware(driver.Provide(soft))))(r.b)
-	gpu := must(must(quick.Device(0))(r.b).PrimaryContext())(r.b)
+	quick := need(Open(WithSoftware(driver.Provide(soft))))(r.b)
+	gpu := need(need(quick.Device(0))(r.b).PrimaryContext())(r.b)
 	defer gpu.Close()
 	loads := []*waitLoad{
 		{
@@ -72,7 +74,7 @@ func (r *costRig) waitRates(w *wakeRig) string {
 		},
 	}
 	for range waitGoroutines {
-		loads[0].streams = append(loads[0].streams, must(gpu.NewStream(StreamNonBlocking))(r.b))
+		loads[0].streams = append(loads[0].streams, need(gpu.NewStream(StreamNonBlocking))(r.b))
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n| driver | goroutines | waits "+
@@ -83,7 +85,7 @@ func (r *costRig) waitRates(w *wakeRig) string {
 			l.events = append(l.events, make([]*Event, each))
 			for k := range each {
 				in := []*Context{gpu, r.gpu}[i]
-				l.events[len(l.events)-1][k] = must(in.NewEvent(EventDisableTiming))(r.b)
+				l.events[len(l.events)-1][k] = need(in.NewEvent(EventDisableTiming))(r.b)
 			}
 		}
 		out.WriteString(r.waitRow(l))
@@ -147,7 +149,7 @@ func (r *costRig) waitRound(l *waitLoad) (register, complete float64) {
 // roundTrips measures records that are waited for one by one.
 func (r *costRig) roundTrips() string {
 	const calls = 500
-	t, tab := r.newThreads(waitGoroutines), r.drv.core.Table()
+	t, tab := r.newThreads(waitGoroutines), core.Of(r.drv).Table()
 	ctxs := make([]context.Context, waitGoroutines) // one a goroutine: they would fight over one
 	for i := range ctxs {
 		var cancel context.CancelFunc
@@ -249,7 +251,7 @@ func (r *costRig) wakeUps(w *wakeRig) string {
 	var list []*series
 	add := func(way wakeWay) {
 		s := &series{wakeWay: way}
-		s.waits = must(way.open(w, waiters, streams))(r.b)
+		s.waits = need(way.open(w, waiters, streams))(r.b)
 		list = append(list, s)
 	}
 	if r.c != nil {

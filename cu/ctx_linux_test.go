@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestDoKeepsThreads takes the context away in Do: the thread ends with the
@@ -23,7 +25,7 @@ func TestDoKeepsThreads(t *testing.T) {
 					defer close(done)
 					err := r.gpu.Do(func(th *Thread) error {
 						thread = syscall.Gettid()
-						if _, res := r.drv.core.Table().CtxPopCurrent(driver.At{Thread: th.raw}); res != driver.ResultSuccess {
+						if _, res := core.Of(r.drv).Table().CtxPopCurrent(driver.At{Thread: RawThread(th)}); res != driver.ResultSuccess {
 							t.Errorf("cuCtxPopCurrent: %v", res)
 						}
 						if poisoned {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestCreatedContext creates contexts beside the primary one, with drivers of
@@ -20,19 +22,19 @@ func TestCreatedContext(t *testing.T) {
 			f := newFake(t)
 			f.tell("fake_version", version)
 			drv := f.open()
-			dev := must(drv.Device(1))(t)
+			dev := need(drv.Device(1))(t)
 			var gpu *Context
-			if n := f.asked(create, func() { gpu = must(dev.NewContext(ContextSchedYield))(t) }); n != 1 {
+			if n := f.asked(create, func() { gpu = need(dev.NewContext(ContextSchedYield))(t) }); n != 1 {
 				t.Errorf("%d: %s was called %d times", version, create, n)
 			}
 			if n := int(f.ask("fake_depth")); n != 0 {
 				t.Errorf("%d: a context is left current", version)
 			}
 			primary := f.context(drv, 1)
-			if gpu.Handle() == primary.Handle() || gpu.Device() != dev || must(gpu.ID())(t) == must(primary.ID())(t) {
+			if gpu.Handle() == primary.Handle() || gpu.Device() != dev || need(gpu.ID())(t) == need(primary.ID())(t) {
 				t.Errorf("%d: it is the primary context", version)
 			}
-			if flags := must(gpu.Flags())(t); flags != ContextSchedYield {
+			if flags := need(gpu.Flags())(t); flags != ContextSchedYield {
 				t.Errorf("%d: Flags = %v", version, flags)
 			}
 			s, e := f.stream(gpu), f.event(primary, 0)
@@ -62,7 +64,7 @@ func TestCreatedContext(t *testing.T) {
 
 func TestCreatedContextFails(t *testing.T) {
 	f := newFake(t)
-	dev := must(f.open().Device(0))(t)
+	dev := need(f.open().Device(0))(t)
 	for _, flags := range []ContextFlags{1 << 9, ContextSchedSpin | ContextSchedYield} {
 		if _, err := dev.NewContext(flags); !errors.Is(err, ResultInvalidValue) || f.calls("cuCtxCreate_v4") != 0 {
 			t.Errorf("flags %v: %v", flags, err)
@@ -82,7 +84,7 @@ func TestCreatedContextFails(t *testing.T) {
 		t.Errorf("a context without an id: %v, %d left", err, f.census(kindContext))
 	}
 	// One that nobody closes is found.
-	must(dev.NewContext(0))(t)
+	need(dev.NewContext(0))(t)
 	if diff := cmp.Diff([]string{"context abandoned"}, f.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
@@ -91,7 +93,7 @@ func TestCreatedContextFails(t *testing.T) {
 func TestContextState(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	dev := must(drv.Device(0))(t)
+	dev := need(drv.Device(0))(t)
 	state := func(wantFlags ContextFlags, wantActive bool) {
 		t.Helper()
 		if flags, active, err := dev.PrimaryContextState(); flags != wantFlags || active != wantActive || err != nil {
@@ -102,7 +104,7 @@ func TestContextState(t *testing.T) {
 	f.ok(dev.SetPrimaryContextFlags(ContextSchedBlockingSync))
 	gpu := f.context(drv, 0)
 	state(ContextSchedBlockingSync, true)
-	if flags := must(gpu.Flags())(t); flags != ContextSchedBlockingSync {
+	if flags := need(gpu.Flags())(t); flags != ContextSchedBlockingSync {
 		t.Errorf("Flags = %v", flags)
 	}
 	if least, greatest, err := gpu.PriorityRange(); least != 0 || greatest != -5 || err != nil {
@@ -111,11 +113,11 @@ func TestContextState(t *testing.T) {
 	if free, total, err := gpu.MemInfo(); free != 1<<33 || total != 1<<34 || err != nil {
 		t.Errorf("MemInfo = %d, %d, %v", free, total, err)
 	}
-	if v := must(gpu.APIVersion())(t); v != 3020 {
+	if v := need(gpu.APIVersion())(t); v != 3020 {
 		t.Errorf("APIVersion = %d", v)
 	}
 	f.ok(gpu.SetLimit(LimitStackSize, 4096))
-	if n := must(gpu.Limit(LimitStackSize))(t); n != 4096 {
+	if n := need(gpu.Limit(LimitStackSize))(t); n != 4096 {
 		t.Errorf("Limit = %d", n)
 	}
 	if _, err := gpu.Limit(99); !errors.Is(err, ResultUnsupportedLimit) || !strings.Contains(err.Error(), "no such limit") {
@@ -133,7 +135,7 @@ func TestDo(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
 	a, b := f.context(drv, 0), f.context(drv, 1)
-	current := func() uintptr { t.Helper(); return must(drv.CurrentContext())(t) }
+	current := func() uintptr { t.Helper(); return need(drv.CurrentContext())(t) }
 	e := f.event(a, 0)
 
 	runtime.LockOSThread() // to see what is left
@@ -141,7 +143,7 @@ func TestDo(t *testing.T) {
 	var kept *Thread
 	var ptds *Stream
 	f.ok(a.Do(func(th *Thread) error {
-		if current() != a.Handle() || must(th.CurrentContext())(t) != a.Handle() {
+		if current() != a.Handle() || need(th.CurrentContext())(t) != a.Handle() {
 			t.Error("the context is not current")
 		}
 		f.ok(b.Do(func(*Thread) error {
@@ -153,8 +155,8 @@ func TestDo(t *testing.T) {
 		if current() != a.Handle() {
 			t.Error("the context is not current again")
 		}
-		kept, ptds = th, must(th.DefaultStream())(t)
-		if again := must(th.DefaultStream())(t); again != ptds {
+		kept, ptds = th, need(th.DefaultStream())(t)
+		if again := need(th.DefaultStream())(t); again != ptds {
 			t.Error("the thread has two default streams")
 		}
 		f.ok(e.Record(ptds))
@@ -213,7 +215,7 @@ func TestDoUnbalanced(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
 	a, b := f.context(drv, 0), f.context(drv, 1)
-	set := must(drv.Proc("cuCtxSetCurrent"))(t)
+	set := need(drv.Proc("cuCtxSetCurrent"))(t)
 	for name, other := range map[string]uintptr{"another": b.Handle(), "none": 0} {
 		done := make(chan error)
 		go func() {
@@ -224,7 +226,7 @@ func TestDoUnbalanced(t *testing.T) {
 			})
 		}()
 		err := <-done
-		if !errors.Is(err, ResultInvalidContext) || (other != 0 && !errors.Is(err, errUnbalanced)) {
+		if !errors.Is(err, ResultInvalidContext) || (other != 0 && !errors.Is(err, ErrUnbalanced)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -237,11 +239,11 @@ func TestDoUnbalanced(t *testing.T) {
 func TestWrapContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	own := must(must(drv.Device(1))(t).NewContext(0))(t)
-	id := must(own.ID())(t)
+	own := need(need(drv.Device(1))(t).NewContext(0))(t)
+	id := need(own.ID())(t)
 
-	wrapped := must(drv.WrapContext(own.Handle()))(t)
-	if wrapped.Device() != own.Device() || must(wrapped.ID())(t) != id {
+	wrapped := need(drv.WrapContext(own.Handle()))(t)
+	if wrapped.Device() != own.Device() || need(wrapped.ID())(t) != id {
 		t.Error("it is another context")
 	}
 	s, e := f.stream(wrapped), f.event(own, 0)
@@ -258,11 +260,11 @@ func TestWrapContext(t *testing.T) {
 	// A claim takes over from a wrapper.
 	f.ok(e.Close())
 	f.ok(own.Close())
-	table := drv.core.Table()
+	table := core.Of(drv).Table()
 	raw, _ := table.DevicePrimaryCtxRetain(driver.At{}, 2)
-	wrapped = must(drv.WrapContext(uintptr(raw)))(t)
+	wrapped = need(drv.WrapContext(uintptr(raw)))(t)
 	primary := f.context(drv, 2)
-	if wrapped.own().Context != primary.own().Context {
+	if core.Of(wrapped).Context != core.Of(primary).Context {
 		t.Fatal("there are two cores for one context")
 	}
 	table.DevicePrimaryCtxRelease(driver.At{}, 2) // the foreign claim
@@ -279,7 +281,7 @@ func TestPeerAccess(t *testing.T) {
 	a, b := f.context(drv, 0), f.context(drv, 1)
 	s := f.stream(a)
 	far := f.memory(b, 16)
-	axpy := must(f.module(a).Function("axpy"))(t)
+	axpy := need(f.module(a).Function("axpy"))(t)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	launch := func() error { return axpy.Launch(s, one, Ptr(far), F32(1), U64(1)) }
 	if err := launch(); !errors.Is(err, ErrDeviceMismatch) {

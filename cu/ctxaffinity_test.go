@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -34,16 +35,16 @@ func (d *affine) DeviceGetExecAffinitySupport(*driver.Thread, int32, driver.Devi
 func TestContextWithSMs(t *testing.T) {
 	sim := cusim.New()
 	d := &affine{Software: sim.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
-	dev := must(drv.Device(0))(t)
-	if !must(dev.LimitsSMs())(t) {
+	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
+	dev := need(drv.Device(0))(t)
+	if !need(dev.LimitsSMs())(t) {
 		t.Error("LimitsSMs is false")
 	}
-	gpu := must(dev.NewContextWithSMs(0, 9))(t)
-	if n := must(gpu.SMCount())(t); n != 16 || d.asked != 9 {
+	gpu := need(dev.NewContextWithSMs(0, 9))(t)
+	if n := need(gpu.SMCount())(t); n != 16 || d.asked != 9 {
 		t.Errorf("%d multiprocessors, asked for %d", n, d.asked)
 	}
-	m := must(gpu.Alloc(4))(t)
+	m := need(gpu.Alloc(4))(t)
 	noErr(t, errors.Join(m.Close(), gpu.Close(), drv.Close()))
 	checkFreed(t, sim)
 }
@@ -52,7 +53,7 @@ func TestContextWithSMs(t *testing.T) {
 func TestContextWithSMsRefused(t *testing.T) {
 	r := newSoft(t)
 	dev := r.gpu.Device()
-	if must(dev.LimitsSMs())(t) {
+	if need(dev.LimitsSMs())(t) {
 		t.Error("LimitsSMs is true")
 	}
 	_, err := dev.NewContextWithSMs(0, 8)
@@ -65,12 +66,12 @@ func TestContextWithSMsRefused(t *testing.T) {
 	r.is(err, ErrNil)
 	_, err = (*Device)(nil).LimitsSMs()
 	r.is(err, ErrNil)
-	all := must(dev.Attribute(DeviceAttributeMultiprocessorCount))(t)
-	if n := must(r.gpu.SMCount())(t); n != all {
+	all := need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t)
+	if n := need(r.gpu.SMCount())(t); n != all {
 		t.Errorf("%d multiprocessors of %d", n, all)
 	}
-	old := must(Open(WithSoftware(cusim.New(cusim.Version(11030)))))(t)
-	_, err = must(old.Device(0))(t).NewContextWithSMs(0, 1)
+	old := need(Open(WithSoftware(cusim.New(cusim.Version(11030)))))(t)
+	_, err = need(old.Device(0))(t).NewContextWithSMs(0, 1)
 	r.is(err, errors.ErrUnsupported)
 	noErr(t, old.Close())
 }
@@ -79,8 +80,8 @@ func TestContextWithSMsRefused(t *testing.T) {
 func TestGPUContextWithSMs(t *testing.T) {
 	gpu := gpuContext(t)
 	dev := gpu.Device()
-	can := must(dev.LimitsSMs())(t)
-	all := must(gpu.SMCount())(t)
+	can := need(dev.LimitsSMs())(t)
+	all := need(gpu.SMCount())(t)
 	t.Logf("limits: %v, multiprocessors: %d", can, all)
 	c, err := dev.NewContextWithSMs(0, 8)
 	if !can {
@@ -90,7 +91,7 @@ func TestGPUContextWithSMs(t *testing.T) {
 		return
 	}
 	noErr(t, err)
-	if n := must(c.SMCount())(t); n < 8 || n > all {
+	if n := need(c.SMCount())(t); n < 8 || n > all {
 		t.Errorf("%d multiprocessors of %d", n, all)
 	}
 	noErr(t, c.Close())

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // status expects an event's status.
@@ -35,7 +37,7 @@ func TestContextRecord(t *testing.T) {
 		t.Errorf("the zero Event is of %v, with %v", dev, lazy.Flags())
 	}
 	r.status("held", &lazy, Pending)
-	ticket := must(lazy.Ticket())(t)
+	ticket := need(lazy.Ticket())(t)
 
 	// Recording it again leaves the ticket its own record.
 	r.sim.Hold(r.other.Handle())
@@ -87,12 +89,12 @@ func (r *soft) told(f func()) (all []Trace) {
 // closed, context.
 func TestContextEventMistakes(t *testing.T) {
 	r, strange := newSoft(t), newSoft(t)
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
-	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	beside := need(r.gpu.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	closed := must(r.drv.Device(1))(t)
-	ended := must(closed.PrimaryContext())(t)
+	closed := need(r.drv.Device(1))(t)
+	ended := need(closed.PrimaryContext())(t)
 	r.ok(ended.Close())
 	e, gone, foreign := r.event(EventDefault), r.event(EventDefault), strange.event(EventDefault)
 	r.ok(gone.Close())
@@ -181,7 +183,7 @@ func TestContextEventsOfOldDrivers(t *testing.T) {
 			t.Errorf("%v does not name both versions", err)
 		}
 	}
-	if must(r.drv.Features())(t).ContextEvents {
+	if need(r.drv.Features())(t).ContextEvents {
 		t.Error("the driver says that it has them")
 	}
 	r.status("what it refused changes nothing", e, Complete)
@@ -229,7 +231,7 @@ func TestContextEventsInCaptures(t *testing.T) {
 	r.ok(g.Close())
 
 	// Another context's capture is not disturbed; there the record is an ordinary one.
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
 	var lazy Event
 	defer lazy.Close()
@@ -242,9 +244,9 @@ func TestContextEventsInCaptures(t *testing.T) {
 // TestContextEventsPoisoned asks after a sticky error, which is every context's.
 func TestContextEventsPoisoned(t *testing.T) {
 	r := newSoft(t)
-	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	beside := need(r.gpu.Device().NewContext(ContextDefault))(t)
 	t.Cleanup(func() { beside.Close() })
-	elsewhere := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	elsewhere := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	t.Cleanup(func() { elsewhere.Close() })
 	g := r.green()
 	e := r.event(EventDefault)
@@ -259,8 +261,8 @@ func TestContextEventsPoisoned(t *testing.T) {
 func TestContextEventsBesideClose(t *testing.T) {
 	r := newSoft(t)
 	for range 30 {
-		gpu := must(r.gpu.Device().PrimaryContext())(t)
-		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		gpu := need(r.gpu.Device().PrimaryContext())(t)
+		e := need(gpu.NewEvent(EventDisableTiming))(t)
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
@@ -306,13 +308,13 @@ func (d *earlyTimes) EventElapsedTimeV2(th *driver.Thread, start, end driver.Eve
 func TestContextRecordTime(t *testing.T) {
 	sim := cusim.New()
 	d := &earlyTimes{Software: sim.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
 	defer drv.Close()
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	mem := must(gpu.Alloc(8))(t)
+	mem := need(gpu.Alloc(8))(t)
 	defer mem.Close()
 	start, stop := LazyEvent(EventDefault), LazyEvent(EventDefault)
 	defer start.Close()
@@ -325,7 +327,7 @@ func TestContextRecordTime(t *testing.T) {
 		if err := errors.Join(s.Memset(mem, 1), records[0](start), records[1](stop)); err != nil {
 			t.Fatal(err)
 		}
-		if gpu.own().Context.WholeAt.Load() == 0 {
+		if core.Of(gpu).Context.WholeAt.Load() == 0 {
 			t.Error("the record is not noted")
 		}
 		if d, st, err := stop.Since(start); st != Pending || err != nil {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -55,16 +56,16 @@ func (r *soft) abandoned() (kinds []string) {
 func (r *soft) forget() {
 	r.t.Helper()
 	func() {
-		must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
-		must(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
-		must(r.gpu.Alloc(8))(r.t)
-		must(r.gpu.AllocHost(8, 0))(r.t)
-		must(r.gpu.NewGreenContext(must(r.gpu.Device().SMResource())(r.t)))(r.t)
-		must(r.gpu.Device().NewContext(0))(r.t)
+		need(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+		need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
+		need(r.gpu.Alloc(8))(r.t)
+		need(r.gpu.AllocHost(8, 0))(r.t)
+		need(r.gpu.NewGreenContext(need(r.gpu.Device().SMResource())(r.t)))(r.t)
+		need(r.gpu.Device().NewContext(0))(r.t)
 		if slices.Contains(waitingKinds, "external memory") {
 			f, size := exported(r.t, r.gpu)
-			must(r.gpu.ImportMem(opaque(f), size))(r.t)
-			must(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()}))(r.t)
+			need(r.gpu.ImportMem(opaque(f), size))(r.t)
+			need(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()}))(r.t)
 		}
 	}()
 	if !eventually(func() bool { return slices.Equal(r.abandoned(), waitingKinds) }) {
@@ -99,30 +100,30 @@ func TestAbandonedIsNotFreed(t *testing.T) {
 		// device says that the call frees what is in all contexts of the device, and contexts.
 		device bool
 	}{
-		"DeviceMem.Close": {closes(func(r *soft) io.Closer { return must(r.gpu.Alloc(8))(r.t) }),
+		"DeviceMem.Close": {closes(func(r *soft) io.Closer { return need(r.gpu.Alloc(8))(r.t) }),
 			map[string]int{"device memory": -1}, false},
-		"HostMem.Close": {closes(func(r *soft) io.Closer { return must(r.gpu.AllocHost(8, 0))(r.t) }),
+		"HostMem.Close": {closes(func(r *soft) io.Closer { return need(r.gpu.AllocHost(8, 0))(r.t) }),
 			map[string]int{"host memory": -1}, false},
 		"Module.Close": {closes(func(r *soft) io.Closer {
-			return must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+			return need(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
 		}),
 			map[string]int{"module": -1}, false},
 		"Library.Close": {closes(func(r *soft) io.Closer {
-			l := must(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
+			l := need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
 			return struct { // the module says that the context is used
 				io.Closer
 				used *Module
-			}{l, must(l.Module(r.gpu))(r.t)}
+			}{l, need(l.Module(r.gpu))(r.t)}
 		}), map[string]int{"library": -1, "module": -1}, false},
 		"Library.Module": {func(r *soft) func() (io.Closer, error) {
-			l := must(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
+			l := need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
 			r.t.Cleanup(func() { l.Close() })
 			return func() (io.Closer, error) { return l.Module(r.gpu) }
 		}, map[string]int{"module": 1}, false},
 		"GreenContext.Close": {closes(func(r *soft) io.Closer { return r.green() }),
 			map[string]int{"green context": -1}, false},
 		"Context.Close": {closes(func(r *soft) io.Closer {
-			return must(r.gpu.Device().PrimaryContext())(r.t)
+			return need(r.gpu.Device().PrimaryContext())(r.t)
 		}), nil, true},
 		"Driver.Close": {closes(func(r *soft) io.Closer { return r.drv }), nil, true},
 		"Context.Synchronize": {func(r *soft) func() (io.Closer, error) {
@@ -196,7 +197,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r.sim.ClearFaults()
-	r.ok(must(r.gpu.Alloc(4096))(t).Close())
+	r.ok(need(r.gpu.Alloc(4096))(t).Close())
 }
 
 // inFlight closes memory while a call on it is in flight.
@@ -210,12 +211,12 @@ func (r *soft) inFlight(m *core.Mem, close func() error) {
 // reused allocates device memory, and reports whether it is what another one was.
 func (r *soft) reused(old *DeviceMem, size uint64) bool {
 	r.t.Helper()
-	m := must(r.gpu.Alloc(size))(r.t)
+	m := need(r.gpu.Alloc(size))(r.t)
 	r.t.Cleanup(func() { m.Close() })
-	if m.Size() != size || m.core() == old.core() {
+	if m.Size() != size || core.Of(m) == core.Of(old) {
 		r.t.Errorf("%d bytes, want %d", m.Size(), size)
 	}
-	return m.core().Raw == old.core().Raw
+	return core.Of(m).Raw == core.Of(old).Raw
 }
 
 // TestMemoryReused closes memory while it is in use, and allocates about as much: that is the same memory if no work
@@ -233,7 +234,7 @@ func TestMemoryReused(t *testing.T) {
 			return func() {}
 		}, true, false},
 		"work is pending": {func(r *soft, m *DeviceMem) func() {
-			r.sim.Hold(uintptr(r.s.core().Raw)) // which lends the handle to nobody
+			r.sim.Hold(uintptr(core.Of(r.s).Raw)) // which lends the handle to nobody
 			r.ok(r.s.Memset(m, 1))
 			return func() { r.sim.Finish(); r.ok(r.s.Synchronize()) }
 		}, false, true},
@@ -242,7 +243,7 @@ func TestMemoryReused(t *testing.T) {
 			return func() {}
 		}, true, false},
 		"no stream, and the legacy one is busy": {func(r *soft, m *DeviceMem) func() {
-			blocking := must(r.gpu.NewStream(StreamDefault))(r.t)
+			blocking := need(r.gpu.NewStream(StreamDefault))(r.t)
 			r.t.Cleanup(func() { blocking.Close() })
 			r.hold(blocking)
 			r.ok(errors.Join(r.work(blocking), m.Memset(1)))
@@ -279,9 +280,9 @@ func TestMemoryReused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
-			old := must(r.gpu.Alloc(1000))(t)
+			old := need(r.gpu.Alloc(1000))(t)
 			end := c.use(r, old)
-			r.inFlight(old.core(), old.Close)
+			r.inFlight(core.Of(old), old.Close)
 			if r.reused(old, 1001) {
 				t.Error("more is allocated than there is")
 			}
@@ -300,14 +301,14 @@ func TestMemoryReused(t *testing.T) {
 // left a mark.
 func TestHostMemoryReused(t *testing.T) {
 	r := newSoft(t)
-	old := must(r.gpu.AllocHost(1000, HostDeviceMap))(t)
-	addr, s := old.core().Host, r.stream()
+	old := need(r.gpu.AllocHost(1000, HostDeviceMap))(t)
+	addr, s := core.Of(old).Host, r.stream()
 	r.ok(errors.Join(s.Memset(old, 7), s.Synchronize(), s.Close()))
-	r.inFlight(old.core(), old.Close)
+	r.inFlight(core.Of(old), old.Close)
 	for _, flags := range []HostFlags{0, HostPortable | HostDeviceMap, HostDeviceMap} {
-		h := must(r.gpu.AllocHost(900, flags))(t)
+		h := need(r.gpu.AllocHost(900, flags))(t)
 		defer h.Close()
-		if got := h.core().Host == addr; got != (flags == HostDeviceMap) {
+		if got := core.Of(h).Host == addr; got != (flags == HostDeviceMap) {
 			t.Errorf("flags %v: reused: %v", flags, got)
 		}
 		r.ok(errors.Join(r.s.Memset(h, 1), r.s.Synchronize(), h.View(func(b []byte) error {
@@ -322,8 +323,8 @@ func TestHostMemoryReused(t *testing.T) {
 // TestMemoryOfPoisonedContext allocates in a context that is poisoned, and has memory that would fit.
 func TestMemoryOfPoisonedContext(t *testing.T) {
 	r := newSoft(t)
-	old := must(r.gpu.Alloc(8))(t)
-	r.inFlight(old.core(), old.Close)
+	old := need(r.gpu.Alloc(8))(t)
+	r.inFlight(core.Of(old), old.Close)
 	r.sim.Poison(int(ResultIllegalAddress))
 	if _, err := r.s.Query(); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("Query: %v", err)
@@ -337,8 +338,8 @@ func TestMemoryOfPoisonedContext(t *testing.T) {
 // is in its context: both stay until a call after the capture.
 func TestReleaseDuringCapture(t *testing.T) {
 	r := newSoft(t)
-	own := must(r.gpu.Device().NewContext(0))(t)
-	host := must(own.AllocHost(8, HostPortable|HostDeviceMap))(t)
+	own := need(r.gpu.Device().NewContext(0))(t)
+	host := need(own.AllocHost(8, HostPortable|HostDeviceMap))(t)
 	before := r.waiting()
 	r.ok(r.s.Memset(host, 1))
 	r.graph(func() error {
@@ -364,23 +365,23 @@ func TestReleaseDuringCapture(t *testing.T) {
 func TestAbandonedContext(t *testing.T) {
 	for name, abandon := range map[string]func(f *fake, gpu *Context) *core.Context{
 		"closed": func(f *fake, gpu *Context) *core.Context {
-			e := must(gpu.NewEvent(0))(f.t)
+			e := need(gpu.NewEvent(0))(f.t)
 			f.ok(errors.Join(gpu.Close(), e.Close()))
-			return gpu.own().Context
+			return core.Of(gpu).Context
 		},
-		"abandoned": func(f *fake, gpu *Context) *core.Context { return gpu.own().Context },
+		"abandoned": func(f *fake, gpu *Context) *core.Context { return core.Of(gpu).Context },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			drv := f.open()
-			dev := must(drv.Device(1))(t)
-			primary := func() *Context { return must(dev.PrimaryContext())(t) }
+			dev := need(drv.Device(1))(t)
+			primary := func() *Context { return need(dev.PrimaryContext())(t) }
 			var cc *core.Context
 			func() { cc = abandon(f, primary()) }()
 			isAbandoned := func() bool {
-				drv.core.Mu.Lock()
-				defer drv.core.Mu.Unlock()
-				return cc.Abandoned && slices.Contains(drv.core.Abandoned, cc)
+				core.Of(drv).Mu.Lock()
+				defer core.Of(drv).Mu.Unlock()
+				return cc.Abandoned && slices.Contains(core.Of(drv).Abandoned, cc)
 			}
 			if !eventually(isAbandoned) {
 				t.Fatal("the context is not abandoned")
@@ -401,7 +402,7 @@ func TestAbandonedContext(t *testing.T) {
 			wg.Wait()
 			claims("revived", 1)
 			for _, gpu := range all {
-				if gpu.own().Context != cc {
+				if core.Of(gpu).Context != cc {
 					t.Error("it is another one")
 				}
 				f.ok(gpu.Close())
@@ -412,7 +413,7 @@ func TestAbandonedContext(t *testing.T) {
 			claims("closed", 0)
 			f.ok(drv.Close())
 			claims("the driver is closed, too", 0)
-			if primary := f.context(drv, 1); primary.own().Context == cc {
+			if primary := f.context(drv, 1); core.Of(primary).Context == cc {
 				t.Error("a context that was released came back")
 			}
 			claims("opened again", 1)
@@ -425,15 +426,15 @@ func TestAbandonedContext(t *testing.T) {
 func TestDeferredOfBorrowedContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	raw, res := drv.core.Table().DevicePrimaryCtxRetain(driver.At{}, 2)
+	raw, res := core.Of(drv).Table().DevicePrimaryCtxRetain(driver.At{}, 2)
 	if res != driver.ResultSuccess {
 		t.Fatal(res)
 	}
-	gpu := must(drv.WrapContext(uintptr(raw)))(t)
+	gpu := need(drv.WrapContext(uintptr(raw)))(t)
 	var ptr driver.DevicePtr
 	func() {
-		m := must(gpu.Alloc(8))(t)
-		ptr = m.core().Raw
+		m := need(gpu.Alloc(8))(t)
+		ptr = core.Of(m).Raw
 		f.ok(gpu.Close())
 	}()
 	want := []string{
@@ -449,15 +450,15 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		t.Errorf("the memory was freed %d times, or the context released", n)
 	}
 	// What the owner does.
-	drv.core.Table().MemFree(driver.At{Context: raw}, ptr)
-	drv.core.Table().DevicePrimaryCtxRelease(driver.At{}, 2)
+	core.Of(drv).Table().MemFree(driver.At{Context: raw}, ptr)
+	core.Of(drv).Table().DevicePrimaryCtxRelease(driver.At{}, 2)
 }
 
 // TestDeferredStorm allocates, uses, abandons, closes, and makes the calls that free what waits, from many goroutines.
 // In the end nothing is left.
 func TestDeferredStorm(t *testing.T) {
 	r := newSoft(t)
-	dev := must(r.drv.Device(1))(t)
+	dev := need(r.drv.Device(1))(t)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -561,6 +562,6 @@ func TestBusyIsNoFailure(t *testing.T) {
 		r.census(kindHost) != 2 {
 		t.Errorf("%d pieces of memory are left; reports %v", r.census(kindHost), l)
 	}
-	r.tell("fake_forgive_host", uintptr(h.core().Host))
-	r.tell("fake_forgive_host", uintptr(other.core().Host))
+	r.tell("fake_forgive_host", uintptr(core.Of(h).Host))
+	r.tell("fake_forgive_host", uintptr(core.Of(other).Host))
 }

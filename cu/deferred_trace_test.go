@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"sync"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -13,9 +14,9 @@ import (
 func (r *soft) deferCopies(pairs int) {
 	r.t.Helper()
 	for range pairs {
-		host, mem := must(r.gpu.AllocHost(8, HostPortable))(r.t), must(r.gpu.Alloc(8))(r.t)
+		host, mem := need(r.gpu.AllocHost(8, HostPortable))(r.t), need(r.gpu.Alloc(8))(r.t)
 		r.ok(r.s.Copy(mem, host))
-		for _, rs := range []*core.Resource{&host.core().Resource, &mem.core().Resource} {
+		for _, rs := range []*core.Resource{&core.Of(host).Resource, &core.Of(mem).Resource} {
 			r.ok(rs.Enter(rs, "test"))
 			defer rs.EndCall()
 		}
@@ -71,9 +72,9 @@ func TestTracerPanicsWhileFreeing(t *testing.T) {
 
 // closeLast prepares the Close of a context in which nothing is open, and that has an event and streams of its own.
 func closeLast(r *soft) func() error {
-	ctx := must(r.gpu.Device().NewContext(0))(r.t)
-	e := must(ctx.NewEvent(0))(r.t)
-	s, shared := must(ctx.NewStream(0))(r.t), must(ctx.PoolStream(0))(r.t)
+	ctx := need(r.gpu.Device().NewContext(0))(r.t)
+	e := need(ctx.NewEvent(0))(r.t)
+	s, shared := need(ctx.NewStream(0))(r.t), need(ctx.PoolStream(0))(r.t)
 	for _, s := range []*Stream{s, shared} {
 		r.ok(e.Record(s))
 		r.ok(s.Wait(r.t.Context()))
@@ -107,8 +108,8 @@ func TestTracerFreesWhileFreeing(t *testing.T) {
 // wait that is over. The context is released by its Close.
 func TestClosedDuringPulse(t *testing.T) {
 	r := newSoft(t)
-	ctx := must(r.gpu.Device().NewContext(0))(t)
-	tl := must(ctx.NewTimeline(0))(t)
+	ctx := need(r.gpu.Device().NewContext(0))(t)
+	tl := need(ctx.NewTimeline(0))(t)
 	asked := make(chan struct{})
 	remove, _ := r.first(TraceEventQuery, func() {
 		close(asked)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -16,29 +17,29 @@ import (
 func TestDeviceFacts(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	devs := must(drv.Devices())(t)
+	devs := need(drv.Devices())(t)
 	if len(devs) != 3 {
 		t.Fatalf("%d devices", len(devs))
 	}
 	for i, dev := range devs {
-		if dev.Ordinal() != i || dev.Driver() != drv || dev != must(drv.Device(i))(t) {
+		if dev.Ordinal() != i || dev.Driver() != drv || dev != need(drv.Device(i))(t) {
 			t.Errorf("device %d is %+v", i, dev)
 		}
 	}
 	dev := devs[1]
-	if name := must(dev.Name())(t); name != "Fake GPU 1" {
+	if name := need(dev.Name())(t); name != "Fake GPU 1" {
 		t.Errorf("Name = %q", name)
 	}
 	if got := dev.String(); got != "device 1 (Fake GPU 1)" {
 		t.Errorf("String = %q", got)
 	}
-	uuid := must(dev.UUID())(t)
+	uuid := need(dev.UUID())(t)
 	const text = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
-	if j := must(json.Marshal(uuid))(t); uuid.String() != text || string(j) != `"`+text+`"` {
+	if j := need(json.Marshal(uuid))(t); uuid.String() != text || string(j) != `"`+text+`"` {
 		t.Errorf("UUID = %v, as JSON %s", uuid, j)
 	}
-	id := must(dev.PCIBusID())(t)
-	if id != "0000:3C:00.0" || must(drv.DeviceByPCIBusID(id))(t) != dev {
+	id := need(dev.PCIBusID())(t)
+	if id != "0000:3C:00.0" || need(drv.DeviceByPCIBusID(id))(t) != dev {
 		t.Errorf("PCIBusID = %q", id)
 	}
 	for _, bad := range []string{"", "nonsense", "0000:ff:00.0"} {
@@ -46,19 +47,19 @@ func TestDeviceFacts(t *testing.T) {
 			t.Errorf("DeviceByPCIBusID(%q): %v", bad, err)
 		}
 	}
-	if v := must(dev.Attribute(DeviceAttributeWarpSize))(t); v != int(DeviceAttributeWarpSize) {
+	if v := need(dev.Attribute(DeviceAttributeWarpSize))(t); v != int(DeviceAttributeWarpSize) {
 		t.Errorf("Attribute = %d", v)
 	}
-	all := must(dev.Attributes())(t)
-	if len(all) != len(namesDeviceAttribute) || all[DeviceAttributeComputeCapabilityMajor] != 9 {
+	all := need(dev.Attributes())(t)
+	if len(all) != len(NamesDeviceAttribute) || all[DeviceAttributeComputeCapabilityMajor] != 9 {
 		t.Errorf("%d attributes: %v", len(all), all)
 	}
-	if j := string(must(json.Marshal(all))(t)); !strings.Contains(j, `"warp_size":10`) {
+	if j := string(need(json.Marshal(all))(t)); !strings.Contains(j, `"warp_size":10`) {
 		t.Errorf("as JSON: %.100s", j)
 	}
 	// A driver that is too old for an attribute says so, one that fails does too.
 	f.fail("cuDeviceGetAttribute", 3, ResultInvalidValue)
-	if fewer := must(dev.Attributes())(t); len(fewer) != len(all)-1 {
+	if fewer := need(dev.Attributes())(t); len(fewer) != len(all)-1 {
 		t.Errorf("%d of %d attributes", len(fewer), len(all))
 	}
 	f.fail("cuDeviceGetAttribute", 3, ResultUnknown)
@@ -80,7 +81,7 @@ func TestDeviceFacts(t *testing.T) {
 // TestNoSuchDevice checks that the error says which devices there are.
 func TestNoSuchDevice(t *testing.T) {
 	for n, has := range map[int]string{1: "only device 0", 2: "the devices 0 to 1"} {
-		drv := must(Open(WithSoftware(cusim.New(cusim.Devices(n)))))(t)
+		drv := need(Open(WithSoftware(cusim.New(cusim.Devices(n)))))(t)
 		_, err := drv.Device(n)
 		if want := fmt.Sprintf("there is no device %d: the driver has %s", n, has); !errors.Is(err, ResultInvalidDevice) ||
 			!strings.HasSuffix(err.Error(), want) {
@@ -95,17 +96,17 @@ func TestNoSuchDevice(t *testing.T) {
 func TestDevicePeers(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	a, b := must(drv.Device(0))(t), must(drv.Device(1))(t)
-	if !must(a.CanAccessPeer(b))(t) || must(a.CanAccessPeer(a))(t) {
+	a, b := need(drv.Device(0))(t), need(drv.Device(1))(t)
+	if !need(a.CanAccessPeer(b))(t) || need(a.CanAccessPeer(a))(t) {
 		t.Error("CanAccessPeer")
 	}
-	if v := must(a.P2PAttribute(P2PAttributeNativeAtomicSupported, b))(t); v != 3 {
+	if v := need(a.P2PAttribute(P2PAttributeNativeAtomicSupported, b))(t); v != 3 {
 		t.Errorf("P2PAttribute = %d", v)
 	}
 	if _, err := a.P2PAttribute(0, a); !errors.Is(err, ResultInvalidDevice) {
 		t.Errorf("a device's link to itself: %v", err)
 	}
-	other := must(f.open().Device(1))(t)
+	other := need(f.open().Device(1))(t)
 	if _, err := a.CanAccessPeer(other); !errors.Is(err, ErrDriverMismatch) {
 		t.Errorf("devices of two drivers: %v", err)
 	}
@@ -145,7 +146,7 @@ func TestFeatures(t *testing.T) {
 		f := newFake(t)
 		f.tell("fake_version", version)
 		drv := f.open()
-		got := must(drv.Features())(t)
+		got := need(drv.Features())(t)
 		got.ContextEvents, got.GreenContexts = false, false // the fake driver has none
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", version, diff)
@@ -170,14 +171,14 @@ func TestFeatures(t *testing.T) {
 // TestNewer looks whether the table of newer functions names functions, the oldest first.
 func TestNewer(t *testing.T) {
 	last := 0
-	for _, n := range newer {
-		sym, known := driver.FindSymbol(n.function)
+	for _, function := range NewerFunctions() {
+		sym, known := driver.FindSymbol(function)
 		if !known {
-			t.Errorf("%s is no function", n.function)
+			t.Errorf("%s is no function", function)
 			continue
 		}
 		if v := sym.Info().Version; v < last {
-			t.Errorf("%s (%d) stands after a newer one (%d)", n.function, v, last)
+			t.Errorf("%s (%d) stands after a newer one (%d)", function, v, last)
 		} else {
 			last = v
 		}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -52,7 +53,7 @@ func TestParseLog(t *testing.T) {
 func TestDriverLogLong(t *testing.T) {
 	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" +
 		strings.Repeat("ä", 10000) + "end"}))
-	_, err := must(Open(WithSoftware(sim)))(t).DeviceCount()
+	_, err := need(Open(WithSoftware(sim)))(t).DeviceCount()
 	if s := fmt.Sprint(err); len(s) > 2*core.MaxExplanation || !strings.Contains(s, "says: beginää") ||
 		!strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
 		t.Errorf("%d bytes: %v", len(s), err)
@@ -112,12 +113,12 @@ func TestDriverLog(t *testing.T) {
 	for err := range results {
 		t.Fatal(err)
 	}
-	if n := len(drv.core.Log.Kept); n != 0 {
-		t.Errorf("%d entries are left: %v", n, drv.core.Log.Kept)
+	if n := len(core.Of(drv).Log.Kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, core.Of(drv).Log.Kept)
 	}
 
 	// Lines that nobody has asked for in time are of no error.
-	drv.core.Log.Kept = []core.LogEntry{{Op: "cuMemGetInfo", Text: "old", Read: drv.core.Table().Clock().Now()}}
+	core.Of(drv).Log.Kept = []core.LogEntry{{Op: "cuMemGetInfo", Text: "old", Read: core.Of(drv).Table().Clock().Now()}}
 	sim.ClearFaults()
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2})
 	sim.Advance(2 * core.KeptFor)
@@ -147,7 +148,7 @@ func (s *slowLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 func TestDriverLogUnlocked(t *testing.T) {
 	sim := cusim.New()
 	slow := &slowLog{Software: sim.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(slow))))(t)
+	drv := need(Open(WithSoftware(driver.Provide(slow))))(t)
 	sim.Inject(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "first"})
 	sim.Inject(cusim.Fault{Function: "cuDeviceGet", Code: 2, Log: "second"})
 	var second error
@@ -170,8 +171,8 @@ func TestDriverLogUnlocked(t *testing.T) {
 	if second == nil || !strings.HasSuffix(second.Error(), "says: second") {
 		t.Errorf("the second error: %v", second)
 	}
-	if n := len(drv.core.Log.Kept); n != 0 {
-		t.Errorf("%d entries are left: %v", n, drv.core.Log.Kept)
+	if n := len(core.Of(drv).Log.Kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, core.Of(drv).Log.Kept)
 	}
 }
 
@@ -188,8 +189,8 @@ func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 // TestDriverLogOwn checks that what the software driver says about the machine replaces the remedy, and nothing else.
 func TestDriverLogOwn(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(&ownLog{sim.Software()}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(&ownLog{sim.Software()}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	const text = "no files: raise ulimit -n"
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Every: true, Code: 2, Log: text})
@@ -210,9 +211,9 @@ func TestDriverLogOwn(t *testing.T) {
 // TestDriverLogOfAddAlloc makes sure that the error of an allocation that is tried several times has the log's text.
 func TestDriverLogOfAddAlloc(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	r.sim.Inject(cusim.Fault{Function: allocRow.add, Every: true, Code: 2, Log: "no pages"})
+	r.sim.Inject(cusim.Fault{Function: AllocFunction(), Every: true, Code: 2, Log: "no pages"})
 	_, _, err := addAlloc(g, 64)
 	if s := fmt.Sprint(err); !strings.Contains(s, "64 bytes") || !strings.HasSuffix(s, "says: no pages") {
 		t.Error(err)
@@ -238,7 +239,7 @@ func TestDriverLogIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || drv.core.Log.Exists {
+	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || core.Of(drv).Log.Exists {
 		t.Errorf("CUDA 12.8: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"time"
 	"weak"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -24,13 +25,13 @@ func axpyWith(f *Function, s *Stream, m Memory) error {
 // they are closed.
 func TestKeptObjects(t *testing.T) {
 	r := newRig(t)
-	mod := must(r.gpu.LoadModule([]byte("fake")))(t)
-	axpy := must(mod.Function("axpy"))(t)
-	d, h := must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
+	mod := need(r.gpu.LoadModule([]byte("fake")))(t)
+	axpy := need(mod.Function("axpy"))(t)
+	d, h := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
 	calls := func(want int) {
 		t.Helper()
 		for name, c := range map[string]*core.Resource{
-			"module": &mod.core.Resource, "device": &d.core().Resource, "host": &h.core().Resource,
+			"module": &ModuleState(mod).Resource, "device": &core.Of(d).Resource, "host": &core.Of(h).Resource,
 		} {
 			if n := c.Calls(); n != want {
 				t.Errorf("%s: %d calls in flight, want %d", name, n, want)
@@ -66,8 +67,8 @@ func TestKeptObjects(t *testing.T) {
 // TestKeptDuringCall closes objects that a stream keeps, while the driver enqueues work with them.
 func TestKeptDuringCall(t *testing.T) {
 	r := newRig(t)
-	mod, d := must(r.gpu.LoadModule([]byte("fake")))(t), must(r.gpu.Alloc(8))(t)
-	axpy := must(mod.Function("axpy"))(t)
+	mod, d := need(r.gpu.LoadModule([]byte("fake")))(t), need(r.gpu.Alloc(8))(t)
+	axpy := need(mod.Function("axpy"))(t)
 	r.ok(axpyWith(axpy, r.s, d)) // the stream keeps both from now on
 	goOn := r.blocked("cuLaunchKernel", func() error { return axpyWith(axpy, r.s, d) })
 	r.ok(errors.Join(mod.Close(), d.Close()))
@@ -84,9 +85,9 @@ func TestKeptDuringCall(t *testing.T) {
 // TestKeptIsCollected abandons memory that a stream keeps.
 func TestKeptIsCollected(t *testing.T) {
 	r := newRig(t)
-	h := must(r.gpu.AllocHost(8, 0))(t)
+	h := need(r.gpu.AllocHost(8, 0))(t)
 	p := weak.Make(func() *DeviceMem {
-		d := must(r.gpu.Alloc(8))(t)
+		d := need(r.gpu.Alloc(8))(t)
 		r.ok(r.s.Copy(d, h))
 		r.ok(r.s.Copy(d, h))
 		return d
@@ -106,7 +107,7 @@ func TestKeptPlaces(t *testing.T) {
 	h := r.host(r.gpu, 8)
 	var all []*DeviceMem
 	for range 300 { // the numbers of resources start again at 256
-		all = append(all, must(r.gpu.Alloc(8))(t))
+		all = append(all, need(r.gpu.Alloc(8))(t))
 	}
 	for range 20 {
 		for _, d := range all {
@@ -115,7 +116,7 @@ func TestKeptPlaces(t *testing.T) {
 	}
 	kept := 0
 	for _, d := range all {
-		kept += d.core().Calls()
+		kept += core.Of(d).Calls()
 	}
 	if kept == 0 || kept > 32 {
 		t.Errorf("the stream keeps %d objects", kept)
@@ -132,10 +133,10 @@ func TestKeptPlaces(t *testing.T) {
 // used the memory has each of them.
 func TestKeptElsewhere(t *testing.T) {
 	r := newRig(t)
-	h, d := r.host(r.gpu, 8), must(r.gpu.Alloc(8))(t)
+	h, d := r.host(r.gpu, 8), need(r.gpu.Alloc(8))(t)
 	var streams []*Stream
 	for range 3 {
-		s := must(r.gpu.LegacyStream())(t)
+		s := need(r.gpu.LegacyStream())(t)
 		streams = append(streams, s)
 		r.ok(s.Copy(d, h))
 		r.ok(s.Copy(d, h))
@@ -153,7 +154,7 @@ func TestKeptElsewhere(t *testing.T) {
 // driver ends the test if work uses an object that was destroyed.
 func TestKeptStorm(t *testing.T) {
 	r := newRig(t)
-	streams := []*Stream{r.s, r.stream(r.gpu), must(r.gpu.LegacyStream())(t)}
+	streams := []*Stream{r.s, r.stream(r.gpu), need(r.gpu.LegacyStream())(t)}
 	defer streams[2].Close()
 	type objects struct {
 		mod  *Module
@@ -162,9 +163,9 @@ func TestKeptStorm(t *testing.T) {
 		h    *HostMem
 	}
 	fresh := func() *objects {
-		o := &objects{mod: must(r.gpu.LoadModule([]byte("fake")))(t)}
-		o.d, o.h = must(r.gpu.Alloc(8))(t), must(r.gpu.AllocHost(8, 0))(t)
-		o.axpy = must(o.mod.Function("axpy"))(t)
+		o := &objects{mod: need(r.gpu.LoadModule([]byte("fake")))(t)}
+		o.d, o.h = need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
+		o.axpy = need(o.mod.Function("axpy"))(t)
 		return o
 	}
 	var places [3]atomic.Pointer[objects]
@@ -218,13 +219,13 @@ func TestContextFree(t *testing.T) {
 			f.tell("fake_version", c.version)
 			drv := f.open()
 			gpu := f.context(drv, 0)
-			s, legacy := f.stream(gpu), must(gpu.LegacyStream())(t)
+			s, legacy := f.stream(gpu), need(gpu.LegacyStream())(t)
 			defer legacy.Close()
-			axpy, d, h := must(f.module(gpu).Function("axpy"))(t), f.memory(gpu, 8), f.host(gpu, 8)
+			axpy, d, h := need(f.module(gpu).Function("axpy"))(t), f.memory(gpu, 8), f.host(gpu, 8)
 			e := f.memory(gpu, 8)
-			g := must(s.Capture(CaptureRelaxed, func() error { return s.Copy(d, h) }))(t)
+			g := need(s.Capture(CaptureRelaxed, func() error { return s.Copy(d, h) }))(t)
 			defer g.Close()
-			x := must(g.Instantiate())(t)
+			x := need(g.Instantiate())(t)
 			defer x.Close()
 			for name, call := range map[string]func(s *Stream) error{
 				"cuLaunchKernel":       func(s *Stream) error { return axpyWith(axpy, s, d) },
@@ -292,11 +293,11 @@ func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Functio
 
 // TestLaunchMissing launches by a function that the driver lacks.
 func TestLaunchMissing(t *testing.T) {
-	drv := must(Open(WithSoftware(driver.Provide(noCooperation{cusim.New(spinKernel).Software()}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	spin := must(mod.Function("spin"))(t)
+	drv := need(Open(WithSoftware(driver.Provide(noCooperation{cusim.New(spinKernel).Software()}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	spin := need(mod.Function("spin"))(t)
 	cfg := oneThread
 	cfg.Flags = LaunchCooperative
 	if err := spin.Launch(s, cfg, U64(1)); !errors.Is(err, errors.ErrUnsupported) {
@@ -355,9 +356,9 @@ func TestWorkBesideCapture(t *testing.T) {
 				Software: cusim.New().Software(),
 				begun:    make(chan struct{}), proceed: make(chan struct{}),
 			}
-			drv := must(Open(WithSoftware(driver.Provide(d))))(t)
-			gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-			s, m := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.Alloc(8))(t)
+			drv := need(Open(WithSoftware(driver.Provide(d))))(t)
+			gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+			s, m := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.Alloc(8))(t)
 			var wg sync.WaitGroup
 			memset := func() {
 				wg.Go(func() {
@@ -372,7 +373,7 @@ func TestWorkBesideCapture(t *testing.T) {
 				memset()
 				letGo()
 			}
-			g := must(s.Capture(CaptureRelaxed, func() error {
+			g := need(s.Capture(CaptureRelaxed, func() error {
 				if c.ended {
 					memset()
 					letGo()

@@ -33,7 +33,7 @@ type section struct {
 	is      error
 	meaning string
 	remedy  string // for mistakes; results know theirs
-	trigger func(r *cu.Rig) error
+	trigger func(r *Rig) error
 	soft    bool // on the software driver: the fake one has no graphs
 }
 
@@ -46,7 +46,7 @@ var sections = []section{
 			"such as macOS, it also matches `errors.ErrUnsupported`.",
 		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and continue without a GPU. A program that imports package `cusim/auto` runs on the software driver with `PURECU_DRIVER=soft`. " +
 			"A static program (`-tags cu_static`) also needs glibc, which scratch and Alpine images lack: there a candidate's problem is `loader.NoGlibc`. It is `loader.GlibcFailed` if glibc does not start, for example because files, memory or threads are limited.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
 			return err
 		},
@@ -56,7 +56,7 @@ var sections = []section{
 		"ErrNoDevice", cu.ErrNoDevice,
 		"There is a driver, but it sees no device.",
 		"Check that nvidia-smi lists a GPU, that `CUDA_VISIBLE_DEVICES` does not hide it, and that a container was started with it; `cuprobe doctor` does all of that.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			r.Tell("fake_fail", "cuInit", 1, int32(cu.ResultNoDevice)) // a machine without a GPU
 			_, err := cu.Open(cu.WithLibrary(r.Path))
 			return err
@@ -67,7 +67,7 @@ var sections = []section{
 		"ErrClosed", cu.ErrClosed,
 		"The object was closed before the call, or, for a wait, during it. The driver would have crashed.",
 		"Close an object after its last use; `defer` its Close where it is made. Closing twice is allowed.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			e.Close()
 			return e.Record(r.Stream)
@@ -78,7 +78,7 @@ var sections = []section{
 		"ErrNil", cu.ErrNil,
 		"A nil pointer was passed for an object. A nil stream is never the default stream.",
 		"Check the error of the call that should have made the object. The default stream is `gpu.LegacyStream()`.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer e.Close()
 			return e.Record(nil)
@@ -89,7 +89,7 @@ var sections = []section{
 		"ErrDriverMismatch", cu.ErrDriverMismatch,
 		"Objects of two drivers were mixed, which includes two that were opened for the same library.",
 		"Open one driver and share it.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			other, _ := cu.Open(cu.WithLibrary(r.Path))
 			dev, _ := other.Device(0)
 			its, _ := dev.PrimaryContext()
@@ -104,7 +104,7 @@ var sections = []section{
 		"ErrDeviceMismatch", cu.ErrDeviceMismatch,
 		"Objects of two devices were mixed where CUDA does not allow it: an event is recorded on streams of its own context, a kernel uses memory that it can reach.",
 		"Create both on one device. Streams may wait for events of other devices, and `Stream.Copy` copies between devices.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			dev, _ := r.Driver.Device(1)
 			other, _ := dev.PrimaryContext()
 			defer other.Close()
@@ -118,7 +118,7 @@ var sections = []section{
 		"ErrContextMismatch", cu.ErrContextMismatch,
 		"Objects of two contexts of one device were mixed where CUDA does not allow it.",
 		"Create both in one context. Most programs need only `dev.PrimaryContext()`.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			other, _ := r.GPU.Device().NewContext(cu.ContextDefault)
 			defer other.Close()
 			e, _ := other.NewEvent(cu.EventDefault)
@@ -131,7 +131,7 @@ var sections = []section{
 		"ErrNotTimed", cu.ErrNotTimed,
 		"The time between two events was asked for, and one of them records none.",
 		"Create it with `gpu.NewEvent(cu.EventDefault)`, or acquire it with `pool.Acquire(cu.EventDefault)`. The zero `Event` and events with `EventDisableTiming` record no time.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDisableTiming)
 			defer e.Close()
 			e.Record(r.Stream)
@@ -144,7 +144,7 @@ var sections = []section{
 		"ErrNotRecorded", cu.ErrNotRecorded,
 		"The time between two events was asked for, and one of them was never recorded.",
 		"Record both events before asking.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer e.Close()
 			_, _, err := e.Since(e)
@@ -156,7 +156,7 @@ var sections = []section{
 		"ErrNoCurrentStream", cu.ErrNoCurrentStream,
 		"The current stream was asked for, but the `context.Context` has none. No default stream is used instead.",
 		"Pass a context that `cu.WithStream(ctx, s)` has returned, or name the stream: `e.Record(s)`.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			var e cu.Event
 			return e.RecordCurrent(context.Background())
 		},
@@ -166,7 +166,7 @@ var sections = []section{
 		"ErrReleased", cu.ErrReleased,
 		"A pooled event was released before the call, by this copy of the value or another copy. The pool may have given it to somebody else since.",
 		"Release an event once, after its last use. Waits, GPU waits and tickets that began before the release continue.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			pool, _ := r.GPU.EventPool()
 			defer pool.Close()
 			e, _ := pool.Acquire()
@@ -179,7 +179,7 @@ var sections = []section{
 		"ErrNotInterprocess", cu.ErrNotInterprocess,
 		"A handle for other processes was requested for an event that was created without `EventInterprocess`.",
 		"Create it with `cu.EventInterprocess|cu.EventDisableTiming`, by `gpu.NewEvent` or `cu.LazyEvent`; pools have no such events.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDisableTiming)
 			defer e.Close()
 			_, err := e.IPCHandle(context.Background())
@@ -193,7 +193,7 @@ var sections = []section{
 			"opened.",
 		"Only the process that created it can export its handle. Pass on the handle that it was opened with; it stays " +
 			"valid.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			var h cu.IPCEventHandle
 			h.UnmarshalText([]byte(os.Getenv("EVENT"))) // from another process
 			e, _ := r.GPU.OpenIPCEvent(h)
@@ -207,7 +207,7 @@ var sections = []section{
 		"ErrSameProcess", cu.ErrSameProcess,
 		"A handle was opened in the process that created the event or memory.",
 		"Use the `*cu.Event` or `*cu.DeviceMem` itself, also in other goroutines. Handles are for other processes.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventInterprocess | cu.EventDisableTiming)
 			defer e.Close()
 			h, _ := e.IPCHandle(context.Background())
@@ -220,7 +220,7 @@ var sections = []section{
 		"ErrContextPoisoned", cu.ErrContextPoisoned,
 		"An earlier error, most often of a kernel, made the context unusable. Every later call reports it. On two H200s, calls in contexts of the process's other GPUs reported it too. `gpu.Err()` keeps the first error.",
 		"The process cannot recover, and `cu.NeedsRestart(err)` is true: continue in a new process. To find the kernel, run the program under compute-sanitizer.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			r.Tell("fake_poison", r.GPU.Handle(), int32(cu.ResultIllegalAddress)) // a kernel writes wild
 			return r.Stream.Synchronize()
 		},
@@ -234,7 +234,7 @@ var sections = []section{
 			"`gpu.Err()` keeps the first such error, and later errors with these results match `ErrDeviceLost`, too. " +
 			"No loss of a device has been observed on a GPU: only the software driver demonstrates it (`cusim.Driver.LoseDevice`, `cusim.Faults`).",
 		"Restart the process; `cu.NeedsRestart(err)` is true for this error and for `ErrContextPoisoned`. If that does not help, look for Xid messages in dmesg, and reset or drain the GPU.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			r.Tell("fake_fail", "cuMemGetInfo_v2", 1, int32(cu.ResultDeviceUnavailable)) // the GPU has fallen off the bus
 			_, _, err := r.GPU.MemInfo()
 			return err
@@ -245,7 +245,7 @@ var sections = []section{
 		"Unsupported", errors.ErrUnsupported,
 		"The driver is too old for a function, or does not have it (`errors.ErrUnsupported`). The error wraps a `*cu.MissingError`, which names the function, the CUDA version that introduced it and the driver's.",
 		"Update the driver, or do without the function. `drv.Features()` and `cuprobe symbols` list what the driver has.",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.Driver.Proc("cuStreamGetDevice") // of CUDA 12.8
 			return err
 		},
@@ -253,7 +253,7 @@ var sections = []section{
 	},
 	{
 		"ResultInvalidValue", cu.ResultInvalidValue, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.GPU.NewEvent(cu.EventInterprocess)
 			return err
 		},
@@ -261,7 +261,7 @@ var sections = []section{
 	},
 	{
 		"ResultOutOfMemory", cu.ResultOutOfMemory, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.GPU.Alloc(1 << 50)
 			return err
 		},
@@ -269,7 +269,7 @@ var sections = []section{
 	},
 	{
 		"ResultInvalidDevice", cu.ResultInvalidDevice, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.Driver.Device(99)
 			return err
 		},
@@ -277,7 +277,7 @@ var sections = []section{
 	},
 	{
 		"ResultUnsupportedLimit", cu.ResultUnsupportedLimit, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.GPU.Limit(cu.Limit(77))
 			return err
 		},
@@ -285,7 +285,7 @@ var sections = []section{
 	},
 	{
 		"ResultInvalidPTX", cu.ResultInvalidPTX, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.GPU.LoadModule([]byte(".entyr oops"))
 			return err
 		},
@@ -293,7 +293,7 @@ var sections = []section{
 	},
 	{
 		"ResultFileNotFound", cu.ResultFileNotFound, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.GPU.LoadModuleFile("/nowhere/kernels.ptx")
 			return err
 		},
@@ -301,7 +301,7 @@ var sections = []section{
 	},
 	{
 		"ResultNotFound", cu.ResultNotFound, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			m, _ := r.GPU.LoadModule([]byte("fake")) // kernels of your own
 			defer m.Close()
 			_, err := m.Function("nosuch")
@@ -311,7 +311,7 @@ var sections = []section{
 	},
 	{
 		"ResultCooperativeLaunchTooLarge", cu.ResultCooperativeLaunchTooLarge, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			m, _ := r.GPU.LoadModule([]byte("fake")) // kernels of your own
 			defer m.Close()
 			kernel, _ := m.Function("noop")
@@ -323,7 +323,7 @@ var sections = []section{
 	},
 	{
 		"ResultStreamCaptureUnsupported", cu.ResultStreamCaptureUnsupported, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			done, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer done.Close()
 			done.Record(r.Stream)
@@ -337,7 +337,7 @@ var sections = []section{
 	},
 	{
 		"ResultStreamCaptureInvalidated", cu.ResultStreamCaptureInvalidated, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			_, err := r.Stream.Capture(cu.CaptureRelaxed, func() error {
 				r.Stream.Synchronize() // and its error is dropped
 				return nil
@@ -348,7 +348,7 @@ var sections = []section{
 	},
 	{
 		"ResultStreamCaptureMerge", cu.ResultStreamCaptureMerge, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			other, _ := r.GPU.NewStream(cu.StreamNonBlocking)
 			defer other.Close()
 			var err error
@@ -365,7 +365,7 @@ var sections = []section{
 	},
 	{
 		"ResultMapFailed", cu.ResultMapFailed, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			h := cu.IPCEventHandle{1} // nobody's
 			_, err := r.GPU.OpenIPCEvent(h)
 			return err
@@ -374,7 +374,7 @@ var sections = []section{
 	},
 	{
 		"ResultStreamCaptureUnjoined", cu.ResultStreamCaptureUnjoined, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			fork, _ := r.GPU.NewStream(cu.StreamNonBlocking)
 			defer fork.Close()
 			x, _ := r.GPU.Alloc(1024)
@@ -389,7 +389,7 @@ var sections = []section{
 	},
 	{
 		"ResultStreamCaptureIsolation", cu.ResultStreamCaptureIsolation, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			before, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer before.Close()
 			before.Record(r.Stream)
@@ -402,7 +402,7 @@ var sections = []section{
 	},
 	{
 		"ResultStreamCaptureImplicit", cu.ResultStreamCaptureImplicit, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			blocking, _ := r.GPU.NewStream(cu.StreamDefault)
 			defer blocking.Close()
 			legacy, _ := r.GPU.LegacyStream()
@@ -418,7 +418,7 @@ var sections = []section{
 	},
 	{
 		"ResultCapturedEvent", cu.ResultCapturedEvent, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer e.Close()
 			_, err := r.Stream.Capture(cu.CaptureRelaxed, func() error {
@@ -432,7 +432,7 @@ var sections = []section{
 	},
 	{
 		"ResultGraphExecUpdateFailure", cu.ResultGraphExecUpdateFailure, "", "",
-		func(r *cu.Rig) error {
+		func(r *Rig) error {
 			old, _ := r.GPU.NewGraph()
 			defer old.Close()
 			exec, _ := old.Instantiate()
@@ -516,12 +516,12 @@ func TestErrorDocs(t *testing.T) {
 	messages := map[string]string{}
 	for _, s := range sections {
 		t.Run(s.name, func(t *testing.T) {
-			rig := cu.NewRig
+			rig := NewRig
 			if s.soft {
-				rig = cu.NewSoftRig
+				rig = NewSoftRig
 			}
 			r := rig(t)
-			t.Setenv("EVENT", cu.ForeignHandle().String()) // what some triggers ask for
+			t.Setenv("EVENT", ForeignHandle().String()) // what some triggers ask for
 			err := s.trigger(r)
 			if !errors.Is(err, s.is) {
 				t.Fatalf("the trigger's error is %v", err)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -15,22 +16,22 @@ import (
 // TestIntervalErrors makes each of two events the one at fault, in all ways.
 func TestIntervalErrors(t *testing.T) {
 	r := newSoft(t)
-	good, closed, recordedClosed := r.event(0), must(r.gpu.NewEvent(0))(t), must(r.gpu.NewEvent(0))(t)
+	good, closed, recordedClosed := r.event(0), need(r.gpu.NewEvent(0))(t), need(r.gpu.NewEvent(0))(t)
 	r.ok(good.Record(r.s))
 	r.ok(recordedClosed.Record(r.s))
 	r.ok(closed.Close())
 	r.ok(recordedClosed.Close())
 	var zero Event
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	defer pool.Close()
 	acquire := func(flags EventFlags) Pooled {
-		p := must(pool.Acquire(flags))(t)
+		p := need(pool.Acquire(flags))(t)
 		t.Cleanup(func() { p.Release() })
 		return p
 	}
 	pooled := acquire(EventDefault)
 	r.ok(pooled.Record(r.s))
-	released := must(pool.Acquire(EventDefault))(t)
+	released := need(pool.Acquire(EventDefault))(t)
 	released.Release()
 	for what, bad := range map[string]*Event{
 		"nil": nil, "closed": closed, "closed after a record": recordedClosed, "never used": &zero,
@@ -70,20 +71,20 @@ func TestIntervalErrors(t *testing.T) {
 // TestTwoDrivers mixes objects of two drivers with one name, which the errors must tell apart.
 func TestTwoDrivers(t *testing.T) {
 	r := newSoft(t)
-	drv := must(Open(WithSoftware(cusim.New())))(t)
-	dev := must(drv.Device(0))(t)
-	gpu := must(dev.PrimaryContext())(t)
+	drv := need(Open(WithSoftware(cusim.New())))(t)
+	dev := need(drv.Device(0))(t)
+	gpu := need(dev.PrimaryContext())(t)
 	defer gpu.Close()
-	its := must(gpu.NewEvent(0))(t)
+	its := need(gpu.NewEvent(0))(t)
 	defer its.Close()
-	mem, mine := must(gpu.Alloc(8))(t), must(r.gpu.Alloc(8))(t)
+	mem, mine := need(gpu.Alloc(8))(t), need(r.gpu.Alloc(8))(t)
 	defer mem.Close()
 	defer mine.Close()
-	other := must(gpu.NewStream(0))(t)
+	other := need(gpu.NewStream(0))(t)
 	defer other.Close()
-	_, peer := must(r.drv.Device(0))(t).CanAccessPeer(dev)
+	_, peer := need(r.drv.Device(0))(t).CanAccessPeer(dev)
 	_, _, since := r.event(0).Since(its)
-	kernel := must(r.mod.Function("spin"))(t)
+	kernel := need(r.mod.Function("spin"))(t)
 	for what, err := range map[string]error{
 		"record": its.Record(r.s), "wait": r.s.WaitEvent(its), "copy": r.s.Copy(mem, mine), "set": r.s.Memset(mem, 1),
 		"peer": peer, "interval": since, "streams": r.s.WaitStream(other),
@@ -101,15 +102,15 @@ func TestTwoDrivers(t *testing.T) {
 // TestClosedFirst uses closed memory in calls that are wrong in other ways, too: that it is closed is said.
 func TestClosedFirst(t *testing.T) {
 	r := newSoft(t)
-	small, big := must(r.gpu.Alloc(15))(t), must(r.gpu.Alloc(1024))(t)
-	host, pinned := must(r.gpu.AllocHost(16, 0))(t), must(r.gpu.AllocHost(8, 0))(t)
-	man := must(r.gpu.AllocManaged(16, AttachGlobal))(t)
-	virt := must(r.gpu.Reserve(1 << 21))(t)
-	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
-	kernel := must(mod.Function("spin"))(t)
+	small, big := need(r.gpu.Alloc(15))(t), need(r.gpu.Alloc(1024))(t)
+	host, pinned := need(r.gpu.AllocHost(16, 0))(t), need(r.gpu.AllocHost(8, 0))(t)
+	man := need(r.gpu.AllocManaged(16, AttachGlobal))(t)
+	virt := need(r.gpu.Reserve(1 << 21))(t)
+	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	kernel := need(mod.Function("spin"))(t)
 	defer big.Close()
 	defer pinned.Close()
-	graph := must(r.gpu.NewGraph())(t)
+	graph := need(r.gpu.NewGraph())(t)
 	defer graph.Close()
 	r.ok(errors.Join(small.Close(), host.Close(), man.Close(), virt.Close(), mod.Close()))
 	node := func(_ GraphNode, err error) error { return err }
@@ -154,12 +155,12 @@ func TestClosedFirst(t *testing.T) {
 // function fits.
 func TestErrorHandles(t *testing.T) {
 	r := newSoft(t)
-	other := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	other := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer other.Close()
-	its, mem := must(other.NewEvent(0))(t), must(other.Alloc(8))(t)
+	its, mem := need(other.NewEvent(0))(t), need(other.Alloc(8))(t)
 	defer its.Close()
 	defer mem.Close()
-	host := must(r.gpu.AllocHost(8, 0))(t)
+	host := need(r.gpu.AllocHost(8, 0))(t)
 	defer host.Close()
 	_, alloc := r.gpu.Alloc(1 << 50)
 	_, _, pitch := r.gpu.AllocPitch(1<<30, 1<<30, 4)
@@ -175,7 +176,7 @@ func TestErrorHandles(t *testing.T) {
 		its.Record(r.s):      {"cuEventRecord", its.Handle()},
 		r.s.Memset(mem, 1):   {"cuMemsetD8Async", uintptr(mem.Handle())},
 		r.s.Copy(host, mem):  {"cuMemcpyDtoHAsync", uintptr(mem.Handle())},
-		r.s.Copy(host, host): {"Stream.Copy", host.core().Handle()},
+		r.s.Copy(host, host): {"Stream.Copy", core.Of(host).Handle()},
 		alloc:                {"cuMemAlloc", r.gpu.Handle()},
 		pitch:                {"cuMemAllocPitch", r.gpu.Handle()},
 		pinned:               {"cuMemHostAlloc", r.gpu.Handle()},
@@ -201,7 +202,7 @@ func TestUnknownKernel(t *testing.T) {
 	}
 	for _, version := range []int{13000, 12030} {
 		r := newSoft(t, cusim.Version(version))
-		m := must(r.gpu.LoadModule([]byte(text.String())))(t)
+		m := need(r.gpu.LoadModule([]byte(text.String())))(t)
 		defer m.Close()
 		_, err := m.Function("add")
 		r.is(err, ResultNotFound)
@@ -214,7 +215,7 @@ func TestUnknownKernel(t *testing.T) {
 		if _, err := m.Global("nosuch"); err == nil || strings.Contains(err.Error(), "there are") {
 			t.Errorf("%d: %v", version, err)
 		}
-		lib := must(r.drv.LoadLibrary([]byte(text.String())))(t)
+		lib := need(r.drv.LoadLibrary([]byte(text.String())))(t)
 		defer lib.Close()
 		if _, err := lib.Kernel("zzz"); err == nil || version > 12040 != strings.HasSuffix(err.Error(), "there are _Z3addPfS_, a, b, c, d, e and 3 more") {
 			t.Errorf("%d: %v", version, err)
@@ -230,9 +231,9 @@ func TestStopsItself(t *testing.T) {
 		t.Skipf("the page is not here: %v", err)
 	}
 	r := newSoft(t)
-	tl := must(r.gpu.NewTimeline(0))(t)
+	tl := need(r.gpu.NewTimeline(0))(t)
 	defer tl.Close()
-	x, y := must(r.gpu.Alloc(64))(t), must(r.gpu.Alloc(64))(t)
+	x, y := need(r.gpu.Alloc(64))(t), need(r.gpu.Alloc(64))(t)
 	defer x.Close()
 	r.ok(tl.Block(r.s, 1))
 	r.ok(r.s.Memset(x, 0))
@@ -260,8 +261,8 @@ func TestStopsItself(t *testing.T) {
 // TestLackOfMemory allocates too much in all ways: the error says what helps there.
 func TestLackOfMemory(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.NewMemPool(MemPoolOptions{}))(t)
-	limited := must(r.gpu.NewMemPool(MemPoolOptions{MaxSize: 64 << 20}))(t)
+	pool := need(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	limited := need(r.gpu.NewMemPool(MemPoolOptions{MaxSize: 64 << 20}))(t)
 	defer pool.Close()
 	defer limited.Close()
 	alloc := func() (*DeviceMem, error) { return r.gpu.Alloc(1 << 50) }
@@ -279,14 +280,14 @@ func TestLackOfMemory(t *testing.T) {
 	is("physical", physical(), "ulimit -n", "MemPool.Trim")
 
 	r.ok(pool.SetReleaseThreshold(1 << 40))
-	m := must(pool.Alloc(r.s, 1<<20))(t)
+	m := need(pool.Alloc(r.s, 1<<20))(t)
 	_, err = alloc()
-	if stats := must(pool.Stats())(t); stats.Reserved == stats.Used {
+	if stats := need(pool.Stats())(t); stats.Reserved == stats.Used {
 		is("the pool is in use", err, "close memory", "MemPool.Trim")
 	}
 	r.ok(m.Close())
 	r.ok(r.s.Synchronize())
-	stats := must(pool.Stats())(t)
+	stats := need(pool.Stats())(t)
 	want := fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", stats.Reserved-stats.Used)
 	_, err = alloc()
 	is("the pool keeps memory", err, want, "")
@@ -303,7 +304,7 @@ func TestLackOfMemory(t *testing.T) {
 	_, err = alloc()
 	is("the pool was trimmed", err, "close memory", "MemPool.Trim")
 
-	part := must(limited.Alloc(r.s, 48<<20))(t)
+	part := need(limited.Alloc(r.s, 48<<20))(t)
 	_, err = limited.Alloc(r.s, 32<<20)
 	is("over MaxSize", err, "33554432 bytes were requested, and 50331648 of at most 67108864 are used (MemPoolOptions.MaxSize)", "")
 	r.ok(r.gpu.SetMemPool(limited))
@@ -320,12 +321,12 @@ func TestPoisonedCloses(t *testing.T) {
 	r := newSoft(t)
 	var mems []*DeviceMem
 	for range 10 {
-		mems = append(mems, must(r.gpu.Alloc(8))(t))
+		mems = append(mems, need(r.gpu.Alloc(8))(t))
 	}
 	r.sim.Poison(int(ResultIllegalAddress))
 	var errs []error
 	for _, m := range mems {
-		name := core.Describe(m.core())
+		name := core.Describe(core.Of(m))
 		err := m.Close()
 		r.is(err, ErrContextPoisoned, ResultIllegalAddress)
 		if !strings.Contains(fmt.Sprint(err), name) {

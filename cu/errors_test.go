@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -32,7 +33,7 @@ func TestMistakes(t *testing.T) {
 		r.ok(event.Record(stream))
 	}
 	r.ok(closed.Close())
-	axpy := must(r.module(r.gpu).Function("axpy"))(t)
+	axpy := need(r.module(r.gpu).Function("axpy"))(t)
 	mem, foreignMem, farMem, freed := r.memory(r.gpu, 8), r.memory(other, 8), r.memory(far, 8), r.memory(r.gpu, 8)
 	r.ok(freed.Close())
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
@@ -215,13 +216,13 @@ func TestPoisoned(t *testing.T) {
 	r.ok(r.gpu.Err())
 	far := r.context(r.drv, 1)
 
-	r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
+	r.tell("fake_poison", uintptr(core.Of(r.gpu).Context.Raw), 700)
 	r.ok(r.gpu.Err()) // nobody has asked so far
 	_, err := r.s.Query()
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultIllegalAddress) {
 		t.Errorf("Query: %v", err)
 	}
-	r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 719)
+	r.tell("fake_poison", uintptr(core.Of(r.gpu).Context.Raw), 719)
 	err = e.Record(r.s)
 	if !errors.Is(err, ErrContextPoisoned) || !errors.Is(err, ResultLaunchFailed) {
 		t.Errorf("Record: %v", err)
@@ -288,10 +289,10 @@ func TestDriverErrors(t *testing.T) {
 // TestErrorsOfCreation checks that the error of a call that makes an object has the context's handle.
 func TestErrorsOfCreation(t *testing.T) {
 	fault := func(function string) cusim.Fault { return cusim.Fault{Function: function, Every: true, Code: 2} }
-	drv := must(Open(WithSoftware(cusim.New(cusim.Faults(
+	drv := need(Open(WithSoftware(cusim.New(cusim.Faults(
 		fault("cuStreamCreate"), fault("cuEventCreate"), fault("cuModuleLoadDataEx"), fault("cuGraphCreate"),
 		fault("cuMemPoolCreate"), fault("cuMemAlloc"))))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	second := func(_ any, err error) error { return err }
 	for what, err := range map[string]error{
@@ -336,7 +337,7 @@ func TestOldDrivers(t *testing.T) {
 			}); n != 1 {
 				t.Errorf("%d calls of %s, want 1", n, c.elapsed)
 			}
-			fn := must(f.module(gpu).Function("axpy"))(t)
+			fn := need(f.module(gpu).Function("axpy"))(t)
 			mem := f.memory(gpu, 8)
 			f.ok(fn.Launch(s, one, Ptr(mem), F32(1), U64(7)))
 			if err := fn.Launch(s, one, Ptr(mem), U64(1), U64(7)); (err != nil) != c.params {
@@ -381,8 +382,9 @@ func TestFunctionParameters(t *testing.T) {
 		}
 	}
 	r.ok(r.gpu.Err())
-	if fn := must(m.Function("axpy"))(t); !fn.known || !slices.Equal(fn.params, []kernelParam{{8, anyArg}, {4, anyArg}, {8, anyArg}}) {
-		t.Errorf("parameters %v, known %v", fn.params, fn.known)
+	params, known := FunctionParams(need(m.Function("axpy"))(t))
+	if !known || !slices.Equal(params, []KernelParam{AnyParam(8), AnyParam(4), AnyParam(8)}) {
+		t.Errorf("parameters %v, known %v", params, known)
 	}
 	r.fail("cuFuncGetParamInfo", 2, ResultIllegalAddress)
 	if fn, err := m.Function("axpy"); fn != nil || !errors.Is(err, ErrContextPoisoned) {
@@ -394,9 +396,9 @@ func TestFunctionParameters(t *testing.T) {
 
 	r.tell("fake_version", 12030) // the function came with 12.4
 	old := r.context(r.open(), 1)
-	fn := must(r.module(old).Function("axpy"))(t)
-	if fn.known || fn.params != nil {
-		t.Errorf("an old driver's parameters: %v, known %v", fn.params, fn.known)
+	fn := need(r.module(old).Function("axpy"))(t)
+	if params, known = FunctionParams(fn); known || params != nil {
+		t.Errorf("an old driver's parameters: %v, known %v", params, known)
 	}
 	r.ok(fn.Launch(r.stream(old), LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(r.memory(old, 8)), F32(1), U64(7)))
 }
@@ -414,7 +416,7 @@ func TestNoDriverForPlatform(t *testing.T) {
 		if !unsupported {
 			le.Candidates = []loader.Candidate{{Name: "libcuda.so.1", Source: "here", Problem: loader.Absent, Err: errors.New("not found")}}
 		}
-		err := noDriver(le)
+		err := NoDriver(le)
 		if !errors.Is(err, ErrNoDriver) || errors.Is(err, errors.ErrUnsupported) != unsupported || err.Error() != want {
 			t.Errorf("%s: %v, want %s", platform, err, want)
 		}
@@ -456,17 +458,17 @@ func TestOpenErrors(t *testing.T) {
 func TestDevice(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	dev := must(drv.Device(1))(t)
+	dev := need(drv.Device(1))(t)
 	major, minor, err := dev.ComputeCapability()
-	got := []any{must(drv.Version())(t), must(drv.DeviceCount())(t), dev.Ordinal(), must(dev.Name())(t), must(dev.TotalMem())(t), major, minor, err}
+	got := []any{need(drv.Version())(t), need(drv.DeviceCount())(t), dev.Ordinal(), need(dev.Name())(t), need(dev.TotalMem())(t), major, minor, err}
 	if diff := cmp.Diff([]any{Version(12080), 3, 1, "Fake GPU 1", uint64(1 << 34), 9, 0, nil}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	p := must(drv.Proc("cuDeviceTotalMem"))(t)
+	p := need(drv.Proc("cuDeviceTotalMem"))(t)
 	if p.Addr() == 0 {
 		t.Error("no address")
 	}
-	if r, err := must(drv.Proc("cuCtxPopCurrent"))(t).Call(0); err != nil || r != ResultInvalidContext {
+	if r, err := need(drv.Proc("cuCtxPopCurrent"))(t).Call(0); err != nil || r != ResultInvalidContext {
 		t.Errorf("Call = %v", r)
 	}
 }
@@ -482,8 +484,8 @@ func (unasked) Symbol(string) (uintptr, error) { return 0, ccall.ErrNoThread }
 
 // TestProcUnasked tells a function that nobody could look up from one that the driver lacks.
 func TestProcUnasked(t *testing.T) {
-	drv := &Driver{devices: make(map[driver.Device]*Device)}
-	drv.core.Table().Use(unasked{})
+	drv := UnusedDriver()
+	core.Of(drv).Table().Use(unasked{})
 	_, err := drv.Proc("cuMemAllocManaged")
 	if !errors.Is(err, ResultOperatingSystem) || !errors.Is(err, ccall.ErrNoThread) || errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Proc: %v", err)
@@ -494,7 +496,7 @@ func TestProcUnasked(t *testing.T) {
 func TestLaunch(t *testing.T) {
 	r := newRig(t)
 	m := r.module(r.gpu)
-	axpy, wide := must(m.Function("axpy"))(t), must(m.Function("wide"))(t)
+	axpy, wide := need(m.Function("axpy"))(t), need(m.Function("wide"))(t)
 	mem := r.memory(r.gpu, 8)
 	launched := func(from, n int) (words []uint64) {
 		for i := range n {
@@ -503,11 +505,11 @@ func TestLaunch(t *testing.T) {
 		return words
 	}
 	r.ok(axpy.Launch(r.s, LaunchConfig{Grid: Dim3{2, 3, 4}, Block: Dim3{X: 5, Y: 6}, SharedMem: 7}, Ptr(mem), F32(1), I64(-1)))
-	stream := uint64(r.s.core().Raw)
+	stream := uint64(core.Of(r.s).Raw)
 	if diff := cmp.Diff([]uint64{1, 2, 3, 4, 5, 6, 1, 7, stream}, launched(0, 9)); diff != "" {
 		t.Errorf("shape (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]uint64{uint64(mem.core().Raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
+	if diff := cmp.Diff([]uint64{uint64(core.Of(mem).Raw), 0, 0, 0, 0x3f800000, 0, 0, 0, 1<<64 - 1, 0, 0, 0}, launched(16, 12)); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	type triple struct {
@@ -542,7 +544,7 @@ func TestCopy(t *testing.T) {
 func TestOneFault(t *testing.T) {
 	r := newSoft(t)
 	s, start, stop := r.stream(), r.event(EventDefault), r.event(EventDefault)
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	r.ok(errors.Join(start.Record(s), stop.Record(s), s.Synchronize()))
 	for _, c := range []struct {
 		function string

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -39,8 +40,8 @@ func TestPoolStorm(t *testing.T) {
 func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) {
 	const workers = 6
 	const length = 100 * time.Microsecond
-	pool := must(r.gpu.EventPool())(t)
-	share := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
+	share := need(r.gpu.EventPool())(t)
 	var acquired, refused atomic.Int64
 	var holders sync.Map // from CUevents
 	var copies [2 * workers]atomic.Pointer[Pooled]
@@ -78,7 +79,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 			}
 			pool.Trim()
 			if i%2 == 0 {
-				may("Trim's share", must(r.gpu.EventPool())(t).Close())
+				may("Trim's share", need(r.gpu.EventPool())(t).Close())
 			}
 			if i%3 == 0 {
 				r.sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(ResultOutOfMemory)})
@@ -98,7 +99,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 					continue
 				}
 				acquired.Add(1)
-				sl := e.entry.Core.Load().Slot.Load()
+				sl := PooledEntry(e).Core.Load().Slot.Load()
 				if sl == nil {
 					continue // the pool was closed
 				}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,30 +8,31 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
 // TestPoolGenerationsEnd lends an entry for the last time: no id comes back.
 func TestPoolGenerationsEnd(t *testing.T) {
 	r := newRig(t)
-	pool := must(r.gpu.EventPool())(t)
-	first := must(pool.Acquire())(t)
-	en := first.entry
+	pool := need(r.gpu.EventPool())(t)
+	first := need(pool.Acquire())(t)
+	en := PooledEntry(first)
 	r.ok(first.Release())
 	en.State.Store((core.MaxGeneration - 1) * core.EntryOne)
-	last := must(pool.Acquire())(t)
-	if last.entry != en || last.gen != core.MaxGeneration {
-		t.Fatalf("generation %d", last.gen)
+	last := need(pool.Acquire())(t)
+	if PooledEntry(last) != en || PooledGeneration(last) != core.MaxGeneration {
+		t.Fatalf("generation %d", PooledGeneration(last))
 	}
 	r.ok(last.Record(r.s))
-	r.ok(must(pool.ByID(last.ID()))(t).Release())
-	next := must(pool.Acquire())(t)
-	if next.entry == en {
+	r.ok(need(pool.ByID(last.ID()))(t).Release())
+	next := need(pool.Acquire())(t)
+	if PooledEntry(next) == en {
 		t.Error("the entry is in use again")
 	}
 	for _, e := range []Pooled{first, last} {
 		if err := e.Record(r.s); !errors.Is(err, ErrReleased) {
-			t.Errorf("generation %d: %v", e.gen, err)
+			t.Errorf("generation %d: %v", PooledGeneration(e), err)
 		}
 	}
 	r.ok(next.Release())
@@ -55,10 +56,10 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 	} {
 		t.Run(c.fn, func(t *testing.T) {
 			r := newRig(t)
-			pool := must(r.gpu.EventPool())(t)
-			e := must(pool.Acquire())(t)
+			pool := need(r.gpu.EventPool())(t)
+			e := need(pool.Acquire())(t)
 			r.ok(e.Record(r.s))
-			raw := e.entry.Core.Load().Slot.Load().Raw
+			raw := PooledEntry(e).Core.Load().Slot.Load().Raw
 			r.tell("fake_block", c.fn, 1, 1)
 			var wg sync.WaitGroup
 			wg.Go(func() {
@@ -68,8 +69,8 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 			})
 			r.tell("fake_await_blocked", c.fn, 1)
 			r.ok(e.Release())
-			next := must(pool.Acquire())(t)
-			if next.entry.Core.Load().Slot.Load().Raw == raw {
+			next := need(pool.Acquire())(t)
+			if PooledEntry(next).Core.Load().Slot.Load().Raw == raw {
 				t.Error("a CUevent is in use while a call on it is in flight")
 			}
 			if st, err := next.Query(); st != Complete || err != nil {
@@ -93,20 +94,20 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 // not seen: the next holder has another CUevent.
 func TestPoolLateCall(t *testing.T) {
 	r := newRig(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	var held []Pooled
 	for i := range 2 * core.PoolHomes { // first of those in homes, then of those on the list
-		e := must(pool.Acquire())(t)
-		if e.entry.Home != (i < core.PoolHomes) {
-			t.Errorf("event %d is in a home: %v", i, e.entry.Home)
+		e := need(pool.Acquire())(t)
+		if PooledEntry(e).Home != (i < core.PoolHomes) {
+			t.Errorf("event %d is in a home: %v", i, PooledEntry(e).Home)
 		}
-		sl := e.entry.Core.Load().Slot.Load()
+		sl := PooledEntry(e).Core.Load().Slot.Load()
 		r.ok(e.Release())
 		if !sl.Acquire(sl) {
 			t.Fatal("the slot is closed")
 		}
-		next := must(pool.Acquire())(t)
-		if next.entry != e.entry || next.entry.Core.Load().Slot.Load().Raw == sl.Raw {
+		next := need(pool.Acquire())(t)
+		if PooledEntry(next) != PooledEntry(e) || PooledEntry(next).Core.Load().Slot.Load().Raw == sl.Raw {
 			t.Error("a CUevent is in use while a call on it is in flight")
 		}
 		sl.EndCall()
@@ -122,10 +123,10 @@ func TestPoolLateCall(t *testing.T) {
 // comes first.
 func TestPoolReleasedTwiceAtOnce(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	for range 5_000 {
-		e := must(pool.Acquire())(t)
-		sl := e.entry.Core.Load().Slot.Load()
+		e := need(pool.Acquire())(t)
+		sl := PooledEntry(e).Core.Load().Slot.Load()
 		sl.Retain() // as a wait in flight
 		var firsts atomic.Int32
 		var wg sync.WaitGroup
@@ -152,12 +153,12 @@ func TestPoolReleasedTwiceAtOnce(t *testing.T) {
 func TestPoolWaitOutlivesRelease(t *testing.T) {
 	for _, by := range []string{"Trim", "Close"} {
 		r := newSoft(t)
-		pool := must(r.gpu.EventPool())(t)
-		e := must(pool.Acquire())(t)
+		pool := need(r.gpu.EventPool())(t)
+		e := need(pool.Acquire())(t)
 		r.hold(r.s)
 		r.ok(e.Record(r.s))
-		ticket := must(e.Ticket())(t)
-		e.entry.State.Store(uint64(e.gen) * core.EntryOne) // as a release does then
+		ticket := need(e.Ticket())(t)
+		PooledEntry(e).State.Store(uint64(PooledGeneration(e)) * core.EntryOne) // as a release does then
 		if by == "Trim" {
 			pool.Trim()
 		}
@@ -175,11 +176,11 @@ func TestPoolWaitOutlivesRelease(t *testing.T) {
 // TestPoolForgedID guesses the id that the pool is about to lend.
 func TestPoolForgedID(t *testing.T) {
 	r := newRig(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	r.tell("fake_block", "cuEventCreate", 1, 1)
 	var e Pooled
 	var wg sync.WaitGroup
-	wg.Go(func() { e = must(pool.Acquire())(t) })
+	wg.Go(func() { e = need(pool.Acquire())(t) })
 	r.tell("fake_await_blocked", "cuEventCreate", 1)
 	if forged, err := pool.ByID(1); !errors.Is(err, ErrReleased) {
 		t.Errorf("ByID: %+v, %v", forged, err)
@@ -199,19 +200,19 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 	r := newRig(t)
 	r.hold(r.s)
 	free := r.stream(r.gpu)
-	pool := must(r.gpu.EventPool())(t)
-	e := must(pool.Acquire())(t)
+	pool := need(r.gpu.EventPool())(t)
+	e := need(pool.Acquire())(t)
 	r.ok(e.Record(r.s))
-	ticket := must(e.Ticket())(t)
-	sl, err := e.enter("test") // as a call does that then takes its time
+	ticket := need(e.Ticket())(t)
+	sl, err := EnterPooled(e, "test") // as a call does that then takes its time
 	r.ok(err)
 	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
 	r.ok(e.Release())
-	next := must(pool.Acquire())(t)
-	if err := sl.Event.Record("cuEventRecord", core.RecordArgs{Stream: r.s.core()}); !errors.Is(err, ErrClosed) {
+	next := need(pool.Acquire())(t)
+	if err := sl.Event.Record("cuEventRecord", core.RecordArgs{Stream: core.Of(r.s)}); !errors.Is(err, ErrClosed) {
 		t.Errorf("the late record: %v", err)
 	}
-	e.leave(sl)
+	LeavePooled(e, sl)
 	if st, err := next.Query(); st != Complete || err != nil {
 		t.Errorf("the next holder: %v, %v", st, err)
 	}
@@ -227,7 +228,7 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 // in use.
 func TestPoolFailures(t *testing.T) {
 	r := newRig(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	for range 2 { // without and with an entry that has no CUevent
 		r.fail("cuEventCreate", 1, ResultOutOfMemory)
 		before := pool.Stats().Acquired
@@ -237,19 +238,19 @@ func TestPoolFailures(t *testing.T) {
 		if st := pool.Stats(); st.Acquired != before || st.InUse != 0 {
 			t.Errorf("%+v after an Acquire that failed", st)
 		}
-		r.ok(must(pool.Acquire())(t).Release())
+		r.ok(need(pool.Acquire())(t).Release())
 		if n := pool.Trim(); n != 1 {
 			t.Errorf("%d trimmed", n)
 		}
 	}
-	if n := len(*pool.share.Pool.Entries.Load()); n != 1 {
+	if n := len(*PoolShare(pool).Pool.Entries.Load()); n != 1 {
 		t.Errorf("%d entries", n)
 	}
 	var raws []uintptr
 	var acquired []Pooled
 	for range 3 {
-		e := must(pool.Acquire())(t)
-		raws = append(raws, uintptr(e.entry.Core.Load().First.Raw))
+		e := need(pool.Acquire())(t)
+		raws = append(raws, uintptr(PooledEntry(e).Core.Load().First.Raw))
 		acquired = append(acquired, e)
 	}
 	for _, e := range acquired {
@@ -269,10 +270,10 @@ func TestPoolFailures(t *testing.T) {
 // more than one entry.
 func TestPoolTrimBesideAcquire(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	acquire := func(n int) (acquired []Pooled) {
 		for range n {
-			acquired = append(acquired, must(pool.Acquire())(t))
+			acquired = append(acquired, need(pool.Acquire())(t))
 		}
 		return acquired
 	}
@@ -304,7 +305,7 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 		}
 		remove()
 		release(acquired)
-		if got := len(*pool.share.Pool.Entries.Load()); got > n+1 {
+		if got := len(*PoolShare(pool).Pool.Entries.Load()); got > n+1 {
 			t.Errorf("%d entries, for %d events at a time", got, n)
 		}
 	}
@@ -312,7 +313,7 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 		t.Errorf("%d trimmed", got)
 	}
 	release(acquire(n + 1))
-	if got := len(*pool.share.Pool.Entries.Load()); got > n+1 {
+	if got := len(*PoolShare(pool).Pool.Entries.Load()); got > n+1 {
 		t.Errorf("%d entries, for %d events at a time", got, n+1)
 	}
 	r.ok(pool.Close())
@@ -322,11 +323,11 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 // destruction.
 func TestPoolTrimEnds(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	cycle := func() {
 		var acquired [core.PoolHomes + 1]Pooled // one is on the list
 		for i := range acquired {
-			acquired[i] = must(pool.Acquire())(t)
+			acquired[i] = need(pool.Acquire())(t)
 		}
 		for _, e := range acquired {
 			r.ok(e.Release())

@@ -280,10 +280,10 @@ func TestExamples(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		t.Run(name, func(t *testing.T) {
 			p := programs[name]
-			rig := cu.NewRig(t)
+			rig := NewRig(t)
 			rig.Tell("fake_latency", 100_000)
 			t.Setenv("CUDA_DRIVER_LIBRARY", rig.Path)
-			t.Setenv("EVENT", cu.ForeignHandle().String())
+			t.Setenv("EVENT", ForeignHandle().String())
 			prepare(t, rig.Driver)
 			if got := printed(t, name, p.run); got != p.prints {
 				t.Errorf("it printed %q, not %q", got, p.prints)

@@ -1,33 +1,201 @@
 package cu
 
-import "testing"
+// This file has what the tests of package cu_test need besides the API. They are not of package cu, whose tests cannot
+// use a package that imports it.
 
-// Rig is what tests outside of the package see of the fake driver.
-type Rig struct {
-	Path   string // of the driver's library
-	Driver *Driver
-	GPU    *Context
-	Stream *Stream
-	Tell   func(name string, args ...any) // calls one of the fake driver's own functions
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/poolimport"
+)
+
+// Of anyevent.go and arg.go.
+
+var ErrEmbeddedEvent = errEmbeddedEvent
+
+type KernelParam = kernelParam
+
+// AnyParam returns a parameter that takes arguments of any kind.
+func AnyParam(size uint32) KernelParam { return kernelParam{size, anyArg} }
+
+func SetArg(a *Arg, k *core.KernelArgs, i int) error { return a.setIn(k, i) }
+
+// Of batch.go.
+
+const BatchSize = batchSize
+
+var BeginBatched = beginBatched
+
+// KeptBatchIsEmpty reports whether a batch from the pool of the Driver holds nothing.
+func KeptBatchIsEmpty(d *core.Driver) bool {
+	b := newBatch(d)
+	return b.n == 0 && b.items == [batchSize]batchItem{}
 }
 
-// ForeignHandle is what the fake driver takes for the handle of an event of another
-// process: that with the number 0.
-func ForeignHandle() (h IPCEventHandle) {
-	copy(h[:], "purecu!")
-	return h
+// Of device.go, driver.go and opencontext.go.
+
+const Hangs = hangs
+
+type Options = options
+
+var (
+	DeviceOf = deviceOf
+	NoDriver = noDriver
+)
+
+// UnusedDriver returns a Driver that no call has asked for anything. Its table is not loaded.
+func UnusedDriver() *Driver {
+	d := &Driver{devices: make(map[driver.Device]*Device)}
+	d.driverRef = core.RefTo(&d.core)
+	return d
 }
 
-// NewSoftRig returns a software driver with the usual things.
-func NewSoftRig(t testing.TB) *Rig {
-	t.Helper()
-	r := newSoft(t)
-	return &Rig{"", r.drv, r.gpu, r.s, func(string, ...any) { t.Fatal("the software driver cannot be told") }}
+func SetOnWait(o *Options, f func(function string)) { o.onWait = f }
+
+// ChosenByVariable returns the options after the environment variable was read, and whether it chooses a driver.
+func ChosenByVariable() (o Options, chooses bool) {
+	err := o.useVariable()
+	return o, err != nil || o.path != "" || o.software != nil
 }
 
-// NewRig returns the fake driver with the usual things, or skips the test.
-func NewRig(t testing.TB) *Rig {
-	t.Helper()
-	r := newRig(t)
-	return &Rig{r.path, r.drv, r.gpu, r.s, r.tell}
+func CloseUnused(c *Context) { c.closeUnused() }
+
+// Of eventpool.go, eventpooled.go, eventtime.go and ticket.go.
+
+var ElapsedIn = elapsed
+
+func PoolShare(p *EventPool) *core.EventPoolShare         { return p.share }
+func PooledEntry(p Pooled) *core.EventPoolEntry           { return p.entry }
+func PooledGeneration(p Pooled) uint32                    { return p.gen }
+func EnterPooled(p Pooled, op string) (*core.Slot, error) { return p.enter(op) }
+func LeavePooled(p Pooled, sl *core.Slot)                 { p.leave(sl) }
+func TicketState(t *Ticket) *core.Ticket                  { return t.core }
+
+// Of external.go, externalsem.go and externalsemops.go.
+
+const SignalExternalOp = signalExternalOp
+
+func SemaphoreState(s *ExternalSemaphore) *core.Resource { return &s.core.Resource }
+func SemaphoreIsBinary(s *ExternalSemaphore) bool        { return s.core.Binary }
+
+// Of features.go and zenums.go.
+
+var NamesDeviceAttribute = namesDeviceAttribute
+
+// NewerFunctions returns the C functions that some drivers lack, in the order of the table.
+func NewerFunctions() (list []string) {
+	for _, n := range newer {
+		list = append(list, n.function)
+	}
+	return list
 }
+
+// Of graph.go and the files about graphs.
+
+var (
+	ErrAllocated = errAllocated
+	ErrBuilding  = errBuilding
+)
+
+func RawNode(n GraphNode) driver.GraphNode          { return n.raw }
+func OutermostGraph(g *Graph) *Graph                { return g.outermost() }
+func OneFamily(a, b *Graph) bool                    { return a.core.family.root() == b.core.family.root() }
+func UpdatedKernel(u *NodeUpdate) *KernelNode       { return u.kernel() }
+func AllocFunction() string                         { return allocRow.add }
+func ExecState(x *GraphExec) *core.Resource         { return &x.core.Resource }
+func RawExec(x *GraphExec) driver.GraphExec         { return x.core.raw }
+func ExecMutex(x *GraphExec) *lock.Mutex[lock.Exec] { return &x.core.mu }
+
+// ReusedNode returns a node as if the driver had reused the handle of n, the first of its handle.
+func ReusedNode(n GraphNode) GraphNode { return GraphNode{n.graph, n.raw, 1} }
+
+func EnqueueExec(x *GraphExec, f core.WorkFunction, s *core.Stream) (driver.Result, error) {
+	return x.core.enqueue(f, s)
+}
+
+// Of green.go.
+
+func RawGreen(g *GreenContext) driver.GreenCtx { return g.core.raw }
+
+// SMResourceOf returns the multiprocessors of r as those of another device.
+func SMResourceOf(dev *Device, r SMResource) SMResource { return SMResource{dev: dev, raw: r.raw} }
+
+// Of launch.go, library.go and module.go.
+
+func NormalDim(d Dim3) Dim3                                         { return d.normalize() }
+func LibraryState(l *Library) *core.Library                         { return l.core }
+func ModuleState(m *Module) *core.Module                            { return m.core }
+func ModuleOf(f *Function) *Module                                  { return f.mod }
+func RawFunction(f *Function) driver.Function                       { return f.raw }
+func FunctionParams(f *Function) (params []KernelParam, known bool) { return f.params, f.known }
+
+func UseAll(f *Function, w *core.Work, cfg *LaunchConfig, args []Arg) (driver.KernelParams, error) {
+	return f.useAll(w, cfg, args, nil)
+}
+
+// Of mem.go, typed.go and the files about memory.
+
+var (
+	ExternalMemory   = externalMemory
+	IPCMemory        = ipcMemory
+	ManagedMemory    = managedMemory
+	ManagedVariable  = managedVariable
+	ModuleVariable   = moduleVariable
+	PooledManaged    = pooledManaged
+	PooledPinned     = pooledPinned
+	RegisteredMemory = registeredMemory
+	VirtualMemory    = virtualMemory
+	WrappedManaged   = wrappedManaged
+	WrappedMemory    = wrappedMemory
+
+	ErrInUse      = errInUse
+	ErrLeaving    = errLeaving
+	ErrUnknownMem = errUnknownMem
+)
+
+func BytesAt[T any](p *T, size uint64) []byte { return bytesAt(p, size) }
+
+func WholeOf(m Memory) Span { return spanOf(m) }
+func MemoryState(m Memory) *core.Mem {
+	s := spanOf(m)
+	return s.core().Mem
+}
+
+// AbandonPool does what happens when a pool that is open is collected.
+func AbandonPool(p *MemPool) {
+	p.cleanup.Stop()
+	p.core.Forgotten()
+}
+
+func PoolIsImported(d *core.Driver) bool   { return !core.StateOf[poolimport.Pools](d).Idle() }
+func PoolMemoryIsOpen(d *core.Driver) bool { return !core.StateOf[poolimport.Memory](d).Idle() }
+
+// Of thread.go.
+
+var ErrUnbalanced = errUnbalanced
+
+func RawThread(t *Thread) *driver.Thread { return t.raw }
+
+// Of timeline.go.
+
+func TimelineState(t *Timeline) *core.Timeline    { return t.core }
+func TimelineWord(t *Timeline) *atomic.Uint64     { return t.word }
+func TimelineCleanup(t *Timeline) runtime.Cleanup { return t.cleanup }
+
+// Of wait.go.
+
+var (
+	ErrPending = errPending
+	LeaveAll   = leaveAll
+	WatchAll   = watchAll
+)
+
+func EnterAll[E AnyEvent](op string, events []E) (list []awaited, pending int) {
+	return enterAll(op, events)
+}
+
+func AwaitedErr(list []awaited, i int) error { return list[i].err }

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 const exporterEnv = "PURECU_TEST_EXPORTER"
@@ -33,7 +35,7 @@ const exportedLen = len(exportedHandles{}.mem) + len(exportedHandles{}.event) + 
 // context is opened: then it ends after the test has closed the context.
 func startExporter(t *testing.T, test string, env ...string) *exporter {
 	t.Helper()
-	fds := must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
+	fds := need(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
 	there := os.NewFile(uintptr(fds[1]), "exporter")
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^"+test+"$", "-test.v")
 	cmd := exec.Command(args[0], args[1:]...)
@@ -66,8 +68,8 @@ func (x *exporter) next(t *testing.T) (e exportedHandles) {
 	}
 	rest := b[copy(e.mem[:], b):]
 	copy(e.poolMem[:], rest[copy(e.event[:], rest):])
-	messages := must(syscall.ParseSocketControlMessage(oob[:oobn]))(t)
-	e.pool = os.NewFile(uintptr(must(syscall.ParseUnixRights(&messages[0]))(t)[0]), "pool")
+	messages := need(syscall.ParseSocketControlMessage(oob[:oobn]))(t)
+	e.pool = os.NewFile(uintptr(need(syscall.ParseUnixRights(&messages[0]))(t)[0]), "pool")
 	t.Cleanup(func() { e.pool.Close() })
 	return e
 }
@@ -80,7 +82,7 @@ func isExporter(t *testing.T) bool {
 	}
 	const conn = 3
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	for {
 		n, _, err := syscall.Recvfrom(conn, make([]byte, 1), 0)
 		if errors.Is(err, syscall.EINTR) {
@@ -90,17 +92,17 @@ func isExporter(t *testing.T) bool {
 			fmt.Println("the connection has ended:", err)
 			break
 		}
-		m := must(gpu.Alloc(1 << 12))(t)
+		m := need(gpu.Alloc(1 << 12))(t)
 		defer m.Close()
-		e := must(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
+		e := need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
 		defer e.Close()
-		p := must(gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
+		p := need(gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
 		defer p.Close()
-		pooled := must(p.Alloc(s, 1<<12))(t)
+		pooled := need(p.Alloc(s, 1<<12))(t)
 		defer pooled.Close()
 		noErr(t, errors.Join(e.Record(s), s.Synchronize()))
-		f := must(p.Export())(t)
-		mem, event, poolMem := must(m.IPCHandle())(t), must(e.IPCHandle(t.Context()))(t), must(pooled.PoolHandle())(t)
+		f := need(p.Export())(t)
+		mem, event, poolMem := need(m.IPCHandle())(t), need(e.IPCHandle(t.Context()))(t), need(pooled.PoolHandle())(t)
 		b := append(append(mem[:], event[:]...), poolMem[:]...)
 		noErr(t, syscall.Sendmsg(conn, b, syscall.UnixRights(int(f.Fd())), nil, 0))
 		noErr(t, f.Close())

@@ -1,10 +1,12 @@
 //go:build !linux
 
-package cu
+package cu_test
 
 import (
 	"os"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // An exporter would be another process that makes what only another process can open. Only Linux

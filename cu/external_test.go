@@ -1,11 +1,13 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestExternalWhileWaited makes graphs record an event while a ticket is out for its
@@ -13,9 +15,9 @@ import (
 // for good.
 func TestExternalWhileWaited(t *testing.T) {
 	dummy := func(r *soft) (*Graph, GraphNode) {
-		g := must(r.gpu.NewGraph())(r.t)
+		g := need(r.gpu.NewGraph())(r.t)
 		r.t.Cleanup(func() { g.Close() })
-		return g, must(g.Add(&RecordNode{Event: r.event(0)}))(r.t)
+		return g, need(g.Add(&RecordNode{Event: r.event(0)}))(r.t)
 	}
 	for name, build := range map[string]func(r *soft, e *Event) *GraphExec{
 		"RecordExternal": func(r *soft, e *Event) *GraphExec {
@@ -23,13 +25,13 @@ func TestExternalWhileWaited(t *testing.T) {
 		},
 		"AddEventRecord": func(r *soft, e *Event) *GraphExec {
 			g, _ := dummy(r)
-			must(g.Add(&RecordNode{Event: e}))(r.t)
+			need(g.Add(&RecordNode{Event: e}))(r.t)
 			return r.exec(g)
 		},
 		"GraphNode.SetEvent": func(r *soft, e *Event) *GraphExec {
 			g, n := dummy(r)
 			r.ok(n.Set(eventWork(n, e)))
-			return r.exec(must(g.Clone())(r.t))
+			return r.exec(need(g.Clone())(r.t))
 		},
 		"GraphExec.SetEvent": func(r *soft, e *Event) *GraphExec {
 			g, n := dummy(r)
@@ -46,7 +48,7 @@ func TestExternalWhileWaited(t *testing.T) {
 				r.hold(slow)
 				r.ok(start.Record(slow))
 				r.ok(e.Record(slow))
-				ticket := must(e.Ticket())(t)
+				ticket := need(e.Ticket())(t)
 				x := build(r, e)
 
 				r.status("before the launch", e, Pending)
@@ -70,7 +72,7 @@ func TestExternalWhileWaited(t *testing.T) {
 				r.ok(ticket.Wait(t.Context()))
 				r.ok(behind.Wait(t.Context()))
 				if flags&EventDisableTiming == 0 {
-					must(Elapsed(t.Context(), start, e))(t)
+					need(Elapsed(t.Context(), start, e))(t)
 				}
 				r.ok(x.Close())
 			})
@@ -92,7 +94,7 @@ func TestExternalKeepsRecord(t *testing.T) {
 	e := r.event(0)
 	r.hold(slow)
 	r.ok(e.Record(slow))
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	r.graph(external(e))
 	r.status("pending", e, Pending)
 	r.release(slow)
@@ -102,12 +104,12 @@ func TestExternalKeepsRecord(t *testing.T) {
 		t.Errorf("the copy has a time: %v", err)
 	}
 	r.ok(e.Record(r.s))
-	must(Elapsed(t.Context(), e, e))(t)
+	need(Elapsed(t.Context(), e, e))(t)
 
 	// Complete, and known to be.
 	e = r.event(0)
 	r.ok(e.Record(r.s))
-	ticket = must(e.Ticket())(t)
+	ticket = need(e.Ticket())(t)
 	r.ok(e.Wait(t.Context()))
 	r.graph(external(e))
 	r.status("complete", e, Complete)
@@ -117,13 +119,13 @@ func TestExternalKeepsRecord(t *testing.T) {
 	e = r.event(0)
 	r.hold(slow)
 	r.ok(e.Record(slow))
-	ticket = must(e.Ticket())(t)
+	ticket = need(e.Ticket())(t)
 	r.graph(external(e))
 	r.status("pending", e, Pending)
 	r.ok(e.Record(r.s))
 	r.ok(r.s.Synchronize())
 	r.status("recorded anew", e, Complete)
-	must(Elapsed(t.Context(), e, e))(t)
+	need(Elapsed(t.Context(), e, e))(t)
 	r.release(slow)
 	r.ok(ticket.Wait(t.Context()))
 
@@ -131,7 +133,7 @@ func TestExternalKeepsRecord(t *testing.T) {
 	e = r.event(0)
 	r.graph(func() error {
 		r.ok(e.Record(r.s))
-		ticket = must(e.Ticket())(t)
+		ticket = need(e.Ticket())(t)
 		return external(e)()
 	})
 	r.is(ticket.Wait(t.Context()), ResultInvalidValue)
@@ -143,20 +145,20 @@ func TestExternalKeepsRecord(t *testing.T) {
 	e = r.event(0)
 	r.hold(slow)
 	r.ok(e.Record(slow))
-	ticket = must(e.Ticket())(t)
-	before := e.core().Slot.Load()
+	ticket = need(e.Ticket())(t)
+	before := eventOf(e).Slot.Load()
 	r.is(external(e)(), ResultIllegalState)
 	for _, fn := range []string{"cuEventCreate", "cuEventRecordWithFlags"} {
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
 		g, err := r.s.Capture(CaptureRelaxed, external(e))
 		r.is(err, ResultOutOfMemory)
-		if g != nil || e.core().Slot.Load() != before {
+		if g != nil || eventOf(e).Slot.Load() != before {
 			t.Errorf("%s failed, and the event has moved, or there is a graph: %v", fn, g)
 		}
 	}
 	r.release(slow)
 	r.ok(ticket.Wait(t.Context()))
-	must(Elapsed(t.Context(), e, e))(t)
+	need(Elapsed(t.Context(), e, e))(t)
 	if n := r.sim.Census()["stream"]; n != streams {
 		t.Errorf("%d streams, want %d", n, streams)
 	}
@@ -177,32 +179,32 @@ func TestRecordOnceInCapture(t *testing.T) {
 			t.Errorf("flags %v: %d nodes", e.Flags(), n)
 		}
 		r.ok(r.exec(g).Launch(r.s))
-		n := r.drv.core.Events.Load()
+		n := core.Of(r.drv).Events.Load()
 		r.hold(r.s)
 		r.ok(e.RecordOnce(r.s))
 		if nodes == 1 {
 			r.status("recorded by the graph, and not again", e, Complete)
 		}
 		r.release(r.s)
-		if r.drv.core.Events.Load() != n {
+		if core.Of(r.drv).Events.Load() != n {
 			t.Error("an event was created")
 		}
 	}
 
 	// One that moved to another CUevent, for a graph's sake, was recorded before.
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	for _, want := range []Status{Pending, Complete} {
 		e := r.event(0)
 		r.hold(r.other)
 		r.ok(e.Record(r.other))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		if want == Complete {
 			r.release(r.other)
 			r.ok(e.Wait(t.Context()))
 			r.hold(r.other)
 		}
-		must(g.Add(&RecordNode{Event: e}))(t)
+		need(g.Add(&RecordNode{Event: e}))(t)
 		once := r.s
 		if want == Complete {
 			once = r.other
@@ -217,7 +219,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 // events counts the CUevents that are not spare.
 func (r *soft) events() int {
 	n := r.sim.Census()["event"]
-	return n - len(r.gpu.own().Context.Spare.All())
+	return n - len(core.Of(r.gpu).Context.Spare.All())
 }
 
 // TestNodeEventsLetGo gives nodes one event after the other, and closes them: what no node
@@ -226,16 +228,16 @@ func TestNodeEventsLetGo(t *testing.T) {
 	r := newSoft(t)
 	first, waited := r.event(0), r.event(0)
 	build := func() (*Graph, []GraphNode) {
-		g := must(r.gpu.NewGraph())(t)
+		g := need(r.gpu.NewGraph())(t)
 		t.Cleanup(func() { g.Close() })
-		n := must(g.Add(&RecordNode{Event: first}))(t)
-		return g, []GraphNode{n, must(g.Add(&WaitNode{Event: waited}, n))(t)}
+		n := need(g.Add(&RecordNode{Event: first}))(t)
+		return g, []GraphNode{n, need(g.Add(&WaitNode{Event: waited}, n))(t)}
 	}
 	g, nodes := build()
 	x := r.exec(g)
 	closed := func(set func(*Event) error) {
 		t.Helper()
-		e := must(r.gpu.NewEvent(0))(t)
+		e := need(r.gpu.NewEvent(0))(t)
 		r.ok(errors.Join(set(e), e.Close()))
 	}
 	count := func(what string, want int) {
@@ -259,7 +261,7 @@ func TestNodeEventsLetGo(t *testing.T) {
 	count("the executable graph's nodes", 6)
 
 	// The same event twice in one graph goes with the last node.
-	twice := must(r.gpu.NewEvent(0))(t)
+	twice := need(r.gpu.NewEvent(0))(t)
 	r.ok(errors.Join(nodes[0].Set(eventWork(nodes[0], twice)), nodes[1].Set(eventWork(nodes[1], twice)), twice.Close()))
 	count("two nodes", 5)
 	closed(func(e *Event) error { return nodes[0].Set(eventWork(nodes[0], e)) })
@@ -270,7 +272,7 @@ func TestNodeEventsLetGo(t *testing.T) {
 	// What is refused is not kept.
 	refused := func(fn string, set func(*Event) error) {
 		t.Helper()
-		e := must(r.gpu.NewEvent(0))(t)
+		e := need(r.gpu.NewEvent(0))(t)
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
 		r.is(set(e), ResultOutOfMemory)
 		r.ok(e.Close())

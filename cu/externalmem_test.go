@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -26,7 +27,7 @@ func exported(t testing.TB, gpu *Context) (*os.File, uint64) {
 	}
 	noErr(t, err)
 	defer p.Close()
-	f := must(p.Export())(t)
+	f := need(p.Export())(t)
 	t.Cleanup(func() { f.Close() })
 	return f, p.Size()
 }
@@ -41,12 +42,12 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 	t.Helper()
 	f, size := exported(t, gpu)
 	open := openFiles()
-	a := must(gpu.ImportMem(opaque(f), size))(t)
-	b := must(gpu.ImportMem(opaque(f), size/2))(t)
+	a := need(gpu.ImportMem(opaque(f), size))(t)
+	b := need(gpu.ImportMem(opaque(f), size/2))(t)
 	if a.Size() != size || b.Size() != size/2 || a.Handle() == b.Handle() {
 		t.Errorf("%d bytes at %#x, and %d at %#x", a.Size(), a.Handle(), b.Size(), b.Handle())
 	}
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	noErr(t, s.Memset(a.Span(0, 64), 7))
 	noErr(t, s.Memset(a.Span(3, 2), 9))
@@ -56,7 +57,7 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 	if diff := cmp.Diff([]byte{7, 7, 7, 9, 9, 7}, got); diff != "" {
 		t.Errorf("by the other address (-want +got):\n%s", diff)
 	}
-	info := must(gpu.PointerInfo(a.Handle() + 5))(t)
+	info := need(gpu.PointerInfo(a.Handle() + 5))(t)
 	if info.Start != a.Handle() || info.Size != size {
 		t.Errorf("the driver knows %d bytes at %#x", info.Size, info.Start)
 	}
@@ -80,7 +81,7 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 		t.Errorf("%d files are open, and %d were before", n, open)
 	}
 	got[0] = 1
-	again := must(gpu.ImportMem(opaque(f), size))(t) // the file is still open
+	again := need(gpu.ImportMem(opaque(f), size))(t) // the file is still open
 	noErr(t, errors.Join(again.CopyFrom(got), again.Close()))
 }
 
@@ -93,7 +94,7 @@ func TestGPUExternalMem(t *testing.T) { externalMemWorks(t, gpuContext(t)) }
 func externalMemRefused(t *testing.T, gpu *Context) {
 	t.Helper()
 	f, size := exported(t, gpu)
-	null := must(os.Open(os.DevNull))(t)
+	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	open := openFiles()
 	for name, c := range map[string]struct {
@@ -137,7 +138,7 @@ func TestGPUExternalMemRefused(t *testing.T) { externalMemRefused(t, gpuContext(
 func TestExternalMemWaits(t *testing.T) {
 	r := newSoft(t)
 	f, size := exported(t, r.gpu)
-	m := must(r.gpu.ImportMem(opaque(f), size))(t)
+	m := need(r.gpu.ImportMem(opaque(f), size))(t)
 	r.hold(r.other)
 	r.ok(r.work(r.other))
 	done := make(chan error)
@@ -148,9 +149,9 @@ func TestExternalMemWaits(t *testing.T) {
 	r.release(r.other)
 	noErr(t, <-done)
 
-	m = must(r.gpu.ImportMem(opaque(f), size))(t)
-	g := must(r.gpu.NewGraph())(t)
-	must(g.Add(&MemsetNode{Dst: m, Value: 3}))(t)
+	m = need(r.gpu.ImportMem(opaque(f), size))(t)
+	g := need(r.gpu.NewGraph())(t)
+	need(g.Add(&MemsetNode{Dst: m, Value: 3}))(t)
 	x := r.exec(g)
 	noErr(t, m.Close()) // the graph keeps it
 	if n := r.sim.Census(); n["external memory"] != 1 || n["mapping"] != 1 {
@@ -177,7 +178,7 @@ func TestExternalMemFails(t *testing.T) {
 	for fn, want := range map[string]string{
 		"cuMemFree": "cuMemFree", "cuDestroyExternalMemory": "cuDestroyExternalMemory",
 	} {
-		m := must(r.gpu.ImportMem(opaque(f), size))(t)
+		m := need(r.gpu.ImportMem(opaque(f), size))(t)
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)})
 		var e *Error
 		if err := m.Close(); !errors.As(err, &e) || e.Op != want {
@@ -215,8 +216,8 @@ func TestExternalMemOfWindows(t *testing.T) {
 	var got []driver.ExternalMemoryHandleDesc
 	var name []uint16
 	soft := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	for _, h := range []ExternalMemHandle{
 		{Type: ExternalMemOpaqueWin32, Handle: 0x123456789},

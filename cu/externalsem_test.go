@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -34,9 +35,9 @@ func (r *soft) outside(timeline bool) *cusim.ExternalSemaphore {
 // semaphore imports a semaphore of another API.
 func (r *soft) semaphore(x *cusim.ExternalSemaphore, typ ExternalSemaphoreType) *ExternalSemaphore {
 	r.t.Helper()
-	f := must(x.File())(r.t)
+	f := need(x.File())(r.t)
 	defer f.Close()
-	s := must(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.t)
+	s := need(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.t)
 	r.t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -52,7 +53,7 @@ func (r *soft) timelines() (*cusim.ExternalSemaphore, *ExternalSemaphore) {
 func TestExternalTimeline(t *testing.T) {
 	r := newSoft(t)
 	x, s := r.timelines()
-	m := must(r.gpu.Alloc(64))(t)
+	m := need(r.gpu.Alloc(64))(t)
 	defer m.Close()
 	noErr(t, r.s.Memset(m, 1))
 	noErr(t, r.s.SignalExternal(s.At(1)))
@@ -62,7 +63,7 @@ func TestExternalTimeline(t *testing.T) {
 	e := r.event(0)
 	noErr(t, e.Record(r.s))
 	noErr(t, x.Wait(t.Context(), 1)) // the other API works
-	if got := must(e.Query())(t); got != Pending {
+	if got := need(e.Query())(t); got != Pending {
 		t.Errorf("the stream is %v before the signal", got)
 	}
 	x.Signal(2)
@@ -111,7 +112,7 @@ func TestExternalBinary(t *testing.T) {
 // externalSemaphoreRefused makes imports that fail, and leave no file open.
 func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 	t.Helper()
-	null := must(os.Open(os.DevNull))(t)
+	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	_, err := gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()})
 	if errors.Is(err, ResultNotSupported) || errors.Is(err, errors.ErrUnsupported) {
@@ -164,12 +165,12 @@ func TestExternalMistakes(t *testing.T) {
 	x, s := r.timelines()
 	closed := r.semaphore(x, ExternalSemaphoreTimelineFD)
 	noErr(t, closed.Close())
-	other := must(r.gpu.Device().NewContext(0))(t)
+	other := need(r.gpu.Device().NewContext(0))(t)
 	defer other.Close()
-	far := must(other.NewStream(StreamNonBlocking))(t)
+	far := need(other.NewStream(StreamNonBlocking))(t)
 	defer far.Close()
 	elsewhere := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	for name, op := range map[string]struct {
 		op ExternalOp
@@ -194,7 +195,7 @@ func TestExternalMistakes(t *testing.T) {
 	r.is((*Stream)(nil).WaitExternal(s.At(1)), ErrNil)
 	_, err := g.Add(&SignalNode{Ops: nil})
 	r.is(err, core.ErrInvalid)
-	foreign := must(other.NewGraph())(t)
+	foreign := need(other.NewGraph())(t)
 	defer foreign.Close()
 	_, err = foreign.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}})
 	r.is(err, ErrContextMismatch)
@@ -202,7 +203,7 @@ func TestExternalMistakes(t *testing.T) {
 	if x.Value() != 0 {
 		t.Errorf("a refused call has signalled: %d", x.Value())
 	}
-	r.sim.Inject(cusim.Fault{Function: signalExternalOp, Code: int(ResultUnknown)})
+	r.sim.Inject(cusim.Fault{Function: SignalExternalOp, Code: int(ResultUnknown)})
 	r.is(r.s.SignalExternal(s.At(1)), ResultUnknown)
 }
 
@@ -213,7 +214,7 @@ func TestExternalSemaphoreKept(t *testing.T) {
 	noErr(t, r.s.WaitExternal(s.At(1)))
 	done := make(chan error)
 	go func() { done <- s.Close() }()
-	if !eventually(s.core.Closed) {
+	if !eventually(SemaphoreState(s).Closed) {
 		t.Fatal("Close has not begun")
 	}
 	r.is(r.s.WaitExternal(s.At(1)), ErrClosed)
@@ -226,9 +227,9 @@ func TestExternalSemaphoreKept(t *testing.T) {
 	noErr(t, <-done)
 
 	func() {
-		f := must(x.File())(t)
+		f := need(x.File())(t)
 		defer f.Close()
-		s := must(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()}))(t)
+		s := need(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()}))(t)
 		noErr(t, r.s.WaitExternal(s.At(2)))
 		noErr(t, r.s.SignalExternal(s.At(3)))
 	}()
@@ -253,7 +254,7 @@ func TestExternalSemaphoreKept(t *testing.T) {
 func TestExternalCaptured(t *testing.T) {
 	r := newSoft(t)
 	x, s := r.timelines()
-	g := must(r.s.Capture(CaptureGlobal, func() error {
+	g := need(r.s.Capture(CaptureGlobal, func() error {
 		return errors.Join(r.work(r.s), r.s.SignalExternal(s.At(1)), r.s.WaitExternal(s.At(2)))
 	}))(t)
 	if diff := cmp.Diff([]string{"kernel", "ext_semas_signal", "ext_semas_wait"}, r.types(g)); diff != "" {
@@ -284,11 +285,11 @@ func TestExternalNodes(t *testing.T) {
 	r := newSoft(t)
 	x, s := r.timelines()
 	y, other := r.timelines()
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	a := must(g.Add(&SignalNode{Ops: []ExternalOp{s.At(5)}}))(t)
-	b := must(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(5)}}, a))(t)
-	c := must(g.Add(&SignalNode{Ops: []ExternalOp{s.At(6), other.At(1)}}, b))(t)
+	a := need(g.Add(&SignalNode{Ops: []ExternalOp{s.At(5)}}))(t)
+	b := need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(5)}}, a))(t)
+	c := need(g.Add(&SignalNode{Ops: []ExternalOp{s.At(6), other.At(1)}}, b))(t)
 	e := r.exec(g)
 	values := func(what string, want ...uint64) {
 		t.Helper()
@@ -299,10 +300,10 @@ func TestExternalNodes(t *testing.T) {
 		}
 	}
 	values("built", 6, 1)
-	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, must(workOf[*SignalNode](c))(t).Params); diff != "" {
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, need(workOf[*SignalNode](c))(t).Params); diff != "" {
 		t.Errorf("External (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, must(workOf[*ExternalWaitNode](b))(t).Params); diff != "" {
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, need(workOf[*ExternalWaitNode](b))(t).Params); diff != "" {
 		t.Errorf("External (-want +got):\n%s", diff)
 	}
 	noErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(8), other.At(2)}}))
@@ -318,7 +319,7 @@ func TestExternalNodes(t *testing.T) {
 	}
 	r.is(b.Set(&ExternalWaitNode{}), core.ErrInvalid)
 	r.is(b.Set(&ExternalWaitNode{Ops: []ExternalOp{{}}}), ErrNil)
-	empty := must(g.Add(&EmptyNode{}))(t)
+	empty := need(g.Add(&EmptyNode{}))(t)
 	wrong := empty.Set(&SignalNode{Ops: []ExternalOp{s.At(1)}})
 	if r.is(wrong, core.ErrInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
 		t.Errorf("an empty node: %v", wrong)
@@ -346,9 +347,9 @@ func TestExternalNodes(t *testing.T) {
 // and closes it. Before it is destroyed, that stream's work is waited for.
 func TestExternalReplaced(t *testing.T) {
 	r := newSoft(t)
-	far := must(r.gpu.Device().NewContext(0))(t)
+	far := need(r.gpu.Device().NewContext(0))(t)
 	defer far.Close()
-	stream := must(far.NewStream(StreamNonBlocking))(t)
+	stream := need(far.NewStream(StreamNonBlocking))(t)
 	defer stream.Close()
 	for name, replace := range map[string]func(e *GraphExec, g *Graph, n GraphNode, op ExternalOp) error{
 		"SetExternal": func(e *GraphExec, _ *Graph, n GraphNode, op ExternalOp) error {
@@ -360,17 +361,17 @@ func TestExternalReplaced(t *testing.T) {
 	} {
 		x, s := r.timelines()
 		_, other := r.timelines()
-		g := must(r.gpu.NewGraph())(t)
-		n := must(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))(t)
+		g := need(r.gpu.NewGraph())(t)
+		n := need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))(t)
 		e := r.exec(g)
 		noErr(t, e.Launch(stream))
 		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
-		if !slices.Contains(s.core.UsedStreams.List(), stream.core()) {
+		if !slices.Contains(SemaphoreState(s).UsedStreams.List(), core.Of(stream)) {
 			t.Errorf("%s: the stream is not waited for", name)
 		}
 		x.Signal(1)
 		noErr(t, errors.Join(stream.Synchronize(), e.Close(), g.Close(), r.gpu.Synchronize()))
-		if !s.core.Freed.Load() {
+		if !SemaphoreState(s).Freed.Load() {
 			t.Errorf("%s: the semaphore stays", name)
 		}
 	}
@@ -468,21 +469,21 @@ func (d windowsSemaphores) DestroyExternalSemaphore(*driver.Thread, driver.Exter
 // TestExternalSemaphoreOfWindows passes handles of Windows to the driver.
 func TestExternalSemaphoreOfWindows(t *testing.T) {
 	var got []driver.ExternalSemaphoreHandleDesc
-	drv := must(Open(WithSoftware(driver.Provide(windowsSemaphores{cusim.New().Software(), &got}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(windowsSemaphores{cusim.New().Software(), &got}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	for i, h := range []ExternalSemaphoreHandle{
 		{Type: ExternalSemaphoreWin32, Handle: 0x123456789}, {Type: ExternalSemaphoreWin32KMT, Handle: 1},
 		{Type: ExternalSemaphoreD3D12Fence, Name: "x"}, {Type: ExternalSemaphoreD3D11Fence, Handle: 2},
 		{Type: ExternalSemaphoreTimelineWin32, Handle: 3},
 	} {
-		x := must(gpu.ImportSemaphore(h))(t)
+		x := need(gpu.ImportSemaphore(h))(t)
 		w := got[i].Handle.Win32()
 		if got[i].Type != int32(h.Type) || uintptr(w.Handle) != h.Handle || (w.Name != 0) != (h.Name != "") {
 			t.Errorf("%+v became %+v", h, got[i])
 		}
-		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; x.core.Binary != want {
-			t.Errorf("%+v is binary: %v", h, x.core.Binary)
+		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; SemaphoreIsBinary(x) != want {
+			t.Errorf("%+v is binary: %v", h, SemaphoreIsBinary(x))
 		}
 		noErr(t, x.Close())
 	}
@@ -504,7 +505,7 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 	r := newSoft(t)
 	n := 0
 	detector := destroyedSemaphores{races.New(func(races.Race) {}), &n}
-	r.drv.core.ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
+	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
 	x := r.outside(true)
 	for range 3 {
 		s := r.semaphore(x, ExternalSemaphoreTimelineFD)

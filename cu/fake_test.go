@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
@@ -199,8 +200,8 @@ func (f *fake) tell(name string, args ...any) {
 	f.ask(name, args...)
 }
 
-func (f *fake) hold(s *Stream)    { f.tell("fake_hold", uintptr(s.core().Raw)) }
-func (f *fake) release(s *Stream) { f.tell("fake_release", uintptr(s.core().Raw)) }
+func (f *fake) hold(s *Stream)    { f.tell("fake_hold", uintptr(core.Of(s).Raw)) }
+func (f *fake) release(s *Stream) { f.tell("fake_release", uintptr(core.Of(s).Raw)) }
 
 // calls counts the calls of a function of the driver.
 func (f *fake) calls(name string) int { return int(f.ask("fake_calls", name)) }
@@ -223,7 +224,7 @@ func (f *fake) all() (n [kindCount]int) {
 	return n
 }
 
-func rawEvent(e *Event) uintptr { return uintptr(e.core().Slot.Load().Raw) }
+func rawEvent(e *Event) uintptr { return uintptr(eventOf(e).Slot.Load().Raw) }
 
 // eventually collects garbage until the condition holds. It releases when
 // that can no longer be a matter of time.
@@ -272,17 +273,17 @@ func (f *fake) finish() {
 func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
 	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
-	d := must(Open(opts...))(f.t)
+	d := need(Open(opts...))(f.t)
 	f.drvs = append(f.drvs, d)
 	return d
 }
 
 // neverWait ends the process where a call that must not wait for the GPU calls a function that may.
-func neverWait(o *options) {
-	o.onWait = func(function string) {
+func neverWait(o *Options) {
+	SetOnWait(o, func(function string) {
 		debug.SetTraceback("all")
 		panic(function + " may wait for the GPU, and is called where nothing may wait: in the background, or by a call that is documented to return at once")
-	}
+	})
 }
 
 func (f *fake) leak(l Leak) {
@@ -327,35 +328,35 @@ func (f *fake) leaked(n int) []string {
 // end of the test.
 func (f *fake) context(drv *Driver, device int) *Context {
 	f.t.Helper()
-	c := must(must(drv.Device(device))(f.t).PrimaryContext())(f.t)
+	c := need(need(drv.Device(device))(f.t).PrimaryContext())(f.t)
 	f.t.Cleanup(func() { c.Close() })
 	return c
 }
 
 func (f *fake) stream(c *Context) *Stream {
 	f.t.Helper()
-	s := must(c.NewStream(StreamNonBlocking))(f.t)
+	s := need(c.NewStream(StreamNonBlocking))(f.t)
 	f.t.Cleanup(func() { s.Close() })
 	return s
 }
 
 func (f *fake) event(c *Context, flags EventFlags) *Event {
 	f.t.Helper()
-	e := must(c.NewEvent(flags))(f.t)
+	e := need(c.NewEvent(flags))(f.t)
 	f.t.Cleanup(func() { e.Close() })
 	return e
 }
 
 func (f *fake) module(c *Context) *Module {
 	f.t.Helper()
-	m := must(c.LoadModule([]byte("fake image")))(f.t)
+	m := need(c.LoadModule([]byte("fake image")))(f.t)
 	f.t.Cleanup(func() { m.Close() })
 	return m
 }
 
 func (f *fake) memory(c *Context, size uint64) *DeviceMem {
 	f.t.Helper()
-	m := must(c.Alloc(size))(f.t)
+	m := need(c.Alloc(size))(f.t)
 	f.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -432,9 +433,9 @@ func (f *fake) trap(do func()) string {
 func TestFakeNotices(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	tab, at := drv.core.Table(), driver.At{}
+	tab, at := core.Of(drv).Table(), driver.At{}
 	gpu := f.context(drv, 0)
-	in := driver.At{Context: gpu.own().Context.Raw}
+	in := driver.At{Context: core.Of(gpu).Context.Raw}
 	event := func() driver.Event {
 		e, res := tab.EventCreate(in, 0)
 		if res != 0 {
@@ -503,9 +504,9 @@ func TestFakeNotices(t *testing.T) {
 	f.tell("fake_forgive", uintptr(lost))
 }
 
-// core returns the event's core, or nil if it was not created yet.
-func (e *Event) core() *core.Event {
-	if o := e.load(); o != nil {
+// eventOf returns the state of the event, or nil if it was not created yet.
+func eventOf(e *Event) *core.Event {
+	if o := core.CreatedOwner(core.EventRefOf(e)); o != nil {
 		return o.Event
 	}
 	return nil

@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"runtime"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -54,8 +55,7 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		list = append(list, m)
 	}
 	for _, m := range list {
-		of := spanOf(m)
-		b.memories[core.SpanOf(&of).Mem.Is] = true
+		b.memories[MemoryState(m).Is] = true
 	}
 	b.ok(s.Synchronize())
 	return func() error {
@@ -70,8 +70,8 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 
 // variables returns variables of a module and of a library, which are kept by these.
 func (b *besideHeld) variables() (list []Memory) {
-	mod := must(b.gpu.LoadModule([]byte(managedPTX)))(b.t)
-	list = append(list, must(mod.Global("own"))(b.t))
+	mod := need(b.gpu.LoadModule([]byte(managedPTX)))(b.t)
+	list = append(list, need(mod.Global("own"))(b.t))
 	b.made["module"]++
 	b.made["device memory"]++
 	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(managedPTX)); !b.missing("library", err) {
@@ -85,10 +85,10 @@ func (b *besideHeld) variables() (list []Memory) {
 // wrapped returns device memory and managed memory of other code, which frees it after the work.
 func (b *besideHeld) wrapped() (list []Memory) {
 	wrap := func(addr, size uint64) {
-		list = append(list, must(b.gpu.WrapMem(addr, size))(b.t))
+		list = append(list, need(b.gpu.WrapMem(addr, size))(b.t))
 		b.made["memory of other code"]++
 	}
-	m := must(b.gpu.Alloc(64))(b.t)
+	m := need(b.gpu.Alloc(64))(b.t)
 	b.owners = append(b.owners, m)
 	wrap(m.Handle(), m.Size())
 	if m, err := b.gpu.AllocManaged(64, AttachGlobal); !b.missing("managed memory", err) {
@@ -101,17 +101,17 @@ func (b *besideHeld) wrapped() (list []Memory) {
 
 // taken returns memory that the launch of a graph has allocated, if the driver has such graphs.
 func (b *besideHeld) taken(s *Stream) *DeviceMem {
-	g := must(b.gpu.NewGraph())(b.t)
+	g := need(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++
 	_, m, err := addAlloc(g, 64)
 	if b.missing("memory of a graph", err) {
 		return nil
 	}
-	x := must(g.Instantiate())(b.t)
+	x := need(g.Instantiate())(b.t)
 	b.made["executable graph"]++
 	b.ok(x.Launch(s))
 	b.made["device memory"]++
-	return must(x.Take(m))(b.t)
+	return need(x.Take(m))(b.t)
 }
 
 // external imports memory and a semaphore of another API. Drivers take a file of memory for both.
@@ -120,7 +120,7 @@ func (b *besideHeld) external() (m *DeviceMem, x *ExternalSemaphore) {
 	if b.missing("physical memory", err) {
 		return nil, nil
 	}
-	f := must(p.Export())(b.t)
+	f := need(p.Export())(b.t)
 	m, err = b.gpu.ImportMem(opaque(f), p.Size())
 	b.missing("external memory", err)
 	x, err = b.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()})
@@ -137,16 +137,16 @@ func (b *besideHeld) exported() (use func() error) {
 	}
 	theirs := b.exporter.next(b.t)
 	defer theirs.pool.Close()
-	m := must(b.gpu.OpenIPCMem(theirs.mem))(b.t)
-	p := must(b.gpu.ImportMemPool(theirs.pool.Fd()))(b.t)
-	pooled := must(p.Open(theirs.poolMem))(b.t)
-	opened := must(b.gpu.OpenIPCEvent(theirs.event))(b.t)
-	own := must(b.gpu.NewEvent(EventInterprocess | EventDisableTiming))(b.t)
-	must(own.IPCHandle(b.t.Context()))(b.t)
+	m := need(b.gpu.OpenIPCMem(theirs.mem))(b.t)
+	p := need(b.gpu.ImportMemPool(theirs.pool.Fd()))(b.t)
+	pooled := need(p.Open(theirs.poolMem))(b.t)
+	opened := need(b.gpu.OpenIPCEvent(theirs.event))(b.t)
+	own := need(b.gpu.NewEvent(EventInterprocess | EventDisableTiming))(b.t)
+	need(own.IPCHandle(b.t.Context()))(b.t)
 	for _, kind := range []string{"memory of another process", "memory pool", "device memory", "event", "event"} {
 		b.made[kind]++
 	}
-	b.memories[m.core().Is] = true
+	b.memories[core.Of(m).Is] = true
 	return func() error {
 		err := errors.Join(b.held.Memset(m, 1), b.held.Memset(pooled, 1), opened.Record(b.held), own.Record(b.held))
 		runtime.KeepAlive(p)
@@ -158,14 +158,14 @@ func (b *besideHeld) exported() (use func() error) {
 // function that launches the graph, and does the same on a stream. Elsewhere the imported file is not
 // of a semaphore, and nothing uses it: examples/vulkan has such a test with a semaphore of Vulkan.
 func (b *besideHeld) signals(s *Stream, x *ExternalSemaphore) (use func() error) {
-	g := must(b.gpu.NewGraph())(b.t)
+	g := need(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++
 	if x == nil {
 		return func() error { return nil }
 	}
-	n := must(g.Add(&SignalNode{Ops: []ExternalOp{x.At(0)}}))(b.t)
-	must(g.Add(&ExternalWaitNode{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
-	e := must(g.Instantiate())(b.t)
+	n := need(g.Add(&SignalNode{Ops: []ExternalOp{x.At(0)}}))(b.t)
+	need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
+	e := need(g.Instantiate())(b.t)
 	b.made["executable graph"]++
 	software := b.gpu.Device().Driver().String() == "the software driver"
 	if software {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
@@ -47,14 +48,14 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	var mu sync.Mutex
 	abandoned := make(map[string]int)
 	x := startExporter(t, "TestGPUBackgroundHoldsNobody", gpuEnv+"=") // of a software driver
-	drv := must(Open(WithSoftware(cusim.New()), neverWait, WithLeakHook(func(l Leak) {
+	drv := need(Open(WithSoftware(cusim.New()), neverWait, WithLeakHook(func(l Leak) {
 		mu.Lock()
 		defer mu.Unlock()
 		if abandoned[l.Kind]++; !l.Abandoned || l.Err != nil {
 			t.Errorf("report %+v", l)
 		}
 	})))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	made, memories := backgroundHoldsNobody(t, gpu, x, 11)
 	eventually(func() bool {
 		runtime.GC()
@@ -70,12 +71,12 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []core.MemoryKind{core.DeviceMemory, moduleVariable, managedVariable, core.PooledMemory,
-		pooledPinned,
-		pooledManaged, managedMemory, registeredMemory, virtualMemory, ipcMemory, wrappedMemory, wrappedManaged,
-		externalMemory} { // objects makes pinned memory; graphMemory has no address of its own
+	for _, k := range []core.MemoryKind{core.DeviceMemory, ModuleVariable, ManagedVariable, core.PooledMemory,
+		PooledPinned,
+		PooledManaged, ManagedMemory, RegisteredMemory, VirtualMemory, IPCMemory, WrappedMemory, WrappedManaged,
+		ExternalMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		switch {
-		case memories[k], k == ipcMemory && x == nil, k == externalMemory && runtime.GOOS == "windows":
+		case memories[k], k == IPCMemory && x == nil, k == ExternalMemory && runtime.GOOS == "windows":
 		default:
 			t.Errorf("no %s (%+v) is abandoned", k.Name, k.MemoryTraits)
 		}
@@ -123,11 +124,11 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // unless it is nil.
 func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (made map[string]int,
 	memories map[core.MemoryKind]bool) {
-	legacy := must(gpu.LegacyStream())(t)
+	legacy := need(gpu.LegacyStream())(t)
 	defer legacy.Close()
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	spin := must(mod.Function("spin"))(t)
+	spin := need(mod.Function("spin"))(t)
 	if err := errors.Join(spin.Launch(legacy, oneThread, U64(1)), legacy.Synchronize()); err != nil {
 		t.Fatal(err) // a kernel's first launch may wait
 	}
@@ -136,7 +137,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (m
 	took := make(map[string][]time.Duration)
 	made, memories = make(map[string]int), make(map[core.MemoryKind]bool)
 	for n := 1; n <= mostStreams; n++ {
-		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
+		held := need(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
 		if n > 3 && n%step != 0 && n%43 != 36 && n%43 != 35 {
 			continue
@@ -186,11 +187,11 @@ type besideHeld struct {
 }
 
 func (b *besideHeld) run(contexts bool) {
-	t, drv := b.t, b.gpu.own().Context.Drv
+	t, drv := b.t, core.Of(b.gpu).Context.Drv
 	t.Helper()
-	tl := must(b.gpu.NewTimeline(0))(t)
+	tl := need(b.gpu.NewTimeline(0))(t)
 	defer tl.Close()
-	complete, pending, twice := must(b.gpu.NewEvent(0))(t), must(b.gpu.NewEvent(0))(t), must(b.gpu.NewEvent(0))(t)
+	complete, pending, twice := need(b.gpu.NewEvent(0))(t), need(b.gpu.NewEvent(0))(t), need(b.gpu.NewEvent(0))(t)
 	events := []*Event{complete, pending, twice}
 	defer func() {
 		closeAll(t, events)
@@ -209,7 +210,7 @@ func (b *besideHeld) run(contexts bool) {
 		func() error { return twice.Wait(ctx) },
 		func() error { return b.held.Wait(ctx) },
 		func() error { return tl.Wait(ctx, 1) },
-		func() error { <-must(pending.Ticket())(t).Done(); return nil },
+		func() error { <-need(pending.Ticket())(t).Done(); return nil },
 	} {
 		wg.Go(func() {
 			if err := wait(); err != nil {
@@ -240,7 +241,7 @@ func (b *besideHeld) run(contexts bool) {
 
 	var first Event
 	var fresh *Timeline
-	e := must(b.gpu.NewEvent(0))(t)
+	e := need(b.gpu.NewEvent(0))(t)
 	events = append(events, e, &first)
 	for _, c := range []struct {
 		name string
@@ -292,7 +293,7 @@ func (b *besideHeld) run(contexts bool) {
 			}
 		case <-time.After(heldUp):
 			t.Errorf("%s is held up, beside %d streams of the program and %d in all", c.name, b.streams,
-				len(b.gpu.own().Context.SharedStates))
+				len(core.Of(b.gpu).Context.SharedStates))
 			b.ok(tl.Set(1))
 			<-done
 		}
@@ -309,26 +310,26 @@ func (b *besideHeld) run(contexts bool) {
 // them and abandons all.
 func (b *besideHeld) objects(contexts bool) (forget func() error) {
 	t := b.t
-	mem, host := must(b.gpu.Alloc(1<<20))(t), must(b.gpu.AllocHost(1<<16, 0))(t)
-	mod := must(b.gpu.LoadModule([]byte(spinPTX)))(t)
+	mem, host := need(b.gpu.Alloc(1<<20))(t), need(b.gpu.AllocHost(1<<16, 0))(t)
+	mod := need(b.gpu.LoadModule([]byte(spinPTX)))(t)
 	s := b.held
 	if b.streams > 1 {
-		s = must(b.gpu.NewStream(StreamNonBlocking))(t)
+		s = need(b.gpu.NewStream(StreamNonBlocking))(t)
 		b.made["stream"]++
 	}
-	tl := must(b.gpu.NewTimeline(0))(t)
-	g := must(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
-	x := must(g.Instantiate())(t)
-	e := must(b.gpu.NewEvent(0))(t)
-	used := must(b.gpu.Alloc(1 << 10))(t)
+	tl := need(b.gpu.NewTimeline(0))(t)
+	g := need(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
+	x := need(g.Instantiate())(t)
+	e := need(b.gpu.NewEvent(0))(t)
+	used := need(b.gpu.Alloc(1 << 10))(t)
 	for _, kind := range []string{"device memory", "device memory", "host memory", "module", "timeline", "graph",
 		"executable graph", "event"} {
 		b.made[kind]++
 	}
 	var another *Context
 	if contexts {
-		another = must(b.gpu.Device().NewContext(0))(t)
-		must(another.NewEvent(0))(t)
+		another = need(b.gpu.Device().NewContext(0))(t)
+		need(another.NewEvent(0))(t)
 		b.made["context"]++
 		b.made["event"]++
 	}
@@ -359,8 +360,8 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 	t := b.t
 	uses := []func() error{func() error { return nil }}
 	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(countPTX)); !b.missing("library", err) {
-		tick := must(must(l.Kernel("tick"))(t).Function(b.gpu))(t)
-		m := must(b.gpu.Alloc(4))(t)
+		tick := need(need(l.Kernel("tick"))(t).Function(b.gpu))(t)
+		m := need(b.gpu.Alloc(4))(t)
 		b.made["device memory"]++
 		b.ok(tick.Launch(s, oneThread, Ptr(m)))
 		uses = append(uses, func() error {
@@ -369,7 +370,7 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 		})
 	}
 	launches := func(g *Graph, flags InstantiateFlags) {
-		x := must(g.InstantiateWithFlags(flags))(t)
+		x := need(g.InstantiateWithFlags(flags))(t)
 		b.ok(x.Launch(s))
 		b.made["executable graph"]++
 		uses = append(uses, func() error {
@@ -377,19 +378,19 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 			return x.Launch(b.held)
 		})
 	}
-	allocates := must(b.gpu.NewGraph())(t)
+	allocates := need(b.gpu.NewGraph())(t)
 	b.made["graph"]++
 	if n, m, err := addAlloc(allocates, 64); !b.missing("memory of a graph", err) {
-		must(allocates.Add(&MemsetNode{Dst: m, Value: 1}, n))(t)
+		need(allocates.Add(&MemsetNode{Dst: m, Value: 1}, n))(t)
 		launches(allocates, InstantiateAutoFree)
 	}
-	chooses := must(b.gpu.NewGraph())(t)
+	chooses := need(b.gpu.NewGraph())(t)
 	b.made["graph"]++
 	if c, err := chooses.NewConditionAt(1); !b.missing("condition", err) {
 		delete(b.made, "condition") // it belongs to its graph
 		_, body, err := addIf(chooses, c)
 		b.ok(err)
-		must(body.Add(&EmptyNode{}))(t)
+		need(body.Add(&EmptyNode{}))(t)
 		launches(chooses, 0)
 	}
 	launches(b.nodes(), 0)
@@ -406,13 +407,13 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 // nodes returns a graph of one row, with a node of each type that needs no newer driver.
 func (b *besideHeld) nodes() *Graph {
 	t := b.t
-	g, child := must(b.gpu.NewGraph())(t), must(b.gpu.NewGraph())(t)
-	m, h := must(b.gpu.Alloc(64))(t), must(b.gpu.AllocHost(64, 0))(t)
-	e := must(b.gpu.NewEvent(0))(t)
+	g, child := need(b.gpu.NewGraph())(t), need(b.gpu.NewGraph())(t)
+	m, h := need(b.gpu.Alloc(64))(t), need(b.gpu.AllocHost(64, 0))(t)
+	e := need(b.gpu.NewEvent(0))(t)
 	for _, kind := range []string{"graph", "graph", "device memory", "host memory", "event"} {
 		b.made[kind]++
 	}
-	must(child.Add(&EmptyNode{}))(t)
+	need(child.Add(&EmptyNode{}))(t)
 	var last []GraphNode
 	for _, add := range []func(deps ...GraphNode) (GraphNode, error){
 		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&RecordNode{Event: e}, deps...) },
@@ -440,8 +441,8 @@ func (b *besideHeld) nodes() *Graph {
 // others makes a pool of events, and, with contexts, a green context, and returns a function that uses them.
 func (b *besideHeld) others(contexts bool) (use func() error) {
 	t := b.t
-	pool := must(b.gpu.EventPool())(t)
-	e := must(pool.AcquireTracked())(t)
+	pool := need(b.gpu.EventPool())(t)
+	e := need(pool.AcquireTracked())(t)
 	b.made["event pool"]++
 	b.made["pooled event"]++
 	var green *GreenContext
@@ -452,14 +453,14 @@ func (b *besideHeld) others(contexts bool) (use func() error) {
 			green, err = b.gpu.NewGreenContext(sms)
 		}
 		if !b.missing("green context", err) {
-			s = must(green.NewStream(0))(t)
+			s = need(green.NewStream(0))(t)
 			b.made["stream"]++
 		}
 	}
 	return func() error {
 		err := e.Record(b.held)
 		if s != nil {
-			mem := must(b.gpu.Alloc(4))(t)
+			mem := need(b.gpu.Alloc(4))(t)
 			b.made["device memory"]++
 			err = errors.Join(err, s.Memset(mem, 1))
 		}

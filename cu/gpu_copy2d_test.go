@@ -1,10 +1,12 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
 	"errors"
 	"strings"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // Copies of rectangles and boxes on a real GPU: see gpu_test.go.
@@ -12,7 +14,7 @@ import (
 // TestGPUCopy2D copies boxes in all directions, and compares the bytes with those of Go's copies.
 func TestGPUCopy2D(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const width, height, depth = 33, 7, 3 // of the copies
 	const columns, rows = 100, 10
@@ -23,9 +25,9 @@ func TestGPUCopy2D(t *testing.T) {
 	if pitch < columns || pitch*rows*depth != mem.Size() {
 		t.Fatalf("the pitch is %d, the size %d", pitch, mem.Size())
 	}
-	odd := must(gpu.Alloc(width * height * depth))(t) // without gaps, which is no pitch of the driver's
+	odd := need(gpu.Alloc(width * height * depth))(t) // without gaps, which is no pitch of the driver's
 	defer odd.Close()
-	in, out := must(gpu.AllocHost(width*height*depth, 0))(t), must(gpu.AllocHost(width*height*depth, 0))(t)
+	in, out := need(gpu.AllocHost(width*height*depth, 0))(t), need(gpu.AllocHost(width*height*depth, 0))(t)
 	defer in.Close()
 	defer out.Close()
 	noErr(t, in.View(func(b []byte) error {
@@ -43,8 +45,8 @@ func TestGPUCopy2D(t *testing.T) {
 	noErr(t, s.Copy3D(Planes{Rows: Rows{Mem: out}}, Planes{Rows: Rows{Mem: odd}}, width, height, depth))
 	noErr(t, s.Synchronize())
 	want, got := make([]byte, in.Size()), make([]byte, in.Size())
-	must(in.ReadAt(want, 0))(t)
-	must(out.ReadAt(got, 0))(t)
+	need(in.ReadAt(want, 0))(t)
+	need(out.ReadAt(got, 0))(t)
 	if string(got) != string(want) {
 		t.Error("the box is wrong")
 	}
@@ -54,7 +56,7 @@ func TestGPUCopy2D(t *testing.T) {
 	noErr(t, s.Memset2D(at.Rows, 0xaa, 3, height))
 	noErr(t, s.Memset2D32(box.Rows.At(64, 0), 0x01020304, 2, rows))
 	noErr(t, s.Synchronize())
-	must(out.ReadAt(got, 0))(t)
+	need(out.ReadAt(got, 0))(t)
 	for y := range height - 1 {
 		for x := range width - 1 {
 			if got[y*width+x] != want[(y+1)*width+x+1] {
@@ -74,23 +76,23 @@ func TestGPUCopy2D(t *testing.T) {
 // TestGPUMemset16 sets words of 16 bits by calls, in a capture, and by nodes of graphs.
 func TestGPUMemset16(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const pitch = 16
-	m := must(gpu.Alloc(4 * pitch))(t)
+	m := need(gpu.Alloc(4 * pitch))(t)
 	defer m.Close()
 	noErr(t, s.Memset(m, 0xff))
 	noErr(t, s.Memset16(m.Span(2, 4), 0x0201))
 	noErr(t, s.Memset16(m.Span(2, 0), 7)) // nothing
 	noErr(t, s.Memset2D16(Rows{m, pitch}.At(6, 1), 0x0403, 2, 2))
-	captured := must(s.Capture(CaptureRelaxed, func() error { return s.Memset16(m.Span(10, 2), 0x0605) }))(t)
+	captured := need(s.Capture(CaptureRelaxed, func() error { return s.Memset16(m.Span(10, 2), 0x0605) }))(t)
 	defer captured.Close()
-	g := must(gpu.NewGraph())(t)
+	g := need(gpu.NewGraph())(t)
 	defer g.Close()
-	set := must(g.Add(&MemsetNode{Dst: m.Span(12, 2), Value: 0x0807, ElementSize: 2}))(t)
-	x := must(g.Instantiate())(t)
+	set := need(g.Add(&MemsetNode{Dst: m.Span(12, 2), Value: 0x0807, ElementSize: 2}))(t)
+	x := need(g.Instantiate())(t)
 	defer x.Close()
-	y := must(captured.Instantiate())(t)
+	y := need(captured.Instantiate())(t)
 	defer y.Close()
 	noErr(t, x.Launch(s))
 	noErr(t, y.Launch(s))
@@ -122,7 +124,7 @@ func TestGPUMemset16(t *testing.T) {
 		}
 	}
 	noErr(t, set.Set(&MemsetNode{Dst: m.Span(48, 2), Value: 0x0c0b, ElementSize: 2}))
-	z := must(g.Instantiate())(t)
+	z := need(g.Instantiate())(t)
 	defer z.Close()
 	noErr(t, z.Launch(s))
 	noErr(t, s.Synchronize())

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -18,12 +19,12 @@ import (
 // gpu_test.go.
 func TestGPUCopyAll(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const n = 1 << 16
-	src, one, all := must(gpu.Alloc(n))(t), must(gpu.Alloc(n))(t), must(gpu.Alloc(n))(t)
-	host, back := must(gpu.AllocHost(n, 0))(t), must(gpu.AllocHost(n, 0))(t)
-	pooled := must(s.Alloc(n))(t)
+	src, one, all := need(gpu.Alloc(n))(t), need(gpu.Alloc(n))(t), need(gpu.Alloc(n))(t)
+	host, back := need(gpu.AllocHost(n, 0))(t), need(gpu.AllocHost(n, 0))(t)
+	pooled := need(s.Alloc(n))(t)
 	virtual, err := gpu.Reserve(n)
 	noErr(t, err)
 	noErr(t, virtual.Grow(1))
@@ -42,7 +43,7 @@ func TestGPUCopyAll(t *testing.T) {
 		noErr(t, errors.Join(s.Memset(one, 0), s.Memset(all, 0)))
 		var copies []MemCopy
 		for i := range uint64(500) {
-			f := from[i%4].span().Span(i*96, size)
+			f := WholeOf(from[i%4]).Span(i*96, size)
 			noErr(t, s.Copy(one.Span(n-200-i*64, size), f))
 			copies = append(copies, MemCopy{all.Span(n-200-i*64, size), f})
 		}
@@ -71,10 +72,10 @@ func TestGPUCopyAll(t *testing.T) {
 		}
 		return nil
 	}))
-	g := must(s.Capture(CaptureGlobal, func() error {
+	g := need(s.Capture(CaptureGlobal, func() error {
 		return s.CopyAll([]MemCopy{{all.Span(0, 4), src.Span(8, 4)}, {all.Span(4, 4), src.Span(80, 4)}})
 	}))(t)
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	noErr(t, errors.Join(x.Launch(s), s.Synchronize()))
 	got := make([]byte, 8)
 	noErr(t, all.CopyTo(got))
@@ -87,7 +88,7 @@ func TestGPUCopyAll(t *testing.T) {
 // TestGPUDiscard discards and prefetches managed memory on a real GPU.
 func TestGPUDiscard(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const half = 2 << 20
 	m, err := gpu.AllocManaged(2*half, AttachGlobal)
@@ -102,7 +103,7 @@ func TestGPUDiscard(t *testing.T) {
 	noErr(t, s.PrefetchAll([]MemPrefetch{{first, dev}, {second, host}}))
 	noErr(t, s.Synchronize())
 	for i, want := range []MemLocation{dev, host} {
-		if got := must(gpu.ManagedInfo(m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
+		if got := need(gpu.ManagedInfo(m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
 			t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want)
 		}
 	}
@@ -120,7 +121,7 @@ func TestGPUDiscard(t *testing.T) {
 		}
 		return nil
 	}))
-	legacy := must(gpu.LegacyStream())(t)
+	legacy := need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	if err := legacy.Discard(first); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
@@ -137,10 +138,10 @@ func TestGPUDescriptors(t *testing.T) {
 	}
 	noErr(t, err)
 	defer p.Close()
-	files := []*os.File{must(p.Export())(t)}
+	files := []*os.File{need(p.Export())(t)}
 	if pool, err := gpu.NewMemPool(MemPoolOptions{Shareable: true}); err == nil {
 		defer pool.Close()
-		files = append(files, must(pool.Export())(t))
+		files = append(files, need(pool.Export())(t))
 	} else {
 		t.Log(err)
 	}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // fill records events on a stream that is held until the driver has no room for more, on a
 // goroutine, and returns how many it had room for; 0 if there seems to be no end.
 func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done chan struct{}) int {
 	t.Helper()
-	cc := gpu.own().Context
+	cc := core.Of(gpu).Context
 	e, err := cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,28 +57,28 @@ func TestGPUFullQueue(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("legacy %v", legacy), func(t *testing.T) {
 			gpu := gpuContext(t)
-			tab := gpu.own().Context.Drv.Table()
+			tab := core.Of(gpu).Context.Drv.Table()
 			line, err := gpu.NewTimeline(0)
 			if err != nil {
 				t.Skip(err)
 			}
 			defer line.Close()
-			full := must(gpu.NewStream(StreamNonBlocking))(t)
+			full := need(gpu.NewStream(StreamNonBlocking))(t)
 			if legacy {
-				full = must(gpu.LegacyStream())(t)
+				full = need(gpu.LegacyStream())(t)
 			}
-			free, blocking := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(0))(t)
+			free, blocking := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(0))(t)
 			defer closeAll(t, []*Stream{full, free, blocking})
-			e := must(gpu.NewEvent(EventDisableTiming))(t)
-			raw := must(gpu.NewEvent(EventDisableTiming))(t)
+			e := need(gpu.NewEvent(EventDisableTiming))(t)
+			raw := need(gpu.NewEvent(EventDisableTiming))(t)
 			defer closeAll(t, []*Event{e, raw})
 			if err := errors.Join(e.Record(free), raw.Record(free), line.Block(full, 1), e.Record(full)); err != nil {
 				t.Fatal(err)
 			}
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			var stop atomic.Bool
 			filled := make(chan struct{})
-			n := fill(t, gpu, full.core().Raw, &stop, filled)
+			n := fill(t, gpu, core.Of(full).Raw, &stop, filled)
 			if n == 0 {
 				if err := errors.Join(line.Set(1), ticket.Wait(t.Context())); err != nil {
 					t.Error(err)
@@ -107,14 +109,14 @@ func TestGPUFullQueue(t *testing.T) {
 			}
 			ev := driver.Event(rawEvent(raw))
 			check("record elsewhere, of an event that is waited for",
-				func() { tab.EventRecord(driver.At{}, ev, free.core().Raw) }, func() { e.Record(free) })
+				func() { tab.EventRecord(driver.At{}, ev, core.Of(free).Raw) }, func() { e.Record(free) })
 			check("query", func() { tab.EventQuery(driver.At{}, ev) }, func() { raw.Query() })
 			check("wait with an end", func() { tab.EventQuery(driver.At{}, ev) }, func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				ticket.Wait(ctx)
 			})
-			check("wait of a stream", func() { tab.StreamWaitEvent(driver.At{}, free.core().Raw, ev, 0) }, func() { free.WaitEvent(raw) })
+			check("wait of a stream", func() { tab.StreamWaitEvent(driver.At{}, core.Of(free).Raw, ev, 0) }, func() { free.WaitEvent(raw) })
 			for name, s := range map[string]*Stream{"blocking": blocking, "non-blocking": free} {
 				try("this package: capture of a "+name+" stream", func() {
 					g, err := s.Capture(CaptureRelaxed, func() error { return nil })
@@ -130,7 +132,7 @@ func TestGPUFullQueue(t *testing.T) {
 				th := tab.Pin()
 				defer th.Unpin()
 				at := driver.At{Thread: th}
-				res := tab.StreamBeginCapture(at, blocking.core().Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+				res := tab.StreamBeginCapture(at, core.Of(blocking).Raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 				t.Logf("the capture begins: %v", res)
 				if res != driver.ResultSuccess {
 					return
@@ -138,7 +140,7 @@ func TestGPUFullQueue(t *testing.T) {
 				stop.Store(true)
 				line.Set(1)
 				<-filled
-				g, res := tab.StreamEndCapture(at, blocking.core().Raw)
+				g, res := tab.StreamEndCapture(at, core.Of(blocking).Raw)
 				if t.Logf("the capture ends: %v", res); res == driver.ResultSuccess {
 					tab.GraphDestroy(at, g)
 				}

@@ -1,16 +1,18 @@
-package cu
+package cu_test
 
 import (
 	"context"
 	"errors"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPUGraphAlloc launches graphs whose nodes allocate memory, which nodes free, the program takes, or the next
 // launch frees.
 func TestGPUGraphAlloc(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -30,27 +32,27 @@ func TestGPUGraphAlloc(t *testing.T) {
 		ok(s.Wait(context.Background()))
 		a.check(t)
 	}
-	x := must(a.g.Instantiate())(t)
+	x := need(a.g.Instantiate())(t)
 	run(x)
 	_, err := a.g.Instantiate()
 	is("a second executable graph", err, ResultNotSupported)
 	for range 2 {
-		m := must(x.Take(a.m))(t)
+		m := need(x.Take(a.m))(t)
 		buf := make([]byte, 64)
 		ok(m.CopyTo(buf))
 		if buf[0] != 42 || buf[63] != 42 {
 			t.Errorf("the memory has %v", buf)
 		}
-		is("a launch before the free", x.Launch(s), errAllocated)
+		is("a launch before the free", x.Launch(s), ErrAllocated)
 		ok(s.Free(m))
 		run(x)
 	}
 	ok(x.Close()) // frees what was not taken
 
-	x = must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	x = need(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
 	run(x)
 	run(x)
-	m := must(x.Take(a.m))(t)
+	m := need(x.Take(a.m))(t)
 	ok(x.Close())
 	ok(m.CopyTo(make([]byte, 8)))
 	ok(m.Close())
@@ -58,8 +60,8 @@ func TestGPUGraphAlloc(t *testing.T) {
 	_, err = a.g.Add(&FreeNode{Mem: a.m}, a.last)
 	is("a node that frees, after an executable graph", err, ResultInvalidValue)
 	a = newAllocGraph(t, gpu)
-	free := must(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
-	x = must(a.g.Instantiate())(t)
+	free := need(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
+	x = need(a.g.Instantiate())(t)
 	run(x)
 	run(x)
 	is("removing a node", free.Remove(), ResultNotSupported)
@@ -71,7 +73,7 @@ func TestGPUGraphAlloc(t *testing.T) {
 
 	// A capture.
 	var result *DeviceMem
-	g := must(s.Capture(CaptureThreadLocal, func() (err error) {
+	g := need(s.Capture(CaptureThreadLocal, func() (err error) {
 		scratch, err := s.Alloc(1 << 20)
 		if err != nil {
 			return err
@@ -82,14 +84,14 @@ func TestGPUGraphAlloc(t *testing.T) {
 		return errors.Join(s.Memset(scratch, 42), s.Copy(result, scratch.Span(64, 64)), s.Free(scratch),
 			s.Copy(a.out, result.Span(0, 8)))
 	}))(t)
-	x = must(g.Instantiate())(t)
+	x = need(g.Instantiate())(t)
 	run(x)
-	m = must(x.Take(result))(t)
+	m = need(x.Take(result))(t)
 	ok(errors.Join(m.Close(), result.Close(), x.Close(), g.Close(), s.Synchronize(), s.Close()))
 
-	before := must(gpu.Device().GraphMemStats())(t)
+	before := need(gpu.Device().GraphMemStats())(t)
 	ok(gpu.Device().TrimGraphMem())
-	after := must(gpu.Device().GraphMemStats())(t)
+	after := need(gpu.Device().GraphMemStats())(t)
 	if before.ReservedHigh == 0 || after.Reserved > before.Reserved {
 		t.Errorf("graphs used %+v, and after the trim %+v", before, after)
 	}

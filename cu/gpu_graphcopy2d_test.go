@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // planesBench is what the tests of nodes with rectangles use: device memory of 8 rows of 16 bytes, which
@@ -24,8 +26,8 @@ func newPlanesBench(t testing.TB) *planesBench {
 	for i := range b.in {
 		b.in[i] = byte(i)
 	}
-	b.s = must(b.gpu.NewStream(StreamNonBlocking))(t)
-	b.src, b.dst = must(AllocFrom(b.gpu, b.in))(t), must(AllocFrom(b.gpu, make([]byte, 128)))(t)
+	b.s = need(b.gpu.NewStream(StreamNonBlocking))(t)
+	b.src, b.dst = need(AllocFrom(b.gpu, b.in))(t), need(AllocFrom(b.gpu, make([]byte, 128)))(t)
 	t.Cleanup(func() { b.ok(errors.Join(b.src.Close(), b.dst.Close(), b.s.Close())) })
 	return b
 }
@@ -58,16 +60,16 @@ func (b *planesBench) is(what string, x *GraphExec, want map[int][]byte) {
 // the sets in the executable graph.
 func TestGPUGraphCopy2D(t *testing.T) {
 	b := newPlanesBench(t)
-	host := must(b.gpu.AllocHost(12, 0))(t)
-	g := must(b.gpu.NewGraph())(t)
+	host := need(b.gpu.AllocHost(12, 0))(t)
+	g := need(b.gpu.NewGraph())(t)
 	// Two planes of two rows of three bytes go to the host, and two rows of them from there.
 	box := Planes{b.rows(b.src, 1, 1), 3} // bytes 17, 33, 65, 81
-	down := must(g.Add(copyBox(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2)))(t)
-	up := must(g.Add(copyRect(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2), down))(t)
-	bytes1 := must(g.Add(setRect(b.rows(b.dst, 1, 2), 0xaa, 1, 3, 2)))(t)
-	words := must(g.Add(setRect(b.rows(b.dst, 8, 2), 0x0201, 2, 1, 2)))(t)
-	longs := must(g.Add(setRect(b.rows(b.dst, 12, 2), 0x06050403, 4, 1, 2)))(t)
-	x := must(g.Instantiate())(t)
+	down := need(g.Add(copyBox(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2)))(t)
+	up := need(g.Add(copyRect(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2), down))(t)
+	bytes1 := need(g.Add(setRect(b.rows(b.dst, 1, 2), 0xaa, 1, 3, 2)))(t)
+	words := need(g.Add(setRect(b.rows(b.dst, 8, 2), 0x0201, 2, 1, 2)))(t)
+	longs := need(g.Add(setRect(b.rows(b.dst, 12, 2), 0x06050403, 4, 1, 2)))(t)
+	x := need(g.Instantiate())(t)
 	t.Cleanup(func() { b.ok(errors.Join(x.Close(), g.Close(), host.Close())) })
 	set := []byte{0xaa, 0xaa, 0xaa}
 	want := map[int][]byte{
@@ -106,7 +108,7 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	})
 
 	// The graph has not changed, and can change in every way.
-	y := must(g.Instantiate())(t)
+	y := need(g.Instantiate())(t)
 	b.is("the graph", y, want)
 	b.ok(y.Close())
 	b.ok(errors.Join(
@@ -120,7 +122,7 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	for _, row := range []int{72, 88, 104} {
 		want[row] = bytes.Repeat([]byte{1}, 8)
 	}
-	y = must(g.Instantiate())(t)
+	y = need(g.Instantiate())(t)
 	b.is("the changed graph", y, want)
 	b.ok(y.Close())
 	b.ok(up.Set(copyRect(b.rows(b.dst, 0, 0), Rows{Mem: host}, 6, 1)))
@@ -129,7 +131,7 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	want[0], want[64] = []byte{16, 17, 18, 19, 20, 21}, nil
 	delete(want, 5)
 	want[14] = []byte{1, 0}
-	y = must(g.Instantiate())(t)
+	y = need(g.Instantiate())(t)
 	b.is("changed again", y, want)
 	b.ok(y.Close())
 }
@@ -138,41 +140,41 @@ func TestGPUGraphCopy2D(t *testing.T) {
 func TestGPUGraphCopy2DParams(t *testing.T) {
 	b := newPlanesBench(t)
 	dst, src := b.rows(b.dst, 1, 2), b.rows(b.src, 3, 1)
-	g := must(b.gpu.NewGraph())(t)
+	g := need(b.gpu.NewGraph())(t)
 	t.Cleanup(func() { b.ok(g.Close()) })
-	flat := must(g.Add(copyRect(dst, src, 5, 3)))(t)
-	box := must(g.Add(copyBox(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2)))(t)
-	set := must(g.Add(setRect(b.rows(b.dst, 2, 2), 7, 2, 3, 4)))(t)
+	flat := need(g.Add(copyRect(dst, src, 5, 3)))(t)
+	box := need(g.Add(copyBox(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2)))(t)
+	set := need(g.Add(setRect(b.rows(b.dst, 2, 2), 7, 2, 3, 4)))(t)
 	to, from := b.dst.Handle()+33, b.src.Handle()+19
 	want := &CopyNode{DstAddr: to, SrcAddr: from, Box: &CopyBox{5, 3, 1, 16, 3, 16, 3}}
 	// The heights mean nothing, as there is one plane.
 	heights := cmpopts.IgnoreFields(CopyBox{}, "DstHeight", "SrcHeight")
-	if diff := cmp.Diff(want, must(workOf[*CopyNode](flat))(t), heights); diff != "" {
+	if diff := cmp.Diff(want, need(workOf[*CopyNode](flat))(t), heights); diff != "" {
 		t.Errorf("a rectangle (-want +got):\n%s", diff)
 	}
 	want.Box = &CopyBox{5, 2, 2, 16, 3, 16, 4}
-	if diff := cmp.Diff(want, must(workOf[*CopyNode](box))(t)); diff != "" {
+	if diff := cmp.Diff(want, need(workOf[*CopyNode](box))(t)); diff != "" {
 		t.Errorf("a box (-want +got):\n%s", diff)
 	}
 	fill := &MemsetNode{Addr: b.dst.Handle() + 34, Value: 7, ElementSize: 2, Rect: &MemsetRect{3, 4, 16}}
-	if diff := cmp.Diff(fill, must(workOf[*MemsetNode](set))(t)); diff != "" {
+	if diff := cmp.Diff(fill, need(workOf[*MemsetNode](set))(t)); diff != "" {
 		t.Errorf("a memset (-want +got):\n%s", diff)
 	}
 
-	captured := must(b.s.Capture(CaptureRelaxed, func() error {
+	captured := need(b.s.Capture(CaptureRelaxed, func() error {
 		return errors.Join(b.s.Copy2D(dst, src, 5, 3), b.s.Memset2D16(b.rows(b.dst, 2, 2), 7, 3, 4))
 	}))(t)
 	t.Cleanup(func() { b.ok(captured.Close()) })
-	for _, n := range must(captured.Nodes())(t) {
-		switch typ := must(n.Type())(t); typ {
+	for _, n := range need(captured.Nodes())(t) {
+		switch typ := need(n.Type())(t); typ {
 		case GraphNodeTypeMemcpy:
-			p := must(workOf[*CopyNode](n))(t)
+			p := need(workOf[*CopyNode](n))(t)
 			t.Logf("captured: %+v", p)
 			if p.DstAddr != to || p.SrcAddr != from || p.Box.Width*p.Box.Height*p.Box.Depth != 15 {
 				t.Errorf("the captured copy is %+v", p)
 			}
 		case GraphNodeTypeMemset:
-			p := must(workOf[*MemsetNode](n))(t)
+			p := need(workOf[*MemsetNode](n))(t)
 			t.Logf("captured: %+v", p)
 			if p.Addr != fill.Addr || uint64(p.ElementSize)*p.Rect.Width*p.Rect.Height != 24 {
 				t.Errorf("the captured memset is %+v", p)

@@ -1,8 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // overlapPTX has a kernel that lets later ones begin at once, and then adds x, and one that waits for the
@@ -47,22 +49,22 @@ again:
 // With EdgeLaunchOrder it need not.
 func TestGPUGraphEdges(t *testing.T) {
 	b := newNodeBench(t)
-	if must(b.gpu.Device().Attribute(DeviceAttributeComputeCapabilityMajor))(t) < 9 {
+	if need(b.gpu.Device().Attribute(DeviceAttributeComputeCapabilityMajor))(t) < 9 {
 		t.Skip("the GPU has no griddepcontrol")
 	}
-	m := must(b.gpu.LoadModule([]byte(overlapPTX)))(t)
-	first, second := must(m.Function("first"))(t), must(m.Function("second"))(t)
+	m := need(b.gpu.LoadModule([]byte(overlapPTX)))(t)
+	first, second := need(m.Function("first"))(t), need(m.Function("second"))(t)
 	for _, kind := range []EdgeKind{EdgeFull, EdgeProgrammatic, EdgeLaunchOrderProgrammatic, EdgeLaunchOrder} {
-		g := must(b.gpu.NewGraph())(t)
-		set := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-		k1 := must(g.Add(&KernelNode{Kernel: first, Config: oneThread, Args: []Arg{Ptr(b.mem), F32(3)}}, set))(t)
-		k2 := must(g.Add(&KernelNode{Kernel: second, Config: oneThread, Args: []Arg{Ptr(b.mem)}}))(t)
+		g := need(b.gpu.NewGraph())(t)
+		set := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+		k1 := need(g.Add(&KernelNode{Kernel: first, Config: oneThread, Args: []Arg{Ptr(b.mem), F32(3)}}, set))(t)
+		k2 := need(g.Add(&KernelNode{Kernel: second, Config: oneThread, Args: []Arg{Ptr(b.mem)}}))(t)
 		b.ok(g.AddEdgeOfKind(GraphEdge{k1, k2, kind}))
-		must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, k1, k2))(t)
-		if edges := must(g.Edges())(t); len(edges) != 4 || edges[1].Kind != kind && edges[2].Kind != kind && edges[0].Kind != kind {
+		need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, k1, k2))(t)
+		if edges := need(g.Edges())(t); len(edges) != 4 || edges[1].Kind != kind && edges[2].Kind != kind && edges[0].Kind != kind {
 			t.Errorf("%v: edges %v", kind, edges)
 		}
-		x := must(g.Instantiate())(t)
+		x := need(g.Instantiate())(t)
 		if kind == EdgeLaunchOrder {
 			b.ok(errors.Join(x.Launch(b.s), b.s.Synchronize()))
 		} else {
@@ -72,12 +74,12 @@ func TestGPUGraphEdges(t *testing.T) {
 	}
 	cfg := oneThread
 	cfg.Attributes = LaunchWith(LaunchProgrammatic())
-	g := must(b.s.Capture(CaptureRelaxed, func() error {
+	g := need(b.s.Capture(CaptureRelaxed, func() error {
 		return errors.Join(b.s.Memset(b.mem, 0), first.Launch(b.s, oneThread, Ptr(b.mem), F32(5)),
 			second.Launch(b.s, cfg, Ptr(b.mem)), b.s.Copy(b.out, b.mem))
 	}))(t)
 	count := 0
-	for _, e := range must(g.Edges())(t) {
+	for _, e := range need(g.Edges())(t) {
 		if e.Kind == EdgeProgrammatic {
 			count++
 		}
@@ -85,7 +87,7 @@ func TestGPUGraphEdges(t *testing.T) {
 	if count != 1 {
 		t.Errorf("%d programmatic edges of a capture", count)
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	b.runs("captured", x, 5)
 	b.ok(errors.Join(x.Close(), g.Close(), m.Close()))
 }

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // Nodes of graphs that the driver's functions make and change, with results that are read back.
@@ -31,17 +33,17 @@ var fourThreads = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}}
 
 func newNodeBench(t *testing.T) *nodeBench {
 	b := &nodeBench{t: t, gpu: gpuContext(t)}
-	b.s = must(b.gpu.NewStream(StreamNonBlocking))(t)
-	b.mem, b.other = must(b.gpu.Alloc(16))(t), must(b.gpu.Alloc(16))(t)
-	b.out = must(b.gpu.AllocHost(16, 0))(t)
-	mod := must(b.gpu.LoadModule([]byte(spinPTX)))(t)
-	b.add = must(mod.Function("add"))(t)
-	b.g = must(b.gpu.NewGraph())(t)
-	b.set = must(b.g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-	b.kernel = must(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, b.set))(t)
-	b.copy = must(b.g.Add(&CopyNode{Dst: b.out, Src: b.mem}, b.kernel))(t)
-	b.fn = must(b.g.Add(&HostNode{Func: func() { b.called.Add(1) }}, b.copy))(t)
-	b.x = must(b.g.Instantiate())(t)
+	b.s = need(b.gpu.NewStream(StreamNonBlocking))(t)
+	b.mem, b.other = need(b.gpu.Alloc(16))(t), need(b.gpu.Alloc(16))(t)
+	b.out = need(b.gpu.AllocHost(16, 0))(t)
+	mod := need(b.gpu.LoadModule([]byte(spinPTX)))(t)
+	b.add = need(mod.Function("add"))(t)
+	b.g = need(b.gpu.NewGraph())(t)
+	b.set = need(b.g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	b.kernel = need(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, b.set))(t)
+	b.copy = need(b.g.Add(&CopyNode{Dst: b.out, Src: b.mem}, b.kernel))(t)
+	b.fn = need(b.g.Add(&HostNode{Func: func() { b.called.Add(1) }}, b.copy))(t)
+	b.x = need(b.g.Instantiate())(t)
 	t.Cleanup(func() {
 		b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), b.g.Close(), mod.Close(), b.out.Close(), b.mem.Close(),
 			b.other.Close(), b.s.Close()))
@@ -94,13 +96,13 @@ func TestGPUGraphNodes(t *testing.T) {
 	}
 
 	// The graph has not changed.
-	y := must(b.g.Instantiate())(t)
+	y := need(b.g.Instantiate())(t)
 	b.runs("the graph", y, 1)
 	b.ok(y.Close())
 	b.ok(errors.Join(b.set.Set(&MemsetNode{Dst: b.mem, Value: math.Float32bits(3), ElementSize: 4}),
 		b.kernel.Set(&KernelNode{Kernel: b.add, Config: LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}),
 		b.copy.Set(&CopyNode{Dst: b.out, Src: b.mem}), b.fn.Set(&HostNode{Func: func() { b.again.Add(10) }})))
-	y = must(b.g.Instantiate())(t)
+	y = need(b.g.Instantiate())(t)
 	b.runs("the changed graph", y, 7)
 	if a := b.again.Load(); a != 11 {
 		t.Errorf("%d calls", a)
@@ -138,16 +140,16 @@ func TestGPUGraphNodesWhileRunning(t *testing.T) {
 // TestGPUGraphNodesMany updates 32 kernel nodes, each of which adds another power of two.
 func TestGPUGraphNodesMany(t *testing.T) {
 	b := newNodeBench(t)
-	g := must(b.gpu.NewGraph())(t)
+	g := need(b.gpu.NewGraph())(t)
 	defer closeIt(t, g)
-	last := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	last := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
 	var nodes []GraphNode
 	for range 32 {
-		last = must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
+		last = need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
 		nodes = append(nodes, last)
 	}
-	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
-	x := must(g.Instantiate())(t)
+	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
+	x := need(g.Instantiate())(t)
 	defer closeIt(t, x)
 	b.runs("as it was made", x, 32)
 	for round := range 3 {
@@ -175,14 +177,14 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 	b.runs("enabled", b.x, 6)
 
 	// A second kernel, by way of edges.
-	second := must(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(30)}}))(t)
+	second := need(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(30)}}))(t)
 	b.ok(errors.Join(b.g.AddEdge(b.kernel, second), b.g.AddEdge(second, b.copy), b.g.RemoveEdge(b.kernel, b.copy)))
-	y := must(b.g.InstantiateWithFlags(InstantiateDefault))(t)
+	y := need(b.g.InstantiateWithFlags(InstantiateDefault))(t)
 	b.runs("two kernels", y, 31)
 	b.ok(y.Close())
 	b.ok(b.kernel.Remove())
 	b.ok(b.g.AddEdge(b.set, second))
-	y = must(b.g.InstantiateWithFlags(InstantiateNodePriority))(t)
+	y = need(b.g.InstantiateWithFlags(InstantiateNodePriority))(t)
 	b.runs("the second kernel", y, 30)
 	b.ok(y.Close())
 	b.runs("the old executable graph", b.x, 6)
@@ -191,11 +193,11 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 // TestGPUGraphNodesChild runs a graph within a graph.
 func TestGPUGraphNodesChild(t *testing.T) {
 	b := newNodeBench(t)
-	outer := must(b.gpu.NewGraph())(t)
-	child := must(outer.Add(&ChildNode{Graph: b.g}))(t)
-	after := must(outer.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(8)}}, child))(t)
-	must(outer.Add(&CopyNode{Dst: b.out, Src: b.mem}, after))(t)
-	x := must(outer.Instantiate())(t)
+	outer := need(b.gpu.NewGraph())(t)
+	child := need(outer.Add(&ChildNode{Graph: b.g}))(t)
+	after := need(outer.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(8)}}, child))(t)
+	need(outer.Add(&CopyNode{Dst: b.out, Src: b.mem}, after))(t)
+	x := need(outer.Instantiate())(t)
 	b.runs("a child", x, 9)
 	b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}))
 	b.runs("its graph has changed", x, 9)
@@ -205,11 +207,11 @@ func TestGPUGraphNodesChild(t *testing.T) {
 		b.ok(err)
 		b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
 		b.runs("the old executable graph", x, 10)
-		y := must(outer.Instantiate())(t)
+		y := need(outer.Instantiate())(t)
 		b.runs("a new executable graph", y, 10)
 		b.ok(y.Close())
 		b.ok(child.Set(&ChildNode{Graph: b.g}))
-		y = must(outer.Instantiate())(t)
+		y = need(outer.Instantiate())(t)
 		b.runs("with the newer child", y, 11)
 		b.ok(y.Close())
 		if err := after.Set(&ChildNode{Graph: b.g}); !errors.Is(err, ResultInvalidValue) {
@@ -229,14 +231,14 @@ func TestGPUGraphNodesPeer(t *testing.T) {
 	if err != nil {
 		t.Skip("one GPU")
 	}
-	two := must(dev.PrimaryContext())(t)
-	far := must(two.Alloc(16))(t)
+	two := need(dev.PrimaryContext())(t)
+	far := need(two.Alloc(16))(t)
 	defer func() { b.ok(errors.Join(far.Close(), two.Close())) }()
-	g := must(b.gpu.NewGraph())(t)
-	set := must(g.Add(&MemsetNode{Dst: far, Value: math.Float32bits(5), ElementSize: 4}))(t)
-	near := must(g.Add(&CopyNode{Dst: b.mem, Src: far}, set))(t)
-	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, near))(t)
-	x := must(g.Instantiate())(t)
+	g := need(b.gpu.NewGraph())(t)
+	set := need(g.Add(&MemsetNode{Dst: far, Value: math.Float32bits(5), ElementSize: 4}))(t)
+	near := need(g.Add(&CopyNode{Dst: b.mem, Src: far}, set))(t)
+	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, near))(t)
+	x := need(g.Instantiate())(t)
 	b.runs("from the other GPU", x, 5)
 	b.ok(errors.Join(x.Close(), g.Close()))
 }
@@ -244,10 +246,10 @@ func TestGPUGraphNodesPeer(t *testing.T) {
 // TestGPUGraphNodesRefused passes nodes of wrong kinds, and contexts and lengths that an executable graph cannot get.
 func TestGPUGraphNodesRefused(t *testing.T) {
 	b := newNodeBench(t)
-	two := must(b.gpu.Device().NewContext(0))(t)
-	far := must(two.Alloc(16))(t)
-	mod := must(two.LoadModule([]byte(spinPTX)))(t)
-	theirs := must(mod.Function("add"))(t)
+	two := need(b.gpu.Device().NewContext(0))(t)
+	far := need(two.Alloc(16))(t)
+	mod := need(two.LoadModule([]byte(spinPTX)))(t)
+	theirs := need(mod.Function("add"))(t)
 	defer func() { b.ok(errors.Join(far.Close(), mod.Close(), two.Close())) }()
 	for what, err := range map[string]error{
 		"a kernel for a memset":             b.x.Set(b.set, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}),
@@ -269,9 +271,9 @@ func TestGPUGraphNodesRefused(t *testing.T) {
 			return err
 		}(),
 		"a graph as a part of itself": func() error { _, err := b.g.Add(&ChildNode{Graph: b.g}); return err }(),
-		"a node that is removed":      func() error { n := must(b.g.Add(&EmptyNode{}))(t); b.ok(n.Remove()); return n.Remove() }(),
+		"a node that is removed":      func() error { n := need(b.g.Add(&EmptyNode{}))(t); b.ok(n.Remove()); return n.Remove() }(),
 		"a dependency on a node that is gone ": func() error {
-			n := must(b.g.Add(&EmptyNode{}))(t)
+			n := need(b.g.Add(&EmptyNode{}))(t)
 			b.ok(n.Remove())
 			_,
 				err := b.g.Add(&EmptyNode{}, n)
@@ -296,11 +298,11 @@ func TestGPUGraphNodesCooperative(t *testing.T) {
 	b := newNodeBench(t)
 	cfg := fourThreads
 	cfg.Flags = LaunchCooperative
-	g := must(b.gpu.NewGraph())(t)
-	set := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-	kernel := must(g.Add(&KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}, set))(t)
-	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, kernel))(t)
-	x := must(g.Instantiate())(t)
+	g := need(b.gpu.NewGraph())(t)
+	set := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	kernel := need(g.Add(&KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}, set))(t)
+	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, kernel))(t)
+	x := need(g.Instantiate())(t)
 	b.runs("cooperative", x, 2)
 	b.ok(x.Set(kernel, &KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
 	b.runs("cooperative, changed", x, 3)
@@ -313,7 +315,7 @@ func TestGPUGraphNodesCooperative(t *testing.T) {
 		t.Errorf("an ordinary kernel in its place: %v", err)
 	}
 	b.ok(kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}))
-	y := must(g.Instantiate())(t)
+	y := need(g.Instantiate())(t)
 	b.runs("ordinary", y, 4)
 	b.ok(errors.Join(x.Close(), y.Close(), g.Close()))
 }

@@ -1,24 +1,27 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGPUGraphUpdateRefused updates an executable graph of a memset and an empty node after it with graphs that differ,
 // and asks for the reason and the node.
 func TestGPUGraphUpdateRefused(t *testing.T) {
 	gpu := gpuContext(t)
-	mem := must(gpu.Alloc(64))(t)
+	mem := need(gpu.Alloc(64))(t)
 	build := func(edge bool, sets ...bool) (*Graph, []GraphNode) {
-		g := must(gpu.NewGraph())(t)
+		g := need(gpu.NewGraph())(t)
 		var list, last []GraphNode
 		for _, set := range sets {
 			var n GraphNode
 			if set {
-				n = must(g.Add(&MemsetNode{Dst: mem, Value: 1}, last...))(t)
+				n = need(g.Add(&MemsetNode{Dst: mem, Value: 1}, last...))(t)
 			} else {
-				n = must(g.Add(&EmptyNode{}, last...))(t)
+				n = need(g.Add(&EmptyNode{}, last...))(t)
 			}
 			if list = append(list, n); edge {
 				last = []GraphNode{n}
@@ -27,8 +30,8 @@ func TestGPUGraphUpdateRefused(t *testing.T) {
 		return g, list
 	}
 	g, _ := build(true, true, false)
-	x := must(g.Instantiate())(t)
-	v2 := gpuDriver(t).core.Has("cuGraphExecUpdate")
+	x := need(g.Instantiate())(t)
+	v2 := core.Of(gpuDriver(t)).Has("cuGraphExecUpdate")
 	for _, c := range []struct {
 		name string
 		edge bool

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -8,13 +8,15 @@ import (
 	"slices"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGPUHandles gives the driver the handles that objects expose, on a real GPU: see gpu_test.go.
 func TestGPUHandles(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, at := gpu.own().Context.Drv.Table(), driver.At{Context: driver.Context(gpu.Handle())}
+	tab, at := core.Of(gpu).Context.Drv.Table(), driver.At{Context: driver.Context(gpu.Handle())}
 	check := func(what string, res driver.Result, ok bool) {
 		t.Helper()
 		if tab.Missing(res) != nil {
@@ -23,12 +25,12 @@ func TestGPUHandles(t *testing.T) {
 			t.Errorf("%s: the driver answers %v, and something else than expected", what, res)
 		}
 	}
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
 	f, res := tab.ModuleGetFunction(at, driver.Module(mod.Handle()), "spin")
-	check("a module", res, uintptr(f) == must(mod.Function("spin"))(t).Handle())
+	check("a module", res, uintptr(f) == need(mod.Function("spin"))(t).Handle())
 
-	tl := must(gpu.NewTimeline(7))(t)
+	tl := need(gpu.NewTimeline(7))(t)
 	defer tl.Close()
 	b := make([]byte, 8)
 	res = tab.MemcpyDtoH(at, b, driver.DevicePtr(tl.Handle()))
@@ -37,19 +39,19 @@ func TestGPUHandles(t *testing.T) {
 		t.Error("the timeline is of another device")
 	}
 
-	g := must(gpu.NewGraph())(t)
+	g := need(gpu.NewGraph())(t)
 	c, err := g.NewConditionAt(1)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		noErr(t, err)
 		_, body, err := addIf(g, c)
 		noErr(t, err)
-		n := must(body.Add(&EmptyNode{}))(t)
+		n := need(body.Add(&EmptyNode{}))(t)
 		if c.Handle() == 0 || n.Graph() != body {
 			t.Errorf("condition %#x, graph %p of a node of %p", c.Handle(), n.Graph(), body)
 		}
 	}
-	x := must(g.Instantiate())(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	x := need(g.Instantiate())(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	noErr(t, errors.Join(x.Upload(s), s.Synchronize(), x.Launch(s), s.Synchronize()))
 	_, res = tab.GraphExecGetFlags(at, driver.GraphExec(x.Handle()))
@@ -74,12 +76,12 @@ func TestGPULibraryFile(t *testing.T) {
 		t.Skip(err)
 	}
 	noErr(t, err)
-	k := must(l.Kernel("tick"))(t)
+	k := need(l.Kernel("tick"))(t)
 	if k.Library() != l {
 		t.Error("the kernel is of another library")
 	}
-	own, res := drv.core.Table().KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
-	if drv.core.Table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
+	own, res := core.Of(drv).Table().KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
+	if core.Of(drv).Table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
 		t.Errorf("the driver says %v, and that the kernel is of library %#x, not %#x", res, own, l.Handle())
 	}
 	noErr(t, l.Close())
@@ -92,7 +94,7 @@ func TestGPULibraryFile(t *testing.T) {
 // TestGPUGraphNodeBodies finds the bodies of conditional nodes again.
 func TestGPUGraphNodeBodies(t *testing.T) {
 	gpu := gpuContext(t)
-	g := must(gpu.NewGraph())(t)
+	g := need(gpu.NewGraph())(t)
 	defer g.Close()
 	c, err := g.NewCondition()
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.3
@@ -101,13 +103,13 @@ func TestGPUGraphNodeBodies(t *testing.T) {
 	noErr(t, err)
 	n, bodies, err := addSwitch(g, c, 3)
 	noErr(t, err)
-	if got := must(bodiesOf(n))(t); !slices.Equal(got, bodies) || n.Graph() != g {
+	if got := need(bodiesOf(n))(t); !slices.Equal(got, bodies) || n.Graph() != g {
 		t.Errorf("the bodies are %v, want %v", got, bodies)
 	}
-	inner := must(bodies[2].NewCondition())(t)
+	inner := need(bodies[2].NewCondition())(t)
 	in, body, err := addIf(bodies[2], inner)
 	noErr(t, err)
-	if got := must(bodiesOf(in))(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
+	if got := need(bodiesOf(in))(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
 		t.Errorf("the bodies within a body are %v", got)
 	}
 }
@@ -116,16 +118,16 @@ func TestGPUGraphNodeBodies(t *testing.T) {
 func TestGPUPoolAccess(t *testing.T) {
 	gpu := gpuContext(t)
 	p := gpuPool(t, gpu, MemPoolOptions{})
-	if !must(p.Access(gpu.Device()))(t) {
+	if !need(p.Access(gpu.Device()))(t) {
 		t.Error("the pool's own device has no access")
 	}
-	for _, peer := range must(gpu.Device().Driver().Devices())(t) {
-		if peer == gpu.Device() || !must(gpu.Device().CanAccessPeer(peer))(t) {
+	for _, peer := range need(gpu.Device().Driver().Devices())(t) {
+		if peer == gpu.Device() || !need(gpu.Device().CanAccessPeer(peer))(t) {
 			continue
 		}
 		for _, allow := range []bool{true, false} {
 			noErr(t, p.SetAccess(peer, allow))
-			if can := must(p.Access(peer))(t); can != allow {
+			if can := need(p.Access(peer))(t); can != allow {
 				t.Errorf("%v: after SetAccess(%v), Access = %v", peer, allow, can)
 			}
 		}
@@ -142,8 +144,8 @@ func TestGPUVirtualMemAccess(t *testing.T) {
 	if err != nil || least == 0 || best < least || best%least != 0 {
 		t.Errorf("Granularity = %d, %d, %v", least, best, err)
 	}
-	m := must(gpu.Reserve(8 * best))(t)
-	p := must(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
+	m := need(gpu.Reserve(8 * best))(t)
+	p := need(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
 	size := p.Size()
 	if size%least != 0 {
 		t.Errorf("physical memory of %d bytes, where the granularity is %d", size, least)
@@ -151,15 +153,15 @@ func TestGPUVirtualMemAccess(t *testing.T) {
 	second := 4 * best
 	noErr(t, errors.Join(m.Map(0, p), m.Map(second, p), p.Close()))
 	dev := gpu.Device()
-	if a := must(m.Access(second, dev))(t); a != AccessReadWrite {
+	if a := need(m.Access(second, dev))(t); a != AccessReadWrite {
 		t.Errorf("Access = %v", a)
 	}
 	noErr(t, m.SetAccess(dev, AccessRead))
-	if a := must(m.Access(0, dev))(t); a != AccessRead {
+	if a := need(m.Access(0, dev))(t); a != AccessRead {
 		t.Errorf("after SetAccess: %v", a)
 	}
 	noErr(t, m.SetAccess(dev, AccessReadWrite))
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	noErr(t, s.Memset(m.Span(second, 64), 3))
 	noErr(t, m.Unmap(second, size)) // waits for the memset

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bufio"
@@ -11,6 +11,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 const ipcMemEnv = "PURECU_TEST_IPC_MEM"
@@ -28,8 +31,8 @@ func startIPCMemPeer(t *testing.T, env []string, args ...string) *ipcMemPeer {
 	t.Helper()
 	p := &ipcMemPeer{t: t, cmd: exec.Command(args[0], args[1:]...)}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	p.in = must(p.cmd.StdinPipe())(t)
-	p.out = bufio.NewScanner(must(p.cmd.StdoutPipe())(t))
+	p.in = need(p.cmd.StdinPipe())(t)
+	p.out = bufio.NewScanner(need(p.cmd.StdoutPipe())(t))
 	noErr(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.in.Close()
@@ -66,7 +69,7 @@ func TestGPUIPCMem(t *testing.T) {
 		return
 	}
 	gpu := gpuContext(t)
-	small, m := must(gpu.Alloc(5))(t), must(gpu.Alloc(2<<20))(t)
+	small, m := need(gpu.Alloc(5))(t), need(gpu.Alloc(2<<20))(t)
 	defer small.Close()
 	noErr(t, small.CopyFrom([]byte{1, 2, 3, 4, 5}))
 	noErr(t, m.Memset(7))
@@ -76,8 +79,8 @@ func TestGPUIPCMem(t *testing.T) {
 		t.Skip(err)
 	}
 	noErr(t, err)
-	large := must(m.IPCHandle())(t)
-	if again := must(m.IPCHandle())(t); again != large || large == h {
+	large := need(m.IPCHandle())(t)
+	if again := need(m.IPCHandle())(t); again != large || large == h {
 		t.Errorf("the handles are %v, %v and %v", h, large, again)
 	}
 	if _, err := gpu.OpenIPCMem(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
@@ -103,16 +106,16 @@ func importIPCMem(t *testing.T, text string) {
 	noErr(t, h.UnmarshalText([]byte(first)))
 	noErr(t, large.UnmarshalText([]byte(second)))
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 
-	m := must(gpu.OpenIPCMem(h))(t)
+	m := need(gpu.OpenIPCMem(h))(t)
 	got := make([]byte, 5)
 	noErr(t, m.CopyTo(got))
 	if m.Size() != 5 || !bytes.Equal(got, []byte{1, 2, 3, 4, 5}) {
 		t.Errorf("opened: %d bytes, %d", m.Size(), got)
 	}
-	twice := must(gpu.OpenIPCMem(h))(t)
+	twice := need(gpu.OpenIPCMem(h))(t)
 	if twice.Handle() != m.Handle() {
 		t.Errorf("opened again at %#x, not at %#x", twice.Handle(), m.Handle())
 	}
@@ -122,7 +125,7 @@ func importIPCMem(t *testing.T, text string) {
 	if _, err := twice.IPCHandle(); !errors.Is(err, ErrImported) {
 		t.Errorf("a handle of opened memory: %v", err)
 	}
-	beside := must(gpu.Device().NewContext(0))(t)
+	beside := need(gpu.Device().NewContext(0))(t)
 	defer beside.Close()
 	_, err := beside.OpenIPCMem(h)
 	if !errors.Is(err, ResultInvalidHandle) || !strings.Contains(err.Error(), "another context") {
@@ -137,7 +140,7 @@ func importIPCMem(t *testing.T, text string) {
 		t.Errorf("a memset after Close: %v", err)
 	}
 
-	m = must(gpu.OpenIPCMem(large))(t)
+	m = need(gpu.OpenIPCMem(large))(t)
 	fmt.Println("WRITTEN")
 	bufio.NewReader(os.Stdin).ReadString('\n') // now it is freed there
 	got = make([]byte, m.Size())
@@ -145,12 +148,12 @@ func importIPCMem(t *testing.T, text string) {
 	if m.Size() != 2<<20 || got[0] != 7 || got[len(got)-1] != 7 {
 		t.Errorf("%d bytes, which are %d and %d", m.Size(), got[0], got[len(got)-1])
 	}
-	tl := must(gpu.NewTimeline(0))(t)
+	tl := need(gpu.NewTimeline(0))(t)
 	defer tl.Close()
 	noErr(t, tl.Block(s, 1))
 	noErr(t, s.Memset(m, 8))
 	m = nil // no call of this package closes it before the work is done: see neverWait
-	pending := func() bool { return gpu.own().Context.Deferred.Pending() }
+	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }
 	if !eventually(pending) {
 		t.Error("abandoned memory is not deferred")
 	}
@@ -192,15 +195,15 @@ func TestGPUIPCMemPython(t *testing.T) {
 	p := startIPCMemPeer(t, nil, python, "-c", ipcMemPython)
 	var h IPCMemHandle
 	noErr(t, h.UnmarshalText([]byte(p.until("HANDLE"))))
-	theirs := must(gpu.OpenIPCMem(h))(t)
+	theirs := need(gpu.OpenIPCMem(h))(t)
 	if theirs.Size() != 1000 {
 		t.Errorf("Python's memory has %d bytes", theirs.Size())
 	}
 	_, err = theirs.WriteAt([]byte{5}, 999)
 	noErr(t, err)
-	own := must(gpu.Alloc(1000))(t)
+	own := need(gpu.Alloc(1000))(t)
 	defer own.Close()
-	fmt.Fprintln(p.in, must(own.IPCHandle())(t))
+	fmt.Fprintln(p.in, need(own.IPCHandle())(t))
 	p.until("DONE")
 	got := make([]byte, 1000)
 	noErr(t, own.CopyTo(got))

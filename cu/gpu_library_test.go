@@ -1,16 +1,18 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPULibrary uses a library in two contexts of a real GPU: see gpu_test.go.
 func TestGPULibrary(t *testing.T) {
 	drv := gpuDriver(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	l, err := drv.LoadLibrary([]byte(countPTX), JITVerbose())
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
@@ -19,33 +21,33 @@ func TestGPULibrary(t *testing.T) {
 	noErr(t, err)
 	t.Logf("the log is %q", l.Log()) // it is empty if the driver finds the library in its cache
 	var names []string
-	for _, k := range must(l.Kernels())(t) {
+	for _, k := range need(l.Kernels())(t) {
 		names = append(names, k.Name())
 	}
 	slices.Sort(names)
 	if !slices.Equal(names, []string{"put", "tick"}) {
 		t.Errorf("the kernels are %v", names)
 	}
-	testLibrary(t, l, gpu, must(gpu.Device().NewContext(0))(t))
-	testAttributes(t, must(l.Kernel("put"))(t), gpu)
+	testLibrary(t, l, gpu, need(gpu.Device().NewContext(0))(t))
+	testAttributes(t, need(l.Kernel("put"))(t), gpu)
 	if _, err := l.Kernel("absent"); !errors.Is(err, ResultNotFound) {
 		t.Errorf("a kernel that is missing: %v", err)
 	}
-	f := must(must(l.Kernel("tick"))(t).Function(gpu))(t)
-	m := must(gpu.Alloc(4))(t)
+	f := need(need(l.Kernel("tick"))(t).Function(gpu))(t)
+	m := need(gpu.Alloc(4))(t)
 	defer m.Close()
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
-	g := must(s.Capture(CaptureRelaxed, func() error { return f.Launch(s, one, Ptr(m)) }))(t)
+	g := need(s.Capture(CaptureRelaxed, func() error { return f.Launch(s, one, Ptr(m)) }))(t)
 	noErr(t, l.Close()) // the graph keeps it
-	e := must(g.Instantiate())(t)
+	e := need(g.Instantiate())(t)
 	noErr(t, errors.Join(e.Launch(s), s.Synchronize(), e.Close(), g.Close()))
 	if err := f.Launch(s, one, Ptr(m)); !errors.Is(err, ErrClosed) {
 		t.Errorf("a launch after Close: %v", err)
 	}
 
-	bad := must(drv.LoadLibrary([]byte(badPTX)))(t)
+	bad := need(drv.LoadLibrary([]byte(badPTX)))(t)
 	if _, err := bad.Kernel("x"); !errors.Is(err, ResultInvalidPTX) ||
 		!strings.Contains(err.Error(), "the compiler says:") {
 		t.Errorf("a mistake in the code: %v", err)
@@ -57,7 +59,7 @@ func TestGPULibrary(t *testing.T) {
 func TestGPULink(t *testing.T) {
 	gpu := gpuContext(t)
 	testLinkCases(t, gpu)
-	linked := must(gpu.Link([]LinkInput{{"put", []byte(putPTX)}}, JITVerbose()))(t)
+	linked := need(gpu.Link([]LinkInput{{"put", []byte(putPTX)}}, JITVerbose()))(t)
 	machineCode := strings.HasPrefix(string(linked.Image), "\x7fELF")
 	if text := strings.HasPrefix(string(linked.Image), ".version"); !strings.Contains(linked.Log, "put") || !machineCode && !text {
 		t.Errorf("%d bytes %.8q, the log is %q", len(linked.Image), linked.Image, linked.Log)
@@ -89,8 +91,8 @@ const managedPTX = `.version 7.0
 // TestGPULibraryManaged uses a managed variable of a library in two contexts, and on the host.
 func TestGPULibraryManaged(t *testing.T) {
 	drv := gpuDriver(t)
-	dev := must(drv.Device(0))(t)
-	first, second := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	dev := need(drv.Device(0))(t)
+	first, second := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
 	l, err := drv.LoadLibrary([]byte(managedPTX))
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
 		t.Skip(err)
@@ -99,16 +101,16 @@ func TestGPULibraryManaged(t *testing.T) {
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	var addr uintptr
 	for i, gpu := range []*Context{first, second} {
-		m := must(l.Managed(gpu, "total"))(t)
-		if info := must(gpu.ManagedInfo(m))(t); i == 0 {
+		m := need(l.Managed(gpu, "total"))(t)
+		if info := need(gpu.ManagedInfo(m))(t); i == 0 {
 			addr = m.Handle()
 			t.Logf("%d bytes at %#x: %+v", m.Size(), addr, info)
 		}
 		if m.Size() != 4 || m.Handle() != addr {
 			t.Errorf("%d bytes at %#x, want 4 at %#x", m.Size(), m.Handle(), addr)
 		}
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
-		f := must(must(l.Kernel("more"))(t).Function(gpu))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
+		f := need(need(l.Kernel("more"))(t).Function(gpu))(t)
 		noErr(t, errors.Join(f.Launch(s, one), s.Synchronize()))
 		noErr(t, m.View(func(b []byte) error {
 			if b[0] != 8+2*byte(i) {
@@ -124,7 +126,7 @@ func TestGPULibraryManaged(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	kept := must(l.Managed(first, "total"))(t)
+	kept := need(l.Managed(first, "total"))(t)
 	noErr(t, l.Close()) // the memory keeps the library
 	noErr(t, kept.View(func(b []byte) error {
 		if b[0] != 11 {

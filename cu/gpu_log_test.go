@@ -1,10 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -13,7 +14,7 @@ import (
 func TestGPUDriverLog(t *testing.T) {
 	gpu := gpuContext(t)
 	drv := gpu.Device().Driver()
-	if !drv.core.Has("cuLogsDumpToMemory") {
+	if !core.Of(drv).Has("cuLogsDumpToMemory") {
 		t.Skip("the driver keeps no log: it is older than CUDA 12.9")
 	}
 	for name, fails := range map[string]func() error{
@@ -25,7 +26,7 @@ func TestGPUDriverLog(t *testing.T) {
 		},
 		"an empty PCI slot": func() error { _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); return err },
 	} {
-		at, res := drv.core.Table().LogsCurrent(driver.At{}, 0)
+		at, res := core.Of(drv).Table().LogsCurrent(driver.At{}, 0)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
@@ -36,7 +37,7 @@ func TestGPUDriverLog(t *testing.T) {
 			continue
 		}
 		buffer := make([]byte, core.LogSize)
-		_, n, res := drv.core.Table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
+		_, n, res := core.Of(drv).Table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
 		raw := string(buffer[:min(n, core.LogSize)])
 		t.Logf("%s: %v\nthe log, %v:\n%s", name, err, res, raw)
 		if res != driver.ResultSuccess {

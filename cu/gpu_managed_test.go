@@ -1,18 +1,20 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPUManaged uses managed memory on a real GPU: see gpu_test.go.
 func TestGPUManaged(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	add := must(mod.Function("add"))(t)
+	add := need(mod.Function("add"))(t)
 	const n = 1 << 20
 	m, err := gpu.AllocManaged(n, AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -26,7 +28,7 @@ func TestGPUManaged(t *testing.T) {
 		return nil
 	}))
 	dev, host := gpu.Device().Location(), MemLocation{Type: LocationHost}
-	empty := must(gpu.ManagedInfo(m))(t)
+	empty := need(gpu.ManagedInfo(m))(t)
 	if empty.ReadMostly || empty.Preferred != (MemLocation{}) || empty.LastPrefetch != (MemLocation{}) ||
 		len(empty.AccessedBy) != 0 {
 		t.Errorf("without advice: %+v", empty)
@@ -34,7 +36,7 @@ func TestGPUManaged(t *testing.T) {
 	noErr(t, s.Prefetch(m, dev))
 	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m), U32(32), F32(1)))
 	noErr(t, s.Synchronize())
-	if i := must(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev {
+	if i := need(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev {
 		t.Errorf("after the prefetch: %+v", i)
 	}
 	noErr(t, View(m, func(v []float32) error {
@@ -47,7 +49,7 @@ func TestGPUManaged(t *testing.T) {
 	noErr(t, gpu.Advise(half, AdviseReadMostly, MemLocation{}))
 	noErr(t, gpu.Advise(half, AdvisePreferredLocation, host))
 	noErr(t, gpu.Advise(m, AdviseAccessedBy, dev))
-	i, all := must(gpu.ManagedInfo(half))(t), must(gpu.ManagedInfo(m))(t)
+	i, all := need(gpu.ManagedInfo(half))(t), need(gpu.ManagedInfo(m))(t)
 	t.Logf("a half: %+v, all: %+v", i, all)
 	if !i.ReadMostly || i.Preferred != host || len(i.AccessedBy) != 1 || all.ReadMostly ||
 		all.Preferred != (MemLocation{}) {
@@ -57,7 +59,7 @@ func TestGPUManaged(t *testing.T) {
 	noErr(t, s.Synchronize())
 	noErr(t, s.Prefetch(m, host))
 	noErr(t, s.Synchronize())
-	info := must(gpu.PointerInfo(uint64(m.Handle()) + 4))(t)
+	info := need(gpu.PointerInfo(uint64(m.Handle()) + 4))(t)
 	t.Logf("%+v", info)
 	if !info.Managed || info.Start != uint64(m.Handle()) || info.HostPointer != uint64(m.Handle())+4 {
 		t.Errorf("%+v", info)
@@ -65,7 +67,7 @@ func TestGPUManaged(t *testing.T) {
 	noErr(t, m.Close())
 
 	// What the driver says to a prefetch in a capture is not known.
-	c := must(gpu.AllocManaged(4096, AttachGlobal))(t)
+	c := need(gpu.AllocManaged(4096, AttachGlobal))(t)
 	defer c.Close()
 	g, err := s.Capture(CaptureGlobal, func() error { return s.Prefetch(c, dev) })
 	t.Logf("a prefetch in a capture: %v", err)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/hex"
@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // Pools of memory on a real GPU: see gpu_test.go.
@@ -17,7 +19,7 @@ import (
 // gpuPool returns a pool, or skips the test.
 func gpuPool(t testing.TB, gpu *Context, o MemPoolOptions) *MemPool {
 	t.Helper()
-	if n := must(gpu.Device().Attribute(DeviceAttributeMemoryPoolsSupported))(t); n == 0 {
+	if n := need(gpu.Device().Attribute(DeviceAttributeMemoryPoolsSupported))(t); n == 0 {
 		t.Skip("the device has no pools of memory")
 	}
 	p, err := gpu.NewMemPool(o)
@@ -32,42 +34,42 @@ func gpuPool(t testing.TB, gpu *Context, o MemPoolOptions) *MemPool {
 func TestGPUPoolAttributes(t *testing.T) {
 	gpu := gpuContext(t)
 	p := gpuPool(t, gpu, MemPoolOptions{})
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	if r := must(p.Reuse())(t); r != ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies {
+	if r := need(p.Reuse())(t); r != ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies {
 		t.Errorf("Reuse = %v", r)
 	}
 	noErr(t, p.SetReuse(ReuseFollowEvents))
-	if r := must(p.Reuse())(t); r != ReuseFollowEvents {
+	if r := need(p.Reuse())(t); r != ReuseFollowEvents {
 		t.Errorf("Reuse = %v", r)
 	}
-	if n := must(p.ReleaseThreshold())(t); n != 0 {
+	if n := need(p.ReleaseThreshold())(t); n != 0 {
 		t.Errorf("the threshold is %d", n)
 	}
-	m := must(p.Alloc(s, 1<<20))(t)
-	used := must(p.Stats())(t)
+	m := need(p.Alloc(s, 1<<20))(t)
+	used := need(p.Stats())(t)
 	t.Logf("after an allocation of 1 MiB: %+v", used)
 	if used.Used != 1<<20 || used.Reserved < used.Used {
 		t.Errorf("Stats = %+v", used)
 	}
 	noErr(t, m.Close())
 	noErr(t, s.Synchronize())
-	if st := must(p.Stats())(t); st.Used != 0 || st.Reserved != 0 || st.UsedHigh != 1<<20 ||
+	if st := need(p.Stats())(t); st.Used != 0 || st.Reserved != 0 || st.UsedHigh != 1<<20 ||
 		st.ReservedHigh != used.Reserved {
 		t.Errorf("after the free: %+v", st)
 	}
 	noErr(t, p.ResetHigh())
-	if st := must(p.Stats())(t); st != (MemPoolStats{}) {
+	if st := need(p.Stats())(t); st != (MemPoolStats{}) {
 		t.Errorf("after ResetHigh: %+v", st)
 	}
 	noErr(t, p.SetReleaseThreshold(math.MaxUint64))
-	noErr(t, must(p.Alloc(s, 1<<20))(t).Close())
+	noErr(t, need(p.Alloc(s, 1<<20))(t).Close())
 	noErr(t, s.Synchronize())
-	if st := must(p.Stats())(t); st.Reserved == 0 {
+	if st := need(p.Stats())(t); st.Reserved == 0 {
 		t.Errorf("with a threshold: %+v", st)
 	}
 	noErr(t, p.Trim(0))
-	if st := must(p.Stats())(t); st.Reserved != 0 {
+	if st := need(p.Stats())(t); st.Reserved != 0 {
 		t.Errorf("after Trim: %+v", st)
 	}
 	small := gpuPool(t, gpu, MemPoolOptions{MaxSize: 32 << 20})
@@ -82,20 +84,20 @@ func TestGPUPoolAttributes(t *testing.T) {
 func TestGPUPoolUsed(t *testing.T) {
 	gpu := gpuContext(t)
 	p := gpuPool(t, gpu, MemPoolOptions{})
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m := must(p.Alloc(s, 1<<20))(t)
+	m := need(p.Alloc(s, 1<<20))(t)
 	noErr(t, s.Synchronize())
 	g := newGate(t, gpu)
 	g.hold(t, s)
 	noErr(t, s.Free(m))
-	pending := must(p.Stats())(t)
-	again := must(p.Alloc(s, 1<<20))(t)
-	reused := must(p.Stats())(t)
+	pending := need(p.Stats())(t)
+	again := need(p.Alloc(s, 1<<20))(t)
+	reused := need(p.Stats())(t)
 	g.open()
 	noErr(t, s.Synchronize())
 	t.Logf("with a pending free: %+v; with an allocation behind it: %+v; afterwards: %+v", pending, reused,
-		must(p.Stats())(t))
+		need(p.Stats())(t))
 	if pending.Used != 0 {
 		t.Errorf("a pending free does not count: %+v", pending)
 	}
@@ -110,20 +112,20 @@ func TestGPUPoolFree(t *testing.T) {
 	gpu := gpuContext(t)
 	p := gpuPool(t, gpu, MemPoolOptions{})
 	noErr(t, p.SetReleaseThreshold(math.MaxUint64))
-	a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer a.Close()
 	defer b.Close()
 	const n = 1 << 20
-	host := must(gpu.AllocHost(n, 0))(t)
+	host := need(gpu.AllocHost(n, 0))(t)
 	defer host.Close()
 	g := newGate(t, gpu)
-	m := must(p.Alloc(a, n))(t)
+	m := need(p.Alloc(a, n))(t)
 	noErr(t, b.WaitStream(a))
 	noErr(t, b.Memset(m, 5))
 	g.hold(t, b)
 	noErr(t, b.Copy(host, m))
 	noErr(t, m.Close())             // it would wait for ever if it waited for the copy
-	other := must(p.Alloc(a, n))(t) // the same memory, behind the copy
+	other := need(p.Alloc(a, n))(t) // the same memory, behind the copy
 	noErr(t, a.Memset(other, 9))
 	g.open()
 	noErr(t, a.Synchronize())
@@ -138,15 +140,15 @@ func TestGPUPoolFree(t *testing.T) {
 	noErr(t, other.Close())
 
 	// A pool ends before its memory, and memory is abandoned.
-	q := must(gpu.NewMemPool(MemPoolOptions{}))(t)
-	m = must(q.Alloc(a, n))(t)
+	q := need(gpu.NewMemPool(MemPoolOptions{}))(t)
+	m = need(q.Alloc(a, n))(t)
 	noErr(t, q.Close())
 	noErr(t, a.Memset(m, 1))
 	noErr(t, m.Close())
 	noErr(t, gpu.Synchronize())
-	func() { must(p.Alloc(b, n))(t) }()
-	if !eventually(func() bool { runtime.GC(); return must(p.Stats())(t).Used == 0 }) {
-		t.Errorf("abandoned memory is not freed: %+v", must(p.Stats())(t))
+	func() { need(p.Alloc(b, n))(t) }()
+	if !eventually(func() bool { runtime.GC(); return need(p.Stats())(t).Used == 0 }) {
+		t.Errorf("abandoned memory is not freed: %+v", need(p.Stats())(t))
 	}
 	noErr(t, gpu.Synchronize())
 }
@@ -155,17 +157,17 @@ func TestGPUPoolFree(t *testing.T) {
 func TestGPUPoolRaw(t *testing.T) {
 	gpu := gpuContext(t)
 	p := gpuPool(t, gpu, MemPoolOptions{})
-	def := must(gpu.DefaultMemPool())(t)
+	def := need(gpu.DefaultMemPool())(t)
 	defer def.Close()
 	noErr(t, gpu.SetMemPool(p))
-	cur := must(gpu.MemPool())(t)
+	cur := need(gpu.MemPool())(t)
 	if cur.Handle() != p.Handle() {
 		t.Errorf("the current pool is %#x, not %#x", cur.Handle(), p.Handle())
 	}
 	noErr(t, cur.Close())
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m := must(s.Alloc(1 << 20))(t)
+	m := need(s.Alloc(1 << 20))(t)
 	noErr(t, p.Close())
 	noErr(t, gpu.Synchronize()) // destroys the pool
 	noErr(t, s.Memset(m, 3))
@@ -177,7 +179,7 @@ func TestGPUPoolRaw(t *testing.T) {
 	}
 	noErr(t, m.Close())
 	noErr(t, s.Synchronize())
-	cur = must(gpu.MemPool())(t)
+	cur = need(gpu.MemPool())(t)
 	defer cur.Close()
 	if cur.Handle() != def.Handle() {
 		t.Errorf("the current pool is %#x, not the default one", cur.Handle())
@@ -197,9 +199,9 @@ func TestGPUPoolProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		gpu := gpuContext(t)
-		p := must(gpu.ImportMemPool(3))(t)
+		p := need(gpu.ImportMemPool(3))(t)
 		defer p.Close()
-		m := must(p.Open(h))(t)
+		m := need(p.Open(h))(t)
 		got := make([]byte, n)
 		noErr(t, m.CopyTo(got))
 		if m.Size() != n || got[n-1] != 7 {
@@ -213,14 +215,14 @@ func TestGPUPoolProcesses(t *testing.T) {
 	}
 	gpu := gpuContext(t)
 	p := gpuPool(t, gpu, MemPoolOptions{Shareable: true})
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m := must(p.Alloc(s, n))(t)
+	m := need(p.Alloc(s, n))(t)
 	noErr(t, s.Memset(m, 7))
 	noErr(t, s.Synchronize())
-	f := must(p.Export())(t)
+	f := need(p.Export())(t)
 	defer f.Close()
-	h := must(m.PoolHandle())(t)
+	h := need(m.PoolHandle())(t)
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoolProcesses$",
 		"-test.v")
 	cmd := exec.Command(args[0], args[1:]...)

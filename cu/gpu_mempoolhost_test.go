@@ -1,18 +1,20 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPUHostPools uses pools of pinned and of managed memory on a real GPU: see gpu_test.go.
 func TestGPUHostPools(t *testing.T) {
 	gpu := gpuContext(t)
 	dev, host, node := gpu.Device().Location(), MemLocation{Type: LocationHost}, MemLocation{LocationHostNUMA, 0}
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	add := must(mod.Function("add"))(t)
+	add := need(mod.Function("add"))(t)
 	for name, o := range map[string]MemPoolOptions{
 		"pinned":                 {Kind: MemPoolPinned},
 		"pinned, of a node":      {Kind: MemPoolPinned, Location: node},
@@ -27,20 +29,20 @@ func TestGPUHostPools(t *testing.T) {
 			}
 			noErr(t, err)
 			defer func() { noErr(t, p.Close()) }()
-			a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+			a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 			defer a.Close()
 			defer b.Close()
 			const n = 1 << 20
-			first := must(p.AllocHost(a, 512))(t)
-			m := must(p.AllocHost(a, n))(t)
+			first := need(p.AllocHost(a, 512))(t)
+			m := need(p.AllocHost(a, n))(t)
 			noErr(t, a.Memset(m, 0))
 			noErr(t, a.Synchronize())
 			noErr(t, View(m, func(v []float32) error { v[1] = 3; return nil }))
 			noErr(t, add.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m), U32(32), F32(1)))
-			x := must(gpu.Alloc(n))(t)
+			x := need(gpu.Alloc(n))(t)
 			noErr(t, a.Copy(x, m))
 			noErr(t, a.Copy(m.Span(n/2, n/2), x.Span(0, n/2)))
-			pinned := must(gpu.AllocHost(n, 0))(t)
+			pinned := need(gpu.AllocHost(n, 0))(t)
 			noErr(t, a.Copy(pinned, x))
 			noErr(t, a.CopyAll([]MemCopy{{x.Span(0, 4), m.Span(8, 4)}, {m.Span(16, 4), x.Span(4, 4)}}))
 			noErr(t, a.Synchronize())
@@ -50,27 +52,27 @@ func TestGPUHostPools(t *testing.T) {
 				}
 				return nil
 			}))
-			info := must(gpu.PointerInfo(uint64(m.Handle()) + 8))(t)
+			info := need(gpu.PointerInfo(uint64(m.Handle()) + 8))(t)
 			t.Logf("%+v", info)
 			if info.Managed != (o.Kind == MemPoolManaged) || (info.Type == MemoryHost) != (o.Kind == MemPoolPinned) ||
 				info.DevicePointer != uint64(m.Handle())+8 || info.HostPointer != uint64(m.Handle())+8 ||
 				info.Pool != p.Handle() || info.Start != uint64(m.Handle()) || info.Size != n {
 				t.Errorf("PointerInfo = %+v", info)
 			}
-			if can := must(p.Access(gpu.Device()))(t); !can {
+			if can := need(p.Access(gpu.Device()))(t); !can {
 				t.Error("the device cannot access the memory")
 			}
-			if st := must(p.Stats())(t); st.Used != n+512 || st.Reserved < n {
+			if st := need(p.Stats())(t); st.Used != n+512 || st.Reserved < n {
 				t.Errorf("Stats = %+v", st)
 			}
 			noErr(t, first.Close())
 			if o.Kind == MemPoolManaged {
-				if i := must(gpu.ManagedInfo(m))(t); i.Preferred != o.Location {
+				if i := need(gpu.ManagedInfo(m))(t); i.Preferred != o.Location {
 					t.Errorf("%+v", i)
 				}
 				noErr(t, a.Prefetch(m, dev))
 				noErr(t, a.Synchronize())
-				if i := must(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
+				if i := need(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
 					t.Errorf("after a prefetch: %+v", i)
 				}
 				noErr(t, a.Discard(m))
@@ -99,7 +101,7 @@ func TestGPUHostPools(t *testing.T) {
 			g.hold(t, b)
 			noErr(t, b.Memset(m, 5))
 			noErr(t, m.Close()) // it would wait for ever if it waited for the work
-			again := must(p.AllocHost(a, n))(t)
+			again := need(p.AllocHost(a, n))(t)
 			noErr(t, a.Memset(again, 9))
 			g.open()
 			noErr(t, errors.Join(a.Synchronize(), b.Synchronize()))
@@ -118,7 +120,7 @@ func TestGPUHostPools(t *testing.T) {
 				return errors.Join(a.Memset(again, 3), a.Memset(again.Span(0, 1), 4))
 			})
 			noErr(t, err)
-			exec := must(graph.Instantiate())(t)
+			exec := need(graph.Instantiate())(t)
 			noErr(t, exec.Launch(a))
 			noErr(t, a.Synchronize())
 			got := make([]byte, 2)
@@ -127,7 +129,7 @@ func TestGPUHostPools(t *testing.T) {
 			}
 			noErr(t, errors.Join(exec.Close(), graph.Close(), again.Close(), a.Synchronize()))
 			noErr(t, p.Trim(0))
-			if st := must(p.Stats())(t); st.Used != 0 || st.Reserved != 0 {
+			if st := need(p.Stats())(t); st.Used != 0 || st.Reserved != 0 {
 				t.Errorf("after all frees: %+v", st)
 			}
 		})

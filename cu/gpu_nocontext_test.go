@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -33,7 +34,7 @@ func (n *noContext) calls() []struct {
 	make func(driver.At) driver.Result
 	want string
 } {
-	m, h := n.mem.core().Raw, n.host.core().Host
+	m, h := core.Of(n.mem).Raw, core.Of(n.host).Host
 	add := kernelParams(U64(uint64(m)), U32(1), F32(1))
 	tab := n.tab
 	return []struct {
@@ -42,10 +43,10 @@ func (n *noContext) calls() []struct {
 		want string
 	}{
 		{"cuLaunchKernel", func(at driver.At) driver.Result {
-			return tab.LaunchKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, add)
+			return tab.LaunchKernel(at, RawFunction(n.add), 1, 1, 1, 1, 1, 1, 0, n.s, add)
 		}, ""}, // see one
 		{"cuLaunchCooperativeKernel", func(at driver.At) driver.Result {
-			return tab.LaunchCooperativeKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, add)
+			return tab.LaunchCooperativeKernel(at, RawFunction(n.add), 1, 1, 1, 1, 1, 1, 0, n.s, add)
 		}, ""},
 		{
 			"cuMemcpyHtoDAsync",
@@ -59,11 +60,11 @@ func (n *noContext) calls() []struct {
 		},
 		{
 			"cuMemcpyDtoDAsync",
-			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, n.copy.core().Raw, 4, n.s) },
+			func(at driver.At) driver.Result { return tab.MemcpyDtoDAsync(at, m, core.Of(n.copy).Raw, 4, n.s) },
 			"copy",
 		},
 		{"cuMemcpyPeerAsync", func(at driver.At) driver.Result {
-			return tab.MemcpyPeerAsync(at, m, n.gpu.Raw, n.far.core().Raw, n.far.core().Ctx.Raw, 4, n.s)
+			return tab.MemcpyPeerAsync(at, m, n.gpu.Raw, core.Of(n.far).Raw, core.Of(n.far).Ctx.Raw, 4, n.s)
 		}, "far "},
 		{
 			"cuMemsetD8Async",
@@ -75,10 +76,10 @@ func (n *noContext) calls() []struct {
 			func(at driver.At) driver.Result { return tab.MemsetD32Async(at, m, 0x7a797877, 1, n.s) },
 			"wxyz",
 		},
-		{"cuGraphUpload", func(at driver.At) driver.Result { return tab.GraphUpload(at, n.exec.core.raw, n.s) }, ""},
+		{"cuGraphUpload", func(at driver.At) driver.Result { return tab.GraphUpload(at, RawExec(n.exec), n.s) }, ""},
 		{
 			"cuGraphLaunch",
-			func(at driver.At) driver.Result { return tab.GraphLaunch(at, n.exec.core.raw, n.s) },
+			func(at driver.At) driver.Result { return tab.GraphLaunch(at, RawExec(n.exec), n.s) },
 			"gggg",
 		},
 		{
@@ -115,14 +116,14 @@ func (n *noContext) calls() []struct {
 // default streams are those of the current context.
 func TestGPUWorkWithoutContext(t *testing.T) {
 	gpu := gpuContext(t)
-	two := must(gpu.Device().NewContext(0))(t)
+	two := need(gpu.Device().NewContext(0))(t)
 	defer closeIt(t, two)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer closeIt(t, mod)
 	n := &noContext{
-		t: t, tab: gpu.own().Context.Drv.Table(), gpu: gpu.own().Context, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
-		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
-		add: must(mod.Function("add"))(t),
+		t: t, tab: core.Of(gpu).Context.Drv.Table(), gpu: core.Of(gpu).Context, mem: need(gpu.Alloc(64))(t), copy: need(gpu.Alloc(64))(t),
+		far: need(two.Alloc(64))(t), host: need(gpu.AllocHost(64, 0))(t),
+		add: need(mod.Function("add"))(t),
 	}
 	defer closeIt(t, n.mem)
 	defer closeIt(t, n.copy)
@@ -136,35 +137,35 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own := must(gpu.NewStream(StreamNonBlocking))(t)
+	own := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, own)
-	blocking := must(gpu.NewStream(StreamDefault))(t)
+	blocking := need(gpu.NewStream(StreamDefault))(t)
 	defer closeIt(t, blocking)
-	g := must(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
+	g := need(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
 	defer closeIt(t, g)
-	n.exec = must(g.Instantiate())(t)
+	n.exec = need(g.Instantiate())(t)
 	defer closeIt(t, n.exec)
 
 	n.th = n.tab.Pin()
 	defer n.th.Unpin()
 	streams := map[string]driver.Stream{
-		"non-blocking": own.core().Raw, "blocking": blocking.core().Raw, "legacy": driver.CU_STREAM_LEGACY,
+		"non-blocking": core.Of(own).Raw, "blocking": core.Of(blocking).Raw, "legacy": driver.CU_STREAM_LEGACY,
 		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
 	}
-	if parts, _, err := must(gpu.Device().SMResource())(t).Split(8); err == nil {
-		green := must(gpu.NewGreenContext(parts[0]))(t)
+	if parts, _, err := need(gpu.Device().SMResource())(t).Split(8); err == nil {
+		green := need(gpu.NewGreenContext(parts[0]))(t)
 		defer closeIt(t, green)
-		s := must(green.NewStream(0))(t)
+		s := need(green.NewStream(0))(t)
 		defer closeIt(t, s)
-		streams["green context's"] = s.core().Raw
+		streams["green context's"] = core.Of(s).Raw
 	} else {
 		t.Logf("no green context: %v", err)
 	}
-	others := map[string]driver.Context{"none": 0, "another": two.own().Context.Raw}
+	others := map[string]driver.Context{"none": 0, "another": core.Of(two).Context.Raw}
 	if dev, err := gpu.Device().Driver().Device(1); err == nil {
-		far := must(dev.PrimaryContext())(t)
+		far := need(dev.PrimaryContext())(t)
 		defer closeIt(t, far)
-		others["another device's"] = far.own().Context.Raw
+		others["another device's"] = core.Of(far).Context.Raw
 	} else {
 		t.Logf("no second device: %v", err)
 	}
@@ -280,7 +281,7 @@ func kernelParams(args ...Arg) driver.KernelParams {
 	k := new(core.KernelArgs)
 	k.Grow(len(args))
 	for i := range args {
-		args[i].setIn(k, i)
+		SetArg(&args[i], k, i)
 	}
 	return k.Params(len(args))
 }

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/ptx"
+	"github.com/purecu/purecu/internal/core"
+	ptxtext "github.com/purecu/purecu/internal/ptx"
 )
 
 // The nouns on a real GPU: see gpu_test.go.
@@ -37,19 +39,19 @@ func TestGPUDevices(t *testing.T) {
 	gpu := gpuContext(t)
 	dev := gpu.Device()
 	drv := dev.Driver()
-	name, uuid, id := must(dev.Name())(t), must(dev.UUID())(t), must(dev.PCIBusID())(t)
-	total := must(dev.TotalMem())(t)
+	name, uuid, id := need(dev.Name())(t), need(dev.UUID())(t), need(dev.PCIBusID())(t)
+	total := need(dev.TotalMem())(t)
 	major, minor, err := dev.ComputeCapability()
 	if err != nil || name == "" || uuid == (UUID{}) || total < 1<<28 || major < 3 {
 		t.Errorf("%q %v %d.%d %d bytes, %v", name, uuid, major, minor, total, err)
 	}
-	if same := must(drv.DeviceByPCIBusID(id))(t); same != dev {
+	if same := need(drv.DeviceByPCIBusID(id))(t); same != dev {
 		t.Errorf("%s is device %d", id, same.Ordinal())
 	}
 	if _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); !errors.Is(err, ResultInvalidDevice) && !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an empty slot: %v", err)
 	}
-	all := must(dev.Attributes())(t)
+	all := need(dev.Attributes())(t)
 	if len(all) < 80 || all[DeviceAttributeWarpSize] != 32 || all[DeviceAttributeComputeCapabilityMajor] != major {
 		t.Errorf("%d attributes, warp size %d", len(all), all[DeviceAttributeWarpSize])
 	}
@@ -57,22 +59,22 @@ func TestGPUDevices(t *testing.T) {
 		t.Errorf("an unknown attribute: %v", err)
 	}
 	t.Logf("%s, %v, %s, compute capability %d.%d, %d attributes", name, uuid, id, major, minor, len(all))
-	features := must(drv.Features())(t)
+	features := need(drv.Features())(t)
 	t.Logf("%+v", features)
 	missing := 0
 	for _, s := range drv.Symbols() {
 		if s.Err != nil {
 			missing++
-			if Version(s.Since) <= features.Version && !drv.core.Table().Software() { // which has no addresses
+			if Version(s.Since) <= features.Version && !core.Of(drv).Table().Software() { // which has no addresses
 
 				t.Errorf("%s: %v", s.Export, s.Err)
 			}
 		}
 	}
 	t.Logf("%d symbols are missing", missing)
-	devs := must(drv.Devices())(t)
+	devs := need(drv.Devices())(t)
 	for _, peer := range devs[1:] {
-		can := must(devs[0].CanAccessPeer(peer))(t)
+		can := need(devs[0].CanAccessPeer(peer))(t)
 		rank, err := devs[0].P2PAttribute(P2PAttributePerformanceRank, peer)
 		t.Logf("access from device 0 to %d: %v, rank %d, %v", peer.Ordinal(), can, rank, err)
 	}
@@ -95,11 +97,11 @@ func TestGPUContexts(t *testing.T) {
 	}
 	version, err := gpu.APIVersion()
 	t.Logf("priorities %d to %d, API version %d, %v", least, greatest, version, err)
-	must(gpu.Limit(LimitStackSize))(t)
+	need(gpu.Limit(LimitStackSize))(t)
 	if err := gpu.SetLimit(LimitPrintfFIFOSize, 2<<20); err != nil {
 		t.Error(err)
 	}
-	if n := must(gpu.Limit(LimitPrintfFIFOSize))(t); n < 2<<20 {
+	if n := need(gpu.Limit(LimitPrintfFIFOSize))(t); n < 2<<20 {
 		t.Errorf("the limit is %d", n)
 	}
 	if _, err := gpu.Limit(99); err == nil {
@@ -108,14 +110,14 @@ func TestGPUContexts(t *testing.T) {
 		t.Log(err)
 	}
 
-	own := must(dev.NewContext(ContextSchedYield))(t)
-	if flags := must(own.Flags())(t); flags&ContextSchedYield == 0 {
+	own := need(dev.NewContext(ContextSchedYield))(t)
+	if flags := need(own.Flags())(t); flags&ContextSchedYield == 0 {
 		t.Errorf("Flags = %v", flags)
 	}
-	if must(own.ID())(t) == must(gpu.ID())(t) || own.Handle() == gpu.Handle() {
+	if need(own.ID())(t) == need(gpu.ID())(t) || own.Handle() == gpu.Handle() {
 		t.Error("the new context is the primary one")
 	}
-	s, e, p := must(own.NewStream(0))(t), must(own.NewEvent(0))(t), must(gpu.NewEvent(0))(t)
+	s, e, p := need(own.NewStream(0))(t), need(own.NewEvent(0))(t), need(gpu.NewEvent(0))(t)
 	defer p.Close()
 	if err := e.Record(s); err != nil {
 		t.Error(err)
@@ -124,7 +126,7 @@ func TestGPUContexts(t *testing.T) {
 		t.Errorf("an event of the primary context: %v", err)
 	}
 	// What the driver itself says to that is the same.
-	if res := drv.core.Table().EventRecord(driver.At{}, driver.Event(p.Handle()), s.core().Raw); res != driver.ResultInvalidHandle {
+	if res := core.Of(drv).Table().EventRecord(driver.At{}, driver.Event(p.Handle()), core.Of(s).Raw); res != driver.ResultInvalidHandle {
 		t.Errorf("the driver says %v", res)
 	}
 	if err := own.Close(); err != nil {
@@ -138,17 +140,17 @@ func TestGPUContexts(t *testing.T) {
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := must(drv.CurrentContext())(t)
-	on := must(gpu.NewEvent(0))(t)
+	before := need(drv.CurrentContext())(t)
+	on := need(gpu.NewEvent(0))(t)
 	defer on.Close()
 	err = gpu.Do(func(th *Thread) error {
-		if cur := must(th.CurrentContext())(t); cur != gpu.Handle() {
+		if cur := need(th.CurrentContext())(t); cur != gpu.Handle() {
 			t.Errorf("context %#x is current, not %#x", cur, gpu.Handle())
 		}
-		if cur := must(drv.CurrentContext())(t); cur != gpu.Handle() && !drv.core.Table().Software() {
+		if cur := need(drv.CurrentContext())(t); cur != gpu.Handle() && !core.Of(drv).Table().Software() {
 			t.Errorf("context %#x is current on the thread, not %#x", cur, gpu.Handle())
 		}
-		ptds := must(th.DefaultStream())(t)
+		ptds := need(th.DefaultStream())(t)
 		if err := on.Record(ptds); err != nil {
 			return err
 		}
@@ -162,11 +164,11 @@ func TestGPUContexts(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if after := must(drv.CurrentContext())(t); after != before {
+	if after := need(drv.CurrentContext())(t); after != before {
 		t.Errorf("context %#x is current, %#x was", after, before)
 	}
-	wrapped := must(drv.WrapContext(gpu.Handle()))(t)
-	if wrapped.own().Context != gpu.own().Context {
+	wrapped := need(drv.WrapContext(gpu.Handle()))(t)
+	if core.Of(wrapped).Context != core.Of(gpu).Context {
 		t.Error("the wrapped context is another one")
 	}
 	wrapped.Close()
@@ -177,11 +179,11 @@ func TestGPUContexts(t *testing.T) {
 func TestGPUBatches(t *testing.T) {
 	gpu := gpuContext(t)
 	g := newGate(t, gpu)
-	held, free, waiting := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	held, free, waiting := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	var events []*Event
 	var streams []*Stream
-	for i := range 2*batchSize + 1 {
-		events = append(events, must(gpu.NewEvent(EventDisableTiming))(t))
+	for i := range 2*BatchSize + 1 {
+		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
 		streams = append(streams, []*Stream{held, free}[i%2])
 	}
 	statuses := make([]Status, len(events))
@@ -201,7 +203,7 @@ func TestGPUBatches(t *testing.T) {
 		}
 	}
 	check(waiting.WaitEvents(events...))
-	end := must(gpu.NewEvent(EventDisableTiming))(t)
+	end := need(gpu.NewEvent(EventDisableTiming))(t)
 	check(end.Record(waiting))
 	if st, err := end.Query(); st != Pending || err != nil {
 		t.Errorf("what waits for them is %v, %v", st, err)
@@ -230,7 +232,7 @@ func TestGPUThreadEnds(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // a thread ends some time after its goroutine
 	var e Event
 	defer e.Close()
-	s := must(gpu.NewStream(0))(t)
+	s := need(gpu.NewStream(0))(t)
 	defer s.Close()
 	if err := errors.Join(e.Record(s), e.Wait(t.Context())); err != nil {
 		t.Error(err)
@@ -241,12 +243,12 @@ func TestGPUThreadEnds(t *testing.T) {
 // current, and a good one in Do's own.
 func TestDoEndsCapturesElsewhere(t *testing.T) {
 	r := newSoft(t)
-	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	beside := need(r.gpu.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	table := r.drv.core.Table()
+	table := core.Of(r.drv).Table()
 	var at driver.At
 	err := r.gpu.Do(func(th *Thread) error {
-		at = driver.At{Thread: th.raw}
+		at = driver.At{Thread: RawThread(th)}
 		begin := func() driver.Result {
 			return table.StreamBeginCapture(at, driver.CU_STREAM_PER_THREAD, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
 		}
@@ -258,7 +260,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, errUnbalanced) {
+	if !errors.Is(err, ErrUnbalanced) {
 		t.Errorf("Do: %v", err)
 	}
 	for _, gpu := range []*Context{r.gpu, beside} {
@@ -272,12 +274,12 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 // threadEnds lets a goroutine end on a thread that Do could not put back.
 func threadEnds(t *testing.T, gpu *Context) {
 	t.Helper()
-	table, done := gpu.own().Context.Drv.Table(), make(chan struct{})
+	table, done := core.Of(gpu).Context.Drv.Table(), make(chan struct{})
 	go func() {
 		defer close(done)
 		var at driver.At
 		err := gpu.Do(func(th *Thread) error {
-			at = driver.At{Thread: th.raw, Context: driver.Context(gpu.Handle())}
+			at = driver.At{Thread: RawThread(th), Context: driver.Context(gpu.Handle())}
 			if _, err := th.DefaultStream(); err != nil {
 				return err
 			}
@@ -287,10 +289,10 @@ func threadEnds(t *testing.T, gpu *Context) {
 			if res := table.StreamQuery(at, driver.CU_STREAM_PER_THREAD); res != driver.ResultStreamCaptureUnsupported {
 				t.Errorf("cuStreamQuery: %v", res)
 			}
-			table.ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			table.ThreadExchangeStreamCaptureMode(driver.At{Thread: RawThread(th)}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 			return nil
 		})
-		if !errors.Is(err, errUnbalanced) {
+		if !errors.Is(err, ErrUnbalanced) {
 			t.Errorf("Do: %v", err)
 		}
 		if status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD); status != driver.CU_STREAM_CAPTURE_STATUS_NONE || res != driver.ResultSuccess {
@@ -307,20 +309,20 @@ func TestGPUStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := must(gpu.NewStreamPriority(StreamNonBlocking, greatest))(t)
+	a := need(gpu.NewStreamPriority(StreamNonBlocking, greatest))(t)
 	defer a.Close()
-	if p := must(a.Priority())(t); p != greatest {
+	if p := need(a.Priority())(t); p != greatest {
 		t.Errorf("Priority = %d", p)
 	}
-	if flags := must(a.Flags())(t); flags != StreamNonBlocking {
+	if flags := need(a.Flags())(t); flags != StreamNonBlocking {
 		t.Errorf("Flags = %v", flags)
 	}
-	b := must(gpu.NewStreamPriority(StreamNonBlocking, -100))(t)
+	b := need(gpu.NewStreamPriority(StreamNonBlocking, -100))(t)
 	defer b.Close()
-	if p := must(b.Priority())(t); p != greatest {
+	if p := need(b.Priority())(t); p != greatest {
 		t.Errorf("priority -100 became %d", p)
 	}
-	if must(a.ID())(t) == must(b.ID())(t) {
+	if need(a.ID())(t) == need(b.ID())(t) {
 		t.Error("two streams have one id")
 	}
 
@@ -347,7 +349,7 @@ func TestGPUStreams(t *testing.T) {
 		t.Error(err)
 	}
 
-	legacy := must(gpu.LegacyStream())(t)
+	legacy := need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	id, err := legacy.ID()
 	t.Logf("the legacy stream has id %d, %v", id, err)
@@ -364,8 +366,8 @@ func TestGPUStreams(t *testing.T) {
 		t.Errorf("Query = %v, %v", st, err)
 	}
 
-	wrapped := must(gpu.WrapStream(a.Handle()))(t)
-	if must(wrapped.ID())(t) != must(a.ID())(t) {
+	wrapped := need(gpu.WrapStream(a.Handle()))(t)
+	if need(wrapped.ID())(t) != need(a.ID())(t) {
 		t.Error("the wrapped stream is another one")
 	}
 	wrapped.Close()
@@ -373,8 +375,8 @@ func TestGPUStreams(t *testing.T) {
 		t.Errorf("closing the wrapper hurt the stream: %v", err)
 	}
 
-	spin := must(must(gpu.LoadModule([]byte(spinPTX)))(t).Function("spin"))(t)
-	defer spin.mod.Close()
+	spin := need(need(gpu.LoadModule([]byte(spinPTX)))(t).Function("spin"))(t)
+	defer ModuleOf(spin).Close()
 	d, err := a.Time(context.Background(), func() error {
 		return spin.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(uint64(5*time.Millisecond)))
 	})
@@ -386,19 +388,19 @@ func TestGPUStreams(t *testing.T) {
 func TestGPUMemory(t *testing.T) {
 	gpu := gpuContext(t)
 	g := newGate(t, gpu)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const size = 1 << 20
-	a, b := must(gpu.Alloc(size))(t), must(gpu.Alloc(size))(t)
+	a, b := need(gpu.Alloc(size))(t), need(gpu.Alloc(size))(t)
 	defer a.Close()
 	defer b.Close()
 	for _, flags := range []HostFlags{0, HostPortable, HostDeviceMap, HostWriteCombined, HostPortable | HostDeviceMap | HostWriteCombined} {
-		src, dst := must(gpu.AllocHost(size, flags))(t), must(gpu.AllocHost(size, HostDefault))(t)
-		if src.core().Raw == 0 {
+		src, dst := need(gpu.AllocHost(size, flags))(t), need(gpu.AllocHost(size, HostDefault))(t)
+		if core.Of(src).Raw == 0 {
 			t.Errorf("%v: the device cannot reach it", flags)
 		}
 		want := bytes.Repeat([]byte{1, 2, 3, byte(flags)}, size/4)
-		must(src.WriteAt(want, 0))(t)
+		need(src.WriteAt(want, 0))(t)
 		for _, err := range []error{
 			s.Copy(a, src), s.Copy(b, a), s.Memset(b.Span(0, 16), 0xee), s.Memset32(b.Span(16, 16), 0x04030201),
 			s.Memset(src.Span(0, 4), 9), s.Copy(dst, b), s.Synchronize(),
@@ -410,11 +412,11 @@ func TestGPUMemory(t *testing.T) {
 		copy(want, bytes.Repeat([]byte{0xee}, 16))
 		copy(want[16:], bytes.Repeat([]byte{1, 2, 3, 4}, 4))
 		got := make([]byte, size)
-		must(dst.ReadAt(got, 0))(t)
+		need(dst.ReadAt(got, 0))(t)
 		if !bytes.Equal(want, got) {
 			t.Errorf("%v: what came back is not what went there", flags)
 		}
-		must(src.ReadAt(got[:4], 0))(t)
+		need(src.ReadAt(got[:4], 0))(t)
 		if !bytes.Equal(got[:4], []byte{9, 9, 9, 9}) {
 			t.Errorf("%v: a set of host memory: %v", flags, got[:4])
 		}
@@ -430,7 +432,7 @@ func TestGPUMemory(t *testing.T) {
 	}
 
 	// Memory that is closed under a copy stays until the copy is done.
-	h := must(gpu.AllocHost(size, 0))(t)
+	h := need(gpu.AllocHost(size, 0))(t)
 	g.hold(t, s)
 	if err := s.Copy(a, h); err != nil {
 		t.Fatal(err)
@@ -472,15 +474,15 @@ func TestGPUModules(t *testing.T) {
 	} else {
 		t.Log(err)
 	}
-	m := must(gpu.LoadModule([]byte(globalPTX), JITVerbose(), JITOptimizationLevel(4), JITLineInfo(), JITMaxRegisters(64)))(t)
+	m := need(gpu.LoadModule([]byte(globalPTX), JITVerbose(), JITOptimizationLevel(4), JITLineInfo(), JITMaxRegisters(64)))(t)
 	defer m.Close()
 	t.Logf("the compiler's log: %q", m.Log())
 
-	s := must(gpu.NewStream(0))(t)
+	s := need(gpu.NewStream(0))(t)
 	defer s.Close()
-	counter := must(m.Global("counter"))(t)
+	counter := need(m.Global("counter"))(t)
 	defer counter.Close()
-	count := must(m.Function("count"))(t)
+	count := need(m.Function("count"))(t)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	if err := count.Launch(s, one, Value([2]uint32{7, 1})); err != nil {
 		t.Fatal(err)
@@ -501,35 +503,35 @@ func TestGPUModules(t *testing.T) {
 
 	// What the driver says about parameters is what the text says.
 	for _, text := range []string{globalPTX, spinPTX} {
-		m := must(gpu.LoadModule([]byte(text)))(t)
+		m := need(gpu.LoadModule([]byte(text)))(t)
 		defer m.Close()
-		for name, want := range ptx.Kernels([]byte(text)) {
-			sizes, known := must(m.Function(name))(t).Params()
-			if known && !slices.EqualFunc(sizes, want, func(n uint64, p ptx.Param) bool { return n == p.Size }) {
+		for name, want := range ptxtext.Kernels([]byte(text)) {
+			sizes, known := need(m.Function(name))(t).Params()
+			if known && !slices.EqualFunc(sizes, want, func(n uint64, p ptxtext.Param) bool { return n == p.Size }) {
 				t.Errorf("%s: the driver says %v, the text %v", name, sizes, want)
 			}
 		}
 	}
 
-	empty := must(m.Function("empty"))(t)
-	if n := must(empty.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n < 64 {
+	empty := need(m.Function("empty"))(t)
+	if n := need(empty.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n < 64 {
 		t.Errorf("%d threads in a block", n)
 	}
 	if err := empty.SetAttribute(FunctionAttributeMaxDynamicSharedSizeBytes, 16<<10); err != nil {
 		t.Error(err)
 	}
-	active := must(empty.MaxActiveBlocks(256, 0))(t)
+	active := need(empty.MaxActiveBlocks(256, 0))(t)
 	blocks, threads, err := empty.SuggestBlockSize(0, 0)
 	t.Logf("%d active blocks of 256; %d blocks of %d occupy the device, %v", active, blocks, threads, err)
 	if active < 1 || blocks < 1 || threads < 32 || err != nil {
 		t.Error("occupancy")
 	}
-	sms := must(gpu.Device().Attribute(DeviceAttributeMultiprocessorCount))(t)
+	sms := need(gpu.Device().Attribute(DeviceAttributeMultiprocessorCount))(t)
 	one.Flags = LaunchCooperative
 	if err := empty.Launch(s, one); err != nil {
 		t.Errorf("a cooperative launch: %v", err)
 	}
-	one.Grid.X = uint32(sms*must(empty.MaxActiveBlocks(1, 0))(t) + 1)
+	one.Grid.X = uint32(sms*need(empty.MaxActiveBlocks(1, 0))(t) + 1)
 	if err := empty.Launch(s, one); !errors.Is(err, ResultCooperativeLaunchTooLarge) {
 		t.Errorf("a cooperative launch of %d blocks: %v", one.Grid.X, err)
 	}

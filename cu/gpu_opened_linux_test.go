@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -20,21 +21,21 @@ var openers = []struct {
 }{
 	{"IPCMem", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		h := x.next(t).mem
-		return must(first.OpenIPCMem(h))(t), must(second.OpenIPCMem(h))(t)
+		return need(first.OpenIPCMem(h))(t), need(second.OpenIPCMem(h))(t)
 	}},
 	{"Pool", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		theirs := x.next(t)
-		p := must(first.ImportMemPool(theirs.pool.Fd()))(t)
+		p := need(first.ImportMemPool(theirs.pool.Fd()))(t)
 		t.Cleanup(func() { p.Close() })
-		return must(p.Open(theirs.poolMem))(t), must(p.Open(theirs.poolMem))(t)
+		return need(p.Open(theirs.poolMem))(t), need(p.Open(theirs.poolMem))(t)
 	}},
 	{"Imports", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		theirs := x.next(t)
 		var list [2]*DeviceMem
 		for i := range list {
-			p := must(first.ImportMemPool(theirs.pool.Fd()))(t)
+			p := need(first.ImportMemPool(theirs.pool.Fd()))(t)
 			defer p.Close() // which destroys the pool when its memory is closed
-			list[i] = must(p.Open(theirs.poolMem))(t)
+			list[i] = need(p.Open(theirs.poolMem))(t)
 		}
 		return list[0], list[1]
 	}},
@@ -49,8 +50,8 @@ func TestGPUOpenedRaces(t *testing.T) {
 	x := startExporter(t, t.Name())
 	gpu := gpuContext(t)
 	t.Run("Context", func(t *testing.T) { openedRaces(t, x, gpu, gpu) })
-	if n := must(gpu.Device().Driver().DeviceCount())(t); n > 1 {
-		second := must(must(gpu.Device().Driver().Device(1))(t).PrimaryContext())(t)
+	if n := need(gpu.Device().Driver().DeviceCount())(t); n > 1 {
+		second := need(need(gpu.Device().Driver().Device(1))(t).PrimaryContext())(t)
 		defer second.Close()
 		t.Run("Devices", func(t *testing.T) { openedRaces(t, x, gpu, second) })
 	}
@@ -64,13 +65,13 @@ func openedRaces(t *testing.T, x *exporter, first, second *Context) {
 		for want, name := range []string{"Ordered", "Race"} {
 			t.Run(o.name+"/"+name, func(t *testing.T) {
 				found := 0
-				stop := must(first.Device().Driver().DetectRaces(func(r Race) {
+				stop := need(first.Device().Driver().DetectRaces(func(r Race) {
 					found++
 					t.Log(r.Summary())
 				}))(t)
 				defer stop()
 				m, again := o.open(t, x, first, second)
-				a, b := must(first.NewStream(StreamNonBlocking))(t), must(second.NewStream(StreamNonBlocking))(t)
+				a, b := need(first.NewStream(StreamNonBlocking))(t), need(second.NewStream(StreamNonBlocking))(t)
 				noErr(t, a.Memset(m.Span(0, 8), 1))
 				if want == 0 {
 					noErr(t, b.WaitStream(a))
@@ -98,7 +99,7 @@ func TestGPUOpenedTwice(t *testing.T) {
 	for _, o := range openers {
 		t.Run(o.name, func(t *testing.T) {
 			m, again := o.open(t, x, gpu, gpu)
-			a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+			a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 			got := make([]byte, 8)
 			noErr(t, errors.Join(a.Memset(m, 1), m.Close(), a.Synchronize()))
 			noErr(t, errors.Join(b.Memset(again.Span(4, 4), 2), b.Synchronize(), again.CopyTo(got)))
@@ -110,15 +111,15 @@ func TestGPUOpenedTwice(t *testing.T) {
 	}
 	t.Run("Closed import", func(t *testing.T) {
 		theirs := x.next(t)
-		p, again := must(gpu.ImportMemPool(theirs.pool.Fd()))(t), must(gpu.ImportMemPool(theirs.pool.Fd()))(t)
+		p, again := need(gpu.ImportMemPool(theirs.pool.Fd()))(t), need(gpu.ImportMemPool(theirs.pool.Fd()))(t)
 		if p.Handle() != again.Handle() {
 			t.Logf("the pool has the handles %#x and %#x", p.Handle(), again.Handle())
 		}
 		noErr(t, p.Close())
-		m := must(again.Open(theirs.poolMem))(t)
+		m := need(again.Open(theirs.poolMem))(t)
 		noErr(t, errors.Join(m.Memset(7), m.Close(), again.Close()))
-		third := must(gpu.ImportMemPool(theirs.pool.Fd()))(t)
-		m = must(third.Open(theirs.poolMem))(t)
+		third := need(gpu.ImportMemPool(theirs.pool.Fd()))(t)
+		m = need(third.Open(theirs.poolMem))(t)
 		noErr(t, errors.Join(m.Memset(8), gpu.Synchronize(), m.Close(), third.Close()))
 	})
 }
@@ -158,13 +159,13 @@ func TestOpenedForgotten(t *testing.T) {
 	r := newSoft(t)
 	f, size := exported(t, r.gpu)
 	d := placed{races.New(func(races.Race) {}), new(sync.Mutex), make(map[string]int)}
-	r.drv.core.ChangeTracers(func(l *core.Tracers) { l.Observer = d })
+	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = d })
 	for _, o := range openers {
 		m, again := o.open(t, x, r.gpu, r.gpu)
 		noErr(t, r.s.Memset(m, 1))
 		noErr(t, errors.Join(m.Close(), again.Close()))
 	}
-	noErr(t, must(r.gpu.ImportMem(opaque(f), size))(t).Close())
+	noErr(t, need(r.gpu.ImportMem(opaque(f), size))(t).Close())
 	want := map[string]int{
 		"Opened memory of another process": 2, "Opened device memory": 4, "Allocated external memory": 1, "Freed": 7,
 	}

@@ -1,25 +1,27 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
 	"errors"
 	"strings"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPUPeers needs two GPUs.
 func TestGPUPeers(t *testing.T) {
 	gpu := gpuContext(t)
-	devs := must(gpu.Device().Driver().Devices())(t)
+	devs := need(gpu.Device().Driver().Devices())(t)
 	if len(devs) < 2 {
 		t.Skip("there is only one GPU")
 	}
-	far := must(devs[1].PrimaryContext())(t)
+	far := need(devs[1].PrimaryContext())(t)
 	defer far.Close()
-	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(far.NewStream(StreamNonBlocking))(t)
+	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(far.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer other.Close()
-	a, b, back := must(gpu.Alloc(64))(t), must(far.Alloc(64))(t), must(gpu.AllocHost(64, HostPortable))(t)
+	a, b, back := need(gpu.Alloc(64))(t), need(far.Alloc(64))(t), need(gpu.AllocHost(64, HostPortable))(t)
 	defer a.Close()
 	defer b.Close()
 	defer back.Close()
@@ -29,16 +31,16 @@ func TestGPUPeers(t *testing.T) {
 		}
 	}
 	got := make([]byte, 64)
-	must(back.ReadAt(got, 0))(t)
+	need(back.ReadAt(got, 0))(t)
 	if !bytes.Equal(got, bytes.Repeat([]byte{7}, 64)) {
 		t.Errorf("what came back is %v", got)
 	}
-	if !must(devs[0].CanAccessPeer(devs[1]))(t) {
+	if !need(devs[0].CanAccessPeer(devs[1]))(t) {
 		t.Skip("the first device cannot access the second one's memory")
 	}
-	m := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	m := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer m.Close()
-	add := must(m.Function("add"))(t)
+	add := need(m.Function("add"))(t)
 	uses := func(mem Memory) error {
 		return add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 16}}, Ptr(mem), U32(16), F32(0))
 	}
@@ -47,9 +49,9 @@ func TestGPUPeers(t *testing.T) {
 		t.Errorf("without access: %v", err)
 	}
 	// Copies need no access. Access between contexts does not include memory of pools and virtual memory.
-	p := must(far.NewMemPool(MemPoolOptions{}))(t)
-	pooled := must(p.Alloc(other, 64))(t)
-	virtual := must(far.Reserve(64))(t)
+	p := need(far.NewMemPool(MemPoolOptions{}))(t)
+	pooled := need(p.Alloc(other, 64))(t)
+	virtual := need(far.Reserve(64))(t)
 	noErr(t, errors.Join(virtual.Grow(64), other.Memset(pooled, 5), other.Memset(virtual.Span(0, 64), 5)))
 	noErr(t, errors.Join(s.WaitStream(other), gpu.EnablePeerAccess(far)))
 	for name, m := range map[string]struct {

@@ -1,26 +1,28 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 	"unsafe"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPUPointerInfo asks about all kinds of memory on a real GPU: see gpu_test.go.
 func TestGPUPointerInfo(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m, h := must(gpu.Alloc(1000))(t), must(gpu.AllocHost(1000, HostPortable|HostDeviceMap))(t)
+	m, h := need(gpu.Alloc(1000))(t), need(gpu.AllocHost(1000, HostPortable|HostDeviceMap))(t)
 	defer m.Close()
 	defer h.Close()
 	p := gpuPool(t, gpu, MemPoolOptions{})
-	pooled := must(p.Alloc(s, 1000))(t)
+	pooled := need(p.Alloc(s, 1000))(t)
 	defer pooled.Close()
 	own := make([]byte, 64)
 	check := func(name string, addr uint64, want PointerInfo) {
 		t.Helper()
-		got := must(gpu.PointerInfo(addr))(t)
+		got := need(gpu.PointerInfo(addr))(t)
 		t.Logf("%s: %+v", name, got)
 		if want.Type != MemoryUnregistered && (got.BufferID == 0 || got.Size < 1000) {
 			t.Errorf("%s: the ID is %d, the size %d", name, got.BufferID, got.Size)

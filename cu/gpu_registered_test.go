@@ -1,23 +1,25 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPURegisterHost registers memory of Go's heap on a real GPU: see gpu_test.go.
 func TestGPURegisterHost(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
 	b := pages(1 << 16)
-	h := must(gpu.RegisterHost(b, HostPortable|HostDeviceMap))(t)
+	h := need(gpu.RegisterHost(b, HostPortable|HostDeviceMap))(t)
 	noErr(t, View(h, func(v []float32) error { v[31] = 41; return nil }))
-	add := must(mod.Function("add"))(t)
+	add := need(mod.Function("add"))(t)
 	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(h), U32(32), F32(1)))
-	m := must(gpu.Alloc(h.Size()))(t)
+	m := need(gpu.Alloc(h.Size()))(t)
 	defer m.Close()
 	noErr(t, s.Copy(m, h))
 	noErr(t, s.Synchronize())
@@ -32,7 +34,7 @@ func TestGPURegisterHost(t *testing.T) {
 		t.Error(err)
 	}
 	noErr(t, h.Close())
-	h = must(gpu.RegisterHost(b[64:1000], 0))(t) // not of whole pages
+	h = need(gpu.RegisterHost(b[64:1000], 0))(t) // not of whole pages
 	noErr(t, s.Memset(h, 7))
 	noErr(t, s.Synchronize())
 	noErr(t, h.Close())

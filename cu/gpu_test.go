@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // Tests in this file need a real GPU: see gpuEnv. tests/gpu/run runs them.
@@ -69,9 +71,9 @@ again:
 func TestGPUEventStates(t *testing.T) {
 	gpu := gpuContext(t)
 	g := newGate(t, gpu)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	start, stop := must(gpu.NewEvent(EventDefault))(t), must(gpu.NewEvent(EventDefault))(t)
+	start, stop := need(gpu.NewEvent(EventDefault))(t), need(gpu.NewEvent(EventDefault))(t)
 	defer start.Close()
 	defer stop.Close()
 	want := func(e *Event, w Status) {
@@ -126,19 +128,19 @@ func TestGPUEventStates(t *testing.T) {
 func TestGPURecordWhileWaiting(t *testing.T) {
 	gpu := gpuContext(t)
 	first, second := newGate(t, gpu), newGate(t, gpu)
-	a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer a.Close()
 	defer b.Close()
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
 	defer e.Close()
 	first.hold(t, a)
 	second.hold(t, b)
 	if err := e.Record(a); err != nil {
 		t.Fatal(err)
 	}
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	waited := make(chan error, 1)
-	before := e.core().Slot.Load()
+	before := eventOf(e).Slot.Load()
 	go func() { waited <- e.Wait(context.Background()) }()
 	for before.Waits() < 2 {
 		runtime.Gosched()
@@ -146,7 +148,7 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	if err := e.Record(b); err != nil {
 		t.Fatal(err)
 	}
-	if e.core().Slot.Load() == before {
+	if eventOf(e).Slot.Load() == before {
 		t.Error("the event kept its CUevent")
 	}
 	first.open()
@@ -170,19 +172,19 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 func TestGPUCaptureSurvives(t *testing.T) {
 	gpu := gpuContext(t)
 	g := newGate(t, gpu)
-	s, captured := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	s, captured := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer captured.Close()
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
 	defer e.Close()
 	g.hold(t, s)
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tab := gpu.own().Context.Drv.Table()
+	tab := core.Of(gpu).Context.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
-	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core().Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, core.Of(captured).Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 		t.Fatal(res)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -196,36 +198,36 @@ func TestGPUCaptureSurvives(t *testing.T) {
 		})
 	}
 	for range 20 { // dropped objects are destroyed by cleanups
-		must(gpu.NewEvent(EventDisableTiming))(t)
-		must(gpu.NewStream(StreamNonBlocking))(t)
+		need(gpu.NewEvent(EventDisableTiming))(t)
+		need(gpu.NewStream(StreamNonBlocking))(t)
 		runtime.GC()
 	}
 	wg.Wait()
-	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, captured.core().Raw)
+	graph, res := tab.StreamEndCapture(driver.At{Thread: th}, core.Of(captured).Raw)
 	if res != 0 {
 		t.Fatalf("the capture ended with %v", res)
 	}
 	tab.GraphDestroy(driver.At{}, graph)
 
 	// A call that the user makes gets the driver's answer, and an explanation.
-	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core().Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+	if res := tab.StreamBeginCapture(driver.At{Thread: th}, core.Of(captured).Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 		t.Fatal(res)
 	}
 	if _, err := e.Query(); !errors.Is(err, ResultStreamCaptureUnsupported) || !strings.Contains(err.Error(), "capture") {
 		t.Errorf("Query during a capture in global mode: %v", err)
 	}
-	tab.StreamEndCapture(driver.At{Thread: th}, captured.core().Raw)
+	tab.StreamEndCapture(driver.At{Thread: th}, core.Of(captured).Raw)
 }
 
 func TestGPULaunch(t *testing.T) {
 	gpu := gpuContext(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	add := must(mod.Function("add"))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	add := need(mod.Function("add"))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const n = 100
-	mem := must(gpu.Alloc(4 * n))(t)
+	mem := need(gpu.Alloc(4 * n))(t)
 	defer mem.Close()
 	if err := mem.CopyFrom(make([]byte, 4*n)); err != nil {
 		t.Fatal(err)
@@ -236,7 +238,7 @@ func TestGPULaunch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := add.Launch(s, cfg, Value(uint64(mem.core().Raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
+	if err := add.Launch(s, cfg, Value(uint64(core.Of(mem).Raw)), Value(struct{ N uint32 }{n}), Value(float32(0.5))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Synchronize(); err != nil {
@@ -278,12 +280,12 @@ func TestGPULaunch(t *testing.T) {
 // TestGPUWithoutContext notes which calls need a current context.
 func TestGPUWithoutContext(t *testing.T) {
 	gpu := gpuContext(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	spin := must(mod.Function("spin"))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	spin := need(mod.Function("spin"))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	tab := gpu.own().Context.Drv.Table()
+	tab := core.Of(gpu).Context.Drv.Table()
 	th := tab.Pin()
 	defer th.Unpin()
 	cur, res := tab.CtxGetCurrent(driver.At{Thread: th})
@@ -291,20 +293,20 @@ func TestGPUWithoutContext(t *testing.T) {
 	if cur != 0 {
 		t.Error("the library left a context current")
 	}
-	mem := must(gpu.Alloc(16))(t)
-	p, res := tab.MemAlloc(driver.At{Thread: th, Context: gpu.own().Context.Raw}, 16)
+	mem := need(gpu.Alloc(16))(t)
+	p, res := tab.MemAlloc(driver.At{Thread: th, Context: core.Of(gpu).Context.Raw}, 16)
 	if res != 0 {
 		t.Fatal(res)
 	}
-	_, attribute := tab.FuncGetAttribute(driver.At{Thread: th}, 0, spin.raw)
+	_, attribute := tab.FuncGetAttribute(driver.At{Thread: th}, 0, RawFunction(spin))
 	for _, c := range []struct {
 		call      string
 		got, want driver.Result
 	}{
-		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, spin.raw, 1, 1, 1, 1, 1, 1, 0, s.core().Raw,
+		{"cuLaunchKernel", tab.LaunchKernel(driver.At{Thread: th}, RawFunction(spin), 1, 1, 1, 1, 1, 1, 0, core.Of(s).Raw,
 			kernelParams(U64(1000))), 0},
 		{"cuFuncGetAttribute", attribute, 0},
-		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, mem.core().Raw, make([]byte, 16)), driver.ResultInvalidContext},
+		{"cuMemcpyHtoD", tab.MemcpyHtoD(driver.At{Thread: th}, core.Of(mem).Raw, make([]byte, 16)), driver.ResultInvalidContext},
 		{"cuMemFree", tab.MemFree(driver.At{Thread: th}, p), 0},
 	} {
 		if c.got != c.want {
@@ -319,7 +321,7 @@ func TestGPUWithoutContext(t *testing.T) {
 // it is on top.
 func TestGPUCreatedContext(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, primary := gpu.own().Context.Drv.Table(), gpu.own().Context.Raw
+	tab, primary := core.Of(gpu).Context.Drv.Table(), core.Of(gpu).Context.Raw
 	th := tab.Pin()
 	defer th.Unpin()
 	at := driver.At{Thread: th}
@@ -330,7 +332,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		}
 	}
 	current(0)
-	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own().Context.Dev)
+	created, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, core.Of(gpu).Context.Dev)
 	if res != 0 {
 		t.Fatal(res)
 	}
@@ -340,7 +342,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error("no event in the created context")
 	}
 	current(0)
-	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, gpu.own().Context.Dev); res == 0 {
+	if _, res := tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0xffff, core.Of(gpu).Context.Dev); res == 0 {
 		t.Error("unknown flags were taken")
 	}
 	current(0)
@@ -350,7 +352,7 @@ func TestGPUCreatedContext(t *testing.T) {
 		t.Error(res)
 	}
 	current(primary)
-	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, gpu.own().Context.Dev); res != 0 {
+	if created, res = tab.CtxCreateV2(driver.At{Thread: th, Pop: true}, 0, core.Of(gpu).Context.Dev); res != 0 {
 		t.Fatal(res)
 	}
 	current(primary)
@@ -379,13 +381,13 @@ func TestGPUCreatedContext(t *testing.T) {
 // Objects may be closed in any order, whatever the GPU is doing.
 func TestGPUCloseOrders(t *testing.T) {
 	drv := gpuDriver(t)
-	dev := must(drv.Device(0))(t)
+	dev := need(drv.Device(0))(t)
 	for seed := range uint64(12) {
-		gpu := must(dev.PrimaryContext())(t)
+		gpu := need(dev.PrimaryContext())(t)
 		g := newGate(t, gpu)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		var closers []func() error
-		e := must(gpu.NewEvent(EventDefault))(t)
+		e := need(gpu.NewEvent(EventDefault))(t)
 		lazy := new(Event)
 		g.hold(t, s)
 		for _, e := range []*Event{e, lazy} {
@@ -421,18 +423,18 @@ func TestGPUCloseOrders(t *testing.T) {
 // TestGPUStorm lets many goroutines do everything at once.
 func TestGPUStorm(t *testing.T) {
 	gpu := gpuContext(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	spin := must(mod.Function("spin"))(t)
+	spin := need(mod.Function("spin"))(t)
 	deadline := time.Now().Add(10 * time.Second)
-	if testing.Short() || gpu.own().Context.Drv.Table().Software() {
+	if testing.Short() || core.Of(gpu).Context.Drv.Table().Software() {
 		deadline = time.Now().Add(time.Second)
 	}
 	var shared [8]*Event
 	var streams [8]*Stream
 	for i := range shared {
-		shared[i] = must(gpu.NewEvent(EventDefault))(t)
-		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+		shared[i] = need(gpu.NewEvent(EventDefault))(t)
+		streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
 		defer shared[i].Close()
 		defer streams[i].Close()
 	}
@@ -508,16 +510,16 @@ func TestGPUPoison(t *testing.T) {
 		}
 		return
 	}
-	dev := must(gpuDriver(t).Device(0))(t)
-	gpu := must(dev.PrimaryContext())(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
-	bad := must(mod.Function("bad"))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	before, after := must(gpu.NewEvent(EventDefault))(t), must(gpu.NewEvent(EventDefault))(t)
+	dev := need(gpuDriver(t).Device(0))(t)
+	gpu := need(dev.PrimaryContext())(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	bad := need(mod.Function("bad"))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	before, after := need(gpu.NewEvent(EventDefault))(t), need(gpu.NewEvent(EventDefault))(t)
 	if err := before.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tl := must(gpu.NewTimeline(0))(t)
+	tl := need(gpu.NewTimeline(0))(t)
 	if err := bad.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}); err != nil {
 		t.Fatal(err)
 	}

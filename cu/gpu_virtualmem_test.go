@@ -1,9 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestGPUVirtualMem grows, unmaps and shares memory on a real GPU: see gpu_test.go.
@@ -14,7 +16,7 @@ func TestGPUVirtualMem(t *testing.T) {
 		t.Skip(err)
 	}
 	noErr(t, err)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	noErr(t, m.Grow(1))
 	first := m.Size()
@@ -31,15 +33,15 @@ func TestGPUVirtualMem(t *testing.T) {
 		got[11] != 9 || got[12] == 9 {
 		t.Errorf("%d, %v", got, err)
 	}
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	add := must(mod.Function("add"))(t)
+	add := need(mod.Function("add"))(t)
 	noErr(t, s.Memset(m.Mem(), 0))
 	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m.Span(first-64, 128)), U32(32),
 		F32(1)))
 	noErr(t, s.Synchronize())
 	sum := make([]float32, 32)
-	if _, err := m.Mem().ReadAt(bytesAt(&sum[0], 128), int64(first)-64); err != nil || sum[0] != 1 || sum[31] != 1 {
+	if _, err := m.Mem().ReadAt(BytesAt(&sum[0], 128), int64(first)-64); err != nil || sum[0] != 1 || sum[31] != 1 {
 		t.Errorf("%v, %v", sum, err)
 	}
 
@@ -65,11 +67,11 @@ func TestGPUVirtualMem(t *testing.T) {
 		t.Errorf("a memset of memory that is only read: %v", err)
 	}
 	noErr(t, m.SetAccess(gpu.Device(), AccessReadWrite))
-	p := must(m.Physical(0))(t)
+	p := need(m.Physical(0))(t)
 	noErr(t, m.Map(4*first, p))
 	noErr(t, s.Memset(m.Mem(), 6))
 	noErr(t, s.Synchronize())
-	h := must(gpu.AllocHost(1, 0))(t)
+	h := need(gpu.AllocHost(1, 0))(t)
 	defer h.Close()
 	noErr(t, s.Copy(h, m.Span(4*first, 1)))
 	noErr(t, s.Synchronize())
@@ -92,14 +94,14 @@ func TestGPUPhysicalMemShared(t *testing.T) {
 	}
 	noErr(t, err)
 	defer p.Close()
-	if o := must(p.Options())(t); !o.Shareable || o.Location != gpu.Device().Location() {
+	if o := need(p.Options())(t); !o.Shareable || o.Location != gpu.Device().Location() {
 		t.Errorf("Options = %+v", o)
 	}
-	f := must(p.Export())(t)
-	q := must(gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
+	f := need(p.Export())(t)
+	q := need(gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
 	defer q.Close()
 	noErr(t, f.Close())
-	m := must(gpu.Reserve(2 * p.Size()))(t)
+	m := need(gpu.Reserve(2 * p.Size()))(t)
 	defer m.Close()
 	noErr(t, m.Map(0, p))
 	noErr(t, m.Map(p.Size(), q))

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
@@ -23,14 +24,14 @@ import (
 // the watcher has streams wake it.
 func TestGPUWaiters(t *testing.T) {
 	gpu := gpuContext(t)
-	drv := gpu.own().Context.Drv
+	drv := core.Of(gpu).Context.Drv
 	for _, long := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
 			g := newGate(t, gpu)
 			const waiters, of = 200, 8
 			streams := make([]*Stream, of)
 			for i := range streams {
-				streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+				streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
 				defer streams[i].Close()
 				g.hold(t, streams[i])
 			}
@@ -51,13 +52,13 @@ func TestGPUWaiters(t *testing.T) {
 			}
 			var all []*Event
 			for i := range waiters {
-				e := must(gpu.NewEvent(EventDisableTiming))(t)
+				e := need(gpu.NewEvent(EventDisableTiming))(t)
 				if err := e.Record(streams[i%of]); err != nil {
 					t.Fatal(err)
 				}
 				all = append(all, e)
 			}
-			closed := must(gpu.NewEvent(EventDisableTiming))(t)
+			closed := need(gpu.NewEvent(EventDisableTiming))(t)
 			if err := closed.Record(streams[0]); err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +72,7 @@ func TestGPUWaiters(t *testing.T) {
 				case 2:
 					wait(func() error { return streams[i%of].Wait(t.Context()) }, nil)
 				case 3:
-					ticket := must(e.Ticket())(t)
+					ticket := need(e.Ticket())(t)
 					wait(func() error { <-ticket.Done(); return ticket.Err() }, nil)
 				}
 			}
@@ -100,12 +101,12 @@ func TestGPUWaiters(t *testing.T) {
 // the watcher, keep others from getting on: streams may share a queue of the GPU's.
 func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	gpu := gpuContext(t)
-	w := &gpu.own().Context.Drv.Watch
+	w := &core.Of(gpu).Context.Drv.Watch
 	g := newGate(t, gpu)
 	const n, held = 64, 8
 	streams, events := make([]*Stream, n), make([]*Event, n)
 	for i := range streams {
-		streams[i], events[i] = must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
+		streams[i], events[i] = need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewEvent(EventDisableTiming))(t)
 		defer streams[i].Close()
 		defer events[i].Close()
 		if err := errors.Join(events[i].Record(streams[i]), events[i].Synchronize()); err != nil {
@@ -115,7 +116,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	// Streams are created before anything is held: a driver may wait for the GPU for that.
 	control := make([]*Stream, core.MaxWakeUps)
 	for k := range control {
-		control[k] = must(gpu.NewStream(StreamNonBlocking))(t)
+		control[k] = need(gpu.NewStream(StreamNonBlocking))(t)
 		defer control[k].Close()
 	}
 	// stuck returns the streams on which nothing gets on.
@@ -146,7 +147,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	var wg sync.WaitGroup
 	var more []*Event
 	for k := range core.MaxWakeUps {
-		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		e := need(gpu.NewEvent(EventDisableTiming))(t)
 		more = append(more, e)
 		defer e.Close()
 		if err := e.Record(streams[k%held]); err != nil {
@@ -178,12 +179,12 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 // the watcher, which are made meanwhile, invalidate nothing.
 func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own().Context.Drv.Table()
+	tab := core.Of(gpu).Context.Drv.Table()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var waits atomic.Int64
 	for range 4 {
-		s, g, e := must(gpu.NewStream(StreamNonBlocking))(t), newGate(t, gpu), must(gpu.NewEvent(EventDisableTiming))(t)
+		s, g, e := need(gpu.NewStream(StreamNonBlocking))(t), newGate(t, gpu), need(gpu.NewEvent(EventDisableTiming))(t)
 		defer s.Close()
 		defer e.Close()
 		wg.Go(func() {
@@ -209,18 +210,18 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 			}
 		})
 	}
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	runtime.LockOSThread() // a capture ends where it has begun
 	defer runtime.UnlockOSThread()
 	const captures = 40
 	for i := range captures {
 		at := driver.At{}
-		if res := tab.StreamBeginCapture(at, s.core().Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
+		if res := tab.StreamBeginCapture(at, core.Of(s).Raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
 			t.Fatal(res)
 		}
 		time.Sleep(time.Duration(rand.IntN(20000)) * time.Microsecond)
-		graph, res := tab.StreamEndCapture(at, s.core().Raw)
+		graph, res := tab.StreamEndCapture(at, core.Of(s).Raw)
 		if res != 0 {
 			t.Fatalf("capture %d was invalidated: %v", i, res)
 		}
@@ -243,10 +244,10 @@ func TestGPULateWakeUps(t *testing.T) {
 	late := 0
 	use := func() {
 		drv := gpuDriver(t)
-		mine := must(must(drv.Device(0))(t).PrimaryContext())(t) // of a Driver of its own
-		s := must(mine.NewStream(StreamNonBlocking))(t)
-		line := must(mine.NewTimeline(0))(t)
-		e := must(mine.NewEvent(EventDisableTiming))(t)
+		mine := need(need(drv.Device(0))(t).PrimaryContext())(t) // of a Driver of its own
+		s := need(mine.NewStream(StreamNonBlocking))(t)
+		line := need(mine.NewTimeline(0))(t)
+		e := need(mine.NewEvent(EventDisableTiming))(t)
 		if err := errors.Join(line.Block(s, 1), e.Record(s)); err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestGPULateWakeUps(t *testing.T) {
 		if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		counts := func() core.WaitCounts { return drv.core.WaitCounts() }
+		counts := func() core.WaitCounts { return core.Of(drv).WaitCounts() }
 		if !soon(func() bool { n := counts(); return n.Waits == 0 && n.Descriptors == 0 }) {
 			t.Errorf("nobody waits any more, and there are %+v", counts())
 		}
@@ -289,17 +290,17 @@ func TestGPULateWakeUps(t *testing.T) {
 // whatever is between them.
 func TestGPUOrder(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own().Context.Drv.Table()
+	tab := core.Of(gpu).Context.Drv.Table()
 	const of, each = 8, 500
 	rounds := rounds(40)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	spin := must(mod.Function("spin"))(t)
-	mem := must(gpu.Alloc(1 << 16))(t)
+	spin := need(mod.Function("spin"))(t)
+	mem := need(gpu.Alloc(1 << 16))(t)
 	defer mem.Close()
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	// Code may be loaded when it is first launched, which waits for the GPU.
-	warm := must(gpu.NewStream(StreamNonBlocking))(t)
+	warm := need(gpu.NewStream(StreamNonBlocking))(t)
 	if err := errors.Join(spin.Launch(warm, one, U64(0)), warm.Memset(mem, 1), warm.Synchronize(), warm.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -308,10 +309,10 @@ func TestGPUOrder(t *testing.T) {
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
-		streams[i] = must(gpu.NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i%2]))(t)
+		streams[i] = need(gpu.NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i%2]))(t)
 		defer streams[i].Close()
 		for k := range events[i] {
-			events[i][k] = must(gpu.NewEvent(flags[rand.IntN(2)+rand.IntN(32)/31*2]))(t)
+			events[i][k] = need(gpu.NewEvent(flags[rand.IntN(2)+rand.IntN(32)/31*2]))(t)
 			defer events[i][k].Close()
 			// A first record may take memory, which waits for the GPU, too.
 			if err := events[i][k].Record(streams[i]); err != nil {
@@ -321,7 +322,7 @@ func TestGPUOrder(t *testing.T) {
 	}
 	complete := func(i, k int) bool {
 		t.Helper()
-		res := tab.EventQuery(driver.At{}, events[i][k].core().Slot.Load().Raw)
+		res := tab.EventQuery(driver.At{}, eventOf(events[i][k]).Slot.Load().Raw)
 		if res != driver.ResultSuccess && res != driver.ResultNotReady {
 			t.Fatalf("record %d of stream %d: %v", k, i, res)
 		}
@@ -388,15 +389,15 @@ func TestGPUOrder(t *testing.T) {
 // it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own().Context.Drv.Table().Software() {
+	if core.Of(others).Context.Drv.Table().Software() {
 		t.Skip("the memory is Go's, and unregistered")
 	}
-	stream := must(others.NewStream(StreamNonBlocking))(t)
-	e := must(stream.RecordNew(EventDisableTiming))(t)
+	stream := need(others.NewStream(StreamNonBlocking))(t)
+	e := need(stream.RecordNew(EventDisableTiming))(t)
 	d := gpuDriver(t)
-	dev := must(d.Device(0))(t)
+	dev := need(d.Device(0))(t)
 	in := func(at driver.HostPtr) (in core.ContextKey, ok bool) {
-		d.core.Slabs.Unmap(func(s driver.HostPtr, its slab.Place[core.ContextKey]) bool {
+		core.Of(d).Slabs.Unmap(func(s driver.HostPtr, its slab.Place[core.ContextKey]) bool {
 			if s == at {
 				in, ok = its.Key, true
 			}
@@ -411,15 +412,15 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		open func() (*Context, error)
 		in   bool // the CUDA context goes on
 	}{{"primary", dev.PrimaryContext, true}, {"created", created, false}, {"primary", dev.PrimaryContext, true}, {"created", created, false}} {
-		gpu := must(c.open())(t)
-		cc := gpu.own().Context
+		gpu := need(c.open())(t)
+		cc := core.Of(gpu).Context
 		want := core.ContextKey{}
 		if c.in {
 			want = cc.Key
 		}
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
-		line := must(gpu.NewTimeline(1))(t)
-		at := driver.HostPtr(unsafe.Pointer(line.word)) // of the first cell of a slab
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
+		line := need(gpu.NewTimeline(1))(t)
+		at := driver.HostPtr(unsafe.Pointer(TimelineWord(line))) // of the first cell of a slab
 		if before := round > 1; seen[at] != before {
 			t.Errorf("%s, round %d: the timeline's memory is at %#x; it was another's: %v", c.name, round, at, seen[at])
 		}
@@ -459,14 +460,14 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 // stream has work to do with memory of another context: that is freed when it is done.
 func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own().Context.Drv.Table().Software() {
+	if core.Of(others).Context.Drv.Table().Software() {
 		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfOtherDrivers has two of one")
 	}
-	blocking := must(others.NewStream(StreamDefault))(t)
-	dev := must(gpuDriver(t).Device(0))(t)
-	gpu, other := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
-	host := must(other.AllocHost(1<<20, HostPortable|HostDeviceMap))(t)
-	legacy := must(gpu.LegacyStream())(t)
+	blocking := need(others.NewStream(StreamDefault))(t)
+	dev := need(gpuDriver(t).Device(0))(t)
+	gpu, other := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
+	host := need(other.AllocHost(1<<20, HostPortable|HostDeviceMap))(t)
+	legacy := need(gpu.LegacyStream())(t)
 	g := newGate(t, others)
 	g.hold(t, blocking) // which the legacy stream waits for
 	if err := errors.Join(legacy.Memset(host, 1), legacy.Close()); err != nil {
@@ -475,21 +476,21 @@ func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, g.open).Stop() // so that nothing waits for ever
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return gpu.own().Context.Users.None() }) {
+	if !eventually(func() bool { return core.Of(gpu).Context.Users.None() }) {
 		t.Error("nobody releases the context")
 	}
 	if err := host.Close(); err != nil {
 		t.Error(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if len(closed) != 0 || gpu.own().Context.Gone.Load() || host.core().Freed.Load() {
+	if len(closed) != 0 || core.Of(gpu).Context.Gone.Load() || core.Of(host).Freed.Load() {
 		t.Error("it is over before the work is done")
 	}
 	g.open()
 	if err := errors.Join(<-closed, other.Close(), blocking.Close()); err != nil {
 		t.Error(err)
 	}
-	if !eventually(host.core().Freed.Load) {
+	if !eventually(core.Of(host).Freed.Load) {
 		t.Error("the memory is never freed")
 	}
 }

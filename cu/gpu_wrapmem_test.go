@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -7,13 +7,15 @@ import (
 	"math"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // rawMemory allocates memory by calls of the driver, as other code does, and returns its address.
 func rawMemory(t testing.TB, gpu *Context, size uint64, managed bool) uint64 {
 	t.Helper()
-	tab, at := gpu.own().Context.Drv.Table(), driver.At{Context: gpu.own().Context.Raw}
+	tab, at := core.Of(gpu).Context.Drv.Table(), driver.At{Context: core.Of(gpu).Context.Raw}
 	var p driver.DevicePtr
 	var res driver.Result
 	if managed {
@@ -41,29 +43,29 @@ func TestGPUWrapMem(t *testing.T) {
 	kinds := map[string]func(t *testing.T) uint64{
 		"device": func(t *testing.T) uint64 { return rawMemory(t, gpu, size, false) },
 		"managed": func(t *testing.T) uint64 {
-			if n := must(gpu.Device().Attribute(DeviceAttributeConcurrentManagedAccess))(t); n == 0 {
+			if n := need(gpu.Device().Attribute(DeviceAttributeConcurrentManagedAccess))(t); n == 0 {
 				t.Skip("the host cannot access managed memory at any time")
 			}
 			return rawMemory(t, gpu, size, true)
 		},
 		"pool": func(t *testing.T) uint64 {
-			m := must(gpuPool(t, gpu, MemPoolOptions{}).Alloc(s, size))(t)
+			m := need(gpuPool(t, gpu, MemPoolOptions{}).Alloc(s, size))(t)
 			t.Cleanup(func() { closeIt(t, m) })
 			return m.Handle()
 		},
 		"variable": func(t *testing.T) uint64 {
-			mod := must(gpu.LoadModule([]byte(`.version 6.0
+			mod := need(gpu.LoadModule([]byte(`.version 6.0
 .target sm_50
 .address_size 64
 .visible .global .align 8 .b8 table[4096];
 `)))(t)
 			t.Cleanup(func() { closeIt(t, mod) })
-			m := must(mod.Global("table"))(t)
+			m := need(mod.Global("table"))(t)
 			t.Cleanup(func() { closeIt(t, m) })
 			return m.Handle()
 		},
 		"virtual": func(t *testing.T) uint64 {
-			m := must(gpu.Reserve(64 * mib))(t)
+			m := need(gpu.Reserve(64 * mib))(t)
 			t.Cleanup(func() { closeIt(t, m) })
 			noErr(t, m.Grow(1))
 			first := m.Size()
@@ -71,12 +73,12 @@ func TestGPUWrapMem(t *testing.T) {
 			return m.Handle() + first - size/2 // in two mappings
 		},
 		"graph": func(t *testing.T) uint64 {
-			g := must(gpu.NewGraph())(t)
+			g := need(gpu.NewGraph())(t)
 			_, m, err := addAlloc(g, size)
 			noErr(t, err)
-			x := must(g.Instantiate())(t)
+			x := need(g.Instantiate())(t)
 			noErr(t, x.Launch(s))
-			taken := must(x.Take(m))(t)
+			taken := need(x.Take(m))(t)
 			t.Cleanup(func() {
 				closeIt(t, taken)
 				noErr(t, errors.Join(s.Synchronize(), m.Close(), x.Close(), g.Close()))
@@ -88,10 +90,10 @@ func TestGPUWrapMem(t *testing.T) {
 	for name, allocate := range kinds {
 		t.Run(name, func(t *testing.T) {
 			addr := allocate(t)
-			info := must(gpu.PointerInfo(addr))(t)
+			info := need(gpu.PointerInfo(addr))(t)
 			t.Logf("%+v", info)
-			whole := must(gpu.WrapMem(addr, size))(t)
-			m := must(gpu.WrapMem(addr+16, 64))(t)
+			whole := need(gpu.WrapMem(addr, size))(t)
+			m := need(gpu.WrapMem(addr+16, 64))(t)
 			if m.Handle() != addr+16 || m.Size() != 64 {
 				t.Errorf("%d bytes at %#x, the owner has %#x", m.Size(), m.Handle(), addr)
 			}
@@ -100,10 +102,10 @@ func TestGPUWrapMem(t *testing.T) {
 			noErr(t, s.Memset32(m, math.Float32bits(1)))
 			noErr(t, b.add.Launch(s, fourThreads, Ptr(m), U32(4), F32(2)))
 			noErr(t, s.Copy2D(Rows{b.out, 8}, Rows{m, 32}, 8, 2))
-			g := must(gpu.NewGraph())(t)
-			set := must(g.Add(&MemsetNode{Dst: m.Span(60, 4), Value: 7}))(t)
-			must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(SpanOf[float32](m, 4, 4)), U32(4), F32(4)}}, set))(t)
-			x := must(g.Instantiate())(t)
+			g := need(gpu.NewGraph())(t)
+			set := need(g.Add(&MemsetNode{Dst: m.Span(60, 4), Value: 7}))(t)
+			need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(SpanOf[float32](m, 4, 4)), U32(4), F32(4)}}, set))(t)
+			x := need(g.Instantiate())(t)
 			noErr(t, errors.Join(x.Launch(s), s.Synchronize(), x.Close(), g.Close()))
 			want := make([]byte, 80)
 			for i, v := range []float32{3, 3, 3, 3, 5, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1} {
@@ -116,13 +118,13 @@ func TestGPUWrapMem(t *testing.T) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
 			rows := make([]byte, 16)
-			must(b.out.ReadAt(rows, 0))(t)
+			need(b.out.ReadAt(rows, 0))(t)
 			if !bytes.Equal(rows, bytes.Join([][]byte{want[16:24], want[48:56]}, nil)) {
 				t.Errorf("the rows are %v", rows)
 			}
 			noErr(t, m.Close())
 			noErr(t, whole.Close())
-			again := must(gpu.WrapMem(addr, 64))(t)
+			again := need(gpu.WrapMem(addr, 64))(t)
 			noErr(t, again.CopyTo(got[:64]))
 			noErr(t, again.Close())
 			if !bytes.Equal(got[:64], want[:64]) {
@@ -143,16 +145,16 @@ func TestGPUWrapMem(t *testing.T) {
 func TestGPUWrapMemRefused(t *testing.T) {
 	gpu := gpuContext(t)
 	addr := rawMemory(t, gpu, 4096, false)
-	host := must(gpu.AllocHost(64, HostPortable|HostDeviceMap))(t)
+	host := need(gpu.AllocHost(64, HostPortable|HostDeviceMap))(t)
 	defer closeIt(t, host)
-	two := must(gpu.Device().NewContext(0))(t)
-	far := must(two.Alloc(64))(t)
+	two := need(gpu.Device().NewContext(0))(t)
+	far := need(two.Alloc(64))(t)
 	defer func() { noErr(t, errors.Join(far.Close(), two.Close())) }()
-	virtual := must(gpu.Reserve(64 * mib))(t)
+	virtual := need(gpu.Reserve(64 * mib))(t)
 	defer closeIt(t, virtual)
 	noErr(t, virtual.Grow(1))
 	end := virtual.Handle() + virtual.Size()
-	gone := must(gpu.Alloc(64 * mib))(t)
+	gone := need(gpu.Alloc(64 * mib))(t)
 	before := gone.Handle()
 	noErr(t, gone.Close())
 	for name, c := range map[string]struct {
@@ -163,12 +165,12 @@ func TestGPUWrapMemRefused(t *testing.T) {
 		"no bytes":                   {addr, 0, ResultInvalidValue},
 		"more bytes than there are":  {addr, 1 << 50, ResultInvalidValue},
 		"an overflow":                {addr, math.MaxUint64, ResultInvalidValue},
-		"no memory":                  {1 << 20, 8, errUnknownMem},
-		"memory that was freed":      {before, 8, errUnknownMem},
+		"no memory":                  {1 << 20, 8, ErrUnknownMem},
+		"memory that was freed":      {before, 8, ErrUnknownMem},
 		"memory of the host":         {uint64(host.Handle()), 8, ResultInvalidValue},
 		"memory of another context":  {far.Handle(), 8, ErrContextMismatch},
-		"virtual memory without any": {end, 8, errUnknownMem},
-		"virtual memory with a gap":  {end - 8, 16, errUnknownMem},
+		"virtual memory without any": {end, 8, ErrUnknownMem},
+		"virtual memory with a gap":  {end - 8, 16, ErrUnknownMem},
 	} {
 		m, err := gpu.WrapMem(c.addr, c.size)
 		if !errors.Is(err, c.want) {
@@ -177,29 +179,29 @@ func TestGPUWrapMemRefused(t *testing.T) {
 		}
 		t.Logf("%s: %v", name, err)
 	}
-	noErr(t, must(two.WrapMem(far.Handle(), 64))(t).Close())
+	noErr(t, need(two.WrapMem(far.Handle(), 64))(t).Close())
 }
 
 // TestGPUWrapMemPeer wraps memory of another GPU that its owner lets this one access.
 func TestGPUWrapMemPeer(t *testing.T) {
 	gpu := gpuContext(t)
-	devs := must(gpu.Device().Driver().Devices())(t)
-	if len(devs) < 2 || !must(devs[0].CanAccessPeer(devs[1]))(t) {
+	devs := need(gpu.Device().Driver().Devices())(t)
+	if len(devs) < 2 || !need(devs[0].CanAccessPeer(devs[1]))(t) {
 		t.Skip("there is no second GPU whose memory this one can access")
 	}
-	far := must(devs[1].PrimaryContext())(t)
+	far := need(devs[1].PrimaryContext())(t)
 	defer closeIt(t, far)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, s)
-	theirs := must(far.Reserve(2 * mib))(t)
+	theirs := need(far.Reserve(2 * mib))(t)
 	defer closeIt(t, theirs)
 	noErr(t, theirs.Grow(1))
 	pool, err := far.NewMemPool(MemPoolOptions{})
 	noErr(t, err)
 	defer closeIt(t, pool)
-	other := must(far.NewStream(StreamNonBlocking))(t)
+	other := need(far.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, other)
-	pooled := must(pool.Alloc(other, 4096))(t)
+	pooled := need(pool.Alloc(other, 4096))(t)
 	defer closeIt(t, pooled)
 	noErr(t, other.Synchronize())
 	for name, c := range map[string]struct {
@@ -224,7 +226,7 @@ func TestGPUWrapMemPeer(t *testing.T) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
-	owned := must(far.Alloc(64))(t)
+	owned := need(far.Alloc(64))(t)
 	defer closeIt(t, owned)
 	if _, err := gpu.WrapMem(owned.Handle(), 64); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("memory of the other context: %v", err)

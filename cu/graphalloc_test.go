@@ -1,10 +1,12 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // allocGraph is a graph that allocates memory, sets it to 42s, and copies it to the host.
@@ -17,14 +19,14 @@ type allocGraph struct {
 
 func newAllocGraph(t *testing.T, gpu *Context) *allocGraph {
 	t.Helper()
-	a := &allocGraph{g: must(gpu.NewGraph())(t), out: must(gpu.AllocHost(8, 0))(t)}
+	a := &allocGraph{g: need(gpu.NewGraph())(t), out: need(gpu.AllocHost(8, 0))(t)}
 	n, m, err := addAlloc(a.g, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.m = m
-	set := must(a.g.Add(&MemsetNode{Dst: m, Value: 42}, n))(t)
-	a.last = must(a.g.Add(&CopyNode{Dst: a.out, Src: m.Span(0, 8)}, set))(t)
+	set := need(a.g.Add(&MemsetNode{Dst: m, Value: 42}, n))(t)
+	a.last = need(a.g.Add(&CopyNode{Dst: a.out, Src: m.Span(0, 8)}, set))(t)
 	t.Cleanup(func() {
 		if err := errors.Join(m.Close(), a.g.Close(), a.out.Close()); err != nil {
 			t.Error(err)
@@ -50,15 +52,15 @@ func (a *allocGraph) check(t *testing.T) {
 func TestGraphAlloc(t *testing.T) {
 	r := newSoft(t)
 	a := newAllocGraph(t, r.gpu)
-	f := must(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
+	f := need(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
 	_, err := a.g.Add(&FreeNode{Mem: a.m}, a.last)
 	r.is(err, ResultInvalidValue)
 	for n, want := range map[GraphNode]GraphNodeType{f: GraphNodeTypeMemFree} {
-		if got := must(n.Type())(t); got != want {
+		if got := need(n.Type())(t); got != want {
 			t.Errorf("type %v", got)
 		}
 	}
-	x := must(a.g.Instantiate())(t)
+	x := need(a.g.Instantiate())(t)
 	for range 2 {
 		r.ok(x.Launch(r.s))
 		r.ok(r.s.Synchronize())
@@ -80,14 +82,14 @@ func TestGraphAlloc(t *testing.T) {
 	limits("Instantiate", err)
 	limits("Remove", f.Remove())
 	limits("RemoveEdge", a.g.RemoveEdge(a.last, f))
-	other := must(r.gpu.NewGraph())(t)
+	other := need(r.gpu.NewGraph())(t)
 	defer other.Close()
 	_, err = other.Add(&ChildNode{Graph: a.g})
 	limits("AddChildGraph", err)
 	r.is(x.SetEnabled(f, false), ResultInvalidValue)
 
 	// Nothing else can use the memory.
-	plain := must(r.gpu.Alloc(8))(t)
+	plain := need(r.gpu.Alloc(8))(t)
 	defer plain.Close()
 	args := []Arg{Ptr(a.m)}
 	for what, err := range map[string]error{
@@ -118,7 +120,7 @@ func TestGraphAlloc(t *testing.T) {
 		t.Error(err)
 	}
 	r.ok(x.Close())
-	r.ok(must(a.g.Instantiate())(t).Close())
+	r.ok(need(a.g.Instantiate())(t).Close())
 }
 
 // TestGraphTake takes what a launch has allocated, and frees it.
@@ -131,23 +133,23 @@ func TestGraphTake(t *testing.T) {
 		}
 	}
 	a := newAllocGraph(t, r.gpu)
-	x := must(a.g.Instantiate())(t)
+	x := need(a.g.Instantiate())(t)
 	_, err := x.Take(a.m)
 	r.is(err, ResultInvalidValue) // not launched
 	r.ok(x.Launch(r.s))
 	err = x.Launch(r.s)
-	r.is(err, errAllocated)
-	m := must(x.Take(a.m))(t)
+	r.is(err, ErrAllocated)
+	m := need(x.Take(a.m))(t)
 	_, err = x.Take(a.m)
 	r.is(err, ResultInvalidValue)
 	r.ok(r.s.Memset(m, 7))
 	memory(1)
-	r.is(x.Launch(r.s), errAllocated)
+	r.is(x.Launch(r.s), ErrAllocated)
 	r.ok(m.Close())
 	memory(0)
 	r.ok(x.Launch(r.s)) // frees nothing, as the memory was closed
 	memory(1)
-	m = must(x.Take(a.m))(t)
+	m = need(x.Take(a.m))(t)
 	r.ok(errors.Join(r.other.WaitStream(r.s), r.other.Memset(m, 1), r.other.Free(m), r.s.WaitStream(r.other)))
 	memory(0)
 	r.ok(x.Launch(r.s))
@@ -156,16 +158,16 @@ func TestGraphTake(t *testing.T) {
 
 	// An executable graph does not allocate what the program has of an earlier one: a driver crashes if
 	// the memory is then freed twice.
-	x = must(a.g.Instantiate())(t)
+	x = need(a.g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
-	m = must(x.Take(a.m))(t)
+	m = need(x.Take(a.m))(t)
 	r.ok(x.Close())
-	x = must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
-	r.is(x.Launch(r.s), errAllocated)
+	x = need(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	r.is(x.Launch(r.s), ErrAllocated)
 	r.ok(m.Close())
 	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s)))
-	m = must(x.Take(a.m))(t)
-	r.is(x.Launch(r.s), errAllocated) // the launch would free what the program has
+	m = need(x.Take(a.m))(t)
+	r.is(x.Launch(r.s), ErrAllocated) // the launch would free what the program has
 	r.ok(x.Close())
 	buf := make([]byte, 8)
 	r.ok(m.CopyTo(buf))
@@ -181,10 +183,10 @@ func TestGraphTake(t *testing.T) {
 func TestGraphAllocCapture(t *testing.T) {
 	r := newSoft(t)
 	var kept, freed *DeviceMem
-	out, other := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.Alloc(8))(t)
+	out, other := need(r.gpu.AllocHost(8, 0))(t), need(r.gpu.Alloc(8))(t)
 	defer out.Close()
 	defer other.Close()
-	g := must(r.s.Capture(CaptureThreadLocal, func() (err error) {
+	g := need(r.s.Capture(CaptureThreadLocal, func() (err error) {
 		if kept, err = r.s.Alloc(64); err != nil {
 			return err
 		}
@@ -198,16 +200,16 @@ func TestGraphAllocCapture(t *testing.T) {
 		return err
 	}))(t)
 	r.is(r.s.Memset(kept, 1), ResultInvalidValue)
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
-	m := must(x.Take(kept))(t)
+	m := need(x.Take(kept))(t)
 	_, err := x.Take(freed)
 	r.is(err, ResultInvalidValue)
 	r.ok(r.s.Synchronize())
 	(&allocGraph{out: out}).check(t)
 	r.ok(errors.Join(m.Close(), kept.Close()))
 	// A node can free the captured memory, too.
-	last := must(g.Nodes())(t)
+	last := need(g.Nodes())(t)
 	_, err = g.Add(&FreeNode{Mem: kept}, last...)
 	r.is(err, ErrClosed)
 	r.ok(errors.Join(x.Close(), g.Close()))
@@ -229,26 +231,26 @@ func TestGraphAllocCapture(t *testing.T) {
 func TestGraphMemStats(t *testing.T) {
 	r := newSoft(t)
 	a := newAllocGraph(t, r.gpu)
-	x := must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	x := need(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
 	dev := r.gpu.Device()
-	if s := must(dev.GraphMemStats())(t); s != (GraphMemStats{}) {
+	if s := need(dev.GraphMemStats())(t); s != (GraphMemStats{}) {
 		t.Errorf("%+v before the launch", s)
 	}
 	r.ok(x.Launch(r.s))
 	const unit = 32 << 20
-	if s, want := must(dev.GraphMemStats())(t), (GraphMemStats{unit, unit, unit, unit}); s != want {
+	if s, want := need(dev.GraphMemStats())(t), (GraphMemStats{unit, unit, unit, unit}); s != want {
 		t.Errorf("%+v, want %+v", s, want)
 	}
 	r.ok(x.Close())
 	want := GraphMemStats{0, 0, unit, unit}
 	if !r.freed(func() bool {
 		r.ok(dev.TrimGraphMem())
-		return must(dev.GraphMemStats())(t) == want
+		return need(dev.GraphMemStats())(t) == want
 	}) {
-		t.Errorf("%+v, want %+v", must(dev.GraphMemStats())(t), want)
+		t.Errorf("%+v, want %+v", need(dev.GraphMemStats())(t), want)
 	}
 	r.ok(dev.ResetGraphMemHigh())
-	if s := must(dev.GraphMemStats())(t); s != (GraphMemStats{}) {
+	if s := need(dev.GraphMemStats())(t); s != (GraphMemStats{}) {
 		t.Errorf("%+v in the end", s)
 	}
 }
@@ -257,19 +259,19 @@ func TestGraphMemStats(t *testing.T) {
 // allocate the memory of that graph.
 func TestGPUGraphAllocUpdate(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	a, b := newAllocGraph(t, gpu), newAllocGraph(t, gpu)
-	x := must(a.g.Instantiate())(t)
+	x := need(a.g.Instantiate())(t)
 	defer x.Close()
 	noErr(t, x.Launch(s))
 	noErr(t, s.Synchronize())
 	a.check(t)
-	if err := x.Update(b.g); !errors.Is(err, errAllocated) || !strings.Contains(err.Error(), "GraphExec.Take") {
+	if err := x.Update(b.g); !errors.Is(err, ErrAllocated) || !strings.Contains(err.Error(), "GraphExec.Take") {
 		t.Errorf("an update while memory is left: %v", err)
 	}
 	noErr(t, x.Update(a.g)) // it may change nothing
-	left := must(x.Take(a.m))(t)
+	left := need(x.Take(a.m))(t)
 	noErr(t, left.Close())
 	noErr(t, gpu.Synchronize())
 	noErr(t, x.Update(b.g))
@@ -279,7 +281,7 @@ func TestGPUGraphAllocUpdate(t *testing.T) {
 	if _, err := x.Take(a.m); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("memory of the first graph: %v", err)
 	}
-	taken := must(x.Take(b.m))(t)
+	taken := need(x.Take(b.m))(t)
 	got := make([]byte, 4)
 	noErr(t, taken.CopyTo(got))
 	if string(got) != "****" {
@@ -297,7 +299,7 @@ func TestGPUGraphAllocUpdate(t *testing.T) {
 func TestGraphAllocUpdateRace(t *testing.T) {
 	r := newSoft(t)
 	a := newAllocGraph(t, r.gpu)
-	x := must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	x := need(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 10 {

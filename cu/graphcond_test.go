@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -76,11 +77,11 @@ type condBench struct {
 
 func newCondBench(t *testing.T, gpu *Context) *condBench {
 	b := &condBench{t: t, gpu: gpu}
-	b.s = must(gpu.NewStream(StreamNonBlocking))(t)
-	b.mem, b.out = must(gpu.Alloc(16))(t), must(gpu.AllocHost(16, 0))(t)
-	b.mod = must(gpu.LoadModule([]byte(condPTX)))(t)
+	b.s = need(gpu.NewStream(StreamNonBlocking))(t)
+	b.mem, b.out = need(gpu.Alloc(16))(t), need(gpu.AllocHost(16, 0))(t)
+	b.mod = need(gpu.LoadModule([]byte(condPTX)))(t)
 	for name, f := range map[string]**Function{"setc": &b.setc, "down": &b.down, "inc": &b.inc} {
-		*f = must(b.mod.Function(name))(t)
+		*f = need(b.mod.Function(name))(t)
 	}
 	t.Cleanup(func() {
 		b.ok(errors.Join(b.s.Synchronize(), b.mod.Close(), b.out.Close(), b.mem.Close(), b.s.Close()))
@@ -124,23 +125,23 @@ func (b *condBench) runs(what string, x *GraphExec, want ...uint32) {
 func TestGPUGraphConditions(t *testing.T) {
 	b := newCondBench(t, gpuContext(t))
 	// A kernel sets the condition of an if, and that of a switch has a value at each launch.
-	g := must(b.gpu.NewGraph())(t)
-	c := must(g.NewCondition())(t)
-	set := must(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}))(t)
+	g := need(b.gpu.NewGraph())(t)
+	c := need(g.NewCondition())(t)
+	set := need(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}))(t)
 	either := IfNode{Condition: c, HasElse: true}
-	branch := must(g.Add(&either, set))(t)
+	branch := need(g.Add(&either, set))(t)
 	then, otherwise := either.Then, either.Else
-	must(then.Add(&MemsetNode{Dst: b.number(0), Value: 10, ElementSize: 4}))(t)
-	must(otherwise.Add(&MemsetNode{Dst: b.number(0), Value: 20, ElementSize: 4}))(t)
-	_, cases, err := addSwitch(g, must(g.NewConditionAt(2))(t), 3, branch)
+	need(then.Add(&MemsetNode{Dst: b.number(0), Value: 10, ElementSize: 4}))(t)
+	need(otherwise.Add(&MemsetNode{Dst: b.number(0), Value: 20, ElementSize: 4}))(t)
+	_, cases, err := addSwitch(g, need(g.NewConditionAt(2))(t), 3, branch)
 	b.ok(err)
 	for i, body := range cases {
-		must(body.Add(&MemsetNode{Dst: b.number(1), Value: uint32(i), ElementSize: 4}))(t)
+		need(body.Add(&MemsetNode{Dst: b.number(1), Value: uint32(i), ElementSize: 4}))(t)
 	}
 	if _, err := cases[0].Capture(b.s, CaptureRelaxed, func() error { return b.s.Memset32(b.number(2), 9) }); err != nil {
 		t.Error(err)
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	b.sets(0, 7, 7, 7)
 	b.runs("if", x, 10, 2, 7, 7)
 	b.ok(x.Set(set, &KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(0)}}))
@@ -148,24 +149,24 @@ func TestGPUGraphConditions(t *testing.T) {
 	if _, err := g.Instantiate(); !errors.Is(err, ResultNotSupported) {
 		t.Errorf("a second executable graph: %v", err)
 	}
-	if typ := must(branch.Type())(t); typ != GraphNodeTypeConditional {
+	if typ := need(branch.Type())(t); typ != GraphNodeTypeConditional {
 		t.Errorf("the node is of type %v", typ)
 	}
 	b.ok(errors.Join(g.Close(), x.Close()))
 
 	// The value stays between launches, or begins anew.
 	for _, anew := range []bool{false, true} {
-		g := must(b.gpu.NewGraph())(t)
+		g := need(b.gpu.NewGraph())(t)
 		condition := g.NewCondition
 		if anew {
 			condition = func() (Condition, error) { return g.NewConditionAt(0) }
 		}
-		c := must(condition())(t)
+		c := need(condition())(t)
 		n, body, err := addIf(g, c)
 		b.ok(err)
-		must(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
-		must(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}, n))(t)
-		x := must(g.Instantiate())(t)
+		need(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+		need(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}, n))(t)
+		x := need(g.Instantiate())(t)
 		if anew {
 			b.sets(0)
 			b.runs("the first launch", x, 0)
@@ -179,17 +180,17 @@ func TestGPUGraphConditions(t *testing.T) {
 	}
 
 	// A loop with a condition in its body.
-	g = must(b.gpu.NewGraph())(t)
-	loop, inner := must(g.NewConditionAt(1))(t), must(g.NewConditionAt(1))(t)
+	g = need(b.gpu.NewGraph())(t)
+	loop, inner := need(g.NewConditionAt(1))(t), need(g.NewConditionAt(1))(t)
 	repeat := WhileNode{Condition: loop}
-	must(g.Add(&repeat))(t)
+	need(g.Add(&repeat))(t)
 	body := repeat.Body
-	count := must(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
-	must(body.Add(&KernelNode{Kernel: b.down, Config: oneThread, Args: []Arg{loop.Arg(), Ptr(b.number(1))}}, count))(t)
+	count := need(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+	need(body.Add(&KernelNode{Kernel: b.down, Config: oneThread, Args: []Arg{loop.Arg(), Ptr(b.number(1))}}, count))(t)
 	_, nested, err := addIf(body, inner)
 	b.ok(err)
-	last := must(nested.Add(&MemsetNode{Dst: b.number(2), Value: 5, ElementSize: 4}))(t)
-	x = must(g.Instantiate())(t)
+	last := need(nested.Add(&MemsetNode{Dst: b.number(2), Value: 5, ElementSize: 4}))(t)
+	x = need(g.Instantiate())(t)
 	b.sets(0, 5, 0, 0)
 	b.runs("while", x, 5, 0, 5, 0)
 	b.ok(errors.Join(x.Set(last, &MemsetNode{Dst: b.number(3), Value: 6, ElementSize: 4}), x.SetEnabled(count, false)))
@@ -205,8 +206,8 @@ func TestGPUGraphConditions(t *testing.T) {
 // TestGPUGraphBodies asks the driver for what it refuses, and uses bodies that are gone.
 func TestGPUGraphBodies(t *testing.T) {
 	b := newCondBench(t, gpuContext(t))
-	g := must(b.gpu.NewGraph())(t)
-	c := must(g.NewConditionAt(1))(t)
+	g := need(b.gpu.NewGraph())(t)
+	c := need(g.NewConditionAt(1))(t)
 	is := func(what string, err error, want error) {
 		t.Helper()
 		if !errors.Is(err, want) {
@@ -221,7 +222,7 @@ func TestGPUGraphBodies(t *testing.T) {
 	is("a second node", err, ResultInvalidValue)
 	_, _, err = addIf(g, Condition{})
 	is("no condition", err, ErrNil)
-	other := must(b.gpu.NewGraph())(t)
+	other := need(b.gpu.NewGraph())(t)
 	_, _, err = addIf(other, c)
 	is("another graph", err, ResultInvalidValue)
 	_, _, err = addSwitch(g, c, 0)
@@ -241,12 +242,12 @@ func TestGPUGraphBodies(t *testing.T) {
 	} {
 		is(what, f(), ResultNotSupported)
 	}
-	k := must(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+	k := need(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
 	b.ok(body.Close()) // does nothing
-	if nodes := must(body.Nodes())(t); len(nodes) != 1 || nodes[0] != k {
+	if nodes := need(body.Nodes())(t); len(nodes) != 1 || nodes[0] != k {
 		t.Errorf("the body has the nodes %v", nodes)
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	b.sets(1)
 	b.runs("as it was made", x, 2)
 	b.ok(k.Remove())
@@ -268,10 +269,10 @@ func TestGPUGraphBodies(t *testing.T) {
 // graph.
 func TestGPUGraphBodyCapture(t *testing.T) {
 	b := newCondBench(t, gpuContext(t))
-	g := must(b.gpu.NewGraph())(t)
-	_, body, err := addIf(g, must(g.NewConditionAt(1))(t))
+	g := need(b.gpu.NewGraph())(t)
+	_, body, err := addIf(g, need(g.NewConditionAt(1))(t))
 	b.ok(err)
-	other := must(b.gpu.NewStream(StreamNonBlocking))(t)
+	other := need(b.gpu.NewStream(StreamNonBlocking))(t)
 	_, err = body.Capture(b.s, CaptureRelaxed, func() error {
 		if _, err := g.Add(&EmptyNode{}); !errors.Is(err, ResultIllegalState) {
 			t.Errorf("a call on the whole graph during the capture: %v", err)
@@ -294,13 +295,13 @@ func TestGraphBodyObjects(t *testing.T) {
 	r := newSoft(t)
 	memory := func() int { return r.sim.Census()["device memory"] }
 	for _, remove := range []bool{true, false} {
-		g := must(r.gpu.NewGraph())(t)
-		n, body, err := addIf(g, must(g.NewConditionAt(1))(t))
+		g := need(r.gpu.NewGraph())(t)
+		n, body, err := addIf(g, need(g.NewConditionAt(1))(t))
 		r.ok(err)
-		_, inner, err := addIf(body, must(body.NewConditionAt(1))(t))
+		_, inner, err := addIf(body, need(body.NewConditionAt(1))(t))
 		r.ok(err)
-		mem := must(r.gpu.Alloc(64))(t)
-		must(inner.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+		mem := need(r.gpu.Alloc(64))(t)
+		need(inner.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 		r.ok(mem.Close())
 		r.ok(r.gpu.Synchronize())
 		if got := memory(); got != 1 {
@@ -324,14 +325,14 @@ func TestGraphBodyObjects(t *testing.T) {
 // TestGraphConditionReused adds one value twice: the second node, which has one body, has nothing of the first one.
 func TestGraphConditionReused(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	w := IfNode{Condition: must(g.NewCondition())(t), HasElse: true}
-	must(g.Add(&w))(t)
+	w := IfNode{Condition: need(g.NewCondition())(t), HasElse: true}
+	need(g.Add(&w))(t)
 	first := w
-	w.Condition, w.HasElse = must(g.NewCondition())(t), false
-	n := must(g.Add(&w))(t)
-	got := must(n.Work())(t).(*IfNode)
+	w.Condition, w.HasElse = need(g.NewCondition())(t), false
+	n := need(g.Add(&w))(t)
+	got := need(n.Work())(t).(*IfNode)
 	if w.Else != nil || got.Else != nil || w.Then == first.Then || got.Then != w.Then || got.HasElse {
 		t.Errorf("Add has set %+v, and the node's work is %+v", w, *got)
 	}
@@ -342,16 +343,16 @@ func TestGraphConditionKernel(t *testing.T) {
 	var ran atomic.Int32
 	r := newSoft(t, cusim.WithKernel("decide", cusim.Kernel{Run: func(l *cusim.Launch) { l.SetConditional(l.U64(0), 1) }}),
 		cusim.WithKernel("work", cusim.Kernel{Run: func(*cusim.Launch) { ran.Add(1) }}))
-	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry decide(.param .u64 h) { ret; }\n" +
+	mod := need(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry decide(.param .u64 h) { ret; }\n" +
 		".visible .entry work() { ret; }")))(t)
 	defer mod.Close()
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	c := must(g.NewCondition())(t)
-	decide := must(g.Add(&KernelNode{Kernel: must(mod.Function("decide"))(t), Config: oneThread, Args: []Arg{c.Arg()}}))(t)
+	c := need(g.NewCondition())(t)
+	decide := need(g.Add(&KernelNode{Kernel: need(mod.Function("decide"))(t), Config: oneThread, Args: []Arg{c.Arg()}}))(t)
 	_, body, err := addIf(g, c, decide)
 	r.ok(err)
-	must(body.Add(&KernelNode{Kernel: must(mod.Function("work"))(t), Config: oneThread}))(t)
+	need(body.Add(&KernelNode{Kernel: need(mod.Function("work"))(t), Config: oneThread}))(t)
 	x := r.exec(g)
 	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s), r.s.Synchronize()))
 	if ran.Load() != 2 {

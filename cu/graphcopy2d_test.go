@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -16,20 +17,20 @@ import (
 func TestGraphCopy2DMistakes(t *testing.T) {
 	r := newSoft(t)
 	m := r.image()
-	host := must(r.gpu.AllocHost(64, 0))(t)
-	unmapped := must(r.gpu.AllocHost(64, 0))(t)
-	unmapped.core().Raw = 0 // as on an old device
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
-	theirs := must(far.Alloc(64))(t)
-	closed := must(r.gpu.Alloc(64))(t)
+	host := need(r.gpu.AllocHost(64, 0))(t)
+	unmapped := need(r.gpu.AllocHost(64, 0))(t)
+	core.Of(unmapped).Raw = 0 // as on an old device
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+	theirs := need(far.Alloc(64))(t)
+	closed := need(r.gpu.Alloc(64))(t)
 	r.ok(closed.Close())
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	full, onHost := Rows{m, 16}, Planes{Rows: Rows{Mem: host}}
-	copied := must(g.Add(copyRect(Rows{Mem: host}, full, 8, 2)))(t)
-	set := must(g.Add(setRect(full, 1, 1, 8, 2)))(t)
-	x := must(g.Instantiate())(t)
+	copied := need(g.Add(copyRect(Rows{Mem: host}, full, 8, 2)))(t)
+	set := need(g.Add(setRect(full, 1, 1, 8, 2)))(t)
+	x := need(g.Instantiate())(t)
 	state := func() string {
-		c, m := must(workOf[*CopyNode](copied))(t), must(workOf[*MemsetNode](set))(t)
+		c, m := need(workOf[*CopyNode](copied))(t), need(workOf[*MemsetNode](set))(t)
 		return fmt.Sprint(*c.Box, c.DstAddr, c.SrcAddr, *m.Rect, m.Addr, m.Value, m.ElementSize)
 	}
 	before := state()
@@ -82,7 +83,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	if after := state(); after != before {
 		t.Errorf("the nodes do %s, and did %s", after, before)
 	}
-	if n := len(must(g.Nodes())(t)); n != 2 {
+	if n := len(need(g.Nodes())(t)); n != 2 {
 		t.Errorf("%d nodes", n)
 	}
 
@@ -90,7 +91,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	var none *Graph
 	var noExec *GraphExec
 	add := func(_ GraphNode, err error) error { return err }
-	other := must(r.gpu.NewGraph())(t)
+	other := need(r.gpu.NewGraph())(t)
 	for name, c := range map[string]struct{ err, want error }{
 		"a memset's copy":     {set.Set(copyRect(full, full, 1, 1)), ResultInvalidValue},
 		"a copy's memset":     {x.Set(copied, setRect(full, 1, 1, 1, 1)), ResultInvalidValue},
@@ -118,14 +119,14 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 func TestGraphCopy2DEmpty(t *testing.T) {
 	r := newSoft(t)
 	m := r.image()
-	g := must(r.gpu.NewGraph())(t)
-	a := must(g.Add(copyRect(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4)))(t)
-	b := must(g.Add(copyBox(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0), a))(t)
-	must(g.Add(setRect(Rows{m, 16}, 1, 4, 4, 0), b))(t)
+	g := need(r.gpu.NewGraph())(t)
+	a := need(g.Add(copyRect(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4)))(t)
+	b := need(g.Add(copyBox(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0), a))(t)
+	need(g.Add(setRect(Rows{m, 16}, 1, 4, 4, 0), b))(t)
 	if got := r.types(g); !slices.Equal(got, []string{"empty", "empty", "empty"}) {
 		t.Errorf("the nodes are %v", got)
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	r.ok(errors.Join(x.Launch(r.s), x.Close(), g.Close()))
 	if got := r.bytes(m); got[0] != 0 || got[127] != 127 {
 		t.Errorf("got %v", got)
@@ -143,17 +144,17 @@ func TestGraphCopy2DObjects(t *testing.T) {
 			t.Errorf("%d pieces of memory, want %d", got, want)
 		}
 	}
-	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
+	mem := func() *DeviceMem { return need(r.gpu.Alloc(64))(t) }
 	a, b, c := mem(), mem(), mem()
-	g := must(r.gpu.NewGraph())(t)
-	set := must(g.Add(setRect(Rows{a, 16}, 1, 1, 8, 2)))(t)
-	copied := must(g.Add(copyRect(Rows{b, 16}, Rows{a, 16}, 8, 2), set))(t)
+	g := need(r.gpu.NewGraph())(t)
+	set := need(g.Add(setRect(Rows{a, 16}, 1, 1, 8, 2)))(t)
+	copied := need(g.Add(copyRect(Rows{b, 16}, Rows{a, 16}, 8, 2), set))(t)
 	r.ok(errors.Join(a.Close(), b.Close()))
 	memory(3)
 	r.ok(errors.Join(set.Set(setRect(Rows{c, 32}, 0x0102, 2, 2, 2)),
 		copied.Set(copyBox(Planes{Rows{c.Span(8, 56), 32}, 1}, Planes{Rows{c, 32}, 1}, 4, 1, 2))))
 	memory(1)
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	r.ok(errors.Join(g.Close(), x.Launch(r.s)))
 	got := r.bytes(c)
 	for _, at := range []int{0, 2, 8, 10, 32, 34, 40, 42} {
@@ -168,13 +169,13 @@ func TestGraphCopy2DObjects(t *testing.T) {
 // TestGraphCopy2DManaged copies between managed memory of one context and memory of another in a node.
 func TestGraphCopy2DManaged(t *testing.T) {
 	r := newSoft(t)
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
-	managed := must(far.AllocManaged(64, AttachGlobal))(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+	managed := need(far.AllocManaged(64, AttachGlobal))(t)
 	m := r.image()
-	g := must(r.gpu.NewGraph())(t)
-	down := must(g.Add(copyRect(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2)))(t)
-	must(g.Add(copyRect(Rows{m, 16}, Rows{managed, 16}, 3, 2), down))(t)
-	x := must(g.Instantiate())(t)
+	g := need(r.gpu.NewGraph())(t)
+	down := need(g.Add(copyRect(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2)))(t)
+	need(g.Add(copyRect(Rows{m, 16}, Rows{managed, 16}, 3, 2), down))(t)
+	x := need(g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
 	if got := r.bytes(m); got[0] != 17 || got[2] != 19 || got[18] != 35 || got[3] != 3 {
 		t.Errorf("got %v", got)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -9,19 +9,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
 // TestGraphEdgeKinds adds, lists, draws and removes edges of all kinds.
 func TestGraphEdgeKinds(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	kernel := func() GraphNode {
-		return must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+		return need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
 	}
 	k := []GraphNode{kernel(), kernel(), kernel(), kernel()}
-	end := must(g.Add(&EmptyNode{}, k[0]))(t)
+	end := need(g.Add(&EmptyNode{}, k[0]))(t)
 	want := []GraphEdge{
 		{k[0], end, EdgeFull}, {k[0], k[1], EdgeProgrammatic}, {k[1], k[2], EdgeLaunchOrder},
 		{k[2], k[3], EdgeLaunchOrderProgrammatic}, {k[3], end, EdgeLaunchOrder},
@@ -31,7 +32,7 @@ func TestGraphEdgeKinds(t *testing.T) {
 			r.ok(g.AddEdgeOfKind(e))
 		}
 	}
-	if diff := cmp.Diff(want, must(g.Edges())(t), cmp.Comparer(func(a, b GraphEdge) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, need(g.Edges())(t), cmp.Comparer(func(a, b GraphEdge) bool { return a == b })); diff != "" {
 		t.Errorf("edges (-want +got):\n%s", diff)
 	}
 	for what, e := range map[string]GraphEdge{
@@ -54,8 +55,8 @@ func TestGraphEdgeKinds(t *testing.T) {
 	if err != nil || len(before) != 1 || before[0] != k[0] {
 		t.Errorf("dependencies %v, %v", before, err)
 	}
-	clone := must(g.Clone())(t)
-	if edges := must(clone.Edges())(t); len(edges) != len(want) || edges[0].Kind != EdgeProgrammatic {
+	clone := need(g.Clone())(t)
+	if edges := need(clone.Edges())(t); len(edges) != len(want) || edges[0].Kind != EdgeProgrammatic {
 		t.Errorf("edges of the clone: %v", edges)
 	}
 	x := r.exec(g)
@@ -63,7 +64,7 @@ func TestGraphEdgeKinds(t *testing.T) {
 	for _, e := range want {
 		r.ok(g.RemoveEdge(e.From, e.To))
 	}
-	if edges := must(g.Edges())(t); len(edges) != 0 {
+	if edges := need(g.Edges())(t); len(edges) != 0 {
 		t.Errorf("edges %v are left", edges)
 	}
 }
@@ -73,11 +74,11 @@ func TestGraphEdgeKindOfCapture(t *testing.T) {
 	r := newSoft(t)
 	cfg := oneThread
 	cfg.Attributes = LaunchWith(LaunchProgrammatic())
-	g := must(r.s.Capture(CaptureRelaxed, func() error {
+	g := need(r.s.Capture(CaptureRelaxed, func() error {
 		return errors.Join(r.spin.Launch(r.s, oneThread, U64(1)), r.spin.Launch(r.s, cfg, U64(1)))
 	}))(t)
 	defer g.Close()
-	if edges := must(g.Edges())(t); len(edges) != 1 || edges[0].Kind != EdgeProgrammatic {
+	if edges := need(g.Edges())(t); len(edges) != 1 || edges[0].Kind != EdgeProgrammatic {
 		t.Errorf("edges %v", edges)
 	}
 }
@@ -85,12 +86,12 @@ func TestGraphEdgeKindOfCapture(t *testing.T) {
 // TestGraphEdgeLaunchOrder has a kernel end only after one that begins after its beginning.
 func TestGraphEdgeLaunchOrder(t *testing.T) {
 	r := newSoft(t, cusim.VirtualTime())
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	begun := make(chan struct{})
-	first := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3e8)}}))(t)
-	second := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-	must(g.Add(&HostNode{Func: func() { close(begun) }}, second))(t)
+	first := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3e8)}}))(t)
+	second := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	need(g.Add(&HostNode{Func: func() { close(begun) }}, second))(t)
 	r.ok(g.AddEdgeOfKind(GraphEdge{first, second, EdgeLaunchOrder}))
 	r.ok(r.exec(g).Launch(r.s))
 	r.sim.Advance(time.Millisecond)
@@ -98,7 +99,7 @@ func TestGraphEdgeLaunchOrder(t *testing.T) {
 	if status, err := r.s.Query(); status != Pending || err != nil {
 		t.Errorf("the stream is %v, %v", status, err)
 	}
-	if !eventually(func() bool { r.sim.Advance(time.Second); return must(r.s.Query())(t) == Complete }) {
+	if !eventually(func() bool { r.sim.Advance(time.Second); return need(r.s.Query())(t) == Complete }) {
 		t.Error("the graph does not end")
 	}
 }
@@ -106,11 +107,11 @@ func TestGraphEdgeLaunchOrder(t *testing.T) {
 // TestGraphEdgesOfOldDrivers asks a driver that has no kinds of edges.
 func TestGraphEdgesOfOldDrivers(t *testing.T) {
 	r := newSoft(t, cusim.Version(12020))
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	a := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-	b := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}, a))(t)
-	if edges := must(g.Edges())(t); len(edges) != 1 || edges[0] != (GraphEdge{a, b, EdgeFull}) {
+	a := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	b := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}, a))(t)
+	if edges := need(g.Edges())(t); len(edges) != 1 || edges[0] != (GraphEdge{a, b, EdgeFull}) {
 		t.Errorf("edges %v", edges)
 	}
 	r.ok(g.RemoveEdge(a, b))

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -134,7 +135,7 @@ var failedHolds = []struct {
 		}
 	}},
 	{"an executable graph", func(f *failedScene, _ bool) {
-		x, err := f.into.outermost().Instantiate()
+		x, err := OutermostGraph(f.into).Instantiate()
 		f.ok(err)
 		f.held = append(f.held, x)
 		f.ok(errors.Join(x.Launch(f.s), f.s.Synchronize()))
@@ -226,7 +227,7 @@ func (f *failedScene) fail(into, failure, holds int, abandon bool, rnd *rand.Ran
 // failedCaptures lets captures fail in all ways, into all kinds of graphs, with all references. After each one that
 // ends with everything closed census must be as before, and in the end after everything was abandoned.
 func failedCaptures(t *testing.T, gpu *Context, census func() map[string]int, freed func(func() bool) bool) {
-	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer func() {
 		if err := errors.Join(s.Close(), other.Close()); err != nil {
 			t.Error(err)
@@ -276,9 +277,9 @@ func TestFailedCaptures(t *testing.T) {
 func TestFailedBodyCapture(t *testing.T) {
 	r := newSoft(t)
 	f := &failedScene{t: t, gpu: r.gpu, s: r.s}
-	mem := must(r.gpu.Alloc(64))(t)
+	mem := need(r.gpu.Alloc(64))(t)
 	g := f.parent()
-	must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+	need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 	body := f.addBody(f.addBody(g))
 	r.ok(mem.Close())
 	_, err := body.Capture(r.s, CaptureGlobal, func() error { return r.s.Synchronize() })
@@ -310,7 +311,7 @@ func TestFailedCaptureForgotten(t *testing.T) {
 	r := newSoft(t)
 	n := 0
 	detector := destroyedGraphs{races.New(func(races.Race) {}), &n}
-	r.drv.core.ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
+	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
 	_, err := r.s.Capture(CaptureRelaxed, func() error { return io.EOF })
 	r.is(err, io.EOF)
 	_, err = r.s.Capture(CaptureRelaxed, r.s.Synchronize)

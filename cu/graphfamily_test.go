@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -66,7 +67,7 @@ func (d *oneGraphCall) GraphAddEmptyNode(th *driver.Thread, hGraph driver.Graph,
 
 // graphFamilyWork makes calls on a graph and on its clones in several goroutines.
 func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
-	g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
+	g, mem := need(gpu.NewGraph())(t), need(gpu.Alloc(64))(t)
 	defer mem.Close()
 	defer g.Close()
 	if _, err := g.Add(&MemsetNode{Dst: mem, Value: 1}); err != nil {
@@ -116,7 +117,7 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 	until := time.Now().Add(d)
 	for range 2 {
 		for _, call := range calls {
-			s := must(gpu.NewStream(StreamNonBlocking))(t)
+			s := need(gpu.NewStream(StreamNonBlocking))(t)
 			wg.Go(func() {
 				defer s.Close()
 				for time.Now().Before(until) {
@@ -140,8 +141,8 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 func TestGraphFamily(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	for sim.calls.Load() < 2000 && !t.Failed() {
 		graphFamilyWork(t, gpu, 50*time.Millisecond)
 	}
@@ -159,20 +160,20 @@ func TestGraphFamily(t *testing.T) {
 func TestGraphFamilyOutlivesContext(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := must(must(drv.Device(0))(t).NewContext(0))(t)
-	g, mem := must(gpu.NewGraph())(t), must(gpu.Alloc(64))(t)
+	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := need(need(drv.Device(0))(t).NewContext(0))(t)
+	g, mem := need(gpu.NewGraph())(t), need(gpu.Alloc(64))(t)
 	if _, err := g.Add(&MemsetNode{Dst: mem, Value: 1}); err != nil {
 		t.Fatal(err)
 	}
-	clone := must(g.Clone())(t)
+	clone := need(g.Clone())(t)
 	sim.instantiating = func() {
 		sim.instantiating = nil
 		if err := errors.Join(clone.Close(), g.Close(), mem.Close(), gpu.Close()); err != nil {
 			t.Error(err)
 		}
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	if err := x.Close(); err != nil {
 		t.Error(err)
 	}
@@ -190,10 +191,10 @@ func TestGPUGraphFamily(t *testing.T) { graphFamilyWork(t, gpuContext(t), 4*time
 func TestGraphFamilyHoldsNobodyUp(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	g := must(gpu.NewGraph())(t)
-	closed, abandoned, exec := must(g.Clone())(t), must(g.Clone())(t), must(g.Instantiate())(t)
+	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	g := need(gpu.NewGraph())(t)
+	closed, abandoned, exec := need(g.Clone())(t), need(g.Clone())(t), need(g.Instantiate())(t)
 	graphs := func() int { return soft.Census()["graph"] }
 	sim.instantiating = func() {
 		if err := errors.Join(closed.Close(), exec.Close()); err != nil {
@@ -208,7 +209,7 @@ func TestGraphFamilyHoldsNobodyUp(t *testing.T) {
 			t.Errorf("%d of 3 graphs and %d of 1 executable graphs are left during the instantiation", graphs, execs)
 		}
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	runtime.KeepAlive(abandoned)
 	for i := 0; graphs() != 1; i++ {
 		if i == 1000 {

@@ -1,11 +1,13 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // idleSet is a driver that does nothing to replace the work of a kernel node. But it reads some memory of
@@ -38,20 +40,20 @@ func BenchmarkSetAll(b *testing.B) {
 		each  int
 	}{{"32 nodes", 32, 0}, {"64 nodes", 64, 0}, {"32 nodes, small caches", 32, 4 << 10}} {
 		sim := &idleSet{Software: cusim.New().Software(), own: make([]byte, c.nodes*c.each), each: c.each}
-		drv := must(Open(WithSoftware(driver.Provide(sim))))(b)
-		gpu := must(must(drv.Device(0))(b).PrimaryContext())(b)
-		mod, m := must(gpu.LoadModule([]byte(spinPTX)))(b), must(gpu.Alloc(16))(b)
-		add := must(mod.Function("add"))(b)
-		g := must(gpu.NewGraph())(b)
+		drv := need(Open(WithSoftware(driver.Provide(sim))))(b)
+		gpu := need(need(drv.Device(0))(b).PrimaryContext())(b)
+		mod, m := need(gpu.LoadModule([]byte(spinPTX)))(b), need(gpu.Alloc(16))(b)
+		add := need(mod.Function("add"))(b)
+		g := need(gpu.NewGraph())(b)
 		updates := make([]NodeUpdate, c.nodes)
 		raws, params := make([]driver.GraphNode, c.nodes), make([]*driver.KernelNodeParams, c.nodes)
 		results := make([]driver.Result, c.nodes)
 		for i := range updates {
 			u := NodeUpdate{Work: &KernelNode{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
-			u.Node = must(g.Add(u.Work))(b)
-			updates[i], raws[i], params[i] = u, u.Node.raw, new(driver.KernelNodeParams)
+			u.Node = need(g.Add(u.Work))(b)
+			updates[i], raws[i], params[i] = u, RawNode(u.Node), new(driver.KernelNodeParams)
 		}
-		x := must(g.Instantiate())(b)
+		x := need(g.Instantiate())(b)
 		run := func(name string, f func() error) {
 			b.Run(c.name+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
@@ -65,7 +67,7 @@ func BenchmarkSetAll(b *testing.B) {
 		}
 		run("table", func() error {
 			at := driver.At{Context: driver.Context(gpu.Handle())}
-			if res := drv.core.Table().GraphExecKernelNodeSetParamsAll(at, x.core.raw, raws, params, results); res != 0 {
+			if res := core.Of(drv).Table().GraphExecKernelNodeSetParamsAll(at, RawExec(x), raws, params, results); res != 0 {
 				return res
 			}
 			return nil

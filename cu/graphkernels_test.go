@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -21,14 +22,14 @@ type kernelsBench struct {
 
 func newKernelsBench(t *testing.T, n int) *kernelsBench {
 	b := &kernelsBench{nodeBench: newNodeBench(t)}
-	g := must(b.gpu.NewGraph())(t)
-	last := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	g := need(b.gpu.NewGraph())(t)
+	last := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
 	for range n {
-		last = must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
+		last = need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
 		b.nodes = append(b.nodes, last)
 	}
-	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
-	b.x = must(g.Instantiate())(t)
+	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
+	b.x = need(g.Instantiate())(t)
 	t.Cleanup(func() { b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), g.Close())) })
 	return b
 }
@@ -41,7 +42,7 @@ func (b *kernelsBench) update(i int, v float32) NodeUpdate {
 // TestGPUSetAll replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
 // nodes of which some are refused.
 func TestGPUSetAll(t *testing.T) {
-	const n = batchSize + 6
+	const n = BatchSize + 6
 	b := newKernelsBench(t, n)
 	b.runs("before", b.x, n)
 	var list []NodeUpdate
@@ -55,7 +56,7 @@ func TestGPUSetAll(t *testing.T) {
 	b.ok(b.x.SetAll())
 
 	wide := b.update(4, 9)
-	wide.kernel().Config.Block = Dim3{X: 4096}
+	UpdatedKernel(&wide).Config.Block = Dim3{X: 4096}
 	err := b.x.SetAll(b.update(0, 1), wide, NodeUpdate{}, b.update(2, 6))
 	var batch *BatchError
 	if !errors.As(err, &batch) || len(batch.Errs) != 4 || batch.Errs[0] != nil || batch.Errs[3] != nil {
@@ -73,12 +74,12 @@ func TestGPUSetAll(t *testing.T) {
 // TestSetAllRefused passes updates that are refused before the driver is called, among others.
 func TestSetAllRefused(t *testing.T) {
 	b := newKernelsBench(t, 3)
-	other := must(b.gpu.NewGraph())(t)
+	other := need(b.gpu.NewGraph())(t)
 	defer other.Close()
-	foreign := must(other.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
-	removed := must(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
+	foreign := need(other.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
+	removed := need(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
 	b.ok(removed.Remove())
-	closed := must(b.gpu.Alloc(16))(t)
+	closed := need(b.gpu.Alloc(16))(t)
 	b.ok(closed.Close())
 	good := b.update(0, 7)
 	with := func(f func(u *NodeUpdate)) NodeUpdate {
@@ -92,13 +93,13 @@ func TestSetAllRefused(t *testing.T) {
 		want error
 	}{
 		{"no node", with(func(u *NodeUpdate) { u.Node = GraphNode{} }), ErrNil},
-		{"no kernel", with(func(u *NodeUpdate) { u.kernel().Kernel = nil }), ErrNil},
+		{"no kernel", with(func(u *NodeUpdate) { UpdatedKernel(u).Kernel = nil }), ErrNil},
 		{"node of another graph", with(func(u *NodeUpdate) { u.Node = foreign }), ResultInvalidValue},
 		{"removed node", with(func(u *NodeUpdate) { u.Node = removed }), ErrClosed},
 		{"node that sets memory", with(func(u *NodeUpdate) { u.Node = b.set }), ResultInvalidValue},
-		{"no arguments", with(func(u *NodeUpdate) { u.kernel().Args = nil }), ResultInvalidValue},
-		{"closed memory", with(func(u *NodeUpdate) { u.kernel().Args[0] = Ptr(closed) }), ErrClosed},
-		{"cooperative", with(func(u *NodeUpdate) { u.kernel().Config.Flags = LaunchCooperative }), ResultInvalidValue},
+		{"no arguments", with(func(u *NodeUpdate) { UpdatedKernel(u).Args = nil }), ResultInvalidValue},
+		{"closed memory", with(func(u *NodeUpdate) { UpdatedKernel(u).Args[0] = Ptr(closed) }), ErrClosed},
+		{"cooperative", with(func(u *NodeUpdate) { UpdatedKernel(u).Config.Flags = LaunchCooperative }), ResultInvalidValue},
 	} {
 		for _, list := range [][]NodeUpdate{{c.bad, good}, {good, c.bad}, {good, c.bad, b.update(2, 7)}} {
 			b.ok(b.x.SetAll(b.update(0, 1), b.update(2, 1)))
@@ -125,7 +126,7 @@ func TestSetAllRefused(t *testing.T) {
 func TestSetAllObjects(t *testing.T) {
 	for _, version := range []int{11080, 13000} { // before CUDA 12.0 each node is a call of its own
 		r := newSoft(t, cusim.Version(version))
-		add := must(must(r.gpu.LoadModule([]byte(spinPTX)))(t).Function("add"))(t)
+		add := need(need(r.gpu.LoadModule([]byte(spinPTX)))(t).Function("add"))(t)
 		memory := func(want int) {
 			t.Helper()
 			r.ok(r.gpu.Synchronize())
@@ -135,15 +136,15 @@ func TestSetAllObjects(t *testing.T) {
 		}
 		var mem []*DeviceMem
 		for range 3 {
-			mem = append(mem, must(r.gpu.Alloc(16))(t))
+			mem = append(mem, need(r.gpu.Alloc(16))(t))
 		}
 		to := func(n GraphNode, m *DeviceMem) NodeUpdate {
 			return NodeUpdate{n, &KernelNode{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
 		}
-		g := must(r.gpu.NewGraph())(t)
-		first := must(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}))(t)
-		second := must(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}, first))(t)
-		x := must(g.Instantiate())(t)
+		g := need(r.gpu.NewGraph())(t)
+		first := need(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}))(t)
+		second := need(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}, first))(t)
+		x := need(g.Instantiate())(t)
 		r.ok(x.SetAll(to(first, mem[1]), to(second, mem[2])))
 		r.ok(x.SetAll(to(first, mem[0]), to(first, mem[1]))) // at the end as before
 		r.ok(x.SetAll(to(first, mem[1]), to(first, mem[2]))) // at the end as the other node
@@ -160,14 +161,14 @@ func TestSetAllObjects(t *testing.T) {
 func TestSetAllOfBody(t *testing.T) {
 	b := newNodeBench(t)
 	args := func(v float32) []Arg { return []Arg{Ptr(b.mem), U32(4), F32(v)} }
-	g := must(b.gpu.NewGraph())(t)
-	set := must(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-	own := must(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}, set))(t)
-	n, body, err := addIf(g, must(g.NewConditionAt(1))(t), own)
+	g := need(b.gpu.NewGraph())(t)
+	set := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	own := need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}, set))(t)
+	n, body, err := addIf(g, need(g.NewConditionAt(1))(t), own)
 	b.ok(err)
-	inner := must(body.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}))(t)
-	must(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, n))(t)
-	x := must(g.Instantiate())(t)
+	inner := need(body.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}))(t)
+	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, n))(t)
+	x := need(g.Instantiate())(t)
 	update := func(n GraphNode, v float32) NodeUpdate {
 		return NodeUpdate{n, &KernelNode{Kernel: b.add, Config: fourThreads, Args: args(v)}}
 	}
@@ -192,16 +193,16 @@ func TestGPUSetAllOrder(t *testing.T) {
 			u, v := b.update(i, float32(round+i)), float32(round+i)
 			switch random.IntN(3) {
 			case 0:
-				u.kernel().Args[2] = Value(v)
+				UpdatedKernel(&u).Args[2] = Value(v)
 			case 1:
-				u.kernel().Args[0], v = Ptr(b.other), 0
+				UpdatedKernel(&u).Args[0], v = Ptr(b.other), 0
 			}
 			values[i], list = v, append(list, u)
 		}
 		b.ok(b.x.SetAll(list...))
 		if round%10 == 9 { // the nodes of the graph have the first arguments
 			if round == 19 {
-				b.ok(must(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: b.update(0, 1).Work.(*KernelNode).Args}))(t).Remove())
+				b.ok(need(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: b.update(0, 1).Work.(*KernelNode).Args}))(t).Remove())
 			}
 			b.ok(b.x.Update(b.nodes[0].Graph()))
 			for i := range values {
@@ -234,25 +235,25 @@ func (d *contextOfSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.
 func TestSetAllContexts(t *testing.T) {
 	soft := cusim.New(cusim.Devices(2))
 	sim := &contextOfSet{soft.Software(), make(map[driver.GraphNode]driver.Context)}
-	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
 	var gpus []*Context
 	var mods []*Module
 	var mem []*DeviceMem
 	var add []*Function
 	for i := range 2 {
-		gpu := must(must(drv.Device(i))(t).PrimaryContext())(t)
-		m := must(gpu.LoadModule([]byte(spinPTX)))(t)
-		gpus, mods, add = append(gpus, gpu), append(mods, m), append(add, must(m.Function("add"))(t))
+		gpu := need(need(drv.Device(i))(t).PrimaryContext())(t)
+		m := need(gpu.LoadModule([]byte(spinPTX)))(t)
+		gpus, mods, add = append(gpus, gpu), append(mods, m), append(add, need(m.Function("add"))(t))
 	}
-	g, s := must(gpus[0].NewGraph())(t), must(gpus[0].NewStream(0))(t)
+	g, s := need(gpus[0].NewGraph())(t), need(gpus[0].NewStream(0))(t)
 	var updates []NodeUpdate
 	for i := range 4 {
-		m := must(gpus[i/2].Alloc(16))(t)
-		n := must(g.Add(&KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(0)}}))(t)
+		m := need(gpus[i/2].Alloc(16))(t)
+		n := need(g.Add(&KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(0)}}))(t)
 		u := NodeUpdate{n, &KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(float32(i + 1))}}}
 		mem, updates = append(mem, m), append(updates, u)
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	for _, order := range [...][4]int{{0, 1, 2, 3}, {0, 2, 1, 3}} {
 		list := make([]NodeUpdate, len(order))
 		for i, j := range order {
@@ -268,7 +269,7 @@ func TestSetAllContexts(t *testing.T) {
 			if v := math.Float32frombits(binary.LittleEndian.Uint32(got)); v != float32(i+1) {
 				t.Errorf("order %v: kernel %d has added %v", order, i, v)
 			}
-			if in := uintptr(sim.in[updates[i].Node.raw]); in != gpus[i/2].Handle() {
+			if in := uintptr(sim.in[RawNode(updates[i].Node)]); in != gpus[i/2].Handle() {
 				t.Errorf("order %v: node %d is replaced in context %#x, want %#x", order, i, in, gpus[i/2].Handle())
 			}
 		}

@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -51,18 +52,18 @@ func TestSetLastCallOnGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			soft := cusim.New()
 			sim := &duringSet{Software: soft.Software()}
-			drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
-			gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-			mod, m := must(gpu.LoadModule([]byte(spinPTX)))(t), must(gpu.Alloc(16))(t)
-			p := &scene{g: must(gpu.NewGraph())(t), inner: must(gpu.NewGraph())(t), event: must(gpu.NewEvent(0))(t)}
-			p.u.Work = &KernelNode{Kernel: must(mod.Function("add"))(t), Config: fourThreads,
+			drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+			gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+			mod, m := need(gpu.LoadModule([]byte(spinPTX)))(t), need(gpu.Alloc(16))(t)
+			p := &scene{g: need(gpu.NewGraph())(t), inner: need(gpu.NewGraph())(t), event: need(gpu.NewEvent(0))(t)}
+			p.u.Work = &KernelNode{Kernel: need(mod.Function("add"))(t), Config: fourThreads,
 				Args: []Arg{Ptr(m), U32(4), F32(1)}}
-			p.u.Node = must(p.g.Add(p.u.Work))(t)
-			p.record = must(p.g.Add(&RecordNode{Event: p.event}))(t)
-			p.child = must(p.g.Add(&ChildNode{Graph: p.inner}))(t)
-			p.x = must(p.g.Instantiate())(t)
-			e := must(gpu.NewEvent(0))(t)
-			must(p.g.Add(&RecordNode{Event: e}))(t) // not in the executable graph
+			p.u.Node = need(p.g.Add(p.u.Work))(t)
+			p.record = need(p.g.Add(&RecordNode{Event: p.event}))(t)
+			p.child = need(p.g.Add(&ChildNode{Graph: p.inner}))(t)
+			p.x = need(p.g.Instantiate())(t)
+			e := need(gpu.NewEvent(0))(t)
+			need(p.g.Add(&RecordNode{Event: e}))(t) // not in the executable graph
 			noErr(t, e.Close())
 			sim.call = func() { noErr(t, p.g.Close()) }
 			destroyed := false
@@ -71,11 +72,11 @@ func TestSetLastCallOnGraph(t *testing.T) {
 					return
 				}
 				destroyed = true
-				if !p.x.core.mu.TryLock() {
+				if !ExecMutex(p.x).TryLock() {
 					t.Error("the executable graph is locked while a tracer is called")
 					return
 				}
-				p.x.core.mu.Unlock()
+				ExecMutex(p.x).Unlock()
 			})
 			noErr(t, set(p))
 			remove()

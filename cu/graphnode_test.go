@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -16,12 +17,12 @@ import (
 func TestGraphNodeObjects(t *testing.T) {
 	r := newSoft(t)
 	memory := func() int { return r.sim.Census()["device memory"] }
-	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
+	mem := func() *DeviceMem { return need(r.gpu.Alloc(64))(t) }
 	a, b, c := mem(), mem(), mem()
-	g := must(r.gpu.NewGraph())(t)
-	n := must(g.Add(&MemsetNode{Dst: a, Value: 1}))(t)
-	copied := must(g.Add(&CopyNode{Dst: b, Src: a}, n))(t)
-	x := must(g.Instantiate())(t)
+	g := need(r.gpu.NewGraph())(t)
+	n := need(g.Add(&MemsetNode{Dst: a, Value: 1}))(t)
+	copied := need(g.Add(&CopyNode{Dst: b, Src: a}, n))(t)
+	x := need(g.Instantiate())(t)
 	r.ok(errors.Join(a.Close(), b.Close()))
 	r.ok(r.gpu.Synchronize())
 	if got := memory(); got != 3 {
@@ -58,14 +59,14 @@ func TestGraphNodeObjects(t *testing.T) {
 // TestGraphNodeObjectsOfLaunches replaces what a launch uses that is held.
 func TestGraphNodeObjectsOfLaunches(t *testing.T) {
 	r := newSoft(t)
-	old, fresh := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.AllocHost(8, 0))(t)
-	mem := must(r.gpu.Alloc(8))(t)
+	old, fresh := need(r.gpu.AllocHost(8, 0))(t), need(r.gpu.AllocHost(8, 0))(t)
+	mem := need(r.gpu.Alloc(8))(t)
 	var c calls
-	g := must(r.gpu.NewGraph())(t)
-	set := must(g.Add(&MemsetNode{Dst: mem, Value: 7}))(t)
-	out := must(g.Add(&CopyNode{Dst: old, Src: mem}, set))(t)
-	fn := must(g.Add(&HostNode{Func: c.of("old")}, out))(t)
-	x := must(g.Instantiate())(t)
+	g := need(r.gpu.NewGraph())(t)
+	set := need(g.Add(&MemsetNode{Dst: mem, Value: 7}))(t)
+	out := need(g.Add(&CopyNode{Dst: old, Src: mem}, set))(t)
+	fn := need(g.Add(&HostNode{Func: c.of("old")}, out))(t)
+	x := need(g.Instantiate())(t)
 	r.hold(r.s)
 	r.ok(x.Launch(r.s))
 	r.ok(errors.Join(x.Set(out, &CopyNode{Dst: fresh, Src: mem}), x.Set(fn, &HostNode{Func: c.of("new")})))
@@ -92,9 +93,9 @@ func TestGraphNodeObjectsOfLaunches(t *testing.T) {
 // TestGraphNodeStorm changes, removes and launches nodes in several goroutines.
 func TestGraphNodeStorm(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	kernel := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
 	set := func() error {
 		mem, err := r.gpu.Alloc(64)
 		if err != nil {
@@ -130,7 +131,7 @@ func TestGraphNodeStorm(t *testing.T) {
 	}
 	wg.Wait()
 	r.ok(errors.Join(r.s.Synchronize(), r.other.Synchronize()))
-	if nodes := must(g.Nodes())(t); len(nodes) != 1 || nodes[0] != kernel {
+	if nodes := need(g.Nodes())(t); len(nodes) != 1 || nodes[0] != kernel {
 		t.Errorf("the nodes %v are left", nodes)
 	}
 }
@@ -138,12 +139,12 @@ func TestGraphNodeStorm(t *testing.T) {
 // TestGraphNodeHandles has a new node get the handle of a removed one.
 func TestGraphNodeHandles(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
-	old := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	old := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
 	x := r.exec(g)
 	r.ok(old.Remove())
-	fresh := GraphNode{g, old.raw, 1} // as if the driver had reused the handle
+	fresh := ReusedNode(old) // as if the driver had reused the handle
 	r.is(x.Set(fresh, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ResultInvalidValue)
 	r.is(x.Set(old, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ErrClosed)
 	_, err := old.Type()
@@ -151,7 +152,7 @@ func TestGraphNodeHandles(t *testing.T) {
 	r.is(old.Set(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ErrClosed)
 	_, err = g.Add(&EmptyNode{}, old)
 	r.is(err, ErrClosed)
-	r.is(g.AddEdge(old, must(g.Add(&EmptyNode{}))(t)), ErrClosed)
+	r.is(g.AddEdge(old, need(g.Add(&EmptyNode{}))(t)), ErrClosed)
 	r.ok(x.Launch(r.s))
 }
 
@@ -159,13 +160,13 @@ func TestGraphNodeHandles(t *testing.T) {
 // A node then names another one of the executable graph than before, which the memory must survive.
 func TestGraphNodeObjectsOfEditedGraph(t *testing.T) {
 	r := newSoft(t)
-	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
+	mem := func() *DeviceMem { return need(r.gpu.Alloc(64))(t) }
 	a, b, c, d := mem(), mem(), mem(), mem()
-	g := must(r.gpu.NewGraph())(t)
-	first, second := must(g.Add(&MemsetNode{Dst: a, Value: 1}))(t), must(g.Add(&MemsetNode{Dst: b, Value: 1}))(t)
-	x := must(g.Instantiate())(t)
+	g := need(r.gpu.NewGraph())(t)
+	first, second := need(g.Add(&MemsetNode{Dst: a, Value: 1}))(t), need(g.Add(&MemsetNode{Dst: b, Value: 1}))(t)
+	x := need(g.Instantiate())(t)
 	r.ok(first.Remove())
-	must(g.Add(&MemsetNode{Dst: c, Value: 1}))(t)
+	need(g.Add(&MemsetNode{Dst: c, Value: 1}))(t)
 	r.ok(x.Update(g))
 	r.ok(x.Set(second, &MemsetNode{Dst: d, Value: 2})) // the other node does the work of second
 	r.ok(errors.Join(g.Close(), a.Close(), b.Close(), c.Close(), d.Close()))
@@ -179,9 +180,9 @@ func TestGraphNodeObjectsOfEditedGraph(t *testing.T) {
 // graph goes on to launch it as before.
 func TestGraphNodeCooperativeLater(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.s.Capture(CaptureRelaxed, func() error { return r.spin.Launch(r.s, oneThread, U64(1)) }))(t)
-	n := must(g.Nodes())(t)[0]
-	x := must(g.Instantiate())(t)
+	g := need(r.s.Capture(CaptureRelaxed, func() error { return r.spin.Launch(r.s, oneThread, U64(1)) }))(t)
+	n := need(g.Nodes())(t)[0]
+	x := need(g.Instantiate())(t)
 	together := oneThread
 	together.Flags = LaunchCooperative
 	for range 2 {
@@ -189,7 +190,7 @@ func TestGraphNodeCooperativeLater(t *testing.T) {
 		r.ok(x.Set(n, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))
 		r.is(x.Set(n, &KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}), ResultInvalidValue)
 	}
-	y := must(g.Instantiate())(t)
+	y := need(g.Instantiate())(t)
 	r.ok(y.Set(n, &KernelNode{Kernel: r.spin, Config: together, Args: []Arg{U64(1)}}))
 	r.is(y.Set(n, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}), ResultInvalidValue)
 	r.is(y.SetEnabled(n, false), ResultInvalidValue)
@@ -204,17 +205,17 @@ func TestGraphNodeSetChildGraph(t *testing.T) {
 	r := newSoft(t)
 	memory := func() int { r.ok(r.gpu.Synchronize()); return r.sim.Census()["device memory"] }
 	filled := func(value byte) *Graph { // of memory that only the graph keeps
-		g, m := must(r.gpu.NewGraph())(t), must(r.gpu.Alloc(8))(t)
-		must(g.Add(&MemsetNode{Dst: m, Value: uint32(value)}))(t)
+		g, m := need(r.gpu.NewGraph())(t), need(r.gpu.Alloc(8))(t)
+		need(g.Add(&MemsetNode{Dst: m, Value: uint32(value)}))(t)
 		r.ok(m.Close())
 		return g
 	}
 	before := memory()
-	outer := must(r.gpu.NewGraph())(t)
+	outer := need(r.gpu.NewGraph())(t)
 	first, second := filled(1), filled(2)
-	child := must(outer.Add(&ChildNode{Graph: first}))(t)
+	child := need(outer.Add(&ChildNode{Graph: first}))(t)
 	r.ok(first.Close())
-	x := must(outer.Instantiate())(t)
+	x := need(outer.Instantiate())(t)
 	r.ok(child.Set(&ChildNode{Graph: second}))
 	r.ok(second.Close())
 	r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize()))
@@ -230,27 +231,27 @@ func TestGraphNodeSetChildGraph(t *testing.T) {
 	r.is(GraphNode{}.Set(&ChildNode{Graph: outer}), ErrNil)
 	r.is(child.Set(&ChildNode{Graph: outer}), ResultInvalidValue)
 	r.is(child.Set(&ChildNode{Graph: second}), ErrClosed)
-	r.is(must(outer.Add(&EmptyNode{}))(t).Set(&ChildNode{Graph: must(r.gpu.NewGraph())(t)}), ResultInvalidValue)
+	r.is(need(outer.Add(&EmptyNode{}))(t).Set(&ChildNode{Graph: need(r.gpu.NewGraph())(t)}), ResultInvalidValue)
 	r.ok(child.Remove())
-	r.is(child.Set(&ChildNode{Graph: must(r.gpu.NewGraph())(t)}), ErrClosed)
+	r.is(child.Set(&ChildNode{Graph: need(r.gpu.NewGraph())(t)}), ErrClosed)
 	r.ok(outer.Close())
 	if n := memory() - before; n != 0 {
 		t.Errorf("%d pieces of memory are left", n)
 	}
-	old := must(Open(WithSoftware(cusim.New(cusim.Version(12010)))))(t)
-	gpu := must(must(old.Device(0))(t).PrimaryContext())(t)
-	g, inner := must(gpu.NewGraph())(t), must(gpu.NewGraph())(t)
-	r.is(must(g.Add(&ChildNode{Graph: inner}))(t).Set(&ChildNode{Graph: inner}), errors.ErrUnsupported)
+	old := need(Open(WithSoftware(cusim.New(cusim.Version(12010)))))(t)
+	gpu := need(need(old.Device(0))(t).PrimaryContext())(t)
+	g, inner := need(gpu.NewGraph())(t), need(gpu.NewGraph())(t)
+	r.is(need(g.Add(&ChildNode{Graph: inner}))(t).Set(&ChildNode{Graph: inner}), errors.ErrUnsupported)
 	r.ok(errors.Join(inner.Close(), g.Close(), gpu.Close(), old.Close()))
 }
 
 // TestGraphFamiliesMerge makes graphs parts of each other in several goroutines, and destroys them meanwhile.
 func TestGraphFamiliesMerge(t *testing.T) {
 	soft := cusim.New()
-	drv := must(Open(WithSoftware(soft)))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(soft)))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	var wg sync.WaitGroup
-	shared := []*Graph{must(gpu.NewGraph())(t), must(gpu.NewGraph())(t), must(gpu.NewGraph())(t)}
+	shared := []*Graph{need(gpu.NewGraph())(t), need(gpu.NewGraph())(t), need(gpu.NewGraph())(t)}
 	for i := range 6 {
 		wg.Go(func() {
 			for k := range 200 {
@@ -284,7 +285,7 @@ func TestGraphFamiliesMerge(t *testing.T) {
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}
-		if g.core.family.root() != shared[0].core.family.root() {
+		if !OneFamily(g, shared[0]) {
 			t.Error("the graphs are not of one family")
 		}
 	}
@@ -298,14 +299,14 @@ func TestGraphFamiliesMerge(t *testing.T) {
 func TestGraphNodesOldDrivers(t *testing.T) {
 	for _, version := range []int{11000, 11040, 11080, 12020} {
 		r := newSoft(t, cusim.Version(version))
-		mem := must(r.gpu.Alloc(8))(t)
-		g := must(r.gpu.NewGraph())(t)
-		kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-		set := must(g.Add(&MemsetNode{Dst: mem, Value: 1}, kernel))(t)
-		fn := must(g.Add(&HostNode{Func: func() {}}, set))(t)
+		mem := need(r.gpu.Alloc(8))(t)
+		g := need(r.gpu.NewGraph())(t)
+		kernel := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+		set := need(g.Add(&MemsetNode{Dst: mem, Value: 1}, kernel))(t)
+		fn := need(g.Add(&HostNode{Func: func() {}}, set))(t)
 		r.ok(errors.Join(kernel.Set(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2)}}), g.RemoveEdge(set, fn), g.AddEdge(kernel, fn)))
 		if version >= 11040 {
-			x := must(g.InstantiateWithFlags(InstantiateDefault))(t)
+			x := need(g.InstantiateWithFlags(InstantiateDefault))(t)
 			r.ok(errors.Join(x.Set(kernel, &KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3)}}), x.Set(set, &MemsetNode{Dst: mem, Value: 2}), x.Launch(r.s)))
 			err := x.SetEnabled(set, false)
 			if version >= 11060 {
@@ -322,11 +323,11 @@ func TestGraphNodesOldDrivers(t *testing.T) {
 // TestGraphNodeRefused passes nodes to calls for other types: each error names the node, and nothing changes.
 func TestGraphNodeRefused(t *testing.T) {
 	r := newSoft(t)
-	mem := must(r.gpu.Alloc(8))(t)
-	g := must(r.gpu.NewGraph())(t)
-	kernel := must(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-	fn := must(g.Add(&HostNode{Func: func() {}}, kernel))(t)
-	x := must(g.Instantiate())(t)
+	mem := need(r.gpu.Alloc(8))(t)
+	g := need(r.gpu.NewGraph())(t)
+	kernel := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+	fn := need(g.Add(&HostNode{Func: func() {}}, kernel))(t)
+	x := need(g.Instantiate())(t)
 	const first, second = "node 0 of the graph, of type kernel", "node 1 of the graph, of type host"
 	for _, c := range []struct {
 		name string

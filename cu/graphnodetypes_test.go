@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"fmt"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 

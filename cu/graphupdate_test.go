@@ -1,10 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -24,12 +25,12 @@ func (d *namingUpdates) GraphExecUpdateV2(*driver.Thread, driver.GraphExec, driv
 func TestGraphUpdateNames(t *testing.T) {
 	sim := cusim.New()
 	d := &namingUpdates{Software: sim.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	g := must(gpu.NewGraph())(t)
-	first := must(g.Add(&EmptyNode{}))(t)
-	last := must(g.Add(&EmptyNode{}, first))(t)
-	x := must(g.Instantiate())(t)
+	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	g := need(gpu.NewGraph())(t)
+	first := need(g.Add(&EmptyNode{}))(t)
+	last := need(g.Add(&EmptyNode{}, first))(t)
+	x := need(g.Instantiate())(t)
 	const inner = driver.GraphNode(0x123450)
 	for _, c := range []struct {
 		info       driver.GraphExecUpdateResultInfo
@@ -37,7 +38,7 @@ func TestGraphUpdateNames(t *testing.T) {
 		want       string
 	}{
 		{
-			driver.GraphExecUpdateResultInfo{Result: 2, ErrorNode: last.raw, ErrorFromNode: first.raw}, last, first,
+			driver.GraphExecUpdateResultInfo{Result: 2, ErrorNode: RawNode(last), ErrorFromNode: RawNode(first)}, last, first,
 			"(910)|the graphs have different nodes or dependencies: node 1 of the new graph, of type empty, " +
 				"whose edge from node 0 of the new graph, of type empty differs",
 		},
@@ -47,7 +48,7 @@ func TestGraphUpdateNames(t *testing.T) {
 			"cannot be updated: node 0x123450, of a graph within the new graph",
 		},
 		{
-			driver.GraphExecUpdateResultInfo{Result: 8, ErrorNode: first.raw}, first, GraphNode{},
+			driver.GraphExecUpdateResultInfo{Result: 8, ErrorNode: RawNode(first)}, first, GraphNode{},
 			"a node's attributes differ in a way that cannot be updated: node 0 of the new graph, of type empty: CUDA",
 		},
 		{driver.GraphExecUpdateResultInfo{Result: 99}, GraphNode{}, GraphNode{}, "99"},
@@ -70,17 +71,17 @@ func TestGraphUpdateNames(t *testing.T) {
 // TestGraphUpdateOfOldDriver has no cuGraphExecUpdate_v2.
 func TestGraphUpdateOfOldDriver(t *testing.T) {
 	r := newSoft(t, cusim.Version(11080))
-	g, other := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
-	n := must(other.Add(&EmptyNode{}))(t)
-	x := must(g.Instantiate())(t)
+	g, other := need(r.gpu.NewGraph())(t), need(r.gpu.NewGraph())(t)
+	n := need(other.Add(&EmptyNode{}))(t)
+	x := need(g.Instantiate())(t)
 	r.ok(x.Update(g))
 	var e *GraphUpdateError
 	if err := x.Update(other); !errors.As(err, &e) || e.Reason != GraphUpdateNotSupported {
 		t.Errorf("another number of nodes: %v", err)
 	}
-	mem := must(r.gpu.Alloc(4))(t)
-	must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
-	y := must(g.Instantiate())(t)
+	mem := need(r.gpu.Alloc(4))(t)
+	need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+	y := need(g.Instantiate())(t)
 	if err := y.Update(other); !errors.As(err, &e) || e.Reason != GraphUpdateNodeTypeChanged || e.Node != n {
 		t.Errorf("another type: %v", err)
 	}

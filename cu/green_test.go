@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -15,9 +16,9 @@ import (
 // green returns a green context of at least eight multiprocessors.
 func (r *soft) green() *GreenContext {
 	r.t.Helper()
-	parts, _, err := must(r.gpu.Device().SMResource())(r.t).Split(8)
+	parts, _, err := need(r.gpu.Device().SMResource())(r.t).Split(8)
 	r.ok(err)
-	g := must(r.gpu.NewGreenContext(parts[0]))(r.t)
+	g := need(r.gpu.NewGreenContext(parts[0]))(r.t)
 	r.t.Cleanup(func() { g.Close() })
 	return g
 }
@@ -26,8 +27,8 @@ func (r *soft) green() *GreenContext {
 func TestSMResources(t *testing.T) {
 	r := newSoft(t)
 	dev := r.gpu.Device()
-	all := must(dev.SMResource())(t)
-	if n := must(dev.Attribute(DeviceAttributeMultiprocessorCount))(t); all.Count() != n || all.Device() != dev {
+	all := need(dev.SMResource())(t)
+	if n := need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t); all.Count() != n || all.Device() != dev {
 		t.Errorf("%d multiprocessors, want %d", all.Count(), n)
 	}
 	parts, rest, err := all.Split(20)
@@ -52,8 +53,8 @@ func TestSMResources(t *testing.T) {
 	_, _, err = parts[0].Split(8)
 	r.is(err, ResultInvalidResourceConfiguration)
 
-	g := must(r.gpu.NewGreenContext(parts[0], rest))(t)
-	its := must(g.SMResource())(t)
+	g := need(r.gpu.NewGreenContext(parts[0], rest))(t)
+	its := need(g.SMResource())(t)
 	if its.Count() != parts[0].Count()+rest.Count() {
 		t.Errorf("the green context has %d multiprocessors", its.Count())
 	}
@@ -64,11 +65,11 @@ func TestSMResources(t *testing.T) {
 	}
 	r.ok(g.Close())
 
-	inner := must(r.gpu.NewGreenContext(parts[1]))(t)
+	inner := need(r.gpu.NewGreenContext(parts[1]))(t)
 	defer inner.Close()
-	within, _, err := must(inner.SMResource())(t).Split(8)
+	within, _, err := need(inner.SMResource())(t).Split(8)
 	r.ok(err)
-	beside := must(dev.NewContext(ContextDefault))(t)
+	beside := need(dev.NewContext(ContextDefault))(t)
 	defer beside.Close()
 	strange := newSoft(t)
 	for _, c := range []struct {
@@ -80,7 +81,7 @@ func TestSMResources(t *testing.T) {
 		{"nothing", r.gpu, nil, ResultInvalidValue},
 		{"no multiprocessors", r.gpu, []SMResource{{}}, ErrNil},
 		{"another driver", strange.gpu, []SMResource{all}, ErrDriverMismatch},
-		{"another device", r.gpu, []SMResource{must(must(r.drv.Device(1))(t).SMResource())(t)}, ErrDeviceMismatch},
+		{"another device", r.gpu, []SMResource{need(need(r.drv.Device(1))(t).SMResource())(t)}, ErrDeviceMismatch},
 		{"a context that is not primary", beside, []SMResource{all}, ErrContextMismatch},
 		{"no context", nil, []SMResource{all}, ErrNil},
 		{"a part of a green context, and one of the device", r.gpu, []SMResource{within[0], parts[0]},
@@ -107,14 +108,14 @@ func TestSMResources(t *testing.T) {
 func TestGreenContext(t *testing.T) {
 	r := newSoft(t)
 	g := r.green()
-	s := must(g.NewStream(-2))(t)
+	s := need(g.NewStream(-2))(t)
 	defer s.Close()
-	if p := must(s.Priority())(t); p != -2 || s.Device() != r.gpu.Device() || must(s.Flags())(t) != StreamNonBlocking {
+	if p := need(s.Priority())(t); p != -2 || s.Device() != r.gpu.Device() || need(s.Flags())(t) != StreamNonBlocking {
 		t.Errorf("priority %d, device %v", p, s.Device())
 	}
 
 	// Memory, modules and events are the primary context's.
-	mem := must(r.gpu.Alloc(8))(t)
+	mem := need(r.gpu.Alloc(8))(t)
 	defer mem.Close()
 	r.ok(r.work(s))
 	r.ok(s.Memset(mem, 1))
@@ -138,7 +139,7 @@ func TestGreenContext(t *testing.T) {
 	r.ok(r.gpu.RecordEvent(&all))
 	r.status("behind the green context's stream", &e, Pending)
 	r.status("behind all", &all, Pending)
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	r.ok(g.RecordEvent(&e))
 	r.sim.Release(s.Handle())
 	r.ok(ticket.Wait(context.Background()))
@@ -149,7 +150,7 @@ func TestGreenContext(t *testing.T) {
 	r.ok(r.work(r.s))
 	r.ok(e.Record(r.s))
 	r.ok(g.WaitEvent(&e))
-	mine, its := must(r.other.RecordNew(EventDisableTiming))(t), must(s.RecordNew(EventDisableTiming))(t)
+	mine, its := need(r.other.RecordNew(EventDisableTiming))(t), need(s.RecordNew(EventDisableTiming))(t)
 	r.ok(mine.Wait(context.Background()))
 	r.status("behind the green context's wait", its, Pending)
 	r.sim.Release(r.s.Handle())
@@ -191,14 +192,14 @@ func TestGreenContext(t *testing.T) {
 func TestGreenContextWrapped(t *testing.T) {
 	r := newSoft(t)
 	g := r.green()
-	s := must(g.NewStream(0))(t)
+	s := need(g.NewStream(0))(t)
 	t.Cleanup(func() { s.Close() })
 	_, err := r.gpu.WrapStream(s.Handle())
 	r.is(err, ErrContextMismatch)
-	gpu := must(r.drv.WrapContext(g.Handle()))(t)
-	wrapped := must(gpu.WrapStream(s.Handle()))(t)
+	gpu := need(r.drv.WrapContext(g.Handle()))(t)
+	wrapped := need(gpu.WrapStream(s.Handle()))(t)
 	if err := gpu.Do(func(th *Thread) error {
-		if h := must(th.CurrentContext())(t); h != g.Handle() {
+		if h := need(th.CurrentContext())(t); h != g.Handle() {
 			t.Errorf("%#x is current, not %#x", h, g.Handle())
 		}
 		return nil
@@ -223,9 +224,9 @@ func TestGreenContextMistakes(t *testing.T) {
 	if closed.Handle() != 0 {
 		t.Error("a closed green context has a handle")
 	}
-	beside := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	beside := need(r.gpu.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	e, gone, foreign, other := r.event(0), r.event(0), strange.event(0), must(beside.NewEvent(0))(t)
+	e, gone, foreign, other := r.event(0), r.event(0), strange.event(0), need(beside.NewEvent(0))(t)
 	defer other.Close()
 	r.ok(gone.Close())
 	for name, call := range map[string]func(*GreenContext, *Event) error{"RecordEvent": (*GreenContext).RecordEvent, "WaitEvent": (*GreenContext).WaitEvent} {
@@ -262,15 +263,15 @@ func TestGreenContextMistakes(t *testing.T) {
 	if !strings.Contains(err.Error(), "12.4") {
 		t.Errorf("%v does not name the version", err)
 	}
-	if must(old.drv.Features())(t).GreenContexts || !must(r.drv.Features())(t).GreenContexts {
+	if need(old.drv.Features())(t).GreenContexts || !need(r.drv.Features())(t).GreenContexts {
 		t.Error("Features.GreenContexts")
 	}
-	_, err = old.gpu.NewGreenContext(SMResource{dev: old.gpu.Device(), raw: must(r.gpu.Device().SMResource())(t).raw})
+	_, err = old.gpu.NewGreenContext(SMResourceOf(old.gpu.Device(), need(r.gpu.Device().SMResource())(t)))
 	old.is(err, errors.ErrUnsupported)
 	between := newSoft(t, cusim.Version(12040))
 	_, err = between.green().NewStream(0)
 	between.is(err, errors.ErrUnsupported)
-	if must(between.drv.Features())(t).GreenContexts {
+	if need(between.drv.Features())(t).GreenContexts {
 		t.Error("Features.GreenContexts, where they have no streams")
 	}
 }
@@ -279,11 +280,11 @@ func TestGreenContextMistakes(t *testing.T) {
 // both, and leaves some to the garbage collector.
 func TestGreenContextClosing(t *testing.T) {
 	r := newSoft(t)
-	gpu := must(r.gpu.Device().PrimaryContext())(t)
-	parts, _, err := must(gpu.Device().SMResource())(t).Split(8)
+	gpu := need(r.gpu.Device().PrimaryContext())(t)
+	parts, _, err := need(gpu.Device().SMResource())(t).Split(8)
 	r.ok(err)
-	g := must(gpu.NewGreenContext(parts[1]))(t)
-	s := must(g.NewStream(0))(t)
+	g := need(gpu.NewGreenContext(parts[1]))(t)
+	s := need(g.NewStream(0))(t)
 	r.ok(gpu.Close())
 	r.sim.Hold(s.Handle())
 	r.ok(r.work(s))
@@ -291,7 +292,7 @@ func TestGreenContextClosing(t *testing.T) {
 	if n := r.sim.Census()["green context"]; n != 1 {
 		t.Errorf("%d green contexts are alive: a stream needs it", n)
 	}
-	e := must(s.RecordNew(EventDisableTiming))(t)
+	e := need(s.RecordNew(EventDisableTiming))(t)
 	r.status("what is on the stream", e, Pending)
 	r.ok(s.Close()) // waits for nothing
 	r.ok(e.Wait(context.Background()))
@@ -305,7 +306,7 @@ func TestGreenContextClosing(t *testing.T) {
 	}
 
 	g = r.green()
-	its := must(g.SMResource())(t)
+	its := need(g.SMResource())(t)
 	half, _, err := its.Split(0) // of any size
 	r.ok(err)
 	r.ok(g.Close())
@@ -354,7 +355,7 @@ func TestGreenContextClosing(t *testing.T) {
 	}
 	g = r.green()
 	r.sim.Inject(cusim.Fault{Function: "cuGreenCtxDestroy", Code: int(ResultUnknown)})
-	raw := g.core.raw
+	raw := RawGreen(g)
 	r.is(g.Close(), ResultUnknown)
 	if res := r.sim.Software().GreenCtxDestroy(nil, raw); res != 0 {
 		t.Errorf("what the fault has left: %v", res)
@@ -367,7 +368,7 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 	r := newSoft(t)
 	g := r.green()
 	for range 2000 {
-		shared := must(r.gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
+		shared := need(r.gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
 		e := new(Event)
 		var moving sync.WaitGroup
 		moving.Go(func() { shared.MoveTo(e) })
@@ -384,7 +385,7 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 // TestGreenContextPoisoned makes none on a device that is lost.
 func TestGreenContextPoisoned(t *testing.T) {
 	r := newSoft(t)
-	all := must(r.gpu.Device().SMResource())(t)
+	all := need(r.gpu.Device().SMResource())(t)
 	r.sim.Poison(int(ResultIllegalAddress))
 	_, err := r.gpu.NewGreenContext(all)
 	r.is(err, ErrContextPoisoned, ResultIllegalAddress)

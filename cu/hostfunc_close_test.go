@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -178,8 +179,8 @@ func TestHostFuncCloses(t *testing.T) {
 			r := newSoft(t)
 			own := name == "Context.Close" // its context has no other user
 			if own {
-				another := must(must(r.drv.Device(1))(t).NewContext(ContextDefault))(t)
-				s, began, release := must(another.NewStream(0))(t), make(chan bool), make(chan bool)
+				another := need(need(r.drv.Device(1))(t).NewContext(ContextDefault))(t)
+				s, began, release := need(another.NewStream(0))(t), make(chan bool), make(chan bool)
 				got := make(chan error, 1)
 				b := &behind{soft: r, another: another}
 				r.ok(s.HostFunc(func() { close(began); <-release; got <- c.call(b) }))
@@ -189,44 +190,44 @@ func TestHostFuncCloses(t *testing.T) {
 				r.refused(c.refused, got)
 				return
 			}
-			b := &behind{soft: r, on: must(r.gpu.NewStream(0))(t), event: r.event(EventDefault),
-				mem: must(r.gpu.Alloc(64))(t), host: must(r.gpu.AllocHost(64, 0))(t),
-				managed: must(r.gpu.AllocManaged(64, AttachGlobal))(t),
-				ours:    must(r.gpu.RegisterHost(make([]byte, 4096), 0))(t),
-				mod:     must(r.gpu.LoadModule([]byte(spinPTX)))(t), lib: must(r.drv.LoadLibrary([]byte(spinPTX)))(t),
-				virt: must(r.gpu.Reserve(1 << 21))(t), timeline: must(r.gpu.NewTimeline(0))(t),
-				pool: must(r.gpu.NewMemPool(MemPoolOptions{}))(t), graph: must(r.gpu.NewGraph())(t)}
+			b := &behind{soft: r, on: need(r.gpu.NewStream(0))(t), event: r.event(EventDefault),
+				mem: need(r.gpu.Alloc(64))(t), host: need(r.gpu.AllocHost(64, 0))(t),
+				managed: need(r.gpu.AllocManaged(64, AttachGlobal))(t),
+				ours:    need(r.gpu.RegisterHost(make([]byte, 4096), 0))(t),
+				mod:     need(r.gpu.LoadModule([]byte(spinPTX)))(t), lib: need(r.drv.LoadLibrary([]byte(spinPTX)))(t),
+				virt: need(r.gpu.Reserve(1 << 21))(t), timeline: need(r.gpu.NewTimeline(0))(t),
+				pool: need(r.gpu.NewMemPool(MemPoolOptions{}))(t), graph: need(r.gpu.NewGraph())(t)}
 			r.ok(b.virt.Grow(1 << 21))
-			b.inPool = must(b.pool.Alloc(b.on, 64))(t)
-			events := must(r.gpu.EventPool())(t)
-			b.pooled = must(events.Acquire())(t)
-			spin := must(b.mod.Function("spin"))(t)
-			kernel := must(must(b.lib.Kernel("spin"))(t).Function(r.gpu))(t)
-			must(b.graph.Add(&EmptyNode{}))(t)
-			b.exec = must(b.graph.Instantiate())(t)
-			sms := must(must(r.drv.Device(0))(t).SMResource())(t)
-			b.green = must(r.gpu.NewGreenContext(sms))(t)
-			green := must(b.green.NewStream(0))(t)
+			b.inPool = need(b.pool.Alloc(b.on, 64))(t)
+			events := need(r.gpu.EventPool())(t)
+			b.pooled = need(events.Acquire())(t)
+			spin := need(b.mod.Function("spin"))(t)
+			kernel := need(need(b.lib.Kernel("spin"))(t).Function(r.gpu))(t)
+			need(b.graph.Add(&EmptyNode{}))(t)
+			b.exec = need(b.graph.Instantiate())(t)
+			sms := need(need(r.drv.Device(0))(t).SMResource())(t)
+			b.green = need(r.gpu.NewGreenContext(sms))(t)
+			green := need(b.green.NewStream(0))(t)
 			begin, got := make(chan bool), make(chan error, 1)
 			r.ok(b.on.HostFunc(func() { <-begin; got <- c.call(b) }))
 			r.ok(errors.Join(b.on.Copy(b.host, b.mem), spin.Launch(b.on, oneThread, U64(1)),
 				kernel.Launch(b.on, oneThread, U64(1)), b.exec.Launch(b.on), b.on.Memset(b.virt.Mem(), 1),
 				b.on.Memset(b.managed, 1), b.on.Memset(b.ours, 1), b.on.Memset(b.inPool, 1), b.timeline.Signal(b.on, 1),
 				b.event.Record(b.on), b.pooled.Record(b.on), green.WaitEvent(b.event), green.Memset(b.mem, 1)))
-			b.ticket = must(b.event.Ticket())(t)
+			b.ticket = need(b.event.Ticket())(t)
 			r.ok(green.Close())
 			close(begin)
 			r.refused(c.refused, got)
 			// The collector must not close the module of the library, or Library.Close has nothing to wait for.
 			runtime.KeepAlive(kernel)
-			other := must(must(r.drv.Device(0))(t).PrimaryContext())(t) // r.gpu may be closed
+			other := need(need(r.drv.Device(0))(t).PrimaryContext())(t) // r.gpu may be closed
 			r.ok(errors.Join(other.Synchronize(), other.Close()))
 			r.ok(errors.Join(b.event.Close(), b.pooled.Release(), b.mem.Close(), b.inPool.Close(), b.host.Close(),
 				b.managed.Close(), b.ours.Close(), b.exec.Close(), b.graph.Close(), b.mod.Close(), b.lib.Close(),
 				b.virt.Close(), b.timeline.Close(), b.pool.Close(), events.Close(), b.green.Close(), b.on.Close()))
 			// A stream may let go of the library's module only now. Then the next freeing call frees both.
 			if st := r.drv.Stats(); !eventually(func() bool {
-				other := must(must(r.drv.Device(0))(t).PrimaryContext())(t)
+				other := need(need(r.drv.Device(0))(t).PrimaryContext())(t)
 				r.ok(errors.Join(other.Synchronize(), other.Close()))
 				st = r.drv.Stats()
 				return st.DeferredObjects == 0

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -76,10 +77,10 @@ func TestHostFunc(t *testing.T) {
 			r.ok(after.Record(r.s))
 			<-entered
 			c.want(t, "while a function runs", "first")
-			if st := must(before.Query())(t); st != Complete {
+			if st := need(before.Query())(t); st != Complete {
 				t.Errorf("what comes before is %v", st)
 			}
-			if st := must(after.Query())(t); st != Pending {
+			if st := need(after.Query())(t); st != Pending {
 				t.Errorf("what comes after is %v", st)
 			}
 			kept(t, "while a function runs", 2)
@@ -88,7 +89,7 @@ func TestHostFunc(t *testing.T) {
 			c.want(t, "on another stream", "other")
 			close(leave)
 			if name == "virtual" {
-				eventually(func() bool { r.sim.Advance(time.Millisecond); return must(after.Query())(t) == Complete })
+				eventually(func() bool { r.sim.Advance(time.Millisecond); return need(after.Query())(t) == Complete })
 			}
 			r.ok(after.Synchronize())
 			c.want(t, "in the end", "second", "third")
@@ -106,10 +107,10 @@ func TestHostFuncRefused(t *testing.T) {
 	never := func() { t.Error("a function was called") }
 	closed := r.stream()
 	r.ok(closed.Close())
-	g, gone, other := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
+	g, gone, other := need(r.gpu.NewGraph())(t), need(r.gpu.NewGraph())(t), need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	defer other.Close()
-	alien := must(other.Add(&EmptyNode{}))(t)
+	alien := need(other.Add(&EmptyNode{}))(t)
 	r.ok(gone.Close())
 	var nothing *Stream
 	var noGraph *Graph
@@ -157,7 +158,7 @@ func TestHostFuncRefused(t *testing.T) {
 		r.is(err, ResultOutOfMemory)
 	}
 	kept(t, "after what the driver refused", 0)
-	if !r.gpu.own().Context.Calls.None() {
+	if !core.Of(r.gpu).Context.Calls.None() {
 		t.Error("something is thought to be pending")
 	}
 	r.ok(r.s.Synchronize())
@@ -207,10 +208,10 @@ func TestHostFuncCaptured(t *testing.T) {
 // also when it was called.
 func TestHostFuncInOtherCapture(t *testing.T) {
 	r := newSoft(t)
-	tab := r.drv.core.Table()
-	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	at, raw := driver.At{Context: gpu.own().Context.Raw}, s.core().Raw
+	tab := core.Of(r.drv).Table()
+	gpu := need(r.gpu.Device().NewContext(ContextDefault))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	at, raw := driver.At{Context: core.Of(gpu).Context.Raw}, core.Of(s).Raw
 	want := func(res driver.Result) {
 		t.Helper()
 		if res != driver.ResultSuccess {
@@ -242,10 +243,10 @@ func TestHostFuncInGraph(t *testing.T) {
 	r := newSoft(t)
 	var c calls
 	build := func(names ...string) *Graph {
-		g := must(r.gpu.NewGraph())(t)
+		g := need(r.gpu.NewGraph())(t)
 		var last []GraphNode
 		for _, name := range names {
-			last = []GraphNode{must(g.Add(&HostNode{Func: c.of(name)}, last...))(t)}
+			last = []GraphNode{need(g.Add(&HostNode{Func: c.of(name)}, last...))(t)}
 		}
 		return g
 	}
@@ -255,14 +256,14 @@ func TestHostFuncInGraph(t *testing.T) {
 		r.ok(r.s.Synchronize())
 	}
 	g := build("a", "b")
-	if typ := must(must(g.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
+	if typ := need(need(g.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
 		t.Errorf("the node is of type %v", typ)
 	}
-	copied := must(g.Clone())(t)
+	copied := need(g.Clone())(t)
 	r.ok(g.Close())
 	kept(t, "a clone", 2)
-	x := must(copied.Instantiate())(t)
-	twin := must(copied.Instantiate())(t)
+	x := need(copied.Instantiate())(t)
+	twin := need(copied.Instantiate())(t)
 	r.ok(copied.Close())
 	run(x)
 	run(twin)
@@ -298,7 +299,7 @@ func TestHostFuncInGraph(t *testing.T) {
 	r.ok(x.Close())
 	kept(t, "the graph is left", 2)
 	// An update of what was never launched lets go at once.
-	idle := must(again.Instantiate())(t)
+	idle := need(again.Instantiate())(t)
 	r.ok(again.Close())
 	last := build("h", "i")
 	r.ok(idle.Update(last))
@@ -309,11 +310,11 @@ func TestHostFuncInGraph(t *testing.T) {
 	c.want(t, "in the end")
 
 	// Functions, among other nodes, in a capture to a graph.
-	g = must(r.gpu.NewGraph())(t)
-	first := must(g.Add(&HostNode{Func: c.of("first")}))(t)
-	ends := must(g.Capture(r.s, CaptureGlobal, func() error { return r.s.HostFunc(c.of("second")) }, first))(t)
-	must(g.Add(&HostNode{Func: c.of("third")}, ends...))(t)
-	x = must(g.Instantiate())(t)
+	g = need(r.gpu.NewGraph())(t)
+	first := need(g.Add(&HostNode{Func: c.of("first")}))(t)
+	ends := need(g.Capture(r.s, CaptureGlobal, func() error { return r.s.HostFunc(c.of("second")) }, first))(t)
+	need(g.Add(&HostNode{Func: c.of("third")}, ends...))(t)
+	x = need(g.Instantiate())(t)
 	run(x)
 	c.want(t, "captured to a graph", "first", "second", "third")
 	r.ok(errors.Join(g.Close(), x.Close()))
@@ -324,9 +325,9 @@ func TestHostFuncInGraph(t *testing.T) {
 func TestHostFuncAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
-		g := must(r.gpu.NewGraph())(t)
-		must(g.Add(&HostNode{Func: func() {}}))(t)
-		x := must(g.Instantiate())(t)
+		g := need(r.gpu.NewGraph())(t)
+		need(g.Add(&HostNode{Func: func() {}}))(t)
+		x := need(g.Instantiate())(t)
 		r.ok(x.Launch(r.s))
 	}()
 	r.ok(r.s.Synchronize())
@@ -344,9 +345,9 @@ func TestHostFuncPoison(t *testing.T) {
 		for range 3 {
 			r.ok(r.s.HostFunc(never))
 		}
-		g := must(r.gpu.NewGraph())(t)
-		must(g.Add(&HostNode{Func: never}))(t)
-		x := must(g.Instantiate())(t)
+		g := need(r.gpu.NewGraph())(t)
+		need(g.Add(&HostNode{Func: never}))(t)
+		x := need(g.Instantiate())(t)
 		r.ok(x.Launch(r.s))
 		kept(t, "before", 4)
 		r.sim.Poison(int(ResultIllegalAddress))
@@ -382,8 +383,8 @@ func TestHostFuncPoison(t *testing.T) {
 	// An error that is not known to be final.
 	t.Run("lost", func(t *testing.T) {
 		r := newSoft(t)
-		gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		gpu := need(r.gpu.Device().NewContext(ContextDefault))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		r.hold(s)
 		r.ok(s.HostFunc(never))
 		r.sim.LoseDevice()
@@ -398,7 +399,7 @@ func TestHostFuncOutlives(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		r := newSoft(t)
 		var c calls
-		s := must(r.gpu.NewStream(StreamNonBlocking))(t)
+		s := need(r.gpu.NewStream(StreamNonBlocking))(t)
 		leave := make(chan bool)
 		r.ok(s.HostFunc(func() { <-leave }))
 		r.ok(s.HostFunc(c.of("late")))
@@ -413,8 +414,8 @@ func TestHostFuncOutlives(t *testing.T) {
 	t.Run("context", func(t *testing.T) {
 		r := newSoft(t)
 		var c calls
-		gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		gpu := need(r.gpu.Device().NewContext(ContextDefault))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		leave := make(chan bool)
 		r.ok(s.HostFunc(func() { <-leave }))
 		r.ok(s.HostFunc(c.of("late")))
@@ -428,15 +429,15 @@ func TestHostFuncOutlives(t *testing.T) {
 	t.Run("shared", func(t *testing.T) {
 		r := newSoft(t)
 		var c calls
-		drv := must(Open(WithSoftware(r.sim), neverWait))(t)
-		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		drv := need(Open(WithSoftware(r.sim), neverWait))(t)
+		gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		leave := make(chan bool)
 		r.ok(s.HostFunc(func() { <-leave }))
 		r.ok(s.HostFunc(c.of("late")))
 		r.ok(s.Close())
 		r.ok(gpu.Close())
-		if !gpu.own().Context.Gone.Load() {
+		if !core.Of(gpu).Context.Gone.Load() {
 			t.Fatal("the context was not released")
 		}
 		kept(t, "the context is somebody else's", 1)
@@ -452,12 +453,12 @@ func TestHostFuncOutlives(t *testing.T) {
 			gpu  *Context
 			left int
 		}{
-			"created":  {must(r.gpu.Device().NewContext(ContextDefault))(t), 0},
-			"retained": {must(must(r.drv.Device(1))(t).PrimaryContext())(t), 0},
+			"created":  {need(r.gpu.Device().NewContext(ContextDefault))(t), 0},
+			"retained": {need(need(r.drv.Device(1))(t).PrimaryContext())(t), 0},
 		} {
 			h := new(core.HostFunc)
-			r.ok(h.Name(&r.drv.core, func() { t.Error("it was called") }))
-			c.gpu.own().Context.Calls.Add(h)
+			r.ok(h.Name(core.Of(r.drv), func() { t.Error("it was called") }))
+			core.Of(c.gpu).Context.Calls.Add(h)
 			h.EndCall()
 			kept(t, what, 1)
 			r.ok(c.gpu.Close())
@@ -509,16 +510,16 @@ func TestHostFuncPanics(t *testing.T) {
 func TestHostFuncDefaultStreams(t *testing.T) {
 	r := newSoft(t)
 	var c calls
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	defer legacy.Close()
 	r.ok(legacy.HostFunc(c.of("legacy")))
 	r.ok(legacy.Synchronize())
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		s := must(th.DefaultStream())(t)
+		s := need(th.DefaultStream())(t)
 		r.ok(s.HostFunc(c.of("thread")))
 		r.ok(s.Synchronize())
-		g := must(s.Capture(CaptureThreadLocal, func() error { return s.HostFunc(c.of("graph")) }))(t)
-		x := must(g.Instantiate())(t)
+		g := need(s.Capture(CaptureThreadLocal, func() error { return s.HostFunc(c.of("graph")) }))(t)
+		x := need(g.Instantiate())(t)
 		r.ok(x.Launch(s))
 		r.ok(s.Synchronize())
 		return errors.Join(g.Close(), x.Close())
@@ -554,10 +555,10 @@ func hostFuncStorm(t *testing.T, gpu *Context, workers, rounds int) {
 	var called, asked atomic.Int64
 	var wg sync.WaitGroup
 	var shared shelf[Stream]
-	shared.p.Store(must(gpu.NewStream(StreamNonBlocking))(t))
+	shared.p.Store(need(gpu.NewStream(StreamNonBlocking))(t))
 	for w := range workers {
 		wg.Go(func() {
-			s := must(gpu.NewStream(StreamNonBlocking))(t)
+			s := need(gpu.NewStream(StreamNonBlocking))(t)
 			defer s.Close()
 			for i := range rounds {
 				for _, s := range []*Stream{s, shared.get()} {
@@ -569,7 +570,7 @@ func hostFuncStorm(t *testing.T, gpu *Context, workers, rounds int) {
 					}
 				}
 				if i%10 == w {
-					if err := shared.p.Swap(must(gpu.NewStream(StreamNonBlocking))(t)).Close(); err != nil {
+					if err := shared.p.Swap(need(gpu.NewStream(StreamNonBlocking))(t)).Close(); err != nil {
 						t.Error(err)
 					}
 				}
@@ -602,9 +603,9 @@ func TestHostFuncFromC(t *testing.T) {
 	c.want(t, "in order", "first", "second", "exit")
 	kept(t, "they were called", 0)
 
-	g := must(r.s.Capture(CaptureGlobal, func() error { return r.s.HostFunc(c.of("node")) }))(t)
-	must(g.Add(&HostNode{Func: c.of("built")}, must(g.Nodes())(t)...))(t)
-	x := must(g.Instantiate())(t)
+	g := need(r.s.Capture(CaptureGlobal, func() error { return r.s.HostFunc(c.of("node")) }))(t)
+	need(g.Add(&HostNode{Func: c.of("built")}, need(g.Nodes())(t)...))(t)
+	x := need(g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
 	r.ok(x.Launch(r.s))
 	c.want(t, "two launches", "node", "built", "node", "built")
@@ -633,7 +634,7 @@ func TestHostFuncFromC(t *testing.T) {
 // behind them waits.
 func TestGPUHostFunc(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	ok := func(err error) {
 		t.Helper()
@@ -642,7 +643,7 @@ func TestGPUHostFunc(t *testing.T) {
 		}
 	}
 	var c calls
-	before, after := must(gpu.NewEvent(EventDefault))(t), must(gpu.NewEvent(EventDefault))(t)
+	before, after := need(gpu.NewEvent(EventDefault))(t), need(gpu.NewEvent(EventDefault))(t)
 	defer before.Close()
 	defer after.Close()
 	entered, leave := make(chan bool), make(chan bool)
@@ -658,11 +659,11 @@ func TestGPUHostFunc(t *testing.T) {
 	ok(after.Record(s))
 	<-entered
 	c.want(t, "while a function runs", "first")
-	if st := must(before.Query())(t); st != Complete {
+	if st := need(before.Query())(t); st != Complete {
 		t.Errorf("what comes before is %v", st)
 	}
 	for range 1000 {
-		if st := must(after.Query())(t); st != Pending {
+		if st := need(after.Query())(t); st != Pending {
 			t.Fatalf("what comes after is %v", st)
 		}
 	}
@@ -678,7 +679,7 @@ func TestGPUHostFunc(t *testing.T) {
 	// A gate holds the stream: what is pending is called also when the stream was closed.
 	g := newGate(t, gpu)
 	var order []int
-	closing := must(gpu.NewStream(StreamNonBlocking))(t)
+	closing := need(gpu.NewStream(StreamNonBlocking))(t)
 	g.hold(t, closing)
 	const n = 500
 	for i := range n {
@@ -694,14 +695,14 @@ func TestGPUHostFunc(t *testing.T) {
 		t.Errorf("%d functions were called, in order: %v", len(order), slices.IsSorted(order))
 	}
 
-	graph := must(s.Capture(CaptureGlobal, func() error { return s.HostFunc(c.of("node")) }))(t)
-	if typ := must(must(graph.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
+	graph := need(s.Capture(CaptureGlobal, func() error { return s.HostFunc(c.of("node")) }))(t)
+	if typ := need(need(graph.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
 		t.Errorf("the node is of type %v", typ)
 	}
-	twin := must(graph.Clone())(t)
-	must(twin.Add(&HostNode{Func: c.of("built")}, must(twin.Nodes())(t)...))(t)
+	twin := need(graph.Clone())(t)
+	need(twin.Add(&HostNode{Func: c.of("built")}, need(twin.Nodes())(t)...))(t)
 	for what, g := range map[string]*Graph{"node": graph, "built": twin} {
-		x := must(g.Instantiate())(t)
+		x := need(g.Instantiate())(t)
 		ok(g.Close())
 		want := slices.Compact([]string{"node", what})
 		for range 2 {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -25,7 +26,7 @@ func TestHostFuncCalls(t *testing.T) {
 			t.Errorf("an event behind the function is %v, %v", st, err)
 		}
 		r.ok(r.spin.Launch(r.other, oneThread, U64(uint64(time.Microsecond))))
-		r.ok(must(r.gpu.NewStream(StreamNonBlocking))(t).Close())
+		r.ok(need(r.gpu.NewStream(StreamNonBlocking))(t).Close())
 		_, _, err := r.gpu.MemInfo()
 		r.ok(err)
 	}))

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -55,7 +56,7 @@ func TestIPCEventHandle(t *testing.T) {
 		}
 		got = IPCEventHandle{}
 	}
-	b := must(h.MarshalBinary())(t)
+	b := need(h.MarshalBinary())(t)
 	if len(b) != 64 || b[63] != h[63] {
 		t.Errorf("the bytes are %x", b)
 	}
@@ -64,20 +65,20 @@ func TestIPCEventHandle(t *testing.T) {
 	if h[0] != 0xc0 {
 		t.Error("the bytes are the handle's own")
 	}
-	if b := must(h.AppendBinary([]byte("x")))(t); len(b) != 65 || b[0] != 'x' || b[1] != h[0] {
+	if b := need(h.AppendBinary([]byte("x")))(t); len(b) != 65 || b[0] != 'x' || b[1] != h[0] {
 		t.Errorf("appended bytes are %x", b)
 	}
-	if b := must(h.AppendText([]byte("x")))(t); string(b) != "x"+text {
+	if b := need(h.AppendText([]byte("x")))(t); string(b) != "x"+text {
 		t.Errorf("appended text is %s", b)
 	}
-	ok("text", got.UnmarshalText(must(h.MarshalText())(t)))
+	ok("text", got.UnmarshalText(need(h.MarshalText())(t)))
 	ok("capitals", got.UnmarshalText([]byte(strings.ToUpper(text))))
 
 	doc := struct {
 		Event IPCEventHandle
 		Names map[IPCEventHandle]string
 	}{h, map[IPCEventHandle]string{h: "upload"}}
-	j := must(json.Marshal(doc))(t)
+	j := need(json.Marshal(doc))(t)
 	if want := `{"Event":"` + text + `","Names":{"` + text + `":"upload"}}`; string(j) != want {
 		t.Errorf("JSON is %s", j)
 	}
@@ -175,7 +176,7 @@ func FuzzIPCEventHandleText(f *testing.F) {
 			}
 			return
 		}
-		if back := must(h.MarshalText())(t); !strings.EqualFold(string(back), string(text)) {
+		if back := need(h.MarshalText())(t); !strings.EqualFold(string(back), string(text)) {
 			t.Errorf("it comes back as %s", back)
 		}
 	})
@@ -195,7 +196,7 @@ func FuzzIPCEventHandleBinary(f *testing.F) {
 			}
 			return
 		}
-		if back := must(h.MarshalBinary())(t); string(back) != string(data) {
+		if back := need(h.MarshalBinary())(t); string(back) != string(data) {
 			t.Errorf("it comes back as %x", back)
 		}
 	})
@@ -204,7 +205,7 @@ func FuzzIPCEventHandleBinary(f *testing.F) {
 // opened returns an event of another process.
 func (f *fake) opened(c *Context) *Event {
 	f.t.Helper()
-	e := must(c.OpenIPCEvent(ForeignHandle()))(f.t)
+	e := need(c.OpenIPCEvent(ForeignHandle()))(f.t)
 	f.t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -214,16 +215,16 @@ func (f *fake) opened(c *Context) *Event {
 func TestIPCMistakes(t *testing.T) {
 	r := newRig(t)
 	shared, plain, opened := r.event(r.gpu, sharedFlags), r.event(r.gpu, 0), r.opened(r.gpu)
-	h := must(shared.IPCHandle(t.Context()))(t)
-	closed, closedContext := r.event(r.gpu, sharedFlags), must(r.gpu.Device().PrimaryContext())(t)
+	h := need(shared.IPCHandle(t.Context()))(t)
+	closed, closedContext := r.event(r.gpu, sharedFlags), need(r.gpu.Device().PrimaryContext())(t)
 	closed.Close()
 	closedContext.Close()
 	far := r.context(r.drv, 1)
 	farStream, farOpened := r.stream(far), r.opened(far)
-	beside := must(r.gpu.Device().NewContext(0))(t)
+	beside := need(r.gpu.Device().NewContext(0))(t)
 	t.Cleanup(func() { beside.Close() })
 	besideStream := r.stream(beside)
-	graph := must(r.gpu.NewGraph())(t)
+	graph := need(r.gpu.NewGraph())(t)
 	t.Cleanup(func() { graph.Close() })
 	handle := func(e *Event) func() error {
 		return func() error { _, err := e.IPCHandle(context.Background()); return err }
@@ -324,10 +325,10 @@ func TestIPCCalls(t *testing.T) {
 	r := newRig(t)
 	var seen []TraceOp
 	remove := r.drv.AddTracer(func(tr Trace) { seen = append(seen, tr.Op) })
-	opened := must(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
+	opened := need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
 	lazy := LazyEvent(EventInterprocess, EventDisableTiming)
-	h := must(lazy.IPCHandle(WithStream(t.Context(), r.s)))(t)
-	if again := must(lazy.IPCHandle(t.Context()))(t); again != h || h.IsZero() {
+	h := need(lazy.IPCHandle(WithStream(t.Context(), r.s)))(t)
+	if again := need(lazy.IPCHandle(t.Context()))(t); again != h || h.IsZero() {
 		t.Errorf("two handles: %v and %v", h, again)
 	}
 	remove()
@@ -337,8 +338,8 @@ func TestIPCCalls(t *testing.T) {
 	if opened.Flags() != sharedFlags || opened.DeviceIndex() != 0 || !opened.Created() || opened.Key() == lazy.Key() {
 		t.Errorf("the opened event: %v, %d, %v, %v", opened.Flags(), opened.DeviceIndex(), opened.Created(), opened.Key())
 	}
-	wrapped := must(r.gpu.WrapEvent(lazy.Handle(), sharedFlags))(t)
-	if again := must(wrapped.IPCHandle(t.Context()))(t); again != h {
+	wrapped := need(r.gpu.WrapEvent(lazy.Handle(), sharedFlags))(t)
+	if again := need(wrapped.IPCHandle(t.Context()))(t); again != h {
 		t.Errorf("the wrapped event's handle is %v, not %v", again, h)
 	}
 	moved := new(Event)
@@ -347,7 +348,7 @@ func TestIPCCalls(t *testing.T) {
 		t.Error("what has moved is still there")
 	}
 	for _, e := range []*Event{moved, lazy, wrapped} {
-		if e.Ticket(); e.core().Slot.Load().Unrecorded() {
+		if e.Ticket(); eventOf(e).Slot.Load().Unrecorded() {
 			t.Error("it does not count as recorded")
 		}
 		r.ok(e.Record(r.s))
@@ -362,10 +363,10 @@ func TestIPCCalls(t *testing.T) {
 		}
 		r.ok(e.Synchronize())
 		r.ok(e.Wait(t.Context()))
-		r.ok(must(e.Ticket())(t).Wait(t.Context()))
+		r.ok(need(e.Ticket())(t).Wait(t.Context()))
 		r.ok(r.s.WaitEvent(e))
 		r.ok(e.Block(r.s))
-		legacy := must(r.gpu.LegacyStream())(t)
+		legacy := need(r.gpu.LegacyStream())(t)
 		r.ok(e.Record(legacy))
 		r.ok(legacy.WaitEvent(e))
 		r.ok(legacy.Close())
@@ -379,12 +380,12 @@ func TestIPCCalls(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error)
 		go func() { done <- e.Wait(ctx) }()
-		slot := e.core().Slot.Load()
+		slot := eventOf(e).Slot.Load()
 		if !eventually(func() bool { return slot.Waits() >= 1 }) {
 			t.Fatal("nobody waits")
 		}
 		r.ok(e.Record(r.s))
-		if e.core().Slot.Load() != slot {
+		if eventOf(e).Slot.Load() != slot {
 			t.Error("the event has moved to another CUevent")
 		}
 		cancel(io.EOF)
@@ -407,8 +408,8 @@ func TestIPCCalls(t *testing.T) {
 func TestIPCAbandoned(t *testing.T) {
 	r := newRig(t)
 	func() {
-		must(must(r.gpu.NewEvent(sharedFlags))(t).IPCHandle(t.Context()))(t)
-		must(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
+		need(need(r.gpu.NewEvent(sharedFlags))(t).IPCHandle(t.Context()))(t)
+		need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
 	}()
 	r.collect()
 	if got := r.leaked(2); len(got) != 2 || got[0] != "event abandoned" || got[1] != "event abandoned" {
@@ -441,9 +442,9 @@ func TestIPCPoisoned(t *testing.T) {
 func TestIPCClosing(t *testing.T) {
 	r := newRig(t)
 	r.tell("fake_spread", 1)
-	gpu := must(r.gpu.Device().PrimaryContext())(t)
+	gpu := need(r.gpu.Device().PrimaryContext())(t)
 	for range 50 {
-		shared, opened := must(gpu.NewEvent(sharedFlags))(t), must(gpu.OpenIPCEvent(ForeignHandle()))(t)
+		shared, opened := need(gpu.NewEvent(sharedFlags))(t), need(gpu.OpenIPCEvent(ForeignHandle()))(t)
 		var wg sync.WaitGroup
 		var first sync.Once
 		for _, f := range []func() error{
@@ -483,7 +484,7 @@ func TestIPCInCapture(t *testing.T) {
 	r := newSoft(t)
 	e, lazy := r.event(sharedFlags), LazyEvent(sharedFlags)
 	t.Cleanup(func() { lazy.Close() })
-	g := must(r.s.Capture(CaptureGlobal, func() error {
+	g := need(r.s.Capture(CaptureGlobal, func() error {
 		fork := r.event(EventDisableTiming)
 		r.ok(fork.Record(r.s))
 		r.ok(r.other.WaitEvent(fork))
@@ -512,10 +513,10 @@ func TestIPCInCapture(t *testing.T) {
 	r.ok(g.Close())
 
 	// Somebody else's capture: the record is for the driver to refuse.
-	raw := r.drv.core.Table()
+	raw := core.Of(r.drv).Table()
 	s := r.stream()
-	wrapped := must(r.gpu.WrapStream(s.Handle()))(t)
-	if res := raw.StreamBeginCapture(driver.At{}, s.core().Raw, int32(CaptureRelaxed)); res != 0 {
+	wrapped := need(r.gpu.WrapStream(s.Handle()))(t)
+	if res := raw.StreamBeginCapture(driver.At{}, core.Of(s).Raw, int32(CaptureRelaxed)); res != 0 {
 		t.Fatal(res)
 	}
 	for name, err := range map[string]error{"Record": e.Record(wrapped), "WaitEvent": wrapped.WaitEvent(e)} {
@@ -523,7 +524,7 @@ func TestIPCInCapture(t *testing.T) {
 			t.Errorf("somebody else's capture: %s: %v", name, err)
 		}
 	}
-	graph, res := raw.StreamEndCapture(driver.At{}, s.core().Raw)
+	graph, res := raw.StreamEndCapture(driver.At{}, core.Of(s).Raw)
 	if res != 0 {
 		t.Fatalf("it was invalidated: %v", res)
 	}
@@ -541,8 +542,8 @@ func TestIPCSameProcess(t *testing.T) {
 	}
 	r.ok(err)
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(sim), neverWait))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(sim), neverWait))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	if _, err := gpu.OpenIPCEvent(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
 		t.Errorf("another driver: %v", err)
 	}
@@ -554,13 +555,13 @@ func TestIPCSameProcess(t *testing.T) {
 func TestExports(t *testing.T) {
 	r := newRig(t)
 	keep := r.event(r.gpu, sharedFlags)
-	h := must(keep.IPCHandle(t.Context()))(t)
+	h := need(keep.IPCHandle(t.Context()))(t)
 	for range 10 * core.MinSweep {
-		e := must(r.gpu.NewEvent(sharedFlags))(t)
-		must(e.IPCHandle(t.Context()))(t)
+		e := need(r.gpu.NewEvent(sharedFlags))(t)
+		need(e.IPCHandle(t.Context()))(t)
 		r.ok(e.Close())
 	}
-	x := core.StateOf[core.Exports](&r.drv.core)
+	x := core.StateOf[core.Exports](core.Of(r.drv))
 	if n := len(x.ByHandle); n > core.MinSweep+1 {
 		t.Errorf("%d handles are kept", n)
 	}

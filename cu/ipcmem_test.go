@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -25,14 +26,14 @@ var (
 // tests are more.
 func TestIPCMemHandle(t *testing.T) {
 	h := IPCMemHandle(testHandle())
-	text := must(json.Marshal(map[IPCMemHandle]IPCMemHandle{h: h}))(t)
+	text := need(json.Marshal(map[IPCMemHandle]IPCMemHandle{h: h}))(t)
 	var got map[IPCMemHandle]IPCMemHandle
 	noErr(t, json.Unmarshal(text, &got))
 	if got[h] != h || h.IsZero() {
 		t.Errorf("it comes back as %v", got)
 	}
 	var b IPCMemHandle
-	noErr(t, b.UnmarshalBinary(must(h.MarshalBinary())(t)))
+	noErr(t, b.UnmarshalBinary(need(h.MarshalBinary())(t)))
 	if b != h || b.String() != h.String() {
 		t.Errorf("it comes back as %v", b)
 	}
@@ -57,13 +58,13 @@ func TestIPCMemHandle(t *testing.T) {
 // error says what to do.
 func TestIPCMemMistakes(t *testing.T) {
 	r := newSoft(t)
-	pooled := must(r.s.Alloc(64))(t)
-	closed := must(r.gpu.Alloc(64))(t)
+	pooled := need(r.s.Alloc(64))(t)
+	closed := need(r.gpu.Alloc(64))(t)
 	noErr(t, closed.Close())
-	virtual := must(r.gpu.Reserve(2 << 20))(t)
+	virtual := need(r.gpu.Reserve(2 << 20))(t)
 	noErr(t, virtual.Grow(2<<20))
-	mod := must(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v;\n")))(t)
-	variable := must(mod.Global("v"))(t)
+	mod := need(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v;\n")))(t)
+	variable := need(mod.Global("v"))(t)
 	get := func(m *DeviceMem) error { _, err := m.IPCHandle(); return err }
 	open := func(c *Context, h IPCMemHandle) error { _, err := c.OpenIPCMem(h); return err }
 	for _, tt := range []struct {
@@ -116,11 +117,11 @@ func (d opening) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 // call that may wait, and serves no allocation.
 func TestIPCMemClosed(t *testing.T) {
 	sim, closes, unknown := cusim.New(), 0, false
-	drv := must(Open(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown})), neverWait))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	pending := func() bool { return gpu.own().Context.Deferred.Pending() }
-	m := must(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
+	drv := need(Open(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown})), neverWait))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }
+	m := need(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
 	noErr(t, s.Memset(m, 1))
 	noErr(t, m.Close()) // waits for the stream
 	if closes != 1 || m.Size() != 64 {
@@ -129,13 +130,13 @@ func TestIPCMemClosed(t *testing.T) {
 
 	sim.Hold(s.Handle())
 	func() {
-		m := must(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
+		m := need(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
 		noErr(t, s.Memset(m, 1))
 	}()
 	if !eventually(pending) {
 		t.Fatal("abandoned memory is not deferred")
 	}
-	other := must(gpu.Alloc(64))(t) // none of the other process
+	other := need(gpu.Alloc(64))(t) // none of the other process
 	if closes != 1 || !pending() {
 		t.Errorf("it was closed %d times while the stream uses it", closes)
 	}

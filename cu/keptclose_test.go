@@ -1,10 +1,13 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // atOnce calls functions at the same time.
@@ -28,13 +31,13 @@ func TestKeptIsNoCall(t *testing.T) {
 	owner := r.stream(r.gpu)
 	late := 0
 	for i := range fewer(3000) {
-		d, s := must(r.gpu.Alloc(8))(t), must(r.gpu.WrapStream(owner.Handle()))(t)
+		d, s := need(r.gpu.Alloc(8))(t), need(r.gpu.WrapStream(owner.Handle()))(t)
 		r.ok(s.Memset(d, 1))
 		atOnce(func() { r.ok(d.Close()) }, func() {
 			for range i % 300 { // to meet every moment of the other call
 			}
 			r.ok(s.Close())
-			if !s.core().Freed.Load() {
+			if !core.Of(s).Freed.Load() {
 				late++
 			}
 		})
@@ -48,7 +51,7 @@ func TestKeptIsNoCall(t *testing.T) {
 // the stream.
 func TestKeptDuringOtherCall(t *testing.T) {
 	r := newRig(t)
-	noop, d := must(r.module(r.gpu).Function("noop"))(t), must(r.gpu.Alloc(8))(t)
+	noop, d := need(r.module(r.gpu).Function("noop"))(t), need(r.gpu.Alloc(8))(t)
 	r.ok(r.s.Memset(d, 1))
 	goOn := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
 	r.returns("Close", d.Close)

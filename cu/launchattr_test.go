@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -20,7 +21,7 @@ func inBlocks(n uint32, attrs ...LaunchAttribute) LaunchConfig {
 // TestLaunchAttributes launches kernels with attributes, and with wrong ones.
 func TestLaunchAttributes(t *testing.T) {
 	r := newSoft(t)
-	mem := must(r.gpu.Alloc(4096))(t)
+	mem := need(r.gpu.Alloc(4096))(t)
 	defer mem.Close()
 	window := AccessWindow{Memory: mem, HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming}
 	cluster := LaunchCluster(Dim3{X: 2})
@@ -53,7 +54,7 @@ func TestLaunchAttributes(t *testing.T) {
 	both := inBlocks(8, cluster)
 	both.Flags = LaunchCooperative
 	r.ok(r.spin.Launch(r.s, both, U64(1)))
-	closed := must(r.gpu.Alloc(8))(t)
+	closed := need(r.gpu.Alloc(8))(t)
 	r.ok(closed.Close())
 	ofClosed := LaunchAccessWindow(AccessWindow{Memory: closed, HitRatio: 1})
 	for name, c := range map[string]struct {
@@ -114,7 +115,7 @@ func TestLaunchAttributesOldDrivers(t *testing.T) {
 // TestLaunchAttributesAllocate launches a kernel with attributes, which allocates nothing.
 func TestLaunchAttributesAllocate(t *testing.T) {
 	r := newRig(t)
-	noop := must(r.module(r.gpu).Function("noop"))(t)
+	noop := need(r.module(r.gpu).Function("noop"))(t)
 	cfg := LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 1}, Attributes: LaunchWith(LaunchCluster(Dim3{X: 2}))}
 	r.ok(noop.Launch(r.s, cfg))
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
@@ -127,10 +128,10 @@ func TestLaunchAttributesAllocate(t *testing.T) {
 func TestClusterOccupancy(t *testing.T) {
 	r := newSoft(t)
 	cfg := LaunchConfig{Grid: Dim3{X: 64}, Block: Dim3{X: 1024}, Attributes: LaunchWith(LaunchCluster(Dim3{X: 8}))}
-	if n := must(r.spin.MaxActiveClusters(cfg))(t); n != 30 {
+	if n := need(r.spin.MaxActiveClusters(cfg))(t); n != 30 {
 		t.Errorf("%d clusters", n)
 	}
-	if n := must(r.spin.MaxPotentialClusterSize(cfg))(t); n != 8 {
+	if n := need(r.spin.MaxPotentialClusterSize(cfg))(t); n != 8 {
 		t.Errorf("clusters of %d blocks", n)
 	}
 	cfg.Attributes = LaunchWith(LaunchCluster(Dim3{X: 16}))
@@ -140,13 +141,13 @@ func TestClusterOccupancy(t *testing.T) {
 		t.Errorf("clusters of 16: %v", err)
 	}
 	r.ok(r.spin.SetAttribute(FunctionAttributeNonPortableClusterSizeAllowed, 1))
-	if n := must(r.spin.MaxActiveClusters(cfg))(t); n != 14 {
+	if n := need(r.spin.MaxActiveClusters(cfg))(t); n != 14 {
 		t.Errorf("%d clusters", n)
 	}
 	cfg.Grid.X = 65
 	_, err = r.spin.MaxActiveClusters(cfg)
 	r.is(err, ResultInvalidClusterSize)
-	if n := must(r.spin.AvailableSharedMem(4, 128))(t); n != 49152 {
+	if n := need(r.spin.AvailableSharedMem(4, 128))(t); n != 49152 {
 		t.Errorf("%d bytes are left", n)
 	}
 	_, err = r.spin.AvailableSharedMem(4, 1024)
@@ -156,7 +157,7 @@ func TestClusterOccupancy(t *testing.T) {
 	_, err = r.spin.AvailableSharedMem(0, 1)
 	r.is(err, ResultInvalidValue)
 	r.ok(r.spin.Load())
-	if !must(r.spin.Loaded())(t) {
+	if !need(r.spin.Loaded())(t) {
 		t.Error("the kernel is not loaded")
 	}
 	_, err = (*Function)(nil).MaxActiveClusters(cfg)
@@ -169,17 +170,17 @@ func TestClusterOccupancy(t *testing.T) {
 // TestGraphNodeAttributes adds and changes kernel nodes with attributes.
 func TestGraphNodeAttributes(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	pairs := inBlocks(4, LaunchCluster(Dim3{X: 2}), LaunchPriority(-2), LaunchMemSyncDomainMap(MemSyncDomainMap{1, 1}))
-	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
+	n := need(g.Add(&KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
 	attribute := func(id int32) driver.LaunchAttributeValue {
-		v, res := r.drv.core.Table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, id)
+		v, res := core.Of(r.drv).Table().GraphKernelNodeGetAttribute(driver.At{}, RawNode(n), id)
 		if res != driver.ResultSuccess {
 			t.Errorf("attribute %d: %v", id, res)
 		}
 		return v
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	r.ok(errors.Join(x.Launch(r.s), x.Set(n, &KernelNode{Kernel: r.spin, Config: pairs, Args: []Arg{U64(2)}})))
 	r.ok(x.Set(n, &KernelNode{Kernel: r.spin, Config: LaunchConfig{Grid: Dim3{X: 8}, Block: Dim3{X: 1}}, Args: []Arg{U64(2)}}))
 	r.is(x.Set(n, &KernelNode{Kernel: r.spin, Config: inBlocks(6, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(2)}}), ResultInvalidValue)
@@ -222,10 +223,10 @@ func TestGraphNodeAttributes(t *testing.T) {
 	r.is(err, ResultInvalidClusterSize)
 	_, err = g.Add(&KernelNode{Kernel: r.spin, Config: inBlocks(16, LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
 	r.is(err, ResultInvalidClusterSize)
-	if nodes := must(g.Nodes())(t); len(nodes) != 1 {
+	if nodes := need(g.Nodes())(t); len(nodes) != 1 {
 		t.Errorf("%d nodes", len(nodes))
 	}
-	y := must(g.Instantiate())(t)
+	y := need(g.Instantiate())(t)
 	r.ok(errors.Join(y.Launch(r.s), r.s.Synchronize(), x.Close(), y.Close(), g.Close()))
 }
 
@@ -234,11 +235,11 @@ func TestLaunchAttributesZero(t *testing.T) {
 	r := newSoft(t)
 	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}, Attributes: new(LaunchAttributes)}
 	r.ok(r.spin.Launch(r.s, cfg, U64(1)))
-	g := must(r.gpu.NewGraph())(t)
-	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: cfg, Args: []Arg{U64(1)}}))(t)
+	g := need(r.gpu.NewGraph())(t)
+	n := need(g.Add(&KernelNode{Kernel: r.spin, Config: cfg, Args: []Arg{U64(1)}}))(t)
 	r.ok(n.Set(&KernelNode{Kernel: r.spin, Config: cfg, Args: []Arg{U64(2)}}))
 	cfg.Flags = LaunchCooperative
-	r.ok(must(r.spin.Prepare(cfg, U64(1)))(t).Launch(r.s))
+	r.ok(need(r.spin.Prepare(cfg, U64(1)))(t).Launch(r.s))
 	cfg.Grid.X = 1 << 20
 	r.is(r.spin.Launch(r.s, cfg, U64(1)), ResultCooperativeLaunchTooLarge)
 	r.ok(r.s.Synchronize())
@@ -248,28 +249,28 @@ func TestLaunchAttributesZero(t *testing.T) {
 // has no attributes, as the error says.
 func TestGraphNodeAttributesFail(t *testing.T) {
 	r := newSoft(t)
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	old := inBlocks(4, LaunchPriority(-2), LaunchCluster(Dim3{X: 2}))
-	n := must(g.Add(&KernelNode{Kernel: r.spin, Config: old, Args: []Arg{U64(1)}}))(t)
+	n := need(g.Add(&KernelNode{Kernel: r.spin, Config: old, Args: []Arg{U64(1)}}))(t)
 	const set = "cuGraphKernelNodeSetAttribute"
 	r.sim.Inject(cusim.Fault{Function: set, Nth: 2, Code: int(ResultUnknown)}) // the priority was reset before
 	r.is(n.Set(&KernelNode{Kernel: r.spin, Config: inBlocks(4), Args: []Arg{U64(2)}}), ResultUnknown)
-	v, res := r.drv.core.Table().GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	v, res := core.Of(r.drv).Table().GraphKernelNodeGetAttribute(driver.At{}, RawNode(n), driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
 	if p := int32(binary.LittleEndian.Uint32(v[:])); res != driver.ResultSuccess || p != -2 {
 		t.Errorf("the priority is %d, %v", p, res)
 	}
 	r.ok(g.Close())
 
 	// The driver removes no node of a graph that allocates memory. So the node stays, and the graph keeps what it uses.
-	g = must(r.gpu.NewGraph())(t)
+	g = need(r.gpu.NewGraph())(t)
 	_, _, err := addAlloc(g, 64)
 	r.ok(err)
-	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
-	use, mem := must(mod.Function("use"))(t), must(r.gpu.Alloc(64))(t)
+	mod := need(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
+	use, mem := need(mod.Function("use"))(t), need(r.gpu.Alloc(64))(t)
 	r.sim.Inject(cusim.Fault{Function: set, Code: int(ResultUnknown)})
 	_, err = g.Add(&KernelNode{Kernel: use, Config: old, Args: []Arg{Ptr(mem)}})
 	r.is(err, ResultUnknown)
-	nodes := must(g.Nodes())(t)
+	nodes := need(g.Nodes())(t)
 	if !strings.Contains(err.Error(), "the node stays in the graph, without attributes") || len(nodes) != 2 {
 		t.Errorf("%d nodes, %v", len(nodes), err)
 	}

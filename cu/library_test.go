@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -40,7 +41,7 @@ const badPTX = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry x
 // library loads a library, which the test closes.
 func (r *soft) library() *Library {
 	r.t.Helper()
-	l := must(r.drv.LoadLibrary([]byte(countPTX)))(r.t)
+	l := need(r.drv.LoadLibrary([]byte(countPTX)))(r.t)
 	r.t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -48,9 +49,9 @@ func (r *soft) library() *Library {
 // launched launches a kernel with one argument, and returns what it has written.
 func launched(t *testing.T, f *Function, gpu *Context) uint32 {
 	t.Helper()
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m := must(gpu.Alloc(4))(t)
+	m := need(gpu.Alloc(4))(t)
 	defer m.Close()
 	noErr(t, f.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(m)))
 	noErr(t, s.Synchronize())
@@ -64,7 +65,7 @@ func TestLibrary(t *testing.T) {
 	r := newSoft(t)
 	l := r.library()
 	names := func() (names []string) {
-		for _, k := range must(l.Kernels())(t) {
+		for _, k := range need(l.Kernels())(t) {
 			names = append(names, k.Name())
 		}
 		slices.Sort(names)
@@ -73,17 +74,17 @@ func TestLibrary(t *testing.T) {
 	if diff := cmp.Diff([]string{"put", "tick"}, names()); diff != "" {
 		t.Errorf("kernels (-want +got):\n%s", diff)
 	}
-	k := must(l.Kernel("tick"))(t)
+	k := need(l.Kernel("tick"))(t)
 	if k.Handle() == 0 || l.Handle() == 0 || k.Library() != l {
 		t.Errorf("handles %d, %d", k.Handle(), l.Handle())
 	}
-	testLibrary(t, l, r.gpu, must(r.gpu.Device().NewContext(0))(t), must(must(r.drv.Device(1))(t).PrimaryContext())(t))
+	testLibrary(t, l, r.gpu, need(r.gpu.Device().NewContext(0))(t), need(need(r.drv.Device(1))(t).PrimaryContext())(t))
 	_, err := l.Kernel("absent")
 	r.is(err, ResultNotFound)
 	if err == nil || !strings.Contains(err.Error(), `the library has no kernel named "absent"`) {
 		t.Errorf("a kernel that is missing: %v", err)
 	}
-	f := must(k.Function(r.gpu))(t)
+	f := need(k.Function(r.gpu))(t)
 	noErr(t, l.Close())
 	noErr(t, l.Close())
 	if n := r.sim.Census()["library"]; n != 0 || l.Handle() != 0 || k.Handle() != 0 || f.Handle() != 0 {
@@ -104,15 +105,15 @@ func TestLibrary(t *testing.T) {
 // testLibrary counts in each of the contexts, and closes all but the first.
 func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 	t.Helper()
-	k := must(l.Kernel("tick"))(t)
+	k := need(l.Kernel("tick"))(t)
 	for _, c := range contexts {
-		f := must(k.Function(c))(t)
+		f := need(k.Function(c))(t)
 		if sizes, known := f.Params(); !known || !slices.Equal(sizes, []uint64{8}) || f.Name() != "tick" {
 			t.Errorf("%s has parameters %v, %v", f.Name(), sizes, known)
 		}
-		again := must(k.Function(c))(t)
-		m := must(l.Module(c))(t)
-		same := must(m.Function("tick"))(t)
+		again := need(k.Function(c))(t)
+		m := need(l.Module(c))(t)
+		same := need(m.Function("tick"))(t)
 		if again.Handle() != f.Handle() || same.Handle() != f.Handle() {
 			t.Errorf("functions %#x, %#x, %#x", f.Handle(), again.Handle(), same.Handle())
 		}
@@ -124,7 +125,7 @@ func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 		if n := launched(t, same, c); n != 9 {
 			t.Errorf("count of the module's function: %d", n)
 		}
-		v := must(m.Global("counter"))(t)
+		v := need(m.Global("counter"))(t)
 		got := make([]uint32, 1)
 		noErr(t, CopyTo(v, got))
 		if got[0] != 10 || v.Size() != 4 {
@@ -147,19 +148,19 @@ func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 func TestLibraryAttributes(t *testing.T) {
 	r := newSoft(t)
 	l := r.library()
-	k, dev, other := must(l.Kernel("put"))(t), r.gpu.Device(), must(r.drv.Device(1))(t)
+	k, dev, other := need(l.Kernel("put"))(t), r.gpu.Device(), need(r.drv.Device(1))(t)
 	testAttributes(t, k, r.gpu)
 	const dynamic = FunctionAttributeMaxDynamicSharedSizeBytes
-	if n := must(k.Attribute(other, dynamic))(t); n != 48<<10 {
+	if n := need(k.Attribute(other, dynamic))(t); n != 48<<10 {
 		t.Errorf("on the other device: %d", n)
 	}
 	r.is(k.SetAttribute(dev, dynamic, 1<<30), ResultInvalidValue)
 	r.is(k.SetAttribute(dev, dynamic, 1<<40), core.ErrInvalid)
 	r.is(k.SetAttribute(dev, -1, 1), core.ErrInvalid)
 	r.is(k.SetAttribute(nil, dynamic, 1), ErrNil)
-	foreign := must(Open(WithSoftware(cusim.New())))(t)
-	r.is(k.SetAttribute(must(foreign.Device(0))(t), dynamic, 1), ErrDriverMismatch)
-	gpu := must(must(foreign.Device(0))(t).PrimaryContext())(t)
+	foreign := need(Open(WithSoftware(cusim.New())))(t)
+	r.is(k.SetAttribute(need(foreign.Device(0))(t), dynamic, 1), ErrDriverMismatch)
+	gpu := need(need(foreign.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	_, err := k.Function(gpu)
 	r.is(err, ErrDriverMismatch)
@@ -176,23 +177,23 @@ func testAttributes(t *testing.T, k *Kernel, gpu *Context) {
 			t.Errorf("%s: %d, not %d", what, got, want)
 		}
 	}
-	want("before", 48<<10, must(k.Attribute(dev, dynamic))(t))
+	want("before", 48<<10, need(k.Attribute(dev, dynamic))(t))
 	noErr(t, k.SetAttribute(dev, dynamic, 40000))
-	want("set", 40000, must(k.Attribute(dev, dynamic))(t))
-	f := must(k.Function(gpu))(t)
-	want("the function's", 40000, must(f.Attribute(dynamic))(t))
+	want("set", 40000, need(k.Attribute(dev, dynamic))(t))
+	f := need(k.Function(gpu))(t)
+	want("the function's", 40000, need(f.Attribute(dynamic))(t))
 	noErr(t, f.SetAttribute(dynamic, 20000))
-	want("the kernel's after the function's", 40000, must(k.Attribute(dev, dynamic))(t))
+	want("the kernel's after the function's", 40000, need(k.Attribute(dev, dynamic))(t))
 	noErr(t, k.SetAttribute(dev, dynamic, 30000))
-	want("the function's after the kernel's", 20000, must(f.Attribute(dynamic))(t))
+	want("the function's after the kernel's", 20000, need(f.Attribute(dynamic))(t))
 }
 
 // TestLibraryMistakes loads code that is wrong, and uses nil.
 func TestLibraryMistakes(t *testing.T) {
 	r := newSoft(t)
-	l := must(r.drv.LoadLibrary([]byte(badPTX)))(t)
+	l := need(r.drv.LoadLibrary([]byte(badPTX)))(t)
 	defer l.Close()
-	if kernels := must(l.Kernels())(t); len(kernels) != 0 {
+	if kernels := need(l.Kernels())(t); len(kernels) != 0 {
 		t.Errorf("%d kernels of code with a mistake", len(kernels))
 	}
 	for _, err := range []error{
@@ -204,7 +205,7 @@ func TestLibraryMistakes(t *testing.T) {
 			t.Errorf("without the compiler's log: %v", err)
 		}
 	}
-	if log := must(r.drv.LoadLibrary([]byte(countPTX), JITVerbose()))(t).Log(); !strings.Contains(log, "kernel tick: 16 registers") {
+	if log := need(r.drv.LoadLibrary([]byte(countPTX), JITVerbose()))(t).Log(); !strings.Contains(log, "kernel tick: 16 registers") {
 		t.Errorf("the log is %q", log)
 	}
 	_, err := r.drv.LoadLibrary([]byte("\x7fELF"))
@@ -213,7 +214,7 @@ func TestLibraryMistakes(t *testing.T) {
 	_, err = r.drv.LoadLibraryFile(path)
 	r.is(err, fs.ErrNotExist, ResultFileNotFound)
 	noErr(t, os.WriteFile(path, []byte(countPTX), 0o600))
-	noErr(t, must(r.drv.LoadLibraryFile(path, JITMaxRegisters(32), JITOption{}))(t).Close())
+	noErr(t, need(r.drv.LoadLibraryFile(path, JITMaxRegisters(32), JITOption{}))(t).Close())
 	var none *Library
 	var k *Kernel
 	var drv *Driver
@@ -238,12 +239,12 @@ func TestLibraryMistakes(t *testing.T) {
 func TestLibraryInUse(t *testing.T) {
 	r := newSoft(t)
 	l := r.library()
-	f := must(must(l.Kernel("tick"))(t).Function(r.gpu))(t)
-	v := must(must(l.Module(r.gpu))(t).Global("counter"))(t)
-	m := must(r.gpu.Alloc(4))(t)
+	f := need(need(l.Kernel("tick"))(t).Function(r.gpu))(t)
+	v := need(need(l.Module(r.gpu))(t).Global("counter"))(t)
+	m := need(r.gpu.Alloc(4))(t)
 	defer m.Close()
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
-	g := must(r.s.Capture(CaptureRelaxed, func() error { return f.Launch(r.s, one, Ptr(m)) }))(t)
+	g := need(r.s.Capture(CaptureRelaxed, func() error { return f.Launch(r.s, one, Ptr(m)) }))(t)
 	noErr(t, l.Close())
 	r.is(f.Launch(r.s, one, Ptr(m)), ErrClosed)
 	libraries := func(want int) {
@@ -254,7 +255,7 @@ func TestLibraryInUse(t *testing.T) {
 		}
 	}
 	libraries(1)
-	e := must(g.Instantiate())(t)
+	e := need(g.Instantiate())(t)
 	noErr(t, errors.Join(e.Launch(r.s), r.s.Synchronize()))
 	got := make([]uint32, 1)
 	noErr(t, CopyTo(v, got))
@@ -273,8 +274,8 @@ func TestLibraryInUse(t *testing.T) {
 func TestLibraryCloseWaits(t *testing.T) {
 	r := newSoft(t)
 	l := r.library()
-	f := must(must(l.Kernel("tick"))(t).Function(r.gpu))(t)
-	m := must(r.gpu.Alloc(4))(t)
+	f := need(need(l.Kernel("tick"))(t).Function(r.gpu))(t)
+	m := need(r.gpu.Alloc(4))(t)
 	defer m.Close()
 	r.hold(r.s)
 	noErr(t, f.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(m)))
@@ -300,15 +301,15 @@ func TestLibraryCloseWaits(t *testing.T) {
 // TestLibraryAbandoned has the collector find functions, which is no leak, and then their library.
 func TestLibraryAbandoned(t *testing.T) {
 	r := newSoft(t)
-	l := must(r.drv.LoadLibrary([]byte(countPTX)))(t)
-	k := must(l.Kernel("tick"))(t)
+	l := need(r.drv.LoadLibrary([]byte(countPTX)))(t)
+	k := need(l.Kernel("tick"))(t)
 	func() {
-		if n := launched(t, must(k.Function(r.gpu))(t), r.gpu); n != 7 {
+		if n := launched(t, need(k.Function(r.gpu))(t), r.gpu); n != 7 {
 			t.Errorf("the first count is %d", n)
 		}
 	}()
 	open := func() (n int) {
-		l.core.Modules.Range(func(_, _ any) bool { n++; return true })
+		LibraryState(l).Modules.Range(func(_, _ any) bool { n++; return true })
 		return n
 	}
 	if !eventually(func() bool { return open() == 0 }) {
@@ -317,7 +318,7 @@ func TestLibraryAbandoned(t *testing.T) {
 	if kinds := r.abandoned(); len(kinds) != 0 {
 		t.Errorf("reported are %v", kinds)
 	}
-	if n := launched(t, must(k.Function(r.gpu))(t), r.gpu); n != 8 {
+	if n := launched(t, need(k.Function(r.gpu))(t), r.gpu); n != 8 {
 		t.Errorf("the second count is %d", n)
 	}
 	runtime.KeepAlive(l)
@@ -340,11 +341,11 @@ func TestLibraryAbandoned(t *testing.T) {
 // TestLibraryStorm loads, uses, and closes libraries from many goroutines.
 func TestLibraryStorm(t *testing.T) {
 	r := newSoft(t)
-	m := must(r.gpu.Alloc(4))(t)
+	m := need(r.gpu.Alloc(4))(t)
 	defer m.Close()
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	for range fewer(100) {
-		l := must(r.drv.LoadLibrary([]byte(countPTX)))(t)
+		l := need(r.drv.LoadLibrary([]byte(countPTX)))(t)
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {

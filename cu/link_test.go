@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -93,7 +94,7 @@ func testLinkCases(t *testing.T, gpu *Context) {
 				return
 			}
 			noErr(t, err)
-			mod := must(gpu.LoadModule(linked.Image))(t)
+			mod := need(gpu.LoadModule(linked.Image))(t)
 			defer mod.Close()
 			for _, k := range []struct {
 				name string
@@ -117,14 +118,14 @@ func TestLink(t *testing.T) {
 	r := newSoft(t)
 	testLinkCases(t, r.gpu)
 	main := LinkInput{"main.ptx", []byte(linkHead + declareF + kernelText("ka", callF))}
-	linked := must(r.gpu.Link([]LinkInput{main, {"f.ptx", []byte(".version 8.0\n.target sm_80\n" +
+	linked := need(r.gpu.Link([]LinkInput{main, {"f.ptx", []byte(".version 8.0\n.target sm_80\n" +
 		".address_size 64\n" + functionText(".visible", "f", 2))}}, JITVerbose()))(t)
 	if !strings.Contains(linked.Log, "kernel ka") {
 		t.Errorf("the log is %q", linked.Log)
 	}
-	l := must(r.drv.LoadLibrary(linked.Image))(t)
+	l := need(r.drv.LoadLibrary(linked.Image))(t)
 	defer l.Close()
-	if n := launched(t, must(must(l.Kernel("ka"))(t).Function(r.gpu))(t), r.gpu); n != 2 {
+	if n := launched(t, need(need(l.Kernel("ka"))(t).Function(r.gpu))(t), r.gpu); n != 2 {
 		t.Errorf("the kernel of the library has written %d", n)
 	}
 	if n := r.sim.Census()["linker"]; n != 0 {
@@ -156,9 +157,9 @@ func (d unknownLinks) LinkComplete(th *driver.Thread, l driver.LinkState) (drive
 // TestLinkUnknown checks that results of the linker do not count as a loss of the device.
 func TestLinkUnknown(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(unknownLinks{sim.Software()}))))(t)
+	drv := need(Open(WithSoftware(driver.Provide(unknownLinks{sim.Software()}))))(t)
 	defer drv.Close()
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	testLinkCases(t, gpu)
 	if err := gpu.Err(); err != nil {
@@ -252,9 +253,9 @@ func (d *linkThreads) LinkDestroy(th *driver.Thread, l driver.LinkState) driver.
 // TestLinkThreads checks that one thread creates, completes and destroys a linker.
 func TestLinkThreads(t *testing.T) {
 	d := &linkThreads{Software: cusim.New().Software()}
-	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
 	defer drv.Close()
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	testLinkThreads(t, gpu)
 	if n := d.others.Load(); n > 0 {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,13 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
 
 func (r *soft) managed(size uint64) *HostMem {
 	r.t.Helper()
-	m := must(r.gpu.AllocManaged(size, AttachGlobal))(r.t)
+	m := need(r.gpu.AllocManaged(size, AttachGlobal))(r.t)
 	r.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -24,16 +25,16 @@ func TestManaged(t *testing.T) {
 	noErr(t, View(m, func(v []float32) error { v[0] = 40; return nil }))
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	for i := range 2 {
-		ctx := must(must(r.drv.Device(i))(t).PrimaryContext())(t)
+		ctx := need(need(r.drv.Device(i))(t).PrimaryContext())(t)
 		defer ctx.Close()
-		s := must(ctx.NewStream(StreamNonBlocking))(t)
+		s := need(ctx.NewStream(StreamNonBlocking))(t)
 		defer s.Close()
-		mod := must(ctx.LoadModule([]byte(spinPTX)))(t)
+		mod := need(ctx.LoadModule([]byte(spinPTX)))(t)
 		defer mod.Close()
 		noErr(t, s.Prefetch(m, ctx.Device().Location()))
-		noErr(t, must(mod.Function("add"))(t).Launch(s, one, Ptr(m), U32(1), F32(1)))
+		noErr(t, need(mod.Function("add"))(t).Launch(s, one, Ptr(m), U32(1), F32(1)))
 		noErr(t, s.Memset(m.Span(4, 4), byte(i)))
-		dev := must(ctx.Alloc(8))(t)
+		dev := need(ctx.Alloc(8))(t)
 		defer dev.Close()
 		noErr(t, s.Copy(dev, m.Span(0, 8)))
 		noErr(t, s.Copy(m.Span(8, 8), dev))
@@ -45,7 +46,7 @@ func TestManaged(t *testing.T) {
 		}
 		return nil
 	}))
-	info := must(r.gpu.PointerInfo(uint64(m.Handle())))(t)
+	info := need(r.gpu.PointerInfo(uint64(m.Handle())))(t)
 	if !info.Managed || info.Type != MemoryDevice || info.HostPointer != uint64(m.Handle()) {
 		t.Errorf("%+v", info)
 	}
@@ -61,7 +62,7 @@ func TestManagedAdvice(t *testing.T) {
 	dev := r.gpu.Device().Location()
 	info := func(mem Memory, want ManagedInfo) {
 		t.Helper()
-		if diff := cmp.Diff(want, must(r.gpu.ManagedInfo(mem))(t)); diff != "" {
+		if diff := cmp.Diff(want, need(r.gpu.ManagedInfo(mem))(t)); diff != "" {
 			t.Errorf("ManagedInfo (-want +got):\n%s", diff)
 		}
 	}
@@ -84,7 +85,7 @@ func TestManagedAdvice(t *testing.T) {
 	noErr(t, r.s.Attach(m, AttachSingle))
 	noErr(t, r.s.Synchronize())
 
-	plain := must(r.gpu.AllocHost(64, 0))(t)
+	plain := need(r.gpu.AllocHost(64, 0))(t)
 	defer plain.Close()
 	for name, err := range map[string]error{
 		"advice about other memory":  r.gpu.Advise(plain, AdviseReadMostly, dev),

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -6,14 +6,15 @@ import (
 	"slices"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
 // TestGPUMemOps writes words, and waits for them, on streams and in nodes of graphs.
 func TestGPUMemOps(t *testing.T) {
 	gpu := gpuContext(t)
-	a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
-	mem, out := must(gpu.Alloc(32))(t), must(gpu.AllocHost(32, 0))(t)
+	a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	mem, out := need(gpu.Alloc(32))(t), need(gpu.AllocHost(32, 0))(t)
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -46,23 +47,23 @@ func TestGPUMemOps(t *testing.T) {
 	ok(a.BatchMemOps(WriteWord32(w32(0), 7), WriteWord32(w32(1), 2), WriteWord64(w64(1), 1<<40)))
 	words(b, 7, 2, 0, 1<<8, 9)
 
-	g := must(gpu.NewGraph())(t)
-	wait := must(g.Add(&MemOpsNode{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
-	write := must(g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
-	x := must(g.Instantiate())(t)
+	g := need(gpu.NewGraph())(t)
+	wait := need(g.Add(&MemOpsNode{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
+	write := need(g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
+	x := need(g.Instantiate())(t)
 	ok(x.Launch(b))
 	ok(a.BatchMemOps(WriteWord32(w32(0), 100)))
 	words(b, 100, 101, 102, 103, 9)
 	ok(x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)}}))
 	ok(x.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106)
-	pooled, managed := must(a.Alloc(8))(t), must(gpu.AllocManaged(8, AttachGlobal))(t)
+	pooled, managed := need(a.Alloc(8))(t), need(gpu.AllocManaged(8, AttachGlobal))(t)
 	for what, err := range map[string]error{
 		"memory of a pool":             a.BatchMemOps(WriteWord64(pooled, 1)),
 		"managed memory":               a.BatchMemOps(WriteWord64(managed, 1)),
 		"another number of operations": x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105)}}),
 		"another kind of operation":    x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)}}),
-		"a node of another type":       must(g.Add(&EmptyNode{}))(t).Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
+		"a node of another type":       need(g.Add(&EmptyNode{}))(t).Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
 		"no operations":                write.Set(&MemOpsNode{}),
 		"a word of 8 bytes":            a.BatchMemOps(WriteWord32(w64(0), 1)),
 		"a word that is not aligned":   a.BatchMemOps(WriteWord64(mem.Span(4, 8), 1)),
@@ -79,13 +80,13 @@ func TestGPUMemOps(t *testing.T) {
 	}
 	ok(errors.Join(pooled.Close(), managed.Close()))
 	ok(write.Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(7), 107)}}))
-	y := must(g.Instantiate())(t)
+	y := need(g.Instantiate())(t)
 	ok(y.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106, 107)
 
-	captured := must(a.Capture(CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
-	nodes := must(captured.Nodes())(t)
-	if typ := must(nodes[0].Type())(t); len(nodes) != 1 || typ != GraphNodeTypeBatchMemOp {
+	captured := need(a.Capture(CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
+	nodes := need(captured.Nodes())(t)
+	if typ := need(nodes[0].Type())(t); len(nodes) != 1 || typ != GraphNodeTypeBatchMemOp {
 		t.Errorf("%d nodes of type %v", len(nodes), typ)
 	}
 	ok(errors.Join(x.Close(), y.Close(), g.Close(), captured.Close(), mem.Close(), out.Close(), a.Close(), b.Close()))
@@ -104,8 +105,8 @@ func TestMemOpsVirtual(t *testing.T) {
 	r.ok(m.Unmap(2*mib, 2*mib))
 	r.ok(r.s.BatchMemOps(first))
 	r.is(r.s.BatchMemOps(first, second), core.ErrInvalid)
-	g := must(r.gpu.NewGraph())(t)
-	must(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
+	g := need(r.gpu.NewGraph())(t)
+	need(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
 	_, err := g.Add(&MemOpsNode{Ops: []MemOp{second}})
 	r.is(err, core.ErrInvalid)
 	r.ok(errors.Join(r.s.Synchronize(), g.Close()))

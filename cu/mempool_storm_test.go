@@ -1,8 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"sync"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestMemPoolStorm allocates, uses and frees memory of a pool on many streams at once, and closes streams meanwhile.

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,14 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // pool returns a new pool that keeps all memory.
 func (r *soft) pool() *MemPool {
 	r.t.Helper()
-	p := must(r.gpu.NewMemPool(MemPoolOptions{}))(r.t)
+	p := need(r.gpu.NewMemPool(MemPoolOptions{}))(r.t)
 	r.t.Cleanup(func() { p.Close() })
 	noErr(r.t, p.SetReleaseThreshold(1<<40))
 	return p
@@ -30,7 +32,7 @@ func noErr(t testing.TB, err error) {
 
 func (r *soft) stats(p *MemPool, want MemPoolStats) {
 	r.t.Helper()
-	got := must(p.Stats())(r.t)
+	got := need(p.Stats())(r.t)
 	got.Reserved, got.ReservedHigh = 0, 0
 	if diff := cmp.Diff(want, got); diff != "" {
 		r.t.Errorf("Stats (-want +got):\n%s", diff)
@@ -57,7 +59,7 @@ func TestPoolFree(t *testing.T) {
 			r := newSoft(t)
 			p := r.pool()
 			func() {
-				m := must(p.Alloc(r.s, 1000))(t)
+				m := need(p.Alloc(r.s, 1000))(t)
 				noErr(t, r.other.WaitStream(r.s))
 				r.sim.Hold(r.other.Handle())
 				held := r.other.Handle()
@@ -68,7 +70,7 @@ func TestPoolFree(t *testing.T) {
 						t.Errorf("a use after the free: %v", err)
 					}
 				}
-				if !r.other.core().Closed() { // else it is no longer held
+				if !core.Of(r.other).Closed() { // else it is no longer held
 					if n := r.sim.Census()["device memory"]; n != 1 {
 						t.Errorf("%d pieces of memory are there while the stream is held, want 1", n)
 					}
@@ -91,16 +93,16 @@ func TestPoolReuse(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	r.sim.Hold(r.s.Handle())
-	a := must(p.Alloc(r.s, 4096))(t)
+	a := need(p.Alloc(r.s, 4096))(t)
 	at := a.Handle()
 	noErr(t, r.s.Memset(a, 1))
 	noErr(t, a.Close())
-	b := must(p.Alloc(r.s, 4096))(t)
+	b := need(p.Alloc(r.s, 4096))(t)
 	defer b.Close()
 	if b.Handle() != at {
 		t.Errorf("the address is %#x, not %#x", b.Handle(), at)
 	}
-	c := must(p.Alloc(r.other, 4096))(t)
+	c := need(p.Alloc(r.other, 4096))(t)
 	defer c.Close()
 	if c.Handle() == at {
 		t.Error("two pieces of memory have one address")
@@ -119,7 +121,7 @@ func TestPoolReuse(t *testing.T) {
 func TestPoolKeptByMemory(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
-	m := must(p.Alloc(r.s, 64))(t)
+	m := need(p.Alloc(r.s, 64))(t)
 	noErr(t, p.Close())
 	if _, err := p.Alloc(r.s, 64); !errors.Is(err, ErrClosed) {
 		t.Errorf("an allocation from a closed pool: %v", err)
@@ -143,19 +145,19 @@ func TestPoolKeptByMemory(t *testing.T) {
 // TestPoolDeferredMemory closes everything while memory of a pool is deferred: the pool and the context end, too.
 func TestPoolDeferredMemory(t *testing.T) {
 	r := newSoft(t)
-	gpu := must(r.gpu.Device().NewContext(0))(t)
-	s := must(gpu.NewStream(0))(t)
-	p := must(gpu.NewMemPool(MemPoolOptions{}))(t)
-	m := must(p.Alloc(s, 64))(t)
+	gpu := need(r.gpu.Device().NewContext(0))(t)
+	s := need(gpu.NewStream(0))(t)
+	p := need(gpu.NewMemPool(MemPoolOptions{}))(t)
+	m := need(p.Alloc(s, 64))(t)
 	noErr(t, s.Synchronize())
-	gpu.own().Context.WakeUps.Mu.Lock()
-	free := gpu.own().Context.WakeUps.Free
-	gpu.own().Context.WakeUps.Free = nil // so that the memory is deferred
-	gpu.own().Context.WakeUps.Mu.Unlock()
-	noErr(t, m.core().Enter(m.core(), "test"))
+	core.Of(gpu).Context.WakeUps.Mu.Lock()
+	free := core.Of(gpu).Context.WakeUps.Free
+	core.Of(gpu).Context.WakeUps.Free = nil // so that the memory is deferred
+	core.Of(gpu).Context.WakeUps.Mu.Unlock()
+	noErr(t, core.Of(m).Enter(core.Of(m), "test"))
 	noErr(t, m.Close())
 	noErr(t, p.Close())
-	m.core().EndCall()
+	core.Of(m).EndCall()
 	if !eventually(func() bool { return r.drv.Stats().DeferredObjects == 1 }) {
 		t.Fatal("the memory is not deferred")
 	}
@@ -171,43 +173,43 @@ func TestPoolDeferredMemory(t *testing.T) {
 
 func TestPoolAttributes(t *testing.T) {
 	r := newSoft(t)
-	p := must(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	p := need(r.gpu.NewMemPool(MemPoolOptions{}))(t)
 	defer p.Close()
 	all := ReuseFollowEvents | ReuseOpportunistic | ReuseInternalDependencies
-	if got := must(p.Reuse())(t); got != all {
+	if got := need(p.Reuse())(t); got != all {
 		t.Errorf("Reuse = %v", got)
 	}
 	noErr(t, p.SetReuse(ReuseOpportunistic))
-	if got := must(p.Reuse())(t); got != ReuseOpportunistic || got.String() != "ReuseOpportunistic" {
+	if got := need(p.Reuse())(t); got != ReuseOpportunistic || got.String() != "ReuseOpportunistic" {
 		t.Errorf("Reuse = %v", got)
 	}
 	if err := p.SetReuse(8); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an unknown policy: %v", err)
 	}
-	m := must(p.Alloc(r.s, 1<<20))(t)
-	before := must(p.Stats())(t)
+	m := need(p.Alloc(r.s, 1<<20))(t)
+	before := need(p.Stats())(t)
 	noErr(t, m.Close())
 	noErr(t, r.s.Synchronize())
-	after := must(p.Stats())(t)
+	after := need(p.Stats())(t)
 	if before.Used != 1<<20 || before.Reserved < before.Used || after.Used != 0 || after.Reserved != 0 ||
 		after.UsedHigh != 1<<20 {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	noErr(t, p.ResetHigh())
-	if got := must(p.Stats())(t); got != (MemPoolStats{}) {
+	if got := need(p.Stats())(t); got != (MemPoolStats{}) {
 		t.Errorf("Stats = %+v", got)
 	}
 	noErr(t, p.SetReleaseThreshold(1<<30))
-	if got := must(p.ReleaseThreshold())(t); got != 1<<30 {
+	if got := need(p.ReleaseThreshold())(t); got != 1<<30 {
 		t.Errorf("ReleaseThreshold = %d", got)
 	}
-	noErr(t, must(p.Alloc(r.s, 1<<20))(t).Close())
+	noErr(t, need(p.Alloc(r.s, 1<<20))(t).Close())
 	noErr(t, r.s.Synchronize())
-	if got := must(p.Stats())(t).Reserved; got == 0 {
+	if got := need(p.Stats())(t).Reserved; got == 0 {
 		t.Error("the pool keeps no memory")
 	}
 	noErr(t, p.Trim(0))
-	if got := must(p.Stats())(t).Reserved; got != 0 {
+	if got := need(p.Stats())(t).Reserved; got != 0 {
 		t.Errorf("%d bytes are reserved after Trim", got)
 	}
 }
@@ -215,11 +217,11 @@ func TestPoolAttributes(t *testing.T) {
 // TestPoolCurrent sets the pool of the device.
 func TestPoolCurrent(t *testing.T) {
 	r := newSoft(t)
-	p, def := r.pool(), must(r.gpu.DefaultMemPool())(t)
+	p, def := r.pool(), need(r.gpu.DefaultMemPool())(t)
 	defer def.Close()
 	current := func(want *MemPool) {
 		t.Helper()
-		got := must(r.gpu.MemPool())(t)
+		got := need(r.gpu.MemPool())(t)
 		defer got.Close()
 		if got.Handle() != want.Handle() {
 			t.Errorf("the current pool is %#x, not %#x", got.Handle(), want.Handle())
@@ -228,13 +230,13 @@ func TestPoolCurrent(t *testing.T) {
 	current(def)
 	noErr(t, r.gpu.SetMemPool(p))
 	current(p)
-	m := must(r.s.Alloc(64))(t)
+	m := need(r.s.Alloc(64))(t)
 	r.stats(p, MemPoolStats{Used: 64, UsedHigh: 64})
 	noErr(t, m.Close())
-	cur := must(r.gpu.MemPool())(t)
+	cur := need(r.gpu.MemPool())(t)
 	noErr(t, p.Close())
 	noErr(t, r.gpu.Synchronize())
-	must(cur.Stats())(t) // it keeps the pool
+	need(cur.Stats())(t) // it keeps the pool
 	noErr(t, cur.Close())
 	noErr(t, r.gpu.Synchronize())
 	current(def)
@@ -246,9 +248,9 @@ func TestPoolCurrent(t *testing.T) {
 func TestPoolMistakes(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
-	fs := must(far.NewStream(0))(t)
+	fs := need(far.NewStream(0))(t)
 	defer fs.Close()
 	if _, err := p.Alloc(fs, 64); !errors.Is(err, ErrDeviceMismatch) {
 		t.Errorf("another device's stream: %v", err)
@@ -265,23 +267,23 @@ func TestPoolMistakes(t *testing.T) {
 	if _, err := p.Export(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("export of a pool that is not shareable: %v", err)
 	}
-	plain := must(r.gpu.Alloc(64))(t)
+	plain := need(r.gpu.Alloc(64))(t)
 	defer plain.Close()
 	if err := r.s.Free(plain); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("memory of no pool: %v", err)
 	}
-	m := must(p.Alloc(r.s, 64))(t)
+	m := need(p.Alloc(r.s, 64))(t)
 	if err := fs.Free(m); !errors.Is(err, ErrDeviceMismatch) {
 		t.Errorf("a free on another device's stream: %v", err)
 	}
-	g := must(r.s.Capture(CaptureGlobal, func() error {
+	g := need(r.s.Capture(CaptureGlobal, func() error {
 		if err := r.s.Free(m); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("a free of other memory in a capture: %v", err)
 		}
 		return m.Close() // later
 	}))(t)
 	r.sim.Finish()
-	other := must(p.Alloc(r.other, 64))(t)
+	other := need(p.Alloc(r.other, 64))(t)
 	late, err := r.s.Capture(CaptureThreadLocal, func() error {
 		if err := errors.Join(r.s.Memset(plain, 1), r.other.Free(other)); err != nil { // in relaxed mode
 			t.Error(err)
@@ -300,7 +302,7 @@ func TestPoolMistakes(t *testing.T) {
 		t.Errorf("a capture during which another stream has allocated: %v", err)
 	}
 	defer g.Close()
-	if !eventually(func() bool { r.sim.Finish(); return must(p.Stats())(t).Used == 0 }) {
+	if !eventually(func() bool { r.sim.Finish(); return need(p.Stats())(t).Used == 0 }) {
 		t.Error("the memory is not freed")
 	}
 	var none *MemPool
@@ -313,15 +315,15 @@ func TestPoolMistakes(t *testing.T) {
 func TestPoolPeers(t *testing.T) {
 	r := newSoft(t, addKernel)
 	p := r.pool()
-	dev := must(r.drv.Device(1))(t)
-	far := must(dev.PrimaryContext())(t)
+	dev := need(r.drv.Device(1))(t)
+	far := need(dev.PrimaryContext())(t)
 	defer far.Close()
-	fs := must(far.NewStream(StreamNonBlocking))(t)
+	fs := need(far.NewStream(StreamNonBlocking))(t)
 	defer fs.Close()
-	mod := must(far.LoadModule([]byte(spinPTX)))(t)
+	mod := need(far.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	spin := must(mod.Function("add"))(t)
-	m := must(p.Alloc(r.s, 64))(t)
+	spin := need(mod.Function("add"))(t)
+	m := need(p.Alloc(r.s, 64))(t)
 	defer m.Close()
 	noErr(t, r.s.Synchronize())
 	use := func() error {
@@ -333,11 +335,11 @@ func TestPoolPeers(t *testing.T) {
 		}
 		noErr(t, far.EnablePeerAccess(r.gpu)) // which does not include memory of pools
 	}
-	if must(p.Access(dev))(t) || !must(p.Access(r.gpu.Device()))(t) {
+	if need(p.Access(dev))(t) || !need(p.Access(r.gpu.Device()))(t) {
 		t.Error("wrong access of a new pool")
 	}
 	noErr(t, p.SetAccess(dev, true))
-	if !must(p.Access(dev))(t) {
+	if !need(p.Access(dev))(t) {
 		t.Error("the access is not known")
 	}
 	noErr(t, use())
@@ -348,7 +350,7 @@ func TestPoolPeers(t *testing.T) {
 	}
 	noErr(t, r.gpu.SetMemPool(p))
 	noErr(t, p.SetAccess(dev, true))
-	m = must(r.s.Alloc(64))(t) // of the current pool
+	m = need(r.s.Alloc(64))(t) // of the current pool
 	defer m.Close()
 	noErr(t, r.s.Synchronize())
 	noErr(t, use())
@@ -361,13 +363,13 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
 	for {
-		up, ok := r.gpu.own().Context.TakeWakeUp()
+		up, ok := core.Of(r.gpu).Context.TakeWakeUp()
 		if !ok {
 			break
 		}
 		defer up.Return()
 	}
-	func() { must(p.Alloc(r.s, 64))(t) }()
+	func() { need(p.Alloc(r.s, 64))(t) }()
 	if !eventually(func() bool { runtime.GC(); return r.drv.Stats().DeferredObjects > 0 }) {
 		t.Fatal("the memory is not deferred")
 	}
@@ -387,13 +389,13 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 func TestPoolFreeFails(t *testing.T) {
 	r := newSoft(t)
 	p := r.pool()
-	m := must(p.Alloc(r.s, 64))(t)
-	raw := driver.DevicePtr(m.core().Raw)
+	m := need(p.Alloc(r.s, 64))(t)
+	raw := driver.DevicePtr(core.Of(m).Raw)
 	r.sim.Inject(cusim.Fault{Function: "cuMemFreeAsync", Code: int(ResultInvalidValue)})
 	if err := m.Close(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("Close = %v", err)
 	}
-	if res := r.drv.core.Table().MemFree(driver.At{Context: r.gpu.own().Context.Raw}, raw); res != driver.ResultSuccess {
+	if res := core.Of(r.drv).Table().MemFree(driver.At{Context: core.Of(r.gpu).Context.Raw}, raw); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 }

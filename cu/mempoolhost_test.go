@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // hostKinds are the kinds of pools whose memory the host can access, by the name of their memory.
@@ -18,7 +20,7 @@ var hostKinds = map[string]MemPoolKind{"host memory": MemPoolPinned, "managed me
 // hostPool returns a new pool that keeps all memory.
 func (r *soft) hostPool(k MemPoolKind) *MemPool {
 	r.t.Helper()
-	p := must(r.gpu.NewMemPool(MemPoolOptions{Kind: k}))(r.t)
+	p := need(r.gpu.NewMemPool(MemPoolOptions{Kind: k}))(r.t)
 	r.t.Cleanup(func() { p.Close() })
 	noErr(r.t, p.SetReleaseThreshold(1<<40))
 	return p
@@ -30,15 +32,15 @@ func TestHostPools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t, addKernel)
 			p := r.hostPool(kind)
-			add := must(r.mod.Function("add"))(t)
-			first := must(p.AllocHost(r.s, 512))(t)
-			m := must(p.AllocHost(r.s, 1000))(t)
+			add := need(r.mod.Function("add"))(t)
+			first := need(p.AllocHost(r.s, 512))(t)
+			m := need(p.AllocHost(r.s, 1000))(t)
 			noErr(t, first.Close())
 			noErr(t, r.s.Memset(m, 0))
 			noErr(t, r.s.Synchronize())
 			noErr(t, View(m, func(v []float32) error { v[1] = 3; return nil }))
 			noErr(t, add.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 2}}, Ptr(m), U32(2), F32(1)))
-			dev := must(r.gpu.Alloc(1000))(t)
+			dev := need(r.gpu.Alloc(1000))(t)
 			noErr(t, r.s.Copy(dev, m.Span(0, 8)))
 			noErr(t, r.s.Copy(m.Span(8, 8), dev.Span(0, 8)))
 			noErr(t, r.s.Synchronize())
@@ -50,7 +52,7 @@ func TestHostPools(t *testing.T) {
 			}))
 			r.stats(p, MemPoolStats{Used: 1000, UsedHigh: 1512})
 			addr := uint64(m.Handle())
-			info := must(r.gpu.PointerInfo(addr + 8))(t)
+			info := need(r.gpu.PointerInfo(addr + 8))(t)
 			want := PointerInfo{Type: MemoryHost, Device: r.gpu.Device(), Start: addr, Size: 1000,
 				DevicePointer: addr + 8, HostPointer: addr + 8, Pool: p.Handle()}
 			if kind == MemPoolManaged {
@@ -60,7 +62,7 @@ func TestHostPools(t *testing.T) {
 			if info != want {
 				t.Errorf("PointerInfo = %+v, want %+v", info, want)
 			}
-			if can := must(p.Access(r.gpu.Device()))(t); !can {
+			if can := need(p.Access(r.gpu.Device()))(t); !can {
 				t.Error("the device cannot access the memory")
 			}
 			if n := r.sim.Census()[name]; n != 1 {
@@ -74,7 +76,7 @@ func TestHostPools(t *testing.T) {
 			r.stats(p, MemPoolStats{UsedHigh: 1512})
 			noErr(t, dev.Close())
 			noErr(t, p.Trim(0))
-			if n := must(p.Stats())(t).Reserved; n != 0 {
+			if n := need(p.Stats())(t).Reserved; n != 0 {
 				t.Errorf("%d bytes are reserved after Trim", n)
 			}
 		})
@@ -96,7 +98,7 @@ func TestHostPoolFree(t *testing.T) {
 				r := newSoft(t)
 				p := r.hostPool(kind)
 				func() {
-					m := must(p.AllocHost(r.s, 1000))(t)
+					m := need(p.AllocHost(r.s, 1000))(t)
 					noErr(t, r.other.WaitStream(r.s))
 					r.hold(r.other)
 					noErr(t, r.other.Memset(m, 1))
@@ -125,12 +127,12 @@ func TestHostPoolReuse(t *testing.T) {
 	for name, kind := range hostKinds {
 		p := r.hostPool(kind)
 		r.hold(r.s)
-		a := must(p.AllocHost(r.s, 4096))(t)
+		a := need(p.AllocHost(r.s, 4096))(t)
 		at := a.Handle()
 		noErr(t, r.s.Memset(a, 1))
 		noErr(t, a.Close())
-		b := must(p.AllocHost(r.s, 4096))(t)
-		c := must(p.AllocHost(r.other, 4096))(t)
+		b := need(p.AllocHost(r.s, 4096))(t)
+		c := need(p.AllocHost(r.other, 4096))(t)
 		if b.Handle() != at || c.Handle() == at {
 			t.Errorf("%s: the addresses are %#x, %#x and %#x", name, at, b.Handle(), c.Handle())
 		}
@@ -157,7 +159,7 @@ func TestHostPoolViewed(t *testing.T) {
 	r := newSoft(t)
 	for name, kind := range hostKinds {
 		p := r.hostPool(kind)
-		m := must(p.AllocHost(r.s, 64))(t)
+		m := need(p.AllocHost(r.s, 64))(t)
 		noErr(t, r.s.Synchronize())
 		noErr(t, m.View(func(b []byte) error {
 			err := errors.Join(m.Close(), p.Close(), r.gpu.Synchronize()) // which frees what is deferred
@@ -178,10 +180,10 @@ func TestHostPoolWithoutWakeUp(t *testing.T) {
 	for name, kind := range hostKinds {
 		r := newSoft(t)
 		p := r.hostPool(kind)
-		for up, ok := r.gpu.own().Context.TakeWakeUp(); ok; up, ok = r.gpu.own().Context.TakeWakeUp() {
+		for up, ok := core.Of(r.gpu).Context.TakeWakeUp(); ok; up, ok = core.Of(r.gpu).Context.TakeWakeUp() {
 			defer up.Return()
 		}
-		func() { must(p.AllocHost(r.s, 64))(t) }()
+		func() { need(p.AllocHost(r.s, 64))(t) }()
 		if !eventually(func() bool { runtime.GC(); return r.drv.Stats().DeferredObjects > 0 }) {
 			t.Fatalf("%s is not deferred", name)
 		}
@@ -200,13 +202,13 @@ func TestHostPoolManaged(t *testing.T) {
 	r := newSoft(t)
 	dev, host := r.gpu.Device().Location(), MemLocation{Type: LocationHost}
 	for _, l := range []MemLocation{{}, dev, host} {
-		p := must(r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolManaged, Location: l}))(t)
-		m := must(p.AllocHost(r.s, 1<<16))(t)
-		if i := must(r.gpu.ManagedInfo(m))(t); i.Preferred != l || i.LastPrefetch != (MemLocation{}) {
+		p := need(r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolManaged, Location: l}))(t)
+		m := need(p.AllocHost(r.s, 1<<16))(t)
+		if i := need(r.gpu.ManagedInfo(m))(t); i.Preferred != l || i.LastPrefetch != (MemLocation{}) {
 			t.Errorf("in a pool at %v: %+v", l, i)
 		}
 		noErr(t, r.s.Prefetch(m, dev))
-		if i := must(r.gpu.ManagedInfo(m))(t); i.Preferred != l || i.LastPrefetch != dev {
+		if i := need(r.gpu.ManagedInfo(m))(t); i.Preferred != l || i.LastPrefetch != dev {
 			t.Errorf("in a pool at %v, after the prefetch: %+v", l, i)
 		}
 		noErr(t, r.s.Memset(m, 7))
@@ -220,8 +222,8 @@ func TestHostPoolManaged(t *testing.T) {
 		if err := r.s.Attach(m, AttachGlobal); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("memory of a pool is attached: %v", err)
 		}
-		w := must(r.gpu.WrapMem(uint64(m.Handle()), 64))(t)
-		if !w.core().Is.Managed {
+		w := need(r.gpu.WrapMem(uint64(m.Handle()), 64))(t)
+		if !core.Of(w).Is.Managed {
 			t.Error("wrapped memory of a pool is not managed")
 		}
 		noErr(t, errors.Join(w.Close(), m.Close(), p.Close()))
@@ -233,9 +235,9 @@ func TestHostPoolMistakes(t *testing.T) {
 	r := newSoft(t)
 	def, pinned, managed := r.pool(), r.hostPool(MemPoolPinned), r.hostPool(MemPoolManaged)
 	dev, node := r.gpu.Device().Location(), MemLocation{LocationHostNUMA, 0}
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
-	fs := must(far.NewStream(0))(t)
+	fs := need(far.NewStream(0))(t)
 	defer fs.Close()
 	create := func(o MemPoolOptions) error {
 		p, err := r.gpu.NewMemPool(o)
@@ -246,7 +248,7 @@ func TestHostPoolMistakes(t *testing.T) {
 	}
 	second := func(_ any, err error) error { return err }
 	noErr(t, create(MemPoolOptions{Kind: MemPoolPinned, Location: node}))
-	m := must(pinned.AllocHost(r.s, 64))(t)
+	m := need(pinned.AllocHost(r.s, 64))(t)
 	defer m.Close()
 	for name, c := range map[string]struct {
 		err  error
@@ -300,17 +302,17 @@ func TestHostPoolMistakes(t *testing.T) {
 func TestHostPoolPeers(t *testing.T) {
 	r := newSoft(t, addKernel)
 	p := r.hostPool(MemPoolPinned)
-	dev := must(r.drv.Device(1))(t)
-	far := must(dev.PrimaryContext())(t)
+	dev := need(r.drv.Device(1))(t)
+	far := need(dev.PrimaryContext())(t)
 	defer far.Close()
-	fs := must(far.NewStream(StreamNonBlocking))(t)
+	fs := need(far.NewStream(StreamNonBlocking))(t)
 	defer fs.Close()
-	mod := must(far.LoadModule([]byte(spinPTX)))(t)
+	mod := need(far.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
-	add := must(mod.Function("add"))(t)
-	there := must(far.Alloc(64))(t)
+	add := need(mod.Function("add"))(t)
+	there := need(far.Alloc(64))(t)
 	defer there.Close()
-	m := must(p.AllocHost(r.s, 64))(t)
+	m := need(p.AllocHost(r.s, 64))(t)
 	defer m.Close()
 	noErr(t, r.s.Memset(m, 0))
 	noErr(t, r.s.Synchronize())
@@ -351,7 +353,7 @@ func TestHostPoolCaptured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t)
 			p := r.hostPool(kind)
-			m := must(p.AllocHost(r.s, 64))(t)
+			m := need(p.AllocHost(r.s, 64))(t)
 			g := r.graph(func() error {
 				_, err := p.AllocHost(r.s, 64)
 				if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultStreamCaptureUnsupported) {
@@ -363,8 +365,8 @@ func TestHostPoolCaptured(t *testing.T) {
 			noErr(t, x.Launch(r.s))
 			noErr(t, m.Close()) // later, as the graph uses it
 			noErr(t, errors.Join(r.s.Synchronize(), x.Close(), g.Close()))
-			tab := r.s.core().Ctx.Drv.Table()
-			at := driver.At{Context: r.s.core().Ctx.Raw}
+			tab := core.Of(r.s).Ctx.Drv.Table()
+			at := driver.At{Context: core.Of(r.s).Ctx.Raw}
 			stream := driver.Stream(r.s.Handle())
 			if res := tab.StreamBeginCapture(at, stream, driver.CU_STREAM_CAPTURE_MODE_RELAXED); res != 0 {
 				t.Fatal(res)
@@ -377,7 +379,7 @@ func TestHostPoolCaptured(t *testing.T) {
 				t.Fatal(res)
 			}
 			tab.GraphDestroy(at, raw)
-			if !eventually(func() bool { r.sim.Finish(); return must(p.Stats())(t).Used == 0 }) {
+			if !eventually(func() bool { r.sim.Finish(); return need(p.Stats())(t).Used == 0 }) {
 				t.Error("the memory is not freed")
 			}
 		})
@@ -393,7 +395,7 @@ func TestHostPoolOld(t *testing.T) {
 			t.Errorf("%v: %v", kind, err)
 		}
 	}
-	p := must(r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolPinned, Location: MemLocation{LocationHostNUMA, 0}}))(t)
+	p := need(r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolPinned, Location: MemLocation{LocationHostNUMA, 0}}))(t)
 	noErr(t, p.Close())
 	r = newSoft(t, cusim.DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0))
 	if _, err := r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolManaged}); !errors.Is(err, errors.ErrUnsupported) {

@@ -1,28 +1,29 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
 // TestPoolShared exports a pool and its memory, and opens both.
 func TestPoolShared(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(sim), neverWait))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	drv := need(Open(WithSoftware(sim), neverWait))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	p, err := gpu.NewMemPool(MemPoolOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
 	noErr(t, err)
-	m := must(p.Alloc(s, 64))(t)
-	f := must(p.Export())(t)
-	h := must(m.PoolHandle())(t)
-	q := must(gpu.ImportMemPool(f.Fd()))(t)
-	o := must(q.Open(h))(t)
+	m := need(p.Alloc(s, 64))(t)
+	f := need(p.Export())(t)
+	h := need(m.PoolHandle())(t)
+	q := need(gpu.ImportMemPool(f.Fd()))(t)
+	o := need(q.Open(h))(t)
 	if o.Size() != 64 || o.Handle() == m.Handle() {
 		t.Errorf("%d bytes at %#x", o.Size(), o.Handle())
 	}
@@ -42,7 +43,7 @@ func TestPoolShared(t *testing.T) {
 	if _, err := p.Open(PoolMemHandle{}); !errors.Is(err, ErrNil) {
 		t.Errorf("the zero handle: %v", err)
 	}
-	plain := must(gpu.Alloc(64))(t)
+	plain := need(gpu.Alloc(64))(t)
 	if _, err := plain.PoolHandle(); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("memory of no pool: %v", err)
 	}

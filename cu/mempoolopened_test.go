@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
-	"github.com/purecu/purecu/internal/poolimport"
 )
 
 // importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
@@ -78,17 +78,17 @@ func newOpenedRig(t *testing.T) *openedRig {
 	t.Helper()
 	r := &openedRig{T: t, sim: cusim.New()}
 	r.importing = newImporting(r.sim.Software())
-	drv := must(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
-	r.gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
-	r.a, r.b = must(r.gpu.NewStream(StreamNonBlocking))(t), must(r.gpu.NewStream(StreamNonBlocking))(t)
+	drv := need(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
+	r.gpu = need(need(drv.Device(0))(t).PrimaryContext())(t)
+	r.a, r.b = need(r.gpu.NewStream(StreamNonBlocking))(t), need(r.gpu.NewStream(StreamNonBlocking))(t)
 	p, err := r.gpu.NewMemPool(MemPoolOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
 	noErr(t, err)
-	r.p, r.m = p, must(p.Alloc(r.a, 64))(t)
-	r.f = must(p.Export())(t)
-	r.h, r.q = must(r.m.PoolHandle())(t), must(r.gpu.ImportMemPool(r.f.Fd()))(t)
+	r.p, r.m = p, need(p.Alloc(r.a, 64))(t)
+	r.f = need(p.Export())(t)
+	r.h, r.q = need(r.m.PoolHandle())(t), need(r.gpu.ImportMemPool(r.f.Fd()))(t)
 	noErr(t, r.a.Synchronize())
 	t.Cleanup(func() {
 		noErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close()))
@@ -102,12 +102,12 @@ func newOpenedRig(t *testing.T) *openedRig {
 
 func (r *openedRig) open() *DeviceMem {
 	r.Helper()
-	return must(r.q.Open(r.h))(r.T)
+	return need(r.q.Open(r.h))(r.T)
 }
 
 func (r *openedRig) again() *MemPool {
 	r.Helper()
-	return must(r.gpu.ImportMemPool(r.f.Fd()))(r.T)
+	return need(r.gpu.ImportMemPool(r.f.Fd()))(r.T)
 }
 
 // pools returns the number of pools that there are in the driver, of which one is not imported.
@@ -142,7 +142,7 @@ func (r *openedRig) freedSoon() bool {
 func (r *openedRig) finish() {
 	r.Helper()
 	r.sim.Finish()
-	noErr(r.T, must(r.gpu.Alloc(1))(r.T).Close())
+	noErr(r.T, need(r.gpu.Alloc(1))(r.T).Close())
 }
 
 // ends waits until the memory is freed in the driver.
@@ -165,7 +165,7 @@ func TestPoolOpenedTwice(t *testing.T) {
 		"call in flight": func(_ *openedRig, m *DeviceMem, _ *Stream) error { return closedDuringCall(m) },
 		"abandoned first": func(_ *openedRig, m *DeviceMem, _ *Stream) error {
 			core.CleanupOf(core.RefOf(m)).Stop()
-			m.core().Forgotten()
+			core.Of(m).Forgotten()
 			return nil
 		},
 	} {
@@ -185,7 +185,7 @@ func TestPoolOpenedTwice(t *testing.T) {
 					t.Error("the closed memory can be used")
 				}
 				noErr(t, errors.Join(r.b.Memset(last, 3), r.b.Synchronize(), last.Close()))
-				if !r.there() && !r.a.core().Closed() { // else it is no longer held
+				if !r.there() && !core.Of(r.a).Closed() { // else it is no longer held
 					t.Error("the memory is freed before the work of the other opening is done")
 				}
 				r.sim.Release(held)
@@ -201,10 +201,10 @@ func TestPoolOpenedTwice(t *testing.T) {
 
 // closedDuringCall closes memory while a call uses it.
 func closedDuringCall(m *DeviceMem) error {
-	if err := m.core().Enter(m.core(), "test"); err != nil {
+	if err := core.Of(m).Enter(core.Of(m), "test"); err != nil {
 		return err
 	}
-	defer m.core().EndCall()
+	defer core.Of(m).EndCall()
 	return m.Close()
 }
 
@@ -220,7 +220,7 @@ func TestPoolOpenedAgain(t *testing.T) {
 		t.Errorf("the memory is at %#x and %#x", addr, again.Handle())
 	}
 	r.sim.Release(r.a.Handle())
-	if !eventually(m.core().Freed.Load) {
+	if !eventually(core.Of(m).Freed.Load) {
 		t.Fatal("the first opening does not end")
 	}
 	r.works(again, 2)
@@ -327,7 +327,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		return core.StateOf[poolimport.Memory](r.gpu.own().Context.Drv).Idle()
+		return !PoolMemoryIsOpen(core.Of(r.gpu).Context.Drv)
 	}) {
 		t.Error("memory is open")
 	}
@@ -339,25 +339,24 @@ func TestPoolImportedTwice(t *testing.T) {
 	for name, end := range map[string]func(p *MemPool) error{
 		"Close": (*MemPool).Close,
 		"abandoned": func(p *MemPool) error {
-			p.cleanup.Stop()
-			p.core.Forgotten()
+			AbandonPool(p)
 			return nil
 		},
 	} {
 		for i := range 2 {
 			t.Run(name, func(t *testing.T) {
 				r := newOpenedRig(t)
-				second := must(must(r.gpu.Device().Driver().Device(0))(t).NewContext(0))(t)
-				list := []*MemPool{r.q, must(second.ImportMemPool(r.f.Fd()))(t)}
+				second := need(need(r.gpu.Device().Driver().Device(0))(t).NewContext(0))(t)
+				list := []*MemPool{r.q, need(second.ImportMemPool(r.f.Fd()))(t)}
 				if list[0].Handle() != list[1].Handle() {
 					t.Errorf("the pool has the handles %#x and %#x", list[0].Handle(), list[1].Handle())
 				}
 				first, last := list[i], list[1-i]
-				streams := []*Stream{r.a, must(second.NewStream(StreamNonBlocking))(t)}
-				m := must(first.Open(r.h))(t)
+				streams := []*Stream{r.a, need(second.NewStream(StreamNonBlocking))(t)}
+				m := need(first.Open(r.h))(t)
 				noErr(t, errors.Join(streams[i].Memset(m, 3), end(first)))
 				r.works(m, 1)
-				again := must(last.Open(r.h))(t)
+				again := need(last.Open(r.h))(t)
 				if m.Handle() != again.Handle() {
 					t.Errorf("the memory is at %#x and %#x", m.Handle(), again.Handle())
 				}
@@ -432,7 +431,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			s := must(r.gpu.NewStream(StreamNonBlocking))(t)
+			s := need(r.gpu.NewStream(StreamNonBlocking))(t)
 			defer s.Close()
 			for i := range 100 {
 				p, err := r.gpu.ImportMemPool(r.f.Fd())
@@ -455,7 +454,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		return core.StateOf[poolimport.Pools](r.gpu.own().Context.Drv).Idle() && r.pools() == 1
+		return !PoolIsImported(core.Of(r.gpu).Context.Drv) && r.pools() == 1
 	}) {
 		t.Error("a pool is imported")
 	}

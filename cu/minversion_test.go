@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -38,14 +39,14 @@ func TestWithMinVersion(t *testing.T) {
 
 // TestGPUWithMinVersion asks a GPU's driver for its own version, and for one that does not exist.
 func TestGPUWithMinVersion(t *testing.T) {
-	own := int(must(gpuDriver(t).Version())(t))
+	own := int(need(gpuDriver(t).Version())(t))
 	option := WithSoftware(cusim.New(cusim.Version(own)))
 	if path := os.Getenv(gpuEnv); path == "1" {
 		option = nil
 	} else if path != "" {
 		option = WithLibrary(path)
 	}
-	drv := must(Open(option, WithMinVersion(own/1000, own%1000/10)))(t)
+	drv := need(Open(option, WithMinVersion(own/1000, own%1000/10)))(t)
 	if err := drv.Close(); err != nil {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -506,7 +507,7 @@ func (a *actor) letGo(l *modelLife, kind string, f func() error) {
 
 func (a *actor) renewContext(i int) {
 	device := [...]int{0, 0, 0, 1, 1, 2}[i]
-	c, err := must(a.drv.Device(device))(a.t).PrimaryContext()
+	c, err := need(a.drv.Device(device))(a.t).PrimaryContext()
 	if !a.judge("PrimaryContext", expect{}, err) {
 		return
 	}
@@ -537,7 +538,7 @@ func (a *actor) renewStream(i int) {
 		return
 	}
 	a.unclosed("stream").Add(1)
-	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(s.core().Raw)}}
+	n := &modelStream{new(modelLife), s, c.device, &modelGate{raw: uintptr(core.Of(s).Raw)}}
 	if old := a.streams[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "stream", old.s.Close)
 	}
@@ -586,8 +587,8 @@ func (a *actor) renewModule(i int) {
 	}
 	a.unclosed("module").Add(1)
 	n := &modelModule{modelLife: new(modelLife), m: mod, device: c.device}
-	n.noop = must(mod.Function("noop"))(a.t)
-	n.axpy = must(mod.Function("axpy"))(a.t)
+	n.noop = need(mod.Function("noop"))(a.t)
+	n.axpy = need(mod.Function("axpy"))(a.t)
 	if old := a.modules[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "module", old.m.Close)
 	}

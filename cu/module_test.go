@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 func TestModuleLog(t *testing.T) {
 	r := newRig(t)
-	m := must(r.gpu.LoadModule([]byte("fake"), JITMaxRegisters(32), JITOptimizationLevel(3), JITLineInfo(), JITOption{}, JITVerbose()))(t)
+	m := need(r.gpu.LoadModule([]byte("fake"), JITMaxRegisters(32), JITOptimizationLevel(3), JITLineInfo(), JITOption{}, JITVerbose()))(t)
 	defer m.Close()
 	if log := m.Log(); log != "info: 0 bytes gmem" {
 		t.Errorf("Log = %q", log)
@@ -47,27 +49,27 @@ func TestModuleFile(t *testing.T) {
 		t.Errorf("a bad file: %v", err)
 	}
 	r.ok(os.WriteFile(path, []byte("fake"), 0o600))
-	r.ok(must(r.gpu.LoadModuleFile(path))(t).Close())
+	r.ok(need(r.gpu.LoadModuleFile(path))(t).Close())
 }
 
 func TestFunctionFacts(t *testing.T) {
 	r := newRig(t)
 	m := r.module(r.gpu)
-	fn := must(m.Function("axpy"))(t)
+	fn := need(m.Function("axpy"))(t)
 	if fn.Name() != "axpy" || fn.Handle() == 0 {
 		t.Errorf("Name = %q, Handle = %d", fn.Name(), fn.Handle())
 	}
 	if sizes, known := fn.Params(); !known || cmp.Diff([]uint64{8, 4, 8}, sizes) != "" {
 		t.Errorf("Params = %v, %v", sizes, known)
 	}
-	if n := must(fn.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n != 1024 {
+	if n := need(fn.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n != 1024 {
 		t.Errorf("Attribute = %d", n)
 	}
 	r.ok(fn.SetAttribute(FunctionAttributeMaxDynamicSharedSizeBytes, 1<<16))
 	if err := fn.SetAttribute(FunctionAttributeNumRegs, 1); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an attribute that cannot be set: %v", err)
 	}
-	if n := must(fn.MaxActiveBlocks(256, 0))(t); n != 8 {
+	if n := need(fn.MaxActiveBlocks(256, 0))(t); n != 8 {
 		t.Errorf("MaxActiveBlocks = %d", n)
 	}
 	if blocks, threads, err := fn.SuggestBlockSize(0, 512); blocks != 264 || threads != 512 || err != nil {
@@ -83,7 +85,7 @@ func TestFunctionFacts(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	noop := must(m.Function("noop"))(t)
+	noop := need(m.Function("noop"))(t)
 	r.ok(noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 264}, Block: Dim3{X: 1}, Flags: LaunchCooperative}))
 	err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 265}, Block: Dim3{X: 1}, Flags: LaunchCooperative})
 	if !errors.Is(err, ResultCooperativeLaunchTooLarge) || !strings.Contains(err.Error(), "MaxActiveBlocks") || r.calls("cuLaunchCooperativeKernel") != 2 {
@@ -125,9 +127,9 @@ func TestParamsFromPTX(t *testing.T) {
 	r.tell("fake_version", 12030)
 	drv := r.open()
 	gpu := r.context(drv, 0)
-	m := must(gpu.LoadModule([]byte(axpyPTX)))(t)
+	m := need(gpu.LoadModule([]byte(axpyPTX)))(t)
 	defer m.Close()
-	axpy := must(m.Function("axpy"))(t)
+	axpy := need(m.Function("axpy"))(t)
 	if sizes, known := axpy.Params(); !known || cmp.Diff([]uint64{8, 4, 8}, sizes) != "" {
 		t.Fatalf("Params = %v, %v", sizes, known)
 	}
@@ -136,7 +138,7 @@ func TestParamsFromPTX(t *testing.T) {
 		t.Errorf("too few arguments: %v", err)
 	}
 	// Of other images nothing is known.
-	if _, known := must(r.module(gpu).Function("axpy"))(t).Params(); known {
+	if _, known := need(r.module(gpu).Function("axpy"))(t).Params(); known {
 		t.Error("parameters of a kernel that is nowhere declared")
 	}
 }

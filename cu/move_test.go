@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"sync"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -53,7 +54,7 @@ func TestOpenContext(t *testing.T) {
 	sim := cusim.New()
 	h := hang(sim)
 	drv, err := OpenContext(context.Background(), WithSoftware(driver.Provide(h)))
-	if err != nil || must(drv.DeviceCount())(t) != 1 {
+	if err != nil || need(drv.DeviceCount())(t) != 1 {
 		t.Fatal(err)
 	}
 	<-h.began
@@ -90,8 +91,8 @@ func TestRetainPrimaryContext(t *testing.T) {
 		sim := cusim.New()
 		h := hang(sim)
 		hook := WithLeakHook(func(l Leak) { t.Errorf("leak: %+v", l) })
-		drv := must(Open(WithSoftware(driver.Provide(h)), neverWait, hook))(t)
-		dev := must(drv.Device(0))(t)
+		drv := need(Open(WithSoftware(driver.Provide(h)), neverWait, hook))(t)
+		dev := need(drv.Device(0))(t)
 		h.retain = make(chan struct{})
 		cause := errors.New("too late")
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -110,7 +111,7 @@ func TestRetainPrimaryContext(t *testing.T) {
 			if n := drv.Stats().AbandonedContexts; n != 0 {
 				t.Errorf("%d contexts are abandoned, and one is in use", n)
 			}
-			if err := errors.Join(must(c.Alloc(64))(t).Close(), c.Close()); err != nil {
+			if err := errors.Join(need(c.Alloc(64))(t).Close(), c.Close()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -135,15 +136,15 @@ func TestRetainPrimaryContext(t *testing.T) {
 // deferred objects: it may continue when nobody waits for it, and frees would wait for the GPU.
 func TestRetainPrimaryContextNoMemory(t *testing.T) {
 	h := hang(cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Code: 2})))
-	drv := must(Open(WithSoftware(driver.Provide(h)), neverWait))(t)
-	dev := must(drv.Device(0))(t)
+	drv := need(Open(WithSoftware(driver.Provide(h)), neverWait))(t)
+	dev := need(drv.Device(0))(t)
 	if _, err := dev.RetainPrimaryContext(context.Background()); !errors.Is(err, ResultOutOfMemory) {
 		t.Errorf("got %v", err)
 	}
 	if n := len(h.retains); n != 1 {
 		t.Errorf("%d calls of the driver", n)
 	}
-	if err := must(dev.RetainPrimaryContext(context.Background()))(t).Close(); err != nil {
+	if err := need(dev.RetainPrimaryContext(context.Background()))(t).Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -157,10 +158,10 @@ func TestGPUOpenContext(t *testing.T) {
 		option = WithLibrary(path)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	drv := must(OpenContext(ctx, option))(t)
-	dev := must(drv.Device(0))(t)
-	c := must(dev.RetainPrimaryContext(ctx))(t)
-	if err := errors.Join(must(c.Alloc(64))(t).Close(), c.Close()); err != nil {
+	drv := need(OpenContext(ctx, option))(t)
+	dev := need(drv.Device(0))(t)
+	c := need(dev.RetainPrimaryContext(ctx))(t)
+	if err := errors.Join(need(c.Alloc(64))(t).Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
 	cancel()
@@ -176,12 +177,12 @@ func TestGPUOpenContext(t *testing.T) {
 // CUDA context end, as no Context is left.
 func TestCloseUnusedEndsWaits(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime())
-	drv := must(Open(WithSoftware(sim), neverWait))(t)
-	dev := must(drv.Device(0))(t)
-	a, late := must(dev.PrimaryContext())(t), must(dev.PrimaryContext())(t)
-	s := must(a.NewStream(StreamNonBlocking))(t)
+	drv := need(Open(WithSoftware(sim), neverWait))(t)
+	dev := need(drv.Device(0))(t)
+	a, late := need(dev.PrimaryContext())(t), need(dev.PrimaryContext())(t)
+	s := need(a.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())
-	e := must(a.NewEvent(0))(t)
+	e := need(a.NewEvent(0))(t)
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestCloseUnusedEndsWaits(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	late.closeUnused()
+	CloseUnused(late)
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("the wait ended with %v", err)
 	}
@@ -207,7 +208,7 @@ func TestCloseUnusedEndsWaits(t *testing.T) {
 // TestCallContextGoexit calls a software driver that ends the goroutine, as t.FailNow does.
 func TestCallContextGoexit(t *testing.T) {
 	call := func() (int, error) { runtime.Goexit(); return 1, nil }
-	_, err := core.CallUntil(context.Background(), "cuInit", hangs, call, func(int) {})
+	_, err := core.CallUntil(context.Background(), "cuInit", Hangs, call, func(int) {})
 	if !errors.Is(err, core.ErrGoexit) {
 		t.Errorf("got %v", err)
 	}

@@ -1,21 +1,22 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 	"unsafe"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
 func TestPointerInfo(t *testing.T) {
 	r := newSoft(t)
 	dev := r.gpu.Device()
-	m, h := must(r.gpu.Alloc(100))(t), must(r.gpu.AllocHost(100, 0))(t)
+	m, h := need(r.gpu.Alloc(100))(t), need(r.gpu.AllocHost(100, 0))(t)
 	defer m.Close()
 	defer h.Close()
 	p := r.pool()
-	pooled := must(p.Alloc(r.s, 100))(t)
+	pooled := need(p.Alloc(r.s, 100))(t)
 	defer pooled.Close()
 	own := make([]byte, 64)
 	host, ctx := uint64(h.Handle()), r.gpu.Handle()
@@ -33,7 +34,7 @@ func TestPointerInfo(t *testing.T) {
 		"unregistered": {uint64(uintptr(unsafe.Pointer(&own[0]))), PointerInfo{}},
 		"null":         {0, PointerInfo{}},
 	} {
-		got := must(r.gpu.PointerInfo(c.addr))(t)
+		got := need(r.gpu.PointerInfo(c.addr))(t)
 		if (got.BufferID == 0) != (c.want.Type == MemoryUnregistered) {
 			t.Errorf("%s: the buffer's ID is %d", name, got.BufferID)
 		}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -55,7 +56,7 @@ func TestPopFailsInC(t *testing.T) {
 	if !errors.As(err, &e) || e.Op != "cuCtxPopCurrent" || e.Result != ResultNotPermitted {
 		t.Errorf("NewEvent: %v", err)
 	}
-	if _, res := r.drv.core.Table().CtxPopCurrent(driver.At{}); res != driver.ResultSuccess {
+	if _, res := core.Of(r.drv).Table().CtxPopCurrent(driver.At{}); res != driver.ResultSuccess {
 		t.Errorf("no context is current: %v", res)
 	}
 	if after := r.ask("fake_census", 3); after != before {
@@ -67,14 +68,14 @@ func TestPopFailsInC(t *testing.T) {
 // executable graph. The error says so, and the graph keeps what its nodes use from now on.
 func TestPopFailsAfterChange(t *testing.T) {
 	r := newSoft(t)
-	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
-	use := must(mod.Function("use"))(t)
+	mod := need(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
+	use := need(mod.Function("use"))(t)
 	type nodes struct{ set, run, child GraphNode }
 	build := func(m *DeviceMem) (*Graph, nodes) {
-		g, inner := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
-		must(inner.Add(&MemsetNode{Dst: m, Value: 1}))(t)
-		n := nodes{set: must(g.Add(&MemsetNode{Dst: m, Value: 1}))(t), run: must(g.Add(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))(t)}
-		n.child = must(g.Add(&ChildNode{Graph: inner}, n.set))(t)
+		g, inner := need(r.gpu.NewGraph())(t), need(r.gpu.NewGraph())(t)
+		need(inner.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+		n := nodes{set: need(g.Add(&MemsetNode{Dst: m, Value: 1}))(t), run: need(g.Add(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))(t)}
+		n.child = need(g.Add(&ChildNode{Graph: inner}, n.set))(t)
 		r.ok(inner.Close())
 		return g, n
 	}
@@ -96,14 +97,14 @@ func TestPopFailsAfterChange(t *testing.T) {
 		},
 		"an update": func(x *GraphExec, _ nodes, _ *DeviceMem, fresh *Graph) error { return x.Update(fresh) },
 	} {
-		old, m := must(r.gpu.Alloc(64))(t), must(r.gpu.Alloc(64))(t)
+		old, m := need(r.gpu.Alloc(64))(t), need(r.gpu.Alloc(64))(t)
 		g, n := build(old)
-		x := must(g.Instantiate())(t)
+		x := need(g.Instantiate())(t)
 		var fresh *Graph
 		if fresh, _ = build(m); strings.HasPrefix(name, "a child") {
 			r.ok(fresh.Close())
-			fresh = must(r.gpu.NewGraph())(t)
-			must(fresh.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+			fresh = need(r.gpu.NewGraph())(t)
+			need(fresh.Add(&MemsetNode{Dst: m, Value: 1}))(t)
 		}
 		r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
 		err := change(x, n, m, fresh)
@@ -117,7 +118,7 @@ func TestPopFailsAfterChange(t *testing.T) {
 		}
 		r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize(), x.Close(), g.Close(), old.Close(), r.gpu.Synchronize()))
 	}
-	m := must(r.gpu.Alloc(64))(t)
+	m := need(r.gpu.Alloc(64))(t)
 	g, n := build(m)
 	r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
 	r.is(n.child.Remove(), ResultNotPermitted)
@@ -130,8 +131,8 @@ func TestPopFailsAfterChange(t *testing.T) {
 // removed, or, if the driver removes none, the graph keeps what the node uses.
 func TestPopFailsAfterAdd(t *testing.T) {
 	r := newSoft(t)
-	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
-	use := must(mod.Function("use"))(t)
+	mod := need(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
+	use := need(mod.Function("use"))(t)
 	for name, add := range map[string]func(g, child *Graph, m *DeviceMem, e *Event) error{
 		"memset": func(g, _ *Graph, m *DeviceMem, _ *Event) error { return second2(g.Add(&MemsetNode{Dst: m, Value: 1})) },
 		"kernel": func(g, _ *Graph, m *DeviceMem, _ *Event) error {
@@ -146,20 +147,20 @@ func TestPopFailsAfterAdd(t *testing.T) {
 			if allocates && name == "child" { // the driver refuses it
 				continue
 			}
-			g, child := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
-			m, e := must(r.gpu.Alloc(64))(t), must(r.gpu.NewEvent(0))(t)
-			must(child.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+			g, child := need(r.gpu.NewGraph())(t), need(r.gpu.NewGraph())(t)
+			m, e := need(r.gpu.Alloc(64))(t), need(r.gpu.NewEvent(0))(t)
+			need(child.Add(&MemsetNode{Dst: m, Value: 1}))(t)
 			if allocates {
 				n, own, err := addAlloc(g, 64)
 				r.ok(err)
-				must(g.Add(&FreeNode{Mem: own}, n))(t)
+				need(g.Add(&FreeNode{Mem: own}, n))(t)
 			}
-			before := len(must(g.Nodes())(t))
+			before := len(need(g.Nodes())(t))
 			r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
 			err := add(g, child, m, e)
 			r.is(err, ResultNotPermitted)
 			r.sim.ClearFaults()
-			stays := len(must(g.Nodes())(t)) - before
+			stays := len(need(g.Nodes())(t)) - before
 			if (stays == 1) != (allocates || name == "allocated") {
 				t.Errorf("%s: %d nodes more", name, stays)
 			}
@@ -171,12 +172,12 @@ func TestPopFailsAfterAdd(t *testing.T) {
 			r.ok(errors.Join(g.Close(), r.gpu.Synchronize()))
 		}
 	}
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	n, own, err := addAlloc(g, 64)
 	r.ok(err)
 	r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
 	r.is(second2(g.Add(&FreeNode{Mem: own}, n)), ResultNotPermitted)
-	if nodes := must(g.Nodes())(t); len(nodes) != 2 {
+	if nodes := need(g.Nodes())(t); len(nodes) != 2 {
 		t.Errorf("%d nodes, want that which allocates and that which frees", len(nodes))
 	}
 	r.is(second2(g.Add(&FreeNode{Mem: own}, n)), core.ErrInvalid)

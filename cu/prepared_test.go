@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"encoding/binary"
@@ -7,13 +7,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestPreparedLaunch launches a prepared kernel with arguments that are replaced.
 func TestPreparedLaunch(t *testing.T) {
 	r := newRig(t)
-	axpy, d := must(r.module(r.gpu).Function("axpy"))(t), must(r.gpu.Alloc(64))(t)
-	p := must(axpy.Prepare(oneThread, Ptr(d), F32(1), U64(2)))(t)
+	axpy, d := need(r.module(r.gpu).Function("axpy"))(t), need(r.gpu.Alloc(64))(t)
+	p := need(axpy.Prepare(oneThread, Ptr(d), F32(1), U64(2)))(t)
 	launched := func(want ...uint64) {
 		t.Helper()
 		r.ok(p.Launch(r.s))
@@ -23,12 +26,12 @@ func TestPreparedLaunch(t *testing.T) {
 			}
 		}
 	}
-	launched(uint64(d.core().Raw), uint64(math.Float32bits(1)), 2)
+	launched(uint64(core.Of(d).Raw), uint64(math.Float32bits(1)), 2)
 	r.ok(p.SetArg(2, U64(3)))
-	launched(uint64(d.core().Raw), uint64(math.Float32bits(1)), 3)
+	launched(uint64(core.Of(d).Raw), uint64(math.Float32bits(1)), 3)
 	r.ok(p.SetArg(0, Ptr(d.Span(8, 8))))
 	r.ok(p.SetArg(1, Value(float32(2))))
-	launched(uint64(d.core().Raw)+8, uint64(math.Float32bits(2)), 3)
+	launched(uint64(core.Of(d).Raw)+8, uint64(math.Float32bits(2)), 3)
 
 	// What is wrong is found before a launch.
 	for name, c := range map[string]struct {
@@ -58,7 +61,7 @@ func TestPreparedLaunch(t *testing.T) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	launched(uint64(d.core().Raw)+8, uint64(math.Float32bits(2)), 3) // a mistake changes nothing
+	launched(uint64(core.Of(d).Raw)+8, uint64(math.Float32bits(2)), 3) // a mistake changes nothing
 
 	r.ok(d.Close())
 	err := p.Launch(r.s)
@@ -70,15 +73,15 @@ func TestPreparedLaunch(t *testing.T) {
 	}
 	e := r.memory(r.gpu, 64)
 	r.ok(errors.Join(p.SetArg(2, U64(1)), p.SetArg(0, Ptr(e)))) // in any order
-	launched(uint64(e.core().Raw), uint64(math.Float32bits(2)), 1)
+	launched(uint64(core.Of(e).Raw), uint64(math.Float32bits(2)), 1)
 }
 
 // TestPreparedConcurrently launches on several streams while an argument is replaced. Each launch
 // has one of the values.
 func TestPreparedConcurrently(t *testing.T) {
 	r := newRig(t)
-	axpy, a, b := must(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64), r.memory(r.gpu, 64)
-	p := must(axpy.Prepare(oneThread, Ptr(a), F32(1), U64(2)))(t)
+	axpy, a, b := need(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64), r.memory(r.gpu, 64)
+	p := need(axpy.Prepare(oneThread, Ptr(a), F32(1), U64(2)))(t)
 	var wg sync.WaitGroup
 	for range 3 {
 		s := r.stream(r.gpu)
@@ -99,17 +102,17 @@ func TestPreparedConcurrently(t *testing.T) {
 // TestGPUPreparedLaunch runs a prepared kernel, also as a part of a graph.
 func TestGPUPreparedLaunch(t *testing.T) {
 	gpu := gpuContext(t)
-	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer closeIt(t, mod)
-	add := must(mod.Function("add"))(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	add := need(mod.Function("add"))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, s)
-	mem := must(gpu.Alloc(4))(t)
+	mem := need(gpu.Alloc(4))(t)
 	defer closeIt(t, mem)
 	if err := mem.CopyFrom(make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
-	p := must(add.Prepare(oneThread, Ptr(mem), U32(1), F32(0.5)))(t)
+	p := need(add.Prepare(oneThread, Ptr(mem), U32(1), F32(0.5)))(t)
 	launch := func() error { return p.Launch(s) }
 	for range 2 {
 		if err := launch(); err != nil {
@@ -119,9 +122,9 @@ func TestGPUPreparedLaunch(t *testing.T) {
 	if err := p.SetArg(2, F32(2)); err != nil {
 		t.Fatal(err)
 	}
-	g := must(s.Capture(CaptureRelaxed, launch))(t)
+	g := need(s.Capture(CaptureRelaxed, launch))(t)
 	defer closeIt(t, g)
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	defer closeIt(t, x)
 	if err := errors.Join(launch(), p.SetArg(2, F32(64)), x.Launch(s), s.Synchronize()); err != nil {
 		t.Fatal(err)

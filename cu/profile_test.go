@@ -1,8 +1,9 @@
-package cu
+package cu_test
 
 import (
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -20,7 +21,7 @@ func TestProfile(t *testing.T) {
 	r.is(r.gpu.StopProfile(), ResultProfilerDisabled)
 	r.is((*Context)(nil).StartProfile(), ErrNil)
 	r.is((*Context)(nil).StopProfile(), ErrNil)
-	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	gpu := need(r.gpu.Device().NewContext(ContextDefault))(t)
 	r.ok(gpu.Close())
 	r.is(gpu.StartProfile(), ErrClosed)
 }
@@ -29,7 +30,7 @@ func TestProfile(t *testing.T) {
 func TestProfileInCapture(t *testing.T) {
 	r := newSoft(t)
 	for _, call := range []func() error{r.gpu.StartProfile, r.gpu.StopProfile} {
-		must(r.s.Capture(CaptureRelaxed, call))(t).Close()
+		need(r.s.Capture(CaptureRelaxed, call))(t).Close()
 		_, err := r.s.Capture(CaptureThreadLocal, func() error {
 			r.is(call(), ResultStreamCaptureUnsupported)
 			return nil

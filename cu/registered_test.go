@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -20,11 +21,11 @@ func pages(n int) []byte {
 func TestRegisterHost(t *testing.T) {
 	r := newSoft(t)
 	b := pages(4096)
-	h := must(r.gpu.RegisterHost(b, HostPortable|HostDeviceMap))(t)
+	h := need(r.gpu.RegisterHost(b, HostPortable|HostDeviceMap))(t)
 	if h.Handle() != uintptr(unsafe.Pointer(&b[0])) || h.Size() != 4096 {
 		t.Errorf("%#x, %d bytes", h.Handle(), h.Size())
 	}
-	m := must(r.gpu.Alloc(4096))(t)
+	m := need(r.gpu.Alloc(4096))(t)
 	defer m.Close()
 	b[0], b[4095] = 1, 2
 	noErr(t, r.s.Copy(m, h))
@@ -35,7 +36,7 @@ func TestRegisterHost(t *testing.T) {
 	if got[0] != 1 || got[4095] != 2 || b[1] != 9 {
 		t.Errorf("on the device: %d … %d; on the host: %d", got[0], got[4095], b[1])
 	}
-	if info := must(r.gpu.PointerInfo(uint64(h.Handle())))(t); info.Type != MemoryHost {
+	if info := need(r.gpu.PointerInfo(uint64(h.Handle())))(t); info.Type != MemoryHost {
 		t.Errorf("%+v", info)
 	}
 	if _, err := r.gpu.RegisterHost(b[:10], 0); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {
@@ -48,7 +49,7 @@ func TestRegisterHost(t *testing.T) {
 		t.Errorf("write-combined memory: %v", err)
 	}
 	noErr(t, h.Close())
-	odd := must(r.gpu.RegisterHost(b[1:], 0))(t)
+	odd := need(r.gpu.RegisterHost(b[1:], 0))(t)
 	defer odd.Close()
 	if err := View(odd, func([]uint32) error { return nil }); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("words at an odd address: %v", err)
@@ -63,7 +64,7 @@ func TestRegisteredAbandoned(t *testing.T) {
 	func() {
 		b := pages(1 << 16)
 		runtime.AddCleanup(&b[0], func(c chan bool) { c <- true }, freed)
-		h := must(r.gpu.RegisterHost(b, 0))(t)
+		h := need(r.gpu.RegisterHost(b, 0))(t)
 		noErr(t, r.s.Memset(h, 1))
 	}()
 	for range 5 {
@@ -95,11 +96,11 @@ func TestRegisterReadOnly(t *testing.T) {
 	r := newSoft(t)
 	b := pages(8192)
 	b[0] = 7
-	h := must(r.gpu.RegisterHost(b, HostReadOnly|HostPortable))(t)
+	h := need(r.gpu.RegisterHost(b, HostReadOnly|HostPortable))(t)
 	defer h.Close()
-	m := must(r.gpu.Alloc(8192))(t)
+	m := need(r.gpu.Alloc(8192))(t)
 	defer m.Close()
-	g := must(r.gpu.NewGraph())(t)
+	g := need(r.gpu.NewGraph())(t)
 	defer g.Close()
 	refused := func(what string, err error) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -84,7 +85,7 @@ func TestDeviceLost(t *testing.T) {
 			// Who has no context cannot tell a busy device from a lost one.
 			sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Every: true, Code: int(c.code)},
 				cusim.Fault{Function: "cuCtxCreate", Every: true, Code: int(c.code)}))
-			dev := must(must(Open(WithSoftware(sim)))(t).Device(0))(t)
+			dev := need(need(Open(WithSoftware(sim)))(t).Device(0))(t)
 			_, err = dev.PrimaryContext()
 			busy := strings.Contains(err.Error(), "the device is busy")
 			if NeedsRestart(err) != c.fresh || busy != (c.code == ResultDeviceUnavailable) {
@@ -120,7 +121,7 @@ func TestUnknownOnce(t *testing.T) {
 // TestUnknownHandles imports handles that the driver does not know: no device is lost.
 func TestUnknownHandles(t *testing.T) {
 	r := newSoft(t)
-	null := must(os.Open(os.DevNull))(t)
+	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	for fn, call := range map[string]func() error{
 		core.ImportMemOp: func() error {
@@ -189,9 +190,9 @@ func TestExcessiveLaunch(t *testing.T) {
 			}
 		}
 	}
-	mod := must(r.gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry eight() .reqntid 8 { ret; }")))(t)
+	mod := need(r.gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry eight() .reqntid 8 { ret; }")))(t)
 	defer mod.Close()
-	err := must(mod.Function("eight"))(t).Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}})
+	err := need(mod.Function("eight"))(t).Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}})
 	if r.is(err, ResultInvalidValue); !strings.Contains(fmt.Sprint(err), "not have the size that the kernel prescribes") {
 		t.Errorf("a block of another size: %v", err)
 	}

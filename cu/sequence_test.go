@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
@@ -16,7 +17,7 @@ import (
 
 // sequenceOf returns the sequence number of an event's newest record.
 func sequenceOf(e *Event) uint64 {
-	_, seq := e.core().Slot.Load().Position()
+	_, seq := eventOf(e).Slot.Load().Position()
 	return seq
 }
 
@@ -24,10 +25,10 @@ func sequenceOf(e *Event) uint64 {
 // between.
 func TestSequenceNumbers(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
+	streams := []*Stream{need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)}
 	var events []*Event
 	for range 4 {
-		events = append(events, must(gpu.NewEvent(EventDisableTiming))(t))
+		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
 	}
 	record := func(i, on int) {
 		t.Helper()
@@ -45,7 +46,7 @@ func TestSequenceNumbers(t *testing.T) {
 	}
 	record(0, 0)
 	places("nobody is interested", 0, 0, 0, 0)
-	drv.core.Sequenced.Store(true)
+	core.Of(drv).Sequenced.Store(true)
 	record(0, 0)
 	record(1, 0)
 	record(2, 1)
@@ -54,10 +55,10 @@ func TestSequenceNumbers(t *testing.T) {
 	record(0, 0)
 	places("again", 4, 2, 1, 3)
 
-	sl := events[2].core().Slot.Load()
-	streams[0].core().Retain()
+	sl := eventOf(events[2]).Slot.Load()
+	core.Of(streams[0]).Retain()
 	record(1, 0)
-	streams[0].core().EndCall()
+	core.Of(streams[0]).EndCall()
 	places("beside another call on the stream", 4, 0, 1, 3)
 
 	sl.Begin(sl)
@@ -97,13 +98,13 @@ func TestSequenceNumbers(t *testing.T) {
 	}
 	// A ticket keeps the slot of its record, which another record must not count on, before it goes elsewhere.
 	for _, tracer := range []bool{false, true} {
-		tk, remove := must(events[0].Ticket())(t), func() {}
+		tk, remove := need(events[0].Ticket())(t), func() {}
 		if tracer {
 			remove = drv.AddTracer(func(Trace) {})
 		}
 		record(0, 0)
 		remove()
-		if _, seq := tk.core.Slot.Position(); seq == 0 {
+		if _, seq := TicketState(tk).Slot.Position(); seq == 0 {
 			t.Errorf("tracer %v: the record of a ticket has no sequence number any more after another one", tracer)
 		}
 	}
@@ -129,7 +130,7 @@ func TestLentIsAsked(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- events[0].Wait(t.Context()) }()
 	rests := func() bool {
-		s := drv.core.Watch.State()
+		s := core.Of(drv).Watch.State()
 		return s.Armed == 1 && s.Rest >= watch.Behind
 	}
 	if !eventually(rests) {
@@ -140,7 +141,7 @@ func TestLentIsAsked(t *testing.T) {
 		t.Error("the watcher goes on sleeping")
 	}
 	if !eventually(func() bool {
-		s := drv.core.Watch.State()
+		s := core.Of(drv).Watch.State()
 		return s.Armed == 0 && s.Rest < watch.Behind
 	}) {
 		t.Error("a stream wakes the watcher for what may be recorded elsewhere")
@@ -173,18 +174,18 @@ func TestGPUWaitsInOrder(t *testing.T) {
 
 func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds int) {
 	const of, each = 6, 80
-	drv.core.Sequenced.Store(ordered)
+	core.Of(drv).Sequenced.Store(ordered)
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
-		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
+		streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
 		for k := range events[i] {
-			events[i][k] = must(gpu.NewEvent(EventDisableTiming))(t)
+			events[i][k] = need(gpu.NewEvent(EventDisableTiming))(t)
 		}
 	}
 	var lines [of]*Timeline
 	for i := range lines {
-		lines[i] = must(gpu.NewTimeline(0))(t)
+		lines[i] = need(gpu.NewTimeline(0))(t)
 	}
 	var late time.Duration
 	for round := range rounds {
@@ -290,11 +291,11 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 // a record notes its stream and that in which it notes its sequence number: it has none then.
 func TestOrderOfItsStream(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.core.Sequenced.Store(true)
-	streams := []*Stream{must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)}
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
-	sl := e.core().Slot.Load()
-	for _, sc := range []*core.Stream{streams[0].core(), nil} {
+	core.Of(drv).Sequenced.Store(true)
+	streams := []*Stream{need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)}
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	sl := eventOf(e).Slot.Load()
+	for _, sc := range []*core.Stream{core.Of(streams[0]), nil} {
 		sl.Begin(sl)
 		sl.NoteStream(sc)
 		if err := e.Record(streams[1]); err != nil { // begins later, and is over sooner

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -23,7 +24,7 @@ func counts(sms []SMResource) (n []int) {
 func TestSMGroups(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
 	dev := r.gpu.Device()
-	all := must(dev.SMResource())(t)
+	all := need(dev.SMResource())(t)
 	parts, rest, err := all.SplitGroups(SMGroup{Count: 48, PreferredCoscheduled: 16},
 		SMGroup{Count: 30, Backfill: true}, SMGroup{Coscheduled: 16})
 	r.ok(err)
@@ -33,8 +34,8 @@ func TestSMGroups(t *testing.T) {
 	if parts[0].Device() != dev || rest.Device() != dev {
 		t.Error("the parts are of another device")
 	}
-	g := must(r.gpu.NewGreenContext(parts[0], parts[1], rest))(t)
-	if n := must(g.SMResource())(t).Count(); n != 84 {
+	g := need(r.gpu.NewGreenContext(parts[0], parts[1], rest))(t)
+	if n := need(g.SMResource())(t).Count(); n != 84 {
 		t.Errorf("the green context has %d multiprocessors", n)
 	}
 	_, err = r.gpu.NewGreenContext(parts[0], parts[2]) // with sets of different sizes
@@ -46,7 +47,7 @@ func TestSMGroups(t *testing.T) {
 	if !slices.Equal(counts(again), []int{6}) || none.Count() != 0 || none.Device() != nil {
 		t.Errorf("the rest became %d, and %d are left", counts(again), none.Count())
 	}
-	its := must(g.SMResource())(t)
+	its := need(g.SMResource())(t)
 	half, _, err := its.SplitGroups(SMGroup{Count: 40})
 	r.ok(err)
 	if half[0].Count() != 40 {
@@ -91,7 +92,7 @@ func TestSMGroups(t *testing.T) {
 // TestSMGroupMistakes passes wrong groups. The driver is not asked.
 func TestSMGroupMistakes(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
-	all := must(r.gpu.Device().SMResource())(t)
+	all := need(r.gpu.Device().SMResource())(t)
 	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultUnknown)})
 	for _, c := range []struct {
 		groups []SMGroup
@@ -129,17 +130,17 @@ func TestSMGroupMistakes(t *testing.T) {
 func TestStreamSMResource(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
 	dev := r.gpu.Device()
-	parts, _, err := must(dev.SMResource())(t).SplitGroups(SMGroup{Count: 32})
+	parts, _, err := need(dev.SMResource())(t).SplitGroups(SMGroup{Count: 32})
 	r.ok(err)
-	g := must(r.gpu.NewGreenContext(parts[0]))(t)
-	s := must(g.NewStream(0))(t)
-	legacy := must(r.gpu.LegacyStream())(t)
-	shared := must(r.gpu.PoolStream(0))(t)
+	g := need(r.gpu.NewGreenContext(parts[0]))(t)
+	s := need(g.NewStream(0))(t)
+	legacy := need(r.gpu.LegacyStream())(t)
+	shared := need(r.gpu.PoolStream(0))(t)
 	for _, c := range []struct {
 		s    *Stream
 		want int
 	}{{s, 32}, {r.stream(), 132}, {legacy, 132}, {shared, 132}} {
-		if its := must(c.s.SMResource())(t); its.Count() != c.want || its.Device() != dev {
+		if its := need(c.s.SMResource())(t); its.Count() != c.want || its.Device() != dev {
 			t.Errorf("%d multiprocessors of %v, want %d", its.Count(), its.Device(), c.want)
 		}
 	}
@@ -154,11 +155,11 @@ func TestStreamSMResource(t *testing.T) {
 		}
 		return errors.Join(err, own.Close())
 	}))
-	its := must(s.SMResource())(t)
-	half := must(r.gpu.NewGreenContext(must2(its.SplitGroups(SMGroup{Count: 16}))(t)...))(t)
+	its := need(s.SMResource())(t)
+	half := need(r.gpu.NewGreenContext(need2(its.SplitGroups(SMGroup{Count: 16}))(t)...))(t)
 	r.ok(half.Close())
 	r.ok(g.Close()) // the stream keeps it
-	late := must(s.SMResource())(t)
+	late := need(s.SMResource())(t)
 	if late.Count() != 32 {
 		t.Errorf("%d multiprocessors after Close, want 32", late.Count())
 	}
@@ -179,13 +180,13 @@ func TestStreamSMResource(t *testing.T) {
 	r.is(err, ErrNil)
 }
 
-// must2 is must for a function that returns a rest, too.
-func must2[T, R any](v T, _ R, err error) func(testing.TB) T { return must(v, err) }
+// need2 is need for a function that returns a rest, too.
+func need2[T, R any](v T, _ R, err error) func(testing.TB) T { return need(v, err) }
 
 // TestSMGroupsMissing uses older drivers.
 func TestSMGroupsMissing(t *testing.T) {
 	r := newSoft(t, cusim.Version(13000))
-	_, _, err := must(r.gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
+	_, _, err := need(r.gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
 	for symbol, err := range map[string]error{
 		"cuDevSmResourceSplit": err, "cuStreamGetDevResource": second2(r.stream().SMResource()),
 	} {
@@ -206,10 +207,10 @@ func noSMGroups(t *testing.T, err error, symbol string, have int) {
 // TestGPUSMGroups splits multiprocessors into groups, if the driver knows them.
 func TestGPUSMGroups(t *testing.T) {
 	gpu := gpuContext(t)
-	if v := must(gpu.Device().Driver().Version())(t); v < 13010 {
-		_, _, err := must(gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
+	if v := need(gpu.Device().Driver().Version())(t); v < 13010 {
+		_, _, err := need(gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
 		noSMGroups(t, err, "cuDevSmResourceSplit", int(v))
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		defer closeIt(t, s)
 		noSMGroups(t, second2(s.SMResource()), "cuStreamGetDevResource", int(v))
 		return
@@ -222,7 +223,7 @@ func TestUseSMGroups(t *testing.T) { useSMGroups(t, newSoft(t, cusim.Version(130
 
 // useSMGroups makes splits that each GPU allows, and green contexts of the parts.
 func useSMGroups(t *testing.T, gpu *Context) {
-	all := must(gpu.Device().SMResource())(t)
+	all := need(gpu.Device().SMResource())(t)
 	ten := SMGroup{Count: 10, Coscheduled: 2}
 	parts, rest, err := all.SplitGroups(ten, SMGroup{Coscheduled: 2, Backfill: true})
 	got := counts(append(parts, rest))
@@ -230,9 +231,9 @@ func useSMGroups(t *testing.T, gpu *Context) {
 		t.Fatalf("the parts and the rest have %d multiprocessors: %v", got, err)
 	}
 	for _, part := range parts {
-		g := must(gpu.NewGreenContext(part))(t)
-		s := must(g.NewStream(0))(t)
-		if n := must(s.SMResource())(t).Count(); n != part.Count() {
+		g := need(gpu.NewGreenContext(part))(t)
+		s := need(g.NewStream(0))(t)
+		if n := need(s.SMResource())(t).Count(); n != part.Count() {
 			t.Errorf("a stream has %d multiprocessors, want %d", n, part.Count())
 		}
 		if err := s.Synchronize(); err != nil {
@@ -248,9 +249,9 @@ func useSMGroups(t *testing.T, gpu *Context) {
 	if again, _, err := rest.SplitGroups(ten); err != nil || again[0].Count() != 10 {
 		t.Errorf("the rest became %d: %v", counts(again), err)
 	}
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, s)
-	if n := must(s.SMResource())(t).Count(); n != all.Count() {
+	if n := need(s.SMResource())(t).Count(); n != all.Count() {
 		t.Errorf("a stream of the primary context has %d multiprocessors, want %d", n, all.Count())
 	}
 }

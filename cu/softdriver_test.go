@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -18,10 +19,10 @@ func (noParamInfo) FuncGetParamInfo(th *driver.Thread, f driver.Function, i uint
 // TestPartialDriverParams loads PTX into a software driver that lacks a function which drivers of its version have:
 // launches are checked by the PTX.
 func TestPartialDriverParams(t *testing.T) {
-	drv := must(Open(WithSoftware(driver.Provide(noParamInfo{cusim.New().Software()}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	m := must(gpu.LoadModule([]byte(spinPTX)))(t)
-	f := must(m.Function("spin"))(t)
+	drv := need(Open(WithSoftware(driver.Provide(noParamInfo{cusim.New().Software()}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	m := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	f := need(m.Function("spin"))(t)
 	if sizes, known := f.Params(); !known || len(sizes) == 0 {
 		t.Errorf("the parameters are %v, known: %v", sizes, known)
 	}
@@ -43,11 +44,11 @@ func (refusing) BeginWait(_ driver.Context, events []driver.Event) (end func(), 
 // TestRefusedWaits has the driver refuse waits, which do not count as waits then.
 func TestRefusedWaits(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(refusing{sim.Software()}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	drv := need(Open(WithSoftware(driver.Provide(refusing{sim.Software()}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())
-	e := must(s.RecordNew(EventDisableTiming))(t)
+	e := need(s.RecordNew(EventDisableTiming))(t)
 	for range 3 {
 		if err := e.Wait(t.Context()); !errors.Is(err, ResultNotPermitted) {
 			t.Errorf("Wait: %v", err)

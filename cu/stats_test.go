@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestStats follows the numbers of a driver through waits, timelines and what is deferred, and back.
@@ -17,7 +19,7 @@ func TestStats(t *testing.T) {
 	if diff := cmp.Diff(Stats{WakeUpStreams: 2}, r.drv.Stats()); diff != "" {
 		t.Fatalf("at first (-want +got):\n%s", diff)
 	}
-	line := must(r.gpu.NewTimeline(0))(t)
+	line := need(r.gpu.NewTimeline(0))(t)
 	r.ok(line.Block(r.s, 1))
 	e := r.event(0)
 	r.ok(e.Record(r.s))
@@ -28,11 +30,11 @@ func TestStats(t *testing.T) {
 		t.Errorf("%d waits, want two", r.drv.Stats().Waits)
 	}
 	forget := func() {
-		must(r.gpu.Alloc(1000))(t)
-		must(r.gpu.AllocHost(24, 0))(t)
-		must(r.gpu.LoadModule([]byte(spinPTX)))(t)
-		other := must(r.gpu.Device().NewContext(0))(t)
-		e := must(other.NewEvent(0))(t)
+		need(r.gpu.Alloc(1000))(t)
+		need(r.gpu.AllocHost(24, 0))(t)
+		need(r.gpu.LoadModule([]byte(spinPTX)))(t)
+		other := need(r.gpu.Device().NewContext(0))(t)
+		e := need(other.NewEvent(0))(t)
 		r.ok(errors.Join(other.Close(), e.Close()))
 	}
 	forget()

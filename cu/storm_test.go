@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -36,7 +37,7 @@ func (s *shelf[T]) get() *T { return s.p.Load() }
 func TestStorm(t *testing.T) {
 	r := newRig(t)
 	r.tell("fake_spread", 1)
-	dev := must(r.drv.Device(0))(t)
+	dev := need(r.drv.Device(0))(t)
 
 	// world is a context and what is in it. Its parts come and go together and
 	// apart.
@@ -50,16 +51,16 @@ func TestStorm(t *testing.T) {
 	build := func(created bool) *world {
 		w := new(world)
 		if created {
-			w.gpu = must(dev.NewContext(0))(t)
+			w.gpu = need(dev.NewContext(0))(t)
 		} else {
-			w.gpu = must(dev.PrimaryContext())(t)
+			w.gpu = need(dev.PrimaryContext())(t)
 		}
 		for i := range 2 {
-			w.streams[i].p.Store(must(w.gpu.NewStream(StreamNonBlocking))(t))
-			w.mem[i].p.Store(must(w.gpu.Alloc(64))(t))
-			w.host[i].p.Store(must(w.gpu.AllocHost(64, 0))(t))
+			w.streams[i].p.Store(need(w.gpu.NewStream(StreamNonBlocking))(t))
+			w.mem[i].p.Store(need(w.gpu.Alloc(64))(t))
+			w.host[i].p.Store(need(w.gpu.AllocHost(64, 0))(t))
 		}
-		w.module.p.Store(must(w.gpu.LoadModule([]byte("fake")))(t))
+		w.module.p.Store(need(w.gpu.LoadModule([]byte("fake")))(t))
 		return w
 	}
 	var worlds [3]shelf[world]

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 func TestStreamFacts(t *testing.T) {
@@ -14,17 +17,17 @@ func TestStreamFacts(t *testing.T) {
 	r.ok(err)
 	ids := map[uint64]bool{}
 	for _, c := range []struct{ ask, want int }{{0, 0}, {-3, -3}, {greatest, greatest}, {-100, greatest}, {100, least}, {-1 << 40, greatest}} {
-		s := must(r.gpu.NewStreamPriority(StreamNonBlocking, c.ask))(t)
-		if p := must(s.Priority())(t); p != c.want {
+		s := need(r.gpu.NewStreamPriority(StreamNonBlocking, c.ask))(t)
+		if p := need(s.Priority())(t); p != c.want {
 			t.Errorf("priority %d became %d, want %d", c.ask, p, c.want)
 		}
-		if flags := must(s.Flags())(t); flags != StreamNonBlocking {
+		if flags := need(s.Flags())(t); flags != StreamNonBlocking {
 			t.Errorf("Flags = %v", flags)
 		}
 		if s.Device() != r.gpu.Device() || s.Handle() == 0 {
 			t.Error("the stream's device or handle")
 		}
-		ids[must(s.ID())(t)] = true
+		ids[need(s.ID())(t)] = true
 		r.ok(s.Close())
 		if s.Handle() != 0 {
 			t.Error("a closed stream has a handle")
@@ -48,7 +51,7 @@ func TestStreamFacts(t *testing.T) {
 // TestLegacyStream uses the legacy default stream, which takes a current context.
 func TestLegacyStream(t *testing.T) {
 	r := newRig(t)
-	s := must(r.gpu.LegacyStream())(t)
+	s := need(r.gpu.LegacyStream())(t)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(s))
 	if on := r.ask("fake_recorded_on", rawEvent(e)); on != 1 {
@@ -62,12 +65,12 @@ func TestLegacyStream(t *testing.T) {
 	if st, err := s.Query(); st != Complete || err != nil {
 		t.Errorf("Query = %v, %v", st, err)
 	}
-	if p := must(s.Priority())(t); p != 0 {
+	if p := need(s.Priority())(t); p != 0 {
 		t.Errorf("Priority = %d", p)
 	}
 	mem, host := r.memory(r.gpu, 8), r.host(r.gpu, 8)
 	r.ok(s.Copy(mem, host))
-	axpy := must(r.module(r.gpu).Function("axpy"))(t)
+	axpy := need(r.module(r.gpu).Function("axpy"))(t)
 	r.ok(axpy.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(mem), F32(0), U64(0)))
 	if s.Handle() != 1 {
 		t.Errorf("Handle = %d", s.Handle())
@@ -88,7 +91,7 @@ func TestLegacyStream(t *testing.T) {
 
 func TestWrapStream(t *testing.T) {
 	r := newRig(t)
-	wrapped := must(r.gpu.WrapStream(r.s.Handle()))(t)
+	wrapped := need(r.gpu.WrapStream(r.s.Handle()))(t)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(wrapped))
 	r.ok(wrapped.Close())
@@ -117,7 +120,7 @@ func TestWaitStream(t *testing.T) {
 	other, far := r.stream(r.gpu), r.stream(r.context(r.drv, 1))
 	for range 10 {
 		r.ok(other.WaitStream(r.s))
-		if waited, newest := r.ask("fake_waited", uintptr(other.core().Raw)), r.ask("fake_records"); waited != newest {
+		if waited, newest := r.ask("fake_waited", uintptr(core.Of(other).Raw)), r.ask("fake_records"); waited != newest {
 			t.Errorf("the stream waits for record %d, not for %d", waited, newest)
 		}
 		r.ok(r.s.WaitStream(other))
@@ -161,7 +164,7 @@ func TestWaitStream(t *testing.T) {
 		t.Errorf("%d events were created", n)
 	}
 	// In a poisoned context the events are destroyed with their streams.
-	r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
+	r.tell("fake_poison", uintptr(core.Of(r.gpu).Context.Raw), 700)
 	if err := other.WaitStream(r.s); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("in a poisoned context: %v", err)
 	}
@@ -247,13 +250,13 @@ func TestLentEvent(t *testing.T) {
 	h := e.Handle()
 	held := r.stream(r.gpu)
 	r.hold(held)
-	record := must(r.drv.Proc("cuEventRecord"))(t)
+	record := need(r.drv.Proc("cuEventRecord"))(t)
 	if res, err := record.Call(h, held.Handle()); res != 0 || err != nil {
 		t.Fatal(res, err)
 	}
 	r.status(e, Pending) // completion is not remembered any more
 	// Neither does it move on when it is recorded while somebody waits.
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	r.ok(e.Record(r.s))
 	if e.Handle() != h {
 		t.Error("the event has another CUevent")
@@ -269,7 +272,7 @@ func TestLentEvent(t *testing.T) {
 func TestWrapEvent(t *testing.T) {
 	r := newRig(t)
 	own := r.event(r.gpu, EventDisableTiming)
-	e := must(r.gpu.WrapEvent(own.Handle(), EventDisableTiming))(t)
+	e := need(r.gpu.WrapEvent(own.Handle(), EventDisableTiming))(t)
 	r.ok(own.Record(r.s))
 	r.status(e, Complete)
 	r.ok(e.Record(r.s))

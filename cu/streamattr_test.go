@@ -1,16 +1,19 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestStreamAttributes sets, reads and copies attributes, also during a capture and on the default stream.
 func TestStreamAttributes(t *testing.T) {
 	r := newSoft(t)
 	checkStreamAttributes(t, r.gpu)
-	mem := must(r.gpu.Alloc(8))(t)
+	mem := need(r.gpu.Alloc(8))(t)
 	for name, c := range map[string]struct {
 		err  error
 		is   error
@@ -28,8 +31,8 @@ func TestStreamAttributes(t *testing.T) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
-	other := must(far.NewStream(StreamNonBlocking))(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+	other := need(far.NewStream(StreamNonBlocking))(t)
 	r.is(r.s.CopyAttributes(other), ErrDeviceMismatch)
 	r.ok(errors.Join(other.Close(), far.Close(), mem.Close()))
 	r.ok(r.s.Close())
@@ -46,13 +49,13 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 			t.Fatal(err)
 		}
 	}
-	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
-	legacy := must(gpu.LegacyStream())(t)
-	mem := must(gpu.Alloc(4096))(t)
+	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	legacy := need(gpu.LegacyStream())(t)
+	mem := need(gpu.Alloc(4096))(t)
 	if _, set, err := s.SyncPolicy(); set || err != nil {
 		t.Errorf("a policy is set, %v", err)
 	}
-	if m := must(s.MemSyncDomainMap())(t); m != (MemSyncDomainMap{0, 1}) {
+	if m := need(s.MemSyncDomainMap())(t); m != (MemSyncDomainMap{0, 1}) {
 		t.Errorf("the map is %v at first", m)
 	}
 	change := func(s *Stream) {
@@ -66,11 +69,11 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 		p, set, err := s.SyncPolicy()
 		addr, size, w, err2 := s.AccessWindow()
 		if err := errors.Join(err, err2); !set || p != SyncBlocking || err != nil ||
-			addr != uintptr(mem.core().Raw)+1024 || size != 1024 ||
+			addr != uintptr(core.Of(mem).Raw)+1024 || size != 1024 ||
 			w != (AccessWindow{HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming}) {
 			t.Errorf("%s: policy %v, window of %d bytes at %#x, %v, %v", what, p, size, addr, w, err)
 		}
-		if p, d, m := must(s.Priority())(t), must(s.MemSyncDomain())(t), must(s.MemSyncDomainMap())(t); p != -2 ||
+		if p, d, m := need(s.Priority())(t), need(s.MemSyncDomain())(t), need(s.MemSyncDomainMap())(t); p != -2 ||
 			d != MemSyncDomainRemote || m != (MemSyncDomainMap{2, 3}) {
 			t.Errorf("%s: priority %d, domain %v, map %v", what, p, d, m)
 		}
@@ -79,8 +82,8 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 	check("set", s)
 	ok(other.CopyAttributes(s))
 	check("copied", other)
-	third := must(gpu.NewStream(StreamNonBlocking))(t)
-	g := must(third.Capture(CaptureThreadLocal, func() error {
+	third := need(gpu.NewStream(StreamNonBlocking))(t)
+	g := need(third.Capture(CaptureThreadLocal, func() error {
 		change(third)
 		check("captured", third)
 		return third.CopyAttributes(s)
@@ -91,7 +94,7 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 	}
 	ok(legacy.SetSyncPolicy(SyncAuto))
 	ok(s.SetPriority(-100))
-	if p := must(s.Priority())(t); p <= -100 {
+	if p := need(s.Priority())(t); p <= -100 {
 		t.Errorf("priority %d", p)
 	}
 	ok(s.SetAccessWindow(AccessWindow{}))

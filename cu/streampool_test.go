@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -15,12 +16,12 @@ import (
 // sharePool returns two values of one of the pool's streams.
 func (r *soft) sharePool() (a, b *Stream) {
 	r.t.Helper()
-	a = must(r.gpu.PoolStream(0))(r.t)
+	a = need(r.gpu.PoolStream(0))(r.t)
 	r.t.Cleanup(func() { a.Close() })
 	for range core.PoolSize - 1 {
-		r.ok(must(r.gpu.PoolStream(0))(r.t).Close())
+		r.ok(need(r.gpu.PoolStream(0))(r.t).Close())
 	}
-	b = must(r.gpu.PoolStream(0))(r.t)
+	b = need(r.gpu.PoolStream(0))(r.t)
 	r.t.Cleanup(func() { b.Close() })
 	if a.Handle() != b.Handle() {
 		r.t.Fatal("the values are of two streams")
@@ -33,14 +34,14 @@ func (r *soft) sharePool() (a, b *Stream) {
 func TestPoolStreamCaptured(t *testing.T) {
 	r := newSoft(t)
 	a, b := r.sharePool()
-	mem := must(r.gpu.Alloc(64))(t)
-	g := must(a.Capture(CaptureGlobal, func() error {
+	mem := need(r.gpu.Alloc(64))(t)
+	g := need(a.Capture(CaptureGlobal, func() error {
 		return errors.Join(b.Memset(mem, 1), b.Close())
 	}))(t)
-	if a.core().Shared.Capture.Load() != nil {
+	if core.Of(a).Shared.Capture.Load() != nil {
 		t.Error("the stream is still part of the capture")
 	}
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	r.ok(mem.Close())
 	if n := r.sim.Census()["device memory"]; n != 1 {
 		t.Errorf("%d memories, though a graph uses one", n)
@@ -53,10 +54,10 @@ func TestPoolStreamCaptured(t *testing.T) {
 		t.Error("the memory is not freed")
 	}
 	// Streams of a pool may join, too.
-	g = must(r.s.Capture(CaptureGlobal, func() error {
+	g = need(r.s.Capture(CaptureGlobal, func() error {
 		return errors.Join(a.WaitStream(r.s), r.work(a), r.s.WaitStream(a))
 	}))(t)
-	if n := len(must(g.Nodes())(t)); n != 1 {
+	if n := len(need(g.Nodes())(t)); n != 1 {
 		t.Errorf("%d nodes", n)
 	}
 	r.ok(g.Close())
@@ -66,12 +67,12 @@ func TestPoolStreamCaptured(t *testing.T) {
 // and after it.
 func TestPooledEventCaptured(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
+	pool := need(r.gpu.EventPool())(t)
 	var kept Pooled
-	g := must(r.s.Capture(CaptureGlobal, func() error {
-		fork := must(pool.Acquire())(t)
+	g := need(r.s.Capture(CaptureGlobal, func() error {
+		fork := need(pool.Acquire())(t)
 		err := errors.Join(fork.Record(r.s), r.other.WaitEvent(fork), fork.Release())
-		join := must(pool.Acquire())(t) // the same CUevent, whose record is part of the capture
+		join := need(pool.Acquire())(t) // the same CUevent, whose record is part of the capture
 		if st, err := join.Query(); st != Complete || err != nil {
 			t.Errorf("fresh: %v, %v", st, err)
 		}
@@ -84,7 +85,7 @@ func TestPooledEventCaptured(t *testing.T) {
 		t.Errorf("a record whose capture has ended: %v", err)
 	}
 	r.ok(kept.Release())
-	e := must(pool.Acquire())(t)
+	e := need(pool.Acquire())(t)
 	if st, err := e.Query(); st != Complete || err != nil {
 		t.Errorf("fresh: %v, %v", st, err)
 	}
@@ -105,7 +106,7 @@ func TestLazyExternalEvent(t *testing.T) {
 		"RecordOnce": func(e *Event) error { return e.RecordOnce(r.s) },
 	} {
 		e := LazyEvent(EventExternal, EventDisableTiming)
-		g := must(r.s.Capture(CaptureGlobal, func() error { return record(e) }))(t)
+		g := need(r.s.Capture(CaptureGlobal, func() error { return record(e) }))(t)
 		if got := r.types(g); len(got) != 1 || got[0] != "event_record" {
 			t.Errorf("%s: nodes %v", name, got)
 		}
@@ -117,11 +118,11 @@ func TestLazyExternalEvent(t *testing.T) {
 // TestPoolStreamsDoNotHoldUp releases a context whose shared stream has work left.
 func TestPoolStreamsDoNotHoldUp(t *testing.T) {
 	r := newSoft(t)
-	drv := must(Open(WithSoftware(r.sim), neverWait))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t) // r.gpu keeps the CUDA context
-	s := must(gpu.PoolStream(0))(t)
+	drv := need(Open(WithSoftware(r.sim), neverWait))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t) // r.gpu keeps the CUDA context
+	s := need(gpu.PoolStream(0))(t)
 	r.hold(s)
-	e := must(s.RecordNew(0))(t)
+	e := need(s.RecordNew(0))(t)
 	if st, err := e.Query(); st != Pending || err != nil {
 		t.Errorf("Query = %v, %v", st, err)
 	}
@@ -139,9 +140,9 @@ func TestPoolStreamsDoNotHoldUp(t *testing.T) {
 // another one: that is waited for.
 func TestPoolStreamsOfOtherDrivers(t *testing.T) {
 	r := newRig(t)
-	host := must(r.gpu.AllocHost(8, HostPortable|HostDeviceMap))(t)
-	gpu := must(must(r.drv.Device(0))(t).NewContext(0))(t)
-	s := must(gpu.PoolStream(0))(t)
+	host := need(r.gpu.AllocHost(8, HostPortable|HostDeviceMap))(t)
+	gpu := need(need(r.drv.Device(0))(t).NewContext(0))(t)
+	s := need(gpu.PoolStream(0))(t)
 	r.hold(s)
 	raw := s.Handle()
 	r.ok(errors.Join(s.Memset(host, 1), s.Close()))
@@ -159,21 +160,21 @@ func TestPoolStreamsOfOtherDrivers(t *testing.T) {
 // context. The stream is behind a held stream of r's driver, and the memory is of another context. workOfOtherDriver
 // returns the context, the stream, the memory and the held stream.
 func (r *soft) workOfOtherDriver(leak func(Leak)) (gpu *Context, legacy *Stream, host *HostMem, held *Stream) {
-	drv := must(Open(WithSoftware(r.sim), neverWait, WithLeakHook(leak)))(r.t)
-	return r.workOfContext(must(must(drv.Device(0))(r.t).PrimaryContext())(r.t)) // r.gpu keeps the CUDA context
+	drv := need(Open(WithSoftware(r.sim), neverWait, WithLeakHook(leak)))(r.t)
+	return r.workOfContext(need(need(drv.Device(0))(r.t).PrimaryContext())(r.t)) // r.gpu keeps the CUDA context
 }
 
 // workOfContext is workOfOtherDriver with a context of the other driver.
 func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *HostMem, held *Stream) {
 	dev := gpu.Device()
-	other := must(dev.NewContext(0))(r.t)
+	other := need(dev.NewContext(0))(r.t)
 	r.t.Cleanup(func() { other.Close() })
-	host = must(other.AllocHost(8, HostPortable|HostDeviceMap))(r.t)
-	held = must(r.gpu.NewStream(StreamDefault))(r.t)
+	host = need(other.AllocHost(8, HostPortable|HostDeviceMap))(r.t)
+	held = need(r.gpu.NewStream(StreamDefault))(r.t)
 	r.t.Cleanup(func() { held.Close() })
 	r.hold(held)
 	r.ok(r.work(held))
-	legacy = must(gpu.LegacyStream())(r.t)
+	legacy = need(gpu.LegacyStream())(r.t)
 	r.ok(legacy.Memset(host, 1))
 	return gpu, legacy, host, held
 }
@@ -181,7 +182,7 @@ func (r *soft) workOfContext(gpu *Context) (_ *Context, legacy *Stream, host *Ho
 // pendingAt fails the test if the context is released, or the memory freed, before the stream goes on that is held.
 func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.t.Helper()
-	cc := gpu.own().Context
+	cc := core.Of(gpu).Context
 	if !eventually(func() bool { return cc.Users.None() }) {
 		r.t.Fatal("nobody releases the context")
 	}
@@ -189,15 +190,15 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	go func() { closed <- host.Close() }()
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if cc.Gone.Load() || host.core().Freed.Load() {
+		if cc.Gone.Load() || core.Of(host).Freed.Load() {
 			r.t.Fatal("it is over before the work is done")
 		}
 	}
 	r.release(held)
 	r.ok(<-closed)
 	if !eventually(func() bool {
-		deviceOf(cc).Driver().Close()
-		return cc.Gone.Load() && host.core().Freed.Load()
+		DeviceOf(cc).Driver().Close()
+		return cc.Gone.Load() && core.Of(host).Freed.Load()
 	}) {
 		r.t.Error("it is never over")
 	}
@@ -225,8 +226,8 @@ func TestLegacyStreamOfOtherDrivers(t *testing.T) {
 func TestLegacyStreamBusy(t *testing.T) {
 	r := newSoft(t)
 	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
-	captured := must(r.gpu.NewStream(StreamDefault))(t)
-	g := must(captured.Capture(CaptureRelaxed, func() error {
+	captured := need(r.gpu.NewStream(StreamDefault))(t)
+	g := need(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
 		time.Sleep(5 * time.Millisecond)
 		return r.work(captured)
@@ -241,22 +242,22 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	r := newSoft(t)
 	var kept atomic.Bool
 	hook := WithLeakHook(func(l Leak) { kept.Store(kept.Load() || errors.Is(l.Err, core.ErrNoTail)) })
-	drv := must(Open(WithSoftware(r.sim), neverWait, hook))(t)
-	gpu, legacy, host, held := r.workOfContext(must(drv.WrapContext(r.gpu.Handle()))(t))
-	captured := must(r.gpu.NewStream(StreamDefault))(t)
-	g := must(captured.Capture(CaptureRelaxed, func() error {
+	drv := need(Open(WithSoftware(r.sim), neverWait, hook))(t)
+	gpu, legacy, host, held := r.workOfContext(need(drv.WrapContext(r.gpu.Handle()))(t))
+	captured := need(r.gpu.NewStream(StreamDefault))(t)
+	g := need(captured.Capture(CaptureRelaxed, func() error {
 		r.ok(errors.Join(legacy.Close(), gpu.Close()))
-		if !gpu.own().Context.Gone.Load() {
+		if !core.Of(gpu).Context.Gone.Load() {
 			t.Error("the context is still used")
 		}
 		return r.work(captured)
 	}))(t)
 	r.release(held)
 	r.ok(errors.Join(r.gpu.Synchronize(), host.Close(), drv.Close()))
-	if !eventually(kept.Load) || host.core().Freed.Load() {
-		t.Errorf("the memory is not kept; freed: %v", host.core().Freed.Load())
+	if !eventually(kept.Load) || core.Of(host).Freed.Load() {
+		t.Errorf("the memory is not kept; freed: %v", core.Of(host).Freed.Load())
 	}
-	r.ok(errors.Join(g.Close(), captured.Close(), host.core().Resource.DestroyNow(driver.At{})))
+	r.ok(errors.Join(g.Close(), captured.Close(), core.Of(host).Resource.DestroyNow(driver.At{})))
 }
 
 // TestLegacyStreamFound has the end of a legacy stream's work not be marked, and a later value of
@@ -266,17 +267,17 @@ func TestLegacyStreamFound(t *testing.T) {
 	gpu, legacy, host, held := r.workOfOtherDriver(func(l Leak) { t.Errorf("leak: %v", l) })
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultUnknown)})
 	r.ok(legacy.Close())
-	cc := gpu.own().Context
+	cc := core.Of(gpu).Context
 	failed := func() bool {
 		cc.Ends.Mu.Lock()
 		defer cc.Ends.Mu.Unlock()
-		return cc.Ends.Tails[legacy.core()] != nil
+		return cc.Ends.Tails[core.Of(legacy)] != nil
 	}
 	if !eventually(failed) {
 		t.Fatal("nobody releases the mark")
 	}
 	r.sim.ClearFaults()
-	legacy = must(gpu.LegacyStream())(t)
+	legacy = need(gpu.LegacyStream())(t)
 	r.ok(errors.Join(legacy.Memset(host, 2), legacy.Close()))
 	r.closesAfter(gpu, host, held)
 }
@@ -284,12 +285,12 @@ func TestLegacyStreamFound(t *testing.T) {
 // TestTailsLost keeps that the end of a legacy stream's work is not known until a mark that began afterwards.
 func TestTailsLost(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own().Context
+	cc := core.Of(r.gpu).Context
 	var cores []*core.Stream
 	for range 3 {
-		s := must(r.gpu.LegacyStream())(t)
+		s := need(r.gpu.LegacyStream())(t)
 		defer s.Close()
-		cores = append(cores, s.core())
+		cores = append(cores, core.Of(s))
 	}
 	early := &core.Tail{Lost: cc.Ends.Unmarked} // which is marked, and put late
 	cc.PutTail(cores[0], &core.Tail{Err: core.ErrBusy})
@@ -321,7 +322,7 @@ func TestPermanentStreamLost(t *testing.T) {
 			if name == "pool" {
 				r.release(held)
 				r.ok(errors.Join(r.gpu.Synchronize(), s.Close()))
-				s = must(gpu.PoolStream(0))(t)
+				s = need(gpu.PoolStream(0))(t)
 				r.hold(s)
 				r.ok(s.Memset(host, 2))
 			}
@@ -331,16 +332,16 @@ func TestPermanentStreamLost(t *testing.T) {
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
 			drv := gpu.Device().Driver()
-			if !eventually(func() bool { drv.Close(); return gpu.own().Context.Gone.Load() }) {
+			if !eventually(func() bool { drv.Close(); return core.Of(gpu).Context.Gone.Load() }) {
 				t.Error("the context is never released")
 			}
 			r.sim.ClearFaults()
 			r.ok(errors.Join(host.Close(), drv.Close()))
-			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || host.core().Freed.Load() {
-				t.Errorf("the memory is not kept; freed: %v", host.core().Freed.Load())
+			if !eventually(func() bool { mu.Lock(); defer mu.Unlock(); return kept }) || core.Of(host).Freed.Load() {
+				t.Errorf("the memory is not kept; freed: %v", core.Of(host).Freed.Load())
 			}
 			r.sim.Finish()
-			r.ok(errors.Join(r.gpu.Synchronize(), host.core().Resource.DestroyNow(driver.At{}))) // that nothing is left
+			r.ok(errors.Join(r.gpu.Synchronize(), core.Of(host).Resource.DestroyNow(driver.At{}))) // that nothing is left
 		})
 	}
 }

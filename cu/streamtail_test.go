@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,8 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // TestUnmarkedStream closes streams and what their work uses, while the driver can create or record no event. What the
@@ -33,13 +35,13 @@ func unmarkedStream(r *soft, function, kind string, busy bool) {
 	before, streams := r.sim.Census(), r.streams()
 	used := []string{"module", "executable graph", "host memory"}
 	in := func(s *Stream) []io.Closer {
-		m := must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
-		g := must(r.gpu.NewGraph())(r.t)
-		_, err := g.Add(&KernelNode{Kernel: must(m.Function("spin"))(r.t), Config: oneThread, Args: []Arg{U64(1000)}})
+		m := need(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+		g := need(r.gpu.NewGraph())(r.t)
+		_, err := g.Add(&KernelNode{Kernel: need(m.Function("spin"))(r.t), Config: oneThread, Args: []Arg{U64(1000)}})
 		r.ok(err)
-		x := must(g.Instantiate())(r.t)
+		x := need(g.Instantiate())(r.t)
 		r.ok(g.Close())
-		h, d := must(r.gpu.AllocHost(64, 0))(r.t), must(r.gpu.Alloc(64))(r.t)
+		h, d := need(r.gpu.AllocHost(64, 0))(r.t), need(r.gpu.Alloc(64))(r.t)
 		r.t.Cleanup(func() { d.Close() })
 		if busy {
 			r.sim.Hold(s.Handle())
@@ -61,23 +63,23 @@ func unmarkedStream(r *soft, function, kind string, busy bool) {
 	handle := uintptr(0)
 	switch kind {
 	case "created":
-		s := must(r.gpu.NewStream(StreamNonBlocking))(r.t)
+		s := need(r.gpu.NewStream(StreamNonBlocking))(r.t)
 		handle = s.Handle()
 		end(s, in(s))
 	case "green":
 		g := r.green()
-		s := must(g.NewStream(0))(r.t)
+		s := need(g.NewStream(0))(r.t)
 		handle = s.Handle()
 		end(s, in(s))
 		r.ok(g.Close())
 	case "pool":
-		s := must(r.gpu.PoolStream(0))(r.t)
+		s := need(r.gpu.PoolStream(0))(r.t)
 		handle = s.Handle()
 		end(s, in(s))
 	case "thread":
 		var objects []io.Closer
 		r.ok(r.gpu.Do(func(t *Thread) error {
-			s := must(t.DefaultStream())(r.t)
+			s := need(t.DefaultStream())(r.t)
 			objects = in(s)
 			return nil
 		}))
@@ -123,8 +125,8 @@ func TestUnknownStream(t *testing.T) {
 	r := newSoft(t)
 	before, streams := r.sim.Census(), r.streams()
 	g := r.green()
-	s := must(g.NewStream(0))(t)
-	d, h := must(r.gpu.Alloc(64))(t), must(r.gpu.RegisterHost(make([]byte, 64), 0))(t)
+	s := need(g.NewStream(0))(t)
+	d, h := need(r.gpu.Alloc(64))(t), need(r.gpu.RegisterHost(make([]byte, 64), 0))(t)
 	r.hold(s)
 	r.ok(s.Copy(d, h))
 	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultOutOfMemory)})
@@ -145,5 +147,5 @@ func TestUnknownStream(t *testing.T) {
 	}) {
 		t.Errorf("reported are %+v", r.leaks)
 	}
-	r.drv.core.Table().MemHostUnregister(driver.At{Context: r.gpu.own().Context.Raw}, h.core().Host)
+	core.Of(r.drv).Table().MemHostUnregister(driver.At{Context: core.Of(r.gpu).Context.Raw}, core.Of(h).Host)
 }

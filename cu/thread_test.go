@@ -1,9 +1,10 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -16,7 +17,7 @@ func TestThreadElsewhere(t *testing.T) {
 	}
 	e := r.event(EventDefault)
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		s := must(th.DefaultStream())(t)
+		s := need(th.DefaultStream())(t)
 		r.ok(e.Record(s))
 		elsewhere := make(chan map[string]error)
 		go func() {

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestTicketDecidesOnce lets two waits for one ticket come to different answers:
@@ -16,7 +18,7 @@ func TestTicketDecidesOnce(t *testing.T) {
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	r.tell("fake_block", "cuEventQuery", 2, 1)
 	late := make(chan error, 1)
 	go func() { late <- ticket.Wait(r.patient()) }()
@@ -40,9 +42,9 @@ func TestTicketOutcomes(t *testing.T) {
 	var completed, closed int
 	for round := range rounds(600) {
 		r.hold(r.s)
-		e := must(r.gpu.NewEvent(0))(t)
+		e := need(r.gpu.NewEvent(0))(t)
 		r.ok(e.Record(r.s))
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		var outcomes [6]error
 		var wg sync.WaitGroup
 		start := make(chan struct{})
@@ -93,10 +95,10 @@ func TestTicketHolds(t *testing.T) {
 		{"complete, and nobody has asked", func(e *Event) { r.ok(e.Record(r.s)) }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := must(r.gpu.NewEvent(0))(t)
+			e := need(r.gpu.NewEvent(0))(t)
 			c.prepare(e)
-			ticket := must(e.Ticket())(t)
-			again := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
+			again := need(e.Ticket())(t)
 			r.ok(e.Close())
 			if n := r.census(kindEvent); (n != 0) != c.holds {
 				t.Errorf("%d CUevents while tickets are out", n)
@@ -167,7 +169,7 @@ func TestWaitContexts(t *testing.T) {
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	cancelled, cause := ended()
 	for name, wait := range map[string]func(context.Context) error{
 		"Event.Wait":  e.Wait,

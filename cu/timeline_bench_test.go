@@ -1,6 +1,10 @@
-package cu
+package cu_test
 
-import "testing"
+import (
+	"testing"
+
+	. "github.com/purecu/purecu/cu"
+)
 
 // BenchmarkTimelineOpenClose creates a timeline, uses it, and closes it, on the software driver.
 func BenchmarkTimelineOpenClose(b *testing.B) {
@@ -11,7 +15,7 @@ func BenchmarkTimelineOpenClose(b *testing.B) {
 // BenchmarkGPUTimelineOpenClose is that on a GPU.
 func BenchmarkGPUTimelineOpenClose(b *testing.B) {
 	gpu := gpuContext(b)
-	s := must(gpu.NewStream(StreamNonBlocking))(b)
+	s := need(gpu.NewStream(StreamNonBlocking))(b)
 	defer s.Close()
 	benchTimelines(b, gpu, s)
 }

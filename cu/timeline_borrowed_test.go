@@ -1,12 +1,14 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"sync/atomic"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // unregisters is a software driver that counts how often memory is unregistered, which waits for the GPU.
@@ -33,11 +35,11 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	owner, drv := must(Open(WithSoftware(provider)))(t), must(Open(WithSoftware(provider), neverWait))(t)
-	own := must(must(owner.Device(0))(t).NewContext(0))(t)
-	gpu := must(drv.WrapContext(own.Handle()))(t)
-	tl := must(gpu.NewTimeline(1))(t)
-	cc := gpu.own().Context
+	owner, drv := need(Open(WithSoftware(provider)))(t), need(Open(WithSoftware(provider), neverWait))(t)
+	own := need(need(owner.Device(0))(t).NewContext(0))(t)
+	gpu := need(drv.WrapContext(own.Handle()))(t)
+	tl := need(gpu.NewTimeline(1))(t)
+	cc := core.Of(gpu).Context
 	ok(errors.Join(gpu.Close(), tl.Close()))
 	if !eventually(cc.Gone.Load) {
 		t.Fatal("the context is not released")
@@ -46,9 +48,9 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 		t.Errorf("memory was unregistered %d times in the background", n)
 	}
 
-	gpu = must(drv.WrapContext(own.Handle()))(t)
-	tl = must(gpu.NewTimeline(2))(t)
-	if v, n := tl.Value(), drv.core.TimelineCounts().Mappings; v != 2 || n != 1 {
+	gpu = need(drv.WrapContext(own.Handle()))(t)
+	tl = need(gpu.NewTimeline(2))(t)
+	if v, n := tl.Value(), core.Of(drv).TimelineCounts().Mappings; v != 2 || n != 1 {
 		t.Errorf("the next timeline is at %d, of %d slabs in all", v, n)
 	}
 	ok(errors.Join(tl.Close(), gpu.Close()))

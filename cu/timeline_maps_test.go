@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -11,13 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // mappings counts the process's mappings of memory, or, where the timelines have Go's, or there is no way to know,
 // the driver's.
 func mappings(gpu *Context) int {
-	drv := gpu.own().Context.Drv
+	drv := core.Of(gpu).Context.Drv
 	n, known := mappingsOfProcess()
 	if !known || drv.Table().Software() {
 		return drv.TimelineCounts().Mappings
@@ -35,7 +37,7 @@ func mappingsOfProcess() (n int, known bool) {
 // open: the process has a mapping for hundreds of them, and closed ones need none.
 func TestGPUTimelineMappings(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -44,7 +46,7 @@ func TestGPUTimelineMappings(t *testing.T) {
 	const some = 2_000
 	many := fewer(100_000)
 	for i := range many {
-		tl := must(gpu.NewTimeline(uint64(i)))(t)
+		tl := need(gpu.NewTimeline(uint64(i)))(t)
 		if v := tl.Value(); v != uint64(i) {
 			t.Fatalf("timeline %d begins at %d", i, v)
 		}
@@ -61,7 +63,7 @@ func TestGPUTimelineMappings(t *testing.T) {
 	}
 	var open []*Timeline
 	for i := range some {
-		open = append(open, must(gpu.NewTimeline(uint64(i)))(t))
+		open = append(open, need(gpu.NewTimeline(uint64(i)))(t))
 	}
 	if n := mappings(gpu) - before; n > 200 { // some are of Go's, and of the driver's threads
 		t.Errorf("%d timelines that were closed, and %d that are open, have left %d mappings", many, some, n)
@@ -85,15 +87,15 @@ func TestGPUTimelineMappings(t *testing.T) {
 func TestDriverCloseUnmaps(t *testing.T) {
 	sim := cusim.New()
 	open := func() (*Driver, *Context) {
-		d := must(Open(WithSoftware(sim)))(t)
-		return d, must(must(d.Device(0))(t).PrimaryContext())(t)
+		d := need(Open(WithSoftware(sim)))(t)
+		return d, need(need(d.Device(0))(t).PrimaryContext())(t)
 	}
 	others, kept := open()
-	line := must(kept.NewTimeline(0))(t)
+	line := need(kept.NewTimeline(0))(t)
 	before := sim.Census()
 	for i := range 3 {
 		d, gpu := open()
-		mine := must(gpu.NewTimeline(7))(t)
+		mine := need(gpu.NewTimeline(7))(t)
 		if err := errors.Join(mine.Close(), gpu.Close(), d.Close(), d.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,11 +120,11 @@ func TestDriverCloseUnmaps(t *testing.T) {
 // is collected: the stream can be asked whether the work is done as long as it is there.
 func TestAbandonedTimelineOfSharedStream(t *testing.T) {
 	r := newSoft(t)
-	s := must(r.gpu.PoolStream(0))(t)
-	line := must(r.gpu.NewTimeline(0))(t)
+	s := need(r.gpu.PoolStream(0))(t)
+	line := need(r.gpu.NewTimeline(0))(t)
 	r.ok(errors.Join(line.Signal(s, 1), s.Close(), r.gpu.Synchronize()))
-	line.cleanup.Stop()
-	line.core.CloseAbandoned()
+	TimelineCleanup(line).Stop()
+	TimelineState(line).CloseAbandoned()
 	if n := r.drv.Stats().UnfinishedTimelines; n != 0 {
 		t.Errorf("the work of %d timelines is not known to be done", n)
 	}

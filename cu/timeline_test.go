@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -25,7 +26,7 @@ import (
 
 func (r *soft) timeline(value uint64) *Timeline {
 	r.t.Helper()
-	tl := must(r.gpu.NewTimeline(value))(r.t)
+	tl := need(r.gpu.NewTimeline(value))(r.t)
 	r.t.Cleanup(func() { tl.Close() })
 	return tl
 }
@@ -107,7 +108,7 @@ func TestTimelineCompares(t *testing.T) {
 		tl, s := r.timeline(c.have), r.stream()
 		r.ok(tl.Block(s, c.value))
 		e := r.marked("blocked", s)
-		gpu := must(e.Query())(t) == Complete
+		gpu := need(e.Query())(t) == Complete
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		host := tl.Wait(ctx, c.value) == nil
@@ -132,7 +133,7 @@ func TestTimelineCompares(t *testing.T) {
 func TestTimelineMistakes(t *testing.T) {
 	r, strange := newSoft(t), newSoft(t)
 	tl, closed := r.timeline(3), r.timeline(3)
-	closedStream, closedContext := r.stream(), must(r.gpu.Device().PrimaryContext())(t)
+	closedStream, closedContext := r.stream(), need(r.gpu.Device().PrimaryContext())(t)
 	for _, c := range []io.Closer{closed, closedStream, closedContext} {
 		r.ok(c.Close())
 	}
@@ -206,11 +207,11 @@ func TestTimelineFails(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
 		_, err := r.gpu.NewTimeline(0)
 		r.is(err, ResultOutOfMemory)
-		cc := r.gpu.own().Context
+		cc := core.Of(r.gpu).Context
 		if cells, _ := cc.Cells.Count(); cells != 0 {
 			before["host memory"]++
 		}
-		r.drv.core.Slabs.Unmap(func(_ driver.HostPtr, in slab.Place[core.ContextKey]) bool {
+		core.Of(r.drv).Slabs.Unmap(func(_ driver.HostPtr, in slab.Place[core.ContextKey]) bool {
 			if in.Key == cc.Key {
 				before["host memory"]++
 			}
@@ -253,13 +254,13 @@ func (stoppedClock) Stop()                               {}
 // TestTimelineWakes wakes goroutines that wait, and look at nothing any more by themselves.
 func TestTimelineWakes(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(driver.Provide(stopped{sim.Software()}))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(driver.Provide(stopped{sim.Software()}))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	tl := must(gpu.NewTimeline(0))(t)
+	tl := need(gpu.NewTimeline(0))(t)
 	asleep := func() {
 		for asleep := false; !asleep; runtime.Gosched() {
-			asleep = drv.core.Watch.Number(&tl.core.Waits) > 0
+			asleep = core.Of(drv).Watch.Number(&TimelineState(tl).Waits) > 0
 		}
 	}
 	for v := range uint64(3) {
@@ -285,7 +286,7 @@ func TestTimelineWakes(t *testing.T) {
 		t.Errorf("a wait that was released: %v", err)
 	}
 	asleep = func() {
-		for tl.core.Calls() < 3 {
+		for TimelineState(tl).Calls() < 3 {
 			runtime.Gosched()
 		}
 	}
@@ -363,7 +364,7 @@ func TestTimelineNeverRaised(t *testing.T) {
 	if n := unfinishedOf(r.gpu); n != 1 {
 		t.Errorf("%d timelines are in use", n)
 	}
-	tl.word.Store(1) // as the GPU might
+	TimelineWord(tl).Store(1) // as the GPU might
 	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
 		t.Error("it is still in use")
 	}
@@ -374,7 +375,7 @@ func TestTimelineNeverRaised(t *testing.T) {
 func TestTimelineAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
-		tl := must(r.gpu.NewTimeline(1))(t)
+		tl := need(r.gpu.NewTimeline(1))(t)
 		r.ok(tl.Signal(r.s, 2))
 		r.value(tl, 2)
 	}()
@@ -390,7 +391,7 @@ func TestTimelineAbandoned(t *testing.T) {
 // default ones, and of another thread's.
 func TestTimelineElsewhere(t *testing.T) {
 	r := newSoft(t)
-	created, far := must(r.gpu.Device().NewContext(0))(t), must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	created, far := need(r.gpu.Device().NewContext(0))(t), need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	tl := r.timeline(0)
 	v := uint64(0)
 	on := func(s *Stream) {
@@ -403,13 +404,13 @@ func TestTimelineElsewhere(t *testing.T) {
 		}
 	}
 	for _, c := range []*Context{created, far} {
-		s := must(c.NewStream(0))(t)
+		s := need(c.NewStream(0))(t)
 		on(s)
-		legacy := must(c.LegacyStream())(t)
+		legacy := need(c.LegacyStream())(t)
 		on(legacy)
 		r.ok(errors.Join(s.Close(), legacy.Close()))
 		r.ok(c.Do(func(th *Thread) error {
-			on(must(th.DefaultStream())(t))
+			on(need(th.DefaultStream())(t))
 			return nil
 		}))
 		r.ok(c.Close())
@@ -420,7 +421,7 @@ func TestTimelineElsewhere(t *testing.T) {
 // TestTimelineCaptured has a graph raise a timeline, and wait for it. The graph keeps it.
 func TestTimelineCaptured(t *testing.T) {
 	r := newSoft(t)
-	tl := must(r.gpu.NewTimeline(0))(t)
+	tl := need(r.gpu.NewTimeline(0))(t)
 	g := r.graph(func() error {
 		r.ok(tl.Block(r.s, 3))
 		r.ok(r.work(r.s))
@@ -484,13 +485,13 @@ func TestTimelineStorm(t *testing.T) {
 	for name, opts := range clocks {
 		t.Run(name, func(t *testing.T) {
 			r := newSoft(t, opts...)
-			far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+			far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 			defer far.Close()
-			streams := []*Stream{r.s, r.other, must(far.NewStream(0))(t)}
+			streams := []*Stream{r.s, r.other, need(far.NewStream(0))(t)}
 			defer streams[2].Close()
 			const rounds, last = 40, 200
 			for round := range rounds {
-				tl := must(r.gpu.NewTimeline(0))(t)
+				tl := need(r.gpu.NewTimeline(0))(t)
 				var wg sync.WaitGroup
 				var seen sync.Map
 				try := func(f func() error, allowed ...error) {
@@ -527,7 +528,7 @@ func TestTimelineStorm(t *testing.T) {
 							if !watch.Reached(now, v) {
 								return fmt.Errorf("it went from %d back to %d", v, now)
 							}
-							if v = now; tl.core.Closed() {
+							if v = now; TimelineState(tl).Closed() {
 								break
 							}
 							runtime.Gosched()
@@ -620,12 +621,12 @@ func TestGPUTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tl.Close()
-	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer other.Close()
 	const size = 64 << 10
-	from, to := must(gpu.AllocHost(size, HostDefault))(t), must(gpu.AllocHost(size, HostDefault))(t)
-	mem := must(gpu.Alloc(size))(t)
+	from, to := need(gpu.AllocHost(size, HostDefault))(t), need(gpu.AllocHost(size, HostDefault))(t)
+	mem := need(gpu.Alloc(size))(t)
 	defer from.Close()
 	defer to.Close()
 	defer mem.Close()
@@ -644,7 +645,7 @@ func TestGPUTimeline(t *testing.T) {
 	rounds, late := 1000, 0
 	for i := range rounds {
 		binary.NativeEndian.PutUint64(word, uint64(i)+1)
-		must(from.WriteAt(word, size-8))(t)
+		need(from.WriteAt(word, size-8))(t)
 		ok(s.Copy(mem, from))
 		ok(s.Copy(to, mem))
 		v++
@@ -659,7 +660,7 @@ func TestGPUTimeline(t *testing.T) {
 				runtime.Gosched()
 			}
 		}
-		must(to.ReadAt(word, size-8))(t)
+		need(to.ReadAt(word, size-8))(t)
 		if binary.NativeEndian.Uint64(word) != uint64(i)+1 {
 			late++
 		}
@@ -691,7 +692,7 @@ func TestGPUTimeline(t *testing.T) {
 	}
 	ok(tl.Set(v + 1))
 	ok(tl.Wait(ctx, v+3))
-	must(to.ReadAt(word, size-8))(t)
+	need(to.ReadAt(word, size-8))(t)
 	if word[0] != 7 {
 		t.Errorf("the first stream has copied %d", word[0])
 	}
@@ -710,7 +711,7 @@ func TestGPUTimeline(t *testing.T) {
 		return errors.Join(tl.Block(s, v+1), s.Memset(mem, 8), tl.Signal(s, v+2))
 	})
 	ok(err)
-	x := must(g.Instantiate())(t)
+	x := need(g.Instantiate())(t)
 	ok(x.Launch(s))
 	ok(tl.Set(v + 1))
 	ok(tl.Wait(ctx, v+2))
@@ -718,12 +719,12 @@ func TestGPUTimeline(t *testing.T) {
 	ok(errors.Join(g.Close(), x.Close()))
 
 	// On streams of other contexts and devices.
-	contexts := []*Context{must(gpu.Device().NewContext(0))(t)}
-	for _, dev := range must(gpu.Device().Driver().Devices())(t)[1:] {
-		contexts = append(contexts, must(dev.PrimaryContext())(t))
+	contexts := []*Context{need(gpu.Device().NewContext(0))(t)}
+	for _, dev := range need(gpu.Device().Driver().Devices())(t)[1:] {
+		contexts = append(contexts, need(dev.PrimaryContext())(t))
 	}
 	for _, c := range contexts {
-		far := must(c.NewStream(0))(t)
+		far := need(c.NewStream(0))(t)
 		v++
 		ok(tl.Block(s, v))
 		ok(tl.Signal(s, v+1))

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -97,7 +98,7 @@ func TestTracersCallBack(t *testing.T) {
 			e := r.event(0)
 			r.sim.Hold(r.s.Handle())
 			r.ok(e.Record(r.s))
-			ticket := must(e.Ticket())(r.t)
+			ticket := need(e.Ticket())(r.t)
 			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error { return e.Record(r.other) }, func() { e.Record(r.other); e.Handle() }
 		},
@@ -109,10 +110,10 @@ func TestTracersCallBack(t *testing.T) {
 			e := r.event(0)
 			r.sim.Hold(r.s.Handle())
 			r.ok(e.Record(r.s))
-			ticket := must(e.Ticket())(r.t)
+			ticket := need(e.Ticket())(r.t)
 			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error { return e.Record(r.other) }, func() {
-				if e.load().Event.Slot.Load().Waits() == 0 { // it has moved
+				if core.CreatedOwner(core.EventRefOf(e)).Event.Slot.Load().Waits() == 0 { // it has moved
 					r.ok(e.Wait(r.t.Context()))
 				}
 			}
@@ -121,8 +122,8 @@ func TestTracersCallBack(t *testing.T) {
 			e := r.event(EventDisableTiming)
 			r.sim.Hold(r.s.Handle())
 			r.ok(e.Record(r.s))
-			ticket := must(e.Ticket())(r.t)
-			g := must(r.gpu.NewGraph())(r.t)
+			ticket := need(e.Ticket())(r.t)
+			g := need(r.gpu.NewGraph())(r.t)
 			r.t.Cleanup(func() { g.Close(); r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			return func() error {
 				_, err := g.Add(&RecordNode{Event: e})
@@ -133,7 +134,7 @@ func TestTracersCallBack(t *testing.T) {
 			e := r.event(EventDisableTiming)
 			r.sim.Hold(r.s.Handle())
 			r.ok(e.Record(r.s))
-			ticket := must(e.Ticket())(r.t)
+			ticket := need(e.Ticket())(r.t)
 			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
 			third := r.stream()
 			return func() error {
@@ -145,9 +146,9 @@ func TestTracersCallBack(t *testing.T) {
 			}, func() { e.Record(third); e.Query(); third.WaitEvent(e) }
 		},
 		"events of a graph's nodes are replaced": func(r *soft) (func() error, func()) {
-			g := must(r.gpu.NewGraph())(r.t)
+			g := need(r.gpu.NewGraph())(r.t)
 			var events [4]Event
-			rec := must(g.Add(&RecordNode{Event: &events[0]}))(r.t)
+			rec := need(g.Add(&RecordNode{Event: &events[0]}))(r.t)
 			x := r.exec(g)
 			r.t.Cleanup(func() { g.Close(); x.Close() })
 			return func() error {
@@ -184,7 +185,7 @@ func TestTracersCallBack(t *testing.T) {
 			}, func() { e.RecordOnce(r.s) }
 		},
 		"a pool's event": func(r *soft) (func() error, func()) {
-			pool := must(r.gpu.EventPool())(r.t)
+			pool := need(r.gpu.EventPool())(r.t)
 			r.t.Cleanup(func() { pool.Close() })
 			acquire := func() error {
 				e, err := pool.Acquire()
@@ -197,8 +198,8 @@ func TestTracersCallBack(t *testing.T) {
 			return acquire, func() { acquire(); pool.Stats(); pool.Trim() }
 		},
 		"a pool's end": func(r *soft) (func() error, func()) {
-			pool := must(r.gpu.EventPool())(r.t)
-			e := must(pool.Acquire())(r.t)
+			pool := need(r.gpu.EventPool())(r.t)
+			e := need(pool.Acquire())(r.t)
 			r.ok(e.Record(r.s))
 			r.ok(e.Release())
 			return pool.Close, func() { pool.Close(); pool.Acquire(); pool.Stats() }
@@ -218,7 +219,7 @@ func TestTracersCallBack(t *testing.T) {
 			}
 		},
 		"a graph's nodes": func(r *soft) (func() error, func()) {
-			g := must(r.gpu.NewGraph())(r.t)
+			g := need(r.gpu.NewGraph())(r.t)
 			x := r.exec(g)
 			var e, later Event
 			r.t.Cleanup(func() { g.Close(); x.Close(); e.Close(); later.Close() })
@@ -239,7 +240,7 @@ func TestTracersCallBack(t *testing.T) {
 				}
 		},
 		"a graph is captured to": func(r *soft) (func() error, func()) {
-			g := must(r.gpu.NewGraph())(r.t)
+			g := need(r.gpu.NewGraph())(r.t)
 			r.t.Cleanup(func() { g.Close() })
 			return func() error {
 				_, err := g.Capture(r.s, CaptureRelaxed, func() error { return r.work(r.s) })
@@ -274,9 +275,9 @@ func TestTracersCallBack(t *testing.T) {
 				}
 		},
 		"memory that is in use elsewhere": func(r *soft) (func() error, func()) {
-			legacy := must(r.gpu.LegacyStream())(r.t)
+			legacy := need(r.gpu.LegacyStream())(r.t)
 			r.t.Cleanup(func() { legacy.Close() })
-			host, mem := must(r.gpu.AllocHost(8, 0))(r.t), must(r.gpu.Alloc(8))(r.t)
+			host, mem := need(r.gpu.AllocHost(8, 0))(r.t), need(r.gpu.Alloc(8))(r.t)
 			r.t.Cleanup(func() { mem.Close() })
 			return func() error {
 				for _, s := range []*Stream{r.s, legacy} {
@@ -289,8 +290,8 @@ func TestTracersCallBack(t *testing.T) {
 			}, func() { legacy.Query(); legacy.Copy(mem, host); r.s.Close() }
 		},
 		"a thread's stream": func(r *soft) (func() error, func()) {
-			host := must(r.gpu.AllocHost(8, 0))(r.t)
-			mem := must(r.gpu.Alloc(8))(r.t)
+			host := need(r.gpu.AllocHost(8, 0))(r.t)
+			mem := need(r.gpu.Alloc(8))(r.t)
 			r.t.Cleanup(func() { host.Close(); mem.Close() })
 			var th *Thread
 			return func() error {
@@ -338,7 +339,7 @@ func TestTraceLives(t *testing.T) {
 	book := newLives(t)
 	t.Run("all", func(t *testing.T) {
 		sim := cusim.New(spinKernel)
-		drv := must(Open(WithSoftware(sim), neverWait))(t)
+		drv := need(Open(WithSoftware(sim), neverWait))(t)
 		drv.AddTracer(book.trace)
 		ok := func(err error) {
 			t.Helper()
@@ -346,42 +347,42 @@ func TestTraceLives(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-		s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+		gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+		s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 		ok(other.WaitStream(s))
-		ok(must(gpu.PoolStream(0))(t).Close())
-		ok(must(gpu.PoolStream(-1))(t).WaitStream(s))
+		ok(need(gpu.PoolStream(0))(t).Close())
+		ok(need(gpu.PoolStream(-1))(t).WaitStream(s))
 
-		mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
-		spin := must(mod.Function("spin"))(t)
-		mem, host := must(gpu.Alloc(8))(t), must(gpu.AllocHost(8, 0))(t)
-		g := must(gpu.NewGraph())(t)
+		mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+		spin := need(mod.Function("spin"))(t)
+		mem, host := need(gpu.Alloc(8))(t), need(gpu.AllocHost(8, 0))(t)
+		g := need(gpu.NewGraph())(t)
 		for range 3 {
-			must(g.Add(&KernelNode{Kernel: spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-			must(g.Add(&CopyNode{Dst: mem, Src: host}))(t)
-			must(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+			need(g.Add(&KernelNode{Kernel: spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+			need(g.Add(&CopyNode{Dst: mem, Src: host}))(t)
+			need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 		}
 		var e Event
-		must(g.Add(&RecordNode{Event: &e}))(t)
-		x := must(g.Instantiate())(t)
+		need(g.Add(&RecordNode{Event: &e}))(t)
+		x := need(g.Instantiate())(t)
 		ok(x.Launch(s))
 		ok(s.Copy(mem, host))
 		ok(other.Copy(mem, host))
 		ok(e.Wait(t.Context()))
 		sim.Hold(other.Handle())
 		ok(e.Record(other))
-		must(e.Ticket())(t)
+		need(e.Ticket())(t)
 		ok(e.Record(s))
 		var later Event
 		ok(later.Record(other))
-		must(later.Ticket())(t)
-		must(g.Add(&RecordNode{Event: &later}))(t) // which copies the record
+		need(later.Ticket())(t)
+		need(g.Add(&RecordNode{Event: &later}))(t) // which copies the record
 		ok(later.Close())
 		sim.Release(other.Handle())
-		pool := must(gpu.EventPool())(t)
-		p := must(pool.Acquire(EventDefault))(t)
+		pool := need(gpu.EventPool())(t)
+		p := need(pool.Acquire(EventDefault))(t)
 		ok(p.Record(s))
-		must(s.Time(t.Context(), func() error { return spin.Launch(s, oneThread, U64(1)) }))(t)
+		need(s.Time(t.Context(), func() error { return spin.Launch(s, oneThread, U64(1)) }))(t)
 		ok(s.Synchronize())
 		ok(other.Close()) // with a mark at its end
 		for _, c := range []interface{ Close() error }{mod, host, mem, x, g, &e, pool, s, gpu} {
@@ -406,16 +407,16 @@ func TestCallTracer(t *testing.T) {
 	r := newSoft(t, cusim.VirtualTime())
 	e := r.event(0)
 	var got []string
-	begin := r.drv.core.Opened
+	begin := core.Of(r.drv).Opened
 	remove := r.drv.AddCallTracer(func(c TraceCall) {
 		got = append(got, fmt.Sprintf("%v after %v, %v: %v", c.Op, c.Start.Sub(begin), c.Duration, c.Result.Name()))
 	})
 	r.ok(r.work(r.s))
 	r.ok(e.Record(r.s))
-	must(e.Query())(t)
+	need(e.Query())(t)
 	r.sim.Advance(time.Millisecond)
-	must(e.Query())(t)
-	must(e.Query())(t) // which is remembered
+	need(e.Query())(t)
+	need(e.Query())(t) // which is remembered
 	r.sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(driver.ResultOutOfMemory)})
 	_, err := r.gpu.NewEvent(0)
 	r.is(err, ResultOutOfMemory)
@@ -426,7 +427,7 @@ func TestCallTracer(t *testing.T) {
 	remove()
 	r.ok(r.work(r.s))
 	r.sim.Finish()
-	if res := r.drv.core.Table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
+	if res := core.Of(r.drv).Table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 	want := []string{
@@ -455,9 +456,9 @@ func TestTraceMarks(t *testing.T) {
 		before[f] = r.calls(f)
 	}
 	remove := r.drv.AddTracer(func(tr Trace) { counts[tr.Op]++ })
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	s := r.stream(r.gpu)
-	host, mem := must(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	host, mem := need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	for _, s := range []*Stream{s, r.s, legacy} {
 		r.ok(s.Copy(mem, host))
 	}

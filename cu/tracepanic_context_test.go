@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -48,11 +49,11 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				sim := &unmarked{Software: cusim.New().Software()}
 				var leaks atomic.Int32
 				hook := WithLeakHook(func(Leak) { leaks.Add(1) })
-				drv := must(Open(WithSoftware(driver.Provide(sim)), neverWait, hook))(t)
-				dev := must(drv.Device(0))(t)
-				gpu, other := must(dev.NewContext(0))(t), must(dev.NewContext(0))(t)
-				s := must(other.NewStream(StreamNonBlocking))(t)
-				tl, held := must(gpu.NewTimeline(0))(t), must(other.NewTimeline(0))(t)
+				drv := need(Open(WithSoftware(driver.Provide(sim)), neverWait, hook))(t)
+				dev := need(drv.Device(0))(t)
+				gpu, other := need(dev.NewContext(0))(t), need(dev.NewContext(0))(t)
+				s := need(other.NewStream(StreamNonBlocking))(t)
+				tl, held := need(gpu.NewTimeline(0))(t), need(other.NewTimeline(0))(t)
 				ok(errors.Join(held.Block(s, 1), tl.Signal(s, 1)))
 				sim.refuse.Store(true) // no stream can mark the end of the timeline's work
 				ok(tl.Close())

@@ -1,9 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"runtime"
 	"sync"
 	"testing"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestTracersThatDoNotReturn has tracers panic, and end the goroutine, in each operation that
@@ -21,14 +23,14 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		e := r.event(r.gpu, EventDisableTiming)
 		r.hold(held)
 		r.ok(e.Record(held))
-		ticket := must(e.Ticket())(r.t)
+		ticket := need(e.Ticket())(r.t)
 		r.t.Cleanup(func() { r.release(held); ticket.Wait(r.patient()) })
 		return e
 	}
 	pooled := func(r *rig) (*EventPool, Pooled) {
-		pool := must(r.gpu.EventPool())(r.t)
+		pool := need(r.gpu.EventPool())(r.t)
 		r.t.Cleanup(func() { pool.Close() })
-		p := must(pool.Acquire())(r.t)
+		p := need(pool.Acquire())(r.t)
 		r.ok(p.Record(r.s))
 		return pool, p
 	}
@@ -41,7 +43,7 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 	usedElsewhere := func(r *rig) (*Stream, *HostMem) {
 		other := r.context(r.drv, 1)
 		s, mem := r.stream(other), r.memory(other, 8)
-		host := must(r.gpu.AllocHost(8, HostPortable))(r.t)
+		host := need(r.gpu.AllocHost(8, HostPortable))(r.t)
 		r.t.Cleanup(func() { host.Close() })
 		r.ok(s.Copy(mem, host))
 		return s, host
@@ -133,12 +135,12 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 			return func() { s.Close() }
 		}},
 		"Launch": {TraceLaunch, func(r *rig) func() {
-			noop := must(r.module(r.gpu).Function("noop"))(r.t)
+			noop := need(r.module(r.gpu).Function("noop"))(r.t)
 			return func() { noop.Launch(r.s, oneThread) }
 		}},
 		"GraphExec.Launch": {TraceGraphLaunch, func(r *rig) func() {
-			g := must(r.gpu.NewGraph())(r.t)
-			x := must(g.Instantiate())(r.t)
+			g := need(r.gpu.NewGraph())(r.t)
+			x := need(g.Instantiate())(r.t)
 			r.t.Cleanup(func() { x.Close(); g.Close() })
 			return func() { x.Launch(r.s) }
 		}},
@@ -157,7 +159,7 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		}},
 		"EventPool.Close": {TraceEventDestroy, func(r *rig) func() {
 			pool, _ := pooled(r)
-			must(pool.Acquire())(r.t)
+			need(pool.Acquire())(r.t)
 			return func() { pool.Close() }
 		}},
 		"HostMem.Close, record": {TraceEventRecord, func(r *rig) func() {

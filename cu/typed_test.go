@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -24,7 +25,7 @@ func TestTyped(t *testing.T) {
 // TestGPUTyped does so on a GPU.
 func TestGPUTyped(t *testing.T) {
 	gpu := gpuContext(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	typed(t, gpu, s)
 }
@@ -41,8 +42,8 @@ func typed(t *testing.T, gpu *Context, s *Stream) {
 func thereAndBack[T any](t *testing.T, gpu *Context, s *Stream, want []T) {
 	t.Helper()
 	n := len(want)
-	mem := must(AllocFrom(gpu, want))(t)
-	host := must(AllocHostFor[T](gpu, n, HostDefault))(t)
+	mem := need(AllocFrom(gpu, want))(t)
+	host := need(AllocHostFor[T](gpu, n, HostDefault))(t)
 	got := make([]T, n)
 	check := func(what string, err error) {
 		t.Helper()
@@ -57,7 +58,7 @@ func thereAndBack[T any](t *testing.T, gpu *Context, s *Stream, want []T) {
 	check("CopyTo", CopyTo(mem, got))
 	err := errors.Join(s.Copy(host, mem), s.Synchronize(), View(host, func(v []T) error { copy(got, v); return nil }))
 	check("View", err)
-	back := must(AllocFor[T](gpu, n))(t)
+	back := need(AllocFor[T](gpu, n))(t)
 	for i := range n {
 		if err := s.Copy(SpanOf[T](back, n-1-i, 1), SpanOf[T](host, n-1-i, 1)); err != nil {
 			t.Fatal(err)
@@ -75,7 +76,7 @@ func thereAndBack[T any](t *testing.T, gpu *Context, s *Stream, want []T) {
 // TestTypedErrors passes types that have no fixed layout, and numbers that do not fit.
 func TestTypedErrors(t *testing.T) {
 	r := newSoft(t)
-	mem, host := must(AllocFor[float32](r.gpu, 4))(t), must(r.gpu.AllocHost(10, 0))(t)
+	mem, host := need(AllocFor[float32](r.gpu, 4))(t), need(r.gpu.AllocHost(10, 0))(t)
 	defer mem.Close()
 	defer host.Close()
 	_, alloc := AllocFor[int](r.gpu, 1)

@@ -1,15 +1,17 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"runtime"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // holdThread holds a thread's own stream, which has to be used from its thread.
 func (r *rig) holdThread(ptds *Stream) uint64 {
-	e := must(r.gpu.NewEvent(0))(r.t)
+	e := need(r.gpu.NewEvent(0))(r.t)
 	defer e.Close()
 	r.ok(e.Record(ptds))
 	h := r.ask("fake_stream_of", rawEvent(e))
@@ -25,7 +27,7 @@ func TestThreadStreamClosedInDo(t *testing.T) {
 	var got string
 	raw := h.Handle()
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		ptds := must(th.DefaultStream())(t)
+		ptds := need(th.DefaultStream())(t)
 		obj := r.holdThread(ptds)
 		r.ok(ptds.Copy(d, h))
 		r.ok(ptds.Close())
@@ -72,7 +74,7 @@ func TestLegacyClosedInCapture(t *testing.T) {
 	r := newRig(t)
 	d, h := r.memory(r.gpu, 8), r.host(r.gpu, 8)
 	raw := h.Handle()
-	legacy := must(r.gpu.LegacyStream())(t)
+	legacy := need(r.gpu.LegacyStream())(t)
 	r.ok(legacy.Copy(d, h))
 	r.ok(legacy.Synchronize())
 	r.fail("cuStreamIsCapturing", 1, ResultStreamCaptureImplicit) // as somebody captures a blocking stream
@@ -87,9 +89,9 @@ func TestLegacyClosedInCapture(t *testing.T) {
 // TestTailOfPoisonedContext leaves no event behind in a poisoned context.
 func TestTailOfPoisonedContext(t *testing.T) {
 	r := newRig(t)
-	own := must(r.gpu.Device().NewContext(0))(t)
+	own := need(r.gpu.Device().NewContext(0))(t)
 	h := r.host(r.gpu, 8)
-	s := must(own.NewStream(0))(t)
+	s := need(own.NewStream(0))(t)
 	handle := s.Handle()
 	r.hold(s)
 	r.ok(s.Memset(h, 1))
@@ -131,9 +133,9 @@ func TestWorkerInDo(t *testing.T) {
 	d := r.memory(r.gpu, 8)
 	before := runtime.NumGoroutine()
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		ptds := must(th.DefaultStream())(t)
+		ptds := need(th.DefaultStream())(t)
 		for range 100 {
-			h := must(r.gpu.AllocHost(8, 0))(t)
+			h := need(r.gpu.AllocHost(8, 0))(t)
 			r.ok(ptds.Copy(d, h))
 			r.ok(ptds.Synchronize())
 			r.ok(h.Close())
@@ -149,9 +151,9 @@ func TestWorkerInDo(t *testing.T) {
 // its context is released.
 func TestGiveUpQueryFails(t *testing.T) {
 	r := newRig(t)
-	own := must(r.gpu.Device().NewContext(0))(t)
+	own := need(r.gpu.Device().NewContext(0))(t)
 	h := r.host(r.gpu, 8)
-	s := must(own.NewStream(0))(t)
+	s := need(own.NewStream(0))(t)
 	r.ok(s.Memset(h, 1))
 	r.ok(s.Close())
 	r.fail("cuEventQuery", 1, ResultUnknown)
@@ -174,8 +176,8 @@ func TestPoisonFromElsewhere(t *testing.T) {
 	for _, how := range []string{"peer copy", "wait for an event", "wait for a stream"} {
 		t.Run(how, func(t *testing.T) {
 			r := newRig(t)
-			b := must(must(r.drv.Device(1))(t).NewContext(0))(t)
-			far, eb, sb := must(b.Alloc(8))(t), must(b.NewEvent(0))(t), must(b.NewStream(0))(t)
+			b := need(need(r.drv.Device(1))(t).NewContext(0))(t)
+			far, eb, sb := need(b.Alloc(8))(t), need(b.NewEvent(0))(t), need(b.NewStream(0))(t)
 			r.ok(eb.Record(sb))
 			pool, d := r.host(r.gpu, 8), r.memory(r.gpu, 8)
 			raw := pool.Handle()

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -67,21 +68,21 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	}
 	r.tell("fake_release", handle)
 	r.ok(<-done)
-	if len(r.gpu.own().Context.Ends.Tails) != 0 {
+	if len(core.Of(r.gpu).Context.Ends.Tails) != 0 {
 		t.Error("the tail of the stream is still there")
 	}
 
 	// Streams that nobody waits for leave no more than a few.
 	h = r.host(r.gpu, 8)
 	for range 5 * core.MaxSpare {
-		s := must(r.gpu.NewStream(0))(t)
+		s := need(r.gpu.NewStream(0))(t)
 		r.ok(s.Copy(d, h))
 		r.ok(s.Close())
 	}
-	if n := len(r.gpu.own().Context.Ends.Tails); n > core.MaxSpare+1 {
+	if n := len(core.Of(r.gpu).Context.Ends.Tails); n > core.MaxSpare+1 {
 		t.Errorf("%d tails", n)
 	}
-	if n := len(*h.core().UsedStreams.Streams.Load()); n > core.MaxSpare+2 {
+	if n := len(*core.Of(h).UsedStreams.Streams.Load()); n > core.MaxSpare+2 {
 		t.Errorf("the memory remembers %d streams", n)
 	}
 	r.ok(h.Close())
@@ -92,8 +93,8 @@ func TestMemoryOutlivesStream(t *testing.T) {
 func TestMemoryOutlivesContext(t *testing.T) {
 	r := newRig(t)
 	pool := r.host(r.gpu, 8)
-	own := must(r.gpu.Device().NewContext(0))(t)
-	s, d := must(own.NewStream(0))(t), must(own.Alloc(8))(t)
+	own := need(r.gpu.Device().NewContext(0))(t)
+	s, d := need(own.NewStream(0))(t), need(own.Alloc(8))(t)
 	r.hold(s)
 	handle := s.Handle()
 	r.ok(s.Copy(d, pool))
@@ -111,8 +112,8 @@ func TestMemoryOutlivesContext(t *testing.T) {
 
 	// Long done: the context goes although the pool stays.
 	pool = r.host(r.gpu, 8)
-	own = must(r.gpu.Device().NewContext(0))(t)
-	s, d = must(own.NewStream(0))(t), must(own.Alloc(8))(t)
+	own = need(r.gpu.Device().NewContext(0))(t)
+	s, d = need(own.NewStream(0))(t), need(own.Alloc(8))(t)
 	r.ok(s.Copy(d, pool))
 	for _, c := range []io.Closer{s, d, own} {
 		r.ok(c.Close())
@@ -128,17 +129,17 @@ func TestMemoryOutlivesContext(t *testing.T) {
 func TestModuleStaysForTheGPU(t *testing.T) {
 	for name, work := range map[string]func(r *rig, m *Module) (io.Closer, error){
 		"kernel": func(r *rig, m *Module) (io.Closer, error) {
-			axpy := must(m.Function("axpy"))(r.t)
+			axpy := need(m.Function("axpy"))(r.t)
 			return m, axpy.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(r.memory(r.gpu, 8)), F32(0), U64(0))
 		},
 		"variable": func(r *rig, m *Module) (io.Closer, error) {
-			v := must(m.Global("counter"))(r.t)
+			v := need(m.Global("counter"))(r.t)
 			return v, r.s.Copy(v, r.host(r.gpu, 8))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			m := must(r.gpu.LoadModule([]byte("fake")))(t)
+			m := need(r.gpu.LoadModule([]byte("fake")))(t)
 			r.hold(r.s)
 			object, err := work(r, m)
 			r.ok(err)
@@ -219,7 +220,7 @@ func TestHandleWhileMoving(t *testing.T) {
 			e := r.event(r.gpu, EventDisableTiming)
 			r.hold(r.s)
 			r.ok(e.Record(r.s))
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			r.tell("fake_block", "cuEventCreate", 1, 1)
 			var wg sync.WaitGroup
 			wg.Go(func() { r.ok(e.Record(r.s)) })
@@ -229,14 +230,14 @@ func TestHandleWhileMoving(t *testing.T) {
 			r.tell("fake_unblock", "cuEventCreate")
 			wg.Wait()
 			h := <-used
-			must(e.Ticket())(t)
+			need(e.Ticket())(t)
 			r.ok(e.Record(r.s)) // in its place, though somebody waits
 			r.release(r.s)
 			r.ok(ticket.Wait(r.patient()))
 			if rawEvent(e) != h {
 				t.Error("the event has another CUevent than the one in use elsewhere")
 			}
-			if got := r.trap(func() { r.drv.core.Table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
+			if got := r.trap(func() { core.Of(r.drv).Table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
 				t.Errorf("the exposed CUevent: %s", got)
 			}
 		})
@@ -253,7 +254,7 @@ func TestExternalWaitKeepsEvent(t *testing.T) {
 	r.hold(r.s)
 	for range 3 {
 		r.ok(e.Record(r.s))
-		must(e.Ticket())(t)
+		need(e.Ticket())(t)
 	}
 	if rawEvent(e) != node {
 		t.Error("the graph waits for a CUevent that the event no longer has")
@@ -265,17 +266,17 @@ func TestExternalWaitKeepsEvent(t *testing.T) {
 // the capture mode.
 func TestDoLeavesState(t *testing.T) {
 	r := newRig(t)
-	push := must(r.drv.Proc("cuCtxPushCurrent"))(t)
+	push := need(r.drv.Proc("cuCtxPushCurrent"))(t)
 	for name, f := range map[string]func(*Thread) error{
 		"push": func(*Thread) error { _, err := push.Call(r.gpu.Handle()); return err },
 		"mode": func(th *Thread) error {
-			r.drv.core.Table().ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			core.Of(r.drv).Table().ThreadExchangeStreamCaptureMode(driver.At{Thread: RawThread(th)}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 			return nil
 		},
 	} {
 		done := make(chan error)
 		go func() { done <- r.gpu.Do(f) }()
-		if err := <-done; !errors.Is(err, errUnbalanced) {
+		if err := <-done; !errors.Is(err, ErrUnbalanced) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -301,7 +302,7 @@ func TestThreadStreamElsewhere(t *testing.T) {
 	r := newRig(t)
 	e, d, h := r.event(r.gpu, 0), r.memory(r.gpu, 8), r.host(r.gpu, 8)
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		ptds := must(th.DefaultStream())(t)
+		ptds := need(th.DefaultStream())(t)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			runtime.LockOSThread() // not the thread of Do, which is locked
@@ -345,7 +346,7 @@ func TestThreadStreamElsewhere(t *testing.T) {
 // TestAbandonedModule abandons a module while its variable is in use.
 func TestAbandonedModule(t *testing.T) {
 	r := newRig(t)
-	v := must(must(r.gpu.LoadModule([]byte("fake")))(t).Global("counter"))(t)
+	v := need(need(r.gpu.LoadModule([]byte("fake")))(t).Global("counter"))(t)
 	if diff := cmp.Diff([]string{"module abandoned"}, r.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
@@ -367,7 +368,7 @@ func TestPeerHandleComesBack(t *testing.T) {
 	if b.Handle() != old {
 		t.Fatal("the handle has not come back")
 	}
-	if a.own().Context.Reaches(f.memory(b, 16).core().Ctx) {
+	if core.Of(a).Context.Reaches(core.Of(f.memory(b, 16)).Ctx) {
 		t.Error("access to a context that is gone counts for its successor")
 	}
 }
@@ -392,8 +393,8 @@ func TestNilSpan(t *testing.T) {
 // TestArgumentMistakes looks at what is said about arguments.
 func TestArgumentMistakes(t *testing.T) {
 	r := newRig(t)
-	axpy := must(r.module(r.gpu).Function("axpy"))(t)
-	own := must(r.gpu.Device().NewContext(0))(t)
+	axpy := need(r.module(r.gpu).Function("axpy"))(t)
+	own := need(r.gpu.Device().NewContext(0))(t)
 	t.Cleanup(func() { own.Close() })
 	gone := r.memory(r.context(r.drv, 1), 8)
 	r.ok(gone.Close())
@@ -438,8 +439,8 @@ func TestSoftwareFeatures(t *testing.T) {
 		12040: {Version: 12040, ContextID: true, StreamID: true, ParamInfo: true, RecordExternal: true},
 		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true, GreenContexts: true},
 	} {
-		drv := must(Open(WithSoftware(driver.Provide(softVersion{version: version})), neverWait))(t)
-		if diff := cmp.Diff(want, must(drv.Features())(t)); diff != "" {
+		drv := need(Open(WithSoftware(driver.Provide(softVersion{version: version})), neverWait))(t)
+		if diff := cmp.Diff(want, need(drv.Features())(t)); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", version, diff)
 		}
 	}
@@ -449,7 +450,7 @@ func TestSoftwareFeatures(t *testing.T) {
 func TestOldUUID(t *testing.T) {
 	f := newFake(t)
 	f.tell("fake_version", 11030)
-	if u := must(must(f.open().Device(1))(t).UUID())(t); u == (UUID{}) {
+	if u := need(need(f.open().Device(1))(t).UUID())(t); u == (UUID{}) {
 		t.Error("no UUID")
 	}
 }
@@ -458,8 +459,8 @@ func TestOldUUID(t *testing.T) {
 // caller, who keeps the context until then, goes on.
 func TestTailEndsInTheCall(t *testing.T) {
 	r := newSoft(t)
-	cc := r.gpu.own().Context
-	e := must(cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
+	cc := core.Of(r.gpu).Context
+	e := need(cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
 	tl := &core.Tail{Ctx: cc, Event: e}
 	tl.Retain() // who asks first
 	tl.Close()  // and finds it complete

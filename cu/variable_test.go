@@ -1,10 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -49,7 +50,7 @@ func TestDriverVariable(t *testing.T) {
 		case err != nil:
 			t.Errorf("%q: %v", c.value, err)
 		default:
-			if !drv.core.Table().Software() {
+			if !core.Of(drv).Table().Software() {
 				t.Errorf("%q: the driver is %v", c.value, drv)
 			}
 			if err := drv.Close(); err != nil {
@@ -59,7 +60,7 @@ func TestDriverVariable(t *testing.T) {
 	}
 	for _, value := range []string{"", "cuda"} {
 		t.Setenv("PURECU_DRIVER", value)
-		if o := (options{}); o.useVariable() != nil || o.path != "" || o.software != nil {
+		if o, chooses := ChosenByVariable(); chooses {
 			t.Errorf("%q chooses %+v", value, o)
 		}
 	}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -14,15 +15,15 @@ import (
 func TestExportedFiles(t *testing.T) {
 	sim := cusim.New()
 	d := &exporting{sim.Software(), -1}
-	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	null := must(os.Open(os.DevNull))(t)
+	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
-	p := must(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
-	pool := must(gpu.NewMemPool(MemPoolOptions{}))(t)
+	p := need(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
+	pool := need(gpu.NewMemPool(MemPoolOptions{}))(t)
 	for _, export := range []func() (*os.File, error){p.Export, pool.Export} {
-		d.fd = must(syscall.Dup(int(null.Fd())))(t)
-		f := must(export())(t)
+		d.fd = need(syscall.Dup(int(null.Fd())))(t)
+		f := need(export())(t)
 		checkCloseOnExec(t, f)
 		noErr(t, f.Close())
 	}

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -109,7 +110,7 @@ func TestVirtualMemAccessFails(t *testing.T) {
 	access := func(want ...MemAccess) {
 		t.Helper()
 		for i, off := range []uint64{0, 2 * mib, 6 * mib, 8 * mib} {
-			if a := must(m.Access(off, dev))(t); a != want[i] {
+			if a := need(m.Access(off, dev))(t); a != want[i] {
 				t.Errorf("at offset %d: %v, want %v", off, a, want[i])
 			}
 		}
@@ -160,10 +161,10 @@ func (d *exporting) MemPoolExportToShareableHandle(*driver.Thread, driver.Memory
 func TestDescriptors(t *testing.T) {
 	sim := cusim.New()
 	d := &exporting{sim.Software(), -1}
-	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	p := must(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
-	pool := must(gpu.NewMemPool(MemPoolOptions{}))(t)
+	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	p := need(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
+	pool := need(gpu.NewMemPool(MemPoolOptions{}))(t)
 	for name, export := range map[string]func() (*os.File, error){"memory": p.Export, "pool": pool.Export} {
 		if f, err := export(); f != nil || !errors.Is(err, ResultUnknown) {
 			t.Errorf("%s: Export = %v, %v", name, f, err)

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -18,7 +19,7 @@ const mib = 1 << 20
 
 func (r *soft) reserve(size uint64) *VirtualMem {
 	r.t.Helper()
-	m := must(r.gpu.Reserve(size))(r.t)
+	m := need(r.gpu.Reserve(size))(r.t)
 	r.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -67,7 +68,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	}
 	in := []float32{1, 2, 3}
 	noErr(t, CopyFrom(m.Mem(), in))
-	host := must(r.gpu.AllocHost(6*mib, 0))(t)
+	host := need(r.gpu.AllocHost(6*mib, 0))(t)
 	defer host.Close()
 	noErr(t, r.s.Copy(host, m.Mem())) // across the mappings
 	noErr(t, r.s.Copy(m.Span(1*mib, 2*mib), m.Span(3*mib, 2*mib)))
@@ -109,7 +110,7 @@ const putPTX = `.version 7.0
 // TestVirtualMemKernel runs kernels with memory of several mappings, which is two arguments.
 func TestVirtualMemKernel(t *testing.T) {
 	r := newSoft(t)
-	mod := must(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
+	mod := need(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
 		".visible .entry axpy_f32(.param .u64 y, .param .u64 x, .param .f32 a) {\n" +
 		"\t.reg .u32 %i; .reg .u64 %y, %x; .reg .f32 %a, %u, %v;\n" +
 		"\tmov.u32 %i, %tid.x;\n" +
@@ -118,34 +119,34 @@ func TestVirtualMemKernel(t *testing.T) {
 		"\tld.param.f32 %a, [a]; fma.rn.f32 %u, %a, %v, %u; st.global.f32 [%y], %u;\n" +
 		"\tret;\n}\n")))(t)
 	defer mod.Close()
-	axpy := must(mod.Function("axpy_f32"))(t)
+	axpy := need(mod.Function("axpy_f32"))(t)
 	m := r.reserve(8 * mib)
 	noErr(t, m.Grow(2*mib))
 	noErr(t, m.Grow(4*mib))
 	const n = 3 // the values end in the second mapping
 	at := uint64(2*mib - 4)
 	noErr(t, CopyFrom(m.Mem(), []float32{1, 2, 3}))
-	if _, err := m.Mem().WriteAt(bytesAt(&[]float32{10, 20, 30}[0], 12), int64(at)); err != nil {
+	if _, err := m.Mem().WriteAt(BytesAt(&[]float32{10, 20, 30}[0], 12), int64(at)); err != nil {
 		t.Fatal(err)
 	}
 	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: n}}
 	noErr(t, axpy.Launch(r.s, cfg, Ptr(m.Span(at, 12)), Ptr(m.Mem()), F32(2)))
 	noErr(t, r.s.Synchronize())
 	got := make([]float32, n)
-	if _, err := m.Mem().ReadAt(bytesAt(&got[0], 12), int64(at)); err != nil {
+	if _, err := m.Mem().ReadAt(BytesAt(&got[0], 12), int64(at)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]float32{12, 24, 36}, got); diff != "" {
 		t.Error(diff)
 	}
-	put := must(must(r.gpu.LoadModule([]byte(putPTX)))(t).Function("put"))(t)
+	put := need(need(r.gpu.LoadModule([]byte(putPTX)))(t).Function("put"))(t)
 	noErr(t, put.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(m.Span(at+4, 4)), U32(77)))
 	noErr(t, r.s.Synchronize())
 	word := make([]byte, 4)
 	if _, err := m.Mem().ReadAt(word, int64(at)+4); err != nil || word[0] != 77 {
 		t.Errorf("the kernel has written %d, %v", word, err)
 	}
-	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m.Mem()), F32(2)))(t)
+	p := need(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m.Mem()), F32(2)))(t)
 	noErr(t, p.Launch(r.s))
 	noErr(t, m.Grow(6*mib))
 	noErr(t, m.Shrink(4*mib)) // another generation
@@ -178,10 +179,10 @@ func TestVirtualMemUnmap(t *testing.T) {
 	r.left(0, 4, 1)
 	r.is(r.other.Memset(m.Span(0, 3*mib), 1), core.ErrInvalid)
 	noErr(t, r.other.Memset(m.Span(6*mib, 2*mib), 1)) // what is still mapped
-	p := must(r.gpu.NewPhysicalMem(4*mib, PhysicalOptions{}))(t)
+	p := need(r.gpu.NewPhysicalMem(4*mib, PhysicalOptions{}))(t)
 	defer p.Close()
-	r.is(m.Map(2*mib, p), errLeaving)
-	r.is(m.Grow(4*mib), errLeaving)
+	r.is(m.Map(2*mib, p), ErrLeaving)
+	r.is(m.Grow(4*mib), ErrLeaving)
 	r.release(r.s)
 	noErr(t, <-done)
 	r.left(1, 2, 1)
@@ -225,7 +226,7 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 	x := r.exec(g)
 	noErr(t, g.Close())
 	noErr(t, x.Launch(r.s))
-	r.is(m.SetAccess(r.gpu.Device(), AccessRead), errInUse)
+	r.is(m.SetAccess(r.gpu.Device(), AccessRead), ErrInUse)
 	noErr(t, x.Launch(r.s)) // nothing has changed
 	noErr(t, x.Close())
 	r.ok(r.s.Synchronize())
@@ -241,11 +242,11 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 func TestVirtualMemAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
-		m := must(r.gpu.Reserve(4 * mib))(t)
+		m := need(r.gpu.Reserve(4 * mib))(t)
 		noErr(t, m.Grow(2*mib))
 		r.hold(r.s)
 		noErr(t, r.s.Memset(m.Mem(), 1))
-		p := must(m.Physical(1))(t)
+		p := need(m.Physical(1))(t)
 		if p.Size() != 2*mib {
 			t.Errorf("the size is %d", p.Size())
 		}
@@ -267,11 +268,11 @@ func TestPhysicalMem(t *testing.T) {
 		t.Errorf("Granularity = %d, %d, %v", least, best, err)
 	}
 	m := r.reserve(16 * mib)
-	p := must(r.gpu.NewPhysicalMem(3*mib, PhysicalOptions{}))(t)
+	p := need(r.gpu.NewPhysicalMem(3*mib, PhysicalOptions{}))(t)
 	if p.Size() != 4*mib || p.Handle() == 0 {
 		t.Errorf("%d bytes, handle %#x", p.Size(), p.Handle())
 	}
-	o := must(p.Options())(t)
+	o := need(p.Options())(t)
 	if diff := cmp.Diff(PhysicalOptions{Location: r.gpu.Device().Location()}, o); diff != "" {
 		t.Error(diff)
 	}
@@ -294,7 +295,7 @@ func TestPhysicalMem(t *testing.T) {
 	if n, err := m.Mem().ReadAt(got, 0); n != 1 || err != nil || got[0] != 9 {
 		t.Errorf("%d bytes, %v, %d", n, err, got)
 	}
-	host := must(r.gpu.AllocHost(1, 0))(t)
+	host := need(r.gpu.AllocHost(1, 0))(t)
 	defer host.Close()
 	noErr(t, r.s.Copy(host, m.Span(6*mib, 1)))
 	noErr(t, r.s.Synchronize())
@@ -311,7 +312,7 @@ func TestPhysicalMem(t *testing.T) {
 	}
 	dev := r.gpu.Device()
 	noErr(t, m.SetAccess(dev, AccessRead))
-	if a := must(m.Access(mib, dev))(t); a != AccessRead {
+	if a := need(m.Access(mib, dev))(t); a != AccessRead {
 		t.Errorf("Access = %v", a)
 	}
 	r.is(r.s.Memset(m.Mem(), 1), ResultInvalidValue)
@@ -350,8 +351,8 @@ func TestPhysicalMemShared(t *testing.T) {
 		t.Skip(err)
 	}
 	noErr(t, err)
-	f := must(p.Export())(t)
-	q := must(r.gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
+	f := need(p.Export())(t)
+	q := need(r.gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
 	noErr(t, f.Close())
 	m := r.reserve(4 * mib)
 	noErr(t, m.Map(0, p))
@@ -366,7 +367,7 @@ func TestPhysicalMemShared(t *testing.T) {
 	if diff := cmp.Diff([]byte{1, 2, 3}, got); diff != "" {
 		t.Error(diff)
 	}
-	other := must(r.gpu.NewPhysicalMem(2*mib, PhysicalOptions{}))(t)
+	other := need(r.gpu.NewPhysicalMem(2*mib, PhysicalOptions{}))(t)
 	defer other.Close()
 	_, err = other.Export()
 	r.is(err, ResultInvalidValue)
@@ -382,7 +383,7 @@ func TestVirtualMemStorm(t *testing.T) {
 	r := newSoft(t)
 	var wg sync.WaitGroup
 	for range 4 {
-		m := must(r.gpu.Reserve(64 * mib))(t)
+		m := need(r.gpu.Reserve(64 * mib))(t)
 		for i := range 3 {
 			wg.Go(func() {
 				for k := range 60 {
@@ -397,7 +398,7 @@ func TestVirtualMemStorm(t *testing.T) {
 							err = r.other.Memset(m.Span(0, n), 1)
 						}
 					}
-					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errLeaving) &&
+					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrLeaving) &&
 						!errors.Is(err, core.ErrInvalid) {
 						t.Error(err)
 					}

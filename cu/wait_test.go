@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -35,10 +36,10 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(s1))
 			raw1, record1 := rawEvent(e), r.record(e)
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			waited := make(chan error, 1)
 			go func() { waited <- e.Wait(r.patient()) }()
-			for e.core().Slot.Load().Waits() < 2 {
+			for eventOf(e).Slot.Load().Waits() < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			r.ok(e.Record(s2))
@@ -47,7 +48,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			}
 			// GPU waits are for the newest record.
 			r.ok(r.s.WaitEvent(e))
-			if n := int(r.ask("fake_waited", uintptr(r.s.core().Raw))); n != record1+1 {
+			if n := int(r.ask("fake_waited", uintptr(core.Of(r.s).Raw))); n != record1+1 {
 				t.Errorf("the stream waits for record %d, want %d", n, record1+1)
 			}
 			r.status(e, Pending)
@@ -84,7 +85,7 @@ func TestExternalDuringWait(t *testing.T) {
 			r.hold(r.s)
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			if fn != "" {
 				r.fail(fn, 1, ResultOutOfMemory)
 			}
@@ -116,7 +117,7 @@ func TestRecordFailsDuringWait(t *testing.T) {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
 			raw := rawEvent(e)
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			r.fail(fn, 1, ResultOutOfMemory)
 			err := e.Record(r.s)
 			if !errors.Is(err, ResultOutOfMemory) {
@@ -149,7 +150,7 @@ func TestWaitEnds(t *testing.T) {
 		{"cancelled before", ctx, func(*rig, *Event) {}, []error{cause}, []error{ErrClosed, ResultNotReady}, true},
 		{"closed", nil, func(r *rig, e *Event) { r.ok(e.Close()) }, []error{ErrClosed, ResultInvalidHandle}, []error{ResultNotReady}, false},
 		{"poisoned", nil, func(r *rig, e *Event) {
-			r.tell("fake_poison", uintptr(r.gpu.own().Context.Raw), 700)
+			r.tell("fake_poison", uintptr(core.Of(r.gpu).Context.Raw), 700)
 		}, []error{ErrContextPoisoned, ResultIllegalAddress}, nil, false},
 		{"query failed", nil, func(r *rig, e *Event) { r.fail("cuEventQuery", 1, ResultUnknown) }, []error{ResultUnknown}, nil, true},
 	} {
@@ -164,12 +165,12 @@ func TestWaitEnds(t *testing.T) {
 				r.ok(e.Record(r.s))
 				raw := rawEvent(e)
 				var err error
-				ticket := must(e.Ticket())(t)
+				ticket := need(e.Ticket())(t)
 				wait := e.Wait
 				if through == "ticket" {
 					wait = ticket.Wait
 				} else {
-					ticket.core.Settle(core.ErrCollected) // as if it had been collected
+					TicketState(ticket).Settle(core.ErrCollected) // as if it had been collected
 				}
 				ctx := c.ctx
 				if ctx == nil {
@@ -202,7 +203,7 @@ func TestWaitEnds(t *testing.T) {
 				}
 				if c.left {
 					if through == "ticket" && err != nil {
-						ticket.core.Settle(core.ErrCollected)
+						TicketState(ticket).Settle(core.ErrCollected)
 					}
 					r.ok(e.Record(r.s))
 					if rawEvent(e) != raw {
@@ -221,13 +222,13 @@ func TestAbandonedTicket(t *testing.T) {
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
-	func() { must(e.Ticket())(t) }()
-	sl := e.core().Slot.Load()
+	func() { need(e.Ticket())(t) }()
+	sl := eventOf(e).Slot.Load()
 	if !eventually(func() bool { return sl.Waits() == 0 }) {
 		t.Error("the ticket is still there")
 	}
 	r.ok(e.Record(r.s))
-	if e.core().Slot.Load() != sl {
+	if eventOf(e).Slot.Load() != sl {
 		t.Error("a record took another CUevent")
 	}
 }
@@ -238,7 +239,7 @@ func TestWaitKeepsEvent(t *testing.T) {
 	for name, start := range map[string]func(*Event) func(context.Context) error{
 		"wait":   func(e *Event) func(context.Context) error { return e.Wait },
 		"moved":  func(e *Event) func(context.Context) error { return e.Move().Wait },
-		"ticket": func(e *Event) func(context.Context) error { return must(e.Ticket())(t).Wait },
+		"ticket": func(e *Event) func(context.Context) error { return need(e.Ticket())(t).Wait },
 		"synchronize": func(e *Event) func(context.Context) error {
 			return func(context.Context) error { return e.Synchronize() }
 		},
@@ -248,7 +249,7 @@ func TestWaitKeepsEvent(t *testing.T) {
 			r.hold(r.s)
 			done := make(chan error, 1)
 			func() {
-				e := must(r.gpu.NewEvent(0))(t)
+				e := need(r.gpu.NewEvent(0))(t)
 				r.ok(e.Record(r.s))
 				wait := start(e)
 				go func() { done <- wait(r.patient()) }()
@@ -319,8 +320,8 @@ func TestSinceBesideFirstRecord(t *testing.T) {
 	stop := r.event(r.gpu, 0)
 	r.ok(stop.Record(r.s))
 	for range rounds(2000) {
-		start := must(r.gpu.NewEvent(0))(t)
-		ticket := must(start.Ticket())(t)
+		start := need(r.gpu.NewEvent(0))(t)
+		ticket := need(start.Ticket())(t)
 		var wg sync.WaitGroup
 		wg.Go(func() { r.ok(start.Record(r.s)) })
 		for {
@@ -368,7 +369,7 @@ func TestSinceBeforeFirstRecord(t *testing.T) {
 			if st != StatusUnknown || !errors.Is(err, ErrNotRecorded) || !errors.As(err, &said) || said.Handle != pair[late[0]].Handle() {
 				t.Errorf("Since = %v, %v; want %v of the first of %v", st, err, ErrNotRecorded, late)
 			}
-			must(Elapsed(t.Context(), pair[0], pair[1]))(t)
+			need(Elapsed(t.Context(), pair[0], pair[1]))(t)
 		})
 	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package cu
+package cu_test
 
 import (
 	"cmp"
@@ -24,8 +24,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -113,7 +115,7 @@ func (w *eventWaits) waiting() int {
 	if !w.watched {
 		return len(w.events)
 	}
-	return watches(w.r.gpu.own().Context.Drv)
+	return watches(core.Of(w.r.gpu).Context.Drv)
 }
 
 func (w *eventWaits) arm(i, stream int) error                  { return w.events[i].Record(w.r.streams[stream]) }
@@ -203,9 +205,9 @@ func BenchmarkWakeUp(b *testing.B) {
 			long: 2 * time.Second, longSamples: 15, kernels: 400, kernel: time.Millisecond, sweep: 1024, sweepRounds: 31,
 		},
 		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string][]wakeLoad), slow: make(map[string]int), wakeFor: *wakeFor,
-		only: must(regexp.Compile(*wakeOnly))(b),
+		only: need(regexp.Compile(*wakeOnly))(b),
 	}
-	if gpu.own().Context.Drv.Table().Software() {
+	if core.Of(gpu).Context.Drv.Table().Software() {
 		r.wakeSize = wakeSize{
 			waiters: []int{1, 40}, over: []int{1, 4},
 			few: min(*wakeSamples, 20), many: 1, rounds: 1, roundsOfMost: 1, pause: 100 * time.Microsecond, window: 20 * time.Millisecond,
@@ -221,12 +223,12 @@ func BenchmarkWakeUp(b *testing.B) {
 	}
 	r.end = time.Now().Add(r.wakeFor)
 	if path := os.Getenv(wakeEnv); path != "" {
-		r.tsv = must(os.Create(path))(b)
+		r.tsv = need(os.Create(path))(b)
 		defer r.tsv.Close()
 	}
 	// Everything is created before anything is held.
 	for range max(r.sweep, slices.Max(r.over)) {
-		r.streams = append(r.streams, must(gpu.NewStream(StreamNonBlocking))(b))
+		r.streams = append(r.streams, need(gpu.NewStream(StreamNonBlocking))(b))
 	}
 	r.gate = newGate(b, gpu)
 	defer r.close()
@@ -240,7 +242,7 @@ func BenchmarkWakeUp(b *testing.B) {
 	}
 	b.Log(r.report())
 	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(),
-		must(gpu.Device().Driver().Version())(b))
+		need(gpu.Device().Driver().Version())(b))
 }
 
 // close lets everything go on, and releases what the benchmark has.
@@ -423,10 +425,10 @@ func (r *wakeRig) hold(streams int, inTurn bool) error {
 		if i == 0 || inTurn {
 			r.ticket++
 		}
-		res := r.gate.ctx.Drv.Table().StreamWaitValue32(driver.At{}, s.core().Raw, r.gate.dev, r.ticket,
+		res := r.gate.ctx.Drv.Table().StreamWaitValue32(driver.At{}, core.Of(s).Raw, r.gate.dev, r.ticket,
 			driver.CU_STREAM_WAIT_VALUE_GEQ)
 		if res != 0 {
-			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(s.core().Raw)}
+			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(core.Of(s).Raw)}
 		}
 	}
 	return nil
@@ -840,9 +842,9 @@ func (r *wakeRig) kernelsInARow() {
 	if len(list) == 0 {
 		return
 	}
-	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(r.b)
+	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(r.b)
 	defer mod.Close()
-	spin := must(mod.Function("spin"))(r.b)
+	spin := need(mod.Function("spin"))(r.b)
 	one, ns := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(uint64(r.kernel))
 	launch := func(stream int) error { return spin.Launch(r.streams[stream], one, ns) }
 	// Code may be loaded when it is first launched.
@@ -902,15 +904,15 @@ func (r *wakeRig) sweeps() {
 			r.b.Error(err)
 		}
 	}()
-	tab := r.gpu.own().Context.Drv.Table()
+	tab := core.Of(r.gpu).Context.Drv.Table()
 	events, results := make([]driver.Event, r.sweep), make([]driver.Result, r.sweep)
 	for i := range events {
-		events[i] = r.events[EventDisableTiming][i].core().Slot.Load().Raw
+		events[i] = eventOf(r.events[EventDisableTiming][i]).Slot.Load().Raw
 	}
 	inGo := func() float64 {
 		t0 := time.Now()
-		for i := 0; i < len(events); i += batchSize {
-			end := min(i+batchSize, len(events))
+		for i := 0; i < len(events); i += BatchSize {
+			end := min(i+BatchSize, len(events))
 			tab.EventQueryAll(driver.At{Relaxed: true}, events[i:end], results[i:end])
 		}
 		return float64(time.Since(t0).Nanoseconds()) / 1e3

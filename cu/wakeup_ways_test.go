@@ -1,11 +1,14 @@
 //go:build linux
 
-package cu
+package cu_test
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 type hostFuncWaits struct {
@@ -68,7 +71,7 @@ func (w *timelineWaits) wait(ctx context.Context, i int) error {
 // waiting returns how many are the watcher's.
 func (w *timelineWaits) waiting() (n int) {
 	for _, t := range w.timelines {
-		n += w.r.gpu.own().Context.Drv.Watch.Number(&t.core.Waits)
+		n += core.Of(w.r.gpu).Context.Drv.Watch.Number(&TimelineState(t).Waits)
 	}
 	return n
 }

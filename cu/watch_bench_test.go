@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // quickEvents is a software driver of events that cost nothing: they are pending, all of
@@ -72,16 +74,16 @@ func (q *quickEvents) EventQuery(*driver.Thread, driver.Event) driver.Result {
 func BenchmarkWatcher(b *testing.B) {
 	const waiters, of = 10_000, 16
 	soft := new(quickEvents)
-	drv := must(Open(WithSoftware(driver.Provide(soft))))(b)
-	gpu := must(must(drv.Device(0))(b).PrimaryContext())(b)
+	drv := need(Open(WithSoftware(driver.Provide(soft))))(b)
+	gpu := need(need(drv.Device(0))(b).PrimaryContext())(b)
 	defer gpu.Close()
 	var streams []*Stream
 	for range of {
-		streams = append(streams, must(gpu.NewStream(StreamNonBlocking))(b))
+		streams = append(streams, need(gpu.NewStream(StreamNonBlocking))(b))
 	}
 	events := make([]*Event, waiters)
 	for i := range events {
-		events[i] = must(gpu.NewEvent(EventDisableTiming))(b)
+		events[i] = need(gpu.NewEvent(EventDisableTiming))(b)
 	}
 	// Each has a context of its own: they would fight over the lock of one.
 	ctxs := make([]context.Context, waiters)
@@ -105,10 +107,10 @@ func BenchmarkWatcher(b *testing.B) {
 				took[i] = time.Since(begin)
 			})
 		}
-		for drv.core.Watch.Waiters() != waiters {
+		for core.Of(drv).Watch.Waiters() != waiters {
 			time.Sleep(time.Millisecond)
 		}
-		drv.core.Watch.State() // nobody else is adding a wait
+		core.Of(drv).Watch.State() // nobody else is adding a wait
 		begin = time.Now()
 		soft.pending.Store(false)
 		wg.Wait()
@@ -132,13 +134,13 @@ func ticketsOf(tb testing.TB, gpu *Context, s *Stream, n int, oneEvent bool) (ev
 	tb.Helper()
 	for i := range n {
 		if i == 0 || !oneEvent {
-			events = append(events, must(gpu.NewEvent(EventDisableTiming))(tb))
+			events = append(events, need(gpu.NewEvent(EventDisableTiming))(tb))
 		}
 		e := events[len(events)-1]
 		if err := e.Record(s); err != nil {
 			tb.Fatal(err)
 		}
-		done = append(done, must(e.Ticket())(tb).Done())
+		done = append(done, need(e.Ticket())(tb).Done())
 	}
 	return events, done
 }
@@ -150,10 +152,10 @@ func BenchmarkPendingRecords(b *testing.B) {
 	for name, oneEvent := range map[string]bool{"one-event": true, "events": false} {
 		b.Run(name, func(b *testing.B) {
 			soft := new(quickEvents)
-			drv := must(Open(WithSoftware(driver.Provide(soft))))(b)
-			gpu := must(must(drv.Device(0))(b).PrimaryContext())(b)
+			drv := need(Open(WithSoftware(driver.Provide(soft))))(b)
+			gpu := need(need(drv.Device(0))(b).PrimaryContext())(b)
 			defer gpu.Close()
-			s := must(gpu.NewStream(StreamNonBlocking))(b)
+			s := need(gpu.NewStream(StreamNonBlocking))(b)
 			var add, complete time.Duration
 			for b.Loop() {
 				soft.pending.Store(true)
@@ -183,24 +185,24 @@ func BenchmarkClosingWakes(b *testing.B) {
 		b.Run(map[bool]string{true: "streams", false: "contexts"}[contexts == 1], func(b *testing.B) {
 			soft := new(quickEvents)
 			soft.pending.Store(true)
-			drv := must(Open(WithSoftware(driver.Provide(soft))))(b)
+			drv := need(Open(WithSoftware(driver.Provide(soft))))(b)
 			var took time.Duration
 			for b.Loop() {
 				var gpus []*Context
 				for i := range contexts {
-					gpus = append(gpus, must(must(drv.Device(i))(b).PrimaryContext())(b))
+					gpus = append(gpus, need(need(drv.Device(i))(b).PrimaryContext())(b))
 				}
 				var streams []*Stream
 				var wg sync.WaitGroup
 				errs := make([]error, closed*each)
 				for i := range closed {
-					s := must(gpus[i%contexts].NewStream(StreamNonBlocking))(b)
+					s := need(gpus[i%contexts].NewStream(StreamNonBlocking))(b)
 					streams = append(streams, s)
 					for k := range each {
 						wg.Go(func() { errs[i*each+k] = s.Wait(b.Context()) })
 					}
 				}
-				for watches(&drv.core) != closed*each {
+				for watches(core.Of(drv)) != closed*each {
 					time.Sleep(time.Millisecond)
 				}
 				begin := time.Now()

@@ -1,9 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"context"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
 )
 
 // TestWatcherIsNotHeldUp has the driver hold up the call by which a stream is told to wake the

@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"weak"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -22,11 +23,11 @@ type heldDriver struct {
 
 func (f *fake) openHeld() *heldDriver {
 	f.t.Helper()
-	h := &heldDriver{Driver: must(Open(WithLibrary(f.path), WithLeakHook(f.leak), neverWait))(f.t), f: f}
+	h := &heldDriver{Driver: need(Open(WithLibrary(f.path), WithLeakHook(f.leak), neverWait))(f.t), f: f}
 	f.loose = append(f.loose, weak.Make(h.Driver))
-	h.gpu = must(must(h.Device(0))(f.t).PrimaryContext())(f.t)
-	h.s = must(h.gpu.NewStream(StreamNonBlocking))(f.t)
-	h.e = must(h.gpu.NewEvent(EventDisableTiming))(f.t)
+	h.gpu = need(need(h.Device(0))(f.t).PrimaryContext())(f.t)
+	h.s = need(h.gpu.NewStream(StreamNonBlocking))(f.t)
+	h.e = need(h.gpu.NewEvent(EventDisableTiming))(f.t)
 	f.hold(h.s)
 	f.ok(h.e.Record(h.s))
 	return h
@@ -39,8 +40,8 @@ func (h *heldDriver) waitUntil(condition func(core.WaitCounts) bool) {
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- h.e.Wait(ctx) }()
-	if !soon(func() bool { return condition(h.core.WaitCounts()) }) {
-		h.f.t.Errorf("while somebody waits there are %+v", h.core.WaitCounts())
+	if !soon(func() bool { return condition(core.Of(h.Driver).WaitCounts()) }) {
+		h.f.t.Errorf("while somebody waits there are %+v", core.Of(h.Driver).WaitCounts())
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -54,7 +55,7 @@ func (h *heldDriver) close() {
 	if err := errors.Join(h.e.Close(), h.s.Close(), h.gpu.Close()); err != nil {
 		h.f.t.Error(err)
 	}
-	h.end(h.core.WaitCounts().Wakeups)
+	h.end(core.Of(h.Driver).WaitCounts().Wakeups)
 }
 
 // end frees what waits to be freed, so that no context is left, unless streams have yet to wake: the watcher may
@@ -63,9 +64,9 @@ func (h *heldDriver) end(wakeups int) {
 	h.f.t.Helper()
 	if !soon(func() bool {
 		h.Driver.Close()
-		h.Driver.core.Mu.Lock()
-		defer h.Driver.core.Mu.Unlock()
-		return len(h.core.Contexts) == 0 || wakeups > 0
+		core.Of(h.Driver).Mu.Lock()
+		defer core.Of(h.Driver).Mu.Unlock()
+		return len(core.Of(h.Driver).Contexts) == 0 || wakeups > 0
 	}) {
 		h.f.t.Errorf("a driver of which all is closed has %+v", h.Stats())
 	}
@@ -93,7 +94,7 @@ func TestFilesOfDrivers(t *testing.T) {
 		if !soon(func() bool {
 			n = core.WaitCounts{}
 			for _, h := range all {
-				c := h.core.WaitCounts()
+				c := core.Of(h.Driver).WaitCounts()
 				n.Waits += c.Waits
 				n.Wakeups += c.Wakeups
 				n.Descriptors += c.Descriptors
@@ -121,15 +122,15 @@ func TestFilesOfDrivers(t *testing.T) {
 
 	// They can be used again.
 	for _, h := range all {
-		again := must(must(h.Device(0))(t).PrimaryContext())(t)
-		s := must(again.NewStream(StreamNonBlocking))(t)
-		e := must(again.NewEvent(EventDisableTiming))(t)
+		again := need(need(h.Device(0))(t).PrimaryContext())(t)
+		s := need(again.NewStream(StreamNonBlocking))(t)
+		e := need(again.NewEvent(EventDisableTiming))(t)
 		r.hold(s)
 		r.ok(e.Record(s))
 		done := make(chan error)
 		go func() { done <- e.Wait(t.Context()) }()
-		if !soon(func() bool { return waits(h.core.WaitCounts()) }) {
-			t.Errorf("after Close somebody waits with %+v", h.core.WaitCounts())
+		if !soon(func() bool { return waits(core.Of(h.Driver).WaitCounts()) }) {
+			t.Errorf("after Close somebody waits with %+v", core.Of(h.Driver).WaitCounts())
 		}
 		r.release(s)
 		r.ok(<-done)

@@ -1,10 +1,13 @@
-package cu
+package cu_test
 
 import (
 	"context"
 	"os"
 	"testing"
 	"time"
+
+	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // openFiles returns how many files the process has open, and 0 where the system does not say.
@@ -31,7 +34,7 @@ func TestWaitCounts(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 2)
 	events := recordHeld(t, gpu, streams, 2)
-	line := must(gpu.NewTimeline(0))(t)
+	line := need(gpu.NewTimeline(0))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	errs := make(chan error, 8)
@@ -48,12 +51,12 @@ func TestWaitCounts(t *testing.T) {
 			go func() { _, err := WaitAny(ctx, events...); errs <- err }()
 			return func() { <-errs }
 		}},
-		{"Ticket.Done", 1, func() func() { done := must(events[1].Ticket())(t).Done(); return func() { <-done } }},
+		{"Ticket.Done", 1, func() func() { done := need(events[1].Ticket())(t).Done(); return func() { <-done } }},
 	}
 	waits := func(want int, what string) {
 		t.Helper()
-		if !soon(func() bool { return drv.core.WaitCounts().Waits == want }) {
-			t.Errorf("%s: %d waits are counted, want %d", what, drv.core.WaitCounts().Waits, want)
+		if !soon(func() bool { return core.Of(drv).WaitCounts().Waits == want }) {
+			t.Errorf("%s: %d waits are counted, want %d", what, core.Of(drv).WaitCounts().Waits, want)
 		}
 	}
 	waits(0, "nobody waits")

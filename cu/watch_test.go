@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -24,8 +25,8 @@ import (
 func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Context) {
 	t.Helper()
 	sim := cusim.New(append(opts, cusim.Devices(2))...)
-	drv := must(Open(WithSoftware(sim), neverWait))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	drv := need(Open(WithSoftware(sim), neverWait))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	t.Cleanup(func() {
 		gpu.Close()
 		if !eventually(func() bool {
@@ -38,22 +39,22 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		for _, m := range sim.Misuses() {
 			t.Errorf("misuse: %v", m)
 		}
-		if !eventually(func() bool { return drv.core.Watch.State() == watch.State{} }) {
-			t.Errorf("the watcher did not end: %+v", drv.core.Watch.State())
+		if !eventually(func() bool { return core.Of(drv).Watch.State() == watch.State{} }) {
+			t.Errorf("the watcher did not end: %+v", core.Of(drv).Watch.State())
 		}
 	})
 	return sim, drv, gpu
 }
 
 // wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int { return gpu.own().Context.WakeUps.Count() }
+func wakeUpStreams(gpu *Context) int { return core.Of(gpu).Context.WakeUps.Count() }
 
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
 	t.Helper()
 	events := make([]*Event, n)
 	for i := range events {
-		events[i] = must(gpu.NewEvent(EventDisableTiming))(t)
+		events[i] = need(gpu.NewEvent(EventDisableTiming))(t)
 		if err := events[i].Record(streams[i%len(streams)]); err != nil {
 			t.Fatal(err)
 		}
@@ -75,12 +76,12 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 	t.Helper()
 	streams := make([]*Stream, n)
 	for i := range streams {
-		streams[i] = must(gpu.NewStream(StreamNonBlocking))(t)
-		sim.Hold(uintptr(streams[i].core().Raw)) // after Stream.Handle the library counts the stream as exposed
+		streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
+		sim.Hold(uintptr(core.Of(streams[i]).Raw)) // after Stream.Handle the library counts the stream as exposed
 	}
 	return streams, func() {
 		for _, s := range streams {
-			sim.Release(uintptr(s.core().Raw))
+			sim.Release(uintptr(core.Of(s).Raw))
 		}
 	}
 }
@@ -113,7 +114,7 @@ func TestWaiters(t *testing.T) {
 							woken.Add(1)
 						})
 					}
-					eventually(func() bool { return drv.core.Watch.Waiters() == c.waiters })
+					eventually(func() bool { return core.Of(drv).Watch.Waiters() == c.waiters })
 					time.Sleep(long)
 					if n := woken.Load(); n != 0 {
 						t.Errorf("%d have been woken", n)
@@ -136,15 +137,15 @@ func TestWaiters(t *testing.T) {
 // with another where there are too few.
 func TestWakeUpStreams(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	in := driver.At{Context: gpu.own().Context.Raw}
+	in := driver.At{Context: core.Of(gpu).Context.Raw}
 	var streams []*Stream
 	for range core.FirstWakeUps + 2 {
-		raw, res := drv.core.Table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
+		raw, res := core.Of(drv).Table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
-		defer drv.core.Table().StreamDestroy(driver.At{}, raw)
-		streams = append(streams, must(gpu.WrapStream(uintptr(raw)))(t))
+		defer core.Of(drv).Table().StreamDestroy(driver.At{}, raw)
+		streams = append(streams, need(gpu.WrapStream(uintptr(raw)))(t))
 		sim.Hold(uintptr(raw))
 	}
 	events := recordHeld(t, gpu, streams, len(streams))
@@ -152,7 +153,7 @@ func TestWakeUpStreams(t *testing.T) {
 	for _, e := range events {
 		go func() { errs <- e.Wait(t.Context()) }()
 	}
-	rest := func() time.Duration { return drv.core.Watch.State().Rest }
+	rest := func() time.Duration { return core.Of(drv).Watch.State().Rest }
 	if !eventually(func() bool { return rest() >= 700*time.Microsecond }) {
 		t.Error("the watcher does not slow down")
 	}
@@ -161,13 +162,13 @@ func TestWakeUpStreams(t *testing.T) {
 	}
 	var own []*Stream
 	for i := range core.FirstWakeUps {
-		own = append(own, must(gpu.NewStream(StreamNonBlocking))(t))
+		own = append(own, need(gpu.NewStream(StreamNonBlocking))(t))
 		if n := wakeUpStreams(gpu); n != i+1 {
 			t.Errorf("%d wake-up streams after %d streams", n, i+1)
 		}
 	}
 	if !eventually(func() bool {
-		w := &gpu.own().Context.WakeUps
+		w := &core.Of(gpu).Context.WakeUps
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return w.Wanted
@@ -176,7 +177,7 @@ func TestWakeUpStreams(t *testing.T) {
 	}
 	for i := range 2 {
 		if !eventually(func() bool {
-			own = append(own, must(gpu.NewStream(StreamNonBlocking))(t))
+			own = append(own, need(gpu.NewStream(StreamNonBlocking))(t))
 			return wakeUpStreams(gpu) == core.FirstWakeUps+1+i
 		}) {
 			t.Errorf("%d wake-up streams for %d waits", wakeUpStreams(gpu), len(events))
@@ -208,7 +209,7 @@ func TestWatcherRests(t *testing.T) {
 	defer cancel()
 	errs := make(chan error, len(events))
 	wait := func(e *Event) { go func() { errs <- e.Wait(ctx) }() }
-	rests := func() bool { return drv.core.Watch.State().Rest >= watch.Behind }
+	rests := func() bool { return core.Of(drv).Watch.State().Rest >= watch.Behind }
 	for _, e := range events {
 		wait(e)
 	}
@@ -218,12 +219,12 @@ func TestWatcherRests(t *testing.T) {
 	if n := wakeUpStreams(gpu); n < len(streams) || n > core.MaxWakeUps {
 		t.Errorf("%d wake-up streams", n)
 	}
-	late := must(gpu.NewEvent(0))(t)
+	late := need(gpu.NewEvent(0))(t)
 	if err := late.Record(streams[0]); err != nil {
 		t.Fatal(err)
 	}
 	wait(late)
-	if !eventually(func() bool { return drv.core.Watch.Waiters() == 6 }) || !eventually(rests) {
+	if !eventually(func() bool { return core.Of(drv).Watch.Waiters() == 6 }) || !eventually(rests) {
 		t.Error("the watcher does not rest again")
 	}
 	sim.Release(streams[2].Handle())
@@ -247,8 +248,8 @@ func TestWatcherRests(t *testing.T) {
 func TestWaitStorm(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 4)
-	dev := must(drv.Device(1))(t)
-	other := must(dev.PrimaryContext())(t)
+	dev := need(drv.Device(1))(t)
+	other := need(dev.PrimaryContext())(t)
 	var wg sync.WaitGroup
 	deadline := time.Now().Add(time.Duration(rounds(1500)) * time.Millisecond)
 	stop := make(chan struct{})
@@ -272,10 +273,10 @@ func TestWaitStorm(t *testing.T) {
 				ctx, s := gpu, streams[rand.IntN(len(streams))]
 				if rand.IntN(8) == 0 {
 					ctx = other
-					s = must(other.NewStream(StreamNonBlocking))(t)
+					s = need(other.NewStream(StreamNonBlocking))(t)
 					sim.Hold(s.Handle())
 				}
-				e := must(ctx.NewEvent(EventDisableTiming))(t)
+				e := need(ctx.NewEvent(EventDisableTiming))(t)
 				if err := e.Record(s); err != nil {
 					t.Error(err)
 				}
@@ -384,10 +385,10 @@ func TestPoisonWakesAll(t *testing.T) {
 					wg.Go(func() { is(streams[i%len(streams)].Wait(t.Context())) })
 				case 2:
 					wg.Add(1)
-					must(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
+					need(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
 				}
 			}
-			eventually(func() bool { return drv.core.Watch.Waiters() > 130 })
+			eventually(func() bool { return core.Of(drv).Watch.Waiters() > 130 })
 			time.Sleep(after)
 			if n := called.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -417,7 +418,7 @@ func TestClosingWakes(t *testing.T) {
 				sim, drv, gpu := simWaits(t)
 				streams, release := heldStreams(t, sim, gpu, 3)
 				events := recordHeld(t, gpu, streams, 30)
-				again := must(must(drv.Device(0))(t).PrimaryContext())(t)
+				again := need(need(drv.Device(0))(t).PrimaryContext())(t)
 				if what == "context" {
 					again.Close()
 				}
@@ -426,7 +427,7 @@ func TestClosingWakes(t *testing.T) {
 					go func() { errs <- e.Wait(t.Context()) }()
 					go func() { errs <- streams[i%3].Wait(t.Context()) }()
 				}
-				eventually(func() bool { return drv.core.Watch.Waiters() == 60 })
+				eventually(func() bool { return core.Of(drv).Watch.Waiters() == 60 })
 				time.Sleep(after)
 				woken := 0
 				switch what {
@@ -502,7 +503,7 @@ func TestTicketTells(t *testing.T) {
 	streams, release := heldStreams(t, sim, gpu, 1)
 	e := recordHeld(t, gpu, streams, 1)[0]
 	begin := time.Now()
-	ticket := must(e.Ticket())(t)
+	ticket := need(e.Ticket())(t)
 	if at, ok := ticket.CompletedAt(); ok || ticket.Err() != nil {
 		t.Errorf("pending: %v, %v, %v", at, ok, ticket.Err())
 	}
@@ -552,7 +553,7 @@ func TestTicketTells(t *testing.T) {
 	}
 
 	// One whose outcome was known is the same.
-	known := must(new(Event).Ticket())(t)
+	known := need(new(Event).Ticket())(t)
 	<-known.Done()
 	if at, ok := known.CompletedAt(); !ok || at.Before(begin) || known.Err() != nil {
 		t.Errorf("known: %v, %v, %v", at, ok, known.Err())
@@ -583,7 +584,7 @@ func TestDoneOutlivesTicket(t *testing.T) {
 	for range 10 {
 		func() {
 			e := recordHeld(t, gpu, streams, 1)[0]
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			done = append(done, ticket.Done())
 			ticket.Notify(func(err error) { called <- err })
 		}()
@@ -592,7 +593,7 @@ func TestDoneOutlivesTicket(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	if n := drv.core.Watch.State().Waits; n != 10 {
+	if n := core.Of(drv).Watch.State().Waits; n != 10 {
 		t.Errorf("%d records are watched", n)
 	}
 	release()
@@ -672,7 +673,7 @@ func TestWaitAllAndAny(t *testing.T) {
 // TestStreamWait waits for what is enqueued on a stream, and not for what comes later.
 func TestStreamWait(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	s := must(gpu.NewStream(0))(t)
+	s := need(gpu.NewStream(0))(t)
 	ctx, cause := ended()
 	if err := s.Wait(t.Context()); err != nil {
 		t.Error(err)
@@ -685,12 +686,12 @@ func TestStreamWait(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- s.Wait(t.Context()) }()
-	eventually(func() bool { return drv.core.Watch.Waiters() == 1 })
+	eventually(func() bool { return core.Of(drv).Watch.Waiters() == 1 })
 	sim.Release(s.Handle())
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	legacy := must(gpu.LegacyStream())(t)
+	legacy := need(gpu.LegacyStream())(t)
 	if err := legacy.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -730,15 +731,15 @@ func TestStreamWait(t *testing.T) {
 // outcome.
 func TestDoneBesideOutcome(t *testing.T) {
 	sim, _, gpu := simWaits(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
 	for range 20 {
 		sim.Hold(s.Handle())
 		if err := e.Record(s); err != nil {
 			t.Fatal(err)
 		}
-		ticket := must(e.Ticket())(t)
-		tc := ticket.core
+		ticket := need(e.Ticket())(t)
+		tc := TicketState(ticket)
 		calls := func(n int) {
 			if !eventually(func() bool { return tc.Calls() == n }) {
 				t.Errorf("there are not %d calls in flight", n)
@@ -770,7 +771,7 @@ func TestWaitAllContextClosing(t *testing.T) {
 		sim, _, gpu := simWaits(t)
 		streams, release := heldStreams(t, sim, gpu, 2)
 		events := recordHeld(t, gpu, streams, 2)
-		list, pending := enterAll("cuEventQuery", events)
+		list, pending := EnterAll("cuEventQuery", events)
 		if pending != 2 {
 			t.Fatalf("%d of 2 records are pending", pending)
 		}
@@ -778,15 +779,15 @@ func TestWaitAllContextClosing(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := watch.NewWaiter(outcomes)
-		watchAll(list, to)
+		WatchAll(list, to)
 		late, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if !to.Wait(late.Done()) {
 			t.Error("nobody tells of the context")
 		}
 		cancel()
-		leaveAll(list, func(*core.Slot) error { return errPending })
+		LeaveAll(list, func(*core.Slot) error { return ErrPending })
 		for i := range list {
-			if err := list[i].err; !errors.Is(err, ErrClosed) ||
+			if err := AwaitedErr(list, i); !errors.Is(err, ErrClosed) ||
 				!strings.Contains(err.Error(), core.ContextClosedDetail) {
 				t.Errorf("wait %d ended with %v", i, err)
 			}
@@ -803,9 +804,9 @@ func TestWaitAllOfSeveralDrivers(t *testing.T) {
 	var streams []*Stream
 	for range 4 {
 		_, _, gpu := simWaits(t)
-		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		streams = append(streams, s)
-		events = append(events, must(gpu.NewEvent(EventDisableTiming))(t))
+		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
 	}
 	for range 1500 {
 		for i, e := range events {
@@ -827,13 +828,13 @@ func TestWaitAllOfSeveralDrivers(t *testing.T) {
 // TestWatcherSparesCaptures has the watcher look at a record that is part of a capture.
 func TestWatcherSparesCaptures(t *testing.T) {
 	_, _, gpu := simWaits(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
-	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	e := need(gpu.NewEvent(EventDisableTiming))(t)
 	for name, wait := range map[string]func() error{
 		"WaitAll": func() error { return WaitAll(t.Context(), e) },
 		"WaitAny": func() error { _, err := WaitAny(t.Context(), e); return err },
 		"Done": func() error {
-			ticket := must(e.Ticket())(t)
+			ticket := need(e.Ticket())(t)
 			<-ticket.Done()
 			return ticket.Err()
 		},
@@ -861,21 +862,21 @@ func TestWatcherSparesCaptures(t *testing.T) {
 // themselves.
 func TestClosingWakesAtOnce(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())
 	e := recordHeld(t, gpu, []*Stream{s}, 1)[0]
-	line := must(gpu.NewTimeline(0))(t)
+	line := need(gpu.NewTimeline(0))(t)
 	for name, wait := range map[string]func() error{
 		"Event":    func() error { return e.Wait(t.Context()) },
 		"Stream":   func() error { return s.Wait(t.Context()) },
 		"Timeline": func() error { return line.Wait(t.Context(), 1) },
 	} {
-		again := must(must(drv.Device(0))(t).PrimaryContext())(t)
+		again := need(need(drv.Device(0))(t).PrimaryContext())(t)
 		gpu.Close()
 		gpu = again
 		done := make(chan error)
 		go func() { done <- wait() }()
-		for drv.core.Watch.Waiters() == 0 {
+		for core.Of(drv).Watch.Waiters() == 0 {
 			runtime.Gosched()
 		}
 		gpu.Close()
@@ -887,7 +888,7 @@ func TestClosingWakesAtOnce(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatalf("%s: nobody has woken it", name)
 		}
-		gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
+		gpu = need(need(drv.Device(0))(t).PrimaryContext())(t)
 	}
 	sim.Release(s.Handle())
 	closeAll(t, []*Event{e})
@@ -902,19 +903,19 @@ func TestTracerWaits(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 4)
 	events := recordHeld(t, gpu, streams, 40)
-	other := must(gpu.NewStream(StreamNonBlocking))(t)
+	other := need(gpu.NewStream(StreamNonBlocking))(t)
 	var told, nested atomic.Int32
 	remove := drv.AddTracer(func(tr Trace) {
 		if tr.Op != TraceEventQuery || nested.Add(1) > 200 {
 			return
 		}
-		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		e := need(gpu.NewEvent(EventDisableTiming))(t)
 		defer e.Close()
 		sim.Hold(other.Handle())
 		if err := e.Record(other); err != nil {
 			t.Error(err)
 		}
-		ticket := must(e.Ticket())(t)
+		ticket := need(e.Ticket())(t)
 		time.AfterFunc(time.Millisecond, func() { sim.Release(other.Handle()) })
 		select {
 		case <-ticket.Done():
@@ -943,7 +944,7 @@ func TestTracerWaits(t *testing.T) {
 	}
 	remove()
 	closeAll(t, events)
-	eventually(func() bool { return drv.core.Watch.Waiters() == 0 })
+	eventually(func() bool { return core.Of(drv).Watch.Waiters() == 0 })
 	closeAll(t, append(streams, other))
 }
 
@@ -953,7 +954,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 2)
 	events := recordHeld(t, gpu, streams, 2)
-	told := events[0].load().Event.Slot.Load().Handle()
+	told := core.CreatedOwner(core.EventRefOf(events[0])).Event.Slot.Load().Handle()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var once sync.Once
@@ -966,7 +967,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 			})
 		}
 	})
-	ticket := must(events[0].Ticket())(t)
+	ticket := need(events[0].Ticket())(t)
 	done := ticket.Done()
 	sim.Release(streams[0].Handle())
 	<-waiting
@@ -989,7 +990,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 	streams, release := heldStreams(t, sim, gpu, 2)
 	e := recordHeld(t, gpu, streams, 1)[0]
 	e.Handle()
-	before := must(e.Ticket())(t).Done()
+	before := need(e.Ticket())(t).Done()
 	again := make(chan error, 1)
 	var once sync.Once
 	remove := drv.AddTracer(func(tr Trace) {
@@ -1001,7 +1002,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 				t.Error(err)
 			}
 			go func() { again <- WaitAll(t.Context(), e) }()
-			eventually(func() bool { return drv.core.Watch.State().Waits == 2 || len(again) > 0 })
+			eventually(func() bool { return core.Of(drv).Watch.State().Waits == 2 || len(again) > 0 })
 		})
 	})
 	sim.Release(streams[0].Handle())
@@ -1024,7 +1025,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 // waits go on. What is closed finds its own waits, and passes by those of others.
 func TestClosingEndsItsOwn(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	other := must(must(drv.Device(1))(t).PrimaryContext())(t)
+	other := need(need(drv.Device(1))(t).PrimaryContext())(t)
 	streams, _ := heldStreams(t, sim, gpu, 2)
 	theirs, releaseTheirs := heldStreams(t, sim, other, 2)
 	errs := make(map[*Stream]chan error)
@@ -1035,8 +1036,8 @@ func TestClosingEndsItsOwn(t *testing.T) {
 			go func() { ended <- s.Wait(t.Context()) }()
 		}
 	}
-	if !eventually(func() bool { return watches(&drv.core) == 12 }) {
-		t.Fatalf("%d are waited for", watches(&drv.core))
+	if !eventually(func() bool { return watches(core.Of(drv)) == 12 }) {
+		t.Fatalf("%d are waited for", watches(core.Of(drv)))
 	}
 	ends := func(s *Stream, what string, want ...error) {
 		t.Helper()
@@ -1053,7 +1054,7 @@ func TestClosingEndsItsOwn(t *testing.T) {
 	}
 	left := func(want, streams int) {
 		t.Helper()
-		if s := drv.core.Watch.State(); s.Waits != want || s.Counters != streams {
+		if s := core.Of(drv).Watch.State(); s.Waits != want || s.Counters != streams {
 			t.Errorf("%d are waited for, of %d streams, want %d of %d", s.Waits, s.Counters, want, streams)
 		}
 	}

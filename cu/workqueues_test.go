@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -13,11 +14,11 @@ import (
 func TestWorkQueues(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
 	dev := r.gpu.Device()
-	its := must(dev.WorkQueues())(t)
+	its := need(dev.WorkQueues())(t)
 	if its != (WorkQueues{Limit: 8}) {
 		t.Errorf("the device's work queues are %+v", its)
 	}
-	parts, _, err := must(dev.SMResource())(t).Split(8)
+	parts, _, err := need(dev.SMResource())(t).Split(8)
 	r.ok(err)
 	for i, c := range []struct{ asked, want WorkQueues }{
 		{WorkQueues{}, its},
@@ -25,22 +26,22 @@ func TestWorkQueues(t *testing.T) {
 		{WorkQueues{Limit: 3, Balanced: true}, WorkQueues{Limit: 3, Balanced: true}},
 		{WorkQueues{Limit: 100}, WorkQueues{Limit: 100}},
 	} {
-		g := must(r.gpu.NewGreenContextQueues(c.asked, parts[2*i], parts[2*i+1]))(t)
-		if got := must(g.WorkQueues())(t); got != c.want {
+		g := need(r.gpu.NewGreenContextQueues(c.asked, parts[2*i], parts[2*i+1]))(t)
+		if got := need(g.WorkQueues())(t); got != c.want {
 			t.Errorf("asked for %+v: %+v, want %+v", c.asked, got, c.want)
 		}
-		if n := must(g.SMResource())(t).Count(); n != 16 {
+		if n := need(g.SMResource())(t).Count(); n != 16 {
 			t.Errorf("%d multiprocessors, want 16", n)
 		}
-		s := must(g.NewStream(0))(t)
+		s := need(g.NewStream(0))(t)
 		r.ok(s.Synchronize())
 		r.ok(s.Close())
 		r.ok(g.Close())
 		_, err := g.WorkQueues()
 		r.is(err, ErrClosed)
 	}
-	plain := must(r.gpu.NewGreenContext(parts[0]))(t)
-	if got := must(plain.WorkQueues())(t); got != its {
+	plain := need(r.gpu.NewGreenContext(parts[0]))(t)
+	if got := need(plain.WorkQueues())(t); got != its {
 		t.Errorf("without work queues of its own: %+v, want the device's", got)
 	}
 	r.ok(plain.Close())
@@ -69,9 +70,9 @@ func TestWorkQueues(t *testing.T) {
 func TestWorkQueuesMissing(t *testing.T) {
 	r := newSoft(t, cusim.Version(13000))
 	dev := r.gpu.Device()
-	parts, _, err := must(dev.SMResource())(t).Split(8)
+	parts, _, err := need(dev.SMResource())(t).Split(8)
 	r.ok(err)
-	g := must(r.gpu.NewGreenContext(parts[0]))(t)
+	g := need(r.gpu.NewGreenContext(parts[0]))(t)
 	defer g.Close()
 	for _, err := range []error{
 		second2(dev.WorkQueues()), second2(g.WorkQueues()),
@@ -93,22 +94,22 @@ func TestGPUWorkQueues(t *testing.T) {
 	gpu := gpuContext(t)
 	dev := gpu.Device()
 	its, err := dev.WorkQueues()
-	if v := must(dev.Driver().Version())(t); v < 13010 {
+	if v := need(dev.Driver().Version())(t); v < 13010 {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("on a driver for CUDA %v: %v", v, err)
 		}
 		return
 	}
-	parts, _, err := must(dev.SMResource())(t).Split(8)
+	parts, _, err := need(dev.SMResource())(t).Split(8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, asked := range []WorkQueues{its, {Limit: 2}, {Limit: 2, Balanced: true}} {
-		g := must(gpu.NewGreenContextQueues(asked, parts[0]))(t)
-		if got := must(g.WorkQueues())(t); got != asked {
+		g := need(gpu.NewGreenContextQueues(asked, parts[0]))(t)
+		if got := need(g.WorkQueues())(t); got != asked {
 			t.Errorf("asked for %+v: %+v", asked, got)
 		}
-		s := must(g.NewStream(0))(t)
+		s := need(g.NewStream(0))(t)
 		if err := s.Synchronize(); err != nil {
 			t.Error(err)
 		}

@@ -1,10 +1,11 @@
-package cu
+package cu_test
 
 import (
 	"errors"
 	"math"
 	"testing"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -25,7 +26,7 @@ func TestRecordsWrap(t *testing.T) {
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
 			r.status(e, Complete)
-			first := e.core().Slot.Load()
+			first := eventOf(e).Slot.Load()
 			if c.known {
 				e.Handle()
 			}
@@ -38,7 +39,7 @@ func TestRecordsWrap(t *testing.T) {
 				r.ok(errors.Join(RecordAll([]*Event{e}, []*Stream{held}), e.RecordWithFlags(held, RecordDefault)))
 				r.status(e, Pending)
 			}
-			if now := e.core().Slot.Load(); c.known != (now == first) {
+			if now := eventOf(e).Slot.Load(); c.known != (now == first) {
 				t.Errorf("the event is on its first slot: %v", now == first)
 			}
 			r.release(held)
@@ -51,13 +52,13 @@ func TestRecordsWrap(t *testing.T) {
 // records than 48 bits can count.
 func TestSequenceWraps(t *testing.T) {
 	_, drv, gpu := simWaits(t)
-	drv.core.Sequenced.Store(true)
-	s, e := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewEvent(EventDisableTiming))(t)
-	sl := e.core().Slot.Load()
-	s.core().Retain()
+	core.Of(drv).Sequenced.Store(true)
+	s, e := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewEvent(EventDisableTiming))(t)
+	sl := eventOf(e).Slot.Load()
+	core.Of(s).Retain()
 	sl.Begin(sl)
-	sl.NoteStream(s.core())
-	noted := sl.NoteSequence(s.core())
+	sl.NoteStream(core.Of(s))
+	noted := sl.NoteSequence(core.Of(s))
 	if noted == 0 {
 		t.Fatal("a record that is alone has no sequence number")
 	}
@@ -67,12 +68,12 @@ func TestSequenceWraps(t *testing.T) {
 	}
 	sl.Confirm(noted, driver.ResultSuccess)
 	sl.End(sl)
-	s.core().EndCall()
+	core.Of(s).EndCall()
 	if n := sequenceOf(e); n != 0 {
 		t.Errorf("the record is number %d, and others came between", n)
 	}
 
-	s.core().Records = 1<<48 - 2
+	core.Of(s).Records = 1<<48 - 2
 	for range 3 {
 		before := sequenceOf(e)
 		if err := e.Record(s); err != nil {
@@ -89,9 +90,9 @@ func TestSequenceWraps(t *testing.T) {
 // TestPoolIsFull asks a pool for an event that has no room for it.
 func TestPoolIsFull(t *testing.T) {
 	r := newSoft(t)
-	pool := must(r.gpu.EventPool())(t)
-	cc := pool.share.Pool
-	e := must(pool.Acquire())(t)
+	pool := need(r.gpu.EventPool())(t)
+	cc := PoolShare(pool).Pool
+	e := need(pool.Acquire())(t)
 	entries := cc.Entries.Load()
 	full := make([]*core.EventPoolEntry, core.MaxEntries)
 	cc.Entries.Store(&full)

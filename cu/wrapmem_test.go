@@ -1,4 +1,4 @@
-package cu
+package cu_test
 
 import (
 	"errors"
@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // wrap wraps memory that other code has allocated.
 func (r *soft) wrap(size uint64) *DeviceMem {
 	r.t.Helper()
-	return must(r.gpu.WrapMem(rawMemory(r.t, r.gpu, size, false), size))(r.t)
+	return need(r.gpu.WrapMem(rawMemory(r.t, r.gpu, size, false), size))(r.t)
 }
 
 // TestWrapMem uses memory of other code in a stream and a graph: Close waits for work in streams, and the
@@ -27,7 +29,7 @@ func TestWrapMem(t *testing.T) {
 	r.ok(r.s.Memset(m, 1))
 	done := make(chan error)
 	go func() { done <- m.Close() }()
-	for !m.core().Closed() {
+	for !core.Of(m).Closed() {
 		time.Sleep(time.Millisecond)
 	}
 	select {
@@ -53,7 +55,7 @@ func TestWrapMem(t *testing.T) {
 	r.is(r.other.Memset(m, 2), ErrClosed)
 	r.release(r.s)
 	r.ok(errors.Join(r.s.Synchronize(), x.Close(), g.Close()))
-	again := must(r.gpu.WrapMem(addr+1, 2))(t)
+	again := need(r.gpu.WrapMem(addr+1, 2))(t)
 	if got := r.bytes(again); got[0] != 3 || got[1] != 3 {
 		t.Errorf("got %v", got)
 	}
@@ -67,7 +69,7 @@ func TestWrapMem(t *testing.T) {
 func TestWrapMemKinds(t *testing.T) {
 	r := newSoft(t)
 	m := r.wrap(64)
-	managed := must(r.gpu.WrapMem(rawMemory(t, r.gpu, 64, true), 64))(t)
+	managed := need(r.gpu.WrapMem(rawMemory(t, r.gpu, 64, true), 64))(t)
 	defer func() { r.ok(errors.Join(m.Close(), managed.Close())) }()
 	ipc := func(m *DeviceMem) error { _, err := m.IPCHandle(); return err }
 	pool := func(m *DeviceMem) error { _, err := m.PoolHandle(); return err }
@@ -93,8 +95,8 @@ func TestWrapMemKinds(t *testing.T) {
 	r.ok(errors.Join(r.s.Prefetch(managed, r.gpu.Device().Location()),
 		r.gpu.Advise(managed, AdviseReadMostly, MemLocation{})))
 	// Streams of other contexts may use managed memory.
-	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
-	s := must(far.NewStream(StreamNonBlocking))(t)
+	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+	s := need(far.NewStream(StreamNonBlocking))(t)
 	r.ok(errors.Join(s.Memset(managed, 5), s.Synchronize()))
 	r.is(s.Memset(m, 5), ErrDeviceMismatch)
 	r.ok(errors.Join(s.Close(), far.Close()))
@@ -111,7 +113,7 @@ func TestWrapMemAbandoned(t *testing.T) {
 	r := newSoft(t)
 	addr := rawMemory(t, r.gpu, 64, false)
 	r.hold(r.s)
-	r.ok(r.s.Memset(must(r.gpu.WrapMem(addr, 64))(t), 1))
+	r.ok(r.s.Memset(need(r.gpu.WrapMem(addr, 64))(t), 1))
 	runtime.GC()
 	time.Sleep(10 * time.Millisecond)
 	if got := r.abandoned(); got != nil {
@@ -142,9 +144,9 @@ func (d *rangeDriver) MemGetAddressRange(_ *driver.Thread,
 func TestWrapMemFails(t *testing.T) {
 	sim := cusim.New()
 	wrong := &rangeDriver{Software: sim.Software()}
-	drv := must(Open(WithSoftware(driver.Provide(wrong))))(t)
-	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	v := must(gpu.Reserve(2 * mib))(t)
+	drv := need(Open(WithSoftware(driver.Provide(wrong))))(t)
+	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	v := need(gpu.Reserve(2 * mib))(t)
 	noErr(t, v.Grow(1))
 	if _, err := gpu.WrapMem(v.Handle(), 64); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an empty range: %v", err)
