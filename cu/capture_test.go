@@ -124,6 +124,14 @@ func (r *soft) is(err error, targets ...error) {
 	}
 }
 
+// says checks that an error has a text.
+func (r *soft) says(err error, text string) {
+	r.t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		r.t.Errorf("the error is %v, want one that says %q", err, text)
+	}
+}
+
 var oneThread = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 
 func (r *soft) work(s *Stream) error { return r.spin.Launch(s, oneThread, U64(1000)) }

@@ -10,7 +10,6 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
-	"github.com/purecu/purecu/internal/poolimport"
 )
 
 // Of anyevent.go and arg.go.
@@ -75,13 +74,6 @@ func EnterPooled(p Pooled, op string) (*core.Slot, error) { return p.enter(op) }
 func LeavePooled(p Pooled, sl *core.Slot)                 { p.leave(sl) }
 func TicketState(t *Ticket) *core.Ticket                  { return t.core }
 
-// Of external.go, externalsem.go and externalsemops.go.
-
-const SignalExternalOp = signalExternalOp
-
-func SemaphoreState(s *ExternalSemaphore) *core.Resource { return &s.core.Resource }
-func SemaphoreIsBinary(s *ExternalSemaphore) bool        { return s.core.Binary }
-
 // Of features.go and zenums.go.
 
 var NamesDeviceAttribute = namesDeviceAttribute
@@ -117,13 +109,6 @@ func EnqueueExec(x *GraphExec, f core.WorkFunction, s *core.Stream) (driver.Resu
 	return x.core.enqueue(f, s)
 }
 
-// Of green.go.
-
-func RawGreen(g *GreenContext) driver.GreenCtx { return g.core.raw }
-
-// SMResourceOf returns the multiprocessors of r as those of another device.
-func SMResourceOf(dev *Device, r SMResource) SMResource { return SMResource{dev: dev, raw: r.raw} }
-
 // Of launch.go, library.go and module.go.
 
 func NormalDim(d Dim3) Dim3                                         { return d.normalize() }
@@ -137,24 +122,12 @@ func UseAll(f *Function, w *core.Work, cfg *LaunchConfig, args []Arg) (driver.Ke
 	return f.useAll(w, cfg, args, nil)
 }
 
-// Of mem.go, typed.go and the files about memory.
+// Of mem.go, hostmem.go, library.go, module.go and typed.go.
 
 var (
-	ExternalMemory   = externalMemory
-	IPCMemory        = ipcMemory
-	ManagedMemory    = managedMemory
 	ManagedVariable  = managedVariable
 	ModuleVariable   = moduleVariable
-	PooledManaged    = pooledManaged
-	PooledPinned     = pooledPinned
 	RegisteredMemory = registeredMemory
-	VirtualMemory    = virtualMemory
-	WrappedManaged   = wrappedManaged
-	WrappedMemory    = wrappedMemory
-
-	ErrInUse      = errInUse
-	ErrLeaving    = errLeaving
-	ErrUnknownMem = errUnknownMem
 )
 
 func BytesAt[T any](p *T, size uint64) []byte { return bytesAt(p, size) }
@@ -164,15 +137,6 @@ func MemoryState(m Memory) *core.Mem {
 	s := spanOf(m)
 	return s.core().Mem
 }
-
-// AbandonPool does what happens when a pool that is open is collected.
-func AbandonPool(p *MemPool) {
-	p.cleanup.Stop()
-	p.core.Forgotten()
-}
-
-func PoolIsImported(d *core.Driver) bool   { return !core.StateOf[poolimport.Pools](d).Idle() }
-func PoolMemoryIsOpen(d *core.Driver) bool { return !core.StateOf[poolimport.Memory](d).Idle() }
 
 // Of thread.go.
 

@@ -203,7 +203,7 @@ func TestExternalMistakes(t *testing.T) {
 	if x.Value() != 0 {
 		t.Errorf("a refused call has signalled: %d", x.Value())
 	}
-	r.sim.Inject(cusim.Fault{Function: SignalExternalOp, Code: int(ResultUnknown)})
+	r.sim.Inject(cusim.Fault{Function: "cuSignalExternalSemaphoresAsync", Code: int(ResultUnknown)})
 	r.is(r.s.SignalExternal(s.At(1)), ResultUnknown)
 }
 
@@ -214,7 +214,7 @@ func TestExternalSemaphoreKept(t *testing.T) {
 	noErr(t, r.s.WaitExternal(s.At(1)))
 	done := make(chan error)
 	go func() { done <- s.Close() }()
-	if !eventually(SemaphoreState(s).Closed) {
+	if !eventually(semaphoreState(s).Closed) {
 		t.Fatal("Close has not begun")
 	}
 	r.is(r.s.WaitExternal(s.At(1)), ErrClosed)
@@ -366,12 +366,12 @@ func TestExternalReplaced(t *testing.T) {
 		e := r.exec(g)
 		noErr(t, e.Launch(stream))
 		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
-		if !slices.Contains(SemaphoreState(s).UsedStreams.List(), core.Of(stream)) {
+		if !slices.Contains(semaphoreState(s).UsedStreams.List(), core.Of(stream)) {
 			t.Errorf("%s: the stream is not waited for", name)
 		}
 		x.Signal(1)
 		noErr(t, errors.Join(stream.Synchronize(), e.Close(), g.Close(), r.gpu.Synchronize()))
-		if !SemaphoreState(s).Freed.Load() {
+		if !semaphoreState(s).Freed.Load() {
 			t.Errorf("%s: the semaphore stays", name)
 		}
 	}
@@ -482,8 +482,8 @@ func TestExternalSemaphoreOfWindows(t *testing.T) {
 		if got[i].Type != int32(h.Type) || uintptr(w.Handle) != h.Handle || (w.Name != 0) != (h.Name != "") {
 			t.Errorf("%+v became %+v", h, got[i])
 		}
-		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; SemaphoreIsBinary(x) != want {
-			t.Errorf("%+v is binary: %v", h, SemaphoreIsBinary(x))
+		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; semaphoreState(x).Binary != want {
+			t.Errorf("%+v is binary: %v", h, semaphoreState(x).Binary)
 		}
 		noErr(t, x.Close())
 	}
@@ -515,4 +515,9 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 	if n != 3 {
 		t.Errorf("the detector may forget %d semaphores, want 3", n)
 	}
+}
+
+// semaphoreState returns the state of a semaphore.
+func semaphoreState(x *ExternalSemaphore) *core.ExternalSemaphore {
+	return core.ExternalOpOf(x.At(0)).Sem
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,13 +73,26 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
 	for _, k := range []core.MemoryKind{core.DeviceMemory, ModuleVariable, ManagedVariable, core.PooledMemory,
-		PooledPinned,
-		PooledManaged, ManagedMemory, RegisteredMemory, VirtualMemory, IPCMemory, WrappedMemory, WrappedManaged,
-		ExternalMemory} { // objects makes pinned memory; graphMemory has no address of its own
-		switch {
-		case memories[k], k == IPCMemory && x == nil, k == ExternalMemory && runtime.GOOS == "windows":
-		default:
+		RegisteredMemory} { // objects makes pinned memory; graphMemory has no address of its own
+		if !memories[k] {
 			t.Errorf("no %s (%+v) is abandoned", k.Name, k.MemoryTraits)
+		}
+	}
+	names := map[string]bool{}
+	for k := range memories {
+		names[memoryName(k)] = true
+	}
+	want := []string{"host memory of a pool", "managed memory of a pool", "managed memory", "virtual memory",
+		"memory of other code", "managed memory of other code"}
+	if x != nil {
+		want = append(want, "memory of another process")
+	}
+	if runtime.GOOS != "windows" {
+		want = append(want, "external memory")
+	}
+	for _, name := range want {
+		if !names[name] {
+			t.Errorf("no %s is abandoned", name)
 		}
 	}
 	kinds := map[reflect.Type]string{
@@ -445,15 +459,15 @@ func (b *besideHeld) others(contexts bool) (use func() error) {
 	e := need(pool.AcquireTracked())(t)
 	b.made["event pool"]++
 	b.made["pooled event"]++
-	var green *GreenContext
+	var greenCtx *GreenContext
 	var s *Stream
 	if contexts {
 		sms, err := b.gpu.Device().SMResource()
 		if err == nil {
-			green, err = b.gpu.NewGreenContext(sms)
+			greenCtx, err = b.gpu.NewGreenContext(sms)
 		}
 		if !b.missing("green context", err) {
-			s = need(green.NewStream(0))(t)
+			s = need(greenCtx.NewStream(0))(t)
 			b.made["stream"]++
 		}
 	}
@@ -464,7 +478,7 @@ func (b *besideHeld) others(contexts bool) (use func() error) {
 			b.made["device memory"]++
 			err = errors.Join(err, s.Memset(mem, 1))
 		}
-		runtime.KeepAlive(green)
+		runtime.KeepAlive(greenCtx)
 		return err
 	}
 }
@@ -474,4 +488,16 @@ func (b *besideHeld) ok(err error) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// memoryName names the kinds of memory of subjects, which tests cannot name otherwise.
+func memoryName(k core.MemoryKind) string {
+	name := k.Name
+	if k.Managed && !strings.HasPrefix(name, "managed") {
+		name = "managed " + name
+	}
+	if k.Pooled != nil {
+		name += " of a pool"
+	}
+	return name
 }

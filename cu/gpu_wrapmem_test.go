@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
@@ -159,21 +160,22 @@ func TestGPUWrapMemRefused(t *testing.T) {
 	noErr(t, gone.Close())
 	for name, c := range map[string]struct {
 		addr, size uint64
-		want       error
+		want       error // nil if the driver knows no memory there
 	}{
 		"no address":                 {0, 8, ErrNil},
 		"no bytes":                   {addr, 0, ResultInvalidValue},
 		"more bytes than there are":  {addr, 1 << 50, ResultInvalidValue},
 		"an overflow":                {addr, math.MaxUint64, ResultInvalidValue},
-		"no memory":                  {1 << 20, 8, ErrUnknownMem},
-		"memory that was freed":      {before, 8, ErrUnknownMem},
+		"no memory":                  {1 << 20, 8, nil},
+		"memory that was freed":      {before, 8, nil},
 		"memory of the host":         {uint64(host.Handle()), 8, ResultInvalidValue},
 		"memory of another context":  {far.Handle(), 8, ErrContextMismatch},
-		"virtual memory without any": {end, 8, ErrUnknownMem},
-		"virtual memory with a gap":  {end - 8, 16, ErrUnknownMem},
+		"virtual memory without any": {end, 8, nil},
+		"virtual memory with a gap":  {end - 8, 16, nil},
 	} {
 		m, err := gpu.WrapMem(c.addr, c.size)
-		if !errors.Is(err, c.want) {
+		unknown := err != nil && strings.Contains(err.Error(), "the driver knows no memory at the address")
+		if unknown != (c.want == nil) || !unknown && !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v", name, m, err)
 			continue
 		}

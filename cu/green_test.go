@@ -10,6 +10,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -266,8 +267,6 @@ func TestGreenContextMistakes(t *testing.T) {
 	if need(old.drv.Features())(t).GreenContexts || !need(r.drv.Features())(t).GreenContexts {
 		t.Error("Features.GreenContexts")
 	}
-	_, err = old.gpu.NewGreenContext(SMResourceOf(old.gpu.Device(), need(r.gpu.Device().SMResource())(t)))
-	old.is(err, errors.ErrUnsupported)
 	between := newSoft(t, cusim.Version(12040))
 	_, err = between.green().NewStream(0)
 	between.is(err, errors.ErrUnsupported)
@@ -355,7 +354,7 @@ func TestGreenContextClosing(t *testing.T) {
 	}
 	g = r.green()
 	r.sim.Inject(cusim.Fault{Function: "cuGreenCtxDestroy", Code: int(ResultUnknown)})
-	raw := RawGreen(g)
+	raw := driver.GreenCtx(g.Handle())
 	r.is(g.Close(), ResultUnknown)
 	if res := r.sim.Software().GreenCtxDestroy(nil, raw); res != 0 {
 		t.Errorf("what the fault has left: %v", res)

@@ -12,9 +12,18 @@ import (
 // reserves memory, and streams allocate from it and free to it without waiting for the GPU. It is
 // safe for concurrent use.
 type MemPool struct {
-	_       core.NoCopy
-	core    *core.MemPool
-	cleanup runtime.Cleanup
+	_ core.NoCopy
+	poolRef
+}
+
+// poolRef is an alias, so that the field of a MemPool is not exported.
+type poolRef = core.Ref[core.MemPool]
+
+func (p *MemPool) core() *core.MemPool {
+	if p == nil {
+		return nil
+	}
+	return core.State(&p.poolRef)
 }
 
 // MemPoolOptions are the options of [Context.NewMemPool]. The zero value is a pool of device
@@ -67,8 +76,8 @@ func (r MemPoolReuse) String() string {
 
 // newMemPool returns the pool with a handle, within a call on the context.
 func newMemPool(c *core.Context, raw driver.MemoryPool, memory core.MemoryKind, foreign bool) *MemPool {
-	p := &MemPool{core: &core.MemPool{Raw: raw, Memory: memory, Foreign: foreign}}
-	p.cleanup = core.Owned(p, &p.core.Resource, p.core, c)
+	p, pc := new(MemPool), &core.MemPool{Raw: raw, Memory: memory, Foreign: foreign}
+	core.SetState(&p.poolRef, pc, core.Owned(p, &pc.Resource, pc, c))
 	return p
 }
 
@@ -94,8 +103,8 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 		return nil, own.Explain(failPool(cc, op, props, res))
 	}
 	p := newMemPool(cc, raw, o.Kind.memory(), false)
-	p.core.Most = o.MaxSize
-	cc.Drv.Pools.Store(raw, p.core)
+	p.core().Most = o.MaxSize
+	cc.Drv.Pools.Store(raw, p.core())
 	if o.Kind == MemPoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -145,7 +154,7 @@ func (c *Context) devicePool(op string,
 		}
 	}
 	p := newMemPool(cc, raw, core.PooledMemory, true)
-	p.core.Of = of
+	p.core().Of = of
 	return p, nil
 }
 
@@ -189,22 +198,22 @@ func (c *Context) SetMemPool(p *MemPool) error {
 
 // object returns the object for an error, or nil if there is none.
 func (p *MemPool) object() core.Named {
-	if p == nil || p.core == nil {
+	if p.core() == nil {
 		return nil
 	}
-	return p.core
+	return p.core()
 }
 
 // enter begins a call on the pool. leave ends it.
 func (p *MemPool) enter(op string) (*core.MemPool, error) {
-	if p == nil || p.core == nil {
+	if p.core() == nil {
 		return nil, core.NilError(op, "memory pool")
 	}
-	return p.core, p.core.Enter(p.core, op)
+	return p.core(), p.core().Enter(p.core(), op)
 }
 
 func (p *MemPool) leave() {
-	p.core.EndCall()
+	p.core().EndCall()
 	runtime.KeepAlive(p)
 }
 
@@ -212,19 +221,19 @@ func (p *MemPool) leave() {
 // destroyed when the memory has been freed. Close does not wait for the GPU. Further calls return
 // nil.
 func (p *MemPool) Close() error {
-	if p == nil || p.core == nil {
+	if p.core() == nil {
 		return core.NilError("cuMemPoolDestroy", "memory pool")
 	}
-	return p.core.CloseOwned("MemPool.Close", p.cleanup)
+	return p.core().CloseOwned("MemPool.Close", core.CleanupOf(&p.poolRef))
 }
 
 // Handle returns the CUmemoryPool, for code that calls the driver without this package. It is valid
 // until the MemPool is closed or collected. For nil and for a closed pool it is 0.
 func (p *MemPool) Handle() uintptr {
-	if p == nil || p.core == nil || p.core.Closed() {
+	if p.core() == nil || p.core().Closed() {
 		return 0
 	}
-	return uintptr(p.core.Raw)
+	return uintptr(p.core().Raw)
 }
 
 // call makes a call of the driver about the pool.
@@ -345,8 +354,8 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	if peer.core() == nil {
 		return core.NilArgError(op, p.object(), "device")
 	}
-	if p != nil && p.core != nil && p.core.Memory == pooledManaged {
-		return core.BadValue(op, p.core,
+	if p.core() != nil && p.core().Memory == pooledManaged {
+		return core.BadValue(op, p.core(),
 			"managed memory is for all devices, whose access does not change: do not set it")
 	}
 	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.core().Raw)}
@@ -358,9 +367,9 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 		if res == driver.ResultSuccess {
 			key := core.PoolAccess{Pool: raw, Dev: peer.core().Raw}
 			if allow {
-				p.core.Ctx.Drv.PoolAccess.Store(key, true)
+				p.core().Ctx.Drv.PoolAccess.Store(key, true)
 			} else {
-				p.core.Ctx.Drv.PoolAccess.Delete(key)
+				p.core().Ctx.Drv.PoolAccess.Delete(key)
 			}
 		}
 		return res
@@ -376,7 +385,7 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.core().Raw))
 		// The driver (580) says no for managed memory, which is for all devices.
-		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.Memory == pooledManaged
+		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core().Memory == pooledManaged
 		return res
 	})
 	return can, err

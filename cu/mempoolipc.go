@@ -65,7 +65,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
 	p := newMemPool(cc, raw, core.PooledMemory, false)
-	p.core.LeaveImports = core.StateOf[poolimport.Pools](cc.Drv).Leave
+	p.core().LeaveImports = core.StateOf[poolimport.Pools](cc.Drv).Leave
 	return p, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/poolimport"
 )
 
 // importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
@@ -327,7 +328,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		return !PoolMemoryIsOpen(core.Of(r.gpu).Context.Drv)
+		return core.StateOf[poolimport.Memory](core.Of(r.gpu).Context.Drv).Idle()
 	}) {
 		t.Error("memory is open")
 	}
@@ -339,7 +340,8 @@ func TestPoolImportedTwice(t *testing.T) {
 	for name, end := range map[string]func(p *MemPool) error{
 		"Close": (*MemPool).Close,
 		"abandoned": func(p *MemPool) error {
-			AbandonPool(p)
+			core.CleanupOf(core.RefOf(p)).Stop()
+			core.Of(p).Forgotten()
 			return nil
 		},
 	} {
@@ -454,7 +456,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		return !PoolIsImported(core.Of(r.gpu).Context.Drv) && r.pools() == 1
+		return core.StateOf[poolimport.Pools](core.Of(r.gpu).Context.Drv).Idle() && r.pools() == 1
 	}) {
 		t.Error("a pool is imported")
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -181,8 +182,8 @@ func TestVirtualMemUnmap(t *testing.T) {
 	noErr(t, r.other.Memset(m.Span(6*mib, 2*mib), 1)) // what is still mapped
 	p := need(r.gpu.NewPhysicalMem(4*mib, PhysicalOptions{}))(t)
 	defer p.Close()
-	r.is(m.Map(2*mib, p), ErrLeaving)
-	r.is(m.Grow(4*mib), ErrLeaving)
+	r.says(m.Map(2*mib, p), stillInUse)
+	r.says(m.Grow(4*mib), stillInUse)
 	r.release(r.s)
 	noErr(t, <-done)
 	r.left(1, 2, 1)
@@ -226,7 +227,7 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 	x := r.exec(g)
 	noErr(t, g.Close())
 	noErr(t, x.Launch(r.s))
-	r.is(m.SetAccess(r.gpu.Device(), AccessRead), ErrInUse)
+	r.says(m.SetAccess(r.gpu.Device(), AccessRead), "the memory is in use")
 	noErr(t, x.Launch(r.s)) // nothing has changed
 	noErr(t, x.Close())
 	r.ok(r.s.Synchronize())
@@ -398,7 +399,7 @@ func TestVirtualMemStorm(t *testing.T) {
 							err = r.other.Memset(m.Span(0, n), 1)
 						}
 					}
-					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrLeaving) &&
+					if err != nil && !errors.Is(err, ErrClosed) && !strings.Contains(err.Error(), stillInUse) &&
 						!errors.Is(err, core.ErrInvalid) {
 						t.Error(err)
 					}
@@ -416,3 +417,6 @@ func TestVirtualMemStorm(t *testing.T) {
 	r.freed(func() bool { return r.sim.Census()["address range"] == 0 })
 	r.left(0, 0, 0)
 }
+
+// stillInUse is in the error for addresses whose memory is to be unmapped.
+const stillInUse = "the memory that was unmapped there is still in use"
