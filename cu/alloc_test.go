@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -337,9 +338,9 @@ func TestOperationAllocations(t *testing.T) {
 	defer gpu.Close()
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	x := need(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 3}))(t)
+	x := need(interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineWin32, Handle: 3}))(t)
 	defer x.Close()
-	y := need(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 4}))(t)
+	y := need(interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineWin32, Handle: 4}))(t)
 	defer y.Close()
 	m := need(gpu.Alloc(8))(t)
 	defer m.Close()
@@ -348,10 +349,10 @@ func TestOperationAllocations(t *testing.T) {
 	table := core.Of(drv).Table()
 	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(core.Of(s).InContext(), core.Of(s).Raw, nil, 0) })
 	for name, f := range map[string]func() error{
-		"SignalExternal":       func() error { return s.SignalExternal(x.At(1)) },
-		"SignalExternal, four": func() error { return s.SignalExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },
-		"WaitExternal":         func() error { return s.WaitExternal(x.At(1)) },
-		"WaitExternal, four":   func() error { return s.WaitExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },
+		"interop.Signal":       func() error { return interop.Signal(s, x.At(1)) },
+		"interop.Signal, four": func() error { return interop.Signal(s, x.At(1), y.At(2), x.At(3), y.At(4)) },
+		"WaitExternal":         func() error { return interop.Wait(s, x.At(1)) },
+		"WaitExternal, four":   func() error { return interop.Wait(s, x.At(1), y.At(2), x.At(3), y.At(4)) },
 		"BatchMemOps":          func() error { return s.BatchMemOps(WriteWord64(m, 1), WaitWord64(m, 1, WaitEqual)) },
 	} {
 		if n := testing.AllocsPerRun(100, func() { noErr(t, f()) }); n != least && !core.RaceEnabled {

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io"
 	"maps"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -17,6 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -24,31 +28,31 @@ import (
 var apiTypes = []any{
 	new(AccessProperty), new(AccessWindow), new(GraphMemStats), new(SyncPolicy), new(ClusterScheduling),
 	new(LaunchAttribute), new(LaunchAttributes),
-	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(AttachFlags), new(BatchError), new(BoxCopy), new(CallTracer), new(Condition), new(EdgeKind), new(GraphEdge),
-	new(Kernel), new(Library), new(LinkInput), new(Linked), new(MemOp), new(MemCopy), new(MemPrefetch),
+	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(memory.AttachFlags), new(BatchError), new(BoxCopy), new(CallTracer), new(Condition), new(EdgeKind), new(GraphEdge),
+	new(Kernel), new(Library), new(LinkInput), new(Linked), new(MemOp), new(MemCopy), new(memory.Move),
 	new(CaptureInfo), new(CaptureMode),
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
-	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(ExternalMemHandle), new(ExternalMemType),
-	new(ExternalOp), new(ExternalOpParams), new(ExternalSemaphore), new(ExternalSemaphoreHandle),
-	new(ExternalSemaphoreType), new(Features),
+	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(interop.MemHandle), new(interop.MemType),
+	new(ExternalOp), new(ExternalOpParams), new(interop.Semaphore), new(interop.SemaphoreHandle),
+	new(interop.SemaphoreType), new(Features),
 	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
 	new(GraphUpdateError), new(GraphUpdateReason), new(KernelParams), new(MemOpParams),
 	new(KernelNode), new(CopyNode), new(CopyBox), new(MemsetNode), new(MemsetRect), new(HostNode), new(RecordNode),
 	new(WaitNode), new(ChildNode), new(AllocNode), new(FreeNode), new(MemOpsNode), new(SignalNode), new(ExternalWaitNode),
 	new(IfNode), new(WhileNode), new(SwitchNode), new(EmptyNode), new(Work), new(AnyEvent),
-	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(IPCMemHandle), new(InstantiateFlags),
+	new(green.Context), new(HostFlags), new(HostMem), new(IPCEventHandle), new(memory.IPCHandle), new(InstantiateFlags),
 	new(JITOption), new(NodeUpdate),
-	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAccess), new(MemAdvice),
-	new(MemLocation),
-	new(MemLocationType), new(MemPool), new(MemPoolKind), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats),
+	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(memory.ManagedInfo), new(memory.Access), new(memory.Advice),
+	new(memory.Location),
+	new(memory.LocationType), new(memory.Pool), new(memory.PoolKind), new(memory.PoolOptions), new(memory.PoolReuse), new(memory.PoolStats),
 	new(Memory),
-	new(MemoryType), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Planes), new(PointerInfo),
-	new(PhysicalMem), new(PhysicalOptions), new(PoolMemHandle), new(PoolStats), new(Pooled), new(PreparedLaunch),
-	new(Proc), new(Race), new(RecordFlags), new(Result), new(Rows), new(SMGroup), new(SMResource),
+	new(memory.Type), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Planes), new(memory.PointerInfo),
+	new(memory.Physical), new(memory.PhysicalOptions), new(memory.PoolHandle), new(PoolStats), new(Pooled), new(PreparedLaunch),
+	new(Proc), new(Race), new(RecordFlags), new(Result), new(Rows), new(green.SMGroup), new(green.SMResource),
 	new(Span), new(Stats),
 	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace),
-	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(VirtualMem), new(WaitFlags), new(WaitFor),
-	new(WorkQueues),
+	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(memory.Virtual), new(WaitFlags), new(WaitFor),
+	new(green.WorkQueues),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
@@ -124,11 +128,55 @@ var apiFuncs = map[string]func(){
 	"WithSoftware":   func() { WithSoftware(nil)(new(Options)) },
 }
 
-// TestAPIListed compares apiTypes and apiFuncs with the package's source.
+// subjects are the packages whose API the tests here call, besides cu.
+var subjects = []string{"green", "interop", "memory"}
+
+// subjectFuncs are the exported functions of the packages of subjects. Each is about its first argument.
+var subjectFuncs = map[string]any{
+	"green.DeviceQueues":          green.DeviceQueues,
+	"green.DeviceSMs":             green.DeviceSMs,
+	"green.New":                   green.New,
+	"green.NewWithQueues":         green.NewWithQueues,
+	"green.StreamSMs":             green.StreamSMs,
+	"interop.ImportMem":           interop.ImportMem,
+	"interop.ImportSemaphore":     interop.ImportSemaphore,
+	"interop.NewEventFromEGLSync": interop.NewEventFromEGLSync,
+	"interop.Signal":              interop.Signal,
+	"interop.Wait":                interop.Wait,
+	"memory.AddressRange":         memory.AddressRange,
+	"memory.Advise":               memory.Advise,
+	"memory.AllocManaged":         memory.AllocManaged,
+	"memory.Attach":               memory.Attach,
+	"memory.CurrentPool":          memory.CurrentPool,
+	"memory.DefaultPool":          memory.DefaultPool,
+	"memory.Discard":              memory.Discard,
+	"memory.DiscardAndPrefetch":   memory.DiscardAndPrefetch,
+	"memory.Granularity":          memory.Granularity,
+	"memory.IPCHandleOf":          memory.IPCHandleOf,
+	"memory.ImportPhysical":       memory.ImportPhysical,
+	"memory.ImportPool":           memory.ImportPool,
+	"memory.LocationOf":           memory.LocationOf,
+	"memory.ManagedInfoOf":        memory.ManagedInfoOf,
+	"memory.NewPhysical":          memory.NewPhysical,
+	"memory.NewPool":              memory.NewPool,
+	"memory.OpenIPC":              memory.OpenIPC,
+	"memory.PointerInfoOf":        memory.PointerInfoOf,
+	"memory.PoolHandleOf":         memory.PoolHandleOf,
+	"memory.Prefetch":             memory.Prefetch,
+	"memory.PrefetchAll":          memory.PrefetchAll,
+	"memory.Reserve":              memory.Reserve,
+	"memory.SetPool":              memory.SetPool,
+	"memory.Wrap":                 memory.Wrap,
+}
+
+// TestAPIListed compares apiTypes, apiFuncs and subjectFuncs with the source of the packages.
 func TestAPIListed(t *testing.T) {
 	files := need(filepath.Glob("*.go"))(t)
 	if len(files) == 0 {
 		t.Skip("the source is not here")
+	}
+	for _, dir := range subjects {
+		files = append(files, need(filepath.Glob(dir+"/*.go"))(t)...)
 	}
 	var want []string
 	for _, file := range files {
@@ -136,25 +184,31 @@ func TestAPIListed(t *testing.T) {
 			continue
 		}
 		f := need(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
+		prefix := strings.TrimPrefix(f.Name.Name+".", "cu.")
 		for _, decl := range f.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
 				if decl.Recv == nil && decl.Name.IsExported() {
-					want = append(want, decl.Name.Name)
+					want = append(want, prefix+decl.Name.Name)
 				}
 			case *ast.GenDecl:
 				for _, spec := range decl.Specs {
 					if spec, ok := spec.(*ast.TypeSpec); ok && spec.Name.IsExported() {
-						want = append(want, spec.Name.Name)
+						want = append(want, prefix+spec.Name.Name)
 					}
 				}
 			}
 		}
 	}
 	slices.Sort(want)
-	got := slices.Collect(maps.Keys(apiFuncs))
+	got := slices.AppendSeq(slices.Collect(maps.Keys(apiFuncs)), maps.Keys(subjectFuncs))
 	for _, p := range apiTypes {
-		got = append(got, reflect.TypeOf(p).Elem().Name())
+		typ := reflect.TypeOf(p).Elem()
+		name := typ.Name() // also if cu has an alias only
+		if pkg := path.Base(typ.PkgPath()); slices.Contains(subjects, pkg) {
+			name = pkg + "." + name
+		}
+		got = append(got, name)
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -212,10 +266,10 @@ func TestNothingPanics(t *testing.T) {
 		func() any { return soft.graph(func() error { return soft.work(soft.s) }) },
 		func() any { return soft.exec(soft.graph(func() error { return soft.work(soft.s) })) },
 		func() any { return soft.timeline(0) },
-		func() any { return need(soft.gpu.DefaultMemPool())(t) },
+		func() any { return need(memory.DefaultPool(soft.gpu))(t) },
 		func() any { return LaunchWith(LaunchCluster(Dim3{X: 2})) },
-		func() any { return need(soft.gpu.NewPhysicalMem(1<<21, PhysicalOptions{}))(t) },
-		func() any { return need(soft.gpu.Reserve(1 << 21))(t) })
+		func() any { return need(memory.NewPhysical(soft.gpu, 1<<21, memory.PhysicalOptions{}))(t) },
+		func() any { return need(memory.Reserve(soft.gpu, 1<<21))(t) })
 	goodOf := func(typ reflect.Type) func() any {
 		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
 		if i < 0 {
@@ -223,67 +277,85 @@ func TestNothingPanics(t *testing.T) {
 		}
 		return good[i]
 	}
-	for _, p := range apiTypes {
-		typ := reflect.TypeOf(p).Elem()
+	// argsOf returns arguments for a function after the first, its receiver.
+	argsOf := func(fn reflect.Type, receiver reflect.Value, with string) []reflect.Value {
+		args := []reflect.Value{receiver}
+		for j := 1; j < fn.NumIn(); j++ {
+			in := fn.In(j)
+			switch {
+			case in == reflect.TypeFor[context.Context]() && with != "nil":
+				args = append(args, reflect.ValueOf(t.Context()))
+			case fn.IsVariadic() && j == fn.NumIn()-1:
+				if with != "nil" {
+					args = append(args, reflect.Zero(in.Elem()))
+				}
+			case in == reflect.TypeFor[Memory]() && with != "nil":
+				args = append(args, reflect.ValueOf(r.memory(r.gpu, 8)))
+			case in.Kind() == reflect.Func && with != "nil":
+				args = append(args, reflect.MakeFunc(in, func([]reflect.Value) (results []reflect.Value) {
+					for k := range in.NumOut() {
+						results = append(results, reflect.Zero(in.Out(k)))
+					}
+					return results
+				}))
+			case in.Kind() == reflect.Pointer && with == "good":
+				args = append(args, reflect.ValueOf(goodOf(in)()))
+			case in.Kind() == reflect.Pointer && with == "zero":
+				args = append(args, reflect.New(in.Elem()))
+			default:
+				args = append(args, reflect.Zero(in))
+			}
+		}
+		return args
+	}
+	// call calls a function with arguments of each kind.
+	call := func(name string, fn reflect.Value, kind string, receiver func() reflect.Value) {
+		called := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		for _, with := range []string{"nil", "zero", "good"} {
+			args := argsOf(fn.Type(), receiver(), with)
+			try(kind+" "+name+" with "+with, func() {
+				for _, result := range fn.Call(args) {
+					if c, ok := result.Interface().(io.Closer); ok && !result.IsNil() {
+						t.Cleanup(func() { c.Close() })
+					}
+					err, ok := result.Interface().(error)
+					switch e, _ := err.(*Error); {
+					case ok && err.Error() == "":
+						t.Error("an error says nothing")
+					case e != nil && kind == "good" && e.Handle == 0 && e.Object == "" &&
+						!errors.Is(err, errors.ErrUnsupported) && !slices.ContainsFunc(unnamed, called):
+						t.Errorf("%s with %s names no object: %v", name, with, err)
+					}
+				}
+			})
+		}
+	}
+	receiversOf := func(typ reflect.Type) map[string]func() reflect.Value {
 		receivers := map[string]func() reflect.Value{
 			"zero": func() reflect.Value { return reflect.New(typ) },
 			"nil":  func() reflect.Value { return reflect.Zero(reflect.PointerTo(typ)) },
 		}
-		if f := goodOf(reflect.TypeOf(p)); f != nil {
+		if f := goodOf(reflect.PointerTo(typ)); f != nil {
 			receivers["good"] = func() reflect.Value { return reflect.ValueOf(f()) }
 		}
-		for kind, receiver := range receivers {
-			for i := range receiver().NumMethod() {
+		return receivers
+	}
+	for _, p := range apiTypes {
+		typ := reflect.TypeOf(p).Elem()
+		for kind, receiver := range receiversOf(typ) {
+			for i := range reflect.PointerTo(typ).NumMethod() {
 				method := reflect.PointerTo(typ).Method(i)
 				if _, byValue := typ.MethodByName(method.Name); byValue && kind == "nil" {
 					continue // there is no value to call it on, and the language panics
 				}
-				called := func(name string) bool { return strings.HasPrefix(typ.Name()+"."+method.Name, name) }
-				for _, with := range []string{"nil", "zero", "good"} {
-					args := []reflect.Value{receiver()}
-					for j := 1; j < method.Type.NumIn(); j++ {
-						in := method.Type.In(j)
-						switch {
-						case in == reflect.TypeFor[context.Context]() && with != "nil":
-							args = append(args, reflect.ValueOf(t.Context()))
-						case method.Type.IsVariadic() && j == method.Type.NumIn()-1:
-							if with != "nil" {
-								args = append(args, reflect.Zero(in.Elem()))
-							}
-						case in == reflect.TypeFor[Memory]() && with != "nil":
-							args = append(args, reflect.ValueOf(r.memory(r.gpu, 8)))
-						case in.Kind() == reflect.Func && with != "nil":
-							args = append(args, reflect.MakeFunc(in, func([]reflect.Value) (results []reflect.Value) {
-								for k := range in.NumOut() {
-									results = append(results, reflect.Zero(in.Out(k)))
-								}
-								return results
-							}))
-						case in.Kind() == reflect.Pointer && with == "good":
-							args = append(args, reflect.ValueOf(goodOf(in)()))
-						case in.Kind() == reflect.Pointer && with == "zero":
-							args = append(args, reflect.New(in.Elem()))
-						default:
-							args = append(args, reflect.Zero(in))
-						}
-					}
-					try(kind+" "+typ.Name()+"."+method.Name+" with "+with, func() {
-						for _, result := range method.Func.Call(args) {
-							if c, ok := result.Interface().(io.Closer); ok && !result.IsNil() {
-								t.Cleanup(func() { c.Close() })
-							}
-							err, ok := result.Interface().(error)
-							switch e, _ := err.(*Error); {
-							case ok && err.Error() == "":
-								t.Error("an error says nothing")
-							case e != nil && kind == "good" && e.Handle == 0 && e.Object == "" &&
-								!errors.Is(err, errors.ErrUnsupported) && !slices.ContainsFunc(unnamed, called):
-								t.Errorf("%s.%s with %s names no object: %v", typ.Name(), method.Name, with, err)
-							}
-						}
-					})
-				}
+				call(typ.Name()+"."+method.Name, method.Func, kind, receiver)
 			}
+		}
+	}
+	for name, f := range subjectFuncs {
+		fn := reflect.ValueOf(f)
+		for kind, receiver := range receiversOf(fn.Type().In(0).Elem()) {
+			call(name, fn, kind, receiver)
 		}
 	}
 	for name, call := range apiFuncs {

@@ -126,7 +126,7 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 // call if the program made the call through this package.
 //
 // While a capture begins or ends, some calls wait: [Context.Synchronize], [Context.RecordEvent],
-// [Context.WaitEvent] and the corresponding methods of a [GreenContext]. If a blocking stream is
+// [Context.WaitEvent] and the corresponding methods of a green.Context. If a blocking stream is
 // part of the capture, calls on the legacy default stream wait, too. The capture waits for calls of
 // these kinds that are in flight, but at most one second.
 //

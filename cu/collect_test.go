@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -26,18 +27,18 @@ var drops = []struct {
 		return m, err
 	}},
 	{"Stream.Alloc", func(gpu *Context, s *Stream, n uint64) (any, error) { return s.Alloc(n) }},
-	{"MemPool.Alloc", func(gpu *Context, s *Stream, n uint64) (any, error) {
-		p, err := gpu.NewMemPool(MemPoolOptions{})
+	{"memory.Pool.Alloc", func(gpu *Context, s *Stream, n uint64) (any, error) {
+		p, err := memory.NewPool(gpu, memory.PoolOptions{})
 		if err != nil {
 			return nil, err
 		}
 		return p.Alloc(s, n)
 	}},
-	{"NewPhysicalMem", func(gpu *Context, _ *Stream, n uint64) (any, error) {
-		return gpu.NewPhysicalMem(n, PhysicalOptions{})
+	{"memory.NewPhysical", func(gpu *Context, _ *Stream, n uint64) (any, error) {
+		return memory.NewPhysical(gpu, n, memory.PhysicalOptions{})
 	}},
-	{"VirtualMem.Grow", func(gpu *Context, _ *Stream, n uint64) (any, error) {
-		v, err := gpu.Reserve(n)
+	{"memory.Virtual.Grow", func(gpu *Context, _ *Stream, n uint64) (any, error) {
+		v, err := memory.Reserve(gpu, n)
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +175,7 @@ func TestDroppedRetry(t *testing.T) {
 	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(t)
 	spin := need(mod.Function("spin"))(t)
 	m, host := need(r.gpu.Alloc(4096))(t), need(r.gpu.AllocHost(4096, 0))(t)
-	managed := need(r.gpu.AllocManaged(4096, AttachGlobal))(t)
+	managed := need(memory.AllocManaged(r.gpu, 4096, memory.AttachGlobal))(t)
 	word := need(r.gpu.Alloc(4))(t)
 	g := need(r.gpu.NewGraph())(t)
 	need(g.Add(&MemsetNode{Dst: m, Value: 1}))(t)
@@ -191,11 +192,11 @@ func TestDroppedRetry(t *testing.T) {
 	}
 	rows := []row{
 		{"cuMemAlloc", func() error { return fail(r.gpu.Alloc(1 << 20)) }, false, false},
-		{"cuMemAllocManaged", func() error { return fail(r.gpu.AllocManaged(1<<20, AttachGlobal)) }, false, false},
+		{"cuMemAllocManaged", func() error { return fail(memory.AllocManaged(r.gpu, 1<<20, memory.AttachGlobal)) }, false, false},
 		{"cuMemHostAlloc", func() error { return fail(r.gpu.AllocHost(1<<20, 0)) }, false, false},
 		{"cuMemHostRegister", func() error { return fail(r.gpu.RegisterHost(make([]byte, 4096), 0)) }, false, false},
 		{"cuMemAllocAsync", func() error { return fail(r.s.Alloc(64)) }, false, false},
-		{"cuMemPoolCreate", func() error { return fail(r.gpu.NewMemPool(MemPoolOptions{})) }, false, false},
+		{"cuMemPoolCreate", func() error { return fail(memory.NewPool(r.gpu, memory.PoolOptions{})) }, false, false},
 		{"cuMemsetD8", func() error { return m.Memset(1) }, false, false},
 		{"cuMemcpyHtoD", func() error { return m.CopyFrom(buf) }, false, false},
 		{"cuMemcpyDtoH", func() error { return m.CopyTo(buf) }, false, false},
@@ -212,7 +213,7 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuCtxSetLimit", func() error { return r.gpu.SetLimit(LimitStackSize, 4096) }, false, false},
 		{"cuGraphLaunch", func() error { return x.Launch(r.s) }, false, true},
 		{"cuGraphUpload", func() error { return x.Upload(r.s) }, false, false},
-		{"cuMemPrefetchAsync", func() error { return r.s.Prefetch(managed, MemLocation{Type: LocationHost}) }, false, false},
+		{"cuMemPrefetchAsync", func() error { return memory.Prefetch(r.s, managed, memory.Location{Type: memory.LocationHost}) }, false, false},
 		{"cuMemsetD8Async", func() error { return r.s.Memset(m, 1) }, true, false},
 		{"cuMemsetD32Async", func() error { return r.s.Memset32(m, 1) }, true, false},
 		{"cuMemsetD16Async", func() error { return r.s.Memset16(m, 1) }, true, false},
@@ -224,15 +225,15 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuLaunchKernel", func() error { return spin.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(0)) }, true, true},
 	}
 	if runtime.GOOS == "linux" { // pools are shared there
-		shared := need(r.gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
+		shared := need(memory.NewPool(r.gpu, memory.PoolOptions{Shareable: true}))(t)
 		f, piece := need(shared.Export())(t), need(shared.Alloc(r.s, 64))(t)
 		defer f.Close()
 		defer shared.Close()
 		defer piece.Close()
-		h, imported := need(piece.PoolHandle())(t), need(r.gpu.ImportMemPool(f.Fd()))(t)
+		h, imported := need(memory.PoolHandleOf(piece))(t), need(memory.ImportPool(r.gpu, f.Fd()))(t)
 		defer imported.Close()
 		rows = append(rows,
-			row{"cuMemPoolImportFromShareableHandle", func() error { return fail(r.gpu.ImportMemPool(f.Fd())) }, false, false},
+			row{"cuMemPoolImportFromShareableHandle", func() error { return fail(memory.ImportPool(r.gpu, f.Fd())) }, false, false},
 			row{"cuMemPoolImportPointer", func() error { return fail(imported.Open(h)) }, false, false})
 	}
 	for _, c := range rows {

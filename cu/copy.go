@@ -108,7 +108,7 @@ func copyFunction(d, r *core.Region) core.WorkFunction {
 
 // Memset enqueues the setting of each byte of the memory (cuMemsetD8Async). The memory must be of
 // the stream's context, or host or managed memory. Pinned memory of a pool may need
-// [MemPool.SetAccess]. It waits while the stream's queue is full: see docs/blocking.md.
+// memory.Pool.SetAccess. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	d := targetOf(dst)
 	done, err := s.memsetFast(core.WorkSet8, &d, uint32(value))

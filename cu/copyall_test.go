@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -183,7 +184,7 @@ func TestCopyAllKeeps(t *testing.T) {
 	r.sim.Hold(r.s.Handle())
 	src := need(r.gpu.Alloc(10))(t)
 	noErr(t, src.Memset(5))
-	pool := need(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	pool := need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t)
 	pooled := need(pool.Alloc(r.s, 10))(t)
 	noErr(t, r.s.Memset(pooled, 6))
 	noErr(t, r.s.CopyAll([]MemCopy{{r.b.Span(0, 10), src}, {r.b.Span(10, 10), pooled}}))
@@ -216,12 +217,12 @@ func TestCopyAllOld(t *testing.T) {
 	copy(r.expect[10:], []byte{10, 11, 12, 13})
 	copy(r.expect[20:], []byte{10, 11, 12, 13})
 	r.made(0, 2)
-	m := need(r.gpu.AllocManaged(8192, AttachGlobal))(t)
-	dev := r.gpu.Device().Location()
-	noErr(t, r.s.PrefetchAll([]MemPrefetch{{m.Span(0, 4096), dev}, {m.Span(4096, 4096), MemLocation{Type: LocationHost}}}))
+	m := need(memory.AllocManaged(r.gpu, 8192, memory.AttachGlobal))(t)
+	dev := memory.LocationOf(r.gpu.Device())
+	noErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: m.Span(0, 4096), To: dev}, {Mem: m.Span(4096, 4096), To: memory.Location{Type: memory.LocationHost}}}))
 	r.made(0, 2)
-	err := errors.Join(r.s.Discard(m), r.s.Discard(m.Span(0, 4096), m.Span(4096, 4096)),
-		r.s.DiscardAndPrefetch([]MemPrefetch{{m, dev}}))
+	err := errors.Join(memory.Discard(r.s, m), memory.Discard(r.s, m.Span(0, 4096), m.Span(4096, 4096)),
+		memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: m, To: dev}}))
 	if !errors.Is(err, errors.ErrUnsupported) || strings.Count(err.Error(), "13.0") < 4 {
 		t.Error(err)
 	}
@@ -266,54 +267,58 @@ func TestCopy3DAll(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	r := newBatchRig(t)
 	const half = 4096
-	m := need(r.gpu.AllocManaged(2*half, AttachGlobal))(t)
+	m := need(memory.AllocManaged(r.gpu, 2*half, memory.AttachGlobal))(t)
 	first, second := m.Span(0, half), m.Span(half, half)
-	dev, host := r.gpu.Device().Location(), MemLocation{Type: LocationHost}
-	where := func(want ...MemLocation) {
+	dev, host := memory.LocationOf(r.gpu.Device()), memory.Location{Type: memory.LocationHost}
+	where := func(want ...memory.Location) {
 		t.Helper()
 		noErr(t, r.s.Synchronize())
 		for i, part := range []Memory{first, second} {
-			if got := need(r.gpu.ManagedInfo(part))(t).LastPrefetch; got != want[i] {
+			if got := need(memory.ManagedInfoOf(r.gpu, part))(t).LastPrefetch; got != want[i] {
 				t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want[i])
 			}
 		}
 	}
-	noErr(t, r.s.PrefetchAll([]MemPrefetch{{first, dev}, {second, host}}))
+	noErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
 	where(dev, host)
 	r.made(1, 0)
-	noErr(t, r.s.PrefetchAll([]MemPrefetch{{m, host}, {first, dev}})) // in this order
+	noErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: m, To: host}, {Mem: first, To: dev}})) // in this order
 	where(dev, host)
 	r.made(0, 2)
-	noErr(t, r.s.DiscardAndPrefetch([]MemPrefetch{{first, host}, {second, host}}))
+	noErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: host}, {Mem: second, To: host}}))
 	where(host, host)
-	noErr(t, r.s.DiscardAndPrefetch([]MemPrefetch{{first, dev}}))
+	noErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: dev}}))
 	where(dev, host)
 	r.made(0, 0)
-	noErr(t, r.s.Discard(first, second))
-	noErr(t, r.s.Discard(m))
-	noErr(t, r.s.Discard(m, first))
-	noErr(t, r.s.Discard())
+	noErr(t, memory.Discard(r.s, first, second))
+	noErr(t, memory.Discard(r.s, m))
+	noErr(t, memory.Discard(r.s, m, first))
+	noErr(t, memory.Discard(r.s))
 	r.made(4, 0)
 	var batch *BatchError
-	if err := r.s.Discard(first, r.a, nil); !errors.As(err, &batch) || batch.Errs[0] != nil ||
+	if err := memory.Discard(r.s, first, r.a, nil); !errors.As(err, &batch) || batch.Errs[0] != nil ||
 		!errors.Is(batch.Errs[1], core.ErrInvalid) || !errors.Is(batch.Errs[2], ErrNil) {
 		t.Error(err)
 	}
 	r.sim.Inject(cusim.Fault{Function: "cuMemDiscardBatchAsync", Code: int(ResultUnknown)})
 	r.sim.Inject(cusim.Fault{Function: "cuMemDiscardBatchAsync", Nth: 3, Code: int(ResultOperatingSystem)})
-	if err := r.s.Discard(first, second); !errors.As(err, &batch) || batch.Errs[0] != nil ||
+	if err := memory.Discard(r.s, first, second); !errors.As(err, &batch) || batch.Errs[0] != nil ||
 		!errors.Is(batch.Errs[1], ResultOperatingSystem) {
 		t.Error(err)
 	}
 	legacy := need(r.gpu.LegacyStream())(t)
-	if err := legacy.Discard(first, second); !errors.Is(err, core.ErrInvalid) {
+	if err := memory.Discard(legacy, first, second); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
 	}
 	noErr(t, legacy.Close())
 	for name, f := range map[string]func() error{
-		"discard":              func() error { return r.s.Discard(first, second) },
-		"prefetch":             func() error { return r.s.PrefetchAll([]MemPrefetch{{first, dev}, {second, host}}) },
-		"discard and prefetch": func() error { return r.s.DiscardAndPrefetch([]MemPrefetch{{first, dev}, {second, host}}) },
+		"discard": func() error { return memory.Discard(r.s, first, second) },
+		"prefetch": func() error {
+			return memory.PrefetchAll(r.s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}})
+		},
+		"discard and prefetch": func() error {
+			return memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}})
+		},
 	} {
 		if _, err := r.s.Capture(CaptureGlobal, f); !errors.Is(err, ResultStreamCaptureUnsupported) {
 			t.Errorf("%s in a capture: %v", name, err)

@@ -85,7 +85,7 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 // NewContextWithSMs is [Device.NewContext] for a context whose kernels run on n multiprocessors
 // (cuCtxCreate_v3, CUDA 11.4). The driver rounds the number up: see [Context.SMCount]. Drivers support
 // this for clients of the Multi-Process Service only: see [Device.LimitsSMs]. Otherwise the error matches
-// [ResultUnsupportedExecAffinity], and [Context.NewGreenContext] has the same purpose. It may wait for
+// [ResultUnsupportedExecAffinity], and green.New has the same purpose. It may wait for
 // the GPU: see docs/blocking.md.
 func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
 	if dev.core() == nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -60,12 +62,12 @@ func (r *soft) forget() {
 		need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
 		need(r.gpu.Alloc(8))(r.t)
 		need(r.gpu.AllocHost(8, 0))(r.t)
-		need(r.gpu.NewGreenContext(need(r.gpu.Device().SMResource())(r.t)))(r.t)
+		need(green.New(r.gpu, need(green.DeviceSMs(r.gpu.Device()))(r.t)))(r.t)
 		need(r.gpu.Device().NewContext(0))(r.t)
 		if slices.Contains(waitingKinds, "external memory") {
 			f, size := exported(r.t, r.gpu)
-			need(r.gpu.ImportMem(opaque(f), size))(r.t)
-			need(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()}))(r.t)
+			need(interop.ImportMem(r.gpu, opaque(f), size))(r.t)
+			need(interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: f.Fd()}))(r.t)
 		}
 	}()
 	if !eventually(func() bool { return slices.Equal(r.abandoned(), waitingKinds) }) {
@@ -120,7 +122,7 @@ func TestAbandonedIsNotFreed(t *testing.T) {
 			r.t.Cleanup(func() { l.Close() })
 			return func() (io.Closer, error) { return l.Module(r.gpu) }
 		}, map[string]int{"module": 1}, false},
-		"GreenContext.Close": {closes(func(r *soft) io.Closer { return r.green() }),
+		"green.Context.Close": {closes(func(r *soft) io.Closer { return r.green() }),
 			map[string]int{"green context": -1}, false},
 		"Context.Close": {closes(func(r *soft) io.Closer {
 			return need(r.gpu.Device().PrimaryContext())(r.t)

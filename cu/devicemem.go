@@ -8,9 +8,9 @@ import (
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
-// [MemPool.Alloc]), a variable of a module, what is mapped in a [VirtualMem], or memory of another
-// process ([Context.OpenIPCMem]), of another API ([Context.ImportMem]) or of other code
-// ([Context.WrapMem]).
+// memory.Pool.Alloc), a variable of a module, what is mapped in a memory.Virtual, or memory of another
+// process (memory.OpenIPC), of another API (interop.ImportMem) or of other code
+// (memory.Wrap).
 type DeviceMem struct {
 	_ core.NoCopy
 	memRef
@@ -60,7 +60,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // docs/blocking.md lists these calls. The same holds for memory that was abandoned. A call that
 // enqueues work on a stream counts as a call that uses all memory which earlier work on the stream
 // has used. Memory of a pool is freed in another way: see [Stream.Alloc]. Memory of other code is not
-// freed: see [Context.WrapMem].
+// freed: see memory.Wrap.
 func (m *DeviceMem) Close() error {
 	if m.core() == nil {
 		return core.NilError("cuMemFree", "device memory")
@@ -184,7 +184,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.D
 		return err
 	}
 	if err := mc.Mapped(uint64(off), uint64(n)); err != nil {
-		return core.NewError(op, mc, ResultInvalidValue, err, "use VirtualMem.Grow or Map")
+		return core.NewError(op, mc, ResultInvalidValue, err, "use memory.Virtual.Grow or Map")
 	}
 	if !mc.Copied.Load() {
 		mc.Copied.Store(true)

@@ -20,15 +20,20 @@
 //     says what the driver has.
 //   - Order and time: [Stream], [Event], [LazyEvent], [EventPool], [Elapsed], [WaitAll]. A [Ticket] stands
 //     for one record, a [Timeline] for a counter.
-//   - Memory: [AllocFor], [CopyFrom], [CopyTo], [Context.Alloc], [Context.AllocHost], [Stream.Alloc],
-//     [Context.AllocManaged], [MemPool], [VirtualMem]. Calls take a [Memory]: an allocation, or a [Span].
+//   - Memory: [AllocFor], [CopyFrom], [CopyTo], [Context.Alloc], [Context.AllocHost], [Stream.Alloc].
+//     Calls take a [Memory]: an allocation, or a [Span].
 //   - Code: [Module], [Library], [Function.Launch] with arguments such as [Ptr], [LaunchAttribute].
 //   - Graphs: [Stream.Capture] and [Context.NewGraph] make a [Graph] of nodes, whose [Work] is a value.
 //     A [GraphExec] launches it.
-//   - Other processes and APIs: [IPCEventHandle], [IPCMemHandle], [ExternalSemaphore],
-//     [Context.ImportMem]. Package cu/checkpoint takes other processes off their GPUs.
-//   - Parts of a GPU: [GreenContext], [SMResource].
+//   - Other processes: [IPCEventHandle], and memory.IPCHandle of package cu/memory.
 //   - Tools: [Driver.AddTracer], [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error].
+//
+// Packages in the folder of this one have further subjects, and use the objects of this one:
+//
+//   - cu/memory: pools, managed memory, memory that grows in place, memory of other processes and other code;
+//   - cu/interop: memory and semaphores of other APIs, such as Vulkan;
+//   - cu/green: a part of a GPU's multiprocessors for some streams;
+//   - cu/checkpoint: other processes are taken off their GPUs, and put back.
 //
 // # Safety
 //
@@ -48,7 +53,7 @@
 //   - handles of other processes' events or memory that were changed in transit;
 //   - contexts that other code in the process resets or destroys (cuDevicePrimaryCtxReset,
 //     cudaDeviceReset);
-//   - an object's handle that other code destroys, and memory of [Context.WrapMem] that other code
+//   - an object's handle that other code destroys, and memory of memory.Wrap that other code
 //     frees while it is in use.
 //
 // # Results

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -104,8 +105,8 @@ func TestClosedFirst(t *testing.T) {
 	r := newSoft(t)
 	small, big := need(r.gpu.Alloc(15))(t), need(r.gpu.Alloc(1024))(t)
 	host, pinned := need(r.gpu.AllocHost(16, 0))(t), need(r.gpu.AllocHost(8, 0))(t)
-	man := need(r.gpu.AllocManaged(16, AttachGlobal))(t)
-	virt := need(r.gpu.Reserve(1 << 21))(t)
+	man := need(memory.AllocManaged(r.gpu, 16, memory.AttachGlobal))(t)
+	virt := need(memory.Reserve(r.gpu, 1<<21))(t)
 	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(t)
 	kernel := need(mod.Function("spin"))(t)
 	defer big.Close()
@@ -131,10 +132,10 @@ func TestClosedFirst(t *testing.T) {
 		"reading behind it":   small.CopyTo(make([]byte, 99)),
 		"virtual":             r.s.Memset(virt.Mem(), 1),
 		"a part of virtual":   r.s.Memset(virt.Span(1<<21, 5), 1),
-		"prefetch":            r.s.Prefetch(small, MemLocation{Type: LocationHost}),
-		"prefetch of nothing": r.s.Prefetch(man.Span(0, 0), MemLocation{Type: LocationHost}),
-		"attach":              r.s.Attach(man, AttachGlobal),
-		"advice":              r.gpu.Advise(man.Span(0, 0), AdviseReadMostly, MemLocation{}),
+		"prefetch":            memory.Prefetch(r.s, small, memory.Location{Type: memory.LocationHost}),
+		"prefetch of nothing": memory.Prefetch(r.s, man.Span(0, 0), memory.Location{Type: memory.LocationHost}),
+		"attach":              memory.Attach(r.s, man, memory.AttachGlobal),
+		"advice":              memory.Advise(r.gpu, man.Span(0, 0), memory.AdviseReadMostly, memory.Location{}),
 		"word":                r.s.BatchMemOps(WriteWord64(small, 1)),
 		"node that copies":    node(graph.Add(&CopyNode{Dst: small, Src: big})),
 		"node of hosts":       node(graph.Add(&CopyNode{Dst: pinned, Src: host})),
@@ -165,9 +166,9 @@ func TestErrorHandles(t *testing.T) {
 	_, alloc := r.gpu.Alloc(1 << 50)
 	_, _, pitch := r.gpu.AllocPitch(1<<30, 1<<30, 4)
 	_, pinned := r.gpu.AllocHost(1<<60, 0)
-	_, managed := r.gpu.AllocManaged(1<<60, AttachGlobal)
-	_, physical := r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{})
-	_, reserve := r.gpu.Reserve(1 << 60)
+	_, managed := memory.AllocManaged(r.gpu, 1<<60, memory.AttachGlobal)
+	_, physical := memory.NewPhysical(r.gpu, 1<<50, memory.PhysicalOptions{})
+	_, reserve := memory.Reserve(r.gpu, 1<<60)
 	_, pooled := r.s.Alloc(1 << 50)
 	for err, want := range map[error]struct {
 		op     string
@@ -261,12 +262,12 @@ func TestStopsItself(t *testing.T) {
 // TestLackOfMemory allocates too much in all ways: the error says what helps there.
 func TestLackOfMemory(t *testing.T) {
 	r := newSoft(t)
-	pool := need(r.gpu.NewMemPool(MemPoolOptions{}))(t)
-	limited := need(r.gpu.NewMemPool(MemPoolOptions{MaxSize: 64 << 20}))(t)
+	pool := need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t)
+	limited := need(memory.NewPool(r.gpu, memory.PoolOptions{MaxSize: 64 << 20}))(t)
 	defer pool.Close()
 	defer limited.Close()
 	alloc := func() (*DeviceMem, error) { return r.gpu.Alloc(1 << 50) }
-	physical := func() error { _, err := r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{}); return err }
+	physical := func() error { _, err := memory.NewPhysical(r.gpu, 1<<50, memory.PhysicalOptions{}); return err }
 	is := func(what string, err error, want, not string) {
 		t.Helper()
 		r.is(err, ResultOutOfMemory)
@@ -276,24 +277,24 @@ func TestLackOfMemory(t *testing.T) {
 		}
 	}
 	_, err := alloc()
-	is("no pool keeps anything", err, "close memory", "MemPool.Trim")
-	is("physical", physical(), "ulimit -n", "MemPool.Trim")
+	is("no pool keeps anything", err, "close memory", "memory.Pool.Trim")
+	is("physical", physical(), "ulimit -n", "memory.Pool.Trim")
 
 	r.ok(pool.SetReleaseThreshold(1 << 40))
 	m := need(pool.Alloc(r.s, 1<<20))(t)
 	_, err = alloc()
 	if stats := need(pool.Stats())(t); stats.Reserved == stats.Used {
-		is("the pool is in use", err, "close memory", "MemPool.Trim")
+		is("the pool is in use", err, "close memory", "memory.Pool.Trim")
 	}
 	r.ok(m.Close())
 	r.ok(r.s.Synchronize())
 	stats := need(pool.Stats())(t)
-	want := fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", stats.Reserved-stats.Used)
+	want := fmt.Sprintf("memory pools keep %d bytes that nobody uses: memory.Pool.Trim frees them", stats.Reserved-stats.Used)
 	_, err = alloc()
 	is("the pool keeps memory", err, want, "")
 	is("physical, beside the pool", physical(), want, "")
 	_, err = pool.Alloc(r.s, 1<<50)
-	is("of the pool itself", err, "free memory of the pool", "MemPool.Trim")
+	is("of the pool itself", err, "free memory of the pool", "memory.Pool.Trim")
 	_, err = r.s.Capture(CaptureThreadLocal, func() error {
 		_, err := r.gpu.Alloc(1 << 50) // refused, and the question what pools keep is not
 		r.is(err, ResultStreamCaptureUnsupported)
@@ -302,17 +303,17 @@ func TestLackOfMemory(t *testing.T) {
 	r.is(err, ResultStreamCaptureInvalidated)
 	r.ok(pool.Trim(0))
 	_, err = alloc()
-	is("the pool was trimmed", err, "close memory", "MemPool.Trim")
+	is("the pool was trimmed", err, "close memory", "memory.Pool.Trim")
 
 	part := need(limited.Alloc(r.s, 48<<20))(t)
 	_, err = limited.Alloc(r.s, 32<<20)
-	is("over MaxSize", err, "33554432 bytes were requested, and 50331648 of at most 67108864 are used (MemPoolOptions.MaxSize)", "")
-	r.ok(r.gpu.SetMemPool(limited))
+	is("over MaxSize", err, "33554432 bytes were requested, and 50331648 of at most 67108864 are used (memory.PoolOptions.MaxSize)", "")
+	r.ok(memory.SetPool(r.gpu, limited))
 	_, err = r.s.Alloc(32 << 20)
-	is("over MaxSize of the current pool", err, "MemPoolOptions.MaxSize", "")
+	is("over MaxSize of the current pool", err, "memory.PoolOptions.MaxSize", "")
 	r.ok(part.Close())
 
-	_, err = r.gpu.Reserve(1 << 60)
+	_, err = memory.Reserve(r.gpu, 1<<60)
 	is("addresses", err, "addresses", "close memory")
 }
 

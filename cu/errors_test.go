@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -298,7 +299,7 @@ func TestErrorsOfCreation(t *testing.T) {
 	for what, err := range map[string]error{
 		"stream": second(gpu.NewStream(StreamNonBlocking)), "event": second(gpu.NewEvent(EventDefault)),
 		"module": second(gpu.LoadModule([]byte(kindsPTX))), "graph": second(gpu.NewGraph()),
-		"pool": second(gpu.NewMemPool(MemPoolOptions{})), "memory": second(gpu.Alloc(1)),
+		"pool": second(memory.NewPool(gpu, memory.PoolOptions{})), "memory": second(gpu.Alloc(1)),
 	} {
 		var e *Error
 		if !errors.As(err, &e) || e.Result != ResultOutOfMemory || e.Handle != gpu.Handle() ||

@@ -27,7 +27,7 @@ import (
 //
 // # Records of whole contexts
 //
-// CUDA does not define the time of a record by [Context.RecordEvent] or [GreenContext.RecordEvent].
+// CUDA does not define the time of a record by [Context.RecordEvent] or green.Context.RecordEvent.
 // In the millisecond after such a record Since sleeps for the rest of that millisecond, because
 // the GPU stores the time a little after the event is complete.
 //

@@ -341,3 +341,72 @@ func ExampleSpanOf() {
 func ExampleGrid1D() {
 	fmt.Println(cu.Grid1D(1000, 256).Grid.X)
 }
+
+// Memory of a pool is allocated and freed in the order of a stream. Only Synchronize waits for the GPU.
+func ExampleStream_Alloc() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+
+	seen := make(map[uint64]bool)
+	for i := range 3 {
+		mem := must(s.Alloc(1 << 20))
+		seen[mem.Handle()] = true
+		check(s.Memset(mem, byte(i)))
+		check(mem.Close()) // after the memset; the next allocation uses the memory again
+	}
+	check(s.Synchronize())
+	fmt.Println("addresses:", len(seen))
+	// Output: addresses: 1
+}
+
+// The program's own memory is pinned while it is registered.
+func ExampleContext_RegisterHost() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := must(gpu.Alloc(4096))
+	defer mem.Close()
+	own := make([]byte, 4096) // better: of syscall.Mmap
+	pinned := must(gpu.RegisterHost(own, cu.HostDefault))
+	defer pinned.Close()
+
+	check(s.Memset(mem, 5))
+	check(s.Copy(pinned, mem))
+	check(s.Synchronize())
+	fmt.Println(own[:3])
+	// Output: [5 5 5]
+}
+
+// A rectangle of an image is copied from the device.
+func ExampleStream_Copy2D() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	const width, height = 100, 4
+	mem, pitch, err := gpu.AllocPitch(width, height, 4)
+	check(err)
+	defer mem.Close()
+	part := must(gpu.AllocHost(3*2, cu.HostDefault))
+	defer part.Close()
+
+	image := cu.Rows{Mem: mem, Pitch: pitch}
+	check(s.Memset2D(image, 1, width, height))
+	check(s.Memset2D(image.At(50, 1), 7, 2, 2))
+	check(s.Copy2D(cu.Rows{Mem: part}, image.At(49, 1), 3, 2)) // two rows of three bytes
+	check(s.Synchronize())
+	check(part.View(func(b []byte) error {
+		fmt.Println(b[:3], b[3:])
+		return nil
+	}))
+	// Output: [1 7 7] [1 7 7]
+}

@@ -244,9 +244,39 @@ const fork = `digraph {
 `
 
 // TestExamplesListed holds the table of programs to the examples that there
-// are.
+// are. The packages in this folder have no such table: all of their examples
+// say what they print.
 func TestExamplesListed(t *testing.T) {
-	names, err := filepath.Glob("example_*test.go")
+	rest := maps.Clone(programs)
+	const endless = "Timeline_Block_stopsItself" // TestStopsItself makes its calls
+	for _, e := range examplesIn(t, "example_*test.go") {
+		if e.Name == endless {
+			continue
+		}
+		_, listed := rest[e.Name]
+		if delete(rest, e.Name); listed == goRuns(e) {
+			t.Errorf("Example%s: go test runs those that say what they print, the table programs has the others; listed: %v", e.Name, listed)
+		}
+	}
+	for name := range rest {
+		t.Errorf("the table programs lists Example%s, which does not exist", name)
+	}
+
+	below := examplesIn(t, "*/example_*test.go")
+	if len(below) == 0 {
+		t.Error("the packages in this folder have no examples")
+	}
+	for _, e := range below {
+		if !goRuns(e) {
+			t.Errorf("Example%s, in a folder below this one, does not say what it prints: go test does not run it", e.Name)
+		}
+	}
+}
+
+// examplesIn returns the examples of the files that match the pattern.
+func examplesIn(t *testing.T, pattern string) []*doc.Example {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,21 +288,11 @@ func TestExamplesListed(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	rest := maps.Clone(programs)
-	const endless = "Timeline_Block_stopsItself" // TestStopsItself makes its calls
-	for _, e := range doc.Examples(files...) {
-		if e.Name == endless {
-			continue
-		}
-		_, listed := rest[e.Name]
-		if delete(rest, e.Name); listed == (e.Output != "" || e.EmptyOutput) {
-			t.Errorf("Example%s: go test runs those that say what they print, the table programs has the others; listed: %v", e.Name, listed)
-		}
-	}
-	for name := range rest {
-		t.Errorf("the table programs lists Example%s, which does not exist", name)
-	}
+	return doc.Examples(files...)
 }
+
+// goRuns says whether go test runs the example.
+func goRuns(e *doc.Example) bool { return e.Output != "" || e.EmptyOutput }
 
 // TestExamples runs the examples that need a device on the fake driver, which
 // lets nothing pass that NVIDIA's would not, and notices what is not closed.

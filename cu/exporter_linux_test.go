@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 const exporterEnv = "PURECU_TEST_EXPORTER"
@@ -22,9 +23,9 @@ type exporter struct {
 
 // exportedHandles is what the other process has made.
 type exportedHandles struct {
-	mem     IPCMemHandle
+	mem     memory.IPCHandle
 	event   IPCEventHandle
-	poolMem PoolMemHandle
+	poolMem memory.PoolHandle
 	pool    *os.File
 }
 
@@ -96,13 +97,13 @@ func isExporter(t *testing.T) bool {
 		defer m.Close()
 		e := need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
 		defer e.Close()
-		p := need(gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
+		p := need(memory.NewPool(gpu, memory.PoolOptions{Shareable: true}))(t)
 		defer p.Close()
 		pooled := need(p.Alloc(s, 1<<12))(t)
 		defer pooled.Close()
 		noErr(t, errors.Join(e.Record(s), s.Synchronize()))
 		f := need(p.Export())(t)
-		mem, event, poolMem := need(m.IPCHandle())(t), need(e.IPCHandle(t.Context()))(t), need(pooled.PoolHandle())(t)
+		mem, event, poolMem := need(memory.IPCHandleOf(m))(t), need(e.IPCHandle(t.Context()))(t), need(memory.PoolHandleOf(pooled))(t)
 		b := append(append(mem[:], event[:]...), poolMem[:]...)
 		noErr(t, syscall.Sendmsg(conn, b, syscall.UnixRights(int(f.Fd())), nil, 0))
 		noErr(t, f.Close())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // An exporter would be another process that makes what only another process can open. Only Linux
@@ -14,9 +15,9 @@ import (
 type exporter struct{}
 
 type exportedHandles struct {
-	mem     IPCMemHandle
+	mem     memory.IPCHandle
 	event   IPCEventHandle
-	poolMem PoolMemHandle
+	poolMem memory.PoolHandle
 	pool    *os.File
 }
 

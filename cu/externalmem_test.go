@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -21,7 +23,7 @@ import (
 // exported returns a file of memory that the driver imports like that of another API, and the memory's size.
 func exported(t testing.TB, gpu *Context) (*os.File, uint64) {
 	t.Helper()
-	p, err := gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
@@ -33,8 +35,8 @@ func exported(t testing.TB, gpu *Context) (*os.File, uint64) {
 }
 
 // opaque returns the handle of a file.
-func opaque(f *os.File) ExternalMemHandle {
-	return ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: f.Fd()}
+func opaque(f *os.File) interop.MemHandle {
+	return interop.MemHandle{Type: interop.MemOpaqueFD, Handle: f.Fd()}
 }
 
 // externalMemWorks writes memory that is imported twice, and reads it by the other address.
@@ -42,8 +44,8 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 	t.Helper()
 	f, size := exported(t, gpu)
 	open := openFiles()
-	a := need(gpu.ImportMem(opaque(f), size))(t)
-	b := need(gpu.ImportMem(opaque(f), size/2))(t)
+	a := need(interop.ImportMem(gpu, opaque(f), size))(t)
+	b := need(interop.ImportMem(gpu, opaque(f), size/2))(t)
 	if a.Size() != size || b.Size() != size/2 || a.Handle() == b.Handle() {
 		t.Errorf("%d bytes at %#x, and %d at %#x", a.Size(), a.Handle(), b.Size(), b.Handle())
 	}
@@ -57,16 +59,16 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 	if diff := cmp.Diff([]byte{7, 7, 7, 9, 9, 7}, got); diff != "" {
 		t.Errorf("by the other address (-want +got):\n%s", diff)
 	}
-	info := need(gpu.PointerInfo(a.Handle() + 5))(t)
+	info := need(memory.PointerInfoOf(gpu, a.Handle()+5))(t)
 	if info.Start != a.Handle() || info.Size != size {
 		t.Errorf("the driver knows %d bytes at %#x", info.Size, info.Start)
 	}
-	_, err := a.IPCHandle()
+	_, err := memory.IPCHandleOf(a)
 	const want = "invalid argument; the memory is of another API: pass on the handle that it was imported by"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("IPCHandle: %v", err)
 	}
-	_, err = gpu.ImportMem(opaque(f), 4*size)
+	_, err = interop.ImportMem(gpu, opaque(f), 4*size)
 	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "the memory may have less than") {
 		t.Errorf("an import of too many bytes: %v", err)
 	}
@@ -81,7 +83,7 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 		t.Errorf("%d files are open, and %d were before", n, open)
 	}
 	got[0] = 1
-	again := need(gpu.ImportMem(opaque(f), size))(t) // the file is still open
+	again := need(interop.ImportMem(gpu, opaque(f), size))(t) // the file is still open
 	noErr(t, errors.Join(again.CopyFrom(got), again.Close()))
 }
 
@@ -98,30 +100,30 @@ func externalMemRefused(t *testing.T, gpu *Context) {
 	defer null.Close()
 	open := openFiles()
 	for name, c := range map[string]struct {
-		h    ExternalMemHandle
+		h    interop.MemHandle
 		size uint64
 		is   error
 	}{
-		"the zero handle":  {ExternalMemHandle{}, size, core.ErrInvalid},
-		"an unknown type":  {ExternalMemHandle{Type: 10, Handle: f.Fd()}, size, core.ErrInvalid},
-		"an NvSciBuf":      {ExternalMemHandle{Type: 8, Handle: f.Fd()}, size, core.ErrInvalid},
+		"the zero handle":  {interop.MemHandle{}, size, core.ErrInvalid},
+		"an unknown type":  {interop.MemHandle{Type: 10, Handle: f.Fd()}, size, core.ErrInvalid},
+		"an NvSciBuf":      {interop.MemHandle{Type: 8, Handle: f.Fd()}, size, core.ErrInvalid},
 		"no bytes":         {opaque(f), 0, core.ErrInvalid},
 		"another file":     {opaque(null), size, ResultUnknown},
-		"a closed file":    {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 30}, size, syscall.EBADF},
-		"no descriptor":    {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 31}, size, core.ErrInvalid},
-		"a name of a file": {ExternalMemHandle{Type: ExternalMemOpaqueFD, Name: "x"}, size, core.ErrInvalid},
-		"handle and name": {ExternalMemHandle{Type: ExternalMemD3D12Heap, Handle: 1, Name: "x"}, size,
+		"a closed file":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 30}, size, syscall.EBADF},
+		"no descriptor":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 31}, size, core.ErrInvalid},
+		"a name of a file": {interop.MemHandle{Type: interop.MemOpaqueFD, Name: "x"}, size, core.ErrInvalid},
+		"handle and name": {interop.MemHandle{Type: interop.MemD3D12Heap, Handle: 1, Name: "x"}, size,
 			core.ErrInvalid},
-		"neither":            {ExternalMemHandle{Type: ExternalMemD3D12Heap}, size, ErrNil},
-		"a handle elsewhere": {ExternalMemHandle{Type: ExternalMemOpaqueWin32, Handle: 8}, size, ResultNotSupported},
-		"a name elsewhere":   {ExternalMemHandle{Type: ExternalMemD3D12Resource, Name: "x"}, size, ResultNotSupported},
+		"neither":            {interop.MemHandle{Type: interop.MemD3D12Heap}, size, ErrNil},
+		"a handle elsewhere": {interop.MemHandle{Type: interop.MemOpaqueWin32, Handle: 8}, size, ResultNotSupported},
+		"a name elsewhere":   {interop.MemHandle{Type: interop.MemD3D12Resource, Name: "x"}, size, ResultNotSupported},
 	} {
-		m, err := gpu.ImportMem(c.h, c.size)
+		m, err := interop.ImportMem(gpu, c.h, c.size)
 		if m != nil || !errors.Is(err, c.is) {
 			t.Errorf("%s: %v; want %v", name, err, c.is)
 		}
 	}
-	if _, err := gpu.ImportMem(ExternalMemHandle{Type: ExternalMemDMABufFD, Handle: f.Fd()}, size); err == nil {
+	if _, err := interop.ImportMem(gpu, interop.MemHandle{Type: interop.MemDMABufFD, Handle: f.Fd()}, size); err == nil {
 		t.Error("the file is no DMA-BUF, and was imported as one")
 	}
 	if n := openFiles(); n > open {
@@ -138,7 +140,7 @@ func TestGPUExternalMemRefused(t *testing.T) { externalMemRefused(t, gpuContext(
 func TestExternalMemWaits(t *testing.T) {
 	r := newSoft(t)
 	f, size := exported(t, r.gpu)
-	m := need(r.gpu.ImportMem(opaque(f), size))(t)
+	m := need(interop.ImportMem(r.gpu, opaque(f), size))(t)
 	r.hold(r.other)
 	r.ok(r.work(r.other))
 	done := make(chan error)
@@ -149,7 +151,7 @@ func TestExternalMemWaits(t *testing.T) {
 	r.release(r.other)
 	noErr(t, <-done)
 
-	m = need(r.gpu.ImportMem(opaque(f), size))(t)
+	m = need(interop.ImportMem(r.gpu, opaque(f), size))(t)
 	g := need(r.gpu.NewGraph())(t)
 	need(g.Add(&MemsetNode{Dst: m, Value: 3}))(t)
 	x := r.exec(g)
@@ -169,7 +171,7 @@ func TestExternalMemFails(t *testing.T) {
 	open := openFiles()
 	for _, fn := range []string{"cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer"} {
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
-		_, err := r.gpu.ImportMem(opaque(f), size)
+		_, err := interop.ImportMem(r.gpu, opaque(f), size)
 		r.is(err, ResultOutOfMemory)
 		if n := r.sim.Census(); n["external memory"]+n["mapping"] != 0 || openFiles() > open {
 			t.Errorf("%s has failed, and %v exist", fn, n)
@@ -178,7 +180,7 @@ func TestExternalMemFails(t *testing.T) {
 	for fn, want := range map[string]string{
 		"cuMemFree": "cuMemFree", "cuDestroyExternalMemory": "cuDestroyExternalMemory",
 	} {
-		m := need(r.gpu.ImportMem(opaque(f), size))(t)
+		m := need(interop.ImportMem(r.gpu, opaque(f), size))(t)
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)})
 		var e *Error
 		if err := m.Close(); !errors.As(err, &e) || e.Op != want {
@@ -219,13 +221,13 @@ func TestExternalMemOfWindows(t *testing.T) {
 	drv := need(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	for _, h := range []ExternalMemHandle{
-		{Type: ExternalMemOpaqueWin32, Handle: 0x123456789},
-		{Type: ExternalMemOpaqueWin32, Handle: 8, Dedicated: true},
-		{Type: ExternalMemD3D12Heap, Name: "G\U0001f3a8x"},
-		{Type: ExternalMemD3D12Resource, Handle: 8},
+	for _, h := range []interop.MemHandle{
+		{Type: interop.MemOpaqueWin32, Handle: 0x123456789},
+		{Type: interop.MemOpaqueWin32, Handle: 8, Dedicated: true},
+		{Type: interop.MemD3D12Heap, Name: "G\U0001f3a8x"},
+		{Type: interop.MemD3D12Resource, Handle: 8},
 	} {
-		if _, err := gpu.ImportMem(h, 64); !errors.Is(err, ResultNotSupported) {
+		if _, err := interop.ImportMem(gpu, h, 64); !errors.Is(err, ResultNotSupported) {
 			t.Errorf("%+v: %v", h, err)
 		}
 	}

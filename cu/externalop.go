@@ -2,7 +2,7 @@ package cu
 
 import "github.com/purecu/purecu/internal/core"
 
-// ExternalOp is a signal of an [ExternalSemaphore], or a wait for it.
+// ExternalOp is a signal of an interop.Semaphore, or a wait for it.
 type ExternalOp struct{ externalOpRef }
 
 // externalOpRef is an alias, so that the field of an ExternalOp is not exported.

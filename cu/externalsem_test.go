@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -33,20 +34,20 @@ func (r *soft) outside(timeline bool) *cusim.ExternalSemaphore {
 }
 
 // semaphore imports a semaphore of another API.
-func (r *soft) semaphore(x *cusim.ExternalSemaphore, typ ExternalSemaphoreType) *ExternalSemaphore {
+func (r *soft) semaphore(x *cusim.ExternalSemaphore, typ interop.SemaphoreType) *interop.Semaphore {
 	r.t.Helper()
 	f := need(x.File())(r.t)
 	defer f.Close()
-	s := need(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.t)
+	s := need(interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.t)
 	r.t.Cleanup(func() { s.Close() })
 	return s
 }
 
 // timelines returns a timeline semaphore as both sides have it.
-func (r *soft) timelines() (*cusim.ExternalSemaphore, *ExternalSemaphore) {
+func (r *soft) timelines() (*cusim.ExternalSemaphore, *interop.Semaphore) {
 	r.t.Helper()
 	x := r.outside(true)
-	return x, r.semaphore(x, ExternalSemaphoreTimelineFD)
+	return x, r.semaphore(x, interop.SemaphoreTimelineFD)
 }
 
 // TestExternalTimeline passes work to another API and back, by one timeline semaphore.
@@ -56,10 +57,10 @@ func TestExternalTimeline(t *testing.T) {
 	m := need(r.gpu.Alloc(64))(t)
 	defer m.Close()
 	noErr(t, r.s.Memset(m, 1))
-	noErr(t, r.s.SignalExternal(s.At(1)))
-	noErr(t, r.s.WaitExternal(s.At(2)))
-	noErr(t, r.s.SignalExternal()) // does nothing
-	noErr(t, r.s.WaitExternal())
+	noErr(t, interop.Signal(r.s, s.At(1)))
+	noErr(t, interop.Wait(r.s, s.At(2)))
+	noErr(t, interop.Signal(r.s)) // does nothing
+	noErr(t, interop.Wait(r.s))
 	e := r.event(0)
 	noErr(t, e.Record(r.s))
 	noErr(t, x.Wait(t.Context(), 1)) // the other API works
@@ -68,7 +69,7 @@ func TestExternalTimeline(t *testing.T) {
 	}
 	x.Signal(2)
 	noErr(t, e.Synchronize())
-	noErr(t, r.s.SignalExternal(s.At(9), s.At(3))) // in this order, also to a smaller value
+	noErr(t, interop.Signal(r.s, s.At(9), s.At(3))) // in this order, also to a smaller value
 	noErr(t, r.s.Synchronize())
 	if got := x.Value(); got != 3 {
 		t.Errorf("the value is %d", got)
@@ -77,7 +78,7 @@ func TestExternalTimeline(t *testing.T) {
 	for i := range uint64(core.MostOperations + 1) {
 		many = append(many, s.At(i+4))
 	}
-	noErr(t, errors.Join(r.s.SignalExternal(many...), r.s.WaitExternal(many...), r.s.Synchronize()))
+	noErr(t, errors.Join(interop.Signal(r.s, many...), interop.Wait(r.s, many...), r.s.Synchronize()))
 	if got, want := x.Value(), uint64(core.MostOperations+4); got != want {
 		t.Errorf("the value is %d after %d signals, want %d", got, len(many), want)
 	}
@@ -94,11 +95,11 @@ func TestExternalTimeline(t *testing.T) {
 func TestExternalBinary(t *testing.T) {
 	r := newSoft(t)
 	x, y := r.outside(false), r.outside(false)
-	there, back := r.semaphore(x, ExternalSemaphoreFD), r.semaphore(y, ExternalSemaphoreFD)
+	there, back := r.semaphore(x, interop.SemaphoreFD), r.semaphore(y, interop.SemaphoreFD)
 	for range 3 {
 		noErr(t, r.work(r.s))
-		noErr(t, r.s.SignalExternal(there.At(0)))
-		noErr(t, r.s.WaitExternal(back.At(0)))
+		noErr(t, interop.Signal(r.s, there.At(0)))
+		noErr(t, interop.Wait(r.s, back.At(0)))
 		noErr(t, x.Wait(t.Context(), 0))
 		y.Signal(0)
 		noErr(t, r.s.Synchronize())
@@ -106,7 +107,7 @@ func TestExternalBinary(t *testing.T) {
 			t.Errorf("values %d, %d", x.Value(), y.Value())
 		}
 	}
-	r.is(r.s.WaitExternal(there.At(0), ExternalOp{}), ErrNil)
+	r.is(interop.Wait(r.s, there.At(0), ExternalOp{}), ErrNil)
 }
 
 // externalSemaphoreRefused makes imports that fail, and leave no file open.
@@ -114,29 +115,29 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 	t.Helper()
 	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
-	_, err := gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()})
+	_, err := interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()})
 	if errors.Is(err, ResultNotSupported) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err) // on Windows
 	}
 	open := openFiles()
 	for name, c := range map[string]struct {
-		h  ExternalSemaphoreHandle
+		h  interop.SemaphoreHandle
 		is error
 	}{
-		"the zero handle":  {ExternalSemaphoreHandle{}, core.ErrInvalid},
-		"an unknown type":  {ExternalSemaphoreHandle{Type: 11, Handle: null.Fd()}, core.ErrInvalid},
-		"an NvSciSync":     {ExternalSemaphoreHandle{Type: 6, Handle: null.Fd()}, core.ErrInvalid},
-		"a keyed mutex":    {ExternalSemaphoreHandle{Type: 7, Handle: null.Fd()}, core.ErrInvalid},
-		"another file":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}, ResultUnknown},
-		"another file too": {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
-		"a closed file":    {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
-		"no descriptor": {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: 1 << 31},
+		"the zero handle":  {interop.SemaphoreHandle{}, core.ErrInvalid},
+		"an unknown type":  {interop.SemaphoreHandle{Type: 11, Handle: null.Fd()}, core.ErrInvalid},
+		"an NvSciSync":     {interop.SemaphoreHandle{Type: 6, Handle: null.Fd()}, core.ErrInvalid},
+		"a keyed mutex":    {interop.SemaphoreHandle{Type: 7, Handle: null.Fd()}, core.ErrInvalid},
+		"another file":     {interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()}, ResultUnknown},
+		"another file too": {interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
+		"a closed file":    {interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
+		"no descriptor": {interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: 1 << 31},
 			core.ErrInvalid},
-		"handle and name":   {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 1, Name: "x"}, core.ErrInvalid},
-		"neither":           {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence}, ErrNil},
-		"a fence elsewhere": {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 8}, ResultNotSupported},
+		"handle and name":   {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence, Handle: 1, Name: "x"}, core.ErrInvalid},
+		"neither":           {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence}, ErrNil},
+		"a fence elsewhere": {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence, Handle: 8}, ResultNotSupported},
 	} {
-		x, err := gpu.ImportSemaphore(c.h)
+		x, err := interop.ImportSemaphore(gpu, c.h)
 		if x != nil || !errors.Is(err, c.is) {
 			t.Errorf("%s: %v; want %v", name, err, c.is)
 		}
@@ -163,7 +164,7 @@ func TestGPUExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t,
 func TestExternalMistakes(t *testing.T) {
 	r := newSoft(t)
 	x, s := r.timelines()
-	closed := r.semaphore(x, ExternalSemaphoreTimelineFD)
+	closed := r.semaphore(x, interop.SemaphoreTimelineFD)
 	noErr(t, closed.Close())
 	other := need(r.gpu.Device().NewContext(0))(t)
 	defer other.Close()
@@ -177,22 +178,22 @@ func TestExternalMistakes(t *testing.T) {
 		is error
 	}{
 		"zero":   {ExternalOp{}, ErrNil},
-		"nil":    {(*ExternalSemaphore)(nil).At(1), ErrNil},
-		"empty":  {new(ExternalSemaphore).At(1), ErrNil},
+		"nil":    {(*interop.Semaphore)(nil).At(1), ErrNil},
+		"empty":  {new(interop.Semaphore).At(1), ErrNil},
 		"closed": {closed.At(1), ErrClosed},
 	} {
 		_, signal := g.Add(&SignalNode{Ops: []ExternalOp{s.At(1), op.op}})
 		_, wait := g.Add(&ExternalWaitNode{Ops: []ExternalOp{op.op}})
-		for _, err := range []error{r.s.SignalExternal(s.At(1), op.op), r.s.WaitExternal(op.op), signal, wait} {
+		for _, err := range []error{interop.Signal(r.s, s.At(1), op.op), interop.Wait(r.s, op.op), signal, wait} {
 			if !errors.Is(err, op.is) {
 				t.Errorf("%s: %v; want %v", name, err, op.is)
 			}
 		}
 	}
-	r.is(far.SignalExternal(s.At(1)), ErrContextMismatch)
-	r.is(far.WaitExternal(s.At(1)), ErrContextMismatch)
-	r.is(elsewhere.s.WaitExternal(s.At(1)), ErrDriverMismatch)
-	r.is((*Stream)(nil).WaitExternal(s.At(1)), ErrNil)
+	r.is(interop.Signal(far, s.At(1)), ErrContextMismatch)
+	r.is(interop.Wait(far, s.At(1)), ErrContextMismatch)
+	r.is(interop.Wait(elsewhere.s, s.At(1)), ErrDriverMismatch)
+	r.is(interop.Wait((*Stream)(nil), s.At(1)), ErrNil)
 	_, err := g.Add(&SignalNode{Ops: nil})
 	r.is(err, core.ErrInvalid)
 	foreign := need(other.NewGraph())(t)
@@ -204,20 +205,20 @@ func TestExternalMistakes(t *testing.T) {
 		t.Errorf("a refused call has signalled: %d", x.Value())
 	}
 	r.sim.Inject(cusim.Fault{Function: "cuSignalExternalSemaphoresAsync", Code: int(ResultUnknown)})
-	r.is(r.s.SignalExternal(s.At(1)), ResultUnknown)
+	r.is(interop.Signal(r.s, s.At(1)), ResultUnknown)
 }
 
 // TestExternalSemaphoreKept closes a semaphore, and abandons it, while a stream waits for it.
 func TestExternalSemaphoreKept(t *testing.T) {
 	r := newSoft(t)
 	x, s := r.timelines()
-	noErr(t, r.s.WaitExternal(s.At(1)))
+	noErr(t, interop.Wait(r.s, s.At(1)))
 	done := make(chan error)
 	go func() { done <- s.Close() }()
 	if !eventually(semaphoreState(s).Closed) {
 		t.Fatal("Close has not begun")
 	}
-	r.is(r.s.WaitExternal(s.At(1)), ErrClosed)
+	r.is(interop.Wait(r.s, s.At(1)), ErrClosed)
 	select {
 	case err := <-done:
 		t.Fatalf("Close has returned %v", err)
@@ -229,9 +230,9 @@ func TestExternalSemaphoreKept(t *testing.T) {
 	func() {
 		f := need(x.File())(t)
 		defer f.Close()
-		s := need(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()}))(t)
-		noErr(t, r.s.WaitExternal(s.At(2)))
-		noErr(t, r.s.SignalExternal(s.At(3)))
+		s := need(interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: f.Fd()}))(t)
+		noErr(t, interop.Wait(r.s, s.At(2)))
+		noErr(t, interop.Signal(r.s, s.At(3)))
 	}()
 	if !eventually(func() bool { return slices.Contains(r.abandoned(), "external semaphore") }) {
 		t.Fatal("the abandoned semaphore is not reported")
@@ -255,7 +256,7 @@ func TestExternalCaptured(t *testing.T) {
 	r := newSoft(t)
 	x, s := r.timelines()
 	g := need(r.s.Capture(CaptureGlobal, func() error {
-		return errors.Join(r.work(r.s), r.s.SignalExternal(s.At(1)), r.s.WaitExternal(s.At(2)))
+		return errors.Join(r.work(r.s), interop.Signal(r.s, s.At(1)), interop.Wait(r.s, s.At(2)))
 	}))(t)
 	if diff := cmp.Diff([]string{"kernel", "ext_semas_signal", "ext_semas_wait"}, r.types(g)); diff != "" {
 		t.Errorf("types (-want +got):\n%s", diff)
@@ -390,7 +391,7 @@ func TestExternalStorm(t *testing.T) {
 		}
 	})
 	var mu sync.Mutex
-	shared := r.semaphore(x, ExternalSemaphoreTimelineFD)
+	shared := r.semaphore(x, interop.SemaphoreTimelineFD)
 	for i := range 4 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(i)))
@@ -401,9 +402,9 @@ func TestExternalStorm(t *testing.T) {
 				var err error
 				switch st := []*Stream{r.s, r.other}[rng.IntN(2)]; rng.IntN(5) {
 				case 0:
-					err = st.SignalExternal(s.At(1000))
+					err = interop.Signal(st, s.At(1000))
 				case 1:
-					err = st.WaitExternal(s.At(rng.Uint64N(900)), s.At(3))
+					err = interop.Wait(st, s.At(rng.Uint64N(900)), s.At(3))
 				case 2:
 					g, e := r.gpu.NewGraph()
 					if e != nil {
@@ -423,8 +424,8 @@ func TestExternalStorm(t *testing.T) {
 						err = e
 						break
 					}
-					fresh, e := r.gpu.ImportSemaphore(
-						ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()})
+					fresh, e := interop.ImportSemaphore(r.gpu,
+						interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: f.Fd()})
 					err = errors.Join(e, f.Close())
 					if e == nil {
 						mu.Lock()
@@ -472,17 +473,17 @@ func TestExternalSemaphoreOfWindows(t *testing.T) {
 	drv := need(Open(WithSoftware(driver.Provide(windowsSemaphores{cusim.New().Software(), &got}))))(t)
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	for i, h := range []ExternalSemaphoreHandle{
-		{Type: ExternalSemaphoreWin32, Handle: 0x123456789}, {Type: ExternalSemaphoreWin32KMT, Handle: 1},
-		{Type: ExternalSemaphoreD3D12Fence, Name: "x"}, {Type: ExternalSemaphoreD3D11Fence, Handle: 2},
-		{Type: ExternalSemaphoreTimelineWin32, Handle: 3},
+	for i, h := range []interop.SemaphoreHandle{
+		{Type: interop.SemaphoreWin32, Handle: 0x123456789}, {Type: interop.SemaphoreWin32KMT, Handle: 1},
+		{Type: interop.SemaphoreD3D12Fence, Name: "x"}, {Type: interop.SemaphoreD3D11Fence, Handle: 2},
+		{Type: interop.SemaphoreTimelineWin32, Handle: 3},
 	} {
-		x := need(gpu.ImportSemaphore(h))(t)
+		x := need(interop.ImportSemaphore(gpu, h))(t)
 		w := got[i].Handle.Win32()
 		if got[i].Type != int32(h.Type) || uintptr(w.Handle) != h.Handle || (w.Name != 0) != (h.Name != "") {
 			t.Errorf("%+v became %+v", h, got[i])
 		}
-		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; semaphoreState(x).Binary != want {
+		if want := h.Type == interop.SemaphoreWin32 || h.Type == interop.SemaphoreWin32KMT; semaphoreState(x).Binary != want {
 			t.Errorf("%+v is binary: %v", h, semaphoreState(x).Binary)
 		}
 		noErr(t, x.Close())
@@ -508,8 +509,8 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
 	x := r.outside(true)
 	for range 3 {
-		s := r.semaphore(x, ExternalSemaphoreTimelineFD)
-		noErr(t, r.s.SignalExternal(s.At(1)))
+		s := r.semaphore(x, interop.SemaphoreTimelineFD)
+		noErr(t, interop.Signal(r.s, s.At(1)))
 		noErr(t, s.Close())
 	}
 	if n != 3 {
@@ -518,6 +519,6 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 }
 
 // semaphoreState returns the state of a semaphore.
-func semaphoreState(x *ExternalSemaphore) *core.ExternalSemaphore {
+func semaphoreState(x *interop.Semaphore) *core.ExternalSemaphore {
 	return core.ExternalOpOf(x.At(0)).Sem
 }

@@ -47,7 +47,7 @@ var newer = [...]struct {
 	{"cuLogsDumpToMemory", "errors lack what the driver's log says", nil},
 	{"cuMemcpyBatchAsync", "one call for each copy: see Stream.CopyAll", nil},
 	{"cuMemcpy3DBatchAsync", "one call for each copy: see Stream.Copy3DAll", nil},
-	{"cuMemPrefetchBatchAsync", "one call for each move: see Stream.PrefetchAll", nil},
+	{"cuMemPrefetchBatchAsync", "one call for each move: see memory.PrefetchAll", nil},
 	{"cuMemDiscardBatchAsync", "", nil},
 	{"cuMemDiscardAndPrefetchBatchAsync", "", nil},
 }
@@ -72,7 +72,7 @@ type Features struct {
 	RecordExternal bool `json:"recordExternal"`
 	// ContextEvents: events can be recorded on whole contexts, which can wait for events (12.5).
 	ContextEvents bool `json:"contextEvents"`
-	// GreenContexts: [Context.NewGreenContext] works, and green contexts have streams (12.5).
+	// GreenContexts: green.New works, and green contexts have streams (12.5).
 	GreenContexts bool `json:"greenContexts"`
 }
 

@@ -87,7 +87,7 @@ const (
 	// whenever the graph runs, instead of an edge inside the graph. On other streams the wait
 	// fails. The graph keeps the event if the capture is [Stream.Capture]'s; otherwise the program
 	// must keep the event open while the graph is used: CU_EVENT_WAIT_EXTERNAL. It is not about
-	// semaphores of other APIs, for which [Stream.WaitExternal] waits.
+	// semaphores of other APIs, for which interop.Wait waits.
 	WaitExternal WaitFlags = driver.CU_EVENT_WAIT_EXTERNAL
 )
 

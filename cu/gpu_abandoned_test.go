@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -14,7 +16,7 @@ import (
 func (b *besideHeld) memory(s *Stream) (use func() error) {
 	var list []Memory
 	var keep []any
-	if m, err := b.gpu.AllocManaged(1<<16, AttachGlobal); !b.missing("managed memory", err) {
+	if m, err := memory.AllocManaged(b.gpu, 1<<16, memory.AttachGlobal); !b.missing("managed memory", err) {
 		list = append(list, m)
 	}
 	if m, err := b.gpu.RegisterHost(pages(1<<12), 0); !b.missing("host memory", err) {
@@ -26,20 +28,20 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 	if m, err := s.Alloc(1 << 12); !b.missing("device memory", err) {
 		list = append(list, m)
 	}
-	if p, err := b.gpu.NewMemPool(MemPoolOptions{}); !b.missing("memory pool", err) {
+	if p, err := memory.NewPool(b.gpu, memory.PoolOptions{}); !b.missing("memory pool", err) {
 		m, err := p.Alloc(s, 1<<12)
 		b.missing("device memory", err)
 		list, keep = append(list, m), append(keep, p)
 	}
 	for name, kind := range hostKinds {
-		if p, err := b.gpu.NewMemPool(MemPoolOptions{Kind: kind}); !b.missing("memory pool", err) {
+		if p, err := memory.NewPool(b.gpu, memory.PoolOptions{Kind: kind}); !b.missing("memory pool", err) {
 			m, err := p.AllocHost(s, 1<<12)
 			b.missing(name, err)
 			list, keep = append(list, m), append(keep, p)
 		}
 	}
-	if m, err := b.gpu.Reserve(1 << 30); !b.missing("virtual memory", err) {
-		p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{})
+	if m, err := memory.Reserve(b.gpu, 1<<30); !b.missing("virtual memory", err) {
+		p, err := memory.NewPhysical(b.gpu, 1, memory.PhysicalOptions{})
 		b.missing("physical memory", err)
 		b.ok(errors.Join(m.Grow(1), m.Map(m.Size(), p)))
 		list, keep = append(list, m.Mem()), append(keep, p)
@@ -85,13 +87,13 @@ func (b *besideHeld) variables() (list []Memory) {
 // wrapped returns device memory and managed memory of other code, which frees it after the work.
 func (b *besideHeld) wrapped() (list []Memory) {
 	wrap := func(addr, size uint64) {
-		list = append(list, need(b.gpu.WrapMem(addr, size))(b.t))
+		list = append(list, need(memory.Wrap(b.gpu, addr, size))(b.t))
 		b.made["memory of other code"]++
 	}
 	m := need(b.gpu.Alloc(64))(b.t)
 	b.owners = append(b.owners, m)
 	wrap(m.Handle(), m.Size())
-	if m, err := b.gpu.AllocManaged(64, AttachGlobal); !b.missing("managed memory", err) {
+	if m, err := memory.AllocManaged(b.gpu, 64, memory.AttachGlobal); !b.missing("managed memory", err) {
 		b.made["managed memory"]-- // it is closed
 		b.owners = append(b.owners, m)
 		wrap(uint64(m.Handle()), m.Size())
@@ -115,15 +117,15 @@ func (b *besideHeld) taken(s *Stream) *DeviceMem {
 }
 
 // external imports memory and a semaphore of another API. Drivers take a file of memory for both.
-func (b *besideHeld) external() (m *DeviceMem, x *ExternalSemaphore) {
-	p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+func (b *besideHeld) external() (m *DeviceMem, x *interop.Semaphore) {
+	p, err := memory.NewPhysical(b.gpu, 1, memory.PhysicalOptions{Shareable: true})
 	if b.missing("physical memory", err) {
 		return nil, nil
 	}
 	f := need(p.Export())(b.t)
-	m, err = b.gpu.ImportMem(opaque(f), p.Size())
+	m, err = interop.ImportMem(b.gpu, opaque(f), p.Size())
 	b.missing("external memory", err)
-	x, err = b.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()})
+	x, err = interop.ImportSemaphore(b.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: f.Fd()})
 	b.missing("external semaphore", err)
 	b.ok(f.Close())
 	return m, x
@@ -137,8 +139,8 @@ func (b *besideHeld) exported() (use func() error) {
 	}
 	theirs := b.exporter.next(b.t)
 	defer theirs.pool.Close()
-	m := need(b.gpu.OpenIPCMem(theirs.mem))(b.t)
-	p := need(b.gpu.ImportMemPool(theirs.pool.Fd()))(b.t)
+	m := need(memory.OpenIPC(b.gpu, theirs.mem))(b.t)
+	p := need(memory.ImportPool(b.gpu, theirs.pool.Fd()))(b.t)
 	pooled := need(p.Open(theirs.poolMem))(b.t)
 	opened := need(b.gpu.OpenIPCEvent(theirs.event))(b.t)
 	own := need(b.gpu.NewEvent(EventInterprocess | EventDisableTiming))(b.t)
@@ -157,7 +159,7 @@ func (b *besideHeld) exported() (use func() error) {
 // signals makes a graph that signals a semaphore and waits for it. On the software driver it returns a
 // function that launches the graph, and does the same on a stream. Elsewhere the imported file is not
 // of a semaphore, and nothing uses it: examples/vulkan has such a test with a semaphore of Vulkan.
-func (b *besideHeld) signals(s *Stream, x *ExternalSemaphore) (use func() error) {
+func (b *besideHeld) signals(s *Stream, x *interop.Semaphore) (use func() error) {
 	g := need(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++
 	if x == nil {
@@ -173,7 +175,7 @@ func (b *besideHeld) signals(s *Stream, x *ExternalSemaphore) (use func() error)
 	}
 	return func() (err error) {
 		if software {
-			err = errors.Join(e.Launch(b.held), b.held.SignalExternal(x.At(0)), b.held.WaitExternal(x.At(0)))
+			err = errors.Join(e.Launch(b.held), interop.Signal(b.held, x.At(0)), interop.Wait(b.held, x.At(0)))
 		}
 		runtime.KeepAlive(g)
 		runtime.KeepAlive(e)

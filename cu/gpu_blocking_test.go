@@ -17,6 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/watch"
@@ -100,24 +103,24 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 		reflect.TypeFor[*DeviceMem]():         "device memory",
 		reflect.TypeFor[*Event]():             "event",
 		reflect.TypeFor[*EventPool]():         "event pool",
-		reflect.TypeFor[*ExternalSemaphore](): "external semaphore",
+		reflect.TypeFor[*interop.Semaphore](): "external semaphore",
 		reflect.TypeFor[*Graph]():             "graph",
 		reflect.TypeFor[*GraphExec]():         "executable graph",
-		reflect.TypeFor[*GreenContext]():      "green context",
+		reflect.TypeFor[*green.Context]():     "green context",
 		reflect.TypeFor[*HostMem]():           "host memory",
 		reflect.TypeFor[*Library]():           "library",
-		reflect.TypeFor[*MemPool]():           "memory pool",
+		reflect.TypeFor[*memory.Pool]():       "memory pool",
 		reflect.TypeFor[*Module]():            "module",
-		reflect.TypeFor[*PhysicalMem]():       "physical memory",
+		reflect.TypeFor[*memory.Physical]():   "physical memory",
 		reflect.TypeFor[*Stream]():            "stream",
 		reflect.TypeFor[*Timeline]():          "timeline",
-		reflect.TypeFor[*VirtualMem]():        "virtual memory",
+		reflect.TypeFor[*memory.Virtual]():    "virtual memory",
 	}
 	for _, v := range apiTypes {
 		if _, closes := v.(io.Closer); !closes || reflect.TypeOf(v) == reflect.TypeFor[*Driver]() {
 			continue
 		}
-		if runtime.GOOS == "windows" && reflect.TypeOf(v) == reflect.TypeFor[*ExternalSemaphore]() {
+		if runtime.GOOS == "windows" && reflect.TypeOf(v) == reflect.TypeFor[*interop.Semaphore]() {
 			continue // the software driver has none there
 		}
 		if kind := kinds[reflect.TypeOf(v)]; made[kind] == 0 {
@@ -459,12 +462,12 @@ func (b *besideHeld) others(contexts bool) (use func() error) {
 	e := need(pool.AcquireTracked())(t)
 	b.made["event pool"]++
 	b.made["pooled event"]++
-	var greenCtx *GreenContext
+	var greenCtx *green.Context
 	var s *Stream
 	if contexts {
-		sms, err := b.gpu.Device().SMResource()
+		sms, err := green.DeviceSMs(b.gpu.Device())
 		if err == nil {
-			greenCtx, err = b.gpu.NewGreenContext(sms)
+			greenCtx, err = green.New(b.gpu, sms)
 		}
 		if !b.missing("green context", err) {
 			s = need(greenCtx.NewStream(0))(t)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // Copies of rectangles and boxes on a real GPU: see gpu_test.go.
@@ -98,7 +99,7 @@ func TestGPUMemset16(t *testing.T) {
 	noErr(t, y.Launch(s))
 	noErr(t, x.Set(set, &MemsetNode{Dst: m.Span(14, 2), Value: 0x0a09, ElementSize: 2}))
 	noErr(t, x.Launch(s))
-	managed, err := gpu.AllocManaged(pitch, AttachGlobal)
+	managed, err := memory.AllocManaged(gpu, pitch, memory.AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -25,7 +26,7 @@ func TestGPUCopyAll(t *testing.T) {
 	src, one, all := need(gpu.Alloc(n))(t), need(gpu.Alloc(n))(t), need(gpu.Alloc(n))(t)
 	host, back := need(gpu.AllocHost(n, 0))(t), need(gpu.AllocHost(n, 0))(t)
 	pooled := need(s.Alloc(n))(t)
-	virtual, err := gpu.Reserve(n)
+	virtual, err := memory.Reserve(gpu, n)
 	noErr(t, err)
 	noErr(t, virtual.Grow(1))
 	defer func() {
@@ -91,7 +92,7 @@ func TestGPUDiscard(t *testing.T) {
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const half = 2 << 20
-	m, err := gpu.AllocManaged(2*half, AttachGlobal)
+	m, err := memory.AllocManaged(gpu, 2*half, memory.AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -99,20 +100,20 @@ func TestGPUDiscard(t *testing.T) {
 	defer m.Close()
 	noErr(t, m.View(func(b []byte) error { b[0], b[half] = 1, 2; return nil }))
 	first, second := m.Span(0, half), m.Span(half, half)
-	dev, host := gpu.Device().Location(), MemLocation{Type: LocationHost}
-	noErr(t, s.PrefetchAll([]MemPrefetch{{first, dev}, {second, host}}))
+	dev, host := memory.LocationOf(gpu.Device()), memory.Location{Type: memory.LocationHost}
+	noErr(t, memory.PrefetchAll(s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
 	noErr(t, s.Synchronize())
-	for i, want := range []MemLocation{dev, host} {
-		if got := need(gpu.ManagedInfo(m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
+	for i, want := range []memory.Location{dev, host} {
+		if got := need(memory.ManagedInfoOf(gpu, m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
 			t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want)
 		}
 	}
-	err = s.Discard(first)
+	err = memory.Discard(s, first)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
 	noErr(t, err)
-	noErr(t, s.DiscardAndPrefetch([]MemPrefetch{{first, dev}}))
+	noErr(t, memory.DiscardAndPrefetch(s, []memory.Move{{Mem: first, To: dev}}))
 	noErr(t, s.Memset(first, 9))
 	noErr(t, s.Synchronize())
 	noErr(t, m.View(func(b []byte) error {
@@ -123,7 +124,7 @@ func TestGPUDiscard(t *testing.T) {
 	}))
 	legacy := need(gpu.LegacyStream())(t)
 	defer legacy.Close()
-	if err := legacy.Discard(first); !errors.Is(err, core.ErrInvalid) {
+	if err := memory.Discard(legacy, first); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -131,7 +132,7 @@ func TestGPUDiscard(t *testing.T) {
 // TestGPUDescriptors checks on a real GPU that no program which the process starts gets an exported file.
 func TestGPUDescriptors(t *testing.T) {
 	gpu := gpuContext(t)
-	p, err := gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
 		t.Log("no file stands for memory here:", err)
 		return
@@ -139,7 +140,7 @@ func TestGPUDescriptors(t *testing.T) {
 	noErr(t, err)
 	defer p.Close()
 	files := []*os.File{need(p.Export())(t)}
-	if pool, err := gpu.NewMemPool(MemPoolOptions{Shareable: true}); err == nil {
+	if pool, err := memory.NewPool(gpu, memory.PoolOptions{Shareable: true}); err == nil {
 		defer pool.Close()
 		files = append(files, need(pool.Export())(t))
 	} else {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -25,7 +26,7 @@ func TestGPUGraphParams(t *testing.T) {
 	t.Cleanup(func() { b.ok(captured.Close()) })
 	list := need(captured.Nodes())(t)
 	slices.SortFunc(list, func(a, b GraphNode) int { return int(need(a.Type())(t) - need(b.Type())(t)) })
-	host := need(b.gpu.PointerInfo(uint64(b.out.Handle())))(t)
+	host := need(memory.PointerInfoOf(b.gpu, uint64(b.out.Handle())))(t)
 	for _, c := range []struct {
 		name                  string
 		kernel, copy, set, fn GraphNode

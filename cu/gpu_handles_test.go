@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -58,7 +59,7 @@ func TestGPUHandles(t *testing.T) {
 	check("an executable graph", res, true)
 	noErr(t, errors.Join(x.Close(), g.Close()))
 
-	if p, err := gpu.NewPhysicalMem(1, PhysicalOptions{}); !errors.Is(err, ResultNotSupported) {
+	if p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}); !errors.Is(err, ResultNotSupported) {
 		noErr(t, err)
 		defer p.Close()
 		o, res := tab.MemGetAllocationPropertiesFromHandle(at, driver.MemGenericAllocationHandle(p.Handle()))
@@ -117,7 +118,7 @@ func TestGPUGraphNodeBodies(t *testing.T) {
 // TestGPUPoolAccess lets another device use the memory of a pool, if there is one.
 func TestGPUPoolAccess(t *testing.T) {
 	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, MemPoolOptions{})
+	p := gpuPool(t, gpu, memory.PoolOptions{})
 	if !need(p.Access(gpu.Device()))(t) {
 		t.Error("the pool's own device has no access")
 	}
@@ -137,15 +138,15 @@ func TestGPUPoolAccess(t *testing.T) {
 // TestGPUVirtualMemAccess asks about access and sizes, and unmaps one of two mappings.
 func TestGPUVirtualMemAccess(t *testing.T) {
 	gpu := gpuContext(t)
-	least, best, err := gpu.Granularity(PhysicalOptions{})
+	least, best, err := memory.Granularity(gpu, memory.PhysicalOptions{})
 	if errors.Is(err, ResultNotSupported) {
 		t.Skip(err)
 	}
 	if err != nil || least == 0 || best < least || best%least != 0 {
 		t.Errorf("Granularity = %d, %d, %v", least, best, err)
 	}
-	m := need(gpu.Reserve(8 * best))(t)
-	p := need(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
+	m := need(memory.Reserve(gpu, 8*best))(t)
+	p := need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
 	size := p.Size()
 	if size%least != 0 {
 		t.Errorf("physical memory of %d bytes, where the granularity is %d", size, least)
@@ -153,14 +154,14 @@ func TestGPUVirtualMemAccess(t *testing.T) {
 	second := 4 * best
 	noErr(t, errors.Join(m.Map(0, p), m.Map(second, p), p.Close()))
 	dev := gpu.Device()
-	if a := need(m.Access(second, dev))(t); a != AccessReadWrite {
+	if a := need(m.Access(second, dev))(t); a != memory.AccessReadWrite {
 		t.Errorf("Access = %v", a)
 	}
-	noErr(t, m.SetAccess(dev, AccessRead))
-	if a := need(m.Access(0, dev))(t); a != AccessRead {
+	noErr(t, m.SetAccess(dev, memory.AccessRead))
+	if a := need(m.Access(0, dev))(t); a != memory.AccessRead {
 		t.Errorf("after SetAccess: %v", a)
 	}
-	noErr(t, m.SetAccess(dev, AccessReadWrite))
+	noErr(t, m.SetAccess(dev, memory.AccessReadWrite))
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	noErr(t, s.Memset(m.Span(second, 64), 3))

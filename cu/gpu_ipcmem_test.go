@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -73,17 +74,17 @@ func TestGPUIPCMem(t *testing.T) {
 	defer small.Close()
 	noErr(t, small.CopyFrom([]byte{1, 2, 3, 4, 5}))
 	noErr(t, m.Memset(7))
-	h, err := small.IPCHandle()
+	h, err := memory.IPCHandleOf(small)
 	if errors.Is(err, ResultNotSupported) && runtime.GOOS != "linux" {
 		noErr(t, m.Close())
 		t.Skip(err)
 	}
 	noErr(t, err)
-	large := need(m.IPCHandle())(t)
-	if again := need(m.IPCHandle())(t); again != large || large == h {
+	large := need(memory.IPCHandleOf(m))(t)
+	if again := need(memory.IPCHandleOf(m))(t); again != large || large == h {
 		t.Errorf("the handles are %v, %v and %v", h, large, again)
 	}
-	if _, err := gpu.OpenIPCMem(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
+	if _, err := memory.OpenIPC(gpu, h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
 		t.Errorf("opened in the same process: %v", err)
 	}
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -101,7 +102,7 @@ func TestGPUIPCMem(t *testing.T) {
 
 // importIPCMem is the other process.
 func importIPCMem(t *testing.T, text string) {
-	var h, large IPCMemHandle
+	var h, large memory.IPCHandle
 	first, second, _ := strings.Cut(text, " ")
 	noErr(t, h.UnmarshalText([]byte(first)))
 	noErr(t, large.UnmarshalText([]byte(second)))
@@ -109,29 +110,29 @@ func importIPCMem(t *testing.T, text string) {
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 
-	m := need(gpu.OpenIPCMem(h))(t)
+	m := need(memory.OpenIPC(gpu, h))(t)
 	got := make([]byte, 5)
 	noErr(t, m.CopyTo(got))
 	if m.Size() != 5 || !bytes.Equal(got, []byte{1, 2, 3, 4, 5}) {
 		t.Errorf("opened: %d bytes, %d", m.Size(), got)
 	}
-	twice := need(gpu.OpenIPCMem(h))(t)
+	twice := need(memory.OpenIPC(gpu, h))(t)
 	if twice.Handle() != m.Handle() {
 		t.Errorf("opened again at %#x, not at %#x", twice.Handle(), m.Handle())
 	}
 	noErr(t, m.Close())
 	noErr(t, s.Memset(twice.Span(1, 2), 9))
 	noErr(t, s.Synchronize())
-	if _, err := twice.IPCHandle(); !errors.Is(err, ErrImported) {
+	if _, err := memory.IPCHandleOf(twice); !errors.Is(err, ErrImported) {
 		t.Errorf("a handle of opened memory: %v", err)
 	}
 	beside := need(gpu.Device().NewContext(0))(t)
 	defer beside.Close()
-	_, err := beside.OpenIPCMem(h)
+	_, err := memory.OpenIPC(beside, h)
 	if !errors.Is(err, ResultInvalidHandle) || !strings.Contains(err.Error(), "another context") {
 		t.Errorf("opened in another context: %v", err)
 	}
-	_, err = gpu.OpenIPCMem(IPCMemHandle{1})
+	_, err = memory.OpenIPC(gpu, memory.IPCHandle{1})
 	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "not a handle of memory") {
 		t.Errorf("opened by no handle: %v", err)
 	}
@@ -140,7 +141,7 @@ func importIPCMem(t *testing.T, text string) {
 		t.Errorf("a memset after Close: %v", err)
 	}
 
-	m = need(gpu.OpenIPCMem(large))(t)
+	m = need(memory.OpenIPC(gpu, large))(t)
 	fmt.Println("WRITTEN")
 	bufio.NewReader(os.Stdin).ReadString('\n') // now it is freed there
 	got = make([]byte, m.Size())
@@ -193,9 +194,9 @@ func TestGPUIPCMemPython(t *testing.T) {
 	}
 	gpu := gpuContext(t)
 	p := startIPCMemPeer(t, nil, python, "-c", ipcMemPython)
-	var h IPCMemHandle
+	var h memory.IPCHandle
 	noErr(t, h.UnmarshalText([]byte(p.until("HANDLE"))))
-	theirs := need(gpu.OpenIPCMem(h))(t)
+	theirs := need(memory.OpenIPC(gpu, h))(t)
 	if theirs.Size() != 1000 {
 		t.Errorf("Python's memory has %d bytes", theirs.Size())
 	}
@@ -203,7 +204,7 @@ func TestGPUIPCMemPython(t *testing.T) {
 	noErr(t, err)
 	own := need(gpu.Alloc(1000))(t)
 	defer own.Close()
-	fmt.Fprintln(p.in, need(own.IPCHandle())(t))
+	fmt.Fprintln(p.in, need(memory.IPCHandleOf(own))(t))
 	p.until("DONE")
 	got := make([]byte, 1000)
 	noErr(t, own.CopyTo(got))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // TestGPULibrary uses a library in two contexts of a real GPU: see gpu_test.go.
@@ -102,7 +103,7 @@ func TestGPULibraryManaged(t *testing.T) {
 	var addr uintptr
 	for i, gpu := range []*Context{first, second} {
 		m := need(l.Managed(gpu, "total"))(t)
-		if info := need(gpu.ManagedInfo(m))(t); i == 0 {
+		if info := need(memory.ManagedInfoOf(gpu, m))(t); i == 0 {
 			addr = m.Handle()
 			t.Logf("%d bytes at %#x: %+v", m.Size(), addr, info)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // TestGPUManaged uses managed memory on a real GPU: see gpu_test.go.
@@ -16,7 +17,7 @@ func TestGPUManaged(t *testing.T) {
 	defer mod.Close()
 	add := need(mod.Function("add"))(t)
 	const n = 1 << 20
-	m, err := gpu.AllocManaged(n, AttachGlobal)
+	m, err := memory.AllocManaged(gpu, n, memory.AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -27,16 +28,16 @@ func TestGPUManaged(t *testing.T) {
 		}
 		return nil
 	}))
-	dev, host := gpu.Device().Location(), MemLocation{Type: LocationHost}
-	empty := need(gpu.ManagedInfo(m))(t)
-	if empty.ReadMostly || empty.Preferred != (MemLocation{}) || empty.LastPrefetch != (MemLocation{}) ||
+	dev, host := memory.LocationOf(gpu.Device()), memory.Location{Type: memory.LocationHost}
+	empty := need(memory.ManagedInfoOf(gpu, m))(t)
+	if empty.ReadMostly || empty.Preferred != (memory.Location{}) || empty.LastPrefetch != (memory.Location{}) ||
 		len(empty.AccessedBy) != 0 {
 		t.Errorf("without advice: %+v", empty)
 	}
-	noErr(t, s.Prefetch(m, dev))
+	noErr(t, memory.Prefetch(s, m, dev))
 	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m), U32(32), F32(1)))
 	noErr(t, s.Synchronize())
-	if i := need(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev {
+	if i := need(memory.ManagedInfoOf(gpu, m))(t); i.LastPrefetch != dev {
 		t.Errorf("after the prefetch: %+v", i)
 	}
 	noErr(t, View(m, func(v []float32) error {
@@ -46,20 +47,20 @@ func TestGPUManaged(t *testing.T) {
 		return nil
 	}))
 	half := m.Span(0, n/2)
-	noErr(t, gpu.Advise(half, AdviseReadMostly, MemLocation{}))
-	noErr(t, gpu.Advise(half, AdvisePreferredLocation, host))
-	noErr(t, gpu.Advise(m, AdviseAccessedBy, dev))
-	i, all := need(gpu.ManagedInfo(half))(t), need(gpu.ManagedInfo(m))(t)
+	noErr(t, memory.Advise(gpu, half, memory.AdviseReadMostly, memory.Location{}))
+	noErr(t, memory.Advise(gpu, half, memory.AdvisePreferredLocation, host))
+	noErr(t, memory.Advise(gpu, m, memory.AdviseAccessedBy, dev))
+	i, all := need(memory.ManagedInfoOf(gpu, half))(t), need(memory.ManagedInfoOf(gpu, m))(t)
 	t.Logf("a half: %+v, all: %+v", i, all)
 	if !i.ReadMostly || i.Preferred != host || len(i.AccessedBy) != 1 || all.ReadMostly ||
-		all.Preferred != (MemLocation{}) {
+		all.Preferred != (memory.Location{}) {
 		t.Errorf("a half: %+v, all: %+v", i, all)
 	}
-	noErr(t, s.Attach(m, AttachSingle))
+	noErr(t, memory.Attach(s, m, memory.AttachSingle))
 	noErr(t, s.Synchronize())
-	noErr(t, s.Prefetch(m, host))
+	noErr(t, memory.Prefetch(s, m, host))
 	noErr(t, s.Synchronize())
-	info := need(gpu.PointerInfo(uint64(m.Handle()) + 4))(t)
+	info := need(memory.PointerInfoOf(gpu, uint64(m.Handle())+4))(t)
 	t.Logf("%+v", info)
 	if !info.Managed || info.Start != uint64(m.Handle()) || info.HostPointer != uint64(m.Handle())+4 {
 		t.Errorf("%+v", info)
@@ -67,9 +68,9 @@ func TestGPUManaged(t *testing.T) {
 	noErr(t, m.Close())
 
 	// What the driver says to a prefetch in a capture is not known.
-	c := need(gpu.AllocManaged(4096, AttachGlobal))(t)
+	c := need(memory.AllocManaged(gpu, 4096, memory.AttachGlobal))(t)
 	defer c.Close()
-	g, err := s.Capture(CaptureGlobal, func() error { return s.Prefetch(c, dev) })
+	g, err := s.Capture(CaptureGlobal, func() error { return memory.Prefetch(s, c, dev) })
 	t.Logf("a prefetch in a capture: %v", err)
 	if err == nil {
 		noErr(t, g.Close())

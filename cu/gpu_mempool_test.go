@@ -12,17 +12,18 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // Pools of memory on a real GPU: see gpu_test.go.
 
 // gpuPool returns a pool, or skips the test.
-func gpuPool(t testing.TB, gpu *Context, o MemPoolOptions) *MemPool {
+func gpuPool(t testing.TB, gpu *Context, o memory.PoolOptions) *memory.Pool {
 	t.Helper()
 	if n := need(gpu.Device().Attribute(DeviceAttributeMemoryPoolsSupported))(t); n == 0 {
 		t.Skip("the device has no pools of memory")
 	}
-	p, err := gpu.NewMemPool(o)
+	p, err := memory.NewPool(gpu, o)
 	if errors.Is(err, ResultNotSupported) {
 		t.Skip(err)
 	}
@@ -33,14 +34,14 @@ func gpuPool(t testing.TB, gpu *Context, o MemPoolOptions) *MemPool {
 
 func TestGPUPoolAttributes(t *testing.T) {
 	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, MemPoolOptions{})
+	p := gpuPool(t, gpu, memory.PoolOptions{})
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	if r := need(p.Reuse())(t); r != ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies {
+	if r := need(p.Reuse())(t); r != memory.ReuseFollowEvents|memory.ReuseOpportunistic|memory.ReuseInternalDependencies {
 		t.Errorf("Reuse = %v", r)
 	}
-	noErr(t, p.SetReuse(ReuseFollowEvents))
-	if r := need(p.Reuse())(t); r != ReuseFollowEvents {
+	noErr(t, p.SetReuse(memory.ReuseFollowEvents))
+	if r := need(p.Reuse())(t); r != memory.ReuseFollowEvents {
 		t.Errorf("Reuse = %v", r)
 	}
 	if n := need(p.ReleaseThreshold())(t); n != 0 {
@@ -59,7 +60,7 @@ func TestGPUPoolAttributes(t *testing.T) {
 		t.Errorf("after the free: %+v", st)
 	}
 	noErr(t, p.ResetHigh())
-	if st := need(p.Stats())(t); st != (MemPoolStats{}) {
+	if st := need(p.Stats())(t); st != (memory.PoolStats{}) {
 		t.Errorf("after ResetHigh: %+v", st)
 	}
 	noErr(t, p.SetReleaseThreshold(math.MaxUint64))
@@ -72,7 +73,7 @@ func TestGPUPoolAttributes(t *testing.T) {
 	if st := need(p.Stats())(t); st.Reserved != 0 {
 		t.Errorf("after Trim: %+v", st)
 	}
-	small := gpuPool(t, gpu, MemPoolOptions{MaxSize: 32 << 20})
+	small := gpuPool(t, gpu, memory.PoolOptions{MaxSize: 32 << 20})
 	if m, err := small.Alloc(s, 1<<30); !errors.Is(err, ResultOutOfMemory) {
 		t.Errorf("more than MaxSize: %v", err)
 		m.Close()
@@ -83,7 +84,7 @@ func TestGPUPoolAttributes(t *testing.T) {
 // call on, and serves the next allocation on the stream.
 func TestGPUPoolUsed(t *testing.T) {
 	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, MemPoolOptions{})
+	p := gpuPool(t, gpu, memory.PoolOptions{})
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	m := need(p.Alloc(s, 1<<20))(t)
@@ -110,7 +111,7 @@ func TestGPUPoolUsed(t *testing.T) {
 // TestGPUPoolFree frees memory while a stream that uses it is held.
 func TestGPUPoolFree(t *testing.T) {
 	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, MemPoolOptions{})
+	p := gpuPool(t, gpu, memory.PoolOptions{})
 	noErr(t, p.SetReleaseThreshold(math.MaxUint64))
 	a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	defer a.Close()
@@ -140,7 +141,7 @@ func TestGPUPoolFree(t *testing.T) {
 	noErr(t, other.Close())
 
 	// A pool ends before its memory, and memory is abandoned.
-	q := need(gpu.NewMemPool(MemPoolOptions{}))(t)
+	q := need(memory.NewPool(gpu, memory.PoolOptions{}))(t)
 	m = need(q.Alloc(a, n))(t)
 	noErr(t, q.Close())
 	noErr(t, a.Memset(m, 1))
@@ -156,11 +157,11 @@ func TestGPUPoolFree(t *testing.T) {
 // TestGPUPoolRaw checks what the driver itself does: a pool is destroyed before its memory, and is the current pool.
 func TestGPUPoolRaw(t *testing.T) {
 	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, MemPoolOptions{})
-	def := need(gpu.DefaultMemPool())(t)
+	p := gpuPool(t, gpu, memory.PoolOptions{})
+	def := need(memory.DefaultPool(gpu))(t)
 	defer def.Close()
-	noErr(t, gpu.SetMemPool(p))
-	cur := need(gpu.MemPool())(t)
+	noErr(t, memory.SetPool(gpu, p))
+	cur := need(memory.CurrentPool(gpu))(t)
 	if cur.Handle() != p.Handle() {
 		t.Errorf("the current pool is %#x, not %#x", cur.Handle(), p.Handle())
 	}
@@ -179,7 +180,7 @@ func TestGPUPoolRaw(t *testing.T) {
 	}
 	noErr(t, m.Close())
 	noErr(t, s.Synchronize())
-	cur = need(gpu.MemPool())(t)
+	cur = need(memory.CurrentPool(gpu))(t)
 	defer cur.Close()
 	if cur.Handle() != def.Handle() {
 		t.Errorf("the current pool is %#x, not the default one", cur.Handle())
@@ -194,12 +195,12 @@ func TestGPUPoolProcesses(t *testing.T) {
 	}
 	const n = 1 << 20
 	if text := os.Getenv(env); text != "" {
-		var h PoolMemHandle
+		var h memory.PoolHandle
 		if _, err := hex.Decode(h[:], []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		gpu := gpuContext(t)
-		p := need(gpu.ImportMemPool(3))(t)
+		p := need(memory.ImportPool(gpu, 3))(t)
 		defer p.Close()
 		m := need(p.Open(h))(t)
 		got := make([]byte, n)
@@ -214,7 +215,7 @@ func TestGPUPoolProcesses(t *testing.T) {
 		return
 	}
 	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, MemPoolOptions{Shareable: true})
+	p := gpuPool(t, gpu, memory.PoolOptions{Shareable: true})
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	m := need(p.Alloc(s, n))(t)
@@ -222,7 +223,7 @@ func TestGPUPoolProcesses(t *testing.T) {
 	noErr(t, s.Synchronize())
 	f := need(p.Export())(t)
 	defer f.Close()
-	h := need(m.PoolHandle())(t)
+	h := need(memory.PoolHandleOf(m))(t)
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoolProcesses$",
 		"-test.v")
 	cmd := exec.Command(args[0], args[1:]...)

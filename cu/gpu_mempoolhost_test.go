@@ -6,24 +6,25 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // TestGPUHostPools uses pools of pinned and of managed memory on a real GPU: see gpu_test.go.
 func TestGPUHostPools(t *testing.T) {
 	gpu := gpuContext(t)
-	dev, host, node := gpu.Device().Location(), MemLocation{Type: LocationHost}, MemLocation{LocationHostNUMA, 0}
+	dev, host, node := memory.LocationOf(gpu.Device()), memory.Location{Type: memory.LocationHost}, memory.Location{Type: memory.LocationHostNUMA, ID: 0}
 	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
 	add := need(mod.Function("add"))(t)
-	for name, o := range map[string]MemPoolOptions{
-		"pinned":                 {Kind: MemPoolPinned},
-		"pinned, of a node":      {Kind: MemPoolPinned, Location: node},
-		"managed":                {Kind: MemPoolManaged},
-		"managed, at the device": {Kind: MemPoolManaged, Location: dev},
-		"managed, at the host":   {Kind: MemPoolManaged, Location: host},
+	for name, o := range map[string]memory.PoolOptions{
+		"pinned":                 {Kind: memory.PoolPinned},
+		"pinned, of a node":      {Kind: memory.PoolPinned, Location: node},
+		"managed":                {Kind: memory.PoolManaged},
+		"managed, at the device": {Kind: memory.PoolManaged, Location: dev},
+		"managed, at the host":   {Kind: memory.PoolManaged, Location: host},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := gpu.NewMemPool(o)
+			p, err := memory.NewPool(gpu, o)
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
 				t.Skip(err)
 			}
@@ -52,9 +53,9 @@ func TestGPUHostPools(t *testing.T) {
 				}
 				return nil
 			}))
-			info := need(gpu.PointerInfo(uint64(m.Handle()) + 8))(t)
+			info := need(memory.PointerInfoOf(gpu, uint64(m.Handle())+8))(t)
 			t.Logf("%+v", info)
-			if info.Managed != (o.Kind == MemPoolManaged) || (info.Type == MemoryHost) != (o.Kind == MemPoolPinned) ||
+			if info.Managed != (o.Kind == memory.PoolManaged) || (info.Type == memory.TypeHost) != (o.Kind == memory.PoolPinned) ||
 				info.DevicePointer != uint64(m.Handle())+8 || info.HostPointer != uint64(m.Handle())+8 ||
 				info.Pool != p.Handle() || info.Start != uint64(m.Handle()) || info.Size != n {
 				t.Errorf("PointerInfo = %+v", info)
@@ -66,16 +67,16 @@ func TestGPUHostPools(t *testing.T) {
 				t.Errorf("Stats = %+v", st)
 			}
 			noErr(t, first.Close())
-			if o.Kind == MemPoolManaged {
-				if i := need(gpu.ManagedInfo(m))(t); i.Preferred != o.Location {
+			if o.Kind == memory.PoolManaged {
+				if i := need(memory.ManagedInfoOf(gpu, m))(t); i.Preferred != o.Location {
 					t.Errorf("%+v", i)
 				}
-				noErr(t, a.Prefetch(m, dev))
+				noErr(t, memory.Prefetch(a, m, dev))
 				noErr(t, a.Synchronize())
-				if i := need(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
+				if i := need(memory.ManagedInfoOf(gpu, m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
 					t.Errorf("after a prefetch: %+v", i)
 				}
-				noErr(t, a.Discard(m))
+				noErr(t, memory.Discard(a, m))
 				noErr(t, a.Synchronize())
 			}
 

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -152,8 +153,8 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 		"non-blocking": core.Of(own).Raw, "blocking": core.Of(blocking).Raw, "legacy": driver.CU_STREAM_LEGACY,
 		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
 	}
-	if parts, _, err := need(gpu.Device().SMResource())(t).Split(8); err == nil {
-		green := need(gpu.NewGreenContext(parts[0]))(t)
+	if parts, _, err := need(green.DeviceSMs(gpu.Device()))(t).Split(8); err == nil {
+		green := need(green.New(gpu, parts[0]))(t)
 		defer closeIt(t, green)
 		s := need(green.NewStream(0))(t)
 		defer closeIt(t, s)

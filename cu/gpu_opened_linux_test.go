@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -21,11 +23,11 @@ var openers = []struct {
 }{
 	{"IPCMem", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		h := x.next(t).mem
-		return need(first.OpenIPCMem(h))(t), need(second.OpenIPCMem(h))(t)
+		return need(memory.OpenIPC(first, h))(t), need(memory.OpenIPC(second, h))(t)
 	}},
 	{"Pool", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		theirs := x.next(t)
-		p := need(first.ImportMemPool(theirs.pool.Fd()))(t)
+		p := need(memory.ImportPool(first, theirs.pool.Fd()))(t)
 		t.Cleanup(func() { p.Close() })
 		return need(p.Open(theirs.poolMem))(t), need(p.Open(theirs.poolMem))(t)
 	}},
@@ -33,7 +35,7 @@ var openers = []struct {
 		theirs := x.next(t)
 		var list [2]*DeviceMem
 		for i := range list {
-			p := need(first.ImportMemPool(theirs.pool.Fd()))(t)
+			p := need(memory.ImportPool(first, theirs.pool.Fd()))(t)
 			defer p.Close() // which destroys the pool when its memory is closed
 			list[i] = need(p.Open(theirs.poolMem))(t)
 		}
@@ -111,14 +113,14 @@ func TestGPUOpenedTwice(t *testing.T) {
 	}
 	t.Run("Closed import", func(t *testing.T) {
 		theirs := x.next(t)
-		p, again := need(gpu.ImportMemPool(theirs.pool.Fd()))(t), need(gpu.ImportMemPool(theirs.pool.Fd()))(t)
+		p, again := need(memory.ImportPool(gpu, theirs.pool.Fd()))(t), need(memory.ImportPool(gpu, theirs.pool.Fd()))(t)
 		if p.Handle() != again.Handle() {
 			t.Logf("the pool has the handles %#x and %#x", p.Handle(), again.Handle())
 		}
 		noErr(t, p.Close())
 		m := need(again.Open(theirs.poolMem))(t)
 		noErr(t, errors.Join(m.Memset(7), m.Close(), again.Close()))
-		third := need(gpu.ImportMemPool(theirs.pool.Fd()))(t)
+		third := need(memory.ImportPool(gpu, theirs.pool.Fd()))(t)
 		m = need(third.Open(theirs.poolMem))(t)
 		noErr(t, errors.Join(m.Memset(8), gpu.Synchronize(), m.Close(), third.Close()))
 	})
@@ -165,7 +167,7 @@ func TestOpenedForgotten(t *testing.T) {
 		noErr(t, r.s.Memset(m, 1))
 		noErr(t, errors.Join(m.Close(), again.Close()))
 	}
-	noErr(t, need(r.gpu.ImportMem(opaque(f), size))(t).Close())
+	noErr(t, need(interop.ImportMem(r.gpu, opaque(f), size))(t).Close())
 	want := map[string]int{
 		"Opened memory of another process": 2, "Opened device memory": 4, "Allocated external memory": 1, "Freed": 7,
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // TestGPUPeers needs two GPUs.
@@ -49,17 +50,17 @@ func TestGPUPeers(t *testing.T) {
 		t.Errorf("without access: %v", err)
 	}
 	// Copies need no access. Access between contexts does not include memory of pools and virtual memory.
-	p := need(far.NewMemPool(MemPoolOptions{}))(t)
+	p := need(memory.NewPool(far, memory.PoolOptions{}))(t)
 	pooled := need(p.Alloc(other, 64))(t)
-	virtual := need(far.Reserve(64))(t)
+	virtual := need(memory.Reserve(far, 64))(t)
 	noErr(t, errors.Join(virtual.Grow(64), other.Memset(pooled, 5), other.Memset(virtual.Span(0, 64), 5)))
 	noErr(t, errors.Join(s.WaitStream(other), gpu.EnablePeerAccess(far)))
 	for name, m := range map[string]struct {
 		mem   Memory
 		allow func() error
 	}{
-		"MemPool":    {pooled, func() error { return p.SetAccess(devs[0], true) }},
-		"VirtualMem": {virtual.Span(0, 64), func() error { return virtual.SetAccess(devs[0], AccessReadWrite) }},
+		"memory.Pool":    {pooled, func() error { return p.SetAccess(devs[0], true) }},
+		"memory.Virtual": {virtual.Span(0, 64), func() error { return virtual.SetAccess(devs[0], memory.AccessReadWrite) }},
 	} {
 		noErr(t, errors.Join(s.Copy(a, m.mem), s.Synchronize(), a.CopyTo(got)))
 		if !bytes.Equal(got, bytes.Repeat([]byte{5}, 64)) {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // TestGPUPointerInfo asks about all kinds of memory on a real GPU: see gpu_test.go.
@@ -16,15 +17,15 @@ func TestGPUPointerInfo(t *testing.T) {
 	m, h := need(gpu.Alloc(1000))(t), need(gpu.AllocHost(1000, HostPortable|HostDeviceMap))(t)
 	defer m.Close()
 	defer h.Close()
-	p := gpuPool(t, gpu, MemPoolOptions{})
+	p := gpuPool(t, gpu, memory.PoolOptions{})
 	pooled := need(p.Alloc(s, 1000))(t)
 	defer pooled.Close()
 	own := make([]byte, 64)
-	check := func(name string, addr uint64, want PointerInfo) {
+	check := func(name string, addr uint64, want memory.PointerInfo) {
 		t.Helper()
-		got := need(gpu.PointerInfo(addr))(t)
+		got := need(memory.PointerInfoOf(gpu, addr))(t)
 		t.Logf("%s: %+v", name, got)
-		if want.Type != MemoryUnregistered && (got.BufferID == 0 || got.Size < 1000) {
+		if want.Type != memory.TypeUnregistered && (got.BufferID == 0 || got.Size < 1000) {
 			t.Errorf("%s: the ID is %d, the size %d", name, got.BufferID, got.Size)
 		}
 		got.BufferID, got.Size = 0, 0
@@ -34,19 +35,19 @@ func TestGPUPointerInfo(t *testing.T) {
 	}
 	host := uint64(h.Handle())
 	check("device", m.Handle()+8,
-		PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Context: gpu.Handle(), Start: m.Handle(),
+		memory.PointerInfo{Type: memory.TypeDevice, Device: gpu.Device(), Context: gpu.Handle(), Start: m.Handle(),
 			DevicePointer: m.Handle() + 8})
-	check("host", host+8, PointerInfo{Type: MemoryHost, Device: gpu.Device(), Context: gpu.Handle(), Start: host,
+	check("host", host+8, memory.PointerInfo{Type: memory.TypeHost, Device: gpu.Device(), Context: gpu.Handle(), Start: host,
 		DevicePointer: host + 8, HostPointer: host + 8})
-	check("pool", pooled.Handle()+8, PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Start: pooled.Handle(),
+	check("pool", pooled.Handle()+8, memory.PointerInfo{Type: memory.TypeDevice, Device: gpu.Device(), Start: pooled.Handle(),
 		DevicePointer: pooled.Handle() + 8, Pool: p.Handle()})
-	check("unregistered", uint64(uintptr(unsafe.Pointer(&own[0]))), PointerInfo{})
-	check("null", 0, PointerInfo{})
-	start, size, err := gpu.AddressRange(m.Handle() + 999)
+	check("unregistered", uint64(uintptr(unsafe.Pointer(&own[0]))), memory.PointerInfo{})
+	check("null", 0, memory.PointerInfo{})
+	start, size, err := memory.AddressRange(gpu, m.Handle()+999)
 	if start != m.Handle() || size < 1000 || err != nil {
 		t.Errorf("AddressRange = %#x, %d, %v", start, size, err)
 	}
-	if _, _, err := gpu.AddressRange(uint64(uintptr(unsafe.Pointer(&own[0])))); err == nil ||
+	if _, _, err := memory.AddressRange(gpu, uint64(uintptr(unsafe.Pointer(&own[0])))); err == nil ||
 		errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("AddressRange of unregistered memory: %v", err)
 	} else {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 // TestGPUVirtualMem grows, unmaps and shares memory on a real GPU: see gpu_test.go.
 func TestGPUVirtualMem(t *testing.T) {
 	gpu := gpuContext(t)
-	m, err := gpu.Reserve(1 << 40)
+	m, err := memory.Reserve(gpu, 1<<40)
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
@@ -62,11 +63,11 @@ func TestGPUVirtualMem(t *testing.T) {
 	if m.Size() != first {
 		t.Errorf("the size is %d", m.Size())
 	}
-	noErr(t, m.SetAccess(gpu.Device(), AccessRead))
+	noErr(t, m.SetAccess(gpu.Device(), memory.AccessRead))
 	if err := s.Memset(m.Mem(), 1); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("a memset of memory that is only read: %v", err)
 	}
-	noErr(t, m.SetAccess(gpu.Device(), AccessReadWrite))
+	noErr(t, m.SetAccess(gpu.Device(), memory.AccessReadWrite))
 	p := need(m.Physical(0))(t)
 	noErr(t, m.Map(4*first, p))
 	noErr(t, s.Memset(m.Mem(), 6))
@@ -88,20 +89,20 @@ func TestGPUVirtualMem(t *testing.T) {
 // TestGPUPhysicalMemShared maps memory that was exported and imported on a real GPU.
 func TestGPUPhysicalMemShared(t *testing.T) {
 	gpu := gpuContext(t)
-	p, err := gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
 	noErr(t, err)
 	defer p.Close()
-	if o := need(p.Options())(t); !o.Shareable || o.Location != gpu.Device().Location() {
+	if o := need(p.Options())(t); !o.Shareable || o.Location != memory.LocationOf(gpu.Device()) {
 		t.Errorf("Options = %+v", o)
 	}
 	f := need(p.Export())(t)
-	q := need(gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
+	q := need(memory.ImportPhysical(gpu, f.Fd(), p.Size()))(t)
 	defer q.Close()
 	noErr(t, f.Close())
-	m := need(gpu.Reserve(2 * p.Size()))(t)
+	m := need(memory.Reserve(gpu, 2*p.Size()))(t)
 	defer m.Close()
 	noErr(t, m.Map(0, p))
 	noErr(t, m.Map(p.Size(), q))

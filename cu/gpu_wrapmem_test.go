@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -50,7 +51,7 @@ func TestGPUWrapMem(t *testing.T) {
 			return rawMemory(t, gpu, size, true)
 		},
 		"pool": func(t *testing.T) uint64 {
-			m := need(gpuPool(t, gpu, MemPoolOptions{}).Alloc(s, size))(t)
+			m := need(gpuPool(t, gpu, memory.PoolOptions{}).Alloc(s, size))(t)
 			t.Cleanup(func() { closeIt(t, m) })
 			return m.Handle()
 		},
@@ -66,7 +67,7 @@ func TestGPUWrapMem(t *testing.T) {
 			return m.Handle()
 		},
 		"virtual": func(t *testing.T) uint64 {
-			m := need(gpu.Reserve(64 * mib))(t)
+			m := need(memory.Reserve(gpu, 64*mib))(t)
 			t.Cleanup(func() { closeIt(t, m) })
 			noErr(t, m.Grow(1))
 			first := m.Size()
@@ -91,10 +92,10 @@ func TestGPUWrapMem(t *testing.T) {
 	for name, allocate := range kinds {
 		t.Run(name, func(t *testing.T) {
 			addr := allocate(t)
-			info := need(gpu.PointerInfo(addr))(t)
+			info := need(memory.PointerInfoOf(gpu, addr))(t)
 			t.Logf("%+v", info)
-			whole := need(gpu.WrapMem(addr, size))(t)
-			m := need(gpu.WrapMem(addr+16, 64))(t)
+			whole := need(memory.Wrap(gpu, addr, size))(t)
+			m := need(memory.Wrap(gpu, addr+16, 64))(t)
 			if m.Handle() != addr+16 || m.Size() != 64 {
 				t.Errorf("%d bytes at %#x, the owner has %#x", m.Size(), m.Handle(), addr)
 			}
@@ -125,14 +126,14 @@ func TestGPUWrapMem(t *testing.T) {
 			}
 			noErr(t, m.Close())
 			noErr(t, whole.Close())
-			again := need(gpu.WrapMem(addr, 64))(t)
+			again := need(memory.Wrap(gpu, addr, 64))(t)
 			noErr(t, again.CopyTo(got[:64]))
 			noErr(t, again.Close())
 			if !bytes.Equal(got[:64], want[:64]) {
 				t.Error("the owner's memory is another one after Close")
 			}
 			if end := info.Start + info.Size; info.Size != 0 {
-				_, err := gpu.WrapMem(addr, end-addr+1)
+				_, err := memory.Wrap(gpu, addr, end-addr+1)
 				if !errors.Is(err, ResultInvalidValue) {
 					t.Errorf("one byte too many: %v", err)
 				}
@@ -151,7 +152,7 @@ func TestGPUWrapMemRefused(t *testing.T) {
 	two := need(gpu.Device().NewContext(0))(t)
 	far := need(two.Alloc(64))(t)
 	defer func() { noErr(t, errors.Join(far.Close(), two.Close())) }()
-	virtual := need(gpu.Reserve(64 * mib))(t)
+	virtual := need(memory.Reserve(gpu, 64*mib))(t)
 	defer closeIt(t, virtual)
 	noErr(t, virtual.Grow(1))
 	end := virtual.Handle() + virtual.Size()
@@ -173,7 +174,7 @@ func TestGPUWrapMemRefused(t *testing.T) {
 		"virtual memory without any": {end, 8, nil},
 		"virtual memory with a gap":  {end - 8, 16, nil},
 	} {
-		m, err := gpu.WrapMem(c.addr, c.size)
+		m, err := memory.Wrap(gpu, c.addr, c.size)
 		unknown := err != nil && strings.Contains(err.Error(), "the driver knows no memory at the address")
 		if unknown != (c.want == nil) || !unknown && !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v", name, m, err)
@@ -181,7 +182,7 @@ func TestGPUWrapMemRefused(t *testing.T) {
 		}
 		t.Logf("%s: %v", name, err)
 	}
-	noErr(t, need(two.WrapMem(far.Handle(), 64))(t).Close())
+	noErr(t, need(memory.Wrap(two, far.Handle(), 64))(t).Close())
 }
 
 // TestGPUWrapMemPeer wraps memory of another GPU that its owner lets this one access.
@@ -195,10 +196,10 @@ func TestGPUWrapMemPeer(t *testing.T) {
 	defer closeIt(t, far)
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, s)
-	theirs := need(far.Reserve(2 * mib))(t)
+	theirs := need(memory.Reserve(far, 2*mib))(t)
 	defer closeIt(t, theirs)
 	noErr(t, theirs.Grow(1))
-	pool, err := far.NewMemPool(MemPoolOptions{})
+	pool, err := memory.NewPool(far, memory.PoolOptions{})
 	noErr(t, err)
 	defer closeIt(t, pool)
 	other := need(far.NewStream(StreamNonBlocking))(t)
@@ -210,14 +211,14 @@ func TestGPUWrapMemPeer(t *testing.T) {
 		addr  uint64
 		allow func() error
 	}{
-		"virtual": {theirs.Handle(), func() error { return theirs.SetAccess(devs[0], AccessReadWrite) }},
+		"virtual": {theirs.Handle(), func() error { return theirs.SetAccess(devs[0], memory.AccessReadWrite) }},
 		"pool":    {pooled.Handle(), func() error { return pool.SetAccess(devs[0], true) }},
 	} {
-		if _, err := gpu.WrapMem(c.addr, 64); !errors.Is(err, ErrDeviceMismatch) {
+		if _, err := memory.Wrap(gpu, c.addr, 64); !errors.Is(err, ErrDeviceMismatch) {
 			t.Errorf("%s, without access: %v", name, err)
 		}
 		noErr(t, c.allow())
-		m, err := gpu.WrapMem(c.addr, 64)
+		m, err := memory.Wrap(gpu, c.addr, 64)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -230,7 +231,7 @@ func TestGPUWrapMemPeer(t *testing.T) {
 	}
 	owned := need(far.Alloc(64))(t)
 	defer closeIt(t, owned)
-	if _, err := gpu.WrapMem(owned.Handle(), 64); !errors.Is(err, ErrContextMismatch) {
+	if _, err := memory.Wrap(gpu, owned.Handle(), 64); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("memory of the other context: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -170,7 +171,7 @@ func TestGraphCopy2DObjects(t *testing.T) {
 func TestGraphCopy2DManaged(t *testing.T) {
 	r := newSoft(t)
 	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
-	managed := need(far.AllocManaged(64, AttachGlobal))(t)
+	managed := need(memory.AllocManaged(far, 64, memory.AttachGlobal))(t)
 	m := r.image()
 	g := need(r.gpu.NewGraph())(t)
 	down := need(g.Add(copyRect(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2)))(t)

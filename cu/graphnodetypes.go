@@ -12,7 +12,7 @@ import (
 // it again.
 //
 // Fields that only GraphNode.Work sets are ignored by the others. Addresses and handles in them are numbers,
-// which keep nothing: see [Context.PointerInfo].
+// which keep nothing: see memory.PointerInfoOf.
 type Work interface {
 	// row returns what all values of the type have in common, or nil for a nil pointer.
 	row() *nodeRow
@@ -192,7 +192,7 @@ type MemOpParams struct {
 	Until WaitFor
 }
 
-// SignalNode signals semaphores of other APIs: see [Stream.SignalExternal]. In an executable graph their number
+// SignalNode signals semaphores of other APIs: see interop.Signal. In an executable graph their number
 // must be the same as before (cuGraphAddExternalSemaphoresSignalNode,
 // cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresSignalNodeSetParams, CUDA 11.2).
 type SignalNode struct {
@@ -201,7 +201,7 @@ type SignalNode struct {
 	Params []ExternalOpParams
 }
 
-// ExternalWaitNode waits for semaphores of other APIs: see [Stream.WaitExternal]. In an executable graph their
+// ExternalWaitNode waits for semaphores of other APIs: see interop.Wait. In an executable graph their
 // number must be the same as before (cuGraphAddExternalSemaphoresWaitNode,
 // cuGraphExternalSemaphoresWaitNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams, CUDA 11.2).
 type ExternalWaitNode struct {
@@ -212,7 +212,7 @@ type ExternalWaitNode struct {
 
 // ExternalOpParams is a signal of a semaphore of another API by a node, or a wait for it.
 type ExternalOpParams struct {
-	// Semaphore is the CUexternalSemaphore, as [ExternalSemaphore.Handle] returns it.
+	// Semaphore is the CUexternalSemaphore, as interop.Semaphore.Handle returns it.
 	Semaphore uintptr
 	Value     uint64
 }

@@ -9,17 +9,18 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
 // green returns a green context of at least eight multiprocessors.
-func (r *soft) green() *GreenContext {
+func (r *soft) green() *green.Context {
 	r.t.Helper()
-	parts, _, err := need(r.gpu.Device().SMResource())(r.t).Split(8)
+	parts, _, err := need(green.DeviceSMs(r.gpu.Device()))(r.t).Split(8)
 	r.ok(err)
-	g := need(r.gpu.NewGreenContext(parts[0]))(r.t)
+	g := need(green.New(r.gpu, parts[0]))(r.t)
 	r.t.Cleanup(func() { g.Close() })
 	return g
 }
@@ -28,7 +29,7 @@ func (r *soft) green() *GreenContext {
 func TestSMResources(t *testing.T) {
 	r := newSoft(t)
 	dev := r.gpu.Device()
-	all := need(dev.SMResource())(t)
+	all := need(green.DeviceSMs(dev))(t)
 	if n := need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t); all.Count() != n || all.Device() != dev {
 		t.Errorf("%d multiprocessors, want %d", all.Count(), n)
 	}
@@ -44,7 +45,7 @@ func TestSMResources(t *testing.T) {
 	if len(parts) != 5 || sum != all.Count() {
 		t.Errorf("%d parts, %d multiprocessors in all", len(parts), sum)
 	}
-	none := SMResource{}
+	none := green.SMResource{}
 	_, _, err = none.Split(8)
 	r.is(err, ErrNil)
 	for _, n := range []int{-1, 133, 1 << 40} {
@@ -54,8 +55,8 @@ func TestSMResources(t *testing.T) {
 	_, _, err = parts[0].Split(8)
 	r.is(err, ResultInvalidResourceConfiguration)
 
-	g := need(r.gpu.NewGreenContext(parts[0], rest))(t)
-	its := need(g.SMResource())(t)
+	g := need(green.New(r.gpu, parts[0], rest))(t)
+	its := need(g.SMs())(t)
 	if its.Count() != parts[0].Count()+rest.Count() {
 		t.Errorf("the green context has %d multiprocessors", its.Count())
 	}
@@ -66,9 +67,9 @@ func TestSMResources(t *testing.T) {
 	}
 	r.ok(g.Close())
 
-	inner := need(r.gpu.NewGreenContext(parts[1]))(t)
+	inner := need(green.New(r.gpu, parts[1]))(t)
 	defer inner.Close()
-	within, _, err := need(inner.SMResource())(t).Split(8)
+	within, _, err := need(inner.SMs())(t).Split(8)
 	r.ok(err)
 	beside := need(dev.NewContext(ContextDefault))(t)
 	defer beside.Close()
@@ -76,28 +77,28 @@ func TestSMResources(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		gpu  *Context
-		sms  []SMResource
+		sms  []green.SMResource
 		want error
 	}{
 		{"nothing", r.gpu, nil, ResultInvalidValue},
-		{"no multiprocessors", r.gpu, []SMResource{{}}, ErrNil},
-		{"another driver", strange.gpu, []SMResource{all}, ErrDriverMismatch},
-		{"another device", r.gpu, []SMResource{need(need(r.drv.Device(1))(t).SMResource())(t)}, ErrDeviceMismatch},
-		{"a context that is not primary", beside, []SMResource{all}, ErrContextMismatch},
-		{"no context", nil, []SMResource{all}, ErrNil},
-		{"a part of a green context, and one of the device", r.gpu, []SMResource{within[0], parts[0]},
+		{"no multiprocessors", r.gpu, []green.SMResource{{}}, ErrNil},
+		{"another driver", strange.gpu, []green.SMResource{all}, ErrDriverMismatch},
+		{"another device", r.gpu, []green.SMResource{need(green.DeviceSMs(need(r.drv.Device(1))(t)))(t)}, ErrDeviceMismatch},
+		{"a context that is not primary", beside, []green.SMResource{all}, ErrContextMismatch},
+		{"no context", nil, []green.SMResource{all}, ErrNil},
+		{"a part of a green context, and one of the device", r.gpu, []green.SMResource{within[0], parts[0]},
 			ResultInvalidResourceConfiguration},
 	} {
-		g, err := c.gpu.NewGreenContext(c.sms...)
+		g, err := green.New(c.gpu, c.sms...)
 		if g != nil || !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v, want %v", c.name, g, err, c.want)
 		}
 	}
 	for _, f := range []string{"cuDeviceGetDevResource", "cuDevSmResourceSplitByCount", "cuDevResourceGenerateDesc", "cuGreenCtxCreate"} {
 		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory), Every: true})
-		_, err1 := dev.SMResource()
+		_, err1 := green.DeviceSMs(dev)
 		_, _, err2 := all.Split(8)
-		_, err3 := r.gpu.NewGreenContext(all)
+		_, err3 := green.New(r.gpu, all)
 		if err := errors.Join(err1, err2, err3); !errors.Is(err, ResultOutOfMemory) || !strings.Contains(err.Error(), f) {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -230,16 +231,16 @@ func TestGreenContextMistakes(t *testing.T) {
 	e, gone, foreign, other := r.event(0), r.event(0), strange.event(0), need(beside.NewEvent(0))(t)
 	defer other.Close()
 	r.ok(gone.Close())
-	for name, call := range map[string]func(*GreenContext, *Event) error{"RecordEvent": (*GreenContext).RecordEvent, "WaitEvent": (*GreenContext).WaitEvent} {
+	for name, call := range map[string]func(*green.Context, *Event) error{"RecordEvent": (*green.Context).RecordEvent, "WaitEvent": (*green.Context).WaitEvent} {
 		for _, c := range []struct {
 			name string
-			g    *GreenContext
+			g    *green.Context
 			e    *Event
 			want error
 		}{
 			{"nil", nil, e, ErrNil},
-			{"the zero GreenContext", new(GreenContext), e, ErrNil},
-			{"the zero values of both", new(GreenContext), new(Event), ErrNil},
+			{"the zero green.Context", new(green.Context), e, ErrNil},
+			{"the zero values of both", new(green.Context), new(Event), ErrNil},
 			{"no event", g, nil, ErrNil},
 			{"closed", closed, e, ErrClosed},
 			{"a closed event", g, gone, ErrClosed},
@@ -255,11 +256,11 @@ func TestGreenContextMistakes(t *testing.T) {
 	r.ok(g.WaitEvent(other))
 	_, err := closed.NewStream(0)
 	r.is(err, ErrClosed)
-	_, err = closed.SMResource()
+	_, err = closed.SMs()
 	r.is(err, ErrClosed)
 
 	old := newSoft(t, cusim.Version(12030))
-	_, err = old.gpu.Device().SMResource()
+	_, err = green.DeviceSMs(old.gpu.Device())
 	old.is(err, errors.ErrUnsupported, ResultNotSupported)
 	if !strings.Contains(err.Error(), "12.4") {
 		t.Errorf("%v does not name the version", err)
@@ -280,9 +281,9 @@ func TestGreenContextMistakes(t *testing.T) {
 func TestGreenContextClosing(t *testing.T) {
 	r := newSoft(t)
 	gpu := need(r.gpu.Device().PrimaryContext())(t)
-	parts, _, err := need(gpu.Device().SMResource())(t).Split(8)
+	parts, _, err := need(green.DeviceSMs(gpu.Device()))(t).Split(8)
 	r.ok(err)
-	g := need(gpu.NewGreenContext(parts[1]))(t)
+	g := need(green.New(gpu, parts[1]))(t)
 	s := need(g.NewStream(0))(t)
 	r.ok(gpu.Close())
 	r.sim.Hold(s.Handle())
@@ -305,12 +306,12 @@ func TestGreenContextClosing(t *testing.T) {
 	}
 
 	g = r.green()
-	its := need(g.SMResource())(t)
+	its := need(g.SMs())(t)
 	half, _, err := its.Split(0) // of any size
 	r.ok(err)
 	r.ok(g.Close())
-	for name, sms := range map[string]SMResource{"its multiprocessors": its, "a part of them": half[0]} {
-		_, err := r.gpu.NewGreenContext(sms)
+	for name, sms := range map[string]green.SMResource{"its multiprocessors": its, "a part of them": half[0]} {
+		_, err := green.New(r.gpu, sms)
 		if r.is(err, ErrClosed); !errors.Is(err, ErrClosed) {
 			t.Errorf("%s made a green context", name)
 		}
@@ -337,7 +338,7 @@ func TestGreenContextClosing(t *testing.T) {
 					err = g.RecordEvent(&e)
 					e.Close()
 				case 6:
-					_, err = g.SMResource()
+					_, err = g.SMs()
 				case 7:
 					err = g.WaitEvent(new(Event))
 				}
@@ -384,8 +385,8 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 // TestGreenContextPoisoned makes none on a device that is lost.
 func TestGreenContextPoisoned(t *testing.T) {
 	r := newSoft(t)
-	all := need(r.gpu.Device().SMResource())(t)
+	all := need(green.DeviceSMs(r.gpu.Device()))(t)
 	r.sim.Poison(int(ResultIllegalAddress))
-	_, err := r.gpu.NewGreenContext(all)
+	_, err := green.New(r.gpu, all)
 	r.is(err, ErrContextPoisoned, ResultIllegalAddress)
 }

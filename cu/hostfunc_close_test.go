@@ -16,6 +16,8 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -34,11 +36,11 @@ type behind struct {
 	mod      *Module
 	lib      *Library
 	exec     *GraphExec
-	virt     *VirtualMem
+	virt     *memory.Virtual
 	timeline *Timeline
-	pool     *MemPool
+	pool     *memory.Pool
 	graph    *Graph
-	green    *GreenContext
+	green    *green.Context
 	another  *Context
 }
 
@@ -96,11 +98,11 @@ var inHostFunc = map[string]struct {
 	"Module.Close":              {true, func(b *behind) error { return b.mod.Close() }},
 	"Library.Close":             {true, func(b *behind) error { return b.lib.Close() }},
 	"GraphExec.Close":           {true, func(b *behind) error { return b.exec.Close() }},
-	"GreenContext.Close":        {true, func(b *behind) error { return b.green.Close() }},
-	"VirtualMem.Close":          {true, func(b *behind) error { return b.virt.Close() }},
-	"VirtualMem.Unmap":          {true, func(b *behind) error { return b.virt.Unmap(0, 1<<21) }},
-	"VirtualMem.Shrink":         {true, func(b *behind) error { return b.virt.Shrink(0) }},
-	"VirtualMem.SetAccess":      {true, func(b *behind) error { return b.virt.SetAccess(b.gpu.Device(), AccessNone) }},
+	"green.Context.Close":       {true, func(b *behind) error { return b.green.Close() }},
+	"memory.Virtual.Close":      {true, func(b *behind) error { return b.virt.Close() }},
+	"memory.Virtual.Unmap":      {true, func(b *behind) error { return b.virt.Unmap(0, 1<<21) }},
+	"memory.Virtual.Shrink":     {true, func(b *behind) error { return b.virt.Shrink(0) }},
+	"memory.Virtual.SetAccess":  {true, func(b *behind) error { return b.virt.SetAccess(b.gpu.Device(), memory.AccessNone) }},
 	"Context.Close":             {true, func(b *behind) error { return b.another.Close() }},
 	"Context.Close, in use":     {false, func(b *behind) error { return b.gpu.Close() }},
 	"Driver.Close":              {false, func(b *behind) error { b.host.Close(); b.misuses++; return b.drv.Close() }},
@@ -125,7 +127,7 @@ var inHostFunc = map[string]struct {
 	"Stream.Free":       {false, func(b *behind) error { return b.on.Free(b.inPool) }},
 	"Stream.Close":      {false, func(b *behind) error { return b.on.Close() }},
 	"Event.Close":       {false, func(b *behind) error { return b.event.Close() }},
-	"MemPool.Close":     {false, func(b *behind) error { return b.pool.Close() }},
+	"memory.Pool.Close": {false, func(b *behind) error { return b.pool.Close() }},
 	"Timeline.Close":    {false, func(b *behind) error { return b.timeline.Close() }},
 	"Graph.Close":       {false, func(b *behind) error { return b.graph.Close() }},
 	"Graph.Instantiate": {false, func(b *behind) error { x, err := b.graph.Instantiate(); return errors.Join(err, x.Close()) }},
@@ -149,22 +151,22 @@ func (b *behind) done() *Event {
 // method that waits only while a queue is full needs no reason here: the queues of the software driver have no end.
 var notInHostFunc = map[string]string{
 	"the driver waits for room in its tables, or for a change of the device, and the software driver does not": "" +
-		"Context.NewStream Context.NewStreamPriority Context.PoolStream Device.PoolStream GreenContext.NewStream " +
-		"Context.NewGreenContext Context.NewGreenContextQueues SMResource.SplitGroups Stream.SMResource " +
+		"Context.NewStream Context.NewStreamPriority Context.PoolStream Device.PoolStream green.Context.NewStream " +
+		"green.New green.NewWithQueues green.SMResource.SplitGroups green.StreamSMs " +
 		"Context.StartProfile Context.StopProfile Library.Module Library.Managed Kernel.Function Kernel.SetAttribute " +
-		"GraphNode.Work Graph.InstantiateWithFlags Function.Launch Function.Load PreparedLaunch.Launch Stream.Prefetch",
+		"GraphNode.Work Graph.InstantiateWithFlags Function.Launch Function.Load PreparedLaunch.Launch memory.Prefetch",
 	"it frees what no work uses when memory is short, as Context.Alloc does": "" +
 		"Device.NewContext Device.NewContextWithSMs Device.PrimaryContext Device.RetainPrimaryContext Context.AllocHost " +
-		"Context.AllocPitch Context.AllocManaged Context.RegisterHost Context.Reserve Context.NewPhysicalMem " +
-		"VirtualMem.Grow Stream.Alloc MemPool.Alloc MemPool.AllocHost Graph.Add Graph.Clone Context.NewGraph Context.NewMemPool " +
-		"Context.EnablePeerAccess Context.ImportPhysicalMem Context.ImportMem Context.OpenIPCMem Context.ImportMemPool " +
-		"MemPool.Open Driver.LoadLibrary Driver.LoadLibraryFile Module.Function Module.Global GraphExec.Upload DeviceMem.Memset",
+		"Context.AllocPitch memory.AllocManaged Context.RegisterHost memory.Reserve memory.NewPhysical " +
+		"memory.Virtual.Grow Stream.Alloc memory.Pool.Alloc memory.Pool.AllocHost Graph.Add Graph.Clone Context.NewGraph memory.NewPool " +
+		"Context.EnablePeerAccess memory.ImportPhysical interop.ImportMem memory.OpenIPC memory.ImportPool " +
+		"memory.Pool.Open Driver.LoadLibrary Driver.LoadLibraryFile Module.Function Module.Global GraphExec.Upload DeviceMem.Memset",
 	"it is as Context.LoadModule": "Context.LoadModuleFile",
 	"another goroutine, or a kernel, may raise the counter, so nobody knows whether the wait would end": "Timeline.Wait",
-	"the semaphore belongs to another API, which the test does not have":                                "ExternalSemaphore.Close",
-	"it is a call on a stream, and the host does not wait": "Stream.WaitEvent Stream.WaitEvents Stream.WaitExternal " +
-		"Stream.WaitStream Stream.WaitEventWithFlags Context.WaitEvent GreenContext.WaitEvent WaitWord32 WaitWord64",
-	"it frees nothing that work uses":                                                  "EventPool.Close PhysicalMem.Close",
+	"the semaphore belongs to another API, which the test does not have":                                "interop.Semaphore.Close",
+	"it is a call on a stream, and the host does not wait": "Stream.WaitEvent Stream.WaitEvents interop.Wait " +
+		"Stream.WaitStream Stream.WaitEventWithFlags Context.WaitEvent green.Context.WaitEvent WaitWord32 WaitWord64",
+	"it frees nothing that work uses":                                                  "EventPool.Close memory.Physical.Close",
 	"it waits for another process, or for the driver's own lock, and not for a stream": "Event.IPCHandle OpenContext",
 	"it waits for nothing":                                                             "WithStream CurrentStream Event.RecordCurrent",
 }
@@ -192,11 +194,11 @@ func TestHostFuncCloses(t *testing.T) {
 			}
 			b := &behind{soft: r, on: need(r.gpu.NewStream(0))(t), event: r.event(EventDefault),
 				mem: need(r.gpu.Alloc(64))(t), host: need(r.gpu.AllocHost(64, 0))(t),
-				managed: need(r.gpu.AllocManaged(64, AttachGlobal))(t),
+				managed: need(memory.AllocManaged(r.gpu, 64, memory.AttachGlobal))(t),
 				ours:    need(r.gpu.RegisterHost(make([]byte, 4096), 0))(t),
 				mod:     need(r.gpu.LoadModule([]byte(spinPTX)))(t), lib: need(r.drv.LoadLibrary([]byte(spinPTX)))(t),
-				virt: need(r.gpu.Reserve(1 << 21))(t), timeline: need(r.gpu.NewTimeline(0))(t),
-				pool: need(r.gpu.NewMemPool(MemPoolOptions{}))(t), graph: need(r.gpu.NewGraph())(t)}
+				virt: need(memory.Reserve(r.gpu, 1<<21))(t), timeline: need(r.gpu.NewTimeline(0))(t),
+				pool: need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t), graph: need(r.gpu.NewGraph())(t)}
 			r.ok(b.virt.Grow(1 << 21))
 			b.inPool = need(b.pool.Alloc(b.on, 64))(t)
 			events := need(r.gpu.EventPool())(t)
@@ -205,8 +207,8 @@ func TestHostFuncCloses(t *testing.T) {
 			kernel := need(need(b.lib.Kernel("spin"))(t).Function(r.gpu))(t)
 			need(b.graph.Add(&EmptyNode{}))(t)
 			b.exec = need(b.graph.Instantiate())(t)
-			sms := need(need(r.drv.Device(0))(t).SMResource())(t)
-			b.green = need(r.gpu.NewGreenContext(sms))(t)
+			sms := need(green.DeviceSMs(need(r.drv.Device(0))(t)))(t)
+			b.green = need(green.New(r.gpu, sms))(t)
 			green := need(b.green.NewStream(0))(t)
 			begin, got := make(chan bool), make(chan error, 1)
 			r.ok(b.on.HostFunc(func() { <-begin; got <- c.call(b) }))
@@ -304,7 +306,7 @@ func waiters(t *testing.T) map[string]bool {
 			when[f[0]] = f[2]
 		}
 	}
-	onlyFull := regexp.MustCompile(`^full(, .*)?$|^as (Stream\.\w+)$`)
+	onlyFull := regexp.MustCompile(`^full(, .*)?$|^as ([\w.]+)$`)
 	for name, w := range when {
 		for m := onlyFull.FindStringSubmatch(w); ; m = onlyFull.FindStringSubmatch(w) {
 			if m == nil {
@@ -316,9 +318,9 @@ func waiters(t *testing.T) map[string]bool {
 			w = when[m[2]]
 		}
 	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, dir := range append([]string{"."}, subjects...) {
+		files = append(files, need(filepath.Glob(filepath.Join(dir, "*.go")))(t)...)
 	}
 	closes := regexp.MustCompile(`^(Close|Synchronize|Unmap|Wait.*)$`)
 	for _, file := range files {
@@ -346,6 +348,7 @@ func waiters(t *testing.T) map[string]bool {
 				}
 				name = id.Name + "." + name
 			}
+			name = strings.TrimPrefix(f.Name.Name+".", "cu.") + name
 			waits := closes.MatchString(fn.Name.Name)
 			for _, p := range fn.Type.Params.List {
 				s, is := p.Type.(*ast.SelectorExpr)

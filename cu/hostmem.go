@@ -9,8 +9,8 @@ import (
 )
 
 // HostMem is memory that the host and the GPU can access: pinned host memory ([Context.AllocHost]),
-// the program's own memory ([Context.RegisterHost]), managed memory ([Context.AllocManaged]), or
-// memory of a pool of pinned or managed memory ([MemPool.AllocHost]). Only the program's own memory
+// the program's own memory ([Context.RegisterHost]), managed memory (memory.AllocManaged), or
+// memory of a pool of pinned or managed memory (memory.Pool.AllocHost). Only the program's own memory
 // can be of the Go heap: see [HostMem.View].
 type HostMem struct {
 	_ core.NoCopy
@@ -125,7 +125,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 // (cuMemHostUnregister). It waits for all work in the context, and for all work on streams of other
 // contexts that used the memory. [DeviceMem.Close] says what happens to memory that is in use or
 // abandoned; memory that was used on a stream that is being captured counts as in use. Memory of a
-// pool is freed in another way: see [MemPool.AllocHost]. Further calls return nil. It may wait for
+// pool is freed in another way: see memory.Pool.AllocHost. Further calls return nil. It may wait for
 // the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m.core() == nil {

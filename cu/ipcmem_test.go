@@ -8,42 +8,43 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
 var (
-	_ encoding.BinaryMarshaler   = IPCMemHandle{}
-	_ encoding.BinaryAppender    = IPCMemHandle{}
-	_ encoding.BinaryUnmarshaler = new(IPCMemHandle)
-	_ encoding.TextMarshaler     = IPCMemHandle{}
-	_ encoding.TextAppender      = IPCMemHandle{}
-	_ encoding.TextUnmarshaler   = new(IPCMemHandle)
+	_ encoding.BinaryMarshaler   = memory.IPCHandle{}
+	_ encoding.BinaryAppender    = memory.IPCHandle{}
+	_ encoding.BinaryUnmarshaler = new(memory.IPCHandle)
+	_ encoding.TextMarshaler     = memory.IPCHandle{}
+	_ encoding.TextAppender      = memory.IPCHandle{}
+	_ encoding.TextUnmarshaler   = new(memory.IPCHandle)
 )
 
 // TestIPCMemHandle sends a handle through what takes one. It shares the code of IPCEventHandle, whose
 // tests are more.
 func TestIPCMemHandle(t *testing.T) {
-	h := IPCMemHandle(testHandle())
-	text := need(json.Marshal(map[IPCMemHandle]IPCMemHandle{h: h}))(t)
-	var got map[IPCMemHandle]IPCMemHandle
+	h := memory.IPCHandle(testHandle())
+	text := need(json.Marshal(map[memory.IPCHandle]memory.IPCHandle{h: h}))(t)
+	var got map[memory.IPCHandle]memory.IPCHandle
 	noErr(t, json.Unmarshal(text, &got))
 	if got[h] != h || h.IsZero() {
 		t.Errorf("it comes back as %v", got)
 	}
-	var b IPCMemHandle
+	var b memory.IPCHandle
 	noErr(t, b.UnmarshalBinary(need(h.MarshalBinary())(t)))
 	if b != h || b.String() != h.String() {
 		t.Errorf("it comes back as %v", b)
 	}
 	for what, err := range map[string]error{
-		"cu: IPCMemHandle.AppendText: nil object; the handle is zero, and names no memory: pass one that DeviceMem.IPCHandle has returned": func() error {
-			_, err := IPCMemHandle{}.MarshalText()
+		"cu: memory.IPCHandle.AppendText: nil object; the handle is zero, and names no memory: pass one that memory.IPCHandleOf has returned": func() error {
+			_, err := memory.IPCHandle{}.MarshalText()
 			return err
 		}(),
-		"cu: IPCMemHandle.UnmarshalBinary: invalid argument; there are 1 bytes, and a handle has 64: pass the result of MarshalBinary": b.UnmarshalBinary([]byte{1}),
-		"cu: IPCMemHandle.UnmarshalText: nil object; the handle is nil: check the error of the call that should have made it":          (*IPCMemHandle)(nil).UnmarshalText(text),
+		"cu: memory.IPCHandle.UnmarshalBinary: invalid argument; there are 1 bytes, and a handle has 64: pass the result of MarshalBinary": b.UnmarshalBinary([]byte{1}),
+		"cu: memory.IPCHandle.UnmarshalText: nil object; the handle is nil: check the error of the call that should have made it":          (*memory.IPCHandle)(nil).UnmarshalText(text),
 	} {
 		if err == nil || err.Error() != what {
 			t.Errorf("%v; want %s", err, what)
@@ -61,12 +62,12 @@ func TestIPCMemMistakes(t *testing.T) {
 	pooled := need(r.s.Alloc(64))(t)
 	closed := need(r.gpu.Alloc(64))(t)
 	noErr(t, closed.Close())
-	virtual := need(r.gpu.Reserve(2 << 20))(t)
+	virtual := need(memory.Reserve(r.gpu, 2<<20))(t)
 	noErr(t, virtual.Grow(2<<20))
 	mod := need(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v;\n")))(t)
 	variable := need(mod.Global("v"))(t)
-	get := func(m *DeviceMem) error { _, err := m.IPCHandle(); return err }
-	open := func(c *Context, h IPCMemHandle) error { _, err := c.OpenIPCMem(h); return err }
+	get := func(m *DeviceMem) error { _, err := memory.IPCHandleOf(m); return err }
+	open := func(c *Context, h memory.IPCHandle) error { _, err := memory.OpenIPC(c, h); return err }
 	for _, tt := range []struct {
 		name string
 		err  error
@@ -75,12 +76,12 @@ func TestIPCMemMistakes(t *testing.T) {
 	}{
 		{"nil", get(nil), ErrNil, "cu: cuIpcGetMemHandle: nil object; the device memory is nil: check the error of the call that should have made it"},
 		{"closed", get(closed), ErrClosed, ""},
-		{"pool", get(pooled), core.ErrInvalid, "invalid argument; the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"},
-		{"virtual", get(virtual.Mem()), core.ErrInvalid, "invalid argument; the memory is virtual: use PhysicalMem.Export, or Context.Alloc"},
+		{"pool", get(pooled), core.ErrInvalid, "invalid argument; the memory is of a pool: use memory.PoolHandleOf for memory of a shareable pool, or Context.Alloc"},
+		{"virtual", get(virtual.Mem()), core.ErrInvalid, "invalid argument; the memory is virtual: use memory.Physical.Export, or Context.Alloc"},
 		{"variable", get(variable), core.ErrInvalid, "invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
-		{"open, nil", open(nil, IPCMemHandle{1}), ErrNil, ""},
-		{"open, zero", open(r.gpu, IPCMemHandle{}), ErrNil, "nil object; the handle is zero, and names no memory: pass one that DeviceMem.IPCHandle has returned"},
-		{"open, no handle", open(r.gpu, IPCMemHandle{1}), ResultInvalidValue, ""},
+		{"open, nil", open(nil, memory.IPCHandle{1}), ErrNil, ""},
+		{"open, zero", open(r.gpu, memory.IPCHandle{}), ErrNil, "nil object; the handle is zero, and names no memory: pass one that memory.IPCHandleOf has returned"},
+		{"open, no handle", open(r.gpu, memory.IPCHandle{1}), ResultInvalidValue, ""},
 	} {
 		if !errors.Is(tt.err, tt.is) || tt.want != "" && !strings.HasSuffix(tt.err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %s", tt.name, tt.err, tt.want)
@@ -121,7 +122,7 @@ func TestIPCMemClosed(t *testing.T) {
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }
-	m := need(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
+	m := need(memory.OpenIPC(gpu, memory.IPCHandle{1}))(t)
 	noErr(t, s.Memset(m, 1))
 	noErr(t, m.Close()) // waits for the stream
 	if closes != 1 || m.Size() != 64 {
@@ -130,7 +131,7 @@ func TestIPCMemClosed(t *testing.T) {
 
 	sim.Hold(s.Handle())
 	func() {
-		m := need(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
+		m := need(memory.OpenIPC(gpu, memory.IPCHandle{1}))(t)
 		noErr(t, s.Memset(m, 1))
 	}()
 	if !eventually(pending) {
@@ -147,7 +148,7 @@ func TestIPCMemClosed(t *testing.T) {
 	}
 
 	unknown = true // nobody knows why
-	if _, err := gpu.OpenIPCMem(IPCMemHandle{1}); !errors.Is(err, ResultNotFound) {
+	if _, err := memory.OpenIPC(gpu, memory.IPCHandle{1}); !errors.Is(err, ResultNotFound) {
 		t.Errorf("memory of unknown size: %v", err)
 	}
 	if closes != 2 {

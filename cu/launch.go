@@ -285,9 +285,9 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *core.Context, mc *core
 		switch {
 		case err != ErrDeviceMismatch:
 		case mc.Is.Pooled != nil:
-			e.Detail += ", or allow the access by MemPool.SetAccess"
+			e.Detail += ", or allow the access by memory.Pool.SetAccess"
 		case mc.Virt != nil:
-			e.Detail += ", or allow the access by VirtualMem.SetAccess"
+			e.Detail += ", or allow the access by memory.Virtual.SetAccess"
 		case mc.Is.OfNode: // no call allows the access
 		default:
 			e.Detail += ", or enable peer access"

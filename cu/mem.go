@@ -10,7 +10,7 @@ import (
 type memRef = core.Ref[core.Mem]
 
 // Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other type
-// works: pass [VirtualMem.Mem] for a VirtualMem, and the embedded value of a type that embeds one.
+// works: pass memory.Virtual.Mem for a memory.Virtual, and the embedded value of a type that embeds one.
 type Memory interface {
 	span() Span
 }

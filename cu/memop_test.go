@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -57,7 +58,7 @@ func TestGPUMemOps(t *testing.T) {
 	ok(x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)}}))
 	ok(x.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106)
-	pooled, managed := need(a.Alloc(8))(t), need(gpu.AllocManaged(8, AttachGlobal))(t)
+	pooled, managed := need(a.Alloc(8))(t), need(memory.AllocManaged(gpu, 8, memory.AttachGlobal))(t)
 	for what, err := range map[string]error{
 		"memory of a pool":             a.BatchMemOps(WriteWord64(pooled, 1)),
 		"managed memory":               a.BatchMemOps(WriteWord64(managed, 1)),

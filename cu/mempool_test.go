@@ -9,15 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
 // pool returns a new pool that keeps all memory.
-func (r *soft) pool() *MemPool {
+func (r *soft) pool() *memory.Pool {
 	r.t.Helper()
-	p := need(r.gpu.NewMemPool(MemPoolOptions{}))(r.t)
+	p := need(memory.NewPool(r.gpu, memory.PoolOptions{}))(r.t)
 	r.t.Cleanup(func() { p.Close() })
 	noErr(r.t, p.SetReleaseThreshold(1<<40))
 	return p
@@ -30,7 +31,7 @@ func noErr(t testing.TB, err error) {
 	}
 }
 
-func (r *soft) stats(p *MemPool, want MemPoolStats) {
+func (r *soft) stats(p *memory.Pool, want memory.PoolStats) {
 	r.t.Helper()
 	got := need(p.Stats())(r.t)
 	got.Reserved, got.ReservedHigh = 0, 0
@@ -147,7 +148,7 @@ func TestPoolDeferredMemory(t *testing.T) {
 	r := newSoft(t)
 	gpu := need(r.gpu.Device().NewContext(0))(t)
 	s := need(gpu.NewStream(0))(t)
-	p := need(gpu.NewMemPool(MemPoolOptions{}))(t)
+	p := need(memory.NewPool(gpu, memory.PoolOptions{}))(t)
 	m := need(p.Alloc(s, 64))(t)
 	noErr(t, s.Synchronize())
 	core.Of(gpu).Context.WakeUps.Mu.Lock()
@@ -173,14 +174,14 @@ func TestPoolDeferredMemory(t *testing.T) {
 
 func TestPoolAttributes(t *testing.T) {
 	r := newSoft(t)
-	p := need(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	p := need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t)
 	defer p.Close()
-	all := ReuseFollowEvents | ReuseOpportunistic | ReuseInternalDependencies
+	all := memory.ReuseFollowEvents | memory.ReuseOpportunistic | memory.ReuseInternalDependencies
 	if got := need(p.Reuse())(t); got != all {
 		t.Errorf("Reuse = %v", got)
 	}
-	noErr(t, p.SetReuse(ReuseOpportunistic))
-	if got := need(p.Reuse())(t); got != ReuseOpportunistic || got.String() != "ReuseOpportunistic" {
+	noErr(t, p.SetReuse(memory.ReuseOpportunistic))
+	if got := need(p.Reuse())(t); got != memory.ReuseOpportunistic || got.String() != "ReuseOpportunistic" {
 		t.Errorf("Reuse = %v", got)
 	}
 	if err := p.SetReuse(8); !errors.Is(err, ResultInvalidValue) {
@@ -196,7 +197,7 @@ func TestPoolAttributes(t *testing.T) {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	noErr(t, p.ResetHigh())
-	if got := need(p.Stats())(t); got != (MemPoolStats{}) {
+	if got := need(p.Stats())(t); got != (memory.PoolStats{}) {
 		t.Errorf("Stats = %+v", got)
 	}
 	noErr(t, p.SetReleaseThreshold(1<<30))
@@ -217,30 +218,30 @@ func TestPoolAttributes(t *testing.T) {
 // TestPoolCurrent sets the pool of the device.
 func TestPoolCurrent(t *testing.T) {
 	r := newSoft(t)
-	p, def := r.pool(), need(r.gpu.DefaultMemPool())(t)
+	p, def := r.pool(), need(memory.DefaultPool(r.gpu))(t)
 	defer def.Close()
-	current := func(want *MemPool) {
+	current := func(want *memory.Pool) {
 		t.Helper()
-		got := need(r.gpu.MemPool())(t)
+		got := need(memory.CurrentPool(r.gpu))(t)
 		defer got.Close()
 		if got.Handle() != want.Handle() {
 			t.Errorf("the current pool is %#x, not %#x", got.Handle(), want.Handle())
 		}
 	}
 	current(def)
-	noErr(t, r.gpu.SetMemPool(p))
+	noErr(t, memory.SetPool(r.gpu, p))
 	current(p)
 	m := need(r.s.Alloc(64))(t)
-	r.stats(p, MemPoolStats{Used: 64, UsedHigh: 64})
+	r.stats(p, memory.PoolStats{Used: 64, UsedHigh: 64})
 	noErr(t, m.Close())
-	cur := need(r.gpu.MemPool())(t)
+	cur := need(memory.CurrentPool(r.gpu))(t)
 	noErr(t, p.Close())
 	noErr(t, r.gpu.Synchronize())
 	need(cur.Stats())(t) // it keeps the pool
 	noErr(t, cur.Close())
 	noErr(t, r.gpu.Synchronize())
 	current(def)
-	noErr(t, r.gpu.SetMemPool(nil))
+	noErr(t, memory.SetPool(r.gpu, nil))
 	current(def)
 }
 
@@ -255,7 +256,7 @@ func TestPoolMistakes(t *testing.T) {
 	if _, err := p.Alloc(fs, 64); !errors.Is(err, ErrDeviceMismatch) {
 		t.Errorf("another device's stream: %v", err)
 	}
-	if err := far.SetMemPool(p); !errors.Is(err, ErrDeviceMismatch) {
+	if err := memory.SetPool(far, p); !errors.Is(err, ErrDeviceMismatch) {
 		t.Errorf("another device's pool: %v", err)
 	}
 	if _, err := p.Alloc(r.s, 0); !errors.Is(err, ResultInvalidValue) {
@@ -305,7 +306,7 @@ func TestPoolMistakes(t *testing.T) {
 	if !eventually(func() bool { r.sim.Finish(); return need(p.Stats())(t).Used == 0 }) {
 		t.Error("the memory is not freed")
 	}
-	var none *MemPool
+	var none *memory.Pool
 	if err := none.Trim(0); !errors.Is(err, ErrNil) {
 		t.Errorf("nil: %v", err)
 	}
@@ -330,7 +331,7 @@ func TestPoolPeers(t *testing.T) {
 		return spin.Launch(fs, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(m), U32(0), F32(1))
 	}
 	for range 2 {
-		if err := use(); !errors.Is(err, ErrDeviceMismatch) || !strings.Contains(err.Error(), "MemPool.SetAccess") {
+		if err := use(); !errors.Is(err, ErrDeviceMismatch) || !strings.Contains(err.Error(), "memory.Pool.SetAccess") {
 			t.Errorf("without access: %v", err)
 		}
 		noErr(t, far.EnablePeerAccess(r.gpu)) // which does not include memory of pools
@@ -348,14 +349,14 @@ func TestPoolPeers(t *testing.T) {
 	if err := use(); err == nil {
 		t.Error("access after its end")
 	}
-	noErr(t, r.gpu.SetMemPool(p))
+	noErr(t, memory.SetPool(r.gpu, p))
 	noErr(t, p.SetAccess(dev, true))
 	m = need(r.s.Alloc(64))(t) // of the current pool
 	defer m.Close()
 	noErr(t, r.s.Synchronize())
 	noErr(t, use())
 	noErr(t, fs.Synchronize())
-	noErr(t, r.gpu.SetMemPool(nil))
+	noErr(t, memory.SetPool(r.gpu, nil))
 }
 
 // TestPoolWithoutWakeUp frees abandoned memory where the library has no stream of its own.
@@ -382,7 +383,7 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 	freed(1)
 	noErr(t, r.gpu.Synchronize())
 	freed(0)
-	r.stats(p, MemPoolStats{Used: 64, UsedHigh: 64}) // as with an H200
+	r.stats(p, memory.PoolStats{Used: 64, UsedHigh: 64}) // as with an H200
 }
 
 // TestPoolFreeFails checks that an error of the free is returned.

@@ -9,18 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 )
 
 // hostKinds are the kinds of pools whose memory the host can access, by the name of their memory.
-var hostKinds = map[string]MemPoolKind{"host memory": MemPoolPinned, "managed memory": MemPoolManaged}
+var hostKinds = map[string]memory.PoolKind{"host memory": memory.PoolPinned, "managed memory": memory.PoolManaged}
 
 // hostPool returns a new pool that keeps all memory.
-func (r *soft) hostPool(k MemPoolKind) *MemPool {
+func (r *soft) hostPool(k memory.PoolKind) *memory.Pool {
 	r.t.Helper()
-	p := need(r.gpu.NewMemPool(MemPoolOptions{Kind: k}))(r.t)
+	p := need(memory.NewPool(r.gpu, memory.PoolOptions{Kind: k}))(r.t)
 	r.t.Cleanup(func() { p.Close() })
 	noErr(r.t, p.SetReleaseThreshold(1<<40))
 	return p
@@ -50,13 +51,13 @@ func TestHostPools(t *testing.T) {
 				}
 				return nil
 			}))
-			r.stats(p, MemPoolStats{Used: 1000, UsedHigh: 1512})
+			r.stats(p, memory.PoolStats{Used: 1000, UsedHigh: 1512})
 			addr := uint64(m.Handle())
-			info := need(r.gpu.PointerInfo(addr + 8))(t)
-			want := PointerInfo{Type: MemoryHost, Device: r.gpu.Device(), Start: addr, Size: 1000,
+			info := need(memory.PointerInfoOf(r.gpu, addr+8))(t)
+			want := memory.PointerInfo{Type: memory.TypeHost, Device: r.gpu.Device(), Start: addr, Size: 1000,
 				DevicePointer: addr + 8, HostPointer: addr + 8, Pool: p.Handle()}
-			if kind == MemPoolManaged {
-				want.Type, want.Managed = MemoryDevice, true
+			if kind == memory.PoolManaged {
+				want.Type, want.Managed = memory.TypeDevice, true
 			}
 			info.BufferID = 0
 			if info != want {
@@ -73,7 +74,7 @@ func TestHostPools(t *testing.T) {
 				t.Errorf("a use after Close: %v", err)
 			}
 			noErr(t, r.s.Synchronize())
-			r.stats(p, MemPoolStats{UsedHigh: 1512})
+			r.stats(p, memory.PoolStats{UsedHigh: 1512})
 			noErr(t, dev.Close())
 			noErr(t, p.Trim(0))
 			if n := need(p.Stats())(t).Reserved; n != 0 {
@@ -200,29 +201,29 @@ func TestHostPoolWithoutWakeUp(t *testing.T) {
 // TestHostPoolManaged moves and discards memory of pools of managed memory, and asks about it.
 func TestHostPoolManaged(t *testing.T) {
 	r := newSoft(t)
-	dev, host := r.gpu.Device().Location(), MemLocation{Type: LocationHost}
-	for _, l := range []MemLocation{{}, dev, host} {
-		p := need(r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolManaged, Location: l}))(t)
+	dev, host := memory.LocationOf(r.gpu.Device()), memory.Location{Type: memory.LocationHost}
+	for _, l := range []memory.Location{{}, dev, host} {
+		p := need(memory.NewPool(r.gpu, memory.PoolOptions{Kind: memory.PoolManaged, Location: l}))(t)
 		m := need(p.AllocHost(r.s, 1<<16))(t)
-		if i := need(r.gpu.ManagedInfo(m))(t); i.Preferred != l || i.LastPrefetch != (MemLocation{}) {
+		if i := need(memory.ManagedInfoOf(r.gpu, m))(t); i.Preferred != l || i.LastPrefetch != (memory.Location{}) {
 			t.Errorf("in a pool at %v: %+v", l, i)
 		}
-		noErr(t, r.s.Prefetch(m, dev))
-		if i := need(r.gpu.ManagedInfo(m))(t); i.Preferred != l || i.LastPrefetch != dev {
+		noErr(t, memory.Prefetch(r.s, m, dev))
+		if i := need(memory.ManagedInfoOf(r.gpu, m))(t); i.Preferred != l || i.LastPrefetch != dev {
 			t.Errorf("in a pool at %v, after the prefetch: %+v", l, i)
 		}
 		noErr(t, r.s.Memset(m, 7))
-		noErr(t, r.s.DiscardAndPrefetch([]MemPrefetch{{Mem: m, To: host}}))
+		noErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: m, To: host}}))
 		noErr(t, r.s.Memset(m.Span(0, 1), 1))
 		noErr(t, r.s.Synchronize())
-		err := r.gpu.Advise(m, AdviseReadMostly, MemLocation{})
-		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "MemPoolOptions.Location") {
+		err := memory.Advise(r.gpu, m, memory.AdviseReadMostly, memory.Location{})
+		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "memory.PoolOptions.Location") {
 			t.Errorf("advice about memory of a pool: %v", err)
 		}
-		if err := r.s.Attach(m, AttachGlobal); !errors.Is(err, ResultInvalidValue) {
+		if err := memory.Attach(r.s, m, memory.AttachGlobal); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("memory of a pool is attached: %v", err)
 		}
-		w := need(r.gpu.WrapMem(uint64(m.Handle()), 64))(t)
+		w := need(memory.Wrap(r.gpu, uint64(m.Handle()), 64))(t)
 		if !core.Of(w).Is.Managed {
 			t.Error("wrapped memory of a pool is not managed")
 		}
@@ -233,21 +234,21 @@ func TestHostPoolManaged(t *testing.T) {
 // TestHostPoolMistakes checks what is refused, and that the errors say what to do instead.
 func TestHostPoolMistakes(t *testing.T) {
 	r := newSoft(t)
-	def, pinned, managed := r.pool(), r.hostPool(MemPoolPinned), r.hostPool(MemPoolManaged)
-	dev, node := r.gpu.Device().Location(), MemLocation{LocationHostNUMA, 0}
+	def, pinned, managed := r.pool(), r.hostPool(memory.PoolPinned), r.hostPool(memory.PoolManaged)
+	dev, node := memory.LocationOf(r.gpu.Device()), memory.Location{Type: memory.LocationHostNUMA, ID: 0}
 	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
 	fs := need(far.NewStream(0))(t)
 	defer fs.Close()
-	create := func(o MemPoolOptions) error {
-		p, err := r.gpu.NewMemPool(o)
+	create := func(o memory.PoolOptions) error {
+		p, err := memory.NewPool(r.gpu, o)
 		if err == nil {
 			return p.Close()
 		}
 		return err
 	}
 	second := func(_ any, err error) error { return err }
-	noErr(t, create(MemPoolOptions{Kind: MemPoolPinned, Location: node}))
+	noErr(t, create(memory.PoolOptions{Kind: memory.PoolPinned, Location: node}))
 	m := need(pinned.AllocHost(r.s, 64))(t)
 	defer m.Close()
 	for name, c := range map[string]struct {
@@ -259,49 +260,49 @@ func TestHostPoolMistakes(t *testing.T) {
 			"use Alloc"},
 		"pinned memory as device memory":  {second(pinned.Alloc(r.s, 64)), ResultInvalidValue, "use AllocHost"},
 		"managed memory as device memory": {second(managed.Alloc(r.s, 64)), ResultInvalidValue, "use AllocHost"},
-		"a pool of pinned memory for Stream.Alloc": {r.gpu.SetMemPool(pinned), ResultInvalidValue,
+		"a pool of pinned memory for Stream.Alloc": {memory.SetPool(r.gpu, pinned), ResultInvalidValue,
 			"device memory"},
-		"a pool of managed memory for Stream.Alloc": {r.gpu.SetMemPool(managed), ResultInvalidValue,
+		"a pool of managed memory for Stream.Alloc": {memory.SetPool(r.gpu, managed), ResultInvalidValue,
 			"device memory"},
-		"shared pinned memory": {create(MemPoolOptions{Kind: MemPoolPinned, Shareable: true}), ResultInvalidValue,
+		"shared pinned memory": {create(memory.PoolOptions{Kind: memory.PoolPinned, Shareable: true}), ResultInvalidValue,
 			"leave Shareable false"},
-		"a file of a pool of this process": {second(def.Export()), ResultInvalidValue, "MemPoolOptions.Shareable"},
+		"a file of a pool of this process": {second(def.Export()), ResultInvalidValue, "memory.PoolOptions.Shareable"},
 		"a file of pinned memory":          {second(pinned.Export()), ResultInvalidValue, "a pool of device memory"},
 		"a file of managed memory":         {second(managed.Export()), ResultInvalidValue, "a pool of device memory"},
-		"device memory elsewhere": {create(MemPoolOptions{Location: node}), ResultInvalidValue,
+		"device memory elsewhere": {create(memory.PoolOptions{Location: node}), ResultInvalidValue,
 			"leave Location zero"},
-		"device memory of the device": {create(MemPoolOptions{Location: dev}), ResultInvalidValue,
+		"device memory of the device": {create(memory.PoolOptions{Location: dev}), ResultInvalidValue,
 			"leave Location zero"},
-		"pinned memory on a device": {create(MemPoolOptions{Kind: MemPoolPinned, Location: dev}), ResultInvalidValue,
+		"pinned memory on a device": {create(memory.PoolOptions{Kind: memory.PoolPinned, Location: dev}), ResultInvalidValue,
 			"Location is device 0"},
-		"pinned memory of no node": {create(MemPoolOptions{Kind: MemPoolPinned,
-			Location: MemLocation{LocationHostNUMA, 9}}), ResultInvalidValue, "that exists"},
-		"managed memory of no device": {create(MemPoolOptions{Kind: MemPoolManaged,
-			Location: MemLocation{LocationDevice, 9}}), ResultInvalidValue, "that exists"},
-		"managed memory with a limit": {create(MemPoolOptions{Kind: MemPoolManaged, MaxSize: 1 << 20}),
+		"pinned memory of no node": {create(memory.PoolOptions{Kind: memory.PoolPinned,
+			Location: memory.Location{Type: memory.LocationHostNUMA, ID: 9}}), ResultInvalidValue, "that exists"},
+		"managed memory of no device": {create(memory.PoolOptions{Kind: memory.PoolManaged,
+			Location: memory.Location{Type: memory.LocationDevice, ID: 9}}), ResultInvalidValue, "that exists"},
+		"managed memory with a limit": {create(memory.PoolOptions{Kind: memory.PoolManaged, MaxSize: 1 << 20}),
 			ResultInvalidValue, "MaxSize"},
 		"access to managed memory":   {managed.SetAccess(far.Device(), true), ResultInvalidValue, "all devices"},
-		"an unknown kind":            {create(MemPoolOptions{Kind: 9}), ResultInvalidValue, "MemPoolKind"},
+		"an unknown kind":            {create(memory.PoolOptions{Kind: 9}), ResultInvalidValue, "memory.PoolKind"},
 		"no bytes":                   {second(pinned.AllocHost(r.s, 0)), ResultInvalidValue, "at least 1"},
 		"too many bytes":             {second(pinned.AllocHost(r.s, 1<<50)), ResultOutOfMemory, "bytes were requested"},
 		"another device's stream":    {second(pinned.AllocHost(fs, 64)), ErrDeviceMismatch, "device"},
 		"no stream":                  {second(pinned.AllocHost(nil, 64)), ErrNil, "stream"},
 		"a word of pinned memory":    {r.s.BatchMemOps(WriteWord32(m.Span(0, 4), 1)), ResultInvalidValue, "of a pool"},
-		"memory of the other device": {fs.Memset(m, 1), ErrDeviceMismatch, "MemPool.SetAccess"},
+		"memory of the other device": {fs.Memset(m, 1), ErrDeviceMismatch, "memory.Pool.SetAccess"},
 	} {
 		if !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.says) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	var none *MemPool
+	var none *memory.Pool
 	r.is(second(none.AllocHost(r.s, 1)), ErrNil)
-	r.stats(pinned, MemPoolStats{Used: 64, UsedHigh: 64})
+	r.stats(pinned, memory.PoolStats{Used: 64, UsedHigh: 64})
 }
 
 // TestHostPoolPeers allows another device to access pinned memory of a pool.
 func TestHostPoolPeers(t *testing.T) {
 	r := newSoft(t, addKernel)
-	p := r.hostPool(MemPoolPinned)
+	p := r.hostPool(memory.PoolPinned)
 	dev := need(r.drv.Device(1))(t)
 	far := need(dev.PrimaryContext())(t)
 	defer far.Close()
@@ -324,7 +325,7 @@ func TestHostPoolPeers(t *testing.T) {
 		"rectangle": func() error { return fs.Memset2D(Rows{Mem: m.Span(8, 8), Pitch: 4}, 1, 4, 2) },
 	}
 	for name, use := range uses {
-		if err := use(); !errors.Is(err, ErrDeviceMismatch) || !strings.Contains(err.Error(), "MemPool.SetAccess") {
+		if err := use(); !errors.Is(err, ErrDeviceMismatch) || !strings.Contains(err.Error(), "memory.Pool.SetAccess") {
 			t.Errorf("%s without access: %v", name, err)
 		}
 	}
@@ -390,15 +391,15 @@ func TestHostPoolCaptured(t *testing.T) {
 func TestHostPoolOld(t *testing.T) {
 	r := newSoft(t, cusim.Version(12080))
 	for _, kind := range hostKinds {
-		_, err := r.gpu.NewMemPool(MemPoolOptions{Kind: kind})
+		_, err := memory.NewPool(r.gpu, memory.PoolOptions{Kind: kind})
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "13.0") {
 			t.Errorf("%v: %v", kind, err)
 		}
 	}
-	p := need(r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolPinned, Location: MemLocation{LocationHostNUMA, 0}}))(t)
+	p := need(memory.NewPool(r.gpu, memory.PoolOptions{Kind: memory.PoolPinned, Location: memory.Location{Type: memory.LocationHostNUMA, ID: 0}}))(t)
 	noErr(t, p.Close())
 	r = newSoft(t, cusim.DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0))
-	if _, err := r.gpu.NewMemPool(MemPoolOptions{Kind: MemPoolManaged}); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := memory.NewPool(r.gpu, memory.PoolOptions{Kind: memory.PoolManaged}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without concurrent access: %v", err)
 	}
 }

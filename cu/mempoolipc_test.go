@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -14,15 +15,15 @@ func TestPoolShared(t *testing.T) {
 	drv := need(Open(WithSoftware(sim), neverWait))(t)
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	p, err := gpu.NewMemPool(MemPoolOptions{Shareable: true})
+	p, err := memory.NewPool(gpu, memory.PoolOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
 	noErr(t, err)
 	m := need(p.Alloc(s, 64))(t)
 	f := need(p.Export())(t)
-	h := need(m.PoolHandle())(t)
-	q := need(gpu.ImportMemPool(f.Fd()))(t)
+	h := need(memory.PoolHandleOf(m))(t)
+	q := need(memory.ImportPool(gpu, f.Fd()))(t)
 	o := need(q.Open(h))(t)
 	if o.Size() != 64 || o.Handle() == m.Handle() {
 		t.Errorf("%d bytes at %#x", o.Size(), o.Handle())
@@ -40,11 +41,11 @@ func TestPoolShared(t *testing.T) {
 	if _, err := q.Open(h); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed pool: %v", err)
 	}
-	if _, err := p.Open(PoolMemHandle{}); !errors.Is(err, ErrNil) {
+	if _, err := p.Open(memory.PoolHandle{}); !errors.Is(err, ErrNil) {
 		t.Errorf("the zero handle: %v", err)
 	}
 	plain := need(gpu.Alloc(64))(t)
-	if _, err := plain.PoolHandle(); !errors.Is(err, ResultInvalidValue) {
+	if _, err := memory.PoolHandleOf(plain); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("memory of no pool: %v", err)
 	}
 	noErr(t, plain.Close())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -69,10 +70,10 @@ type openedRig struct {
 	sim  *cusim.Driver
 	gpu  *Context
 	a, b *Stream
-	p, q *MemPool
+	p, q *memory.Pool
 	m    *DeviceMem
 	f    *os.File // of the pool
-	h    PoolMemHandle
+	h    memory.PoolHandle
 }
 
 func newOpenedRig(t *testing.T) *openedRig {
@@ -82,14 +83,14 @@ func newOpenedRig(t *testing.T) *openedRig {
 	drv := need(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
 	r.gpu = need(need(drv.Device(0))(t).PrimaryContext())(t)
 	r.a, r.b = need(r.gpu.NewStream(StreamNonBlocking))(t), need(r.gpu.NewStream(StreamNonBlocking))(t)
-	p, err := r.gpu.NewMemPool(MemPoolOptions{Shareable: true})
+	p, err := memory.NewPool(r.gpu, memory.PoolOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
 	noErr(t, err)
 	r.p, r.m = p, need(p.Alloc(r.a, 64))(t)
 	r.f = need(p.Export())(t)
-	r.h, r.q = need(r.m.PoolHandle())(t), need(r.gpu.ImportMemPool(r.f.Fd()))(t)
+	r.h, r.q = need(memory.PoolHandleOf(r.m))(t), need(memory.ImportPool(r.gpu, r.f.Fd()))(t)
 	noErr(t, r.a.Synchronize())
 	t.Cleanup(func() {
 		noErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close()))
@@ -106,9 +107,9 @@ func (r *openedRig) open() *DeviceMem {
 	return need(r.q.Open(r.h))(r.T)
 }
 
-func (r *openedRig) again() *MemPool {
+func (r *openedRig) again() *memory.Pool {
 	r.Helper()
-	return need(r.gpu.ImportMemPool(r.f.Fd()))(r.T)
+	return need(memory.ImportPool(r.gpu, r.f.Fd()))(r.T)
 }
 
 // pools returns the number of pools that there are in the driver, of which one is not imported.
@@ -337,9 +338,9 @@ func TestPoolOpenedStorm(t *testing.T) {
 // TestPoolImportedTwice imports a pool twice, and closes one import, in each order. The other one still works, also if
 // the closed one is kept by its memory.
 func TestPoolImportedTwice(t *testing.T) {
-	for name, end := range map[string]func(p *MemPool) error{
-		"Close": (*MemPool).Close,
-		"abandoned": func(p *MemPool) error {
+	for name, end := range map[string]func(p *memory.Pool) error{
+		"Close": (*memory.Pool).Close,
+		"abandoned": func(p *memory.Pool) error {
 			core.CleanupOf(core.RefOf(p)).Stop()
 			core.Of(p).Forgotten()
 			return nil
@@ -349,7 +350,7 @@ func TestPoolImportedTwice(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := newOpenedRig(t)
 				second := need(need(r.gpu.Device().Driver().Device(0))(t).NewContext(0))(t)
-				list := []*MemPool{r.q, need(second.ImportMemPool(r.f.Fd()))(t)}
+				list := []*memory.Pool{r.q, need(memory.ImportPool(second, r.f.Fd()))(t)}
 				if list[0].Handle() != list[1].Handle() {
 					t.Errorf("the pool has the handles %#x and %#x", list[0].Handle(), list[1].Handle())
 				}
@@ -401,7 +402,7 @@ func TestPoolDestroyedDuringImport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newOpenedRig(t)
 			asked, closed := make(chan struct{}), make(chan struct{})
-			var again *MemPool
+			var again *memory.Pool
 			var wg sync.WaitGroup
 			imports := func() {
 				tell := func() {
@@ -436,7 +437,7 @@ func TestPoolImportedStorm(t *testing.T) {
 			s := need(r.gpu.NewStream(StreamNonBlocking))(t)
 			defer s.Close()
 			for i := range 100 {
-				p, err := r.gpu.ImportMemPool(r.f.Fd())
+				p, err := memory.ImportPool(r.gpu, r.f.Fd())
 				if err == nil && i%2 == 0 {
 					var m *DeviceMem
 					if m, err = p.Open(r.h); err == nil {

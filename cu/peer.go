@@ -7,8 +7,8 @@ import (
 
 // EnablePeerAccess allows kernels of this context to access the memory of another device's context
 // (cuCtxEnablePeerAccess). It does not allow the reverse. Copies between devices do not need it. The
-// access does not include memory of pools (see [MemPool.SetAccess]), virtual memory (see
-// [VirtualMem.SetAccess]), and memory that graphs allocate. If access is already enabled, the call
+// access does not include memory of pools (see memory.Pool.SetAccess), virtual memory (see
+// memory.Virtual.SetAccess), and memory that graphs allocate. If access is already enabled, the call
 // does nothing.
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.

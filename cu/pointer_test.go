@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -22,20 +23,20 @@ func TestPointerInfo(t *testing.T) {
 	host, ctx := uint64(h.Handle()), r.gpu.Handle()
 	for name, c := range map[string]struct {
 		addr uint64
-		want PointerInfo
+		want memory.PointerInfo
 	}{
 		"device": {m.Handle() + 7,
-			PointerInfo{Type: MemoryDevice, Device: dev, Context: ctx, Start: m.Handle(), Size: 100,
+			memory.PointerInfo{Type: memory.TypeDevice, Device: dev, Context: ctx, Start: m.Handle(), Size: 100,
 				DevicePointer: m.Handle() + 7}},
-		"host": {host + 7, PointerInfo{Type: MemoryHost, Device: dev, Context: ctx, Start: host, Size: 100,
+		"host": {host + 7, memory.PointerInfo{Type: memory.TypeHost, Device: dev, Context: ctx, Start: host, Size: 100,
 			DevicePointer: host + 7, HostPointer: host + 7}},
-		"pool": {pooled.Handle(), PointerInfo{Type: MemoryDevice, Device: dev, Start: pooled.Handle(), Size: 100,
+		"pool": {pooled.Handle(), memory.PointerInfo{Type: memory.TypeDevice, Device: dev, Start: pooled.Handle(), Size: 100,
 			DevicePointer: pooled.Handle(), Pool: p.Handle()}},
-		"unregistered": {uint64(uintptr(unsafe.Pointer(&own[0]))), PointerInfo{}},
-		"null":         {0, PointerInfo{}},
+		"unregistered": {uint64(uintptr(unsafe.Pointer(&own[0]))), memory.PointerInfo{}},
+		"null":         {0, memory.PointerInfo{}},
 	} {
-		got := need(r.gpu.PointerInfo(c.addr))(t)
-		if (got.BufferID == 0) != (c.want.Type == MemoryUnregistered) {
+		got := need(memory.PointerInfoOf(r.gpu, c.addr))(t)
+		if (got.BufferID == 0) != (c.want.Type == memory.TypeUnregistered) {
 			t.Errorf("%s: the buffer's ID is %d", name, got.BufferID)
 		}
 		got.BufferID = 0
@@ -43,14 +44,14 @@ func TestPointerInfo(t *testing.T) {
 			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)
 		}
 	}
-	if start, size, err := r.gpu.AddressRange(m.Handle() + 99); start != m.Handle() || size != 100 || err != nil {
+	if start, size, err := memory.AddressRange(r.gpu, m.Handle()+99); start != m.Handle() || size != 100 || err != nil {
 		t.Errorf("AddressRange = %#x, %d, %v", start, size, err)
 	}
-	if _, _, err := r.gpu.AddressRange(m.Handle() + 100); !errors.Is(err, ResultNotFound) {
+	if _, _, err := memory.AddressRange(r.gpu, m.Handle()+100); !errors.Is(err, ResultNotFound) {
 		t.Errorf("AddressRange of no memory: %v", err)
 	}
 	r.sim.Inject(cusim.Fault{Function: "cuPointerGetAttributes", Code: int(ResultUnknown)})
-	if _, err := r.gpu.PointerInfo(m.Handle()); !errors.Is(err, ResultUnknown) {
+	if _, err := memory.PointerInfoOf(r.gpu, m.Handle()); !errors.Is(err, ResultUnknown) {
 		t.Errorf("a failure of the driver: %v", err)
 	}
 }

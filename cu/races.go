@@ -27,7 +27,7 @@ import (
 // # What counts as an order
 //
 // Two uses are in order if they are on one stream, or if records, waits, timelines, words of memory
-// ([Stream.BatchMemOps]), semaphores of other APIs ([Stream.WaitExternal]), host functions, graphs or the
+// ([Stream.BatchMemOps]), semaphores of other APIs (interop.Wait), host functions, graphs or the
 // default streams' rules order them, or if a call of this package has told the program that the first
 // is done, before the second was enqueued. A host function, [Ticket.Done] and [Ticket.Notify] are held
 // until no goroutine of the program goes on without them, or for a second, so that the detector sees whether the
@@ -39,10 +39,10 @@ import (
 // It does not compare uses by the host with each other: Go's race detector does. It sees neither
 // uses of memory nor orders by other code, by raw driver calls or by kernels that raise a timeline;
 // nor memory that a kernel reaches in another way than by its arguments. It knows both addresses of
-// physical memory that is mapped twice, and of memory that is opened twice by [Context.OpenIPCMem]
-// or by one pool's [MemPool.Open]. It does not know that a file is of memory that has another
-// address here: of a pool ([Context.ImportMemPool]), of physical memory
-// ([Context.ImportPhysicalMem]), or of memory of another API ([Context.ImportMem]). Waits for
+// physical memory that is mapped twice, and of memory that is opened twice by memory.OpenIPC
+// or by one pool's memory.Pool.Open. It does not know that a file is of memory that has another
+// address here: of a pool (memory.ImportPool), of physical memory
+// (memory.ImportPhysical), or of memory of another API (interop.ImportMem). Waits for
 // events of other processes count as waits for all of this process. A wait for a semaphore that
 // another API signals counts as a wait for everything that was signalled to other APIs before.
 // Green contexts count as their whole context.

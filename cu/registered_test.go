@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -36,7 +37,7 @@ func TestRegisterHost(t *testing.T) {
 	if got[0] != 1 || got[4095] != 2 || b[1] != 9 {
 		t.Errorf("on the device: %d … %d; on the host: %d", got[0], got[4095], b[1])
 	}
-	if info := need(r.gpu.PointerInfo(uint64(h.Handle())))(t); info.Type != MemoryHost {
+	if info := need(memory.PointerInfoOf(r.gpu, uint64(h.Handle())))(t); info.Type != memory.TypeHost {
 		t.Errorf("%+v", info)
 	}
 	if _, err := r.gpu.RegisterHost(b[:10], 0); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {

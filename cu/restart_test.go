@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -125,15 +127,15 @@ func TestUnknownHandles(t *testing.T) {
 	defer null.Close()
 	for fn, call := range map[string]func() error{
 		core.ImportMemOp: func() error {
-			_, err := r.gpu.ImportMem(ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: null.Fd()}, 1)
+			_, err := interop.ImportMem(r.gpu, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: null.Fd()}, 1)
 			return err
 		},
 		core.ImportSemaphoreOp: func() error {
-			_, err := r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()})
+			_, err := interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()})
 			return err
 		},
-		core.ImportPhysicalOp: func() error { _, err := r.gpu.ImportPhysicalMem(null.Fd(), 1); return err },
-		core.ImportPoolOp:     func() error { _, err := r.gpu.ImportMemPool(null.Fd()); return err },
+		core.ImportPhysicalOp: func() error { _, err := memory.ImportPhysical(r.gpu, null.Fd(), 1); return err },
+		core.ImportPoolOp:     func() error { _, err := memory.ImportPool(r.gpu, null.Fd()); return err },
 	} {
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)}) // also where files are not supported
 		err := call()

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
 
 // counts returns how many multiprocessors there are.
-func counts(sms []SMResource) (n []int) {
+func counts(sms []green.SMResource) (n []int) {
 	for _, r := range sms {
 		n = append(n, r.Count())
 	}
@@ -24,9 +25,9 @@ func counts(sms []SMResource) (n []int) {
 func TestSMGroups(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
 	dev := r.gpu.Device()
-	all := need(dev.SMResource())(t)
-	parts, rest, err := all.SplitGroups(SMGroup{Count: 48, PreferredCoscheduled: 16},
-		SMGroup{Count: 30, Backfill: true}, SMGroup{Coscheduled: 16})
+	all := need(green.DeviceSMs(dev))(t)
+	parts, rest, err := all.SplitGroups(green.SMGroup{Count: 48, PreferredCoscheduled: 16},
+		green.SMGroup{Count: 30, Backfill: true}, green.SMGroup{Coscheduled: 16})
 	r.ok(err)
 	if got := counts(append(parts, rest)); !slices.Equal(got, []int{48, 30, 48, 6}) {
 		t.Fatalf("the parts and the rest have %d multiprocessors", got)
@@ -34,21 +35,21 @@ func TestSMGroups(t *testing.T) {
 	if parts[0].Device() != dev || rest.Device() != dev {
 		t.Error("the parts are of another device")
 	}
-	g := need(r.gpu.NewGreenContext(parts[0], parts[1], rest))(t)
-	if n := need(g.SMResource())(t).Count(); n != 84 {
+	g := need(green.New(r.gpu, parts[0], parts[1], rest))(t)
+	if n := need(g.SMs())(t).Count(); n != 84 {
 		t.Errorf("the green context has %d multiprocessors", n)
 	}
-	_, err = r.gpu.NewGreenContext(parts[0], parts[2]) // with sets of different sizes
+	_, err = green.New(r.gpu, parts[0], parts[2]) // with sets of different sizes
 	r.is(err, ResultInvalidResourceConfiguration)
 
 	// The rest can be split into groups again, and a part through its green context.
-	again, none, err := rest.SplitGroups(SMGroup{Coscheduled: 2, Backfill: true})
+	again, none, err := rest.SplitGroups(green.SMGroup{Coscheduled: 2, Backfill: true})
 	r.ok(err)
 	if !slices.Equal(counts(again), []int{6}) || none.Count() != 0 || none.Device() != nil {
 		t.Errorf("the rest became %d, and %d are left", counts(again), none.Count())
 	}
-	its := need(g.SMResource())(t)
-	half, _, err := its.SplitGroups(SMGroup{Count: 40})
+	its := need(g.SMs())(t)
+	half, _, err := its.SplitGroups(green.SMGroup{Count: 40})
 	r.ok(err)
 	if half[0].Count() != 40 {
 		t.Errorf("the part has %d multiprocessors", half[0].Count())
@@ -57,32 +58,32 @@ func TestSMGroups(t *testing.T) {
 	r.is(err, ResultInvalidResourceConfiguration)
 	_, left, err := all.Split(16)
 	r.ok(err)
-	for name, part := range map[string]SMResource{
+	for name, part := range map[string]green.SMResource{
 		"a part": parts[0], "a part of the rest": again[0], "what Split has left": left,
 	} {
-		_, _, err := part.SplitGroups(SMGroup{})
+		_, _, err := part.SplitGroups(green.SMGroup{})
 		if !errors.Is(err, ResultInvalidResourceConfiguration) || !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	r.ok(g.Close())
-	_, _, err = its.SplitGroups(SMGroup{})
+	_, _, err = its.SplitGroups(green.SMGroup{})
 	r.is(err, ErrClosed)
-	_, err = r.gpu.NewGreenContext(half[0])
+	_, err = green.New(r.gpu, half[0])
 	r.is(err, ErrClosed)
-	_, _, err = SMResource{}.SplitGroups(SMGroup{})
+	_, _, err = green.SMResource{}.SplitGroups(green.SMGroup{})
 	r.is(err, ErrNil)
 
 	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultOutOfMemory)})
-	_, _, err = all.SplitGroups(SMGroup{})
+	_, _, err = all.SplitGroups(green.SMGroup{})
 	r.is(err, ResultOutOfMemory)
 	r.sim.ClearFaults()
-	_, _, err = all.SplitGroups(SMGroup{Coscheduled: 64}) // only the driver knows the largest size
+	_, _, err = all.SplitGroups(green.SMGroup{Coscheduled: 64}) // only the driver knows the largest size
 	r.is(err, ResultInvalidValue)
 	if errors.Is(err, core.ErrInvalid) {
 		t.Errorf("%v was found before the call", err)
 	}
-	_, _, err = all.SplitGroups(SMGroup{Count: 128}, SMGroup{}) // no set is left
+	_, _, err = all.SplitGroups(green.SMGroup{Count: 128}, green.SMGroup{}) // no set is left
 	r.is(err, ResultInvalidResourceConfiguration)
 	if errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "Backfill") {
 		t.Errorf("%v does not come from the driver, or does not say what to do", err)
@@ -92,31 +93,31 @@ func TestSMGroups(t *testing.T) {
 // TestSMGroupMistakes passes wrong groups. The driver is not asked.
 func TestSMGroupMistakes(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
-	all := need(r.gpu.Device().SMResource())(t)
+	all := need(green.DeviceSMs(r.gpu.Device()))(t)
 	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultUnknown)})
 	for _, c := range []struct {
-		groups []SMGroup
+		groups []green.SMGroup
 		want   Result
 		text   string
 	}{
 		{nil, ResultInvalidValue, "there are no groups"},
-		{[]SMGroup{{Count: -2}}, ResultInvalidValue, "SMGroup 1 of 1: Count is -2"},
-		{[]SMGroup{{}, {Count: 7, Backfill: true}}, ResultInvalidValue,
+		{[]green.SMGroup{{Count: -2}}, ResultInvalidValue, "SMGroup 1 of 1: Count is -2"},
+		{[]green.SMGroup{{}, {Count: 7, Backfill: true}}, ResultInvalidValue,
 			"SMGroup 2 of 2: Count is 7, and has to be an even number of at most 132"},
-		{[]SMGroup{{Count: 134}}, ResultInvalidValue, "Count is 134"},
-		{[]SMGroup{{Count: math.MaxInt}}, ResultInvalidValue, "Count is"},
-		{[]SMGroup{{Coscheduled: -2}}, ResultInvalidValue, "Coscheduled is -2"},
-		{[]SMGroup{{Coscheduled: 5}}, ResultInvalidValue, "Coscheduled is 5"},
-		{[]SMGroup{{Coscheduled: 1 << 32}}, ResultInvalidValue, "Coscheduled is"},
-		{[]SMGroup{{PreferredCoscheduled: -4}}, ResultInvalidValue, "PreferredCoscheduled is -4"},
-		{[]SMGroup{{PreferredCoscheduled: 3}}, ResultInvalidValue, "PreferredCoscheduled is 3"},
-		{[]SMGroup{{PreferredCoscheduled: 1 << 32}}, ResultInvalidValue, "PreferredCoscheduled is"},
-		{[]SMGroup{{Coscheduled: 4, PreferredCoscheduled: 6}}, ResultInvalidValue, "a multiple of Coscheduled"},
-		{[]SMGroup{{Count: 12, Coscheduled: 8}}, ResultInvalidValue, "a multiple of Coscheduled, 8, without Backfill"},
-		{[]SMGroup{{Count: 4, Coscheduled: 8, Backfill: true}}, ResultInvalidValue, "at least Coscheduled, 8"},
-		{[]SMGroup{{Count: 72}, {Count: 72}, {}}, ResultInvalidResourceConfiguration,
+		{[]green.SMGroup{{Count: 134}}, ResultInvalidValue, "Count is 134"},
+		{[]green.SMGroup{{Count: math.MaxInt}}, ResultInvalidValue, "Count is"},
+		{[]green.SMGroup{{Coscheduled: -2}}, ResultInvalidValue, "Coscheduled is -2"},
+		{[]green.SMGroup{{Coscheduled: 5}}, ResultInvalidValue, "Coscheduled is 5"},
+		{[]green.SMGroup{{Coscheduled: 1 << 32}}, ResultInvalidValue, "Coscheduled is"},
+		{[]green.SMGroup{{PreferredCoscheduled: -4}}, ResultInvalidValue, "PreferredCoscheduled is -4"},
+		{[]green.SMGroup{{PreferredCoscheduled: 3}}, ResultInvalidValue, "PreferredCoscheduled is 3"},
+		{[]green.SMGroup{{PreferredCoscheduled: 1 << 32}}, ResultInvalidValue, "PreferredCoscheduled is"},
+		{[]green.SMGroup{{Coscheduled: 4, PreferredCoscheduled: 6}}, ResultInvalidValue, "a multiple of Coscheduled"},
+		{[]green.SMGroup{{Count: 12, Coscheduled: 8}}, ResultInvalidValue, "a multiple of Coscheduled, 8, without Backfill"},
+		{[]green.SMGroup{{Count: 4, Coscheduled: 8, Backfill: true}}, ResultInvalidValue, "at least Coscheduled, 8"},
+		{[]green.SMGroup{{Count: 72}, {Count: 72}, {}}, ResultInvalidResourceConfiguration,
 			"the first 2 groups have 144 multiprocessors, and there are 132"},
-		{[]SMGroup{{Backfill: true}, {}}, ResultInvalidResourceConfiguration,
+		{[]green.SMGroup{{Backfill: true}, {}}, ResultInvalidResourceConfiguration,
 			"SMGroup 1 of 2 has all that is left: make it the last one"},
 	} {
 		_, _, err := all.SplitGroups(c.groups...)
@@ -130,9 +131,9 @@ func TestSMGroupMistakes(t *testing.T) {
 func TestStreamSMResource(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
 	dev := r.gpu.Device()
-	parts, _, err := need(dev.SMResource())(t).SplitGroups(SMGroup{Count: 32})
+	parts, _, err := need(green.DeviceSMs(dev))(t).SplitGroups(green.SMGroup{Count: 32})
 	r.ok(err)
-	g := need(r.gpu.NewGreenContext(parts[0]))(t)
+	g := need(green.New(r.gpu, parts[0]))(t)
 	s := need(g.NewStream(0))(t)
 	legacy := need(r.gpu.LegacyStream())(t)
 	shared := need(r.gpu.PoolStream(0))(t)
@@ -140,7 +141,7 @@ func TestStreamSMResource(t *testing.T) {
 		s    *Stream
 		want int
 	}{{s, 32}, {r.stream(), 132}, {legacy, 132}, {shared, 132}} {
-		if its := need(c.s.SMResource())(t); its.Count() != c.want || its.Device() != dev {
+		if its := need(green.StreamSMs(c.s))(t); its.Count() != c.want || its.Device() != dev {
 			t.Errorf("%d multiprocessors of %v, want %d", its.Count(), its.Device(), c.want)
 		}
 	}
@@ -149,34 +150,34 @@ func TestStreamSMResource(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		its, err := own.SMResource()
+		its, err := green.StreamSMs(own)
 		if its.Count() != 132 {
 			t.Errorf("the thread's stream has %d multiprocessors", its.Count())
 		}
 		return errors.Join(err, own.Close())
 	}))
-	its := need(s.SMResource())(t)
-	half := need(r.gpu.NewGreenContext(need2(its.SplitGroups(SMGroup{Count: 16}))(t)...))(t)
+	its := need(green.StreamSMs(s))(t)
+	half := need(green.New(r.gpu, need2(its.SplitGroups(green.SMGroup{Count: 16}))(t)...))(t)
 	r.ok(half.Close())
 	r.ok(g.Close()) // the stream keeps it
-	late := need(s.SMResource())(t)
+	late := need(green.StreamSMs(s))(t)
 	if late.Count() != 32 {
 		t.Errorf("%d multiprocessors after Close, want 32", late.Count())
 	}
-	for _, sms := range []SMResource{its, late} {
-		_, _, err := sms.SplitGroups(SMGroup{})
+	for _, sms := range []green.SMResource{its, late} {
+		_, _, err := sms.SplitGroups(green.SMGroup{})
 		r.is(err, ErrClosed)
-		_, err = r.gpu.NewGreenContext(sms)
+		_, err = green.New(r.gpu, sms)
 		r.is(err, ErrClosed)
 	}
 	r.sim.Inject(cusim.Fault{Function: "cuStreamGetDevResource", Code: int(ResultOutOfMemory)})
-	_, err = s.SMResource()
+	_, err = green.StreamSMs(s)
 	r.is(err, ResultOutOfMemory)
 	r.sim.ClearFaults()
 	r.ok(s.Close())
-	_, err = s.SMResource()
+	_, err = green.StreamSMs(s)
 	r.is(err, ErrClosed)
-	_, err = (*Stream)(nil).SMResource()
+	_, err = green.StreamSMs((*Stream)(nil))
 	r.is(err, ErrNil)
 }
 
@@ -186,9 +187,9 @@ func need2[T, R any](v T, _ R, err error) func(testing.TB) T { return need(v, er
 // TestSMGroupsMissing uses older drivers.
 func TestSMGroupsMissing(t *testing.T) {
 	r := newSoft(t, cusim.Version(13000))
-	_, _, err := need(r.gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
+	_, _, err := need(green.DeviceSMs(r.gpu.Device()))(t).SplitGroups(green.SMGroup{Count: 8})
 	for symbol, err := range map[string]error{
-		"cuDevSmResourceSplit": err, "cuStreamGetDevResource": second2(r.stream().SMResource()),
+		"cuDevSmResourceSplit": err, "cuStreamGetDevResource": second2(green.StreamSMs(r.stream())),
 	} {
 		noSMGroups(t, err, symbol, 13000)
 	}
@@ -208,11 +209,11 @@ func noSMGroups(t *testing.T, err error, symbol string, have int) {
 func TestGPUSMGroups(t *testing.T) {
 	gpu := gpuContext(t)
 	if v := need(gpu.Device().Driver().Version())(t); v < 13010 {
-		_, _, err := need(gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
+		_, _, err := need(green.DeviceSMs(gpu.Device()))(t).SplitGroups(green.SMGroup{Count: 8})
 		noSMGroups(t, err, "cuDevSmResourceSplit", int(v))
 		s := need(gpu.NewStream(StreamNonBlocking))(t)
 		defer closeIt(t, s)
-		noSMGroups(t, second2(s.SMResource()), "cuStreamGetDevResource", int(v))
+		noSMGroups(t, second2(green.StreamSMs(s)), "cuStreamGetDevResource", int(v))
 		return
 	}
 	useSMGroups(t, gpu)
@@ -223,17 +224,17 @@ func TestUseSMGroups(t *testing.T) { useSMGroups(t, newSoft(t, cusim.Version(130
 
 // useSMGroups makes splits that each GPU allows, and green contexts of the parts.
 func useSMGroups(t *testing.T, gpu *Context) {
-	all := need(gpu.Device().SMResource())(t)
-	ten := SMGroup{Count: 10, Coscheduled: 2}
-	parts, rest, err := all.SplitGroups(ten, SMGroup{Coscheduled: 2, Backfill: true})
+	all := need(green.DeviceSMs(gpu.Device()))(t)
+	ten := green.SMGroup{Count: 10, Coscheduled: 2}
+	parts, rest, err := all.SplitGroups(ten, green.SMGroup{Coscheduled: 2, Backfill: true})
 	got := counts(append(parts, rest))
 	if err != nil || len(parts) != 2 || got[0] != 10 || got[0]+got[1]+got[2] != all.Count() {
 		t.Fatalf("the parts and the rest have %d multiprocessors: %v", got, err)
 	}
 	for _, part := range parts {
-		g := need(gpu.NewGreenContext(part))(t)
+		g := need(green.New(gpu, part))(t)
 		s := need(g.NewStream(0))(t)
-		if n := need(s.SMResource())(t).Count(); n != part.Count() {
+		if n := need(green.StreamSMs(s))(t).Count(); n != part.Count() {
 			t.Errorf("a stream has %d multiprocessors, want %d", n, part.Count())
 		}
 		if err := s.Synchronize(); err != nil {
@@ -251,7 +252,7 @@ func useSMGroups(t *testing.T, gpu *Context) {
 	}
 	s := need(gpu.NewStream(StreamNonBlocking))(t)
 	defer closeIt(t, s)
-	if n := need(s.SMResource())(t).Count(); n != all.Count() {
+	if n := need(green.StreamSMs(s))(t).Count(); n != all.Count() {
 		t.Errorf("a stream of the primary context has %d multiprocessors, want %d", n, all.Count())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
@@ -149,7 +150,7 @@ func TestGrid1D(t *testing.T) {
 func TestSpanOfNothing(t *testing.T) {
 	r := newSoft(t)
 	for name, m := range map[string]Memory{"nil": nil, "a nil Span": (*Span)(nil), "a nil DeviceMem": (*DeviceMem)(nil),
-		"of the zero VirtualMem": new(VirtualMem).Mem()} {
+		"of the zero memory.Virtual": new(memory.Virtual).Mem()} {
 		if err := r.s.Memset(SpanOf[uint32](m, 0, 1), 1); !errors.Is(err, ErrNil) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -19,8 +20,8 @@ func TestExportedFiles(t *testing.T) {
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
 	null := need(os.Open(os.DevNull))(t)
 	defer null.Close()
-	p := need(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
-	pool := need(gpu.NewMemPool(MemPoolOptions{}))(t)
+	p := need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
+	pool := need(memory.NewPool(gpu, memory.PoolOptions{}))(t)
 	for _, export := range []func() (*os.File, error){p.Export, pool.Export} {
 		d.fd = need(syscall.Dup(int(null.Fd())))(t)
 		f := need(export())(t)

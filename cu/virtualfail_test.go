@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -107,7 +108,7 @@ func TestVirtualMemAccessFails(t *testing.T) {
 	}
 	noErr(t, m.Unmap(4*mib, 2*mib)) // two mappings, a gap, and two mappings
 	dev := r.gpu.Device()
-	access := func(want ...MemAccess) {
+	access := func(want ...memory.Access) {
 		t.Helper()
 		for i, off := range []uint64{0, 2 * mib, 6 * mib, 8 * mib} {
 			if a := need(m.Access(off, dev))(t); a != want[i] {
@@ -116,26 +117,26 @@ func TestVirtualMemAccessFails(t *testing.T) {
 		}
 	}
 	refuse(2)
-	r.is(m.SetAccess(dev, AccessRead), ResultOperatingSystem)
-	access(AccessReadWrite, AccessReadWrite, AccessReadWrite, AccessReadWrite)
+	r.is(m.SetAccess(dev, memory.AccessRead), ResultOperatingSystem)
+	access(memory.AccessReadWrite, memory.AccessReadWrite, memory.AccessReadWrite, memory.AccessReadWrite)
 	r.ok(errors.Join(r.s.Memset(m.Mem(), 1), r.s.Synchronize()))
 	refuse(2)
 	refuse(3)
-	err := m.SetAccess(dev, AccessRead)
+	err := m.SetAccess(dev, memory.AccessRead)
 	r.is(err, ResultOperatingSystem)
 	if !strings.Contains(err.Error(), "4194304 bytes at offset 0 is the new one") {
 		t.Error(err)
 	}
-	access(AccessRead, AccessRead, AccessReadWrite, AccessReadWrite)
-	noErr(t, m.SetAccess(dev, AccessRead))
-	access(AccessRead, AccessRead, AccessRead, AccessRead)
+	access(memory.AccessRead, memory.AccessRead, memory.AccessReadWrite, memory.AccessReadWrite)
+	noErr(t, m.SetAccess(dev, memory.AccessRead))
+	access(memory.AccessRead, memory.AccessRead, memory.AccessRead, memory.AccessRead)
 	refuse(2)
-	r.is(m.SetAccess(dev, AccessReadWrite), ResultOperatingSystem)
-	access(AccessRead, AccessRead, AccessRead, AccessRead)
-	noErr(t, m.SetAccess(dev, AccessNone))
+	r.is(m.SetAccess(dev, memory.AccessReadWrite), ResultOperatingSystem)
+	access(memory.AccessRead, memory.AccessRead, memory.AccessRead, memory.AccessRead)
+	noErr(t, m.SetAccess(dev, memory.AccessNone))
 	refuse(2)
-	r.is(m.SetAccess(dev, AccessReadWrite), ResultOperatingSystem)
-	access(AccessNone, AccessNone, AccessNone, AccessNone)
+	r.is(m.SetAccess(dev, memory.AccessReadWrite), ResultOperatingSystem)
+	access(memory.AccessNone, memory.AccessNone, memory.AccessNone, memory.AccessNone)
 	noErr(t, m.Close())
 }
 
@@ -163,8 +164,8 @@ func TestDescriptors(t *testing.T) {
 	d := &exporting{sim.Software(), -1}
 	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	p := need(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
-	pool := need(gpu.NewMemPool(MemPoolOptions{}))(t)
+	p := need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
+	pool := need(memory.NewPool(gpu, memory.PoolOptions{}))(t)
 	for name, export := range map[string]func() (*os.File, error){"memory": p.Export, "pool": pool.Export} {
 		if f, err := export(); f != nil || !errors.Is(err, ResultUnknown) {
 			t.Errorf("%s: Export = %v, %v", name, f, err)
@@ -172,10 +173,10 @@ func TestDescriptors(t *testing.T) {
 	}
 	var none *os.File
 	for _, fd := range []uintptr{none.Fd(), 1 << 32, 1 << 31} {
-		if _, err := gpu.ImportPhysicalMem(fd, 2*mib); !errors.Is(err, core.ErrInvalid) {
+		if _, err := memory.ImportPhysical(gpu, fd, 2*mib); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%#x: %v", fd, err)
 		}
-		if _, err := gpu.ImportMemPool(fd); !errors.Is(err, core.ErrInvalid) {
+		if _, err := memory.ImportPool(gpu, fd); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%#x: %v", fd, err)
 		}
 	}

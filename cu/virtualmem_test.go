@@ -13,14 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 )
 
 const mib = 1 << 20
 
-func (r *soft) reserve(size uint64) *VirtualMem {
+func (r *soft) reserve(size uint64) *memory.Virtual {
 	r.t.Helper()
-	m := need(r.gpu.Reserve(size))(r.t)
+	m := need(memory.Reserve(r.gpu, size))(r.t)
 	r.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -180,7 +181,7 @@ func TestVirtualMemUnmap(t *testing.T) {
 	r.left(0, 4, 1)
 	r.is(r.other.Memset(m.Span(0, 3*mib), 1), core.ErrInvalid)
 	noErr(t, r.other.Memset(m.Span(6*mib, 2*mib), 1)) // what is still mapped
-	p := need(r.gpu.NewPhysicalMem(4*mib, PhysicalOptions{}))(t)
+	p := need(memory.NewPhysical(r.gpu, 4*mib, memory.PhysicalOptions{}))(t)
 	defer p.Close()
 	r.says(m.Map(2*mib, p), stillInUse)
 	r.says(m.Grow(4*mib), stillInUse)
@@ -227,14 +228,14 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 	x := r.exec(g)
 	noErr(t, g.Close())
 	noErr(t, x.Launch(r.s))
-	r.says(m.SetAccess(r.gpu.Device(), AccessRead), "the memory is in use")
+	r.says(m.SetAccess(r.gpu.Device(), memory.AccessRead), "the memory is in use")
 	noErr(t, x.Launch(r.s)) // nothing has changed
 	noErr(t, x.Close())
 	r.ok(r.s.Synchronize())
-	if !eventually(func() bool { return m.SetAccess(r.gpu.Device(), AccessRead) == nil }) {
+	if !eventually(func() bool { return m.SetAccess(r.gpu.Device(), memory.AccessRead) == nil }) {
 		t.Error("the access cannot be taken away after the graph was closed")
 	}
-	noErr(t, m.SetAccess(r.gpu.Device(), AccessReadWrite))
+	noErr(t, m.SetAccess(r.gpu.Device(), memory.AccessReadWrite))
 	r.ok(errors.Join(r.s.Memset(m.Mem(), 2), r.s.Synchronize()))
 	noErr(t, m.Close())
 }
@@ -243,7 +244,7 @@ func TestVirtualMemAccessOfGraph(t *testing.T) {
 func TestVirtualMemAbandoned(t *testing.T) {
 	r := newSoft(t)
 	func() {
-		m := need(r.gpu.Reserve(4 * mib))(t)
+		m := need(memory.Reserve(r.gpu, 4*mib))(t)
 		noErr(t, m.Grow(2*mib))
 		r.hold(r.s)
 		noErr(t, r.s.Memset(m.Mem(), 1))
@@ -264,17 +265,17 @@ func TestVirtualMemAbandoned(t *testing.T) {
 // TestPhysicalMem maps memory twice, closes it, and sets the access.
 func TestPhysicalMem(t *testing.T) {
 	r := newSoft(t)
-	least, best, err := r.gpu.Granularity(PhysicalOptions{})
+	least, best, err := memory.Granularity(r.gpu, memory.PhysicalOptions{})
 	if err != nil || least == 0 || best < least {
 		t.Errorf("Granularity = %d, %d, %v", least, best, err)
 	}
 	m := r.reserve(16 * mib)
-	p := need(r.gpu.NewPhysicalMem(3*mib, PhysicalOptions{}))(t)
+	p := need(memory.NewPhysical(r.gpu, 3*mib, memory.PhysicalOptions{}))(t)
 	if p.Size() != 4*mib || p.Handle() == 0 {
 		t.Errorf("%d bytes, handle %#x", p.Size(), p.Handle())
 	}
 	o := need(p.Options())(t)
-	if diff := cmp.Diff(PhysicalOptions{Location: r.gpu.Device().Location()}, o); diff != "" {
+	if diff := cmp.Diff(memory.PhysicalOptions{Location: memory.LocationOf(r.gpu.Device())}, o); diff != "" {
 		t.Error(diff)
 	}
 	noErr(t, m.Map(0, p))
@@ -312,29 +313,29 @@ func TestPhysicalMem(t *testing.T) {
 		t.Errorf("the size is %d", m.Size())
 	}
 	dev := r.gpu.Device()
-	noErr(t, m.SetAccess(dev, AccessRead))
-	if a := need(m.Access(mib, dev))(t); a != AccessRead {
+	noErr(t, m.SetAccess(dev, memory.AccessRead))
+	if a := need(m.Access(mib, dev))(t); a != memory.AccessRead {
 		t.Errorf("Access = %v", a)
 	}
 	r.is(r.s.Memset(m.Mem(), 1), ResultInvalidValue)
-	noErr(t, m.SetAccess(dev, AccessReadWrite))
+	noErr(t, m.SetAccess(dev, memory.AccessReadWrite))
 	noErr(t, r.s.Memset(m.Mem(), 1))
 	r.is(m.SetAccess(dev, 2), core.ErrInvalid)
 	_, err = m.Access(12*mib, dev)
 	r.is(err, core.ErrInvalid)
 	_, err = m.Physical(12 * mib)
 	r.is(err, core.ErrInvalid)
-	_, err = r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{})
+	_, err = memory.NewPhysical(r.gpu, 1<<50, memory.PhysicalOptions{})
 	r.is(err, ResultOutOfMemory)
-	_, err = r.gpu.NewPhysicalMem(1, PhysicalOptions{Location: MemLocation{Type: LocationHostNUMACurrent}})
+	_, err = memory.NewPhysical(r.gpu, 1, memory.PhysicalOptions{Location: memory.Location{Type: memory.LocationHostNUMACurrent}})
 	r.is(err, core.ErrInvalid)
-	_, err = r.gpu.NewPhysicalMem(0, PhysicalOptions{})
+	_, err = memory.NewPhysical(r.gpu, 0, memory.PhysicalOptions{})
 	r.is(err, core.ErrInvalid)
-	_, err = r.gpu.Reserve(1 << 60)
+	_, err = memory.Reserve(r.gpu, 1<<60)
 	r.is(err, ResultOutOfMemory)
-	_, err = r.gpu.Reserve(0)
+	_, err = memory.Reserve(r.gpu, 0)
 	r.is(err, core.ErrInvalid)
-	for _, m := range []*VirtualMem{nil, {}} {
+	for _, m := range []*memory.Virtual{nil, {}} {
 		r.is(m.Grow(1), ErrNil)
 		r.is(m.Close(), ErrNil)
 		r.is(r.s.Memset(m.Mem(), 1), ErrNil)
@@ -347,13 +348,13 @@ func TestPhysicalMem(t *testing.T) {
 // TestPhysicalMemShared imports memory that the same process has exported.
 func TestPhysicalMemShared(t *testing.T) {
 	r := newSoft(t)
-	p, err := r.gpu.NewPhysicalMem(2*mib, PhysicalOptions{Shareable: true})
+	p, err := memory.NewPhysical(r.gpu, 2*mib, memory.PhysicalOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
 	noErr(t, err)
 	f := need(p.Export())(t)
-	q := need(r.gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
+	q := need(memory.ImportPhysical(r.gpu, f.Fd(), p.Size()))(t)
 	noErr(t, f.Close())
 	m := r.reserve(4 * mib)
 	noErr(t, m.Map(0, p))
@@ -368,14 +369,14 @@ func TestPhysicalMemShared(t *testing.T) {
 	if diff := cmp.Diff([]byte{1, 2, 3}, got); diff != "" {
 		t.Error(diff)
 	}
-	other := need(r.gpu.NewPhysicalMem(2*mib, PhysicalOptions{}))(t)
+	other := need(memory.NewPhysical(r.gpu, 2*mib, memory.PhysicalOptions{}))(t)
 	defer other.Close()
 	_, err = other.Export()
 	r.is(err, ResultInvalidValue)
 	null, err := os.Open(os.DevNull)
 	noErr(t, err)
 	defer null.Close()
-	_, err = r.gpu.ImportPhysicalMem(null.Fd(), 2*mib)
+	_, err = memory.ImportPhysical(r.gpu, null.Fd(), 2*mib)
 	r.is(err, ResultUnknown)
 }
 
@@ -384,7 +385,7 @@ func TestVirtualMemStorm(t *testing.T) {
 	r := newSoft(t)
 	var wg sync.WaitGroup
 	for range 4 {
-		m := need(r.gpu.Reserve(64 * mib))(t)
+		m := need(memory.Reserve(r.gpu, 64*mib))(t)
 		for i := range 3 {
 			wg.Go(func() {
 				for k := range 60 {

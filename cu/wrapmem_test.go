@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -17,7 +18,7 @@ import (
 // wrap wraps memory that other code has allocated.
 func (r *soft) wrap(size uint64) *DeviceMem {
 	r.t.Helper()
-	return need(r.gpu.WrapMem(rawMemory(r.t, r.gpu, size, false), size))(r.t)
+	return need(memory.Wrap(r.gpu, rawMemory(r.t, r.gpu, size, false), size))(r.t)
 }
 
 // TestWrapMem uses memory of other code in a stream and a graph: Close waits for work in streams, and the
@@ -55,7 +56,7 @@ func TestWrapMem(t *testing.T) {
 	r.is(r.other.Memset(m, 2), ErrClosed)
 	r.release(r.s)
 	r.ok(errors.Join(r.s.Synchronize(), x.Close(), g.Close()))
-	again := need(r.gpu.WrapMem(addr+1, 2))(t)
+	again := need(memory.Wrap(r.gpu, addr+1, 2))(t)
 	if got := r.bytes(again); got[0] != 3 || got[1] != 3 {
 		t.Errorf("got %v", got)
 	}
@@ -69,10 +70,10 @@ func TestWrapMem(t *testing.T) {
 func TestWrapMemKinds(t *testing.T) {
 	r := newSoft(t)
 	m := r.wrap(64)
-	managed := need(r.gpu.WrapMem(rawMemory(t, r.gpu, 64, true), 64))(t)
+	managed := need(memory.Wrap(r.gpu, rawMemory(t, r.gpu, 64, true), 64))(t)
 	defer func() { r.ok(errors.Join(m.Close(), managed.Close())) }()
-	ipc := func(m *DeviceMem) error { _, err := m.IPCHandle(); return err }
-	pool := func(m *DeviceMem) error { _, err := m.PoolHandle(); return err }
+	ipc := func(m *DeviceMem) error { _, err := memory.IPCHandleOf(m); return err }
+	pool := func(m *DeviceMem) error { _, err := memory.PoolHandleOf(m); return err }
 	for name, c := range map[string]struct {
 		err  error
 		says string
@@ -81,7 +82,7 @@ func TestWrapMemKinds(t *testing.T) {
 		"IPCHandle of managed":     {ipc(managed), "let that code share it"},
 		"PoolHandle":               {pool(m), "not of a pool"},
 		"Free":                     {r.s.Free(m), "use its Close"},
-		"Prefetch":                 {r.s.Prefetch(m, MemLocation{Type: LocationHost}), "not managed"},
+		"Prefetch":                 {memory.Prefetch(r.s, m, memory.Location{Type: memory.LocationHost}), "not managed"},
 		"operations on managed":    {r.s.BatchMemOps(WriteWord32(managed.Span(0, 4), 1)), "managed"},
 		"beyond the end":           {r.s.Memset(m.Span(1, 64), 1), "64 bytes at 1, of 64"},
 		"a write beyond the end":   {m.CopyFrom(make([]byte, 65)), "do not fit"},
@@ -92,8 +93,8 @@ func TestWrapMemKinds(t *testing.T) {
 		}
 	}
 	r.ok(r.s.BatchMemOps(WriteWord32(m.Span(0, 4), 7)))
-	r.ok(errors.Join(r.s.Prefetch(managed, r.gpu.Device().Location()),
-		r.gpu.Advise(managed, AdviseReadMostly, MemLocation{})))
+	r.ok(errors.Join(memory.Prefetch(r.s, managed, memory.LocationOf(r.gpu.Device())),
+		memory.Advise(r.gpu, managed, memory.AdviseReadMostly, memory.Location{})))
 	// Streams of other contexts may use managed memory.
 	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
 	s := need(far.NewStream(StreamNonBlocking))(t)
@@ -113,7 +114,7 @@ func TestWrapMemAbandoned(t *testing.T) {
 	r := newSoft(t)
 	addr := rawMemory(t, r.gpu, 64, false)
 	r.hold(r.s)
-	r.ok(r.s.Memset(need(r.gpu.WrapMem(addr, 64))(t), 1))
+	r.ok(r.s.Memset(need(memory.Wrap(r.gpu, addr, 64))(t), 1))
 	runtime.GC()
 	time.Sleep(10 * time.Millisecond)
 	if got := r.abandoned(); got != nil {
@@ -146,21 +147,21 @@ func TestWrapMemFails(t *testing.T) {
 	wrong := &rangeDriver{Software: sim.Software()}
 	drv := need(Open(WithSoftware(driver.Provide(wrong))))(t)
 	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	v := need(gpu.Reserve(2 * mib))(t)
+	v := need(memory.Reserve(gpu, 2*mib))(t)
 	noErr(t, v.Grow(1))
-	if _, err := gpu.WrapMem(v.Handle(), 64); !errors.Is(err, ResultInvalidValue) {
+	if _, err := memory.Wrap(gpu, v.Handle(), 64); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an empty range: %v", err)
 	}
 	wrong.res = driver.ResultNotFound
-	if _, err := gpu.WrapMem(v.Handle(), 64); !errors.Is(err, ResultNotFound) {
+	if _, err := memory.Wrap(gpu, v.Handle(), 64); !errors.Is(err, ResultNotFound) {
 		t.Errorf("no range: %v", err)
 	}
 	sim.Inject(cusim.Fault{Function: "cuPointerGetAttributes", Code: int(ResultUnknown)})
-	if _, err := gpu.WrapMem(v.Handle(), 64); !errors.Is(err, ResultUnknown) {
+	if _, err := memory.Wrap(gpu, v.Handle(), 64); !errors.Is(err, ResultUnknown) {
 		t.Errorf("a failure of the driver: %v", err)
 	}
 	noErr(t, errors.Join(v.Close(), gpu.Close(), drv.Close()))
-	if _, err := gpu.WrapMem(1<<20, 64); !errors.Is(err, ErrClosed) {
+	if _, err := memory.Wrap(gpu, 1<<20, 64); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed context: %v", err)
 	}
 }
@@ -169,13 +170,13 @@ func TestWrapMemFails(t *testing.T) {
 func TestWrapMemReadOnly(t *testing.T) {
 	r := newSoft(t)
 	v := r.reserve(2 * mib)
-	r.ok(errors.Join(v.Grow(1), v.SetAccess(r.gpu.Device(), AccessRead)))
-	if _, err := r.gpu.WrapMem(v.Handle(), 64); !errors.Is(err, ErrDeviceMismatch) ||
+	r.ok(errors.Join(v.Grow(1), v.SetAccess(r.gpu.Device(), memory.AccessRead)))
+	if _, err := memory.Wrap(r.gpu, v.Handle(), 64); !errors.Is(err, ErrDeviceMismatch) ||
 		!strings.Contains(err.Error(), "cannot read and write") {
 		t.Errorf("read-only memory: %v", err)
 	}
-	r.ok(v.SetAccess(r.gpu.Device(), AccessNone))
-	if _, err := r.gpu.WrapMem(v.Handle(), 64); !errors.Is(err, ErrDeviceMismatch) {
+	r.ok(v.SetAccess(r.gpu.Device(), memory.AccessNone))
+	if _, err := memory.Wrap(r.gpu, v.Handle(), 64); !errors.Is(err, ErrDeviceMismatch) {
 		t.Errorf("memory without access: %v", err)
 	}
 }

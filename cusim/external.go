@@ -22,7 +22,7 @@ func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error)
 }
 
 // File returns a new file that stands for the semaphore, as vkGetSemaphoreFdKHR does. The caller closes
-// it. [github.com/purecu/purecu/cu.Context.ImportSemaphore] takes its descriptor.
+// it. [github.com/purecu/purecu/cu/interop.ImportSemaphore] takes its descriptor.
 func (x *ExternalSemaphore) File() (*os.File, error) { return x.sim.File() }
 
 // Value returns the value of a timeline semaphore. For a binary semaphore it is 1 if it is signalled, and

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 	"github.com/purecu/purecu/driver"
@@ -144,8 +145,8 @@ func TestLeftOpen(t *testing.T) {
 		}
 		keep = append(keep, must(gpu.NewStream(0)))
 		mod := must(gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry k() { ret; }")))
-		keep = append(keep, mod, must(gpu.NewGraph()), must(gpu.Reserve(1<<21)),
-			must(gpu.NewMemPool(cu.MemPoolOptions{})))
+		keep = append(keep, mod, must(gpu.NewGraph()), must(memory.Reserve(gpu, 1<<21)),
+			must(memory.NewPool(gpu, memory.PoolOptions{})))
 	})
 	want := "cusim: not closed at the end of the test: 1 × address range, 1 × context, 1 × device memory, 1 × event, " +
 		"1 × graph, 1 × host memory, 1 × memory pool, 1 × module, 3 × stream\n"
@@ -154,7 +155,7 @@ func TestLeftOpen(t *testing.T) {
 	}
 	for _, what := range strings.Split(strings.TrimPrefix(said, want), ", created here:\n")[1:] {
 		if !strings.Contains(what, "cutest_test.TestLeftOpen") || strings.Contains(what, "purecu/cu.") ||
-			strings.Contains(what, "purecu/internal/core.") {
+			strings.Contains(what, "purecu/cu/") || strings.Contains(what, "purecu/internal/") {
 			t.Errorf("it does not say where, or too much: %s", what)
 		}
 	}

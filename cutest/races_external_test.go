@@ -7,21 +7,22 @@ import (
 	"os"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 )
 
 // external returns a semaphore of another API, which the test plays, and an import of it.
-func (p *scene) external(timeline bool) (*cusim.ExternalSemaphore, *cu.ExternalSemaphore) {
+func (p *scene) external(timeline bool) (*cusim.ExternalSemaphore, *interop.Semaphore) {
 	x := get[*cusim.ExternalSemaphore](p)(p.sim.NewExternalSemaphore(timeline))
-	h := cu.ExternalSemaphoreHandle{Type: cu.ExternalSemaphoreFD}
+	h := interop.SemaphoreHandle{Type: interop.SemaphoreFD}
 	if timeline {
-		h.Type = cu.ExternalSemaphoreTimelineFD
+		h.Type = interop.SemaphoreTimelineFD
 	}
 	f, err := x.File()
 	p.do(err)
 	h.Handle = f.Fd()
-	s := get[*cu.ExternalSemaphore](p)(p.gpu.ImportSemaphore(h))
+	s := get[*interop.Semaphore](p)(interop.ImportSemaphore(p.gpu, h))
 	p.do(f.Close())
 	p.Cleanup(func() { s.Close(); x.Close() })
 	return x, s
@@ -42,32 +43,32 @@ func init() {
 		raceTest{"timeline semaphore", func(p *scene) {
 			_, s := p.external(true)
 			p.fill(p.a)
-			p.do(p.a.SignalExternal(s.At(3)))
-			p.order(func() error { return p.b.WaitExternal(s.At(2)) })
+			p.do(interop.Signal(p.a, s.At(3)))
+			p.order(func() error { return interop.Wait(p.b, s.At(2)) })
 			p.read(p.b)
 		}, 1},
 		raceTest{"two values of a timeline semaphore", func(p *scene) {
 			_, s := p.external(true)
-			p.do(p.a.SignalExternal(s.At(1)))
-			p.do(p.b.WaitExternal(s.At(1)))
+			p.do(interop.Signal(p.a, s.At(1)))
+			p.do(interop.Wait(p.b, s.At(1)))
 			p.fill(p.a)
-			p.do(p.a.SignalExternal(s.At(2)))
-			p.order(func() error { return p.b.WaitExternal(s.At(2)) })
+			p.do(interop.Signal(p.a, s.At(2)))
+			p.order(func() error { return interop.Wait(p.b, s.At(2)) })
 			p.read(p.b)
 		}, 1},
 		raceTest{"timeline semaphore that is signalled after the wait", func(p *scene) {
 			_, s := p.external(true)
-			p.order(func() error { return p.b.WaitExternal(s.At(5)) })
+			p.order(func() error { return interop.Wait(p.b, s.At(5)) })
 			p.do(p.b.Copy(p.m.Span(0, 8), p.m.Span(8, 8)))
 			p.do(p.a.Memset(p.m, 1)) // before the copy
-			p.do(p.a.SignalExternal(s.At(4), s.At(6)))
+			p.do(interop.Signal(p.a, s.At(4), s.At(6)))
 		}, 1},
 		raceTest{"binary semaphore, there and back", func(p *scene) {
 			_, s := p.external(false)
 			for range 2 {
 				p.fill(p.a)
-				p.do(p.a.SignalExternal(s.At(0)))
-				p.order(func() error { return p.b.WaitExternal(s.At(0)) })
+				p.do(interop.Signal(p.a, s.At(0)))
+				p.order(func() error { return interop.Wait(p.b, s.At(0)) })
 				p.read(p.b)
 				p.do(p.a.WaitStream(p.b))
 			}
@@ -91,10 +92,10 @@ func init() {
 		raceTest{"semaphore in a captured graph", func(p *scene) {
 			_, s := p.external(true)
 			g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
-				return errors.Join(p.a.Memset(p.m, 1), p.a.SignalExternal(s.At(1)))
+				return errors.Join(p.a.Memset(p.m, 1), interop.Signal(p.a, s.At(1)))
 			}))
 			p.do(p.exec(g).Launch(p.a))
-			p.order(func() error { return p.b.WaitExternal(s.At(1)) })
+			p.order(func() error { return interop.Wait(p.b, s.At(1)) })
 			p.read(p.b)
 		}, 1})
 
@@ -103,10 +104,10 @@ func init() {
 		x, s := p.external(true)
 		y, there := p.external(true)
 		p.fill(p.a)
-		p.do(p.a.SignalExternal(there.At(1)))
+		p.do(interop.Signal(p.a, there.At(1)))
 		p.do(y.Wait(bg, 1))
 		x.Signal(1)
-		p.do(p.b.WaitExternal(s.At(1)))
+		p.do(interop.Wait(p.b, s.At(1)))
 		p.read(p.b)
 		p.do(p.b.Synchronize())
 		p.fill(p.a)
@@ -114,11 +115,11 @@ func init() {
 	orderedPrograms["a semaphore that the other API signals, and one that it will signal"] = func(p *scene) {
 		x, s := p.external(true)
 		y, there := p.external(true)
-		p.do(p.b.WaitExternal(s.At(1)))
+		p.do(interop.Wait(p.b, s.At(1)))
 		p.read(p.b)
 		p.fill(p.a)
-		p.do(p.a.SignalExternal(there.At(1)))
-		p.do(p.a.WaitExternal(there.At(2))) // not now
+		p.do(interop.Signal(p.a, there.At(1)))
+		p.do(interop.Wait(p.a, there.At(2))) // not now
 		p.do(y.Wait(bg, 1))
 		x.Signal(1)
 		p.do(p.b.Synchronize())
@@ -127,10 +128,10 @@ func init() {
 	orderedPrograms["a semaphore that the other API signals after the wait"] = func(p *scene) {
 		x, s := p.external(false)
 		y, there := p.external(false)
-		p.do(p.b.WaitExternal(s.At(0)))
+		p.do(interop.Wait(p.b, s.At(0)))
 		p.read(p.b)
 		p.fill(p.a)
-		p.do(p.a.SignalExternal(there.At(0)))
+		p.do(interop.Signal(p.a, there.At(0)))
 		p.do(y.Wait(bg, 0))
 		x.Signal(0)
 		p.do(p.b.Synchronize())
@@ -138,25 +139,25 @@ func init() {
 	orderedPrograms["a semaphore that is set back"] = func(p *scene) {
 		_, s := p.external(true)
 		for range 2 {
-			p.do(p.a.SignalExternal(s.At(0)))
+			p.do(interop.Signal(p.a, s.At(0)))
 			p.do(p.b.WaitStream(p.a))
-			p.do(p.b.WaitExternal(s.At(1)))
+			p.do(interop.Wait(p.b, s.At(1)))
 			p.read(p.b)
 			p.fill(p.a)
-			p.do(p.a.SignalExternal(s.At(1)))
+			p.do(interop.Signal(p.a, s.At(1)))
 			p.do(p.a.WaitStream(p.b))
 		}
 	}
 	orderedPrograms["a value that a semaphore always has"] = func(p *scene) {
 		_, s := p.external(true)
-		p.do(p.b.WaitExternal(s.At(0)))
+		p.do(interop.Wait(p.b, s.At(0)))
 		p.read(p.b)
 	}
 	orderedPrograms["a semaphore of which many waits are ended by the other API"] = func(p *scene) {
 		x, s := p.external(true)
 		x.Signal(1000)
 		for i := range uint64(200) {
-			p.do(p.b.WaitExternal(s.At(i + 1)))
+			p.do(interop.Wait(p.b, s.At(i+1)))
 			p.read(p.b)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 )
@@ -231,13 +233,13 @@ var raceTests = []struct {
 		p.read(p.a)
 	}, 2},
 	{"managed memory that is discarded and prefetched", func(p *scene) {
-		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(4096, cu.AttachGlobal))
+		m := get[*cu.HostMem](p)(memory.AllocManaged(p.gpu, 4096, memory.AttachGlobal))
 		defer m.Close()
-		there := []cu.MemPrefetch{{Mem: m, To: p.gpu.Device().Location()}}
+		there := []memory.Move{{Mem: m, To: memory.LocationOf(p.gpu.Device())}}
 		p.do(p.a.Memset(m, 1))
-		p.do(p.b.PrefetchAll(there)) // does not change the content
+		p.do(memory.PrefetchAll(p.b, there)) // does not change the content
 		p.order(func() error { return p.b.WaitStream(p.a) })
-		p.do(p.b.DiscardAndPrefetch(there))
+		p.do(memory.DiscardAndPrefetch(p.b, there))
 		p.order(func() error { return p.a.WaitStream(p.b) })
 		p.do(p.a.Memset(m, 2))
 		p.do(p.gpu.Synchronize())
@@ -255,7 +257,7 @@ var raceTests = []struct {
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"virtual memory", func(p *scene) {
-		m := get[*cu.VirtualMem](p)(p.gpu.Reserve(8 << 20))
+		m := get[*memory.Virtual](p)(memory.Reserve(p.gpu, 8<<20))
 		p.Cleanup(func() { m.Close() })
 		p.do(m.Grow(2 << 20))
 		p.do(m.Grow(4 << 20))
@@ -277,11 +279,11 @@ var raceTests = []struct {
 		p.read(p.b)
 	}, 1},
 	{"physical memory at two addresses", func(p *scene) {
-		m := get[*cu.VirtualMem](p)(p.gpu.Reserve(16 << 20))
+		m := get[*memory.Virtual](p)(memory.Reserve(p.gpu, 16<<20))
 		p.Cleanup(func() { m.Close() })
 		p.do(m.Grow(2 << 20))
 		p.do(p.a.Memset(m.Span(8, 8), 1)) // before the memory has the second address
-		same := get[*cu.PhysicalMem](p)(m.Physical(0))
+		same := get[*memory.Physical](p)(m.Physical(0))
 		p.do(m.Map(8<<20, same))
 		p.do(same.Close())
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -291,12 +293,12 @@ var raceTests = []struct {
 		p.do(p.a.Memset(m.Span(8, 8), 3))
 		p.do(p.gpu.Synchronize())
 		p.do(m.Unmap(8<<20, 2<<20))
-		p.do(m.Map(8<<20, get[*cu.PhysicalMem](p)(p.gpu.NewPhysicalMem(1, cu.PhysicalOptions{}))))
+		p.do(m.Map(8<<20, get[*memory.Physical](p)(memory.NewPhysical(p.gpu, 1, memory.PhysicalOptions{}))))
 		p.do(p.b.Memset(m.Span(8<<20, 16), 4)) // other memory
 		p.do(p.a.Memset(m.Span(0, 16), 5))
 	}, 2},
 	{"managed memory", func(p *scene) {
-		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(64, cu.AttachGlobal))
+		m := get[*cu.HostMem](p)(memory.AllocManaged(p.gpu, 64, memory.AttachGlobal))
 		p.Cleanup(func() { m.Close() })
 		p.onHost()
 		p.do(p.a.Memset(m, 1))
@@ -320,7 +322,7 @@ var raceTests = []struct {
 				Height: 1, Depth: 1}}))
 	}, 1},
 	{"memory of other code", func(p *scene) { // the other code is this test
-		m := get[*cu.DeviceMem](p)(p.gpu.WrapMem(p.m.Handle()+4, 8))
+		m := get[*cu.DeviceMem](p)(memory.Wrap(p.gpu, p.m.Handle()+4, 8))
 		p.Cleanup(func() { m.Close() })
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -329,11 +331,11 @@ var raceTests = []struct {
 		p.do(p.a.Memset(p.n, 1))
 	}, 2},
 	{"memory that is discarded", func(p *scene) {
-		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(8192, cu.AttachGlobal))
+		m := get[*cu.HostMem](p)(memory.AllocManaged(p.gpu, 8192, memory.AttachGlobal))
 		p.Cleanup(func() { m.Close() })
 		p.do(p.a.Copy(p.n.Span(0, 16), m.Span(4096, 16)))
 		p.order(func() error { return p.b.WaitStream(p.a) })
-		p.do(p.b.Discard(m.Span(0, 4096), m.Span(4096, 4096)))
+		p.do(memory.Discard(p.b, m.Span(0, 4096), m.Span(4096, 4096)))
 		p.order(func() error { return p.a.WaitStream(p.b) })
 		p.do(p.a.Memset(m, 1))
 	}, 2},
@@ -346,8 +348,8 @@ var raceTests = []struct {
 		p.do(p.a.Memset(m, 1))
 		p.do(m.Close())
 	}, 1},
-	{"allocation of pinned memory from a pool", func(p *scene) { p.hostPool(cu.MemPoolPinned) }, 3},
-	{"allocation of managed memory from a pool", func(p *scene) { p.hostPool(cu.MemPoolManaged) }, 3},
+	{"allocation of pinned memory from a pool", func(p *scene) { p.hostPool(memory.PoolPinned) }, 3},
+	{"allocation of managed memory from a pool", func(p *scene) { p.hostPool(memory.PoolManaged) }, 3},
 	{"both directions", func(p *scene) { // the second write must not overtake the read
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -1010,9 +1012,9 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 }
 
 // hostPool uses memory of a pool on two streams, and on the host.
-func (p *scene) hostPool(k cu.MemPoolKind) {
+func (p *scene) hostPool(k memory.PoolKind) {
 	p.onHost()
-	pool := get[*cu.MemPool](p)(p.gpu.NewMemPool(cu.MemPoolOptions{Kind: k}))
+	pool := get[*memory.Pool](p)(memory.NewPool(p.gpu, memory.PoolOptions{Kind: k}))
 	defer pool.Close()
 	m := get[*cu.HostMem](p)(pool.AllocHost(p.a, 64))
 	p.order(p.a.Synchronize)
@@ -1476,11 +1478,11 @@ var orderedPrograms = map[string]func(*scene){
 		}
 	},
 	"green context": func(p *scene) {
-		sms, err := p.gpu.Device().SMResource()
+		sms, err := green.DeviceSMs(p.gpu.Device())
 		if err != nil {
 			p.Skip(err)
 		}
-		green := get[*cu.GreenContext](p)(p.gpu.NewGreenContext(sms))
+		green := get[*green.Context](p)(green.New(p.gpu, sms))
 		defer green.Close()
 		s, e := get[*cu.Stream](p)(green.NewStream(0)), p.event()
 		defer s.Close()
@@ -1799,7 +1801,7 @@ func TestDetectRaces(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if s := races[0].String(); !strings.HasPrefix(s, races[0].Summary()) || strings.Count(s, "races_test.go:") < 3 ||
-		strings.Contains(s, "purecu/cu.") || strings.Contains(s, "purecu/internal/core.") {
+		strings.Contains(s, "purecu/cu.") || strings.Contains(s, "purecu/internal/") {
 		t.Errorf("got %s", s)
 	}
 	stop()

@@ -112,12 +112,12 @@ func wrongPrograms(p page, examples map[string]string) (wrong []string) {
 	return wrong
 }
 
-// exampleBodies returns the bodies of the examples of the public packages, with one tab less of
+// exampleBodies returns the bodies of the examples of the packages, with one tab less of
 // indentation.
-func exampleBodies(t *testing.T) map[string]string {
+func exampleBodies(t *testing.T, packages ...string) map[string]string {
 	t.Helper()
 	var names []string
-	for _, dir := range publicPackages {
+	for _, dir := range packages {
 		found, err := filepath.Glob(filepath.Join(moduleRoot, dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func exampleBodies(t *testing.T) map[string]string {
 		}
 	}
 	if len(bodies) == 0 {
-		t.Fatal("there are no examples")
+		t.Fatalf("there are no examples of %v", packages)
 	}
 	return bodies
 }
@@ -175,7 +175,7 @@ func functions(t *testing.T, name string, src []byte) (list []function) {
 // TestDocsPrograms checks that every Go program of the documentation is the body of an example,
 // which is compiled. It skips docs/errors.md, which is written by the test that runs its programs.
 func TestDocsPrograms(t *testing.T) {
-	examples := exampleBodies(t)
+	examples := exampleBodies(t, publicPackages...)
 	for _, p := range pages(t) {
 		if path.Dir(p.name) != "docs" || p.name == "docs/errors.md" {
 			continue
@@ -257,17 +257,20 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/checkpoint"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/loader"
 )
 
-var _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of
+var _, _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of, green.New
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
 	mod *cu.Module, code *cu.Library, k *cu.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem,
-	pool *cu.MemPool, host *cu.HostMem, buf *cu.VirtualMem, p *cu.PhysicalMem, sem *cu.ExternalSemaphore, n, addr uint64,
-		b []byte, v []float32, cfg cu.LaunchConfig, prepared *cu.PreparedLaunch, peer *cu.Device, second *cu.Context,
-	fd uintptr, gpus map[cu.UUID]cu.UUID, shared cu.PoolMemHandle, copies []cu.MemCopy, updates []cu.NodeUpdate,
-	list []cu.MemPrefetch, c cu.Condition, w io.Writer,
+	pool *memory.Pool, host *cu.HostMem, buf *memory.Virtual, p *memory.Physical, sem *interop.Semaphore, n, addr uint64,
+	b []byte, v []float32, cfg cu.LaunchConfig, prepared *cu.PreparedLaunch, peer *cu.Device, second *cu.Context,
+	fd uintptr, gpus map[cu.UUID]cu.UUID, shared memory.PoolHandle, copies []cu.MemCopy, updates []cu.NodeUpdate,
+	list []memory.Move, c cu.Condition, w io.Writer,
 	dst, src cu.Rows, to, from cu.Planes, notify func(),
 	g, child *cu.Graph, exec *cu.GraphExec, before, node cu.GraphNode, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error,
@@ -446,17 +449,25 @@ func TestDocsChecks(t *testing.T) {
 	}
 }
 
-// TestExampleNouns finds types that users begin with and that have no example.
+// TestExampleNouns finds types and functions that users begin with and that have no example.
 func TestExampleNouns(t *testing.T) {
-	shown := map[string]bool{}
-	for name := range exampleBodies(t) {
-		noun, _, _ := strings.Cut(strings.TrimPrefix(name, "Example"), "_")
-		shown[noun] = true
-	}
-	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec",
-		"HostMem", "MemPool", "Module", "Proc", "Stream", "Thread", "Ticket"} {
-		if !shown[noun] {
-			t.Errorf("package cu has no example of %s", noun)
+	for dir, nouns := range map[string][]string{
+		"cu": {"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec", "HostMem", "Module",
+			"Proc", "Stream", "Thread", "Ticket"},
+		"cu/checkpoint": {"Process"},
+		"cu/green":      {"New", "SMResource"},
+		"cu/interop":    {"Semaphore"},
+		"cu/memory":     {"AllocManaged", "IPCHandle", "Pool", "Virtual", "Wrap"},
+	} {
+		shown := map[string]bool{}
+		for name := range exampleBodies(t, dir) {
+			noun, _, _ := strings.Cut(strings.TrimPrefix(name, "Example"), "_")
+			shown[noun] = true
+		}
+		for _, noun := range nouns {
+			if !shown[noun] {
+				t.Errorf("package %s has no example of %s", dir, noun)
+			}
 		}
 	}
 }

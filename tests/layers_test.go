@@ -15,16 +15,10 @@ type group struct {
 	files string   // patterns of path.Match
 }
 
-// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the heart. That
-// includes what graphs use of other subjects, such as externalsemops.go.
+// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the heart.
 var groups = []group{
 	{"heart", nil, ""},
 	{"graph", []string{"heart"}, "capture.go graph*.go"},
-	{"memory", []string{"heart"}, `
-		handleuses.go ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopened.go peer.go
-		physicalmem.go pointer.go virtualstate.go virtualmem.go wrapmem.go`},
-	{"interop", []string{"heart"}, `eglsync.go external.go externalsem.go`},
-	{"green", []string{"heart"}, `green.go greenstate.go smgroups.go workqueues.go`},
 }
 
 // TestLayers checks what the groups of package cu use of each other: whoever changes the heart reads it

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
 )
 
 // testAbandoned abandons two semaphores, and a graph whose nodes signal one and wait for it, while a
@@ -29,7 +30,7 @@ func testAbandoned(s *shared) {
 	x, err := g.Instantiate()
 	s.ok(err)
 	s.ok(errors.Join(x.Launch(other), other.Synchronize())) // a first launch may wait
-	s.ok(errors.Join(s.stream.WaitExternal(in.At(1)), x.Launch(s.stream), s.stream.SignalExternal(ofStream.At(1))))
+	s.ok(errors.Join(interop.Wait(s.stream, in.At(1)), x.Launch(s.stream), interop.Signal(s.stream, ofStream.At(1))))
 	g, x, signal, ofGraph, ofStream = nil, nil, cu.GraphNode{}, nil, nil
 
 	drv := s.gpu.Device().Driver()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
 )
 
 const (
@@ -39,7 +40,7 @@ func main() {
 	toSecondHalf := must(v.newCopy(buf, bufferCopy{DstOffset: half, Size: half}))
 
 	gpu := must(dev.PrimaryContext())
-	mem, signal := must(importMem(gpu, buf)), must(importSemaphore(gpu, sem, cu.ExternalSemaphoreTimelineFD))
+	mem, signal := must(importMem(gpu, buf)), must(importSemaphore(gpu, sem, interop.SemaphoreTimelineFD))
 	s, read := must(gpu.NewStream(cu.StreamNonBlocking)), must(cu.AllocHostFor[byte](gpu, half, cu.HostDefault))
 	fmt.Printf("Vulkan and CUDA share %d bytes and a semaphore of %s\n", size, must(dev.Name()))
 
@@ -47,11 +48,11 @@ func main() {
 	for i := range uint64(trips) {
 		value, filled, copied := byte(i+1), 2*i+1, 2*i+2
 		start := time.Now()
-		check(errors.Join(s.Memset(mem.Span(0, half), value), s.SignalExternal(signal.At(filled))))
+		check(errors.Join(s.Memset(mem.Span(0, half), value), interop.Signal(s, signal.At(filled))))
 		say(i, "CUDA's stream fills the first half with %d and signals %d\n", value, filled)
 		check(v.submit(toSecondHalf, sem, filled, copied))
 		say(i, "Vulkan's queue waits for %d, copies it to the second half and signals %d\n", filled, copied)
-		check(errors.Join(s.WaitExternal(signal.At(copied)), s.Copy(read, mem.Span(half, half)), s.Synchronize()))
+		check(errors.Join(interop.Wait(s, signal.At(copied)), s.Copy(read, mem.Span(half, half)), s.Synchronize()))
 		times = append(times, time.Since(start))
 		check(cu.View(read, func(b []byte) error {
 			if n := bytes.Count(b, []byte{value}); n != half {
@@ -82,17 +83,17 @@ func importMem(gpu *cu.Context, b *buffer) (*cu.DeviceMem, error) {
 		return nil, err
 	}
 	defer f.Close() // CUDA has a duplicate
-	return gpu.ImportMem(cu.ExternalMemHandle{Type: cu.ExternalMemOpaqueFD, Handle: f.Fd()}, b.size)
+	return interop.ImportMem(gpu, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: f.Fd()}, b.size)
 }
 
 // importSemaphore imports a semaphore into CUDA.
-func importSemaphore(gpu *cu.Context, s *semaphore, kind cu.ExternalSemaphoreType) (*cu.ExternalSemaphore, error) {
+func importSemaphore(gpu *cu.Context, s *semaphore, kind interop.SemaphoreType) (*interop.Semaphore, error) {
 	f, err := s.file()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return gpu.ImportSemaphore(cu.ExternalSemaphoreHandle{Type: kind, Handle: f.Fd()})
+	return interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: kind, Handle: f.Fd()})
 }
 
 func must[T any](v T, err error) T {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cutest"
 )
 
@@ -332,12 +333,12 @@ func (s *shared) memory() (b *buffer, mem *cu.DeviceMem, toSecondHalf uintptr) {
 }
 
 // timeline returns a timeline semaphore, and what CUDA has imported.
-func (s *shared) timeline() (*semaphore, *cu.ExternalSemaphore) {
+func (s *shared) timeline() (*semaphore, *interop.Semaphore) {
 	s.Helper()
-	return s.semaphore(semaphoreTimeline, cu.ExternalSemaphoreTimelineFD)
+	return s.semaphore(semaphoreTimeline, interop.SemaphoreTimelineFD)
 }
 
-func (s *shared) semaphore(kind uint32, imported cu.ExternalSemaphoreType) (*semaphore, *cu.ExternalSemaphore) {
+func (s *shared) semaphore(kind uint32, imported interop.SemaphoreType) (*semaphore, *interop.Semaphore) {
 	s.Helper()
 	sem, err := s.newSemaphore(kind, handleOpaqueFd)
 	s.ok(err)
@@ -368,13 +369,13 @@ func (s *shared) has(m *cu.DeviceMem, want byte) {
 // testHost makes a stream wait until the host signals, and the host until a stream does.
 func testHost(s *shared) {
 	sem, in := s.timeline()
-	s.ok(s.stream.WaitExternal(in.At(5)))
+	s.ok(interop.Wait(s.stream, in.At(5)))
 	s.signal(sem, 4)
 	s.pending()
 	s.signal(sem, 5)
 	s.ok(s.stream.Synchronize())
-	s.ok(s.stream.WaitExternal(in.At(3))) // which is in the past
-	s.ok(s.stream.SignalExternal(in.At(9)))
+	s.ok(interop.Wait(s.stream, in.At(3))) // which is in the past
+	s.ok(interop.Signal(s.stream, in.At(9)))
 	if !s.wait(sem, 9, time.Minute) {
 		s.Error("CUDA did not signal")
 	}
@@ -389,13 +390,13 @@ func testHost(s *shared) {
 func testOrder(s *shared) {
 	sem, in := s.timeline()
 	b, mem, commands := s.memory()
-	s.ok(s.stream.WaitExternal(in.At(2)))
+	s.ok(interop.Wait(s.stream, in.At(2)))
 	s.ok(s.submit(commands, sem, 1, 2))
 	s.pending()
 	s.counter(sem, 0)
 	other, err := s.gpu.NewStream(cu.StreamNonBlocking)
 	s.ok(err)
-	s.ok(errors.Join(other.Memset(mem.Span(0, half), 3), other.SignalExternal(in.At(1)), other.Synchronize()))
+	s.ok(errors.Join(other.Memset(mem.Span(0, half), 3), interop.Signal(other, in.At(1)), other.Synchronize()))
 	s.ok(s.stream.Synchronize())
 	s.counter(sem, 2)
 	s.has(mem, 3)
@@ -407,8 +408,8 @@ func testOrder(s *shared) {
 
 // testBinary passes a binary semaphore to and fro.
 func testBinary(s *shared) {
-	sem, in := s.semaphore(semaphoreBinary, cu.ExternalSemaphoreFD)
-	s.ok(s.stream.WaitExternal(in.At(0)))
+	sem, in := s.semaphore(semaphoreBinary, interop.SemaphoreFD)
+	s.ok(interop.Wait(s.stream, in.At(0)))
 	s.pending()
 	submit := func(info submitInfo) {
 		info.SType = typeSubmitInfo
@@ -418,7 +419,7 @@ func testBinary(s *shared) {
 	s.ok(s.stream.Synchronize())
 
 	stage := uint32(stageTransfer)
-	s.ok(s.stream.SignalExternal(in.At(0)))
+	s.ok(interop.Signal(s.stream, in.At(0)))
 	submit(submitInfo{WaitSemaphoreCount: 1, PWaitSemaphores: &sem.handle, PWaitDstStageMask: &stage})
 	s.ok(failed("vkDeviceWaitIdle", s.DeviceWaitIdle(s.device)))
 	s.ok(errors.Join(s.stream.Synchronize(), in.Close()))
@@ -452,13 +453,13 @@ func testVisible(s *shared) {
 func testVulkanFirst(s *shared) {
 	b, mem, _ := s.memory()
 	sem, in := s.timeline()
-	s.ok(errors.Join(s.stream.Memset(mem, 4), s.stream.SignalExternal(in.At(1)), s.stream.Synchronize()))
+	s.ok(errors.Join(s.stream.Memset(mem, 4), interop.Signal(s.stream, in.At(1)), s.stream.Synchronize()))
 	b.close()
 	sem.close()
 	s.ok(s.vulkan.close())
 	s.has(mem, 4)
-	s.ok(errors.Join(s.stream.WaitExternal(in.At(1)), s.stream.Memset(mem, 5), s.stream.SignalExternal(in.At(2)),
-		s.stream.WaitExternal(in.At(2)), s.stream.Synchronize()))
+	s.ok(errors.Join(interop.Wait(s.stream, in.At(1)), s.stream.Memset(mem, 5), interop.Signal(s.stream, in.At(2)),
+		interop.Wait(s.stream, in.At(2)), s.stream.Synchronize()))
 	s.has(mem, 5)
 	s.ok(errors.Join(in.Close(), mem.Close()))
 }
@@ -467,12 +468,12 @@ func testVulkanFirst(s *shared) {
 func testCUDAFirst(s *shared) {
 	b, mem, commands := s.memory()
 	sem, in := s.timeline()
-	s.ok(errors.Join(s.stream.Memset(mem.Span(0, half), 6), s.stream.SignalExternal(in.At(1)), s.stream.Synchronize()))
+	s.ok(errors.Join(s.stream.Memset(mem.Span(0, half), 6), interop.Signal(s.stream, in.At(1)), s.stream.Synchronize()))
 	s.ok(errors.Join(mem.Close(), in.Close()))
 	if err := s.stream.Memset(mem, 1); !errors.Is(err, cu.ErrClosed) {
 		s.Errorf("a set of closed memory: %v", err)
 	}
-	if err := s.stream.SignalExternal(in.At(9)); !errors.Is(err, cu.ErrClosed) {
+	if err := interop.Signal(s.stream, in.At(9)); !errors.Is(err, cu.ErrClosed) {
 		s.Errorf("a signal of a closed semaphore: %v", err)
 	}
 	s.ok(s.submit(commands, sem, 1, 2))
@@ -491,7 +492,7 @@ func testCUDAFirst(s *shared) {
 // testCloseWaits closes a semaphore while a stream waits for it.
 func testCloseWaits(s *shared) {
 	sem, in := s.timeline()
-	s.ok(s.stream.WaitExternal(in.At(1)))
+	s.ok(interop.Wait(s.stream, in.At(1)))
 	s.pending()
 	closed := make(chan error)
 	go func() { closed <- in.Close() }()
@@ -547,8 +548,8 @@ func testCapture(s *shared) {
 	b, mem, commands := s.memory()
 	sem, in := s.timeline()
 	g, err := s.stream.Capture(cu.CaptureThreadLocal, func() error {
-		return errors.Join(s.stream.Memset(mem.Span(0, half), 13), s.stream.SignalExternal(in.At(1)),
-			s.stream.WaitExternal(in.At(2)))
+		return errors.Join(s.stream.Memset(mem.Span(0, half), 13), interop.Signal(s.stream, in.At(1)),
+			interop.Wait(s.stream, in.At(2)))
 	})
 	s.ok(err)
 	x, err := g.Instantiate()

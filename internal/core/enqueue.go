@@ -327,35 +327,3 @@ func (sc *Stream) NeedsContext(f WorkFunction, c driver.Context,
 // version, on one and on two H100s, that they succeed and do the right work whatever context is
 // current: see docs/design/calls.md.
 const ContextFree = 13000
-
-// BeginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,
-// nothing has begun. s may be nil.
-func (s *Stream) BeginMemory(f WorkFunction, d, r *Region) (w Work, err error) {
-	op := f.Op()
-	if s == nil {
-		return w, NilError(op, "stream")
-	}
-	for i, sp := range [...]*Region{d, r} {
-		if sp.Mem != nil && sp.Mem.Ctx.Drv != s.Ctx.Drv {
-			return w, MixedError(op, InRole(RoleOf(i, d, r), sp.Mem), s)
-		}
-	}
-	if w, err = s.BeginEnqueue(op); err != nil {
-		return w, err
-	}
-	if err = CheckEnds(op, d, r); err == nil {
-		err = s.CheckMemory(f, d, r)
-	}
-	if err != nil {
-		w.End()
-		return w, About(s, err)
-	}
-	for i, sp := range [...]*Region{d, r} {
-		if m := sp.Mem; !w.Kept(&m.Resource) && !w.Use(&m.Resource, m) {
-			w.End()
-			return w, m.RefusedAs(RoleOf(i, d, r), op)
-		}
-	}
-	s.BeginLegacy()
-	return w, nil
-}

@@ -17,7 +17,7 @@ type ipcHandles struct{ typ, names, from string }
 
 var (
 	EventHandles = ipcHandles{"IPCEventHandle", "event", "Event.IPCHandle"}
-	MemHandles   = ipcHandles{"IPCMemHandle", "memory", "DeviceMem.IPCHandle"}
+	MemHandles   = ipcHandles{"memory.IPCHandle", "memory", "memory.IPCHandleOf"}
 )
 
 // Check refuses the zero handle.

@@ -45,7 +45,7 @@ type MemoryTraits struct {
 // MemoryFuncs are the functions of a kind of memory, and its names in errors.
 type MemoryFuncs struct {
 	Name string
-	// Unshared says why another process cannot open the memory by an IPCMemHandle, and what to do. It is empty if
+	// Unshared says why another process cannot open the memory by a memory.IPCHandle, and what to do. It is empty if
 	// that is possible.
 	Unshared string
 	// Free destroys the memory, as Object.Free does. at has the memory's context.
@@ -158,18 +158,6 @@ type virtual interface {
 	// Forgotten is Close for an owner that is abandoned.
 	Forgotten()
 	Free(at driver.At) (op string, res driver.Result)
-}
-
-// OwnMemory makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
-// abandoned, the life of mc ends.
-func OwnMemory[O any](owner *O, r *Ref[Mem], ctx *Context, mc *Mem) {
-	if mc.Virt != nil {
-		SetState(r, mc, runtime.AddCleanup(owner, virtual.Forgotten, mc.Virt))
-		return
-	}
-	mc.FreeWaits, mc.UsedStreams = mc.Is.FreeWaits, new(StreamSet)
-	SetState(r, mc, Owned(owner, &mc.Resource, mc, ctx))
-	mc.ObserveAllocation()
 }
 
 // CountedOpening has what to do with one of several openings of the same memory: see openings in package cu. It has
@@ -491,7 +479,7 @@ func (sc *Stream) CheckMemory(f WorkFunction, d, r *Region) error {
 		}
 		if d == r && d.Mem.Ctx != sc.Ctx && !d.Mem.accessibleIn(sc.Ctx) { // it is set
 			return Misuse(op, d.Mem, mistake.ErrDeviceMismatch, fmt.Sprintf(
-				"device %d cannot access the memory's pool: allow it by MemPool.SetAccess", sc.Ctx.Dev))
+				"device %d cannot access the memory's pool: allow it by memory.Pool.SetAccess", sc.Ctx.Dev))
 		}
 	}
 	if d.Mem == r.Mem && d.Mem.OnHost() && d.Mem.Raw == 0 {

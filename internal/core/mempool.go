@@ -11,7 +11,7 @@ import (
 
 // This file has the pools of memory, and the protocol by which their memory is allocated and freed.
 //
-// Stream.Alloc and MemPool.Alloc of package cu call cu.Stream.alloc, which calls AllocOnce in this
+// cu.Stream.Alloc and memory.Pool.Alloc call cu.Stream.alloc, which calls AllocOnce in this
 // file, by Context.Allocate unless the stream is being captured.
 //
 // cu.DeviceMem.Close calls Resource.CloseOwned, which takes the memory from the streams that keep it. If no call is in
@@ -38,7 +38,7 @@ var PooledMemory = MemoryKind{MemoryTraits{Tracked: true}, &MemoryFuncs{
 	Name:     "device memory",
 	Pooled:   OfPool(),
 	Free:     (*Mem).FreePooled,
-	Unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc",
+	Unshared: "the memory is of a pool: use memory.PoolHandleOf for memory of a shareable pool, or Context.Alloc",
 }}
 
 // FreePooled frees memory that was deferred: see destroyIdle.
@@ -53,13 +53,13 @@ func (mc *Mem) FreePooled(at driver.At) (string, driver.Result) {
 	return "cuMemFree", mc.Ctx.Drv.Table().MemFree(at, mc.Raw)
 }
 
-// MemPool is a pool of memory. Each piece of memory that was allocated by cu.MemPool.Alloc or
+// MemPool is a pool of memory. Each piece of memory that was allocated by memory.Pool.Alloc or
 // AllocHost is a call in flight on it.
 type MemPool struct {
 	Raw driver.MemoryPool
 	Resource
 	Memory MemoryKind // the kind of its memory
-	Most   uint64     // what MemPoolOptions.MaxSize says, or 0
+	Most   uint64     // what memory.PoolOptions.MaxSize says, or 0
 	// Foreign says that the pool belongs to the device, to other code, or to another MemPool, which is
 	// Of.
 	Foreign bool
@@ -146,7 +146,7 @@ func (c *Context) OutOfMemory(e *cuerror.Error) error { return c.outOfMemoryBesi
 func (c *Context) outOfMemoryBeside(e *cuerror.Error, except driver.MemoryPool) error {
 	if e.Result == driver.ResultOutOfMemory && e.Err == nil {
 		if kept := c.keptByPools(except); kept != 0 {
-			e.Detail = Join(fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", kept), e.Detail)
+			e.Detail = Join(fmt.Sprintf("memory pools keep %d bytes that nobody uses: memory.Pool.Trim frees them", kept), e.Detail)
 		}
 	}
 	return e
@@ -175,7 +175,7 @@ func (sc *Stream) FailPoolAlloc(op string, size uint64, res driver.Result, p *Me
 		defer p.EndCall()
 	}
 	if _, used, ok := c.amount(p.Raw); ok && p.Most != 0 && (size > p.Most || used > p.Most-size) {
-		e.Detail = fmt.Sprintf("%d bytes were requested, and %d of at most %d are used (MemPoolOptions.MaxSize): free "+
+		e.Detail = fmt.Sprintf("%d bytes were requested, and %d of at most %d are used (memory.PoolOptions.MaxSize): free "+
 			"memory of the pool, or create a larger one", size, used, p.Most)
 		return e
 	}

@@ -1,6 +1,10 @@
 package core
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
 
 // The packages in the folder of cu get from an object of cu to its state by the functions of this file, which package
 // internal/subject wraps. What cu embeds for that has no exported field or method, so programs see nothing of it.
@@ -36,3 +40,29 @@ func SetState[T any](r *Ref[T], to *T, cleanup runtime.Cleanup) { r.to, r.cleanu
 
 // CleanupOf returns the cleanup of the object that has the Ref.
 func CleanupOf[T any](r *Ref[T]) runtime.Cleanup { return r.cleanup }
+
+// OwnStream makes sc the state of a new cu.Stream, which has the Ref. If the owner is closed or abandoned, the life of
+// sc ends.
+func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
+	sc.Serial = ctx.Drv.Streams.Add(1)
+	sc.Shared = ctx.TakeShared(sc.Raw, &sc.Own)
+	SetState(r, sc, Owned(owner, &sc.Resource, sc, ctx))
+	if !sc.Foreign {
+		ctx.AddWakeUp()
+	}
+	if sc.Raw == driver.CU_STREAM_LEGACY {
+		ctx.CaptureGate.Legacy.Join(&sc.Refs)
+	}
+}
+
+// OwnMemory makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
+// abandoned, the life of mc ends.
+func OwnMemory[O any](owner *O, r *Ref[Mem], ctx *Context, mc *Mem) {
+	if mc.Virt != nil {
+		SetState(r, mc, runtime.AddCleanup(owner, virtual.Forgotten, mc.Virt))
+		return
+	}
+	mc.FreeWaits, mc.UsedStreams = mc.Is.FreeWaits, new(StreamSet)
+	SetState(r, mc, Owned(owner, &mc.Resource, mc, ctx))
+	mc.ObserveAllocation()
+}

@@ -252,29 +252,3 @@ func (shared *sharedState) change() (done func()) {
 		shared.captureLock.Unlock()
 	}
 }
-
-// OwnStream makes sc the state of a new cu.Stream, which has the Ref. If the owner is closed or abandoned, the life of
-// sc ends.
-func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
-	sc.Serial = ctx.Drv.Streams.Add(1)
-	sc.Shared = ctx.TakeShared(sc.Raw, &sc.Own)
-	SetState(r, sc, Owned(owner, &sc.Resource, sc, ctx))
-	if !sc.Foreign {
-		ctx.AddWakeUp()
-	}
-	if sc.Raw == driver.CU_STREAM_LEGACY {
-		ctx.CaptureGate.Legacy.Join(&sc.Refs)
-	}
-}
-
-// Retry is Context.Retry for a call that enqueues work on the stream. If the stream is being captured, also by other
-// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of memory.
-func (s *Stream) Retry(op string, err error, call func() error) error {
-	if LacksMemory(op, err) == nil || s.Captured(op) {
-		return err
-	}
-	return s.Ctx.Retry(op, err, call)
-}
-
-// Attempt is Retry with the first attempt. s may be nil if call then returns an error.
-func (s *Stream) Attempt(op string, call func() error) error { return s.Retry(op, call(), call) }

@@ -2,7 +2,7 @@
 // pool have one handle, and all openings of memory have one address. One call ends all openings, and perhaps also all
 // imports: no driver has shown whether it counts those.
 //
-// The pool is destroyed by the MemPool that is closed last. The memory is freed by the DeviceMem that is closed last,
+// The pool is destroyed by the memory.Pool that is closed last. The memory is freed by the DeviceMem that is closed last,
 // after the work of all. That may be long after its Close. If the memory is opened again meanwhile, it is not freed.
 package poolimport
 
@@ -14,7 +14,7 @@ import (
 // Pools are the imported pools of a Driver.
 type Pools struct{ handleUses[importedPool] }
 
-// importedPool is a pool that MemPools have imported. Pools.mu guards it.
+// importedPool is a pool that values of memory.Pool have imported. Pools.mu guards it.
 type importedPool struct{ open int }
 
 // Get calls ask, which imports a pool.

@@ -243,8 +243,8 @@ func writeStack(b *strings.Builder, title string, pcs []uintptr) {
 // isOwn reports whether a function is one of this library's, and not of its tests.
 func isOwn(f runtime.Frame) bool {
 	name, of := strings.CutPrefix(f.Function, module)
-	return of && (strings.HasPrefix(name, "cu.") || strings.HasPrefix(name, "internal/core.") ||
-		strings.HasPrefix(name, "internal/races.")) && !strings.HasSuffix(f.File, "_test.go")
+	return of && !strings.HasSuffix(f.File, "_test.go") &&
+		(strings.HasPrefix(name, "cu.") || strings.HasPrefix(name, "cu/") || strings.HasPrefix(name, "internal/"))
 }
 
 const module = "github.com/purecu/purecu/"

@@ -168,7 +168,7 @@ func TestTable(t *testing.T) {
 // result or a means of the call.
 var subjects = []struct{ text, functions string }{
 	{`\bevents?\b`, `Event|StreamBatchMemOp|StreamW\w+Value|Capture|BatchMemOp`},
-	{`\bpools?\b|MemPool`, `MemPool|FromPool|MemAllocAsync|Ipc\w*MemHandle|MemExportTo`},
+	{`\bpools?\b|memory\.Pool`, `MemPool|FromPool|MemAllocAsync|Ipc\w*MemHandle|MemExportTo`},
 	{`\bkernels?\b|SuggestBlock`, `Launch|Func|Kernel|Param|Occupancy|CtxSynchronize|StreamSynchronize|GraphUpload|Module|Library`},
 	{`\bPTX\b|compiler|mangled|\bimage\b`, `Module|Library|Link|Launch|Kernel|CtxCreate`},
 	{`\bgraphs?\b|GraphMem|\bnodes?\b`, `Graph|Capture|Node`},

@@ -27,7 +27,7 @@ func (c *raw) known(what string, p driver.DevicePtr, ctx driver.Context) {
 	c.val(what+"-range-ends", size >= 256)
 }
 
-// foundAddresses are about what the driver knows of addresses, by which cu.Context.WrapMem decides.
+// foundAddresses are about what the driver knows of addresses, by which memory.Wrap decides.
 func foundAddresses() []found {
 	const all, read = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, driver.CU_MEM_ACCESS_FLAGS_PROT_READ
 	return []found{

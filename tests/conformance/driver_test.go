@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -687,7 +689,7 @@ func TestD12ContextEvents(t *testing.T) {
 func TestD12GreenContexts(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		dev := n.device(0)
-		all, err := dev.SMResource()
+		all, err := green.DeviceSMs(dev)
 		if !get(n.drv.Features())(n).GreenContexts || errors.Is(err, cu.ResultNotSupported) {
 			n.is("SMResource", err, errors.ErrUnsupported, cu.ResultNotSupported)
 			return
@@ -713,10 +715,10 @@ func TestD12GreenContexts(t *testing.T) {
 		_, r := n.DevResourceGenerateDesc(n.at, nil)
 		n.seen("a descriptor of nothing", driver.ResultInvalidValue, r)
 
-		first, second := get(n.gpu.NewGreenContext(parts[0]))(n), get(n.gpu.NewGreenContext(parts[1]))(n)
+		first, second := get(green.New(n.gpu, parts[0]))(n), get(green.New(n.gpu, parts[1]))(n)
 		n.closes(first)
 		n.closes(second)
-		if got := get(first.SMResource())(n).Count(); got != parts[0].Count() {
+		if got := get(first.SMs())(n).Count(); got != parts[0].Count() {
 			n.t.Errorf("a green context of %d multiprocessors has %d", parts[0].Count(), got)
 		}
 		s, other, plain := get(first.NewStream(0))(n), get(second.NewStream(0))(n), n.newStream()
@@ -793,7 +795,7 @@ func TestD12GreenContexts(t *testing.T) {
 		}
 
 		// The context that is closed first is destroyed last.
-		third := get(n.gpu.NewGreenContext(parts[0]))(n)
+		third := get(green.New(n.gpu, parts[0]))(n)
 		last := get(third.NewStream(0))(n)
 		n.ok(third.Close())
 		m = get(last.RecordNew(cu.EventDisableTiming))(n)
@@ -807,18 +809,18 @@ func TestD12GreenContexts(t *testing.T) {
 // returns an error on every driver.
 func TestD14EGL(t *testing.T) {
 	onNouns(t, func(n *nouns) {
-		e, err := n.gpu.NewEventFromEGLSync(0x1000, cu.EventDefault)
+		e, err := interop.NewEventFromEGLSync(n.gpu, 0x1000, cu.EventDefault)
 		n.is("an event of EGL", err, errors.ErrUnsupported, cu.ResultNotSupported)
 		var its *cu.Error
 		if e != nil || !errors.As(err, &its) || its.Op != "cuEventCreateFromEGLSync" || its.Handle != 0x1000 || its.Detail == "" {
 			n.t.Errorf("an event of EGL: %v, %#v", e, its)
 		}
-		_, err = n.gpu.NewEventFromEGLSync(0, cu.EventDefault)
+		_, err = interop.NewEventFromEGLSync(n.gpu, 0, cu.EventDefault)
 		n.is("of nothing", err, cu.ErrNil)
-		_, err = n.gpu.NewEventFromEGLSync(0x1000, cu.EventInterprocess)
+		_, err = interop.NewEventFromEGLSync(n.gpu, 0x1000, cu.EventInterprocess)
 		n.is("with flags that do not go together", err, cu.ResultInvalidValue)
 		var none *cu.Context
-		_, err = none.NewEventFromEGLSync(0x1000, cu.EventDefault)
+		_, err = interop.NewEventFromEGLSync(none, 0x1000, cu.EventDefault)
 		n.is("in no context", err, cu.ErrNil)
 		_, err = n.drv.Proc("cuEventCreateFromEGLSync")
 		n.is("by name", err, errors.ErrUnsupported)

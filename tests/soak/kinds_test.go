@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/memory"
 )
 
 const image = `
@@ -33,7 +35,7 @@ var one = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 
 // streamKinds are the names of the streams that newStream returns, besides non-blocking streams.
 var streamKinds = []string{
-	"a blocking stream", "NewStreamPriority", "PoolStream", "LegacyStream", "GreenContext.NewStream",
+	"a blocking stream", "NewStreamPriority", "PoolStream", "LegacyStream", "green.Context.NewStream",
 }
 
 // newStream returns a stream of any kind, or nil.
@@ -61,7 +63,7 @@ func (r *round) streamOf(kind string) *cu.Stream {
 	case "LegacyStream":
 		r.legacy = true
 		s, err = r.gpu.LegacyStream()
-	case "GreenContext.NewStream":
+	case "green.Context.NewStream":
 		s, err = r.greenStream()
 	}
 	if !r.ok(kind, err) {
@@ -103,8 +105,8 @@ func (r *round) greenStream() (*cu.Stream, error) {
 }
 
 // newGreen creates a green context of the i-th quarter of a device, or a similar part.
-func newGreen(gpu *cu.Context, i int) (*cu.GreenContext, error) {
-	all, err := gpu.Device().SMResource()
+func newGreen(gpu *cu.Context, i int) (*green.Context, error) {
+	all, err := green.DeviceSMs(gpu.Device())
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +114,13 @@ func newGreen(gpu *cu.Context, i int) (*cu.GreenContext, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gpu.NewGreenContext(parts[i%len(parts)])
+	return green.New(gpu, parts[i%len(parts)])
 }
 
-func (r *round) useGreen(green *cu.GreenContext) {
+func (r *round) useGreen(green *green.Context) {
 	e := cu.LazyEvent()
 	r.add(e)
-	r.use("GreenContext.RecordEvent", func() error {
+	r.use("green.Context.RecordEvent", func() error {
 		return errors.Join(e.RecordOnce(r.stream), green.RecordEvent(e), green.WaitEvent(e))
 	})
 }
@@ -250,8 +252,8 @@ var kinds = []kind{
 			return
 		}
 		r.add(m)
-		w, err := r.gpu.WrapMem(m.Handle()+8, 16)
-		if !r.ok("WrapMem", err) {
+		w, err := memory.Wrap(r.gpu, m.Handle()+8, 16)
+		if !r.ok("memory.Wrap", err) {
 			return
 		}
 		s := r.stream

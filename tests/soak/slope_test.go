@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutrace"
 )
@@ -117,10 +118,10 @@ var moreKinds = []kind{
 	}},
 	{"green context", func(r *round) {
 		g, err := newGreen(r.gpu, r.rnd.IntN(4))
-		if r.ok("NewGreenContext", err) {
+		if r.ok("green.New", err) {
 			r.add(g)
 			s, err := g.NewStream(0)
-			if r.ok("GreenContext.NewStream", err) {
+			if r.ok("green.Context.NewStream", err) {
 				r.add(s)
 			}
 		}
@@ -158,13 +159,13 @@ var moreKinds = []kind{
 		})
 	}},
 	{"memory of a pool", func(r *round) {
-		p, err := r.gpu.NewMemPool(cu.MemPoolOptions{})
-		if !r.ok("NewMemPool", err) {
+		p, err := memory.NewPool(r.gpu, memory.PoolOptions{})
+		if !r.ok("memory.NewPool", err) {
 			return
 		}
 		r.add(p)
 		m, err := p.Alloc(r.stream, 1<<10)
-		if r.ok("MemPool.Alloc", err) {
+		if r.ok("memory.Pool.Alloc", err) {
 			r.add(m)
 		}
 	}},

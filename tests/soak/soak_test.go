@@ -30,6 +30,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 )
@@ -79,7 +80,7 @@ type soak struct {
 	// beside is a created context that is always open, too.
 	beside *cu.Context
 	// green is a green context that is always open, with a driver in C that has them.
-	green  *cu.GreenContext
+	green  *green.Context
 	greens atomic.Int64 // how many rounds wanted a green context
 	// slow is set if creating a context takes long, as on a GPU, where contexts are created one
 	// after the other. Then few rounds have their own context.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -58,7 +59,7 @@ func TestLacks(t *testing.T) {
 const noFileSystems = "no file system can be mounted: "
 
 // growsFile is a need whose file exists.
-const growsFile = "MemPool.Alloc"
+const growsFile = "memory.Pool.Alloc"
 
 // need is a call that needs something. It returns what it has made.
 type need struct {
@@ -93,20 +94,20 @@ func lacks(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	physical, err := gpu.NewPhysicalMem(2<<20, cu.PhysicalOptions{Shareable: true})
+	physical, err := memory.NewPhysical(gpu, 2<<20, memory.PhysicalOptions{Shareable: true})
 	if err != nil {
 		return err
 	}
-	pool, err := gpu.NewMemPool(cu.MemPoolOptions{Shareable: true})
+	pool, err := memory.NewPool(gpu, memory.PoolOptions{Shareable: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close(), physical.Close()) }()
 	needs := []need{
-		{"DeviceMem.IPCHandle", func() (interface{ Close() error }, error) {
+		{"memory.IPCHandleOf", func() (interface{ Close() error }, error) {
 			m, err := gpu.Alloc(4 << 20)
 			if err == nil {
-				_, err = m.IPCHandle()
+				_, err = memory.IPCHandleOf(m)
 			}
 			return m, err
 		}},
@@ -117,24 +118,24 @@ func lacks(path string) (err error) {
 			}
 			return e, err
 		}},
-		{"NewPhysicalMem", func() (interface{ Close() error }, error) {
-			return gpu.NewPhysicalMem(4<<20, cu.PhysicalOptions{Shareable: true})
+		{"memory.NewPhysical", func() (interface{ Close() error }, error) {
+			return memory.NewPhysical(gpu, 4<<20, memory.PhysicalOptions{Shareable: true})
 		}},
 	}
-	ofPool := []need{{"NewMemPool", func() (interface{ Close() error }, error) {
-		return gpu.NewMemPool(cu.MemPoolOptions{Shareable: true})
+	ofPool := []need{{"memory.NewPool", func() (interface{ Close() error }, error) {
+		return memory.NewPool(gpu, memory.PoolOptions{Shareable: true})
 	}}}
 	wants := []string{"/dev/shm", os.TempDir(), "--shm-size", "TMPDIR"}
 	switch os.Getenv(lacksEnv) {
 	case "descriptors":
 		wants = []string{"ulimit -n"}
 		needs = append(append(needs, ofPool...),
-			need{"PhysicalMem.Export", func() (interface{ Close() error }, error) { return physical.Export() }},
-			need{"MemPool.Export", func() (interface{ Close() error }, error) { return pool.Export() }})
+			need{"memory.Physical.Export", func() (interface{ Close() error }, error) { return physical.Export() }},
+			need{"memory.Pool.Export", func() (interface{ Close() error }, error) { return pool.Export() }})
 	case "room": // a new pool needs none, only its memory
 		wants = append(wants, "no space left")
 		needs = append(needs, need{growsFile, func() (interface{ Close() error }, error) {
-			p, err := gpu.NewMemPool(cu.MemPoolOptions{Shareable: true})
+			p, err := memory.NewPool(gpu, memory.PoolOptions{Shareable: true})
 			if err != nil {
 				return nil, err
 			}

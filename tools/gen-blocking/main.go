@@ -113,7 +113,7 @@ func parse(text string) (head string, rows []row, err error) {
 	return head, rows, nil
 }
 
-// A method is a method of package cu that may wait.
+// A method is a method of package cu, or a method or function of a package in its folder, that may wait.
 type method struct {
 	name string
 	row  *row // nil if no call of the driver waits
@@ -243,7 +243,7 @@ abandoned, or closed while they were in use. They wait for the work that uses th
 page free none.
 
 - Context.Synchronize, Context.LoadModule and Context.LoadModuleFile free the objects of their context.
-- Close of memory, a Module, a GreenContext or an ExternalSemaphore frees the objects of its context, unless it returns
+- Close of memory, a Module, a green.Context or an interop.Semaphore frees the objects of its context, unless it returns
   at once because its own object is in use.
 - Close of a Context frees the objects in all contexts of the device.
 - A call that the driver answers with result 2, because there is too little memory, frees the objects in all contexts of

@@ -1,30 +1,32 @@
-package cu
+package memory
 
 import (
 	"errors"
 	"fmt"
 	"math/bits"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/subject"
 )
 
-// WrapMem returns a DeviceMem for size bytes of device memory at an address (a CUdeviceptr) that
+// Wrap returns a DeviceMem for size bytes of device memory at an address (a CUdeviceptr) that
 // other code of the process has allocated: a library in C, such as NCCL, or one with tensors. The
 // memory may be of any kind that the driver knows: of cuMemAlloc, managed, of a pool, virtual, or of
 // a graph. It is used as other device memory, in copies, sets, launches and nodes of graphs, and by
-// [SpanOf].
+// [cu.SpanOf].
 //
-// WrapMem asks the driver what is at the address (cuPointerGetAttributes, cuMemGetAddressRange). The
+// Wrap asks the driver what is at the address (cuPointerGetAttributes, cuMemGetAddressRange). The
 // range must be inside one allocation, or, if it is virtual memory, be mapped everywhere. The
 // context must be that of the memory. For memory without one, such as that of pools, the context's
-// device must be able to read and write it. WrapMem fails otherwise, and for memory that is of the
+// device must be able to read and write it. Wrap fails otherwise, and for memory that is of the
 // host, or that the driver does not know. It does not wait for the GPU.
 //
 // # Lifetime
 //
 // The other code keeps the ownership. Close waits until the work that uses the memory is done, as
-// far as this package has enqueued it, and frees nothing. It returns at once if a call or a graph
+// far as package cu has enqueued it, and frees nothing. It returns at once if a call or a graph
 // uses the memory, or if a stream that has used it is being captured. So before the owner frees the
 // memory, end the captures, close the graphs that use it, and then the DeviceMem. Do not leave this
 // to the garbage collector.
@@ -33,15 +35,15 @@ import (
 //
 // The driver is asked once. If the owner frees the memory, or unmaps it, while it is used here, work
 // fails and poisons the context, or uses other memory that is there by then. The same happens if the
-// address was of freed memory before, and the driver knows other memory there now. The package does
+// address was of freed memory before, and the driver knows other memory there now. The library does
 // not know the owner's work: let streams wait for the owner's streams or events, and the reverse.
-// See [Context.WrapStream] and [Context.WrapEvent].
-func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
-	cc, err := c.enter(wrapMemOp)
+// See [cu.Context.WrapStream] and [cu.Context.WrapEvent].
+func Wrap(c *cu.Context, addr, size uint64) (*cu.DeviceMem, error) {
+	cc, err := subject.EnterContext(c, wrapOp)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	is, err := wrapKind(cc, addr, size)
 	if err != nil {
 		return nil, err
@@ -55,10 +57,10 @@ func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
 		}
 		return "", driver.ResultSuccess // the owner frees it
 	}
-	return newDeviceMem(cc, mc), nil
+	return subject.NewDeviceMem(cc, mc), nil
 }
 
-const wrapMemOp = "cuPointerGetAttributes"
+const wrapOp = "cuPointerGetAttributes"
 
 // errUnknownMem is wrapped by the error for an address that the driver does not know.
 var errUnknownMem = errors.New("the driver knows no memory at the address")
@@ -90,11 +92,11 @@ func wrapKind(c *core.Context, addr, size uint64) (kind core.MemoryKind, err err
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
-		return kind, core.Misuse(wrapMemOp, c, ErrNil, "the address is 0: pass a CUdeviceptr")
+		return kind, core.Misuse(wrapOp, c, cu.ErrNil, "the address is 0: pass a CUdeviceptr")
 	case size == 0:
-		return kind, core.BadValue(wrapMemOp, c, "the size is 0 bytes: ask for at least one")
+		return kind, core.BadValue(wrapOp, c, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return kind, core.BadValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+		return kind, core.BadValue(wrapOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := wrappable(c, addr)
 	switch {
@@ -128,32 +130,32 @@ func wrapKind(c *core.Context, addr, size uint64) (kind core.MemoryKind, err err
 
 // outside returns the error for memory that is not inside one allocation.
 func outside(c *core.Context, size, addr, start, n uint64) error {
-	return core.BadValue(wrapMemOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
+	return core.BadValue(wrapOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
 		"the driver knows %d bytes at %#x", size, addr, n, start))
 }
 
 // wrappable returns what the driver knows about an address, or an error if the context cannot use
 // its memory.
 func wrappable(c *core.Context, addr uint64) (PointerInfo, error) {
-	info, access, err := pointerInfo(c, wrapMemOp, addr)
+	info, access, err := pointerInfo(c, wrapOp, addr)
 	if err != nil {
 		return info, err
 	}
-	own := info.Device != nil && info.Device.core().Raw == c.Dev
+	own := info.Device != nil && subject.Device(info.Device).Raw == c.Dev
 	switch {
-	case info.Type == MemoryUnregistered:
-		return info, core.NewError(wrapMemOp, c, ResultInvalidValue, errUnknownMem,
+	case info.Type == TypeUnregistered:
+		return info, core.NewError(wrapOp, c, cu.ResultInvalidValue, errUnknownMem,
 			fmt.Sprintf("pass the address of memory that is allocated, and of this driver, instead of %#x", addr))
-	case info.Type == MemoryHost:
-		return info, core.BadValue(wrapMemOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
-			"or let this package allocate it by AllocHost", addr))
+	case info.Type == TypeHost:
+		return info, core.BadValue(wrapOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
+			"or let package cu allocate it by Context.AllocHost", addr))
 	case info.Managed:
 		return info, nil
 	case info.Context != 0 && info.Context != uintptr(c.Raw):
-		return info, core.Misuse(wrapMemOp, c, ErrContextMismatch, fmt.Sprintf(
+		return info, core.Misuse(wrapOp, c, cu.ErrContextMismatch, fmt.Sprintf(
 			"the memory is of context %#x, not of %#x: wrap it with its own context", info.Context, c.Raw))
 	case info.DevicePointer != addr, access == AccessRead, !own && access != AccessReadWrite:
-		return info, core.Misuse(wrapMemOp, c, ErrDeviceMismatch, fmt.Sprintf(
+		return info, core.Misuse(wrapOp, c, cu.ErrDeviceMismatch, fmt.Sprintf(
 			"device %d cannot read and write the memory at %#x: wrap it with a context of another device, "+
 				"or let its owner allow the access", c.Dev, addr))
 	}

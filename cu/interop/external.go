@@ -1,4 +1,4 @@
-package cu
+package interop
 
 import (
 	"fmt"
@@ -6,9 +6,11 @@ import (
 	"runtime"
 	"unicode/utf16"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/descriptor"
+	"github.com/purecu/purecu/internal/subject"
 )
 
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
@@ -23,41 +25,41 @@ var externalMemory = core.MemoryKind{
 	},
 }
 
-// ExternalMemType is the type of a handle of another API's memory (CUexternalMemoryHandleType).
-type ExternalMemType int32
+// MemType is the type of a handle of another API's memory (CUexternalMemoryHandleType).
+type MemType int32
 
 // The types of handles of memory. All but those of file descriptors are for Windows.
 const (
-	// ExternalMemOpaqueFD is a file descriptor of Vulkan
-	// (VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT), or of [PhysicalMem.Export].
-	ExternalMemOpaqueFD ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
-	// ExternalMemOpaqueWin32 is an NT handle of Vulkan.
-	ExternalMemOpaqueWin32 ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32
-	// ExternalMemOpaqueWin32KMT is a globally shared handle of Vulkan.
-	ExternalMemOpaqueWin32KMT ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT
-	// ExternalMemD3D12Heap is a shared handle of an ID3D12Heap.
-	ExternalMemD3D12Heap ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP
-	// ExternalMemD3D12Resource is a shared handle of a committed ID3D12Resource.
-	ExternalMemD3D12Resource ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE
-	// ExternalMemD3D11Resource is a shared handle of an ID3D11Resource.
-	ExternalMemD3D11Resource ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE
-	// ExternalMemD3D11ResourceKMT is a globally shared handle of an ID3D11Resource.
-	ExternalMemD3D11ResourceKMT ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT
-	// ExternalMemDMABufFD is a file descriptor of a DMA-BUF, which few drivers import.
-	ExternalMemDMABufFD ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD
+	// MemOpaqueFD is a file descriptor of Vulkan (VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT), or
+	// of memory.Physical.Export.
+	MemOpaqueFD MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+	// MemOpaqueWin32 is an NT handle of Vulkan.
+	MemOpaqueWin32 MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32
+	// MemOpaqueWin32KMT is a globally shared handle of Vulkan.
+	MemOpaqueWin32KMT MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT
+	// MemD3D12Heap is a shared handle of an ID3D12Heap.
+	MemD3D12Heap MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP
+	// MemD3D12Resource is a shared handle of a committed ID3D12Resource.
+	MemD3D12Resource MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE
+	// MemD3D11Resource is a shared handle of an ID3D11Resource.
+	MemD3D11Resource MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE
+	// MemD3D11ResourceKMT is a globally shared handle of an ID3D11Resource.
+	MemD3D11ResourceKMT MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT
+	// MemDMABufFD is a file descriptor of a DMA-BUF, which few drivers import.
+	MemDMABufFD MemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD
 )
 
 // file reports whether a handle of the type is a file descriptor.
-func (t ExternalMemType) file() bool { return t == ExternalMemOpaqueFD || t == ExternalMemDMABufFD }
+func (t MemType) file() bool { return t == MemOpaqueFD || t == MemDMABufFD }
 
 // dedicated reports whether a handle of the type is always of a dedicated allocation.
-func (t ExternalMemType) dedicated() bool {
-	return t == ExternalMemD3D12Resource || t == ExternalMemD3D11Resource || t == ExternalMemD3D11ResourceKMT
+func (t MemType) dedicated() bool {
+	return t == MemD3D12Resource || t == MemD3D11Resource || t == MemD3D11ResourceKMT
 }
 
-// ExternalMemHandle names memory of another API, such as Vulkan or D3D12, for [Context.ImportMem].
-type ExternalMemHandle struct {
-	Type ExternalMemType
+// MemHandle names memory of another API, such as Vulkan or D3D12, for [ImportMem].
+type MemHandle struct {
+	Type MemType
 	// Handle is the file descriptor, or the HANDLE of Windows. It stays the caller's.
 	Handle uintptr
 	// Name is the name of an object of Windows, for which Handle is 0.
@@ -70,14 +72,14 @@ type ExternalMemHandle struct {
 // ImportMem gives access to memory of another API, on the same device (cuImportExternalMemory,
 // cuExternalMemoryGetMappedBuffer, CUDA 10.0). size is the size of the allocation in bytes, which the
 // handle does not say: VkMemoryAllocateInfo.allocationSize for Vulkan. A smaller one gives access to
-// the beginning. The handle stays the caller's, who may close it afterwards. Compare [Device.UUID]
+// the beginning. The handle stays the caller's, who may close it afterwards. Compare [cu.Device.UUID]
 // with that of the other API to find the device. ImportMem does not wait for the GPU. Make the call
 // before a capture, which it may invalidate.
 //
-// The DeviceMem is used like other device memory. [DeviceMem.Span] returns a part of it, such as a
+// The DeviceMem is used like other device memory. [cu.DeviceMem.Span] returns a part of it, such as a
 // buffer within the allocation. Close ends the access, and does not free the memory (cuMemFree,
 // cuDestroyExternalMemory): as for other device memory it waits for all work in the context. The
-// other API's work is not waited for: [Context.ImportSemaphore] puts work of both in order.
+// other API's work is not waited for: [ImportSemaphore] puts work of both in order.
 //
 // If the host can access the memory, too, it must write before the GPU accesses the memory for the
 // first time: afterwards the GPU may read old bytes from its cache.
@@ -86,18 +88,18 @@ type ExternalMemHandle struct {
 // file. The content of the memory is then undefined.
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
-func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
+func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
 	const op = core.ImportMemOp
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	switch {
-	case h.Type < ExternalMemOpaqueFD || h.Type > ExternalMemDMABufFD ||
+	case h.Type < MemOpaqueFD || h.Type > MemDMABufFD ||
 		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
 		return nil, core.BadValue(op, cc,
-			fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
+			fmt.Sprintf("interop.MemType(%d) does not exist: see interop.MemOpaqueFD", h.Type))
 	case size == 0:
 		return nil, core.BadValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
 	}
@@ -133,7 +135,7 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 		}
 		return op, res
 	}
-	return newDeviceMem(cc, mc), nil
+	return subject.NewDeviceMem(cc, mc), nil
 }
 
 // passedHandle is a handle of another API as the driver gets it.
@@ -157,7 +159,7 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 	case file:
 		var err error
 		if p.fd, err = descriptor.Duplicate(int32(handle)); err != nil {
-			return nil, core.NewError(op, nil, ResultUnknown, err,
+			return nil, core.NewError(op, nil, cu.ResultUnknown, err,
 				fmt.Sprintf("the file descriptor %d cannot be duplicated: pass that of an open file", handle))
 		}
 		p.words[0] = uint64(p.fd)
@@ -167,7 +169,7 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 		}
 		p.words[1] = uint64(core.HostAddress(p.name))
 	case handle == 0:
-		return nil, core.Misuse(op, nil, ErrNil, "the handle is zero: set Handle or Name")
+		return nil, core.Misuse(op, nil, cu.ErrNil, "the handle is zero: set Handle or Name")
 	}
 	return p, nil
 }

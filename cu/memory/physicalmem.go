@@ -1,4 +1,4 @@
-package cu
+package memory
 
 import (
 	"fmt"
@@ -7,14 +7,16 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/subject"
 )
 
-// PhysicalMem is memory of a device without addresses (CUmemGenericAllocationHandle):
-// [VirtualMem.Map] maps it. It stays allocated until it is closed, all of its mappings have ended,
-// and all processes that have imported it have closed it. It is safe for concurrent use.
-type PhysicalMem struct {
+// Physical is memory of a device without addresses (CUmemGenericAllocationHandle): [Virtual.Map]
+// maps it. It stays allocated until it is closed, all of its mappings have ended, and all processes
+// that have imported it have closed it. It is safe for concurrent use.
+type Physical struct {
 	_       core.NoCopy
 	core    *physicalCore
 	cleanup runtime.Cleanup
@@ -24,8 +26,8 @@ type PhysicalMem struct {
 // memory of the context's device, for this process.
 type PhysicalOptions struct {
 	// Location is where the memory is, or the context's device if it is zero.
-	Location MemLocation
-	// Shareable makes memory that [PhysicalMem.Export] can share with other processes on Linux.
+	Location Location
+	// Shareable makes memory that [Physical.Export] can share with other processes on Linux.
 	Shareable bool
 	// Compressible asks for memory that the device may compress. The driver may ignore it.
 	Compressible bool
@@ -37,7 +39,7 @@ type PhysicalOptions struct {
 func (o PhysicalOptions) prop(c *core.Context) (p driver.MemAllocationProp, err error) {
 	p.Type = driver.CU_MEM_ALLOCATION_TYPE_PINNED
 	p.Location = o.Location.raw()
-	if o.Location == (MemLocation{}) {
+	if o.Location == (Location{}) {
 		p.Location = core.DeviceLocation(c.Dev)
 	}
 	if o.Shareable {
@@ -49,7 +51,7 @@ func (o PhysicalOptions) prop(c *core.Context) (p driver.MemAllocationProp, err 
 	if o.RDMA {
 		p.AllocFlags.GpuDirectRDMACapable = 1
 	}
-	if t := o.Location.Type; o.Location != (MemLocation{}) && t != LocationDevice && t != LocationHost &&
+	if t := o.Location.Type; o.Location != (Location{}) && t != LocationDevice && t != LocationHost &&
 		t != LocationHostNUMA {
 		return p, core.BadValue("cuMemCreate", c, fmt.Sprintf(
 			"physical memory cannot be at %v: use a device, the host or a NUMA node", o.Location))
@@ -62,13 +64,13 @@ const compressible = 1
 
 // Granularity returns the unit of sizes and offsets of physical memory, in bytes: the smallest, and
 // the one that makes access fastest (cuMemGetAllocationGranularity, CUDA 10.2).
-func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, err error) {
+func Granularity(c *cu.Context, o PhysicalOptions) (smallest, recommended uint64, err error) {
 	const op = "cuMemGetAllocationGranularity"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	prop, err := o.prop(cc)
 	if err != nil {
 		return 0, 0, err
@@ -83,16 +85,16 @@ func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, 
 	return smallest, recommended, nil
 }
 
-// NewPhysicalMem allocates physical memory of at least size bytes, rounded up to a multiple of the
+// NewPhysical allocates physical memory of at least size bytes, rounded up to a multiple of the
 // granularity (cuMemCreate, CUDA 10.2). It may wait for the GPU if memory is short, like
-// [Context.Alloc]: see docs/blocking.md.
-func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, error) {
+// [cu.Context.Alloc]: see docs/blocking.md.
+func NewPhysical(c *cu.Context, size uint64, o PhysicalOptions) (*Physical, error) {
 	const op = "cuMemCreate"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	prop, err := o.prop(cc)
 	switch {
 	case err != nil:
@@ -110,22 +112,22 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	if res != driver.ResultSuccess {
 		return nil, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
 	}
-	return newPhysicalMem(cc, raw, cc.Drv.Physical.Add(1), size), nil
+	return newPhysical(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
 
-// ImportPhysicalMem opens physical memory of another process
-// (cuMemImportFromShareableHandle, CUDA 10.2). fd is the descriptor of a file that
-// [PhysicalMem.Export] has returned there. It stays the caller's, who may close it afterwards. size
-// is the size of the memory in bytes, which the file does not say: a mapping fails if it is wrong.
+// ImportPhysical opens physical memory of another process (cuMemImportFromShareableHandle, CUDA
+// 10.2). fd is the descriptor of a file that [Physical.Export] has returned there. It stays the
+// caller's, who may close it afterwards. size is the size of the memory in bytes, which the file
+// does not say: a mapping fails if it is wrong.
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
-func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
+func ImportPhysical(c *cu.Context, fd uintptr, size uint64) (*Physical, error) {
 	const op = core.ImportPhysicalOp
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
@@ -136,7 +138,7 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(cc.CallError(op, fd, res))
 	}
-	return newPhysicalMem(cc, raw, cc.Drv.Physical.Add(1), size), nil
+	return newPhysical(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
 
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
@@ -148,10 +150,11 @@ func checkDescriptor(op string, of core.Named, fd uintptr) error {
 	return nil
 }
 
-// exportedFile makes a file descriptor that the driver has returned the caller's file. Programs that the
-// process starts later do not get it unless the caller passes it on, as is usual in Go. An H200's driver
-// returns descriptors of pools that they would get. A program that is started during the call may get
-// the file: syscall.ForkLock would prevent that, but the driver's call can wait for another call.
+// exportedFile makes a file descriptor that the driver has returned the caller's file. Programs
+// that the process starts later do not get it unless the caller passes it on, as is usual in Go. An
+// H200's driver returns descriptors of pools that they would get. A program that is started during
+// the call may get the file: syscall.ForkLock would prevent that, but the driver's call can wait
+// for another call.
 func exportedFile(name string, h driver.ShareableHandle, res driver.Result) (*os.File, driver.Result) {
 	fd := h.FD()
 	switch {
@@ -167,28 +170,28 @@ func exportedFile(name string, h driver.ShareableHandle, res driver.Result) (*os
 // callWith calls a function of a file descriptor, whose type depends on the platform.
 func callWith[T ~int | ~uintptr](f func(T), fd int32) { f(T(fd)) }
 
-// newPhysicalMem returns the memory with a handle and a number, within a call on the context.
-func newPhysicalMem(c *core.Context, raw driver.MemGenericAllocationHandle, physical, size uint64) *PhysicalMem {
-	p := &PhysicalMem{core: &physicalCore{raw: raw, physical: physical, size: size}}
+// newPhysical returns the memory with a handle and a number, within a call on the context.
+func newPhysical(c *core.Context, raw driver.MemGenericAllocationHandle, physical, size uint64) *Physical {
+	p := &Physical{core: &physicalCore{raw: raw, physical: physical, size: size}}
 	p.cleanup = core.Owned(p, &p.core.Resource, p.core, c)
 	return p
 }
 
 // enter begins a call on the memory. leave ends it.
-func (p *PhysicalMem) enter(op string) (*physicalCore, error) {
+func (p *Physical) enter(op string) (*physicalCore, error) {
 	if p == nil || p.core == nil {
 		return nil, core.NilError(op, "physical memory")
 	}
 	return p.core, p.core.Enter(p.core, op)
 }
 
-func (p *PhysicalMem) leave() {
+func (p *Physical) leave() {
 	p.core.EndCall()
 	runtime.KeepAlive(p)
 }
 
 // Size returns the size in bytes, or 0 for nil.
-func (p *PhysicalMem) Size() uint64 {
+func (p *Physical) Size() uint64 {
 	if p == nil || p.core == nil {
 		return 0
 	}
@@ -196,8 +199,8 @@ func (p *PhysicalMem) Size() uint64 {
 }
 
 // Handle returns the CUmemGenericAllocationHandle, for code that calls the driver directly. It is
-// valid until the PhysicalMem is closed or collected. For nil and for closed memory it is 0.
-func (p *PhysicalMem) Handle() uint64 {
+// valid until the Physical is closed or collected. For nil and for closed memory it is 0.
+func (p *Physical) Handle() uint64 {
 	if p == nil || p.core == nil || p.core.Closed() {
 		return 0
 	}
@@ -206,7 +209,7 @@ func (p *PhysicalMem) Handle() uint64 {
 
 // Options returns the properties of the memory (cuMemGetAllocationPropertiesFromHandle, CUDA 10.2).
 // They may differ from those that were asked for. Imported memory is not shareable again.
-func (p *PhysicalMem) Options() (o PhysicalOptions, err error) {
+func (p *Physical) Options() (o PhysicalOptions, err error) {
 	const op = "cuMemGetAllocationPropertiesFromHandle"
 	pc, err := p.enter(op)
 	if err != nil {
@@ -218,7 +221,7 @@ func (p *PhysicalMem) Options() (o PhysicalOptions, err error) {
 		return o, pc.Ctx.CallError(op, pc.Handle(), res)
 	}
 	return PhysicalOptions{
-		Location:     MemLocation{Type: MemLocationType(prop.Location.Type), ID: int(prop.Location.ID)},
+		Location:     Location{Type: LocationType(prop.Location.Type), ID: int(prop.Location.ID)},
 		Shareable:    prop.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0,
 		Compressible: prop.AllocFlags.CompressionType == compressible,
 		RDMA:         prop.AllocFlags.GpuDirectRDMACapable != 0,
@@ -226,10 +229,10 @@ func (p *PhysicalMem) Options() (o PhysicalOptions, err error) {
 }
 
 // Export returns a file that stands for the memory in other processes, which open it by
-// [Context.ImportPhysicalMem] (cuMemExportToShareableHandle, CUDA 10.2). The memory must be
+// [ImportPhysical] (cuMemExportToShareableHandle, CUDA 10.2). The memory must be
 // [PhysicalOptions.Shareable]. The caller closes the file, and passes it on by
 // [os/exec.Cmd.ExtraFiles] or over a Unix socket. The file keeps the memory allocated.
-func (p *PhysicalMem) Export() (*os.File, error) {
+func (p *Physical) Export() (*os.File, error) {
 	const op = "cuMemExportToShareableHandle"
 	pc, err := p.enter(op)
 	if err != nil {
@@ -242,7 +245,7 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 	if res != driver.ResultSuccess {
 		e := pc.Ctx.CallError(op, pc.Handle(), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = core.Join("only memory of NewPhysicalMem with PhysicalOptions.Shareable can be exported",
+			e.Detail = core.Join("only memory of memory.NewPhysical with memory.PhysicalOptions.Shareable can be exported",
 				e.Detail)
 		}
 		return nil, e
@@ -252,9 +255,9 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 
 // Close releases the memory (cuMemRelease). Mappings of it stay valid. It does not wait for the
 // GPU. Further calls return nil.
-func (p *PhysicalMem) Close() error {
+func (p *Physical) Close() error {
 	if p == nil || p.core == nil {
 		return core.NilError("cuMemRelease", "physical memory")
 	}
-	return p.core.CloseOwned("PhysicalMem.Close", p.cleanup)
+	return p.core.CloseOwned("memory.Physical.Close", p.cleanup)
 }

@@ -1,17 +1,18 @@
 //go:build unix
 
-package cu_test
+package memory_test
 
 import (
 	"fmt"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 )
 
 // A process exports a pool and memory of it, and another one opens both. The file goes there by os/exec.Cmd.ExtraFiles
 // or over a Unix socket, and the handle as bytes. Here, a second driver stands for the other process.
-func ExampleMemPool_Export() {
+func ExamplePool_Export() {
 	open := func() *cu.Context {
 		return must(must(must(cu.Open(cu.WithSoftware(cusim.New()))).Device(0)).PrimaryContext())
 	}
@@ -21,7 +22,7 @@ func ExampleMemPool_Export() {
 	s := must(gpu.NewStream(cu.StreamNonBlocking))
 	defer s.Close()
 
-	pool := must(gpu.NewMemPool(cu.MemPoolOptions{Shareable: true}))
+	pool := must(memory.NewPool(gpu, memory.PoolOptions{Shareable: true}))
 	defer pool.Close()
 	mem := must(pool.Alloc(s, 4))
 	defer mem.Close()
@@ -29,9 +30,9 @@ func ExampleMemPool_Export() {
 	check(s.Synchronize()) // or an event that both processes use: Event.IPCHandle
 	file := must(pool.Export())
 	defer file.Close()
-	handle := must(mem.PoolHandle())
+	handle := must(memory.PoolHandleOf(mem))
 
-	imported := must(elsewhere.ImportMemPool(file.Fd()))
+	imported := must(memory.ImportPool(elsewhere, file.Fd()))
 	defer imported.Close()
 	same := must(imported.Open(handle))
 	defer same.Close() // before the memory is closed where it was allocated

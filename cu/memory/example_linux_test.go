@@ -1,15 +1,16 @@
-package cu_test
+package memory_test
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 )
 
 // One process shares memory; another one, in Go, C or Python, opens it by the handle.
-func ExampleDeviceMem_IPCHandle() {
+func ExampleIPCHandle() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
 	defer drv.Close()
 	gpu := must(must(drv.Device(0)).PrimaryContext())
@@ -17,15 +18,15 @@ func ExampleDeviceMem_IPCHandle() {
 
 	mem := must(cu.AllocFrom(gpu, []float32{1, 2, 3}))
 	defer mem.Close() // after the other process has closed it
-	text := must(must(mem.IPCHandle()).MarshalText())
+	text := must(must(memory.IPCHandleOf(mem)).MarshalText())
 
 	// The other process receives the text:
 	open := func(gpu *cu.Context, text []byte) ([]float32, error) {
-		var h cu.IPCMemHandle
+		var h memory.IPCHandle
 		if err := h.UnmarshalText(text); err != nil {
 			return nil, err
 		}
-		mem, err := gpu.OpenIPCMem(h)
+		mem, err := memory.OpenIPC(gpu, h)
 		if err != nil {
 			return nil, err
 		}

@@ -1,20 +1,22 @@
-package cu
+package green
 
 import (
 	"fmt"
 	"math"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/remedy"
+	"github.com/purecu/purecu/internal/subject"
 )
 
 // WorkQueues says how a green context uses the device's work queues (CUdevWorkqueueConfigResource,
 // CUDA 13.1). The work of streams reaches the GPU through work queues. Streams with the same queue
 // may wait for each other's work, although nothing in the program orders it.
 //
-// It is a value, and needs no Close. [Device.WorkQueues] returns the device's, and
-// [Context.NewGreenContextQueues] makes a green context with others.
+// It is a value, and needs no Close. [DeviceQueues] returns the device's, and [NewWithQueues] makes
+// a green context with others.
 type WorkQueues struct {
 	// Limit is how many streams of the green context are expected to have work at the same time.
 	// More streams work, but may wait for each other. 0 means as many as the device has queues.
@@ -28,19 +30,20 @@ type WorkQueues struct {
 // withWorkQueues is the first CUDA version whose green contexts have work queues of their own.
 const withWorkQueues = 13010
 
-// WorkQueues returns the device's work queues (cuDeviceGetDevResource, CUDA 13.1). Limit is how many
+// DeviceQueues returns the device's work queues (cuDeviceGetDevResource, CUDA 13.1). Limit is how many
 // it has: CUDA_DEVICE_MAX_CONNECTIONS, usually 8. On older drivers the error matches
 // errors.ErrUnsupported.
 //
 // Unverified: this follows NVIDIA's documentation, and was not seen on a GPU.
-func (dev *Device) WorkQueues() (WorkQueues, error) {
+func DeviceQueues(dev *cu.Device) (WorkQueues, error) {
 	const op = "cuDeviceGetDevResource"
-	if dev.core() == nil {
+	of := subject.Device(dev)
+	if of == nil {
 		return WorkQueues{}, core.NilError(op, "device")
 	}
-	raw, err := workQueues(dev.core().Drv, op, dev.core().Raw)
+	raw, err := workQueues(of.Drv, op, of.Raw)
 	if err != nil {
-		return WorkQueues{}, core.About(dev.core(), err)
+		return WorkQueues{}, core.About(of, err)
 	}
 	return workQueuesOf(raw), nil
 }
@@ -67,7 +70,7 @@ func checkWorkQueues(d *core.Driver, op string, of core.Named) error {
 			Symbol: "CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG", Since: withWorkQueues, Driver: int(v),
 			Software: d.Table().Software(),
 		}
-		return core.NewError(op, of, ResultNotSupported, m, remedy.OfMissing(m))
+		return core.NewError(op, of, cu.ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return nil
 }
@@ -81,19 +84,19 @@ func workQueuesOf(raw driver.DevResource) WorkQueues {
 	}
 }
 
-// NewGreenContextQueues is [Context.NewGreenContext] with work queues (cuDevResourceGenerateDesc,
-// cuGreenCtxCreate, CUDA 13.1). On older drivers the error matches errors.ErrUnsupported. It may
-// wait for the GPU: see docs/blocking.md.
+// NewWithQueues is [New] with work queues (cuDevResourceGenerateDesc, cuGreenCtxCreate, CUDA 13.1).
+// On older drivers the error matches errors.ErrUnsupported. It may wait for the GPU: see
+// docs/blocking.md.
 //
 // Unverified: this follows NVIDIA's documentation, and was not seen on a GPU. The software driver
 // keeps what it is told, and streams never wait for each other there for lack of work queues.
-func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*GreenContext, error) {
+func NewWithQueues(c *cu.Context, q WorkQueues, sms ...SMResource) (*Context, error) {
 	const op = "cuGreenCtxCreate"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	if q.Limit < 0 || int64(q.Limit) > math.MaxUint32 {
 		return nil, core.BadValue(op, cc,
 			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
@@ -111,14 +114,14 @@ func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*Green
 		config.SharingScope = driver.CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED
 	}
 	raw.SetWorkqueueConfig(config)
-	return newGreenContext(cc, sms, raw)
+	return newContext(cc, sms, raw)
 }
 
-// WorkQueues returns the work queues of the green context (cuGreenCtxGetDevResource, CUDA 13.1). On
+// Queues returns the work queues of the green context (cuGreenCtxGetDevResource, CUDA 13.1). On
 // older drivers the error matches errors.ErrUnsupported.
 //
 // Unverified: this follows NVIDIA's documentation, and was not seen on a GPU.
-func (g *GreenContext) WorkQueues() (WorkQueues, error) {
+func (g *Context) Queues() (WorkQueues, error) {
 	const op = "cuGreenCtxGetDevResource"
 	gc, err := g.enter(op)
 	if err != nil {

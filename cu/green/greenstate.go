@@ -1,4 +1,4 @@
-package cu
+package green
 
 import (
 	"github.com/purecu/purecu/driver"

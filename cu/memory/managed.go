@@ -1,4 +1,4 @@
-package cu
+package memory
 
 import (
 	"encoding/binary"
@@ -6,43 +6,46 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
+	"github.com/purecu/purecu/internal/subject"
 )
 
-// MemLocation is a place where managed memory can be. The zero value is no place.
-type MemLocation struct {
-	Type MemLocationType
+// Location is a place where managed memory can be. The zero value is no place.
+type Location struct {
+	Type LocationType
 	// ID is the ordinal of the device, or the number of the NUMA node.
 	ID int
 }
 
-// Location returns the device as a place of managed memory.
-func (dev *Device) Location() MemLocation {
-	if dev.core() == nil {
-		return MemLocation{}
+// LocationOf returns the device as a place of managed memory.
+func LocationOf(dev *cu.Device) Location {
+	of := subject.Device(dev)
+	if of == nil {
+		return Location{}
 	}
-	return MemLocation{LocationDevice, int(dev.core().Raw)}
+	return Location{LocationDevice, int(of.Raw)}
 }
 
-// MemLocationType is the kind of a [MemLocation] (CUmemLocationType).
-type MemLocationType int32
+// LocationType is the kind of a [Location] (CUmemLocationType).
+type LocationType int32
 
 const (
 	// LocationDevice is the memory of a device: CU_MEM_LOCATION_TYPE_DEVICE.
-	LocationDevice MemLocationType = driver.CU_MEM_LOCATION_TYPE_DEVICE
+	LocationDevice LocationType = driver.CU_MEM_LOCATION_TYPE_DEVICE
 	// LocationHost is the memory of the host: CU_MEM_LOCATION_TYPE_HOST.
-	LocationHost MemLocationType = driver.CU_MEM_LOCATION_TYPE_HOST
+	LocationHost LocationType = driver.CU_MEM_LOCATION_TYPE_HOST
 	// LocationHostNUMA is the memory of a NUMA node: CU_MEM_LOCATION_TYPE_HOST_NUMA.
-	LocationHostNUMA MemLocationType = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
+	LocationHostNUMA LocationType = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
 	// LocationHostNUMACurrent is the memory of the calling thread's NUMA node:
 	// CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
-	LocationHostNUMACurrent MemLocationType = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+	LocationHostNUMACurrent LocationType = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
 )
 
 // String returns the name of the type.
-func (t MemLocationType) String() string {
+func (t LocationType) String() string {
 	return core.NameOf([]core.ValueName{
 		{Value: driver.CU_MEM_LOCATION_TYPE_INVALID, Name: "nowhere"},
 		{Value: int32(LocationDevice), Name: "device"},
@@ -53,41 +56,41 @@ func (t MemLocationType) String() string {
 }
 
 // String returns the place in words, such as "device 0".
-func (l MemLocation) String() string {
+func (l Location) String() string {
 	if l.Type == LocationDevice || l.Type == LocationHostNUMA {
 		return fmt.Sprintf("%v %d", l.Type, l.ID)
 	}
 	return l.Type.String()
 }
 
-func (l MemLocation) raw() driver.MemLocation {
+func (l Location) raw() driver.MemLocation {
 	return driver.MemLocation{Type: int32(l.Type), ID: core.Clamp32(l.ID)}
 }
 
-// MemAdvice is what a program says about the future use of managed memory (CUmem_advise).
-type MemAdvice int32
+// Advice is what a program says about the future use of managed memory (CUmem_advise).
+type Advice int32
 
 const (
 	// AdviseReadMostly says that the memory is read often and written seldom, so that each device
 	// may have a copy of it: CU_MEM_ADVISE_SET_READ_MOSTLY.
-	AdviseReadMostly MemAdvice = driver.CU_MEM_ADVISE_SET_READ_MOSTLY
+	AdviseReadMostly Advice = driver.CU_MEM_ADVISE_SET_READ_MOSTLY
 	// UnadviseReadMostly ends AdviseReadMostly: CU_MEM_ADVISE_UNSET_READ_MOSTLY.
-	UnadviseReadMostly MemAdvice = driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY
+	UnadviseReadMostly Advice = driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY
 	// AdvisePreferredLocation says where the memory should be:
 	// CU_MEM_ADVISE_SET_PREFERRED_LOCATION.
-	AdvisePreferredLocation MemAdvice = driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+	AdvisePreferredLocation Advice = driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
 	// UnadvisePreferredLocation ends AdvisePreferredLocation:
 	// CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION.
-	UnadvisePreferredLocation MemAdvice = driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
+	UnadvisePreferredLocation Advice = driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
 	// AdviseAccessedBy says that a device or the host will access the memory, which should be
 	// mapped there: CU_MEM_ADVISE_SET_ACCESSED_BY.
-	AdviseAccessedBy MemAdvice = driver.CU_MEM_ADVISE_SET_ACCESSED_BY
+	AdviseAccessedBy Advice = driver.CU_MEM_ADVISE_SET_ACCESSED_BY
 	// UnadviseAccessedBy ends AdviseAccessedBy: CU_MEM_ADVISE_UNSET_ACCESSED_BY.
-	UnadviseAccessedBy MemAdvice = driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY
+	UnadviseAccessedBy Advice = driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY
 )
 
 // String returns the name of the advice.
-func (a MemAdvice) String() string {
+func (a Advice) String() string {
 	return core.NameOf([]core.ValueName{
 		{Value: int32(AdviseReadMostly), Name: "AdviseReadMostly"},
 		{Value: int32(UnadviseReadMostly), Name: "UnadviseReadMostly"},
@@ -99,7 +102,7 @@ func (a MemAdvice) String() string {
 }
 
 // located reports whether a place belongs to the advice.
-func (a MemAdvice) located() bool {
+func (a Advice) located() bool {
 	return a == AdvisePreferredLocation || a == AdviseAccessedBy || a == UnadviseAccessedBy
 }
 
@@ -128,18 +131,18 @@ var managedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: 
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
 // the host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of
-// all contexts can use the memory, and the host by [HostMem.View]. It may wait for the GPU if memory
+// all contexts can use the memory, and the host by [cu.HostMem.View]. It may wait for the GPU if memory
 // is short: see docs/blocking.md.
 //
 // On devices without concurrent managed access, on which the host must not access the memory while
 // the GPU has work, the error matches [errors.ErrUnsupported].
-func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error) {
+func AllocManaged(c *cu.Context, size uint64, flags AttachFlags) (*cu.HostMem, error) {
 	const op = "cuMemAllocManaged"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	switch {
 	case size == 0 || size > 1<<62:
 		return nil, core.BadValue(op, cc,
@@ -147,7 +150,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	case flags != AttachGlobal && flags != AttachHost:
 		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
-	if err := canManage(cc, op, "use AllocHost, and copy the memory"); err != nil {
+	if err := canManage(cc, op, "use Context.AllocHost, and copy the memory"); err != nil {
 		return nil, err
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
@@ -160,7 +163,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 		return nil, cc.FailAlloc(op, 0, size, res, own)
 	}
 	mc := &core.Mem{Is: managedMemory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size}
-	return newHostMem(cc, mc), nil
+	return subject.NewHostMem(cc, mc), nil
 }
 
 // canManage returns an error if the host cannot access managed memory at any time.
@@ -171,7 +174,7 @@ func canManage(c *core.Context, op, instead string) error {
 	case res != driver.ResultSuccess:
 		return c.CallError("cuDeviceGetAttribute", 0, res)
 	case can == 0:
-		return core.NewError(op, c, ResultNotSupported, errNotConcurrent, instead)
+		return core.NewError(op, c, cu.ResultNotSupported, errNotConcurrent, instead)
 	}
 	return nil
 }
@@ -183,15 +186,15 @@ var errNotConcurrent = fmt.Errorf("the host could not access the memory while th
 
 // notManaged returns the error for other memory than managed memory.
 func notManaged(op string, m *core.Mem) error {
-	return core.BadValue(op, m, "the memory is not managed memory: allocate it by AllocManaged")
+	return core.BadValue(op, m, "the memory is not managed memory: allocate it by memory.AllocManaged")
 }
 
 // Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
 // stream must be of the place's device, or of any for the host. Work that is enqueued on the stream
 // later finds the memory there. It may wait for the GPU if earlier prefetches on the stream are not
 // done: see docs/blocking.md.
-func (s *Stream) Prefetch(m Memory, to MemLocation) error {
-	return s.onManaged(core.WorkPrefetch, m, func(sc *core.Stream, r *core.Region) driver.Result {
+func Prefetch(s *cu.Stream, m cu.Memory, to Location) error {
+	return onManaged(s, core.WorkPrefetch, m, func(sc *core.Stream, r *core.Region) driver.Result {
 		return sc.Ctx.Drv.Table().MemPrefetchAsync(sc.InContext(), r.Addr(), r.Size, to.raw(), 0, sc.Raw)
 	})
 }
@@ -199,8 +202,8 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 // Attach enqueues that only the streams that flags say may access managed memory, which must be a
 // whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait
 // while the stream's queue is full: see docs/blocking.md.
-func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
-	sc := s.core()
+func Attach(s *cu.Stream, m *cu.HostMem, flags AttachFlags) error {
+	sc := subject.Stream(s)
 	if sc == nil {
 		return core.NilError(core.WorkAttach.Op(), "stream")
 	}
@@ -208,25 +211,26 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 		return core.BadValue(core.WorkAttach.Op(), sc,
 			"the flags are "+flags.String()+": use one of AttachFlags")
 	}
-	if m.core() != nil && m.core().Is == pooledManaged && !m.core().Closed() {
-		return core.BadValue(core.WorkAttach.Op(), m.core(),
+	if mc := subject.HostMem(m); mc != nil && mc.Is == pooledManaged && !mc.Closed() {
+		return core.BadValue(core.WorkAttach.Op(), mc,
 			"the memory is of a pool, which streams of all devices may access: "+
-				"use memory of Context.AllocManaged")
+				"allocate it by memory.AllocManaged")
 	}
-	return s.onManaged(core.WorkAttach, m, func(sc *core.Stream, r *core.Region) driver.Result {
+	return onManaged(s, core.WorkAttach, m, func(sc *core.Stream, r *core.Region) driver.Result {
 		return sc.Ctx.Drv.Table().StreamAttachMemAsync(sc.InContext(), sc.Raw, r.Addr(), 0, uint32(flags))
 	})
 }
 
 // onManaged enqueues work about managed memory, which uses no content of it.
-func (s *Stream) onManaged(f core.WorkFunction, m Memory, call func(*core.Stream, *core.Region) driver.Result) error {
-	r := regionOf(m)
+func onManaged(s *cu.Stream, f core.WorkFunction, m cu.Memory, call func(*core.Stream, *core.Region) driver.Result) error {
+	r := subject.RegionOf(m)
 	defer runtime.KeepAlive(m)
 	if r.Usable() && (!r.Mem.Is.Managed || r.Size == 0) {
 		return notManaged(f.Op(), r.Mem)
 	}
-	return s.core().Attempt(f.Op(), func() error {
-		w, err := s.core().BeginMemory(f, &r, &r)
+	sc := subject.Stream(s)
+	return sc.Attempt(f.Op(), func() error {
+		w, err := sc.BeginMemory(f, &r, &r)
 		if err != nil {
 			return err
 		}
@@ -242,13 +246,13 @@ func (s *Stream) onManaged(f core.WorkFunction, m Memory, call func(*core.Stream
 }
 
 // useManaged makes a call about a part of managed memory.
-func (c *Context) useManaged(op string, m Memory, call func(*core.Context, *core.Region) driver.Result) error {
-	cc, err := c.enter(op)
+func useManaged(c *cu.Context, op string, m cu.Memory, call func(*core.Context, *core.Region) driver.Result) error {
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return err
 	}
-	defer c.leave()
-	r := regionOf(m)
+	defer subject.LeaveContext(c)
+	r := subject.RegionOf(m)
 	defer runtime.KeepAlive(m)
 	switch err := r.Check(op); {
 	case err != nil:
@@ -270,16 +274,16 @@ func (c *Context) useManaged(op string, m Memory, call func(*core.Context, *core
 
 // Advise says how managed memory will be used (cuMemAdvise, CUDA 12.2). It concerns the pages of
 // the memory. The place matters for a preferred location, and for who accesses the memory. The
-// driver takes no advice about memory of pools: see [MemPoolOptions].
-func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
+// driver takes no advice about memory of pools: see [PoolOptions].
+func Advise(c *cu.Context, m cu.Memory, advice Advice, at Location) error {
 	const op = "cuMemAdvise"
-	if r := regionOf(m); r.Usable() && r.Mem.Is == pooledManaged {
+	if r := subject.RegionOf(m); r.Usable() && r.Mem.Is == pooledManaged {
 		return core.BadValue(op, r.Mem, "the memory is of a pool, about which the driver takes no advice: "+
-			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
+			"set memory.PoolOptions.Location, or allocate the memory by memory.AllocManaged")
 	}
-	return c.useManaged(op, m, func(cc *core.Context, r *core.Region) driver.Result {
-		if at == (MemLocation{}) && !advice.located() { // the driver checks it all the same
-			at = MemLocation{Type: LocationDevice, ID: int(cc.Dev)}
+	return useManaged(c, op, m, func(cc *core.Context, r *core.Region) driver.Result {
+		if at == (Location{}) && !advice.located() { // the driver checks it all the same
+			at = Location{Type: LocationDevice, ID: int(cc.Dev)}
 		}
 		return cc.Drv.Table().MemAdvise(driver.At{Context: cc.Raw}, r.Addr(), r.Size, int32(advice), at.raw())
 	})
@@ -290,19 +294,19 @@ func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 type ManagedInfo struct {
 	ReadMostly bool
 	// Preferred is the preferred location, and LastPrefetch the place of the last prefetch.
-	Preferred, LastPrefetch MemLocation
+	Preferred, LastPrefetch Location
 	// AccessedBy are the devices, and the host, for which the memory is mapped.
-	AccessedBy []MemLocation
+	AccessedBy []Location
 }
 
-// ManagedInfo returns the advice about managed memory (cuMemRangeGetAttribute, CUDA 12.2).
+// ManagedInfoOf returns the advice about managed memory (cuMemRangeGetAttribute, CUDA 12.2).
 //
 // The answer is sure for one page, or from the beginning of an allocation. Otherwise driver 580 may
 // leave pages out: if m begins inside of pages with the same advice, the driver looks at as many pages
 // less behind them. And it does not always note a prefetch or advice for all pages of a part that had
 // different advice before.
-func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
-	err = c.useManaged("cuMemRangeGetAttribute", m, func(cc *core.Context, r *core.Region) (failed driver.Result) {
+func ManagedInfoOf(c *cu.Context, m cu.Memory) (i ManagedInfo, err error) {
+	err = useManaged(c, "cuMemRangeGetAttribute", m, func(cc *core.Context, r *core.Region) (failed driver.Result) {
 		get := func(attribute int32, n int) []int32 {
 			data, values := make([]byte, 4*n), make([]int32, n)
 			at := driver.At{Context: cc.Raw}
@@ -315,8 +319,8 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 			}
 			return values
 		}
-		place := func(typ, id int32) (l MemLocation) {
-			if l.Type = MemLocationType(get(typ, 1)[0]); l.Type == LocationDevice || l.Type == LocationHostNUMA {
+		place := func(typ, id int32) (l Location) {
+			if l.Type = LocationType(get(typ, 1)[0]); l.Type == LocationDevice || l.Type == LocationHostNUMA {
 				l.ID = int(get(id, 1)[0])
 			}
 			return l
@@ -333,9 +337,9 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 		for _, dev := range get(driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, int(devices)+1) {
 			switch {
 			case dev == driver.CU_DEVICE_CPU:
-				i.AccessedBy = append(i.AccessedBy, MemLocation{Type: LocationHost})
+				i.AccessedBy = append(i.AccessedBy, Location{Type: LocationHost})
 			case dev >= 0:
-				i.AccessedBy = append(i.AccessedBy, MemLocation{LocationDevice, int(dev)})
+				i.AccessedBy = append(i.AccessedBy, Location{LocationDevice, int(dev)})
 			}
 		}
 		return failed
@@ -346,18 +350,18 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 	return i, nil
 }
 
-// MemPrefetch is a part of managed memory, and the place to which it is moved.
-type MemPrefetch struct {
-	Mem Memory
-	To  MemLocation
+// Move is a part of managed memory, and the place to which it is moved.
+type Move struct {
+	Mem cu.Memory
+	To  Location
 }
 
-// PrefetchAll enqueues the moves of managed memory, with the result of [Stream.Prefetch] for each in
-// order (cuMemPrefetchBatchAsync, CUDA 13.0). If some fail, the error is a [*BatchError], and the
+// PrefetchAll enqueues the moves of managed memory, with the result of [Prefetch] for each in
+// order (cuMemPrefetchBatchAsync, CUDA 13.0). If some fail, the error is a [*cu.BatchError], and the
 // others are enqueued. It makes one call of the driver, or one for each on drivers that are older. It
-// may wait as [Stream.Prefetch]: see docs/blocking.md.
-func (s *Stream) PrefetchAll(list []MemPrefetch) error {
-	return s.moveAll(core.WorkPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
+// may wait as [Prefetch]: see docs/blocking.md.
+func PrefetchAll(s *cu.Stream, list []Move) error {
+	return moveAll(s, core.WorkPrefetchAll, list, func(i int) error { return Prefetch(s, list[i].Mem, list[i].To) },
 		func(sc *core.Stream, m moves) driver.Result {
 			return sc.Ctx.Drv.Table().MemPrefetchBatchAsync(sc.InContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
 				sc.Raw)
@@ -366,23 +370,23 @@ func (s *Stream) PrefetchAll(list []MemPrefetch) error {
 
 // Discard enqueues that the content of managed memory is not needed any more, so that the driver
 // does not have to move it (cuMemDiscardBatchAsync, CUDA 13.0). Until it is written again, or
-// prefetched, reads return any values. If some fail, the error is a [*BatchError], and the others are
-// discarded. It may wait as [Stream.Prefetch]: see docs/blocking.md.
-func (s *Stream) Discard(mem ...Memory) error {
-	list := make([]MemPrefetch, len(mem))
+// prefetched, reads return any values. If some fail, the error is a [*cu.BatchError], and the
+// others are discarded. It may wait as [Prefetch]: see docs/blocking.md.
+func Discard(s *cu.Stream, mem ...cu.Memory) error {
+	list := make([]Move, len(mem))
 	for i, m := range mem {
 		list[i].Mem = m
 	}
-	return s.moveAll(core.WorkDiscard, list, nil, func(sc *core.Stream, m moves) driver.Result {
+	return moveAll(s, core.WorkDiscard, list, nil, func(sc *core.Stream, m moves) driver.Result {
 		return sc.Ctx.Drv.Table().MemDiscardBatchAsync(sc.InContext(), m.addrs, m.sizes, 0, sc.Raw)
 	})
 }
 
-// DiscardAndPrefetch is [Stream.Discard] and then [Stream.PrefetchAll]
-// (cuMemDiscardAndPrefetchBatchAsync, CUDA 13.0). The memory is then at its new place, and no content
-// was moved. It may wait as [Stream.Prefetch]: see docs/blocking.md.
-func (s *Stream) DiscardAndPrefetch(list []MemPrefetch) error {
-	return s.moveAll(core.WorkDiscardPrefetch, list, nil, func(sc *core.Stream, m moves) driver.Result {
+// DiscardAndPrefetch is [Discard] and then [PrefetchAll] (cuMemDiscardAndPrefetchBatchAsync, CUDA
+// 13.0). The memory is then at its new place, and no content was moved. It may wait as [Prefetch]:
+// see docs/blocking.md.
+func DiscardAndPrefetch(s *cu.Stream, list []Move) error {
+	return moveAll(s, core.WorkDiscardPrefetch, list, nil, func(sc *core.Stream, m moves) driver.Result {
 		return sc.Ctx.Drv.Table().MemDiscardAndPrefetchBatchAsync(sc.InContext(), m.addrs, m.sizes, m.places, m.firsts,
 			0, sc.Raw)
 	})
@@ -397,7 +401,7 @@ type moves struct {
 	firsts []uint64
 }
 
-func (m *moves) add(r *core.Region, to MemLocation) {
+func (m *moves) add(r *core.Region, to Location) {
 	if at := to.raw(); len(m.places) == 0 || m.places[len(m.places)-1] != at {
 		m.places, m.firsts = append(m.places, at), append(m.firsts, uint64(len(m.addrs)))
 	}
@@ -406,7 +410,7 @@ func (m *moves) add(r *core.Region, to MemLocation) {
 
 // moveAll makes a call about several pieces of managed memory. one makes it for one piece, or is nil
 // if call does that, too.
-func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int) error,
+func moveAll(s *cu.Stream, f core.WorkFunction, list []Move, one func(i int) error,
 	call func(*core.Stream, moves) driver.Result) error {
 	defer runtime.KeepAlive(list)
 	defer runtime.KeepAlive(s)
@@ -416,34 +420,34 @@ func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int
 	fit := len(list) > 1
 	for i := 0; fit && i < len(list); i++ {
 		r := &regions[i]
-		*r = regionOf(list[i].Mem)
+		*r = subject.RegionOf(list[i].Mem)
 		if fit = r.Valid() && r.Mem.Is.Managed && r.Size != 0; fit {
 			all.add(r, list[i].To)
 			ranges[i] = r.Rows(true)
 		}
 	}
-	if fit && !core.Overlap(ranges) && s.core().EnqueueBatch(f, regions,
+	if fit && !core.Overlap(ranges) && subject.Stream(s).EnqueueBatch(f, regions,
 		func(sc *core.Stream) driver.Result { return call(sc, all) }) {
 		if discards {
 			for i := range regions {
-				s.observeDiscard(f, &regions[i])
+				observeDiscard(s, f, &regions[i])
 			}
 		}
 		return nil
 	}
 	if one == nil {
-		if s.core() != nil && s.core().Raw == driver.CU_STREAM_LEGACY {
-			return core.BadValue(f.Op(), s.core(), "the legacy default stream cannot discard memory: use another stream")
+		if sc := subject.Stream(s); sc != nil && sc.Raw == driver.CU_STREAM_LEGACY {
+			return core.BadValue(f.Op(), sc, "the legacy default stream cannot discard memory: use another stream")
 		}
 		one = func(i int) error {
-			r := regionOf(list[i].Mem)
-			err := s.onManaged(f, list[i].Mem, func(sc *core.Stream, r *core.Region) driver.Result {
+			r := subject.RegionOf(list[i].Mem)
+			err := onManaged(s, f, list[i].Mem, func(sc *core.Stream, r *core.Region) driver.Result {
 				var m moves
 				m.add(r, list[i].To)
 				return call(sc, m)
 			})
 			if err == nil {
-				s.observeDiscard(f, &r)
+				observeDiscard(s, f, &r)
 			}
 			return err
 		}
@@ -452,9 +456,10 @@ func (s *Stream) moveAll(f core.WorkFunction, list []MemPrefetch, one func(i int
 }
 
 // observeDiscard tells the race detector that the content of the region changes.
-func (s *Stream) observeDiscard(f core.WorkFunction, r *core.Region) {
-	if o := s.core().Ctx.Drv.Observer(); o != nil {
-		o.Enqueue(s.core().Observed(), f.Op(), "", []races.Use{r.Used(r.Size, true, "memory")})
+func observeDiscard(s *cu.Stream, f core.WorkFunction, r *core.Region) {
+	sc := subject.Stream(s)
+	if o := sc.Ctx.Drv.Observer(); o != nil {
+		o.Enqueue(sc.Observed(), f.Op(), "", []races.Use{r.Used(r.Size, true, "memory")})
 		o.Report()
 	}
 }

@@ -1,66 +1,68 @@
-package cu
+package memory
 
 import (
 	"errors"
 	"runtime"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/subject"
 )
 
-// MemPool is a pool of memory of the device, or of pinned or managed memory (CUmemoryPool). It
+// Pool is a pool of memory of the device, or of pinned or managed memory (CUmemoryPool). It
 // reserves memory, and streams allocate from it and free to it without waiting for the GPU. It is
 // safe for concurrent use.
-type MemPool struct {
+type Pool struct {
 	_ core.NoCopy
 	poolRef
 }
 
-// poolRef is an alias, so that the field of a MemPool is not exported.
+// poolRef is an alias, so that the field of a Pool is not exported.
 type poolRef = core.Ref[core.MemPool]
 
-func (p *MemPool) core() *core.MemPool {
+func (p *Pool) core() *core.MemPool {
 	if p == nil {
 		return nil
 	}
 	return core.State(&p.poolRef)
 }
 
-// MemPoolOptions are the options of [Context.NewMemPool]. The zero value is a pool of device
-// memory, for this process, without a limit.
-type MemPoolOptions struct {
+// PoolOptions are the options of [NewPool]. The zero value is a pool of device memory, for this
+// process, without a limit.
+type PoolOptions struct {
 	// Kind is the kind of memory.
-	Kind MemPoolKind
+	Kind PoolKind
 	// Location is where the memory is. For pinned memory it is LocationHost or the zero value, which
 	// mean the same, or LocationHostNUMA with a node. For managed memory it is the preferred
 	// location, or the zero value for none. Device memory is on the context's device: leave it zero.
-	Location MemLocation
+	Location Location
 	// MaxSize is the most memory that the pool reserves, in bytes, or 0 for no limit (CUDA 12.2).
 	// Managed memory has no limit.
 	MaxSize uint64
-	// Shareable makes a pool that [MemPool.Export] can share with other processes on Linux.
+	// Shareable makes a pool that [Pool.Export] can share with other processes on Linux.
 	Shareable bool
 }
 
-// MemPoolStats are the amounts of memory of a pool, in bytes.
-type MemPoolStats struct {
+// PoolStats are the amounts of memory of a pool, in bytes.
+type PoolStats struct {
 	// Reserved is what the pool has of the device's or the host's memory, and Used what is
 	// allocated. Memory that a stream is going to free does not count as used. Abandoned memory
 	// that a freeing call frees does count afterwards, with NVIDIA's driver of CUDA 13.0: the pool
 	// can use it again.
 	Reserved, Used uint64
-	// ReservedHigh and UsedHigh are the highest values since [MemPool.ResetHigh].
+	// ReservedHigh and UsedHigh are the highest values since [Pool.ResetHigh].
 	ReservedHigh, UsedHigh uint64
 }
 
-// MemPoolReuse says which memory that was freed on a stream can serve an allocation on another
+// PoolReuse says which memory that was freed on a stream can serve an allocation on another
 // stream. An allocation on the same stream can always use it.
-type MemPoolReuse uint8
+type PoolReuse uint8
 
 const (
 	// ReuseFollowEvents allows memory whose free comes before the allocation, because of events:
 	// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES.
-	ReuseFollowEvents MemPoolReuse = 1 << iota
+	ReuseFollowEvents PoolReuse = 1 << iota
 	// ReuseOpportunistic allows memory whose free is complete, although nothing makes the
 	// allocation come after it: CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC.
 	ReuseOpportunistic
@@ -70,28 +72,28 @@ const (
 )
 
 // String lists the policies by name.
-func (r MemPoolReuse) String() string {
+func (r PoolReuse) String() string {
 	return core.FlagNames(uint32(r), "0", []string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
 }
 
-// newMemPool returns the pool with a handle, within a call on the context.
-func newMemPool(c *core.Context, raw driver.MemoryPool, memory core.MemoryKind, foreign bool) *MemPool {
-	p, pc := new(MemPool), &core.MemPool{Raw: raw, Memory: memory, Foreign: foreign}
+// newPool returns the pool with a handle, within a call on the context.
+func newPool(c *core.Context, raw driver.MemoryPool, memory core.MemoryKind, foreign bool) *Pool {
+	p, pc := new(Pool), &core.MemPool{Raw: raw, Memory: memory, Foreign: foreign}
 	core.SetState(&p.poolRef, pc, core.Owned(p, &pc.Resource, pc, c))
 	return p
 }
 
-// NewMemPool creates a pool of memory (cuMemPoolCreate, CUDA 11.2; pinned and managed memory CUDA
+// NewPool creates a pool of memory (cuMemPoolCreate, CUDA 11.2; pinned and managed memory CUDA
 // 13.0). Streams of the context allocate from it. The context's device can access the memory.
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
-func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
+func NewPool(c *cu.Context, o PoolOptions) (*Pool, error) {
 	const op = "cuMemPoolCreate"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	props, err := o.props(op, cc)
 	if err != nil {
 		return nil, err
@@ -102,10 +104,10 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(failPool(cc, op, props, res))
 	}
-	p := newMemPool(cc, raw, o.Kind.memory(), false)
+	p := newPool(cc, raw, o.Kind.memory(), false)
 	p.core().Most = o.MaxSize
 	cc.Drv.Pools.Store(raw, p.core())
-	if o.Kind == MemPoolPinned { // no device can access a new one
+	if o.Kind == PoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -113,26 +115,26 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	return p, nil
 }
 
-// DefaultMemPool returns the default pool of the context's device (cuDeviceGetDefaultMemPool, CUDA
+// DefaultPool returns the default pool of the context's device (cuDeviceGetDefaultMemPool, CUDA
 // 11.2). Close ends the use of the value, and does not destroy the pool.
-func (c *Context) DefaultMemPool() (*MemPool, error) {
-	return c.devicePool("cuDeviceGetDefaultMemPool", (*driver.Table).DeviceGetDefaultMemPool)
+func DefaultPool(c *cu.Context) (*Pool, error) {
+	return devicePool(c, "cuDeviceGetDefaultMemPool", (*driver.Table).DeviceGetDefaultMemPool)
 }
 
-// MemPool returns the current pool of the context's device, from which [Stream.Alloc] allocates
-// (cuDeviceGetMemPool, CUDA 11.2). Close ends the use of the value. A pool that this package
-// created is not destroyed before that.
-func (c *Context) MemPool() (*MemPool, error) {
-	return c.devicePool("cuDeviceGetMemPool", (*driver.Table).DeviceGetMemPool)
+// CurrentPool returns the current pool of the context's device, from which [cu.Stream.Alloc]
+// allocates (cuDeviceGetMemPool, CUDA 11.2). Close ends the use of the value. A pool of [NewPool]
+// is not destroyed before that.
+func CurrentPool(c *cu.Context) (*Pool, error) {
+	return devicePool(c, "cuDeviceGetMemPool", (*driver.Table).DeviceGetMemPool)
 }
 
-func (c *Context) devicePool(op string,
-	get func(*driver.Table, driver.At, driver.Device) (driver.MemoryPool, driver.Result)) (*MemPool, error) {
-	cc, err := c.enter(op)
+func devicePool(c *cu.Context, op string,
+	get func(*driver.Table, driver.At, driver.Device) (driver.MemoryPool, driver.Result)) (*Pool, error) {
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	ask := func() (driver.MemoryPool, driver.Result) {
 		return get(cc.Drv.Table(), driver.At{Context: cc.Raw}, cc.Dev)
 	}
@@ -153,21 +155,21 @@ func (c *Context) devicePool(op string,
 			return nil, err
 		}
 	}
-	p := newMemPool(cc, raw, core.PooledMemory, true)
+	p := newPool(cc, raw, core.PooledMemory, true)
 	p.core().Of = of
 	return p, nil
 }
 
-// SetMemPool makes [Stream.Alloc] allocate from the pool, in all contexts of the context's device,
+// SetPool makes [cu.Stream.Alloc] allocate from the pool, in all contexts of the context's device,
 // or from the default pool if p is nil (cuDeviceSetMemPool, CUDA 11.2). The pool must be of device
 // memory. The end of the pool ends this.
-func (c *Context) SetMemPool(p *MemPool) error {
+func SetPool(c *cu.Context, p *Pool) error {
 	const op = "cuDeviceSetMemPool"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var raw driver.MemoryPool
 	res := driver.ResultSuccess
@@ -197,7 +199,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (p *MemPool) object() core.Named {
+func (p *Pool) object() core.Named {
 	if p.core() == nil {
 		return nil
 	}
@@ -205,14 +207,14 @@ func (p *MemPool) object() core.Named {
 }
 
 // enter begins a call on the pool. leave ends it.
-func (p *MemPool) enter(op string) (*core.MemPool, error) {
+func (p *Pool) enter(op string) (*core.MemPool, error) {
 	if p.core() == nil {
 		return nil, core.NilError(op, "memory pool")
 	}
 	return p.core(), p.core().Enter(p.core(), op)
 }
 
-func (p *MemPool) leave() {
+func (p *Pool) leave() {
 	p.core().EndCall()
 	runtime.KeepAlive(p)
 }
@@ -220,16 +222,16 @@ func (p *MemPool) leave() {
 // Close destroys the pool (cuMemPoolDestroy). If memory of the pool is allocated, the pool is
 // destroyed when the memory has been freed. Close does not wait for the GPU. Further calls return
 // nil.
-func (p *MemPool) Close() error {
+func (p *Pool) Close() error {
 	if p.core() == nil {
 		return core.NilError("cuMemPoolDestroy", "memory pool")
 	}
-	return p.core().CloseOwned("MemPool.Close", core.CleanupOf(&p.poolRef))
+	return p.core().CloseOwned("memory.Pool.Close", core.CleanupOf(&p.poolRef))
 }
 
-// Handle returns the CUmemoryPool, for code that calls the driver without this package. It is valid
-// until the MemPool is closed or collected. For nil and for a closed pool it is 0.
-func (p *MemPool) Handle() uintptr {
+// Handle returns the CUmemoryPool, for code that calls the driver directly. It is valid until the
+// Pool is closed or collected. For nil and for a closed pool it is 0.
+func (p *Pool) Handle() uintptr {
 	if p.core() == nil || p.core().Closed() {
 		return 0
 	}
@@ -237,7 +239,7 @@ func (p *MemPool) Handle() uintptr {
 }
 
 // call makes a call of the driver about the pool.
-func (p *MemPool) call(op string, f func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result) error {
+func (p *Pool) call(op string, f func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result) error {
 	pc, err := p.enter(op)
 	if err != nil {
 		return err
@@ -250,7 +252,7 @@ func (p *MemPool) call(op string, f func(t *driver.Table, at driver.At, raw driv
 }
 
 // get returns attributes of the pool, each as 64 bits.
-func (p *MemPool) get(attrs ...int32) (values []uint64, err error) {
+func (p *Pool) get(attrs ...int32) (values []uint64, err error) {
 	const op = "cuMemPoolGetAttribute"
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		for _, a := range attrs {
@@ -266,7 +268,7 @@ func (p *MemPool) get(attrs ...int32) (values []uint64, err error) {
 }
 
 // set sets an attribute of the pool.
-func (p *MemPool) set(attr int32, value uint64) error {
+func (p *Pool) set(attr int32, value uint64) error {
 	const op = "cuMemPoolSetAttribute"
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		return t.MemPoolSetAttribute(at, raw, attr, value)
@@ -275,18 +277,18 @@ func (p *MemPool) set(attr int32, value uint64) error {
 
 // Stats returns the amounts of memory of the pool (cuMemPoolGetAttribute, CUDA 11.3). They are read
 // one after the other.
-func (p *MemPool) Stats() (MemPoolStats, error) {
+func (p *Pool) Stats() (PoolStats, error) {
 	v, err := p.get(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
 		driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 	if err != nil {
-		return MemPoolStats{}, err
+		return PoolStats{}, err
 	}
-	return MemPoolStats{Reserved: v[0], Used: v[1], ReservedHigh: v[2], UsedHigh: v[3]}, nil
+	return PoolStats{Reserved: v[0], Used: v[1], ReservedHigh: v[2], UsedHigh: v[3]}, nil
 }
 
 // ResetHigh sets ReservedHigh and UsedHigh to the current values (cuMemPoolSetAttribute, CUDA
 // 11.3).
-func (p *MemPool) ResetHigh() error {
+func (p *Pool) ResetHigh() error {
 	if err := p.set(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0); err != nil {
 		return err
 	}
@@ -295,7 +297,7 @@ func (p *MemPool) ResetHigh() error {
 
 // ReleaseThreshold returns the reserved memory, in bytes, up to which the pool keeps memory that is
 // not used when the program waits for a stream, an event or a context (cuMemPoolGetAttribute).
-func (p *MemPool) ReleaseThreshold() (uint64, error) {
+func (p *Pool) ReleaseThreshold() (uint64, error) {
 	v, err := p.get(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 	if err != nil {
 		return 0, err
@@ -303,15 +305,15 @@ func (p *MemPool) ReleaseThreshold() (uint64, error) {
 	return v[0], nil
 }
 
-// SetReleaseThreshold sets what [MemPool.ReleaseThreshold] returns (cuMemPoolSetAttribute). The
+// SetReleaseThreshold sets what [Pool.ReleaseThreshold] returns (cuMemPoolSetAttribute). The
 // default is 0. With [math.MaxUint64] the pool keeps all memory.
-func (p *MemPool) SetReleaseThreshold(bytes uint64) error {
+func (p *Pool) SetReleaseThreshold(bytes uint64) error {
 	return p.set(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
 }
 
 // Reuse returns the policies by which memory that one stream has freed serves an allocation on
 // another stream (cuMemPoolGetAttribute).
-func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
+func (p *Pool) Reuse() (r PoolReuse, err error) {
 	v, err := p.get(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
 		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
 	for i, v := range v {
@@ -322,11 +324,11 @@ func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
 	return r, err
 }
 
-// SetReuse sets the policies that [MemPool.Reuse] returns (cuMemPoolSetAttribute). A new pool has
+// SetReuse sets the policies that [Pool.Reuse] returns (cuMemPoolSetAttribute). A new pool has
 // all of them.
-func (p *MemPool) SetReuse(r MemPoolReuse) error {
+func (p *Pool) SetReuse(r PoolReuse) error {
 	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
-		return core.BadValue("cuMemPoolSetAttribute", p.object(), "unknown policies "+r.String()+": see MemPoolReuse")
+		return core.BadValue("cuMemPoolSetAttribute", p.object(), "unknown policies "+r.String()+": see memory.PoolReuse")
 	}
 	for i := range 3 {
 		attr := int32(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES + i)
@@ -339,33 +341,34 @@ func (p *MemPool) SetReuse(r MemPoolReuse) error {
 
 // Trim gives reserved memory that is not used back to the device, until keep bytes are reserved
 // (cuMemPoolTrimTo).
-func (p *MemPool) Trim(keep uint64) error {
+func (p *Pool) Trim(keep uint64) error {
 	return p.call("cuMemPoolTrimTo", func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		return t.MemPoolTrimTo(at, raw, keep)
 	})
 }
 
 // SetAccess allows kernels on another device to access the pool's memory, or ends that
-// (cuMemPoolSetAccess). [Context.EnablePeerAccess] does not allow it. A launch does not find out
+// (cuMemPoolSetAccess). [cu.Context.EnablePeerAccess] does not allow it. A launch does not find out
 // whether other code has allowed it: call SetAccess also then. Kernels that use the memory after the
 // end fail, which poisons their context. Managed memory is for all devices, and needs no access.
-func (p *MemPool) SetAccess(peer *Device, allow bool) error {
+func (p *Pool) SetAccess(peer *cu.Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
-	if peer.core() == nil {
+	dev := subject.Device(peer)
+	if dev == nil {
 		return core.NilArgError(op, p.object(), "device")
 	}
 	if p.core() != nil && p.core().Memory == pooledManaged {
 		return core.BadValue(op, p.core(),
 			"managed memory is for all devices, whose access does not change: do not set it")
 	}
-	desc := driver.MemAccessDesc{Location: core.DeviceLocation(peer.core().Raw)}
+	desc := driver.MemAccessDesc{Location: core.DeviceLocation(dev.Raw)}
 	if allow {
 		desc.Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		res := t.MemPoolSetAccess(at, raw, []driver.MemAccessDesc{desc})
 		if res == driver.ResultSuccess {
-			key := core.PoolAccess{Pool: raw, Dev: peer.core().Raw}
+			key := core.PoolAccess{Pool: raw, Dev: dev.Raw}
 			if allow {
 				p.core().Ctx.Drv.PoolAccess.Store(key, true)
 			} else {
@@ -377,13 +380,14 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 }
 
 // Access reports whether kernels on a device can access the pool's memory (cuMemPoolGetAccess).
-func (p *MemPool) Access(dev *Device) (can bool, err error) {
+func (p *Pool) Access(dev *cu.Device) (can bool, err error) {
 	const op = "cuMemPoolGetAccess"
-	if dev.core() == nil {
+	of := subject.Device(dev)
+	if of == nil {
 		return false, core.NilArgError(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(dev.core().Raw))
+		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(of.Raw))
 		// The driver (580) says no for managed memory, which is for all devices.
 		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core().Memory == pooledManaged
 		return res
@@ -391,10 +395,10 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	return can, err
 }
 
-// Alloc is [Stream.Alloc] with this pool, which must be of the stream's context
+// Alloc is [cu.Stream.Alloc] with this pool, which must be of the stream's context
 // (cuMemAllocFromPoolAsync, CUDA 11.2). It may wait for the GPU if memory is short: see
 // docs/blocking.md.
-func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
+func (p *Pool) Alloc(s *cu.Stream, size uint64) (*cu.DeviceMem, error) {
 	const op = "cuMemAllocFromPoolAsync"
 	pc, err := p.enter(op)
 	if err != nil {
@@ -404,15 +408,15 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	if err := notOnDevice(pc, op, "use AllocHost"); err != nil {
 		return nil, err
 	}
-	sc := s.core()
+	sc := subject.Stream(s)
 	switch {
 	case sc == nil:
 		return nil, core.NilArgError(op, pc, "stream")
 	case sc.Ctx != pc.Ctx:
 		return nil, core.MixedError(op, pc, sc)
 	}
-	var m *DeviceMem
-	err = sc.AllocPooled(op, size, pc, func(mc *core.Mem) { m = newDeviceMem(pc.Ctx, mc) })
+	var m *cu.DeviceMem
+	err = sc.AllocPooled(op, size, pc, func(mc *core.Mem) { m = subject.NewDeviceMem(pc.Ctx, mc) })
 	runtime.KeepAlive(s)
 	return m, err
 }

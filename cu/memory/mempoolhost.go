@@ -1,38 +1,40 @@
-package cu
+package memory
 
 import (
 	"errors"
 	"fmt"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/remedy"
+	"github.com/purecu/purecu/internal/subject"
 )
 
 // This file has the pools of memory that the host can access: pinned and managed memory.
 
-// MemPoolKind is the kind of memory of a [MemPool].
-type MemPoolKind uint8
+// PoolKind is the kind of memory of a [Pool].
+type PoolKind uint8
 
 const (
-	// MemPoolDevice is memory of the context's device, for [MemPool.Alloc]. It is the zero value.
-	MemPoolDevice MemPoolKind = iota
-	// MemPoolPinned is pinned memory of the host, for [MemPool.AllocHost] (CUDA 13.0).
-	MemPoolPinned
-	// MemPoolManaged is managed memory, for [MemPool.AllocHost] (CUDA 13.0).
-	MemPoolManaged
+	// PoolDevice is memory of the context's device, for [Pool.Alloc]. It is the zero value.
+	PoolDevice PoolKind = iota
+	// PoolPinned is pinned memory of the host, for [Pool.AllocHost] (CUDA 13.0).
+	PoolPinned
+	// PoolManaged is managed memory, for [Pool.AllocHost] (CUDA 13.0).
+	PoolManaged
 )
 
 // String returns the kind in words.
-func (k MemPoolKind) String() string {
+func (k PoolKind) String() string {
 	return core.NameOf([]core.ValueName{
-		{Value: int32(MemPoolDevice), Name: "device memory"},
-		{Value: int32(MemPoolPinned), Name: "pinned memory"},
-		{Value: int32(MemPoolManaged), Name: "managed memory"},
+		{Value: int32(PoolDevice), Name: "device memory"},
+		{Value: int32(PoolPinned), Name: "pinned memory"},
+		{Value: int32(PoolManaged), Name: "managed memory"},
 	}, int32(k))
 }
 
-// The kinds of memory that only MemPool.AllocHost allocates.
+// The kinds of memory that only Pool.AllocHost allocates.
 var (
 	pooledPinned = core.MemoryKind{
 		MemoryTraits: core.MemoryTraits{OnHost: true, Tracked: true},
@@ -53,21 +55,21 @@ var (
 )
 
 // memory returns the kind of the memory of a pool.
-func (k MemPoolKind) memory() core.MemoryKind {
+func (k PoolKind) memory() core.MemoryKind {
 	switch k {
-	case MemPoolPinned:
+	case PoolPinned:
 		return pooledPinned
-	case MemPoolManaged:
+	case PoolManaged:
 		return pooledManaged
 	}
 	return core.PooledMemory
 }
 
 // props returns the properties of a pool for the driver.
-func (o *MemPoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, error) {
+func (o *PoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, error) {
 	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
 	switch {
-	case o.Shareable && o.Kind != MemPoolDevice:
+	case o.Shareable && o.Kind != PoolDevice:
 		return p, core.BadValue(op, c,
 			"processes share pools of device memory only, and this one is of "+o.Kind.String()+
 				": leave Shareable false, or Kind zero")
@@ -75,13 +77,13 @@ func (o *MemPoolOptions) props(op string, c *core.Context) (driver.MemPoolProps,
 		p.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 	}
 	switch o.Kind {
-	case MemPoolDevice:
-		if o.Location != (MemLocation{}) {
+	case PoolDevice:
+		if o.Location != (Location{}) {
 			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
 				"device: leave Location zero, or choose another Kind")
 		}
 		p.Location = core.DeviceLocation(c.Dev)
-	case MemPoolPinned:
+	case PoolPinned:
 		switch p.Location = o.Location.raw(); o.Location.Type {
 		case 0:
 			p.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST
@@ -90,7 +92,7 @@ func (o *MemPoolOptions) props(op string, c *core.Context) (driver.MemPoolProps,
 			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
 				"leave Location zero, or use LocationHost or LocationHostNUMA")
 		}
-	case MemPoolManaged:
+	case PoolManaged:
 		if o.MaxSize != 0 {
 			return p, core.BadValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
 		}
@@ -99,7 +101,7 @@ func (o *MemPoolOptions) props(op string, c *core.Context) (driver.MemPoolProps,
 			return p, err
 		}
 	default:
-		return p, core.BadValue(op, c, fmt.Sprintf("unknown kind of memory %d: see MemPoolKind", o.Kind))
+		return p, core.BadValue(op, c, fmt.Sprintf("unknown kind of memory %d: see memory.PoolKind", o.Kind))
 	}
 	return p, nil
 }
@@ -110,7 +112,7 @@ const withHostPools = 13000
 
 // failPool returns the error for a pool that the driver has not created, which may be too old for
 // it.
-func failPool(c *core.Context, op string, p driver.MemPoolProps, res driver.Result) *Error {
+func failPool(c *core.Context, op string, p driver.MemPoolProps, res driver.Result) *cu.Error {
 	symbol := "CU_MEM_ALLOCATION_TYPE_MANAGED"
 	if p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_PINNED {
 		symbol = "CU_MEM_LOCATION_TYPE_HOST"
@@ -121,7 +123,7 @@ func failPool(c *core.Context, op string, p driver.MemPoolProps, res driver.Resu
 	case p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST:
 		m := &driver.MissingError{Symbol: "cuMemPoolCreate with " + symbol, Since: withHostPools, Driver: v,
 			Software: c.Drv.Table().Software()}
-		return core.NewError(op, c, ResultNotSupported, m, remedy.OfMissing(m))
+		return core.NewError(op, c, cu.ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return c.CallError(op, 0, res)
 }
@@ -129,19 +131,19 @@ func failPool(c *core.Context, op string, p driver.MemPoolProps, res driver.Resu
 // AllocHost allocates size bytes of a pool of pinned or of managed memory in the order of the
 // stream, and returns at once (cuMemAllocFromPoolAsync, CUDA 13.0). The pool must be of the
 // stream's context. Work that is enqueued on the stream later can use the memory. The content is
-// undefined. Other streams, and the host by [HostMem.View] and [HostMem.ReadAt], must come after
-// the allocation: see [Stream.WaitStream] and [Stream.Synchronize]. Close frees the memory as it
-// frees memory of [Stream.Alloc]: in the order of the stream, and without waiting. AllocHost may
+// undefined. Other streams, and the host by [cu.HostMem.View] and [cu.HostMem.ReadAt], must come after
+// the allocation: see [cu.Stream.WaitStream] and [cu.Stream.Synchronize]. Close frees the memory as it
+// frees memory of [cu.Stream.Alloc]: in the order of the stream, and without waiting. AllocHost may
 // wait for the GPU if memory is short: see docs/blocking.md.
 //
 // Kernels and sets can access pinned memory on the device of the pool's context, and on the devices
-// that [MemPool.SetAccess] has allowed. Copies can access it on all devices. Managed memory is for
-// all devices. It has the preferred location of the pool, which [Context.Advise] cannot change.
-// [Stream.Prefetch] moves it.
+// that [Pool.SetAccess] has allowed. Copies can access it on all devices. Managed memory is for
+// all devices. It has the preferred location of the pool, which [Advise] cannot change.
+// [Prefetch] moves it.
 //
 // Graphs cannot allocate this memory: in a capture the error matches [errors.ErrUnsupported], and
 // the capture continues.
-func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
+func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 	const op = "cuMemAllocFromPoolAsync"
 	pc, err := p.enter(op)
 	if err != nil {
@@ -150,19 +152,19 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	defer p.leave()
 	if pc.Memory == core.PooledMemory {
 		return nil, core.BadValue(op, pc,
-			"the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
+			"the pool is of device memory: use Alloc, or set memory.PoolOptions.Kind for the pool")
 	}
+	sc := subject.Stream(s)
 	switch {
-	case s.core() == nil:
+	case sc == nil:
 		return nil, core.NilArgError(op, pc, "stream")
-	case s.core().Ctx != pc.Ctx:
-		return nil, core.MixedError(op, pc, s.core())
+	case sc.Ctx != pc.Ctx:
+		return nil, core.MixedError(op, pc, sc)
 	}
-	sc, err := s.enter(op)
-	if err != nil {
+	if err := sc.Begin(op); err != nil {
 		return nil, err
 	}
-	defer s.leave()
+	defer subject.LeaveStream(s)
 	if size == 0 || size > 1<<62 {
 		return nil, core.BadValue(op, sc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
@@ -175,7 +177,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	})
 	switch {
 	case refused:
-		return nil, core.NewError(op, sc, ResultStreamCaptureUnsupported, errGraphHost,
+		return nil, core.NewError(op, sc, cu.ResultStreamCaptureUnsupported, errGraphHost,
 			"allocate before the capture, and close the memory after the last launch of the graph")
 	case res != driver.ResultSuccess:
 		return nil, sc.FailPoolAlloc(op, size, res, pc, own)
@@ -183,7 +185,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	mc := &core.Mem{Is: pc.Memory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size,
 		PoolMemory: core.PoolMemory{Pool: pc}}
 	pc.Retain()
-	m := newHostMem(sc.Ctx, mc)
+	m := subject.NewHostMem(sc.Ctx, mc)
 	mc.Resource.UsedOn(sc)
 	mc.ObserveOrder(op, sc)
 	return m, nil

@@ -1,11 +1,13 @@
-package cu
+package green
 
 import (
 	"fmt"
 	"math"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/subject"
 )
 
 // SMGroup asks [SMResource.SplitGroups] for a part of the multiprocessors
@@ -21,7 +23,7 @@ type SMGroup struct {
 	// from compute capability 9.0 on, and 2 before. The largest size is 32, and 2 before 9.0.
 	Coscheduled int
 	// PreferredCoscheduled is the size of larger sets that the driver forms where it can, a multiple
-	// of Coscheduled. They serve [LaunchPreferredCluster]. 0 means the default.
+	// of Coscheduled. They serve [cu.LaunchPreferredCluster]. 0 means the default.
 	PreferredCoscheduled int
 	// Backfill lets the part have multiprocessors outside of the sets. There is at least one set, and
 	// Count need not be a multiple of Coscheduled (CU_DEV_SM_RESOURCE_GROUP_BACKFILL). With a Count of
@@ -36,11 +38,11 @@ type SMGroup struct {
 // for the GPU: see docs/blocking.md.
 //
 // What a GPU allows depends on where its multiprocessors are. The driver refuses other groups with
-// [ResultInvalidResourceConfiguration], even if the numbers fit. Then ask for fewer of them, for a
+// [cu.ResultInvalidResourceConfiguration], even if the numbers fit. Then ask for fewer of them, for a
 // Count of 0, for smaller sets, or for Backfill.
 //
 // SplitGroups can split the rest again. A part cannot be split again, but the multiprocessors of a
-// green context that is made of it can: see [GreenContext.SMResource].
+// green context that is made of it can: see [Context.SMs].
 //
 // Unverified: this follows NVIDIA's documentation, and was not seen on a GPU. The software driver
 // makes sets of any multiprocessors, so it refuses less.
@@ -67,9 +69,10 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 		}
 	}
 	raw := make([]driver.DevResource, len(groups))
-	left, res := r.dev.core().Drv.Table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
+	dev := subject.Device(r.dev)
+	left, res := dev.Drv.Table().DevSmResourceSplit(driver.At{}, raw, r.raw, 0, params)
 	if res != driver.ResultSuccess {
-		return nil, rest, r.dev.core().CallError(op, res)
+		return nil, rest, dev.CallError(op, res)
 	}
 	for _, part := range raw {
 		parts = append(parts, SMResource{dev: r.dev, raw: part, part: true, of: r.of})
@@ -126,27 +129,27 @@ func (g SMGroup) wrong(have int) string {
 	return ""
 }
 
-// SMResource returns the multiprocessors on which the stream's kernels run: those of its green
+// StreamSMs returns the multiprocessors on which the stream's kernels run: those of its green
 // context, or of its context (cuStreamGetDevResource, CUDA 13.1). On older drivers the error
 // matches errors.ErrUnsupported. After the green context was closed they have a Count, but can
 // neither be split nor be used for another green context. It may wait for the GPU: see
 // docs/blocking.md.
 //
 // Unverified: this follows NVIDIA's documentation, and was not seen on a GPU. The driver call may
-// invalidate a capture that the stream is part of: call SMResource before the capture. The driver
-// tells nothing about a stream's work queues: see [GreenContext.WorkQueues].
-func (s *Stream) SMResource() (SMResource, error) {
+// invalidate a capture that the stream is part of: call StreamSMs before the capture. The driver
+// tells nothing about a stream's work queues: see [Context.Queues].
+func StreamSMs(s *cu.Stream) (SMResource, error) {
 	const op = "cuStreamGetDevResource"
-	sc, err := s.enter(op)
+	sc, err := subject.EnterStream(s, op)
 	if err != nil {
 		return SMResource{}, err
 	}
-	defer s.leave()
+	defer subject.LeaveStream(s)
 	sc.BeginLegacy()
 	raw, res := sc.Ctx.Drv.Table().StreamGetDevResource(sc.InContext(), sc.Raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	sc.EndLegacy()
 	if res != driver.ResultSuccess {
 		return SMResource{}, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
-	return SMResource{dev: deviceOf(sc.Ctx), raw: raw, of: sc.Green}, nil
+	return SMResource{dev: subject.DeviceOf(sc.Ctx), raw: raw, of: sc.Green}, nil
 }

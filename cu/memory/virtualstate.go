@@ -1,4 +1,4 @@
-package cu
+package memory
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/lock"
@@ -27,7 +28,7 @@ import (
 
 var virtualMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
 	Name:     "virtual memory",
-	Unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
+	Unshared: "the memory is virtual: use memory.Physical.Export, or Context.Alloc",
 	Free:     func(mc *core.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },
 }}
 
@@ -96,8 +97,8 @@ func (v *virtualCore) unmapPart(at driver.At, p *part) driver.Result {
 // generation is what a core.Mem of a virtualCore has beyond that of other memory.
 type generation struct {
 	of *virtualCore
-	// unmap are the mappings to be unmapped when the core.Mem is freed. If last is set, the addresses are
-	// given back, too.
+	// unmap are the mappings to be unmapped when the core.Mem is freed. If last is set, the
+	// addresses are given back, too.
 	unmap []*part
 	last  bool
 	// next is the next generation, with a call in flight for this one.
@@ -260,7 +261,7 @@ func (v *virtualCore) endWork(op string) error {
 	if err != nil {
 		return err
 	}
-	if err := old.CloseOwned("VirtualMem.SetAccess", runtime.Cleanup{}); err != nil {
+	if err := old.CloseOwned("memory.Virtual.SetAccess", runtime.Cleanup{}); err != nil {
 		return detailed(err, "the access does not change: set it on another goroutine, or after the function")
 	}
 	if !old.Freed.Load() { // which also the generations before it are then
@@ -272,8 +273,8 @@ func (v *virtualCore) endWork(op string) error {
 // errInUse is wrapped by the error for memory whose access cannot be taken away now.
 var errInUse = errors.New("the memory is in use")
 
-// unmap ends the generation, and with it the mappings that take chooses. method is the method that the program has
-// called.
+// unmap ends the generation, and with it the mappings that take chooses. method is the method that
+// the program has called.
 func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error {
 	old, err := v.retire("cuMemUnmap", take)
 	if old == nil {
@@ -284,7 +285,7 @@ func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error
 
 // detailed replaces what a core.LaterError says about the end of an object: the range is not closed.
 func detailed(err error, detail string) error {
-	if e, ok := err.(*Error); ok && errors.Is(e.Err, ResultNotPermitted) {
+	if e, ok := err.(*cu.Error); ok && errors.Is(e.Err, cu.ResultNotPermitted) {
 		e.Detail = detail
 	}
 	return err
@@ -361,7 +362,7 @@ func (v *virtualCore) end() *core.Mem {
 // Close is the Close of the owner.
 func (g *generation) Close(cleanup runtime.Cleanup) error {
 	if last := g.of.end(); last != nil {
-		return last.CloseOwned("VirtualMem.Close", cleanup)
+		return last.CloseOwned("memory.Virtual.Close", cleanup)
 	}
 	return nil
 }

@@ -1,20 +1,22 @@
-package cu
+package memory
 
 import (
 	"encoding/binary"
 	"os"
 	"runtime"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/poolimport"
+	"github.com/purecu/purecu/internal/subject"
 )
 
 // Export returns a file that stands for the pool in other processes, which open the pool by
-// [Context.ImportMemPool] (cuMemPoolExportToShareableHandle, CUDA 11.2). The pool must be
-// [MemPoolOptions.Shareable]. The caller closes the file, and passes it on by
+// [ImportPool] (cuMemPoolExportToShareableHandle, CUDA 11.2). The pool must be
+// [PoolOptions.Shareable]. The caller closes the file, and passes it on by
 // [os/exec.Cmd.ExtraFiles] or over a Unix socket. It keeps the pool's memory allocated.
-func (p *MemPool) Export() (*os.File, error) {
+func (p *Pool) Export() (*os.File, error) {
 	const op = "cuMemPoolExportToShareableHandle"
 	pc, err := p.enter(op)
 	if err != nil {
@@ -33,24 +35,24 @@ func (p *MemPool) Export() (*os.File, error) {
 	return f, nil
 }
 
-// ImportMemPool opens the pool of another process, on the same device
+// ImportPool opens the pool of another process, on the same device
 // (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that
-// [MemPool.Export] has returned there. It stays the caller's, who may close it afterwards. Streams
-// cannot allocate from the pool: [MemPool.Open] gives access to memory that the other process has
+// [Pool.Export] has returned there. It stays the caller's, who may close it afterwards. Streams
+// cannot allocate from the pool: [Pool.Open] gives access to memory that the other process has
 // allocated.
 //
-// Each call returns a new MemPool. Those of one pool may have the same handle: the pool is destroyed
+// Each call returns a new Pool. Those of one pool may have the same handle: the pool is destroyed
 // in this process, once, when the last of them and all their memory are closed. If it is being
 // destroyed, the call waits until it is, and imports the pool again.
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
-func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
+func ImportPool(c *cu.Context, fd uintptr) (*Pool, error) {
 	const op = core.ImportPoolOp
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
@@ -64,28 +66,28 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
-	p := newMemPool(cc, raw, core.PooledMemory, false)
+	p := newPool(cc, raw, core.PooledMemory, false)
 	p.core().LeaveImports = core.StateOf[poolimport.Pools](cc.Drv).Leave
 	return p, nil
 }
 
-// PoolMemHandle names memory of a shareable pool to other processes: the bytes of a
+// PoolHandle names memory of a shareable pool to other processes: the bytes of a
 // CUmemPoolPtrExportData, and the size of the memory. It is a plain value, which does not keep the
 // memory allocated.
-type PoolMemHandle [64 + 8]byte
+type PoolHandle [64 + 8]byte
 
-// PoolHandle returns the handle by which a process that has imported the memory's pool opens the
+// PoolHandleOf returns the handle by which a process that has imported the memory's pool opens the
 // memory (cuMemPoolExportPointer, CUDA 11.2). Streams of that process have to come after the
-// allocation, by an event that the processes share: see [Event.IPCHandle]. The memory must be
+// allocation, by an event that the processes share: see [cu.Event.IPCHandle]. The memory must be
 // closed there before it is closed here.
-func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
+func PoolHandleOf(m *cu.DeviceMem) (h PoolHandle, err error) {
 	const op = "cuMemPoolExportPointer"
-	if m.core() == nil {
+	mc := subject.DeviceMem(m)
+	if mc == nil {
 		return h, core.NilError(op, "device memory")
 	}
-	mc := m.core()
 	if mc.Is != core.PooledMemory {
-		return h, core.BadValue(op, mc, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
+		return h, core.BadValue(op, mc, "the memory is not of a pool: allocate it by memory.Pool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
 		return h, err
@@ -101,22 +103,21 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	return h, nil
 }
 
-// Open gives access to memory that another process has allocated from the pool, which
-// [Context.ImportMemPool] has returned (cuMemPoolImportPointer, CUDA 11.2). Close of the DeviceMem
-// ends the access, as if it were memory of this process. A handle that was changed on the way may
-// crash the process.
+// Open gives access to memory that another process has allocated from the pool, which [ImportPool]
+// has returned (cuMemPoolImportPointer, CUDA 11.2). Close of the DeviceMem ends the access, as if
+// it were memory of this process. A handle that was changed on the way may crash the process.
 //
 // Each call returns a new DeviceMem. Those of one handle may have the same address: the memory is
 // freed in this process after the last of them was closed, and after the work of all of them. If it is
 // being freed, Open waits until it is, and opens it again.
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
-func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
+func (p *Pool) Open(h PoolHandle) (*cu.DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
 	if size == 0 {
-		return nil, core.Misuse(op, p.object(), ErrNil,
-			"the handle names no memory: pass one that DeviceMem.PoolHandle has returned")
+		return nil, core.Misuse(op, p.object(), cu.ErrNil,
+			"the handle names no memory: pass one that memory.PoolHandleOf has returned")
 	}
 	pc, err := p.enter(op)
 	if err != nil {
@@ -133,5 +134,5 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, own.Explain(pc.Ctx.CallError(op, uintptr(pc.Raw), res))
 	}
 	pc.Retain()
-	return newDeviceMem(pc.Ctx, mc), nil
+	return subject.NewDeviceMem(pc.Ctx, mc), nil
 }

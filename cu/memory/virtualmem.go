@@ -1,38 +1,38 @@
-package cu
+package memory
 
 import (
 	"fmt"
 	"runtime"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/subject"
 )
 
-// VirtualMem is a range of addresses of the device, and the memory that is mapped there. [Grow] adds
-// memory at the end without moving what is there, as append does with a slice that has room. Like a
-// slice it has a size, the bytes that are mapped from the beginning without a gap, and a capacity,
-// the bytes of the range. It is safe for concurrent use.
+// Virtual is a range of addresses of the device, and the memory that is mapped there.
+// [Virtual.Grow] adds memory at the end without moving what is there, as append does with a slice
+// that has room. Like a slice it has a size, the bytes that are mapped from the beginning without a
+// gap, and a capacity, the bytes of the range. It is safe for concurrent use.
 //
-// For the use as a [Memory], [VirtualMem.Mem] returns it: it is as large as its size is when the call
-// begins. [VirtualMem.Span] returns any part.
-//
-// [Grow]: VirtualMem.Grow
-type VirtualMem struct{ mem *DeviceMem }
+// For the use as a [cu.Memory], [Virtual.Mem] returns it: it is as large as its size is when the call
+// begins. [Virtual.Span] returns any part.
+type Virtual struct{ mem *cu.DeviceMem }
 
-// MemAccess says how a device may access memory (CUmemAccess_flags).
-type MemAccess int32
+// Access says how a device may access memory (CUmemAccess_flags).
+type Access int32
 
 const (
 	// AccessNone allows no access: CU_MEM_ACCESS_FLAGS_PROT_NONE.
-	AccessNone MemAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_NONE
+	AccessNone Access = driver.CU_MEM_ACCESS_FLAGS_PROT_NONE
 	// AccessRead allows kernels and copies to read: CU_MEM_ACCESS_FLAGS_PROT_READ.
-	AccessRead MemAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READ
+	AccessRead Access = driver.CU_MEM_ACCESS_FLAGS_PROT_READ
 	// AccessReadWrite allows all access: CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
-	AccessReadWrite MemAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	AccessReadWrite Access = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 )
 
 // String returns the name of the access.
-func (a MemAccess) String() string {
+func (a Access) String() string {
 	return core.NameOf([]core.ValueName{
 		{Value: int32(AccessNone), Name: "AccessNone"},
 		{Value: int32(AccessRead), Name: "AccessRead"},
@@ -41,19 +41,19 @@ func (a MemAccess) String() string {
 }
 
 // Reserve reserves a range of addresses for at least capacity bytes, and maps no memory
-// (cuMemAddressReserve, CUDA 10.2). The capacity is rounded up to a multiple of [Context.Granularity].
-// Addresses take no memory, so ask for as many as the memory may need. They are limited all the same: a
-// driver may refuse 32 GiB, for example where ulimit -v limits the process, and the error matches
-// [ResultOutOfMemory]. Before that Reserve frees what was abandoned, for which it may wait for the GPU:
-// see docs/blocking.md. Streams of the context can use the memory, and those of other devices after
-// [VirtualMem.SetAccess].
-func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
+// (cuMemAddressReserve, CUDA 10.2). The capacity is rounded up to a multiple of [Granularity].
+// Addresses take no memory, so ask for as many as the memory may need. They are limited all the
+// same: a driver may refuse 32 GiB, for example where ulimit -v limits the process, and the error
+// matches [cu.ResultOutOfMemory]. Before that Reserve frees what was abandoned, for which it may
+// wait for the GPU: see docs/blocking.md. Streams of the context can use the memory, and those of
+// other devices after [Virtual.SetAccess].
+func Reserve(c *cu.Context, capacity uint64) (*Virtual, error) {
 	const op = "cuMemAddressReserve"
-	cc, err := c.enter(op)
+	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer subject.LeaveContext(c)
 	if capacity == 0 || capacity > 1<<62 {
 		return nil, core.BadValue(op, cc, fmt.Sprintf(
 			"the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
@@ -75,26 +75,26 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
 	v.now.Store(first)
-	return &VirtualMem{newDeviceMem(cc, first)}, nil
+	return &Virtual{subject.NewDeviceMem(cc, first)}, nil
 }
 
 // enter begins a call on the memory. leave ends it.
-func (m *VirtualMem) enter(op string) (*virtualCore, *core.Mem, error) {
+func (m *Virtual) enter(op string) (*virtualCore, *core.Mem, error) {
 	if m == nil || m.mem == nil {
 		return nil, nil, core.NilError(op, "virtual memory")
 	}
-	mc := m.mem.core().Current()
+	mc := subject.DeviceMem(m.mem).Current()
 	return mc.Virt.(*generation).of, mc, mc.Enter(mc, op)
 }
 
-func (m *VirtualMem) leave(mc *core.Mem) {
+func (m *Virtual) leave(mc *core.Mem) {
 	mc.EndCall()
 	runtime.KeepAlive(m.mem)
 }
 
 // Mem returns the memory as a DeviceMem, for copies, launches, and all that use memory. It is
-// valid as long as the VirtualMem, and its Close closes the VirtualMem. For nil it is nil.
-func (m *VirtualMem) Mem() *DeviceMem {
+// valid as long as the Virtual, and its Close closes the Virtual. For nil it is nil.
+func (m *Virtual) Mem() *cu.DeviceMem {
 	if m == nil {
 		return nil
 	}
@@ -102,36 +102,36 @@ func (m *VirtualMem) Mem() *DeviceMem {
 }
 
 // Size returns the number of bytes that are mapped from the beginning without a gap, or 0 for nil.
-func (m *VirtualMem) Size() uint64 { return m.Mem().Size() }
+func (m *Virtual) Size() uint64 { return m.Mem().Size() }
 
 // Cap returns the number of bytes of the range, or 0 for nil.
-func (m *VirtualMem) Cap() uint64 {
+func (m *Virtual) Cap() uint64 {
 	if m == nil || m.mem == nil {
 		return 0
 	}
-	return m.mem.core().Size
+	return subject.DeviceMem(m.mem).Size
 }
 
 // Handle returns the address of the range (CUdeviceptr), for code that calls the driver directly. It
-// is valid until the VirtualMem is closed or collected. For nil and for closed memory it is 0.
-func (m *VirtualMem) Handle() uint64 { return m.Mem().Handle() }
+// is valid until the Virtual is closed or collected. For nil and for closed memory it is 0.
+func (m *Virtual) Handle() uint64 { return m.Mem().Handle() }
 
 // Span returns size bytes of the range, beginning at off. If they are not mapped, the calls that use
 // the Span fail. The Span stays valid if other memory is mapped or unmapped.
-func (m *VirtualMem) Span(off, size uint64) Span {
+func (m *Virtual) Span(off, size uint64) cu.Span {
 	if m.Cap() == 0 {
-		return Span{}
+		return cu.Span{}
 	}
-	return newSpan(core.Span{Mem: m.mem.core(), Owner: m.mem, Size: m.Cap()}).Span(off, size)
+	return subject.NewSpan(core.Span{Mem: subject.DeviceMem(m.mem), Owner: m.mem, Size: m.Cap()}).Span(off, size)
 }
 
 // Grow maps new memory of the device behind the memory that is mapped, until the size is at least n
 // bytes (cuMemCreate, cuMemMap, cuMemSetAccess). The bytes that are there stay, at the same
 // addresses, and work that uses them goes on. The content of the new memory is undefined. Grow does
-// not wait for the GPU unless memory is short, as [Context.Alloc]: see docs/blocking.md.
+// not wait for the GPU unless memory is short, as [cu.Context.Alloc]: see docs/blocking.md.
 //
 // Each call that adds memory makes one mapping. Many small mappings make work with the memory slower.
-func (m *VirtualMem) Grow(n uint64) error {
+func (m *Virtual) Grow(n uint64) error {
 	const op = "cuMemCreate"
 	v, mc, err := m.enter(op)
 	if err != nil {
@@ -165,31 +165,29 @@ func (m *VirtualMem) Grow(n uint64) error {
 
 // Shrink unmaps the memory that was mapped at byte n or later, each mapping as a whole
 // (cuMemUnmap). So the size may stay above n, up to the end of a mapping. It waits as
-// [VirtualMem.Unmap] does: see docs/blocking.md.
-func (m *VirtualMem) Shrink(n uint64) error {
-	return m.unmap("VirtualMem.Shrink", func(p *part) (bool, error) { return p.off >= n, nil })
+// [Virtual.Unmap] does: see docs/blocking.md.
+func (m *Virtual) Shrink(n uint64) error {
+	return m.unmap("memory.Virtual.Shrink", func(p *part) (bool, error) { return p.off >= n, nil })
 }
 
 // Unmap unmaps size bytes at offset off (cuMemUnmap). The range must not begin or end within a
-// mapping. Unmap waits until work that has been enqueued with any part of the VirtualMem is done: see
+// mapping. Unmap waits until work that has been enqueued with any part of the range is done: see
 // docs/blocking.md.
 //
 // If calls that use the memory are in flight, or a graph uses it, Unmap returns at once, and the
 // library unmaps the memory when they are done. Until then nothing can be mapped there. Later calls
 // cannot use the memory: a copy is refused, and a kernel that accesses it fails. A call that begins
-// at the same time as Unmap may fail with [ErrClosed].
+// at the same time as Unmap may fail with [cu.ErrClosed].
 //
-// If the driver fails to unmap memory, it is lost for work all the same. The next Unmap or [Map] of
-// these addresses, or Close, tries again. [Driver.Stats] counts such memory.
-//
-// [Map]: VirtualMem.Map
-func (m *VirtualMem) Unmap(off, size uint64) error {
-	return m.unmap("VirtualMem.Unmap", func(p *part) (bool, error) {
+// If the driver fails to unmap memory, it is lost for work all the same. The next Unmap or
+// [Virtual.Map] of these addresses, or Close, tries again. [cu.Driver.Stats] counts such memory.
+func (m *Virtual) Unmap(off, size uint64) error {
+	return m.unmap("memory.Virtual.Unmap", func(p *part) (bool, error) {
 		switch inside := p.off >= off && p.off-off < size; {
 		case inside && p.size <= size-(p.off-off):
 			return true, nil
 		case inside || off > p.off && off-p.off < p.size:
-			return false, core.BadValue("cuMemUnmap", m.mem.core(), fmt.Sprintf(
+			return false, core.BadValue("cuMemUnmap", subject.DeviceMem(m.mem), fmt.Sprintf(
 				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off,
 				p.size, p.off))
 		}
@@ -197,7 +195,7 @@ func (m *VirtualMem) Unmap(off, size uint64) error {
 	})
 }
 
-func (m *VirtualMem) unmap(method string, take func(*part) (bool, error)) error {
+func (m *Virtual) unmap(method string, take func(*part) (bool, error)) error {
 	v, mc, err := m.enter("cuMemUnmap")
 	if err != nil {
 		return err
@@ -207,12 +205,11 @@ func (m *VirtualMem) unmap(method string, take func(*part) (bool, error)) error 
 	return v.unmap(method, take)
 }
 
-// Map maps physical memory at byte off, which must be a multiple of [Context.Granularity]
-// (cuMemMap, cuMemSetAccess). The same memory may be mapped at several places. The mapping keeps the
-// memory allocated, also after p is closed. The devices have the access that
-// [VirtualMem.SetAccess] has set, and the context's own device reads and writes. Map does not wait
-// for the GPU.
-func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
+// Map maps physical memory at byte off, which must be a multiple of [Granularity] (cuMemMap,
+// cuMemSetAccess). The same memory may be mapped at several places. The mapping keeps the memory
+// allocated, also after p is closed. The devices have the access that [Virtual.SetAccess] has set,
+// and the context's own device reads and writes. Map does not wait for the GPU.
+func (m *Virtual) Map(off uint64, p *Physical) error {
 	const op = "cuMemMap"
 	v, mc, err := m.enter(op)
 	if err != nil {
@@ -240,7 +237,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 // memory: see docs/blocking.md. If a graph uses the memory, or a call is in flight, it returns an
 // error, and changes nothing. If the driver refuses the change, it is undone. Work that is enqueued at
 // the same time, and that needs the access, fails and poisons its context.
-func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
+func (m *Virtual) SetAccess(dev *cu.Device, a Access) error {
 	const op = "cuMemSetAccess"
 	v, mc, err := m.enter(op)
 	if err != nil {
@@ -248,47 +245,49 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	}
 	m.leave(mc) // the generation must be able to end
 	defer runtime.KeepAlive(m.mem)
+	of := subject.Device(dev)
 	switch {
-	case dev.core() == nil:
+	case of == nil:
 		return core.NilArgError(op, mc, "device")
-	case dev.core().Drv != v.ctx.Drv:
-		return core.Misuse(op, mc, ErrDriverMismatch,
+	case of.Drv != v.ctx.Drv:
+		return core.Misuse(op, mc, cu.ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
-		return core.BadValue(op, mc, "unknown access "+a.String()+": see MemAccess")
+		return core.BadValue(op, mc, "unknown access "+a.String()+": see memory.Access")
 	}
 	if a != AccessReadWrite {
 		if err := v.endWork(op); err != nil {
 			return err
 		}
 	}
-	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(dev.core().Raw), Flags: int32(a)})
+	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(of.Raw), Flags: int32(a)})
 }
 
 // Access returns how a device may access the memory that is mapped at byte off (cuMemGetAccess).
-func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
+func (m *Virtual) Access(off uint64, dev *cu.Device) (Access, error) {
 	const op = "cuMemGetAccess"
 	v, mc, err := m.enter(op)
 	if err != nil {
 		return 0, err
 	}
 	defer m.leave(mc)
-	if dev.core() == nil {
+	of := subject.Device(dev)
+	if of == nil {
 		return 0, core.NilArgError(op, mc, "device")
 	}
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, mc, off)
 	}
-	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(dev.core().Raw), v.raw+driver.DevicePtr(off))
+	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(of.Raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
 		return 0, v.ctx.CallError(op, mc.Handle(), res)
 	}
-	return MemAccess(flags), nil
+	return Access(flags), nil
 }
 
-// Physical returns the physical memory that is mapped at byte off
-// (cuMemRetainAllocationHandle, CUDA 11.0). Close it after use.
-func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
+// Physical returns the physical memory that is mapped at byte off (cuMemRetainAllocationHandle,
+// CUDA 11.0). Close it after use.
+func (m *Virtual) Physical(off uint64) (*Physical, error) {
 	const op = "cuMemRetainAllocationHandle"
 	v, mc, err := m.enter(op)
 	if err != nil {
@@ -303,14 +302,14 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 	if res != driver.ResultSuccess {
 		return nil, v.ctx.CallError(op, mc.Handle(), res)
 	}
-	return newPhysicalMem(v.ctx, raw, p.physical, p.size), nil
+	return newPhysical(v.ctx, raw, p.physical, p.size), nil
 }
 
 // Close unmaps all memory, and gives the addresses back (cuMemUnmap, cuMemAddressFree). It waits
 // until the work that uses the memory is done: see docs/blocking.md. If calls that use the memory
 // are in flight, or a graph uses it, Close returns at once, and the library does this when they are
 // done. Further calls return nil.
-func (m *VirtualMem) Close() error {
+func (m *Virtual) Close() error {
 	if m == nil || m.mem == nil {
 		return core.NilError("cuMemAddressFree", "virtual memory")
 	}
