@@ -216,7 +216,7 @@ func wholeWords(r *core.Region, f core.WorkFunction, size uint64) error {
 	return nil
 }
 
-// endMemory ends the call that beginMemory began. res is the driver's result.
+// endMemory ends the call that BeginMemory began. res is the driver's result.
 func (s *Stream) endMemory(f core.WorkFunction, w *core.Work, d, r *core.Region, res driver.Result) error {
 	w.Stream.EndLegacy()
 	w.End()

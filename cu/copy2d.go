@@ -106,7 +106,7 @@ func (s *Stream) copyPlanes(f core.WorkFunction, d, r *planes, e extent) error {
 	if err := r.fit(op, e); unfit == nil {
 		unfit = err
 	}
-	if unfit != nil && d.Usable() && r.Usable() { // else beginMemory says what is wrong
+	if unfit != nil && d.Usable() && r.Usable() { // else BeginMemory says what is wrong
 		return unfit
 	}
 	return s.core().Attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
@@ -206,7 +206,7 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e extent, set func(*core
 	})
 }
 
-// endPlanes ends the call that beginMemory began. res is the driver's result.
+// endPlanes ends the call that BeginMemory began. res is the driver's result.
 func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *planes, e extent, res driver.Result) error {
 	w.Stream.EndLegacy()
 	w.End()
@@ -255,7 +255,7 @@ func (p *planes) fit(op string, e extent) error {
 		p.height = e.height
 	}
 	if !p.Usable() || e.empty() {
-		return nil // beginMemory finds the mistake
+		return nil // BeginMemory finds the mistake
 	}
 	if p.pitch < e.width || p.height < e.height {
 		return core.BadValue(op, p.Mem, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+

@@ -25,6 +25,7 @@ type Context struct {
 // contextRef is an alias, so that the field of a Context is not exported.
 type contextRef = core.Ref[core.ContextOwner]
 
+// own returns the state of the Context, or nil for a nil or zero Context.
 func (c *Context) own() *core.ContextOwner {
 	if c == nil {
 		return nil

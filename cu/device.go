@@ -108,6 +108,7 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	}
 }
 
+// core returns the state of the device, or nil for a nil or zero Device.
 func (dev *Device) core() *core.Device {
 	if dev == nil {
 		return nil

@@ -16,6 +16,15 @@ type DeviceMem struct {
 	memRef
 }
 
+// core returns the state of the memory, or nil for a nil or zero DeviceMem.
+func (m *DeviceMem) core() *core.Mem {
+	if m == nil {
+		return nil
+	}
+	return core.State(&m.memRef)
+}
+
+// newDeviceMem returns a DeviceMem for a new state.
 func newDeviceMem(ctx *core.Context, mc *core.Mem) *DeviceMem {
 	m := new(DeviceMem)
 	core.OwnMemory(m, &m.memRef, ctx, mc)
@@ -215,11 +224,4 @@ func (m *DeviceMem) Memset(value byte) error {
 		}
 		return err
 	})
-}
-
-func (m *DeviceMem) core() *core.Mem {
-	if m == nil {
-		return nil
-	}
-	return core.State(&m.memRef)
 }

@@ -79,7 +79,7 @@ var freeRow = &nodeFuncs[driver.DevicePtr]{nodeRow: &nodeRow{typ: GraphNodeTypeM
 func (w *FreeNode) row() *nodeRow { return rowIf(w != nil, freeRow.nodeRow) }
 
 func (w *FreeNode) prepare(c *nodeCall) error {
-	if w.Mem == nil || w.Mem.core() == nil {
+	if w.Mem.core() == nil {
 		return core.NilError(c.op, "device memory")
 	}
 	m := w.Mem.core()

@@ -17,6 +17,15 @@ type HostMem struct {
 	memRef
 }
 
+// core returns the state of the memory, or nil for a nil or zero HostMem.
+func (m *HostMem) core() *core.Mem {
+	if m == nil {
+		return nil
+	}
+	return core.State(&m.memRef)
+}
+
+// newHostMem returns a HostMem for a new state.
 func newHostMem(ctx *core.Context, mc *core.Mem) *HostMem {
 	m := new(HostMem)
 	core.OwnMemory(m, &m.memRef, ctx, mc)
@@ -235,11 +244,4 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 		return 0, err
 	}
 	return len(dst), end
-}
-
-func (m *HostMem) core() *core.Mem {
-	if m == nil {
-		return nil
-	}
-	return core.State(&m.memRef)
 }

@@ -22,11 +22,13 @@ type Span struct{ spanRef }
 // spanRef is an alias, so that the field of a Span is not exported.
 type spanRef = core.SpanRef
 
+// newSpan returns the Span with these parts.
 func newSpan(parts core.Span) (s Span) {
 	*s.core() = parts
 	return s
 }
 
+// core returns the parts of the span.
 func (s *Span) core() *core.Span { return core.SpanIn(&s.spanRef) }
 
 func (s Span) span() Span { return s }
@@ -42,7 +44,7 @@ func (s Span) Span(off, size uint64) Span {
 }
 
 // regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
-// an interface method would make the argument escape.
+// an interface method would make the argument escape. Package subject has another for the packages in this folder.
 func regionOf(m Memory) core.Region {
 	switch m := m.(type) {
 	case nil:

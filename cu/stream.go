@@ -21,6 +21,7 @@ type Stream struct {
 // streamRef is an alias, so that the field of a Stream is not exported.
 type streamRef = core.Ref[core.Stream]
 
+// core returns the state of the stream, or nil for a nil or zero Stream.
 func (s *Stream) core() *core.Stream {
 	if s == nil {
 		return nil
@@ -28,7 +29,7 @@ func (s *Stream) core() *core.Stream {
 	return core.State(&s.streamRef)
 }
 
-// newStream returns a Stream that owns a handle of the driver.
+// newStream returns a Stream for a new state.
 func newStream(ctx *core.Context, sc *core.Stream) *Stream {
 	s := new(Stream)
 	core.OwnStream(s, &s.streamRef, ctx, sc)

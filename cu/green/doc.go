@@ -9,7 +9,7 @@
 //	err = s.Close()
 //	err = small.Close()
 //
-// Memory, modules and events are those of the primary context gpu. It needs a driver for CUDA 12.5. Otherwise the
+// Memory, modules and events are those of the primary context gpu. The package needs a driver for CUDA 12.5. Otherwise the
 // errors match [errors.ErrUnsupported].
 //
 // # Where to begin

@@ -1,4 +1,4 @@
-// Package interop uses memory and semaphores of other APIs, such as Vulkan and D3D12, with CUDA.
+// Package interop lets CUDA use memory and semaphores of other APIs, such as Vulkan and D3D12.
 //
 //	mem, err := interop.ImportMem(gpu, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: fd}, size)
 //	sem, err := interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: semFD})
@@ -9,7 +9,7 @@
 //	err = sem.Close()
 //	err = mem.Close()
 //
-// Here fd and semFD are files that the other API has exported. examples/vulkan is a whole program. Graphs signal
+// Here fd and semFD are descriptors of files that the other API has exported. examples/vulkan is a whole program. Graphs signal
 // semaphores, and wait for them, by nodes: see [cu.SignalNode] and [cu.ExternalWaitNode].
 //
 // # Where to begin

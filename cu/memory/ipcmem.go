@@ -114,7 +114,7 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 	mc.Capacity = mc.Size
 	core.ObserveOpened(mc, h)
 	if res != driver.ResultSuccess {
-		// The cleanup of m finds it closed.
+		core.CleanupOf(core.RefOf(m)).Stop() // keeps m, too
 		mc.CloseKept()
 		mc.DestroyLate(false) // a close here might wait for the GPU
 		return nil, cc.CallError("cuMemGetAddressRange", uintptr(raw), res)
@@ -128,7 +128,7 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 // memory allocated.
 //
 // It is transferred as its 64 bytes (MarshalBinary), the format of C, or as text of 128 hexadecimal
-// digits (MarshalText), as an [cu.IPCEventHandle] is. The zero IPCHandle names no memory; calls with
+// digits (MarshalText), as a [cu.IPCEventHandle] is. The zero IPCHandle names no memory; calls with
 // it return an error that matches [cu.ErrNil].
 type IPCHandle [driver.CU_IPC_HANDLE_SIZE]byte
 

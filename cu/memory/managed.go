@@ -13,14 +13,14 @@ import (
 	"github.com/purecu/purecu/internal/subject"
 )
 
-// Location is a place where managed memory can be. The zero value is no place.
+// Location is a place where memory can be. The zero value is no place.
 type Location struct {
 	Type LocationType
 	// ID is the ordinal of the device, or the number of the NUMA node.
 	ID int
 }
 
-// LocationOf returns the device as a place of managed memory.
+// LocationOf returns the place that is the device's memory.
 func LocationOf(dev *cu.Device) Location {
 	of := subject.Device(dev)
 	if of == nil {
@@ -203,12 +203,12 @@ func Prefetch(s *cu.Stream, m cu.Memory, to Location) error {
 // whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait
 // while the stream's queue is full: see docs/blocking.md.
 func Attach(s *cu.Stream, m *cu.HostMem, flags AttachFlags) error {
-	sc := subject.Stream(s)
-	if sc == nil {
-		return core.NilError(core.WorkAttach.Op(), "stream")
+	var of core.Named
+	if sc := subject.Stream(s); sc != nil {
+		of = sc
 	}
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
-		return core.BadValue(core.WorkAttach.Op(), sc,
+		return core.BadValue(core.WorkAttach.Op(), of,
 			"the flags are "+flags.String()+": use one of AttachFlags")
 	}
 	if mc := subject.HostMem(m); mc != nil && mc.Is == pooledManaged && !mc.Closed() {

@@ -21,6 +21,7 @@ type Pool struct {
 // poolRef is an alias, so that the field of a Pool is not exported.
 type poolRef = core.Ref[core.MemPool]
 
+// core returns the state of the pool, or nil for a nil or zero Pool.
 func (p *Pool) core() *core.MemPool {
 	if p == nil {
 		return nil
@@ -405,7 +406,7 @@ func (p *Pool) Alloc(s *cu.Stream, size uint64) (*cu.DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if err := notOnDevice(pc, op, "use AllocHost"); err != nil {
+	if err := notOnDevice(pc, op, "use memory.Pool.AllocHost"); err != nil {
 		return nil, err
 	}
 	sc := subject.Stream(s)

@@ -26,7 +26,7 @@ import (
 // # Lifetime
 //
 // The other code keeps the ownership. Close waits until the work that uses the memory is done, as
-// far as package cu has enqueued it, and frees nothing. It returns at once if a call or a graph
+// far as this library has enqueued it, and frees nothing. It returns at once if a call or a graph
 // uses the memory, or if a stream that has used it is being captured. So before the owner frees the
 // memory, end the captures, close the graphs that use it, and then the DeviceMem. Do not leave this
 // to the garbage collector.

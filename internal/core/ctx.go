@@ -80,8 +80,8 @@ type ContextIdentity struct {
 	Raw driver.Context
 	Dev driver.Device
 	Key ContextKey
-	// APIDevice is the *cu.Device of Dev. It is set when the Context is made, and only package cu
-	// reads it, in deviceOf.
+	// APIDevice is the *cu.Device of Dev. It is set when the Context is made. Only deviceOf in package cu
+	// and subject.DeviceOf read it.
 	APIDevice any
 }
 

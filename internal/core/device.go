@@ -23,8 +23,3 @@ func (dev *Device) Handle() uintptr { return 0 }
 func (dev *Device) CallError(op string, res driver.Result) error {
 	return About(dev, dev.Drv.ResultError(op, 0, res))
 }
-
-// Clamp32 returns the nearest 32-bit number.
-func Clamp32(n int) int32 {
-	return int32(max(-1<<31, min(n, 1<<31-1)))
-}

@@ -20,7 +20,7 @@ type EventOwner struct {
 
 // Object returns the event for an error. It is nil if there is no event yet.
 func (o *EventOwner) Object() Named {
-	if o == nil {
+	if o == nil || o.Event == nil {
 		return nil
 	}
 	return o.Event
@@ -37,9 +37,6 @@ func (o *EventOwner) Flags() uint32 {
 	return o.Event.Flags
 }
 
-// CloseAbandoned closes the event of an owner that the garbage collector has found.
-func (o *EventOwner) CloseAbandoned() { o.Event.closeAbandoned() }
-
 // NoteClosed notes that the event was closed.
 func (o *EventOwner) NoteClosed() { runtime.SetFinalizer(o, nil) }
 
@@ -54,7 +51,7 @@ func (o *EventOwner) EndCall(sl *Slot) {
 // finalizer instead of a cleanup, because a cleanup allocates twice.
 func newEventOwner(c *Event) *EventOwner {
 	o := &EventOwner{Event: c}
-	runtime.SetFinalizer(o, (*EventOwner).CloseAbandoned)
+	runtime.SetFinalizer(o, func(o *EventOwner) { o.Event.closeAbandoned() })
 	return o
 }
 
@@ -135,7 +132,7 @@ func MoveEvent(from, to *EventRef) {
 	to.owner.Store(from.owner.Swap(nil))
 }
 
-// ExchangeEvents exchanges the contents of two events. For a moment both have what b gets.
+// ExchangeEvents exchanges the contents of two different events. For a moment both have what b gets.
 func ExchangeEvents(a, b *EventRef) {
 	for a.mu.Lock(); !b.mu.TryLock(); a.mu.Lock() { // two moves may lock the same two events
 		a.mu.Unlock()

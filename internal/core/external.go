@@ -44,7 +44,7 @@ type ExternalOp struct {
 // ExternalOpRef is what a cu.ExternalOp embeds, by an alias that is not exported: see Ref.
 type ExternalOpRef struct{ op ExternalOp }
 
-// The receiver is a value because a pointer would escape in generic functions.
+// externalOp returns the operation. The receiver is a value because a pointer would escape in generic functions.
 func (r ExternalOpRef) externalOp() ExternalOp { return r.op }
 
 func (r *ExternalOpRef) setExternalOp(op ExternalOp) { r.op = op }
@@ -82,7 +82,7 @@ type ExternalParams struct {
 	waits   []driver.ExternalSemaphoreWaitParams
 }
 
-// FillExternal makes p these operations.
+// FillExternal makes p these operations, which CheckExternal has accepted.
 func FillExternal[O HasExternalOp](p *ExternalParams, ops []O, wait bool) {
 	p.wait, p.handles, p.signals, p.waits = wait, p.handles[:0], p.signals[:0], p.waits[:0]
 	for i := range ops {
@@ -157,7 +157,7 @@ func EnqueueExternal[O HasExternalOp](sc *Stream, op string, ops []O, wait bool)
 	return nil
 }
 
-// ExternalWords returns the operations for the race detector.
+// ExternalWords returns operations that CheckExternal has accepted, for the race detector.
 func ExternalWords[O HasExternalOp](ops []O, wait bool) []races.WordOp {
 	list := make([]races.WordOp, len(ops))
 	for i := range ops {

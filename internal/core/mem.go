@@ -144,7 +144,7 @@ type ImportedMemory struct {
 	Left bool
 }
 
-// virtual is a *generation of package cu. It is an interface, so that a program that maps no memory does not
+// virtual is a *generation of cu/memory. It is an interface, so that a program that maps no memory does not
 // contain it.
 type virtual interface {
 	// MemoryBytes returns how much memory is mapped.
@@ -160,7 +160,7 @@ type virtual interface {
 	Free(at driver.At) (op string, res driver.Result)
 }
 
-// CountedOpening has what to do with one of several openings of the same memory: see openings in package cu. It has
+// CountedOpening has what to do with one of several openings of the same memory: see poolimport.Memory. It has
 // functions, so that a program that opens no memory of pools does not contain them.
 type CountedOpening struct {
 	// Leave is called when no call on closed memory is in flight. It reports whether the caller has to

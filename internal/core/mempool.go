@@ -11,7 +11,7 @@ import (
 
 // This file has the pools of memory, and the protocol by which their memory is allocated and freed.
 //
-// cu.Stream.Alloc and memory.Pool.Alloc call cu.Stream.alloc, which calls AllocOnce in this
+// cu.Stream.Alloc and memory.Pool.Alloc call Stream.AllocPooled, which calls AllocOnce in this
 // file, by Context.Allocate unless the stream is being captured.
 //
 // cu.DeviceMem.Close calls Resource.CloseOwned, which takes the memory from the streams that keep it. If no call is in
@@ -64,7 +64,7 @@ type MemPool struct {
 	// Of.
 	Foreign bool
 	Of      *MemPool
-	// LeaveImports is imports.leave of package cu if the pool is imported, else nil. It is a field, so that a program
+	// LeaveImports is poolimport.Pools.Leave if the pool is imported, else nil. It is a field, so that a program
 	// that imports no pools does not contain the function.
 	LeaveImports func(driver.MemoryPool) (end func())
 }
@@ -438,21 +438,21 @@ func (mc *Mem) destroyIdle(l LeakReport) {
 	ctx.Drv.Leak(l)
 }
 
-// AllocPooled allocates from a pool, or from the current pool of the device if p is nil. It calls own once, with the
-// memory, which gets an owner there.
-func (s *Stream) AllocPooled(op string, size uint64, p *MemPool, own func(*Mem)) error {
-	if err := s.Begin(op); err != nil {
+// AllocPooled allocates from a pool, or from the current pool of the device if p is nil. If it succeeds, it has
+// called own once with the memory, which gets an owner there. The caller keeps the cu.Stream reachable.
+func (sc *Stream) AllocPooled(op string, size uint64, p *MemPool, own func(*Mem)) error {
+	if err := sc.Begin(op); err != nil {
 		return err
 	}
-	defer s.EndCall()
+	defer sc.EndCall()
 	if size == 0 {
-		return BadValue(op, s, "the size is 0 bytes: ask for at least one")
+		return BadValue(op, sc, "the size is 0 bytes: ask for at least one")
 	}
 	var raw driver.DevicePtr
 	var ofNode *Mem // memory of a node, in a capture
 	refused := false
 	attempt := func() (res driver.Result) {
-		raw, res, refused = s.AllocOnce(size, p, func(mc *Mem) {
+		raw, res, refused = sc.AllocOnce(size, p, func(mc *Mem) {
 			ofNode = mc
 			own(mc)
 		})
@@ -460,18 +460,18 @@ func (s *Stream) AllocPooled(op string, size uint64, p *MemPool, own func(*Mem))
 	}
 	var res driver.Result
 	var collected *Collection
-	if c := s.Shared.Capture.Load(); c != nil && c.Active() {
+	if c := sc.Shared.Capture.Load(); c != nil && c.Active() {
 		res = attempt() // a failure may have invalidated the capture, and a second result would hide the first one
 	} else {
-		res, collected = s.Ctx.Allocate(attempt)
+		res, collected = sc.Ctx.Allocate(attempt)
 	}
 	switch {
 	case refused:
-		return CapturedPoolError(op, s)
+		return CapturedPoolError(op, sc)
 	case res != driver.ResultSuccess:
-		return s.FailPoolAlloc(op, size, res, p, collected)
+		return sc.FailPoolAlloc(op, size, res, p, collected)
 	case ofNode != nil:
-		ofNode.ObserveOrder(op, s)
+		ofNode.ObserveOrder(op, sc)
 		return nil
 	}
 	mc := &Mem{Is: PooledMemory, Raw: raw, Size: size, Capacity: size}
@@ -480,8 +480,8 @@ func (s *Stream) AllocPooled(op string, size uint64, p *MemPool, own func(*Mem))
 		mc.Pool = p
 	}
 	own(mc)
-	mc.Resource.UsedOn(s) // it becomes the first in the list: see chooseStream
-	mc.ObserveOrder(op, s)
+	mc.Resource.UsedOn(sc) // it becomes the first in the list: see chooseStream
+	mc.ObserveOrder(op, sc)
 	return nil
 }
 

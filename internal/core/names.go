@@ -40,3 +40,8 @@ func FlagNames(f uint32, zero string, names []string) string {
 	}
 	return strings.Join(set, "|")
 }
+
+// Clamp32 returns the nearest 32-bit number.
+func Clamp32(n int) int32 {
+	return int32(max(-1<<31, min(n, 1<<31-1)))
+}

@@ -9,8 +9,8 @@ import (
 // The packages in the folder of cu get from an object of cu to its state by the functions of this file, which package
 // internal/subject wraps. What cu embeds for that has no exported field or method, so programs see nothing of it.
 
-// Ref refers to the state of an object of cu, such as the Stream of a cu.Stream. The object embeds it, by an alias that
-// is not exported. The zero Ref refers to nothing.
+// Ref refers to the state of an object of cu, or of a package in its folder, such as the Stream of a cu.Stream. The
+// object embeds it, by an alias that is not exported. The zero Ref refers to nothing.
 type Ref[T any] struct {
 	to *T
 	// cleanup closes the state of an object that is abandoned.
@@ -32,7 +32,7 @@ func RefOf[T any](h Has[T]) *Ref[T] { return h.ref() }
 // nil, because there is no Ref then.
 func Of[T any](h Has[T]) *T { return h.ref().to }
 
-// State is Of for package cu, which has the Ref itself.
+// State is Of for the package of the object, which has the Ref itself.
 func State[T any](r *Ref[T]) *T { return r.to }
 
 // SetState makes r, the Ref of a new object of cu, refer to a state.
@@ -56,7 +56,7 @@ func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
 }
 
 // OwnMemory makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
-// abandoned, the life of mc ends.
+// abandoned, the life of mc ends. Virtual memory, of which mc is the first generation, has an end of its own.
 func OwnMemory[O any](owner *O, r *Ref[Mem], ctx *Context, mc *Mem) {
 	if mc.Virt != nil {
 		SetState(r, mc, runtime.AddCleanup(owner, virtual.Forgotten, mc.Virt))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -86,7 +87,8 @@ func TestRefs(t *testing.T) {
 // TestRefsAreHidden checks that what objects of cu embed shows nothing to programs.
 func TestRefsAreHidden(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[cu.Driver](), reflect.TypeFor[cu.Device](), reflect.TypeFor[cu.Context](),
-		reflect.TypeFor[cu.Stream](), reflect.TypeFor[cu.Event](), reflect.TypeFor[cu.DeviceMem](), reflect.TypeFor[cu.HostMem]()} {
+		reflect.TypeFor[cu.Stream](), reflect.TypeFor[cu.Event](), reflect.TypeFor[cu.DeviceMem](), reflect.TypeFor[cu.HostMem](),
+		reflect.TypeFor[cu.Span](), reflect.TypeFor[cu.ExternalOp](), reflect.TypeFor[memory.Pool]()} {
 		refs := 0
 		for i := range typ.NumField() {
 			f := typ.Field(i)

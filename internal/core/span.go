@@ -9,24 +9,24 @@ import (
 // Span is a part of an allocation.
 type Span struct {
 	Mem *Mem
-	// Owner keeps Mem from being collected. It is a spanError if the span is not memory.
+	// Owner keeps Mem from being collected. It is a spanError if the span cannot be used.
 	Owner     any
 	Off, Size uint64
 }
 
-// spanError is the error of a span that exceeds its memory.
+// spanError is the reason why a span cannot be used.
 type spanError struct{ error }
 
 // Fail makes every use of the span fail.
 func (s *Span) Fail(err error) { s.Owner = spanError{err} }
 
-// Err returns the error of a span that exceeds its memory, or nil.
+// Err returns the reason why the span cannot be used, or nil.
 func (s *Span) Err() error {
 	e, _ := s.Owner.(spanError)
 	return e.error
 }
 
-// Cut makes it size bytes of itself, from offset off. If they exceed the span, it fails.
+// Cut limits the span to size bytes from offset off. If it has fewer, every use of it fails.
 func (s *Span) Cut(off, size uint64) {
 	if (off > s.Size || size > s.Size-off) && s.Err() == nil {
 		s.Fail(fmt.Errorf("%w: %d bytes at %d, of %d", ErrInvalid, size, off, s.Size))

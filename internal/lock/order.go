@@ -1,6 +1,6 @@
-// Package lock defines the mutexes of package cu, of its core, and of the internal packages that they import, and
-// the order in which they are taken. Package internal/ccall has locks of its own: a goroutine that
-// holds one of them takes none of the locks here.
+// Package lock defines the mutexes of package cu and the packages in its folder, of their core, and of
+// the internal packages that they import, and the order in which they are taken. Package internal/ccall
+// has locks of its own: a goroutine that holds one of them takes none of the locks here.
 //
 // A goroutine that holds a lock takes only locks that are further down in the list below, and no
 // second lock of the same type, except where the type's comment says so. No lock is held during a
@@ -49,7 +49,7 @@ type (
 	Moving struct{}
 	// Prepared is PreparedLaunch.mu: the replacement of an argument.
 	Prepared struct{}
-	// Virtual is virtualCore.mu: what is mapped in a range of addresses. The driver maps memory and sets
+	// Virtual is memory.virtualCore.mu: what is mapped in a range of addresses. The driver maps memory and sets
 	// its access under this lock, and waits for no work meanwhile.
 	Virtual struct{}
 	// Thread is Thread.mu: the stream of a Thread.
@@ -59,7 +59,7 @@ type (
 	// ObjectSet is core.ObjectSet.Mu: the objects that a graph uses. The lock of a graph that is
 	// replaced or copied is taken before the lock of the new graph.
 	ObjectSet struct{}
-	// EventOwner is Event.mu: the owner that an Event points to. A goroutine may hold the locks of
+	// EventOwner is core.EventRef.mu: the owner that an Event points to. A goroutine may hold the locks of
 	// two events. It takes the second one with TryLock.
 	EventOwner struct{}
 	// Polls is captures.polls, which protects no data. It is held for reading while an event is
@@ -74,7 +74,7 @@ type (
 	// Ticket is core.Ticket.Mu: the channel and the functions that learn the outcome of a ticket's
 	// record.
 	Ticket struct{}
-	// HandleUses is handleUses.mu: the imported pools, and their memory that is open.
+	// HandleUses is poolimport.handleUses.mu: the imported pools, and their memory that is open.
 	HandleUses struct{}
 	// StreamSet is core.StreamSet.mu: changes to the list of streams on which an object was used.
 	StreamSet struct{}

@@ -106,7 +106,7 @@ func (u *handleUses[X]) beginEnd(h uint64) (end func()) {
 	}
 }
 
-// Idle reports whether no object is in use, and no call of the driver is in progress.
+// Idle reports whether no object is in use, and no call of the driver is in progress. It is for tests.
 func (u *handleUses[X]) Idle() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -38,7 +38,7 @@ func (p *Pools) Leave(raw driver.MemoryPool) (end func()) {
 	return p.beginEnd(uint64(raw))
 }
 
-// Memory is the memory of imported pools that is open, of a Driver.
+// Memory is the open memory of a Driver's imported pools.
 type Memory struct{ handleUses[openedMemory] }
 
 // openedMemory is memory that DeviceMems have opened at one address. Memory.mu guards it.

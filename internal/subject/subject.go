@@ -1,5 +1,6 @@
-// Package subject is what the packages in the folder of cu, one for each subject, share. It gets from an object of cu to
-// its state in internal/core, begins and ends calls on it, and makes objects of cu for new states.
+// Package subject has what the packages in the folder of cu share. Each of those packages has one subject. Package subject
+// gets from an object of cu to its state in internal/core, begins and ends calls on it, and makes objects of cu for new
+// states.
 //
 // The state of a nil pointer, and of an object that no call of cu has made, is nil.
 package subject
@@ -30,16 +31,13 @@ func Device(dev *cu.Device) *core.Device {
 // DeviceOf returns the Device of a context.
 func DeviceOf(c *core.Context) *cu.Device { return c.APIDevice.(*cu.Device) }
 
-// Context returns the state of a Context.
-func Context(c *cu.Context) *core.ContextOwner {
-	if c == nil {
-		return nil
-	}
-	return core.Of(c)
-}
-
 // EnterContext begins a call on a context. LeaveContext ends it.
-func EnterContext(c *cu.Context, op string) (*core.Context, error) { return Context(c).Begin(op) }
+func EnterContext(c *cu.Context, op string) (*core.Context, error) {
+	if c == nil {
+		return nil, core.NilError(op, "context")
+	}
+	return core.Of(c).Begin(op)
+}
 
 // LeaveContext ends a call that EnterContext has begun.
 func LeaveContext(c *cu.Context) {
@@ -55,7 +53,7 @@ func Stream(s *cu.Stream) *core.Stream {
 	return core.Of(s)
 }
 
-// NewStream returns a Stream that owns a handle of the driver.
+// NewStream returns a Stream for a new state.
 func NewStream(ctx *core.Context, sc *core.Stream) *cu.Stream {
 	s := new(cu.Stream)
 	core.OwnStream(s, core.RefOf(s), ctx, sc)
@@ -70,21 +68,14 @@ func Event(e *cu.Event) *core.EventOwner {
 	return core.CreatedOwner(core.EventRefOf(e))
 }
 
-// NewEvent returns an Event for a CUevent.
-func NewEvent(c *core.Event) *cu.Event {
-	e := new(cu.Event)
-	core.InitEvent(core.EventRefOf(e), c)
-	return e
-}
-
-// NewDeviceMem returns a DeviceMem that owns memory.
+// NewDeviceMem returns a DeviceMem for a new state.
 func NewDeviceMem(ctx *core.Context, mc *core.Mem) *cu.DeviceMem {
 	m := new(cu.DeviceMem)
 	core.OwnMemory(m, core.RefOf(m), ctx, mc)
 	return m
 }
 
-// NewHostMem returns a HostMem that owns memory.
+// NewHostMem returns a HostMem for a new state.
 func NewHostMem(ctx *core.Context, mc *core.Mem) *cu.HostMem {
 	m := new(cu.HostMem)
 	core.OwnMemory(m, core.RefOf(m), ctx, mc)
@@ -114,7 +105,7 @@ func NewSpan(parts core.Span) cu.Span {
 	return s
 }
 
-// RegionOf returns what memory refers to. m may be nil.
+// RegionOf returns what memory refers to. m may be nil. It is as regionOf in package cu.
 func RegionOf(m cu.Memory) core.Region {
 	switch m := m.(type) {
 	case nil:
