@@ -256,7 +256,8 @@ func (dev *Device) LimitsSMs() (bool, error) {
 	if dev.core() == nil {
 		return false, core.NilError(op, "device")
 	}
-	v, res := dev.core().Drv.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.core().Raw)
+	of := dev.core()
+	v, res := of.Drv.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, of.Raw)
 	if res != driver.ResultSuccess {
 		return false, dev.core().CallError(op, res)
 	}
@@ -307,7 +308,8 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 	}
 	if dev.drv != peer.drv {
 		return core.Misuse(op, dev.core(), ErrDriverMismatch, fmt.Sprintf(
-			"one device belongs to %s, the other to %s: open one driver and share it", dev.core().Drv.Which(), peer.core().Drv.Which()))
+			"one device belongs to %s, the other to %s: open one driver and share it", dev.core().Drv.Which(),
+			peer.core().Drv.Which()))
 	}
 	return nil
 }

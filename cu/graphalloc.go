@@ -179,7 +179,8 @@ func (dev *Device) ResetGraphMemHigh() error {
 		return core.NilError(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-		if res := dev.core().Drv.Table().DeviceSetGraphMemAttribute(driver.At{}, dev.core().Raw, a, 0); res != driver.ResultSuccess {
+		of := dev.core()
+		if res := of.Drv.Table().DeviceSetGraphMemAttribute(driver.At{}, of.Raw, a, 0); res != driver.ResultSuccess {
 			return dev.core().CallError(op, res)
 		}
 	}

@@ -258,8 +258,8 @@ func TestHostPoolMistakes(t *testing.T) {
 	}{
 		"an allocation for the host from device memory": {second(def.AllocHost(r.s, 64)), ResultInvalidValue,
 			"use Alloc"},
-		"pinned memory as device memory":  {second(pinned.Alloc(r.s, 64)), ResultInvalidValue, "use AllocHost"},
-		"managed memory as device memory": {second(managed.Alloc(r.s, 64)), ResultInvalidValue, "use AllocHost"},
+		"pinned memory as device memory":  {second(pinned.Alloc(r.s, 64)), ResultInvalidValue, "use memory.Pool.AllocHost"},
+		"managed memory as device memory": {second(managed.Alloc(r.s, 64)), ResultInvalidValue, "use memory.Pool.AllocHost"},
 		"a pool of pinned memory for Stream.Alloc": {memory.SetPool(r.gpu, pinned), ResultInvalidValue,
 			"device memory"},
 		"a pool of managed memory for Stream.Alloc": {memory.SetPool(r.gpu, managed), ResultInvalidValue,

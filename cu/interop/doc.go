@@ -9,8 +9,8 @@
 //	err = sem.Close()
 //	err = mem.Close()
 //
-// Here fd and semFD are descriptors of files that the other API has exported. examples/vulkan is a whole program. Graphs signal
-// semaphores, and wait for them, by nodes: see [cu.SignalNode] and [cu.ExternalWaitNode].
+// Here fd and semFD are descriptors of files that the other API has exported. examples/vulkan is a whole program.
+// Graphs signal semaphores, and wait for them, by nodes: see [cu.SignalNode] and [cu.ExternalWaitNode].
 //
 // # Where to begin
 //

@@ -76,7 +76,8 @@ func TestRefs(t *testing.T) {
 	if ec := core.CreatedOwner(core.EventRefOf(e)).Event; ec.Ctx != cc {
 		t.Errorf("the Event is %p", ec)
 	}
-	if core.Of(new(cu.Driver)) != nil || core.Of(new(cu.Stream)) != nil || core.CreatedOwner(core.EventRefOf(new(cu.Event))) != nil {
+	if core.Of(new(cu.Driver)) != nil || core.Of(new(cu.Stream)) != nil ||
+		core.CreatedOwner(core.EventRefOf(new(cu.Event))) != nil {
 		t.Error("a zero object has a state")
 	}
 	if _, is := any(impostor{}).(core.Has[core.Driver]); is || (impostor{}).ref() != nil {
@@ -86,7 +87,8 @@ func TestRefs(t *testing.T) {
 
 // TestRefsAreHidden checks that what objects of cu embed shows nothing to programs.
 func TestRefsAreHidden(t *testing.T) {
-	for _, typ := range []reflect.Type{reflect.TypeFor[cu.Driver](), reflect.TypeFor[cu.Device](), reflect.TypeFor[cu.Context](),
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[cu.Driver](), reflect.TypeFor[cu.Device](), reflect.TypeFor[cu.Context](),
 		reflect.TypeFor[cu.Stream](), reflect.TypeFor[cu.Event](), reflect.TypeFor[cu.DeviceMem](), reflect.TypeFor[cu.HostMem](),
 		reflect.TypeFor[cu.Span](), reflect.TypeFor[cu.ExternalOp](), reflect.TypeFor[memory.Pool]()} {
 		refs := 0

@@ -1,7 +1,7 @@
 // Package remedy has the remedies for the results of the driver: short texts that say what to do.
 //
-// The texts name functions and options of package cu and of the packages in its folder, whose errors contain them. The package itself
-// knows results, and names of C functions, and nothing else.
+// The texts name functions and options of package cu and of the packages in its folder, whose errors contain
+// them. The package itself knows results, and names of C functions, and nothing else.
 package remedy
 
 import (
