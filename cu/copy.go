@@ -116,7 +116,8 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		err = s.memset(core.WorkSet8, &d, uint32(value))
 	}
 	if err != nil {
-		err = s.core().Retry(core.WorkSet8.Op(), err, func() error { return s.memset(core.WorkSet8, &d, uint32(value)) })
+		err = s.core().Retry(core.WorkSet8.Op(), err,
+			func() error { return s.memset(core.WorkSet8, &d, uint32(value)) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)

@@ -202,9 +202,10 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 		}
 	} else {
 		cc = &core.Context{
-			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.core().Raw, APIDevice: dev, Key: key},
-			ContextStreams:  core.ContextStreams{CaptureGate: d.core.GatesOf(key)},
-			Ownership:       core.Ownership{Claim: hold},
+			ContextIdentity: core.ContextIdentity{Drv: &d.core, Raw: raw, Dev: dev.core().Raw, APIDevice: dev,
+				Key: key},
+			ContextStreams: core.ContextStreams{CaptureGate: d.core.GatesOf(key)},
+			Ownership:      core.Ownership{Claim: hold},
 		}
 		cc.Users.Revive()
 		d.core.Contexts[key] = cc

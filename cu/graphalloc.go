@@ -127,7 +127,8 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	a := xc.alloc(m.core())
 	switch {
 	case a == nil:
-		return nil, core.BadValue(takeOp, m.core(), "the memory is not of a node of this graph that no other node frees")
+		return nil, core.BadValue(takeOp, m.core(),
+			"the memory is not of a node of this graph that no other node frees")
 	case !a.allocated && a.mem.Held.Load() != nil:
 		return nil, core.BadValue(takeOp, m.core(), "the memory was taken after the last launch: take it once")
 	case !a.allocated:

@@ -210,7 +210,8 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Upload(s *Stream) error {
-	return s.core().Attempt(core.WorkGraphUpload.Op(), func() error { return x.launchOrUpload(core.WorkGraphUpload, s) })
+	return s.core().Attempt(core.WorkGraphUpload.Op(),
+		func() error { return x.launchOrUpload(core.WorkGraphUpload, s) })
 }
 
 // launchOrUpload calls a function of the driver that enqueues a launch or an upload on a stream. No capture

@@ -223,7 +223,8 @@ func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []ExternalOp, wait
 	}
 	p := new(core.ExternalParams)
 	core.FillExternal(p, ops, wait)
-	c.work = &nodeParams[P]{f: f, p: told(p), observed: races.NodeWork{Call: c.op, Words: core.ExternalWords(ops, wait)}}
+	c.work = &nodeParams[P]{f: f, p: told(p),
+		observed: races.NodeWork{Call: c.op, Words: core.ExternalWords(ops, wait)}}
 	return nil
 }
 

@@ -108,7 +108,8 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	if c.own() == nil {
 		return nil, core.NilError(op, "context")
 	}
-	return readImage(op, c.own().Context, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
+	return readImage(op, c.own().Context, path,
+		func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
 }
 
 // readImage reads a file with GPU code, and loads it.

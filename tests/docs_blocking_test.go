@@ -57,14 +57,16 @@ func TestBlockingMethods(t *testing.T) {
 				found[method] = true
 				refers := strings.Contains(strings.Join(strings.Fields(fn.Doc.Text()), " "), "docs/blocking.md")
 				if refers != listed[method] {
-					t.Errorf("%s: listed in docs/blocking.md: %v; its documentation refers to it: %v", method, listed[method], refers)
+					t.Errorf("%s: listed in docs/blocking.md: %v; its documentation refers to it: %v",
+						method, listed[method], refers)
 				}
 			}
 		}
 	}
 	for method := range listed {
 		if !found[method] {
-			t.Errorf("docs/blocking.md lists %s, which is no method of package cu, and is not in a package in its folder", method)
+			t.Errorf("docs/blocking.md lists %s, which is no method of package cu, and is not in a package in its folder",
+				method)
 		}
 	}
 }

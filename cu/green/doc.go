@@ -9,8 +9,8 @@
 //	err = s.Close()
 //	err = small.Close()
 //
-// Memory, modules and events are those of the primary context gpu. The package needs a driver for CUDA 12.5. Otherwise the
-// errors match [errors.ErrUnsupported].
+// Memory, modules and events are those of the primary context gpu. The package needs a driver for CUDA 12.5. Otherwise
+// the errors match [errors.ErrUnsupported].
 //
 // # Where to begin
 //

@@ -1,7 +1,8 @@
 // Package interop lets CUDA use memory and semaphores of other APIs, such as Vulkan and D3D12.
 //
 //	mem, err := interop.ImportMem(gpu, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: fd}, size)
-//	sem, err := interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: semFD})
+//	h := interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: semFD}
+//	sem, err := interop.ImportSemaphore(gpu, h)
 //	err = interop.Wait(s, sem.At(1)) // until the other API has written the memory
 //	err = kernel.Launch(s, cfg, cu.Ptr(mem))
 //	err = interop.Signal(s, sem.At(2)) // the other API may continue

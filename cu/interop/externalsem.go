@@ -81,7 +81,8 @@ func ImportSemaphore(c *cu.Context, h SemaphoreHandle) (*Semaphore, error) {
 	}
 	defer subject.LeaveContext(c)
 	if !h.Type.known() {
-		return nil, core.BadValue(op, cc, fmt.Sprintf("there is no interop.SemaphoreType(%d): see interop.SemaphoreFD", h.Type))
+		return nil, core.BadValue(op, cc,
+			fmt.Sprintf("there is no interop.SemaphoreType(%d): see interop.SemaphoreFD", h.Type))
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {

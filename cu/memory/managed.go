@@ -222,7 +222,8 @@ func Attach(s *cu.Stream, m *cu.HostMem, flags AttachFlags) error {
 }
 
 // onManaged enqueues work about managed memory, which uses no content of it.
-func onManaged(s *cu.Stream, f core.WorkFunction, m cu.Memory, call func(*core.Stream, *core.Region) driver.Result) error {
+func onManaged(s *cu.Stream, f core.WorkFunction, m cu.Memory,
+	call func(*core.Stream, *core.Region) driver.Result) error {
 	r := subject.RegionOf(m)
 	defer runtime.KeepAlive(m)
 	if r.Usable() && (!r.Mem.Is.Managed || r.Size == 0) {

@@ -74,7 +74,8 @@ const (
 
 // String lists the policies by name.
 func (r PoolReuse) String() string {
-	return core.FlagNames(uint32(r), "0", []string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
+	return core.FlagNames(uint32(r), "0",
+		[]string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
 }
 
 // newPool returns the pool with a handle, within a call on the context.
@@ -329,7 +330,8 @@ func (p *Pool) Reuse() (r PoolReuse, err error) {
 // all of them.
 func (p *Pool) SetReuse(r PoolReuse) error {
 	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
-		return core.BadValue("cuMemPoolSetAttribute", p.object(), "unknown policies "+r.String()+": see memory.PoolReuse")
+		return core.BadValue("cuMemPoolSetAttribute", p.object(),
+			"unknown policies "+r.String()+": see memory.PoolReuse")
 	}
 	for i := range 3 {
 		attr := int32(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES + i)

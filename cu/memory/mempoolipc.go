@@ -87,7 +87,8 @@ func PoolHandleOf(m *cu.DeviceMem) (h PoolHandle, err error) {
 		return h, core.NilError(op, "device memory")
 	}
 	if mc.Is != core.PooledMemory {
-		return h, core.BadValue(op, mc, "the memory is not of a pool: allocate it by memory.Pool.Alloc of a shareable pool")
+		return h, core.BadValue(op, mc,
+			"the memory is not of a pool: allocate it by memory.Pool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
 		return h, err

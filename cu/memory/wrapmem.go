@@ -96,7 +96,8 @@ func wrapKind(c *core.Context, addr, size uint64) (kind core.MemoryKind, err err
 	case size == 0:
 		return kind, core.BadValue(wrapOp, c, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return kind, core.BadValue(wrapOp, c, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+		return kind, core.BadValue(wrapOp, c,
+			fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := wrappable(c, addr)
 	switch {

@@ -155,7 +155,8 @@ func NewCheckedEvent(ctx *Context, flags uint32) (*Event, error) {
 func CheckEventFlags(f uint32) error {
 	const (
 		op    = "cuEventCreate"
-		known = driver.CU_EVENT_BLOCKING_SYNC | driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_INTERPROCESS | EventExternal
+		known = driver.CU_EVENT_BLOCKING_SYNC | driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_INTERPROCESS |
+			EventExternal
 	)
 	switch {
 	case f&^known != 0:
@@ -163,7 +164,8 @@ func CheckEventFlags(f uint32) error {
 	case f&driver.CU_EVENT_INTERPROCESS != 0 && f&driver.CU_EVENT_DISABLE_TIMING == 0:
 		return BadValue(op, nil, "an interprocess event cannot record the time: add EventDisableTiming")
 	case f&driver.CU_EVENT_INTERPROCESS != 0 && f&EventExternal != 0:
-		return BadValue(op, nil, "an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess")
+		return BadValue(op, nil,
+			"an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess")
 	}
 	return nil
 }

@@ -64,7 +64,8 @@ func CheckExternal[O HasExternalOp](op string, ops []O, of Member) error {
 		o := ops[i].externalOp()
 		switch {
 		case o.Sem == nil:
-			return Misuse(op, of, mistake.ErrNil, fmt.Sprintf("operation %d has no semaphore: see interop.Semaphore.At", i))
+			return Misuse(op, of, mistake.ErrNil,
+				fmt.Sprintf("operation %d has no semaphore: see interop.Semaphore.At", i))
 		case o.Sem.Ctx != of.Context(): // a driver refuses streams of other contexts
 			return MixedError(op, o.Sem, of)
 		case o.Sem.Closed():

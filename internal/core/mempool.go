@@ -146,7 +146,8 @@ func (c *Context) OutOfMemory(e *cuerror.Error) error { return c.outOfMemoryBesi
 func (c *Context) outOfMemoryBeside(e *cuerror.Error, except driver.MemoryPool) error {
 	if e.Result == driver.ResultOutOfMemory && e.Err == nil {
 		if kept := c.keptByPools(except); kept != 0 {
-			e.Detail = Join(fmt.Sprintf("memory pools keep %d bytes that nobody uses: memory.Pool.Trim frees them", kept), e.Detail)
+			e.Detail = Join(
+				fmt.Sprintf("memory pools keep %d bytes that nobody uses: memory.Pool.Trim frees them", kept), e.Detail)
 		}
 	}
 	return e

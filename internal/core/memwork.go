@@ -34,7 +34,8 @@ func (sc *Stream) BeginMemory(f WorkFunction, d, r *Region) (w Work, err error) 
 }
 
 // Retry is Context.Retry for a call that enqueues work on the stream. If the stream is being captured, also by other
-// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of memory.
+// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of
+// memory.
 // sc may be nil if err is no lack of memory.
 func (sc *Stream) Retry(op string, err error, call func() error) error {
 	if LacksMemory(op, err) == nil || sc.Captured(op) {

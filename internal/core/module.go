@@ -83,6 +83,7 @@ func NoName(in, what, name string) string {
 		in, what, name)
 }
 
+// KernelKind names kernels in errors.
 const KernelKind = "kernel"
 
 // kernelNames returns the names of the module's kernels, or nothing if they are not known.

@@ -487,7 +487,8 @@ func RecordWhole(c *Context, op string, r *EventRef, o *EventOwner, a RecordArgs
 	if o.Event.Ctx != c {
 		return o.Event.OfAnotherContext(op, c)
 	}
-	if a.By == ByGreenContext && o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 { // moved there after the caller's check
+	// The event may have been moved there after the caller's check.
+	if a.By == ByGreenContext && o.Event.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		return NoGreen(op, StandIn{ItsKind: "green context", Raw: uintptr(a.Green), Ctx: c})
 	}
 	return o.Event.Record(op, a)

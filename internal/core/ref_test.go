@@ -89,7 +89,8 @@ func TestRefs(t *testing.T) {
 func TestRefsAreHidden(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[cu.Driver](), reflect.TypeFor[cu.Device](), reflect.TypeFor[cu.Context](),
-		reflect.TypeFor[cu.Stream](), reflect.TypeFor[cu.Event](), reflect.TypeFor[cu.DeviceMem](), reflect.TypeFor[cu.HostMem](),
+		reflect.TypeFor[cu.Stream](), reflect.TypeFor[cu.Event](), reflect.TypeFor[cu.DeviceMem](),
+		reflect.TypeFor[cu.HostMem](),
 		reflect.TypeFor[cu.Span](), reflect.TypeFor[cu.ExternalOp](), reflect.TypeFor[memory.Pool]()} {
 		refs := 0
 		for i := range typ.NumField() {

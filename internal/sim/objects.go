@@ -209,5 +209,6 @@ func frames(pcs []uintptr, without ...string) string {
 func inProgram(pcs []uintptr) string {
 	const module = "github.com/purecu/purecu/"
 	return frames(pcs, module+"cu.", module+"cu/checkpoint.", module+"cu/green.", module+"cu/interop.",
-		module+"cu/memory.", module+"internal/core.", module+"internal/poolimport.", module+"internal/subject.", "testing.")
+		module+"cu/memory.", module+"internal/core.", module+"internal/poolimport.", module+"internal/subject.",
+		"testing.")
 }
