@@ -9,20 +9,16 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// batchSize is the largest number of items for one transition into C. It is limited because the
-// garbage collector cannot stop the goroutine's processor during the transition.
-const batchSize = 64
-
 // batch holds the items of one transition into C. A call is in flight on each event and each
 // stream.
 type batch struct {
 	drv     *core.Driver // of the items
 	pool    *core.Driver // whose pool keeps the batch
 	n       int
-	events  [batchSize]driver.Event
-	streams [batchSize]driver.Stream
-	results [batchSize]driver.Result
-	items   [batchSize]batchItem
+	events  [core.BatchSize]driver.Event
+	streams [core.BatchSize]driver.Stream
+	results [core.BatchSize]driver.Result
+	items   [core.BatchSize]batchItem
 }
 
 type batchItem struct {
@@ -112,27 +108,27 @@ func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 }
 
 // addQuery adds a query of an event to a batch, or makes the query. It returns the batch, which is made if b is nil.
-func (b *batch) addQuery(r *eventUse, i int, statuses []Status, errs *core.BatchErrors) *batch {
+func (b *batch) addQuery(r *core.EventUse, i int, statuses []Status, errs *core.BatchErrors) *batch {
 	statuses[i] = Complete
-	c := r.core()
+	c := r.Event()
 	if c == nil {
 		return b // never recorded
 	}
-	if sl := c.Slot.Load(); r.slot == nil && sl != nil && sl.Complete() {
+	if sl := c.Slot.Load(); r.Slot == nil && sl != nil && sl.Complete() {
 		return b
 	}
-	if err := r.enter(errs.Op); err != nil {
+	if err := r.Enter(errs.Op); err != nil {
 		statuses[i] = StatusUnknown
 		errs.Add(i, err)
 		return b
 	}
-	sl, d := r.slot, c.Ctx.Drv
+	sl, d := r.Slot, c.Ctx.Drv
 	switch traced := d.Tracers.Load() != nil; {
 	case sl.Complete() || sl.Unrecorded():
-		r.leave()
+		r.Leave()
 		return b
 	case traced || sl.HasPrior():
-		defer r.leave() // also if a tracer panics
+		defer r.Leave() // also if a tracer panics
 		if traced && b != nil {
 			b.query(statuses, errs) // no call on another event may be in flight while tracers are called
 		}
@@ -142,11 +138,11 @@ func (b *batch) addQuery(r *eventUse, i int, statuses []Status, errs *core.Batch
 		return b
 	case b == nil:
 		b = newBatch(d)
-	case b.drv != d || b.n == batchSize:
+	case b.drv != d || b.n == core.BatchSize:
 		b.query(statuses, errs)
 		b.drv = d
 	}
-	b.add(batchItem{place: i, owner: r.owner, slot: sl, gen: sl.Gen()})
+	b.add(batchItem{place: i, owner: r.Owner, slot: sl, gen: sl.Gen()})
 	return b
 }
 
@@ -191,7 +187,7 @@ func RecordAll(events []*Event, streams []*Stream) error {
 		switch d := s.core().Ctx.Drv; {
 		case b == nil:
 			b = newBatch(d)
-		case b.drv != d || b.n == batchSize:
+		case b.drv != d || b.n == core.BatchSize:
 			b.record(&errs)
 			b.drv = d
 		}
@@ -288,7 +284,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 			continue
 		case b == nil:
 			b = newBatch(d)
-		case b.n == batchSize:
+		case b.n == core.BatchSize:
 			b.wait(sc, &errs)
 		}
 		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.Gen()})

@@ -29,7 +29,7 @@ func TestQueryAll(t *testing.T) {
 		}
 		events, want = append(events, e), append(want, st)
 	}
-	for range 2 * BatchSize {
+	for range 2 * core.BatchSize {
 		e := r.event(EventDisableTiming)
 		r.ok(e.Record(held))
 		add(e, Pending, nil)
@@ -68,8 +68,8 @@ func TestQueryAll(t *testing.T) {
 		}
 	}
 	check()
-	if n := len(r.told(check)); n != 2*BatchSize+1 { // what is complete is known
-		t.Errorf("tracers are called of %d queries, not of %d", n, 2*BatchSize+1)
+	if n := len(r.told(check)); n != 2*core.BatchSize+1 { // what is complete is known
+		t.Errorf("tracers are called of %d queries, not of %d", n, 2*core.BatchSize+1)
 	}
 	r.release(held)
 	r.ok(held.Synchronize())
@@ -90,7 +90,7 @@ func TestRecordAll(t *testing.T) {
 	r.hold(held)
 	var events []*Event
 	var streams []*Stream
-	for i := range 2*BatchSize + 3 {
+	for i := range 2*core.BatchSize + 3 {
 		e := r.event(EventDisableTiming)
 		if i%7 == 0 {
 			e = new(Event) // is created
@@ -197,7 +197,7 @@ func TestWaitEvents(t *testing.T) {
 		s := r.stream()
 		r.hold(s)
 		held = append(held, s)
-		for range BatchSize {
+		for range core.BatchSize {
 			e := r.event(EventDisableTiming)
 			r.ok(e.Record(s))
 			events = append(events, e)
@@ -284,7 +284,7 @@ func TestBatchesBesideClose(t *testing.T) {
 func TestBatchesAllocateNothing(t *testing.T) {
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
-	const n = BatchSize + 8
+	const n = core.BatchSize + 8
 	events, streams, statuses := make([]*Event, n), make([]*Stream, n), make([]Status, n)
 	s := r.stream(r.gpu)
 	for i := range events {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
-	"github.com/purecu/purecu/internal/races"
 )
 
 // Rows is memory in rows, such as an image. Mem begins with the first row, and ends with or after
@@ -85,7 +84,7 @@ func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 	d, r := targetPlanes(Planes{Rows: dst}), planesOf(Planes{Rows: src})
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(core.WorkCopy2D, &d, &r, extent{width, height, 1})
+	return s.copyPlanes(core.WorkCopy2D, &d, &r, core.Extent{Width: width, Height: height, Depth: 1})
 }
 
 // Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
@@ -94,16 +93,16 @@ func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
 	d, r := targetPlanes(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(core.WorkCopy3D, &d, &r, extent{width, height, depth})
+	return s.copyPlanes(core.WorkCopy3D, &d, &r, core.Extent{Width: width, Height: height, Depth: depth})
 }
 
-func (s *Stream) copyPlanes(f core.WorkFunction, d, r *planes, e extent) error {
+func (s *Stream) copyPlanes(f core.WorkFunction, d, r *core.Planes, e core.Extent) error {
 	op := f.Op()
 	if d.Mem != nil && r.Mem != nil && d.Mem.OnHost() && r.Mem.OnHost() {
 		return core.BetweenHost(op, &d.Region, &r.Region)
 	}
-	unfit := d.fit(op, e)
-	if err := r.fit(op, e); unfit == nil {
+	unfit := d.Fit(op, e)
+	if err := r.Fit(op, e); unfit == nil {
 		unfit = err
 	}
 	if unfit != nil && d.Usable() && r.Usable() { // else BeginMemory says what is wrong
@@ -112,21 +111,21 @@ func (s *Stream) copyPlanes(f core.WorkFunction, d, r *planes, e extent) error {
 	return s.core().Attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
 }
 
-func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *planes, e extent) error {
+func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *core.Planes, e core.Extent) error {
 	w, err := s.core().BeginMemory(f, &d.Region, &r.Region)
 	if err != nil {
 		return err
 	}
 	sc, res := w.Stream, driver.ResultSuccess
-	if t := sc.Ctx.Drv.Table(); !e.empty() {
-		c := driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth,
-			DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
-		c.DstMemoryType, c.DstHost, c.DstDevice = d.end()
-		c.SrcMemoryType, c.SrcHost, c.SrcDevice = r.end()
+	if t := sc.Ctx.Drv.Table(); !e.Empty() {
+		c := driver.Memcpy3D{WidthInBytes: e.Width, Height: e.Height, Depth: e.Depth,
+			DstPitch: d.Pitch, DstHeight: d.Height, SrcPitch: r.Pitch, SrcHeight: r.Height}
+		c.DstMemoryType, c.DstHost, c.DstDevice = d.End()
+		c.SrcMemoryType, c.SrcHost, c.SrcDevice = r.End()
 		if f == core.WorkCopy3D {
 			res = t.Memcpy3DAsync(sc.InContext(), c, sc.Raw)
 		} else {
-			res = t.Memcpy2DAsync(sc.InContext(), driver.Memcpy2D{WidthInBytes: e.width, Height: e.height,
+			res = t.Memcpy2DAsync(sc.InContext(), driver.Memcpy2D{WidthInBytes: e.Width, Height: e.Height,
 				DstMemoryType: c.DstMemoryType, DstHost: c.DstHost, DstDevice: c.DstDevice, DstPitch: c.DstPitch,
 				SrcMemoryType: c.SrcMemoryType, SrcHost: c.SrcHost, SrcDevice: c.SrcDevice, SrcPitch: c.SrcPitch},
 				sc.Raw)
@@ -139,8 +138,8 @@ func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *planes, e extent) erro
 // (cuMemsetD2D8Async). The memory is as for [Stream.Memset]. It waits while the stream's queue is
 // full: see docs/blocking.md.
 func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
-	return s.setRows(core.WorkSet2D8, dst, extent{width, height, 1}, func(sc *core.Stream, d *planes) driver.Result {
-		return sc.Ctx.Drv.Table().MemsetD2D8Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
+	return s.setRows(core.WorkSet2D8, dst, core.Extent{Width: width, Height: height, Depth: 1}, func(sc *core.Stream, d *core.Planes) driver.Result {
+		return sc.Ctx.Drv.Table().MemsetD2D8Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 	})
 }
 
@@ -151,9 +150,9 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D32.Op(), 4, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D32, dst, extent{4 * width, height, 1},
-		func(sc *core.Stream, d *planes) driver.Result {
-			return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
+	return s.setRows(core.WorkSet2D32, dst, core.Extent{Width: 4 * width, Height: height, Depth: 1},
+		func(sc *core.Stream, d *core.Planes) driver.Result {
+			return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
 }
 
@@ -163,34 +162,23 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D16.Op(), 2, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D16, dst, extent{2 * width, height, 1},
-		func(sc *core.Stream, d *planes) driver.Result {
-			return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.pitch, value, width, height, sc.Raw)
+	return s.setRows(core.WorkSet2D16, dst, core.Extent{Width: 2 * width, Height: height, Depth: 1},
+		func(sc *core.Stream, d *core.Planes) driver.Result {
+			return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
 }
 
 // whole returns an error unless the rows can have width words of size bytes each.
 func (r Rows) whole(op string, size, width uint64) error {
 	d := planesOf(Planes{Rows: r})
-	return d.whole(op, size, width)
-}
-
-func (p *planes) whole(op string, size, width uint64) error {
-	switch {
-	case p.Usable() && (uint64(p.Addr())%size != 0 || p.pitch%size != 0):
-		return core.BadValue(op, p.Mem, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
-			"address and pitch must be multiples of %d", uint64(p.Addr()), p.pitch, size))
-	case width > math.MaxUint32:
-		return core.BadValue(op, nil, fmt.Sprintf("rows of %d words are too long", width))
-	}
-	return nil
+	return d.Whole(op, size, width)
 }
 
 // setRows enqueues the setting of a rectangle.
-func (s *Stream) setRows(f core.WorkFunction, dst Rows, e extent, set func(*core.Stream, *planes) driver.Result) error {
+func (s *Stream) setRows(f core.WorkFunction, dst Rows, e core.Extent, set func(*core.Stream, *core.Planes) driver.Result) error {
 	d := targetPlanes(Planes{Rows: dst})
 	defer runtime.KeepAlive(dst.Mem)
-	if err := d.fit(f.Op(), e); err != nil {
+	if err := d.Fit(f.Op(), e); err != nil {
 		return err
 	}
 	return s.core().Attempt(f.Op(), func() error {
@@ -199,7 +187,7 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e extent, set func(*core
 			return err
 		}
 		res := driver.ResultSuccess
-		if !e.empty() {
+		if !e.Empty() {
 			res = set(w.Stream, &d)
 		}
 		return s.endPlanes(f, &w, &d, &d, e, res)
@@ -207,90 +195,21 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e extent, set func(*core
 }
 
 // endPlanes ends the call that BeginMemory began. res is the driver's result.
-func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *planes, e extent, res driver.Result) error {
+func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes, e core.Extent, res driver.Result) error {
 	w.Stream.EndLegacy()
 	w.End()
 	runtime.KeepAlive(s)
 	switch {
 	case res != driver.ResultSuccess:
 		return w.Stream.Ctx.CallError(f.Op(), uintptr(w.Stream.Raw), res)
-	case e.empty() || w.Stream.Ctx.Drv.Observer() == nil:
+	case e.Empty() || w.Stream.Ctx.Drv.Observer() == nil:
 		return nil
 	}
-	w.ObserveUses(f.Op(), usedByPlanes(d, r, e))
+	w.ObserveUses(f.Op(), core.UsedByPlanes(d, r, e))
 	return nil
 }
 
-// usedByPlanes returns the uses of memory by the copy of a box, or by a memset, whose ends are the same.
-func usedByPlanes(d, r *planes, e extent) []races.Use {
-	uses := d.uses(e, true, "destination")
-	if d != r {
-		uses = append(uses, r.uses(e, false, "source")...)
-	}
-	return uses
-}
-
-// extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.
-type extent struct{ width, height, depth uint64 }
-
-func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth == 0 }
-
-// planes is a region in planes of rows.
-type planes struct {
-	core.Region
-	pitch, height uint64
-}
-
-func planesOf(p Planes) planes { return planes{regionOf(p.Mem), p.Pitch, p.Height} }
+func planesOf(p Planes) core.Planes { return core.Planes{Region: regionOf(p.Mem), Pitch: p.Pitch, Height: p.Height} }
 
 // targetPlanes is planesOf for planes that work writes.
-func targetPlanes(p Planes) planes { return planes{targetOf(p.Mem), p.Pitch, p.Height} }
-
-// fit replaces a pitch and a height of 0, and returns an error unless a box lies within the region.
-func (p *planes) fit(op string, e extent) error {
-	if p.pitch == 0 {
-		p.pitch = e.width
-	}
-	if p.height == 0 {
-		p.height = e.height
-	}
-	if !p.Usable() || e.empty() {
-		return nil // BeginMemory finds the mistake
-	}
-	if p.pitch < e.width || p.height < e.height {
-		return core.BadValue(op, p.Mem, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
-			"the pitch or the height is too small", e.height, e.width, p.height, p.pitch))
-	}
-	over, rows := bits.Mul64(e.depth-1, p.height)
-	rows, carry := bits.Add64(rows, e.height-1, 0)
-	over2, n := bits.Mul64(rows, p.pitch)
-	n, carry2 := bits.Add64(n, e.width, 0)
-	if over|over2|carry|carry2 != 0 || n > p.Size {
-		return core.BadValue(op, p.Mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, "+
-			"do not fit into %d bytes", e.depth, e.height, e.width, p.pitch, p.Size))
-	}
-	return nil
-}
-
-// end returns the region as one end of a copy.
-func (p *planes) end() (kind int32, host driver.HostPtr, dev driver.DevicePtr) {
-	if p.Mem.OnHost() {
-		return driver.CU_MEMORYTYPE_HOST, p.HostAddr(), 0
-	}
-	return driver.CU_MEMORYTYPE_DEVICE, 0, p.Addr()
-}
-
-// uses returns the uses of the rows of a box, for the race detector.
-func (p *planes) uses(e extent, write bool, as string) (uses []races.Use) {
-	for z := range e.depth {
-		for y := range e.height {
-			u := p.Mem.Used(p.Off+(z*p.height+y)*p.pitch, e.width, write, as)
-			if n := len(uses); n > 0 && uses[n-1].Addr+uses[n-1].Size == u.Addr {
-				uses[n-1].Size += u.Size
-			} else {
-				uses = append(uses, u)
-			}
-		}
-	}
-	return uses
-}
+func targetPlanes(p Planes) core.Planes { return core.Planes{Region: targetOf(p.Mem), Pitch: p.Pitch, Height: p.Height} }

@@ -29,7 +29,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		d, r := targetOf(copies[i].Dst), regionOf(copies[i].Src)
-		b.add(planes{d, 0, 1}, planes{r, 0, 1}, extent{r.Size, 1, 1})
+		b.add(core.Planes{Region: d, Pitch: 0, Height: 1}, core.Planes{Region: r, Pitch: 0, Height: 1}, core.Extent{Width: r.Size, Height: 1, Depth: 1})
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *core.Stream) driver.Result {
@@ -37,7 +37,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 		dsts, srcs, sizes := make([]driver.DevicePtr, n), make([]driver.DevicePtr, n), make([]uint64, n)
 		for i, e := range b.extents {
 			dsts[i], srcs[i] = driver.DevicePtr(b.regions[2*i].Unified()), driver.DevicePtr(b.regions[2*i+1].Unified())
-			sizes[i] = e.width
+			sizes[i] = e.Width
 		}
 		// The newer version does not return the index of a copy that the driver refuses, which nobody needs.
 		_, res := sc.Ctx.Drv.Table().MemcpyBatchAsyncV1(sc.InContext(), dsts, srcs, sizes,
@@ -57,14 +57,14 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		c := &copies[i]
-		b.add(targetPlanes(c.Dst), planesOf(c.Src), extent{c.Width, c.Height, c.Depth})
+		b.add(targetPlanes(c.Dst), planesOf(c.Src), core.Extent{Width: c.Width, Height: c.Height, Depth: c.Depth})
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *core.Stream) driver.Result {
 		ops := make([]driver.Memcpy3DBatchOp, len(b.extents))
 		for i, e := range b.extents {
-			ops[i] = driver.Memcpy3DBatchOp{Dst: b.planes[2*i].operand(), Src: b.planes[2*i+1].operand(),
-				Extent:         driver.Extent3D{Width: e.width, Height: e.height, Depth: e.depth},
+			ops[i] = driver.Memcpy3DBatchOp{Dst: b.planes[2*i].Operand(), Src: b.planes[2*i+1].Operand(),
+				Extent:         driver.Extent3D{Width: e.Width, Height: e.Height, Depth: e.Depth},
 				SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 		}
 		_, res := sc.Ctx.Drv.Table().Memcpy3DBatchAsyncV1(sc.InContext(), ops, 0, sc.Raw)
@@ -72,31 +72,23 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 	})
 }
 
-// operand returns the planes as an end of a copy of a batch.
-func (p *planes) operand() (o driver.Memcpy3DOperand) {
-	o.Type = driver.CU_MEMCPY_OPERAND_TYPE_POINTER
-	*o.Op.Ptr() = driver.Memcpy3DOperandOpPtr{Ptr: driver.DevicePtr(p.Unified()), RowLength: p.pitch,
-		LayerHeight: p.height}
-	return o
-}
-
 // copyBatch is copies that may be made by one call.
 type copyBatch struct {
 	f   core.WorkFunction
 	one func(i int) error // makes one copy alone
 	// extents has the size of each copy; planes and regions have its destination, and then its source.
-	extents []extent
-	planes  []planes
+	extents []core.Extent
+	planes  []core.Planes
 	regions []core.Region
 	apart   bool // no copy has to be made alone
 }
 
 func (b *copyBatch) reserve(n int) {
-	b.extents, b.planes, b.regions = make([]extent, 0, n), make([]planes, 0, 2*n), make([]core.Region, 0, 2*n)
+	b.extents, b.planes, b.regions = make([]core.Extent, 0, n), make([]core.Planes, 0, 2*n), make([]core.Region, 0, 2*n)
 	b.apart = n > 1
 }
 
-func (b *copyBatch) add(d, r planes, e extent) {
+func (b *copyBatch) add(d, r core.Planes, e core.Extent) {
 	op := b.f.Op()
 	b.extents, b.planes, b.regions = append(b.extents, e), append(b.planes, d, r), append(b.regions, d.Region, r.Region)
 	if !b.apart {
@@ -104,8 +96,8 @@ func (b *copyBatch) add(d, r planes, e extent) {
 	}
 	i := len(b.planes) - 2
 	f := copyFunction(&d.Region, &r.Region)
-	b.apart = d.Valid() && r.Valid() && !e.empty() && f != 0 && f != core.WorkCopyPeer &&
-		b.planes[i].fit(op, e) == nil && b.planes[i+1].fit(op, e) == nil
+	b.apart = d.Valid() && r.Valid() && !e.Empty() && f != 0 && f != core.WorkCopyPeer &&
+		b.planes[i].Fit(op, e) == nil && b.planes[i+1].Fit(op, e) == nil
 }
 
 // enqueue enqueues the copies, if possible by the call.
@@ -114,7 +106,7 @@ func (b *copyBatch) enqueue(s *Stream, call func(*core.Stream) driver.Result) er
 	if b.apart {
 		list := make([]core.RowRange, len(b.planes))
 		for i := range b.planes {
-			list[i] = b.planes[i].rows(b.extents[i/2], i%2 == 0)
+			list[i] = b.planes[i].Range(b.extents[i/2], i%2 == 0)
 		}
 		b.apart = !core.Overlap(list)
 	}
@@ -123,13 +115,6 @@ func (b *copyBatch) enqueue(s *Stream, call func(*core.Stream) driver.Result) er
 		return nil
 	}
 	return core.OneByOne(b.f, len(b.extents), b.one)
-}
-
-// rows returns the memory of a box that fits.
-func (p *planes) rows(e extent, write bool) core.RowRange {
-	at := p.Unified()
-	rows := (e.depth-1)*p.height + e.height
-	return core.RowRange{From: at, To: at + (rows-1)*p.pitch + e.width, Width: e.width, Pitch: p.pitch, Write: write}
 }
 
 // observe tells the race detector of the copies.
@@ -141,8 +126,8 @@ func (b *copyBatch) observe(s *Stream) {
 	}
 	for i, e := range b.extents {
 		var uses []races.Use
-		uses = append(uses, b.planes[2*i].uses(e, true, "destination")...)
-		o.Enqueue(sc.Observed(), b.f.Op(), "", append(uses, b.planes[2*i+1].uses(e, false, "source")...))
+		uses = append(uses, b.planes[2*i].Uses(e, true, "destination")...)
+		o.Enqueue(sc.Observed(), b.f.Op(), "", append(uses, b.planes[2*i+1].Uses(e, false, "source")...))
 	}
 	o.Report()
 }

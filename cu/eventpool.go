@@ -104,13 +104,13 @@ func (p *EventPool) finishAcquire(op string, en *core.EventPoolEntry, s uint64) 
 	if c := en.Core.Load(); c == nil || !c.Unused() || c.First.Recorded() {
 		// A caller of ByID that guessed the id may have released the event already.
 		if !en.State.CompareAndSwap(s, s-core.EntryInUse+core.EntryBusy) {
-			return Pooled{}, errReleased(op, p.share)
+			return Pooled{}, core.ReleasedError(op, p.share)
 		}
 		if err := en.RefillOrPutBack(op, c, s); err != nil {
 			return Pooled{}, err
 		}
 	}
-	return Pooled{entry: en, gen: uint32(s / core.EntryOne), pool: p}, nil
+	return newPooled(p, en, uint32(s/core.EntryOne)), nil
 }
 
 // refuse returns the error for flags that a pooled event cannot have.
@@ -151,9 +151,9 @@ func (p *EventPool) ByID(id uint64) (Pooled, error) {
 		switch s := entries[i].State.Load(); {
 		case gen == 0 || gen > s/core.EntryOne:
 		case gen != s/core.EntryOne || s&core.EntryInUse == 0:
-			return Pooled{}, errReleased(op, p.share)
+			return Pooled{}, core.ReleasedError(op, p.share)
 		default:
-			return Pooled{entry: entries[i], gen: uint32(gen), pool: p}, nil
+			return newPooled(p, entries[i], uint32(gen)), nil
 		}
 	}
 	return Pooled{}, core.NewError(op, p.share, ResultNotFound, nil,

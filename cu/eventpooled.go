@@ -15,11 +15,19 @@ import (
 // also take a Pooled. For a time without a wait, call Query of both events before Elapsed. The zero Pooled is
 // no event.
 type Pooled struct {
-	entry *core.EventPoolEntry
-	gen   uint32
+	pooledRef
 	pool  *EventPool   // keeps the pool from being collected, which would close it
 	owner *pooledOwner // nil unless AcquireTracked returned the event
 }
+
+// pooledRef is an alias, so that the field of a Pooled is not exported.
+type pooledRef = core.Value[core.PooledEvent]
+
+func newPooled(p *EventPool, en *core.EventPoolEntry, gen uint32) Pooled {
+	return Pooled{pooledRef: core.ValueTo(core.PooledEvent{Entry: en, Generation: gen}), pool: p}
+}
+
+func (p Pooled) core() core.PooledEvent { return core.ValueFrom(p.pooledRef) }
 
 // pooledOwner is shared by all copies of a tracked event: the event is abandoned when it is
 // collected.
@@ -28,7 +36,7 @@ type pooledOwner struct{ cleanup runtime.Cleanup }
 // releaseAbandoned releases an abandoned event.
 func (p Pooled) releaseAbandoned() {
 	if p.Release() == nil {
-		p.entry.Pool.Ctx.Drv.Leak(core.LeakReport{Kind: "pooled event", Abandoned: true})
+		p.core().Entry.Pool.Ctx.Drv.Leak(core.LeakReport{Kind: "pooled event", Abandoned: true})
 	}
 }
 
@@ -37,17 +45,17 @@ func (p Pooled) releaseAbandoned() {
 // another CUevent. A second release, also of a copy, returns an error that matches [ErrReleased]. An
 // event may be released after its pool was closed.
 func (p Pooled) Release() error {
-	en := p.entry
+	en := p.core().Entry
 	if en == nil {
 		return core.NilError("Release", "pooled event")
 	}
 	c, busy := (*core.Event)(nil), uint64(0)
 	for {
 		s := en.State.Load()
-		if c = en.Core.Load(); c == nil || !p.holds(s) {
-			return errReleased("Release", nil)
+		if c = en.Core.Load(); c == nil || !p.core().Holds(s) {
+			return core.ReleasedError("Release", nil)
 		}
-		if busy = 0; p.gen == core.MaxGeneration || !c.Unused() || c.First.Recorded() {
+		if busy = 0; p.core().Generation == core.MaxGeneration || !c.Unused() || c.First.Recorded() {
 			busy = core.EntryBusy
 		}
 		if en.State.CompareAndSwap(s, s&^(core.EntryOne-1)|busy) {
@@ -62,51 +70,20 @@ func (p Pooled) Release() error {
 	case busy == 0:
 		en.Pool.Push(&en.Pool.Free[en.Flags], en)
 	case c.Slot.Load() == nil: // the pool was closed
-	case p.gen != core.MaxGeneration && c.Unused(): // no call that began before the change of the state is left
+	case p.core().Generation != core.MaxGeneration && c.Unused(): // no call that began before the change of the state is left
 		c.First.ClearBits(core.SlotRecorded)
-		en.PutBack(uint64(p.gen))
+		en.PutBack(uint64(p.core().Generation))
 	default: // Acquire would find out, too, but it is cheaper not to offer such an event
 		en.Core.Store(nil)
-		defer en.PutBack(uint64(p.gen)) // also if a tracer panics
+		defer en.PutBack(uint64(p.core().Generation)) // also if a tracer panics
 		c.Release()
 	}
 	return nil
 }
 
-// holds reports whether an entry with the state s is still acquired for p.
-func (p Pooled) holds(s uint64) bool {
-	return s/core.EntryOne == uint64(p.gen) && s&core.EntryInUse != 0
-}
-
-// enter begins a call on the event. The caller ends the call by leave.
-func (p Pooled) enter(op string) (*core.Slot, error) {
-	en := p.entry
-	if en == nil {
-		return nil, core.NilError(op, "pooled event")
-	}
-	for {
-		c := en.Core.Load()
-		if c == nil {
-			return nil, errReleased(op, nil)
-		}
-		sl := c.Slot.Load()
-		if sl == nil {
-			return nil, p.errGone(op, c)
-		}
-		if !sl.Acquire(sl) {
-			continue // the slot was retired or closed concurrently
-		}
-		if p.holds(en.State.Load()) {
-			return sl, nil
-		}
-		sl.EndCall()
-		return nil, errReleased(op, sl.Event)
-	}
-}
-
 // object returns the event for an error, or nil if it was released.
 func (p Pooled) object() core.Named {
-	sl, err := p.enter("")
+	sl, err := p.core().Enter("")
 	if err != nil {
 		return nil
 	}
@@ -119,19 +96,6 @@ func (p Pooled) leave(sl *core.Slot) {
 	runtime.KeepAlive(p)
 }
 
-// errGone returns the error for a core that is out of service.
-func (p Pooled) errGone(op string, c *core.Event) error {
-	if !p.holds(p.entry.State.Load()) {
-		return errReleased(op, c)
-	}
-	return core.Misuse(op, c, ErrClosed, "the event pool was closed before the call: close it after the last use of its events")
-}
-
-func errReleased(op string, of core.Named) error {
-	return core.Misuse(op, of, ErrReleased,
-		"release an event once, after its last use: all copies of a Pooled are the same event")
-}
-
 // Record makes the event mark the end of the work that is enqueued on the stream now: see
 // [Event.Record] (cuEventRecord). If the event is timed, Record waits while the stream's queue is
 // full: see docs/blocking.md.
@@ -140,7 +104,7 @@ func (p Pooled) Record(s *Stream) error {
 	if s.core() == nil {
 		return core.NilArgError(op, p.object(), "stream")
 	}
-	sl, err := p.enter(op)
+	sl, err := p.core().Enter(op)
 	if err != nil {
 		return err
 	}
@@ -159,7 +123,7 @@ func (p Pooled) Record(s *Stream) error {
 		err = c.Record(op, core.RecordArgs{Stream: sc})
 	}
 	if err != nil && c.Slot.Load() == nil {
-		return p.errGone(op, c)
+		return p.core().GoneError(op, c)
 	}
 	return err
 }
@@ -168,7 +132,7 @@ func (p Pooled) Record(s *Stream) error {
 // An event that was not recorded since its acquisition is complete.
 func (p Pooled) Query() (Status, error) {
 	const op = "cuEventQuery"
-	sl, err := p.enter(op)
+	sl, err := p.core().Enter(op)
 	if err != nil {
 		return StatusUnknown, err
 	}
@@ -186,7 +150,7 @@ func (p Pooled) Wait(ctx context.Context) error {
 	if ctx == nil {
 		return core.NoGoContextError(op, p.object())
 	}
-	sl, err := p.enter(op)
+	sl, err := p.core().Enter(op)
 	if err != nil {
 		return err
 	}
@@ -198,7 +162,7 @@ func (p Pooled) Wait(ctx context.Context) error {
 // thread meanwhile: see [Event.Synchronize] (cuEventSynchronize).
 func (p Pooled) Synchronize() error {
 	const op = "cuEventSynchronize"
-	sl, err := p.enter(op)
+	sl, err := p.core().Enter(op)
 	if err != nil {
 		return err
 	}
@@ -209,7 +173,7 @@ func (p Pooled) Synchronize() error {
 // Ticket returns a ticket for the event's present record: see [Event.Ticket]. It stays valid after
 // the event's release.
 func (p Pooled) Ticket() (*Ticket, error) {
-	sl, err := p.enter("cuEventQuery")
+	sl, err := p.core().Enter("cuEventQuery")
 	if err != nil {
 		return nil, err
 	}
@@ -220,24 +184,24 @@ func (p Pooled) Ticket() (*Ticket, error) {
 // ID returns a number that the pool gives to no other acquisition. [EventPool.ByID] finds the event
 // by it until the event is released. It is 0 for the zero Pooled.
 func (p Pooled) ID() uint64 {
-	if p.entry == nil {
+	if p.core().Entry == nil {
 		return 0
 	}
-	return uint64(p.entry.Index)<<32 | uint64(p.gen)
+	return uint64(p.core().Entry.Index)<<32 | uint64(p.core().Generation)
 }
 
 // Flags returns the flags of the event's acquisition.
 func (p Pooled) Flags() EventFlags {
-	if p.entry == nil {
+	if p.core().Entry == nil {
 		return EventDefault
 	}
-	return EventFlags(p.entry.Flags)
+	return EventFlags(p.core().Entry.Flags)
 }
 
 // Device returns the device of the pool's context, nil for the zero Pooled.
 func (p Pooled) Device() *Device {
-	if p.entry == nil {
+	if p.core().Entry == nil {
 		return nil
 	}
-	return deviceOf(p.entry.Pool.Ctx)
+	return deviceOf(p.core().Entry.Pool.Ctx)
 }

@@ -52,7 +52,7 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	if err != nil {
 		return 0, StatusUnknown, err
 	}
-	d, st, err := measure(op, iv.start.slot, iv.stop.slot)
+	d, st, err := measure(op, iv.start.Slot, iv.stop.Slot)
 	iv.leave()
 	return d, st, err
 }
@@ -82,32 +82,32 @@ const (
 // enter checks the events in this order: driver, closed, context, timing, record. which is the event that the
 // error is about, or "" if it names both.
 func (iv *interval) enter(op string) (which string, err error) {
-	a, b := iv.start.core(), iv.stop.core()
+	a, b := iv.start.Event(), iv.stop.Event()
 	both := a != nil && b != nil
 	if both && a.Ctx.Drv != b.Ctx.Drv {
 		return "", iv.mixed(op)
 	}
 	if a != nil {
-		if err = iv.start.enter(op); err != nil {
+		if err = iv.start.Enter(op); err != nil {
 			return startEvent, err
 		}
 	}
 	if b != nil {
-		if err = iv.stop.enter(op); err != nil {
+		if err = iv.stop.Enter(op); err != nil {
 			return stopEvent, err
 		}
 	}
 	switch {
 	case both && a.Ctx != b.Ctx:
 		return "", iv.mixed(op)
-	case iv.start.flags()&EventDisableTiming != 0:
-		return startEvent, errUntimed(op, iv.start.object())
-	case iv.stop.flags()&EventDisableTiming != 0:
-		return stopEvent, errUntimed(op, iv.stop.object())
-	case a == nil || !iv.start.slot.Timed():
-		return startEvent, errUnrecorded(op, iv.start.object())
-	case b == nil || !iv.stop.slot.Timed():
-		return stopEvent, errUnrecorded(op, iv.stop.object())
+	case iv.start.Flags()&driver.CU_EVENT_DISABLE_TIMING != 0:
+		return startEvent, errUntimed(op, iv.start.Object())
+	case iv.stop.Flags()&driver.CU_EVENT_DISABLE_TIMING != 0:
+		return stopEvent, errUntimed(op, iv.stop.Object())
+	case a == nil || !iv.start.Slot.Timed():
+		return startEvent, errUnrecorded(op, iv.start.Object())
+	case b == nil || !iv.stop.Slot.Timed():
+		return stopEvent, errUnrecorded(op, iv.stop.Object())
 	}
 	return "", nil
 }
@@ -138,7 +138,7 @@ func Elapsed(ctx context.Context, start, stop AnyEvent) (time.Duration, error) {
 // await waits for both records, and ends the calls.
 func (iv *interval) await(ctx context.Context, op string) (time.Duration, error) {
 	defer iv.leave()
-	slots := [...]*core.Slot{iv.stop.slot, iv.start.slot}
+	slots := [...]*core.Slot{iv.stop.Slot, iv.start.Slot}
 	// A wait is counted on each slot until the end, so that a new record uses another slot.
 	slots[0].AddWait()
 	defer slots[0].EndWait()
@@ -153,28 +153,28 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 				return 0, ofEvent([...]string{stopEvent, startEvent}[i], err)
 			}
 		}
-		d, st, err := measure(op, iv.start.slot, iv.stop.slot)
+		d, st, err := measure(op, iv.start.Slot, iv.stop.Slot)
 		if err != nil || st == Complete {
 			return d, err
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, core.WaitEnded(op, iv.stop.slot, nil, ctx)
+			return 0, core.WaitEnded(op, iv.stop.Slot, nil, ctx)
 		}
 	}
 }
 
 // interval is the records of two events. A call is in flight on both events.
-type interval struct{ start, stop eventUse }
+type interval struct{ start, stop core.EventUse }
 
 // leave ends the calls.
 func (iv *interval) leave() {
-	iv.start.leave()
-	iv.stop.leave()
+	iv.start.Leave()
+	iv.stop.Leave()
 }
 
 func (iv *interval) mixed(op string) error {
-	return core.MixedError(op, core.InRole(startEvent, iv.start.core()), core.InRole(stopEvent, iv.stop.core()))
+	return core.MixedError(op, core.InRole(startEvent, iv.start.Event()), core.InRole(stopEvent, iv.stop.Event()))
 }
 
 // sinceFast returns the time since the record of another event in the usual case: this package has

@@ -9,30 +9,29 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/launch"
 	"github.com/purecu/purecu/internal/lock"
 )
 
 // Of anyevent.go and arg.go.
 
-var ErrEmbeddedEvent = errEmbeddedEvent
+var ErrEmbeddedEvent = core.ErrEmbeddedEvent
 
-type KernelParam = kernelParam
+type KernelParam = launch.Param
 
 // AnyParam returns a parameter that takes arguments of any kind.
-func AnyParam(size uint32) KernelParam { return kernelParam{size, anyArg} }
+func AnyParam(size uint32) KernelParam { return launch.Param{Size: size, Takes: launch.Any} }
 
-func SetArg(a *Arg, k *core.KernelArgs, i int) error { return a.setIn(k, i) }
+func SetArg(a *Arg, k *core.KernelArgs, i int) error { return a.core().SetIn(k, i) }
 
 // Of batch.go.
-
-const BatchSize = batchSize
 
 var BeginBatched = beginBatched
 
 // KeptBatchIsEmpty reports whether a batch from the pool of the Driver holds nothing.
 func KeptBatchIsEmpty(d *core.Driver) bool {
 	b := newBatch(d)
-	return b.n == 0 && b.items == [batchSize]batchItem{}
+	return b.n == 0 && b.items == [core.BatchSize]batchItem{}
 }
 
 // Of device.go, driver.go and opencontext.go.
@@ -68,9 +67,9 @@ func CloseUnused(c *Context) { c.closeUnused() }
 var ElapsedIn = elapsed
 
 func PoolShare(p *EventPool) *core.EventPoolShare         { return p.share }
-func PooledEntry(p Pooled) *core.EventPoolEntry           { return p.entry }
-func PooledGeneration(p Pooled) uint32                    { return p.gen }
-func EnterPooled(p Pooled, op string) (*core.Slot, error) { return p.enter(op) }
+func PooledEntry(p Pooled) *core.EventPoolEntry           { return p.core().Entry }
+func PooledGeneration(p Pooled) uint32                    { return p.core().Generation }
+func EnterPooled(p Pooled, op string) (*core.Slot, error) { return p.core().Enter(op) }
 func LeavePooled(p Pooled, sl *core.Slot)                 { p.leave(sl) }
 func TicketState(t *Ticket) *core.Ticket                  { return t.core }
 
@@ -111,15 +110,18 @@ func EnqueueExec(x *GraphExec, f core.WorkFunction, s *core.Stream) (driver.Resu
 
 // Of launch.go, library.go and module.go.
 
-func NormalDim(d Dim3) Dim3                                         { return d.normalize() }
-func LibraryState(l *Library) *core.Library                         { return l.core }
-func ModuleState(m *Module) *core.Module                            { return m.core }
-func ModuleOf(f *Function) *Module                                  { return f.mod }
-func RawFunction(f *Function) driver.Function                       { return f.raw }
-func FunctionParams(f *Function) (params []KernelParam, known bool) { return f.params, f.known }
+func NormalDim(d Dim3) Dim3                   { return d.normalize() }
+func LibraryState(l *Library) *core.Library   { return l.core }
+func ModuleState(m *Module) *core.Module      { return m.core }
+func ModuleOf(f *Function) *Module            { return f.mod }
+func RawFunction(f *Function) driver.Function { return f.core().Raw }
+func FunctionParams(f *Function) (params []KernelParam, known bool) {
+	return f.core().Params, f.core().Known
+}
 
 func UseAll(f *Function, w *core.Work, cfg *LaunchConfig, args []Arg) (driver.KernelParams, error) {
-	return f.useAll(w, cfg, args, nil)
+	c := cfg.core()
+	return f.useAll(w, &c, args, nil)
 }
 
 // Of mem.go, hostmem.go, library.go, module.go and typed.go.

@@ -182,7 +182,7 @@ func TestGPUBatches(t *testing.T) {
 	held, free, waiting := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
 	var events []*Event
 	var streams []*Stream
-	for i := range 2*BatchSize + 1 {
+	for i := range 2*core.BatchSize + 1 {
 		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
 		streams = append(streams, []*Stream{held, free}[i%2])
 	}

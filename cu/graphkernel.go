@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/launch"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -29,11 +30,29 @@ type kernelWork struct {
 func (w *KernelNode) row() *nodeRow { return rowIf(w != nil, kernelRow) }
 
 func (w *KernelNode) prepare(c *nodeCall) error {
-	if w.Kernel == nil || w.Kernel.mod == nil {
+	if w.function() == nil {
 		return core.NilError(c.op, "function")
 	}
 	c.work = &c.kernel
-	return w.Kernel.nodeWork(c, &c.kernel.params, &w.Config, w.Args)
+	return c.runs(w, &c.kernel.params)
+}
+
+// function returns the kernel, or nil if there is none.
+func (w *KernelNode) function() *launch.Function {
+	if fn := w.Kernel.core(); fn != nil && fn.Mod != nil {
+		return fn
+	}
+	return nil
+}
+
+// used returns the uses of memory by the kernel.
+func (w *KernelNode) used() (uses []races.Use) {
+	for i := range w.Args {
+		if u, is := w.Args[i].core().Use(i); is {
+			uses = append(uses, u)
+		}
+	}
+	return uses
 }
 
 func (w *kernelWork) add(c *nodeCall, deps []driver.GraphNode) (n driver.GraphNode, res driver.Result) {
@@ -88,78 +107,93 @@ func (w *kernelWork) set(c *nodeCall) (res driver.Result) {
 
 func (*kernelWork) seen(c *nodeCall, w Work) races.NodeWork {
 	k := w.(*KernelNode)
-	return races.NodeWork{Call: c.op, Detail: "kernel " + k.Kernel.name, Uses: used(k.Args)}
+	return races.NodeWork{Call: c.op, Detail: "kernel " + k.Kernel.Name(), Uses: k.used()}
 }
 
 func (w *kernelWork) done(c *nodeCall) { c.use.cooperative, c.use.attrs = w.cooperative, w.attrs }
 
 func (w *kernelWork) explain(c *nodeCall, e *Error) {
 	if p := &w.params; e.Err == nil && e.Result == ResultInvalidValue {
-		e.Detail = core.Join(e.Detail, deviceOf(c.ctx).exceededDimension(Dim3{p.GridDimX, p.GridDimY, p.GridDimZ},
-			Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}))
+		e.Detail = core.Join(e.Detail, launch.ExceededDimension(c.ctx,
+			launch.Dim{X: p.GridDimX, Y: p.GridDimY, Z: p.GridDimZ},
+			launch.Dim{X: p.BlockDimX, Y: p.BlockDimY, Z: p.BlockDimZ}))
 	}
 }
 
-// nodeWork makes a node run the kernel. p gets the parameters for the driver.
-func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
-	mc := f.mod.core
+// runs makes the node run the kernel of k. p gets the parameters for the driver.
+func (c *nodeCall) runs(k *KernelNode, p *driver.KernelNodeParams) error {
+	f, cfg := k.function(), k.Config.core()
+	mc := f.Mod
 	if mc.Ctx.Drv != c.gc.Ctx.Drv {
-		return core.MixedError(c.op, f.object(), c.gc)
+		return core.MixedError(c.op, f.Object(), c.gc)
 	}
 	if !keep(c, &mc.Resource, mc) {
 		return mc.Refused(c.op)
 	}
-	if err := f.check(cfg, args); err != nil {
+	if err := k.check(f, &cfg); err != nil {
 		return c.rename(err)
 	}
 	w := &c.kernel
 	first := w.used
-	w.used += len(args)
+	w.used += len(k.Args)
 	w.args.Grow(w.used) // those before keep the arrays that they refer to
 	values := w.args.Values[first:w.used]
-	for i := range args {
-		a := &args[i]
-		values[i] = a.bits
-		if m := a.mem.Current(); m != nil {
+	for i := range k.Args {
+		a := k.Args[i].core()
+		values[i] = a.Bits
+		if m := a.Mem.Current(); m != nil {
 			if m.Ctx != mc.Ctx && !mc.Ctx.CanAccess(m) || !keep(c, &m.Resource, m) {
-				return c.rename(f.badMemory(cfg, i, mc.Ctx, m))
+				return c.rename(f.BadMemory(&cfg, i, mc.Ctx, m))
 			}
-		} else if a.ref != nil {
-			if err := a.setIn(&w.args, first+i); err != nil {
-				return c.rename(f.badArg(cfg, i, err))
+		} else if a.Ref != nil {
+			if err := a.SetIn(&w.args, first+i); err != nil {
+				return c.rename(f.BadArg(&cfg, i, err))
 			}
 		}
 	}
-	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	c.ctx, p.Func, p.KernelParams = mc.Ctx, f.raw, w.args.From(first)
+	g, b := cfg.Grid, cfg.Block
+	c.ctx, p.Func, p.KernelParams = mc.Ctx, f.Raw, w.args.From(first)
 	p.GridDimX, p.GridDimY, p.GridDimZ = g.X, g.Y, g.Z
 	p.BlockDimX, p.BlockDimY, p.BlockDimZ = b.X, b.Y, b.Z
 	p.SharedMemBytes = cfg.SharedMem
-	if c.node != 0 && cfg.Flags&LaunchCooperative != 0 {
-		if err := f.fitsTogether(c, cfg); err != nil {
+	if c.node != 0 && cfg.Cooperative() {
+		if err := c.fitsTogether(f, &cfg); err != nil {
 			return err
 		}
 	}
-	return w.setFlags(c, cfg.Flags&LaunchCooperative != 0, cfg.Attributes)
+	return w.setFlags(c, cfg.Cooperative(), k.Config.Attributes)
+}
+
+// check compares the arguments with the kernel's parameters, if they are known.
+func (w *KernelNode) check(f *launch.Function, cfg *launch.Config) error {
+	if err := f.Check(cfg, len(w.Args)); err != nil || !f.Known {
+		return err
+	}
+	for i := range w.Args {
+		if err := f.CheckArg(cfg, i, w.Args[i].core()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fitsTogether checks that all blocks fit on the device at once, before the node changes.
-func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
-	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.Ctx.Drv.Table()
-	if b.blocks() > math.MaxInt32 {
+func (c *nodeCall) fitsTogether(f *launch.Function, cfg *launch.Config) error {
+	threads, blocks := cfg.Block.Size(), cfg.Grid.Size()
+	if threads > math.MaxInt32 {
 		return nil // the driver refuses the block
 	}
-	n, res := t.OccupancyMaxActiveBlocksPerMultiprocessor(c.at(), f.raw, int32(b.blocks()), uint64(cfg.SharedMem))
+	n, res := c.table().OccupancyMaxActiveBlocksPerMultiprocessor(c.at(), f.Raw, int32(threads), uint64(cfg.SharedMem))
 	if res != driver.ResultSuccess {
 		return nil // the same
 	}
-	sms, err := deviceOf(f.mod.core.Ctx).Attribute(DeviceAttributeMultiprocessorCount)
-	if err != nil || g.blocks() <= uint64(n)*uint64(sms) {
+	sms, err := deviceOf(f.Mod.Ctx).Attribute(DeviceAttributeMultiprocessorCount)
+	if err != nil || blocks <= uint64(n)*uint64(sms) {
 		return nil
 	}
 	return &Error{Op: c.op, Result: ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: core.ErrInvalid,
 		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: see MaxActiveBlocks",
-			f.name, g.blocks(), uint64(n)*uint64(sms))}
+			f.Name, blocks, uint64(n)*uint64(sms))}
 }
 
 // setAttribute sets an attribute of the node.
@@ -170,14 +204,14 @@ func (c *nodeCall) setAttribute(id int32, v *driver.LaunchAttributeValue) driver
 
 // setAttributes sets the attributes of the node that it has from now on.
 func (w *kernelWork) setAttributes(c *nodeCall) driver.Result {
-	list := w.attrs.of(false)
+	list := w.attrs.core().List(false)
 	for i := range list {
 		if res := c.setAttribute(list[i].ID, &list[i].Value); res != driver.ResultSuccess {
 			return res
 		}
 	}
 	if w.cooperative != c.use.cooperative {
-		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(w.cooperative))
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, launch.CooperativeValue(w.cooperative))
 	}
 	return driver.ResultSuccess
 }
@@ -185,14 +219,14 @@ func (w *kernelWork) setAttributes(c *nodeCall) driver.Result {
 // resetAttributes removes the attributes that the node does not have any more, and those that the new
 // configuration may contradict: the driver compares each with the other.
 func (w *kernelWork) resetAttributes(c *nodeCall) driver.Result {
-	list := c.use.attrs.of(false)
+	list := c.use.attrs.core().List(false)
 	for i := range list {
-		if res := c.setAttribute(list[i].ID, unset(list[i].ID)); res != driver.ResultSuccess {
+		if res := c.setAttribute(list[i].ID, launch.Unset(list[i].ID)); res != driver.ResultSuccess {
 			return res
 		}
 	}
 	if c.use.cooperative && !w.cooperative {
-		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(false))
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, launch.CooperativeValue(false))
 	}
 	return driver.ResultSuccess
 }
@@ -201,15 +235,15 @@ func (w *kernelWork) resetAttributes(c *nodeCall) driver.Result {
 func (w *kernelWork) setFlags(c *nodeCall, cooperative bool, attrs *LaunchAttributes) error {
 	w.cooperative = cooperative
 	switch {
-	case attrs != nil && attrs.onlyLaunches != "":
-		return core.BadValue(c.op, c.gc, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
+	case attrs != nil && attrs.core().OnlyLaunches() != "":
+		return core.BadValue(c.op, c.gc, "a node of a graph cannot have "+attrs.core().OnlyLaunches()+": capture a launch with it instead")
 	case c.xc == nil:
 		w.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
 		return core.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
 			"change the node of the graph, and call Update")
-	case attrs != nil && !attrs.equal(c.use.attrs):
+	case attrs != nil && !attrs.core().Equal(c.use.attrs.core()):
 		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
 			"keep them, or change the node of the graph, and instantiate it again")
 	}
@@ -235,12 +269,12 @@ func (w *kernelWork) withoutAttributes(c *nodeCall, partly string) {
 
 // restoreAttributes sets the attributes that the node had.
 func (w *kernelWork) restoreAttributes(c *nodeCall) {
-	list := c.use.attrs.of(false)
+	list := c.use.attrs.core().List(false)
 	for i := range list {
 		c.setAttribute(list[i].ID, &list[i].Value)
 	}
 	if c.use.cooperative && !w.cooperative {
-		c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(true))
+		c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, launch.CooperativeValue(true))
 	}
 }
 
@@ -297,7 +331,7 @@ func (c *nodeCall) askKernel(at driver.At, p *driver.KernelNodeParams) (name str
 		return "", nil, false, c.got(op, res)
 	}
 	op = "cuFuncGetParamInfo"
-	for i := range uint64(maxParamBytes) {
+	for i := range uint64(launch.MaxParamBytes) {
 		var size uint64
 		if p.Func != 0 {
 			_, size, res = t.FuncGetParamInfo(at, p.Func, i)

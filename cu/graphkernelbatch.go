@@ -19,13 +19,13 @@ type kernelBatch struct {
 	// and the calls in flight of all nodes until the end.
 	c       nodeCall
 	n       int // so many calls have to be made
-	nodes   [batchSize]driver.GraphNode
-	kernels [batchSize]driver.KernelNodeParams
-	params  [batchSize]*driver.KernelNodeParams // the addresses of kernels
-	results [batchSize]driver.Result            // the driver's answers
+	nodes   [core.BatchSize]driver.GraphNode
+	kernels [core.BatchSize]driver.KernelNodeParams
+	params  [core.BatchSize]*driver.KernelNodeParams // the addresses of kernels
+	results [core.BatchSize]driver.Result            // the driver's answers
 	// changed says that a node will use other objects than before. objects are these.
-	changed [batchSize]bool
-	objects [batchSize][]core.Holder
+	changed [core.BatchSize]bool
+	objects [core.BatchSize][]core.Holder
 }
 
 func newKernelBatch() *kernelBatch {
@@ -56,11 +56,11 @@ func (b *kernelBatch) replace(x *GraphExec, updates []NodeUpdate, errs *core.Bat
 		return 1
 	}
 	c.gc, c.xc, c.op = gc, x.core, op
-	ctx := updates[0].kernel().Kernel.context()
-	for again := false; n < min(len(updates), batchSize) && err == nil; n++ {
+	ctx := updates[0].kernel().function().Context()
+	for again := false; n < min(len(updates), core.BatchSize) && err == nil; n++ {
 		u := &updates[n]
 		k := u.kernel()
-		if k == nil || u.Node.graph != g || k.Kernel.context() != ctx {
+		if k == nil || u.Node.graph != g || k.function().Context() != ctx {
 			break
 		}
 		if again, err = b.add(x, u.Node, k); again {
@@ -92,7 +92,7 @@ func (b *kernelBatch) add(x *GraphExec, node GraphNode, k *KernelNode) (again bo
 			return false, err
 		}
 	}
-	if k.Kernel == nil || k.Kernel.mod == nil {
+	if k.function() == nil {
 		return false, core.NilError(c.op, "function")
 	}
 	if err = b.find(node.raw); err != nil {
@@ -106,7 +106,7 @@ func (b *kernelBatch) add(x *GraphExec, node GraphNode, k *KernelNode) (again bo
 	}
 	acquired := len(c.acquired)
 	c.objects = c.objects[:0]
-	if err = k.Kernel.nodeWork(c, &b.kernels[i], &k.Config, k.Args); err != nil {
+	if err = c.runs(k, &b.kernels[i]); err != nil {
 		return false, err
 	}
 	b.nodes[i], c.use.place = c.node, uint8(i)

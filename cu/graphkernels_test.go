@@ -11,6 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/core"
 )
 
 // kernelsBench is a graph of kernels one after the other, each of which adds a number to four floats.
@@ -42,7 +43,7 @@ func (b *kernelsBench) update(i int, v float32) NodeUpdate {
 // TestGPUSetAll replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
 // nodes of which some are refused.
 func TestGPUSetAll(t *testing.T) {
-	const n = BatchSize + 6
+	const n = core.BatchSize + 6
 	b := newKernelsBench(t, n)
 	b.runs("before", b.x, n)
 	var list []NodeUpdate

@@ -33,12 +33,12 @@ func (w *CopyNode) row() *nodeRow { return rowIf(w != nil, copyRow.nodeRow) }
 type copyWork struct {
 	nodeParams[*driver.Memcpy3D]
 	params   driver.Memcpy3D
-	to, from planes
-	box      extent
+	to, from core.Planes
+	box      core.Extent
 }
 
 func (w *copyWork) seen(c *nodeCall, _ Work) races.NodeWork {
-	return races.NodeWork{Call: c.op, Uses: usedByPlanes(&w.to, &w.from, w.box)}
+	return races.NodeWork{Call: c.op, Uses: core.UsedByPlanes(&w.to, &w.from, w.box)}
 }
 
 func (w *CopyNode) prepare(c *nodeCall) error {
@@ -54,15 +54,15 @@ func (w *CopyNode) prepare(c *nodeCall) error {
 	case b == nil && r.Size > d.Size:
 		return core.TooSmall(c.op, r.Size, d.Size)
 	case b == nil:
-		told.box = extent{r.Size, 1, 1}
+		told.box = core.Extent{Width: r.Size, Height: 1, Depth: 1}
 	case d.Mem.Ctx != r.Mem.Ctx && !d.Mem.Everywhere() && !r.Mem.Everywhere():
 		return core.MixedError(c.op, core.InRole("destination", d.Mem), core.InRole("source", r.Mem))
 	default:
-		d.pitch, d.height, r.pitch, r.height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
-		told.box = extent{b.Width, b.Height, b.Depth}
+		d.Pitch, d.Height, r.Pitch, r.Height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
+		told.box = core.Extent{Width: b.Width, Height: b.Height, Depth: b.Depth}
 	}
-	for _, p := range [...]*planes{d, r} {
-		if err := p.fit(c.op, told.box); err != nil {
+	for _, p := range [...]*core.Planes{d, r} {
+		if err := p.Fit(c.op, told.box); err != nil {
 			return err
 		}
 	}
@@ -70,12 +70,12 @@ func (w *CopyNode) prepare(c *nodeCall) error {
 	if d.Mem.OnHost() || b != nil && d.Mem.Everywhere() && !r.Mem.OnHost() {
 		c.ctx = r.Mem.Ctx
 	}
-	told.params = driver.Memcpy3D{WidthInBytes: told.box.width, Height: told.box.height, Depth: told.box.depth,
-		DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
-	told.params.DstMemoryType, told.params.DstHost, told.params.DstDevice = d.end()
-	told.params.SrcMemoryType, told.params.SrcHost, told.params.SrcDevice = r.end()
+	told.params = driver.Memcpy3D{WidthInBytes: told.box.Width, Height: told.box.Height, Depth: told.box.Depth,
+		DstPitch: d.Pitch, DstHeight: d.Height, SrcPitch: r.Pitch, SrcHeight: r.Height}
+	told.params.DstMemoryType, told.params.DstHost, told.params.DstDevice = d.End()
+	told.params.SrcMemoryType, told.params.SrcHost, told.params.SrcDevice = r.End()
 	told.f, told.p = copyRow, &told.params
-	return c.orEmpty(told, told.box.empty())
+	return c.orEmpty(told, told.box.Empty())
 }
 
 func (c *nodeCall) readCopy() (*CopyNode, error) {
@@ -126,12 +126,12 @@ func (w *MemsetNode) row() *nodeRow { return rowIf(w != nil, memsetRow.nodeRow) 
 type memsetWork struct {
 	nodeParams[*driver.MemsetNodeParams]
 	params driver.MemsetNodeParams
-	to     planes
-	box    extent
+	to     core.Planes
+	box    core.Extent
 }
 
 func (w *memsetWork) seen(c *nodeCall, _ Work) races.NodeWork {
-	return races.NodeWork{Call: c.op, Uses: usedByPlanes(&w.to, &w.to, w.box)}
+	return races.NodeWork{Call: c.op, Uses: core.UsedByPlanes(&w.to, &w.to, w.box)}
 }
 
 func (w *MemsetNode) prepare(c *nodeCall) error {
@@ -160,24 +160,24 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 			return core.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: "+
 				"set bytes, 32-bit words or more words, or instantiate the changed graph again")
 		}
-		told.box = extent{d.Size, 1, 1}
+		told.box = core.Extent{Width: d.Size, Height: 1, Depth: 1}
 		told.params.Width, told.params.Height = d.Size/size, 1
 	} else {
-		d.pitch = r.Pitch
+		d.Pitch = r.Pitch
 		if size > 1 { // then the size of a row must not overflow
-			if err := d.whole(c.op, size, r.Width); err != nil {
+			if err := d.Whole(c.op, size, r.Width); err != nil {
 				return err
 			}
 		}
-		told.box = extent{size * r.Width, r.Height, 1}
-		if err := d.fit(c.op, told.box); err != nil {
+		told.box = core.Extent{Width: size * r.Width, Height: r.Height, Depth: 1}
+		if err := d.Fit(c.op, told.box); err != nil {
 			return err
 		}
-		told.params.Width, told.params.Height, told.params.Pitch = r.Width, r.Height, d.pitch
+		told.params.Width, told.params.Height, told.params.Pitch = r.Width, r.Height, d.Pitch
 	}
 	c.ctx = d.Mem.Ctx
 	told.f, told.p = memsetRow, &told.params
-	return c.orEmpty(told, told.box.empty())
+	return c.orEmpty(told, told.box.Empty())
 }
 
 // mixesBytes reports whether an executable graph may set other words of managed memory than it

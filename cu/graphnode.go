@@ -189,10 +189,10 @@ func (r *reusedWork) forget() {
 	}
 	r.kernel.used, r.kernel.attrs = 0, nil
 	if r.copy.to.Mem != nil {
-		r.copy.to, r.copy.from = planes{}, planes{}
+		r.copy.to, r.copy.from = core.Planes{}, core.Planes{}
 	}
 	if r.memset.to.Mem != nil {
-		r.memset.to = planes{}
+		r.memset.to = core.Planes{}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
+	"github.com/purecu/purecu/internal/wordop"
 )
 
 // This file has the nodes of a graph that put work in order with work outside of the graph: by events, by words of memory,
@@ -50,26 +51,26 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 	if err != nil {
 		return err
 	}
-	if r.core() == nil {
-		if r.flags()&EventInterprocess != 0 {
+	if r.Event() == nil {
+		if EventFlags(r.Flags())&EventInterprocess != 0 {
 			return core.NoNodeError(c.op, 0)
 		}
-		if r.owner, err = core.CreateEvent(&e.(*Event).eventRef, c.gc.Ctx); err != nil {
+		if r.Owner, err = core.CreateEvent(&e.(*Event).eventRef, c.gc.Ctx); err != nil {
 			return err
 		}
 	}
-	if ec := r.core(); ec.Ctx.Drv != c.gc.Ctx.Drv {
-		r.leave()
+	if ec := r.Event(); ec.Ctx.Drv != c.gc.Ctx.Drv {
+		r.Leave()
 		return core.MixedError(c.op, ec, c.gc)
 	}
-	if err := r.enterForGraph(c.op, typ == GraphNodeTypeEventRecord); err != nil {
+	if err := r.EnterForGraph(c.op, typ == GraphNodeTypeEventRecord); err != nil {
 		return err
 	}
-	if r.slot.Interprocess() {
-		r.leave()
-		return core.NoNodeError(c.op, uintptr(r.slot.Raw))
+	if r.Slot.Interprocess() {
+		r.Leave()
+		return core.NoNodeError(c.op, uintptr(r.Slot.Raw))
 	}
-	c.acquired, c.objects = append(c.acquired, r.slot), append(c.objects, r.slot)
+	c.acquired, c.objects = append(c.acquired, r.Slot), append(c.objects, r.Slot)
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (w *HostNode) row() *nodeRow { return rowIf(w != nil, hostRow.nodeRow) }
 
 func (w *HostNode) prepare(c *nodeCall) error {
 	if w.Func == nil {
-		return errNoHostFunc(c.op)
+		return core.NoHostFuncError(c.op)
 	}
 	h, number, err := c.gc.Ctx.Drv.NodeFunc(w.Func)
 	if err != nil {
@@ -137,19 +138,24 @@ func (w *MemOpsNode) prepare(c *nodeCall) error {
 	if len(w.Ops) == 0 {
 		return core.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
-	ops := currentOps(w.Ops)
-	if err := checkMemOps(c.op, ops, c.gc); err != nil {
+	if err := wordop.CheckCount(c.op, len(w.Ops), c.gc); err != nil {
 		return err
 	}
-	for i := range ops {
-		if m := ops[i].r.Mem; !keep(c, &m.Resource, m) {
+	params, words := make([]driver.StreamBatchMemOpParams, len(w.Ops)), make([]races.WordOp, len(w.Ops))
+	for i := range w.Ops {
+		o := *w.Ops[i].core()
+		o.Update()
+		if err := o.Check(c.op, i, c.gc); err != nil {
+			return err
+		}
+		if m := o.Mem(); !keep(c, &m.Resource, m) {
 			return m.Refused(c.op)
 		}
+		params[i], words[i] = o.Params(), o.Observed()
 	}
-	batch := memOpParams(nil, ops)
 	c.work = &nodeParams[driver.BatchMemOpNodeParams]{f: memOpsRow,
-		p:        driver.BatchMemOpNodeParams{Ctx: c.ctx.Raw, Count: uint32(len(batch)), ParamArray: &batch[0]},
-		observed: races.NodeWork{Call: memOpsRow.add, Words: wordOps(w.Ops)}}
+		p:        driver.BatchMemOpNodeParams{Ctx: c.ctx.Raw, Count: uint32(len(params)), ParamArray: &params[0]},
+		observed: races.NodeWork{Call: memOpsRow.add, Words: words}}
 	return nil
 }
 
@@ -161,9 +167,9 @@ func (c *nodeCall) readMemOps() (*MemOpsNode, error) {
 	w := new(MemOpsNode)
 	for _, raw := range p.Operations() {
 		v := raw.WaitValue() // a write has the same members
-		o := MemOp{op: *raw.Operation()}
-		m := MemOpParams{Addr: uint64(v.Address), Size: int(o.size()), Waits: o.waits(), Value: *v.Value64()}
-		switch o.op {
+		o := wordop.New(*raw.Operation(), core.Span{}, 0, 0)
+		m := MemOpParams{Addr: uint64(v.Address), Size: int(o.Size()), Waits: o.Waits(), Value: *v.Value64()}
+		switch o.Kind() {
 		case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64:
 			m.Until = WaitFor(v.Flags)
 		case driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64:

@@ -43,7 +43,7 @@ func (s *Stream) HostFunc(f func()) error {
 		return core.NilError(core.HostFuncOp, "stream")
 	}
 	if f == nil {
-		return core.About(s.core(), errNoHostFunc(core.HostFuncOp))
+		return core.About(s.core(), core.NoHostFuncError(core.HostFuncOp))
 	}
 	sc, err := s.enter(core.HostFuncOp)
 	if err != nil {
@@ -51,8 +51,4 @@ func (s *Stream) HostFunc(f func()) error {
 	}
 	defer s.leave()
 	return sc.HostFunc(f)
-}
-
-func errNoHostFunc(op string) error {
-	return core.Misuse(op, nil, ErrNil, "the function is nil: pass the function that the stream has to call")
 }

@@ -1,10 +1,13 @@
 package cu
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/launch"
 )
 
 // LaunchWith combines attributes for [LaunchConfig]. Make them once, and use them for any number of
@@ -12,7 +15,50 @@ import (
 // last one counts. A mistake in an attribute is an error of the launch.
 //
 // What no attribute sets is as the stream or the kernel has it.
-func LaunchWith(attrs ...LaunchAttribute) *LaunchAttributes { return withAttributes(attrs) }
+func LaunchWith(attrs ...LaunchAttribute) *LaunchAttributes {
+	all := new(LaunchAttributes)
+	for _, a := range attrs {
+		all.core().Add(driver.LaunchAttribute{ID: a.id, Value: a.value}, a.err)
+	}
+	return all
+}
+
+// LaunchAttributes are attributes of launches, made by [LaunchWith]. They never change. Launches may
+// share them, also at the same time. nil stands for no attributes.
+type LaunchAttributes struct{ launchAttributesRef }
+
+// launchAttributesRef is an alias, so that the field of LaunchAttributes is not exported.
+type launchAttributesRef = core.Value[launch.Attributes]
+
+func (l *LaunchAttributes) core() *launch.Attributes {
+	if l == nil {
+		return nil
+	}
+	return core.ValueIn(&l.launchAttributesRef)
+}
+
+// LaunchAttribute is an attribute of a launch, such as the size of clusters: see [LaunchWith]. The
+// zero value has no effect.
+type LaunchAttribute struct {
+	id    int32
+	value driver.LaunchAttributeValue
+	err   error
+}
+
+// words returns an attribute whose value consists of 32-bit words.
+func words(id int32, list ...uint32) LaunchAttribute {
+	a := LaunchAttribute{id: id}
+	for i, w := range list {
+		binary.LittleEndian.PutUint32(a.value[4*i:], w)
+	}
+	return a
+}
+
+// window returns the attribute of an access policy window.
+func window(addr uint64, size uint64, ratio float32, hit, miss int32) LaunchAttribute {
+	return words(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, uint32(addr), uint32(addr>>32),
+		uint32(size), uint32(size>>32), math.Float32bits(ratio), uint32(hit), uint32(miss))
+}
 
 // LaunchCluster groups the blocks of the grid into clusters of this size. The blocks of a cluster run
 // at the same time, and can use the shared memory of each other. Each dimension of the grid must be a

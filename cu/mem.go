@@ -20,7 +20,7 @@ type Memory interface {
 type Span struct{ spanRef }
 
 // spanRef is an alias, so that the field of a Span is not exported.
-type spanRef = core.SpanRef
+type spanRef = core.Value[core.Span]
 
 // newSpan returns the Span with these parts.
 func newSpan(parts core.Span) (s Span) {
@@ -29,7 +29,7 @@ func newSpan(parts core.Span) (s Span) {
 }
 
 // core returns the parts of the span.
-func (s *Span) core() *core.Span { return core.SpanIn(&s.spanRef) }
+func (s *Span) core() *core.Span { return core.ValueIn(&s.spanRef) }
 
 func (s Span) span() Span { return s }
 

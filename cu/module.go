@@ -3,14 +3,12 @@ package cu
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"runtime"
-	"slices"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/core"
-	"github.com/purecu/purecu/internal/ptx"
+	"github.com/purecu/purecu/internal/launch"
 )
 
 // Module is GPU code that is loaded into a context.
@@ -201,29 +199,19 @@ func freeVariable(mc *core.Mem, at driver.At) (string, driver.Result) {
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.
 type Function struct {
-	mod  *Module
-	raw  driver.Function
-	name string
-	// params are the parameters. known says that params is valid. text is what the PTX says of them, or nil.
-	params []kernelParam
-	known  bool
-	text   []ptx.Param
+	functionRef
+	mod *Module // keeps the module from being collected, which would close it
 }
 
-// object returns what errors say of the kernel.
-func (f *Function) object() core.Member {
+// functionRef is an alias, so that the field of a Function is not exported.
+type functionRef = core.Value[launch.Function]
+
+// core returns the kernel for a launch, or nil for nil.
+func (f *Function) core() *launch.Function {
 	if f == nil {
-		return core.StandIn{ItsKind: "kernel"}
-	}
-	return core.StandIn{ItsKind: "kernel", Raw: uintptr(f.raw), Ctx: f.context()}
-}
-
-// context returns the kernel's context, or nil for no kernel.
-func (f *Function) context() *core.Context {
-	if f == nil || f.mod == nil {
 		return nil
 	}
-	return f.mod.core.Ctx
+	return core.ValueIn(&f.functionRef)
 }
 
 // Function returns the kernel with this name (cuModuleGetFunction).
@@ -254,60 +242,12 @@ func (m *Module) find(op, name string,
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
 	}
-	f := &Function{mod: m, raw: raw, name: name}
-	if err := f.findParams(at); err != nil {
+	f := &Function{mod: m}
+	*f.core() = launch.Function{Mod: mc, Raw: raw, Name: name}
+	if err := f.core().FindParams(at); err != nil {
 		return nil, err
 	}
 	return f, nil
-}
-
-// maxParamBytes is the most that the parameters of a kernel can have. It ends loops for a driver that
-// reports more parameters.
-const maxParamBytes = 32764
-
-// findParams finds the kernel's parameters: their number and sizes from the driver, or else from the PTX, and
-// what they take from the PTX.
-func (f *Function) findParams(at driver.At) error {
-	const op = "cuFuncGetParamInfo"
-	mc := f.mod.core
-	for i := range uint64(maxParamBytes + 1) {
-		_, size, res := mc.Ctx.Drv.Table().FuncGetParamInfo(at, f.raw, i)
-		switch {
-		case res == driver.ResultInvalidValue: // i is the number of parameters
-			f.known = true
-			f.readText()
-			return nil
-		case mc.Ctx.Drv.Table().Missing(res) != nil: // before CUDA 12.4
-			var list []ptx.Param
-			list, f.known = mc.Kernels()[f.name]
-			for _, p := range list {
-				f.params = append(f.params, kernelParam{uint32(p.Size), anyArg})
-			}
-			f.readText()
-			return nil
-		case res != driver.ResultSuccess:
-			return mc.Ctx.CallError(op, uintptr(f.raw), res)
-		}
-		f.params = append(f.params, kernelParam{uint32(min(size, math.MaxUint32)), anyArg})
-	}
-	return core.NewError(op, f.object(), ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
-}
-
-// readText notes what the parameters take, if the PTX says it.
-func (f *Function) readText() {
-	list := f.mod.core.Kernels()[f.name]
-	if !slices.EqualFunc(list, f.params, func(p ptx.Param, q kernelParam) bool { return p.Size == uint64(q.size) }) {
-		return // it is another kernel
-	}
-	f.text = list
-	for i, p := range list {
-		switch p.Kind {
-		case ptx.Integer:
-			f.params[i].takes = integerArg
-		case ptx.Float:
-			f.params[i].takes = floatArg
-		}
-	}
 }
 
 // Name returns the kernel's name, "" for nil.
@@ -315,7 +255,7 @@ func (f *Function) Name() string {
 	if f == nil {
 		return ""
 	}
-	return f.name
+	return f.core().Name
 }
 
 // Params returns the sizes of the kernel's parameters in bytes. known is false if the driver is
@@ -324,19 +264,19 @@ func (f *Function) Params() (sizes []uint64, known bool) {
 	if f == nil {
 		return nil, false
 	}
-	for _, p := range f.params {
-		sizes = append(sizes, uint64(p.size))
+	for _, p := range f.core().Params {
+		sizes = append(sizes, uint64(p.Size))
 	}
-	return sizes, f.known
+	return sizes, f.core().Known
 }
 
 // Handle returns the CUfunction, for code that calls the driver without this package. It is valid
 // until the Module is closed or collected. For a nil Function or a closed Module it is 0.
 func (f *Function) Handle() uintptr {
-	if f == nil || f.mod == nil || f.mod.core.Closed() {
+	if f == nil || f.core().Mod == nil || f.core().Mod.Closed() {
 		return 0
 	}
-	return uintptr(f.raw)
+	return uintptr(f.core().Raw)
 }
 
 // FunctionAttribute is a property of a kernel.
@@ -354,10 +294,10 @@ func (a FunctionAttribute) unknown(op string, of core.Named) error {
 func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 	const op = "cuFuncGetAttribute"
 	if a < 0 {
-		return 0, a.unknown(op, f.object())
+		return 0, a.unknown(op, f.core().Object())
 	}
 	v, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
-		return t.FuncGetAttribute(at, int32(a), f.raw)
+		return t.FuncGetAttribute(at, int32(a), f.core().Raw)
 	})
 	return int(v), err
 }
@@ -367,14 +307,14 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if a < 0 {
-		return a.unknown(op, f.object()) // with a negative number, the driver reads invalid memory
+		return a.unknown(op, f.core().Object()) // with a negative number, the driver reads invalid memory
 	}
 	if int(int32(value)) != value {
-		return core.BadValue(op, f.object(),
+		return core.BadValue(op, f.core().Object(),
 			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
-		return struct{}{}, t.FuncSetAttribute(at, f.raw, int32(a), int32(value))
+		return struct{}{}, t.FuncSetAttribute(at, f.core().Raw, int32(a), int32(value))
 	})
 	return err
 }
@@ -385,11 +325,11 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, core.BadValue(op, f.object(),
+		return 0, core.BadValue(op, f.core().Object(),
 			fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
-		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.raw, int32(threads), sharedMem)
+		return t.OccupancyMaxActiveBlocksPerMultiprocessor(at, f.core().Raw, int32(threads), sharedMem)
 	})
 	return int(n), err
 }
@@ -401,11 +341,11 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
-		return 0, 0, core.BadValue(op, f.object(),
+		return 0, 0, core.BadValue(op, f.core().Object(),
 			fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
-		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.raw, 0, sharedMem, int32(limit))
+		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.core().Raw, 0, sharedMem, int32(limit))
 		return [2]int32{b, th}, res
 	})
 	return int(n[0]), int(n[1]), err
@@ -414,10 +354,10 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 // askFunction calls the driver about a kernel, in the kernel's context.
 func askFunction[T any](f *Function, op string,
 	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
-	if f == nil || f.mod == nil {
+	if f == nil || f.core().Mod == nil {
 		return v, core.NilError(op, "function")
 	}
-	mc := f.mod.core
+	mc := f.core().Mod
 	if err := mc.Enter(mc, op); err != nil {
 		return v, err
 	}
@@ -426,7 +366,7 @@ func askFunction[T any](f *Function, op string,
 	v, res := call(mc.Ctx.Drv.Table(), driver.At{Context: mc.Ctx.Raw})
 	if res != driver.ResultSuccess {
 		var zero T
-		return zero, mc.Ctx.CallError(op, uintptr(f.raw), res)
+		return zero, mc.Ctx.CallError(op, uintptr(f.core().Raw), res)
 	}
 	return v, nil
 }

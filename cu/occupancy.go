@@ -25,24 +25,19 @@ func (f *Function) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
 
 func (f *Function) askClusters(op string, cfg LaunchConfig,
 	call func(*driver.Table, driver.At, driver.Function, driver.LaunchConfig) (int32, driver.Result)) (int, error) {
-	if f == nil || f.mod == nil {
+	if f == nil || f.core().Mod == nil {
 		return 0, core.NilError(op, "function")
 	}
-	if err := f.checkConfig(&cfg); err != nil {
+	c := cfg.core()
+	if err := f.core().CheckConfig(&c); err != nil {
 		err.(*Error).Op = op
 		return 0, err
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
-		g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-		c := driver.LaunchConfig{GridX: g.X, GridY: g.Y, GridZ: g.Z, BlockX: b.X, BlockY: b.Y, BlockZ: b.Z,
-			SharedMemBytes: cfg.SharedMem}
-		if list := cfg.Attributes.of(cfg.Flags&LaunchCooperative != 0); len(list) != 0 {
-			c.Attributes, c.Count = &list[0], uint32(len(list))
-		}
-		return call(t, at, f.raw, c)
+		return call(t, at, f.core().Raw, c.Params())
 	})
-	if e, ok := err.(*Error); ok && cfg.Attributes != nil {
-		e.Detail = core.Join(e.Detail, deviceOf(f.mod.core.Ctx).exceededAttribute(cfg.Attributes, e.Result))
+	if e, ok := err.(*Error); ok {
+		e.Detail = core.Join(e.Detail, c.ExceededAttribute(f.core().Mod.Ctx, e.Result))
 	}
 	return int(n), err
 }
@@ -54,11 +49,11 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
 	const op = "cuOccupancyAvailableDynamicSMemPerBlock"
 	if int(int32(blocks)) != blocks || int(int32(threads)) != threads || blocks < 1 || threads < 1 {
-		return 0, core.BadValue(op, f.object(),
+		return 0, core.BadValue(op, f.core().Object(),
 			fmt.Sprintf("%d blocks of %d threads: there must be at least one of each", blocks, threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (uint64, driver.Result) {
-		return t.OccupancyAvailableDynamicSMemPerBlock(at, f.raw, int32(blocks), int32(threads))
+		return t.OccupancyAvailableDynamicSMemPerBlock(at, f.core().Raw, int32(blocks), int32(threads))
 	})
 	if e, ok := err.(*Error); ok && e.Err == nil && e.Result == ResultInvalidValue {
 		e.Detail = fmt.Sprintf("a multiprocessor cannot run %d blocks of %d threads at once: "+
@@ -74,13 +69,13 @@ func (f *Function) Load() error {
 	const op = "cuFuncLoad"
 	load := func() error {
 		_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
-			return struct{}{}, t.FuncLoad(at, f.raw)
+			return struct{}{}, t.FuncLoad(at, f.core().Raw)
 		})
 		return err
 	}
 	err := load()
 	if core.LacksMemory(op, err) != nil {
-		err = f.mod.core.Ctx.Retry(op, err, load)
+		err = f.core().Mod.Ctx.Retry(op, err, load)
 	}
 	return err
 }
@@ -89,7 +84,7 @@ func (f *Function) Load() error {
 // CUDA 12.4).
 func (f *Function) Loaded() (bool, error) {
 	state, err := askFunction(f, "cuFuncIsLoaded", func(t *driver.Table, at driver.At) (int32, driver.Result) {
-		return t.FuncIsLoaded(at, f.raw)
+		return t.FuncIsLoaded(at, f.core().Raw)
 	})
 	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/launch"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -33,16 +34,16 @@ type preparedArgs struct {
 // Prepare returns a launch of the kernel with these arguments. They are checked as by
 // [Function.Launch]; memory that is closed later is detected at each launch.
 func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, error) {
-	if f == nil || f.mod == nil {
-		return nil, core.NilError(cfg.op(), "function")
+	p, c := &PreparedLaunch{f: f, cfg: cfg}, cfg.core()
+	if f == nil || f.core().Mod == nil {
+		return nil, core.NilError(c.Op(), "function")
 	}
-	p := &PreparedLaunch{f: f, cfg: cfg}
-	a, err := f.prepareArgs(&p.cfg, args)
+	a, err := f.prepareArgs(&c, args)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range a.memory {
-		if err := f.checkMemory(&p.cfg, i, a.args[i].mem); err != nil {
+		if err := f.checkMemory(&c, i, a.args[i].core().Mem); err != nil {
 			return nil, err
 		}
 	}
@@ -51,9 +52,9 @@ func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, erro
 }
 
 // prepareArgs checks arguments, and copies them. It does not check memory.
-func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, error) {
-	if mc := f.mod.core; mc.Closed() {
-		return nil, mc.Refused(cfg.op())
+func (f *Function) prepareArgs(cfg *launch.Config, args []Arg) (*preparedArgs, error) {
+	if mc := f.core().Mod; mc.Closed() {
+		return nil, mc.Refused(cfg.Op())
 	}
 	if err := f.check(cfg, args); err != nil {
 		return nil, err
@@ -61,12 +62,12 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 	a := &preparedArgs{args: append([]Arg(nil), args...)}
 	a.values.Grow(len(args))
 	for i := range a.args {
-		arg := &a.args[i]
-		if arg.mem != nil {
+		arg := a.args[i].core()
+		if arg.Mem != nil {
 			a.memory = append(a.memory, i)
 		}
-		if err := arg.setIn(&a.values, i); err != nil {
-			return nil, f.badArg(cfg, i, err)
+		if err := arg.SetIn(&a.values, i); err != nil {
+			return nil, f.core().BadArg(cfg, i, err)
 		}
 	}
 	return a, nil
@@ -74,11 +75,11 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 
 // checkMemory returns an error if the memory of an argument is closed, or the kernel cannot access
 // it.
-func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *core.Mem) error {
-	c := f.mod.core.Ctx
+func (f *Function) checkMemory(cfg *launch.Config, i int, mc *core.Mem) error {
+	c := f.core().Mod.Ctx
 	mc = mc.Current()
 	if mc.Closed() || mc.Ctx != c && !c.CanAccess(mc) {
-		return f.badMemory(cfg, i, c, mc)
+		return f.core().BadMemory(cfg, i, c, mc)
 	}
 	return nil
 }
@@ -92,18 +93,18 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := p.args.Load()
+	old, c := p.args.Load(), p.cfg.core()
 	if i < 0 || i >= len(old.args) {
-		return p.f.refuse(&p.cfg, fmt.Sprintf(": there is no argument %d: the launch has %d", i, len(old.args)))
+		return p.f.core().Refuse(&c, fmt.Sprintf(": there is no argument %d: the launch has %d", i, len(old.args)))
 	}
 	args := append([]Arg(nil), old.args...)
 	args[i] = arg
-	a, err := p.f.prepareArgs(&p.cfg, args)
+	a, err := p.f.prepareArgs(&c, args)
 	if err != nil {
 		return err
 	}
-	if arg.mem != nil {
-		if err := p.f.checkMemory(&p.cfg, i, arg.mem); err != nil {
+	if m := arg.core().Mem; m != nil {
+		if err := p.f.checkMemory(&c, i, m); err != nil {
 			return err
 		}
 	}

@@ -49,12 +49,12 @@ func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 }
 
 // waitRef makes the stream wait for an event, and ends the call on it.
-func (s *Stream) waitRef(op string, r *eventUse, flags WaitFlags) error {
-	defer r.leave()
+func (s *Stream) waitRef(op string, r *core.EventUse, flags WaitFlags) error {
+	defer r.Leave()
 	if flags&^WaitExternal != 0 {
 		return core.BadValue(op, s.core(), "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
-	c := r.core()
+	c := r.Event()
 	if c != nil && c.Ctx.Drv != s.core().Ctx.Drv {
 		return core.MixedError(op, c, s.core())
 	}
@@ -70,14 +70,14 @@ func (s *Stream) waitRef(op string, r *eventUse, flags WaitFlags) error {
 		flags |= WaitExternal
 	}
 	if flags&WaitExternal != 0 {
-		err = r.enterForGraph(op, false) // a graph waits for it from now on
+		err = r.EnterForGraph(op, false) // a graph waits for it from now on
 	} else {
-		err = r.enter(op)
+		err = r.Enter(op)
 	}
 	if err != nil {
 		return err
 	}
-	sl := r.slot
+	sl := r.Slot
 	if c.Flags&driver.CU_EVENT_INTERPROCESS != 0 {
 		return sc.WaitInterprocess(op, sl, uint32(flags))
 	}

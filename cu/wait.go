@@ -68,21 +68,21 @@ func enterAll[E AnyEvent](op string, events []E) (list []awaited, pending int) {
 }
 
 // enter begins the wait for an event. It returns the number of records that are not known to be complete.
-func (a *awaited) enter(op string, r *eventUse) (pending int) {
-	c := r.core()
+func (a *awaited) enter(op string, r *core.EventUse) (pending int) {
+	c := r.Event()
 	if c == nil {
 		return 0 // it was never recorded
 	}
-	a.owner, a.closings = r.owner, c.Ctx.Closings.Load()
-	if a.err = r.enter(op); a.err != nil {
+	a.owner, a.closings = r.Owner, c.Ctx.Closings.Load()
+	if a.err = r.Enter(op); a.err != nil {
 		return 0
 	}
-	if sl := r.slot; !sl.Complete() && !sl.Unrecorded() {
+	if sl := r.Slot; !sl.Complete() && !sl.Unrecorded() {
 		sl.AddWait()
 		a.slot = sl
 		return 1
 	}
-	r.leave()
+	r.Leave()
 	return 0
 }
 

@@ -911,8 +911,8 @@ func (r *wakeRig) sweeps() {
 	}
 	inGo := func() float64 {
 		t0 := time.Now()
-		for i := 0; i < len(events); i += BatchSize {
-			end := min(i+BatchSize, len(events))
+		for i := 0; i < len(events); i += core.BatchSize {
+			end := min(i+core.BatchSize, len(events))
 			tab.EventQueryAll(driver.At{Relaxed: true}, events[i:end], results[i:end])
 		}
 		return float64(time.Since(t0).Nanoseconds()) / 1e3

@@ -36,3 +36,7 @@ func OneByOne(f WorkFunction, n int, one func(i int) error) error {
 	}
 	return errs.Err()
 }
+
+// BatchSize is the largest number of items for one transition into C. It is limited because the
+// garbage collector cannot stop the goroutine's processor during the transition.
+const BatchSize = 64

@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/mistake"
 )
 
 const HostFuncOp = "cuLaunchHostFunc"
@@ -95,4 +96,9 @@ func (h *HostFunc) Name(d *Driver, f func()) (err error) {
 func (h *HostFunc) UsedOn(sc *Stream) (noted bool) {
 	sc.Ctx.Calls.Add(h)
 	return false
+}
+
+// NoHostFuncError returns the error for a nil function.
+func NoHostFuncError(op string) error {
+	return Misuse(op, nil, mistake.ErrNil, "the function is nil: pass the function that the stream has to call")
 }

@@ -61,17 +61,3 @@ func (r Region) Target() Region {
 	}
 	return r
 }
-
-// SpanRef is what a cu.Span embeds, by an alias that is not exported: see Ref.
-type SpanRef struct{ s Span }
-
-func (r *SpanRef) spanRef() *SpanRef { return r }
-
-// SpanIn returns the Span for package cu, which has the SpanRef itself.
-func SpanIn(r *SpanRef) *Span { return &r.s }
-
-// HasSpan is a *cu.Span. The interface is sealed, as Has is.
-type HasSpan interface{ spanRef() *SpanRef }
-
-// SpanOf returns the Span of a cu.Span. The pointer in h must not be nil.
-func SpanOf(h HasSpan) *Span { return &h.spanRef().s }

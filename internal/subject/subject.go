@@ -100,7 +100,7 @@ func HostMem(m *cu.HostMem) *core.Mem {
 // NewSpan returns a Span of memory.
 func NewSpan(parts core.Span) cu.Span {
 	var s cu.Span
-	*core.SpanOf(&s) = parts
+	*core.ValueOf(&s) = parts
 	return s
 }
 
@@ -110,12 +110,12 @@ func RegionOf(m cu.Memory) core.Region {
 	case nil:
 		return core.Region{}
 	case cu.Span:
-		return core.SpanOf(&m).Region()
+		return core.ValueOf(&m).Region()
 	case *cu.Span:
 		if m == nil {
 			return core.Region{}
 		}
-		return core.SpanOf(m).Region()
+		return core.ValueOf(m).Region()
 	case *cu.DeviceMem:
 		return DeviceMem(m).Whole()
 	case *cu.HostMem:

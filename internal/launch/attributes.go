@@ -1,16 +1,14 @@
-package cu
+package launch
 
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/purecu/purecu/driver"
 )
 
-// LaunchAttributes are attributes of launches, made by [LaunchWith]. They never change. Launches may
-// share them, also at the same time. nil stands for no attributes.
-type LaunchAttributes struct {
+// Attributes are attributes of launches. nil stands for none.
+type Attributes struct {
 	// list is what the driver gets. Its first entry makes a launch cooperative, and others omit it. It is
 	// empty in the zero value.
 	list []driver.LaunchAttribute
@@ -19,14 +17,6 @@ type LaunchAttributes struct {
 	// onlyLaunches names an attribute that nodes of graphs cannot have, or is "".
 	onlyLaunches string
 	err          error // the mistake in an attribute
-}
-
-// LaunchAttribute is an attribute of a launch, such as the size of clusters: see [LaunchWith]. The
-// zero value has no effect.
-type LaunchAttribute struct {
-	id    int32
-	value driver.LaunchAttributeValue
-	err   error
 }
 
 // attributeKind is what is known about a kind of attributes.
@@ -51,49 +41,37 @@ var attributeKinds = [...]attributeKind{
 	driver.CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:       {"LaunchNVLinkUtilization", 13000, true},
 }
 
-// words returns an attribute whose value consists of 32-bit words.
-func words(id int32, list ...uint32) LaunchAttribute {
-	a := LaunchAttribute{id: id}
-	for i, w := range list {
-		binary.LittleEndian.PutUint32(a.value[4*i:], w)
+// Add adds an attribute, or replaces the one of its kind. err is the mistake in it, or nil.
+func (l *Attributes) Add(a driver.LaunchAttribute, err error) {
+	if err != nil {
+		l.err = err
 	}
-	return a
+	if a.ID == driver.CU_LAUNCH_ATTRIBUTE_IGNORE {
+		return
+	}
+	if k := attributeKinds[a.ID]; !k.onNodes {
+		l.onlyLaunches = k.name
+	}
+	if a.ID == driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
+		for i := range l.cluster {
+			l.cluster[i] = binary.LittleEndian.Uint32(a.Value[4*i:])
+		}
+	}
+	if len(l.list) == 0 {
+		l.list = append(make([]driver.LaunchAttribute, 0, 4), onlyCooperative[0])
+	}
+	l.set(a)
 }
 
-// window returns the attribute of an access policy window.
-func window(addr uint64, size uint64, ratio float32, hit, miss int32) LaunchAttribute {
-	return words(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, uint32(addr), uint32(addr>>32),
-		uint32(size), uint32(size>>32), math.Float32bits(ratio), uint32(hit), uint32(miss))
-}
-
-// withAttributes combines attributes. The last one of a kind counts.
-func withAttributes(attrs []LaunchAttribute) *LaunchAttributes {
-	all := &LaunchAttributes{list: append(make([]driver.LaunchAttribute, 0, 1+len(attrs)), onlyCooperative...)}
-	for _, a := range attrs {
-		if a.err != nil {
-			all.err = a.err
-		}
-		if a.id == driver.CU_LAUNCH_ATTRIBUTE_IGNORE {
-			continue
-		}
-		if k := attributeKinds[a.id]; !k.onNodes {
-			all.onlyLaunches = k.name
-		}
-		if a.id == driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
-			w := func(i int) uint32 { return binary.LittleEndian.Uint32(a.value[4*i:]) }
-			all.cluster = [3]uint32{w(0), w(1), w(2)}
-		}
-		all.set(driver.LaunchAttribute{ID: a.id, Value: a.value})
-	}
-	return all
-}
+// OnlyLaunches names an attribute that nodes of graphs cannot have, or returns "".
+func (l *Attributes) OnlyLaunches() string { return l.onlyLaunches }
 
 // onlyCooperative is the list of attributes that were made of none.
 var onlyCooperative = []driver.LaunchAttribute{{ID: driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-	Value: words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1).value}}
+	Value: *CooperativeValue(true)}}
 
 // set adds an attribute, or replaces the one of its kind.
-func (l *LaunchAttributes) set(a driver.LaunchAttribute) {
+func (l *Attributes) set(a driver.LaunchAttribute) {
 	for i := 1; i < len(l.list); i++ {
 		if l.list[i].ID == a.ID {
 			l.list[i] = a
@@ -103,8 +81,8 @@ func (l *LaunchAttributes) set(a driver.LaunchAttribute) {
 	l.list = append(l.list, a)
 }
 
-// of returns the attributes of a launch.
-func (l *LaunchAttributes) of(cooperative bool) []driver.LaunchAttribute {
+// List returns the attributes of a launch.
+func (l *Attributes) List(cooperative bool) []driver.LaunchAttribute {
 	if l == nil {
 		return nil
 	}
@@ -118,9 +96,9 @@ func (l *LaunchAttributes) of(cooperative bool) []driver.LaunchAttribute {
 	return list[1:]
 }
 
-// equal reports whether both have the same attributes.
-func (l *LaunchAttributes) equal(other *LaunchAttributes) bool {
-	a, b := l.of(false), other.of(false)
+// Equal reports whether both have the same attributes.
+func (l *Attributes) Equal(other *Attributes) bool {
+	a, b := l.List(false), other.List(false)
 	if len(a) != len(b) {
 		return false
 	}
@@ -133,8 +111,8 @@ func (l *LaunchAttributes) equal(other *LaunchAttributes) bool {
 }
 
 // value returns the value of an attribute, or nil if it is not there.
-func (l *LaunchAttributes) value(id int32) *driver.LaunchAttributeValue {
-	list := l.of(false)
+func (l *Attributes) value(id int32) *driver.LaunchAttributeValue {
+	list := l.List(false)
 	for i := range list {
 		if list[i].ID == id {
 			return &list[i].Value
@@ -144,13 +122,13 @@ func (l *LaunchAttributes) value(id int32) *driver.LaunchAttributeValue {
 }
 
 // wrong says what is wrong with the attributes for a grid and a version of the driver, or returns "".
-func (l *LaunchAttributes) wrong(grid [3]uint32, version int) (detail string, res driver.Result) {
-	if c := l.cluster; c[0] != 0 && (grid[0]%c[0] != 0 || grid[1]%c[1] != 0 || grid[2]%c[2] != 0) {
+func (l *Attributes) wrong(g Dim, version int) (detail string, res driver.Result) {
+	if c := l.cluster; c[0] != 0 && (g.X%c[0] != 0 || g.Y%c[1] != 0 || g.Z%c[2] != 0) {
 		return fmt.Sprintf("a grid of %d x %d x %d blocks cannot be divided into clusters of %d x %d x %d: "+
-				"make each dimension of Grid a multiple of the cluster's", grid[0], grid[1], grid[2], c[0], c[1], c[2]),
+				"make each dimension of Grid a multiple of the cluster's", g.X, g.Y, g.Z, c[0], c[1], c[2]),
 			driver.ResultInvalidClusterSize
 	}
-	for _, a := range l.of(false) {
+	for _, a := range l.List(false) {
 		if k := attributeKinds[a.ID]; version < k.since {
 			return fmt.Sprintf("%s needs a driver for CUDA %v, and this one is for CUDA %v: update the driver",
 				k.name, driver.Version(k.since), driver.Version(version)), driver.ResultNotSupported
@@ -159,8 +137,8 @@ func (l *LaunchAttributes) wrong(grid [3]uint32, version int) (detail string, re
 	return "", driver.ResultSuccess
 }
 
-// unset returns the value of an attribute as it is on a node without the attribute.
-func unset(id int32) *driver.LaunchAttributeValue {
+// Unset returns the value of an attribute as it is on a node without the attribute.
+func Unset(id int32) *driver.LaunchAttributeValue {
 	v := new(driver.LaunchAttributeValue)
 	if id == driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP {
 		v[1] = 1 // each logical domain has its own
@@ -168,8 +146,8 @@ func unset(id int32) *driver.LaunchAttributeValue {
 	return v
 }
 
-// cooperativeValue returns the value of the attribute that makes a launch cooperative.
-func cooperativeValue(is bool) *driver.LaunchAttributeValue {
+// CooperativeValue returns the value of the attribute that makes a launch cooperative.
+func CooperativeValue(is bool) *driver.LaunchAttributeValue {
 	v := new(driver.LaunchAttributeValue)
 	if is {
 		v[0] = 1
