@@ -44,7 +44,7 @@ func (w *copyWork) seen(c *nodeCall, _ Work) races.NodeWork {
 func (w *CopyNode) prepare(c *nodeCall) error {
 	told := &c.copy
 	d, r, b := &told.to, &told.from, w.Box
-	d.Region, r.Region = targetOf(w.Dst), regionOf(w.Src)
+	d.Region, r.Region = regionOf(w.Dst).Target(), regionOf(w.Src)
 	if err := c.keepRegions(&d.Region, &r.Region); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (w *memsetWork) seen(c *nodeCall, _ Work) races.NodeWork {
 func (w *MemsetNode) prepare(c *nodeCall) error {
 	told := &c.memset
 	d, size := &told.to, uint64(max(w.ElementSize, 1))
-	d.Region = targetOf(w.Dst)
+	d.Region = regionOf(w.Dst).Target()
 	if err := c.keepRegions(&d.Region, &d.Region); err != nil {
 		return err
 	}

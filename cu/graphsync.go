@@ -52,10 +52,10 @@ func (c *nodeCall) enterEvent(e AnyEvent, typ GraphNodeType) error {
 		return err
 	}
 	if r.Event() == nil {
-		if EventFlags(r.Flags())&EventInterprocess != 0 {
+		if r.Flags()&driver.CU_EVENT_INTERPROCESS != 0 {
 			return core.NoNodeError(c.op, 0)
 		}
-		if r.Owner, err = core.CreateEvent(&e.(*Event).eventRef, c.gc.Ctx); err != nil {
+		if r.Owner, err = core.CreateEvent(core.EventRefOf(e.(*Event)), c.gc.Ctx); err != nil {
 			return err
 		}
 	}

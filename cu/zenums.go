@@ -395,42 +395,6 @@ var namesFunctionAttribute = [...]core.ValueName{
 	{Value: driver.CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE, Name: "shared_memory_mode"},
 }
 
-// The constants of CUgraphNodeType of CUDA 13.4.
-const (
-	GraphNodeTypeKernel         GraphNodeType = driver.CU_GRAPH_NODE_TYPE_KERNEL
-	GraphNodeTypeMemcpy         GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEMCPY
-	GraphNodeTypeMemset         GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEMSET
-	GraphNodeTypeHost           GraphNodeType = driver.CU_GRAPH_NODE_TYPE_HOST
-	GraphNodeTypeGraph          GraphNodeType = driver.CU_GRAPH_NODE_TYPE_GRAPH
-	GraphNodeTypeEmpty          GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EMPTY
-	GraphNodeTypeWaitEvent      GraphNodeType = driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT
-	GraphNodeTypeEventRecord    GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD
-	GraphNodeTypeExtSemasSignal GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
-	GraphNodeTypeExtSemasWait   GraphNodeType = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT
-	GraphNodeTypeMemAlloc       GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC
-	GraphNodeTypeMemFree        GraphNodeType = driver.CU_GRAPH_NODE_TYPE_MEM_FREE
-	GraphNodeTypeBatchMemOp     GraphNodeType = driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP
-	GraphNodeTypeConditional    GraphNodeType = driver.CU_GRAPH_NODE_TYPE_CONDITIONAL
-)
-
-// namesGraphNodeType holds the constants' names in lower case, sorted by value.
-var namesGraphNodeType = [...]core.ValueName{
-	{Value: driver.CU_GRAPH_NODE_TYPE_KERNEL, Name: "kernel"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_MEMCPY, Name: "memcpy"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_MEMSET, Name: "memset"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_HOST, Name: "host"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_GRAPH, Name: "graph"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_EMPTY, Name: "empty"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT, Name: "wait_event"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, Name: "event_record"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, Name: "ext_semas_signal"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, Name: "ext_semas_wait"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC, Name: "mem_alloc"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_MEM_FREE, Name: "mem_free"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, Name: "batch_mem_op"},
-	{Value: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL, Name: "conditional"},
-}
-
 // The constants of CUlimit of CUDA 13.4.
 const (
 	LimitStackSize                    Limit = driver.CU_LIMIT_STACK_SIZE

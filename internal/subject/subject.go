@@ -9,6 +9,8 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/wordop"
 )
 
 // Driver returns the state of a Driver.
@@ -137,4 +139,56 @@ func EnterStream(s *cu.Stream, op string) (*core.Stream, error) {
 func LeaveStream(s *cu.Stream) {
 	core.Of(s).EndCall()
 	runtime.KeepAlive(s)
+}
+
+// Function returns the kernel for a launch, or nil for nil.
+func Function(f *cu.Function) *launch.Function {
+	if f == nil {
+		return nil
+	}
+	return core.ValueOf(f)
+}
+
+// Arg returns the state of an argument.
+func Arg(a *cu.Arg) *launch.Arg { return core.ValueOf(a) }
+
+// LaunchAttributes returns the state of attributes, or nil for nil.
+func LaunchAttributes(l *cu.LaunchAttributes) *launch.Attributes {
+	if l == nil {
+		return nil
+	}
+	return core.ValueOf(l)
+}
+
+// LaunchConfig returns the configuration of a launch, with 1 for a Y or Z of 0.
+func LaunchConfig(cfg *cu.LaunchConfig) launch.Config {
+	dim := func(d cu.Dim3) launch.Dim { return launch.Dim{X: d.X, Y: max(d.Y, 1), Z: max(d.Z, 1)} }
+	return launch.Config{Grid: dim(cfg.Grid), Block: dim(cfg.Block), SharedMem: cfg.SharedMem, Flags: uint32(cfg.Flags),
+		Attributes: LaunchAttributes(cfg.Attributes)}
+}
+
+// MemOp returns the state of an operation on a word.
+func MemOp(o *cu.MemOp) *wordop.Op { return core.ValueOf(o) }
+
+// EventUse returns what a call finds in an event. The caller calls Leave. It is as refOf in package cu.
+func EventUse(op string, e cu.AnyEvent) (r core.EventUse, err error) {
+	pooled := (*cu.Pooled)(nil)
+	switch e := e.(type) {
+	case *cu.Event:
+		if e != nil {
+			return core.EventUse{Owner: core.EventOwnerOf(core.EventRefOf(e))}, nil
+		}
+	case cu.Pooled:
+		pooled = &e
+	case *cu.Pooled:
+		pooled = e
+	case nil:
+	default:
+		return r, core.EmbeddedEventError(op)
+	}
+	if pooled == nil {
+		return r, core.NilError(op, "event")
+	}
+	r.Slot, err = core.ValueOf(pooled).Enter(op)
+	return r, err
 }

@@ -302,14 +302,14 @@ func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 	return b.String(), nil
 }
 
-// publicEnums are the enums of which package cu has all constants: the enum, the prefix of its
+// publicEnums are the enums of which a package has all constants: the package, the enum, the prefix of its
 // constants, and the Go type, which is the prefix in Go too.
-var publicEnums = []struct{ enum, prefix, typ string }{
-	{"CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_", "DeviceAttribute"},
-	{"CUdevice_P2PAttribute", "CU_DEVICE_P2P_ATTRIBUTE_", "P2PAttribute"},
-	{"CUfunction_attribute", "CU_FUNC_ATTRIBUTE_", "FunctionAttribute"},
-	{"CUgraphNodeType", "CU_GRAPH_NODE_TYPE_", "GraphNodeType"},
-	{"CUlimit", "CU_LIMIT_", "Limit"},
+var publicEnums = []struct{ pkg, enum, prefix, typ string }{
+	{"cu", "CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_", "DeviceAttribute"},
+	{"cu", "CUdevice_P2PAttribute", "CU_DEVICE_P2P_ATTRIBUTE_", "P2PAttribute"},
+	{"cu", "CUfunction_attribute", "CU_FUNC_ATTRIBUTE_", "FunctionAttribute"},
+	{"cu/graph", "CUgraphNodeType", "CU_GRAPH_NODE_TYPE_", "NodeType"},
+	{"cu", "CUlimit", "CU_LIMIT_", "Limit"},
 }
 
 // olderSpellings are older names of constants that come before today's name of the same value. Most
@@ -319,14 +319,14 @@ var olderSpellings = map[string]bool{
 	"CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED":          true,
 }
 
-// emitPublicEnums writes the constants of the public enums, which have the values of package
+// emitPublicEnums writes the constants of the public enums of a package, which have the values of package
 // driver, and one name for each value.
-func emitPublicEnums(m *manifest) string {
+func emitPublicEnums(m *manifest, pkg string) string {
 	var b strings.Builder
 	b.WriteString("import (\n\"github.com/purecu/purecu/driver\"\n\"github.com/purecu/purecu/internal/core\"\n)\n\n")
 	for _, p := range publicEnums {
 		i := slices.IndexFunc(m.enums, func(e enumFact) bool { return e.name == p.enum })
-		if i < 0 {
+		if i < 0 || p.pkg != pkg {
 			continue
 		}
 		var rows []constant // without the prefix
