@@ -84,7 +84,7 @@ func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 	d, r := targetPlanes(Planes{Rows: dst}), planesOf(Planes{Rows: src})
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(core.WorkCopy2D, &d, &r, core.Extent{Width: width, Height: height, Depth: 1})
+	return s.copyPlanes(core.WorkCopy2D, &d, &r, core.ExtentOf(width, height, 1))
 }
 
 // Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
@@ -93,7 +93,7 @@ func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
 	d, r := targetPlanes(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(core.WorkCopy3D, &d, &r, core.Extent{Width: width, Height: height, Depth: depth})
+	return s.copyPlanes(core.WorkCopy3D, &d, &r, core.ExtentOf(width, height, depth))
 }
 
 func (s *Stream) copyPlanes(f core.WorkFunction, d, r *core.Planes, e core.Extent) error {
@@ -138,9 +138,10 @@ func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *core.Planes, e core.Ex
 // (cuMemsetD2D8Async). The memory is as for [Stream.Memset]. It waits while the stream's queue is
 // full: see docs/blocking.md.
 func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
-	return s.setRows(core.WorkSet2D8, dst, core.Extent{Width: width, Height: height, Depth: 1}, func(sc *core.Stream, d *core.Planes) driver.Result {
-		return sc.Ctx.Drv.Table().MemsetD2D8Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
-	})
+	return s.setRows(core.WorkSet2D8, dst, core.ExtentOf(width, height, 1),
+		func(sc *core.Stream, d *core.Planes) driver.Result {
+			return sc.Ctx.Drv.Table().MemsetD2D8Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
+		})
 }
 
 // Memset2D32 enqueues the setting of each 32-bit word of a rectangle: of height rows of width words
@@ -150,7 +151,7 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D32.Op(), 4, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D32, dst, core.Extent{Width: 4 * width, Height: height, Depth: 1},
+	return s.setRows(core.WorkSet2D32, dst, core.ExtentOf(4 * width, height, 1),
 		func(sc *core.Stream, d *core.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
@@ -162,7 +163,7 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D16.Op(), 2, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D16, dst, core.Extent{Width: 2 * width, Height: height, Depth: 1},
+	return s.setRows(core.WorkSet2D16, dst, core.ExtentOf(2 * width, height, 1),
 		func(sc *core.Stream, d *core.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
@@ -175,7 +176,8 @@ func (r Rows) whole(op string, size, width uint64) error {
 }
 
 // setRows enqueues the setting of a rectangle.
-func (s *Stream) setRows(f core.WorkFunction, dst Rows, e core.Extent, set func(*core.Stream, *core.Planes) driver.Result) error {
+func (s *Stream) setRows(f core.WorkFunction, dst Rows, e core.Extent,
+	set func(*core.Stream, *core.Planes) driver.Result) error {
 	d := targetPlanes(Planes{Rows: dst})
 	defer runtime.KeepAlive(dst.Mem)
 	if err := d.Fit(f.Op(), e); err != nil {
@@ -195,7 +197,8 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e core.Extent, set func(
 }
 
 // endPlanes ends the call that BeginMemory began. res is the driver's result.
-func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes, e core.Extent, res driver.Result) error {
+func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes, e core.Extent,
+	res driver.Result) error {
 	w.Stream.EndLegacy()
 	w.End()
 	runtime.KeepAlive(s)
@@ -212,4 +215,6 @@ func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes,
 func planesOf(p Planes) core.Planes { return core.Planes{Region: regionOf(p.Mem), Pitch: p.Pitch, Height: p.Height} }
 
 // targetPlanes is planesOf for planes that work writes.
-func targetPlanes(p Planes) core.Planes { return core.Planes{Region: targetOf(p.Mem), Pitch: p.Pitch, Height: p.Height} }
+func targetPlanes(p Planes) core.Planes {
+	return core.Planes{Region: targetOf(p.Mem), Pitch: p.Pitch, Height: p.Height}
+}

@@ -29,7 +29,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		d, r := targetOf(copies[i].Dst), regionOf(copies[i].Src)
-		b.add(core.Planes{Region: d, Pitch: 0, Height: 1}, core.Planes{Region: r, Pitch: 0, Height: 1}, core.Extent{Width: r.Size, Height: 1, Depth: 1})
+		b.add(core.Planes{Region: d, Height: 1}, core.Planes{Region: r, Height: 1}, core.ExtentOf(r.Size, 1, 1))
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *core.Stream) driver.Result {
@@ -57,7 +57,7 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		c := &copies[i]
-		b.add(targetPlanes(c.Dst), planesOf(c.Src), core.Extent{Width: c.Width, Height: c.Height, Depth: c.Depth})
+		b.add(targetPlanes(c.Dst), planesOf(c.Src), core.ExtentOf(c.Width, c.Height, c.Depth))
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *core.Stream) driver.Result {

@@ -70,7 +70,8 @@ func (p Pooled) Release() error {
 	case busy == 0:
 		en.Pool.Push(&en.Pool.Free[en.Flags], en)
 	case c.Slot.Load() == nil: // the pool was closed
-	case p.core().Generation != core.MaxGeneration && c.Unused(): // no call that began before the change of the state is left
+	case p.core().Generation != core.MaxGeneration && c.Unused():
+		// No call that began before the change of the state is left.
 		c.First.ClearBits(core.SlotRecorded)
 		en.PutBack(uint64(p.core().Generation))
 	default: // Acquire would find out, too, but it is cheaper not to offer such an event

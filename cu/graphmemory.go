@@ -54,12 +54,12 @@ func (w *CopyNode) prepare(c *nodeCall) error {
 	case b == nil && r.Size > d.Size:
 		return core.TooSmall(c.op, r.Size, d.Size)
 	case b == nil:
-		told.box = core.Extent{Width: r.Size, Height: 1, Depth: 1}
+		told.box = core.ExtentOf(r.Size, 1, 1)
 	case d.Mem.Ctx != r.Mem.Ctx && !d.Mem.Everywhere() && !r.Mem.Everywhere():
 		return core.MixedError(c.op, core.InRole("destination", d.Mem), core.InRole("source", r.Mem))
 	default:
 		d.Pitch, d.Height, r.Pitch, r.Height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
-		told.box = core.Extent{Width: b.Width, Height: b.Height, Depth: b.Depth}
+		told.box = core.ExtentOf(b.Width, b.Height, b.Depth)
 	}
 	for _, p := range [...]*core.Planes{d, r} {
 		if err := p.Fit(c.op, told.box); err != nil {
@@ -160,7 +160,7 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 			return core.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: "+
 				"set bytes, 32-bit words or more words, or instantiate the changed graph again")
 		}
-		told.box = core.Extent{Width: d.Size, Height: 1, Depth: 1}
+		told.box = core.ExtentOf(d.Size, 1, 1)
 		told.params.Width, told.params.Height = d.Size/size, 1
 	} else {
 		d.Pitch = r.Pitch
@@ -169,7 +169,7 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 				return err
 			}
 		}
-		told.box = core.Extent{Width: size * r.Width, Height: r.Height, Depth: 1}
+		told.box = core.ExtentOf(size * r.Width, r.Height, 1)
 		if err := d.Fit(c.op, told.box); err != nil {
 			return err
 		}

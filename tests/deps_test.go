@@ -69,14 +69,19 @@ var rules = map[string]rule{
 	"internal/core": {imports: []string{"cu/cuerror", "driver", "internal/capturegate", "internal/clock", "internal/codeimage",
 		"internal/deferred", "internal/handle", "internal/lock", "internal/mistake", "internal/ptx", "internal/races",
 		"internal/remedy", "internal/slab", "internal/watch"}, unsafe: []string{"kernelargs.go", "launchmemory.go", "mem.go"}},
+	"internal/launch": {imports: []string{"cu/cuerror", "driver", "internal/core", "internal/mistake", "internal/ptx",
+		"internal/races"}},
+	"internal/wordop": {imports: []string{"driver", "internal/core", "internal/races"}},
 	"cu": {imports: []string{"cu/cuerror", "driver", "internal/capturegate", "internal/clock", "internal/codeimage",
-		"internal/core", "internal/handle", "internal/initresult", "internal/lock", "internal/mistake", "internal/ptx",
-		"internal/races", "internal/remedy", "internal/watch", "loader"},
+		"internal/core", "internal/handle", "internal/initresult", "internal/launch", "internal/lock", "internal/mistake",
+		"internal/races", "internal/remedy", "internal/watch", "internal/wordop", "loader"},
 		unsafe: []string{"anyevent.go", "typed.go"}},
 	"internal/poolimport": {imports: []string{"driver", "internal/core", "internal/lock"}},
-	"internal/subject":    {imports: []string{"cu", "internal/core"}},
-	"cu/green":            {imports: []string{"cu", "driver", "internal/core", "internal/remedy", "internal/subject"}},
-	"cu/interop":          {imports: []string{"cu", "driver", "internal/core", "internal/descriptor", "internal/subject"}},
+	"internal/subject":    {imports: []string{"cu", "internal/core", "internal/launch", "internal/wordop"}},
+	"cu/graph": {imports: []string{"cu", "driver", "internal/core", "internal/launch", "internal/lock", "internal/races",
+		"internal/subject", "internal/wordop"}},
+	"cu/green":   {imports: []string{"cu", "driver", "internal/core", "internal/remedy", "internal/subject"}},
+	"cu/interop": {imports: []string{"cu", "driver", "internal/core", "internal/descriptor", "internal/subject"}},
 	"cu/memory": {imports: []string{"cu", "driver", "internal/core", "internal/lock", "internal/poolimport",
 		"internal/races", "internal/remedy", "internal/subject"}},
 	"cu/checkpoint": {imports: []string{"cu", "driver", "internal/core", "internal/subject", "internal/watch"}},
@@ -107,7 +112,7 @@ var rules = map[string]rule{
 }
 
 // ofCore are the packages that may import internal/core, besides those in the folder of cu.
-var ofCore = []string{"cu", "internal/poolimport", "internal/subject"}
+var ofCore = []string{"cu", "internal/launch", "internal/poolimport", "internal/subject", "internal/wordop"}
 
 // testModules are the modules that any package's tests may import from. Inside this module tests
 // may import what they like.

@@ -27,11 +27,11 @@
 //   - ipc.go, ipchandle.go: events that processes share, and handles for other processes
 //   - wait.go, watchsource.go, wakeups.go, ticket.go, stats.go: how goroutines wait, and what wakes them
 //   - calluntil.go: calls of the driver that may take long, for a goroutine that does not wait for their end
-//   - mem*.go, span.go, nodemem.go: memory, of pools and of graphs too: how it is allocated, used and freed
+//   - mem*.go, span.go, planes.go, nodemem.go: memory, of pools and of graphs too: how it is allocated, used and freed
 //   - library.go, module.go, launchmemory.go: code, and the arguments of kernels
 //   - hostfunc.go, hostcalls.go: Go functions that streams call
 //   - timeline*.go: timelines, and the memory of their counters
 //   - external.go: semaphores of other APIs
-//   - ref.go: how the packages of subjects get from an object of cu to its state here
+//   - ref.go, value.go: how the packages of subjects get from an object of cu to its state here
 //   - capture*.go: captures, the streams that join them, and what waits while one begins or ends
 package core

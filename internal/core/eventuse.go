@@ -123,7 +123,8 @@ func (p PooledEvent) GoneError(op string, c *Event) error {
 	if !p.Holds(p.Entry.State.Load()) {
 		return ReleasedError(op, c)
 	}
-	return Misuse(op, c, mistake.ErrClosed, "the event pool was closed before the call: close it after the last use of its events")
+	return Misuse(op, c, mistake.ErrClosed,
+		"the event pool was closed before the call: close it after the last use of its events")
 }
 
 // ReleasedError returns the error for an event that was released.

@@ -12,6 +12,9 @@ import (
 // Extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.
 type Extent struct{ Width, Height, Depth uint64 }
 
+// ExtentOf returns the size of a box: width bytes, height rows, and depth planes.
+func ExtentOf(width, height, depth uint64) Extent { return Extent{width, height, depth} }
+
 // Empty reports whether there is nothing in the box.
 func (e Extent) Empty() bool { return e.Width == 0 || e.Height == 0 || e.Depth == 0 }
 

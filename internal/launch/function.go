@@ -69,7 +69,8 @@ func (f *Function) FindParams(at driver.At) error {
 		}
 		f.Params = append(f.Params, Param{uint32(min(size, math.MaxUint32)), Any})
 	}
-	return core.NewError(op, f.Object(), driver.ResultUnknown, nil, "the driver lists more parameters than a kernel can have")
+	return core.NewError(op, f.Object(), driver.ResultUnknown, nil,
+		"the driver lists more parameters than a kernel can have")
 }
 
 // readText notes what the parameters take, if the PTX says it.
@@ -128,7 +129,8 @@ func (f *Function) BadMemory(cfg *Config, i int, c *core.Context, mc *core.Mem) 
 
 // BadArg returns the error for an argument.
 func (f *Function) BadArg(cfg *Config, i int, err error) *cuerror.Error {
-	e := core.NewError(cfg.Op(), f.Object(), driver.ResultInvalidValue, err, fmt.Sprintf("kernel %s: argument %d", f.Name, i))
+	e := core.NewError(cfg.Op(), f.Object(), driver.ResultInvalidValue, err,
+		fmt.Sprintf("kernel %s: argument %d", f.Name, i))
 	switch err {
 	case mistake.ErrNil:
 		e.Detail += " is nil memory: check the error of the call that should have made it"
