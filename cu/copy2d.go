@@ -151,7 +151,7 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D32.Op(), 4, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D32, dst, core.ExtentOf(4 * width, height, 1),
+	return s.setRows(core.WorkSet2D32, dst, core.ExtentOf(4*width, height, 1),
 		func(sc *core.Stream, d *core.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
@@ -163,7 +163,7 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D16.Op(), 2, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D16, dst, core.ExtentOf(2 * width, height, 1),
+	return s.setRows(core.WorkSet2D16, dst, core.ExtentOf(2*width, height, 1),
 		func(sc *core.Stream, d *core.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
@@ -212,7 +212,9 @@ func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes,
 	return nil
 }
 
-func planesOf(p Planes) core.Planes { return core.Planes{Region: regionOf(p.Mem), Pitch: p.Pitch, Height: p.Height} }
+func planesOf(p Planes) core.Planes {
+	return core.Planes{Region: regionOf(p.Mem), Pitch: p.Pitch, Height: p.Height}
+}
 
 // targetPlanes is planesOf for planes that work writes.
 func targetPlanes(p Planes) core.Planes {

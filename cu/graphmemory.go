@@ -169,7 +169,7 @@ func (w *MemsetNode) prepare(c *nodeCall) error {
 				return err
 			}
 		}
-		told.box = core.ExtentOf(size * r.Width, r.Height, 1)
+		told.box = core.ExtentOf(size*r.Width, r.Height, 1)
 		if err := d.Fit(c.op, told.box); err != nil {
 			return err
 		}
