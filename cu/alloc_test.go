@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestAllocations makes sure that calls which are made often allocate nothing.
@@ -32,23 +33,23 @@ func TestAllocations(t *testing.T) {
 	r.ok(pending.Record(held))
 	unknown := r.event(r.gpu, EventInterprocess|EventDisableTiming)
 	r.ok(unknown.Record(r.s))
-	fn := need(r.module(r.gpu).Function("axpy"))(t)
+	fn := Need(r.module(r.gpu).Function("axpy"))(t)
 	mem := r.memory(r.gpu, 8)
 	buf := make([]byte, 8)
 	args := []Arg{Ptr(mem), F32(1), U64(2)}
 	shape := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
-	prepared := need(fn.Prepare(shape, args...))(t)
+	prepared := Need(fn.Prepare(shape, args...))(t)
 
-	legacy := need(r.gpu.LegacyStream())(t)
+	legacy := Need(r.gpu.LegacyStream())(t)
 	defer legacy.Close()
 	host := r.host(r.gpu, 64)
 	part := host.Span(8, 8)
 
-	graph := need(r.gpu.NewGraph())(t)
+	graph := Need(r.gpu.NewGraph())(t)
 	defer graph.Close()
-	kernel := need(graph.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
-	set, copied := need(graph.Add(&MemsetNode{Dst: mem, Value: 1}))(t), need(graph.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
-	exec := need(graph.Instantiate())(t)
+	kernel := Need(graph.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
+	set, copied := Need(graph.Add(&MemsetNode{Dst: mem, Value: 1}))(t), Need(graph.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
+	exec := Need(graph.Instantiate())(t)
 	defer exec.Close()
 	otherMem := r.memory(r.gpu, 8)
 	otherArgs := []Arg{Ptr(otherMem), F32(1), U64(2)}
@@ -57,7 +58,7 @@ func TestAllocations(t *testing.T) {
 	newArgs := slices.Clone(args)
 	updates := []NodeUpdate{{kernel, &KernelNode{Kernel: fn, Config: shape, Args: args}},
 		{kernel, &KernelNode{Kernel: fn, Config: shape, Args: otherArgs}}}
-	again, rect := &CopyNode{Dst: mem, Src: host.Span(8, 8)}, setRect(Rows{mem, 8}, 2, 1, 8, 1)
+	again, rect := &CopyNode{Dst: mem, Src: host.Span(8, 8)}, SetRect(Rows{mem, 8}, 2, 1, 8, 1)
 
 	for name, f := range map[string]func(){
 		"GraphExec.Set, a kernel": func() { r.ok(exec.Set(kernel, &work)) },
@@ -86,7 +87,7 @@ func TestAllocations(t *testing.T) {
 		"Query, pending":             func() { r.status(pending, Pending) },
 		"Query, remembered":          func() { r.status(complete, Complete) },
 		"Query, never remembered":    func() { r.status(unknown, Complete) },
-		"relaxed query":              func() { eventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) },
+		"relaxed query":              func() { EventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) },
 		"Wait, complete":             func() { r.ok(unknown.Wait(t.Context())) },
 		"Synchronize":                func() { r.ok(complete.Synchronize()) },
 		"Record":                     func() { r.ok(start.Record(r.s)) },
@@ -108,9 +109,9 @@ func TestAllocations(t *testing.T) {
 		"Stream.Copy, spans":         func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
 		"Stream.Memset":              func() { r.ok(r.s.Memset(mem, 0)) },
 		"Stream.Memset, span":        func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
-		"Stream.Priority":            func() { need(r.s.Priority())(t) },
+		"Stream.Priority":            func() { Need(r.s.Priority())(t) },
 		"refs": func() {
-			sl := eventOf(complete).Slot.Load()
+			sl := EventOf(complete).Slot.Load()
 			sl.Acquire(sl)
 			sl.EndCall()
 		},
@@ -134,9 +135,9 @@ func TestTrace(t *testing.T) {
 	r := newRig(t)
 	var c traceCounter
 	remove := r.drv.AddTracer(c.trace)
-	wakeUps := wakeUpStreams(r.gpu)
-	s := need(r.gpu.NewStream(0))(t)
-	e := need(r.gpu.NewEvent(0))(t)
+	wakeUps := WakeUpStreams(r.gpu)
+	s := Need(r.gpu.NewStream(0))(t)
+	e := Need(r.gpu.NewEvent(0))(t)
 	r.ok(e.Record(s))
 	r.ok(e.Record(s))
 	r.ok(s.WaitEvent(e))
@@ -156,7 +157,7 @@ func TestTrace(t *testing.T) {
 	}
 	want := [len(c)]int32{
 		TraceEventCreate: 1, TraceEventRecord: 2, TraceEventDestroy: 1, TraceEventSynchronize: 1,
-		TraceStreamCreate: 1 + int32(wakeUpStreams(r.gpu)-wakeUps), TraceStreamDestroy: 1, TraceStreamWait: 1, TraceStreamSynchronize: 1,
+		TraceStreamCreate: 1 + int32(WakeUpStreams(r.gpu)-wakeUps), TraceStreamDestroy: 1, TraceStreamWait: 1, TraceStreamSynchronize: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
@@ -206,7 +207,7 @@ func TestTraceStorm(t *testing.T) {
 	n := rounds(150)
 	var records, syncs atomic.Int32
 	for range workers {
-		s := need(gpu.NewStream(StreamNonBlocking))(t)
+		s := Need(gpu.NewStream(StreamNonBlocking))(t)
 		wg.Go(func() {
 			defer s.Close()
 			for i := range n {
@@ -281,17 +282,17 @@ func TestTraceStorm(t *testing.T) {
 func TestPoolAllocations(t *testing.T) {
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
-	pool := need(r.gpu.EventPool())(t)
+	pool := Need(r.gpu.EventPool())(t)
 	defer pool.Close()
-	start := need(pool.Acquire(EventDefault))(t)
+	start := Need(pool.Acquire(EventDefault))(t)
 	r.ok(start.Record(r.s))
 	plain := r.event(r.gpu, EventDefault)
 	r.ok(plain.Record(r.s))
 	statuses, all, mixed := make([]Status, 2), []Pooled{start, start}, []AnyEvent{start, plain}
 	id := start.ID()
 	for name, f := range map[string]func(){
-		"Acquire, Release": func() { r.ok(need(pool.Acquire())(t).Release()) },
-		"with flags":       func() { r.ok(need(pool.Acquire(EventBlockingSync, EventDisableTiming))(t).Release()) },
+		"Acquire, Release": func() { r.ok(Need(pool.Acquire())(t).Release()) },
+		"with flags":       func() { r.ok(Need(pool.Acquire(EventBlockingSync, EventDisableTiming))(t).Release()) },
 		"Record, Query":    func() { r.ok(start.Record(r.s)); start.Query() },
 		"Wait":             func() { r.ok(start.Wait(t.Context())) },
 		"Synchronize":      func() { r.ok(start.Synchronize()) },
@@ -300,7 +301,7 @@ func TestPoolAllocations(t *testing.T) {
 		"Elapsed, mixed":   func() { _, err := Elapsed(t.Context(), plain, start); r.ok(err) },
 		"QueryAll":         func() { r.ok(QueryAll(statuses, all)) },
 		"QueryAll, mixed":  func() { r.ok(QueryAll(statuses, mixed)) },
-		"ByID":             func() { need(pool.ByID(id))(t) },
+		"ByID":             func() { Need(pool.ByID(id))(t) },
 		"Stats":            func() { pool.Stats() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 && exact {
@@ -312,7 +313,7 @@ func TestPoolAllocations(t *testing.T) {
 
 // quietOperations is a driver that takes operations, and does not do them, so that it allocates
 // nothing.
-type quietOperations struct{ windowsSemaphores }
+type quietOperations struct{ WindowsSemaphores }
 
 func (quietOperations) SignalExternalSemaphoresAsync(*driver.Thread, []driver.ExternalSemaphore,
 	[]driver.ExternalSemaphoreSignalParams, driver.Stream) driver.Result {
@@ -332,17 +333,17 @@ func (quietOperations) StreamBatchMemOp(*driver.Thread, driver.Stream, []driver.
 // TestOperationAllocations makes streams do operations on words, and on semaphores of other APIs.
 func TestOperationAllocations(t *testing.T) {
 	var got []driver.ExternalSemaphoreHandleDesc
-	soft := quietOperations{windowsSemaphores{cusim.New().Software(), &got}}
-	drv := need(Open(WithSoftware(driver.Provide(soft))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	soft := quietOperations{WindowsSemaphores{Software: cusim.New().Software(), Got: &got}}
+	drv := Need(Open(WithSoftware(driver.Provide(soft))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	x := need(interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineWin32, Handle: 3}))(t)
+	x := Need(interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineWin32, Handle: 3}))(t)
 	defer x.Close()
-	y := need(interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineWin32, Handle: 4}))(t)
+	y := Need(interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineWin32, Handle: 4}))(t)
 	defer y.Close()
-	m := need(gpu.Alloc(8))(t)
+	m := Need(gpu.Alloc(8))(t)
 	defer m.Close()
 	// What the table and the driver allocate to make a context current is not what this test is
 	// about.
@@ -355,7 +356,7 @@ func TestOperationAllocations(t *testing.T) {
 		"WaitExternal, four":   func() error { return interop.Wait(s, x.At(1), y.At(2), x.At(3), y.At(4)) },
 		"BatchMemOps":          func() error { return s.BatchMemOps(WriteWord64(m, 1), WaitWord64(m, 1, WaitEqual)) },
 	} {
-		if n := testing.AllocsPerRun(100, func() { noErr(t, f()) }); n != least && !core.RaceEnabled {
+		if n := testing.AllocsPerRun(100, func() { NoErr(t, f()) }); n != least && !core.RaceEnabled {
 			t.Errorf("%s: %v allocations, and %v of the driver", name, n, least)
 		}
 	}

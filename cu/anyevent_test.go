@@ -5,18 +5,19 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestAnyEventWrong passes what is no event where an Event or a Pooled belongs.
 func TestAnyEventWrong(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	defer pool.Close()
-	good, released := need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)
-	r.ok(good.Record(r.s))
-	r.ok(released.Record(r.s))
-	r.ok(released.Release())
-	g := need(r.gpu.NewGraph())(t)
+	good, released := Need(pool.Acquire(EventDefault))(t), Need(pool.Acquire(EventDefault))(t)
+	r.OK(good.Record(r.S))
+	r.OK(released.Record(r.S))
+	r.OK(released.Release())
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
 	for name, c := range map[string]struct {
 		e    AnyEvent
@@ -43,7 +44,7 @@ func TestAnyEventWrong(t *testing.T) {
 		for what, err := range map[string]error{
 			"start": start, "stop": stop, "WaitAny": anyOf, "QueryAll": query,
 			"WaitAll":   WaitAll[AnyEvent](t.Context(), c.e, good),
-			"WaitEvent": r.s.WaitEvent(c.e), "WaitExternal": r.s.WaitEventWithFlags(c.e, WaitExternal),
+			"WaitEvent": r.S.WaitEvent(c.e), "WaitExternal": r.S.WaitEventWithFlags(c.e, WaitExternal),
 			"RecordNode": record, "WaitNode": wait,
 		} {
 			if !errors.Is(err, c.want) || !errors.Is(err, ResultInvalidHandle) {
@@ -51,8 +52,8 @@ func TestAnyEventWrong(t *testing.T) {
 			}
 		}
 	}
-	r.ok(r.s.WaitEvent(&good)) // a pointer is as good
-	r.ok(good.Release())       // no call is in flight
+	r.OK(r.S.WaitEvent(&good)) // a pointer is as good
+	r.OK(good.Release())       // no call is in flight
 	if st := pool.Stats(); st.Created != 2 || st.Free != 2 {
 		t.Errorf("after the errors: %+v", st)
 	}
@@ -60,24 +61,24 @@ func TestAnyEventWrong(t *testing.T) {
 
 // TestAnyEventWaits waits for pooled events and for others together.
 func TestAnyEventWaits(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	defer pool.Close()
-	held, free := need(pool.Acquire())(t), need(pool.Acquire())(t)
-	e, fresh := r.event(0), need(pool.Acquire())(t)
-	slow := r.stream()
-	r.hold(slow)
-	r.ok(held.Record(slow))
-	r.ok(free.Record(r.s))
-	r.ok(e.Record(slow))
-	r.ok(r.s.Synchronize())
+	held, free := Need(pool.Acquire())(t), Need(pool.Acquire())(t)
+	e, fresh := r.Event(0), Need(pool.Acquire())(t)
+	slow := r.Stream()
+	r.Hold(slow)
+	r.OK(held.Record(slow))
+	r.OK(free.Record(r.S))
+	r.OK(e.Record(slow))
+	r.OK(r.S.Synchronize())
 	mixed := []AnyEvent{held, e, free, fresh}
 	statuses := make([]Status, 4)
-	r.ok(QueryAll(statuses, mixed))
+	r.OK(QueryAll(statuses, mixed))
 	if statuses[0] != Pending || statuses[1] != Pending || statuses[2] != Complete || statuses[3] != Complete {
 		t.Errorf("mixed: %v", statuses)
 	}
-	r.ok(QueryAll(statuses[:2], []Pooled{fresh, held}))
+	r.OK(QueryAll(statuses[:2], []Pooled{fresh, held}))
 	if statuses[0] != Complete || statuses[1] != Pending {
 		t.Errorf("pooled: %v", statuses)
 	}
@@ -87,98 +88,98 @@ func TestAnyEventWaits(t *testing.T) {
 	if i, err := WaitAny(t.Context(), held, fresh); i != 1 || err != nil {
 		t.Errorf("WaitAny, pooled: %d, %v", i, err)
 	}
-	r.ok(WaitAll(t.Context(), free, fresh))
+	r.OK(WaitAll(t.Context(), free, fresh))
 	all := make(chan error)
 	go func() { all <- WaitAll(t.Context(), mixed...) }()
 	go func() { all <- WaitAll(t.Context(), held, free) }()
-	if !eventually(func() bool { return r.drv.Stats().Waits == 3 }) {
-		t.Errorf("%d waits", r.drv.Stats().Waits)
+	if !Eventually(func() bool { return r.Drv.Stats().Waits == 3 }) {
+		t.Errorf("%d waits", r.Drv.Stats().Waits)
 	}
-	r.ok(held.Release()) // the waits go on
-	r.release(slow)
-	r.ok(<-all)
-	r.ok(<-all)
-	r.ok(errors.Join(free.Release(), fresh.Release()))
+	r.OK(held.Release()) // the waits go on
+	r.Release(slow)
+	r.OK(<-all)
+	r.OK(<-all)
+	r.OK(errors.Join(free.Release(), fresh.Release()))
 }
 
 // TestPooledInGraph makes a graph record pooled events, and wait for them, whose CUevents have pending records of
 // earlier users. Nobody sees these records, and no later user of the pool sees those of the graph.
 func TestPooledInGraph(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
-		r := newSoft(t)
-		pool := need(r.gpu.EventPool())(t)
-		slow := r.stream()
-		r.hold(slow)
-		old := [...]Pooled{need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)}
+		r := NewSoft(t)
+		pool := Need(r.GPU.EventPool())(t)
+		slow := r.Stream()
+		r.Hold(slow)
+		old := [...]Pooled{Need(pool.Acquire(EventDefault))(t), Need(pool.Acquire(EventDefault))(t)}
 		for _, e := range old {
-			r.ok(errors.Join(e.Record(slow), e.Release()))
+			r.OK(errors.Join(e.Record(slow), e.Release()))
 		}
-		e, waited := need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)
+		e, waited := Need(pool.Acquire(EventDefault))(t), Need(pool.Acquire(EventDefault))(t)
 		if st := pool.Stats(); st.Created != 2 {
 			t.Fatalf("%+v", st)
 		}
 		if recorded {
-			r.ok(errors.Join(e.Record(r.s), waited.Record(r.s)))
+			r.OK(errors.Join(e.Record(r.S), waited.Record(r.S)))
 		}
-		g := need(r.gpu.NewGraph())(t)
-		need(g.Add(&RecordNode{Event: e}, need(g.Add(&WaitNode{Event: waited}))(t)))(t)
-		x := r.exec(g)
+		g := Need(r.GPU.NewGraph())(t)
+		Need(g.Add(&RecordNode{Event: e}, Need(g.Add(&WaitNode{Event: waited}))(t)))(t)
+		x := r.Exec(g)
 		if !recorded {
-			r.status("recorded by nothing", e, Complete)
-			r.ok(r.s.WaitEvent(e))
+			r.Status("recorded by nothing", e, Complete)
+			r.OK(r.S.WaitEvent(e))
 			if _, err := Elapsed(t.Context(), e, e); !errors.Is(err, ErrNotRecorded) {
 				t.Errorf("the time of an earlier user: %v", err)
 			}
 		}
-		r.ok(x.Launch(r.s))
-		r.ok(r.s.Synchronize()) // it did not wait for the earlier user
-		r.status("recorded by the graph", e, Complete)
-		need(Elapsed(t.Context(), e, e))(t)
+		r.OK(x.Launch(r.S))
+		r.OK(r.S.Synchronize()) // it did not wait for the earlier user
+		r.Status("recorded by the graph", e, Complete)
+		Need(Elapsed(t.Context(), e, e))(t)
 
-		r.ok(errors.Join(e.Release(), waited.Release()))
-		next := [...]Pooled{need(pool.Acquire(EventDefault))(t), need(pool.Acquire(EventDefault))(t)}
-		r.hold(r.s)
-		r.ok(x.Launch(r.s))
+		r.OK(errors.Join(e.Release(), waited.Release()))
+		next := [...]Pooled{Need(pool.Acquire(EventDefault))(t), Need(pool.Acquire(EventDefault))(t)}
+		r.Hold(r.S)
+		r.OK(x.Launch(r.S))
 		for _, n := range next {
-			r.status("of the next user", n, Complete)
-			r.ok(errors.Join(n.Record(slow), slow.WaitEvent(n)))
-			r.status("recorded by the next user", n, Pending)
+			r.Status("of the next user", n, Complete)
+			r.OK(errors.Join(n.Record(slow), slow.WaitEvent(n)))
+			r.Status("recorded by the next user", n, Pending)
 		}
-		r.release(slow)
-		r.ok(WaitAll(t.Context(), next[:]...)) // the graph still waits
-		r.release(r.s)
-		r.ok(r.s.Synchronize())
+		r.Release(slow)
+		r.OK(WaitAll(t.Context(), next[:]...)) // the graph still waits
+		r.Release(r.S)
+		r.OK(r.S.Synchronize())
 		// The graph's use ends with it, and the pool never gets these CUevents back.
-		r.ok(errors.Join(x.Close(), g.Close()))
+		r.OK(errors.Join(x.Close(), g.Close()))
 		for _, n := range next {
 			// With the race detector, a wait ends a moment after WaitAll returns.
-			if c := PooledEntry(n).Core.Load(); !eventually(c.Unused) {
+			if c := PooledEntry(n).Core.Load(); !Eventually(c.Unused) {
 				t.Error("a wait does not end")
 			}
-			r.ok(n.Release())
+			r.OK(n.Release())
 		}
 		if n := pool.Trim(); n != 2 {
 			t.Errorf("%d events are trimmed", n)
 		}
-		r.ok(pool.Close())
+		r.OK(pool.Close())
 	}
 }
 
 // TestPooledReleasedByGraph releases a pooled event after the graph that it was for: the next user gets another
 // CUevent, as other code may have the handle that the graph has told.
 func TestPooledReleasedByGraph(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	defer pool.Close()
-	e := need(pool.Acquire())(t)
-	g := need(r.gpu.NewGraph())(t)
-	w := need(need(g.Add(&RecordNode{Event: e}))(t).Work())(t)
-	r.ok(g.Close())
-	r.ok(e.Record(r.s))
-	r.ok(e.Release())
-	next := need(pool.Acquire())(t)
+	e := Need(pool.Acquire())(t)
+	g := Need(r.GPU.NewGraph())(t)
+	w := Need(Need(g.Add(&RecordNode{Event: e}))(t).Work())(t)
+	r.OK(g.Close())
+	r.OK(e.Record(r.S))
+	r.OK(e.Release())
+	next := Need(pool.Acquire())(t)
 	if sl := PooledEntry(next).Core.Load().Slot.Load(); sl.Exposed() || uintptr(sl.Raw) == w.(*RecordNode).Handle {
 		t.Error("the next user has the CUevent of the graph")
 	}
-	r.ok(next.Release())
+	r.OK(next.Release())
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // apiTypes holds a pointer to a zero value of each exported type.
@@ -171,19 +172,19 @@ var subjectFuncs = map[string]any{
 
 // TestAPIListed compares apiTypes, apiFuncs and subjectFuncs with the source of the packages.
 func TestAPIListed(t *testing.T) {
-	files := need(filepath.Glob("*.go"))(t)
+	files := Need(filepath.Glob("*.go"))(t)
 	if len(files) == 0 {
 		t.Skip("the source is not here")
 	}
 	for _, dir := range subjects {
-		files = append(files, need(filepath.Glob(dir+"/*.go"))(t)...)
+		files = append(files, Need(filepath.Glob(dir+"/*.go"))(t)...)
 	}
 	var want []string
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		f := need(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
+		f := Need(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 		prefix := strings.TrimPrefix(f.Name.Name+".", "cu.")
 		for _, decl := range f.Decls {
 			switch decl := decl.(type) {
@@ -237,39 +238,39 @@ func TestNothingPanics(t *testing.T) {
 	good := []func() any{
 		func() any { return r.drv },
 		func() any { return r.gpu.Device() },
-		func() any { return need(r.gpu.Device().PrimaryContext())(t) },
+		func() any { return Need(r.gpu.Device().PrimaryContext())(t) },
 		func() any { return r.stream(r.gpu) },
 		func() any { return r.event(r.gpu, 0) },
 		func() any { return r.memory(r.gpu, 8) },
-		func() any { return need(r.gpu.AllocHost(8, 0))(t) },
+		func() any { return Need(r.gpu.AllocHost(8, 0))(t) },
 		func() any { return r.module(r.gpu) },
-		func() any { return need(r.module(r.gpu).Function("noop"))(t) },
+		func() any { return Need(r.module(r.gpu).Function("noop"))(t) },
 		func() any {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
-			return need(e.Ticket())(t)
+			return Need(e.Ticket())(t)
 		},
 		func() any { return r.event(r.gpu, EventInterprocess|EventDisableTiming) },
 		func() any { h := ForeignHandle(); return &h },
-		func() any { return need(r.gpu.EventPool())(t) },
+		func() any { return Need(r.gpu.EventPool())(t) },
 		func() any {
-			pool := need(r.gpu.EventPool())(t)
+			pool := Need(r.gpu.EventPool())(t)
 			t.Cleanup(func() { pool.Close() })
-			e := need(pool.Acquire())(t)
+			e := Need(pool.Acquire())(t)
 			t.Cleanup(func() { e.Release() })
 			return &e
 		},
 	}
 	// Graphs are another driver's.
-	soft := newSoft(t)
+	soft := NewSoft(t)
 	good = append(good,
-		func() any { return soft.graph(func() error { return soft.work(soft.s) }) },
-		func() any { return soft.exec(soft.graph(func() error { return soft.work(soft.s) })) },
-		func() any { return soft.timeline(0) },
-		func() any { return need(memory.DefaultPool(soft.gpu))(t) },
+		func() any { return soft.Graph(func() error { return soft.Work(soft.S) }) },
+		func() any { return soft.Exec(soft.Graph(func() error { return soft.Work(soft.S) })) },
+		func() any { return newTimeline(soft, 0) },
+		func() any { return Need(memory.DefaultPool(soft.GPU))(t) },
 		func() any { return LaunchWith(LaunchCluster(Dim3{X: 2})) },
-		func() any { return need(memory.NewPhysical(soft.gpu, 1<<21, memory.PhysicalOptions{}))(t) },
-		func() any { return need(memory.Reserve(soft.gpu, 1<<21))(t) })
+		func() any { return Need(memory.NewPhysical(soft.GPU, 1<<21, memory.PhysicalOptions{}))(t) },
+		func() any { return Need(memory.Reserve(soft.GPU, 1<<21))(t) })
 	goodOf := func(typ reflect.Type) func() any {
 		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
 		if i < 0 {
@@ -362,7 +363,7 @@ func TestNothingPanics(t *testing.T) {
 		try(name, call)
 	}
 	e, s := r.event(r.gpu, 0), r.stream(r.gpu)
-	noop := need(r.module(r.gpu).Function("noop"))(t)
+	noop := Need(r.module(r.gpu).Function("noop"))(t)
 	for name, err := range map[string]error{
 		"record on a zero Stream":   e.Record(new(Stream)),
 		"launch on a zero Stream":   noop.Launch(new(Stream), LaunchConfig{}),

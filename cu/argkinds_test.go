@@ -8,6 +8,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 const kindsPTX = `.version 7.0
@@ -23,25 +24,25 @@ type pair struct{ a, b uint32 }
 
 // TestArgumentKinds passes arguments of the wrong kinds.
 func TestArgumentKinds(t *testing.T) {
-	r := newSoft(t)
-	argumentKinds(t, r.gpu, []byte(kindsPTX), fatbinOf(kindsPTX))
+	r := NewSoft(t)
+	argumentKinds(t, r.GPU, []byte(kindsPTX), fatbinOf(kindsPTX))
 	// The driver tells no sizes, so the text has to.
-	old := newSoft(t, cusim.Version(12030))
-	argumentKinds(t, old.gpu, []byte(kindsPTX), fatbinOf(kindsPTX))
+	old := NewSoft(t, cusim.Version(12030))
+	argumentKinds(t, old.GPU, []byte(kindsPTX), fatbinOf(kindsPTX))
 }
 
 // TestGPUArgumentKinds is TestArgumentKinds on a GPU.
-func TestGPUArgumentKinds(t *testing.T) { argumentKinds(t, gpuContext(t), []byte(kindsPTX)) }
+func TestGPUArgumentKinds(t *testing.T) { argumentKinds(t, GPUContext(t), []byte(kindsPTX)) }
 
 // argumentKinds launches the kernels of kindsPTX, which images contain.
 func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 	t.Helper()
-	mod := need(gpu.LoadModule([]byte(kindsPTX)))(t)
+	mod := Need(gpu.LoadModule([]byte(kindsPTX)))(t)
 	defer mod.Close()
-	f, other := need(mod.Function("takes"))(t), need(mod.Function("other"))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	f, other := Need(mod.Function("takes"))(t), Need(mod.Function("other"))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m := need(gpu.Alloc(64))(t)
+	m := Need(gpu.Alloc(64))(t)
 	defer m.Close()
 	right := []Arg{Ptr(m), F32(2), U32(3), U32(4), I64(5), F64(6), Value(uint16(7)), Value(pair{8, 9}), Value(true)}
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
@@ -94,16 +95,16 @@ func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 
 	// The PTX may be in a fatbin, or in a library.
 	for i, image := range images {
-		mod := need(gpu.LoadModule(image))(t)
+		mod := Need(gpu.LoadModule(image))(t)
 		defer mod.Close()
-		wrong := []error{need(mod.Function("other"))(t).Launch(s, one, U32(1))}
+		wrong := []error{Need(mod.Function("other"))(t).Launch(s, one, U32(1))}
 		lib, err := gpu.Device().Driver().LoadLibrary(image)
 		if !errors.Is(err, errors.ErrUnsupported) {
-			noErr(t, err)
+			NoErr(t, err)
 			defer lib.Close()
-			f := need(need(lib.Kernel("other"))(t).Function(gpu))(t)
+			f := Need(Need(lib.Kernel("other"))(t).Function(gpu))(t)
 			wrong = append(wrong, f.Launch(s, one, U32(1)))
-			noErr(t, f.Launch(s, one, F32(1)))
+			NoErr(t, f.Launch(s, one, F32(1)))
 		}
 		for _, err := range wrong {
 			if err == nil || !strings.Contains(err.Error(), "argument 0 is an integer, and the kernel's parameter x is .f32") {
@@ -111,7 +112,7 @@ func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 			}
 		}
 	}
-	noErr(t, s.Synchronize())
+	NoErr(t, s.Synchronize())
 }
 
 // launchedAs launches a kernel with arguments in all ways, some of which begin with the right arguments, and
@@ -134,26 +135,26 @@ func launchedAs(t *testing.T, gpu *Context, s *Stream, f *Function, cfg LaunchCo
 		"Function.Prepare":         nil,
 	}
 	_, errs["Function.Prepare"] = f.Prepare(cfg, args...)
-	p := need(f.Prepare(cfg, right...))(t)
+	p := Need(f.Prepare(cfg, right...))(t)
 	for i := range args {
 		errs["PreparedLaunch.SetArg"] = errors.Join(errs["PreparedLaunch.SetArg"], p.SetArg(i, args[i]))
 	}
-	g := need(gpu.NewGraph())(t)
+	g := Need(gpu.NewGraph())(t)
 	defer g.Close()
-	n := need(g.Add(&KernelNode{Kernel: f, Config: cfg, Args: right}))(t)
-	x := need(g.Instantiate())(t)
+	n := Need(g.Add(&KernelNode{Kernel: f, Config: cfg, Args: right}))(t)
+	x := Need(g.Instantiate())(t)
 	defer x.Close()
 	errs["GraphExec.Set"] = x.Set(n, &KernelNode{Kernel: f, Config: cfg, Args: args})
 	errs["GraphExec.SetAll"] = x.SetAll(NodeUpdate{n, &KernelNode{Kernel: f, Config: cfg, Args: args}})
 	errs["GraphNode.Set"] = n.Set(&KernelNode{Kernel: f, Config: cfg, Args: args})
 	_, errs["a graph's node"] = g.Add(&KernelNode{Kernel: f, Config: cfg, Args: args})
-	noErr(t, x.Launch(s))
+	NoErr(t, x.Launch(s))
 	captured, err := s.Capture(CaptureRelaxed, func() error {
 		errs["a launch in a capture"] = f.Launch(s, cfg, args...)
 		return nil
 	})
-	noErr(t, err)
-	noErr(t, captured.Close())
+	NoErr(t, err)
+	NoErr(t, captured.Close())
 	return errs
 }
 

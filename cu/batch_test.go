@@ -12,14 +12,15 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestQueryAll asks for events of two drivers in every state, more than one crossing has
 // room for.
 func TestQueryAll(t *testing.T) {
-	r, strange := newSoft(t), newSoft(t)
-	held := r.stream()
-	r.hold(held)
+	r, strange := NewSoft(t), NewSoft(t)
+	held := r.Stream()
+	r.Hold(held)
 	var events []*Event
 	var want []Status
 	wrong := map[int]error{}
@@ -30,25 +31,25 @@ func TestQueryAll(t *testing.T) {
 		events, want = append(events, e), append(want, st)
 	}
 	for range 2 * core.BatchSize {
-		e := r.event(EventDisableTiming)
-		r.ok(e.Record(held))
+		e := r.Event(EventDisableTiming)
+		r.OK(e.Record(held))
 		add(e, Pending, nil)
-		e = r.event(EventDefault)
-		r.ok(e.Record(r.s))
+		e = r.Event(EventDefault)
+		r.OK(e.Record(r.S))
 		add(e, Complete, nil)
 	}
 	add(nil, StatusUnknown, ErrNil)
 	add(new(Event), Complete, nil)
-	add(r.event(EventDefault), Complete, nil)
-	closed := need(r.gpu.NewEvent(EventDefault))(t)
-	r.ok(closed.Close())
+	add(r.Event(EventDefault), Complete, nil)
+	closed := Need(r.GPU.NewEvent(EventDefault))(t)
+	r.OK(closed.Close())
 	add(closed, StatusUnknown, ErrClosed)
-	other := strange.event(EventDefault)
-	strange.ok(other.Record(strange.s))
+	other := strange.Event(EventDefault)
+	strange.OK(other.Record(strange.S))
 	add(other, Complete, nil)
 	add(events[0], Pending, nil)
-	r.ok(r.s.Synchronize())
-	strange.ok(strange.s.Synchronize())
+	r.OK(r.S.Synchronize())
+	strange.OK(strange.S.Synchronize())
 
 	check := func() {
 		t.Helper()
@@ -68,37 +69,37 @@ func TestQueryAll(t *testing.T) {
 		}
 	}
 	check()
-	if n := len(r.told(check)); n != 2*core.BatchSize+1 { // what is complete is known
+	if n := len(r.Told(check)); n != 2*core.BatchSize+1 { // what is complete is known
 		t.Errorf("tracers are called of %d queries, not of %d", n, 2*core.BatchSize+1)
 	}
-	r.release(held)
-	r.ok(held.Synchronize())
+	r.Release(held)
+	r.OK(held.Synchronize())
 	for i := range want {
 		if want[i] == Pending {
 			want[i] = Complete
 		}
 	}
 	check()
-	r.is(QueryAll(make([]Status, 1), events), ResultInvalidValue)
-	r.ok(QueryAll[*Event](nil, nil))
+	r.Is(QueryAll(make([]Status, 1), events), ResultInvalidValue)
+	r.OK(QueryAll[*Event](nil, nil))
 }
 
 // TestRecordAll records events on streams, some together and some one by one.
 func TestRecordAll(t *testing.T) {
-	r, strange := newSoft(t), newSoft(t)
-	held := r.stream()
-	r.hold(held)
+	r, strange := NewSoft(t), NewSoft(t)
+	held := r.Stream()
+	r.Hold(held)
 	var events []*Event
 	var streams []*Stream
 	for i := range 2*core.BatchSize + 3 {
-		e := r.event(EventDisableTiming)
+		e := r.Event(EventDisableTiming)
 		if i%7 == 0 {
 			e = new(Event) // is created
 			defer e.Close()
 		}
-		events, streams = append(events, e), append(streams, []*Stream{held, r.s}[i%2])
+		events, streams = append(events, e), append(streams, []*Stream{held, r.S}[i%2])
 	}
-	r.ok(RecordAll(events, streams))
+	r.OK(RecordAll(events, streams))
 	for i, e := range events {
 		if st, err := e.Query(); st != []Status{Pending, Complete}[i%2] || err != nil {
 			t.Errorf("event %d is %v, %v", i, st, err)
@@ -107,35 +108,35 @@ func TestRecordAll(t *testing.T) {
 
 	// Who waits goes on waiting for the record of before.
 	wait := make(chan error, 1)
-	ticket := need(events[0].Ticket())(t)
+	ticket := Need(events[0].Ticket())(t)
 	go func() { wait <- ticket.Wait(t.Context()) }()
-	r.ok(RecordAll(events[:3], []*Stream{r.s, r.s, r.s}))
+	r.OK(RecordAll(events[:3], []*Stream{r.S, r.S, r.S}))
 	if st, err := events[0].Query(); st != Complete || err != nil {
 		t.Errorf("recorded again: %v, %v", st, err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	r.is(ticket.Wait(soon), context.DeadlineExceeded)
+	r.Is(ticket.Wait(soon), context.DeadlineExceeded)
 
 	// Of two records of an event the later one counts.
-	e := r.event(EventDisableTiming)
-	r.ok(RecordAll([]*Event{e, e}, []*Stream{held, r.s}))
+	e := r.Event(EventDisableTiming)
+	r.OK(RecordAll([]*Event{e, e}, []*Stream{held, r.S}))
 	if st, err := e.Query(); st != Complete || err != nil {
 		t.Errorf("recorded twice: %v, %v", st, err)
 	}
-	r.ok(RecordAll([]*Event{e, e}, []*Stream{r.s, held}))
+	r.OK(RecordAll([]*Event{e, e}, []*Stream{r.S, held}))
 	if st, err := e.Query(); st != Pending || err != nil {
 		t.Errorf("recorded twice: %v, %v", st, err)
 	}
 
 	// Those that fail do not keep others from it.
-	closed := need(r.gpu.NewEvent(EventDefault))(t)
-	r.ok(closed.Close())
-	gone := need(r.gpu.NewStream(0))(t)
-	r.ok(gone.Close())
-	good := r.event(EventDefault)
-	err := RecordAll([]*Event{nil, closed, strange.event(EventDefault), good, events[1], events[2]},
-		[]*Stream{r.s, r.s, r.s, r.s, gone, nil})
+	closed := Need(r.GPU.NewEvent(EventDefault))(t)
+	r.OK(closed.Close())
+	gone := Need(r.GPU.NewStream(0))(t)
+	r.OK(gone.Close())
+	good := r.Event(EventDefault)
+	err := RecordAll([]*Event{nil, closed, strange.Event(EventDefault), good, events[1], events[2]},
+		[]*Stream{r.S, r.S, r.S, r.S, gone, nil})
 	var batch *BatchError
 	if !errors.As(err, &batch) {
 		t.Fatal(err)
@@ -149,40 +150,40 @@ func TestRecordAll(t *testing.T) {
 		!strings.Contains(text, "; and 2 more") {
 		t.Errorf("the error reads %q", text)
 	}
-	if !eventOf(good).Slot.Load().Recorded() {
+	if !EventOf(good).Slot.Load().Recorded() {
 		t.Error("an event was not recorded beside others that failed")
 	}
-	r.is(RecordAll(events, streams[1:]), ResultInvalidValue)
+	r.Is(RecordAll(events, streams[1:]), ResultInvalidValue)
 
 	// An event whose record is under way is not recorded together with others, and the
 	// batches that are kept hold nothing.
-	sl := eventOf(good).Slot.Load()
+	sl := EventOf(good).Slot.Load()
 	sl.Begin(sl)
-	if _, fits := BeginBatched("cuEventRecord", good, r.s); fits {
+	if _, fits := BeginBatched("cuEventRecord", good, r.S); fits {
 		t.Error("a record beside another one of the event fits")
 	}
 	sl.End(sl)
-	if !KeptBatchIsEmpty(core.Of(r.drv)) {
+	if !KeptBatchIsEmpty(core.Of(r.Drv)) {
 		t.Error("a kept batch is not empty")
 	}
 
 	// Events of two drivers, and those that are exposed or shared.
-	theirs, exposed := strange.event(EventDefault), r.event(EventDefault)
-	shared := r.event(EventInterprocess | EventDisableTiming)
+	theirs, exposed := strange.Event(EventDefault), r.Event(EventDefault)
+	shared := r.Event(EventInterprocess | EventDisableTiming)
 	exposed.Handle()
-	r.ok(RecordAll([]*Event{good, theirs, exposed, shared}, []*Stream{r.s, strange.s, r.s, r.s}))
-	r.ok(r.s.WaitEvents(good, exposed, shared))
+	r.OK(RecordAll([]*Event{good, theirs, exposed, shared}, []*Stream{r.S, strange.S, r.S, r.S}))
+	r.OK(r.S.WaitEvents(good, exposed, shared))
 
 	// In a capture they become part of it.
-	fork, f := r.stream(), r.event(EventDisableTiming)
-	g, err := r.s.Capture(CaptureRelaxed, func() error {
-		return errors.Join(RecordAll([]*Event{e}, []*Stream{r.s}), fork.WaitEvents(e),
-			RecordAll([]*Event{f, good}, []*Stream{fork, fork}), r.s.WaitEvents(f, good))
+	fork, f := r.Stream(), r.Event(EventDisableTiming)
+	g, err := r.S.Capture(CaptureRelaxed, func() error {
+		return errors.Join(RecordAll([]*Event{e}, []*Stream{r.S}), fork.WaitEvents(e),
+			RecordAll([]*Event{f, good}, []*Stream{fork, fork}), r.S.WaitEvents(f, good))
 	})
-	r.ok(err)
-	r.ok(g.Close())
-	r.is(gone.WaitEvents(events[1]), ErrClosed)
-	r.release(held)
+	r.OK(err)
+	r.OK(g.Close())
+	r.Is(gone.WaitEvents(events[1]), ErrClosed)
+	r.Release(held)
 	if err := <-wait; err != nil {
 		t.Errorf("the wait: %v", err)
 	}
@@ -190,28 +191,28 @@ func TestRecordAll(t *testing.T) {
 
 // TestWaitEvents lets a stream wait for events, together and one by one.
 func TestWaitEvents(t *testing.T) {
-	r, strange := newSoft(t), newSoft(t)
+	r, strange := NewSoft(t), NewSoft(t)
 	var events []*Event
 	var held []*Stream
 	for range 3 {
-		s := r.stream()
-		r.hold(s)
+		s := r.Stream()
+		r.Hold(s)
 		held = append(held, s)
 		for range core.BatchSize {
-			e := r.event(EventDisableTiming)
-			r.ok(e.Record(s))
+			e := r.Event(EventDisableTiming)
+			r.OK(e.Record(s))
 			events = append(events, e)
 		}
 	}
-	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+	far := Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
 	defer far.Close()
-	for _, s := range []*Stream{r.stream(), need(r.gpu.LegacyStream())(t), need(far.NewStream(StreamNonBlocking))(t)} {
-		r.ok(s.WaitEvents(events...))
-		r.ok(s.WaitEvents())
+	for _, s := range []*Stream{r.Stream(), Need(r.GPU.LegacyStream())(t), Need(far.NewStream(StreamNonBlocking))(t)} {
+		r.OK(s.WaitEvents(events...))
+		r.OK(s.WaitEvents())
 		defer s.Close()
 		done := new(Event)
 		defer done.Close()
-		r.ok(done.Record(s))
+		r.OK(done.Record(s))
 		defer func() {
 			if err := done.Wait(t.Context()); err != nil {
 				t.Error(err)
@@ -221,9 +222,9 @@ func TestWaitEvents(t *testing.T) {
 			t.Errorf("%v, %v", st, err)
 		}
 	}
-	s := r.stream()
-	err := s.WaitEvents(nil, new(Event), r.event(EventDefault), strange.event(EventDefault), events[0])
-	r.is(err, ErrNil, ErrDriverMismatch)
+	s := r.Stream()
+	err := s.WaitEvents(nil, new(Event), r.Event(EventDefault), strange.Event(EventDefault), events[0])
+	r.Is(err, ErrNil, ErrDriverMismatch)
 	if st, err := s.Query(); st != Pending || err != nil {
 		t.Errorf("beside others that failed: %v, %v", st, err)
 	}
@@ -233,22 +234,22 @@ func TestWaitEvents(t *testing.T) {
 				t.Error("the first is not complete")
 			}
 		}
-		r.release(s)
-		r.ok(s.Synchronize())
+		r.Release(s)
+		r.OK(s.Synchronize())
 	}
 	var none *Stream
-	r.is(none.WaitEvents(events...), ErrNil)
+	r.Is(none.WaitEvents(events...), ErrNil)
 }
 
 // TestBatchesBesideClose queries, records and waits while others close.
 func TestBatchesBesideClose(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for range 50 {
 		var events []*Event
 		var streams []*Stream
 		for range 8 {
-			events = append(events, need(r.gpu.NewEvent(EventDefault))(t))
-			streams = append(streams, need(r.gpu.NewStream(StreamNonBlocking))(t))
+			events = append(events, Need(r.GPU.NewEvent(EventDefault))(t))
+			streams = append(streams, Need(r.GPU.NewStream(StreamNonBlocking))(t))
 		}
 		allowed := func(err error) {
 			var batch *BatchError
@@ -288,7 +289,7 @@ func TestBatchesAllocateNothing(t *testing.T) {
 	events, streams, statuses := make([]*Event, n), make([]*Stream, n), make([]Status, n)
 	s := r.stream(r.gpu)
 	for i := range events {
-		events[i], streams[i] = need(r.gpu.NewEvent(EventDisableTiming))(t), s
+		events[i], streams[i] = Need(r.gpu.NewEvent(EventDisableTiming))(t), s
 		defer events[i].Close()
 	}
 	r.ok(RecordAll(events, streams))

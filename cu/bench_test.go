@@ -7,6 +7,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // BenchmarkHandles compares what a call costs with what the call into the
@@ -29,7 +30,7 @@ func BenchmarkHandles(b *testing.B) {
 	tab, at := core.Of(r.drv).Table(), driver.At{}
 	raw, rawStream := driver.Event(rawEvent(pending)), core.Of(r.s).Raw
 	rawStart := driver.Event(rawEvent(start))
-	sl := eventOf(pending).Slot.Load()
+	sl := EventOf(pending).Slot.Load()
 
 	b.Run("query/table", func(b *testing.B) {
 		for b.Loop() {
@@ -61,7 +62,7 @@ func BenchmarkHandles(b *testing.B) {
 			start.Record(r.s)
 		}
 	})
-	legacy := need(r.gpu.LegacyStream())(b)
+	legacy := Need(r.gpu.LegacyStream())(b)
 	b.Run("record/default stream, table", func(b *testing.B) {
 		at := core.Of(legacy).At
 		for b.Loop() {
@@ -114,7 +115,7 @@ func BenchmarkHandles(b *testing.B) {
 		}
 	})
 	mem, host := r.memory(r.gpu, 64), r.host(r.gpu, 64)
-	axpy := need(r.module(r.gpu).Function("axpy"))(b)
+	axpy := Need(r.module(r.gpu).Function("axpy"))(b)
 	args, in := []Arg{Ptr(mem), F32(1), U64(2)}, driver.At{Context: core.Of(r.gpu).Context.Raw}
 	b.Run("copy/table", func(b *testing.B) {
 		dst, src := core.Of(mem).Raw, core.Of(host).Host
@@ -143,10 +144,10 @@ func BenchmarkHandles(b *testing.B) {
 	b.Run("launch/function", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			axpy.Launch(r.s, oneThread, args...)
+			axpy.Launch(r.s, OneThread, args...)
 		}
 	})
-	prepared := need(axpy.Prepare(oneThread, args...))(b)
+	prepared := Need(axpy.Prepare(OneThread, args...))(b)
 	b.Run("launch/prepared", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -159,9 +160,9 @@ func BenchmarkHandles(b *testing.B) {
 			tab.LaunchKernel(at, RawFunction(axpy), 1, 1, 1, 1, 1, 1, 0, rawStream, params)
 		}
 	})
-	graph := need(r.gpu.NewGraph())(b)
-	node := need(graph.Add(&KernelNode{Kernel: axpy, Config: oneThread, Args: args}))(b)
-	exec := need(graph.Instantiate())(b)
+	graph := Need(r.gpu.NewGraph())(b)
+	node := Need(graph.Add(&KernelNode{Kernel: axpy, Config: OneThread, Args: args}))(b)
+	exec := Need(graph.Instantiate())(b)
 	defer func() { exec.Close(); graph.Close() }()
 	b.Run("kernel node/table", func(b *testing.B) {
 		p := driver.KernelNodeParams{
@@ -172,7 +173,7 @@ func BenchmarkHandles(b *testing.B) {
 			tab.GraphExecKernelNodeSetParams(at, RawExec(exec), RawNode(node), &p)
 		}
 	})
-	work := &KernelNode{Kernel: axpy, Config: oneThread, Args: args}
+	work := &KernelNode{Kernel: axpy, Config: OneThread, Args: args}
 	b.Run("kernel node/exec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -181,9 +182,9 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	list := make([]NodeUpdate, 32)
 	for i := range list {
-		list[i] = NodeUpdate{need(graph.Add(work))(b), work}
+		list[i] = NodeUpdate{Need(graph.Add(work))(b), work}
 	}
-	many := need(graph.Instantiate())(b)
+	many := Need(graph.Instantiate())(b)
 	defer func() { many.Close() }()
 	b.Run("kernel node/one of 32", func(b *testing.B) {
 		b.ReportAllocs()
@@ -248,8 +249,8 @@ func BenchmarkTracing(b *testing.B) {
 // BenchmarkEventPool borrows events from a pool of the software driver: what it costs does
 // not depend on the driver, as that is not asked.
 func BenchmarkEventPool(b *testing.B) {
-	gpu := gpuContext(b)
-	pool := need(gpu.EventPool())(b)
+	gpu := GPUContext(b)
+	pool := Need(gpu.EventPool())(b)
 	defer pool.Close()
 	cycle := func(b *testing.B) {
 		e, err := pool.Acquire(EventDisableTiming)
@@ -301,13 +302,13 @@ func BenchmarkEventPool(b *testing.B) {
 func BenchmarkCaptureElsewhere(b *testing.B) {
 	r := newRig(b)
 	mem := r.memory(r.gpu, 8)
-	noop := need(r.module(r.gpu).Function("noop"))(b)
+	noop := Need(r.module(r.gpu).Function("noop"))(b)
 	run := func(b *testing.B) {
 		for name, call := range map[string]func(s *Stream, e *Event) error{
 			"record": func(s *Stream, e *Event) error { return e.Record(s) },
 			"wait":   func(s *Stream, e *Event) error { return s.WaitEvent(e) },
 			"set":    func(s *Stream, e *Event) error { return s.Memset(mem, 1) },
-			"launch": func(s *Stream, e *Event) error { return noop.Launch(s, oneThread) },
+			"launch": func(s *Stream, e *Event) error { return noop.Launch(s, OneThread) },
 		} {
 			b.Run(name, func(b *testing.B) {
 				s, e := r.stream(r.gpu), r.event(r.gpu, EventDisableTiming)
@@ -321,7 +322,7 @@ func BenchmarkCaptureElsewhere(b *testing.B) {
 		}
 	}
 	b.Run("without", run)
-	g := need(r.s.Capture(CaptureRelaxed, func() error {
+	g := Need(r.s.Capture(CaptureRelaxed, func() error {
 		b.Run("with", run)
 		return nil
 	}))(b)

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // blocked lets the next call of a function of the driver wait, as it does for room in a
@@ -79,9 +80,9 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 			r.hold(held)
 			r.ok(pending.Record(held))
 			if over {
-				need(r.s.Capture(CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
+				Need(r.s.Capture(CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
 			}
-			need(r.s.Capture(CaptureRelaxed, func() error {
+			Need(r.s.Capture(CaptureRelaxed, func() error {
 				if !over {
 					r.ok(e.Record(r.s))
 				}
@@ -101,7 +102,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		e := r.event(r.gpu, EventDisableTiming)
 		r.hold(held)
 		r.ok(e.Record(held))
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		r.returns("another record", func() error { return e.Record(other) })
 		newest := r.record(e)
@@ -121,7 +122,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		e := r.event(r.gpu, EventDisableTiming)
 		r.hold(held)
 		r.ok(e.Record(held))
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		var h uintptr
 		r.returns("Handle", func() error { h = e.Handle(); return nil })
@@ -159,15 +160,15 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		goOn := r.blocked("cuEventRecord", func() error { return e.Record(r.s) })
 		r.hold(held)
 		r.ok(pending.Record(held))
-		sl := eventOf(e).Slot.Load()
+		sl := EventOf(e).Slot.Load()
 		sl.AddWait()
-		g := need(r.gpu.NewGraph())(t)
+		g := Need(r.gpu.NewGraph())(t)
 		added := make(chan error)
 		go func() {
 			_, err := g.Add(&RecordNode{Event: e})
 			added <- err
 		}()
-		eventually(func() bool { return sl.Waits() == 2 })
+		Eventually(func() bool { return sl.Waits() == 2 })
 		r.returns("a wait", func() error { return waitEnds(pending) })
 		goOn()
 		r.ok(<-added)
@@ -183,13 +184,13 @@ func TestNobodyWaitsForWork(t *testing.T) {
 	t.Run("launch", func(t *testing.T) {
 		r := newRig(t)
 		other := r.stream(r.gpu)
-		noop := need(r.module(r.gpu).Function("noop"))(t)
+		noop := Need(r.module(r.gpu).Function("noop"))(t)
 		e, f := r.event(r.gpu, EventDisableTiming), r.event(r.gpu, EventDisableTiming)
 		known := r.event(r.gpu, EventDisableTiming)
 		known.Handle()
 		r.ok(known.Record(other))
-		need(other.Capture(CaptureRelaxed, func() error {
-			launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
+		Need(other.Capture(CaptureRelaxed, func() error {
+			launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, OneThread) })
 			r.returns("a record elsewhere", func() error { return e.Record(other) })
 			r.returns("a wait for what others may record", func() error { return r.s.WaitEvent(known) })
 			launched()
@@ -197,7 +198,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 		}))(t).Close()
 
 		// A capture of the stream begins while a record on it is on its way back.
-		launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
+		launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, OneThread) })
 		r.tell("fake_block", "cuEventRecord", 2, 1)
 		recorded := make(chan error, 1)
 		go func() { recorded <- f.Record(r.s) }()
@@ -207,7 +208,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
 			captured <- errors.Join(err, g.Close())
 		}()
-		eventually(func() bool { return core.Of(r.drv).Capturing.Load() != 0 })
+		Eventually(func() bool { return core.Of(r.drv).Capturing.Load() != 0 })
 		time.Sleep(10 * time.Millisecond) // it waits for the launch by now, most likely
 		r.tell("fake_unblock", "cuEventRecord")
 		r.returns("the record", func() error { return <-recorded })
@@ -217,7 +218,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 
 	t.Run("legacy stream", func(t *testing.T) {
 		r := newRig(t)
-		legacy, blocking := need(r.gpu.LegacyStream())(t), need(r.gpu.NewStream(0))(t)
+		legacy, blocking := Need(r.gpu.LegacyStream())(t), Need(r.gpu.NewStream(0))(t)
 		defer legacy.Close()
 		defer blocking.Close()
 		goOn := r.afterwards("cuEventRecord", func() error { return legacy.Wait(r.patient()) })
@@ -230,7 +231,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 
 	t.Run("graph", func(t *testing.T) {
 		r := newRig(t)
-		x := need(need(r.gpu.NewGraph())(t).Instantiate())(t)
+		x := Need(Need(r.gpu.NewGraph())(t).Instantiate())(t)
 		goOn := r.blocked("cuGraphLaunch", func() error { return x.Launch(r.s) })
 		r.returns("Handle", func() error { x.Handle(); return nil })
 		goOn()
@@ -246,10 +247,10 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	e := r.event(r.gpu, EventDisableTiming)
 	r.hold(held)
 	r.ok(e.Record(held))
-	sl := eventOf(e).Slot.Load()
+	sl := EventOf(e).Slot.Load()
 	q := core.Of(r.drv).Watch.NewQuery(sl)
 	asked, source := true, core.WatchSource{Drv: core.Of(r.drv)}
-	need(r.s.Capture(CaptureGlobal, func() error {
+	Need(r.s.Capture(CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
 		asked = source.Query(q)
 		return nil
@@ -279,12 +280,12 @@ func TestOrderOfSuccessors(t *testing.T) {
 			r := newRig(t)
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
-			cc := eventOf(e)
-			ticket := need(e.Ticket())(t)
+			cc := EventOf(e)
+			ticket := Need(e.Ticket())(t)
 			var next [2]core.Successor
 			var slots [2]*core.Slot
 			for i := range next {
-				next[i] = need(cc.Successor("", uint32(RecordDefault)))(t)
+				next[i] = Need(cc.Successor("", uint32(RecordDefault)))(t)
 				slots[i] = next[i].Slot
 			}
 			for i, n := range c.order {
@@ -317,38 +318,38 @@ func TestOrderOfSuccessors(t *testing.T) {
 // TestRecordsMeet has goroutines record an event at once, of which somebody waits for the
 // record before: the one that stands in the end stands for all that was enqueued before.
 func TestRecordsMeet(t *testing.T) {
-	r := newSoft(t)
-	e := r.event(EventDisableTiming)
+	r := NewSoft(t)
+	e := r.Event(EventDisableTiming)
 	rounds := 300
 	if testing.Short() {
 		rounds = 50
 	}
 	var done atomic.Int64
 	for i := range rounds {
-		r.sim.Hold(r.s.Handle())
-		r.ok(e.Record(r.s))
-		ticket := need(e.Ticket())(t)
+		r.Sim.Hold(r.S.Handle())
+		r.OK(e.Record(r.S))
+		ticket := Need(e.Ticket())(t)
 		const recorders = 4
 		var wg sync.WaitGroup
 		for j := range recorders {
 			wg.Go(func() {
-				if err := r.s.HostFunc(func() { done.Add(1) }); err != nil {
+				if err := r.S.HostFunc(func() { done.Add(1) }); err != nil {
 					t.Error(err)
 				}
 				if j == 0 && i%2 == 0 {
-					need(e.Ticket())(t)
+					Need(e.Ticket())(t)
 				}
-				if err := e.Record(r.s); err != nil {
+				if err := e.Record(r.S); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		r.release(r.s)
-		r.ok(e.Wait(t.Context()))
+		r.Release(r.S)
+		r.OK(e.Wait(t.Context()))
 		if n := done.Load(); n != int64(i+1)*recorders {
 			t.Fatalf("the record is complete, and %d of %d functions were called", n, (i+1)*recorders)
 		}
-		r.ok(ticket.Wait(t.Context()))
+		r.OK(ticket.Wait(t.Context()))
 	}
 }

@@ -20,174 +20,13 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
-// soft is a software driver with the usual things. When the test ends nothing may be
-// left on it, and nothing may have been misused.
-type soft struct {
-	t        testing.TB
-	sim      *cusim.Driver
-	drv      *Driver
-	gpu      *Context
-	s, other *Stream
-	mod      *Module
-	spin     *Function
-	misuses  int // that were expected
-
-	mu    sync.Mutex
-	leaks []Leak
-}
-
-// checkFreed waits until a driver has no objects, and reports those that are left, and misuses.
-func checkFreed(t testing.TB, sim *cusim.Driver) {
-	t.Helper()
-	if !eventually(func() bool { return len(sim.Census()) == 0 }) {
-		sim.Check(t)
-	}
-	for _, m := range sim.Misuses() {
-		t.Errorf("misuse: %v", m)
-	}
-}
-
-func newSoft(t testing.TB, opts ...cusim.Option) *soft {
-	t.Helper()
-	r := &soft{t: t, sim: cusim.New(append([]cusim.Option{spinKernel, cusim.Devices(2)}, opts...)...)}
-	t.Cleanup(func() {
-		if !r.freed(func() bool { return len(r.sim.Census()) == 0 }) {
-			r.sim.Check(t)
-		}
-		for _, m := range r.sim.Misuses()[r.misuses:] {
-			t.Errorf("misuse: %v", m)
-		}
-	})
-	r.drv = need(Open(WithSoftware(r.sim), neverWait, WithLeakHook(func(l Leak) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.leaks = append(r.leaks, l)
-	})))(t)
-	r.gpu = need(need(r.drv.Device(0))(t).PrimaryContext())(t)
-	t.Cleanup(func() { r.gpu.Close() })
-	r.s, r.other = r.stream(), r.stream()
-	r.mod = need(r.gpu.LoadModule([]byte(spinPTX)))(t)
-	t.Cleanup(func() { r.mod.Close() })
-	r.spin = need(r.mod.Function("spin"))(t)
-	return r
-}
-
-// freed waits for a condition, like eventually, with no stream held, and frees what waits to be freed.
-func (r *soft) freed(condition func() bool) bool {
-	return eventually(func() bool {
-		r.sim.Finish()
-		r.drv.Close()
-		return condition()
-	})
-}
-
-// streams counts the program's streams in the context, and not those that wake the watcher.
-func (r *soft) streams() int { return r.sim.Census()["stream"] - wakeUpStreams(r.gpu) }
-
-// misused expects misuses that were not expected before.
-func (r *soft) misused(n int, what string) {
-	r.t.Helper()
-	found := r.sim.Misuses()[r.misuses:]
-	r.misuses += len(found)
-	if len(found) != n || !strings.Contains(found[0].What, what) {
-		r.t.Errorf("misuses: %v", found)
-	}
-}
-
-func (r *soft) stream() *Stream {
-	s := need(r.gpu.NewStream(StreamNonBlocking))(r.t)
-	r.t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func (r *soft) event(flags EventFlags) *Event {
-	e := need(r.gpu.NewEvent(flags))(r.t)
-	r.t.Cleanup(func() { e.Close() })
-	return e
-}
-
-func (r *soft) ok(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *soft) is(err error, targets ...error) {
-	r.t.Helper()
-	for _, target := range targets {
-		if !errors.Is(err, target) {
-			r.t.Errorf("the error is %v, want %v", err, target)
-		}
-	}
-}
-
-// says checks that an error has a text.
-func (r *soft) says(err error, text string) {
-	r.t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		r.t.Errorf("the error is %v, want one that says %q", err, text)
-	}
-}
-
-var oneThread = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
-
-func (r *soft) work(s *Stream) error { return r.spin.Launch(s, oneThread, U64(1000)) }
-
-// hold keeps the stream from doing anything until release, or the end of the test.
-func (r *soft) hold(s *Stream) {
-	r.sim.Hold(s.Handle())
-	r.t.Cleanup(r.sim.Finish)
-}
-
-func (r *soft) release(s *Stream) { r.sim.Release(s.Handle()) }
-
-// graph captures what f enqueues on the stream.
-func (r *soft) graph(f func() error) *Graph {
-	r.t.Helper()
-	g := need(r.s.Capture(CaptureGlobal, f))(r.t)
-	r.t.Cleanup(func() { g.Close() })
-	return g
-}
-
-func (r *soft) exec(g *Graph) *GraphExec {
-	r.t.Helper()
-	x := need(g.Instantiate())(r.t)
-	r.t.Cleanup(func() { x.Close() })
-	return x
-}
-
-// idle expects that no stream is being captured, and that nobody believes so.
-func (r *soft) idle(streams ...*Stream) {
-	r.t.Helper()
-	for _, s := range streams {
-		if i := need(s.CaptureInfo())(r.t); i != (CaptureInfo{}) {
-			r.t.Errorf("a stream is being captured: %+v", i)
-		}
-		if core.Of(s).Shared.Capture.Load() != nil {
-			r.t.Error("a stream is thought to be captured")
-		}
-	}
-	if n := core.Of(r.drv).Capturing.Load(); n != 0 || len(core.Of(r.drv).Captures.ByID) != 0 {
-		r.t.Errorf("%d captures are under way, %d of them known", n, len(core.Of(r.drv).Captures.ByID))
-	}
-}
-
-// types returns what a graph's nodes do.
-func (r *soft) types(g *Graph) (types []string) {
-	r.t.Helper()
-	for _, n := range need(g.Nodes())(r.t) {
-		types = append(types, need(n.Type())(r.t).String())
-	}
-	return types
-}
-
-func (r *soft) picture(g *Graph) string {
-	r.t.Helper()
+func picture(r *Soft, g *Graph) string {
+	r.T.Helper()
 	var b bytes.Buffer
-	r.ok(g.WriteDOT(&b))
+	r.OK(g.WriteDOT(&b))
 	return b.String()
 }
 
@@ -195,44 +34,44 @@ func (r *soft) picture(g *Graph) string {
 func TestCaptureRuns(t *testing.T) {
 	for _, mode := range []CaptureMode{CaptureGlobal, CaptureThreadLocal, CaptureRelaxed} {
 		t.Run(mode.String(), func(t *testing.T) {
-			r := newSoft(t)
-			mem, host := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
+			r := NewSoft(t)
+			mem, host := Need(r.GPU.Alloc(8))(t), Need(r.GPU.AllocHost(8, 0))(t)
 			defer mem.Close()
 			defer host.Close()
 			var fork, join Event
 			defer fork.Close()
 			defer join.Close()
 			ran := 0
-			g := need(r.s.Capture(mode, func() error {
+			g := Need(r.S.Capture(mode, func() error {
 				ran++
-				before := need(r.s.CaptureInfo())(t)
-				r.ok(r.s.Memset(mem, 7))
-				r.ok(fork.Record(r.s))
-				r.ok(r.other.WaitEvent(&fork))
-				r.ok(r.work(r.other))
-				r.ok(join.Record(r.other))
-				r.ok(r.s.Copy(host, mem))
-				after, joined := need(r.s.CaptureInfo())(t), need(r.other.CaptureInfo())(t)
+				before := Need(r.S.CaptureInfo())(t)
+				r.OK(r.S.Memset(mem, 7))
+				r.OK(fork.Record(r.S))
+				r.OK(r.Other.WaitEvent(&fork))
+				r.OK(r.Work(r.Other))
+				r.OK(join.Record(r.Other))
+				r.OK(r.S.Copy(host, mem))
+				after, joined := Need(r.S.CaptureInfo())(t), Need(r.Other.CaptureInfo())(t)
 				if before.Status != CaptureActive || before.ID == 0 || before.Dependencies != 0 || after.Dependencies != 1 || joined != after {
 					t.Errorf("the stream's capture is %+v, then %+v; the joined one's %+v", before, after, joined)
 				}
-				return r.s.WaitEvent(&join)
+				return r.S.WaitEvent(&join)
 			}))(t)
 			defer g.Close()
-			r.idle(r.s, r.other)
+			r.Idle(r.S, r.Other)
 			want := "digraph {\n\tnode [shape=box]\n\tn0 [label=\"memset\"]\n\tn1 [label=\"kernel\"]\n\tn2 [label=\"memcpy\"]\n\tn0 -> n1\n\tn0 -> n2\n}\n"
-			if diff := cmp.Diff(want, r.picture(g)); ran != 1 || diff != "" {
+			if diff := cmp.Diff(want, picture(r, g)); ran != 1 || diff != "" {
 				t.Errorf("f ran %d times; the graph (-want +got):\n%s", ran, diff)
 			}
-			x := need(g.Instantiate())(t)
+			x := Need(g.Instantiate())(t)
 			defer x.Close()
-			r.ok(g.Close())
-			r.ok(x.Upload(r.s))
+			r.OK(g.Close())
+			r.OK(x.Upload(r.S))
 			for i := range 2 {
-				r.ok(host.View(func(b []byte) error { clear(b); return nil }))
-				r.ok(x.Launch(r.s))
-				r.ok(r.s.Synchronize())
-				r.ok(host.View(func(b []byte) error {
+				r.OK(host.View(func(b []byte) error { clear(b); return nil }))
+				r.OK(x.Launch(r.S))
+				r.OK(r.S.Synchronize())
+				r.OK(host.View(func(b []byte) error {
 					if want := bytes.Repeat([]byte{7}, 8); !bytes.Equal(b, want) {
 						t.Errorf("launch %d gave %v", i, b)
 					}
@@ -245,7 +84,7 @@ func TestCaptureRuns(t *testing.T) {
 
 // TestCaptureRefused begins captures that cannot be.
 func TestCaptureRefused(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	never := func() error { t.Error("the function was called"); return nil }
 	try := func(what string, s *Stream, mode CaptureMode, f func() error, says string, targets ...error) {
 		t.Helper()
@@ -253,78 +92,78 @@ func TestCaptureRefused(t *testing.T) {
 		if g != nil || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, %v", what, g, err)
 		}
-		r.is(err, targets...)
+		r.Is(err, targets...)
 	}
-	legacy := need(r.gpu.LegacyStream())(t)
+	legacy := Need(r.GPU.LegacyStream())(t)
 	defer legacy.Close()
-	closed := r.stream()
-	r.ok(closed.Close())
+	closed := r.Stream()
+	r.OK(closed.Close())
 	try("nil stream", nil, CaptureGlobal, never, "stream is nil", ErrNil)
-	try("nil function", r.s, CaptureGlobal, nil, "function is nil", ErrNil)
-	try("unknown mode", r.s, 3, never, "no capture mode 3", ResultInvalidValue)
+	try("nil function", r.S, CaptureGlobal, nil, "function is nil", ErrNil)
+	try("unknown mode", r.S, 3, never, "no capture mode 3", ResultInvalidValue)
 	try("closed", closed, CaptureGlobal, never, "was closed", ErrClosed)
 	try("legacy", legacy, CaptureGlobal, never, "StreamNonBlocking", ResultStreamCaptureUnsupported)
-	r.idle(r.s)
+	r.Idle(r.S)
 
 	// Captures of two streams are fine, of one they are not: that hurts neither.
-	g := r.graph(func() error {
-		try("nested", r.s, CaptureRelaxed, never, "end that capture first", ResultIllegalState)
-		inner := need(r.other.Capture(CaptureGlobal, func() error { return r.work(r.other) }))(t)
+	g := r.Graph(func() error {
+		try("nested", r.S, CaptureRelaxed, never, "end that capture first", ResultIllegalState)
+		inner := Need(r.Other.Capture(CaptureGlobal, func() error { return r.Work(r.Other) }))(t)
 		defer inner.Close()
-		return r.work(r.s)
+		return r.Work(r.S)
 	})
-	if n := r.types(g); len(n) != 1 {
+	if n := r.Types(g); len(n) != 1 {
 		t.Errorf("the graph has the nodes %v", n)
 	}
-	r.idle(r.s, r.other)
+	r.Idle(r.S, r.Other)
 
 	// The driver's own reasons.
 	for _, f := range []string{"cuStreamBeginCapture", "cuStreamGetCaptureInfo"} {
-		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
-		try(f+" fails", r.s, CaptureGlobal, never, f, ResultOutOfMemory)
-		r.idle(r.s)
+		r.Sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
+		try(f+" fails", r.S, CaptureGlobal, never, f, ResultOutOfMemory)
+		r.Idle(r.S)
 	}
-	r.sim.Inject(cusim.Fault{Function: "cuStreamEndCapture", Code: int(ResultUnknown)})
-	try("the end fails", r.other, CaptureGlobal, func() error { return nil }, "cuStreamEndCapture", ResultUnknown)
+	r.Sim.Inject(cusim.Fault{Function: "cuStreamEndCapture", Code: int(ResultUnknown)})
+	try("the end fails", r.Other, CaptureGlobal, func() error { return nil }, "cuStreamEndCapture", ResultUnknown)
 }
 
 // TestCaptureEnds lets a capture's function fail in every way.
 func TestCaptureEnds(t *testing.T) {
-	r := newSoft(t)
-	done := r.event(0)
-	r.ok(done.Record(r.other))
+	r := NewSoft(t)
+	done := r.Event(0)
+	r.OK(done.Record(r.Other))
 	mine := errors.New("mine")
 	invalidate := func() error {
 		_, err := done.Query() // not in global mode
 		return err
 	}
 
-	g, err := r.s.Capture(CaptureGlobal, func() error { return errors.Join(r.work(r.s), mine) })
+	g, err := r.S.Capture(CaptureGlobal, func() error { return errors.Join(r.Work(r.S), mine) })
 	if g != nil {
 		t.Error("there is a graph")
 	}
-	r.is(err, mine)
+	r.Is(err, mine)
 	if strings.Contains(err.Error(), "cuStreamEndCapture") {
 		t.Errorf("the end did not fail: %v", err)
 	}
-	r.idle(r.s)
+	r.Idle(r.S)
 
 	// Its own error, and the end's.
-	_, err = r.s.Capture(CaptureGlobal, func() error { invalidate(); return mine })
-	r.is(err, mine, ResultStreamCaptureInvalidated)
+	_, err = r.S.Capture(CaptureGlobal, func() error { invalidate(); return mine })
+	r.Is(err, mine, ResultStreamCaptureInvalidated)
 	if !strings.HasPrefix(err.Error(), "mine\n") || !errors.Is(err, ResultStreamCaptureUnsupported) {
 		t.Errorf("the error is %v", err)
 	}
 
 	// Nobody has told yet what invalidated it.
-	_, err = r.s.Capture(CaptureGlobal, func() error {
+	_, err = r.S.Capture(CaptureGlobal, func() error {
 		invalidate()
-		if i := need(r.s.CaptureInfo())(t); i.Status != CaptureInvalidated {
+		if i := Need(r.S.CaptureInfo())(t); i.Status != CaptureInvalidated {
 			t.Errorf("the status is %v", i.Status)
 		}
 		return nil
 	})
-	r.is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
+	r.Is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
 	if !strings.Contains(err.Error(), "cuEventQuery") || strings.Contains(err.Error(), "docs/") {
 		t.Errorf("the error is %v", err)
 	}
@@ -335,72 +174,72 @@ func TestCaptureEnds(t *testing.T) {
 				t.Errorf("the panic is %v", p)
 			}
 		}()
-		r.s.Capture(CaptureGlobal, func() error { r.ok(r.work(r.s)); panic("panic") })
+		r.S.Capture(CaptureGlobal, func() error { r.OK(r.Work(r.S)); panic("panic") })
 	}()
-	r.idle(r.s)
+	r.Idle(r.S)
 
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r.s.Capture(CaptureGlobal, func() error { r.ok(r.work(r.s)); runtime.Goexit(); return nil })
+		r.S.Capture(CaptureGlobal, func() error { r.OK(r.Work(r.S)); runtime.Goexit(); return nil })
 	})
 	wg.Wait()
-	r.idle(r.s)
+	r.Idle(r.S)
 
 	// A fork that has not joined, whose stream is closed inside.
-	fork := need(r.gpu.NewStream(StreamNonBlocking))(t)
-	_, err = r.s.Capture(CaptureGlobal, func() error {
-		r.ok(fork.WaitStream(r.s))
-		r.ok(r.work(fork))
+	fork := Need(r.GPU.NewStream(StreamNonBlocking))(t)
+	_, err = r.S.Capture(CaptureGlobal, func() error {
+		r.OK(fork.WaitStream(r.S))
+		r.OK(r.Work(fork))
 		return fork.Close()
 	})
-	r.is(err, ResultStreamCaptureUnjoined)
-	if n := r.streams(); n != 2 {
+	r.Is(err, ResultStreamCaptureUnjoined)
+	if n := r.Streams(); n != 2 {
 		t.Errorf("%d streams are left", n)
 	}
-	r.idle(r.s)
-	if n := r.sim.Census()["graph"]; n != 0 {
+	r.Idle(r.S)
+	if n := r.Sim.Census()["graph"]; n != 0 {
 		t.Errorf("%d graphs are left", n)
 	}
 
 	// One that has, and was closed: it goes after the capture.
-	fork = need(r.gpu.NewStream(StreamNonBlocking))(t)
-	g = r.graph(func() error {
-		r.ok(fork.WaitStream(r.s))
-		r.ok(r.work(fork))
-		r.ok(r.s.WaitStream(fork))
+	fork = Need(r.GPU.NewStream(StreamNonBlocking))(t)
+	g = r.Graph(func() error {
+		r.OK(fork.WaitStream(r.S))
+		r.OK(r.Work(fork))
+		r.OK(r.S.WaitStream(fork))
 		return fork.Close()
 	})
-	if n := r.streams(); n != 2 || len(r.types(g)) != 1 {
-		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
+	if n := r.Streams(); n != 2 || len(r.Types(g)) != 1 {
+		t.Errorf("%d streams are left, and nodes %v", n, r.Types(g))
 	}
 	// The captured stream itself may be closed inside, too.
-	own := need(r.gpu.NewStream(StreamNonBlocking))(t)
-	g = need(own.Capture(CaptureGlobal, func() error { return errors.Join(r.work(own), own.Close()) }))(t)
-	if n := r.streams(); n != 2 || len(r.types(g)) != 1 {
-		t.Errorf("%d streams are left, and nodes %v", n, r.types(g))
+	own := Need(r.GPU.NewStream(StreamNonBlocking))(t)
+	g = Need(own.Capture(CaptureGlobal, func() error { return errors.Join(r.Work(own), own.Close()) }))(t)
+	if n := r.Streams(); n != 2 || len(r.Types(g)) != 1 {
+		t.Errorf("%d streams are left, and nodes %v", n, r.Types(g))
 	}
-	r.ok(g.Close())
+	r.OK(g.Close())
 }
 
 // TestBlame invalidates captures, and makes other calls meanwhile that were refused: the first
 // of these is not the culprit.
 func TestBlame(t *testing.T) {
-	r := newSoft(t)
-	done := r.event(0)
-	r.ok(done.Record(r.other))
+	r := NewSoft(t)
+	done := r.Event(0)
+	r.OK(done.Record(r.Other))
 	query := func() error { _, err := done.Query(); return err }
 
 	// A wait of the package's own, which it does not even make.
-	waited := r.event(EventDisableTiming)
-	_, err := r.s.Capture(CaptureGlobal, func() error {
-		r.ok(waited.Record(r.s))
-		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
-		r.is(query(), ResultStreamCaptureUnsupported)
+	waited := r.Event(EventDisableTiming)
+	_, err := r.S.Capture(CaptureGlobal, func() error {
+		r.OK(waited.Record(r.S))
+		r.Is(waited.Wait(t.Context()), ResultCapturedEvent)
+		r.Is(query(), ResultStreamCaptureUnsupported)
 		return nil
 	})
 	blamed := func(what string, err error, culprit error) {
 		t.Helper()
-		r.is(err, ResultStreamCaptureInvalidated, culprit)
+		r.Is(err, ResultStreamCaptureInvalidated, culprit)
 		for _, other := range []Result{ResultStreamCaptureUnsupported, ResultCapturedEvent, ResultStreamCaptureIsolation} {
 			if errors.Is(err, other) != (other == culprit) {
 				t.Errorf("%s: %v", what, err)
@@ -410,38 +249,38 @@ func TestBlame(t *testing.T) {
 	blamed("a wait, and a query", err, ResultStreamCaptureUnsupported)
 
 	// A call that invalidates another capture, when this one is invalidated already.
-	_, err = r.s.Capture(CaptureGlobal, func() error {
-		r.is(query(), ResultStreamCaptureUnsupported)
-		_, err := r.other.Capture(CaptureRelaxed, func() error { return r.other.WaitEvent(done) })
-		r.is(err, ResultStreamCaptureIsolation)
+	_, err = r.S.Capture(CaptureGlobal, func() error {
+		r.Is(query(), ResultStreamCaptureUnsupported)
+		_, err := r.Other.Capture(CaptureRelaxed, func() error { return r.Other.WaitEvent(done) })
+		r.Is(err, ResultStreamCaptureIsolation)
 		return nil
 	})
 	blamed("one after the other", err, ResultStreamCaptureUnsupported)
 
 	// A call that invalidates another capture.
 	var inner error
-	_, err = r.s.Capture(CaptureRelaxed, func() error {
-		_, inner = r.other.Capture(CaptureRelaxed, func() error {
-			r.is(r.other.WaitEvent(done), ResultStreamCaptureIsolation)
+	_, err = r.S.Capture(CaptureRelaxed, func() error {
+		_, inner = r.Other.Capture(CaptureRelaxed, func() error {
+			r.Is(r.Other.WaitEvent(done), ResultStreamCaptureIsolation)
 			return nil
 		})
-		r.ok(waited.Record(r.s))
+		r.OK(waited.Record(r.S))
 		_, err := waited.Query()
-		r.is(err, ResultCapturedEvent)
+		r.Is(err, ResultCapturedEvent)
 		return nil
 	})
 	blamed("the inner one", inner, ResultStreamCaptureIsolation)
 	blamed("the outer one", err, ResultCapturedEvent)
 
 	// Somebody else's call, and what is refused because of it.
-	_, err = r.s.Capture(CaptureGlobal, func() error {
-		r.ok(waited.Record(r.s))
-		core.Of(r.drv).Table().EventQuery(driver.At{}, eventOf(done).Slot.Load().Raw)
-		r.is(r.work(r.s), ResultStreamCaptureInvalidated)
-		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
+	_, err = r.S.Capture(CaptureGlobal, func() error {
+		r.OK(waited.Record(r.S))
+		core.Of(r.Drv).Table().EventQuery(driver.At{}, EventOf(done).Slot.Load().Raw)
+		r.Is(r.Work(r.S), ResultStreamCaptureInvalidated)
+		r.Is(waited.Wait(t.Context()), ResultCapturedEvent)
 		return nil
 	})
-	r.is(err, ResultStreamCaptureInvalidated)
+	r.Is(err, ResultStreamCaptureInvalidated)
 	if errors.Is(err, core.ErrInvalidated) {
 		t.Errorf("what was refused afterwards is blamed: %v", err)
 	}
@@ -451,9 +290,9 @@ func TestBlame(t *testing.T) {
 // nothing, the error that they got because of it, the call's own error, or another one. The end's error names the call,
 // and says what to do once.
 func TestBlameOtherGoroutine(t *testing.T) {
-	r := newSoft(t)
-	done := r.event(0)
-	r.ok(done.Record(r.other))
+	r := NewSoft(t)
+	done := r.Event(0)
+	r.OK(done.Record(r.Other))
 	calls := []struct {
 		op      string
 		culprit Result
@@ -467,13 +306,13 @@ func TestBlameOtherGoroutine(t *testing.T) {
 			func(s *Stream) error { return s.WaitEvent(done) }},
 	}
 	captures := map[string]func(f func() error) error{
-		"a stream": func(f func() error) error { _, err := r.s.Capture(CaptureRelaxed, f); return err },
+		"a stream": func(f func() error) error { _, err := r.S.Capture(CaptureRelaxed, f); return err },
 		"a body": func(f func() error) error {
-			g := need(r.gpu.NewGraph())(t)
+			g := Need(r.GPU.NewGraph())(t)
 			defer g.Close()
-			_, body, err := addIf(g, need(g.NewCondition())(t))
-			r.ok(err)
-			_, err = body.Capture(r.s, CaptureRelaxed, f)
+			_, body, err := AddIf(g, Need(g.NewCondition())(t))
+			r.OK(err)
+			_, err = body.Capture(r.S, CaptureRelaxed, f)
 			return err
 		},
 	}
@@ -495,13 +334,13 @@ func TestBlameOtherGoroutine(t *testing.T) {
 		} {
 			for into, capture := range captures {
 				err := capture(func() error {
-					its := elsewhere(func() error { return c.make(r.s) })
-					r.is(its, c.culprit)
-					mine := r.work(r.s)
-					r.is(mine, ResultStreamCaptureInvalidated)
+					its := elsewhere(func() error { return c.make(r.S) })
+					r.Is(its, c.culprit)
+					mine := r.Work(r.S)
+					r.Is(mine, ResultStreamCaptureInvalidated)
 					return returned(its, mine)
 				})
-				r.is(err, ResultStreamCaptureInvalidated, c.culprit)
+				r.Is(err, ResultStreamCaptureInvalidated, c.culprit)
 				for part, want := range map[string]int{"cu: " + c.op: 1, c.remedy: 1, "make that call": 0} {
 					if n := strings.Count(err.Error(), part); n != want {
 						t.Errorf("%s, a capture of %s, and the function returns %s: %q is there %d times: %v", c.op, into,
@@ -513,14 +352,14 @@ func TestBlameOtherGoroutine(t *testing.T) {
 	}
 
 	// The driver cannot be asked about a thread's default stream on another thread.
-	r.ok(r.gpu.Do(func(th *Thread) error {
-		s := need(th.DefaultStream())(t)
+	r.OK(r.GPU.Do(func(th *Thread) error {
+		s := Need(th.DefaultStream())(t)
 		_, err := s.Capture(CaptureRelaxed, func() error {
-			r.ok(done.Record(s))
-			r.is(elsewhere(func() error { _, err := done.Query(); return err }), ResultCapturedEvent)
-			return r.work(s)
+			r.OK(done.Record(s))
+			r.Is(elsewhere(func() error { _, err := done.Query(); return err }), ResultCapturedEvent)
+			return r.Work(s)
 		})
-		r.is(err, ResultStreamCaptureInvalidated, ResultCapturedEvent, core.ErrPerhapsInvalidated)
+		r.Is(err, ResultStreamCaptureInvalidated, ResultCapturedEvent, core.ErrPerhapsInvalidated)
 		return nil
 	}))
 }
@@ -528,22 +367,22 @@ func TestBlameOtherGoroutine(t *testing.T) {
 // TestGraphKeeps closes everything that a graph uses, before the graph, and before a
 // launch of it is done.
 func TestGraphKeeps(t *testing.T) {
-	r := newSoft(t)
-	mem, host := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
-	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(t)
-	spin := need(mod.Function("spin"))(t)
-	recorded, waited := need(r.gpu.NewEvent(0))(t), need(r.gpu.NewEvent(0))(t)
-	before := r.sim.Census()
-	g := r.graph(func() error {
-		r.ok(r.other.WaitStream(r.s))
-		r.ok(r.other.Copy(mem, host))
-		r.ok(spin.Launch(r.other, oneThread, U64(1)))
-		r.ok(r.other.WaitEventWithFlags(waited, WaitExternal))
-		r.ok(recorded.RecordWithFlags(r.other, RecordExternal))
+	r := NewSoft(t)
+	mem, host := Need(r.GPU.Alloc(8))(t), Need(r.GPU.AllocHost(8, 0))(t)
+	mod := Need(r.GPU.LoadModule([]byte(SpinPTX)))(t)
+	spin := Need(mod.Function("spin"))(t)
+	recorded, waited := Need(r.GPU.NewEvent(0))(t), Need(r.GPU.NewEvent(0))(t)
+	before := r.Sim.Census()
+	g := r.Graph(func() error {
+		r.OK(r.Other.WaitStream(r.S))
+		r.OK(r.Other.Copy(mem, host))
+		r.OK(spin.Launch(r.Other, OneThread, U64(1)))
+		r.OK(r.Other.WaitEventWithFlags(waited, WaitExternal))
+		r.OK(recorded.RecordWithFlags(r.Other, RecordExternal))
 		for _, c := range []interface{ Close() error }{mem, host, mod, recorded, waited} {
-			r.ok(c.Close())
+			r.OK(c.Close())
 		}
-		return r.s.WaitStream(r.other)
+		return r.S.WaitStream(r.Other)
 	})
 	kept := func(what string, graphs, execs int) {
 		t.Helper()
@@ -556,89 +395,89 @@ func TestGraphKeeps(t *testing.T) {
 				delete(want, k)
 			}
 		}
-		got := r.sim.Census()
-		got["event"] -= len(core.Of(r.gpu).Context.Spare.All())
+		got := r.Sim.Census()
+		got["event"] -= len(core.Of(r.GPU).Context.Spare.All())
 		got["event"] = min(got["event"], want["event"]) // the library uses some while it waits
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 	kept("closed", 1, 0)
-	clone := need(g.Clone())(t)
-	r.ok(g.Close())
+	clone := Need(g.Clone())(t)
+	r.OK(g.Close())
 	kept("the graph is closed, and its clone is not", 1, 0)
-	x := need(clone.Instantiate())(t)
-	r.ok(clone.Close())
+	x := Need(clone.Instantiate())(t)
+	r.OK(clone.Close())
 	kept("both are closed", 0, 1)
 
-	r.sim.Hold(r.s.Handle())
-	r.ok(x.Launch(r.s))
+	r.Sim.Hold(r.S.Handle())
+	r.OK(x.Launch(r.S))
 	closed := make(chan error)
 	go func() { closed <- x.Close() }()
-	eventually(func() bool { return ExecState(x).Closed() })
+	Eventually(func() bool { return ExecState(x).Closed() })
 	kept("a launch is under way", 0, 1)
-	r.sim.Release(r.s.Handle())
-	r.ok(<-closed)
+	r.Sim.Release(r.S.Handle())
+	r.OK(<-closed)
 	want := map[string]int{"context": 1, "stream": before["stream"], "module": 1}
-	if !r.freed(func() bool {
-		got := r.sim.Census()
+	if !r.Freed(func() bool {
+		got := r.Sim.Census()
 		delete(got, "event") // spare ones
 		return cmp.Equal(want, got)
 	}) {
-		t.Errorf("objects left: %v", r.sim.Census())
+		t.Errorf("objects left: %v", r.Sim.Census())
 	}
-	want["event"] = len(core.Of(r.gpu).Context.Spare.All())
-	for _, s := range []*Stream{r.s, r.other} {
+	want["event"] = len(core.Of(r.GPU).Context.Spare.All())
+	for _, s := range []*Stream{r.S, r.Other} {
 		if core.Of(s).Event.Load() != 0 { // of WaitStream
 			want["event"]++
 		}
 	}
-	if n := r.sim.Census()["event"]; n != want["event"] { // nobody waits any more
+	if n := r.Sim.Census()["event"]; n != want["event"] { // nobody waits any more
 		t.Errorf("%d events are left, want %d", n, want["event"])
 	}
 }
 
 // TestGraphAbandoned leaves graphs to the garbage collector, with what they use.
 func TestGraphAbandoned(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	func() {
-		mem := need(r.gpu.Alloc(8))(t)
-		g := need(r.s.Capture(CaptureGlobal, func() error { return r.s.Memset(mem, 1) }))(t)
-		x := need(g.Instantiate())(t)
-		r.ok(x.Launch(r.s))
+		mem := Need(r.GPU.Alloc(8))(t)
+		g := Need(r.S.Capture(CaptureGlobal, func() error { return r.S.Memset(mem, 1) }))(t)
+		x := Need(g.Instantiate())(t)
+		r.OK(x.Launch(r.S))
 	}()
-	if !r.freed(func() bool {
-		n := r.sim.Census()
+	if !r.Freed(func() bool {
+		n := r.Sim.Census()
 		return n["graph"]+n["executable graph"]+n["device memory"] == 0
 	}) {
-		t.Errorf("objects left: %v", r.sim.Census())
+		t.Errorf("objects left: %v", r.Sim.Census())
 	}
 	want := []string{"device memory", "executable graph", "graph"}
-	r.leaked(len(want)) // the reports follow the destruction
-	if diff := cmp.Diff(want, r.abandoned()); diff != "" {
+	r.Leaked(len(want)) // the reports follow the destruction
+	if diff := cmp.Diff(want, r.Abandoned()); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 }
 
 // TestGraphNodes builds a graph by hand.
 func TestGraphNodes(t *testing.T) {
-	r := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	mem, host := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
+	mem, host := Need(r.GPU.Alloc(8))(t), Need(r.GPU.AllocHost(8, 0))(t)
 	defer mem.Close()
 	defer host.Close()
-	from, to := r.event(0), r.event(0)
+	from, to := r.Event(0), r.Event(0)
 	var never Event
 	defer never.Close()
-	first := need(g.Add(&EmptyNode{}))(t)
-	wait := need(g.Add(&WaitNode{Event: &never}, first))(t)
-	start := need(g.Add(&RecordNode{Event: from}, wait, wait))(t)
-	set := need(g.Add(&MemsetNode{Dst: mem, Value: 5}, start))(t)
-	kernel := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(2e6)}}, start))(t)
-	back := need(g.Add(&CopyNode{Dst: host, Src: mem}, set, kernel))(t)
-	none := need(g.Add(&CopyNode{Dst: host.Span(0, 0), Src: mem.Span(0, 0)}, set))(t)
-	end := need(g.Add(&RecordNode{Event: to}, back, none))(t)
+	first := Need(g.Add(&EmptyNode{}))(t)
+	wait := Need(g.Add(&WaitNode{Event: &never}, first))(t)
+	start := Need(g.Add(&RecordNode{Event: from}, wait, wait))(t)
+	set := Need(g.Add(&MemsetNode{Dst: mem, Value: 5}, start))(t)
+	kernel := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(2e6)}}, start))(t)
+	back := Need(g.Add(&CopyNode{Dst: host, Src: mem}, set, kernel))(t)
+	none := Need(g.Add(&CopyNode{Dst: host.Span(0, 0), Src: mem.Span(0, 0)}, set))(t)
+	end := Need(g.Add(&RecordNode{Event: to}, back, none))(t)
 	want := `digraph {
 	node [shape=box]
 	n0 [label="empty"]
@@ -660,13 +499,13 @@ func TestGraphNodes(t *testing.T) {
 	n6 -> n7
 }
 `
-	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
+	if diff := cmp.Diff(want, picture(r, g)); diff != "" {
 		t.Errorf("the graph (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]GraphNode{set, kernel}, need(back.Dependencies())(t), cmp.AllowUnexported(GraphNode{}), cmp.Comparer(func(a, b *Graph) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff([]GraphNode{set, kernel}, Need(back.Dependencies())(t), cmp.AllowUnexported(GraphNode{}), cmp.Comparer(func(a, b *Graph) bool { return a == b })); diff != "" {
 		t.Errorf("the dependencies (-want +got):\n%s", diff)
 	}
-	if end.Graph() != g || slices.Contains(need(g.Nodes())(t), GraphNode{}) {
+	if end.Graph() != g || slices.Contains(Need(g.Nodes())(t), GraphNode{}) {
 		t.Error("a node is of no graph")
 	}
 
@@ -674,52 +513,52 @@ func TestGraphNodes(t *testing.T) {
 	if _, _, err := to.Since(from); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("before the launch: %v", err)
 	}
-	x := r.exec(g)
-	r.ok(x.Launch(r.s))
-	took := need(Elapsed(context.Background(), from, to))(t)
+	x := r.Exec(g)
+	r.OK(x.Launch(r.S))
+	took := Need(Elapsed(context.Background(), from, to))(t)
 	if took < 2*time.Millisecond || took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	r.ok(host.View(func(b []byte) error {
+	r.OK(host.View(func(b []byte) error {
 		if !bytes.Equal(b, bytes.Repeat([]byte{5}, 8)) {
 			t.Errorf("the memory holds %v", b)
 		}
 		return nil
 	}))
 	// A launch makes its events pending, whatever was known of them.
-	r.sim.Hold(r.s.Handle())
-	r.ok(x.Launch(r.s))
-	if st := need(to.Query())(t); st != Pending {
+	r.Sim.Hold(r.S.Handle())
+	r.OK(x.Launch(r.S))
+	if st := Need(to.Query())(t); st != Pending {
 		t.Errorf("the event is %v", st)
 	}
-	r.sim.Release(r.s.Handle())
-	r.ok(to.Wait(context.Background()))
+	r.Sim.Release(r.S.Handle())
+	r.OK(to.Wait(context.Background()))
 
 	// Another event for later launches.
-	late := r.event(0)
-	r.ok(x.Set(end, &RecordNode{Event: late}))
-	r.ok(wait.Set(&WaitNode{Event: from}))
-	r.ok(x.Launch(r.s))
-	r.ok(late.Wait(context.Background()))
+	late := r.Event(0)
+	r.OK(x.Set(end, &RecordNode{Event: late}))
+	r.OK(wait.Set(&WaitNode{Event: from}))
+	r.OK(x.Launch(r.S))
+	r.OK(late.Wait(context.Background()))
 	if d, _, err := late.Since(to); err != nil || d <= 0 {
 		t.Errorf("the other event is %v later, %v", d, err)
 	}
-	if p := r.picture(g); !strings.Contains(p, "wait_event 1") || !strings.Contains(p, "event_record 1") {
+	if p := picture(r, g); !strings.Contains(p, "wait_event 1") || !strings.Contains(p, "event_record 1") {
 		t.Errorf("both nodes have one event, but:\n%s", p)
 	}
 
-	foreign := need(r.gpu.NewGraph())(t)
+	foreign := Need(r.GPU.NewGraph())(t)
 	defer foreign.Close()
-	alien := need(foreign.Add(&EmptyNode{}))(t)
-	closed := need(r.gpu.NewGraph())(t)
-	dead := need(closed.Add(&EmptyNode{}))(t)
-	r.ok(closed.Close())
-	r.ok(closed.Close())
-	second := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+	alien := Need(foreign.Add(&EmptyNode{}))(t)
+	closed := Need(r.GPU.NewGraph())(t)
+	dead := Need(closed.Add(&EmptyNode{}))(t)
+	r.OK(closed.Close())
+	r.OK(closed.Close())
+	second := Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
 	defer second.Close()
-	other := newSoft(t)
-	theirs := other.event(0)
-	their := need(other.gpu.NewGraph())(t)
+	other := NewSoft(t)
+	theirs := other.Event(0)
+	their := Need(other.GPU.NewGraph())(t)
 	defer their.Close()
 	var nobody *Graph
 	var noExec *GraphExec
@@ -737,10 +576,10 @@ func TestGraphNodes(t *testing.T) {
 		"a copy from nowhere":        {func() error { _, err := g.Add(&CopyNode{Dst: mem, Src: nil}); return err }, []error{ErrNil}},
 		"a copy to nowhere":          {func() error { _, err := g.Add(&CopyNode{Dst: nil, Src: mem}); return err }, []error{ErrNil}},
 		"a copy that does not fit":   {func() error { _, err := g.Add(&CopyNode{Dst: mem, Src: host.Span(0, 9)}); return err }, []error{ResultInvalidValue}},
-		"no kernel":                  {func() error { _, err := g.Add(&KernelNode{Kernel: nil, Config: oneThread}); return err }, []error{ErrNil}},
-		"too few arguments":          {func() error { _, err := g.Add(&KernelNode{Kernel: r.spin, Config: oneThread}); return err }, []error{ResultInvalidValue}},
+		"no kernel":                  {func() error { _, err := g.Add(&KernelNode{Kernel: nil, Config: OneThread}); return err }, []error{ErrNil}},
+		"too few arguments":          {func() error { _, err := g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread}); return err }, []error{ResultInvalidValue}},
 		"another driver's kernel": {func() error {
-			_, err := g.Add(&KernelNode{Kernel: other.spin, Config: oneThread, Args: []Arg{U64(1)}})
+			_, err := g.Add(&KernelNode{Kernel: other.Spin, Config: OneThread, Args: []Arg{U64(1)}})
 			return err
 		}, []error{ErrDriverMismatch}},
 		"the type of no node":         {func() error { _, err := GraphNode{}.Type(); return err }, []error{ErrNil}},
@@ -750,13 +589,13 @@ func TestGraphNodes(t *testing.T) {
 		"another exec's node":         {func() error { return x.Set(alien, &RecordNode{Event: from}) }, []error{ResultInvalidValue}},
 		"the exec's event, a kernel":  {func() error { return x.Set(kernel, &RecordNode{Event: from}) }, []error{ResultInvalidValue}},
 		"launch on no stream":         {func() error { return x.Launch(nil) }, []error{ErrNil}},
-		"launch of nothing":           {func() error { return noExec.Launch(r.s) }, []error{ErrNil}},
-		"launch on another driver's":  {func() error { return x.Launch(other.s) }, []error{ErrDriverMismatch}},
+		"launch of nothing":           {func() error { return noExec.Launch(r.S) }, []error{ErrNil}},
+		"launch on another driver's":  {func() error { return x.Launch(other.S) }, []error{ErrDriverMismatch}},
 		"update of nothing":           {func() error { return noExec.Update(g) }, []error{ErrNil}},
 		"update to nothing":           {func() error { return x.Update(nil) }, []error{ErrNil}},
 		"update to another driver's":  {func() error { return x.Update(their) }, []error{ErrDriverMismatch}},
 		"update to another shape":     {func() error { return x.Update(foreign) }, []error{ResultGraphExecUpdateFailure}},
-		"capture of another driver's": {func() error { _, err := g.Capture(other.s, CaptureRelaxed, func() error { return nil }); return err }, []error{ErrDriverMismatch}},
+		"capture of another driver's": {func() error { _, err := g.Capture(other.S, CaptureRelaxed, func() error { return nil }); return err }, []error{ErrDriverMismatch}},
 	} {
 		err := c.err()
 		if err == nil {
@@ -768,64 +607,64 @@ func TestGraphNodes(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(8, len(r.types(g))); diff != "" {
-		t.Errorf("after all that was refused the graph has other nodes: %v", r.types(g))
+	if diff := cmp.Diff(8, len(r.Types(g))); diff != "" {
+		t.Errorf("after all that was refused the graph has other nodes: %v", r.Types(g))
 	}
 }
 
 // TestGraphCapture adds to a graph what a function enqueues.
 func TestGraphCapture(t *testing.T) {
-	r := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	first := need(g.Add(&EmptyNode{}))(t)
-	last := need(g.Capture(r.s, CaptureGlobal, func() error {
-		r.ok(r.work(r.s))
-		r.ok(r.other.WaitStream(r.s))
-		r.ok(r.work(r.other))
-		r.ok(r.work(r.s))
+	first := Need(g.Add(&EmptyNode{}))(t)
+	last := Need(g.Capture(r.S, CaptureGlobal, func() error {
+		r.OK(r.Work(r.S))
+		r.OK(r.Other.WaitStream(r.S))
+		r.OK(r.Work(r.Other))
+		r.OK(r.Work(r.S))
 		_, err := g.Add(&EmptyNode{})
-		r.is(err, ErrBuilding, ResultIllegalState)
+		r.Is(err, ErrBuilding, ResultIllegalState)
 		_, err = g.Instantiate()
-		r.is(err, ErrBuilding)
-		return r.s.WaitStream(r.other)
+		r.Is(err, ErrBuilding)
+		return r.S.WaitStream(r.Other)
 	}, first))(t)
 	if len(last) != 2 {
 		t.Fatalf("the last nodes are %v", last)
 	}
-	end := need(g.Add(&EmptyNode{}, last...))(t)
+	end := Need(g.Add(&EmptyNode{}, last...))(t)
 	want := "digraph {\n\tnode [shape=box]\n\tn0 [label=\"empty\"]\n\tn1 [label=\"kernel\"]\n\tn2 [label=\"kernel\"]\n\tn3 [label=\"kernel\"]\n\tn4 [label=\"empty\"]\n" +
 		"\tn0 -> n1\n\tn1 -> n2\n\tn1 -> n3\n\tn2 -> n4\n\tn3 -> n4\n}\n"
-	if diff := cmp.Diff(want, r.picture(g)); diff != "" {
+	if diff := cmp.Diff(want, picture(r, g)); diff != "" {
 		t.Errorf("the graph (-want +got):\n%s", diff)
 	}
-	if same := need(g.Capture(r.s, CaptureGlobal, func() error { return nil }, end))(t); len(same) != 1 || same[0] != end {
+	if same := Need(g.Capture(r.S, CaptureGlobal, func() error { return nil }, end))(t); len(same) != 1 || same[0] != end {
 		t.Errorf("after nothing the last nodes are %v", same)
 	}
 	mine := errors.New("mine")
-	_, err := g.Capture(r.s, CaptureGlobal, func() error { return mine })
-	r.is(err, mine)
+	_, err := g.Capture(r.S, CaptureGlobal, func() error { return mine })
+	r.Is(err, mine)
 	func() {
 		defer func() { recover() }()
-		g.Capture(r.s, CaptureGlobal, func() error { panic("panic") })
+		g.Capture(r.S, CaptureGlobal, func() error { panic("panic") })
 	}()
-	r.idle(r.s, r.other)
-	if n := len(need(g.Nodes())(t)); n != 5 {
+	r.Idle(r.S, r.Other)
+	if n := len(Need(g.Nodes())(t)); n != 5 {
 		t.Errorf("there are %d nodes", n)
 	}
 }
 
 // TestGraphCaptureFails captures into graphs, and each capture fails. The driver destroys the graphs then.
 func TestGraphCaptureFails(t *testing.T) {
-	r := newSoft(t)
-	graphCaptureFails(t, r.gpu, r.s, r.other)
-	r.idle(r.s, r.other)
+	r := NewSoft(t)
+	graphCaptureFails(t, r.GPU, r.S, r.Other)
+	r.Idle(r.S, r.Other)
 }
 
 // TestGPUGraphCaptureFails does so on a GPU.
 func TestGPUGraphCaptureFails(t *testing.T) {
-	gpu := gpuContext(t)
-	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s, other := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer other.Close()
 	graphCaptureFails(t, gpu, s, other)
@@ -847,8 +686,8 @@ func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
 			ResultStreamCaptureUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, mem := need(gpu.NewGraph())(t), need(gpu.Alloc(64))(t)
-			first := need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+			g, mem := Need(gpu.NewGraph())(t), Need(gpu.Alloc(64))(t)
+			first := Need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 			_, err := g.Capture(s, CaptureRelaxed, func() error { return errors.Join(s.Memset(mem, 1), c.f(mem)) }, first)
 			if !errors.Is(err, c.want) {
 				t.Errorf("the capture: %v, want %v", err, c.want)
@@ -876,10 +715,10 @@ func graphCaptureFails(t *testing.T, gpu *Context, s, other *Stream) {
 
 // TestGraphCaptureFailsAndTracerPanics has a tracer panic while a capture into a graph ends with an error.
 func TestGraphCaptureFailsAndTracerPanics(t *testing.T) {
-	r := newSoft(t)
-	g, b := need(r.gpu.NewGraph())(t), need(r.gpu.NewStream(StreamNonBlocking))(t)
-	mem := need(r.gpu.Alloc(64))(t)
-	remove := r.drv.AddTracer(func(tr Trace) {
+	r := NewSoft(t)
+	g, b := Need(r.GPU.NewGraph())(t), Need(r.GPU.NewStream(StreamNonBlocking))(t)
+	mem := Need(r.GPU.Alloc(64))(t)
+	remove := r.Drv.AddTracer(func(tr Trace) {
 		if tr.Op == TraceStreamDestroy {
 			panic("mine")
 		}
@@ -890,23 +729,23 @@ func TestGraphCaptureFailsAndTracerPanics(t *testing.T) {
 				t.Errorf("the panic is %v", p)
 			}
 		}()
-		g.Capture(r.s, CaptureRelaxed, func() error {
-			return errors.Join(b.WaitStream(r.s), b.Memset(mem, 1), b.Close()) // the end destroys b
+		g.Capture(r.S, CaptureRelaxed, func() error {
+			return errors.Join(b.WaitStream(r.S), b.Memset(mem, 1), b.Close()) // the end destroys b
 		})
 		t.Error("there is no panic")
 	}()
 	remove()
 	_, err := g.Nodes()
-	r.is(err, ErrClosed)
-	r.ok(errors.Join(g.Close(), mem.Close()))
-	r.idle(r.s)
+	r.Is(err, ErrClosed)
+	r.OK(errors.Join(g.Close(), mem.Close()))
+	r.Idle(r.S)
 }
 
 // TestGraphCaptureFailsBesideCalls has other goroutines call methods of the graph while its capture fails.
 func TestGraphCaptureFailsBesideCalls(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for range 500 {
-		g := need(r.gpu.NewGraph())(t)
+		g := Need(r.GPU.NewGraph())(t)
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for range 3 {
@@ -929,93 +768,93 @@ func TestGraphCaptureFailsBesideCalls(t *testing.T) {
 				}
 			})
 		}
-		_, err := g.Capture(r.s, CaptureRelaxed, func() error { return r.s.Synchronize() })
-		r.is(err, ResultStreamCaptureUnsupported)
+		_, err := g.Capture(r.S, CaptureRelaxed, func() error { return r.S.Synchronize() })
+		r.Is(err, ResultStreamCaptureUnsupported)
 		late := time.AfterFunc(10*time.Second, func() { close(stop) })
 		wg.Wait()
 		late.Stop()
-		r.ok(g.Close())
+		r.OK(g.Close())
 	}
 }
 
 // TestGraphOldDrivers uses drivers that lack what came later.
 func TestGraphOldDrivers(t *testing.T) {
-	r := newSoft(t, cusim.Version(12020))
-	g := r.graph(func() error { return r.work(r.s) })
-	r.ok(r.exec(g).Launch(r.s))
-	_, err := g.Capture(r.s, CaptureGlobal, func() error { return nil })
-	r.is(err, errors.ErrUnsupported)
-	r.idle(r.s)
+	r := NewSoft(t, cusim.Version(12020))
+	g := r.Graph(func() error { return r.Work(r.S) })
+	r.OK(r.Exec(g).Launch(r.S))
+	_, err := g.Capture(r.S, CaptureGlobal, func() error { return nil })
+	r.Is(err, errors.ErrUnsupported)
+	r.Idle(r.S)
 
-	r = newSoft(t, cusim.Version(11020))
-	_, err = r.s.Capture(CaptureGlobal, func() error { return nil })
-	r.is(err, errors.ErrUnsupported)
-	r.idle2()
+	r = NewSoft(t, cusim.Version(11020))
+	_, err = r.S.Capture(CaptureGlobal, func() error { return nil })
+	r.Is(err, errors.ErrUnsupported)
+	idleAfterWork(r)
 }
 
-// idle2 is idle for drivers that cannot be asked.
-func (r *soft) idle2() {
-	r.t.Helper()
-	r.ok(r.work(r.s))
-	r.ok(r.s.Synchronize())
-	r.idle()
+// idleAfterWork is idle for drivers that cannot be asked.
+func idleAfterWork(r *Soft) {
+	r.T.Helper()
+	r.OK(r.Work(r.S))
+	r.OK(r.S.Synchronize())
+	r.Idle()
 }
 
 // TestGraphUpdate captures anew and updates what is running.
 func TestGraphUpdate(t *testing.T) {
-	r := newSoft(t)
-	out := need(r.gpu.AllocHost(1, HostDeviceMap))(t)
+	r := NewSoft(t)
+	out := Need(r.GPU.AllocHost(1, HostDeviceMap))(t)
 	defer out.Close()
 	build := func(value byte) (*Graph, *HostMem) {
-		mem := need(r.gpu.AllocHost(1, 0))(t)
-		r.ok(mem.View(func(b []byte) error { b[0] = value; return nil }))
-		via := need(r.gpu.Alloc(1))(t)
-		g := need(r.s.Capture(CaptureGlobal, func() error {
-			return errors.Join(r.s.Copy(via, mem), r.s.Copy(out, via))
+		mem := Need(r.GPU.AllocHost(1, 0))(t)
+		r.OK(mem.View(func(b []byte) error { b[0] = value; return nil }))
+		via := Need(r.GPU.Alloc(1))(t)
+		g := Need(r.S.Capture(CaptureGlobal, func() error {
+			return errors.Join(r.S.Copy(via, mem), r.S.Copy(out, via))
 		}))(t)
-		r.ok(via.Close())
+		r.OK(via.Close())
 		return g, mem
 	}
 	g, mem := build(1)
-	x := r.exec(g)
-	r.ok(g.Close())
-	r.ok(mem.Close())
+	x := r.Exec(g)
+	r.OK(g.Close())
+	r.OK(mem.Close())
 	for i := byte(2); i < 20; i++ {
-		r.sim.Hold(r.s.Handle())
-		r.ok(x.Launch(r.s))
+		r.Sim.Hold(r.S.Handle())
+		r.OK(x.Launch(r.S))
 		next, mem := build(i)
-		r.ok(x.Update(next))
-		r.ok(next.Close())
-		r.ok(mem.Close())
-		if n := r.sim.Census()["host memory"]; n != 3 {
+		r.OK(x.Update(next))
+		r.OK(next.Close())
+		r.OK(mem.Close())
+		if n := r.Sim.Census()["host memory"]; n != 3 {
 			t.Errorf("%d pieces of host memory, want the output, and what the launch and what the next one uses", n)
 		}
-		r.sim.Release(r.s.Handle())
-		r.ok(r.s.Synchronize())
-		r.ok(out.View(func(b []byte) error {
+		r.Sim.Release(r.S.Handle())
+		r.OK(r.S.Synchronize())
+		r.OK(out.View(func(b []byte) error {
 			if b[0] != i-1 {
 				t.Errorf("the launch before the update gave %d, not %d", b[0], i-1)
 			}
 			return nil
 		}))
-		if !r.freed(func() bool { return r.sim.Census()["host memory"] == 2 }) {
-			t.Fatalf("what only the old graph used is not freed: %v", r.sim.Census())
+		if !r.Freed(func() bool { return r.Sim.Census()["host memory"] == 2 }) {
+			t.Fatalf("what only the old graph used is not freed: %v", r.Sim.Census())
 		}
 	}
 
 	// Too different: where, and nothing is changed.
-	shape := need(r.gpu.NewGraph())(t)
+	shape := Need(r.GPU.NewGraph())(t)
 	defer shape.Close()
-	n := need(shape.Add(&EmptyNode{}))(t)
-	need(shape.Add(&EmptyNode{}, n))(t)
+	n := Need(shape.Add(&EmptyNode{}))(t)
+	Need(shape.Add(&EmptyNode{}, n))(t)
 	err := x.Update(shape)
-	r.is(err, ResultGraphExecUpdateFailure)
+	r.Is(err, ResultGraphExecUpdateFailure)
 	if want := "a node has another type: node 1 of the new graph, of type empty"; !strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not say %q", err, want)
 	}
-	r.ok(x.Launch(r.s))
-	r.ok(r.s.Synchronize())
-	if n := r.sim.Census()["host memory"]; n != 2 {
+	r.OK(x.Launch(r.S))
+	r.OK(r.S.Synchronize())
+	if n := r.Sim.Census()["host memory"]; n != 2 {
 		t.Errorf("%d pieces of host memory", n)
 	}
 }
@@ -1023,84 +862,84 @@ func TestGraphUpdate(t *testing.T) {
 // TestGraphUpdateTimeline replaces a graph that signals a timeline, which is closed, while it has been launched: nobody
 // else gets the memory before the launch is done.
 func TestGraphUpdateTimeline(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	build := func() (*Graph, *Timeline) {
-		line := need(r.gpu.NewTimeline(0))(t)
-		return need(r.s.Capture(CaptureGlobal, func() error { return line.Signal(r.s, 1) }))(t), line
+		line := Need(r.GPU.NewTimeline(0))(t)
+		return Need(r.S.Capture(CaptureGlobal, func() error { return line.Signal(r.S, 1) }))(t), line
 	}
 	g, line := build()
 	next, other := build()
 	defer other.Close()
-	x := r.exec(g)
-	r.hold(r.s)
-	r.ok(x.Launch(r.s))
+	x := r.Exec(g)
+	r.Hold(r.S)
+	r.OK(x.Launch(r.S))
 	cc := TimelineState(line)
-	r.ok(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
+	r.OK(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
 	for range 20 {
 		time.Sleep(time.Millisecond)
-		if cc.Freed.Load() || unfinishedOf(r.gpu) != 1 {
+		if cc.Freed.Load() || UnfinishedOf(r.GPU) != 1 {
 			t.Fatal("the timeline is over, and the launch is not done")
 		}
 	}
-	r.release(r.s)
-	r.ok(r.s.Synchronize())
-	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
+	r.Release(r.S)
+	r.OK(r.S.Synchronize())
+	if !Eventually(func() bool { return UnfinishedOf(r.GPU) == 0 }) {
 		t.Error("nobody can have the memory again")
 	}
-	r.ok(x.Close())
+	r.OK(x.Close())
 }
 
 // TestExternalEvents records and waits for events that are made for graphs, with the
 // ordinary calls.
 func TestExternalEvents(t *testing.T) {
-	r := newSoft(t)
-	from, to := r.event(EventExternal), r.event(EventExternal|EventBlockingSync)
+	r := NewSoft(t)
+	from, to := r.Event(EventExternal), r.Event(EventExternal|EventBlockingSync)
 	if s := (EventExternal | EventBlockingSync).String(); s != "EventBlockingSync|EventExternal" || EventExternal.String() != "EventExternal" {
 		t.Errorf("the flags are %s", s)
 	}
-	r.ok(from.Record(r.s)) // outside: like any other
-	r.ok(from.Wait(t.Context()))
-	g := r.graph(func() error {
-		return errors.Join(from.Record(r.s), r.work(r.s), to.Record(r.s), r.s.WaitEvent(from))
+	r.OK(from.Record(r.S)) // outside: like any other
+	r.OK(from.Wait(t.Context()))
+	g := r.Graph(func() error {
+		return errors.Join(from.Record(r.S), r.Work(r.S), to.Record(r.S), r.S.WaitEvent(from))
 	})
-	if diff := cmp.Diff([]string{"event_record", "kernel", "event_record", "wait_event"}, r.types(g)); diff != "" {
+	if diff := cmp.Diff([]string{"event_record", "kernel", "event_record", "wait_event"}, r.Types(g)); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
-	x := r.exec(g)
-	r.ok(x.Launch(r.s))
-	if d := need(Elapsed(t.Context(), from, to))(t); d < time.Microsecond {
+	x := r.Exec(g)
+	r.OK(x.Launch(r.S))
+	if d := Need(Elapsed(t.Context(), from, to))(t); d < time.Microsecond {
 		t.Errorf("it took %v", d)
 	}
-	r.ok(to.Record(r.s))
-	r.ok(r.s.WaitEvent(to))
+	r.OK(to.Record(r.S))
+	r.OK(r.S.WaitEvent(to))
 }
 
 // TestWaitWhileCaptured waits for events whose records become part of captures: that
 // invalidates none.
 func TestWaitWhileCaptured(t *testing.T) {
-	r := newSoft(t)
-	e, exposed := r.event(EventDisableTiming), r.event(EventDisableTiming)
+	r := NewSoft(t)
+	e, exposed := r.Event(EventDisableTiming), r.Event(EventDisableTiming)
 	exposed.Handle()
-	r.sim.Hold(r.other.Handle())
+	r.Sim.Hold(r.Other.Handle())
 	for _, e := range []*Event{e, exposed} {
-		r.ok(e.Record(r.other))
+		r.OK(e.Record(r.Other))
 	}
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	defer wg.Wait()
-	defer r.sim.Release(r.other.Handle())
+	defer r.Sim.Release(r.Other.Handle())
 	defer stop()
-	r.graph(func() error {
+	r.Graph(func() error {
 		for range 4 {
 			for _, e := range []*Event{e, exposed} {
 				wg.Go(func() { e.Wait(ctx) })
 			}
 		}
 		for range 50 {
-			r.ok(e.Record(r.s))
-			r.ok(exposed.Record(r.s))
+			r.OK(e.Record(r.S))
+			r.OK(exposed.Record(r.S))
 			err := exposed.Wait(t.Context())
-			r.is(err, ResultCapturedEvent)
+			r.Is(err, ResultCapturedEvent)
 			runtime.Gosched()
 		}
 		return nil
@@ -1122,7 +961,7 @@ func TestGlobalCapture(t *testing.T) {
 			t.Errorf("%d calls would have ended a capture", n)
 		}
 	})
-	t.Run("gpu", func(t *testing.T) { globalCaptures(t, gpuContext(t), spinPTX) })
+	t.Run("gpu", func(t *testing.T) { globalCaptures(t, GPUContext(t), SpinPTX) })
 }
 
 func globalCaptures(t *testing.T, gpu *Context, image string) {
@@ -1147,27 +986,27 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 			}
 		})
 	}
-	stream := func() *Stream { return need(gpu.NewStream(StreamNonBlocking))(t) }
+	stream := func() *Stream { return Need(gpu.NewStream(StreamNonBlocking))(t) }
 	// What has to be allocated while nobody captures: the driver refuses it to the
 	// program, too.
 	const pieces = 400
 	host, device := make(chan *HostMem, pieces), make(chan *DeviceMem, pieces)
 	modules := make(chan *Module, 20)
 	for range pieces {
-		host <- need(gpu.AllocHost(64, 0))(t)
-		device <- need(gpu.Alloc(64))(t)
+		host <- Need(gpu.AllocHost(64, 0))(t)
+		device <- Need(gpu.Alloc(64))(t)
 	}
 	for range cap(modules) {
-		modules <- need(gpu.LoadModule([]byte(image)))(t)
+		modules <- Need(gpu.LoadModule([]byte(image)))(t)
 	}
-	legacy := need(gpu.LegacyStream())(t)
+	legacy := Need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 
 	background(func() { // waits, also while the event is recorded again
 		s, e := stream(), new(Event)
 		for range 5 {
 			fail(e.Record(s))
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			fail(e.Record(s))
 			fail(ticket.Wait(t.Context()))
 			fail(e.Wait(t.Context()))
@@ -1190,7 +1029,7 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 	})
 	background(func() { // what is abandoned, and streams that wait for each other
 		s, other := stream(), stream()
-		e := need(gpu.NewEvent(EventDisableTiming))(t)
+		e := Need(gpu.NewEvent(EventDisableTiming))(t)
 		fail(e.Record(s))
 		fail(other.WaitStream(s))
 		select {
@@ -1201,14 +1040,14 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 		runtime.GC()
 	})
 	background(func() { // somebody else's context
-		fail(need(gpu.Device().PrimaryContext())(t).Close())
+		fail(Need(gpu.Device().PrimaryContext())(t).Close())
 	})
 
-	mem := need(gpu.Alloc(64))(t)
+	mem := Need(gpu.Alloc(64))(t)
 	defer mem.Close()
 	s := stream()
 	defer s.Close()
-	captures := fewer(200)
+	captures := Fewer(200)
 	for i := range captures {
 		g, err := s.Capture(CaptureGlobal, func() error {
 			begin := rounds.Load()
@@ -1243,26 +1082,26 @@ func globalCaptures(t *testing.T, gpu *Context, image string) {
 // streams, memory and graphs that others close at any time.
 func TestCaptureStorm(t *testing.T) {
 	t.Run("software", func(t *testing.T) {
-		r := newSoft(t)
-		captureStorm(t, r.gpu, func() *Function { return r.spin }, U64(1))
-		r.idle()
+		r := NewSoft(t)
+		captureStorm(t, r.GPU, func() *Function { return r.Spin }, U64(1))
+		r.Idle()
 	})
 	t.Run("fake", func(t *testing.T) {
 		r := newRig(t)
 		r.tell("fake_spread", 1)
-		var kernel shelf[Function]
-		next := func() { kernel.p.Store(need(need(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)) }
+		var kernel Shelf[Function]
+		next := func() { kernel.P.Store(Need(Need(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)) }
 		next()
 		var n atomic.Int64
 		captureStorm(t, r.gpu, func() *Function {
 			if n.Add(1)%50 == 0 {
-				old := kernel.get()
+				old := kernel.Get()
 				next()
 				ModuleOf(old).Close()
 			}
-			return kernel.get()
+			return kernel.Get()
 		})
-		ModuleOf(kernel.get()).Close()
+		ModuleOf(kernel.Get()).Close()
 		if n := r.ask("fake_spoilt"); n != 0 {
 			t.Errorf("%d calls would have ended a capture", n)
 		}
@@ -1271,19 +1110,19 @@ func TestCaptureStorm(t *testing.T) {
 
 func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...Arg) {
 	const workers = 6
-	n := *stormOps / 10
-	var graphs [3]shelf[Graph]
-	var execs [3]shelf[GraphExec]
-	var mems [3]shelf[HostMem]
-	var events [3]shelf[Event]
-	dev := need(gpu.Alloc(64))(t)
+	n := *StormOps / 10
+	var graphs [3]Shelf[Graph]
+	var execs [3]Shelf[GraphExec]
+	var mems [3]Shelf[HostMem]
+	var events [3]Shelf[Event]
+	dev := Need(gpu.Alloc(64))(t)
 	defer dev.Close()
 	for i := range 3 {
-		mems[i].p.Store(need(gpu.AllocHost(64, 0))(t))
-		events[i].p.Store(need(gpu.NewEvent(0))(t))
-		g := need(gpu.NewGraph())(t)
-		graphs[i].p.Store(g)
-		execs[i].p.Store(need(g.Instantiate())(t))
+		mems[i].P.Store(Need(gpu.AllocHost(64, 0))(t))
+		events[i].P.Store(Need(gpu.NewEvent(0))(t))
+		g := Need(gpu.NewGraph())(t)
+		graphs[i].P.Store(g)
+		execs[i].P.Store(Need(g.Instantiate())(t))
 	}
 	var launched, updated, called atomic.Int64
 	note := func(err error) {
@@ -1302,7 +1141,7 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			s, fork := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+			s, fork := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 			rnd := rand.New(rand.NewPCG(uint64(w), 1))
 			for range n {
 				k := rnd.IntN(3)
@@ -1310,43 +1149,43 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 				case 0, 1:
 					g, err := s.Capture(CaptureRelaxed, func() error {
 						note(s.HostFunc(func() { called.Add(1) }))
-						note(s.Copy(dev, mems[k].get()))
+						note(s.Copy(dev, mems[k].Get()))
 						note(fork.WaitStream(s))
-						note(kernel().Launch(fork, oneThread, args...))
-						note(events[k].get().RecordWithFlags(fork, RecordExternal))
+						note(kernel().Launch(fork, OneThread, args...))
+						note(events[k].Get().RecordWithFlags(fork, RecordExternal))
 						return s.WaitStream(fork)
 					})
 					note(err)
 					if g != nil {
-						note(graphs[k].p.Swap(g).Close())
+						note(graphs[k].P.Swap(g).Close())
 					}
 				case 2:
-					x, err := graphs[k].get().Instantiate()
+					x, err := graphs[k].Get().Instantiate()
 					note(err)
 					if x != nil {
-						note(execs[k].p.Swap(x).Close())
+						note(execs[k].P.Swap(x).Close())
 					}
 					if rnd.IntN(8) == 0 {
-						_, err = graphs[k].get().Add(&KernelNode{Kernel: kernel(), Config: oneThread, Args: args})
+						_, err = graphs[k].Get().Add(&KernelNode{Kernel: kernel(), Config: OneThread, Args: args})
 						note(err)
 					}
 				case 3:
-					count(&launched, execs[k].get().Launch(s))
-					count(&updated, execs[k].get().Update(graphs[(k+1)%3].get()))
+					count(&launched, execs[k].Get().Launch(s))
+					count(&updated, execs[k].Get().Update(graphs[(k+1)%3].Get()))
 				case 4:
-					note(mems[k].p.Swap(need(gpu.AllocHost(64, 0))(t)).Close())
-					note(events[k].p.Swap(need(gpu.NewEvent(0))(t)).Close())
+					note(mems[k].P.Swap(Need(gpu.AllocHost(64, 0))(t)).Close())
+					note(events[k].P.Swap(Need(gpu.NewEvent(0))(t)).Close())
 				case 5:
 					var b bytes.Buffer
-					note(graphs[k].get().WriteDOT(&b))
-					if c, err := graphs[k].get().Clone(); err == nil {
+					note(graphs[k].Get().WriteDOT(&b))
+					if c, err := graphs[k].Get().Clone(); err == nil {
 						note(c.Close())
 					}
-					nodes, err := graphs[k].get().Nodes()
+					nodes, err := graphs[k].Get().Nodes()
 					note(err)
 					for _, node := range nodes {
 						if typ, err := node.Type(); err == nil && typ == GraphNodeTypeEventRecord {
-							note(execs[k].get().Set(node, &RecordNode{Event: events[k].get()}))
+							note(execs[k].Get().Set(node, &RecordNode{Event: events[k].Get()}))
 						}
 					}
 				}
@@ -1356,12 +1195,12 @@ func captureStorm(t *testing.T, gpu *Context, kernel func() *Function, args ...A
 	}
 	wg.Wait()
 	for i := range 3 {
-		note(errors.Join(graphs[i].get().Close(), execs[i].get().Close(), mems[i].get().Close(), events[i].get().Close()))
+		note(errors.Join(graphs[i].Get().Close(), execs[i].Get().Close(), mems[i].Get().Close(), events[i].Get().Close()))
 	}
 	if launched.Load() == 0 || called.Load() == 0 { // whether two graphs are alike enough for an update is a matter of luck
 		t.Error("no launch went well")
 	}
-	kept(t, "after all that", 0)
+	Kept(t, "after all that", 0)
 	t.Logf("%d launches and %d updates, %d host functions called", launched.Load(), updated.Load(), called.Load())
 }
 
@@ -1371,17 +1210,17 @@ func TestGraphOnFake(t *testing.T) {
 	r := newRig(t)
 	s, fork := r.stream(r.gpu), r.stream(r.gpu)
 	build := func() (*Graph, []interface{ Close() error }) {
-		mem, host, mod := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t), need(r.gpu.LoadModule([]byte("fake")))(t)
-		axpy, noop := need(mod.Function("axpy"))(t), need(mod.Function("noop"))(t)
-		e := need(r.gpu.NewEvent(0))(t)
-		g := need(s.Capture(CaptureGlobal, func() error {
-			return errors.Join(s.Copy(mem, host), fork.WaitStream(s), axpy.Launch(fork, oneThread, Ptr(mem), F32(1), U64(1)),
-				noop.Launch(fork, oneThread), e.RecordWithFlags(fork, RecordExternal), s.WaitStream(fork), s.Copy(host, mem), s.Memset(mem, 1))
+		mem, host, mod := Need(r.gpu.Alloc(8))(t), Need(r.gpu.AllocHost(8, 0))(t), Need(r.gpu.LoadModule([]byte("fake")))(t)
+		axpy, noop := Need(mod.Function("axpy"))(t), Need(mod.Function("noop"))(t)
+		e := Need(r.gpu.NewEvent(0))(t)
+		g := Need(s.Capture(CaptureGlobal, func() error {
+			return errors.Join(s.Copy(mem, host), fork.WaitStream(s), axpy.Launch(fork, OneThread, Ptr(mem), F32(1), U64(1)),
+				noop.Launch(fork, OneThread), e.RecordWithFlags(fork, RecordExternal), s.WaitStream(fork), s.Copy(host, mem), s.Memset(mem, 1))
 		}))(t)
 		return g, []interface{ Close() error }{mem, host, mod, e}
 	}
 	g, used := build()
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	r.ok(g.Close())
 	for _, c := range used {
 		r.ok(c.Close())
@@ -1400,13 +1239,13 @@ func TestGraphOnFake(t *testing.T) {
 	}
 	r.freed(func() bool { return r.census(kindHost) == 1 }) // the newest graph's: the others' are freed in time
 	// The captured stream alone, which nobody joins.
-	host, mem := need(r.gpu.AllocHost(8, 0))(t), need(r.gpu.Alloc(8))(t)
-	alone := need(s.Capture(CaptureGlobal, func() error { return s.Copy(mem, host) }))(t)
+	host, mem := Need(r.gpu.AllocHost(8, 0))(t), Need(r.gpu.Alloc(8))(t)
+	alone := Need(s.Capture(CaptureGlobal, func() error { return s.Copy(mem, host) }))(t)
 	r.ok(errors.Join(host.Close(), mem.Close()))
 	if n := r.census(kindHost); n != 2 {
 		t.Errorf("%d pieces of host memory, want those of two graphs", n)
 	}
-	again := need(alone.Instantiate())(t)
+	again := Need(alone.Instantiate())(t)
 	r.ok(errors.Join(alone.Close(), again.Launch(s), again.Close()))
 
 	if n := r.ask("fake_spoilt"); n != 0 {
@@ -1416,7 +1255,7 @@ func TestGraphOnFake(t *testing.T) {
 	r.ok(x.Launch(s))
 	closed := make(chan error)
 	go func() { closed <- x.Close() }()
-	eventually(func() bool { return r.relaxed("cuEventQuery") > 10 })
+	Eventually(func() bool { return r.relaxed("cuEventQuery") > 10 })
 	if n := r.census(kindExec); n != 1 {
 		t.Errorf("%d executable graphs during the launch", n)
 	}
@@ -1427,19 +1266,19 @@ func TestGraphOnFake(t *testing.T) {
 // TestAliasInCapture enqueues work on a captured stream by way of another value of it:
 // the graph keeps what that uses, too.
 func TestAliasInCapture(t *testing.T) {
-	r := newSoft(t)
-	m := need(r.gpu.AllocHost(16, HostDeviceMap))(t)
-	alias := need(r.gpu.WrapStream(r.s.Handle()))(t)
-	for _, ends := range [][2]*Stream{{r.s, alias}, {alias, r.s}} {
-		m := need(r.gpu.AllocHost(16, HostDeviceMap))(t)
-		g := need(ends[0].Capture(CaptureRelaxed, func() error { return ends[1].Memset(m, 1) }))(t)
-		x := need(g.Instantiate())(t)
-		r.ok(m.Close())
-		r.ok(x.Launch(r.s))
-		r.ok(r.s.Synchronize())
-		r.ok(errors.Join(x.Close(), g.Close()))
+	r := NewSoft(t)
+	m := Need(r.GPU.AllocHost(16, HostDeviceMap))(t)
+	alias := Need(r.GPU.WrapStream(r.S.Handle()))(t)
+	for _, ends := range [][2]*Stream{{r.S, alias}, {alias, r.S}} {
+		m := Need(r.GPU.AllocHost(16, HostDeviceMap))(t)
+		g := Need(ends[0].Capture(CaptureRelaxed, func() error { return ends[1].Memset(m, 1) }))(t)
+		x := Need(g.Instantiate())(t)
+		r.OK(m.Close())
+		r.OK(x.Launch(r.S))
+		r.OK(r.S.Synchronize())
+		r.OK(errors.Join(x.Close(), g.Close()))
 	}
-	r.ok(errors.Join(alias.Close(), m.Close()))
+	r.OK(errors.Join(alias.Close(), m.Close()))
 }
 
 // writerFunc is an io.Writer.
@@ -1449,12 +1288,12 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // TestDOTWriter draws a graph for a writer that uses the graph.
 func TestDOTWriter(t *testing.T) {
-	r := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
-	need(g.Add(&EmptyNode{}))(t)
-	r.ok(g.WriteDOT(writerFunc(func(b []byte) (int, error) {
+	r := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
+	Need(g.Add(&EmptyNode{}))(t)
+	r.OK(g.WriteDOT(writerFunc(func(b []byte) (int, error) {
 		_, err := g.Nodes()
 		return len(b), err
 	})))
-	r.ok(g.Close())
+	r.OK(g.Close())
 }

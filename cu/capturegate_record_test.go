@@ -10,6 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // recordHook calls a function in each record.
@@ -34,11 +35,11 @@ func TestRecordsAtGate(t *testing.T) {
 			t.Errorf("during a record busy: %v, shut: %v", gate.Busy(), gate.IsShut())
 		}
 	}}
-	drv := need(Open(WithSoftware(driver.Provide(hook))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(hook))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	gate = &core.Of(gpu).Context.CaptureGate.Legacy
-	legacy, second := need(gpu.LegacyStream())(t), need(gpu.LegacyStream())(t)
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	legacy, second := Need(gpu.LegacyStream())(t), Need(gpu.LegacyStream())(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	record := func(s *Stream) {
 		t.Helper()
 		if err := e.Record(s); err != nil {
@@ -56,7 +57,7 @@ func TestRecordsAtGate(t *testing.T) {
 		defer close(done)
 		record(legacy)
 	}()
-	waits := eventually(func() bool {
+	waits := Eventually(func() bool {
 		select {
 		case <-done:
 			return true
@@ -73,7 +74,7 @@ func TestRecordsAtGate(t *testing.T) {
 	if err := errors.Join(second.Close(), e.Close()); err != nil {
 		t.Error(err)
 	}
-	if second = nil; !eventually(func() bool { return closed.Value() == nil }) {
+	if second = nil; !Eventually(func() bool { return closed.Value() == nil }) {
 		t.Error("the gate keeps a stream that is closed")
 	}
 	if err := errors.Join(legacy.Close(), gpu.Close(), drv.Close()); err != nil {
@@ -88,12 +89,12 @@ func TestRecordsAtGate(t *testing.T) {
 // tracer is called when the record has left the gate, so that a capture in it waits for nothing.
 func TestTracerAddedDuringRecord(t *testing.T) {
 	hook := &recordHook{Software: cusim.New().Software()}
-	drv := need(Open(WithSoftware(driver.Provide(hook))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(hook))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	gate := &core.Of(gpu).Context.CaptureGate.Legacy
-	legacy, blocking := need(gpu.LegacyStream())(t), need(gpu.NewStream(StreamDefault))(t)
+	legacy, blocking := Need(gpu.LegacyStream())(t), Need(gpu.NewStream(StreamDefault))(t)
 	for _, during := range []func(){func() {}, func() { legacy.Close() }} {
-		e := need(gpu.NewEvent(EventDisableTiming))(t)
+		e := Need(gpu.NewEvent(EventDisableTiming))(t)
 		var remove func()
 		traced := 0
 		hook.during = func() {
@@ -121,7 +122,7 @@ func TestTracerAddedDuringRecord(t *testing.T) {
 			t.Errorf("the tracer was called %d times", traced)
 		}
 	}
-	noErr(t, errors.Join(blocking.Close(), gpu.Close(), drv.Close()))
+	NoErr(t, errors.Join(blocking.Close(), gpu.Close(), drv.Close()))
 }
 
 // TestRecordsOfOtherDriver records on the legacy default stream of a context that another Driver
@@ -130,7 +131,7 @@ func TestRecordsOfOtherDriver(t *testing.T) {
 	r := newRig(t)
 	gate := &core.Of(r.gpu).Context.CaptureGate.Legacy
 	gpu := r.context(r.open(), 0)
-	legacy, e := need(gpu.LegacyStream())(t), r.event(gpu, EventDisableTiming)
+	legacy, e := Need(gpu.LegacyStream())(t), r.event(gpu, EventDisableTiming)
 	goOn := r.blocked("cuEventRecord", func() error { return e.Record(legacy) })
 	if !gate.Busy() {
 		t.Error("the other Driver does not see the record")
@@ -139,7 +140,7 @@ func TestRecordsOfOtherDriver(t *testing.T) {
 		t.Error("the other Driver sees a record that has returned")
 	}
 	cc := weak.Make(core.Of(legacy)) // which gate must not keep
-	if legacy = nil; !eventually(func() bool { return cc.Value() == nil }) {
+	if legacy = nil; !Eventually(func() bool { return cc.Value() == nil }) {
 		t.Error("the gate keeps a stream that was abandoned")
 	}
 }

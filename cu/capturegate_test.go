@@ -17,6 +17,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // racyCaptures is a software driver that notices what crashes driver 580: a call that is checked
@@ -402,13 +403,13 @@ type captureRaces struct {
 
 func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
 	r := &captureRaces{
-		gpu: gpu, two: two, legacy2: need(two.LegacyStream())(t), external: need(gpu.NewEvent(EventExternal))(t),
-		shared: need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t),
-		legacy: need(gpu.LegacyStream())(t), other: need(gpu.NewStream(StreamNonBlocking))(t),
-		e: need(gpu.NewEvent(EventDisableTiming))(t), mem: need(gpu.Alloc(64))(t), line: need(gpu.NewTimeline(0))(t),
+		gpu: gpu, two: two, legacy2: Need(two.LegacyStream())(t), external: Need(gpu.NewEvent(EventExternal))(t),
+		shared: Need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t),
+		legacy: Need(gpu.LegacyStream())(t), other: Need(gpu.NewStream(StreamNonBlocking))(t),
+		e: Need(gpu.NewEvent(EventDisableTiming))(t), mem: Need(gpu.Alloc(64))(t), line: Need(gpu.NewTimeline(0))(t),
 	}
-	g := need(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
-	r.exec = need(g.Instantiate())(t)
+	g := Need(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
+	r.exec = Need(g.Instantiate())(t)
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -611,9 +612,9 @@ func ofCapture(err error) bool {
 func TestCapturesBesideCheckedCalls(t *testing.T) {
 	soft := cusim.New()
 	sim := newRacyCaptures(soft.Software())
-	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
-	dev := need(drv.Device(0))(t)
-	gpu, two := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	dev := Need(drv.Device(0))(t)
+	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	r := newCaptureRaces(t, gpu, two)
 	for range 20 { // until the machine has had time for enough of each
 		r.run(t, 250*time.Millisecond)
@@ -665,11 +666,11 @@ func (d *joinHooks) StreamEndCapture(th *driver.Thread, hStream driver.Stream) (
 func TestJoinsFromOtherContexts(t *testing.T) {
 	soft := cusim.New()
 	hooks := &joinHooks{Software: soft.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(hooks))))(t)
-	dev := need(drv.Device(0))(t)
-	gpu, two := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
-	s, b := need(gpu.NewStream(StreamNonBlocking))(t), need(two.NewStream(StreamNonBlocking))(t)
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(hooks))))(t)
+	dev := Need(drv.Device(0))(t)
+	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
+	s, b := Need(gpu.NewStream(StreamNonBlocking))(t), Need(two.NewStream(StreamNonBlocking))(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	gate := &core.Of(b).Ctx.CaptureGate.Whole
 	var open int
 	lookAtGate := func() {
@@ -762,7 +763,7 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 // for the GPU. Captures and other such calls go on.
 func TestLongCallsHoldNobodyUp(t *testing.T) {
 	r := newRig(t)
-	legacy, blocking := need(r.gpu.LegacyStream())(t), need(r.gpu.NewStream(StreamDefault))(t)
+	legacy, blocking := Need(r.gpu.LegacyStream())(t), Need(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
 	goOn := r.blocked("cuStreamSynchronize", legacy.Synchronize)
@@ -802,7 +803,7 @@ func TestLongCallsHoldNobodyUp(t *testing.T) {
 // TestTracersOfCheckedCalls has tracers capture, and panic: they hold nothing up.
 func TestTracersOfCheckedCalls(t *testing.T) {
 	r := newRig(t)
-	legacy, blocking := need(r.gpu.LegacyStream())(t), need(r.gpu.NewStream(StreamDefault))(t)
+	legacy, blocking := Need(r.gpu.LegacyStream())(t), Need(r.gpu.NewStream(StreamDefault))(t)
 	defer legacy.Close()
 	defer blocking.Close()
 	gates := core.Of(r.gpu).Context.CaptureGate
@@ -838,8 +839,8 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 	var both [2]*captureRaces
 	for i := range both {
-		gpu := gpuContext(t)
-		two := need(gpu.Device().NewContext(0))(t)
+		gpu := GPUContext(t)
+		two := Need(gpu.Device().NewContext(0))(t)
 		defer two.Close()
 		both[i] = newCaptureRaces(t, gpu, two)
 		defer both[i].close(t)
@@ -854,24 +855,24 @@ func TestGPUCapturesBesideCheckedCalls(t *testing.T) {
 // TestCallsBesideNodes makes calls on the whole context while nodes are added to graphs. Neither
 // fails, although the work for a node is captured.
 func TestCallsBesideNodes(t *testing.T) {
-	r := newSoft(t)
-	callsBesideNodes(t, r.gpu, r.spin)
+	r := NewSoft(t)
+	callsBesideNodes(t, r.GPU, r.Spin)
 }
 
 // TestGPUCallsBesideNodes does so on a GPU.
 func TestGPUCallsBesideNodes(t *testing.T) {
-	gpu := gpuContext(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	gpu := GPUContext(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	callsBesideNodes(t, gpu, need(mod.Function("spin"))(t))
+	callsBesideNodes(t, gpu, Need(mod.Function("spin"))(t))
 }
 
 func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
-	mem := need(gpu.Alloc(64))(t)
+	mem := Need(gpu.Alloc(64))(t)
 	defer mem.Close()
-	buf := need(gpu.AllocHost(64, 0))(t)
+	buf := Need(gpu.AllocHost(64, 0))(t)
 	defer buf.Close()
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	defer e.Close()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -896,7 +897,7 @@ func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
 		func(g *Graph) (GraphNode, error) { return g.Add(&MemsetNode{Dst: mem, Value: 1}) },
 		func(g *Graph) (GraphNode, error) { return g.Add(&CopyNode{Dst: mem, Src: buf}) },
 		func(g *Graph) (GraphNode, error) {
-			return g.Add(&KernelNode{Kernel: spin, Config: oneThread, Args: []Arg{U64(1)}})
+			return g.Add(&KernelNode{Kernel: spin, Config: OneThread, Args: []Arg{U64(1)}})
 		},
 		func(g *Graph) (GraphNode, error) { return g.Add(&HostNode{Func: func() {}}) },
 	} {
@@ -922,19 +923,19 @@ func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
 // are invalidated, and their graphs and streams are closed.
 func TestRandomJoins(t *testing.T) {
 	soft := cusim.New()
-	drv := need(Open(WithSoftware(soft)))(t)
-	dev := need(drv.Device(0))(t)
-	contexts := []*Context{need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)}
+	drv := Need(Open(WithSoftware(soft)))(t)
+	dev := Need(drv.Device(0))(t)
+	contexts := []*Context{Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)}
 	events := []*Event{
-		need(contexts[0].NewEvent(EventDisableTiming))(t), need(contexts[0].NewEvent(EventDisableTiming))(t),
+		Need(contexts[0].NewEvent(EventDisableTiming))(t), Need(contexts[0].NewEvent(EventDisableTiming))(t),
 	}
 	var wg, closes sync.WaitGroup
 	until := time.Now().Add(500 * time.Millisecond)
 	for _, e := range events {
 		wg.Go(func() {
 			for once := false; !once || time.Now().Before(until); once = true {
-				s, g := need(contexts[0].NewStream(StreamNonBlocking))(t), need(contexts[0].NewGraph())(t)
-				clone := need(g.Clone())(t)
+				s, g := Need(contexts[0].NewStream(StreamNonBlocking))(t), Need(contexts[0].NewGraph())(t)
+				clone := Need(g.Clone())(t)
 				clone.Capture(s, CaptureRelaxed, func() error { // which fails, or not
 					e.Record(s)
 					time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
@@ -956,7 +957,7 @@ func TestRandomJoins(t *testing.T) {
 		})
 	}
 	for i := range 4 {
-		s := need(contexts[i%2].NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i/2]))(t)
+		s := Need(contexts[i%2].NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i/2]))(t)
 		wg.Go(func() {
 			for once := false; !once || time.Now().Before(until); once = true {
 				s.WaitEvent(events[rand.IntN(2)])
@@ -978,5 +979,5 @@ func TestRandomJoins(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	checkFreed(t, soft)
+	CheckFreed(t, soft)
 }

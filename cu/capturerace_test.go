@@ -10,6 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestCaptureDuringRecord begins captures while calls are on their way to the driver that
@@ -19,15 +20,15 @@ func TestCaptureDuringRecord(t *testing.T) {
 		r := newRig(t)
 		fork := r.stream(r.gpu)
 		e := r.event(r.gpu, EventDisableTiming)
-		host := need(r.gpu.AllocHost(8, 0))(t)
+		host := Need(r.gpu.AllocHost(8, 0))(t)
 		mem := r.memory(r.gpu, 8)
 		r.tell("fake_block", "cuEventRecord", 1, 1)
 		var wg sync.WaitGroup
 		wg.Go(func() { r.ok(e.Record(r.s)) })
 		r.tell("fake_await_blocked", "cuEventRecord", 1)
-		g := need(r.s.Capture(CaptureGlobal, func() error {
+		g := Need(r.s.Capture(CaptureGlobal, func() error {
 			// The record is under way: nobody asks for it.
-			ctx, cause := ended()
+			ctx, cause := Ended()
 			if err := e.Wait(ctx); !errors.Is(err, cause) {
 				t.Errorf("while the record is under way: %v", err)
 			}
@@ -55,7 +56,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 		fork := r.stream(r.gpu)
 		mem := r.memory(r.gpu, 8)
 		for _, exposed := range []bool{false, true} {
-			host := need(r.gpu.AllocHost(8, 0))(t)
+			host := Need(r.gpu.AllocHost(8, 0))(t)
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
 			if exposed {
@@ -65,9 +66,9 @@ func TestCaptureDuringRecord(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { r.ok(fork.WaitEvent(e)) })
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
-			g := need(r.s.Capture(CaptureGlobal, func() error {
+			g := Need(r.s.Capture(CaptureGlobal, func() error {
 				if exposed { // and recorded by others
-					res := core.Of(r.drv).Table().EventRecord(driver.At{}, eventOf(e).First.Raw, core.Of(r.s).Raw)
+					res := core.Of(r.drv).Table().EventRecord(driver.At{}, EventOf(e).First.Raw, core.Of(r.s).Raw)
 					if res != driver.ResultSuccess {
 						t.Error(res)
 					}
@@ -95,14 +96,14 @@ func TestCaptureDuringRecord(t *testing.T) {
 
 	// A poll of an event that is recorded in place, as it was exposed.
 	t.Run("poll", func(t *testing.T) {
-		r := newSoft(t)
-		e := r.event(EventDisableTiming)
-		r.hold(r.other)
-		r.ok(e.Record(r.other))
+		r := NewSoft(t)
+		e := r.Event(EventDisableTiming)
+		r.Hold(r.Other)
+		r.OK(e.Record(r.Other))
 		e.Handle()
 		polling, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		remove := r.drv.AddTracer(func(t Trace) {
+		remove := r.Drv.AddTracer(func(t Trace) {
 			if t.Op == TraceEventQuery {
 				once.Do(func() { close(polling); <-goOn })
 			}
@@ -111,9 +112,9 @@ func TestCaptureDuringRecord(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		wg.Go(func() { e.Wait(ctx) })
 		<-polling
-		need(r.s.Capture(CaptureGlobal, func() error {
+		Need(r.S.Capture(CaptureGlobal, func() error {
 			recorded := make(chan error)
-			go func() { recorded <- e.Record(r.s) }()
+			go func() { recorded <- e.Record(r.S) }()
 			for range 1000 { // it is not done before the question is answered
 				runtime.Gosched()
 			}
@@ -123,7 +124,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 			return <-recorded
 		}))(t).Close()
 		remove()
-		r.release(r.other)
+		r.Release(r.Other)
 	})
 }
 
@@ -132,17 +133,17 @@ func TestCaptureDuringRecord(t *testing.T) {
 func TestCaptureElsewhere(t *testing.T) {
 	r := newRig(t)
 	other := r.stream(r.gpu)
-	host, mem := need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	host, mem := Need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	defer host.Close()
-	noop := need(r.module(r.gpu).Function("noop"))(t)
+	noop := Need(r.module(r.gpu).Function("noop"))(t)
 	e := r.event(r.gpu, EventDisableTiming)
-	g := need(r.s.Capture(CaptureGlobal, func() error {
+	g := Need(r.s.Capture(CaptureGlobal, func() error {
 		asked := map[string]int{}
 		for _, fn := range []string{"cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3", "cuStreamIsCapturing"} {
 			if n := r.asked(fn, func() {
 				for range 3 {
 					r.ok(errors.Join(e.Record(other), other.WaitEvent(e), other.Copy(mem, host), other.Memset(mem, 1),
-						noop.Launch(other, oneThread), e.Wait(r.patient())))
+						noop.Launch(other, OneThread), e.Wait(r.patient())))
 				}
 			}); n != 0 {
 				asked[fn] = n
@@ -160,11 +161,11 @@ func TestCaptureElsewhere(t *testing.T) {
 // another Do on the thread: the graph keeps what that uses.
 func TestThreadStreamInCapture(t *testing.T) {
 	r := newRig(t)
-	host, mem := need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	host, mem := Need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	r.ok(r.gpu.Do(func(outer *Thread) error {
-		g, err := need(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
+		g, err := Need(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
 			return r.gpu.Do(func(inner *Thread) error {
-				s := need(inner.DefaultStream())(t)
+				s := Need(inner.DefaultStream())(t)
 				if core.Of(s).HoldCapture() == nil {
 					t.Error("nobody knows that the stream is captured")
 				}
@@ -182,25 +183,25 @@ func TestThreadStreamInCapture(t *testing.T) {
 // TestSharedState wraps streams: all values of one CUstream share its state, for as long as there
 // is one.
 func TestSharedState(t *testing.T) {
-	r := newSoft(t)
-	cc := core.Of(r.gpu).Context
+	r := NewSoft(t)
+	cc := core.Of(r.GPU).Context
 	before := len(cc.SharedStates)
-	s := need(r.gpu.NewStream(StreamNonBlocking))(t)
-	pooled := need(r.gpu.PoolStream(0))(t)
-	legacy := need(r.gpu.LegacyStream())(t)
-	a, b := need(r.gpu.WrapStream(s.Handle()))(t), need(r.gpu.WrapStream(pooled.Handle()))(t)
+	s := Need(r.GPU.NewStream(StreamNonBlocking))(t)
+	pooled := Need(r.GPU.PoolStream(0))(t)
+	legacy := Need(r.GPU.LegacyStream())(t)
+	a, b := Need(r.GPU.WrapStream(s.Handle()))(t), Need(r.GPU.WrapStream(pooled.Handle()))(t)
 	if core.Of(a).Shared != core.Of(s).Shared || core.Of(b).Shared != core.Of(pooled).Shared || core.Of(a).Shared == core.Of(b).Shared {
 		t.Error("values of one stream do not share its state")
 	}
 	if n := len(cc.SharedStates) - before; n != 2 {
 		t.Errorf("%d shared states", n)
 	}
-	r.ok(r.gpu.Do(func(th *Thread) error {
+	r.OK(r.GPU.Do(func(th *Thread) error {
 		_, err := th.DefaultStream()
 		return err
 	}))
 	for _, s := range []*Stream{b, a, s, legacy, pooled} {
-		r.ok(s.Close())
+		r.OK(s.Close())
 	}
 	if n := len(cc.SharedStates) - before; n != 1 { // the pool's
 		t.Errorf("%d shared states are left", n)

@@ -14,6 +14,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // permutations calls f with every order of 0 … n-1.
@@ -104,9 +105,9 @@ func TestClosedAnswersErrClosed(t *testing.T) {
 	good := r.event(r.gpu, 0)
 	r.ok(good.Record(other))
 	e, m, mem := r.event(r.gpu, 0), r.module(r.gpu), r.memory(r.gpu, 8)
-	fn := need(m.Function("axpy"))(t)
-	noop := need(r.module(r.gpu).Function("noop"))(t)
-	axpy := need(r.module(r.gpu).Function("axpy"))(t)
+	fn := Need(m.Function("axpy"))(t)
+	noop := Need(r.module(r.gpu).Function("noop"))(t)
+	axpy := Need(r.module(r.gpu).Function("axpy"))(t)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	r.ok(e.Record(r.s))
 	gpu2 := r.context(r.drv, 0)
@@ -156,10 +157,10 @@ func TestCloseConcurrently(t *testing.T) {
 	r := newRig(t)
 	r.tell("fake_spread", 1)
 	for range 100 {
-		s := need(r.gpu.NewStream(0))(t)
-		e := need(r.gpu.NewEvent(0))(t)
-		m := need(r.gpu.Alloc(8))(t)
-		gpu := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+		s := Need(r.gpu.NewStream(0))(t)
+		e := Need(r.gpu.NewEvent(0))(t)
+		m := Need(r.gpu.Alloc(8))(t)
+		gpu := Need(Need(r.drv.Device(1))(t).PrimaryContext())(t)
 		var wg sync.WaitGroup
 		start := make(chan struct{})
 		for _, c := range []io.Closer{s, e, m, gpu} {
@@ -215,12 +216,12 @@ func TestCloseBesideCalls(t *testing.T) {
 	} {
 		asks := name != "Record" && name != "Ticket, Record"
 		for range rounds(2000) {
-			e := need(r.gpu.NewEvent(0))(t)
+			e := Need(r.gpu.NewEvent(0))(t)
 			r.ok(e.Record(r.s))
 			if asks {
 				// As of an event that others may record, completion is asked for
 				// every time.
-				eventOf(e).Slot.Load().SetBits(core.SlotExposed)
+				EventOf(e).Slot.Load().SetBits(core.SlotExposed)
 			}
 			var wg sync.WaitGroup
 			started := make(chan struct{})
@@ -281,7 +282,7 @@ func TestCloseDuringCall(t *testing.T) {
 		}},
 		{"cuLaunchKernel", kindModule, func(r *rig) (io.Closer, func() error) {
 			m := r.module(r.gpu)
-			fn := need(m.Function("noop"))(r.t)
+			fn := Need(m.Function("noop"))(r.t)
 			return m, func() error { return fn.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}) }
 		}},
 		{"cuMemcpyHtoD_v2", kindMemory, func(r *rig) (io.Closer, func() error) {
@@ -329,7 +330,7 @@ func TestCloseContextDuringCreation(t *testing.T) {
 	gpu := f.context(f.open(), 0)
 	f.tell("fake_block", "cuEventCreate", 1, 1)
 	done := make(chan *Event, 1)
-	go func() { done <- need(gpu.NewEvent(0))(t) }()
+	go func() { done <- Need(gpu.NewEvent(0))(t) }()
 	f.tell("fake_await_blocked", "cuEventCreate", 1)
 	f.ok(gpu.Close())
 	f.tell("fake_unblock", "cuEventCreate")
@@ -374,7 +375,7 @@ func TestReopenedContext(t *testing.T) {
 			for _, c := range []io.Closer{e, s, a} {
 				f.ok(c.Close())
 			}
-			if !eventually(func() bool { return f.census(kindContext) == 0 }) {
+			if !Eventually(func() bool { return f.census(kindContext) == 0 }) {
 				t.Fatal("the context was not released")
 			}
 			b := f.context(drv, 0)
@@ -422,7 +423,7 @@ func TestOldContext(t *testing.T) {
 	other := new(Event)
 	core.InitEvent(core.EventRefOf(other), &core.Event{Ctx: cc})
 	core.CreatedOwner(core.EventRefOf(other)).NoteClosed()
-	eventOf(other).Slot.Store(&core.Slot{Event: eventOf(other)})
+	EventOf(other).Slot.Store(&core.Slot{Event: EventOf(other)})
 	cc.Users.Revive()
 	if _, _, err := e.Since(other); !errors.Is(err, ErrContextMismatch) {
 		t.Errorf("Since: %v", err)
@@ -434,16 +435,16 @@ func TestOldContext(t *testing.T) {
 func TestAbandoned(t *testing.T) {
 	f := newFake(t)
 	func() {
-		gpu := need(need(f.open().Device(0))(t).PrimaryContext())(t)
-		s := need(gpu.NewStream(0))(t)
-		e := need(gpu.NewEvent(0))(t)
+		gpu := Need(Need(f.open().Device(0))(t).PrimaryContext())(t)
+		s := Need(gpu.NewStream(0))(t)
+		e := Need(gpu.NewEvent(0))(t)
 		f.ok(e.Record(s))
 		f.ok(new(Event).Record(s))
-		f.ok(need(gpu.NewEvent(0))(t).Move().Record(s))
-		m := need(gpu.LoadModule([]byte("fake")))(t)
-		need(m.Function("noop"))(t)
-		need(gpu.Alloc(8))(t)
-		closed := need(gpu.NewEvent(0))(t)
+		f.ok(Need(gpu.NewEvent(0))(t).Move().Record(s))
+		m := Need(gpu.LoadModule([]byte("fake")))(t)
+		Need(m.Function("noop"))(t)
+		Need(gpu.Alloc(8))(t)
+		closed := Need(gpu.NewEvent(0))(t)
 		f.ok(closed.Close())
 	}()
 	if !f.freed(func() bool { return f.all() == [kindCount]int{} }) {
@@ -460,7 +461,7 @@ func TestAbandoned(t *testing.T) {
 // TestFunctionKeepsModule drops a module, but not its kernel.
 func TestFunctionKeepsModule(t *testing.T) {
 	r := newRig(t)
-	fn := need(need(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)
+	fn := Need(Need(r.gpu.LoadModule([]byte("fake")))(t).Function("noop"))(t)
 	for range 5 {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
@@ -473,7 +474,7 @@ func TestFunctionKeepsModule(t *testing.T) {
 // nothing is tried again.
 func TestLateErrors(t *testing.T) {
 	r := newRig(t)
-	e := need(r.gpu.NewEvent(0))(t)
+	e := Need(r.gpu.NewEvent(0))(t)
 	raw := rawEvent(e)
 	r.ok(e.Record(r.s))
 	r.tell("fake_block", "cuEventQuery", 1, 1)
@@ -496,7 +497,7 @@ func TestLateErrors(t *testing.T) {
 	}
 	r.ok(e.Close())
 
-	e = need(r.gpu.NewEvent(0))(t)
+	e = Need(r.gpu.NewEvent(0))(t)
 	raw2 := rawEvent(e)
 	r.fail("cuEventDestroy_v2", 1, ResultUnknown)
 	if err := e.Close(); !errors.Is(err, ResultUnknown) {
@@ -580,7 +581,7 @@ func TestZeroEvent(t *testing.T) {
 		r.status(&e, Complete)
 		r.ok(e.Synchronize())
 		r.ok(e.Wait(r.patient()))
-		r.ok(need(e.Ticket())(t).Wait(r.patient()))
+		r.ok(Need(e.Ticket())(t).Wait(r.patient()))
 		r.ok(r.s.WaitEvent(&e))
 		r.ok(e.Close())
 	}); n != 0 {
@@ -646,7 +647,7 @@ func TestLateGiveUp(t *testing.T) {
 func TestCallsKeepObjects(t *testing.T) {
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	recorded := func(r *rig) *Event {
-		e := need(r.gpu.NewEvent(0))(r.t)
+		e := Need(r.gpu.NewEvent(0))(r.t)
 		r.ok(e.Record(r.s))
 		return e
 	}
@@ -657,11 +658,11 @@ func TestCallsKeepObjects(t *testing.T) {
 		set  func(r *rig) (call func() error)
 	}{
 		{"Event.Record", "cuEventRecord", "event", func(r *rig) func() error {
-			e := need(r.gpu.NewEvent(0))(r.t)
+			e := Need(r.gpu.NewEvent(0))(r.t)
 			return func() error { return e.Record(r.s) }
 		}},
 		{"Event.Record on", "cuEventRecord", "stream", func(r *rig) func() error {
-			e, s := r.event(r.gpu, 0), need(r.gpu.NewStream(0))(r.t)
+			e, s := r.event(r.gpu, 0), Need(r.gpu.NewStream(0))(r.t)
 			return func() error { return e.Record(s) }
 		}},
 		{"Event.Query", "cuEventQuery", "event", func(r *rig) func() error {
@@ -684,7 +685,7 @@ func TestCallsKeepObjects(t *testing.T) {
 			return func() error { _, err := Elapsed(r.patient(), start, stop); return err }
 		}},
 		{"Stream.WaitEvent", "cuStreamWaitEvent", "stream", func(r *rig) func() error {
-			e, s := r.event(r.gpu, 0), need(r.gpu.NewStream(0))(r.t)
+			e, s := r.event(r.gpu, 0), Need(r.gpu.NewStream(0))(r.t)
 			r.ok(e.Record(r.s))
 			return func() error { return s.WaitEvent(e) }
 		}},
@@ -693,41 +694,41 @@ func TestCallsKeepObjects(t *testing.T) {
 			return func() error { return r.s.WaitEvent(e) }
 		}},
 		{"Stream.Query", "cuStreamQuery", "stream", func(r *rig) func() error {
-			s := need(r.gpu.NewStream(0))(r.t)
+			s := Need(r.gpu.NewStream(0))(r.t)
 			return func() error { _, err := s.Query(); return err }
 		}},
 		{"Stream.Synchronize", "cuStreamSynchronize", "stream", func(r *rig) func() error {
-			return need(r.gpu.NewStream(0))(r.t).Synchronize
+			return Need(r.gpu.NewStream(0))(r.t).Synchronize
 		}},
 		{"Context.Synchronize", "cuCtxSynchronize", "context", func(r *rig) func() error {
-			return need(r.gpu.Device().PrimaryContext())(r.t).Synchronize
+			return Need(r.gpu.Device().PrimaryContext())(r.t).Synchronize
 		}},
 		{"Context.NewEvent", "cuEventCreate", "context", func(r *rig) func() error {
-			c := need(r.gpu.Device().PrimaryContext())(r.t)
-			return func() error { return need(c.NewEvent(0))(r.t).Close() }
+			c := Need(r.gpu.Device().PrimaryContext())(r.t)
+			return func() error { return Need(c.NewEvent(0))(r.t).Close() }
 		}},
 		{"DeviceMem.CopyTo", "cuMemcpyDtoH_v2", "device memory", func(r *rig) func() error {
-			m := need(r.gpu.Alloc(8))(r.t)
+			m := Need(r.gpu.Alloc(8))(r.t)
 			return func() error { return m.CopyTo(make([]byte, 8)) }
 		}},
 		{"DeviceMem.CopyFrom", "cuMemcpyHtoD_v2", "device memory", func(r *rig) func() error {
-			m := need(r.gpu.Alloc(8))(r.t)
+			m := Need(r.gpu.Alloc(8))(r.t)
 			return func() error { return m.CopyFrom(make([]byte, 8)) }
 		}},
 		{"Module.Function", "cuModuleGetFunction", "module", func(r *rig) func() error {
-			m := need(r.gpu.LoadModule([]byte("fake")))(r.t)
+			m := Need(r.gpu.LoadModule([]byte("fake")))(r.t)
 			return func() error { _, err := m.Function("noop"); return err }
 		}},
 		{"Function.Launch", "cuLaunchKernel", "module", func(r *rig) func() error {
-			noop := need(need(r.gpu.LoadModule([]byte("fake")))(r.t).Function("noop"))(r.t)
+			noop := Need(Need(r.gpu.LoadModule([]byte("fake")))(r.t).Function("noop"))(r.t)
 			return func() error { return noop.Launch(r.s, one) }
 		}},
 		{"Function.Launch on", "cuLaunchKernel", "stream", func(r *rig) func() error {
-			noop, s := need(r.module(r.gpu).Function("noop"))(r.t), need(r.gpu.NewStream(0))(r.t)
+			noop, s := Need(r.module(r.gpu).Function("noop"))(r.t), Need(r.gpu.NewStream(0))(r.t)
 			return func() error { return noop.Launch(s, one) }
 		}},
 		{"Function.Launch with", "cuLaunchKernel", "device memory", func(r *rig) func() error {
-			axpy, m := need(r.module(r.gpu).Function("axpy"))(r.t), need(r.gpu.Alloc(8))(r.t)
+			axpy, m := Need(r.module(r.gpu).Function("axpy"))(r.t), Need(r.gpu.Alloc(8))(r.t)
 			return func() error { return axpy.Launch(r.s, one, Ptr(m), U32(1), U64(1)) }
 		}},
 	} {
@@ -763,16 +764,16 @@ func TestLeakHookTakesLocks(t *testing.T) {
 		set                func(r *rig) (io.Closer, func() error)
 	}{
 		{"event", "cuEventQuery", "cuEventDestroy_v2", func(r *rig) (io.Closer, func() error) {
-			e := need(r.gpu.NewEvent(0))(r.t)
+			e := Need(r.gpu.NewEvent(0))(r.t)
 			r.ok(e.Record(r.s))
 			return e, func() error { _, err := e.Query(); return err }
 		}},
 		{"stream", "cuStreamQuery", "cuStreamDestroy_v2", func(r *rig) (io.Closer, func() error) {
-			s := need(r.gpu.NewStream(0))(r.t)
+			s := Need(r.gpu.NewStream(0))(r.t)
 			return s, func() error { _, err := s.Query(); return err }
 		}},
 		{"device memory", "cuMemcpyDtoH_v2", "cuMemFree_v2", func(r *rig) (io.Closer, func() error) {
-			m := need(r.gpu.Alloc(8))(r.t)
+			m := Need(r.gpu.Alloc(8))(r.t)
 			return m, func() error { return m.CopyTo(make([]byte, 8)) }
 		}},
 	} {

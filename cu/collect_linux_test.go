@@ -10,6 +10,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 const droppedEnv = "PURECU_TEST_DROPPED_WRITTEN"
@@ -27,15 +28,15 @@ func TestDroppedWritten(t *testing.T) {
 		}
 		return
 	}
-	statm := strings.Fields(string(need(os.ReadFile("/proc/self/statm"))(t)))
-	pages := need(strconv.ParseUint(statm[0], 10, 64))(t)
+	statm := strings.Fields(string(Need(os.ReadFile("/proc/self/statm"))(t)))
+	pages := Need(strconv.ParseUint(statm[0], 10, 64))(t)
 	const size, room, pieces = 32 << 20, 768 << 20, 16 // too many pieces for the room
 	limit := pages*uint64(os.Getpagesize()) + room
 	l := syscall.Rlimit{Cur: limit, Max: limit}
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &l); err != nil {
 		t.Fatal(err)
 	}
-	r := newSoft(t)
+	r := NewSoft(t)
 	for name, write := range map[string]func(m *DeviceMem) error{
 		"DeviceMem.Memset": func(m *DeviceMem) error { return m.Memset(1) },
 		"DeviceMem.WriteAt": func(m *DeviceMem) error {
@@ -48,14 +49,14 @@ func TestDroppedWritten(t *testing.T) {
 			return nil
 		},
 		"Stream.Memset": func(m *DeviceMem) error {
-			if err := r.s.Memset(m, 1); err != nil {
+			if err := r.S.Memset(m, 1); err != nil {
 				return err
 			}
-			return r.s.Synchronize()
+			return r.S.Synchronize()
 		},
 	} {
 		for i := range pieces {
-			if err := write(need(r.gpu.Alloc(size))(t)); err != nil {
+			if err := write(Need(r.GPU.Alloc(size))(t)); err != nil {
 				t.Fatalf("%s, piece %d: %v", name, i, err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestRememberedCompletion counts the driver's queries: a completed record is
@@ -40,7 +41,7 @@ func TestRememberedCompletion(t *testing.T) {
 		}, [3]int{}},
 		{"ticket waited for", 0, func(r *rig, e *Event) {
 			record(r, e)
-			r.ok(need(e.Ticket())(t).Wait(r.patient()))
+			r.ok(Need(e.Ticket())(t).Wait(r.patient()))
 		}, [3]int{}},
 		{"a record failed", 0, func(r *rig, e *Event) {
 			record(r, e)
@@ -172,7 +173,7 @@ func TestRecordBesideQuery(t *testing.T) {
 				r.tell("fake_unblock", fn)
 				if i == 0 && c.record != 0 && c.recordEndFirst {
 					// The record has left C; let it leave Go too.
-					for eventOf(e).Slot.Load().Gen().Busy() {
+					for EventOf(e).Slot.Load().Gen().Busy() {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -209,7 +210,7 @@ func TestUnrecorded(t *testing.T) {
 			r.status(e, Complete)
 			r.ok(e.Synchronize())
 			r.ok(e.Wait(r.patient()))
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			r.ok(r.s.WaitEvent(e))
 			recorded := r.event(r.gpu, 0)
 			r.ok(recorded.Record(r.s))
@@ -237,7 +238,7 @@ func TestEventAfterOthers(t *testing.T) {
 	var tickets []*Ticket
 	for range 4 {
 		r.ok(e.Record(held))
-		tickets = append(tickets, need(e.Ticket())(t))
+		tickets = append(tickets, Need(e.Ticket())(t))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -297,7 +298,7 @@ func TestSpareEvents(t *testing.T) {
 	next := func() {
 		t.Helper()
 		r.ok(e.Record(r.s))
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		r.ok(e.Record(r.s))
 		r.ok(ticket.Wait(r.patient()))
 	}
@@ -328,7 +329,7 @@ func TestSpareLimit(t *testing.T) {
 	var tickets []*Ticket
 	for range core.MaxSpare + 20 {
 		r.ok(e.Record(r.s))
-		tickets = append(tickets, need(e.Ticket())(t))
+		tickets = append(tickets, Need(e.Ticket())(t))
 	}
 	if n := r.census(kindEvent); n != core.MaxSpare+20 {
 		t.Errorf("%d CUevents while tickets are out, want %d", n, core.MaxSpare+20)
@@ -358,13 +359,13 @@ func TestRelaxed(t *testing.T) {
 		t.Errorf("%d of a wait's %d queries are relaxed", r.relaxed("cuEventQuery"), n)
 	}
 	func() {
-		need(r.gpu.Alloc(16))(t)
-		need(r.gpu.LoadModule([]byte("fake")))(t)
-		need(r.gpu.NewStream(0))(t)
-		need(r.gpu.NewEvent(0))(t)
+		Need(r.gpu.Alloc(16))(t)
+		Need(r.gpu.LoadModule([]byte("fake")))(t)
+		Need(r.gpu.NewStream(0))(t)
+		Need(r.gpu.NewEvent(0))(t)
 	}()
 	if !r.freed(func() bool {
-		return r.all() == [kindCount]int{kindContext: 1, kindStream: 1 + wakeUpStreams(r.gpu), kindEvent: 1}
+		return r.all() == [kindCount]int{kindContext: 1, kindStream: 1 + WakeUpStreams(r.gpu), kindEvent: 1}
 	}) {
 		t.Fatalf("abandoned objects left: %v", r.all())
 	}
@@ -381,7 +382,7 @@ func TestRelaxed(t *testing.T) {
 	e = r.event(gpu, 0)
 	r.hold(s)
 	r.ok(e.Record(s))
-	ticket := need(e.Ticket())(t)
+	ticket := Need(e.Ticket())(t)
 	created := r.relaxed("cuEventCreate")
 	r.ok(e.Record(s))
 	if n := r.relaxed("cuEventCreate") - created; n != 1 {
@@ -422,7 +423,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.hold(r.s)
 		e := r.event(r.gpu, 0)
 		r.ok(e.Record(r.s))
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		first := rawEvent(e)
 		r.tell("fake_block", "cuEventRecordWithFlags", 1, 1)
 		done := make(chan error, 2)
@@ -433,7 +434,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.ok(<-done)
 		r.ok(<-done)
 		node := rawEvent(e)
-		if node == first || !eventOf(e).Slot.Load().Exposed() {
+		if node == first || !EventOf(e).Slot.Load().Exposed() {
 			t.Error("the event has not moved, or to a CUevent that is not the graph's")
 		}
 		r.ok(e.Record(r.s))
@@ -455,7 +456,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		e := r.event(r.gpu, 0)
 		for range 2 {
 			r.ok(e.Record(held))
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			if spares(r.gpu) == 0 { // this makes one, with a record that is pending
 				r.ok(e.Record(held))
 				TicketState(ticket).Settle(core.ErrCollected)
@@ -475,7 +476,7 @@ func TestSparesThatAreNone(t *testing.T) {
 		r.hold(r.s)
 		e := r.event(r.gpu, 0)
 		r.ok(e.Record(r.s))
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		r.ok(e.Record(r.s))
 		r.tell("fake_poison", uintptr(core.Of(r.gpu).Context.Raw), 700)
 		if n := r.asked("cuEventDestroy_v2", func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // batchCounter is a driver that counts calls.
@@ -82,20 +83,20 @@ type batchRig struct {
 func newBatchRig(t *testing.T, opts ...cusim.Option) *batchRig {
 	r := &batchRig{t: t, sim: cusim.New(append([]cusim.Option{cusim.Devices(2)}, opts...)...), expect: make([]byte, 100)}
 	r.calls = &batchCounter{Software: r.sim.Software()}
-	r.drv = need(Open(WithSoftware(driver.Provide(r.calls)), neverWait))(t)
-	r.gpu = need(need(r.drv.Device(0))(t).PrimaryContext())(t)
-	r.s = need(r.gpu.NewStream(StreamNonBlocking))(t)
-	r.a, r.b = need(r.gpu.Alloc(100))(t), need(r.gpu.Alloc(100))(t)
-	r.host = need(r.gpu.AllocHost(100, 0))(t)
+	r.drv = Need(OpenNeverWait(WithSoftware(driver.Provide(r.calls))))(t)
+	r.gpu = Need(Need(r.drv.Device(0))(t).PrimaryContext())(t)
+	r.s = Need(r.gpu.NewStream(StreamNonBlocking))(t)
+	r.a, r.b = Need(r.gpu.Alloc(100))(t), Need(r.gpu.Alloc(100))(t)
+	r.host = Need(r.gpu.AllocHost(100, 0))(t)
 	values := make([]byte, 100)
 	for i := range values {
 		values[i] = byte(i)
 	}
-	noErr(t, errors.Join(r.a.CopyFrom(values), r.b.Memset(0)))
+	NoErr(t, errors.Join(r.a.CopyFrom(values), r.b.Memset(0)))
 	t.Cleanup(func() {
 		r.sim.Finish()
-		noErr(t, errors.Join(r.s.Close(), r.a.Close(), r.b.Close(), r.host.Close(), r.gpu.Close(), r.drv.Close()))
-		checkFreed(t, r.sim)
+		NoErr(t, errors.Join(r.s.Close(), r.a.Close(), r.b.Close(), r.host.Close(), r.gpu.Close(), r.drv.Close()))
+		CheckFreed(t, r.sim)
 	})
 	return r
 }
@@ -103,9 +104,9 @@ func newBatchRig(t *testing.T, opts ...cusim.Option) *batchRig {
 // made checks the number of calls since the last check, and the content of b.
 func (r *batchRig) made(batches, single int) {
 	r.t.Helper()
-	noErr(r.t, r.s.Synchronize())
+	NoErr(r.t, r.s.Synchronize())
 	got := make([]byte, 100)
-	noErr(r.t, r.b.CopyTo(got))
+	NoErr(r.t, r.b.CopyTo(got))
 	if diff := cmp.Diff(r.expect, got); diff != "" {
 		r.t.Errorf("the content (-want +got):\n%s", diff)
 	}
@@ -119,25 +120,25 @@ func (r *batchRig) made(batches, single int) {
 func TestCopyAll(t *testing.T) {
 	r := newBatchRig(t)
 	pair := func(dst, src, n uint64) MemCopy { return MemCopy{r.b.Span(dst, n), r.a.Span(src, n)} }
-	noErr(t, r.s.CopyAll(nil))
-	noErr(t, r.s.CopyAll([]MemCopy{pair(0, 50, 1)}))
+	NoErr(t, r.s.CopyAll(nil))
+	NoErr(t, r.s.CopyAll([]MemCopy{pair(0, 50, 1)}))
 	r.expect[0] = 50
 	r.made(0, 1)
-	noErr(t, r.s.CopyAll([]MemCopy{pair(10, 20, 2), pair(12, 20, 3), {r.host.Span(0, 5), r.a.Span(30, 5)}}))
+	NoErr(t, r.s.CopyAll([]MemCopy{pair(10, 20, 2), pair(12, 20, 3), {r.host.Span(0, 5), r.a.Span(30, 5)}}))
 	copy(r.expect[10:], []byte{20, 21, 20, 21, 22})
 	r.made(1, 0)
-	noErr(t, r.host.View(func(b []byte) error {
+	NoErr(t, r.host.View(func(b []byte) error {
 		if b[0] != 30 || b[4] != 34 {
 			t.Errorf("the host has %d", b[:5])
 		}
 		return nil
 	}))
 	// The second copy reads what the first writes.
-	noErr(t, r.s.CopyAll([]MemCopy{pair(40, 7, 2), {r.b.Span(50, 2), r.b.Span(40, 2)}}))
+	NoErr(t, r.s.CopyAll([]MemCopy{pair(40, 7, 2), {r.b.Span(50, 2), r.b.Span(40, 2)}}))
 	copy(r.expect[40:], []byte{7, 8})
 	copy(r.expect[50:], []byte{7, 8})
 	r.made(0, 2)
-	noErr(t, r.s.CopyAll([]MemCopy{pair(60, 1, 4), pair(63, 9, 2)})) // the second overwrites a byte
+	NoErr(t, r.s.CopyAll([]MemCopy{pair(60, 1, 4), pair(63, 9, 2)})) // the second overwrites a byte
 	copy(r.expect[60:], []byte{1, 2, 3, 9, 10})
 	r.made(0, 2)
 	// The driver refuses the batch, and then one of the copies.
@@ -164,40 +165,40 @@ func TestCopyAll(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	legacy := need(r.gpu.LegacyStream())(t)
-	noErr(t, legacy.CopyAll([]MemCopy{pair(90, 1, 1), pair(91, 2, 1)}))
-	noErr(t, errors.Join(legacy.Synchronize(), legacy.Close()))
+	legacy := Need(r.gpu.LegacyStream())(t)
+	NoErr(t, legacy.CopyAll([]MemCopy{pair(90, 1, 1), pair(91, 2, 1)}))
+	NoErr(t, errors.Join(legacy.Synchronize(), legacy.Close()))
 	r.expect[90], r.expect[91] = 1, 2
 	r.made(0, 2)
-	g := need(r.s.Capture(CaptureGlobal, func() error { return r.s.CopyAll([]MemCopy{pair(95, 1, 1), pair(96, 2, 1)}) }))(t)
-	x := need(g.Instantiate())(t)
+	g := Need(r.s.Capture(CaptureGlobal, func() error { return r.s.CopyAll([]MemCopy{pair(95, 1, 1), pair(96, 2, 1)}) }))(t)
+	x := Need(g.Instantiate())(t)
 	r.made(0, 2)
-	noErr(t, x.Launch(r.s))
+	NoErr(t, x.Launch(r.s))
 	r.expect[95], r.expect[96] = 1, 2
 	r.made(0, 0)
-	noErr(t, errors.Join(x.Close(), g.Close()))
+	NoErr(t, errors.Join(x.Close(), g.Close()))
 }
 
 // TestCopyAllKeeps closes memory while a stream has copies of it to make.
 func TestCopyAllKeeps(t *testing.T) {
 	r := newBatchRig(t)
 	r.sim.Hold(r.s.Handle())
-	src := need(r.gpu.Alloc(10))(t)
-	noErr(t, src.Memset(5))
-	pool := need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t)
-	pooled := need(pool.Alloc(r.s, 10))(t)
-	noErr(t, r.s.Memset(pooled, 6))
-	noErr(t, r.s.CopyAll([]MemCopy{{r.b.Span(0, 10), src}, {r.b.Span(10, 10), pooled}}))
-	noErr(t, pooled.Close())
+	src := Need(r.gpu.Alloc(10))(t)
+	NoErr(t, src.Memset(5))
+	pool := Need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t)
+	pooled := Need(pool.Alloc(r.s, 10))(t)
+	NoErr(t, r.s.Memset(pooled, 6))
+	NoErr(t, r.s.CopyAll([]MemCopy{{r.b.Span(0, 10), src}, {r.b.Span(10, 10), pooled}}))
+	NoErr(t, pooled.Close())
 	closed := make(chan error)
 	go func() { closed <- src.Close() }()
 	r.sim.Release(r.s.Handle())
-	noErr(t, <-closed)
+	NoErr(t, <-closed)
 	for i := range 20 {
 		r.expect[i] = byte(5 + i/10)
 	}
 	r.made(1, 0)
-	noErr(t, pool.Close())
+	NoErr(t, pool.Close())
 	if err := r.s.CopyAll([]MemCopy{{r.b, src}, {r.b, pooled}}); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
@@ -206,27 +207,27 @@ func TestCopyAllKeeps(t *testing.T) {
 // TestCopyAllOld makes copies with a driver that has no batches.
 func TestCopyAllOld(t *testing.T) {
 	r := newBatchRig(t, cusim.Version(12070))
-	noErr(t, r.s.CopyAll([]MemCopy{{r.b.Span(0, 1), r.a.Span(5, 1)}, {r.b.Span(1, 1), r.a.Span(6, 1)}}))
+	NoErr(t, r.s.CopyAll([]MemCopy{{r.b.Span(0, 1), r.a.Span(5, 1)}, {r.b.Span(1, 1), r.a.Span(6, 1)}}))
 	r.expect[0], r.expect[1] = 5, 6
 	r.made(0, 2)
 	box := BoxCopy{Dst: Planes{Rows: Rows{Mem: r.b.Span(10, 4)}}, Src: Planes{Rows: Rows{Mem: r.a.Span(10, 4)}}, Width: 2,
 		Height: 2, Depth: 1}
 	other := box
 	other.Dst.Mem = r.b.Span(20, 4)
-	noErr(t, r.s.Copy3DAll([]BoxCopy{box, other}))
+	NoErr(t, r.s.Copy3DAll([]BoxCopy{box, other}))
 	copy(r.expect[10:], []byte{10, 11, 12, 13})
 	copy(r.expect[20:], []byte{10, 11, 12, 13})
 	r.made(0, 2)
-	m := need(memory.AllocManaged(r.gpu, 8192, memory.AttachGlobal))(t)
+	m := Need(memory.AllocManaged(r.gpu, 8192, memory.AttachGlobal))(t)
 	dev := memory.LocationOf(r.gpu.Device())
-	noErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: m.Span(0, 4096), To: dev}, {Mem: m.Span(4096, 4096), To: memory.Location{Type: memory.LocationHost}}}))
+	NoErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: m.Span(0, 4096), To: dev}, {Mem: m.Span(4096, 4096), To: memory.Location{Type: memory.LocationHost}}}))
 	r.made(0, 2)
 	err := errors.Join(memory.Discard(r.s, m), memory.Discard(r.s, m.Span(0, 4096), m.Span(4096, 4096)),
 		memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: m, To: dev}}))
 	if !errors.Is(err, errors.ErrUnsupported) || strings.Count(err.Error(), "13.0") < 4 {
 		t.Error(err)
 	}
-	noErr(t, m.Close())
+	NoErr(t, m.Close())
 }
 
 // TestCopy3DAll copies tiles of an image, whose rows lie between each other.
@@ -244,12 +245,12 @@ func TestCopy3DAll(t *testing.T) {
 			}
 		}
 	}
-	noErr(t, r.s.Copy3DAll([]BoxCopy{tile(0, 0, 5, 0, 5, 5), tile(5, 5, 0, 0, 5, 5), tile(3, 3, 0, 5, 10, 4)}))
+	NoErr(t, r.s.Copy3DAll([]BoxCopy{tile(0, 0, 5, 0, 5, 5), tile(5, 5, 0, 0, 5, 5), tile(3, 3, 0, 5, 10, 4)}))
 	expect(0, 0, 5, 0, 5, 5)
 	expect(5, 5, 0, 0, 5, 5)
 	expect(3, 3, 0, 5, 10, 4)
 	r.made(1, 0)
-	noErr(t, r.s.Copy3DAll([]BoxCopy{tile(0, 0, 0, 0, 5, 5), tile(5, 5, 4, 4, 5, 5)})) // one byte is in both
+	NoErr(t, r.s.Copy3DAll([]BoxCopy{tile(0, 0, 0, 0, 5, 5), tile(5, 5, 4, 4, 5, 5)})) // one byte is in both
 	expect(0, 0, 0, 0, 5, 5)
 	expect(5, 5, 4, 4, 5, 5)
 	r.made(0, 2)
@@ -267,33 +268,33 @@ func TestCopy3DAll(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	r := newBatchRig(t)
 	const half = 4096
-	m := need(memory.AllocManaged(r.gpu, 2*half, memory.AttachGlobal))(t)
+	m := Need(memory.AllocManaged(r.gpu, 2*half, memory.AttachGlobal))(t)
 	first, second := m.Span(0, half), m.Span(half, half)
 	dev, host := memory.LocationOf(r.gpu.Device()), memory.Location{Type: memory.LocationHost}
 	where := func(want ...memory.Location) {
 		t.Helper()
-		noErr(t, r.s.Synchronize())
+		NoErr(t, r.s.Synchronize())
 		for i, part := range []Memory{first, second} {
-			if got := need(memory.ManagedInfoOf(r.gpu, part))(t).LastPrefetch; got != want[i] {
+			if got := Need(memory.ManagedInfoOf(r.gpu, part))(t).LastPrefetch; got != want[i] {
 				t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want[i])
 			}
 		}
 	}
-	noErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
+	NoErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
 	where(dev, host)
 	r.made(1, 0)
-	noErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: m, To: host}, {Mem: first, To: dev}})) // in this order
+	NoErr(t, memory.PrefetchAll(r.s, []memory.Move{{Mem: m, To: host}, {Mem: first, To: dev}})) // in this order
 	where(dev, host)
 	r.made(0, 2)
-	noErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: host}, {Mem: second, To: host}}))
+	NoErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: host}, {Mem: second, To: host}}))
 	where(host, host)
-	noErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: dev}}))
+	NoErr(t, memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: dev}}))
 	where(dev, host)
 	r.made(0, 0)
-	noErr(t, memory.Discard(r.s, first, second))
-	noErr(t, memory.Discard(r.s, m))
-	noErr(t, memory.Discard(r.s, m, first))
-	noErr(t, memory.Discard(r.s))
+	NoErr(t, memory.Discard(r.s, first, second))
+	NoErr(t, memory.Discard(r.s, m))
+	NoErr(t, memory.Discard(r.s, m, first))
+	NoErr(t, memory.Discard(r.s))
 	r.made(4, 0)
 	var batch *BatchError
 	if err := memory.Discard(r.s, first, r.a, nil); !errors.As(err, &batch) || batch.Errs[0] != nil ||
@@ -306,11 +307,11 @@ func TestDiscard(t *testing.T) {
 		!errors.Is(batch.Errs[1], ResultOperatingSystem) {
 		t.Error(err)
 	}
-	legacy := need(r.gpu.LegacyStream())(t)
+	legacy := Need(r.gpu.LegacyStream())(t)
 	if err := memory.Discard(legacy, first, second); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
 	}
-	noErr(t, legacy.Close())
+	NoErr(t, legacy.Close())
 	for name, f := range map[string]func() error{
 		"discard": func() error { return memory.Discard(r.s, first, second) },
 		"prefetch": func() error {
@@ -324,7 +325,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%s in a capture: %v", name, err)
 		}
 	}
-	noErr(t, m.Close())
+	NoErr(t, m.Close())
 }
 
 // TestOverlap finds memory that several copies use.

@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // lateCopies is a software driver whose cuMemcpyHtoD copies later, as a driver in C may do: when the legacy stream is
@@ -51,8 +52,8 @@ func (d *lateCopies) StreamSynchronize(th *driver.Thread, hStream driver.Stream)
 // TestCopyFromIsDone copies bytes, and then enqueues other work with the memory on a non-blocking stream.
 func TestCopyFromIsDone(t *testing.T) {
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	copyFromIsDone(t, gpu, 1)
 	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
 		t.Error(err)
@@ -61,11 +62,11 @@ func TestCopyFromIsDone(t *testing.T) {
 }
 
 // TestGPUCopyFromIsDone does so on a GPU.
-func TestGPUCopyFromIsDone(t *testing.T) { copyFromIsDone(t, gpuContext(t), 2000) }
+func TestGPUCopyFromIsDone(t *testing.T) { copyFromIsDone(t, GPUContext(t), 2000) }
 
 func copyFromIsDone(t *testing.T, gpu *Context, times int) {
-	mem := need(gpu.Alloc(4))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	mem := Need(gpu.Alloc(4))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	late, got := 0, make([]byte, 4)
 	for range times {
 		err := errors.Join(mem.CopyFrom([]byte("abcd")), s.Memset(mem, 'x'), s.Synchronize(), mem.CopyTo(got))
@@ -101,10 +102,10 @@ func (d *slowCopies) MemcpyHtoD(th *driver.Thread, dstDevice driver.DevicePtr, s
 func TestCopyFromBesideCapture(t *testing.T) {
 	soft := cusim.New()
 	sim := &slowCopies{Software: soft.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	mem, s := need(gpu.Alloc(4))(t), need(gpu.NewStream(StreamNonBlocking))(t)
-	joins := need(gpu.NewStream(StreamDefault))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	mem, s := Need(gpu.Alloc(4))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
+	joins := Need(gpu.NewStream(StreamDefault))(t)
 	for name, capture := range map[string]func(f func() error) (*Graph, error){
 		"a capture of a blocking stream": func(f func() error) (*Graph, error) { return joins.Capture(CaptureRelaxed, f) },
 		"a blocking stream joins": func(f func() error) (*Graph, error) {
@@ -142,10 +143,10 @@ func TestCopyFromBesideCapture(t *testing.T) {
 // TestCopyFromBesideOtherContexts copies in one context during a capture of a blocking stream in another one.
 func TestCopyFromBesideOtherContexts(t *testing.T) {
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
-	dev := need(drv.Device(0))(t)
-	gpu, two := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
-	s := need(two.NewStream(StreamDefault))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	dev := Need(drv.Device(0))(t)
+	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
+	s := Need(two.NewStream(StreamDefault))(t)
 	g, err := s.Capture(CaptureRelaxed, func() error { copyFromIsDone(t, gpu, 1); return nil })
 	if err := errors.Join(err, g.Close(), s.Close()); err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // BenchmarkParts prints what the parts of calls cost behind a call of the driver, which leaves
@@ -139,14 +140,14 @@ func (r *costRig) addPartsOfLaunch() {
 	s := sc.Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
-	prepared := need(kernel.Prepare(oneThread, args...))(r.b)
+	prepared := Need(kernel.Prepare(OneThread, args...))(r.b)
 	call := func() driver.Result {
 		return tab.LaunchKernel(driver.At{}, RawFunction(kernel), 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
 	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(RawFunction(kernel)), uintptr(s), r.cParams(values))
 	m, d := ModuleState(ModuleOf(kernel)), core.Of(r.dst)
 	used := func(sc *core.Stream) bool { return sc.Keeps(&m.Resource) && sc.Keeps(&d.Resource) }
-	cfg := oneThread
+	cfg := OneThread
 	r.add(cost{"parts of a launch with 4 arguments", some, []way{
 		inC,
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
@@ -166,7 +167,7 @@ func (r *costRig) addPartsOfLaunch() {
 			w.End()
 			return res
 		}),
-		r.cu(wholePart, "", func() error { return kernel.Launch(r.s, oneThread, args...) }),
+		r.cu(wholePart, "", func() error { return kernel.Launch(r.s, OneThread, args...) }),
 		r.cu("the whole call, prepared", "", func() error { return prepared.Launch(r.s) }),
 	}, nil}, inARow, r.sync)
 }
@@ -206,7 +207,7 @@ func (r *costRig) inFlight(call func() driver.Result) way {
 
 func (r *costRig) addPartsOfRecord() {
 	e, sc, tab := r.recorded(EventDisableTiming), core.Of(r.s), core.Of(r.drv).Table()
-	sl := eventOf(e).Slot.Load()
+	sl := EventOf(e).Slot.Load()
 	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record", many, []way{
 		r.inC("loop2", procName("cuEventRecord"), uintptr(sl.Raw), uintptr(sc.Raw)),
@@ -226,10 +227,10 @@ func (r *costRig) addPartsOfRecord() {
 }
 
 func (r *costRig) addPartsOfLegacyRecord() {
-	legacy := need(r.gpu.LegacyStream())(r.b)
+	legacy := Need(r.gpu.LegacyStream())(r.b)
 	r.b.Cleanup(func() { r.ok(legacy.Close()) })
 	e, sc, tab := r.recorded(EventDisableTiming), core.Of(legacy), core.Of(r.drv).Table()
-	sl := eventOf(e).Slot.Load()
+	sl := EventOf(e).Slot.Load()
 	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.Raw, sc.Raw) }
 	r.add(cost{"parts of a record on the legacy default stream", many, []way{
 		r.inCInContext("loop2", procName("cuEventRecord"), uintptr(sl.Raw), uintptr(sc.Raw)),
@@ -261,7 +262,7 @@ func (r *costRig) addPartsOfLegacyRecord() {
 
 func (r *costRig) addPartsOfWait() {
 	e, sc, tab := r.recorded(EventDisableTiming), core.Of(r.s), core.Of(r.drv).Table()
-	sl := eventOf(e).Slot.Load()
+	sl := EventOf(e).Slot.Load()
 	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.Raw, sl.Raw, 0) }
 	r.add(cost{"parts of a wait", many, []way{
 		r.inC("wait", procName("cuStreamWaitEvent"), uintptr(sc.Raw), uintptr(sl.Raw)),

@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // BenchmarkAgainstC prints what calls of this package cost beside the same
@@ -42,7 +43,7 @@ func BenchmarkAgainstC(b *testing.B) {
 // besideHeldStreams returns what is measured while a stream is held, so that something is pending.
 func (r *costRig) besideHeldStreams() []cost {
 	r.launchOnce()
-	r.gate = newGate(r.b, r.gpu)
+	r.gate = NewGate(r.b, r.gpu)
 	r.addQueries()
 	r.addRecords()
 	r.addStreamWaits()
@@ -72,7 +73,7 @@ type costRig struct {
 	gpu        *Context
 	drv        *Driver
 	c          *baseline // nil on a driver that is not in C
-	gate       *gate
+	gate       *Gate
 	s, other   *Stream
 	held       []*Stream
 	events     []*Event // those of the held streams
@@ -100,18 +101,18 @@ var argsPTX = func() string {
 }()
 
 func newCostRig(b *testing.B) *costRig {
-	if os.Getenv(gpuEnv) == "" {
+	if os.Getenv(GPUEnv) == "" {
 		*costRounds, *costCalls = min(*costRounds, 2), min(*costCalls, 20)
 	}
-	gpu := gpuContext(b)
+	gpu := GPUContext(b)
 	r := &costRig{b: b, gpu: gpu, drv: gpu.Device().Driver()}
 	if !core.Of(r.drv).Table().Software() {
 		r.c = newBaseline(b, r.drv)
 	}
 	r.s, r.other = r.newStream(), r.newStream()
-	r.dst, r.src = need(gpu.Alloc(copySize))(b), need(gpu.AllocHost(copySize, HostDefault))(b)
-	r.cargs = need(gpu.AllocHost(copySize, HostDefault))(b)
-	r.mod = need(gpu.LoadModule([]byte(argsPTX)))(b)
+	r.dst, r.src = Need(gpu.Alloc(copySize))(b), Need(gpu.AllocHost(copySize, HostDefault))(b)
+	r.cargs = Need(gpu.AllocHost(copySize, HostDefault))(b)
+	r.mod = Need(gpu.LoadModule([]byte(argsPTX)))(b)
 	// After the gate's, as this waits for what the gate holds.
 	b.Cleanup(func() { r.ok(errors.Join(r.src.Close(), r.cargs.Close(), r.dst.Close(), r.mod.Close())) })
 	return r
@@ -127,17 +128,17 @@ func (r *costRig) ok(err error) {
 // logMachine says what the table was measured with.
 func (r *costRig) logMachine() {
 	r.b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(),
-		need(r.drv.Version())(r.b))
+		Need(r.drv.Version())(r.b))
 }
 
 func (r *costRig) newStream() *Stream {
-	s := need(r.gpu.NewStream(StreamNonBlocking))(r.b)
+	s := Need(r.gpu.NewStream(StreamNonBlocking))(r.b)
 	r.b.Cleanup(func() { r.ok(s.Close()) })
 	return s
 }
 
 func (r *costRig) newEvent(f EventFlags) *Event {
-	e := need(r.gpu.NewEvent(f))(r.b)
+	e := Need(r.gpu.NewEvent(f))(r.b)
 	r.b.Cleanup(func() { r.ok(e.Close()) })
 	return e
 }
@@ -152,7 +153,7 @@ func (r *costRig) recorded(f EventFlags) *Event {
 // pending returns an event of a stream that is held.
 func (r *costRig) pending() (*Event, *Stream) {
 	s, e := r.newStream(), r.newEvent(EventDisableTiming)
-	r.gate.hold(r.b, s)
+	r.gate.Hold(r.b, s)
 	r.ok(e.Record(s))
 	r.held, r.events = append(r.held, s), append(r.events, e)
 	return e, s
@@ -160,7 +161,7 @@ func (r *costRig) pending() (*Event, *Stream) {
 
 // release lets the held streams go on, and waits until they are done.
 func (r *costRig) release() {
-	r.gate.open()
+	r.gate.Open()
 	for _, s := range r.held {
 		r.ok(s.Synchronize())
 	}
@@ -169,14 +170,14 @@ func (r *costRig) release() {
 // launchOnce uses code and memory, which may wait for all streams when it is first used: also for a
 // held one.
 func (r *costRig) launchOnce() {
-	r.ok(errors.Join(r.kernel(0).Launch(r.s, oneThread), r.s.Copy(r.dst, r.src), r.s.Synchronize()))
+	r.ok(errors.Join(r.kernel(0).Launch(r.s, OneThread), r.s.Copy(r.dst, r.src), r.s.Synchronize()))
 }
 
 func (r *costRig) kernel(args int) *Function {
-	return need(r.mod.Function(fmt.Sprintf("args%d", args)))(r.b)
+	return Need(r.mod.Function(fmt.Sprintf("args%d", args)))(r.b)
 }
 
-func rawOf(e *Event) driver.Event { return eventOf(e).Slot.Load().Raw }
+func rawOf(e *Event) driver.Event { return EventOf(e).Slot.Load().Raw }
 
 // take returns the costs that were added, and forgets them.
 func (r *costRig) take() []cost {

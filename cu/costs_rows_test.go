@@ -10,6 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // many is how often the costs of short calls are measured in a round, some those of long calls.
@@ -51,7 +52,7 @@ func (r *costRig) addQueries() {
 		return float64(time.Since(t0)) / float64(n)
 	}}
 	exchanged := way{wayCu, "capture mode exchanged", "",
-		loop(func() { eventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) })}
+		loop(func() { EventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) })}
 	eventQuery, streamQuery := procName("cuEventQuery"), procName("cuStreamQuery")
 	r.add(cost{"cuEventQuery, pending", many, []way{
 		r.inC("loop1", eventQuery, uintptr(raw)), bareQuery,
@@ -71,7 +72,7 @@ func (r *costRig) addQueries() {
 
 func (r *costRig) addRecords() {
 	untimed, timed := r.recorded(EventDisableTiming), r.recorded(EventDefault)
-	legacy := need(r.gpu.LegacyStream())(r.b)
+	legacy := Need(r.gpu.LegacyStream())(r.b)
 	ways := func(op string, e *Event, s *Stream, at driver.At, in func(string, ...any) way) []way {
 		raw, stream, name := rawOf(e), core.Of(s).Raw, "Table.EventRecord"
 		if at.Context != 0 {
@@ -144,7 +145,7 @@ func (r *costRig) addStreamWaits() {
 
 // addEvents adds events that live for a moment.
 func (r *costRig) addEvents() {
-	pool := need(r.gpu.EventPool())(r.b)
+	pool := Need(r.gpu.EventPool())(r.b)
 	r.b.Cleanup(func() { r.ok(pool.Close()) })
 	tab, s := core.Of(r.drv).Table(), core.Of(r.s).Raw
 	create, destroy := procName("cuEventCreate"), procName("cuEventDestroy")
@@ -218,7 +219,7 @@ func (r *costRig) addLaunch(n int, op string) {
 	kernel, tab, s := r.kernel(n), core.Of(r.drv).Table(), core.Of(r.s).Raw
 	args, values := r.costArgs(n)
 	params := kernelParams(args...)
-	prepared := need(kernel.Prepare(oneThread, args...))(r.b)
+	prepared := Need(kernel.Prepare(OneThread, args...))(r.b)
 	inTable := func(at driver.At) driver.Result {
 		return tab.LaunchKernel(at, RawFunction(kernel), 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
@@ -232,7 +233,7 @@ func (r *costRig) addLaunch(n int, op string) {
 		launch,
 		r.bare("Table.LaunchKernel", driver.At{}, inTable),
 		r.bareInContext("Table.LaunchKernel", inTable),
-		r.cu("Function.Launch", op, func() error { return kernel.Launch(r.s, oneThread, args...) }),
+		r.cu("Function.Launch", op, func() error { return kernel.Launch(r.s, OneThread, args...) }),
 		r.cu("PreparedLaunch.Launch", "", func() error { return prepared.Launch(r.s) }),
 	}, nil}, inARow, r.sync)
 }
@@ -283,13 +284,13 @@ const fewInARow = 50
 // tenKernels returns an executable graph with ten kernels.
 func (r *costRig) tenKernels() *GraphExec {
 	kernel := r.kernel(0)
-	g := need(r.s.Capture(CaptureRelaxed, func() (err error) {
+	g := Need(r.s.Capture(CaptureRelaxed, func() (err error) {
 		for range 10 {
-			err = errors.Join(err, kernel.Launch(r.s, oneThread))
+			err = errors.Join(err, kernel.Launch(r.s, OneThread))
 		}
 		return err
 	}))(r.b)
-	x := need(g.Instantiate())(r.b)
+	x := Need(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
 	return x
 }
@@ -312,12 +313,12 @@ func (r *costRig) addGraphUpdate() {
 	const nodes = 32
 	kernel, tab := r.kernel(4), core.Of(r.drv).Table()
 	args, values := r.costArgs(4)
-	g := need(r.gpu.NewGraph())(r.b)
+	g := Need(r.gpu.NewGraph())(r.b)
 	var list []GraphNode
 	for range nodes {
-		list = append(list, need(g.Add(&KernelNode{Kernel: kernel, Config: oneThread, Args: args}))(r.b))
+		list = append(list, Need(g.Add(&KernelNode{Kernel: kernel, Config: OneThread, Args: args}))(r.b))
 	}
-	x := need(g.Instantiate())(r.b)
+	x := Need(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
 	raw := RawExec(x)
 	params := kernelParams(args...)
@@ -347,7 +348,7 @@ func (r *costRig) addGraphUpdate() {
 	updates, all := make([]NodeUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
 	raws, results := make([]driver.GraphNode, nodes), make([]driver.Result, nodes)
 	for i, n := range list {
-		updates[i], all[i], raws[i] = NodeUpdate{n, &KernelNode{Kernel: kernel, Config: oneThread, Args: args}}, &p, RawNode(n)
+		updates[i], all[i], raws[i] = NodeUpdate{n, &KernelNode{Kernel: kernel, Config: OneThread, Args: args}}, &p, RawNode(n)
 	}
 	perNode := func(f func() error) func(int) float64 {
 		return func(n int) float64 { return r.cu("", "", f).ns(max(1, n/nodes)) / nodes }

@@ -13,6 +13,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // BenchmarkThreadsAgainstC prints how many calls goroutines make, each on a stream of its own, beside
@@ -159,7 +160,7 @@ func (t *costThreads) launches(threads int) cost {
 			s := driver.Stream(t.rawStreams[i])
 			return resultError(tab.LaunchKernel(driver.At{}, raw, 1, 1, 1, 1, 1, 1, 0, s, params))
 		}),
-		t.way(wayCu, threads, calls, func(i int) error { return t.kernel.Launch(t.streams[i], oneThread, args...) }),
+		t.way(wayCu, threads, calls, func(i int) error { return t.kernel.Launch(t.streams[i], OneThread, args...) }),
 	}, nil}
 }
 

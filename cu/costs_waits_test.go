@@ -16,6 +16,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // BenchmarkWaitsAgainstC prints how many waits goroutines register and how many the watcher completes,
@@ -24,12 +25,12 @@ import (
 func BenchmarkWaitsAgainstC(b *testing.B) {
 	r := newCostRig(b)
 	w := &wakeRig{
-		b: b, gpu: r.gpu, gate: newGate(b, r.gpu), events: make(map[EventFlags][]*Event),
+		b: b, gpu: r.gpu, gate: NewGate(b, r.gpu), events: make(map[EventFlags][]*Event),
 		full: make(map[string][]wakeLoad), slow: make(map[string]int),
 		wakeSize: wakeSize{pause: 2 * time.Millisecond},
 	}
 	for range 16 {
-		w.streams = append(w.streams, need(r.gpu.NewStream(StreamNonBlocking))(b))
+		w.streams = append(w.streams, Need(r.gpu.NewStream(StreamNonBlocking))(b))
 	}
 	defer w.close()
 	for range 1 { // what is measured is not the loop
@@ -57,8 +58,8 @@ const waitGoroutines = 8
 func (r *costRig) waitRates(w *wakeRig) string {
 	each := min(2000, 10**costCalls)
 	soft := new(quickEvents)
-	quick := need(Open(WithSoftware(driver.Provide(soft))))(r.b)
-	gpu := need(need(quick.Device(0))(r.b).PrimaryContext())(r.b)
+	quick := Need(Open(WithSoftware(driver.Provide(soft))))(r.b)
+	gpu := Need(Need(quick.Device(0))(r.b).PrimaryContext())(r.b)
 	defer gpu.Close()
 	loads := []*waitLoad{
 		{
@@ -74,7 +75,7 @@ func (r *costRig) waitRates(w *wakeRig) string {
 		},
 	}
 	for range waitGoroutines {
-		loads[0].streams = append(loads[0].streams, need(gpu.NewStream(StreamNonBlocking))(r.b))
+		loads[0].streams = append(loads[0].streams, Need(gpu.NewStream(StreamNonBlocking))(r.b))
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n| driver | goroutines | waits "+
@@ -85,7 +86,7 @@ func (r *costRig) waitRates(w *wakeRig) string {
 			l.events = append(l.events, make([]*Event, each))
 			for k := range each {
 				in := []*Context{gpu, r.gpu}[i]
-				l.events[len(l.events)-1][k] = need(in.NewEvent(EventDisableTiming))(r.b)
+				l.events[len(l.events)-1][k] = Need(in.NewEvent(EventDisableTiming))(r.b)
 			}
 		}
 		out.WriteString(r.waitRow(l))
@@ -251,7 +252,7 @@ func (r *costRig) wakeUps(w *wakeRig) string {
 	var list []*series
 	add := func(way wakeWay) {
 		s := &series{wakeWay: way}
-		s.waits = need(way.open(w, waiters, streams))(r.b)
+		s.waits = Need(way.open(w, waiters, streams))(r.b)
 		list = append(list, s)
 	}
 	if r.c != nil {

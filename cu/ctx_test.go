@@ -11,6 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestCreatedContext creates contexts beside the primary one, with drivers of
@@ -22,19 +23,19 @@ func TestCreatedContext(t *testing.T) {
 			f := newFake(t)
 			f.tell("fake_version", version)
 			drv := f.open()
-			dev := need(drv.Device(1))(t)
+			dev := Need(drv.Device(1))(t)
 			var gpu *Context
-			if n := f.asked(create, func() { gpu = need(dev.NewContext(ContextSchedYield))(t) }); n != 1 {
+			if n := f.asked(create, func() { gpu = Need(dev.NewContext(ContextSchedYield))(t) }); n != 1 {
 				t.Errorf("%d: %s was called %d times", version, create, n)
 			}
 			if n := int(f.ask("fake_depth")); n != 0 {
 				t.Errorf("%d: a context is left current", version)
 			}
 			primary := f.context(drv, 1)
-			if gpu.Handle() == primary.Handle() || gpu.Device() != dev || need(gpu.ID())(t) == need(primary.ID())(t) {
+			if gpu.Handle() == primary.Handle() || gpu.Device() != dev || Need(gpu.ID())(t) == Need(primary.ID())(t) {
 				t.Errorf("%d: it is the primary context", version)
 			}
-			if flags := need(gpu.Flags())(t); flags != ContextSchedYield {
+			if flags := Need(gpu.Flags())(t); flags != ContextSchedYield {
 				t.Errorf("%d: Flags = %v", version, flags)
 			}
 			s, e := f.stream(gpu), f.event(primary, 0)
@@ -64,7 +65,7 @@ func TestCreatedContext(t *testing.T) {
 
 func TestCreatedContextFails(t *testing.T) {
 	f := newFake(t)
-	dev := need(f.open().Device(0))(t)
+	dev := Need(f.open().Device(0))(t)
 	for _, flags := range []ContextFlags{1 << 9, ContextSchedSpin | ContextSchedYield} {
 		if _, err := dev.NewContext(flags); !errors.Is(err, ResultInvalidValue) || f.calls("cuCtxCreate_v4") != 0 {
 			t.Errorf("flags %v: %v", flags, err)
@@ -84,7 +85,7 @@ func TestCreatedContextFails(t *testing.T) {
 		t.Errorf("a context without an id: %v, %d left", err, f.census(kindContext))
 	}
 	// One that nobody closes is found.
-	need(dev.NewContext(0))(t)
+	Need(dev.NewContext(0))(t)
 	if diff := cmp.Diff([]string{"context abandoned"}, f.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
@@ -93,7 +94,7 @@ func TestCreatedContextFails(t *testing.T) {
 func TestContextState(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	dev := need(drv.Device(0))(t)
+	dev := Need(drv.Device(0))(t)
 	state := func(wantFlags ContextFlags, wantActive bool) {
 		t.Helper()
 		if flags, active, err := dev.PrimaryContextState(); flags != wantFlags || active != wantActive || err != nil {
@@ -104,7 +105,7 @@ func TestContextState(t *testing.T) {
 	f.ok(dev.SetPrimaryContextFlags(ContextSchedBlockingSync))
 	gpu := f.context(drv, 0)
 	state(ContextSchedBlockingSync, true)
-	if flags := need(gpu.Flags())(t); flags != ContextSchedBlockingSync {
+	if flags := Need(gpu.Flags())(t); flags != ContextSchedBlockingSync {
 		t.Errorf("Flags = %v", flags)
 	}
 	if least, greatest, err := gpu.PriorityRange(); least != 0 || greatest != -5 || err != nil {
@@ -113,11 +114,11 @@ func TestContextState(t *testing.T) {
 	if free, total, err := gpu.MemInfo(); free != 1<<33 || total != 1<<34 || err != nil {
 		t.Errorf("MemInfo = %d, %d, %v", free, total, err)
 	}
-	if v := need(gpu.APIVersion())(t); v != 3020 {
+	if v := Need(gpu.APIVersion())(t); v != 3020 {
 		t.Errorf("APIVersion = %d", v)
 	}
 	f.ok(gpu.SetLimit(LimitStackSize, 4096))
-	if n := need(gpu.Limit(LimitStackSize))(t); n != 4096 {
+	if n := Need(gpu.Limit(LimitStackSize))(t); n != 4096 {
 		t.Errorf("Limit = %d", n)
 	}
 	if _, err := gpu.Limit(99); !errors.Is(err, ResultUnsupportedLimit) || !strings.Contains(err.Error(), "no such limit") {
@@ -135,7 +136,7 @@ func TestDo(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
 	a, b := f.context(drv, 0), f.context(drv, 1)
-	current := func() uintptr { t.Helper(); return need(drv.CurrentContext())(t) }
+	current := func() uintptr { t.Helper(); return Need(drv.CurrentContext())(t) }
 	e := f.event(a, 0)
 
 	runtime.LockOSThread() // to see what is left
@@ -143,7 +144,7 @@ func TestDo(t *testing.T) {
 	var kept *Thread
 	var ptds *Stream
 	f.ok(a.Do(func(th *Thread) error {
-		if current() != a.Handle() || need(th.CurrentContext())(t) != a.Handle() {
+		if current() != a.Handle() || Need(th.CurrentContext())(t) != a.Handle() {
 			t.Error("the context is not current")
 		}
 		f.ok(b.Do(func(*Thread) error {
@@ -155,8 +156,8 @@ func TestDo(t *testing.T) {
 		if current() != a.Handle() {
 			t.Error("the context is not current again")
 		}
-		kept, ptds = th, need(th.DefaultStream())(t)
-		if again := need(th.DefaultStream())(t); again != ptds {
+		kept, ptds = th, Need(th.DefaultStream())(t)
+		if again := Need(th.DefaultStream())(t); again != ptds {
 			t.Error("the thread has two default streams")
 		}
 		f.ok(e.Record(ptds))
@@ -207,7 +208,7 @@ func TestDo(t *testing.T) {
 }
 
 // TestDoEndsCaptures leaves a failed capture of the thread's default stream in Do.
-func TestDoEndsCaptures(t *testing.T) { threadEnds(t, newSoft(t).gpu) }
+func TestDoEndsCaptures(t *testing.T) { threadEnds(t, NewSoft(t).GPU) }
 
 // TestDoUnbalanced lets the function leave another context current: the thread
 // dies with its goroutine.
@@ -215,7 +216,7 @@ func TestDoUnbalanced(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
 	a, b := f.context(drv, 0), f.context(drv, 1)
-	set := need(drv.Proc("cuCtxSetCurrent"))(t)
+	set := Need(drv.Proc("cuCtxSetCurrent"))(t)
 	for name, other := range map[string]uintptr{"another": b.Handle(), "none": 0} {
 		done := make(chan error)
 		go func() {
@@ -239,11 +240,11 @@ func TestDoUnbalanced(t *testing.T) {
 func TestWrapContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	own := need(need(drv.Device(1))(t).NewContext(0))(t)
-	id := need(own.ID())(t)
+	own := Need(Need(drv.Device(1))(t).NewContext(0))(t)
+	id := Need(own.ID())(t)
 
-	wrapped := need(drv.WrapContext(own.Handle()))(t)
-	if wrapped.Device() != own.Device() || need(wrapped.ID())(t) != id {
+	wrapped := Need(drv.WrapContext(own.Handle()))(t)
+	if wrapped.Device() != own.Device() || Need(wrapped.ID())(t) != id {
 		t.Error("it is another context")
 	}
 	s, e := f.stream(wrapped), f.event(own, 0)
@@ -262,7 +263,7 @@ func TestWrapContext(t *testing.T) {
 	f.ok(own.Close())
 	table := core.Of(drv).Table()
 	raw, _ := table.DevicePrimaryCtxRetain(driver.At{}, 2)
-	wrapped = need(drv.WrapContext(uintptr(raw)))(t)
+	wrapped = Need(drv.WrapContext(uintptr(raw)))(t)
 	primary := f.context(drv, 2)
 	if core.Of(wrapped).Context != core.Of(primary).Context {
 		t.Fatal("there are two cores for one context")
@@ -281,7 +282,7 @@ func TestPeerAccess(t *testing.T) {
 	a, b := f.context(drv, 0), f.context(drv, 1)
 	s := f.stream(a)
 	far := f.memory(b, 16)
-	axpy := need(f.module(a).Function("axpy"))(t)
+	axpy := Need(f.module(a).Function("axpy"))(t)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	launch := func() error { return axpy.Launch(s, one, Ptr(far), F32(1), U64(1)) }
 	if err := launch(); !errors.Is(err, ErrDeviceMismatch) {

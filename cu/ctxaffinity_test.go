@@ -8,6 +8,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // affine is a driver for a client of the Multi-Process Service.
@@ -35,53 +36,53 @@ func (d *affine) DeviceGetExecAffinitySupport(*driver.Thread, int32, driver.Devi
 func TestContextWithSMs(t *testing.T) {
 	sim := cusim.New()
 	d := &affine{Software: sim.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
-	dev := need(drv.Device(0))(t)
-	if !need(dev.LimitsSMs())(t) {
+	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	dev := Need(drv.Device(0))(t)
+	if !Need(dev.LimitsSMs())(t) {
 		t.Error("LimitsSMs is false")
 	}
-	gpu := need(dev.NewContextWithSMs(0, 9))(t)
-	if n := need(gpu.SMCount())(t); n != 16 || d.asked != 9 {
+	gpu := Need(dev.NewContextWithSMs(0, 9))(t)
+	if n := Need(gpu.SMCount())(t); n != 16 || d.asked != 9 {
 		t.Errorf("%d multiprocessors, asked for %d", n, d.asked)
 	}
-	m := need(gpu.Alloc(4))(t)
-	noErr(t, errors.Join(m.Close(), gpu.Close(), drv.Close()))
-	checkFreed(t, sim)
+	m := Need(gpu.Alloc(4))(t)
+	NoErr(t, errors.Join(m.Close(), gpu.Close(), drv.Close()))
+	CheckFreed(t, sim)
 }
 
 // TestContextWithSMsRefused asks drivers that cannot limit the multiprocessors.
 func TestContextWithSMsRefused(t *testing.T) {
-	r := newSoft(t)
-	dev := r.gpu.Device()
-	if need(dev.LimitsSMs())(t) {
+	r := NewSoft(t)
+	dev := r.GPU.Device()
+	if Need(dev.LimitsSMs())(t) {
 		t.Error("LimitsSMs is true")
 	}
 	_, err := dev.NewContextWithSMs(0, 8)
-	r.is(err, ResultUnsupportedExecAffinity)
+	r.Is(err, ResultUnsupportedExecAffinity)
 	_, err = dev.NewContextWithSMs(0, 0)
-	r.is(err, core.ErrInvalid)
+	r.Is(err, core.ErrInvalid)
 	_, err = dev.NewContextWithSMs(1<<30, 1)
-	r.is(err, core.ErrInvalid)
+	r.Is(err, core.ErrInvalid)
 	_, err = (*Device)(nil).NewContextWithSMs(0, 1)
-	r.is(err, ErrNil)
+	r.Is(err, ErrNil)
 	_, err = (*Device)(nil).LimitsSMs()
-	r.is(err, ErrNil)
-	all := need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t)
-	if n := need(r.gpu.SMCount())(t); n != all {
+	r.Is(err, ErrNil)
+	all := Need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t)
+	if n := Need(r.GPU.SMCount())(t); n != all {
 		t.Errorf("%d multiprocessors of %d", n, all)
 	}
-	old := need(Open(WithSoftware(cusim.New(cusim.Version(11030)))))(t)
-	_, err = need(old.Device(0))(t).NewContextWithSMs(0, 1)
-	r.is(err, errors.ErrUnsupported)
-	noErr(t, old.Close())
+	old := Need(Open(WithSoftware(cusim.New(cusim.Version(11030)))))(t)
+	_, err = Need(old.Device(0))(t).NewContextWithSMs(0, 1)
+	r.Is(err, errors.ErrUnsupported)
+	NoErr(t, old.Close())
 }
 
 // TestGPUContextWithSMs asks a real GPU for a context with some of the multiprocessors: see gpu_test.go.
 func TestGPUContextWithSMs(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	dev := gpu.Device()
-	can := need(dev.LimitsSMs())(t)
-	all := need(gpu.SMCount())(t)
+	can := Need(dev.LimitsSMs())(t)
+	all := Need(gpu.SMCount())(t)
 	t.Logf("limits: %v, multiprocessors: %d", can, all)
 	c, err := dev.NewContextWithSMs(0, 8)
 	if !can {
@@ -90,9 +91,9 @@ func TestGPUContextWithSMs(t *testing.T) {
 		}
 		return
 	}
-	noErr(t, err)
-	if n := need(c.SMCount())(t); n < 8 || n > all {
+	NoErr(t, err)
+	if n := Need(c.SMCount())(t); n < 8 || n > all {
 		t.Errorf("%d multiprocessors of %d", n, all)
 	}
-	noErr(t, c.Close())
+	NoErr(t, c.Close())
 }

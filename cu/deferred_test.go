@@ -18,6 +18,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // waitingKinds are the kinds of objects that the driver may wait for the GPU to free.
@@ -31,47 +32,33 @@ func init() {
 	}
 }
 
-// waiting counts the objects of these kinds.
-func (r *soft) waiting() map[string]int {
-	all, n := r.sim.Census(), make(map[string]int)
+// waitingOf counts the objects of these kinds.
+func waitingOf(r *Soft) map[string]int {
+	all, n := r.Sim.Census(), make(map[string]int)
 	for _, kind := range waitingKinds {
 		n[kind] = all[kind]
 	}
 	return n
 }
 
-// abandoned returns the kinds of the objects that were reported as abandoned, sorted.
-func (r *soft) abandoned() (kinds []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.leaks {
-		if !l.Abandoned || l.Err != nil {
-			r.t.Errorf("report %+v", l)
-		}
-		kinds = append(kinds, l.Kind)
-	}
-	slices.Sort(kinds)
-	return kinds
-}
-
-// forget has the collector find one object of each kind.
-func (r *soft) forget() {
-	r.t.Helper()
+// forgetEach has the collector find one object of each kind.
+func forgetEach(r *Soft) {
+	r.T.Helper()
 	func() {
-		need(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
-		need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
-		need(r.gpu.Alloc(8))(r.t)
-		need(r.gpu.AllocHost(8, 0))(r.t)
-		need(green.New(r.gpu, need(green.DeviceSMs(r.gpu.Device()))(r.t)))(r.t)
-		need(r.gpu.Device().NewContext(0))(r.t)
+		Need(r.GPU.LoadModule([]byte(SpinPTX)))(r.T)
+		Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(r.T)
+		Need(r.GPU.Alloc(8))(r.T)
+		Need(r.GPU.AllocHost(8, 0))(r.T)
+		Need(green.New(r.GPU, Need(green.DeviceSMs(r.GPU.Device()))(r.T)))(r.T)
+		Need(r.GPU.Device().NewContext(0))(r.T)
 		if slices.Contains(waitingKinds, "external memory") {
-			f, size := exported(r.t, r.gpu)
-			need(interop.ImportMem(r.gpu, opaque(f), size))(r.t)
-			need(interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: f.Fd()}))(r.t)
+			f, size := ExportedFile(r.T, r.GPU)
+			Need(interop.ImportMem(r.GPU, OpaqueFD(f), size))(r.T)
+			Need(interop.ImportSemaphore(r.GPU, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: f.Fd()}))(r.T)
 		}
 	}()
-	if !eventually(func() bool { return slices.Equal(r.abandoned(), waitingKinds) }) {
-		r.t.Fatalf("reported are %v", r.abandoned())
+	if !Eventually(func() bool { return slices.Equal(r.Abandoned(), waitingKinds) }) {
+		r.T.Fatalf("reported are %v", r.Abandoned())
 	}
 }
 
@@ -80,93 +67,93 @@ func (r *soft) forget() {
 // frees it.
 func TestAbandonedIsNotFreed(t *testing.T) {
 	// closes prepares the Close of an object.
-	closes := func(made func(r *soft) io.Closer) func(r *soft) func() (io.Closer, error) {
-		return func(r *soft) func() (io.Closer, error) {
+	closes := func(made func(r *Soft) io.Closer) func(r *Soft) func() (io.Closer, error) {
+		return func(r *Soft) func() (io.Closer, error) {
 			c := made(r)
 			return func() (io.Closer, error) { return nil, c.Close() }
 		}
 	}
 	// retries prepares a call of which a function fails at first, for lack of memory.
-	retries := func(fn string, call func(r *soft) (io.Closer, error)) func(r *soft) func() (io.Closer, error) {
-		return func(r *soft) func() (io.Closer, error) {
+	retries := func(fn string, call func(r *Soft) (io.Closer, error)) func(r *Soft) func() (io.Closer, error) {
+		return func(r *Soft) func() (io.Closer, error) {
 			return func() (io.Closer, error) {
-				r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
+				r.Sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
 				return call(r)
 			}
 		}
 	}
 	for name, c := range map[string]struct {
-		prepare func(r *soft) (call func() (made io.Closer, err error))
+		prepare func(r *Soft) (call func() (made io.Closer, err error))
 		// change is what the call itself destroys or makes.
 		change map[string]int
 		// device says that the call frees what is in all contexts of the device, and contexts.
 		device bool
 	}{
-		"DeviceMem.Close": {closes(func(r *soft) io.Closer { return need(r.gpu.Alloc(8))(r.t) }),
+		"DeviceMem.Close": {closes(func(r *Soft) io.Closer { return Need(r.GPU.Alloc(8))(r.T) }),
 			map[string]int{"device memory": -1}, false},
-		"HostMem.Close": {closes(func(r *soft) io.Closer { return need(r.gpu.AllocHost(8, 0))(r.t) }),
+		"HostMem.Close": {closes(func(r *Soft) io.Closer { return Need(r.GPU.AllocHost(8, 0))(r.T) }),
 			map[string]int{"host memory": -1}, false},
-		"Module.Close": {closes(func(r *soft) io.Closer {
-			return need(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+		"Module.Close": {closes(func(r *Soft) io.Closer {
+			return Need(r.GPU.LoadModule([]byte(SpinPTX)))(r.T)
 		}),
 			map[string]int{"module": -1}, false},
-		"Library.Close": {closes(func(r *soft) io.Closer {
-			l := need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
+		"Library.Close": {closes(func(r *Soft) io.Closer {
+			l := Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(r.T)
 			return struct { // the module says that the context is used
 				io.Closer
 				used *Module
-			}{l, need(l.Module(r.gpu))(r.t)}
+			}{l, Need(l.Module(r.GPU))(r.T)}
 		}), map[string]int{"library": -1, "module": -1}, false},
-		"Library.Module": {func(r *soft) func() (io.Closer, error) {
-			l := need(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
-			r.t.Cleanup(func() { l.Close() })
-			return func() (io.Closer, error) { return l.Module(r.gpu) }
+		"Library.Module": {func(r *Soft) func() (io.Closer, error) {
+			l := Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(r.T)
+			r.T.Cleanup(func() { l.Close() })
+			return func() (io.Closer, error) { return l.Module(r.GPU) }
 		}, map[string]int{"module": 1}, false},
-		"green.Context.Close": {closes(func(r *soft) io.Closer { return r.green() }),
+		"green.Context.Close": {closes(func(r *Soft) io.Closer { return NewGreen(r) }),
 			map[string]int{"green context": -1}, false},
-		"Context.Close": {closes(func(r *soft) io.Closer {
-			return need(r.gpu.Device().PrimaryContext())(r.t)
+		"Context.Close": {closes(func(r *Soft) io.Closer {
+			return Need(r.GPU.Device().PrimaryContext())(r.T)
 		}), nil, true},
-		"Driver.Close": {closes(func(r *soft) io.Closer { return r.drv }), nil, true},
-		"Context.Synchronize": {func(r *soft) func() (io.Closer, error) {
-			return func() (io.Closer, error) { return nil, r.gpu.Synchronize() }
+		"Driver.Close": {closes(func(r *Soft) io.Closer { return r.Drv }), nil, true},
+		"Context.Synchronize": {func(r *Soft) func() (io.Closer, error) {
+			return func() (io.Closer, error) { return nil, r.GPU.Synchronize() }
 		}, nil, false},
-		"Context.LoadModule": {func(r *soft) func() (io.Closer, error) {
-			return func() (io.Closer, error) { return r.gpu.LoadModule([]byte(spinPTX)) }
+		"Context.LoadModule": {func(r *Soft) func() (io.Closer, error) {
+			return func() (io.Closer, error) { return r.GPU.LoadModule([]byte(SpinPTX)) }
 		}, map[string]int{"module": 1}, false},
-		"Context.Alloc": {retries("cuMemAlloc", func(r *soft) (io.Closer, error) { return r.gpu.Alloc(4096) }),
+		"Context.Alloc": {retries("cuMemAlloc", func(r *Soft) (io.Closer, error) { return r.GPU.Alloc(4096) }),
 			map[string]int{"device memory": 1}, true},
-		"Context.AllocHost": {retries("cuMemHostAlloc", func(r *soft) (io.Closer, error) {
-			return r.gpu.AllocHost(4096, 0)
+		"Context.AllocHost": {retries("cuMemHostAlloc", func(r *Soft) (io.Closer, error) {
+			return r.GPU.AllocHost(4096, 0)
 		}),
 			map[string]int{"host memory": 1}, true},
-		"Device.NewContext": {retries("cuCtxCreate", func(r *soft) (io.Closer, error) {
-			return r.gpu.Device().NewContext(0)
+		"Device.NewContext": {retries("cuCtxCreate", func(r *Soft) (io.Closer, error) {
+			return r.GPU.Device().NewContext(0)
 		}),
 			map[string]int{"context": 1}, true},
-		"Device.PrimaryContext": {retries("cuDevicePrimaryCtxRetain", func(r *soft) (io.Closer, error) {
-			return r.gpu.Device().PrimaryContext()
+		"Device.PrimaryContext": {retries("cuDevicePrimaryCtxRetain", func(r *Soft) (io.Closer, error) {
+			return r.GPU.Device().PrimaryContext()
 		}), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t)
+			r := NewSoft(t)
 			call := c.prepare(r)
-			before := r.waiting()
-			r.hold(r.other)
-			r.ok(r.work(r.other))
-			r.forget()
+			before := waitingOf(r)
+			r.Hold(r.Other)
+			r.OK(r.Work(r.Other))
+			forgetEach(r)
 			want := make(map[string]int)
 			for kind, n := range before {
 				want[kind] = n + 1
 			}
-			if diff := cmp.Diff(want, r.waiting()); diff != "" {
+			if diff := cmp.Diff(want, waitingOf(r)); diff != "" {
 				t.Errorf("while a stream is held (-want +got):\n%s", diff)
 			}
-			r.ok(errors.Join(r.work(r.s), r.s.Synchronize())) // nobody holds it up
-			r.release(r.other)
+			r.OK(errors.Join(r.Work(r.S), r.S.Synchronize())) // nobody holds it up
+			r.Release(r.Other)
 
 			made, err := call()
-			r.ok(err)
+			r.OK(err)
 			if made != nil {
 				t.Cleanup(func() { made.Close() })
 			}
@@ -177,10 +164,10 @@ func TestAbandonedIsNotFreed(t *testing.T) {
 			if !c.device {
 				want["context"]++
 			}
-			if diff := cmp.Diff(want, r.waiting()); diff != "" {
+			if diff := cmp.Diff(want, waitingOf(r)); diff != "" {
 				t.Errorf("after the call (-want +got):\n%s", diff)
 			}
-			if got := r.abandoned(); !slices.Equal(got, waitingKinds) {
+			if got := r.Abandoned(); !slices.Equal(got, waitingKinds) {
 				t.Errorf("reported are %v", got)
 			}
 		})
@@ -189,34 +176,34 @@ func TestAbandonedIsNotFreed(t *testing.T) {
 
 // TestOutOfMemory runs out of memory for good: what was abandoned is freed, and the allocation fails all the same.
 func TestOutOfMemory(t *testing.T) {
-	r := newSoft(t)
-	before := r.waiting()
-	r.forget()
-	r.sim.Inject(cusim.Fault{Function: "cuMemAlloc", Every: true, Code: int(ResultOutOfMemory)})
-	_, err := r.gpu.Alloc(4096)
-	r.is(err, ResultOutOfMemory)
-	if diff := cmp.Diff(before, r.waiting()); diff != "" {
+	r := NewSoft(t)
+	before := waitingOf(r)
+	forgetEach(r)
+	r.Sim.Inject(cusim.Fault{Function: "cuMemAlloc", Every: true, Code: int(ResultOutOfMemory)})
+	_, err := r.GPU.Alloc(4096)
+	r.Is(err, ResultOutOfMemory)
+	if diff := cmp.Diff(before, waitingOf(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	r.sim.ClearFaults()
-	r.ok(need(r.gpu.Alloc(4096))(t).Close())
+	r.Sim.ClearFaults()
+	r.OK(Need(r.GPU.Alloc(4096))(t).Close())
 }
 
-// inFlight closes memory while a call on it is in flight.
-func (r *soft) inFlight(m *core.Mem, close func() error) {
-	r.t.Helper()
+// closeInFlight closes memory while a call on it is in flight.
+func closeInFlight(r *Soft, m *core.Mem, close func() error) {
+	r.T.Helper()
 	m.Retain()
-	r.ok(close())
+	r.OK(close())
 	m.EndCall()
 }
 
-// reused allocates device memory, and reports whether it is what another one was.
-func (r *soft) reused(old *DeviceMem, size uint64) bool {
-	r.t.Helper()
-	m := need(r.gpu.Alloc(size))(r.t)
-	r.t.Cleanup(func() { m.Close() })
+// reuses allocates device memory, and reports whether it is what another one was.
+func reuses(r *Soft, old *DeviceMem, size uint64) bool {
+	r.T.Helper()
+	m := Need(r.GPU.Alloc(size))(r.T)
+	r.T.Cleanup(func() { m.Close() })
 	if m.Size() != size || core.Of(m) == core.Of(old) {
-		r.t.Errorf("%d bytes, want %d", m.Size(), size)
+		r.T.Errorf("%d bytes, want %d", m.Size(), size)
 	}
 	return core.Of(m).Raw == core.Of(old).Raw
 }
@@ -226,73 +213,73 @@ func (r *soft) reused(old *DeviceMem, size uint64) bool {
 func TestMemoryReused(t *testing.T) {
 	for name, c := range map[string]struct {
 		// use uses the memory, and returns what ends the use.
-		use   func(r *soft, m *DeviceMem) (end func())
+		use   func(r *Soft, m *DeviceMem) (end func())
 		early bool // whether it is good before the use ends
 		late  bool // and afterwards
 	}{
-		"unused": {func(*soft, *DeviceMem) func() { return func() {} }, true, false},
-		"used": {func(r *soft, m *DeviceMem) func() {
-			r.ok(errors.Join(r.s.Memset(m, 1), r.other.Memset(m, 1), r.gpu.Synchronize()))
+		"unused": {func(*Soft, *DeviceMem) func() { return func() {} }, true, false},
+		"used": {func(r *Soft, m *DeviceMem) func() {
+			r.OK(errors.Join(r.S.Memset(m, 1), r.Other.Memset(m, 1), r.GPU.Synchronize()))
 			return func() {}
 		}, true, false},
-		"work is pending": {func(r *soft, m *DeviceMem) func() {
-			r.sim.Hold(uintptr(core.Of(r.s).Raw)) // which lends the handle to nobody
-			r.ok(r.s.Memset(m, 1))
-			return func() { r.sim.Finish(); r.ok(r.s.Synchronize()) }
+		"work is pending": {func(r *Soft, m *DeviceMem) func() {
+			r.Sim.Hold(uintptr(core.Of(r.S).Raw)) // which lends the handle to nobody
+			r.OK(r.S.Memset(m, 1))
+			return func() { r.Sim.Finish(); r.OK(r.S.Synchronize()) }
 		}, false, true},
-		"no stream": {func(r *soft, m *DeviceMem) func() {
-			r.ok(errors.Join(m.Memset(1), m.CopyTo(make([]byte, 8))))
+		"no stream": {func(r *Soft, m *DeviceMem) func() {
+			r.OK(errors.Join(m.Memset(1), m.CopyTo(make([]byte, 8))))
 			return func() {}
 		}, true, false},
-		"no stream, and the legacy one is busy": {func(r *soft, m *DeviceMem) func() {
-			blocking := need(r.gpu.NewStream(StreamDefault))(r.t)
-			r.t.Cleanup(func() { blocking.Close() })
-			r.hold(blocking)
-			r.ok(errors.Join(r.work(blocking), m.Memset(1)))
-			return func() { r.release(blocking); r.ok(blocking.Synchronize()) }
+		"no stream, and the legacy one is busy": {func(r *Soft, m *DeviceMem) func() {
+			blocking := Need(r.GPU.NewStream(StreamDefault))(r.T)
+			r.T.Cleanup(func() { blocking.Close() })
+			r.Hold(blocking)
+			r.OK(errors.Join(r.Work(blocking), m.Memset(1)))
+			return func() { r.Release(blocking); r.OK(blocking.Synchronize()) }
 		}, false, true},
-		"the stream is being captured": {func(r *soft, m *DeviceMem) func() {
-			r.ok(errors.Join(r.s.Memset(m, 1), r.s.Synchronize()))
+		"the stream is being captured": {func(r *Soft, m *DeviceMem) func() {
+			r.OK(errors.Join(r.S.Memset(m, 1), r.S.Synchronize()))
 			begun, end, ended := make(chan bool), make(chan bool), make(chan error)
 			go func() {
-				g, err := r.s.Capture(CaptureRelaxed, func() error { close(begun); <-end; return r.work(r.s) })
+				g, err := r.S.Capture(CaptureRelaxed, func() error { close(begun); <-end; return r.Work(r.S) })
 				ended <- errors.Join(err, g.Close())
 			}()
 			<-begun
-			return func() { close(end); r.ok(<-ended) }
+			return func() { close(end); r.OK(<-ended) }
 		}, false, true},
-		"a graph uses it": {func(r *soft, m *DeviceMem) func() {
-			g := r.graph(func() error { return r.s.Memset(m, 1) })
-			x := r.exec(g)
-			r.hold(r.s)
-			r.ok(errors.Join(g.Close(), x.Launch(r.s)))
-			return func() { r.release(r.s); r.ok(errors.Join(r.s.Synchronize(), x.Close())) }
+		"a graph uses it": {func(r *Soft, m *DeviceMem) func() {
+			g := r.Graph(func() error { return r.S.Memset(m, 1) })
+			x := r.Exec(g)
+			r.Hold(r.S)
+			r.OK(errors.Join(g.Close(), x.Launch(r.S)))
+			return func() { r.Release(r.S); r.OK(errors.Join(r.S.Synchronize(), x.Close())) }
 		}, false, true},
-		"its address is known": {func(r *soft, m *DeviceMem) func() { m.Handle(); return func() {} }, false, false},
-		"the stream's handle is known": {func(r *soft, m *DeviceMem) func() {
-			r.other.Handle()
-			r.ok(errors.Join(r.other.Memset(m, 1), r.other.Synchronize()))
+		"its address is known": {func(r *Soft, m *DeviceMem) func() { m.Handle(); return func() {} }, false, false},
+		"the stream's handle is known": {func(r *Soft, m *DeviceMem) func() {
+			r.Other.Handle()
+			r.OK(errors.Join(r.Other.Memset(m, 1), r.Other.Synchronize()))
 			return func() {}
 		}, false, false},
-		"the stream is closed, without a mark": {func(r *soft, m *DeviceMem) func() {
-			s := r.stream()
-			r.ok(errors.Join(s.Memset(m, 1), s.Synchronize(), s.Close()))
+		"the stream is closed, without a mark": {func(r *Soft, m *DeviceMem) func() {
+			s := r.Stream()
+			r.OK(errors.Join(s.Memset(m, 1), s.Synchronize(), s.Close()))
 			return func() {}
 		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t)
-			old := need(r.gpu.Alloc(1000))(t)
+			r := NewSoft(t)
+			old := Need(r.GPU.Alloc(1000))(t)
 			end := c.use(r, old)
-			r.inFlight(core.Of(old), old.Close)
-			if r.reused(old, 1001) {
+			closeInFlight(r, core.Of(old), old.Close)
+			if reuses(r, old, 1001) {
 				t.Error("more is allocated than there is")
 			}
-			if got := r.reused(old, 900); got != c.early {
+			if got := reuses(r, old, 900); got != c.early {
 				t.Errorf("reused before the end of the use: %v, want %v", got, c.early)
 			}
 			end()
-			if got := r.reused(old, 900); got != c.late {
+			if got := reuses(r, old, 900); got != c.late {
 				t.Errorf("reused after the end of the use: %v, want %v", got, c.late)
 			}
 		})
@@ -302,18 +289,18 @@ func TestMemoryReused(t *testing.T) {
 // TestHostMemoryReused reuses pinned memory of the same flags, also when the stream that used it was closed: that has
 // left a mark.
 func TestHostMemoryReused(t *testing.T) {
-	r := newSoft(t)
-	old := need(r.gpu.AllocHost(1000, HostDeviceMap))(t)
-	addr, s := core.Of(old).Host, r.stream()
-	r.ok(errors.Join(s.Memset(old, 7), s.Synchronize(), s.Close()))
-	r.inFlight(core.Of(old), old.Close)
+	r := NewSoft(t)
+	old := Need(r.GPU.AllocHost(1000, HostDeviceMap))(t)
+	addr, s := core.Of(old).Host, r.Stream()
+	r.OK(errors.Join(s.Memset(old, 7), s.Synchronize(), s.Close()))
+	closeInFlight(r, core.Of(old), old.Close)
 	for _, flags := range []HostFlags{0, HostPortable | HostDeviceMap, HostDeviceMap} {
-		h := need(r.gpu.AllocHost(900, flags))(t)
+		h := Need(r.GPU.AllocHost(900, flags))(t)
 		defer h.Close()
 		if got := core.Of(h).Host == addr; got != (flags == HostDeviceMap) {
 			t.Errorf("flags %v: reused: %v", flags, got)
 		}
-		r.ok(errors.Join(r.s.Memset(h, 1), r.s.Synchronize(), h.View(func(b []byte) error {
+		r.OK(errors.Join(r.S.Memset(h, 1), r.S.Synchronize(), h.View(func(b []byte) error {
 			if len(b) != 900 {
 				t.Errorf("flags %v: %d bytes", flags, len(b))
 			}
@@ -324,14 +311,14 @@ func TestHostMemoryReused(t *testing.T) {
 
 // TestMemoryOfPoisonedContext allocates in a context that is poisoned, and has memory that would fit.
 func TestMemoryOfPoisonedContext(t *testing.T) {
-	r := newSoft(t)
-	old := need(r.gpu.Alloc(8))(t)
-	r.inFlight(core.Of(old), old.Close)
-	r.sim.Poison(int(ResultIllegalAddress))
-	if _, err := r.s.Query(); !errors.Is(err, ErrContextPoisoned) {
+	r := NewSoft(t)
+	old := Need(r.GPU.Alloc(8))(t)
+	closeInFlight(r, core.Of(old), old.Close)
+	r.Sim.Poison(int(ResultIllegalAddress))
+	if _, err := r.S.Query(); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("Query: %v", err)
 	}
-	if _, err := r.gpu.Alloc(8); !errors.Is(err, ErrContextPoisoned) {
+	if _, err := r.GPU.Alloc(8); !errors.Is(err, ErrContextPoisoned) {
 		t.Errorf("Alloc: %v", err)
 	}
 }
@@ -339,25 +326,25 @@ func TestMemoryOfPoisonedContext(t *testing.T) {
 // TestReleaseDuringCapture closes memory that was used on a stream that is being captured, and with it the last of what
 // is in its context: both stay until a call after the capture.
 func TestReleaseDuringCapture(t *testing.T) {
-	r := newSoft(t)
-	own := need(r.gpu.Device().NewContext(0))(t)
-	host := need(own.AllocHost(8, HostPortable|HostDeviceMap))(t)
-	before := r.waiting()
-	r.ok(r.s.Memset(host, 1))
-	r.graph(func() error {
-		r.ok(errors.Join(host.Close(), own.Close(), r.drv.Close(), r.work(r.s)))
-		if diff := cmp.Diff(before, r.waiting()); diff != "" {
+	r := NewSoft(t)
+	own := Need(r.GPU.Device().NewContext(0))(t)
+	host := Need(own.AllocHost(8, HostPortable|HostDeviceMap))(t)
+	before := waitingOf(r)
+	r.OK(r.S.Memset(host, 1))
+	r.Graph(func() error {
+		r.OK(errors.Join(host.Close(), own.Close(), r.Drv.Close(), r.Work(r.S)))
+		if diff := cmp.Diff(before, waitingOf(r)); diff != "" {
 			t.Errorf("in the capture (-want +got):\n%s", diff)
 		}
 		return nil
 	})
-	r.ok(r.drv.Close())
+	r.OK(r.Drv.Close())
 	before["context"]--
 	before["host memory"]--
-	if diff := cmp.Diff(before, r.waiting()); diff != "" {
+	if diff := cmp.Diff(before, waitingOf(r)); diff != "" {
 		t.Errorf("after the capture (-want +got):\n%s", diff)
 	}
-	if got := r.abandoned(); got != nil {
+	if got := r.Abandoned(); got != nil {
 		t.Errorf("reported are %v", got)
 	}
 }
@@ -367,7 +354,7 @@ func TestReleaseDuringCapture(t *testing.T) {
 func TestAbandonedContext(t *testing.T) {
 	for name, abandon := range map[string]func(f *fake, gpu *Context) *core.Context{
 		"closed": func(f *fake, gpu *Context) *core.Context {
-			e := need(gpu.NewEvent(0))(f.t)
+			e := Need(gpu.NewEvent(0))(f.t)
 			f.ok(errors.Join(gpu.Close(), e.Close()))
 			return core.Of(gpu).Context
 		},
@@ -376,8 +363,8 @@ func TestAbandonedContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			drv := f.open()
-			dev := need(drv.Device(1))(t)
-			primary := func() *Context { return need(dev.PrimaryContext())(t) }
+			dev := Need(drv.Device(1))(t)
+			primary := func() *Context { return Need(dev.PrimaryContext())(t) }
 			var cc *core.Context
 			func() { cc = abandon(f, primary()) }()
 			isAbandoned := func() bool {
@@ -385,7 +372,7 @@ func TestAbandonedContext(t *testing.T) {
 				defer core.Of(drv).Mu.Unlock()
 				return cc.Abandoned && slices.Contains(core.Of(drv).Abandoned, cc)
 			}
-			if !eventually(isAbandoned) {
+			if !Eventually(isAbandoned) {
 				t.Fatal("the context is not abandoned")
 			}
 			claims := func(what string, want int) {
@@ -432,10 +419,10 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 	if res != driver.ResultSuccess {
 		t.Fatal(res)
 	}
-	gpu := need(drv.WrapContext(uintptr(raw)))(t)
+	gpu := Need(drv.WrapContext(uintptr(raw)))(t)
 	var ptr driver.DevicePtr
 	func() {
-		m := need(gpu.Alloc(8))(t)
+		m := Need(gpu.Alloc(8))(t)
 		ptr = core.Of(m).Raw
 		f.ok(gpu.Close())
 	}()
@@ -459,8 +446,8 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 // TestDeferredStorm allocates, uses, abandons, closes, and makes the calls that free what waits, from many goroutines.
 // In the end nothing is left.
 func TestDeferredStorm(t *testing.T) {
-	r := newSoft(t)
-	dev := need(r.drv.Device(1))(t)
+	r := NewSoft(t)
+	dev := Need(r.Drv.Device(1))(t)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -485,7 +472,7 @@ func TestDeferredStorm(t *testing.T) {
 				case 0:
 					err = errors.Join(err, gpu.Synchronize())
 				case 1:
-					err = errors.Join(err, r.drv.Close())
+					err = errors.Join(err, r.Drv.Close())
 				case 2:
 					mine = nil
 				case 3:
@@ -493,7 +480,7 @@ func TestDeferredStorm(t *testing.T) {
 				case 4:
 					mine, err = append(mine, gpu), errors.Join(err, mem.Close())
 				case 5:
-					err = errors.Join(err, r.gpu.Synchronize(), host.Close())
+					err = errors.Join(err, r.GPU.Synchronize(), host.Close())
 				case 6:
 					for _, c := range mine {
 						err = errors.Join(err, c.Close())
@@ -509,8 +496,8 @@ func TestDeferredStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if !r.freed(func() bool { return r.sim.Census()["context"] == 1 }) {
-		t.Errorf("left are %v", r.sim.Census())
+	if !r.Freed(func() bool { return r.Sim.Census()["context"] == 1 }) {
+		t.Errorf("left are %v", r.Sim.Census())
 	}
 }
 

@@ -12,34 +12,35 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 func TestDeviceFacts(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	devs := need(drv.Devices())(t)
+	devs := Need(drv.Devices())(t)
 	if len(devs) != 3 {
 		t.Fatalf("%d devices", len(devs))
 	}
 	for i, dev := range devs {
-		if dev.Ordinal() != i || dev.Driver() != drv || dev != need(drv.Device(i))(t) {
+		if dev.Ordinal() != i || dev.Driver() != drv || dev != Need(drv.Device(i))(t) {
 			t.Errorf("device %d is %+v", i, dev)
 		}
 	}
 	dev := devs[1]
-	if name := need(dev.Name())(t); name != "Fake GPU 1" {
+	if name := Need(dev.Name())(t); name != "Fake GPU 1" {
 		t.Errorf("Name = %q", name)
 	}
 	if got := dev.String(); got != "device 1 (Fake GPU 1)" {
 		t.Errorf("String = %q", got)
 	}
-	uuid := need(dev.UUID())(t)
+	uuid := Need(dev.UUID())(t)
 	const text = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
-	if j := need(json.Marshal(uuid))(t); uuid.String() != text || string(j) != `"`+text+`"` {
+	if j := Need(json.Marshal(uuid))(t); uuid.String() != text || string(j) != `"`+text+`"` {
 		t.Errorf("UUID = %v, as JSON %s", uuid, j)
 	}
-	id := need(dev.PCIBusID())(t)
-	if id != "0000:3C:00.0" || need(drv.DeviceByPCIBusID(id))(t) != dev {
+	id := Need(dev.PCIBusID())(t)
+	if id != "0000:3C:00.0" || Need(drv.DeviceByPCIBusID(id))(t) != dev {
 		t.Errorf("PCIBusID = %q", id)
 	}
 	for _, bad := range []string{"", "nonsense", "0000:ff:00.0"} {
@@ -47,19 +48,19 @@ func TestDeviceFacts(t *testing.T) {
 			t.Errorf("DeviceByPCIBusID(%q): %v", bad, err)
 		}
 	}
-	if v := need(dev.Attribute(DeviceAttributeWarpSize))(t); v != int(DeviceAttributeWarpSize) {
+	if v := Need(dev.Attribute(DeviceAttributeWarpSize))(t); v != int(DeviceAttributeWarpSize) {
 		t.Errorf("Attribute = %d", v)
 	}
-	all := need(dev.Attributes())(t)
+	all := Need(dev.Attributes())(t)
 	if len(all) != len(NamesDeviceAttribute) || all[DeviceAttributeComputeCapabilityMajor] != 9 {
 		t.Errorf("%d attributes: %v", len(all), all)
 	}
-	if j := string(need(json.Marshal(all))(t)); !strings.Contains(j, `"warp_size":10`) {
+	if j := string(Need(json.Marshal(all))(t)); !strings.Contains(j, `"warp_size":10`) {
 		t.Errorf("as JSON: %.100s", j)
 	}
 	// A driver that is too old for an attribute says so, one that fails does too.
 	f.fail("cuDeviceGetAttribute", 3, ResultInvalidValue)
-	if fewer := need(dev.Attributes())(t); len(fewer) != len(all)-1 {
+	if fewer := Need(dev.Attributes())(t); len(fewer) != len(all)-1 {
 		t.Errorf("%d of %d attributes", len(fewer), len(all))
 	}
 	f.fail("cuDeviceGetAttribute", 3, ResultUnknown)
@@ -81,7 +82,7 @@ func TestDeviceFacts(t *testing.T) {
 // TestNoSuchDevice checks that the error says which devices there are.
 func TestNoSuchDevice(t *testing.T) {
 	for n, has := range map[int]string{1: "only device 0", 2: "the devices 0 to 1"} {
-		drv := need(Open(WithSoftware(cusim.New(cusim.Devices(n)))))(t)
+		drv := Need(Open(WithSoftware(cusim.New(cusim.Devices(n)))))(t)
 		_, err := drv.Device(n)
 		if want := fmt.Sprintf("there is no device %d: the driver has %s", n, has); !errors.Is(err, ResultInvalidDevice) ||
 			!strings.HasSuffix(err.Error(), want) {
@@ -96,17 +97,17 @@ func TestNoSuchDevice(t *testing.T) {
 func TestDevicePeers(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	a, b := need(drv.Device(0))(t), need(drv.Device(1))(t)
-	if !need(a.CanAccessPeer(b))(t) || need(a.CanAccessPeer(a))(t) {
+	a, b := Need(drv.Device(0))(t), Need(drv.Device(1))(t)
+	if !Need(a.CanAccessPeer(b))(t) || Need(a.CanAccessPeer(a))(t) {
 		t.Error("CanAccessPeer")
 	}
-	if v := need(a.P2PAttribute(P2PAttributeNativeAtomicSupported, b))(t); v != 3 {
+	if v := Need(a.P2PAttribute(P2PAttributeNativeAtomicSupported, b))(t); v != 3 {
 		t.Errorf("P2PAttribute = %d", v)
 	}
 	if _, err := a.P2PAttribute(0, a); !errors.Is(err, ResultInvalidDevice) {
 		t.Errorf("a device's link to itself: %v", err)
 	}
-	other := need(f.open().Device(1))(t)
+	other := Need(f.open().Device(1))(t)
 	if _, err := a.CanAccessPeer(other); !errors.Is(err, ErrDriverMismatch) {
 		t.Errorf("devices of two drivers: %v", err)
 	}
@@ -146,7 +147,7 @@ func TestFeatures(t *testing.T) {
 		f := newFake(t)
 		f.tell("fake_version", version)
 		drv := f.open()
-		got := need(drv.Features())(t)
+		got := Need(drv.Features())(t)
 		got.ContextEvents, got.GreenContexts = false, false // the fake driver has none
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", version, diff)

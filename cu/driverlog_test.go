@@ -15,6 +15,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 func TestParseLog(t *testing.T) {
@@ -53,7 +54,7 @@ func TestParseLog(t *testing.T) {
 func TestDriverLogLong(t *testing.T) {
 	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" +
 		strings.Repeat("ä", 10000) + "end"}))
-	_, err := need(Open(WithSoftware(sim)))(t).DeviceCount()
+	_, err := Need(Open(WithSoftware(sim)))(t).DeviceCount()
 	if s := fmt.Sprint(err); len(s) > 2*core.MaxExplanation || !strings.Contains(s, "says: beginää") ||
 		!strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
 		t.Errorf("%d bytes: %v", len(s), err)
@@ -148,7 +149,7 @@ func (s *slowLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 func TestDriverLogUnlocked(t *testing.T) {
 	sim := cusim.New()
 	slow := &slowLog{Software: sim.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(slow))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(slow))))(t)
 	sim.Inject(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "first"})
 	sim.Inject(cusim.Fault{Function: "cuDeviceGet", Code: 2, Log: "second"})
 	var second error
@@ -189,8 +190,8 @@ func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 // TestDriverLogOwn checks that what the software driver says about the machine replaces the remedy, and nothing else.
 func TestDriverLogOwn(t *testing.T) {
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(&ownLog{sim.Software()}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(&ownLog{sim.Software()}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	const text = "no files: raise ulimit -n"
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Every: true, Code: 2, Log: text})
@@ -210,11 +211,11 @@ func TestDriverLogOwn(t *testing.T) {
 
 // TestDriverLogOfAddAlloc makes sure that the error of an allocation that is tried several times has the log's text.
 func TestDriverLogOfAddAlloc(t *testing.T) {
-	r := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	r.sim.Inject(cusim.Fault{Function: AllocFunction(), Every: true, Code: 2, Log: "no pages"})
-	_, _, err := addAlloc(g, 64)
+	r.Sim.Inject(cusim.Fault{Function: AllocFunction(), Every: true, Code: 2, Log: "no pages"})
+	_, _, err := AddAlloc(g, 64)
 	if s := fmt.Sprint(err); !strings.Contains(s, "64 bytes") || !strings.HasSuffix(s, "says: no pages") {
 		t.Error(err)
 	}

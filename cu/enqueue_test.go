@@ -14,20 +14,21 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // axpyWith launches the kernel of the fake driver with a vector.
 func axpyWith(f *Function, s *Stream, m Memory) error {
-	return f.Launch(s, oneThread, Ptr(m), F32(0), U64(0))
+	return f.Launch(s, OneThread, Ptr(m), F32(0), U64(0))
 }
 
 // TestKeptObjects enqueues work repeatedly. The stream keeps the objects that the work uses, until
 // they are closed.
 func TestKeptObjects(t *testing.T) {
 	r := newRig(t)
-	mod := need(r.gpu.LoadModule([]byte("fake")))(t)
-	axpy := need(mod.Function("axpy"))(t)
-	d, h := need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
+	mod := Need(r.gpu.LoadModule([]byte("fake")))(t)
+	axpy := Need(mod.Function("axpy"))(t)
+	d, h := Need(r.gpu.Alloc(8))(t), Need(r.gpu.AllocHost(8, 0))(t)
 	calls := func(want int) {
 		t.Helper()
 		for name, c := range map[string]*core.Resource{
@@ -67,8 +68,8 @@ func TestKeptObjects(t *testing.T) {
 // TestKeptDuringCall closes objects that a stream keeps, while the driver enqueues work with them.
 func TestKeptDuringCall(t *testing.T) {
 	r := newRig(t)
-	mod, d := need(r.gpu.LoadModule([]byte("fake")))(t), need(r.gpu.Alloc(8))(t)
-	axpy := need(mod.Function("axpy"))(t)
+	mod, d := Need(r.gpu.LoadModule([]byte("fake")))(t), Need(r.gpu.Alloc(8))(t)
+	axpy := Need(mod.Function("axpy"))(t)
 	r.ok(axpyWith(axpy, r.s, d)) // the stream keeps both from now on
 	goOn := r.blocked("cuLaunchKernel", func() error { return axpyWith(axpy, r.s, d) })
 	r.ok(errors.Join(mod.Close(), d.Close()))
@@ -85,14 +86,14 @@ func TestKeptDuringCall(t *testing.T) {
 // TestKeptIsCollected abandons memory that a stream keeps.
 func TestKeptIsCollected(t *testing.T) {
 	r := newRig(t)
-	h := need(r.gpu.AllocHost(8, 0))(t)
+	h := Need(r.gpu.AllocHost(8, 0))(t)
 	p := weak.Make(func() *DeviceMem {
-		d := need(r.gpu.Alloc(8))(t)
+		d := Need(r.gpu.Alloc(8))(t)
 		r.ok(r.s.Copy(d, h))
 		r.ok(r.s.Copy(d, h))
 		return d
 	}())
-	if !eventually(func() bool { runtime.GC(); return p.Value() == nil }) {
+	if !Eventually(func() bool { runtime.GC(); return p.Value() == nil }) {
 		t.Fatal("the stream keeps the memory from being collected")
 	}
 	if got := r.leaked(1); len(got) != 1 || got[0] != "device memory abandoned" {
@@ -107,7 +108,7 @@ func TestKeptPlaces(t *testing.T) {
 	h := r.host(r.gpu, 8)
 	var all []*DeviceMem
 	for range 300 { // the numbers of resources start again at 256
-		all = append(all, need(r.gpu.Alloc(8))(t))
+		all = append(all, Need(r.gpu.Alloc(8))(t))
 	}
 	for range 20 {
 		for _, d := range all {
@@ -133,10 +134,10 @@ func TestKeptPlaces(t *testing.T) {
 // used the memory has each of them.
 func TestKeptElsewhere(t *testing.T) {
 	r := newRig(t)
-	h, d := r.host(r.gpu, 8), need(r.gpu.Alloc(8))(t)
+	h, d := r.host(r.gpu, 8), Need(r.gpu.Alloc(8))(t)
 	var streams []*Stream
 	for range 3 {
-		s := need(r.gpu.LegacyStream())(t)
+		s := Need(r.gpu.LegacyStream())(t)
 		streams = append(streams, s)
 		r.ok(s.Copy(d, h))
 		r.ok(s.Copy(d, h))
@@ -154,7 +155,7 @@ func TestKeptElsewhere(t *testing.T) {
 // driver ends the test if work uses an object that was destroyed.
 func TestKeptStorm(t *testing.T) {
 	r := newRig(t)
-	streams := []*Stream{r.s, r.stream(r.gpu), need(r.gpu.LegacyStream())(t)}
+	streams := []*Stream{r.s, r.stream(r.gpu), Need(r.gpu.LegacyStream())(t)}
 	defer streams[2].Close()
 	type objects struct {
 		mod  *Module
@@ -163,9 +164,9 @@ func TestKeptStorm(t *testing.T) {
 		h    *HostMem
 	}
 	fresh := func() *objects {
-		o := &objects{mod: need(r.gpu.LoadModule([]byte("fake")))(t)}
-		o.d, o.h = need(r.gpu.Alloc(8))(t), need(r.gpu.AllocHost(8, 0))(t)
-		o.axpy = need(o.mod.Function("axpy"))(t)
+		o := &objects{mod: Need(r.gpu.LoadModule([]byte("fake")))(t)}
+		o.d, o.h = Need(r.gpu.Alloc(8))(t), Need(r.gpu.AllocHost(8, 0))(t)
+		o.axpy = Need(o.mod.Function("axpy"))(t)
 		return o
 	}
 	var places [3]atomic.Pointer[objects]
@@ -219,13 +220,13 @@ func TestContextFree(t *testing.T) {
 			f.tell("fake_version", c.version)
 			drv := f.open()
 			gpu := f.context(drv, 0)
-			s, legacy := f.stream(gpu), need(gpu.LegacyStream())(t)
+			s, legacy := f.stream(gpu), Need(gpu.LegacyStream())(t)
 			defer legacy.Close()
-			axpy, d, h := need(f.module(gpu).Function("axpy"))(t), f.memory(gpu, 8), f.host(gpu, 8)
+			axpy, d, h := Need(f.module(gpu).Function("axpy"))(t), f.memory(gpu, 8), f.host(gpu, 8)
 			e := f.memory(gpu, 8)
-			g := need(s.Capture(CaptureRelaxed, func() error { return s.Copy(d, h) }))(t)
+			g := Need(s.Capture(CaptureRelaxed, func() error { return s.Copy(d, h) }))(t)
 			defer g.Close()
-			x := need(g.Instantiate())(t)
+			x := Need(g.Instantiate())(t)
 			defer x.Close()
 			for name, call := range map[string]func(s *Stream) error{
 				"cuLaunchKernel":       func(s *Stream) error { return axpyWith(axpy, s, d) },
@@ -293,17 +294,17 @@ func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Functio
 
 // TestLaunchMissing launches by a function that the driver lacks.
 func TestLaunchMissing(t *testing.T) {
-	drv := need(Open(WithSoftware(driver.Provide(noCooperation{cusim.New(spinKernel).Software()}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	spin := need(mod.Function("spin"))(t)
-	cfg := oneThread
+	drv := Need(Open(WithSoftware(driver.Provide(noCooperation{cusim.New(SpinKernel).Software()}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	spin := Need(mod.Function("spin"))(t)
+	cfg := OneThread
 	cfg.Flags = LaunchCooperative
 	if err := spin.Launch(s, cfg, U64(1)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a cooperative launch: %v", err)
 	}
-	if err := spin.Launch(s, oneThread, U64(1)); err != nil {
+	if err := spin.Launch(s, OneThread, U64(1)); err != nil {
 		t.Error(err)
 	}
 	if err := errors.Join(s.Close(), mod.Close(), gpu.Close(), drv.Close()); err != nil {
@@ -356,9 +357,9 @@ func TestWorkBesideCapture(t *testing.T) {
 				Software: cusim.New().Software(),
 				begun:    make(chan struct{}), proceed: make(chan struct{}),
 			}
-			drv := need(Open(WithSoftware(driver.Provide(d))))(t)
-			gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-			s, m := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.Alloc(8))(t)
+			drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+			gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+			s, m := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.Alloc(8))(t)
 			var wg sync.WaitGroup
 			memset := func() {
 				wg.Go(func() {
@@ -373,7 +374,7 @@ func TestWorkBesideCapture(t *testing.T) {
 				memset()
 				letGo()
 			}
-			g := need(s.Capture(CaptureRelaxed, func() error {
+			g := Need(s.Capture(CaptureRelaxed, func() error {
 				if c.ended {
 					memset()
 					letGo()

@@ -16,6 +16,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -34,7 +35,7 @@ func TestMistakes(t *testing.T) {
 		r.ok(event.Record(stream))
 	}
 	r.ok(closed.Close())
-	axpy := need(r.module(r.gpu).Function("axpy"))(t)
+	axpy := Need(r.module(r.gpu).Function("axpy"))(t)
 	mem, foreignMem, farMem, freed := r.memory(r.gpu, 8), r.memory(other, 8), r.memory(far, 8), r.memory(r.gpu, 8)
 	r.ok(freed.Close())
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
@@ -290,10 +291,10 @@ func TestDriverErrors(t *testing.T) {
 // TestErrorsOfCreation checks that the error of a call that makes an object has the context's handle.
 func TestErrorsOfCreation(t *testing.T) {
 	fault := func(function string) cusim.Fault { return cusim.Fault{Function: function, Every: true, Code: 2} }
-	drv := need(Open(WithSoftware(cusim.New(cusim.Faults(
+	drv := Need(Open(WithSoftware(cusim.New(cusim.Faults(
 		fault("cuStreamCreate"), fault("cuEventCreate"), fault("cuModuleLoadDataEx"), fault("cuGraphCreate"),
 		fault("cuMemPoolCreate"), fault("cuMemAlloc"))))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	second := func(_ any, err error) error { return err }
 	for what, err := range map[string]error{
@@ -338,7 +339,7 @@ func TestOldDrivers(t *testing.T) {
 			}); n != 1 {
 				t.Errorf("%d calls of %s, want 1", n, c.elapsed)
 			}
-			fn := need(f.module(gpu).Function("axpy"))(t)
+			fn := Need(f.module(gpu).Function("axpy"))(t)
 			mem := f.memory(gpu, 8)
 			f.ok(fn.Launch(s, one, Ptr(mem), F32(1), U64(7)))
 			if err := fn.Launch(s, one, Ptr(mem), U64(1), U64(7)); (err != nil) != c.params {
@@ -383,7 +384,7 @@ func TestFunctionParameters(t *testing.T) {
 		}
 	}
 	r.ok(r.gpu.Err())
-	params, known := FunctionParams(need(m.Function("axpy"))(t))
+	params, known := FunctionParams(Need(m.Function("axpy"))(t))
 	if !known || !slices.Equal(params, []KernelParam{AnyParam(8), AnyParam(4), AnyParam(8)}) {
 		t.Errorf("parameters %v, known %v", params, known)
 	}
@@ -397,7 +398,7 @@ func TestFunctionParameters(t *testing.T) {
 
 	r.tell("fake_version", 12030) // the function came with 12.4
 	old := r.context(r.open(), 1)
-	fn := need(r.module(old).Function("axpy"))(t)
+	fn := Need(r.module(old).Function("axpy"))(t)
 	if params, known = FunctionParams(fn); known || params != nil {
 		t.Errorf("an old driver's parameters: %v, known %v", params, known)
 	}
@@ -459,17 +460,17 @@ func TestOpenErrors(t *testing.T) {
 func TestDevice(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	dev := need(drv.Device(1))(t)
+	dev := Need(drv.Device(1))(t)
 	major, minor, err := dev.ComputeCapability()
-	got := []any{need(drv.Version())(t), need(drv.DeviceCount())(t), dev.Ordinal(), need(dev.Name())(t), need(dev.TotalMem())(t), major, minor, err}
+	got := []any{Need(drv.Version())(t), Need(drv.DeviceCount())(t), dev.Ordinal(), Need(dev.Name())(t), Need(dev.TotalMem())(t), major, minor, err}
 	if diff := cmp.Diff([]any{Version(12080), 3, 1, "Fake GPU 1", uint64(1 << 34), 9, 0, nil}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	p := need(drv.Proc("cuDeviceTotalMem"))(t)
+	p := Need(drv.Proc("cuDeviceTotalMem"))(t)
 	if p.Addr() == 0 {
 		t.Error("no address")
 	}
-	if r, err := need(drv.Proc("cuCtxPopCurrent"))(t).Call(0); err != nil || r != ResultInvalidContext {
+	if r, err := Need(drv.Proc("cuCtxPopCurrent"))(t).Call(0); err != nil || r != ResultInvalidContext {
 		t.Errorf("Call = %v", r)
 	}
 }
@@ -497,7 +498,7 @@ func TestProcUnasked(t *testing.T) {
 func TestLaunch(t *testing.T) {
 	r := newRig(t)
 	m := r.module(r.gpu)
-	axpy, wide := need(m.Function("axpy"))(t), need(m.Function("wide"))(t)
+	axpy, wide := Need(m.Function("axpy"))(t), Need(m.Function("wide"))(t)
 	mem := r.memory(r.gpu, 8)
 	launched := func(from, n int) (words []uint64) {
 		for i := range n {
@@ -543,10 +544,10 @@ func TestCopy(t *testing.T) {
 // TestOneFault lets one call of the driver fail: the usual call of each kind reports that, and the
 // next one succeeds.
 func TestOneFault(t *testing.T) {
-	r := newSoft(t)
-	s, start, stop := r.stream(), r.event(EventDefault), r.event(EventDefault)
-	legacy := need(r.gpu.LegacyStream())(t)
-	r.ok(errors.Join(start.Record(s), stop.Record(s), s.Synchronize()))
+	r := NewSoft(t)
+	s, start, stop := r.Stream(), r.Event(EventDefault), r.Event(EventDefault)
+	legacy := Need(r.GPU.LegacyStream())(t)
+	r.OK(errors.Join(start.Record(s), stop.Record(s), s.Synchronize()))
 	for _, c := range []struct {
 		function string
 		call     func() error
@@ -558,11 +559,11 @@ func TestOneFault(t *testing.T) {
 		{"cuEventElapsedTime", func() error { _, _, err := stop.Since(start); return err }},
 		{"cuEventQuery", func() error { _, err := stop.Query(); return err }},
 	} {
-		r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultUnknown)})
+		r.Sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultUnknown)})
 		if err := c.call(); !errors.Is(err, ResultUnknown) {
 			t.Errorf("%s that fails: %v", c.function, err)
 		}
-		r.ok(c.call())
+		r.OK(c.call())
 	}
-	r.ok(legacy.Close())
+	r.OK(legacy.Close())
 }

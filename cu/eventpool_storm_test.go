@@ -13,6 +13,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 var (
@@ -27,9 +28,9 @@ var (
 // add up, and nothing is left.
 func TestPoolStorm(t *testing.T) {
 	for round := range *poolStormRounds {
-		r := newSoft(t)
-		stuck := r.stream()
-		r.hold(stuck) // a wait that got another's record on it never ends
+		r := NewSoft(t)
+		stuck := r.Stream()
+		r.Hold(stuck) // a wait that got another's record on it never ends
 		poolStorm(t, r, stuck, uint64(round), round%3 == 2)
 		if t.Failed() {
 			return
@@ -37,11 +38,11 @@ func TestPoolStorm(t *testing.T) {
 	}
 }
 
-func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) {
+func poolStorm(t *testing.T, r *Soft, stuck *Stream, seed uint64, closing bool) {
 	const workers = 6
 	const length = 100 * time.Microsecond
-	pool := need(r.gpu.EventPool())(t)
-	share := need(r.gpu.EventPool())(t)
+	pool := Need(r.GPU.EventPool())(t)
+	share := Need(r.GPU.EventPool())(t)
 	var acquired, refused atomic.Int64
 	var holders sync.Map // from CUevents
 	var copies [2 * workers]atomic.Pointer[Pooled]
@@ -66,7 +67,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 	}
 	live := make([]*Stream, workers)
 	for i := range live {
-		live[i] = r.stream()
+		live[i] = r.Stream()
 	}
 	var waits, users, aside sync.WaitGroup
 	stop := make(chan struct{})
@@ -79,10 +80,10 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 			}
 			pool.Trim()
 			if i%2 == 0 {
-				may("Trim's share", need(r.gpu.EventPool())(t).Close())
+				may("Trim's share", Need(r.GPU.EventPool())(t).Close())
 			}
 			if i%3 == 0 {
-				r.sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(ResultOutOfMemory)})
+				r.Sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(ResultOutOfMemory)})
 			}
 			pool.Stats()
 			time.Sleep(50 * time.Microsecond)
@@ -122,7 +123,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 					s = stuck
 				}
 				began := time.Now()
-				may("Launch", r.spin.Launch(s, oneThread, U64(uint64(length.Nanoseconds()))))
+				may("Launch", r.Spin.Launch(s, OneThread, U64(uint64(length.Nanoseconds()))))
 				recorded := may("Record", e.Record(s), own...)
 				if s != stuck && recorded && !shared { // if copies record it, the record may be another one
 					switch rnd.IntN(4) {
@@ -218,7 +219,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 	close(stop)
 	aside.Wait()
 	waits.Wait()
-	r.sim.ClearFaults()
+	r.Sim.ClearFaults()
 	if st := pool.Stats(); st.InUse != 0 || st.Acquired != uint64(acquired.Load()) {
 		t.Errorf("%+v after %d of which %d were refused", st, acquired.Load(), refused.Load())
 	}
@@ -230,9 +231,7 @@ func poolStorm(t *testing.T, r *soft, stuck *Stream, seed uint64, closing bool) 
 	}
 	may("Close", share.Close())
 	may("Close", pool.Close())
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.leaks) > 0 {
-		t.Errorf("leaks: %+v", r.leaks)
+	if leaks := r.Leaks(); len(leaks) > 0 {
+		t.Errorf("leaks: %+v", leaks)
 	}
 }

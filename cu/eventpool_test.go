@@ -10,23 +10,24 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestPoolGenerationsEnd lends an entry for the last time: no id comes back.
 func TestPoolGenerationsEnd(t *testing.T) {
 	r := newRig(t)
-	pool := need(r.gpu.EventPool())(t)
-	first := need(pool.Acquire())(t)
+	pool := Need(r.gpu.EventPool())(t)
+	first := Need(pool.Acquire())(t)
 	en := PooledEntry(first)
 	r.ok(first.Release())
 	en.State.Store((core.MaxGeneration - 1) * core.EntryOne)
-	last := need(pool.Acquire())(t)
+	last := Need(pool.Acquire())(t)
 	if PooledEntry(last) != en || PooledGeneration(last) != core.MaxGeneration {
 		t.Fatalf("generation %d", PooledGeneration(last))
 	}
 	r.ok(last.Record(r.s))
-	r.ok(need(pool.ByID(last.ID()))(t).Release())
-	next := need(pool.Acquire())(t)
+	r.ok(Need(pool.ByID(last.ID()))(t).Release())
+	next := Need(pool.Acquire())(t)
 	if PooledEntry(next) == en {
 		t.Error("the entry is in use again")
 	}
@@ -56,8 +57,8 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 	} {
 		t.Run(c.fn, func(t *testing.T) {
 			r := newRig(t)
-			pool := need(r.gpu.EventPool())(t)
-			e := need(pool.Acquire())(t)
+			pool := Need(r.gpu.EventPool())(t)
+			e := Need(pool.Acquire())(t)
 			r.ok(e.Record(r.s))
 			raw := PooledEntry(e).Core.Load().Slot.Load().Raw
 			r.tell("fake_block", c.fn, 1, 1)
@@ -69,7 +70,7 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 			})
 			r.tell("fake_await_blocked", c.fn, 1)
 			r.ok(e.Release())
-			next := need(pool.Acquire())(t)
+			next := Need(pool.Acquire())(t)
 			if PooledEntry(next).Core.Load().Slot.Load().Raw == raw {
 				t.Error("a CUevent is in use while a call on it is in flight")
 			}
@@ -94,10 +95,10 @@ func TestPoolReleaseDuringCall(t *testing.T) {
 // not seen: the next holder has another CUevent.
 func TestPoolLateCall(t *testing.T) {
 	r := newRig(t)
-	pool := need(r.gpu.EventPool())(t)
+	pool := Need(r.gpu.EventPool())(t)
 	var held []Pooled
 	for i := range 2 * core.PoolHomes { // first of those in homes, then of those on the list
-		e := need(pool.Acquire())(t)
+		e := Need(pool.Acquire())(t)
 		if PooledEntry(e).Home != (i < core.PoolHomes) {
 			t.Errorf("event %d is in a home: %v", i, PooledEntry(e).Home)
 		}
@@ -106,7 +107,7 @@ func TestPoolLateCall(t *testing.T) {
 		if !sl.Acquire(sl) {
 			t.Fatal("the slot is closed")
 		}
-		next := need(pool.Acquire())(t)
+		next := Need(pool.Acquire())(t)
 		if PooledEntry(next) != PooledEntry(e) || PooledEntry(next).Core.Load().Slot.Load().Raw == sl.Raw {
 			t.Error("a CUevent is in use while a call on it is in flight")
 		}
@@ -122,10 +123,10 @@ func TestPoolLateCall(t *testing.T) {
 // TestPoolReleasedTwiceAtOnce releases two copies of an event that is in use: one of them
 // comes first.
 func TestPoolReleasedTwiceAtOnce(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	for range 5_000 {
-		e := need(pool.Acquire())(t)
+		e := Need(pool.Acquire())(t)
 		sl := PooledEntry(e).Core.Load().Slot.Load()
 		sl.Retain() // as a wait in flight
 		var firsts atomic.Int32
@@ -145,42 +146,42 @@ func TestPoolReleasedTwiceAtOnce(t *testing.T) {
 			t.Fatalf("released %d times", firsts.Load())
 		}
 	}
-	r.ok(pool.Close())
+	r.OK(pool.Close())
 }
 
 // TestPoolWaitOutlivesRelease begins to wait when a release has looked already whether
 // somebody does, and trims, or closes, the pool.
 func TestPoolWaitOutlivesRelease(t *testing.T) {
 	for _, by := range []string{"Trim", "Close"} {
-		r := newSoft(t)
-		pool := need(r.gpu.EventPool())(t)
-		e := need(pool.Acquire())(t)
-		r.hold(r.s)
-		r.ok(e.Record(r.s))
-		ticket := need(e.Ticket())(t)
+		r := NewSoft(t)
+		pool := Need(r.GPU.EventPool())(t)
+		e := Need(pool.Acquire())(t)
+		r.Hold(r.S)
+		r.OK(e.Record(r.S))
+		ticket := Need(e.Ticket())(t)
 		PooledEntry(e).State.Store(uint64(PooledGeneration(e)) * core.EntryOne) // as a release does then
 		if by == "Trim" {
 			pool.Trim()
 		}
-		r.ok(pool.Close())
+		r.OK(pool.Close())
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		if err := ticket.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: the wait for a pending record ends: %v", by, err)
 		}
-		r.release(r.s)
-		r.ok(ticket.Wait(t.Context()))
+		r.Release(r.S)
+		r.OK(ticket.Wait(t.Context()))
 	}
 }
 
 // TestPoolForgedID guesses the id that the pool is about to lend.
 func TestPoolForgedID(t *testing.T) {
 	r := newRig(t)
-	pool := need(r.gpu.EventPool())(t)
+	pool := Need(r.gpu.EventPool())(t)
 	r.tell("fake_block", "cuEventCreate", 1, 1)
 	var e Pooled
 	var wg sync.WaitGroup
-	wg.Go(func() { e = need(pool.Acquire())(t) })
+	wg.Go(func() { e = Need(pool.Acquire())(t) })
 	r.tell("fake_await_blocked", "cuEventCreate", 1)
 	if forged, err := pool.ByID(1); !errors.Is(err, ErrReleased) {
 		t.Errorf("ByID: %+v, %v", forged, err)
@@ -200,15 +201,15 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 	r := newRig(t)
 	r.hold(r.s)
 	free := r.stream(r.gpu)
-	pool := need(r.gpu.EventPool())(t)
-	e := need(pool.Acquire())(t)
+	pool := Need(r.gpu.EventPool())(t)
+	e := Need(pool.Acquire())(t)
 	r.ok(e.Record(r.s))
-	ticket := need(e.Ticket())(t)
+	ticket := Need(e.Ticket())(t)
 	sl, err := EnterPooled(e, "test") // as a call does that then takes its time
 	r.ok(err)
 	r.ok(e.Record(r.s)) // moves on to another slot, as somebody waits
 	r.ok(e.Release())
-	next := need(pool.Acquire())(t)
+	next := Need(pool.Acquire())(t)
 	if err := sl.Event.Record("cuEventRecord", core.RecordArgs{Stream: core.Of(r.s)}); !errors.Is(err, ErrClosed) {
 		t.Errorf("the late record: %v", err)
 	}
@@ -228,7 +229,7 @@ func TestPoolRecordBesideRelease(t *testing.T) {
 // in use.
 func TestPoolFailures(t *testing.T) {
 	r := newRig(t)
-	pool := need(r.gpu.EventPool())(t)
+	pool := Need(r.gpu.EventPool())(t)
 	for range 2 { // without and with an entry that has no CUevent
 		r.fail("cuEventCreate", 1, ResultOutOfMemory)
 		before := pool.Stats().Acquired
@@ -238,7 +239,7 @@ func TestPoolFailures(t *testing.T) {
 		if st := pool.Stats(); st.Acquired != before || st.InUse != 0 {
 			t.Errorf("%+v after an Acquire that failed", st)
 		}
-		r.ok(need(pool.Acquire())(t).Release())
+		r.ok(Need(pool.Acquire())(t).Release())
 		if n := pool.Trim(); n != 1 {
 			t.Errorf("%d trimmed", n)
 		}
@@ -249,7 +250,7 @@ func TestPoolFailures(t *testing.T) {
 	var raws []uintptr
 	var acquired []Pooled
 	for range 3 {
-		e := need(pool.Acquire())(t)
+		e := Need(pool.Acquire())(t)
 		raws = append(raws, uintptr(PooledEntry(e).Core.Load().First.Raw))
 		acquired = append(acquired, e)
 	}
@@ -269,17 +270,17 @@ func TestPoolFailures(t *testing.T) {
 // TestPoolTrimBesideAcquire acquires while events are trimmed: the pool does not grow by
 // more than one entry.
 func TestPoolTrimBesideAcquire(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	acquire := func(n int) (acquired []Pooled) {
 		for range n {
-			acquired = append(acquired, need(pool.Acquire())(t))
+			acquired = append(acquired, Need(pool.Acquire())(t))
 		}
 		return acquired
 	}
 	release := func(acquired []Pooled) {
 		for _, e := range acquired {
-			r.ok(e.Release())
+			r.OK(e.Release())
 		}
 	}
 	const n = 8
@@ -287,7 +288,7 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 	for range 3 {
 		trimming, goOn := make(chan struct{}), make(chan struct{})
 		destroyed := 0
-		remove := r.drv.AddTracer(func(t Trace) {
+		remove := r.Drv.AddTracer(func(t Trace) {
 			if t.Op == TraceEventDestroy {
 				if destroyed++; destroyed == n {
 					close(trimming)
@@ -316,26 +317,26 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 	if got := len(*PoolShare(pool).Pool.Entries.Load()); got > n+1 {
 		t.Errorf("%d entries, for %d events at a time", got, n+1)
 	}
-	r.ok(pool.Close())
+	r.OK(pool.Close())
 }
 
 // TestPoolTrimEnds trims while another goroutine acquires and releases after each
 // destruction.
 func TestPoolTrimEnds(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	cycle := func() {
 		var acquired [core.PoolHomes + 1]Pooled // one is on the list
 		for i := range acquired {
-			acquired[i] = need(pool.Acquire())(t)
+			acquired[i] = Need(pool.Acquire())(t)
 		}
 		for _, e := range acquired {
-			r.ok(e.Release())
+			r.OK(e.Release())
 		}
 	}
 	cycle()
 	turns := make(chan chan struct{})
-	remove := r.drv.AddTracer(func(t Trace) {
+	remove := r.Drv.AddTracer(func(t Trace) {
 		if t.Op == TraceEventDestroy {
 			done := make(chan struct{})
 			turns <- done
@@ -351,7 +352,7 @@ func TestPoolTrimEnds(t *testing.T) {
 				t.Errorf("%d trimmed, of %d", n, core.PoolHomes+1)
 			}
 			remove()
-			r.ok(pool.Close())
+			r.OK(pool.Close())
 			return
 		case done := <-turns:
 			if i < 10 {

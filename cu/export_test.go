@@ -52,8 +52,6 @@ func UnusedDriver() *Driver {
 	return d
 }
 
-func SetOnWait(o *Options, f func(function string)) { o.onWait = f }
-
 // ChosenByVariable returns the options after the environment variable was read, and whether it chooses a driver.
 func ChosenByVariable() (o Options, chooses bool) {
 	err := o.useVariable()

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 const exporterEnv = "PURECU_TEST_EXPORTER"
@@ -36,7 +37,7 @@ const exportedLen = len(exportedHandles{}.mem) + len(exportedHandles{}.event) + 
 // context is opened: then it ends after the test has closed the context.
 func startExporter(t *testing.T, test string, env ...string) *exporter {
 	t.Helper()
-	fds := need(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
+	fds := Need(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
 	there := os.NewFile(uintptr(fds[1]), "exporter")
 	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^"+test+"$", "-test.v")
 	cmd := exec.Command(args[0], args[1:]...)
@@ -62,15 +63,15 @@ func startExporter(t *testing.T, test string, env ...string) *exporter {
 func (x *exporter) next(t *testing.T) (e exportedHandles) {
 	t.Helper()
 	b, oob := make([]byte, exportedLen), make([]byte, syscall.CmsgSpace(4))
-	noErr(t, syscall.Sendto(x.conn, []byte{0}, 0, nil))
+	NoErr(t, syscall.Sendto(x.conn, []byte{0}, 0, nil))
 	n, oobn, _, _, err := syscall.Recvmsg(x.conn, b, oob, syscall.MSG_CMSG_CLOEXEC)
 	if err != nil || n != len(b) {
 		t.Fatalf("the exporting process has sent %d bytes: %v", n, err)
 	}
 	rest := b[copy(e.mem[:], b):]
 	copy(e.poolMem[:], rest[copy(e.event[:], rest):])
-	messages := need(syscall.ParseSocketControlMessage(oob[:oobn]))(t)
-	e.pool = os.NewFile(uintptr(need(syscall.ParseUnixRights(&messages[0]))(t)[0]), "pool")
+	messages := Need(syscall.ParseSocketControlMessage(oob[:oobn]))(t)
+	e.pool = os.NewFile(uintptr(Need(syscall.ParseUnixRights(&messages[0]))(t)[0]), "pool")
 	t.Cleanup(func() { e.pool.Close() })
 	return e
 }
@@ -82,8 +83,8 @@ func isExporter(t *testing.T) bool {
 		return false
 	}
 	const conn = 3
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	for {
 		n, _, err := syscall.Recvfrom(conn, make([]byte, 1), 0)
 		if errors.Is(err, syscall.EINTR) {
@@ -93,21 +94,21 @@ func isExporter(t *testing.T) bool {
 			fmt.Println("the connection has ended:", err)
 			break
 		}
-		m := need(gpu.Alloc(1 << 12))(t)
+		m := Need(gpu.Alloc(1 << 12))(t)
 		defer m.Close()
-		e := need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
+		e := Need(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
 		defer e.Close()
-		p := need(memory.NewPool(gpu, memory.PoolOptions{Shareable: true}))(t)
+		p := Need(memory.NewPool(gpu, memory.PoolOptions{Shareable: true}))(t)
 		defer p.Close()
-		pooled := need(p.Alloc(s, 1<<12))(t)
+		pooled := Need(p.Alloc(s, 1<<12))(t)
 		defer pooled.Close()
-		noErr(t, errors.Join(e.Record(s), s.Synchronize()))
-		f := need(p.Export())(t)
-		mem, event, poolMem := need(memory.IPCHandleOf(m))(t), need(e.IPCHandle(t.Context()))(t), need(memory.PoolHandleOf(pooled))(t)
+		NoErr(t, errors.Join(e.Record(s), s.Synchronize()))
+		f := Need(p.Export())(t)
+		mem, event, poolMem := Need(memory.IPCHandleOf(m))(t), Need(e.IPCHandle(t.Context()))(t), Need(memory.PoolHandleOf(pooled))(t)
 		b := append(append(mem[:], event[:]...), poolMem[:]...)
-		noErr(t, syscall.Sendmsg(conn, b, syscall.UnixRights(int(f.Fd())), nil, 0))
-		noErr(t, f.Close())
+		NoErr(t, syscall.Sendmsg(conn, b, syscall.UnixRights(int(f.Fd())), nil, 0))
+		NoErr(t, f.Close())
 	}
-	noErr(t, s.Close())
+	NoErr(t, s.Close())
 	return true
 }

@@ -18,48 +18,30 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
-
-// exported returns a file of memory that the driver imports like that of another API, and the memory's size.
-func exported(t testing.TB, gpu *Context) (*os.File, uint64) {
-	t.Helper()
-	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
-	if errors.Is(err, ResultNotSupported) { // on Windows
-		t.Skip(err)
-	}
-	noErr(t, err)
-	defer p.Close()
-	f := need(p.Export())(t)
-	t.Cleanup(func() { f.Close() })
-	return f, p.Size()
-}
-
-// opaque returns the handle of a file.
-func opaque(f *os.File) interop.MemHandle {
-	return interop.MemHandle{Type: interop.MemOpaqueFD, Handle: f.Fd()}
-}
 
 // externalMemWorks writes memory that is imported twice, and reads it by the other address.
 func externalMemWorks(t *testing.T, gpu *Context) {
 	t.Helper()
-	f, size := exported(t, gpu)
-	open := openFiles()
-	a := need(interop.ImportMem(gpu, opaque(f), size))(t)
-	b := need(interop.ImportMem(gpu, opaque(f), size/2))(t)
+	f, size := ExportedFile(t, gpu)
+	open := OpenFiles()
+	a := Need(interop.ImportMem(gpu, OpaqueFD(f), size))(t)
+	b := Need(interop.ImportMem(gpu, OpaqueFD(f), size/2))(t)
 	if a.Size() != size || b.Size() != size/2 || a.Handle() == b.Handle() {
 		t.Errorf("%d bytes at %#x, and %d at %#x", a.Size(), a.Handle(), b.Size(), b.Handle())
 	}
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	noErr(t, s.Memset(a.Span(0, 64), 7))
-	noErr(t, s.Memset(a.Span(3, 2), 9))
-	noErr(t, s.Synchronize())
+	NoErr(t, s.Memset(a.Span(0, 64), 7))
+	NoErr(t, s.Memset(a.Span(3, 2), 9))
+	NoErr(t, s.Synchronize())
 	got := make([]byte, 6)
-	noErr(t, b.CopyTo(got))
+	NoErr(t, b.CopyTo(got))
 	if diff := cmp.Diff([]byte{7, 7, 7, 9, 9, 7}, got); diff != "" {
 		t.Errorf("by the other address (-want +got):\n%s", diff)
 	}
-	info := need(memory.PointerInfoOf(gpu, a.Handle()+5))(t)
+	info := Need(memory.PointerInfoOf(gpu, a.Handle()+5))(t)
 	if info.Start != a.Handle() || info.Size != size {
 		t.Errorf("the driver knows %d bytes at %#x", info.Size, info.Start)
 	}
@@ -68,37 +50,37 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("IPCHandle: %v", err)
 	}
-	_, err = interop.ImportMem(gpu, opaque(f), 4*size)
+	_, err = interop.ImportMem(gpu, OpaqueFD(f), 4*size)
 	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "the memory may have less than") {
 		t.Errorf("an import of too many bytes: %v", err)
 	}
-	noErr(t, a.Close())
-	noErr(t, a.Close())
-	noErr(t, b.CopyTo(got))
-	noErr(t, b.Close())
+	NoErr(t, a.Close())
+	NoErr(t, a.Close())
+	NoErr(t, b.CopyTo(got))
+	NoErr(t, b.Close())
 	if err := s.Memset(b, 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("a memset after Close: %v", err)
 	}
-	if n := openFiles(); n > open {
+	if n := OpenFiles(); n > open {
 		t.Errorf("%d files are open, and %d were before", n, open)
 	}
 	got[0] = 1
-	again := need(interop.ImportMem(gpu, opaque(f), size))(t) // the file is still open
-	noErr(t, errors.Join(again.CopyFrom(got), again.Close()))
+	again := Need(interop.ImportMem(gpu, OpaqueFD(f), size))(t) // the file is still open
+	NoErr(t, errors.Join(again.CopyFrom(got), again.Close()))
 }
 
-func TestExternalMem(t *testing.T) { externalMemWorks(t, newSoft(t).gpu) }
+func TestExternalMem(t *testing.T) { externalMemWorks(t, NewSoft(t).GPU) }
 
 // TestGPUExternalMem imports memory on a real GPU: see gpu_test.go.
-func TestGPUExternalMem(t *testing.T) { externalMemWorks(t, gpuContext(t)) }
+func TestGPUExternalMem(t *testing.T) { externalMemWorks(t, GPUContext(t)) }
 
 // externalMemRefused makes imports that fail, and leave no file open.
 func externalMemRefused(t *testing.T, gpu *Context) {
 	t.Helper()
-	f, size := exported(t, gpu)
-	null := need(os.Open(os.DevNull))(t)
+	f, size := ExportedFile(t, gpu)
+	null := Need(os.Open(os.DevNull))(t)
 	defer null.Close()
-	open := openFiles()
+	open := OpenFiles()
 	for name, c := range map[string]struct {
 		h    interop.MemHandle
 		size uint64
@@ -107,8 +89,8 @@ func externalMemRefused(t *testing.T, gpu *Context) {
 		"the zero handle":  {interop.MemHandle{}, size, core.ErrInvalid},
 		"an unknown type":  {interop.MemHandle{Type: 10, Handle: f.Fd()}, size, core.ErrInvalid},
 		"an NvSciBuf":      {interop.MemHandle{Type: 8, Handle: f.Fd()}, size, core.ErrInvalid},
-		"no bytes":         {opaque(f), 0, core.ErrInvalid},
-		"another file":     {opaque(null), size, ResultUnknown},
+		"no bytes":         {OpaqueFD(f), 0, core.ErrInvalid},
+		"another file":     {OpaqueFD(null), size, ResultUnknown},
 		"a closed file":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 30}, size, syscall.EBADF},
 		"no descriptor":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 31}, size, core.ErrInvalid},
 		"a name of a file": {interop.MemHandle{Type: interop.MemOpaqueFD, Name: "x"}, size, core.ErrInvalid},
@@ -126,73 +108,73 @@ func externalMemRefused(t *testing.T, gpu *Context) {
 	if _, err := interop.ImportMem(gpu, interop.MemHandle{Type: interop.MemDMABufFD, Handle: f.Fd()}, size); err == nil {
 		t.Error("the file is no DMA-BUF, and was imported as one")
 	}
-	if n := openFiles(); n > open {
+	if n := OpenFiles(); n > open {
 		t.Errorf("%d files are open, and %d were before", n, open)
 	}
 }
 
-func TestExternalMemRefused(t *testing.T) { externalMemRefused(t, newSoft(t).gpu) }
+func TestExternalMemRefused(t *testing.T) { externalMemRefused(t, NewSoft(t).GPU) }
 
-func TestGPUExternalMemRefused(t *testing.T) { externalMemRefused(t, gpuContext(t)) }
+func TestGPUExternalMemRefused(t *testing.T) { externalMemRefused(t, GPUContext(t)) }
 
 // TestExternalMemWaits closes external memory while a stream is held that does not use it, and while a graph
 // uses it.
 func TestExternalMemWaits(t *testing.T) {
-	r := newSoft(t)
-	f, size := exported(t, r.gpu)
-	m := need(interop.ImportMem(r.gpu, opaque(f), size))(t)
-	r.hold(r.other)
-	r.ok(r.work(r.other))
+	r := NewSoft(t)
+	f, size := ExportedFile(t, r.GPU)
+	m := Need(interop.ImportMem(r.GPU, OpaqueFD(f), size))(t)
+	r.Hold(r.Other)
+	r.OK(r.Work(r.Other))
 	done := make(chan error)
 	go func() { done <- m.Close() }()
-	if !eventually(func() bool { return len(r.sim.Blocked()) > 0 }) {
+	if !Eventually(func() bool { return len(r.Sim.Blocked()) > 0 }) {
 		t.Fatal("Close does not wait")
 	}
-	r.release(r.other)
-	noErr(t, <-done)
+	r.Release(r.Other)
+	NoErr(t, <-done)
 
-	m = need(interop.ImportMem(r.gpu, opaque(f), size))(t)
-	g := need(r.gpu.NewGraph())(t)
-	need(g.Add(&MemsetNode{Dst: m, Value: 3}))(t)
-	x := r.exec(g)
-	noErr(t, m.Close()) // the graph keeps it
-	if n := r.sim.Census(); n["external memory"] != 1 || n["mapping"] != 1 {
+	m = Need(interop.ImportMem(r.GPU, OpaqueFD(f), size))(t)
+	g := Need(r.GPU.NewGraph())(t)
+	Need(g.Add(&MemsetNode{Dst: m, Value: 3}))(t)
+	x := r.Exec(g)
+	NoErr(t, m.Close()) // the graph keeps it
+	if n := r.Sim.Census(); n["external memory"] != 1 || n["mapping"] != 1 {
 		t.Errorf("after Close there are %v", n)
 	}
-	noErr(t, x.Launch(r.s))
-	noErr(t, errors.Join(g.Close(), x.Close(), r.gpu.Synchronize()))
-	r.freed(func() bool { return r.sim.Census()["external memory"] == 0 })
+	NoErr(t, x.Launch(r.S))
+	NoErr(t, errors.Join(g.Close(), x.Close(), r.GPU.Synchronize()))
+	r.Freed(func() bool { return r.Sim.Census()["external memory"] == 0 })
 }
 
 // TestExternalMemFails lets calls of the driver fail. Nothing stays imported.
 func TestExternalMemFails(t *testing.T) {
-	r := newSoft(t)
-	f, size := exported(t, r.gpu)
-	open := openFiles()
+	r := NewSoft(t)
+	f, size := ExportedFile(t, r.GPU)
+	open := OpenFiles()
 	for _, fn := range []string{"cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer"} {
-		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
-		_, err := interop.ImportMem(r.gpu, opaque(f), size)
-		r.is(err, ResultOutOfMemory)
-		if n := r.sim.Census(); n["external memory"]+n["mapping"] != 0 || openFiles() > open {
+		r.Sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
+		_, err := interop.ImportMem(r.GPU, OpaqueFD(f), size)
+		r.Is(err, ResultOutOfMemory)
+		if n := r.Sim.Census(); n["external memory"]+n["mapping"] != 0 || OpenFiles() > open {
 			t.Errorf("%s has failed, and %v exist", fn, n)
 		}
 	}
 	for fn, want := range map[string]string{
 		"cuMemFree": "cuMemFree", "cuDestroyExternalMemory": "cuDestroyExternalMemory",
 	} {
-		m := need(interop.ImportMem(r.gpu, opaque(f), size))(t)
-		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)})
+		m := Need(interop.ImportMem(r.GPU, OpaqueFD(f), size))(t)
+		r.Sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)})
 		var e *Error
 		if err := m.Close(); !errors.As(err, &e) || e.Op != want {
 			t.Errorf("Close: %v; want an error of %s", err, want)
 		}
 	}
 	// What the faults have kept is gone with its context.
-	r.sim.ClearFaults()
-	r.mod.Close()
-	r.s.Close()
-	r.other.Close()
-	r.gpu.Close()
+	r.Sim.ClearFaults()
+	r.Mod.Close()
+	r.S.Close()
+	r.Other.Close()
+	r.GPU.Close()
 }
 
 // nameTaker is a driver that imports handles of Windows.
@@ -218,8 +200,8 @@ func TestExternalMemOfWindows(t *testing.T) {
 	var got []driver.ExternalMemoryHandleDesc
 	var name []uint16
 	soft := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	for _, h := range []interop.MemHandle{
 		{Type: interop.MemOpaqueWin32, Handle: 0x123456789},

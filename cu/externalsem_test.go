@@ -19,58 +19,59 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
-// outside returns a semaphore that another API has.
-func (r *soft) outside(timeline bool) *cusim.ExternalSemaphore {
-	r.t.Helper()
-	x, err := r.sim.NewExternalSemaphore(timeline)
+// outsideSemaphore returns a semaphore that another API has.
+func outsideSemaphore(r *Soft, timeline bool) *cusim.ExternalSemaphore {
+	r.T.Helper()
+	x, err := r.Sim.NewExternalSemaphore(timeline)
 	if errors.Is(err, errors.ErrUnsupported) { // on Windows
-		r.t.Skip(err)
+		r.T.Skip(err)
 	}
-	noErr(r.t, err)
-	r.t.Cleanup(func() { x.Close() })
+	NoErr(r.T, err)
+	r.T.Cleanup(func() { x.Close() })
 	return x
 }
 
-// semaphore imports a semaphore of another API.
-func (r *soft) semaphore(x *cusim.ExternalSemaphore, typ interop.SemaphoreType) *interop.Semaphore {
-	r.t.Helper()
-	f := need(x.File())(r.t)
+// importSemaphore imports a semaphore of another API.
+func importSemaphore(r *Soft, x *cusim.ExternalSemaphore, typ interop.SemaphoreType) *interop.Semaphore {
+	r.T.Helper()
+	f := Need(x.File())(r.T)
 	defer f.Close()
-	s := need(interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.t)
-	r.t.Cleanup(func() { s.Close() })
+	s := Need(interop.ImportSemaphore(r.GPU, interop.SemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.T)
+	r.T.Cleanup(func() { s.Close() })
 	return s
 }
 
-// timelines returns a timeline semaphore as both sides have it.
-func (r *soft) timelines() (*cusim.ExternalSemaphore, *interop.Semaphore) {
-	r.t.Helper()
-	x := r.outside(true)
-	return x, r.semaphore(x, interop.SemaphoreTimelineFD)
+// importTimelines returns a timeline semaphore as both sides have it.
+func importTimelines(r *Soft) (*cusim.ExternalSemaphore, *interop.Semaphore) {
+	r.T.Helper()
+	x := outsideSemaphore(r, true)
+	return x, importSemaphore(r, x, interop.SemaphoreTimelineFD)
 }
 
 // TestExternalTimeline passes work to another API and back, by one timeline semaphore.
 func TestExternalTimeline(t *testing.T) {
-	r := newSoft(t)
-	x, s := r.timelines()
-	m := need(r.gpu.Alloc(64))(t)
+	r := NewSoft(t)
+	x, s := importTimelines(r)
+	m := Need(r.GPU.Alloc(64))(t)
 	defer m.Close()
-	noErr(t, r.s.Memset(m, 1))
-	noErr(t, interop.Signal(r.s, s.At(1)))
-	noErr(t, interop.Wait(r.s, s.At(2)))
-	noErr(t, interop.Signal(r.s)) // does nothing
-	noErr(t, interop.Wait(r.s))
-	e := r.event(0)
-	noErr(t, e.Record(r.s))
-	noErr(t, x.Wait(t.Context(), 1)) // the other API works
-	if got := need(e.Query())(t); got != Pending {
+	NoErr(t, r.S.Memset(m, 1))
+	NoErr(t, interop.Signal(r.S, s.At(1)))
+	NoErr(t, interop.Wait(r.S, s.At(2)))
+	NoErr(t, interop.Signal(r.S)) // does nothing
+	NoErr(t, interop.Wait(r.S))
+	e := r.Event(0)
+	NoErr(t, e.Record(r.S))
+	NoErr(t, x.Wait(t.Context(), 1)) // the other API works
+	if got := Need(e.Query())(t); got != Pending {
 		t.Errorf("the stream is %v before the signal", got)
 	}
 	x.Signal(2)
-	noErr(t, e.Synchronize())
-	noErr(t, interop.Signal(r.s, s.At(9), s.At(3))) // in this order, also to a smaller value
-	noErr(t, r.s.Synchronize())
+	NoErr(t, e.Synchronize())
+	NoErr(t, interop.Signal(r.S, s.At(9), s.At(3))) // in this order, also to a smaller value
+	NoErr(t, r.S.Synchronize())
 	if got := x.Value(); got != 3 {
 		t.Errorf("the value is %d", got)
 	}
@@ -78,14 +79,14 @@ func TestExternalTimeline(t *testing.T) {
 	for i := range uint64(core.MostOperations + 1) {
 		many = append(many, s.At(i+4))
 	}
-	noErr(t, errors.Join(interop.Signal(r.s, many...), interop.Wait(r.s, many...), r.s.Synchronize()))
+	NoErr(t, errors.Join(interop.Signal(r.S, many...), interop.Wait(r.S, many...), r.S.Synchronize()))
 	if got, want := x.Value(), uint64(core.MostOperations+4); got != want {
 		t.Errorf("the value is %d after %d signals, want %d", got, len(many), want)
 	}
 	if s.Handle() == 0 {
 		t.Error("no handle")
 	}
-	noErr(t, errors.Join(s.Close(), s.Close()))
+	NoErr(t, errors.Join(s.Close(), s.Close()))
 	if s.Handle() != 0 {
 		t.Error("a handle after Close")
 	}
@@ -93,33 +94,33 @@ func TestExternalTimeline(t *testing.T) {
 
 // TestExternalBinary passes work to another API and back, by two binary semaphores.
 func TestExternalBinary(t *testing.T) {
-	r := newSoft(t)
-	x, y := r.outside(false), r.outside(false)
-	there, back := r.semaphore(x, interop.SemaphoreFD), r.semaphore(y, interop.SemaphoreFD)
+	r := NewSoft(t)
+	x, y := outsideSemaphore(r, false), outsideSemaphore(r, false)
+	there, back := importSemaphore(r, x, interop.SemaphoreFD), importSemaphore(r, y, interop.SemaphoreFD)
 	for range 3 {
-		noErr(t, r.work(r.s))
-		noErr(t, interop.Signal(r.s, there.At(0)))
-		noErr(t, interop.Wait(r.s, back.At(0)))
-		noErr(t, x.Wait(t.Context(), 0))
+		NoErr(t, r.Work(r.S))
+		NoErr(t, interop.Signal(r.S, there.At(0)))
+		NoErr(t, interop.Wait(r.S, back.At(0)))
+		NoErr(t, x.Wait(t.Context(), 0))
 		y.Signal(0)
-		noErr(t, r.s.Synchronize())
+		NoErr(t, r.S.Synchronize())
 		if x.Value() != 0 || y.Value() != 0 {
 			t.Errorf("values %d, %d", x.Value(), y.Value())
 		}
 	}
-	r.is(interop.Wait(r.s, there.At(0), ExternalOp{}), ErrNil)
+	r.Is(interop.Wait(r.S, there.At(0), ExternalOp{}), ErrNil)
 }
 
 // externalSemaphoreRefused makes imports that fail, and leave no file open.
 func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 	t.Helper()
-	null := need(os.Open(os.DevNull))(t)
+	null := Need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	_, err := interop.ImportSemaphore(gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()})
 	if errors.Is(err, ResultNotSupported) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err) // on Windows
 	}
-	open := openFiles()
+	open := OpenFiles()
 	for name, c := range map[string]struct {
 		h  interop.SemaphoreHandle
 		is error
@@ -148,30 +149,30 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 			t.Errorf("%s: the remedy is of other causes: %v", name, err)
 		}
 	}
-	if n := openFiles(); n > open {
+	if n := OpenFiles(); n > open {
 		t.Errorf("%d files are open, and %d were before", n, open)
 	}
 }
 
-func TestExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t, newSoft(t).gpu) }
+func TestExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t, NewSoft(t).GPU) }
 
 // TestGPUExternalSemaphoreRefused imports what is no semaphore on a real GPU: see gpu_test.go. The example
 // vulkan imports semaphores.
-func TestGPUExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t, gpuContext(t)) }
+func TestGPUExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t, GPUContext(t)) }
 
 // TestExternalMistakes uses semaphores that are nil, closed, or of another context. No call reaches the
 // driver with one.
 func TestExternalMistakes(t *testing.T) {
-	r := newSoft(t)
-	x, s := r.timelines()
-	closed := r.semaphore(x, interop.SemaphoreTimelineFD)
-	noErr(t, closed.Close())
-	other := need(r.gpu.Device().NewContext(0))(t)
+	r := NewSoft(t)
+	x, s := importTimelines(r)
+	closed := importSemaphore(r, x, interop.SemaphoreTimelineFD)
+	NoErr(t, closed.Close())
+	other := Need(r.GPU.Device().NewContext(0))(t)
 	defer other.Close()
-	far := need(other.NewStream(StreamNonBlocking))(t)
+	far := Need(other.NewStream(StreamNonBlocking))(t)
 	defer far.Close()
-	elsewhere := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
+	elsewhere := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
 	for name, op := range map[string]struct {
 		op ExternalOp
@@ -184,98 +185,98 @@ func TestExternalMistakes(t *testing.T) {
 	} {
 		_, signal := g.Add(&SignalNode{Ops: []ExternalOp{s.At(1), op.op}})
 		_, wait := g.Add(&ExternalWaitNode{Ops: []ExternalOp{op.op}})
-		for _, err := range []error{interop.Signal(r.s, s.At(1), op.op), interop.Wait(r.s, op.op), signal, wait} {
+		for _, err := range []error{interop.Signal(r.S, s.At(1), op.op), interop.Wait(r.S, op.op), signal, wait} {
 			if !errors.Is(err, op.is) {
 				t.Errorf("%s: %v; want %v", name, err, op.is)
 			}
 		}
 	}
-	r.is(interop.Signal(far, s.At(1)), ErrContextMismatch)
-	r.is(interop.Wait(far, s.At(1)), ErrContextMismatch)
-	r.is(interop.Wait(elsewhere.s, s.At(1)), ErrDriverMismatch)
-	r.is(interop.Wait((*Stream)(nil), s.At(1)), ErrNil)
+	r.Is(interop.Signal(far, s.At(1)), ErrContextMismatch)
+	r.Is(interop.Wait(far, s.At(1)), ErrContextMismatch)
+	r.Is(interop.Wait(elsewhere.S, s.At(1)), ErrDriverMismatch)
+	r.Is(interop.Wait((*Stream)(nil), s.At(1)), ErrNil)
 	_, err := g.Add(&SignalNode{Ops: nil})
-	r.is(err, core.ErrInvalid)
-	foreign := need(other.NewGraph())(t)
+	r.Is(err, core.ErrInvalid)
+	foreign := Need(other.NewGraph())(t)
 	defer foreign.Close()
 	_, err = foreign.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}})
-	r.is(err, ErrContextMismatch)
-	noErr(t, r.s.Synchronize())
+	r.Is(err, ErrContextMismatch)
+	NoErr(t, r.S.Synchronize())
 	if x.Value() != 0 {
 		t.Errorf("a refused call has signalled: %d", x.Value())
 	}
-	r.sim.Inject(cusim.Fault{Function: "cuSignalExternalSemaphoresAsync", Code: int(ResultUnknown)})
-	r.is(interop.Signal(r.s, s.At(1)), ResultUnknown)
+	r.Sim.Inject(cusim.Fault{Function: "cuSignalExternalSemaphoresAsync", Code: int(ResultUnknown)})
+	r.Is(interop.Signal(r.S, s.At(1)), ResultUnknown)
 }
 
 // TestExternalSemaphoreKept closes a semaphore, and abandons it, while a stream waits for it.
 func TestExternalSemaphoreKept(t *testing.T) {
-	r := newSoft(t)
-	x, s := r.timelines()
-	noErr(t, interop.Wait(r.s, s.At(1)))
+	r := NewSoft(t)
+	x, s := importTimelines(r)
+	NoErr(t, interop.Wait(r.S, s.At(1)))
 	done := make(chan error)
 	go func() { done <- s.Close() }()
-	if !eventually(semaphoreState(s).Closed) {
+	if !Eventually(semaphoreState(s).Closed) {
 		t.Fatal("Close has not begun")
 	}
-	r.is(interop.Wait(r.s, s.At(1)), ErrClosed)
+	r.Is(interop.Wait(r.S, s.At(1)), ErrClosed)
 	select {
 	case err := <-done:
 		t.Fatalf("Close has returned %v", err)
 	default:
 	}
 	x.Signal(1)
-	noErr(t, <-done)
+	NoErr(t, <-done)
 
 	func() {
-		f := need(x.File())(t)
+		f := Need(x.File())(t)
 		defer f.Close()
-		s := need(interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: f.Fd()}))(t)
-		noErr(t, interop.Wait(r.s, s.At(2)))
-		noErr(t, interop.Signal(r.s, s.At(3)))
+		s := Need(interop.ImportSemaphore(r.GPU, interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: f.Fd()}))(t)
+		NoErr(t, interop.Wait(r.S, s.At(2)))
+		NoErr(t, interop.Signal(r.S, s.At(3)))
 	}()
-	if !eventually(func() bool { return slices.Contains(r.abandoned(), "external semaphore") }) {
+	if !Eventually(func() bool { return slices.Contains(r.Abandoned(), "external semaphore") }) {
 		t.Fatal("the abandoned semaphore is not reported")
 	}
-	if n := r.sim.Census()["external semaphore"]; n != 1 {
+	if n := r.Sim.Census()["external semaphore"]; n != 1 {
 		t.Errorf("%d semaphores, while a stream waits for one", n)
 	}
 	x.Signal(2)
-	noErr(t, r.s.Synchronize())
+	NoErr(t, r.S.Synchronize())
 	if x.Value() != 3 {
 		t.Errorf("the value is %d", x.Value())
 	}
-	noErr(t, r.gpu.Synchronize()) // a freeing call
-	if n := r.sim.Census()["external semaphore"]; n != 0 {
+	NoErr(t, r.GPU.Synchronize()) // a freeing call
+	if n := r.Sim.Census()["external semaphore"]; n != 0 {
 		t.Errorf("%d semaphores after a freeing call", n)
 	}
 }
 
 // TestExternalCaptured captures signals and waits, in a graph that keeps its semaphores.
 func TestExternalCaptured(t *testing.T) {
-	r := newSoft(t)
-	x, s := r.timelines()
-	g := need(r.s.Capture(CaptureGlobal, func() error {
-		return errors.Join(r.work(r.s), interop.Signal(r.s, s.At(1)), interop.Wait(r.s, s.At(2)))
+	r := NewSoft(t)
+	x, s := importTimelines(r)
+	g := Need(r.S.Capture(CaptureGlobal, func() error {
+		return errors.Join(r.Work(r.S), interop.Signal(r.S, s.At(1)), interop.Wait(r.S, s.At(2)))
 	}))(t)
-	if diff := cmp.Diff([]string{"kernel", "ext_semas_signal", "ext_semas_wait"}, r.types(g)); diff != "" {
+	if diff := cmp.Diff([]string{"kernel", "ext_semas_signal", "ext_semas_wait"}, r.Types(g)); diff != "" {
 		t.Errorf("types (-want +got):\n%s", diff)
 	}
-	e := r.exec(g)
-	noErr(t, s.Close())
-	noErr(t, g.Close())
+	e := r.Exec(g)
+	NoErr(t, s.Close())
+	NoErr(t, g.Close())
 	for i := range uint64(2) {
 		x.Signal(0)
-		noErr(t, e.Launch(r.s))
-		noErr(t, x.Wait(t.Context(), 1))
+		NoErr(t, e.Launch(r.S))
+		NoErr(t, x.Wait(t.Context(), 1))
 		x.Signal(2 + i)
-		noErr(t, r.s.Synchronize())
+		NoErr(t, r.S.Synchronize())
 	}
-	if n := r.sim.Census()["external semaphore"]; n != 1 {
+	if n := r.Sim.Census()["external semaphore"]; n != 1 {
 		t.Errorf("%d semaphores, of an executable graph", n)
 	}
-	noErr(t, e.Close())
-	if !r.freed(func() bool { return r.sim.Census()["external semaphore"] == 0 }) {
+	NoErr(t, e.Close())
+	if !r.Freed(func() bool { return r.Sim.Census()["external semaphore"] == 0 }) {
 		t.Error("the semaphore stays")
 	}
 }
@@ -283,74 +284,74 @@ func TestExternalCaptured(t *testing.T) {
 // TestExternalNodes builds a graph with nodes for semaphores, reads and replaces what they do, and launches
 // it.
 func TestExternalNodes(t *testing.T) {
-	r := newSoft(t)
-	x, s := r.timelines()
-	y, other := r.timelines()
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t)
+	x, s := importTimelines(r)
+	y, other := importTimelines(r)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	a := need(g.Add(&SignalNode{Ops: []ExternalOp{s.At(5)}}))(t)
-	b := need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(5)}}, a))(t)
-	c := need(g.Add(&SignalNode{Ops: []ExternalOp{s.At(6), other.At(1)}}, b))(t)
-	e := r.exec(g)
+	a := Need(g.Add(&SignalNode{Ops: []ExternalOp{s.At(5)}}))(t)
+	b := Need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(5)}}, a))(t)
+	c := Need(g.Add(&SignalNode{Ops: []ExternalOp{s.At(6), other.At(1)}}, b))(t)
+	e := r.Exec(g)
 	values := func(what string, want ...uint64) {
 		t.Helper()
-		noErr(t, e.Launch(r.s))
-		noErr(t, r.s.Synchronize())
+		NoErr(t, e.Launch(r.S))
+		NoErr(t, r.S.Synchronize())
 		if diff := cmp.Diff(want, []uint64{x.Value(), y.Value()}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 	values("built", 6, 1)
-	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, need(workOf[*SignalNode](c))(t).Params); diff != "" {
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, Need(WorkOf[*SignalNode](c))(t).Params); diff != "" {
 		t.Errorf("External (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, need(workOf[*ExternalWaitNode](b))(t).Params); diff != "" {
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, Need(WorkOf[*ExternalWaitNode](b))(t).Params); diff != "" {
 		t.Errorf("External (-want +got):\n%s", diff)
 	}
-	noErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(8), other.At(2)}}))
+	NoErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(8), other.At(2)}}))
 	values("the executable graph changed", 8, 2)
-	noErr(t, c.Set(&SignalNode{Ops: []ExternalOp{other.At(4), other.At(9)}}))
+	NoErr(t, c.Set(&SignalNode{Ops: []ExternalOp{other.At(4), other.At(9)}}))
 	values("the graph changed", 8, 2)
-	noErr(t, e.Update(g))
+	NoErr(t, e.Update(g))
 	values("updated", 5, 9)
-	noErr(t, b.Set(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))
+	NoErr(t, b.Set(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))
 	another := e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(1)}})
-	if r.is(another, ResultInvalidValue); !strings.Contains(another.Error(), "keeps the number of semaphores") {
+	if r.Is(another, ResultInvalidValue); !strings.Contains(another.Error(), "keeps the number of semaphores") {
 		t.Errorf("another number: %v", another)
 	}
-	r.is(b.Set(&ExternalWaitNode{}), core.ErrInvalid)
-	r.is(b.Set(&ExternalWaitNode{Ops: []ExternalOp{{}}}), ErrNil)
-	empty := need(g.Add(&EmptyNode{}))(t)
+	r.Is(b.Set(&ExternalWaitNode{}), core.ErrInvalid)
+	r.Is(b.Set(&ExternalWaitNode{Ops: []ExternalOp{{}}}), ErrNil)
+	empty := Need(g.Add(&EmptyNode{}))(t)
 	wrong := empty.Set(&SignalNode{Ops: []ExternalOp{s.At(1)}})
-	if r.is(wrong, core.ErrInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
+	if r.Is(wrong, core.ErrInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
 		t.Errorf("an empty node: %v", wrong)
 	}
-	_, err := workOf[*SignalNode](empty)
-	r.is(err, core.ErrInvalid)
-	r.is((*GraphExec)(nil).Set(c, &SignalNode{Ops: []ExternalOp{s.At(1)}}), ErrNil)
-	r.is(e.SetEnabled(a, false), core.ErrInvalid)
+	_, err := WorkOf[*SignalNode](empty)
+	r.Is(err, core.ErrInvalid)
+	r.Is((*GraphExec)(nil).Set(c, &SignalNode{Ops: []ExternalOp{s.At(1)}}), ErrNil)
+	r.Is(e.SetEnabled(a, false), core.ErrInvalid)
 
 	// The graph and the executable graph keep what they use, and nothing else.
-	noErr(t, c.Set(&SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
-	noErr(t, other.Close())
-	if n := r.sim.Census()["external semaphore"]; n != 2 {
+	NoErr(t, c.Set(&SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
+	NoErr(t, other.Close())
+	if n := r.Sim.Census()["external semaphore"]; n != 2 {
 		t.Errorf("%d semaphores, which the executable graph uses", n)
 	}
-	noErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
-	noErr(t, r.gpu.Synchronize())
-	if !r.freed(func() bool { return r.sim.Census()["external semaphore"] == 1 }) {
-		t.Errorf("%d semaphores", r.sim.Census()["external semaphore"])
+	NoErr(t, e.Set(c, &SignalNode{Ops: []ExternalOp{s.At(1), s.At(2)}}))
+	NoErr(t, r.GPU.Synchronize())
+	if !r.Freed(func() bool { return r.Sim.Census()["external semaphore"] == 1 }) {
+		t.Errorf("%d semaphores", r.Sim.Census()["external semaphore"])
 	}
-	noErr(t, e.Close())
+	NoErr(t, e.Close())
 }
 
 // TestExternalReplaced replaces the semaphore of a node while a launch on a stream of another context waits for it,
 // and closes it. Before it is destroyed, that stream's work is waited for.
 func TestExternalReplaced(t *testing.T) {
-	r := newSoft(t)
-	far := need(r.gpu.Device().NewContext(0))(t)
+	r := NewSoft(t)
+	far := Need(r.GPU.Device().NewContext(0))(t)
 	defer far.Close()
-	stream := need(far.NewStream(StreamNonBlocking))(t)
+	stream := Need(far.NewStream(StreamNonBlocking))(t)
 	defer stream.Close()
 	for name, replace := range map[string]func(e *GraphExec, g *Graph, n GraphNode, op ExternalOp) error{
 		"SetExternal": func(e *GraphExec, _ *Graph, n GraphNode, op ExternalOp) error {
@@ -360,18 +361,18 @@ func TestExternalReplaced(t *testing.T) {
 			return errors.Join(n.Set(&ExternalWaitNode{Ops: []ExternalOp{op}}), e.Update(g))
 		},
 	} {
-		x, s := r.timelines()
-		_, other := r.timelines()
-		g := need(r.gpu.NewGraph())(t)
-		n := need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))(t)
-		e := r.exec(g)
-		noErr(t, e.Launch(stream))
-		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
+		x, s := importTimelines(r)
+		_, other := importTimelines(r)
+		g := Need(r.GPU.NewGraph())(t)
+		n := Need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{s.At(1)}}))(t)
+		e := r.Exec(g)
+		NoErr(t, e.Launch(stream))
+		NoErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
 		if !slices.Contains(semaphoreState(s).UsedStreams.List(), core.Of(stream)) {
 			t.Errorf("%s: the stream is not waited for", name)
 		}
 		x.Signal(1)
-		noErr(t, errors.Join(stream.Synchronize(), e.Close(), g.Close(), r.gpu.Synchronize()))
+		NoErr(t, errors.Join(stream.Synchronize(), e.Close(), g.Close(), r.GPU.Synchronize()))
 		if !semaphoreState(s).Freed.Load() {
 			t.Errorf("%s: the semaphore stays", name)
 		}
@@ -381,8 +382,8 @@ func TestExternalReplaced(t *testing.T) {
 // TestExternalStorm signals, waits, launches, closes and abandons semaphores from many goroutines. Nothing
 // hangs, as the other API signals all the time.
 func TestExternalStorm(t *testing.T) {
-	r := newSoft(t)
-	x := r.outside(true)
+	r := NewSoft(t)
+	x := outsideSemaphore(r, true)
 	ctx, stop := context.WithCancel(t.Context())
 	var other, wg sync.WaitGroup
 	other.Go(func() {
@@ -391,22 +392,22 @@ func TestExternalStorm(t *testing.T) {
 		}
 	})
 	var mu sync.Mutex
-	shared := r.semaphore(x, interop.SemaphoreTimelineFD)
+	shared := importSemaphore(r, x, interop.SemaphoreTimelineFD)
 	for i := range 4 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(i)))
-			for range fewer(60) {
+			for range Fewer(60) {
 				mu.Lock()
 				s := shared
 				mu.Unlock()
 				var err error
-				switch st := []*Stream{r.s, r.other}[rng.IntN(2)]; rng.IntN(5) {
+				switch st := []*Stream{r.S, r.Other}[rng.IntN(2)]; rng.IntN(5) {
 				case 0:
 					err = interop.Signal(st, s.At(1000))
 				case 1:
 					err = interop.Wait(st, s.At(rng.Uint64N(900)), s.At(3))
 				case 2:
-					g, e := r.gpu.NewGraph()
+					g, e := r.GPU.NewGraph()
 					if e != nil {
 						err = e
 						break
@@ -424,7 +425,7 @@ func TestExternalStorm(t *testing.T) {
 						err = e
 						break
 					}
-					fresh, e := interop.ImportSemaphore(r.gpu,
+					fresh, e := interop.ImportSemaphore(r.GPU,
 						interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: f.Fd()})
 					err = errors.Join(e, f.Close())
 					if e == nil {
@@ -445,40 +446,24 @@ func TestExternalStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	noErr(t, r.gpu.Synchronize())
+	NoErr(t, r.GPU.Synchronize())
 	stop()
 	other.Wait()
-	noErr(t, shared.Close())
-}
-
-// windowsSemaphores is a driver that imports handles of Windows.
-type windowsSemaphores struct {
-	driver.Software
-	got *[]driver.ExternalSemaphoreHandleDesc
-}
-
-func (d windowsSemaphores) ImportExternalSemaphore(_ *driver.Thread,
-	desc driver.ExternalSemaphoreHandleDesc) (driver.ExternalSemaphore, driver.Result) {
-	*d.got = append(*d.got, desc)
-	return driver.ExternalSemaphore(len(*d.got)), driver.ResultSuccess
-}
-
-func (d windowsSemaphores) DestroyExternalSemaphore(*driver.Thread, driver.ExternalSemaphore) driver.Result {
-	return driver.ResultSuccess
+	NoErr(t, shared.Close())
 }
 
 // TestExternalSemaphoreOfWindows passes handles of Windows to the driver.
 func TestExternalSemaphoreOfWindows(t *testing.T) {
 	var got []driver.ExternalSemaphoreHandleDesc
-	drv := need(Open(WithSoftware(driver.Provide(windowsSemaphores{cusim.New().Software(), &got}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(WindowsSemaphores{Software: cusim.New().Software(), Got: &got}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	for i, h := range []interop.SemaphoreHandle{
 		{Type: interop.SemaphoreWin32, Handle: 0x123456789}, {Type: interop.SemaphoreWin32KMT, Handle: 1},
 		{Type: interop.SemaphoreD3D12Fence, Name: "x"}, {Type: interop.SemaphoreD3D11Fence, Handle: 2},
 		{Type: interop.SemaphoreTimelineWin32, Handle: 3},
 	} {
-		x := need(interop.ImportSemaphore(gpu, h))(t)
+		x := Need(interop.ImportSemaphore(gpu, h))(t)
 		w := got[i].Handle.Win32()
 		if got[i].Type != int32(h.Type) || uintptr(w.Handle) != h.Handle || (w.Name != 0) != (h.Name != "") {
 			t.Errorf("%+v became %+v", h, got[i])
@@ -486,7 +471,7 @@ func TestExternalSemaphoreOfWindows(t *testing.T) {
 		if want := h.Type == interop.SemaphoreWin32 || h.Type == interop.SemaphoreWin32KMT; semaphoreState(x).Binary != want {
 			t.Errorf("%+v is binary: %v", h, semaphoreState(x).Binary)
 		}
-		noErr(t, x.Close())
+		NoErr(t, x.Close())
 	}
 }
 
@@ -503,15 +488,15 @@ func (d destroyedSemaphores) SemaphoreDestroyed(semaphore uint64) {
 
 // TestExternalSemaphoreForgotten closes semaphores while races are detected.
 func TestExternalSemaphoreForgotten(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	n := 0
 	detector := destroyedSemaphores{races.New(func(races.Race) {}), &n}
-	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
-	x := r.outside(true)
+	core.Of(r.Drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
+	x := outsideSemaphore(r, true)
 	for range 3 {
-		s := r.semaphore(x, interop.SemaphoreTimelineFD)
-		noErr(t, interop.Signal(r.s, s.At(1)))
-		noErr(t, s.Close())
+		s := importSemaphore(r, x, interop.SemaphoreTimelineFD)
+		NoErr(t, interop.Signal(r.S, s.At(1)))
+		NoErr(t, s.Close())
 	}
 	if n != 3 {
 		t.Errorf("the detector may forget %d semaphores, want 3", n)

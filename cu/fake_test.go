@@ -23,6 +23,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // fake is the driver in testdata/fakecuda.c, which aborts the process where
@@ -131,7 +132,7 @@ func (f *fake) collect() {
 	for range 2 { // cleanups need not run in order
 		done := make(chan struct{})
 		runtime.AddCleanup(&[8]*int{}, func(done chan struct{}) { close(done) }, done)
-		if !eventually(func() bool {
+		if !Eventually(func() bool {
 			select {
 			case <-done:
 				return true
@@ -224,24 +225,11 @@ func (f *fake) all() (n [kindCount]int) {
 	return n
 }
 
-func rawEvent(e *Event) uintptr { return uintptr(eventOf(e).Slot.Load().Raw) }
+func rawEvent(e *Event) uintptr { return uintptr(EventOf(e).Slot.Load().Raw) }
 
-// eventually collects garbage until the condition holds. It releases when
-// that can no longer be a matter of time.
-func eventually(condition func() bool) bool {
-	for i := 0; !condition(); i++ {
-		if i == 500 {
-			return false
-		}
-		runtime.GC()
-		time.Sleep(time.Duration(min(i, 10)) * time.Millisecond)
-	}
-	return true
-}
-
-// freed waits for a condition, like eventually, and frees what waits to be freed.
+// freed waits for a condition, like Eventually, and frees what waits to be freed.
 func (f *fake) freed(condition func() bool) bool {
-	return eventually(func() bool {
+	return Eventually(func() bool {
 		for _, d := range f.drvs {
 			d.Close()
 		}
@@ -263,7 +251,7 @@ func (f *fake) finish() {
 	}
 	for _, what := range []string{"fake_orphans", "fake_depth", "fake_off_modes", "fake_trapped"} {
 		// What destroyed the last object, in the background, may have yet to put its thread's state back.
-		if !eventually(func() bool { return f.ask(what) == 0 }) {
+		if !Eventually(func() bool { return f.ask(what) == 0 }) {
 			f.t.Errorf("%s = %d at the end", what, int64(f.ask(what)))
 		}
 	}
@@ -272,18 +260,10 @@ func (f *fake) finish() {
 // open opens the fake driver, with a leak hook that takes notes.
 func (f *fake) open(opts ...Option) *Driver {
 	f.t.Helper()
-	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak), neverWait}, opts...)
-	d := need(Open(opts...))(f.t)
+	opts = append([]Option{WithLibrary(f.path), WithLeakHook(f.leak)}, opts...)
+	d := Need(OpenNeverWait(opts...))(f.t)
 	f.drvs = append(f.drvs, d)
 	return d
-}
-
-// neverWait ends the process where a call that must not wait for the GPU calls a function that may.
-func neverWait(o *Options) {
-	SetOnWait(o, func(function string) {
-		debug.SetTraceback("all")
-		panic(function + " may wait for the GPU, and is called where nothing may wait: in the background, or by a call that is documented to return at once")
-	})
 }
 
 func (f *fake) leak(l Leak) {
@@ -297,7 +277,7 @@ func (f *fake) leak(l Leak) {
 func (f *fake) reports(n int) []Leak {
 	f.t.Helper()
 	var reports []Leak
-	eventually(func() bool {
+	Eventually(func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		reports = slices.Clone(f.leaks)
@@ -328,35 +308,35 @@ func (f *fake) leaked(n int) []string {
 // end of the test.
 func (f *fake) context(drv *Driver, device int) *Context {
 	f.t.Helper()
-	c := need(need(drv.Device(device))(f.t).PrimaryContext())(f.t)
+	c := Need(Need(drv.Device(device))(f.t).PrimaryContext())(f.t)
 	f.t.Cleanup(func() { c.Close() })
 	return c
 }
 
 func (f *fake) stream(c *Context) *Stream {
 	f.t.Helper()
-	s := need(c.NewStream(StreamNonBlocking))(f.t)
+	s := Need(c.NewStream(StreamNonBlocking))(f.t)
 	f.t.Cleanup(func() { s.Close() })
 	return s
 }
 
 func (f *fake) event(c *Context, flags EventFlags) *Event {
 	f.t.Helper()
-	e := need(c.NewEvent(flags))(f.t)
+	e := Need(c.NewEvent(flags))(f.t)
 	f.t.Cleanup(func() { e.Close() })
 	return e
 }
 
 func (f *fake) module(c *Context) *Module {
 	f.t.Helper()
-	m := need(c.LoadModule([]byte("fake image")))(f.t)
+	m := Need(c.LoadModule([]byte("fake image")))(f.t)
 	f.t.Cleanup(func() { m.Close() })
 	return m
 }
 
 func (f *fake) memory(c *Context, size uint64) *DeviceMem {
 	f.t.Helper()
-	m := need(c.Alloc(size))(f.t)
+	m := Need(c.Alloc(size))(f.t)
 	f.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -502,12 +482,4 @@ func TestFakeNotices(t *testing.T) {
 	tab.StreamDestroy(at, s)
 	f.tell("fake_reset")
 	f.tell("fake_forgive", uintptr(lost))
-}
-
-// eventOf returns the state of the event, or nil if it was not created yet.
-func eventOf(e *Event) *core.Event {
-	if o := core.CreatedOwner(core.EventRefOf(e)); o != nil {
-		return o.Event
-	}
-	return nil
 }

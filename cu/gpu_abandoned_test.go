@@ -8,6 +8,7 @@ import (
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // This file has the memory that TestGPUBackgroundHoldsNobody abandons.
@@ -33,7 +34,7 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		b.missing("device memory", err)
 		list, keep = append(list, m), append(keep, p)
 	}
-	for name, kind := range hostKinds {
+	for name, kind := range HostKinds {
 		if p, err := memory.NewPool(b.gpu, memory.PoolOptions{Kind: kind}); !b.missing("memory pool", err) {
 			m, err := p.AllocHost(s, 1<<12)
 			b.missing(name, err)
@@ -72,8 +73,8 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 
 // variables returns variables of a module and of a library, which are kept by these.
 func (b *besideHeld) variables() (list []Memory) {
-	mod := need(b.gpu.LoadModule([]byte(managedPTX)))(b.t)
-	list = append(list, need(mod.Global("own"))(b.t))
+	mod := Need(b.gpu.LoadModule([]byte(managedPTX)))(b.t)
+	list = append(list, Need(mod.Global("own"))(b.t))
 	b.made["module"]++
 	b.made["device memory"]++
 	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(managedPTX)); !b.missing("library", err) {
@@ -87,10 +88,10 @@ func (b *besideHeld) variables() (list []Memory) {
 // wrapped returns device memory and managed memory of other code, which frees it after the work.
 func (b *besideHeld) wrapped() (list []Memory) {
 	wrap := func(addr, size uint64) {
-		list = append(list, need(memory.Wrap(b.gpu, addr, size))(b.t))
+		list = append(list, Need(memory.Wrap(b.gpu, addr, size))(b.t))
 		b.made["memory of other code"]++
 	}
-	m := need(b.gpu.Alloc(64))(b.t)
+	m := Need(b.gpu.Alloc(64))(b.t)
 	b.owners = append(b.owners, m)
 	wrap(m.Handle(), m.Size())
 	if m, err := memory.AllocManaged(b.gpu, 64, memory.AttachGlobal); !b.missing("managed memory", err) {
@@ -103,17 +104,17 @@ func (b *besideHeld) wrapped() (list []Memory) {
 
 // taken returns memory that the launch of a graph has allocated, if the driver has such graphs.
 func (b *besideHeld) taken(s *Stream) *DeviceMem {
-	g := need(b.gpu.NewGraph())(b.t)
+	g := Need(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++
-	_, m, err := addAlloc(g, 64)
+	_, m, err := AddAlloc(g, 64)
 	if b.missing("memory of a graph", err) {
 		return nil
 	}
-	x := need(g.Instantiate())(b.t)
+	x := Need(g.Instantiate())(b.t)
 	b.made["executable graph"]++
 	b.ok(x.Launch(s))
 	b.made["device memory"]++
-	return need(x.Take(m))(b.t)
+	return Need(x.Take(m))(b.t)
 }
 
 // external imports memory and a semaphore of another API. Drivers take a file of memory for both.
@@ -122,8 +123,8 @@ func (b *besideHeld) external() (m *DeviceMem, x *interop.Semaphore) {
 	if b.missing("physical memory", err) {
 		return nil, nil
 	}
-	f := need(p.Export())(b.t)
-	m, err = interop.ImportMem(b.gpu, opaque(f), p.Size())
+	f := Need(p.Export())(b.t)
+	m, err = interop.ImportMem(b.gpu, OpaqueFD(f), p.Size())
 	b.missing("external memory", err)
 	x, err = interop.ImportSemaphore(b.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: f.Fd()})
 	b.missing("external semaphore", err)
@@ -139,12 +140,12 @@ func (b *besideHeld) exported() (use func() error) {
 	}
 	theirs := b.exporter.next(b.t)
 	defer theirs.pool.Close()
-	m := need(memory.OpenIPC(b.gpu, theirs.mem))(b.t)
-	p := need(memory.ImportPool(b.gpu, theirs.pool.Fd()))(b.t)
-	pooled := need(p.Open(theirs.poolMem))(b.t)
-	opened := need(b.gpu.OpenIPCEvent(theirs.event))(b.t)
-	own := need(b.gpu.NewEvent(EventInterprocess | EventDisableTiming))(b.t)
-	need(own.IPCHandle(b.t.Context()))(b.t)
+	m := Need(memory.OpenIPC(b.gpu, theirs.mem))(b.t)
+	p := Need(memory.ImportPool(b.gpu, theirs.pool.Fd()))(b.t)
+	pooled := Need(p.Open(theirs.poolMem))(b.t)
+	opened := Need(b.gpu.OpenIPCEvent(theirs.event))(b.t)
+	own := Need(b.gpu.NewEvent(EventInterprocess | EventDisableTiming))(b.t)
+	Need(own.IPCHandle(b.t.Context()))(b.t)
 	for _, kind := range []string{"memory of another process", "memory pool", "device memory", "event", "event"} {
 		b.made[kind]++
 	}
@@ -160,14 +161,14 @@ func (b *besideHeld) exported() (use func() error) {
 // function that launches the graph, and does the same on a stream. Elsewhere the imported file is not
 // of a semaphore, and nothing uses it: examples/vulkan has such a test with a semaphore of Vulkan.
 func (b *besideHeld) signals(s *Stream, x *interop.Semaphore) (use func() error) {
-	g := need(b.gpu.NewGraph())(b.t)
+	g := Need(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++
 	if x == nil {
 		return func() error { return nil }
 	}
-	n := need(g.Add(&SignalNode{Ops: []ExternalOp{x.At(0)}}))(b.t)
-	need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
-	e := need(g.Instantiate())(b.t)
+	n := Need(g.Add(&SignalNode{Ops: []ExternalOp{x.At(0)}}))(b.t)
+	Need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
+	e := Need(g.Instantiate())(b.t)
 	b.made["executable graph"]++
 	software := b.gpu.Device().Driver().String() == "the software driver"
 	if software {

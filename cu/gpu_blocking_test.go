@@ -22,6 +22,7 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -42,7 +43,7 @@ func TestGPUBackgroundHoldsNobody(t *testing.T) {
 		step = 11
 	}
 	x := startExporter(t, "TestGPUBackgroundHoldsNobody")
-	made, _ := backgroundHoldsNobody(t, gpuContext(t), x, step)
+	made, _ := backgroundHoldsNobody(t, GPUContext(t), x, step)
 	t.Logf("abandoned were %v", made)
 }
 
@@ -51,17 +52,17 @@ func TestGPUBackgroundHoldsNobody(t *testing.T) {
 func TestBackgroundHoldsNobody(t *testing.T) {
 	var mu sync.Mutex
 	abandoned := make(map[string]int)
-	x := startExporter(t, "TestGPUBackgroundHoldsNobody", gpuEnv+"=") // of a software driver
-	drv := need(Open(WithSoftware(cusim.New()), neverWait, WithLeakHook(func(l Leak) {
+	x := startExporter(t, "TestGPUBackgroundHoldsNobody", GPUEnv+"=") // of a software driver
+	drv := Need(OpenNeverWait(WithSoftware(cusim.New()), WithLeakHook(func(l Leak) {
 		mu.Lock()
 		defer mu.Unlock()
 		if abandoned[l.Kind]++; !l.Abandoned || l.Err != nil {
 			t.Errorf("report %+v", l)
 		}
 	})))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	made, memories := backgroundHoldsNobody(t, gpu, x, 11)
-	eventually(func() bool {
+	Eventually(func() bool {
 		runtime.GC()
 		mu.Lock()
 		defer mu.Unlock()
@@ -141,12 +142,12 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // unless it is nil.
 func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (made map[string]int,
 	memories map[core.MemoryKind]bool) {
-	legacy := need(gpu.LegacyStream())(t)
+	legacy := Need(gpu.LegacyStream())(t)
 	defer legacy.Close()
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	spin := need(mod.Function("spin"))(t)
-	if err := errors.Join(spin.Launch(legacy, oneThread, U64(1)), legacy.Synchronize()); err != nil {
+	spin := Need(mod.Function("spin"))(t)
+	if err := errors.Join(spin.Launch(legacy, OneThread, U64(1)), legacy.Synchronize()); err != nil {
 		t.Fatal(err) // a kernel's first launch may wait
 	}
 	var streams []*Stream
@@ -154,7 +155,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (m
 	took := make(map[string][]time.Duration)
 	made, memories = make(map[string]int), make(map[core.MemoryKind]bool)
 	for n := 1; n <= mostStreams; n++ {
-		held := need(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
+		held := Need(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
 		if n > 3 && n%step != 0 && n%43 != 36 && n%43 != 35 {
 			continue
@@ -206,9 +207,9 @@ type besideHeld struct {
 func (b *besideHeld) run(contexts bool) {
 	t, drv := b.t, core.Of(b.gpu).Context.Drv
 	t.Helper()
-	tl := need(b.gpu.NewTimeline(0))(t)
+	tl := Need(b.gpu.NewTimeline(0))(t)
 	defer tl.Close()
-	complete, pending, twice := need(b.gpu.NewEvent(0))(t), need(b.gpu.NewEvent(0))(t), need(b.gpu.NewEvent(0))(t)
+	complete, pending, twice := Need(b.gpu.NewEvent(0))(t), Need(b.gpu.NewEvent(0))(t), Need(b.gpu.NewEvent(0))(t)
 	events := []*Event{complete, pending, twice}
 	defer func() {
 		closeAll(t, events)
@@ -227,7 +228,7 @@ func (b *besideHeld) run(contexts bool) {
 		func() error { return twice.Wait(ctx) },
 		func() error { return b.held.Wait(ctx) },
 		func() error { return tl.Wait(ctx, 1) },
-		func() error { <-need(pending.Ticket())(t).Done(); return nil },
+		func() error { <-Need(pending.Ticket())(t).Done(); return nil },
 	} {
 		wg.Go(func() {
 			if err := wait(); err != nil {
@@ -236,7 +237,7 @@ func (b *besideHeld) run(contexts bool) {
 		})
 	}
 	// Longer than it takes until the watcher has streams wake it.
-	eventually(func() bool { return drv.Watch.Waiters() >= 4 })
+	Eventually(func() bool { return drv.Watch.Waiters() >= 4 })
 	time.Sleep(2 * watch.Long)
 	enqueued := make(chan error, 1)
 	go func(forget func() error) { enqueued <- forget() }(forget)
@@ -258,7 +259,7 @@ func (b *besideHeld) run(contexts bool) {
 
 	var first Event
 	var fresh *Timeline
-	e := need(b.gpu.NewEvent(0))(t)
+	e := Need(b.gpu.NewEvent(0))(t)
 	events = append(events, e, &first)
 	for _, c := range []struct {
 		name string
@@ -283,7 +284,7 @@ func (b *besideHeld) run(contexts bool) {
 			return g.Close()
 		}},
 		{"Event.Record, its first", func() error { return first.Record(b.other) }},
-		{"Function.Launch", func() error { return b.spin.Launch(b.other, oneThread, U64(1)) }},
+		{"Function.Launch", func() error { return b.spin.Launch(b.other, OneThread, U64(1)) }},
 		{"Stream.WaitEvent", func() error { return b.other.WaitEvent(complete) }},
 		{"Stream.HostFunc", func() error { return b.other.HostFunc(func() {}) }},
 		{"Context.NewTimeline", func() (err error) { fresh, err = b.gpu.NewTimeline(0); return err }},
@@ -327,26 +328,26 @@ func (b *besideHeld) run(contexts bool) {
 // them and abandons all.
 func (b *besideHeld) objects(contexts bool) (forget func() error) {
 	t := b.t
-	mem, host := need(b.gpu.Alloc(1<<20))(t), need(b.gpu.AllocHost(1<<16, 0))(t)
-	mod := need(b.gpu.LoadModule([]byte(spinPTX)))(t)
+	mem, host := Need(b.gpu.Alloc(1<<20))(t), Need(b.gpu.AllocHost(1<<16, 0))(t)
+	mod := Need(b.gpu.LoadModule([]byte(SpinPTX)))(t)
 	s := b.held
 	if b.streams > 1 {
-		s = need(b.gpu.NewStream(StreamNonBlocking))(t)
+		s = Need(b.gpu.NewStream(StreamNonBlocking))(t)
 		b.made["stream"]++
 	}
-	tl := need(b.gpu.NewTimeline(0))(t)
-	g := need(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
-	x := need(g.Instantiate())(t)
-	e := need(b.gpu.NewEvent(0))(t)
-	used := need(b.gpu.Alloc(1 << 10))(t)
+	tl := Need(b.gpu.NewTimeline(0))(t)
+	g := Need(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
+	x := Need(g.Instantiate())(t)
+	e := Need(b.gpu.NewEvent(0))(t)
+	used := Need(b.gpu.Alloc(1 << 10))(t)
 	for _, kind := range []string{"device memory", "device memory", "host memory", "module", "timeline", "graph",
 		"executable graph", "event"} {
 		b.made[kind]++
 	}
 	var another *Context
 	if contexts {
-		another = need(b.gpu.Device().NewContext(0))(t)
-		need(another.NewEvent(0))(t)
+		another = Need(b.gpu.Device().NewContext(0))(t)
+		Need(another.NewEvent(0))(t)
 		b.made["context"]++
 		b.made["event"]++
 	}
@@ -376,18 +377,18 @@ func (b *besideHeld) missing(kind string, err error) bool {
 func (b *besideHeld) code(s *Stream) (use func() error) {
 	t := b.t
 	uses := []func() error{func() error { return nil }}
-	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(countPTX)); !b.missing("library", err) {
-		tick := need(need(l.Kernel("tick"))(t).Function(b.gpu))(t)
-		m := need(b.gpu.Alloc(4))(t)
+	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(CountPTX)); !b.missing("library", err) {
+		tick := Need(Need(l.Kernel("tick"))(t).Function(b.gpu))(t)
+		m := Need(b.gpu.Alloc(4))(t)
 		b.made["device memory"]++
-		b.ok(tick.Launch(s, oneThread, Ptr(m)))
+		b.ok(tick.Launch(s, OneThread, Ptr(m)))
 		uses = append(uses, func() error {
 			defer runtime.KeepAlive(l)
-			return tick.Launch(b.held, oneThread, Ptr(m))
+			return tick.Launch(b.held, OneThread, Ptr(m))
 		})
 	}
 	launches := func(g *Graph, flags InstantiateFlags) {
-		x := need(g.InstantiateWithFlags(flags))(t)
+		x := Need(g.InstantiateWithFlags(flags))(t)
 		b.ok(x.Launch(s))
 		b.made["executable graph"]++
 		uses = append(uses, func() error {
@@ -395,19 +396,19 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 			return x.Launch(b.held)
 		})
 	}
-	allocates := need(b.gpu.NewGraph())(t)
+	allocates := Need(b.gpu.NewGraph())(t)
 	b.made["graph"]++
-	if n, m, err := addAlloc(allocates, 64); !b.missing("memory of a graph", err) {
-		need(allocates.Add(&MemsetNode{Dst: m, Value: 1}, n))(t)
+	if n, m, err := AddAlloc(allocates, 64); !b.missing("memory of a graph", err) {
+		Need(allocates.Add(&MemsetNode{Dst: m, Value: 1}, n))(t)
 		launches(allocates, InstantiateAutoFree)
 	}
-	chooses := need(b.gpu.NewGraph())(t)
+	chooses := Need(b.gpu.NewGraph())(t)
 	b.made["graph"]++
 	if c, err := chooses.NewConditionAt(1); !b.missing("condition", err) {
 		delete(b.made, "condition") // it belongs to its graph
-		_, body, err := addIf(chooses, c)
+		_, body, err := AddIf(chooses, c)
 		b.ok(err)
-		need(body.Add(&EmptyNode{}))(t)
+		Need(body.Add(&EmptyNode{}))(t)
 		launches(chooses, 0)
 	}
 	launches(b.nodes(), 0)
@@ -424,18 +425,18 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 // nodes returns a graph of one row, with a node of each type that needs no newer driver.
 func (b *besideHeld) nodes() *Graph {
 	t := b.t
-	g, child := need(b.gpu.NewGraph())(t), need(b.gpu.NewGraph())(t)
-	m, h := need(b.gpu.Alloc(64))(t), need(b.gpu.AllocHost(64, 0))(t)
-	e := need(b.gpu.NewEvent(0))(t)
+	g, child := Need(b.gpu.NewGraph())(t), Need(b.gpu.NewGraph())(t)
+	m, h := Need(b.gpu.Alloc(64))(t), Need(b.gpu.AllocHost(64, 0))(t)
+	e := Need(b.gpu.NewEvent(0))(t)
 	for _, kind := range []string{"graph", "graph", "device memory", "host memory", "event"} {
 		b.made[kind]++
 	}
-	need(child.Add(&EmptyNode{}))(t)
+	Need(child.Add(&EmptyNode{}))(t)
 	var last []GraphNode
 	for _, add := range []func(deps ...GraphNode) (GraphNode, error){
 		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&RecordNode{Event: e}, deps...) },
 		func(deps ...GraphNode) (GraphNode, error) {
-			return g.Add(&KernelNode{Kernel: b.spin, Config: oneThread, Args: []Arg{U64(1)}}, deps...)
+			return g.Add(&KernelNode{Kernel: b.spin, Config: OneThread, Args: []Arg{U64(1)}}, deps...)
 		},
 		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&CopyNode{Dst: m, Src: h}, deps...) },
 		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&MemsetNode{Dst: m, Value: 1}, deps...) },
@@ -458,8 +459,8 @@ func (b *besideHeld) nodes() *Graph {
 // others makes a pool of events, and, with contexts, a green context, and returns a function that uses them.
 func (b *besideHeld) others(contexts bool) (use func() error) {
 	t := b.t
-	pool := need(b.gpu.EventPool())(t)
-	e := need(pool.AcquireTracked())(t)
+	pool := Need(b.gpu.EventPool())(t)
+	e := Need(pool.AcquireTracked())(t)
 	b.made["event pool"]++
 	b.made["pooled event"]++
 	var greenCtx *green.Context
@@ -470,14 +471,14 @@ func (b *besideHeld) others(contexts bool) (use func() error) {
 			greenCtx, err = green.New(b.gpu, sms)
 		}
 		if !b.missing("green context", err) {
-			s = need(greenCtx.NewStream(0))(t)
+			s = Need(greenCtx.NewStream(0))(t)
 			b.made["stream"]++
 		}
 	}
 	return func() error {
 		err := e.Record(b.held)
 		if s != nil {
-			mem := need(b.gpu.Alloc(4))(t)
+			mem := Need(b.gpu.Alloc(4))(t)
 			b.made["device memory"]++
 			err = errors.Join(err, s.Memset(mem, 1))
 		}

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,44 +11,45 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUCopyAll makes copies in one call on a real GPU, and compares them with single copies: see
 // gpu_test.go.
 func TestGPUCopyAll(t *testing.T) {
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const n = 1 << 16
-	src, one, all := need(gpu.Alloc(n))(t), need(gpu.Alloc(n))(t), need(gpu.Alloc(n))(t)
-	host, back := need(gpu.AllocHost(n, 0))(t), need(gpu.AllocHost(n, 0))(t)
-	pooled := need(s.Alloc(n))(t)
+	src, one, all := Need(gpu.Alloc(n))(t), Need(gpu.Alloc(n))(t), Need(gpu.Alloc(n))(t)
+	host, back := Need(gpu.AllocHost(n, 0))(t), Need(gpu.AllocHost(n, 0))(t)
+	pooled := Need(s.Alloc(n))(t)
 	virtual, err := memory.Reserve(gpu, n)
-	noErr(t, err)
-	noErr(t, virtual.Grow(1))
+	NoErr(t, err)
+	NoErr(t, virtual.Grow(1))
 	defer func() {
-		noErr(t, errors.Join(src.Close(), one.Close(), all.Close(), host.Close(), back.Close(), pooled.Close(),
+		NoErr(t, errors.Join(src.Close(), one.Close(), all.Close(), host.Close(), back.Close(), pooled.Close(),
 			virtual.Close()))
 	}()
 	values := make([]byte, n)
 	for i := range values {
 		values[i] = byte(i * 7 >> 3)
 	}
-	noErr(t, src.CopyFrom(values))
-	noErr(t, errors.Join(s.Copy(host, src), s.Copy(pooled, src), s.Copy(virtual.Mem(), src), s.Synchronize()))
+	NoErr(t, src.CopyFrom(values))
+	NoErr(t, errors.Join(s.Copy(host, src), s.Copy(pooled, src), s.Copy(virtual.Mem(), src), s.Synchronize()))
 	from := []Memory{src, host, pooled, virtual.Mem()}
 	for name, size := range map[string]uint64{"apart": 64, "overlapping": 100} {
-		noErr(t, errors.Join(s.Memset(one, 0), s.Memset(all, 0)))
+		NoErr(t, errors.Join(s.Memset(one, 0), s.Memset(all, 0)))
 		var copies []MemCopy
 		for i := range uint64(500) {
 			f := WholeOf(from[i%4]).Span(i*96, size)
-			noErr(t, s.Copy(one.Span(n-200-i*64, size), f))
+			NoErr(t, s.Copy(one.Span(n-200-i*64, size), f))
 			copies = append(copies, MemCopy{all.Span(n-200-i*64, size), f})
 		}
-		noErr(t, s.CopyAll(copies))
-		noErr(t, s.Synchronize())
+		NoErr(t, s.CopyAll(copies))
+		NoErr(t, s.Synchronize())
 		want, got := make([]byte, n), make([]byte, n)
-		noErr(t, errors.Join(one.CopyTo(want), all.CopyTo(got)))
+		NoErr(t, errors.Join(one.CopyTo(want), all.CopyTo(got)))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-one by one +all):\n%s", name, diff)
 		}
@@ -62,9 +60,9 @@ func TestGPUCopyAll(t *testing.T) {
 		tiles = append(tiles, BoxCopy{Dst: Planes{Rows: Rows{back, 256}.At(y, x)}, Src: Planes{Rows: Rows{src, 256}.At(x, y)},
 			Width: 64, Height: 64, Depth: 1})
 	}
-	noErr(t, s.Copy3DAll(tiles))
-	noErr(t, s.Synchronize())
-	noErr(t, back.View(func(b []byte) error {
+	NoErr(t, s.Copy3DAll(tiles))
+	NoErr(t, s.Synchronize())
+	NoErr(t, back.View(func(b []byte) error {
 		for i, v := range b {
 			x, y := i%256, i/256
 			if want := values[(x/64*64+y%64)*256+y/64*64+x%64]; v != want {
@@ -73,38 +71,38 @@ func TestGPUCopyAll(t *testing.T) {
 		}
 		return nil
 	}))
-	g := need(s.Capture(CaptureGlobal, func() error {
+	g := Need(s.Capture(CaptureGlobal, func() error {
 		return s.CopyAll([]MemCopy{{all.Span(0, 4), src.Span(8, 4)}, {all.Span(4, 4), src.Span(80, 4)}})
 	}))(t)
-	x := need(g.Instantiate())(t)
-	noErr(t, errors.Join(x.Launch(s), s.Synchronize()))
+	x := Need(g.Instantiate())(t)
+	NoErr(t, errors.Join(x.Launch(s), s.Synchronize()))
 	got := make([]byte, 8)
-	noErr(t, all.CopyTo(got))
+	NoErr(t, all.CopyTo(got))
 	if diff := cmp.Diff(append(values[8:12:12], values[80:84]...), got); diff != "" {
 		t.Errorf("by a graph (-want +got):\n%s", diff)
 	}
-	noErr(t, errors.Join(x.Close(), g.Close()))
+	NoErr(t, errors.Join(x.Close(), g.Close()))
 }
 
 // TestGPUDiscard discards and prefetches managed memory on a real GPU.
 func TestGPUDiscard(t *testing.T) {
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const half = 2 << 20
 	m, err := memory.AllocManaged(gpu, 2*half, memory.AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
-	noErr(t, err)
+	NoErr(t, err)
 	defer m.Close()
-	noErr(t, m.View(func(b []byte) error { b[0], b[half] = 1, 2; return nil }))
+	NoErr(t, m.View(func(b []byte) error { b[0], b[half] = 1, 2; return nil }))
 	first, second := m.Span(0, half), m.Span(half, half)
 	dev, host := memory.LocationOf(gpu.Device()), memory.Location{Type: memory.LocationHost}
-	noErr(t, memory.PrefetchAll(s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
-	noErr(t, s.Synchronize())
+	NoErr(t, memory.PrefetchAll(s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
+	NoErr(t, s.Synchronize())
 	for i, want := range []memory.Location{dev, host} {
-		if got := need(memory.ManagedInfoOf(gpu, m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
+		if got := Need(memory.ManagedInfoOf(gpu, m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
 			t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want)
 		}
 	}
@@ -112,17 +110,17 @@ func TestGPUDiscard(t *testing.T) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
-	noErr(t, err)
-	noErr(t, memory.DiscardAndPrefetch(s, []memory.Move{{Mem: first, To: dev}}))
-	noErr(t, s.Memset(first, 9))
-	noErr(t, s.Synchronize())
-	noErr(t, m.View(func(b []byte) error {
+	NoErr(t, err)
+	NoErr(t, memory.DiscardAndPrefetch(s, []memory.Move{{Mem: first, To: dev}}))
+	NoErr(t, s.Memset(first, 9))
+	NoErr(t, s.Synchronize())
+	NoErr(t, m.View(func(b []byte) error {
 		if b[0] != 9 || b[half-1] != 9 || b[half] != 2 {
 			t.Errorf("the bytes are %d, %d and %d", b[0], b[half-1], b[half])
 		}
 		return nil
 	}))
-	legacy := need(gpu.LegacyStream())(t)
+	legacy := Need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	if err := memory.Discard(legacy, first); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
@@ -131,39 +129,23 @@ func TestGPUDiscard(t *testing.T) {
 
 // TestGPUDescriptors checks on a real GPU that no program which the process starts gets an exported file.
 func TestGPUDescriptors(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
 		t.Log("no file stands for memory here:", err)
 		return
 	}
-	noErr(t, err)
+	NoErr(t, err)
 	defer p.Close()
-	files := []*os.File{need(p.Export())(t)}
+	files := []*os.File{Need(p.Export())(t)}
 	if pool, err := memory.NewPool(gpu, memory.PoolOptions{Shareable: true}); err == nil {
 		defer pool.Close()
-		files = append(files, need(pool.Export())(t))
+		files = append(files, Need(pool.Export())(t))
 	} else {
 		t.Log(err)
 	}
 	for _, f := range files {
 		defer f.Close()
-		checkCloseOnExec(t, f)
-	}
-}
-
-// checkCloseOnExec checks that a file is closed when the process starts a program.
-func checkCloseOnExec(t *testing.T, f *os.File) {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return
-	}
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
-	noErr(t, err)
-	_, flags, _ := strings.Cut(string(info), "flags:")
-	flags, _, _ = strings.Cut(flags, "\n")
-	const closeOnExec = 0o2000000
-	if n, err := strconv.ParseUint(strings.TrimSpace(flags), 8, 64); err != nil || n&closeOnExec == 0 {
-		t.Errorf("%s has the flags %s: a program that is started gets it", f.Name(), flags)
+		CheckCloseOnExec(t, f)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // fill records events on a stream that is held until the driver has no room for more, on a
@@ -56,26 +57,26 @@ func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done
 func TestGPUFullQueue(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("legacy %v", legacy), func(t *testing.T) {
-			gpu := gpuContext(t)
+			gpu := GPUContext(t)
 			tab := core.Of(gpu).Context.Drv.Table()
 			line, err := gpu.NewTimeline(0)
 			if err != nil {
 				t.Skip(err)
 			}
 			defer line.Close()
-			full := need(gpu.NewStream(StreamNonBlocking))(t)
+			full := Need(gpu.NewStream(StreamNonBlocking))(t)
 			if legacy {
-				full = need(gpu.LegacyStream())(t)
+				full = Need(gpu.LegacyStream())(t)
 			}
-			free, blocking := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(0))(t)
+			free, blocking := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(0))(t)
 			defer closeAll(t, []*Stream{full, free, blocking})
-			e := need(gpu.NewEvent(EventDisableTiming))(t)
-			raw := need(gpu.NewEvent(EventDisableTiming))(t)
+			e := Need(gpu.NewEvent(EventDisableTiming))(t)
+			raw := Need(gpu.NewEvent(EventDisableTiming))(t)
 			defer closeAll(t, []*Event{e, raw})
 			if err := errors.Join(e.Record(free), raw.Record(free), line.Block(full, 1), e.Record(full)); err != nil {
 				t.Fatal(err)
 			}
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			var stop atomic.Bool
 			filled := make(chan struct{})
 			n := fill(t, gpu, core.Of(full).Raw, &stop, filled)

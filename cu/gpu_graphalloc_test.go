@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUGraphAlloc launches graphs whose nodes allocate memory, which nodes free, the program takes, or the next
 // launch frees.
 func TestGPUGraphAlloc(t *testing.T) {
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -32,12 +33,12 @@ func TestGPUGraphAlloc(t *testing.T) {
 		ok(s.Wait(context.Background()))
 		a.check(t)
 	}
-	x := need(a.g.Instantiate())(t)
+	x := Need(a.g.Instantiate())(t)
 	run(x)
 	_, err := a.g.Instantiate()
 	is("a second executable graph", err, ResultNotSupported)
 	for range 2 {
-		m := need(x.Take(a.m))(t)
+		m := Need(x.Take(a.m))(t)
 		buf := make([]byte, 64)
 		ok(m.CopyTo(buf))
 		if buf[0] != 42 || buf[63] != 42 {
@@ -49,10 +50,10 @@ func TestGPUGraphAlloc(t *testing.T) {
 	}
 	ok(x.Close()) // frees what was not taken
 
-	x = need(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	x = Need(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
 	run(x)
 	run(x)
-	m := need(x.Take(a.m))(t)
+	m := Need(x.Take(a.m))(t)
 	ok(x.Close())
 	ok(m.CopyTo(make([]byte, 8)))
 	ok(m.Close())
@@ -60,8 +61,8 @@ func TestGPUGraphAlloc(t *testing.T) {
 	_, err = a.g.Add(&FreeNode{Mem: a.m}, a.last)
 	is("a node that frees, after an executable graph", err, ResultInvalidValue)
 	a = newAllocGraph(t, gpu)
-	free := need(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
-	x = need(a.g.Instantiate())(t)
+	free := Need(a.g.Add(&FreeNode{Mem: a.m}, a.last))(t)
+	x = Need(a.g.Instantiate())(t)
 	run(x)
 	run(x)
 	is("removing a node", free.Remove(), ResultNotSupported)
@@ -73,7 +74,7 @@ func TestGPUGraphAlloc(t *testing.T) {
 
 	// A capture.
 	var result *DeviceMem
-	g := need(s.Capture(CaptureThreadLocal, func() (err error) {
+	g := Need(s.Capture(CaptureThreadLocal, func() (err error) {
 		scratch, err := s.Alloc(1 << 20)
 		if err != nil {
 			return err
@@ -84,14 +85,14 @@ func TestGPUGraphAlloc(t *testing.T) {
 		return errors.Join(s.Memset(scratch, 42), s.Copy(result, scratch.Span(64, 64)), s.Free(scratch),
 			s.Copy(a.out, result.Span(0, 8)))
 	}))(t)
-	x = need(g.Instantiate())(t)
+	x = Need(g.Instantiate())(t)
 	run(x)
-	m = need(x.Take(result))(t)
+	m = Need(x.Take(result))(t)
 	ok(errors.Join(m.Close(), result.Close(), x.Close(), g.Close(), s.Synchronize(), s.Close()))
 
-	before := need(gpu.Device().GraphMemStats())(t)
+	before := Need(gpu.Device().GraphMemStats())(t)
 	ok(gpu.Device().TrimGraphMem())
-	after := need(gpu.Device().GraphMemStats())(t)
+	after := Need(gpu.Device().GraphMemStats())(t)
 	if before.ReservedHigh == 0 || after.Reserved > before.Reserved {
 		t.Errorf("graphs used %+v, and after the trim %+v", before, after)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // planesBench is what the tests of nodes with rectangles use: device memory of 8 rows of 16 bytes, which
@@ -22,12 +23,12 @@ type planesBench struct {
 }
 
 func newPlanesBench(t testing.TB) *planesBench {
-	b := &planesBench{TB: t, gpu: gpuContext(t), in: make([]byte, 128)}
+	b := &planesBench{TB: t, gpu: GPUContext(t), in: make([]byte, 128)}
 	for i := range b.in {
 		b.in[i] = byte(i)
 	}
-	b.s = need(b.gpu.NewStream(StreamNonBlocking))(t)
-	b.src, b.dst = need(AllocFrom(b.gpu, b.in))(t), need(AllocFrom(b.gpu, make([]byte, 128)))(t)
+	b.s = Need(b.gpu.NewStream(StreamNonBlocking))(t)
+	b.src, b.dst = Need(AllocFrom(b.gpu, b.in))(t), Need(AllocFrom(b.gpu, make([]byte, 128)))(t)
 	t.Cleanup(func() { b.ok(errors.Join(b.src.Close(), b.dst.Close(), b.s.Close())) })
 	return b
 }
@@ -60,16 +61,16 @@ func (b *planesBench) is(what string, x *GraphExec, want map[int][]byte) {
 // the sets in the executable graph.
 func TestGPUGraphCopy2D(t *testing.T) {
 	b := newPlanesBench(t)
-	host := need(b.gpu.AllocHost(12, 0))(t)
-	g := need(b.gpu.NewGraph())(t)
+	host := Need(b.gpu.AllocHost(12, 0))(t)
+	g := Need(b.gpu.NewGraph())(t)
 	// Two planes of two rows of three bytes go to the host, and two rows of them from there.
 	box := Planes{b.rows(b.src, 1, 1), 3} // bytes 17, 33, 65, 81
-	down := need(g.Add(copyBox(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2)))(t)
-	up := need(g.Add(copyRect(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2), down))(t)
-	bytes1 := need(g.Add(setRect(b.rows(b.dst, 1, 2), 0xaa, 1, 3, 2)))(t)
-	words := need(g.Add(setRect(b.rows(b.dst, 8, 2), 0x0201, 2, 1, 2)))(t)
-	longs := need(g.Add(setRect(b.rows(b.dst, 12, 2), 0x06050403, 4, 1, 2)))(t)
-	x := need(g.Instantiate())(t)
+	down := Need(g.Add(CopyBoxOf(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2)))(t)
+	up := Need(g.Add(CopyRect(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2), down))(t)
+	bytes1 := Need(g.Add(SetRect(b.rows(b.dst, 1, 2), 0xaa, 1, 3, 2)))(t)
+	words := Need(g.Add(SetRect(b.rows(b.dst, 8, 2), 0x0201, 2, 1, 2)))(t)
+	longs := Need(g.Add(SetRect(b.rows(b.dst, 12, 2), 0x06050403, 4, 1, 2)))(t)
+	x := Need(g.Instantiate())(t)
 	t.Cleanup(func() { b.ok(errors.Join(x.Close(), g.Close(), host.Close())) })
 	set := []byte{0xaa, 0xaa, 0xaa}
 	want := map[int][]byte{
@@ -78,9 +79,9 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	b.is("as it was added", x, want)
 
 	// Other memory and other values, with the same rows.
-	b.ok(x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xbb, 1, 3, 2)))
-	b.ok(x.Set(words, setRect(b.rows(b.dst, 10, 2), 0x0807, 2, 1, 2)))
-	b.ok(x.Set(longs, setRect(b.rows(b.dst, 12, 0), 0x0c0b0a09, 4, 1, 2)))
+	b.ok(x.Set(bytes1, SetRect(b.rows(b.dst, 2, 4), 0xbb, 1, 3, 2)))
+	b.ok(x.Set(words, SetRect(b.rows(b.dst, 10, 2), 0x0807, 2, 1, 2)))
+	b.ok(x.Set(longs, SetRect(b.rows(b.dst, 12, 0), 0x0c0b0a09, 4, 1, 2)))
 	set = []byte{0xbb, 0xbb, 0xbb}
 	b.is("changed", x, map[int][]byte{
 		4: {65, 66, 67}, 20: {81, 82, 83}, 66: set, 82: set, 42: {7, 8}, 58: {7, 8}, 12: {9, 10, 11, 12},
@@ -89,11 +90,11 @@ func TestGPUGraphCopy2D(t *testing.T) {
 
 	// What an executable graph cannot change says so, and changes nothing.
 	for what, err := range map[string]error{
-		"more rows":       x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xcc, 1, 3, 3)),
-		"longer rows":     x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xcc, 1, 4, 2)),
+		"more rows":       x.Set(bytes1, SetRect(b.rows(b.dst, 2, 4), 0xcc, 1, 3, 3)),
+		"longer rows":     x.Set(bytes1, SetRect(b.rows(b.dst, 2, 4), 0xcc, 1, 4, 2)),
 		"one row":         x.Set(bytes1, &MemsetNode{Dst: b.dst.Span(0, 4), Value: 0xcc}),
-		"another pitch":   x.Set(bytes1, setRect(Rows{b.dst, 32}, 0xcc, 1, 3, 2)),
-		"words":           x.Set(bytes1, setRect(b.rows(b.dst, 2, 4), 0xcc, 2, 3, 2)),
+		"another pitch":   x.Set(bytes1, SetRect(Rows{b.dst, 32}, 0xcc, 1, 3, 2)),
+		"words":           x.Set(bytes1, SetRect(b.rows(b.dst, 2, 4), 0xcc, 2, 3, 2)),
 		"a copy of a row": x.Set(up, &CopyNode{Dst: b.dst.Span(0, 4), Src: host.Span(0, 4)}),
 	} {
 		if !errors.Is(err, ResultInvalidValue) {
@@ -108,30 +109,30 @@ func TestGPUGraphCopy2D(t *testing.T) {
 	})
 
 	// The graph has not changed, and can change in every way.
-	y := need(g.Instantiate())(t)
+	y := Need(g.Instantiate())(t)
 	b.is("the graph", y, want)
 	b.ok(y.Close())
 	b.ok(errors.Join(
 		down.Set(&CopyNode{Dst: host, Src: b.src.Span(0, 12)}),
-		up.Set(copyBox(Planes{Rows{b.dst, 32}, 2}, Planes{Rows: Rows{Mem: host}}, 2, 1, 2)),
-		bytes1.Set(setRect(b.rows(b.dst, 8, 4), 0x01010101, 4, 2, 3)),
+		up.Set(CopyBoxOf(Planes{Rows{b.dst, 32}, 2}, Planes{Rows: Rows{Mem: host}}, 2, 1, 2)),
+		bytes1.Set(SetRect(b.rows(b.dst, 8, 4), 0x01010101, 4, 2, 3)),
 		words.Set(&MemsetNode{Dst: b.dst.Span(5, 1), Value: 9}),
-		longs.Set(setRect(b.rows(b.dst, 3, 7), 4, 1, 1, 1)),
+		longs.Set(SetRect(b.rows(b.dst, 3, 7), 4, 1, 1, 1)),
 	))
 	want = map[int][]byte{0: {0, 1}, 64: {2, 3}, 5: {9}, 115: {4}}
 	for _, row := range []int{72, 88, 104} {
 		want[row] = bytes.Repeat([]byte{1}, 8)
 	}
-	y = need(g.Instantiate())(t)
+	y = Need(g.Instantiate())(t)
 	b.is("the changed graph", y, want)
 	b.ok(y.Close())
-	b.ok(up.Set(copyRect(b.rows(b.dst, 0, 0), Rows{Mem: host}, 6, 1)))
-	b.ok(errors.Join(down.Set(copyRect(Rows{Mem: host}, b.rows(b.src, 0, 1), 6, 2)),
-		words.Set(setRect(b.rows(b.dst, 14, 0), 1, 2, 1, 1))))
+	b.ok(up.Set(CopyRect(b.rows(b.dst, 0, 0), Rows{Mem: host}, 6, 1)))
+	b.ok(errors.Join(down.Set(CopyRect(Rows{Mem: host}, b.rows(b.src, 0, 1), 6, 2)),
+		words.Set(SetRect(b.rows(b.dst, 14, 0), 1, 2, 1, 1))))
 	want[0], want[64] = []byte{16, 17, 18, 19, 20, 21}, nil
 	delete(want, 5)
 	want[14] = []byte{1, 0}
-	y = need(g.Instantiate())(t)
+	y = Need(g.Instantiate())(t)
 	b.is("changed again", y, want)
 	b.ok(y.Close())
 }
@@ -140,41 +141,41 @@ func TestGPUGraphCopy2D(t *testing.T) {
 func TestGPUGraphCopy2DParams(t *testing.T) {
 	b := newPlanesBench(t)
 	dst, src := b.rows(b.dst, 1, 2), b.rows(b.src, 3, 1)
-	g := need(b.gpu.NewGraph())(t)
+	g := Need(b.gpu.NewGraph())(t)
 	t.Cleanup(func() { b.ok(g.Close()) })
-	flat := need(g.Add(copyRect(dst, src, 5, 3)))(t)
-	box := need(g.Add(copyBox(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2)))(t)
-	set := need(g.Add(setRect(b.rows(b.dst, 2, 2), 7, 2, 3, 4)))(t)
+	flat := Need(g.Add(CopyRect(dst, src, 5, 3)))(t)
+	box := Need(g.Add(CopyBoxOf(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2)))(t)
+	set := Need(g.Add(SetRect(b.rows(b.dst, 2, 2), 7, 2, 3, 4)))(t)
 	to, from := b.dst.Handle()+33, b.src.Handle()+19
 	want := &CopyNode{DstAddr: to, SrcAddr: from, Box: &CopyBox{5, 3, 1, 16, 3, 16, 3}}
 	// The heights mean nothing, as there is one plane.
 	heights := cmpopts.IgnoreFields(CopyBox{}, "DstHeight", "SrcHeight")
-	if diff := cmp.Diff(want, need(workOf[*CopyNode](flat))(t), heights); diff != "" {
+	if diff := cmp.Diff(want, Need(WorkOf[*CopyNode](flat))(t), heights); diff != "" {
 		t.Errorf("a rectangle (-want +got):\n%s", diff)
 	}
 	want.Box = &CopyBox{5, 2, 2, 16, 3, 16, 4}
-	if diff := cmp.Diff(want, need(workOf[*CopyNode](box))(t)); diff != "" {
+	if diff := cmp.Diff(want, Need(WorkOf[*CopyNode](box))(t)); diff != "" {
 		t.Errorf("a box (-want +got):\n%s", diff)
 	}
 	fill := &MemsetNode{Addr: b.dst.Handle() + 34, Value: 7, ElementSize: 2, Rect: &MemsetRect{3, 4, 16}}
-	if diff := cmp.Diff(fill, need(workOf[*MemsetNode](set))(t)); diff != "" {
+	if diff := cmp.Diff(fill, Need(WorkOf[*MemsetNode](set))(t)); diff != "" {
 		t.Errorf("a memset (-want +got):\n%s", diff)
 	}
 
-	captured := need(b.s.Capture(CaptureRelaxed, func() error {
+	captured := Need(b.s.Capture(CaptureRelaxed, func() error {
 		return errors.Join(b.s.Copy2D(dst, src, 5, 3), b.s.Memset2D16(b.rows(b.dst, 2, 2), 7, 3, 4))
 	}))(t)
 	t.Cleanup(func() { b.ok(captured.Close()) })
-	for _, n := range need(captured.Nodes())(t) {
-		switch typ := need(n.Type())(t); typ {
+	for _, n := range Need(captured.Nodes())(t) {
+		switch typ := Need(n.Type())(t); typ {
 		case GraphNodeTypeMemcpy:
-			p := need(workOf[*CopyNode](n))(t)
+			p := Need(WorkOf[*CopyNode](n))(t)
 			t.Logf("captured: %+v", p)
 			if p.DstAddr != to || p.SrcAddr != from || p.Box.Width*p.Box.Height*p.Box.Depth != 15 {
 				t.Errorf("the captured copy is %+v", p)
 			}
 		case GraphNodeTypeMemset:
-			p := need(workOf[*MemsetNode](n))(t)
+			p := Need(WorkOf[*MemsetNode](n))(t)
 			t.Logf("captured: %+v", p)
 			if p.Addr != fill.Addr || uint64(p.ElementSize)*p.Rect.Width*p.Rect.Height != 24 {
 				t.Errorf("the captured memset is %+v", p)

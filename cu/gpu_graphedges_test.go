@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // overlapPTX has a kernel that lets later ones begin at once, and then adds x, and one that waits for the
@@ -49,22 +50,22 @@ again:
 // With EdgeLaunchOrder it need not.
 func TestGPUGraphEdges(t *testing.T) {
 	b := newNodeBench(t)
-	if need(b.gpu.Device().Attribute(DeviceAttributeComputeCapabilityMajor))(t) < 9 {
+	if Need(b.gpu.Device().Attribute(DeviceAttributeComputeCapabilityMajor))(t) < 9 {
 		t.Skip("the GPU has no griddepcontrol")
 	}
-	m := need(b.gpu.LoadModule([]byte(overlapPTX)))(t)
-	first, second := need(m.Function("first"))(t), need(m.Function("second"))(t)
+	m := Need(b.gpu.LoadModule([]byte(overlapPTX)))(t)
+	first, second := Need(m.Function("first"))(t), Need(m.Function("second"))(t)
 	for _, kind := range []EdgeKind{EdgeFull, EdgeProgrammatic, EdgeLaunchOrderProgrammatic, EdgeLaunchOrder} {
-		g := need(b.gpu.NewGraph())(t)
-		set := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-		k1 := need(g.Add(&KernelNode{Kernel: first, Config: oneThread, Args: []Arg{Ptr(b.mem), F32(3)}}, set))(t)
-		k2 := need(g.Add(&KernelNode{Kernel: second, Config: oneThread, Args: []Arg{Ptr(b.mem)}}))(t)
+		g := Need(b.gpu.NewGraph())(t)
+		set := Need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+		k1 := Need(g.Add(&KernelNode{Kernel: first, Config: OneThread, Args: []Arg{Ptr(b.mem), F32(3)}}, set))(t)
+		k2 := Need(g.Add(&KernelNode{Kernel: second, Config: OneThread, Args: []Arg{Ptr(b.mem)}}))(t)
 		b.ok(g.AddEdgeOfKind(GraphEdge{k1, k2, kind}))
-		need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, k1, k2))(t)
-		if edges := need(g.Edges())(t); len(edges) != 4 || edges[1].Kind != kind && edges[2].Kind != kind && edges[0].Kind != kind {
+		Need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, k1, k2))(t)
+		if edges := Need(g.Edges())(t); len(edges) != 4 || edges[1].Kind != kind && edges[2].Kind != kind && edges[0].Kind != kind {
 			t.Errorf("%v: edges %v", kind, edges)
 		}
-		x := need(g.Instantiate())(t)
+		x := Need(g.Instantiate())(t)
 		if kind == EdgeLaunchOrder {
 			b.ok(errors.Join(x.Launch(b.s), b.s.Synchronize()))
 		} else {
@@ -72,14 +73,14 @@ func TestGPUGraphEdges(t *testing.T) {
 		}
 		b.ok(errors.Join(g.RemoveEdge(k1, k2), x.Close(), g.Close()))
 	}
-	cfg := oneThread
+	cfg := OneThread
 	cfg.Attributes = LaunchWith(LaunchProgrammatic())
-	g := need(b.s.Capture(CaptureRelaxed, func() error {
-		return errors.Join(b.s.Memset(b.mem, 0), first.Launch(b.s, oneThread, Ptr(b.mem), F32(5)),
+	g := Need(b.s.Capture(CaptureRelaxed, func() error {
+		return errors.Join(b.s.Memset(b.mem, 0), first.Launch(b.s, OneThread, Ptr(b.mem), F32(5)),
 			second.Launch(b.s, cfg, Ptr(b.mem)), b.s.Copy(b.out, b.mem))
 	}))(t)
 	count := 0
-	for _, e := range need(g.Edges())(t) {
+	for _, e := range Need(g.Edges())(t) {
 		if e.Kind == EdgeProgrammatic {
 			count++
 		}
@@ -87,7 +88,7 @@ func TestGPUGraphEdges(t *testing.T) {
 	if count != 1 {
 		t.Errorf("%d programmatic edges of a capture", count)
 	}
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	b.runs("captured", x, 5)
 	b.ok(errors.Join(x.Close(), g.Close(), m.Close()))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // Nodes of graphs that the driver's functions make and change, with results that are read back.
@@ -29,21 +30,19 @@ type nodeBench struct {
 	called, again         atomic.Int32
 }
 
-var fourThreads = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}}
-
 func newNodeBench(t *testing.T) *nodeBench {
-	b := &nodeBench{t: t, gpu: gpuContext(t)}
-	b.s = need(b.gpu.NewStream(StreamNonBlocking))(t)
-	b.mem, b.other = need(b.gpu.Alloc(16))(t), need(b.gpu.Alloc(16))(t)
-	b.out = need(b.gpu.AllocHost(16, 0))(t)
-	mod := need(b.gpu.LoadModule([]byte(spinPTX)))(t)
-	b.add = need(mod.Function("add"))(t)
-	b.g = need(b.gpu.NewGraph())(t)
-	b.set = need(b.g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-	b.kernel = need(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, b.set))(t)
-	b.copy = need(b.g.Add(&CopyNode{Dst: b.out, Src: b.mem}, b.kernel))(t)
-	b.fn = need(b.g.Add(&HostNode{Func: func() { b.called.Add(1) }}, b.copy))(t)
-	b.x = need(b.g.Instantiate())(t)
+	b := &nodeBench{t: t, gpu: GPUContext(t)}
+	b.s = Need(b.gpu.NewStream(StreamNonBlocking))(t)
+	b.mem, b.other = Need(b.gpu.Alloc(16))(t), Need(b.gpu.Alloc(16))(t)
+	b.out = Need(b.gpu.AllocHost(16, 0))(t)
+	mod := Need(b.gpu.LoadModule([]byte(SpinPTX)))(t)
+	b.add = Need(mod.Function("add"))(t)
+	b.g = Need(b.gpu.NewGraph())(t)
+	b.set = Need(b.g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	b.kernel = Need(b.g.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, b.set))(t)
+	b.copy = Need(b.g.Add(&CopyNode{Dst: b.out, Src: b.mem}, b.kernel))(t)
+	b.fn = Need(b.g.Add(&HostNode{Func: func() { b.called.Add(1) }}, b.copy))(t)
+	b.x = Need(b.g.Instantiate())(t)
 	t.Cleanup(func() {
 		b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), b.g.Close(), mod.Close(), b.out.Close(), b.mem.Close(),
 			b.other.Close(), b.s.Close()))
@@ -82,12 +81,12 @@ func TestGPUGraphNodes(t *testing.T) {
 	if b.called.Load() != 1 {
 		t.Errorf("%d calls", b.called.Load())
 	}
-	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2.5)}}))
+	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2.5)}}))
 	b.runs("another argument", b.x, 2.5)
 	b.ok(b.x.Set(b.set, &MemsetNode{Dst: b.mem, Value: math.Float32bits(10), ElementSize: 4}))
 	b.runs("another value", b.x, 12.5)
 	b.ok(errors.Join(b.x.Set(b.set, &MemsetNode{Dst: b.other, Value: math.Float32bits(20), ElementSize: 4}),
-		b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.other), U32(4), F32(1)}}), b.x.Set(b.copy, &CopyNode{Dst: b.out, Src: b.other})))
+		b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.other), U32(4), F32(1)}}), b.x.Set(b.copy, &CopyNode{Dst: b.out, Src: b.other})))
 	b.runs("other memory", b.x, 21)
 	b.ok(b.x.Set(b.fn, &HostNode{Func: func() { b.again.Add(1) }}))
 	b.runs("another function", b.x, 21)
@@ -96,20 +95,20 @@ func TestGPUGraphNodes(t *testing.T) {
 	}
 
 	// The graph has not changed.
-	y := need(b.g.Instantiate())(t)
+	y := Need(b.g.Instantiate())(t)
 	b.runs("the graph", y, 1)
 	b.ok(y.Close())
 	b.ok(errors.Join(b.set.Set(&MemsetNode{Dst: b.mem, Value: math.Float32bits(3), ElementSize: 4}),
 		b.kernel.Set(&KernelNode{Kernel: b.add, Config: LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}),
 		b.copy.Set(&CopyNode{Dst: b.out, Src: b.mem}), b.fn.Set(&HostNode{Func: func() { b.again.Add(10) }})))
-	y = need(b.g.Instantiate())(t)
+	y = Need(b.g.Instantiate())(t)
 	b.runs("the changed graph", y, 7)
 	if a := b.again.Load(); a != 11 {
 		t.Errorf("%d calls", a)
 	}
 	b.ok(b.x.Update(b.g))
 	b.runs("updated to the changed graph", b.x, 7)
-	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(5)}}))
+	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(5)}}))
 	b.runs("changed after the update", b.x, 8)
 	b.ok(y.Close())
 }
@@ -118,15 +117,15 @@ func TestGPUGraphNodes(t *testing.T) {
 // was enqueued for.
 func TestGPUGraphNodesWhileRunning(t *testing.T) {
 	b := newNodeBench(t)
-	gate := newGate(t, b.gpu)
-	gate.hold(t, b.s)
+	gate := NewGate(t, b.gpu)
+	gate.Hold(t, b.s)
 	b.ok(b.x.Launch(b.s))
 	done := make(chan error, 1)
 	go func() {
-		done <- errors.Join(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.other), U32(4), F32(2)}}),
+		done <- errors.Join(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.other), U32(4), F32(2)}}),
 			b.x.Set(b.set, &MemsetNode{Dst: b.other, Value: 0}), b.x.Set(b.copy, &CopyNode{Dst: b.out.Span(0, 8), Src: b.other.Span(8, 8)}))
 	}()
-	gate.open() // a driver may let the calls wait for the launch
+	gate.Open() // a driver may let the calls wait for the launch
 	b.ok(<-done)
 	b.ok(b.s.Wait(context.Background()))
 	b.ok(b.out.View(func(data []byte) error {
@@ -140,21 +139,21 @@ func TestGPUGraphNodesWhileRunning(t *testing.T) {
 // TestGPUGraphNodesMany updates 32 kernel nodes, each of which adds another power of two.
 func TestGPUGraphNodesMany(t *testing.T) {
 	b := newNodeBench(t)
-	g := need(b.gpu.NewGraph())(t)
-	defer closeIt(t, g)
-	last := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	g := Need(b.gpu.NewGraph())(t)
+	defer CloseIt(t, g)
+	last := Need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
 	var nodes []GraphNode
 	for range 32 {
-		last = need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
+		last = Need(g.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
 		nodes = append(nodes, last)
 	}
-	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
-	x := need(g.Instantiate())(t)
-	defer closeIt(t, x)
+	Need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
+	x := Need(g.Instantiate())(t)
+	defer CloseIt(t, x)
 	b.runs("as it was made", x, 32)
 	for round := range 3 {
 		for i, n := range nodes {
-			b.ok(x.Set(n, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(float32((i + 1) * (round + 1)))}}))
+			b.ok(x.Set(n, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(float32((i + 1) * (round + 1)))}}))
 		}
 		b.runs("updated", x, float32(528*(round+1)))
 	}
@@ -168,7 +167,7 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 		t.Errorf("the node is enabled: %v, %v", on, err)
 	}
 	b.runs("disabled", b.x, 0)
-	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(6)}}))
+	b.ok(b.x.Set(b.kernel, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(6)}}))
 	b.runs("changed while disabled", b.x, 0)
 	b.ok(b.x.SetEnabled(b.kernel, true))
 	if on, err := b.x.Enabled(b.kernel); !on || err != nil {
@@ -177,14 +176,14 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 	b.runs("enabled", b.x, 6)
 
 	// A second kernel, by way of edges.
-	second := need(b.g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(30)}}))(t)
+	second := Need(b.g.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(30)}}))(t)
 	b.ok(errors.Join(b.g.AddEdge(b.kernel, second), b.g.AddEdge(second, b.copy), b.g.RemoveEdge(b.kernel, b.copy)))
-	y := need(b.g.InstantiateWithFlags(InstantiateDefault))(t)
+	y := Need(b.g.InstantiateWithFlags(InstantiateDefault))(t)
 	b.runs("two kernels", y, 31)
 	b.ok(y.Close())
 	b.ok(b.kernel.Remove())
 	b.ok(b.g.AddEdge(b.set, second))
-	y = need(b.g.InstantiateWithFlags(InstantiateNodePriority))(t)
+	y = Need(b.g.InstantiateWithFlags(InstantiateNodePriority))(t)
 	b.runs("the second kernel", y, 30)
 	b.ok(y.Close())
 	b.runs("the old executable graph", b.x, 6)
@@ -193,25 +192,25 @@ func TestGPUGraphNodesEdited(t *testing.T) {
 // TestGPUGraphNodesChild runs a graph within a graph.
 func TestGPUGraphNodesChild(t *testing.T) {
 	b := newNodeBench(t)
-	outer := need(b.gpu.NewGraph())(t)
-	child := need(outer.Add(&ChildNode{Graph: b.g}))(t)
-	after := need(outer.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(8)}}, child))(t)
-	need(outer.Add(&CopyNode{Dst: b.out, Src: b.mem}, after))(t)
-	x := need(outer.Instantiate())(t)
+	outer := Need(b.gpu.NewGraph())(t)
+	child := Need(outer.Add(&ChildNode{Graph: b.g}))(t)
+	after := Need(outer.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(8)}}, child))(t)
+	Need(outer.Add(&CopyNode{Dst: b.out, Src: b.mem}, after))(t)
+	x := Need(outer.Instantiate())(t)
 	b.runs("a child", x, 9)
-	b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}))
+	b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}))
 	b.runs("its graph has changed", x, 9)
 	b.ok(x.Set(child, &ChildNode{Graph: b.g}))
 	b.runs("another child", x, 10)
 	if err := child.Set(&ChildNode{Graph: b.g}); !errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.2
 		b.ok(err)
-		b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
+		b.ok(b.kernel.Set(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
 		b.runs("the old executable graph", x, 10)
-		y := need(outer.Instantiate())(t)
+		y := Need(outer.Instantiate())(t)
 		b.runs("a new executable graph", y, 10)
 		b.ok(y.Close())
 		b.ok(child.Set(&ChildNode{Graph: b.g}))
-		y = need(outer.Instantiate())(t)
+		y = Need(outer.Instantiate())(t)
 		b.runs("with the newer child", y, 11)
 		b.ok(y.Close())
 		if err := after.Set(&ChildNode{Graph: b.g}); !errors.Is(err, ResultInvalidValue) {
@@ -231,14 +230,14 @@ func TestGPUGraphNodesPeer(t *testing.T) {
 	if err != nil {
 		t.Skip("one GPU")
 	}
-	two := need(dev.PrimaryContext())(t)
-	far := need(two.Alloc(16))(t)
+	two := Need(dev.PrimaryContext())(t)
+	far := Need(two.Alloc(16))(t)
 	defer func() { b.ok(errors.Join(far.Close(), two.Close())) }()
-	g := need(b.gpu.NewGraph())(t)
-	set := need(g.Add(&MemsetNode{Dst: far, Value: math.Float32bits(5), ElementSize: 4}))(t)
-	near := need(g.Add(&CopyNode{Dst: b.mem, Src: far}, set))(t)
-	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, near))(t)
-	x := need(g.Instantiate())(t)
+	g := Need(b.gpu.NewGraph())(t)
+	set := Need(g.Add(&MemsetNode{Dst: far, Value: math.Float32bits(5), ElementSize: 4}))(t)
+	near := Need(g.Add(&CopyNode{Dst: b.mem, Src: far}, set))(t)
+	Need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, near))(t)
+	x := Need(g.Instantiate())(t)
 	b.runs("from the other GPU", x, 5)
 	b.ok(errors.Join(x.Close(), g.Close()))
 }
@@ -246,16 +245,16 @@ func TestGPUGraphNodesPeer(t *testing.T) {
 // TestGPUGraphNodesRefused passes nodes of wrong kinds, and contexts and lengths that an executable graph cannot get.
 func TestGPUGraphNodesRefused(t *testing.T) {
 	b := newNodeBench(t)
-	two := need(b.gpu.Device().NewContext(0))(t)
-	far := need(two.Alloc(16))(t)
-	mod := need(two.LoadModule([]byte(spinPTX)))(t)
-	theirs := need(mod.Function("add"))(t)
+	two := Need(b.gpu.Device().NewContext(0))(t)
+	far := Need(two.Alloc(16))(t)
+	mod := Need(two.LoadModule([]byte(SpinPTX)))(t)
+	theirs := Need(mod.Function("add"))(t)
 	defer func() { b.ok(errors.Join(far.Close(), mod.Close(), two.Close())) }()
 	for what, err := range map[string]error{
-		"a kernel for a memset":             b.x.Set(b.set, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}),
+		"a kernel for a memset":             b.x.Set(b.set, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}),
 		"a memset for a kernel":             b.x.Set(b.kernel, &MemsetNode{Dst: b.mem, Value: 1}),
 		"a copy for a host function":        b.copy.Set(&HostNode{Func: func() {}}),
-		"a kernel of another context":       b.x.Set(b.kernel, &KernelNode{Kernel: theirs, Config: fourThreads, Args: []Arg{Ptr(far), U32(4), F32(1)}}),
+		"a kernel of another context":       b.x.Set(b.kernel, &KernelNode{Kernel: theirs, Config: FourThreads, Args: []Arg{Ptr(far), U32(4), F32(1)}}),
 		"memory of another context":         b.x.Set(b.set, &MemsetNode{Dst: far, Value: 1}),
 		"a copy from another context":       b.x.Set(b.copy, &CopyNode{Dst: b.out, Src: far}),
 		"no bytes":                          b.x.Set(b.copy, &CopyNode{Dst: b.out.Span(0, 0), Src: b.mem.Span(0, 0)}),
@@ -271,9 +270,9 @@ func TestGPUGraphNodesRefused(t *testing.T) {
 			return err
 		}(),
 		"a graph as a part of itself": func() error { _, err := b.g.Add(&ChildNode{Graph: b.g}); return err }(),
-		"a node that is removed":      func() error { n := need(b.g.Add(&EmptyNode{}))(t); b.ok(n.Remove()); return n.Remove() }(),
+		"a node that is removed":      func() error { n := Need(b.g.Add(&EmptyNode{}))(t); b.ok(n.Remove()); return n.Remove() }(),
 		"a dependency on a node that is gone ": func() error {
-			n := need(b.g.Add(&EmptyNode{}))(t)
+			n := Need(b.g.Add(&EmptyNode{}))(t)
 			b.ok(n.Remove())
 			_,
 				err := b.g.Add(&EmptyNode{}, n)
@@ -296,13 +295,13 @@ func TestGPUGraphNodesRefused(t *testing.T) {
 // TestGPUGraphNodesCooperative adds a kernel that is launched cooperatively, and makes it an ordinary one.
 func TestGPUGraphNodesCooperative(t *testing.T) {
 	b := newNodeBench(t)
-	cfg := fourThreads
+	cfg := FourThreads
 	cfg.Flags = LaunchCooperative
-	g := need(b.gpu.NewGraph())(t)
-	set := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-	kernel := need(g.Add(&KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}, set))(t)
-	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, kernel))(t)
-	x := need(g.Instantiate())(t)
+	g := Need(b.gpu.NewGraph())(t)
+	set := Need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	kernel := Need(g.Add(&KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(2)}}, set))(t)
+	Need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, kernel))(t)
+	x := Need(g.Instantiate())(t)
 	b.runs("cooperative", x, 2)
 	b.ok(x.Set(kernel, &KernelNode{Kernel: b.add, Config: cfg, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}))
 	b.runs("cooperative, changed", x, 3)
@@ -311,11 +310,11 @@ func TestGPUGraphNodesCooperative(t *testing.T) {
 	}
 	b.ok(x.SetEnabled(kernel, true))
 	b.runs("cooperative, still enabled", x, 3)
-	if err := x.Set(kernel, &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}); !errors.Is(err, ResultInvalidValue) {
+	if err := x.Set(kernel, &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(3)}}); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an ordinary kernel in its place: %v", err)
 	}
-	b.ok(kernel.Set(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}))
-	y := need(g.Instantiate())(t)
+	b.ok(kernel.Set(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(4)}}))
+	y := Need(g.Instantiate())(t)
 	b.runs("ordinary", y, 4)
 	b.ok(errors.Join(x.Close(), y.Close(), g.Close()))
 }

@@ -6,22 +6,23 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUGraphUpdateRefused updates an executable graph of a memset and an empty node after it with graphs that differ,
 // and asks for the reason and the node.
 func TestGPUGraphUpdateRefused(t *testing.T) {
-	gpu := gpuContext(t)
-	mem := need(gpu.Alloc(64))(t)
+	gpu := GPUContext(t)
+	mem := Need(gpu.Alloc(64))(t)
 	build := func(edge bool, sets ...bool) (*Graph, []GraphNode) {
-		g := need(gpu.NewGraph())(t)
+		g := Need(gpu.NewGraph())(t)
 		var list, last []GraphNode
 		for _, set := range sets {
 			var n GraphNode
 			if set {
-				n = need(g.Add(&MemsetNode{Dst: mem, Value: 1}, last...))(t)
+				n = Need(g.Add(&MemsetNode{Dst: mem, Value: 1}, last...))(t)
 			} else {
-				n = need(g.Add(&EmptyNode{}, last...))(t)
+				n = Need(g.Add(&EmptyNode{}, last...))(t)
 			}
 			if list = append(list, n); edge {
 				last = []GraphNode{n}
@@ -30,8 +31,8 @@ func TestGPUGraphUpdateRefused(t *testing.T) {
 		return g, list
 	}
 	g, _ := build(true, true, false)
-	x := need(g.Instantiate())(t)
-	v2 := core.Of(gpuDriver(t)).Has("cuGraphExecUpdate")
+	x := Need(g.Instantiate())(t)
+	v2 := core.Of(GPUDriver(t)).Has("cuGraphExecUpdate")
 	for _, c := range []struct {
 		name string
 		edge bool

@@ -12,11 +12,12 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUHandles gives the driver the handles that objects expose, on a real GPU: see gpu_test.go.
 func TestGPUHandles(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	tab, at := core.Of(gpu).Context.Drv.Table(), driver.At{Context: driver.Context(gpu.Handle())}
 	check := func(what string, res driver.Result, ok bool) {
 		t.Helper()
@@ -26,12 +27,12 @@ func TestGPUHandles(t *testing.T) {
 			t.Errorf("%s: the driver answers %v, and something else than expected", what, res)
 		}
 	}
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
 	f, res := tab.ModuleGetFunction(at, driver.Module(mod.Handle()), "spin")
-	check("a module", res, uintptr(f) == need(mod.Function("spin"))(t).Handle())
+	check("a module", res, uintptr(f) == Need(mod.Function("spin"))(t).Handle())
 
-	tl := need(gpu.NewTimeline(7))(t)
+	tl := Need(gpu.NewTimeline(7))(t)
 	defer tl.Close()
 	b := make([]byte, 8)
 	res = tab.MemcpyDtoH(at, b, driver.DevicePtr(tl.Handle()))
@@ -40,27 +41,27 @@ func TestGPUHandles(t *testing.T) {
 		t.Error("the timeline is of another device")
 	}
 
-	g := need(gpu.NewGraph())(t)
+	g := Need(gpu.NewGraph())(t)
 	c, err := g.NewConditionAt(1)
 	if !errors.Is(err, errors.ErrUnsupported) {
-		noErr(t, err)
-		_, body, err := addIf(g, c)
-		noErr(t, err)
-		n := need(body.Add(&EmptyNode{}))(t)
+		NoErr(t, err)
+		_, body, err := AddIf(g, c)
+		NoErr(t, err)
+		n := Need(body.Add(&EmptyNode{}))(t)
 		if c.Handle() == 0 || n.Graph() != body {
 			t.Errorf("condition %#x, graph %p of a node of %p", c.Handle(), n.Graph(), body)
 		}
 	}
-	x := need(g.Instantiate())(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	x := Need(g.Instantiate())(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	noErr(t, errors.Join(x.Upload(s), s.Synchronize(), x.Launch(s), s.Synchronize()))
+	NoErr(t, errors.Join(x.Upload(s), s.Synchronize(), x.Launch(s), s.Synchronize()))
 	_, res = tab.GraphExecGetFlags(at, driver.GraphExec(x.Handle()))
 	check("an executable graph", res, true)
-	noErr(t, errors.Join(x.Close(), g.Close()))
+	NoErr(t, errors.Join(x.Close(), g.Close()))
 
 	if p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}); !errors.Is(err, ResultNotSupported) {
-		noErr(t, err)
+		NoErr(t, err)
 		defer p.Close()
 		o, res := tab.MemGetAllocationPropertiesFromHandle(at, driver.MemGenericAllocationHandle(p.Handle()))
 		check("physical memory", res, o.Location.ID == int32(gpu.Device().Ordinal()))
@@ -69,15 +70,15 @@ func TestGPUHandles(t *testing.T) {
 
 // TestGPULibraryFile loads a library of a file, and asks the driver about its handles.
 func TestGPULibraryFile(t *testing.T) {
-	drv := gpuDriver(t)
+	drv := GPUDriver(t)
 	path := filepath.Join(t.TempDir(), "count.ptx")
-	noErr(t, os.WriteFile(path, []byte(countPTX), 0o600))
+	NoErr(t, os.WriteFile(path, []byte(CountPTX), 0o600))
 	l, err := drv.LoadLibraryFile(path)
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
 		t.Skip(err)
 	}
-	noErr(t, err)
-	k := need(l.Kernel("tick"))(t)
+	NoErr(t, err)
+	k := Need(l.Kernel("tick"))(t)
 	if k.Library() != l {
 		t.Error("the kernel is of another library")
 	}
@@ -85,7 +86,7 @@ func TestGPULibraryFile(t *testing.T) {
 	if core.Of(drv).Table().Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
 		t.Errorf("the driver says %v, and that the kernel is of library %#x, not %#x", res, own, l.Handle())
 	}
-	noErr(t, l.Close())
+	NoErr(t, l.Close())
 	_, err = drv.LoadLibraryFile(path + ".absent")
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is missing: %v", err)
@@ -94,41 +95,41 @@ func TestGPULibraryFile(t *testing.T) {
 
 // TestGPUGraphNodeBodies finds the bodies of conditional nodes again.
 func TestGPUGraphNodeBodies(t *testing.T) {
-	gpu := gpuContext(t)
-	g := need(gpu.NewGraph())(t)
+	gpu := GPUContext(t)
+	g := Need(gpu.NewGraph())(t)
 	defer g.Close()
 	c, err := g.NewCondition()
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.3
 		t.Skip(err)
 	}
-	noErr(t, err)
-	n, bodies, err := addSwitch(g, c, 3)
-	noErr(t, err)
-	if got := need(bodiesOf(n))(t); !slices.Equal(got, bodies) || n.Graph() != g {
+	NoErr(t, err)
+	n, bodies, err := AddSwitch(g, c, 3)
+	NoErr(t, err)
+	if got := Need(BodiesOf(n))(t); !slices.Equal(got, bodies) || n.Graph() != g {
 		t.Errorf("the bodies are %v, want %v", got, bodies)
 	}
-	inner := need(bodies[2].NewCondition())(t)
-	in, body, err := addIf(bodies[2], inner)
-	noErr(t, err)
-	if got := need(bodiesOf(in))(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
+	inner := Need(bodies[2].NewCondition())(t)
+	in, body, err := AddIf(bodies[2], inner)
+	NoErr(t, err)
+	if got := Need(BodiesOf(in))(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
 		t.Errorf("the bodies within a body are %v", got)
 	}
 }
 
 // TestGPUPoolAccess lets another device use the memory of a pool, if there is one.
 func TestGPUPoolAccess(t *testing.T) {
-	gpu := gpuContext(t)
-	p := gpuPool(t, gpu, memory.PoolOptions{})
-	if !need(p.Access(gpu.Device()))(t) {
+	gpu := GPUContext(t)
+	p := GPUPool(t, gpu, memory.PoolOptions{})
+	if !Need(p.Access(gpu.Device()))(t) {
 		t.Error("the pool's own device has no access")
 	}
-	for _, peer := range need(gpu.Device().Driver().Devices())(t) {
-		if peer == gpu.Device() || !need(gpu.Device().CanAccessPeer(peer))(t) {
+	for _, peer := range Need(gpu.Device().Driver().Devices())(t) {
+		if peer == gpu.Device() || !Need(gpu.Device().CanAccessPeer(peer))(t) {
 			continue
 		}
 		for _, allow := range []bool{true, false} {
-			noErr(t, p.SetAccess(peer, allow))
-			if can := need(p.Access(peer))(t); can != allow {
+			NoErr(t, p.SetAccess(peer, allow))
+			if can := Need(p.Access(peer))(t); can != allow {
 				t.Errorf("%v: after SetAccess(%v), Access = %v", peer, allow, can)
 			}
 		}
@@ -137,7 +138,7 @@ func TestGPUPoolAccess(t *testing.T) {
 
 // TestGPUVirtualMemAccess asks about access and sizes, and unmaps one of two mappings.
 func TestGPUVirtualMemAccess(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	least, best, err := memory.Granularity(gpu, memory.PhysicalOptions{})
 	if errors.Is(err, ResultNotSupported) {
 		t.Skip(err)
@@ -145,27 +146,27 @@ func TestGPUVirtualMemAccess(t *testing.T) {
 	if err != nil || least == 0 || best < least || best%least != 0 {
 		t.Errorf("Granularity = %d, %d, %v", least, best, err)
 	}
-	m := need(memory.Reserve(gpu, 8*best))(t)
-	p := need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
+	m := Need(memory.Reserve(gpu, 8*best))(t)
+	p := Need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
 	size := p.Size()
 	if size%least != 0 {
 		t.Errorf("physical memory of %d bytes, where the granularity is %d", size, least)
 	}
 	second := 4 * best
-	noErr(t, errors.Join(m.Map(0, p), m.Map(second, p), p.Close()))
+	NoErr(t, errors.Join(m.Map(0, p), m.Map(second, p), p.Close()))
 	dev := gpu.Device()
-	if a := need(m.Access(second, dev))(t); a != memory.AccessReadWrite {
+	if a := Need(m.Access(second, dev))(t); a != memory.AccessReadWrite {
 		t.Errorf("Access = %v", a)
 	}
-	noErr(t, m.SetAccess(dev, memory.AccessRead))
-	if a := need(m.Access(0, dev))(t); a != memory.AccessRead {
+	NoErr(t, m.SetAccess(dev, memory.AccessRead))
+	if a := Need(m.Access(0, dev))(t); a != memory.AccessRead {
 		t.Errorf("after SetAccess: %v", a)
 	}
-	noErr(t, m.SetAccess(dev, memory.AccessReadWrite))
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	NoErr(t, m.SetAccess(dev, memory.AccessReadWrite))
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	noErr(t, s.Memset(m.Span(second, 64), 3))
-	noErr(t, m.Unmap(second, size)) // waits for the memset
+	NoErr(t, s.Memset(m.Span(second, 64), 3))
+	NoErr(t, m.Unmap(second, size)) // waits for the memset
 	if m.Size() != size {
 		t.Errorf("%d bytes are mapped", m.Size())
 	}
@@ -176,5 +177,5 @@ func TestGPUVirtualMemAccess(t *testing.T) {
 	if _, err := m.Mem().ReadAt(b, 0); err != nil || b[0] != 3 || b[63] != 3 { // the other mapping has the content
 		t.Errorf("%d, %v", b, err)
 	}
-	noErr(t, m.Close())
+	NoErr(t, m.Close())
 }

@@ -15,6 +15,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 const ipcMemEnv = "PURECU_TEST_IPC_MEM"
@@ -32,9 +33,9 @@ func startIPCMemPeer(t *testing.T, env []string, args ...string) *ipcMemPeer {
 	t.Helper()
 	p := &ipcMemPeer{t: t, cmd: exec.Command(args[0], args[1:]...)}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	p.in = need(p.cmd.StdinPipe())(t)
-	p.out = bufio.NewScanner(need(p.cmd.StdoutPipe())(t))
-	noErr(t, p.cmd.Start())
+	p.in = Need(p.cmd.StdinPipe())(t)
+	p.out = bufio.NewScanner(Need(p.cmd.StdoutPipe())(t))
+	NoErr(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.in.Close()
 		for p.out.Scan() {
@@ -69,19 +70,19 @@ func TestGPUIPCMem(t *testing.T) {
 		importIPCMem(t, text)
 		return
 	}
-	gpu := gpuContext(t)
-	small, m := need(gpu.Alloc(5))(t), need(gpu.Alloc(2<<20))(t)
+	gpu := GPUContext(t)
+	small, m := Need(gpu.Alloc(5))(t), Need(gpu.Alloc(2<<20))(t)
 	defer small.Close()
-	noErr(t, small.CopyFrom([]byte{1, 2, 3, 4, 5}))
-	noErr(t, m.Memset(7))
+	NoErr(t, small.CopyFrom([]byte{1, 2, 3, 4, 5}))
+	NoErr(t, m.Memset(7))
 	h, err := memory.IPCHandleOf(small)
 	if errors.Is(err, ResultNotSupported) && runtime.GOOS != "linux" {
-		noErr(t, m.Close())
+		NoErr(t, m.Close())
 		t.Skip(err)
 	}
-	noErr(t, err)
-	large := need(memory.IPCHandleOf(m))(t)
-	if again := need(memory.IPCHandleOf(m))(t); again != large || large == h {
+	NoErr(t, err)
+	large := Need(memory.IPCHandleOf(m))(t)
+	if again := Need(memory.IPCHandleOf(m))(t); again != large || large == h {
 		t.Errorf("the handles are %v, %v and %v", h, large, again)
 	}
 	if _, err := memory.OpenIPC(gpu, h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
@@ -91,11 +92,11 @@ func TestGPUIPCMem(t *testing.T) {
 	p := startIPCMemPeer(t, []string{ipcMemEnv + "=" + h.String() + " " + large.String()}, args...)
 	p.until("WRITTEN")
 	got := make([]byte, 5)
-	noErr(t, small.CopyTo(got))
+	NoErr(t, small.CopyTo(got))
 	if !bytes.Equal(got, []byte{1, 9, 9, 4, 5}) {
 		t.Errorf("after the other process's memset: %d", got)
 	}
-	noErr(t, m.Close())
+	NoErr(t, m.Close())
 	p.goOn()
 	p.until("DONE")
 }
@@ -104,29 +105,29 @@ func TestGPUIPCMem(t *testing.T) {
 func importIPCMem(t *testing.T, text string) {
 	var h, large memory.IPCHandle
 	first, second, _ := strings.Cut(text, " ")
-	noErr(t, h.UnmarshalText([]byte(first)))
-	noErr(t, large.UnmarshalText([]byte(second)))
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	NoErr(t, h.UnmarshalText([]byte(first)))
+	NoErr(t, large.UnmarshalText([]byte(second)))
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 
-	m := need(memory.OpenIPC(gpu, h))(t)
+	m := Need(memory.OpenIPC(gpu, h))(t)
 	got := make([]byte, 5)
-	noErr(t, m.CopyTo(got))
+	NoErr(t, m.CopyTo(got))
 	if m.Size() != 5 || !bytes.Equal(got, []byte{1, 2, 3, 4, 5}) {
 		t.Errorf("opened: %d bytes, %d", m.Size(), got)
 	}
-	twice := need(memory.OpenIPC(gpu, h))(t)
+	twice := Need(memory.OpenIPC(gpu, h))(t)
 	if twice.Handle() != m.Handle() {
 		t.Errorf("opened again at %#x, not at %#x", twice.Handle(), m.Handle())
 	}
-	noErr(t, m.Close())
-	noErr(t, s.Memset(twice.Span(1, 2), 9))
-	noErr(t, s.Synchronize())
+	NoErr(t, m.Close())
+	NoErr(t, s.Memset(twice.Span(1, 2), 9))
+	NoErr(t, s.Synchronize())
 	if _, err := memory.IPCHandleOf(twice); !errors.Is(err, ErrImported) {
 		t.Errorf("a handle of opened memory: %v", err)
 	}
-	beside := need(gpu.Device().NewContext(0))(t)
+	beside := Need(gpu.Device().NewContext(0))(t)
 	defer beside.Close()
 	_, err := memory.OpenIPC(beside, h)
 	if !errors.Is(err, ResultInvalidHandle) || !strings.Contains(err.Error(), "another context") {
@@ -136,30 +137,30 @@ func importIPCMem(t *testing.T, text string) {
 	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "not a handle of memory") {
 		t.Errorf("opened by no handle: %v", err)
 	}
-	noErr(t, twice.Close())
+	NoErr(t, twice.Close())
 	if err := twice.Memset(1); !errors.Is(err, ErrClosed) {
 		t.Errorf("a memset after Close: %v", err)
 	}
 
-	m = need(memory.OpenIPC(gpu, large))(t)
+	m = Need(memory.OpenIPC(gpu, large))(t)
 	fmt.Println("WRITTEN")
 	bufio.NewReader(os.Stdin).ReadString('\n') // now it is freed there
 	got = make([]byte, m.Size())
-	noErr(t, m.CopyTo(got))
+	NoErr(t, m.CopyTo(got))
 	if m.Size() != 2<<20 || got[0] != 7 || got[len(got)-1] != 7 {
 		t.Errorf("%d bytes, which are %d and %d", m.Size(), got[0], got[len(got)-1])
 	}
-	tl := need(gpu.NewTimeline(0))(t)
+	tl := Need(gpu.NewTimeline(0))(t)
 	defer tl.Close()
-	noErr(t, tl.Block(s, 1))
-	noErr(t, s.Memset(m, 8))
-	m = nil // no call of this package closes it before the work is done: see neverWait
+	NoErr(t, tl.Block(s, 1))
+	NoErr(t, s.Memset(m, 8))
+	m = nil // no call of this package closes it before the work is done: see OpenNeverWait
 	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }
-	if !eventually(pending) {
+	if !Eventually(pending) {
 		t.Error("abandoned memory is not deferred")
 	}
-	noErr(t, tl.Set(1))
-	noErr(t, gpu.Synchronize()) // this closes it
+	NoErr(t, tl.Set(1))
+	NoErr(t, gpu.Synchronize()) // this closes it
 	if pending() {
 		t.Error("abandoned memory is not closed")
 	}
@@ -189,28 +190,28 @@ sys.stdin.readline()
 // TestGPUIPCMemPython shares memory with a program in Python, in both directions.
 func TestGPUIPCMemPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
-	if err != nil || os.Getenv(gpuEnv) != "1" {
+	if err != nil || os.Getenv(GPUEnv) != "1" {
 		t.Skip("it needs a GPU and Python")
 	}
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	p := startIPCMemPeer(t, nil, python, "-c", ipcMemPython)
 	var h memory.IPCHandle
-	noErr(t, h.UnmarshalText([]byte(p.until("HANDLE"))))
-	theirs := need(memory.OpenIPC(gpu, h))(t)
+	NoErr(t, h.UnmarshalText([]byte(p.until("HANDLE"))))
+	theirs := Need(memory.OpenIPC(gpu, h))(t)
 	if theirs.Size() != 1000 {
 		t.Errorf("Python's memory has %d bytes", theirs.Size())
 	}
 	_, err = theirs.WriteAt([]byte{5}, 999)
-	noErr(t, err)
-	own := need(gpu.Alloc(1000))(t)
+	NoErr(t, err)
+	own := Need(gpu.Alloc(1000))(t)
 	defer own.Close()
-	fmt.Fprintln(p.in, need(memory.IPCHandleOf(own))(t))
+	fmt.Fprintln(p.in, Need(memory.IPCHandleOf(own))(t))
 	p.until("DONE")
 	got := make([]byte, 1000)
-	noErr(t, own.CopyTo(got))
+	NoErr(t, own.CopyTo(got))
 	if got[0] != 3 || got[999] != 5 {
 		t.Errorf("Python has copied %d … %d", got[0], got[999])
 	}
-	noErr(t, theirs.Close())
+	NoErr(t, theirs.Close())
 	p.goOn()
 }

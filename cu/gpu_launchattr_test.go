@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // clusterPTX has a kernel that writes the size of its cluster.
@@ -23,14 +24,14 @@ const clusterPTX = `.version 7.8
 
 // TestGPULaunchAttributes launches kernels with attributes, on a stream, in a captured graph and by a node.
 func TestGPULaunchAttributes(t *testing.T) {
-	gpu := gpuContext(t)
-	if can := need(gpu.Device().Attribute(DeviceAttributeClusterLaunch))(t); can == 0 {
+	gpu := GPUContext(t)
+	if can := Need(gpu.Device().Attribute(DeviceAttributeClusterLaunch))(t); can == 0 {
 		t.Skip("the device has no clusters")
 	}
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	m := need(gpu.LoadModule([]byte(clusterPTX)))(t)
-	size := need(m.Function("cluster_size"))(t)
-	mem := need(AllocFrom(gpu, []uint32{0}))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	m := Need(gpu.LoadModule([]byte(clusterPTX)))(t)
+	size := Need(m.Function("cluster_size"))(t)
+	mem := Need(AllocFrom(gpu, []uint32{0}))(t)
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -74,18 +75,18 @@ func TestGPULaunchAttributes(t *testing.T) {
 		t.Errorf("clusters of 16: %v", err)
 	}
 
-	g := need(s.Capture(CaptureRelaxed, func() error { return size.Launch(s, cfg(8, pairs), Ptr(mem)) }))(t)
-	x := need(g.Instantiate())(t)
+	g := Need(s.Capture(CaptureRelaxed, func() error { return size.Launch(s, cfg(8, pairs), Ptr(mem)) }))(t)
+	x := Need(g.Instantiate())(t)
 	ok(x.Launch(s))
 	saw("captured", 2)
 	ok(errors.Join(x.Close(), g.Close()))
-	g = need(gpu.NewGraph())(t)
-	n := need(g.Add(&KernelNode{Kernel: size, Config: cfg(8, pairs, LaunchPriority(-1)), Args: []Arg{Ptr(mem)}}))(t)
-	x = need(g.Instantiate())(t)
+	g = Need(gpu.NewGraph())(t)
+	n := Need(g.Add(&KernelNode{Kernel: size, Config: cfg(8, pairs, LaunchPriority(-1)), Args: []Arg{Ptr(mem)}}))(t)
+	x = Need(g.Instantiate())(t)
 	ok(x.Launch(s))
 	saw("a node", 2)
 	ok(n.Set(&KernelNode{Kernel: size, Config: cfg(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{Ptr(mem)}}))
-	y := need(g.Instantiate())(t)
+	y := Need(g.Instantiate())(t)
 	ok(y.Launch(s))
 	saw("a changed node", 3)
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
@@ -94,15 +95,15 @@ func TestGPULaunchAttributes(t *testing.T) {
 		n.Set(&KernelNode{Kernel: size, Config: large, Args: []Arg{Ptr(mem)}})))
 	ok(errors.Join(x.Close(), y.Close(), g.Close()))
 
-	t.Logf("active clusters of 2: %d", need(size.MaxActiveClusters(cfg(8, pairs)))(t))
-	if n := need(size.MaxPotentialClusterSize(cfg(8)))(t); n < 8 {
+	t.Logf("active clusters of 2: %d", Need(size.MaxActiveClusters(cfg(8, pairs)))(t))
+	if n := Need(size.MaxPotentialClusterSize(cfg(8)))(t); n < 8 {
 		t.Errorf("clusters have at most %d blocks", n)
 	}
-	if n := need(size.AvailableSharedMem(2, 128))(t); n == 0 {
+	if n := Need(size.AvailableSharedMem(2, 128))(t); n == 0 {
 		t.Error("no shared memory is left")
 	}
 	ok(size.Load())
-	if !need(size.Loaded())(t) {
+	if !Need(size.Loaded())(t) {
 		t.Error("the kernel is not loaded")
 	}
 	ok(errors.Join(mem.Close(), m.Close(), s.Close()))

@@ -8,71 +8,72 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPULibrary uses a library in two contexts of a real GPU: see gpu_test.go.
 func TestGPULibrary(t *testing.T) {
-	drv := gpuDriver(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := GPUDriver(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	l, err := drv.LoadLibrary([]byte(countPTX), JITVerbose())
+	l, err := drv.LoadLibrary([]byte(CountPTX), JITVerbose())
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
 		t.Skip(err)
 	}
-	noErr(t, err)
+	NoErr(t, err)
 	t.Logf("the log is %q", l.Log()) // it is empty if the driver finds the library in its cache
 	var names []string
-	for _, k := range need(l.Kernels())(t) {
+	for _, k := range Need(l.Kernels())(t) {
 		names = append(names, k.Name())
 	}
 	slices.Sort(names)
 	if !slices.Equal(names, []string{"put", "tick"}) {
 		t.Errorf("the kernels are %v", names)
 	}
-	testLibrary(t, l, gpu, need(gpu.Device().NewContext(0))(t))
-	testAttributes(t, need(l.Kernel("put"))(t), gpu)
+	testLibrary(t, l, gpu, Need(gpu.Device().NewContext(0))(t))
+	testAttributes(t, Need(l.Kernel("put"))(t), gpu)
 	if _, err := l.Kernel("absent"); !errors.Is(err, ResultNotFound) {
 		t.Errorf("a kernel that is missing: %v", err)
 	}
-	f := need(need(l.Kernel("tick"))(t).Function(gpu))(t)
-	m := need(gpu.Alloc(4))(t)
+	f := Need(Need(l.Kernel("tick"))(t).Function(gpu))(t)
+	m := Need(gpu.Alloc(4))(t)
 	defer m.Close()
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
-	g := need(s.Capture(CaptureRelaxed, func() error { return f.Launch(s, one, Ptr(m)) }))(t)
-	noErr(t, l.Close()) // the graph keeps it
-	e := need(g.Instantiate())(t)
-	noErr(t, errors.Join(e.Launch(s), s.Synchronize(), e.Close(), g.Close()))
+	g := Need(s.Capture(CaptureRelaxed, func() error { return f.Launch(s, one, Ptr(m)) }))(t)
+	NoErr(t, l.Close()) // the graph keeps it
+	e := Need(g.Instantiate())(t)
+	NoErr(t, errors.Join(e.Launch(s), s.Synchronize(), e.Close(), g.Close()))
 	if err := f.Launch(s, one, Ptr(m)); !errors.Is(err, ErrClosed) {
 		t.Errorf("a launch after Close: %v", err)
 	}
 
-	bad := need(drv.LoadLibrary([]byte(badPTX)))(t)
+	bad := Need(drv.LoadLibrary([]byte(badPTX)))(t)
 	if _, err := bad.Kernel("x"); !errors.Is(err, ResultInvalidPTX) ||
 		!strings.Contains(err.Error(), "the compiler says:") {
 		t.Errorf("a mistake in the code: %v", err)
 	}
-	noErr(t, bad.Close())
+	NoErr(t, bad.Close())
 }
 
 // TestGPULink links PTX on a real GPU: see gpu_test.go.
 func TestGPULink(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	testLinkCases(t, gpu)
-	linked := need(gpu.Link([]LinkInput{{"put", []byte(putPTX)}}, JITVerbose()))(t)
+	linked := Need(gpu.Link([]LinkInput{{"put", []byte(PutPTX)}}, JITVerbose()))(t)
 	machineCode := strings.HasPrefix(string(linked.Image), "\x7fELF")
 	if text := strings.HasPrefix(string(linked.Image), ".version"); !strings.Contains(linked.Log, "put") || !machineCode && !text {
 		t.Errorf("%d bytes %.8q, the log is %q", len(linked.Image), linked.Image, linked.Log)
 	}
-	_, err := gpu.Link([]LinkInput{{"good", []byte(putPTX)}, {"bad", []byte(badPTX)}})
+	_, err := gpu.Link([]LinkInput{{"good", []byte(PutPTX)}, {"bad", []byte(badPTX)}})
 	if !errors.Is(err, ResultInvalidPTX) || !strings.Contains(err.Error(), "the compiler says:") {
 		t.Errorf("a mistake in the code: %v", err)
 	}
 }
 
 // TestGPULinkThreads links in many goroutines on a real GPU: see gpu_test.go.
-func TestGPULinkThreads(t *testing.T) { testLinkThreads(t, gpuContext(t)) }
+func TestGPULinkThreads(t *testing.T) { testLinkThreads(t, GPUContext(t)) }
 
 // managedPTX has a managed variable and a kernel that adds to it.
 const managedPTX = `.version 7.0
@@ -91,45 +92,45 @@ const managedPTX = `.version 7.0
 
 // TestGPULibraryManaged uses a managed variable of a library in two contexts, and on the host.
 func TestGPULibraryManaged(t *testing.T) {
-	drv := gpuDriver(t)
-	dev := need(drv.Device(0))(t)
-	first, second := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
+	drv := GPUDriver(t)
+	dev := Need(drv.Device(0))(t)
+	first, second := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	l, err := drv.LoadLibrary([]byte(managedPTX))
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
 		t.Skip(err)
 	}
-	noErr(t, err)
+	NoErr(t, err)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	var addr uintptr
 	for i, gpu := range []*Context{first, second} {
-		m := need(l.Managed(gpu, "total"))(t)
-		if info := need(memory.ManagedInfoOf(gpu, m))(t); i == 0 {
+		m := Need(l.Managed(gpu, "total"))(t)
+		if info := Need(memory.ManagedInfoOf(gpu, m))(t); i == 0 {
 			addr = m.Handle()
 			t.Logf("%d bytes at %#x: %+v", m.Size(), addr, info)
 		}
 		if m.Size() != 4 || m.Handle() != addr {
 			t.Errorf("%d bytes at %#x, want 4 at %#x", m.Size(), m.Handle(), addr)
 		}
-		s := need(gpu.NewStream(StreamNonBlocking))(t)
-		f := need(need(l.Kernel("more"))(t).Function(gpu))(t)
-		noErr(t, errors.Join(f.Launch(s, one), s.Synchronize()))
-		noErr(t, m.View(func(b []byte) error {
+		s := Need(gpu.NewStream(StreamNonBlocking))(t)
+		f := Need(Need(l.Kernel("more"))(t).Function(gpu))(t)
+		NoErr(t, errors.Join(f.Launch(s, one), s.Synchronize()))
+		NoErr(t, m.View(func(b []byte) error {
 			if b[0] != 8+2*byte(i) {
 				t.Errorf("the variable is %d, want %d", b[0], 8+2*i)
 			}
 			b[0]++
 			return nil
 		}))
-		noErr(t, errors.Join(s.Close(), m.Close(), m.Close()))
+		NoErr(t, errors.Join(s.Close(), m.Close(), m.Close()))
 	}
 	for _, name := range []string{"own", "absent"} {
 		if _, err := l.Managed(first, name); !errors.Is(err, ResultNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	kept := need(l.Managed(first, "total"))(t)
-	noErr(t, l.Close()) // the memory keeps the library
-	noErr(t, kept.View(func(b []byte) error {
+	kept := Need(l.Managed(first, "total"))(t)
+	NoErr(t, l.Close()) // the memory keeps the library
+	NoErr(t, kept.View(func(b []byte) error {
 		if b[0] != 11 {
 			t.Errorf("the variable is %d, want 11", b[0])
 		}
@@ -138,5 +139,5 @@ func TestGPULibraryManaged(t *testing.T) {
 	if _, err := l.Managed(first, "total"); !errors.Is(err, ErrClosed) {
 		t.Errorf("of a closed library: %v", err)
 	}
-	noErr(t, errors.Join(kept.Close(), second.Close(), first.Close()))
+	NoErr(t, errors.Join(kept.Close(), second.Close(), first.Close()))
 }

@@ -8,11 +8,12 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUDriverLog makes calls fail, and shows what the driver writes to its log about them.
 func TestGPUDriverLog(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	drv := gpu.Device().Driver()
 	if !core.Of(drv).Has("cuLogsDumpToMemory") {
 		t.Skip("the driver keeps no log: it is older than CUDA 12.9")

@@ -7,15 +7,16 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUHostPools uses pools of pinned and of managed memory on a real GPU: see gpu_test.go.
 func TestGPUHostPools(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	dev, host, node := memory.LocationOf(gpu.Device()), memory.Location{Type: memory.LocationHost}, memory.Location{Type: memory.LocationHostNUMA, ID: 0}
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	add := need(mod.Function("add"))(t)
+	add := Need(mod.Function("add"))(t)
 	for name, o := range map[string]memory.PoolOptions{
 		"pinned":                 {Kind: memory.PoolPinned},
 		"pinned, of a node":      {Kind: memory.PoolPinned, Location: node},
@@ -28,85 +29,85 @@ func TestGPUHostPools(t *testing.T) {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
 				t.Skip(err)
 			}
-			noErr(t, err)
-			defer func() { noErr(t, p.Close()) }()
-			a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+			NoErr(t, err)
+			defer func() { NoErr(t, p.Close()) }()
+			a, b := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 			defer a.Close()
 			defer b.Close()
 			const n = 1 << 20
-			first := need(p.AllocHost(a, 512))(t)
-			m := need(p.AllocHost(a, n))(t)
-			noErr(t, a.Memset(m, 0))
-			noErr(t, a.Synchronize())
-			noErr(t, View(m, func(v []float32) error { v[1] = 3; return nil }))
-			noErr(t, add.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m), U32(32), F32(1)))
-			x := need(gpu.Alloc(n))(t)
-			noErr(t, a.Copy(x, m))
-			noErr(t, a.Copy(m.Span(n/2, n/2), x.Span(0, n/2)))
-			pinned := need(gpu.AllocHost(n, 0))(t)
-			noErr(t, a.Copy(pinned, x))
-			noErr(t, a.CopyAll([]MemCopy{{x.Span(0, 4), m.Span(8, 4)}, {m.Span(16, 4), x.Span(4, 4)}}))
-			noErr(t, a.Synchronize())
-			noErr(t, View(m, func(v []float32) error {
+			first := Need(p.AllocHost(a, 512))(t)
+			m := Need(p.AllocHost(a, n))(t)
+			NoErr(t, a.Memset(m, 0))
+			NoErr(t, a.Synchronize())
+			NoErr(t, View(m, func(v []float32) error { v[1] = 3; return nil }))
+			NoErr(t, add.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m), U32(32), F32(1)))
+			x := Need(gpu.Alloc(n))(t)
+			NoErr(t, a.Copy(x, m))
+			NoErr(t, a.Copy(m.Span(n/2, n/2), x.Span(0, n/2)))
+			pinned := Need(gpu.AllocHost(n, 0))(t)
+			NoErr(t, a.Copy(pinned, x))
+			NoErr(t, a.CopyAll([]MemCopy{{x.Span(0, 4), m.Span(8, 4)}, {m.Span(16, 4), x.Span(4, 4)}}))
+			NoErr(t, a.Synchronize())
+			NoErr(t, View(m, func(v []float32) error {
 				if v[0] != 1 || v[1] != 4 || v[32] != 0 || v[n/8] != 1 || v[n/8+1] != 4 || v[4] != 4 {
 					t.Errorf("the values are %v and %v", v[:6], v[n/8:n/8+2])
 				}
 				return nil
 			}))
-			info := need(memory.PointerInfoOf(gpu, uint64(m.Handle())+8))(t)
+			info := Need(memory.PointerInfoOf(gpu, uint64(m.Handle())+8))(t)
 			t.Logf("%+v", info)
 			if info.Managed != (o.Kind == memory.PoolManaged) || (info.Type == memory.TypeHost) != (o.Kind == memory.PoolPinned) ||
 				info.DevicePointer != uint64(m.Handle())+8 || info.HostPointer != uint64(m.Handle())+8 ||
 				info.Pool != p.Handle() || info.Start != uint64(m.Handle()) || info.Size != n {
 				t.Errorf("PointerInfo = %+v", info)
 			}
-			if can := need(p.Access(gpu.Device()))(t); !can {
+			if can := Need(p.Access(gpu.Device()))(t); !can {
 				t.Error("the device cannot access the memory")
 			}
-			if st := need(p.Stats())(t); st.Used != n+512 || st.Reserved < n {
+			if st := Need(p.Stats())(t); st.Used != n+512 || st.Reserved < n {
 				t.Errorf("Stats = %+v", st)
 			}
-			noErr(t, first.Close())
+			NoErr(t, first.Close())
 			if o.Kind == memory.PoolManaged {
-				if i := need(memory.ManagedInfoOf(gpu, m))(t); i.Preferred != o.Location {
+				if i := Need(memory.ManagedInfoOf(gpu, m))(t); i.Preferred != o.Location {
 					t.Errorf("%+v", i)
 				}
-				noErr(t, memory.Prefetch(a, m, dev))
-				noErr(t, a.Synchronize())
-				if i := need(memory.ManagedInfoOf(gpu, m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
+				NoErr(t, memory.Prefetch(a, m, dev))
+				NoErr(t, a.Synchronize())
+				if i := Need(memory.ManagedInfoOf(gpu, m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
 					t.Errorf("after a prefetch: %+v", i)
 				}
-				noErr(t, memory.Discard(a, m))
-				noErr(t, a.Synchronize())
+				NoErr(t, memory.Discard(a, m))
+				NoErr(t, a.Synchronize())
 			}
 
 			// A copy does not wait for its stream.
-			held := newGate(t, gpu)
-			held.hold(t, b)
+			held := NewGate(t, gpu)
+			held.Hold(t, b)
 			done := make(chan error, 1)
 			go func() { done <- b.Copy(x, m) }()
 			select {
 			case err := <-done:
-				noErr(t, err)
-				held.open()
+				NoErr(t, err)
+				held.Open()
 			case <-time.After(3 * time.Second):
 				t.Error("a copy from the memory waits for its stream")
-				held.open()
-				noErr(t, <-done)
+				held.Open()
+				NoErr(t, <-done)
 			}
-			noErr(t, errors.Join(b.Synchronize(), x.Close(), pinned.Close()))
+			NoErr(t, errors.Join(b.Synchronize(), x.Close(), pinned.Close()))
 
 			// Close does not wait for a stream that is held. The memory is freed behind its work.
-			noErr(t, p.SetReleaseThreshold(1<<40))
-			g := newGate(t, gpu)
-			g.hold(t, b)
-			noErr(t, b.Memset(m, 5))
-			noErr(t, m.Close()) // it would wait for ever if it waited for the work
-			again := need(p.AllocHost(a, n))(t)
-			noErr(t, a.Memset(again, 9))
-			g.open()
-			noErr(t, errors.Join(a.Synchronize(), b.Synchronize()))
-			noErr(t, again.View(func(v []byte) error {
+			NoErr(t, p.SetReleaseThreshold(1<<40))
+			g := NewGate(t, gpu)
+			g.Hold(t, b)
+			NoErr(t, b.Memset(m, 5))
+			NoErr(t, m.Close()) // it would wait for ever if it waited for the work
+			again := Need(p.AllocHost(a, n))(t)
+			NoErr(t, a.Memset(again, 9))
+			g.Open()
+			NoErr(t, errors.Join(a.Synchronize(), b.Synchronize()))
+			NoErr(t, again.View(func(v []byte) error {
 				if v[0] != 9 || v[n-1] != 9 {
 					t.Errorf("the memory is %d … %d", v[0], v[n-1])
 				}
@@ -120,17 +121,17 @@ func TestGPUHostPools(t *testing.T) {
 				}
 				return errors.Join(a.Memset(again, 3), a.Memset(again.Span(0, 1), 4))
 			})
-			noErr(t, err)
-			exec := need(graph.Instantiate())(t)
-			noErr(t, exec.Launch(a))
-			noErr(t, a.Synchronize())
+			NoErr(t, err)
+			exec := Need(graph.Instantiate())(t)
+			NoErr(t, exec.Launch(a))
+			NoErr(t, a.Synchronize())
 			got := make([]byte, 2)
 			if _, err := again.ReadAt(got, 0); err != nil || got[0] != 4 || got[1] != 3 {
 				t.Errorf("after the graph: %v, %v", got, err)
 			}
-			noErr(t, errors.Join(exec.Close(), graph.Close(), again.Close(), a.Synchronize()))
-			noErr(t, p.Trim(0))
-			if st := need(p.Stats())(t); st.Used != 0 || st.Reserved != 0 {
+			NoErr(t, errors.Join(exec.Close(), graph.Close(), again.Close(), a.Synchronize()))
+			NoErr(t, p.Trim(0))
+			if st := Need(p.Stats())(t); st.Used != 0 || st.Reserved != 0 {
 				t.Errorf("after all frees: %+v", st)
 			}
 		})

@@ -3,7 +3,6 @@ package cu_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"unsafe"
@@ -12,6 +11,7 @@ import (
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // noContext makes calls that enqueue work, on a thread whose current context is none, or another one.
@@ -116,20 +116,20 @@ func (n *noContext) calls() []struct {
 // stream none does: with no current context, or another one, each does what it does with the right one. The
 // default streams are those of the current context.
 func TestGPUWorkWithoutContext(t *testing.T) {
-	gpu := gpuContext(t)
-	two := need(gpu.Device().NewContext(0))(t)
-	defer closeIt(t, two)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
-	defer closeIt(t, mod)
+	gpu := GPUContext(t)
+	two := Need(gpu.Device().NewContext(0))(t)
+	defer CloseIt(t, two)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+	defer CloseIt(t, mod)
 	n := &noContext{
-		t: t, tab: core.Of(gpu).Context.Drv.Table(), gpu: core.Of(gpu).Context, mem: need(gpu.Alloc(64))(t), copy: need(gpu.Alloc(64))(t),
-		far: need(two.Alloc(64))(t), host: need(gpu.AllocHost(64, 0))(t),
-		add: need(mod.Function("add"))(t),
+		t: t, tab: core.Of(gpu).Context.Drv.Table(), gpu: core.Of(gpu).Context, mem: Need(gpu.Alloc(64))(t), copy: Need(gpu.Alloc(64))(t),
+		far: Need(two.Alloc(64))(t), host: Need(gpu.AllocHost(64, 0))(t),
+		add: Need(mod.Function("add"))(t),
 	}
-	defer closeIt(t, n.mem)
-	defer closeIt(t, n.copy)
-	defer closeIt(t, n.far)
-	defer closeIt(t, n.host)
+	defer CloseIt(t, n.mem)
+	defer CloseIt(t, n.copy)
+	defer CloseIt(t, n.far)
+	defer CloseIt(t, n.host)
 	if err := n.host.View(func(b []byte) error { copy(b, "host"); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +138,14 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own := need(gpu.NewStream(StreamNonBlocking))(t)
-	defer closeIt(t, own)
-	blocking := need(gpu.NewStream(StreamDefault))(t)
-	defer closeIt(t, blocking)
-	g := need(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
-	defer closeIt(t, g)
-	n.exec = need(g.Instantiate())(t)
-	defer closeIt(t, n.exec)
+	own := Need(gpu.NewStream(StreamNonBlocking))(t)
+	defer CloseIt(t, own)
+	blocking := Need(gpu.NewStream(StreamDefault))(t)
+	defer CloseIt(t, blocking)
+	g := Need(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
+	defer CloseIt(t, g)
+	n.exec = Need(g.Instantiate())(t)
+	defer CloseIt(t, n.exec)
 
 	n.th = n.tab.Pin()
 	defer n.th.Unpin()
@@ -153,19 +153,19 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 		"non-blocking": core.Of(own).Raw, "blocking": core.Of(blocking).Raw, "legacy": driver.CU_STREAM_LEGACY,
 		"per-thread": driver.CU_STREAM_PER_THREAD, "null": 0,
 	}
-	if parts, _, err := need(green.DeviceSMs(gpu.Device()))(t).Split(8); err == nil {
-		green := need(green.New(gpu, parts[0]))(t)
-		defer closeIt(t, green)
-		s := need(green.NewStream(0))(t)
-		defer closeIt(t, s)
+	if parts, _, err := Need(green.DeviceSMs(gpu.Device()))(t).Split(8); err == nil {
+		green := Need(green.New(gpu, parts[0]))(t)
+		defer CloseIt(t, green)
+		s := Need(green.NewStream(0))(t)
+		defer CloseIt(t, s)
 		streams["green context's"] = core.Of(s).Raw
 	} else {
 		t.Logf("no green context: %v", err)
 	}
 	others := map[string]driver.Context{"none": 0, "another": core.Of(two).Context.Raw}
 	if dev, err := gpu.Device().Driver().Device(1); err == nil {
-		far := need(dev.PrimaryContext())(t)
-		defer closeIt(t, far)
+		far := Need(dev.PrimaryContext())(t)
+		defer CloseIt(t, far)
 		others["another device's"] = core.Of(far).Context.Raw
 	} else {
 		t.Logf("no second device: %v", err)
@@ -285,11 +285,4 @@ func kernelParams(args ...Arg) driver.KernelParams {
 		SetArg(&args[i], k, i)
 	}
 	return k.Params(len(args))
-}
-
-func closeIt(t *testing.T, c io.Closer) {
-	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Errorf("%T: %v", c, err)
-	}
 }

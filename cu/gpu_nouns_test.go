@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	ptxtext "github.com/purecu/purecu/internal/ptx"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // The nouns on a real GPU: see gpu_test.go.
@@ -36,22 +37,22 @@ const globalPTX = `
 `
 
 func TestGPUDevices(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	dev := gpu.Device()
 	drv := dev.Driver()
-	name, uuid, id := need(dev.Name())(t), need(dev.UUID())(t), need(dev.PCIBusID())(t)
-	total := need(dev.TotalMem())(t)
+	name, uuid, id := Need(dev.Name())(t), Need(dev.UUID())(t), Need(dev.PCIBusID())(t)
+	total := Need(dev.TotalMem())(t)
 	major, minor, err := dev.ComputeCapability()
 	if err != nil || name == "" || uuid == (UUID{}) || total < 1<<28 || major < 3 {
 		t.Errorf("%q %v %d.%d %d bytes, %v", name, uuid, major, minor, total, err)
 	}
-	if same := need(drv.DeviceByPCIBusID(id))(t); same != dev {
+	if same := Need(drv.DeviceByPCIBusID(id))(t); same != dev {
 		t.Errorf("%s is device %d", id, same.Ordinal())
 	}
 	if _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); !errors.Is(err, ResultInvalidDevice) && !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an empty slot: %v", err)
 	}
-	all := need(dev.Attributes())(t)
+	all := Need(dev.Attributes())(t)
 	if len(all) < 80 || all[DeviceAttributeWarpSize] != 32 || all[DeviceAttributeComputeCapabilityMajor] != major {
 		t.Errorf("%d attributes, warp size %d", len(all), all[DeviceAttributeWarpSize])
 	}
@@ -59,7 +60,7 @@ func TestGPUDevices(t *testing.T) {
 		t.Errorf("an unknown attribute: %v", err)
 	}
 	t.Logf("%s, %v, %s, compute capability %d.%d, %d attributes", name, uuid, id, major, minor, len(all))
-	features := need(drv.Features())(t)
+	features := Need(drv.Features())(t)
 	t.Logf("%+v", features)
 	missing := 0
 	for _, s := range drv.Symbols() {
@@ -72,16 +73,16 @@ func TestGPUDevices(t *testing.T) {
 		}
 	}
 	t.Logf("%d symbols are missing", missing)
-	devs := need(drv.Devices())(t)
+	devs := Need(drv.Devices())(t)
 	for _, peer := range devs[1:] {
-		can := need(devs[0].CanAccessPeer(peer))(t)
+		can := Need(devs[0].CanAccessPeer(peer))(t)
 		rank, err := devs[0].P2PAttribute(P2PAttributePerformanceRank, peer)
 		t.Logf("access from device 0 to %d: %v, rank %d, %v", peer.Ordinal(), can, rank, err)
 	}
 }
 
 func TestGPUContexts(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	dev := gpu.Device()
 	drv := dev.Driver()
 	if _, active, err := dev.PrimaryContextState(); !active || err != nil {
@@ -97,11 +98,11 @@ func TestGPUContexts(t *testing.T) {
 	}
 	version, err := gpu.APIVersion()
 	t.Logf("priorities %d to %d, API version %d, %v", least, greatest, version, err)
-	need(gpu.Limit(LimitStackSize))(t)
+	Need(gpu.Limit(LimitStackSize))(t)
 	if err := gpu.SetLimit(LimitPrintfFIFOSize, 2<<20); err != nil {
 		t.Error(err)
 	}
-	if n := need(gpu.Limit(LimitPrintfFIFOSize))(t); n < 2<<20 {
+	if n := Need(gpu.Limit(LimitPrintfFIFOSize))(t); n < 2<<20 {
 		t.Errorf("the limit is %d", n)
 	}
 	if _, err := gpu.Limit(99); err == nil {
@@ -110,14 +111,14 @@ func TestGPUContexts(t *testing.T) {
 		t.Log(err)
 	}
 
-	own := need(dev.NewContext(ContextSchedYield))(t)
-	if flags := need(own.Flags())(t); flags&ContextSchedYield == 0 {
+	own := Need(dev.NewContext(ContextSchedYield))(t)
+	if flags := Need(own.Flags())(t); flags&ContextSchedYield == 0 {
 		t.Errorf("Flags = %v", flags)
 	}
-	if need(own.ID())(t) == need(gpu.ID())(t) || own.Handle() == gpu.Handle() {
+	if Need(own.ID())(t) == Need(gpu.ID())(t) || own.Handle() == gpu.Handle() {
 		t.Error("the new context is the primary one")
 	}
-	s, e, p := need(own.NewStream(0))(t), need(own.NewEvent(0))(t), need(gpu.NewEvent(0))(t)
+	s, e, p := Need(own.NewStream(0))(t), Need(own.NewEvent(0))(t), Need(gpu.NewEvent(0))(t)
 	defer p.Close()
 	if err := e.Record(s); err != nil {
 		t.Error(err)
@@ -140,17 +141,17 @@ func TestGPUContexts(t *testing.T) {
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := need(drv.CurrentContext())(t)
-	on := need(gpu.NewEvent(0))(t)
+	before := Need(drv.CurrentContext())(t)
+	on := Need(gpu.NewEvent(0))(t)
 	defer on.Close()
 	err = gpu.Do(func(th *Thread) error {
-		if cur := need(th.CurrentContext())(t); cur != gpu.Handle() {
+		if cur := Need(th.CurrentContext())(t); cur != gpu.Handle() {
 			t.Errorf("context %#x is current, not %#x", cur, gpu.Handle())
 		}
-		if cur := need(drv.CurrentContext())(t); cur != gpu.Handle() && !core.Of(drv).Table().Software() {
+		if cur := Need(drv.CurrentContext())(t); cur != gpu.Handle() && !core.Of(drv).Table().Software() {
 			t.Errorf("context %#x is current on the thread, not %#x", cur, gpu.Handle())
 		}
-		ptds := need(th.DefaultStream())(t)
+		ptds := Need(th.DefaultStream())(t)
 		if err := on.Record(ptds); err != nil {
 			return err
 		}
@@ -164,10 +165,10 @@ func TestGPUContexts(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if after := need(drv.CurrentContext())(t); after != before {
+	if after := Need(drv.CurrentContext())(t); after != before {
 		t.Errorf("context %#x is current, %#x was", after, before)
 	}
-	wrapped := need(drv.WrapContext(gpu.Handle()))(t)
+	wrapped := Need(drv.WrapContext(gpu.Handle()))(t)
 	if core.Of(wrapped).Context != core.Of(gpu).Context {
 		t.Error("the wrapped context is another one")
 	}
@@ -177,13 +178,13 @@ func TestGPUContexts(t *testing.T) {
 // TestGPUBatches records, asks for and waits for more events than a crossing is for, on a
 // stream that is held and on one that is not.
 func TestGPUBatches(t *testing.T) {
-	gpu := gpuContext(t)
-	g := newGate(t, gpu)
-	held, free, waiting := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	g := NewGate(t, gpu)
+	held, free, waiting := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	var events []*Event
 	var streams []*Stream
 	for i := range 2*core.BatchSize + 1 {
-		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
+		events = append(events, Need(gpu.NewEvent(EventDisableTiming))(t))
 		streams = append(streams, []*Stream{held, free}[i%2])
 	}
 	statuses := make([]Status, len(events))
@@ -193,7 +194,7 @@ func TestGPUBatches(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	g.hold(t, held)
+	g.Hold(t, held)
 	check(RecordAll(events, streams))
 	check(free.Synchronize())
 	check(QueryAll(statuses, events))
@@ -203,12 +204,12 @@ func TestGPUBatches(t *testing.T) {
 		}
 	}
 	check(waiting.WaitEvents(events...))
-	end := need(gpu.NewEvent(EventDisableTiming))(t)
+	end := Need(gpu.NewEvent(EventDisableTiming))(t)
 	check(end.Record(waiting))
 	if st, err := end.Query(); st != Pending || err != nil {
 		t.Errorf("what waits for them is %v, %v", st, err)
 	}
-	g.open()
+	g.Open()
 	check(end.Wait(t.Context()))
 	check(QueryAll(statuses, events))
 	for i, st := range statuses {
@@ -227,12 +228,12 @@ func TestGPUBatches(t *testing.T) {
 // TestGPUThreadEnds releases a thread in the middle of a failed capture of its default
 // stream, which would take libcuda down with it.
 func TestGPUThreadEnds(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	threadEnds(t, gpu)
 	time.Sleep(100 * time.Millisecond) // a thread ends some time after its goroutine
 	var e Event
 	defer e.Close()
-	s := need(gpu.NewStream(0))(t)
+	s := Need(gpu.NewStream(0))(t)
 	defer s.Close()
 	if err := errors.Join(e.Record(s), e.Wait(t.Context())); err != nil {
 		t.Error(err)
@@ -242,12 +243,12 @@ func TestGPUThreadEnds(t *testing.T) {
 // TestDoEndsCapturesElsewhere leaves a failed capture in a context that Do's function makes
 // current, and a good one in Do's own.
 func TestDoEndsCapturesElsewhere(t *testing.T) {
-	r := newSoft(t)
-	beside := need(r.gpu.Device().NewContext(ContextDefault))(t)
+	r := NewSoft(t)
+	beside := Need(r.GPU.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	table := core.Of(r.drv).Table()
+	table := core.Of(r.Drv).Table()
 	var at driver.At
-	err := r.gpu.Do(func(th *Thread) error {
+	err := r.GPU.Do(func(th *Thread) error {
 		at = driver.At{Thread: RawThread(th)}
 		begin := func() driver.Result {
 			return table.StreamBeginCapture(at, driver.CU_STREAM_PER_THREAD, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
@@ -263,7 +264,7 @@ func TestDoEndsCapturesElsewhere(t *testing.T) {
 	if !errors.Is(err, ErrUnbalanced) {
 		t.Errorf("Do: %v", err)
 	}
-	for _, gpu := range []*Context{r.gpu, beside} {
+	for _, gpu := range []*Context{r.GPU, beside} {
 		at.Context = driver.Context(gpu.Handle())
 		if status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD); status != driver.CU_STREAM_CAPTURE_STATUS_NONE || res != driver.ResultSuccess {
 			t.Errorf("a capture is left, with status %d (%v)", status, res)
@@ -303,31 +304,31 @@ func threadEnds(t *testing.T, gpu *Context) {
 }
 
 func TestGPUStreams(t *testing.T) {
-	gpu := gpuContext(t)
-	g := newGate(t, gpu)
+	gpu := GPUContext(t)
+	g := NewGate(t, gpu)
 	_, greatest, err := gpu.PriorityRange()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := need(gpu.NewStreamPriority(StreamNonBlocking, greatest))(t)
+	a := Need(gpu.NewStreamPriority(StreamNonBlocking, greatest))(t)
 	defer a.Close()
-	if p := need(a.Priority())(t); p != greatest {
+	if p := Need(a.Priority())(t); p != greatest {
 		t.Errorf("Priority = %d", p)
 	}
-	if flags := need(a.Flags())(t); flags != StreamNonBlocking {
+	if flags := Need(a.Flags())(t); flags != StreamNonBlocking {
 		t.Errorf("Flags = %v", flags)
 	}
-	b := need(gpu.NewStreamPriority(StreamNonBlocking, -100))(t)
+	b := Need(gpu.NewStreamPriority(StreamNonBlocking, -100))(t)
 	defer b.Close()
-	if p := need(b.Priority())(t); p != greatest {
+	if p := Need(b.Priority())(t); p != greatest {
 		t.Errorf("priority -100 became %d", p)
 	}
-	if need(a.ID())(t) == need(b.ID())(t) {
+	if Need(a.ID())(t) == Need(b.ID())(t) {
 		t.Error("two streams have one id")
 	}
 
 	// Each waits for the other in turn, on one event.
-	g.hold(t, a)
+	g.Hold(t, a)
 	for range 3 {
 		if err := b.WaitStream(a); err != nil {
 			t.Fatal(err)
@@ -344,12 +345,12 @@ func TestGPUStreams(t *testing.T) {
 	if err := done.Record(b); err != nil {
 		t.Fatal(err)
 	}
-	g.open()
+	g.Open()
 	if err := done.Wait(context.Background()); err != nil {
 		t.Error(err)
 	}
 
-	legacy := need(gpu.LegacyStream())(t)
+	legacy := Need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	id, err := legacy.ID()
 	t.Logf("the legacy stream has id %d, %v", id, err)
@@ -366,8 +367,8 @@ func TestGPUStreams(t *testing.T) {
 		t.Errorf("Query = %v, %v", st, err)
 	}
 
-	wrapped := need(gpu.WrapStream(a.Handle()))(t)
-	if need(wrapped.ID())(t) != need(a.ID())(t) {
+	wrapped := Need(gpu.WrapStream(a.Handle()))(t)
+	if Need(wrapped.ID())(t) != Need(a.ID())(t) {
 		t.Error("the wrapped stream is another one")
 	}
 	wrapped.Close()
@@ -375,7 +376,7 @@ func TestGPUStreams(t *testing.T) {
 		t.Errorf("closing the wrapper hurt the stream: %v", err)
 	}
 
-	spin := need(need(gpu.LoadModule([]byte(spinPTX)))(t).Function("spin"))(t)
+	spin := Need(Need(gpu.LoadModule([]byte(SpinPTX)))(t).Function("spin"))(t)
 	defer ModuleOf(spin).Close()
 	d, err := a.Time(context.Background(), func() error {
 		return spin.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(uint64(5*time.Millisecond)))
@@ -386,21 +387,21 @@ func TestGPUStreams(t *testing.T) {
 }
 
 func TestGPUMemory(t *testing.T) {
-	gpu := gpuContext(t)
-	g := newGate(t, gpu)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	g := NewGate(t, gpu)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const size = 1 << 20
-	a, b := need(gpu.Alloc(size))(t), need(gpu.Alloc(size))(t)
+	a, b := Need(gpu.Alloc(size))(t), Need(gpu.Alloc(size))(t)
 	defer a.Close()
 	defer b.Close()
 	for _, flags := range []HostFlags{0, HostPortable, HostDeviceMap, HostWriteCombined, HostPortable | HostDeviceMap | HostWriteCombined} {
-		src, dst := need(gpu.AllocHost(size, flags))(t), need(gpu.AllocHost(size, HostDefault))(t)
+		src, dst := Need(gpu.AllocHost(size, flags))(t), Need(gpu.AllocHost(size, HostDefault))(t)
 		if core.Of(src).Raw == 0 {
 			t.Errorf("%v: the device cannot reach it", flags)
 		}
 		want := bytes.Repeat([]byte{1, 2, 3, byte(flags)}, size/4)
-		need(src.WriteAt(want, 0))(t)
+		Need(src.WriteAt(want, 0))(t)
 		for _, err := range []error{
 			s.Copy(a, src), s.Copy(b, a), s.Memset(b.Span(0, 16), 0xee), s.Memset32(b.Span(16, 16), 0x04030201),
 			s.Memset(src.Span(0, 4), 9), s.Copy(dst, b), s.Synchronize(),
@@ -412,11 +413,11 @@ func TestGPUMemory(t *testing.T) {
 		copy(want, bytes.Repeat([]byte{0xee}, 16))
 		copy(want[16:], bytes.Repeat([]byte{1, 2, 3, 4}, 4))
 		got := make([]byte, size)
-		need(dst.ReadAt(got, 0))(t)
+		Need(dst.ReadAt(got, 0))(t)
 		if !bytes.Equal(want, got) {
 			t.Errorf("%v: what came back is not what went there", flags)
 		}
-		need(src.ReadAt(got[:4], 0))(t)
+		Need(src.ReadAt(got[:4], 0))(t)
 		if !bytes.Equal(got[:4], []byte{9, 9, 9, 9}) {
 			t.Errorf("%v: a set of host memory: %v", flags, got[:4])
 		}
@@ -432,8 +433,8 @@ func TestGPUMemory(t *testing.T) {
 	}
 
 	// Memory that is closed under a copy stays until the copy is done.
-	h := need(gpu.AllocHost(size, 0))(t)
-	g.hold(t, s)
+	h := Need(gpu.AllocHost(size, 0))(t)
+	g.Hold(t, s)
 	if err := s.Copy(a, h); err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +450,7 @@ func TestGPUMemory(t *testing.T) {
 		t.Errorf("Close did not wait: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	g.open()
+	g.Open()
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
@@ -462,7 +463,7 @@ func TestGPUMemory(t *testing.T) {
 }
 
 func TestGPUModules(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	_, err := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.entyr oops() { ret; }\n"))
 	if !errors.Is(err, ResultInvalidPTX) || !strings.Contains(err.Error(), "the compiler says") {
 		t.Errorf("broken PTX: %v", err)
@@ -474,15 +475,15 @@ func TestGPUModules(t *testing.T) {
 	} else {
 		t.Log(err)
 	}
-	m := need(gpu.LoadModule([]byte(globalPTX), JITVerbose(), JITOptimizationLevel(4), JITLineInfo(), JITMaxRegisters(64)))(t)
+	m := Need(gpu.LoadModule([]byte(globalPTX), JITVerbose(), JITOptimizationLevel(4), JITLineInfo(), JITMaxRegisters(64)))(t)
 	defer m.Close()
 	t.Logf("the compiler's log: %q", m.Log())
 
-	s := need(gpu.NewStream(0))(t)
+	s := Need(gpu.NewStream(0))(t)
 	defer s.Close()
-	counter := need(m.Global("counter"))(t)
+	counter := Need(m.Global("counter"))(t)
 	defer counter.Close()
-	count := need(m.Function("count"))(t)
+	count := Need(m.Function("count"))(t)
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	if err := count.Launch(s, one, Value([2]uint32{7, 1})); err != nil {
 		t.Fatal(err)
@@ -502,36 +503,36 @@ func TestGPUModules(t *testing.T) {
 	}
 
 	// What the driver says about parameters is what the text says.
-	for _, text := range []string{globalPTX, spinPTX} {
-		m := need(gpu.LoadModule([]byte(text)))(t)
+	for _, text := range []string{globalPTX, SpinPTX} {
+		m := Need(gpu.LoadModule([]byte(text)))(t)
 		defer m.Close()
 		for name, want := range ptxtext.Kernels([]byte(text)) {
-			sizes, known := need(m.Function(name))(t).Params()
+			sizes, known := Need(m.Function(name))(t).Params()
 			if known && !slices.EqualFunc(sizes, want, func(n uint64, p ptxtext.Param) bool { return n == p.Size }) {
 				t.Errorf("%s: the driver says %v, the text %v", name, sizes, want)
 			}
 		}
 	}
 
-	empty := need(m.Function("empty"))(t)
-	if n := need(empty.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n < 64 {
+	empty := Need(m.Function("empty"))(t)
+	if n := Need(empty.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n < 64 {
 		t.Errorf("%d threads in a block", n)
 	}
 	if err := empty.SetAttribute(FunctionAttributeMaxDynamicSharedSizeBytes, 16<<10); err != nil {
 		t.Error(err)
 	}
-	active := need(empty.MaxActiveBlocks(256, 0))(t)
+	active := Need(empty.MaxActiveBlocks(256, 0))(t)
 	blocks, threads, err := empty.SuggestBlockSize(0, 0)
 	t.Logf("%d active blocks of 256; %d blocks of %d occupy the device, %v", active, blocks, threads, err)
 	if active < 1 || blocks < 1 || threads < 32 || err != nil {
 		t.Error("occupancy")
 	}
-	sms := need(gpu.Device().Attribute(DeviceAttributeMultiprocessorCount))(t)
+	sms := Need(gpu.Device().Attribute(DeviceAttributeMultiprocessorCount))(t)
 	one.Flags = LaunchCooperative
 	if err := empty.Launch(s, one); err != nil {
 		t.Errorf("a cooperative launch: %v", err)
 	}
-	one.Grid.X = uint32(sms*need(empty.MaxActiveBlocks(1, 0))(t) + 1)
+	one.Grid.X = uint32(sms*Need(empty.MaxActiveBlocks(1, 0))(t) + 1)
 	if err := empty.Launch(s, one); !errors.Is(err, ResultCooperativeLaunchTooLarge) {
 		t.Errorf("a cooperative launch of %d blocks: %v", one.Grid.X, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // openers open memory of another process twice. The contexts may be those of two devices.
@@ -23,21 +24,21 @@ var openers = []struct {
 }{
 	{"IPCMem", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		h := x.next(t).mem
-		return need(memory.OpenIPC(first, h))(t), need(memory.OpenIPC(second, h))(t)
+		return Need(memory.OpenIPC(first, h))(t), Need(memory.OpenIPC(second, h))(t)
 	}},
 	{"Pool", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		theirs := x.next(t)
-		p := need(memory.ImportPool(first, theirs.pool.Fd()))(t)
+		p := Need(memory.ImportPool(first, theirs.pool.Fd()))(t)
 		t.Cleanup(func() { p.Close() })
-		return need(p.Open(theirs.poolMem))(t), need(p.Open(theirs.poolMem))(t)
+		return Need(p.Open(theirs.poolMem))(t), Need(p.Open(theirs.poolMem))(t)
 	}},
 	{"Imports", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
 		theirs := x.next(t)
 		var list [2]*DeviceMem
 		for i := range list {
-			p := need(memory.ImportPool(first, theirs.pool.Fd()))(t)
+			p := Need(memory.ImportPool(first, theirs.pool.Fd()))(t)
 			defer p.Close() // which destroys the pool when its memory is closed
-			list[i] = need(p.Open(theirs.poolMem))(t)
+			list[i] = Need(p.Open(theirs.poolMem))(t)
 		}
 		return list[0], list[1]
 	}},
@@ -50,10 +51,10 @@ func TestGPUOpenedRaces(t *testing.T) {
 		return
 	}
 	x := startExporter(t, t.Name())
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	t.Run("Context", func(t *testing.T) { openedRaces(t, x, gpu, gpu) })
-	if n := need(gpu.Device().Driver().DeviceCount())(t); n > 1 {
-		second := need(need(gpu.Device().Driver().Device(1))(t).PrimaryContext())(t)
+	if n := Need(gpu.Device().Driver().DeviceCount())(t); n > 1 {
+		second := Need(Need(gpu.Device().Driver().Device(1))(t).PrimaryContext())(t)
 		defer second.Close()
 		t.Run("Devices", func(t *testing.T) { openedRaces(t, x, gpu, second) })
 	}
@@ -67,24 +68,24 @@ func openedRaces(t *testing.T, x *exporter, first, second *Context) {
 		for want, name := range []string{"Ordered", "Race"} {
 			t.Run(o.name+"/"+name, func(t *testing.T) {
 				found := 0
-				stop := need(first.Device().Driver().DetectRaces(func(r Race) {
+				stop := Need(first.Device().Driver().DetectRaces(func(r Race) {
 					found++
 					t.Log(r.Summary())
 				}))(t)
 				defer stop()
 				m, again := o.open(t, x, first, second)
-				a, b := need(first.NewStream(StreamNonBlocking))(t), need(second.NewStream(StreamNonBlocking))(t)
-				noErr(t, a.Memset(m.Span(0, 8), 1))
+				a, b := Need(first.NewStream(StreamNonBlocking))(t), Need(second.NewStream(StreamNonBlocking))(t)
+				NoErr(t, a.Memset(m.Span(0, 8), 1))
 				if want == 0 {
-					noErr(t, b.WaitStream(a))
+					NoErr(t, b.WaitStream(a))
 				}
-				noErr(t, b.Memset(again.Span(4, 8), 1))
+				NoErr(t, b.Memset(again.Span(4, 8), 1))
 				if found != want {
 					t.Errorf("%d races, want %d: the addresses are %#x and %#x", found, want, m.Handle(),
 						again.Handle())
 				}
 				stop()
-				noErr(t, errors.Join(a.Synchronize(), b.Synchronize(), m.Close(), again.Close(), a.Close(), b.Close()))
+				NoErr(t, errors.Join(a.Synchronize(), b.Synchronize(), m.Close(), again.Close(), a.Close(), b.Close()))
 			})
 		}
 	}
@@ -97,32 +98,32 @@ func TestGPUOpenedTwice(t *testing.T) {
 		return
 	}
 	x := startExporter(t, t.Name())
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	for _, o := range openers {
 		t.Run(o.name, func(t *testing.T) {
 			m, again := o.open(t, x, gpu, gpu)
-			a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+			a, b := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 			got := make([]byte, 8)
-			noErr(t, errors.Join(a.Memset(m, 1), m.Close(), a.Synchronize()))
-			noErr(t, errors.Join(b.Memset(again.Span(4, 4), 2), b.Synchronize(), again.CopyTo(got)))
+			NoErr(t, errors.Join(a.Memset(m, 1), m.Close(), a.Synchronize()))
+			NoErr(t, errors.Join(b.Memset(again.Span(4, 4), 2), b.Synchronize(), again.CopyTo(got)))
 			if want := []byte{1, 1, 1, 1, 2, 2, 2, 2}; !bytes.Equal(got, want) {
 				t.Errorf("the memory has %d, want %d", got, want)
 			}
-			noErr(t, errors.Join(b.Memset(again, 3), again.Close(), gpu.Synchronize(), a.Close(), b.Close()))
+			NoErr(t, errors.Join(b.Memset(again, 3), again.Close(), gpu.Synchronize(), a.Close(), b.Close()))
 		})
 	}
 	t.Run("Closed import", func(t *testing.T) {
 		theirs := x.next(t)
-		p, again := need(memory.ImportPool(gpu, theirs.pool.Fd()))(t), need(memory.ImportPool(gpu, theirs.pool.Fd()))(t)
+		p, again := Need(memory.ImportPool(gpu, theirs.pool.Fd()))(t), Need(memory.ImportPool(gpu, theirs.pool.Fd()))(t)
 		if p.Handle() != again.Handle() {
 			t.Logf("the pool has the handles %#x and %#x", p.Handle(), again.Handle())
 		}
-		noErr(t, p.Close())
-		m := need(again.Open(theirs.poolMem))(t)
-		noErr(t, errors.Join(m.Memset(7), m.Close(), again.Close()))
-		third := need(memory.ImportPool(gpu, theirs.pool.Fd()))(t)
-		m = need(third.Open(theirs.poolMem))(t)
-		noErr(t, errors.Join(m.Memset(8), gpu.Synchronize(), m.Close(), third.Close()))
+		NoErr(t, p.Close())
+		m := Need(again.Open(theirs.poolMem))(t)
+		NoErr(t, errors.Join(m.Memset(7), m.Close(), again.Close()))
+		third := Need(memory.ImportPool(gpu, theirs.pool.Fd()))(t)
+		m = Need(third.Open(theirs.poolMem))(t)
+		NoErr(t, errors.Join(m.Memset(8), gpu.Synchronize(), m.Close(), third.Close()))
 	})
 }
 
@@ -157,22 +158,22 @@ func (d placed) Freed(addr uint64, onHost bool) {
 // TestOpenedForgotten closes memory that this process has not allocated. The detector forgets its
 // uses, as other memory may get the address.
 func TestOpenedForgotten(t *testing.T) {
-	x := startExporter(t, "TestGPUOpenedRaces", gpuEnv+"=")
-	r := newSoft(t)
-	f, size := exported(t, r.gpu)
+	x := startExporter(t, "TestGPUOpenedRaces", GPUEnv+"=")
+	r := NewSoft(t)
+	f, size := ExportedFile(t, r.GPU)
 	d := placed{races.New(func(races.Race) {}), new(sync.Mutex), make(map[string]int)}
-	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = d })
+	core.Of(r.Drv).ChangeTracers(func(l *core.Tracers) { l.Observer = d })
 	for _, o := range openers {
-		m, again := o.open(t, x, r.gpu, r.gpu)
-		noErr(t, r.s.Memset(m, 1))
-		noErr(t, errors.Join(m.Close(), again.Close()))
+		m, again := o.open(t, x, r.GPU, r.GPU)
+		NoErr(t, r.S.Memset(m, 1))
+		NoErr(t, errors.Join(m.Close(), again.Close()))
 	}
-	noErr(t, need(interop.ImportMem(r.gpu, opaque(f), size))(t).Close())
+	NoErr(t, Need(interop.ImportMem(r.GPU, OpaqueFD(f), size))(t).Close())
 	want := map[string]int{
 		"Opened memory of another process": 2, "Opened device memory": 4, "Allocated external memory": 1, "Freed": 7,
 	}
 	var got map[string]int
-	if !eventually(func() bool { // memory of a pool is freed in the background
+	if !Eventually(func() bool { // memory of a pool is freed in the background
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		got = maps.Clone(d.calls)

@@ -7,23 +7,24 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUPointerInfo asks about all kinds of memory on a real GPU: see gpu_test.go.
 func TestGPUPointerInfo(t *testing.T) {
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	m, h := need(gpu.Alloc(1000))(t), need(gpu.AllocHost(1000, HostPortable|HostDeviceMap))(t)
+	m, h := Need(gpu.Alloc(1000))(t), Need(gpu.AllocHost(1000, HostPortable|HostDeviceMap))(t)
 	defer m.Close()
 	defer h.Close()
-	p := gpuPool(t, gpu, memory.PoolOptions{})
-	pooled := need(p.Alloc(s, 1000))(t)
+	p := GPUPool(t, gpu, memory.PoolOptions{})
+	pooled := Need(p.Alloc(s, 1000))(t)
 	defer pooled.Close()
 	own := make([]byte, 64)
 	check := func(name string, addr uint64, want memory.PointerInfo) {
 		t.Helper()
-		got := need(memory.PointerInfoOf(gpu, addr))(t)
+		got := Need(memory.PointerInfoOf(gpu, addr))(t)
 		t.Logf("%s: %+v", name, got)
 		if want.Type != memory.TypeUnregistered && (got.BufferID == 0 || got.Size < 1000) {
 			t.Errorf("%s: the ID is %d, the size %d", name, got.BufferID, got.Size)

@@ -17,63 +17,17 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
-// Tests in this file need a real GPU: see gpuEnv. tests/gpu/run runs them.
-
-const spinPTX = `
-.version 6.0
-.target sm_50
-.address_size 64
-.visible .entry spin(.param .u64 ns)
-{
-	.reg .u64 %limit, %begin, %now;
-	.reg .pred %more;
-	ld.param.u64 %limit, [ns];
-	mov.u64 %begin, %globaltimer;
-again:
-	mov.u64 %now, %globaltimer;
-	sub.u64 %now, %now, %begin;
-	setp.lt.u64 %more, %now, %limit;
-	@%more bra again;
-	ret;
-}
-.visible .entry add(.param .u64 ptr, .param .u32 n, .param .f32 x)
-{
-	.reg .u64 %p, %off;
-	.reg .u32 %i, %n;
-	.reg .f32 %x, %v;
-	.reg .pred %out;
-	ld.param.u64 %p, [ptr];
-	ld.param.u32 %n, [n];
-	ld.param.f32 %x, [x];
-	mov.u32 %i, %tid.x;
-	setp.ge.u32 %out, %i, %n;
-	@%out ret;
-	mul.wide.u32 %off, %i, 4;
-	add.u64 %p, %p, %off;
-	ld.global.f32 %v, [%p];
-	add.f32 %v, %v, %x;
-	st.global.f32 [%p], %v;
-	ret;
-}
-.visible .entry bad()
-{
-	.reg .u64 %p;
-	.reg .u32 %v;
-	mov.u64 %p, 16;
-	mov.u32 %v, 1;
-	st.global.u32 [%p], %v;
-	ret;
-}
-`
+// Tests in this file need a real GPU: see GPUEnv. tests/gpu/run runs them.
 
 func TestGPUEventStates(t *testing.T) {
-	gpu := gpuContext(t)
-	g := newGate(t, gpu)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	g := NewGate(t, gpu)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	start, stop := need(gpu.NewEvent(EventDefault))(t), need(gpu.NewEvent(EventDefault))(t)
+	start, stop := Need(gpu.NewEvent(EventDefault))(t), Need(gpu.NewEvent(EventDefault))(t)
 	defer start.Close()
 	defer stop.Close()
 	want := func(e *Event, w Status) {
@@ -90,7 +44,7 @@ func TestGPUEventStates(t *testing.T) {
 	if err := start.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	g.hold(t, s)
+	g.Hold(t, s)
 	if err := stop.Record(s); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +65,7 @@ func TestGPUEventStates(t *testing.T) {
 	}
 	go func() {
 		time.Sleep(20 * time.Millisecond)
-		g.open()
+		g.Open()
 	}()
 	d, err := Elapsed(context.Background(), start, stop)
 	if err != nil || d < 10*time.Millisecond || d > 10*time.Second {
@@ -126,21 +80,21 @@ func TestGPUEventStates(t *testing.T) {
 // A wait is for the record of its time. Recording again meanwhile uses another
 // CUevent, and the driver is not confused by it.
 func TestGPURecordWhileWaiting(t *testing.T) {
-	gpu := gpuContext(t)
-	first, second := newGate(t, gpu), newGate(t, gpu)
-	a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	first, second := NewGate(t, gpu), NewGate(t, gpu)
+	a, b := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer a.Close()
 	defer b.Close()
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	defer e.Close()
-	first.hold(t, a)
-	second.hold(t, b)
+	first.Hold(t, a)
+	second.Hold(t, b)
 	if err := e.Record(a); err != nil {
 		t.Fatal(err)
 	}
-	ticket := need(e.Ticket())(t)
+	ticket := Need(e.Ticket())(t)
 	waited := make(chan error, 1)
-	before := eventOf(e).Slot.Load()
+	before := EventOf(e).Slot.Load()
 	go func() { waited <- e.Wait(context.Background()) }()
 	for before.Waits() < 2 {
 		runtime.Gosched()
@@ -148,10 +102,10 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	if err := e.Record(b); err != nil {
 		t.Fatal(err)
 	}
-	if eventOf(e).Slot.Load() == before {
+	if EventOf(e).Slot.Load() == before {
 		t.Error("the event kept its CUevent")
 	}
-	first.open()
+	first.Open()
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
@@ -161,7 +115,7 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	if st, err := e.Query(); st != Pending || err != nil {
 		t.Errorf("the second record is %v, %v", st, err)
 	}
-	second.open()
+	second.Open()
 	if err := e.Wait(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -170,14 +124,14 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 // Nothing that the library does on its own ends somebody's capture, also not
 // in global mode.
 func TestGPUCaptureSurvives(t *testing.T) {
-	gpu := gpuContext(t)
-	g := newGate(t, gpu)
-	s, captured := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	g := NewGate(t, gpu)
+	s, captured := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer captured.Close()
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	defer e.Close()
-	g.hold(t, s)
+	g.Hold(t, s)
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +152,8 @@ func TestGPUCaptureSurvives(t *testing.T) {
 		})
 	}
 	for range 20 { // dropped objects are destroyed by cleanups
-		need(gpu.NewEvent(EventDisableTiming))(t)
-		need(gpu.NewStream(StreamNonBlocking))(t)
+		Need(gpu.NewEvent(EventDisableTiming))(t)
+		Need(gpu.NewStream(StreamNonBlocking))(t)
 		runtime.GC()
 	}
 	wg.Wait()
@@ -220,14 +174,14 @@ func TestGPUCaptureSurvives(t *testing.T) {
 }
 
 func TestGPULaunch(t *testing.T) {
-	gpu := gpuContext(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	gpu := GPUContext(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	add := need(mod.Function("add"))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	add := Need(mod.Function("add"))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	const n = 100
-	mem := need(gpu.Alloc(4 * n))(t)
+	mem := Need(gpu.Alloc(4 * n))(t)
 	defer mem.Close()
 	if err := mem.CopyFrom(make([]byte, 4*n)); err != nil {
 		t.Fatal(err)
@@ -279,11 +233,11 @@ func TestGPULaunch(t *testing.T) {
 
 // TestGPUWithoutContext notes which calls need a current context.
 func TestGPUWithoutContext(t *testing.T) {
-	gpu := gpuContext(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	gpu := GPUContext(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	spin := need(mod.Function("spin"))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	spin := Need(mod.Function("spin"))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	tab := core.Of(gpu).Context.Drv.Table()
 	th := tab.Pin()
@@ -293,7 +247,7 @@ func TestGPUWithoutContext(t *testing.T) {
 	if cur != 0 {
 		t.Error("the library left a context current")
 	}
-	mem := need(gpu.Alloc(16))(t)
+	mem := Need(gpu.Alloc(16))(t)
 	p, res := tab.MemAlloc(driver.At{Thread: th, Context: core.Of(gpu).Context.Raw}, 16)
 	if res != 0 {
 		t.Fatal(res)
@@ -320,7 +274,7 @@ func TestGPUWithoutContext(t *testing.T) {
 // in the same crossing. Destroying one takes it off the thread's stack only if
 // it is on top.
 func TestGPUCreatedContext(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	tab, primary := core.Of(gpu).Context.Drv.Table(), core.Of(gpu).Context.Raw
 	th := tab.Pin()
 	defer th.Unpin()
@@ -380,16 +334,16 @@ func TestGPUCreatedContext(t *testing.T) {
 
 // Objects may be closed in any order, whatever the GPU is doing.
 func TestGPUCloseOrders(t *testing.T) {
-	drv := gpuDriver(t)
-	dev := need(drv.Device(0))(t)
+	drv := GPUDriver(t)
+	dev := Need(drv.Device(0))(t)
 	for seed := range uint64(12) {
-		gpu := need(dev.PrimaryContext())(t)
-		g := newGate(t, gpu)
-		s := need(gpu.NewStream(StreamNonBlocking))(t)
+		gpu := Need(dev.PrimaryContext())(t)
+		g := NewGate(t, gpu)
+		s := Need(gpu.NewStream(StreamNonBlocking))(t)
 		var closers []func() error
-		e := need(gpu.NewEvent(EventDefault))(t)
+		e := Need(gpu.NewEvent(EventDefault))(t)
 		lazy := new(Event)
-		g.hold(t, s)
+		g.Hold(t, s)
 		for _, e := range []*Event{e, lazy} {
 			if err := e.Record(s); err != nil {
 				t.Fatal(err)
@@ -416,16 +370,16 @@ func TestGPUCloseOrders(t *testing.T) {
 		if err := e.Record(s); !errors.Is(err, ErrClosed) {
 			t.Fatalf("Record after Close: %v", err)
 		}
-		g.close(t)
+		g.Close(t)
 	}
 }
 
 // TestGPUStorm lets many goroutines do everything at once.
 func TestGPUStorm(t *testing.T) {
-	gpu := gpuContext(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	gpu := GPUContext(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	spin := need(mod.Function("spin"))(t)
+	spin := Need(mod.Function("spin"))(t)
 	deadline := time.Now().Add(10 * time.Second)
 	if testing.Short() || core.Of(gpu).Context.Drv.Table().Software() {
 		deadline = time.Now().Add(time.Second)
@@ -433,8 +387,8 @@ func TestGPUStorm(t *testing.T) {
 	var shared [8]*Event
 	var streams [8]*Stream
 	for i := range shared {
-		shared[i] = need(gpu.NewEvent(EventDefault))(t)
-		streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
+		shared[i] = Need(gpu.NewEvent(EventDefault))(t)
+		streams[i] = Need(gpu.NewStream(StreamNonBlocking))(t)
 		defer shared[i].Close()
 		defer streams[i].Close()
 	}
@@ -496,7 +450,7 @@ func TestGPUStorm(t *testing.T) {
 func TestGPUPoison(t *testing.T) {
 	first := os.Getenv("PURECU_TEST_POISON")
 	if first == "" {
-		gpuDriver(t) // or skip
+		GPUDriver(t) // or skip
 		for _, first := range []string{"event", "timeline"} {
 			// An emulator, where the tests run in one.
 			args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoison$", "-test.v")
@@ -510,16 +464,16 @@ func TestGPUPoison(t *testing.T) {
 		}
 		return
 	}
-	dev := need(gpuDriver(t).Device(0))(t)
-	gpu := need(dev.PrimaryContext())(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
-	bad := need(mod.Function("bad"))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	before, after := need(gpu.NewEvent(EventDefault))(t), need(gpu.NewEvent(EventDefault))(t)
+	dev := Need(GPUDriver(t).Device(0))(t)
+	gpu := Need(dev.PrimaryContext())(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+	bad := Need(mod.Function("bad"))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	before, after := Need(gpu.NewEvent(EventDefault))(t), Need(gpu.NewEvent(EventDefault))(t)
 	if err := before.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tl := need(gpu.NewTimeline(0))(t)
+	tl := Need(gpu.NewTimeline(0))(t)
 	if err := bad.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}); err != nil {
 		t.Fatal(err)
 	}

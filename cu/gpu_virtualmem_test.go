@@ -7,49 +7,50 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUVirtualMem grows, unmaps and shares memory on a real GPU: see gpu_test.go.
 func TestGPUVirtualMem(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	m, err := memory.Reserve(gpu, 1<<40)
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
-	noErr(t, err)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	NoErr(t, err)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	noErr(t, m.Grow(1))
+	NoErr(t, m.Grow(1))
 	first := m.Size()
 	addr := m.Handle()
-	noErr(t, m.Mem().CopyFrom([]byte{1, 2, 3}))
-	noErr(t, m.Grow(3*first))
+	NoErr(t, m.Mem().CopyFrom([]byte{1, 2, 3}))
+	NoErr(t, m.Grow(3*first))
 	if m.Size() != 3*first || m.Handle() != addr || m.Cap() != 1<<40 {
 		t.Errorf("size %d of %d at %#x, before at %#x", m.Size(), m.Cap(), m.Handle(), addr)
 	}
-	noErr(t, s.Memset(m.Span(first-4, 8), 9)) // across two mappings
-	noErr(t, s.Synchronize())
+	NoErr(t, s.Memset(m.Span(first-4, 8), 9)) // across two mappings
+	NoErr(t, s.Synchronize())
 	got := make([]byte, 16)
 	if _, err := m.Mem().ReadAt(got, int64(first)-8); err != nil || got[3] == 9 && got[4] == 9 || got[4] != 9 ||
 		got[11] != 9 || got[12] == 9 {
 		t.Errorf("%d, %v", got, err)
 	}
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	add := need(mod.Function("add"))(t)
-	noErr(t, s.Memset(m.Mem(), 0))
-	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m.Span(first-64, 128)), U32(32),
+	add := Need(mod.Function("add"))(t)
+	NoErr(t, s.Memset(m.Mem(), 0))
+	NoErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m.Span(first-64, 128)), U32(32),
 		F32(1)))
-	noErr(t, s.Synchronize())
+	NoErr(t, s.Synchronize())
 	sum := make([]float32, 32)
 	if _, err := m.Mem().ReadAt(BytesAt(&sum[0], 128), int64(first)-64); err != nil || sum[0] != 1 || sum[31] != 1 {
 		t.Errorf("%v, %v", sum, err)
 	}
 
 	// Work that is enqueued keeps the memory that Shrink unmaps.
-	g := newGate(t, gpu)
-	g.hold(t, s)
-	noErr(t, s.Memset(m.Mem(), 5))
+	g := NewGate(t, gpu)
+	g.Hold(t, s)
+	NoErr(t, s.Memset(m.Mem(), 5))
 	done := make(chan error)
 	go func() { done <- m.Shrink(first) }()
 	select {
@@ -57,56 +58,56 @@ func TestGPUVirtualMem(t *testing.T) {
 		t.Errorf("Shrink returned %v before the work", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	g.open()
-	noErr(t, <-done)
-	noErr(t, s.Synchronize())
+	g.Open()
+	NoErr(t, <-done)
+	NoErr(t, s.Synchronize())
 	if m.Size() != first {
 		t.Errorf("the size is %d", m.Size())
 	}
-	noErr(t, m.SetAccess(gpu.Device(), memory.AccessRead))
+	NoErr(t, m.SetAccess(gpu.Device(), memory.AccessRead))
 	if err := s.Memset(m.Mem(), 1); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("a memset of memory that is only read: %v", err)
 	}
-	noErr(t, m.SetAccess(gpu.Device(), memory.AccessReadWrite))
-	p := need(m.Physical(0))(t)
-	noErr(t, m.Map(4*first, p))
-	noErr(t, s.Memset(m.Mem(), 6))
-	noErr(t, s.Synchronize())
-	h := need(gpu.AllocHost(1, 0))(t)
+	NoErr(t, m.SetAccess(gpu.Device(), memory.AccessReadWrite))
+	p := Need(m.Physical(0))(t)
+	NoErr(t, m.Map(4*first, p))
+	NoErr(t, s.Memset(m.Mem(), 6))
+	NoErr(t, s.Synchronize())
+	h := Need(gpu.AllocHost(1, 0))(t)
 	defer h.Close()
-	noErr(t, s.Copy(h, m.Span(4*first, 1)))
-	noErr(t, s.Synchronize())
-	noErr(t, h.View(func(b []byte) error {
+	NoErr(t, s.Copy(h, m.Span(4*first, 1)))
+	NoErr(t, s.Synchronize())
+	NoErr(t, h.View(func(b []byte) error {
 		if b[0] != 6 {
 			t.Errorf("the second mapping has %d", b[0])
 		}
 		return nil
 	}))
-	noErr(t, p.Close())
-	noErr(t, m.Close())
+	NoErr(t, p.Close())
+	NoErr(t, m.Close())
 }
 
 // TestGPUPhysicalMemShared maps memory that was exported and imported on a real GPU.
 func TestGPUPhysicalMemShared(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
-	noErr(t, err)
+	NoErr(t, err)
 	defer p.Close()
-	if o := need(p.Options())(t); !o.Shareable || o.Location != memory.LocationOf(gpu.Device()) {
+	if o := Need(p.Options())(t); !o.Shareable || o.Location != memory.LocationOf(gpu.Device()) {
 		t.Errorf("Options = %+v", o)
 	}
-	f := need(p.Export())(t)
-	q := need(memory.ImportPhysical(gpu, f.Fd(), p.Size()))(t)
+	f := Need(p.Export())(t)
+	q := Need(memory.ImportPhysical(gpu, f.Fd(), p.Size()))(t)
 	defer q.Close()
-	noErr(t, f.Close())
-	m := need(memory.Reserve(gpu, 2*p.Size()))(t)
+	NoErr(t, f.Close())
+	m := Need(memory.Reserve(gpu, 2*p.Size()))(t)
 	defer m.Close()
-	noErr(t, m.Map(0, p))
-	noErr(t, m.Map(p.Size(), q))
-	noErr(t, m.Mem().CopyFrom([]byte{1, 2, 3}))
+	NoErr(t, m.Map(0, p))
+	NoErr(t, m.Map(p.Size(), q))
+	NoErr(t, m.Mem().CopyFrom([]byte{1, 2, 3}))
 	got := make([]byte, 3)
 	if _, err := m.Mem().ReadAt(got, int64(p.Size())); err != nil || got[2] != 3 {
 		t.Errorf("%d, %v", got, err)

@@ -17,23 +17,24 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
 
 // TestGPUWaiters waits on a GPU in all ways, for less and for longer than it takes until
 // the watcher has streams wake it.
 func TestGPUWaiters(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	drv := core.Of(gpu).Context.Drv
 	for _, long := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
-			g := newGate(t, gpu)
+			g := NewGate(t, gpu)
 			const waiters, of = 200, 8
 			streams := make([]*Stream, of)
 			for i := range streams {
-				streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
+				streams[i] = Need(gpu.NewStream(StreamNonBlocking))(t)
 				defer streams[i].Close()
-				g.hold(t, streams[i])
+				g.Hold(t, streams[i])
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg, early sync.WaitGroup
@@ -52,13 +53,13 @@ func TestGPUWaiters(t *testing.T) {
 			}
 			var all []*Event
 			for i := range waiters {
-				e := need(gpu.NewEvent(EventDisableTiming))(t)
+				e := Need(gpu.NewEvent(EventDisableTiming))(t)
 				if err := e.Record(streams[i%of]); err != nil {
 					t.Fatal(err)
 				}
 				all = append(all, e)
 			}
-			closed := need(gpu.NewEvent(EventDisableTiming))(t)
+			closed := Need(gpu.NewEvent(EventDisableTiming))(t)
 			if err := closed.Record(streams[0]); err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +73,7 @@ func TestGPUWaiters(t *testing.T) {
 				case 2:
 					wait(func() error { return streams[i%of].Wait(t.Context()) }, nil)
 				case 3:
-					ticket := need(e.Ticket())(t)
+					ticket := Need(e.Ticket())(t)
 					wait(func() error { <-ticket.Done(); return ticket.Err() }, nil)
 				}
 			}
@@ -81,14 +82,14 @@ func TestGPUWaiters(t *testing.T) {
 			time.Sleep(long)
 			s := drv.Watch.State()
 			t.Logf("%d records are watched, of %d streams; there are %d wake-up streams; the watcher sleeps for %v",
-				s.Waits, s.Counters, wakeUpStreams(gpu), s.Rest)
+				s.Waits, s.Counters, WakeUpStreams(gpu), s.Rest)
 			if n := woken.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
 			}
 			cancel()
 			closed.Close()
 			early.Wait()
-			g.open()
+			g.Open()
 			wg.Wait()
 			for _, e := range all {
 				e.Close()
@@ -100,13 +101,13 @@ func TestGPUWaiters(t *testing.T) {
 // TestGPUWakeUpStreamsHoldNobody looks whether streams that wait for one record, so as to wake
 // the watcher, keep others from getting on: streams may share a queue of the GPU's.
 func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	w := &core.Of(gpu).Context.Drv.Watch
-	g := newGate(t, gpu)
+	g := NewGate(t, gpu)
 	const n, held = 64, 8
 	streams, events := make([]*Stream, n), make([]*Event, n)
 	for i := range streams {
-		streams[i], events[i] = need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewEvent(EventDisableTiming))(t)
+		streams[i], events[i] = Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewEvent(EventDisableTiming))(t)
 		defer streams[i].Close()
 		defer events[i].Close()
 		if err := errors.Join(events[i].Record(streams[i]), events[i].Synchronize()); err != nil {
@@ -116,7 +117,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	// Streams are created before anything is held: a driver may wait for the GPU for that.
 	control := make([]*Stream, core.MaxWakeUps)
 	for k := range control {
-		control[k] = need(gpu.NewStream(StreamNonBlocking))(t)
+		control[k] = Need(gpu.NewStream(StreamNonBlocking))(t)
 		defer control[k].Close()
 	}
 	// stuck returns the streams on which nothing gets on.
@@ -137,7 +138,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 		return list
 	}
 	for _, s := range streams[:held] {
-		g.hold(t, s)
+		g.Hold(t, s)
 	}
 	before := stuck()
 	t.Logf("CUDA_DEVICE_MAX_CONNECTIONS=%s; behind %d streams that are held: %v",
@@ -147,7 +148,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 	var wg sync.WaitGroup
 	var more []*Event
 	for k := range core.MaxWakeUps {
-		e := need(gpu.NewEvent(EventDisableTiming))(t)
+		e := Need(gpu.NewEvent(EventDisableTiming))(t)
 		more = append(more, e)
 		defer e.Close()
 		if err := e.Record(streams[k%held]); err != nil {
@@ -156,9 +157,9 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 		wg.Go(func() { e.Wait(ctx) })
 		time.Sleep(watch.Long / 4)
 	}
-	eventually(func() bool { return w.State().Rest >= watch.Behind })
+	Eventually(func() bool { return w.State().Rest >= watch.Behind })
 	with := stuck()
-	t.Logf("with %d wake-up streams that wait: %v", wakeUpStreams(gpu), with)
+	t.Logf("with %d wake-up streams that wait: %v", WakeUpStreams(gpu), with)
 	if len(with) > len(before) {
 		t.Errorf("%d streams are behind wake-up streams", len(with)-len(before))
 	}
@@ -171,20 +172,20 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 		}
 	}
 	t.Logf("with %d streams of the common priority that wait: %v", core.MaxWakeUps, stuck())
-	g.open()
+	g.Open()
 }
 
 // TestGPUWaitsSpoilNoCapture has somebody capture in global mode, by the driver and without
 // this package's knowledge, while goroutines wait: their polls, and the streams that wake
 // the watcher, which are made meanwhile, invalidate nothing.
 func TestGPUWaitsSpoilNoCapture(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	tab := core.Of(gpu).Context.Drv.Table()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var waits atomic.Int64
 	for range 4 {
-		s, g, e := need(gpu.NewStream(StreamNonBlocking))(t), newGate(t, gpu), need(gpu.NewEvent(EventDisableTiming))(t)
+		s, g, e := Need(gpu.NewStream(StreamNonBlocking))(t), NewGate(t, gpu), Need(gpu.NewEvent(EventDisableTiming))(t)
 		defer s.Close()
 		defer e.Close()
 		wg.Go(func() {
@@ -194,15 +195,15 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 					return
 				default:
 				}
-				atomic.StoreUint32(g.word(), 0)
-				g.hold(t, s)
+				atomic.StoreUint32(g.Word(), 0)
+				g.Hold(t, s)
 				if err := e.Record(s); err != nil {
 					t.Error(err)
 				}
-				opener := time.AfterFunc(time.Duration(rand.IntN(40000))*time.Microsecond, g.open)
+				opener := time.AfterFunc(time.Duration(rand.IntN(40000))*time.Microsecond, g.Open)
 				if err := e.Wait(t.Context()); err != nil {
 					t.Error(err)
-					g.open()
+					g.Open()
 					return
 				}
 				opener.Stop()
@@ -210,7 +211,7 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 			}
 		})
 	}
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	runtime.LockOSThread() // a capture ends where it has begun
 	defer runtime.UnlockOSThread()
@@ -231,8 +232,8 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("%d captures beside %d waits; %d wake-up streams", captures, waits.Load(), wakeUpStreams(gpu))
-	if wakeUpStreams(gpu) == 0 {
+	t.Logf("%d captures beside %d waits; %d wake-up streams", captures, waits.Load(), WakeUpStreams(gpu))
+	if WakeUpStreams(gpu) == 0 {
 		t.Error("no wait was long")
 	}
 }
@@ -240,14 +241,14 @@ func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 // TestGPULateWakeUps has streams of drivers of their own wake waiters when nobody waits any more. Such a driver
 // has no files open, also before its streams have come to that, and nothing is left when they have.
 func TestGPULateWakeUps(t *testing.T) {
-	defer gpuContext(t).Close() // there and back takes long
+	defer GPUContext(t).Close() // there and back takes long
 	late := 0
 	use := func() {
-		drv := gpuDriver(t)
-		mine := need(need(drv.Device(0))(t).PrimaryContext())(t) // of a Driver of its own
-		s := need(mine.NewStream(StreamNonBlocking))(t)
-		line := need(mine.NewTimeline(0))(t)
-		e := need(mine.NewEvent(EventDisableTiming))(t)
+		drv := GPUDriver(t)
+		mine := Need(Need(drv.Device(0))(t).PrimaryContext())(t) // of a Driver of its own
+		s := Need(mine.NewStream(StreamNonBlocking))(t)
+		line := Need(mine.NewTimeline(0))(t)
+		e := Need(mine.NewEvent(EventDisableTiming))(t)
 		if err := errors.Join(line.Block(s, 1), e.Record(s)); err != nil {
 			t.Fatal(err)
 		}
@@ -275,13 +276,13 @@ func TestGPULateWakeUps(t *testing.T) {
 		}
 	}
 	use() // what is opened once and stays
-	before := openFiles()
+	before := OpenFiles()
 	for range 5 {
 		use()
 	}
 	t.Logf("%d wake-ups came when nobody waited", late)
-	if !soon(func() bool { return openFiles() <= before }) {
-		t.Errorf("%d files were open, and then %d", before, openFiles())
+	if !soon(func() bool { return OpenFiles() <= before }) {
+		t.Errorf("%d files were open, and then %d", before, OpenFiles())
 	}
 }
 
@@ -289,18 +290,18 @@ func TestGPULateWakeUps(t *testing.T) {
 // driver says so of each that was made on the stream before, whatever kind of event it is of, and
 // whatever is between them.
 func TestGPUOrder(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	tab := core.Of(gpu).Context.Drv.Table()
 	const of, each = 8, 500
 	rounds := rounds(40)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	defer mod.Close()
-	spin := need(mod.Function("spin"))(t)
-	mem := need(gpu.Alloc(1 << 16))(t)
+	spin := Need(mod.Function("spin"))(t)
+	mem := Need(gpu.Alloc(1 << 16))(t)
 	defer mem.Close()
 	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
 	// Code may be loaded when it is first launched, which waits for the GPU.
-	warm := need(gpu.NewStream(StreamNonBlocking))(t)
+	warm := Need(gpu.NewStream(StreamNonBlocking))(t)
 	if err := errors.Join(spin.Launch(warm, one, U64(0)), warm.Memset(mem, 1), warm.Synchronize(), warm.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -309,10 +310,10 @@ func TestGPUOrder(t *testing.T) {
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
-		streams[i] = need(gpu.NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i%2]))(t)
+		streams[i] = Need(gpu.NewStream([]StreamFlags{StreamDefault, StreamNonBlocking}[i%2]))(t)
 		defer streams[i].Close()
 		for k := range events[i] {
-			events[i][k] = need(gpu.NewEvent(flags[rand.IntN(2)+rand.IntN(32)/31*2]))(t)
+			events[i][k] = Need(gpu.NewEvent(flags[rand.IntN(2)+rand.IntN(32)/31*2]))(t)
 			defer events[i][k].Close()
 			// A first record may take memory, which waits for the GPU, too.
 			if err := events[i][k].Record(streams[i]); err != nil {
@@ -322,7 +323,7 @@ func TestGPUOrder(t *testing.T) {
 	}
 	complete := func(i, k int) bool {
 		t.Helper()
-		res := tab.EventQuery(driver.At{}, eventOf(events[i][k]).Slot.Load().Raw)
+		res := tab.EventQuery(driver.At{}, EventOf(events[i][k]).Slot.Load().Raw)
 		if res != driver.ResultSuccess && res != driver.ResultNotReady {
 			t.Fatalf("record %d of stream %d: %v", k, i, res)
 		}
@@ -331,11 +332,11 @@ func TestGPUOrder(t *testing.T) {
 	var looked, pending int
 	for round := range rounds {
 		func() {
-			g := newGate(t, gpu)
-			defer g.close(t)
+			g := NewGate(t, gpu)
+			defer g.Close(t)
 			if round%2 == 0 {
 				for _, s := range streams {
-					g.hold(t, s)
+					g.Hold(t, s)
 				}
 			}
 			for k := range each {
@@ -354,7 +355,7 @@ func TestGPUOrder(t *testing.T) {
 					}
 				}
 				if k == each/2 {
-					g.open()
+					g.Open()
 				}
 			}
 			began := time.Now()
@@ -388,14 +389,14 @@ func TestGPUOrder(t *testing.T) {
 // unregisters it, which would wait for the stream, and records there for that. Other timelines get
 // it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
-	others := gpuContext(t) // another driver's claim to the primary context
+	others := GPUContext(t) // another driver's claim to the primary context
 	if core.Of(others).Context.Drv.Table().Software() {
 		t.Skip("the memory is Go's, and unregistered")
 	}
-	stream := need(others.NewStream(StreamNonBlocking))(t)
-	e := need(stream.RecordNew(EventDisableTiming))(t)
-	d := gpuDriver(t)
-	dev := need(d.Device(0))(t)
+	stream := Need(others.NewStream(StreamNonBlocking))(t)
+	e := Need(stream.RecordNew(EventDisableTiming))(t)
+	d := GPUDriver(t)
+	dev := Need(d.Device(0))(t)
 	in := func(at driver.HostPtr) (in core.ContextKey, ok bool) {
 		core.Of(d).Slabs.Unmap(func(s driver.HostPtr, its slab.Place[core.ContextKey]) bool {
 			if s == at {
@@ -412,14 +413,14 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		open func() (*Context, error)
 		in   bool // the CUDA context goes on
 	}{{"primary", dev.PrimaryContext, true}, {"created", created, false}, {"primary", dev.PrimaryContext, true}, {"created", created, false}} {
-		gpu := need(c.open())(t)
+		gpu := Need(c.open())(t)
 		cc := core.Of(gpu).Context
 		want := core.ContextKey{}
 		if c.in {
 			want = cc.Key
 		}
-		s := need(gpu.NewStream(StreamNonBlocking))(t)
-		line := need(gpu.NewTimeline(1))(t)
+		s := Need(gpu.NewStream(StreamNonBlocking))(t)
+		line := Need(gpu.NewTimeline(1))(t)
 		at := driver.HostPtr(unsafe.Pointer(TimelineWord(line))) // of the first cell of a slab
 		if before := round > 1; seen[at] != before {
 			t.Errorf("%s, round %d: the timeline's memory is at %#x; it was another's: %v", c.name, round, at, seen[at])
@@ -428,22 +429,22 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 		if err := errors.Join(line.Signal(s, 5), line.Wait(t.Context(), 5), line.Block(s, 5), s.Synchronize(), line.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if !eventually(func() bool { return unfinishedOf(gpu) == 0 }) {
+		if !Eventually(func() bool { return UnfinishedOf(gpu) == 0 }) {
 			t.Fatalf("%s: the timeline is in use", c.name)
 		}
-		g := newGate(t, others)
-		g.hold(t, stream)
-		late := time.AfterFunc(10*time.Second, g.open) // so that nothing waits for ever
+		g := NewGate(t, others)
+		g.Hold(t, stream)
+		late := time.AfterFunc(10*time.Second, g.Open) // so that nothing waits for ever
 		err := errors.Join(s.Close(), gpu.Close(), e.Record(stream))
-		gone := eventually(cc.Gone.Load)
+		gone := Eventually(cc.Gone.Load)
 		switch waited := !late.Stop() || !gone; {
 		case waited && c.in:
 			t.Errorf("%s: the context's end waits for the work of others", c.name)
 		case waited: // to destroy a CUDA context may
 			t.Logf("%s: the context's end waits for the work of others", c.name)
 		}
-		g.open()
-		if err := errors.Join(err, stream.Synchronize()); err != nil || !eventually(cc.Gone.Load) {
+		g.Open()
+		if err := errors.Join(err, stream.Synchronize()); err != nil || !Eventually(cc.Gone.Load) {
 			t.Errorf("%s: %v; released: %v", c.name, err, cc.Gone.Load())
 		}
 		if key, ok := in(at); !ok || key != want {
@@ -459,24 +460,24 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 // TestGPULegacyStreamOfOtherDrivers releases a context that another driver keeps, while its legacy
 // stream has work to do with memory of another context: that is freed when it is done.
 func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
-	others := gpuContext(t) // another driver's claim to the primary context
+	others := GPUContext(t) // another driver's claim to the primary context
 	if core.Of(others).Context.Drv.Table().Software() {
 		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfOtherDrivers has two of one")
 	}
-	blocking := need(others.NewStream(StreamDefault))(t)
-	dev := need(gpuDriver(t).Device(0))(t)
-	gpu, other := need(dev.PrimaryContext())(t), need(dev.NewContext(0))(t)
-	host := need(other.AllocHost(1<<20, HostPortable|HostDeviceMap))(t)
-	legacy := need(gpu.LegacyStream())(t)
-	g := newGate(t, others)
-	g.hold(t, blocking) // which the legacy stream waits for
+	blocking := Need(others.NewStream(StreamDefault))(t)
+	dev := Need(GPUDriver(t).Device(0))(t)
+	gpu, other := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
+	host := Need(other.AllocHost(1<<20, HostPortable|HostDeviceMap))(t)
+	legacy := Need(gpu.LegacyStream())(t)
+	g := NewGate(t, others)
+	g.Hold(t, blocking) // which the legacy stream waits for
 	if err := errors.Join(legacy.Memset(host, 1), legacy.Close()); err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(10*time.Second, g.open).Stop() // so that nothing waits for ever
+	defer time.AfterFunc(10*time.Second, g.Open).Stop() // so that nothing waits for ever
 	closed := make(chan error, 1)
 	go func() { closed <- gpu.Close() }()
-	if !eventually(func() bool { return core.Of(gpu).Context.Users.None() }) {
+	if !Eventually(func() bool { return core.Of(gpu).Context.Users.None() }) {
 		t.Error("nobody releases the context")
 	}
 	if err := host.Close(); err != nil {
@@ -486,11 +487,11 @@ func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	if len(closed) != 0 || core.Of(gpu).Context.Gone.Load() || core.Of(host).Freed.Load() {
 		t.Error("it is over before the work is done")
 	}
-	g.open()
+	g.Open()
 	if err := errors.Join(<-closed, other.Close(), blocking.Close()); err != nil {
 		t.Error(err)
 	}
-	if !eventually(core.Of(host).Freed.Load) {
+	if !Eventually(core.Of(host).Freed.Load) {
 		t.Error("the memory is never freed")
 	}
 }

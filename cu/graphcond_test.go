@@ -9,6 +9,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // condPTX has kernels that set conditions as nvcc's code does: setc sets one, down counts a number in memory down
@@ -77,11 +78,11 @@ type condBench struct {
 
 func newCondBench(t *testing.T, gpu *Context) *condBench {
 	b := &condBench{t: t, gpu: gpu}
-	b.s = need(gpu.NewStream(StreamNonBlocking))(t)
-	b.mem, b.out = need(gpu.Alloc(16))(t), need(gpu.AllocHost(16, 0))(t)
-	b.mod = need(gpu.LoadModule([]byte(condPTX)))(t)
+	b.s = Need(gpu.NewStream(StreamNonBlocking))(t)
+	b.mem, b.out = Need(gpu.Alloc(16))(t), Need(gpu.AllocHost(16, 0))(t)
+	b.mod = Need(gpu.LoadModule([]byte(condPTX)))(t)
 	for name, f := range map[string]**Function{"setc": &b.setc, "down": &b.down, "inc": &b.inc} {
-		*f = need(b.mod.Function(name))(t)
+		*f = Need(b.mod.Function(name))(t)
 	}
 	t.Cleanup(func() {
 		b.ok(errors.Join(b.s.Synchronize(), b.mod.Close(), b.out.Close(), b.mem.Close(), b.s.Close()))
@@ -123,50 +124,50 @@ func (b *condBench) runs(what string, x *GraphExec, want ...uint32) {
 
 // TestGPUGraphConditions runs graphs with conditional nodes of all kinds.
 func TestGPUGraphConditions(t *testing.T) {
-	b := newCondBench(t, gpuContext(t))
+	b := newCondBench(t, GPUContext(t))
 	// A kernel sets the condition of an if, and that of a switch has a value at each launch.
-	g := need(b.gpu.NewGraph())(t)
-	c := need(g.NewCondition())(t)
-	set := need(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}))(t)
+	g := Need(b.gpu.NewGraph())(t)
+	c := Need(g.NewCondition())(t)
+	set := Need(g.Add(&KernelNode{Kernel: b.setc, Config: OneThread, Args: []Arg{c.Arg(), U32(1)}}))(t)
 	either := IfNode{Condition: c, HasElse: true}
-	branch := need(g.Add(&either, set))(t)
+	branch := Need(g.Add(&either, set))(t)
 	then, otherwise := either.Then, either.Else
-	need(then.Add(&MemsetNode{Dst: b.number(0), Value: 10, ElementSize: 4}))(t)
-	need(otherwise.Add(&MemsetNode{Dst: b.number(0), Value: 20, ElementSize: 4}))(t)
-	_, cases, err := addSwitch(g, need(g.NewConditionAt(2))(t), 3, branch)
+	Need(then.Add(&MemsetNode{Dst: b.number(0), Value: 10, ElementSize: 4}))(t)
+	Need(otherwise.Add(&MemsetNode{Dst: b.number(0), Value: 20, ElementSize: 4}))(t)
+	_, cases, err := AddSwitch(g, Need(g.NewConditionAt(2))(t), 3, branch)
 	b.ok(err)
 	for i, body := range cases {
-		need(body.Add(&MemsetNode{Dst: b.number(1), Value: uint32(i), ElementSize: 4}))(t)
+		Need(body.Add(&MemsetNode{Dst: b.number(1), Value: uint32(i), ElementSize: 4}))(t)
 	}
 	if _, err := cases[0].Capture(b.s, CaptureRelaxed, func() error { return b.s.Memset32(b.number(2), 9) }); err != nil {
 		t.Error(err)
 	}
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	b.sets(0, 7, 7, 7)
 	b.runs("if", x, 10, 2, 7, 7)
-	b.ok(x.Set(set, &KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(0)}}))
+	b.ok(x.Set(set, &KernelNode{Kernel: b.setc, Config: OneThread, Args: []Arg{c.Arg(), U32(0)}}))
 	b.runs("else", x, 20, 2, 7, 7)
 	if _, err := g.Instantiate(); !errors.Is(err, ResultNotSupported) {
 		t.Errorf("a second executable graph: %v", err)
 	}
-	if typ := need(branch.Type())(t); typ != GraphNodeTypeConditional {
+	if typ := Need(branch.Type())(t); typ != GraphNodeTypeConditional {
 		t.Errorf("the node is of type %v", typ)
 	}
 	b.ok(errors.Join(g.Close(), x.Close()))
 
 	// The value stays between launches, or begins anew.
 	for _, anew := range []bool{false, true} {
-		g := need(b.gpu.NewGraph())(t)
+		g := Need(b.gpu.NewGraph())(t)
 		condition := g.NewCondition
 		if anew {
 			condition = func() (Condition, error) { return g.NewConditionAt(0) }
 		}
-		c := need(condition())(t)
-		n, body, err := addIf(g, c)
+		c := Need(condition())(t)
+		n, body, err := AddIf(g, c)
 		b.ok(err)
-		need(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
-		need(g.Add(&KernelNode{Kernel: b.setc, Config: oneThread, Args: []Arg{c.Arg(), U32(1)}}, n))(t)
-		x := need(g.Instantiate())(t)
+		Need(body.Add(&KernelNode{Kernel: b.inc, Config: OneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+		Need(g.Add(&KernelNode{Kernel: b.setc, Config: OneThread, Args: []Arg{c.Arg(), U32(1)}}, n))(t)
+		x := Need(g.Instantiate())(t)
 		if anew {
 			b.sets(0)
 			b.runs("the first launch", x, 0)
@@ -180,17 +181,17 @@ func TestGPUGraphConditions(t *testing.T) {
 	}
 
 	// A loop with a condition in its body.
-	g = need(b.gpu.NewGraph())(t)
-	loop, inner := need(g.NewConditionAt(1))(t), need(g.NewConditionAt(1))(t)
+	g = Need(b.gpu.NewGraph())(t)
+	loop, inner := Need(g.NewConditionAt(1))(t), Need(g.NewConditionAt(1))(t)
 	repeat := WhileNode{Condition: loop}
-	need(g.Add(&repeat))(t)
+	Need(g.Add(&repeat))(t)
 	body := repeat.Body
-	count := need(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
-	need(body.Add(&KernelNode{Kernel: b.down, Config: oneThread, Args: []Arg{loop.Arg(), Ptr(b.number(1))}}, count))(t)
-	_, nested, err := addIf(body, inner)
+	count := Need(body.Add(&KernelNode{Kernel: b.inc, Config: OneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+	Need(body.Add(&KernelNode{Kernel: b.down, Config: OneThread, Args: []Arg{loop.Arg(), Ptr(b.number(1))}}, count))(t)
+	_, nested, err := AddIf(body, inner)
 	b.ok(err)
-	last := need(nested.Add(&MemsetNode{Dst: b.number(2), Value: 5, ElementSize: 4}))(t)
-	x = need(g.Instantiate())(t)
+	last := Need(nested.Add(&MemsetNode{Dst: b.number(2), Value: 5, ElementSize: 4}))(t)
+	x = Need(g.Instantiate())(t)
 	b.sets(0, 5, 0, 0)
 	b.runs("while", x, 5, 0, 5, 0)
 	b.ok(errors.Join(x.Set(last, &MemsetNode{Dst: b.number(3), Value: 6, ElementSize: 4}), x.SetEnabled(count, false)))
@@ -205,9 +206,9 @@ func TestGPUGraphConditions(t *testing.T) {
 
 // TestGPUGraphBodies asks the driver for what it refuses, and uses bodies that are gone.
 func TestGPUGraphBodies(t *testing.T) {
-	b := newCondBench(t, gpuContext(t))
-	g := need(b.gpu.NewGraph())(t)
-	c := need(g.NewConditionAt(1))(t)
+	b := newCondBench(t, GPUContext(t))
+	g := Need(b.gpu.NewGraph())(t)
+	c := Need(g.NewConditionAt(1))(t)
 	is := func(what string, err error, want error) {
 		t.Helper()
 		if !errors.Is(err, want) {
@@ -216,16 +217,16 @@ func TestGPUGraphBodies(t *testing.T) {
 	}
 	_, err := g.Instantiate()
 	is("a condition that no node uses", err, ResultInvalidValue)
-	n, body, err := addIf(g, c)
+	n, body, err := AddIf(g, c)
 	b.ok(err)
-	_, _, err = addIf(g, c)
+	_, _, err = AddIf(g, c)
 	is("a second node", err, ResultInvalidValue)
-	_, _, err = addIf(g, Condition{})
+	_, _, err = AddIf(g, Condition{})
 	is("no condition", err, ErrNil)
-	other := need(b.gpu.NewGraph())(t)
-	_, _, err = addIf(other, c)
+	other := Need(b.gpu.NewGraph())(t)
+	_, _, err = AddIf(other, c)
 	is("another graph", err, ResultInvalidValue)
-	_, _, err = addSwitch(g, c, 0)
+	_, _, err = AddSwitch(g, c, 0)
 	is("a switch without bodies", err, ResultInvalidValue)
 	_, err = g.Clone()
 	is("clone", err, ResultNotSupported)
@@ -238,16 +239,16 @@ func TestGPUGraphBodies(t *testing.T) {
 		"child graph":  func() error { _, err := other.Add(&ChildNode{Graph: body}); return err },
 		"host":         func() error { _, err := body.Add(&HostNode{Func: func() {}}); return err },
 		"record":       func() error { _, err := body.Add(&RecordNode{Event: new(Event)}); return err },
-		"alloc":        func() error { _, _, err := addAlloc(body, 8); return err },
+		"alloc":        func() error { _, _, err := AddAlloc(body, 8); return err },
 	} {
 		is(what, f(), ResultNotSupported)
 	}
-	k := need(body.Add(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
+	k := Need(body.Add(&KernelNode{Kernel: b.inc, Config: OneThread, Args: []Arg{Ptr(b.number(0))}}))(t)
 	b.ok(body.Close()) // does nothing
-	if nodes := need(body.Nodes())(t); len(nodes) != 1 || nodes[0] != k {
+	if nodes := Need(body.Nodes())(t); len(nodes) != 1 || nodes[0] != k {
 		t.Errorf("the body has the nodes %v", nodes)
 	}
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	b.sets(1)
 	b.runs("as it was made", x, 2)
 	b.ok(k.Remove())
@@ -255,7 +256,7 @@ func TestGPUGraphBodies(t *testing.T) {
 	b.ok(n.Remove())
 	_, err = body.Nodes()
 	is("a body of a removed node", err, ErrClosed)
-	is("a node of such a body", k.Set(&KernelNode{Kernel: b.inc, Config: oneThread, Args: []Arg{Ptr(b.number(0))}}), ErrClosed)
+	is("a node of such a body", k.Set(&KernelNode{Kernel: b.inc, Config: OneThread, Args: []Arg{Ptr(b.number(0))}}), ErrClosed)
 	b.runs("after that", x, 3)
 	b.ok(errors.Join(x.Close(), other.Close(), g.Close()))
 	_, err = body.Add(&EmptyNode{})
@@ -268,11 +269,11 @@ func TestGPUGraphBodies(t *testing.T) {
 // TestGPUGraphBodyCapture lets a capture into a body fail, after which the driver would crash when it destroys the
 // graph.
 func TestGPUGraphBodyCapture(t *testing.T) {
-	b := newCondBench(t, gpuContext(t))
-	g := need(b.gpu.NewGraph())(t)
-	_, body, err := addIf(g, need(g.NewConditionAt(1))(t))
+	b := newCondBench(t, GPUContext(t))
+	g := Need(b.gpu.NewGraph())(t)
+	_, body, err := AddIf(g, Need(g.NewConditionAt(1))(t))
 	b.ok(err)
-	other := need(b.gpu.NewStream(StreamNonBlocking))(t)
+	other := Need(b.gpu.NewStream(StreamNonBlocking))(t)
 	_, err = body.Capture(b.s, CaptureRelaxed, func() error {
 		if _, err := g.Add(&EmptyNode{}); !errors.Is(err, ResultIllegalState) {
 			t.Errorf("a call on the whole graph during the capture: %v", err)
@@ -292,47 +293,47 @@ func TestGPUGraphBodyCapture(t *testing.T) {
 
 // TestGraphBodyObjects removes a conditional node, whose bodies use memory, and closes a graph with one.
 func TestGraphBodyObjects(t *testing.T) {
-	r := newSoft(t)
-	memory := func() int { return r.sim.Census()["device memory"] }
+	r := NewSoft(t)
+	memory := func() int { return r.Sim.Census()["device memory"] }
 	for _, remove := range []bool{true, false} {
-		g := need(r.gpu.NewGraph())(t)
-		n, body, err := addIf(g, need(g.NewConditionAt(1))(t))
-		r.ok(err)
-		_, inner, err := addIf(body, need(body.NewConditionAt(1))(t))
-		r.ok(err)
-		mem := need(r.gpu.Alloc(64))(t)
-		need(inner.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
-		r.ok(mem.Close())
-		r.ok(r.gpu.Synchronize())
+		g := Need(r.GPU.NewGraph())(t)
+		n, body, err := AddIf(g, Need(g.NewConditionAt(1))(t))
+		r.OK(err)
+		_, inner, err := AddIf(body, Need(body.NewConditionAt(1))(t))
+		r.OK(err)
+		mem := Need(r.GPU.Alloc(64))(t)
+		Need(inner.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+		r.OK(mem.Close())
+		r.OK(r.GPU.Synchronize())
 		if got := memory(); got != 1 {
 			t.Errorf("%d pieces of memory", got)
 		}
 		if remove {
-			r.ok(n.Remove())
+			r.OK(n.Remove())
 		} else {
-			r.ok(g.Close())
+			r.OK(g.Close())
 		}
-		r.ok(r.gpu.Synchronize())
+		r.OK(r.GPU.Synchronize())
 		if got := memory(); got != 0 {
 			t.Errorf("%d pieces of memory in the end", got)
 		}
 		_, err = inner.Nodes()
-		r.is(err, ErrClosed)
-		r.ok(g.Close())
+		r.Is(err, ErrClosed)
+		r.OK(g.Close())
 	}
 }
 
 // TestGraphConditionReused adds one value twice: the second node, which has one body, has nothing of the first one.
 func TestGraphConditionReused(t *testing.T) {
-	r := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	w := IfNode{Condition: need(g.NewCondition())(t), HasElse: true}
-	need(g.Add(&w))(t)
+	w := IfNode{Condition: Need(g.NewCondition())(t), HasElse: true}
+	Need(g.Add(&w))(t)
 	first := w
-	w.Condition, w.HasElse = need(g.NewCondition())(t), false
-	n := need(g.Add(&w))(t)
-	got := need(n.Work())(t).(*IfNode)
+	w.Condition, w.HasElse = Need(g.NewCondition())(t), false
+	n := Need(g.Add(&w))(t)
+	got := Need(n.Work())(t).(*IfNode)
 	if w.Else != nil || got.Else != nil || w.Then == first.Then || got.Then != w.Then || got.HasElse {
 		t.Errorf("Add has set %+v, and the node's work is %+v", w, *got)
 	}
@@ -341,20 +342,20 @@ func TestGraphConditionReused(t *testing.T) {
 // TestGraphConditionKernel sets a condition by a kernel in Go.
 func TestGraphConditionKernel(t *testing.T) {
 	var ran atomic.Int32
-	r := newSoft(t, cusim.WithKernel("decide", cusim.Kernel{Run: func(l *cusim.Launch) { l.SetConditional(l.U64(0), 1) }}),
+	r := NewSoft(t, cusim.WithKernel("decide", cusim.Kernel{Run: func(l *cusim.Launch) { l.SetConditional(l.U64(0), 1) }}),
 		cusim.WithKernel("work", cusim.Kernel{Run: func(*cusim.Launch) { ran.Add(1) }}))
-	mod := need(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry decide(.param .u64 h) { ret; }\n" +
+	mod := Need(r.GPU.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry decide(.param .u64 h) { ret; }\n" +
 		".visible .entry work() { ret; }")))(t)
 	defer mod.Close()
-	g := need(r.gpu.NewGraph())(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	c := need(g.NewCondition())(t)
-	decide := need(g.Add(&KernelNode{Kernel: need(mod.Function("decide"))(t), Config: oneThread, Args: []Arg{c.Arg()}}))(t)
-	_, body, err := addIf(g, c, decide)
-	r.ok(err)
-	need(body.Add(&KernelNode{Kernel: need(mod.Function("work"))(t), Config: oneThread}))(t)
-	x := r.exec(g)
-	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s), r.s.Synchronize()))
+	c := Need(g.NewCondition())(t)
+	decide := Need(g.Add(&KernelNode{Kernel: Need(mod.Function("decide"))(t), Config: OneThread, Args: []Arg{c.Arg()}}))(t)
+	_, body, err := AddIf(g, c, decide)
+	r.OK(err)
+	Need(body.Add(&KernelNode{Kernel: Need(mod.Function("work"))(t), Config: OneThread}))(t)
+	x := r.Exec(g)
+	r.OK(errors.Join(x.Launch(r.S), x.Launch(r.S), r.S.Synchronize()))
 	if ran.Load() != 2 {
 		t.Errorf("the body ran %d times", ran.Load())
 	}

@@ -11,27 +11,28 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGraphCopy2DMistakes adds and changes nodes with boxes that are wrong. Each is refused before the driver sees it,
 // and changes nothing.
 func TestGraphCopy2DMistakes(t *testing.T) {
-	r := newSoft(t)
-	m := r.image()
-	host := need(r.gpu.AllocHost(64, 0))(t)
-	unmapped := need(r.gpu.AllocHost(64, 0))(t)
+	r := NewSoft(t)
+	m := r.Image()
+	host := Need(r.GPU.AllocHost(64, 0))(t)
+	unmapped := Need(r.GPU.AllocHost(64, 0))(t)
 	core.Of(unmapped).Raw = 0 // as on an old device
-	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
-	theirs := need(far.Alloc(64))(t)
-	closed := need(r.gpu.Alloc(64))(t)
-	r.ok(closed.Close())
-	g := need(r.gpu.NewGraph())(t)
+	far := Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
+	theirs := Need(far.Alloc(64))(t)
+	closed := Need(r.GPU.Alloc(64))(t)
+	r.OK(closed.Close())
+	g := Need(r.GPU.NewGraph())(t)
 	full, onHost := Rows{m, 16}, Planes{Rows: Rows{Mem: host}}
-	copied := need(g.Add(copyRect(Rows{Mem: host}, full, 8, 2)))(t)
-	set := need(g.Add(setRect(full, 1, 1, 8, 2)))(t)
-	x := need(g.Instantiate())(t)
+	copied := Need(g.Add(CopyRect(Rows{Mem: host}, full, 8, 2)))(t)
+	set := Need(g.Add(SetRect(full, 1, 1, 8, 2)))(t)
+	x := Need(g.Instantiate())(t)
 	state := func() string {
-		c, m := need(workOf[*CopyNode](copied))(t), need(workOf[*MemsetNode](set))(t)
+		c, m := Need(WorkOf[*CopyNode](copied))(t), Need(WorkOf[*MemsetNode](set))(t)
 		return fmt.Sprint(*c.Box, c.DstAddr, c.SrcAddr, *m.Rect, m.Addr, m.Value, m.ElementSize)
 	}
 	before := state()
@@ -63,17 +64,17 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 		var errs [3]error
 		switch d, w, h := c.dst.Rows, c.width, c.height; c.value {
 		case 0:
-			_, errs[0] = g.Add(copyBox(c.dst, c.src, w, h, c.depth))
-			errs[1], errs[2] = copied.Set(copyBox(c.dst, c.src, w, h, c.depth)), c.want // an executable graph cannot
+			_, errs[0] = g.Add(CopyBoxOf(c.dst, c.src, w, h, c.depth))
+			errs[1], errs[2] = copied.Set(CopyBoxOf(c.dst, c.src, w, h, c.depth)), c.want // an executable graph cannot
 		case 1:
-			_, errs[0] = g.Add(setRect(d, 5, 1, w, h))
-			errs[1], errs[2] = set.Set(setRect(d, 5, 1, w, h)), x.Set(set, setRect(d, 5, 1, w, h))
+			_, errs[0] = g.Add(SetRect(d, 5, 1, w, h))
+			errs[1], errs[2] = set.Set(SetRect(d, 5, 1, w, h)), x.Set(set, SetRect(d, 5, 1, w, h))
 		case 2:
-			_, errs[0] = g.Add(setRect(d, 5, 2, w, h))
-			errs[1], errs[2] = set.Set(setRect(d, 5, 2, w, h)), x.Set(set, setRect(d, 5, 2, w, h))
+			_, errs[0] = g.Add(SetRect(d, 5, 2, w, h))
+			errs[1], errs[2] = set.Set(SetRect(d, 5, 2, w, h)), x.Set(set, SetRect(d, 5, 2, w, h))
 		default:
-			_, errs[0] = g.Add(setRect(d, 5, 4, w, h))
-			errs[1], errs[2] = set.Set(setRect(d, 5, 4, w, h)), x.Set(set, setRect(d, 5, 4, w, h))
+			_, errs[0] = g.Add(SetRect(d, 5, 4, w, h))
+			errs[1], errs[2] = set.Set(SetRect(d, 5, 4, w, h)), x.Set(set, SetRect(d, 5, 4, w, h))
 		}
 		for i, err := range errs {
 			if !errors.Is(err, c.want) {
@@ -84,7 +85,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	if after := state(); after != before {
 		t.Errorf("the nodes do %s, and did %s", after, before)
 	}
-	if n := len(need(g.Nodes())(t)); n != 2 {
+	if n := len(Need(g.Nodes())(t)); n != 2 {
 		t.Errorf("%d nodes", n)
 	}
 
@@ -92,44 +93,44 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 	var none *Graph
 	var noExec *GraphExec
 	add := func(_ GraphNode, err error) error { return err }
-	other := need(r.gpu.NewGraph())(t)
+	other := Need(r.GPU.NewGraph())(t)
 	for name, c := range map[string]struct{ err, want error }{
-		"a memset's copy":     {set.Set(copyRect(full, full, 1, 1)), ResultInvalidValue},
-		"a copy's memset":     {x.Set(copied, setRect(full, 1, 1, 1, 1)), ResultInvalidValue},
-		"no graph":            {add(none.Add(copyRect(full, full, 1, 1))), ErrNil},
-		"no graph, a memset":  {add(none.Add(setRect(full, 1, 1, 1, 1))), ErrNil},
-		"no executable, set":  {noExec.Set(set, setRect(full, 1, 2, 1, 1)), ErrNil},
-		"no node":             {GraphNode{}.Set(copyBox(Planes{}, Planes{}, 1, 1, 1)), ErrNil},
-		"no node, a memset":   {x.Set(GraphNode{}, setRect(full, 1, 4, 1, 1)), ErrNil},
-		"an empty copy":       {copied.Set(copyRect(full, Rows{Mem: host}, 0, 1)), ResultInvalidValue},
-		"an empty memset":     {x.Set(set, setRect(full, 1, 1, 8, 0)), ResultInvalidValue},
-		"after another graph": {add(other.Add(copyRect(full, onHost.Rows, 1, 1), set)), ResultInvalidValue},
+		"a memset's copy":     {set.Set(CopyRect(full, full, 1, 1)), ResultInvalidValue},
+		"a copy's memset":     {x.Set(copied, SetRect(full, 1, 1, 1, 1)), ResultInvalidValue},
+		"no graph":            {add(none.Add(CopyRect(full, full, 1, 1))), ErrNil},
+		"no graph, a memset":  {add(none.Add(SetRect(full, 1, 1, 1, 1))), ErrNil},
+		"no executable, set":  {noExec.Set(set, SetRect(full, 1, 2, 1, 1)), ErrNil},
+		"no node":             {GraphNode{}.Set(CopyBoxOf(Planes{}, Planes{}, 1, 1, 1)), ErrNil},
+		"no node, a memset":   {x.Set(GraphNode{}, SetRect(full, 1, 4, 1, 1)), ErrNil},
+		"an empty copy":       {copied.Set(CopyRect(full, Rows{Mem: host}, 0, 1)), ResultInvalidValue},
+		"an empty memset":     {x.Set(set, SetRect(full, 1, 1, 8, 0)), ResultInvalidValue},
+		"after another graph": {add(other.Add(CopyRect(full, onHost.Rows, 1, 1), set)), ResultInvalidValue},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	err := x.Set(set, setRect(full, 1, 1, 8, 3))
+	err := x.Set(set, SetRect(full, 1, 1, 8, 3))
 	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "pitch of a memset of several rows") {
 		t.Errorf("more rows in an executable graph: %v", err)
 	}
-	r.ok(errors.Join(x.Close(), g.Close(), other.Close(), theirs.Close(), far.Close(), host.Close(), unmapped.Close()))
+	r.OK(errors.Join(x.Close(), g.Close(), other.Close(), theirs.Close(), far.Close(), host.Close(), unmapped.Close()))
 }
 
 // TestGraphCopy2DEmpty adds nodes without bytes.
 func TestGraphCopy2DEmpty(t *testing.T) {
-	r := newSoft(t)
-	m := r.image()
-	g := need(r.gpu.NewGraph())(t)
-	a := need(g.Add(copyRect(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4)))(t)
-	b := need(g.Add(copyBox(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0), a))(t)
-	need(g.Add(setRect(Rows{m, 16}, 1, 4, 4, 0), b))(t)
-	if got := r.types(g); !slices.Equal(got, []string{"empty", "empty", "empty"}) {
+	r := NewSoft(t)
+	m := r.Image()
+	g := Need(r.GPU.NewGraph())(t)
+	a := Need(g.Add(CopyRect(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4)))(t)
+	b := Need(g.Add(CopyBoxOf(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0), a))(t)
+	Need(g.Add(SetRect(Rows{m, 16}, 1, 4, 4, 0), b))(t)
+	if got := r.Types(g); !slices.Equal(got, []string{"empty", "empty", "empty"}) {
 		t.Errorf("the nodes are %v", got)
 	}
-	x := need(g.Instantiate())(t)
-	r.ok(errors.Join(x.Launch(r.s), x.Close(), g.Close()))
-	if got := r.bytes(m); got[0] != 0 || got[127] != 127 {
+	x := Need(g.Instantiate())(t)
+	r.OK(errors.Join(x.Launch(r.S), x.Close(), g.Close()))
+	if got := r.Bytes(m); got[0] != 0 || got[127] != 127 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -137,49 +138,49 @@ func TestGraphCopy2DEmpty(t *testing.T) {
 // TestGraphCopy2DObjects closes memory that nodes with rectangles use, and replaces it: the graph keeps what
 // it uses, and lets go of the rest.
 func TestGraphCopy2DObjects(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	memory := func(want int) {
 		t.Helper()
-		r.ok(r.gpu.Synchronize())
-		if got := r.sim.Census()["device memory"]; got != want {
+		r.OK(r.GPU.Synchronize())
+		if got := r.Sim.Census()["device memory"]; got != want {
 			t.Errorf("%d pieces of memory, want %d", got, want)
 		}
 	}
-	mem := func() *DeviceMem { return need(r.gpu.Alloc(64))(t) }
+	mem := func() *DeviceMem { return Need(r.GPU.Alloc(64))(t) }
 	a, b, c := mem(), mem(), mem()
-	g := need(r.gpu.NewGraph())(t)
-	set := need(g.Add(setRect(Rows{a, 16}, 1, 1, 8, 2)))(t)
-	copied := need(g.Add(copyRect(Rows{b, 16}, Rows{a, 16}, 8, 2), set))(t)
-	r.ok(errors.Join(a.Close(), b.Close()))
+	g := Need(r.GPU.NewGraph())(t)
+	set := Need(g.Add(SetRect(Rows{a, 16}, 1, 1, 8, 2)))(t)
+	copied := Need(g.Add(CopyRect(Rows{b, 16}, Rows{a, 16}, 8, 2), set))(t)
+	r.OK(errors.Join(a.Close(), b.Close()))
 	memory(3)
-	r.ok(errors.Join(set.Set(setRect(Rows{c, 32}, 0x0102, 2, 2, 2)),
-		copied.Set(copyBox(Planes{Rows{c.Span(8, 56), 32}, 1}, Planes{Rows{c, 32}, 1}, 4, 1, 2))))
+	r.OK(errors.Join(set.Set(SetRect(Rows{c, 32}, 0x0102, 2, 2, 2)),
+		copied.Set(CopyBoxOf(Planes{Rows{c.Span(8, 56), 32}, 1}, Planes{Rows{c, 32}, 1}, 4, 1, 2))))
 	memory(1)
-	x := need(g.Instantiate())(t)
-	r.ok(errors.Join(g.Close(), x.Launch(r.s)))
-	got := r.bytes(c)
+	x := Need(g.Instantiate())(t)
+	r.OK(errors.Join(g.Close(), x.Launch(r.S)))
+	got := r.Bytes(c)
 	for _, at := range []int{0, 2, 8, 10, 32, 34, 40, 42} {
 		if got[at] != 2 || got[at+1] != 1 {
 			t.Errorf("got %v at %d", got, at)
 		}
 	}
-	r.ok(errors.Join(c.Close(), x.Close()))
+	r.OK(errors.Join(c.Close(), x.Close()))
 	memory(0)
 }
 
 // TestGraphCopy2DManaged copies between managed memory of one context and memory of another in a node.
 func TestGraphCopy2DManaged(t *testing.T) {
-	r := newSoft(t)
-	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
-	managed := need(memory.AllocManaged(far, 64, memory.AttachGlobal))(t)
-	m := r.image()
-	g := need(r.gpu.NewGraph())(t)
-	down := need(g.Add(copyRect(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2)))(t)
-	need(g.Add(copyRect(Rows{m, 16}, Rows{managed, 16}, 3, 2), down))(t)
-	x := need(g.Instantiate())(t)
-	r.ok(x.Launch(r.s))
-	if got := r.bytes(m); got[0] != 17 || got[2] != 19 || got[18] != 35 || got[3] != 3 {
+	r := NewSoft(t)
+	far := Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
+	managed := Need(memory.AllocManaged(far, 64, memory.AttachGlobal))(t)
+	m := r.Image()
+	g := Need(r.GPU.NewGraph())(t)
+	down := Need(g.Add(CopyRect(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2)))(t)
+	Need(g.Add(CopyRect(Rows{m, 16}, Rows{managed, 16}, 3, 2), down))(t)
+	x := Need(g.Instantiate())(t)
+	r.OK(x.Launch(r.S))
+	if got := r.Bytes(m); got[0] != 17 || got[2] != 19 || got[18] != 35 || got[3] != 3 {
 		t.Errorf("got %v", got)
 	}
-	r.ok(errors.Join(x.Close(), g.Close(), managed.Close(), far.Close()))
+	r.OK(errors.Join(x.Close(), g.Close(), managed.Close(), far.Close()))
 }

@@ -11,28 +11,29 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGraphEdgeKinds adds, lists, draws and removes edges of all kinds.
 func TestGraphEdgeKinds(t *testing.T) {
-	r := newSoft(t)
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
 	kernel := func() GraphNode {
-		return need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
+		return Need(g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(1)}}))(t)
 	}
 	k := []GraphNode{kernel(), kernel(), kernel(), kernel()}
-	end := need(g.Add(&EmptyNode{}, k[0]))(t)
+	end := Need(g.Add(&EmptyNode{}, k[0]))(t)
 	want := []GraphEdge{
 		{k[0], end, EdgeFull}, {k[0], k[1], EdgeProgrammatic}, {k[1], k[2], EdgeLaunchOrder},
 		{k[2], k[3], EdgeLaunchOrderProgrammatic}, {k[3], end, EdgeLaunchOrder},
 	}
 	for _, e := range want {
 		if e.Kind != EdgeFull {
-			r.ok(g.AddEdgeOfKind(e))
+			r.OK(g.AddEdgeOfKind(e))
 		}
 	}
-	if diff := cmp.Diff(want, need(g.Edges())(t), cmp.Comparer(func(a, b GraphEdge) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, Need(g.Edges())(t), cmp.Comparer(func(a, b GraphEdge) bool { return a == b })); diff != "" {
 		t.Errorf("edges (-want +got):\n%s", diff)
 	}
 	for what, e := range map[string]GraphEdge{
@@ -45,7 +46,7 @@ func TestGraphEdgeKinds(t *testing.T) {
 		}
 	}
 	var dot bytes.Buffer
-	r.ok(g.WriteDOT(&dot))
+	r.OK(g.WriteDOT(&dot))
 	for _, line := range []string{`n0 -> n1 [label="programmatic"]`, `n1 -> n2 [label="launch_order"]`, "n0 -> n4\n"} {
 		if !strings.Contains(dot.String(), line) {
 			t.Errorf("%s is missing in\n%s", line, &dot)
@@ -55,66 +56,66 @@ func TestGraphEdgeKinds(t *testing.T) {
 	if err != nil || len(before) != 1 || before[0] != k[0] {
 		t.Errorf("dependencies %v, %v", before, err)
 	}
-	clone := need(g.Clone())(t)
-	if edges := need(clone.Edges())(t); len(edges) != len(want) || edges[0].Kind != EdgeProgrammatic {
+	clone := Need(g.Clone())(t)
+	if edges := Need(clone.Edges())(t); len(edges) != len(want) || edges[0].Kind != EdgeProgrammatic {
 		t.Errorf("edges of the clone: %v", edges)
 	}
-	x := r.exec(g)
-	r.ok(errors.Join(x.Update(clone), x.Launch(r.s), r.s.Synchronize(), clone.Close()))
+	x := r.Exec(g)
+	r.OK(errors.Join(x.Update(clone), x.Launch(r.S), r.S.Synchronize(), clone.Close()))
 	for _, e := range want {
-		r.ok(g.RemoveEdge(e.From, e.To))
+		r.OK(g.RemoveEdge(e.From, e.To))
 	}
-	if edges := need(g.Edges())(t); len(edges) != 0 {
+	if edges := Need(g.Edges())(t); len(edges) != 0 {
 		t.Errorf("edges %v are left", edges)
 	}
 }
 
 // TestGraphEdgeKindOfCapture captures a launch that may begin before the one before it is done.
 func TestGraphEdgeKindOfCapture(t *testing.T) {
-	r := newSoft(t)
-	cfg := oneThread
+	r := NewSoft(t)
+	cfg := OneThread
 	cfg.Attributes = LaunchWith(LaunchProgrammatic())
-	g := need(r.s.Capture(CaptureRelaxed, func() error {
-		return errors.Join(r.spin.Launch(r.s, oneThread, U64(1)), r.spin.Launch(r.s, cfg, U64(1)))
+	g := Need(r.S.Capture(CaptureRelaxed, func() error {
+		return errors.Join(r.Spin.Launch(r.S, OneThread, U64(1)), r.Spin.Launch(r.S, cfg, U64(1)))
 	}))(t)
 	defer g.Close()
-	if edges := need(g.Edges())(t); len(edges) != 1 || edges[0].Kind != EdgeProgrammatic {
+	if edges := Need(g.Edges())(t); len(edges) != 1 || edges[0].Kind != EdgeProgrammatic {
 		t.Errorf("edges %v", edges)
 	}
 }
 
 // TestGraphEdgeLaunchOrder has a kernel end only after one that begins after its beginning.
 func TestGraphEdgeLaunchOrder(t *testing.T) {
-	r := newSoft(t, cusim.VirtualTime())
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t, cusim.VirtualTime())
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
 	begun := make(chan struct{})
-	first := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(3e8)}}))(t)
-	second := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-	need(g.Add(&HostNode{Func: func() { close(begun) }}, second))(t)
-	r.ok(g.AddEdgeOfKind(GraphEdge{first, second, EdgeLaunchOrder}))
-	r.ok(r.exec(g).Launch(r.s))
-	r.sim.Advance(time.Millisecond)
+	first := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(3e8)}}))(t)
+	second := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(1)}}))(t)
+	Need(g.Add(&HostNode{Func: func() { close(begun) }}, second))(t)
+	r.OK(g.AddEdgeOfKind(GraphEdge{first, second, EdgeLaunchOrder}))
+	r.OK(r.Exec(g).Launch(r.S))
+	r.Sim.Advance(time.Millisecond)
 	<-begun
-	if status, err := r.s.Query(); status != Pending || err != nil {
+	if status, err := r.S.Query(); status != Pending || err != nil {
 		t.Errorf("the stream is %v, %v", status, err)
 	}
-	if !eventually(func() bool { r.sim.Advance(time.Second); return need(r.s.Query())(t) == Complete }) {
+	if !Eventually(func() bool { r.Sim.Advance(time.Second); return Need(r.S.Query())(t) == Complete }) {
 		t.Error("the graph does not end")
 	}
 }
 
 // TestGraphEdgesOfOldDrivers asks a driver that has no kinds of edges.
 func TestGraphEdgesOfOldDrivers(t *testing.T) {
-	r := newSoft(t, cusim.Version(12020))
-	g := need(r.gpu.NewGraph())(t)
+	r := NewSoft(t, cusim.Version(12020))
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
-	a := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-	b := need(g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}}, a))(t)
-	if edges := need(g.Edges())(t); len(edges) != 1 || edges[0] != (GraphEdge{a, b, EdgeFull}) {
+	a := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(1)}}))(t)
+	b := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(1)}}, a))(t)
+	if edges := Need(g.Edges())(t); len(edges) != 1 || edges[0] != (GraphEdge{a, b, EdgeFull}) {
 		t.Errorf("edges %v", edges)
 	}
-	r.ok(g.RemoveEdge(a, b))
+	r.OK(g.RemoveEdge(a, b))
 	if err := g.AddEdgeOfKind(GraphEdge{a, b, EdgeProgrammatic}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("an edge of another kind: %v", err)
 	}

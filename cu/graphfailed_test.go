@@ -13,6 +13,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/races"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // failedScene is a graph into which a capture fails, and what the program has of it.
@@ -57,7 +58,7 @@ func (f *failedScene) addChild(g *Graph) {
 func (f *failedScene) addBody(g *Graph) *Graph {
 	c, err := g.NewConditionAt(0)
 	f.ok(err)
-	n, body, err := addIf(g, c)
+	n, body, err := AddIf(g, c)
 	f.ok(err)
 	f.nodes = append(f.nodes, n)
 	return body
@@ -124,7 +125,7 @@ var failedHolds = []struct {
 	{"bodies", func(f *failedScene, _ bool) {
 		f.kept = append(f.kept, f.into)
 		for _, n := range f.nodes {
-			if bodies, err := bodiesOf(n); err == nil {
+			if bodies, err := BodiesOf(n); err == nil {
 				f.kept = append(f.kept, bodies)
 			}
 		}
@@ -227,7 +228,7 @@ func (f *failedScene) fail(into, failure, holds int, abandon bool, rnd *rand.Ran
 // failedCaptures lets captures fail in all ways, into all kinds of graphs, with all references. After each one that
 // ends with everything closed census must be as before, and in the end after everything was abandoned.
 func failedCaptures(t *testing.T, gpu *Context, census func() map[string]int, freed func(func() bool) bool) {
-	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	s, other := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer func() {
 		if err := errors.Join(s.Close(), other.Close()); err != nil {
 			t.Error(err)
@@ -240,7 +241,7 @@ func failedCaptures(t *testing.T, gpu *Context, census func() map[string]int, fr
 				before := census()
 				as := func() bool { return maps.Equal(before, census()) }
 				all := 1 << len(failedHolds)
-				for i := range fewer(all) {
+				for i := range Fewer(all) {
 					holds := i * 11 % all
 					for _, abandon := range []bool{false, true} {
 						f := &failedScene{t: t, gpu: gpu, s: s}
@@ -261,37 +262,37 @@ func failedCaptures(t *testing.T, gpu *Context, census func() map[string]int, fr
 
 // TestFailedCaptures asks the software driver what is left.
 func TestFailedCaptures(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	census := func() map[string]int {
-		n := r.sim.Census()
+		n := r.Sim.Census()
 		maps.DeleteFunc(n, func(kind string, _ int) bool { return kind == "event" || kind == "stream" }) // the library has some
 		return n
 	}
-	failedCaptures(t, r.gpu, census, func(condition func() bool) bool {
-		return eventually(func() bool { r.ok(r.gpu.Synchronize()); return condition() })
+	failedCaptures(t, r.GPU, census, func(condition func() bool) bool {
+		return Eventually(func() bool { r.OK(r.GPU.Synchronize()); return condition() })
 	})
 }
 
 // TestFailedBodyCapture makes sure that a graph is closed when a capture into a body of it has failed: memory that only
 // the graph used is freed while the program still has the graph.
 func TestFailedBodyCapture(t *testing.T) {
-	r := newSoft(t)
-	f := &failedScene{t: t, gpu: r.gpu, s: r.s}
-	mem := need(r.gpu.Alloc(64))(t)
+	r := NewSoft(t)
+	f := &failedScene{t: t, gpu: r.GPU, s: r.S}
+	mem := Need(r.GPU.Alloc(64))(t)
 	g := f.parent()
-	need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+	Need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 	body := f.addBody(f.addBody(g))
-	r.ok(mem.Close())
-	_, err := body.Capture(r.s, CaptureGlobal, func() error { return r.s.Synchronize() })
-	r.is(err, ResultStreamCaptureUnsupported)
-	r.ok(r.gpu.Synchronize())
-	if n := r.sim.Census()["device memory"]; n != 0 {
+	r.OK(mem.Close())
+	_, err := body.Capture(r.S, CaptureGlobal, func() error { return r.S.Synchronize() })
+	r.Is(err, ResultStreamCaptureUnsupported)
+	r.OK(r.GPU.Synchronize())
+	if n := r.Sim.Census()["device memory"]; n != 0 {
 		t.Errorf("%d pieces of memory are left", n)
 	}
 	_, err = g.Nodes()
-	r.is(err, ErrClosed)
+	r.Is(err, ErrClosed)
 	for _, o := range f.held {
-		r.ok(o.Close())
+		r.OK(o.Close())
 	}
 }
 
@@ -308,14 +309,14 @@ func (d destroyedGraphs) GraphDestroyed(graph uintptr) {
 
 // TestFailedCaptureForgotten lets captures fail while races are detected. In the first one the driver makes a graph.
 func TestFailedCaptureForgotten(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	n := 0
 	detector := destroyedGraphs{races.New(func(races.Race) {}), &n}
-	core.Of(r.drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
-	_, err := r.s.Capture(CaptureRelaxed, func() error { return io.EOF })
-	r.is(err, io.EOF)
-	_, err = r.s.Capture(CaptureRelaxed, r.s.Synchronize)
-	r.is(err, ResultStreamCaptureUnsupported)
+	core.Of(r.Drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
+	_, err := r.S.Capture(CaptureRelaxed, func() error { return io.EOF })
+	r.Is(err, io.EOF)
+	_, err = r.S.Capture(CaptureRelaxed, r.S.Synchronize)
+	r.Is(err, ResultStreamCaptureUnsupported)
 	if n != 1 {
 		t.Errorf("the detector may forget %d graphs, want 1", n)
 	}
@@ -323,5 +324,5 @@ func TestFailedCaptureForgotten(t *testing.T) {
 
 // TestGPUFailedCaptures makes sure that NVIDIA's driver survives the same. It does not tell which graphs it has.
 func TestGPUFailedCaptures(t *testing.T) {
-	failedCaptures(t, gpuContext(t), func() map[string]int { return nil }, eventually)
+	failedCaptures(t, GPUContext(t), func() map[string]int { return nil }, Eventually)
 }

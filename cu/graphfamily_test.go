@@ -11,6 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // oneGraphCall is a software driver that notices two calls about graphs at a time. Driver 580 crashes in some of these
@@ -67,7 +68,7 @@ func (d *oneGraphCall) GraphAddEmptyNode(th *driver.Thread, hGraph driver.Graph,
 
 // graphFamilyWork makes calls on a graph and on its clones in several goroutines.
 func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
-	g, mem := need(gpu.NewGraph())(t), need(gpu.Alloc(64))(t)
+	g, mem := Need(gpu.NewGraph())(t), Need(gpu.Alloc(64))(t)
 	defer mem.Close()
 	defer g.Close()
 	if _, err := g.Add(&MemsetNode{Dst: mem, Value: 1}); err != nil {
@@ -117,7 +118,7 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 	until := time.Now().Add(d)
 	for range 2 {
 		for _, call := range calls {
-			s := need(gpu.NewStream(StreamNonBlocking))(t)
+			s := Need(gpu.NewStream(StreamNonBlocking))(t)
 			wg.Go(func() {
 				defer s.Close()
 				for time.Now().Before(until) {
@@ -141,8 +142,8 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 func TestGraphFamily(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	for sim.calls.Load() < 2000 && !t.Failed() {
 		graphFamilyWork(t, gpu, 50*time.Millisecond)
 	}
@@ -160,41 +161,41 @@ func TestGraphFamily(t *testing.T) {
 func TestGraphFamilyOutlivesContext(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := need(need(drv.Device(0))(t).NewContext(0))(t)
-	g, mem := need(gpu.NewGraph())(t), need(gpu.Alloc(64))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := Need(Need(drv.Device(0))(t).NewContext(0))(t)
+	g, mem := Need(gpu.NewGraph())(t), Need(gpu.Alloc(64))(t)
 	if _, err := g.Add(&MemsetNode{Dst: mem, Value: 1}); err != nil {
 		t.Fatal(err)
 	}
-	clone := need(g.Clone())(t)
+	clone := Need(g.Clone())(t)
 	sim.instantiating = func() {
 		sim.instantiating = nil
 		if err := errors.Join(clone.Close(), g.Close(), mem.Close(), gpu.Close()); err != nil {
 			t.Error(err)
 		}
 	}
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	if err := x.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := drv.Close(); err != nil {
 		t.Error(err)
 	}
-	checkFreed(t, soft)
+	CheckFreed(t, soft)
 }
 
 // TestGPUGraphFamily does so on a GPU.
-func TestGPUGraphFamily(t *testing.T) { graphFamilyWork(t, gpuContext(t), 4*time.Second) }
+func TestGPUGraphFamily(t *testing.T) { graphFamilyWork(t, GPUContext(t), 4*time.Second) }
 
 // TestGraphFamilyHoldsNobodyUp closes and abandons members of a family while the graph is being instantiated, which
 // can take long. They are destroyed afterwards.
 func TestGraphFamilyHoldsNobodyUp(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	g := need(gpu.NewGraph())(t)
-	closed, abandoned, exec := need(g.Clone())(t), need(g.Clone())(t), need(g.Instantiate())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	g := Need(gpu.NewGraph())(t)
+	closed, abandoned, exec := Need(g.Clone())(t), Need(g.Clone())(t), Need(g.Instantiate())(t)
 	graphs := func() int { return soft.Census()["graph"] }
 	sim.instantiating = func() {
 		if err := errors.Join(closed.Close(), exec.Close()); err != nil {
@@ -209,7 +210,7 @@ func TestGraphFamilyHoldsNobodyUp(t *testing.T) {
 			t.Errorf("%d of 3 graphs and %d of 1 executable graphs are left during the instantiation", graphs, execs)
 		}
 	}
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	runtime.KeepAlive(abandoned)
 	for i := 0; graphs() != 1; i++ {
 		if i == 1000 {

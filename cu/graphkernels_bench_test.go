@@ -8,6 +8,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // idleSet is a driver that does nothing to replace the work of a kernel node. But it reads some memory of
@@ -40,20 +41,20 @@ func BenchmarkSetAll(b *testing.B) {
 		each  int
 	}{{"32 nodes", 32, 0}, {"64 nodes", 64, 0}, {"32 nodes, small caches", 32, 4 << 10}} {
 		sim := &idleSet{Software: cusim.New().Software(), own: make([]byte, c.nodes*c.each), each: c.each}
-		drv := need(Open(WithSoftware(driver.Provide(sim))))(b)
-		gpu := need(need(drv.Device(0))(b).PrimaryContext())(b)
-		mod, m := need(gpu.LoadModule([]byte(spinPTX)))(b), need(gpu.Alloc(16))(b)
-		add := need(mod.Function("add"))(b)
-		g := need(gpu.NewGraph())(b)
+		drv := Need(Open(WithSoftware(driver.Provide(sim))))(b)
+		gpu := Need(Need(drv.Device(0))(b).PrimaryContext())(b)
+		mod, m := Need(gpu.LoadModule([]byte(SpinPTX)))(b), Need(gpu.Alloc(16))(b)
+		add := Need(mod.Function("add"))(b)
+		g := Need(gpu.NewGraph())(b)
 		updates := make([]NodeUpdate, c.nodes)
 		raws, params := make([]driver.GraphNode, c.nodes), make([]*driver.KernelNodeParams, c.nodes)
 		results := make([]driver.Result, c.nodes)
 		for i := range updates {
-			u := NodeUpdate{Work: &KernelNode{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
-			u.Node = need(g.Add(u.Work))(b)
+			u := NodeUpdate{Work: &KernelNode{Kernel: add, Config: FourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
+			u.Node = Need(g.Add(u.Work))(b)
 			updates[i], raws[i], params[i] = u, RawNode(u.Node), new(driver.KernelNodeParams)
 		}
-		x := need(g.Instantiate())(b)
+		x := Need(g.Instantiate())(b)
 		run := func(name string, f func() error) {
 			b.Run(c.name+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()

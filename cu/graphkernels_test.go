@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // kernelsBench is a graph of kernels one after the other, each of which adds a number to four floats.
@@ -23,21 +24,21 @@ type kernelsBench struct {
 
 func newKernelsBench(t *testing.T, n int) *kernelsBench {
 	b := &kernelsBench{nodeBench: newNodeBench(t)}
-	g := need(b.gpu.NewGraph())(t)
-	last := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	g := Need(b.gpu.NewGraph())(t)
+	last := Need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
 	for range n {
-		last = need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
+		last = Need(g.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}, last))(t)
 		b.nodes = append(b.nodes, last)
 	}
-	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
-	b.x = need(g.Instantiate())(t)
+	Need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, last))(t)
+	b.x = Need(g.Instantiate())(t)
 	t.Cleanup(func() { b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), g.Close())) })
 	return b
 }
 
 // update makes a node add a number.
 func (b *kernelsBench) update(i int, v float32) NodeUpdate {
-	return NodeUpdate{b.nodes[i], &KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(v)}}}
+	return NodeUpdate{b.nodes[i], &KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(v)}}}
 }
 
 // TestGPUSetAll replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
@@ -75,12 +76,12 @@ func TestGPUSetAll(t *testing.T) {
 // TestSetAllRefused passes updates that are refused before the driver is called, among others.
 func TestSetAllRefused(t *testing.T) {
 	b := newKernelsBench(t, 3)
-	other := need(b.gpu.NewGraph())(t)
+	other := Need(b.gpu.NewGraph())(t)
 	defer other.Close()
-	foreign := need(other.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
-	removed := need(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
+	foreign := Need(other.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
+	removed := Need(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: []Arg{Ptr(b.mem), U32(4), F32(1)}}))(t)
 	b.ok(removed.Remove())
-	closed := need(b.gpu.Alloc(16))(t)
+	closed := Need(b.gpu.Alloc(16))(t)
 	b.ok(closed.Close())
 	good := b.update(0, 7)
 	with := func(f func(u *NodeUpdate)) NodeUpdate {
@@ -126,34 +127,34 @@ func TestSetAllRefused(t *testing.T) {
 // TestSetAllObjects replaces the memory of nodes: the executable graph keeps what it uses, and nothing else.
 func TestSetAllObjects(t *testing.T) {
 	for _, version := range []int{11080, 13000} { // before CUDA 12.0 each node is a call of its own
-		r := newSoft(t, cusim.Version(version))
-		add := need(need(r.gpu.LoadModule([]byte(spinPTX)))(t).Function("add"))(t)
+		r := NewSoft(t, cusim.Version(version))
+		add := Need(Need(r.GPU.LoadModule([]byte(SpinPTX)))(t).Function("add"))(t)
 		memory := func(want int) {
 			t.Helper()
-			r.ok(r.gpu.Synchronize())
-			if n := r.sim.Census()["device memory"]; n != want {
+			r.OK(r.GPU.Synchronize())
+			if n := r.Sim.Census()["device memory"]; n != want {
 				t.Errorf("%d pieces of memory, want %d", n, want)
 			}
 		}
 		var mem []*DeviceMem
 		for range 3 {
-			mem = append(mem, need(r.gpu.Alloc(16))(t))
+			mem = append(mem, Need(r.GPU.Alloc(16))(t))
 		}
 		to := func(n GraphNode, m *DeviceMem) NodeUpdate {
-			return NodeUpdate{n, &KernelNode{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
+			return NodeUpdate{n, &KernelNode{Kernel: add, Config: FourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}}
 		}
-		g := need(r.gpu.NewGraph())(t)
-		first := need(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}))(t)
-		second := need(g.Add(&KernelNode{Kernel: add, Config: fourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}, first))(t)
-		x := need(g.Instantiate())(t)
-		r.ok(x.SetAll(to(first, mem[1]), to(second, mem[2])))
-		r.ok(x.SetAll(to(first, mem[0]), to(first, mem[1]))) // at the end as before
-		r.ok(x.SetAll(to(first, mem[1]), to(first, mem[2]))) // at the end as the other node
-		r.ok(x.SetAll(to(second, mem[1])))
-		r.ok(errors.Join(g.Close(), mem[0].Close(), mem[1].Close(), mem[2].Close()))
+		g := Need(r.GPU.NewGraph())(t)
+		first := Need(g.Add(&KernelNode{Kernel: add, Config: FourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}))(t)
+		second := Need(g.Add(&KernelNode{Kernel: add, Config: FourThreads, Args: to(GraphNode{}, mem[0]).Work.(*KernelNode).Args}, first))(t)
+		x := Need(g.Instantiate())(t)
+		r.OK(x.SetAll(to(first, mem[1]), to(second, mem[2])))
+		r.OK(x.SetAll(to(first, mem[0]), to(first, mem[1]))) // at the end as before
+		r.OK(x.SetAll(to(first, mem[1]), to(first, mem[2]))) // at the end as the other node
+		r.OK(x.SetAll(to(second, mem[1])))
+		r.OK(errors.Join(g.Close(), mem[0].Close(), mem[1].Close(), mem[2].Close()))
 		memory(2)
-		r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize()))
-		r.ok(x.Close())
+		r.OK(errors.Join(x.Launch(r.S), r.S.Synchronize()))
+		r.OK(x.Close())
 		memory(0)
 	}
 }
@@ -162,16 +163,16 @@ func TestSetAllObjects(t *testing.T) {
 func TestSetAllOfBody(t *testing.T) {
 	b := newNodeBench(t)
 	args := func(v float32) []Arg { return []Arg{Ptr(b.mem), U32(4), F32(v)} }
-	g := need(b.gpu.NewGraph())(t)
-	set := need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
-	own := need(g.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}, set))(t)
-	n, body, err := addIf(g, need(g.NewConditionAt(1))(t), own)
+	g := Need(b.gpu.NewGraph())(t)
+	set := Need(g.Add(&MemsetNode{Dst: b.mem, Value: 0}))(t)
+	own := Need(g.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: args(1)}, set))(t)
+	n, body, err := AddIf(g, Need(g.NewConditionAt(1))(t), own)
 	b.ok(err)
-	inner := need(body.Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: args(1)}))(t)
-	need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, n))(t)
-	x := need(g.Instantiate())(t)
+	inner := Need(body.Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: args(1)}))(t)
+	Need(g.Add(&CopyNode{Dst: b.out, Src: b.mem}, n))(t)
+	x := Need(g.Instantiate())(t)
 	update := func(n GraphNode, v float32) NodeUpdate {
-		return NodeUpdate{n, &KernelNode{Kernel: b.add, Config: fourThreads, Args: args(v)}}
+		return NodeUpdate{n, &KernelNode{Kernel: b.add, Config: FourThreads, Args: args(v)}}
 	}
 	b.ok(x.SetAll(update(own, 10), update(inner, 20), update(own, 30)))
 	b.runs("nodes of a graph and of a body", x, 50)
@@ -203,7 +204,7 @@ func TestGPUSetAllOrder(t *testing.T) {
 		b.ok(b.x.SetAll(list...))
 		if round%10 == 9 { // the nodes of the graph have the first arguments
 			if round == 19 {
-				b.ok(need(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: fourThreads, Args: b.update(0, 1).Work.(*KernelNode).Args}))(t).Remove())
+				b.ok(Need(b.nodes[0].Graph().Add(&KernelNode{Kernel: b.add, Config: FourThreads, Args: b.update(0, 1).Work.(*KernelNode).Args}))(t).Remove())
 			}
 			b.ok(b.x.Update(b.nodes[0].Graph()))
 			for i := range values {
@@ -236,37 +237,37 @@ func (d *contextOfSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.
 func TestSetAllContexts(t *testing.T) {
 	soft := cusim.New(cusim.Devices(2))
 	sim := &contextOfSet{soft.Software(), make(map[driver.GraphNode]driver.Context)}
-	drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
 	var gpus []*Context
 	var mods []*Module
 	var mem []*DeviceMem
 	var add []*Function
 	for i := range 2 {
-		gpu := need(need(drv.Device(i))(t).PrimaryContext())(t)
-		m := need(gpu.LoadModule([]byte(spinPTX)))(t)
-		gpus, mods, add = append(gpus, gpu), append(mods, m), append(add, need(m.Function("add"))(t))
+		gpu := Need(Need(drv.Device(i))(t).PrimaryContext())(t)
+		m := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+		gpus, mods, add = append(gpus, gpu), append(mods, m), append(add, Need(m.Function("add"))(t))
 	}
-	g, s := need(gpus[0].NewGraph())(t), need(gpus[0].NewStream(0))(t)
+	g, s := Need(gpus[0].NewGraph())(t), Need(gpus[0].NewStream(0))(t)
 	var updates []NodeUpdate
 	for i := range 4 {
-		m := need(gpus[i/2].Alloc(16))(t)
-		n := need(g.Add(&KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(0)}}))(t)
-		u := NodeUpdate{n, &KernelNode{Kernel: add[i/2], Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(float32(i + 1))}}}
+		m := Need(gpus[i/2].Alloc(16))(t)
+		n := Need(g.Add(&KernelNode{Kernel: add[i/2], Config: FourThreads, Args: []Arg{Ptr(m), U32(4), F32(0)}}))(t)
+		u := NodeUpdate{n, &KernelNode{Kernel: add[i/2], Config: FourThreads, Args: []Arg{Ptr(m), U32(4), F32(float32(i + 1))}}}
 		mem, updates = append(mem, m), append(updates, u)
 	}
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	for _, order := range [...][4]int{{0, 1, 2, 3}, {0, 2, 1, 3}} {
 		list := make([]NodeUpdate, len(order))
 		for i, j := range order {
 			list[i] = updates[j]
-			noErr(t, mem[j].Memset(0))
+			NoErr(t, mem[j].Memset(0))
 		}
 		clear(sim.in)
-		noErr(t, x.SetAll(list...))
-		noErr(t, errors.Join(x.Launch(s), s.Synchronize()))
+		NoErr(t, x.SetAll(list...))
+		NoErr(t, errors.Join(x.Launch(s), s.Synchronize()))
 		for i, m := range mem {
 			got := make([]byte, 16)
-			noErr(t, m.CopyTo(got))
+			NoErr(t, m.CopyTo(got))
 			if v := math.Float32frombits(binary.LittleEndian.Uint32(got)); v != float32(i+1) {
 				t.Errorf("order %v: kernel %d has added %v", order, i, v)
 			}
@@ -275,13 +276,13 @@ func TestSetAllContexts(t *testing.T) {
 			}
 		}
 	}
-	noErr(t, errors.Join(x.Close(), g.Close(), s.Close()))
+	NoErr(t, errors.Join(x.Close(), g.Close(), s.Close()))
 	for _, m := range mem {
-		noErr(t, m.Close())
+		NoErr(t, m.Close())
 	}
 	for i := range gpus {
-		noErr(t, errors.Join(mods[i].Close(), gpus[i].Close()))
+		NoErr(t, errors.Join(mods[i].Close(), gpus[i].Close()))
 	}
-	noErr(t, drv.Close())
+	NoErr(t, drv.Close())
 	soft.Check(t)
 }

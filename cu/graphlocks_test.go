@@ -7,6 +7,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // duringSet is a software driver that calls a function while it changes an executable graph.
@@ -52,20 +53,20 @@ func TestSetLastCallOnGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			soft := cusim.New()
 			sim := &duringSet{Software: soft.Software()}
-			drv := need(Open(WithSoftware(driver.Provide(sim))))(t)
-			gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-			mod, m := need(gpu.LoadModule([]byte(spinPTX)))(t), need(gpu.Alloc(16))(t)
-			p := &scene{g: need(gpu.NewGraph())(t), inner: need(gpu.NewGraph())(t), event: need(gpu.NewEvent(0))(t)}
-			p.u.Work = &KernelNode{Kernel: need(mod.Function("add"))(t), Config: fourThreads,
+			drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+			gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+			mod, m := Need(gpu.LoadModule([]byte(SpinPTX)))(t), Need(gpu.Alloc(16))(t)
+			p := &scene{g: Need(gpu.NewGraph())(t), inner: Need(gpu.NewGraph())(t), event: Need(gpu.NewEvent(0))(t)}
+			p.u.Work = &KernelNode{Kernel: Need(mod.Function("add"))(t), Config: FourThreads,
 				Args: []Arg{Ptr(m), U32(4), F32(1)}}
-			p.u.Node = need(p.g.Add(p.u.Work))(t)
-			p.record = need(p.g.Add(&RecordNode{Event: p.event}))(t)
-			p.child = need(p.g.Add(&ChildNode{Graph: p.inner}))(t)
-			p.x = need(p.g.Instantiate())(t)
-			e := need(gpu.NewEvent(0))(t)
-			need(p.g.Add(&RecordNode{Event: e}))(t) // not in the executable graph
-			noErr(t, e.Close())
-			sim.call = func() { noErr(t, p.g.Close()) }
+			p.u.Node = Need(p.g.Add(p.u.Work))(t)
+			p.record = Need(p.g.Add(&RecordNode{Event: p.event}))(t)
+			p.child = Need(p.g.Add(&ChildNode{Graph: p.inner}))(t)
+			p.x = Need(p.g.Instantiate())(t)
+			e := Need(gpu.NewEvent(0))(t)
+			Need(p.g.Add(&RecordNode{Event: e}))(t) // not in the executable graph
+			NoErr(t, e.Close())
+			sim.call = func() { NoErr(t, p.g.Close()) }
 			destroyed := false
 			remove := drv.AddTracer(func(tr Trace) {
 				if tr.Op != TraceEventDestroy {
@@ -78,12 +79,12 @@ func TestSetLastCallOnGraph(t *testing.T) {
 				}
 				ExecMutex(p.x).Unlock()
 			})
-			noErr(t, set(p))
+			NoErr(t, set(p))
 			remove()
 			if !destroyed {
 				t.Error("the event is not destroyed")
 			}
-			noErr(t, errors.Join(p.x.Close(), p.inner.Close(), p.event.Close(), m.Close(), mod.Close(), gpu.Close(),
+			NoErr(t, errors.Join(p.x.Close(), p.inner.Close(), p.event.Close(), m.Close(), mod.Close(), gpu.Close(),
 				drv.Close()))
 			soft.Check(t)
 		})

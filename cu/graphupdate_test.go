@@ -8,6 +8,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // namingUpdates refuses updates for a reason and nodes of the test's choice.
@@ -25,12 +26,12 @@ func (d *namingUpdates) GraphExecUpdateV2(*driver.Thread, driver.GraphExec, driv
 func TestGraphUpdateNames(t *testing.T) {
 	sim := cusim.New()
 	d := &namingUpdates{Software: sim.Software()}
-	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	g := need(gpu.NewGraph())(t)
-	first := need(g.Add(&EmptyNode{}))(t)
-	last := need(g.Add(&EmptyNode{}, first))(t)
-	x := need(g.Instantiate())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	g := Need(gpu.NewGraph())(t)
+	first := Need(g.Add(&EmptyNode{}))(t)
+	last := Need(g.Add(&EmptyNode{}, first))(t)
+	x := Need(g.Instantiate())(t)
 	const inner = driver.GraphNode(0x123450)
 	for _, c := range []struct {
 		info       driver.GraphExecUpdateResultInfo
@@ -65,25 +66,25 @@ func TestGraphUpdateNames(t *testing.T) {
 			}
 		}
 	}
-	noErr(t, errors.Join(x.Close(), g.Close(), gpu.Close(), drv.Close()))
+	NoErr(t, errors.Join(x.Close(), g.Close(), gpu.Close(), drv.Close()))
 }
 
 // TestGraphUpdateOfOldDriver has no cuGraphExecUpdate_v2.
 func TestGraphUpdateOfOldDriver(t *testing.T) {
-	r := newSoft(t, cusim.Version(11080))
-	g, other := need(r.gpu.NewGraph())(t), need(r.gpu.NewGraph())(t)
-	n := need(other.Add(&EmptyNode{}))(t)
-	x := need(g.Instantiate())(t)
-	r.ok(x.Update(g))
+	r := NewSoft(t, cusim.Version(11080))
+	g, other := Need(r.GPU.NewGraph())(t), Need(r.GPU.NewGraph())(t)
+	n := Need(other.Add(&EmptyNode{}))(t)
+	x := Need(g.Instantiate())(t)
+	r.OK(x.Update(g))
 	var e *GraphUpdateError
 	if err := x.Update(other); !errors.As(err, &e) || e.Reason != GraphUpdateNotSupported {
 		t.Errorf("another number of nodes: %v", err)
 	}
-	mem := need(r.gpu.Alloc(4))(t)
-	need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
-	y := need(g.Instantiate())(t)
+	mem := Need(r.GPU.Alloc(4))(t)
+	Need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+	y := Need(g.Instantiate())(t)
 	if err := y.Update(other); !errors.As(err, &e) || e.Reason != GraphUpdateNodeTypeChanged || e.Node != n {
 		t.Errorf("another type: %v", err)
 	}
-	r.ok(errors.Join(x.Close(), y.Close(), g.Close(), other.Close(), mem.Close()))
+	r.OK(errors.Join(x.Close(), y.Close(), g.Close(), other.Close(), mem.Close()))
 }

@@ -13,28 +13,19 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
-
-// green returns a green context of at least eight multiprocessors.
-func (r *soft) green() *green.Context {
-	r.t.Helper()
-	parts, _, err := need(green.DeviceSMs(r.gpu.Device()))(r.t).Split(8)
-	r.ok(err)
-	g := need(green.New(r.gpu, parts[0]))(r.t)
-	r.t.Cleanup(func() { g.Close() })
-	return g
-}
 
 // TestSMResources splits multiprocessors, and refuses what cannot be split.
 func TestSMResources(t *testing.T) {
-	r := newSoft(t)
-	dev := r.gpu.Device()
-	all := need(green.DeviceSMs(dev))(t)
-	if n := need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t); all.Count() != n || all.Device() != dev {
+	r := NewSoft(t)
+	dev := r.GPU.Device()
+	all := Need(green.DeviceSMs(dev))(t)
+	if n := Need(dev.Attribute(DeviceAttributeMultiprocessorCount))(t); all.Count() != n || all.Device() != dev {
 		t.Errorf("%d multiprocessors, want %d", all.Count(), n)
 	}
 	parts, rest, err := all.Split(20)
-	r.ok(err)
+	r.OK(err)
 	sum := rest.Count()
 	for _, p := range parts {
 		sum += p.Count()
@@ -47,46 +38,46 @@ func TestSMResources(t *testing.T) {
 	}
 	none := green.SMResource{}
 	_, _, err = none.Split(8)
-	r.is(err, ErrNil)
+	r.Is(err, ErrNil)
 	for _, n := range []int{-1, 133, 1 << 40} {
 		_, _, err = all.Split(n)
-		r.is(err, ResultInvalidValue)
+		r.Is(err, ResultInvalidValue)
 	}
 	_, _, err = parts[0].Split(8)
-	r.is(err, ResultInvalidResourceConfiguration)
+	r.Is(err, ResultInvalidResourceConfiguration)
 
-	g := need(green.New(r.gpu, parts[0], rest))(t)
-	its := need(g.SMs())(t)
+	g := Need(green.New(r.GPU, parts[0], rest))(t)
+	its := Need(g.SMs())(t)
 	if its.Count() != parts[0].Count()+rest.Count() {
 		t.Errorf("the green context has %d multiprocessors", its.Count())
 	}
 	halves, _, err := its.Split(8)
-	r.ok(err)
+	r.OK(err)
 	if len(halves) != 4 { // of 36
 		t.Errorf("%d parts", len(halves))
 	}
-	r.ok(g.Close())
+	r.OK(g.Close())
 
-	inner := need(green.New(r.gpu, parts[1]))(t)
+	inner := Need(green.New(r.GPU, parts[1]))(t)
 	defer inner.Close()
-	within, _, err := need(inner.SMs())(t).Split(8)
-	r.ok(err)
-	beside := need(dev.NewContext(ContextDefault))(t)
+	within, _, err := Need(inner.SMs())(t).Split(8)
+	r.OK(err)
+	beside := Need(dev.NewContext(ContextDefault))(t)
 	defer beside.Close()
-	strange := newSoft(t)
+	strange := NewSoft(t)
 	for _, c := range []struct {
 		name string
 		gpu  *Context
 		sms  []green.SMResource
 		want error
 	}{
-		{"nothing", r.gpu, nil, ResultInvalidValue},
-		{"no multiprocessors", r.gpu, []green.SMResource{{}}, ErrNil},
-		{"another driver", strange.gpu, []green.SMResource{all}, ErrDriverMismatch},
-		{"another device", r.gpu, []green.SMResource{need(green.DeviceSMs(need(r.drv.Device(1))(t)))(t)}, ErrDeviceMismatch},
+		{"nothing", r.GPU, nil, ResultInvalidValue},
+		{"no multiprocessors", r.GPU, []green.SMResource{{}}, ErrNil},
+		{"another driver", strange.GPU, []green.SMResource{all}, ErrDriverMismatch},
+		{"another device", r.GPU, []green.SMResource{Need(green.DeviceSMs(Need(r.Drv.Device(1))(t)))(t)}, ErrDeviceMismatch},
 		{"a context that is not primary", beside, []green.SMResource{all}, ErrContextMismatch},
 		{"no context", nil, []green.SMResource{all}, ErrNil},
-		{"a part of a green context, and one of the device", r.gpu, []green.SMResource{within[0], parts[0]},
+		{"a part of a green context, and one of the device", r.GPU, []green.SMResource{within[0], parts[0]},
 			ResultInvalidResourceConfiguration},
 	} {
 		g, err := green.New(c.gpu, c.sms...)
@@ -95,76 +86,76 @@ func TestSMResources(t *testing.T) {
 		}
 	}
 	for _, f := range []string{"cuDeviceGetDevResource", "cuDevSmResourceSplitByCount", "cuDevResourceGenerateDesc", "cuGreenCtxCreate"} {
-		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory), Every: true})
+		r.Sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory), Every: true})
 		_, err1 := green.DeviceSMs(dev)
 		_, _, err2 := all.Split(8)
-		_, err3 := green.New(r.gpu, all)
+		_, err3 := green.New(r.GPU, all)
 		if err := errors.Join(err1, err2, err3); !errors.Is(err, ResultOutOfMemory) || !strings.Contains(err.Error(), f) {
 			t.Errorf("%s: %v", f, err)
 		}
-		r.sim.ClearFaults()
+		r.Sim.ClearFaults()
 	}
 }
 
 // TestGreenContext works on streams of a green context, beside others.
 func TestGreenContext(t *testing.T) {
-	r := newSoft(t)
-	g := r.green()
-	s := need(g.NewStream(-2))(t)
+	r := NewSoft(t)
+	g := NewGreen(r)
+	s := Need(g.NewStream(-2))(t)
 	defer s.Close()
-	if p := need(s.Priority())(t); p != -2 || s.Device() != r.gpu.Device() || need(s.Flags())(t) != StreamNonBlocking {
+	if p := Need(s.Priority())(t); p != -2 || s.Device() != r.GPU.Device() || Need(s.Flags())(t) != StreamNonBlocking {
 		t.Errorf("priority %d, device %v", p, s.Device())
 	}
 
 	// Memory, modules and events are the primary context's.
-	mem := need(r.gpu.Alloc(8))(t)
+	mem := Need(r.GPU.Alloc(8))(t)
 	defer mem.Close()
-	r.ok(r.work(s))
-	r.ok(s.Memset(mem, 1))
-	r.ok(s.Synchronize())
+	r.OK(r.Work(s))
+	r.OK(s.Memset(mem, 1))
+	r.OK(s.Synchronize())
 	var lazy Event
 	defer lazy.Close()
-	r.ok(lazy.Record(s))
-	r.ok(lazy.Wait(context.Background()))
-	r.ok(s.WaitStream(r.s))
-	r.ok(r.s.WaitStream(s))
-	r.ok(r.exec(r.graph(func() error { return r.work(r.s) })).Launch(s))
-	r.ok(s.Synchronize())
+	r.OK(lazy.Record(s))
+	r.OK(lazy.Wait(context.Background()))
+	r.OK(s.WaitStream(r.S))
+	r.OK(r.S.WaitStream(s))
+	r.OK(r.Exec(r.Graph(func() error { return r.Work(r.S) })).Launch(s))
+	r.OK(s.Synchronize())
 
 	// A record of the green context, and one of all.
 	var e, all Event
 	defer e.Close()
 	defer all.Close()
-	r.sim.Hold(s.Handle())
-	r.ok(r.work(s))
-	r.ok(g.RecordEvent(&e))
-	r.ok(r.gpu.RecordEvent(&all))
-	r.status("behind the green context's stream", &e, Pending)
-	r.status("behind all", &all, Pending)
-	ticket := need(e.Ticket())(t)
-	r.ok(g.RecordEvent(&e))
-	r.sim.Release(s.Handle())
-	r.ok(ticket.Wait(context.Background()))
-	r.ok(all.Wait(context.Background()))
-	r.ok(e.Wait(context.Background()))
+	r.Sim.Hold(s.Handle())
+	r.OK(r.Work(s))
+	r.OK(g.RecordEvent(&e))
+	r.OK(r.GPU.RecordEvent(&all))
+	r.Status("behind the green context's stream", &e, Pending)
+	r.Status("behind all", &all, Pending)
+	ticket := Need(e.Ticket())(t)
+	r.OK(g.RecordEvent(&e))
+	r.Sim.Release(s.Handle())
+	r.OK(ticket.Wait(context.Background()))
+	r.OK(all.Wait(context.Background()))
+	r.OK(e.Wait(context.Background()))
 
-	r.sim.Hold(r.s.Handle())
-	r.ok(r.work(r.s))
-	r.ok(e.Record(r.s))
-	r.ok(g.WaitEvent(&e))
-	mine, its := need(r.other.RecordNew(EventDisableTiming))(t), need(s.RecordNew(EventDisableTiming))(t)
-	r.ok(mine.Wait(context.Background()))
-	r.status("behind the green context's wait", its, Pending)
-	r.sim.Release(r.s.Handle())
-	r.ok(its.Wait(context.Background()))
-	r.ok(mine.Close())
-	r.ok(its.Close())
+	r.Sim.Hold(r.S.Handle())
+	r.OK(r.Work(r.S))
+	r.OK(e.Record(r.S))
+	r.OK(g.WaitEvent(&e))
+	mine, its := Need(r.Other.RecordNew(EventDisableTiming))(t), Need(s.RecordNew(EventDisableTiming))(t)
+	r.OK(mine.Wait(context.Background()))
+	r.Status("behind the green context's wait", its, Pending)
+	r.Sim.Release(r.S.Handle())
+	r.OK(its.Wait(context.Background()))
+	r.OK(mine.Close())
+	r.OK(its.Close())
 
 	h := e.Handle()
-	told := r.told(func() {
-		r.ok(g.RecordEvent(&e))
-		r.ok(g.WaitEvent(&e))
-		r.ok(g.WaitEvent(new(Event)))
+	told := r.Told(func() {
+		r.OK(g.RecordEvent(&e))
+		r.OK(g.WaitEvent(&e))
+		r.OK(g.WaitEvent(new(Event)))
 	})
 	if want := []Trace{{Op: TraceEventRecord, Event: h}, {Op: TraceStreamWait, Event: h}}; !slices.Equal(told, want) {
 		t.Errorf("tracers are called %v, want %v", told, want)
@@ -175,13 +166,13 @@ func TestGreenContext(t *testing.T) {
 		refused = g.RecordEvent(&e)
 		return nil
 	})
-	r.is(refused, ResultStreamCaptureUnsupported)
-	r.is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
-	shared := r.event(EventInterprocess | EventDisableTiming)
-	told = r.told(func() {
+	r.Is(refused, ResultStreamCaptureUnsupported)
+	r.Is(err, ResultStreamCaptureInvalidated, ResultStreamCaptureUnsupported)
+	shared := r.Event(EventInterprocess | EventDisableTiming)
+	told = r.Told(func() {
 		for _, err := range []error{g.RecordEvent(shared), g.WaitEvent(shared), shared.Record(s), shared.RecordOnce(s), s.WaitEvent(shared),
 			g.RecordEvent(LazyEvent(EventInterprocess, EventDisableTiming))} {
-			r.is(err, errors.ErrUnsupported, ResultNotSupported)
+			r.Is(err, errors.ErrUnsupported, ResultNotSupported)
 		}
 	})
 	if len(told) != 0 {
@@ -192,16 +183,16 @@ func TestGreenContext(t *testing.T) {
 // TestGreenContextWrapped takes a green context's stream for somebody else's: it is of the
 // green context, which is a context to those who ask.
 func TestGreenContextWrapped(t *testing.T) {
-	r := newSoft(t)
-	g := r.green()
-	s := need(g.NewStream(0))(t)
+	r := NewSoft(t)
+	g := NewGreen(r)
+	s := Need(g.NewStream(0))(t)
 	t.Cleanup(func() { s.Close() })
-	_, err := r.gpu.WrapStream(s.Handle())
-	r.is(err, ErrContextMismatch)
-	gpu := need(r.drv.WrapContext(g.Handle()))(t)
-	wrapped := need(gpu.WrapStream(s.Handle()))(t)
+	_, err := r.GPU.WrapStream(s.Handle())
+	r.Is(err, ErrContextMismatch)
+	gpu := Need(r.Drv.WrapContext(g.Handle()))(t)
+	wrapped := Need(gpu.WrapStream(s.Handle()))(t)
 	if err := gpu.Do(func(th *Thread) error {
-		if h := need(th.CurrentContext())(t); h != g.Handle() {
+		if h := Need(th.CurrentContext())(t); h != g.Handle() {
 			t.Errorf("%#x is current, not %#x", h, g.Handle())
 		}
 		return nil
@@ -209,28 +200,28 @@ func TestGreenContextWrapped(t *testing.T) {
 		t.Error(err)
 	}
 	var e Event
-	r.ok(e.Record(wrapped))
-	r.ok(e.Wait(t.Context()))
-	r.ok(errors.Join(e.Close(), wrapped.Close(), gpu.Close()))
+	r.OK(e.Record(wrapped))
+	r.OK(e.Wait(t.Context()))
+	r.OK(errors.Join(e.Close(), wrapped.Close(), gpu.Close()))
 }
 
 // TestGreenContextMistakes finds mistakes before the driver is asked.
 func TestGreenContextMistakes(t *testing.T) {
-	r, strange := newSoft(t), newSoft(t)
-	g, closed := r.green(), r.green()
+	r, strange := NewSoft(t), NewSoft(t)
+	g, closed := NewGreen(r), NewGreen(r)
 	if closed.Handle() == 0 || closed.Handle() == g.Handle() {
 		t.Errorf("handles %#x and %#x", closed.Handle(), g.Handle())
 	}
-	r.ok(closed.Close())
-	r.ok(closed.Close())
+	r.OK(closed.Close())
+	r.OK(closed.Close())
 	if closed.Handle() != 0 {
 		t.Error("a closed green context has a handle")
 	}
-	beside := need(r.gpu.Device().NewContext(ContextDefault))(t)
+	beside := Need(r.GPU.Device().NewContext(ContextDefault))(t)
 	defer beside.Close()
-	e, gone, foreign, other := r.event(0), r.event(0), strange.event(0), need(beside.NewEvent(0))(t)
+	e, gone, foreign, other := r.Event(0), r.Event(0), strange.Event(0), Need(beside.NewEvent(0))(t)
 	defer other.Close()
-	r.ok(gone.Close())
+	r.OK(gone.Close())
 	for name, call := range map[string]func(*green.Context, *Event) error{"RecordEvent": (*green.Context).RecordEvent, "WaitEvent": (*green.Context).WaitEvent} {
 		for _, c := range []struct {
 			name string
@@ -252,26 +243,26 @@ func TestGreenContextMistakes(t *testing.T) {
 			}
 		}
 	}
-	r.is(g.RecordEvent(other), ErrContextMismatch, ResultInvalidHandle)
-	r.ok(g.WaitEvent(other))
+	r.Is(g.RecordEvent(other), ErrContextMismatch, ResultInvalidHandle)
+	r.OK(g.WaitEvent(other))
 	_, err := closed.NewStream(0)
-	r.is(err, ErrClosed)
+	r.Is(err, ErrClosed)
 	_, err = closed.SMs()
-	r.is(err, ErrClosed)
+	r.Is(err, ErrClosed)
 
-	old := newSoft(t, cusim.Version(12030))
-	_, err = green.DeviceSMs(old.gpu.Device())
-	old.is(err, errors.ErrUnsupported, ResultNotSupported)
+	old := NewSoft(t, cusim.Version(12030))
+	_, err = green.DeviceSMs(old.GPU.Device())
+	old.Is(err, errors.ErrUnsupported, ResultNotSupported)
 	if !strings.Contains(err.Error(), "12.4") {
 		t.Errorf("%v does not name the version", err)
 	}
-	if need(old.drv.Features())(t).GreenContexts || !need(r.drv.Features())(t).GreenContexts {
+	if Need(old.Drv.Features())(t).GreenContexts || !Need(r.Drv.Features())(t).GreenContexts {
 		t.Error("Features.GreenContexts")
 	}
-	between := newSoft(t, cusim.Version(12040))
-	_, err = between.green().NewStream(0)
-	between.is(err, errors.ErrUnsupported)
-	if need(between.drv.Features())(t).GreenContexts {
+	between := NewSoft(t, cusim.Version(12040))
+	_, err = NewGreen(between).NewStream(0)
+	between.Is(err, errors.ErrUnsupported)
+	if Need(between.Drv.Features())(t).GreenContexts {
 		t.Error("Features.GreenContexts, where they have no streams")
 	}
 }
@@ -279,48 +270,48 @@ func TestGreenContextMistakes(t *testing.T) {
 // TestGreenContextClosing closes a green context before its streams, its context before
 // both, and leaves some to the garbage collector.
 func TestGreenContextClosing(t *testing.T) {
-	r := newSoft(t)
-	gpu := need(r.gpu.Device().PrimaryContext())(t)
-	parts, _, err := need(green.DeviceSMs(gpu.Device()))(t).Split(8)
-	r.ok(err)
-	g := need(green.New(gpu, parts[1]))(t)
-	s := need(g.NewStream(0))(t)
-	r.ok(gpu.Close())
-	r.sim.Hold(s.Handle())
-	r.ok(r.work(s))
-	r.ok(g.Close())
-	if n := r.sim.Census()["green context"]; n != 1 {
+	r := NewSoft(t)
+	gpu := Need(r.GPU.Device().PrimaryContext())(t)
+	parts, _, err := Need(green.DeviceSMs(gpu.Device()))(t).Split(8)
+	r.OK(err)
+	g := Need(green.New(gpu, parts[1]))(t)
+	s := Need(g.NewStream(0))(t)
+	r.OK(gpu.Close())
+	r.Sim.Hold(s.Handle())
+	r.OK(r.Work(s))
+	r.OK(g.Close())
+	if n := r.Sim.Census()["green context"]; n != 1 {
 		t.Errorf("%d green contexts are alive: a stream needs it", n)
 	}
-	e := need(s.RecordNew(EventDisableTiming))(t)
-	r.status("what is on the stream", e, Pending)
-	r.ok(s.Close()) // waits for nothing
-	r.ok(e.Wait(context.Background()))
-	r.ok(e.Close())
-	if r.sim.Census()["green context"] != 1 {
+	e := Need(s.RecordNew(EventDisableTiming))(t)
+	r.Status("what is on the stream", e, Pending)
+	r.OK(s.Close()) // waits for nothing
+	r.OK(e.Wait(context.Background()))
+	r.OK(e.Close())
+	if r.Sim.Census()["green context"] != 1 {
 		t.Error("the green context was destroyed by a call that does not wait")
 	}
-	r.ok(r.gpu.Synchronize())
-	if r.sim.Census()["green context"] != 0 {
-		t.Errorf("alive are %v", r.sim.Census())
+	r.OK(r.GPU.Synchronize())
+	if r.Sim.Census()["green context"] != 0 {
+		t.Errorf("alive are %v", r.Sim.Census())
 	}
 
-	g = r.green()
-	its := need(g.SMs())(t)
+	g = NewGreen(r)
+	its := Need(g.SMs())(t)
 	half, _, err := its.Split(0) // of any size
-	r.ok(err)
-	r.ok(g.Close())
+	r.OK(err)
+	r.OK(g.Close())
 	for name, sms := range map[string]green.SMResource{"its multiprocessors": its, "a part of them": half[0]} {
-		_, err := green.New(r.gpu, sms)
-		if r.is(err, ErrClosed); !errors.Is(err, ErrClosed) {
+		_, err := green.New(r.GPU, sms)
+		if r.Is(err, ErrClosed); !errors.Is(err, ErrClosed) {
 			t.Errorf("%s made a green context", name)
 		}
 	}
 	_, _, err = its.Split(8)
-	r.is(err, ErrClosed)
+	r.Is(err, ErrClosed)
 
 	for range 20 { // beside each other
-		g := r.green()
+		g := NewGreen(r)
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -331,7 +322,7 @@ func TestGreenContextClosing(t *testing.T) {
 				case 1, 2, 3:
 					var s *Stream
 					if s, err = g.NewStream(0); err == nil {
-						err = errors.Join(r.work(s), s.Close())
+						err = errors.Join(r.Work(s), s.Close())
 					}
 				case 4, 5:
 					var e Event
@@ -350,14 +341,14 @@ func TestGreenContextClosing(t *testing.T) {
 		wg.Wait()
 	}
 
-	if !r.freed(func() bool { return r.sim.Census()["green context"] == 0 }) {
-		t.Errorf("alive are %v", r.sim.Census())
+	if !r.Freed(func() bool { return r.Sim.Census()["green context"] == 0 }) {
+		t.Errorf("alive are %v", r.Sim.Census())
 	}
-	g = r.green()
-	r.sim.Inject(cusim.Fault{Function: "cuGreenCtxDestroy", Code: int(ResultUnknown)})
+	g = NewGreen(r)
+	r.Sim.Inject(cusim.Fault{Function: "cuGreenCtxDestroy", Code: int(ResultUnknown)})
 	raw := driver.GreenCtx(g.Handle())
-	r.is(g.Close(), ResultUnknown)
-	if res := r.sim.Software().GreenCtxDestroy(nil, raw); res != 0 {
+	r.Is(g.Close(), ResultUnknown)
+	if res := r.Sim.Software().GreenCtxDestroy(nil, raw); res != 0 {
 		t.Errorf("what the fault has left: %v", res)
 	}
 }
@@ -365,10 +356,10 @@ func TestGreenContextClosing(t *testing.T) {
 // TestGreenContextRecordBesideMove lets an event that processes share move to where a green
 // context records one that was not created yet: the driver is not asked.
 func TestGreenContextRecordBesideMove(t *testing.T) {
-	r := newSoft(t)
-	g := r.green()
+	r := NewSoft(t)
+	g := NewGreen(r)
 	for range 2000 {
-		shared := need(r.gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
+		shared := Need(r.GPU.NewEvent(EventInterprocess | EventDisableTiming))(t)
 		e := new(Event)
 		var moving sync.WaitGroup
 		moving.Go(func() { shared.MoveTo(e) })
@@ -384,9 +375,9 @@ func TestGreenContextRecordBesideMove(t *testing.T) {
 
 // TestGreenContextPoisoned makes none on a device that is lost.
 func TestGreenContextPoisoned(t *testing.T) {
-	r := newSoft(t)
-	all := need(green.DeviceSMs(r.gpu.Device()))(t)
-	r.sim.Poison(int(ResultIllegalAddress))
-	_, err := green.New(r.gpu, all)
-	r.is(err, ErrContextPoisoned, ResultIllegalAddress)
+	r := NewSoft(t)
+	all := Need(green.DeviceSMs(r.GPU.Device()))(t)
+	r.Sim.Poison(int(ResultIllegalAddress))
+	_, err := green.New(r.GPU, all)
+	r.Is(err, ErrContextPoisoned, ResultIllegalAddress)
 }

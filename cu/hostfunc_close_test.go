@@ -19,11 +19,12 @@ import (
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // behind is work that comes after a host function, and what it uses.
 type behind struct {
-	*soft
+	*Soft
 	on       *Stream // the stream of the host function and of the work
 	event    *Event
 	pooled   Pooled
@@ -69,15 +70,15 @@ var inHostFunc = map[string]struct {
 		return err
 	}},
 	"WaitAny, one is of another stream": {false, func(b *behind) error {
-		b.ok(b.spin.Launch(b.other, oneThread, U64(uint64(50*time.Millisecond))))
-		e := b.soft.event(EventDefault)
-		b.ok(e.Record(b.other))
+		b.OK(b.Spin.Launch(b.Other, OneThread, U64(uint64(50*time.Millisecond))))
+		e := b.Soft.Event(EventDefault)
+		b.OK(e.Record(b.Other))
 		_, err := WaitAny(context.Background(), b.event, e)
 		return err
 	}},
 	"Elapsed": {true, func(b *behind) error {
-		e := b.soft.event(EventDefault)
-		b.ok(e.Record(b.other))
+		e := b.Soft.Event(EventDefault)
+		b.OK(e.Record(b.Other))
 		_, err := Elapsed(context.Background(), e, b.event)
 		return err
 	}},
@@ -85,7 +86,7 @@ var inHostFunc = map[string]struct {
 		_, err := b.on.Time(context.Background(), func() error { return nil })
 		return err
 	}},
-	"Context.Synchronize":       {true, func(b *behind) error { return b.gpu.Synchronize() }},
+	"Context.Synchronize":       {true, func(b *behind) error { return b.GPU.Synchronize() }},
 	"DeviceMem.CopyFrom":        {true, func(b *behind) error { return b.mem.CopyFrom(make([]byte, 64)) }},
 	"DeviceMem.CopyTo":          {true, func(b *behind) error { return b.mem.CopyTo(make([]byte, 64)) }},
 	"DeviceMem.ReadAt":          {true, func(b *behind) error { _, err := b.mem.ReadAt(make([]byte, 1), 0); return err }},
@@ -102,14 +103,14 @@ var inHostFunc = map[string]struct {
 	"memory.Virtual.Close":      {true, func(b *behind) error { return b.virt.Close() }},
 	"memory.Virtual.Unmap":      {true, func(b *behind) error { return b.virt.Unmap(0, 1<<21) }},
 	"memory.Virtual.Shrink":     {true, func(b *behind) error { return b.virt.Shrink(0) }},
-	"memory.Virtual.SetAccess":  {true, func(b *behind) error { return b.virt.SetAccess(b.gpu.Device(), memory.AccessNone) }},
+	"memory.Virtual.SetAccess":  {true, func(b *behind) error { return b.virt.SetAccess(b.GPU.Device(), memory.AccessNone) }},
 	"Context.Close":             {true, func(b *behind) error { return b.another.Close() }},
-	"Context.Close, in use":     {false, func(b *behind) error { return b.gpu.Close() }},
-	"Driver.Close":              {false, func(b *behind) error { b.host.Close(); b.misuses++; return b.drv.Close() }},
+	"Context.Close, in use":     {false, func(b *behind) error { return b.GPU.Close() }},
+	"Driver.Close":              {false, func(b *behind) error { b.host.Close(); b.Misuses++; return b.Drv.Close() }},
 	"Context.LoadModule": {false, func(b *behind) error {
 		b.host.Close() // deferred, and not freed by the next call
-		m, err := b.gpu.LoadModule([]byte(spinPTX))
-		t := b.t // the cleanup must not keep b, as the collector closes some of it
+		m, err := b.GPU.LoadModule([]byte(SpinPTX))
+		t := b.T // the cleanup must not keep b, as the collector closes some of it
 		t.Cleanup(func() {
 			if err := m.Close(); err != nil {
 				t.Error(err)
@@ -118,12 +119,12 @@ var inHostFunc = map[string]struct {
 		return err
 	}},
 	"Context.Alloc": {false, func(b *behind) error {
-		b.is(b.mem.Close(), ResultNotPermitted)
-		_, err := b.gpu.Alloc(1 << 50)
-		b.is(err, ResultOutOfMemory)
+		b.Is(b.mem.Close(), ResultNotPermitted)
+		_, err := b.GPU.Alloc(1 << 50)
+		b.Is(err, ResultOutOfMemory)
 		return nil
 	}},
-	"Context.SetLimit":  {false, func(b *behind) error { return b.gpu.SetLimit(LimitStackSize, 4096) }},
+	"Context.SetLimit":  {false, func(b *behind) error { return b.GPU.SetLimit(LimitStackSize, 4096) }},
 	"Stream.Free":       {false, func(b *behind) error { return b.on.Free(b.inPool) }},
 	"Stream.Close":      {false, func(b *behind) error { return b.on.Close() }},
 	"Event.Close":       {false, func(b *behind) error { return b.event.Close() }},
@@ -136,14 +137,14 @@ var inHostFunc = map[string]struct {
 // soon returns a context.Context that ends late in a test.
 func (b *behind) soon() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	b.t.Cleanup(cancel)
+	b.T.Cleanup(cancel)
 	return ctx
 }
 
 // done returns an event that is complete.
 func (b *behind) done() *Event {
-	e := b.soft.event(EventDefault)
-	b.ok(errors.Join(e.Record(b.other), e.Synchronize()))
+	e := b.Soft.Event(EventDefault)
+	b.OK(errors.Join(e.Record(b.Other), e.Synchronize()))
 	return e
 }
 
@@ -178,60 +179,60 @@ func TestHostFuncCloses(t *testing.T) {
 	}
 	for name, c := range inHostFunc {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t)
+			r := NewSoft(t)
 			own := name == "Context.Close" // its context has no other user
 			if own {
-				another := need(need(r.drv.Device(1))(t).NewContext(ContextDefault))(t)
-				s, began, release := need(another.NewStream(0))(t), make(chan bool), make(chan bool)
+				another := Need(Need(r.Drv.Device(1))(t).NewContext(ContextDefault))(t)
+				s, began, release := Need(another.NewStream(0))(t), make(chan bool), make(chan bool)
 				got := make(chan error, 1)
-				b := &behind{soft: r, another: another}
-				r.ok(s.HostFunc(func() { close(began); <-release; got <- c.call(b) }))
+				b := &behind{Soft: r, another: another}
+				r.OK(s.HostFunc(func() { close(began); <-release; got <- c.call(b) }))
 				<-began
-				r.ok(errors.Join(s.HostFunc(func() {}), s.Close()))
+				r.OK(errors.Join(s.HostFunc(func() {}), s.Close()))
 				close(release)
-				r.refused(c.refused, got)
+				wantRefused(r, c.refused, got)
 				return
 			}
-			b := &behind{soft: r, on: need(r.gpu.NewStream(0))(t), event: r.event(EventDefault),
-				mem: need(r.gpu.Alloc(64))(t), host: need(r.gpu.AllocHost(64, 0))(t),
-				managed: need(memory.AllocManaged(r.gpu, 64, memory.AttachGlobal))(t),
-				ours:    need(r.gpu.RegisterHost(make([]byte, 4096), 0))(t),
-				mod:     need(r.gpu.LoadModule([]byte(spinPTX)))(t), lib: need(r.drv.LoadLibrary([]byte(spinPTX)))(t),
-				virt: need(memory.Reserve(r.gpu, 1<<21))(t), timeline: need(r.gpu.NewTimeline(0))(t),
-				pool: need(memory.NewPool(r.gpu, memory.PoolOptions{}))(t), graph: need(r.gpu.NewGraph())(t)}
-			r.ok(b.virt.Grow(1 << 21))
-			b.inPool = need(b.pool.Alloc(b.on, 64))(t)
-			events := need(r.gpu.EventPool())(t)
-			b.pooled = need(events.Acquire())(t)
-			spin := need(b.mod.Function("spin"))(t)
-			kernel := need(need(b.lib.Kernel("spin"))(t).Function(r.gpu))(t)
-			need(b.graph.Add(&EmptyNode{}))(t)
-			b.exec = need(b.graph.Instantiate())(t)
-			sms := need(green.DeviceSMs(need(r.drv.Device(0))(t)))(t)
-			b.green = need(green.New(r.gpu, sms))(t)
-			green := need(b.green.NewStream(0))(t)
+			b := &behind{Soft: r, on: Need(r.GPU.NewStream(0))(t), event: r.Event(EventDefault),
+				mem: Need(r.GPU.Alloc(64))(t), host: Need(r.GPU.AllocHost(64, 0))(t),
+				managed: Need(memory.AllocManaged(r.GPU, 64, memory.AttachGlobal))(t),
+				ours:    Need(r.GPU.RegisterHost(make([]byte, 4096), 0))(t),
+				mod:     Need(r.GPU.LoadModule([]byte(SpinPTX)))(t), lib: Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(t),
+				virt: Need(memory.Reserve(r.GPU, 1<<21))(t), timeline: Need(r.GPU.NewTimeline(0))(t),
+				pool: Need(memory.NewPool(r.GPU, memory.PoolOptions{}))(t), graph: Need(r.GPU.NewGraph())(t)}
+			r.OK(b.virt.Grow(1 << 21))
+			b.inPool = Need(b.pool.Alloc(b.on, 64))(t)
+			events := Need(r.GPU.EventPool())(t)
+			b.pooled = Need(events.Acquire())(t)
+			spin := Need(b.mod.Function("spin"))(t)
+			kernel := Need(Need(b.lib.Kernel("spin"))(t).Function(r.GPU))(t)
+			Need(b.graph.Add(&EmptyNode{}))(t)
+			b.exec = Need(b.graph.Instantiate())(t)
+			sms := Need(green.DeviceSMs(Need(r.Drv.Device(0))(t)))(t)
+			b.green = Need(green.New(r.GPU, sms))(t)
+			green := Need(b.green.NewStream(0))(t)
 			begin, got := make(chan bool), make(chan error, 1)
-			r.ok(b.on.HostFunc(func() { <-begin; got <- c.call(b) }))
-			r.ok(errors.Join(b.on.Copy(b.host, b.mem), spin.Launch(b.on, oneThread, U64(1)),
-				kernel.Launch(b.on, oneThread, U64(1)), b.exec.Launch(b.on), b.on.Memset(b.virt.Mem(), 1),
+			r.OK(b.on.HostFunc(func() { <-begin; got <- c.call(b) }))
+			r.OK(errors.Join(b.on.Copy(b.host, b.mem), spin.Launch(b.on, OneThread, U64(1)),
+				kernel.Launch(b.on, OneThread, U64(1)), b.exec.Launch(b.on), b.on.Memset(b.virt.Mem(), 1),
 				b.on.Memset(b.managed, 1), b.on.Memset(b.ours, 1), b.on.Memset(b.inPool, 1), b.timeline.Signal(b.on, 1),
 				b.event.Record(b.on), b.pooled.Record(b.on), green.WaitEvent(b.event), green.Memset(b.mem, 1)))
-			b.ticket = need(b.event.Ticket())(t)
-			r.ok(green.Close())
+			b.ticket = Need(b.event.Ticket())(t)
+			r.OK(green.Close())
 			close(begin)
-			r.refused(c.refused, got)
+			wantRefused(r, c.refused, got)
 			// The collector must not close the module of the library, or Library.Close has nothing to wait for.
 			runtime.KeepAlive(kernel)
-			other := need(need(r.drv.Device(0))(t).PrimaryContext())(t) // r.gpu may be closed
-			r.ok(errors.Join(other.Synchronize(), other.Close()))
-			r.ok(errors.Join(b.event.Close(), b.pooled.Release(), b.mem.Close(), b.inPool.Close(), b.host.Close(),
+			other := Need(Need(r.Drv.Device(0))(t).PrimaryContext())(t) // r.gpu may be closed
+			r.OK(errors.Join(other.Synchronize(), other.Close()))
+			r.OK(errors.Join(b.event.Close(), b.pooled.Release(), b.mem.Close(), b.inPool.Close(), b.host.Close(),
 				b.managed.Close(), b.ours.Close(), b.exec.Close(), b.graph.Close(), b.mod.Close(), b.lib.Close(),
 				b.virt.Close(), b.timeline.Close(), b.pool.Close(), events.Close(), b.green.Close(), b.on.Close()))
 			// A stream may let go of the library's module only now. Then the next freeing call frees both.
-			if st := r.drv.Stats(); !eventually(func() bool {
-				other := need(need(r.drv.Device(0))(t).PrimaryContext())(t)
-				r.ok(errors.Join(other.Synchronize(), other.Close()))
-				st = r.drv.Stats()
+			if st := r.Drv.Stats(); !Eventually(func() bool {
+				other := Need(Need(r.Drv.Device(0))(t).PrimaryContext())(t)
+				r.OK(errors.Join(other.Synchronize(), other.Close()))
+				st = r.Drv.Stats()
 				return st.DeferredObjects == 0
 			}) {
 				t.Errorf("deferred objects are left: %+v", st)
@@ -240,27 +241,27 @@ func TestHostFuncCloses(t *testing.T) {
 	}
 }
 
-// refused checks what a call in a host function returns.
-func (r *soft) refused(want bool, got <-chan error) {
-	r.t.Helper()
+// wantRefused checks what a call in a host function returns.
+func wantRefused(r *Soft, want bool, got <-chan error) {
+	r.T.Helper()
 	var err error
 	select {
 	case err = <-got:
 	case <-time.After(20 * time.Second):
 		buf := make([]byte, 1<<20)
-		r.t.Fatalf("the call does not return:\n%s", buf[:runtime.Stack(buf, true)])
+		r.T.Fatalf("the call does not return:\n%s", buf[:runtime.Stack(buf, true)])
 	}
 	if refused := errors.Is(err, ResultNotPermitted); refused != want || !refused && err != nil {
-		r.t.Errorf("the call returned %v", err)
+		r.T.Errorf("the call returned %v", err)
 	}
-	r.misuses = len(r.sim.Misuses())
-	for _, m := range r.sim.Misuses() {
+	r.Misuses = len(r.Sim.Misuses())
+	for _, m := range r.Sim.Misuses() {
 		if !strings.Contains(m.String(), "a host function waits for what comes after it") {
-			r.t.Errorf("misuse: %v", m)
+			r.T.Errorf("misuse: %v", m)
 		}
 	}
-	if want && r.misuses == 0 {
-		r.t.Error("the software driver has reported no misuse")
+	if want && r.Misuses == 0 {
+		r.T.Error("the software driver has reported no misuse")
 	}
 }
 
@@ -320,7 +321,7 @@ func waiters(t *testing.T) map[string]bool {
 	}
 	var files []string
 	for _, dir := range append([]string{"."}, subjects...) {
-		files = append(files, need(filepath.Glob(filepath.Join(dir, "*.go")))(t)...)
+		files = append(files, Need(filepath.Glob(filepath.Join(dir, "*.go")))(t)...)
 	}
 	closes := regexp.MustCompile(`^(Close|Synchronize|Unmap|Wait.*)$`)
 	for _, file := range files {

@@ -9,29 +9,30 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestHostFuncCalls calls the package in a function that a stream calls: what returns at once works.
 func TestHostFuncCalls(t *testing.T) {
-	r := newSoft(t)
-	e, later := r.event(EventDefault), r.event(EventDefault)
+	r := NewSoft(t)
+	e, later := r.Event(EventDefault), r.Event(EventDefault)
 	done := make(chan bool)
-	r.ok(r.s.HostFunc(func() {
+	r.OK(r.S.HostFunc(func() {
 		defer close(done)
-		r.ok(e.Record(r.other))
-		r.ok(e.Wait(t.Context()))
-		r.ok(r.other.Synchronize())
-		r.ok(later.Record(r.s))
+		r.OK(e.Record(r.Other))
+		r.OK(e.Wait(t.Context()))
+		r.OK(r.Other.Synchronize())
+		r.OK(later.Record(r.S))
 		if st, err := later.Query(); st != Pending || err != nil {
 			t.Errorf("an event behind the function is %v, %v", st, err)
 		}
-		r.ok(r.spin.Launch(r.other, oneThread, U64(uint64(time.Microsecond))))
-		r.ok(need(r.gpu.NewStream(StreamNonBlocking))(t).Close())
-		_, _, err := r.gpu.MemInfo()
-		r.ok(err)
+		r.OK(r.Spin.Launch(r.Other, OneThread, U64(uint64(time.Microsecond))))
+		r.OK(Need(r.GPU.NewStream(StreamNonBlocking))(t).Close())
+		_, _, err := r.GPU.MemInfo()
+		r.OK(err)
 	}))
 	<-done
-	r.ok(later.Wait(t.Context()))
+	r.OK(later.Wait(t.Context()))
 }
 
 // TestHostFuncEndless waits, in a function that a stream calls, for what comes after it.
@@ -39,31 +40,31 @@ func TestHostFuncEndless(t *testing.T) {
 	if driver.CurrentThread() == 0 {
 		t.Skip("this platform does not tell threads apart")
 	}
-	for name, wait := range map[string]func(r *soft, behind *Event) error{
-		"Stream.Synchronize":  func(r *soft, _ *Event) error { return r.s.Synchronize() },
-		"Event.Synchronize":   func(_ *soft, e *Event) error { return e.Synchronize() },
-		"Context.Synchronize": func(r *soft, _ *Event) error { return r.gpu.Synchronize() },
-		"Event.Wait":          func(_ *soft, e *Event) error { return e.Wait(context.Background()) },
-		"Stream.Wait":         func(r *soft, _ *Event) error { return r.s.Wait(context.Background()) },
-		"a stream behind it": func(r *soft, e *Event) error {
-			r.ok(r.other.WaitEvent(e))
-			return r.other.Wait(context.Background())
+	for name, wait := range map[string]func(r *Soft, behind *Event) error{
+		"Stream.Synchronize":  func(r *Soft, _ *Event) error { return r.S.Synchronize() },
+		"Event.Synchronize":   func(_ *Soft, e *Event) error { return e.Synchronize() },
+		"Context.Synchronize": func(r *Soft, _ *Event) error { return r.GPU.Synchronize() },
+		"Event.Wait":          func(_ *Soft, e *Event) error { return e.Wait(context.Background()) },
+		"Stream.Wait":         func(r *Soft, _ *Event) error { return r.S.Wait(context.Background()) },
+		"a stream behind it": func(r *Soft, e *Event) error {
+			r.OK(r.Other.WaitEvent(e))
+			return r.Other.Wait(context.Background())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t)
-			behind := r.event(EventDefault)
+			r := NewSoft(t)
+			behind := r.Event(EventDefault)
 			begin, got := make(chan bool), make(chan error, 1)
-			r.ok(r.s.HostFunc(func() {
+			r.OK(r.S.HostFunc(func() {
 				<-begin
 				got <- wait(r, behind)
 			}))
-			r.ok(behind.Record(r.s))
+			r.OK(behind.Record(r.S))
 			close(begin)
 			err := <-got
-			r.is(err, ResultNotPermitted)
-			r.ok(behind.Wait(t.Context()))
-			r.misused(1, "a host function waits for what comes after it")
+			r.Is(err, ResultNotPermitted)
+			r.OK(behind.Wait(t.Context()))
+			r.Misused(1, "a host function waits for what comes after it")
 			if strings.HasSuffix(name, "Wait") && !strings.Contains(err.Error(), "wait on another goroutine") {
 				t.Errorf("the error does not say what to do: %v", err)
 			}
@@ -84,20 +85,20 @@ func TestHostFuncsWaitForEachOther(t *testing.T) {
 		"WaitAny":           func(e *Event) error { _, err := WaitAny(context.Background(), e, e); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t)
-			first, second := r.event(0), r.event(0)
+			r := NewSoft(t)
+			first, second := r.Event(0), r.Event(0)
 			begin, got := make(chan bool), make(chan error, 2)
 			on := func(s *Stream, other *Event) func() {
 				return func() { <-begin; got <- wait(other) }
 			}
-			r.ok(errors.Join(r.s.HostFunc(on(r.s, second)), r.other.HostFunc(on(r.other, first)),
-				first.Record(r.s), second.Record(r.other)))
+			r.OK(errors.Join(r.S.HostFunc(on(r.S, second)), r.Other.HostFunc(on(r.Other, first)),
+				first.Record(r.S), second.Record(r.Other)))
 			close(begin)
 			a, b := <-got, <-got
 			if refused := errors.Is(a, ResultNotPermitted); !refused || b != nil {
 				t.Errorf("the waits return %v and %v", a, b)
 			}
-			r.misused(1, "a host function waits for what comes after it")
+			r.Misused(1, "a host function waits for what comes after it")
 		})
 	}
 }
@@ -105,11 +106,11 @@ func TestHostFuncsWaitForEachOther(t *testing.T) {
 // TestHostFuncGivesUp has a host function wait until a context.Context ends, and then another one wait for what comes
 // after the first, which is allowed: the first one waits no more.
 func TestHostFuncGivesUp(t *testing.T) {
-	r := newSoft(t)
-	first, second := r.event(0), r.event(0)
+	r := NewSoft(t)
+	first, second := r.Event(0), r.Event(0)
 	gaveUp, end, got := make(chan error, 1), make(chan bool), make(chan error, 1)
 	recorded := make(chan bool) // a wait for an event that has no record returns at once
-	r.ok(r.s.HostFunc(func() {
+	r.OK(r.S.HostFunc(func() {
 		<-recorded
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
@@ -117,13 +118,13 @@ func TestHostFuncGivesUp(t *testing.T) {
 		<-end
 	}))
 	begin := make(chan bool)
-	r.ok(r.other.HostFunc(func() { <-begin; got <- first.Wait(context.Background()) }))
-	err := errors.Join(first.Record(r.s), second.Record(r.other))
+	r.OK(r.Other.HostFunc(func() { <-begin; got <- first.Wait(context.Background()) }))
+	err := errors.Join(first.Record(r.S), second.Record(r.Other))
 	close(recorded)
-	r.ok(err)
-	r.is(<-gaveUp, context.DeadlineExceeded)
+	r.OK(err)
+	r.Is(<-gaveUp, context.DeadlineExceeded)
 	close(begin)
 	time.Sleep(5 * time.Millisecond) // so that the other function usually waits already; the result is the same
 	close(end)
-	r.ok(<-got)
+	r.OK(<-got)
 }

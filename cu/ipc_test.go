@@ -18,6 +18,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // What other processes see is tested in tests/conformance, with other processes.
@@ -33,17 +34,9 @@ var (
 	_ encoding.TextUnmarshaler   = new(IPCEventHandle)
 )
 
-// testHandle returns a handle of which every byte differs.
-func testHandle() (h IPCEventHandle) {
-	for i := range h {
-		h[i] = byte(0xc0 + i)
-	}
-	return h
-}
-
 // TestIPCEventHandle sends a handle through everything that takes one.
 func TestIPCEventHandle(t *testing.T) {
-	h, text := testHandle(), "c0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedf"+
+	h, text := AnyIPCHandle(), "c0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedf"+
 		"e0e1e2e3e4e5e6e7e8e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
 	if h.String() != text || h.IsZero() {
 		t.Errorf("String = %q, IsZero = %v", h.String(), h.IsZero())
@@ -56,7 +49,7 @@ func TestIPCEventHandle(t *testing.T) {
 		}
 		got = IPCEventHandle{}
 	}
-	b := need(h.MarshalBinary())(t)
+	b := Need(h.MarshalBinary())(t)
 	if len(b) != 64 || b[63] != h[63] {
 		t.Errorf("the bytes are %x", b)
 	}
@@ -65,20 +58,20 @@ func TestIPCEventHandle(t *testing.T) {
 	if h[0] != 0xc0 {
 		t.Error("the bytes are the handle's own")
 	}
-	if b := need(h.AppendBinary([]byte("x")))(t); len(b) != 65 || b[0] != 'x' || b[1] != h[0] {
+	if b := Need(h.AppendBinary([]byte("x")))(t); len(b) != 65 || b[0] != 'x' || b[1] != h[0] {
 		t.Errorf("appended bytes are %x", b)
 	}
-	if b := need(h.AppendText([]byte("x")))(t); string(b) != "x"+text {
+	if b := Need(h.AppendText([]byte("x")))(t); string(b) != "x"+text {
 		t.Errorf("appended text is %s", b)
 	}
-	ok("text", got.UnmarshalText(need(h.MarshalText())(t)))
+	ok("text", got.UnmarshalText(Need(h.MarshalText())(t)))
 	ok("capitals", got.UnmarshalText([]byte(strings.ToUpper(text))))
 
 	doc := struct {
 		Event IPCEventHandle
 		Names map[IPCEventHandle]string
 	}{h, map[IPCEventHandle]string{h: "upload"}}
-	j := need(json.Marshal(doc))(t)
+	j := Need(json.Marshal(doc))(t)
 	if want := `{"Event":"` + text + `","Names":{"` + text + `":"upload"}}`; string(j) != want {
 		t.Errorf("JSON is %s", j)
 	}
@@ -100,8 +93,8 @@ func TestIPCEventHandle(t *testing.T) {
 
 // TestIPCEventHandleRefused takes handles from what is none: the receiver stays what it was.
 func TestIPCEventHandleRefused(t *testing.T) {
-	text := testHandle().String()
-	bytes := testHandle()
+	text := AnyIPCHandle().String()
+	bytes := AnyIPCHandle()
 	for _, c := range []struct {
 		name string
 		take func(*IPCEventHandle) error
@@ -135,7 +128,7 @@ func TestIPCEventHandleRefused(t *testing.T) {
 		{"nil, text", func(*IPCEventHandle) error { return (*IPCEventHandle)(nil).UnmarshalText([]byte(text)) }, ErrNil, ResultInvalidHandle,
 			"cu: IPCEventHandle.UnmarshalText: nil object; the handle is nil: check the error of the call that should have made it"},
 	} {
-		h := testHandle()
+		h := AnyIPCHandle()
 		err := c.take(&h)
 		if !errors.Is(err, c.is) || !errors.Is(err, c.code) {
 			t.Errorf("%s: %v; want one that matches %q and %s", c.name, err, c.is, c.code.Name())
@@ -145,7 +138,7 @@ func TestIPCEventHandleRefused(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
-		if h != testHandle() {
+		if h != AnyIPCHandle() {
 			t.Errorf("%s: the handle is %v now", c.name, h)
 		}
 	}
@@ -165,18 +158,18 @@ func TestIPCEventHandleRefused(t *testing.T) {
 
 // FuzzIPCEventHandleText looks for texts that are taken and do not come back.
 func FuzzIPCEventHandleText(f *testing.F) {
-	for _, s := range []string{"", "00", testHandle().String(), strings.ToUpper(testHandle().String()), strings.Repeat("0", 128), strings.Repeat("g", 128)} {
+	for _, s := range []string{"", "00", AnyIPCHandle().String(), strings.ToUpper(AnyIPCHandle().String()), strings.Repeat("0", 128), strings.Repeat("g", 128)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		h := testHandle()
+		h := AnyIPCHandle()
 		if err := h.UnmarshalText(text); err != nil {
-			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != testHandle() {
+			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != AnyIPCHandle() {
 				t.Errorf("%v; the handle is %v", err, h)
 			}
 			return
 		}
-		if back := need(h.MarshalText())(t); !strings.EqualFold(string(back), string(text)) {
+		if back := Need(h.MarshalText())(t); !strings.EqualFold(string(back), string(text)) {
 			t.Errorf("it comes back as %s", back)
 		}
 	})
@@ -184,19 +177,19 @@ func FuzzIPCEventHandleText(f *testing.F) {
 
 // FuzzIPCEventHandleBinary looks for bytes that are taken and do not come back.
 func FuzzIPCEventHandleBinary(f *testing.F) {
-	h := testHandle()
+	h := AnyIPCHandle()
 	for _, b := range [][]byte{nil, make([]byte, 64), h[:], h[1:], append(h[:], 1)} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h := testHandle()
+		h := AnyIPCHandle()
 		if err := h.UnmarshalBinary(data); err != nil {
-			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != testHandle() {
+			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != AnyIPCHandle() {
 				t.Errorf("%v; the handle is %v", err, h)
 			}
 			return
 		}
-		if back := need(h.MarshalBinary())(t); string(back) != string(data) {
+		if back := Need(h.MarshalBinary())(t); string(back) != string(data) {
 			t.Errorf("it comes back as %x", back)
 		}
 	})
@@ -205,7 +198,7 @@ func FuzzIPCEventHandleBinary(f *testing.F) {
 // opened returns an event of another process.
 func (f *fake) opened(c *Context) *Event {
 	f.t.Helper()
-	e := need(c.OpenIPCEvent(ForeignHandle()))(f.t)
+	e := Need(c.OpenIPCEvent(ForeignHandle()))(f.t)
 	f.t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -215,16 +208,16 @@ func (f *fake) opened(c *Context) *Event {
 func TestIPCMistakes(t *testing.T) {
 	r := newRig(t)
 	shared, plain, opened := r.event(r.gpu, sharedFlags), r.event(r.gpu, 0), r.opened(r.gpu)
-	h := need(shared.IPCHandle(t.Context()))(t)
-	closed, closedContext := r.event(r.gpu, sharedFlags), need(r.gpu.Device().PrimaryContext())(t)
+	h := Need(shared.IPCHandle(t.Context()))(t)
+	closed, closedContext := r.event(r.gpu, sharedFlags), Need(r.gpu.Device().PrimaryContext())(t)
 	closed.Close()
 	closedContext.Close()
 	far := r.context(r.drv, 1)
 	farStream, farOpened := r.stream(far), r.opened(far)
-	beside := need(r.gpu.Device().NewContext(0))(t)
+	beside := Need(r.gpu.Device().NewContext(0))(t)
 	t.Cleanup(func() { beside.Close() })
 	besideStream := r.stream(beside)
-	graph := need(r.gpu.NewGraph())(t)
+	graph := Need(r.gpu.NewGraph())(t)
 	t.Cleanup(func() { graph.Close() })
 	handle := func(e *Event) func() error {
 		return func() error { _, err := e.IPCHandle(context.Background()); return err }
@@ -300,7 +293,7 @@ func TestIPCMistakes(t *testing.T) {
 	if _, err := r.gpu.OpenIPCEvent(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
 		t.Errorf("a handle of this process, whose event was closed: %v", err)
 	}
-	if _, err := r.gpu.OpenIPCEvent(testHandle()); !errors.Is(err, ResultMapFailed) || !strings.Contains(err.Error(), "the bytes are not an event's handle, or the event is not accessible") {
+	if _, err := r.gpu.OpenIPCEvent(AnyIPCHandle()); !errors.Is(err, ResultMapFailed) || !strings.Contains(err.Error(), "the bytes are not an event's handle, or the event is not accessible") {
 		t.Errorf("bytes that are no handle: %v", err)
 	}
 	// What cannot be created, or opened, leaves nothing behind.
@@ -325,10 +318,10 @@ func TestIPCCalls(t *testing.T) {
 	r := newRig(t)
 	var seen []TraceOp
 	remove := r.drv.AddTracer(func(tr Trace) { seen = append(seen, tr.Op) })
-	opened := need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
+	opened := Need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
 	lazy := LazyEvent(EventInterprocess, EventDisableTiming)
-	h := need(lazy.IPCHandle(WithStream(t.Context(), r.s)))(t)
-	if again := need(lazy.IPCHandle(t.Context()))(t); again != h || h.IsZero() {
+	h := Need(lazy.IPCHandle(WithStream(t.Context(), r.s)))(t)
+	if again := Need(lazy.IPCHandle(t.Context()))(t); again != h || h.IsZero() {
 		t.Errorf("two handles: %v and %v", h, again)
 	}
 	remove()
@@ -338,8 +331,8 @@ func TestIPCCalls(t *testing.T) {
 	if opened.Flags() != sharedFlags || opened.DeviceIndex() != 0 || !opened.Created() || opened.Key() == lazy.Key() {
 		t.Errorf("the opened event: %v, %d, %v, %v", opened.Flags(), opened.DeviceIndex(), opened.Created(), opened.Key())
 	}
-	wrapped := need(r.gpu.WrapEvent(lazy.Handle(), sharedFlags))(t)
-	if again := need(wrapped.IPCHandle(t.Context()))(t); again != h {
+	wrapped := Need(r.gpu.WrapEvent(lazy.Handle(), sharedFlags))(t)
+	if again := Need(wrapped.IPCHandle(t.Context()))(t); again != h {
 		t.Errorf("the wrapped event's handle is %v, not %v", again, h)
 	}
 	moved := new(Event)
@@ -348,7 +341,7 @@ func TestIPCCalls(t *testing.T) {
 		t.Error("what has moved is still there")
 	}
 	for _, e := range []*Event{moved, lazy, wrapped} {
-		if e.Ticket(); eventOf(e).Slot.Load().Unrecorded() {
+		if e.Ticket(); EventOf(e).Slot.Load().Unrecorded() {
 			t.Error("it does not count as recorded")
 		}
 		r.ok(e.Record(r.s))
@@ -363,10 +356,10 @@ func TestIPCCalls(t *testing.T) {
 		}
 		r.ok(e.Synchronize())
 		r.ok(e.Wait(t.Context()))
-		r.ok(need(e.Ticket())(t).Wait(t.Context()))
+		r.ok(Need(e.Ticket())(t).Wait(t.Context()))
 		r.ok(r.s.WaitEvent(e))
 		r.ok(e.Block(r.s))
-		legacy := need(r.gpu.LegacyStream())(t)
+		legacy := Need(r.gpu.LegacyStream())(t)
 		r.ok(e.Record(legacy))
 		r.ok(legacy.WaitEvent(e))
 		r.ok(legacy.Close())
@@ -380,12 +373,12 @@ func TestIPCCalls(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error)
 		go func() { done <- e.Wait(ctx) }()
-		slot := eventOf(e).Slot.Load()
-		if !eventually(func() bool { return slot.Waits() >= 1 }) {
+		slot := EventOf(e).Slot.Load()
+		if !Eventually(func() bool { return slot.Waits() >= 1 }) {
 			t.Fatal("nobody waits")
 		}
 		r.ok(e.Record(r.s))
-		if eventOf(e).Slot.Load() != slot {
+		if EventOf(e).Slot.Load() != slot {
 			t.Error("the event has moved to another CUevent")
 		}
 		cancel(io.EOF)
@@ -408,8 +401,8 @@ func TestIPCCalls(t *testing.T) {
 func TestIPCAbandoned(t *testing.T) {
 	r := newRig(t)
 	func() {
-		need(need(r.gpu.NewEvent(sharedFlags))(t).IPCHandle(t.Context()))(t)
-		need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
+		Need(Need(r.gpu.NewEvent(sharedFlags))(t).IPCHandle(t.Context()))(t)
+		Need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
 	}()
 	r.collect()
 	if got := r.leaked(2); len(got) != 2 || got[0] != "event abandoned" || got[1] != "event abandoned" {
@@ -442,9 +435,9 @@ func TestIPCPoisoned(t *testing.T) {
 func TestIPCClosing(t *testing.T) {
 	r := newRig(t)
 	r.tell("fake_spread", 1)
-	gpu := need(r.gpu.Device().PrimaryContext())(t)
+	gpu := Need(r.gpu.Device().PrimaryContext())(t)
 	for range 50 {
-		shared, opened := need(gpu.NewEvent(sharedFlags))(t), need(gpu.OpenIPCEvent(ForeignHandle()))(t)
+		shared, opened := Need(gpu.NewEvent(sharedFlags))(t), Need(gpu.OpenIPCEvent(ForeignHandle()))(t)
 		var wg sync.WaitGroup
 		var first sync.Once
 		for _, f := range []func() error{
@@ -481,41 +474,41 @@ func closeEvent(e *Event) error {
 // TestIPCInCapture records shared events, and waits for them, on streams that are being
 // captured: it is refused, and the captures go on, whoever has begun them.
 func TestIPCInCapture(t *testing.T) {
-	r := newSoft(t)
-	e, lazy := r.event(sharedFlags), LazyEvent(sharedFlags)
+	r := NewSoft(t)
+	e, lazy := r.Event(sharedFlags), LazyEvent(sharedFlags)
 	t.Cleanup(func() { lazy.Close() })
-	g := need(r.s.Capture(CaptureGlobal, func() error {
-		fork := r.event(EventDisableTiming)
-		r.ok(fork.Record(r.s))
-		r.ok(r.other.WaitEvent(fork))
+	g := Need(r.S.Capture(CaptureGlobal, func() error {
+		fork := r.Event(EventDisableTiming)
+		r.OK(fork.Record(r.S))
+		r.OK(r.Other.WaitEvent(fork))
 		for name, err := range map[string]error{
-			"Record":              e.Record(r.s),
-			"Record, joined":      e.Record(r.other),
-			"RecordOnce":          e.RecordOnce(r.s),
-			"WaitEvent":           r.s.WaitEvent(e),
-			"WaitEvent, joined":   r.other.WaitEvent(e),
-			"Record, external":    e.RecordWithFlags(r.s, RecordExternal),
-			"WaitEvent, external": r.s.WaitEventWithFlags(e, WaitExternal),
-			"Block":               e.Block(r.s),
-			"RecordCurrent":       e.RecordCurrent(WithStream(t.Context(), r.s)),
-			"lazy":                lazy.Record(r.s),
+			"Record":              e.Record(r.S),
+			"Record, joined":      e.Record(r.Other),
+			"RecordOnce":          e.RecordOnce(r.S),
+			"WaitEvent":           r.S.WaitEvent(e),
+			"WaitEvent, joined":   r.Other.WaitEvent(e),
+			"Record, external":    e.RecordWithFlags(r.S, RecordExternal),
+			"WaitEvent, external": r.S.WaitEventWithFlags(e, WaitExternal),
+			"Block":               e.Block(r.S),
+			"RecordCurrent":       e.RecordCurrent(WithStream(t.Context(), r.S)),
+			"lazy":                lazy.Record(r.S),
 		} {
 			if !errors.Is(err, ResultStreamCaptureUnsupported) || !errors.Is(err, core.ErrShared) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		// Elsewhere nothing is in the way.
-		free := r.stream()
-		r.ok(e.Record(free))
-		r.ok(free.WaitEvent(e))
-		return r.s.WaitStream(r.other)
+		free := r.Stream()
+		r.OK(e.Record(free))
+		r.OK(free.WaitEvent(e))
+		return r.S.WaitStream(r.Other)
 	}))(t)
-	r.ok(g.Close())
+	r.OK(g.Close())
 
 	// Somebody else's capture: the record is for the driver to refuse.
-	raw := core.Of(r.drv).Table()
-	s := r.stream()
-	wrapped := need(r.gpu.WrapStream(s.Handle()))(t)
+	raw := core.Of(r.Drv).Table()
+	s := r.Stream()
+	wrapped := Need(r.GPU.WrapStream(s.Handle()))(t)
 	if res := raw.StreamBeginCapture(driver.At{}, core.Of(s).Raw, int32(CaptureRelaxed)); res != 0 {
 		t.Fatal(res)
 	}
@@ -529,25 +522,25 @@ func TestIPCInCapture(t *testing.T) {
 		t.Fatalf("it was invalidated: %v", res)
 	}
 	raw.GraphDestroy(driver.At{}, graph)
-	r.ok(wrapped.Close())
+	r.OK(wrapped.Close())
 }
 
 // TestIPCSameProcess opens handles of a process's own events by way of another driver, which
 // knows nothing of them: it asks the library.
 func TestIPCSameProcess(t *testing.T) {
-	r := newSoft(t)
-	h, err := r.event(sharedFlags).IPCHandle(t.Context())
+	r := NewSoft(t)
+	h, err := r.Event(sharedFlags).IPCHandle(t.Context())
 	if errors.Is(err, ResultNotSupported) {
 		t.Skip("processes cannot share events on this system")
 	}
-	r.ok(err)
+	r.OK(err)
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(sim), neverWait))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(OpenNeverWait(WithSoftware(sim)))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	if _, err := gpu.OpenIPCEvent(h); !errors.Is(err, ErrSameProcess) || !errors.Is(err, ResultInvalidContext) {
 		t.Errorf("another driver: %v", err)
 	}
-	r.ok(gpu.Close())
+	r.OK(gpu.Close())
 	sim.Check(t)
 }
 
@@ -555,10 +548,10 @@ func TestIPCSameProcess(t *testing.T) {
 func TestExports(t *testing.T) {
 	r := newRig(t)
 	keep := r.event(r.gpu, sharedFlags)
-	h := need(keep.IPCHandle(t.Context()))(t)
+	h := Need(keep.IPCHandle(t.Context()))(t)
 	for range 10 * core.MinSweep {
-		e := need(r.gpu.NewEvent(sharedFlags))(t)
-		need(e.IPCHandle(t.Context()))(t)
+		e := Need(r.gpu.NewEvent(sharedFlags))(t)
+		Need(e.IPCHandle(t.Context()))(t)
 		r.ok(e.Close())
 	}
 	x := core.StateOf[core.Exports](core.Of(r.drv))

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 var (
@@ -26,15 +27,15 @@ var (
 // TestIPCMemHandle sends a handle through what takes one. It shares the code of IPCEventHandle, whose
 // tests are more.
 func TestIPCMemHandle(t *testing.T) {
-	h := memory.IPCHandle(testHandle())
-	text := need(json.Marshal(map[memory.IPCHandle]memory.IPCHandle{h: h}))(t)
+	h := memory.IPCHandle(AnyIPCHandle())
+	text := Need(json.Marshal(map[memory.IPCHandle]memory.IPCHandle{h: h}))(t)
 	var got map[memory.IPCHandle]memory.IPCHandle
-	noErr(t, json.Unmarshal(text, &got))
+	NoErr(t, json.Unmarshal(text, &got))
 	if got[h] != h || h.IsZero() {
 		t.Errorf("it comes back as %v", got)
 	}
 	var b memory.IPCHandle
-	noErr(t, b.UnmarshalBinary(need(h.MarshalBinary())(t)))
+	NoErr(t, b.UnmarshalBinary(Need(h.MarshalBinary())(t)))
 	if b != h || b.String() != h.String() {
 		t.Errorf("it comes back as %v", b)
 	}
@@ -58,14 +59,14 @@ func TestIPCMemHandle(t *testing.T) {
 // TestIPCMemMistakes asks for handles of memory that has none, and opens handles of no memory. Each
 // error says what to do.
 func TestIPCMemMistakes(t *testing.T) {
-	r := newSoft(t)
-	pooled := need(r.s.Alloc(64))(t)
-	closed := need(r.gpu.Alloc(64))(t)
-	noErr(t, closed.Close())
-	virtual := need(memory.Reserve(r.gpu, 2<<20))(t)
-	noErr(t, virtual.Grow(2<<20))
-	mod := need(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v;\n")))(t)
-	variable := need(mod.Global("v"))(t)
+	r := NewSoft(t)
+	pooled := Need(r.S.Alloc(64))(t)
+	closed := Need(r.GPU.Alloc(64))(t)
+	NoErr(t, closed.Close())
+	virtual := Need(memory.Reserve(r.GPU, 2<<20))(t)
+	NoErr(t, virtual.Grow(2<<20))
+	mod := Need(r.GPU.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v;\n")))(t)
+	variable := Need(mod.Global("v"))(t)
 	get := func(m *DeviceMem) error { _, err := memory.IPCHandleOf(m); return err }
 	open := func(c *Context, h memory.IPCHandle) error { _, err := memory.OpenIPC(c, h); return err }
 	for _, tt := range []struct {
@@ -80,14 +81,14 @@ func TestIPCMemMistakes(t *testing.T) {
 		{"virtual", get(virtual.Mem()), core.ErrInvalid, "invalid argument; the memory is virtual: use memory.Physical.Export, or Context.Alloc"},
 		{"variable", get(variable), core.ErrInvalid, "invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
 		{"open, nil", open(nil, memory.IPCHandle{1}), ErrNil, ""},
-		{"open, zero", open(r.gpu, memory.IPCHandle{}), ErrNil, "nil object; the handle is zero, and names no memory: pass one that memory.IPCHandleOf has returned"},
-		{"open, no handle", open(r.gpu, memory.IPCHandle{1}), ResultInvalidValue, ""},
+		{"open, zero", open(r.GPU, memory.IPCHandle{}), ErrNil, "nil object; the handle is zero, and names no memory: pass one that memory.IPCHandleOf has returned"},
+		{"open, no handle", open(r.GPU, memory.IPCHandle{1}), ResultInvalidValue, ""},
 	} {
 		if !errors.Is(tt.err, tt.is) || tt.want != "" && !strings.HasSuffix(tt.err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %s", tt.name, tt.err, tt.want)
 		}
 	}
-	noErr(t, errors.Join(pooled.Close(), virtual.Close(), variable.Close(), mod.Close()))
+	NoErr(t, errors.Join(pooled.Close(), virtual.Close(), variable.Close(), mod.Close()))
 }
 
 // opening is a driver that seems to open the memory of another process, and counts the closes.
@@ -118,31 +119,31 @@ func (d opening) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 // call that may wait, and serves no allocation.
 func TestIPCMemClosed(t *testing.T) {
 	sim, closes, unknown := cusim.New(), 0, false
-	drv := need(Open(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown})), neverWait))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }
-	m := need(memory.OpenIPC(gpu, memory.IPCHandle{1}))(t)
-	noErr(t, s.Memset(m, 1))
-	noErr(t, m.Close()) // waits for the stream
+	m := Need(memory.OpenIPC(gpu, memory.IPCHandle{1}))(t)
+	NoErr(t, s.Memset(m, 1))
+	NoErr(t, m.Close()) // waits for the stream
 	if closes != 1 || m.Size() != 64 {
 		t.Errorf("it was closed %d times", closes)
 	}
 
 	sim.Hold(s.Handle())
 	func() {
-		m := need(memory.OpenIPC(gpu, memory.IPCHandle{1}))(t)
-		noErr(t, s.Memset(m, 1))
+		m := Need(memory.OpenIPC(gpu, memory.IPCHandle{1}))(t)
+		NoErr(t, s.Memset(m, 1))
 	}()
-	if !eventually(pending) {
+	if !Eventually(pending) {
 		t.Fatal("abandoned memory is not deferred")
 	}
-	other := need(gpu.Alloc(64))(t) // none of the other process
+	other := Need(gpu.Alloc(64))(t) // none of the other process
 	if closes != 1 || !pending() {
 		t.Errorf("it was closed %d times while the stream uses it", closes)
 	}
 	sim.Release(s.Handle())
-	noErr(t, other.Close()) // this closes it, too
+	NoErr(t, other.Close()) // this closes it, too
 	if closes != 2 {
 		t.Errorf("it was closed %d times", closes)
 	}
@@ -154,10 +155,10 @@ func TestIPCMemClosed(t *testing.T) {
 	if closes != 2 {
 		t.Error("a call that must not wait has closed the memory")
 	}
-	noErr(t, gpu.Synchronize())
+	NoErr(t, gpu.Synchronize())
 	if closes != 3 {
 		t.Errorf("it was closed %d times", closes)
 	}
-	noErr(t, errors.Join(s.Close(), gpu.Close(), drv.Close()))
+	NoErr(t, errors.Join(s.Close(), gpu.Close(), drv.Close()))
 	sim.Check(t)
 }

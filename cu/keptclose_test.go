@@ -8,6 +8,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // atOnce calls functions at the same time.
@@ -30,8 +31,8 @@ func TestKeptIsNoCall(t *testing.T) {
 	r := newRig(t)
 	owner := r.stream(r.gpu)
 	late := 0
-	for i := range fewer(3000) {
-		d, s := need(r.gpu.Alloc(8))(t), need(r.gpu.WrapStream(owner.Handle()))(t)
+	for i := range Fewer(3000) {
+		d, s := Need(r.gpu.Alloc(8))(t), Need(r.gpu.WrapStream(owner.Handle()))(t)
 		r.ok(s.Memset(d, 1))
 		atOnce(func() { r.ok(d.Close()) }, func() {
 			for range i % 300 { // to meet every moment of the other call
@@ -51,9 +52,9 @@ func TestKeptIsNoCall(t *testing.T) {
 // the stream.
 func TestKeptDuringOtherCall(t *testing.T) {
 	r := newRig(t)
-	noop, d := need(r.module(r.gpu).Function("noop"))(t), need(r.gpu.Alloc(8))(t)
+	noop, d := Need(r.module(r.gpu).Function("noop"))(t), Need(r.gpu.Alloc(8))(t)
 	r.ok(r.s.Memset(d, 1))
-	goOn := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, oneThread) })
+	goOn := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, OneThread) })
 	r.returns("Close", d.Close)
 	if err := r.s.Memset(d, 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("a memset of closed memory: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 const linkHead = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -93,8 +94,8 @@ func testLinkCases(t *testing.T, gpu *Context) {
 				}
 				return
 			}
-			noErr(t, err)
-			mod := need(gpu.LoadModule(linked.Image))(t)
+			NoErr(t, err)
+			mod := Need(gpu.LoadModule(linked.Image))(t)
 			defer mod.Close()
 			for _, k := range []struct {
 				name string
@@ -104,7 +105,7 @@ func testLinkCases(t *testing.T, gpu *Context) {
 				if errors.Is(err, ResultNotFound) && k.want == 0 {
 					continue
 				}
-				noErr(t, err)
+				NoErr(t, err)
 				if got := launched(t, f, gpu); got != k.want {
 					t.Errorf("%s has written %d, not %d", k.name, got, k.want)
 				}
@@ -115,20 +116,20 @@ func testLinkCases(t *testing.T, gpu *Context) {
 
 // TestLink links texts that use each other's functions and variables.
 func TestLink(t *testing.T) {
-	r := newSoft(t)
-	testLinkCases(t, r.gpu)
+	r := NewSoft(t)
+	testLinkCases(t, r.GPU)
 	main := LinkInput{"main.ptx", []byte(linkHead + declareF + kernelText("ka", callF))}
-	linked := need(r.gpu.Link([]LinkInput{main, {"f.ptx", []byte(".version 8.0\n.target sm_80\n" +
+	linked := Need(r.GPU.Link([]LinkInput{main, {"f.ptx", []byte(".version 8.0\n.target sm_80\n" +
 		".address_size 64\n" + functionText(".visible", "f", 2))}}, JITVerbose()))(t)
 	if !strings.Contains(linked.Log, "kernel ka") {
 		t.Errorf("the log is %q", linked.Log)
 	}
-	l := need(r.drv.LoadLibrary(linked.Image))(t)
+	l := Need(r.Drv.LoadLibrary(linked.Image))(t)
 	defer l.Close()
-	if n := launched(t, need(need(l.Kernel("ka"))(t).Function(r.gpu))(t), r.gpu); n != 2 {
+	if n := launched(t, Need(Need(l.Kernel("ka"))(t).Function(r.GPU))(t), r.GPU); n != 2 {
 		t.Errorf("the kernel of the library has written %d", n)
 	}
-	if n := r.sim.Census()["linker"]; n != 0 {
+	if n := r.Sim.Census()["linker"]; n != 0 {
 		t.Errorf("%d linkers are left", n)
 	}
 }
@@ -157,9 +158,9 @@ func (d unknownLinks) LinkComplete(th *driver.Thread, l driver.LinkState) (drive
 // TestLinkUnknown checks that results of the linker do not count as a loss of the device.
 func TestLinkUnknown(t *testing.T) {
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(unknownLinks{sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(unknownLinks{sim.Software()}))))(t)
 	defer drv.Close()
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	testLinkCases(t, gpu)
 	if err := gpu.Err(); err != nil {
@@ -169,14 +170,14 @@ func TestLinkUnknown(t *testing.T) {
 
 // TestLinkMistakes links what cannot be linked.
 func TestLinkMistakes(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	var none *Context
 	_, err := none.Link(nil)
-	r.is(err, ErrNil)
-	_, err = r.gpu.Link(nil)
-	r.is(err, core.ErrInvalid)
-	_, err = r.gpu.Link([]LinkInput{{"x", nil}})
-	r.is(err, core.ErrInvalid)
+	r.Is(err, ErrNil)
+	_, err = r.GPU.Link(nil)
+	r.Is(err, core.ErrInvalid)
+	_, err = r.GPU.Link([]LinkInput{{"x", nil}})
+	r.Is(err, core.ErrInvalid)
 	cubin := make([]byte, 64)
 	copy(cubin, "\x7fELF")
 	cubin[18] = 190
@@ -191,8 +192,8 @@ func TestLinkMistakes(t *testing.T) {
 		{"a cubin", cubin, ResultNoBinaryForGPU, "cannot be linked without one"},
 		{"an archive", []byte("!<arch>\n"), ResultNoBinaryForGPU, "cannot be linked without one"},
 	} {
-		_, err := r.gpu.Link([]LinkInput{{"good", []byte(putPTX)}, {c.what, c.data}})
-		r.is(err, c.result)
+		_, err := r.GPU.Link([]LinkInput{{"good", []byte(PutPTX)}, {c.what, c.data}})
+		r.Is(err, c.result)
 		if want := fmt.Sprintf("input 1, %q", c.what); c.what != "a mistake" &&
 			(err == nil || !strings.Contains(err.Error(), want)) || err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v", c.what, err)
@@ -253,9 +254,9 @@ func (d *linkThreads) LinkDestroy(th *driver.Thread, l driver.LinkState) driver.
 // TestLinkThreads checks that one thread creates, completes and destroys a linker.
 func TestLinkThreads(t *testing.T) {
 	d := &linkThreads{Software: cusim.New().Software()}
-	drv := need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
 	defer drv.Close()
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	testLinkThreads(t, gpu)
 	if n := d.others.Load(); n > 0 {

@@ -11,11 +11,12 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 func (f *fake) host(c *Context, size uint64) *HostMem {
 	f.t.Helper()
-	m := need(c.AllocHost(size, HostDefault))(f.t)
+	m := Need(c.AllocHost(size, HostDefault))(f.t)
 	f.t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -43,7 +44,7 @@ func TestReaderAt(t *testing.T) {
 		if n, err := m.WriteAt([]byte("xyz"), 4); n != 3 || err != nil {
 			t.Fatalf("%s: WriteAt = %d, %v", name, n, err)
 		}
-		all := need(io.ReadAll(io.NewSectionReader(m, 0, 100)))(t)
+		all := Need(io.ReadAll(io.NewSectionReader(m, 0, 100)))(t)
 		if string(all) != "0123xyz789" {
 			t.Errorf("%s: it holds %q", name, all)
 		}
@@ -74,7 +75,7 @@ func TestStreamCopy(t *testing.T) {
 	r := newRig(t)
 	a, b, h := r.memory(r.gpu, 8), r.memory(r.gpu, 8), r.host(r.gpu, 16)
 	far := r.memory(r.context(r.drv, 1), 8)
-	need(h.WriteAt([]byte("abcdefghijklmnop"), 0))(t)
+	Need(h.WriteAt([]byte("abcdefghijklmnop"), 0))(t)
 	r.ok(r.s.Copy(a, h.Span(4, 8)))            // host to device
 	r.ok(r.s.Copy(b.Span(2, 6), a.Span(1, 4))) // within the device
 	r.ok(r.s.Memset(b.Span(0, 2), '<'))
@@ -160,7 +161,7 @@ func TestStreamCopyMistakes(t *testing.T) {
 	if err := r.s.Memset(unmapped, 0); !errors.Is(err, core.ErrUnmapped) {
 		t.Errorf("a set of unmapped memory: %v", err)
 	}
-	noop := need(r.module(r.gpu).Function("axpy"))(t)
+	noop := Need(r.module(r.gpu).Function("axpy"))(t)
 	if err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(unmapped), F32(0), U64(0)); !errors.Is(err, core.ErrUnmapped) {
 		t.Errorf("a launch on unmapped memory: %v", err)
 	}
@@ -189,16 +190,16 @@ func TestMemoryStaysForTheGPU(t *testing.T) {
 			return far, r.s, func() error { return r.s.Copy(d, far) }
 		},
 		"argument": func(r *rig, _ *Context) (io.Closer, *Stream, func() error) {
-			d, axpy := r.memory(r.gpu, 8), need(r.module(r.gpu).Function("axpy"))(r.t)
+			d, axpy := r.memory(r.gpu, 8), Need(r.module(r.gpu).Function("axpy"))(r.t)
 			return d, r.s, func() error { return axpy.Launch(r.s, one, Ptr(d), F32(0), U64(0)) }
 		},
 		"host argument": func(r *rig, _ *Context) (io.Closer, *Stream, func() error) {
-			h, axpy := r.host(r.gpu, 8), need(r.module(r.gpu).Function("axpy"))(r.t)
+			h, axpy := r.host(r.gpu, 8), Need(r.module(r.gpu).Function("axpy"))(r.t)
 			return h, r.s, func() error { return axpy.Launch(r.s, one, Ptr(h), F32(0), U64(0)) }
 		},
 		"peer's argument": func(r *rig, other *Context) (io.Closer, *Stream, func() error) {
 			r.ok(r.gpu.EnablePeerAccess(other))
-			far, axpy := r.memory(other, 8), need(r.module(r.gpu).Function("axpy"))(r.t)
+			far, axpy := r.memory(other, 8), Need(r.module(r.gpu).Function("axpy"))(r.t)
 			return far, r.s, func() error { return axpy.Launch(r.s, one, Ptr(far.Span(4, 4)), F32(0), U64(0)) }
 		},
 	} {
@@ -212,7 +213,7 @@ func TestMemoryStaysForTheGPU(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- mem.Close() }()
 			// The driver would notice if the memory was gone too soon.
-			if !eventually(func() bool { return r.ask("fake_waiting") != 0 || r.relaxed("cuEventQuery") > 10 }) {
+			if !Eventually(func() bool { return r.ask("fake_waiting") != 0 || r.relaxed("cuEventQuery") > 10 }) {
 				t.Error("Close does not wait")
 			}
 			if n := r.census(kindMemory) + r.census(kindHost); n == 0 {
@@ -230,7 +231,7 @@ func TestMemoryStaysForTheGPU(t *testing.T) {
 // TestHostMemAbandoned abandons pinned memory, and closes some in a View.
 func TestHostMemAbandoned(t *testing.T) {
 	r := newRig(t)
-	need(r.gpu.AllocHost(8, HostPortable))(t)
+	Need(r.gpu.AllocHost(8, HostPortable))(t)
 	if diff := cmp.Diff([]string{"host memory abandoned"}, r.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
@@ -258,7 +259,7 @@ func TestHostMemAbandoned(t *testing.T) {
 func TestGlobal(t *testing.T) {
 	r := newRig(t)
 	m := r.module(r.gpu)
-	v := need(m.Global("counter"))(t)
+	v := Need(m.Global("counter"))(t)
 	if v.Size() != 8 {
 		t.Errorf("Size = %d", v.Size())
 	}
@@ -278,7 +279,7 @@ func TestGlobal(t *testing.T) {
 	if _, err := other.Global("nonsense"); !errors.Is(err, ResultNotFound) {
 		t.Errorf("an unknown variable: %v", err)
 	}
-	need(other.Global("counter"))(t) // abandoned: it lets the module go
+	Need(other.Global("counter"))(t) // abandoned: it lets the module go
 	r.ok(other.Close())
 }
 
@@ -294,7 +295,7 @@ func TestEmbeddedMemory(t *testing.T) {
 		"Copy":   r.s.Copy(tensor, mem),
 		"Memset": r.s.Memset(&tensor, 0),
 		"AddMemset": func() error {
-			_, err := need(r.gpu.NewGraph())(t).Add(&MemsetNode{Dst: tensor, Value: 0})
+			_, err := Need(r.gpu.NewGraph())(t).Add(&MemsetNode{Dst: tensor, Value: 0})
 			return err
 		}(),
 	} {

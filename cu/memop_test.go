@@ -9,13 +9,14 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestGPUMemOps writes words, and waits for them, on streams and in nodes of graphs.
 func TestGPUMemOps(t *testing.T) {
-	gpu := gpuContext(t)
-	a, b := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
-	mem, out := need(gpu.Alloc(32))(t), need(gpu.AllocHost(32, 0))(t)
+	gpu := GPUContext(t)
+	a, b := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
+	mem, out := Need(gpu.Alloc(32))(t), Need(gpu.AllocHost(32, 0))(t)
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -48,23 +49,23 @@ func TestGPUMemOps(t *testing.T) {
 	ok(a.BatchMemOps(WriteWord32(w32(0), 7), WriteWord32(w32(1), 2), WriteWord64(w64(1), 1<<40)))
 	words(b, 7, 2, 0, 1<<8, 9)
 
-	g := need(gpu.NewGraph())(t)
-	wait := need(g.Add(&MemOpsNode{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
-	write := need(g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
-	x := need(g.Instantiate())(t)
+	g := Need(gpu.NewGraph())(t)
+	wait := Need(g.Add(&MemOpsNode{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
+	write := Need(g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
+	x := Need(g.Instantiate())(t)
 	ok(x.Launch(b))
 	ok(a.BatchMemOps(WriteWord32(w32(0), 100)))
 	words(b, 100, 101, 102, 103, 9)
 	ok(x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)}}))
 	ok(x.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106)
-	pooled, managed := need(a.Alloc(8))(t), need(memory.AllocManaged(gpu, 8, memory.AttachGlobal))(t)
+	pooled, managed := Need(a.Alloc(8))(t), Need(memory.AllocManaged(gpu, 8, memory.AttachGlobal))(t)
 	for what, err := range map[string]error{
 		"memory of a pool":             a.BatchMemOps(WriteWord64(pooled, 1)),
 		"managed memory":               a.BatchMemOps(WriteWord64(managed, 1)),
 		"another number of operations": x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105)}}),
 		"another kind of operation":    x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)}}),
-		"a node of another type":       need(g.Add(&EmptyNode{}))(t).Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
+		"a node of another type":       Need(g.Add(&EmptyNode{}))(t).Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
 		"no operations":                write.Set(&MemOpsNode{}),
 		"a word of 8 bytes":            a.BatchMemOps(WriteWord32(w64(0), 1)),
 		"a word that is not aligned":   a.BatchMemOps(WriteWord64(mem.Span(4, 8), 1)),
@@ -81,13 +82,13 @@ func TestGPUMemOps(t *testing.T) {
 	}
 	ok(errors.Join(pooled.Close(), managed.Close()))
 	ok(write.Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(7), 107)}}))
-	y := need(g.Instantiate())(t)
+	y := Need(g.Instantiate())(t)
 	ok(y.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106, 107)
 
-	captured := need(a.Capture(CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
-	nodes := need(captured.Nodes())(t)
-	if typ := need(nodes[0].Type())(t); len(nodes) != 1 || typ != GraphNodeTypeBatchMemOp {
+	captured := Need(a.Capture(CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
+	nodes := Need(captured.Nodes())(t)
+	if typ := Need(nodes[0].Type())(t); len(nodes) != 1 || typ != GraphNodeTypeBatchMemOp {
 		t.Errorf("%d nodes of type %v", len(nodes), typ)
 	}
 	ok(errors.Join(x.Close(), y.Close(), g.Close(), captured.Close(), mem.Close(), out.Close(), a.Close(), b.Close()))
@@ -98,19 +99,19 @@ func TestGPUMemOps(t *testing.T) {
 
 // TestMemOpsVirtual uses operations for virtual memory again after other memory of the range was unmapped.
 func TestMemOpsVirtual(t *testing.T) {
-	r := newSoft(t)
-	m := r.reserve(16 * mib)
-	r.ok(errors.Join(m.Grow(2*mib), m.Grow(4*mib)))
-	first, second := WriteWord32(m.Span(4, 4), 5), WriteWord32(m.Span(2*mib, 4), 6)
-	r.ok(r.s.BatchMemOps(first, second))
-	r.ok(m.Unmap(2*mib, 2*mib))
-	r.ok(r.s.BatchMemOps(first))
-	r.is(r.s.BatchMemOps(first, second), core.ErrInvalid)
-	g := need(r.gpu.NewGraph())(t)
-	need(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
+	r := NewSoft(t)
+	m := Reserve(r, 16*MiB)
+	r.OK(errors.Join(m.Grow(2*MiB), m.Grow(4*MiB)))
+	first, second := WriteWord32(m.Span(4, 4), 5), WriteWord32(m.Span(2*MiB, 4), 6)
+	r.OK(r.S.BatchMemOps(first, second))
+	r.OK(m.Unmap(2*MiB, 2*MiB))
+	r.OK(r.S.BatchMemOps(first))
+	r.Is(r.S.BatchMemOps(first, second), core.ErrInvalid)
+	g := Need(r.GPU.NewGraph())(t)
+	Need(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
 	_, err := g.Add(&MemOpsNode{Ops: []MemOp{second}})
-	r.is(err, core.ErrInvalid)
-	r.ok(errors.Join(r.s.Synchronize(), g.Close()))
-	r.ok(m.Close())
-	r.is(r.s.BatchMemOps(first), ErrClosed)
+	r.Is(err, core.ErrInvalid)
+	r.OK(errors.Join(r.S.Synchronize(), g.Close()))
+	r.OK(m.Close())
+	r.Is(r.S.BatchMemOps(first), ErrClosed)
 }

@@ -5,27 +5,28 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestMemPoolStorm allocates, uses and frees memory of a pool on many streams at once, and closes streams meanwhile.
 func TestMemPoolStorm(t *testing.T) {
-	r := newSoft(t)
-	p := r.pool()
+	r := NewSoft(t)
+	p := newPool(r)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for i := range 50 {
-				s, err := r.gpu.NewStream(StreamNonBlocking)
+				s, err := r.GPU.NewStream(StreamNonBlocking)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				m, err := p.Alloc(s, uint64(1000*i+1))
 				if err == nil {
-					err = r.other.WaitStream(s)
+					err = r.Other.WaitStream(s)
 				}
 				if err == nil {
-					err = r.other.Memset(m, 1)
+					err = r.Other.Memset(m, 1)
 				}
 				if err == nil && i%3 == 0 {
 					err = m.Memset(2)
@@ -49,5 +50,5 @@ func TestMemPoolStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	r.freed(func() bool { return r.sim.Census()["device memory"] == 0 })
+	r.Freed(func() bool { return r.Sim.Census()["device memory"] == 0 })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/poolimport"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
@@ -80,22 +81,22 @@ func newOpenedRig(t *testing.T) *openedRig {
 	t.Helper()
 	r := &openedRig{T: t, sim: cusim.New()}
 	r.importing = newImporting(r.sim.Software())
-	drv := need(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
-	r.gpu = need(need(drv.Device(0))(t).PrimaryContext())(t)
-	r.a, r.b = need(r.gpu.NewStream(StreamNonBlocking))(t), need(r.gpu.NewStream(StreamNonBlocking))(t)
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(r.importing))))(t)
+	r.gpu = Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	r.a, r.b = Need(r.gpu.NewStream(StreamNonBlocking))(t), Need(r.gpu.NewStream(StreamNonBlocking))(t)
 	p, err := memory.NewPool(r.gpu, memory.PoolOptions{Shareable: true})
 	if errors.Is(err, ResultNotSupported) { // on Windows
 		t.Skip(err)
 	}
-	noErr(t, err)
-	r.p, r.m = p, need(p.Alloc(r.a, 64))(t)
-	r.f = need(p.Export())(t)
-	r.h, r.q = need(memory.PoolHandleOf(r.m))(t), need(memory.ImportPool(r.gpu, r.f.Fd()))(t)
-	noErr(t, r.a.Synchronize())
+	NoErr(t, err)
+	r.p, r.m = p, Need(p.Alloc(r.a, 64))(t)
+	r.f = Need(p.Export())(t)
+	r.h, r.q = Need(memory.PoolHandleOf(r.m))(t), Need(memory.ImportPool(r.gpu, r.f.Fd()))(t)
+	NoErr(t, r.a.Synchronize())
 	t.Cleanup(func() {
-		noErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close()))
-		noErr(t, errors.Join(r.a.Close(), r.b.Close(), r.gpu.Close()))
-		if !eventually(func() bool { drv.Close(); return len(r.sim.Census()) == 0 }) {
+		NoErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close()))
+		NoErr(t, errors.Join(r.a.Close(), r.b.Close(), r.gpu.Close()))
+		if !Eventually(func() bool { drv.Close(); return len(r.sim.Census()) == 0 }) {
 			r.sim.Check(t)
 		}
 	})
@@ -104,12 +105,12 @@ func newOpenedRig(t *testing.T) *openedRig {
 
 func (r *openedRig) open() *DeviceMem {
 	r.Helper()
-	return need(r.q.Open(r.h))(r.T)
+	return Need(r.q.Open(r.h))(r.T)
 }
 
 func (r *openedRig) again() *memory.Pool {
 	r.Helper()
-	return need(memory.ImportPool(r.gpu, r.f.Fd()))(r.T)
+	return Need(memory.ImportPool(r.gpu, r.f.Fd()))(r.T)
 }
 
 // pools returns the number of pools that there are in the driver, of which one is not imported.
@@ -122,7 +123,7 @@ func (r *openedRig) there() bool { return r.sim.Census()["device memory"] == 2 }
 func (r *openedRig) works(m *DeviceMem, v byte) {
 	r.Helper()
 	got := make([]byte, 64)
-	noErr(r.T, errors.Join(m.Memset(v), r.gpu.Synchronize(), r.m.CopyTo(got)))
+	NoErr(r.T, errors.Join(m.Memset(v), r.gpu.Synchronize(), r.m.CopyTo(got)))
 	if !bytes.Equal(got, bytes.Repeat([]byte{v}, 64)) {
 		r.Errorf("the memory has %d", got)
 	}
@@ -144,13 +145,13 @@ func (r *openedRig) freedSoon() bool {
 func (r *openedRig) finish() {
 	r.Helper()
 	r.sim.Finish()
-	noErr(r.T, need(r.gpu.Alloc(1))(r.T).Close())
+	NoErr(r.T, Need(r.gpu.Alloc(1))(r.T).Close())
 }
 
 // ends waits until the memory is freed in the driver.
 func (r *openedRig) ends() {
 	r.Helper()
-	if !eventually(func() bool { r.finish(); return !r.there() }) {
+	if !Eventually(func() bool { r.finish(); return !r.there() }) {
 		r.Error("the memory is not freed")
 	}
 }
@@ -179,14 +180,14 @@ func TestPoolOpenedTwice(t *testing.T) {
 					t.Errorf("the memory is at %#x and %#x", list[0].Handle(), list[1].Handle())
 				}
 				first, last := list[i], list[1-i]
-				noErr(t, r.a.Memset(first, 1))
+				NoErr(t, r.a.Memset(first, 1))
 				r.sim.Hold(r.a.Handle())
 				held := r.a.Handle()
-				noErr(t, errors.Join(r.a.Memset(first, 2), end(r, first, r.a)))
+				NoErr(t, errors.Join(r.a.Memset(first, 2), end(r, first, r.a)))
 				if !errors.Is(first.Memset(1), ErrClosed) {
 					t.Error("the closed memory can be used")
 				}
-				noErr(t, errors.Join(r.b.Memset(last, 3), r.b.Synchronize(), last.Close()))
+				NoErr(t, errors.Join(r.b.Memset(last, 3), r.b.Synchronize(), last.Close()))
 				if !r.there() && !core.Of(r.a).Closed() { // else it is no longer held
 					t.Error("the memory is freed before the work of the other opening is done")
 				}
@@ -194,7 +195,7 @@ func TestPoolOpenedTwice(t *testing.T) {
 				r.ends()
 				again := r.open()
 				r.works(again, 4)
-				noErr(t, again.Close())
+				NoErr(t, again.Close())
 				r.ends()
 			})
 		}
@@ -216,17 +217,17 @@ func TestPoolOpenedAgain(t *testing.T) {
 	m := r.open()
 	addr := m.Handle()
 	r.sim.Hold(r.a.Handle())
-	noErr(t, errors.Join(r.a.Memset(m, 1), closedDuringCall(m)))
+	NoErr(t, errors.Join(r.a.Memset(m, 1), closedDuringCall(m)))
 	again := r.open()
 	if again.Handle() != addr {
 		t.Errorf("the memory is at %#x and %#x", addr, again.Handle())
 	}
 	r.sim.Release(r.a.Handle())
-	if !eventually(core.Of(m).Freed.Load) {
+	if !Eventually(core.Of(m).Freed.Load) {
 		t.Fatal("the first opening does not end")
 	}
 	r.works(again, 2)
-	noErr(t, again.Close())
+	NoErr(t, again.Close())
 	r.ends()
 }
 
@@ -236,7 +237,7 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		r := newOpenedRig(t)
 		m := r.open()
-		noErr(t, r.a.Memset(m, 1))
+		NoErr(t, r.a.Memset(m, 1))
 		end := func() {
 			if err := m.Close(); err != nil {
 				t.Error(err)
@@ -246,7 +247,7 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 		r.opened.Store(&end)
 		if fails {
 			r.sim.Hold(r.a.Handle())
-			noErr(t, r.a.Memset(m, 2))
+			NoErr(t, r.a.Memset(m, 2))
 			r.sim.Inject(cusim.Fault{Function: "cuMemPoolImportPointer", Code: int(ResultOutOfMemory)})
 			if _, err := r.q.Open(r.h); !errors.Is(err, ResultOutOfMemory) {
 				t.Errorf("Open = %v", err)
@@ -261,7 +262,7 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 				t.Errorf("the driver has opened the memory %d times, want 2", n)
 			}
 			r.works(again, 2)
-			noErr(t, again.Close())
+			NoErr(t, again.Close())
 		}
 		r.ends()
 	}
@@ -273,7 +274,7 @@ func TestPoolOpenedDuringFree(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		r := newOpenedRig(t)
 		m := r.open()
-		noErr(t, r.a.Memset(m, 1))
+		NoErr(t, r.a.Memset(m, 1))
 		r.imports.Store(0)
 		asked, closed := make(chan struct{}), make(chan struct{})
 		var again *DeviceMem
@@ -289,14 +290,14 @@ func TestPoolOpenedDuringFree(t *testing.T) {
 			<-asked // the driver has returned the address of the memory that is about to be freed
 		}
 		r.frees.Store(&opens)
-		noErr(t, m.Close())
+		NoErr(t, m.Close())
 		close(closed)
 		wg.Wait()
 		if n := r.imports.Load(); n != 2 {
 			t.Errorf("the driver has opened the memory %d times, want 2", n)
 		}
 		r.works(again, 2)
-		noErr(t, again.Close())
+		NoErr(t, again.Close())
 		r.ends()
 	}
 }
@@ -328,7 +329,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	}
 	wg.Wait()
 	r.ends()
-	if !eventually(func() bool {
+	if !Eventually(func() bool {
 		return core.StateOf[poolimport.Memory](core.Of(r.gpu).Context.Drv).Idle()
 	}) {
 		t.Error("memory is open")
@@ -349,32 +350,32 @@ func TestPoolImportedTwice(t *testing.T) {
 		for i := range 2 {
 			t.Run(name, func(t *testing.T) {
 				r := newOpenedRig(t)
-				second := need(need(r.gpu.Device().Driver().Device(0))(t).NewContext(0))(t)
-				list := []*memory.Pool{r.q, need(memory.ImportPool(second, r.f.Fd()))(t)}
+				second := Need(Need(r.gpu.Device().Driver().Device(0))(t).NewContext(0))(t)
+				list := []*memory.Pool{r.q, Need(memory.ImportPool(second, r.f.Fd()))(t)}
 				if list[0].Handle() != list[1].Handle() {
 					t.Errorf("the pool has the handles %#x and %#x", list[0].Handle(), list[1].Handle())
 				}
 				first, last := list[i], list[1-i]
-				streams := []*Stream{r.a, need(second.NewStream(StreamNonBlocking))(t)}
-				m := need(first.Open(r.h))(t)
-				noErr(t, errors.Join(streams[i].Memset(m, 3), end(first)))
+				streams := []*Stream{r.a, Need(second.NewStream(StreamNonBlocking))(t)}
+				m := Need(first.Open(r.h))(t)
+				NoErr(t, errors.Join(streams[i].Memset(m, 3), end(first)))
 				r.works(m, 1)
-				again := need(last.Open(r.h))(t)
+				again := Need(last.Open(r.h))(t)
 				if m.Handle() != again.Handle() {
 					t.Errorf("the memory is at %#x and %#x", m.Handle(), again.Handle())
 				}
-				noErr(t, m.Close())
+				NoErr(t, m.Close())
 				r.works(again, 2)
-				noErr(t, errors.Join(streams[1-i].Memset(again, 3), again.Close()))
+				NoErr(t, errors.Join(streams[1-i].Memset(again, 3), again.Close()))
 				r.ends()
 				if n := r.pools(); n != 2 {
 					t.Errorf("there are %d pools, want 2", n)
 				}
-				noErr(t, last.Close())
-				if !eventually(func() bool { return r.pools() == 1 }) {
+				NoErr(t, last.Close())
+				if !Eventually(func() bool { return r.pools() == 1 }) {
 					t.Errorf("there are %d pools, want 1", r.pools())
 				}
-				noErr(t, errors.Join(streams[1].Close(), second.Close()))
+				NoErr(t, errors.Join(streams[1].Close(), second.Close()))
 				r.q = r.again()
 			})
 		}
@@ -395,7 +396,7 @@ func TestPoolDestroyedDuringImport(t *testing.T) {
 		r.q = r.again()
 		m := r.open()
 		r.works(m, 1)
-		noErr(t, m.Close())
+		NoErr(t, m.Close())
 		r.ends()
 	})
 	for name, waits := range map[string]bool{"imported": false, "imported, and counted after Close": true} {
@@ -415,13 +416,13 @@ func TestPoolDestroyedDuringImport(t *testing.T) {
 				<-asked // the driver has returned the handle of the pool that is about to be destroyed
 			}
 			r.destroys.Store(&imports)
-			noErr(t, r.q.Close())
+			NoErr(t, r.q.Close())
 			close(closed)
 			wg.Wait()
 			r.q = again
 			m := r.open()
 			r.works(m, 1)
-			noErr(t, m.Close())
+			NoErr(t, m.Close())
 			r.ends()
 		})
 	}
@@ -430,11 +431,11 @@ func TestPoolDestroyedDuringImport(t *testing.T) {
 // TestPoolImportedStorm imports, uses and closes one pool on many goroutines at once.
 func TestPoolImportedStorm(t *testing.T) {
 	r := newOpenedRig(t)
-	noErr(t, r.q.Close())
+	NoErr(t, r.q.Close())
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			s := need(r.gpu.NewStream(StreamNonBlocking))(t)
+			s := Need(r.gpu.NewStream(StreamNonBlocking))(t)
 			defer s.Close()
 			for i := range 100 {
 				p, err := memory.ImportPool(r.gpu, r.f.Fd())
@@ -455,7 +456,7 @@ func TestPoolImportedStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if !eventually(func() bool {
+	if !Eventually(func() bool {
 		r.finish()
 		return core.StateOf[poolimport.Pools](core.Of(r.gpu).Context.Drv).Idle() && r.pools() == 1
 	}) {

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestWithMinVersion opens drivers of several versions.
@@ -39,14 +40,14 @@ func TestWithMinVersion(t *testing.T) {
 
 // TestGPUWithMinVersion asks a GPU's driver for its own version, and for one that does not exist.
 func TestGPUWithMinVersion(t *testing.T) {
-	own := int(need(gpuDriver(t).Version())(t))
+	own := int(Need(GPUDriver(t).Version())(t))
 	option := WithSoftware(cusim.New(cusim.Version(own)))
-	if path := os.Getenv(gpuEnv); path == "1" {
+	if path := os.Getenv(GPUEnv); path == "1" {
 		option = nil
 	} else if path != "" {
 		option = WithLibrary(path)
 	}
-	drv := need(Open(option, WithMinVersion(own/1000, own%1000/10)))(t)
+	drv := Need(Open(option, WithMinVersion(own/1000, own%1000/10)))(t)
 	if err := drv.Close(); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 var (
@@ -28,7 +29,7 @@ var (
 func TestHandleModel(t *testing.T) {
 	ops := *modelOps
 	if ops == 0 {
-		ops = fewer(200_000)
+		ops = Fewer(200_000)
 	}
 	seed := *modelSeed
 	if seed == 0 {
@@ -353,7 +354,7 @@ func (m *model) run(seed uint64) {
 	}
 	// What was not closed was abandoned, and each report is about one of these.
 	for _, kind := range []string{"context", "stream", "module", "device memory"} {
-		if !eventually(func() bool { return m.unclosed(kind).Load() == 0 }) {
+		if !Eventually(func() bool { return m.unclosed(kind).Load() == 0 }) {
 			m.t.Errorf("%d of kind %s neither closed nor reported as abandoned", m.unclosed(kind).Load(), kind)
 		}
 	}
@@ -507,7 +508,7 @@ func (a *actor) letGo(l *modelLife, kind string, f func() error) {
 
 func (a *actor) renewContext(i int) {
 	device := [...]int{0, 0, 0, 1, 1, 2}[i]
-	c, err := need(a.drv.Device(device))(a.t).PrimaryContext()
+	c, err := Need(a.drv.Device(device))(a.t).PrimaryContext()
 	if !a.judge("PrimaryContext", expect{}, err) {
 		return
 	}
@@ -587,8 +588,8 @@ func (a *actor) renewModule(i int) {
 	}
 	a.unclosed("module").Add(1)
 	n := &modelModule{modelLife: new(modelLife), m: mod, device: c.device}
-	n.noop = need(mod.Function("noop"))(a.t)
-	n.axpy = need(mod.Function("axpy"))(a.t)
+	n.noop = Need(mod.Function("noop"))(a.t)
+	n.axpy = Need(mod.Function("axpy"))(a.t)
 	if old := a.modules[i].Swap(n); old != nil {
 		a.letGo(old.modelLife, "module", old.m.Close)
 	}

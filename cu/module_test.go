@@ -11,11 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 func TestModuleLog(t *testing.T) {
 	r := newRig(t)
-	m := need(r.gpu.LoadModule([]byte("fake"), JITMaxRegisters(32), JITOptimizationLevel(3), JITLineInfo(), JITOption{}, JITVerbose()))(t)
+	m := Need(r.gpu.LoadModule([]byte("fake"), JITMaxRegisters(32), JITOptimizationLevel(3), JITLineInfo(), JITOption{}, JITVerbose()))(t)
 	defer m.Close()
 	if log := m.Log(); log != "info: 0 bytes gmem" {
 		t.Errorf("Log = %q", log)
@@ -49,27 +50,27 @@ func TestModuleFile(t *testing.T) {
 		t.Errorf("a bad file: %v", err)
 	}
 	r.ok(os.WriteFile(path, []byte("fake"), 0o600))
-	r.ok(need(r.gpu.LoadModuleFile(path))(t).Close())
+	r.ok(Need(r.gpu.LoadModuleFile(path))(t).Close())
 }
 
 func TestFunctionFacts(t *testing.T) {
 	r := newRig(t)
 	m := r.module(r.gpu)
-	fn := need(m.Function("axpy"))(t)
+	fn := Need(m.Function("axpy"))(t)
 	if fn.Name() != "axpy" || fn.Handle() == 0 {
 		t.Errorf("Name = %q, Handle = %d", fn.Name(), fn.Handle())
 	}
 	if sizes, known := fn.Params(); !known || cmp.Diff([]uint64{8, 4, 8}, sizes) != "" {
 		t.Errorf("Params = %v, %v", sizes, known)
 	}
-	if n := need(fn.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n != 1024 {
+	if n := Need(fn.Attribute(FunctionAttributeMaxThreadsPerBlock))(t); n != 1024 {
 		t.Errorf("Attribute = %d", n)
 	}
 	r.ok(fn.SetAttribute(FunctionAttributeMaxDynamicSharedSizeBytes, 1<<16))
 	if err := fn.SetAttribute(FunctionAttributeNumRegs, 1); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an attribute that cannot be set: %v", err)
 	}
-	if n := need(fn.MaxActiveBlocks(256, 0))(t); n != 8 {
+	if n := Need(fn.MaxActiveBlocks(256, 0))(t); n != 8 {
 		t.Errorf("MaxActiveBlocks = %d", n)
 	}
 	if blocks, threads, err := fn.SuggestBlockSize(0, 512); blocks != 264 || threads != 512 || err != nil {
@@ -85,7 +86,7 @@ func TestFunctionFacts(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	noop := need(m.Function("noop"))(t)
+	noop := Need(m.Function("noop"))(t)
 	r.ok(noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 264}, Block: Dim3{X: 1}, Flags: LaunchCooperative}))
 	err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 265}, Block: Dim3{X: 1}, Flags: LaunchCooperative})
 	if !errors.Is(err, ResultCooperativeLaunchTooLarge) || !strings.Contains(err.Error(), "MaxActiveBlocks") || r.calls("cuLaunchCooperativeKernel") != 2 {
@@ -127,9 +128,9 @@ func TestParamsFromPTX(t *testing.T) {
 	r.tell("fake_version", 12030)
 	drv := r.open()
 	gpu := r.context(drv, 0)
-	m := need(gpu.LoadModule([]byte(axpyPTX)))(t)
+	m := Need(gpu.LoadModule([]byte(axpyPTX)))(t)
 	defer m.Close()
-	axpy := need(m.Function("axpy"))(t)
+	axpy := Need(m.Function("axpy"))(t)
 	if sizes, known := axpy.Params(); !known || cmp.Diff([]uint64{8, 4, 8}, sizes) != "" {
 		t.Fatalf("Params = %v, %v", sizes, known)
 	}
@@ -138,7 +139,7 @@ func TestParamsFromPTX(t *testing.T) {
 		t.Errorf("too few arguments: %v", err)
 	}
 	// Of other images nothing is known.
-	if _, known := need(r.module(gpu).Function("axpy"))(t).Params(); known {
+	if _, known := Need(r.module(gpu).Function("axpy"))(t).Params(); known {
 		t.Error("parameters of a kernel that is nowhere declared")
 	}
 }

@@ -8,12 +8,13 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestMoveRace exchanges three events, in a circle: each is somewhere all the time.
 func TestMoveRace(t *testing.T) {
-	r := newSoft(t)
-	events := [3]*Event{r.event(0), r.event(EventDisableTiming), r.event(EventBlockingSync)}
+	r := NewSoft(t)
+	events := [3]*Event{r.Event(0), r.Event(EventDisableTiming), r.Event(EventBlockingSync)}
 	want := map[EventKey]int{}
 	for _, e := range events {
 		want[e.Key()] = 1

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // hangingDriver is a software driver in which one function does not return until the test says so.
@@ -54,7 +55,7 @@ func TestOpenContext(t *testing.T) {
 	sim := cusim.New()
 	h := hang(sim)
 	drv, err := OpenContext(context.Background(), WithSoftware(driver.Provide(h)))
-	if err != nil || need(drv.DeviceCount())(t) != 1 {
+	if err != nil || Need(drv.DeviceCount())(t) != 1 {
 		t.Fatal(err)
 	}
 	<-h.began
@@ -91,8 +92,8 @@ func TestRetainPrimaryContext(t *testing.T) {
 		sim := cusim.New()
 		h := hang(sim)
 		hook := WithLeakHook(func(l Leak) { t.Errorf("leak: %+v", l) })
-		drv := need(Open(WithSoftware(driver.Provide(h)), neverWait, hook))(t)
-		dev := need(drv.Device(0))(t)
+		drv := Need(OpenNeverWait(WithSoftware(driver.Provide(h)), hook))(t)
+		dev := Need(drv.Device(0))(t)
 		h.retain = make(chan struct{})
 		cause := errors.New("too late")
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -100,7 +101,7 @@ func TestRetainPrimaryContext(t *testing.T) {
 		_, err := dev.RetainPrimaryContext(ctx)
 		wantEnded(t, err, cause, "cuDevicePrimaryCtxRetain")
 		close(h.retain)
-		if !eventually(func() bool { return drv.Stats().AbandonedContexts == 1 }) {
+		if !Eventually(func() bool { return drv.Stats().AbandonedContexts == 1 }) {
 			t.Fatalf("the context is not abandoned: %+v", drv.Stats())
 		}
 		if again {
@@ -111,7 +112,7 @@ func TestRetainPrimaryContext(t *testing.T) {
 			if n := drv.Stats().AbandonedContexts; n != 0 {
 				t.Errorf("%d contexts are abandoned, and one is in use", n)
 			}
-			if err := errors.Join(need(c.Alloc(64))(t).Close(), c.Close()); err != nil {
+			if err := errors.Join(Need(c.Alloc(64))(t).Close(), c.Close()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -136,15 +137,15 @@ func TestRetainPrimaryContext(t *testing.T) {
 // deferred objects: it may continue when nobody waits for it, and frees would wait for the GPU.
 func TestRetainPrimaryContextNoMemory(t *testing.T) {
 	h := hang(cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Code: 2})))
-	drv := need(Open(WithSoftware(driver.Provide(h)), neverWait))(t)
-	dev := need(drv.Device(0))(t)
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(h))))(t)
+	dev := Need(drv.Device(0))(t)
 	if _, err := dev.RetainPrimaryContext(context.Background()); !errors.Is(err, ResultOutOfMemory) {
 		t.Errorf("got %v", err)
 	}
 	if n := len(h.retains); n != 1 {
 		t.Errorf("%d calls of the driver", n)
 	}
-	if err := need(dev.RetainPrimaryContext(context.Background()))(t).Close(); err != nil {
+	if err := Need(dev.RetainPrimaryContext(context.Background()))(t).Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -152,16 +153,16 @@ func TestRetainPrimaryContextNoMemory(t *testing.T) {
 // TestGPUOpenContext opens the driver and the primary context of a GPU before a context.Context ends.
 func TestGPUOpenContext(t *testing.T) {
 	option := WithSoftware(cusim.New())
-	if path := os.Getenv(gpuEnv); path == "1" {
+	if path := os.Getenv(GPUEnv); path == "1" {
 		option = nil
 	} else if path != "" {
 		option = WithLibrary(path)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	drv := need(OpenContext(ctx, option))(t)
-	dev := need(drv.Device(0))(t)
-	c := need(dev.RetainPrimaryContext(ctx))(t)
-	if err := errors.Join(need(c.Alloc(64))(t).Close(), c.Close()); err != nil {
+	drv := Need(OpenContext(ctx, option))(t)
+	dev := Need(drv.Device(0))(t)
+	c := Need(dev.RetainPrimaryContext(ctx))(t)
+	if err := errors.Join(Need(c.Alloc(64))(t).Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
 	cancel()
@@ -177,18 +178,18 @@ func TestGPUOpenContext(t *testing.T) {
 // CUDA context end, as no Context is left.
 func TestCloseUnusedEndsWaits(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime())
-	drv := need(Open(WithSoftware(sim), neverWait))(t)
-	dev := need(drv.Device(0))(t)
-	a, late := need(dev.PrimaryContext())(t), need(dev.PrimaryContext())(t)
-	s := need(a.NewStream(StreamNonBlocking))(t)
+	drv := Need(OpenNeverWait(WithSoftware(sim)))(t)
+	dev := Need(drv.Device(0))(t)
+	a, late := Need(dev.PrimaryContext())(t), Need(dev.PrimaryContext())(t)
+	s := Need(a.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())
-	e := need(a.NewEvent(0))(t)
+	e := Need(a.NewEvent(0))(t)
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- e.Wait(context.Background()) }()
-	if !eventually(func() bool { return drv.Stats().Waits == 1 }) {
+	if !Eventually(func() bool { return drv.Stats().Waits == 1 }) {
 		t.Fatal("nobody waits")
 	}
 	if err := a.Close(); err != nil {

@@ -8,19 +8,20 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 func TestPointerInfo(t *testing.T) {
-	r := newSoft(t)
-	dev := r.gpu.Device()
-	m, h := need(r.gpu.Alloc(100))(t), need(r.gpu.AllocHost(100, 0))(t)
+	r := NewSoft(t)
+	dev := r.GPU.Device()
+	m, h := Need(r.GPU.Alloc(100))(t), Need(r.GPU.AllocHost(100, 0))(t)
 	defer m.Close()
 	defer h.Close()
-	p := r.pool()
-	pooled := need(p.Alloc(r.s, 100))(t)
+	p := newPool(r)
+	pooled := Need(p.Alloc(r.S, 100))(t)
 	defer pooled.Close()
 	own := make([]byte, 64)
-	host, ctx := uint64(h.Handle()), r.gpu.Handle()
+	host, ctx := uint64(h.Handle()), r.GPU.Handle()
 	for name, c := range map[string]struct {
 		addr uint64
 		want memory.PointerInfo
@@ -35,7 +36,7 @@ func TestPointerInfo(t *testing.T) {
 		"unregistered": {uint64(uintptr(unsafe.Pointer(&own[0]))), memory.PointerInfo{}},
 		"null":         {0, memory.PointerInfo{}},
 	} {
-		got := need(memory.PointerInfoOf(r.gpu, c.addr))(t)
+		got := Need(memory.PointerInfoOf(r.GPU, c.addr))(t)
 		if (got.BufferID == 0) != (c.want.Type == memory.TypeUnregistered) {
 			t.Errorf("%s: the buffer's ID is %d", name, got.BufferID)
 		}
@@ -44,14 +45,14 @@ func TestPointerInfo(t *testing.T) {
 			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)
 		}
 	}
-	if start, size, err := memory.AddressRange(r.gpu, m.Handle()+99); start != m.Handle() || size != 100 || err != nil {
+	if start, size, err := memory.AddressRange(r.GPU, m.Handle()+99); start != m.Handle() || size != 100 || err != nil {
 		t.Errorf("AddressRange = %#x, %d, %v", start, size, err)
 	}
-	if _, _, err := memory.AddressRange(r.gpu, m.Handle()+100); !errors.Is(err, ResultNotFound) {
+	if _, _, err := memory.AddressRange(r.GPU, m.Handle()+100); !errors.Is(err, ResultNotFound) {
 		t.Errorf("AddressRange of no memory: %v", err)
 	}
-	r.sim.Inject(cusim.Fault{Function: "cuPointerGetAttributes", Code: int(ResultUnknown)})
-	if _, err := memory.PointerInfoOf(r.gpu, m.Handle()); !errors.Is(err, ResultUnknown) {
+	r.Sim.Inject(cusim.Fault{Function: "cuPointerGetAttributes", Code: int(ResultUnknown)})
+	if _, err := memory.PointerInfoOf(r.GPU, m.Handle()); !errors.Is(err, ResultUnknown) {
 		t.Errorf("a failure of the driver: %v", err)
 	}
 }

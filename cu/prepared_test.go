@@ -10,13 +10,14 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestPreparedLaunch launches a prepared kernel with arguments that are replaced.
 func TestPreparedLaunch(t *testing.T) {
 	r := newRig(t)
-	axpy, d := need(r.module(r.gpu).Function("axpy"))(t), need(r.gpu.Alloc(64))(t)
-	p := need(axpy.Prepare(oneThread, Ptr(d), F32(1), U64(2)))(t)
+	axpy, d := Need(r.module(r.gpu).Function("axpy"))(t), Need(r.gpu.Alloc(64))(t)
+	p := Need(axpy.Prepare(OneThread, Ptr(d), F32(1), U64(2)))(t)
 	launched := func(want ...uint64) {
 		t.Helper()
 		r.ok(p.Launch(r.s))
@@ -45,7 +46,7 @@ func TestPreparedLaunch(t *testing.T) {
 		"nil memory":        {p.SetArg(0, Ptr(nil)), ErrNil, "argument 0 is nil memory"},
 		"a nil stream":      {p.Launch(nil), ErrNil, "stream"},
 		"another driver": {func() error {
-			_, err := axpy.Prepare(oneThread, Ptr(r.memory(r.context(r.open(), 0), 8)), F32(0), U64(0))
+			_, err := axpy.Prepare(OneThread, Ptr(r.memory(r.context(r.open(), 0), 8)), F32(0), U64(0))
 			return err
 		}(), ErrDriverMismatch, "argument 0 is device memory 0x"},
 		"no block": {func() error {
@@ -53,7 +54,7 @@ func TestPreparedLaunch(t *testing.T) {
 			return err
 		}(), ResultInvalidValue, "at least 1"},
 		"no function": {func() error {
-			_, err := (*Function)(nil).Prepare(oneThread)
+			_, err := (*Function)(nil).Prepare(OneThread)
 			return err
 		}(), ErrNil, "function"},
 	} {
@@ -80,8 +81,8 @@ func TestPreparedLaunch(t *testing.T) {
 // has one of the values.
 func TestPreparedConcurrently(t *testing.T) {
 	r := newRig(t)
-	axpy, a, b := need(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64), r.memory(r.gpu, 64)
-	p := need(axpy.Prepare(oneThread, Ptr(a), F32(1), U64(2)))(t)
+	axpy, a, b := Need(r.module(r.gpu).Function("axpy"))(t), r.memory(r.gpu, 64), r.memory(r.gpu, 64)
+	p := Need(axpy.Prepare(OneThread, Ptr(a), F32(1), U64(2)))(t)
 	var wg sync.WaitGroup
 	for range 3 {
 		s := r.stream(r.gpu)
@@ -101,18 +102,18 @@ func TestPreparedConcurrently(t *testing.T) {
 
 // TestGPUPreparedLaunch runs a prepared kernel, also as a part of a graph.
 func TestGPUPreparedLaunch(t *testing.T) {
-	gpu := gpuContext(t)
-	mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
-	defer closeIt(t, mod)
-	add := need(mod.Function("add"))(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	defer closeIt(t, s)
-	mem := need(gpu.Alloc(4))(t)
-	defer closeIt(t, mem)
+	gpu := GPUContext(t)
+	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+	defer CloseIt(t, mod)
+	add := Need(mod.Function("add"))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	defer CloseIt(t, s)
+	mem := Need(gpu.Alloc(4))(t)
+	defer CloseIt(t, mem)
 	if err := mem.CopyFrom(make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
-	p := need(add.Prepare(oneThread, Ptr(mem), U32(1), F32(0.5)))(t)
+	p := Need(add.Prepare(OneThread, Ptr(mem), U32(1), F32(0.5)))(t)
 	launch := func() error { return p.Launch(s) }
 	for range 2 {
 		if err := launch(); err != nil {
@@ -122,10 +123,10 @@ func TestGPUPreparedLaunch(t *testing.T) {
 	if err := p.SetArg(2, F32(2)); err != nil {
 		t.Fatal(err)
 	}
-	g := need(s.Capture(CaptureRelaxed, launch))(t)
-	defer closeIt(t, g)
-	x := need(g.Instantiate())(t)
-	defer closeIt(t, x)
+	g := Need(s.Capture(CaptureRelaxed, launch))(t)
+	defer CloseIt(t, g)
+	x := Need(g.Instantiate())(t)
+	defer CloseIt(t, x)
 	if err := errors.Join(launch(), p.SetArg(2, F32(64)), x.Launch(s), s.Synchronize()); err != nil {
 		t.Fatal(err)
 	}

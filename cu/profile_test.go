@@ -5,43 +5,44 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestProfile starts and stops the collection of a profile, of which there is none.
 func TestProfile(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for range 2 {
-		r.ok(r.gpu.StartProfile())
+		r.OK(r.GPU.StartProfile())
 	}
-	r.ok(r.gpu.StopProfile())
+	r.OK(r.GPU.StopProfile())
 	for _, f := range []string{"cuProfilerStart", "cuProfilerStop"} {
-		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultProfilerDisabled)})
+		r.Sim.Inject(cusim.Fault{Function: f, Code: int(ResultProfilerDisabled)})
 	}
-	r.is(r.gpu.StartProfile(), ResultProfilerDisabled)
-	r.is(r.gpu.StopProfile(), ResultProfilerDisabled)
-	r.is((*Context)(nil).StartProfile(), ErrNil)
-	r.is((*Context)(nil).StopProfile(), ErrNil)
-	gpu := need(r.gpu.Device().NewContext(ContextDefault))(t)
-	r.ok(gpu.Close())
-	r.is(gpu.StartProfile(), ErrClosed)
+	r.Is(r.GPU.StartProfile(), ResultProfilerDisabled)
+	r.Is(r.GPU.StopProfile(), ResultProfilerDisabled)
+	r.Is((*Context)(nil).StartProfile(), ErrNil)
+	r.Is((*Context)(nil).StopProfile(), ErrNil)
+	gpu := Need(r.GPU.Device().NewContext(ContextDefault))(t)
+	r.OK(gpu.Close())
+	r.Is(gpu.StartProfile(), ErrClosed)
 }
 
 // TestProfileInCapture starts and stops a profile while the goroutine captures.
 func TestProfileInCapture(t *testing.T) {
-	r := newSoft(t)
-	for _, call := range []func() error{r.gpu.StartProfile, r.gpu.StopProfile} {
-		need(r.s.Capture(CaptureRelaxed, call))(t).Close()
-		_, err := r.s.Capture(CaptureThreadLocal, func() error {
-			r.is(call(), ResultStreamCaptureUnsupported)
+	r := NewSoft(t)
+	for _, call := range []func() error{r.GPU.StartProfile, r.GPU.StopProfile} {
+		Need(r.S.Capture(CaptureRelaxed, call))(t).Close()
+		_, err := r.S.Capture(CaptureThreadLocal, func() error {
+			r.Is(call(), ResultStreamCaptureUnsupported)
 			return nil
 		})
-		r.is(err, ResultStreamCaptureInvalidated)
+		r.Is(err, ResultStreamCaptureInvalidated)
 	}
 }
 
 // TestGPUProfile starts and stops a profile without a tool that collects it.
 func TestGPUProfile(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	for _, err := range []error{gpu.StartProfile(), gpu.StartProfile(), gpu.StopProfile(), gpu.StopProfile()} {
 		if err != nil {
 			t.Error(err)

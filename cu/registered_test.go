@@ -10,6 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // pages returns n bytes of Go's heap that begin at a page.
@@ -20,37 +21,37 @@ func pages(n int) []byte {
 }
 
 func TestRegisterHost(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	b := pages(4096)
-	h := need(r.gpu.RegisterHost(b, HostPortable|HostDeviceMap))(t)
+	h := Need(r.GPU.RegisterHost(b, HostPortable|HostDeviceMap))(t)
 	if h.Handle() != uintptr(unsafe.Pointer(&b[0])) || h.Size() != 4096 {
 		t.Errorf("%#x, %d bytes", h.Handle(), h.Size())
 	}
-	m := need(r.gpu.Alloc(4096))(t)
+	m := Need(r.GPU.Alloc(4096))(t)
 	defer m.Close()
 	b[0], b[4095] = 1, 2
-	noErr(t, r.s.Copy(m, h))
-	noErr(t, r.s.Memset(h.Span(1, 1), 9))
-	noErr(t, r.s.Synchronize())
+	NoErr(t, r.S.Copy(m, h))
+	NoErr(t, r.S.Memset(h.Span(1, 1), 9))
+	NoErr(t, r.S.Synchronize())
 	got := make([]byte, 4096)
-	noErr(t, m.CopyTo(got))
+	NoErr(t, m.CopyTo(got))
 	if got[0] != 1 || got[4095] != 2 || b[1] != 9 {
 		t.Errorf("on the device: %d … %d; on the host: %d", got[0], got[4095], b[1])
 	}
-	if info := need(memory.PointerInfoOf(r.gpu, uint64(h.Handle())))(t); info.Type != memory.TypeHost {
+	if info := Need(memory.PointerInfoOf(r.GPU, uint64(h.Handle())))(t); info.Type != memory.TypeHost {
 		t.Errorf("%+v", info)
 	}
-	if _, err := r.gpu.RegisterHost(b[:10], 0); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {
+	if _, err := r.GPU.RegisterHost(b[:10], 0); !errors.Is(err, ResultHostMemoryAlreadyRegistered) {
 		t.Errorf("a second registration: %v", err)
 	}
-	if _, err := r.gpu.RegisterHost(nil, 0); !errors.Is(err, ResultInvalidValue) {
+	if _, err := r.GPU.RegisterHost(nil, 0); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("no bytes: %v", err)
 	}
-	if _, err := r.gpu.RegisterHost(b, HostWriteCombined); !errors.Is(err, ResultInvalidValue) {
+	if _, err := r.GPU.RegisterHost(b, HostWriteCombined); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("write-combined memory: %v", err)
 	}
-	noErr(t, h.Close())
-	odd := need(r.gpu.RegisterHost(b[1:], 0))(t)
+	NoErr(t, h.Close())
+	odd := Need(r.GPU.RegisterHost(b[1:], 0))(t)
 	defer odd.Close()
 	if err := View(odd, func([]uint32) error { return nil }); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("words at an odd address: %v", err)
@@ -59,14 +60,14 @@ func TestRegisterHost(t *testing.T) {
 
 // TestRegisteredAbandoned abandons registered memory that the GPU uses: it stays until it is unregistered.
 func TestRegisteredAbandoned(t *testing.T) {
-	r := newSoft(t)
-	r.sim.Hold(r.s.Handle())
+	r := NewSoft(t)
+	r.Sim.Hold(r.S.Handle())
 	freed := make(chan bool, 1)
 	func() {
 		b := pages(1 << 16)
 		runtime.AddCleanup(&b[0], func(c chan bool) { c <- true }, freed)
-		h := need(r.gpu.RegisterHost(b, 0))(t)
-		noErr(t, r.s.Memset(h, 1))
+		h := Need(r.GPU.RegisterHost(b, 0))(t)
+		NoErr(t, r.S.Memset(h, 1))
 	}()
 	for range 5 {
 		runtime.GC()
@@ -76,11 +77,11 @@ func TestRegisteredAbandoned(t *testing.T) {
 		t.Fatal("the memory was collected while the GPU uses it")
 	default:
 	}
-	r.sim.Release(r.s.Handle())
-	noErr(t, r.s.Synchronize())
-	if !eventually(func() bool {
+	r.Sim.Release(r.S.Handle())
+	NoErr(t, r.S.Synchronize())
+	if !Eventually(func() bool {
 		runtime.GC()
-		noErr(t, r.gpu.Synchronize())
+		NoErr(t, r.GPU.Synchronize())
 		select {
 		case <-freed:
 			return true
@@ -94,14 +95,14 @@ func TestRegisteredAbandoned(t *testing.T) {
 
 // TestRegisterReadOnly checks that nothing writes memory that is registered for reading.
 func TestRegisterReadOnly(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	b := pages(8192)
 	b[0] = 7
-	h := need(r.gpu.RegisterHost(b, HostReadOnly|HostPortable))(t)
+	h := Need(r.GPU.RegisterHost(b, HostReadOnly|HostPortable))(t)
 	defer h.Close()
-	m := need(r.gpu.Alloc(8192))(t)
+	m := Need(r.GPU.Alloc(8192))(t)
 	defer m.Close()
-	g := need(r.gpu.NewGraph())(t)
+	g := Need(r.GPU.NewGraph())(t)
 	defer g.Close()
 	refused := func(what string, err error) {
 		t.Helper()
@@ -113,18 +114,18 @@ func TestRegisterReadOnly(t *testing.T) {
 	}
 	rows := Rows{Mem: h.Span(0, 4096), Pitch: 64}
 	from := Rows{Mem: m, Pitch: 64}
-	refused("Copy", r.s.Copy(h, m))
-	refused("Copy to a span", r.s.Copy(h.Span(16, 16), m.Span(0, 16)))
-	refused("Memset", r.s.Memset(h, 1))
-	refused("Memset16", r.s.Memset16(h, 1))
-	refused("Memset32", r.s.Memset32(h, 1))
-	refused("Copy2D", r.s.Copy2D(rows, from, 16, 2))
-	refused("Copy3D", r.s.Copy3D(Planes{rows, 2}, Planes{from, 2}, 16, 2, 1))
-	refused("Memset2D", r.s.Memset2D(rows, 1, 16, 2))
-	refused("Memset2D16", r.s.Memset2D16(rows, 1, 8, 2))
-	refused("Memset2D32", r.s.Memset2D32(rows, 1, 4, 2))
-	refused("a memory operation", r.s.BatchMemOps(WriteWord32(h, 1)))
-	refused("a memory operation of 8 bytes", r.s.BatchMemOps(WriteWord64(h, 1)))
+	refused("Copy", r.S.Copy(h, m))
+	refused("Copy to a span", r.S.Copy(h.Span(16, 16), m.Span(0, 16)))
+	refused("Memset", r.S.Memset(h, 1))
+	refused("Memset16", r.S.Memset16(h, 1))
+	refused("Memset32", r.S.Memset32(h, 1))
+	refused("Copy2D", r.S.Copy2D(rows, from, 16, 2))
+	refused("Copy3D", r.S.Copy3D(Planes{rows, 2}, Planes{from, 2}, 16, 2, 1))
+	refused("Memset2D", r.S.Memset2D(rows, 1, 16, 2))
+	refused("Memset2D16", r.S.Memset2D16(rows, 1, 8, 2))
+	refused("Memset2D32", r.S.Memset2D32(rows, 1, 4, 2))
+	refused("a memory operation", r.S.BatchMemOps(WriteWord32(h, 1)))
+	refused("a memory operation of 8 bytes", r.S.BatchMemOps(WriteWord64(h, 1)))
 	_, err := g.Add(&CopyNode{Dst: h, Src: m})
 	refused("AddCopy", err)
 	_, err = g.Add(&MemsetNode{Dst: h, Value: 1})
@@ -132,15 +133,15 @@ func TestRegisterReadOnly(t *testing.T) {
 	_, err = h.WriteAt([]byte{1}, 0)
 	refused("WriteAt", err)
 	var batch *BatchError
-	if err := r.s.CopyAll([]MemCopy{{Dst: m, Src: h}, {Dst: h, Src: m}}); !errors.As(err, &batch) || batch.Errs[0] != nil {
+	if err := r.S.CopyAll([]MemCopy{{Dst: m, Src: h}, {Dst: h, Src: m}}); !errors.As(err, &batch) || batch.Errs[0] != nil {
 		t.Errorf("CopyAll: %v", err)
 	} else {
 		refused("CopyAll", batch.Errs[1])
 	}
-	noErr(t, r.s.Copy(m, h)) // reading is allowed
-	noErr(t, r.s.Synchronize())
+	NoErr(t, r.S.Copy(m, h)) // reading is allowed
+	NoErr(t, r.S.Synchronize())
 	got := make([]byte, 8192)
-	noErr(t, m.CopyTo(got))
+	NoErr(t, m.CopyTo(got))
 	if got[0] != 7 {
 		t.Errorf("the copy is %d", got[0])
 	}

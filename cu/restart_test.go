@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestNeedsRestart says what each result means for the process.
@@ -50,27 +51,27 @@ func TestDeviceLost(t *testing.T) {
 		{ResultUnknown, false, false, true},
 	} {
 		t.Run(c.code.String(), func(t *testing.T) {
-			r := newSoft(t)
-			e := r.event(0)
-			r.ok(e.Record(r.s))
-			r.sim.Inject(cusim.Fault{Every: true, Code: int(c.code)})
+			r := NewSoft(t)
+			e := r.Event(0)
+			r.OK(e.Record(r.S))
+			r.Sim.Inject(cusim.Fault{Every: true, Code: int(c.code)})
 
-			_, _, err := r.gpu.MemInfo()
-			r.is(err, c.code)
-			if NeedsRestart(err) != c.afterOne || (r.gpu.Err() != nil) != c.afterOne {
-				t.Errorf("after one call: %v; Err: %v", err, r.gpu.Err())
+			_, _, err := r.GPU.MemInfo()
+			r.Is(err, c.code)
+			if NeedsRestart(err) != c.afterOne || (r.GPU.Err() != nil) != c.afterOne {
+				t.Errorf("after one call: %v; Err: %v", err, r.GPU.Err())
 			}
-			_, _, err = r.gpu.MemInfo() // the same call again says nothing new
+			_, _, err = r.GPU.MemInfo() // the same call again says nothing new
 			if NeedsRestart(err) != c.afterOne {
 				t.Errorf("after the same call: %v", err)
 			}
 			for name, err := range map[string]error{
-				"Record":      e.Record(r.s),
-				"Synchronize": r.gpu.Synchronize(),
-				"Err":         r.gpu.Err(),
-				"Wait":        r.s.Wait(t.Context()),
+				"Record":      e.Record(r.S),
+				"Synchronize": r.GPU.Synchronize(),
+				"Err":         r.GPU.Err(),
+				"Wait":        r.S.Wait(t.Context()),
 			} {
-				r.is(err, ErrDeviceLost, c.code)
+				r.Is(err, ErrDeviceLost, c.code)
 				if !NeedsRestart(err) || errors.Is(err, ErrContextPoisoned) {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -78,16 +79,16 @@ func TestDeviceLost(t *testing.T) {
 					t.Errorf("%s does not say what to do: %v", name, err)
 				}
 			}
-			_, _, err = r.gpu.MemInfo()
-			r.is(err, c.code, ErrDeviceLost)
-			if _, err := r.gpu.Device().PrimaryContext(); NeedsRestart(err) != c.own {
+			_, _, err = r.GPU.MemInfo()
+			r.Is(err, c.code, ErrDeviceLost)
+			if _, err := r.GPU.Device().PrimaryContext(); NeedsRestart(err) != c.own {
 				t.Errorf("another context: %v", err)
 			}
 
 			// Who has no context cannot tell a busy device from a lost one.
 			sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Every: true, Code: int(c.code)},
 				cusim.Fault{Function: "cuCtxCreate", Every: true, Code: int(c.code)}))
-			dev := need(need(Open(WithSoftware(sim)))(t).Device(0))(t)
+			dev := Need(Need(Open(WithSoftware(sim)))(t).Device(0))(t)
 			_, err = dev.PrimaryContext()
 			busy := strings.Contains(err.Error(), "the device is busy")
 			if NeedsRestart(err) != c.fresh || busy != (c.code == ResultDeviceUnavailable) {
@@ -98,76 +99,76 @@ func TestDeviceLost(t *testing.T) {
 					t.Errorf("a context is created: %v", err)
 				}
 			}
-			r.sim.ClearFaults()
+			r.Sim.ClearFaults()
 		})
 	}
 }
 
 // TestUnknownOnce has single calls fail with a result that says nothing.
 func TestUnknownOnce(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for range 2 { // of one function
-		r.sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: int(ResultUnknown)})
-		if _, _, err := r.gpu.MemInfo(); !errors.Is(err, ResultUnknown) || NeedsRestart(err) {
+		r.Sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: int(ResultUnknown)})
+		if _, _, err := r.GPU.MemInfo(); !errors.Is(err, ResultUnknown) || NeedsRestart(err) {
 			t.Errorf("MemInfo: %v", err)
 		}
 	}
-	r.ok(r.gpu.Err())
-	r.sim.Inject(cusim.Fault{Function: "cuStreamQuery", Code: int(ResultUnknown)})
-	if _, err := r.s.Query(); !NeedsRestart(err) {
+	r.OK(r.GPU.Err())
+	r.Sim.Inject(cusim.Fault{Function: "cuStreamQuery", Code: int(ResultUnknown)})
+	if _, err := r.S.Query(); !NeedsRestart(err) {
 		t.Errorf("Query: %v", err)
 	}
-	r.is(r.gpu.Err(), ErrDeviceLost, ResultUnknown)
+	r.Is(r.GPU.Err(), ErrDeviceLost, ResultUnknown)
 }
 
 // TestUnknownHandles imports handles that the driver does not know: no device is lost.
 func TestUnknownHandles(t *testing.T) {
-	r := newSoft(t)
-	null := need(os.Open(os.DevNull))(t)
+	r := NewSoft(t)
+	null := Need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	for fn, call := range map[string]func() error{
 		core.ImportMemOp: func() error {
-			_, err := interop.ImportMem(r.gpu, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: null.Fd()}, 1)
+			_, err := interop.ImportMem(r.GPU, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: null.Fd()}, 1)
 			return err
 		},
 		core.ImportSemaphoreOp: func() error {
-			_, err := interop.ImportSemaphore(r.gpu, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()})
+			_, err := interop.ImportSemaphore(r.GPU, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()})
 			return err
 		},
-		core.ImportPhysicalOp: func() error { _, err := memory.ImportPhysical(r.gpu, null.Fd(), 1); return err },
-		core.ImportPoolOp:     func() error { _, err := memory.ImportPool(r.gpu, null.Fd()); return err },
+		core.ImportPhysicalOp: func() error { _, err := memory.ImportPhysical(r.GPU, null.Fd(), 1); return err },
+		core.ImportPoolOp:     func() error { _, err := memory.ImportPool(r.GPU, null.Fd()); return err },
 	} {
-		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)}) // also where files are not supported
+		r.Sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)}) // also where files are not supported
 		err := call()
 		if errors.Is(err, errors.ErrUnsupported) { // Windows has no descriptors to duplicate
 			continue
 		}
-		if r.is(err, ResultUnknown); NeedsRestart(err) || !strings.Contains(err.Error(), "does not know the handle") ||
+		if r.Is(err, ResultUnknown); NeedsRestart(err) || !strings.Contains(err.Error(), "does not know the handle") ||
 			strings.Contains(err.Error(), "earlier") {
 			t.Errorf("%s: %v", fn, err)
 		}
 	}
-	r.ok(r.gpu.Err())
+	r.OK(r.GPU.Err())
 }
 
 // TestRestartAfterStickyError is about [cusim.Driver.LoseDevice], and a kernel's error.
 func TestRestartAfterStickyError(t *testing.T) {
 	for _, code := range []Result{ResultDeviceUnavailable, ResultIllegalAddress, ResultECCUncorrectable} {
-		r := newSoft(t)
-		r.sim.Poison(int(code))
-		if err := r.s.Synchronize(); !NeedsRestart(err) || !NeedsRestart(r.gpu.Err()) {
-			t.Errorf("%v: %v; Err: %v", code, err, r.gpu.Err())
+		r := NewSoft(t)
+		r.Sim.Poison(int(code))
+		if err := r.S.Synchronize(); !NeedsRestart(err) || !NeedsRestart(r.GPU.Err()) {
+			t.Errorf("%v: %v; Err: %v", code, err, r.GPU.Err())
 		}
 	}
 }
 
 // TestDestroyedContext does not blame who did nothing wrong.
 func TestDestroyedContext(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for _, code := range []Result{ResultContextIsDestroyed, ResultInvalidContext} {
-		r.sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(code)})
-		_, err := r.gpu.NewEvent(0)
-		r.is(err, code)
+		r.Sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(code)})
+		_, err := r.GPU.NewEvent(0)
+		r.Is(err, code)
 		if !strings.Contains(err.Error(), "other code in the process destroyed or reset the context") {
 			t.Errorf("the error is %v", err)
 		}
@@ -176,7 +177,7 @@ func TestDestroyedContext(t *testing.T) {
 
 // TestExcessiveLaunch launches shapes that the device does not allow.
 func TestExcessiveLaunch(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for want, cfg := range map[string]LaunchConfig{
 		"Grid.Y is 65536, and the device allows 65535: put more": {Grid: Dim3{X: 1, Y: 65536}, Block: Dim3{X: 1}},
 		"Grid.X is 2147483648, and the device allows 2147483647": {Grid: Dim3{X: 1 << 31}, Block: Dim3{X: 1}},
@@ -185,17 +186,17 @@ func TestExcessiveLaunch(t *testing.T) {
 	} {
 		for _, flags := range []LaunchFlags{LaunchDefault, LaunchCooperative} {
 			cfg.Flags = flags
-			err := r.spin.Launch(r.s, cfg, U64(1))
-			r.is(err, ResultInvalidValue)
+			err := r.Spin.Launch(r.S, cfg, U64(1))
+			r.Is(err, ResultInvalidValue)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v: %v, want %s", cfg, err, want)
 			}
 		}
 	}
-	mod := need(r.gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry eight() .reqntid 8 { ret; }")))(t)
+	mod := Need(r.GPU.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry eight() .reqntid 8 { ret; }")))(t)
 	defer mod.Close()
-	err := need(mod.Function("eight"))(t).Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}})
-	if r.is(err, ResultInvalidValue); !strings.Contains(fmt.Sprint(err), "not have the size that the kernel prescribes") {
+	err := Need(mod.Function("eight"))(t).Launch(r.S, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}})
+	if r.Is(err, ResultInvalidValue); !strings.Contains(fmt.Sprint(err), "not have the size that the kernel prescribes") {
 		t.Errorf("a block of another size: %v", err)
 	}
 }

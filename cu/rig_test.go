@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // Rig is what examples see of the fake driver.
@@ -25,8 +26,8 @@ func ForeignHandle() (h IPCEventHandle) {
 // NewSoftRig returns a software driver with the usual things.
 func NewSoftRig(t testing.TB) *Rig {
 	t.Helper()
-	r := newSoft(t)
-	return &Rig{"", r.drv, r.gpu, r.s, func(string, ...any) { t.Fatal("the software driver cannot be told") }}
+	r := NewSoft(t)
+	return &Rig{"", r.Drv, r.GPU, r.S, func(string, ...any) { t.Fatal("the software driver cannot be told") }}
 }
 
 // NewRig returns the fake driver with the usual things, or skips the test.

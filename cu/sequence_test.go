@@ -12,12 +12,13 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
 
 // sequenceOf returns the sequence number of an event's newest record.
 func sequenceOf(e *Event) uint64 {
-	_, seq := eventOf(e).Slot.Load().Position()
+	_, seq := EventOf(e).Slot.Load().Position()
 	return seq
 }
 
@@ -25,10 +26,10 @@ func sequenceOf(e *Event) uint64 {
 // between.
 func TestSequenceNumbers(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	streams := []*Stream{need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)}
+	streams := []*Stream{Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)}
 	var events []*Event
 	for range 4 {
-		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
+		events = append(events, Need(gpu.NewEvent(EventDisableTiming))(t))
 	}
 	record := func(i, on int) {
 		t.Helper()
@@ -55,7 +56,7 @@ func TestSequenceNumbers(t *testing.T) {
 	record(0, 0)
 	places("again", 4, 2, 1, 3)
 
-	sl := eventOf(events[2]).Slot.Load()
+	sl := EventOf(events[2]).Slot.Load()
 	core.Of(streams[0]).Retain()
 	record(1, 0)
 	core.Of(streams[0]).EndCall()
@@ -98,7 +99,7 @@ func TestSequenceNumbers(t *testing.T) {
 	}
 	// A ticket keeps the slot of its record, which another record must not count on, before it goes elsewhere.
 	for _, tracer := range []bool{false, true} {
-		tk, remove := need(events[0].Ticket())(t), func() {}
+		tk, remove := Need(events[0].Ticket())(t), func() {}
 		if tracer {
 			remove = drv.AddTracer(func(Trace) {})
 		}
@@ -133,14 +134,14 @@ func TestLentIsAsked(t *testing.T) {
 		s := core.Of(drv).Watch.State()
 		return s.Armed == 1 && s.Rest >= watch.Behind
 	}
-	if !eventually(rests) {
+	if !Eventually(rests) {
 		t.Error("no stream wakes the watcher for it")
 	}
 	events[0].Handle()
 	if rests() {
 		t.Error("the watcher goes on sleeping")
 	}
-	if !eventually(func() bool {
+	if !Eventually(func() bool {
 		s := core.Of(drv).Watch.State()
 		return s.Armed == 0 && s.Rest < watch.Behind
 	}) {
@@ -168,7 +169,7 @@ func TestWaitsInOrder(t *testing.T) {
 
 // TestGPUWaitsInOrder is the same on a GPU.
 func TestGPUWaitsInOrder(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	waitsInOrder(t, gpu.Device().Driver(), gpu, true, rounds(30))
 }
 
@@ -178,14 +179,14 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 	var streams [of]*Stream
 	var events [of][each]*Event
 	for i := range streams {
-		streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
+		streams[i] = Need(gpu.NewStream(StreamNonBlocking))(t)
 		for k := range events[i] {
-			events[i][k] = need(gpu.NewEvent(EventDisableTiming))(t)
+			events[i][k] = Need(gpu.NewEvent(EventDisableTiming))(t)
 		}
 	}
 	var lines [of]*Timeline
 	for i := range lines {
-		lines[i] = need(gpu.NewTimeline(0))(t)
+		lines[i] = Need(gpu.NewTimeline(0))(t)
 	}
 	var late time.Duration
 	for round := range rounds {
@@ -292,9 +293,9 @@ func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds 
 func TestOrderOfItsStream(t *testing.T) {
 	_, drv, gpu := simWaits(t)
 	core.Of(drv).Sequenced.Store(true)
-	streams := []*Stream{need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)}
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
-	sl := eventOf(e).Slot.Load()
+	streams := []*Stream{Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)}
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
+	sl := EventOf(e).Slot.Load()
 	for _, sc := range []*core.Stream{core.Of(streams[0]), nil} {
 		sl.Begin(sl)
 		sl.NoteStream(sc)

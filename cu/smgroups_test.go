@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // counts returns how many multiprocessors there are.
@@ -23,41 +24,41 @@ func counts(sms []green.SMResource) (n []int) {
 
 // TestSMGroups splits multiprocessors into groups, and refuses what no GPU allows.
 func TestSMGroups(t *testing.T) {
-	r := newSoft(t, cusim.Version(13010))
-	dev := r.gpu.Device()
-	all := need(green.DeviceSMs(dev))(t)
+	r := NewSoft(t, cusim.Version(13010))
+	dev := r.GPU.Device()
+	all := Need(green.DeviceSMs(dev))(t)
 	parts, rest, err := all.SplitGroups(green.SMGroup{Count: 48, PreferredCoscheduled: 16},
 		green.SMGroup{Count: 30, Backfill: true}, green.SMGroup{Coscheduled: 16})
-	r.ok(err)
+	r.OK(err)
 	if got := counts(append(parts, rest)); !slices.Equal(got, []int{48, 30, 48, 6}) {
 		t.Fatalf("the parts and the rest have %d multiprocessors", got)
 	}
 	if parts[0].Device() != dev || rest.Device() != dev {
 		t.Error("the parts are of another device")
 	}
-	g := need(green.New(r.gpu, parts[0], parts[1], rest))(t)
-	if n := need(g.SMs())(t).Count(); n != 84 {
+	g := Need(green.New(r.GPU, parts[0], parts[1], rest))(t)
+	if n := Need(g.SMs())(t).Count(); n != 84 {
 		t.Errorf("the green context has %d multiprocessors", n)
 	}
-	_, err = green.New(r.gpu, parts[0], parts[2]) // with sets of different sizes
-	r.is(err, ResultInvalidResourceConfiguration)
+	_, err = green.New(r.GPU, parts[0], parts[2]) // with sets of different sizes
+	r.Is(err, ResultInvalidResourceConfiguration)
 
 	// The rest can be split into groups again, and a part through its green context.
 	again, none, err := rest.SplitGroups(green.SMGroup{Coscheduled: 2, Backfill: true})
-	r.ok(err)
+	r.OK(err)
 	if !slices.Equal(counts(again), []int{6}) || none.Count() != 0 || none.Device() != nil {
 		t.Errorf("the rest became %d, and %d are left", counts(again), none.Count())
 	}
-	its := need(g.SMs())(t)
+	its := Need(g.SMs())(t)
 	half, _, err := its.SplitGroups(green.SMGroup{Count: 40})
-	r.ok(err)
+	r.OK(err)
 	if half[0].Count() != 40 {
 		t.Errorf("the part has %d multiprocessors", half[0].Count())
 	}
 	_, _, err = rest.Split(2)
-	r.is(err, ResultInvalidResourceConfiguration)
+	r.Is(err, ResultInvalidResourceConfiguration)
 	_, left, err := all.Split(16)
-	r.ok(err)
+	r.OK(err)
 	for name, part := range map[string]green.SMResource{
 		"a part": parts[0], "a part of the rest": again[0], "what Split has left": left,
 	} {
@@ -66,25 +67,25 @@ func TestSMGroups(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r.ok(g.Close())
+	r.OK(g.Close())
 	_, _, err = its.SplitGroups(green.SMGroup{})
-	r.is(err, ErrClosed)
-	_, err = green.New(r.gpu, half[0])
-	r.is(err, ErrClosed)
+	r.Is(err, ErrClosed)
+	_, err = green.New(r.GPU, half[0])
+	r.Is(err, ErrClosed)
 	_, _, err = green.SMResource{}.SplitGroups(green.SMGroup{})
-	r.is(err, ErrNil)
+	r.Is(err, ErrNil)
 
-	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultOutOfMemory)})
+	r.Sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultOutOfMemory)})
 	_, _, err = all.SplitGroups(green.SMGroup{})
-	r.is(err, ResultOutOfMemory)
-	r.sim.ClearFaults()
+	r.Is(err, ResultOutOfMemory)
+	r.Sim.ClearFaults()
 	_, _, err = all.SplitGroups(green.SMGroup{Coscheduled: 64}) // only the driver knows the largest size
-	r.is(err, ResultInvalidValue)
+	r.Is(err, ResultInvalidValue)
 	if errors.Is(err, core.ErrInvalid) {
 		t.Errorf("%v was found before the call", err)
 	}
 	_, _, err = all.SplitGroups(green.SMGroup{Count: 128}, green.SMGroup{}) // no set is left
-	r.is(err, ResultInvalidResourceConfiguration)
+	r.Is(err, ResultInvalidResourceConfiguration)
 	if errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "Backfill") {
 		t.Errorf("%v does not come from the driver, or does not say what to do", err)
 	}
@@ -92,9 +93,9 @@ func TestSMGroups(t *testing.T) {
 
 // TestSMGroupMistakes passes wrong groups. The driver is not asked.
 func TestSMGroupMistakes(t *testing.T) {
-	r := newSoft(t, cusim.Version(13010))
-	all := need(green.DeviceSMs(r.gpu.Device()))(t)
-	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultUnknown)})
+	r := NewSoft(t, cusim.Version(13010))
+	all := Need(green.DeviceSMs(r.GPU.Device()))(t)
+	r.Sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultUnknown)})
 	for _, c := range []struct {
 		groups []green.SMGroup
 		want   Result
@@ -129,23 +130,23 @@ func TestSMGroupMistakes(t *testing.T) {
 
 // TestStreamSMResource asks streams where their kernels run.
 func TestStreamSMResource(t *testing.T) {
-	r := newSoft(t, cusim.Version(13010))
-	dev := r.gpu.Device()
-	parts, _, err := need(green.DeviceSMs(dev))(t).SplitGroups(green.SMGroup{Count: 32})
-	r.ok(err)
-	g := need(green.New(r.gpu, parts[0]))(t)
-	s := need(g.NewStream(0))(t)
-	legacy := need(r.gpu.LegacyStream())(t)
-	shared := need(r.gpu.PoolStream(0))(t)
+	r := NewSoft(t, cusim.Version(13010))
+	dev := r.GPU.Device()
+	parts, _, err := Need(green.DeviceSMs(dev))(t).SplitGroups(green.SMGroup{Count: 32})
+	r.OK(err)
+	g := Need(green.New(r.GPU, parts[0]))(t)
+	s := Need(g.NewStream(0))(t)
+	legacy := Need(r.GPU.LegacyStream())(t)
+	shared := Need(r.GPU.PoolStream(0))(t)
 	for _, c := range []struct {
 		s    *Stream
 		want int
-	}{{s, 32}, {r.stream(), 132}, {legacy, 132}, {shared, 132}} {
-		if its := need(green.StreamSMs(c.s))(t); its.Count() != c.want || its.Device() != dev {
+	}{{s, 32}, {r.Stream(), 132}, {legacy, 132}, {shared, 132}} {
+		if its := Need(green.StreamSMs(c.s))(t); its.Count() != c.want || its.Device() != dev {
 			t.Errorf("%d multiprocessors of %v, want %d", its.Count(), its.Device(), c.want)
 		}
 	}
-	r.ok(r.gpu.Do(func(th *Thread) error {
+	r.OK(r.GPU.Do(func(th *Thread) error {
 		own, err := th.DefaultStream()
 		if err != nil {
 			return err
@@ -156,40 +157,37 @@ func TestStreamSMResource(t *testing.T) {
 		}
 		return errors.Join(err, own.Close())
 	}))
-	its := need(green.StreamSMs(s))(t)
-	half := need(green.New(r.gpu, need2(its.SplitGroups(green.SMGroup{Count: 16}))(t)...))(t)
-	r.ok(half.Close())
-	r.ok(g.Close()) // the stream keeps it
-	late := need(green.StreamSMs(s))(t)
+	its := Need(green.StreamSMs(s))(t)
+	half := Need(green.New(r.GPU, Need2(its.SplitGroups(green.SMGroup{Count: 16}))(t)...))(t)
+	r.OK(half.Close())
+	r.OK(g.Close()) // the stream keeps it
+	late := Need(green.StreamSMs(s))(t)
 	if late.Count() != 32 {
 		t.Errorf("%d multiprocessors after Close, want 32", late.Count())
 	}
 	for _, sms := range []green.SMResource{its, late} {
 		_, _, err := sms.SplitGroups(green.SMGroup{})
-		r.is(err, ErrClosed)
-		_, err = green.New(r.gpu, sms)
-		r.is(err, ErrClosed)
+		r.Is(err, ErrClosed)
+		_, err = green.New(r.GPU, sms)
+		r.Is(err, ErrClosed)
 	}
-	r.sim.Inject(cusim.Fault{Function: "cuStreamGetDevResource", Code: int(ResultOutOfMemory)})
+	r.Sim.Inject(cusim.Fault{Function: "cuStreamGetDevResource", Code: int(ResultOutOfMemory)})
 	_, err = green.StreamSMs(s)
-	r.is(err, ResultOutOfMemory)
-	r.sim.ClearFaults()
-	r.ok(s.Close())
+	r.Is(err, ResultOutOfMemory)
+	r.Sim.ClearFaults()
+	r.OK(s.Close())
 	_, err = green.StreamSMs(s)
-	r.is(err, ErrClosed)
+	r.Is(err, ErrClosed)
 	_, err = green.StreamSMs((*Stream)(nil))
-	r.is(err, ErrNil)
+	r.Is(err, ErrNil)
 }
-
-// need2 is need for a function that returns a rest, too.
-func need2[T, R any](v T, _ R, err error) func(testing.TB) T { return need(v, err) }
 
 // TestSMGroupsMissing uses older drivers.
 func TestSMGroupsMissing(t *testing.T) {
-	r := newSoft(t, cusim.Version(13000))
-	_, _, err := need(green.DeviceSMs(r.gpu.Device()))(t).SplitGroups(green.SMGroup{Count: 8})
+	r := NewSoft(t, cusim.Version(13000))
+	_, _, err := Need(green.DeviceSMs(r.GPU.Device()))(t).SplitGroups(green.SMGroup{Count: 8})
 	for symbol, err := range map[string]error{
-		"cuDevSmResourceSplit": err, "cuStreamGetDevResource": second2(green.StreamSMs(r.stream())),
+		"cuDevSmResourceSplit": err, "cuStreamGetDevResource": ErrorOf(green.StreamSMs(r.Stream())),
 	} {
 		noSMGroups(t, err, symbol, 13000)
 	}
@@ -207,24 +205,24 @@ func noSMGroups(t *testing.T, err error, symbol string, have int) {
 
 // TestGPUSMGroups splits multiprocessors into groups, if the driver knows them.
 func TestGPUSMGroups(t *testing.T) {
-	gpu := gpuContext(t)
-	if v := need(gpu.Device().Driver().Version())(t); v < 13010 {
-		_, _, err := need(green.DeviceSMs(gpu.Device()))(t).SplitGroups(green.SMGroup{Count: 8})
+	gpu := GPUContext(t)
+	if v := Need(gpu.Device().Driver().Version())(t); v < 13010 {
+		_, _, err := Need(green.DeviceSMs(gpu.Device()))(t).SplitGroups(green.SMGroup{Count: 8})
 		noSMGroups(t, err, "cuDevSmResourceSplit", int(v))
-		s := need(gpu.NewStream(StreamNonBlocking))(t)
-		defer closeIt(t, s)
-		noSMGroups(t, second2(green.StreamSMs(s)), "cuStreamGetDevResource", int(v))
+		s := Need(gpu.NewStream(StreamNonBlocking))(t)
+		defer CloseIt(t, s)
+		noSMGroups(t, ErrorOf(green.StreamSMs(s)), "cuStreamGetDevResource", int(v))
 		return
 	}
 	useSMGroups(t, gpu)
 }
 
 // TestUseSMGroups does what TestGPUSMGroups does on a newer driver.
-func TestUseSMGroups(t *testing.T) { useSMGroups(t, newSoft(t, cusim.Version(13010)).gpu) }
+func TestUseSMGroups(t *testing.T) { useSMGroups(t, NewSoft(t, cusim.Version(13010)).GPU) }
 
 // useSMGroups makes splits that each GPU allows, and green contexts of the parts.
 func useSMGroups(t *testing.T, gpu *Context) {
-	all := need(green.DeviceSMs(gpu.Device()))(t)
+	all := Need(green.DeviceSMs(gpu.Device()))(t)
 	ten := green.SMGroup{Count: 10, Coscheduled: 2}
 	parts, rest, err := all.SplitGroups(ten, green.SMGroup{Coscheduled: 2, Backfill: true})
 	got := counts(append(parts, rest))
@@ -232,16 +230,16 @@ func useSMGroups(t *testing.T, gpu *Context) {
 		t.Fatalf("the parts and the rest have %d multiprocessors: %v", got, err)
 	}
 	for _, part := range parts {
-		g := need(green.New(gpu, part))(t)
-		s := need(g.NewStream(0))(t)
-		if n := need(green.StreamSMs(s))(t).Count(); n != part.Count() {
+		g := Need(green.New(gpu, part))(t)
+		s := Need(g.NewStream(0))(t)
+		if n := Need(green.StreamSMs(s))(t).Count(); n != part.Count() {
 			t.Errorf("a stream has %d multiprocessors, want %d", n, part.Count())
 		}
 		if err := s.Synchronize(); err != nil {
 			t.Error(err)
 		}
-		closeIt(t, s)
-		closeIt(t, g)
+		CloseIt(t, s)
+		CloseIt(t, g)
 	}
 	_, rest, err = all.SplitGroups(ten)
 	if err != nil || rest.Count() != all.Count()-10 {
@@ -250,9 +248,9 @@ func useSMGroups(t *testing.T, gpu *Context) {
 	if again, _, err := rest.SplitGroups(ten); err != nil || again[0].Count() != 10 {
 		t.Errorf("the rest became %d: %v", counts(again), err)
 	}
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	defer closeIt(t, s)
-	if n := need(green.StreamSMs(s))(t).Count(); n != all.Count() {
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	defer CloseIt(t, s)
+	if n := Need(green.StreamSMs(s))(t).Count(); n != all.Count() {
 		t.Errorf("a stream of the primary context has %d multiprocessors, want %d", n, all.Count())
 	}
 }

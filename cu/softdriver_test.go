@@ -7,6 +7,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // noParamInfo is a driver for CUDA 13.0 that lacks a function of CUDA 12.4.
@@ -19,10 +20,10 @@ func (noParamInfo) FuncGetParamInfo(th *driver.Thread, f driver.Function, i uint
 // TestPartialDriverParams loads PTX into a software driver that lacks a function which drivers of its version have:
 // launches are checked by the PTX.
 func TestPartialDriverParams(t *testing.T) {
-	drv := need(Open(WithSoftware(driver.Provide(noParamInfo{cusim.New().Software()}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	m := need(gpu.LoadModule([]byte(spinPTX)))(t)
-	f := need(m.Function("spin"))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(noParamInfo{cusim.New().Software()}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	m := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+	f := Need(m.Function("spin"))(t)
 	if sizes, known := f.Params(); !known || len(sizes) == 0 {
 		t.Errorf("the parameters are %v, known: %v", sizes, known)
 	}
@@ -44,11 +45,11 @@ func (refusing) BeginWait(_ driver.Context, events []driver.Event) (end func(), 
 // TestRefusedWaits has the driver refuse waits, which do not count as waits then.
 func TestRefusedWaits(t *testing.T) {
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(refusing{sim.Software()}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(refusing{sim.Software()}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())
-	e := need(s.RecordNew(EventDisableTiming))(t)
+	e := Need(s.RecordNew(EventDisableTiming))(t)
 	for range 3 {
 		if err := e.Wait(t.Context()); !errors.Is(err, ResultNotPermitted) {
 			t.Errorf("Wait: %v", err)

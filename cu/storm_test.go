@@ -2,7 +2,6 @@ package cu_test
 
 import (
 	"errors"
-	"flag"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -10,26 +9,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
-
-// fewer returns n, or a tenth of it with -short, and under the race detector, where each operation takes far longer: it
-// needs not many of them to see two that no lock orders. The whole of n is for mistakes that need luck.
-func fewer(n int) int {
-	if testing.Short() || core.RaceEnabled {
-		return n / 10
-	}
-	return n
-}
-
-var stormOps = flag.Int("storm", 2000, "operations of each goroutine of TestStorm")
-
-// shelf holds an object that goroutines use, close and replace at any time.
-type shelf[T any] struct {
-	p atomic.Pointer[T]
-}
-
-func (s *shelf[T]) get() *T { return s.p.Load() }
 
 // TestStorm lets goroutines enqueue work on memory, in two contexts of their own
 // and the primary one, and close everything, also by abandoning it, while others
@@ -37,43 +18,43 @@ func (s *shelf[T]) get() *T { return s.p.Load() }
 func TestStorm(t *testing.T) {
 	r := newRig(t)
 	r.tell("fake_spread", 1)
-	dev := need(r.drv.Device(0))(t)
+	dev := Need(r.drv.Device(0))(t)
 
 	// world is a context and what is in it. Its parts come and go together and
 	// apart.
 	type world struct {
 		gpu     *Context
-		streams [2]shelf[Stream]
-		mem     [2]shelf[DeviceMem]
-		host    [2]shelf[HostMem]
-		module  shelf[Module]
+		streams [2]Shelf[Stream]
+		mem     [2]Shelf[DeviceMem]
+		host    [2]Shelf[HostMem]
+		module  Shelf[Module]
 	}
 	build := func(created bool) *world {
 		w := new(world)
 		if created {
-			w.gpu = need(dev.NewContext(0))(t)
+			w.gpu = Need(dev.NewContext(0))(t)
 		} else {
-			w.gpu = need(dev.PrimaryContext())(t)
+			w.gpu = Need(dev.PrimaryContext())(t)
 		}
 		for i := range 2 {
-			w.streams[i].p.Store(need(w.gpu.NewStream(StreamNonBlocking))(t))
-			w.mem[i].p.Store(need(w.gpu.Alloc(64))(t))
-			w.host[i].p.Store(need(w.gpu.AllocHost(64, 0))(t))
+			w.streams[i].P.Store(Need(w.gpu.NewStream(StreamNonBlocking))(t))
+			w.mem[i].P.Store(Need(w.gpu.Alloc(64))(t))
+			w.host[i].P.Store(Need(w.gpu.AllocHost(64, 0))(t))
 		}
-		w.module.p.Store(need(w.gpu.LoadModule([]byte("fake")))(t))
+		w.module.P.Store(Need(w.gpu.LoadModule([]byte("fake")))(t))
 		return w
 	}
-	var worlds [3]shelf[world]
+	var worlds [3]Shelf[world]
 	for i := range worlds {
-		worlds[i].p.Store(build(i > 0))
+		worlds[i].P.Store(build(i > 0))
 	}
 	closeAll := func(w *world) {
 		for i := range 2 {
-			w.streams[i].get().Close()
-			w.mem[i].get().Close()
-			w.host[i].get().Close()
+			w.streams[i].Get().Close()
+			w.mem[i].Get().Close()
+			w.host[i].Get().Close()
 		}
-		w.module.get().Close()
+		w.module.Get().Close()
 		w.gpu.Close()
 	}
 
@@ -94,30 +75,30 @@ func TestStorm(t *testing.T) {
 	for g := range 16 {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(g)))
-			for range fewer(*stormOps) {
+			for range Fewer(*StormOps) {
 				i, j := rnd.IntN(2), rnd.IntN(2)
-				w := worlds[rnd.IntN(len(worlds))].get()
-				other := worlds[rnd.IntN(len(worlds))].get()
-				s, d, h := w.streams[i].get(), w.mem[j].get(), w.host[i].get()
+				w := worlds[rnd.IntN(len(worlds))].Get()
+				other := worlds[rnd.IntN(len(worlds))].Get()
+				s, d, h := w.streams[i].Get(), w.mem[j].Get(), w.host[i].Get()
 				switch rnd.IntN(20) {
 				case 0:
 					note(s.Copy(d, h))
 				case 1:
 					note(s.Copy(h.Span(8, 56), d.Span(0, 56)))
 				case 2:
-					note(s.Copy(d, other.mem[i].get())) // of another context, perhaps
+					note(s.Copy(d, other.mem[i].Get())) // of another context, perhaps
 				case 3:
-					note(s.Copy(d, other.host[j].get()))
+					note(s.Copy(d, other.host[j].Get()))
 				case 4:
 					note(s.Memset(d.Span(8, 8), byte(g)))
 				case 5:
-					note(s.WaitStream(other.streams[j].get()))
+					note(s.WaitStream(other.streams[j].Get()))
 				case 6:
-					fn, err := w.module.get().Function("axpy")
+					fn, err := w.module.Get().Function("axpy")
 					note(err)
 					if err == nil {
 						note(fn.Launch(s, one, Ptr(d), F32(1), U64(1)))
-						note(fn.Launch(s, one, Ptr(other.host[j].get()), F32(1), U64(1)))
+						note(fn.Launch(s, one, Ptr(other.host[j].Get()), F32(1), U64(1)))
 					}
 				case 7:
 					note(h.View(func(b []byte) error { b[g]++; return nil }))
@@ -139,7 +120,7 @@ func TestStorm(t *testing.T) {
 						}
 					}
 				case 10:
-					v, err := w.module.get().Global("counter")
+					v, err := w.module.Get().Global("counter")
 					note(err)
 					if err == nil {
 						note(s.Memset32(v, 1))
@@ -150,14 +131,14 @@ func TestStorm(t *testing.T) {
 				case 11:
 					note(s.Close())
 					if fresh, err := w.gpu.NewStreamPriority(0, -1); err == nil {
-						w.streams[i].p.Store(fresh) // what was there is abandoned, if it was another's
+						w.streams[i].P.Store(fresh) // what was there is abandoned, if it was another's
 					} else {
 						note(err)
 					}
 				case 12:
 					note(d.Close())
 					if fresh, err := w.gpu.Alloc(64); err == nil {
-						w.mem[j].p.Store(fresh)
+						w.mem[j].P.Store(fresh)
 					} else {
 						note(err)
 					}
@@ -166,21 +147,21 @@ func TestStorm(t *testing.T) {
 						note(h.Close())
 					}
 					if fresh, err := w.gpu.AllocHost(64, HostPortable); err == nil {
-						w.host[i].p.Store(fresh)
+						w.host[i].P.Store(fresh)
 					} else {
 						note(err)
 					}
 				case 14:
-					note(w.module.get().Close())
+					note(w.module.Get().Close())
 					if fresh, err := w.gpu.LoadModule([]byte("fake")); err == nil {
-						w.module.p.Store(fresh)
+						w.module.P.Store(fresh)
 					} else {
 						note(err)
 					}
 				case 15:
 					if rnd.IntN(20) == 0 {
 						k := rnd.IntN(len(worlds))
-						old := worlds[k].p.Swap(build(k > 0))
+						old := worlds[k].P.Swap(build(k > 0))
 						if i == 0 {
 							closeAll(old)
 						} else {
@@ -216,7 +197,7 @@ func TestStorm(t *testing.T) {
 				return
 			default:
 			}
-			s := worlds[i%len(worlds)].get().streams[i%2].get()
+			s := worlds[i%len(worlds)].Get().streams[i%2].Get()
 			r.hold(s)
 			runtime.Gosched()
 			r.release(s)
@@ -227,8 +208,8 @@ func TestStorm(t *testing.T) {
 	close(done)
 	holder.Wait()
 	for i := range worlds {
-		closeAll(worlds[i].get())
-		worlds[i].p.Store(nil)
+		closeAll(worlds[i].Get())
+		worlds[i].P.Store(nil)
 	}
 	t.Logf("%d calls went well, %d were refused", fine.Load(), refused.Load())
 	if fine.Load() == 0 {

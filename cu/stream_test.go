@@ -9,6 +9,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 func TestStreamFacts(t *testing.T) {
@@ -17,17 +18,17 @@ func TestStreamFacts(t *testing.T) {
 	r.ok(err)
 	ids := map[uint64]bool{}
 	for _, c := range []struct{ ask, want int }{{0, 0}, {-3, -3}, {greatest, greatest}, {-100, greatest}, {100, least}, {-1 << 40, greatest}} {
-		s := need(r.gpu.NewStreamPriority(StreamNonBlocking, c.ask))(t)
-		if p := need(s.Priority())(t); p != c.want {
+		s := Need(r.gpu.NewStreamPriority(StreamNonBlocking, c.ask))(t)
+		if p := Need(s.Priority())(t); p != c.want {
 			t.Errorf("priority %d became %d, want %d", c.ask, p, c.want)
 		}
-		if flags := need(s.Flags())(t); flags != StreamNonBlocking {
+		if flags := Need(s.Flags())(t); flags != StreamNonBlocking {
 			t.Errorf("Flags = %v", flags)
 		}
 		if s.Device() != r.gpu.Device() || s.Handle() == 0 {
 			t.Error("the stream's device or handle")
 		}
-		ids[need(s.ID())(t)] = true
+		ids[Need(s.ID())(t)] = true
 		r.ok(s.Close())
 		if s.Handle() != 0 {
 			t.Error("a closed stream has a handle")
@@ -39,7 +40,7 @@ func TestStreamFacts(t *testing.T) {
 	if len(ids) != 6 {
 		t.Errorf("ids %v", ids)
 	}
-	if _, err := r.gpu.NewStreamPriority(1<<7, 0); !errors.Is(err, ResultInvalidValue) || r.calls("cuStreamCreateWithPriority")-wakeUpStreams(r.gpu) != 6 {
+	if _, err := r.gpu.NewStreamPriority(1<<7, 0); !errors.Is(err, ResultInvalidValue) || r.calls("cuStreamCreateWithPriority")-WakeUpStreams(r.gpu) != 6 {
 		t.Errorf("unknown flags: %v", err)
 	}
 	r.fail("cuStreamGetId", 1, ResultUnknown)
@@ -51,7 +52,7 @@ func TestStreamFacts(t *testing.T) {
 // TestLegacyStream uses the legacy default stream, which takes a current context.
 func TestLegacyStream(t *testing.T) {
 	r := newRig(t)
-	s := need(r.gpu.LegacyStream())(t)
+	s := Need(r.gpu.LegacyStream())(t)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(s))
 	if on := r.ask("fake_recorded_on", rawEvent(e)); on != 1 {
@@ -65,12 +66,12 @@ func TestLegacyStream(t *testing.T) {
 	if st, err := s.Query(); st != Complete || err != nil {
 		t.Errorf("Query = %v, %v", st, err)
 	}
-	if p := need(s.Priority())(t); p != 0 {
+	if p := Need(s.Priority())(t); p != 0 {
 		t.Errorf("Priority = %d", p)
 	}
 	mem, host := r.memory(r.gpu, 8), r.host(r.gpu, 8)
 	r.ok(s.Copy(mem, host))
-	axpy := need(r.module(r.gpu).Function("axpy"))(t)
+	axpy := Need(r.module(r.gpu).Function("axpy"))(t)
 	r.ok(axpy.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(mem), F32(0), U64(0)))
 	if s.Handle() != 1 {
 		t.Errorf("Handle = %d", s.Handle())
@@ -91,7 +92,7 @@ func TestLegacyStream(t *testing.T) {
 
 func TestWrapStream(t *testing.T) {
 	r := newRig(t)
-	wrapped := need(r.gpu.WrapStream(r.s.Handle()))(t)
+	wrapped := Need(r.gpu.WrapStream(r.s.Handle()))(t)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(wrapped))
 	r.ok(wrapped.Close())
@@ -250,13 +251,13 @@ func TestLentEvent(t *testing.T) {
 	h := e.Handle()
 	held := r.stream(r.gpu)
 	r.hold(held)
-	record := need(r.drv.Proc("cuEventRecord"))(t)
+	record := Need(r.drv.Proc("cuEventRecord"))(t)
 	if res, err := record.Call(h, held.Handle()); res != 0 || err != nil {
 		t.Fatal(res, err)
 	}
 	r.status(e, Pending) // completion is not remembered any more
 	// Neither does it move on when it is recorded while somebody waits.
-	ticket := need(e.Ticket())(t)
+	ticket := Need(e.Ticket())(t)
 	r.ok(e.Record(r.s))
 	if e.Handle() != h {
 		t.Error("the event has another CUevent")
@@ -272,7 +273,7 @@ func TestLentEvent(t *testing.T) {
 func TestWrapEvent(t *testing.T) {
 	r := newRig(t)
 	own := r.event(r.gpu, EventDisableTiming)
-	e := need(r.gpu.WrapEvent(own.Handle(), EventDisableTiming))(t)
+	e := Need(r.gpu.WrapEvent(own.Handle(), EventDisableTiming))(t)
 	r.ok(own.Record(r.s))
 	r.status(e, Complete)
 	r.ok(e.Record(r.s))

@@ -7,40 +7,41 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestStreamAttributes sets, reads and copies attributes, also during a capture and on the default stream.
 func TestStreamAttributes(t *testing.T) {
-	r := newSoft(t)
-	checkStreamAttributes(t, r.gpu)
-	mem := need(r.gpu.Alloc(8))(t)
+	r := NewSoft(t)
+	checkStreamAttributes(t, r.GPU)
+	mem := Need(r.GPU.Alloc(8))(t)
 	for name, c := range map[string]struct {
 		err  error
 		is   error
 		want string
 	}{
-		"policy": {r.s.SetSyncPolicy(0), ResultInvalidValue, "synchronization policy 0"},
-		"domain": {r.s.SetMemSyncDomain(2), ResultInvalidValue, "domain 2"},
-		"map": {r.s.SetMemSyncDomainMap(MemSyncDomainMap{Remote: 4}), ResultInvalidValue,
+		"policy": {r.S.SetSyncPolicy(0), ResultInvalidValue, "synchronization policy 0"},
+		"domain": {r.S.SetMemSyncDomain(2), ResultInvalidValue, "domain 2"},
+		"map": {r.S.SetMemSyncDomainMap(MemSyncDomainMap{Remote: 4}), ResultInvalidValue,
 			"4 domains, from 0 to 3"},
-		"ratio":       {r.s.SetAccessWindow(AccessWindow{Memory: mem, HitRatio: 2}), ResultInvalidValue, "HitRatio"},
+		"ratio":       {r.S.SetAccessWindow(AccessWindow{Memory: mem, HitRatio: 2}), ResultInvalidValue, "HitRatio"},
 		"nil":         {(*Stream)(nil).SetPriority(0), ErrNil, "stream"},
-		"nil to copy": {r.s.CopyAttributes(nil), ErrNil, "stream"},
+		"nil to copy": {r.S.CopyAttributes(nil), ErrNil, "stream"},
 	} {
 		if !errors.Is(c.err, c.is) || !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
-	far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
-	other := need(far.NewStream(StreamNonBlocking))(t)
-	r.is(r.s.CopyAttributes(other), ErrDeviceMismatch)
-	r.ok(errors.Join(other.Close(), far.Close(), mem.Close()))
-	r.ok(r.s.Close())
-	r.is(r.s.SetPriority(0), ErrClosed)
+	far := Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
+	other := Need(far.NewStream(StreamNonBlocking))(t)
+	r.Is(r.S.CopyAttributes(other), ErrDeviceMismatch)
+	r.OK(errors.Join(other.Close(), far.Close(), mem.Close()))
+	r.OK(r.S.Close())
+	r.Is(r.S.SetPriority(0), ErrClosed)
 }
 
 // TestGPUStreamAttributes is TestStreamAttributes on a GPU.
-func TestGPUStreamAttributes(t *testing.T) { checkStreamAttributes(t, gpuContext(t)) }
+func TestGPUStreamAttributes(t *testing.T) { checkStreamAttributes(t, GPUContext(t)) }
 
 func checkStreamAttributes(t *testing.T, gpu *Context) {
 	ok := func(err error) {
@@ -49,13 +50,13 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 			t.Fatal(err)
 		}
 	}
-	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
-	legacy := need(gpu.LegacyStream())(t)
-	mem := need(gpu.Alloc(4096))(t)
+	s, other := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
+	legacy := Need(gpu.LegacyStream())(t)
+	mem := Need(gpu.Alloc(4096))(t)
 	if _, set, err := s.SyncPolicy(); set || err != nil {
 		t.Errorf("a policy is set, %v", err)
 	}
-	if m := need(s.MemSyncDomainMap())(t); m != (MemSyncDomainMap{0, 1}) {
+	if m := Need(s.MemSyncDomainMap())(t); m != (MemSyncDomainMap{0, 1}) {
 		t.Errorf("the map is %v at first", m)
 	}
 	change := func(s *Stream) {
@@ -73,7 +74,7 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 			w != (AccessWindow{HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming}) {
 			t.Errorf("%s: policy %v, window of %d bytes at %#x, %v, %v", what, p, size, addr, w, err)
 		}
-		if p, d, m := need(s.Priority())(t), need(s.MemSyncDomain())(t), need(s.MemSyncDomainMap())(t); p != -2 ||
+		if p, d, m := Need(s.Priority())(t), Need(s.MemSyncDomain())(t), Need(s.MemSyncDomainMap())(t); p != -2 ||
 			d != MemSyncDomainRemote || m != (MemSyncDomainMap{2, 3}) {
 			t.Errorf("%s: priority %d, domain %v, map %v", what, p, d, m)
 		}
@@ -82,8 +83,8 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 	check("set", s)
 	ok(other.CopyAttributes(s))
 	check("copied", other)
-	third := need(gpu.NewStream(StreamNonBlocking))(t)
-	g := need(third.Capture(CaptureThreadLocal, func() error {
+	third := Need(gpu.NewStream(StreamNonBlocking))(t)
+	g := Need(third.Capture(CaptureThreadLocal, func() error {
 		change(third)
 		check("captured", third)
 		return third.CopyAttributes(s)
@@ -94,7 +95,7 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 	}
 	ok(legacy.SetSyncPolicy(SyncAuto))
 	ok(s.SetPriority(-100))
-	if p := need(s.Priority())(t); p <= -100 {
+	if p := Need(s.Priority())(t); p <= -100 {
 		t.Errorf("priority %d", p)
 	}
 	ok(s.SetAccessWindow(AccessWindow{}))

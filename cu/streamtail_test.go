@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestUnmarkedStream closes streams and what their work uses, while the driver can create or record no event. What the
@@ -23,7 +24,7 @@ func TestUnmarkedStream(t *testing.T) {
 					continue // it cannot be asked when its thread has ended: its objects are kept
 				}
 				t.Run(fmt.Sprintf("%s/%s/busy=%v", function, kind, busy), func(t *testing.T) {
-					r := newSoft(t)
+					r := NewSoft(t)
 					unmarkedStream(r, function, kind, busy)
 				})
 			}
@@ -31,31 +32,31 @@ func TestUnmarkedStream(t *testing.T) {
 	}
 }
 
-func unmarkedStream(r *soft, function, kind string, busy bool) {
-	before, streams := r.sim.Census(), r.streams()
+func unmarkedStream(r *Soft, function, kind string, busy bool) {
+	before, streams := r.Sim.Census(), r.Streams()
 	used := []string{"module", "executable graph", "host memory"}
 	in := func(s *Stream) []io.Closer {
-		m := need(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
-		g := need(r.gpu.NewGraph())(r.t)
-		_, err := g.Add(&KernelNode{Kernel: need(m.Function("spin"))(r.t), Config: oneThread, Args: []Arg{U64(1000)}})
-		r.ok(err)
-		x := need(g.Instantiate())(r.t)
-		r.ok(g.Close())
-		h, d := need(r.gpu.AllocHost(64, 0))(r.t), need(r.gpu.Alloc(64))(r.t)
-		r.t.Cleanup(func() { d.Close() })
+		m := Need(r.GPU.LoadModule([]byte(SpinPTX)))(r.T)
+		g := Need(r.GPU.NewGraph())(r.T)
+		_, err := g.Add(&KernelNode{Kernel: Need(m.Function("spin"))(r.T), Config: OneThread, Args: []Arg{U64(1000)}})
+		r.OK(err)
+		x := Need(g.Instantiate())(r.T)
+		r.OK(g.Close())
+		h, d := Need(r.GPU.AllocHost(64, 0))(r.T), Need(r.GPU.Alloc(64))(r.T)
+		r.T.Cleanup(func() { d.Close() })
 		if busy {
-			r.sim.Hold(s.Handle())
+			r.Sim.Hold(s.Handle())
 		}
-		r.ok(x.Launch(s))
-		r.ok(s.Copy(d, h))
+		r.OK(x.Launch(s))
+		r.OK(s.Copy(d, h))
 		if !busy {
-			r.ok(s.Synchronize())
+			r.OK(s.Synchronize())
 		}
-		r.sim.Inject(cusim.Fault{Function: function, Every: true, Code: int(ResultOutOfMemory)})
+		r.Sim.Inject(cusim.Fault{Function: function, Every: true, Code: int(ResultOutOfMemory)})
 		return []io.Closer{h, x, m}
 	}
 	end := func(s *Stream, objects []io.Closer) {
-		r.ok(s.Close())
+		r.OK(s.Close())
 		for _, o := range objects {
 			go o.Close() // one that frees memory waits
 		}
@@ -63,58 +64,58 @@ func unmarkedStream(r *soft, function, kind string, busy bool) {
 	handle := uintptr(0)
 	switch kind {
 	case "created":
-		s := need(r.gpu.NewStream(StreamNonBlocking))(r.t)
+		s := Need(r.GPU.NewStream(StreamNonBlocking))(r.T)
 		handle = s.Handle()
 		end(s, in(s))
 	case "green":
-		g := r.green()
-		s := need(g.NewStream(0))(r.t)
+		g := NewGreen(r)
+		s := Need(g.NewStream(0))(r.T)
 		handle = s.Handle()
 		end(s, in(s))
-		r.ok(g.Close())
+		r.OK(g.Close())
 	case "pool":
-		s := need(r.gpu.PoolStream(0))(r.t)
+		s := Need(r.GPU.PoolStream(0))(r.T)
 		handle = s.Handle()
 		end(s, in(s))
 	case "thread":
 		var objects []io.Closer
-		r.ok(r.gpu.Do(func(t *Thread) error {
-			s := need(t.DefaultStream())(r.t)
+		r.OK(r.GPU.Do(func(t *Thread) error {
+			s := Need(t.DefaultStream())(r.T)
 			objects = in(s)
 			return nil
 		}))
 		for _, o := range objects {
-			r.ok(o.Close())
+			r.OK(o.Close())
 		}
 	}
 	if busy {
 		for range 100 {
-			now := r.sim.Census()
+			now := r.Sim.Census()
 			for _, k := range used {
 				if now[k] != before[k]+1 {
-					r.t.Fatalf("%s: there are %d, want %d: the work is not done", k, now[k], before[k]+1)
+					r.T.Fatalf("%s: there are %d, want %d: the work is not done", k, now[k], before[k]+1)
 				}
 			}
 		}
 	}
-	r.sim.ClearFaults()
+	r.Sim.ClearFaults()
 	if busy {
-		r.sim.Release(handle)
+		r.Sim.Release(handle)
 	}
-	if !r.freed(func() bool {
-		now := r.sim.Census()
+	if !r.Freed(func() bool {
+		now := r.Sim.Census()
 		for _, k := range used {
 			if now[k] != before[k] {
 				return false
 			}
 		}
-		return kind == "pool" || r.streams() == streams
+		return kind == "pool" || r.Streams() == streams
 	}) {
-		r.t.Errorf("left: %v, before: %v, %d streams, before %d", r.sim.Census(), before, r.streams(), streams)
+		r.T.Errorf("left: %v, before: %v, %d streams, before %d", r.Sim.Census(), before, r.Streams(), streams)
 	}
-	for _, l := range r.leaks {
+	for _, l := range r.Leaks() {
 		if l.Err != nil {
-			r.t.Errorf("leak: %+v", l)
+			r.T.Errorf("leak: %+v", l)
 		}
 	}
 }
@@ -122,30 +123,28 @@ func unmarkedStream(r *soft, function, kind string, busy bool) {
 // TestUnknownStream closes a green context's stream of which the driver never tells when its work is done. The stream and
 // the green context are destroyed. What the work uses is kept.
 func TestUnknownStream(t *testing.T) {
-	r := newSoft(t)
-	before, streams := r.sim.Census(), r.streams()
-	g := r.green()
-	s := need(g.NewStream(0))(t)
-	d, h := need(r.gpu.Alloc(64))(t), need(r.gpu.RegisterHost(make([]byte, 64), 0))(t)
-	r.hold(s)
-	r.ok(s.Copy(d, h))
-	r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultOutOfMemory)})
-	r.ok(s.Close())
-	r.sim.Inject(cusim.Fault{Function: "cuStreamQuery", Every: true, Code: int(ResultUnknown)})
-	r.ok(errors.Join(h.Close(), g.Close()))
-	if !r.freed(func() bool {
-		return r.sim.Census()["green context"] == before["green context"] && r.streams() == streams
+	r := NewSoft(t)
+	before, streams := r.Sim.Census(), r.Streams()
+	g := NewGreen(r)
+	s := Need(g.NewStream(0))(t)
+	d, h := Need(r.GPU.Alloc(64))(t), Need(r.GPU.RegisterHost(make([]byte, 64), 0))(t)
+	r.Hold(s)
+	r.OK(s.Copy(d, h))
+	r.Sim.Inject(cusim.Fault{Function: "cuEventRecord", Every: true, Code: int(ResultOutOfMemory)})
+	r.OK(s.Close())
+	r.Sim.Inject(cusim.Fault{Function: "cuStreamQuery", Every: true, Code: int(ResultUnknown)})
+	r.OK(errors.Join(h.Close(), g.Close()))
+	if !r.Freed(func() bool {
+		return r.Sim.Census()["green context"] == before["green context"] && r.Streams() == streams
 	}) {
-		t.Errorf("left: %v, before: %v", r.sim.Census(), before)
+		t.Errorf("left: %v, before: %v", r.Sim.Census(), before)
 	}
-	r.sim.ClearFaults()
-	r.ok(d.Close())
-	if !eventually(func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return slices.ContainsFunc(r.leaks, func(l Leak) bool { return l.Kind == "host memory" && l.Err != nil })
+	r.Sim.ClearFaults()
+	r.OK(d.Close())
+	if !Eventually(func() bool {
+		return slices.ContainsFunc(r.Leaks(), func(l Leak) bool { return l.Kind == "host memory" && l.Err != nil })
 	}) {
-		t.Errorf("reported are %+v", r.leaks)
+		t.Errorf("reported are %+v", r.Leaks())
 	}
-	core.Of(r.drv).Table().MemHostUnregister(driver.At{Context: core.Of(r.gpu).Context.Raw}, core.Of(h).Host)
+	core.Of(r.Drv).Table().MemHostUnregister(driver.At{Context: core.Of(r.GPU).Context.Raw}, core.Of(h).Host)
 }

@@ -7,24 +7,25 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestThreadElsewhere uses the default stream of Do's thread on other goroutines, where it would be another stream.
 func TestThreadElsewhere(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	if driver.CurrentThread() == 0 {
 		t.Skip("this platform does not tell threads apart")
 	}
-	e := r.event(EventDefault)
-	r.ok(r.gpu.Do(func(th *Thread) error {
-		s := need(th.DefaultStream())(t)
-		r.ok(e.Record(s))
+	e := r.Event(EventDefault)
+	r.OK(r.GPU.Do(func(th *Thread) error {
+		s := Need(th.DefaultStream())(t)
+		r.OK(e.Record(s))
 		elsewhere := make(chan map[string]error)
 		go func() {
 			_, query := s.Query()
 			elsewhere <- map[string]error{
 				"Record": e.Record(s), "WaitEvent": s.WaitEvent(e), "Query": query, "Synchronize": s.Synchronize(),
-				"Launch": r.spin.Launch(s, oneThread, U64(0)), "HostFunc": s.HostFunc(func() { t.Error("it was called") }),
+				"Launch": r.Spin.Launch(s, OneThread, U64(0)), "HostFunc": s.HostFunc(func() { t.Error("it was called") }),
 			}
 		}()
 		for op, err := range <-elsewhere {

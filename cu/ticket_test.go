@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestTicketDecidesOnce lets two waits for one ticket come to different answers:
@@ -18,7 +19,7 @@ func TestTicketDecidesOnce(t *testing.T) {
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
-	ticket := need(e.Ticket())(t)
+	ticket := Need(e.Ticket())(t)
 	r.tell("fake_block", "cuEventQuery", 2, 1)
 	late := make(chan error, 1)
 	go func() { late <- ticket.Wait(r.patient()) }()
@@ -42,9 +43,9 @@ func TestTicketOutcomes(t *testing.T) {
 	var completed, closed int
 	for round := range rounds(600) {
 		r.hold(r.s)
-		e := need(r.gpu.NewEvent(0))(t)
+		e := Need(r.gpu.NewEvent(0))(t)
 		r.ok(e.Record(r.s))
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		var outcomes [6]error
 		var wg sync.WaitGroup
 		start := make(chan struct{})
@@ -81,7 +82,7 @@ func TestTicketOutcomes(t *testing.T) {
 // TestTicketHolds looks at how long tickets keep the CUevent of a closed event.
 func TestTicketHolds(t *testing.T) {
 	r := newRig(t)
-	ctx, _ := ended()
+	ctx, _ := Ended()
 	for _, c := range []struct {
 		name    string
 		prepare func(*Event)
@@ -95,10 +96,10 @@ func TestTicketHolds(t *testing.T) {
 		{"complete, and nobody has asked", func(e *Event) { r.ok(e.Record(r.s)) }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := need(r.gpu.NewEvent(0))(t)
+			e := Need(r.gpu.NewEvent(0))(t)
 			c.prepare(e)
-			ticket := need(e.Ticket())(t)
-			again := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
+			again := Need(e.Ticket())(t)
 			r.ok(e.Close())
 			if n := r.census(kindEvent); (n != 0) != c.holds {
 				t.Errorf("%d CUevents while tickets are out", n)
@@ -106,7 +107,7 @@ func TestTicketHolds(t *testing.T) {
 			r.ok(ticket.Wait(ctx))
 			runtime.KeepAlive(again)
 			again = nil
-			if !eventually(func() bool { return r.census(kindEvent) == 0 }) {
+			if !Eventually(func() bool { return r.census(kindEvent) == 0 }) {
 				t.Error("a ticket that was collected keeps the CUevent")
 			}
 			r.ok(ticket.Wait(ctx))
@@ -169,8 +170,8 @@ func TestWaitContexts(t *testing.T) {
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
-	ticket := need(e.Ticket())(t)
-	cancelled, cause := ended()
+	ticket := Need(e.Ticket())(t)
+	cancelled, cause := Ended()
 	for name, wait := range map[string]func(context.Context) error{
 		"Event.Wait":  e.Wait,
 		"Ticket.Wait": ticket.Wait,

@@ -4,18 +4,19 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // BenchmarkTimelineOpenClose creates a timeline, uses it, and closes it, on the software driver.
 func BenchmarkTimelineOpenClose(b *testing.B) {
-	r := newSoft(b)
-	benchTimelines(b, r.gpu, r.s)
+	r := NewSoft(b)
+	benchTimelines(b, r.GPU, r.S)
 }
 
 // BenchmarkGPUTimelineOpenClose is that on a GPU.
 func BenchmarkGPUTimelineOpenClose(b *testing.B) {
-	gpu := gpuContext(b)
-	s := need(gpu.NewStream(StreamNonBlocking))(b)
+	gpu := GPUContext(b)
+	s := Need(gpu.NewStream(StreamNonBlocking))(b)
 	defer s.Close()
 	benchTimelines(b, gpu, s)
 }

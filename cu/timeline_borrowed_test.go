@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // unregisters is a software driver that counts how often memory is unregistered, which waits for the GPU.
@@ -35,21 +36,21 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	owner, drv := need(Open(WithSoftware(provider)))(t), need(Open(WithSoftware(provider), neverWait))(t)
-	own := need(need(owner.Device(0))(t).NewContext(0))(t)
-	gpu := need(drv.WrapContext(own.Handle()))(t)
-	tl := need(gpu.NewTimeline(1))(t)
+	owner, drv := Need(Open(WithSoftware(provider)))(t), Need(OpenNeverWait(WithSoftware(provider)))(t)
+	own := Need(Need(owner.Device(0))(t).NewContext(0))(t)
+	gpu := Need(drv.WrapContext(own.Handle()))(t)
+	tl := Need(gpu.NewTimeline(1))(t)
 	cc := core.Of(gpu).Context
 	ok(errors.Join(gpu.Close(), tl.Close()))
-	if !eventually(cc.Gone.Load) {
+	if !Eventually(cc.Gone.Load) {
 		t.Fatal("the context is not released")
 	}
 	if n := counting.n.Load(); n != 0 {
 		t.Errorf("memory was unregistered %d times in the background", n)
 	}
 
-	gpu = need(drv.WrapContext(own.Handle()))(t)
-	tl = need(gpu.NewTimeline(2))(t)
+	gpu = Need(drv.WrapContext(own.Handle()))(t)
+	tl = Need(gpu.NewTimeline(2))(t)
 	if v, n := tl.Value(), core.Of(drv).TimelineCounts().Mappings; v != 2 || n != 1 {
 		t.Errorf("the next timeline is at %d, of %d slabs in all", v, n)
 	}

@@ -14,6 +14,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // mappings counts the process's mappings of memory, or, where the timelines have Go's, or there is no way to know,
@@ -36,17 +37,17 @@ func mappingsOfProcess() (n int, known bool) {
 // TestGPUTimelineMappings opens and closes timelines while the garbage collector does not run, and others stay
 // open: the process has a mapping for hundreds of them, and closed ones need none.
 func TestGPUTimelineMappings(t *testing.T) {
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	before := mappings(gpu)
 	const some = 2_000
-	many := fewer(100_000)
+	many := Fewer(100_000)
 	for i := range many {
-		tl := need(gpu.NewTimeline(uint64(i)))(t)
+		tl := Need(gpu.NewTimeline(uint64(i)))(t)
 		if v := tl.Value(); v != uint64(i) {
 			t.Fatalf("timeline %d begins at %d", i, v)
 		}
@@ -63,7 +64,7 @@ func TestGPUTimelineMappings(t *testing.T) {
 	}
 	var open []*Timeline
 	for i := range some {
-		open = append(open, need(gpu.NewTimeline(uint64(i)))(t))
+		open = append(open, Need(gpu.NewTimeline(uint64(i)))(t))
 	}
 	if n := mappings(gpu) - before; n > 200 { // some are of Go's, and of the driver's threads
 		t.Errorf("%d timelines that were closed, and %d that are open, have left %d mappings", many, some, n)
@@ -87,15 +88,15 @@ func TestGPUTimelineMappings(t *testing.T) {
 func TestDriverCloseUnmaps(t *testing.T) {
 	sim := cusim.New()
 	open := func() (*Driver, *Context) {
-		d := need(Open(WithSoftware(sim)))(t)
-		return d, need(need(d.Device(0))(t).PrimaryContext())(t)
+		d := Need(Open(WithSoftware(sim)))(t)
+		return d, Need(Need(d.Device(0))(t).PrimaryContext())(t)
 	}
 	others, kept := open()
-	line := need(kept.NewTimeline(0))(t)
+	line := Need(kept.NewTimeline(0))(t)
 	before := sim.Census()
 	for i := range 3 {
 		d, gpu := open()
-		mine := need(gpu.NewTimeline(7))(t)
+		mine := Need(gpu.NewTimeline(7))(t)
 		if err := errors.Join(mine.Close(), gpu.Close(), d.Close(), d.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -119,13 +120,13 @@ func TestDriverCloseUnmaps(t *testing.T) {
 // TestAbandonedTimelineOfSharedStream uses a timeline on a stream of a pool whose value is closed, before the timeline
 // is collected: the stream can be asked whether the work is done as long as it is there.
 func TestAbandonedTimelineOfSharedStream(t *testing.T) {
-	r := newSoft(t)
-	s := need(r.gpu.PoolStream(0))(t)
-	line := need(r.gpu.NewTimeline(0))(t)
-	r.ok(errors.Join(line.Signal(s, 1), s.Close(), r.gpu.Synchronize()))
+	r := NewSoft(t)
+	s := Need(r.GPU.PoolStream(0))(t)
+	line := Need(r.GPU.NewTimeline(0))(t)
+	r.OK(errors.Join(line.Signal(s, 1), s.Close(), r.GPU.Synchronize()))
 	TimelineCleanup(line).Stop()
 	TimelineState(line).CloseAbandoned()
-	if n := r.drv.Stats().UnfinishedTimelines; n != 0 {
+	if n := r.Drv.Stats().UnfinishedTimelines; n != 0 {
 		t.Errorf("the work of %d timelines is not known to be done", n)
 	}
 }

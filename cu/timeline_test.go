@@ -21,30 +21,31 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
 
-func (r *soft) timeline(value uint64) *Timeline {
-	r.t.Helper()
-	tl := need(r.gpu.NewTimeline(value))(r.t)
-	r.t.Cleanup(func() { tl.Close() })
+func newTimeline(r *Soft, value uint64) *Timeline {
+	r.T.Helper()
+	tl := Need(r.GPU.NewTimeline(value))(r.T)
+	r.T.Cleanup(func() { tl.Close() })
 	return tl
 }
 
-// marked returns an event that marks what is enqueued on the stream now.
-func (r *soft) marked(what string, s *Stream) *Event {
-	r.t.Helper()
-	e := r.event(EventDisableTiming)
+// markedEvent returns an event that marks what is enqueued on the stream now.
+func markedEvent(r *Soft, what string, s *Stream) *Event {
+	r.T.Helper()
+	e := r.Event(EventDisableTiming)
 	if err := e.Record(s); err != nil {
-		r.t.Fatalf("%s: %v", what, err)
+		r.T.Fatalf("%s: %v", what, err)
 	}
 	return e
 }
 
-func (r *soft) value(tl *Timeline, want uint64) {
-	r.t.Helper()
+func wantValue(r *Soft, tl *Timeline, want uint64) {
+	r.T.Helper()
 	if v := tl.Value(); v != want {
-		r.t.Errorf("the value is %d, not %d", v, want)
+		r.T.Errorf("the value is %d, not %d", v, want)
 	}
 }
 
@@ -55,49 +56,49 @@ var clocks = map[string][]cusim.Option{"real": nil, "virtual": {cusim.VirtualTim
 func TestTimeline(t *testing.T) {
 	for name, opts := range clocks {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t, opts...)
-			tl := r.timeline(5)
-			r.value(tl, 5)
-			r.ok(tl.Wait(t.Context(), 5))
-			r.ok(tl.Wait(t.Context(), 3))
+			r := NewSoft(t, opts...)
+			tl := newTimeline(r, 5)
+			wantValue(r, tl, 5)
+			r.OK(tl.Wait(t.Context(), 5))
+			r.OK(tl.Wait(t.Context(), 3))
 
-			r.hold(r.s)
-			r.ok(tl.Signal(r.s, 7))
-			r.value(tl, 5)
+			r.Hold(r.S)
+			r.OK(tl.Signal(r.S, 7))
+			wantValue(r, tl, 5)
 			waited := make(chan error)
 			go func() { waited <- tl.Wait(t.Context(), 7) }()
-			r.release(r.s)
-			r.ok(<-waited)
-			r.value(tl, 7)
+			r.Release(r.S)
+			r.OK(<-waited)
+			wantValue(r, tl, 7)
 
-			r.ok(tl.Block(r.other, 10))
-			r.ok(tl.Signal(r.other, 12))
-			behind := r.marked("behind", r.other)
-			r.status("blocked", behind, Pending)
-			r.ok(tl.Set(9))
-			r.status("blocked", behind, Pending)
-			r.ok(tl.Set(10))
-			r.ok(tl.Wait(t.Context(), 12))
-			r.ok(behind.Wait(t.Context()))
+			r.OK(tl.Block(r.Other, 10))
+			r.OK(tl.Signal(r.Other, 12))
+			behind := markedEvent(r, "behind", r.Other)
+			r.Status("blocked", behind, Pending)
+			r.OK(tl.Set(9))
+			r.Status("blocked", behind, Pending)
+			r.OK(tl.Set(10))
+			r.OK(tl.Wait(t.Context(), 12))
+			r.OK(behind.Wait(t.Context()))
 
 			// From one stream to another.
-			r.ok(tl.Block(r.s, 13))
-			r.ok(tl.Signal(r.s, 14))
-			r.ok(tl.Signal(r.other, 13))
-			r.ok(tl.Wait(t.Context(), 14))
-			if tl.Device() != r.gpu.Device() || tl.Handle() == 0 {
+			r.OK(tl.Block(r.S, 13))
+			r.OK(tl.Signal(r.S, 14))
+			r.OK(tl.Signal(r.Other, 13))
+			r.OK(tl.Wait(t.Context(), 14))
+			if tl.Device() != r.GPU.Device() || tl.Handle() == 0 {
 				t.Error("it has no device, or no handle")
 			}
-			r.ok(tl.Close())
-			r.ok(tl.Close())
-			r.value(tl, 14) // still
+			r.OK(tl.Close())
+			r.OK(tl.Close())
+			wantValue(r, tl, 14) // still
 		})
 	}
 }
 
 // TestTimelineCompares holds the host's comparison to the driver's, and to the circle.
 func TestTimelineCompares(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for _, c := range []struct {
 		have, value uint64
 		want        bool
@@ -105,10 +106,10 @@ func TestTimelineCompares(t *testing.T) {
 		{0, 0, true}, {5, 4, true}, {4, 5, false}, {0, 1<<64 - 1, true}, {1<<64 - 1, 0, false}, {1<<64 - 1, 1, false},
 		{0, 1<<63 - 1, false}, {1 << 63, 1, true}, {1<<63 - 1, 0, true}, {1 << 63, 0, false}, {0, 1 << 63, false},
 	} {
-		tl, s := r.timeline(c.have), r.stream()
-		r.ok(tl.Block(s, c.value))
-		e := r.marked("blocked", s)
-		gpu := need(e.Query())(t) == Complete
+		tl, s := newTimeline(r, c.have), r.Stream()
+		r.OK(tl.Block(s, c.value))
+		e := markedEvent(r, "blocked", s)
+		gpu := Need(e.Query())(t) == Complete
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		host := tl.Wait(ctx, c.value) == nil
@@ -119,23 +120,23 @@ func TestTimelineCompares(t *testing.T) {
 		if err := tl.Set(c.value); (err == nil) != watch.Reached(c.value, c.have) {
 			t.Errorf("%#x, set to %#x: %v", c.have, c.value, err)
 		}
-		r.ok(tl.Signal(r.s, c.value))
-		r.ok(e.Wait(t.Context()))
+		r.OK(tl.Signal(r.S, c.value))
+		r.OK(e.Wait(t.Context()))
 	}
-	tl := r.timeline(1<<64 - 2)
-	r.ok(tl.Set(1))
-	r.ok(tl.Set(1))
-	r.is(tl.Set(1<<64-1), ResultInvalidValue, core.ErrInvalid)
-	r.value(tl, 1)
+	tl := newTimeline(r, 1<<64-2)
+	r.OK(tl.Set(1))
+	r.OK(tl.Set(1))
+	r.Is(tl.Set(1<<64-1), ResultInvalidValue, core.ErrInvalid)
+	wantValue(r, tl, 1)
 }
 
 // TestTimelineMistakes looks at what is refused before the driver sees it.
 func TestTimelineMistakes(t *testing.T) {
-	r, strange := newSoft(t), newSoft(t)
-	tl, closed := r.timeline(3), r.timeline(3)
-	closedStream, closedContext := r.stream(), need(r.gpu.Device().PrimaryContext())(t)
+	r, strange := NewSoft(t), NewSoft(t)
+	tl, closed := newTimeline(r, 3), newTimeline(r, 3)
+	closedStream, closedContext := r.Stream(), Need(r.GPU.Device().PrimaryContext())(t)
 	for _, c := range []io.Closer{closed, closedStream, closedContext} {
-		r.ok(c.Close())
+		r.OK(c.Close())
 	}
 	var none *Timeline
 	var noContext context.Context
@@ -143,8 +144,8 @@ func TestTimelineMistakes(t *testing.T) {
 		err func() error
 		is  error
 	}{
-		"nil signal":            {func() error { return none.Signal(r.s, 1) }, ErrNil},
-		"nil block":             {func() error { return new(Timeline).Block(r.s, 1) }, ErrNil},
+		"nil signal":            {func() error { return none.Signal(r.S, 1) }, ErrNil},
+		"nil block":             {func() error { return new(Timeline).Block(r.S, 1) }, ErrNil},
 		"nil set":               {func() error { return none.Set(1) }, ErrNil},
 		"nil wait":              {func() error { return none.Wait(t.Context(), 1) }, ErrNil},
 		"nil close":             {none.Close, ErrNil},
@@ -153,23 +154,23 @@ func TestTimelineMistakes(t *testing.T) {
 		"wait without context":  {func() error { return tl.Wait(noContext, 3) }, ErrNil},
 		"no context":            {func() error { _, err := (*Context)(nil).NewTimeline(0); return err }, ErrNil},
 		"closed context":        {func() error { _, err := closedContext.NewTimeline(0); return err }, ErrClosed},
-		"signal closed":         {func() error { return closed.Signal(r.s, 9) }, ErrClosed},
-		"block closed":          {func() error { return closed.Block(r.s, 9) }, ErrClosed},
+		"signal closed":         {func() error { return closed.Signal(r.S, 9) }, ErrClosed},
+		"block closed":          {func() error { return closed.Block(r.S, 9) }, ErrClosed},
 		"set closed":            {func() error { return closed.Set(9) }, ErrClosed},
 		"wait for closed":       {func() error { return closed.Wait(t.Context(), 3) }, ErrClosed},
 		"signal closed stream":  {func() error { return tl.Signal(closedStream, 9) }, ErrClosed},
 		"block closed stream":   {func() error { return tl.Block(closedStream, 9) }, ErrClosed},
-		"another driver signal": {func() error { return tl.Signal(strange.s, 9) }, ErrDriverMismatch},
-		"another driver block":  {func() error { return tl.Block(strange.s, 9) }, ErrDriverMismatch},
+		"another driver signal": {func() error { return tl.Signal(strange.S, 9) }, ErrDriverMismatch},
+		"another driver block":  {func() error { return tl.Block(strange.S, 9) }, ErrDriverMismatch},
 		"lower":                 {func() error { return tl.Set(2) }, ResultInvalidValue},
 	} {
 		if err := c.err(); !errors.Is(err, c.is) {
 			t.Errorf("%s: %v; want one that matches %v", name, err, c.is)
 		}
 	}
-	r.value(tl, 3)
-	r.value(none, 0)
-	r.value(new(Timeline), 0)
+	wantValue(r, tl, 3)
+	wantValue(r, none, 0)
+	wantValue(r, new(Timeline), 0)
 	if none.Device() != nil || none.Handle() != 0 || closed.Handle() != 0 {
 		t.Error("a nil or a closed timeline has a device, or a handle")
 	}
@@ -177,19 +178,19 @@ func TestTimelineMistakes(t *testing.T) {
 
 // TestTimelineUnsupported looks for timelines where there are none.
 func TestTimelineUnsupported(t *testing.T) {
-	r := newSoft(t, cusim.DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0))
-	_, err := r.gpu.NewTimeline(0)
-	r.is(err, errors.ErrUnsupported, ResultNotSupported)
+	r := NewSoft(t, cusim.DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0))
+	_, err := r.GPU.NewTimeline(0)
+	r.Is(err, errors.ErrUnsupported, ResultNotSupported)
 	const want = "streams of the device cannot write 64-bit values, or wait for them: unsupported operation; " +
 		"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device 0 is 0: use events instead"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("the error is %q", err)
 	}
 
-	r = newSoft(t, cusim.Version(11060))
-	_, err = r.gpu.NewTimeline(0)
+	r = NewSoft(t, cusim.Version(11060))
+	_, err = r.GPU.NewTimeline(0)
 	var missing *MissingError
-	r.is(err, errors.ErrUnsupported, ResultNotSupported)
+	r.Is(err, errors.ErrUnsupported, ResultNotSupported)
 	if !errors.As(err, &missing) {
 		t.Fatalf("the error is %v", err)
 	}
@@ -202,40 +203,26 @@ func TestTimelineUnsupported(t *testing.T) {
 // another timeline.
 func TestTimelineFails(t *testing.T) {
 	for _, function := range []string{"cuDeviceGetAttribute", "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuEventCreate"} {
-		r := newSoft(t)
-		before := r.sim.Census()
-		r.sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
-		_, err := r.gpu.NewTimeline(0)
-		r.is(err, ResultOutOfMemory)
-		cc := core.Of(r.gpu).Context
+		r := NewSoft(t)
+		before := r.Sim.Census()
+		r.Sim.Inject(cusim.Fault{Function: function, Code: int(ResultOutOfMemory)})
+		_, err := r.GPU.NewTimeline(0)
+		r.Is(err, ResultOutOfMemory)
+		cc := core.Of(r.GPU).Context
 		if cells, _ := cc.Cells.Count(); cells != 0 {
 			before["host memory"]++
 		}
-		core.Of(r.drv).Slabs.Unmap(func(_ driver.HostPtr, in slab.Place[core.ContextKey]) bool {
+		core.Of(r.Drv).Slabs.Unmap(func(_ driver.HostPtr, in slab.Place[core.ContextKey]) bool {
 			if in.Key == cc.Key {
 				before["host memory"]++
 			}
 			return false
 		})
-		if diff := cmp.Diff(before, r.sim.Census()); diff != "" {
+		if diff := cmp.Diff(before, r.Sim.Census()); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", function, diff)
 		}
-		r.ok(r.timeline(0).Close())
+		r.OK(newTimeline(r, 0).Close())
 	}
-}
-
-// leaked returns the leaks, once there are so many.
-func (r *soft) leaked(n int) (leaks []Leak) {
-	r.t.Helper()
-	if !eventually(func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		leaks = r.leaks
-		return len(leaks) >= n
-	}) {
-		r.t.Fatalf("the leaks are %v", leaks)
-	}
-	return leaks
 }
 
 // stopped is a driver whose timers never fire.
@@ -254,10 +241,10 @@ func (stoppedClock) Stop()                               {}
 // TestTimelineWakes wakes goroutines that wait, and look at nothing any more by themselves.
 func TestTimelineWakes(t *testing.T) {
 	sim := cusim.New()
-	drv := need(Open(WithSoftware(driver.Provide(stopped{sim.Software()}))))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(Open(WithSoftware(driver.Provide(stopped{sim.Software()}))))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
-	tl := need(gpu.NewTimeline(0))(t)
+	tl := Need(gpu.NewTimeline(0))(t)
 	asleep := func() {
 		for asleep := false; !asleep; runtime.Gosched() {
 			asleep = core.Of(drv).Watch.Number(&TimelineState(tl).Waits) > 0
@@ -302,7 +289,7 @@ func TestTimelineWakes(t *testing.T) {
 			t.Errorf("a wait for a timeline that was closed: %v", err)
 		}
 	}
-	if !eventually(func() bool { return unfinishedOf(gpu) == 0 }) {
+	if !Eventually(func() bool { return UnfinishedOf(gpu) == 0 }) {
 		t.Error("it is still in use")
 	}
 }
@@ -311,22 +298,22 @@ func TestTimelineWakes(t *testing.T) {
 func TestTimelinePoisoned(t *testing.T) {
 	for name, opts := range clocks {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t, opts...)
-			tl := r.timeline(0)
-			r.hold(r.s)
-			r.ok(tl.Signal(r.s, 1))
+			r := NewSoft(t, opts...)
+			tl := newTimeline(r, 0)
+			r.Hold(r.S)
+			r.OK(tl.Signal(r.S, 1))
 			errs := make(chan error)
 			go func() { errs <- tl.Wait(t.Context(), 1) }()
 			time.Sleep(5 * time.Millisecond)
-			r.sim.Poison(int(ResultIllegalAddress))
-			r.is(<-errs, ErrContextPoisoned, ResultIllegalAddress) // found out
-			r.is(tl.Wait(t.Context(), 1), ErrContextPoisoned, ResultIllegalAddress)
-			r.is(r.gpu.Err(), ErrContextPoisoned)
-			r.is(tl.Signal(r.s, 2), ErrContextPoisoned)
-			r.ok(tl.Set(1)) // it is the host's memory
-			r.ok(tl.Wait(t.Context(), 1))
-			r.ok(tl.Close())
-			r.sim.ClearFaults()
+			r.Sim.Poison(int(ResultIllegalAddress))
+			r.Is(<-errs, ErrContextPoisoned, ResultIllegalAddress) // found out
+			r.Is(tl.Wait(t.Context(), 1), ErrContextPoisoned, ResultIllegalAddress)
+			r.Is(r.GPU.Err(), ErrContextPoisoned)
+			r.Is(tl.Signal(r.S, 2), ErrContextPoisoned)
+			r.OK(tl.Set(1)) // it is the host's memory
+			r.OK(tl.Wait(t.Context(), 1))
+			r.OK(tl.Close())
+			r.Sim.ClearFaults()
 		})
 	}
 }
@@ -334,55 +321,55 @@ func TestTimelinePoisoned(t *testing.T) {
 // TestTimelineAsks has the driver fail to answer a long wait, and waits beside a capture,
 // which that does not invalidate.
 func TestTimelineAsks(t *testing.T) {
-	r := newSoft(t)
-	tl := r.timeline(0)
-	r.sim.Inject(cusim.Fault{Function: "cuEventQuery", Code: int(ResultUnknown)})
-	r.is(tl.Wait(t.Context(), 1), ResultUnknown)
-	g := r.graph(func() error {
-		r.ok(r.work(r.s))
+	r := NewSoft(t)
+	tl := newTimeline(r, 0)
+	r.Sim.Inject(cusim.Fault{Function: "cuEventQuery", Code: int(ResultUnknown)})
+	r.Is(tl.Wait(t.Context(), 1), ResultUnknown)
+	g := r.Graph(func() error {
+		r.OK(r.Work(r.S))
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		r.is(tl.Wait(ctx, 1), context.DeadlineExceeded)
-		other := r.timeline(0) // nor does this
-		r.ok(other.Signal(r.other, 1))
-		r.ok(other.Close())
+		r.Is(tl.Wait(ctx, 1), context.DeadlineExceeded)
+		other := newTimeline(r, 0) // nor does this
+		r.OK(other.Signal(r.Other, 1))
+		r.OK(other.Close())
 		return nil
 	})
-	if diff := cmp.Diff([]string{"kernel"}, r.types(g)); diff != "" {
+	if diff := cmp.Diff([]string{"kernel"}, r.Types(g)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // TestTimelineNeverRaised closes a timeline that a stream waits for in vain.
 func TestTimelineNeverRaised(t *testing.T) {
-	r := newSoft(t)
-	tl := r.timeline(0)
-	r.ok(tl.Block(r.s, 1))
-	r.ok(tl.Close())
-	r.is(tl.Set(1), ErrClosed)
+	r := NewSoft(t)
+	tl := newTimeline(r, 0)
+	r.OK(tl.Block(r.S, 1))
+	r.OK(tl.Close())
+	r.Is(tl.Set(1), ErrClosed)
 	time.Sleep(5 * time.Millisecond)
-	if n := unfinishedOf(r.gpu); n != 1 {
+	if n := UnfinishedOf(r.GPU); n != 1 {
 		t.Errorf("%d timelines are in use", n)
 	}
 	TimelineWord(tl).Store(1) // as the GPU might
-	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
+	if !Eventually(func() bool { return UnfinishedOf(r.GPU) == 0 }) {
 		t.Error("it is still in use")
 	}
-	r.ok(r.s.Synchronize())
+	r.OK(r.S.Synchronize())
 }
 
 // TestTimelineAbandoned abandons a timeline.
 func TestTimelineAbandoned(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	func() {
-		tl := need(r.gpu.NewTimeline(1))(t)
-		r.ok(tl.Signal(r.s, 2))
-		r.value(tl, 2)
+		tl := Need(r.GPU.NewTimeline(1))(t)
+		r.OK(tl.Signal(r.S, 2))
+		wantValue(r, tl, 2)
 	}()
-	if leak := r.leaked(1)[0]; leak.Kind != "timeline" || !leak.Abandoned || leak.Err != nil {
+	if leak := r.Leaked(1)[0]; leak.Kind != "timeline" || !leak.Abandoned || leak.Err != nil {
 		t.Errorf("the leak is %+v", leak)
 	}
-	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
+	if !Eventually(func() bool { return UnfinishedOf(r.GPU) == 0 }) {
 		t.Error("it is still in use")
 	}
 }
@@ -390,62 +377,62 @@ func TestTimelineAbandoned(t *testing.T) {
 // TestTimelineElsewhere uses a timeline on streams of other contexts and devices, of
 // default ones, and of another thread's.
 func TestTimelineElsewhere(t *testing.T) {
-	r := newSoft(t)
-	created, far := need(r.gpu.Device().NewContext(0))(t), need(need(r.drv.Device(1))(t).PrimaryContext())(t)
-	tl := r.timeline(0)
+	r := NewSoft(t)
+	created, far := Need(r.GPU.Device().NewContext(0))(t), Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
+	tl := newTimeline(r, 0)
 	v := uint64(0)
 	on := func(s *Stream) {
 		t.Helper()
 		for range 2 {
 			v++
-			r.ok(tl.Signal(s, v))
-			r.ok(tl.Block(s, v))
-			r.ok(tl.Wait(t.Context(), v))
+			r.OK(tl.Signal(s, v))
+			r.OK(tl.Block(s, v))
+			r.OK(tl.Wait(t.Context(), v))
 		}
 	}
 	for _, c := range []*Context{created, far} {
-		s := need(c.NewStream(0))(t)
+		s := Need(c.NewStream(0))(t)
 		on(s)
-		legacy := need(c.LegacyStream())(t)
+		legacy := Need(c.LegacyStream())(t)
 		on(legacy)
-		r.ok(errors.Join(s.Close(), legacy.Close()))
-		r.ok(c.Do(func(th *Thread) error {
-			on(need(th.DefaultStream())(t))
+		r.OK(errors.Join(s.Close(), legacy.Close()))
+		r.OK(c.Do(func(th *Thread) error {
+			on(Need(th.DefaultStream())(t))
 			return nil
 		}))
-		r.ok(c.Close())
+		r.OK(c.Close())
 	}
-	r.ok(tl.Close())
+	r.OK(tl.Close())
 }
 
 // TestTimelineCaptured has a graph raise a timeline, and wait for it. The graph keeps it.
 func TestTimelineCaptured(t *testing.T) {
-	r := newSoft(t)
-	tl := need(r.gpu.NewTimeline(0))(t)
-	g := r.graph(func() error {
-		r.ok(tl.Block(r.s, 3))
-		r.ok(r.work(r.s))
-		return tl.Signal(r.s, 5)
+	r := NewSoft(t)
+	tl := Need(r.GPU.NewTimeline(0))(t)
+	g := r.Graph(func() error {
+		r.OK(tl.Block(r.S, 3))
+		r.OK(r.Work(r.S))
+		return tl.Signal(r.S, 5)
 	})
-	r.value(tl, 0)
-	if diff := cmp.Diff([]string{"batch_mem_op", "kernel", "batch_mem_op"}, r.types(g)); diff != "" {
+	wantValue(r, tl, 0)
+	if diff := cmp.Diff([]string{"batch_mem_op", "kernel", "batch_mem_op"}, r.Types(g)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	x := r.exec(g)
-	r.ok(x.Launch(r.s))
-	r.ok(tl.Set(3))
-	r.ok(tl.Wait(t.Context(), 5))
-	r.ok(x.Launch(r.s)) // it is there already
-	r.ok(r.s.Synchronize())
-	r.value(tl, 5)
-	r.ok(tl.Close())
-	r.ok(x.Launch(r.s)) // still
-	r.ok(r.s.Synchronize())
-	if n := unfinishedOf(r.gpu); n != 1 {
+	x := r.Exec(g)
+	r.OK(x.Launch(r.S))
+	r.OK(tl.Set(3))
+	r.OK(tl.Wait(t.Context(), 5))
+	r.OK(x.Launch(r.S)) // it is there already
+	r.OK(r.S.Synchronize())
+	wantValue(r, tl, 5)
+	r.OK(tl.Close())
+	r.OK(x.Launch(r.S)) // still
+	r.OK(r.S.Synchronize())
+	if n := UnfinishedOf(r.GPU); n != 1 {
 		t.Errorf("%d timelines are in use", n)
 	}
-	r.ok(errors.Join(g.Close(), x.Close()))
-	if !eventually(func() bool { return unfinishedOf(r.gpu) == 0 }) {
+	r.OK(errors.Join(g.Close(), x.Close()))
+	if !Eventually(func() bool { return UnfinishedOf(r.GPU) == 0 }) {
 		t.Error("it is still in use")
 	}
 }
@@ -453,12 +440,12 @@ func TestTimelineCaptured(t *testing.T) {
 // TestTimelineOrders writes to Go's memory, raises, and reads on other goroutines: the race
 // detector sees the order, although it does not see the counter.
 func TestTimelineOrders(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for name, raise := range map[string]func(*Timeline) error{
 		"host":   func(tl *Timeline) error { return tl.Set(1) },
-		"stream": func(tl *Timeline) error { return tl.Signal(r.s, 1) },
+		"stream": func(tl *Timeline) error { return tl.Signal(r.S, 1) },
 	} {
-		tl := r.timeline(0)
+		tl := newTimeline(r, 0)
 		data := 0
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -475,7 +462,7 @@ func TestTimelineOrders(t *testing.T) {
 			}
 		})
 		data = 1
-		r.ok(raise(tl))
+		r.OK(raise(tl))
 		wg.Wait()
 	}
 }
@@ -484,14 +471,14 @@ func TestTimelineOrders(t *testing.T) {
 func TestTimelineStorm(t *testing.T) {
 	for name, opts := range clocks {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t, opts...)
-			far := need(need(r.drv.Device(1))(t).PrimaryContext())(t)
+			r := NewSoft(t, opts...)
+			far := Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t)
 			defer far.Close()
-			streams := []*Stream{r.s, r.other, need(far.NewStream(0))(t)}
+			streams := []*Stream{r.S, r.Other, Need(far.NewStream(0))(t)}
 			defer streams[2].Close()
 			const rounds, last = 40, 200
 			for round := range rounds {
-				tl := need(r.gpu.NewTimeline(0))(t)
+				tl := Need(r.GPU.NewTimeline(0))(t)
 				var wg sync.WaitGroup
 				var seen sync.Map
 				try := func(f func() error, allowed ...error) {
@@ -546,10 +533,10 @@ func TestTimelineStorm(t *testing.T) {
 				cancel()
 				wg.Wait()
 				seen.Range(func(err, _ any) bool { t.Error(err); return true })
-				r.ok(tl.Close())
+				r.OK(tl.Close())
 			}
 			for _, s := range streams {
-				r.ok(s.Synchronize())
+				r.OK(s.Synchronize())
 			}
 		})
 	}
@@ -558,19 +545,19 @@ func TestTimelineStorm(t *testing.T) {
 // TestTimelineSignals has streams race with each other, each on a timeline of its own, and
 // closes the timelines while the signals are under way.
 func TestTimelineSignals(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	var wg sync.WaitGroup
 	for range 8 {
-		s := r.stream()
+		s := r.Stream()
 		wg.Go(func() {
 			for range 20 {
-				tl, err := r.gpu.NewTimeline(0)
+				tl, err := r.GPU.NewTimeline(0)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				for v := range uint64(10) {
-					if err := errors.Join(r.work(s), tl.Signal(s, v+1)); err != nil {
+					if err := errors.Join(r.Work(s), tl.Signal(s, v+1)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -588,8 +575,8 @@ func TestTimelineSignals(t *testing.T) {
 
 // TestTimelineCosts holds the calls to no allocation.
 func TestTimelineCosts(t *testing.T) {
-	r := newSoft(t)
-	tl := r.timeline(1)
+	r := NewSoft(t)
+	tl := newTimeline(r, 1)
 	v := uint64(1)
 	ctx := t.Context()
 	for name, f := range map[string]func(){
@@ -605,8 +592,8 @@ func TestTimelineCosts(t *testing.T) {
 
 // BenchmarkTimelineValue reads a counter.
 func BenchmarkTimelineValue(b *testing.B) {
-	r := newSoft(b)
-	tl := r.timeline(1)
+	r := NewSoft(b)
+	tl := newTimeline(r, 1)
 	for b.Loop() {
 		tl.Value()
 	}
@@ -615,18 +602,18 @@ func BenchmarkTimelineValue(b *testing.B) {
 // TestGPUTimeline proves on a GPU that values and data come in order, and that both sides
 // wait for each other.
 func TestGPUTimeline(t *testing.T) {
-	gpu := gpuContext(t)
+	gpu := GPUContext(t)
 	tl, err := gpu.NewTimeline(1<<64 - 4) // it passes 0 on its way
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tl.Close()
-	s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+	s, other := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	defer other.Close()
 	const size = 64 << 10
-	from, to := need(gpu.AllocHost(size, HostDefault))(t), need(gpu.AllocHost(size, HostDefault))(t)
-	mem := need(gpu.Alloc(size))(t)
+	from, to := Need(gpu.AllocHost(size, HostDefault))(t), Need(gpu.AllocHost(size, HostDefault))(t)
+	mem := Need(gpu.Alloc(size))(t)
 	defer from.Close()
 	defer to.Close()
 	defer mem.Close()
@@ -645,7 +632,7 @@ func TestGPUTimeline(t *testing.T) {
 	rounds, late := 1000, 0
 	for i := range rounds {
 		binary.NativeEndian.PutUint64(word, uint64(i)+1)
-		need(from.WriteAt(word, size-8))(t)
+		Need(from.WriteAt(word, size-8))(t)
 		ok(s.Copy(mem, from))
 		ok(s.Copy(to, mem))
 		v++
@@ -660,7 +647,7 @@ func TestGPUTimeline(t *testing.T) {
 				runtime.Gosched()
 			}
 		}
-		need(to.ReadAt(word, size-8))(t)
+		Need(to.ReadAt(word, size-8))(t)
 		if binary.NativeEndian.Uint64(word) != uint64(i)+1 {
 			late++
 		}
@@ -692,7 +679,7 @@ func TestGPUTimeline(t *testing.T) {
 	}
 	ok(tl.Set(v + 1))
 	ok(tl.Wait(ctx, v+3))
-	need(to.ReadAt(word, size-8))(t)
+	Need(to.ReadAt(word, size-8))(t)
 	if word[0] != 7 {
 		t.Errorf("the first stream has copied %d", word[0])
 	}
@@ -711,7 +698,7 @@ func TestGPUTimeline(t *testing.T) {
 		return errors.Join(tl.Block(s, v+1), s.Memset(mem, 8), tl.Signal(s, v+2))
 	})
 	ok(err)
-	x := need(g.Instantiate())(t)
+	x := Need(g.Instantiate())(t)
 	ok(x.Launch(s))
 	ok(tl.Set(v + 1))
 	ok(tl.Wait(ctx, v+2))
@@ -719,12 +706,12 @@ func TestGPUTimeline(t *testing.T) {
 	ok(errors.Join(g.Close(), x.Close()))
 
 	// On streams of other contexts and devices.
-	contexts := []*Context{need(gpu.Device().NewContext(0))(t)}
-	for _, dev := range need(gpu.Device().Driver().Devices())(t)[1:] {
-		contexts = append(contexts, need(dev.PrimaryContext())(t))
+	contexts := []*Context{Need(gpu.Device().NewContext(0))(t)}
+	for _, dev := range Need(gpu.Device().Driver().Devices())(t)[1:] {
+		contexts = append(contexts, Need(dev.PrimaryContext())(t))
 	}
 	for _, c := range contexts {
-		far := need(c.NewStream(0))(t)
+		far := Need(c.NewStream(0))(t)
 		v++
 		ok(tl.Block(s, v))
 		ok(tl.Signal(s, v+1))

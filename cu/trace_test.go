@@ -16,6 +16,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // lives checks that tracers are called of each event and stream once when it is created,
@@ -89,68 +90,68 @@ func inTime(t *testing.T, f func()) {
 // TestTracersCallBack has tracers use what the call that they are told about is using,
 // wherever the package takes a lock.
 func TestTracersCallBack(t *testing.T) {
-	for name, prepare := range map[string]func(r *soft) (do func() error, again func()){
-		"record": func(r *soft) (func() error, func()) {
-			e := r.event(0)
-			return func() error { return e.Record(r.s) }, func() { e.Record(r.other); e.Query(); e.Since(e); e.Handle(); r.other.WaitEvent(e) }
+	for name, prepare := range map[string]func(r *Soft) (do func() error, again func()){
+		"record": func(r *Soft) (func() error, func()) {
+			e := r.Event(0)
+			return func() error { return e.Record(r.S) }, func() { e.Record(r.Other); e.Query(); e.Since(e); e.Handle(); r.Other.WaitEvent(e) }
 		},
-		"record while somebody waits": func(r *soft) (func() error, func()) {
-			e := r.event(0)
-			r.sim.Hold(r.s.Handle())
-			r.ok(e.Record(r.s))
-			ticket := need(e.Ticket())(r.t)
-			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
-			return func() error { return e.Record(r.other) }, func() { e.Record(r.other); e.Handle() }
+		"record while somebody waits": func(r *Soft) (func() error, func()) {
+			e := r.Event(0)
+			r.Sim.Hold(r.S.Handle())
+			r.OK(e.Record(r.S))
+			ticket := Need(e.Ticket())(r.T)
+			r.T.Cleanup(func() { r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
+			return func() error { return e.Record(r.Other) }, func() { e.Record(r.Other); e.Handle() }
 		},
-		"record, which is waited for": func(r *soft) (func() error, func()) {
-			e := r.event(0)
-			return func() error { return e.Record(r.s) }, func() { r.ok(e.Wait(r.t.Context())) }
+		"record, which is waited for": func(r *Soft) (func() error, func()) {
+			e := r.Event(0)
+			return func() error { return e.Record(r.S) }, func() { r.OK(e.Wait(r.T.Context())) }
 		},
-		"record elsewhere, which is waited for": func(r *soft) (func() error, func()) {
-			e := r.event(0)
-			r.sim.Hold(r.s.Handle())
-			r.ok(e.Record(r.s))
-			ticket := need(e.Ticket())(r.t)
-			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
-			return func() error { return e.Record(r.other) }, func() {
+		"record elsewhere, which is waited for": func(r *Soft) (func() error, func()) {
+			e := r.Event(0)
+			r.Sim.Hold(r.S.Handle())
+			r.OK(e.Record(r.S))
+			ticket := Need(e.Ticket())(r.T)
+			r.T.Cleanup(func() { r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
+			return func() error { return e.Record(r.Other) }, func() {
 				if core.CreatedOwner(core.EventRefOf(e)).Event.Slot.Load().Waits() == 0 { // it has moved
-					r.ok(e.Wait(r.t.Context()))
+					r.OK(e.Wait(r.T.Context()))
 				}
 			}
 		},
-		"recorded for a graph while somebody waits": func(r *soft) (func() error, func()) {
-			e := r.event(EventDisableTiming)
-			r.sim.Hold(r.s.Handle())
-			r.ok(e.Record(r.s))
-			ticket := need(e.Ticket())(r.t)
-			g := need(r.gpu.NewGraph())(r.t)
-			r.t.Cleanup(func() { g.Close(); r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
+		"recorded for a graph while somebody waits": func(r *Soft) (func() error, func()) {
+			e := r.Event(EventDisableTiming)
+			r.Sim.Hold(r.S.Handle())
+			r.OK(e.Record(r.S))
+			ticket := Need(e.Ticket())(r.T)
+			g := Need(r.GPU.NewGraph())(r.T)
+			r.T.Cleanup(func() { g.Close(); r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
 			return func() error {
 				_, err := g.Add(&RecordNode{Event: e})
 				return err
-			}, func() { e.Record(r.other); e.Query(); e.Handle(); g.Add(&RecordNode{Event: e}); e.RecordOnce(r.other) }
+			}, func() { e.Record(r.Other); e.Query(); e.Handle(); g.Add(&RecordNode{Event: e}); e.RecordOnce(r.Other) }
 		},
-		"recorded externally while somebody waits": func(r *soft) (func() error, func()) {
-			e := r.event(EventDisableTiming)
-			r.sim.Hold(r.s.Handle())
-			r.ok(e.Record(r.s))
-			ticket := need(e.Ticket())(r.t)
-			r.t.Cleanup(func() { r.sim.Release(r.s.Handle()); ticket.Wait(r.t.Context()) })
-			third := r.stream()
+		"recorded externally while somebody waits": func(r *Soft) (func() error, func()) {
+			e := r.Event(EventDisableTiming)
+			r.Sim.Hold(r.S.Handle())
+			r.OK(e.Record(r.S))
+			ticket := Need(e.Ticket())(r.T)
+			r.T.Cleanup(func() { r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
+			third := r.Stream()
 			return func() error {
-				g, err := r.other.Capture(CaptureRelaxed, func() error { return e.RecordWithFlags(r.other, RecordExternal) })
+				g, err := r.Other.Capture(CaptureRelaxed, func() error { return e.RecordWithFlags(r.Other, RecordExternal) })
 				if err != nil {
 					return err
 				}
 				return g.Close()
 			}, func() { e.Record(third); e.Query(); third.WaitEvent(e) }
 		},
-		"events of a graph's nodes are replaced": func(r *soft) (func() error, func()) {
-			g := need(r.gpu.NewGraph())(r.t)
+		"events of a graph's nodes are replaced": func(r *Soft) (func() error, func()) {
+			g := Need(r.GPU.NewGraph())(r.T)
 			var events [4]Event
-			rec := need(g.Add(&RecordNode{Event: &events[0]}))(r.t)
-			x := r.exec(g)
-			r.t.Cleanup(func() { g.Close(); x.Close() })
+			rec := Need(g.Add(&RecordNode{Event: &events[0]}))(r.T)
+			x := r.Exec(g)
+			r.T.Cleanup(func() { g.Close(); x.Close() })
 			return func() error {
 				for i := range events {
 					if err := rec.Set(&RecordNode{Event: &events[i]}); err != nil {
@@ -161,52 +162,52 @@ func TestTracersCallBack(t *testing.T) {
 					}
 					events[i].Close()
 				}
-				if err := x.Launch(r.s); err != nil {
+				if err := x.Launch(r.S); err != nil {
 					return err
 				}
 				return x.Update(g)
-			}, func() { g.Nodes(); x.Upload(r.s); x.Handle(); g.Handle() }
+			}, func() { g.Nodes(); x.Upload(r.S); x.Handle(); g.Handle() }
 		},
-		"close, while it is recorded": func(r *soft) (func() error, func()) {
-			e := r.event(0)
-			return func() error { return e.Record(r.s) }, func() { e.Close(); r.s.Close(); e.Query(); e.Handle() }
+		"close, while it is recorded": func(r *Soft) (func() error, func()) {
+			e := r.Event(0)
+			return func() error { return e.Record(r.S) }, func() { e.Close(); r.S.Close(); e.Query(); e.Handle() }
 		},
-		"record once": func(r *soft) (func() error, func()) {
+		"record once": func(r *Soft) (func() error, func()) {
 			e := new(Event)
-			r.t.Cleanup(func() { e.Close() })
-			return func() error { return e.RecordOnce(r.s) }, func() { e.RecordOnce(r.s); e.Handle() }
+			r.T.Cleanup(func() { e.Close() })
+			return func() error { return e.RecordOnce(r.S) }, func() { e.RecordOnce(r.S); e.Handle() }
 		},
-		"record once, which fails": func(r *soft) (func() error, func()) {
-			e := r.event(0)
+		"record once, which fails": func(r *Soft) (func() error, func()) {
+			e := r.Event(0)
 			return func() error {
-				r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Code: int(driver.ResultUnknown)})
-				r.is(e.RecordOnce(r.s), ResultUnknown)
+				r.Sim.Inject(cusim.Fault{Function: "cuEventRecord", Code: int(driver.ResultUnknown)})
+				r.Is(e.RecordOnce(r.S), ResultUnknown)
 				return nil
-			}, func() { e.RecordOnce(r.s) }
+			}, func() { e.RecordOnce(r.S) }
 		},
-		"a pool's event": func(r *soft) (func() error, func()) {
-			pool := need(r.gpu.EventPool())(r.t)
-			r.t.Cleanup(func() { pool.Close() })
+		"a pool's event": func(r *Soft) (func() error, func()) {
+			pool := Need(r.GPU.EventPool())(r.T)
+			r.T.Cleanup(func() { pool.Close() })
 			acquire := func() error {
 				e, err := pool.Acquire()
 				if err != nil {
 					return err
 				}
-				r.t.Cleanup(func() { e.Release() })
-				return e.Record(r.s)
+				r.T.Cleanup(func() { e.Release() })
+				return e.Record(r.S)
 			}
 			return acquire, func() { acquire(); pool.Stats(); pool.Trim() }
 		},
-		"a pool's end": func(r *soft) (func() error, func()) {
-			pool := need(r.gpu.EventPool())(r.t)
-			e := need(pool.Acquire())(r.t)
-			r.ok(e.Record(r.s))
-			r.ok(e.Release())
+		"a pool's end": func(r *Soft) (func() error, func()) {
+			pool := Need(r.GPU.EventPool())(r.T)
+			e := Need(pool.Acquire())(r.T)
+			r.OK(e.Record(r.S))
+			r.OK(e.Release())
 			return pool.Close, func() { pool.Close(); pool.Acquire(); pool.Stats() }
 		},
-		"a shared stream": func(r *soft) (func() error, func()) {
+		"a shared stream": func(r *Soft) (func() error, func()) {
 			get := func() error {
-				s, err := r.gpu.PoolStream(0)
+				s, err := r.GPU.PoolStream(0)
 				if err != nil {
 					return err
 				}
@@ -218,13 +219,13 @@ func TestTracersCallBack(t *testing.T) {
 				}
 			}
 		},
-		"a graph's nodes": func(r *soft) (func() error, func()) {
-			g := need(r.gpu.NewGraph())(r.t)
-			x := r.exec(g)
+		"a graph's nodes": func(r *Soft) (func() error, func()) {
+			g := Need(r.GPU.NewGraph())(r.T)
+			x := r.Exec(g)
 			var e, later Event
-			r.t.Cleanup(func() { g.Close(); x.Close(); e.Close(); later.Close() })
+			r.T.Cleanup(func() { g.Close(); x.Close(); e.Close(); later.Close() })
 			return func() error {
-					k, err := g.Add(&KernelNode{Kernel: r.spin, Config: oneThread, Args: []Arg{U64(1)}})
+					k, err := g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(1)}})
 					if err != nil {
 						return err
 					}
@@ -236,66 +237,66 @@ func TestTracersCallBack(t *testing.T) {
 				}, func() {
 					g.Nodes()
 					g.Add(&EmptyNode{})
-					x.Launch(r.other)
+					x.Launch(r.Other)
 				}
 		},
-		"a graph is captured to": func(r *soft) (func() error, func()) {
-			g := need(r.gpu.NewGraph())(r.t)
-			r.t.Cleanup(func() { g.Close() })
+		"a graph is captured to": func(r *Soft) (func() error, func()) {
+			g := Need(r.GPU.NewGraph())(r.T)
+			r.T.Cleanup(func() { g.Close() })
 			return func() error {
-				_, err := g.Capture(r.s, CaptureRelaxed, func() error { return r.work(r.s) })
+				_, err := g.Capture(r.S, CaptureRelaxed, func() error { return r.Work(r.S) })
 				return err
 			}, func() { g.Nodes() }
 		},
-		"a graph's launch": func(r *soft) (func() error, func()) {
-			x := r.exec(r.graph(func() error { return r.work(r.s) }))
-			return func() error { return x.Launch(r.s) }, func() { x.Launch(r.s); x.Upload(r.s) }
+		"a graph's launch": func(r *Soft) (func() error, func()) {
+			x := r.Exec(r.Graph(func() error { return r.Work(r.S) }))
+			return func() error { return x.Launch(r.S) }, func() { x.Launch(r.S); x.Upload(r.S) }
 		},
-		"a capture": func(r *soft) (func() error, func()) {
-			e, lone := r.event(0), r.event(0)
-			r.ok(lone.Record(r.other))
+		"a capture": func(r *Soft) (func() error, func()) {
+			e, lone := r.Event(0), r.Event(0)
+			r.OK(lone.Record(r.Other))
 			return func() error {
-					g, err := r.s.Capture(CaptureRelaxed, func() error {
-						if err := e.Record(r.s); err != nil {
+					g, err := r.S.Capture(CaptureRelaxed, func() error {
+						if err := e.Record(r.S); err != nil {
 							return err
 						}
-						if err := lone.Wait(r.t.Context()); err != nil { // which polls
+						if err := lone.Wait(r.T.Context()); err != nil { // which polls
 							return err
 						}
-						return r.work(r.s)
+						return r.Work(r.S)
 					})
 					if err != nil {
 						return err
 					}
 					return g.Close()
 				}, func() {
-					e.Record(r.s)
-					r.s.WaitEvent(e)
-					r.work(r.s)
+					e.Record(r.S)
+					r.S.WaitEvent(e)
+					r.Work(r.S)
 				}
 		},
-		"memory that is in use elsewhere": func(r *soft) (func() error, func()) {
-			legacy := need(r.gpu.LegacyStream())(r.t)
-			r.t.Cleanup(func() { legacy.Close() })
-			host, mem := need(r.gpu.AllocHost(8, 0))(r.t), need(r.gpu.Alloc(8))(r.t)
-			r.t.Cleanup(func() { mem.Close() })
+		"memory that is in use elsewhere": func(r *Soft) (func() error, func()) {
+			legacy := Need(r.GPU.LegacyStream())(r.T)
+			r.T.Cleanup(func() { legacy.Close() })
+			host, mem := Need(r.GPU.AllocHost(8, 0))(r.T), Need(r.GPU.Alloc(8))(r.T)
+			r.T.Cleanup(func() { mem.Close() })
 			return func() error {
-				for _, s := range []*Stream{r.s, legacy} {
+				for _, s := range []*Stream{r.S, legacy} {
 					if err := s.Copy(mem, host); err != nil {
 						return err
 					}
 				}
-				r.s.Close()
+				r.S.Close()
 				return host.Close()
-			}, func() { legacy.Query(); legacy.Copy(mem, host); r.s.Close() }
+			}, func() { legacy.Query(); legacy.Copy(mem, host); r.S.Close() }
 		},
-		"a thread's stream": func(r *soft) (func() error, func()) {
-			host := need(r.gpu.AllocHost(8, 0))(r.t)
-			mem := need(r.gpu.Alloc(8))(r.t)
-			r.t.Cleanup(func() { host.Close(); mem.Close() })
+		"a thread's stream": func(r *Soft) (func() error, func()) {
+			host := Need(r.GPU.AllocHost(8, 0))(r.T)
+			mem := Need(r.GPU.Alloc(8))(r.T)
+			r.T.Cleanup(func() { host.Close(); mem.Close() })
 			var th *Thread
 			return func() error {
-				return r.gpu.Do(func(t *Thread) error {
+				return r.GPU.Do(func(t *Thread) error {
 					th = t
 					s, err := t.DefaultStream()
 					if err != nil {
@@ -307,7 +308,7 @@ func TestTracersCallBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newSoft(t)
+			r := NewSoft(t)
 			do, again := prepare(r)
 			var told atomic.Int32
 			var busy atomic.Bool
@@ -318,8 +319,8 @@ func TestTracersCallBack(t *testing.T) {
 					busy.Store(false)
 				}
 			}
-			remove := r.drv.AddTracer(func(Trace) { call() })
-			removeCalls := r.drv.AddCallTracer(func(TraceCall) { call() })
+			remove := r.Drv.AddTracer(func(Trace) { call() })
+			removeCalls := r.Drv.AddCallTracer(func(TraceCall) { call() })
 			inTime(t, func() {
 				if err := do(); err != nil {
 					t.Error(err)
@@ -338,8 +339,8 @@ func TestTracersCallBack(t *testing.T) {
 func TestTraceLives(t *testing.T) {
 	book := newLives(t)
 	t.Run("all", func(t *testing.T) {
-		sim := cusim.New(spinKernel)
-		drv := need(Open(WithSoftware(sim), neverWait))(t)
+		sim := cusim.New(SpinKernel)
+		drv := Need(OpenNeverWait(WithSoftware(sim)))(t)
 		drv.AddTracer(book.trace)
 		ok := func(err error) {
 			t.Helper()
@@ -347,48 +348,48 @@ func TestTraceLives(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
-		s, other := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewStream(StreamNonBlocking))(t)
+		gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
+		s, other := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 		ok(other.WaitStream(s))
-		ok(need(gpu.PoolStream(0))(t).Close())
-		ok(need(gpu.PoolStream(-1))(t).WaitStream(s))
+		ok(Need(gpu.PoolStream(0))(t).Close())
+		ok(Need(gpu.PoolStream(-1))(t).WaitStream(s))
 
-		mod := need(gpu.LoadModule([]byte(spinPTX)))(t)
-		spin := need(mod.Function("spin"))(t)
-		mem, host := need(gpu.Alloc(8))(t), need(gpu.AllocHost(8, 0))(t)
-		g := need(gpu.NewGraph())(t)
+		mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
+		spin := Need(mod.Function("spin"))(t)
+		mem, host := Need(gpu.Alloc(8))(t), Need(gpu.AllocHost(8, 0))(t)
+		g := Need(gpu.NewGraph())(t)
 		for range 3 {
-			need(g.Add(&KernelNode{Kernel: spin, Config: oneThread, Args: []Arg{U64(1)}}))(t)
-			need(g.Add(&CopyNode{Dst: mem, Src: host}))(t)
-			need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+			Need(g.Add(&KernelNode{Kernel: spin, Config: OneThread, Args: []Arg{U64(1)}}))(t)
+			Need(g.Add(&CopyNode{Dst: mem, Src: host}))(t)
+			Need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
 		}
 		var e Event
-		need(g.Add(&RecordNode{Event: &e}))(t)
-		x := need(g.Instantiate())(t)
+		Need(g.Add(&RecordNode{Event: &e}))(t)
+		x := Need(g.Instantiate())(t)
 		ok(x.Launch(s))
 		ok(s.Copy(mem, host))
 		ok(other.Copy(mem, host))
 		ok(e.Wait(t.Context()))
 		sim.Hold(other.Handle())
 		ok(e.Record(other))
-		need(e.Ticket())(t)
+		Need(e.Ticket())(t)
 		ok(e.Record(s))
 		var later Event
 		ok(later.Record(other))
-		need(later.Ticket())(t)
-		need(g.Add(&RecordNode{Event: &later}))(t) // which copies the record
+		Need(later.Ticket())(t)
+		Need(g.Add(&RecordNode{Event: &later}))(t) // which copies the record
 		ok(later.Close())
 		sim.Release(other.Handle())
-		pool := need(gpu.EventPool())(t)
-		p := need(pool.Acquire(EventDefault))(t)
+		pool := Need(gpu.EventPool())(t)
+		p := Need(pool.Acquire(EventDefault))(t)
 		ok(p.Record(s))
-		need(s.Time(t.Context(), func() error { return spin.Launch(s, oneThread, U64(1)) }))(t)
+		Need(s.Time(t.Context(), func() error { return spin.Launch(s, OneThread, U64(1)) }))(t)
 		ok(s.Synchronize())
 		ok(other.Close()) // with a mark at its end
 		for _, c := range []interface{ Close() error }{mod, host, mem, x, g, &e, pool, s, gpu} {
 			ok(c.Close())
 		}
-		if !eventually(func() bool { drv.Close(); return len(sim.Census()) == 0 }) {
+		if !Eventually(func() bool { drv.Close(); return len(sim.Census()) == 0 }) {
 			t.Errorf("this is left: %v", sim.Census())
 		}
 	})
@@ -404,30 +405,30 @@ func TestTraceLives(t *testing.T) {
 // TestCallTracer looks at what is told about calls: also about those that fail, and when
 // they were made.
 func TestCallTracer(t *testing.T) {
-	r := newSoft(t, cusim.VirtualTime())
-	e := r.event(0)
+	r := NewSoft(t, cusim.VirtualTime())
+	e := r.Event(0)
 	var got []string
-	begin := core.Of(r.drv).Opened
-	remove := r.drv.AddCallTracer(func(c TraceCall) {
+	begin := core.Of(r.Drv).Opened
+	remove := r.Drv.AddCallTracer(func(c TraceCall) {
 		got = append(got, fmt.Sprintf("%v after %v, %v: %v", c.Op, c.Start.Sub(begin), c.Duration, c.Result.Name()))
 	})
-	r.ok(r.work(r.s))
-	r.ok(e.Record(r.s))
-	need(e.Query())(t)
-	r.sim.Advance(time.Millisecond)
-	need(e.Query())(t)
-	need(e.Query())(t) // which is remembered
-	r.sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(driver.ResultOutOfMemory)})
-	_, err := r.gpu.NewEvent(0)
-	r.is(err, ResultOutOfMemory)
-	r.sim.Inject(cusim.Fault{Function: "cuEventDestroy", Code: int(driver.ResultUnknown)})
+	r.OK(r.Work(r.S))
+	r.OK(e.Record(r.S))
+	Need(e.Query())(t)
+	r.Sim.Advance(time.Millisecond)
+	Need(e.Query())(t)
+	Need(e.Query())(t) // which is remembered
+	r.Sim.Inject(cusim.Fault{Function: "cuEventCreate", Code: int(driver.ResultOutOfMemory)})
+	_, err := r.GPU.NewEvent(0)
+	r.Is(err, ResultOutOfMemory)
+	r.Sim.Inject(cusim.Fault{Function: "cuEventDestroy", Code: int(driver.ResultUnknown)})
 	h := e.Handle()
-	r.is(e.Close(), ResultUnknown)
+	r.Is(e.Close(), ResultUnknown)
 	remove()
 	remove()
-	r.ok(r.work(r.s))
-	r.sim.Finish()
-	if res := core.Of(r.drv).Table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
+	r.OK(r.Work(r.S))
+	r.Sim.Finish()
+	if res := core.Of(r.Drv).Table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 	want := []string{
@@ -456,9 +457,9 @@ func TestTraceMarks(t *testing.T) {
 		before[f] = r.calls(f)
 	}
 	remove := r.drv.AddTracer(func(tr Trace) { counts[tr.Op]++ })
-	legacy := need(r.gpu.LegacyStream())(t)
+	legacy := Need(r.gpu.LegacyStream())(t)
 	s := r.stream(r.gpu)
-	host, mem := need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
+	host, mem := Need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	for _, s := range []*Stream{s, r.s, legacy} {
 		r.ok(s.Copy(mem, host))
 	}

@@ -10,6 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // unmarked is a software driver on which no stream can write a word, if refuse is set, and which counts the contexts
@@ -49,11 +50,11 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				sim := &unmarked{Software: cusim.New().Software()}
 				var leaks atomic.Int32
 				hook := WithLeakHook(func(Leak) { leaks.Add(1) })
-				drv := need(Open(WithSoftware(driver.Provide(sim)), neverWait, hook))(t)
-				dev := need(drv.Device(0))(t)
-				gpu, other := need(dev.NewContext(0))(t), need(dev.NewContext(0))(t)
-				s := need(other.NewStream(StreamNonBlocking))(t)
-				tl, held := need(gpu.NewTimeline(0))(t), need(other.NewTimeline(0))(t)
+				drv := Need(OpenNeverWait(WithSoftware(driver.Provide(sim)), hook))(t)
+				dev := Need(drv.Device(0))(t)
+				gpu, other := Need(dev.NewContext(0))(t), Need(dev.NewContext(0))(t)
+				s := Need(other.NewStream(StreamNonBlocking))(t)
+				tl, held := Need(gpu.NewTimeline(0))(t), Need(other.NewTimeline(0))(t)
 				ok(errors.Join(held.Block(s, 1), tl.Signal(s, 1)))
 				sim.refuse.Store(true) // no stream can mark the end of the timeline's work
 				ok(tl.Close())
@@ -76,7 +77,7 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				if n := sim.destroyed.Load() - before; !hit || n != want {
 					t.Errorf("the tracer was called: %v; %d contexts were destroyed, not %d", hit, n, want)
 				}
-				if !eventually(func() bool { return leaks.Load() == 1-want }) {
+				if !Eventually(func() bool { return leaks.Load() == 1-want }) {
 					t.Errorf("%d leaks were reported, not %d", leaks.Load(), 1-want)
 				}
 				ok(errors.Join(s.Close(), held.Close(), other.Close(), drv.Close()))

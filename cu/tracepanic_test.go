@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestTracersThatDoNotReturn has tracers panic, and end the goroutine, in each operation that
@@ -23,14 +24,14 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		e := r.event(r.gpu, EventDisableTiming)
 		r.hold(held)
 		r.ok(e.Record(held))
-		ticket := need(e.Ticket())(r.t)
+		ticket := Need(e.Ticket())(r.t)
 		r.t.Cleanup(func() { r.release(held); ticket.Wait(r.patient()) })
 		return e
 	}
 	pooled := func(r *rig) (*EventPool, Pooled) {
-		pool := need(r.gpu.EventPool())(r.t)
+		pool := Need(r.gpu.EventPool())(r.t)
 		r.t.Cleanup(func() { pool.Close() })
-		p := need(pool.Acquire())(r.t)
+		p := Need(pool.Acquire())(r.t)
 		r.ok(p.Record(r.s))
 		return pool, p
 	}
@@ -43,7 +44,7 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 	usedElsewhere := func(r *rig) (*Stream, *HostMem) {
 		other := r.context(r.drv, 1)
 		s, mem := r.stream(other), r.memory(other, 8)
-		host := need(r.gpu.AllocHost(8, HostPortable))(r.t)
+		host := Need(r.gpu.AllocHost(8, HostPortable))(r.t)
 		r.t.Cleanup(func() { host.Close() })
 		r.ok(s.Copy(mem, host))
 		return s, host
@@ -89,7 +90,7 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		"Event.Wait":        {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Wait(r.t.Context()) })},
 		"WaitAll": {TraceEventQuery, func(r *rig) func() {
 			e, f := waited(r), waited(r)
-			ctx, _ := ended()
+			ctx, _ := Ended()
 			return func() { WaitAll(ctx, e, f, e) }
 		}},
 		"Elapsed": {TraceEventQuery, func(r *rig) func() {
@@ -135,12 +136,12 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 			return func() { s.Close() }
 		}},
 		"Launch": {TraceLaunch, func(r *rig) func() {
-			noop := need(r.module(r.gpu).Function("noop"))(r.t)
-			return func() { noop.Launch(r.s, oneThread) }
+			noop := Need(r.module(r.gpu).Function("noop"))(r.t)
+			return func() { noop.Launch(r.s, OneThread) }
 		}},
 		"GraphExec.Launch": {TraceGraphLaunch, func(r *rig) func() {
-			g := need(r.gpu.NewGraph())(r.t)
-			x := need(g.Instantiate())(r.t)
+			g := Need(r.gpu.NewGraph())(r.t)
+			x := Need(g.Instantiate())(r.t)
 			r.t.Cleanup(func() { x.Close(); g.Close() })
 			return func() { x.Launch(r.s) }
 		}},
@@ -159,7 +160,7 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		}},
 		"EventPool.Close": {TraceEventDestroy, func(r *rig) func() {
 			pool, _ := pooled(r)
-			need(pool.Acquire())(r.t)
+			Need(pool.Acquire())(r.t)
 			return func() { pool.Close() }
 		}},
 		"HostMem.Close, record": {TraceEventRecord, func(r *rig) func() {

@@ -10,6 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 type vertex struct {
@@ -19,14 +20,14 @@ type vertex struct {
 
 // TestTyped copies slices of several types to the device and back.
 func TestTyped(t *testing.T) {
-	r := newSoft(t)
-	typed(t, r.gpu, r.s)
+	r := NewSoft(t)
+	typed(t, r.GPU, r.S)
 }
 
 // TestGPUTyped does so on a GPU.
 func TestGPUTyped(t *testing.T) {
-	gpu := gpuContext(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	gpu := GPUContext(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
 	typed(t, gpu, s)
 }
@@ -43,8 +44,8 @@ func typed(t *testing.T, gpu *Context, s *Stream) {
 func thereAndBack[T any](t *testing.T, gpu *Context, s *Stream, want []T) {
 	t.Helper()
 	n := len(want)
-	mem := need(AllocFrom(gpu, want))(t)
-	host := need(AllocHostFor[T](gpu, n, HostDefault))(t)
+	mem := Need(AllocFrom(gpu, want))(t)
+	host := Need(AllocHostFor[T](gpu, n, HostDefault))(t)
 	got := make([]T, n)
 	check := func(what string, err error) {
 		t.Helper()
@@ -59,7 +60,7 @@ func thereAndBack[T any](t *testing.T, gpu *Context, s *Stream, want []T) {
 	check("CopyTo", CopyTo(mem, got))
 	err := errors.Join(s.Copy(host, mem), s.Synchronize(), View(host, func(v []T) error { copy(got, v); return nil }))
 	check("View", err)
-	back := need(AllocFor[T](gpu, n))(t)
+	back := Need(AllocFor[T](gpu, n))(t)
 	for i := range n {
 		if err := s.Copy(SpanOf[T](back, n-1-i, 1), SpanOf[T](host, n-1-i, 1)); err != nil {
 			t.Fatal(err)
@@ -76,18 +77,18 @@ func thereAndBack[T any](t *testing.T, gpu *Context, s *Stream, want []T) {
 
 // TestTypedErrors passes types that have no fixed layout, and numbers that do not fit.
 func TestTypedErrors(t *testing.T) {
-	r := newSoft(t)
-	mem, host := need(AllocFor[float32](r.gpu, 4))(t), need(r.gpu.AllocHost(10, 0))(t)
+	r := NewSoft(t)
+	mem, host := Need(AllocFor[float32](r.GPU, 4))(t), Need(r.GPU.AllocHost(10, 0))(t)
 	defer mem.Close()
 	defer host.Close()
-	_, alloc := AllocFor[int](r.gpu, 1)
-	_, none := AllocFor[float32](r.gpu, 0)
-	_, negative := AllocFor[float32](r.gpu, -1)
-	_, many := AllocFor[vertex](r.gpu, math.MaxInt)
-	_, from := AllocFrom(r.gpu, []string{"a"})
-	_, nothing := AllocFrom(r.gpu, []float32{})
-	_, pinned := AllocHostFor[map[int]int](r.gpu, 1, 0)
-	_, empty := AllocFor[struct{}](r.gpu, 1)
+	_, alloc := AllocFor[int](r.GPU, 1)
+	_, none := AllocFor[float32](r.GPU, 0)
+	_, negative := AllocFor[float32](r.GPU, -1)
+	_, many := AllocFor[vertex](r.GPU, math.MaxInt)
+	_, from := AllocFrom(r.GPU, []string{"a"})
+	_, nothing := AllocFrom(r.GPU, []float32{})
+	_, pinned := AllocHostFor[map[int]int](r.GPU, 1, 0)
+	_, empty := AllocFor[struct{}](r.GPU, 1)
 	for name, err := range map[string]error{
 		"AllocFor[int]": alloc, "no values": none, "a negative number": negative, "too many": many, "AllocFrom": from,
 		"AllocFrom nothing": nothing, "AllocHostFor": pinned, "no bytes": empty,
@@ -97,12 +98,12 @@ func TestTypedErrors(t *testing.T) {
 		"CopyTo, pointers":   CopyTo(mem, make([]*int32, 1)),
 		"CopyTo, too much":   CopyTo(mem, make([]float64, 3)),
 		"View":               View(host, func([]uintptr) error { return nil }),
-		"SpanOf, type":       r.s.Memset(SpanOf[any](mem, 0, 1), 0),
-		"SpanOf, too much":   r.s.Memset(SpanOf[float32](mem, 3, 2), 0),
-		"SpanOf, negative":   r.s.Memset(SpanOf[float32](mem, -1, 1), 0),
-		"SpanOf, huge":       r.s.Memset(SpanOf[float64](mem, math.MaxInt, 1), 0),
-		"Grid1D, nothing":    r.spin.Launch(r.s, Grid1D(0, 256), U64(1)),
-		"Grid1D, no block":   r.spin.Launch(r.s, Grid1D(1, 0), U64(1)),
+		"SpanOf, type":       r.S.Memset(SpanOf[any](mem, 0, 1), 0),
+		"SpanOf, too much":   r.S.Memset(SpanOf[float32](mem, 3, 2), 0),
+		"SpanOf, negative":   r.S.Memset(SpanOf[float32](mem, -1, 1), 0),
+		"SpanOf, huge":       r.S.Memset(SpanOf[float64](mem, math.MaxInt, 1), 0),
+		"Grid1D, nothing":    r.Spin.Launch(r.S, Grid1D(0, 256), U64(1)),
+		"Grid1D, no block":   r.Spin.Launch(r.S, Grid1D(1, 0), U64(1)),
 	} {
 		if !errors.Is(err, ResultInvalidValue) || !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -111,23 +112,23 @@ func TestTypedErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"CopyFrom": CopyFrom(nil, []float32{1}), "CopyTo": CopyTo(nil, []float32{1}),
 		"View": View(nil, func([]float32) error { return nil }), "View, no function": View[float32](host, nil),
-		"SpanOf":            r.s.Memset(SpanOf[float32](nil, 0, 1), 0),
-		"SpanOf, typed nil": r.s.Memset(SpanOf[float32]((*DeviceMem)(nil), 0, 0), 0),
+		"SpanOf":            r.S.Memset(SpanOf[float32](nil, 0, 1), 0),
+		"SpanOf, typed nil": r.S.Memset(SpanOf[float32]((*DeviceMem)(nil), 0, 0), 0),
 	} {
 		if !errors.Is(err, ErrNil) && !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%s of nil: %v", name, err)
 		}
 	}
 	sizes := make(map[string]int)
-	r.ok(View(host, func(v []float64) error { sizes["float64"] = len(v); return nil }))
-	r.ok(View(host, func(v []vertex) error { sizes["vertex"] = len(v); return nil }))
-	r.ok(View(host, func(v []uint8) error { sizes["uint8"] = len(v); return nil }))
+	r.OK(View(host, func(v []float64) error { sizes["float64"] = len(v); return nil }))
+	r.OK(View(host, func(v []vertex) error { sizes["vertex"] = len(v); return nil }))
+	r.OK(View(host, func(v []uint8) error { sizes["uint8"] = len(v); return nil }))
 	if diff := cmp.Diff(map[string]int{"float64": 1, "vertex": 0, "uint8": 10}, sizes); diff != "" {
 		t.Errorf("values in 10 bytes (-want +got):\n%s", diff)
 	}
 	mine := errors.New("mine")
-	r.is(View(host, func([]int16) error { return mine }), mine)
-	r.ok(errors.Join(CopyFrom(mem, []float32{}), CopyTo(mem, []float32(nil))))
+	r.Is(View(host, func([]int16) error { return mine }), mine)
+	r.OK(errors.Join(CopyFrom(mem, []float32{}), CopyTo(mem, []float32(nil))))
 }
 
 // TestGrid1D covers numbers with blocks.
@@ -148,16 +149,16 @@ func TestGrid1D(t *testing.T) {
 
 // TestSpanOfNothing uses spans of no memory, and of types that embed memory.
 func TestSpanOfNothing(t *testing.T) {
-	r := newSoft(t)
+	r := NewSoft(t)
 	for name, m := range map[string]Memory{"nil": nil, "a nil Span": (*Span)(nil), "a nil DeviceMem": (*DeviceMem)(nil),
 		"of the zero memory.Virtual": new(memory.Virtual).Mem()} {
-		if err := r.s.Memset(SpanOf[uint32](m, 0, 1), 1); !errors.Is(err, ErrNil) {
+		if err := r.S.Memset(SpanOf[uint32](m, 0, 1), 1); !errors.Is(err, ErrNil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r.is(r.s.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), core.ErrEmbedded)
+	r.Is(r.S.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), core.ErrEmbedded)
 	for name, m := range map[string]Memory{"a nil Span": (*Span)(nil), "an embedded nil": struct{ Memory }{}} {
-		if err := r.spin.Launch(r.s, oneThread, Ptr(m)); !errors.Is(err, ResultInvalidValue) {
+		if err := r.Spin.Launch(r.S, OneThread, Ptr(m)); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("a launch with %s: %v", name, err)
 		}
 	}

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // holdThread holds a thread's own stream, which has to be used from its thread.
 func (r *rig) holdThread(ptds *Stream) uint64 {
-	e := need(r.gpu.NewEvent(0))(r.t)
+	e := Need(r.gpu.NewEvent(0))(r.t)
 	defer e.Close()
 	r.ok(e.Record(ptds))
 	h := r.ask("fake_stream_of", rawEvent(e))
@@ -27,7 +28,7 @@ func TestThreadStreamClosedInDo(t *testing.T) {
 	var got string
 	raw := h.Handle()
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		ptds := need(th.DefaultStream())(t)
+		ptds := Need(th.DefaultStream())(t)
 		obj := r.holdThread(ptds)
 		r.ok(ptds.Copy(d, h))
 		r.ok(ptds.Close())
@@ -74,7 +75,7 @@ func TestLegacyClosedInCapture(t *testing.T) {
 	r := newRig(t)
 	d, h := r.memory(r.gpu, 8), r.host(r.gpu, 8)
 	raw := h.Handle()
-	legacy := need(r.gpu.LegacyStream())(t)
+	legacy := Need(r.gpu.LegacyStream())(t)
 	r.ok(legacy.Copy(d, h))
 	r.ok(legacy.Synchronize())
 	r.fail("cuStreamIsCapturing", 1, ResultStreamCaptureImplicit) // as somebody captures a blocking stream
@@ -89,16 +90,16 @@ func TestLegacyClosedInCapture(t *testing.T) {
 // TestTailOfPoisonedContext leaves no event behind in a poisoned context.
 func TestTailOfPoisonedContext(t *testing.T) {
 	r := newRig(t)
-	own := need(r.gpu.Device().NewContext(0))(t)
+	own := Need(r.gpu.Device().NewContext(0))(t)
 	h := r.host(r.gpu, 8)
-	s := need(own.NewStream(0))(t)
+	s := Need(own.NewStream(0))(t)
 	handle := s.Handle()
 	r.hold(s)
 	r.ok(s.Memset(h, 1))
 	r.ok(s.Close())
 	done := make(chan error)
 	go func() { done <- h.Close() }()
-	if !eventually(func() bool { return r.relaxed("cuEventQuery") > 10 }) {
+	if !Eventually(func() bool { return r.relaxed("cuEventQuery") > 10 }) {
 		t.Error("Close does not wait")
 	}
 	r.tell("fake_poison", own.Handle(), int32(ResultLaunchFailed))
@@ -133,9 +134,9 @@ func TestWorkerInDo(t *testing.T) {
 	d := r.memory(r.gpu, 8)
 	before := runtime.NumGoroutine()
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		ptds := need(th.DefaultStream())(t)
+		ptds := Need(th.DefaultStream())(t)
 		for range 100 {
-			h := need(r.gpu.AllocHost(8, 0))(t)
+			h := Need(r.gpu.AllocHost(8, 0))(t)
 			r.ok(ptds.Copy(d, h))
 			r.ok(ptds.Synchronize())
 			r.ok(h.Close())
@@ -151,9 +152,9 @@ func TestWorkerInDo(t *testing.T) {
 // its context is released.
 func TestGiveUpQueryFails(t *testing.T) {
 	r := newRig(t)
-	own := need(r.gpu.Device().NewContext(0))(t)
+	own := Need(r.gpu.Device().NewContext(0))(t)
 	h := r.host(r.gpu, 8)
-	s := need(own.NewStream(0))(t)
+	s := Need(own.NewStream(0))(t)
 	r.ok(s.Memset(h, 1))
 	r.ok(s.Close())
 	r.fail("cuEventQuery", 1, ResultUnknown)
@@ -176,8 +177,8 @@ func TestPoisonFromElsewhere(t *testing.T) {
 	for _, how := range []string{"peer copy", "wait for an event", "wait for a stream"} {
 		t.Run(how, func(t *testing.T) {
 			r := newRig(t)
-			b := need(need(r.drv.Device(1))(t).NewContext(0))(t)
-			far, eb, sb := need(b.Alloc(8))(t), need(b.NewEvent(0))(t), need(b.NewStream(0))(t)
+			b := Need(Need(r.drv.Device(1))(t).NewContext(0))(t)
+			far, eb, sb := Need(b.Alloc(8))(t), Need(b.NewEvent(0))(t), Need(b.NewStream(0))(t)
 			r.ok(eb.Record(sb))
 			pool, d := r.host(r.gpu, 8), r.memory(r.gpu, 8)
 			raw := pool.Handle()

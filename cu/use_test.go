@@ -13,6 +13,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestCloseDuringCapture closes things while somebody captures in global mode: it
@@ -63,7 +64,7 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	r.ok(s.Close())
 	done := make(chan error)
 	go func() { done <- errors.Join(h.Close(), far.Close()) }()
-	if !eventually(func() bool { return r.relaxed("cuEventQuery") > 10 }) {
+	if !Eventually(func() bool { return r.relaxed("cuEventQuery") > 10 }) {
 		t.Error("Close does not wait")
 	}
 	r.tell("fake_release", handle)
@@ -75,7 +76,7 @@ func TestMemoryOutlivesStream(t *testing.T) {
 	// Streams that nobody waits for leave no more than a few.
 	h = r.host(r.gpu, 8)
 	for range 5 * core.MaxSpare {
-		s := need(r.gpu.NewStream(0))(t)
+		s := Need(r.gpu.NewStream(0))(t)
 		r.ok(s.Copy(d, h))
 		r.ok(s.Close())
 	}
@@ -93,8 +94,8 @@ func TestMemoryOutlivesStream(t *testing.T) {
 func TestMemoryOutlivesContext(t *testing.T) {
 	r := newRig(t)
 	pool := r.host(r.gpu, 8)
-	own := need(r.gpu.Device().NewContext(0))(t)
-	s, d := need(own.NewStream(0))(t), need(own.Alloc(8))(t)
+	own := Need(r.gpu.Device().NewContext(0))(t)
+	s, d := Need(own.NewStream(0))(t), Need(own.Alloc(8))(t)
 	r.hold(s)
 	handle := s.Handle()
 	r.ok(s.Copy(d, pool))
@@ -103,22 +104,22 @@ func TestMemoryOutlivesContext(t *testing.T) {
 	go func() {
 		closed <- errors.Join(d.Close(), own.Close(), pool.Close())
 	}()
-	eventually(func() bool { return r.ask("fake_waiting") != 0 })
+	Eventually(func() bool { return r.ask("fake_waiting") != 0 })
 	r.tell("fake_release", handle)
 	r.ok(<-closed)
-	if !eventually(func() bool { return r.census(kindContext) == 1 && r.census(kindHost) == 0 }) {
+	if !Eventually(func() bool { return r.census(kindContext) == 1 && r.census(kindHost) == 0 }) {
 		t.Errorf("objects left: %v", r.all())
 	}
 
 	// Long done: the context goes although the pool stays.
 	pool = r.host(r.gpu, 8)
-	own = need(r.gpu.Device().NewContext(0))(t)
-	s, d = need(own.NewStream(0))(t), need(own.Alloc(8))(t)
+	own = Need(r.gpu.Device().NewContext(0))(t)
+	s, d = Need(own.NewStream(0))(t), Need(own.Alloc(8))(t)
 	r.ok(s.Copy(d, pool))
 	for _, c := range []io.Closer{s, d, own} {
 		r.ok(c.Close())
 	}
-	if !eventually(func() bool { return r.census(kindContext) == 1 }) {
+	if !Eventually(func() bool { return r.census(kindContext) == 1 }) {
 		t.Error("pinned memory keeps a context")
 	}
 	r.ok(pool.Close())
@@ -129,23 +130,23 @@ func TestMemoryOutlivesContext(t *testing.T) {
 func TestModuleStaysForTheGPU(t *testing.T) {
 	for name, work := range map[string]func(r *rig, m *Module) (io.Closer, error){
 		"kernel": func(r *rig, m *Module) (io.Closer, error) {
-			axpy := need(m.Function("axpy"))(r.t)
+			axpy := Need(m.Function("axpy"))(r.t)
 			return m, axpy.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(r.memory(r.gpu, 8)), F32(0), U64(0))
 		},
 		"variable": func(r *rig, m *Module) (io.Closer, error) {
-			v := need(m.Global("counter"))(r.t)
+			v := Need(m.Global("counter"))(r.t)
 			return v, r.s.Copy(v, r.host(r.gpu, 8))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			m := need(r.gpu.LoadModule([]byte("fake")))(t)
+			m := Need(r.gpu.LoadModule([]byte("fake")))(t)
 			r.hold(r.s)
 			object, err := work(r, m)
 			r.ok(err)
 			done := make(chan error)
 			go func() { done <- errors.Join(object.Close(), m.Close()) }()
-			if !eventually(func() bool { return r.relaxed("cuEventQuery") > 10 }) {
+			if !Eventually(func() bool { return r.relaxed("cuEventQuery") > 10 }) {
 				t.Error("Close does not wait")
 			}
 			if r.census(kindModule) != 1 {
@@ -153,7 +154,7 @@ func TestModuleStaysForTheGPU(t *testing.T) {
 			}
 			r.release(r.s)
 			r.ok(<-done)
-			if !eventually(func() bool { return r.census(kindModule) == 0 }) {
+			if !Eventually(func() bool { return r.census(kindModule) == 0 }) {
 				t.Error("the module is not unloaded")
 			}
 		})
@@ -220,7 +221,7 @@ func TestHandleWhileMoving(t *testing.T) {
 			e := r.event(r.gpu, EventDisableTiming)
 			r.hold(r.s)
 			r.ok(e.Record(r.s))
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			r.tell("fake_block", "cuEventCreate", 1, 1)
 			var wg sync.WaitGroup
 			wg.Go(func() { r.ok(e.Record(r.s)) })
@@ -230,7 +231,7 @@ func TestHandleWhileMoving(t *testing.T) {
 			r.tell("fake_unblock", "cuEventCreate")
 			wg.Wait()
 			h := <-used
-			need(e.Ticket())(t)
+			Need(e.Ticket())(t)
 			r.ok(e.Record(r.s)) // in its place, though somebody waits
 			r.release(r.s)
 			r.ok(ticket.Wait(r.patient()))
@@ -254,7 +255,7 @@ func TestExternalWaitKeepsEvent(t *testing.T) {
 	r.hold(r.s)
 	for range 3 {
 		r.ok(e.Record(r.s))
-		need(e.Ticket())(t)
+		Need(e.Ticket())(t)
 	}
 	if rawEvent(e) != node {
 		t.Error("the graph waits for a CUevent that the event no longer has")
@@ -266,7 +267,7 @@ func TestExternalWaitKeepsEvent(t *testing.T) {
 // the capture mode.
 func TestDoLeavesState(t *testing.T) {
 	r := newRig(t)
-	push := need(r.drv.Proc("cuCtxPushCurrent"))(t)
+	push := Need(r.drv.Proc("cuCtxPushCurrent"))(t)
 	for name, f := range map[string]func(*Thread) error{
 		"push": func(*Thread) error { _, err := push.Call(r.gpu.Handle()); return err },
 		"mode": func(th *Thread) error {
@@ -302,7 +303,7 @@ func TestThreadStreamElsewhere(t *testing.T) {
 	r := newRig(t)
 	e, d, h := r.event(r.gpu, 0), r.memory(r.gpu, 8), r.host(r.gpu, 8)
 	r.ok(r.gpu.Do(func(th *Thread) error {
-		ptds := need(th.DefaultStream())(t)
+		ptds := Need(th.DefaultStream())(t)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			runtime.LockOSThread() // not the thread of Do, which is locked
@@ -346,7 +347,7 @@ func TestThreadStreamElsewhere(t *testing.T) {
 // TestAbandonedModule abandons a module while its variable is in use.
 func TestAbandonedModule(t *testing.T) {
 	r := newRig(t)
-	v := need(need(r.gpu.LoadModule([]byte("fake")))(t).Global("counter"))(t)
+	v := Need(Need(r.gpu.LoadModule([]byte("fake")))(t).Global("counter"))(t)
 	if diff := cmp.Diff([]string{"module abandoned"}, r.leaked(1)); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
 	}
@@ -393,8 +394,8 @@ func TestNilSpan(t *testing.T) {
 // TestArgumentMistakes looks at what is said about arguments.
 func TestArgumentMistakes(t *testing.T) {
 	r := newRig(t)
-	axpy := need(r.module(r.gpu).Function("axpy"))(t)
-	own := need(r.gpu.Device().NewContext(0))(t)
+	axpy := Need(r.module(r.gpu).Function("axpy"))(t)
+	own := Need(r.gpu.Device().NewContext(0))(t)
 	t.Cleanup(func() { own.Close() })
 	gone := r.memory(r.context(r.drv, 1), 8)
 	r.ok(gone.Close())
@@ -439,8 +440,8 @@ func TestSoftwareFeatures(t *testing.T) {
 		12040: {Version: 12040, ContextID: true, StreamID: true, ParamInfo: true, RecordExternal: true},
 		13000: {Version: 13000, ContextID: true, StreamID: true, ParamInfo: true, ElapsedTimeV2: true, RecordExternal: true, ContextEvents: true, GreenContexts: true},
 	} {
-		drv := need(Open(WithSoftware(driver.Provide(softVersion{version: version})), neverWait))(t)
-		if diff := cmp.Diff(want, need(drv.Features())(t)); diff != "" {
+		drv := Need(OpenNeverWait(WithSoftware(driver.Provide(softVersion{version: version}))))(t)
+		if diff := cmp.Diff(want, Need(drv.Features())(t)); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", version, diff)
 		}
 	}
@@ -450,7 +451,7 @@ func TestSoftwareFeatures(t *testing.T) {
 func TestOldUUID(t *testing.T) {
 	f := newFake(t)
 	f.tell("fake_version", 11030)
-	if u := need(need(f.open().Device(1))(t).UUID())(t); u == (UUID{}) {
+	if u := Need(Need(f.open().Device(1))(t).UUID())(t); u == (UUID{}) {
 		t.Error("no UUID")
 	}
 }
@@ -458,9 +459,9 @@ func TestOldUUID(t *testing.T) {
 // TestTailEndsInTheCall ends the last call on a complete tail as a refused one ends: the event is given back before the
 // caller, who keeps the context until then, goes on.
 func TestTailEndsInTheCall(t *testing.T) {
-	r := newSoft(t)
-	cc := core.Of(r.gpu).Context
-	e := need(cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
+	r := NewSoft(t)
+	cc := core.Of(r.GPU).Context
+	e := Need(cc.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, driver.At{}))(t)
 	tl := &core.Tail{Ctx: cc, Event: e}
 	tl.Retain() // who asks first
 	tl.Close()  // and finds it complete

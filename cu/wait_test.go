@@ -14,15 +14,8 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
-
-// ended returns a context that has ended with a cause of its own.
-func ended() (context.Context, error) {
-	cause := errors.New("no patience")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(cause)
-	return ctx, cause
-}
 
 // TestWaitIsForItsRecord records an event on one held stream and again on
 // another, and lets them go on in both orders.
@@ -36,10 +29,10 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(s1))
 			raw1, record1 := rawEvent(e), r.record(e)
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			waited := make(chan error, 1)
 			go func() { waited <- e.Wait(r.patient()) }()
-			for eventOf(e).Slot.Load().Waits() < 2 {
+			for EventOf(e).Slot.Load().Waits() < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			r.ok(e.Record(s2))
@@ -52,7 +45,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 				t.Errorf("the stream waits for record %d, want %d", n, record1+1)
 			}
 			r.status(e, Pending)
-			ctx, cause := ended()
+			ctx, cause := Ended()
 			if newestFirst {
 				r.release(s2)
 				r.status(e, Complete)
@@ -85,7 +78,7 @@ func TestExternalDuringWait(t *testing.T) {
 			r.hold(r.s)
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			if fn != "" {
 				r.fail(fn, 1, ResultOutOfMemory)
 			}
@@ -98,7 +91,7 @@ func TestExternalDuringWait(t *testing.T) {
 			if fn == "" && rawEvent(e) != external {
 				t.Error("the CUevent that the graph records lost its place")
 			}
-			ctx, cause := ended()
+			ctx, cause := Ended()
 			if err := ticket.Wait(ctx); !errors.Is(err, cause) {
 				t.Errorf("Wait for the first record: %v", err)
 			}
@@ -117,7 +110,7 @@ func TestRecordFailsDuringWait(t *testing.T) {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
 			raw := rawEvent(e)
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			r.fail(fn, 1, ResultOutOfMemory)
 			err := e.Record(r.s)
 			if !errors.Is(err, ResultOutOfMemory) {
@@ -137,7 +130,7 @@ func TestRecordFailsDuringWait(t *testing.T) {
 // TestWaitEnds looks at the ends that a wait can have, and that nothing of it
 // stays behind: the next record takes the same CUevent.
 func TestWaitEnds(t *testing.T) {
-	ctx, cause := ended()
+	ctx, cause := Ended()
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
@@ -165,7 +158,7 @@ func TestWaitEnds(t *testing.T) {
 				r.ok(e.Record(r.s))
 				raw := rawEvent(e)
 				var err error
-				ticket := need(e.Ticket())(t)
+				ticket := Need(e.Ticket())(t)
 				wait := e.Wait
 				if through == "ticket" {
 					wait = ticket.Wait
@@ -222,13 +215,13 @@ func TestAbandonedTicket(t *testing.T) {
 	r.hold(r.s)
 	e := r.event(r.gpu, 0)
 	r.ok(e.Record(r.s))
-	func() { need(e.Ticket())(t) }()
-	sl := eventOf(e).Slot.Load()
-	if !eventually(func() bool { return sl.Waits() == 0 }) {
+	func() { Need(e.Ticket())(t) }()
+	sl := EventOf(e).Slot.Load()
+	if !Eventually(func() bool { return sl.Waits() == 0 }) {
 		t.Error("the ticket is still there")
 	}
 	r.ok(e.Record(r.s))
-	if eventOf(e).Slot.Load() != sl {
+	if EventOf(e).Slot.Load() != sl {
 		t.Error("a record took another CUevent")
 	}
 }
@@ -239,7 +232,7 @@ func TestWaitKeepsEvent(t *testing.T) {
 	for name, start := range map[string]func(*Event) func(context.Context) error{
 		"wait":   func(e *Event) func(context.Context) error { return e.Wait },
 		"moved":  func(e *Event) func(context.Context) error { return e.Move().Wait },
-		"ticket": func(e *Event) func(context.Context) error { return need(e.Ticket())(t).Wait },
+		"ticket": func(e *Event) func(context.Context) error { return Need(e.Ticket())(t).Wait },
 		"synchronize": func(e *Event) func(context.Context) error {
 			return func(context.Context) error { return e.Synchronize() }
 		},
@@ -249,7 +242,7 @@ func TestWaitKeepsEvent(t *testing.T) {
 			r.hold(r.s)
 			done := make(chan error, 1)
 			func() {
-				e := need(r.gpu.NewEvent(0))(t)
+				e := Need(r.gpu.NewEvent(0))(t)
 				r.ok(e.Record(r.s))
 				wait := start(e)
 				go func() { done <- wait(r.patient()) }()
@@ -266,7 +259,7 @@ func TestWaitKeepsEvent(t *testing.T) {
 			}
 			r.release(r.s)
 			r.ok(<-done)
-			if !eventually(func() bool { return r.leaked(0) != nil }) {
+			if !Eventually(func() bool { return r.leaked(0) != nil }) {
 				t.Error("the abandoned event was not reported")
 			}
 			if diff := cmp.Diff([]string{"event abandoned"}, r.leaked(1)); diff != "" {
@@ -293,7 +286,7 @@ func TestElapsed(t *testing.T) {
 	if d, st, err := stop.Since(start); d != 0 || st != Pending || err != nil {
 		t.Errorf("Since, while start is pending = %v, %v, %v", d, st, err)
 	}
-	ctx, cause := ended()
+	ctx, cause := Ended()
 	if _, err := Elapsed(ctx, start, stop); !errors.Is(err, cause) {
 		t.Errorf("Elapsed: %v", err)
 	}
@@ -320,8 +313,8 @@ func TestSinceBesideFirstRecord(t *testing.T) {
 	stop := r.event(r.gpu, 0)
 	r.ok(stop.Record(r.s))
 	for range rounds(2000) {
-		start := need(r.gpu.NewEvent(0))(t)
-		ticket := need(start.Ticket())(t)
+		start := Need(r.gpu.NewEvent(0))(t)
+		ticket := Need(start.Ticket())(t)
 		var wg sync.WaitGroup
 		wg.Go(func() { r.ok(start.Record(r.s)) })
 		for {
@@ -369,7 +362,7 @@ func TestSinceBeforeFirstRecord(t *testing.T) {
 			if st != StatusUnknown || !errors.Is(err, ErrNotRecorded) || !errors.As(err, &said) || said.Handle != pair[late[0]].Handle() {
 				t.Errorf("Since = %v, %v; want %v of the first of %v", st, err, ErrNotRecorded, late)
 			}
-			need(Elapsed(t.Context(), pair[0], pair[1]))(t)
+			Need(Elapsed(t.Context(), pair[0], pair[1]))(t)
 		})
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -140,7 +141,7 @@ type wakeRig struct {
 	wakeSize
 	b       *testing.B
 	gpu     *Context
-	gate    *gate
+	gate    *Gate
 	ticket  uint32       // what the gate's word becomes when the newest held streams go on
 	armed   atomic.Int64 // how many waits are behind held streams
 	streams []*Stream    // as many as any part needs
@@ -197,7 +198,7 @@ var wakeParts = []wakePart{
 // until the goroutine runs. All streams go on at once, but for the part "in turn", where
 // each goes on by itself.
 func BenchmarkWakeUp(b *testing.B) {
-	gpu := gpuContext(b)
+	gpu := GPUContext(b)
 	r := &wakeRig{
 		wakeSize: wakeSize{
 			waiters: []int{1, 64, 1000, 10_000, 100_000}, over: []int{1, 16, 256},
@@ -205,7 +206,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			long: 2 * time.Second, longSamples: 15, kernels: 400, kernel: time.Millisecond, sweep: 1024, sweepRounds: 31,
 		},
 		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string][]wakeLoad), slow: make(map[string]int), wakeFor: *wakeFor,
-		only: need(regexp.Compile(*wakeOnly))(b),
+		only: Need(regexp.Compile(*wakeOnly))(b),
 	}
 	if core.Of(gpu).Context.Drv.Table().Software() {
 		r.wakeSize = wakeSize{
@@ -223,14 +224,14 @@ func BenchmarkWakeUp(b *testing.B) {
 	}
 	r.end = time.Now().Add(r.wakeFor)
 	if path := os.Getenv(wakeEnv); path != "" {
-		r.tsv = need(os.Create(path))(b)
+		r.tsv = Need(os.Create(path))(b)
 		defer r.tsv.Close()
 	}
 	// Everything is created before anything is held.
 	for range max(r.sweep, slices.Max(r.over)) {
-		r.streams = append(r.streams, need(gpu.NewStream(StreamNonBlocking))(b))
+		r.streams = append(r.streams, Need(gpu.NewStream(StreamNonBlocking))(b))
 	}
-	r.gate = newGate(b, gpu)
+	r.gate = NewGate(b, gpu)
 	defer r.close()
 
 	for range 1 { // what is measured is not the loop
@@ -242,7 +243,7 @@ func BenchmarkWakeUp(b *testing.B) {
 	}
 	b.Log(r.report())
 	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(),
-		need(gpu.Device().Driver().Version())(b))
+		Need(gpu.Device().Driver().Version())(b))
 }
 
 // close lets everything go on, and releases what the benchmark has.
@@ -425,9 +426,7 @@ func (r *wakeRig) hold(streams int, inTurn bool) error {
 		if i == 0 || inTurn {
 			r.ticket++
 		}
-		res := r.gate.ctx.Drv.Table().StreamWaitValue32(driver.At{}, core.Of(s).Raw, r.gate.dev, r.ticket,
-			driver.CU_STREAM_WAIT_VALUE_GEQ)
-		if res != 0 {
+		if res := r.gate.HoldUntil(s, r.ticket); res != 0 {
 			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(core.Of(s).Raw)}
 		}
 	}
@@ -440,7 +439,7 @@ func (r *wakeRig) release() time.Time { return r.releaseUpTo(r.ticket) }
 // releaseUpTo lets the streams go on that were held with a ticket up to this one.
 func (r *wakeRig) releaseUpTo(ticket uint32) time.Time {
 	t0 := time.Now()
-	atomic.StoreUint32(r.gate.word(), ticket)
+	atomic.StoreUint32(r.gate.Word(), ticket)
 	return t0
 }
 
@@ -467,7 +466,7 @@ func (r *wakeRig) held(s *series, waits, streams int, inTurn bool, before func(s
 	r.armed.Store(0)
 	timer := time.AfterFunc(armLimit, func() {
 		late.Store(r.armed.Load() + 1)
-		atomic.StoreUint32(r.gate.word(), ticket)
+		atomic.StoreUint32(r.gate.Word(), ticket)
 	})
 	err := r.hold(streams, inTurn)
 	for wait := 0; wait < waits && err == nil && late.Load() == 0; wait++ {
@@ -842,9 +841,9 @@ func (r *wakeRig) kernelsInARow() {
 	if len(list) == 0 {
 		return
 	}
-	mod := need(r.gpu.LoadModule([]byte(spinPTX)))(r.b)
+	mod := Need(r.gpu.LoadModule([]byte(SpinPTX)))(r.b)
 	defer mod.Close()
-	spin := need(mod.Function("spin"))(r.b)
+	spin := Need(mod.Function("spin"))(r.b)
 	one, ns := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(uint64(r.kernel))
 	launch := func(stream int) error { return spin.Launch(r.streams[stream], one, ns) }
 	// Code may be loaded when it is first launched.
@@ -907,7 +906,7 @@ func (r *wakeRig) sweeps() {
 	tab := core.Of(r.gpu).Context.Drv.Table()
 	events, results := make([]driver.Event, r.sweep), make([]driver.Result, r.sweep)
 	for i := range events {
-		events[i] = eventOf(r.events[EventDisableTiming][i]).Slot.Load().Raw
+		events[i] = EventOf(r.events[EventDisableTiming][i]).Slot.Load().Raw
 	}
 	inGo := func() float64 {
 		t0 := time.Now()

@@ -11,6 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // quickEvents is a software driver of events that cost nothing: they are pending, all of
@@ -74,16 +75,16 @@ func (q *quickEvents) EventQuery(*driver.Thread, driver.Event) driver.Result {
 func BenchmarkWatcher(b *testing.B) {
 	const waiters, of = 10_000, 16
 	soft := new(quickEvents)
-	drv := need(Open(WithSoftware(driver.Provide(soft))))(b)
-	gpu := need(need(drv.Device(0))(b).PrimaryContext())(b)
+	drv := Need(Open(WithSoftware(driver.Provide(soft))))(b)
+	gpu := Need(Need(drv.Device(0))(b).PrimaryContext())(b)
 	defer gpu.Close()
 	var streams []*Stream
 	for range of {
-		streams = append(streams, need(gpu.NewStream(StreamNonBlocking))(b))
+		streams = append(streams, Need(gpu.NewStream(StreamNonBlocking))(b))
 	}
 	events := make([]*Event, waiters)
 	for i := range events {
-		events[i] = need(gpu.NewEvent(EventDisableTiming))(b)
+		events[i] = Need(gpu.NewEvent(EventDisableTiming))(b)
 	}
 	// Each has a context of its own: they would fight over the lock of one.
 	ctxs := make([]context.Context, waiters)
@@ -134,13 +135,13 @@ func ticketsOf(tb testing.TB, gpu *Context, s *Stream, n int, oneEvent bool) (ev
 	tb.Helper()
 	for i := range n {
 		if i == 0 || !oneEvent {
-			events = append(events, need(gpu.NewEvent(EventDisableTiming))(tb))
+			events = append(events, Need(gpu.NewEvent(EventDisableTiming))(tb))
 		}
 		e := events[len(events)-1]
 		if err := e.Record(s); err != nil {
 			tb.Fatal(err)
 		}
-		done = append(done, need(e.Ticket())(tb).Done())
+		done = append(done, Need(e.Ticket())(tb).Done())
 	}
 	return events, done
 }
@@ -152,10 +153,10 @@ func BenchmarkPendingRecords(b *testing.B) {
 	for name, oneEvent := range map[string]bool{"one-event": true, "events": false} {
 		b.Run(name, func(b *testing.B) {
 			soft := new(quickEvents)
-			drv := need(Open(WithSoftware(driver.Provide(soft))))(b)
-			gpu := need(need(drv.Device(0))(b).PrimaryContext())(b)
+			drv := Need(Open(WithSoftware(driver.Provide(soft))))(b)
+			gpu := Need(Need(drv.Device(0))(b).PrimaryContext())(b)
 			defer gpu.Close()
-			s := need(gpu.NewStream(StreamNonBlocking))(b)
+			s := Need(gpu.NewStream(StreamNonBlocking))(b)
 			var add, complete time.Duration
 			for b.Loop() {
 				soft.pending.Store(true)
@@ -185,18 +186,18 @@ func BenchmarkClosingWakes(b *testing.B) {
 		b.Run(map[bool]string{true: "streams", false: "contexts"}[contexts == 1], func(b *testing.B) {
 			soft := new(quickEvents)
 			soft.pending.Store(true)
-			drv := need(Open(WithSoftware(driver.Provide(soft))))(b)
+			drv := Need(Open(WithSoftware(driver.Provide(soft))))(b)
 			var took time.Duration
 			for b.Loop() {
 				var gpus []*Context
 				for i := range contexts {
-					gpus = append(gpus, need(need(drv.Device(i))(b).PrimaryContext())(b))
+					gpus = append(gpus, Need(Need(drv.Device(i))(b).PrimaryContext())(b))
 				}
 				var streams []*Stream
 				var wg sync.WaitGroup
 				errs := make([]error, closed*each)
 				for i := range closed {
-					s := need(gpus[i%contexts].NewStream(StreamNonBlocking))(b)
+					s := Need(gpus[i%contexts].NewStream(StreamNonBlocking))(b)
 					streams = append(streams, s)
 					for k := range each {
 						wg.Go(func() { errs[i*each+k] = s.Wait(b.Context()) })

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // heldDriver is a Driver of its own, whose one stream is held, with a pending record.
@@ -23,11 +24,11 @@ type heldDriver struct {
 
 func (f *fake) openHeld() *heldDriver {
 	f.t.Helper()
-	h := &heldDriver{Driver: need(Open(WithLibrary(f.path), WithLeakHook(f.leak), neverWait))(f.t), f: f}
+	h := &heldDriver{Driver: Need(OpenNeverWait(WithLibrary(f.path), WithLeakHook(f.leak)))(f.t), f: f}
 	f.loose = append(f.loose, weak.Make(h.Driver))
-	h.gpu = need(need(h.Device(0))(f.t).PrimaryContext())(f.t)
-	h.s = need(h.gpu.NewStream(StreamNonBlocking))(f.t)
-	h.e = need(h.gpu.NewEvent(EventDisableTiming))(f.t)
+	h.gpu = Need(Need(h.Device(0))(f.t).PrimaryContext())(f.t)
+	h.s = Need(h.gpu.NewStream(StreamNonBlocking))(f.t)
+	h.e = Need(h.gpu.NewEvent(EventDisableTiming))(f.t)
 	f.hold(h.s)
 	f.ok(h.e.Record(h.s))
 	return h
@@ -100,14 +101,14 @@ func TestFilesOfDrivers(t *testing.T) {
 				n.Descriptors += c.Descriptors
 				n.Pages += c.Pages
 			}
-			return n == core.WaitCounts{Wakeups: wakeups, Pages: pages} && openFiles() <= files
+			return n == core.WaitCounts{Wakeups: wakeups, Pages: pages} && OpenFiles() <= files
 		}) {
 			t.Errorf("%s: %d drivers have %+v, want %d wake-ups and %d pages; %d files are open, and %d were",
-				what, len(all), n, wakeups, pages, openFiles(), files)
+				what, len(all), n, wakeups, pages, OpenFiles(), files)
 		}
 	}
-	idle("what is opened once and stays", use(1, waits), openFiles()+20, 0, 0)
-	files := openFiles()
+	idle("what is opened once and stays", use(1, waits), OpenFiles()+20, 0, 0)
+	files := OpenFiles()
 	idle("nobody waits", use(100, waits), files, 0, 0)
 
 	// Streams wake them only now, long after they were closed.
@@ -122,9 +123,9 @@ func TestFilesOfDrivers(t *testing.T) {
 
 	// They can be used again.
 	for _, h := range all {
-		again := need(need(h.Device(0))(t).PrimaryContext())(t)
-		s := need(again.NewStream(StreamNonBlocking))(t)
-		e := need(again.NewEvent(EventDisableTiming))(t)
+		again := Need(Need(h.Device(0))(t).PrimaryContext())(t)
+		s := Need(again.NewStream(StreamNonBlocking))(t)
+		e := Need(again.NewEvent(EventDisableTiming))(t)
 		r.hold(s)
 		r.ok(e.Record(s))
 		done := make(chan error)
@@ -155,7 +156,7 @@ func TestLateWakeUps(t *testing.T) {
 		runtime.AddCleanup(h.Driver, func(done chan struct{}) { close(done) }, done)
 	}
 	for i, done := range collected {
-		if !eventually(func() bool {
+		if !Eventually(func() bool {
 			select {
 			case <-done:
 				return true

@@ -2,24 +2,15 @@ package cu_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
-// openFiles returns how many files the process has open, and 0 where the system does not say.
-func openFiles() int {
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(list)
-}
-
-// soon waits for a condition. Unlike eventually it collects no garbage.
+// soon waits for a condition. Unlike Eventually it collects no garbage.
 func soon(condition func() bool) bool {
 	for late := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
@@ -34,7 +25,7 @@ func TestWaitCounts(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 2)
 	events := recordHeld(t, gpu, streams, 2)
-	line := need(gpu.NewTimeline(0))(t)
+	line := Need(gpu.NewTimeline(0))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	errs := make(chan error, 8)
@@ -51,7 +42,7 @@ func TestWaitCounts(t *testing.T) {
 			go func() { _, err := WaitAny(ctx, events...); errs <- err }()
 			return func() { <-errs }
 		}},
-		{"Ticket.Done", 1, func() func() { done := need(events[1].Ticket())(t).Done(); return func() { <-done } }},
+		{"Ticket.Done", 1, func() func() { done := Need(events[1].Ticket())(t).Done(); return func() { <-done } }},
 	}
 	waits := func(want int, what string) {
 		t.Helper()

@@ -17,6 +17,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -25,11 +26,11 @@ import (
 func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Context) {
 	t.Helper()
 	sim := cusim.New(append(opts, cusim.Devices(2))...)
-	drv := need(Open(WithSoftware(sim), neverWait))(t)
-	gpu := need(need(drv.Device(0))(t).PrimaryContext())(t)
+	drv := Need(OpenNeverWait(WithSoftware(sim)))(t)
+	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	t.Cleanup(func() {
 		gpu.Close()
-		if !eventually(func() bool {
+		if !Eventually(func() bool {
 			sim.Finish()
 			drv.Close()
 			return len(sim.Census()) == 0
@@ -39,22 +40,19 @@ func simWaits(t *testing.T, opts ...cusim.Option) (*cusim.Driver, *Driver, *Cont
 		for _, m := range sim.Misuses() {
 			t.Errorf("misuse: %v", m)
 		}
-		if !eventually(func() bool { return core.Of(drv).Watch.State() == watch.State{} }) {
+		if !Eventually(func() bool { return core.Of(drv).Watch.State() == watch.State{} }) {
 			t.Errorf("the watcher did not end: %+v", core.Of(drv).Watch.State())
 		}
 	})
 	return sim, drv, gpu
 }
 
-// wakeUpStreams returns how many streams of a context wake the watcher.
-func wakeUpStreams(gpu *Context) int { return core.Of(gpu).Context.WakeUps.Count() }
-
 // recordHeld records an event of each held stream, in turn.
 func recordHeld(t *testing.T, gpu *Context, streams []*Stream, n int) []*Event {
 	t.Helper()
 	events := make([]*Event, n)
 	for i := range events {
-		events[i] = need(gpu.NewEvent(EventDisableTiming))(t)
+		events[i] = Need(gpu.NewEvent(EventDisableTiming))(t)
 		if err := events[i].Record(streams[i%len(streams)]); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +74,7 @@ func heldStreams(t *testing.T, sim *cusim.Driver, gpu *Context, n int) ([]*Strea
 	t.Helper()
 	streams := make([]*Stream, n)
 	for i := range streams {
-		streams[i] = need(gpu.NewStream(StreamNonBlocking))(t)
+		streams[i] = Need(gpu.NewStream(StreamNonBlocking))(t)
 		sim.Hold(uintptr(core.Of(streams[i]).Raw)) // after Stream.Handle the library counts the stream as exposed
 	}
 	return streams, func() {
@@ -114,7 +112,7 @@ func TestWaiters(t *testing.T) {
 							woken.Add(1)
 						})
 					}
-					eventually(func() bool { return core.Of(drv).Watch.Waiters() == c.waiters })
+					Eventually(func() bool { return core.Of(drv).Watch.Waiters() == c.waiters })
 					time.Sleep(long)
 					if n := woken.Load(); n != 0 {
 						t.Errorf("%d have been woken", n)
@@ -145,7 +143,7 @@ func TestWakeUpStreams(t *testing.T) {
 			t.Fatal(res)
 		}
 		defer core.Of(drv).Table().StreamDestroy(driver.At{}, raw)
-		streams = append(streams, need(gpu.WrapStream(uintptr(raw)))(t))
+		streams = append(streams, Need(gpu.WrapStream(uintptr(raw)))(t))
 		sim.Hold(uintptr(raw))
 	}
 	events := recordHeld(t, gpu, streams, len(streams))
@@ -154,20 +152,20 @@ func TestWakeUpStreams(t *testing.T) {
 		go func() { errs <- e.Wait(t.Context()) }()
 	}
 	rest := func() time.Duration { return core.Of(drv).Watch.State().Rest }
-	if !eventually(func() bool { return rest() >= 700*time.Microsecond }) {
+	if !Eventually(func() bool { return rest() >= 700*time.Microsecond }) {
 		t.Error("the watcher does not slow down")
 	}
-	if n := wakeUpStreams(gpu); n != 0 {
+	if n := WakeUpStreams(gpu); n != 0 {
 		t.Errorf("%d wake-up streams, want none", n)
 	}
 	var own []*Stream
 	for i := range core.FirstWakeUps {
-		own = append(own, need(gpu.NewStream(StreamNonBlocking))(t))
-		if n := wakeUpStreams(gpu); n != i+1 {
+		own = append(own, Need(gpu.NewStream(StreamNonBlocking))(t))
+		if n := WakeUpStreams(gpu); n != i+1 {
 			t.Errorf("%d wake-up streams after %d streams", n, i+1)
 		}
 	}
-	if !eventually(func() bool {
+	if !Eventually(func() bool {
 		w := &core.Of(gpu).Context.WakeUps
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
@@ -176,14 +174,14 @@ func TestWakeUpStreams(t *testing.T) {
 		t.Error("nobody wants another wake-up stream")
 	}
 	for i := range 2 {
-		if !eventually(func() bool {
-			own = append(own, need(gpu.NewStream(StreamNonBlocking))(t))
-			return wakeUpStreams(gpu) == core.FirstWakeUps+1+i
+		if !Eventually(func() bool {
+			own = append(own, Need(gpu.NewStream(StreamNonBlocking))(t))
+			return WakeUpStreams(gpu) == core.FirstWakeUps+1+i
 		}) {
-			t.Errorf("%d wake-up streams for %d waits", wakeUpStreams(gpu), len(events))
+			t.Errorf("%d wake-up streams for %d waits", WakeUpStreams(gpu), len(events))
 		}
 	}
-	if !eventually(func() bool { return rest() >= watch.Behind }) {
+	if !Eventually(func() bool { return rest() >= watch.Behind }) {
 		t.Error("the watcher goes on asking")
 	}
 	for _, s := range streams {
@@ -213,18 +211,18 @@ func TestWatcherRests(t *testing.T) {
 	for _, e := range events {
 		wait(e)
 	}
-	if !eventually(rests) {
+	if !Eventually(rests) {
 		t.Fatal("the watcher goes on asking")
 	}
-	if n := wakeUpStreams(gpu); n < len(streams) || n > core.MaxWakeUps {
+	if n := WakeUpStreams(gpu); n < len(streams) || n > core.MaxWakeUps {
 		t.Errorf("%d wake-up streams", n)
 	}
-	late := need(gpu.NewEvent(0))(t)
+	late := Need(gpu.NewEvent(0))(t)
 	if err := late.Record(streams[0]); err != nil {
 		t.Fatal(err)
 	}
 	wait(late)
-	if !eventually(func() bool { return core.Of(drv).Watch.Waiters() == 6 }) || !eventually(rests) {
+	if !Eventually(func() bool { return core.Of(drv).Watch.Waiters() == 6 }) || !Eventually(rests) {
 		t.Error("the watcher does not rest again")
 	}
 	sim.Release(streams[2].Handle())
@@ -248,8 +246,8 @@ func TestWatcherRests(t *testing.T) {
 func TestWaitStorm(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 4)
-	dev := need(drv.Device(1))(t)
-	other := need(dev.PrimaryContext())(t)
+	dev := Need(drv.Device(1))(t)
+	other := Need(dev.PrimaryContext())(t)
 	var wg sync.WaitGroup
 	deadline := time.Now().Add(time.Duration(rounds(1500)) * time.Millisecond)
 	stop := make(chan struct{})
@@ -273,10 +271,10 @@ func TestWaitStorm(t *testing.T) {
 				ctx, s := gpu, streams[rand.IntN(len(streams))]
 				if rand.IntN(8) == 0 {
 					ctx = other
-					s = need(other.NewStream(StreamNonBlocking))(t)
+					s = Need(other.NewStream(StreamNonBlocking))(t)
 					sim.Hold(s.Handle())
 				}
-				e := need(ctx.NewEvent(EventDisableTiming))(t)
+				e := Need(ctx.NewEvent(EventDisableTiming))(t)
 				if err := e.Record(s); err != nil {
 					t.Error(err)
 				}
@@ -385,10 +383,10 @@ func TestPoisonWakesAll(t *testing.T) {
 					wg.Go(func() { is(streams[i%len(streams)].Wait(t.Context())) })
 				case 2:
 					wg.Add(1)
-					need(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
+					Need(e.Ticket())(t).Notify(func(err error) { is(err); wg.Done() })
 				}
 			}
-			eventually(func() bool { return core.Of(drv).Watch.Waiters() > 130 })
+			Eventually(func() bool { return core.Of(drv).Watch.Waiters() > 130 })
 			time.Sleep(after)
 			if n := called.Load(); n != 0 {
 				t.Errorf("%d have been woken", n)
@@ -418,7 +416,7 @@ func TestClosingWakes(t *testing.T) {
 				sim, drv, gpu := simWaits(t)
 				streams, release := heldStreams(t, sim, gpu, 3)
 				events := recordHeld(t, gpu, streams, 30)
-				again := need(need(drv.Device(0))(t).PrimaryContext())(t)
+				again := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 				if what == "context" {
 					again.Close()
 				}
@@ -427,7 +425,7 @@ func TestClosingWakes(t *testing.T) {
 					go func() { errs <- e.Wait(t.Context()) }()
 					go func() { errs <- streams[i%3].Wait(t.Context()) }()
 				}
-				eventually(func() bool { return core.Of(drv).Watch.Waiters() == 60 })
+				Eventually(func() bool { return core.Of(drv).Watch.Waiters() == 60 })
 				time.Sleep(after)
 				woken := 0
 				switch what {
@@ -503,7 +501,7 @@ func TestTicketTells(t *testing.T) {
 	streams, release := heldStreams(t, sim, gpu, 1)
 	e := recordHeld(t, gpu, streams, 1)[0]
 	begin := time.Now()
-	ticket := need(e.Ticket())(t)
+	ticket := Need(e.Ticket())(t)
 	if at, ok := ticket.CompletedAt(); ok || ticket.Err() != nil {
 		t.Errorf("pending: %v, %v, %v", at, ok, ticket.Err())
 	}
@@ -553,7 +551,7 @@ func TestTicketTells(t *testing.T) {
 	}
 
 	// One whose outcome was known is the same.
-	known := need(new(Event).Ticket())(t)
+	known := Need(new(Event).Ticket())(t)
 	<-known.Done()
 	if at, ok := known.CompletedAt(); !ok || at.Before(begin) || known.Err() != nil {
 		t.Errorf("known: %v, %v, %v", at, ok, known.Err())
@@ -584,7 +582,7 @@ func TestDoneOutlivesTicket(t *testing.T) {
 	for range 10 {
 		func() {
 			e := recordHeld(t, gpu, streams, 1)[0]
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			done = append(done, ticket.Done())
 			ticket.Notify(func(err error) { called <- err })
 		}()
@@ -604,7 +602,7 @@ func TestDoneOutlivesTicket(t *testing.T) {
 		}
 	}
 	closeAll(t, streams)
-	if !eventually(func() bool { runtime.GC(); return len(sim.Census()) <= 2 }) {
+	if !Eventually(func() bool { runtime.GC(); return len(sim.Census()) <= 2 }) {
 		t.Errorf("left: %v", sim.Census())
 	}
 }
@@ -614,7 +612,7 @@ func TestWaitAllAndAny(t *testing.T) {
 	sim, _, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 3)
 	events := recordHeld(t, gpu, streams, 3)
-	ctx, cause := ended()
+	ctx, cause := Ended()
 	if err := WaitAll(ctx, events...); !errors.Is(err, cause) {
 		t.Errorf("WaitAll: %v", err)
 	}
@@ -673,8 +671,8 @@ func TestWaitAllAndAny(t *testing.T) {
 // TestStreamWait waits for what is enqueued on a stream, and not for what comes later.
 func TestStreamWait(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	s := need(gpu.NewStream(0))(t)
-	ctx, cause := ended()
+	s := Need(gpu.NewStream(0))(t)
+	ctx, cause := Ended()
 	if err := s.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -686,12 +684,12 @@ func TestStreamWait(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- s.Wait(t.Context()) }()
-	eventually(func() bool { return core.Of(drv).Watch.Waiters() == 1 })
+	Eventually(func() bool { return core.Of(drv).Watch.Waiters() == 1 })
 	sim.Release(s.Handle())
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	legacy := need(gpu.LegacyStream())(t)
+	legacy := Need(gpu.LegacyStream())(t)
 	if err := legacy.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -731,17 +729,17 @@ func TestStreamWait(t *testing.T) {
 // outcome.
 func TestDoneBesideOutcome(t *testing.T) {
 	sim, _, gpu := simWaits(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	for range 20 {
 		sim.Hold(s.Handle())
 		if err := e.Record(s); err != nil {
 			t.Fatal(err)
 		}
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		tc := TicketState(ticket)
 		calls := func(n int) {
-			if !eventually(func() bool { return tc.Calls() == n }) {
+			if !Eventually(func() bool { return tc.Calls() == n }) {
 				t.Errorf("there are not %d calls in flight", n)
 			}
 		}
@@ -804,9 +802,9 @@ func TestWaitAllOfSeveralDrivers(t *testing.T) {
 	var streams []*Stream
 	for range 4 {
 		_, _, gpu := simWaits(t)
-		s := need(gpu.NewStream(StreamNonBlocking))(t)
+		s := Need(gpu.NewStream(StreamNonBlocking))(t)
 		streams = append(streams, s)
-		events = append(events, need(gpu.NewEvent(EventDisableTiming))(t))
+		events = append(events, Need(gpu.NewEvent(EventDisableTiming))(t))
 	}
 	for range 1500 {
 		for i, e := range events {
@@ -828,13 +826,13 @@ func TestWaitAllOfSeveralDrivers(t *testing.T) {
 // TestWatcherSparesCaptures has the watcher look at a record that is part of a capture.
 func TestWatcherSparesCaptures(t *testing.T) {
 	_, _, gpu := simWaits(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
-	e := need(gpu.NewEvent(EventDisableTiming))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
+	e := Need(gpu.NewEvent(EventDisableTiming))(t)
 	for name, wait := range map[string]func() error{
 		"WaitAll": func() error { return WaitAll(t.Context(), e) },
 		"WaitAny": func() error { _, err := WaitAny(t.Context(), e); return err },
 		"Done": func() error {
-			ticket := need(e.Ticket())(t)
+			ticket := Need(e.Ticket())(t)
 			<-ticket.Done()
 			return ticket.Err()
 		},
@@ -862,16 +860,16 @@ func TestWatcherSparesCaptures(t *testing.T) {
 // themselves.
 func TestClosingWakesAtOnce(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	s := need(gpu.NewStream(StreamNonBlocking))(t)
+	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())
 	e := recordHeld(t, gpu, []*Stream{s}, 1)[0]
-	line := need(gpu.NewTimeline(0))(t)
+	line := Need(gpu.NewTimeline(0))(t)
 	for name, wait := range map[string]func() error{
 		"Event":    func() error { return e.Wait(t.Context()) },
 		"Stream":   func() error { return s.Wait(t.Context()) },
 		"Timeline": func() error { return line.Wait(t.Context(), 1) },
 	} {
-		again := need(need(drv.Device(0))(t).PrimaryContext())(t)
+		again := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 		gpu.Close()
 		gpu = again
 		done := make(chan error)
@@ -888,7 +886,7 @@ func TestClosingWakesAtOnce(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatalf("%s: nobody has woken it", name)
 		}
-		gpu = need(need(drv.Device(0))(t).PrimaryContext())(t)
+		gpu = Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	}
 	sim.Release(s.Handle())
 	closeAll(t, []*Event{e})
@@ -903,19 +901,19 @@ func TestTracerWaits(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
 	streams, release := heldStreams(t, sim, gpu, 4)
 	events := recordHeld(t, gpu, streams, 40)
-	other := need(gpu.NewStream(StreamNonBlocking))(t)
+	other := Need(gpu.NewStream(StreamNonBlocking))(t)
 	var told, nested atomic.Int32
 	remove := drv.AddTracer(func(tr Trace) {
 		if tr.Op != TraceEventQuery || nested.Add(1) > 200 {
 			return
 		}
-		e := need(gpu.NewEvent(EventDisableTiming))(t)
+		e := Need(gpu.NewEvent(EventDisableTiming))(t)
 		defer e.Close()
 		sim.Hold(other.Handle())
 		if err := e.Record(other); err != nil {
 			t.Error(err)
 		}
-		ticket := need(e.Ticket())(t)
+		ticket := Need(e.Ticket())(t)
 		time.AfterFunc(time.Millisecond, func() { sim.Release(other.Handle()) })
 		select {
 		case <-ticket.Done():
@@ -939,12 +937,12 @@ func TestTracerWaits(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	release()
 	wg.Wait()
-	if !eventually(func() bool { return told.Load() > 0 }) {
+	if !Eventually(func() bool { return told.Load() > 0 }) {
 		t.Error("the tracer was told of nothing")
 	}
 	remove()
 	closeAll(t, events)
-	eventually(func() bool { return core.Of(drv).Watch.Waiters() == 0 })
+	Eventually(func() bool { return core.Of(drv).Watch.Waiters() == 0 })
 	closeAll(t, append(streams, other))
 }
 
@@ -967,7 +965,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 			})
 		}
 	})
-	ticket := need(events[0].Ticket())(t)
+	ticket := Need(events[0].Ticket())(t)
 	done := ticket.Done()
 	sim.Release(streams[0].Handle())
 	<-waiting
@@ -990,7 +988,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 	streams, release := heldStreams(t, sim, gpu, 2)
 	e := recordHeld(t, gpu, streams, 1)[0]
 	e.Handle()
-	before := need(e.Ticket())(t).Done()
+	before := Need(e.Ticket())(t).Done()
 	again := make(chan error, 1)
 	var once sync.Once
 	remove := drv.AddTracer(func(tr Trace) {
@@ -1002,7 +1000,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 				t.Error(err)
 			}
 			go func() { again <- WaitAll(t.Context(), e) }()
-			eventually(func() bool { return core.Of(drv).Watch.State().Waits == 2 || len(again) > 0 })
+			Eventually(func() bool { return core.Of(drv).Watch.State().Waits == 2 || len(again) > 0 })
 		})
 	})
 	sim.Release(streams[0].Handle())
@@ -1025,7 +1023,7 @@ func TestWaitAfterAnswer(t *testing.T) {
 // waits go on. What is closed finds its own waits, and passes by those of others.
 func TestClosingEndsItsOwn(t *testing.T) {
 	sim, drv, gpu := simWaits(t)
-	other := need(need(drv.Device(1))(t).PrimaryContext())(t)
+	other := Need(Need(drv.Device(1))(t).PrimaryContext())(t)
 	streams, _ := heldStreams(t, sim, gpu, 2)
 	theirs, releaseTheirs := heldStreams(t, sim, other, 2)
 	errs := make(map[*Stream]chan error)
@@ -1036,7 +1034,7 @@ func TestClosingEndsItsOwn(t *testing.T) {
 			go func() { ended <- s.Wait(t.Context()) }()
 		}
 	}
-	if !eventually(func() bool { return watches(core.Of(drv)) == 12 }) {
+	if !Eventually(func() bool { return watches(core.Of(drv)) == 12 }) {
 		t.Fatalf("%d are waited for", watches(core.Of(drv)))
 	}
 	ends := func(s *Stream, what string, want ...error) {

@@ -8,6 +8,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // TestRecordsWrap records an event as often as its slot can count: a pending record is never
@@ -26,7 +27,7 @@ func TestRecordsWrap(t *testing.T) {
 			e := r.event(r.gpu, EventDisableTiming)
 			r.ok(e.Record(r.s))
 			r.status(e, Complete)
-			first := eventOf(e).Slot.Load()
+			first := EventOf(e).Slot.Load()
 			if c.known {
 				e.Handle()
 			}
@@ -39,7 +40,7 @@ func TestRecordsWrap(t *testing.T) {
 				r.ok(errors.Join(RecordAll([]*Event{e}, []*Stream{held}), e.RecordWithFlags(held, RecordDefault)))
 				r.status(e, Pending)
 			}
-			if now := eventOf(e).Slot.Load(); c.known != (now == first) {
+			if now := EventOf(e).Slot.Load(); c.known != (now == first) {
 				t.Errorf("the event is on its first slot: %v", now == first)
 			}
 			r.release(held)
@@ -53,8 +54,8 @@ func TestRecordsWrap(t *testing.T) {
 func TestSequenceWraps(t *testing.T) {
 	_, drv, gpu := simWaits(t)
 	core.Of(drv).Sequenced.Store(true)
-	s, e := need(gpu.NewStream(StreamNonBlocking))(t), need(gpu.NewEvent(EventDisableTiming))(t)
-	sl := eventOf(e).Slot.Load()
+	s, e := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewEvent(EventDisableTiming))(t)
+	sl := EventOf(e).Slot.Load()
 	core.Of(s).Retain()
 	sl.Begin(sl)
 	sl.NoteStream(core.Of(s))
@@ -89,18 +90,18 @@ func TestSequenceWraps(t *testing.T) {
 
 // TestPoolIsFull asks a pool for an event that has no room for it.
 func TestPoolIsFull(t *testing.T) {
-	r := newSoft(t)
-	pool := need(r.gpu.EventPool())(t)
+	r := NewSoft(t)
+	pool := Need(r.GPU.EventPool())(t)
 	cc := PoolShare(pool).Pool
-	e := need(pool.Acquire())(t)
+	e := Need(pool.Acquire())(t)
 	entries := cc.Entries.Load()
 	full := make([]*core.EventPoolEntry, core.MaxEntries)
 	cc.Entries.Store(&full)
 	_, err := pool.Acquire(EventBlockingSync)
-	r.is(err, ResultOutOfMemory)
+	r.Is(err, ResultOutOfMemory)
 	cc.Entries.Store(entries)
-	r.ok(e.Release())
-	r.ok(pool.Close())
+	r.OK(e.Release())
+	r.OK(pool.Close())
 }
 
 // TestListsCount puts entries on a list, and takes them, while its count of changes wraps.

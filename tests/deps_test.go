@@ -80,6 +80,8 @@ var rules = map[string]rule{
 	"internal/subject":    {imports: []string{"cu", "internal/core", "internal/launch", "internal/wordop"}},
 	"cu/graph": {imports: []string{"cu", "driver", "internal/core", "internal/launch", "internal/lock", "internal/races",
 		"internal/subject", "internal/wordop"}},
+	forTests: {imports: []string{"cu", "cu/graph", "cu/green", "cu/interop", "cu/memory", "cusim", "driver", "internal/ccall",
+		"internal/core"}, unsafe: []string{"gpu.go"}},
 	"cu/green":   {imports: []string{"cu", "driver", "internal/core", "internal/remedy", "internal/subject"}},
 	"cu/interop": {imports: []string{"cu", "driver", "internal/core", "internal/descriptor", "internal/subject"}},
 	"cu/memory": {imports: []string{"cu", "driver", "internal/core", "internal/lock", "internal/poolimport",
@@ -111,8 +113,11 @@ var rules = map[string]rule{
 	"tests/...": {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 }
 
+// forTests is the package that only tests import.
+const forTests = "internal/testrig"
+
 // ofCore are the packages that may import internal/core, besides those in the folder of cu.
-var ofCore = []string{"cu", "internal/launch", "internal/poolimport", "internal/subject", "internal/wordop"}
+var ofCore = []string{"cu", "internal/launch", "internal/poolimport", "internal/subject", "internal/wordop", forTests}
 
 // testModules are the modules that any package's tests may import from. Inside this module tests
 // may import what they like.
@@ -163,8 +168,9 @@ var variables = map[string]string{
 // calls holds the calls in libraries that are forbidden elsewhere, and why each is right, as "file:
 // call".
 var calls = map[string]string{
-	"internal/explore/run.go: panic":  "ends a goroutine that a test's scheduler has given up",
-	"internal/lock/checked.go: panic": "it is built into tests only, which it ends",
+	"internal/explore/run.go: panic":     "ends a goroutine that a test's scheduler has given up",
+	"internal/lock/checked.go: panic":    "it is built into tests only, which it ends",
+	"internal/testrig/testrig.go: panic": "only tests import it, which it ends",
 }
 
 // forbidden are the functions that no library calls, because only the program decides about output
@@ -221,6 +227,9 @@ func (r rule) allows(f sourceFile, p string) error {
 		}
 	case p == modulePath || strings.HasPrefix(p, modulePath+"/"):
 		rel := strings.TrimPrefix(p, modulePath+"/")
+		if !f.isTest() && rel == forTests {
+			return errors.New("only tests may")
+		}
 		if !f.isTest() && !slices.Contains(r.imports, "*") && !slices.Contains(r.imports, rel) {
 			return fmt.Errorf("of this module the package may import only %q", r.imports)
 		}
