@@ -45,11 +45,11 @@ func TestAllocations(t *testing.T) {
 	host := r.host(r.gpu, 64)
 	part := host.Span(8, 8)
 
-	graph := Need(r.gpu.NewGraph())(t)
-	defer graph.Close()
-	kernel := Need(graph.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
-	set, copied := Need(graph.Add(&MemsetNode{Dst: mem, Value: 1}))(t), Need(graph.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
-	exec := Need(graph.Instantiate())(t)
+	built := Need(r.gpu.NewGraph())(t)
+	defer built.Close()
+	kernel := Need(built.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
+	set, copied := Need(built.Add(&MemsetNode{Dst: mem, Value: 1}))(t), Need(built.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
+	exec := Need(built.Instantiate())(t)
 	defer exec.Close()
 	otherMem := r.memory(r.gpu, 8)
 	otherArgs := []Arg{Ptr(otherMem), F32(1), U64(2)}

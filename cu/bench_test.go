@@ -160,10 +160,10 @@ func BenchmarkHandles(b *testing.B) {
 			tab.LaunchKernel(at, RawFunction(axpy), 1, 1, 1, 1, 1, 1, 0, rawStream, params)
 		}
 	})
-	graph := Need(r.gpu.NewGraph())(b)
-	node := Need(graph.Add(&KernelNode{Kernel: axpy, Config: OneThread, Args: args}))(b)
-	exec := Need(graph.Instantiate())(b)
-	defer func() { exec.Close(); graph.Close() }()
+	built := Need(r.gpu.NewGraph())(b)
+	node := Need(built.Add(&KernelNode{Kernel: axpy, Config: OneThread, Args: args}))(b)
+	exec := Need(built.Instantiate())(b)
+	defer func() { exec.Close(); built.Close() }()
 	b.Run("kernel node/table", func(b *testing.B) {
 		p := driver.KernelNodeParams{
 			Func: RawFunction(axpy), GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
@@ -182,9 +182,9 @@ func BenchmarkHandles(b *testing.B) {
 	})
 	list := make([]NodeUpdate, 32)
 	for i := range list {
-		list[i] = NodeUpdate{Need(graph.Add(work))(b), work}
+		list[i] = NodeUpdate{Need(built.Add(work))(b), work}
 	}
-	many := Need(graph.Instantiate())(b)
+	many := Need(built.Instantiate())(b)
 	defer func() { many.Close() }()
 	b.Run("kernel node/one of 32", func(b *testing.B) {
 		b.ReportAllocs()

@@ -39,7 +39,6 @@ type options struct {
 	hook     func(core.LeakReport)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
-	onWait     func(function string) // for tests: see driver.Table.OnWait
 }
 
 // driverVariable names the environment variable that chooses a driver where the program does not, and softDriver
@@ -124,7 +123,6 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	d.driverRef = core.RefTo(&d.core)
 	d.core.Frames.New = func() any { return new(core.WorkFrame) }
-	d.core.Table().OnWait(o.onWait)
 	if o.software != nil {
 		switch err := o.software(&d.core.Calls); {
 		case errors.Is(err, driver.ErrNilProvider):

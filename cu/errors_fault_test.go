@@ -112,8 +112,8 @@ func TestClosedFirst(t *testing.T) {
 	kernel := Need(mod.Function("spin"))(t)
 	defer big.Close()
 	defer pinned.Close()
-	graph := Need(r.GPU.NewGraph())(t)
-	defer graph.Close()
+	built := Need(r.GPU.NewGraph())(t)
+	defer built.Close()
 	r.OK(errors.Join(small.Close(), host.Close(), man.Close(), virt.Close(), mod.Close()))
 	node := func(_ GraphNode, err error) error { return err }
 	_, prepare := kernel.Prepare(OneThread)
@@ -138,11 +138,11 @@ func TestClosedFirst(t *testing.T) {
 		"attach":              memory.Attach(r.S, man, memory.AttachGlobal),
 		"advice":              memory.Advise(r.GPU, man.Span(0, 0), memory.AdviseReadMostly, memory.Location{}),
 		"word":                r.S.BatchMemOps(WriteWord64(small, 1)),
-		"node that copies":    node(graph.Add(&CopyNode{Dst: small, Src: big})),
-		"node of hosts":       node(graph.Add(&CopyNode{Dst: pinned, Src: host})),
-		"node of rows":        node(graph.Add(CopyRect(Rows{small, 0}, Rows{big, 0}, 64, 64))),
-		"node that sets":      node(graph.Add(&MemsetNode{Dst: small, Value: 1, ElementSize: 4})),
-		"node that launches":  node(graph.Add(&KernelNode{Kernel: kernel, Config: OneThread})),
+		"node that copies":    node(built.Add(&CopyNode{Dst: small, Src: big})),
+		"node of hosts":       node(built.Add(&CopyNode{Dst: pinned, Src: host})),
+		"node of rows":        node(built.Add(CopyRect(Rows{small, 0}, Rows{big, 0}, 64, 64))),
+		"node that sets":      node(built.Add(&MemsetNode{Dst: small, Value: 1, ElementSize: 4})),
+		"node that launches":  node(built.Add(&KernelNode{Kernel: kernel, Config: OneThread})),
 		"launch":              kernel.Launch(r.S, OneThread),
 		"prepared launch":     prepare,
 	} {

@@ -263,7 +263,7 @@ func ExampleDriver_Stats() {
 		log.Fatal(err)
 	}
 	defer gpu.Close()
-	graph, err := gpu.NewGraph()
+	built, err := gpu.NewGraph()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -271,11 +271,11 @@ func ExampleDriver_Stats() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := graph.Add(&cu.MemsetNode{Dst: mem, Value: 0}); err != nil {
+	if _, err := built.Add(&cu.MemsetNode{Dst: mem, Value: 0}); err != nil {
 		log.Fatal(err)
 	}
 	mem.Close()   // the graph still uses it
-	graph.Close() // does not wait
+	built.Close() // does not wait
 	fmt.Println(drv.Stats().DeferredObjects, "object,", drv.Stats().DeferredBytes, "bytes")
 	drv.Close()
 	fmt.Println(drv.Stats().DeferredObjects, "objects")

@@ -663,13 +663,13 @@ func TestGPUHostFunc(t *testing.T) {
 		t.Errorf("%d functions were called, in order: %v", len(order), slices.IsSorted(order))
 	}
 
-	graph := Need(s.Capture(CaptureGlobal, func() error { return s.HostFunc(c.Of("node")) }))(t)
-	if typ := Need(Need(graph.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
+	built := Need(s.Capture(CaptureGlobal, func() error { return s.HostFunc(c.Of("node")) }))(t)
+	if typ := Need(Need(built.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
 		t.Errorf("the node is of type %v", typ)
 	}
-	twin := Need(graph.Clone())(t)
+	twin := Need(built.Clone())(t)
 	Need(twin.Add(&HostNode{Func: c.Of("built")}, Need(twin.Nodes())(t)...))(t)
-	for what, g := range map[string]*Graph{"node": graph, "built": twin} {
+	for what, g := range map[string]*Graph{"node": built, "built": twin} {
 		x := Need(g.Instantiate())(t)
 		ok(g.Close())
 		want := slices.Compact([]string{"node", what})

@@ -217,8 +217,8 @@ func TestIPCMistakes(t *testing.T) {
 	beside := Need(r.gpu.Device().NewContext(0))(t)
 	t.Cleanup(func() { beside.Close() })
 	besideStream := r.stream(beside)
-	graph := Need(r.gpu.NewGraph())(t)
-	t.Cleanup(func() { graph.Close() })
+	built := Need(r.gpu.NewGraph())(t)
+	t.Cleanup(func() { built.Close() })
 	handle := func(e *Event) func() error {
 		return func() error { _, err := e.IPCHandle(context.Background()); return err }
 	}
@@ -268,9 +268,9 @@ func TestIPCMistakes(t *testing.T) {
 				"on the same stream; in a graph use an event without EventInterprocess"},
 		{"record, external, closed", func() error { return closed.RecordWithFlags(r.s, RecordExternal) }, ErrClosed, ResultInvalidHandle, ""},
 		{"record, contexts", func() error { return opened.Record(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},
-		{"graph, record", func() error { _, err := graph.Add(&RecordNode{Event: shared}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, not created yet", func() error { _, err := graph.Add(&WaitNode{Event: LazyEvent(sharedFlags)}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, wait", func() error { _, err := graph.Add(&WaitNode{Event: opened}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, record", func() error { _, err := built.Add(&RecordNode{Event: shared}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, not created yet", func() error { _, err := built.Add(&WaitNode{Event: LazyEvent(sharedFlags)}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, wait", func() error { _, err := built.Add(&WaitNode{Event: opened}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
 		{"time", func() error { _, _, err := opened.Since(opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 		{"time, from a plain one", func() error { _, err := Elapsed(t.Context(), plain, opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 	} {
@@ -517,11 +517,11 @@ func TestIPCInCapture(t *testing.T) {
 			t.Errorf("somebody else's capture: %s: %v", name, err)
 		}
 	}
-	graph, res := raw.StreamEndCapture(driver.At{}, core.Of(s).Raw)
+	built, res := raw.StreamEndCapture(driver.At{}, core.Of(s).Raw)
 	if res != 0 {
 		t.Fatalf("it was invalidated: %v", res)
 	}
-	raw.GraphDestroy(driver.At{}, graph)
+	raw.GraphDestroy(driver.At{}, built)
 	r.OK(wrapped.Close())
 }
 

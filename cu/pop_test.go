@@ -19,7 +19,7 @@ import (
 // software driver: the error names what has failed, and nothing is left behind.
 func TestPopFails(t *testing.T) {
 	r := NewSoft(t)
-	graph := r.Graph(func() error { return r.Work(r.S) })
+	built := r.Graph(func() error { return r.Work(r.S) })
 	for name, create := range map[string]func() error{
 		"event":      func() error { _, err := r.GPU.NewEvent(0); return err },
 		"stream":     func() error { _, err := r.GPU.NewStream(0); return err },
@@ -28,7 +28,7 @@ func TestPopFails(t *testing.T) {
 		"host":       func() error { _, err := r.GPU.AllocHost(64, 0); return err },
 		"module":     func() error { _, err := r.GPU.LoadModule([]byte(SpinPTX)); return err },
 		"graph":      func() error { _, err := r.GPU.NewGraph(); return err },
-		"executable": func() error { _, err := graph.Instantiate(); return err },
+		"executable": func() error { _, err := built.Instantiate(); return err },
 		"context":    func() error { _, err := r.GPU.Device().NewContext(0); return err },
 	} {
 		before := r.Sim.Census()
