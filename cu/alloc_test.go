@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -45,71 +47,71 @@ func TestAllocations(t *testing.T) {
 	host := r.host(r.gpu, 64)
 	part := host.Span(8, 8)
 
-	built := Need(r.gpu.NewGraph())(t)
+	built := Need(graph.New(r.gpu))(t)
 	defer built.Close()
-	kernel := Need(built.Add(&KernelNode{Kernel: fn, Config: shape, Args: args}))(t)
-	set, copied := Need(built.Add(&MemsetNode{Dst: mem, Value: 1}))(t), Need(built.Add(&CopyNode{Dst: mem, Src: host.Span(0, 8)}))(t)
+	kernel := Need(built.Add(&graph.Kernel{Function: fn, Config: shape, Args: args}))(t)
+	set, copied := Need(built.Add(&graph.Memset{Dst: mem, Value: 1}))(t), Need(built.Add(&graph.Copy{Dst: mem, Src: host.Span(0, 8)}))(t)
 	exec := Need(built.Instantiate())(t)
 	defer exec.Close()
 	otherMem := r.memory(r.gpu, 8)
 	otherArgs := []Arg{Ptr(otherMem), F32(1), U64(2)}
 	// The program uses each value again.
-	work, bytes := KernelNode{Kernel: fn, Config: shape, Args: args}, MemsetNode{Dst: mem, Value: 2}
+	work, bytes := graph.Kernel{Function: fn, Config: shape, Args: args}, graph.Memset{Dst: mem, Value: 2}
 	newArgs := slices.Clone(args)
-	updates := []NodeUpdate{{kernel, &KernelNode{Kernel: fn, Config: shape, Args: args}},
-		{kernel, &KernelNode{Kernel: fn, Config: shape, Args: otherArgs}}}
-	again, rect := &CopyNode{Dst: mem, Src: host.Span(8, 8)}, SetRect(Rows{mem, 8}, 2, 1, 8, 1)
+	updates := []graph.NodeUpdate{{Node: kernel, Work: &graph.Kernel{Function: fn, Config: shape, Args: args}},
+		{Node: kernel, Work: &graph.Kernel{Function: fn, Config: shape, Args: otherArgs}}}
+	again, rect := &graph.Copy{Dst: mem, Src: host.Span(8, 8)}, SetRect(Rows{Mem: mem, Pitch: 8}, 2, 1, 8, 1)
 
 	for name, f := range map[string]func(){
-		"GraphExec.Set, a kernel": func() { r.ok(exec.Set(kernel, &work)) },
-		"GraphExec.Set, a kernel with other memory": func() {
+		"graph.Exec.Set, a kernel": func() { r.ok(exec.Set(kernel, &work)) },
+		"graph.Exec.Set, a kernel with other memory": func() {
 			work.Args = otherArgs
 			r.ok(exec.Set(kernel, &work))
 			work.Args = args
 			r.ok(exec.Set(kernel, &work))
 		},
-		"GraphExec.Set, a kernel with new values": func() {
+		"graph.Exec.Set, a kernel with new values": func() {
 			newArgs[1], newArgs[2] = F32(2), U64(3)
 			work.Args = newArgs
 			r.ok(exec.Set(kernel, &work))
 			work.Args = args
 		},
-		"GraphExec.SetAll": func() { r.ok(exec.SetAll(updates...)) },
-		"GraphExec.Set, a memset": func() {
+		"graph.Exec.SetAll": func() { r.ok(exec.SetAll(updates...)) },
+		"graph.Exec.Set, a memset": func() {
 			bytes.Value++
 			bytes.Value &= 0xff
 			r.ok(exec.Set(set, &bytes))
 		},
-		"GraphExec.Set, a copy":      func() { r.ok(exec.Set(copied, again)) },
-		"GraphExec.Set, a rectangle": func() { r.ok(exec.Set(set, rect)) },
-		"GraphNode.Set, a kernel":    func() { r.ok(kernel.Set(&work)) },
-		"GraphNode.Set, a copy":      func() { r.ok(copied.Set(again)) },
-		"Query, pending":             func() { r.status(pending, Pending) },
-		"Query, remembered":          func() { r.status(complete, Complete) },
-		"Query, never remembered":    func() { r.status(unknown, Complete) },
-		"relaxed query":              func() { EventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) },
-		"Wait, complete":             func() { r.ok(unknown.Wait(t.Context())) },
-		"Synchronize":                func() { r.ok(complete.Synchronize()) },
-		"Record":                     func() { r.ok(start.Record(r.s)) },
-		"RecordWithFlags":            func() { r.ok(start.RecordWithFlags(r.s, 0)) },
-		"WaitEvent":                  func() { r.ok(r.s.WaitEvent(complete)) },
-		"Record, shared":             func() { r.ok(unknown.Record(r.s)) },
-		"WaitEvent, shared":          func() { r.ok(r.s.WaitEvent(unknown)) },
-		"Since":                      func() { complete.Since(start) },
-		"Since, pending":             func() { pending.Since(start) },
-		"Stream.Query":               func() { r.s.Query() },
-		"Stream.Synchronize":         func() { r.ok(r.s.Synchronize()) },
-		"Launch":                     func() { r.ok(fn.Launch(r.s, shape, args...)) },
-		"Launch, prepared":           func() { r.ok(prepared.Launch(r.s)) },
-		"Context.Synchronize":        func() { r.ok(r.gpu.Synchronize()) },
-		"Context.Err":                func() { r.ok(r.gpu.Err()) },
-		"Record, legacy stream":      func() { r.ok(start.Record(legacy)) },
-		"WaitStream":                 func() { r.ok(r.s.WaitStream(legacy)) },
-		"Stream.Copy":                func() { r.ok(r.s.Copy(mem, &part)) },
-		"Stream.Copy, spans":         func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
-		"Stream.Memset":              func() { r.ok(r.s.Memset(mem, 0)) },
-		"Stream.Memset, span":        func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
-		"Stream.Priority":            func() { Need(r.s.Priority())(t) },
+		"graph.Exec.Set, a copy":      func() { r.ok(exec.Set(copied, again)) },
+		"graph.Exec.Set, a rectangle": func() { r.ok(exec.Set(set, rect)) },
+		"graph.Node.Set, a kernel":    func() { r.ok(kernel.Set(&work)) },
+		"graph.Node.Set, a copy":      func() { r.ok(copied.Set(again)) },
+		"Query, pending":              func() { r.status(pending, Pending) },
+		"Query, remembered":           func() { r.status(complete, Complete) },
+		"Query, never remembered":     func() { r.status(unknown, Complete) },
+		"relaxed query":               func() { EventOf(pending).Slot.Load().Query(driver.At{Relaxed: true}) },
+		"Wait, complete":              func() { r.ok(unknown.Wait(t.Context())) },
+		"Synchronize":                 func() { r.ok(complete.Synchronize()) },
+		"Record":                      func() { r.ok(start.Record(r.s)) },
+		"RecordWithFlags":             func() { r.ok(start.RecordWithFlags(r.s, 0)) },
+		"WaitEvent":                   func() { r.ok(r.s.WaitEvent(complete)) },
+		"Record, shared":              func() { r.ok(unknown.Record(r.s)) },
+		"WaitEvent, shared":           func() { r.ok(r.s.WaitEvent(unknown)) },
+		"Since":                       func() { complete.Since(start) },
+		"Since, pending":              func() { pending.Since(start) },
+		"Stream.Query":                func() { r.s.Query() },
+		"Stream.Synchronize":          func() { r.ok(r.s.Synchronize()) },
+		"Launch":                      func() { r.ok(fn.Launch(r.s, shape, args...)) },
+		"Launch, prepared":            func() { r.ok(prepared.Launch(r.s)) },
+		"Context.Synchronize":         func() { r.ok(r.gpu.Synchronize()) },
+		"Context.Err":                 func() { r.ok(r.gpu.Err()) },
+		"Record, legacy stream":       func() { r.ok(start.Record(legacy)) },
+		"WaitStream":                  func() { r.ok(r.s.WaitStream(legacy)) },
+		"Stream.Copy":                 func() { r.ok(r.s.Copy(mem, &part)) },
+		"Stream.Copy, spans":          func() { r.ok(r.s.Copy(mem.Span(0, 8), host.Span(8, 8))) },
+		"Stream.Memset":               func() { r.ok(r.s.Memset(mem, 0)) },
+		"Stream.Memset, span":         func() { r.ok(r.s.Memset(mem.Span(4, 4), 0)) },
+		"Stream.Priority":             func() { Need(r.s.Priority())(t) },
 		"refs": func() {
 			sl := EventOf(complete).Slot.Load()
 			sl.Acquire(sl)
@@ -126,15 +128,15 @@ func TestAllocations(t *testing.T) {
 }
 
 // traceCounter counts what a tracer is told.
-type traceCounter [TraceStreamSynchronize + 1]atomic.Int32
+type traceCounter [trace.StreamSynchronize + 1]atomic.Int32
 
-func (c *traceCounter) trace(tr Trace) { c[tr.Op].Add(1) }
+func (c *traceCounter) trace(tr trace.Operation) { c[tr.Op].Add(1) }
 
 // TestTrace listens to operations.
 func TestTrace(t *testing.T) {
 	r := newRig(t)
 	var c traceCounter
-	remove := r.drv.AddTracer(c.trace)
+	remove := trace.Add(r.drv, c.trace)
 	wakeUps := WakeUpStreams(r.gpu)
 	s := Need(r.gpu.NewStream(0))(t)
 	e := Need(r.gpu.NewEvent(0))(t)
@@ -156,8 +158,8 @@ func TestTrace(t *testing.T) {
 		got[i] = c[i].Load()
 	}
 	want := [len(c)]int32{
-		TraceEventCreate: 1, TraceEventRecord: 2, TraceEventDestroy: 1, TraceEventSynchronize: 1,
-		TraceStreamCreate: 1 + int32(WakeUpStreams(r.gpu)-wakeUps), TraceStreamDestroy: 1, TraceStreamWait: 1, TraceStreamSynchronize: 1,
+		trace.EventCreate: 1, trace.EventRecord: 2, trace.EventDestroy: 1, trace.EventSynchronize: 1,
+		trace.StreamCreate: 1 + int32(WakeUpStreams(r.gpu)-wakeUps), trace.StreamDestroy: 1, trace.StreamWait: 1, trace.StreamSynchronize: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
@@ -170,23 +172,23 @@ type traceBook struct {
 	mu sync.Mutex
 	// alive says of each CUevent that was created whether it still is.
 	alive  map[driver.Event]bool
-	counts [TraceLaunch + 1]int
+	counts [trace.Launch + 1]int
 }
 
-func (b *traceBook) trace(tr Trace) {
+func (b *traceBook) trace(tr trace.Operation) {
 	op, e := tr.Op, driver.Event(tr.Event)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts[op]++
 	alive, known := b.alive[e]
 	switch {
-	case op == TraceEventCreate && known:
+	case op == trace.EventCreate && known:
 		b.t.Errorf("%#x was created twice", e)
-	case op == TraceEventCreate:
+	case op == trace.EventCreate:
 		b.alive[e] = true
 	case e != 0 && !alive:
 		b.t.Errorf("operation %d on %#x, which is not alive", op, e)
-	case op == TraceEventDestroy:
+	case op == trace.EventDestroy:
 		b.alive[e] = false
 	}
 }
@@ -199,7 +201,7 @@ func TestTraceStorm(t *testing.T) {
 	f.tell("fake_polls", 2)
 	drv := f.open()
 	book := &traceBook{t: t, alive: make(map[driver.Event]bool)}
-	defer drv.AddTracer(book.trace)()
+	defer trace.Add(drv, book.trace)()
 	gpu := f.context(drv, 0)
 	events := []*Event{f.event(gpu, 0), f.event(gpu, EventDisableTiming), new(Event)}
 	var wg sync.WaitGroup
@@ -255,23 +257,23 @@ func TestTraceStorm(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		op   TraceOp
+		op   trace.Op
 		fn   string
 		want int32
 	}{
-		{"records", TraceEventRecord, "cuEventRecord", records.Load()},
-		{"synchronizations", TraceEventSynchronize, "cuEventSynchronize", syncs.Load()},
-		{"queries", TraceEventQuery, "cuEventQuery", 0},
-		{"creations", TraceEventCreate, "cuEventCreate", 0},
-		{"destructions", TraceEventDestroy, "cuEventDestroy_v2", 0},
-		{"GPU waits", TraceStreamWait, "cuStreamWaitEvent", workers * int32(n)},
+		{"records", trace.EventRecord, "cuEventRecord", records.Load()},
+		{"synchronizations", trace.EventSynchronize, "cuEventSynchronize", syncs.Load()},
+		{"queries", trace.EventQuery, "cuEventQuery", 0},
+		{"creations", trace.EventCreate, "cuEventCreate", 0},
+		{"destructions", trace.EventDestroy, "cuEventDestroy_v2", 0},
+		{"GPU waits", trace.StreamWait, "cuStreamWaitEvent", workers * int32(n)},
 	} {
 		// The watcher tells of the queries that answer a wait, and not of those before, nor of
 		// the waits of the streams that wake it.
 		// A record whose place among others that moved the event is not known is made again.
 		got, calls := book.counts[c.op], f.calls(c.fn)
-		if got > calls || got < calls && c.op != TraceEventQuery && c.op != TraceStreamWait || c.want != 0 && got != int(c.want) &&
-			(c.op != TraceEventRecord || got < int(c.want)) {
+		if got > calls || got < calls && c.op != trace.EventQuery && c.op != trace.StreamWait || c.want != 0 && got != int(c.want) &&
+			(c.op != trace.EventRecord || got < int(c.want)) {
 			t.Errorf("%d %s traced; %d calls of %s, %d asked for", got, c.name, calls, c.fn, c.want)
 		}
 	}

@@ -29,7 +29,7 @@ func ownerOf(e *Event) *core.EventOwner {
 	return o
 }
 
-// refOf returns what a call finds in an event. The caller calls leave.
+// refOf returns what a call finds in an event. The caller calls Leave.
 func refOf(op string, e AnyEvent) (r core.EventUse, err error) {
 	switch e := e.(type) {
 	case *Event:

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -17,7 +18,7 @@ func TestAnyEventWrong(t *testing.T) {
 	r.OK(good.Record(r.S))
 	r.OK(released.Record(r.S))
 	r.OK(released.Release())
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	defer g.Close()
 	for name, c := range map[string]struct {
 		e    AnyEvent
@@ -39,13 +40,13 @@ func TestAnyEventWrong(t *testing.T) {
 		if statuses[0] != StatusUnknown || statuses[1] == StatusUnknown {
 			t.Errorf("%s: statuses %v", name, statuses)
 		}
-		_, record := g.Add(&RecordNode{Event: c.e})
-		_, wait := g.Add(&WaitNode{Event: c.e})
+		_, record := g.Add(&graph.Record{Event: c.e})
+		_, wait := g.Add(&graph.Wait{Event: c.e})
 		for what, err := range map[string]error{
 			"start": start, "stop": stop, "WaitAny": anyOf, "QueryAll": query,
 			"WaitAll":   WaitAll[AnyEvent](t.Context(), c.e, good),
 			"WaitEvent": r.S.WaitEvent(c.e), "WaitExternal": r.S.WaitEventWithFlags(c.e, WaitExternal),
-			"RecordNode": record, "WaitNode": wait,
+			"graph.Record": record, "graph.Wait": wait,
 		} {
 			if !errors.Is(err, c.want) || !errors.Is(err, ResultInvalidHandle) {
 				t.Errorf("%s, %s: %v", name, what, err)
@@ -121,8 +122,8 @@ func TestPooledInGraph(t *testing.T) {
 		if recorded {
 			r.OK(errors.Join(e.Record(r.S), waited.Record(r.S)))
 		}
-		g := Need(r.GPU.NewGraph())(t)
-		Need(g.Add(&RecordNode{Event: e}, Need(g.Add(&WaitNode{Event: waited}))(t)))(t)
+		g := Need(graph.New(r.GPU))(t)
+		Need(g.Add(&graph.Record{Event: e}, Need(g.Add(&graph.Wait{Event: waited}))(t)))(t)
 		x := r.Exec(g)
 		if !recorded {
 			r.Status("recorded by nothing", e, Complete)
@@ -172,13 +173,13 @@ func TestPooledReleasedByGraph(t *testing.T) {
 	pool := Need(r.GPU.EventPool())(t)
 	defer pool.Close()
 	e := Need(pool.Acquire())(t)
-	g := Need(r.GPU.NewGraph())(t)
-	w := Need(Need(g.Add(&RecordNode{Event: e}))(t).Work())(t)
+	g := Need(graph.New(r.GPU))(t)
+	w := Need(Need(g.Add(&graph.Record{Event: e}))(t).Work())(t)
 	r.OK(g.Close())
 	r.OK(e.Record(r.S))
 	r.OK(e.Release())
 	next := Need(pool.Acquire())(t)
-	if sl := PooledEntry(next).Core.Load().Slot.Load(); sl.Exposed() || uintptr(sl.Raw) == w.(*RecordNode).Handle {
+	if sl := PooledEntry(next).Core.Load().Slot.Load(); sl.Exposed() || uintptr(sl.Raw) == w.(*graph.Record).Handle {
 		t.Error("the next user has the CUevent of the graph")
 	}
 	r.OK(next.Release())

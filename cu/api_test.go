@@ -18,31 +18,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(AccessProperty), new(AccessWindow), new(GraphMemStats), new(SyncPolicy), new(ClusterScheduling),
+	new(AccessProperty), new(AccessWindow), new(graph.MemStats), new(SyncPolicy), new(ClusterScheduling),
 	new(LaunchAttribute), new(LaunchAttributes),
-	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(memory.AttachFlags), new(BatchError), new(BoxCopy), new(CallTracer), new(Condition), new(EdgeKind), new(GraphEdge),
-	new(Kernel), new(Library), new(LinkInput), new(Linked), new(MemOp), new(MemCopy), new(memory.Move),
-	new(CaptureInfo), new(CaptureMode),
-	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
+	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(memory.AttachFlags), new(BatchError), new(BoxCopy), new(trace.CallTracer), new(graph.Condition), new(graph.EdgeKind), new(graph.Edge),
+	new(library.Kernel), new(library.Library), new(library.Input), new(library.Linked), new(MemOp), new(MemCopy), new(memory.Move),
+	new(graph.CaptureInfo), new(graph.CaptureMode),
+	new(graph.CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(interop.MemHandle), new(interop.MemType),
-	new(ExternalOp), new(ExternalOpParams), new(interop.Semaphore), new(interop.SemaphoreHandle),
+	new(ExternalOp), new(graph.ExternalOpParams), new(interop.Semaphore), new(interop.SemaphoreHandle),
 	new(interop.SemaphoreType), new(Features),
-	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
-	new(GraphUpdateError), new(GraphUpdateReason), new(KernelParams), new(MemOpParams),
-	new(KernelNode), new(CopyNode), new(CopyBox), new(MemsetNode), new(MemsetRect), new(HostNode), new(RecordNode),
-	new(WaitNode), new(ChildNode), new(AllocNode), new(FreeNode), new(MemOpsNode), new(SignalNode), new(ExternalWaitNode),
-	new(IfNode), new(WhileNode), new(SwitchNode), new(EmptyNode), new(Work), new(AnyEvent),
-	new(green.Context), new(HostFlags), new(HostMem), new(IPCEventHandle), new(memory.IPCHandle), new(InstantiateFlags),
-	new(JITOption), new(NodeUpdate),
+	new(Function), new(FunctionAttribute), new(graph.Graph), new(graph.Exec), new(graph.Node), new(graph.NodeType),
+	new(graph.UpdateError), new(graph.UpdateReason), new(graph.KernelParams), new(graph.MemOpParams),
+	new(graph.Kernel), new(graph.Copy), new(graph.Box), new(graph.Memset), new(graph.Rect), new(graph.HostFunc), new(graph.Record),
+	new(graph.Wait), new(graph.Child), new(graph.Alloc), new(graph.Free), new(graph.MemOps), new(graph.ExternalSignal), new(graph.ExternalWait),
+	new(graph.If), new(graph.While), new(graph.Switch), new(graph.Empty), new(graph.Work), new(AnyEvent),
+	new(green.Context), new(HostFlags), new(HostMem), new(IPCEventHandle), new(memory.IPCHandle), new(graph.InstantiateFlags),
+	new(JITOption), new(graph.NodeUpdate),
 	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(memory.ManagedInfo), new(memory.Access), new(memory.Advice),
 	new(memory.Location),
 	new(memory.LocationType), new(memory.Pool), new(memory.PoolKind), new(memory.PoolOptions), new(memory.PoolReuse), new(memory.PoolStats),
@@ -51,8 +54,8 @@ var apiTypes = []any{
 	new(memory.Physical), new(memory.PhysicalOptions), new(memory.PoolHandle), new(PoolStats), new(Pooled), new(PreparedLaunch),
 	new(Proc), new(Race), new(RecordFlags), new(Result), new(Rows), new(green.SMGroup), new(green.SMResource),
 	new(Span), new(Stats),
-	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace),
-	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(memory.Virtual), new(WaitFlags), new(WaitFor),
+	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(trace.Operation),
+	new(trace.Call), new(trace.Op), new(trace.Tracer), new(UUID), new(Version), new(memory.Virtual), new(WaitFlags), new(WaitFor),
 	new(green.WorkQueues),
 }
 
@@ -130,10 +133,16 @@ var apiFuncs = map[string]func(){
 }
 
 // subjects are the packages whose API the tests here call, besides cu.
-var subjects = []string{"green", "interop", "memory"}
+var subjects = []string{"graph", "green", "interop", "library", "memory", "trace"}
 
 // subjectFuncs are the exported functions of the packages of subjects. Each is about its first argument.
 var subjectFuncs = map[string]any{
+	"graph.Capture":               graph.Capture,
+	"graph.CaptureInfoOf":         graph.CaptureInfoOf,
+	"graph.MemStatsOf":            graph.MemStatsOf,
+	"graph.New":                   graph.New,
+	"graph.ResetMemHigh":          graph.ResetMemHigh,
+	"graph.TrimMem":               graph.TrimMem,
 	"green.DeviceQueues":          green.DeviceQueues,
 	"green.DeviceSMs":             green.DeviceSMs,
 	"green.New":                   green.New,
@@ -144,6 +153,9 @@ var subjectFuncs = map[string]any{
 	"interop.NewEventFromEGLSync": interop.NewEventFromEGLSync,
 	"interop.Signal":              interop.Signal,
 	"interop.Wait":                interop.Wait,
+	"library.Link":                library.Link,
+	"library.Load":                library.Load,
+	"library.LoadFile":            library.LoadFile,
 	"memory.AddressRange":         memory.AddressRange,
 	"memory.Advise":               memory.Advise,
 	"memory.AllocManaged":         memory.AllocManaged,
@@ -168,6 +180,8 @@ var subjectFuncs = map[string]any{
 	"memory.Reserve":              memory.Reserve,
 	"memory.SetPool":              memory.SetPool,
 	"memory.Wrap":                 memory.Wrap,
+	"trace.Add":                   trace.Add,
+	"trace.AddCalls":              trace.AddCalls,
 }
 
 // TestAPIListed compares apiTypes, apiFuncs and subjectFuncs with the source of the packages.
@@ -219,7 +233,7 @@ func TestAPIListed(t *testing.T) {
 
 // unnamed are the methods, or the beginnings of their names, whose errors name no object, because they have none
 // or it is the method's argument.
-var unnamed = []string{"Driver.", "IPCEventHandle.Unmarshal", "Event.Block", "Device.RetainPrimaryContext"}
+var unnamed = []string{"Driver.", "library.Load", "IPCEventHandle.Unmarshal", "Event.Block", "Device.RetainPrimaryContext"}
 
 // TestNothingPanics calls every method of every exported type on nil, on the
 // zero value and on a good object, with nil, with zero values and with good

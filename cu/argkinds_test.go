@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cusim"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -98,7 +100,7 @@ func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 		mod := Need(gpu.LoadModule(image))(t)
 		defer mod.Close()
 		wrong := []error{Need(mod.Function("other"))(t).Launch(s, one, U32(1))}
-		lib, err := gpu.Device().Driver().LoadLibrary(image)
+		lib, err := library.Load(gpu.Device().Driver(), image)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			NoErr(t, err)
 			defer lib.Close()
@@ -129,9 +131,9 @@ func launchedAs(t *testing.T, gpu *Context, s *Stream, f *Function, cfg LaunchCo
 		"a launch in a capture":    nil,
 		"PreparedLaunch.SetArg":    nil,
 		"a graph's node":           nil,
-		"GraphNode.Set":            nil,
-		"GraphExec.Set":            nil,
-		"GraphExec.SetAll":         nil,
+		"graph.Node.Set":           nil,
+		"graph.Exec.Set":           nil,
+		"graph.Exec.SetAll":        nil,
 		"Function.Prepare":         nil,
 	}
 	_, errs["Function.Prepare"] = f.Prepare(cfg, args...)
@@ -139,17 +141,17 @@ func launchedAs(t *testing.T, gpu *Context, s *Stream, f *Function, cfg LaunchCo
 	for i := range args {
 		errs["PreparedLaunch.SetArg"] = errors.Join(errs["PreparedLaunch.SetArg"], p.SetArg(i, args[i]))
 	}
-	g := Need(gpu.NewGraph())(t)
+	g := Need(graph.New(gpu))(t)
 	defer g.Close()
-	n := Need(g.Add(&KernelNode{Kernel: f, Config: cfg, Args: right}))(t)
+	n := Need(g.Add(&graph.Kernel{Function: f, Config: cfg, Args: right}))(t)
 	x := Need(g.Instantiate())(t)
 	defer x.Close()
-	errs["GraphExec.Set"] = x.Set(n, &KernelNode{Kernel: f, Config: cfg, Args: args})
-	errs["GraphExec.SetAll"] = x.SetAll(NodeUpdate{n, &KernelNode{Kernel: f, Config: cfg, Args: args}})
-	errs["GraphNode.Set"] = n.Set(&KernelNode{Kernel: f, Config: cfg, Args: args})
-	_, errs["a graph's node"] = g.Add(&KernelNode{Kernel: f, Config: cfg, Args: args})
+	errs["graph.Exec.Set"] = x.Set(n, &graph.Kernel{Function: f, Config: cfg, Args: args})
+	errs["graph.Exec.SetAll"] = x.SetAll(graph.NodeUpdate{Node: n, Work: &graph.Kernel{Function: f, Config: cfg, Args: args}})
+	errs["graph.Node.Set"] = n.Set(&graph.Kernel{Function: f, Config: cfg, Args: args})
+	_, errs["a graph's node"] = g.Add(&graph.Kernel{Function: f, Config: cfg, Args: args})
 	NoErr(t, x.Launch(s))
-	captured, err := s.Capture(CaptureRelaxed, func() error {
+	captured, err := graph.Capture(s, graph.CaptureRelaxed, func() error {
 		errs["a launch in a capture"] = f.Launch(s, cfg, args...)
 		return nil
 	})

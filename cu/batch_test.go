@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -176,7 +177,7 @@ func TestRecordAll(t *testing.T) {
 
 	// In a capture they become part of it.
 	fork, f := r.Stream(), r.Event(EventDisableTiming)
-	g, err := r.S.Capture(CaptureRelaxed, func() error {
+	g, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error {
 		return errors.Join(RecordAll([]*Event{e}, []*Stream{r.S}), fork.WaitEvents(e),
 			RecordAll([]*Event{f, good}, []*Stream{fork, fork}), r.S.WaitEvents(f, good))
 	})

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -160,8 +162,8 @@ func BenchmarkHandles(b *testing.B) {
 			tab.LaunchKernel(at, RawFunction(axpy), 1, 1, 1, 1, 1, 1, 0, rawStream, params)
 		}
 	})
-	built := Need(r.gpu.NewGraph())(b)
-	node := Need(built.Add(&KernelNode{Kernel: axpy, Config: OneThread, Args: args}))(b)
+	built := Need(graph.New(r.gpu))(b)
+	node := Need(built.Add(&graph.Kernel{Function: axpy, Config: OneThread, Args: args}))(b)
 	exec := Need(built.Instantiate())(b)
 	defer func() { exec.Close(); built.Close() }()
 	b.Run("kernel node/table", func(b *testing.B) {
@@ -169,20 +171,21 @@ func BenchmarkHandles(b *testing.B) {
 			Func: RawFunction(axpy), GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
 			KernelParams: unsafe.Pointer(unsafe.SliceData(kernelParams(args...).Ptrs)),
 		}
+		x, n := driver.GraphExec(exec.Handle()), RawNode(r.drv, node)
 		for b.Loop() {
-			tab.GraphExecKernelNodeSetParams(at, RawExec(exec), RawNode(node), &p)
+			tab.GraphExecKernelNodeSetParams(at, x, n, &p)
 		}
 	})
-	work := &KernelNode{Kernel: axpy, Config: OneThread, Args: args}
+	work := &graph.Kernel{Function: axpy, Config: OneThread, Args: args}
 	b.Run("kernel node/exec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			exec.Set(node, work)
 		}
 	})
-	list := make([]NodeUpdate, 32)
+	list := make([]graph.NodeUpdate, 32)
 	for i := range list {
-		list[i] = NodeUpdate{Need(built.Add(work))(b), work}
+		list[i] = graph.NodeUpdate{Node: Need(built.Add(work))(b), Work: work}
 	}
 	many := Need(built.Instantiate())(b)
 	defer func() { many.Close() }()
@@ -225,8 +228,8 @@ func BenchmarkTracing(b *testing.B) {
 		add  func() (remove func())
 	}{
 		{"off", func() func() { return func() {} }},
-		{"tracer", func() func() { return r.drv.AddTracer(func(Trace) {}) }},
-		{"call tracer", func() func() { return r.drv.AddCallTracer(func(TraceCall) {}) }},
+		{"tracer", func() func() { return trace.Add(r.drv, func(trace.Operation) {}) }},
+		{"call tracer", func() func() { return trace.AddCalls(r.drv, func(trace.Call) {}) }},
 	} {
 		b.Run("nothing/"+c.name, func(b *testing.B) {
 			defer c.add()()
@@ -322,7 +325,7 @@ func BenchmarkCaptureElsewhere(b *testing.B) {
 		}
 	}
 	b.Run("without", run)
-	g := Need(r.s.Capture(CaptureRelaxed, func() error {
+	g := Need(graph.Capture(r.s, graph.CaptureRelaxed, func() error {
 		b.Run("with", run)
 		return nil
 	}))(b)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -80,9 +81,9 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 			r.hold(held)
 			r.ok(pending.Record(held))
 			if over {
-				Need(r.s.Capture(CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
+				Need(graph.Capture(r.s, graph.CaptureRelaxed, func() error { return e.Record(r.s) }))(t).Close()
 			}
-			Need(r.s.Capture(CaptureRelaxed, func() error {
+			Need(graph.Capture(r.s, graph.CaptureRelaxed, func() error {
 				if !over {
 					r.ok(e.Record(r.s))
 				}
@@ -162,10 +163,10 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 		r.ok(pending.Record(held))
 		sl := EventOf(e).Slot.Load()
 		sl.AddWait()
-		g := Need(r.gpu.NewGraph())(t)
+		g := Need(graph.New(r.gpu))(t)
 		added := make(chan error)
 		go func() {
-			_, err := g.Add(&RecordNode{Event: e})
+			_, err := g.Add(&graph.Record{Event: e})
 			added <- err
 		}()
 		Eventually(func() bool { return sl.Waits() == 2 })
@@ -189,7 +190,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 		known := r.event(r.gpu, EventDisableTiming)
 		known.Handle()
 		r.ok(known.Record(other))
-		Need(other.Capture(CaptureRelaxed, func() error {
+		Need(graph.Capture(other, graph.CaptureRelaxed, func() error {
 			launched := r.blocked("cuLaunchKernel", func() error { return noop.Launch(r.s, OneThread) })
 			r.returns("a record elsewhere", func() error { return e.Record(other) })
 			r.returns("a wait for what others may record", func() error { return r.s.WaitEvent(known) })
@@ -205,7 +206,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 		r.tell("fake_await_blocked", "cuEventRecord", 1)
 		captured := make(chan error)
 		go func() {
-			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
+			g, err := graph.Capture(r.s, graph.CaptureRelaxed, func() error { return nil })
 			captured <- errors.Join(err, g.Close())
 		}()
 		Eventually(func() bool { return core.Of(r.drv).Capturing.Load() != 0 })
@@ -223,7 +224,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 		defer blocking.Close()
 		goOn := r.afterwards("cuEventRecord", func() error { return legacy.Wait(r.patient()) })
 		r.returns("a capture", func() error {
-			g, err := blocking.Capture(CaptureRelaxed, func() error { return nil })
+			g, err := graph.Capture(blocking, graph.CaptureRelaxed, func() error { return nil })
 			return errors.Join(err, g.Close())
 		})
 		goOn()
@@ -231,7 +232,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 
 	t.Run("graph", func(t *testing.T) {
 		r := newRig(t)
-		x := Need(Need(r.gpu.NewGraph())(t).Instantiate())(t)
+		x := Need(Need(graph.New(r.gpu))(t).Instantiate())(t)
 		goOn := r.blocked("cuGraphLaunch", func() error { return x.Launch(r.s) })
 		r.returns("Handle", func() error { x.Handle(); return nil })
 		goOn()
@@ -250,7 +251,7 @@ func TestCaptureWaitsForPolls(t *testing.T) {
 	sl := EventOf(e).Slot.Load()
 	q := core.Of(r.drv).Watch.NewQuery(sl)
 	asked, source := true, core.WatchSource{Drv: core.Of(r.drv)}
-	Need(r.s.Capture(CaptureGlobal, func() error {
+	Need(graph.Capture(r.s, graph.CaptureGlobal, func() error {
 		r.ok(e.Record(r.s)) // nobody waits
 		asked = source.Query(q)
 		return nil

@@ -6,6 +6,8 @@ import (
 	"weak"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
@@ -98,14 +100,14 @@ func TestTracerAddedDuringRecord(t *testing.T) {
 		var remove func()
 		traced := 0
 		hook.during = func() {
-			remove = drv.AddTracer(func(tr Trace) {
-				if tr.Op != TraceEventDestroy {
+			remove = trace.Add(drv, func(tr trace.Operation) {
+				if tr.Op != trace.EventDestroy {
 					return
 				}
 				if traced++; gate.Busy() {
 					t.Error("the gate is busy while a tracer is called")
 				}
-				g, err := blocking.Capture(CaptureThreadLocal, func() error { return nil })
+				g, err := graph.Capture(blocking, graph.CaptureThreadLocal, func() error { return nil })
 				if err = errors.Join(err, g.Close()); err != nil {
 					t.Error(err)
 				}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
@@ -398,7 +400,7 @@ type captureRaces struct {
 	e                *Event
 	mem              *DeviceMem
 	line             *Timeline
-	exec             *GraphExec
+	exec             *graph.Exec
 }
 
 func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
@@ -408,7 +410,7 @@ func newCaptureRaces(t testing.TB, gpu, two *Context) *captureRaces {
 		legacy: Need(gpu.LegacyStream())(t), other: Need(gpu.NewStream(StreamNonBlocking))(t),
 		e: Need(gpu.NewEvent(EventDisableTiming))(t), mem: Need(gpu.Alloc(64))(t), line: Need(gpu.NewTimeline(0))(t),
 	}
-	g := Need(r.other.Capture(CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
+	g := Need(graph.Capture(r.other, graph.CaptureRelaxed, func() error { return r.other.Memset(r.mem, 1) }))(t)
 	r.exec = Need(g.Instantiate())(t)
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
@@ -455,7 +457,7 @@ func (r *captureRaces) calls() map[string]func() error {
 		"legacy, flags":                      func() error { return drop(r.legacy.Flags()) },
 		"legacy, priority":                   func() error { return drop(r.legacy.Priority()) },
 		"legacy, ID":                         func() error { return drop(r.legacy.ID()) },
-		"legacy, capture":                    func() error { return drop(r.legacy.CaptureInfo()) },
+		"legacy, capture":                    func() error { return drop(graph.CaptureInfoOf(r.legacy)) },
 		"legacy, memset":                     func() error { return r.legacy.Memset(r.mem, 1) },
 		"legacy, signal":                     func() error { return r.line.Signal(r.legacy, 1) },
 		"legacy, graph":                      func() error { return r.exec.Launch(r.legacy) },
@@ -466,7 +468,7 @@ func (r *captureRaces) calls() map[string]func() error {
 		"Stream.Query":                       func() error { return drop(r.other.Query()) },
 		"Context.Alloc":                      func() error { return r.alloc() },
 		"Context.AllocHost":                  func() error { return r.allocHost() },
-		"Graph.Instantiate":                  func() error { return r.instantiate() },
+		"graph.Graph.Instantiate":            func() error { return r.instantiate() },
 		"Context.Synchronize, other context": r.two.Synchronize,
 		"legacy, other context":              func() error { return drop(r.legacy2.Query()) },
 		"legacy, external record":            func() error { return r.external.Record(r.legacy) },
@@ -477,9 +479,9 @@ func (r *captureRaces) calls() map[string]func() error {
 		"legacy, wait by the host":           func() error { return r.legacy.Wait(context.Background()) },
 		"legacy, block":                      func() error { return r.line.Block(r.legacy, 0) },
 		"capture of two contexts":            func() error { return r.captureTwo(r.two) },
-		"capture, blocking":                  func() error { return r.capture(StreamDefault, CaptureGlobal) },
-		"capture":                            func() error { return r.capture(StreamNonBlocking, CaptureGlobal) },
-		"capture, relaxed":                   func() error { return r.capture(StreamNonBlocking, CaptureRelaxed) },
+		"capture, blocking":                  func() error { return r.capture(StreamDefault, graph.CaptureGlobal) },
+		"capture":                            func() error { return r.capture(StreamNonBlocking, graph.CaptureGlobal) },
+		"capture, relaxed":                   func() error { return r.capture(StreamNonBlocking, graph.CaptureRelaxed) },
 		"capture of two":                     func() error { return r.captureTwo(r.gpu) },
 		"capture into a graph":               r.captureInto,
 	}
@@ -511,13 +513,13 @@ func (r *captureRaces) allocHost() error {
 }
 
 func (r *captureRaces) instantiate() error {
-	g, err := r.gpu.NewGraph()
+	g, err := graph.New(r.gpu)
 	if err != nil {
 		return err
 	}
-	_, err = g.Add(&MemsetNode{Dst: r.mem, Value: 1})
+	_, err = g.Add(&graph.Memset{Dst: r.mem, Value: 1})
 	if err == nil {
-		var x *GraphExec
+		var x *graph.Exec
 		if x, err = g.Instantiate(); err == nil {
 			err = x.Close()
 		}
@@ -525,13 +527,13 @@ func (r *captureRaces) instantiate() error {
 	return errors.Join(err, g.Close())
 }
 
-func (r *captureRaces) capture(flags StreamFlags, mode CaptureMode) error {
+func (r *captureRaces) capture(flags StreamFlags, mode graph.CaptureMode) error {
 	s, err := r.gpu.NewStream(flags)
 	if err != nil {
 		return err
 	}
 	for range 20 {
-		g, e := s.Capture(mode, func() error { return s.Memset(r.mem, 1) })
+		g, e := graph.Capture(s, mode, func() error { return s.Memset(r.mem, 1) })
 		if e == nil {
 			e = g.Close()
 		}
@@ -552,7 +554,7 @@ func (r *captureRaces) captureTwo(in *Context) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	g, err := s.Capture(CaptureThreadLocal, func() error {
+	g, err := graph.Capture(s, graph.CaptureThreadLocal, func() error {
 		return errors.Join(b.WaitStream(s), b.HostFunc(func() {}), s.WaitStream(b))
 	})
 	if err == nil {
@@ -566,11 +568,11 @@ func (r *captureRaces) captureInto() error {
 	if err != nil {
 		return err
 	}
-	g, err := r.gpu.NewGraph()
+	g, err := graph.New(r.gpu)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	_, err = g.Capture(s, CaptureGlobal, func() error { return s.Memset(r.mem, 1) })
+	_, err = g.Capture(s, graph.CaptureGlobal, func() error { return s.Memset(r.mem, 1) })
 	return errors.Join(err, g.Close(), s.Close())
 }
 
@@ -734,7 +736,7 @@ func TestJoinsFromOtherContexts(t *testing.T) {
 			open = 0
 			end := make(chan struct{})
 			c.set(end)
-			g, err := s.Capture(CaptureRelaxed, func() error { return c.f(end) })
+			g, err := graph.Capture(s, graph.CaptureRelaxed, func() error { return c.f(end) })
 			if c.invalid != errors.Is(err, ResultStreamCaptureInvalidated) {
 				t.Errorf("the capture: %v", err)
 			}
@@ -770,7 +772,7 @@ func TestLongCallsHoldNobodyUp(t *testing.T) {
 	goOnToo := r.blocked("cuCtxSynchronize", r.gpu.Synchronize)
 	for range 3 {
 		r.returns("a capture", func() error {
-			g, err := blocking.Capture(CaptureRelaxed, func() error { return nil })
+			g, err := graph.Capture(blocking, graph.CaptureRelaxed, func() error { return nil })
 			return errors.Join(err, g.Close())
 		})
 	}
@@ -784,8 +786,8 @@ func TestLongCallsHoldNobodyUp(t *testing.T) {
 				return
 			default:
 			}
-			var g *Graph
-			if g, err = blocking.Capture(CaptureRelaxed, func() error { return nil }); err == nil {
+			var g *graph.Graph
+			if g, err = graph.Capture(blocking, graph.CaptureRelaxed, func() error { return nil }); err == nil {
 				err = g.Close()
 			}
 		}
@@ -807,7 +809,7 @@ func TestTracersOfCheckedCalls(t *testing.T) {
 	defer legacy.Close()
 	defer blocking.Close()
 	gates := core.Of(r.gpu).Context.CaptureGate
-	defer r.drv.AddTracer(func(tr Trace) {
+	defer trace.Add(r.drv, func(tr trace.Operation) {
 		if gates.Whole.Busy() || gates.Legacy.Busy() {
 			t.Errorf("%v: a tracer is called while captures are kept off", tr.Op)
 		}
@@ -893,17 +895,17 @@ func callsBesideNodes(t *testing.T, gpu *Context, spin *Function) {
 		})
 	}
 	var adders sync.WaitGroup
-	for _, add := range []func(*Graph) (GraphNode, error){
-		func(g *Graph) (GraphNode, error) { return g.Add(&MemsetNode{Dst: mem, Value: 1}) },
-		func(g *Graph) (GraphNode, error) { return g.Add(&CopyNode{Dst: mem, Src: buf}) },
-		func(g *Graph) (GraphNode, error) {
-			return g.Add(&KernelNode{Kernel: spin, Config: OneThread, Args: []Arg{U64(1)}})
+	for _, add := range []func(*graph.Graph) (graph.Node, error){
+		func(g *graph.Graph) (graph.Node, error) { return g.Add(&graph.Memset{Dst: mem, Value: 1}) },
+		func(g *graph.Graph) (graph.Node, error) { return g.Add(&graph.Copy{Dst: mem, Src: buf}) },
+		func(g *graph.Graph) (graph.Node, error) {
+			return g.Add(&graph.Kernel{Function: spin, Config: OneThread, Args: []Arg{U64(1)}})
 		},
-		func(g *Graph) (GraphNode, error) { return g.Add(&HostNode{Func: func() {}}) },
+		func(g *graph.Graph) (graph.Node, error) { return g.Add(&graph.HostFunc{Func: func() {}}) },
 	} {
 		adders.Go(func() {
 			for range 500 {
-				g, err := gpu.NewGraph()
+				g, err := graph.New(gpu)
 				if err != nil {
 					t.Error(err)
 					return
@@ -934,9 +936,9 @@ func TestRandomJoins(t *testing.T) {
 	for _, e := range events {
 		wg.Go(func() {
 			for once := false; !once || time.Now().Before(until); once = true {
-				s, g := Need(contexts[0].NewStream(StreamNonBlocking))(t), Need(contexts[0].NewGraph())(t)
+				s, g := Need(contexts[0].NewStream(StreamNonBlocking))(t), Need(graph.New(contexts[0]))(t)
 				clone := Need(g.Clone())(t)
-				clone.Capture(s, CaptureRelaxed, func() error { // which fails, or not
+				clone.Capture(s, graph.CaptureRelaxed, func() error { // which fails, or not
 					e.Record(s)
 					time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
 					switch rand.IntN(4) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -26,7 +28,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { r.ok(e.Record(r.s)) })
 		r.tell("fake_await_blocked", "cuEventRecord", 1)
-		g := Need(r.s.Capture(CaptureGlobal, func() error {
+		g := Need(graph.Capture(r.s, graph.CaptureGlobal, func() error {
 			// The record is under way: nobody asks for it.
 			ctx, cause := Ended()
 			if err := e.Wait(ctx); !errors.Is(err, cause) {
@@ -66,7 +68,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { r.ok(fork.WaitEvent(e)) })
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
-			g := Need(r.s.Capture(CaptureGlobal, func() error {
+			g := Need(graph.Capture(r.s, graph.CaptureGlobal, func() error {
 				if exposed { // and recorded by others
 					res := core.Of(r.drv).Table().EventRecord(driver.At{}, EventOf(e).First.Raw, core.Of(r.s).Raw)
 					if res != driver.ResultSuccess {
@@ -103,8 +105,8 @@ func TestCaptureDuringRecord(t *testing.T) {
 		e.Handle()
 		polling, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		remove := r.Drv.AddTracer(func(t Trace) {
-			if t.Op == TraceEventQuery {
+		remove := trace.Add(r.Drv, func(t trace.Operation) {
+			if t.Op == trace.EventQuery {
 				once.Do(func() { close(polling); <-goOn })
 			}
 		})
@@ -112,7 +114,7 @@ func TestCaptureDuringRecord(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		wg.Go(func() { e.Wait(ctx) })
 		<-polling
-		Need(r.S.Capture(CaptureGlobal, func() error {
+		Need(graph.Capture(r.S, graph.CaptureGlobal, func() error {
 			recorded := make(chan error)
 			go func() { recorded <- e.Record(r.S) }()
 			for range 1000 { // it is not done before the question is answered
@@ -137,7 +139,7 @@ func TestCaptureElsewhere(t *testing.T) {
 	defer host.Close()
 	noop := Need(r.module(r.gpu).Function("noop"))(t)
 	e := r.event(r.gpu, EventDisableTiming)
-	g := Need(r.s.Capture(CaptureGlobal, func() error {
+	g := Need(graph.Capture(r.s, graph.CaptureGlobal, func() error {
 		asked := map[string]int{}
 		for _, fn := range []string{"cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3", "cuStreamIsCapturing"} {
 			if n := r.asked(fn, func() {
@@ -163,7 +165,7 @@ func TestThreadStreamInCapture(t *testing.T) {
 	r := newRig(t)
 	host, mem := Need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
 	r.ok(r.gpu.Do(func(outer *Thread) error {
-		g, err := Need(outer.DefaultStream())(t).Capture(CaptureRelaxed, func() error {
+		g, err := graph.Capture(Need(outer.DefaultStream())(t), graph.CaptureRelaxed, func() error {
 			return r.gpu.Do(func(inner *Thread) error {
 				s := Need(inner.DefaultStream())(t)
 				if core.Of(s).HoldCapture() == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -241,7 +242,7 @@ func TestTimelineUnmarked(t *testing.T) {
 		r := NewSoft(t)
 		tl := Need(r.GPU.NewTimeline(0))(t)
 		r.OK(tl.Signal(r.S, 1))
-		g := Need(r.S.Capture(CaptureGlobal, func() error {
+		g := Need(graph.Capture(r.S, graph.CaptureGlobal, func() error {
 			r.OK(r.Work(r.S))
 			r.OK(tl.Close()) // which must not become part of the graph
 			stays(r, "a stream is being captured that raises it", r.GPU, 1)
@@ -255,9 +256,9 @@ func TestTimelineUnmarked(t *testing.T) {
 	})
 	t.Run("launched after it was closed", func(t *testing.T) {
 		r := NewSoft(t)
-		build := func() (*Graph, *Timeline) {
+		build := func() (*graph.Graph, *Timeline) {
 			tl := Need(r.GPU.NewTimeline(0))(t)
-			return Need(r.Other.Capture(CaptureGlobal, func() error { return tl.Signal(r.Other, 2) }))(t), tl
+			return Need(graph.Capture(r.Other, graph.CaptureGlobal, func() error { return tl.Signal(r.Other, 2) }))(t), tl
 		}
 		g, tl := build()
 		next, other := build()
@@ -289,8 +290,8 @@ func TestTimelineUnmarked(t *testing.T) {
 func TestTimelineUpdatedGraphs(t *testing.T) {
 	r := NewSoft(t)
 	tl := Need(r.GPU.NewTimeline(0))(t)
-	build := func() *Graph {
-		return Need(r.Other.Capture(CaptureGlobal, func() error { return tl.Signal(r.Other, 2) }))(t)
+	build := func() *graph.Graph {
+		return Need(graph.Capture(r.Other, graph.CaptureGlobal, func() error { return tl.Signal(r.Other, 2) }))(t)
 	}
 	g, next := build(), build()
 	defer g.Close()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
@@ -50,11 +52,11 @@ var drops = []struct {
 		if err != nil {
 			return nil, err
 		}
-		g, err := gpu.NewGraph()
+		g, err := graph.New(gpu)
 		if err != nil {
 			return nil, err
 		}
-		_, err = g.Add(&MemsetNode{Dst: m.Span(0, 16), Value: 1})
+		_, err = g.Add(&graph.Memset{Dst: m.Span(0, 16), Value: 1})
 		return g, errors.Join(err, m.Close())
 	}},
 }
@@ -111,7 +113,7 @@ func TestDroppedMemory(t *testing.T) {
 	})
 	t.Run("during a capture", func(t *testing.T) {
 		r := NewSoft(t)
-		g := Need(r.S.Capture(CaptureRelaxed, func() error {
+		g := Need(graph.Capture(r.S, graph.CaptureRelaxed, func() error {
 			for i := range 300 {
 				if _, err := r.GPU.Alloc(1 << 30); err != nil {
 					t.Fatalf("piece %d: %v", i, err)
@@ -178,12 +180,12 @@ func TestDroppedRetry(t *testing.T) {
 	m, host := Need(r.GPU.Alloc(4096))(t), Need(r.GPU.AllocHost(4096, 0))(t)
 	managed := Need(memory.AllocManaged(r.GPU, 4096, memory.AttachGlobal))(t)
 	word := Need(r.GPU.Alloc(4))(t)
-	g := Need(r.GPU.NewGraph())(t)
-	Need(g.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+	g := Need(graph.New(r.GPU))(t)
+	Need(g.Add(&graph.Memset{Dst: m, Value: 1}))(t)
 	x := Need(g.Instantiate())(t)
 	buf := make([]byte, 4096)
 	image := Rows{Mem: m, Pitch: 64}
-	lib := Need(r.Drv.LoadLibrary([]byte(managedPTX)))(t)
+	lib := Need(library.Load(r.Drv, []byte(ManagedPTX)))(t)
 	fail := func(_ any, err error) error { return err }
 	type row struct {
 		function string
@@ -205,9 +207,9 @@ func TestDroppedRetry(t *testing.T) {
 		{"cuModuleGetFunction", func() error { return fail(mod.Function("spin")) }, false, false},
 		{"cuFuncLoad", spin.Load, false, false},
 		{"cuLibraryGetManaged", func() error { return fail(lib.Managed(r.GPU, "total")) }, false, false},
-		{"cuLibraryLoadData", func() error { return fail(r.Drv.LoadLibrary([]byte(SpinPTX))) }, false, false},
+		{"cuLibraryLoadData", func() error { return fail(library.Load(r.Drv, []byte(SpinPTX))) }, false, false},
 		{"cuStreamCreate", func() error { return fail(r.GPU.NewStream(StreamNonBlocking)) }, false, false},
-		{"cuGraphCreate", func() error { return fail(r.GPU.NewGraph()) }, false, false},
+		{"cuGraphCreate", func() error { return fail(graph.New(r.GPU)) }, false, false},
 		{"cuGraphClone", func() error { return fail(g.Clone()) }, false, false},
 		{"cuGraphInstantiateWithFlags", func() error { return fail(g.Instantiate()) }, false, false},
 		{"cuGraphInstantiateWithParams", func() error { return fail(g.InstantiateWithFlags(0)) }, false, false},
@@ -265,7 +267,7 @@ func TestDroppedRetry(t *testing.T) {
 			if !c.enqueues {
 				return
 			}
-			_, err = r.S.Capture(CaptureRelaxed, func() error {
+			_, err = graph.Capture(r.S, graph.CaptureRelaxed, func() error {
 				if err := c.call(); err == nil || strings.Contains(err.Error(), "garbage collector") {
 					t.Errorf("during a capture: %v", err)
 				}
@@ -294,7 +296,7 @@ func TestDroppedRetry(t *testing.T) {
 func TestDroppedGraphs(t *testing.T) {
 	r := NewSoft(t)
 	for i := range 300 {
-		g := Need(r.GPU.NewGraph())(t)
+		g := Need(graph.New(r.GPU))(t)
 		_, m, err := AddAlloc(g, 1<<30)
 		r.OK(err)
 		x := Need(g.Instantiate())(t)

@@ -172,7 +172,7 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 // whole returns an error unless the rows can have width words of size bytes each.
 func (r Rows) whole(op string, size, width uint64) error {
 	d := planesOf(Planes{Rows: r})
-	return d.Whole(op, size, width)
+	return d.CheckWords(op, size, width)
 }
 
 // setRows enqueues the setting of a rectangle.

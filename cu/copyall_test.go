@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
@@ -170,7 +171,7 @@ func TestCopyAll(t *testing.T) {
 	NoErr(t, errors.Join(legacy.Synchronize(), legacy.Close()))
 	r.expect[90], r.expect[91] = 1, 2
 	r.made(0, 2)
-	g := Need(r.s.Capture(CaptureGlobal, func() error { return r.s.CopyAll([]MemCopy{pair(95, 1, 1), pair(96, 2, 1)}) }))(t)
+	g := Need(graph.Capture(r.s, graph.CaptureGlobal, func() error { return r.s.CopyAll([]MemCopy{pair(95, 1, 1), pair(96, 2, 1)}) }))(t)
 	x := Need(g.Instantiate())(t)
 	r.made(0, 2)
 	NoErr(t, x.Launch(r.s))
@@ -321,7 +322,7 @@ func TestDiscard(t *testing.T) {
 			return memory.DiscardAndPrefetch(r.s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}})
 		},
 	} {
-		if _, err := r.s.Capture(CaptureGlobal, f); !errors.Is(err, ResultStreamCaptureUnsupported) {
+		if _, err := graph.Capture(r.s, graph.CaptureGlobal, f); !errors.Is(err, ResultStreamCaptureUnsupported) {
 			t.Errorf("%s in a capture: %v", name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -106,10 +107,10 @@ func TestCopyFromBesideCapture(t *testing.T) {
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	mem, s := Need(gpu.Alloc(4))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	joins := Need(gpu.NewStream(StreamDefault))(t)
-	for name, capture := range map[string]func(f func() error) (*Graph, error){
-		"a capture of a blocking stream": func(f func() error) (*Graph, error) { return joins.Capture(CaptureRelaxed, f) },
-		"a blocking stream joins": func(f func() error) (*Graph, error) {
-			return s.Capture(CaptureRelaxed, func() error {
+	for name, capture := range map[string]func(f func() error) (*graph.Graph, error){
+		"a capture of a blocking stream": func(f func() error) (*graph.Graph, error) { return graph.Capture(joins, graph.CaptureRelaxed, f) },
+		"a blocking stream joins": func(f func() error) (*graph.Graph, error) {
+			return graph.Capture(s, graph.CaptureRelaxed, func() error {
 				return errors.Join(joins.WaitStream(s), f(), s.WaitStream(joins))
 			})
 		},
@@ -147,12 +148,12 @@ func TestCopyFromBesideOtherContexts(t *testing.T) {
 	dev := Need(drv.Device(0))(t)
 	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	s := Need(two.NewStream(StreamDefault))(t)
-	g, err := s.Capture(CaptureRelaxed, func() error { copyFromIsDone(t, gpu, 1); return nil })
+	g, err := graph.Capture(s, graph.CaptureRelaxed, func() error { copyFromIsDone(t, gpu, 1); return nil })
 	if err := errors.Join(err, g.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
 	// A capture that does not begin is not counted.
-	if _, err := s.Capture(CaptureRelaxed, func() error { return nil }); err == nil {
+	if _, err := graph.Capture(s, graph.CaptureRelaxed, func() error { return nil }); err == nil {
 		t.Error("a closed stream was captured")
 	}
 	for _, c := range []*Context{gpu, two} {

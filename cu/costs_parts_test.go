@@ -174,20 +174,12 @@ func (r *costRig) addPartsOfLaunch() {
 
 func (r *costRig) addPartsOfGraphLaunch() {
 	x, tab, sc := r.tenKernels(), core.Of(r.drv).Table(), core.Of(r.s)
-	raw, s := RawExec(x), sc.Raw
+	raw, s := driver.GraphExec(x.Handle()), sc.Raw
 	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
 	r.add(cost{"parts of a launch of a graph", some / 2, []way{
 		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.turn(call),
-		r.part("and the graph's lock", func() driver.Result {
-			if !sc.Kept.BeginTurn(&sc.Refs) {
-				return driver.ResultUnknown
-			}
-			res, _ := EnqueueExec(x, core.WorkGraphLaunch, sc)
-			sc.Kept.EndTurn(&sc.Refs, sc)
-			return res
-		}),
 		r.cu(wholePart, "", func() error { return x.Launch(r.s) }),
 	}, nil}, fewInARow, r.sync)
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -282,9 +283,9 @@ func (r *costRig) addMemset() {
 const fewInARow = 50
 
 // tenKernels returns an executable graph with ten kernels.
-func (r *costRig) tenKernels() *GraphExec {
+func (r *costRig) tenKernels() *graph.Exec {
 	kernel := r.kernel(0)
-	g := Need(r.s.Capture(CaptureRelaxed, func() (err error) {
+	g := Need(graph.Capture(r.s, graph.CaptureRelaxed, func() (err error) {
 		for range 10 {
 			err = errors.Join(err, kernel.Launch(r.s, OneThread))
 		}
@@ -298,13 +299,13 @@ func (r *costRig) tenKernels() *GraphExec {
 // addGraph adds launches of a graph with ten kernels.
 func (r *costRig) addGraph() {
 	x, tab, s := r.tenKernels(), core.Of(r.drv).Table(), core.Of(r.s).Raw
-	raw := RawExec(x)
+	raw := driver.GraphExec(x.Handle())
 	inTable := func(at driver.At) driver.Result { return tab.GraphLaunch(at, raw, s) }
 	r.add(cost{"cuGraphLaunch, 10 kernels", some / 2, []way{
 		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
 		r.bare("Table.GraphLaunch", driver.At{}, inTable),
 		r.bareInContext("Table.GraphLaunch", inTable),
-		r.cu("GraphExec.Launch", opGraph, func() error { return x.Launch(r.s) }),
+		r.cu("graph.Exec.Launch", opGraph, func() error { return x.Launch(r.s) }),
 	}, nil}, fewInARow, r.sync)
 }
 
@@ -313,14 +314,17 @@ func (r *costRig) addGraphUpdate() {
 	const nodes = 32
 	kernel, tab := r.kernel(4), core.Of(r.drv).Table()
 	args, values := r.costArgs(4)
-	g := Need(r.gpu.NewGraph())(r.b)
-	var list []GraphNode
+	g := Need(graph.New(r.gpu))(r.b)
+	var list []graph.Node
 	for range nodes {
-		list = append(list, Need(g.Add(&KernelNode{Kernel: kernel, Config: OneThread, Args: args}))(r.b))
+		list = append(list, Need(g.Add(&graph.Kernel{Function: kernel, Config: OneThread, Args: args}))(r.b))
 	}
 	x := Need(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
-	raw := RawExec(x)
+	raw, raws := driver.GraphExec(x.Handle()), make([]driver.GraphNode, nodes)
+	for i, n := range list {
+		raws[i] = RawNode(r.drv, n)
+	}
 	params := kernelParams(args...)
 	p := driver.KernelNodeParams{
 		Func: RawFunction(kernel), GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
@@ -329,7 +333,7 @@ func (r *costRig) addGraphUpdate() {
 	i := 0
 	inTable := func(at driver.At) driver.Result {
 		i++
-		return tab.GraphExecKernelNodeSetParams(at, raw, RawNode(list[i%nodes]), &p)
+		return tab.GraphExecKernelNodeSetParams(at, raw, raws[i%nodes], &p)
 	}
 	const at = 1024 // where the handles are in r.cargs
 	inC := r.inCInContext("kernel_nodes", procName("cuGraphExecKernelNodeSetParams"), uintptr(raw), r.cargs.Handle()+at,
@@ -338,17 +342,17 @@ func (r *costRig) addGraphUpdate() {
 	inC.ns = func(n int) float64 {
 		r.cParams(values)
 		r.ok(r.cargs.View(func(b []byte) error {
-			for i, n := range list {
-				binary.NativeEndian.PutUint64(b[at+8*i:], uint64(RawNode(n)))
+			for i, n := range raws {
+				binary.NativeEndian.PutUint64(b[at+8*i:], uint64(n))
 			}
 			return nil
 		}))
 		return ns(n)
 	}
-	updates, all := make([]NodeUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
-	raws, results := make([]driver.GraphNode, nodes), make([]driver.Result, nodes)
+	updates, all := make([]graph.NodeUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
+	results := make([]driver.Result, nodes)
 	for i, n := range list {
-		updates[i], all[i], raws[i] = NodeUpdate{n, &KernelNode{Kernel: kernel, Config: OneThread, Args: args}}, &p, RawNode(n)
+		updates[i], all[i] = graph.NodeUpdate{Node: n, Work: &graph.Kernel{Function: kernel, Config: OneThread, Args: args}}, &p
 	}
 	perNode := func(f func() error) func(int) float64 {
 		return func(n int) float64 { return r.cu("", "", f).ns(max(1, n/nodes)) / nodes }
@@ -356,7 +360,7 @@ func (r *costRig) addGraphUpdate() {
 	r.add(cost{"cuGraphExecKernelNodeSetParams, 32 nodes, 4 arguments", many / 4, []way{
 		inC,
 		r.bareInContext("Table.GraphExecKernelNodeSetParams", inTable), // without a context the driver crashes
-		r.cu("GraphExec.Set", "", func() error {
+		r.cu("graph.Exec.Set", "", func() error {
 			i++
 			return x.Set(list[i%nodes], updates[0].Work)
 		}),
@@ -367,7 +371,7 @@ func (r *costRig) addGraphUpdate() {
 			}
 			return nil
 		})},
-		{wayCu, "GraphExec.SetAll, per node", "", perNode(func() error { return x.SetAll(updates...) })},
+		{wayCu, "graph.Exec.SetAll, per node", "", perNode(func() error { return x.SetAll(updates...) })},
 	}, nil}, 0, nil)
 }
 

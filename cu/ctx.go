@@ -405,7 +405,7 @@ func askContext[T any](c *Context, op string,
 //
 // While a stream of the context is being captured the driver refuses this with
 // [ResultStreamCaptureUnsupported], which invalidates the capture. It waits while a capture in the
-// context begins or ends: see [Stream.Capture].
+// context begins or ends: see graph.Capture.
 func (c *Context) Synchronize() error {
 	const op = "cuCtxSynchronize"
 	cc, err := c.enter(op)

@@ -13,7 +13,7 @@ import (
 //
 // While a stream of the context is being captured, the driver refuses the call with
 // [ResultStreamCaptureUnsupported], and invalidates the capture. RecordEvent waits while a capture
-// in the context begins or ends: see [Stream.Capture].
+// in the context begins or ends: see graph.Capture.
 func (c *Context) RecordEvent(e *Event) error {
 	const op = "cuCtxRecordEvent"
 	cc, o, err := c.enterWith(op, e)
@@ -36,7 +36,7 @@ func (c *Context) RecordEvent(e *Event) error {
 // While a stream of the context is being captured, the driver refuses the call with
 // [ResultStreamCaptureUnsupported]. If the event is part of another context's capture, it refuses
 // the call with [ResultCapturedEvent]. Either invalidates the capture. WaitEvent waits while a
-// capture in the context begins or ends: see [Stream.Capture].
+// capture in the context begins or ends: see graph.Capture.
 func (c *Context) WaitEvent(e *Event) error {
 	const op = "cuCtxWaitEvent"
 	cc, o, err := c.enterWith(op, e)

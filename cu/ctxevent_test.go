@@ -11,6 +11,8 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -127,7 +129,7 @@ func TestContextEventMistakes(t *testing.T) {
 		r.OK(r.GPU.WaitEvent(new(Event)))
 		r.OK(r.GPU.WaitEvent(r.Event(EventDefault))) // not recorded
 	})
-	if slices.ContainsFunc(told, func(tr Trace) bool { return tr.Op == TraceStreamWait }) {
+	if slices.ContainsFunc(told, func(tr trace.Operation) bool { return tr.Op == trace.StreamWait }) {
 		t.Errorf("a wait for an event that was not recorded reaches the driver: %v", told)
 	}
 	h := rawEvent(e)
@@ -135,7 +137,7 @@ func TestContextEventMistakes(t *testing.T) {
 		r.OK(r.GPU.RecordEvent(e))
 		r.OK(r.GPU.WaitEvent(e))
 	})
-	if want := []Trace{{Op: TraceEventRecord, Event: uintptr(h)}, {Op: TraceStreamWait, Event: uintptr(h)}}; !slices.Equal(told, want) {
+	if want := []trace.Operation{{Op: trace.EventRecord, Event: uintptr(h)}, {Op: trace.StreamWait, Event: uintptr(h)}}; !slices.Equal(told, want) {
 		t.Errorf("tracers are called %v, want %v", told, want)
 	}
 	for _, f := range []string{"cuCtxRecordEvent", "cuCtxWaitEvent"} {
@@ -179,7 +181,7 @@ func TestContextEventsInCaptures(t *testing.T) {
 	} {
 		r.OK(e.Record(r.Other))
 		var refused error
-		_, err := r.S.Capture(CaptureRelaxed, func() error {
+		_, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error {
 			refused = call()
 			return nil
 		})

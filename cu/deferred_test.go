@@ -13,8 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -46,7 +48,7 @@ func forgetEach(r *Soft) {
 	r.T.Helper()
 	func() {
 		Need(r.GPU.LoadModule([]byte(SpinPTX)))(r.T)
-		Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(r.T)
+		Need(library.Load(r.Drv, []byte(SpinPTX)))(r.T)
 		Need(r.GPU.Alloc(8))(r.T)
 		Need(r.GPU.AllocHost(8, 0))(r.T)
 		Need(green.New(r.GPU, Need(green.DeviceSMs(r.GPU.Device()))(r.T)))(r.T)
@@ -98,14 +100,14 @@ func TestAbandonedIsNotFreed(t *testing.T) {
 		}),
 			map[string]int{"module": -1}, false},
 		"Library.Close": {closes(func(r *Soft) io.Closer {
-			l := Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(r.T)
+			l := Need(library.Load(r.Drv, []byte(SpinPTX)))(r.T)
 			return struct { // the module says that the context is used
 				io.Closer
 				used *Module
 			}{l, Need(l.Module(r.GPU))(r.T)}
 		}), map[string]int{"library": -1, "module": -1}, false},
 		"Library.Module": {func(r *Soft) func() (io.Closer, error) {
-			l := Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(r.T)
+			l := Need(library.Load(r.Drv, []byte(SpinPTX)))(r.T)
 			r.T.Cleanup(func() { l.Close() })
 			return func() (io.Closer, error) { return l.Module(r.GPU) }
 		}, map[string]int{"module": 1}, false},
@@ -242,7 +244,7 @@ func TestMemoryReused(t *testing.T) {
 			r.OK(errors.Join(r.S.Memset(m, 1), r.S.Synchronize()))
 			begun, end, ended := make(chan bool), make(chan bool), make(chan error)
 			go func() {
-				g, err := r.S.Capture(CaptureRelaxed, func() error { close(begun); <-end; return r.Work(r.S) })
+				g, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error { close(begun); <-end; return r.Work(r.S) })
 				ended <- errors.Join(err, g.Close())
 			}()
 			<-begun

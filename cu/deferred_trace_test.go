@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -27,9 +28,9 @@ func deferCopies(r *Soft, pairs int) {
 }
 
 // atFirst adds a tracer that calls f the first time that it is told of an operation.
-func atFirst(r *Soft, op TraceOp, f func()) (remove func(), called *atomic.Bool) {
+func atFirst(r *Soft, op trace.Op, f func()) (remove func(), called *atomic.Bool) {
 	called = new(atomic.Bool)
-	return r.Drv.AddTracer(func(tr Trace) {
+	return trace.Add(r.Drv, func(tr trace.Operation) {
 		if tr.Op == op && called.CompareAndSwap(false, true) {
 			f()
 		}
@@ -40,15 +41,15 @@ func atFirst(r *Soft, op TraceOp, f func()) (remove func(), called *atomic.Bool)
 // such call frees the rest, and no context stays: NewSoft looks for that in the end.
 func TestTracerPanicsWhileFreeing(t *testing.T) {
 	for name, c := range map[string]struct {
-		op      TraceOp
+		op      trace.Op
 		prepare func(r *Soft) (do func() error)
 	}{
-		"Context.Synchronize":        {TraceEventRecord, func(r *Soft) func() error { return r.GPU.Synchronize }},
-		"Driver.Close":               {TraceEventRecord, func(r *Soft) func() error { return r.Drv.Close }},
-		"Context.Close":              {TraceEventRecord, func(r *Soft) func() error { return r.GPU.Close }},
-		"Context.Close, a query":     {TraceEventQuery, func(r *Soft) func() error { return r.GPU.Close }},
-		"Context.Close, last":        {TraceStreamDestroy, closeLast},
-		"Context.Close, last, event": {TraceEventDestroy, closeLast},
+		"Context.Synchronize":        {trace.EventRecord, func(r *Soft) func() error { return r.GPU.Synchronize }},
+		"Driver.Close":               {trace.EventRecord, func(r *Soft) func() error { return r.Drv.Close }},
+		"Context.Close":              {trace.EventRecord, func(r *Soft) func() error { return r.GPU.Close }},
+		"Context.Close, a query":     {trace.EventQuery, func(r *Soft) func() error { return r.GPU.Close }},
+		"Context.Close, last":        {trace.StreamDestroy, closeLast},
+		"Context.Close, last, event": {trace.EventDestroy, closeLast},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewSoft(t)
@@ -90,7 +91,7 @@ func closeLast(r *Soft) func() error {
 func TestTracerFreesWhileFreeing(t *testing.T) {
 	r := NewSoft(t)
 	deferCopies(r, 3)
-	remove, called := atFirst(r, TraceEventRecord, func() { r.Drv.Close() })
+	remove, called := atFirst(r, trace.EventRecord, func() { r.Drv.Close() })
 	defer remove()
 	done := make(chan error, 1)
 	go func() { done <- r.Drv.Close() }()
@@ -112,7 +113,7 @@ func TestClosedDuringPulse(t *testing.T) {
 	ctx := Need(r.GPU.Device().NewContext(0))(t)
 	tl := Need(ctx.NewTimeline(0))(t)
 	asked := make(chan struct{})
-	remove, _ := atFirst(r, TraceEventQuery, func() {
+	remove, _ := atFirst(r, trace.EventQuery, func() {
 		close(asked)
 		time.Sleep(20 * time.Millisecond)
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -127,9 +128,9 @@ func TestEnumNames(t *testing.T) {
 		WaitExternal.String():                         "WaitExternal",
 		LaunchCooperative.String():                    "LaunchCooperative",
 		LaunchFlags(6).String():                       "0x6",
-		InstantiateDefault.String():                   "InstantiateDefault",
-		(InstantiateAutoFree | InstantiateDeviceLaunch | InstantiateNodePriority).String(): "InstantiateAutoFree|InstantiateDeviceLaunch|InstantiateNodePriority",
-		(ContextSchedSpin | ContextSchedYield).String():                                    "ContextSchedSpin|ContextSchedYield",
+		graph.InstantiateDefault.String():             "InstantiateDefault",
+		(graph.InstantiateAutoFree | graph.InstantiateDeviceLaunch | graph.InstantiateNodePriority).String(): "InstantiateAutoFree|InstantiateDeviceLaunch|InstantiateNodePriority",
+		(ContextSchedSpin | ContextSchedYield).String():                                                      "ContextSchedSpin|ContextSchedYield",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

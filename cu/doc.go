@@ -22,18 +22,19 @@
 //     for one record, a [Timeline] for a counter.
 //   - Memory: [AllocFor], [CopyFrom], [CopyTo], [Context.Alloc], [Context.AllocHost], [Stream.Alloc].
 //     Calls take a [Memory]: an allocation, or a [Span].
-//   - Code: [Module], [Library], [Function.Launch] with arguments such as [Ptr], [LaunchAttribute].
-//   - Graphs: [Stream.Capture] and [Context.NewGraph] make a [Graph] of nodes, whose [Work] is a value.
-//     A [GraphExec] launches it.
+//   - Code: [Module], library.Library, [Function.Launch] with arguments such as [Ptr], [LaunchAttribute].
 //   - Other processes: [IPCEventHandle], and memory.IPCHandle of package cu/memory.
-//   - Tools: [Driver.AddTracer], [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error].
+//   - Tools: [Driver.DetectRaces], [Driver.Stats], [WithLeakHook], [Error].
 //
 // Packages in the folder of this one have further subjects, and use the objects of this one:
 //
+//   - cu/graph: graphs of work, captured from streams or built node by node;
+//   - cu/library: code for all contexts, and linking;
 //   - cu/memory: pools, managed memory, memory that grows in place, memory of other processes and other code;
 //   - cu/interop: memory and semaphores of other APIs, such as Vulkan;
 //   - cu/green: a part of a GPU's multiprocessors for some streams;
-//   - cu/checkpoint: other processes are taken off their GPUs, and put back.
+//   - cu/checkpoint: other processes are taken off their GPUs, and put back;
+//   - cu/trace: functions that are called for each operation.
 //
 // # Safety
 //
@@ -77,7 +78,7 @@
 // All methods are safe for concurrent use. A goroutine needs no runtime.LockOSThread, because calls
 // do not depend on the operating system thread. The exceptions are [Driver.CurrentContext], calls
 // of a [Proc], and, in a function that [Context.Do] runs, the methods of its [Thread] and the
-// stream that [Thread.DefaultStream] returns. [Stream.Capture] and Context.Do lock the goroutine to
+// stream that [Thread.DefaultStream] returns. graph.Capture and Context.Do lock the goroutine to
 // its thread meanwhile. No call changes a thread's current context, except Context.Do while its
 // function runs.
 package cu

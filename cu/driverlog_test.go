@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -212,9 +213,9 @@ func TestDriverLogOwn(t *testing.T) {
 // TestDriverLogOfAddAlloc makes sure that the error of an allocation that is tried several times has the log's text.
 func TestDriverLogOfAddAlloc(t *testing.T) {
 	r := NewSoft(t)
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	defer g.Close()
-	r.Sim.Inject(cusim.Fault{Function: AllocFunction(), Every: true, Code: 2, Log: "no pages"})
+	r.Sim.Inject(cusim.Fault{Function: "cuGraphAddMemAllocNode", Every: true, Code: 2, Log: "no pages"})
 	_, _, err := AddAlloc(g, 64)
 	if s := fmt.Sprint(err); !strings.Contains(s, "64 bytes") || !strings.HasSuffix(s, "says: no pages") {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"weak"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -224,7 +225,7 @@ func TestContextFree(t *testing.T) {
 			defer legacy.Close()
 			axpy, d, h := Need(f.module(gpu).Function("axpy"))(t), f.memory(gpu, 8), f.host(gpu, 8)
 			e := f.memory(gpu, 8)
-			g := Need(s.Capture(CaptureRelaxed, func() error { return s.Copy(d, h) }))(t)
+			g := Need(graph.Capture(s, graph.CaptureRelaxed, func() error { return s.Copy(d, h) }))(t)
 			defer g.Close()
 			x := Need(g.Instantiate())(t)
 			defer x.Close()
@@ -374,7 +375,7 @@ func TestWorkBesideCapture(t *testing.T) {
 				memset()
 				letGo()
 			}
-			g := Need(s.Capture(CaptureRelaxed, func() error {
+			g := Need(graph.Capture(s, graph.CaptureRelaxed, func() error {
 				if c.ended {
 					memset()
 					letGo()

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/initresult"
 )
 
@@ -327,7 +328,7 @@ var sections = []section{
 			done, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer done.Close()
 			done.Record(r.Stream)
-			_, err := r.Stream.Capture(cu.CaptureGlobal, func() error {
+			_, err := graph.Capture(r.Stream, graph.CaptureGlobal, func() error {
 				_, err := done.Query() // done.Wait would disturb nobody
 				return err
 			})
@@ -338,7 +339,7 @@ var sections = []section{
 	{
 		"ResultStreamCaptureInvalidated", cu.ResultStreamCaptureInvalidated, "", "",
 		func(r *Rig) error {
-			_, err := r.Stream.Capture(cu.CaptureRelaxed, func() error {
+			_, err := graph.Capture(r.Stream, graph.CaptureRelaxed, func() error {
 				r.Stream.Synchronize() // and its error is dropped
 				return nil
 			})
@@ -352,8 +353,8 @@ var sections = []section{
 			other, _ := r.GPU.NewStream(cu.StreamNonBlocking)
 			defer other.Close()
 			var err error
-			r.Stream.Capture(cu.CaptureRelaxed, func() error {
-				other.Capture(cu.CaptureRelaxed, func() error {
+			graph.Capture(r.Stream, graph.CaptureRelaxed, func() error {
+				graph.Capture(other, graph.CaptureRelaxed, func() error {
 					err = other.WaitStream(r.Stream)
 					return err
 				})
@@ -379,7 +380,7 @@ var sections = []section{
 			defer fork.Close()
 			x, _ := r.GPU.Alloc(1024)
 			defer x.Close()
-			_, err := r.Stream.Capture(cu.CaptureGlobal, func() error {
+			_, err := graph.Capture(r.Stream, graph.CaptureGlobal, func() error {
 				fork.WaitStream(r.Stream)
 				return fork.Memset(x, 0) // s.WaitStream(fork) is missing
 			})
@@ -393,7 +394,7 @@ var sections = []section{
 			before, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer before.Close()
 			before.Record(r.Stream)
-			_, err := r.Stream.Capture(cu.CaptureGlobal, func() error {
+			_, err := graph.Capture(r.Stream, graph.CaptureGlobal, func() error {
 				return r.Stream.WaitEvent(before)
 			})
 			return err
@@ -409,7 +410,7 @@ var sections = []section{
 			defer legacy.Close()
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer e.Close()
-			_, err := blocking.Capture(cu.CaptureGlobal, func() error {
+			_, err := graph.Capture(blocking, graph.CaptureGlobal, func() error {
 				return e.Record(legacy)
 			})
 			return err
@@ -421,7 +422,7 @@ var sections = []section{
 		func(r *Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventDefault)
 			defer e.Close()
-			_, err := r.Stream.Capture(cu.CaptureRelaxed, func() error {
+			_, err := graph.Capture(r.Stream, graph.CaptureRelaxed, func() error {
 				e.Record(r.Stream)
 				_, err := e.Query()
 				return err
@@ -433,13 +434,13 @@ var sections = []section{
 	{
 		"ResultGraphExecUpdateFailure", cu.ResultGraphExecUpdateFailure, "", "",
 		func(r *Rig) error {
-			old, _ := r.GPU.NewGraph()
+			old, _ := graph.New(r.GPU)
 			defer old.Close()
 			exec, _ := old.Instantiate()
 			defer exec.Close()
-			next, _ := r.GPU.NewGraph()
+			next, _ := graph.New(r.GPU)
 			defer next.Close()
-			next.Add(&cu.EmptyNode{})
+			next.Add(&graph.Empty{})
 			return exec.Update(next)
 		},
 		true,

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
@@ -59,7 +61,7 @@ func TestIntervalErrors(t *testing.T) {
 		}
 	}
 	captured := r.Event(0)
-	r.S.Capture(CaptureRelaxed, func() error { // may fail, as the events are queried
+	graph.Capture(r.S, graph.CaptureRelaxed, func() error { // may fail, as the events are queried
 		r.OK(captured.Record(r.S))
 		_, start := Elapsed(t.Context(), captured, good)
 		_, stop := Elapsed(t.Context(), good, captured)
@@ -112,10 +114,10 @@ func TestClosedFirst(t *testing.T) {
 	kernel := Need(mod.Function("spin"))(t)
 	defer big.Close()
 	defer pinned.Close()
-	built := Need(r.GPU.NewGraph())(t)
+	built := Need(graph.New(r.GPU))(t)
 	defer built.Close()
 	r.OK(errors.Join(small.Close(), host.Close(), man.Close(), virt.Close(), mod.Close()))
-	node := func(_ GraphNode, err error) error { return err }
+	node := func(_ graph.Node, err error) error { return err }
 	_, prepare := kernel.Prepare(OneThread)
 	for what, err := range map[string]error{
 		"copy to it":          r.S.Copy(small, big),
@@ -138,11 +140,11 @@ func TestClosedFirst(t *testing.T) {
 		"attach":              memory.Attach(r.S, man, memory.AttachGlobal),
 		"advice":              memory.Advise(r.GPU, man.Span(0, 0), memory.AdviseReadMostly, memory.Location{}),
 		"word":                r.S.BatchMemOps(WriteWord64(small, 1)),
-		"node that copies":    node(built.Add(&CopyNode{Dst: small, Src: big})),
-		"node of hosts":       node(built.Add(&CopyNode{Dst: pinned, Src: host})),
+		"node that copies":    node(built.Add(&graph.Copy{Dst: small, Src: big})),
+		"node of hosts":       node(built.Add(&graph.Copy{Dst: pinned, Src: host})),
 		"node of rows":        node(built.Add(CopyRect(Rows{small, 0}, Rows{big, 0}, 64, 64))),
-		"node that sets":      node(built.Add(&MemsetNode{Dst: small, Value: 1, ElementSize: 4})),
-		"node that launches":  node(built.Add(&KernelNode{Kernel: kernel, Config: OneThread})),
+		"node that sets":      node(built.Add(&graph.Memset{Dst: small, Value: 1, ElementSize: 4})),
+		"node that launches":  node(built.Add(&graph.Kernel{Function: kernel, Config: OneThread})),
 		"launch":              kernel.Launch(r.S, OneThread),
 		"prepared launch":     prepare,
 	} {
@@ -217,7 +219,7 @@ func TestUnknownKernel(t *testing.T) {
 		if _, err := m.Global("nosuch"); err == nil || strings.Contains(err.Error(), "there are") {
 			t.Errorf("%d: %v", version, err)
 		}
-		lib := Need(r.Drv.LoadLibrary([]byte(text.String())))(t)
+		lib := Need(library.Load(r.Drv, []byte(text.String())))(t)
 		defer lib.Close()
 		if _, err := lib.Kernel("zzz"); err == nil || version > 12040 != strings.HasSuffix(err.Error(), "there are _Z3addPfS_, a, b, c, d, e and 3 more") {
 			t.Errorf("%d: %v", version, err)
@@ -296,7 +298,7 @@ func TestLackOfMemory(t *testing.T) {
 	is("physical, beside the pool", physical(), want, "")
 	_, err = pool.Alloc(r.S, 1<<50)
 	is("of the pool itself", err, "free memory of the pool", "memory.Pool.Trim")
-	_, err = r.S.Capture(CaptureThreadLocal, func() error {
+	_, err = graph.Capture(r.S, graph.CaptureThreadLocal, func() error {
 		_, err := r.GPU.Alloc(1 << 50) // refused, and the question what pools keep is not
 		r.Is(err, ResultStreamCaptureUnsupported)
 		return nil

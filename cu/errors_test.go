@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
@@ -299,7 +300,7 @@ func TestErrorsOfCreation(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	for what, err := range map[string]error{
 		"stream": second(gpu.NewStream(StreamNonBlocking)), "event": second(gpu.NewEvent(EventDefault)),
-		"module": second(gpu.LoadModule([]byte(kindsPTX))), "graph": second(gpu.NewGraph()),
+		"module": second(gpu.LoadModule([]byte(kindsPTX))), "graph": second(graph.New(gpu)),
 		"pool": second(memory.NewPool(gpu, memory.PoolOptions{})), "memory": second(gpu.Alloc(1)),
 	} {
 		var e *Error

@@ -270,7 +270,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 // again. Therefore an error that happens later is reported by another call.
 //
 // During a capture, Query of an event that was recorded in the capture invalidates it. Query of
-// another event does so only on the goroutine that captures, unless the mode is [CaptureRelaxed]:
+// another event does so only on the goroutine that captures, unless the mode is graph.CaptureRelaxed:
 // see docs/captures.md.
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -288,8 +289,8 @@ func TestPoolTrimBesideAcquire(t *testing.T) {
 	for range 3 {
 		trimming, goOn := make(chan struct{}), make(chan struct{})
 		destroyed := 0
-		remove := r.Drv.AddTracer(func(t Trace) {
-			if t.Op == TraceEventDestroy {
+		remove := trace.Add(r.Drv, func(t trace.Operation) {
+			if t.Op == trace.EventDestroy {
 				if destroyed++; destroyed == n {
 					close(trimming)
 					<-goOn
@@ -336,8 +337,8 @@ func TestPoolTrimEnds(t *testing.T) {
 	}
 	cycle()
 	turns := make(chan chan struct{})
-	remove := r.Drv.AddTracer(func(t Trace) {
-		if t.Op == TraceEventDestroy {
+	remove := trace.Add(r.Drv, func(t trace.Operation) {
+		if t.Op == trace.EventDestroy {
 			done := make(chan struct{})
 			turns <- done
 			<-done

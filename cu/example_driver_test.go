@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/loader"
 )
@@ -263,7 +264,7 @@ func ExampleDriver_Stats() {
 		log.Fatal(err)
 	}
 	defer gpu.Close()
-	built, err := gpu.NewGraph()
+	built, err := graph.New(gpu)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -271,7 +272,7 @@ func ExampleDriver_Stats() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := built.Add(&cu.MemsetNode{Dst: mem, Value: 0}); err != nil {
+	if _, err := built.Add(&graph.Memset{Dst: mem, Value: 0}); err != nil {
 		log.Fatal(err)
 	}
 	mem.Close()   // the graph still uses it

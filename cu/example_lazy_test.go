@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/cu"
 )
@@ -149,23 +148,4 @@ func ExampleEventPool_ByID() {
 	fmt.Println(same.ID() == id, err, same.Release())
 	_, err = pool.ByID(id)
 	fmt.Println(errors.Is(err, cu.ErrReleased))
-}
-
-// A tracer that counts records.
-func ExampleDriver_AddTracer() {
-	var records atomic.Int32
-	remove := drv.AddTracer(func(t cu.Trace) {
-		if t.Op == cu.TraceEventRecord {
-			records.Add(1)
-		}
-	})
-	defer remove()
-	var e cu.Event
-	defer e.Close()
-	for range 3 {
-		if err := e.Record(s); err != nil {
-			log.Fatal(err)
-		}
-	}
-	fmt.Println(records.Load(), "records")
 }

@@ -151,7 +151,6 @@ var programs = map[string]program{
 	"Device_SetPrimaryContextFlags": {run: ExampleDevice_SetPrimaryContextFlags, never: "the flags would stay with the process"},
 	"Device_UUID":                   {run: ExampleDevice_UUID, prints: "GPU-00102030-4050-6070-8090-a0b0c0d0e0f0\n"},
 	"Driver":                        {run: ExampleDriver, prints: "the driver is for CUDA 12.8\n"},
-	"Driver_AddTracer":              {run: ExampleDriver_AddTracer, prints: "3 records\n"},
 	"Driver_CurrentContext":         {run: ExampleDriver_CurrentContext, prints: "true\n"},
 	"Driver_Device":                 {run: ExampleDriver_Device, prints: "there are not so many\n"},
 	"Driver_DeviceByPCIBusID":       {run: ExampleDriver_DeviceByPCIBusID, prints: "true\n"},
@@ -184,12 +183,6 @@ var programs = map[string]program{
 	"Function_Prepare":              {run: ExampleFunction_Prepare},
 	"Function_SetAttribute":         {run: ExampleFunction_SetAttribute, prints: "launches may now have SharedMem: 65536\n"},
 	"Function_SuggestBlockSize":     {run: ExampleFunction_SuggestBlockSize, prints: "blocks and threads that fill the GPU: true true\n"},
-	"EventFlags_external":           {run: ExampleEventFlags_external, prints: "the graph has run\n"},
-	"Graph":                         {run: ExampleGraph, prints: "a millisecond, at least: true\n"},
-	"GraphExec_Set":                 {run: ExampleGraphExec_Set, prints: "the memory is set: false\n"},
-	"GraphExec_SetAll":              {run: ExampleGraphExec_SetAll, prints: "kernels with new arguments: 8\n"},
-	"GraphExec_Update":              {run: ExampleGraphExec_Update, prints: "[2 2]\n"},
-	"Graph_Capture":                 {run: ExampleGraph_Capture, prints: "memset\n"},
 	"HostMem_ReadAt":                {run: ExampleHostMem_ReadAt, prints: "on\n"},
 	"HostMem_View":                  {run: ExampleHostMem_View, prints: "ping\n"},
 	"LaunchFlags":                   {run: ExampleLaunchFlags, prints: "blocks fit: true\n"},
@@ -199,9 +192,6 @@ var programs = map[string]program{
 	"Module_Log":                    {run: ExampleModule_Log, prints: "true\n"},
 	"Proc_Call":                     {run: ExampleProc_Call, prints: "12080\n"},
 	"SpanOf":                        {run: ExampleSpanOf, prints: "[1 2 9 9]\n"},
-	"Stream_Capture":                {run: ExampleStream_Capture, prints: "[1 1 1 1]\n"},
-	"Stream_CaptureInfo":            {run: ExampleStream_CaptureInfo, prints: "none\n"},
-	"Stream_Capture_fork":           {run: ExampleStream_Capture_fork, prints: fork},
 	"Stream_Close":                  {run: ExampleStream_Close, prints: "<nil> <nil>\ntrue\n"},
 	"Stream_Copy":                   {run: ExampleStream_Copy, prints: "hello\n"},
 	"Stream_HostFunc":               {run: ExampleStream_HostFunc, prints: "kernel 0 has run\nkernel 1 has run\nkernel 2 has run\n"},
@@ -231,17 +221,6 @@ var programs = map[string]program{
 	"_comingFromGorgonia":           {run: Example_comingFromGorgonia},
 	"_comingFromPyTorch":            {run: Example_comingFromPyTorch, prints: "1ms\n"},
 }
-
-// fork is the picture that an example draws.
-const fork = `digraph {
-	node [shape=box]
-	n0 [label="memset"]
-	n1 [label="kernel"]
-	n2 [label="kernel"]
-	n0 -> n1
-	n0 -> n2
-}
-`
 
 // TestExamplesListed holds the table of programs to the examples that there
 // are. The packages in this folder have no such table: all of their examples

@@ -206,3 +206,27 @@ func ExampleStream_SetAccessWindow() {
 	// true 1048576 true
 	// true true
 }
+
+// One stream waits for two words that another one writes.
+func ExampleStream_BatchMemOps() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s, other := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	defer other.Close()
+	words := must(gpu.Alloc(8))
+	defer words.Close()
+	check(errors.Join(s.Memset(words, 0), s.Synchronize()))
+
+	first, second := words.Span(0, 4), words.Span(4, 4)
+	check(s.BatchMemOps(cu.WaitWord32(first, 1, cu.WaitAtLeast), cu.WaitWord32(second, 2, cu.WaitEqual)))
+	fmt.Println(must(s.Query()))
+	check(other.BatchMemOps(cu.WriteWord32(first, 1), cu.WriteWord32(second, 2)))
+	check(s.Synchronize())
+	fmt.Println(must(s.Query()))
+	// Output:
+	// pending
+	// complete
+}

@@ -10,7 +10,6 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/launch"
-	"github.com/purecu/purecu/internal/lock"
 )
 
 // Of anyevent.go and arg.go.
@@ -83,35 +82,11 @@ func NewerFunctions() (list []string) {
 	return list
 }
 
-// Of graph.go and the files about graphs.
-
-var (
-	ErrAllocated = errAllocated
-	ErrBuilding  = errBuilding
-)
-
-func RawNode(n GraphNode) driver.GraphNode          { return n.raw }
-func OutermostGraph(g *Graph) *Graph                { return g.outermost() }
-func OneFamily(a, b *Graph) bool                    { return a.core.family.root() == b.core.family.root() }
-func UpdatedKernel(u *NodeUpdate) *KernelNode       { return u.kernel() }
-func AllocFunction() string                         { return allocRow.add }
-func ExecState(x *GraphExec) *core.Resource         { return &x.core.Resource }
-func RawExec(x *GraphExec) driver.GraphExec         { return x.core.raw }
-func ExecMutex(x *GraphExec) *lock.Mutex[lock.Exec] { return &x.core.mu }
-
-// ReusedNode returns a node as if the driver had reused the handle of n, the first of its handle.
-func ReusedNode(n GraphNode) GraphNode { return GraphNode{n.graph, n.raw, 1} }
-
-func EnqueueExec(x *GraphExec, f core.WorkFunction, s *core.Stream) (driver.Result, error) {
-	return x.core.enqueue(f, s)
-}
-
 // Of launch.go, library.go and module.go.
 
 func NormalDim(d Dim3) Dim3                   { return d.normalize() }
-func LibraryState(l *Library) *core.Library   { return l.core }
-func ModuleState(m *Module) *core.Module      { return m.core }
-func ModuleOf(f *Function) *Module            { return f.mod }
+func ModuleState(m *Module) *core.Module      { return m.core() }
+func ModuleOf(f *Function) *Module            { return f.core().Keep.(*Module) }
 func RawFunction(f *Function) driver.Function { return f.core().Raw }
 func FunctionParams(f *Function) (params []KernelParam, known bool) {
 	return f.core().Params, f.core().Known
@@ -125,12 +100,8 @@ func UseAll(f *Function, w *core.Work, cfg *LaunchConfig, args []Arg) (driver.Ke
 // Of mem.go, hostmem.go, library.go, module.go and typed.go.
 
 var (
-	ManagedVariable  = managedVariable
-	ModuleVariable   = moduleVariable
 	RegisteredMemory = registeredMemory
 )
-
-func BytesAt[T any](p *T, size uint64) []byte { return bytesAt(p, size) }
 
 func WholeOf(m Memory) Span { return spanOf(m) }
 func MemoryState(m Memory) *core.Mem {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -15,26 +16,26 @@ import (
 // present record. Until a launch the event stands for that record, and the ticket does so
 // for good.
 func TestExternalWhileWaited(t *testing.T) {
-	dummy := func(r *Soft) (*Graph, GraphNode) {
-		g := Need(r.GPU.NewGraph())(r.T)
+	dummy := func(r *Soft) (*graph.Graph, graph.Node) {
+		g := Need(graph.New(r.GPU))(r.T)
 		r.T.Cleanup(func() { g.Close() })
-		return g, Need(g.Add(&RecordNode{Event: r.Event(0)}))(r.T)
+		return g, Need(g.Add(&graph.Record{Event: r.Event(0)}))(r.T)
 	}
-	for name, build := range map[string]func(r *Soft, e *Event) *GraphExec{
-		"RecordExternal": func(r *Soft, e *Event) *GraphExec {
+	for name, build := range map[string]func(r *Soft, e *Event) *graph.Exec{
+		"RecordExternal": func(r *Soft, e *Event) *graph.Exec {
 			return r.Exec(r.Graph(func() error { return e.RecordWithFlags(r.S, RecordExternal) }))
 		},
-		"AddEventRecord": func(r *Soft, e *Event) *GraphExec {
+		"AddEventRecord": func(r *Soft, e *Event) *graph.Exec {
 			g, _ := dummy(r)
-			Need(g.Add(&RecordNode{Event: e}))(r.T)
+			Need(g.Add(&graph.Record{Event: e}))(r.T)
 			return r.Exec(g)
 		},
-		"GraphNode.SetEvent": func(r *Soft, e *Event) *GraphExec {
+		"graph.Node.SetEvent": func(r *Soft, e *Event) *graph.Exec {
 			g, n := dummy(r)
 			r.OK(n.Set(EventWork(n, e)))
 			return r.Exec(Need(g.Clone())(r.T))
 		},
-		"GraphExec.SetEvent": func(r *Soft, e *Event) *GraphExec {
+		"graph.Exec.SetEvent": func(r *Soft, e *Event) *graph.Exec {
 			g, n := dummy(r)
 			x := r.Exec(g)
 			r.OK(x.Set(n, EventWork(n, e)))
@@ -151,7 +152,7 @@ func TestExternalKeepsRecord(t *testing.T) {
 	r.Is(external(e)(), ResultIllegalState)
 	for _, fn := range []string{"cuEventCreate", "cuEventRecordWithFlags"} {
 		r.Sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
-		g, err := r.S.Capture(CaptureRelaxed, external(e))
+		g, err := graph.Capture(r.S, graph.CaptureRelaxed, external(e))
 		r.Is(err, ResultOutOfMemory)
 		if g != nil || EventOf(e).Slot.Load() != before {
 			t.Errorf("%s failed, and the event has moved, or there is a graph: %v", fn, g)
@@ -193,7 +194,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 	}
 
 	// One that moved to another CUevent, for a graph's sake, was recorded before.
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	defer g.Close()
 	for _, want := range []Status{Pending, Complete} {
 		e := r.Event(0)
@@ -205,7 +206,7 @@ func TestRecordOnceInCapture(t *testing.T) {
 			r.OK(e.Wait(t.Context()))
 			r.Hold(r.Other)
 		}
-		Need(g.Add(&RecordNode{Event: e}))(t)
+		Need(g.Add(&graph.Record{Event: e}))(t)
 		once := r.S
 		if want == Complete {
 			once = r.Other
@@ -228,11 +229,11 @@ func eventsOf(r *Soft) int {
 func TestNodeEventsLetGo(t *testing.T) {
 	r := NewSoft(t)
 	first, waited := r.Event(0), r.Event(0)
-	build := func() (*Graph, []GraphNode) {
-		g := Need(r.GPU.NewGraph())(t)
+	build := func() (*graph.Graph, []graph.Node) {
+		g := Need(graph.New(r.GPU))(t)
 		t.Cleanup(func() { g.Close() })
-		n := Need(g.Add(&RecordNode{Event: first}))(t)
-		return g, []GraphNode{n, Need(g.Add(&WaitNode{Event: waited}, n))(t)}
+		n := Need(g.Add(&graph.Record{Event: first}))(t)
+		return g, []graph.Node{n, Need(g.Add(&graph.Wait{Event: waited}, n))(t)}
 	}
 	g, nodes := build()
 	x := r.Exec(g)
@@ -282,10 +283,10 @@ func TestNodeEventsLetGo(t *testing.T) {
 	refused("cuGraphEventRecordNodeSetEvent", func(e *Event) error { return nodes[0].Set(EventWork(nodes[0], e)) })
 	refused("cuGraphEventWaitNodeSetEvent", func(e *Event) error { return nodes[1].Set(EventWork(nodes[1], e)) })
 	refused("cuGraphExecEventRecordNodeSetEvent", func(e *Event) error { return x.Set(nodes[0], EventWork(nodes[0], e)) })
-	refused("cuGraphAddEventRecordNode", func(e *Event) error { _, err := g.Add(&RecordNode{Event: e}); return err })
-	refused("cuGraphAddEventWaitNode", func(e *Event) error { _, err := g.Add(&WaitNode{Event: e}); return err })
+	refused("cuGraphAddEventRecordNode", func(e *Event) error { _, err := g.Add(&graph.Record{Event: e}); return err })
+	refused("cuGraphAddEventWaitNode", func(e *Event) error { _, err := g.Add(&graph.Wait{Event: e}); return err })
 	refused("cuEventRecordWithFlags", func(e *Event) error {
-		captured, err := r.S.Capture(CaptureRelaxed, func() error {
+		captured, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error {
 			err := e.RecordWithFlags(r.S, RecordExternal)
 			r.Is(e.Close())
 			if n := eventsOf(r); n != 6 {

@@ -3,6 +3,7 @@ package cu
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/launch"
 )
 
 // Status says whether work has completed.
@@ -62,7 +63,7 @@ const (
 	RecordDefault RecordFlags = driver.CU_EVENT_RECORD_DEFAULT
 	// RecordExternal, on a capturing stream, adds a node to the graph that records the event
 	// whenever the graph runs, instead of an edge inside the graph. On other streams the record
-	// fails. The graph keeps the event if the capture is [Stream.Capture]'s; otherwise the program
+	// fails. The graph keeps the event if the capture is graph.Capture's; otherwise the program
 	// must keep the event open while the graph is used: CU_EVENT_RECORD_EXTERNAL.
 	//
 	// Until the graph runs, the event stands for its earlier record. Waits and tickets for that
@@ -85,7 +86,7 @@ const (
 	WaitDefault WaitFlags = driver.CU_EVENT_WAIT_DEFAULT
 	// WaitExternal, on a capturing stream, adds a node to the graph that waits for the event
 	// whenever the graph runs, instead of an edge inside the graph. On other streams the wait
-	// fails. The graph keeps the event if the capture is [Stream.Capture]'s; otherwise the program
+	// fails. The graph keeps the event if the capture is graph.Capture's; otherwise the program
 	// must keep the event open while the graph is used: CU_EVENT_WAIT_EXTERNAL. It is not about
 	// semaphores of other APIs, for which interop.Wait waits.
 	WaitExternal WaitFlags = driver.CU_EVENT_WAIT_EXTERNAL
@@ -190,5 +191,5 @@ const (
 
 // String lists the flags by name.
 func (f LaunchFlags) String() string {
-	return core.FlagNames(uint32(f), "LaunchDefault", []string{"LaunchCooperative"})
+	return launch.FlagNames(uint32(f))
 }

@@ -5,7 +5,9 @@ import (
 	"runtime"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -73,11 +75,11 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 
 // variables returns variables of a module and of a library, which are kept by these.
 func (b *besideHeld) variables() (list []Memory) {
-	mod := Need(b.gpu.LoadModule([]byte(managedPTX)))(b.t)
+	mod := Need(b.gpu.LoadModule([]byte(ManagedPTX)))(b.t)
 	list = append(list, Need(mod.Global("own"))(b.t))
 	b.made["module"]++
 	b.made["device memory"]++
-	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(managedPTX)); !b.missing("library", err) {
+	if l, err := library.Load(b.gpu.Device().Driver(), []byte(ManagedPTX)); !b.missing("library", err) {
 		if m, err := l.Managed(b.gpu, "total"); !b.missing("managed memory", err) {
 			list = append(list, m)
 		}
@@ -104,7 +106,7 @@ func (b *besideHeld) wrapped() (list []Memory) {
 
 // taken returns memory that the launch of a graph has allocated, if the driver has such graphs.
 func (b *besideHeld) taken(s *Stream) *DeviceMem {
-	g := Need(b.gpu.NewGraph())(b.t)
+	g := Need(graph.New(b.gpu))(b.t)
 	b.made["graph"]++
 	_, m, err := AddAlloc(g, 64)
 	if b.missing("memory of a graph", err) {
@@ -161,13 +163,13 @@ func (b *besideHeld) exported() (use func() error) {
 // function that launches the graph, and does the same on a stream. Elsewhere the imported file is not
 // of a semaphore, and nothing uses it: examples/vulkan has such a test with a semaphore of Vulkan.
 func (b *besideHeld) signals(s *Stream, x *interop.Semaphore) (use func() error) {
-	g := Need(b.gpu.NewGraph())(b.t)
+	g := Need(graph.New(b.gpu))(b.t)
 	b.made["graph"]++
 	if x == nil {
 		return func() error { return nil }
 	}
-	n := Need(g.Add(&SignalNode{Ops: []ExternalOp{x.At(0)}}))(b.t)
-	Need(g.Add(&ExternalWaitNode{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
+	n := Need(g.Add(&graph.ExternalSignal{Ops: []ExternalOp{x.At(0)}}))(b.t)
+	Need(g.Add(&graph.ExternalWait{Ops: []ExternalOp{x.At(0)}}, n))(b.t)
 	e := Need(g.Instantiate())(b.t)
 	b.made["executable graph"]++
 	software := b.gpu.Device().Driver().String() == "the software driver"

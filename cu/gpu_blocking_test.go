@@ -17,8 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
@@ -76,7 +78,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []core.MemoryKind{core.DeviceMemory, ModuleVariable, ManagedVariable, core.PooledMemory,
+	for _, k := range []core.MemoryKind{core.DeviceMemory, core.ModuleVariable, core.ManagedVariable, core.PooledMemory,
 		RegisteredMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		if !memories[k] {
 			t.Errorf("no %s (%+v) is abandoned", k.Name, k.MemoryTraits)
@@ -105,11 +107,11 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 		reflect.TypeFor[*Event]():             "event",
 		reflect.TypeFor[*EventPool]():         "event pool",
 		reflect.TypeFor[*interop.Semaphore](): "external semaphore",
-		reflect.TypeFor[*Graph]():             "graph",
-		reflect.TypeFor[*GraphExec]():         "executable graph",
+		reflect.TypeFor[*graph.Graph]():       "graph",
+		reflect.TypeFor[*graph.Exec]():        "executable graph",
 		reflect.TypeFor[*green.Context]():     "green context",
 		reflect.TypeFor[*HostMem]():           "host memory",
-		reflect.TypeFor[*Library]():           "library",
+		reflect.TypeFor[*library.Library]():   "library",
 		reflect.TypeFor[*memory.Pool]():       "memory pool",
 		reflect.TypeFor[*Module]():            "module",
 		reflect.TypeFor[*memory.Physical]():   "physical memory",
@@ -275,7 +277,7 @@ func (b *besideHeld) run(contexts bool) {
 		{"Event.Record", func() error { return e.Record(b.other) }},
 		{"Event.Record, waited for", func() error { return twice.Record(b.other) }},
 		{"Event.Record, RecordExternal", func() error {
-			g, err := b.capturing.Capture(CaptureRelaxed, func() error {
+			g, err := graph.Capture(b.capturing, graph.CaptureRelaxed, func() error {
 				return pending.RecordWithFlags(b.capturing, RecordExternal)
 			})
 			if err != nil {
@@ -336,7 +338,7 @@ func (b *besideHeld) objects(contexts bool) (forget func() error) {
 		b.made["stream"]++
 	}
 	tl := Need(b.gpu.NewTimeline(0))(t)
-	g := Need(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
+	g := Need(graph.Capture(s, graph.CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
 	x := Need(g.Instantiate())(t)
 	e := Need(b.gpu.NewEvent(0))(t)
 	used := Need(b.gpu.Alloc(1 << 10))(t)
@@ -377,7 +379,7 @@ func (b *besideHeld) missing(kind string, err error) bool {
 func (b *besideHeld) code(s *Stream) (use func() error) {
 	t := b.t
 	uses := []func() error{func() error { return nil }}
-	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(CountPTX)); !b.missing("library", err) {
+	if l, err := library.Load(b.gpu.Device().Driver(), []byte(CountPTX)); !b.missing("library", err) {
 		tick := Need(Need(l.Kernel("tick"))(t).Function(b.gpu))(t)
 		m := Need(b.gpu.Alloc(4))(t)
 		b.made["device memory"]++
@@ -387,7 +389,7 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 			return tick.Launch(b.held, OneThread, Ptr(m))
 		})
 	}
-	launches := func(g *Graph, flags InstantiateFlags) {
+	launches := func(g *graph.Graph, flags graph.InstantiateFlags) {
 		x := Need(g.InstantiateWithFlags(flags))(t)
 		b.ok(x.Launch(s))
 		b.made["executable graph"]++
@@ -396,19 +398,19 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 			return x.Launch(b.held)
 		})
 	}
-	allocates := Need(b.gpu.NewGraph())(t)
+	allocates := Need(graph.New(b.gpu))(t)
 	b.made["graph"]++
 	if n, m, err := AddAlloc(allocates, 64); !b.missing("memory of a graph", err) {
-		Need(allocates.Add(&MemsetNode{Dst: m, Value: 1}, n))(t)
-		launches(allocates, InstantiateAutoFree)
+		Need(allocates.Add(&graph.Memset{Dst: m, Value: 1}, n))(t)
+		launches(allocates, graph.InstantiateAutoFree)
 	}
-	chooses := Need(b.gpu.NewGraph())(t)
+	chooses := Need(graph.New(b.gpu))(t)
 	b.made["graph"]++
 	if c, err := chooses.NewConditionAt(1); !b.missing("condition", err) {
 		delete(b.made, "condition") // it belongs to its graph
 		_, body, err := AddIf(chooses, c)
 		b.ok(err)
-		Need(body.Add(&EmptyNode{}))(t)
+		Need(body.Add(&graph.Empty{}))(t)
 		launches(chooses, 0)
 	}
 	launches(b.nodes(), 0)
@@ -423,34 +425,34 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 }
 
 // nodes returns a graph of one row, with a node of each type that needs no newer driver.
-func (b *besideHeld) nodes() *Graph {
+func (b *besideHeld) nodes() *graph.Graph {
 	t := b.t
-	g, child := Need(b.gpu.NewGraph())(t), Need(b.gpu.NewGraph())(t)
+	g, child := Need(graph.New(b.gpu))(t), Need(graph.New(b.gpu))(t)
 	m, h := Need(b.gpu.Alloc(64))(t), Need(b.gpu.AllocHost(64, 0))(t)
 	e := Need(b.gpu.NewEvent(0))(t)
 	for _, kind := range []string{"graph", "graph", "device memory", "host memory", "event"} {
 		b.made[kind]++
 	}
-	Need(child.Add(&EmptyNode{}))(t)
-	var last []GraphNode
-	for _, add := range []func(deps ...GraphNode) (GraphNode, error){
-		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&RecordNode{Event: e}, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) {
-			return g.Add(&KernelNode{Kernel: b.spin, Config: OneThread, Args: []Arg{U64(1)}}, deps...)
+	Need(child.Add(&graph.Empty{}))(t)
+	var last []graph.Node
+	for _, add := range []func(deps ...graph.Node) (graph.Node, error){
+		func(deps ...graph.Node) (graph.Node, error) { return g.Add(&graph.Record{Event: e}, deps...) },
+		func(deps ...graph.Node) (graph.Node, error) {
+			return g.Add(&graph.Kernel{Function: b.spin, Config: OneThread, Args: []Arg{U64(1)}}, deps...)
 		},
-		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&CopyNode{Dst: m, Src: h}, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&MemsetNode{Dst: m, Value: 1}, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&ChildNode{Graph: child}, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&HostNode{Func: func() {}}, deps...) },
-		func(deps ...GraphNode) (GraphNode, error) {
-			return g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(m.Span(0, 4), 1)}}, deps...)
+		func(deps ...graph.Node) (graph.Node, error) { return g.Add(&graph.Copy{Dst: m, Src: h}, deps...) },
+		func(deps ...graph.Node) (graph.Node, error) { return g.Add(&graph.Memset{Dst: m, Value: 1}, deps...) },
+		func(deps ...graph.Node) (graph.Node, error) { return g.Add(&graph.Child{Graph: child}, deps...) },
+		func(deps ...graph.Node) (graph.Node, error) { return g.Add(&graph.HostFunc{Func: func() {}}, deps...) },
+		func(deps ...graph.Node) (graph.Node, error) {
+			return g.Add(&graph.MemOps{Ops: []MemOp{WriteWord32(m.Span(0, 4), 1)}}, deps...)
 		},
-		func(deps ...GraphNode) (GraphNode, error) { return g.Add(&WaitNode{Event: e}, deps...) },
+		func(deps ...graph.Node) (graph.Node, error) { return g.Add(&graph.Wait{Event: e}, deps...) },
 	} {
 		n, err := add(last...)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			b.ok(err)
-			last = []GraphNode{n}
+			last = []graph.Node{n}
 		}
 	}
 	return g

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -87,18 +88,18 @@ func TestGPUMemset16(t *testing.T) {
 	NoErr(t, s.Memset16(m.Span(2, 4), 0x0201))
 	NoErr(t, s.Memset16(m.Span(2, 0), 7)) // nothing
 	NoErr(t, s.Memset2D16(Rows{m, pitch}.At(6, 1), 0x0403, 2, 2))
-	captured := Need(s.Capture(CaptureRelaxed, func() error { return s.Memset16(m.Span(10, 2), 0x0605) }))(t)
+	captured := Need(graph.Capture(s, graph.CaptureRelaxed, func() error { return s.Memset16(m.Span(10, 2), 0x0605) }))(t)
 	defer captured.Close()
-	g := Need(gpu.NewGraph())(t)
+	g := Need(graph.New(gpu))(t)
 	defer g.Close()
-	set := Need(g.Add(&MemsetNode{Dst: m.Span(12, 2), Value: 0x0807, ElementSize: 2}))(t)
+	set := Need(g.Add(&graph.Memset{Dst: m.Span(12, 2), Value: 0x0807, ElementSize: 2}))(t)
 	x := Need(g.Instantiate())(t)
 	defer x.Close()
 	y := Need(captured.Instantiate())(t)
 	defer y.Close()
 	NoErr(t, x.Launch(s))
 	NoErr(t, y.Launch(s))
-	NoErr(t, x.Set(set, &MemsetNode{Dst: m.Span(14, 2), Value: 0x0a09, ElementSize: 2}))
+	NoErr(t, x.Set(set, &graph.Memset{Dst: m.Span(14, 2), Value: 0x0a09, ElementSize: 2}))
 	NoErr(t, x.Launch(s))
 	managed, err := memory.AllocManaged(gpu, pitch, memory.AttachGlobal)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -106,13 +107,13 @@ func TestGPUMemset16(t *testing.T) {
 	}
 	NoErr(t, err)
 	defer managed.Close()
-	if err := x.Set(set, &MemsetNode{Dst: managed.Span(0, 14), Value: 0x0201, ElementSize: 2}); !errors.Is(err, ResultInvalidValue) ||
+	if err := x.Set(set, &graph.Memset{Dst: managed.Span(0, 14), Value: 0x0201, ElementSize: 2}); !errors.Is(err, ResultInvalidValue) ||
 		!strings.Contains(err.Error(), "mix up") {
 		t.Errorf("a node for 7 words of managed memory: %v", err)
 	}
 	for _, value := range []uint16{0x0101, 0x0201} {
 		n := map[uint16]uint64{0x0101: 14, 0x0201: 16}[value]
-		NoErr(t, x.Set(set, &MemsetNode{Dst: managed.Span(0, n), Value: uint32(value), ElementSize: 2}))
+		NoErr(t, x.Set(set, &graph.Memset{Dst: managed.Span(0, n), Value: uint32(value), ElementSize: 2}))
 		for range 2 { // drivers set the words of the first launch right
 			NoErr(t, s.Memset(managed, 0))
 			NoErr(t, x.Launch(s))
@@ -125,7 +126,7 @@ func TestGPUMemset16(t *testing.T) {
 			}))
 		}
 	}
-	NoErr(t, set.Set(&MemsetNode{Dst: m.Span(48, 2), Value: 0x0c0b, ElementSize: 2}))
+	NoErr(t, set.Set(&graph.Memset{Dst: m.Span(48, 2), Value: 0x0c0b, ElementSize: 2}))
 	z := Need(g.Instantiate())(t)
 	defer z.Close()
 	NoErr(t, z.Launch(s))
@@ -146,7 +147,7 @@ func TestGPUMemset16(t *testing.T) {
 		"an odd size":    s.Memset16(m.Span(0, 3), 0),
 		"an odd pitch":   s.Memset2D16(Rows{m, 15}, 0, 2, 2),
 		"odd rows":       s.Memset2D16(Rows{m, pitch}.At(1, 0), 0, 2, 2),
-		"an odd node":    set.Set(&MemsetNode{Dst: m.Span(0, 3), Value: 0, ElementSize: 2}),
+		"an odd node":    set.Set(&graph.Memset{Dst: m.Span(0, 3), Value: 0, ElementSize: 2}),
 	} {
 		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "must be multiples of 2") {
 			t.Errorf("%s: %v", name, err)

@@ -3,14 +3,13 @@ package cu_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
-	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -71,7 +70,7 @@ func TestGPUCopyAll(t *testing.T) {
 		}
 		return nil
 	}))
-	g := Need(s.Capture(CaptureGlobal, func() error {
+	g := Need(graph.Capture(s, graph.CaptureGlobal, func() error {
 		return s.CopyAll([]MemCopy{{all.Span(0, 4), src.Span(8, 4)}, {all.Span(4, 4), src.Span(80, 4)}})
 	}))(t)
 	x := Need(g.Instantiate())(t)
@@ -82,70 +81,4 @@ func TestGPUCopyAll(t *testing.T) {
 		t.Errorf("by a graph (-want +got):\n%s", diff)
 	}
 	NoErr(t, errors.Join(x.Close(), g.Close()))
-}
-
-// TestGPUDiscard discards and prefetches managed memory on a real GPU.
-func TestGPUDiscard(t *testing.T) {
-	gpu := GPUContext(t)
-	s := Need(gpu.NewStream(StreamNonBlocking))(t)
-	defer s.Close()
-	const half = 2 << 20
-	m, err := memory.AllocManaged(gpu, 2*half, memory.AttachGlobal)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
-	}
-	NoErr(t, err)
-	defer m.Close()
-	NoErr(t, m.View(func(b []byte) error { b[0], b[half] = 1, 2; return nil }))
-	first, second := m.Span(0, half), m.Span(half, half)
-	dev, host := memory.LocationOf(gpu.Device()), memory.Location{Type: memory.LocationHost}
-	NoErr(t, memory.PrefetchAll(s, []memory.Move{{Mem: first, To: dev}, {Mem: second, To: host}}))
-	NoErr(t, s.Synchronize())
-	for i, want := range []memory.Location{dev, host} {
-		if got := Need(memory.ManagedInfoOf(gpu, m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
-			t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want)
-		}
-	}
-	err = memory.Discard(s, first)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
-	}
-	NoErr(t, err)
-	NoErr(t, memory.DiscardAndPrefetch(s, []memory.Move{{Mem: first, To: dev}}))
-	NoErr(t, s.Memset(first, 9))
-	NoErr(t, s.Synchronize())
-	NoErr(t, m.View(func(b []byte) error {
-		if b[0] != 9 || b[half-1] != 9 || b[half] != 2 {
-			t.Errorf("the bytes are %d, %d and %d", b[0], b[half-1], b[half])
-		}
-		return nil
-	}))
-	legacy := Need(gpu.LegacyStream())(t)
-	defer legacy.Close()
-	if err := memory.Discard(legacy, first); !errors.Is(err, core.ErrInvalid) {
-		t.Error(err)
-	}
-}
-
-// TestGPUDescriptors checks on a real GPU that no program which the process starts gets an exported file.
-func TestGPUDescriptors(t *testing.T) {
-	gpu := GPUContext(t)
-	p, err := memory.NewPhysical(gpu, 1, memory.PhysicalOptions{Shareable: true})
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
-		t.Log("no file stands for memory here:", err)
-		return
-	}
-	NoErr(t, err)
-	defer p.Close()
-	files := []*os.File{Need(p.Export())(t)}
-	if pool, err := memory.NewPool(gpu, memory.PoolOptions{Shareable: true}); err == nil {
-		defer pool.Close()
-		files = append(files, Need(pool.Export())(t))
-	} else {
-		t.Log(err)
-	}
-	for _, f := range files {
-		defer f.Close()
-		CheckCloseOnExec(t, f)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -120,7 +121,7 @@ func TestGPUFullQueue(t *testing.T) {
 			check("wait of a stream", func() { tab.StreamWaitEvent(driver.At{}, core.Of(free).Raw, ev, 0) }, func() { free.WaitEvent(raw) })
 			for name, s := range map[string]*Stream{"blocking": blocking, "non-blocking": free} {
 				try("this package: capture of a "+name+" stream", func() {
-					g, err := s.Capture(CaptureRelaxed, func() error { return nil })
+					g, err := graph.Capture(s, graph.CaptureRelaxed, func() error { return nil })
 					if err != nil {
 						t.Log(err)
 						return

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -41,13 +43,13 @@ func TestGPUHandles(t *testing.T) {
 		t.Error("the timeline is of another device")
 	}
 
-	g := Need(gpu.NewGraph())(t)
+	g := Need(graph.New(gpu))(t)
 	c, err := g.NewConditionAt(1)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		NoErr(t, err)
 		_, body, err := AddIf(g, c)
 		NoErr(t, err)
-		n := Need(body.Add(&EmptyNode{}))(t)
+		n := Need(body.Add(&graph.Empty{}))(t)
 		if c.Handle() == 0 || n.Graph() != body {
 			t.Errorf("condition %#x, graph %p of a node of %p", c.Handle(), n.Graph(), body)
 		}
@@ -73,7 +75,7 @@ func TestGPULibraryFile(t *testing.T) {
 	drv := GPUDriver(t)
 	path := filepath.Join(t.TempDir(), "count.ptx")
 	NoErr(t, os.WriteFile(path, []byte(CountPTX), 0o600))
-	l, err := drv.LoadLibraryFile(path)
+	l, err := library.LoadFile(drv, path)
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
 		t.Skip(err)
 	}
@@ -87,7 +89,7 @@ func TestGPULibraryFile(t *testing.T) {
 		t.Errorf("the driver says %v, and that the kernel is of library %#x, not %#x", res, own, l.Handle())
 	}
 	NoErr(t, l.Close())
-	_, err = drv.LoadLibraryFile(path + ".absent")
+	_, err = library.LoadFile(drv, path+".absent")
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is missing: %v", err)
 	}
@@ -96,7 +98,7 @@ func TestGPULibraryFile(t *testing.T) {
 // TestGPUGraphNodeBodies finds the bodies of conditional nodes again.
 func TestGPUGraphNodeBodies(t *testing.T) {
 	gpu := GPUContext(t)
-	g := Need(gpu.NewGraph())(t)
+	g := Need(graph.New(gpu))(t)
 	defer g.Close()
 	c, err := g.NewCondition()
 	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.3
@@ -111,71 +113,7 @@ func TestGPUGraphNodeBodies(t *testing.T) {
 	inner := Need(bodies[2].NewCondition())(t)
 	in, body, err := AddIf(bodies[2], inner)
 	NoErr(t, err)
-	if got := Need(BodiesOf(in))(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
+	if got := Need(BodiesOf(in))(t); !slices.Equal(got, []*graph.Graph{body}) || in.Graph() != bodies[2] {
 		t.Errorf("the bodies within a body are %v", got)
 	}
-}
-
-// TestGPUPoolAccess lets another device use the memory of a pool, if there is one.
-func TestGPUPoolAccess(t *testing.T) {
-	gpu := GPUContext(t)
-	p := GPUPool(t, gpu, memory.PoolOptions{})
-	if !Need(p.Access(gpu.Device()))(t) {
-		t.Error("the pool's own device has no access")
-	}
-	for _, peer := range Need(gpu.Device().Driver().Devices())(t) {
-		if peer == gpu.Device() || !Need(gpu.Device().CanAccessPeer(peer))(t) {
-			continue
-		}
-		for _, allow := range []bool{true, false} {
-			NoErr(t, p.SetAccess(peer, allow))
-			if can := Need(p.Access(peer))(t); can != allow {
-				t.Errorf("%v: after SetAccess(%v), Access = %v", peer, allow, can)
-			}
-		}
-	}
-}
-
-// TestGPUVirtualMemAccess asks about access and sizes, and unmaps one of two mappings.
-func TestGPUVirtualMemAccess(t *testing.T) {
-	gpu := GPUContext(t)
-	least, best, err := memory.Granularity(gpu, memory.PhysicalOptions{})
-	if errors.Is(err, ResultNotSupported) {
-		t.Skip(err)
-	}
-	if err != nil || least == 0 || best < least || best%least != 0 {
-		t.Errorf("Granularity = %d, %d, %v", least, best, err)
-	}
-	m := Need(memory.Reserve(gpu, 8*best))(t)
-	p := Need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
-	size := p.Size()
-	if size%least != 0 {
-		t.Errorf("physical memory of %d bytes, where the granularity is %d", size, least)
-	}
-	second := 4 * best
-	NoErr(t, errors.Join(m.Map(0, p), m.Map(second, p), p.Close()))
-	dev := gpu.Device()
-	if a := Need(m.Access(second, dev))(t); a != memory.AccessReadWrite {
-		t.Errorf("Access = %v", a)
-	}
-	NoErr(t, m.SetAccess(dev, memory.AccessRead))
-	if a := Need(m.Access(0, dev))(t); a != memory.AccessRead {
-		t.Errorf("after SetAccess: %v", a)
-	}
-	NoErr(t, m.SetAccess(dev, memory.AccessReadWrite))
-	s := Need(gpu.NewStream(StreamNonBlocking))(t)
-	defer s.Close()
-	NoErr(t, s.Memset(m.Span(second, 64), 3))
-	NoErr(t, m.Unmap(second, size)) // waits for the memset
-	if m.Size() != size {
-		t.Errorf("%d bytes are mapped", m.Size())
-	}
-	if err := s.Memset(m.Span(second, 64), 4); !errors.Is(err, ResultInvalidValue) {
-		t.Errorf("a memset of memory that is unmapped: %v", err)
-	}
-	b := make([]byte, 64)
-	if _, err := m.Mem().ReadAt(b, 0); err != nil || b[0] != 3 || b[63] != 3 { // the other mapping has the content
-		t.Errorf("%d, %v", b, err)
-	}
-	NoErr(t, m.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -75,24 +76,24 @@ func TestGPULaunchAttributes(t *testing.T) {
 		t.Errorf("clusters of 16: %v", err)
 	}
 
-	g := Need(s.Capture(CaptureRelaxed, func() error { return size.Launch(s, cfg(8, pairs), Ptr(mem)) }))(t)
+	g := Need(graph.Capture(s, graph.CaptureRelaxed, func() error { return size.Launch(s, cfg(8, pairs), Ptr(mem)) }))(t)
 	x := Need(g.Instantiate())(t)
 	ok(x.Launch(s))
 	saw("captured", 2)
 	ok(errors.Join(x.Close(), g.Close()))
-	g = Need(gpu.NewGraph())(t)
-	n := Need(g.Add(&KernelNode{Kernel: size, Config: cfg(8, pairs, LaunchPriority(-1)), Args: []Arg{Ptr(mem)}}))(t)
+	g = Need(graph.New(gpu))(t)
+	n := Need(g.Add(&graph.Kernel{Function: size, Config: cfg(8, pairs, LaunchPriority(-1)), Args: []Arg{Ptr(mem)}}))(t)
 	x = Need(g.Instantiate())(t)
 	ok(x.Launch(s))
 	saw("a node", 2)
-	ok(n.Set(&KernelNode{Kernel: size, Config: cfg(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{Ptr(mem)}}))
+	ok(n.Set(&graph.Kernel{Function: size, Config: cfg(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{Ptr(mem)}}))
 	y := Need(g.Instantiate())(t)
 	ok(y.Launch(s))
 	saw("a changed node", 3)
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
 	together := LaunchConfig{Grid: Dim3{X: 4}, Block: Dim3{X: 1}, Flags: LaunchCooperative}
-	ok(errors.Join(n.Set(&KernelNode{Kernel: size, Config: large, Args: []Arg{Ptr(mem)}}), n.Set(&KernelNode{Kernel: size, Config: together, Args: []Arg{Ptr(mem)}}),
-		n.Set(&KernelNode{Kernel: size, Config: large, Args: []Arg{Ptr(mem)}})))
+	ok(errors.Join(n.Set(&graph.Kernel{Function: size, Config: large, Args: []Arg{Ptr(mem)}}), n.Set(&graph.Kernel{Function: size, Config: together, Args: []Arg{Ptr(mem)}}),
+		n.Set(&graph.Kernel{Function: size, Config: large, Args: []Arg{Ptr(mem)}})))
 	ok(errors.Join(x.Close(), y.Close(), g.Close()))
 
 	t.Logf("active clusters of 2: %d", Need(size.MaxActiveClusters(cfg(8, pairs)))(t))

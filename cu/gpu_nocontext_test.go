@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -25,7 +26,7 @@ type noContext struct {
 	far       *DeviceMem // of another context
 	host      *HostMem
 	add       *Function
-	exec      *GraphExec
+	exec      *graph.Exec
 }
 
 // calls returns the calls, and what each leaves in the first 4 bytes of mem, or "" if that is not looked at. mem holds
@@ -77,10 +78,10 @@ func (n *noContext) calls() []struct {
 			func(at driver.At) driver.Result { return tab.MemsetD32Async(at, m, 0x7a797877, 1, n.s) },
 			"wxyz",
 		},
-		{"cuGraphUpload", func(at driver.At) driver.Result { return tab.GraphUpload(at, RawExec(n.exec), n.s) }, ""},
+		{"cuGraphUpload", func(at driver.At) driver.Result { return tab.GraphUpload(at, driver.GraphExec(n.exec.Handle()), n.s) }, ""},
 		{
 			"cuGraphLaunch",
-			func(at driver.At) driver.Result { return tab.GraphLaunch(at, RawExec(n.exec), n.s) },
+			func(at driver.At) driver.Result { return tab.GraphLaunch(at, driver.GraphExec(n.exec.Handle()), n.s) },
 			"gggg",
 		},
 		{
@@ -142,7 +143,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	defer CloseIt(t, own)
 	blocking := Need(gpu.NewStream(StreamDefault))(t)
 	defer CloseIt(t, blocking)
-	g := Need(own.Capture(CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
+	g := Need(graph.Capture(own, graph.CaptureRelaxed, func() error { return own.Memset(n.mem.Span(0, 4), 'g') }))(t)
 	defer CloseIt(t, g)
 	n.exec = Need(g.Instantiate())(t)
 	defer CloseIt(t, n.exec)

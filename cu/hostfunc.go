@@ -36,7 +36,7 @@ import "github.com/purecu/purecu/internal/core"
 // # Captures
 //
 // If the stream is being captured, f becomes part of the graph, which keeps f and calls it whenever
-// the graph runs: see [HostNode]. If other code captures the stream, for which each call
+// the graph runs: see graph.HostFunc. If other code captures the stream, for which each call
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s.core() == nil {

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -35,12 +37,12 @@ type behind struct {
 	managed  *HostMem
 	ours     *HostMem // registered
 	mod      *Module
-	lib      *Library
-	exec     *GraphExec
+	lib      *library.Library
+	exec     *graph.Exec
 	virt     *memory.Virtual
 	timeline *Timeline
 	pool     *memory.Pool
-	graph    *Graph
+	graph    *graph.Graph
 	green    *green.Context
 	another  *Context
 }
@@ -97,8 +99,8 @@ var inHostFunc = map[string]struct {
 	"HostMem.Close, managed":    {true, func(b *behind) error { return b.managed.Close() }},
 	"HostMem.Close, registered": {true, func(b *behind) error { return b.ours.Close() }},
 	"Module.Close":              {true, func(b *behind) error { return b.mod.Close() }},
-	"Library.Close":             {true, func(b *behind) error { return b.lib.Close() }},
-	"GraphExec.Close":           {true, func(b *behind) error { return b.exec.Close() }},
+	"library.Library.Close":     {true, func(b *behind) error { return b.lib.Close() }},
+	"graph.Exec.Close":          {true, func(b *behind) error { return b.exec.Close() }},
 	"green.Context.Close":       {true, func(b *behind) error { return b.green.Close() }},
 	"memory.Virtual.Close":      {true, func(b *behind) error { return b.virt.Close() }},
 	"memory.Virtual.Unmap":      {true, func(b *behind) error { return b.virt.Unmap(0, 1<<21) }},
@@ -124,14 +126,14 @@ var inHostFunc = map[string]struct {
 		b.Is(err, ResultOutOfMemory)
 		return nil
 	}},
-	"Context.SetLimit":  {false, func(b *behind) error { return b.GPU.SetLimit(LimitStackSize, 4096) }},
-	"Stream.Free":       {false, func(b *behind) error { return b.on.Free(b.inPool) }},
-	"Stream.Close":      {false, func(b *behind) error { return b.on.Close() }},
-	"Event.Close":       {false, func(b *behind) error { return b.event.Close() }},
-	"memory.Pool.Close": {false, func(b *behind) error { return b.pool.Close() }},
-	"Timeline.Close":    {false, func(b *behind) error { return b.timeline.Close() }},
-	"Graph.Close":       {false, func(b *behind) error { return b.graph.Close() }},
-	"Graph.Instantiate": {false, func(b *behind) error { x, err := b.graph.Instantiate(); return errors.Join(err, x.Close()) }},
+	"Context.SetLimit":        {false, func(b *behind) error { return b.GPU.SetLimit(LimitStackSize, 4096) }},
+	"Stream.Free":             {false, func(b *behind) error { return b.on.Free(b.inPool) }},
+	"Stream.Close":            {false, func(b *behind) error { return b.on.Close() }},
+	"Event.Close":             {false, func(b *behind) error { return b.event.Close() }},
+	"memory.Pool.Close":       {false, func(b *behind) error { return b.pool.Close() }},
+	"Timeline.Close":          {false, func(b *behind) error { return b.timeline.Close() }},
+	"graph.Graph.Close":       {false, func(b *behind) error { return b.graph.Close() }},
+	"graph.Graph.Instantiate": {false, func(b *behind) error { x, err := b.graph.Instantiate(); return errors.Join(err, x.Close()) }},
 }
 
 // soon returns a context.Context that ends late in a test.
@@ -154,14 +156,14 @@ var notInHostFunc = map[string]string{
 	"the driver waits for room in its tables, or for a change of the device, and the software driver does not": "" +
 		"Context.NewStream Context.NewStreamPriority Context.PoolStream Device.PoolStream green.Context.NewStream " +
 		"green.New green.NewWithQueues green.SMResource.SplitGroups green.StreamSMs " +
-		"Context.StartProfile Context.StopProfile Library.Module Library.Managed Kernel.Function Kernel.SetAttribute " +
-		"GraphNode.Work Graph.InstantiateWithFlags Function.Launch Function.Load PreparedLaunch.Launch memory.Prefetch",
+		"Context.StartProfile Context.StopProfile library.Library.Module library.Library.Managed library.Kernel.Function library.Kernel.SetAttribute " +
+		"graph.Node.Work graph.Graph.InstantiateWithFlags Function.Launch Function.Load PreparedLaunch.Launch memory.Prefetch",
 	"it frees what no work uses when memory is short, as Context.Alloc does": "" +
 		"Device.NewContext Device.NewContextWithSMs Device.PrimaryContext Device.RetainPrimaryContext Context.AllocHost " +
 		"Context.AllocPitch memory.AllocManaged Context.RegisterHost memory.Reserve memory.NewPhysical " +
-		"memory.Virtual.Grow Stream.Alloc memory.Pool.Alloc memory.Pool.AllocHost Graph.Add Graph.Clone Context.NewGraph memory.NewPool " +
+		"memory.Virtual.Grow Stream.Alloc memory.Pool.Alloc memory.Pool.AllocHost graph.Graph.Add graph.Graph.Clone graph.New memory.NewPool " +
 		"Context.EnablePeerAccess memory.ImportPhysical interop.ImportMem memory.OpenIPC memory.ImportPool " +
-		"memory.Pool.Open Driver.LoadLibrary Driver.LoadLibraryFile Module.Function Module.Global GraphExec.Upload DeviceMem.Memset",
+		"memory.Pool.Open library.Load library.LoadFile Module.Function Module.Global graph.Exec.Upload DeviceMem.Memset",
 	"it is as Context.LoadModule": "Context.LoadModuleFile",
 	"another goroutine, or a kernel, may raise the counter, so nobody knows whether the wait would end": "Timeline.Wait",
 	"the semaphore belongs to another API, which the test does not have":                                "interop.Semaphore.Close",
@@ -197,16 +199,16 @@ func TestHostFuncCloses(t *testing.T) {
 				mem: Need(r.GPU.Alloc(64))(t), host: Need(r.GPU.AllocHost(64, 0))(t),
 				managed: Need(memory.AllocManaged(r.GPU, 64, memory.AttachGlobal))(t),
 				ours:    Need(r.GPU.RegisterHost(make([]byte, 4096), 0))(t),
-				mod:     Need(r.GPU.LoadModule([]byte(SpinPTX)))(t), lib: Need(r.Drv.LoadLibrary([]byte(SpinPTX)))(t),
+				mod:     Need(r.GPU.LoadModule([]byte(SpinPTX)))(t), lib: Need(library.Load(r.Drv, []byte(SpinPTX)))(t),
 				virt: Need(memory.Reserve(r.GPU, 1<<21))(t), timeline: Need(r.GPU.NewTimeline(0))(t),
-				pool: Need(memory.NewPool(r.GPU, memory.PoolOptions{}))(t), graph: Need(r.GPU.NewGraph())(t)}
+				pool: Need(memory.NewPool(r.GPU, memory.PoolOptions{}))(t), graph: Need(graph.New(r.GPU))(t)}
 			r.OK(b.virt.Grow(1 << 21))
 			b.inPool = Need(b.pool.Alloc(b.on, 64))(t)
 			events := Need(r.GPU.EventPool())(t)
 			b.pooled = Need(events.Acquire())(t)
 			spin := Need(b.mod.Function("spin"))(t)
 			kernel := Need(Need(b.lib.Kernel("spin"))(t).Function(r.GPU))(t)
-			Need(b.graph.Add(&EmptyNode{}))(t)
+			Need(b.graph.Add(&graph.Empty{}))(t)
 			b.exec = Need(b.graph.Instantiate())(t)
 			sms := Need(green.DeviceSMs(Need(r.Drv.Device(0))(t)))(t)
 			b.green = Need(green.New(r.GPU, sms))(t)
@@ -221,7 +223,7 @@ func TestHostFuncCloses(t *testing.T) {
 			r.OK(green.Close())
 			close(begin)
 			wantRefused(r, c.refused, got)
-			// The collector must not close the module of the library, or Library.Close has nothing to wait for.
+			// The collector must not close the module of the library, or library.Library.Close has nothing to wait for.
 			runtime.KeepAlive(kernel)
 			other := Need(Need(r.Drv.Device(0))(t).PrimaryContext())(t) // r.gpu may be closed
 			r.OK(errors.Join(other.Synchronize(), other.Close()))

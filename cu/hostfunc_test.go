@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -75,16 +76,16 @@ func TestHostFuncRefused(t *testing.T) {
 	never := func() { t.Error("a function was called") }
 	closed := r.Stream()
 	r.OK(closed.Close())
-	g, gone, other := Need(r.GPU.NewGraph())(t), Need(r.GPU.NewGraph())(t), Need(r.GPU.NewGraph())(t)
+	g, gone, other := Need(graph.New(r.GPU))(t), Need(graph.New(r.GPU))(t), Need(graph.New(r.GPU))(t)
 	defer g.Close()
 	defer other.Close()
-	alien := Need(other.Add(&EmptyNode{}))(t)
+	alien := Need(other.Add(&graph.Empty{}))(t)
 	r.OK(gone.Close())
 	var nothing *Stream
-	var noGraph *Graph
-	node := func(g *Graph, f func(), after ...GraphNode) error {
-		n, err := g.Add(&HostNode{Func: f}, after...)
-		if n != (GraphNode{}) {
+	var noGraph *graph.Graph
+	node := func(g *graph.Graph, f func(), after ...graph.Node) error {
+		n, err := g.Add(&graph.HostFunc{Func: f}, after...)
+		if n != (graph.Node{}) {
 			t.Errorf("there is a node with the error %v", err)
 		}
 		return err
@@ -99,10 +100,10 @@ func TestHostFuncRefused(t *testing.T) {
 		"nil function":       {r.S.HostFunc(nil), ErrNil, "the function is nil"},
 		"closed stream":      {closed.HostFunc(never), ErrClosed, "the stream was closed"},
 		"nil graph":          {node(noGraph, never), ErrNil, "the graph is nil"},
-		"zero graph":         {node(new(Graph), never), ErrNil, "the graph is nil"},
+		"zero graph":         {node(new(graph.Graph), never), ErrNil, "the graph is nil"},
 		"no function":        {node(g, nil), ErrNil, "the function is nil"},
 		"closed graph":       {node(gone, never), ErrClosed, "the graph was closed"},
-		"after nothing":      {node(g, never, GraphNode{}), ErrNil, "graph node"},
+		"after nothing":      {node(g, never, graph.Node{}), ErrNil, "graph node"},
 		"after another's":    {node(g, never, alien), ResultInvalidValue, "its own graph"},
 		"nil in nil":         {nothing.HostFunc(nil), ErrNil, "the stream is nil"},
 		"closed with no one": {closed.HostFunc(nil), ErrNil, "the function is nil"},
@@ -120,7 +121,7 @@ func TestHostFuncRefused(t *testing.T) {
 	refuse("cuGraphAddHostNode")
 	r.Is(node(g, never), ResultOutOfMemory)
 	refuse("cuLaunchHostFunc")
-	if _, err := r.S.Capture(CaptureGlobal, func() error { return r.S.HostFunc(never) }); err == nil {
+	if _, err := graph.Capture(r.S, graph.CaptureGlobal, func() error { return r.S.HostFunc(never) }); err == nil {
 		t.Error("what was refused was captured")
 	} else {
 		r.Is(err, ResultOutOfMemory)
@@ -165,7 +166,7 @@ func TestHostFuncCaptured(t *testing.T) {
 	c.Want(t, "closing waits for the launches", "a", "b", "c", "d")
 
 	// A capture that fails.
-	_, err := r.S.Capture(CaptureRelaxed, func() error { return errors.Join(r.S.HostFunc(c.Of("lost")), core.ErrBusy) })
+	_, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error { return errors.Join(r.S.HostFunc(c.Of("lost")), core.ErrBusy) })
 	r.Is(err, core.ErrBusy)
 	Kept(t, "after a capture that failed", 0)
 	c.Want(t, "in the end")
@@ -210,21 +211,21 @@ func TestHostFuncInOtherCapture(t *testing.T) {
 func TestHostFuncInGraph(t *testing.T) {
 	r := NewSoft(t)
 	var c Calls
-	build := func(names ...string) *Graph {
-		g := Need(r.GPU.NewGraph())(t)
-		var last []GraphNode
+	build := func(names ...string) *graph.Graph {
+		g := Need(graph.New(r.GPU))(t)
+		var last []graph.Node
 		for _, name := range names {
-			last = []GraphNode{Need(g.Add(&HostNode{Func: c.Of(name)}, last...))(t)}
+			last = []graph.Node{Need(g.Add(&graph.HostFunc{Func: c.Of(name)}, last...))(t)}
 		}
 		return g
 	}
-	run := func(x *GraphExec) {
+	run := func(x *graph.Exec) {
 		t.Helper()
 		r.OK(x.Launch(r.S))
 		r.OK(r.S.Synchronize())
 	}
 	g := build("a", "b")
-	if typ := Need(Need(g.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
+	if typ := Need(Need(g.Nodes())(t)[0].Type())(t); typ != graph.NodeTypeHost {
 		t.Errorf("the node is of type %v", typ)
 	}
 	copied := Need(g.Clone())(t)
@@ -278,10 +279,10 @@ func TestHostFuncInGraph(t *testing.T) {
 	c.Want(t, "in the end")
 
 	// Functions, among other nodes, in a capture to a graph.
-	g = Need(r.GPU.NewGraph())(t)
-	first := Need(g.Add(&HostNode{Func: c.Of("first")}))(t)
-	ends := Need(g.Capture(r.S, CaptureGlobal, func() error { return r.S.HostFunc(c.Of("second")) }, first))(t)
-	Need(g.Add(&HostNode{Func: c.Of("third")}, ends...))(t)
+	g = Need(graph.New(r.GPU))(t)
+	first := Need(g.Add(&graph.HostFunc{Func: c.Of("first")}))(t)
+	ends := Need(g.Capture(r.S, graph.CaptureGlobal, func() error { return r.S.HostFunc(c.Of("second")) }, first))(t)
+	Need(g.Add(&graph.HostFunc{Func: c.Of("third")}, ends...))(t)
 	x = Need(g.Instantiate())(t)
 	run(x)
 	c.Want(t, "captured to a graph", "first", "second", "third")
@@ -293,8 +294,8 @@ func TestHostFuncInGraph(t *testing.T) {
 func TestHostFuncAbandoned(t *testing.T) {
 	r := NewSoft(t)
 	func() {
-		g := Need(r.GPU.NewGraph())(t)
-		Need(g.Add(&HostNode{Func: func() {}}))(t)
+		g := Need(graph.New(r.GPU))(t)
+		Need(g.Add(&graph.HostFunc{Func: func() {}}))(t)
 		x := Need(g.Instantiate())(t)
 		r.OK(x.Launch(r.S))
 	}()
@@ -313,8 +314,8 @@ func TestHostFuncPoison(t *testing.T) {
 		for range 3 {
 			r.OK(r.S.HostFunc(never))
 		}
-		g := Need(r.GPU.NewGraph())(t)
-		Need(g.Add(&HostNode{Func: never}))(t)
+		g := Need(graph.New(r.GPU))(t)
+		Need(g.Add(&graph.HostFunc{Func: never}))(t)
 		x := Need(g.Instantiate())(t)
 		r.OK(x.Launch(r.S))
 		Kept(t, "before", 4)
@@ -325,7 +326,7 @@ func TestHostFuncPoison(t *testing.T) {
 		}
 		r.Release(r.S)
 		r.Is(r.S.HostFunc(never), ErrContextPoisoned)
-		_, err := g.Add(&HostNode{Func: never})
+		_, err := g.Add(&graph.HostFunc{Func: never})
 		r.OK(err)
 		Kept(t, "the graph has two", 2)
 		g.Close()
@@ -486,7 +487,7 @@ func TestHostFuncDefaultStreams(t *testing.T) {
 		s := Need(th.DefaultStream())(t)
 		r.OK(s.HostFunc(c.Of("thread")))
 		r.OK(s.Synchronize())
-		g := Need(s.Capture(CaptureThreadLocal, func() error { return s.HostFunc(c.Of("graph")) }))(t)
+		g := Need(graph.Capture(s, graph.CaptureThreadLocal, func() error { return s.HostFunc(c.Of("graph")) }))(t)
 		x := Need(g.Instantiate())(t)
 		r.OK(x.Launch(s))
 		r.OK(s.Synchronize())
@@ -571,8 +572,8 @@ func TestHostFuncFromC(t *testing.T) {
 	c.Want(t, "in order", "first", "second", "exit")
 	Kept(t, "they were called", 0)
 
-	g := Need(r.s.Capture(CaptureGlobal, func() error { return r.s.HostFunc(c.Of("node")) }))(t)
-	Need(g.Add(&HostNode{Func: c.Of("built")}, Need(g.Nodes())(t)...))(t)
+	g := Need(graph.Capture(r.s, graph.CaptureGlobal, func() error { return r.s.HostFunc(c.Of("node")) }))(t)
+	Need(g.Add(&graph.HostFunc{Func: c.Of("built")}, Need(g.Nodes())(t)...))(t)
 	x := Need(g.Instantiate())(t)
 	r.ok(x.Launch(r.s))
 	r.ok(x.Launch(r.s))
@@ -663,13 +664,13 @@ func TestGPUHostFunc(t *testing.T) {
 		t.Errorf("%d functions were called, in order: %v", len(order), slices.IsSorted(order))
 	}
 
-	built := Need(s.Capture(CaptureGlobal, func() error { return s.HostFunc(c.Of("node")) }))(t)
-	if typ := Need(Need(built.Nodes())(t)[0].Type())(t); typ != GraphNodeTypeHost {
+	built := Need(graph.Capture(s, graph.CaptureGlobal, func() error { return s.HostFunc(c.Of("node")) }))(t)
+	if typ := Need(Need(built.Nodes())(t)[0].Type())(t); typ != graph.NodeTypeHost {
 		t.Errorf("the node is of type %v", typ)
 	}
 	twin := Need(built.Clone())(t)
-	Need(twin.Add(&HostNode{Func: c.Of("built")}, Need(twin.Nodes())(t)...))(t)
-	for what, g := range map[string]*Graph{"node": built, "built": twin} {
+	Need(twin.Add(&graph.HostFunc{Func: c.Of("built")}, Need(twin.Nodes())(t)...))(t)
+	for what, g := range map[string]*graph.Graph{"node": built, "built": twin} {
 		x := Need(g.Instantiate())(t)
 		ok(g.Close())
 		want := slices.Compact([]string{"node", what})

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -217,7 +219,7 @@ func TestIPCMistakes(t *testing.T) {
 	beside := Need(r.gpu.Device().NewContext(0))(t)
 	t.Cleanup(func() { beside.Close() })
 	besideStream := r.stream(beside)
-	built := Need(r.gpu.NewGraph())(t)
+	built := Need(graph.New(r.gpu))(t)
 	t.Cleanup(func() { built.Close() })
 	handle := func(e *Event) func() error {
 		return func() error { _, err := e.IPCHandle(context.Background()); return err }
@@ -268,9 +270,9 @@ func TestIPCMistakes(t *testing.T) {
 				"on the same stream; in a graph use an event without EventInterprocess"},
 		{"record, external, closed", func() error { return closed.RecordWithFlags(r.s, RecordExternal) }, ErrClosed, ResultInvalidHandle, ""},
 		{"record, contexts", func() error { return opened.Record(besideStream) }, ErrContextMismatch, ResultInvalidHandle, ""},
-		{"graph, record", func() error { _, err := built.Add(&RecordNode{Event: shared}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, not created yet", func() error { _, err := built.Add(&WaitNode{Event: LazyEvent(sharedFlags)}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
-		{"graph, wait", func() error { _, err := built.Add(&WaitNode{Event: opened}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, record", func() error { _, err := built.Add(&graph.Record{Event: shared}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, not created yet", func() error { _, err := built.Add(&graph.Wait{Event: LazyEvent(sharedFlags)}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
+		{"graph, wait", func() error { _, err := built.Add(&graph.Wait{Event: opened}); return err }, core.ErrShared, ResultStreamCaptureUnsupported, ""},
 		{"time", func() error { _, _, err := opened.Since(opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 		{"time, from a plain one", func() error { _, err := Elapsed(t.Context(), plain, opened); return err }, ErrNotTimed, ResultInvalidHandle, ""},
 	} {
@@ -316,8 +318,8 @@ func TestIPCMistakes(t *testing.T) {
 // their context is not current, and it is not so on the test's thread.
 func TestIPCCalls(t *testing.T) {
 	r := newRig(t)
-	var seen []TraceOp
-	remove := r.drv.AddTracer(func(tr Trace) { seen = append(seen, tr.Op) })
+	var seen []trace.Op
+	remove := trace.Add(r.drv, func(tr trace.Operation) { seen = append(seen, tr.Op) })
 	opened := Need(r.gpu.OpenIPCEvent(ForeignHandle()))(t)
 	lazy := LazyEvent(EventInterprocess, EventDisableTiming)
 	h := Need(lazy.IPCHandle(WithStream(t.Context(), r.s)))(t)
@@ -325,7 +327,7 @@ func TestIPCCalls(t *testing.T) {
 		t.Errorf("two handles: %v and %v", h, again)
 	}
 	remove()
-	if diff := cmp.Diff([]TraceOp{TraceEventCreate, TraceEventCreate}, seen); diff != "" {
+	if diff := cmp.Diff([]trace.Op{trace.EventCreate, trace.EventCreate}, seen); diff != "" {
 		t.Errorf("traces (-want +got):\n%s", diff)
 	}
 	if opened.Flags() != sharedFlags || opened.DeviceIndex() != 0 || !opened.Created() || opened.Key() == lazy.Key() {
@@ -477,7 +479,7 @@ func TestIPCInCapture(t *testing.T) {
 	r := NewSoft(t)
 	e, lazy := r.Event(sharedFlags), LazyEvent(sharedFlags)
 	t.Cleanup(func() { lazy.Close() })
-	g := Need(r.S.Capture(CaptureGlobal, func() error {
+	g := Need(graph.Capture(r.S, graph.CaptureGlobal, func() error {
 		fork := r.Event(EventDisableTiming)
 		r.OK(fork.Record(r.S))
 		r.OK(r.Other.WaitEvent(fork))
@@ -509,7 +511,7 @@ func TestIPCInCapture(t *testing.T) {
 	raw := core.Of(r.Drv).Table()
 	s := r.Stream()
 	wrapped := Need(r.GPU.WrapStream(s.Handle()))(t)
-	if res := raw.StreamBeginCapture(driver.At{}, core.Of(s).Raw, int32(CaptureRelaxed)); res != 0 {
+	if res := raw.StreamBeginCapture(driver.At{}, core.Of(s).Raw, int32(graph.CaptureRelaxed)); res != 0 {
 		t.Fatal(res)
 	}
 	for name, err := range map[string]error{"Record": e.Record(wrapped), "WaitEvent": wrapped.WaitEvent(e)} {

@@ -7,7 +7,6 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/launch"
-	"github.com/purecu/purecu/internal/races"
 )
 
 // Dim3 is a number of blocks or threads in three dimensions. A zero Y or Z counts as 1.
@@ -165,7 +164,8 @@ func (f *Function) enqueue(sc *core.Stream, cfg *launch.Config, args []Arg,
 		if prepared != nil {
 			args = prepared.args
 		}
-		o.Enqueue(sc.Observed(), cfg.Op(), "kernel "+f.core().Name, used(args))
+		o.Enqueue(sc.Observed(), cfg.Op(), "kernel "+f.core().Name,
+			launch.Uses(len(args), func(i int) *launch.Arg { return args[i].core() }))
 	}
 	return res, nil
 }
@@ -206,28 +206,9 @@ func (f *Function) useAll(w *core.Work, cfg *launch.Config, args []Arg,
 	return values.Params(len(args)), nil
 }
 
-// used returns the uses of memory by a kernel with these arguments.
-func used(args []Arg) (uses []races.Use) {
-	for i := range args {
-		if u, is := args[i].core().Use(i); is {
-			uses = append(uses, u)
-		}
-	}
-	return uses
-}
-
 // check compares the launch with the kernel's parameters, if they are known.
 func (f *Function) check(cfg *launch.Config, args []Arg) error {
-	fn := f.core()
-	if err := fn.Check(cfg, len(args)); err != nil || !fn.Known {
-		return err
-	}
-	for i := range args {
-		if err := fn.CheckArg(cfg, i, args[i].core()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.core().Check(cfg, len(args), func(i int) *launch.Arg { return args[i].core() })
 }
 
 // core returns the configuration with 1 for a Y or Z of 0.
@@ -237,9 +218,7 @@ func (cfg *LaunchConfig) core() launch.Config {
 }
 
 // normalize replaces a zero Y or Z by 1.
-func (d Dim3) normalize() Dim3 {
-	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
-}
+func (d Dim3) normalize() Dim3 { return Dim3(launch.DimOf(d.X, d.Y, d.Z)) }
 
 // Grid1D returns the configuration of a launch with at least n threads in one dimension, in blocks of
 // the given number of threads. The kernel has to ignore the threads from n on. If n or block is less

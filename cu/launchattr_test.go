@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -171,23 +172,23 @@ func TestClusterOccupancy(t *testing.T) {
 // TestGraphNodeAttributes adds and changes kernel nodes with attributes.
 func TestGraphNodeAttributes(t *testing.T) {
 	r := NewSoft(t)
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	pairs := inBlocks(4, LaunchCluster(Dim3{X: 2}), LaunchPriority(-2), LaunchMemSyncDomainMap(MemSyncDomainMap{1, 1}))
-	n := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
+	n := Need(g.Add(&graph.Kernel{Function: r.Spin, Config: pairs, Args: []Arg{U64(1)}}))(t)
 	attribute := func(id int32) driver.LaunchAttributeValue {
-		v, res := core.Of(r.Drv).Table().GraphKernelNodeGetAttribute(driver.At{}, RawNode(n), id)
+		v, res := core.Of(r.Drv).Table().GraphKernelNodeGetAttribute(driver.At{}, RawNode(r.Drv, n), id)
 		if res != driver.ResultSuccess {
 			t.Errorf("attribute %d: %v", id, res)
 		}
 		return v
 	}
 	x := Need(g.Instantiate())(t)
-	r.OK(errors.Join(x.Launch(r.S), x.Set(n, &KernelNode{Kernel: r.Spin, Config: pairs, Args: []Arg{U64(2)}})))
-	r.OK(x.Set(n, &KernelNode{Kernel: r.Spin, Config: LaunchConfig{Grid: Dim3{X: 8}, Block: Dim3{X: 1}}, Args: []Arg{U64(2)}}))
-	r.Is(x.Set(n, &KernelNode{Kernel: r.Spin, Config: inBlocks(6, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(2)}}), ResultInvalidValue)
+	r.OK(errors.Join(x.Launch(r.S), x.Set(n, &graph.Kernel{Function: r.Spin, Config: pairs, Args: []Arg{U64(2)}})))
+	r.OK(x.Set(n, &graph.Kernel{Function: r.Spin, Config: LaunchConfig{Grid: Dim3{X: 8}, Block: Dim3{X: 1}}, Args: []Arg{U64(2)}}))
+	r.Is(x.Set(n, &graph.Kernel{Function: r.Spin, Config: inBlocks(6, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(2)}}), ResultInvalidValue)
 
 	// The new configuration contradicts the old attributes, and the new attributes the old configuration.
-	r.OK(n.Set(&KernelNode{Kernel: r.Spin, Config: inBlocks(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(1)}}))
+	r.OK(n.Set(&graph.Kernel{Function: r.Spin, Config: inBlocks(9, LaunchCluster(Dim3{X: 3})), Args: []Arg{U64(1)}}))
 	if c, p, m := attribute(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION),
 		attribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY),
 		attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP); c[0] != 3 || p[0] != 0 || m[0] != 0 || m[1] != 1 {
@@ -195,17 +196,17 @@ func TestGraphNodeAttributes(t *testing.T) {
 	}
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
 	together := LaunchConfig{Grid: Dim3{X: 4}, Block: Dim3{X: 1}, Flags: LaunchCooperative}
-	r.OK(errors.Join(n.Set(&KernelNode{Kernel: r.Spin, Config: large, Args: []Arg{U64(1)}}), n.Set(&KernelNode{Kernel: r.Spin, Config: together, Args: []Arg{U64(1)}}),
-		n.Set(&KernelNode{Kernel: r.Spin, Config: large, Args: []Arg{U64(1)}})))
+	r.OK(errors.Join(n.Set(&graph.Kernel{Function: r.Spin, Config: large, Args: []Arg{U64(1)}}), n.Set(&graph.Kernel{Function: r.Spin, Config: together, Args: []Arg{U64(1)}}),
+		n.Set(&graph.Kernel{Function: r.Spin, Config: large, Args: []Arg{U64(1)}})))
 	large.Flags = LaunchCooperative
-	r.OK(n.Set(&KernelNode{Kernel: r.Spin, Config: together, Args: []Arg{U64(1)}}))
-	r.Is(n.Set(&KernelNode{Kernel: r.Spin, Config: large, Args: []Arg{U64(1)}}), ResultCooperativeLaunchTooLarge)
+	r.OK(n.Set(&graph.Kernel{Function: r.Spin, Config: together, Args: []Arg{U64(1)}}))
+	r.Is(n.Set(&graph.Kernel{Function: r.Spin, Config: large, Args: []Arg{U64(1)}}), ResultCooperativeLaunchTooLarge)
 	if c := attribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE); c[0] != 1 {
 		t.Error("the refused call has changed the node")
 	}
 
 	// An attribute is refused after the configuration was changed: then the node has none.
-	err := n.Set(&KernelNode{Kernel: r.Spin, Config: inBlocks(16, LaunchPriority(-1), LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
+	err := n.Set(&graph.Kernel{Function: r.Spin, Config: inBlocks(16, LaunchPriority(-1), LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
 	if !errors.Is(err, ResultInvalidClusterSize) || !strings.Contains(err.Error(), "but no attributes") {
 		t.Errorf("clusters of 16: %v", err)
 	}
@@ -215,14 +216,14 @@ func TestGraphNodeAttributes(t *testing.T) {
 	}
 	for name, a := range map[string]LaunchAttribute{"LaunchProgrammatic": LaunchProgrammatic(),
 		"LaunchPreferredCluster": LaunchPreferredCluster(Dim3{X: 2})} {
-		_, err := g.Add(&KernelNode{Kernel: r.Spin, Config: inBlocks(4, LaunchCluster(Dim3{X: 2}), a), Args: []Arg{U64(1)}})
+		_, err := g.Add(&graph.Kernel{Function: r.Spin, Config: inBlocks(4, LaunchCluster(Dim3{X: 2}), a), Args: []Arg{U64(1)}})
 		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = g.Add(&KernelNode{Kernel: r.Spin, Config: inBlocks(3, LaunchCluster(Dim3{X: 2})), Args: []Arg{U64(1)}})
+	_, err = g.Add(&graph.Kernel{Function: r.Spin, Config: inBlocks(3, LaunchCluster(Dim3{X: 2})), Args: []Arg{U64(1)}})
 	r.Is(err, ResultInvalidClusterSize)
-	_, err = g.Add(&KernelNode{Kernel: r.Spin, Config: inBlocks(16, LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
+	_, err = g.Add(&graph.Kernel{Function: r.Spin, Config: inBlocks(16, LaunchCluster(Dim3{X: 16})), Args: []Arg{U64(1)}})
 	r.Is(err, ResultInvalidClusterSize)
 	if nodes := Need(g.Nodes())(t); len(nodes) != 1 {
 		t.Errorf("%d nodes", len(nodes))
@@ -236,9 +237,9 @@ func TestLaunchAttributesZero(t *testing.T) {
 	r := NewSoft(t)
 	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}, Attributes: new(LaunchAttributes)}
 	r.OK(r.Spin.Launch(r.S, cfg, U64(1)))
-	g := Need(r.GPU.NewGraph())(t)
-	n := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: cfg, Args: []Arg{U64(1)}}))(t)
-	r.OK(n.Set(&KernelNode{Kernel: r.Spin, Config: cfg, Args: []Arg{U64(2)}}))
+	g := Need(graph.New(r.GPU))(t)
+	n := Need(g.Add(&graph.Kernel{Function: r.Spin, Config: cfg, Args: []Arg{U64(1)}}))(t)
+	r.OK(n.Set(&graph.Kernel{Function: r.Spin, Config: cfg, Args: []Arg{U64(2)}}))
 	cfg.Flags = LaunchCooperative
 	r.OK(Need(r.Spin.Prepare(cfg, U64(1)))(t).Launch(r.S))
 	cfg.Grid.X = 1 << 20
@@ -250,26 +251,26 @@ func TestLaunchAttributesZero(t *testing.T) {
 // has no attributes, as the error says.
 func TestGraphNodeAttributesFail(t *testing.T) {
 	r := NewSoft(t)
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	old := inBlocks(4, LaunchPriority(-2), LaunchCluster(Dim3{X: 2}))
-	n := Need(g.Add(&KernelNode{Kernel: r.Spin, Config: old, Args: []Arg{U64(1)}}))(t)
+	n := Need(g.Add(&graph.Kernel{Function: r.Spin, Config: old, Args: []Arg{U64(1)}}))(t)
 	const set = "cuGraphKernelNodeSetAttribute"
 	r.Sim.Inject(cusim.Fault{Function: set, Nth: 2, Code: int(ResultUnknown)}) // the priority was reset before
-	r.Is(n.Set(&KernelNode{Kernel: r.Spin, Config: inBlocks(4), Args: []Arg{U64(2)}}), ResultUnknown)
-	v, res := core.Of(r.Drv).Table().GraphKernelNodeGetAttribute(driver.At{}, RawNode(n), driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	r.Is(n.Set(&graph.Kernel{Function: r.Spin, Config: inBlocks(4), Args: []Arg{U64(2)}}), ResultUnknown)
+	v, res := core.Of(r.Drv).Table().GraphKernelNodeGetAttribute(driver.At{}, RawNode(r.Drv, n), driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
 	if p := int32(binary.LittleEndian.Uint32(v[:])); res != driver.ResultSuccess || p != -2 {
 		t.Errorf("the priority is %d, %v", p, res)
 	}
 	r.OK(g.Close())
 
 	// The driver removes no node of a graph that allocates memory. So the node stays, and the graph keeps what it uses.
-	g = Need(r.GPU.NewGraph())(t)
+	g = Need(graph.New(r.GPU))(t)
 	_, _, err := AddAlloc(g, 64)
 	r.OK(err)
 	mod := Need(r.GPU.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
 	use, mem := Need(mod.Function("use"))(t), Need(r.GPU.Alloc(64))(t)
 	r.Sim.Inject(cusim.Fault{Function: set, Code: int(ResultUnknown)})
-	_, err = g.Add(&KernelNode{Kernel: use, Config: old, Args: []Arg{Ptr(mem)}})
+	_, err = g.Add(&graph.Kernel{Function: use, Config: old, Args: []Arg{Ptr(mem)}})
 	r.Is(err, ResultUnknown)
 	nodes := Need(g.Nodes())(t)
 	if !strings.Contains(err.Error(), "the node stays in the graph, without attributes") || len(nodes) != 2 {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -295,7 +296,7 @@ func TestEmbeddedMemory(t *testing.T) {
 		"Copy":   r.s.Copy(tensor, mem),
 		"Memset": r.s.Memset(&tensor, 0),
 		"AddMemset": func() error {
-			_, err := Need(r.gpu.NewGraph())(t).Add(&MemsetNode{Dst: tensor, Value: 0})
+			_, err := Need(graph.New(r.gpu))(t).Add(&graph.Memset{Dst: tensor, Value: 0})
 			return err
 		}(),
 	} {

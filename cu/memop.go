@@ -12,7 +12,7 @@ import (
 
 // This file has batches of memory operations: streams write words of memory, and wait for their values.
 
-// MemOp is an operation on a word of memory, for [Stream.BatchMemOps] and [MemOpsNode].
+// MemOp is an operation on a word of memory, for [Stream.BatchMemOps] and graph.MemOps.
 type MemOp struct{ memOpRef }
 
 // memOpRef is an alias, so that the field of a MemOp is not exported.

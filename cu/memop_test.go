@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -49,24 +50,24 @@ func TestGPUMemOps(t *testing.T) {
 	ok(a.BatchMemOps(WriteWord32(w32(0), 7), WriteWord32(w32(1), 2), WriteWord64(w64(1), 1<<40)))
 	words(b, 7, 2, 0, 1<<8, 9)
 
-	g := Need(gpu.NewGraph())(t)
-	wait := Need(g.Add(&MemOpsNode{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
-	write := Need(g.Add(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
+	g := Need(graph.New(gpu))(t)
+	wait := Need(g.Add(&graph.MemOps{Ops: []MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}}))(t)
+	write := Need(g.Add(&graph.MemOps{Ops: []MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}}, wait))(t)
 	x := Need(g.Instantiate())(t)
 	ok(x.Launch(b))
 	ok(a.BatchMemOps(WriteWord32(w32(0), 100)))
 	words(b, 100, 101, 102, 103, 9)
-	ok(x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)}}))
+	ok(x.Set(write, &graph.MemOps{Ops: []MemOp{WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)}}))
 	ok(x.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106)
 	pooled, managed := Need(a.Alloc(8))(t), Need(memory.AllocManaged(gpu, 8, memory.AttachGlobal))(t)
 	for what, err := range map[string]error{
 		"memory of a pool":             a.BatchMemOps(WriteWord64(pooled, 1)),
 		"managed memory":               a.BatchMemOps(WriteWord64(managed, 1)),
-		"another number of operations": x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105)}}),
-		"another kind of operation":    x.Set(write, &MemOpsNode{Ops: []MemOp{WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)}}),
-		"a node of another type":       Need(g.Add(&EmptyNode{}))(t).Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
-		"no operations":                write.Set(&MemOpsNode{}),
+		"another number of operations": x.Set(write, &graph.MemOps{Ops: []MemOp{WriteWord32(w32(5), 105)}}),
+		"another kind of operation":    x.Set(write, &graph.MemOps{Ops: []MemOp{WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)}}),
+		"a node of another type":       Need(g.Add(&graph.Empty{}))(t).Set(&graph.MemOps{Ops: []MemOp{WriteWord32(w32(0), 1)}}),
+		"no operations":                write.Set(&graph.MemOps{}),
 		"a word of 8 bytes":            a.BatchMemOps(WriteWord32(w64(0), 1)),
 		"a word that is not aligned":   a.BatchMemOps(WriteWord64(mem.Span(4, 8), 1)),
 		"the zero MemOp":               a.BatchMemOps(MemOp{}),
@@ -81,14 +82,14 @@ func TestGPUMemOps(t *testing.T) {
 		t.Errorf("no memory: %v", err)
 	}
 	ok(errors.Join(pooled.Close(), managed.Close()))
-	ok(write.Set(&MemOpsNode{Ops: []MemOp{WriteWord32(w32(7), 107)}}))
+	ok(write.Set(&graph.MemOps{Ops: []MemOp{WriteWord32(w32(7), 107)}}))
 	y := Need(g.Instantiate())(t)
 	ok(y.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106, 107)
 
-	captured := Need(a.Capture(CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
+	captured := Need(graph.Capture(a, graph.CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
 	nodes := Need(captured.Nodes())(t)
-	if typ := Need(nodes[0].Type())(t); len(nodes) != 1 || typ != GraphNodeTypeBatchMemOp {
+	if typ := Need(nodes[0].Type())(t); len(nodes) != 1 || typ != graph.NodeTypeBatchMemOp {
 		t.Errorf("%d nodes of type %v", len(nodes), typ)
 	}
 	ok(errors.Join(x.Close(), y.Close(), g.Close(), captured.Close(), mem.Close(), out.Close(), a.Close(), b.Close()))
@@ -107,9 +108,9 @@ func TestMemOpsVirtual(t *testing.T) {
 	r.OK(m.Unmap(2*MiB, 2*MiB))
 	r.OK(r.S.BatchMemOps(first))
 	r.Is(r.S.BatchMemOps(first, second), core.ErrInvalid)
-	g := Need(r.GPU.NewGraph())(t)
-	Need(g.Add(&MemOpsNode{Ops: []MemOp{first}}))(t)
-	_, err := g.Add(&MemOpsNode{Ops: []MemOp{second}})
+	g := Need(graph.New(r.GPU))(t)
+	Need(g.Add(&graph.MemOps{Ops: []MemOp{first}}))(t)
+	_, err := g.Add(&graph.MemOps{Ops: []MemOp{second}})
 	r.Is(err, core.ErrInvalid)
 	r.OK(errors.Join(r.S.Synchronize(), g.Close()))
 	r.OK(m.Close())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -268,7 +269,7 @@ func (m *model) run(seed uint64) {
 			// Half of the time somebody listens: records and waits are made in another way then.
 			switch n++; n % 64 {
 			case 32:
-				deafen = m.drv.AddTracer(func(Trace) {})
+				deafen = trace.Add(m.drv, func(trace.Operation) {})
 			case 0:
 				deafen()
 			}

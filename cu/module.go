@@ -13,48 +13,59 @@ import (
 
 // Module is GPU code that is loaded into a context.
 type Module struct {
-	_       core.NoCopy
-	core    *core.Module
-	log     string
-	lib     *Library // keeps the library, if the module is one of a library
-	cleanup runtime.Cleanup
+	_ core.NoCopy
+	moduleRef
+}
+
+// moduleRef is an alias, so that the field of a Module is not exported.
+type moduleRef = core.Ref[core.LoadedModule]
+
+// core returns the module, or nil if no call has made m.
+func (m *Module) core() *core.Module {
+	if m == nil || core.State(&m.moduleRef) == nil {
+		return nil
+	}
+	return core.State(&m.moduleRef).Module
 }
 
 // JITOption changes how the driver compiles PTX. It has no effect on code that is compiled already.
-type JITOption struct{ raw driver.JITOption }
+type JITOption struct{ jitOptionRef }
+
+// jitOptionRef is an alias, so that the field of a JITOption is not exported.
+type jitOptionRef = core.Value[driver.JITOption]
 
 // JITMaxRegisters limits the number of registers per thread: CU_JIT_MAX_REGISTERS.
 func JITMaxRegisters(n uint32) JITOption {
-	return JITOption{driver.JITOption{Option: driver.CU_JIT_MAX_REGISTERS, Value: uintptr(n)}}
+	return JITOption{core.ValueTo(driver.JITOption{Option: driver.CU_JIT_MAX_REGISTERS, Value: uintptr(n)})}
 }
 
 // JITOptimizationLevel sets the compiler's optimization level, from 0 to 4. The default is 4:
 // CU_JIT_OPTIMIZATION_LEVEL.
 func JITOptimizationLevel(level uint32) JITOption {
-	return JITOption{driver.JITOption{Option: driver.CU_JIT_OPTIMIZATION_LEVEL, Value: uintptr(level)}}
+	return JITOption{core.ValueTo(driver.JITOption{Option: driver.CU_JIT_OPTIMIZATION_LEVEL, Value: uintptr(level)})}
 }
 
 // JITLineInfo adds line numbers for profilers: CU_JIT_GENERATE_LINE_INFO.
 func JITLineInfo() JITOption {
-	return JITOption{driver.JITOption{Option: driver.CU_JIT_GENERATE_LINE_INFO, Value: 1}}
+	return JITOption{core.ValueTo(driver.JITOption{Option: driver.CU_JIT_GENERATE_LINE_INFO, Value: 1})}
 }
 
 // JITDebugInfo adds information for debuggers: CU_JIT_GENERATE_DEBUG_INFO.
 func JITDebugInfo() JITOption {
-	return JITOption{driver.JITOption{Option: driver.CU_JIT_GENERATE_DEBUG_INFO, Value: 1}}
+	return JITOption{core.ValueTo(driver.JITOption{Option: driver.CU_JIT_GENERATE_DEBUG_INFO, Value: 1})}
 }
 
-// JITVerbose makes [Module.Log] and [Library.Log] list the resources that each kernel uses:
+// JITVerbose makes [Module.Log] and library.Library.Log list the resources that each kernel uses:
 // CU_JIT_LOG_VERBOSE.
 func JITVerbose() JITOption {
-	return JITOption{driver.JITOption{Option: driver.CU_JIT_LOG_VERBOSE, Value: 1}}
+	return JITOption{core.ValueTo(driver.JITOption{Option: driver.CU_JIT_LOG_VERBOSE, Value: 1})}
 }
 
 // rawOptions returns the options for the driver.
 func rawOptions(opts []JITOption) (raw []driver.JITOption) {
 	for _, o := range opts {
 		if o != (JITOption{}) { // the zero option has no effect
-			raw = append(raw, o.raw)
+			raw = append(raw, core.ValueFrom(o.jitOptionRef))
 		}
 	}
 	return raw
@@ -94,8 +105,8 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	}
 	mc := &core.Module{Raw: raw, Kernels: core.KernelsOf(image)}
 	mc.FreeWaits, mc.UsedStreams = true, new(core.StreamSet)
-	m := &Module{core: mc, log: log.Info}
-	m.cleanup = core.Owned(m, &mc.Resource, mc, cc)
+	m := new(Module)
+	core.SetState(&m.moduleRef, &core.LoadedModule{Module: mc, Log: log.Info}, core.Owned(m, &mc.Resource, mc, cc))
 	return m, nil
 }
 
@@ -106,52 +117,38 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	if c.own() == nil {
 		return nil, core.NilError(op, "context")
 	}
-	return readImage(op, c.own().Context, path,
+	return core.ReadImage(op, c.own().Context, path,
 		func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
-}
-
-// readImage reads a file with GPU code, and loads it.
-func readImage[T any](op string, of core.Named, path string, load func(image []byte) (T, error)) (loaded T, err error) {
-	image, err := codeimage.Read(path)
-	if err != nil {
-		return loaded, core.NewError(op, of, ResultFileNotFound, err,
-			"the file with the GPU code cannot be read: check its path and its permissions")
-	}
-	loaded, err = load(image)
-	if e, ok := err.(*Error); ok {
-		e.Detail = core.Join("file "+path, e.Detail)
-	}
-	return loaded, err
 }
 
 // Log returns the log of the driver's compiler for the module's PTX, "" if it is empty: see
 // [JITVerbose].
 func (m *Module) Log() string {
-	if m == nil {
+	if m.core() == nil {
 		return ""
 	}
-	return m.log
+	return core.State(&m.moduleRef).Log
 }
 
 // Close waits until the module's kernels have run, as the driver does for all work in the context,
 // and unloads the module (cuModuleUnload). If calls that enqueue work are in flight on a stream on
 // which a kernel was launched, or memory that [Module.Global] returned is open, or such a stream is
 // being captured, Close returns at once, and the next freeing call unloads the module: see
-// docs/blocking.md. Further calls return nil. A module of a [Library] stays loaded.
+// docs/blocking.md. Further calls return nil. A module of a library.Library stays loaded.
 func (m *Module) Close() error {
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return core.NilError("cuModuleUnload", "module")
 	}
-	return m.core.CloseOwned("Module.Close", m.cleanup)
+	return m.core().CloseOwned("Module.Close", core.CleanupOf(&m.moduleRef))
 }
 
 // Handle returns the CUmodule, for code that calls the driver without this package. It is valid
 // until the Module is closed or collected. For a nil or closed Module it is 0.
 func (m *Module) Handle() uintptr {
-	if m == nil || m.core == nil || m.core.Closed() {
+	if m.core() == nil || m.core().Closed() {
 		return 0
 	}
-	return uintptr(m.core.Raw)
+	return uintptr(m.core().Raw)
 }
 
 // Global returns the memory of a variable of the module (cuModuleGetGlobal). Close of that memory
@@ -160,10 +157,10 @@ func (m *Module) Handle() uintptr {
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *Module) Global(name string) (*DeviceMem, error) {
 	const op = "cuModuleGetGlobal"
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return nil, core.NilError(op, "module")
 	}
-	mc := m.core
+	mc := m.core()
 	if err := mc.Enter(mc, op); err != nil {
 		return nil, err
 	}
@@ -180,28 +177,11 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	return newDeviceMem(mc.Ctx, &core.Mem{Is: moduleVariable, Raw: raw, Size: size, Module: mc}), nil
-}
-
-var moduleVariable = core.MemoryKind{MemoryTraits: core.MemoryTraits{Others: true}, MemoryFuncs: &core.MemoryFuncs{
-	Name:     "device memory",
-	Free:     freeVariable,
-	Unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
-}}
-
-// freeVariable ends the variable's use of its module.
-func freeVariable(mc *core.Mem, at driver.At) (string, driver.Result) {
-	if mc.Module.EndCall(); !at.NoWait {
-		mc.Ctx.FreeDeferred() // this frees the module if it was closed before
-	}
-	return "", driver.ResultSuccess
+	return newDeviceMem(mc.Ctx, &core.Mem{Is: core.ModuleVariable, Raw: raw, Size: size, Module: mc}), nil
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.
-type Function struct {
-	functionRef
-	mod *Module // keeps the module from being collected, which would close it
-}
+type Function struct{ functionRef }
 
 // functionRef is an alias, so that the field of a Function is not exported.
 type functionRef = core.Value[launch.Function]
@@ -219,32 +199,15 @@ func (f *Function) core() *launch.Function {
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *Module) Function(name string) (*Function, error) {
 	const op = "cuModuleGetFunction"
-	if m == nil || m.core == nil {
+	if m.core() == nil {
 		return nil, core.NilError(op, "module")
 	}
-	return m.find(op, name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
-		return t.ModuleGetFunction(at, m.core.Raw, name)
+	f := new(Function)
+	var err error
+	*f.core(), err = launch.Find(op, m.core(), m, name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
+		return t.ModuleGetFunction(at, m.core().Raw, name)
 	})
-}
-
-// find returns the kernel with this name, whose handle call finds.
-func (m *Module) find(op, name string,
-	call func(*driver.Table, driver.At) (driver.Function, driver.Result)) (*Function, error) {
-	mc := m.core
-	if err := mc.Enter(mc, op); err != nil {
-		return nil, err
-	}
-	defer runtime.KeepAlive(m)
-	defer mc.EndCall()
-	at := driver.At{Context: mc.Ctx.Raw}
-	raw, res, own := core.Allocated(mc.Ctx,
-		func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
-	if res != driver.ResultSuccess {
-		return nil, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
-	}
-	f := &Function{mod: m}
-	*f.core() = launch.Function{Mod: mc, Raw: raw, Name: name}
-	if err := f.core().FindParams(at); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -285,16 +248,12 @@ type FunctionAttribute int32
 // String returns the attribute's name in lower case.
 func (a FunctionAttribute) String() string { return core.NameOf(namesFunctionAttribute[:], int32(a)) }
 
-func (a FunctionAttribute) unknown(op string, of core.Named) error {
-	return core.BadValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))
-}
-
 // Attribute returns a property of the kernel (cuFuncGetAttribute). Sizes are in bytes. A version is
 // a number such as 90 for compute capability 9.0.
 func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 	const op = "cuFuncGetAttribute"
 	if a < 0 {
-		return 0, a.unknown(op, f.core().Object())
+		return 0, launch.UnknownAttribute(op, f.core().Object(), int32(a))
 	}
 	v, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.FuncGetAttribute(at, int32(a), f.core().Raw)
@@ -307,7 +266,7 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if a < 0 {
-		return a.unknown(op, f.core().Object()) // with a negative number, the driver reads invalid memory
+		return launch.UnknownAttribute(op, f.core().Object(), int32(a)) // with a negative number, the driver reads invalid memory
 	}
 	if int(int32(value)) != value {
 		return core.BadValue(op, f.core().Object(),

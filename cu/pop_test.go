@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -27,7 +28,7 @@ func TestPopFails(t *testing.T) {
 		"memory":     func() error { _, err := r.GPU.Alloc(64); return err },
 		"host":       func() error { _, err := r.GPU.AllocHost(64, 0); return err },
 		"module":     func() error { _, err := r.GPU.LoadModule([]byte(SpinPTX)); return err },
-		"graph":      func() error { _, err := r.GPU.NewGraph(); return err },
+		"graph":      func() error { _, err := graph.New(r.GPU); return err },
 		"executable": func() error { _, err := built.Instantiate(); return err },
 		"context":    func() error { _, err := r.GPU.Device().NewContext(0); return err },
 	} {
@@ -71,41 +72,41 @@ func TestPopFailsAfterChange(t *testing.T) {
 	r := NewSoft(t)
 	mod := Need(r.GPU.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
 	use := Need(mod.Function("use"))(t)
-	type nodes struct{ set, run, child GraphNode }
-	build := func(m *DeviceMem) (*Graph, nodes) {
-		g, inner := Need(r.GPU.NewGraph())(t), Need(r.GPU.NewGraph())(t)
-		Need(inner.Add(&MemsetNode{Dst: m, Value: 1}))(t)
-		n := nodes{set: Need(g.Add(&MemsetNode{Dst: m, Value: 1}))(t), run: Need(g.Add(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))(t)}
-		n.child = Need(g.Add(&ChildNode{Graph: inner}, n.set))(t)
+	type nodes struct{ set, run, child graph.Node }
+	build := func(m *DeviceMem) (*graph.Graph, nodes) {
+		g, inner := Need(graph.New(r.GPU))(t), Need(graph.New(r.GPU))(t)
+		Need(inner.Add(&graph.Memset{Dst: m, Value: 1}))(t)
+		n := nodes{set: Need(g.Add(&graph.Memset{Dst: m, Value: 1}))(t), run: Need(g.Add(&graph.Kernel{Function: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))(t)}
+		n.child = Need(g.Add(&graph.Child{Graph: inner}, n.set))(t)
 		r.OK(inner.Close())
 		return g, n
 	}
-	for name, change := range map[string]func(x *GraphExec, n nodes, m *DeviceMem, fresh *Graph) error{
-		"a memset": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
-			return n.set.Set(&MemsetNode{Dst: m, Value: 2})
+	for name, change := range map[string]func(x *graph.Exec, n nodes, m *DeviceMem, fresh *graph.Graph) error{
+		"a memset": func(_ *graph.Exec, n nodes, m *DeviceMem, _ *graph.Graph) error {
+			return n.set.Set(&graph.Memset{Dst: m, Value: 2})
 		},
-		"a kernel": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
-			return n.run.Set(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}})
+		"a kernel": func(_ *graph.Exec, n nodes, m *DeviceMem, _ *graph.Graph) error {
+			return n.run.Set(&graph.Kernel{Function: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}})
 		},
-		"a memset to launch": func(x *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
-			return x.Set(n.set, &MemsetNode{Dst: m, Value: 2})
+		"a memset to launch": func(x *graph.Exec, n nodes, m *DeviceMem, _ *graph.Graph) error {
+			return x.Set(n.set, &graph.Memset{Dst: m, Value: 2})
 		},
-		"a child to launch": func(x *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
-			return x.Set(n.child, &ChildNode{Graph: fresh})
+		"a child to launch": func(x *graph.Exec, n nodes, _ *DeviceMem, fresh *graph.Graph) error {
+			return x.Set(n.child, &graph.Child{Graph: fresh})
 		},
-		"a child": func(_ *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
-			return n.child.Set(&ChildNode{Graph: fresh})
+		"a child": func(_ *graph.Exec, n nodes, _ *DeviceMem, fresh *graph.Graph) error {
+			return n.child.Set(&graph.Child{Graph: fresh})
 		},
-		"an update": func(x *GraphExec, _ nodes, _ *DeviceMem, fresh *Graph) error { return x.Update(fresh) },
+		"an update": func(x *graph.Exec, _ nodes, _ *DeviceMem, fresh *graph.Graph) error { return x.Update(fresh) },
 	} {
 		old, m := Need(r.GPU.Alloc(64))(t), Need(r.GPU.Alloc(64))(t)
 		g, n := build(old)
 		x := Need(g.Instantiate())(t)
-		var fresh *Graph
+		var fresh *graph.Graph
 		if fresh, _ = build(m); strings.HasPrefix(name, "a child") {
 			r.OK(fresh.Close())
-			fresh = Need(r.GPU.NewGraph())(t)
-			Need(fresh.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+			fresh = Need(graph.New(r.GPU))(t)
+			Need(fresh.Add(&graph.Memset{Dst: m, Value: 1}))(t)
 		}
 		r.Sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
 		err := change(x, n, m, fresh)
@@ -134,27 +135,31 @@ func TestPopFailsAfterAdd(t *testing.T) {
 	r := NewSoft(t)
 	mod := Need(r.GPU.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
 	use := Need(mod.Function("use"))(t)
-	for name, add := range map[string]func(g, child *Graph, m *DeviceMem, e *Event) error{
-		"memset": func(g, _ *Graph, m *DeviceMem, _ *Event) error { return ErrorOf(g.Add(&MemsetNode{Dst: m, Value: 1})) },
-		"kernel": func(g, _ *Graph, m *DeviceMem, _ *Event) error {
-			return ErrorOf(g.Add(&KernelNode{Kernel: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))
+	for name, add := range map[string]func(g, child *graph.Graph, m *DeviceMem, e *Event) error{
+		"memset": func(g, _ *graph.Graph, m *DeviceMem, _ *Event) error {
+			return ErrorOf(g.Add(&graph.Memset{Dst: m, Value: 1}))
 		},
-		"child":     func(g, child *Graph, _ *DeviceMem, _ *Event) error { return ErrorOf(g.Add(&ChildNode{Graph: child})) },
-		"record":    func(g, _ *Graph, _ *DeviceMem, e *Event) error { return ErrorOf(g.Add(&RecordNode{Event: e})) },
-		"nothing":   func(g, _ *Graph, _ *DeviceMem, _ *Event) error { return ErrorOf(g.Add(&EmptyNode{})) },
-		"allocated": func(g, _ *Graph, _ *DeviceMem, _ *Event) error { _, _, err := AddAlloc(g, 64); return err },
+		"kernel": func(g, _ *graph.Graph, m *DeviceMem, _ *Event) error {
+			return ErrorOf(g.Add(&graph.Kernel{Function: use, Config: inBlocks(1), Args: []Arg{Ptr(m)}}))
+		},
+		"child": func(g, child *graph.Graph, _ *DeviceMem, _ *Event) error {
+			return ErrorOf(g.Add(&graph.Child{Graph: child}))
+		},
+		"record":    func(g, _ *graph.Graph, _ *DeviceMem, e *Event) error { return ErrorOf(g.Add(&graph.Record{Event: e})) },
+		"nothing":   func(g, _ *graph.Graph, _ *DeviceMem, _ *Event) error { return ErrorOf(g.Add(&graph.Empty{})) },
+		"allocated": func(g, _ *graph.Graph, _ *DeviceMem, _ *Event) error { _, _, err := AddAlloc(g, 64); return err },
 	} {
 		for _, allocates := range []bool{false, true} {
 			if allocates && name == "child" { // the driver refuses it
 				continue
 			}
-			g, child := Need(r.GPU.NewGraph())(t), Need(r.GPU.NewGraph())(t)
+			g, child := Need(graph.New(r.GPU))(t), Need(graph.New(r.GPU))(t)
 			m, e := Need(r.GPU.Alloc(64))(t), Need(r.GPU.NewEvent(0))(t)
-			Need(child.Add(&MemsetNode{Dst: m, Value: 1}))(t)
+			Need(child.Add(&graph.Memset{Dst: m, Value: 1}))(t)
 			if allocates {
 				n, own, err := AddAlloc(g, 64)
 				r.OK(err)
-				Need(g.Add(&FreeNode{Mem: own}, n))(t)
+				Need(g.Add(&graph.Free{Mem: own}, n))(t)
 			}
 			before := len(Need(g.Nodes())(t))
 			r.Sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
@@ -173,14 +178,14 @@ func TestPopFailsAfterAdd(t *testing.T) {
 			r.OK(errors.Join(g.Close(), r.GPU.Synchronize()))
 		}
 	}
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	n, own, err := AddAlloc(g, 64)
 	r.OK(err)
 	r.Sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
-	r.Is(ErrorOf(g.Add(&FreeNode{Mem: own}, n)), ResultNotPermitted)
+	r.Is(ErrorOf(g.Add(&graph.Free{Mem: own}, n)), ResultNotPermitted)
 	if nodes := Need(g.Nodes())(t); len(nodes) != 2 {
 		t.Errorf("%d nodes, want that which allocates and that which frees", len(nodes))
 	}
-	r.Is(ErrorOf(g.Add(&FreeNode{Mem: own}, n)), core.ErrInvalid)
+	r.Is(ErrorOf(g.Add(&graph.Free{Mem: own}, n)), core.ErrInvalid)
 	r.OK(errors.Join(g.Close(), mod.Close()))
 }

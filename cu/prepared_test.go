@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -123,7 +124,7 @@ func TestGPUPreparedLaunch(t *testing.T) {
 	if err := p.SetArg(2, F32(2)); err != nil {
 		t.Fatal(err)
 	}
-	g := Need(s.Capture(CaptureRelaxed, launch))(t)
+	g := Need(graph.Capture(s, graph.CaptureRelaxed, launch))(t)
 	defer CloseIt(t, g)
 	x := Need(g.Instantiate())(t)
 	defer CloseIt(t, x)

@@ -9,7 +9,7 @@ import "github.com/purecu/purecu/driver"
 // Calls do not nest: a further StartProfile does nothing, and one StopProfile ends the collection.
 // The calls are not ordered with work that streams have not done: call [Context.Synchronize] before
 // StopProfile. Both fail, and invalidate the capture, while the calling thread captures in another
-// mode than [CaptureRelaxed], or other code captures in global mode: see docs/captures.md.
+// mode than graph.CaptureRelaxed, or other code captures in global mode: see docs/captures.md.
 // StartProfile may wait for the GPU: see docs/blocking.md.
 func (c *Context) StartProfile() error {
 	return c.profile("cuProfilerStart", (*driver.Table).ProfilerStart)

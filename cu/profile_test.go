@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -31,8 +32,8 @@ func TestProfile(t *testing.T) {
 func TestProfileInCapture(t *testing.T) {
 	r := NewSoft(t)
 	for _, call := range []func() error{r.GPU.StartProfile, r.GPU.StopProfile} {
-		Need(r.S.Capture(CaptureRelaxed, call))(t).Close()
-		_, err := r.S.Capture(CaptureThreadLocal, func() error {
+		Need(graph.Capture(r.S, graph.CaptureRelaxed, call))(t).Close()
+		_, err := graph.Capture(r.S, graph.CaptureThreadLocal, func() error {
 			r.Is(call(), ResultStreamCaptureUnsupported)
 			return nil
 		})

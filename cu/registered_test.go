@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -102,7 +103,7 @@ func TestRegisterReadOnly(t *testing.T) {
 	defer h.Close()
 	m := Need(r.GPU.Alloc(8192))(t)
 	defer m.Close()
-	g := Need(r.GPU.NewGraph())(t)
+	g := Need(graph.New(r.GPU))(t)
 	defer g.Close()
 	refused := func(what string, err error) {
 		t.Helper()
@@ -126,9 +127,9 @@ func TestRegisterReadOnly(t *testing.T) {
 	refused("Memset2D32", r.S.Memset2D32(rows, 1, 4, 2))
 	refused("a memory operation", r.S.BatchMemOps(WriteWord32(h, 1)))
 	refused("a memory operation of 8 bytes", r.S.BatchMemOps(WriteWord64(h, 1)))
-	_, err := g.Add(&CopyNode{Dst: h, Src: m})
+	_, err := g.Add(&graph.Copy{Dst: h, Src: m})
 	refused("AddCopy", err)
-	_, err = g.Add(&MemsetNode{Dst: h, Value: 1})
+	_, err = g.Add(&graph.Memset{Dst: h, Value: 1})
 	refused("AddMemset", err)
 	_, err = h.WriteAt([]byte{1}, 0)
 	refused("WriteAt", err)

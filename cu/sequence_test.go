@@ -10,6 +10,8 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -82,7 +84,7 @@ func TestSequenceNumbers(t *testing.T) {
 		t.Errorf("together: the only one of its stream is number %d, the others %d, %d and %d", b, a, c, d)
 	}
 
-	g, err := streams[0].Capture(CaptureRelaxed, func() error {
+	g, err := graph.Capture(streams[0], graph.CaptureRelaxed, func() error {
 		return errors.Join(events[0].Record(streams[0]), events[1].Record(streams[1]))
 	})
 	if err != nil {
@@ -101,7 +103,7 @@ func TestSequenceNumbers(t *testing.T) {
 	for _, tracer := range []bool{false, true} {
 		tk, remove := Need(events[0].Ticket())(t), func() {}
 		if tracer {
-			remove = drv.AddTracer(func(Trace) {})
+			remove = trace.Add(drv, func(trace.Operation) {})
 		}
 		record(0, 0)
 		remove()

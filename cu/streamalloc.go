@@ -22,8 +22,8 @@ import (
 //
 // # Captures
 //
-// In a capture by this package the allocation becomes a node of the graph: see [AllocNode] for
-// what can use the memory, and [GraphExec.Take] for memory that the capture does not free. During a
+// In a capture by package graph the allocation becomes a node of the graph: see graph.Alloc for
+// what can use the memory, and graph.Exec.Take for memory that the capture does not free. During a
 // capture by other code the error matches [errors.ErrUnsupported], and the capture continues. To
 // allocate on another stream is like [Context.Alloc]: it invalidates a capture of the calling
 // goroutine, unless that is relaxed. Close and Free do not.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -84,7 +85,7 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 	ok(other.CopyAttributes(s))
 	check("copied", other)
 	third := Need(gpu.NewStream(StreamNonBlocking))(t)
-	g := Need(third.Capture(CaptureThreadLocal, func() error {
+	g := Need(graph.Capture(third, graph.CaptureThreadLocal, func() error {
 		change(third)
 		check("captured", third)
 		return third.CopyAttributes(s)

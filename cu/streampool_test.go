@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -36,7 +37,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 	r := NewSoft(t)
 	a, b := sharePool(r)
 	mem := Need(r.GPU.Alloc(64))(t)
-	g := Need(a.Capture(CaptureGlobal, func() error {
+	g := Need(graph.Capture(a, graph.CaptureGlobal, func() error {
 		return errors.Join(b.Memset(mem, 1), b.Close())
 	}))(t)
 	if core.Of(a).Shared.Capture.Load() != nil {
@@ -55,7 +56,7 @@ func TestPoolStreamCaptured(t *testing.T) {
 		t.Error("the memory is not freed")
 	}
 	// Streams of a pool may join, too.
-	g = Need(r.S.Capture(CaptureGlobal, func() error {
+	g = Need(graph.Capture(r.S, graph.CaptureGlobal, func() error {
 		return errors.Join(a.WaitStream(r.S), r.Work(a), r.S.WaitStream(a))
 	}))(t)
 	if n := len(Need(g.Nodes())(t)); n != 1 {
@@ -70,7 +71,7 @@ func TestPooledEventCaptured(t *testing.T) {
 	r := NewSoft(t)
 	pool := Need(r.GPU.EventPool())(t)
 	var kept Pooled
-	g := Need(r.S.Capture(CaptureGlobal, func() error {
+	g := Need(graph.Capture(r.S, graph.CaptureGlobal, func() error {
 		fork := Need(pool.Acquire())(t)
 		err := errors.Join(fork.Record(r.S), r.Other.WaitEvent(fork), fork.Release())
 		join := Need(pool.Acquire())(t) // the same CUevent, whose record is part of the capture
@@ -107,7 +108,7 @@ func TestLazyExternalEvent(t *testing.T) {
 		"RecordOnce": func(e *Event) error { return e.RecordOnce(r.S) },
 	} {
 		e := LazyEvent(EventExternal, EventDisableTiming)
-		g := Need(r.S.Capture(CaptureGlobal, func() error { return record(e) }))(t)
+		g := Need(graph.Capture(r.S, graph.CaptureGlobal, func() error { return record(e) }))(t)
 		if got := r.Types(g); len(got) != 1 || got[0] != "event_record" {
 			t.Errorf("%s: nodes %v", name, got)
 		}
@@ -228,7 +229,7 @@ func TestLegacyStreamBusy(t *testing.T) {
 	r := NewSoft(t)
 	gpu, legacy, host, held := workOfOtherDriver(r, func(l Leak) { t.Errorf("leak: %v", l) })
 	captured := Need(r.GPU.NewStream(StreamDefault))(t)
-	g := Need(captured.Capture(CaptureRelaxed, func() error {
+	g := Need(graph.Capture(captured, graph.CaptureRelaxed, func() error {
 		r.OK(errors.Join(legacy.Close(), gpu.Close()))
 		time.Sleep(5 * time.Millisecond)
 		return r.Work(captured)
@@ -246,7 +247,7 @@ func TestLegacyStreamBorrowed(t *testing.T) {
 	drv := Need(OpenNeverWait(WithSoftware(r.Sim), hook))(t)
 	gpu, legacy, host, held := workOfContext(r, Need(drv.WrapContext(r.GPU.Handle()))(t))
 	captured := Need(r.GPU.NewStream(StreamDefault))(t)
-	g := Need(captured.Capture(CaptureRelaxed, func() error {
+	g := Need(graph.Capture(captured, graph.CaptureRelaxed, func() error {
 		r.OK(errors.Join(legacy.Close(), gpu.Close()))
 		if !core.Of(gpu).Context.Gone.Load() {
 			t.Error("the context is still used")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -37,8 +38,8 @@ func unmarkedStream(r *Soft, function, kind string, busy bool) {
 	used := []string{"module", "executable graph", "host memory"}
 	in := func(s *Stream) []io.Closer {
 		m := Need(r.GPU.LoadModule([]byte(SpinPTX)))(r.T)
-		g := Need(r.GPU.NewGraph())(r.T)
-		_, err := g.Add(&KernelNode{Kernel: Need(m.Function("spin"))(r.T), Config: OneThread, Args: []Arg{U64(1000)}})
+		g := Need(graph.New(r.GPU))(r.T)
+		_, err := g.Add(&graph.Kernel{Function: Need(m.Function("spin"))(r.T), Config: OneThread, Args: []Arg{U64(1000)}})
 		r.OK(err)
 		x := Need(g.Instantiate())(r.T)
 		r.OK(g.Close())

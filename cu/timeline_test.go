@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -689,7 +690,7 @@ func TestGPUTimeline(t *testing.T) {
 	}
 
 	// In a capture, and beside one.
-	g, err := s.Capture(CaptureGlobal, func() error {
+	g, err := graph.Capture(s, graph.CaptureGlobal, func() error {
 		beside, err := gpu.NewTimeline(0)
 		ok(err)
 		ok(beside.Signal(other, 1))
@@ -728,4 +729,34 @@ func TestGPUTimeline(t *testing.T) {
 		t.Errorf("after Close the counter is at %d, not %d", got, v)
 	}
 	t.Logf("%d rounds, then %d contexts besides its own", rounds, len(contexts))
+}
+
+// TestGraphUpdateTimeline replaces a graph that signals a timeline, which is closed, while it has been launched: nobody
+// else gets the memory before the launch is done.
+func TestGraphUpdateTimeline(t *testing.T) {
+	r := NewSoft(t)
+	build := func() (*graph.Graph, *Timeline) {
+		line := Need(r.GPU.NewTimeline(0))(t)
+		return Need(graph.Capture(r.S, graph.CaptureGlobal, func() error { return line.Signal(r.S, 1) }))(t), line
+	}
+	g, line := build()
+	next, other := build()
+	defer other.Close()
+	x := r.Exec(g)
+	r.Hold(r.S)
+	r.OK(x.Launch(r.S))
+	cc := TimelineState(line)
+	r.OK(errors.Join(x.Update(next), g.Close(), next.Close(), line.Close()))
+	for range 20 {
+		time.Sleep(time.Millisecond)
+		if cc.Freed.Load() || UnfinishedOf(r.GPU) != 1 {
+			t.Fatal("the timeline is over, and the launch is not done")
+		}
+	}
+	r.Release(r.S)
+	r.OK(r.S.Synchronize())
+	if !Eventually(func() bool { return UnfinishedOf(r.GPU) == 0 }) {
+		t.Error("nobody can have the memory again")
+	}
+	r.OK(x.Close())
 }

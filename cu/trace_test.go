@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
@@ -26,14 +28,14 @@ type lives struct {
 	mu sync.Mutex
 	// alive says of each handle that was created whether it still is.
 	alive  map[uintptr]bool
-	counts map[TraceOp]int
+	counts map[trace.Op]int
 }
 
 func newLives(t *testing.T) *lives {
-	return &lives{t: t, alive: make(map[uintptr]bool), counts: make(map[TraceOp]int)}
+	return &lives{t: t, alive: make(map[uintptr]bool), counts: make(map[trace.Op]int)}
 }
 
-func (l *lives) trace(tr Trace) {
+func (l *lives) trace(tr trace.Operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[tr.Op]++
@@ -43,13 +45,13 @@ func (l *lives) trace(tr Trace) {
 		}
 		alive, known := l.alive[h]
 		switch tr.Op {
-		case TraceEventCreate, TraceStreamCreate:
+		case trace.EventCreate, trace.StreamCreate:
 			if known {
 				l.t.Errorf("%v: %#x was created before", tr.Op, h)
 			}
 			l.alive[h] = true
 			continue
-		case TraceEventDestroy, TraceStreamDestroy:
+		case trace.EventDestroy, trace.StreamDestroy:
 			l.alive[h] = false
 		}
 		if !alive {
@@ -124,12 +126,18 @@ func TestTracersCallBack(t *testing.T) {
 			r.Sim.Hold(r.S.Handle())
 			r.OK(e.Record(r.S))
 			ticket := Need(e.Ticket())(r.T)
-			g := Need(r.GPU.NewGraph())(r.T)
+			g := Need(graph.New(r.GPU))(r.T)
 			r.T.Cleanup(func() { g.Close(); r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
 			return func() error {
-				_, err := g.Add(&RecordNode{Event: e})
-				return err
-			}, func() { e.Record(r.Other); e.Query(); e.Handle(); g.Add(&RecordNode{Event: e}); e.RecordOnce(r.Other) }
+					_, err := g.Add(&graph.Record{Event: e})
+					return err
+				}, func() {
+					e.Record(r.Other)
+					e.Query()
+					e.Handle()
+					g.Add(&graph.Record{Event: e})
+					e.RecordOnce(r.Other)
+				}
 		},
 		"recorded externally while somebody waits": func(r *Soft) (func() error, func()) {
 			e := r.Event(EventDisableTiming)
@@ -139,7 +147,7 @@ func TestTracersCallBack(t *testing.T) {
 			r.T.Cleanup(func() { r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
 			third := r.Stream()
 			return func() error {
-				g, err := r.Other.Capture(CaptureRelaxed, func() error { return e.RecordWithFlags(r.Other, RecordExternal) })
+				g, err := graph.Capture(r.Other, graph.CaptureRelaxed, func() error { return e.RecordWithFlags(r.Other, RecordExternal) })
 				if err != nil {
 					return err
 				}
@@ -147,17 +155,17 @@ func TestTracersCallBack(t *testing.T) {
 			}, func() { e.Record(third); e.Query(); third.WaitEvent(e) }
 		},
 		"events of a graph's nodes are replaced": func(r *Soft) (func() error, func()) {
-			g := Need(r.GPU.NewGraph())(r.T)
+			g := Need(graph.New(r.GPU))(r.T)
 			var events [4]Event
-			rec := Need(g.Add(&RecordNode{Event: &events[0]}))(r.T)
+			rec := Need(g.Add(&graph.Record{Event: &events[0]}))(r.T)
 			x := r.Exec(g)
 			r.T.Cleanup(func() { g.Close(); x.Close() })
 			return func() error {
 				for i := range events {
-					if err := rec.Set(&RecordNode{Event: &events[i]}); err != nil {
+					if err := rec.Set(&graph.Record{Event: &events[i]}); err != nil {
 						return err
 					}
-					if err := x.Set(rec, &RecordNode{Event: &events[i]}); err != nil {
+					if err := x.Set(rec, &graph.Record{Event: &events[i]}); err != nil {
 						return err
 					}
 					events[i].Close()
@@ -220,31 +228,31 @@ func TestTracersCallBack(t *testing.T) {
 			}
 		},
 		"a graph's nodes": func(r *Soft) (func() error, func()) {
-			g := Need(r.GPU.NewGraph())(r.T)
+			g := Need(graph.New(r.GPU))(r.T)
 			x := r.Exec(g)
 			var e, later Event
 			r.T.Cleanup(func() { g.Close(); x.Close(); e.Close(); later.Close() })
 			return func() error {
-					k, err := g.Add(&KernelNode{Kernel: r.Spin, Config: OneThread, Args: []Arg{U64(1)}})
+					k, err := g.Add(&graph.Kernel{Function: r.Spin, Config: OneThread, Args: []Arg{U64(1)}})
 					if err != nil {
 						return err
 					}
-					rec, err := g.Add(&RecordNode{Event: &e}, k)
+					rec, err := g.Add(&graph.Record{Event: &e}, k)
 					if err != nil {
 						return err
 					}
-					return rec.Set(&RecordNode{Event: &later})
+					return rec.Set(&graph.Record{Event: &later})
 				}, func() {
 					g.Nodes()
-					g.Add(&EmptyNode{})
+					g.Add(&graph.Empty{})
 					x.Launch(r.Other)
 				}
 		},
 		"a graph is captured to": func(r *Soft) (func() error, func()) {
-			g := Need(r.GPU.NewGraph())(r.T)
+			g := Need(graph.New(r.GPU))(r.T)
 			r.T.Cleanup(func() { g.Close() })
 			return func() error {
-				_, err := g.Capture(r.S, CaptureRelaxed, func() error { return r.Work(r.S) })
+				_, err := g.Capture(r.S, graph.CaptureRelaxed, func() error { return r.Work(r.S) })
 				return err
 			}, func() { g.Nodes() }
 		},
@@ -256,7 +264,7 @@ func TestTracersCallBack(t *testing.T) {
 			e, lone := r.Event(0), r.Event(0)
 			r.OK(lone.Record(r.Other))
 			return func() error {
-					g, err := r.S.Capture(CaptureRelaxed, func() error {
+					g, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error {
 						if err := e.Record(r.S); err != nil {
 							return err
 						}
@@ -319,8 +327,8 @@ func TestTracersCallBack(t *testing.T) {
 					busy.Store(false)
 				}
 			}
-			remove := r.Drv.AddTracer(func(Trace) { call() })
-			removeCalls := r.Drv.AddCallTracer(func(TraceCall) { call() })
+			remove := trace.Add(r.Drv, func(trace.Operation) { call() })
+			removeCalls := trace.AddCalls(r.Drv, func(trace.Call) { call() })
 			inTime(t, func() {
 				if err := do(); err != nil {
 					t.Error(err)
@@ -341,7 +349,7 @@ func TestTraceLives(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		sim := cusim.New(SpinKernel)
 		drv := Need(OpenNeverWait(WithSoftware(sim)))(t)
-		drv.AddTracer(book.trace)
+		trace.Add(drv, book.trace)
 		ok := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -357,14 +365,14 @@ func TestTraceLives(t *testing.T) {
 		mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 		spin := Need(mod.Function("spin"))(t)
 		mem, host := Need(gpu.Alloc(8))(t), Need(gpu.AllocHost(8, 0))(t)
-		g := Need(gpu.NewGraph())(t)
+		g := Need(graph.New(gpu))(t)
 		for range 3 {
-			Need(g.Add(&KernelNode{Kernel: spin, Config: OneThread, Args: []Arg{U64(1)}}))(t)
-			Need(g.Add(&CopyNode{Dst: mem, Src: host}))(t)
-			Need(g.Add(&MemsetNode{Dst: mem, Value: 1}))(t)
+			Need(g.Add(&graph.Kernel{Function: spin, Config: OneThread, Args: []Arg{U64(1)}}))(t)
+			Need(g.Add(&graph.Copy{Dst: mem, Src: host}))(t)
+			Need(g.Add(&graph.Memset{Dst: mem, Value: 1}))(t)
 		}
 		var e Event
-		Need(g.Add(&RecordNode{Event: &e}))(t)
+		Need(g.Add(&graph.Record{Event: &e}))(t)
 		x := Need(g.Instantiate())(t)
 		ok(x.Launch(s))
 		ok(s.Copy(mem, host))
@@ -377,7 +385,7 @@ func TestTraceLives(t *testing.T) {
 		var later Event
 		ok(later.Record(other))
 		Need(later.Ticket())(t)
-		Need(g.Add(&RecordNode{Event: &later}))(t) // which copies the record
+		Need(g.Add(&graph.Record{Event: &later}))(t) // which copies the record
 		ok(later.Close())
 		sim.Release(other.Handle())
 		pool := Need(gpu.EventPool())(t)
@@ -394,8 +402,8 @@ func TestTraceLives(t *testing.T) {
 		}
 	})
 	book.over()
-	for op := TraceEventCreate; op <= TraceGraphLaunch; op++ {
-		if n := book.counts[op]; n == 0 && op != TraceStreamQuery && op != TraceEventSynchronize {
+	for op := trace.EventCreate; op <= trace.GraphLaunch; op++ {
+		if n := book.counts[op]; n == 0 && op != trace.StreamQuery && op != trace.EventSynchronize {
 			t.Errorf("tracers are not told of %v", op)
 		}
 	}
@@ -409,7 +417,7 @@ func TestCallTracer(t *testing.T) {
 	e := r.Event(0)
 	var got []string
 	begin := core.Of(r.Drv).Opened
-	remove := r.Drv.AddCallTracer(func(c TraceCall) {
+	remove := trace.AddCalls(r.Drv, func(c trace.Call) {
 		got = append(got, fmt.Sprintf("%v after %v, %v: %v", c.Op, c.Start.Sub(begin), c.Duration, c.Result.Name()))
 	})
 	r.OK(r.Work(r.S))
@@ -448,15 +456,15 @@ func TestCallTracer(t *testing.T) {
 // the library marks and polls the ends of streams for itself.
 func TestTraceMarks(t *testing.T) {
 	r := newRig(t)
-	counts := map[TraceOp]int{}
+	counts := map[trace.Op]int{}
 	before := map[string]int{}
-	functions := map[TraceOp]string{
-		TraceEventCreate: "cuEventCreate", TraceEventRecord: "cuEventRecord", TraceEventQuery: "cuEventQuery", TraceEventDestroy: "cuEventDestroy_v2",
+	functions := map[trace.Op]string{
+		trace.EventCreate: "cuEventCreate", trace.EventRecord: "cuEventRecord", trace.EventQuery: "cuEventQuery", trace.EventDestroy: "cuEventDestroy_v2",
 	}
 	for _, f := range functions {
 		before[f] = r.calls(f)
 	}
-	remove := r.drv.AddTracer(func(tr Trace) { counts[tr.Op]++ })
+	remove := trace.Add(r.drv, func(tr trace.Operation) { counts[tr.Op]++ })
 	legacy := Need(r.gpu.LegacyStream())(t)
 	s := r.stream(r.gpu)
 	host, mem := Need(r.gpu.AllocHost(8, 0))(t), r.memory(r.gpu, 8)
@@ -473,7 +481,7 @@ func TestTraceMarks(t *testing.T) {
 			t.Errorf("%d calls of %s, and %d are told of", n, f, counts[op])
 		}
 	}
-	if counts[TraceEventRecord] < 3 || counts[TraceEventQuery] < 3 {
+	if counts[trace.EventRecord] < 3 || counts[trace.EventQuery] < 3 {
 		t.Errorf("told of %v", counts)
 	}
 }
@@ -485,8 +493,8 @@ func TestTracedAllocations(t *testing.T) {
 	r := newRig(t)
 	e := r.event(r.gpu, 0)
 	var told, calls int
-	defer r.drv.AddTracer(func(Trace) { told++ })()
-	defer r.drv.AddCallTracer(func(TraceCall) { calls++ })()
+	defer trace.Add(r.drv, func(trace.Operation) { told++ })()
+	defer trace.AddCalls(r.drv, func(trace.Call) { calls++ })()
 	n := testing.AllocsPerRun(100, func() {
 		r.ok(e.Record(r.s))
 		r.status(e, Complete)

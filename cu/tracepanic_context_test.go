@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
@@ -61,8 +62,8 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				ok(errors.Join(held.Set(1), s.Synchronize()))
 
 				hit, before := false, sim.destroyed.Load()
-				remove := drv.AddTracer(func(tr Trace) {
-					if tr.Op == TraceStreamQuery && (!hit || times == "always") {
+				remove := trace.Add(drv, func(tr trace.Operation) {
+					if tr.Op == trace.StreamQuery && (!hit || times == "always") {
 						hit = true
 						end()
 					}

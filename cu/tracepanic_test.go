@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -62,112 +64,112 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 		return func(r *rig) func() { pool, p := pooled(r); return func() { do(r, pool, p) } }
 	}
 	for name, c := range map[string]struct {
-		op      TraceOp
+		op      trace.Op
 		prepare func(r *rig) (do func())
 	}{
-		"Event.Record":          {TraceEventRecord, with(event, func(r *rig, e *Event) { e.Record(r.s) })},
-		"Event.Record, lazy":    {TraceEventCreate, with(lazy, func(r *rig, e *Event) { e.Record(r.s) })},
-		"Event.Record, waiter":  {TraceEventRecord, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
-		"Event.Record, new one": {TraceEventCreate, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
-		"RecordWithFlags": {TraceEventRecord, with(event, func(r *rig, e *Event) {
+		"Event.Record":          {trace.EventRecord, with(event, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, lazy":    {trace.EventCreate, with(lazy, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, waiter":  {trace.EventRecord, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
+		"Event.Record, new one": {trace.EventCreate, with(waited, func(r *rig, e *Event) { e.Record(r.s) })},
+		"RecordWithFlags": {trace.EventRecord, with(event, func(r *rig, e *Event) {
 			e.RecordWithFlags(r.s, 0)
 		})},
-		"RecordExternal": {TraceEventCreate, func(r *rig) func() {
+		"RecordExternal": {trace.EventCreate, func(r *rig) func() {
 			e := waited(r)
 			return func() { e.RecordWithFlags(r.s, RecordExternal) }
 		}},
-		"RecordOnce":       {TraceEventRecord, with(fresh, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
-		"RecordOnce, lazy": {TraceEventCreate, with(lazy, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
-		"RecordAll": {TraceEventRecord, with(event, func(r *rig, e *Event) {
+		"RecordOnce":       {trace.EventRecord, with(fresh, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
+		"RecordOnce, lazy": {trace.EventCreate, with(lazy, func(r *rig, e *Event) { e.RecordOnce(r.s) })},
+		"RecordAll": {trace.EventRecord, with(event, func(r *rig, e *Event) {
 			RecordAll([]*Event{e}, []*Stream{r.s})
 		})},
-		"RecordNew":   {TraceEventRecord, with(nothing, func(r *rig, _ *Event) { r.s.RecordNew(0) })},
-		"Event.Query": {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Query() })},
-		"QueryAll": {TraceEventQuery, with(event, func(r *rig, e *Event) {
+		"RecordNew":   {trace.EventRecord, with(nothing, func(r *rig, _ *Event) { r.s.RecordNew(0) })},
+		"Event.Query": {trace.EventQuery, with(event, func(r *rig, e *Event) { e.Query() })},
+		"QueryAll": {trace.EventQuery, with(event, func(r *rig, e *Event) {
 			QueryAll(make([]Status, 1), []*Event{e})
 		})},
-		"Event.Synchronize": {TraceEventSynchronize, with(event, func(r *rig, e *Event) { e.Synchronize() })},
-		"Event.Wait":        {TraceEventQuery, with(event, func(r *rig, e *Event) { e.Wait(r.t.Context()) })},
-		"WaitAll": {TraceEventQuery, func(r *rig) func() {
+		"Event.Synchronize": {trace.EventSynchronize, with(event, func(r *rig, e *Event) { e.Synchronize() })},
+		"Event.Wait":        {trace.EventQuery, with(event, func(r *rig, e *Event) { e.Wait(r.t.Context()) })},
+		"WaitAll": {trace.EventQuery, func(r *rig) func() {
 			e, f := waited(r), waited(r)
 			ctx, _ := Ended()
 			return func() { WaitAll(ctx, e, f, e) }
 		}},
-		"Elapsed": {TraceEventQuery, func(r *rig) func() {
+		"Elapsed": {trace.EventQuery, func(r *rig) func() {
 			e := r.event(r.gpu, 0)
 			r.ok(e.Record(r.s))
 			return func() { Elapsed(r.t.Context(), e, e) }
 		}},
-		"Event.Close":  {TraceEventDestroy, with(event, func(r *rig, e *Event) { e.Close() })},
-		"NewEvent":     {TraceEventCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewEvent(0) })},
-		"NewStream":    {TraceStreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewStream(0) })},
-		"PoolStream":   {TraceStreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.PoolStream(0) })},
-		"Stream.Query": {TraceStreamQuery, with(nothing, func(r *rig, _ *Event) { r.s.Query() })},
-		"Stream.Synchronize": {TraceStreamSynchronize, with(nothing, func(r *rig, _ *Event) {
+		"Event.Close":  {trace.EventDestroy, with(event, func(r *rig, e *Event) { e.Close() })},
+		"NewEvent":     {trace.EventCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewEvent(0) })},
+		"NewStream":    {trace.StreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.NewStream(0) })},
+		"PoolStream":   {trace.StreamCreate, with(nothing, func(r *rig, _ *Event) { r.gpu.PoolStream(0) })},
+		"Stream.Query": {trace.StreamQuery, with(nothing, func(r *rig, _ *Event) { r.s.Query() })},
+		"Stream.Synchronize": {trace.StreamSynchronize, with(nothing, func(r *rig, _ *Event) {
 			r.s.Synchronize()
 		})},
-		"Stream.Wait, create": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+		"Stream.Wait, create": {trace.EventCreate, with(nothing, func(r *rig, _ *Event) {
 			r.s.Wait(r.t.Context())
 		})},
-		"Stream.Wait, record": {TraceEventRecord, with(nothing, func(r *rig, _ *Event) {
+		"Stream.Wait, record": {trace.EventRecord, with(nothing, func(r *rig, _ *Event) {
 			r.s.Wait(r.t.Context())
 		})},
-		"Stream.Wait, query": {TraceEventQuery, with(nothing, func(r *rig, _ *Event) {
+		"Stream.Wait, query": {trace.EventQuery, with(nothing, func(r *rig, _ *Event) {
 			r.s.Wait(r.t.Context())
 		})},
-		"Stream.Time": {TraceEventRecord, with(nothing, func(r *rig, _ *Event) {
+		"Stream.Time": {trace.EventRecord, with(nothing, func(r *rig, _ *Event) {
 			r.s.Time(r.t.Context(), func() error { return nil })
 		})},
-		"Stream.Time, create": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+		"Stream.Time, create": {trace.EventCreate, with(nothing, func(r *rig, _ *Event) {
 			r.s.Time(r.t.Context(), func() error { return nil })
 		})},
-		"Stream.WaitEvent": {TraceStreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
-		"Stream.WaitEvent, flags": {TraceStreamWait, with(event, func(r *rig, e *Event) {
+		"Stream.WaitEvent": {trace.StreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
+		"Stream.WaitEvent, flags": {trace.StreamWait, with(event, func(r *rig, e *Event) {
 			r.s.WaitEventWithFlags(e, WaitExternal)
 		})},
-		"Stream.WaitEvent, ipc": {TraceStreamWait, with(shared, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
-		"Stream.WaitEvents":     {TraceStreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvents(e) })},
-		"WaitStream, create":    {TraceEventCreate, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
-		"WaitStream, record":    {TraceEventRecord, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
-		"WaitStream, wait":      {TraceStreamWait, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
-		"Stream.Close":          {TraceStreamDestroy, beside(func(r *rig, s *Stream) { s.Close() })},
-		"Stream.Close, tail": {TraceEventRecord, func(r *rig) func() {
+		"Stream.WaitEvent, ipc": {trace.StreamWait, with(shared, func(r *rig, e *Event) { r.s.WaitEvent(e) })},
+		"Stream.WaitEvents":     {trace.StreamWait, with(event, func(r *rig, e *Event) { r.s.WaitEvents(e) })},
+		"WaitStream, create":    {trace.EventCreate, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"WaitStream, record":    {trace.EventRecord, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"WaitStream, wait":      {trace.StreamWait, beside(func(r *rig, o *Stream) { r.s.WaitStream(o) })},
+		"Stream.Close":          {trace.StreamDestroy, beside(func(r *rig, s *Stream) { s.Close() })},
+		"Stream.Close, tail": {trace.EventRecord, func(r *rig) func() {
 			s, _ := usedElsewhere(r)
 			return func() { s.Close() }
 		}},
-		"Launch": {TraceLaunch, func(r *rig) func() {
+		"Launch": {trace.Launch, func(r *rig) func() {
 			noop := Need(r.module(r.gpu).Function("noop"))(r.t)
 			return func() { noop.Launch(r.s, OneThread) }
 		}},
-		"GraphExec.Launch": {TraceGraphLaunch, func(r *rig) func() {
-			g := Need(r.gpu.NewGraph())(r.t)
+		"graph.Exec.Launch": {trace.GraphLaunch, func(r *rig) func() {
+			g := Need(graph.New(r.gpu))(r.t)
 			x := Need(g.Instantiate())(r.t)
 			r.t.Cleanup(func() { x.Close(); g.Close() })
 			return func() { x.Launch(r.s) }
 		}},
-		"OpenIPCEvent": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
+		"OpenIPCEvent": {trace.EventCreate, with(nothing, func(r *rig, _ *Event) {
 			r.gpu.OpenIPCEvent(ForeignHandle())
 		})},
-		"Pooled.Record":         {TraceEventRecord, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Record(r.s) })},
-		"Pooled.Query":          {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Query() })},
-		"Pooled.Wait":           {TraceEventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Wait(r.t.Context()) })},
-		"WaitEvent of a Pooled": {TraceStreamWait, pooling(func(r *rig, _ *EventPool, p Pooled) { r.s.WaitEvent(p) })},
-		"Acquire":               {TraceEventCreate, pooling(func(r *rig, p *EventPool, _ Pooled) { p.Acquire() })},
-		"Trim": {TraceEventDestroy, func(r *rig) func() {
+		"Pooled.Record":         {trace.EventRecord, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Record(r.s) })},
+		"Pooled.Query":          {trace.EventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Query() })},
+		"Pooled.Wait":           {trace.EventQuery, pooling(func(r *rig, _ *EventPool, p Pooled) { p.Wait(r.t.Context()) })},
+		"WaitEvent of a Pooled": {trace.StreamWait, pooling(func(r *rig, _ *EventPool, p Pooled) { r.s.WaitEvent(p) })},
+		"Acquire":               {trace.EventCreate, pooling(func(r *rig, p *EventPool, _ Pooled) { p.Acquire() })},
+		"Trim": {trace.EventDestroy, func(r *rig) func() {
 			pool, p := pooled(r)
 			r.ok(p.Release())
 			return func() { pool.Trim() }
 		}},
-		"EventPool.Close": {TraceEventDestroy, func(r *rig) func() {
+		"EventPool.Close": {trace.EventDestroy, func(r *rig) func() {
 			pool, _ := pooled(r)
 			Need(pool.Acquire())(r.t)
 			return func() { pool.Close() }
 		}},
-		"HostMem.Close, record": {TraceEventRecord, func(r *rig) func() {
+		"HostMem.Close, record": {trace.EventRecord, func(r *rig) func() {
 			_, mem := usedElsewhere(r)
 			return func() { mem.Close() }
 		}},
-		"HostMem.Close, query": {TraceEventQuery, func(r *rig) func() {
+		"HostMem.Close, query": {trace.EventQuery, func(r *rig) func() {
 			_, mem := usedElsewhere(r)
 			return func() { mem.Close() }
 		}},
@@ -183,15 +185,15 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 					do := c.prepare(r)
 					var once sync.Once
 					hit := false
-					tell := func(tr Trace) {
+					tell := func(tr trace.Operation) {
 						if tr.Op == c.op {
 							once.Do(func() { hit = true; end() })
 						}
 					}
-					remove := r.drv.AddTracer(tell)
+					remove := trace.Add(r.drv, tell)
 					if calls {
 						remove()
-						remove = r.drv.AddCallTracer(func(tc TraceCall) { tell(tc.Trace) })
+						remove = trace.AddCalls(r.drv, func(tc trace.Call) { tell(tc.Operation) })
 					}
 					done := make(chan bool)
 					go func() {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	. "github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
@@ -702,7 +704,7 @@ func TestStreamWait(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	g, err := s.Capture(CaptureGlobal, func() error {
+	g, err := graph.Capture(s, graph.CaptureGlobal, func() error {
 		for _, x := range []*Stream{s, legacy} {
 			if err := x.Wait(t.Context()); !errors.Is(err, ResultStreamCaptureUnsupported) {
 				t.Errorf("Wait in a capture: %v", err)
@@ -837,7 +839,7 @@ func TestWatcherSparesCaptures(t *testing.T) {
 			return ticket.Err()
 		},
 	} {
-		g, err := s.Capture(CaptureGlobal, func() error {
+		g, err := graph.Capture(s, graph.CaptureGlobal, func() error {
 			if err := e.Record(s); err != nil {
 				return err
 			}
@@ -903,8 +905,8 @@ func TestTracerWaits(t *testing.T) {
 	events := recordHeld(t, gpu, streams, 40)
 	other := Need(gpu.NewStream(StreamNonBlocking))(t)
 	var told, nested atomic.Int32
-	remove := drv.AddTracer(func(tr Trace) {
-		if tr.Op != TraceEventQuery || nested.Add(1) > 200 {
+	remove := trace.Add(drv, func(tr trace.Operation) {
+		if tr.Op != trace.EventQuery || nested.Add(1) > 200 {
 			return
 		}
 		e := Need(gpu.NewEvent(EventDisableTiming))(t)
@@ -957,8 +959,8 @@ func TestTracerWaitsOnce(t *testing.T) {
 	defer cancel()
 	var once sync.Once
 	waiting, waited := make(chan struct{}), make(chan error, 1)
-	remove := drv.AddTracer(func(tr Trace) {
-		if tr.Op == TraceEventQuery && tr.Event == told {
+	remove := trace.Add(drv, func(tr trace.Operation) {
+		if tr.Op == trace.EventQuery && tr.Event == told {
 			once.Do(func() {
 				close(waiting)
 				waited <- events[1].Wait(ctx)
@@ -991,8 +993,8 @@ func TestWaitAfterAnswer(t *testing.T) {
 	before := Need(e.Ticket())(t).Done()
 	again := make(chan error, 1)
 	var once sync.Once
-	remove := drv.AddTracer(func(tr Trace) {
-		if tr.Op != TraceEventQuery {
+	remove := trace.Add(drv, func(tr trace.Operation) {
+		if tr.Op != trace.EventQuery {
 			return
 		}
 		once.Do(func() { // nobody has been told

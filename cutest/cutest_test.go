@@ -3,6 +3,7 @@ package cutest_test
 import (
 	"errors"
 	"fmt"
+	"github.com/purecu/purecu/cu/graph"
 	"os"
 	"runtime"
 	"slices"
@@ -145,7 +146,7 @@ func TestLeftOpen(t *testing.T) {
 		}
 		keep = append(keep, must(gpu.NewStream(0)))
 		mod := must(gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry k() { ret; }")))
-		keep = append(keep, mod, must(gpu.NewGraph()), must(memory.Reserve(gpu, 1<<21)),
+		keep = append(keep, mod, must(graph.New(gpu)), must(memory.Reserve(gpu, 1<<21)),
 			must(memory.NewPool(gpu, memory.PoolOptions{})))
 	})
 	want := "cusim: not closed at the end of the test: 1 × address range, 1 × context, 1 × device memory, 1 × event, " +

@@ -4,6 +4,7 @@ package cutest_test
 
 import (
 	"errors"
+	"github.com/purecu/purecu/cu/graph"
 	"os"
 
 	"github.com/purecu/purecu/cu"
@@ -76,22 +77,22 @@ func init() {
 		raceTest{"semaphores of nodes", func(p *scene) {
 			_, s := p.external(true)
 			g := p.graph()
-			fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-			get[cu.GraphNode](p)(g.Add(&cu.SignalNode{Ops: []cu.ExternalOp{s.At(1)}}, fill))
+			fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+			get[graph.Node](p)(g.Add(&graph.ExternalSignal{Ops: []cu.ExternalOp{s.At(1)}}, fill))
 			other := p.graph()
-			var after []cu.GraphNode
+			var after []graph.Node
 			p.order(func() error {
-				n, err := other.Add(&cu.ExternalWaitNode{Ops: []cu.ExternalOp{s.At(1)}})
+				n, err := other.Add(&graph.ExternalWait{Ops: []cu.ExternalOp{s.At(1)}})
 				after = append(after, n)
 				return err
 			})
-			get[cu.GraphNode](p)(other.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
+			get[graph.Node](p)(other.Add(&graph.Copy{Dst: p.n, Src: p.m}, after...))
 			x, y := p.exec(g), p.exec(other)
 			p.do(errors.Join(x.Launch(p.a), y.Launch(p.b)))
 		}, 1},
 		raceTest{"semaphore in a captured graph", func(p *scene) {
 			_, s := p.external(true)
-			g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+			g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 				return errors.Join(p.a.Memset(p.m, 1), interop.Signal(p.a, s.At(1)))
 			}))
 			p.do(p.exec(g).Launch(p.a))

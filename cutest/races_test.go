@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/library"
 	"os"
 	"os/exec"
 	"strings"
@@ -115,13 +117,13 @@ func (p *scene) told(tell func(t *cu.Ticket, done chan error)) {
 	})
 }
 
-func (p *scene) exec(g *cu.Graph) *cu.GraphExec {
-	x := get[*cu.GraphExec](p)(g.Instantiate())
+func (p *scene) exec(g *graph.Graph) *graph.Exec {
+	x := get[*graph.Exec](p)(g.Instantiate())
 	p.Cleanup(func() { x.Close(); g.Close() })
 	return x
 }
 
-func (p *scene) graph() *cu.Graph { return get[*cu.Graph](p)(p.gpu.NewGraph()) }
+func (p *scene) graph() *graph.Graph { return get[*graph.Graph](p)(graph.New(p.gpu)) }
 
 // word and word64 return words of memory that nothing else uses.
 func (p *scene) word(off uint64) cu.Memory   { return p.w.Span(off, 4) }
@@ -205,7 +207,7 @@ var raceTests = []struct {
 		p.fill(p.a)
 		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
 		g := p.graph()
-		get[cu.GraphNode](p)(g.Add(&cu.MemOpsNode{Ops: []cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd),
+		get[graph.Node](p)(g.Add(&graph.MemOps{Ops: []cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd),
 			cu.WriteWord32(p.word(4), 2)}}))
 		c := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
 		defer c.Close()
@@ -214,7 +216,7 @@ var raceTests = []struct {
 		p.read(p.b)
 	}, 1},
 	{"word in a captured graph", func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			return errors.Join(p.a.Memset(p.m, 1), p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
 		}))
 		p.do(p.exec(g).Launch(p.a))
@@ -222,10 +224,10 @@ var raceTests = []struct {
 		p.read(p.b)
 	}, 1},
 	{"kernel of a library", func(p *scene) {
-		lib := get[*cu.Library](p)(p.drv.LoadLibrary([]byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
+		lib := get[*library.Library](p)(library.Load(p.drv, []byte(".version 7.0\n.target sm_70\n.address_size 64\n"+
 			".visible .entry use(.param .u64 p) { ret; }")))
 		defer lib.Close()
-		f := get[*cu.Function](p)(get[*cu.Kernel](p)(lib.Kernel("use")).Function(p.gpu))
+		f := get[*cu.Function](p)(get[*library.Kernel](p)(lib.Kernel("use")).Function(p.gpu))
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.do(f.Launch(p.b, grid, cu.Ptr(p.m)))
@@ -246,14 +248,14 @@ var raceTests = []struct {
 	}, 2},
 	{"switch", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		var after []cu.GraphNode
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, fill); return nil })
-		choice := &cu.SwitchNode{Condition: get[cu.Condition](p)(g.NewConditionAt(1)), Cases: 2}
-		get[cu.GraphNode](p)(g.Add(choice, after...))
+		choice := &graph.Switch{Condition: get[graph.Condition](p)(g.NewConditionAt(1)), Cases: 2}
+		get[graph.Node](p)(g.Add(choice, after...))
 		bodies := choice.Bodies
-		get[cu.GraphNode](p)(bodies[0].Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
-		get[cu.GraphNode](p)(bodies[1].Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
+		get[graph.Node](p)(bodies[0].Add(&graph.Memset{Dst: p.n, Value: 1}))
+		get[graph.Node](p)(bodies[1].Add(&graph.Copy{Dst: p.n, Src: p.m}))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"virtual memory", func(p *scene) {
@@ -270,10 +272,10 @@ var raceTests = []struct {
 	}, 1},
 	{"child graph that is replaced", func(p *scene) {
 		g, first, second := p.graph(), p.graph(), p.graph()
-		get[cu.GraphNode](p)(first.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
-		get[cu.GraphNode](p)(second.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: first}))
-		p.do(child.Set(&cu.ChildNode{Graph: second}))
+		get[graph.Node](p)(first.Add(&graph.Memset{Dst: p.n, Value: 1}))
+		get[graph.Node](p)(second.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		child := get[graph.Node](p)(g.Add(&graph.Child{Graph: first}))
+		p.do(child.Set(&graph.Child{Graph: second}))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
@@ -584,7 +586,7 @@ var raceTests = []struct {
 	}, 1},
 
 	{"within a captured graph", func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.do(p.b.WaitStream(p.a)) // joins the capture
 			p.fill(p.a)
 			p.order(func() error { return p.b.WaitStream(p.a) })
@@ -594,32 +596,32 @@ var raceTests = []struct {
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"graph, then a stream", func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"stream, then a graph", func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Copy(p.n, p.m) }))
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Copy(p.n, p.m) }))
 		p.fill(p.b)
 		p.order(func() error { return p.a.WaitStream(p.b) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"nodes", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		var after []cu.GraphNode
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, fill); return nil })
-		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
+		get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"nodes with rectangles", func(p *scene) {
 		g, m, n := p.graph(), cu.Rows{Mem: p.m, Pitch: 8}, cu.Rows{Mem: p.n, Pitch: 8}
-		set := get[cu.GraphNode](p)(g.Add(setRect(m, 1, 1, 4, 2)))
-		var after []cu.GraphNode
+		set := get[graph.Node](p)(g.Add(setRect(m, 1, 1, 4, 2)))
+		var after []graph.Node
 		p.order(func() error { after = append(after, set); return nil })
 		// It reads the column behind those that are set, until its memory is replaced.
-		copied := get[cu.GraphNode](p)(g.Add(copyRect(n, m.At(4, 0), 1, 2), after...))
+		copied := get[graph.Node](p)(g.Add(copyRect(n, m.At(4, 0), 1, 2), after...))
 		p.do(copied.Set(copyRect(n, m.At(3, 0), 1, 2)))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -627,90 +629,90 @@ var raceTests = []struct {
 	}, 2},
 	{"kernel nodes, by way of an empty node", func(p *scene) {
 		g := p.graph()
-		first := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
-		var after []cu.GraphNode
+		first := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, first); return nil })
-		empty := get[cu.GraphNode](p)(g.Add(&cu.EmptyNode{}, after...))
-		get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}, empty))
+		empty := get[graph.Node](p)(g.Add(&graph.Empty{}, after...))
+		get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}, empty))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node with other work in the executable graph", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.n, Value: 1}))
 		x := p.exec(g)
-		p.do(x.Set(fill, &cu.MemsetNode{Dst: p.m, Value: 1}))
+		p.do(x.Set(fill, &graph.Memset{Dst: p.m, Value: 1}))
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"node with another kernel in the executable graph", func(p *scene) {
 		g := p.graph()
-		k := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
+		k := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
 		x := p.exec(g)
-		p.do(x.SetAll(cu.NodeUpdate{Node: k,
-			Work: &cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}}))
+		p.do(x.SetAll(graph.NodeUpdate{Node: k,
+			Work: &graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}}))
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"node with another kernel in the graph", func(p *scene) {
 		g := p.graph()
-		k := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
-		p.do(k.Set(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		k := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
+		p.do(k.Set(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"edge that is added", func(p *scene) {
 		g := p.graph()
-		read := get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		read := get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
 		p.order(func() error { return g.AddEdge(fill, read) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"programmatic edge that is added", func(p *scene) {
 		g := p.graph()
-		read := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
-		fill := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
-		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: fill, To: read, Kind: cu.EdgeProgrammatic}) })
+		read := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
+		fill := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		p.order(func() error { return g.AddEdgeOfKind(graph.Edge{From: fill, To: read, Kind: graph.EdgeProgrammatic}) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node after the beginning of another one", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		other := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.n), cu.U64(0)}}, fill))
-		read := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
-		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: other, To: read, Kind: cu.EdgeLaunchOrder}) })
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		other := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.n), cu.U64(0)}}, fill))
+		read := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}}))
+		p.order(func() error { return g.AddEdgeOfKind(graph.Edge{From: other, To: read, Kind: graph.EdgeLaunchOrder}) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"body of a condition", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		var after []cu.GraphNode
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, fill); return nil })
-		either := &cu.IfNode{Condition: get[cu.Condition](p)(g.NewConditionAt(1)), HasElse: true}
-		get[cu.GraphNode](p)(g.Add(either, after...))
-		get[cu.GraphNode](p)(either.Then.Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
-		get[cu.GraphNode](p)(either.Else.Add(&cu.MemsetNode{Dst: p.n, Value: 1})) // only one of the two
+		either := &graph.If{Condition: get[graph.Condition](p)(g.NewConditionAt(1)), HasElse: true}
+		get[graph.Node](p)(g.Add(either, after...))
+		get[graph.Node](p)(either.Then.Add(&graph.Copy{Dst: p.n, Src: p.m}))
+		get[graph.Node](p)(either.Else.Add(&graph.Memset{Dst: p.n, Value: 1})) // only one of the two
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node after a loop", func(p *scene) {
 		g := p.graph()
-		repeat := &cu.WhileNode{Condition: get[cu.Condition](p)(g.NewConditionAt(0))}
-		loop := get[cu.GraphNode](p)(g.Add(repeat))
-		inner := &cu.IfNode{Condition: get[cu.Condition](p)(g.NewConditionAt(0))}
-		get[cu.GraphNode](p)(repeat.Body.Add(inner))
-		get[cu.GraphNode](p)(inner.Then.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		var after []cu.GraphNode
+		repeat := &graph.While{Condition: get[graph.Condition](p)(g.NewConditionAt(0))}
+		loop := get[graph.Node](p)(g.Add(repeat))
+		inner := &graph.If{Condition: get[graph.Condition](p)(g.NewConditionAt(0))}
+		get[graph.Node](p)(repeat.Body.Add(inner))
+		get[graph.Node](p)(inner.Then.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, loop); return nil })
-		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
+		get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"node after the end of another one", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.KernelNode{Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
-		read := get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}))
-		p.do(g.AddEdgeOfKind(cu.GraphEdge{From: fill, To: read, Kind: cu.EdgeLaunchOrder})) // orders no memory
+		fill := get[graph.Node](p)(g.Add(&graph.Kernel{Function: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		read := get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}))
+		p.do(g.AddEdgeOfKind(graph.Edge{From: fill, To: read, Kind: graph.EdgeLaunchOrder})) // orders no memory
 		p.order(func() error {
 			return errors.Join(g.RemoveEdge(fill, read), g.AddEdge(fill, read))
 		})
@@ -718,31 +720,31 @@ var raceTests = []struct {
 	}, 1},
 	{"node between two others that is removed", func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		empty := get[cu.GraphNode](p)(g.Add(&cu.EmptyNode{}, fill))
-		read := get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, empty))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		empty := get[graph.Node](p)(g.Add(&graph.Empty{}, fill))
+		read := get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}, empty))
 		p.do(empty.Remove())
 		p.order(func() error { return g.AddEdge(fill, read) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"graph within a graph", func(p *scene) {
 		inner, g := p.graph(), p.graph()
-		get[cu.GraphNode](p)(inner.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}))
-		var after []cu.GraphNode
+		get[graph.Node](p)(inner.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		child := get[graph.Node](p)(g.Add(&graph.Child{Graph: inner}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, child); return nil })
-		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, after...))
+		get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"copy of a graph within a graph", func(p *scene) {
 		e := p.event()
 		inner, g := p.graph(), p.graph()
-		fill := get[cu.GraphNode](p)(inner.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		var after []cu.GraphNode
+		fill := get[graph.Node](p)(inner.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, fill); return nil })
-		get[cu.GraphNode](p)(inner.Add(&cu.RecordNode{Event: e}, after...))
-		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}))
-		x := p.exec(get[cu.Work](p)(child.Work()).(*cu.ChildNode).Graph)
+		get[graph.Node](p)(inner.Add(&graph.Record{Event: e}, after...))
+		child := get[graph.Node](p)(g.Add(&graph.Child{Graph: inner}))
+		x := p.exec(get[graph.Work](p)(child.Work()).(*graph.Child).Graph)
 		p.do(errors.Join(inner.Close(), g.Close()))
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitEvent(e) })
@@ -750,22 +752,22 @@ var raceTests = []struct {
 	}, 2},
 	{"memory that a graph allocates", func(p *scene) {
 		g := p.graph()
-		memory := &cu.AllocNode{Size: 16}
-		alloc := get[cu.GraphNode](p)(g.Add(memory))
+		memory := &graph.Alloc{Size: 16}
+		alloc := get[graph.Node](p)(g.Add(memory))
 		m := memory.Mem
-		var after []cu.GraphNode
+		var after []graph.Node
 		p.order(func() error { after = append(after, alloc); return nil })
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: m, Value: 1}, after...))
-		get[cu.GraphNode](p)(g.Add(&cu.FreeNode{Mem: m}, alloc, fill))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: m, Value: 1}, after...))
+		get[graph.Node](p)(g.Add(&graph.Free{Mem: m}, alloc, fill))
 		x := p.exec(g)
 		p.do(errors.Join(x.Launch(p.a), x.Launch(p.a), m.Close()))
 	}, 1},
 	{"memory that was taken from a graph", func(p *scene) {
 		g := p.graph()
-		memory := &cu.AllocNode{Size: 16}
-		alloc := get[cu.GraphNode](p)(g.Add(memory))
+		memory := &graph.Alloc{Size: 16}
+		alloc := get[graph.Node](p)(g.Add(memory))
 		m := memory.Mem
-		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: m, Value: 1}, alloc))
+		get[graph.Node](p)(g.Add(&graph.Memset{Dst: m, Value: 1}, alloc))
 		x := p.exec(g)
 		for range 2 { // without reports of memory that was freed
 			p.do(x.Launch(p.a))
@@ -778,7 +780,7 @@ var raceTests = []struct {
 		p.do(m.Close())
 	}, 2},
 	{"allocation and free in a capture", func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			m := get[*cu.DeviceMem](p)(p.a.Alloc(16))
 			p.do(p.b.WaitStream(p.a))
 			p.do(p.b.Memset(m, 1))
@@ -793,36 +795,36 @@ var raceTests = []struct {
 	{"other host function of a node", func(p *scene) {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)
-		n := get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() {}}, get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.h, Src: p.m}))))
+		n := get[graph.Node](p)(g.Add(&graph.HostFunc{Func: func() {}}, get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.h, Src: p.m}))))
 		x := p.exec(g)
-		p.do(x.Set(n, &cu.HostNode{Func: func() { done <- struct{}{} }}))
+		p.do(x.Set(n, &graph.HostFunc{Func: func() { done <- struct{}{} }}))
 		p.do(x.Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
 	}, 1},
 	{"capture into a graph", func(p *scene) {
 		g := p.graph()
-		first := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		var after []cu.GraphNode
+		first := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		var after []graph.Node
 		p.order(func() error { after = append(after, first); return nil })
 		read := func() error { return p.a.Copy(p.n, p.m) }
-		last := get[[]cu.GraphNode](p)(g.Capture(p.a, cu.CaptureRelaxed, read, after...))
+		last := get[[]graph.Node](p)(g.Capture(p.a, graph.CaptureRelaxed, read, after...))
 		p.order(func() error { after = append(after, last...); return nil })
-		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 2}, after...))
+		get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.n, Value: 2}, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 2},
 	{"node that records an event", func(p *scene) {
 		e, g := p.event(), p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, fill))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		get[graph.Node](p)(g.Add(&graph.Record{Event: e}, fill))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitEvent(e) })
 		p.read(p.b)
 	}, 1},
 	{"node that waits for an event", func(p *scene) {
 		e, g := p.event(), p.graph()
-		wait := get[cu.GraphNode](p)(g.Add(&cu.WaitNode{Event: e}))
-		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.n, Src: p.m}, wait))
+		wait := get[graph.Node](p)(g.Add(&graph.Wait{Event: e}))
+		get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.n, Src: p.m}, wait))
 		x := p.exec(g)
 		p.fill(p.b)
 		p.order(func() error { return e.Record(p.b) })
@@ -830,11 +832,11 @@ var raceTests = []struct {
 	}, 1},
 	{"external record and wait in captures", func(p *scene) {
 		e := p.event()
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.fill(p.a)
 			return e.RecordWithFlags(p.a, cu.RecordExternal)
 		}))
-		other := get[*cu.Graph](p)(p.b.Capture(cu.CaptureRelaxed, func() error {
+		other := get[*graph.Graph](p)(graph.Capture(p.b, graph.CaptureRelaxed, func() error {
 			p.order(func() error { return p.b.WaitEventWithFlags(e, cu.WaitExternal) })
 			return p.b.Copy(p.n, p.m)
 		}))
@@ -845,14 +847,14 @@ var raceTests = []struct {
 	{"host function of a graph", func(p *scene) {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)
-		get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() { done <- struct{}{} }}, get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.h, Src: p.m}))))
+		get[graph.Node](p)(g.Add(&graph.HostFunc{Func: func() { done <- struct{}{} }}, get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.h, Src: p.m}))))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
 	}, 1},
 	{"timeline in a graph", func(p *scene) {
 		tl := p.timeline()
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.fill(p.a)
 			return tl.Signal(p.a, 1)
 		}))
@@ -862,16 +864,16 @@ var raceTests = []struct {
 	}, 1},
 	{"clone of a graph", func(p *scene) {
 		g := p.graph()
-		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		x := p.exec(get[*cu.Graph](p)(g.Clone()))
+		get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		x := p.exec(get[*graph.Graph](p)(g.Clone()))
 		p.do(g.Close())
 		p.do(x.Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"updated graph", func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.n, 1) }))
-		other := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Memset(p.n, 1) }))
+		other := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
 		defer other.Close()
 		x := p.exec(g)
 		p.do(x.Update(other))
@@ -1097,22 +1099,22 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"words of a node that are replaced": func(p *scene) {
 		g := p.graph()
-		n := get[cu.GraphNode](p)(g.Add(&cu.MemOpsNode{Ops: []cu.MemOp{cu.WriteWord32(p.word(0), 1)}},
-			get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
+		n := get[graph.Node](p)(g.Add(&graph.MemOps{Ops: []cu.MemOp{cu.WriteWord32(p.word(0), 1)}},
+			get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))))
 		x := p.exec(g)
-		p.do(x.Set(n, &cu.MemOpsNode{Ops: []cu.MemOp{cu.WriteWord32(p.word(8), 2)}}))
+		p.do(x.Set(n, &graph.MemOps{Ops: []cu.MemOp{cu.WriteWord32(p.word(8), 2)}}))
 		p.do(p.b.BatchMemOps(cu.WaitWord32(p.word(8), 2, cu.WaitEqual)))
 		p.read(p.b)
 		p.do(x.Launch(p.a))
 	},
 	"words of a captured node that are replaced": func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			return errors.Join(p.a.BatchMemOps(cu.WaitWord32(p.word(0), 1, cu.WaitEqual)), p.a.Copy(p.n, p.m))
 		}))
 		x := p.exec(g)
-		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
-			if typ, _ := n.Type(); typ == cu.GraphNodeTypeBatchMemOp {
-				p.do(x.Set(n, &cu.MemOpsNode{Ops: []cu.MemOp{cu.WaitWord32(p.word(8), 2, cu.WaitEqual)}}))
+		for _, n := range get[[]graph.Node](p)(g.Nodes()) {
+			if typ, _ := n.Type(); typ == graph.NodeTypeBatchMemOp {
+				p.do(x.Set(n, &graph.MemOps{Ops: []cu.MemOp{cu.WaitWord32(p.word(8), 2, cu.WaitEqual)}}))
 			}
 		}
 		p.do(x.Launch(p.a))
@@ -1199,9 +1201,9 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"columns beside each other in nodes": func(p *scene) {
 		g, m, n := p.graph(), cu.Rows{Mem: p.m, Pitch: 8}, cu.Rows{Mem: p.n, Pitch: 8}
-		set := get[cu.GraphNode](p)(g.Add(setRect(m.At(4, 0), 1, 4, 1, 2)))
-		get[cu.GraphNode](p)(g.Add(setRect(m, 1, 2, 1, 2)))
-		get[cu.GraphNode](p)(g.Add(copyBox(cu.Planes{Rows: n, Height: 1}, cu.Planes{Rows: m.At(2, 0), Height: 1}, 2, 1, 2)))
+		set := get[graph.Node](p)(g.Add(setRect(m.At(4, 0), 1, 4, 1, 2)))
+		get[graph.Node](p)(g.Add(setRect(m, 1, 2, 1, 2)))
+		get[graph.Node](p)(g.Add(copyBox(cu.Planes{Rows: n, Height: 1}, cu.Planes{Rows: m.At(2, 0), Height: 1}, 2, 1, 2)))
 		x := p.exec(g)
 		p.do(x.Set(set, setRect(m.At(4, 0), 2, 4, 1, 2)))
 		p.do(x.Launch(p.a))
@@ -1239,17 +1241,17 @@ var orderedPrograms = map[string]func(*scene){
 		p.read(p.a)
 	},
 	"launches of one executable graph": func(p *scene) {
-		x := p.exec(get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) })))
+		x := p.exec(get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) })))
 		p.do(x.Launch(p.a))
 		p.do(x.Launch(p.b))
 	},
 	"captured work does not run": func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
 		defer g.Close()
 		p.fill(p.b)
 	},
 	"a capture that fails": func(p *scene) {
-		if _, err := p.a.Capture(cu.CaptureRelaxed, func() error {
+		if _, err := graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.do(p.b.WaitStream(p.a))
 			p.fill(p.b) // the captured stream does not wait for it
 			return nil
@@ -1292,7 +1294,7 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"disabled node": func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
 		x := p.exec(g)
 		p.do(x.SetEnabled(fill, false))
 		p.do(x.Launch(p.a))
@@ -1300,16 +1302,16 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"removed node": func(p *scene) {
 		g := p.graph()
-		fill := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		fill := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
 		p.do(fill.Remove())
 		p.do(p.exec(g).Launch(p.a))
 		p.read(p.b)
 	},
 	"other work of a captured node": func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
 		x := p.exec(g)
-		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
-			p.do(x.Set(n, &cu.MemsetNode{Dst: p.n, Value: 1}))
+		for _, n := range get[[]graph.Node](p)(g.Nodes()) {
+			p.do(x.Set(n, &graph.Memset{Dst: p.n, Value: 1}))
 		}
 		p.do(g.Close())
 		p.do(x.Launch(p.a))
@@ -1318,9 +1320,9 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"replaced event of a node": func(p *scene) {
 		e, f, g := p.event(), p.event(), p.graph()
-		n := get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
+		n := get[graph.Node](p)(g.Add(&graph.Record{Event: e}, get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))))
 		x := p.exec(g)
-		p.do(x.Set(n, &cu.RecordNode{Event: f}))
+		p.do(x.Set(n, &graph.Record{Event: f}))
 		p.do(x.Launch(p.a))
 		p.do(p.b.WaitEvent(f))
 		p.read(p.b)
@@ -1362,19 +1364,19 @@ var orderedPrograms = map[string]func(*scene){
 		p.read(p.b)
 	},
 	"Close of an executable graph waits": func(p *scene) {
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Copy(p.h, p.m) }))
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error { return p.a.Copy(p.h, p.m) }))
 		defer g.Close()
-		x := get[*cu.GraphExec](p)(g.Instantiate())
+		x := get[*graph.Exec](p)(g.Instantiate())
 		p.do(x.Launch(p.a))
 		p.do(x.Close())
 		p.do(p.fetch())
 	},
 	"two executable graphs with one host function": func(p *scene) {
 		g := p.graph()
-		n := get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() {}}))
-		get[cu.GraphNode](p)(g.Add(&cu.CopyNode{Dst: p.h, Src: p.m}, n))
-		x := get[*cu.GraphExec](p)(g.Instantiate())
-		y := get[*cu.GraphExec](p)(g.Instantiate())
+		n := get[graph.Node](p)(g.Add(&graph.HostFunc{Func: func() {}}))
+		get[graph.Node](p)(g.Add(&graph.Copy{Dst: p.h, Src: p.m}, n))
+		x := get[*graph.Exec](p)(g.Instantiate())
+		y := get[*graph.Exec](p)(g.Instantiate())
 		defer func() { x.Close(); y.Close(); g.Close() }()
 		tl := p.timeline()
 		p.do(tl.Block(p.a, 1))
@@ -1388,14 +1390,14 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"replaced event of a captured node": func(p *scene) {
 		e, f := p.event(), p.event()
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.do(p.a.Memset(p.n, 1))
 			return e.RecordWithFlags(p.a, cu.RecordExternal)
 		}))
 		x := p.exec(g)
-		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
-			if typ, _ := n.Type(); typ == cu.GraphNodeTypeEventRecord {
-				p.do(x.Set(n, &cu.RecordNode{Event: f}))
+		for _, n := range get[[]graph.Node](p)(g.Nodes()) {
+			if typ, _ := n.Type(); typ == graph.NodeTypeEventRecord {
+				p.do(x.Set(n, &graph.Record{Event: f}))
 			}
 		}
 		p.fill(p.b)
@@ -1409,10 +1411,10 @@ var orderedPrograms = map[string]func(*scene){
 	"nested captures": func(p *scene) {
 		c := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
 		defer c.Close()
-		var inner *cu.Graph
-		outer := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		var inner *graph.Graph
+		outer := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.fill(p.a)
-			inner = get[*cu.Graph](p)(p.b.Capture(cu.CaptureRelaxed, func() error {
+			inner = get[*graph.Graph](p)(graph.Capture(p.b, graph.CaptureRelaxed, func() error {
 				p.do(c.WaitStream(p.b))
 				p.do(c.Copy(p.h, p.m))
 				return p.b.WaitStream(c)
@@ -1430,11 +1432,11 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"replaced event of a cloned node": func(p *scene) {
 		e, f, g := p.event(), p.event(), p.graph()
-		get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
-		g2 := get[*cu.Graph](p)(g.Clone())
-		for _, n := range get[[]cu.GraphNode](p)(g2.Nodes()) {
-			if typ, _ := n.Type(); typ == cu.GraphNodeTypeEventRecord {
-				p.do(n.Set(&cu.RecordNode{Event: f}))
+		get[graph.Node](p)(g.Add(&graph.Record{Event: e}, get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))))
+		g2 := get[*graph.Graph](p)(g.Clone())
+		for _, n := range get[[]graph.Node](p)(g2.Nodes()) {
+			if typ, _ := n.Type(); typ == graph.NodeTypeEventRecord {
+				p.do(n.Set(&graph.Record{Event: f}))
 			}
 		}
 		x := p.exec(g2)
@@ -1464,7 +1466,7 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"a graph that raises a timeline to the same value": func(p *scene) {
 		tl := p.timeline()
-		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+		g := get[*graph.Graph](p)(graph.Capture(p.a, graph.CaptureRelaxed, func() error {
 			p.fill(p.a)
 			return tl.Signal(p.a, 1)
 		}))
@@ -1493,43 +1495,43 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"other work in a clone": func(p *scene) {
 		g := p.graph()
-		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		clone := get[*cu.Graph](p)(g.Clone())
+		get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		clone := get[*graph.Graph](p)(g.Clone())
 		p.do(g.Close())
-		p.do(get[[]cu.GraphNode](p)(clone.Nodes())[0].Set(&cu.MemsetNode{Dst: p.n, Value: 1}))
+		p.do(get[[]graph.Node](p)(clone.Nodes())[0].Set(&graph.Memset{Dst: p.n, Value: 1}))
 		p.do(p.exec(clone).Launch(p.a))
 		p.fill(p.b)
 	},
 	"a disabled node of a clone": func(p *scene) {
 		g := p.graph()
-		get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		clone := get[*cu.Graph](p)(g.Clone())
+		get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		clone := get[*graph.Graph](p)(g.Clone())
 		p.do(g.Close())
 		x := p.exec(clone)
-		p.do(x.SetEnabled(get[[]cu.GraphNode](p)(clone.Nodes())[0], false))
+		p.do(x.SetEnabled(get[[]graph.Node](p)(clone.Nodes())[0], false))
 		p.do(x.Launch(p.a))
 		p.fill(p.b)
 	},
 	"other work after an update with another graph": func(p *scene) {
 		g, other := p.graph(), p.graph()
 		defer other.Close()
-		n := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
-		get[cu.GraphNode](p)(other.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		n := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.n, Value: 1}))
+		get[graph.Node](p)(other.Add(&graph.Memset{Dst: p.m, Value: 1}))
 		x := p.exec(g)
 		p.do(x.Update(other))
-		p.do(x.Set(n, &cu.MemsetNode{Dst: p.n, Value: 2}))
+		p.do(x.Set(n, &graph.Memset{Dst: p.n, Value: 2}))
 		p.do(x.Launch(p.a))
 		p.fill(p.b)
 	},
 	"other work after an update with the edited graph": func(p *scene) {
 		g := p.graph()
-		first := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}))
-		n := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.n, Value: 1}, first))
+		first := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.n, Value: 1}))
+		n := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.n, Value: 1}, first))
 		x := p.exec(g)
 		p.do(first.Remove())
-		p.do(g.AddEdge(n, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
+		p.do(g.AddEdge(n, get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))))
 		if err := x.Update(g); err == nil { // the driver may pair the nodes in another way
-			p.do(x.Set(n, &cu.MemsetNode{Dst: p.n, Value: 2}))
+			p.do(x.Set(n, &graph.Memset{Dst: p.n, Value: 2}))
 			p.do(x.Launch(p.a))
 			p.fill(p.b)
 		}
@@ -1537,11 +1539,11 @@ var orderedPrograms = map[string]func(*scene){
 	"a disabled node after updates": func(p *scene) {
 		g, other := p.graph(), p.graph()
 		defer other.Close()
-		n := get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		get[cu.GraphNode](p)(other.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
+		n := get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		get[graph.Node](p)(other.Add(&graph.Memset{Dst: p.m, Value: 1}))
 		x := p.exec(g)
 		p.do(x.SetEnabled(n, false))
-		for _, with := range []*cu.Graph{g, other, g} {
+		for _, with := range []*graph.Graph{g, other, g} {
 			p.do(x.Update(with))
 			p.do(x.Launch(p.a))
 		}
@@ -1550,12 +1552,12 @@ var orderedPrograms = map[string]func(*scene){
 	"a copy of a graph within a clone": func(p *scene) {
 		e := p.event()
 		inner, g := p.graph(), p.graph()
-		fill := get[cu.GraphNode](p)(inner.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))
-		get[cu.GraphNode](p)(inner.Add(&cu.RecordNode{Event: e}, fill))
-		get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}))
-		clone := get[*cu.Graph](p)(g.Clone())
-		child := get[[]cu.GraphNode](p)(clone.Nodes())[0]
-		x := p.exec(get[cu.Work](p)(child.Work()).(*cu.ChildNode).Graph)
+		fill := get[graph.Node](p)(inner.Add(&graph.Memset{Dst: p.m, Value: 1}))
+		get[graph.Node](p)(inner.Add(&graph.Record{Event: e}, fill))
+		get[graph.Node](p)(g.Add(&graph.Child{Graph: inner}))
+		clone := get[*graph.Graph](p)(g.Clone())
+		child := get[[]graph.Node](p)(clone.Nodes())[0]
+		x := p.exec(get[graph.Work](p)(child.Work()).(*graph.Child).Graph)
 		p.do(errors.Join(inner.Close(), g.Close(), clone.Close()))
 		p.do(x.Launch(p.a))
 		p.do(p.b.WaitEvent(e))
@@ -1565,12 +1567,12 @@ var orderedPrograms = map[string]func(*scene){
 		e, g := p.event(), p.graph()
 		inner, other := p.graph(), p.graph()
 		defer func() { inner.Close(); other.Close() }()
-		get[cu.GraphNode](p)(inner.Add(&cu.RecordNode{Event: p.event()}))
-		get[cu.GraphNode](p)(other.Add(&cu.RecordNode{Event: e}))
-		child := get[cu.GraphNode](p)(g.Add(&cu.ChildNode{Graph: inner}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
+		get[graph.Node](p)(inner.Add(&graph.Record{Event: p.event()}))
+		get[graph.Node](p)(other.Add(&graph.Record{Event: e}))
+		child := get[graph.Node](p)(g.Add(&graph.Child{Graph: inner}, get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))))
 		x := p.exec(g)
 		for range 2 {
-			p.do(x.Set(child, &cu.ChildNode{Graph: other}))
+			p.do(x.Set(child, &graph.Child{Graph: other}))
 			p.do(x.Launch(p.a))
 			p.do(p.b.WaitEvent(e))
 			p.fill(p.b)
@@ -1693,19 +1695,19 @@ func TestRefusedCalls(t *testing.T) {
 	for _, tt := range []struct {
 		function string
 		race     bool // in the work behind the call
-		call     func(p *scene, tl *cu.Timeline, e *cu.Event, x *cu.GraphExec) error
+		call     func(p *scene, tl *cu.Timeline, e *cu.Event, x *graph.Exec) error
 	}{
-		{"cuLaunchHostFunc", true, func(p *scene, _ *cu.Timeline, _ *cu.Event, _ *cu.GraphExec) error {
+		{"cuLaunchHostFunc", true, func(p *scene, _ *cu.Timeline, _ *cu.Event, _ *graph.Exec) error {
 			return p.b.HostFunc(func() {})
 		}},
-		{"cuStreamWaitValue64", true, func(p *scene, tl *cu.Timeline, _ *cu.Event, _ *cu.GraphExec) error {
+		{"cuStreamWaitValue64", true, func(p *scene, tl *cu.Timeline, _ *cu.Event, _ *graph.Exec) error {
 			return tl.Block(p.b, 5)
 		}},
-		{"cuEventRecord", false, func(p *scene, _ *cu.Timeline, e *cu.Event, _ *cu.GraphExec) error {
+		{"cuEventRecord", false, func(p *scene, _ *cu.Timeline, e *cu.Event, _ *graph.Exec) error {
 			defer p.b.WaitEvent(e)
 			return e.Record(p.b)
 		}},
-		{"cuGraphLaunch", false, func(p *scene, _ *cu.Timeline, e *cu.Event, x *cu.GraphExec) error {
+		{"cuGraphLaunch", false, func(p *scene, _ *cu.Timeline, e *cu.Event, x *graph.Exec) error {
 			defer p.b.WaitEvent(e)
 			return x.Launch(p.b)
 		}},
@@ -1715,8 +1717,8 @@ func TestRefusedCalls(t *testing.T) {
 			cutest.Races(t, drv)
 			p := newScene(t, drv, -1)
 			tl, e, g := p.timeline(), p.event(), p.graph()
-			last := get[cu.GraphNode](p)(g.Add(&cu.HostNode{Func: func() {}}, get[cu.GraphNode](p)(g.Add(&cu.MemsetNode{Dst: p.m, Value: 1}))))
-			get[cu.GraphNode](p)(g.Add(&cu.RecordNode{Event: e}, last))
+			last := get[graph.Node](p)(g.Add(&graph.HostFunc{Func: func() {}}, get[graph.Node](p)(g.Add(&graph.Memset{Dst: p.m, Value: 1}))))
+			get[graph.Node](p)(g.Add(&graph.Record{Event: e}, last))
 			x := p.exec(g)
 			p.fill(p.a)
 			p.do(e.Record(p.a))
@@ -1859,16 +1861,16 @@ func BenchmarkRaces(b *testing.B) {
 	}
 }
 
-func copyRect(dst, src cu.Rows, width, height uint64) *cu.CopyNode {
+func copyRect(dst, src cu.Rows, width, height uint64) *graph.Copy {
 	return copyBox(cu.Planes{Rows: dst}, cu.Planes{Rows: src}, width, height, 1)
 }
 
-func copyBox(dst, src cu.Planes, width, height, depth uint64) *cu.CopyNode {
-	return &cu.CopyNode{Dst: dst.Mem, Src: src.Mem, Box: &cu.CopyBox{Width: width, Height: height, Depth: depth,
+func copyBox(dst, src cu.Planes, width, height, depth uint64) *graph.Copy {
+	return &graph.Copy{Dst: dst.Mem, Src: src.Mem, Box: &graph.Box{Width: width, Height: height, Depth: depth,
 		DstPitch: dst.Pitch, DstHeight: dst.Height, SrcPitch: src.Pitch, SrcHeight: src.Height}}
 }
 
-func setRect(dst cu.Rows, value, size uint32, width, height uint64) *cu.MemsetNode {
-	return &cu.MemsetNode{Dst: dst.Mem, Value: value, ElementSize: size,
-		Rect: &cu.MemsetRect{Width: width, Height: height, Pitch: dst.Pitch}}
+func setRect(dst cu.Rows, value, size uint32, width, height uint64) *graph.Memset {
+	return &graph.Memset{Dst: dst.Mem, Value: value, ElementSize: size,
+		Rect: &graph.Rect{Width: width, Height: height, Pitch: dst.Pitch}}
 }

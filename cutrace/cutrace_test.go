@@ -18,6 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 	"github.com/purecu/purecu/tests/traceformat"
@@ -197,8 +199,8 @@ func TestHostLanes(t *testing.T) {
 	r.span(r.s, "a", time.Millisecond)
 	r.ok(e.Record(r.s))
 	var begun atomic.Int32
-	defer r.drv.AddTracer(func(t cu.Trace) {
-		if t.Op == cu.TraceEventSynchronize {
+	defer trace.Add(r.drv, func(t trace.Operation) {
+		if t.Op == trace.EventSynchronize {
 			begun.Add(1)
 		}
 	})()
@@ -304,7 +306,7 @@ func TestUnmeasured(t *testing.T) {
 	if done != 5 {
 		t.Errorf("the work was done %d times", done)
 	}
-	g, err := r.s.Capture(cu.CaptureGlobal, func() error {
+	g, err := graph.Capture(r.s, graph.CaptureGlobal, func() error {
 		return r.rec.Span(r.s, "captured", r.work(r.s, time.Second))
 	})
 	r.ok(err)
@@ -342,7 +344,7 @@ func TestCaptureBeside(t *testing.T) {
 		r.span(r.other, "before", time.Microsecond)
 	}
 	r.sim.Advance(2*time.Microsecond + time.Microsecond/2)
-	g, err := r.s.Capture(cu.CaptureGlobal, func() error {
+	g, err := graph.Capture(r.s, graph.CaptureGlobal, func() error {
 		r.span(r.other, "beside", time.Microsecond)
 		if st := r.rec.Stats(); st.Spans != 2 || st.Pending != 2 {
 			t.Errorf("%+v", st)
@@ -498,7 +500,7 @@ func TestStorm(t *testing.T) {
 			var e cu.Event
 			defer e.Close()
 			for j := range 200 {
-				remove := drv.AddTracer(func(cu.Trace) {})
+				remove := trace.Add(drv, func(trace.Operation) {})
 				err := rec.Span(s, "a", func() error { return e.Record(s) })
 				err = errors.Join(err, s.WaitEvent(&e))
 				if j%10 == 0 {
@@ -577,7 +579,7 @@ func (discard) Enabled(context.Context, slog.Level) bool { return true }
 // TestLogAllocates checks that Log does not allocate.
 func TestLogAllocates(t *testing.T) {
 	l := &logger{h: discard{slog.DiscardHandler}, level: slog.LevelDebug, failed: slog.LevelWarn}
-	c := cu.TraceCall{Trace: cu.Trace{Op: cu.TraceEventRecord, Event: 1, Stream: 2}}
+	c := trace.Call{Operation: trace.Operation{Op: trace.EventRecord, Event: 1, Stream: 2}}
 	if n := testing.AllocsPerRun(100, func() { l.log(c) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -629,19 +631,19 @@ func TestHandleOfOwnEvent(t *testing.T) {
 	r := newRig(t, Options{})
 	const h = 0x7777
 	r.rec.host.own.live[h] = ownCall{}
-	tell := func(op cu.TraceOp) {
-		r.rec.host.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: h, Stream: r.s.Handle()}})
+	tell := func(op trace.Op) {
+		r.rec.host.after(trace.Call{Operation: trace.Operation{Op: op, Event: h, Stream: r.s.Handle()}})
 	}
 	n := len(r.rec.host.log.calls)
-	r.rec.host.before(cu.Trace{Op: cu.TraceEventDestroy, Event: h})
-	tell(cu.TraceEventCreate)
-	tell(cu.TraceEventDestroy) // of the recorder's
-	tell(cu.TraceEventRecord)
-	var ops []cu.TraceOp
+	r.rec.host.before(trace.Operation{Op: trace.EventDestroy, Event: h})
+	tell(trace.EventCreate)
+	tell(trace.EventDestroy) // of the recorder's
+	tell(trace.EventRecord)
+	var ops []trace.Op
 	for _, c := range r.rec.host.log.calls[n:] {
 		ops = append(ops, c.op)
 	}
-	if want := []cu.TraceOp{cu.TraceEventCreate, cu.TraceEventRecord}; !slices.Equal(ops, want) {
+	if want := []trace.Op{trace.EventCreate, trace.EventRecord}; !slices.Equal(ops, want) {
 		t.Errorf("the calls are %v, want %v", ops, want)
 	}
 }
@@ -651,13 +653,13 @@ func TestHandleOfOwnEvent(t *testing.T) {
 func TestForeignHandlesComeBack(t *testing.T) {
 	r := newRig(t, Options{})
 	const s, e = 0x7777, 0x8888
-	tell := func(op cu.TraceOp, event, stream uintptr) {
-		r.rec.host.after(cu.TraceCall{Trace: cu.Trace{Op: op, Event: event, Stream: stream}})
+	tell := func(op trace.Op, event, stream uintptr) {
+		r.rec.host.after(trace.Call{Operation: trace.Operation{Op: op, Event: event, Stream: stream}})
 	}
-	tell(cu.TraceEventRecord, e, s)
-	tell(cu.TraceStreamCreate, 0, s)
-	tell(cu.TraceEventCreate, e, 0)
-	tell(cu.TraceStreamWait, e, s)
+	tell(trace.EventRecord, e, s)
+	tell(trace.StreamCreate, 0, s)
+	tell(trace.EventCreate, e, 0)
+	tell(trace.StreamWait, e, s)
 	if last := r.rec.host.log.calls[len(r.rec.host.log.calls)-1]; r.rec.host.order.lanes[s].id != last.stream {
 		t.Errorf("the lane is of stream %d, the call of stream %d", r.rec.host.order.lanes[s].id, last.stream)
 	}

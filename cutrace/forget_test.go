@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cutest"
 )
 
@@ -19,8 +20,8 @@ func TestForgets(t *testing.T) {
 	rec := must(Start(t.Context(), r.gpu, Options{}))(r)
 	defer rec.Close(t.Context())
 	lg := &logger{h: slog.DiscardHandler, level: slog.LevelDebug, failed: slog.LevelWarn}
-	defer drv.AddTracer(lg.before)()
-	defer drv.AddCallTracer(lg.log)()
+	defer trace.Add(drv, lg.before)()
+	defer trace.AddCalls(drv, lg.log)()
 	known := func() map[string]int {
 		rec.host.mu.Lock()
 		defer rec.host.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 // hostTrace is the host's part of a trace. The tracers fill it. They see a destruction before the
@@ -36,10 +37,10 @@ func (h *hostTrace) start(origin time.Time) {
 	h.order.arrows, h.order.dropped = nil, 0
 }
 
-// before is a [cu.Tracer]. It notes a destruction before the driver makes it, because a new object
+// before is a [trace.Tracer]. It notes a destruction before the driver makes it, because a new object
 // may have the handle as soon as the old one is destroyed.
-func (h *hostTrace) before(t cu.Trace) {
-	if t.Op != cu.TraceEventDestroy && t.Op != cu.TraceStreamDestroy {
+func (h *hostTrace) before(t trace.Operation) {
+	if t.Op != trace.EventDestroy && t.Op != trace.StreamDestroy {
 		return
 	}
 	h.mu.Lock()
@@ -49,22 +50,22 @@ func (h *hostTrace) before(t cu.Trace) {
 	h.own.before(t)
 }
 
-// after is a [cu.CallTracer].
-func (h *hostTrace) after(c cu.TraceCall) {
+// after is a [trace.CallTracer].
+func (h *hostTrace) after(c trace.Call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.Start.After(h.latest) {
 		h.latest = c.Start
 	}
 	if h.own.after(c) {
-		if c.Op == cu.TraceEventDestroy {
-			h.objects.of(c.Trace) // forgets the number
+		if c.Op == trace.EventDestroy {
+			h.objects.of(c.Operation) // forgets the number
 		}
 		return
 	}
-	event, stream := h.objects.of(c.Trace)
+	event, stream := h.objects.of(c.Operation)
 	if c.Result == cu.ResultSuccess {
-		h.order.after(c.Trace, stream)
+		h.order.after(c.Operation, stream)
 	}
 	h.log.add(c, event, stream)
 }
@@ -152,16 +153,16 @@ type ownEvents struct {
 // the record complete returned.
 type ownCall struct{ begun, done time.Time }
 
-func (o *ownEvents) before(t cu.Trace) {
-	if _, ok := o.live[t.Event]; ok && t.Op == cu.TraceEventDestroy {
+func (o *ownEvents) before(t trace.Operation) {
+	if _, ok := o.live[t.Event]; ok && t.Op == trace.EventDestroy {
 		delete(o.live, t.Event)
 		o.dying[t.Event] = true
 	}
 }
 
 // after reports whether the call was for an own event.
-func (o *ownEvents) after(c cu.TraceCall) bool {
-	if c.Op == cu.TraceEventDestroy && o.dying[c.Event] {
+func (o *ownEvents) after(c trace.Call) bool {
+	if c.Op == trace.EventDestroy && o.dying[c.Event] {
 		delete(o.dying, c.Event)
 		return true
 	}
@@ -170,9 +171,9 @@ func (o *ownEvents) after(c cu.TraceCall) bool {
 		return false
 	}
 	switch {
-	case c.Op == cu.TraceEventRecord:
+	case c.Op == trace.EventRecord:
 		own = ownCall{begun: c.Start}
-	case c.Op == cu.TraceEventQuery && c.Result == cu.ResultSuccess && own.done.IsZero():
+	case c.Op == trace.EventQuery && c.Result == cu.ResultSuccess && own.done.IsZero():
 		own.done = c.Start.Add(c.Duration)
 	}
 	o.live[c.Event] = own
@@ -189,14 +190,14 @@ type callLog struct {
 
 // call is a call of the host.
 type call struct {
-	op            cu.TraceOp
+	op            trace.Op
 	event, stream uint64 // numbers
 	eventH, strmH uintptr
 	start, took   time.Duration // the start since the origin
 	result        cu.Result
 }
 
-func (l *callLog) add(c cu.TraceCall, event, stream uint64) {
+func (l *callLog) add(c trace.Call, event, stream uint64) {
 	if len(l.calls) >= l.limit {
 		l.dropped++
 		return
@@ -207,7 +208,7 @@ func (l *callLog) add(c cu.TraceCall, event, stream uint64) {
 // removeCreation removes an event's creation, or no longer counts it if it was dropped.
 func (l *callLog) removeCreation(event uintptr) {
 	for i := len(l.calls) - 1; i >= 0; i-- {
-		if c := l.calls[i]; c.op == cu.TraceEventCreate && c.eventH == event {
+		if c := l.calls[i]; c.op == trace.EventCreate && c.eventH == event {
 			l.calls = append(l.calls[:i], l.calls[i+1:]...)
 			return
 		}

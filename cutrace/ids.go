@@ -1,6 +1,6 @@
 package cutrace
 
-import "github.com/purecu/purecu/cu"
+import "github.com/purecu/purecu/cu/trace"
 
 // maxObjects is how many events, and how many streams, are known at a time. Further objects have no
 // number.
@@ -58,25 +58,25 @@ type objects struct {
 }
 
 // before notes an object that is about to be destroyed.
-func (o *objects) before(t cu.Trace) {
+func (o *objects) before(t trace.Operation) {
 	switch t.Op {
-	case cu.TraceEventDestroy:
+	case trace.EventDestroy:
 		o.events.dies(t.Event)
-	case cu.TraceStreamDestroy:
+	case trace.StreamDestroy:
 		o.streams.dies(t.Stream)
 	}
 }
 
 // of returns the numbers of a call's event and stream, 0 for none.
-func (o *objects) of(t cu.Trace) (event, stream uint64) {
+func (o *objects) of(t trace.Operation) (event, stream uint64) {
 	switch t.Op {
-	case cu.TraceEventDestroy:
+	case trace.EventDestroy:
 		return o.events.died(t.Event), 0
-	case cu.TraceStreamDestroy:
+	case trace.StreamDestroy:
 		return 0, o.streams.died(t.Stream)
-	case cu.TraceEventCreate: // the object that had the handle is gone
+	case trace.EventCreate: // the object that had the handle is gone
 		delete(o.events.live, t.Event)
-	case cu.TraceStreamCreate:
+	case trace.StreamCreate:
 		delete(o.streams.live, t.Stream)
 	}
 	return o.events.of(t.Event), o.streams.of(t.Stream)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 // LogOptions are the options of [Log]. The zero value is valid.
@@ -46,8 +47,8 @@ func Log(drv *cu.Driver, l *slog.Logger, opts LogOptions) (stop func(), err erro
 	if lg.failed == nil {
 		lg.failed = slog.LevelWarn
 	}
-	removeObjects := drv.AddTracer(lg.before)
-	remove := drv.AddCallTracer(lg.log)
+	removeObjects := trace.Add(drv, lg.before)
+	remove := trace.AddCalls(drv, lg.log)
 	return func() {
 		remove()
 		removeObjects()
@@ -61,17 +62,17 @@ type logger struct {
 	objects       objects
 }
 
-// before is a [cu.Tracer].
-func (l *logger) before(t cu.Trace) {
+// before is a [trace.Tracer].
+func (l *logger) before(t trace.Operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.objects.before(t)
 }
 
-// log is a [cu.CallTracer].
-func (l *logger) log(c cu.TraceCall) {
+// log is a [trace.CallTracer].
+func (l *logger) log(c trace.Call) {
 	l.mu.Lock()
-	event, stream := l.objects.of(c.Trace)
+	event, stream := l.objects.of(c.Operation)
 	l.mu.Unlock()
 	ctx, level := context.Background(), l.level.Level()
 	failed := c.Result != cu.ResultSuccess && c.Result != cu.ResultNotReady

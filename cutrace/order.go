@@ -3,7 +3,7 @@ package cutrace
 import (
 	"fmt"
 
-	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 // workOrder follows the order in which the host enqueues work, and what waits for what. Each
@@ -40,28 +40,28 @@ func (o *workOrder) next() uint64 {
 }
 
 // before forgets an object that is about to be destroyed. A new object may have the handle.
-func (o *workOrder) before(t cu.Trace) {
+func (o *workOrder) before(t trace.Operation) {
 	switch t.Op {
-	case cu.TraceEventDestroy:
+	case trace.EventDestroy:
 		delete(o.records, t.Event)
-	case cu.TraceStreamDestroy:
+	case trace.StreamDestroy:
 		delete(o.lanes, t.Stream)
 	}
 }
 
 // after follows a call that has succeeded.
-func (o *workOrder) after(t cu.Trace, stream uint64) {
+func (o *workOrder) after(t trace.Operation, stream uint64) {
 	switch t.Op {
-	case cu.TraceEventCreate: // the object that had the handle was destroyed by other code
+	case trace.EventCreate: // the object that had the handle was destroyed by other code
 		delete(o.records, t.Event)
-	case cu.TraceStreamCreate:
+	case trace.StreamCreate:
 		delete(o.lanes, t.Stream)
-	case cu.TraceEventRecord:
+	case trace.EventRecord:
 		if _, known := o.records[t.Event]; known || len(o.records) < maxObjects {
 			seq := o.next()
 			o.records[t.Event] = mark{o.lane(t.Stream, stream), seq}
 		}
-	case cu.TraceStreamWait:
+	case trace.StreamWait:
 		from, ok := o.records[t.Event]
 		to := o.lane(t.Stream, stream)
 		if !ok || from.lane == to {

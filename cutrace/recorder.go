@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 // Options limits what a [Recorder] keeps. It drops and counts what exceeds a limit. The zero
@@ -107,8 +108,8 @@ func Start(ctx context.Context, gpu *cu.Context, opts Options) (*Recorder, error
 	r := &Recorder{gpu: gpu, device: dev.String(), working: make(chan struct{}, 1), stream: stream}
 	r.host.init(opts)
 	r.spans.maxKept, r.spans.maxPending = opts.MaxSpans, opts.MaxPending
-	removeBefore := dev.Driver().AddTracer(r.host.before)
-	removeCalls := dev.Driver().AddCallTracer(r.host.after)
+	removeBefore := trace.Add(dev.Driver(), r.host.before)
+	removeCalls := trace.AddCalls(dev.Driver(), r.host.after)
 	r.remove = func() { removeCalls(); removeBefore() }
 	a, window, err := r.calibrate(ctx)
 	if err != nil {

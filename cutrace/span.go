@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 )
 
 // intervals is the GPU's part of a trace: intervals that are under way and that are measured. The
@@ -209,11 +210,11 @@ var errCaptured = errors.New("the stream is being captured, and the GPU does not
 
 // begin begins a span. It returns nil if the recorder keeps no more spans.
 func (r *Recorder) begin(s *cu.Stream, name string) (*span, error) {
-	switch info, err := s.CaptureInfo(); {
+	switch info, err := graph.CaptureInfoOf(s); {
 	case errors.Is(err, errors.ErrUnsupported): // before CUDA 11.3
 	case err != nil:
 		return nil, err
-	case info.Status != cu.CaptureNone:
+	case info.Status != graph.CaptureNone:
 		return nil, errCaptured
 	}
 	r.tidy()

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // publicPackages are the packages whose exported names must stay compatible, sorted.
-var publicPackages = []string{"cu", "cu/checkpoint", "cu/cuerror", "cu/green", "cu/interop", "cu/memory",
+var publicPackages = []string{"cu", "cu/checkpoint", "cu/cuerror", "cu/graph", "cu/green", "cu/interop", "cu/library", "cu/memory", "cu/trace",
 	"cubench", "cusim", "cusim/auto", "cutest", "cutrace", "driver", "loader"}
 
 // TestAPI compares the exported declarations of the public packages with testdata/api.txt, which

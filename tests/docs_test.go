@@ -257,22 +257,25 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/checkpoint"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/loader"
 )
 
-var _, _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of, green.New
+var _, _, _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of, green.New, trace.Add
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
-	mod *cu.Module, code *cu.Library, k *cu.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem,
+	mod *cu.Module, code *library.Library, k *library.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem,
 	pool *memory.Pool, host *cu.HostMem, buf *memory.Virtual, p *memory.Physical, sem *interop.Semaphore, n, addr uint64,
 	b []byte, v []float32, cfg cu.LaunchConfig, prepared *cu.PreparedLaunch, peer *cu.Device, second *cu.Context,
-	fd uintptr, gpus map[cu.UUID]cu.UUID, shared memory.PoolHandle, copies []cu.MemCopy, updates []cu.NodeUpdate,
-	list []memory.Move, c cu.Condition, w io.Writer,
+	fd uintptr, gpus map[cu.UUID]cu.UUID, shared memory.PoolHandle, copies []cu.MemCopy, updates []graph.NodeUpdate,
+	list []memory.Move, c graph.Condition, w io.Writer,
 	dst, src cu.Rows, to, from cu.Planes, notify func(),
-	g, child *cu.Graph, exec *cu.GraphExec, before, node cu.GraphNode, args []cu.Arg,
+	g, child *graph.Graph, exec *graph.Exec, before, node graph.Node, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error,
 	lib *loader.Library, initialize func() error, count func(*uint32) error, total uint32, status *loader.StatusError) {
 	{
@@ -452,11 +455,13 @@ func TestDocsChecks(t *testing.T) {
 // TestExampleNouns finds types and functions that users begin with and that have no example.
 func TestExampleNouns(t *testing.T) {
 	for dir, nouns := range map[string][]string{
-		"cu": {"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec", "HostMem", "Module",
+		"cu": {"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "HostMem", "Module",
 			"Proc", "Stream", "Thread", "Ticket"},
 		"cu/checkpoint": {"Process"},
+		"cu/graph":      {"Capture", "Exec", "Graph"},
 		"cu/green":      {"New", "SMResource"},
 		"cu/interop":    {"Semaphore"},
+		"cu/library":    {"Kernel", "Library", "Link"},
 		"cu/memory":     {"AllocManaged", "IPCHandle", "Pool", "Virtual", "Wrap"},
 	} {
 		shown := map[string]bool{}

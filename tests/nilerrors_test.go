@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"github.com/purecu/purecu/cu/graph"
 	"path"
 	"reflect"
 	"slices"
@@ -17,7 +18,7 @@ import (
 // TestNilErrors calls the methods of each exported error type on nil. A program may do that when it
 // logs the target of errors.As.
 func TestNilErrors(t *testing.T) {
-	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*cu.GraphUpdateError)(nil),
+	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*graph.UpdateError)(nil),
 		(*cu.MissingError)(nil), (*loader.LoadError)(nil),
 		(*loader.StatusError)(nil)}
 	var want []string

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 // traceEvent is an event of a trace in the Trace Event Format. Its times are in microseconds.
@@ -149,11 +149,11 @@ func classOf(e traceEvent) string {
 	switch {
 	case e.Cat != "host":
 		return "gpu"
-	case e.Name == cu.TraceLaunch.String():
+	case e.Name == trace.Launch.String():
 		return "launch"
-	case e.Name == cu.TraceEventRecord.String():
+	case e.Name == trace.EventRecord.String():
 		return "record"
-	case e.Name == cu.TraceStreamWait.String():
+	case e.Name == trace.StreamWait.String():
 		return "order"
 	}
 	return "other"

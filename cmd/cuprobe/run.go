@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cusim"
 )
 
@@ -334,7 +335,7 @@ func (c *invocation) showFailed(report *kernelReport, err error) error {
 
 // kernelsOf returns the names of the kernels of a file, as far as the driver can list them.
 func kernelsOf(drv *cu.Driver, file string) []string {
-	lib, err := drv.LoadLibraryFile(file)
+	lib, err := library.LoadFile(drv, file)
 	if err != nil {
 		return nil
 	}

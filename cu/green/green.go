@@ -182,7 +182,8 @@ func newContext(cc *core.Context, sms []SMResource, others ...driver.DevResource
 		switch {
 		case r.dev == nil || r.Count() == 0:
 			return nil, core.Misuse(op, cc, cu.ErrNil,
-				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
+				fmt.Sprintf("SMResource %d of %d has no multiprocessors: "+
+					"check the results of green.SMResource.Split", i+1, len(sms)))
 		case dev.Drv != d:
 			return nil, core.Misuse(op, cc, cu.ErrDriverMismatch,
 				"the multiprocessors are of a device of another driver: open one driver and share it")

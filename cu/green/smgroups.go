@@ -87,7 +87,7 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 // groups.
 func checkGroups(op string, of core.Named, groups []SMGroup, have int) error {
 	if len(groups) == 0 {
-		return core.BadValue(op, of, "there are no groups: pass an SMGroup for each part")
+		return core.BadValue(op, of, "there are no groups: pass a green.SMGroup for each part")
 	}
 	sum := 0
 	for i, g := range groups {

@@ -11,7 +11,7 @@
 //	err = mem.Close()
 //
 // Here fd and semFD are descriptors of files that the other API has exported. examples/vulkan is a whole program.
-// Graphs signal semaphores, and wait for them, by nodes: see [cu.SignalNode] and [cu.ExternalWaitNode].
+// Graphs signal semaphores, and wait for them, by nodes: see graph.ExternalSignal and graph.ExternalWait.
 //
 // # Where to begin
 //

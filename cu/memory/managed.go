@@ -148,7 +148,7 @@ func AllocManaged(c *cu.Context, size uint64, flags AttachFlags) (*cu.HostMem, e
 		return nil, core.BadValue(op, cc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
-		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
+		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use memory.AttachGlobal or memory.AttachHost")
 	}
 	if err := canManage(cc, op, "use Context.AllocHost, and copy the memory"); err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func Attach(s *cu.Stream, m *cu.HostMem, flags AttachFlags) error {
 	}
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
 		return core.BadValue(core.WorkAttach.Op(), of,
-			"the flags are "+flags.String()+": use one of AttachFlags")
+			"the flags are "+flags.String()+": use one of memory.AttachFlags")
 	}
 	if mc := subject.HostMem(m); mc != nil && mc.Is == pooledManaged && !mc.Closed() {
 		return core.BadValue(core.WorkAttach.Op(), mc,

@@ -90,7 +90,7 @@ func (o *PoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, er
 		case LocationHost, LocationHostNUMA:
 		default:
 			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
-				"leave Location zero, or use LocationHost or LocationHostNUMA")
+				"leave Location zero, or use memory.LocationHost or memory.LocationHostNUMA")
 		}
 	case PoolManaged:
 		if o.MaxSize != 0 {
@@ -152,7 +152,7 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 	defer p.leave()
 	if pc.Memory == core.PooledMemory {
 		return nil, core.BadValue(op, pc,
-			"the pool is of device memory: use Alloc, or set memory.PoolOptions.Kind for the pool")
+			"the pool is of device memory: use memory.Pool.Alloc, or set memory.PoolOptions.Kind for the pool")
 	}
 	sc := subject.Stream(s)
 	switch {

@@ -144,8 +144,8 @@ func ImportPhysical(c *cu.Context, fd uintptr, size uint64) (*Physical, error) {
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
 func checkDescriptor(op string, of core.Named, fd uintptr) error {
 	if fd > math.MaxInt32 {
-		return core.BadValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export",
-			fd))
+		return core.BadValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: "+
+			"pass that of the file of memory.Physical.Export", fd))
 	}
 	return nil
 }

@@ -251,7 +251,8 @@ var errLeaving = errors.New("the memory that was unmapped there is still in use"
 
 // errUnmappedAt returns the error for an offset without memory.
 func errUnmappedAt(op string, of core.Named, off uint64) error {
-	return core.BadValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
+	return core.BadValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: "+
+		"use memory.Virtual.Grow or memory.Virtual.Map", off))
 }
 
 // endWork waits for all work that uses the memory, also of graphs. It returns an error if the memory

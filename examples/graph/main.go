@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"github.com/purecu/purecu/cu/graph"
 	"log"
 	"os"
 	"time"
@@ -22,7 +23,7 @@ func main() {
 	ctx, gpu := context.Background(), must(must(must(cu.Open()).Device(0)).PrimaryContext())
 	s, mod := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.LoadModule(ptx))
 	spin := must(must(mod.Function("spin")).Prepare(cu.Grid1D(1, 1), cu.U64(10_000)))
-	g := must(s.Capture(cu.CaptureGlobal, func() error { return times(10, func(int) error { return spin.Launch(s) }) }))
+	g := must(graph.Capture(s, graph.CaptureGlobal, func() error { return times(10, func(int) error { return spin.Launch(s) }) }))
 	exec := must(g.Instantiate())
 	replay := func() error { return exec.Launch(s) }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/interop"
 )
 
@@ -21,17 +22,17 @@ func testAbandoned(s *shared) {
 	s.ok(err)
 	e, err := s.gpu.NewEvent(0)
 	s.ok(err)
-	g, err := s.gpu.NewGraph()
+	g, err := graph.New(s.gpu)
 	s.ok(err)
-	signal, err := g.Add(&cu.SignalNode{Ops: []cu.ExternalOp{ofGraph.At(1)}})
+	signal, err := g.Add(&graph.ExternalSignal{Ops: []cu.ExternalOp{ofGraph.At(1)}})
 	s.ok(err)
-	_, err = g.Add(&cu.ExternalWaitNode{Ops: []cu.ExternalOp{ofGraph.At(1)}}, signal)
+	_, err = g.Add(&graph.ExternalWait{Ops: []cu.ExternalOp{ofGraph.At(1)}}, signal)
 	s.ok(err)
 	x, err := g.Instantiate()
 	s.ok(err)
 	s.ok(errors.Join(x.Launch(other), other.Synchronize())) // a first launch may wait
 	s.ok(errors.Join(interop.Wait(s.stream, in.At(1)), x.Launch(s.stream), interop.Signal(s.stream, ofStream.At(1))))
-	g, x, signal, ofGraph, ofStream = nil, nil, cu.GraphNode{}, nil, nil
+	g, x, signal, ofGraph, ofStream = nil, nil, graph.Node{}, nil, nil
 
 	drv := s.gpu.Device().Driver()
 	deferred := func(some bool) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cutest"
 )
@@ -513,13 +514,13 @@ func testCloseWaits(s *shared) {
 func testGraph(s *shared) {
 	b, mem, commands := s.memory()
 	sem, in := s.timeline()
-	g, err := s.gpu.NewGraph()
+	g, err := graph.New(s.gpu)
 	s.ok(err)
-	set, err := g.Add(&cu.MemsetNode{Dst: mem.Span(0, half), Value: 8})
+	set, err := g.Add(&graph.Memset{Dst: mem.Span(0, half), Value: 8})
 	s.ok(err)
-	signal, err := g.Add(&cu.SignalNode{Ops: []cu.ExternalOp{in.At(1)}}, set)
+	signal, err := g.Add(&graph.ExternalSignal{Ops: []cu.ExternalOp{in.At(1)}}, set)
 	s.ok(err)
-	wait, err := g.Add(&cu.ExternalWaitNode{Ops: []cu.ExternalOp{in.At(2)}}, signal)
+	wait, err := g.Add(&graph.ExternalWait{Ops: []cu.ExternalOp{in.At(2)}}, signal)
 	s.ok(err)
 	x, err := g.Instantiate()
 	s.ok(err)
@@ -531,8 +532,8 @@ func testGraph(s *shared) {
 	s.ok(errors.Join(s.submit(commands, sem, 1, 2), s.stream.Synchronize()))
 	s.has(mem, 8)
 
-	s.ok(errors.Join(x.Set(set, &cu.MemsetNode{Dst: mem.Span(0, half), Value: 11}), x.Set(signal, &cu.SignalNode{Ops: []cu.ExternalOp{in.At(3)}}),
-		x.Set(wait, &cu.ExternalWaitNode{Ops: []cu.ExternalOp{in.At(4)}}), x.Launch(s.stream)))
+	s.ok(errors.Join(x.Set(set, &graph.Memset{Dst: mem.Span(0, half), Value: 11}), x.Set(signal, &graph.ExternalSignal{Ops: []cu.ExternalOp{in.At(3)}}),
+		x.Set(wait, &graph.ExternalWait{Ops: []cu.ExternalOp{in.At(4)}}), x.Launch(s.stream)))
 	s.pending()
 	s.ok(errors.Join(s.submit(commands, sem, 3, 4), s.stream.Synchronize()))
 	s.counter(sem, 4)
@@ -547,7 +548,7 @@ func testGraph(s *shared) {
 func testCapture(s *shared) {
 	b, mem, commands := s.memory()
 	sem, in := s.timeline()
-	g, err := s.stream.Capture(cu.CaptureThreadLocal, func() error {
+	g, err := graph.Capture(s.stream, graph.CaptureThreadLocal, func() error {
 		return errors.Join(s.stream.Memset(mem.Span(0, half), 13), interop.Signal(s.stream, in.At(1)),
 			interop.Wait(s.stream, in.At(2)))
 	})

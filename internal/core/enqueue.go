@@ -31,10 +31,10 @@ import (
 // Records in a capture, and waits for events with the flag WaitExternal, use HoldCapture, and add the
 // event to the capture's objects.
 //
-// Function.launchFast, Stream.copyFast, Stream.memsetFast and GraphExec.launchFast of package cu
-// make all steps in one function, for the usual call: the stream keeps all objects, nothing is
-// captured, there is no tracer, and the function needs no context. In all other cases, also for
-// wrong arguments, they report false, and the caller makes the call as above: see
+// Function.launchFast, Stream.copyFast and Stream.memsetFast of package cu, and Exec.launchFast of
+// package graph, make all steps in one function, for the usual call: the stream keeps all objects,
+// nothing is captured, there is no tracer, and the function needs no context. In all other cases, also
+// for wrong arguments, they report false, and the caller makes the call as above: see
 // docs/design/calls.md.
 
 // UsedObject is an object that work can use.

@@ -127,7 +127,7 @@ type PoolMemory struct {
 	Pool   Holder
 	FreeOn atomic.Pointer[Stream]
 	// OfGraph says that the launch of a graph has allocated the memory, which is treated as memory of
-	// a pool: see GraphExec.Take.
+	// a pool: see graph.Exec.Take.
 	OfGraph bool
 	// Held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.

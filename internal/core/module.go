@@ -126,3 +126,48 @@ func Listed(unknown string, names []string) string {
 	}
 	return "; there are " + strings.Join(names[:min(most, len(names))], ", ") + more
 }
+
+// LoadedModule is what a cu.Module refers to.
+type LoadedModule struct {
+	*Module
+	Log   string // of the driver's compiler
+	Keeps any    // the library of the module, which is not collected before the cu.Module, or nil
+}
+
+// ReadImage reads a file with GPU code, and loads it.
+func ReadImage[T any](op string, of Named, path string, load func(image []byte) (T, error)) (loaded T, err error) {
+	image, err := codeimage.Read(path)
+	if err != nil {
+		return loaded, NewError(op, of, driver.ResultFileNotFound, err,
+			"the file with the GPU code cannot be read: check its path and its permissions")
+	}
+	loaded, err = load(image)
+	if e, ok := err.(*cuerror.Error); ok {
+		e.Detail = Join("file "+path, e.Detail)
+	}
+	return loaded, err
+}
+
+// FreeVariable ends the variable's use of its module.
+func FreeVariable(mc *Mem, at driver.At) (string, driver.Result) {
+	if mc.Module.EndCall(); !at.NoWait {
+		mc.Ctx.FreeDeferred() // this frees the module if it was closed before
+	}
+	return "", driver.ResultSuccess
+}
+
+// ModuleVariable is a variable of a module.
+var ModuleVariable = MemoryKind{MemoryTraits: MemoryTraits{Others: true}, MemoryFuncs: &MemoryFuncs{
+	Name:     "device memory",
+	Free:     FreeVariable,
+	Unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
+}}
+
+// ManagedVariable is owned by a module of its library.
+var ManagedVariable = MemoryKind{
+	MemoryTraits: MemoryTraits{Managed: true, Others: true},
+	MemoryFuncs: &MemoryFuncs{
+		Name: "managed memory",
+		Free: FreeVariable,
+	},
+}

@@ -24,8 +24,8 @@ type Planes struct {
 	Pitch, Height uint64
 }
 
-// Whole returns an error unless the rows can have width words of size bytes each.
-func (p *Planes) Whole(op string, size, width uint64) error {
+// CheckWords returns an error unless the rows can have width words of size bytes each.
+func (p *Planes) CheckWords(op string, size, width uint64) error {
 	switch {
 	case p.Usable() && (uint64(p.Addr())%size != 0 || p.Pitch%size != 0):
 		return BadValue(op, p.Mem, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
@@ -65,7 +65,7 @@ func (p *Planes) Fit(op string, e Extent) error {
 	over2, n := bits.Mul64(rows, p.Pitch)
 	n, carry2 := bits.Add64(n, e.Width, 0)
 	if over|over2|carry|carry2 != 0 || n > p.Size {
-		return BadValue(op, p.Mem, fmt.Sprintf("%d Planes of %d rows of %d bytes, with a pitch of %d, "+
+		return BadValue(op, p.Mem, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, "+
 			"do not fit into %d bytes", e.Depth, e.Height, e.Width, p.Pitch, p.Size))
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// TraceOp is an operation that tracers are called for: a cu.TraceOp.
+// TraceOp is an operation that tracers are called for: a trace.Op.
 type TraceOp uint8
 
 const (

@@ -65,8 +65,8 @@ func (a *Arg) bytes() *byte {
 	return p
 }
 
-// Err returns the mistake in the argument, or nil.
-func (a *Arg) Err() error {
+// err returns the mistake in the argument, or nil.
+func (a *Arg) err() error {
 	err, _ := a.Ref.(argError)
 	return err.error
 }
@@ -79,7 +79,7 @@ type argError struct{ error }
 func (a *Arg) SetIn(k *core.KernelArgs, i int) error {
 	var at *byte
 	if a.Mem == nil && a.Ref != nil {
-		if err := a.Err(); err != nil {
+		if err := a.err(); err != nil {
 			return err
 		}
 		at = a.bytes()
@@ -88,14 +88,16 @@ func (a *Arg) SetIn(k *core.KernelArgs, i int) error {
 	return nil
 }
 
-// Use returns the use of memory by argument i. is says that there may be one.
-func (a *Arg) Use(i int) (u races.Use, is bool) {
-	as := fmt.Sprintf("argument %d", i)
-	switch {
-	case a.Mem != nil:
-		return a.Mem.Used(a.Bits-uint64(a.Mem.Raw), a.Extent, !a.ReadOnly, as), true
-	case a.Size == 8 && a.Ref == nil:
-		return races.Use{Addr: a.Bits, Address: true, As: as}, true
+// Uses returns the uses of memory by a kernel with n arguments.
+func Uses(n int, arg func(i int) *Arg) (uses []races.Use) {
+	for i := range n {
+		a, as := arg(i), fmt.Sprintf("argument %d", i)
+		switch {
+		case a.Mem != nil:
+			uses = append(uses, a.Mem.Used(a.Bits-uint64(a.Mem.Raw), a.Extent, !a.ReadOnly, as))
+		case a.Size == 8 && a.Ref == nil:
+			uses = append(uses, races.Use{Addr: a.Bits, Address: true, As: as})
+		}
 	}
-	return u, false
+	return uses
 }

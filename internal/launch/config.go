@@ -9,8 +9,8 @@ import (
 	"github.com/purecu/purecu/internal/core"
 )
 
-// Cooperative is the flag of a launch whose blocks may wait for each other: see cu.LaunchCooperative.
-const Cooperative = 1
+// cooperative is the flag of a launch whose blocks may wait for each other: cu.LaunchCooperative.
+const cooperative = 1
 
 // FlagNames returns the names that package cu has for the flags of a launch.
 func FlagNames(flags uint32) string {
@@ -25,28 +25,31 @@ type Config struct {
 	Attributes  *Attributes
 }
 
-// Dim is a number of blocks or threads in three dimensions. If X is not 0, neither are the others.
+// Dim is a number of blocks or threads in three dimensions.
 type Dim struct{ X, Y, Z uint32 }
+
+// DimOf returns a Dim in which a y or z of 0 counts as 1.
+func DimOf(x, y, z uint32) Dim { return Dim{x, max(y, 1), max(z, 1)} }
 
 // Size returns the number of blocks or threads.
 func (d Dim) Size() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
 
-// Function returns the function of the launch.
-func (cfg *Config) Function() core.WorkFunction {
+// workFunction returns the function of the launch.
+func (cfg *Config) workFunction() core.WorkFunction {
 	switch {
 	case cfg.Attributes != nil:
 		return core.WorkLaunchEx
-	case cfg.Flags&Cooperative != 0:
+	case cfg.Flags&cooperative != 0:
 		return core.WorkLaunchCooperative
 	}
 	return core.WorkLaunch
 }
 
 // Op returns the name of the function.
-func (cfg *Config) Op() string { return cfg.Function().Op() }
+func (cfg *Config) Op() string { return cfg.workFunction().Op() }
 
 // Cooperative reports whether the blocks may wait for each other.
-func (cfg *Config) Cooperative() bool { return cfg.Flags&Cooperative != 0 }
+func (cfg *Config) Cooperative() bool { return cfg.Flags&cooperative != 0 }
 
 // Params returns the configuration as cuLaunchKernelEx takes it.
 func (cfg *Config) Params() driver.LaunchConfig {
@@ -65,10 +68,10 @@ func attribute(ctx *core.Context, a int32) (v int32, ok bool) {
 	return v, res == driver.ResultSuccess
 }
 
-// ExceededLimit explains why the driver refused the configuration of a launch as an invalid value:
+// exceededLimit explains why the driver refused the configuration of a launch as an invalid value:
 // it names the dimension that exceeds the device's limit, or else the limits that depend on the
 // kernel.
-func (cfg *Config) ExceededLimit(ctx *core.Context) string {
+func (cfg *Config) exceededLimit(ctx *core.Context) string {
 	if d := ExceededDimension(ctx, cfg.Grid, cfg.Block); d != "" {
 		return d
 	}

@@ -14,7 +14,7 @@ func (f *Function) Call(w *core.Work, cfg *Config, params driver.KernelParams) d
 }
 
 func (f *Function) call(sc *core.Stream, cfg *Config, params driver.KernelParams) (res driver.Result) {
-	g, b, fn := cfg.Grid, cfg.Block, cfg.Function()
+	g, b, fn := cfg.Grid, cfg.Block, cfg.workFunction()
 	sc.BeginLegacy()
 	for in, again := sc.ContextFor(fn), true; again; in, again = sc.NeedsContext(fn, in, res) {
 		if fn == core.WorkLaunchCooperative {
@@ -44,7 +44,7 @@ func (f *Function) callEx(w *core.Work, cfg *Config, params driver.KernelParams)
 func (f *Function) Failed(sc *core.Stream, cfg *Config, res driver.Result) error {
 	e := sc.Ctx.CallError(cfg.Op(), uintptr(f.Raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
-		e.Detail = cfg.ExceededLimit(sc.Ctx)
+		e.Detail = cfg.exceededLimit(sc.Ctx)
 	}
 	e.Detail = core.Join(e.Detail, cfg.ExceededAttribute(sc.Ctx, res))
 	return e

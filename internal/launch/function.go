@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 
 	"github.com/purecu/purecu/cu/cuerror"
@@ -16,6 +17,7 @@ import (
 // Function is a kernel of a module.
 type Function struct {
 	Mod  *core.Module // nil in the zero value
+	Keep any          // the object of the module, which is not collected before the kernel's
 	Raw  driver.Function
 	Name string
 	// Params are the parameters. Known says that Params is valid. text is what the PTX says of them, or nil.
@@ -40,13 +42,36 @@ func (f *Function) Context() *core.Context {
 	return f.Mod.Ctx
 }
 
+// Find returns the kernel of a module with this name, whose handle call finds. keep is the object of the module.
+func Find(op string, mc *core.Module, keep any, name string,
+	call func(*driver.Table, driver.At) (driver.Function, driver.Result)) (f Function, err error) {
+	if err := mc.Enter(mc, op); err != nil {
+		return f, err
+	}
+	defer runtime.KeepAlive(keep)
+	defer mc.EndCall()
+	at := driver.At{Context: mc.Ctx.Raw}
+	raw, res, own := core.Allocated(mc.Ctx,
+		func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
+	if res != driver.ResultSuccess {
+		return f, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
+	}
+	f = Function{Mod: mc, Keep: keep, Raw: raw, Name: name}
+	return f, f.findParams(at)
+}
+
+// UnknownAttribute returns the error for an attribute of a kernel that does not exist.
+func UnknownAttribute(op string, of core.Named, attribute int32) error {
+	return core.BadValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", attribute))
+}
+
 // MaxParamBytes is the most that the parameters of a kernel can have. It ends loops for a driver that
 // reports more parameters.
 const MaxParamBytes = 32764
 
-// FindParams finds the kernel's parameters: their number and sizes from the driver, or else from the PTX, and
+// findParams finds the kernel's parameters: their number and sizes from the driver, or else from the PTX, and
 // what they take from the PTX.
-func (f *Function) FindParams(at driver.At) error {
+func (f *Function) findParams(at driver.At) error {
 	const op = "cuFuncGetParamInfo"
 	mc := f.Mod
 	for i := range uint64(MaxParamBytes + 1) {
@@ -140,23 +165,19 @@ func (f *Function) BadArg(cfg *Config, i int, err error) *cuerror.Error {
 	return e
 }
 
-// Check checks the configuration of a launch, and compares the number of arguments with that of the kernel's
-// parameters, if they are known.
-func (f *Function) Check(cfg *Config, args int) error {
+// Check checks the configuration of a launch, and compares its n arguments with the kernel's parameters, if they are
+// known. A mistake in an argument itself is not reported: see Arg.SetIn.
+func (f *Function) Check(cfg *Config, n int, arg func(i int) *Arg) error {
 	if err := f.CheckConfig(cfg); err != nil || !f.Known {
 		return err
 	}
-	if args != len(f.Params) {
-		return f.Refuse(cfg, fmt.Sprintf(" takes %d arguments, not %d", len(f.Params), args))
+	if n != len(f.Params) {
+		return f.Refuse(cfg, fmt.Sprintf(" takes %d arguments, not %d", len(f.Params), n))
 	}
-	return nil
-}
-
-// CheckArg compares argument i of a launch that Check has accepted with the kernel's parameter, if it is known. A
-// mistake in the argument itself is not reported: see Arg.SetIn.
-func (f *Function) CheckArg(cfg *Config, i int, a *Arg) error {
-	if f.Known && !f.Params[i].Fits(a) && a.Err() == nil {
-		return f.Refuse(cfg, f.misfit(i, a))
+	for i := range n {
+		if a := arg(i); !f.Params[i].Fits(a) && a.err() == nil {
+			return f.Refuse(cfg, f.misfit(i, a))
+		}
 	}
 	return nil
 }
@@ -200,7 +221,7 @@ func (p Param) constructor() string {
 // CheckConfig returns the mistake in the configuration of a launch, or nil.
 func (f *Function) CheckConfig(cfg *Config) error {
 	switch {
-	case cfg.Flags&^Cooperative != 0:
+	case cfg.Flags&^cooperative != 0:
 		return f.Refuse(cfg, fmt.Sprintf(": unknown launch flags %s: see LaunchFlags", FlagNames(cfg.Flags)))
 	case cfg.Grid.X == 0 || cfg.Block.X == 0:
 		return f.Refuse(cfg, ": Grid.X and Block.X must be at least 1")

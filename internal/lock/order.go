@@ -21,8 +21,8 @@ package lock
 type (
 	// Exec is execCore.mu: a call on an executable graph. CUDA requires the program to make one
 	// such call at a time, so this lock and the next one are held while the driver is called. A
-	// launch may block there until its stream's queue has room, and Graph.Instantiate until the GPU
-	// has done its work. Other calls on the same objects then block, as they have to in C. Handle
+	// launch may block there until its stream's queue has room, and graph.Graph.Instantiate until the
+	// GPU has done its work. Other calls on the same objects then block, as they have to in C. Handle
 	// takes neither lock. Close takes Graph with TryLock, and never waits for it. A launch on the
 	// legacy stream waits at a gate under Exec. A capture into a graph shuts gates under Graph.
 	Exec struct{}

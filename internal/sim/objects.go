@@ -208,7 +208,8 @@ func frames(pcs []uintptr, without ...string) string {
 // inProgram returns the frames of a program that uses package cu.
 func inProgram(pcs []uintptr) string {
 	const module = "github.com/purecu/purecu/"
-	return frames(pcs, module+"cu.", module+"cu/checkpoint.", module+"cu/green.", module+"cu/interop.",
-		module+"cu/memory.", module+"internal/core.", module+"internal/poolimport.", module+"internal/subject.",
+	return frames(pcs, module+"cu.", module+"cu/checkpoint.", module+"cu/graph.", module+"cu/green.",
+		module+"cu/interop.", module+"cu/library.", module+"cu/memory.", module+"cu/trace.", module+"internal/core.", module+"internal/launch.",
+		module+"internal/poolimport.", module+"internal/subject.", module+"internal/wordop.",
 		"testing.")
 }

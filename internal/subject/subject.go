@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/launch"
 	"github.com/purecu/purecu/internal/wordop"
@@ -112,12 +113,12 @@ func RegionOf(m cu.Memory) core.Region {
 	case nil:
 		return core.Region{}
 	case cu.Span:
-		return core.ValueOf(&m).Region()
+		return core.SpanOf(&m).Region()
 	case *cu.Span:
 		if m == nil {
 			return core.Region{}
 		}
-		return core.ValueOf(m).Region()
+		return core.SpanOf(m).Region()
 	case *cu.DeviceMem:
 		return DeviceMem(m).Whole()
 	case *cu.HostMem:
@@ -149,6 +150,38 @@ func Function(f *cu.Function) *launch.Function {
 	return core.ValueOf(f)
 }
 
+// NewFunction returns a Function for a kernel.
+func NewFunction(fn launch.Function) *cu.Function {
+	f := new(cu.Function)
+	*core.ValueOf(f) = fn
+	return f
+}
+
+// Module returns the state of a Module.
+func Module(m *cu.Module) *core.Module {
+	if m == nil || core.Of(m) == nil {
+		return nil
+	}
+	return core.Of(m).Module
+}
+
+// NewModule returns a Module of a library for a new state.
+func NewModule(loaded *core.LoadedModule) *cu.Module {
+	m := new(cu.Module)
+	core.SetState(core.RefOf(m), loaded, runtime.AddCleanup(m, (*core.Module).Abandoned, loaded.Module))
+	return m
+}
+
+// JITOptions returns the options for the driver.
+func JITOptions(opts []cu.JITOption) (raw []driver.JITOption) {
+	for i := range opts {
+		if o := core.ValueOf(&opts[i]); *o != (driver.JITOption{}) { // the zero option has no effect
+			raw = append(raw, *o)
+		}
+	}
+	return raw
+}
+
 // Arg returns the state of an argument.
 func Arg(a *cu.Arg) *launch.Arg { return core.ValueOf(a) }
 
@@ -162,9 +195,9 @@ func LaunchAttributes(l *cu.LaunchAttributes) *launch.Attributes {
 
 // LaunchConfig returns the configuration of a launch, with 1 for a Y or Z of 0.
 func LaunchConfig(cfg *cu.LaunchConfig) launch.Config {
-	dim := func(d cu.Dim3) launch.Dim { return launch.Dim{X: d.X, Y: max(d.Y, 1), Z: max(d.Z, 1)} }
-	return launch.Config{Grid: dim(cfg.Grid), Block: dim(cfg.Block), SharedMem: cfg.SharedMem, Flags: uint32(cfg.Flags),
-		Attributes: LaunchAttributes(cfg.Attributes)}
+	g, b := cfg.Grid, cfg.Block
+	return launch.Config{Grid: launch.DimOf(g.X, g.Y, g.Z), Block: launch.DimOf(b.X, b.Y, b.Z),
+		SharedMem: cfg.SharedMem, Flags: uint32(cfg.Flags), Attributes: LaunchAttributes(cfg.Attributes)}
 }
 
 // MemOp returns the state of an operation on a word.
@@ -172,23 +205,22 @@ func MemOp(o *cu.MemOp) *wordop.Op { return core.ValueOf(o) }
 
 // EventUse returns what a call finds in an event. The caller calls Leave. It is as refOf in package cu.
 func EventUse(op string, e cu.AnyEvent) (r core.EventUse, err error) {
-	pooled := (*cu.Pooled)(nil)
 	switch e := e.(type) {
 	case *cu.Event:
 		if e != nil {
 			return core.EventUse{Owner: core.EventOwnerOf(core.EventRefOf(e))}, nil
 		}
 	case cu.Pooled:
-		pooled = &e
+		r.Slot, err = core.PooledOf(&e).Enter(op)
+		return r, err
 	case *cu.Pooled:
-		pooled = e
+		if e != nil {
+			r.Slot, err = core.PooledOf(e).Enter(op)
+			return r, err
+		}
 	case nil:
 	default:
 		return r, core.EmbeddedEventError(op)
 	}
-	if pooled == nil {
-		return r, core.NilError(op, "event")
-	}
-	r.Slot, err = core.ValueOf(pooled).Enter(op)
-	return r, err
+	return r, core.NilError(op, "event")
 }

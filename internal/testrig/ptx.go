@@ -87,3 +87,18 @@ const CountPTX = PutPTX + `
 
 // FourThreads is for the kernel add, with four floats.
 var FourThreads = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 4}}
+
+// ManagedPTX has a managed variable and a kernel that adds to it.
+const ManagedPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 total = 7;
+.visible .global .align 4 .u32 own = 1;
+.visible .entry more()
+{
+	.reg .u32 %v;
+	ld.global.u32 %v, [total];
+	add.u32 %v, %v, 1;
+	st.global.u32 [total], %v;
+	ret;
+}`

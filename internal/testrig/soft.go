@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 )
@@ -159,15 +161,15 @@ func (r *Soft) Bytes(m *cu.DeviceMem) []byte {
 }
 
 // Graph captures what f enqueues on the stream S. The end of the test closes the graph.
-func (r *Soft) Graph(f func() error) *cu.Graph {
+func (r *Soft) Graph(f func() error) *graph.Graph {
 	r.T.Helper()
-	g := Need(r.S.Capture(cu.CaptureGlobal, f))(r.T)
+	g := Need(graph.Capture(r.S, graph.CaptureGlobal, f))(r.T)
 	r.T.Cleanup(func() { g.Close() })
 	return g
 }
 
 // Exec instantiates a graph. The end of the test closes what it returns.
-func (r *Soft) Exec(g *cu.Graph) *cu.GraphExec {
+func (r *Soft) Exec(g *graph.Graph) *graph.Exec {
 	r.T.Helper()
 	x := Need(g.Instantiate())(r.T)
 	r.T.Cleanup(func() { x.Close() })
@@ -175,7 +177,7 @@ func (r *Soft) Exec(g *cu.Graph) *cu.GraphExec {
 }
 
 // Types returns what a graph's nodes do.
-func (r *Soft) Types(g *cu.Graph) (types []string) {
+func (r *Soft) Types(g *graph.Graph) (types []string) {
 	r.T.Helper()
 	for _, n := range Need(g.Nodes())(r.T) {
 		types = append(types, Need(n.Type())(r.T).String())
@@ -187,7 +189,7 @@ func (r *Soft) Types(g *cu.Graph) (types []string) {
 func (r *Soft) Idle(streams ...*cu.Stream) {
 	r.T.Helper()
 	for _, s := range streams {
-		if i := Need(s.CaptureInfo())(r.T); i != (cu.CaptureInfo{}) {
+		if i := Need(graph.CaptureInfoOf(s))(r.T); i != (graph.CaptureInfo{}) {
 			r.T.Errorf("a stream is being captured: %+v", i)
 		}
 		if core.Of(s).Shared.Capture.Load() != nil {
@@ -241,10 +243,10 @@ func (r *Soft) Abandoned() (kinds []string) {
 }
 
 // Told returns what tracers are called meanwhile.
-func (r *Soft) Told(f func()) (all []cu.Trace) {
+func (r *Soft) Told(f func()) (all []trace.Operation) {
 	r.T.Helper()
 	var mu sync.Mutex
-	remove := r.Drv.AddTracer(func(tr cu.Trace) {
+	remove := trace.Add(r.Drv, func(tr trace.Operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, tr)

@@ -10,8 +10,8 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// Most is how many operations a driver takes in one call.
-const Most = 255
+// most is how many operations a driver takes in one call.
+const most = 255
 
 // Op is an operation on a word. The zero Op is none.
 type Op struct {
@@ -44,8 +44,8 @@ func (o *Op) Mem() *core.Mem { return o.region.Mem }
 
 // CheckCount refuses too many operations for a stream or graph.
 func CheckCount(op string, n int, of core.Member) error {
-	if n > Most {
-		return core.BadValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", n, Most))
+	if n > most {
+		return core.BadValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", n, most))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -22,9 +23,9 @@ func TestA16ExternalEvents(t *testing.T) {
 		mem, err := c.gpu.Alloc(1 << 20)
 		c.ok(err)
 		c.closes(mem)
-		check := func(what string, types []cu.GraphNodeType) {
+		check := func(what string, types []graph.NodeType) {
 			c.t.Helper()
-			want := []cu.GraphNodeType{cu.GraphNodeTypeMemset, cu.GraphNodeTypeEventRecord, cu.GraphNodeTypeEventRecord, cu.GraphNodeTypeWaitEvent}
+			want := []graph.NodeType{graph.NodeTypeMemset, graph.NodeTypeEventRecord, graph.NodeTypeEventRecord, graph.NodeTypeWaitEvent}
 			slices.Sort(types)
 			slices.Sort(want)
 			if !slices.Equal(types, want) {
@@ -32,7 +33,7 @@ func TestA16ExternalEvents(t *testing.T) {
 			}
 		}
 		// run launches the graph twice, and measures what it recorded.
-		run := func(what string, x *cu.GraphExec, from, to, before *cu.Event) {
+		run := func(what string, x *graph.Exec, from, to, before *cu.Event) {
 			c.t.Helper()
 			if _, _, err := to.Since(from); !errors.Is(err, cu.ErrNotRecorded) {
 				c.t.Errorf("%s, before the launch: %v", what, err)
@@ -81,7 +82,7 @@ func TestA16ExternalEvents(t *testing.T) {
 			_, r := c.StreamIsCapturing(c.at, c.rawStream(s))
 			c.want("the first to ask", driver.ResultUnknown, r)
 		}
-		if slices.Contains(types, cu.GraphNodeTypeEventRecord) || len(types) != 2 {
+		if slices.Contains(types, graph.NodeTypeEventRecord) || len(types) != 2 {
 			c.t.Errorf("ordinary events: the nodes are %v", types)
 		}
 		c.ok(x.Launch(s))
@@ -118,7 +119,7 @@ func TestA16ExternalWhileWaited(t *testing.T) {
 		ticket, err := e.Ticket()
 		c.ok(err)
 		x, types := c.capture(s, func() error { return e.RecordWithFlags(s, cu.RecordExternal) })
-		if !slices.Equal(types, []cu.GraphNodeType{cu.GraphNodeTypeEventRecord}) {
+		if !slices.Equal(types, []graph.NodeType{graph.NodeTypeEventRecord}) {
 			c.t.Errorf("the nodes are %v", types)
 		}
 		c.stillPending("before the launch", e)
@@ -155,7 +156,7 @@ func TestA03RecordOnceInCapture(t *testing.T) {
 		s, slow := c.newStream(), c.newStream()
 		e := c.newEvent(cu.EventExternal)
 		x, types := c.capture(s, func() error { return errors.Join(e.RecordOnce(s), e.RecordOnce(s)) })
-		if !slices.Equal(types, []cu.GraphNodeType{cu.GraphNodeTypeEventRecord}) {
+		if !slices.Equal(types, []graph.NodeType{graph.NodeTypeEventRecord}) {
 			c.t.Errorf("the nodes are %v", types)
 		}
 		g := c.holds(slow)
@@ -206,7 +207,7 @@ func TestD04RecordWithFlags(t *testing.T) {
 			}
 			return errors.Join(second.RecordWithFlags(s, cu.RecordExternal), second.RecordWithFlags(s, cu.RecordExternal))
 		})
-		if !slices.Equal(types, []cu.GraphNodeType{cu.GraphNodeTypeEventRecord, cu.GraphNodeTypeEventRecord}) {
+		if !slices.Equal(types, []graph.NodeType{graph.NodeTypeEventRecord, graph.NodeTypeEventRecord}) {
 			c.t.Errorf("the nodes are %v", types)
 		}
 		c.ok(x.Launch(s))

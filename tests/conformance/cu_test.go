@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -77,11 +78,11 @@ func (c *cuLab) newEvent(flags cu.EventFlags) *cu.Event {
 }
 
 // capture returns the executable graph of the work that f enqueues, and the types of its nodes.
-func (c *cuLab) capture(s *cu.Stream, f func() error) (*cu.GraphExec, []cu.GraphNodeType) {
+func (c *cuLab) capture(s *cu.Stream, f func() error) (*graph.Exec, []graph.NodeType) {
 	c.t.Helper()
-	g, err := s.Capture(cu.CaptureGlobal, f)
+	g, err := graph.Capture(s, graph.CaptureGlobal, f)
 	c.ok(err)
-	var types []cu.GraphNodeType
+	var types []graph.NodeType
 	nodes, err := g.Nodes()
 	c.ok(err)
 	for _, n := range nodes {

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/interop"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
@@ -600,8 +602,8 @@ func TestD12ContextEvents(t *testing.T) {
 		n.ok(n.gpu.RecordEvent(e))
 		asked := make(chan struct{})
 		once := sync.OnceFunc(func() { close(asked) })
-		remove := n.drv.AddTracer(func(tr cu.Trace) {
-			if tr.Op == cu.TraceEventQuery {
+		remove := trace.Add(n.drv, func(tr trace.Operation) {
+			if tr.Op == trace.EventQuery {
 				once()
 			}
 		})
@@ -673,7 +675,7 @@ func TestD12ContextEvents(t *testing.T) {
 		n.ok(ended.Wait(n.patient()))
 		for name, call := range map[string]func(*cu.Event) error{"RecordEvent": n.gpu.RecordEvent, "WaitEvent": n.gpu.WaitEvent} {
 			var refused error
-			_, err := late.Capture(cu.CaptureRelaxed, func() error {
+			_, err := graph.Capture(late, graph.CaptureRelaxed, func() error {
 				refused = call(ended)
 				return nil
 			})
@@ -786,7 +788,7 @@ func TestD12GreenContexts(t *testing.T) {
 		// The calls invalidate captures of the context's streams, as the documentation says.
 		for name, call := range map[string]func(*cu.Event) error{"RecordEvent": first.RecordEvent, "WaitEvent": first.WaitEvent} {
 			var refused error
-			_, err := late.Capture(cu.CaptureRelaxed, func() error {
+			_, err := graph.Capture(late, graph.CaptureRelaxed, func() error {
 				refused = call(&e)
 				return nil
 			})
@@ -906,10 +908,10 @@ func TestD15Refusals(t *testing.T) {
 				return r
 			}},
 			{"Capture, of the legacy default stream", nil, func() error {
-				_, err := null.Capture(cu.CaptureRelaxed, func() error { return nil })
+				_, err := graph.Capture(null, graph.CaptureRelaxed, func() error { return nil })
 				return err
 			}, func() driver.Result { return n.StreamBeginCapture(n.at, legacy, relaxed) }},
-			{"Capture, unknown mode", nil, func() error { _, err := s.Capture(3, func() error { return nil }); return err },
+			{"Capture, unknown mode", nil, func() error { _, err := graph.Capture(s, 3, func() error { return nil }); return err },
 				func() driver.Result { return n.StreamBeginCapture(n.at, rawStream, 3) }},
 			// A nil pointer is NULL. A nil stream is an exception, because NULL is a default
 			// stream.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -104,8 +105,8 @@ func (b *besideCalls) call(q besideRequest) (a besideAnswer, err error) {
 		_, a.Status, err = b.e.Since(b.e)
 	case "capture":
 		var inside error
-		var g *cu.Graph
-		g, err = b.s.Capture(cu.CaptureGlobal, func() error {
+		var g *graph.Graph
+		g, err = graph.Capture(b.s, graph.CaptureGlobal, func() error {
 			inside = errors.Join(b.e.Record(b.s), b.s.WaitEvent(b.e))
 			return nil
 		})
@@ -455,11 +456,11 @@ func TestA10OpenIPCEvent(t *testing.T) {
 		n.closes(pool)
 		_, err = pool.Acquire(shared)
 		n.is("a pool", err, cu.ResultInvalidValue)
-		g := get(n.gpu.NewGraph())(n)
+		g := get(graph.New(n.gpu))(n)
 		n.closes(g)
-		_, err = g.Add(&cu.RecordNode{Event: e})
+		_, err = g.Add(&graph.Record{Event: e})
 		n.is("a graph that records it", err, cu.ResultStreamCaptureUnsupported)
-		_, err = g.Add(&cu.WaitNode{Event: e})
+		_, err = g.Add(&graph.Wait{Event: e})
 		n.is("a graph that waits for it", err, cu.ResultStreamCaptureUnsupported)
 	})
 }
@@ -548,7 +549,7 @@ func TestD13SharedRecords(t *testing.T) {
 			n.t.Helper()
 			n.is(what, err, cu.ResultStreamCaptureUnsupported)
 		}
-		graph := get(idle.Capture(cu.CaptureGlobal, func() error {
+		graph := get(graph.Capture(idle, graph.CaptureGlobal, func() error {
 			refused("a record in a capture", e.Record(idle))
 			refused("an external one", e.RecordWithFlags(idle, cu.RecordExternal))
 			refused("a wait in a capture", idle.WaitEvent(e))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -543,16 +544,16 @@ func TestA14Facts(t *testing.T) {
 // traced collects the traces that tracers get.
 type traced struct {
 	mu  sync.Mutex
-	all []cu.Trace
+	all []trace.Operation
 }
 
-func (tr *traced) add(t cu.Trace) {
+func (tr *traced) add(t trace.Operation) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.all = append(tr.all, t)
 }
 
-func (tr *traced) take() []cu.Trace {
+func (tr *traced) take() []trace.Operation {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	defer func() { tr.all = nil }()
@@ -566,10 +567,10 @@ func TestA15Tracers(t *testing.T) {
 		s, other := n.newStream(), n.newStream()
 		h, oh := s.Handle(), other.Handle()
 		var first, second traced
-		remove := n.drv.AddTracer(first.add)
-		removeSecond := n.drv.AddTracer(second.add)
+		remove := trace.Add(n.drv, first.add)
+		removeSecond := trace.Add(n.drv, second.add)
 		defer removeSecond()
-		told := func(what string, want ...cu.Trace) {
+		told := func(what string, want ...trace.Operation) {
 			n.t.Helper()
 			for _, tr := range []*traced{&first, &second} {
 				if got := tr.take(); !slices.Equal(got, want) {
@@ -583,20 +584,20 @@ func TestA15Tracers(t *testing.T) {
 		told("nothing that reaches the driver")
 		n.ok(e.Record(s))
 		raw := e.Handle()
-		told("a first record", cu.Trace{Op: cu.TraceEventCreate, Event: raw}, cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
+		told("a first record", trace.Operation{Op: trace.EventCreate, Event: raw}, trace.Operation{Op: trace.EventRecord, Event: raw, Stream: h})
 		n.ok(e.Record(s))
-		told("a record", cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
+		told("a record", trace.Operation{Op: trace.EventRecord, Event: raw, Stream: h})
 		n.ok(e.Block(other))
-		told("a wait", cu.Trace{Op: cu.TraceStreamWait, Event: raw, Stream: oh})
+		told("a wait", trace.Operation{Op: trace.StreamWait, Event: raw, Stream: oh})
 		n.ok(s.Synchronize())
-		told("a synchronization", cu.Trace{Op: cu.TraceStreamSynchronize, Stream: h})
+		told("a synchronization", trace.Operation{Op: trace.StreamSynchronize, Stream: h})
 		n.status("done", &e, cu.Complete)
-		told("a query", cu.Trace{Op: cu.TraceEventQuery, Event: raw})
+		told("a query", trace.Operation{Op: trace.EventQuery, Event: raw})
 
 		// The trace of a synchronization comes before its wait.
 		g := n.holds(s)
 		n.ok(e.Record(s))
-		told("a record", cu.Trace{Op: cu.TraceEventRecord, Event: raw, Stream: h})
+		told("a record", trace.Operation{Op: trace.EventRecord, Event: raw, Stream: h})
 		wait := n.beginErr(e.Synchronize)
 		n.until("the synchronization is told about", func() bool {
 			second.mu.Lock()
@@ -606,7 +607,7 @@ func TestA15Tracers(t *testing.T) {
 		n.status("which has not returned", &e, cu.Pending)
 		g.open()
 		wait.returns("the synchronization", ok)
-		told("a synchronization", cu.Trace{Op: cu.TraceEventSynchronize, Event: raw}, cu.Trace{Op: cu.TraceEventQuery, Event: raw})
+		told("a synchronization", trace.Operation{Op: trace.EventSynchronize, Event: raw}, trace.Operation{Op: trace.EventQuery, Event: raw})
 
 		// The trace of a destruction comes even if the destruction fails. Other calls have a trace
 		// only if they succeed.
@@ -625,7 +626,7 @@ func TestA15Tracers(t *testing.T) {
 		} else {
 			n.ok(e.Close())
 		}
-		told("a destruction", cu.Trace{Op: cu.TraceEventDestroy, Event: raw})
+		told("a destruction", trace.Operation{Op: trace.EventDestroy, Event: raw})
 
 		remove()
 		remove()
@@ -637,6 +638,6 @@ func TestA15Tracers(t *testing.T) {
 		if got := second.take(); len(got) != 3 {
 			n.t.Errorf("the other one is told %v", got)
 		}
-		n.drv.AddTracer(nil)()
+		trace.Add(n.drv, nil)()
 	})
 }

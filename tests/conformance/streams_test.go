@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 // This file tests events, streams, and pools of streams: rows B1 to B6.
@@ -17,7 +18,7 @@ import (
 func TestB01Flags(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		var tr traced
-		defer n.drv.AddTracer(tr.add)()
+		defer trace.Add(n.drv, tr.add)()
 		s := n.newStream()
 		tr.take()
 		for f := range cu.EventFlags(16) {
@@ -307,7 +308,7 @@ func TestB05Streams(t *testing.T) {
 		n.ok(e.Close())
 
 		var tr traced
-		defer n.drv.AddTracer(tr.add)()
+		defer trace.Add(n.drv, tr.add)()
 		for range 100 {
 			n.ok(s.WaitStream(other))
 			n.ok(other.WaitStream(s))
@@ -315,9 +316,9 @@ func TestB05Streams(t *testing.T) {
 		created := 0
 		for _, op := range tr.take() {
 			switch op.Op {
-			case cu.TraceEventCreate:
+			case trace.EventCreate:
 				created++
-			case cu.TraceEventDestroy:
+			case trace.EventDestroy:
 				n.t.Error("an event is destroyed for a wait")
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cutrace"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/tests/traceformat"
@@ -25,14 +26,14 @@ type lives struct {
 	created int
 }
 
-func (l *lives) trace(t cu.Trace) {
+func (l *lives) trace(t trace.Operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range []uintptr{t.Event, t.Stream} {
 		if h <= driver.CU_STREAM_PER_THREAD {
 			continue // none, or a default stream
 		}
-		created := t.Op == cu.TraceEventCreate || t.Op == cu.TraceStreamCreate
+		created := t.Op == trace.EventCreate || t.Op == trace.StreamCreate
 		if l.alive[h] == created {
 			l.t.Errorf("%v of %#x, which was alive: %v", t.Op, h, l.alive[h])
 		}
@@ -40,7 +41,7 @@ func (l *lives) trace(t cu.Trace) {
 			l.created++
 			l.alive[h] = true
 		}
-		if t.Op == cu.TraceEventDestroy || t.Op == cu.TraceStreamDestroy {
+		if t.Op == trace.EventDestroy || t.Op == trace.StreamDestroy {
 			delete(l.alive, h)
 		}
 	}
@@ -70,7 +71,7 @@ func TestA15Lives(t *testing.T) {
 		spin := n.loadSpin()
 		gpu := get(n.device(n.devices - 1).NewContext(0))(n)
 		book := &lives{t: n.t, alive: make(map[uintptr]bool)}
-		remove := n.drv.AddTracer(book.trace)
+		remove := trace.Add(n.drv, book.trace)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -80,8 +81,8 @@ func TestA15Lives(t *testing.T) {
 					}
 				}
 				for range 20 {
-					removeOther := n.drv.AddTracer(func(cu.Trace) {})
-					removeCalls := n.drv.AddCallTracer(func(cu.TraceCall) {})
+					removeOther := trace.Add(n.drv, func(trace.Operation) {})
+					removeCalls := trace.AddCalls(n.drv, func(trace.Call) {})
 					s, err := gpu.NewStream(cu.StreamNonBlocking)
 					check(err)
 					shared, err := gpu.PoolStream(0)
@@ -145,10 +146,10 @@ func TestA15CallBack(t *testing.T) {
 			if _, err := e.Query(); err != nil {
 				n.t.Error(err)
 			}
-			n.drv.AddTracer(func(cu.Trace) {})()
+			trace.Add(n.drv, func(trace.Operation) {})()
 		}
-		remove := n.drv.AddTracer(func(cu.Trace) { again() })
-		removeCalls := n.drv.AddCallTracer(func(cu.TraceCall) { again() })
+		remove := trace.Add(n.drv, func(trace.Operation) { again() })
+		removeCalls := trace.AddCalls(n.drv, func(trace.Call) { again() })
 		n.beginErr(func() error {
 			if err := e.Record(s); err != nil {
 				return err
@@ -172,9 +173,9 @@ func TestA15Calls(t *testing.T) {
 	onNouns(t, func(n *nouns) {
 		s := n.newStream()
 		var ops traced
-		var calls []cu.TraceCall
-		defer n.drv.AddTracer(ops.add)()
-		defer n.drv.AddCallTracer(func(c cu.TraceCall) { calls = append(calls, c) })()
+		var calls []trace.Call
+		defer trace.Add(n.drv, ops.add)()
+		defer trace.AddCalls(n.drv, func(c trace.Call) { calls = append(calls, c) })()
 		e := get(s.RecordNew(cu.EventDefault))(n)
 		n.ok(s.WaitEvent(e))
 		n.ok(e.Synchronize())
@@ -186,7 +187,7 @@ func TestA15Calls(t *testing.T) {
 		}
 		var last time.Time
 		for i, c := range calls {
-			if c.Trace != told[i] || c.Result != cu.ResultSuccess || c.Duration < 0 || c.Start.Before(last) {
+			if c.Operation != told[i] || c.Result != cu.ResultSuccess || c.Duration < 0 || c.Start.Before(last) {
 				n.t.Errorf("call %d is %+v, told %v", i, c, told[i])
 			}
 			last = c.Start

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cu/memory"
+	"github.com/purecu/purecu/cu/trace"
 )
 
 const image = `
@@ -129,8 +131,8 @@ func (r *round) useGreen(green *green.Context) {
 func (r *round) trace(drv *cu.Driver) {
 	traced := &r.traced
 	for _, remove := range []func(){
-		drv.AddTracer(func(cu.Trace) { traced.Add(1) }),
-		drv.AddCallTracer(func(cu.TraceCall) { traced.Add(1) }),
+		trace.Add(drv, func(trace.Operation) { traced.Add(1) }),
+		trace.AddCalls(drv, func(trace.Call) { traced.Add(1) }),
 	} {
 		r.add(closing(func() error { remove(); return nil }))
 	}
@@ -421,8 +423,8 @@ var kinds = []kind{
 		e, s, drv, traced := cu.LazyEvent(), r.stream, r.drv, &r.traced
 		r.add(e)
 		r.use("Record, traced", func() error {
-			defer drv.AddTracer(func(cu.Trace) { traced.Add(1) })()
-			defer drv.AddCallTracer(func(cu.TraceCall) { traced.Add(1) })()
+			defer trace.Add(drv, func(trace.Operation) { traced.Add(1) })()
+			defer trace.AddCalls(drv, func(trace.Call) { traced.Add(1) })()
 			return e.Record(s)
 		})
 	}},
@@ -516,19 +518,19 @@ func (r *round) graph(captured bool) {
 		r.ok("Update", x.Update(c))
 	}
 	s := r.stream
-	r.use("GraphExec.Launch", func() error { return errors.Join(x.Upload(s), x.Launch(s)) })
+	r.use("graph.Exec.Launch", func() error { return errors.Join(x.Upload(s), x.Launch(s)) })
 	if !captured {
 		other, err := r.gpu.NewEvent(cu.EventDisableTiming)
 		if r.ok("NewEvent", err) {
 			r.add(other)
-			r.use("SetEvent", func() error { return errors.Join(x.Set(event, &cu.RecordNode{Event: other}), x.Launch(s)) })
+			r.use("SetEvent", func() error { return errors.Join(x.Set(event, &graph.Record{Event: other}), x.Launch(s)) })
 		}
 	}
 	r.waits = append(r.waits, e.Wait)
 }
 
 // build creates a graph by a capture or by adding nodes.
-func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *cu.Graph, event cu.GraphNode, err error) {
+func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *graph.Graph, event graph.Node, err error) {
 	n := &r.hostFuncs
 	call := func() { n.Add(1) }
 	if captured {
@@ -537,7 +539,7 @@ func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *cu.Grap
 			return nil, event, err
 		}
 		r.add(s)
-		g, err := s.Capture(cu.CaptureRelaxed, func() error {
+		g, err := graph.Capture(s, graph.CaptureRelaxed, func() error {
 			return errors.Join(s.Memset(mem, 1), e.RecordWithFlags(s, cu.RecordExternal), s.HostFunc(call))
 		})
 		return g, event, err
@@ -546,14 +548,14 @@ func (r *round) build(captured bool, mem *cu.DeviceMem, e *cu.Event) (g *cu.Grap
 	if spin == nil {
 		return nil, event, nil
 	}
-	if g, err = r.gpu.NewGraph(); err != nil {
+	if g, err = graph.New(r.gpu); err != nil {
 		return nil, event, err
 	}
-	set, err1 := g.Add(&cu.MemsetNode{Dst: mem, Value: 1})
-	kernel, err2 := g.Add(&cu.KernelNode{Kernel: spin, Config: one, Args: []cu.Arg{cu.U64(10_000)}}, set)
-	event, err3 := g.Add(&cu.RecordNode{Event: e}, kernel)
-	_, err4 := g.Add(&cu.HostNode{Func: call}, event)
-	_, err5 := g.Add(&cu.EmptyNode{}, event)
+	set, err1 := g.Add(&graph.Memset{Dst: mem, Value: 1})
+	kernel, err2 := g.Add(&graph.Kernel{Function: spin, Config: one, Args: []cu.Arg{cu.U64(10_000)}}, set)
+	event, err3 := g.Add(&graph.Record{Event: e}, kernel)
+	_, err4 := g.Add(&graph.HostFunc{Func: call}, event)
+	_, err5 := g.Add(&graph.Empty{}, event)
 	if err = errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, event, errors.Join(err, g.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutrace"
@@ -132,13 +133,13 @@ var moreKinds = []kind{
 			return
 		}
 		r.add(s)
-		g, err := r.gpu.NewGraph()
-		if !r.ok("NewGraph", err) {
+		g, err := graph.New(r.gpu)
+		if !r.ok("graph.New", err) {
 			return
 		}
 		r.add(g)
-		g.Capture(s, cu.CaptureThreadLocal, func() error { return s.Synchronize() })
-		s.Capture(cu.CaptureThreadLocal, func() error { return s.Synchronize() })
+		g.Capture(s, graph.CaptureThreadLocal, func() error { return s.Synchronize() })
+		graph.Capture(s, graph.CaptureThreadLocal, func() error { return s.Synchronize() })
 	}},
 	{"context", func(r *round) {
 		c, err := r.gpu.Device().NewContext(0)

@@ -185,11 +185,12 @@ in the table yet.
 The library itself adds two waits.
 
 Calls on a graph wait for other calls on the same graph or on its clones, and so do the beginning and the end of
-Graph.Capture. Graph.Instantiate is such a call, and may wait for the GPU. Close does not wait: see design/graphs.md.
+graph.Graph.Capture. graph.Graph.Instantiate is such a call, and may wait for the GPU. Close does not wait: see
+design/graphs.md.
 
 The driver crashes if a capture begins or ends while another thread makes a call about the
-whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
-capture, and the capture waits for them, for up to a second: see design/captures.md.
+whole context or the legacy default stream. So these calls wait while graph.Capture or graph.Graph.Capture begins or
+ends a capture, and the capture waits for them, for up to a second: see design/captures.md.
 
 Calls in other contexts continue, with these exceptions:
 

@@ -241,7 +241,7 @@ func TestRun(t *testing.T) {
 	}
 
 	root := filepath.Join(dir, "root")
-	for _, d := range []string{"driver", "cu", "tests/gpu"} {
+	for _, d := range []string{"driver", "cu/graph", "tests/gpu"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
