@@ -54,7 +54,7 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 	return err
 }
 
-// launchFast is launchOn in the usual case.
+// launchFast is launchOn in the usual case. It finds no mistake in the arguments: launchOnce does.
 func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) (done bool, err error) {
 	sc := s.core()
 	fn := f.core()

@@ -120,12 +120,12 @@ func LaunchProgrammatic() LaunchAttribute {
 }
 
 // LaunchPriority gives the kernel another priority than its stream has; the lowest number is the
-// highest priority. See [Context.StreamPriorityRange] (CU_LAUNCH_ATTRIBUTE_PRIORITY, CUDA 11.7).
+// highest priority. See [Context.PriorityRange] (CU_LAUNCH_ATTRIBUTE_PRIORITY, CUDA 11.7).
 func LaunchPriority(priority int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(int32(priority)))
 	if int(int32(priority)) != priority {
 		a.err = core.BadValue(core.LaunchExOp, nil,
-			fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange", priority))
+			fmt.Sprintf("priority %d does not fit into 32 bits: see Context.PriorityRange", priority))
 	}
 	return a
 }

@@ -204,9 +204,10 @@ func (m *Module) Function(name string) (*Function, error) {
 	}
 	f := new(Function)
 	var err error
-	*f.core(), err = launch.Find(op, m.core(), m, name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
-		return t.ModuleGetFunction(at, m.core().Raw, name)
-	})
+	*f.core(), err = launch.Find(op, m.core(), m, name,
+		func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
+			return t.ModuleGetFunction(at, m.core().Raw, name)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
 	if a < 0 {
-		return launch.UnknownAttribute(op, f.core().Object(), int32(a)) // with a negative number, the driver reads invalid memory
+		return launch.UnknownAttribute(op, f.core().Object(), int32(a)) // the driver would read invalid memory
 	}
 	if int(int32(value)) != value {
 		return core.BadValue(op, f.core().Object(),

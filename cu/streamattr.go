@@ -33,7 +33,7 @@ const (
 )
 
 // SetPriority changes the priority of the stream's later work; the lowest number is the highest
-// priority. A number outside of [Context.StreamPriorityRange] becomes the nearest one inside
+// priority. A number outside of [Context.PriorityRange] becomes the nearest one inside
 // (cuStreamSetAttribute with CU_LAUNCH_ATTRIBUTE_PRIORITY, CUDA 11.7).
 //
 // # Attributes of streams

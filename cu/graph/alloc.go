@@ -196,11 +196,12 @@ func ResetMemHigh(dev *cu.Device) error {
 // (cuDeviceGraphMemTrim, CUDA 11.4).
 func TrimMem(dev *cu.Device) error {
 	const op = "cuDeviceGraphMemTrim"
-	if subject.Device(dev) == nil {
+	of := subject.Device(dev)
+	if of == nil {
 		return core.NilError(op, "device")
 	}
-	if res := subject.Device(dev).Drv.Table().DeviceGraphMemTrim(driver.At{}, subject.Device(dev).Raw); res != driver.ResultSuccess {
-		return subject.Device(dev).CallError(op, res)
+	if res := of.Drv.Table().DeviceGraphMemTrim(driver.At{}, of.Raw); res != driver.ResultSuccess {
+		return of.CallError(op, res)
 	}
 	return nil
 }

@@ -165,6 +165,21 @@ func (g *Graph) clone(op string) (*Graph, error) {
 	return newGraph(gc.Ctx, raw, objects, gc.family), nil
 }
 
+// Add adds a node that does the work, and that comes after other nodes of the graph. The type of the work says what
+// it means, and which function of the driver is called.
+//
+// For an [Alloc] it may wait for the GPU if memory is short: see docs/blocking.md.
+func (g *Graph) Add(w Work, after ...Node) (Node, error) {
+	r, err := rowOf(w, addNodeOp)
+	switch {
+	case err != nil:
+		return Node{}, core.About(g.object(), err)
+	case r.attempts != nil && g != nil && g.core != nil:
+		return r.attempts(g, r, w, after)
+	}
+	return g.add(r, w, after)
+}
+
 // Nodes returns the graph's nodes in the driver's order (cuGraphGetNodes).
 func (g *Graph) Nodes() ([]Node, error) {
 	gc, err := g.enter("cuGraphGetNodes")

@@ -217,18 +217,19 @@ func (w *kernelWork) resetAttributes(c *nodeCall) driver.Result {
 // setFlags says whether the node has to launch its kernel cooperatively, and with which attributes.
 func (w *kernelWork) setFlags(c *nodeCall, cooperative bool, attrs *cu.LaunchAttributes) error {
 	w.cooperative = cooperative
-	switch {
-	case attrs != nil && subject.LaunchAttributes(attrs).OnlyLaunches() != "":
-		return core.BadValue(c.op, c.gc, "a node of a graph cannot have "+subject.LaunchAttributes(attrs).OnlyLaunches()+": capture a launch with it instead")
+	switch list := subject.LaunchAttributes(attrs); {
+	case list != nil && list.OnlyLaunches() != "":
+		return core.BadValue(c.op, c.gc, "a node of a graph cannot have "+list.OnlyLaunches()+
+			": capture a launch with it instead")
 	case c.xc == nil:
 		w.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
-		return core.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
-			"change the node of the graph, and call graph.Exec.Update")
-	case attrs != nil && !subject.LaunchAttributes(attrs).Equal(subject.LaunchAttributes(c.use.attrs)):
-		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
-			"keep them, or change the node of the graph, and instantiate it again")
+		return core.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel "+
+			"cooperatively: change the node of the graph, and call graph.Exec.Update")
+	case list != nil && !list.Equal(subject.LaunchAttributes(c.use.attrs)):
+		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes "+
+			"nil to keep them, or change the node of the graph, and instantiate it again")
 	}
 	w.attrs = c.use.attrs // the node keeps its own
 	return nil

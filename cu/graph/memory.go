@@ -147,8 +147,8 @@ func (w *Memset) prepare(c *nodeCall) error {
 		return core.BadValue(c.op, c.gc,
 			fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
-		return core.BadValue(c.op, c.gc, fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize",
-			w.Value, size))
+		return core.BadValue(c.op, c.gc,
+			fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize", w.Value, size))
 	case d.Mem.Raw == 0:
 		return core.Misuse(c.op, d.Mem, core.ErrUnmapped, "allocate it with HostDeviceMap")
 	}
@@ -191,8 +191,8 @@ func (w *memsetWork) mixesBytes() bool {
 
 // notWhole returns the error for memory that is not a number of elements.
 func notWhole(op string, d *core.Region, size uint64) error {
-	return core.BadValue(op, d.Mem, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
-		d.Size, d.Off, size))
+	return core.BadValue(op, d.Mem,
+		fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d", d.Size, d.Off, size))
 }
 
 func (c *nodeCall) readMemset() (*Memset, error) {

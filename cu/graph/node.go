@@ -299,14 +299,40 @@ func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) 
 // the last one takes what the driver's log says.
 var errLacksMemory = errors.New("too little memory")
 
+// Work returns what the node does, also if a capture has made the node. A captured node or one of other code has
+// a type that this package does not know if the error matches [cu.ResultInvalidValue].
+//
+// If other code added a node that runs a kernel, the kernel's module must still be loaded. If the
+// kernel is one of a library, Work may wait for the GPU: see docs/blocking.md.
+func (n Node) Work() (Work, error) {
+	c, err := n.begin(nil, "cuGraphNodeGetType", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	return c.read()
+}
+
+// Set replaces the work of the node by other work of the same type. Executable graphs that were made before do not
+// change: see [Exec.Set]. The graph releases what the node used before, unless something else in the graph uses
+// it, or the node was captured with it. Nodes that allocate or free memory, conditional nodes and empty nodes
+// cannot be changed.
+func (n Node) Set(w Work) error {
+	r, err := rowOf(w, setNodeOp)
+	if err != nil {
+		return core.About(n.graph.object(), err)
+	}
+	return n.set(nil, r, w)
+}
+
 // set replaces the work of the node, in x, or in the graph if x is nil.
 func (n Node) set(x *Exec, r *nodeRow, w Work) error {
-	op := r.set
+	op, usual := r.set, setNodeOp
 	if x != nil {
-		op = r.execSet
+		op, usual = r.execSet, execSetNodeOp
 	}
 	if op == "" {
-		return core.BadValue(setNodeOp, n.graph.object(),
+		return core.BadValue(usual, n.graph.object(),
 			fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
 				"remove the node, and add another one", r.typ))
 	}
@@ -455,7 +481,8 @@ func (c *nodeCall) rename(err error) error {
 
 // refused returns the error for a node for which the call is not.
 func (c *nodeCall) refused(detail string) error {
-	return c.failed(&cu.Error{Op: c.op, Result: cu.ResultInvalidValue, Handle: uintptr(c.node), Err: core.ErrInvalid, Detail: detail})
+	return c.failed(&cu.Error{Op: c.op, Result: cu.ResultInvalidValue, Handle: uintptr(c.node), Err: core.ErrInvalid,
+		Detail: detail})
 }
 
 // failed adds to an error which node it is about.

@@ -358,3 +358,28 @@ func childOf(n graph.Node) (*graph.Graph, error) {
 	}
 	return w.Graph, nil
 }
+
+// TestSetNames looks whether errors about work that cannot be replaced name a function of the driver.
+func TestSetNames(t *testing.T) {
+	r := NewSoft(t)
+	g := Need(graph.New(r.GPU))(t)
+	defer g.Close()
+	n, x := Need(g.Add(&graph.Empty{}))(t), r.Exec(g)
+	other := Need(graph.New(r.GPU))(t)
+	defer other.Close()
+	alien := Need(other.Add(&graph.Empty{}))(t)
+	for what, c := range map[string]struct {
+		err error
+		op  string
+	}{
+		"of a node":              {n.Set(&graph.Empty{}), "cuGraphNodeSetParams"},
+		"of an executable graph": {x.Set(n, &graph.Empty{}), "cuGraphExecNodeSetParams"},
+		"of another graph":       {x.Set(alien, &graph.Empty{}), "cuGraphExecNodeSetParams"},
+		"of nothing":             {(*graph.Exec)(nil).Set(n, &graph.Empty{}), "cuGraphExecNodeSetParams"},
+	} {
+		e, ok := errors.AsType[*Error](c.err)
+		if !ok || e.Op != c.op {
+			t.Errorf("%s: %v, want an error of %s", what, c.err, c.op)
+		}
+	}
+}

@@ -1,10 +1,7 @@
 package graph
 
 import (
-	"runtime"
-
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/core"
 )
 
 // Work is what a node of a graph does: a pointer to one of the types of this package that have work, such
@@ -260,94 +257,3 @@ type Switch struct {
 
 // Empty does nothing: it comes after nodes, and others can come after it (cuGraphAddEmptyNode).
 type Empty struct{}
-
-// Add adds a node that does the work, and that comes after other nodes of the graph. The type of the work says what
-// it means, and which function of the driver is called.
-//
-// For an [Alloc] it may wait for the GPU if memory is short: see docs/blocking.md.
-func (g *Graph) Add(w Work, after ...Node) (Node, error) {
-	r, err := rowOf(w, addNodeOp)
-	switch {
-	case err != nil:
-		return Node{}, core.About(g.object(), err)
-	case r.attempts != nil && g != nil && g.core != nil:
-		return r.attempts(g, r, w, after)
-	}
-	return g.add(r, w, after)
-}
-
-// Work returns what the node does, also if a capture has made the node. A captured node or one of other code has
-// a type that this package does not know if the error matches [cu.ResultInvalidValue].
-//
-// If other code added a node that runs a kernel, the kernel's module must still be loaded. If the
-// kernel is one of a library, Work may wait for the GPU: see docs/blocking.md.
-func (n Node) Work() (Work, error) {
-	c, err := n.begin(nil, "cuGraphNodeGetType", nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer c.end()
-	return c.read()
-}
-
-// Set replaces the work of the node by other work of the same type. Executable graphs that were made before do not
-// change: see [Exec.Set]. The graph releases what the node used before, unless something else in the graph uses
-// it, or the node was captured with it. Nodes that allocate or free memory, conditional nodes and empty nodes
-// cannot be changed.
-func (n Node) Set(w Work) error {
-	r, err := rowOf(w, setNodeOp)
-	if err != nil {
-		return core.About(n.graph.object(), err)
-	}
-	return n.set(nil, r, w)
-}
-
-// Set replaces the work of a node for later launches, by other work of the same type; launches that are enqueued do
-// not change. The node must be one of the graph that this one was instantiated from, which must still be open. The
-// type of the work says what else must stay the same. For a kernel, a copy or a memset Set allocates nothing unless
-// the node uses other objects than before.
-//
-// What only earlier launches use, such as memory and events, is released when they are done.
-func (x *Exec) Set(n Node, w Work) error {
-	r, err := rowOf(w, execSetNodeOp)
-	if err != nil {
-		return core.About(x.object(), err)
-	}
-	if err := x.owns(n, r.execSet); err != nil {
-		return err
-	}
-	return n.set(x, r, w)
-}
-
-// NodeUpdate is the new work of a node, for [Exec.SetAll].
-type NodeUpdate struct {
-	Node Node
-	Work Work
-}
-
-// SetAll replaces the work of nodes for later launches, in order: see [Exec.Set]. For kernels it takes less time
-// than a call for each node, because one transition into C replaces the work of up to 64 nodes. If some updates fail,
-// the error is a [*cu.BatchError], and the others are made. For kernels SetAll allocates nothing unless a node uses other
-// objects than before, or an update fails (cuGraphExecKernelNodeSetParams and the like).
-func (x *Exec) SetAll(updates ...NodeUpdate) error {
-	if x == nil || x.core == nil {
-		return core.NilError(execSetNodeOp, "executable graph")
-	}
-	batches := &x.core.graph.frames.batches
-	b, _ := batches.Get().(*kernelBatch)
-	if b == nil {
-		b = newKernelBatch()
-	}
-	errs := core.BatchErrors{Op: execSetNodeOp, Items: len(updates)}
-	for done := 0; done < len(updates); {
-		if u := &updates[done]; u.kernel() == nil {
-			errs.Add(done, x.Set(u.Node, u.Work))
-			done++
-			continue
-		}
-		done += b.replace(x, updates[done:], &errs, done)
-	}
-	batches.Put(b)
-	runtime.KeepAlive(updates) // these have the kernels and the owners of memory
-	return errs.Err()
-}

@@ -284,9 +284,10 @@ func (k *Kernel) Function(c *cu.Context) (*cu.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	fn, err := launch.Find(op, subject.Module(m), m, k.name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
-		return t.KernelGetFunction(at, k.raw)
-	})
+	fn, err := launch.Find(op, subject.Module(m), m, k.name,
+		func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
+			return t.KernelGetFunction(at, k.raw)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +323,8 @@ func (k *Kernel) SetAttribute(dev *cu.Device, a cu.FunctionAttribute, value int)
 }
 
 // attribute makes a call about an attribute of the kernel.
-func (k *Kernel) attribute(op string, dev *cu.Device, a cu.FunctionAttribute, call func(*driver.Table) driver.Result) error {
+func (k *Kernel) attribute(op string, dev *cu.Device, a cu.FunctionAttribute,
+	call func(*driver.Table) driver.Result) error {
 	switch {
 	case k == nil || k.lib == nil:
 		return core.NilError(op, "kernel")

@@ -10,7 +10,8 @@ import (
 // internal/subject wraps. What cu embeds for that has no exported field or method, so programs see nothing of it.
 
 // Ref refers to the state of an object of cu, or of a package in its folder, such as the Stream of a cu.Stream. The
-// object embeds it, by an alias that is not exported. The zero Ref refers to nothing.
+// object embeds it by an alias that is not exported: so it has the method ref, and is a Has[T]. The zero Ref refers to
+// nothing.
 type Ref[T any] struct {
 	to *T
 	// cleanup closes the state of an object that is abandoned.

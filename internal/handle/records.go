@@ -2,8 +2,8 @@ package handle
 
 import "github.com/purecu/purecu/internal/explore"
 
-// Records implements the lifetime of an event. Here an event is one CUevent, which package cu calls
-// a slot. Each record changes the event's generation ([Gen]), and the completion of one record says
+// Records implements the lifetime of an event. Here an event is one CUevent, which package core
+// calls a Slot. Each record changes the event's generation ([Gen]), and the completion of one record says
 // nothing about the next. The zero value is open and unrecorded. This is the contract:
 //
 //   - Begin begins a record, and End ends it. Begin reports false, and the caller has nothing to

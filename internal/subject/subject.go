@@ -1,5 +1,6 @@
-// Package subject has what the packages in the folder of cu share, each of which has one subject. It gets from an object
-// of cu to its state in internal/core, begins and ends calls on the object, and makes objects of cu for new states.
+// Package subject has what the packages in the folder of cu share, each of which has one subject. It gets from an
+// object or a value of cu to its state below cu, begins and ends calls on objects, and makes objects of cu for new
+// states.
 //
 // The state of a nil pointer, and of an object that no call of cu has made, is nil.
 package subject

@@ -42,7 +42,7 @@
 // round it gathers the items to query while it holds the lock, queries them without the lock, and
 // takes the lock again to end waits. After a new wait or an outcome it makes rounds without a
 // pause, within its share of a processor. Then it sleeps between rounds for a part of the time
-// since then: see [Policy], which the waiting loops of packages cu and capturegate use, too.
+// since then: see [Policy], which the waiting loops of other packages use, too.
 //
 // When a wait has lasted for long, the source arms a wake-up stream for its item. When the first
 // items of all counters are armed, the goroutine sleeps until a stream or a new wait notifies it.

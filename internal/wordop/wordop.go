@@ -1,5 +1,5 @@
-// Package wordop has operations on words of memory, which streams and nodes of graphs do: they write a word, or wait for
-// its value.
+// Package wordop has operations on words of memory, which streams and nodes of graphs do: they write a word, or wait
+// for its value.
 package wordop
 
 import (
@@ -29,7 +29,8 @@ func New(kind int32, word core.Span, value uint64, flags uint32) Op {
 	return o
 }
 
-// Update makes the operation use the memory that new work uses. Of virtual memory this is other memory after each Unmap.
+// Update makes the operation use the memory that new work uses. Of virtual memory this is other memory after each
+// Unmap.
 func (o *Op) Update() {
 	if o.region = o.span.Region(); o.kind != 0 && !o.Waits() {
 		o.region = o.region.Target()
