@@ -125,7 +125,8 @@ func (dev *Device) createContext(flags ContextFlags,
 	c, _, err := d.newContext(raw, dev, core.Created)
 	if err != nil {
 		if res := d.core.Table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
-			d.core.Leak(core.LeakReport{Kind: "context", Handle: uintptr(raw), Err: d.core.ResultError("cuCtxDestroy", uintptr(raw), res)})
+			d.core.Leak(core.LeakReport{Kind: "context", Handle: uintptr(raw),
+				Err: d.core.ResultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
 	return c, err

@@ -171,7 +171,7 @@ var variables = map[string]string{
 // calls holds the calls in libraries that are forbidden elsewhere, and why each is right, as "file:
 // call".
 var calls = map[string]string{
-	"internal/explore/run.go: panic":     "ends a goroutine that a test's scheduler has given up",
+	"internal/explore/run.go: panic":     "ends a goroutine that a test's scheduler stops",
 	"internal/lock/checked.go: panic":    "it is built into tests only, which it ends",
 	"internal/testrig/testrig.go: panic": "only tests import it, which it ends",
 }

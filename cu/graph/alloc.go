@@ -134,7 +134,8 @@ func (x *Exec) Take(m *cu.DeviceMem) (*cu.DeviceMem, error) {
 		return nil, core.BadValue(takeOp, subject.DeviceMem(m),
 			"the memory is not of a node of this graph that no other node frees")
 	case !a.allocated && a.mem.Held.Load() != nil:
-		return nil, core.BadValue(takeOp, subject.DeviceMem(m), "the memory was taken after the last launch: take it once")
+		return nil, core.BadValue(takeOp, subject.DeviceMem(m),
+			"the memory was taken after the last launch: take it once")
 	case !a.allocated:
 		return nil, core.BadValue(takeOp, subject.DeviceMem(m), "the memory is not allocated: launch the graph first")
 	}

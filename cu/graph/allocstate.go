@@ -69,7 +69,8 @@ func (xc *execCore) mayAllocate(op string) error {
 		default:
 			continue
 		}
-		return &cu.Error{Op: op, Result: cu.ResultInvalidValue, Handle: uintptr(xc.raw), Err: errAllocated, Detail: detail}
+		return &cu.Error{Op: op, Result: cu.ResultInvalidValue, Handle: uintptr(xc.raw), Err: errAllocated,
+			Detail: detail}
 	}
 	return nil
 }
@@ -145,7 +146,8 @@ func (gc *graphCore) onceError(op string, res driver.Result) *cu.Error {
 // once adds to an error of the driver that graphs whose nodes allocate memory have limits.
 func (gc *graphCore) once(e *cu.Error) *cu.Error {
 	if e.Result == cu.ResultNotSupported && len(gc.bodies) > 0 {
-		e.Detail = core.Join("the graph has conditional nodes: see the limits in the documentation of graph.If", e.Detail)
+		e.Detail = core.Join("the graph has conditional nodes: see the limits in the documentation of graph.If",
+			e.Detail)
 	}
 	if e.Result == cu.ResultNotSupported && gc.objects.allocates() {
 		e.Detail = core.Join("nodes of the graph allocate memory: see the limits in the documentation of graph.Alloc",

@@ -171,7 +171,8 @@ func enterCapture(s *cu.Stream, op string, mode CaptureMode, f func() error) (*c
 		return nil, core.BadValue(op, subject.Stream(s), fmt.Sprintf("there is no capture mode %v: "+
 			"see graph.CaptureMode", mode))
 	case f == nil:
-		return nil, core.Misuse(op, subject.Stream(s), cu.ErrNil, "the function is nil: pass one that enqueues the work")
+		return nil, core.Misuse(op, subject.Stream(s), cu.ErrNil,
+			"the function is nil: pass one that enqueues the work")
 	}
 	sc, err := subject.EnterStream(s, op)
 	if err != nil {

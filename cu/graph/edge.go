@@ -127,8 +127,8 @@ func (gc *graphCore) canHave(op string, e Edge) error {
 	case err != nil:
 		return err
 	case from != NodeTypeKernel:
-		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+" begins at a kernel, and the first node is of type "+
-			from.String())
+		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+
+			" begins at a kernel, and the first node is of type "+from.String())
 	case to != NodeTypeKernel && e.Kind != EdgeLaunchOrder:
 		return core.BadValue(op, gc,
 			"an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+to.String())

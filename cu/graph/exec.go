@@ -382,8 +382,8 @@ type NodeUpdate struct {
 
 // SetAll replaces the work of nodes for later launches, in order: see [Exec.Set]. For kernels it takes less time
 // than a call for each node, because one transition into C replaces the work of up to 64 nodes. If some updates fail,
-// the error is a [*cu.BatchError], and the others are made. For kernels SetAll allocates nothing unless a node uses other
-// objects than before, or an update fails (cuGraphExecKernelNodeSetParams and the like).
+// the error is a [*cu.BatchError], and the others are made. For kernels SetAll allocates nothing unless a node uses
+// other objects than before, or an update fails (cuGraphExecKernelNodeSetParams and the like).
 func (x *Exec) SetAll(updates ...NodeUpdate) error {
 	if x == nil || x.core == nil {
 		return core.NilError(execSetNodeOp, "executable graph")

@@ -173,7 +173,8 @@ func (c *nodeCall) fitsTogether(f *launch.Function, cfg *launch.Config) error {
 	if err != nil || blocks <= uint64(n)*uint64(sms) {
 		return nil
 	}
-	return &cu.Error{Op: c.op, Result: cu.ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: core.ErrInvalid,
+	return &cu.Error{Op: c.op, Result: cu.ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node),
+		Err: core.ErrInvalid,
 		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: "+
 			"see Function.MaxActiveBlocks",
 			f.Name, blocks, uint64(n)*uint64(sms))}
@@ -228,8 +229,8 @@ func (w *kernelWork) setFlags(c *nodeCall, cooperative bool, attrs *cu.LaunchAtt
 		return core.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel "+
 			"cooperatively: change the node of the graph, and call graph.Exec.Update")
 	case list != nil && !list.Equal(subject.LaunchAttributes(c.use.attrs)):
-		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave Attributes "+
-			"nil to keep them, or change the node of the graph, and instantiate it again")
+		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave "+
+			"Attributes nil to keep them, or change the node of the graph, and instantiate it again")
 	}
 	w.attrs = c.use.attrs // the node keeps its own
 	return nil

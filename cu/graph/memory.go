@@ -12,8 +12,8 @@ import (
 // This file has the nodes of a graph that copy and set memory.
 
 // keptOfMemory is what an executable graph cannot change of a copy or a memset.
-const keptOfMemory = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several " +
-	"rows, and all of a copy of several rows"
+const keptOfMemory = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of " +
+	"several rows, and all of a copy of several rows"
 
 var copyRow = &nodeFuncs[*driver.Memcpy3D]{&nodeRow{
 	typ: NodeTypeMemcpy, kept: keptOfMemory,
@@ -117,7 +117,8 @@ var memsetRow = &nodeFuncs[*driver.MemsetNodeParams]{&nodeRow{
 		return t.GraphAddMemsetNode(at, g, deps, p, at.Context)
 	},
 	(*driver.Table).GraphMemsetNodeSetParams,
-	func(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode, p *driver.MemsetNodeParams) driver.Result {
+	func(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode,
+		p *driver.MemsetNodeParams) driver.Result {
 		return t.GraphExecMemsetNodeSetParams(at, x, n, p, at.Context)
 	}}
 
@@ -158,8 +159,8 @@ func (w *Memset) prepare(c *nodeCall) error {
 			return notWhole(c.op, &d.Region, size)
 		}
 		if c.xc != nil && told.mixesBytes() {
-			return core.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: "+
-				"set bytes, 32-bit words or more words, or instantiate the changed graph again")
+			return core.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed "+
+				"memory: set bytes, 32-bit words or more words, or instantiate the changed graph again")
 		}
 		told.box = core.ExtentOf(d.Size, 1, 1)
 		told.params.Width, told.params.Height = d.Size/size, 1

@@ -60,8 +60,8 @@ type reusedWork struct {
 	memset memsetWork
 }
 
-// begin begins a call about a node of the graph, in x too unless x is nil. Then it waits until no other call on these is
-// in flight. end ends the call. w, with its row r, is work that the call is about, or nil.
+// begin begins a call about a node of the graph, in x too unless x is nil. Then it waits until no other call on these
+// is in flight. end ends the call. w, with its row r, is work that the call is about, or nil.
 func (g *Graph) begin(x *Exec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if g == nil || g.core == nil {
 		return nil, core.NilError(op, "graph")
@@ -152,8 +152,8 @@ func (c *nodeCall) end() {
 	}
 }
 
-// leave is end for a call that has no locks. It ends the calls on the graphs, which may be the last ones, destroys events
-// then, and calls tracers.
+// leave is end for a call that has no locks. It ends the calls on the graphs, which may be the last ones, destroys
+// events then, and calls tracers.
 func (c *nodeCall) leave() {
 	g, gc, x, child := c.g, c.gc, c.x, c.child
 	defer func() {

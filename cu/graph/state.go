@@ -218,7 +218,8 @@ func destroyGraph(c *core.Context, g driver.Graph) {
 		o.GraphDestroyed(uintptr(g))
 	}
 	if res := c.Drv.Table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.Drv.Leak(core.LeakReport{Kind: "graph", Handle: uintptr(g), Err: c.BackgroundError("cuGraphDestroy", uintptr(g), res)})
+		c.Drv.Leak(core.LeakReport{Kind: "graph", Handle: uintptr(g),
+			Err: c.BackgroundError("cuGraphDestroy", uintptr(g), res)})
 	}
 }
 

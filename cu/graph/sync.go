@@ -9,8 +9,8 @@ import (
 	"github.com/purecu/purecu/internal/wordop"
 )
 
-// This file has the nodes of a graph that put work in order with work outside of the graph: by events, by words of memory,
-// and by semaphores of other APIs. It has the nodes that call functions, too.
+// This file has the nodes of a graph that put work in order with work outside of the graph: by events, by words of
+// memory, and by semaphores of other APIs. It has the nodes that call functions, too.
 
 var recordRow = &nodeFuncs[driver.Event]{&nodeRow{
 	typ: NodeTypeEventRecord,

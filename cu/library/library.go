@@ -30,7 +30,8 @@ type Library struct {
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func Load(d *cu.Driver, image []byte, opts ...cu.JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
-	if subject.Driver(d) == nil {
+	dc := subject.Driver(d)
+	if dc == nil {
 		return nil, core.NilError(op, "driver")
 	}
 	if wrong := codeimage.Check(image); wrong != "" {
@@ -39,14 +40,14 @@ func Load(d *cu.Driver, image []byte, opts ...cu.JITOption) (*Library, error) {
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
 	var raw driver.LibraryHandle
 	var jit *driver.JITBuffers
-	res, own := subject.Driver(d).Allocate(core.EveryDevice, func() (res driver.Result) {
-		raw, jit, res = subject.Driver(d).Table().LibraryLoadJIT(driver.At{}, image, subject.JITOptions(opts))
+	res, own := dc.Allocate(core.EveryDevice, func() (res driver.Result) {
+		raw, jit, res = dc.Table().LibraryLoadJIT(driver.At{}, image, subject.JITOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.Compiled(own.Explain(subject.Driver(d).ResultError(op, 0, res)), jit.Log())
+		return nil, core.Compiled(own.Explain(dc.ResultError(op, 0, res)), jit.Log())
 	}
-	lc := &core.Library{Drv: subject.Driver(d), Raw: raw, Kernels: core.KernelsOf(image), Jit: jit}
+	lc := &core.Library{Drv: dc, Raw: raw, Kernels: core.KernelsOf(image), Jit: jit}
 	l := &Library{core: lc}
 	l.cleanup = runtime.AddCleanup(l, (*core.Library).Forgotten, lc)
 	return l, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/purecu/purecu/internal/mistake"
 )
 
+// HostFuncOp is the function of the driver that enqueues a function of the program.
 const HostFuncOp = "cuLaunchHostFunc"
 
 // HostFunc enqueues a function, within a call on the stream.

@@ -59,6 +59,7 @@ func (set *ObjectSet) Frees(mc *Mem) {
 // ErrOtherGraph is wrapped by the error of a use of a graph's memory outside of the graph.
 var ErrOtherGraph = errors.New("the memory belongs to the nodes of a graph")
 
+// OtherGraphDetail is what errors that wrap ErrOtherGraph advise.
 const OtherGraphDetail = "use it in nodes of its graph, or call graph.Exec.Take after a launch"
 
 // Refused returns the error of a call that cannot use the memory, because it is closed, or belongs to

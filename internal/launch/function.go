@@ -57,7 +57,8 @@ func Find(op string, mc *core.Module, keep any, name string,
 		return f, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
 	}
 	f = Function{Mod: mc, Keep: keep, Raw: raw, Name: name}
-	return f, f.findParams(at)
+	err = f.findParams(at)
+	return f, err
 }
 
 // UnknownAttribute returns the error for an attribute of a kernel that does not exist.
