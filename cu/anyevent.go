@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventuse"
 )
 
 // AnyEvent is an [*Event] or a [Pooled]. For a list of both, write WaitAny[AnyEvent], as for WaitAll and QueryAll.
@@ -30,11 +32,11 @@ func ownerOf(e *Event) *core.EventOwner {
 }
 
 // refOf returns what a call finds in an event. The caller calls Leave.
-func refOf(op string, e AnyEvent) (r core.EventUse, err error) {
+func refOf(op string, e AnyEvent) (r eventuse.Use, err error) {
 	switch e := e.(type) {
 	case *Event:
 		if e != nil {
-			return core.EventUse{Owner: ownerOf(e)}, nil
+			return eventuse.Use{Owner: ownerOf(e)}, nil
 		}
 	case Pooled:
 		r.Slot, err = e.core().Enter(op)
@@ -46,7 +48,7 @@ func refOf(op string, e AnyEvent) (r core.EventUse, err error) {
 		}
 	case nil:
 	default:
-		return r, core.EmbeddedEventError(op)
+		return r, eventuse.EmbeddedEventError(op)
 	}
-	return r, core.NilError(op, "event")
+	return r, drivercall.NilError(op, "event")
 }

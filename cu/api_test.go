@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
@@ -24,7 +23,7 @@ import (
 	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cu/trace"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -383,7 +382,7 @@ func TestNothingPanics(t *testing.T) {
 		"launch on a zero Stream":   noop.Launch(new(Stream), LaunchConfig{}),
 		"launch with a zero memory": noop.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(new(DeviceMem))),
 	} {
-		if !errors.Is(err, ErrNil) && !errors.Is(err, core.ErrInvalid) {
+		if !errors.Is(err, ErrNil) && !errors.Is(err, drivercall.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

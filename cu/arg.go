@@ -6,7 +6,9 @@ import (
 	"reflect"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
@@ -59,7 +61,7 @@ func Ptr(m Memory) Arg {
 	case s.Mem == nil:
 		return badArg(ErrNil)
 	case s.Mem.Raw == 0:
-		return badArg(core.ErrUnmapped)
+		return badArg(memstate.ErrUnmapped)
 	}
 	r := s.Region()
 	if r.Err != nil {
@@ -74,7 +76,7 @@ func Ptr(m Memory) Arg {
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
 	if !plain(t, true) {
-		return badArg(fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", core.ErrInvalid, t))
+		return badArg(fmt.Errorf("%w: a %v contains Go pointers or has no fixed layout", drivercall.ErrInvalid, t))
 	}
 	n := t.Size()
 	data := make([]byte, max(n, 1))

@@ -6,6 +6,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventuse"
 	"github.com/purecu/purecu/internal/handle"
 )
 
@@ -15,10 +17,10 @@ type batch struct {
 	drv     *core.Driver // of the items
 	pool    *core.Driver // whose pool keeps the batch
 	n       int
-	events  [core.BatchSize]driver.Event
-	streams [core.BatchSize]driver.Stream
-	results [core.BatchSize]driver.Result
-	items   [core.BatchSize]batchItem
+	events  [drivercall.BatchSize]driver.Event
+	streams [drivercall.BatchSize]driver.Stream
+	results [drivercall.BatchSize]driver.Result
+	items   [drivercall.BatchSize]batchItem
 }
 
 type batchItem struct {
@@ -59,7 +61,7 @@ func (b *batch) add(it batchItem) {
 // each calls f for each item with the result of the item's call, and empties the batch. If res is
 // not success, the calls were not made, and res is the result of every item.
 func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)) {
-	core.EachDespitePanic(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
+	drivercall.EachDespitePanic(b.n, func(k int) { // continues if a tracer that was added meanwhile panics
 		it := &b.items[k]
 		if res != driver.ResultSuccess {
 			b.results[k] = res
@@ -85,10 +87,10 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 	const op = "cuEventQuery"
 	if len(statuses) != len(events) {
-		return core.BadValue(op, nil, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
+		return drivercall.BadValue(op, nil, fmt.Sprintf("there are %d events and %d statuses: pass one status for each event",
 			len(events), len(statuses)))
 	}
-	errs := core.BatchErrors{Op: op, Items: len(events)}
+	errs := drivercall.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
 		r, err := refOf(op, e)
@@ -108,7 +110,7 @@ func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 }
 
 // addQuery adds a query of an event to a batch, or makes the query. It returns the batch, which is made if b is nil.
-func (b *batch) addQuery(r *core.EventUse, i int, statuses []Status, errs *core.BatchErrors) *batch {
+func (b *batch) addQuery(r *eventuse.Use, i int, statuses []Status, errs *drivercall.BatchErrors) *batch {
 	statuses[i] = Complete
 	c := r.Event()
 	if c == nil {
@@ -138,7 +140,7 @@ func (b *batch) addQuery(r *core.EventUse, i int, statuses []Status, errs *core.
 		return b
 	case b == nil:
 		b = newBatch(d)
-	case b.drv != d || b.n == core.BatchSize:
+	case b.drv != d || b.n == drivercall.BatchSize:
 		b.query(statuses, errs)
 		b.drv = d
 	}
@@ -147,7 +149,7 @@ func (b *batch) addQuery(r *core.EventUse, i int, statuses []Status, errs *core.
 }
 
 // query queries the events, and ends the calls on them.
-func (b *batch) query(statuses []Status, errs *core.BatchErrors) {
+func (b *batch) query(statuses []Status, errs *drivercall.BatchErrors) {
 	res := b.drv.Table().EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		it.slot.RememberResult(it.gen, res)
@@ -169,10 +171,10 @@ func (b *batch) query(statuses []Status, errs *core.BatchErrors) {
 func RecordAll(events []*Event, streams []*Stream) error {
 	const op = "cuEventRecord"
 	if len(streams) != len(events) {
-		return core.BadValue(op, nil, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
+		return drivercall.BadValue(op, nil, fmt.Sprintf("there are %d events and %d streams: pass one stream for each event",
 			len(events), len(streams)))
 	}
-	errs := core.BatchErrors{Op: op, Items: len(events)}
+	errs := drivercall.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
 		s := streams[i]
@@ -187,7 +189,7 @@ func RecordAll(events []*Event, streams []*Stream) error {
 		switch d := s.core().Ctx.Drv; {
 		case b == nil:
 			b = newBatch(d)
-		case b.drv != d || b.n == core.BatchSize:
+		case b.drv != d || b.n == drivercall.BatchSize:
 			b.record(&errs)
 			b.drv = d
 		}
@@ -223,7 +225,7 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 }
 
 // record records the events, and ends the calls on them and on the streams.
-func (b *batch) record(errs *core.BatchErrors) {
+func (b *batch) record(errs *drivercall.BatchErrors) {
 	res := b.drv.Table().EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		sl, sc := it.slot, it.on.core()
@@ -253,7 +255,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 	}
 	defer s.leave()
 	d := sc.Ctx.Drv
-	errs := core.BatchErrors{Op: op, Items: len(events)}
+	errs := drivercall.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
 		var o *core.EventOwner
@@ -284,7 +286,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 			continue
 		case b == nil:
 			b = newBatch(d)
-		case b.n == core.BatchSize:
+		case b.n == drivercall.BatchSize:
 			b.wait(sc, &errs)
 		}
 		b.add(batchItem{place: i, owner: o, slot: sl, gen: sl.Gen()})
@@ -297,7 +299,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 }
 
 // wait makes the stream wait for the events, and ends the calls on them.
-func (b *batch) wait(sc *core.Stream, errs *core.BatchErrors) {
+func (b *batch) wait(sc *core.Stream, errs *drivercall.BatchErrors) {
 	res := b.drv.Table().StreamWaitEventAll(driver.At{}, sc.Raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		if b.drv.Capturing.Load() != 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -31,7 +32,7 @@ func TestQueryAll(t *testing.T) {
 		}
 		events, want = append(events, e), append(want, st)
 	}
-	for range 2 * core.BatchSize {
+	for range 2 * drivercall.BatchSize {
 		e := r.Event(EventDisableTiming)
 		r.OK(e.Record(held))
 		add(e, Pending, nil)
@@ -70,8 +71,8 @@ func TestQueryAll(t *testing.T) {
 		}
 	}
 	check()
-	if n := len(r.Told(check)); n != 2*core.BatchSize+1 { // what is complete is known
-		t.Errorf("tracers are called of %d queries, not of %d", n, 2*core.BatchSize+1)
+	if n := len(r.Told(check)); n != 2*drivercall.BatchSize+1 { // what is complete is known
+		t.Errorf("tracers are called of %d queries, not of %d", n, 2*drivercall.BatchSize+1)
 	}
 	r.Release(held)
 	r.OK(held.Synchronize())
@@ -92,7 +93,7 @@ func TestRecordAll(t *testing.T) {
 	r.Hold(held)
 	var events []*Event
 	var streams []*Stream
-	for i := range 2*core.BatchSize + 3 {
+	for i := range 2*drivercall.BatchSize + 3 {
 		e := r.Event(EventDisableTiming)
 		if i%7 == 0 {
 			e = new(Event) // is created
@@ -199,7 +200,7 @@ func TestWaitEvents(t *testing.T) {
 		s := r.Stream()
 		r.Hold(s)
 		held = append(held, s)
-		for range core.BatchSize {
+		for range drivercall.BatchSize {
 			e := r.Event(EventDisableTiming)
 			r.OK(e.Record(s))
 			events = append(events, e)
@@ -286,7 +287,7 @@ func TestBatchesBesideClose(t *testing.T) {
 func TestBatchesAllocateNothing(t *testing.T) {
 	exact := (ccall.Engine == "thunk" || ccall.Engine == "static") && !core.RaceEnabled
 	r := newRig(t)
-	const n = core.BatchSize + 8
+	const n = drivercall.BatchSize + 8
 	events, streams, statuses := make([]*Event, n), make([]*Stream, n), make([]Status, n)
 	s := r.stream(r.gpu)
 	for i := range events {

@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -214,7 +215,7 @@ func BenchmarkHandles(b *testing.B) {
 	b.Run("handle/tracer", func(b *testing.B) {
 		d := core.Of(r.drv)
 		for b.Loop() {
-			d.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
+			d.Trace(drivercall.TraceEventRecord, 0, 0).Done(drivercall.TraceEventRecord, 0, 0, 0)
 		}
 	})
 }
@@ -236,7 +237,7 @@ func BenchmarkTracing(b *testing.B) {
 			b.ReportAllocs()
 			d := core.Of(r.drv)
 			for b.Loop() {
-				d.Trace(core.TraceEventRecord, 0, 0).Done(core.TraceEventRecord, 0, 0, 0)
+				d.Trace(drivercall.TraceEventRecord, 0, 0).Done(drivercall.TraceEventRecord, 0, 0, 0)
 			}
 		})
 		b.Run("record/"+c.name, func(b *testing.B) {

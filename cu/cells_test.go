@@ -16,6 +16,7 @@ import (
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/timelines"
 )
 
 // becomes waits until so many timelines of a context are closed and in use still.
@@ -83,7 +84,7 @@ func TestTimelineCells(t *testing.T) {
 		t.Error("nobody gets the memory when the work is done")
 	}
 	wantValue(r, second, 8)
-	if n := core.Of(r.Drv).TimelineCounts(); n != (core.TimelineCounts{Mappings: 1, Open: 2}) {
+	if n := timelines.CountsOf(core.Of(r.Drv)); n != (timelines.Counts{Mappings: 1, Open: 2}) {
 		t.Errorf("the counts are %+v", n)
 	}
 	r.Hold(r.S)
@@ -445,7 +446,7 @@ func TestTimelineContextsComeAndGo(t *testing.T) {
 			t.Errorf("a timeline is at %#x in context %d, which is gone", p, i)
 		}
 	}
-	if n := core.Of(r.Drv).TimelineCounts(); n.Mappings > 2 {
+	if n := timelines.CountsOf(core.Of(r.Drv)); n.Mappings > 2 {
 		t.Errorf("%d contexts, one after the other, have left %d mappings", many, n.Mappings)
 	}
 }
@@ -477,7 +478,7 @@ func TestTimelineBound(t *testing.T) {
 	if used := all - unused; used > 2*unfinished+2*core.MinLook {
 		t.Errorf("%d cells are in use, for %d timelines that are not finished", used, unfinished)
 	}
-	if n := core.Of(r.Drv).TimelineCounts(); n.Mappings != 1 {
+	if n := timelines.CountsOf(core.Of(r.Drv)); n.Mappings != 1 {
 		t.Errorf("there are %d mappings", n.Mappings)
 	}
 	free()
@@ -540,7 +541,7 @@ func TestTimelineLateReaders(t *testing.T) {
 	}
 	wg.Wait()
 	becomes(r, "all is closed", r.GPU, 0)
-	if n := core.Of(r.Drv).TimelineCounts(); n.Mappings != 1 || n.Open != 0 {
+	if n := timelines.CountsOf(core.Of(r.Drv)); n.Mappings != 1 || n.Open != 0 {
 		t.Errorf("the counts are %+v", n)
 	}
 }

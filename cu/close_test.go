@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // permutations calls f with every order of 0 … n-1.
@@ -209,7 +209,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			ticket, err := e.Ticket()
 			if err == nil {
 				err = e.Record(r.s)
-				TicketState(ticket).Settle(core.ErrCollected)
+				TicketState(ticket).Settle(waits.ErrCollected)
 			}
 			return err
 		},

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // TestRememberedCompletion counts the driver's queries: a completed record is
@@ -235,18 +235,18 @@ func TestEventAfterOthers(t *testing.T) {
 	e := r.event(r.gpu, 0)
 	// Recorded on a stream that is held, while a ticket is out for the record
 	// before, and so on: the CUevents that the tickets leave are pending.
-	var tickets []*Ticket
+	var list []*Ticket
 	for range 4 {
 		r.ok(e.Record(held))
-		tickets = append(tickets, Need(e.Ticket())(t))
+		list = append(list, Need(e.Ticket())(t))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, ticket := range tickets {
+	for _, ticket := range list {
 		if err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait: %v", err)
 		}
-		TicketState(ticket).Settle(core.ErrCollected) // as if it had been collected
+		TicketState(ticket).Settle(waits.ErrCollected) // as if it had been collected
 	}
 	for _, c := range []struct {
 		name string
@@ -459,7 +459,7 @@ func TestSparesThatAreNone(t *testing.T) {
 			ticket := Need(e.Ticket())(t)
 			if spares(r.gpu) == 0 { // this makes one, with a record that is pending
 				r.ok(e.Record(held))
-				TicketState(ticket).Settle(core.ErrCollected)
+				TicketState(ticket).Settle(waits.ErrCollected)
 				continue
 			}
 			r.tell("fake_capture", 1)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // Copy enqueues a copy of src to the beginning of dst, and returns before the copy is done
@@ -22,7 +24,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 	}
 	if err != nil {
 		if f := copyFunction(&d, &r); f != 0 {
-			err = s.core().Retry(f.Op(), err, func() error { return s.copyRegions(&d, &r) })
+			err = s.core().FreeAndRetry(f.Op(), err, func() error { return s.copyRegions(&d, &r) })
 		}
 	}
 	runtime.KeepAlive(s)
@@ -32,7 +34,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 }
 
 // copyFast is copyRegions in the usual case.
-func (s *Stream) copyFast(d, r *core.Region) (done bool, err error) {
+func (s *Stream) copyFast(d, r *memstate.Region) (done bool, err error) {
 	sc := s.core()
 	if sc == nil || !d.Valid() || !r.Valid() || r.Size > d.Size || r.Size == 0 {
 		return false, nil
@@ -62,15 +64,15 @@ func (s *Stream) copyFast(d, r *core.Region) (done bool, err error) {
 }
 
 // copyRegions is Copy of regions.
-func (s *Stream) copyRegions(d, r *core.Region) error {
+func (s *Stream) copyRegions(d, r *memstate.Region) error {
 	f := copyFunction(d, r)
 	switch {
 	case f == 0:
-		return core.BetweenHost("Stream.Copy", d, r)
+		return memstate.BetweenHost("Stream.Copy", d, r)
 	case d.Usable() && r.Usable() && r.Size > d.Size:
-		return core.About(core.InRole("destination", d.Mem), core.TooSmall(f.Op(), r.Size, d.Size))
+		return drivercall.About(core.InRole("destination", d.Mem), memstate.TooSmall(f.Op(), r.Size, d.Size))
 	}
-	w, err := s.core().BeginMemory(f, d, r)
+	w, err := memstate.Begin(s.core(), f, d, r)
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func (s *Stream) copyRegions(d, r *core.Region) error {
 }
 
 // copyFunction returns the function for the copy, or 0 if there is none.
-func copyFunction(d, r *core.Region) core.WorkFunction {
+func copyFunction(d, r *memstate.Region) core.WorkFunction {
 	switch {
 	case d.Mem == nil || r.Mem == nil:
 	case d.Mem.OnHost() && r.Mem.OnHost():
@@ -116,7 +118,7 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 		err = s.memset(core.WorkSet8, &d, uint32(value))
 	}
 	if err != nil {
-		err = s.core().Retry(core.WorkSet8.Op(), err,
+		err = s.core().FreeAndRetry(core.WorkSet8.Op(), err,
 			func() error { return s.memset(core.WorkSet8, &d, uint32(value)) })
 	}
 	runtime.KeepAlive(s)
@@ -125,7 +127,7 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 }
 
 // memsetFast is memset in the usual case.
-func (s *Stream) memsetFast(f core.WorkFunction, d *core.Region, value uint32) (done bool, err error) {
+func (s *Stream) memsetFast(f core.WorkFunction, d *memstate.Region, value uint32) (done bool, err error) {
 	sc := s.core()
 	if sc == nil || !d.Valid() || d.Size == 0 || d.Mem.Raw == 0 {
 		return false, nil
@@ -146,8 +148,8 @@ func (s *Stream) memsetFast(f core.WorkFunction, d *core.Region, value uint32) (
 }
 
 // memset is Memset or Memset32 of a region.
-func (s *Stream) memset(f core.WorkFunction, d *core.Region, value uint32) error {
-	w, err := s.core().BeginMemory(f, d, d)
+func (s *Stream) memset(f core.WorkFunction, d *memstate.Region, value uint32) error {
+	w, err := memstate.Begin(s.core(), f, d, d)
 	if err != nil {
 		return err
 	}
@@ -159,7 +161,7 @@ func (s *Stream) memset(f core.WorkFunction, d *core.Region, value uint32) error
 }
 
 // setMemory calls the driver for a memset.
-func setMemory(drv *core.Driver, f core.WorkFunction, at driver.At, d *core.Region, value uint32,
+func setMemory(drv *core.Driver, f core.WorkFunction, at driver.At, d *memstate.Region, value uint32,
 	s driver.Stream) driver.Result {
 	if f == core.WorkSet8 {
 		return drv.Table().MemsetD8Async(at, d.Addr(), uint8(value), d.Size, s)
@@ -180,7 +182,7 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 		err = s.memset(core.WorkSet32, &d, value)
 	}
 	if err != nil {
-		err = s.core().Retry(core.WorkSet32.Op(), err, func() error { return s.memset(core.WorkSet32, &d, value) })
+		err = s.core().FreeAndRetry(core.WorkSet32.Op(), err, func() error { return s.memset(core.WorkSet32, &d, value) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
@@ -195,8 +197,8 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 	if err := wholeWords(&d, core.WorkSet16, 2); err != nil {
 		return err
 	}
-	return s.core().Attempt(core.WorkSet16.Op(), func() error {
-		w, err := s.core().BeginMemory(core.WorkSet16, &d, &d)
+	return s.core().CallWithRetry(core.WorkSet16.Op(), func() error {
+		w, err := memstate.Begin(s.core(), core.WorkSet16, &d, &d)
 		if err != nil {
 			return err
 		}
@@ -209,22 +211,22 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 }
 
 // wholeWords returns an error unless the region consists of words of size bytes.
-func wholeWords(r *core.Region, f core.WorkFunction, size uint64) error {
+func wholeWords(r *memstate.Region, f core.WorkFunction, size uint64) error {
 	if r.Usable() && (uint64(r.Addr())%size != 0 || r.Size%size != 0) {
-		return core.BadValue(f.Op(), r.Mem, fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
+		return drivercall.BadValue(f.Op(), r.Mem, fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
 			"address and size must be multiples of %d", r.Size, uint64(r.Addr()), size))
 	}
 	return nil
 }
 
 // endMemory ends the call that BeginMemory began. res is the driver's result.
-func (s *Stream) endMemory(f core.WorkFunction, w *core.Work, d, r *core.Region, res driver.Result) error {
-	w.Stream.EndLegacy()
+func (s *Stream) endMemory(f core.WorkFunction, w *core.Work, d, r *memstate.Region, res driver.Result) error {
+	w.Stream.LeaveGate()
 	w.End()
 	runtime.KeepAlive(s)
 	if res != driver.ResultSuccess {
 		return w.Stream.Ctx.CallError(f.Op(), uintptr(w.Stream.Raw), res)
 	}
-	w.ObserveMemory(f.Op(), d, r)
+	memstate.ObserveWork(w, f.Op(), d, r)
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // Rows is memory in rows, such as an image. Mem begins with the first row, and ends with or after
@@ -32,7 +34,7 @@ func (r Rows) At(x, y uint64) Rows {
 	case over|carry != 0:
 		off = math.MaxUint64 // outside
 	case r.Pitch == 0 && y != 0:
-		s.core().Fail(fmt.Errorf("%w: row %d of memory without a pitch", core.ErrInvalid, y))
+		s.core().Fail(fmt.Errorf("%w: row %d of memory without a pitch", drivercall.ErrInvalid, y))
 	}
 	return Rows{s.Span(off, s.Size()-min(off, s.Size())), r.Pitch}
 }
@@ -59,11 +61,11 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 	over, size := bits.Mul64(width, height)
 	switch {
 	case over != 0:
-		return nil, 0, core.BadValue(op, cc, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
+		return nil, 0, drivercall.BadValue(op, cc, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
 	case width == 0 || height == 0:
-		return nil, 0, core.BadValue(op, cc, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
+		return nil, 0, drivercall.BadValue(op, cc, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
 	case element != 4 && element != 8 && element != 16:
-		return nil, 0, core.BadValue(op, cc, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
+		return nil, 0, drivercall.BadValue(op, cc, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
 	}
 	var raw driver.DevicePtr
 	res, own := cc.Allocate(func() (res driver.Result) {
@@ -71,10 +73,10 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, 0, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
+		return nil, 0, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, own))
 	}
 	size = pitch * height
-	return newDeviceMem(cc, &core.Mem{Is: core.DeviceMemory, Raw: raw, Size: size, Capacity: size}), pitch, nil
+	return newDeviceMem(cc, &memstate.Mem{Is: memstate.DeviceMemory, Raw: raw, Size: size, Capacity: size}), pitch, nil
 }
 
 // Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory
@@ -84,7 +86,7 @@ func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 	d, r := targetPlanes(Planes{Rows: dst}), planesOf(Planes{Rows: src})
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(core.WorkCopy2D, &d, &r, core.ExtentOf(width, height, 1))
+	return s.copyPlanes(core.WorkCopy2D, &d, &r, memstate.ExtentOf(width, height, 1))
 }
 
 // Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
@@ -93,13 +95,13 @@ func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
 	d, r := targetPlanes(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
-	return s.copyPlanes(core.WorkCopy3D, &d, &r, core.ExtentOf(width, height, depth))
+	return s.copyPlanes(core.WorkCopy3D, &d, &r, memstate.ExtentOf(width, height, depth))
 }
 
-func (s *Stream) copyPlanes(f core.WorkFunction, d, r *core.Planes, e core.Extent) error {
+func (s *Stream) copyPlanes(f core.WorkFunction, d, r *memstate.Planes, e memstate.Extent) error {
 	op := f.Op()
 	if d.Mem != nil && r.Mem != nil && d.Mem.OnHost() && r.Mem.OnHost() {
-		return core.BetweenHost(op, &d.Region, &r.Region)
+		return memstate.BetweenHost(op, &d.Region, &r.Region)
 	}
 	unfit := d.Fit(op, e)
 	if err := r.Fit(op, e); unfit == nil {
@@ -108,11 +110,11 @@ func (s *Stream) copyPlanes(f core.WorkFunction, d, r *core.Planes, e core.Exten
 	if unfit != nil && d.Usable() && r.Usable() { // else BeginMemory says what is wrong
 		return unfit
 	}
-	return s.core().Attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
+	return s.core().CallWithRetry(op, func() error { return s.enqueuePlanes(f, d, r, e) })
 }
 
-func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *core.Planes, e core.Extent) error {
-	w, err := s.core().BeginMemory(f, &d.Region, &r.Region)
+func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *memstate.Planes, e memstate.Extent) error {
+	w, err := memstate.Begin(s.core(), f, &d.Region, &r.Region)
 	if err != nil {
 		return err
 	}
@@ -138,8 +140,8 @@ func (s *Stream) enqueuePlanes(f core.WorkFunction, d, r *core.Planes, e core.Ex
 // (cuMemsetD2D8Async). The memory is as for [Stream.Memset]. It waits while the stream's queue is
 // full: see docs/blocking.md.
 func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
-	return s.setRows(core.WorkSet2D8, dst, core.ExtentOf(width, height, 1),
-		func(sc *core.Stream, d *core.Planes) driver.Result {
+	return s.setRows(core.WorkSet2D8, dst, memstate.ExtentOf(width, height, 1),
+		func(sc *core.Stream, d *memstate.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D8Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
 }
@@ -151,8 +153,8 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D32.Op(), 4, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D32, dst, core.ExtentOf(4*width, height, 1),
-		func(sc *core.Stream, d *core.Planes) driver.Result {
+	return s.setRows(core.WorkSet2D32, dst, memstate.ExtentOf(4*width, height, 1),
+		func(sc *core.Stream, d *memstate.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D32Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
 }
@@ -163,8 +165,8 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 	if err := dst.whole(core.WorkSet2D16.Op(), 2, width); err != nil {
 		return err
 	}
-	return s.setRows(core.WorkSet2D16, dst, core.ExtentOf(2*width, height, 1),
-		func(sc *core.Stream, d *core.Planes) driver.Result {
+	return s.setRows(core.WorkSet2D16, dst, memstate.ExtentOf(2*width, height, 1),
+		func(sc *core.Stream, d *memstate.Planes) driver.Result {
 			return sc.Ctx.Drv.Table().MemsetD2D16Async(sc.InContext(), d.Addr(), d.Pitch, value, width, height, sc.Raw)
 		})
 }
@@ -176,15 +178,15 @@ func (r Rows) whole(op string, size, width uint64) error {
 }
 
 // setRows enqueues the setting of a rectangle.
-func (s *Stream) setRows(f core.WorkFunction, dst Rows, e core.Extent,
-	set func(*core.Stream, *core.Planes) driver.Result) error {
+func (s *Stream) setRows(f core.WorkFunction, dst Rows, e memstate.Extent,
+	set func(*core.Stream, *memstate.Planes) driver.Result) error {
 	d := targetPlanes(Planes{Rows: dst})
 	defer runtime.KeepAlive(dst.Mem)
 	if err := d.Fit(f.Op(), e); err != nil {
 		return err
 	}
-	return s.core().Attempt(f.Op(), func() error {
-		w, err := s.core().BeginMemory(f, &d.Region, &d.Region)
+	return s.core().CallWithRetry(f.Op(), func() error {
+		w, err := memstate.Begin(s.core(), f, &d.Region, &d.Region)
 		if err != nil {
 			return err
 		}
@@ -197,9 +199,9 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e core.Extent,
 }
 
 // endPlanes ends the call that BeginMemory began. res is the driver's result.
-func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes, e core.Extent,
+func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *memstate.Planes, e memstate.Extent,
 	res driver.Result) error {
-	w.Stream.EndLegacy()
+	w.Stream.LeaveGate()
 	w.End()
 	runtime.KeepAlive(s)
 	switch {
@@ -208,15 +210,15 @@ func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *core.Planes,
 	case e.Empty() || w.Stream.Ctx.Drv.Observer() == nil:
 		return nil
 	}
-	w.ObserveUses(f.Op(), core.UsedByPlanes(d, r, e))
+	w.ObserveUses(f.Op(), memstate.UsedByPlanes(d, r, e))
 	return nil
 }
 
-func planesOf(p Planes) core.Planes {
-	return core.Planes{Region: regionOf(p.Mem), Pitch: p.Pitch, Height: p.Height}
+func planesOf(p Planes) memstate.Planes {
+	return memstate.Planes{Region: regionOf(p.Mem), Pitch: p.Pitch, Height: p.Height}
 }
 
 // targetPlanes is planesOf for planes that work writes.
-func targetPlanes(p Planes) core.Planes {
-	return core.Planes{Region: targetOf(p.Mem), Pitch: p.Pitch, Height: p.Height}
+func targetPlanes(p Planes) memstate.Planes {
+	return memstate.Planes{Region: targetOf(p.Mem), Pitch: p.Pitch, Height: p.Height}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	. "github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -116,7 +116,7 @@ func TestCopy2DMistakes(t *testing.T) {
 		}
 	}
 	odd := make([]byte, 65)
-	if core.HostAddress(odd)%4 == 0 {
+	if memstate.HostAddress(odd)%4 == 0 {
 		odd = odd[1:]
 	}
 	reg := Need(r.GPU.RegisterHost(odd[:64], HostDeviceMap))(t)

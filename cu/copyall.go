@@ -5,6 +5,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -29,7 +31,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		d, r := targetOf(copies[i].Dst), regionOf(copies[i].Src)
-		b.add(core.Planes{Region: d, Height: 1}, core.Planes{Region: r, Height: 1}, core.ExtentOf(r.Size, 1, 1))
+		b.add(memstate.Planes{Region: d, Height: 1}, memstate.Planes{Region: r, Height: 1}, memstate.ExtentOf(r.Size, 1, 1))
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *core.Stream) driver.Result {
@@ -57,7 +59,7 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		c := &copies[i]
-		b.add(targetPlanes(c.Dst), planesOf(c.Src), core.ExtentOf(c.Width, c.Height, c.Depth))
+		b.add(targetPlanes(c.Dst), planesOf(c.Src), memstate.ExtentOf(c.Width, c.Height, c.Depth))
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *core.Stream) driver.Result {
@@ -77,18 +79,18 @@ type copyBatch struct {
 	f   core.WorkFunction
 	one func(i int) error // makes one copy alone
 	// extents has the size of each copy; planes and regions have its destination, and then its source.
-	extents []core.Extent
-	planes  []core.Planes
-	regions []core.Region
+	extents []memstate.Extent
+	planes  []memstate.Planes
+	regions []memstate.Region
 	apart   bool // no copy has to be made alone
 }
 
 func (b *copyBatch) reserve(n int) {
-	b.extents, b.planes, b.regions = make([]core.Extent, 0, n), make([]core.Planes, 0, 2*n), make([]core.Region, 0, 2*n)
+	b.extents, b.planes, b.regions = make([]memstate.Extent, 0, n), make([]memstate.Planes, 0, 2*n), make([]memstate.Region, 0, 2*n)
 	b.apart = n > 1
 }
 
-func (b *copyBatch) add(d, r core.Planes, e core.Extent) {
+func (b *copyBatch) add(d, r memstate.Planes, e memstate.Extent) {
 	op := b.f.Op()
 	b.extents, b.planes, b.regions = append(b.extents, e), append(b.planes, d, r), append(b.regions, d.Region, r.Region)
 	if !b.apart {
@@ -104,17 +106,17 @@ func (b *copyBatch) add(d, r core.Planes, e core.Extent) {
 func (b *copyBatch) enqueue(s *Stream, call func(*core.Stream) driver.Result) error {
 	defer runtime.KeepAlive(s)
 	if b.apart {
-		list := make([]core.RowRange, len(b.planes))
+		list := make([]memstate.RowRange, len(b.planes))
 		for i := range b.planes {
 			list[i] = b.planes[i].Range(b.extents[i/2], i%2 == 0)
 		}
-		b.apart = !core.Overlap(list)
+		b.apart = !memstate.Overlap(list)
 	}
-	if b.apart && s.core().EnqueueBatch(b.f, b.regions, call) {
+	if b.apart && memstate.EnqueueBatch(s.core(), b.f, b.regions, call) {
 		b.observe(s)
 		return nil
 	}
-	return core.OneByOne(b.f, len(b.extents), b.one)
+	return drivercall.OneByOne(b.f.Op(), len(b.extents), b.one)
 }
 
 // observe tells the race detector of the copies.

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -157,8 +157,8 @@ func TestCopyAll(t *testing.T) {
 	err = r.s.CopyAll([]MemCopy{pair(80, 1, 1), {r.b.Span(81, 1), r.a}, pair(82, 3, 1), {r.host, r.host}, {}})
 	r.expect[80], r.expect[82] = 1, 3
 	r.made(0, 2)
-	if !errors.As(err, &batch) || batch.Errs[0] != nil || !errors.Is(batch.Errs[1], core.ErrInvalid) ||
-		!errors.Is(batch.Errs[3], core.ErrInvalid) || !errors.Is(batch.Errs[4], ErrNil) {
+	if !errors.As(err, &batch) || batch.Errs[0] != nil || !errors.Is(batch.Errs[1], drivercall.ErrInvalid) ||
+		!errors.Is(batch.Errs[3], drivercall.ErrInvalid) || !errors.Is(batch.Errs[4], ErrNil) {
 		t.Error(err)
 	}
 	for _, s := range []*Stream{nil, {}} {
@@ -259,7 +259,7 @@ func TestCopy3DAll(t *testing.T) {
 	expect(0, 0, 0, 0, 1, 1)
 	r.made(0, 1)
 	var batch *BatchError
-	if !errors.As(err, &batch) || batch.Errs[0] != nil || !errors.Is(batch.Errs[1], core.ErrInvalid) ||
+	if !errors.As(err, &batch) || batch.Errs[0] != nil || !errors.Is(batch.Errs[1], drivercall.ErrInvalid) ||
 		!errors.Is(batch.Errs[2], ErrNil) {
 		t.Error(err)
 	}
@@ -299,7 +299,7 @@ func TestDiscard(t *testing.T) {
 	r.made(4, 0)
 	var batch *BatchError
 	if err := memory.Discard(r.s, first, r.a, nil); !errors.As(err, &batch) || batch.Errs[0] != nil ||
-		!errors.Is(batch.Errs[1], core.ErrInvalid) || !errors.Is(batch.Errs[2], ErrNil) {
+		!errors.Is(batch.Errs[1], drivercall.ErrInvalid) || !errors.Is(batch.Errs[2], ErrNil) {
 		t.Error(err)
 	}
 	r.sim.Inject(cusim.Fault{Function: "cuMemDiscardBatchAsync", Code: int(ResultUnknown)})
@@ -309,7 +309,7 @@ func TestDiscard(t *testing.T) {
 		t.Error(err)
 	}
 	legacy := Need(r.gpu.LegacyStream())(t)
-	if err := memory.Discard(legacy, first, second); !errors.Is(err, core.ErrInvalid) {
+	if err := memory.Discard(legacy, first, second); !errors.Is(err, drivercall.ErrInvalid) {
 		t.Error(err)
 	}
 	NoErr(t, legacy.Close())
@@ -331,43 +331,43 @@ func TestDiscard(t *testing.T) {
 
 // TestOverlap finds memory that several copies use.
 func TestOverlap(t *testing.T) {
-	row := func(from, n uint64, write bool) core.RowRange {
-		return core.RowRange{From: from, To: from + n, Width: n, Write: write}
+	row := func(from, n uint64, write bool) memstate.RowRange {
+		return memstate.RowRange{From: from, To: from + n, Width: n, Write: write}
 	}
-	box := func(from, width, rows, pitch uint64) core.RowRange {
-		return core.RowRange{From: from, To: from + (rows-1)*pitch + width, Width: width, Pitch: pitch, Write: true}
+	box := func(from, width, rows, pitch uint64) memstate.RowRange {
+		return memstate.RowRange{From: from, To: from + (rows-1)*pitch + width, Width: width, Pitch: pitch, Write: true}
 	}
 	for name, c := range map[string]struct {
-		list []core.RowRange
+		list []memstate.RowRange
 		want bool
 	}{
 		"nothing":                {nil, false},
-		"beside each other":      {[]core.RowRange{row(10, 5, true), row(5, 5, true), row(15, 1, false)}, false},
-		"two reads":              {[]core.RowRange{row(10, 5, false), row(12, 5, false)}, false},
-		"a read and a write":     {[]core.RowRange{row(10, 5, false), row(14, 5, true)}, true},
-		"the same":               {[]core.RowRange{row(10, 5, true), row(10, 5, true)}, true},
-		"within":                 {[]core.RowRange{row(10, 50, false), row(11, 1, false), row(20, 1, true)}, true},
-		"tiles":                  {[]core.RowRange{box(0, 5, 4, 10), box(5, 5, 4, 10)}, false},
-		"tiles of other rows":    {[]core.RowRange{box(0, 5, 4, 10), box(15, 5, 4, 10)}, false},
-		"tiles with a column":    {[]core.RowRange{box(0, 6, 4, 10), box(5, 5, 4, 10)}, true},
-		"a tile that wraps":      {[]core.RowRange{box(0, 5, 4, 10), box(7, 5, 4, 10)}, true},
-		"tiles of other pitches": {[]core.RowRange{box(0, 5, 4, 10), box(5, 5, 4, 20)}, true},
+		"beside each other":      {[]memstate.RowRange{row(10, 5, true), row(5, 5, true), row(15, 1, false)}, false},
+		"two reads":              {[]memstate.RowRange{row(10, 5, false), row(12, 5, false)}, false},
+		"a read and a write":     {[]memstate.RowRange{row(10, 5, false), row(14, 5, true)}, true},
+		"the same":               {[]memstate.RowRange{row(10, 5, true), row(10, 5, true)}, true},
+		"within":                 {[]memstate.RowRange{row(10, 50, false), row(11, 1, false), row(20, 1, true)}, true},
+		"tiles":                  {[]memstate.RowRange{box(0, 5, 4, 10), box(5, 5, 4, 10)}, false},
+		"tiles of other rows":    {[]memstate.RowRange{box(0, 5, 4, 10), box(15, 5, 4, 10)}, false},
+		"tiles with a column":    {[]memstate.RowRange{box(0, 6, 4, 10), box(5, 5, 4, 10)}, true},
+		"a tile that wraps":      {[]memstate.RowRange{box(0, 5, 4, 10), box(7, 5, 4, 10)}, true},
+		"tiles of other pitches": {[]memstate.RowRange{box(0, 5, 4, 10), box(5, 5, 4, 20)}, true},
 	} {
-		if got := core.Overlap(c.list); got != c.want {
+		if got := memstate.Overlap(c.list); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	var many []core.RowRange
+	var many []memstate.RowRange
 	for range 1000 {
 		many = append(many, row(0, 5, false))
 	}
-	if core.Overlap(many) {
+	if memstate.Overlap(many) {
 		t.Error("reads overlap")
 	}
 	for i := range many { // tiles whose rows all lie between each other
 		many[i] = box(uint64(i), 1, 2, 1000)
 	}
-	if !core.Overlap(many) {
+	if !memstate.Overlap(many) {
 		t.Error("a thousand tiles are compared for too long")
 	}
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/timelines"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Context is a CUDA context. It is a device's primary context, which the Context retains, or a
@@ -43,7 +46,7 @@ func (dev *Device) PrimaryContext() (*Context, error) { return dev.retain(true) 
 func (dev *Device) retain(mayWait bool) (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
 	if dev.core() == nil {
-		return nil, core.NilError(op, "device")
+		return nil, drivercall.NilError(op, "device")
 	}
 	d := dev.drv
 	var raw driver.Context
@@ -90,10 +93,10 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 // the GPU: see docs/blocking.md.
 func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
 	if dev.core() == nil {
-		return nil, core.NilError("cuCtxCreate", "device")
+		return nil, drivercall.NilError("cuCtxCreate", "device")
 	}
 	if n < 1 || n > math.MaxInt32 {
-		return nil, core.BadValue("cuCtxCreate", dev.core(),
+		return nil, drivercall.BadValue("cuCtxCreate", dev.core(),
 			fmt.Sprintf("%d multiprocessors: ask for at least one", n))
 	}
 	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
@@ -108,10 +111,10 @@ func (dev *Device) createContext(flags ContextFlags,
 	create func(*driver.Table, driver.At) (driver.Context, driver.Result)) (*Context, error) {
 	const op = "cuCtxCreate"
 	if dev.core() == nil {
-		return nil, core.NilError(op, "device")
+		return nil, drivercall.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return nil, core.About(dev.core(), err)
+		return nil, drivercall.About(dev.core(), err)
 	}
 	d := dev.drv
 	var raw driver.Context
@@ -125,7 +128,7 @@ func (dev *Device) createContext(flags ContextFlags,
 	c, _, err := d.newContext(raw, dev, core.Created)
 	if err != nil {
 		if res := d.core.Table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
-			d.core.Leak(core.LeakReport{Kind: "context", Handle: uintptr(raw),
+			d.core.Leak(drivercall.LeakReport{Kind: "context", Handle: uintptr(raw),
 				Err: d.core.ResultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
@@ -142,10 +145,10 @@ func (dev *Device) createContext(flags ContextFlags,
 func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 	const op = "cuCtxGetDevice"
 	if !d.open() {
-		return nil, core.NilError(op, "driver")
+		return nil, drivercall.NilError(op, "driver")
 	}
 	if handle == 0 {
-		return nil, core.Misuse(op, nil, ErrNil,
+		return nil, drivercall.Misuse(op, nil, ErrNil,
 			"the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
@@ -176,7 +179,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 func (d *Driver) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if !d.open() {
-		return 0, core.NilError(op, "driver")
+		return 0, drivercall.NilError(op, "driver")
 	}
 	raw, res := d.core.Table().CtxGetCurrent(driver.At{})
 	if res != driver.ResultSuccess {
@@ -240,7 +243,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold core.Claim) (c
 // use, and are not freed yet.
 func (c *Context) Close() error {
 	if c.own() == nil {
-		return core.NilError("cuDevicePrimaryCtxRelease", "context")
+		return drivercall.NilError("cuDevicePrimaryCtxRelease", "context")
 	}
 	first, last := c.own().Close()
 	if first {
@@ -255,9 +258,9 @@ func (c *Context) Close() error {
 	switch {
 	case err == nil:
 		cc.ObserveDone()
-	case errors.Is(err, core.ErrInHostFunc):
+	case errors.Is(err, drivercall.ErrInHostFunc):
 		if cc.IsBorrowed() { // see abandon
-			return core.NewError("Context.Close", cc, ResultNotPermitted, err,
+			return drivercall.NewError("Context.Close", cc, ResultNotPermitted, err,
 				"the Context is closed, and its use of the CUDA context, which belongs to other code, ends soon")
 		}
 		return core.LaterError("Context.Close", cc, err, core.AfterFreeing)
@@ -267,7 +270,7 @@ func (c *Context) Close() error {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (c *Context) object() core.Named {
+func (c *Context) object() drivercall.Named {
 	if c.own() == nil {
 		return nil
 	}
@@ -347,7 +350,7 @@ func (c *Context) MemInfo() (free, total uint64, err error) {
 type Limit int32
 
 // String returns the limit's name in lower case.
-func (l Limit) String() string { return core.NameOf(namesLimit[:], int32(l)) }
+func (l Limit) String() string { return valuename.Of(namesLimit[:], int32(l)) }
 
 // SMCount returns how many multiprocessors the context's kernels can use (cuCtxGetExecAffinity, CUDA
 // 11.4): all of the device, unless [Device.NewContextWithSMs] has created the context.
@@ -423,6 +426,6 @@ func (c *Context) Synchronize() error {
 	}
 	cc.ObserveDone()
 	cc.FreeDeferred()
-	cc.FreeFinishedTimelines()
+	timelines.FreeFinished(cc)
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -60,9 +60,9 @@ func TestContextWithSMsRefused(t *testing.T) {
 	_, err := dev.NewContextWithSMs(0, 8)
 	r.Is(err, ResultUnsupportedExecAffinity)
 	_, err = dev.NewContextWithSMs(0, 0)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = dev.NewContextWithSMs(1<<30, 1)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = (*Device)(nil).NewContextWithSMs(0, 1)
 	r.Is(err, ErrNil)
 	_, err = (*Device)(nil).LimitsSMs()

@@ -3,6 +3,7 @@ package cu
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // RecordEvent makes the event mark the end of all work that is enqueued now on all streams of the
@@ -54,7 +55,7 @@ func (c *Context) WaitEvent(e *Event) error {
 // closed objects.
 func (c *Context) enterWith(op string, e *Event) (*core.Context, *core.EventOwner, error) {
 	if e == nil {
-		return nil, nil, core.NilArgError(op, c.object(), "event")
+		return nil, nil, drivercall.NilArgError(op, c.object(), "event")
 	}
 	o := e.load()
 	if c.own() != nil && o != nil && o.Event.Ctx.Drv != c.own().Context.Drv {

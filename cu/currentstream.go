@@ -3,7 +3,7 @@ package cu
 import (
 	"context"
 
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // currentKey is the context.Context key of the current stream.
@@ -28,6 +28,6 @@ func CurrentStream(ctx context.Context) (*Stream, error) {
 			return s, nil
 		}
 	}
-	return nil, core.Misuse("CurrentStream", nil, ErrNoCurrentStream,
+	return nil, drivercall.Misuse("CurrentStream", nil, ErrNoCurrentStream,
 		"the context.Context has no stream: pass a context.Context that cu.WithStream has returned")
 }

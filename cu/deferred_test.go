@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/green"
@@ -20,6 +19,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -192,7 +192,7 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 // closeInFlight closes memory while a call on it is in flight.
-func closeInFlight(r *Soft, m *core.Mem, close func() error) {
+func closeInFlight(r *Soft, m *memstate.Mem, close func() error) {
 	r.T.Helper()
 	m.Retain()
 	r.OK(close())

@@ -7,6 +7,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Device is a GPU. It need not be closed. A Driver has exactly one *Device for each GPU, so that
@@ -23,7 +25,7 @@ type deviceRef = core.Ref[core.Device]
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	const op = "cuDeviceGet"
 	if !d.open() {
-		return nil, core.NilError(op, "driver")
+		return nil, drivercall.NilError(op, "driver")
 	}
 	raw, res := driver.Device(0), driver.ResultInvalidDevice
 	if int(int32(ordinal)) == ordinal {
@@ -81,7 +83,7 @@ func (d *Driver) Devices() ([]*Device, error) {
 func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	const op = "cuDeviceGetByPCIBusId"
 	if !d.open() {
-		return nil, core.NilError(op, "driver")
+		return nil, drivercall.NilError(op, "driver")
 	}
 	raw, res := d.core.Table().DeviceGetByPCIBusId(driver.At{}, id)
 	switch res {
@@ -162,7 +164,7 @@ func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 func (dev *Device) UUID() (UUID, error) {
 	const op = "cuDeviceGetUuid"
 	if dev.core() == nil {
-		return UUID{}, core.NilError(op, "device")
+		return UUID{}, drivercall.NilError(op, "device")
 	}
 	u, res := dev.core().Drv.Table().DeviceGetUUID(driver.At{}, dev.core().Raw)
 	if dev.core().Drv.Table().Missing(res) != nil { // before CUDA 11.4
@@ -188,7 +190,7 @@ func (dev *Device) PCIBusID() (string, error) {
 func (dev *Device) queryText(op string,
 	get func(*driver.Table, driver.At, []byte, driver.Device) driver.Result) (string, error) {
 	if dev.core() == nil {
-		return "", core.NilError(op, "device")
+		return "", drivercall.NilError(op, "device")
 	}
 	buf := make([]byte, 256)
 	if res := get(dev.core().Drv.Table(), driver.At{}, buf, dev.core().Raw); res != driver.ResultSuccess {
@@ -211,7 +213,7 @@ func (dev *Device) ComputeCapability() (major, minor int, err error) {
 type DeviceAttribute int32
 
 // String returns the attribute's name in lower case.
-func (a DeviceAttribute) String() string { return core.NameOf(namesDeviceAttribute[:], int32(a)) }
+func (a DeviceAttribute) String() string { return valuename.Of(namesDeviceAttribute[:], int32(a)) }
 
 // MarshalText returns the same text as String.
 func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
@@ -222,14 +224,14 @@ func (a DeviceAttribute) MarshalText() ([]byte, error) { return []byte(a.String(
 func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	const op = "cuDeviceGetAttribute"
 	if dev.core() == nil {
-		return 0, core.NilError(op, "device")
+		return 0, drivercall.NilError(op, "device")
 	}
 	v, res := dev.core().Drv.Table().DeviceGetAttribute(driver.At{}, int32(a), dev.core().Raw)
 	switch res {
 	case driver.ResultSuccess:
 		return int(v), nil
 	case driver.ResultInvalidValue:
-		return 0, core.BadValue(op, dev.core(),
+		return 0, drivercall.BadValue(op, dev.core(),
 			fmt.Sprintf("the driver does not have attribute %d (%v)", int32(a), a))
 	}
 	return 0, dev.core().CallError(op, res)
@@ -254,7 +256,7 @@ func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 func (dev *Device) LimitsSMs() (bool, error) {
 	const op = "cuDeviceGetExecAffinitySupport"
 	if dev.core() == nil {
-		return false, core.NilError(op, "device")
+		return false, drivercall.NilError(op, "device")
 	}
 	of := dev.core()
 	v, res := of.Drv.Table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, of.Raw)
@@ -282,7 +284,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 type P2PAttribute int32
 
 // String returns the attribute's name in lower case.
-func (a P2PAttribute) String() string { return core.NameOf(namesP2PAttribute[:], int32(a)) }
+func (a P2PAttribute) String() string { return valuename.Of(namesP2PAttribute[:], int32(a)) }
 
 // P2PAttribute returns a property of the link from this device to another one
 // (cuDeviceGetP2PAttribute).
@@ -302,12 +304,12 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 func (dev *Device) checkPeer(op string, peer *Device) error {
 	switch {
 	case dev.core() == nil:
-		return core.NilError(op, "device")
+		return drivercall.NilError(op, "device")
 	case peer.core() == nil:
-		return core.NilArgError(op, dev.core(), "other device")
+		return drivercall.NilArgError(op, dev.core(), "other device")
 	}
 	if dev.drv != peer.drv {
-		return core.Misuse(op, dev.core(), ErrDriverMismatch, fmt.Sprintf(
+		return drivercall.Misuse(op, dev.core(), ErrDriverMismatch, fmt.Sprintf(
 			"one device belongs to %s, the other to %s: open one driver and share it", dev.core().Drv.Which(),
 			peer.core().Drv.Which()))
 	}
@@ -319,7 +321,7 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err error) {
 	const op = "cuDevicePrimaryCtxGetState"
 	if dev.core() == nil {
-		return 0, false, core.NilError(op, "device")
+		return 0, false, drivercall.NilError(op, "device")
 	}
 	f, a, res := dev.core().Drv.Table().DevicePrimaryCtxGetState(driver.At{}, dev.core().Raw)
 	if res != driver.ResultSuccess {
@@ -333,10 +335,10 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	const op = "cuDevicePrimaryCtxSetFlags"
 	if dev.core() == nil {
-		return core.NilError(op, "device")
+		return drivercall.NilError(op, "device")
 	}
 	if err := flags.check(op); err != nil {
-		return core.About(dev.core(), err)
+		return drivercall.About(dev.core(), err)
 	}
 	res := dev.core().Drv.Table().DevicePrimaryCtxSetFlags(driver.At{}, dev.core().Raw, uint32(flags))
 	if res != driver.ResultSuccess {
@@ -349,7 +351,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 func (dev *Device) TotalMem() (uint64, error) {
 	const op = "cuDeviceTotalMem"
 	if dev.core() == nil {
-		return 0, core.NilError(op, "device")
+		return 0, drivercall.NilError(op, "device")
 	}
 	n, res := dev.core().Drv.Table().DeviceTotalMem(driver.At{}, dev.core().Raw)
 	if res != driver.ResultSuccess {

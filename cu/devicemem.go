@@ -5,6 +5,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
@@ -17,7 +19,7 @@ type DeviceMem struct {
 }
 
 // core returns the state of the memory, or nil for a nil or zero DeviceMem.
-func (m *DeviceMem) core() *core.Mem {
+func (m *DeviceMem) core() *memstate.Mem {
 	if m == nil {
 		return nil
 	}
@@ -25,9 +27,9 @@ func (m *DeviceMem) core() *core.Mem {
 }
 
 // newDeviceMem returns a DeviceMem for a new state.
-func newDeviceMem(ctx *core.Context, mc *core.Mem) *DeviceMem {
+func newDeviceMem(ctx *core.Context, mc *memstate.Mem) *DeviceMem {
 	m := new(DeviceMem)
-	core.OwnMemory(m, &m.memRef, ctx, mc)
+	memstate.Own(m, &m.memRef, ctx, mc)
 	return m
 }
 
@@ -43,10 +45,10 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	}
 	defer c.leave()
 	if size == 0 {
-		return nil, core.BadValue(op, cc, "the size is 0 bytes: ask for at least one")
+		return nil, drivercall.BadValue(op, cc, "the size is 0 bytes: ask for at least one")
 	}
-	if old := cc.TakeMemory(core.DeviceMemory, 0, size); old != nil {
-		return newDeviceMem(cc, &core.Mem{Is: core.DeviceMemory, Raw: old.Raw, Size: size, Capacity: old.Capacity}), nil
+	if old := memstate.Take(cc, memstate.DeviceMemory, 0, size); old != nil {
+		return newDeviceMem(cc, &memstate.Mem{Is: memstate.DeviceMemory, Raw: old.Raw, Size: size, Capacity: old.Capacity}), nil
 	}
 	var raw driver.DevicePtr
 	res, own := cc.Allocate(func() (res driver.Result) {
@@ -54,9 +56,9 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
+		return nil, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, own))
 	}
-	return newDeviceMem(cc, &core.Mem{Is: core.DeviceMemory, Raw: raw, Size: size, Capacity: size}), nil
+	return newDeviceMem(cc, &memstate.Mem{Is: memstate.DeviceMemory, Raw: raw, Size: size, Capacity: size}), nil
 }
 
 // Close frees the memory (cuMemFree), or ends the access to memory of another process
@@ -72,7 +74,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // freed: see memory.Wrap.
 func (m *DeviceMem) Close() error {
 	if m.core() == nil {
-		return core.NilError("cuMemFree", "device memory")
+		return drivercall.NilError("cuMemFree", "device memory")
 	}
 	if m.core().Virt != nil {
 		return m.core().Virt.Close(core.CleanupOf(&m.memRef))
@@ -85,7 +87,7 @@ func (m *DeviceMem) Size() uint64 { return m.core().Whole().Size }
 
 func (m *DeviceMem) span() Span {
 	r := m.core().Whole()
-	return newSpan(core.Span{Mem: r.Mem, Owner: m, Size: r.Size})
+	return newSpan(memstate.Span{Mem: r.Mem, Owner: m, Size: r.Size})
 }
 
 // Span returns size bytes of the memory, beginning at off. If the memory is smaller, the calls that
@@ -128,11 +130,11 @@ func (m *DeviceMem) CopyTo(dst []byte) error {
 // docs/blocking.md.
 func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	const op = "cuMemcpyHtoD"
-	err := m.copy(op, len(src), off, func(mc *core.Mem, p driver.DevicePtr) error {
+	err := m.copy(op, len(src), off, func(mc *memstate.Mem, p driver.DevicePtr) error {
 		err := mc.LegacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyHtoD(at, p, src) })
 		waited := false
 		if err == nil {
-			waited, err = mc.Ctx.FinishCopy()
+			waited, err = memstate.FinishCopy(mc.Ctx)
 		}
 		if err == nil {
 			mc.ObserveLegacy("DeviceMem.CopyFrom", off, len(src), true, waited)
@@ -158,7 +160,7 @@ func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 
 func (m *DeviceMem) read(dst []byte, off int64) error {
 	const op = "cuMemcpyDtoH"
-	return m.copy(op, len(dst), off, func(mc *core.Mem, p driver.DevicePtr) error {
+	return m.copy(op, len(dst), off, func(mc *memstate.Mem, p driver.DevicePtr) error {
 		err := mc.LegacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
 		if err == nil {
 			mc.ObserveLegacy("DeviceMem.CopyTo", off, len(dst), false, true)
@@ -168,7 +170,7 @@ func (m *DeviceMem) read(dst []byte, off int64) error {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (m *DeviceMem) object() core.Named {
+func (m *DeviceMem) object() drivercall.Named {
 	if m.core() == nil {
 		return nil
 	}
@@ -176,9 +178,9 @@ func (m *DeviceMem) object() core.Named {
 }
 
 // copy calls f, which copies n bytes at off, within a call on the memory.
-func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.DevicePtr) error) error {
+func (m *DeviceMem) copy(op string, n int, off int64, f func(*memstate.Mem, driver.DevicePtr) error) error {
 	if m.core() == nil {
-		return core.NilError(op, "device memory")
+		return drivercall.NilError(op, "device memory")
 	}
 	mc := m.core().Current()
 	if err := mc.Enter(mc, op); err != nil {
@@ -193,7 +195,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.D
 		return err
 	}
 	if err := mc.Mapped(uint64(off), uint64(n)); err != nil {
-		return core.NewError(op, mc, ResultInvalidValue, err, "use memory.Virtual.Grow or Map")
+		return drivercall.NewError(op, mc, ResultInvalidValue, err, "use memory.Virtual.Grow or Map")
 	}
 	if !mc.Copied.Load() {
 		mc.Copied.Store(true)
@@ -203,7 +205,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.D
 	}
 	err := f(mc, mc.Raw+driver.DevicePtr(off))
 	if err != nil {
-		err = mc.Ctx.Retry(op, err, func() error { return f(mc, mc.Raw+driver.DevicePtr(off)) })
+		err = mc.Ctx.FreeAndRetry(op, err, func() error { return f(mc, mc.Raw+driver.DevicePtr(off)) })
 	}
 	return err
 }
@@ -215,7 +217,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*core.Mem, driver.D
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
-	return m.copy(op, 1, 0, func(mc *core.Mem, p driver.DevicePtr) error {
+	return m.copy(op, 1, 0, func(mc *memstate.Mem, p driver.DevicePtr) error {
 		err := mc.LegacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
 			return t.MemsetD8(at, p, value, mc.Length())
 		})

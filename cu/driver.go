@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/internal/remedy"
 	"github.com/purecu/purecu/loader"
@@ -36,7 +37,7 @@ type Option func(*options)
 type options struct {
 	path     string
 	software func(*driver.TableState) error // makes the table call a software driver; nil without WithSoftware
-	hook     func(core.LeakReport)
+	hook     func(drivercall.LeakReport)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
 }
@@ -59,11 +60,11 @@ func (o *options) useVariable() error {
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
 	case v == softDriver:
-		return core.BadValue("Open", nil,
+		return drivercall.BadValue("Open", nil,
 			driverVariable+" is soft, and the program has no software driver: "+importAuto+
 				" in the main package, or unset the variable")
 	default:
-		return core.BadValue("Open", nil, fmt.Sprintf("%s is %q, and no such driver is registered: "+
+		return drivercall.BadValue("Open", nil, fmt.Sprintf("%s is %q, and no such driver is registered: "+
 			"use cuda, soft, or the path of a library", driverVariable, v))
 	}
 	return nil
@@ -115,7 +116,7 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	d := &Driver{
 		core: core.Driver{
-			Access:         core.Access{Hook: o.hook},
+			Access:         drivercall.Access{Hook: o.hook},
 			DriverContexts: core.DriverContexts{Contexts: make(map[core.ContextKey]*core.Context)},
 			Numbering:      core.Numbering{Tag: rand.Uint64()},
 		},
@@ -126,7 +127,7 @@ func Open(opts ...Option) (*Driver, error) {
 	if o.software != nil {
 		switch err := o.software(&d.core.Calls); {
 		case errors.Is(err, driver.ErrNilProvider):
-			return nil, core.Misuse("Open", nil, ErrNil,
+			return nil, drivercall.Misuse("Open", nil, ErrNil,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		case err != nil:
 			return nil, &Error{Op: "Open", Result: ResultInvalidValue, Err: err}
@@ -241,7 +242,7 @@ type Version = driver.Version
 // Version returns the newest CUDA version that the driver supports (cuDriverGetVersion).
 func (d *Driver) Version() (Version, error) {
 	if !d.open() {
-		return 0, core.NilError("cuDriverGetVersion", "driver")
+		return 0, drivercall.NilError("cuDriverGetVersion", "driver")
 	}
 	v, res := d.core.Table().DriverGetVersion(driver.At{})
 	if res != driver.ResultSuccess {
@@ -253,7 +254,7 @@ func (d *Driver) Version() (Version, error) {
 // DeviceCount returns the number of devices (cuDeviceGetCount).
 func (d *Driver) DeviceCount() (int, error) {
 	if !d.open() {
-		return 0, core.NilError("cuDeviceGetCount", "driver")
+		return 0, drivercall.NilError("cuDeviceGetCount", "driver")
 	}
 	n, res := d.core.Table().DeviceGetCount(driver.At{})
 	if res != driver.ResultSuccess {
@@ -326,7 +327,7 @@ type Proc struct {
 // for the function, the error matches errors.ErrUnsupported.
 func (d *Driver) Proc(name string) (Proc, error) {
 	if !d.open() {
-		return Proc{}, core.NilError(name, "driver")
+		return Proc{}, drivercall.NilError(name, "driver")
 	}
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
@@ -360,7 +361,7 @@ func (p Proc) Addr() uintptr {
 // the call. A Go variable qualifies only if it is known to be on the heap.
 func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
-		return ResultNotFound, core.NilError("Proc.Call", "function")
+		return ResultNotFound, drivercall.NilError("Proc.Call", "function")
 	}
 	r, res := p.drv.core.Table().CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {

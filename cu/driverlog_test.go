@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -23,29 +23,29 @@ func TestParseLog(t *testing.T) {
 	const old = "[22:21:32.099][25642][CUDA][E]"
 	for _, tt := range []struct {
 		name, log string
-		want      []core.LogEntry
+		want      []drivercall.LogEntry
 	}{
 		{"empty", "", nil},
 		{"a function in brackets", old + "[cuLogsDumpToMemory] buffer cannot be NULL\n",
-			[]core.LogEntry{{Op: "cuLogsDumpToMemory", Code: 0, Text: "buffer cannot be NULL"}}},
+			[]drivercall.LogEntry{{Op: "cuLogsDumpToMemory", Code: 0, Text: "buffer cannot be NULL"}}},
 		{"a last line with the function", old + " buffer cannot be NULL\n" + old +
 			" Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2\n",
-			[]core.LogEntry{{Op: "cuMemAlloc", Code: 1, Text: "buffer cannot be NULL"}}},
+			[]drivercall.LogEntry{{Op: "cuMemAlloc", Code: 1, Text: "buffer cannot be NULL"}}},
 		{"two messages", old + " one\n" + old + " two\n" + old + " Returning 1 (X) from cuA_v3_ptsz\n",
-			[]core.LogEntry{{Op: "cuA", Code: 1, Text: "one; two"}}},
+			[]drivercall.LogEntry{{Op: "cuA", Code: 1, Text: "one; two"}}},
 		{"two threads", "[t][1][CUDA][E] of one\n[t][2][CUDA][E] of two\n[t][1][CUDA][E] Returning 1 (X) from cuOne\n[t][2][CUDA][E] Returning 2 (Y) from cuTwo\n",
-			[]core.LogEntry{{Op: "cuOne", Code: 1, Text: "of one"}, {Op: "cuTwo", Code: 2, Text: "of two"}}},
+			[]drivercall.LogEntry{{Op: "cuOne", Code: 1, Text: "of one"}, {Op: "cuTwo", Code: 2, Text: "of two"}}},
 		{"what the machine lacks", "[t][1][cusim][E] no files\n[t][1][cusim][E] Returning 2 (X) from cuA\n" + old +
 			" buffer cannot be NULL\n",
-			[]core.LogEntry{{Op: "cuA", Code: 2, Text: "no files", Whole: true}, {Text: "buffer cannot be NULL"}}},
-		{"no function", old + " something\n", []core.LogEntry{{Text: "something"}}},
-		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []core.LogEntry{{Text: "[x] y"}}},
+			[]drivercall.LogEntry{{Op: "cuA", Code: 2, Text: "no files", Whole: true}, {Text: "buffer cannot be NULL"}}},
+		{"no function", old + " something\n", []drivercall.LogEntry{{Text: "something"}}},
+		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []drivercall.LogEntry{{Text: "[x] y"}}},
 		{"other lines", "logs were lost\n[\n[a\n[a]\n\n", nil},
-		{"no number", old + " Returning from a trip\n", []core.LogEntry{{Text: "Returning from a trip"}}},
+		{"no number", old + " Returning from a trip\n", []drivercall.LogEntry{{Text: "Returning from a trip"}}},
 		{"a long number", old + " Returning 99999999999 (X) from cuA\n",
-			[]core.LogEntry{{Text: "Returning 99999999999 (X) from cuA"}}},
+			[]drivercall.LogEntry{{Text: "Returning 99999999999 (X) from cuA"}}},
 	} {
-		if diff := cmp.Diff(tt.want, core.ParseLog(tt.log), cmp.AllowUnexported(core.LogEntry{})); diff != "" {
+		if diff := cmp.Diff(tt.want, drivercall.ParseLog(tt.log), cmp.AllowUnexported(drivercall.LogEntry{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
@@ -56,7 +56,7 @@ func TestDriverLogLong(t *testing.T) {
 	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" +
 		strings.Repeat("ä", 10000) + "end"}))
 	_, err := Need(Open(WithSoftware(sim)))(t).DeviceCount()
-	if s := fmt.Sprint(err); len(s) > 2*core.MaxExplanation || !strings.Contains(s, "says: beginää") ||
+	if s := fmt.Sprint(err); len(s) > 2*drivercall.MaxExplanation || !strings.Contains(s, "says: beginää") ||
 		!strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
 		t.Errorf("%d bytes: %v", len(s), err)
 	}
@@ -120,10 +120,10 @@ func TestDriverLog(t *testing.T) {
 	}
 
 	// Lines that nobody has asked for in time are of no error.
-	core.Of(drv).Log.Kept = []core.LogEntry{{Op: "cuMemGetInfo", Text: "old", Read: core.Of(drv).Table().Clock().Now()}}
+	core.Of(drv).Log.Kept = []drivercall.LogEntry{{Op: "cuMemGetInfo", Text: "old", Read: core.Of(drv).Table().Clock().Now()}}
 	sim.ClearFaults()
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2})
-	sim.Advance(2 * core.KeptFor)
+	sim.Advance(2 * drivercall.KeptFor)
 	if _, _, err := gpu.MemInfo(); err == nil || strings.Contains(err.Error(), "log") {
 		t.Errorf("after a while: %v", err)
 	}
@@ -184,7 +184,7 @@ type ownLog struct{ driver.Software }
 func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 	flags uint32) (uint32, uint64, driver.Result) {
 	at, n, res := o.Software.LogsDumpToMemory(th, from, b, flags)
-	n = uint64(copy(b, strings.ReplaceAll(string(b[:n]), "[CUDA]", "["+core.OwnSource+"]")))
+	n = uint64(copy(b, strings.ReplaceAll(string(b[:n]), "[CUDA]", "["+drivercall.OwnSource+"]")))
 	return at, n, res
 }
 
@@ -225,14 +225,14 @@ func TestDriverLogOfAddAlloc(t *testing.T) {
 // TestDriverLogIsBounded checks that lines that nobody gets are forgotten, and that an old driver
 // has no log.
 func TestDriverLogIsBounded(t *testing.T) {
-	l := &core.DriverLog{}
+	l := &drivercall.DriverLog{}
 	for i := range 200 {
-		l.Kept = append(l.Kept, core.LogEntry{Op: fmt.Sprint("cu", i)})
+		l.Kept = append(l.Kept, drivercall.LogEntry{Op: fmt.Sprint("cu", i)})
 	}
 	if got := l.Take("cuOther", 1, true); got.Text != "" || len(l.Kept) != 200 {
 		t.Errorf("%q, %d", got.Text, len(l.Kept))
 	}
-	l.Kept = append(l.Kept, core.LogEntry{Text: "anything"})
+	l.Kept = append(l.Kept, drivercall.LogEntry{Text: "anything"})
 	if got := l.Take("cuOther", 1, true); got.Text != "the driver's log ends with this, perhaps about another call: anything" {
 		t.Error(got.Text)
 	}

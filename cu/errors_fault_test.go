@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -330,7 +331,7 @@ func TestPoisonedCloses(t *testing.T) {
 	r.Sim.Poison(int(ResultIllegalAddress))
 	var errs []error
 	for _, m := range mems {
-		name := core.Describe(core.Of(m))
+		name := drivercall.Describe(core.Of(m))
 		err := m.Close()
 		r.Is(err, ErrContextPoisoned, ResultIllegalAddress)
 		if !strings.Contains(fmt.Sprint(err), name) {

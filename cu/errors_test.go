@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
@@ -17,6 +16,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/loader"
 )
@@ -63,7 +63,7 @@ func TestMistakes(t *testing.T) {
 			"cu: cuEventRecord(event H): objects of different devices; the event is on device 0, the stream H on device 1: create both on one device"},
 		{"record, closed and devices", func() error { return closed.Record(farStream) }, ErrClosed, ResultInvalidHandle,
 			"cu: cuEventRecord(event H): already closed; the event was closed before the call: close it after its last use"},
-		{"record, flags", func() error { return e.RecordWithFlags(r.s, 8) }, core.ErrInvalid, ResultInvalidValue,
+		{"record, flags", func() error { return e.RecordWithFlags(r.s, 8) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventRecordWithFlags(stream H): invalid argument; unknown record flags 0x8: see RecordFlags"},
 		{"wait, drivers", func() error { return r.s.WaitEvent(foreignEvent) }, ErrDriverMismatch, ResultInvalidHandle,
 			"cu: cuStreamWaitEvent(event H): objects of different drivers; the event belongs to LIB (the *cu.Driver H), the stream H to LIB (the *cu.Driver H): open one driver and share it"},
@@ -79,29 +79,29 @@ func TestMistakes(t *testing.T) {
 			"cu: cuEventElapsedTime(start event H): event records no time; create or acquire it with cu.EventDefault: the zero Event and events with EventDisableTiming record no time"},
 		{"since, closed and untimed", func() error { return since(closed, untimed) }, ErrClosed, ResultInvalidHandle,
 			"cu: cuEventElapsedTime(stop event H): already closed; the event was closed before the call: close it after its last use"},
-		{"event flags", func() error { _, err := r.gpu.NewEvent(9); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"event flags", func() error { _, err := r.gpu.NewEvent(9); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventCreate(context H): invalid argument; unknown event flags EventBlockingSync|0x8: see EventFlags"},
-		{"interprocess and timed", func() error { _, err := r.gpu.NewEvent(EventInterprocess); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"interprocess and timed", func() error { _, err := r.gpu.NewEvent(EventInterprocess); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventCreate(context H): invalid argument; an interprocess event cannot record the time: add EventDisableTiming"},
-		{"stream flags", func() error { _, err := r.gpu.NewStream(2); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"stream flags", func() error { _, err := r.gpu.NewStream(2); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuStreamCreate(context H): invalid argument; unknown stream flags 0x2: see StreamFlags"},
-		{"no memory", func() error { _, err := r.gpu.Alloc(0); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"no memory", func() error { _, err := r.gpu.Alloc(0); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuMemAlloc(context H): invalid argument; the size is 0 bytes: ask for at least one"},
-		{"too much to copy", func() error { return mem.CopyFrom(make([]byte, 9)) }, core.ErrInvalid, ResultInvalidValue,
+		{"too much to copy", func() error { return mem.CopyFrom(make([]byte, 9)) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuMemcpyHtoD(device memory H, 8 bytes): invalid argument; 9 bytes at 0 do not fit into 8: copy fewer, or allocate more memory"},
-		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx(context H): invalid argument; the image is empty: check how it was read or embedded"},
-		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx(context H): invalid argument; the image is a truncated cubin: it has 4 bytes, and needs 64"},
 		{"launch, drivers", func() error { return axpy.Launch(foreignStream, one) }, ErrDriverMismatch, ResultInvalidHandle,
 			"cu: cuLaunchKernel(kernel H): objects of different drivers; the kernel belongs to LIB (the *cu.Driver H), the stream H to LIB (the *cu.Driver H): open one driver and share it"},
 		{"launch, devices", func() error { return axpy.Launch(farStream, one) }, ErrDeviceMismatch, ResultInvalidHandle,
 			"cu: cuLaunchKernel(kernel H): objects of different devices; the kernel is on device 0, the stream H on device 1: create both on one device"},
-		{"launch, shape", func() error { return axpy.Launch(r.s, LaunchConfig{}) }, core.ErrInvalid, ResultInvalidValue,
+		{"launch, shape", func() error { return axpy.Launch(r.s, LaunchConfig{}) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument; kernel axpy: Grid.X and Block.X must be at least 1"},
-		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, core.ErrInvalid, ResultInvalidValue,
+		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument; kernel axpy takes 3 arguments, not 1"},
-		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, core.ErrInvalid, ResultInvalidValue,
+		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument; kernel axpy: argument 1 has 8 bytes, and the kernel's parameter has 4: pass a value of that size"},
 		{"launch, freed", func() error { return axpy.Launch(r.s, one, Ptr(freed), U32(1), U64(1)) }, ErrClosed, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): already closed; kernel axpy: argument 0 is closed: device memory H, 8 bytes; close memory after its last use"},
@@ -111,7 +111,7 @@ func TestMistakes(t *testing.T) {
 			"cu: cuLaunchKernel(kernel H): objects of different drivers; kernel axpy: argument 0 is device memory H, 8 bytes, of LIB (the *cu.Driver H), and the kernel is of LIB (the *cu.Driver H): open one driver and share it"},
 		{"launch, another device's memory", func() error { return axpy.Launch(r.s, one, Ptr(farMem), U32(1), U64(1)) }, ErrDeviceMismatch, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): objects of different devices; kernel axpy: argument 0 is device memory H, 8 bytes, of another context, which the kernel may be unable to access: allocate it in the kernel's context, or enable peer access"},
-		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, core.ErrInvalid, ResultInvalidValue,
+		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(kernel H): invalid argument: a **cu.Event contains Go pointers or has no fixed layout; kernel axpy: argument 0"},
 	} {
 		calls := r.ask("fake_all_calls")

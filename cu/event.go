@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // Event marks a point in a stream's work. [Event.Record] places the mark. Afterwards the event
@@ -60,10 +61,10 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	}
 	defer c.leave()
 	if handle == 0 {
-		return nil, core.Misuse(op, cc, ErrNil, "the handle is 0: pass a CUevent")
+		return nil, drivercall.Misuse(op, cc, ErrNil, "the handle is 0: pass a CUevent")
 	}
 	if err := core.CheckEventFlags(uint32(flags)); err != nil {
-		return nil, core.About(cc, err)
+		return nil, drivercall.About(cc, err)
 	}
 	ec := core.OwnEvent(cc, uint32(flags), driver.Event(handle))
 	ec.Foreign = true
@@ -79,7 +80,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 // Close does nothing if the event has no CUevent yet.
 func (e *Event) Close() error {
 	if e == nil {
-		return core.NilError("cuEventDestroy", "event")
+		return drivercall.NilError("cuEventDestroy", "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -216,11 +217,11 @@ func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 // the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordCurrent(ctx context.Context) error {
 	if e == nil {
-		return core.NilError("cuEventRecord", "event")
+		return drivercall.NilError("cuEventRecord", "event")
 	}
 	s, err := CurrentStream(ctx)
 	if err != nil {
-		return core.About(e.load().Object(), err)
+		return drivercall.About(e.load().Object(), err)
 	}
 	return e.Record(s)
 }
@@ -232,14 +233,14 @@ func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 // record checks the arguments of a record, and creates a zero event's CUevent.
 func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.RecordedBy) error {
 	if e == nil {
-		return core.NilError(op, "event")
+		return drivercall.NilError(op, "event")
 	}
 	sc := s.core()
 	if sc == nil {
-		return core.NilArgError(op, e.load().Object(), "stream")
+		return drivercall.NilArgError(op, e.load().Object(), "stream")
 	}
 	if flags&^RecordExternal != 0 {
-		return core.BadValue(op, sc, "unknown record flags "+flags.String()+": see RecordFlags")
+		return drivercall.BadValue(op, sc, "unknown record flags "+flags.String()+": see RecordFlags")
 	}
 	o := e.load()
 	if o != nil && o.Event.Ctx != sc.Ctx {
@@ -275,7 +276,7 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by core.Recorded
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"
 	if e == nil {
-		return StatusUnknown, core.NilError(op, "event")
+		return StatusUnknown, drivercall.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -284,7 +285,7 @@ func (e *Event) Query() (Status, error) {
 	for {
 		sl := o.Event.Slot.Load()
 		if sl == nil {
-			return StatusUnknown, core.ClosedError(op, o.Event)
+			return StatusUnknown, drivercall.ClosedError(op, o.Event)
 		}
 		if sl.Complete() {
 			return Complete, nil
@@ -307,9 +308,9 @@ func (e *Event) Query() (Status, error) {
 }
 
 // traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
-func traceQuery(o *core.EventOwner, op string, sl *core.Slot, t core.TracedCall, res driver.Result) (Status, error) {
+func traceQuery(o *core.EventOwner, op string, sl *core.Slot, t drivercall.TracedCall, res driver.Result) (Status, error) {
 	defer o.EndCall(sl)
-	t.End(core.TraceEventQuery, sl.Raw, 0, res)
+	t.End(drivercall.TraceEventQuery, sl.Raw, 0, res)
 	return statusOf(o.Event, op, sl, res)
 }
 
@@ -337,7 +338,7 @@ func statusOf(c *core.Event, op string, sl *core.Slot, res driver.Result) (Statu
 func (e *Event) Synchronize() error {
 	const op = "cuEventSynchronize"
 	if e == nil {
-		return core.NilError(op, "event")
+		return drivercall.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {

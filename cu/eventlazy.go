@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // LazyEvent returns an Event with these flags that has no CUevent yet. The first Record creates the
@@ -58,9 +59,9 @@ func (e *Event) Move() *Event {
 func (e *Event) MoveTo(dst *Event) error {
 	switch {
 	case e == nil:
-		return core.NilError("MoveTo", "event")
+		return drivercall.NilError("MoveTo", "event")
 	case dst == nil:
-		return core.NilArgError("MoveTo", e.load().Object(), "other event")
+		return drivercall.NilArgError("MoveTo", e.load().Object(), "other event")
 	case e == dst:
 		return nil
 	}
@@ -78,10 +79,10 @@ func (e *Event) MoveTo(dst *Event) error {
 func (e *Event) RecordOnce(s *Stream) error {
 	const op = "cuEventRecord"
 	if e == nil {
-		return core.NilError(op, "event")
+		return drivercall.NilError(op, "event")
 	}
 	if s.core() == nil {
-		return core.NilArgError(op, e.load().Object(), "stream")
+		return drivercall.NilArgError(op, e.load().Object(), "stream")
 	}
 	o, sc := e.load(), s.core()
 	if o == nil {

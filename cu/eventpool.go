@@ -5,6 +5,9 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventpool"
+	"github.com/purecu/purecu/internal/eventuse"
 )
 
 // EventPool provides events for short use, so that code need not create and destroy a CUevent each
@@ -16,7 +19,7 @@ import (
 // flags.
 type EventPool struct {
 	_       core.NoCopy
-	share   *core.EventPoolShare
+	share   *eventpool.Share
 	cleanup runtime.Cleanup
 }
 
@@ -28,15 +31,15 @@ func (c *Context) EventPool() (*EventPool, error) {
 	}
 	defer c.leave()
 	cc.Mu.Lock()
-	pool, _ := cc.Pool.(*core.EventPool)
+	pool, _ := cc.Pool.(*eventpool.Pool)
 	if pool == nil {
-		pool = &core.EventPool{Ctx: cc}
+		pool = &eventpool.Pool{Ctx: cc}
 		cc.Pool = pool
-		pool.Entries.Store(new([]*core.EventPoolEntry))
+		pool.Entries.Store(new([]*eventpool.Entry))
 	}
 	pool.Shares++
 	cc.Mu.Unlock()
-	p := &EventPool{share: &core.EventPoolShare{Pool: pool}}
+	p := &EventPool{share: &eventpool.Share{Pool: pool}}
 	p.cleanup = core.Owned(p, &p.share.Resource, p.share, cc)
 	return p, nil
 }
@@ -46,7 +49,7 @@ func (c *Context) EventPool() (*EventPool, error) {
 // calls on them return [ErrClosed]. Further calls of Close return nil.
 func (p *EventPool) Close() error {
 	if p == nil || p.share == nil {
-		return core.NilError("cuEventDestroy", "event pool")
+		return drivercall.NilError("cuEventDestroy", "event pool")
 	}
 	return p.share.CloseOwned("EventPool.Close", p.cleanup)
 }
@@ -59,13 +62,13 @@ func (p *EventPool) Close() error {
 func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	const op = "cuEventCreate"
 	if p == nil || p.share == nil {
-		return Pooled{}, core.NilError(op, "event pool")
+		return Pooled{}, drivercall.NilError(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, core.ClosedError(op, p.share)
+		return Pooled{}, drivercall.ClosedError(op, p.share)
 	}
 	f := lazyFlags(flags)
-	if int(f) >= core.PoolKinds {
+	if int(f) >= eventpool.NumKinds {
 		return Pooled{}, p.refuse(f)
 	}
 	pool := p.share.Pool
@@ -75,7 +78,7 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 			continue
 		}
 		s := en.State.Load()
-		if next := s&^(core.EntryOne-1) + core.EntryOne + core.EntryInUse; s&(core.EntryInUse|core.EntryBusy) == 0 &&
+		if next := s&^(eventpool.EntryOne-1) + eventpool.EntryOne + eventpool.EntryInUse; s&(eventpool.EntryInUse|eventpool.EntryBusy) == 0 &&
 			en.State.CompareAndSwap(s, next) {
 			return p.finishAcquire(op, en, next)
 		}
@@ -84,41 +87,41 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 	if en == nil {
 		if en = pool.Pop(&pool.Empty[f]); en == nil {
 			if en = pool.Grow(uint32(f)); en == nil {
-				return Pooled{}, core.NewError(op, p.share, ResultOutOfMemory, nil,
-					fmt.Sprintf("the pool has no room for more than %d events: release some", core.MaxEntries))
+				return Pooled{}, drivercall.NewError(op, p.share, ResultOutOfMemory, nil,
+					fmt.Sprintf("the pool has no room for more than %d events: release some", eventpool.MaxEntries))
 			}
 		}
 	}
-	next := en.State.Load()&^(core.EntryOne-1) + core.EntryOne + core.EntryInUse
+	next := en.State.Load()&^(eventpool.EntryOne-1) + eventpool.EntryOne + eventpool.EntryInUse
 	en.State.Store(next)
 	return p.finishAcquire(op, en, next)
 }
 
 // finishAcquire returns the event of an entry that the caller has taken. s is the state that the
 // caller has stored.
-func (p *EventPool) finishAcquire(op string, en *core.EventPoolEntry, s uint64) (Pooled, error) {
+func (p *EventPool) finishAcquire(op string, en *eventpool.Entry, s uint64) (Pooled, error) {
 	// Calls by former holders of the entry may still be in flight. A call increments the count of
 	// calls, and then reads the state. Here the state was changed first, and the count is read now.
 	// So this function sees the call, or the call sees the change. Waits and tickets count as
 	// calls. If the event has moved to another slot, calls may be in flight on its earlier slots.
 	if c := en.Core.Load(); c == nil || !c.Unused() || c.First.Recorded() {
 		// A caller of ByID that guessed the id may have released the event already.
-		if !en.State.CompareAndSwap(s, s-core.EntryInUse+core.EntryBusy) {
-			return Pooled{}, core.ReleasedError(op, p.share)
+		if !en.State.CompareAndSwap(s, s-eventpool.EntryInUse+eventpool.EntryBusy) {
+			return Pooled{}, eventuse.ReleasedError(op, p.share)
 		}
 		if err := en.RefillOrPutBack(op, c, s); err != nil {
 			return Pooled{}, err
 		}
 	}
-	return newPooled(p, en, uint32(s/core.EntryOne)), nil
+	return newPooled(p, en, uint32(s/eventpool.EntryOne)), nil
 }
 
 // refuse returns the error for flags that a pooled event cannot have.
 func (p *EventPool) refuse(f EventFlags) error {
 	if err := core.CheckEventFlags(uint32(f)); err != nil {
-		return core.About(p.share, err)
+		return drivercall.About(p.share, err)
 	}
-	return core.BadValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+
+	return drivercall.BadValue("cuEventCreate", p.share, "an interprocess or external event cannot be pooled, "+
 		"because other code may use it after its release: use gpu.NewEvent")
 }
 
@@ -141,22 +144,22 @@ func (p *EventPool) AcquireTracked(flags ...EventFlags) (Pooled, error) {
 func (p *EventPool) ByID(id uint64) (Pooled, error) {
 	const op = "EventPool.ByID"
 	if p == nil || p.share == nil {
-		return Pooled{}, core.NilError(op, "event pool")
+		return Pooled{}, drivercall.NilError(op, "event pool")
 	}
 	if p.share.Closed() {
-		return Pooled{}, core.ClosedError(op, p.share)
+		return Pooled{}, drivercall.ClosedError(op, p.share)
 	}
 	entries := *p.share.Pool.Entries.Load()
-	if i, gen := id>>32, id&core.MaxGeneration; i < uint64(len(entries)) {
+	if i, gen := id>>32, id&eventpool.MaxGeneration; i < uint64(len(entries)) {
 		switch s := entries[i].State.Load(); {
-		case gen == 0 || gen > s/core.EntryOne:
-		case gen != s/core.EntryOne || s&core.EntryInUse == 0:
-			return Pooled{}, core.ReleasedError(op, p.share)
+		case gen == 0 || gen > s/eventpool.EntryOne:
+		case gen != s/eventpool.EntryOne || s&eventpool.EntryInUse == 0:
+			return Pooled{}, eventuse.ReleasedError(op, p.share)
 		default:
 			return newPooled(p, entries[i], uint32(gen)), nil
 		}
 	}
-	return Pooled{}, core.NewError(op, p.share, ResultNotFound, nil,
+	return Pooled{}, drivercall.NewError(op, p.share, ResultNotFound, nil,
 		"no event of the pool ever had this id: use the pool from which the event was acquired")
 }
 
@@ -184,10 +187,10 @@ func (p *EventPool) Stats() PoolStats {
 	pool.Mu.Unlock()
 	for _, en := range *pool.Entries.Load() {
 		s := en.State.Load()
-		st.Acquired += s / core.EntryOne
+		st.Acquired += s / eventpool.EntryOne
 		c := en.Core.Load()
 		switch {
-		case s&core.EntryInUse != 0:
+		case s&eventpool.EntryInUse != 0:
 			st.InUse++
 		case c != nil && c.Slot.Load() != nil:
 			st.Free++

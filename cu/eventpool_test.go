@@ -11,6 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/eventpool"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -21,9 +22,9 @@ func TestPoolGenerationsEnd(t *testing.T) {
 	first := Need(pool.Acquire())(t)
 	en := PooledEntry(first)
 	r.ok(first.Release())
-	en.State.Store((core.MaxGeneration - 1) * core.EntryOne)
+	en.State.Store((eventpool.MaxGeneration - 1) * eventpool.EntryOne)
 	last := Need(pool.Acquire())(t)
-	if PooledEntry(last) != en || PooledGeneration(last) != core.MaxGeneration {
+	if PooledEntry(last) != en || PooledGeneration(last) != eventpool.MaxGeneration {
 		t.Fatalf("generation %d", PooledGeneration(last))
 	}
 	r.ok(last.Record(r.s))
@@ -98,9 +99,9 @@ func TestPoolLateCall(t *testing.T) {
 	r := newRig(t)
 	pool := Need(r.gpu.EventPool())(t)
 	var held []Pooled
-	for i := range 2 * core.PoolHomes { // first of those in homes, then of those on the list
+	for i := range 2 * eventpool.HomesOfKind { // first of those in homes, then of those on the list
 		e := Need(pool.Acquire())(t)
-		if PooledEntry(e).Home != (i < core.PoolHomes) {
+		if PooledEntry(e).Home != (i < eventpool.HomesOfKind) {
 			t.Errorf("event %d is in a home: %v", i, PooledEntry(e).Home)
 		}
 		sl := PooledEntry(e).Core.Load().Slot.Load()
@@ -160,7 +161,7 @@ func TestPoolWaitOutlivesRelease(t *testing.T) {
 		r.Hold(r.S)
 		r.OK(e.Record(r.S))
 		ticket := Need(e.Ticket())(t)
-		PooledEntry(e).State.Store(uint64(PooledGeneration(e)) * core.EntryOne) // as a release does then
+		PooledEntry(e).State.Store(uint64(PooledGeneration(e)) * eventpool.EntryOne) // as a release does then
 		if by == "Trim" {
 			pool.Trim()
 		}
@@ -327,7 +328,7 @@ func TestPoolTrimEnds(t *testing.T) {
 	r := NewSoft(t)
 	pool := Need(r.GPU.EventPool())(t)
 	cycle := func() {
-		var acquired [core.PoolHomes + 1]Pooled // one is on the list
+		var acquired [eventpool.HomesOfKind + 1]Pooled // one is on the list
 		for i := range acquired {
 			acquired[i] = Need(pool.Acquire())(t)
 		}
@@ -349,8 +350,8 @@ func TestPoolTrimEnds(t *testing.T) {
 	for i := 0; ; i++ {
 		select {
 		case n := <-trimmed:
-			if n > core.PoolHomes+1 {
-				t.Errorf("%d trimmed, of %d", n, core.PoolHomes+1)
+			if n > eventpool.HomesOfKind+1 {
+				t.Errorf("%d trimmed, of %d", n, eventpool.HomesOfKind+1)
 			}
 			remove()
 			r.OK(pool.Close())

@@ -6,6 +6,10 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventpool"
+	"github.com/purecu/purecu/internal/eventuse"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // Pooled is an event of an [EventPool], from its acquisition to [Pooled.Release]. It is a value and
@@ -21,13 +25,13 @@ type Pooled struct {
 }
 
 // pooledRef is an alias, so that the field of a Pooled is not exported.
-type pooledRef = core.Value[core.PooledEvent]
+type pooledRef = eventpool.Value
 
-func newPooled(p *EventPool, en *core.EventPoolEntry, gen uint32) Pooled {
-	return Pooled{pooledRef: core.ValueTo(core.PooledEvent{Entry: en, Generation: gen}), pool: p}
+func newPooled(p *EventPool, en *eventpool.Entry, gen uint32) Pooled {
+	return Pooled{pooledRef: eventpool.ValueTo(eventpool.Pooled{Entry: en, Generation: gen}), pool: p}
 }
 
-func (p Pooled) core() core.PooledEvent { return core.ValueFrom(p.pooledRef) }
+func (p Pooled) core() eventpool.Pooled { return eventpool.ValueFrom(p.pooledRef) }
 
 // pooledOwner is shared by all copies of a tracked event: the event is abandoned when it is
 // collected.
@@ -36,7 +40,7 @@ type pooledOwner struct{ cleanup runtime.Cleanup }
 // releaseAbandoned releases an abandoned event.
 func (p Pooled) releaseAbandoned() {
 	if p.Release() == nil {
-		p.core().Entry.Pool.Ctx.Drv.Leak(core.LeakReport{Kind: "pooled event", Abandoned: true})
+		p.core().Entry.Pool.Ctx.Drv.Leak(drivercall.LeakReport{Kind: "pooled event", Abandoned: true})
 	}
 }
 
@@ -47,18 +51,18 @@ func (p Pooled) releaseAbandoned() {
 func (p Pooled) Release() error {
 	en := p.core().Entry
 	if en == nil {
-		return core.NilError("Release", "pooled event")
+		return drivercall.NilError("Release", "pooled event")
 	}
 	c, busy := (*core.Event)(nil), uint64(0)
 	for {
 		s := en.State.Load()
 		if c = en.Core.Load(); c == nil || !p.core().Holds(s) {
-			return core.ReleasedError("Release", nil)
+			return eventuse.ReleasedError("Release", nil)
 		}
-		if busy = 0; p.core().Generation == core.MaxGeneration || !c.Unused() || c.First.Recorded() {
-			busy = core.EntryBusy
+		if busy = 0; p.core().Generation == eventpool.MaxGeneration || !c.Unused() || c.First.Recorded() {
+			busy = eventpool.EntryBusy
 		}
-		if en.State.CompareAndSwap(s, s&^(core.EntryOne-1)|busy) {
+		if en.State.CompareAndSwap(s, s&^(eventpool.EntryOne-1)|busy) {
 			break
 		}
 	}
@@ -70,7 +74,7 @@ func (p Pooled) Release() error {
 	case busy == 0:
 		en.Pool.Push(&en.Pool.Free[en.Flags], en)
 	case c.Slot.Load() == nil: // the pool was closed
-	case p.core().Generation != core.MaxGeneration && c.Unused():
+	case p.core().Generation != eventpool.MaxGeneration && c.Unused():
 		// No call that began before the change of the state is left.
 		c.First.ClearBits(core.SlotRecorded)
 		en.PutBack(uint64(p.core().Generation))
@@ -83,7 +87,7 @@ func (p Pooled) Release() error {
 }
 
 // object returns the event for an error, or nil if it was released.
-func (p Pooled) object() core.Named {
+func (p Pooled) object() drivercall.Named {
 	sl, err := p.core().Enter("")
 	if err != nil {
 		return nil
@@ -103,7 +107,7 @@ func (p Pooled) leave(sl *core.Slot) {
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if s.core() == nil {
-		return core.NilArgError(op, p.object(), "stream")
+		return drivercall.NilArgError(op, p.object(), "stream")
 	}
 	sl, err := p.core().Enter(op)
 	if err != nil {
@@ -149,14 +153,14 @@ func (p Pooled) Query() (Status, error) {
 func (p Pooled) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return core.NoGoContextError(op, p.object())
+		return drivercall.NoGoContextError(op, p.object())
 	}
 	sl, err := p.core().Enter(op)
 	if err != nil {
 		return err
 	}
 	defer p.leave(sl)
-	return sl.WaitPresent(ctx)
+	return waits.Present(sl, ctx)
 }
 
 // Synchronize waits until the event's newest record has completed, and occupies an operating system

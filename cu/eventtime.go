@@ -10,6 +10,9 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventuse"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // Since returns the time between the record of start and the record of e, as the GPU measured it
@@ -112,8 +115,8 @@ func (iv *interval) enter(op string) (which string, err error) {
 	return "", nil
 }
 
-func errUntimed(op string, of core.Named) error {
-	return core.Misuse(op, of, ErrNotTimed,
+func errUntimed(op string, of drivercall.Named) error {
+	return drivercall.Misuse(op, of, ErrNotTimed,
 		"create or acquire it with cu.EventDefault: the zero Event and events with EventDisableTiming record no time")
 }
 
@@ -123,7 +126,7 @@ func errUntimed(op string, of core.Named) error {
 func Elapsed(ctx context.Context, start, stop AnyEvent) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, core.NoGoContextError(op, nil)
+		return 0, drivercall.NoGoContextError(op, nil)
 	}
 	iv, err := enterInterval(op, start, stop)
 	if err != nil {
@@ -149,7 +152,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 			if sl.Complete() {
 				continue
 			}
-			if _, err := sl.Wait(ctx); err != nil {
+			if _, err := waits.ForRecord(sl, ctx); err != nil {
 				return 0, ofEvent([...]string{stopEvent, startEvent}[i], err)
 			}
 		}
@@ -159,13 +162,13 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, core.WaitEnded(op, iv.stop.Slot, nil, ctx)
+			return 0, waits.WaitEnded(op, iv.stop.Slot, nil, ctx)
 		}
 	}
 }
 
 // interval is the records of two events. A call is in flight on both events.
-type interval struct{ start, stop core.EventUse }
+type interval struct{ start, stop eventuse.Use }
 
 // leave ends the calls.
 func (iv *interval) leave() {
@@ -280,8 +283,8 @@ func elapsed(d *core.Driver, start, stop driver.Event) (float32, driver.Result) 
 	return ms, res
 }
 
-func errUnrecorded(op string, of core.Named) error {
-	return core.Misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
+func errUnrecorded(op string, of drivercall.Named) error {
+	return drivercall.Misuse(op, of, ErrNotRecorded, "record both events before asking for the time between them")
 }
 
 // ofEvent returns a copy of the error of a call on two events. The copy names the event that the error is about, unless
@@ -304,7 +307,7 @@ func ofEvent(which string, err error) error {
 func timeError(op string, start, stop *core.Slot, res driver.Result) error {
 	e := stop.Event.Ctx.CallError(op, uintptr(stop.Raw), res)
 	if e.Err == nil {
-		e.Detail = core.Join(fmt.Sprintf("start event %#x", start.Raw), e.Detail)
+		e.Detail = drivercall.Join(fmt.Sprintf("start event %#x", start.Raw), e.Detail)
 	}
 	return e
 }

@@ -9,12 +9,19 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventpool"
+	"github.com/purecu/purecu/internal/eventuse"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/loaded"
+	"github.com/purecu/purecu/internal/memstate"
+	"github.com/purecu/purecu/internal/timelines"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // Of anyevent.go and arg.go.
 
-var ErrEmbeddedEvent = core.ErrEmbeddedEvent
+var ErrEmbeddedEvent = eventuse.ErrEmbeddedEvent
 
 type KernelParam = launch.Param
 
@@ -30,7 +37,7 @@ var BeginBatched = beginBatched
 // KeptBatchIsEmpty reports whether a batch from the pool of the Driver holds nothing.
 func KeptBatchIsEmpty(d *core.Driver) bool {
 	b := newBatch(d)
-	return b.n == 0 && b.items == [core.BatchSize]batchItem{}
+	return b.n == 0 && b.items == [drivercall.BatchSize]batchItem{}
 }
 
 // Of device.go, driver.go and opencontext.go.
@@ -63,12 +70,12 @@ func CloseUnused(c *Context) { c.closeUnused() }
 
 var ElapsedIn = elapsed
 
-func PoolShare(p *EventPool) *core.EventPoolShare         { return p.share }
-func PooledEntry(p Pooled) *core.EventPoolEntry           { return p.core().Entry }
+func PoolShare(p *EventPool) *eventpool.Share             { return p.share }
+func PooledEntry(p Pooled) *eventpool.Entry               { return p.core().Entry }
 func PooledGeneration(p Pooled) uint32                    { return p.core().Generation }
 func EnterPooled(p Pooled, op string) (*core.Slot, error) { return p.core().Enter(op) }
 func LeavePooled(p Pooled, sl *core.Slot)                 { p.leave(sl) }
-func TicketState(t *Ticket) *core.Ticket                  { return t.core }
+func TicketState(t *Ticket) *waits.Ticket                 { return t.core }
 
 // Of features.go and zenums.go.
 
@@ -85,7 +92,7 @@ func NewerFunctions() (list []string) {
 // Of launch.go, library.go and module.go.
 
 func NormalDim(d Dim3) Dim3                   { return d.normalize() }
-func ModuleState(m *Module) *core.Module      { return m.core() }
+func ModuleState(m *Module) *loaded.Module    { return m.core() }
 func ModuleOf(f *Function) *Module            { return f.core().Keep.(*Module) }
 func RawFunction(f *Function) driver.Function { return f.core().Raw }
 func FunctionParams(f *Function) (params []KernelParam, known bool) {
@@ -104,7 +111,7 @@ var (
 )
 
 func WholeOf(m Memory) Span { return spanOf(m) }
-func MemoryState(m Memory) *core.Mem {
+func MemoryState(m Memory) *memstate.Mem {
 	s := spanOf(m)
 	return s.core().Mem
 }
@@ -117,9 +124,9 @@ func RawThread(t *Thread) *driver.Thread { return t.raw }
 
 // Of timeline.go.
 
-func TimelineState(t *Timeline) *core.Timeline    { return t.core }
-func TimelineWord(t *Timeline) *atomic.Uint64     { return t.word }
-func TimelineCleanup(t *Timeline) runtime.Cleanup { return t.cleanup }
+func TimelineState(t *Timeline) *timelines.Timeline { return t.core }
+func TimelineWord(t *Timeline) *atomic.Uint64       { return t.word }
+func TimelineCleanup(t *Timeline) runtime.Cleanup   { return t.cleanup }
 
 // Of wait.go.
 

@@ -1,6 +1,6 @@
 package cu
 
-import "github.com/purecu/purecu/internal/core"
+import "github.com/purecu/purecu/internal/extsem"
 
 // ExternalOp is a signal of an interop.Semaphore, or a wait for it.
 type ExternalOp struct {
@@ -9,4 +9,4 @@ type ExternalOp struct {
 }
 
 // externalOpRef is an alias, so that the field of an ExternalOp is not exported.
-type externalOpRef = core.ExternalOpRef
+type externalOpRef = extsem.OpRef

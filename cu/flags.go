@@ -4,6 +4,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Status says whether work has completed.
@@ -75,7 +76,7 @@ const (
 
 // String lists the flags by name.
 func (f RecordFlags) String() string {
-	return core.FlagNames(uint32(f), "RecordDefault", []string{"RecordExternal"})
+	return valuename.OfFlags(uint32(f), "RecordDefault", []string{"RecordExternal"})
 }
 
 // WaitFlags say how a stream waits for an event. They have CUDA's values.
@@ -94,7 +95,7 @@ const (
 
 // String lists the flags by name.
 func (f WaitFlags) String() string {
-	return core.FlagNames(uint32(f), "WaitDefault", []string{"WaitExternal"})
+	return valuename.OfFlags(uint32(f), "WaitDefault", []string{"WaitExternal"})
 }
 
 // StreamFlags are the properties of a stream. They have CUDA's values.
@@ -111,7 +112,7 @@ const (
 
 // String lists the flags by name.
 func (f StreamFlags) String() string {
-	return core.FlagNames(uint32(f), "StreamDefault", []string{"StreamNonBlocking"})
+	return valuename.OfFlags(uint32(f), "StreamDefault", []string{"StreamNonBlocking"})
 }
 
 // ContextFlags are the properties of a context. They have CUDA's values. At most one of the three
@@ -146,7 +147,7 @@ const (
 
 // String lists the flags by name.
 func (f ContextFlags) String() string {
-	return core.FlagNames(uint32(f), "ContextDefault", []string{
+	return valuename.OfFlags(uint32(f), "ContextDefault", []string{
 		"ContextSchedSpin", "ContextSchedYield", "ContextSchedBlockingSync", "ContextMapHost",
 		"ContextLocalMemResizeToMax", "ContextCoredump", "ContextUserCoredump", "ContextSyncMemOps",
 	})
@@ -174,7 +175,7 @@ const (
 
 // String lists the flags by name.
 func (f HostFlags) String() string {
-	return core.FlagNames(uint32(f), "HostDefault",
+	return valuename.OfFlags(uint32(f), "HostDefault",
 		[]string{"HostPortable", "HostDeviceMap", "HostWriteCombined", "HostReadOnly"})
 }
 

@@ -8,6 +8,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -37,19 +38,19 @@ func TestGPUDriverLog(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		buffer := make([]byte, core.LogSize)
+		buffer := make([]byte, drivercall.LogSize)
 		_, n, res := core.Of(drv).Table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
-		raw := string(buffer[:min(n, core.LogSize)])
+		raw := string(buffer[:min(n, drivercall.LogSize)])
 		t.Logf("%s: %v\nthe log, %v:\n%s", name, err, res, raw)
 		if res != driver.ResultSuccess {
 			t.Errorf("%s: reading the log: %v", name, res)
 		}
-		for _, entry := range core.ParseLog(raw) {
+		for _, entry := range drivercall.ParseLog(raw) {
 			if entry.Op == e.Op && entry.Text != "" && !strings.Contains(e.Detail, entry.Text) {
 				t.Errorf("%s: the error lacks %q", name, entry.Text)
 			}
 		}
-		if raw != "" && len(core.ParseLog(raw)) == 0 {
+		if raw != "" && len(drivercall.ParseLog(raw)) == 0 {
 			t.Errorf("%s: the log has another form", name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	ptxtext "github.com/purecu/purecu/internal/ptx"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -183,7 +184,7 @@ func TestGPUBatches(t *testing.T) {
 	held, free, waiting := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	var events []*Event
 	var streams []*Stream
-	for i := range 2*core.BatchSize + 1 {
+	for i := range 2*drivercall.BatchSize + 1 {
 		events = append(events, Need(gpu.NewEvent(EventDisableTiming))(t))
 		streams = append(streams, []*Stream{held, free}[i%2])
 	}

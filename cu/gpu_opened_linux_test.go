@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -162,7 +162,7 @@ func TestOpenedForgotten(t *testing.T) {
 	r := NewSoft(t)
 	f, size := ExportedFile(t, r.GPU)
 	d := placed{races.New(func(races.Race) {}), new(sync.Mutex), make(map[string]int)}
-	core.Of(r.Drv).ChangeTracers(func(l *core.Tracers) { l.Observer = d })
+	core.Of(r.Drv).ChangeTracers(func(l *drivercall.Tracers) { l.Observer = d })
 	for _, o := range openers {
 		m, again := o.open(t, x, r.GPU, r.GPU)
 		NoErr(t, r.S.Memset(m, 1))

@@ -1,6 +1,7 @@
 package cu
 
-import "github.com/purecu/purecu/internal/core"
+import "github.com/purecu/purecu/internal/hostfunc"
+import "github.com/purecu/purecu/internal/drivercall"
 
 // HostFunc makes the stream call f (cuLaunchHostFunc, CUDA 10.0). It returns when the call is
 // enqueued. f runs on its own goroutine, after all work that was enqueued before. Work that is
@@ -40,15 +41,15 @@ import "github.com/purecu/purecu/internal/core"
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s.core() == nil {
-		return core.NilError(core.HostFuncOp, "stream")
+		return drivercall.NilError(hostfunc.HostFuncOp, "stream")
 	}
 	if f == nil {
-		return core.About(s.core(), core.NoHostFuncError(core.HostFuncOp))
+		return drivercall.About(s.core(), hostfunc.NoHostFuncError(hostfunc.HostFuncOp))
 	}
-	sc, err := s.enter(core.HostFuncOp)
+	sc, err := s.enter(hostfunc.HostFuncOp)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	return sc.HostFunc(f)
+	return hostfunc.Enqueue(sc, f)
 }

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/hostfunc"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -425,7 +425,7 @@ func TestHostFuncOutlives(t *testing.T) {
 			"created":  {Need(r.GPU.Device().NewContext(ContextDefault))(t), 0},
 			"retained": {Need(Need(r.Drv.Device(1))(t).PrimaryContext())(t), 0},
 		} {
-			h := new(core.HostFunc)
+			h := new(hostfunc.Func)
 			r.OK(h.Name(core.Of(r.Drv), func() { t.Error("it was called") }))
 			core.Of(c.gpu).Context.Calls.Add(h)
 			h.EndCall()

@@ -6,6 +6,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // HostMem is memory that the host and the GPU can access: pinned host memory ([Context.AllocHost]),
@@ -18,7 +20,7 @@ type HostMem struct {
 }
 
 // core returns the state of the memory, or nil for a nil or zero HostMem.
-func (m *HostMem) core() *core.Mem {
+func (m *HostMem) core() *memstate.Mem {
 	if m == nil {
 		return nil
 	}
@@ -26,28 +28,28 @@ func (m *HostMem) core() *core.Mem {
 }
 
 // newHostMem returns a HostMem for a new state.
-func newHostMem(ctx *core.Context, mc *core.Mem) *HostMem {
+func newHostMem(ctx *core.Context, mc *memstate.Mem) *HostMem {
 	m := new(HostMem)
-	core.OwnMemory(m, &m.memRef, ctx, mc)
+	memstate.Own(m, &m.memRef, ctx, mc)
 	return m
 }
 
 var (
-	pinnedMemory = core.MemoryKind{
-		MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
-		MemoryFuncs: &core.MemoryFuncs{
+	pinnedMemory = memstate.MemoryKind{
+		MemoryTraits: memstate.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
+		MemoryFuncs: &memstate.MemoryFuncs{
 			Name: "host memory",
-			Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
+			Free: func(mc *memstate.Mem, at driver.At) (string, driver.Result) {
 				mc.ObserveFree()
 				return "cuMemFreeHost", mc.Ctx.Drv.Table().MemFreeHost(at, mc.Host)
 			},
 		},
 	}
-	registeredMemory = core.MemoryKind{
-		MemoryTraits: core.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
-		MemoryFuncs: &core.MemoryFuncs{
+	registeredMemory = memstate.MemoryKind{
+		MemoryTraits: memstate.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
+		MemoryFuncs: &memstate.MemoryFuncs{
 			Name: "host memory",
-			Free: func(mc *core.Mem, at driver.At) (string, driver.Result) {
+			Free: func(mc *memstate.Mem, at driver.At) (string, driver.Result) {
 				mc.ObserveFree()
 				return "cuMemHostUnregister", mc.Ctx.Drv.Table().MemHostUnregister(at, mc.Host)
 			},
@@ -66,15 +68,15 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	}
 	defer c.leave()
 	if size == 0 || size > 1<<62 {
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
-		return nil, core.BadValue(op, cc, "unknown host memory flags "+flags.String()+": see HostFlags")
+		return nil, drivercall.BadValue(op, cc, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
-	mc := &core.Mem{Is: pinnedMemory, Size: size, Capacity: size, Flags: uint32(flags)}
-	if old := cc.TakeMemory(pinnedMemory, uint32(flags), size); old != nil {
+	mc := &memstate.Mem{Is: pinnedMemory, Size: size, Capacity: size, Flags: uint32(flags)}
+	if old := memstate.Take(cc, pinnedMemory, uint32(flags), size); old != nil {
 		mc.Raw, mc.Host, mc.Capacity = old.Raw, old.Host, old.Capacity
 	} else {
 		res, own := cc.Allocate(func() (res driver.Result) {
@@ -82,7 +84,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 			return res
 		})
 		if res != driver.ResultSuccess {
-			return nil, cc.FailAlloc(op, 0, size, res, own)
+			return nil, memstate.FailAlloc(cc, op, 0, size, res, own)
 		}
 		// If the device cannot access the memory, copies still work.
 		if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
@@ -113,16 +115,16 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	defer c.leave()
 	switch {
 	case len(b) == 0:
-		return nil, core.BadValue(op, cc, "there are no bytes to register")
+		return nil, drivercall.BadValue(op, cc, "there are no bytes to register")
 	case flags&^(HostPortable|HostDeviceMap|HostReadOnly) != 0:
-		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
+		return nil, drivercall.BadValue(op, cc, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
-	mc := &core.Mem{Is: registeredMemory, Flags: uint32(flags), Own: b}
-	mc.Host, mc.Size, mc.Capacity = core.HostAddress(b), uint64(len(b)), uint64(len(b))
+	mc := &memstate.Mem{Is: registeredMemory, Flags: uint32(flags), Own: b}
+	mc.Host, mc.Size, mc.Capacity = memstate.HostAddress(b), uint64(len(b)), uint64(len(b))
 	res, own := cc.Allocate(func() driver.Result { return t.MemHostRegister(at, mc.Host, mc.Size, uint32(flags)) })
 	if res != driver.ResultSuccess {
-		return nil, cc.FailAlloc(op, mc.Handle(), mc.Size, res, own)
+		return nil, memstate.FailAlloc(cc, op, mc.Handle(), mc.Size, res, own)
 	}
 	if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
 		mc.Raw = raw
@@ -138,7 +140,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 // the GPU: see docs/blocking.md.
 func (m *HostMem) Close() error {
 	if m.core() == nil {
-		return core.NilError("cuMemFreeHost", "host memory")
+		return drivercall.NilError("cuMemFreeHost", "host memory")
 	}
 	return m.core().CloseOwned("HostMem.Close", core.CleanupOf(&m.memRef))
 }
@@ -148,7 +150,7 @@ func (m *HostMem) Size() uint64 { return m.core().Whole().Size }
 
 func (m *HostMem) span() Span {
 	r := m.core().Whole()
-	return newSpan(core.Span{Mem: r.Mem, Owner: m, Size: r.Size})
+	return newSpan(memstate.Span{Mem: r.Mem, Owner: m, Size: r.Size})
 }
 
 // Span returns size bytes of the memory, from offset off. If they exceed the memory, every use of
@@ -181,7 +183,7 @@ func (m *HostMem) View(f func(b []byte) error) error {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (m *HostMem) object() core.Named {
+func (m *HostMem) object() drivercall.Named {
 	if m.core() == nil {
 		return nil
 	}
@@ -191,7 +193,7 @@ func (m *HostMem) object() core.Named {
 // use calls f with the memory, within a call.
 func (m *HostMem) use(op string, f func(b []byte) error) error {
 	if m.core() == nil {
-		return core.NilError(op, "host memory")
+		return drivercall.NilError(op, "host memory")
 	}
 	mc := m.core()
 	if err := mc.Enter(mc, op); err != nil {
@@ -203,7 +205,7 @@ func (m *HostMem) use(op string, f func(b []byte) error) error {
 }
 
 func errNoView(op string, m *HostMem) error {
-	return core.Misuse(op, m.object(), ErrNil, "the function is nil: pass a function that uses the memory")
+	return drivercall.Misuse(op, m.object(), ErrNil, "the function is nil: pass a function that uses the memory")
 }
 
 // WriteAt implements io.WriterAt: it copies src to the memory at byte off. If src does not fit,
@@ -215,7 +217,7 @@ func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 			return err
 		}
 		if m.core().Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
-			return core.ReadOnly(op, m.core())
+			return memstate.ReadOnly(op, m.core())
 		}
 		m.core().ObserveHostUse(op, off, len(src), true)
 		copy(b[off:], src)

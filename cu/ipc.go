@@ -5,6 +5,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/ipchandle"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	const op = getIPCOp
 	if e == nil {
-		return IPCEventHandle{}, core.NilError(op, "event")
+		return IPCEventHandle{}, drivercall.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -44,7 +46,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 	case !sl.Interprocess():
 		return IPCEventHandle{}, errNotInterprocess(op, c)
 	case c.Imported:
-		return IPCEventHandle{}, core.Misuse(op, c, ErrImported,
+		return IPCEventHandle{}, drivercall.Misuse(op, c, ErrImported,
 			"only the process that created it can get its handle: pass on the handle that this event was opened by")
 	}
 	raw, res := c.Ctx.Drv.Table().IpcGetEventHandle(driver.At{Context: c.Ctx.Raw}, sl.Raw)
@@ -73,8 +75,8 @@ func (e *Event) createCurrent(op string, ctx context.Context) (*core.EventOwner,
 	return core.CreateEvent(&e.eventRef, sc.Ctx)
 }
 
-func errNotInterprocess(op string, of core.Named) error {
-	return core.Misuse(op, of, ErrNotInterprocess,
+func errNotInterprocess(op string, of drivercall.Named) error {
+	return drivercall.Misuse(op, of, ErrNotInterprocess,
 		"create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent")
 }
 
@@ -109,14 +111,14 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	}
 	defer c.leave()
 	if err := h.check(op); err != nil {
-		return nil, core.About(cc, err)
+		return nil, drivercall.About(cc, err)
 	}
 	if core.StateOf[core.Exports](cc.Drv).Has(driver.IPCEventHandle(h)) {
 		return nil, errSameProcess(op, cc)
 	}
-	t := cc.Drv.Trace(core.TraceEventCreate, 0, 0)
+	t := cc.Drv.Trace(drivercall.TraceEventCreate, 0, 0)
 	raw, res := cc.Drv.Table().IpcOpenEventHandle(driver.At{Context: cc.Raw}, driver.IPCEventHandle(h))
-	t.DoneOr(func() { cc.DestroyEvent(raw, driver.At{Relaxed: true}) }, core.TraceEventCreate, raw, 0, res)
+	t.DoneOr(func() { cc.DestroyEvent(raw, driver.At{Relaxed: true}) }, drivercall.TraceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
@@ -131,8 +133,8 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	return e, nil
 }
 
-func errSameProcess(op string, of core.Named) error {
-	return core.NewError(op, of, ResultInvalidContext, ErrSameProcess,
+func errSameProcess(op string, of drivercall.Named) error {
+	return drivercall.NewError(op, of, ResultInvalidContext, ErrSameProcess,
 		"the handle is of an event of this process: use that Event, and open the handle in another process")
 }
 
@@ -151,14 +153,14 @@ type IPCEventHandle [driver.CU_IPC_HANDLE_SIZE]byte
 func (h IPCEventHandle) IsZero() bool { return h == IPCEventHandle{} }
 
 // String returns the handle as MarshalText does; "" for the zero handle.
-func (h IPCEventHandle) String() string { return core.EventHandles.String(h) }
+func (h IPCEventHandle) String() string { return ipchandle.EventHandles.String(h) }
 
 // check refuses the zero handle.
-func (h IPCEventHandle) check(op string) error { return core.EventHandles.Check(op, h) }
+func (h IPCEventHandle) check(op string) error { return ipchandle.EventHandles.Check(op, h) }
 
 // AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
 func (h IPCEventHandle) AppendBinary(b []byte) ([]byte, error) {
-	return core.EventHandles.AppendBinary(b, h)
+	return ipchandle.EventHandles.AppendBinary(b, h)
 }
 
 // MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
@@ -168,13 +170,13 @@ func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(
 // returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
 // handle is opened.
 func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
-	return core.EventHandles.UnmarshalBinary((*core.IPCHandle)(h), data)
+	return ipchandle.EventHandles.UnmarshalBinary((*ipchandle.IPCHandle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
 // [encoding.TextAppender].
 func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) {
-	return core.EventHandles.AppendText(b, h)
+	return ipchandle.EventHandles.AppendText(b, h)
 }
 
 // MarshalText returns the handle as text, 128 hexadecimal digits: see
@@ -184,5 +186,5 @@ func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil)
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCEventHandle) UnmarshalText(text []byte) error {
-	return core.EventHandles.UnmarshalText((*core.IPCHandle)(h), text)
+	return ipchandle.EventHandles.UnmarshalText((*ipchandle.IPCHandle)(h), text)
 }

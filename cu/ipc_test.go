@@ -13,13 +13,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -104,20 +104,20 @@ func TestIPCEventHandleRefused(t *testing.T) {
 		code Result
 		want string
 	}{
-		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, core.ErrInvalid,
+		{"no bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(nil) }, drivercall.ErrInvalid,
 			ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 0 bytes, and a handle has 64: pass the result of MarshalBinary"},
-		{"63 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(bytes[:63]) }, core.ErrInvalid, ResultInvalidValue,
+		{"63 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(bytes[:63]) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 63 bytes, and a handle has 64: pass the result of MarshalBinary"},
-		{"65 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(append(bytes[:], 0)) }, core.ErrInvalid, ResultInvalidValue,
+		{"65 bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(append(bytes[:], 0)) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalBinary: invalid argument; there are 65 bytes, and a handle has 64: pass the result of MarshalBinary"},
 		{"zero bytes", func(h *IPCEventHandle) error { return h.UnmarshalBinary(make([]byte, 64)) }, ErrNil, ResultInvalidHandle,
 			"cu: IPCEventHandle.UnmarshalBinary: nil object; the handle is zero, and names no event: pass one that Event.IPCHandle has returned"},
-		{"short text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:])) }, core.ErrInvalid, ResultInvalidValue,
+		{"short text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:])) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 127 characters, and a handle has 128: pass the result of MarshalText"},
-		{"a line", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text + "\n")) }, core.ErrInvalid, ResultInvalidValue,
+		{"a line", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text + "\n")) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; there are 129 characters, and a handle has 128: pass the result of MarshalText"},
-		{"other text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:] + "g")) }, core.ErrInvalid, ResultInvalidValue,
+		{"other text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(text[1:] + "g")) }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: IPCEventHandle.UnmarshalText: invalid argument; encoding/hex: invalid byte: U+0067 'g': a handle's text has hexadecimal digits only"},
 		{"zero text", func(h *IPCEventHandle) error { return h.UnmarshalText([]byte(strings.Repeat("0", 128))) }, ErrNil, ResultInvalidHandle,
 			"cu: IPCEventHandle.UnmarshalText: nil object; the handle is zero, and names no event: pass one that Event.IPCHandle has returned"},
@@ -166,7 +166,7 @@ func FuzzIPCEventHandleText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h := AnyIPCHandle()
 		if err := h.UnmarshalText(text); err != nil {
-			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != AnyIPCHandle() {
+			if !errors.Is(err, drivercall.ErrInvalid) && !errors.Is(err, ErrNil) || h != AnyIPCHandle() {
 				t.Errorf("%v; the handle is %v", err, h)
 			}
 			return
@@ -186,7 +186,7 @@ func FuzzIPCEventHandleBinary(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h := AnyIPCHandle()
 		if err := h.UnmarshalBinary(data); err != nil {
-			if !errors.Is(err, core.ErrInvalid) && !errors.Is(err, ErrNil) || h != AnyIPCHandle() {
+			if !errors.Is(err, drivercall.ErrInvalid) && !errors.Is(err, ErrNil) || h != AnyIPCHandle() {
 				t.Errorf("%v; the handle is %v", err, h)
 			}
 			return
@@ -244,7 +244,7 @@ func TestIPCMistakes(t *testing.T) {
 			"cu: cuIpcGetEventHandle(event H): object of another process; only the process that created it can get its handle: pass on the handle that this event was opened by"},
 		{"no current stream", handle(LazyEvent(sharedFlags)), ErrNoCurrentStream, ResultInvalidHandle,
 			"cu: CurrentStream: no current stream; the context.Context has no stream: pass a context.Context that cu.WithStream has returned"},
-		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, core.ErrInvalid, ResultInvalidValue,
+		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, drivercall.ErrInvalid, ResultInvalidValue,
 			"cu: cuEventCreate(context H): invalid argument; an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess"},
 
 		{"open, nil", open(nil, h), ErrNil, ResultInvalidHandle, "cu: cuIpcOpenEventHandle: nil object; the context is nil: check the error of the call that should have made it"},

@@ -6,7 +6,9 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // Dim3 is a number of blocks or threads in three dimensions. A zero Y or Z counts as 1.
@@ -49,7 +51,7 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 		err = f.launchOnce(s, &c, args, prepared)
 	}
 	if err != nil {
-		err = s.core().Retry(c.Op(), err, nil)
+		err = s.core().FreeAndRetry(c.Op(), err, nil)
 	}
 	return err
 }
@@ -70,13 +72,13 @@ func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 	if prepared != nil {
 		args, values = prepared.args, &prepared.values
 		for _, i := range prepared.memory {
-			usual = usual && sc.KeepsMemory(args[i].core().Mem)
+			usual = usual && memstate.KeptBy(sc, args[i].core().Mem)
 		}
 	} else if usual = usual && len(args) <= len(values.Values); usual {
 		for i := range args {
 			a := args[i].core()
 			if fn.Known && !fn.Params[i].Fits(a) || a.Mem == nil && a.Ref != nil ||
-				a.Mem != nil && !sc.KeepsMemory(a.Mem) {
+				a.Mem != nil && !memstate.KeptBy(sc, a.Mem) {
 				usual = false
 				break
 			}
@@ -109,11 +111,11 @@ func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 func (f *Function) launchOnce(s *Stream, cfg *launch.Config, args []Arg, prepared *preparedArgs) error {
 	fn, op := f.core(), cfg.Op()
 	if fn == nil || fn.Mod == nil {
-		return core.NilError(op, "function")
+		return drivercall.NilError(op, "function")
 	}
 	sc := s.core()
 	if sc == nil {
-		return core.NilArgError(op, fn.Object(), "stream")
+		return drivercall.NilArgError(op, fn.Object(), "stream")
 	}
 	if ctx := fn.Mod.Ctx; ctx.Drv != sc.Ctx.Drv {
 		return core.MixedError(op, fn.Object(), sc)
@@ -133,9 +135,9 @@ func (f *Function) launchTraced(s *Stream, cfg *launch.Config, args []Arg, prepa
 		return err
 	}
 	defer s.leave()
-	t := sc.Ctx.Drv.Trace(core.TraceLaunch, 0, sc.Raw)
+	t := sc.Ctx.Drv.Trace(drivercall.TraceLaunch, 0, sc.Raw)
 	res, err := f.enqueue(sc, cfg, args, prepared)
-	t.Done(core.TraceLaunch, 0, sc.Raw, res)
+	t.Done(drivercall.TraceLaunch, 0, sc.Raw, res)
 	sc.Ctx.Drv.ReportRaces()
 	return err
 }
@@ -183,7 +185,7 @@ func (f *Function) useAll(w *core.Work, cfg *launch.Config, args []Arg,
 	}
 	if prepared != nil {
 		for _, i := range prepared.memory {
-			if mc := prepared.args[i].core().Mem; !w.UseMemory(mc) {
+			if mc := prepared.args[i].core().Mem; !memstate.Use(w, mc) {
 				return p, fn.BadMemory(cfg, i, w.Stream.Ctx, mc)
 			}
 		}
@@ -196,7 +198,7 @@ func (f *Function) useAll(w *core.Work, cfg *launch.Config, args []Arg,
 	values.Grow(len(args))
 	for i := range args {
 		a := args[i].core()
-		if a.Mem != nil && !w.UseMemory(a.Mem) {
+		if a.Mem != nil && !memstate.Use(w, a.Mem) {
 			return p, fn.BadMemory(cfg, i, w.Stream.Ctx, a.Mem)
 		}
 		if err = a.SetIn(values, i); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
 )
 
@@ -79,7 +80,7 @@ func clusterOf(id int32, size Dim3) LaunchAttribute {
 	n := size.normalize()
 	a := words(id, n.X, n.Y, n.Z)
 	if n.X == 0 {
-		a.err = core.NewError(core.LaunchExOp, nil, ResultInvalidClusterSize, core.ErrInvalid,
+		a.err = drivercall.NewError(core.LaunchExOp, nil, ResultInvalidClusterSize, drivercall.ErrInvalid,
 			"a cluster has no blocks: X must be at least 1")
 	}
 	return a
@@ -105,7 +106,7 @@ const (
 func LaunchClusterScheduling(s ClusterScheduling) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, uint32(s))
 	if s < ClusterSchedulingDefault || s > ClusterSchedulingLoadBalancing {
-		a.err = core.BadValue(core.LaunchExOp, nil,
+		a.err = drivercall.BadValue(core.LaunchExOp, nil,
 			fmt.Sprintf("there is no cluster scheduling %d: see ClusterScheduling", s))
 	}
 	return a
@@ -124,7 +125,7 @@ func LaunchProgrammatic() LaunchAttribute {
 func LaunchPriority(priority int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(int32(priority)))
 	if int(int32(priority)) != priority {
-		a.err = core.BadValue(core.LaunchExOp, nil,
+		a.err = drivercall.BadValue(core.LaunchExOp, nil,
 			fmt.Sprintf("priority %d does not fit into 32 bits: see Context.PriorityRange", priority))
 	}
 	return a
@@ -152,7 +153,7 @@ func LaunchMemSyncDomainMap(m MemSyncDomainMap) LaunchAttribute {
 func LaunchSharedMemCarveout(percent int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, uint32(percent))
 	if percent < 0 || percent > 100 {
-		a.err = core.BadValue(core.LaunchExOp, nil,
+		a.err = drivercall.BadValue(core.LaunchExOp, nil,
 			fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent", percent))
 	}
 	return a
@@ -207,11 +208,11 @@ func (w AccessWindow) attribute(op string) LaunchAttribute {
 	case r.Check(op) != nil:
 		a.err = r.Check(op)
 	case !(w.HitRatio >= 0 && w.HitRatio <= 1):
-		a.err = core.BadValue(op, nil, fmt.Sprintf("HitRatio is %v: it must be from 0 to 1", w.HitRatio))
+		a.err = drivercall.BadValue(op, nil, fmt.Sprintf("HitRatio is %v: it must be from 0 to 1", w.HitRatio))
 	case w.Hit < AccessNormal || w.Hit > AccessPersisting:
-		a.err = core.BadValue(op, nil, fmt.Sprintf("there is no access property %d: see AccessProperty", w.Hit))
+		a.err = drivercall.BadValue(op, nil, fmt.Sprintf("there is no access property %d: see AccessProperty", w.Hit))
 	case w.Miss < AccessNormal || w.Miss > AccessStreaming:
-		a.err = core.BadValue(op, nil, "Miss must be AccessNormal or AccessStreaming")
+		a.err = drivercall.BadValue(op, nil, "Miss must be AccessNormal or AccessStreaming")
 	default:
 		a = window(uint64(r.Addr()), r.Size, w.HitRatio, int32(w.Hit), int32(w.Miss))
 	}
@@ -233,7 +234,7 @@ const (
 
 func (d MemSyncDomain) check(op string) error {
 	if d != MemSyncDomainDefault && d != MemSyncDomainRemote {
-		return core.BadValue(op, nil, fmt.Sprintf("there is no domain %d: see MemSyncDomain", d))
+		return drivercall.BadValue(op, nil, fmt.Sprintf("there is no domain %d: see MemSyncDomain", d))
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 package cu
 
-import "github.com/purecu/purecu/internal/core"
+import "github.com/purecu/purecu/internal/drivercall"
 
 // Leak is a report about an object that was never closed, or that was destroyed when no call waited
 // for the result.
@@ -27,7 +27,7 @@ type Leak struct {
 func WithLeakHook(hook func(Leak)) Option {
 	return func(o *options) {
 		if o.hook = nil; hook != nil {
-			o.hook = func(l core.LeakReport) { hook(Leak(l)) }
+			o.hook = func(l drivercall.LeakReport) { hook(Leak(l)) }
 		}
 	}
 }

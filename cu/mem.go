@@ -4,10 +4,11 @@ import (
 	"io"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // memRef is an alias, so that the fields of DeviceMem and HostMem are not exported.
-type memRef = core.Ref[core.Mem]
+type memRef = core.Ref[memstate.Mem]
 
 // Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other type
 // works: pass memory.Virtual.Mem for a memory.Virtual, and the embedded value of a type that embeds one.
@@ -20,16 +21,16 @@ type Memory interface {
 type Span struct{ spanRef }
 
 // spanRef is an alias, so that the field of a Span is not exported.
-type spanRef = core.Value[core.Span]
+type spanRef = memstate.SpanValue
 
 // newSpan returns the Span with these parts.
-func newSpan(parts core.Span) (s Span) {
+func newSpan(parts memstate.Span) (s Span) {
 	*s.core() = parts
 	return s
 }
 
 // core returns the parts of the span.
-func (s *Span) core() *core.Span { return core.ValueIn(&s.spanRef) }
+func (s *Span) core() *memstate.Span { return memstate.SpanIn(&s.spanRef) }
 
 func (s Span) span() Span { return s }
 
@@ -45,27 +46,27 @@ func (s Span) Span(off, size uint64) Span {
 
 // regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
 // an interface method would make the argument escape. Package subject has another for the packages in this folder.
-func regionOf(m Memory) core.Region {
+func regionOf(m Memory) memstate.Region {
 	switch m := m.(type) {
 	case nil:
-		return core.Region{}
+		return memstate.Region{}
 	case Span:
 		return m.core().Region()
 	case *Span:
 		if m != nil {
 			return m.core().Region()
 		}
-		return core.Region{}
+		return memstate.Region{}
 	case *DeviceMem:
 		return m.core().Whole()
 	case *HostMem:
 		return m.core().Whole()
 	}
-	return core.Region{Err: core.ErrEmbedded}
+	return memstate.Region{Err: memstate.ErrEmbedded}
 }
 
 // targetOf is regionOf for memory that work writes.
-func targetOf(m Memory) core.Region { return regionOf(m).Target() }
+func targetOf(m Memory) memstate.Region { return regionOf(m).Target() }
 
 // spanOf returns the span of a Memory, which may be nil. It asks for the type as regionOf does, because
 // the method of a nil *Span, and of a type that embeds nothing, would panic.
@@ -86,7 +87,7 @@ func spanOf(m Memory) Span {
 		return m.span()
 	}
 	var s Span
-	s.core().Fail(core.ErrEmbedded)
+	s.core().Fail(memstate.ErrEmbedded)
 	return s
 }
 

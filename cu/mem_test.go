@@ -8,10 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -159,11 +158,11 @@ func TestStreamCopyMistakes(t *testing.T) {
 	r.fail("cuMemHostGetDevicePointer_v2", 1, ResultNotSupported)
 	unmapped := r.host(r.gpu, 8)
 	r.ok(r.s.Copy(a, unmapped))
-	if err := r.s.Memset(unmapped, 0); !errors.Is(err, core.ErrUnmapped) {
+	if err := r.s.Memset(unmapped, 0); !errors.Is(err, memstate.ErrUnmapped) {
 		t.Errorf("a set of unmapped memory: %v", err)
 	}
 	noop := Need(r.module(r.gpu).Function("axpy"))(t)
-	if err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(unmapped), F32(0), U64(0)); !errors.Is(err, core.ErrUnmapped) {
+	if err := noop.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(unmapped), F32(0), U64(0)); !errors.Is(err, memstate.ErrUnmapped) {
 		t.Errorf("a launch on unmapped memory: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/wordop"
 )
@@ -72,7 +73,7 @@ const batchOp = "cuStreamBatchMemOp"
 // Use a [Timeline] where one counter is enough: the program can wait for it, too.
 func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	if s.core() == nil {
-		return core.NilError(batchOp, "stream")
+		return drivercall.NilError(batchOp, "stream")
 	}
 	if len(ops) == 0 {
 		return nil
@@ -86,7 +87,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 			return err
 		}
 	}
-	return s.core().Retry(batchOp, s.enqueueOps(ops), nil)
+	return s.core().FreeAndRetry(batchOp, s.enqueueOps(ops), nil)
 }
 
 // enqueueOps enqueues operations that were checked.
@@ -103,14 +104,14 @@ func (s *Stream) enqueueOps(ops []MemOp) error {
 		}
 	}
 	observeMemOps(sc, ops)
-	sc.BeginLegacy()
+	sc.EnterGate()
 	f := w.Frame.Operations(len(ops))
 	f.Words = f.Words[:0]
 	for i := range ops {
 		f.Words = append(f.Words, ops[i].core().Params())
 	}
 	res := sc.Ctx.Drv.Table().StreamBatchMemOp(sc.InContext(), sc.Raw, f.Words, 0)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	w.End()
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)

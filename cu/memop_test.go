@@ -9,7 +9,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -107,11 +107,11 @@ func TestMemOpsVirtual(t *testing.T) {
 	r.OK(r.S.BatchMemOps(first, second))
 	r.OK(m.Unmap(2*MiB, 2*MiB))
 	r.OK(r.S.BatchMemOps(first))
-	r.Is(r.S.BatchMemOps(first, second), core.ErrInvalid)
+	r.Is(r.S.BatchMemOps(first, second), drivercall.ErrInvalid)
 	g := Need(graph.New(r.GPU))(t)
 	Need(g.Add(&graph.MemOps{Ops: []MemOp{first}}))(t)
 	_, err := g.Add(&graph.MemOps{Ops: []MemOp{second}})
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	r.OK(errors.Join(r.S.Synchronize(), g.Close()))
 	r.OK(m.Close())
 	r.Is(r.S.BatchMemOps(first), ErrClosed)

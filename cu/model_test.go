@@ -15,6 +15,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -883,7 +884,7 @@ func (a *actor) useTicket() {
 // was closed.
 func wokenByContext(err error) bool {
 	var e *Error
-	return errors.Is(err, ErrClosed) && errors.As(err, &e) && e.Detail == core.ContextClosedDetail
+	return errors.Is(err, ErrClosed) && errors.As(err, &e) && e.Detail == drivercall.ContextClosedDetail
 }
 
 func (a *actor) since() {

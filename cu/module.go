@@ -8,7 +8,11 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/loaded"
+	"github.com/purecu/purecu/internal/memstate"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Module is GPU code that is loaded into a context.
@@ -18,10 +22,10 @@ type Module struct {
 }
 
 // moduleRef is an alias, so that the field of a Module is not exported.
-type moduleRef = core.Ref[core.LoadedModule]
+type moduleRef = core.Ref[loaded.LoadedModule]
 
 // core returns the module, or nil if no call has made m.
-func (m *Module) core() *core.Module {
+func (m *Module) core() *loaded.Module {
 	if m == nil || core.State(&m.moduleRef) == nil {
 		return nil
 	}
@@ -88,7 +92,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	}
 	defer c.leave()
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, core.BadValue(op, cc, wrong)
+		return nil, drivercall.BadValue(op, cc, wrong)
 	}
 	cc.FreeDeferred()
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
@@ -101,12 +105,12 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.Compiled(own.Explain(cc.CallError(op, 0, res)), log)
+		return nil, loaded.Compiled(own.Explain(cc.CallError(op, 0, res)), log)
 	}
-	mc := &core.Module{Raw: raw, Kernels: core.KernelsOf(image)}
+	mc := &loaded.Module{Raw: raw, Kernels: loaded.KernelsOf(image)}
 	mc.FreeWaits, mc.UsedStreams = true, new(core.StreamSet)
 	m := new(Module)
-	core.SetState(&m.moduleRef, &core.LoadedModule{Module: mc, Log: log.Info}, core.Owned(m, &mc.Resource, mc, cc))
+	core.SetState(&m.moduleRef, &loaded.LoadedModule{Module: mc, Log: log.Info}, core.Owned(m, &mc.Resource, mc, cc))
 	return m, nil
 }
 
@@ -115,9 +119,9 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	if c.own() == nil {
-		return nil, core.NilError(op, "context")
+		return nil, drivercall.NilError(op, "context")
 	}
-	return core.ReadImage(op, c.own().Context, path,
+	return loaded.ReadImage(op, c.own().Context, path,
 		func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
 }
 
@@ -137,7 +141,7 @@ func (m *Module) Log() string {
 // docs/blocking.md. Further calls return nil. A module of a library.Library stays loaded.
 func (m *Module) Close() error {
 	if m.core() == nil {
-		return core.NilError("cuModuleUnload", "module")
+		return drivercall.NilError("cuModuleUnload", "module")
 	}
 	return m.core().CloseOwned("Module.Close", core.CleanupOf(&m.moduleRef))
 }
@@ -158,7 +162,7 @@ func (m *Module) Handle() uintptr {
 func (m *Module) Global(name string) (*DeviceMem, error) {
 	const op = "cuModuleGetGlobal"
 	if m.core() == nil {
-		return nil, core.NilError(op, "module")
+		return nil, drivercall.NilError(op, "module")
 	}
 	mc := m.core()
 	if err := mc.Enter(mc, op); err != nil {
@@ -177,7 +181,7 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	return newDeviceMem(mc.Ctx, &core.Mem{Is: core.ModuleVariable, Raw: raw, Size: size, Module: mc}), nil
+	return newDeviceMem(mc.Ctx, &memstate.Mem{Is: loaded.ModuleVariable, Raw: raw, Size: size, Module: mc}), nil
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.
@@ -200,7 +204,7 @@ func (f *Function) core() *launch.Function {
 func (m *Module) Function(name string) (*Function, error) {
 	const op = "cuModuleGetFunction"
 	if m.core() == nil {
-		return nil, core.NilError(op, "module")
+		return nil, drivercall.NilError(op, "module")
 	}
 	f := new(Function)
 	var err error
@@ -247,7 +251,7 @@ func (f *Function) Handle() uintptr {
 type FunctionAttribute int32
 
 // String returns the attribute's name in lower case.
-func (a FunctionAttribute) String() string { return core.NameOf(namesFunctionAttribute[:], int32(a)) }
+func (a FunctionAttribute) String() string { return valuename.Of(namesFunctionAttribute[:], int32(a)) }
 
 // Attribute returns a property of the kernel (cuFuncGetAttribute). Sizes are in bytes. A version is
 // a number such as 90 for compute capability 9.0.
@@ -270,7 +274,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 		return launch.UnknownAttribute(op, f.core().Object(), int32(a)) // the driver would read invalid memory
 	}
 	if int(int32(value)) != value {
-		return core.BadValue(op, f.core().Object(),
+		return drivercall.BadValue(op, f.core().Object(),
 			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
@@ -285,7 +289,7 @@ func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 	const op = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 	if int(int32(threads)) != threads || threads <= 0 {
-		return 0, core.BadValue(op, f.core().Object(),
+		return 0, drivercall.BadValue(op, f.core().Object(),
 			fmt.Sprintf("a block cannot have %d threads: ask for 1 to 1024", threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
@@ -301,7 +305,7 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {
-		return 0, 0, core.BadValue(op, f.core().Object(),
+		return 0, 0, drivercall.BadValue(op, f.core().Object(),
 			fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
@@ -315,7 +319,7 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 func askFunction[T any](f *Function, op string,
 	call func(t *driver.Table, at driver.At) (T, driver.Result)) (v T, err error) {
 	if f == nil || f.core().Mod == nil {
-		return v, core.NilError(op, "function")
+		return v, drivercall.NilError(op, "function")
 	}
 	mc := f.core().Mod
 	if err := mc.Enter(mc, op); err != nil {

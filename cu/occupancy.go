@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // MaxActiveClusters returns how many clusters of a launch with this configuration the device can run
@@ -26,7 +27,7 @@ func (f *Function) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
 func (f *Function) askClusters(op string, cfg LaunchConfig,
 	call func(*driver.Table, driver.At, driver.Function, driver.LaunchConfig) (int32, driver.Result)) (int, error) {
 	if f == nil || f.core().Mod == nil {
-		return 0, core.NilError(op, "function")
+		return 0, drivercall.NilError(op, "function")
 	}
 	c := cfg.core()
 	if err := f.core().CheckConfig(&c); err != nil {
@@ -37,7 +38,7 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 		return call(t, at, f.core().Raw, c.Params())
 	})
 	if e, ok := err.(*Error); ok {
-		e.Detail = core.Join(e.Detail, c.ExceededAttribute(f.core().Mod.Ctx, e.Result))
+		e.Detail = drivercall.Join(e.Detail, c.ExceededAttribute(f.core().Mod.Ctx, e.Result))
 	}
 	return int(n), err
 }
@@ -49,7 +50,7 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
 	const op = "cuOccupancyAvailableDynamicSMemPerBlock"
 	if int(int32(blocks)) != blocks || int(int32(threads)) != threads || blocks < 1 || threads < 1 {
-		return 0, core.BadValue(op, f.core().Object(),
+		return 0, drivercall.BadValue(op, f.core().Object(),
 			fmt.Sprintf("%d blocks of %d threads: there must be at least one of each", blocks, threads))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (uint64, driver.Result) {
@@ -75,7 +76,7 @@ func (f *Function) Load() error {
 	}
 	err := load()
 	if core.LacksMemory(op, err) != nil {
-		err = f.core().Mod.Ctx.Retry(op, err, load)
+		err = f.core().Mod.Ctx.FreeAndRetry(op, err, load)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // OpenContext is [Open] for programs that must not hang if the driver does, such as a check of a
@@ -14,7 +15,7 @@ import (
 // and its operating system thread until it returns, or until the process ends. Its result is then
 // dropped. A program that repeats OpenContext should count its failures, and stop.
 func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
-	return core.CallUntil(ctx, "cuInit", hangs, func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
+	return drivercall.CallUntil(ctx, "cuInit", hangs, func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
 }
 
 // RetainPrimaryContext is [Device.PrimaryContext] for programs that must not hang if the driver does
@@ -25,7 +26,7 @@ func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
 // frees no deferred objects, because that waits for the GPU: call [Driver.Close], which does.
 func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
 	retain := func() (*Context, error) { return dev.retain(false) }
-	return core.CallUntil(ctx, "cuDevicePrimaryCtxRetain", hangs, retain, (*Context).closeUnused)
+	return drivercall.CallUntil(ctx, "cuDevicePrimaryCtxRetain", hangs, retain, (*Context).closeUnused)
 }
 
 // closeUnused closes a Context that no caller has received. It makes no call that may wait.

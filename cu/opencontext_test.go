@@ -11,7 +11,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -209,8 +209,8 @@ func TestCloseUnusedEndsWaits(t *testing.T) {
 // TestCallContextGoexit calls a software driver that ends the goroutine, as t.FailNow does.
 func TestCallContextGoexit(t *testing.T) {
 	call := func() (int, error) { runtime.Goexit(); return 1, nil }
-	_, err := core.CallUntil(context.Background(), "cuInit", Hangs, call, func(int) {})
-	if !errors.Is(err, core.ErrGoexit) {
+	_, err := drivercall.CallUntil(context.Background(), "cuInit", Hangs, call, func(int) {})
+	if !errors.Is(err, drivercall.ErrGoexit) {
 		t.Errorf("got %v", err)
 	}
 }

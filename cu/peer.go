@@ -3,6 +3,7 @@ package cu
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // EnablePeerAccess allows kernels of this context to access the memory of another device's context
@@ -30,7 +31,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	defer c.leave()
 	pc, err := peer.enter(op)
 	if err != nil {
-		return core.About(cc, err)
+		return drivercall.About(cc, err)
 	}
 	defer peer.leave()
 	if pc.Drv != cc.Drv {

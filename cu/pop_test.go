@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -186,6 +186,6 @@ func TestPopFailsAfterAdd(t *testing.T) {
 	if nodes := Need(g.Nodes())(t); len(nodes) != 2 {
 		t.Errorf("%d nodes, want that which allocates and that which frees", len(nodes))
 	}
-	r.Is(ErrorOf(g.Add(&graph.Free{Mem: own}, n)), core.ErrInvalid)
+	r.Is(ErrorOf(g.Add(&graph.Free{Mem: own}, n)), drivercall.ErrInvalid)
 	r.OK(errors.Join(g.Close(), mod.Close()))
 }

@@ -5,8 +5,10 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // PreparedLaunch is a launch of a kernel with its configuration and its arguments, which were
@@ -36,7 +38,7 @@ type preparedArgs struct {
 func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, error) {
 	p, c := &PreparedLaunch{f: f, cfg: cfg}, cfg.core()
 	if f == nil || f.core().Mod == nil {
-		return nil, core.NilError(c.Op(), "function")
+		return nil, drivercall.NilError(c.Op(), "function")
 	}
 	a, err := f.prepareArgs(&c, args)
 	if err != nil {
@@ -75,10 +77,10 @@ func (f *Function) prepareArgs(cfg *launch.Config, args []Arg) (*preparedArgs, e
 
 // checkMemory returns an error if the memory of an argument is closed, or the kernel cannot access
 // it.
-func (f *Function) checkMemory(cfg *launch.Config, i int, mc *core.Mem) error {
+func (f *Function) checkMemory(cfg *launch.Config, i int, mc *memstate.Mem) error {
 	c := f.core().Mod.Ctx
 	mc = mc.Current()
-	if mc.Closed() || mc.Ctx != c && !c.CanAccess(mc) {
+	if mc.Closed() || mc.Ctx != c && !memstate.CanAccess(c, mc) {
 		return f.core().BadMemory(cfg, i, c, mc)
 	}
 	return nil
@@ -89,7 +91,7 @@ func (f *Function) checkMemory(cfg *launch.Config, i int, mc *core.Mem) error {
 // closed.
 func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	if p == nil || p.f == nil {
-		return core.NilError("cuLaunchKernel", "launch")
+		return drivercall.NilError("cuLaunchKernel", "launch")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +118,7 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 // stream keeps the memory of the arguments. It may wait for the GPU: see docs/blocking.md.
 func (p *PreparedLaunch) Launch(s *Stream) error {
 	if p == nil || p.f == nil {
-		return core.NilError("cuLaunchKernel", "launch")
+		return drivercall.NilError("cuLaunchKernel", "launch")
 	}
 	return p.f.launchOn(s, &p.cfg, nil, p.args.Load())
 }

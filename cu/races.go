@@ -3,7 +3,7 @@ package cu
 import (
 	"errors"
 
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -50,14 +50,14 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	const op = "Driver.DetectRaces"
 	switch {
 	case !d.open():
-		return nil, core.NilError(op, "driver")
+		return nil, drivercall.NilError(op, "driver")
 	case report == nil:
-		return nil, core.Misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
+		return nil, drivercall.Misuse(op, nil, ErrNil, "the function is nil: pass one that handles a Race")
 	}
 	detector := races.New(func(r races.Race) { report(Race{r}) })
-	d.core.ChangeTracers(func(l *core.Tracers) {
+	d.core.ChangeTracers(func(l *drivercall.Tracers) {
 		if err = nil; l.Observer != nil {
-			err = core.Misuse(op, nil, errDetecting, "stop the first detection before")
+			err = drivercall.Misuse(op, nil, errDetecting, "stop the first detection before")
 			return
 		}
 		l.Observer = detector
@@ -66,7 +66,7 @@ func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 		return nil, err
 	}
 	return func() {
-		d.core.ChangeTracers(func(l *core.Tracers) {
+		d.core.ChangeTracers(func(l *drivercall.Tracers) {
 			if l.Observer == detector {
 				l.Observer = nil
 			}

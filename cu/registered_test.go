@@ -10,7 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -108,7 +108,7 @@ func TestRegisterReadOnly(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		var e *Error
-		if !errors.Is(err, core.ErrReadOnly) || !errors.Is(err, ResultInvalidValue) || !errors.As(err, &e) ||
+		if !errors.Is(err, memstate.ErrReadOnly) || !errors.Is(err, ResultInvalidValue) || !errors.As(err, &e) ||
 			e.Handle != h.Handle() || !strings.Contains(e.Detail, "HostReadOnly") {
 			t.Errorf("%s: %v", what, err)
 		}

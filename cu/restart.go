@@ -3,7 +3,7 @@ package cu
 import (
 	"errors"
 
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // NeedsRestart reports whether err says that the process must be restarted, because CUDA no longer
@@ -35,15 +35,15 @@ func NeedsRestart(err error) bool {
 // another context.
 func (c *Context) Err() error {
 	if c.own() == nil {
-		return core.NilError("cuCtxGetCurrent", "context")
+		return drivercall.NilError("cuCtxGetCurrent", "context")
 	}
 	cc := c.own().Context
 	if p := cc.Poison.Load(); p != nil {
 		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrContextPoisoned,
-			Detail: core.Join(cc.Drv.Remedy(p.Op, p.Res), core.PoisonedDetail)}
+			Detail: drivercall.Join(cc.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail)}
 	}
 	if p := cc.Loss.Load(); p != nil {
-		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrDeviceLost, Detail: core.LostDetail}
+		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrDeviceLost, Detail: drivercall.LostDetail}
 	}
 	return nil
 }

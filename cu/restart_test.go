@@ -11,7 +11,7 @@ import (
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -127,16 +127,16 @@ func TestUnknownHandles(t *testing.T) {
 	null := Need(os.Open(os.DevNull))(t)
 	defer null.Close()
 	for fn, call := range map[string]func() error{
-		core.ImportMemOp: func() error {
+		drivercall.ImportMemOp: func() error {
 			_, err := interop.ImportMem(r.GPU, interop.MemHandle{Type: interop.MemOpaqueFD, Handle: null.Fd()}, 1)
 			return err
 		},
-		core.ImportSemaphoreOp: func() error {
+		drivercall.ImportSemaphoreOp: func() error {
 			_, err := interop.ImportSemaphore(r.GPU, interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()})
 			return err
 		},
-		core.ImportPhysicalOp: func() error { _, err := memory.ImportPhysical(r.GPU, null.Fd(), 1); return err },
-		core.ImportPoolOp:     func() error { _, err := memory.ImportPool(r.GPU, null.Fd()); return err },
+		drivercall.ImportPhysicalOp: func() error { _, err := memory.ImportPhysical(r.GPU, null.Fd(), 1); return err },
+		drivercall.ImportPoolOp:     func() error { _, err := memory.ImportPool(r.GPU, null.Fd()); return err },
 	} {
 		r.Sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)}) // also where files are not supported
 		err := call()

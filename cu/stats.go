@@ -1,5 +1,7 @@
 package cu
 
+import "github.com/purecu/purecu/internal/timelines"
+
 // Stats are the resources that the library holds for a driver, in addition to the program's open
 // objects. A program that runs for months may watch them. Each number falls to its earlier value
 // when the counted objects are released.
@@ -41,7 +43,7 @@ func (d *Driver) Stats() Stats {
 		return Stats{}
 	}
 	waits := d.core.WaitCounts()
-	lines := d.core.TimelineCounts()
+	lines := timelines.CountsOf(&d.core)
 	s := Stats{
 		Waits:               waits.Waits,
 		WakeUps:             waits.Wakeups,

@@ -9,6 +9,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/valuename"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -52,7 +54,7 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
 	return c.createStream(op, flags, func(cc *core.Context, at driver.At) (driver.Stream, driver.Result) {
-		return cc.Drv.Table().StreamCreateWithPriority(at, uint32(flags), core.Clamp32(priority))
+		return cc.Drv.Table().StreamCreateWithPriority(at, uint32(flags), valuename.Clamp32(priority))
 	})
 }
 
@@ -64,7 +66,7 @@ func (c *Context) createStream(op string, flags StreamFlags,
 	}
 	defer c.leave()
 	if flags&^StreamNonBlocking != 0 {
-		return nil, core.BadValue(op, cc, "unknown stream flags "+flags.String()+": see StreamFlags")
+		return nil, drivercall.BadValue(op, cc, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
 	raw, err := cc.ProgramStream(op,
 		func() (driver.Stream, driver.Result) { return create(cc, driver.At{Context: cc.Raw}) })
@@ -110,9 +112,9 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	defer c.leave()
 	switch handle {
 	case 0, driver.CU_STREAM_LEGACY:
-		return nil, core.BadValue(op, cc, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
+		return nil, drivercall.BadValue(op, cc, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
 	case driver.CU_STREAM_PER_THREAD:
-		return nil, core.BadValue(op, cc, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
+		return nil, drivercall.BadValue(op, cc, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
 	}
 	raw := driver.Stream(handle)
 	of, res := cc.Drv.Table().StreamGetCtx(driver.At{}, raw)
@@ -120,7 +122,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	case res != driver.ResultSuccess:
 		return nil, cc.CallError(op, handle, res)
 	case of != cc.Raw:
-		return nil, core.Misuse(op, core.StandIn{ItsKind: "stream", Raw: handle, Ctx: cc}, ErrContextMismatch,
+		return nil, drivercall.Misuse(op, core.StandIn{ItsKind: "stream", Raw: handle, Ctx: cc}, ErrContextMismatch,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, cc.Raw))
 	}
 	s := newStream(cc, &core.Stream{Raw: raw, Foreign: true})
@@ -133,7 +135,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (s *Stream) object() core.Named {
+func (s *Stream) object() drivercall.Named {
 	if s.core() == nil {
 		return nil
 	}
@@ -144,7 +146,7 @@ func (s *Stream) object() core.Named {
 func (s *Stream) enter(op string) (*core.Stream, error) {
 	sc := s.core()
 	if sc == nil {
-		return nil, core.NilError(op, "stream")
+		return nil, drivercall.NilError(op, "stream")
 	}
 	return sc, sc.Begin(op)
 }
@@ -156,7 +158,7 @@ func (s *Stream) leave() {
 }
 
 // leaveTraced ends a call with the driver's result res, and calls tracers. A tracer may panic.
-func (s *Stream) leaveTraced(t core.TracedCall, op core.TraceOp, res driver.Result) {
+func (s *Stream) leaveTraced(t drivercall.TracedCall, op drivercall.TraceOp, res driver.Result) {
 	if t.To == nil {
 		s.leave()
 		return
@@ -172,7 +174,7 @@ func (s *Stream) leaveTraced(t core.TracedCall, op core.TraceOp, res driver.Resu
 // return nil.
 func (s *Stream) Close() error {
 	if s.core() == nil {
-		return core.NilError("cuStreamDestroy", "stream")
+		return drivercall.NilError("cuStreamDestroy", "stream")
 	}
 	defer func() { // also if a tracer panics
 		// A new wait is added before it looks at Closed: one of the two sees the other.
@@ -213,9 +215,9 @@ func (s *Stream) Priority() (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	sc.BeginLegacy()
+	sc.EnterGate()
 	p, res := sc.Ctx.Drv.Table().StreamGetPriority(sc.At, sc.Raw)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -235,9 +237,9 @@ func (s *Stream) Flags() (StreamFlags, error) {
 	if !sc.Foreign || sc.OfStreamPool {
 		return StreamFlags(sc.Flags), nil
 	}
-	sc.BeginLegacy()
+	sc.EnterGate()
 	f, res := sc.Ctx.Drv.Table().StreamGetFlags(sc.At, sc.Raw)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -258,9 +260,9 @@ func (s *Stream) ID() (uint64, error) {
 	if id := sc.ID.Load(); id != 0 {
 		return id, nil
 	}
-	sc.BeginLegacy()
+	sc.EnterGate()
 	id, res := sc.Ctx.Drv.Table().StreamGetId(sc.At, sc.Raw)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return 0, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -304,17 +306,17 @@ func (s *Stream) Query() (Status, error) {
 	if err != nil {
 		return StatusUnknown, err
 	}
-	t := sc.Ctx.Drv.Trace(core.TraceStreamQuery, 0, sc.Raw)
-	sc.BeginLegacy()
+	t := sc.Ctx.Drv.Trace(drivercall.TraceStreamQuery, 0, sc.Raw)
+	sc.EnterGate()
 	res := sc.Ctx.Drv.Table().StreamQuery(sc.At, sc.Raw)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	switch res {
 	case driver.ResultSuccess:
 		sc.ObserveDone()
 	case driver.ResultNotReady:
 		sc.ObserveNeeded()
 	}
-	s.leaveTraced(t, core.TraceStreamQuery, res)
+	s.leaveTraced(t, drivercall.TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
 		return Complete, nil
@@ -336,9 +338,9 @@ func (s *Stream) Synchronize() error {
 	}
 	defer s.leave()
 	sc.ObserveNeeded()
-	t := sc.Ctx.Drv.Trace(core.TraceStreamSynchronize, 0, sc.Raw)
+	t := sc.Ctx.Drv.Trace(drivercall.TraceStreamSynchronize, 0, sc.Raw)
 	res := sc.Synchronize()
-	t.Done(core.TraceStreamSynchronize, 0, sc.Raw, res)
+	t.Done(drivercall.TraceStreamSynchronize, 0, sc.Raw, res)
 	if res != driver.ResultSuccess {
 		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -363,10 +365,10 @@ func (s *Stream) newEvent(op string, flags EventFlags) (*Event, error) {
 func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, error) {
 	const op = "cuEventElapsedTime"
 	if ctx == nil {
-		return 0, core.NoGoContextError(op, s.object())
+		return 0, drivercall.NoGoContextError(op, s.object())
 	}
 	if work == nil {
-		return 0, core.Misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")
+		return 0, drivercall.Misuse(op, s.object(), ErrNil, "the function is nil: pass one that enqueues the work")
 	}
 	var events [2]*Event
 	for i := range events {

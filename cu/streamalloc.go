@@ -4,6 +4,8 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // Alloc allocates size bytes of the device's current pool in the order of the stream, and returns at
@@ -30,10 +32,10 @@ import (
 func (s *Stream) Alloc(size uint64) (*DeviceMem, error) {
 	sc := s.core()
 	if sc == nil {
-		return nil, core.NilError("cuMemAllocAsync", "stream")
+		return nil, drivercall.NilError("cuMemAllocAsync", "stream")
 	}
 	var m *DeviceMem
-	err := sc.AllocPooled("cuMemAllocAsync", size, nil, func(mc *core.Mem) { m = newDeviceMem(sc.Ctx, mc) })
+	err := memstate.AllocPooled(sc, "cuMemAllocAsync", size, nil, func(mc *memstate.Mem) { m = newDeviceMem(sc.Ctx, mc) })
 	runtime.KeepAlive(s)
 	return m, err
 }
@@ -52,23 +54,23 @@ func (s *Stream) Free(m *DeviceMem) error {
 	defer s.leave()
 	switch {
 	case m.core() == nil:
-		return core.NilArgError(op, sc, "device memory")
+		return drivercall.NilArgError(op, sc, "device memory")
 	case m.core().Ctx != sc.Ctx:
 		return core.MixedError(op, m.core(), sc)
 	}
-	captured, foreign, err := sc.FreeCaptured(op, m.core())
+	captured, foreign, err := memstate.FreeCaptured(sc, op, m.core())
 	switch {
 	case err != nil:
 		return err
 	case foreign:
-		return core.CapturedPoolError(op, sc)
+		return memstate.CapturedPoolError(op, sc)
 	case captured:
 		m.core().ObserveOrder(op, sc)
 		return m.Close()
 	case m.core().Is.OfNode:
 		return m.core().Refused(op)
 	case m.core().Is.Pooled == nil:
-		return core.BadValue(op, m.core(), "the memory is not of a pool: use its Close")
+		return drivercall.BadValue(op, m.core(), "the memory is not of a pool: use its Close")
 	}
 	m.core().FreeOn.CompareAndSwap(nil, sc)
 	if m.core().Opening != nil { // another opening of the memory may be the one that frees it

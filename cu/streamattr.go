@@ -8,6 +8,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // The names of the functions for attributes of streams.
@@ -42,7 +44,7 @@ const (
 // a launch has attributes of its own: see [LaunchWith]. A stream of a pool shares its attributes with
 // everyone who gets the stream. Setting and reading attributes is allowed during captures.
 func (s *Stream) SetPriority(priority int) error {
-	return s.setAttribute(words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(core.Clamp32(priority))))
+	return s.setAttribute(words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(valuename.Clamp32(priority))))
 }
 
 // SetSyncPolicy says how Synchronize waits for the stream
@@ -50,7 +52,7 @@ func (s *Stream) SetPriority(priority int) error {
 func (s *Stream) SetSyncPolicy(p SyncPolicy) error {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, uint32(p))
 	if p < SyncAuto || p > SyncBlocking {
-		a.err = core.BadValue(setStreamOp, nil, fmt.Sprintf("there is no synchronization policy %d: see SyncPolicy", p))
+		a.err = drivercall.BadValue(setStreamOp, nil, fmt.Sprintf("there is no synchronization policy %d: see SyncPolicy", p))
 	}
 	return s.setAttribute(a)
 }
@@ -111,17 +113,17 @@ func (s *Stream) setAttribute(a LaunchAttribute) error {
 	}
 	defer s.leave()
 	if a.err != nil {
-		return core.About(sc, a.err)
+		return drivercall.About(sc, a.err)
 	}
-	sc.BeginLegacy()
+	sc.EnterGate()
 	res := sc.Ctx.Drv.Table().StreamSetAttribute(sc.InContext(), sc.Raw, a.id, a.value)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res == driver.ResultSuccess {
 		return nil
 	}
 	e := sc.Ctx.CallError(setStreamOp, uintptr(sc.Raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
-		e.Detail = core.Join(e.Detail, deviceOf(sc.Ctx).refusedAttribute(a.id))
+		e.Detail = drivercall.Join(e.Detail, deviceOf(sc.Ctx).refusedAttribute(a.id))
 	}
 	return e
 }
@@ -148,9 +150,9 @@ func (s *Stream) attribute(id int32) (v driver.LaunchAttributeValue, err error) 
 		return v, err
 	}
 	defer s.leave()
-	sc.BeginLegacy()
+	sc.EnterGate()
 	v, res := sc.Ctx.Drv.Table().StreamGetAttribute(sc.InContext(), sc.Raw, id)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return driver.LaunchAttributeValue{}, sc.Ctx.CallError(getStreamOp, uintptr(sc.Raw), res)
 	}
@@ -167,7 +169,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	defer s.leave()
 	fc, err := from.enter(copyStreamOp)
 	if err != nil {
-		return core.About(sc, err)
+		return drivercall.About(sc, err)
 	}
 	defer from.leave()
 	if fc.Ctx != sc.Ctx {
@@ -180,9 +182,9 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	if at.Thread == nil {
 		at.Thread = fc.At.Thread
 	}
-	sc.BeginLegacy()
+	sc.EnterGate()
 	res := sc.Ctx.Drv.Table().StreamCopyAttributes(at, sc.Raw, fc.Raw)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return sc.Ctx.CallError(copyStreamOp, uintptr(sc.Raw), res)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // PoolStream returns one of 32 streams that the context shares for each priority, in turn. Each
@@ -33,7 +34,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	if res != driver.ResultSuccess {
 		return nil, cc.BackgroundError("cuCtxGetStreamPriorityRange", uintptr(cc.Raw), res)
 	}
-	raw, err := cc.TakeStream(max(greatest, min(core.Clamp32(priority), least)), at)
+	raw, err := cc.TakeStream(max(greatest, min(valuename.Clamp32(priority), least)), at)
 	if err != nil {
 		return nil, err
 	}

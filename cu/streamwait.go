@@ -5,6 +5,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventuse"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -37,11 +39,11 @@ func (s *Stream) WaitEvent(e AnyEvent) error {
 func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	const op = "cuStreamWaitEvent"
 	if s.core() == nil {
-		return core.NilError(op, "stream")
+		return drivercall.NilError(op, "stream")
 	}
 	r, err := refOf(op, e)
 	if err != nil {
-		return core.About(s.core(), err)
+		return drivercall.About(s.core(), err)
 	}
 	err = s.waitRef(op, &r, flags)
 	runtime.KeepAlive(e)
@@ -49,10 +51,10 @@ func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 }
 
 // waitRef makes the stream wait for an event, and ends the call on it.
-func (s *Stream) waitRef(op string, r *core.EventUse, flags WaitFlags) error {
+func (s *Stream) waitRef(op string, r *eventuse.Use, flags WaitFlags) error {
 	defer r.Leave()
 	if flags&^WaitExternal != 0 {
-		return core.BadValue(op, s.core(), "unknown wait flags "+flags.String()+": see WaitFlags")
+		return drivercall.BadValue(op, s.core(), "unknown wait flags "+flags.String()+": see WaitFlags")
 	}
 	c := r.Event()
 	if c != nil && c.Ctx.Drv != s.core().Ctx.Drv {
@@ -101,9 +103,9 @@ func (s *Stream) WaitStream(other *Stream) error {
 	a, b := s.core(), other.core()
 	switch {
 	case a == nil:
-		return core.NilError(op, "stream")
+		return drivercall.NilError(op, "stream")
 	case b == nil:
-		return core.NilArgError(op, a, "other stream")
+		return drivercall.NilArgError(op, a, "other stream")
 	case a.Ctx.Drv != b.Ctx.Drv:
 		return core.MixedError(op, a, core.InRole("other stream", b))
 	}
@@ -135,20 +137,20 @@ func (s *Stream) WaitStream(other *Stream) error {
 	// The wait refers to the record, so the event can be reused as soon as the wait is enqueued.
 	defer oc.KeepEvent(e)
 	c := oc.HoldCapture()
-	t := oc.Ctx.Drv.Trace(core.TraceEventRecord, e, oc.Raw)
+	t := oc.Ctx.Drv.Trace(drivercall.TraceEventRecord, e, oc.Raw)
 	oc.ObserveMark(e)
 	res := oc.RecordEvent(e)
 	oc.ReleaseCapture()
-	t.Done(core.TraceEventRecord, e, oc.Raw, res)
+	t.Done(drivercall.TraceEventRecord, e, oc.Raw, res)
 	if res != driver.ResultSuccess {
 		return oc.Ctx.CallError("cuEventRecord", uintptr(oc.Raw), res)
 	}
 	if o := sc.Ctx.Drv.Observer(); o != nil {
 		o.Wait(sc.Observed(), uintptr(e), races.PlainEvent)
 	}
-	t = sc.Ctx.Drv.Trace(core.TraceStreamWait, e, sc.Raw)
+	t = sc.Ctx.Drv.Trace(drivercall.TraceStreamWait, e, sc.Raw)
 	res = sc.WaitEvent(e, c)
-	t.Done(core.TraceStreamWait, e, sc.Raw, res)
+	t.Done(drivercall.TraceStreamWait, e, sc.Raw, res)
 	if res != driver.ResultSuccess {
 		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -46,7 +47,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	}
 	defer c.leave()
 	if f == nil {
-		return core.Misuse(op, cc, ErrNil, "the function is nil: pass a function to run with the context current")
+		return drivercall.Misuse(op, cc, ErrNil, "the function is nil: pass a function to run with the context current")
 	}
 	table := cc.Drv.Table()
 	t := &Thread{ctx: cc, raw: table.Pin()}
@@ -171,12 +172,12 @@ var errUnbalanced = errors.New("the function left the thread in another state")
 func (t *Thread) DefaultStream() (*Stream, error) {
 	const op = "CU_STREAM_PER_THREAD"
 	if t == nil || t.ctx == nil {
-		return nil, core.NilError(op, "thread")
+		return nil, drivercall.NilError(op, "thread")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return nil, core.Misuse(op, t.ctx, ErrClosed, "Do has returned: use the Thread in the function that Do calls")
+		return nil, drivercall.Misuse(op, t.ctx, ErrClosed, "Do has returned: use the Thread in the function that Do calls")
 	}
 	if t.stream == nil {
 		at := driver.At{Context: t.ctx.Raw, Thread: t.raw}
@@ -191,7 +192,7 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 func (t *Thread) CurrentContext() (uintptr, error) {
 	const op = "cuCtxGetCurrent"
 	if t == nil || t.ctx == nil {
-		return 0, core.NilError(op, "thread")
+		return 0, drivercall.NilError(op, "thread")
 	}
 	raw, res := t.ctx.Drv.Table().CtxGetCurrent(driver.At{Thread: t.raw})
 	if res != driver.ResultSuccess {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // Ticket stands for one record of an event: the newest record when [Event.Ticket] is called. If the
@@ -19,7 +21,7 @@ type Ticket struct {
 	_     core.NoCopy
 	owner *core.EventOwner // keeps the event from being collected; nil for a pooled event
 	// core is nil if the record was complete at the beginning.
-	core    *core.Ticket
+	core    *waits.Ticket
 	known   time.Time // when the record was known to be complete, if core is nil
 	cleanup runtime.Cleanup
 }
@@ -29,7 +31,7 @@ type Ticket struct {
 func (e *Event) Ticket() (*Ticket, error) {
 	const op = "cuEventQuery"
 	if e == nil {
-		return nil, core.NilError(op, "event")
+		return nil, drivercall.NilError(op, "event")
 	}
 	o := e.load()
 	if o == nil {
@@ -49,8 +51,8 @@ func newTicket(o *core.EventOwner, sl *core.Slot) *Ticket {
 		return &Ticket{known: sl.Drv.Table().Clock().Now()}
 	}
 	sl.AddWait()
-	t := &Ticket{owner: o, core: &core.Ticket{Slot: sl}}
-	t.cleanup = runtime.AddCleanup(t, (*core.Ticket).Collected, t.core)
+	t := &Ticket{owner: o, core: &waits.Ticket{Slot: sl}}
+	t.cleanup = runtime.AddCleanup(t, (*waits.Ticket).Collected, t.core)
 	return t
 }
 
@@ -60,10 +62,10 @@ func newTicket(o *core.EventOwner, sl *core.Slot) *Ticket {
 func (t *Ticket) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if t == nil {
-		return core.NilError(op, "ticket")
+		return drivercall.NilError(op, "ticket")
 	}
 	if ctx == nil {
-		return core.NoGoContextError(op, t.owner.Object())
+		return drivercall.NoGoContextError(op, t.owner.Object())
 	}
 	tc := t.core
 	if tc == nil {
@@ -74,7 +76,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return tc.Result.Load().Err // set before the core is closed
 	}
 	defer tc.Release(tc)
-	final, err := tc.Slot.Wait(ctx)
+	final, err := waits.ForRecord(tc.Slot, ctx)
 	if !final {
 		return err
 	}
@@ -123,7 +125,7 @@ func closedChannel() chan struct{} {
 // or the last Context of its CUDA context, was closed; otherwise it is the driver's error.
 func (t *Ticket) Err() error {
 	if t == nil {
-		return core.NilError("cuEventQuery", "ticket")
+		return drivercall.NilError("cuEventQuery", "ticket")
 	}
 	if t.core == nil {
 		return nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/timelines"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -26,7 +28,7 @@ import (
 // Data that a stream or the host writes before it raises the counter is visible with the new value.
 type Timeline struct {
 	_       core.NoCopy
-	core    *core.Timeline
+	core    *timelines.Timeline
 	word    *atomic.Uint64 // core.Word
 	cleanup runtime.Cleanup
 }
@@ -52,16 +54,16 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	if p := cc.Poison.Load(); p != nil {
 		return nil, cc.CallError(op, 0, p.Res)
 	}
-	x, err := cc.TakeCell(driver.At{Context: cc.Raw, Relaxed: true})
+	x, err := timelines.TakeCell(cc, driver.At{Context: cc.Raw, Relaxed: true})
 	if err != nil {
 		return nil, err
 	}
-	probe, err := cc.TimelineProbe()
+	probe, err := timelines.Probe(cc)
 	if err != nil {
 		cc.Cells.Put(x)
 		return nil, err
 	}
-	tc := &core.Timeline{Ctx: cc, Cell: x, Word: x.Word(0), Raw: x.Raw(), Probe: probe,
+	tc := &timelines.Timeline{Ctx: cc, Cell: x, Word: x.Word(0), Raw: x.Raw(), Probe: probe,
 		UsedStreams: new(core.StreamSet)}
 	tc.Word.Store(value)
 	tc.Waits.Init(tc, &cc.Watched)
@@ -72,12 +74,12 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	cc.Hold() // cannot fail: the caller is a user of the context
 	cc.Cells.CountTimelines(1, 0)
 	tl := &Timeline{core: tc, word: tc.Word}
-	tl.cleanup = runtime.AddCleanup(tl, (*core.Timeline).CloseAbandoned, tc)
+	tl.cleanup = runtime.AddCleanup(tl, (*timelines.Timeline).CloseAbandoned, tc)
 	return tl, nil
 }
 
 // object returns the object for an error, or nil if there is none.
-func (t *Timeline) object() core.Named {
+func (t *Timeline) object() drivercall.Named {
 	if t == nil || t.core == nil {
 		return nil
 	}
@@ -85,9 +87,9 @@ func (t *Timeline) object() core.Named {
 }
 
 // enter begins a call on the timeline, and leave ends it.
-func (t *Timeline) enter(op string) (*core.Timeline, error) {
+func (t *Timeline) enter(op string) (*timelines.Timeline, error) {
 	if t == nil || t.core == nil {
-		return nil, core.NilError(op, "timeline")
+		return nil, drivercall.NilError(op, "timeline")
 	}
 	return t.core, t.core.Enter(t.core, op)
 }
@@ -108,7 +110,7 @@ func (t *Timeline) leave() {
 // In a capture the signal becomes part of the graph, and the graph keeps the timeline. Each launch
 // raises the counter to the same value.
 func (t *Timeline) Signal(s *Stream, value uint64) error {
-	return t.enqueue(core.SignalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
+	return t.enqueue(timelines.SignalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
 }
 
 // Block makes the stream wait on the GPU until the counter has reached value (cuStreamWaitValue64
@@ -126,7 +128,7 @@ func (t *Timeline) Signal(s *Stream, value uint64) error {
 // stream then do not return, for example calls that close memory or contexts. In a capture the
 // block becomes part of the graph, and the graph keeps the timeline.
 func (t *Timeline) Block(s *Stream, value uint64) error {
-	return t.enqueue(core.BlockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
+	return t.enqueue(timelines.BlockOp, s, value, driver.CU_STREAM_WAIT_VALUE_GEQ, (*driver.Table).StreamWaitValue64)
 }
 
 // enqueue makes a driver call that enqueues work with the counter on a stream.
@@ -134,9 +136,9 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	call func(t *driver.Table, at driver.At, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result) error {
 	switch {
 	case t == nil || t.core == nil:
-		return core.NilError(op, "timeline")
+		return drivercall.NilError(op, "timeline")
 	case s.core() == nil:
-		return core.NilArgError(op, t.core, "stream")
+		return drivercall.NilArgError(op, t.core, "stream")
 	case t.core.Ctx.Drv != s.core().Ctx.Drv:
 		return core.MixedError(op, t.core, s.core())
 	}
@@ -159,7 +161,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	}
 	o := sc.Ctx.Drv.Observer()
 	if o != nil {
-		if op == core.SignalOp {
+		if op == timelines.SignalOp {
 			o.Signal(sc.Observed(), uintptr(tc.Raw), value)
 		} else {
 			o.Block(sc.Observed(), uintptr(tc.Raw), value)
@@ -168,15 +170,15 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	}
 	c := sc.HoldCapture()
 	c.Keep(tc, sc)
-	sc.BeginLegacy()
+	sc.EnterGate()
 	res := call(sc.Ctx.Drv.Table(), sc.At, sc.Raw, p, value, flags)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	sc.ReleaseCapture()
 	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this call
 		tc.Mark(sc)
 	}
 	if res != driver.ResultSuccess {
-		if o != nil && op == core.BlockOp {
+		if o != nil && op == timelines.BlockOp {
 			o.BlockFailed(sc.Observed())
 		}
 		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
@@ -216,7 +218,7 @@ func (t *Timeline) Value() uint64 {
 // matches [ResultInvalidValue], and the counter stays: concurrent calls of Set cannot lower it. A
 // concurrent write by a stream is not checked: see [Timeline.Signal].
 func (t *Timeline) Set(value uint64) error {
-	tc, err := t.enter(core.RaiseOp)
+	tc, err := t.enter(timelines.RaiseOp)
 	if err != nil {
 		return err
 	}
@@ -230,7 +232,7 @@ func (t *Timeline) Set(value uint64) error {
 			return nil
 		}
 		if !watch.Reached(value, have) {
-			return core.BadValue(core.RaiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: "+
+			return drivercall.BadValue(timelines.RaiseOp, tc, fmt.Sprintf("the counter is at %d and cannot fall to %d: "+
 				"wait for a higher value, or create another timeline", have, value))
 		}
 		if o := tc.Ctx.Drv.Observer(); o != nil {
@@ -256,9 +258,9 @@ func (t *Timeline) Set(value uint64) error {
 // About every 50 ms the driver is queried for an error of the context, which Wait returns.
 func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ctx == nil && t != nil {
-		return core.NoGoContextError(core.WaitOp, t.object())
+		return drivercall.NoGoContextError(timelines.WaitOp, t.object())
 	}
-	tc, err := t.enter(core.WaitOp)
+	tc, err := t.enter(timelines.WaitOp)
 	if err != nil {
 		return err
 	}
@@ -298,7 +300,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 // in use, and a call that releases the context never returns.
 func (t *Timeline) Close() error {
 	if t == nil || t.core == nil {
-		return core.NilError("Timeline.Close", "timeline")
+		return drivercall.NilError("Timeline.Close", "timeline")
 	}
 	tc := t.core
 	if !tc.Acquire(tc) { // keeps the cell until all streams are marked
@@ -307,7 +309,7 @@ func (t *Timeline) Close() error {
 	if first, _ := tc.Close(); first {
 		t.cleanup.Stop()
 		tc.Ctx.Cells.CountTimelines(-1, 1)
-		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, core.TimelineClosedError(tc))
+		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, timelines.TimelineClosedError(tc))
 		for _, sc := range tc.UsedStreams.List() {
 			tc.Mark(sc)
 		}

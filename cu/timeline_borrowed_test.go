@@ -10,6 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/timelines"
 )
 
 // unregisters is a software driver that counts how often memory is unregistered, which waits for the GPU.
@@ -51,7 +52,7 @@ func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 
 	gpu = Need(drv.WrapContext(own.Handle()))(t)
 	tl = Need(gpu.NewTimeline(2))(t)
-	if v, n := tl.Value(), core.Of(drv).TimelineCounts().Mappings; v != 2 || n != 1 {
+	if v, n := tl.Value(), timelines.CountsOf(core.Of(drv)).Mappings; v != 2 || n != 1 {
 		t.Errorf("the next timeline is at %d, of %d slabs in all", v, n)
 	}
 	ok(errors.Join(tl.Close(), gpu.Close()))

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/timelines"
 )
 
 // mappings counts the process's mappings of memory, or, where the timelines have Go's, or there is no way to know,
@@ -23,7 +23,7 @@ func mappings(gpu *Context) int {
 	drv := core.Of(gpu).Context.Drv
 	n, known := mappingsOfProcess()
 	if !known || drv.Table().Software() {
-		return drv.TimelineCounts().Mappings
+		return timelines.CountsOf(drv).Mappings
 	}
 	return n
 }

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/slab"
 	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
@@ -127,7 +127,7 @@ func TestTimelineCompares(t *testing.T) {
 	tl := newTimeline(r, 1<<64-2)
 	r.OK(tl.Set(1))
 	r.OK(tl.Set(1))
-	r.Is(tl.Set(1<<64-1), ResultInvalidValue, core.ErrInvalid)
+	r.Is(tl.Set(1<<64-1), ResultInvalidValue, drivercall.ErrInvalid)
 	wantValue(r, tl, 1)
 }
 

@@ -6,7 +6,8 @@ import (
 	"reflect"
 	"unsafe"
 
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // The functions of this file work with any type whose values contain no Go pointers and have the
@@ -19,7 +20,7 @@ import (
 func AllocFor[T any](c *Context, n int) (*DeviceMem, error) {
 	size, problem := sizeOf[T](n)
 	if problem != "" {
-		return nil, core.BadValue("cuMemAlloc", c.object(), problem)
+		return nil, drivercall.BadValue("cuMemAlloc", c.object(), problem)
 	}
 	return c.Alloc(size)
 }
@@ -42,7 +43,7 @@ func AllocFrom[T any](c *Context, src []T) (*DeviceMem, error) {
 func AllocHostFor[T any](c *Context, n int, flags HostFlags) (*HostMem, error) {
 	size, problem := sizeOf[T](n)
 	if problem != "" {
-		return nil, core.BadValue("cuMemHostAlloc", c.object(), problem)
+		return nil, drivercall.BadValue("cuMemHostAlloc", c.object(), problem)
 	}
 	return c.AllocHost(size, flags)
 }
@@ -75,7 +76,7 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 	size, problem := sizeOf[T](1)
 	switch {
 	case problem != "":
-		return core.BadValue(op, m.object(), problem)
+		return drivercall.BadValue(op, m.object(), problem)
 	case f == nil:
 		return errNoView(op, m)
 	}
@@ -84,8 +85,8 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 		if n == 0 {
 			return f(nil)
 		}
-		if align := uintptr(reflect.TypeFor[T]().Align()); uintptr(core.HostAddress(b))%align != 0 {
-			return core.BadValue(op, m.object(), fmt.Sprintf(
+		if align := uintptr(reflect.TypeFor[T]().Align()); uintptr(memstate.HostAddress(b))%align != 0 {
+			return drivercall.BadValue(op, m.object(), fmt.Sprintf(
 				"the registered memory is not aligned for a %v, which takes a multiple of %d", reflect.TypeFor[T](),
 				align))
 		}
@@ -108,7 +109,7 @@ func SpanOf[T any](m Memory, first, n int) Span {
 		return s.Span(off, size)
 	}
 	if s.core().Err() == nil {
-		s.core().Fail(fmt.Errorf("%w: %s", core.ErrInvalid, problem))
+		s.core().Fail(fmt.Errorf("%w: %s", drivercall.ErrInvalid, problem))
 	}
 	return s
 }
@@ -132,10 +133,10 @@ func sizeOf[T any](n int) (size uint64, problem string) {
 }
 
 // bytesOf returns the memory of a slice as bytes.
-func bytesOf[T any](op string, of core.Named, s []T) ([]byte, error) {
+func bytesOf[T any](op string, of drivercall.Named, s []T) ([]byte, error) {
 	size, problem := sizeOf[T](len(s))
 	if problem != "" {
-		return nil, core.BadValue(op, of, problem)
+		return nil, drivercall.BadValue(op, of, problem)
 	}
 	if size == 0 {
 		return nil, nil

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -105,7 +105,7 @@ func TestTypedErrors(t *testing.T) {
 		"Grid1D, nothing":    r.Spin.Launch(r.S, Grid1D(0, 256), U64(1)),
 		"Grid1D, no block":   r.Spin.Launch(r.S, Grid1D(1, 0), U64(1)),
 	} {
-		if !errors.Is(err, ResultInvalidValue) || !errors.Is(err, core.ErrInvalid) {
+		if !errors.Is(err, ResultInvalidValue) || !errors.Is(err, drivercall.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestTypedErrors(t *testing.T) {
 		"SpanOf":            r.S.Memset(SpanOf[float32](nil, 0, 1), 0),
 		"SpanOf, typed nil": r.S.Memset(SpanOf[float32]((*DeviceMem)(nil), 0, 0), 0),
 	} {
-		if !errors.Is(err, ErrNil) && !errors.Is(err, core.ErrInvalid) {
+		if !errors.Is(err, ErrNil) && !errors.Is(err, drivercall.ErrInvalid) {
 			t.Errorf("%s of nil: %v", name, err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestSpanOfNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r.Is(r.S.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), core.ErrEmbedded)
+	r.Is(r.S.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), memstate.ErrEmbedded)
 	for name, m := range map[string]Memory{"a nil Span": (*Span)(nil), "an embedded nil": struct{ Memory }{}} {
 		if err := r.Spin.Launch(r.S, OneThread, Ptr(m)); !errors.Is(err, ResultInvalidValue) {
 			t.Errorf("a launch with %s: %v", name, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // TestDriverVariable chooses drivers by PURECU_DRIVER.
@@ -24,8 +25,8 @@ func TestDriverVariable(t *testing.T) {
 	}{
 		{value: "registered by a test"},
 		{value: "registered without a driver", is: ErrNil},
-		{value: "soft", is: core.ErrInvalid, says: "cusim/auto"}, // which this test does not import
-		{value: "unknown", is: core.ErrInvalid, says: `"unknown"`},
+		{value: "soft", is: drivercall.ErrInvalid, says: "cusim/auto"}, // which this test does not import
+		{value: "unknown", is: drivercall.ErrInvalid, says: `"unknown"`},
 		{value: "/nonexistent/libcuda.so.1", is: ErrNoDriver, says: "/nonexistent/libcuda.so.1"},
 		{
 			value: "/nonexistent", is: ErrNoDriver,

@@ -8,6 +8,9 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventuse"
+	"github.com/purecu/purecu/internal/waits"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -24,10 +27,10 @@ import (
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "cuEventQuery"
 	if e == nil {
-		return core.NilError(op, "event")
+		return drivercall.NilError(op, "event")
 	}
 	if ctx == nil {
-		return core.NoGoContextError(op, e.load().Object())
+		return drivercall.NoGoContextError(op, e.load().Object())
 	}
 	o := e.load()
 	if o == nil {
@@ -38,7 +41,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		return err
 	}
 	defer o.EndCall(sl)
-	return sl.WaitPresent(ctx)
+	return waits.Present(sl, ctx)
 }
 
 // awaited is one of several records in one wait.
@@ -68,7 +71,7 @@ func enterAll[E AnyEvent](op string, events []E) (list []awaited, pending int) {
 }
 
 // enter begins the wait for an event. It returns the number of records that are not known to be complete.
-func (a *awaited) enter(op string, r *core.EventUse) (pending int) {
+func (a *awaited) enter(op string, r *eventuse.Use) (pending int) {
 	c := r.Event()
 	if c == nil {
 		return 0 // it was never recorded
@@ -97,7 +100,7 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 		}
 		end, res := a.slot.Drv.Table().BeginWait(a.slot.Event.Ctx.Raw, a.slot.Raw)
 		if res != driver.ResultSuccess {
-			a.err = core.EndlessError(op, uintptr(a.slot.Raw), res)
+			a.err = drivercall.EndlessError(op, uintptr(a.slot.Raw), res)
 			to.CountOutcome()
 			continue
 		}
@@ -122,7 +125,7 @@ func beginAny(op string, list []awaited) (ended func(), err error) {
 	}
 	ended, res := drv.Table().BeginWait(list[0].slot.Event.Ctx.Raw, events...)
 	if res != driver.ResultSuccess {
-		return nil, core.EndlessError(op, uintptr(events[0]), res)
+		return nil, drivercall.EndlessError(op, uintptr(events[0]), res)
 	}
 	return ended, nil
 }
@@ -133,7 +136,7 @@ func watchAll(list []awaited, to *watch.Waiter) {
 		if a := &list[i]; a.slot != nil && a.err == nil {
 			to.Join(&a.sub)
 			a.slot.ObserveNeeded()
-			a.slot.AddSub(&a.sub, nil)
+			waits.AddSub(a.slot, &a.sub, nil)
 			a.watched = true
 			// A context that was closed meanwhile may not have ended this wait.
 			if a.slot.Event.Ctx.Closings.Load() != a.closings && a.slot.Drv.Watch.Cancel(&a.sub) {
@@ -147,7 +150,7 @@ func watchAll(list []awaited, to *watch.Waiter) {
 // leaveAll ends a wait that enterAll began, and stores the error of each record. ended makes the
 // error of a record without a result.
 func leaveAll(list []awaited, ended func(*core.Slot) error) {
-	core.EachDespitePanic(len(list), func(i int) {
+	drivercall.EachDespitePanic(len(list), func(i int) {
 		a := &list[i]
 		if a.slot == nil {
 			return
@@ -171,7 +174,7 @@ func leaveAll(list []awaited, ended func(*core.Slot) error) {
 func WaitAll[E AnyEvent](ctx context.Context, events ...E) error {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return core.NoGoContextError(op, nil)
+		return drivercall.NoGoContextError(op, nil)
 	}
 	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
@@ -185,9 +188,9 @@ func waitAll(ctx context.Context, op string, list []awaited, pending int) error 
 		watchAll(list, to)
 		to.Wait(ctx.Done())
 		ended()
-		leaveAll(list, func(sl *core.Slot) error { return core.WaitEnded(op, sl, nil, ctx) })
+		leaveAll(list, func(sl *core.Slot) error { return waits.WaitEnded(op, sl, nil, ctx) })
 	}
-	errs := core.BatchErrors{Op: op, Items: len(list)}
+	errs := drivercall.BatchErrors{Op: op, Items: len(list)}
 	for i := range list {
 		if errs.Add(i, list[i].err); list[i].err == nil {
 			list[i].observeDone()
@@ -204,7 +207,7 @@ func waitAll(ctx context.Context, op string, list []awaited, pending int) error 
 func WaitAny[E AnyEvent](ctx context.Context, events ...E) (int, error) {
 	const op = "cuEventQuery"
 	if ctx == nil {
-		return -1, core.NoGoContextError(op, nil)
+		return -1, drivercall.NoGoContextError(op, nil)
 	}
 	defer runtime.KeepAlive(events)
 	list, pending := enterAll(op, events)
@@ -213,7 +216,7 @@ func WaitAny[E AnyEvent](ctx context.Context, events ...E) (int, error) {
 
 func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, error) {
 	if len(list) == 0 {
-		return -1, core.BadValue(op, nil, "there are no events to wait for: pass at least one")
+		return -1, drivercall.BadValue(op, nil, "there are no events to wait for: pass at least one")
 	}
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
 	var refused error
@@ -247,7 +250,7 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 	if first >= 0 {
 		return first, list[first].err
 	}
-	return -1, core.WaitEnded(op, list[0].slot, nil, ctx)
+	return -1, waits.WaitEnded(op, list[0].slot, nil, ctx)
 }
 
 // observeDone is called when the program learns that the record is complete.
@@ -276,17 +279,17 @@ var errPending = errors.New("the record is pending")
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "cuEventRecord"
 	if ctx == nil {
-		return core.NoGoContextError(op, s.object())
+		return drivercall.NoGoContextError(op, s.object())
 	}
 	sc, err := s.enter(op)
 	if err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(s)
-	sl, err := sc.MarkSlot()
+	sl, err := waits.MarkSlot(sc)
 	if err != nil {
 		if errors.Is(err, core.ErrBusy) {
-			return core.NewError(op, sc, ResultStreamCaptureUnsupported, nil,
+			return drivercall.NewError(op, sc, ResultStreamCaptureUnsupported, nil,
 				"the stream is being captured, or is the legacy default stream during a capture: wait after the end of the capture")
 		}
 		return err
@@ -295,6 +298,6 @@ func (s *Stream) Wait(ctx context.Context) error {
 		sl.EndWait()
 		sl.Retire()
 	}()
-	_, err = sl.WaitFor(ctx, sc)
+	_, err = waits.ForRecordOn(sl, ctx, sc)
 	return err
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/waits"
 )
 
 // TestWaitIsForItsRecord records an event on one held stream and again on
@@ -163,7 +163,7 @@ func TestWaitEnds(t *testing.T) {
 				if through == "ticket" {
 					wait = ticket.Wait
 				} else {
-					TicketState(ticket).Settle(core.ErrCollected) // as if it had been collected
+					TicketState(ticket).Settle(waits.ErrCollected) // as if it had been collected
 				}
 				ctx := c.ctx
 				if ctx == nil {
@@ -196,7 +196,7 @@ func TestWaitEnds(t *testing.T) {
 				}
 				if c.left {
 					if through == "ticket" && err != nil {
-						TicketState(ticket).Settle(core.ErrCollected)
+						TicketState(ticket).Settle(waits.ErrCollected)
 					}
 					r.ok(e.Record(r.s))
 					if rawEvent(e) != raw {

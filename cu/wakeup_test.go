@@ -28,6 +28,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -910,8 +911,8 @@ func (r *wakeRig) sweeps() {
 	}
 	inGo := func() float64 {
 		t0 := time.Now()
-		for i := 0; i < len(events); i += core.BatchSize {
-			end := min(i+core.BatchSize, len(events))
+		for i := 0; i < len(events); i += drivercall.BatchSize {
+			end := min(i+drivercall.BatchSize, len(events))
 			tab.EventQueryAll(driver.At{Relaxed: true}, events[i:end], results[i:end])
 		}
 		return float64(time.Since(t0).Nanoseconds()) / 1e3

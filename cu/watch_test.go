@@ -19,6 +19,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -788,7 +789,7 @@ func TestWaitAllContextClosing(t *testing.T) {
 		LeaveAll(list, func(*core.Slot) error { return ErrPending })
 		for i := range list {
 			if err := AwaitedErr(list, i); !errors.Is(err, ErrClosed) ||
-				!strings.Contains(err.Error(), core.ContextClosedDetail) {
+				!strings.Contains(err.Error(), drivercall.ContextClosedDetail) {
 				t.Errorf("wait %d ended with %v", i, err)
 			}
 		}

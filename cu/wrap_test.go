@@ -8,6 +8,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/eventpool"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -95,7 +96,7 @@ func TestPoolIsFull(t *testing.T) {
 	cc := PoolShare(pool).Pool
 	e := Need(pool.Acquire())(t)
 	entries := cc.Entries.Load()
-	full := make([]*core.EventPoolEntry, core.MaxEntries)
+	full := make([]*eventpool.Entry, eventpool.MaxEntries)
 	cc.Entries.Store(&full)
 	_, err := pool.Acquire(EventBlockingSync)
 	r.Is(err, ResultOutOfMemory)
@@ -106,10 +107,10 @@ func TestPoolIsFull(t *testing.T) {
 
 // TestListsCount puts entries on a list, and takes them, while its count of changes wraps.
 func TestListsCount(t *testing.T) {
-	pool, list := new(core.EventPool), new(core.FreeList)
-	entries := []*core.EventPoolEntry{{Index: 0}, {Index: 1}}
+	pool, list := new(eventpool.Pool), new(eventpool.FreeList)
+	entries := []*eventpool.Entry{{Index: 0}, {Index: 1}}
 	pool.Entries.Store(&entries)
-	list.Head.Store(math.MaxUint64 - core.PlaceMask)
+	list.Head.Store(math.MaxUint64 - eventpool.PlaceMask)
 	for range 3 {
 		for _, en := range entries {
 			pool.Push(list, en)

@@ -4,7 +4,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // The constants of CUdevice_attribute of CUDA 13.4.
@@ -171,7 +171,7 @@ const (
 )
 
 // namesDeviceAttribute holds the constants' names in lower case, sorted by value.
-var namesDeviceAttribute = [...]core.ValueName{
+var namesDeviceAttribute = [...]valuename.Name{
 	{Value: driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, Name: "max_threads_per_block"},
 	{Value: driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, Name: "max_block_dim_x"},
 	{Value: driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, Name: "max_block_dim_y"},
@@ -343,7 +343,7 @@ const (
 )
 
 // namesP2PAttribute holds the constants' names in lower case, sorted by value.
-var namesP2PAttribute = [...]core.ValueName{
+var namesP2PAttribute = [...]valuename.Name{
 	{Value: driver.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, Name: "performance_rank"},
 	{Value: driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, Name: "access_supported"},
 	{Value: driver.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, Name: "native_atomic_supported"},
@@ -374,7 +374,7 @@ const (
 )
 
 // namesFunctionAttribute holds the constants' names in lower case, sorted by value.
-var namesFunctionAttribute = [...]core.ValueName{
+var namesFunctionAttribute = [...]valuename.Name{
 	{Value: driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, Name: "max_threads_per_block"},
 	{Value: driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, Name: "shared_size_bytes"},
 	{Value: driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, Name: "const_size_bytes"},
@@ -411,7 +411,7 @@ const (
 )
 
 // namesLimit holds the constants' names in lower case, sorted by value.
-var namesLimit = [...]core.ValueName{
+var namesLimit = [...]valuename.Name{
 	{Value: driver.CU_LIMIT_STACK_SIZE, Name: "stack_size"},
 	{Value: driver.CU_LIMIT_PRINTF_FIFO_SIZE, Name: "printf_fifo_size"},
 	{Value: driver.CU_LIMIT_MALLOC_HEAP_SIZE, Name: "malloc_heap_size"},

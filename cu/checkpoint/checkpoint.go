@@ -27,7 +27,9 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -48,7 +50,7 @@ const (
 
 // String returns the name of the constant, or the number.
 func (s State) String() string {
-	return core.NameOf([]core.ValueName{
+	return valuename.Of([]valuename.Name{
 		{Value: int32(Running), Name: "Running"}, {Value: int32(Locked), Name: "Locked"},
 		{Value: int32(Checkpointed), Name: "Checkpointed"}, {Value: int32(Failed), Name: "Failed"},
 	}, int32(s))
@@ -105,11 +107,11 @@ func (p Process) Lock(ctx context.Context) error {
 	}
 	switch {
 	case ctx == nil:
-		return core.NoGoContextError(op, nil)
+		return drivercall.NoGoContextError(op, nil)
 	case p.pid == os.Getpid():
-		return core.BadValue(op, nil, "a process cannot lock itself: lock it from another process")
+		return drivercall.BadValue(op, nil, "a process cannot lock itself: lock it from another process")
 	case ctx.Err() != nil:
-		return core.NotCalledError(op, ctx)
+		return drivercall.NotCalledError(op, ctx)
 	}
 	clock := p.drv.Table().Clock()
 	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
@@ -130,7 +132,7 @@ func (p Process) Lock(ctx context.Context) error {
 			return p.result(op, res)
 		}
 	}
-	return &cu.Error{Op: op, Result: cu.ResultTimeout, Err: core.EndedError(ctx), Detail: fmt.Sprintf(
+	return &cu.Error{Op: op, Result: cu.ResultTimeout, Err: drivercall.EndedError(ctx), Detail: fmt.Sprintf(
 		"process %d: a call of CUDA in the process has not returned: try again later", p.pid)}
 }
 
@@ -183,13 +185,13 @@ func (p Process) pairs(op string, gpus map[cu.UUID]cu.UUID) ([]driver.Checkpoint
 				"use Restore, which needs the same GPUs", p.pid, cu.Version(since), cu.Version(v))}
 	}
 	if len(gpus) == 0 {
-		return nil, core.BadValue(op, nil, fmt.Sprintf(
+		return nil, drivercall.BadValue(op, nil, fmt.Sprintf(
 			"process %d: no GPU is mapped: map every GPU of the process, or use Restore", p.pid))
 	}
 	var pairs []driver.CheckpointGpuPair
 	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b cu.UUID) int { return bytes.Compare(a[:], b[:]) }) {
 		if old == (cu.UUID{}) || gpus[old] == (cu.UUID{}) {
-			return nil, core.BadValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
+			return nil, drivercall.BadValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
 				"check the error of Device.UUID", p.pid, old, gpus[old]))
 		}
 		pairs = append(pairs, driver.CheckpointGpuPair{OldUuid: driver.UUID(old), NewUuid: driver.UUID(gpus[old])})
@@ -211,7 +213,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 		return err
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
-	_, err := core.CallUntil(ctx, op, continues, func() (struct{}, error) {
+	_, err := drivercall.CallUntil(ctx, op, continues, func() (struct{}, error) {
 		return struct{}{}, p.result(op, f(p.drv.Table(), int32(p.pid)))
 	}, func(struct{}) {})
 	return err
@@ -221,9 +223,9 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 func (p Process) check(op string) error {
 	switch {
 	case p.drv == nil:
-		return core.NilError(op, "process")
+		return drivercall.NilError(op, "process")
 	case p.pid <= 0 || p.pid > math.MaxInt32:
-		return core.BadValue(op, nil, "the number of a process is positive")
+		return drivercall.BadValue(op, nil, "the number of a process is positive")
 	}
 	return nil
 }
@@ -234,6 +236,6 @@ func (p Process) result(op string, res driver.Result) error {
 		return nil
 	}
 	e := p.drv.ResultError(op, 0, res)
-	e.Detail = core.Join(fmt.Sprintf("process %d", p.pid), e.Detail)
+	e.Detail = drivercall.Join(fmt.Sprintf("process %d", p.pid), e.Detail)
 	return e
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/cu/checkpoint"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // TestProcess makes every call in every state.
@@ -190,10 +190,10 @@ func TestProcessRestoreOn(t *testing.T) {
 		"no process":    {checkpoint.Process{}.RestoreOn(t.Context(), same), cu.ErrNil, "the process is nil"},
 		"no context":    {p.RestoreOn(none, same), cu.ErrNil, ""},
 		"an ended one":  {p.RestoreOn(ended, same), cause, "the driver was not called"},
-		"no map":        {on(nil), core.ErrInvalid, "or use Restore"},
-		"no GPU":        {on(map[cu.UUID]cu.UUID{}), core.ErrInvalid, "map every GPU of the process"},
-		"a zero old":    {on(map[cu.UUID]cu.UUID{{}: a, b: b}), core.ErrInvalid, zeros},
-		"a zero new":    {on(map[cu.UUID]cu.UUID{a: {}, b: b}), core.ErrInvalid, a.String() + " is mapped to "},
+		"no map":        {on(nil), drivercall.ErrInvalid, "or use Restore"},
+		"no GPU":        {on(map[cu.UUID]cu.UUID{}), drivercall.ErrInvalid, "map every GPU of the process"},
+		"a zero old":    {on(map[cu.UUID]cu.UUID{{}: a, b: b}), drivercall.ErrInvalid, zeros},
+		"a zero new":    {on(map[cu.UUID]cu.UUID{a: {}, b: b}), drivercall.ErrInvalid, a.String() + " is mapped to "},
 		"one of two":    {on(map[cu.UUID]cu.UUID{a: b}), cu.ResultInvalidValue, missing},
 		"two to one":    {on(map[cu.UUID]cu.UUID{a: b, b: b}), cu.ResultInvalidValue, "each to another one"},
 		"an absent one": {on(map[cu.UUID]cu.UUID{a: {9}, b: b}), cu.ResultInvalidValue, "of the same chip"},

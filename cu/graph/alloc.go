@@ -5,7 +5,8 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/subject"
 )
@@ -25,7 +26,7 @@ var allocRow = &nodeRow{
 			return driver.ResultSuccess
 		})
 		if err == errLacksMemory {
-			err = ctx.OutOfMemory(ctx.FailAlloc(r.add, g.core.Handle(), w.(*Alloc).Size, res, own))
+			err = memstate.OutOfMemory(ctx, memstate.FailAlloc(ctx, r.add, g.core.Handle(), w.(*Alloc).Size, res, own))
 		}
 		return n, err
 	},
@@ -35,7 +36,7 @@ func (w *Alloc) row() *nodeRow { return rowIf(w != nil, allocRow) }
 
 func (w *Alloc) prepare(c *nodeCall) error {
 	if w.Size == 0 {
-		return core.BadValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
+		return drivercall.BadValue(c.op, c.gc, "the size is 0 bytes: ask for at least one")
 	}
 	c.work = &allocWork{of: w, size: w.Size}
 	return nil
@@ -53,7 +54,7 @@ type allocWork struct {
 func (w *allocWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
 	n, p, res := c.table().GraphAddMemAllocNode(c.at(), c.gc.raw, deps, driver.MemAllocNodeParams{
 		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
-			Location: core.DeviceLocation(c.gc.Ctx.Dev)},
+			Location: memstate.DeviceLocation(c.gc.Ctx.Dev)},
 		Bytesize: w.size,
 	})
 	w.addr = p.Dptr
@@ -61,7 +62,7 @@ func (w *allocWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode,
 }
 
 func (w *allocWork) done(c *nodeCall) {
-	w.made = subject.NewDeviceMem(c.gc.Ctx, core.NewGraphMem(w.addr, w.size, &c.gc.objects.ObjectSet))
+	w.made = subject.NewDeviceMem(c.gc.Ctx, memstate.NewGraphMem(w.addr, w.size, &c.gc.objects.ObjectSet))
 	c.objects = append(c.objects, subject.DeviceMem(w.made))
 }
 
@@ -84,18 +85,18 @@ func (w *Free) row() *nodeRow { return rowIf(w != nil, freeRow.nodeRow) }
 
 func (w *Free) prepare(c *nodeCall) error {
 	if subject.DeviceMem(w.Mem) == nil {
-		return core.NilError(c.op, "device memory")
+		return drivercall.NilError(c.op, "device memory")
 	}
 	m := subject.DeviceMem(w.Mem)
 	c.objects = append(c.objects, m)
 	c.work = &nodeParams[driver.DevicePtr]{freeRow, m.Raw, seenMem(c, m),
-		func(c *nodeCall) { c.gc.objects.Frees(m) }}
-	return c.gc.objects.CanFree(c.op, m)
+		func(c *nodeCall) { memstate.Frees(&c.gc.objects.ObjectSet, m) }}
+	return memstate.CanFree(&c.gc.objects.ObjectSet, c.op, m)
 }
 
 // seenMem describes a node that allocates or frees memory: nodes that use the memory must be in order
 // with both.
-func seenMem(c *nodeCall, m *core.Mem) races.NodeWork {
+func seenMem(c *nodeCall, m *memstate.Mem) races.NodeWork {
 	return races.NodeWork{Call: c.op, Uses: []races.Use{m.Used(0, m.Size, true, "memory")}}
 }
 
@@ -126,18 +127,18 @@ func (x *Exec) Take(m *cu.DeviceMem) (*cu.DeviceMem, error) {
 	defer runtime.KeepAlive(m)
 	defer x.leave()
 	if subject.DeviceMem(m) == nil {
-		return nil, core.NilArgError(takeOp, xc, "device memory")
+		return nil, drivercall.NilArgError(takeOp, xc, "device memory")
 	}
 	a := xc.alloc(subject.DeviceMem(m))
 	switch {
 	case a == nil:
-		return nil, core.BadValue(takeOp, subject.DeviceMem(m),
+		return nil, drivercall.BadValue(takeOp, subject.DeviceMem(m),
 			"the memory is not of a node of this graph that no other node frees")
 	case !a.allocated && a.mem.Held.Load() != nil:
-		return nil, core.BadValue(takeOp, subject.DeviceMem(m),
+		return nil, drivercall.BadValue(takeOp, subject.DeviceMem(m),
 			"the memory was taken after the last launch: take it once")
 	case !a.allocated:
-		return nil, core.BadValue(takeOp, subject.DeviceMem(m), "the memory is not allocated: launch the graph first")
+		return nil, drivercall.BadValue(takeOp, subject.DeviceMem(m), "the memory is not allocated: launch the graph first")
 	}
 	mc := a.core()
 	taken := subject.NewDeviceMem(a.mem.Ctx, mc)
@@ -159,7 +160,7 @@ type MemStats struct {
 func MemStatsOf(dev *cu.Device) (MemStats, error) {
 	const op = "cuDeviceGetGraphMemAttribute"
 	if subject.Device(dev) == nil {
-		return MemStats{}, core.NilError(op, "device")
+		return MemStats{}, drivercall.NilError(op, "device")
 	}
 	var v [4]uint64
 	for i := range v {
@@ -182,7 +183,7 @@ func MemStatsOf(dev *cu.Device) (MemStats, error) {
 func ResetMemHigh(dev *cu.Device) error {
 	const op = "cuDeviceSetGraphMemAttribute"
 	if subject.Device(dev) == nil {
-		return core.NilError(op, "device")
+		return drivercall.NilError(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
 		of := subject.Device(dev)
@@ -199,7 +200,7 @@ func TrimMem(dev *cu.Device) error {
 	const op = "cuDeviceGraphMemTrim"
 	of := subject.Device(dev)
 	if of == nil {
-		return core.NilError(op, "device")
+		return drivercall.NilError(op, "device")
 	}
 	if res := of.Drv.Table().DeviceGraphMemTrim(driver.At{}, of.Raw); res != driver.ResultSuccess {
 		return of.CallError(op, res)

@@ -8,6 +8,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // This file has the lifetime of memory that nodes of graphs allocate.
@@ -20,7 +22,7 @@ import (
 
 // graphAlloc is memory that an executable graph allocates and does not free.
 type graphAlloc struct {
-	mem *core.Mem // that nodes use
+	mem *memstate.Mem // that nodes use
 	// allocated says that the last launch has allocated the memory, and the program has not taken it.
 	// The lock of the executable graph guards it.
 	allocated bool
@@ -39,7 +41,7 @@ func (set *graphObjects) unfreed() (list []graphAlloc) {
 	defer set.Mu.Unlock()
 	for mc := range maps.Keys(set.Allocs) {
 		if !set.Allocs[mc] {
-			list = append(list, graphAlloc{mem: mc.(*core.Mem)})
+			list = append(list, graphAlloc{mem: mc.(*memstate.Mem)})
 		}
 	}
 	return list
@@ -47,7 +49,7 @@ func (set *graphObjects) unfreed() (list []graphAlloc) {
 
 // alloc returns what is known about memory that the executable graph allocates, or nil. The caller
 // holds the lock.
-func (xc *execCore) alloc(mc *core.Mem) *graphAlloc {
+func (xc *execCore) alloc(mc *memstate.Mem) *graphAlloc {
 	i := slices.IndexFunc(xc.allocs, func(a graphAlloc) bool { return a.mem == mc })
 	if i < 0 {
 		return nil
@@ -110,9 +112,9 @@ func (xc *execCore) launchedAllocs() {
 
 // core returns a core.Mem for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
-func (a *graphAlloc) core() *core.Mem {
-	mc := &core.Mem{Is: core.PooledMemory, Raw: a.mem.Raw, Size: a.mem.Size, Capacity: a.mem.Size,
-		PoolMemory: core.PoolMemory{OfGraph: true}}
+func (a *graphAlloc) core() *memstate.Mem {
+	mc := &memstate.Mem{Is: memstate.PooledMemory, Raw: a.mem.Raw, Size: a.mem.Size, Capacity: a.mem.Size,
+		PoolMemory: memstate.PoolMemory{OfGraph: true}}
 	a.allocated = false
 	a.mem.Held.Store(mc)
 	return mc
@@ -133,7 +135,7 @@ func (xc *execCore) freeAllocs() {
 		mc.UsedOnAll(xc.UsedStreams)
 		mc.Close()
 		if err := mc.CloseOrdered(); err != nil {
-			ctx.Drv.Leak(core.LeakReport{Kind: mc.Kind(), Handle: mc.Handle(), Err: err})
+			ctx.Drv.Leak(drivercall.LeakReport{Kind: mc.Kind(), Handle: mc.Handle(), Err: err})
 		}
 	}
 }
@@ -146,11 +148,11 @@ func (gc *graphCore) onceError(op string, res driver.Result) *cu.Error {
 // once adds to an error of the driver that graphs whose nodes allocate memory have limits.
 func (gc *graphCore) once(e *cu.Error) *cu.Error {
 	if e.Result == cu.ResultNotSupported && len(gc.bodies) > 0 {
-		e.Detail = core.Join("the graph has conditional nodes: see the limits in the documentation of graph.If",
+		e.Detail = drivercall.Join("the graph has conditional nodes: see the limits in the documentation of graph.If",
 			e.Detail)
 	}
 	if e.Result == cu.ResultNotSupported && gc.objects.allocates() {
-		e.Detail = core.Join("nodes of the graph allocate memory: see the limits in the documentation of graph.Alloc",
+		e.Detail = drivercall.Join("nodes of the graph allocate memory: see the limits in the documentation of graph.Alloc",
 			e.Detail)
 	}
 	return e

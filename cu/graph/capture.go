@@ -7,6 +7,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -97,9 +98,9 @@ func CaptureInfoOf(s *cu.Stream) (CaptureInfo, error) {
 		return CaptureInfo{}, err
 	}
 	defer subject.LeaveStream(s)
-	sc.BeginLegacy()
+	sc.EnterGate()
 	i, res := sc.CaptureInfo(sc.At)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return CaptureInfo{}, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -166,12 +167,12 @@ func Capture(s *cu.Stream, mode CaptureMode, f func() error) (*Graph, error) {
 func enterCapture(s *cu.Stream, op string, mode CaptureMode, f func() error) (*core.Stream, error) {
 	switch {
 	case subject.Stream(s) == nil:
-		return nil, core.NilError(op, "stream")
+		return nil, drivercall.NilError(op, "stream")
 	case mode < CaptureGlobal || mode > CaptureRelaxed:
-		return nil, core.BadValue(op, subject.Stream(s), fmt.Sprintf("there is no capture mode %v: "+
+		return nil, drivercall.BadValue(op, subject.Stream(s), fmt.Sprintf("there is no capture mode %v: "+
 			"see graph.CaptureMode", mode))
 	case f == nil:
-		return nil, core.Misuse(op, subject.Stream(s), cu.ErrNil,
+		return nil, drivercall.Misuse(op, subject.Stream(s), cu.ErrNil,
 			"the function is nil: pass one that enqueues the work")
 	}
 	sc, err := subject.EnterStream(s, op)
@@ -180,7 +181,7 @@ func enterCapture(s *cu.Stream, op string, mode CaptureMode, f func() error) (*c
 	}
 	if sc.Raw == driver.CU_STREAM_LEGACY {
 		subject.LeaveStream(s)
-		return nil, core.NewError(op, sc, cu.ResultStreamCaptureUnsupported, nil,
+		return nil, drivercall.NewError(op, sc, cu.ResultStreamCaptureUnsupported, nil,
 			"the legacy default stream cannot be captured: use a stream of gpu.NewStream(cu.StreamNonBlocking)")
 	}
 	return sc, nil

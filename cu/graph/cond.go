@@ -5,7 +5,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -111,7 +111,7 @@ func (w *Switch) row() *nodeRow { return rowIf(w != nil, condRow) }
 
 func (w *Switch) prepare(c *nodeCall) error {
 	if w.Cases < 1 || w.Cases > mostCases {
-		return core.BadValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
+		return drivercall.BadValue(c.op, c.gc, "a switch has 1 to 65536 bodies")
 	}
 	return c.prepareCondition(w, w.Condition, driver.CU_GRAPH_COND_TYPE_SWITCH, uint32(w.Cases))
 }
@@ -131,9 +131,9 @@ type condWork struct {
 func (c *nodeCall) prepareCondition(w conditionalNode, h Condition, kind int32, size uint32) error {
 	switch {
 	case h.graph == nil:
-		return core.NilError(c.op, "condition")
+		return drivercall.NilError(c.op, "condition")
 	case h.graph.core.graphParts != c.gc.graphParts:
-		return core.BadValue(c.op, c.gc, "the condition belongs to another graph")
+		return drivercall.BadValue(c.op, c.gc, "the condition belongs to another graph")
 	}
 	told := &condWork{of: w}
 	told.p = driver.ConditionalNodeParams{Handle: h.raw, Type: kind, Size: size, Ctx: c.gc.Ctx.Raw}
@@ -145,7 +145,7 @@ func (w *condWork) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, 
 	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	*p.Conditional() = w.p
 	n, made, res := c.table().GraphAddNode(c.at(), c.gc.raw, deps, nil, p)
-	if !core.TookEffect(res) {
+	if !drivercall.TookEffect(res) {
 		return n, res
 	}
 	if w.graphs = made.Conditional().Graphs(); len(w.graphs) != int(w.p.Size) {
@@ -174,7 +174,7 @@ func (w *condWork) seen(*nodeCall, Work) races.NodeWork {
 
 func (w *condWork) explain(c *nodeCall, e *cu.Error) {
 	if c.gc.once(e); e.Result == cu.ResultInvalidValue {
-		e.Detail = core.Join("a condition is for one conditional node", e.Detail)
+		e.Detail = drivercall.Join("a condition is for one conditional node", e.Detail)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -58,7 +59,7 @@ func TestGraphCopy2DMistakes(t *testing.T) {
 		"no whole words":       {ResultInvalidValue, Planes{Rows: full.At(2, 0)}, Planes{}, 1, 1, 1, 4},
 		"an odd pitch":         {ResultInvalidValue, Planes{Rows: Rows{Mem: m, Pitch: 17}}, Planes{}, 1, 2, 1, 2},
 		"words overflow":       {ResultInvalidValue, Planes{Rows: full}, Planes{}, math.MaxUint64/4 + 2, 1, 1, 4},
-		"not of the device":    {core.ErrUnmapped, Planes{Rows: Rows{Mem: unmapped, Pitch: 16}}, Planes{}, 1, 1, 1, 1},
+		"not of the device":    {memstate.ErrUnmapped, Planes{Rows: Rows{Mem: unmapped, Pitch: 16}}, Planes{}, 1, 1, 1, 1},
 		"closed memory":        {ErrClosed, Planes{Rows: Rows{Mem: closed, Pitch: 16}}, Planes{}, 1, 1, 1, 1},
 		"nothing":              {ErrNil, Planes{}, Planes{}, 1, 1, 1, 2},
 	} {

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // This file has the edges of graphs.
@@ -67,7 +67,7 @@ func (g *Graph) changeEdge(op string, e Edge, add bool) error {
 		return err
 	}
 	if len(ends) != 2 {
-		return core.BadValue(op, gc, "both ends of the edge are the same node: pass two")
+		return drivercall.BadValue(op, gc, "both ends of the edge are the same node: pass two")
 	}
 	edges, err := gc.edges()
 	if err != nil {
@@ -76,11 +76,11 @@ func (g *Graph) changeEdge(op string, e Edge, add bool) error {
 	exists := slices.ContainsFunc(edges, func(o edge) bool { return o.from == e.From.raw && o.to == e.To.raw })
 	switch {
 	case !add && !exists:
-		return core.BadValue(op, gc, "there is no such edge: see graph.Graph.Edges")
+		return drivercall.BadValue(op, gc, "there is no such edge: see graph.Graph.Edges")
 	case add && exists:
-		return core.BadValue(op, gc, "there is an edge between the nodes already: see graph.Graph.Edges")
+		return drivercall.BadValue(op, gc, "there is an edge between the nodes already: see graph.Graph.Edges")
 	case add && reaches(edges, e.To.raw, e.From.raw):
-		return core.BadValue(op, gc, "the edge would close a cycle: the first node comes after the second")
+		return drivercall.BadValue(op, gc, "the edge would close a cycle: the first node comes after the second")
 	}
 	if err := gc.canHave(op, e); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (g *Graph) changeEdge(op string, e Edge, add bool) error {
 	default:
 		res = t.GraphAddDependenciesV2(at, gc.raw, ends[:1], ends[1:], []driver.GraphEdgeData{e.Kind.data()})
 	}
-	if !core.TookEffect(res) {
+	if !drivercall.TookEffect(res) {
 		return gc.onceError(op, res)
 	}
 	switch {
@@ -116,7 +116,7 @@ func (gc *graphCore) canHave(op string, e Edge) error {
 		return nil
 	case EdgeProgrammatic, EdgeLaunchOrder, EdgeLaunchOrderProgrammatic:
 	default:
-		return core.BadValue(op, gc, "unknown kind of edge "+e.Kind.String()+": see graph.EdgeKind")
+		return drivercall.BadValue(op, gc, "unknown kind of edge "+e.Kind.String()+": see graph.EdgeKind")
 	}
 	from, err := gc.typeOf(e.From.raw)
 	if err != nil {
@@ -127,10 +127,10 @@ func (gc *graphCore) canHave(op string, e Edge) error {
 	case err != nil:
 		return err
 	case from != NodeTypeKernel:
-		return core.BadValue(op, gc, "an edge of kind "+e.Kind.String()+
+		return drivercall.BadValue(op, gc, "an edge of kind "+e.Kind.String()+
 			" begins at a kernel, and the first node is of type "+from.String())
 	case to != NodeTypeKernel && e.Kind != EdgeLaunchOrder:
-		return core.BadValue(op, gc,
+		return drivercall.BadValue(op, gc,
 			"an edge of kind "+e.Kind.String()+" ends at a kernel, and the second node is of type "+to.String())
 	}
 	return nil

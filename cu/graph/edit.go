@@ -3,6 +3,7 @@ package graph
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -26,7 +27,7 @@ func (n Node) Remove() error {
 		return err
 	}
 	res := gc.Ctx.Drv.Table().GraphDestroyNode(driver.At{Context: gc.Ctx.Raw}, n.raw)
-	if !core.TookEffect(res) {
+	if !drivercall.TookEffect(res) {
 		return gc.onceError(removeOp, res)
 	}
 	if o := gc.Ctx.Drv.Observer(); o != nil {
@@ -55,7 +56,7 @@ func (x *Exec) SetEnabled(n Node, enabled bool) error {
 	if enabled {
 		value = 1
 	} else if c.use.cooperative {
-		return core.BadValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, "+
+		return drivercall.BadValue(op, n.graph.core, "a launch of the graph would fail, and poison the context, "+
 			"if a cooperative kernel is disabled: let the kernel return at once instead")
 	}
 	if res := c.gc.Ctx.Drv.Table().GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
@@ -90,7 +91,7 @@ func (x *Exec) beginEnabled(n Node, op string) (*nodeCall, error) {
 	}
 	c, err := n.begin(x, op, nil, nil)
 	if err != nil {
-		return nil, core.About(x.core, err)
+		return nil, drivercall.About(x.core, err)
 	}
 	switch c.use.typ {
 	case NodeTypeKernel, NodeTypeMemcpy, NodeTypeMemset:
@@ -118,9 +119,9 @@ func (w *Child) row() *nodeRow { return rowIf(w != nil, childRow.nodeRow) }
 func (c *nodeCall) enterChild(child *Graph) error {
 	switch {
 	case child == nil || child.core == nil:
-		return core.NilError(c.op, "child graph")
+		return drivercall.NilError(c.op, "child graph")
 	case c.gc == child.core:
-		return core.BadValue(c.op, c.gc, "a graph cannot be part of itself: pass a clone")
+		return drivercall.BadValue(c.op, c.gc, "a graph cannot be part of itself: pass a clone")
 	case c.ctx.Drv != child.core.Ctx.Drv:
 		return core.MixedError(c.op, c.gc, core.InRole("child graph", child.core))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -31,7 +32,7 @@ func (g *Graph) Instantiate() (*Exec, error) {
 	const op = "cuGraphInstantiateWithFlags"
 	x, err := g.instantiate(op)
 	if err != nil && g != nil && g.core != nil {
-		err = g.core.Ctx.Retry(op, err, func() (err error) { x, err = g.instantiate(op); return err })
+		err = g.core.Ctx.FreeAndRetry(op, err, func() (err error) { x, err = g.instantiate(op); return err })
 	}
 	return x, err
 }
@@ -63,14 +64,14 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*Exec, error) {
 		if e, ok := err.(*cu.Error); ok {
 			made = e.Op // an older driver has only cuGraphInstantiateWithFlags
 		}
-		err = g.core.Ctx.Retry(made, err, func() (err error) { x, err = g.instantiateWith(op, flags); return err })
+		err = g.core.Ctx.FreeAndRetry(made, err, func() (err error) { x, err = g.instantiateWith(op, flags); return err })
 	}
 	return x, err
 }
 
 func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*Exec, error) {
 	if flags&^instantiateFlags != 0 {
-		return nil, core.BadValue(op, g.object(), fmt.Sprintf("unknown flags %v: see graph.InstantiateFlags", flags))
+		return nil, drivercall.BadValue(op, g.object(), fmt.Sprintf("unknown flags %v: see graph.InstantiateFlags", flags))
 	}
 	gc, err := g.enter(op)
 	if err != nil {
@@ -88,7 +89,7 @@ func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*Exec, error
 	}
 	if res != driver.ResultSuccess {
 		e := gc.onceError(op, res)
-		e.Detail = core.Join(gc.refusal(p), e.Detail)
+		e.Detail = drivercall.Join(gc.refusal(p), e.Detail)
 		return nil, e
 	}
 	return gc.executable(raw, flags), nil
@@ -113,7 +114,7 @@ func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *E
 }
 
 // object returns the object for an error, or nil if there is none.
-func (x *Exec) object() core.Named {
+func (x *Exec) object() drivercall.Named {
 	if x == nil || x.core == nil {
 		return nil
 	}
@@ -124,7 +125,7 @@ func (x *Exec) object() core.Named {
 // ends the call.
 func (x *Exec) enter(op string) (*execCore, error) {
 	if x == nil || x.core == nil {
-		return nil, core.NilError(op, "executable graph")
+		return nil, drivercall.NilError(op, "executable graph")
 	}
 	if err := x.core.Enter(x.core, op); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (x *Exec) leave() {
 // nil. It may wait for the GPU: see docs/blocking.md.
 func (x *Exec) Close() error {
 	if x == nil || x.core == nil {
-		return core.NilError("cuGraphExecDestroy", "executable graph")
+		return drivercall.NilError("cuGraphExecDestroy", "executable graph")
 	}
 	return x.core.CloseOwned("graph.Exec.Close", x.cleanup)
 }
@@ -175,7 +176,7 @@ func (x *Exec) Launch(s *cu.Stream) error {
 		err = x.launchOrUpload(core.WorkGraphLaunch, s)
 	}
 	if err != nil {
-		err = subject.Stream(s).Retry(core.WorkGraphLaunch.Op(), err, nil)
+		err = subject.Stream(s).FreeAndRetry(core.WorkGraphLaunch.Op(), err, nil)
 	}
 	return err
 }
@@ -214,7 +215,7 @@ func (x *Exec) launchFast(s *cu.Stream) (done bool, err error) {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (x *Exec) Upload(s *cu.Stream) error {
-	return subject.Stream(s).Attempt(core.WorkGraphUpload.Op(),
+	return subject.Stream(s).CallWithRetry(core.WorkGraphUpload.Op(),
 		func() error { return x.launchOrUpload(core.WorkGraphUpload, s) })
 }
 
@@ -223,10 +224,10 @@ func (x *Exec) Upload(s *cu.Stream) error {
 func (x *Exec) launchOrUpload(f core.WorkFunction, s *cu.Stream) error {
 	op := f.Op()
 	if x == nil || x.core == nil {
-		return core.NilError(op, "executable graph")
+		return drivercall.NilError(op, "executable graph")
 	}
 	if subject.Stream(s) == nil {
-		return core.NilArgError(op, x.core, "stream")
+		return drivercall.NilArgError(op, x.core, "stream")
 	}
 	if x.core.Ctx.Drv != subject.Stream(s).Ctx.Drv {
 		return core.MixedError(op, x.core, subject.Stream(s))
@@ -240,9 +241,9 @@ func (x *Exec) launchOrUpload(f core.WorkFunction, s *cu.Stream) error {
 		w.End()
 		return xc.Refused(op)
 	}
-	var t core.TracedCall
+	var t drivercall.TracedCall
 	if f == core.WorkGraphLaunch {
-		t = sc.Ctx.Drv.Trace(core.TraceGraphLaunch, 0, sc.Raw)
+		t = sc.Ctx.Drv.Trace(drivercall.TraceGraphLaunch, 0, sc.Raw)
 	}
 	if t.To != nil { // tracers are called during a call on the stream
 		sc.Retain()
@@ -258,7 +259,7 @@ func (x *Exec) launchOrUpload(f core.WorkFunction, s *cu.Stream) error {
 	w.End()
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(s)
-	t.Done(core.TraceGraphLaunch, 0, sc.Raw, res)
+	t.Done(drivercall.TraceGraphLaunch, 0, sc.Raw, res)
 	if err != nil {
 		return err
 	}
@@ -300,7 +301,7 @@ func (x *Exec) update(op string, g *Graph) (unused *graphObjects, err error) {
 	defer x.leave()
 	gc, err := g.enter(op)
 	if err != nil {
-		return nil, core.About(xc, err)
+		return nil, drivercall.About(xc, err)
 	}
 	defer g.leave()
 	if err := gc.notBody(op); err != nil {
@@ -327,7 +328,7 @@ func (x *Exec) update(op string, g *Graph) (unused *graphObjects, err error) {
 		if res == driver.ResultGraphExecUpdateFailure && e.Err == nil {
 			e.Err = g.updateError(info)
 		}
-		if err = e; !core.TookEffect(res) {
+		if err = e; !drivercall.TookEffect(res) {
 			return fresh, err
 		}
 	}
@@ -347,12 +348,12 @@ func (x *Exec) update(op string, g *Graph) (unused *graphObjects, err error) {
 func (x *Exec) owns(n Node, op string) error {
 	switch {
 	case x == nil || x.core == nil:
-		return core.NilError(op, "executable graph")
+		return drivercall.NilError(op, "executable graph")
 	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
-		return core.BadValue(op, x.core,
+		return drivercall.BadValue(op, x.core,
 			"the node belongs to another graph: pass a node of the graph that was instantiated")
 	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
-		return core.BadValue(op, x.core, "the node was added after the graph was instantiated, or removed before")
+		return drivercall.BadValue(op, x.core, "the node was added after the graph was instantiated, or removed before")
 	}
 	return nil
 }
@@ -366,7 +367,7 @@ func (x *Exec) owns(n Node, op string) error {
 func (x *Exec) Set(n Node, w Work) error {
 	r, err := rowOf(w, execSetNodeOp)
 	if err != nil {
-		return core.About(x.object(), err)
+		return drivercall.About(x.object(), err)
 	}
 	if err := x.owns(n, cmp.Or(r.execSet, execSetNodeOp)); err != nil {
 		return err
@@ -386,14 +387,14 @@ type NodeUpdate struct {
 // other objects than before, or an update fails (cuGraphExecKernelNodeSetParams and the like).
 func (x *Exec) SetAll(updates ...NodeUpdate) error {
 	if x == nil || x.core == nil {
-		return core.NilError(execSetNodeOp, "executable graph")
+		return drivercall.NilError(execSetNodeOp, "executable graph")
 	}
 	batches := &x.core.graph.frames.batches
 	b, _ := batches.Get().(*kernelBatch)
 	if b == nil {
 		b = newKernelBatch()
 	}
-	errs := core.BatchErrors{Op: execSetNodeOp, Items: len(updates)}
+	errs := drivercall.BatchErrors{Op: execSetNodeOp, Items: len(updates)}
 	for done := 0; done < len(updates); {
 		if u := &updates[done]; u.kernel() == nil {
 			errs.Add(done, x.Set(u.Node, u.Work))

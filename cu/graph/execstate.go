@@ -5,7 +5,10 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/hostfunc"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/timelines"
 )
 
 type execCore struct {
@@ -88,8 +91,8 @@ func (xc *execCore) enqueue(f core.WorkFunction, sc *core.Stream) (res driver.Re
 			return driver.ResultInvalidValue, err
 		}
 	}
-	sc.BeginLegacy()
-	defer sc.EndLegacy()
+	sc.EnterGate()
+	defer sc.LeaveGate()
 	for in, again := sc.ContextFor(f), true; again; in, again = sc.NeedsContext(f, in, res) {
 		at := sc.Within(in)
 		if f == core.WorkGraphUpload {
@@ -98,7 +101,7 @@ func (xc *execCore) enqueue(f core.WorkFunction, sc *core.Stream) (res driver.Re
 			res = sc.Ctx.Drv.Table().GraphLaunch(at, xc.raw, sc.Raw)
 		}
 	}
-	if launch && core.TookEffect(res) {
+	if launch && drivercall.TookEffect(res) {
 		xc.objects.Load().Launched()
 		xc.launchedAllocs()
 	}
@@ -125,9 +128,9 @@ func (xc *execCore) noteLaunches(h core.Holder) delayedRelease {
 	switch h := h.(type) {
 	case *core.Slot:
 		return delayedRelease{h, "event", uintptr(h.Raw)}
-	case *core.HostFunc:
+	case *hostfunc.Func:
 		return delayedRelease{h, "host function", 0}
-	case *core.Timeline:
+	case *timelines.Timeline:
 		h.UsedOnAll(xc.UsedStreams)
 	case core.UsedObject:
 		for _, sc := range xc.UsedStreams.List() {
@@ -179,11 +182,11 @@ func (xc *execCore) leaveDelayed() {
 		}
 		if err := xc.UsedStreams.WaitLong(xc.Ctx.Drv.Table().Clock()); err != nil {
 			for _, l := range batch {
-				xc.Ctx.Drv.Leak(core.LeakReport{Kind: l.kind, Handle: l.handle,
+				xc.Ctx.Drv.Leak(drivercall.LeakReport{Kind: l.kind, Handle: l.handle,
 					Err: core.KeptError(l.kind, l.handle, err)})
 			}
 		} else {
-			core.EachDespitePanic(len(batch), func(i int) { batch[i].EndCall() })
+			drivercall.EachDespitePanic(len(batch), func(i int) { batch[i].EndCall() })
 		}
 		done = len(batch)
 	}

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -313,7 +313,7 @@ func TestFailedCaptureForgotten(t *testing.T) {
 	r := NewSoft(t)
 	n := 0
 	detector := destroyedGraphs{races.New(func(races.Race) {}), &n}
-	core.Of(r.Drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
+	core.Of(r.Drv).ChangeTracers(func(l *drivercall.Tracers) { l.Observer = detector })
 	_, err := graph.Capture(r.S, graph.CaptureRelaxed, func() error { return io.EOF })
 	r.Is(err, io.EOF)
 	_, err = graph.Capture(r.S, graph.CaptureRelaxed, r.S.Synchronize)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -162,7 +163,7 @@ func (f *graphFamily) Unlock() {
 		for e := ended; e != nil; e = e.next {
 			if op, res := e.destroyRaw(core.BackgroundAt()); res != driver.ResultSuccess {
 				c := e.Context()
-				c.Drv.Leak(core.LeakReport{Kind: e.Kind(), Handle: e.Handle(),
+				c.Drv.Leak(drivercall.LeakReport{Kind: e.Kind(), Handle: e.Handle(),
 					Err: c.BackgroundError(op, e.Handle(), res)})
 			}
 		}

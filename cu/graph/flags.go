@@ -2,7 +2,7 @@ package graph
 
 import (
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // InstantiateFlags say what an executable graph can do. They have CUDA's values.
@@ -25,7 +25,7 @@ const (
 
 // String lists the flags by name.
 func (f InstantiateFlags) String() string {
-	return core.FlagNames(uint32(f), "InstantiateDefault",
+	return valuename.OfFlags(uint32(f), "InstantiateDefault",
 		[]string{"InstantiateAutoFree", "InstantiateUpload", "InstantiateDeviceLaunch", "InstantiateNodePriority"})
 }
 

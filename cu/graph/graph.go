@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -61,7 +62,7 @@ func New(c *cu.Context) (*Graph, error) {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (g *Graph) object() core.Named {
+func (g *Graph) object() drivercall.Named {
 	if g == nil || g.core == nil {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (g *Graph) object() core.Named {
 // flight. leave ends the call.
 func (g *Graph) enter(op string) (*graphCore, error) {
 	if g == nil || g.core == nil {
-		return nil, core.NilError(op, "graph")
+		return nil, drivercall.NilError(op, "graph")
 	}
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (g *Graph) leave() {
 // node, which is destroyed with its graph.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil {
-		return core.NilError("cuGraphDestroy", "graph")
+		return drivercall.NilError("cuGraphDestroy", "graph")
 	}
 	if g.whole != nil {
 		return nil
@@ -139,7 +140,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	const op = "cuGraphClone"
 	clone, err := g.clone(op)
 	if err != nil && g != nil && g.core != nil {
-		err = g.core.Ctx.Retry(op, err, func() (err error) { clone, err = g.clone(op); return err })
+		err = g.core.Ctx.FreeAndRetry(op, err, func() (err error) { clone, err = g.clone(op); return err })
 	}
 	return clone, err
 }
@@ -173,7 +174,7 @@ func (g *Graph) Add(w Work, after ...Node) (Node, error) {
 	r, err := rowOf(w, addNodeOp)
 	switch {
 	case err != nil:
-		return Node{}, core.About(g.object(), err)
+		return Node{}, drivercall.About(g.object(), err)
 	case r.attempts != nil && g != nil && g.core != nil:
 		return r.attempts(g, r, w, after)
 	}
@@ -217,7 +218,7 @@ type Node struct {
 // enter begins a call on the node's graph. The caller ends it by n.graph.leave.
 func (n Node) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
-		return nil, core.NilError(op, "graph node")
+		return nil, drivercall.NilError(op, "graph node")
 	}
 	gc, err := n.graph.enter(op)
 	if err != nil {
@@ -236,7 +237,7 @@ func (n Node) there(op string) error {
 		return nil
 	}
 	node := core.StandIn{ItsKind: "graph node", Raw: uintptr(n.raw), Ctx: n.graph.core.Ctx}
-	return core.Misuse(op, node, cu.ErrClosed, "the node was removed from its graph")
+	return drivercall.Misuse(op, node, cu.ErrClosed, "the node was removed from its graph")
 }
 
 // Graph returns the node's graph, nil for the zero Node.
@@ -295,7 +296,7 @@ func (n Node) neighbours(choose func(edge) (driver.GraphNode, bool)) ([]Node, er
 func (g *Graph) Capture(s *cu.Stream, mode CaptureMode, f func() error, after ...Node) ([]Node, error) {
 	sc, err := enterCapture(s, beginToGraphOp, mode, f)
 	if err != nil {
-		return nil, core.About(g.object(), err)
+		return nil, drivercall.About(g.object(), err)
 	}
 	defer subject.LeaveStream(s)
 	gc, err := g.enter(beginToGraphOp)
@@ -341,7 +342,7 @@ func (g *Graph) closeDestroyed() {
 // [EdgeFull]. Events are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
 	if w == nil {
-		return core.Misuse("cuGraphGetNodes", g.object(), cu.ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
+		return drivercall.Misuse("cuGraphGetNodes", g.object(), cu.ErrNil, "the io.Writer is nil: pass os.Stdout, or a file")
 	}
 	picture, err := g.dot()
 	if err != nil {

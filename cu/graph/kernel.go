@@ -7,7 +7,9 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/subject"
 )
@@ -33,7 +35,7 @@ func (w *Kernel) row() *nodeRow { return rowIf(w != nil, kernelRow) }
 
 func (w *Kernel) prepare(c *nodeCall) error {
 	if w.function() == nil {
-		return core.NilError(c.op, "function")
+		return drivercall.NilError(c.op, "function")
 	}
 	c.work = &c.kernel
 	return c.prepareKernel(w, &c.kernel.params)
@@ -84,7 +86,7 @@ func (w *kernelWork) set(c *nodeCall) (res driver.Result) {
 	if t.Missing(res) != nil { // before CUDA 12.0
 		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &w.params)
 	}
-	if c.did = core.TookEffect(res); !c.did {
+	if c.did = drivercall.TookEffect(res); !c.did {
 		w.restoreAttributes(c)
 		c.op = op
 		return res
@@ -109,7 +111,7 @@ func (w *kernelWork) done(c *nodeCall) { c.use.cooperative, c.use.attrs = w.coop
 
 func (w *kernelWork) explain(c *nodeCall, e *cu.Error) {
 	if p := &w.params; e.Err == nil && e.Result == cu.ResultInvalidValue {
-		e.Detail = core.Join(e.Detail, launch.ExceededDimension(c.ctx,
+		e.Detail = drivercall.Join(e.Detail, launch.ExceededDimension(c.ctx,
 			launch.Dim{X: p.GridDimX, Y: p.GridDimY, Z: p.GridDimZ},
 			launch.Dim{X: p.BlockDimX, Y: p.BlockDimY, Z: p.BlockDimZ}))
 	}
@@ -137,7 +139,7 @@ func (c *nodeCall) prepareKernel(k *Kernel, p *driver.KernelNodeParams) error {
 		a := k.arg(i)
 		values[i] = a.Bits
 		if m := a.Mem.Current(); m != nil {
-			if m.Ctx != mc.Ctx && !mc.Ctx.CanAccess(m) || !keep(c, &m.Resource, m) {
+			if m.Ctx != mc.Ctx && !memstate.CanAccess(mc.Ctx, m) || !keep(c, &m.Resource, m) {
 				return c.rename(f.BadMemory(&cfg, i, mc.Ctx, m))
 			}
 		} else if a.Ref != nil {
@@ -174,7 +176,7 @@ func (c *nodeCall) fitsTogether(f *launch.Function, cfg *launch.Config) error {
 		return nil
 	}
 	return &cu.Error{Op: c.op, Result: cu.ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node),
-		Err: core.ErrInvalid,
+		Err: drivercall.ErrInvalid,
 		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: "+
 			"see Function.MaxActiveBlocks",
 			f.Name, blocks, uint64(n)*uint64(sms))}
@@ -220,16 +222,16 @@ func (w *kernelWork) setFlags(c *nodeCall, cooperative bool, attrs *cu.LaunchAtt
 	w.cooperative = cooperative
 	switch list := subject.LaunchAttributes(attrs); {
 	case list != nil && list.OnlyLaunches() != "":
-		return core.BadValue(c.op, c.gc, "a node of a graph cannot have "+list.OnlyLaunches()+
+		return drivercall.BadValue(c.op, c.gc, "a node of a graph cannot have "+list.OnlyLaunches()+
 			": capture a launch with it instead")
 	case c.xc == nil:
 		w.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
-		return core.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel "+
+		return drivercall.BadValue(c.op, c.gc, "an executable graph cannot change whether a node launches its kernel "+
 			"cooperatively: change the node of the graph, and call graph.Exec.Update")
 	case list != nil && !list.Equal(subject.LaunchAttributes(c.use.attrs)):
-		return core.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave "+
+		return drivercall.BadValue(c.op, c.gc, "an executable graph cannot change the attributes of a node: leave "+
 			"Attributes nil to keep them, or change the node of the graph, and instantiate it again")
 	}
 	w.attrs = c.use.attrs // the node keeps its own

@@ -3,6 +3,7 @@ package graph
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // This file replaces the work of many kernel nodes of an executable graph.
@@ -19,13 +20,13 @@ type kernelBatch struct {
 	// and the calls in flight of all nodes until the end.
 	c       nodeCall
 	n       int // so many calls have to be made
-	nodes   [core.BatchSize]driver.GraphNode
-	kernels [core.BatchSize]driver.KernelNodeParams
-	params  [core.BatchSize]*driver.KernelNodeParams // the addresses of kernels
-	results [core.BatchSize]driver.Result            // the driver's answers
+	nodes   [drivercall.BatchSize]driver.GraphNode
+	kernels [drivercall.BatchSize]driver.KernelNodeParams
+	params  [drivercall.BatchSize]*driver.KernelNodeParams // the addresses of kernels
+	results [drivercall.BatchSize]driver.Result            // the driver's answers
 	// changed says that a node will use other objects than before. objects are these.
-	changed [core.BatchSize]bool
-	objects [core.BatchSize][]core.Holder
+	changed [drivercall.BatchSize]bool
+	objects [drivercall.BatchSize][]core.Holder
 }
 
 func newKernelBatch() *kernelBatch {
@@ -39,10 +40,10 @@ func newKernelBatch() *kernelBatch {
 // replace makes some of the updates, from the first one on, and returns how many. These are of one
 // graph, and of kernels of one context, and no two of one node, because a call has to know what its
 // node used before. first is the place of the first update in errs.
-func (b *kernelBatch) replace(x *Exec, updates []NodeUpdate, errs *core.BatchErrors, first int) (n int) {
+func (b *kernelBatch) replace(x *Exec, updates []NodeUpdate, errs *drivercall.BatchErrors, first int) (n int) {
 	g, c, op := updates[0].Node.graph, &b.c, kernelRow.execSet
 	if g == nil {
-		errs.Add(first, core.NilError(op, "graph node"))
+		errs.Add(first, drivercall.NilError(op, "graph node"))
 		return 1
 	}
 	if _, err := x.enter(op); err != nil {
@@ -57,7 +58,7 @@ func (b *kernelBatch) replace(x *Exec, updates []NodeUpdate, errs *core.BatchErr
 	}
 	c.gc, c.xc, c.op = gc, x.core, op
 	ctx := updates[0].kernel().function().Context()
-	for again := false; n < min(len(updates), core.BatchSize) && err == nil; n++ {
+	for again := false; n < min(len(updates), drivercall.BatchSize) && err == nil; n++ {
 		u := &updates[n]
 		k := u.kernel()
 		if k == nil || u.Node.graph != g || k.function().Context() != ctx {
@@ -93,7 +94,7 @@ func (b *kernelBatch) add(x *Exec, node Node, k *Kernel) (again bool, err error)
 		}
 	}
 	if k.function() == nil {
-		return false, core.NilError(c.op, "function")
+		return false, drivercall.NilError(c.op, "function")
 	}
 	if err = b.find(node.raw); err != nil {
 		return false, err
@@ -133,7 +134,7 @@ func (b *kernelBatch) find(n driver.GraphNode) error {
 }
 
 // call makes the calls, in one transition into C.
-func (b *kernelBatch) call(updates []NodeUpdate, errs *core.BatchErrors, first int) {
+func (b *kernelBatch) call(updates []NodeUpdate, errs *drivercall.BatchErrors, first int) {
 	if b.n == 0 {
 		return
 	}
@@ -163,7 +164,7 @@ func (b *kernelBatch) finish(i int, res driver.Result, k *Kernel) error {
 	told := &c.kernel
 	c.work = told
 	told.params, told.cooperative, told.attrs = b.kernels[i], c.use.cooperative, c.use.attrs
-	if res != driver.ResultSuccess && (!core.TookEffect(res) || own == driver.ResultSuccess) {
+	if res != driver.ResultSuccess && (!drivercall.TookEffect(res) || own == driver.ResultSuccess) {
 		own = res
 	}
 	if own < 0 && drv.Table().Missing(own) != nil { // before CUDA 12.0

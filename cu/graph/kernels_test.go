@@ -12,7 +12,7 @@ import (
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -45,7 +45,7 @@ func (b *kernelsBench) update(i int, v float32) graph.NodeUpdate {
 // TestGPUSetAll replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
 // nodes of which some are refused.
 func TestGPUSetAll(t *testing.T) {
-	const n = core.BatchSize + 6
+	const n = drivercall.BatchSize + 6
 	b := newKernelsBench(t, n)
 	b.runs("before", b.x, n)
 	var list []graph.NodeUpdate

@@ -5,6 +5,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/subject"
 )
@@ -34,12 +36,12 @@ func (w *Copy) row() *nodeRow { return rowIf(w != nil, copyRow.nodeRow) }
 type copyWork struct {
 	nodeParams[*driver.Memcpy3D]
 	params   driver.Memcpy3D
-	to, from core.Planes
-	box      core.Extent
+	to, from memstate.Planes
+	box      memstate.Extent
 }
 
 func (w *copyWork) seen(c *nodeCall, _ Work) races.NodeWork {
-	return races.NodeWork{Call: c.op, Uses: core.UsedByPlanes(&w.to, &w.from, w.box)}
+	return races.NodeWork{Call: c.op, Uses: memstate.UsedByPlanes(&w.to, &w.from, w.box)}
 }
 
 func (w *Copy) prepare(c *nodeCall) error {
@@ -51,18 +53,18 @@ func (w *Copy) prepare(c *nodeCall) error {
 	}
 	switch {
 	case d.Mem.OnHost() && r.Mem.OnHost():
-		return core.BetweenHost(c.op, &d.Region, &r.Region)
+		return memstate.BetweenHost(c.op, &d.Region, &r.Region)
 	case b == nil && r.Size > d.Size:
-		return core.TooSmall(c.op, r.Size, d.Size)
+		return memstate.TooSmall(c.op, r.Size, d.Size)
 	case b == nil:
-		told.box = core.ExtentOf(r.Size, 1, 1)
+		told.box = memstate.ExtentOf(r.Size, 1, 1)
 	case d.Mem.Ctx != r.Mem.Ctx && !d.Mem.Everywhere() && !r.Mem.Everywhere():
 		return core.MixedError(c.op, core.InRole("destination", d.Mem), core.InRole("source", r.Mem))
 	default:
 		d.Pitch, d.Height, r.Pitch, r.Height = b.DstPitch, b.DstHeight, b.SrcPitch, b.SrcHeight
-		told.box = core.ExtentOf(b.Width, b.Height, b.Depth)
+		told.box = memstate.ExtentOf(b.Width, b.Height, b.Depth)
 	}
-	for _, p := range [...]*core.Planes{d, r} {
+	for _, p := range [...]*memstate.Planes{d, r} {
 		if err := p.Fit(c.op, told.box); err != nil {
 			return err
 		}
@@ -128,12 +130,12 @@ func (w *Memset) row() *nodeRow { return rowIf(w != nil, memsetRow.nodeRow) }
 type memsetWork struct {
 	nodeParams[*driver.MemsetNodeParams]
 	params driver.MemsetNodeParams
-	to     core.Planes
-	box    core.Extent
+	to     memstate.Planes
+	box    memstate.Extent
 }
 
 func (w *memsetWork) seen(c *nodeCall, _ Work) races.NodeWork {
-	return races.NodeWork{Call: c.op, Uses: core.UsedByPlanes(&w.to, &w.to, w.box)}
+	return races.NodeWork{Call: c.op, Uses: memstate.UsedByPlanes(&w.to, &w.to, w.box)}
 }
 
 func (w *Memset) prepare(c *nodeCall) error {
@@ -145,13 +147,13 @@ func (w *Memset) prepare(c *nodeCall) error {
 	}
 	switch {
 	case size != 1 && size != 2 && size != 4:
-		return core.BadValue(c.op, c.gc,
+		return drivercall.BadValue(c.op, c.gc,
 			fmt.Sprintf("elements of %d bytes cannot be set: ElementSize is 1, 2 or 4", size))
 	case uint64(w.Value)>>(8*size) != 0:
-		return core.BadValue(c.op, c.gc,
+		return drivercall.BadValue(c.op, c.gc,
 			fmt.Sprintf("the value %#x does not fit into an element of %d bytes: set ElementSize", w.Value, size))
 	case d.Mem.Raw == 0:
-		return core.Misuse(c.op, d.Mem, core.ErrUnmapped, "allocate it with HostDeviceMap")
+		return drivercall.Misuse(c.op, d.Mem, memstate.ErrUnmapped, "allocate it with HostDeviceMap")
 	}
 	told.params = driver.MemsetNodeParams{Dst: d.Addr(), Value: w.Value, ElementSize: uint32(size)}
 	if r := w.Rect; r == nil {
@@ -159,10 +161,10 @@ func (w *Memset) prepare(c *nodeCall) error {
 			return notWhole(c.op, &d.Region, size)
 		}
 		if c.xc != nil && told.mixesBytes() {
-			return core.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed "+
+			return drivercall.BadValue(c.op, c.gc, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed "+
 				"memory: set bytes, 32-bit words or more words, or instantiate the changed graph again")
 		}
-		told.box = core.ExtentOf(d.Size, 1, 1)
+		told.box = memstate.ExtentOf(d.Size, 1, 1)
 		told.params.Width, told.params.Height = d.Size/size, 1
 	} else {
 		d.Pitch = r.Pitch
@@ -171,7 +173,7 @@ func (w *Memset) prepare(c *nodeCall) error {
 				return err
 			}
 		}
-		told.box = core.ExtentOf(size*r.Width, r.Height, 1)
+		told.box = memstate.ExtentOf(size*r.Width, r.Height, 1)
 		if err := d.Fit(c.op, told.box); err != nil {
 			return err
 		}
@@ -191,8 +193,8 @@ func (w *memsetWork) mixesBytes() bool {
 }
 
 // notWhole returns the error for memory that is not a number of elements.
-func notWhole(op string, d *core.Region, size uint64) error {
-	return core.BadValue(op, d.Mem,
+func notWhole(op string, d *memstate.Region, size uint64) error {
+	return drivercall.BadValue(op, d.Mem,
 		fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d", d.Size, d.Off, size))
 }
 
@@ -206,8 +208,8 @@ func (c *nodeCall) readMemset() (*Memset, error) {
 }
 
 // keepRegions checks the regions of a copy or memset, which may be the same, and keeps their memory.
-func (c *nodeCall) keepRegions(d, r *core.Region) error {
-	for _, sp := range [...]*core.Region{d, r} {
+func (c *nodeCall) keepRegions(d, r *memstate.Region) error {
+	for _, sp := range [...]*memstate.Region{d, r} {
 		if err := sp.Missing(c.op); err != nil {
 			return err
 		}

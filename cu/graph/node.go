@@ -9,6 +9,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // This file is the protocol by which a node is added to a graph, and by which the work of a node is read or
@@ -64,7 +66,7 @@ type reusedWork struct {
 // is in flight. end ends the call. w, with its row r, is work that the call is about, or nil.
 func (g *Graph) begin(x *Exec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if g == nil || g.core == nil {
-		return nil, core.NilError(op, "graph")
+		return nil, drivercall.NilError(op, "graph")
 	}
 	gc := g.core
 	if x != nil {
@@ -117,7 +119,7 @@ func (g *Graph) begin(x *Exec, op string, r *nodeRow, w Work) (*nodeCall, error)
 // call is begin for a call about the node.
 func (n Node) call(x *Exec, op string, r *nodeRow, w Work) (*nodeCall, error) {
 	if n.graph == nil {
-		return nil, core.NilError(op, "graph node")
+		return nil, drivercall.NilError(op, "graph node")
 	}
 	c, err := n.graph.begin(x, op, r, w)
 	if err == nil {
@@ -190,10 +192,10 @@ func (r *reusedWork) forget() {
 	}
 	r.kernel.used, r.kernel.attrs = 0, nil
 	if r.copy.to.Mem != nil {
-		r.copy.to, r.copy.from = core.Planes{}, core.Planes{}
+		r.copy.to, r.copy.from = memstate.Planes{}, memstate.Planes{}
 	}
 	if r.memset.to.Mem != nil {
-		r.memset.to = core.Planes{}
+		r.memset.to = memstate.Planes{}
 	}
 }
 
@@ -202,7 +204,7 @@ func (r *reusedWork) forget() {
 func (c *nodeCall) leaveAll() {
 	dropped, acquired := c.dropped, c.acquired
 	c.dropped, c.acquired = c.dropped[:0], c.acquired[:0]
-	core.EachDespitePanic(len(dropped)+len(acquired), func(i int) {
+	drivercall.EachDespitePanic(len(dropped)+len(acquired), func(i int) {
 		if i < len(dropped) {
 			if c.xc != nil {
 				c.xc.leaveLaunched(dropped[i])
@@ -252,9 +254,9 @@ func (g *Graph) dependencies(op string, after []Node) ([]driver.GraphNode, error
 	for _, n := range after {
 		switch {
 		case n.graph == nil:
-			return nil, core.NilArgError(op, g.core, "graph node")
+			return nil, drivercall.NilArgError(op, g.core, "graph node")
 		case n.graph != g:
-			return nil, core.BadValue(op, g.core,
+			return nil, drivercall.BadValue(op, g.core,
 				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
 		case n.there(op) != nil:
 			return nil, n.there(op)
@@ -269,7 +271,7 @@ func (g *Graph) dependencies(op string, after []Node) ([]driver.GraphNode, error
 func (c *nodeCall) add(r *nodeRow, w Work, deps []driver.GraphNode) (err error) {
 	var res driver.Result
 	if c.node, res = c.work.add(c, deps); res != driver.ResultSuccess {
-		c.did = c.did || core.TookEffect(res)
+		c.did = c.did || drivercall.TookEffect(res)
 		if c.did && c.table().GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
 			// From a graph that allocates memory the driver removes no node.
 			c.partly = "the node stays in the graph"
@@ -320,7 +322,7 @@ func (n Node) Work() (Work, error) {
 func (n Node) Set(w Work) error {
 	r, err := rowOf(w, setNodeOp)
 	if err != nil {
-		return core.About(n.graph.object(), err)
+		return drivercall.About(n.graph.object(), err)
 	}
 	return n.set(nil, r, w)
 }
@@ -332,7 +334,7 @@ func (n Node) set(x *Exec, r *nodeRow, w Work) error {
 		op, usual = r.execSet, execSetNodeOp
 	}
 	if op == "" {
-		return core.BadValue(usual, n.graph.object(),
+		return drivercall.BadValue(usual, n.graph.object(),
 			fmt.Sprintf("the work of a node of type %v cannot be replaced: "+
 				"remove the node, and add another one", r.typ))
 	}
@@ -353,7 +355,7 @@ func (n Node) set(x *Exec, r *nodeRow, w Work) error {
 
 // finishSet notes what the node uses from now on. res is the driver's answer.
 func (c *nodeCall) finishSet(r *nodeRow, w Work, res driver.Result) (err error) {
-	c.did = c.did || core.TookEffect(res)
+	c.did = c.did || drivercall.TookEffect(res)
 	if res != driver.ResultSuccess {
 		err = c.driverError(r, res)
 	}
@@ -385,7 +387,7 @@ func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
 		c.child.core.once(e)
 	}
 	if c.xc != nil && r.kept != "" && e.Result == cu.ResultInvalidValue {
-		e.Detail = core.Join(e.Detail, "an executable graph keeps "+r.kept+
+		e.Detail = drivercall.Join(e.Detail, "an executable graph keeps "+r.kept+
 			": change the graph's node, and instantiate it again")
 	}
 	return c.failed(e)
@@ -481,17 +483,17 @@ func (c *nodeCall) rename(err error) error {
 
 // refused returns the error for a node for which the call is not.
 func (c *nodeCall) refused(detail string) error {
-	return c.failed(&cu.Error{Op: c.op, Result: cu.ResultInvalidValue, Handle: uintptr(c.node), Err: core.ErrInvalid,
+	return c.failed(&cu.Error{Op: c.op, Result: cu.ResultInvalidValue, Handle: uintptr(c.node), Err: drivercall.ErrInvalid,
 		Detail: detail})
 }
 
 // failed adds to an error which node it is about.
 func (c *nodeCall) failed(e *cu.Error) error {
 	if c.node != 0 {
-		e.Detail = core.Join(c.gc.describe(c.node, "the graph"), e.Detail)
+		e.Detail = drivercall.Join(c.gc.describe(c.node, "the graph"), e.Detail)
 	}
 	if c.partly != "" {
-		e.Detail = core.Join(e.Detail, c.partly)
+		e.Detail = drivercall.Join(e.Detail, c.partly)
 	}
 	return e
 }

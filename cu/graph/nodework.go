@@ -3,7 +3,7 @@ package graph
 import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -28,7 +28,7 @@ func rowOf(w Work, op string) (r *nodeRow, err error) {
 		r = w.row()
 	}
 	if r == nil {
-		return nil, core.Misuse(op, nil, cu.ErrNil, "the work is nil: pass a pointer such as &graph.Kernel{…}")
+		return nil, drivercall.Misuse(op, nil, cu.ErrNil, "the work is nil: pass a pointer such as &graph.Kernel{…}")
 	}
 	return r, nil
 }
@@ -109,7 +109,7 @@ func (c *nodeCall) orEmpty(w nodeWork, empty bool) error {
 	case !empty:
 		return nil
 	case c.node != 0:
-		return core.BadValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: "+
+		return drivercall.BadValue(c.op, c.gc, "the driver cannot make the node copy or set nothing: "+
 			"disable it by graph.Exec.SetEnabled")
 	}
 	c.use.typ, c.op, c.objects = NodeTypeEmpty, emptyWork.f.add, c.objects[:0]

@@ -9,6 +9,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 type graphCore struct {
@@ -86,7 +88,7 @@ func (gc *graphCore) Refused(op string) error {
 	if gc.whole != nil {
 		detail = "the conditional node was removed, or a capture into a body of the graph has failed"
 	}
-	return core.Misuse(op, gc, cu.ErrClosed, detail)
+	return drivercall.Misuse(op, gc, cu.ErrClosed, detail)
 }
 
 // callError returns the error for the driver's result.
@@ -121,7 +123,7 @@ func (gc *graphCore) check(op string, res driver.Result) error {
 type NodeType int32
 
 // String returns the type's name in lower case.
-func (t NodeType) String() string { return core.NameOf(namesNodeType[:], int32(t)) }
+func (t NodeType) String() string { return valuename.Of(namesNodeType[:], int32(t)) }
 
 func (gc *graphCore) typeOf(n driver.GraphNode) (NodeType, error) {
 	typ, res := gc.Ctx.Drv.Table().GraphNodeGetType(driver.At{}, n)
@@ -218,7 +220,7 @@ func destroyGraph(c *core.Context, g driver.Graph) {
 		o.GraphDestroyed(uintptr(g))
 	}
 	if res := c.Drv.Table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.Drv.Leak(core.LeakReport{Kind: "graph", Handle: uintptr(g),
+		c.Drv.Leak(drivercall.LeakReport{Kind: "graph", Handle: uintptr(g),
 			Err: c.BackgroundError("cuGraphDestroy", uintptr(g), res)})
 	}
 }

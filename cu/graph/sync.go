@@ -4,6 +4,10 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/extsem"
+	"github.com/purecu/purecu/internal/hostfunc"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/subject"
 	"github.com/purecu/purecu/internal/wordop"
@@ -97,11 +101,11 @@ func (w *HostFunc) row() *nodeRow { return rowIf(w != nil, hostRow.nodeRow) }
 
 func (w *HostFunc) prepare(c *nodeCall) error {
 	if w.Func == nil {
-		return core.NoHostFuncError(c.op)
+		return hostfunc.NoHostFuncError(c.op)
 	}
-	h, number, err := c.gc.Ctx.Drv.NodeFunc(w.Func)
+	h, number, err := hostfunc.NewNodeFunc(c.gc.Ctx.Drv, w.Func)
 	if err != nil {
-		return core.UnnamedError(c.op, uintptr(c.gc.raw), err)
+		return hostfunc.UnnamedError(c.op, uintptr(c.gc.raw), err)
 	}
 	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
 	c.work = &nodeParams[driver.Callback]{f: hostRow, p: h.Callback,
@@ -119,7 +123,7 @@ func (c *nodeCall) readHost() (*HostFunc, error) {
 		c.gc.objects.List, // of a captured node
 	} {
 		for _, h := range known() {
-			if h, ok := h.(*core.HostFunc); ok && h.Callback.Addr == p.Fn && h.Callback.Data == uintptr(p.UserData) {
+			if h, ok := h.(*hostfunc.Func); ok && h.Callback.Addr == p.Fn && h.Callback.Data == uintptr(p.UserData) {
 				return &HostFunc{h.Func}, nil
 			}
 		}
@@ -138,7 +142,7 @@ func (w *MemOps) row() *nodeRow { return rowIf(w != nil, memOpsRow.nodeRow) }
 
 func (w *MemOps) prepare(c *nodeCall) error {
 	if len(w.Ops) == 0 {
-		return core.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return drivercall.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
 	if err := wordop.CheckCount(c.op, len(w.Ops), c.gc); err != nil {
 		return err
@@ -169,7 +173,7 @@ func (c *nodeCall) readMemOps() (*MemOps, error) {
 	w := new(MemOps)
 	for _, raw := range p.Operations() {
 		v := raw.WaitValue() // a write has the same members
-		o := wordop.New(*raw.Operation(), core.Span{}, 0, 0)
+		o := wordop.New(*raw.Operation(), memstate.Span{}, 0, 0)
 		m := MemOpParams{Addr: uint64(v.Address), Size: int(o.Size()), Waits: o.Waits(), Value: *v.Value64()}
 		switch o.Kind() {
 		case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64:
@@ -199,7 +203,7 @@ var signalRow = &nodeFuncs[driver.ExtSemSignalNodeParams]{&nodeRow{
 func (w *ExternalSignal) row() *nodeRow { return rowIf(w != nil, signalRow.nodeRow) }
 
 func (w *ExternalSignal) prepare(c *nodeCall) error {
-	return prepareExternal(c, signalRow, w.Ops, false, (*core.ExternalParams).SignalNode)
+	return prepareExternal(c, signalRow, w.Ops, false, (*extsem.Params).SignalNode)
 }
 
 var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{&nodeRow{
@@ -212,27 +216,27 @@ var externalWaitRow = &nodeFuncs[driver.ExtSemWaitNodeParams]{&nodeRow{
 func (w *ExternalWait) row() *nodeRow { return rowIf(w != nil, externalWaitRow.nodeRow) }
 
 func (w *ExternalWait) prepare(c *nodeCall) error {
-	return prepareExternal(c, externalWaitRow, w.Ops, true, (*core.ExternalParams).WaitNode)
+	return prepareExternal(c, externalWaitRow, w.Ops, true, (*extsem.Params).WaitNode)
 }
 
 // prepareExternal prepares signals of semaphores, or waits for them. told converts them to what the driver is told.
 func prepareExternal[P any](c *nodeCall, f *nodeFuncs[P], ops []cu.ExternalOp, wait bool,
-	told func(*core.ExternalParams) P) error {
+	told func(*extsem.Params) P) error {
 	if len(ops) == 0 {
-		return core.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
+		return drivercall.BadValue(c.op, c.gc, "there are no operations: a node does at least one")
 	}
-	if err := core.CheckExternal(c.op, ops, c.gc); err != nil {
+	if err := extsem.Check(c.op, ops, c.gc); err != nil {
 		return err
 	}
 	for i := range ops {
-		if sem := core.ExternalOpOf(ops[i]).Sem; !keep(c, &sem.Resource, sem) {
+		if sem := extsem.OpOf(ops[i]).Sem; !keep(c, &sem.Resource, sem) {
 			return sem.Refused(c.op)
 		}
 	}
-	p := new(core.ExternalParams)
-	core.FillExternal(p, ops, wait)
+	p := new(extsem.Params)
+	extsem.Fill(p, ops, wait)
 	c.work = &nodeParams[P]{f: f, p: told(p),
-		observed: races.NodeWork{Call: c.op, Words: core.ExternalWords(ops, wait)}}
+		observed: races.NodeWork{Call: c.op, Words: extsem.Words(ops, wait)}}
 	return nil
 }
 

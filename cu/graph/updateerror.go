@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // UpdateReason says why the driver did not update an executable graph
@@ -24,7 +24,7 @@ const (
 	UpdateAttributesChanged         UpdateReason = driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED
 )
 
-var namesUpdateReason = [...]core.ValueName{
+var namesUpdateReason = [...]valuename.Name{
 	{Value: int32(UpdateFailed), Name: "the driver says no more"},
 	{Value: int32(UpdateTopologyChanged), Name: "the graphs have different nodes or dependencies"},
 	{Value: int32(UpdateNodeTypeChanged), Name: "a node has another type"},
@@ -36,7 +36,7 @@ var namesUpdateReason = [...]core.ValueName{
 }
 
 // String returns what the reason means, in a few words.
-func (r UpdateReason) String() string { return core.NameOf(namesUpdateReason[:], int32(r)) }
+func (r UpdateReason) String() string { return valuename.Of(namesUpdateReason[:], int32(r)) }
 
 // UpdateError says why [Exec.Update] was refused: errors.As finds it in the [*cu.Error]
 // (CUgraphExecUpdateResultInfo).

@@ -4,7 +4,7 @@ package graph
 
 import (
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // The constants of CUgraphNodeType of CUDA 13.4.
@@ -26,7 +26,7 @@ const (
 )
 
 // namesNodeType holds the constants' names in lower case, sorted by value.
-var namesNodeType = [...]core.ValueName{
+var namesNodeType = [...]valuename.Name{
 	{Value: driver.CU_GRAPH_NODE_TYPE_KERNEL, Name: "kernel"},
 	{Value: driver.CU_GRAPH_NODE_TYPE_MEMCPY, Name: "memcpy"},
 	{Value: driver.CU_GRAPH_NODE_TYPE_MEMSET, Name: "memset"},

@@ -7,7 +7,9 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // SMResource is a set of a device's streaming multiprocessors: all of them, or a part from which a
@@ -27,7 +29,7 @@ func DeviceSMs(dev *cu.Device) (SMResource, error) {
 	const op = "cuDeviceGetDevResource"
 	of := subject.Device(dev)
 	if of == nil {
-		return SMResource{}, core.NilError(op, "device")
+		return SMResource{}, drivercall.NilError(op, "device")
 	}
 	raw, res := of.Drv.Table().DeviceGetDevResource(driver.At{}, of.Raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
@@ -55,7 +57,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, err
 	}
 	if least < 0 || least > r.Count() {
-		return nil, rest, core.BadValue(op, r.object(),
+		return nil, rest, drivercall.BadValue(op, r.object(),
 			fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
 	}
 	if err := r.enter(op); err != nil {
@@ -86,7 +88,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 }
 
 // object returns the green context or the device whose multiprocessors these are.
-func (r SMResource) object() core.Named {
+func (r SMResource) object() drivercall.Named {
 	switch {
 	case r.of != nil:
 		return r.of.Self
@@ -100,7 +102,7 @@ func (r SMResource) object() core.Named {
 func (r SMResource) checkSplit(op string, can bool) error {
 	switch {
 	case r.dev == nil || r.Count() == 0:
-		return core.Misuse(op, r.object(), cu.ErrNil, "there are no multiprocessors: pass those of green.DeviceSMs")
+		return drivercall.Misuse(op, r.object(), cu.ErrNil, "there are no multiprocessors: pass those of green.DeviceSMs")
 	case !can:
 		return badSplit(op, r.object(),
 			"a part of a split cannot be split: split the SMs of a green context that is made of it")
@@ -110,8 +112,8 @@ func (r SMResource) checkSplit(op string, can bool) error {
 
 // badSplit returns the error for a split that the driver would refuse with
 // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION.
-func badSplit(op string, of core.Named, detail string) error {
-	return core.NewError(op, of, cu.ResultInvalidResourceConfiguration, core.ErrInvalid, detail)
+func badSplit(op string, of drivercall.Named, detail string) error {
+	return drivercall.NewError(op, of, cu.ResultInvalidResourceConfiguration, drivercall.ErrInvalid, detail)
 }
 
 // enter begins a call on the green context whose multiprocessors these are, if any: it must not be
@@ -169,11 +171,11 @@ func newContext(cc *core.Context, sms []SMResource, others ...driver.DevResource
 	primary := cc.Claim == core.Retained
 	d.Mu.Unlock()
 	if !primary {
-		return nil, core.Misuse(op, cc, cu.ErrContextMismatch,
+		return nil, drivercall.Misuse(op, cc, cu.ErrContextMismatch,
 			"a green context can be made only in a primary context: use one of dev.PrimaryContext")
 	}
 	if len(sms) == 0 {
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			"there are no multiprocessors: pass those of green.DeviceSMs, or parts of them")
 	}
 	raw := make([]driver.DevResource, len(sms))
@@ -181,14 +183,14 @@ func newContext(cc *core.Context, sms []SMResource, others ...driver.DevResource
 		dev := subject.Device(r.dev)
 		switch {
 		case r.dev == nil || r.Count() == 0:
-			return nil, core.Misuse(op, cc, cu.ErrNil,
+			return nil, drivercall.Misuse(op, cc, cu.ErrNil,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: "+
 					"check the results of green.SMResource.Split", i+1, len(sms)))
 		case dev.Drv != d:
-			return nil, core.Misuse(op, cc, cu.ErrDriverMismatch,
+			return nil, drivercall.Misuse(op, cc, cu.ErrDriverMismatch,
 				"the multiprocessors are of a device of another driver: open one driver and share it")
 		case dev.Raw != cc.Dev:
-			return nil, core.Misuse(op, cc, cu.ErrDeviceMismatch,
+			return nil, drivercall.Misuse(op, cc, cu.ErrDeviceMismatch,
 				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
 					"pass multiprocessors of the context's device", dev.Raw, cc.Dev))
 		}
@@ -216,7 +218,7 @@ func newContext(cc *core.Context, sms []SMResource, others ...driver.DevResource
 }
 
 // object returns the object for an error, or nil if there is none.
-func (g *Context) object() core.Named {
+func (g *Context) object() drivercall.Named {
 	if g == nil || g.core == nil {
 		return nil
 	}
@@ -226,7 +228,7 @@ func (g *Context) object() core.Named {
 // enter begins a call on the green context. leave ends it.
 func (g *Context) enter(op string) (*greenCore, error) {
 	if g == nil || g.core == nil {
-		return nil, core.NilError(op, "green context")
+		return nil, drivercall.NilError(op, "green context")
 	}
 	return g.core, g.core.Enter(g.core, op)
 }
@@ -241,7 +243,7 @@ func (g *Context) leave() {
 // destroys it: see docs/blocking.md. Further calls return nil.
 func (g *Context) Close() error {
 	if g == nil || g.core == nil {
-		return core.NilError("cuGreenCtxDestroy", "green context")
+		return drivercall.NilError("cuGreenCtxDestroy", "green context")
 	}
 	return g.core.CloseOwned("green.Context.Close", g.cleanup)
 }
@@ -289,7 +291,7 @@ func (g *Context) NewStream(priority int) (*cu.Stream, error) {
 	ctx := gc.Ctx
 	raw, err := ctx.ProgramStream(op, func() (driver.Stream, driver.Result) {
 		at := driver.At{Context: ctx.Raw}
-		return ctx.Drv.Table().GreenCtxStreamCreate(at, gc.raw, driver.CU_STREAM_NON_BLOCKING, core.Clamp32(priority))
+		return ctx.Drv.Table().GreenCtxStreamCreate(at, gc.raw, driver.CU_STREAM_NON_BLOCKING, valuename.Clamp32(priority))
 	})
 	if err != nil {
 		return nil, err
@@ -336,7 +338,7 @@ func (g *Context) WaitEvent(e *cu.Event) error {
 // detected.
 func (g *Context) enterWith(op string, e *cu.Event) (*greenCore, *core.EventOwner, error) {
 	if e == nil {
-		return nil, nil, core.NilArgError(op, g.object(), "event")
+		return nil, nil, drivercall.NilArgError(op, g.object(), "event")
 	}
 	o := subject.Event(e)
 	if g != nil && g.core != nil && o != nil && o.Event.Ctx.Drv != g.core.Ctx.Drv {

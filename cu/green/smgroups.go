@@ -6,7 +6,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -85,14 +85,14 @@ func (r SMResource) SplitGroups(groups ...SMGroup) (parts []SMResource, rest SMR
 
 // checkGroups returns an error if no device with this many multiprocessors can be divided into the
 // groups.
-func checkGroups(op string, of core.Named, groups []SMGroup, have int) error {
+func checkGroups(op string, of drivercall.Named, groups []SMGroup, have int) error {
 	if len(groups) == 0 {
-		return core.BadValue(op, of, "there are no groups: pass a green.SMGroup for each part")
+		return drivercall.BadValue(op, of, "there are no groups: pass a green.SMGroup for each part")
 	}
 	sum := 0
 	for i, g := range groups {
 		if text := g.wrong(have); text != "" {
-			return core.BadValue(op, of, fmt.Sprintf("SMGroup %d of %d: %s", i+1, len(groups), text))
+			return drivercall.BadValue(op, of, fmt.Sprintf("SMGroup %d of %d: %s", i+1, len(groups), text))
 		}
 		if g.Backfill && g.Count == 0 && i < len(groups)-1 {
 			return badSplit(op, of, fmt.Sprintf("SMGroup %d of %d has all that is left: make it the last one, "+
@@ -145,9 +145,9 @@ func StreamSMs(s *cu.Stream) (SMResource, error) {
 		return SMResource{}, err
 	}
 	defer subject.LeaveStream(s)
-	sc.BeginLegacy()
+	sc.EnterGate()
 	raw, res := sc.Ctx.Drv.Table().StreamGetDevResource(sc.InContext(), sc.Raw, driver.CU_DEV_RESOURCE_TYPE_SM)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	if res != driver.ResultSuccess {
 		return SMResource{}, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}

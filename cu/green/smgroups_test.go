@@ -10,7 +10,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/green"
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -63,7 +63,7 @@ func TestSMGroups(t *testing.T) {
 		"a part": parts[0], "a part of the rest": again[0], "what Split has left": left,
 	} {
 		_, _, err := part.SplitGroups(green.SMGroup{})
-		if !errors.Is(err, ResultInvalidResourceConfiguration) || !errors.Is(err, core.ErrInvalid) {
+		if !errors.Is(err, ResultInvalidResourceConfiguration) || !errors.Is(err, drivercall.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -81,12 +81,12 @@ func TestSMGroups(t *testing.T) {
 	r.Sim.ClearFaults()
 	_, _, err = all.SplitGroups(green.SMGroup{Coscheduled: 64}) // only the driver knows the largest size
 	r.Is(err, ResultInvalidValue)
-	if errors.Is(err, core.ErrInvalid) {
+	if errors.Is(err, drivercall.ErrInvalid) {
 		t.Errorf("%v was found before the call", err)
 	}
 	_, _, err = all.SplitGroups(green.SMGroup{Count: 128}, green.SMGroup{}) // no set is left
 	r.Is(err, ResultInvalidResourceConfiguration)
-	if errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "Backfill") {
+	if errors.Is(err, drivercall.ErrInvalid) || !strings.Contains(err.Error(), "Backfill") {
 		t.Errorf("%v does not come from the driver, or does not say what to do", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestSMGroupMistakes(t *testing.T) {
 			"SMGroup 1 of 2 has all that is left: make it the last one"},
 	} {
 		_, _, err := all.SplitGroups(c.groups...)
-		if !errors.Is(err, c.want) || !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
+		if !errors.Is(err, c.want) || !errors.Is(err, drivercall.ErrInvalid) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: %v", c.groups, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/remedy"
 	"github.com/purecu/purecu/internal/subject"
 )
@@ -39,11 +40,11 @@ func DeviceQueues(dev *cu.Device) (WorkQueues, error) {
 	const op = "cuDeviceGetDevResource"
 	of := subject.Device(dev)
 	if of == nil {
-		return WorkQueues{}, core.NilError(op, "device")
+		return WorkQueues{}, drivercall.NilError(op, "device")
 	}
 	raw, err := workQueues(of.Drv, op, of.Raw)
 	if err != nil {
-		return WorkQueues{}, core.About(of, err)
+		return WorkQueues{}, drivercall.About(of, err)
 	}
 	return workQueuesOf(raw), nil
 }
@@ -61,7 +62,7 @@ func workQueues(d *core.Driver, op string, dev driver.Device) (driver.DevResourc
 }
 
 // checkWorkQueues returns an error if the driver is too old to know resources of this type.
-func checkWorkQueues(d *core.Driver, op string, of core.Named) error {
+func checkWorkQueues(d *core.Driver, op string, of drivercall.Named) error {
 	switch v, res := d.Table().DriverGetVersion(driver.At{}); {
 	case res != driver.ResultSuccess:
 		return d.ResultError("cuDriverGetVersion", 0, res)
@@ -70,7 +71,7 @@ func checkWorkQueues(d *core.Driver, op string, of core.Named) error {
 			Symbol: "CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG", Since: withWorkQueues, Driver: int(v),
 			Software: d.Table().Software(),
 		}
-		return core.NewError(op, of, cu.ResultNotSupported, m, remedy.OfMissing(m))
+		return drivercall.NewError(op, of, cu.ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func NewWithQueues(c *cu.Context, q WorkQueues, sms ...SMResource) (*Context, er
 	}
 	defer subject.LeaveContext(c)
 	if q.Limit < 0 || int64(q.Limit) > math.MaxUint32 {
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
 	}
 	raw, err := workQueues(cc.Drv, "cuDeviceGetDevResource", cc.Dev)

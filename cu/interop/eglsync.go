@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -22,13 +23,13 @@ func NewEventFromEGLSync(c *cu.Context, sync uintptr, flags cu.EventFlags) (*cu.
 	}
 	defer subject.LeaveContext(c)
 	if sync == 0 {
-		return nil, core.Misuse(op, cc, cu.ErrNil,
+		return nil, drivercall.Misuse(op, cc, cu.ErrNil,
 			"the EGLSync is 0: check the error of the call that should have made it")
 	}
 	if err := core.CheckEventFlags(uint32(flags)); err != nil {
-		return nil, core.About(cc, err)
+		return nil, drivercall.About(cc, err)
 	}
-	return nil, core.NewError(op, core.StandIn{ItsKind: "EGLSync", Raw: sync, Ctx: cc}, cu.ResultNotSupported, errEGL,
+	return nil, drivercall.NewError(op, core.StandIn{ItsKind: "EGLSync", Raw: sync, Ctx: cc}, cu.ResultNotSupported, errEGL,
 		"wait for it by eglClientWaitSync before enqueueing what depends on it")
 }
 

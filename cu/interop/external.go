@@ -10,17 +10,19 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/descriptor"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
 )
 
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = core.MemoryKind{
-	MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
-	MemoryFuncs: &core.MemoryFuncs{
+var externalMemory = memstate.MemoryKind{
+	MemoryTraits: memstate.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
+	MemoryFuncs: &memstate.MemoryFuncs{
 		Name:     "external memory",
-		Free:     (*core.Mem).FreeByEnd,
+		Free:     (*memstate.Mem).FreeByEnd,
 		Unshared: "the memory is of another API: pass on the handle that it was imported by",
 	},
 }
@@ -89,7 +91,7 @@ type MemHandle struct {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
-	const op = core.ImportMemOp
+	const op = drivercall.ImportMemOp
 	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
@@ -98,14 +100,14 @@ func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
 	switch {
 	case h.Type < MemOpaqueFD || h.Type > MemDMABufFD ||
 		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("interop.MemType(%d) does not exist: see interop.MemOpaqueFD", h.Type))
 	case size == 0:
-		return nil, core.BadValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
+		return nil, drivercall.BadValue(op, cc, "the size is 0 bytes: pass the size of the other API's allocation")
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, core.About(cc, err)
+		return nil, drivercall.About(cc, err)
 	}
 	desc := driver.ExternalMemoryHandleDesc{Type: int32(h.Type), Handle: passed.words, Size: size}
 	if h.Dedicated || h.Type.dedicated() {
@@ -113,7 +115,7 @@ func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
 	}
 	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
 	ext, res, own := core.Allocated(cc, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
-	passed.taken(core.TookEffect(res))
+	passed.taken(drivercall.TookEffect(res))
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(cc.CallError(op, h.Handle, res))
 	}
@@ -121,12 +123,12 @@ func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
 	if res != driver.ResultSuccess {
 		e := cc.CallError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = core.Join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
+			e.Detail = drivercall.Join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
 		}
 		t.DestroyExternalMemory(driver.At{Context: cc.Raw, Relaxed: true}, ext)
 		return nil, e
 	}
-	mc := &core.Mem{Is: externalMemory, Raw: raw, Size: size, Capacity: size}
+	mc := &memstate.Mem{Is: externalMemory, Raw: raw, Size: size, Capacity: size}
 	mc.End = func(at driver.At) (string, driver.Result) {
 		mc.ObserveFree()
 		op, res := "cuMemFree", t.MemFree(at, raw)
@@ -153,13 +155,13 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 	p := &passedHandle{words: [2]uint64{uint64(handle)}, file: file}
 	switch {
 	case handle != 0 && name != "", file && name != "":
-		return nil, core.BadValue(op, nil, "there is a name beside the handle: pass one of them, and only the handle of a file")
+		return nil, drivercall.BadValue(op, nil, "there is a name beside the handle: pass one of them, and only the handle of a file")
 	case file && handle > math.MaxInt32:
-		return nil, core.BadValue(op, nil, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
+		return nil, drivercall.BadValue(op, nil, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
 	case file:
 		var err error
 		if p.fd, err = descriptor.Duplicate(int32(handle)); err != nil {
-			return nil, core.NewError(op, nil, cu.ResultUnknown, err,
+			return nil, drivercall.NewError(op, nil, cu.ResultUnknown, err,
 				fmt.Sprintf("the file descriptor %d cannot be duplicated: pass that of an open file", handle))
 		}
 		p.words[0] = uint64(p.fd)
@@ -167,9 +169,9 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 		for _, u := range append(utf16.Encode([]rune(name)), 0) {
 			p.name = append(p.name, byte(u), byte(u>>8))
 		}
-		p.words[1] = uint64(core.HostAddress(p.name))
+		p.words[1] = uint64(memstate.HostAddress(p.name))
 	case handle == 0:
-		return nil, core.Misuse(op, nil, cu.ErrNil, "the handle is zero: set Handle or Name")
+		return nil, drivercall.Misuse(op, nil, cu.ErrNil, "the handle is zero: set Handle or Name")
 	}
 	return p, nil
 }

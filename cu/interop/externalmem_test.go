@@ -11,14 +11,13 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -87,16 +86,16 @@ func externalMemRefused(t *testing.T, gpu *Context) {
 		size uint64
 		is   error
 	}{
-		"the zero handle":  {interop.MemHandle{}, size, core.ErrInvalid},
-		"an unknown type":  {interop.MemHandle{Type: 10, Handle: f.Fd()}, size, core.ErrInvalid},
-		"an NvSciBuf":      {interop.MemHandle{Type: 8, Handle: f.Fd()}, size, core.ErrInvalid},
-		"no bytes":         {OpaqueFD(f), 0, core.ErrInvalid},
+		"the zero handle":  {interop.MemHandle{}, size, drivercall.ErrInvalid},
+		"an unknown type":  {interop.MemHandle{Type: 10, Handle: f.Fd()}, size, drivercall.ErrInvalid},
+		"an NvSciBuf":      {interop.MemHandle{Type: 8, Handle: f.Fd()}, size, drivercall.ErrInvalid},
+		"no bytes":         {OpaqueFD(f), 0, drivercall.ErrInvalid},
 		"another file":     {OpaqueFD(null), size, ResultUnknown},
 		"a closed file":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 30}, size, syscall.EBADF},
-		"no descriptor":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 31}, size, core.ErrInvalid},
-		"a name of a file": {interop.MemHandle{Type: interop.MemOpaqueFD, Name: "x"}, size, core.ErrInvalid},
+		"no descriptor":    {interop.MemHandle{Type: interop.MemOpaqueFD, Handle: 1 << 31}, size, drivercall.ErrInvalid},
+		"a name of a file": {interop.MemHandle{Type: interop.MemOpaqueFD, Name: "x"}, size, drivercall.ErrInvalid},
 		"handle and name": {interop.MemHandle{Type: interop.MemD3D12Heap, Handle: 1, Name: "x"}, size,
-			core.ErrInvalid},
+			drivercall.ErrInvalid},
 		"neither":            {interop.MemHandle{Type: interop.MemD3D12Heap}, size, ErrNil},
 		"a handle elsewhere": {interop.MemHandle{Type: interop.MemOpaqueWin32, Handle: 8}, size, ResultNotSupported},
 		"a name elsewhere":   {interop.MemHandle{Type: interop.MemD3D12Resource, Name: "x"}, size, ResultNotSupported},

@@ -7,6 +7,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/extsem"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -62,7 +64,7 @@ type SemaphoreHandle struct {
 // [Signal], [Wait]. It is safe for concurrent use, and must not be copied.
 type Semaphore struct {
 	_       core.NoCopy
-	core    *core.ExternalSemaphore
+	core    *extsem.Semaphore
 	cleanup runtime.Cleanup
 }
 
@@ -74,27 +76,27 @@ type Semaphore struct {
 // The driver does not recognize a handle of another object of its own: it also imports a semaphore of
 // another type, or the file of memory. What signals and waits do is then undefined.
 func ImportSemaphore(c *cu.Context, h SemaphoreHandle) (*Semaphore, error) {
-	const op = core.ImportSemaphoreOp
+	const op = drivercall.ImportSemaphoreOp
 	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
 	}
 	defer subject.LeaveContext(c)
 	if !h.Type.known() {
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("there is no interop.SemaphoreType(%d): see interop.SemaphoreFD", h.Type))
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {
-		return nil, core.About(cc, err)
+		return nil, drivercall.About(cc, err)
 	}
 	raw, res := cc.Drv.Table().ImportExternalSemaphore(driver.At{Context: cc.Raw},
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
-	passed.taken(core.TookEffect(res))
+	passed.taken(drivercall.TookEffect(res))
 	if res != driver.ResultSuccess {
 		return nil, cc.CallError(op, h.Handle, res)
 	}
-	x := &Semaphore{core: &core.ExternalSemaphore{Raw: raw, Binary: h.Type <= SemaphoreWin32KMT,
+	x := &Semaphore{core: &extsem.Semaphore{Raw: raw, Binary: h.Type <= SemaphoreWin32KMT,
 		ID: cc.Drv.Physical.Add(1)}}
 	x.core.FreeWaits, x.core.UsedStreams = true, new(core.StreamSet)
 	x.cleanup = core.Owned(x, &x.core.Resource, x.core, cc)
@@ -119,7 +121,7 @@ func (x *Semaphore) Handle() uintptr {
 // for one that was abandoned.
 func (x *Semaphore) Close() error {
 	if x == nil || x.core == nil {
-		return core.NilError("cuDestroyExternalSemaphore", "external semaphore")
+		return drivercall.NilError("cuDestroyExternalSemaphore", "external semaphore")
 	}
 	return x.core.CloseOwned("interop.Semaphore.Close", x.cleanup)
 }
@@ -130,7 +132,7 @@ func (x *Semaphore) Close() error {
 func (x *Semaphore) At(value uint64) cu.ExternalOp {
 	var op cu.ExternalOp
 	if x != nil {
-		core.SetExternalOp(&op, core.ExternalOp{Sem: x.core, Owner: x, Value: value})
+		extsem.SetOp(&op, extsem.Op{Sem: x.core, Owner: x, Value: value})
 	}
 	return op
 }
@@ -164,12 +166,12 @@ func Wait(s *cu.Stream, ops ...cu.ExternalOp) error { return enqueue(s, waitOp, 
 func enqueue(s *cu.Stream, op string, ops []cu.ExternalOp, wait bool) error {
 	sc := subject.Stream(s)
 	if sc == nil {
-		return core.NilError(op, "stream")
+		return drivercall.NilError(op, "stream")
 	}
 	if len(ops) == 0 {
 		return nil
 	}
-	err := core.EnqueueExternal(sc, op, ops, wait)
+	err := extsem.Enqueue(sc, op, ops, wait)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	return err

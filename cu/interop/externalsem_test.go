@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/interop"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/extsem"
 	"github.com/purecu/purecu/internal/races"
 	. "github.com/purecu/purecu/internal/testrig"
 )
@@ -126,16 +127,16 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 		h  interop.SemaphoreHandle
 		is error
 	}{
-		"the zero handle":  {interop.SemaphoreHandle{}, core.ErrInvalid},
-		"an unknown type":  {interop.SemaphoreHandle{Type: 11, Handle: null.Fd()}, core.ErrInvalid},
-		"an NvSciSync":     {interop.SemaphoreHandle{Type: 6, Handle: null.Fd()}, core.ErrInvalid},
-		"a keyed mutex":    {interop.SemaphoreHandle{Type: 7, Handle: null.Fd()}, core.ErrInvalid},
+		"the zero handle":  {interop.SemaphoreHandle{}, drivercall.ErrInvalid},
+		"an unknown type":  {interop.SemaphoreHandle{Type: 11, Handle: null.Fd()}, drivercall.ErrInvalid},
+		"an NvSciSync":     {interop.SemaphoreHandle{Type: 6, Handle: null.Fd()}, drivercall.ErrInvalid},
+		"a keyed mutex":    {interop.SemaphoreHandle{Type: 7, Handle: null.Fd()}, drivercall.ErrInvalid},
 		"another file":     {interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: null.Fd()}, ResultUnknown},
 		"another file too": {interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
 		"a closed file":    {interop.SemaphoreHandle{Type: interop.SemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
 		"no descriptor": {interop.SemaphoreHandle{Type: interop.SemaphoreTimelineFD, Handle: 1 << 31},
-			core.ErrInvalid},
-		"handle and name":   {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence, Handle: 1, Name: "x"}, core.ErrInvalid},
+			drivercall.ErrInvalid},
+		"handle and name":   {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence, Handle: 1, Name: "x"}, drivercall.ErrInvalid},
 		"neither":           {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence}, ErrNil},
 		"a fence elsewhere": {interop.SemaphoreHandle{Type: interop.SemaphoreD3D12Fence, Handle: 8}, ResultNotSupported},
 	} {
@@ -197,7 +198,7 @@ func TestExternalMistakes(t *testing.T) {
 	r.Is(interop.Wait(elsewhere.S, s.At(1)), ErrDriverMismatch)
 	r.Is(interop.Wait((*Stream)(nil), s.At(1)), ErrNil)
 	_, err := g.Add(&graph.ExternalSignal{Ops: nil})
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	foreign := Need(graph.New(other))(t)
 	defer foreign.Close()
 	_, err = foreign.Add(&graph.ExternalWait{Ops: []ExternalOp{s.At(1)}})
@@ -320,17 +321,17 @@ func TestExternalNodes(t *testing.T) {
 	if r.Is(another, ResultInvalidValue); !strings.Contains(another.Error(), "keeps the number of semaphores") {
 		t.Errorf("another number: %v", another)
 	}
-	r.Is(b.Set(&graph.ExternalWait{}), core.ErrInvalid)
+	r.Is(b.Set(&graph.ExternalWait{}), drivercall.ErrInvalid)
 	r.Is(b.Set(&graph.ExternalWait{Ops: []ExternalOp{{}}}), ErrNil)
 	empty := Need(g.Add(&graph.Empty{}))(t)
 	wrong := empty.Set(&graph.ExternalSignal{Ops: []ExternalOp{s.At(1)}})
-	if r.Is(wrong, core.ErrInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
+	if r.Is(wrong, drivercall.ErrInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal:") {
 		t.Errorf("an empty node: %v", wrong)
 	}
 	_, err := WorkOf[*graph.ExternalSignal](empty)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	r.Is((*graph.Exec)(nil).Set(c, &graph.ExternalSignal{Ops: []ExternalOp{s.At(1)}}), ErrNil)
-	r.Is(e.SetEnabled(a, false), core.ErrInvalid)
+	r.Is(e.SetEnabled(a, false), drivercall.ErrInvalid)
 
 	// The graph and the executable graph keep what they use, and nothing else.
 	NoErr(t, c.Set(&graph.ExternalSignal{Ops: []ExternalOp{s.At(1), s.At(2)}}))
@@ -492,7 +493,7 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 	r := NewSoft(t)
 	n := 0
 	detector := destroyedSemaphores{races.New(func(races.Race) {}), &n}
-	core.Of(r.Drv).ChangeTracers(func(l *core.Tracers) { l.Observer = detector })
+	core.Of(r.Drv).ChangeTracers(func(l *drivercall.Tracers) { l.Observer = detector })
 	x := outsideSemaphore(r, true)
 	for range 3 {
 		s := importSemaphore(r, x, interop.SemaphoreTimelineFD)
@@ -505,6 +506,6 @@ func TestExternalSemaphoreForgotten(t *testing.T) {
 }
 
 // semaphoreState returns the state of a semaphore.
-func semaphoreState(x *interop.Semaphore) *core.ExternalSemaphore {
-	return core.ExternalOpOf(x.At(0)).Sem
+func semaphoreState(x *interop.Semaphore) *extsem.Semaphore {
+	return extsem.OpOf(x.At(0)).Sem
 }

@@ -1,6 +1,6 @@
 package library
 
-import "github.com/purecu/purecu/internal/core"
+import "github.com/purecu/purecu/internal/loaded"
 
 // State returns what a Library refers to.
-func State(l *Library) *core.Library { return l.core }
+func State(l *Library) *loaded.Library { return l.core }

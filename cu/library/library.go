@@ -9,7 +9,10 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/loaded"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -17,7 +20,7 @@ import (
 // [Library.Kernel] and [Kernel.Function] return its kernels. It is safe for concurrent use.
 type Library struct {
 	_       core.NoCopy
-	core    *core.Library
+	core    *loaded.Library
 	cleanup runtime.Cleanup
 }
 
@@ -32,10 +35,10 @@ func Load(d *cu.Driver, image []byte, opts ...cu.JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	dc := subject.Driver(d)
 	if dc == nil {
-		return nil, core.NilError(op, "driver")
+		return nil, drivercall.NilError(op, "driver")
 	}
 	if wrong := codeimage.Check(image); wrong != "" {
-		return nil, core.BadValue(op, nil, wrong)
+		return nil, drivercall.BadValue(op, nil, wrong)
 	}
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
 	var raw driver.LibraryHandle
@@ -45,11 +48,11 @@ func Load(d *cu.Driver, image []byte, opts ...cu.JITOption) (*Library, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.Compiled(own.Explain(dc.ResultError(op, 0, res)), jit.Log())
+		return nil, loaded.Compiled(own.Explain(dc.ResultError(op, 0, res)), jit.Log())
 	}
-	lc := &core.Library{Drv: dc, Raw: raw, Kernels: core.KernelsOf(image), Jit: jit}
+	lc := &loaded.Library{Drv: dc, Raw: raw, Kernels: loaded.KernelsOf(image), Jit: jit}
 	l := &Library{core: lc}
-	l.cleanup = runtime.AddCleanup(l, (*core.Library).Forgotten, lc)
+	l.cleanup = runtime.AddCleanup(l, (*loaded.Library).Forgotten, lc)
 	return l, nil
 }
 
@@ -59,15 +62,15 @@ func Load(d *cu.Driver, image []byte, opts ...cu.JITOption) (*Library, error) {
 func LoadFile(d *cu.Driver, path string, opts ...cu.JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if subject.Driver(d) == nil {
-		return nil, core.NilError(op, "driver")
+		return nil, drivercall.NilError(op, "driver")
 	}
-	return core.ReadImage(op, nil, path, func(image []byte) (*Library, error) { return Load(d, image, opts...) })
+	return loaded.ReadImage(op, nil, path, func(image []byte) (*Library, error) { return Load(d, image, opts...) })
 }
 
 // enter begins a call on the library. leave ends it.
-func (l *Library) enter(op string) (*core.Library, error) {
+func (l *Library) enter(op string) (*loaded.Library, error) {
 	if l == nil || l.core == nil {
-		return nil, core.NilError(op, "library")
+		return nil, drivercall.NilError(op, "library")
 	}
 	return l.core, l.core.Enter(l.core, op)
 }
@@ -93,7 +96,7 @@ func (l *Library) Log() string {
 // the next freeing call unloads the library: see docs/blocking.md. Further calls return nil.
 func (l *Library) Close() error {
 	if l == nil || l.core == nil {
-		return core.NilError("cuLibraryUnload", "library")
+		return drivercall.NilError("cuLibraryUnload", "library")
 	}
 	l.cleanup.Stop()
 	err := l.core.CloseModules()
@@ -129,7 +132,7 @@ func (l *Library) module(op string, c *cu.Context) (*cu.Module, error) {
 	}
 	defer subject.LeaveContext(c)
 	if cc.Drv != lc.Drv {
-		return nil, core.Misuse(op, lc, cu.ErrDriverMismatch,
+		return nil, drivercall.Misuse(op, lc, cu.ErrDriverMismatch,
 			"the context and the library are of two drivers: open one driver and share it")
 	}
 	cc.FreeDeferred()
@@ -139,10 +142,10 @@ func (l *Library) module(op string, c *cu.Context) (*cu.Module, error) {
 	if res != driver.ResultSuccess {
 		return nil, lc.Compiled(own.Explain(cc.CallError("cuLibraryGetModule", uintptr(lc.Raw), res)))
 	}
-	mc := &core.Module{Raw: raw, Kernels: lc.Kernels}
+	mc := &loaded.Module{Raw: raw, Kernels: lc.Kernels}
 	mc.UsedStreams = new(core.StreamSet)
 	lc.Adopt(mc, cc)
-	return subject.NewModule(&core.LoadedModule{Module: mc, Keeps: l}), nil
+	return subject.NewModule(&loaded.LoadedModule{Module: mc, Keeps: l}), nil
 }
 
 // Managed returns a managed variable of the library, which the host can use, too. It is the same for all
@@ -172,7 +175,7 @@ func (l *Library) Managed(c *cu.Context, name string) (*cu.HostMem, error) {
 	}
 	// The memory now owns the call in flight.
 	return subject.NewHostMem(mc.Ctx,
-		&core.Mem{Is: core.ManagedVariable, Raw: raw, Host: driver.HostPtr(raw), Size: size, Module: mc}), nil
+		&memstate.Mem{Is: loaded.ManagedVariable, Raw: raw, Host: driver.HostPtr(raw), Size: size, Module: mc}), nil
 }
 
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
@@ -184,7 +187,7 @@ type Kernel struct {
 }
 
 // object returns what errors say of the kernel.
-func (k *Kernel) object() core.Named {
+func (k *Kernel) object() drivercall.Named {
 	if k == nil {
 		return core.StandIn{ItsKind: "kernel"}
 	}
@@ -202,8 +205,8 @@ func (l *Library) Kernel(name string) (*Kernel, error) {
 	raw, res := lc.Drv.Table().LibraryGetKernel(driver.At{}, lc.Raw, name)
 	switch {
 	case res == driver.ResultNotFound:
-		return nil, core.NewError(op, lc, res, nil,
-			core.NoName("library", core.KernelKind, name)+core.Listed(name, l.names()))
+		return nil, drivercall.NewError(op, lc, res, nil,
+			loaded.NoName("library", loaded.KernelKind, name)+loaded.Listed(name, l.names()))
 	case res != driver.ResultSuccess:
 		return nil, lc.Compiled(lc.Drv.ResultError(op, uintptr(lc.Raw), res))
 	}
@@ -279,7 +282,7 @@ func (k *Kernel) Handle() uintptr {
 func (k *Kernel) Function(c *cu.Context) (*cu.Function, error) {
 	const op = "cuKernelGetFunction"
 	if k == nil || k.lib == nil {
-		return nil, core.NilError(op, "kernel")
+		return nil, drivercall.NilError(op, "kernel")
 	}
 	m, err := k.lib.module(op, c)
 	if err != nil {
@@ -315,7 +318,7 @@ func (k *Kernel) Attribute(dev *cu.Device, a cu.FunctionAttribute) (int, error) 
 func (k *Kernel) SetAttribute(dev *cu.Device, a cu.FunctionAttribute, value int) error {
 	const op = "cuKernelSetAttribute"
 	if int(int32(value)) != value {
-		return core.BadValue(op, k.object(),
+		return drivercall.BadValue(op, k.object(),
 			fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}
 	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
@@ -328,11 +331,11 @@ func (k *Kernel) attribute(op string, dev *cu.Device, a cu.FunctionAttribute,
 	call func(*driver.Table) driver.Result) error {
 	switch {
 	case k == nil || k.lib == nil:
-		return core.NilError(op, "kernel")
+		return drivercall.NilError(op, "kernel")
 	case subject.Device(dev) == nil:
-		return core.NilArgError(op, k.object(), "device")
+		return drivercall.NilArgError(op, k.object(), "device")
 	case subject.Device(dev).Drv != k.lib.core.Drv:
-		return core.Misuse(op, k.object(), cu.ErrDriverMismatch,
+		return drivercall.Misuse(op, k.object(), cu.ErrDriverMismatch,
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:
 		return launch.UnknownAttribute(op, k.object(), int32(a))

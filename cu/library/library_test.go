@@ -12,12 +12,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cusim"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -141,8 +140,8 @@ func TestLibraryAttributes(t *testing.T) {
 		t.Errorf("on the other device: %d", n)
 	}
 	r.Is(k.SetAttribute(dev, dynamic, 1<<30), ResultInvalidValue)
-	r.Is(k.SetAttribute(dev, dynamic, 1<<40), core.ErrInvalid)
-	r.Is(k.SetAttribute(dev, -1, 1), core.ErrInvalid)
+	r.Is(k.SetAttribute(dev, dynamic, 1<<40), drivercall.ErrInvalid)
+	r.Is(k.SetAttribute(dev, -1, 1), drivercall.ErrInvalid)
 	r.Is(k.SetAttribute(nil, dynamic, 1), ErrNil)
 	foreign := Need(Open(WithSoftware(cusim.New())))(t)
 	r.Is(k.SetAttribute(Need(foreign.Device(0))(t), dynamic, 1), ErrDriverMismatch)
@@ -195,7 +194,7 @@ func TestLibraryMistakes(t *testing.T) {
 		t.Errorf("the log is %q", log)
 	}
 	_, err := library.Load(r.Drv, []byte("\x7fELF"))
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	path := filepath.Join(t.TempDir(), "count.ptx")
 	_, err = library.LoadFile(r.Drv, path)
 	r.Is(err, fs.ErrNotExist, ResultFileNotFound)

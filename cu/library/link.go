@@ -8,7 +8,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/loaded"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -43,12 +44,12 @@ func Link(c *cu.Context, inputs []Input, opts ...cu.JITOption) (*Linked, error) 
 	}
 	defer subject.LeaveContext(c)
 	if len(inputs) == 0 {
-		return nil, core.BadValue("cuLinkComplete", cc, "there is no input: pass at least one")
+		return nil, drivercall.BadValue("cuLinkComplete", cc, "there is no input: pass at least one")
 	}
 	raw := make([]driver.LinkInput, len(inputs))
 	for i, in := range inputs {
 		if wrong := codeimage.Check(in.Data); wrong != "" {
-			return nil, core.BadValue(op, cc, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
+			return nil, drivercall.BadValue(op, cc, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
 		}
 		raw[i] = driver.LinkInput{Type: inputType(in.Data), Name: in.Name, Data: in.Data}
 		if raw[i].Type == driver.CU_JIT_INPUT_PTX {
@@ -68,9 +69,9 @@ func Link(c *cu.Context, inputs []Input, opts ...cu.JITOption) (*Linked, error) 
 		if res == driver.ResultInvalidSource { // the usual advice is about images
 			e.Detail = ""
 		}
-		e = core.Compiled(e, log)
+		e = loaded.Compiled(e, log)
 		if input >= 0 {
-			e.Detail = core.Join(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
+			e.Detail = drivercall.Join(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
 		}
 		return nil, e
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/purecu/purecu/cu/library"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -176,9 +176,9 @@ func TestLinkMistakes(t *testing.T) {
 	_, err := library.Link(none, nil)
 	r.Is(err, ErrNil)
 	_, err = library.Link(r.GPU, nil)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = library.Link(r.GPU, []library.Input{{Name: "x", Data: nil}})
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	cubin := make([]byte, 64)
 	copy(cubin, "\x7fELF")
 	cubin[18] = 190

@@ -7,7 +7,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/cu/memory"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -118,7 +118,7 @@ func TestGPUDiscard(t *testing.T) {
 	}))
 	legacy := Need(gpu.LegacyStream())(t)
 	defer legacy.Close()
-	if err := memory.Discard(legacy, first); !errors.Is(err, core.ErrInvalid) {
+	if err := memory.Discard(legacy, first); !errors.Is(err, drivercall.ErrInvalid) {
 		t.Error(err)
 	}
 }

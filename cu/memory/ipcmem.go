@@ -6,6 +6,9 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/ipchandle"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -26,7 +29,7 @@ func IPCHandleOf(m *cu.DeviceMem) (IPCHandle, error) {
 	const op = "cuIpcGetMemHandle"
 	mc := subject.DeviceMem(m)
 	if mc == nil {
-		return IPCHandle{}, core.NilError(op, "device memory")
+		return IPCHandle{}, drivercall.NilError(op, "device memory")
 	}
 	if err := exportable(mc, op); err != nil {
 		return IPCHandle{}, err
@@ -45,23 +48,23 @@ func IPCHandleOf(m *cu.DeviceMem) (IPCHandle, error) {
 }
 
 // exportable returns an error for memory that has no handle.
-func exportable(mc *core.Mem, op string) error {
+func exportable(mc *memstate.Mem, op string) error {
 	switch {
 	case mc.Is == ipcMemory:
-		return core.Misuse(op, mc, cu.ErrImported,
+		return drivercall.Misuse(op, mc, cu.ErrImported,
 			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
 	case mc.Is.Unshared != "":
-		return core.BadValue(op, mc, mc.Is.Unshared)
+		return drivercall.BadValue(op, mc, mc.Is.Unshared)
 	}
 	return nil
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = core.MemoryKind{
-	MemoryTraits: core.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
-	MemoryFuncs: &core.MemoryFuncs{
+var ipcMemory = memstate.MemoryKind{
+	MemoryTraits: memstate.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
+	MemoryFuncs: &memstate.MemoryFuncs{
 		Name: "memory of another process",
-		Free: (*core.Mem).FreeByEnd,
+		Free: (*memstate.Mem).FreeByEnd,
 	},
 }
 
@@ -89,7 +92,7 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 	}
 	defer subject.LeaveContext(c)
 	if err := h.check(op); err != nil {
-		return nil, core.About(cc, err)
+		return nil, drivercall.About(cc, err)
 	}
 	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
 	raw, res, own := core.Allocated(cc, func() (driver.DevicePtr, driver.Result) {
@@ -98,13 +101,13 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
-		return nil, core.NewError(op, cc, cu.ResultInvalidContext, cu.ErrSameProcess,
+		return nil, drivercall.NewError(op, cc, cu.ResultInvalidContext, cu.ErrSameProcess,
 			"the handle is of memory of this process: use that DeviceMem, "+
 				"and open the handle in another process")
 	default:
 		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
-	mc := &core.Mem{Is: ipcMemory, Raw: raw, ImportedMemory: core.ImportedMemory{Opened: true}}
+	mc := &memstate.Mem{Is: ipcMemory, Raw: raw, ImportedMemory: memstate.ImportedMemory{Opened: true}}
 	mc.End = func(at driver.At) (string, driver.Result) {
 		mc.ObserveFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)
@@ -112,7 +115,7 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 	m := subject.NewDeviceMem(cc, mc)
 	_, mc.Size, res = t.MemGetAddressRange(at, raw)
 	mc.Capacity = mc.Size
-	core.ObserveOpened(mc, h)
+	memstate.ObserveOpened(mc, h)
 	if res != driver.ResultSuccess {
 		core.CleanupOf(core.RefOf(m)).Stop() // keeps m, too
 		mc.CloseKept()
@@ -136,14 +139,14 @@ type IPCHandle [driver.CU_IPC_HANDLE_SIZE]byte
 func (h IPCHandle) IsZero() bool { return h == IPCHandle{} }
 
 // String returns the handle as MarshalText does; "" for the zero handle.
-func (h IPCHandle) String() string { return core.MemHandles.String(h) }
+func (h IPCHandle) String() string { return ipchandle.MemHandles.String(h) }
 
 // check refuses the zero handle.
-func (h IPCHandle) check(op string) error { return core.MemHandles.Check(op, h) }
+func (h IPCHandle) check(op string) error { return ipchandle.MemHandles.Check(op, h) }
 
 // AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
 func (h IPCHandle) AppendBinary(b []byte) ([]byte, error) {
-	return core.MemHandles.AppendBinary(b, h)
+	return ipchandle.MemHandles.AppendBinary(b, h)
 }
 
 // MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
@@ -153,12 +156,12 @@ func (h IPCHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) 
 // returns an error, the handle is unchanged. Whether the bytes name memory is checked when the
 // handle is opened.
 func (h *IPCHandle) UnmarshalBinary(data []byte) error {
-	return core.MemHandles.UnmarshalBinary((*core.IPCHandle)(h), data)
+	return ipchandle.MemHandles.UnmarshalBinary((*ipchandle.IPCHandle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
 // [encoding.TextAppender].
-func (h IPCHandle) AppendText(b []byte) ([]byte, error) { return core.MemHandles.AppendText(b, h) }
+func (h IPCHandle) AppendText(b []byte) ([]byte, error) { return ipchandle.MemHandles.AppendText(b, h) }
 
 // MarshalText returns the handle as text, 128 hexadecimal digits: see [encoding.TextMarshaler].
 func (h IPCHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
@@ -166,5 +169,5 @@ func (h IPCHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCHandle) UnmarshalText(text []byte) error {
-	return core.MemHandles.UnmarshalText((*core.IPCHandle)(h), text)
+	return ipchandle.MemHandles.UnmarshalText((*ipchandle.IPCHandle)(h), text)
 }

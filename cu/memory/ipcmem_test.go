@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -77,9 +78,9 @@ func TestIPCMemMistakes(t *testing.T) {
 	}{
 		{"nil", get(nil), ErrNil, "cu: cuIpcGetMemHandle: nil object; the device memory is nil: check the error of the call that should have made it"},
 		{"closed", get(closed), ErrClosed, ""},
-		{"pool", get(pooled), core.ErrInvalid, "invalid argument; the memory is of a pool: use memory.PoolHandleOf for memory of a shareable pool, or Context.Alloc"},
-		{"virtual", get(virtual.Mem()), core.ErrInvalid, "invalid argument; the memory is virtual: use memory.Physical.Export, or Context.Alloc"},
-		{"variable", get(variable), core.ErrInvalid, "invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
+		{"pool", get(pooled), drivercall.ErrInvalid, "invalid argument; the memory is of a pool: use memory.PoolHandleOf for memory of a shareable pool, or Context.Alloc"},
+		{"virtual", get(virtual.Mem()), drivercall.ErrInvalid, "invalid argument; the memory is virtual: use memory.Physical.Export, or Context.Alloc"},
+		{"variable", get(variable), drivercall.ErrInvalid, "invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
 		{"open, nil", open(nil, memory.IPCHandle{1}), ErrNil, ""},
 		{"open, zero", open(r.GPU, memory.IPCHandle{}), ErrNil, "nil object; the handle is zero, and names no memory: pass one that memory.IPCHandleOf has returned"},
 		{"open, no handle", open(r.GPU, memory.IPCHandle{1}), ResultInvalidValue, ""},

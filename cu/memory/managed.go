@@ -9,8 +9,11 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Location is a place where memory can be. The zero value is no place.
@@ -46,7 +49,7 @@ const (
 
 // String returns the name of the type.
 func (t LocationType) String() string {
-	return core.NameOf([]core.ValueName{
+	return valuename.Of([]valuename.Name{
 		{Value: driver.CU_MEM_LOCATION_TYPE_INVALID, Name: "nowhere"},
 		{Value: int32(LocationDevice), Name: "device"},
 		{Value: int32(LocationHost), Name: "host"},
@@ -64,7 +67,7 @@ func (l Location) String() string {
 }
 
 func (l Location) raw() driver.MemLocation {
-	return driver.MemLocation{Type: int32(l.Type), ID: core.Clamp32(l.ID)}
+	return driver.MemLocation{Type: int32(l.Type), ID: valuename.Clamp32(l.ID)}
 }
 
 // Advice is what a program says about the future use of managed memory (CUmem_advise).
@@ -91,7 +94,7 @@ const (
 
 // String returns the name of the advice.
 func (a Advice) String() string {
-	return core.NameOf([]core.ValueName{
+	return valuename.Of([]valuename.Name{
 		{Value: int32(AdviseReadMostly), Name: "AdviseReadMostly"},
 		{Value: int32(UnadviseReadMostly), Name: "UnadviseReadMostly"},
 		{Value: int32(AdvisePreferredLocation), Name: "AdvisePreferredLocation"},
@@ -120,13 +123,13 @@ const (
 
 // String lists the flags by name.
 func (f AttachFlags) String() string {
-	return core.FlagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
+	return valuename.OfFlags(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true,
-	Managed: true}, MemoryFuncs: &core.MemoryFuncs{
+var managedMemory = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true,
+	Managed: true}, MemoryFuncs: &memstate.MemoryFuncs{
 	Name: "managed memory",
-	Free: (*core.Mem).FreeDevice,
+	Free: (*memstate.Mem).FreeDevice,
 }}
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
@@ -145,10 +148,10 @@ func AllocManaged(c *cu.Context, size uint64, flags AttachFlags) (*cu.HostMem, e
 	defer subject.LeaveContext(c)
 	switch {
 	case size == 0 || size > 1<<62:
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
-		return nil, core.BadValue(op, cc, "the flags are "+flags.String()+": use memory.AttachGlobal or memory.AttachHost")
+		return nil, drivercall.BadValue(op, cc, "the flags are "+flags.String()+": use memory.AttachGlobal or memory.AttachHost")
 	}
 	if err := canManage(cc, op, "use Context.AllocHost, and copy the memory"); err != nil {
 		return nil, err
@@ -160,9 +163,9 @@ func AllocManaged(c *cu.Context, size uint64, flags AttachFlags) (*cu.HostMem, e
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, cc.FailAlloc(op, 0, size, res, own)
+		return nil, memstate.FailAlloc(cc, op, 0, size, res, own)
 	}
-	mc := &core.Mem{Is: managedMemory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size}
+	mc := &memstate.Mem{Is: managedMemory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size}
 	return subject.NewHostMem(cc, mc), nil
 }
 
@@ -174,7 +177,7 @@ func canManage(c *core.Context, op, instead string) error {
 	case res != driver.ResultSuccess:
 		return c.CallError("cuDeviceGetAttribute", 0, res)
 	case can == 0:
-		return core.NewError(op, c, cu.ResultNotSupported, errNotConcurrent, instead)
+		return drivercall.NewError(op, c, cu.ResultNotSupported, errNotConcurrent, instead)
 	}
 	return nil
 }
@@ -185,8 +188,8 @@ var errNotConcurrent = fmt.Errorf("the host could not access the memory while th
 	errors.ErrUnsupported)
 
 // notManaged returns the error for other memory than managed memory.
-func notManaged(op string, m *core.Mem) error {
-	return core.BadValue(op, m, "the memory is not managed memory: allocate it by memory.AllocManaged")
+func notManaged(op string, m *memstate.Mem) error {
+	return drivercall.BadValue(op, m, "the memory is not managed memory: allocate it by memory.AllocManaged")
 }
 
 // Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
@@ -194,7 +197,7 @@ func notManaged(op string, m *core.Mem) error {
 // later finds the memory there. It may wait for the GPU if earlier prefetches on the stream are not
 // done: see docs/blocking.md.
 func Prefetch(s *cu.Stream, m cu.Memory, to Location) error {
-	return onManaged(s, core.WorkPrefetch, m, func(sc *core.Stream, r *core.Region) driver.Result {
+	return onManaged(s, core.WorkPrefetch, m, func(sc *core.Stream, r *memstate.Region) driver.Result {
 		return sc.Ctx.Drv.Table().MemPrefetchAsync(sc.InContext(), r.Addr(), r.Size, to.raw(), 0, sc.Raw)
 	})
 }
@@ -203,40 +206,40 @@ func Prefetch(s *cu.Stream, m cu.Memory, to Location) error {
 // whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait
 // while the stream's queue is full: see docs/blocking.md.
 func Attach(s *cu.Stream, m *cu.HostMem, flags AttachFlags) error {
-	var of core.Named
+	var of drivercall.Named
 	if sc := subject.Stream(s); sc != nil {
 		of = sc
 	}
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
-		return core.BadValue(core.WorkAttach.Op(), of,
+		return drivercall.BadValue(core.WorkAttach.Op(), of,
 			"the flags are "+flags.String()+": use one of memory.AttachFlags")
 	}
 	if mc := subject.HostMem(m); mc != nil && mc.Is == pooledManaged && !mc.Closed() {
-		return core.BadValue(core.WorkAttach.Op(), mc,
+		return drivercall.BadValue(core.WorkAttach.Op(), mc,
 			"the memory is of a pool, which streams of all devices may access: "+
 				"allocate it by memory.AllocManaged")
 	}
-	return onManaged(s, core.WorkAttach, m, func(sc *core.Stream, r *core.Region) driver.Result {
+	return onManaged(s, core.WorkAttach, m, func(sc *core.Stream, r *memstate.Region) driver.Result {
 		return sc.Ctx.Drv.Table().StreamAttachMemAsync(sc.InContext(), sc.Raw, r.Addr(), 0, uint32(flags))
 	})
 }
 
 // onManaged enqueues work about managed memory, which uses no content of it.
 func onManaged(s *cu.Stream, f core.WorkFunction, m cu.Memory,
-	call func(*core.Stream, *core.Region) driver.Result) error {
+	call func(*core.Stream, *memstate.Region) driver.Result) error {
 	r := subject.RegionOf(m)
 	defer runtime.KeepAlive(m)
 	if r.Usable() && (!r.Mem.Is.Managed || r.Size == 0) {
 		return notManaged(f.Op(), r.Mem)
 	}
 	sc := subject.Stream(s)
-	return sc.Attempt(f.Op(), func() error {
-		w, err := sc.BeginMemory(f, &r, &r)
+	return sc.CallWithRetry(f.Op(), func() error {
+		w, err := memstate.Begin(sc, f, &r, &r)
 		if err != nil {
 			return err
 		}
 		res := call(w.Stream, &r)
-		w.Stream.EndLegacy()
+		w.Stream.LeaveGate()
 		w.End()
 		runtime.KeepAlive(s)
 		if res != driver.ResultSuccess {
@@ -247,7 +250,7 @@ func onManaged(s *cu.Stream, f core.WorkFunction, m cu.Memory,
 }
 
 // useManaged makes a call about a part of managed memory.
-func useManaged(c *cu.Context, op string, m cu.Memory, call func(*core.Context, *core.Region) driver.Result) error {
+func useManaged(c *cu.Context, op string, m cu.Memory, call func(*core.Context, *memstate.Region) driver.Result) error {
 	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return err
@@ -257,7 +260,7 @@ func useManaged(c *cu.Context, op string, m cu.Memory, call func(*core.Context, 
 	defer runtime.KeepAlive(m)
 	switch err := r.Check(op); {
 	case err != nil:
-		return core.About(cc, err)
+		return drivercall.About(cc, err)
 	case r.Mem.Ctx.Drv != cc.Drv:
 		return core.MixedError(op, r.Mem, cc)
 	case !r.Mem.Is.Managed || r.Size == 0:
@@ -279,10 +282,10 @@ func useManaged(c *cu.Context, op string, m cu.Memory, call func(*core.Context, 
 func Advise(c *cu.Context, m cu.Memory, advice Advice, at Location) error {
 	const op = "cuMemAdvise"
 	if r := subject.RegionOf(m); r.Usable() && r.Mem.Is == pooledManaged {
-		return core.BadValue(op, r.Mem, "the memory is of a pool, about which the driver takes no advice: "+
+		return drivercall.BadValue(op, r.Mem, "the memory is of a pool, about which the driver takes no advice: "+
 			"set memory.PoolOptions.Location, or allocate the memory by memory.AllocManaged")
 	}
-	return useManaged(c, op, m, func(cc *core.Context, r *core.Region) driver.Result {
+	return useManaged(c, op, m, func(cc *core.Context, r *memstate.Region) driver.Result {
 		if at == (Location{}) && !advice.located() { // the driver checks it all the same
 			at = Location{Type: LocationDevice, ID: int(cc.Dev)}
 		}
@@ -307,7 +310,7 @@ type ManagedInfo struct {
 // less behind them. And it does not always note a prefetch or advice for all pages of a part that had
 // different advice before.
 func ManagedInfoOf(c *cu.Context, m cu.Memory) (i ManagedInfo, err error) {
-	err = useManaged(c, "cuMemRangeGetAttribute", m, func(cc *core.Context, r *core.Region) (failed driver.Result) {
+	err = useManaged(c, "cuMemRangeGetAttribute", m, func(cc *core.Context, r *memstate.Region) (failed driver.Result) {
 		get := func(attribute int32, n int) []int32 {
 			data, values := make([]byte, 4*n), make([]int32, n)
 			at := driver.At{Context: cc.Raw}
@@ -402,7 +405,7 @@ type moves struct {
 	firsts []uint64
 }
 
-func (m *moves) add(r *core.Region, to Location) {
+func (m *moves) add(r *memstate.Region, to Location) {
 	if at := to.raw(); len(m.places) == 0 || m.places[len(m.places)-1] != at {
 		m.places, m.firsts = append(m.places, at), append(m.firsts, uint64(len(m.addrs)))
 	}
@@ -417,7 +420,7 @@ func moveAll(s *cu.Stream, f core.WorkFunction, list []Move, one func(i int) err
 	defer runtime.KeepAlive(s)
 	discards := f == core.WorkDiscard || f == core.WorkDiscardPrefetch
 	var all moves
-	regions, ranges := make([]core.Region, len(list)), make([]core.RowRange, len(list))
+	regions, ranges := make([]memstate.Region, len(list)), make([]memstate.RowRange, len(list))
 	fit := len(list) > 1
 	for i := 0; fit && i < len(list); i++ {
 		r := &regions[i]
@@ -427,7 +430,7 @@ func moveAll(s *cu.Stream, f core.WorkFunction, list []Move, one func(i int) err
 			ranges[i] = r.Rows(true)
 		}
 	}
-	if fit && !core.Overlap(ranges) && subject.Stream(s).EnqueueBatch(f, regions,
+	if fit && !memstate.Overlap(ranges) && memstate.EnqueueBatch(subject.Stream(s), f, regions,
 		func(sc *core.Stream) driver.Result { return call(sc, all) }) {
 		if discards {
 			for i := range regions {
@@ -438,11 +441,11 @@ func moveAll(s *cu.Stream, f core.WorkFunction, list []Move, one func(i int) err
 	}
 	if one == nil {
 		if sc := subject.Stream(s); sc != nil && sc.Raw == driver.CU_STREAM_LEGACY {
-			return core.BadValue(f.Op(), sc, "the legacy default stream cannot discard memory: use another stream")
+			return drivercall.BadValue(f.Op(), sc, "the legacy default stream cannot discard memory: use another stream")
 		}
 		one = func(i int) error {
 			r := subject.RegionOf(list[i].Mem)
-			err := onManaged(s, f, list[i].Mem, func(sc *core.Stream, r *core.Region) driver.Result {
+			err := onManaged(s, f, list[i].Mem, func(sc *core.Stream, r *memstate.Region) driver.Result {
 				var m moves
 				m.add(r, list[i].To)
 				return call(sc, m)
@@ -453,11 +456,11 @@ func moveAll(s *cu.Stream, f core.WorkFunction, list []Move, one func(i int) err
 			return err
 		}
 	}
-	return core.OneByOne(f, len(list), one)
+	return drivercall.OneByOne(f.Op(), len(list), one)
 }
 
 // observeDiscard tells the race detector that the content of the region changes.
-func observeDiscard(s *cu.Stream, f core.WorkFunction, r *core.Region) {
+func observeDiscard(s *cu.Stream, f core.WorkFunction, r *memstate.Region) {
 	sc := subject.Stream(s)
 	if o := sc.Ctx.Drv.Observer(); o != nil {
 		o.Enqueue(sc.Observed(), f.Op(), "", []races.Use{r.Used(r.Size, true, "memory")})

@@ -7,7 +7,10 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Pool is a pool of memory of the device, or of pinned or managed memory (CUmemoryPool). It
@@ -19,10 +22,10 @@ type Pool struct {
 }
 
 // poolRef is an alias, so that the field of a Pool is not exported.
-type poolRef = core.Ref[core.MemPool]
+type poolRef = core.Ref[memstate.Pool]
 
 // core returns the state of the pool, or nil for a nil or zero Pool.
-func (p *Pool) core() *core.MemPool {
+func (p *Pool) core() *memstate.Pool {
 	if p == nil {
 		return nil
 	}
@@ -74,13 +77,13 @@ const (
 
 // String lists the policies by name.
 func (r PoolReuse) String() string {
-	return core.FlagNames(uint32(r), "0",
+	return valuename.OfFlags(uint32(r), "0",
 		[]string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
 }
 
 // newPool returns the pool with a handle, within a call on the context.
-func newPool(c *core.Context, raw driver.MemoryPool, memory core.MemoryKind, foreign bool) *Pool {
-	p, pc := new(Pool), &core.MemPool{Raw: raw, Memory: memory, Foreign: foreign}
+func newPool(c *core.Context, raw driver.MemoryPool, memory memstate.MemoryKind, foreign bool) *Pool {
+	p, pc := new(Pool), &memstate.Pool{Raw: raw, Memory: memory, Foreign: foreign}
 	core.SetState(&p.poolRef, pc, core.Owned(p, &pc.Resource, pc, c))
 	return p
 }
@@ -141,11 +144,11 @@ func devicePool(c *cu.Context, op string,
 		return get(cc.Drv.Table(), driver.At{Context: cc.Raw}, cc.Dev)
 	}
 	raw, res := ask()
-	var of *core.MemPool
+	var of *memstate.Pool
 	for again := true; again && res == driver.ResultSuccess; { // the pool may be destroyed meanwhile
 		before := raw
 		known, _ := cc.Drv.Pools.Load(raw)
-		of, _ = known.(*core.MemPool)
+		of, _ = known.(*memstate.Pool)
 		raw, res = ask()
 		again = raw != before
 	}
@@ -157,7 +160,7 @@ func devicePool(c *cu.Context, op string,
 			return nil, err
 		}
 	}
-	p := newPool(cc, raw, core.PooledMemory, true)
+	p := newPool(cc, raw, memstate.PooledMemory, true)
 	p.core().Of = of
 	return p, nil
 }
@@ -180,7 +183,7 @@ func SetPool(c *cu.Context, p *Pool) error {
 	} else {
 		pc, err := p.enter(op)
 		if err != nil {
-			return core.About(cc, err)
+			return drivercall.About(cc, err)
 		}
 		defer p.leave()
 		if pc.Ctx.Drv != cc.Drv || pc.Ctx.Dev != cc.Dev {
@@ -201,7 +204,7 @@ func SetPool(c *cu.Context, p *Pool) error {
 }
 
 // object returns the object for an error, or nil if there is none.
-func (p *Pool) object() core.Named {
+func (p *Pool) object() drivercall.Named {
 	if p.core() == nil {
 		return nil
 	}
@@ -209,9 +212,9 @@ func (p *Pool) object() core.Named {
 }
 
 // enter begins a call on the pool. leave ends it.
-func (p *Pool) enter(op string) (*core.MemPool, error) {
+func (p *Pool) enter(op string) (*memstate.Pool, error) {
 	if p.core() == nil {
-		return nil, core.NilError(op, "memory pool")
+		return nil, drivercall.NilError(op, "memory pool")
 	}
 	return p.core(), p.core().Enter(p.core(), op)
 }
@@ -226,7 +229,7 @@ func (p *Pool) leave() {
 // nil.
 func (p *Pool) Close() error {
 	if p.core() == nil {
-		return core.NilError("cuMemPoolDestroy", "memory pool")
+		return drivercall.NilError("cuMemPoolDestroy", "memory pool")
 	}
 	return p.core().CloseOwned("memory.Pool.Close", core.CleanupOf(&p.poolRef))
 }
@@ -330,7 +333,7 @@ func (p *Pool) Reuse() (r PoolReuse, err error) {
 // all of them.
 func (p *Pool) SetReuse(r PoolReuse) error {
 	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
-		return core.BadValue("cuMemPoolSetAttribute", p.object(),
+		return drivercall.BadValue("cuMemPoolSetAttribute", p.object(),
 			"unknown policies "+r.String()+": see memory.PoolReuse")
 	}
 	for i := range 3 {
@@ -358,20 +361,20 @@ func (p *Pool) SetAccess(peer *cu.Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	dev := subject.Device(peer)
 	if dev == nil {
-		return core.NilArgError(op, p.object(), "device")
+		return drivercall.NilArgError(op, p.object(), "device")
 	}
 	if p.core() != nil && p.core().Memory == pooledManaged {
-		return core.BadValue(op, p.core(),
+		return drivercall.BadValue(op, p.core(),
 			"managed memory is for all devices, whose access does not change: do not set it")
 	}
-	desc := driver.MemAccessDesc{Location: core.DeviceLocation(dev.Raw)}
+	desc := driver.MemAccessDesc{Location: memstate.DeviceLocation(dev.Raw)}
 	if allow {
 		desc.Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		res := t.MemPoolSetAccess(at, raw, []driver.MemAccessDesc{desc})
 		if res == driver.ResultSuccess {
-			key := core.PoolAccess{Pool: raw, Dev: dev.Raw}
+			key := memstate.PoolAccess{Pool: raw, Dev: dev.Raw}
 			if allow {
 				p.core().Ctx.Drv.PoolAccess.Store(key, true)
 			} else {
@@ -387,10 +390,10 @@ func (p *Pool) Access(dev *cu.Device) (can bool, err error) {
 	const op = "cuMemPoolGetAccess"
 	of := subject.Device(dev)
 	if of == nil {
-		return false, core.NilArgError(op, p.object(), "device")
+		return false, drivercall.NilArgError(op, p.object(), "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		flags, res := t.MemPoolGetAccess(at, raw, core.DeviceLocation(of.Raw))
+		flags, res := t.MemPoolGetAccess(at, raw, memstate.DeviceLocation(of.Raw))
 		// The driver (580) says no for managed memory, which is for all devices.
 		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core().Memory == pooledManaged
 		return res
@@ -414,12 +417,12 @@ func (p *Pool) Alloc(s *cu.Stream, size uint64) (*cu.DeviceMem, error) {
 	sc := subject.Stream(s)
 	switch {
 	case sc == nil:
-		return nil, core.NilArgError(op, pc, "stream")
+		return nil, drivercall.NilArgError(op, pc, "stream")
 	case sc.Ctx != pc.Ctx:
 		return nil, core.MixedError(op, pc, sc)
 	}
 	var m *cu.DeviceMem
-	err = sc.AllocPooled(op, size, pc, func(mc *core.Mem) { m = subject.NewDeviceMem(pc.Ctx, mc) })
+	err = memstate.AllocPooled(sc, op, size, pc, func(mc *memstate.Mem) { m = subject.NewDeviceMem(pc.Ctx, mc) })
 	runtime.KeepAlive(s)
 	return m, err
 }

@@ -7,8 +7,11 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/remedy"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // This file has the pools of memory that the host can access: pinned and managed memory.
@@ -27,7 +30,7 @@ const (
 
 // String returns the kind in words.
 func (k PoolKind) String() string {
-	return core.NameOf([]core.ValueName{
+	return valuename.Of([]valuename.Name{
 		{Value: int32(PoolDevice), Name: "device memory"},
 		{Value: int32(PoolPinned), Name: "pinned memory"},
 		{Value: int32(PoolManaged), Name: "managed memory"},
@@ -36,33 +39,33 @@ func (k PoolKind) String() string {
 
 // The kinds of memory that only Pool.AllocHost allocates.
 var (
-	pooledPinned = core.MemoryKind{
-		MemoryTraits: core.MemoryTraits{OnHost: true, Tracked: true},
-		MemoryFuncs: &core.MemoryFuncs{
+	pooledPinned = memstate.MemoryKind{
+		MemoryTraits: memstate.MemoryTraits{OnHost: true, Tracked: true},
+		MemoryFuncs: &memstate.MemoryFuncs{
 			Name:   "host memory",
-			Pooled: core.OfPool(),
-			Free:   (*core.Mem).FreePooled,
+			Pooled: memstate.OfPool(),
+			Free:   (*memstate.Mem).FreePooled,
 		},
 	}
-	pooledManaged = core.MemoryKind{
-		MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true},
-		MemoryFuncs: &core.MemoryFuncs{
+	pooledManaged = memstate.MemoryKind{
+		MemoryTraits: memstate.MemoryTraits{Everywhere: true, Tracked: true, Managed: true},
+		MemoryFuncs: &memstate.MemoryFuncs{
 			Name:   "managed memory",
-			Pooled: core.OfPool(),
-			Free:   (*core.Mem).FreePooled,
+			Pooled: memstate.OfPool(),
+			Free:   (*memstate.Mem).FreePooled,
 		},
 	}
 )
 
 // memory returns the kind of the memory of a pool.
-func (k PoolKind) memory() core.MemoryKind {
+func (k PoolKind) memory() memstate.MemoryKind {
 	switch k {
 	case PoolPinned:
 		return pooledPinned
 	case PoolManaged:
 		return pooledManaged
 	}
-	return core.PooledMemory
+	return memstate.PooledMemory
 }
 
 // props returns the properties of a pool for the driver.
@@ -70,7 +73,7 @@ func (o *PoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, er
 	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
 	switch {
 	case o.Shareable && o.Kind != PoolDevice:
-		return p, core.BadValue(op, c,
+		return p, drivercall.BadValue(op, c,
 			"processes share pools of device memory only, and this one is of "+o.Kind.String()+
 				": leave Shareable false, or Kind zero")
 	case o.Shareable:
@@ -79,29 +82,29 @@ func (o *PoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, er
 	switch o.Kind {
 	case PoolDevice:
 		if o.Location != (Location{}) {
-			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
+			return p, drivercall.BadValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
 				"device: leave Location zero, or choose another Kind")
 		}
-		p.Location = core.DeviceLocation(c.Dev)
+		p.Location = memstate.DeviceLocation(c.Dev)
 	case PoolPinned:
 		switch p.Location = o.Location.raw(); o.Location.Type {
 		case 0:
 			p.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST
 		case LocationHost, LocationHostNUMA:
 		default:
-			return p, core.BadValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
+			return p, drivercall.BadValue(op, c, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
 				"leave Location zero, or use memory.LocationHost or memory.LocationHostNUMA")
 		}
 	case PoolManaged:
 		if o.MaxSize != 0 {
-			return p, core.BadValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
+			return p, drivercall.BadValue(op, c, "the driver limits no pool of managed memory: leave MaxSize 0")
 		}
 		p.AllocType, p.Location = driver.CU_MEM_ALLOCATION_TYPE_MANAGED, o.Location.raw()
 		if err := canManage(c, op, "use a pool of pinned memory"); err != nil {
 			return p, err
 		}
 	default:
-		return p, core.BadValue(op, c, fmt.Sprintf("unknown kind of memory %d: see memory.PoolKind", o.Kind))
+		return p, drivercall.BadValue(op, c, fmt.Sprintf("unknown kind of memory %d: see memory.PoolKind", o.Kind))
 	}
 	return p, nil
 }
@@ -123,7 +126,7 @@ func failPool(c *core.Context, op string, p driver.MemPoolProps, res driver.Resu
 	case p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST:
 		m := &driver.MissingError{Symbol: "cuMemPoolCreate with " + symbol, Since: withHostPools, Driver: v,
 			Software: c.Drv.Table().Software()}
-		return core.NewError(op, c, cu.ResultNotSupported, m, remedy.OfMissing(m))
+		return drivercall.NewError(op, c, cu.ResultNotSupported, m, remedy.OfMissing(m))
 	}
 	return c.CallError(op, 0, res)
 }
@@ -150,14 +153,14 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if pc.Memory == core.PooledMemory {
-		return nil, core.BadValue(op, pc,
+	if pc.Memory == memstate.PooledMemory {
+		return nil, drivercall.BadValue(op, pc,
 			"the pool is of device memory: use memory.Pool.Alloc, or set memory.PoolOptions.Kind for the pool")
 	}
 	sc := subject.Stream(s)
 	switch {
 	case sc == nil:
-		return nil, core.NilArgError(op, pc, "stream")
+		return nil, drivercall.NilArgError(op, pc, "stream")
 	case sc.Ctx != pc.Ctx:
 		return nil, core.MixedError(op, pc, sc)
 	}
@@ -166,24 +169,24 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 	}
 	defer subject.LeaveStream(s)
 	if size == 0 || size > 1<<62 {
-		return nil, core.BadValue(op, sc,
+		return nil, drivercall.BadValue(op, sc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	var raw driver.DevicePtr
 	refused := false
 	res, own := sc.Ctx.Allocate(func() (res driver.Result) {
-		raw, res, refused = sc.AllocOnce(size, pc, nil)
+		raw, res, refused = memstate.AllocOnce(sc, size, pc, nil)
 		return res
 	})
 	switch {
 	case refused:
-		return nil, core.NewError(op, sc, cu.ResultStreamCaptureUnsupported, errGraphHost,
+		return nil, drivercall.NewError(op, sc, cu.ResultStreamCaptureUnsupported, errGraphHost,
 			"allocate before the capture, and close the memory after the last launch of the graph")
 	case res != driver.ResultSuccess:
-		return nil, sc.FailPoolAlloc(op, size, res, pc, own)
+		return nil, memstate.FailPoolAlloc(sc, op, size, res, pc, own)
 	}
-	mc := &core.Mem{Is: pc.Memory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size,
-		PoolMemory: core.PoolMemory{Pool: pc}}
+	mc := &memstate.Mem{Is: pc.Memory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size,
+		PoolMemory: memstate.PoolMemory{Pool: pc}}
 	pc.Retain()
 	m := subject.NewHostMem(sc.Ctx, mc)
 	mc.Resource.UsedOn(sc)
@@ -195,9 +198,9 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 var errGraphHost = fmt.Errorf("graphs cannot allocate pinned or managed memory: %w", errors.ErrUnsupported)
 
 // notOnDevice returns an error if the pool is not of device memory.
-func notOnDevice(p *core.MemPool, op, instead string) error {
-	if p.Memory == core.PooledMemory {
+func notOnDevice(p *memstate.Pool, op, instead string) error {
+	if p.Memory == memstate.PooledMemory {
 		return nil
 	}
-	return core.BadValue(op, p, "the pool is of "+p.Memory.Name+", not of device memory: "+instead)
+	return drivercall.BadValue(op, p, "the pool is of "+p.Memory.Name+", not of device memory: "+instead)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/poolimport"
 	"github.com/purecu/purecu/internal/subject"
 )
@@ -47,7 +49,7 @@ func (p *Pool) Export() (*os.File, error) {
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func ImportPool(c *cu.Context, fd uintptr) (*Pool, error) {
-	const op = core.ImportPoolOp
+	const op = drivercall.ImportPoolOp
 	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func ImportPool(c *cu.Context, fd uintptr) (*Pool, error) {
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(cc.CallError(op, 0, res))
 	}
-	p := newPool(cc, raw, core.PooledMemory, false)
+	p := newPool(cc, raw, memstate.PooledMemory, false)
 	p.core().LeaveImports = core.StateOf[poolimport.Pools](cc.Drv).Leave
 	return p, nil
 }
@@ -84,10 +86,10 @@ func PoolHandleOf(m *cu.DeviceMem) (h PoolHandle, err error) {
 	const op = "cuMemPoolExportPointer"
 	mc := subject.DeviceMem(m)
 	if mc == nil {
-		return h, core.NilError(op, "device memory")
+		return h, drivercall.NilError(op, "device memory")
 	}
-	if mc.Is != core.PooledMemory {
-		return h, core.BadValue(op, mc,
+	if mc.Is != memstate.PooledMemory {
+		return h, drivercall.BadValue(op, mc,
 			"the memory is not of a pool: allocate it by memory.Pool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
@@ -117,7 +119,7 @@ func (p *Pool) Open(h PoolHandle) (*cu.DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
 	if size == 0 {
-		return nil, core.Misuse(op, p.object(), cu.ErrNil,
+		return nil, drivercall.Misuse(op, p.object(), cu.ErrNil,
 			"the handle names no memory: pass one that memory.PoolHandleOf has returned")
 	}
 	pc, err := p.enter(op)
@@ -125,8 +127,8 @@ func (p *Pool) Open(h PoolHandle) (*cu.DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	mc := &core.Mem{Is: core.PooledMemory, Size: size, Capacity: size, PoolMemory: core.PoolMemory{Pool: pc},
-		ImportedMemory: core.ImportedMemory{Opened: true}}
+	mc := &memstate.Mem{Is: memstate.PooledMemory, Size: size, Capacity: size, PoolMemory: memstate.PoolMemory{Pool: pc},
+		ImportedMemory: memstate.ImportedMemory{Opened: true}}
 	mc.Ctx = pc.Ctx
 	res, own := pc.Ctx.Allocate(func() driver.Result {
 		return core.StateOf[poolimport.Memory](pc.Ctx.Drv).Open(mc, driver.MemPoolPtrExportData(h[:64]))

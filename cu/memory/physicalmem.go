@@ -10,6 +10,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -40,7 +42,7 @@ func (o PhysicalOptions) prop(c *core.Context) (p driver.MemAllocationProp, err 
 	p.Type = driver.CU_MEM_ALLOCATION_TYPE_PINNED
 	p.Location = o.Location.raw()
 	if o.Location == (Location{}) {
-		p.Location = core.DeviceLocation(c.Dev)
+		p.Location = memstate.DeviceLocation(c.Dev)
 	}
 	if o.Shareable {
 		p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -53,7 +55,7 @@ func (o PhysicalOptions) prop(c *core.Context) (p driver.MemAllocationProp, err 
 	}
 	if t := o.Location.Type; o.Location != (Location{}) && t != LocationDevice && t != LocationHost &&
 		t != LocationHostNUMA {
-		return p, core.BadValue("cuMemCreate", c, fmt.Sprintf(
+		return p, drivercall.BadValue("cuMemCreate", c, fmt.Sprintf(
 			"physical memory cannot be at %v: use a device, the host or a NUMA node", o.Location))
 	}
 	return p, nil
@@ -100,7 +102,7 @@ func NewPhysical(c *cu.Context, size uint64, o PhysicalOptions) (*Physical, erro
 	case err != nil:
 		return nil, err
 	case size == 0 || size > 1<<62:
-		return nil, core.BadValue(op, cc,
+		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	}
 	unit, res := granularity(cc, &prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
@@ -110,7 +112,7 @@ func NewPhysical(c *cu.Context, size uint64, o PhysicalOptions) (*Physical, erro
 	size = roundUp(size, unit)
 	raw, res, own := createPhysical(cc, size, &prop)
 	if res != driver.ResultSuccess {
-		return nil, cc.OutOfMemory(cc.FailAlloc(op, 0, size, res, own))
+		return nil, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, own))
 	}
 	return newPhysical(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
@@ -122,7 +124,7 @@ func NewPhysical(c *cu.Context, size uint64, o PhysicalOptions) (*Physical, erro
 //
 // If memory is short, it may wait for the GPU: see docs/blocking.md.
 func ImportPhysical(c *cu.Context, fd uintptr, size uint64) (*Physical, error) {
-	const op = core.ImportPhysicalOp
+	const op = drivercall.ImportPhysicalOp
 	cc, err := subject.EnterContext(c, op)
 	if err != nil {
 		return nil, err
@@ -142,9 +144,9 @@ func ImportPhysical(c *cu.Context, fd uintptr, size uint64) (*Physical, error) {
 }
 
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
-func checkDescriptor(op string, of core.Named, fd uintptr) error {
+func checkDescriptor(op string, of drivercall.Named, fd uintptr) error {
 	if fd > math.MaxInt32 {
-		return core.BadValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: "+
+		return drivercall.BadValue(op, of, fmt.Sprintf("%#x is not the descriptor of an open file: "+
 			"pass that of the file of memory.Physical.Export", fd))
 	}
 	return nil
@@ -180,7 +182,7 @@ func newPhysical(c *core.Context, raw driver.MemGenericAllocationHandle, physica
 // enter begins a call on the memory. leave ends it.
 func (p *Physical) enter(op string) (*physicalCore, error) {
 	if p == nil || p.core == nil {
-		return nil, core.NilError(op, "physical memory")
+		return nil, drivercall.NilError(op, "physical memory")
 	}
 	return p.core, p.core.Enter(p.core, op)
 }
@@ -245,7 +247,7 @@ func (p *Physical) Export() (*os.File, error) {
 	if res != driver.ResultSuccess {
 		e := pc.Ctx.CallError(op, pc.Handle(), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = core.Join("only memory of memory.NewPhysical with memory.PhysicalOptions.Shareable can be exported",
+			e.Detail = drivercall.Join("only memory of memory.NewPhysical with memory.PhysicalOptions.Shareable can be exported",
 				e.Detail)
 		}
 		return nil, e
@@ -257,7 +259,7 @@ func (p *Physical) Export() (*os.File, error) {
 // GPU. Further calls return nil.
 func (p *Physical) Close() error {
 	if p == nil || p.core == nil {
-		return core.NilError("cuMemRelease", "physical memory")
+		return drivercall.NilError("cuMemRelease", "physical memory")
 	}
 	return p.core.CloseOwned("memory.Physical.Close", p.cleanup)
 }

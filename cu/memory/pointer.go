@@ -4,7 +4,9 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Type says what kind of memory an address belongs to (CUmemorytype).
@@ -30,7 +32,7 @@ func (t Type) String() string {
 	case TypeDevice:
 		return "device"
 	}
-	return core.NameOf(nil, int32(t))
+	return valuename.Of(nil, int32(t))
 }
 
 // PointerInfo is what the driver knows about an address. A field is zero if the driver does not
@@ -79,7 +81,7 @@ func pointerInfo(c *core.Context, op string, addr uint64) (i PointerInfo, access
 	if c.Drv.Table().Version() < 11030 { // without handles of pools
 		known = known[:len(known)-2]
 	}
-	got, res := c.PointerAttributes(known, driver.DevicePtr(addr))
+	got, res := memstate.PointerAttributes(c, known, driver.DevicePtr(addr))
 	v := [11]uint64{}
 	switch copy(v[:], got); {
 	case res != driver.ResultSuccess:

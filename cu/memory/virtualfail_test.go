@@ -10,7 +10,7 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -173,10 +173,10 @@ func TestDescriptors(t *testing.T) {
 	}
 	var none *os.File
 	for _, fd := range []uintptr{none.Fd(), 1 << 32, 1 << 31} {
-		if _, err := memory.ImportPhysical(gpu, fd, 2*MiB); !errors.Is(err, core.ErrInvalid) {
+		if _, err := memory.ImportPhysical(gpu, fd, 2*MiB); !errors.Is(err, drivercall.ErrInvalid) {
 			t.Errorf("%#x: %v", fd, err)
 		}
-		if _, err := memory.ImportPool(gpu, fd); !errors.Is(err, core.ErrInvalid) {
+		if _, err := memory.ImportPool(gpu, fd); !errors.Is(err, drivercall.ErrInvalid) {
 			t.Errorf("%#x: %v", fd, err)
 		}
 	}

@@ -7,7 +7,10 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // Virtual is a range of addresses of the device, and the memory that is mapped there.
@@ -33,7 +36,7 @@ const (
 
 // String returns the name of the access.
 func (a Access) String() string {
-	return core.NameOf([]core.ValueName{
+	return valuename.Of([]valuename.Name{
 		{Value: int32(AccessNone), Name: "AccessNone"},
 		{Value: int32(AccessRead), Name: "AccessRead"},
 		{Value: int32(AccessReadWrite), Name: "AccessReadWrite"},
@@ -55,7 +58,7 @@ func Reserve(c *cu.Context, capacity uint64) (*Virtual, error) {
 	}
 	defer subject.LeaveContext(c)
 	if capacity == 0 || capacity > 1<<62 {
-		return nil, core.BadValue(op, cc, fmt.Sprintf(
+		return nil, drivercall.BadValue(op, cc, fmt.Sprintf(
 			"the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
 	}
 	v := &virtualCore{ctx: cc}
@@ -70,7 +73,7 @@ func Reserve(c *cu.Context, capacity uint64) (*Virtual, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, cc.FailAlloc(op, 0, v.size, res, own)
+		return nil, memstate.FailAlloc(cc, op, 0, v.size, res, own)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
@@ -79,15 +82,15 @@ func Reserve(c *cu.Context, capacity uint64) (*Virtual, error) {
 }
 
 // enter begins a call on the memory. leave ends it.
-func (m *Virtual) enter(op string) (*virtualCore, *core.Mem, error) {
+func (m *Virtual) enter(op string) (*virtualCore, *memstate.Mem, error) {
 	if m == nil || m.mem == nil {
-		return nil, nil, core.NilError(op, "virtual memory")
+		return nil, nil, drivercall.NilError(op, "virtual memory")
 	}
 	mc := subject.DeviceMem(m.mem).Current()
 	return mc.Virt.(*generation).of, mc, mc.Enter(mc, op)
 }
 
-func (m *Virtual) leave(mc *core.Mem) {
+func (m *Virtual) leave(mc *memstate.Mem) {
 	mc.EndCall()
 	runtime.KeepAlive(m.mem)
 }
@@ -122,7 +125,7 @@ func (m *Virtual) Span(off, size uint64) cu.Span {
 	if m.Cap() == 0 {
 		return cu.Span{}
 	}
-	return subject.NewSpan(core.Span{Mem: subject.DeviceMem(m.mem), Owner: m.mem, Size: m.Cap()}).Span(off, size)
+	return subject.NewSpan(memstate.Span{Mem: subject.DeviceMem(m.mem), Owner: m.mem, Size: m.Cap()}).Span(off, size)
 }
 
 // Grow maps new memory of the device behind the memory that is mapped, until the size is at least n
@@ -139,7 +142,7 @@ func (m *Virtual) Grow(n uint64) error {
 	}
 	defer m.leave(mc)
 	if n > v.size {
-		return core.BadValue(op, mc, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
+		return drivercall.BadValue(op, mc, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
 	}
 	prop, _ := PhysicalOptions{}.prop(v.ctx)
 	for {
@@ -153,7 +156,7 @@ func (m *Virtual) Grow(n uint64) error {
 		}
 		raw, res, own := createPhysical(v.ctx, size, &prop)
 		if res != driver.ResultSuccess {
-			return v.ctx.OutOfMemory(v.ctx.FailAlloc(op, uintptr(v.raw), size, res, own))
+			return memstate.OutOfMemory(v.ctx, memstate.FailAlloc(v.ctx, op, uintptr(v.raw), size, res, own))
 		}
 		err := v.mapAt(raw, v.ctx.Drv.Physical.Add(1), have, size, true)
 		v.ctx.Drv.Table().MemRelease(driver.At{}, raw) // the mapping keeps the memory
@@ -187,7 +190,7 @@ func (m *Virtual) Unmap(off, size uint64) error {
 		case inside && p.size <= size-(p.off-off):
 			return true, nil
 		case inside || off > p.off && off-p.off < p.size:
-			return false, core.BadValue("cuMemUnmap", subject.DeviceMem(m.mem), fmt.Sprintf(
+			return false, drivercall.BadValue("cuMemUnmap", subject.DeviceMem(m.mem), fmt.Sprintf(
 				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off,
 				p.size, p.off))
 		}
@@ -218,16 +221,16 @@ func (m *Virtual) Map(off uint64, p *Physical) error {
 	defer m.leave(mc)
 	pc, err := p.enter(op)
 	if err != nil {
-		return core.About(mc, err)
+		return drivercall.About(mc, err)
 	}
 	defer p.leave()
 	switch {
 	case pc.Ctx.Drv != v.ctx.Drv:
 		return core.MixedError(op, pc, mc)
 	case off > v.size || pc.size > v.size-off:
-		return core.BadValue(op, mc, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
+		return drivercall.BadValue(op, mc, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
 	case off%v.unit != 0:
-		return core.BadValue(op, mc, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
+		return drivercall.BadValue(op, mc, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
 	}
 	return v.mapAt(pc.raw, pc.physical, off, pc.size, false)
 }
@@ -248,19 +251,19 @@ func (m *Virtual) SetAccess(dev *cu.Device, a Access) error {
 	of := subject.Device(dev)
 	switch {
 	case of == nil:
-		return core.NilArgError(op, mc, "device")
+		return drivercall.NilArgError(op, mc, "device")
 	case of.Drv != v.ctx.Drv:
-		return core.Misuse(op, mc, cu.ErrDriverMismatch,
+		return drivercall.Misuse(op, mc, cu.ErrDriverMismatch,
 			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
-		return core.BadValue(op, mc, "unknown access "+a.String()+": see memory.Access")
+		return drivercall.BadValue(op, mc, "unknown access "+a.String()+": see memory.Access")
 	}
 	if a != AccessReadWrite {
 		if err := v.endWork(op); err != nil {
 			return err
 		}
 	}
-	return v.setAccess(driver.MemAccessDesc{Location: core.DeviceLocation(of.Raw), Flags: int32(a)})
+	return v.setAccess(driver.MemAccessDesc{Location: memstate.DeviceLocation(of.Raw), Flags: int32(a)})
 }
 
 // Access returns how a device may access the memory that is mapped at byte off (cuMemGetAccess).
@@ -273,12 +276,12 @@ func (m *Virtual) Access(off uint64, dev *cu.Device) (Access, error) {
 	defer m.leave(mc)
 	of := subject.Device(dev)
 	if of == nil {
-		return 0, core.NilArgError(op, mc, "device")
+		return 0, drivercall.NilArgError(op, mc, "device")
 	}
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, mc, off)
 	}
-	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, core.DeviceLocation(of.Raw), v.raw+driver.DevicePtr(off))
+	flags, res := v.ctx.Drv.Table().MemGetAccess(driver.At{}, memstate.DeviceLocation(of.Raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
 		return 0, v.ctx.CallError(op, mc.Handle(), res)
 	}
@@ -311,7 +314,7 @@ func (m *Virtual) Physical(off uint64) (*Physical, error) {
 // done. Further calls return nil.
 func (m *Virtual) Close() error {
 	if m == nil || m.mem == nil {
-		return core.NilError("cuMemAddressFree", "virtual memory")
+		return drivercall.NilError("cuMemAddressFree", "virtual memory")
 	}
 	return m.mem.Close()
 }

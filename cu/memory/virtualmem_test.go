@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cu/memory"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -36,7 +35,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	if m.Size() != 0 || m.Cap() != 64*MiB {
 		t.Errorf("size %d, capacity %d", m.Size(), m.Cap())
 	}
-	r.Is(r.S.Memset(m.Span(0, 1), 1), core.ErrInvalid)
+	r.Is(r.S.Memset(m.Span(0, 1), 1), drivercall.ErrInvalid)
 	NoErr(t, m.Grow(0))
 	NoErr(t, m.Grow(1))
 	addr := m.Handle()
@@ -73,7 +72,7 @@ func TestVirtualMemGrows(t *testing.T) {
 	if diff := cmp.Diff(in, out); diff != "" {
 		t.Error(diff)
 	}
-	r.Is(m.Grow(64*MiB+1), core.ErrInvalid)
+	r.Is(m.Grow(64*MiB+1), drivercall.ErrInvalid)
 	NoErr(t, m.Grow(64*MiB))
 	NoErr(t, m.Mem().Memset(3))
 	NoErr(t, m.Close())
@@ -140,7 +139,7 @@ func TestVirtualMemUnmap(t *testing.T) {
 	for n := uint64(2 * MiB); n <= 8*MiB; n += 2 * MiB {
 		NoErr(t, m.Grow(n))
 	}
-	r.Is(m.Unmap(MiB, 2*MiB), core.ErrInvalid)
+	r.Is(m.Unmap(MiB, 2*MiB), drivercall.ErrInvalid)
 	NoErr(t, m.Unmap(10*MiB, 2*MiB)) // nothing is mapped there
 	r.Hold(r.S)
 	NoErr(t, r.S.Memset(m.Mem(), 1))
@@ -155,7 +154,7 @@ func TestVirtualMemUnmap(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	wantLeft(r, 0, 4, 1)
-	r.Is(r.Other.Memset(m.Span(0, 3*MiB), 1), core.ErrInvalid)
+	r.Is(r.Other.Memset(m.Span(0, 3*MiB), 1), drivercall.ErrInvalid)
 	NoErr(t, r.Other.Memset(m.Span(6*MiB, 2*MiB), 1)) // what is still mapped
 	p := Need(memory.NewPhysical(r.GPU, 4*MiB, memory.PhysicalOptions{}))(t)
 	defer p.Close()
@@ -255,9 +254,9 @@ func TestPhysicalMem(t *testing.T) {
 		t.Error(diff)
 	}
 	NoErr(t, m.Map(0, p))
-	r.Is(m.Map(2*MiB, p), core.ErrInvalid)
-	r.Is(m.Map(1, p), core.ErrInvalid)
-	r.Is(m.Map(14*MiB, p), core.ErrInvalid)
+	r.Is(m.Map(2*MiB, p), drivercall.ErrInvalid)
+	r.Is(m.Map(1, p), drivercall.ErrInvalid)
+	r.Is(m.Map(14*MiB, p), drivercall.ErrInvalid)
 	NoErr(t, m.Map(6*MiB, p))
 	if m.Size() != 4*MiB {
 		t.Errorf("the size is %d", m.Size())
@@ -296,21 +295,21 @@ func TestPhysicalMem(t *testing.T) {
 	r.Is(r.S.Memset(m.Mem(), 1), ResultInvalidValue)
 	NoErr(t, m.SetAccess(dev, memory.AccessReadWrite))
 	NoErr(t, r.S.Memset(m.Mem(), 1))
-	r.Is(m.SetAccess(dev, 2), core.ErrInvalid)
+	r.Is(m.SetAccess(dev, 2), drivercall.ErrInvalid)
 	_, err = m.Access(12*MiB, dev)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = m.Physical(12 * MiB)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = memory.NewPhysical(r.GPU, 1<<50, memory.PhysicalOptions{})
 	r.Is(err, ResultOutOfMemory)
 	_, err = memory.NewPhysical(r.GPU, 1, memory.PhysicalOptions{Location: memory.Location{Type: memory.LocationHostNUMACurrent}})
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = memory.NewPhysical(r.GPU, 0, memory.PhysicalOptions{})
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	_, err = memory.Reserve(r.GPU, 1<<60)
 	r.Is(err, ResultOutOfMemory)
 	_, err = memory.Reserve(r.GPU, 0)
-	r.Is(err, core.ErrInvalid)
+	r.Is(err, drivercall.ErrInvalid)
 	for _, m := range []*memory.Virtual{nil, {}} {
 		r.Is(m.Grow(1), ErrNil)
 		r.Is(m.Close(), ErrNil)
@@ -377,7 +376,7 @@ func TestVirtualMemStorm(t *testing.T) {
 						}
 					}
 					if err != nil && !errors.Is(err, ErrClosed) && !strings.Contains(err.Error(), stillInUse) &&
-						!errors.Is(err, core.ErrInvalid) {
+						!errors.Is(err, drivercall.ErrInvalid) {
 						t.Error(err)
 					}
 				}

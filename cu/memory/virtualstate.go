@@ -12,7 +12,9 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // This file has the memory that is mapped at reserved addresses, and the protocol by which it is
@@ -26,10 +28,10 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = core.MemoryKind{MemoryTraits: core.MemoryTraits{Tracked: true}, MemoryFuncs: &core.MemoryFuncs{
+var virtualMemory = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Tracked: true}, MemoryFuncs: &memstate.MemoryFuncs{
 	Name:     "virtual memory",
 	Unshared: "the memory is virtual: use memory.Physical.Export, or Context.Alloc",
-	Free:     func(mc *core.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },
+	Free:     func(mc *memstate.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },
 }}
 
 // virtualCore is a range of addresses, with the memory that is mapped there.
@@ -39,7 +41,7 @@ type virtualCore struct {
 	size uint64
 	unit uint64 // sizes and offsets of mappings are multiples of it
 	// now is the generation that new work uses.
-	now atomic.Pointer[core.Mem]
+	now atomic.Pointer[memstate.Mem]
 	// length is the number of bytes that are mapped from the beginning without a gap.
 	length atomic.Uint64
 	// parts are the mappings, in the order of their offsets. The slice is replaced and never changed.
@@ -102,18 +104,18 @@ type generation struct {
 	unmap []*part
 	last  bool
 	// next is the next generation, with a call in flight for this one.
-	next *core.Mem
+	next *memstate.Mem
 }
 
 // Current returns the memory that stands for the range now.
-func (g *generation) Current() *core.Mem { return g.of.now.Load() }
+func (g *generation) Current() *memstate.Mem { return g.of.now.Load() }
 
 // Length returns how many bytes of the range are mapped.
 func (g *generation) Length() uint64 { return g.of.length.Load() }
 
 // newGeneration returns a new core.Mem. The caller is a user of the context.
-func (v *virtualCore) newGeneration() *core.Mem {
-	mc := &core.Mem{Is: virtualMemory, Raw: v.raw, Size: v.size, Virt: &generation{of: v}}
+func (v *virtualCore) newGeneration() *memstate.Mem {
+	mc := &memstate.Mem{Is: virtualMemory, Raw: v.raw, Size: v.size, Virt: &generation{of: v}}
 	mc.UsedStreams = new(core.StreamSet)
 	mc.Init(mc, v.ctx)
 	return mc
@@ -217,10 +219,10 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.state.Load() == gonePart })
 	switch parts := v.list(); {
 	case slices.ContainsFunc(parts, overlaps):
-		return op, 0, core.BadValue(op, v.now.Load(), fmt.Sprintf(
+		return op, 0, drivercall.BadValue(op, v.now.Load(), fmt.Sprintf(
 			"memory is mapped in the %d bytes at %d: unmap it first", size, off))
 	case slices.ContainsFunc(v.leaving, overlaps):
-		return op, 0, core.Misuse(op, v.now.Load(), errLeaving, fmt.Sprintf(
+		return op, 0, drivercall.Misuse(op, v.now.Load(), errLeaving, fmt.Sprintf(
 			"%d bytes at %d: end the calls, and close the graphs, that use the memory", size, off))
 	}
 	t, addr := v.ctx.Drv.Table(), v.raw+driver.DevicePtr(off)
@@ -250,8 +252,8 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 var errLeaving = errors.New("the memory that was unmapped there is still in use")
 
 // errUnmappedAt returns the error for an offset without memory.
-func errUnmappedAt(op string, of core.Named, off uint64) error {
-	return core.BadValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: "+
+func errUnmappedAt(op string, of drivercall.Named, off uint64) error {
+	return drivercall.BadValue(op, of, fmt.Sprintf("no memory is mapped at offset %d: "+
 		"use memory.Virtual.Grow or memory.Virtual.Map", off))
 }
 
@@ -266,7 +268,7 @@ func (v *virtualCore) endWork(op string) error {
 		return detailed(err, "the access does not change: set it on another goroutine, or after the function")
 	}
 	if !old.Freed.Load() { // which also the generations before it are then
-		return core.Misuse(op, v.now.Load(), errInUse, "end the calls, and close the graphs, that use the memory")
+		return drivercall.Misuse(op, v.now.Load(), errInUse, "end the calls, and close the graphs, that use the memory")
 	}
 	return nil
 }
@@ -294,7 +296,7 @@ func detailed(err error, detail string) error {
 
 // retire makes another generation the current one, and returns the old one, or nil if take chooses
 // no mapping. Without take all mappings stay.
-func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*core.Mem, error) {
+func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memstate.Mem, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old := v.now.Load()
@@ -347,7 +349,7 @@ func (v *virtualCore) leave(parts []*part) []*part {
 }
 
 // end marks the range as closed, and returns the last generation, or nil if that was done before.
-func (v *virtualCore) end() *core.Mem {
+func (v *virtualCore) end() *memstate.Mem {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
@@ -419,7 +421,7 @@ func (v *virtualCore) setAccess(desc driver.MemAccessDesc) error {
 	}
 	e := v.ctx.CallError("cuMemSetAccess", uintptr(v.raw), res)
 	if changed != nil {
-		e.Detail = core.Join("the driver has changed a part, and failed to undo that: the access to "+
+		e.Detail = drivercall.Join("the driver has changed a part, and failed to undo that: the access to "+
 			strings.Join(changed, ", ")+" is the new one", e.Detail)
 	}
 	return e

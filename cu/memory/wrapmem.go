@@ -8,6 +8,8 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -48,7 +50,7 @@ func Wrap(c *cu.Context, addr, size uint64) (*cu.DeviceMem, error) {
 	if err != nil {
 		return nil, err
 	}
-	mc := &core.Mem{Is: is, Raw: driver.DevicePtr(addr), Size: size, Capacity: size}
+	mc := &memstate.Mem{Is: is, Raw: driver.DevicePtr(addr), Size: size, Capacity: size}
 	mc.End = func(at driver.At) (string, driver.Result) {
 		if !at.NoWait { // the program's Close has waited for the work
 			for _, sc := range mc.UsedStreams.List() {
@@ -67,18 +69,18 @@ var errUnknownMem = errors.New("the driver knows no memory at the address")
 
 // The kinds of memory that other code of the process has allocated.
 var (
-	wrappedMemory = core.MemoryKind{
-		MemoryTraits: core.MemoryTraits{Tracked: true, Others: true, Wrapped: true},
-		MemoryFuncs: &core.MemoryFuncs{
+	wrappedMemory = memstate.MemoryKind{
+		MemoryTraits: memstate.MemoryTraits{Tracked: true, Others: true, Wrapped: true},
+		MemoryFuncs: &memstate.MemoryFuncs{
 			Name:     "memory of other code",
-			Free:     (*core.Mem).FreeByEnd,
+			Free:     (*memstate.Mem).FreeByEnd,
 			Unshared: unsharedWrapped,
 		},
 	}
-	wrappedManaged = core.MemoryKind{MemoryTraits: core.MemoryTraits{Everywhere: true, Tracked: true, Managed: true,
-		Others: true, Wrapped: true}, MemoryFuncs: &core.MemoryFuncs{
+	wrappedManaged = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Everywhere: true, Tracked: true, Managed: true,
+		Others: true, Wrapped: true}, MemoryFuncs: &memstate.MemoryFuncs{
 		Name:     "memory of other code",
-		Free:     (*core.Mem).FreeByEnd,
+		Free:     (*memstate.Mem).FreeByEnd,
 		Unshared: unsharedWrapped,
 	}}
 )
@@ -88,15 +90,15 @@ const unsharedWrapped = "other code has allocated the memory: " +
 
 // wrapKind returns the kind of memory that other code has allocated, or an error if the context
 // cannot use all of it.
-func wrapKind(c *core.Context, addr, size uint64) (kind core.MemoryKind, err error) {
+func wrapKind(c *core.Context, addr, size uint64) (kind memstate.MemoryKind, err error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
-		return kind, core.Misuse(wrapOp, c, cu.ErrNil, "the address is 0: pass a CUdeviceptr")
+		return kind, drivercall.Misuse(wrapOp, c, cu.ErrNil, "the address is 0: pass a CUdeviceptr")
 	case size == 0:
-		return kind, core.BadValue(wrapOp, c, "the size is 0 bytes: ask for at least one")
+		return kind, drivercall.BadValue(wrapOp, c, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return kind, core.BadValue(wrapOp, c,
+		return kind, drivercall.BadValue(wrapOp, c,
 			fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := wrappable(c, addr)
@@ -131,7 +133,7 @@ func wrapKind(c *core.Context, addr, size uint64) (kind core.MemoryKind, err err
 
 // outside returns the error for memory that is not inside one allocation.
 func outside(c *core.Context, size, addr, start, n uint64) error {
-	return core.BadValue(wrapOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
+	return drivercall.BadValue(wrapOp, c, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
 		"the driver knows %d bytes at %#x", size, addr, n, start))
 }
 
@@ -145,18 +147,18 @@ func wrappable(c *core.Context, addr uint64) (PointerInfo, error) {
 	own := info.Device != nil && subject.Device(info.Device).Raw == c.Dev
 	switch {
 	case info.Type == TypeUnregistered:
-		return info, core.NewError(wrapOp, c, cu.ResultInvalidValue, errUnknownMem,
+		return info, drivercall.NewError(wrapOp, c, cu.ResultInvalidValue, errUnknownMem,
 			fmt.Sprintf("pass the address of memory that is allocated, and of this driver, instead of %#x", addr))
 	case info.Type == TypeHost:
-		return info, core.BadValue(wrapOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
+		return info, drivercall.BadValue(wrapOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
 			"or let package cu allocate it by Context.AllocHost", addr))
 	case info.Managed:
 		return info, nil
 	case info.Context != 0 && info.Context != uintptr(c.Raw):
-		return info, core.Misuse(wrapOp, c, cu.ErrContextMismatch, fmt.Sprintf(
+		return info, drivercall.Misuse(wrapOp, c, cu.ErrContextMismatch, fmt.Sprintf(
 			"the memory is of context %#x, not of %#x: wrap it with its own context", info.Context, c.Raw))
 	case info.DevicePointer != addr, access == AccessRead, !own && access != AccessReadWrite:
-		return info, core.Misuse(wrapOp, c, cu.ErrDeviceMismatch, fmt.Sprintf(
+		return info, drivercall.Misuse(wrapOp, c, cu.ErrDeviceMismatch, fmt.Sprintf(
 			"device %d cannot read and write the memory at %#x: wrap it with a context of another device, "+
 				"or let its owner allow the access", c.Dev, addr))
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
 
@@ -30,20 +30,20 @@ type Op uint8
 
 // The operations.
 const (
-	EventCreate Op = Op(core.TraceEventCreate) // cuEventCreate, cuIpcOpenEventHandle
+	EventCreate Op = Op(drivercall.TraceEventCreate) // cuEventCreate, cuIpcOpenEventHandle
 	// cuEventRecord; cuCtxRecordEvent and cuGreenCtxRecordEvent, with Stream 0
-	EventRecord      Op = Op(core.TraceEventRecord)
-	EventDestroy     Op = Op(core.TraceEventDestroy)     // cuEventDestroy
-	EventSynchronize Op = Op(core.TraceEventSynchronize) // cuEventSynchronize
-	EventQuery       Op = Op(core.TraceEventQuery)       // cuEventQuery
-	StreamCreate     Op = Op(core.TraceStreamCreate)     // cuStreamCreate
-	StreamDestroy    Op = Op(core.TraceStreamDestroy)    // cuStreamDestroy
+	EventRecord      Op = Op(drivercall.TraceEventRecord)
+	EventDestroy     Op = Op(drivercall.TraceEventDestroy)     // cuEventDestroy
+	EventSynchronize Op = Op(drivercall.TraceEventSynchronize) // cuEventSynchronize
+	EventQuery       Op = Op(drivercall.TraceEventQuery)       // cuEventQuery
+	StreamCreate     Op = Op(drivercall.TraceStreamCreate)     // cuStreamCreate
+	StreamDestroy    Op = Op(drivercall.TraceStreamDestroy)    // cuStreamDestroy
 	// cuStreamWaitEvent; cuCtxWaitEvent and cuGreenCtxWaitEvent, with Stream 0
-	StreamWait        Op = Op(core.TraceStreamWait)
-	StreamSynchronize Op = Op(core.TraceStreamSynchronize) // cuStreamSynchronize
-	StreamQuery       Op = Op(core.TraceStreamQuery)       // cuStreamQuery
-	Launch            Op = Op(core.TraceLaunch)            // cuLaunchKernel
-	GraphLaunch       Op = Op(core.TraceGraphLaunch)       // cuGraphLaunch
+	StreamWait        Op = Op(drivercall.TraceStreamWait)
+	StreamSynchronize Op = Op(drivercall.TraceStreamSynchronize) // cuStreamSynchronize
+	StreamQuery       Op = Op(drivercall.TraceStreamQuery)       // cuStreamQuery
+	Launch            Op = Op(drivercall.TraceLaunch)            // cuLaunchKernel
+	GraphLaunch       Op = Op(drivercall.TraceGraphLaunch)       // cuGraphLaunch
 )
 
 // String returns the name of the C function that makes the operation most often. An event that was
@@ -115,12 +115,12 @@ func Add(d *cu.Driver, t Tracer) (remove func()) {
 	if dc == nil || t == nil {
 		return func() {}
 	}
-	mine := new(core.OpTracer(func(op core.TraceOp, e driver.Event, s driver.Stream) {
+	mine := new(drivercall.OpTracer(func(op drivercall.TraceOp, e driver.Event, s driver.Stream) {
 		t(operation(op, e, s))
 	}))
-	dc.ChangeTracers(func(l *core.Tracers) { l.Ops = append(l.Ops, mine) })
+	dc.ChangeTracers(func(l *drivercall.Tracers) { l.Ops = append(l.Ops, mine) })
 	return func() {
-		dc.ChangeTracers(func(l *core.Tracers) { l.Ops = core.Without(l.Ops, mine) })
+		dc.ChangeTracers(func(l *drivercall.Tracers) { l.Ops = drivercall.Without(l.Ops, mine) })
 	}
 }
 
@@ -131,15 +131,15 @@ func AddCalls(d *cu.Driver, t CallTracer) (remove func()) {
 	if dc == nil || t == nil {
 		return func() {}
 	}
-	mine := new(core.CallTracer(func(op core.TraceOp, e driver.Event, s driver.Stream, c core.ReturnedCall) {
+	mine := new(drivercall.CallTracer(func(op drivercall.TraceOp, e driver.Event, s driver.Stream, c drivercall.ReturnedCall) {
 		t(Call{Operation: operation(op, e, s), Start: c.Start, Duration: c.Took, Result: c.Result})
 	}))
-	dc.ChangeTracers(func(l *core.Tracers) { l.Calls = append(l.Calls, mine) })
+	dc.ChangeTracers(func(l *drivercall.Tracers) { l.Calls = append(l.Calls, mine) })
 	return func() {
-		dc.ChangeTracers(func(l *core.Tracers) { l.Calls = core.Without(l.Calls, mine) })
+		dc.ChangeTracers(func(l *drivercall.Tracers) { l.Calls = drivercall.Without(l.Calls, mine) })
 	}
 }
 
-func operation(op core.TraceOp, e driver.Event, s driver.Stream) Operation {
+func operation(op drivercall.TraceOp, e driver.Event, s driver.Stream) Operation {
 	return Operation{Op: Op(op), Event: uintptr(e), Stream: uintptr(s)}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -245,11 +246,11 @@ func (sc *Stream) endCapture(at driver.At, c *capture) driver.Result {
 	c.streams = nil
 	d.Captures.mu.Unlock()
 	defer d.Capturing.Add(-1)
-	EachDespitePanic(len(streams), func(i int) {
+	drivercall.EachDespitePanic(len(streams), func(i int) {
 		s := streams[i]
-		s.Shared.captureLock.Lock() // no call adds objects to the graph from now on
+		s.Shared.CaptureLock.Lock() // no call adds objects to the graph from now on
 		s.Shared.Capture.CompareAndSwap(c, nil)
-		s.Shared.captureLock.Unlock()
+		s.Shared.CaptureLock.Unlock()
 		s.countBlocking(-1)
 		s.EndCall()
 	})
@@ -343,9 +344,9 @@ func (sc *Stream) captureInvalidated() bool {
 // does not wait for other calls that enqueue work.
 func (sc *Stream) captureAfterWork() *capture {
 	if sc.Shared.changing.Load() { // for at most capturegate.Patience
-		sc.Shared.captureLock.RLock()
+		sc.Shared.CaptureLock.RLock()
 		//lint:ignore SA2001 waits for the end of the change
-		sc.Shared.captureLock.RUnlock()
+		sc.Shared.CaptureLock.RUnlock()
 	}
 	return sc.currentCapture()
 }
@@ -399,9 +400,9 @@ func (sc *Stream) Captured(op string) bool {
 		return true
 	}
 	defer sc.EndCall()
-	sc.BeginLegacy()
-	defer sc.EndLegacy()
+	sc.EnterGate()
+	defer sc.LeaveGate()
 	at := sc.At
 	at.Relaxed = true
-	return sc.unlessCaptured(at) != nil
+	return sc.UnlessCaptured(at) != nil
 }

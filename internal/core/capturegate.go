@@ -41,14 +41,14 @@ func (c *Context) endWhole()   { c.CaptureGate.Whole.End() }
 
 // BeginLegacy precedes a call of the driver on the stream, and EndLegacy follows it. Both do
 // nothing if the stream is not the legacy default stream.
-func (sc *Stream) BeginLegacy() {
+func (sc *Stream) EnterGate() {
 	if sc.Raw == driver.CU_STREAM_LEGACY && !sc.Ctx.CaptureGate.Legacy.TryBegin() {
 		sc.Ctx.CaptureGate.Legacy.Begin(sc.Ctx.Drv.Table().Clock())
 	}
 }
 
 // EndLegacy follows a call of the driver that BeginLegacy preceded.
-func (sc *Stream) EndLegacy() {
+func (sc *Stream) LeaveGate() {
 	if sc.Raw == driver.CU_STREAM_LEGACY {
 		sc.Ctx.CaptureGate.Legacy.End()
 	}
@@ -56,7 +56,7 @@ func (sc *Stream) EndLegacy() {
 
 // tryBeginLegacy is BeginLegacy for background calls of the library. It reports false instead of
 // waiting.
-func (sc *Stream) tryBeginLegacy() bool {
+func (sc *Stream) TryEnterGate() bool {
 	return sc.Raw != driver.CU_STREAM_LEGACY || sc.Ctx.CaptureGate.Legacy.TryBegin()
 }
 

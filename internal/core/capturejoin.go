@@ -18,8 +18,8 @@ import (
 func (sc *Stream) WaitEvent(e driver.Event, of *capture) driver.Result {
 	captures := &sc.Ctx.Drv.Captures
 	if of == nil || sc.Raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
-		sc.BeginLegacy()
-		defer sc.EndLegacy()
+		sc.EnterGate()
+		defer sc.LeaveGate()
 		return sc.Ctx.Drv.Table().StreamWaitEvent(sc.At, sc.Raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	}
 	defer sc.Shared.change()()

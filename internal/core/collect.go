@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // This file lets Go's garbage collector find abandoned memory when a call of the program finds too little. The
@@ -103,8 +104,9 @@ func until(limit time.Duration, condition func() bool) {
 	}
 }
 
-// abandoned notes an object whose owner is abandoned, and that has so much memory.
-func (c *collector) abandoned(bytes uint64) {
+// NoteAbandoned notes an object whose owner is abandoned, and that has so much memory.
+func (d *Driver) NoteAbandoned(bytes uint64) {
+	c := &d.collector
 	c.found.Add(1)
 	c.bytes.Add(bytes)
 }
@@ -118,7 +120,7 @@ func (own *Collection) Explain(e *cuerror.Error) *cuerror.Error {
 	if own.bytes > 0 {
 		found = fmt.Sprintf("%d bytes of abandoned memory: close memory that is not needed any more", own.bytes)
 	}
-	e.Detail = Join("the garbage collector has run, and has found "+found, e.Detail)
+	e.Detail = drivercall.Join("the garbage collector has run, and has found "+found, e.Detail)
 	return e
 }
 
@@ -157,13 +159,13 @@ func (c *Context) Allocate(call func() driver.Result) (driver.Result, *Collectio
 	return c.Drv.Allocate(c.Dev, call)
 }
 
-// Retry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
+// FreeAndRetry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
 // called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be wrong
 // after a first attempt that has done a part: then the program may repeat the call. There is no further attempt while a
 // host function runs: the call may be made by the function, and what is freed may be in use behind it.
 //
 // The caller holds no lock.
-func (c *Context) Retry(op string, err error, call func() error) error {
+func (c *Context) FreeAndRetry(op string, err error, call func() error) error {
 	e := LacksMemory(op, err)
 	if e == nil || c.Drv.collector.hostFuncs.Load() > 0 {
 		return err
@@ -179,7 +181,7 @@ func (c *Context) Retry(op string, err error, call func() error) error {
 	if e != nil {
 		own.Explain(e)
 		if call == nil && freed {
-			e.Detail = Join(FreedDetail, e.Detail)
+			e.Detail = drivercall.Join(FreedDetail, e.Detail)
 		}
 	}
 	return err
@@ -203,4 +205,27 @@ func Allocated[T any](c *Context, call func() (T, driver.Result)) (object T, res
 		return res
 	})
 	return object, res, own
+}
+
+// FreeAndRetry is Context.FreeAndRetry for a call that enqueues work on the stream. If the stream is being captured, also by other
+// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of
+// memory.
+// sc may be nil if err is no lack of memory.
+func (sc *Stream) FreeAndRetry(op string, err error, call func() error) error {
+	if LacksMemory(op, err) == nil || sc.Captured(op) {
+		return err
+	}
+	return sc.Ctx.FreeAndRetry(op, err, call)
+}
+
+// CallWithRetry is FreeAndRetry with the first attempt. sc may be nil if call then returns another error.
+func (sc *Stream) CallWithRetry(op string, call func() error) error {
+	return sc.FreeAndRetry(op, call(), call)
+}
+
+// CallHostFunc calls a function for a stream: FreeAndRetry frees nothing meanwhile.
+func (d *Driver) CallHostFunc(f func()) {
+	d.collector.hostFuncs.Add(1)
+	defer d.collector.hostFuncs.Add(-1)
+	f()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/capturegate"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/slab"
@@ -21,10 +22,10 @@ type ContextOwner struct {
 // Begin begins a call on the context. EndCall ends it. o is nil for a nil or zero cu.Context.
 func (o *ContextOwner) Begin(op string) (*Context, error) {
 	if o == nil {
-		return nil, NilError(op, "context")
+		return nil, drivercall.NilError(op, "context")
 	}
 	if !o.Acquire(o) {
-		return nil, ClosedError(op, o.Context)
+		return nil, drivercall.ClosedError(op, o.Context)
 	}
 	return o.Context, nil
 }
@@ -49,7 +50,7 @@ type Context struct {
 	// Cells is the memory of the context's timelines.
 	Cells cells
 	// Pool is the context's pool of events, a *EventPool, or nil if no cu.EventPool uses it.
-	Pool  Named
+	Pool  drivercall.Named
 	Peers peers
 	// Calls are the functions that the context's streams have yet to call.
 	Calls hostCalls
@@ -103,16 +104,16 @@ type ContextStreams struct {
 	// CaptureGate separates captures of the context's streams from calls that the driver checks
 	// against captures.
 	CaptureGate *capturegate.Context
-	// legacy is the legacy default stream, for calls without a stream, or nil before its first use.
-	legacy atomic.Pointer[Stream]
+	// Legacy is the legacy default stream, for calls without a stream, or nil before its first use.
+	Legacy atomic.Pointer[Stream]
 }
 
 // CloseAbandoned closes an owner that the garbage collector has found.
 func (o *ContextOwner) CloseAbandoned() {
 	if first, last := o.Close(); first {
 		o.Context.Owners.Add(-1) // waits of the context continue
-		o.Context.Drv.collector.abandoned(0)
-		o.Context.Drv.Leak(LeakReport{Kind: "context", Handle: uintptr(o.Context.Raw), Abandoned: true})
+		o.Context.Drv.NoteAbandoned(0)
+		o.Context.Drv.Leak(drivercall.LeakReport{Kind: "context", Handle: uintptr(o.Context.Raw), Abandoned: true})
 		if last {
 			o.Context.EndHold()
 		}
@@ -211,7 +212,7 @@ func (c *Context) abandon() {
 		d.forget(c)
 		go func() {
 			if err := c.releaseCUDA(BackgroundAt()); err != nil {
-				d.Leak(LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
+				d.Leak(drivercall.LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
 			}
 		}()
 	default:
@@ -245,7 +246,7 @@ func (c *Context) ReviveLocked() bool {
 func (c *Context) unlistAbandoned() {
 	if c.Abandoned {
 		c.Abandoned = false
-		c.Drv.Abandoned = Without(c.Drv.Abandoned, c)
+		c.Drv.Abandoned = drivercall.Without(c.Drv.Abandoned, c)
 	}
 }
 
@@ -267,7 +268,7 @@ func (c *Context) Release() error {
 	ended, res := c.Drv.Table().BeginWait(c.Raw)
 	if res != driver.ResultSuccess {
 		c.abandon() // the next freeing call releases it
-		return EndlessError("cuCtxSynchronize", uintptr(c.Raw), res)
+		return drivercall.EndlessError("cuCtxSynchronize", uintptr(c.Raw), res)
 	}
 	defer ended()
 	if c.beginRelease() {
@@ -277,10 +278,10 @@ func (c *Context) Release() error {
 	return nil
 }
 
-// releaseLate is Release, and reports an error to the leak hook.
-func (c *Context) releaseLate() {
-	if err := c.Release(); err != nil && !errors.Is(err, ErrInHostFunc) {
-		c.Drv.Leak(LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
+// ReleaseLate is Release, and reports an error to the leak hook.
+func (c *Context) ReleaseLate() {
+	if err := c.Release(); err != nil && !errors.Is(err, drivercall.ErrInHostFunc) {
+		c.Drv.Leak(drivercall.LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
 	}
 }
 
@@ -318,14 +319,14 @@ func (c *Context) releaseCUDA(at driver.At) (err error) {
 		func() { c.endEvents(at) },
 		func() { err = c.end(at) },
 	}
-	EachDespitePanic(len(steps), func(i int) { steps[i]() }) // all steps, also if a tracer panics
+	drivercall.EachDespitePanic(len(steps), func(i int) { steps[i]() }) // all steps, also if a tracer panics
 	return err
 }
 
 // end releases the claim when the work of timelines is done.
 func (c *Context) end(at driver.At) (err error) {
 	defer c.dropHostFuncs()
-	EachDespitePanic(2, func(step int) { // both steps, also if a tracer panics
+	drivercall.EachDespitePanic(2, func(step int) { // both steps, also if a tracer panics
 		switch {
 		case step == 0:
 			c.endTimelines(&err)
@@ -339,7 +340,7 @@ func (c *Context) end(at driver.At) (err error) {
 // endClaim releases the claim.
 func (c *Context) endClaim(at driver.At) error {
 	d := c.Drv
-	left, in := c.detachSlabs(at), c.place() // other code may keep the CUDA context
+	left, in := c.detachSlabs(at), c.Place() // other code may keep the CUDA context
 	defer func() { d.Slabs.Put(left, in) }()
 	switch c.Claim {
 	case Retained:
@@ -370,7 +371,7 @@ func (c *Context) endClaim(at driver.At) error {
 // ReleasePrimary releases a claim to the primary context that turned out to be unnecessary.
 func (d *Driver) ReleasePrimary(dev driver.Device) {
 	if res := d.Table().DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev); res != driver.ResultSuccess {
-		d.Leak(LeakReport{Kind: "context", Err: d.ResultError("cuDevicePrimaryCtxRelease", 0, res)})
+		d.Leak(drivercall.LeakReport{Kind: "context", Err: d.ResultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }
 
@@ -379,9 +380,9 @@ func (d *Driver) ReleasePrimary(dev driver.Device) {
 // gone; contexts of the library have no deferred objects then.
 func (c *Context) keepDeferred() {
 	for _, r := range c.Deferred.All() { // no other goroutine uses the context any more
-		c.Drv.Leak(LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Err: r.keepForever(ErrBorrowed)})
-		if m, ok := r.Self.(memoryObject); ok {
-			m.unmark()
+		c.Drv.Leak(drivercall.LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Err: r.keepForever(ErrBorrowed)})
+		if m, ok := r.Self.(MemoryObject); ok {
+			m.Unmark()
 		}
 	}
 }

@@ -6,13 +6,14 @@ import (
 
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/remedy"
 )
 
 // Member is an object of a context.
 type Member interface {
-	Named
+	drivercall.Named
 	Context() *Context
 }
 
@@ -30,8 +31,8 @@ type inRole struct {
 }
 
 // Kind names the kind of the object in errors and reports.
-func (r inRole) Kind() string  { return r.role }
-func (r inRole) inRole() Named { return r.Member }
+func (r inRole) Kind() string             { return r.role }
+func (r inRole) inRole() drivercall.Named { return r.Member }
 
 // Mismatch returns the mistake of using objects of two different contexts together.
 func Mismatch(a, b *Context) error {
@@ -47,7 +48,7 @@ func Mismatch(a, b *Context) error {
 // MixedError returns the error for using objects of two different contexts together.
 func MixedError(op string, a, b Member) error {
 	x, y := a.Context(), b.Context()
-	err, its, other := Mismatch(x, y), a.Kind(), label(b)
+	err, its, other := Mismatch(x, y), a.Kind(), drivercall.Label(b)
 	var detail string
 	switch err {
 	case mistake.ErrDriverMismatch:
@@ -61,7 +62,7 @@ func MixedError(op string, a, b Member) error {
 			"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
 			its, x.Raw, other, y.Raw, x.Dev)
 	}
-	return Misuse(op, a, err, detail)
+	return drivercall.Misuse(op, a, err, detail)
 }
 
 // StandIn stands for an object that has no core.
@@ -85,11 +86,11 @@ func (s StandIn) Context() *Context { return s.Ctx }
 func (d *Driver) ResultError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	if after, code, ok := res.After(); ok {
 		e := d.ResultError(after, 0, code)
-		setAfterSuccess(e, op)
+		drivercall.SetAfterSuccess(e, op)
 		return e
 	}
-	e := d.silentError(op, handle, res)
-	d.addExplanation(e, op, res)
+	e := d.SilentError(op, handle, res)
+	d.AddExplanation(e, op, res)
 	d.NoteInvalidating(e)
 	return e
 }
@@ -107,39 +108,39 @@ func (c *Context) CallError(op string, handle uintptr, res driver.Result) *cuerr
 func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) *cuerror.Error {
 	if after, code, ok := res.After(); ok {
 		e := c.BackgroundError(after, uintptr(c.Raw), code)
-		setAfterSuccess(e, op)
+		drivercall.SetAfterSuccess(e, op)
 		return e
 	}
-	e := c.Drv.silentError(op, handle, res)
+	e := c.Drv.SilentError(op, handle, res)
 	if handle == 0 { // the call is about no other object of the context
-		e.Handle, e.Object = c.Handle(), label(c)
+		e.Handle, e.Object = c.Handle(), drivercall.Label(c)
 	}
 	if res < 0 {
 		return e
 	}
 	first := c.note(op, res)
 	// A program closes many objects then: one error says everything.
-	e.Brief = !first && res.Sticky() && destroys(op)
+	e.Brief = !first && res.Sticky() && drivercall.Destroys(op)
 	if !e.Brief {
-		defer c.Drv.addExplanation(e, op, res)
+		defer c.Drv.AddExplanation(e, op, res)
 	}
 	switch p, lost := c.Poison.Load(), c.Loss.Load(); {
 	case p != nil:
 		e.Err = mistake.ErrContextPoisoned
 		e.Detail = p.Op + " was the first to report it"
 		if !e.Brief {
-			e.Detail = Join(e.Detail+", for work that was enqueued earlier", Join(c.Drv.Remedy(p.Op, p.Res), PoisonedDetail))
+			e.Detail = drivercall.Join(e.Detail+", for work that was enqueued earlier", drivercall.Join(c.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail))
 		}
 		if p.Res != e.Result {
-			e.Detail = Join(e.Detail, "the first error was "+p.Res.Error())
+			e.Detail = drivercall.Join(e.Detail, "the first error was "+p.Res.Error())
 		}
-	case lost != nil && isLoss(e.Result):
-		setLost(e, lost)
+	case lost != nil && drivercall.IsLoss(e.Result):
+		drivercall.SetLost(e, lost)
 	case e.Result == driver.ResultInvalidContext && e.Detail == remedy.Of(e.Result):
 		// The call made the context current, so the context was destroyed.
 		e.Detail = remedy.Of(driver.ResultContextIsDestroyed)
-	case asynchronous(res) && !importsHandle(op):
-		e.Detail = Join("the error may come from work that was enqueued earlier", e.Detail)
+	case drivercall.Asynchronous(res) && !drivercall.ImportsHandle(op):
+		e.Detail = drivercall.Join("the error may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
 }
@@ -147,17 +148,17 @@ func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) 
 // firstErrors are the errors that made a context unusable. Each is set once.
 type firstErrors struct {
 	// Poison is the first sticky error, Loss the first loss of the device.
-	Poison, Loss atomic.Pointer[firstError]
+	Poison, Loss atomic.Pointer[drivercall.FirstError]
 }
 
 // note notes a call's result if it makes the context unusable. It reports whether the call is the first to
 // report a sticky error.
 func (c *Context) note(op string, res driver.Result) (first bool) {
 	if res.Sticky() {
-		first = c.Poison.CompareAndSwap(nil, &firstError{op, res})
+		first = c.Poison.CompareAndSwap(nil, &drivercall.FirstError{Op: op, Res: res})
 		c.Calls.dropAll() // no host function is called any more
 	}
-	if lost := c.Drv.losses.note(op, res, true); lost != nil {
+	if lost := c.Drv.Losses.Note(op, res, true); lost != nil {
 		c.Loss.CompareAndSwap(nil, lost)
 	}
 	return first

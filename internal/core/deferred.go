@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/deferred"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // deferredList has the objects of a context that are not in use any more, and are not freed yet.
@@ -16,14 +17,14 @@ import (
 // for its work.
 type deferredList = deferred.List[*Resource]
 
-// addDeferred adds an object to the deferred ones. No call on the object is in flight or can begin.
-func (c *Context) addDeferred(r *Resource) {
-	m, ok := r.Self.(memoryObject)
+// AddDeferred adds an object to the deferred ones. No call on the object is in flight or can begin.
+func (c *Context) AddDeferred(r *Resource) {
+	m, ok := r.Self.(MemoryObject)
 	if !ok {
 		c.Deferred.Add(r, 0)
 		return
 	}
-	if capacity, fit, reusable := m.reuse(); reusable {
+	if capacity, fit, reusable := m.Reuse(); reusable {
 		c.Deferred.AddReusable(r, capacity, fit)
 	} else {
 		c.Deferred.Add(r, capacity)
@@ -59,8 +60,8 @@ func (c *Context) FreeDeferred() {
 		if done, ok := c.Deferred.Claim(r); ok {
 			freed := c.freeClaimed(r, err)
 			done()
-			if m, ok := r.Self.(memoryObject); ok && freed {
-				m.unmark()
+			if m, ok := r.Self.(MemoryObject); ok && freed {
+				m.Unmark()
 			}
 		}
 	}
@@ -77,10 +78,10 @@ func (c *Context) freeClaimed(r *Resource, err error) bool {
 	}
 	if errors.Is(err, driver.ResultNotPermitted) { // nothing was freed
 		r.Freed.Store(false)
-		c.addDeferred(r)
+		c.AddDeferred(r)
 		return false
 	}
-	c.Drv.Leak(LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Err: err})
+	c.Drv.Leak(drivercall.LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Err: err})
 	return true
 }
 
@@ -101,8 +102,8 @@ func (d *Driver) FreeDeferred(dev driver.Device) (any bool) {
 		}
 	}
 	d.Mu.Unlock()
-	EachDespitePanic(len(held), func(i int) { // also if a tracer panics
-		held[i].releaseLate()
+	drivercall.EachDespitePanic(len(held), func(i int) { // also if a tracer panics
+		held[i].ReleaseLate()
 		held[i].Deferred.WaitFreed()
 	})
 	d.Libraries.WaitFreed()
@@ -110,13 +111,13 @@ func (d *Driver) FreeDeferred(dev driver.Device) (any bool) {
 }
 
 // deferredLibraries are the libraries that the program's next freeing call unloads.
-type deferredLibraries = deferred.List[unloadable]
+type deferredLibraries = deferred.List[Unloadable]
 
-// unloadable is a library. It is an interface, so that programs without libraries do not contain them.
-type unloadable interface {
-	Named
-	// unload unloads the library. It waits for the GPU.
-	unload() error
+// Unloadable is a library. It is an interface, so that programs without libraries do not contain them.
+type Unloadable interface {
+	drivercall.Named
+	// Unload unloads the library. It waits for the GPU.
+	Unload() error
 }
 
 // FreeLibraries unloads the deferred libraries. It waits for the GPU: only calls that are documented
@@ -125,10 +126,10 @@ func (d *Driver) FreeLibraries() (any bool) {
 	for _, l := range d.Libraries.All() {
 		if done, ok := d.Libraries.Claim(l); ok {
 			any = true
-			if err := l.unload(); errors.Is(err, driver.ResultNotPermitted) {
+			if err := l.Unload(); errors.Is(err, driver.ResultNotPermitted) {
 				d.Libraries.Add(l, 0)
 			} else {
-				d.Leak(LeakReport{Kind: l.Kind(), Handle: l.Handle(), Err: err})
+				d.Leak(drivercall.LeakReport{Kind: l.Kind(), Handle: l.Handle(), Err: err})
 			}
 			done()
 		}

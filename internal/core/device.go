@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // Device is a GPU.
@@ -21,5 +22,5 @@ func (dev *Device) Handle() uintptr { return 0 }
 
 // CallError returns the error for a call about the device that the driver answered with res. res is not success.
 func (dev *Device) CallError(op string, res driver.Result) error {
-	return About(dev, dev.Drv.ResultError(op, 0, res))
+	return drivercall.About(dev, dev.Drv.ResultError(op, 0, res))
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
@@ -11,12 +12,12 @@ import (
 
 // Driver is the state of a cu.Driver. The protocols use it, and not the cu.Driver.
 type Driver struct {
-	Access
+	drivercall.Access
 	DriverContexts
 	framePools
 	Captures captures
 	// kept has each *Mem of the program's own memory that the GPU may use for ever.
-	kept sync.Map
+	KeptHost sync.Map
 	// Pools has the pools of memory that the library has created: a *MemPool for each
 	// driver.MemoryPool.
 	Pools sync.Map

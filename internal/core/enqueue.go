@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and
@@ -112,7 +113,7 @@ func (sc *Stream) BeginFast(f WorkFunction) bool {
 	if !sc.BeginTurn(f) {
 		return false
 	}
-	sc.Shared.captureLock.RLock()
+	sc.Shared.CaptureLock.RLock()
 	if c := sc.Shared.Capture.Load(); c != nil && c.Active() {
 		sc.EndFast()
 		return false
@@ -122,7 +123,7 @@ func (sc *Stream) BeginFast(f WorkFunction) bool {
 
 // EndFast ends what BeginFast has begun.
 func (sc *Stream) EndFast() {
-	sc.Shared.captureLock.RUnlock()
+	sc.Shared.CaptureLock.RUnlock()
 	sc.Kept.EndTurn(&sc.Refs, sc)
 }
 
@@ -184,7 +185,7 @@ func (w *Work) leaveCounted() {
 	w.Frame.Args.Restore()
 	counted := w.Frame.counted
 	w.Frame.counted = counted[:0]
-	EachDespitePanic(len(counted), func(i int) {
+	drivercall.EachDespitePanic(len(counted), func(i int) {
 		r := counted[i]
 		counted[i] = nil
 		r.EndCall()
@@ -222,17 +223,20 @@ func (w *Work) Use(r *Resource, o UsedObject) bool {
 	return true
 }
 
+// Captured reports whether the work becomes part of a capture.
+func (w *Work) Captured() bool { return w.capture != nil }
+
 // HoldCapture prevents captures of the stream from beginning and ending until ReleaseCapture. The driver may
 // wait meanwhile for room in the stream's queue. Only the beginning and the end of a capture of the
 // stream, and a wait by which the stream joins a capture, wait for the lock, and later calls on the
 // stream behind them. HoldCapture returns the capture that work on the stream becomes part of, or nil.
 func (sc *Stream) HoldCapture() *capture {
-	sc.Shared.captureLock.RLock()
+	sc.Shared.CaptureLock.RLock()
 	return sc.currentCapture()
 }
 
 // ReleaseCapture lets captures of the stream begin and end again: see HoldCapture.
-func (sc *Stream) ReleaseCapture() { sc.Shared.captureLock.RUnlock() }
+func (sc *Stream) ReleaseCapture() { sc.Shared.CaptureLock.RUnlock() }
 
 // Keep keeps an object, on which the caller has a call in flight, until the work that uses it is
 // done. If the work becomes part of a capture, the graph keeps the object.

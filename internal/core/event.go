@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -27,8 +28,8 @@ type Event struct {
 	// Released says that the event returned to its pool during waits: Slot is nil, and the waits
 	// continue.
 	Released atomic.Bool
-	// waits are the waits for the event's records.
-	waits watch.Group
+	// Waits are the waits for the event's records.
+	Waits watch.Group
 	// moving is held while the event moves to another slot, and while a call decides that the event
 	// stays. The driver is not called meanwhile, except for a record that becomes a node of a
 	// graph: see settle.
@@ -82,7 +83,7 @@ func (c *Event) Handle() uintptr {
 // first, then a closed object, then different contexts.
 func (c *Event) Mismatch(op string, sc *Stream) error {
 	if c.Ctx.Drv == sc.Ctx.Drv && c.Slot.Load() != nil && sc.Closed() {
-		return ClosedError(op, sc)
+		return drivercall.ClosedError(op, sc)
 	}
 	return c.OfAnotherContext(op, sc)
 }
@@ -90,7 +91,7 @@ func (c *Event) Mismatch(op string, sc *Stream) error {
 // OfAnotherContext returns the error for a record on an object of another context.
 func (c *Event) OfAnotherContext(op string, other Member) error {
 	if c.Ctx.Drv == other.Context().Drv && c.Slot.Load() == nil {
-		return ClosedError(op, c)
+		return drivercall.ClosedError(op, c)
 	}
 	return MixedError(op, c, other)
 }
@@ -216,7 +217,7 @@ func (c *Event) Enter(op string) (*Slot, error) {
 	for {
 		sl := c.Slot.Load()
 		if sl == nil {
-			return nil, ClosedError(op, c)
+			return nil, drivercall.ClosedError(op, c)
 		}
 		if sl.Acquire(sl) {
 			return sl, nil
@@ -242,7 +243,7 @@ func (c *Event) EnterForeign(op string) (*Slot, error) {
 		}
 		c.moving.Unlock()
 		if sl == nil {
-			return nil, ClosedError(op, c)
+			return nil, drivercall.ClosedError(op, c)
 		}
 	}
 }
@@ -265,7 +266,7 @@ func (c *Event) EnterNode(op string) (*Slot, error) {
 		case acquired:
 			return sl, nil
 		case !open:
-			return nil, ClosedError(op, c)
+			return nil, drivercall.ClosedError(op, c)
 		}
 	}
 }
@@ -278,8 +279,8 @@ func (c *Event) Close(at driver.At) (first bool, err error) {
 	}
 	last := sl.Close()
 	// A new wait is added before it checks for a closed event, so one of the two sees the other.
-	if !c.waits.Empty() && !c.Released.Load() {
-		c.Ctx.Drv.Watch.EndGroup(&c.waits, func(item watch.Item) error { return errClosedMeanwhile(item.(*Slot)) })
+	if !c.Waits.Empty() && !c.Released.Load() {
+		c.Ctx.Drv.Watch.EndGroup(&c.Waits, func(item watch.Item) error { return EventClosedError(item.(*Slot)) })
 	}
 	if last {
 		err = sl.destroy(at)
@@ -292,12 +293,12 @@ func (c *Event) closeAbandoned() {
 	sl := c.Slot.Load()
 	first, err := c.Close(BackgroundAt())
 	if first {
-		c.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Abandoned: true, Err: err})
+		c.Ctx.Drv.Leak(drivercall.LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Abandoned: true, Err: err})
 	}
 }
 
 // newUnnumberedCore returns an Event for a CUevent. The CUevent may have the record of an earlier user.
-func newUnnumberedCore(ctx *Context, flags uint32, raw driver.Event) *Event {
+func NewUnnumberedEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
 	c := &Event{Ctx: ctx, Flags: flags}
 	c.put(&c.First, raw)
 	c.Slot.Store(&c.First)

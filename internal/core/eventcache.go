@@ -2,6 +2,7 @@ package core
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -57,20 +58,20 @@ const EventExternal = 1 << 30
 // CreateEvent creates a CUevent.
 func (c *Context) CreateEvent(flags uint32, at driver.At) (driver.Event, error) {
 	at.Context = c.Raw
-	t := c.Drv.Trace(TraceEventCreate, 0, 0)
+	t := c.Drv.Trace(drivercall.TraceEventCreate, 0, 0)
 	e, res := c.Drv.Table().EventCreate(at, flags&^EventExternal)
-	t.DoneOr(func() { c.DestroyEvent(e, BackgroundAt()) }, TraceEventCreate, e, 0, res)
+	t.DoneOr(func() { c.DestroyEvent(e, BackgroundAt()) }, drivercall.TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.BackgroundError("cuEventCreate", 0, res)
 	}
 	return e, nil
 }
 
-// queryEvent queries a CUevent that the library recorded for its own use.
-func (c *Context) queryEvent(e driver.Event) driver.Result {
-	t := c.Drv.Trace(TraceEventQuery, e, 0)
+// QueryEvent queries a CUevent that the library recorded for its own use.
+func (c *Context) QueryEvent(e driver.Event) driver.Result {
+	t := c.Drv.Trace(drivercall.TraceEventQuery, e, 0)
 	res := c.Drv.Table().EventQuery(BackgroundAt(), e)
-	t.Done(TraceEventQuery, e, 0, res)
+	t.Done(drivercall.TraceEventQuery, e, 0, res)
 	return res
 }
 
@@ -84,7 +85,7 @@ func (c *Context) observeEnd(e driver.Event) {
 // DestroyEvent destroys a CUevent.
 func (c *Context) DestroyEvent(e driver.Event, at driver.At) error {
 	c.observeEnd(e)
-	res := c.Drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.Drv.Table().EventDestroy(at, e) })
+	res := c.Drv.Destroying(drivercall.TraceEventDestroy, e, 0, func() driver.Result { return c.Drv.Table().EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.BackgroundError("cuEventDestroy", uintptr(e), res)
 	}
@@ -100,26 +101,26 @@ func (c *Context) TakeEvent(flags uint32, at driver.At) (driver.Event, error) {
 	return c.CreateEvent(flags, at)
 }
 
-// doneWith puts a CUevent of TakeEvent into the cache, or destroys it.
-func (c *Context) doneWith(flags uint32, e driver.Event) {
+// DoneWith puts a CUevent of TakeEvent into the cache, or destroys it.
+func (c *Context) DoneWith(flags uint32, e driver.Event) {
 	c.observeEnd(e)
 	if c.Poison.Load() == nil && c.Spare.put(flags, e) {
 		return
 	}
 	if err := c.DestroyEvent(e, BackgroundAt()); err != nil {
-		c.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(e), Err: err})
+		c.Drv.Leak(drivercall.LeakReport{Kind: "event", Handle: uintptr(e), Err: err})
 	}
 }
 
 // endEvents destroys the events that the context keeps.
 func (c *Context) endEvents(at driver.At) {
 	all := c.Spare.All()
-	if c.Cells.probe != 0 {
-		all = append(all, c.Cells.probe)
+	if c.Cells.Probe != 0 {
+		all = append(all, c.Cells.Probe)
 	}
-	EachDespitePanic(len(all), func(i int) {
+	drivercall.EachDespitePanic(len(all), func(i int) {
 		if err := c.DestroyEvent(all[i], at); err != nil {
-			c.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(all[i]), Err: err})
+			c.Drv.Leak(drivercall.LeakReport{Kind: "event", Handle: uintptr(all[i]), Err: err})
 		}
 	})
 }

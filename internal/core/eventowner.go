@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // EventOwner is what a cu.Event points to. It is a separate object, so that Move can transfer it
@@ -19,7 +21,7 @@ type EventOwner struct {
 }
 
 // Object returns the event for an error. It is nil if there is no event yet.
-func (o *EventOwner) Object() Named {
+func (o *EventOwner) Object() drivercall.Named {
 	if o == nil || o.Event == nil {
 		return nil
 	}
@@ -109,7 +111,7 @@ func CreateEvent(r *EventRef, ctx *Context) (*EventOwner, error) {
 		// Another call has created it, or the event was moved.
 		o.NoteClosed()
 		if _, err := ec.Close(BackgroundAt()); err != nil {
-			ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(ec.First.Raw), Err: err})
+			ctx.Drv.Leak(drivercall.LeakReport{Kind: "event", Handle: uintptr(ec.First.Raw), Err: err})
 		}
 	}
 }
@@ -146,7 +148,7 @@ func ExchangeEvents(a, b *EventRef) {
 // NewCheckedEvent is NewEvent for flags of a program, which may be wrong.
 func NewCheckedEvent(ctx *Context, flags uint32) (*Event, error) {
 	if err := CheckEventFlags(flags); err != nil {
-		return nil, About(ctx, err)
+		return nil, drivercall.About(ctx, err)
 	}
 	return NewEvent(ctx, flags)
 }
@@ -160,11 +162,11 @@ func CheckEventFlags(f uint32) error {
 	)
 	switch {
 	case f&^known != 0:
-		return BadValue(op, nil, fmt.Sprintf("unknown event flags %s: see EventFlags", EventFlagNames(f)))
+		return drivercall.BadValue(op, nil, fmt.Sprintf("unknown event flags %s: see EventFlags", EventFlagNames(f)))
 	case f&driver.CU_EVENT_INTERPROCESS != 0 && f&driver.CU_EVENT_DISABLE_TIMING == 0:
-		return BadValue(op, nil, "an interprocess event cannot record the time: add EventDisableTiming")
+		return drivercall.BadValue(op, nil, "an interprocess event cannot record the time: add EventDisableTiming")
 	case f&driver.CU_EVENT_INTERPROCESS != 0 && f&EventExternal != 0:
-		return BadValue(op, nil,
+		return drivercall.BadValue(op, nil,
 			"an interprocess event cannot be part of a graph: omit EventExternal or EventInterprocess")
 	}
 	return nil
@@ -174,10 +176,10 @@ func CheckEventFlags(f uint32) error {
 func EventFlagNames(f uint32) string {
 	names := []string{"EventBlockingSync", "EventDisableTiming", "EventInterprocess"}
 	if f&EventExternal == 0 {
-		return FlagNames(f, "EventDefault", names)
+		return valuename.OfFlags(f, "EventDefault", names)
 	}
 	if f &^= EventExternal; f == 0 {
 		return "EventExternal"
 	}
-	return FlagNames(f, "", names) + "|EventExternal"
+	return valuename.OfFlags(f, "", names) + "|EventExternal"
 }

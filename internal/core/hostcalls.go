@@ -1,51 +1,26 @@
 package core
 
-import (
-	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/handle"
-	"github.com/purecu/purecu/internal/lock"
-)
-
-// HostFunc is a function with an address that the driver can call. Graphs keep it, or the context
-// until it is called. Then it is dropped. A call by the driver after that has no effect.
-type HostFunc struct {
-	handle.Refs
-	Func     func() // as the program gave it
-	Callback driver.Callback
-	// dropped tells the race detector that graphs do not call the function any more, or is nil.
-	dropped func()
-}
-
-// EndCall ends a call in flight on the function.
-func (h *HostFunc) EndCall() { h.Release(h) }
-
-// Last drops the function when the last reference to it is released.
-func (h *HostFunc) Last(bool) {
-	h.Callback.Drop()
-	if h.dropped != nil {
-		h.dropped()
-	}
-}
+import "github.com/purecu/purecu/internal/lock"
 
 // hostCalls has the functions that the streams of a context have yet to call.
 type hostCalls struct {
 	mu      lock.Mutex[lock.HostCalls]
-	pending map[*HostFunc]struct{}
+	pending map[Holder]struct{}
 }
 
 // Add adds a function, on which the caller has a call in flight.
-func (c *hostCalls) Add(h *HostFunc) {
+func (c *hostCalls) Add(h Holder) {
 	h.Retain()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending == nil {
-		c.pending = make(map[*HostFunc]struct{})
+		c.pending = make(map[Holder]struct{})
 	}
 	c.pending[h] = struct{}{}
 }
 
-// take removes a function, and reports whether it was there.
-func (c *hostCalls) take(h *HostFunc) bool {
+// Take removes a function, and reports whether it was there.
+func (c *hostCalls) Take(h Holder) bool {
 	c.mu.Lock()
 	_, ok := c.pending[h]
 	delete(c.pending, h)

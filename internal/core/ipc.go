@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -63,7 +64,7 @@ func alive(p weak.Pointer[Event]) bool {
 func (sc *Stream) WaitInterprocess(op string, sl *Slot, flags uint32) error {
 	ctx := sl.Event.Ctx
 	if ctx != sc.Ctx {
-		return Misuse(op, sl.Event, Mismatch(ctx, sc.Ctx),
+		return drivercall.Misuse(op, sl.Event, Mismatch(ctx, sc.Ctx),
 			fmt.Sprintf("only streams of its own context, %#x on device %d, can wait for an event that processes share, "+
 				"and the stream is of %#x on device %d: let a stream of the event's context wait for it, "+
 				"and this stream for that stream, by WaitStream",
@@ -76,18 +77,18 @@ func (sc *Stream) WaitInterprocess(op string, sl *Slot, flags uint32) error {
 		return NoNodeError(op, uintptr(sl.Raw))
 	}
 	sc.observeWait(sl, flags)
-	t := ctx.Drv.Trace(TraceStreamWait, sl.Raw, sc.Raw)
+	t := ctx.Drv.Trace(drivercall.TraceStreamWait, sl.Raw, sc.Raw)
 	// The wait would invalidate a capture. The lock keeps captures of the library from beginning.
-	sc.Shared.captureLock.RLock()
+	sc.Shared.CaptureLock.RLock()
 	if sc.CaptureActive() {
-		sc.Shared.captureLock.RUnlock()
+		sc.Shared.CaptureLock.RUnlock()
 		return NoNodeError(op, uintptr(sl.Raw))
 	}
-	sc.BeginLegacy()
+	sc.EnterGate()
 	res := ctx.Drv.Table().StreamWaitEvent(sc.At, sc.Raw, sl.Raw, driver.CU_EVENT_WAIT_DEFAULT)
-	sc.EndLegacy()
-	sc.Shared.captureLock.RUnlock()
-	t.Done(TraceStreamWait, sl.Raw, sc.Raw, res)
+	sc.LeaveGate()
+	sc.Shared.CaptureLock.RUnlock()
+	t.Done(drivercall.TraceStreamWait, sl.Raw, sc.Raw, res)
 	if res != driver.ResultSuccess {
 		return ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -102,7 +103,7 @@ func (c *Event) refuseNode(op string, sc *Stream, flags uint32) error {
 	}
 	if flags != driver.CU_EVENT_RECORD_DEFAULT || sc.Ctx.Drv.Capturing.Load() != 0 && sc.CaptureActive() {
 		if c.Slot.Load() == nil {
-			return ClosedError(op, c)
+			return drivercall.ClosedError(op, c)
 		}
 		return NoNodeError(op, uintptr(c.First.Raw))
 	}
@@ -124,8 +125,8 @@ var ErrShared = errors.New("an event that processes share cannot be part of a gr
 // NoGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
 // stream of another context waits for such an event. Whether that holds for a green context is
 // untested.
-func NoGreen(op string, of Named) error {
-	return NewError(op, of, driver.ResultNotSupported, ErrGreenShared,
+func NoGreen(op string, of drivercall.Named) error {
+	return drivercall.NewError(op, of, driver.ResultNotSupported, ErrGreenShared,
 		"record it, and wait for it, on a stream of the primary context, "+
 			"and let other streams wait for that stream by WaitStream")
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
@@ -41,3 +42,20 @@ func (k *KernelArgs) Params(n int) driver.KernelParams {
 
 // From returns the arguments from the i-th one on for the parameters of a node.
 func (k *KernelArgs) From(i int) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(k.ptrs[i:])) }
+
+// Set sets an argument. at is the address of its value if that does not fit into bits, or nil.
+func (k *KernelArgs) Set(i int, bits uint64, size uint32, at *byte) {
+	if at != nil {
+		k.ptrs[i], k.Borrowed = unsafe.Pointer(at), true
+	}
+	k.Values[i], k.Sizes[i] = bits, size
+}
+
+// ArgBytes copies the values of a kernel's arguments. p is the address of an array of their addresses.
+func ArgBytes(p unsafe.Pointer, sizes []uint64) [][]byte {
+	args := make([][]byte, len(sizes))
+	for i, at := range unsafe.Slice((*unsafe.Pointer)(p), len(sizes)) {
+		args[i] = bytes.Clone(unsafe.Slice((*byte)(at), sizes[i]))
+	}
+	return args
+}

@@ -1,6 +1,9 @@
 package core
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
+)
 
 // The functions of this file record marks: events that the library owns, at the end of a stream's
 // work.
@@ -9,21 +12,21 @@ import "github.com/purecu/purecu/driver"
 type untracedMark struct {
 	event  driver.Event
 	stream driver.Stream
-	t      TracedCall
+	t      drivercall.TracedCall
 	res    driver.Result
 }
 
-func (m untracedMark) done() { m.t.Done(TraceEventRecord, m.event, m.stream, m.res) }
+func (m untracedMark) done() { m.t.Done(drivercall.TraceEventRecord, m.event, m.stream, m.res) }
 
-// mark records an event at the end of the stream's work. The caller has a call in flight on the
+// Mark records an event at the end of the stream's work. The caller has a call in flight on the
 // stream, and releases the event by doneWith.
-func (sc *Stream) mark() (driver.Event, error) {
+func (sc *Stream) Mark() (driver.Event, error) {
 	m, err := sc.markFirst()
 	if err != nil {
 		return 0, err
 	}
-	undo := func() { sc.Ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, m.event) }
-	m.t.DoneOr(undo, TraceEventRecord, m.event, m.stream, m.res)
+	undo := func() { sc.Ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, m.event) }
+	m.t.DoneOr(undo, drivercall.TraceEventRecord, m.event, m.stream, m.res)
 	return m.event, nil
 }
 
@@ -35,23 +38,23 @@ func (sc *Stream) markFirst() (m untracedMark, err error) {
 	if err != nil {
 		return m, err
 	}
-	t := ctx.Drv.Trace(TraceEventRecord, e, sc.Raw)
+	t := ctx.Drv.Trace(drivercall.TraceEventRecord, e, sc.Raw)
 	recorded, res, err := sc.recordMark(e)
 	if err != nil {
-		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
+		defer ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		if recorded {
-			t.Done(TraceEventRecord, e, sc.Raw, res)
+			t.Done(drivercall.TraceEventRecord, e, sc.Raw, res)
 		}
 		return m, err
 	}
 	return untracedMark{e, sc.Raw, t, res}, nil
 }
 
-// markAndLeave is mark, and ends the caller's call on the stream, also if a tracer panics. The mark
+// MarkAndLeave is mark, and ends the caller's call on the stream, also if a tracer panics. The mark
 // stays valid.
-func (sc *Stream) markAndLeave() (driver.Event, error) {
+func (sc *Stream) MarkAndLeave() (driver.Event, error) {
 	defer sc.EndCall()
-	return sc.mark()
+	return sc.Mark()
 }
 
 // recordMark records e as the mark. It calls no tracers, because it holds locks. It reports whether
@@ -63,23 +66,23 @@ func (sc *Stream) recordMark(e driver.Event) (recorded bool, res driver.Result, 
 	// The locks keep captures of the library from beginning between the check and the record.
 	sc.HoldCapture()
 	defer sc.ReleaseCapture()
-	if !sc.tryBeginLegacy() {
-		return false, 0, errShut
+	if !sc.TryEnterGate() {
+		return false, 0, ErrShut
 	}
-	defer sc.EndLegacy()
-	if err := sc.unlessCaptured(at); err != nil {
+	defer sc.LeaveGate()
+	if err := sc.UnlessCaptured(at); err != nil {
 		return false, 0, err // the event would become part of the capture
 	}
 	sc.ObserveMark(e)
 	if res = t.EventRecord(at, e, sc.Raw); res != driver.ResultSuccess {
 		return true, res, ctx.BackgroundError("cuEventRecord", uintptr(sc.Raw), res)
 	}
-	return true, res, sc.unlessCaptured(at)
+	return true, res, sc.UnlessCaptured(at)
 }
 
-// unlessCaptured returns ErrBusy if the stream is being captured, or if it is the legacy stream and
+// UnlessCaptured returns ErrBusy if the stream is being captured, or if it is the legacy stream and
 // a capture of another stream prevents the query.
-func (sc *Stream) unlessCaptured(at driver.At) error {
+func (sc *Stream) UnlessCaptured(at driver.At) error {
 	t := sc.Ctx.Drv.Table()
 	switch capturing, res := t.StreamIsCapturing(at, sc.Raw); {
 	case t.Missing(res) != nil: // before CUDA 10.0

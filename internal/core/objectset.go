@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -64,7 +65,7 @@ func (set *ObjectSet) Drop(h Holder) (last bool) {
 	case n == 1:
 		delete(set.Held, h)
 		if r, ok := h.(recordedObject); ok {
-			set.Unlaunched = Without(set.Unlaunched, r)
+			set.Unlaunched = drivercall.Without(set.Unlaunched, r)
 		}
 	default:
 		set.Held[h] = n - 1
@@ -143,11 +144,11 @@ func (set *ObjectSet) Release() {
 	set.Held, set.Unlaunched = nil, nil
 	set.Mu.Unlock()
 	list := slices.Collect(maps.Keys(held))
-	EachDespitePanic(len(list), func(i int) { list[i].EndCall() })
+	drivercall.EachDespitePanic(len(list), func(i int) { list[i].EndCall() })
 }
 
-// undo undoes an Add after the driver has failed the call that would use the object.
-func (set *ObjectSet) undo(h Holder) {
+// Undo undoes an Add after the driver has failed the call that would use the object.
+func (set *ObjectSet) Undo(h Holder) {
 	if set.Drop(h) {
 		h.EndCall()
 	}

@@ -68,22 +68,6 @@ func (w *Work) ObserveUses(op string, uses []races.Use) {
 	}
 }
 
-// observeHostFunc returns a host function that tells the detector of its calls, and the detector's
-// number for the function.
-func (d *Driver) observeHostFunc(f func()) (func(), uint64) {
-	o := d.Observer()
-	if o == nil {
-		return f, 0
-	}
-	n := o.NewHostFunc()
-	return func() {
-		o.HostFuncBegins(n) // waits
-		defer o.Report()
-		defer o.HostFuncEnds(n)
-		f()
-	}, n
-}
-
 // GraphNodes converts handles.
 func GraphNodes(nodes []driver.GraphNode) []uintptr {
 	handles := make([]uintptr, len(nodes))

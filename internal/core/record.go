@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 )
 
@@ -136,7 +137,7 @@ func (c *Event) Record(op string, a RecordArgs) error {
 	for {
 		sl := c.Slot.Load()
 		if sl == nil {
-			return ClosedError(op, c)
+			return drivercall.ClosedError(op, c)
 		}
 		if sl.Moves(a.Flags) {
 			return c.recordElsewhere(op, a)
@@ -145,7 +146,7 @@ func (c *Event) Record(op string, a RecordArgs) error {
 		if !sl.Begin(sl) {
 			continue // a wait has begun, or the slot was retired or closed
 		}
-		t := sl.Drv.Trace(TraceEventRecord, sl.Raw, a.handle())
+		t := sl.Drv.Trace(drivercall.TraceEventRecord, sl.Raw, a.handle())
 		res := sl.record(a)
 		if sl.endTraced(t, a.handle(), res); res == driver.ResultSuccess {
 			return nil
@@ -172,7 +173,7 @@ func (c *Event) recordElsewhere(op string, a RecordArgs) error {
 type recording struct {
 	c  *Event
 	on driver.Stream // 0 for a whole context
-	t  TracedCall
+	t  drivercall.TracedCall
 	// slot is the slot that was recorded, or nil.
 	slot *Slot
 	res  driver.Result
@@ -184,7 +185,7 @@ type recording struct {
 // RecordMoving records the event: on the present slot, or on its successor if a waiter needs the
 // present record. No lock of the event is held while the driver is called, except by node.
 func (c *Event) RecordMoving(next Successor, a RecordArgs) (r recording) {
-	r = recording{c: c, on: a.handle(), t: c.Ctx.Drv.Trace(TraceEventRecord, 0, a.handle()), next: next}
+	r = recording{c: c, on: a.handle(), t: c.Ctx.Drv.Trace(drivercall.TraceEventRecord, 0, a.handle()), next: next}
 	if a.Flags&driver.CU_EVENT_RECORD_EXTERNAL != 0 {
 		r.node(a)
 		return r
@@ -240,7 +241,7 @@ func (r *recording) Finish(op string) (again bool, err error) {
 			err = r.c.Ctx.CallError(op, uintptr(r.slot.Raw), r.res)
 		}
 	case !r.again:
-		err = ClosedError(op, r.c)
+		err = drivercall.ClosedError(op, r.c)
 	}
 	return r.again, err
 }
@@ -252,7 +253,7 @@ func (sl *Slot) Moves(flags uint32) bool {
 
 // endTraced ends a record, and calls its tracers. A tracer may wait for the event, so tracers are
 // called after the end. The CUevent is kept until they return.
-func (sl *Slot) endTraced(t TracedCall, on driver.Stream, res driver.Result) {
+func (sl *Slot) endTraced(t drivercall.TracedCall, on driver.Stream, res driver.Result) {
 	if t.To == nil {
 		sl.End(sl)
 		return
@@ -260,7 +261,7 @@ func (sl *Slot) endTraced(t TracedCall, on driver.Stream, res driver.Result) {
 	sl.Retain() // also if the event was closed
 	sl.End(sl)
 	defer sl.EndCall() // also if a tracer panics
-	t.End(TraceEventRecord, sl.Raw, on, res)
+	t.End(drivercall.TraceEventRecord, sl.Raw, on, res)
 }
 
 // record calls the driver, between Begin and End.
@@ -319,9 +320,9 @@ func (sl *Slot) callRecord(a RecordArgs) (res driver.Result) {
 		sl.noteWhole()
 		ctx.endWhole()
 	case ByRecordWithFlags:
-		a.Stream.BeginLegacy()
+		a.Stream.EnterGate()
 		res = sl.Drv.Table().EventRecordWithFlags(a.Stream.At, sl.Raw, a.Stream.Raw, uint32(a.Flags))
-		a.Stream.EndLegacy()
+		a.Stream.LeaveGate()
 	default:
 		res = a.Stream.RecordEvent(sl.Raw)
 	}
@@ -339,9 +340,9 @@ func (sl *Slot) noteWhole() {
 
 // RecordEvent records an event on any stream.
 func (sc *Stream) RecordEvent(e driver.Event) driver.Result {
-	sc.BeginLegacy()
+	sc.EnterGate()
 	res := sc.Ctx.Drv.Table().EventRecord(sc.At, e, sc.Raw)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	return res
 }
 
@@ -366,18 +367,18 @@ func (sl *Slot) NoteSequence(sc *Stream) (noted handle.Gen) {
 	seq, g := uint64(0), sl.Gen()
 	// A record that has returned meanwhile may have noted another stream.
 	if g.Sole() && sc != nil && sl.On.Load() == sc.Serial {
-		seq = sc.nextRecord()
+		seq = sc.NextRecord()
 	}
-	sl.seq.Store(seq)
+	sl.Seq.Store(seq)
 	if seq == 0 {
 		return 0
 	}
 	return g
 }
 
-// nextRecord returns the sequence number of the record that the caller is about to make, or 0. The
+// NextRecord returns the sequence number of the record that the caller is about to make, or 0. The
 // caller has a call in flight. Other code may capture a foreign or exposed stream without notice.
-func (sc *Stream) nextRecord() uint64 {
+func (sc *Stream) NextRecord() uint64 {
 	if sc.Ctx.Drv.Capturing.Load() != 0 || !sc.Sole() || sc.Foreign || sc.Exposed.Load() {
 		return 0
 	}
@@ -389,7 +390,7 @@ func (sc *Stream) nextRecord() uint64 {
 // newest.
 func (sl *Slot) Confirm(g handle.Gen, res driver.Result) {
 	if res != driver.ResultSuccess || sl.Gen() != g {
-		sl.seq.Store(0)
+		sl.Seq.Store(0)
 	}
 }
 
@@ -397,7 +398,7 @@ func (sl *Slot) Confirm(g handle.Gen, res driver.Result) {
 // there; 0 for each that is unknown or may change.
 func (sl *Slot) Position() (on, seq uint64) {
 	g := sl.Gen()
-	on, seq = sl.On.Load(), sl.seq.Load()
+	on, seq = sl.On.Load(), sl.Seq.Load()
 	if on == 0 || sl.Exposed() {
 		return 0, 0
 	}
@@ -436,7 +437,7 @@ func (sl *Slot) recordNode(a RecordArgs, c *capture) driver.Result {
 			c.Objects.Records(sl)
 		}
 	case c != nil:
-		c.Objects.undo(sl)
+		c.Objects.Undo(sl)
 	}
 	return res
 }
@@ -471,7 +472,7 @@ func (sl *Slot) recordCaptured(a RecordArgs, c *capture) driver.Result {
 func (sl *Slot) noteCaptureDuringRecord(sc *Stream) {
 	if c := sc.captureAfterWork(); c != nil {
 		sl.capture.Store(c)
-		sl.seq.Store(0)
+		sl.Seq.Store(0)
 	}
 }
 

@@ -55,15 +55,3 @@ func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
 		ctx.CaptureGate.Legacy.Join(&sc.Refs)
 	}
 }
-
-// OwnMemory makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
-// abandoned, the life of mc ends. Virtual memory, of which mc is the first generation, has an end of its own.
-func OwnMemory[O any](owner *O, r *Ref[Mem], ctx *Context, mc *Mem) {
-	if mc.Virt != nil {
-		SetState(r, mc, runtime.AddCleanup(owner, virtual.Forgotten, mc.Virt))
-		return
-	}
-	mc.FreeWaits, mc.UsedStreams = mc.Is.FreeWaits, new(StreamSet)
-	SetState(r, mc, Owned(owner, &mc.Resource, mc, ctx))
-	mc.ObserveAllocation()
-}

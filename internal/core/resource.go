@@ -8,36 +8,37 @@ import (
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/deferred"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 )
 
 // Object is an object that can only be created, used and destroyed: a stream, a module, memory.
 type Object interface {
-	Named
+	drivercall.Named
 	// Destroy destroys the object, and returns the C function that did so. If other code owns the
 	// object, it ends only the library's use.
 	Destroy(at driver.At) (op string, res driver.Result)
 }
 
-// memoryObject is an object that is memory, to which more happens at its end than to other objects. It is an
+// MemoryObject is an object that is memory, to which more happens at its end than to other objects. It is an
 // interface, so that programs without memory do not contain what it does.
-type memoryObject interface {
+type MemoryObject interface {
 	Object
-	sizeInBytes() uint64
-	// dropLocal makes the streams of the memory's own context release it.
-	dropLocal()
-	// closeInPool is CloseOwned for memory of a pool, and destroyInPool is DestroyLate after the work that uses such
+	SizeInBytes() uint64
+	// DropLocal makes the streams of the memory's own context release it.
+	DropLocal()
+	// CloseInPool is CloseOwned for memory of a pool, and destroyInPool is DestroyLate after the work that uses such
 	// memory has ended. They report false for other memory, to which they do nothing.
-	closeInPool() (closed bool, err error)
-	destroyInPool(l LeakReport) bool
-	// leftToOther reports whether another opening of the memory frees it. If so, this one has ended.
-	leftToOther() bool
-	// keepHost keeps memory of the program from the garbage collector, for as long as the driver is open.
-	keepHost()
-	// reuse returns which allocations the memory can serve. reusable is false if it can serve none.
-	reuse() (capacity uint64, fit deferred.Fit, reusable bool)
-	// unmark ends the use of the event by which the end of work without a stream was observed.
-	unmark()
+	CloseInPool() (closed bool, err error)
+	DestroyInPool(l drivercall.LeakReport) bool
+	// LeftToOther reports whether another opening of the memory frees it. If so, this one has ended.
+	LeftToOther() bool
+	// KeepHost keeps memory of the program from the garbage collector, for as long as the driver is open.
+	KeepHost()
+	// Reuse returns which allocations the memory can serve. reusable is false if it can serve none.
+	Reuse() (capacity uint64, fit deferred.Fit, reusable bool)
+	// Unmark ends the use of the event by which the end of work without a stream was observed.
+	Unmark()
 	// MemoryBytes returns how much memory is freed with the object.
 	MemoryBytes() uint64
 }
@@ -99,15 +100,15 @@ func (r *Resource) CloseKept() (first, last bool) {
 	}
 	// Work that adds the resource to a stream's set looks after that whether it is closed. So one of
 	// the two sees the other.
-	r.dropKept(r.UsedStreams)
-	if m, ok := r.Self.(memoryObject); ok {
-		m.dropLocal()
+	r.DropKept(r.UsedStreams)
+	if m, ok := r.Self.(MemoryObject); ok {
+		m.DropLocal()
 	}
 	return true, r.ReleaseLast() // the streams' release was not the last
 }
 
-// dropKept makes streams release the resource.
-func (r *Resource) dropKept(u *StreamSet) {
+// DropKept makes streams release the resource.
+func (r *Resource) DropKept(u *StreamSet) {
 	for _, sc := range u.List() {
 		sc.Kept.Drop(&sc.Refs, r, r.number)
 	}
@@ -115,7 +116,7 @@ func (r *Resource) dropKept(u *StreamSet) {
 
 // Refused returns the error of a call that began after the resource was closed.
 func (r *Resource) Refused(op string) error {
-	return ClosedError(op, r.Self)
+	return drivercall.ClosedError(op, r.Self)
 }
 
 // Last destroys the resource when the last call on it has ended.
@@ -133,8 +134,8 @@ func (r *Resource) CloseOwned(method string, cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if m, ok := r.Self.(memoryObject); ok {
-		if closed, err := m.closeInPool(); closed {
+	if m, ok := r.Self.(MemoryObject); ok {
+		if closed, err := m.CloseInPool(); closed {
 			return err
 		}
 	}
@@ -161,14 +162,14 @@ func (r *Resource) CloseOwned(method string, cleanup runtime.Cleanup) error {
 	if !r.FreeWaits {
 		return r.destroy(driver.At{Relaxed: true})
 	}
-	defer r.Ctx.releaseLate()
+	defer r.Ctx.ReleaseLate()
 	err := r.DestroyNow(driver.At{Relaxed: true})
 	switch {
 	case err == nil:
 		r.Ctx.ObserveDone() // the driver has waited for all work in the context
 	case errors.Is(err, driver.ResultNotPermitted): // nothing was freed
 		r.Freed.Store(false)
-		r.Ctx.addDeferred(r)
+		r.Ctx.AddDeferred(r)
 		return LaterError(method, r.Self, err, AfterFreeing)
 	}
 	return err
@@ -176,8 +177,8 @@ func (r *Resource) CloseOwned(method string, cleanup runtime.Cleanup) error {
 
 // LaterError is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
 // refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
-func LaterError(method string, of Named, err error, when string) error {
-	return NewError(method, of, driver.ResultNotPermitted, err, "the "+of.Kind()+" is closed, and is destroyed "+when)
+func LaterError(method string, of drivercall.Named, err error, when string) error {
+	return drivercall.NewError(method, of, driver.ResultNotPermitted, err, "the "+of.Kind()+" is closed, and is destroyed "+when)
 }
 
 // AfterFreeing says when a deferred object is destroyed.
@@ -191,13 +192,13 @@ func (r *Resource) Forgotten() {
 		if m, ok := r.Self.(interface{ MemoryBytes() uint64 }); ok { // also physical memory
 			size = m.MemoryBytes()
 		}
-		r.Ctx.Drv.collector.abandoned(size)
+		r.Ctx.Drv.NoteAbandoned(size)
 	}
 	switch {
 	case last:
 		r.DestroyLate(true)
 	case first:
-		r.Ctx.Drv.Leak(LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Abandoned: true})
+		r.Ctx.Drv.Leak(drivercall.LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Abandoned: true})
 	}
 }
 
@@ -212,7 +213,7 @@ func (r *Resource) DestroyNow(at driver.At) error {
 	defer r.Freed.Store(true)
 	if op, res := r.Self.Destroy(at); res != driver.ResultSuccess {
 		e := r.Ctx.BackgroundError(op, r.Self.Handle(), res)
-		e.Object = Describe(r.Self)
+		e.Object = drivercall.Describe(r.Self)
 		return e
 	}
 	return nil
@@ -220,8 +221,8 @@ func (r *Resource) DestroyNow(at driver.At) error {
 
 // keepForever leaves the object for the life of the process, because the end of the GPU's use is unknown.
 func (r *Resource) keepForever(err error) error {
-	if m, ok := r.Self.(memoryObject); ok {
-		m.keepHost()
+	if m, ok := r.Self.(MemoryObject); ok {
+		m.KeepHost()
 	}
 	return KeptError(r.Self.Kind(), r.Self.Handle(), err)
 }
@@ -233,31 +234,31 @@ func KeptError(kind string, handle uintptr, err error) error {
 
 // UsedOn notes a stream before work that uses the object is enqueued on it: see StreamSet.
 func (r *Resource) UsedOn(sc *Stream) (noted bool) {
-	if r.Ctx != sc.Ctx && !sc.Shared.usesOthers.Load() {
-		sc.Shared.usesOthers.Store(true)
+	if r.Ctx != sc.Ctx && !sc.Shared.UsesOthers.Load() {
+		sc.Shared.UsesOthers.Store(true)
 	}
-	return r.UsedStreams.note(sc, true)
+	return r.UsedStreams.Note(sc, true)
 }
 
 // DestroyLate destroys the resource in the background; an error goes to the leak hook. If work that
 // uses the resource must end first, it waits on a new goroutine. If the driver may wait for the
 // GPU, the resource is deferred.
 func (r *Resource) DestroyLate(abandoned bool) {
-	drv, l := r.Ctx.Drv, LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Abandoned: abandoned}
-	m, isMemory := r.Self.(memoryObject)
-	if isMemory && m.leftToOther() {
+	drv, l := r.Ctx.Drv, drivercall.LeakReport{Kind: r.Self.Kind(), Handle: r.Self.Handle(), Abandoned: abandoned}
+	m, isMemory := r.Self.(MemoryObject)
+	if isMemory && m.LeftToOther() {
 		drv.Leak(l)
 		return
 	}
 	if r.FreeWaits {
 		drv.Leak(l)
-		r.Ctx.addDeferred(r)
+		r.Ctx.AddDeferred(r)
 		r.Ctx.EndHold()
 		return
 	}
 	destroy := func() {
 		l.Err = r.UsedStreams.WaitLong(drv.Table().Clock())
-		if isMemory && l.Err == nil && m.destroyInPool(l) {
+		if isMemory && l.Err == nil && m.DestroyInPool(l) {
 			return
 		}
 		if l.Err == nil {

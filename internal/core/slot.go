@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -28,8 +29,8 @@ type Slot struct {
 	// somebody waits for Prior's record, or that record is of an earlier user of the pool. This slot keeps a call in
 	// flight on Prior, and counts as a wait for its record. The field is set before other goroutines see the slot.
 	Prior *Slot
-	// seq is the sequence number of the newest record, or 0 if it is unknown. See NoteSequence.
-	seq atomic.Uint64
+	// Seq is the sequence number of the newest record, or 0 if it is unknown. See NoteSequence.
+	Seq atomic.Uint64
 	// rank is the number of this slot among the event's successors: see Successor.
 	rank uint64
 	// entry is the watcher's entry for the present record. All waiters for the record share it.
@@ -58,7 +59,7 @@ const (
 	SlotWhole
 	// slotReused says that the CUevent may have the record of an earlier user. Only SlotRecorded, or
 	// a graph, says that it has one of the present user.
-	slotReused
+	ReusedSlot
 )
 
 // EndCall ends a call that Acquire began.
@@ -80,7 +81,7 @@ func (sl *Slot) Recorded() bool { return sl.Bits()&SlotRecorded != 0 }
 
 // stale reports whether the only record that the CUevent may have is that of an earlier user.
 func (sl *Slot) stale() bool {
-	return sl.Bits()&(slotReused|SlotRecorded|SlotExposed) == slotReused
+	return sl.Bits()&(ReusedSlot|SlotRecorded|SlotExposed) == ReusedSlot
 }
 
 // Unrecorded reports whether the slot has no record of its user. CUDA defines such an event as complete.
@@ -119,7 +120,7 @@ func (sl *Slot) expose() {
 	}
 }
 
-func (sl *Slot) eventClosed() bool { return sl.Event.Slot.Load() == nil && !sl.Event.Released.Load() }
+func (sl *Slot) EventClosed() bool { return sl.Event.Slot.Load() == nil && !sl.Event.Released.Load() }
 
 // finish closes a slot that the event no longer uses.
 func (sl *Slot) finish() {
@@ -140,12 +141,12 @@ func (sl *Slot) Interprocess() bool { return sl.Event.Flags&driver.CU_EVENT_INTE
 // Query queries the driver, remembers completion, and calls tracers.
 func (sl *Slot) Query(at driver.At) driver.Result {
 	t, res := sl.QueryFirst(at)
-	t.Done(TraceEventQuery, sl.Raw, 0, res)
+	t.Done(drivercall.TraceEventQuery, sl.Raw, 0, res)
 	return res
 }
 
 // QueryFirst is Query, but the caller calls the tracers.
-func (sl *Slot) QueryFirst(at driver.At) (t TracedCall, res driver.Result) {
+func (sl *Slot) QueryFirst(at driver.At) (t drivercall.TracedCall, res driver.Result) {
 	if sl.Unrecorded() {
 		return t, driver.ResultSuccess
 	}
@@ -155,7 +156,7 @@ func (sl *Slot) QueryFirst(at driver.At) (t TracedCall, res driver.Result) {
 		}
 	}
 	g := sl.Gen()
-	t = sl.Drv.Trace(TraceEventQuery, sl.Raw, 0)
+	t = sl.Drv.Trace(drivercall.TraceEventQuery, sl.Raw, 0)
 	res = sl.Drv.Table().EventQuery(at, sl.Raw)
 	sl.observeQuery(res)
 	sl.RememberResult(g, res)
@@ -172,7 +173,7 @@ func (sl *Slot) Synchronize() driver.Result {
 			return res
 		}
 	}
-	t := sl.Drv.Trace(TraceEventSynchronize, sl.Raw, 0)
+	t := sl.Drv.Trace(drivercall.TraceEventSynchronize, sl.Raw, 0)
 	sl.ObserveNeeded()
 	g := sl.Gen()
 	res := sl.Drv.Table().EventSynchronize(driver.At{}, sl.Raw)
@@ -180,7 +181,7 @@ func (sl *Slot) Synchronize() driver.Result {
 		sl.ObserveDone()
 	}
 	sl.RememberResult(g, res)
-	t.Done(TraceEventSynchronize, sl.Raw, 0, res)
+	t.Done(drivercall.TraceEventSynchronize, sl.Raw, 0, res)
 	return res
 }
 
@@ -214,7 +215,7 @@ func (sl *Slot) destroy(at driver.At) error {
 // destroyLate is destroy for background work: an error goes to the leak hook.
 func (sl *Slot) destroyLate() {
 	if err := sl.destroy(BackgroundAt()); err != nil {
-		sl.Event.Ctx.Drv.Leak(LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Err: err})
+		sl.Event.Ctx.Drv.Leak(drivercall.LeakReport{Kind: "event", Handle: uintptr(sl.Raw), Err: err})
 	}
 }
 
@@ -228,10 +229,10 @@ func (sl *Slot) mayBeInCapture() bool {
 
 // Poll is Query for a waiter. The waiter has called AddWait before.
 func (sl *Slot) Poll() driver.Result {
-	t := sl.Drv.Trace(TraceEventQuery, sl.Raw, 0)
+	t := sl.Drv.Trace(drivercall.TraceEventQuery, sl.Raw, 0)
 	res, asked := sl.ask()
 	if asked {
-		t.Done(TraceEventQuery, sl.Raw, 0, res)
+		t.Done(drivercall.TraceEventQuery, sl.Raw, 0, res)
 	}
 	return res
 }
@@ -347,7 +348,7 @@ func (c *Event) beginMove(op string, flags uint32) (old *Slot, rank uint64, err 
 		old = c.Slot.Load()
 		if old == nil {
 			c.moving.Unlock()
-			return nil, 0, ClosedError(op, c)
+			return nil, 0, drivercall.ClosedError(op, c)
 		}
 		if old.stays(flags) {
 			c.moving.Unlock()

@@ -23,21 +23,3 @@ func (d *Driver) WaitCounts() WaitCounts {
 	}
 	return c
 }
-
-// TimelineCounts returns the numbers of the driver.
-func (d *Driver) TimelineCounts() (n TimelineCounts) {
-	n.Mappings = d.Slabs.Mapped()
-	d.Mu.Lock()
-	defer d.Mu.Unlock()
-	for _, c := range d.Contexts {
-		c.Cells.Mu.Lock()
-		n.Open += c.Cells.open
-		n.Unfinished += c.Cells.Unfinished
-		c.Cells.Mu.Unlock()
-	}
-	return n
-}
-
-// TimelineCounts has the number of slabs, and how many timelines are open, or closed and still in
-// use.
-type TimelineCounts struct{ Mappings, Open, Unfinished int }

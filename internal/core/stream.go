@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/races"
@@ -81,10 +82,10 @@ func (sc *Stream) Destroy(at driver.At) (op string, res driver.Result) {
 		// When the context is released, no call can find out any more whether the stream's work is
 		// done, but other code may still use the stream. Objects of this context are destroyed with
 		// the context, so only those of other contexts need the tail.
-		if sc.Shared.usesOthers.Load() {
+		if sc.Shared.UsesOthers.Load() {
 			sc.LeaveTail()
 		}
-	case sc.At == (driver.At{}) && !sc.permanent():
+	case sc.At == (driver.At{}) && !sc.Permanent():
 		kept = sc.LeaveTail() // for a thread's stream, Thread.end of package cu does this
 	}
 	return
@@ -103,9 +104,9 @@ func (sc *Stream) destroyRaw(at driver.At) (op string, res driver.Result) {
 
 // createStream creates a CUstream, and calls tracers.
 func (c *Context) createStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
-	t := c.Drv.Trace(TraceStreamCreate, 0, 0)
+	t := c.Drv.Trace(drivercall.TraceStreamCreate, 0, 0)
 	raw, res := create()
-	t.DoneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, TraceStreamCreate, 0, raw, res)
+	t.DoneOr(func() { c.destroyStream(raw, driver.At{Relaxed: true}) }, drivercall.TraceStreamCreate, 0, raw, res)
 	if res != driver.ResultSuccess {
 		return 0, c.BackgroundError(op, 0, res) // it invalidates no capture
 	}
@@ -117,7 +118,7 @@ func (c *Context) createStream(op string, create func() (driver.Stream, driver.R
 func (c *Context) ProgramStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
 	raw, err := c.createStream(op, create)
 	if err != nil {
-		err = c.Retry(op, err, func() (err error) { raw, err = c.createStream(op, create); return err })
+		err = c.FreeAndRetry(op, err, func() (err error) { raw, err = c.createStream(op, create); return err })
 	}
 	return raw, err
 }
@@ -127,13 +128,13 @@ func (c *Context) destroyStream(raw driver.Stream, at driver.At) driver.Result {
 	if o := c.Drv.Observer(); o != nil {
 		o.StreamDestroyed(races.Stream{Context: uintptr(c.Raw), Handle: uintptr(raw)})
 	}
-	return c.Drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result {
+	return c.Drv.Destroying(drivercall.TraceStreamDestroy, 0, raw, func() driver.Result {
 		return c.Drv.Table().StreamDestroy(at, raw)
 	})
 }
 
-// permanent reports whether the CUstream exists as long as its context, even after Close.
-func (sc *Stream) permanent() bool { return sc.OfStreamPool || sc.Raw == driver.CU_STREAM_LEGACY }
+// Permanent reports whether the CUstream exists as long as its context, even after Close.
+func (sc *Stream) Permanent() bool { return sc.OfStreamPool || sc.Raw == driver.CU_STREAM_LEGACY }
 
 // Same reports whether both have the same CUstream.
 func (sc *Stream) Same(other *Stream) bool {
@@ -155,7 +156,7 @@ func (sc *Stream) Begin(op string) error {
 // CheckThread returns an error if the stream belongs to another thread than the caller's.
 func (sc *Stream) CheckThread(op string) error {
 	if sc.At.Thread != nil && !sc.At.Thread.Here() {
-		return Misuse(op, sc, ErrThread,
+		return drivercall.Misuse(op, sc, ErrThread,
 			"use it on the thread on which Do has called the function, and other streams elsewhere")
 	}
 	return nil
@@ -177,34 +178,34 @@ func (sc *Stream) Synchronize() driver.Result {
 func (sc *Stream) endTurns() {
 	defer sc.Kept.DropAll()
 	if e := sc.Event.Load(); e != 0 {
-		sc.Ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, driver.Event(e))
+		sc.Ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, driver.Event(e))
 	}
 }
 
 // LegacyStream returns the Stream for the legacy default stream, for calls that have no stream.
 func (c *Context) LegacyStream() *Stream {
-	if sc := c.legacy.Load(); sc != nil {
+	if sc := c.Legacy.Load(); sc != nil {
 		return sc
 	}
 	sc := &Stream{Raw: driver.CU_STREAM_LEGACY, At: driver.At{Context: c.Raw}}
 	sc.Ctx, sc.Shared, sc.Foreign = c, &sc.Own, true
-	c.legacy.CompareAndSwap(nil, sc)
-	return c.legacy.Load()
+	c.Legacy.CompareAndSwap(nil, sc)
+	return c.Legacy.Load()
 }
 
 // sharedState is the state that all Streams of one CUstream share: above all, which capture the
 // CUstream is part of.
 type sharedState struct {
-	// captureLock is held for reading by calls that enqueue work whose objects a graph may have to keep:
+	// CaptureLock is held for reading by calls that enqueue work whose objects a graph may have to keep:
 	// see HoldCapture. It is held for writing while the stream joins or leaves a capture: see change.
-	captureLock lock.RWMutex[lock.StreamCapture]
+	CaptureLock lock.RWMutex[lock.StreamCapture]
 	// Capture is the library's capture that the CUstream is part of, or nil.
 	Capture atomic.Pointer[capture]
 	// users is the number of Streams of the CUstream. The context's mutex guards it, so that an
 	// entry of the context's map always has users.
 	users int
-	// usesOthers says that work on the stream has used objects of another context.
-	usesOthers atomic.Bool
+	// UsesOthers says that work on the stream has used objects of another context.
+	UsesOthers atomic.Bool
 	// changing says that captureLock is held for writing, for a driver call that returns soon.
 	changing atomic.Bool
 }
@@ -245,10 +246,10 @@ func (c *Context) dropShared(raw driver.Stream, shared *sharedState) {
 // meanwhile. It may wait for capturegate.Patience, and, before the stream joins a capture, for the
 // end of that capture.
 func (shared *sharedState) change() (done func()) {
-	shared.captureLock.Lock()
+	shared.CaptureLock.Lock()
 	shared.changing.Store(true)
 	return func() {
 		shared.changing.Store(false)
-		shared.captureLock.Unlock()
+		shared.CaptureLock.Unlock()
 	}
 }

@@ -4,24 +4,25 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // The functions of this file find out, without waiting, whether work is done. So no goroutine has
 // to wait for it.
 
-// done reports whether all work that was enqueued on the stream so far is known to be done, because the
+// Done reports whether all work that was enqueued on the stream so far is known to be done, because the
 // stream is gone or idle. It enqueues nothing, does not wait, and invalidates no capture. An error says
 // that the end of the work can never be known.
-func (sc *Stream) done() (bool, error) {
-	if gone, err := sc.gone(); gone || err != nil {
+func (sc *Stream) Done() (bool, error) {
+	if gone, err := sc.Gone(); gone || err != nil {
 		return gone, err
 	}
 	return sc.idle(), nil
 }
 
-// gone reports whether the stream has no work left because the stream or its context is gone. The
+// Gone reports whether the stream has no work left because the stream or its context is gone. The
 // error matches ErrNoTail if the end of the work can never be known.
-func (sc *Stream) gone() (bool, error) {
+func (sc *Stream) Gone() (bool, error) {
 	ctx := sc.Ctx
 	if ctx.Poison.Load() != nil {
 		return true, nil // nothing runs in the context any more
@@ -33,12 +34,12 @@ func (sc *Stream) gone() (bool, error) {
 	switch {
 	case !held && !ctx.Cells.drained.Load():
 		return false, nil // the release of the context waits for the work
-	case !held && sc.permanent():
+	case !held && sc.Permanent():
 		if ctx.lostWork() {
 			return false, fmt.Errorf("%w: %v", ErrNoTail, ctx.Ends.lost)
 		}
 		return true, nil
-	case held && (sc.permanent() || !sc.Freed.Load()):
+	case held && (sc.Permanent() || !sc.Freed.Load()):
 		return false, nil
 	}
 	ctx.Ends.Mu.Lock()
@@ -67,7 +68,7 @@ func (sc *Stream) idle() bool {
 	if sc.Calls() != 0 {
 		return false // a call may wait because the stream's queue is full, and the query would wait for that call
 	}
-	leave, ok := sc.tryEnter()
+	leave, ok := sc.TryEnter()
 	if !ok {
 		return false
 	}
@@ -81,31 +82,31 @@ func (sc *Stream) idle() bool {
 
 // query queries the stream, unless the stream may be captured, and calls tracers.
 func (sc *Stream) query() (res driver.Result, asked bool) {
-	t := sc.Ctx.Drv.Trace(TraceStreamQuery, 0, sc.Raw)
+	t := sc.Ctx.Drv.Trace(drivercall.TraceStreamQuery, 0, sc.Raw)
 	if res, asked = sc.queryUntraced(); asked {
-		t.Done(TraceStreamQuery, 0, sc.Raw, res)
+		t.Done(drivercall.TraceStreamQuery, 0, sc.Raw, res)
 	}
 	return res, asked
 }
 
 func (sc *Stream) queryUntraced() (res driver.Result, asked bool) {
-	shared, drop := sc.currentShared()
+	shared, drop := sc.CurrentShared()
 	defer drop()
-	if !shared.captureLock.TryRLock() {
+	if !shared.CaptureLock.TryRLock() {
 		return driver.ResultNotReady, false // a capture may be beginning
 	}
-	defer shared.captureLock.RUnlock()
+	defer shared.CaptureLock.RUnlock()
 	at := sc.At
 	at.Relaxed, at.NoWait = true, true
-	if sc.unlessCaptured(at) != nil {
+	if sc.UnlessCaptured(at) != nil {
 		return driver.ResultNotReady, false
 	}
 	return sc.Ctx.Drv.Table().StreamQuery(at, sc.Raw), true
 }
 
-// currentShared returns the present sharedState of the CUstream, because this Stream of it may
+// CurrentShared returns the present sharedState of the CUstream, because this Stream of it may
 // have been closed. The caller is a user of the context.
-func (sc *Stream) currentShared() (shared *sharedState, drop func()) {
+func (sc *Stream) CurrentShared() (shared *sharedState, drop func()) {
 	if !sc.OfStreamPool {
 		return sc.Shared, func() {}
 	}
@@ -113,14 +114,14 @@ func (sc *Stream) currentShared() (shared *sharedState, drop func()) {
 	return shared, func() { sc.Ctx.dropShared(sc.Raw, shared) }
 }
 
-// tryEnter prevents the destruction of the CUstream until leave is called. ok is false if it is
+// TryEnter prevents the destruction of the CUstream until leave is called. ok is false if it is
 // already being destroyed.
-func (sc *Stream) tryEnter() (leave func(), ok bool) {
+func (sc *Stream) TryEnter() (leave func(), ok bool) {
 	ctx := sc.Ctx
 	if !ctx.Hold() && !ctx.revive() {
 		return nil, false
 	}
-	if sc.permanent() {
+	if sc.Permanent() {
 		return ctx.EndHold, true
 	}
 	if !sc.Acquire(sc) {

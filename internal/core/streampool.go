@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 )
 
@@ -62,7 +63,7 @@ func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error
 	if other != 0 { // another call has created the stream meanwhile
 		if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 			h := uintptr(raw)
-			c.Drv.Leak(LeakReport{Kind: "stream", Handle: h, Err: c.BackgroundError("cuStreamDestroy", h, res)})
+			c.Drv.Leak(drivercall.LeakReport{Kind: "stream", Handle: h, Err: c.BackgroundError("cuStreamDestroy", h, res)})
 		}
 		raw = other
 	}
@@ -74,9 +75,9 @@ func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error
 // context's own objects no longer exist.
 func (c *Context) endPools(at driver.At) {
 	pools := slices.Collect(maps.Values(c.pools))
-	EachDespitePanic(len(pools), func(i int) {
+	drivercall.EachDespitePanic(len(pools), func(i int) {
 		p := pools[i]
-		EachDespitePanic(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })
+		drivercall.EachDespitePanic(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })
 	})
 }
 
@@ -86,12 +87,12 @@ func (c *Context) destroyPooled(raw driver.Stream, shared *sharedState, at drive
 		return
 	}
 	// If one wait has failed, the driver answers no other wait either.
-	if shared.usesOthers.Load() && c.Ends.lost == nil {
-		c.Ends.lost = retryUntilDone(c.Drv.Table().Clock(), func() error { return c.waitStream(raw) })
+	if shared.UsesOthers.Load() && c.Ends.lost == nil {
+		c.Ends.lost = RetryUntilDone(c.Drv.Table().Clock(), func() error { return c.waitStream(raw) })
 	}
 	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 		h := uintptr(raw)
-		c.Drv.Leak(LeakReport{Kind: "stream", Handle: h, Err: c.BackgroundError("cuStreamDestroy", h, res)})
+		c.Drv.Leak(drivercall.LeakReport{Kind: "stream", Handle: h, Err: c.BackgroundError("cuStreamDestroy", h, res)})
 	}
 }
 

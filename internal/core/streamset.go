@@ -8,6 +8,7 @@ import (
 
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -22,10 +23,10 @@ type StreamSet struct {
 	lost atomic.Bool
 }
 
-// note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
+// Note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
 // the stream was noted in another set before. With tail the stream is always noted, and the end
 // of its work stays known after it is destroyed. Without tail it may not be noted: then noted is false.
-func (set *StreamSet) note(sc *Stream, tail bool) (noted bool) {
+func (set *StreamSet) Note(sc *Stream, tail bool) (noted bool) {
 	if l := set.Streams.Load(); l != nil {
 		switch {
 		case slices.Contains(*l, sc):
@@ -47,7 +48,7 @@ func (set *StreamSet) note(sc *Stream, tail bool) (noted bool) {
 			}
 			// Streams of the legacy stream, or of one stream of a pool, are the same CUstream. An open
 			// one may keep the object, so it stays in the list.
-			again := s.permanent() && s.Same(sc) && s.Freed.Load()
+			again := s.Permanent() && s.Same(sc) && s.Freed.Load()
 			switch {
 			case again:
 			case !s.destroyedAndDone():
@@ -72,7 +73,7 @@ const maxNoted = 16
 func (set *StreamSet) NoteAll(other *StreamSet) {
 	if l := other.Streams.Load(); l != nil {
 		for _, sc := range *l {
-			set.note(sc, true)
+			set.Note(sc, true)
 		}
 	}
 }
@@ -80,8 +81,8 @@ func (set *StreamSet) NoteAll(other *StreamSet) {
 // ErrBusy says that the end of a stream's work cannot be waited for now.
 var ErrBusy = errors.New("the stream is being captured, belongs to a thread, or is being closed")
 
-// errShut is an ErrBusy of the legacy stream while a capture begins or ends, which is over soon.
-var errShut = fmt.Errorf("%w, or it is the legacy default stream while a capture begins or ends", ErrBusy)
+// ErrShut is an ErrBusy of the legacy stream while a capture begins or ends, which is over soon.
+var ErrShut = fmt.Errorf("%w, or it is the legacy default stream while a capture begins or ends", ErrBusy)
 
 // wait waits until all work enqueued so far is done on the streams. It returns ErrBusy if it cannot
 // wait for that now, and another error if it never can.
@@ -94,16 +95,16 @@ func (set *StreamSet) wait() error {
 		return nil
 	}
 	for _, sc := range *l {
-		if err := sc.waitIdle(); err != nil {
+		if err := sc.WaitIdle(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// idle reports whether all work enqueued so far is known to be done on the streams. It does not
+// Idle reports whether all work enqueued so far is known to be done on the streams. It does not
 // wait, and enqueues nothing.
-func (set *StreamSet) idle() bool {
+func (set *StreamSet) Idle() bool {
 	if set.lost.Load() {
 		return false
 	}
@@ -111,7 +112,7 @@ func (set *StreamSet) idle() bool {
 		if sc.Freed.Load() && !sc.endIsKnown() {
 			return false
 		}
-		if done, _ := sc.done(); !done {
+		if done, _ := sc.Done(); !done {
 			return false
 		}
 	}
@@ -119,11 +120,11 @@ func (set *StreamSet) idle() bool {
 }
 
 // WaitLong is wait, repeated while streams are busy or the driver fails. It is for a new goroutine.
-func (set *StreamSet) WaitLong(clock driver.Clock) error { return retryUntilDone(clock, set.wait) }
+func (set *StreamSet) WaitLong(clock driver.Clock) error { return RetryUntilDone(clock, set.wait) }
 
-// retryUntilDone repeats f until it returns nil or ErrNoTail, or fails MaxTries times with other
+// RetryUntilDone repeats f until it returns nil or ErrNoTail, or fails MaxTries times with other
 // errors than ErrBusy.
-func retryUntilDone(clock driver.Clock, f func() error) error {
+func RetryUntilDone(clock driver.Clock, f func() error) error {
 	b := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer b.End()
 	for failed := 0; ; b.Wait() {
@@ -142,9 +143,9 @@ func retryUntilDone(clock driver.Clock, f func() error) error {
 // MaxTries is how often the driver may fail to report the end of work: for about a second in total.
 const MaxTries = 20
 
-// waitIdle waits until all work enqueued on the stream so far is done, even if the stream is
+// WaitIdle waits until all work enqueued on the stream so far is done, even if the stream is
 // closed. It may return ErrBusy.
-func (sc *Stream) waitIdle() error {
+func (sc *Stream) WaitIdle() error {
 	ctx := sc.Ctx
 	// A released context has waited for the tails of its streams, and for the streams of its pools
 	// that used objects of other contexts.
@@ -152,7 +153,7 @@ func (sc *Stream) waitIdle() error {
 		if !ctx.Gone.Load() {
 			return ErrBusy
 		}
-		if sc.permanent() {
+		if sc.Permanent() {
 			if ctx.lostWork() {
 				return fmt.Errorf("%w: %v", ErrNoTail, ctx.Ends.lost)
 			}
@@ -166,12 +167,12 @@ func (sc *Stream) waitIdle() error {
 		return nil
 	}
 	defer ctx.EndHold()
-	if sc.permanent() {
-		e, err := sc.mark()
+	if sc.Permanent() {
+		e, err := sc.Mark()
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
-		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
+		defer ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		return ctx.awaitEvent(e)
 	}
 	if sc.Acquire(sc) {
@@ -179,11 +180,11 @@ func (sc *Stream) waitIdle() error {
 			sc.EndCall()
 			return ErrBusy // only its thread can mark it, and does so when the stream is closed
 		}
-		e, err := sc.markAndLeave()
+		e, err := sc.MarkAndLeave()
 		if err != nil {
 			return ctx.unlessPoisoned(err)
 		}
-		defer ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
+		defer ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 		return ctx.awaitEvent(e)
 	}
 	if !sc.Freed.Load() {
@@ -204,7 +205,7 @@ func (c *Context) unlessPoisoned(err error) error {
 
 // awaitEvent polls until an event of the library is complete.
 func (c *Context) awaitEvent(e driver.Event) error {
-	return c.pollEvent(e, func() driver.Result { return c.queryEvent(e) })
+	return c.pollEvent(e, func() driver.Result { return c.QueryEvent(e) })
 }
 
 // pollEvent is pollUntil for an event. The error wraps ErrInHostFunc if a software driver refuses the wait, in a host
@@ -224,7 +225,7 @@ func (c *Context) pollEvent(e driver.Event, query func() driver.Result) error {
 		return res
 	})
 	if refused != driver.ResultSuccess {
-		return EndlessError(op, uintptr(e), refused)
+		return drivercall.EndlessError(op, uintptr(e), refused)
 	}
 	return err
 }

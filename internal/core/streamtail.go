@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
 )
@@ -58,7 +59,7 @@ func (t *Tail) query() driver.Result {
 	if t.stream != nil {
 		res, _ = t.stream.query()
 	} else {
-		res = t.Ctx.queryEvent(t.Event)
+		res = t.Ctx.QueryEvent(t.Event)
 	}
 	if res == driver.ResultSuccess {
 		t.Close()
@@ -74,24 +75,24 @@ func (t *Tail) Last(bool) {
 		t.stream.freeTail()
 		return
 	}
-	t.Ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, t.Event)
+	t.Ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, t.Event)
 }
 
 // freeTail destroys a CUstream that was its own tail. The leak hook gets the error.
 func (sc *Stream) freeTail() {
 	if op, res := sc.destroyRaw(BackgroundAt()); res != driver.ResultSuccess {
-		sc.Ctx.Drv.Leak(LeakReport{Kind: sc.Kind(), Handle: sc.Handle(), Err: sc.Ctx.BackgroundError(op, sc.Handle(), res)})
+		sc.Ctx.Drv.Leak(drivercall.LeakReport{Kind: sc.Kind(), Handle: sc.Handle(), Err: sc.Ctx.BackgroundError(op, sc.Handle(), res)})
 	}
 }
 
 // endIsKnown reports whether a closed stream's work has an end that is, or was, waited for.
 func (sc *Stream) endIsKnown() bool {
-	return sc.permanent() || sc.leavesTail.Load() || sc.Ctx.Gone.Load()
+	return sc.Permanent() || sc.leavesTail.Load() || sc.Ctx.Gone.Load()
 }
 
 // destroyedAndDone reports whether the stream is destroyed and all its work is known to be done.
 func (sc *Stream) destroyedAndDone() bool {
-	if sc.permanent() {
+	if sc.Permanent() {
 		return sc.Ctx.Gone.Load() && !sc.Ctx.lostWork()
 	}
 	if !sc.Freed.Load() {
@@ -140,13 +141,13 @@ func (sc *Stream) LeaveTail() (kept bool) {
 	}()
 	err := mark()
 	lasts := !ctx.IsBorrowed()
-	if err != nil && lasts && sc.permanent() {
+	if err != nil && lasts && sc.Permanent() {
 		now = false
 		ctx.Hold() // cannot fail: the stream is a user of the context until now
 		go func() {
 			defer ctx.EndHold()
 			defer put()
-			retryUntilDone(ctx.Drv.Table().Clock(), mark)
+			RetryUntilDone(ctx.Drv.Table().Clock(), mark)
 		}()
 		return false
 	}
@@ -175,7 +176,7 @@ func (sc *Stream) LeaveTail() (kept bool) {
 func (c *Context) endStreamTail(sc *Stream, t *Tail) {
 	defer c.EndHold()
 	wait := func() error { return c.waitTail(sc) }
-	if err := retryUntilDone(c.Drv.Table().Clock(), wait); err != nil {
+	if err := RetryUntilDone(c.Drv.Table().Clock(), wait); err != nil {
 		t.failed.Store(true)
 		c.PutTail(sc, &Tail{Ctx: c, Err: err})
 	}
@@ -197,10 +198,10 @@ func (c *Context) PutTail(sc *Stream, t *Tail) {
 	if t.Err != nil {
 		c.Ends.Unmarked++
 		t.Lost = c.Ends.Unmarked
-	} else if sc.permanent() {
+	} else if sc.Permanent() {
 		// This mark is behind the work of all Streams of the CUstream that were released before.
 		maps.DeleteFunc(c.Ends.Tails, func(other *Stream, its *Tail) bool {
-			return its.Err != nil && its.Lost <= t.Lost && other.permanent() && other.Same(sc)
+			return its.Err != nil && its.Lost <= t.Lost && other.Permanent() && other.Same(sc)
 		})
 	}
 	c.Ends.Tails[sc] = t
@@ -264,13 +265,13 @@ func (c *Context) waitTail(sc *Stream) error {
 // endTails waits for the work of destroyed streams, and destroys the events of their tails.
 func (c *Context) endTails(at driver.At) {
 	streams := slices.Collect(maps.Keys(c.Ends.Tails))
-	EachDespitePanic(len(streams), func(i int) {
+	drivercall.EachDespitePanic(len(streams), func(i int) {
 		sc := streams[i]
 		t := c.Ends.Tails[sc]
 		if t.Err != nil {
 			return
 		}
-		err := retryUntilDone(c.Drv.Table().Clock(), func() error { return c.waitTail(sc) })
+		err := RetryUntilDone(c.Drv.Table().Clock(), func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.Ends.Mu.Lock()
 			t.Err = err
@@ -280,11 +281,11 @@ func (c *Context) endTails(at driver.At) {
 			err = errors.Join(err, c.DestroyEvent(t.Event, at))
 		}
 		if err != nil {
-			c.Drv.Leak(LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
+			c.Drv.Leak(drivercall.LeakReport{Kind: "context", Handle: uintptr(c.Raw), Err: err})
 		}
 	})
 	for sc, t := range c.Ends.Tails {
-		if t.Err != nil && sc.permanent() { // a later wait may be for this stream
+		if t.Err != nil && sc.Permanent() { // a later wait may be for this stream
 			c.Ends.lost = t.Err
 		}
 	}

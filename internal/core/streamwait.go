@@ -2,6 +2,7 @@ package core
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
 )
 
@@ -59,7 +60,7 @@ func (sc *Stream) NoteCaptureDuringWait(sl *Slot, g handle.Gen) {
 // WaitSlot makes the stream wait for a slot. The caller has calls in flight on both.
 func (sc *Stream) WaitSlot(op string, sl *Slot, flags uint32) error {
 	sc.observeWait(sl, flags)
-	t := sc.Ctx.Drv.Trace(TraceStreamWait, sl.Raw, sc.Raw)
+	t := sc.Ctx.Drv.Trace(drivercall.TraceStreamWait, sl.Raw, sc.Raw)
 	var res driver.Result
 	if flags == driver.CU_EVENT_WAIT_DEFAULT {
 		g := sl.Gen()
@@ -76,15 +77,15 @@ func (sc *Stream) WaitSlot(op string, sl *Slot, flags uint32) error {
 		if c != nil {
 			c.Objects.Add(sl)
 		}
-		sc.BeginLegacy()
+		sc.EnterGate()
 		res = sc.Ctx.Drv.Table().StreamWaitEvent(sc.At, sc.Raw, sl.Raw, uint32(flags))
-		sc.EndLegacy()
+		sc.LeaveGate()
 		if c != nil && res != driver.ResultSuccess {
-			c.Objects.undo(sl)
+			c.Objects.Undo(sl)
 		}
 		sc.ReleaseCapture()
 	}
-	t.Done(TraceStreamWait, sl.Raw, sc.Raw, res)
+	t.Done(drivercall.TraceStreamWait, sl.Raw, sc.Raw, res)
 	if res != driver.ResultSuccess {
 		return sc.Ctx.CallError(op, uintptr(sc.Raw), res)
 	}
@@ -126,7 +127,7 @@ func (sc *Stream) WaitStreamFast(op string, oc *Stream) (done bool, err error) {
 // has a call in flight.
 func (sc *Stream) KeepEvent(e driver.Event) {
 	if !sc.Event.CompareAndSwap(0, uintptr(e)) {
-		sc.Ctx.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
+		sc.Ctx.DoneWith(driver.CU_EVENT_DISABLE_TIMING, e)
 	}
 }
 
@@ -156,11 +157,11 @@ func (c *Context) WaitEvent(op string, handle uintptr, o *EventOwner,
 		if o := c.Drv.Observer(); o != nil {
 			o.WaitContext(uintptr(c.Raw), uintptr(sl.Raw), sl.eventKind(false))
 		}
-		t := c.Drv.Trace(TraceStreamWait, sl.Raw, 0)
+		t := c.Drv.Trace(drivercall.TraceStreamWait, sl.Raw, 0)
 		c.beginWhole()
 		res := call(driver.At{Context: c.Raw}, sl.Raw)
 		c.endWhole()
-		t.Done(TraceStreamWait, sl.Raw, 0, res)
+		t.Done(drivercall.TraceStreamWait, sl.Raw, 0, res)
 		if res != driver.ResultSuccess {
 			return c.CallError(op, handle, res)
 		}

@@ -2,11 +2,10 @@ package core
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/slab"
 )
@@ -21,16 +20,16 @@ type cells struct {
 	slab.Cells
 
 	Mu lock.Mutex[lock.Timelines]
-	// probe is an event that is never recorded. A query of it tells whether the context still
+	// Probe is an event that is never recorded. A query of it tells whether the context still
 	// works. It is 0 until the first timeline is created.
-	probe driver.Event
+	Probe driver.Event
 	// open is the number of open timelines. Unfinished is the number of closed timelines that still
 	// have a cell, because a graph uses them, or work that is not known to be done.
-	open, Unfinished int
-	// closed has the unfinished timelines on which no call is in flight. They are checked when no
+	Open, Unfinished int
+	// Closed has the unfinished timelines on which no call is in flight. They are checked when no
 	// cell is free and there are checkAt of them.
-	closed  []closedTimeline
-	checkAt int
+	Closed  []UnfinishedTimeline
+	CheckAt int
 
 	// drained says that the context is being released, and that the release has waited for the work
 	// on its own streams. From then on, only streamEnds.lost and tails with an error report work
@@ -39,116 +38,47 @@ type cells struct {
 }
 
 // closedTimeline is a closed timeline on which no call is in flight: a *Timeline.
-type closedTimeline interface {
-	// freeIfDone frees the cell if all work is done, and reports whether it is. An error says that the end of the work
+type UnfinishedTimeline interface {
+	// FreeIfDone frees the cell if all work is done, and reports whether it is. An error says that the end of the work
 	// can never be known.
-	freeIfDone() (done bool, err error)
-	// waitAndFree waits for the work, and then frees the cell.
-	waitAndFree() error
-	// keepForever reports the timeline as leaked.
-	keepForever(err error)
+	FreeIfDone() (done bool, err error)
+	// WaitAndFree waits for the work, and then frees the cell.
+	WaitAndFree() error
+	// KeepForever reports the timeline as leaked.
+	KeepForever(err error)
 }
 
-// The functions of the driver that timelines need.
-const (
-	SignalOp = "cuStreamWriteValue64"
-	BlockOp  = "cuStreamWaitValue64"
-)
-
-// MinLook is the number of closed timelines from which they are checked.
-const MinLook = 32
-
-// TakeCell returns a cell whose words are all 0.
-func (c *Context) TakeCell(at driver.At) (x slab.Cell, err error) {
-	k := &c.Cells
-	x, ok := k.Take()
-	if !ok {
-		if k.checkDue() {
-			c.FreeFinishedTimelines()
-		}
-		if x, err = k.Grow(func(size int) (*slab.Slab, error) { return c.newSlab(size, at) }); err != nil {
-			return x, err
-		}
-	}
-	x.Clear()
-	return x, nil
-}
-
-// newSlab returns a slab that is registered in the context.
-func (c *Context) newSlab(size int, at driver.At) (*slab.Slab, error) {
-	if n, _ := c.Cells.Count(); n == 0 {
-		if err := c.supportsTimelines(); err != nil {
-			return nil, err
-		}
-	}
-	s, f := c.Drv.Slabs.New(size, slab.Context[ContextKey]{Place: c.place(), Table: &c.Drv.Calls, At: at})
-	switch {
-	case f == nil:
-		return s, nil
-	case f.Err != nil:
-		return nil, NewError(f.Op, c, driver.ResultOutOfMemory, f.Err,
-			"the operating system has no memory for the counters of timelines")
-	}
-	return nil, c.CallError(f.Op, 0, f.Result)
-}
-
-// supportsTimelines returns an error if the device's streams cannot use counters.
-func (c *Context) supportsTimelines() error {
-	for _, op := range []string{SignalOp, BlockOp} {
-		if sym, known := driver.FindSymbol(op); known && !c.Drv.Has(op) {
-			return c.Drv.ResultError(op, 0, driver.NotImplemented(sym))
-		}
-	}
-	const op = "cuDeviceGetAttribute"
-	const attribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-	can, res := c.Drv.Table().DeviceGetAttribute(driver.At{}, attribute, c.Dev)
-	switch {
-	case res == driver.ResultInvalidValue:
-		return BadValue(op, c, "the driver does not know whether streams can use counters in memory: use events instead")
-	case res != driver.ResultSuccess:
-		return c.Drv.ResultError(op, 0, res)
-	case can == 0:
-		return NewError(SignalOp, c, driver.ResultNotSupported, errNoValues, fmt.Sprintf(
-			"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device %d is 0: use events instead", c.Dev))
-	}
-	return nil
-}
-
-// place returns the context as a place where slabs are registered.
-func (c *Context) place() slab.Place[ContextKey] {
+// Place returns the context as a place where slabs are registered.
+func (c *Context) Place() slab.Place[ContextKey] {
 	c.Drv.Mu.Lock()
 	defer c.Drv.Mu.Unlock()
 	return slab.Place[ContextKey]{Key: c.Key, Primary: c.Claim == Retained, Device: c.Dev}
 }
 
-// checkDue reports whether to check the closed timelines: when there are twice as many as the
-// last check left. So the amortized cost per timeline is constant.
-func (k *cells) checkDue() bool {
+// MinLook is the number of closed timelines from which they are checked.
+const MinLook = 32
+
+// CountTimelines adds to the numbers of open timelines and of closed timelines whose work is not done.
+func (k *cells) CountTimelines(open, unfinished int) {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
-	return len(k.closed) >= max(k.checkAt, MinLook)
+	k.Open += open
+	k.Unfinished += unfinished
 }
 
-// FreeFinishedTimelines frees the cells of closed timelines whose work is done. It does not wait. The caller
-// is a user of the context.
-func (c *Context) FreeFinishedTimelines() {
-	k := &c.Cells
+// AddUnfinished adds a closed timeline whose work may not be done.
+func (k *cells) AddUnfinished(t UnfinishedTimeline) {
 	k.Mu.Lock()
-	list := k.closed
-	k.closed = nil // concurrent checks find nothing
-	k.Mu.Unlock()
-	list = slices.DeleteFunc(list, func(tc closedTimeline) bool {
-		done, err := tc.freeIfDone()
-		if err != nil {
-			c.Hold() // never released
-			tc.keepForever(err)
-		}
-		return done || err != nil
-	})
+	defer k.Mu.Unlock()
+	k.Closed = append(k.Closed, t)
+}
+
+// CheckDue reports whether to check the closed timelines: when there are twice as many as the
+// last check left. So the amortized cost per timeline is constant.
+func (k *cells) CheckDue() bool {
 	k.Mu.Lock()
-	k.checkAt = 2 * len(list)
-	k.closed = append(list, k.closed...)
-	k.Mu.Unlock()
+	defer k.Mu.Unlock()
+	return len(k.Closed) >= max(k.CheckAt, MinLook)
 }
 
 // endTimelines waits for the work of closed timelines. The context is being released, and the work
@@ -157,18 +87,18 @@ func (c *Context) FreeFinishedTimelines() {
 func (c *Context) endTimelines(err *error) {
 	k := &c.Cells
 	k.drained.Store(true)
-	closed := k.closed // no lock: the context has no users
-	k.closed = nil
-	EachDespitePanic(len(closed), func(i int) {
+	closed := k.Closed // no lock: the context has no users
+	k.Closed = nil
+	drivercall.EachDespitePanic(len(closed), func(i int) {
 		tc := closed[i]
 		e := errTracer
-		EachDespitePanic(3, func(step int) {
+		drivercall.EachDespitePanic(3, func(step int) {
 			switch {
 			case step < 2 && e == errTracer: // try again if a tracer panicked
-				e = tc.waitAndFree()
+				e = tc.WaitAndFree()
 			case step == 2 && e != nil:
 				*err = e
-				tc.keepForever(e)
+				tc.KeepForever(e)
 			}
 		})
 	})
@@ -189,7 +119,7 @@ func (c *Context) detachSlabs(at driver.At) []*slab.Slab {
 	for _, s := range left {
 		if res := c.Drv.Table().MemHostUnregister(at, s.Addr()); res != driver.ResultSuccess {
 			err := c.BackgroundError("cuMemHostUnregister", uintptr(s.Raw()), res)
-			c.Drv.Leak(LeakReport{Kind: "timeline", Handle: uintptr(s.Raw()), Err: err})
+			c.Drv.Leak(drivercall.LeakReport{Kind: "timeline", Handle: uintptr(s.Raw()), Err: err})
 		}
 	}
 	c.Drv.Slabs.Drop(len(left))
@@ -235,32 +165,3 @@ func (d *Driver) unregister(s driver.HostPtr, in slab.Place[ContextKey]) bool {
 	res = d.Table().MemHostUnregister(driver.At{Context: raw, Relaxed: true}, s)
 	return res == driver.ResultSuccess || res == driver.ResultHostMemoryNotRegistered
 }
-
-// TimelineProbe returns the context's probe, and creates it for the first timeline.
-func (c *Context) TimelineProbe() (driver.Event, error) {
-	k := &c.Cells
-	k.Mu.Lock()
-	probe := k.probe
-	k.Mu.Unlock()
-	if probe != 0 {
-		return probe, nil
-	}
-	e, err := c.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, BackgroundAt()) // without the lock, because tracers are called
-	if err != nil {
-		return 0, err
-	}
-	k.Mu.Lock()
-	if probe = k.probe; probe == 0 {
-		k.probe = e
-	}
-	k.Mu.Unlock()
-	if probe == 0 {
-		return e, nil
-	}
-	c.doneWith(driver.CU_EVENT_DISABLE_TIMING, e)
-	return probe, nil
-}
-
-// errNoValues is wrapped in the error for a device without the functions that timelines need.
-var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w",
-	errors.ErrUnsupported)

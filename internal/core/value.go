@@ -20,9 +20,3 @@ type HasValue[T any] interface{ value() *T }
 
 // ValueOf returns the state of a value of cu. The pointer in h must not be nil.
 func ValueOf[T any](h HasValue[T]) *T { return h.value() }
-
-// SpanOf is ValueOf for a Span. The compiler knows which method it calls, so that the value does not escape.
-func SpanOf(h interface{ value() *Span }) *Span { return h.value() }
-
-// PooledOf returns the state of a cu.Pooled: see SpanOf.
-func PooledOf(h interface{ value() *PooledEvent }) PooledEvent { return *h.value() }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -12,7 +13,7 @@ import (
 // long time, and then notifies the watcher. No other work is enqueued on it.
 type wakeUpStream struct {
 	ctx  *Context
-	raw  driver.Stream
+	Raw  driver.Stream
 	call driver.Callback // notifies the watcher
 }
 
@@ -23,7 +24,7 @@ var wakeUpAt = BackgroundAt()
 // the driver, Start waits for them.
 func (s *wakeUpStream) Start() watch.ArmResult {
 	d := s.ctx.Drv
-	res := d.Table().LaunchHostFunc(wakeUpAt, s.raw, s.call)
+	res := d.Table().LaunchHostFunc(wakeUpAt, s.Raw, s.call)
 	if res != driver.ResultSuccess {
 		d.notifier.Load().armed.Add(^uint64(0))
 	}
@@ -103,7 +104,7 @@ func (c *Context) AddWakeUp() {
 		return c.Drv.Table().StreamCreateWithPriority(at, driver.CU_STREAM_NON_BLOCKING, -1<<31)
 	})
 	if err == nil {
-		(&wakeUpStream{ctx: c, raw: raw}).Return()
+		(&wakeUpStream{ctx: c, Raw: raw}).Return()
 	}
 }
 
@@ -115,7 +116,7 @@ func (c *Context) TakeWakeUp() (*wakeUpStream, bool) {
 			return nil, false
 		}
 		// The last wait on this stream may have been canceled before its record completed.
-		if c.Drv.Table().StreamQuery(wakeUpAt, s.raw) == driver.ResultSuccess {
+		if c.Drv.Table().StreamQuery(wakeUpAt, s.Raw) == driver.ResultSuccess {
 			return s, true
 		}
 		s.Return()
@@ -126,10 +127,10 @@ func (c *Context) TakeWakeUp() (*wakeUpStream, bool) {
 // endWakeUps destroys the wake-up streams when the context is released.
 func (c *Context) endWakeUps(at driver.At) {
 	free := c.WakeUps.Free
-	EachDespitePanic(len(free), func(i int) {
-		if res := c.destroyStream(free[i].raw, at); res != driver.ResultSuccess {
-			h := uintptr(free[i].raw)
-			c.Drv.Leak(LeakReport{Kind: "stream", Handle: h, Err: c.BackgroundError("cuStreamDestroy", h, res)})
+	drivercall.EachDespitePanic(len(free), func(i int) {
+		if res := c.destroyStream(free[i].Raw, at); res != driver.ResultSuccess {
+			h := uintptr(free[i].Raw)
+			c.Drv.Leak(drivercall.LeakReport{Kind: "stream", Handle: h, Err: c.BackgroundError("cuStreamDestroy", h, res)})
 		}
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -95,10 +97,10 @@ func (s *WatchSource) Traced() bool { return s.Drv.Tracers.Load() != nil }
 
 // Trace calls tracers for the queries that ended waits, and releases the items.
 func (s *WatchSource) Trace(items []watch.Item, answers []watch.Answer) {
-	EachDespitePanic(len(items), func(i int) {
+	drivercall.EachDespitePanic(len(items), func(i int) {
 		sl := items[i].(*Slot)
 		defer sl.EndCall()
-		s.Drv.Trace(TraceEventQuery, sl.Raw, 0).Done(TraceEventQuery, sl.Raw, 0, driver.Result(answers[i]))
+		s.Drv.Trace(drivercall.TraceEventQuery, sl.Raw, 0).Done(drivercall.TraceEventQuery, sl.Raw, 0, driver.Result(answers[i]))
 	})
 }
 
@@ -131,7 +133,7 @@ func (s *WatchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 		up.Return()
 		return nil, watch.NotNow
 	}
-	res := d.Table().StreamWaitEvent(wakeUpAt, up.raw, driver.Event(handle), driver.CU_EVENT_WAIT_DEFAULT)
+	res := d.Table().StreamWaitEvent(wakeUpAt, up.Raw, driver.Event(handle), driver.CU_EVENT_WAIT_DEFAULT)
 	polls.RUnlock()
 	n := d.notifier.Load()
 	if res == driver.ResultSuccess {
@@ -175,8 +177,8 @@ func (sl *Slot) Drop() { sl.ReleaseLater(sl) }
 
 // ErrClosed returns the error of waits for a closed event.
 func (sl *Slot) ErrClosed() error {
-	if sl.eventClosed() {
-		return errClosedMeanwhile(sl)
+	if sl.EventClosed() {
+		return EventClosedError(sl)
 	}
 	return nil
 }
@@ -189,11 +191,17 @@ func (sc *Stream) ErrClosed() error {
 	return nil
 }
 
+// TimelineWord is the word of a timeline, for which goroutines wait.
+type TimelineWord interface {
+	// ErrContextClosed returns the error of waits when the context was closed.
+	ErrContextClosed() error
+}
+
 // closedContext ends the waits for all objects of a closed context with errors.
 func (d *Driver) closedContext(c *Context) {
 	d.Watch.EndDomain(&c.Watched,
 		func(item watch.Item) error { return ContextClosedError(item.(*Slot)) },
-		func(word watch.Word) error { return errTimelineContextClosed(word.(*Timeline)) })
+		func(word watch.Word) error { return word.(TimelineWord).ErrContextClosed() })
 }
 
 // EndWaits is called when the owner was closed. It ends the waits of the context if no other owner is
@@ -203,4 +211,19 @@ func (o *ContextOwner) EndWaits() {
 		cc.Closings.Add(1) // waits that have not reached the watcher yet read this later
 		cc.Drv.closedContext(cc)
 	}
+}
+
+// EventClosedError returns the error of a wait whose event was closed meanwhile.
+func EventClosedError(sl *Slot) error {
+	return drivercall.Misuse("cuEventQuery", sl.Event, mistake.ErrClosed, "the event was closed while this call waited for it")
+}
+
+// StreamClosedError returns the error of a wait whose stream was closed meanwhile.
+func StreamClosedError(sc *Stream) error {
+	return drivercall.Misuse("cuEventQuery", sc, mistake.ErrClosed, "the stream was closed while this call waited for it")
+}
+
+// ContextClosedError returns the error of a wait whose context was closed meanwhile.
+func ContextClosedError(sl *Slot) error {
+	return drivercall.Misuse("cuEventQuery", sl.Event, mistake.ErrClosed, drivercall.ContextClosedDetail)
 }

@@ -5,13 +5,14 @@ import (
 	"reflect"
 
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 )
 
 // Arg is an argument of a kernel.
 type Arg struct {
 	Bits uint64
-	Mem  *core.Mem // the memory whose address Bits is, or nil
+	Mem  *memstate.Mem // the memory whose address Bits is, or nil
 	// Ref keeps the owner of Mem from being collected. Without Mem it is the address of the value
 	// if the value does not fit into Bits, or the argument's error.
 	Ref  any

@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // cooperative is the flag of a launch whose blocks may wait for each other: cu.LaunchCooperative.
@@ -14,7 +15,7 @@ const cooperative = 1
 
 // FlagNames returns the names that package cu has for the flags of a launch.
 func FlagNames(flags uint32) string {
-	return core.FlagNames(flags, "LaunchDefault", []string{"LaunchCooperative"})
+	return valuename.OfFlags(flags, "LaunchDefault", []string{"LaunchCooperative"})
 }
 
 // Config is the configuration of a launch.

@@ -3,6 +3,7 @@ package launch
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // Call calls the driver, which enqueues the kernel.
@@ -15,7 +16,7 @@ func (f *Function) Call(w *core.Work, cfg *Config, params driver.KernelParams) d
 
 func (f *Function) call(sc *core.Stream, cfg *Config, params driver.KernelParams) (res driver.Result) {
 	g, b, fn := cfg.Grid, cfg.Block, cfg.workFunction()
-	sc.BeginLegacy()
+	sc.EnterGate()
 	for in, again := sc.ContextFor(fn), true; again; in, again = sc.NeedsContext(fn, in, res) {
 		if fn == core.WorkLaunchCooperative {
 			res = sc.Ctx.Drv.Table().LaunchCooperativeKernel(sc.Within(in), f.Raw,
@@ -25,7 +26,7 @@ func (f *Function) call(sc *core.Stream, cfg *Config, params driver.KernelParams
 				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.Raw, params)
 		}
 	}
-	sc.EndLegacy()
+	sc.LeaveGate()
 	return res
 }
 
@@ -34,9 +35,9 @@ func (f *Function) callEx(w *core.Work, cfg *Config, params driver.KernelParams)
 	sc, c := w.Stream, w.Frame.ExConfig()
 	*c = cfg.Params()
 	c.Stream = sc.Raw
-	sc.BeginLegacy()
+	sc.EnterGate()
 	res := sc.Ctx.Drv.Table().LaunchKernelEx(sc.InContext(), c, f.Raw, params)
-	sc.EndLegacy()
+	sc.LeaveGate()
 	return res
 }
 
@@ -46,7 +47,7 @@ func (f *Function) Failed(sc *core.Stream, cfg *Config, res driver.Result) error
 	if e.Err == nil && res == driver.ResultInvalidValue {
 		e.Detail = cfg.exceededLimit(sc.Ctx)
 	}
-	e.Detail = core.Join(e.Detail, cfg.ExceededAttribute(sc.Ctx, res))
+	e.Detail = drivercall.Join(e.Detail, cfg.ExceededAttribute(sc.Ctx, res))
 	return e
 }
 

@@ -10,14 +10,17 @@ import (
 	"github.com/purecu/purecu/cu/cuerror"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/loaded"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/mistake"
 	"github.com/purecu/purecu/internal/ptx"
 )
 
 // Function is a kernel of a module.
 type Function struct {
-	Mod  *core.Module // nil in the zero value
-	Keep any          // the object of the module, which is not collected before the kernel's
+	Mod  *loaded.Module // nil in the zero value
+	Keep any            // the object of the module, which is not collected before the kernel's
 	Raw  driver.Function
 	Name string
 	// Params are the parameters. Known says that Params is valid. text is what the PTX says of them, or nil.
@@ -43,7 +46,7 @@ func (f *Function) Context() *core.Context {
 }
 
 // Find returns the kernel of a module with this name, whose handle call finds. keep is the object of the module.
-func Find(op string, mc *core.Module, keep any, name string,
+func Find(op string, mc *loaded.Module, keep any, name string,
 	call func(*driver.Table, driver.At) (driver.Function, driver.Result)) (f Function, err error) {
 	if err := mc.Enter(mc, op); err != nil {
 		return f, err
@@ -54,7 +57,7 @@ func Find(op string, mc *core.Module, keep any, name string,
 	raw, res, own := core.Allocated(mc.Ctx,
 		func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
 	if res != driver.ResultSuccess {
-		return f, own.Explain(mc.NotFound(op, core.KernelKind, name, res))
+		return f, own.Explain(mc.NotFound(op, loaded.KernelKind, name, res))
 	}
 	f = Function{Mod: mc, Keep: keep, Raw: raw, Name: name}
 	err = f.findParams(at)
@@ -62,8 +65,8 @@ func Find(op string, mc *core.Module, keep any, name string,
 }
 
 // UnknownAttribute returns the error for an attribute of a kernel that does not exist.
-func UnknownAttribute(op string, of core.Named, attribute int32) error {
-	return core.BadValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", attribute))
+func UnknownAttribute(op string, of drivercall.Named, attribute int32) error {
+	return drivercall.BadValue(op, of, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", attribute))
 }
 
 // MaxParamBytes is the most that the parameters of a kernel can have. It ends loops for a driver that
@@ -95,7 +98,7 @@ func (f *Function) findParams(at driver.At) error {
 		}
 		f.Params = append(f.Params, Param{uint32(min(size, math.MaxUint32)), Any})
 	}
-	return core.NewError(op, f.Object(), driver.ResultUnknown, nil,
+	return drivercall.NewError(op, f.Object(), driver.ResultUnknown, nil,
 		"the driver lists more parameters than a kernel can have")
 }
 
@@ -118,11 +121,11 @@ func (f *Function) readText() {
 
 // BadMemory returns the error for an argument that is memory which the kernel cannot use. Drivers
 // are compared first, then closed memory is detected, and then contexts are compared.
-func (f *Function) BadMemory(cfg *Config, i int, c *core.Context, mc *core.Mem) error {
+func (f *Function) BadMemory(cfg *Config, i int, c *core.Context, mc *memstate.Mem) error {
 	err := core.Mismatch(mc.Ctx, c)
 	if mc.Only != nil && mc.Ctx == c && !mc.Closed() {
-		e := f.BadArg(cfg, i, core.ErrOtherGraph)
-		e.Detail += " cannot be used here: " + core.OtherGraphDetail
+		e := f.BadArg(cfg, i, memstate.ErrOtherGraph)
+		e.Detail += " cannot be used here: " + memstate.OtherGraphDetail
 		return e
 	}
 	// Of virtual memory the context is right, but it was unmapped at that moment.
@@ -133,11 +136,11 @@ func (f *Function) BadMemory(cfg *Config, i int, c *core.Context, mc *core.Mem) 
 	switch err {
 	case mistake.ErrDriverMismatch:
 		e.Detail += fmt.Sprintf(" is %s, of %s, and the kernel is of %s: open one driver and share it",
-			core.Describe(mc), mc.Ctx.Drv.Which(), c.Drv.Which())
+			drivercall.Describe(mc), mc.Ctx.Drv.Which(), c.Drv.Which())
 	case mistake.ErrClosed:
-		e.Detail += " is closed: " + core.Describe(mc) + "; close memory after its last use"
+		e.Detail += " is closed: " + drivercall.Describe(mc) + "; close memory after its last use"
 	default:
-		e.Detail += " is " + core.Describe(mc) + ", of another context, which the kernel may be unable to access: " +
+		e.Detail += " is " + drivercall.Describe(mc) + ", of another context, which the kernel may be unable to access: " +
 			"allocate it in the kernel's context"
 		switch {
 		case err != mistake.ErrDeviceMismatch:
@@ -155,12 +158,12 @@ func (f *Function) BadMemory(cfg *Config, i int, c *core.Context, mc *core.Mem) 
 
 // BadArg returns the error for an argument.
 func (f *Function) BadArg(cfg *Config, i int, err error) *cuerror.Error {
-	e := core.NewError(cfg.Op(), f.Object(), driver.ResultInvalidValue, err,
+	e := drivercall.NewError(cfg.Op(), f.Object(), driver.ResultInvalidValue, err,
 		fmt.Sprintf("kernel %s: argument %d", f.Name, i))
 	switch err {
 	case mistake.ErrNil:
 		e.Detail += " is nil memory: check the error of the call that should have made it"
-	case core.ErrUnmapped:
+	case memstate.ErrUnmapped:
 		e.Detail += ": allocate it with HostDeviceMap"
 	}
 	return e
@@ -236,19 +239,19 @@ func (f *Function) CheckConfig(cfg *Config) error {
 func (f *Function) checkAttributes(cfg *Config) error {
 	a := cfg.Attributes
 	if a.err != nil {
-		return core.About(f.Object(), a.err)
+		return drivercall.About(f.Object(), a.err)
 	}
 	detail, res := a.wrong(cfg.Grid, f.Mod.Ctx.Drv.Table().Version())
 	switch res {
 	case driver.ResultSuccess:
 		return nil
 	case driver.ResultNotSupported:
-		return core.NewError(cfg.Op(), f.Object(), res, errors.ErrUnsupported, detail)
+		return drivercall.NewError(cfg.Op(), f.Object(), res, errors.ErrUnsupported, detail)
 	}
-	return core.NewError(cfg.Op(), f.Object(), res, core.ErrInvalid, detail)
+	return drivercall.NewError(cfg.Op(), f.Object(), res, drivercall.ErrInvalid, detail)
 }
 
 // Refuse returns the error for a launch with a mistake.
 func (f *Function) Refuse(cfg *Config, detail string) error {
-	return core.BadValue(cfg.Op(), f.Object(), "kernel "+f.Name+detail)
+	return drivercall.BadValue(cfg.Op(), f.Object(), "kernel "+f.Name+detail)
 }

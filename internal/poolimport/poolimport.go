@@ -9,6 +9,7 @@ package poolimport
 import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 )
 
 // Pools are the imported pools of a Driver.
@@ -45,34 +46,34 @@ type Memory struct{ handleUses[openedMemory] }
 type openedMemory struct {
 	open int // the number of DeviceMems that are not closed
 	// last is the memory that frees it, if open is 0.
-	last *core.Mem
+	last *memstate.Mem
 	// used are the streams on which closed DeviceMems have used the memory.
 	used core.StreamSet
 }
 
 // Open opens the memory that data of its exporter names. The caller has a call in flight on the pool.
-func (o *Memory) Open(mc *core.Mem, data driver.MemPoolPtrExportData) driver.Result {
+func (o *Memory) Open(mc *memstate.Mem, data driver.MemPoolPtrExportData) driver.Result {
 	res := o.get(func() (h uint64, res driver.Result) {
-		pool, at := mc.Pool.(*core.MemPool).Raw, driver.At{Context: mc.Ctx.Raw}
+		pool, at := mc.Pool.(*memstate.Pool).Raw, driver.At{Context: mc.Ctx.Raw}
 		mc.Raw, res = mc.Ctx.Drv.Table().MemPoolImportPointer(at, pool, data)
 		return uint64(mc.Raw), res
 	}, func(x *openedMemory) {
 		x.open++
-		x.last, mc.Opening = nil, &core.CountedOpening{
+		x.last, mc.Opening = nil, &memstate.CountedOpening{
 			Leave:     func() (last bool) { return x.leave(mc) },
 			BeginFree: func() (end func(), may bool) { return x.beginFree(mc) },
 		}
 	})
 	if res == driver.ResultSuccess {
-		core.ObserveOpened(mc, struct {
+		memstate.ObserveOpened(mc, struct {
 			pool driver.MemoryPool
 			data driver.MemPoolPtrExportData
-		}{mc.Pool.(*core.MemPool).Raw, data})
+		}{mc.Pool.(*memstate.Pool).Raw, data})
 	}
 	return res
 }
 
-func (x *openedMemory) leave(mc *core.Mem) (last bool) {
+func (x *openedMemory) leave(mc *memstate.Mem) (last bool) {
 	if !mc.Left {
 		mc.ObserveGone()
 	}
@@ -90,7 +91,7 @@ func (x *openedMemory) leave(mc *core.Mem) (last bool) {
 	return x.last == mc
 }
 
-func (x *openedMemory) beginFree(mc *core.Mem) (end func(), may bool) {
+func (x *openedMemory) beginFree(mc *memstate.Mem) (end func(), may bool) {
 	o := core.StateOf[Memory](mc.Ctx.Drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()

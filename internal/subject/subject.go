@@ -11,7 +11,12 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/eventpool"
+	"github.com/purecu/purecu/internal/eventuse"
 	"github.com/purecu/purecu/internal/launch"
+	"github.com/purecu/purecu/internal/loaded"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/wordop"
 )
 
@@ -37,7 +42,7 @@ func DeviceOf(c *core.Context) *cu.Device { return c.APIDevice.(*cu.Device) }
 // EnterContext begins a call on a context. LeaveContext ends it.
 func EnterContext(c *cu.Context, op string) (*core.Context, error) {
 	if c == nil {
-		return nil, core.NilError(op, "context")
+		return nil, drivercall.NilError(op, "context")
 	}
 	return core.Of(c).Begin(op)
 }
@@ -72,21 +77,21 @@ func Event(e *cu.Event) *core.EventOwner {
 }
 
 // NewDeviceMem returns a DeviceMem for a new state.
-func NewDeviceMem(ctx *core.Context, mc *core.Mem) *cu.DeviceMem {
+func NewDeviceMem(ctx *core.Context, mc *memstate.Mem) *cu.DeviceMem {
 	m := new(cu.DeviceMem)
-	core.OwnMemory(m, core.RefOf(m), ctx, mc)
+	memstate.Own(m, core.RefOf(m), ctx, mc)
 	return m
 }
 
 // NewHostMem returns a HostMem for a new state.
-func NewHostMem(ctx *core.Context, mc *core.Mem) *cu.HostMem {
+func NewHostMem(ctx *core.Context, mc *memstate.Mem) *cu.HostMem {
 	m := new(cu.HostMem)
-	core.OwnMemory(m, core.RefOf(m), ctx, mc)
+	memstate.Own(m, core.RefOf(m), ctx, mc)
 	return m
 }
 
 // DeviceMem returns the state of a DeviceMem.
-func DeviceMem(m *cu.DeviceMem) *core.Mem {
+func DeviceMem(m *cu.DeviceMem) *memstate.Mem {
 	if m == nil {
 		return nil
 	}
@@ -94,7 +99,7 @@ func DeviceMem(m *cu.DeviceMem) *core.Mem {
 }
 
 // HostMem returns the state of a HostMem.
-func HostMem(m *cu.HostMem) *core.Mem {
+func HostMem(m *cu.HostMem) *memstate.Mem {
 	if m == nil {
 		return nil
 	}
@@ -102,37 +107,37 @@ func HostMem(m *cu.HostMem) *core.Mem {
 }
 
 // NewSpan returns a Span of memory.
-func NewSpan(parts core.Span) cu.Span {
+func NewSpan(parts memstate.Span) cu.Span {
 	var s cu.Span
-	*core.ValueOf(&s) = parts
+	*memstate.SpanOf(&s) = parts
 	return s
 }
 
 // RegionOf returns what memory refers to. m may be nil. It is as regionOf in package cu.
-func RegionOf(m cu.Memory) core.Region {
+func RegionOf(m cu.Memory) memstate.Region {
 	switch m := m.(type) {
 	case nil:
-		return core.Region{}
+		return memstate.Region{}
 	case cu.Span:
-		return core.SpanOf(&m).Region()
+		return memstate.SpanOf(&m).Region()
 	case *cu.Span:
 		if m == nil {
-			return core.Region{}
+			return memstate.Region{}
 		}
-		return core.SpanOf(m).Region()
+		return memstate.SpanOf(m).Region()
 	case *cu.DeviceMem:
 		return DeviceMem(m).Whole()
 	case *cu.HostMem:
 		return HostMem(m).Whole()
 	}
-	return core.Region{Err: core.ErrEmbedded}
+	return memstate.Region{Err: memstate.ErrEmbedded}
 }
 
 // EnterStream begins a call on a stream. LeaveStream ends it.
 func EnterStream(s *cu.Stream, op string) (*core.Stream, error) {
 	sc := Stream(s)
 	if sc == nil {
-		return nil, core.NilError(op, "stream")
+		return nil, drivercall.NilError(op, "stream")
 	}
 	return sc, sc.Begin(op)
 }
@@ -159,7 +164,7 @@ func NewFunction(fn launch.Function) *cu.Function {
 }
 
 // Module returns the state of a Module.
-func Module(m *cu.Module) *core.Module {
+func Module(m *cu.Module) *loaded.Module {
 	if m == nil || core.Of(m) == nil {
 		return nil
 	}
@@ -167,9 +172,9 @@ func Module(m *cu.Module) *core.Module {
 }
 
 // NewModule returns a Module of a library for a new state.
-func NewModule(loaded *core.LoadedModule) *cu.Module {
+func NewModule(of *loaded.LoadedModule) *cu.Module {
 	m := new(cu.Module)
-	core.SetState(core.RefOf(m), loaded, runtime.AddCleanup(m, (*core.Module).Abandoned, loaded.Module))
+	core.SetState(core.RefOf(m), of, runtime.AddCleanup(m, (*loaded.Module).Abandoned, of.Module))
 	return m
 }
 
@@ -205,23 +210,23 @@ func LaunchConfig(cfg *cu.LaunchConfig) launch.Config {
 func MemOp(o *cu.MemOp) *wordop.Op { return core.ValueOf(o) }
 
 // EventUse returns what a call finds in an event. The caller calls Leave. It is as refOf in package cu.
-func EventUse(op string, e cu.AnyEvent) (r core.EventUse, err error) {
+func EventUse(op string, e cu.AnyEvent) (r eventuse.Use, err error) {
 	switch e := e.(type) {
 	case *cu.Event:
 		if e != nil {
-			return core.EventUse{Owner: core.EventOwnerOf(core.EventRefOf(e))}, nil
+			return eventuse.Use{Owner: core.EventOwnerOf(core.EventRefOf(e))}, nil
 		}
 	case cu.Pooled:
-		r.Slot, err = core.PooledOf(&e).Enter(op)
+		r.Slot, err = eventpool.Of(&e).Enter(op)
 		return r, err
 	case *cu.Pooled:
 		if e != nil {
-			r.Slot, err = core.PooledOf(e).Enter(op)
+			r.Slot, err = eventpool.Of(e).Enter(op)
 			return r, err
 		}
 	case nil:
 	default:
-		return r, core.EmbeddedEventError(op)
+		return r, eventuse.EmbeddedEventError(op)
 	}
-	return r, core.NilError(op, "event")
+	return r, drivercall.NilError(op, "event")
 }

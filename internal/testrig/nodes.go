@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/cu/graph"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
 )
 
 // WorkOf returns the work of a node, which must be of a type.
@@ -16,7 +17,7 @@ func WorkOf[W graph.Work](n graph.Node) (w W, err error) {
 	got, err := n.Work()
 	w, ok := got.(W)
 	if err == nil && !ok {
-		err = core.BadValue("WorkOf", nil, fmt.Sprintf("the work is a %T", got))
+		err = drivercall.BadValue("WorkOf", nil, fmt.Sprintf("the work is a %T", got))
 	}
 	return w, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/timelines"
 )
 
 // Soft is a software driver with the usual things. When the test ends nothing may be
@@ -265,7 +266,7 @@ func WakeUpStreams(gpu *cu.Context) int { return core.Of(gpu).Context.WakeUps.Co
 // UnfinishedOf returns how many timelines of a context are closed, or were collected, and are in use still.
 func UnfinishedOf(gpu *cu.Context) int {
 	cc := core.Of(gpu).Context
-	cc.FreeFinishedTimelines()
+	timelines.FreeFinished(cc)
 	cc.Cells.Mu.Lock()
 	defer cc.Cells.Mu.Unlock()
 	return cc.Cells.Unfinished

@@ -7,6 +7,8 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/memstate"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -15,15 +17,15 @@ const most = 255
 
 // Op is an operation on a word. The zero Op is none.
 type Op struct {
-	kind   int32       // CU_STREAM_MEM_OP_WRITE_VALUE_32 and others
-	span   core.Span   // the word, with its owner
-	region core.Region // the word, as new work uses it
+	kind   int32           // CU_STREAM_MEM_OP_WRITE_VALUE_32 and others
+	span   memstate.Span   // the word, with its owner
+	region memstate.Region // the word, as new work uses it
 	value  uint64
 	flags  uint32 // of a wait
 }
 
 // New returns an operation of a kind of driver.CU_STREAM_MEM_OP_WRITE_VALUE_32.
-func New(kind int32, word core.Span, value uint64, flags uint32) Op {
+func New(kind int32, word memstate.Span, value uint64, flags uint32) Op {
 	o := Op{kind: kind, span: word, value: value, flags: flags}
 	o.Update()
 	return o
@@ -41,12 +43,12 @@ func (o *Op) Update() {
 func (o *Op) Virtual() bool { return o.region.Mem != nil && o.region.Mem.Virt != nil }
 
 // Mem returns the memory of the word.
-func (o *Op) Mem() *core.Mem { return o.region.Mem }
+func (o *Op) Mem() *memstate.Mem { return o.region.Mem }
 
 // CheckCount refuses too many operations for a stream or graph.
 func CheckCount(op string, n int, of core.Member) error {
 	if n > most {
-		return core.BadValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", n, most))
+		return drivercall.BadValue(op, of, fmt.Sprintf("%d operations are too many: pass at most %d", n, most))
 	}
 	return nil
 }
@@ -54,10 +56,10 @@ func CheckCount(op string, n int, of core.Member) error {
 // Check checks operation i of a call for a stream or graph.
 func (o *Op) Check(op string, i int, of core.Member) error {
 	if o.kind == 0 {
-		return core.BadValue(op, of, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
+		return drivercall.BadValue(op, of, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
 	}
 	if err := o.region.Missing(op); err != nil {
-		return core.About(of, err)
+		return drivercall.About(of, err)
 	}
 	m, ctx := o.region.Mem, of.Context()
 	if m.Ctx.Drv != ctx.Drv || !m.Everywhere() && m.Ctx != ctx {
@@ -68,16 +70,16 @@ func (o *Op) Check(op string, i int, of core.Member) error {
 	}
 	switch size := o.Size(); {
 	case m.Is.Managed || m.Is.Pooled != nil || m.Is.OfNode:
-		return core.BadValue(op, m,
+		return drivercall.BadValue(op, m,
 			fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
 				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
 	case m.Raw == 0:
-		return core.Misuse(op, m, core.ErrUnmapped, "allocate it with HostDeviceMap")
+		return drivercall.Misuse(op, m, memstate.ErrUnmapped, "allocate it with HostDeviceMap")
 	case o.region.Size != size || uint64(o.region.Addr())%size != 0:
-		return core.BadValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
+		return drivercall.BadValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
 			"and got %d bytes at %#x", i, size, o.region.Size, uint64(o.region.Addr())))
 	case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
-		return core.BadValue(op, of,
+		return drivercall.BadValue(op, of,
 			fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
 	}
 	return nil

@@ -323,7 +323,7 @@ var olderSpellings = map[string]bool{
 // driver, and one name for each value.
 func emitPublicEnums(m *manifest, pkg string) string {
 	var b strings.Builder
-	b.WriteString("import (\n\"github.com/purecu/purecu/driver\"\n\"github.com/purecu/purecu/internal/core\"\n)\n\n")
+	b.WriteString("import (\n\"github.com/purecu/purecu/driver\"\n\"github.com/purecu/purecu/internal/valuename\"\n)\n\n")
 	for _, p := range publicEnums {
 		i := slices.IndexFunc(m.enums, func(e enumFact) bool { return e.name == p.enum })
 		if i < 0 || p.pkg != pkg {
@@ -345,7 +345,7 @@ func emitPublicEnums(m *manifest, pkg string) string {
 				unverifiedComment(c.unverified))
 		}
 		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\n"+
-			"var names%[1]s = [...]core.ValueName{\n", p.typ)
+			"var names%[1]s = [...]valuename.Name{\n", p.typ)
 		for _, c := range rows {
 			fmt.Fprintf(&b, "{Value: driver.%s, Name: %q},\n", p.prefix+c.name, strings.ToLower(c.name))
 		}

@@ -146,8 +146,8 @@ func (t *Table) enterRare(at At, s Symbol) (th *Thread, soft Software, res Resul
 func (t *Table) callRare(at At, s Symbol, res Result, words ...uintptr) Result { return 0 }
 func aligned[T any](p *[2]T, align uintptr) *T { return &p[0] }
 func goString(p unsafe.Pointer) string { return "" }`,
-	"internal/core": `package core
-type ValueName struct { Value int32; Name string }`,
+	"internal/valuename": `package valuename
+type Name struct { Value int32; Name string }`,
 	"cu": `package cu
 type Limit int32`,
 }

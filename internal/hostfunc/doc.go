@@ -1,0 +1,2 @@
+// Package hostfunc has the Go functions that streams and graphs call.
+package hostfunc

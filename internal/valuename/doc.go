@@ -1,0 +1,2 @@
+// Package valuename returns the names of values and flags for texts.
+package valuename
