@@ -122,11 +122,12 @@ var rules = map[string]rule{
 		"internal/valuename", "internal/watch"}},
 	"cu/cuerror": {imports: []string{"driver", "internal/mistake", "internal/remedy"}},
 	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/ptx/syntax",
-		"internal/ptx/vm", "internal/sim/code", "internal/sim/engine", "internal/sim/mem"},
+		"internal/ptx/vm", "internal/sim/code", "internal/sim/engine", "internal/sim/graph", "internal/sim/mem"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
 	"internal/sim/code": {imports: []string{"driver", "internal/codeimage", "internal/ptx/compile",
 		"internal/ptx/syntax", "internal/ptx/vm", "internal/sim/mem"}},
 	"internal/sim/engine":      {imports: []string{"driver"}},
+	"internal/sim/graph":       {imports: []string{"driver"}},
 	"internal/sim/mem":         {unsafe: []string{"address.go", "content.go"}},
 	"internal/sim/environment": {imports: []string{"internal/sim", "internal/suggest"}},
 

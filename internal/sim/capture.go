@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // invalidate invalidates a capture, and with it the events that stand for points in it. It
@@ -148,9 +149,9 @@ func (d *Driver) join(s *stream, e *event) driver.Result {
 }
 
 // dependOn adds edges to the next node of the stream's capture. Of two from the same node, the first one counts.
-func (s *stream) dependOn(edges []edge) {
+func (s *stream) dependOn(edges []graph.Edge) {
 	for _, e := range edges {
-		if !slices.ContainsFunc(s.deps, func(other edge) bool { return other.from == e.from }) {
+		if !slices.ContainsFunc(s.deps, func(other graph.Edge) bool { return other.From == e.From }) {
 			s.deps = append(s.deps, e)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // CheckFirst returns the result of what a call checks before its arguments, or ok. With inContext it needs a current
@@ -36,11 +37,11 @@ func (d *Driver) finish(c *capture) {
 		s.capture, s.deps = nil, nil
 	}
 	if !c.taken {
-		if whole := c.graph.outermost(); whole != c.graph {
-			d.objects.lose(uintptr(whole.handle)) // NVIDIA's driver crashes when it destroys the graph
+		if whole := c.graph.Outermost(); whole != c.graph {
+			d.objects.lose(uintptr(whole.Handle)) // NVIDIA's driver crashes when it destroys the graph
 		}
-		if n := c.graph.owner; n != nil { // the node keeps what the child graph has
-			n.work, n.child = n.current(), nil
+		if n := c.graph.Owner; n != nil { // the node keeps what the child graph has
+			n.Work, n.Child = n.Current(), nil
 			d.retainForNode(n)
 		}
 		d.destroyGraph(c.graph)
@@ -51,31 +52,19 @@ func (d *Driver) finish(c *capture) {
 
 // inCapture reports whether a capture adds nodes to a graph, or to a graph within it. Meanwhile CUDA does not
 // permit to destroy the graph, or nodes of it.
-func (d *Driver) inCapture(op string, g *graph, h uintptr) bool {
-	is := slices.ContainsFunc(d.captures, func(c *capture) bool { return c.graph.within(g) })
+func (d *Driver) inCapture(op string, g *graph.Graph, h uintptr) bool {
+	is := slices.ContainsFunc(d.captures, func(c *capture) bool { return c.graph.Within(g) })
 	if is {
 		d.misuse(op, h, "a stream is captured into the graph", nil)
 	}
 	return is
 }
 
-// within reports whether a graph is another one or a part of it, as bodies and child graphs are.
-func (g *graph) within(whole *graph) bool {
-	for g != whole {
-		n := g.in()
-		if n == nil {
-			return false
-		}
-		g = n.graph
-	}
-	return true
-}
-
 // StreamBeginCapture is cuStreamBeginCapture_v2.
 func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
 	defer d.mu.Unlock()
-	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []edge, driver.Result) {
-		return d.newGraph(), nil, ok
+	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph.Graph, []graph.Edge, driver.Result) {
+		return &graph.Graph{}, nil, ok
 	})
 }
 
@@ -85,11 +74,11 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 	edges []driver.GraphEdgeData, mode int32) driver.Result {
 	const name = "cuStreamBeginCaptureToGraph"
 	defer d.mu.Unlock()
-	return d.beginCapture(name, th, h, mode, func() (*graph, []edge, driver.Result) {
+	return d.beginCapture(name, th, h, mode, func() (*graph.Graph, []graph.Edge, driver.Result) {
 		if gh == 0 {
 			return nil, nil, driver.ResultInvalidValue
 		}
-		g, r := find[graph](d, name, graphKind, uintptr(gh))
+		g, r := find[graph.Graph](d, name, graphKind, uintptr(gh))
 		if r != ok {
 			return nil, nil, driver.ResultInvalidValue
 		}
@@ -104,12 +93,12 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 
 // toCaptured returns edges from nodes to the next one of a capture. As on an H200, data that edges from such nodes
 // cannot have is invalid, and the next node need not be one to which such an edge can go elsewhere.
-func toCaptured(from []*node, data []driver.GraphEdgeData) ([]edge, driver.Result) {
+func toCaptured(from []*graph.Node, data []driver.GraphEdgeData) ([]graph.Edge, driver.Result) {
 	if data != nil && len(data) != len(from) {
 		return nil, driver.ResultInvalidValue
 	}
-	edges := edgesAfter(from, data)
-	if slices.ContainsFunc(edges, func(e edge) bool { return !e.from.begins(e.data) }) {
+	edges := graph.EdgesAfter(from, data)
+	if slices.ContainsFunc(edges, func(e graph.Edge) bool { return !e.From.Begins(e.Data) }) {
 		return nil, driver.ResultInvalidValue
 	}
 	return edges, ok
@@ -117,7 +106,7 @@ func toCaptured(from []*node, data []driver.GraphEdgeData) ([]edge, driver.Resul
 
 // beginCapture begins a capture into a graph, after some of its nodes.
 func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32,
-	into func() (*graph, []edge, driver.Result)) driver.Result {
+	into func() (*graph.Graph, []graph.Edge, driver.Result)) driver.Result {
 	s, t, r := d.askStream(name, th, h)
 	switch {
 	case r != ok && r != driver.ResultInvalidContext && !r.Sticky():
@@ -178,21 +167,12 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 
 // joined reports whether the origin comes after everything that other streams did.
 func (c *capture) joined() bool {
-	before := make(map[*node]bool)
-	list := slices.Clone(c.origin.deps)
-	for len(list) > 0 {
-		n := list[len(list)-1].from
-		list = list[:len(list)-1]
-		if !before[n] {
-			before[n] = true
-			list = append(list, n.edgesTo()...)
-		}
-	}
+	before := graph.Before(c.origin.deps)
 	ends := slices.Clone(c.lost)
 	for _, s := range c.streams {
 		ends = append(ends, s.deps...)
 	}
-	return !slices.ContainsFunc(ends, func(e edge) bool { return !before[e.from] })
+	return !slices.ContainsFunc(ends, func(e graph.Edge) bool { return !before[e.From] })
 }
 
 // captureStatus returns what a stream's capture is like.
@@ -237,7 +217,7 @@ func (s *stream) dependencies() (deps, data driver.HostPtr) {
 	t := &s.depArrays
 	t.nodes, t.data = t.nodes[:0], t.data[:0]
 	for _, e := range s.deps {
-		t.nodes, t.data = append(t.nodes, e.from.handle), append(t.data, e.data)
+		t.nodes, t.data = append(t.nodes, e.From.Handle), append(t.data, e.Data)
 	}
 	return arrayOf(t.nodes), arrayOf(t.data)
 }
@@ -269,11 +249,11 @@ func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (sta
 }
 
 // handleOf returns the handle of a graph, which a graph of a capture gets late.
-func (d *Driver) handleOf(g *graph) driver.Graph {
-	if g.handle == 0 {
-		g.handle = driver.Graph(d.objects.add(graphKind, g))
+func (d *Driver) handleOf(g *graph.Graph) driver.Graph {
+	if g.Handle == 0 {
+		g.Handle = driver.Graph(d.objects.add(graphKind, g))
 	}
-	return g.handle
+	return g.Handle
 }
 
 // StreamUpdateCaptureDependencies is cuStreamUpdateCaptureDependencies.
@@ -301,7 +281,7 @@ func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.S
 	case flags > driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES:
 		return driver.ResultInvalidValue
 	}
-	var nodes []*node
+	var nodes []*graph.Node
 	for i := range deps {
 		n, r := d.nodesOf(name, c.graph, deps[i:i+1])
 		if r != ok {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // TestCapturedGraphStays destroys a graph, and a node of it, during a capture into the graph. CUDA forbids both.
@@ -300,7 +301,7 @@ func TestUpdateCaptureDependenciesResults(t *testing.T) {
 	r.want("a node of another graph", invalidValue, r.StreamUpdateCaptureDependencies(r.th, s, nodes{n}, 0))
 	r.want("too little data", invalidValue, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own},
 		[]driver.GraphEdgeData{}, 0))
-	order := []driver.GraphEdgeData{launchOrder}
+	order := []driver.GraphEdgeData{graph.LaunchOrder}
 	r.want("an edge that an empty node cannot have", invalidValue,
 		r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own}, order, 0))
 	k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""),

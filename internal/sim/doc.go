@@ -21,9 +21,10 @@
 //
 // A call that enqueues something makes a [work], and passes it to submit. If the stream is being
 // captured, the work becomes a node of the capture's graph. Otherwise its method op makes an op of it,
-// and enqueue adds that to the stream. A launch of a graph makes an op of each node's work. Package
-// engine orders the ops of streams, and executes them; enqueue says which ops of other streams come
-// before. An event stands for an op (a point). Kernels in PTX are executed on goroutines.
+// and enqueue adds that to the stream. A launch of a graph makes an op of each node's work. Package graph
+// has the nodes and edges of graphs, and keeps their handles and contexts for this package. Package engine
+// orders the ops of streams, and executes them; enqueue says which ops of other streams come before. An
+// event stands for an op (a point). Kernels in PTX are executed on goroutines.
 //
 // # Memory
 //
@@ -52,5 +53,6 @@
 //     compiles
 //   - launch*.go, kernels_go.go, kernels_ptx.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm
 //     executes
-//   - capture*.go, graph*.go, userobject.go: captures, graphs, their nodes, and executable graphs
+//   - capture*.go, graph*.go, userobject.go: captures, the work of nodes, and launches of graphs, whose structure
+//     package graph has
 package sim

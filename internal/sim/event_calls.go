@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
+)
 
 // reached reports whether the point was reached, and when.
 func (p *point) reached() (int64, bool) {
@@ -88,7 +91,7 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL && s.capture == nil:
 		return driver.ResultIllegalState
 	case flags == driver.CU_EVENT_RECORD_EXTERNAL:
-		return d.submit(s, &eventWork{typ: eventRecordNode, event: e})
+		return d.submit(s, &eventWork{typ: graph.EventRecordNode, event: e})
 	case s.captureValid() != ok:
 		return s.captureValid()
 	case e.ctx != s.ctx:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/descriptor"
 	"github.com/purecu/purecu/internal/sim/mem"

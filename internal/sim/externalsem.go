@@ -9,6 +9,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/descriptor"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // This file has semaphores of other APIs, for which other code of the process stands in.
@@ -195,7 +196,7 @@ func (d *Driver) DestroyExternalSemaphore(th *driver.Thread, h driver.ExternalSe
 type semaphoreOps struct {
 	commonWork
 	d       *Driver
-	typ     nodeType // signalNode or waitNode
+	typ     graph.Type // graph.SignalNode or graph.WaitNode
 	list    []*importedSemaphore
 	handles []driver.ExternalSemaphore
 	signals []driver.ExternalSemaphoreSignalParams // nil for waits
@@ -203,7 +204,7 @@ type semaphoreOps struct {
 }
 
 // semaphoreOps returns operations on semaphores with handles.
-func (d *Driver) semaphoreOps(name string, t nodeType, handles []driver.ExternalSemaphore,
+func (d *Driver) semaphoreOps(name string, t graph.Type, handles []driver.ExternalSemaphore,
 	signals []driver.ExternalSemaphoreSignalParams, waits []driver.ExternalSemaphoreWaitParams) (*semaphoreOps,
 	driver.Result) {
 	o := &semaphoreOps{d: d, typ: t, handles: slices.Clone(handles), signals: slices.Clone(signals),
@@ -222,7 +223,7 @@ func (d *Driver) semaphoreOps(name string, t nodeType, handles []driver.External
 	return o, ok
 }
 
-func (o *semaphoreOps) nodeType() nodeType { return o.typ }
+func (o *semaphoreOps) Type() graph.Type { return o.typ }
 
 func (o *semaphoreOps) context() *context {
 	if len(o.list) == 0 {
@@ -231,14 +232,14 @@ func (o *semaphoreOps) context() *context {
 	return o.list[0].ctx
 }
 
-// updatable implements work: there must be as many semaphores.
-func (o *semaphoreOps) updatable(other work) bool {
+// Updatable implements graph.Work: there must be as many semaphores.
+func (o *semaphoreOps) Updatable(other graph.Work) bool {
 	return len(o.list) == len(other.(*semaphoreOps).list)
 }
 
-func (o *semaphoreOps) replaceable(other work) bool { return o.updatable(other) }
+func (o *semaphoreOps) Replaceable(other graph.Work) bool { return o.Updatable(other) }
 
-func (o *semaphoreOps) op(conditionValues) *op {
+func (o *semaphoreOps) op(graph.Values) *op {
 	if len(o.list) == 0 {
 		return &op{}
 	}
@@ -262,7 +263,7 @@ func (o *semaphoreOps) op(conditionValues) *op {
 }
 
 // enqueueSemaphores enqueues operations on a stream of the semaphores' context.
-func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stream, t nodeType,
+func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stream, t graph.Type,
 	handles []driver.ExternalSemaphore, signals []driver.ExternalSemaphoreSignalParams,
 	waits []driver.ExternalSemaphoreWaitParams) driver.Result {
 	defer d.mu.Unlock()
@@ -290,11 +291,11 @@ func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stre
 // SignalExternalSemaphoresAsync is cuSignalExternalSemaphoresAsync.
 func (d *Driver) SignalExternalSemaphoresAsync(th *driver.Thread, handles []driver.ExternalSemaphore,
 	params []driver.ExternalSemaphoreSignalParams, h driver.Stream) driver.Result {
-	return d.enqueueSemaphores("cuSignalExternalSemaphoresAsync", th, h, signalNode, handles, params, nil)
+	return d.enqueueSemaphores("cuSignalExternalSemaphoresAsync", th, h, graph.SignalNode, handles, params, nil)
 }
 
 // WaitExternalSemaphoresAsync is cuWaitExternalSemaphoresAsync.
 func (d *Driver) WaitExternalSemaphoresAsync(th *driver.Thread, handles []driver.ExternalSemaphore,
 	params []driver.ExternalSemaphoreWaitParams, h driver.Stream) driver.Result {
-	return d.enqueueSemaphores("cuWaitExternalSemaphoresAsync", th, h, waitNode, handles, nil, params)
+	return d.enqueueSemaphores("cuWaitExternalSemaphoresAsync", th, h, graph.WaitNode, handles, nil, params)
 }

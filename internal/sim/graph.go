@@ -1,83 +1,45 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
-// of returns the copies of the nodes.
-func (s shape) of(copies map[*node]*node) shape {
-	return shape{copiesOf(s.nodes, copies), copiesOf(s.sinks, copies), s.added}
-}
-
-// exec is a CUgraphExec: a copy of a graph at its instantiation.
-type exec struct {
-	handle driver.GraphExec
-	ctx    *context
-	nodes  []*node         // in a topological order
-	copies map[*node]*node // the copies, by the graph's nodes
-	shape  shape           // the copies as the graph had them
-	graph  *graph          // that it was instantiated from
-	flags  uint64
-	// references are those to user objects, of which own are those of its graph without child graphs.
-	references, own references
-	// allocates is the graph that the nodes are from that allocate memory, or nil.
-	allocates *graph
-	newest    *op // the last operation of the newest launch
-	values    conditionValues
-}
-
-func (d *Driver) newGraph() *graph { return &graph{d: d} }
-
-// do gives a node its work.
-func (n *node) do(w work) { n.work, n.ctx = w, w.context() }
-
-// add adds a node to which there are these edges.
-func (g *graph) add(w work, after []edge) *node {
-	n := &node{graph: g, number: g.added}
-	n.do(w)
-	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
-	g.nodes, g.sinks = append(g.nodes, n), append(g.sinks, n)
-	for _, e := range after {
-		g.addEdge(edge{e.from, n, e.data})
-	}
-	g.added++
+// addTo adds a node to a graph to which there are these edges.
+func (d *Driver) addTo(g *graph.Graph, w graph.Work, after []graph.Edge) *graph.Node {
+	n := g.Add(w, after)
+	n.Context = contextOfWork(w)
+	n.Handle = driver.GraphNode(d.objects.add(nodeKind, n))
 	return n
 }
 
-// remove removes a node and its edges.
-func (g *graph) remove(n *node) {
-	for len(n.dependencies) > 0 {
-		g.removeEdge(edge{from: n.dependencies[0], to: n})
-	}
-	for len(n.dependents) > 0 {
-		g.removeEdge(edge{from: n, to: n.dependents[0]})
-	}
-	is := func(other *node) bool { return other == n }
-	g.nodes, g.sinks = slices.DeleteFunc(g.nodes, is), slices.DeleteFunc(g.sinks, is)
-	g.d.objects.remove(uintptr(n.handle))
+// removeFrom removes a node of a graph, and its edges.
+func (d *Driver) removeFrom(g *graph.Graph, n *graph.Node) {
+	g.Remove(n)
+	d.objects.remove(uintptr(n.Handle))
 }
 
-// addEdge adds an edge.
-func (g *graph) addEdge(e edge) {
-	e.to.connect(e.from, e.data)
-	if len(e.from.dependents) == 1 { // else it was no sink
-		g.sinks = slices.DeleteFunc(g.sinks, func(n *node) bool { return n == e.from })
-	}
-}
+// giveWork gives a node other work.
+func giveWork(n *graph.Node, w graph.Work) { n.Work, n.Context = w, contextOfWork(w) }
 
-// removeEdge removes an edge.
-func (g *graph) removeEdge(e edge) {
-	e.to.disconnect(e.from)
-	if len(e.from.dependents) == 0 {
-		g.sinks = append(g.sinks, e.from)
+// contextOf returns the context in which a node does its work, or nil if that is the context of the launch.
+func contextOf(n *graph.Node) *context { return n.Context.(*context) }
+
+// contextOfWork is contextOf for a node that is given the work.
+func contextOfWork(w graph.Work) *context {
+	switch w := w.(type) {
+	case *graph.Conditional:
+		return w.Context.(*context)
+	case work:
+		return w.context()
 	}
+	return nil
 }
 
 // graphOf begins a call with a graph as an argument.
-func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
+func (d *Driver) graphOf(name string, h driver.Graph) (*graph.Graph, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
 	}
@@ -85,8 +47,8 @@ func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
 }
 
 // findGraph returns a graph by its handle.
-func (d *Driver) findGraph(name string, h driver.Graph) (*graph, driver.Result) {
-	g, r := find[graph](d, name, graphKind, uintptr(h))
+func (d *Driver) findGraph(name string, h driver.Graph) (*graph.Graph, driver.Result) {
+	g, r := find[graph.Graph](d, name, graphKind, uintptr(h))
 	if r != ok {
 		return nil, driver.ResultInvalidValue
 	}
@@ -95,15 +57,15 @@ func (d *Driver) findGraph(name string, h driver.Graph) (*graph, driver.Result) 
 }
 
 // nodeOf begins a call with a node as an argument.
-func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeType) (*node, driver.Result) {
+func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...graph.Type) (*graph.Node, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
 	}
 	if h == 0 {
 		return nil, driver.ResultInvalidValue
 	}
-	n, r := find[node](d, name, nodeKind, uintptr(h))
-	if r != ok || len(kinds) > 0 && !slices.Contains(kinds, n.work.nodeType()) {
+	n, r := find[graph.Node](d, name, nodeKind, uintptr(h))
+	if r != ok || len(kinds) > 0 && !slices.Contains(kinds, n.Work.Type()) {
 		return nil, driver.ResultInvalidValue
 	}
 	d.space.building = true
@@ -119,9 +81,9 @@ func (d *Driver) GraphCreate(_ *driver.Thread, flags uint32) (driver.Graph, driv
 	if flags != 0 {
 		return 0, driver.ResultInvalidValue
 	}
-	g := d.newGraph()
-	g.handle = driver.Graph(d.objects.add(graphKind, g))
-	return g.handle, ok
+	g := &graph.Graph{}
+	g.Handle = driver.Graph(d.objects.add(graphKind, g))
+	return g.Handle, ok
 }
 
 // GraphDestroy is cuGraphDestroy.
@@ -131,30 +93,30 @@ func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
 	switch {
 	case r != ok:
 		return r
-	case g.parent != nil, g.owner != nil, d.inCapture("cuGraphDestroy", g, uintptr(h)):
+	case g.Parent != nil, g.Owner != nil, d.inCapture("cuGraphDestroy", g, uintptr(h)):
 		return driver.ResultInvalidValue
 	}
 	d.destroyGraph(g)
 	return ok
 }
 
-func (d *Driver) destroyGraph(g *graph) {
-	for _, n := range g.nodes {
-		d.objects.remove(uintptr(n.handle))
+func (d *Driver) destroyGraph(g *graph.Graph) {
+	for _, n := range g.Nodes {
+		d.objects.remove(uintptr(n.Handle))
 	}
-	for _, n := range g.nodes {
-		if a, is := n.work.(*allocWork); is {
+	for _, n := range g.Nodes {
+		if a, is := n.Work.(*allocWork); is {
 			a.leave(d)
 		}
 		d.disown(n)
 	}
-	d.forgetConditions(g)
-	d.releaseAll(g.references)
-	if g.of != nil {
-		g.of.copies--
+	d.conditions.Forget(g)
+	d.releaseAll(g.References)
+	if g.Of != nil {
+		g.Of.Copies--
 	}
-	if g.handle != 0 {
-		d.objects.remove(uintptr(g.handle))
+	if g.Handle != 0 {
+		d.objects.remove(uintptr(g.Handle))
 	}
 }
 
@@ -165,102 +127,45 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if r != ok {
 		return 0, r
 	}
-	if g.allocates() || d.isConditional(g) {
+	if g.Allocates() || d.conditions.Concern(g) {
 		return 0, driver.ResultNotSupported
 	}
-	c := d.copyOf(graphKind, g.shape, g.references)
-	c.of = g
-	g.copies++
-	return c.handle, ok
+	c := d.copyOf(graphKind, g.Shape, g.References)
+	c.Of = g
+	g.Copies++
+	return c.Handle, ok
 }
 
 // copyOf returns a graph of a kind, of copies of nodes, with references to user objects.
-func (d *Driver) copyOf(k kind, s shape, r references) *graph {
-	c := d.newGraph()
-	c.references = r.retained()
-	copies := make(map[*node]*node)
-	for _, n := range s.nodes {
-		w := n.current()
-		if child, is := w.(*childWork); is && child.of != nil {
-			w = &childWork{nodes: child.nodes, shape: child.shape, refs: child.refs}
-		}
-		copies[n] = c.add(w, nil)
-		copies[n].ctx = n.ctx
-		d.retainForNode(copies[n])
-		copies[n].original, copies[n].number = n, n.number
+func (d *Driver) copyOf(k kind, s graph.Shape, r graph.References) *graph.Graph {
+	c := s.Clone()
+	c.References = r.Retained()
+	for _, n := range c.Nodes {
+		n.Handle = driver.GraphNode(d.objects.add(nodeKind, n))
+		d.retainForNode(n)
 	}
-	for _, n := range s.nodes {
-		copies[n].follow(n, copies)
-	}
-	c.sinks, c.added = copiesOf(s.sinks, copies), s.added
-	c.handle = driver.Graph(d.objects.add(k, c))
+	c.Handle = driver.Graph(d.objects.add(k, c))
 	return c
 }
 
-// childWork is that of a node that runs a copy of a graph.
-type childWork struct {
-	commonWork
-	nodes []*node // in a topological order
-	shape shape
-	// of is the graph whose copy the program has made the child graph of a node, or nil. A clone's nodes have
-	// child graphs, too, but these do not count as copies of that graph: see graph.copies.
-	of *graph
-	// refs are the references to user objects of the child graph.
-	refs references
-}
-
-func (*childWork) nodeType() nodeType { return childNode }
-
-func (w *childWork) references() (all references) {
-	all.add(w.refs)
-	all.addOf(w.nodes)
-	return all
-}
-
-// childWorkOf returns the work that runs a copy of a graph, or a node of a cycle.
-func childWorkOf(g, of *graph) (w *childWork, cycle *node) {
-	list, copies, cycle := g.sorted()
-	if cycle != nil {
-		return nil, cycle
-	}
-	return &childWork{nodes: list, shape: g.shape.of(copies), of: of, refs: maps.Clone(g.references)}, nil
-}
-
-// current returns the node's work, with what the program has changed in its child graph.
-func (n *node) current() work {
-	if n.child != nil {
-		if w, cycle := childWorkOf(n.child, n.work.(*childWork).of); cycle == nil {
-			return w
-		}
-	}
-	return n.work
-}
-
-// countCopy counts the copy of a graph that is the child graph of a node: one more, or one less.
-func countCopy(w work, by int) {
-	if c, is := w.(*childWork); is && c.of != nil {
-		c.of.copies += by
-	}
-}
-
 // dropChild destroys the child graph of a node.
-func (d *Driver) dropChild(n *node) {
-	if n.child != nil {
-		d.destroyGraph(n.child)
-		n.child = nil
+func (d *Driver) dropChild(n *graph.Node) {
+	if n.Child != nil {
+		d.destroyGraph(n.Child)
+		n.Child = nil
 	}
 }
 
 // addNode adds a node to a graph.
 func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode,
-	w func() (work, driver.Result)) (driver.GraphNode, driver.Result) {
-	return d.addNodeTo(name, h, deps, emptyNode, nil, func(*graph) (work, driver.Result) { return w() })
+	w func() (graph.Work, driver.Result)) (driver.GraphNode, driver.Result) {
+	return d.addNodeTo(name, h, deps, graph.EmptyNode, nil, func(*graph.Graph) (graph.Work, driver.Result) { return w() })
 }
 
 // addNodeTo is addNode for work that depends on the graph, and edges with data, which the kind of the node is
 // for. An H200 looks at the edges first, and then at the parameters.
-func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, t nodeType,
-	data []driver.GraphEdgeData, w func(*graph) (work, driver.Result)) (driver.GraphNode, driver.Result) {
+func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, t graph.Type,
+	data []driver.GraphEdgeData, w func(*graph.Graph) (graph.Work, driver.Result)) (driver.GraphNode, driver.Result) {
 	g, r := d.graphOf(name, h)
 	if r != ok {
 		return 0, r
@@ -272,30 +177,31 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if r != ok {
 		return 0, r
 	}
-	edges := edgesAfter(after, data)
+	edges := graph.EdgesAfter(after, data)
 	for _, e := range edges {
-		if !e.from.begins(e.data) || !ends(t, e.data) {
+		if !e.From.Begins(e.Data) || !graph.Ends(t, e.Data) {
 			return 0, driver.ResultInvalidValue
 		}
 	}
 	made, r := w(g)
 	if r == driver.ResultOutOfMemory { // an H200 adds the node, and removes it
-		g.remove(g.add(emptyWork{}, edges))
+		d.removeFrom(g, d.addTo(g, emptyWork{}, edges))
 	}
 	if r != ok {
 		return 0, r
 	}
-	n := g.add(made, edges)
+	n := d.addTo(g, made, edges)
 	d.adopt(n)
-	return n.handle, ok
+	return n.Handle, ok
 }
 
 // nodesOf returns nodes of a graph by their handles, none of which may occur twice.
-func (d *Driver) nodesOf(name string, g *graph, handles []driver.GraphNode) (nodes []*node, r driver.Result) {
-	seen := make(map[*node]bool, len(handles))
+func (d *Driver) nodesOf(name string, g *graph.Graph,
+	handles []driver.GraphNode) (nodes []*graph.Node, r driver.Result) {
+	seen := make(map[*graph.Node]bool, len(handles))
 	for _, h := range handles {
-		n, r := find[node](d, name, nodeKind, uintptr(h))
-		if r != ok || n.graph != g || seen[n] {
+		n, r := find[graph.Node](d, name, nodeKind, uintptr(h))
+		if r != ok || n.Graph != g || seen[n] {
 			return nil, driver.ResultInvalidValue
 		}
 		seen[n] = true
@@ -307,20 +213,20 @@ func (d *Driver) nodesOf(name string, g *graph, handles []driver.GraphNode) (nod
 // GraphAddEmptyNode is cuGraphAddEmptyNode.
 func (d *Driver) GraphAddEmptyNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNode("cuGraphAddEmptyNode", h, deps, func() (work, driver.Result) { return emptyWork{}, ok })
+	return d.addNode("cuGraphAddEmptyNode", h, deps, func() (graph.Work, driver.Result) { return emptyWork{}, ok })
 }
 
 // eventWork is that of a node that records or waits for an event.
 type eventWork struct {
 	commonWork
-	typ   nodeType
+	typ   graph.Type
 	event *event
 }
 
-func (w *eventWork) nodeType() nodeType { return w.typ }
+func (w *eventWork) Type() graph.Type { return w.typ }
 
 // eventWork returns the work of a node that records or waits for an event.
-func (d *Driver) eventWork(name string, t nodeType, h driver.Event) (*eventWork, driver.Result) {
+func (d *Driver) eventWork(name string, t graph.Type, h driver.Event) (*eventWork, driver.Result) {
 	if h == 0 {
 		return nil, driver.ResultInvalidValue
 	}
@@ -335,38 +241,38 @@ func (d *Driver) eventWork(name string, t nodeType, h driver.Event) (*eventWork,
 func (d *Driver) GraphAddEventRecordNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode, e driver.Event) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddEventRecordNode"
 	defer d.mu.Unlock()
-	return d.addEventNode(name, h, deps, eventRecordNode, e)
+	return d.addEventNode(name, h, deps, graph.EventRecordNode, e)
 }
 
 // GraphAddEventWaitNode is cuGraphAddEventWaitNode.
 func (d *Driver) GraphAddEventWaitNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode, e driver.Event) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddEventWaitNode"
 	defer d.mu.Unlock()
-	return d.addEventNode(name, h, deps, eventWaitNode, e)
+	return d.addEventNode(name, h, deps, graph.EventWaitNode, e)
 }
 
 // addEventNode adds a node that records or waits for an event.
-func (d *Driver) addEventNode(name string, h driver.Graph, deps []driver.GraphNode, t nodeType,
+func (d *Driver) addEventNode(name string, h driver.Graph, deps []driver.GraphNode, t graph.Type,
 	e driver.Event) (driver.GraphNode, driver.Result) {
-	return d.addNode(name, h, deps, func() (work, driver.Result) { return d.eventWork(name, t, e) })
+	return d.addNode(name, h, deps, func() (graph.Work, driver.Result) { return d.eventWork(name, t, e) })
 }
 
-func (d *Driver) getEvent(name string, h driver.GraphNode, t nodeType) (driver.Event, driver.Result) {
+func (d *Driver) getEvent(name string, h driver.GraphNode, t graph.Type) (driver.Event, driver.Result) {
 	n, r := d.nodeOf(name, h, t)
 	if r != ok {
 		return 0, r
 	}
-	return n.work.(*eventWork).event.handle, ok
+	return n.Work.(*eventWork).event.handle, ok
 }
 
-func (d *Driver) setEvent(name string, h driver.GraphNode, t nodeType, e driver.Event) driver.Result {
+func (d *Driver) setEvent(name string, h driver.GraphNode, t graph.Type, e driver.Event) driver.Result {
 	n, r := d.nodeOf(name, h, t)
 	if r != ok {
 		return r
 	}
 	w, r := d.eventWork(name, t, e)
 	if r == ok {
-		n.do(w)
+		giveWork(n, w)
 	}
 	return r
 }
@@ -374,25 +280,25 @@ func (d *Driver) setEvent(name string, h driver.GraphNode, t nodeType, e driver.
 // GraphEventRecordNodeGetEvent is cuGraphEventRecordNodeGetEvent.
 func (d *Driver) GraphEventRecordNodeGetEvent(_ *driver.Thread, n driver.GraphNode) (driver.Event, driver.Result) {
 	defer d.mu.Unlock()
-	return d.getEvent("cuGraphEventRecordNodeGetEvent", n, eventRecordNode)
+	return d.getEvent("cuGraphEventRecordNodeGetEvent", n, graph.EventRecordNode)
 }
 
 // GraphEventRecordNodeSetEvent is cuGraphEventRecordNodeSetEvent.
 func (d *Driver) GraphEventRecordNodeSetEvent(_ *driver.Thread, n driver.GraphNode, e driver.Event) driver.Result {
 	defer d.mu.Unlock()
-	return d.setEvent("cuGraphEventRecordNodeSetEvent", n, eventRecordNode, e)
+	return d.setEvent("cuGraphEventRecordNodeSetEvent", n, graph.EventRecordNode, e)
 }
 
 // GraphEventWaitNodeGetEvent is cuGraphEventWaitNodeGetEvent.
 func (d *Driver) GraphEventWaitNodeGetEvent(_ *driver.Thread, n driver.GraphNode) (driver.Event, driver.Result) {
 	defer d.mu.Unlock()
-	return d.getEvent("cuGraphEventWaitNodeGetEvent", n, eventWaitNode)
+	return d.getEvent("cuGraphEventWaitNodeGetEvent", n, graph.EventWaitNode)
 }
 
 // GraphEventWaitNodeSetEvent is cuGraphEventWaitNodeSetEvent.
 func (d *Driver) GraphEventWaitNodeSetEvent(_ *driver.Thread, n driver.GraphNode, e driver.Event) driver.Result {
 	defer d.mu.Unlock()
-	return d.setEvent("cuGraphEventWaitNodeSetEvent", n, eventWaitNode, e)
+	return d.setEvent("cuGraphEventWaitNodeSetEvent", n, graph.EventWaitNode, e)
 }
 
 // GraphGetNodes is cuGraphGetNodes. Without a buffer it returns the number of nodes.
@@ -404,15 +310,15 @@ func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.
 	}
 	switch {
 	case nodes == nil:
-		return uint64(len(g.nodes)), ok
+		return uint64(len(g.Nodes)), ok
 	case len(nodes) == 0:
 		return 0, driver.ResultInvalidValue
 	}
 	n := 0
 	for i := range nodes {
 		nodes[i] = 0
-		if i < len(g.nodes) {
-			nodes[i] = g.nodes[i].handle
+		if i < len(g.Nodes) {
+			nodes[i] = g.Nodes[i].Handle
 			n++
 		}
 	}
@@ -426,13 +332,5 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 	if r != ok {
 		return 0, r
 	}
-	return int32(n.work.nodeType()), ok
-}
-
-// childNodes returns the nodes of the child graph of work, if it has one.
-func childNodes(w work) []*node {
-	if c, is := w.(*childWork); is {
-		return c.nodes
-	}
-	return nil
+	return int32(n.Work.Type()), ok
 }

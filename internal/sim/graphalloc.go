@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
@@ -12,7 +13,7 @@ func (a *graphAlloc) frees() bool { return slices.Contains(a.freers, a.owner) }
 
 // allocWork returns the work of a node that allocates memory. The memory has an address from now on,
 // and exists while it is allocated.
-func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*allocWork, driver.Result) {
+func (d *Driver) allocWork(g *graph.Graph, c *context, p driver.MemAllocNodeParams) (*allocWork, driver.Result) {
 	props := &p.PoolProps
 	managed := props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED // at a device it is the device's memory
 	switch {
@@ -20,7 +21,7 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 		props.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && !managed,
 		p.AccessDescCount > 0 && p.AccessDescs == nil, p.AccessDescCount > uint64(len(d.devices)):
 		return nil, driver.ResultInvalidValue
-	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0, g.owner != nil:
+	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0, g.Owner != nil:
 		return nil, driver.ResultNotSupported
 	}
 	v, r := d.device(driver.Device(props.Location.ID))
@@ -42,7 +43,7 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 		}
 	}
 	if p.Bytesize > mostGraphMemory {
-		g.tooLarge = true
+		g.TooLarge = true
 		return nil, driver.ResultOutOfMemory
 	}
 	addr, there := d.space.place(p.Bytesize)
@@ -69,10 +70,10 @@ type allocWork struct {
 	*graphAlloc
 }
 
-func (*allocWork) nodeType() nodeType  { return allocNode }
+func (*allocWork) Type() graph.Type    { return graph.AllocNode }
 func (w *allocWork) context() *context { return w.block.ctx }
 
-func (w *allocWork) op(conditionValues) *op {
+func (w *allocWork) op(graph.Values) *op {
 	return &op{Calls: opCalls{Effect: func() { w.d.space.sleep(w.block, false) }}}
 }
 
@@ -83,15 +84,15 @@ type freeWork struct {
 	*graphAlloc
 }
 
-func (*freeWork) nodeType() nodeType { return freeNode }
+func (*freeWork) Type() graph.Type { return graph.FreeNode }
 
-func (w *freeWork) op(conditionValues) *op {
+func (w *freeWork) op(graph.Values) *op {
 	return &op{Calls: opCalls{Effect: func() { w.d.space.sleep(w.block, true) }}}
 }
 
 // allocOf returns the memory that a node allocates or frees, or nil.
-func allocOf(n *node) *graphAlloc {
-	switch w := n.work.(type) {
+func allocOf(n *graph.Node) *graphAlloc {
+	switch w := n.Work.(type) {
 	case *allocWork:
 		return w.graphAlloc
 	case *freeWork:
@@ -101,15 +102,15 @@ func allocOf(n *node) *graphAlloc {
 }
 
 // allocatedBy returns the memory that a node allocates, or nil.
-func allocatedBy(n *node) *graphAlloc {
-	if w, is := n.work.(*allocWork); is {
+func allocatedBy(n *graph.Node) *graphAlloc {
+	if w, is := n.Work.(*allocWork); is {
 		return w.graphAlloc
 	}
 	return nil
 }
 
 // freeWork returns the work of a node that frees the memory of a node that allocates.
-func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*freeWork, driver.Result) {
+func (d *Driver) freeWork(g *graph.Graph, p driver.DevicePtr) (*freeWork, driver.Result) {
 	b := d.space.of(uint64(p), graphBlock)
 	if b == nil {
 		return nil, driver.ResultInvalidValue
@@ -128,17 +129,11 @@ func (a *addressSpace) sleep(b *block, is bool) {
 	a.regions.Store(nil)
 }
 
-// allocates reports whether the graph has nodes that allocate or free memory, or would have one if there had
-// been more memory: an H200 treats these graphs the same.
-func (g *graph) allocates() bool {
-	return g.tooLarge || slices.ContainsFunc(g.nodes, func(n *node) bool { return allocOf(n) != nil })
-}
-
 // enter begins the use of the memory, if any, by a node of an executable graph.
-func (a *graphAlloc) enter(typ nodeType) {
+func (a *graphAlloc) enter(typ graph.Type) {
 	if a != nil {
 		a.refs++
-		a.instantiated = a.instantiated || typ == allocNode && !a.frees()
+		a.instantiated = a.instantiated || typ == graph.AllocNode && !a.frees()
 	}
 }
 
@@ -161,9 +156,9 @@ const (
 
 // take makes the device have memory for the nodes of a graph. If there is too little, other graphs give
 // back what they do not use. It reports false if that is not enough.
-func (a *addressSpace) take(v *device, g *graph) bool {
+func (a *addressSpace) take(v *device, g *graph.Graph) bool {
 	size := uint64(0)
-	for _, n := range g.nodes {
+	for _, n := range g.Nodes {
 		if m := allocatedBy(n); m != nil {
 			size += rounded(m.params.Bytesize)
 		}
@@ -196,13 +191,13 @@ func (a *addressSpace) take(v *device, g *graph) bool {
 // trimGraphs gives the memory back that no allocation is in, also to the machine. The caller calls reclaim.
 func (a *addressSpace) trimGraphs(v *device) {
 	v.graphs.parts = slices.DeleteFunc(v.graphs.parts, func(p graphPart) bool {
-		if slices.ContainsFunc(p.of.nodes, func(n *node) bool {
+		if slices.ContainsFunc(p.of.Nodes, func(n *graph.Node) bool {
 			m := allocatedBy(n)
 			return m != nil && (m.allocated || !m.block.asleep)
 		}) {
 			return false
 		}
-		for _, n := range p.of.nodes {
+		for _, n := range p.of.Nodes {
 			if m := allocatedBy(n); m != nil {
 				a.retire(m.block.mem)
 				m.block.mem = mem.New(&a.budget, m.block.size)
@@ -217,8 +212,8 @@ func (a *addressSpace) trimGraphs(v *device) {
 // begins checks the memory of the nodes before a launch, and notes what the launch does.
 func (x *exec) begins(d *Driver) driver.Result {
 	var devices []*device
-	for _, n := range x.nodes {
-		switch a := n.work.(type) {
+	for _, n := range x.Nodes {
+		switch a := n.Work.(type) {
 		case *allocWork:
 			if !a.frees() && a.allocated && x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH == 0 {
 				return driver.ResultInvalidValue
@@ -233,13 +228,13 @@ func (x *exec) begins(d *Driver) driver.Result {
 		}
 	}
 	for _, v := range devices {
-		if !d.space.take(v, x.allocates) {
+		if !d.space.take(v, x.Allocates) {
 			return driver.ResultOutOfMemory
 		}
 	}
-	for _, n := range x.nodes {
+	for _, n := range x.Nodes {
 		if a := allocOf(n); a != nil {
-			a.allocated = n.work.nodeType() == allocNode && !a.frees()
+			a.allocated = n.Work.Type() == graph.AllocNode && !a.frees()
 		}
 	}
 	return ok
@@ -247,7 +242,7 @@ func (x *exec) begins(d *Driver) driver.Result {
 
 // allocatesNow reports whether a launch allocates the memory.
 func (x *exec) allocatesNow(a *graphAlloc) bool {
-	return slices.ContainsFunc(x.nodes, func(n *node) bool { return allocatedBy(n) == a })
+	return slices.ContainsFunc(x.Nodes, func(n *graph.Node) bool { return allocatedBy(n) == a })
 }
 
 // freedByGraph returns the memory at an address if a graph allocates and frees it.
@@ -317,7 +312,7 @@ func (d *Driver) GraphAddMemAllocNode(th *driver.Thread, h driver.Graph, deps []
 	p driver.MemAllocNodeParams) (driver.GraphNode, driver.MemAllocNodeParams, driver.Result) {
 	const name = "cuGraphAddMemAllocNode"
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, h, deps, allocNode, nil, func(g *graph) (work, driver.Result) {
+	n, r := d.addNodeTo(name, h, deps, graph.AllocNode, nil, func(g *graph.Graph) (graph.Work, driver.Result) {
 		w, r := d.allocWork(g, d.thread(th).current(), p)
 		if r == ok {
 			p.Dptr = w.params.Dptr
@@ -331,7 +326,7 @@ func (d *Driver) GraphAddMemAllocNode(th *driver.Thread, h driver.Graph, deps []
 func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
 	h driver.GraphNode) (p driver.MemAllocNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphMemAllocNodeGetParams", h, allocNode)
+	n, r := d.nodeOf("cuGraphMemAllocNodeGetParams", h, graph.AllocNode)
 	if r != ok {
 		return p, r
 	}
@@ -342,7 +337,8 @@ func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
 func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode,
 	p driver.DevicePtr) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, freeNode, nil, func(g *graph) (work, driver.Result) {
+	const name = "cuGraphAddMemFreeNode"
+	return d.addNodeTo(name, h, deps, graph.FreeNode, nil, func(g *graph.Graph) (graph.Work, driver.Result) {
 		return d.freeWork(g, p)
 	})
 }
@@ -350,7 +346,7 @@ func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []dr
 // GraphMemFreeNodeGetParams is cuGraphMemFreeNodeGetParams.
 func (d *Driver) GraphMemFreeNodeGetParams(_ *driver.Thread, h driver.GraphNode) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphMemFreeNodeGetParams", h, freeNode)
+	n, r := d.nodeOf("cuGraphMemFreeNodeGetParams", h, graph.FreeNode)
 	if r != ok {
 		return 0, r
 	}

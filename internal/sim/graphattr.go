@@ -5,6 +5,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim/code"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // nodeAttributes are the attributes that a kernel node has. The values are those of a node without
@@ -60,7 +61,7 @@ func (o *launchOptions) attributes(s *stream) kernelAttributes {
 }
 
 // takeAttributes gives the attributes of the work of a node to new work that replaces it.
-func takeAttributes(w, old work) driver.Result {
+func takeAttributes(w, old graph.Work) driver.Result {
 	k, is := w.(*kernelWork)
 	if !is {
 		return ok
@@ -73,9 +74,9 @@ func takeAttributes(w, old work) driver.Result {
 	return k.fits(o)
 }
 
-// attributesOfNode returns the attributes of a node, if it is one of a kernel.
-func attributesOfNode(n *node) kernelAttributes {
-	if k, is := n.work.(*kernelWork); is {
+// kernelAttributesOf returns the attributes of the work of a node, if it is a kernel.
+func kernelAttributesOf(w graph.Work) kernelAttributes {
+	if k, is := w.(*kernelWork); is {
 		return k.attributes
 	}
 	return nil
@@ -95,7 +96,7 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 	v *driver.LaunchAttributeValue) driver.Result {
 	const name = "cuGraphKernelNodeSetAttribute"
 	defer d.mu.Unlock()
-	n, r := d.nodeOf(name, h, kernelNode)
+	n, r := d.nodeOf(name, h, graph.KernelNode)
 	if r != ok {
 		return r
 	}
@@ -118,14 +119,14 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 	if r := d.launchAttribute(name, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
 		return r
 	}
-	w := *n.work.(*kernelWork)
+	w := *n.Work.(*kernelWork)
 	w.attributes = w.attributes.with(id, *v)
 	if id == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE || id == driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
 		if r := w.fits(w.attributes.options()); r != ok {
 			return r
 		}
 	}
-	n.work = &w
+	n.Work = &w
 	return ok
 }
 
@@ -133,7 +134,7 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode,
 	id int32) (driver.LaunchAttributeValue, driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, kernelNode)
+	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, graph.KernelNode)
 	if r != ok {
 		return driver.LaunchAttributeValue{}, r
 	}
@@ -141,7 +142,7 @@ func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNod
 	if !has {
 		return v, driver.ResultInvalidValue
 	}
-	if set, is := attributesOfNode(n)[id]; is {
+	if set, is := kernelAttributesOf(n.Work)[id]; is {
 		v = set
 	}
 	if id == driver.CU_LAUNCH_ATTRIBUTE_PRIORITY {
@@ -154,19 +155,19 @@ func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNod
 func (d *Driver) GraphKernelNodeCopyAttributes(_ *driver.Thread, dst, src driver.GraphNode) driver.Result {
 	const name = "cuGraphKernelNodeCopyAttributes"
 	defer d.mu.Unlock()
-	to, r := d.nodeOf(name, dst, kernelNode)
+	to, r := d.nodeOf(name, dst, graph.KernelNode)
 	if r != ok {
 		return r
 	}
 	object, _ := d.objects.find(uintptr(src))
-	from, is := object.(*node)
-	if !is || from.work.nodeType() != kernelNode || d.lost != ok {
+	from, is := object.(*graph.Node)
+	if !is || from.Work.Type() != graph.KernelNode || d.lost != ok {
 		return driver.ResultInvalidValue
 	}
-	w := *to.work.(*kernelWork)
-	if takeAttributes(&w, from.work) != ok {
+	w := *to.Work.(*kernelWork)
+	if takeAttributes(&w, from.Work) != ok {
 		return driver.ResultInvalidValue
 	}
-	to.work = &w
+	to.Work = &w
 	return ok
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // conditions has a graph with conditional nodes, and memory that the bodies write.
@@ -98,7 +99,7 @@ func (r *conditions) mustAdd(g driver.Graph, h driver.GraphConditionalHandle, ki
 	return bodies
 }
 
-// kernelNode adds a node that runs a kernel with two arguments at most.
+// graph.KernelNode adds a node that runs a kernel with two arguments at most.
 func (r *conditions) kernelNode(g driver.Graph, f driver.Function, args [][]byte, after ...driver.GraphNode) driver.GraphNode {
 	r.t.Helper()
 	n, res := r.GraphAddKernelNode(r.th, g, after, &driver.KernelNodeParams{Func: f, GridDimX: 1, GridDimY: 1, GridDimZ: 1,
@@ -466,7 +467,7 @@ func TestEffectsWithoutCalls(t *testing.T) {
 				h, res := r.GraphConditionalHandleCreate(r.th, g, r.ctx, 1, driver.CU_GRAPH_COND_ASSIGN_DEFAULT)
 				r.must(res)
 				var p driver.GraphNodeParams
-				p.Type = int32(conditionalNode)
+				p.Type = int32(graph.ConditionalNode)
 				*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: driver.CU_GRAPH_COND_TYPE_IF,
 					Size: 1, Ctx: r.ctx}
 				_, p, res = r.GraphAddNode(r.th, g, after, nil, p)

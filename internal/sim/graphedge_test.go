@@ -3,11 +3,11 @@ package sim
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // TestEdgeData adds, lists and removes edges with data, and compares the answers with those of an H200.
@@ -165,7 +165,7 @@ func TestOrderOfEdges(t *testing.T) {
 	}
 	add(1, 3, driver.GraphEdgeData{})
 	add(0, 3, driver.GraphEdgeData{})
-	add(0, 2, launchOrder)
+	add(0, 2, graph.LaunchOrder)
 	add(0, 1, driver.GraphEdgeData{})
 	add(0, 4, driver.GraphEdgeData{})
 	want("added", "0 3", "0 2", "0 1", "0 4", "1 3")
@@ -200,11 +200,11 @@ func TestWrongEdgesLeaveNothing(t *testing.T) {
 		return res
 	}
 	alloc := func(params *driver.GraphNodeParams) {
-		params.Type = int32(allocNode)
+		params.Type = int32(graph.AllocNode)
 		*params.Alloc() = driver.MemAllocNodeParamsV2(allocParams(64))
 	}
 	free := func(params *driver.GraphNodeParams) {
-		params.Type = int32(freeNode)
+		params.Type = int32(graph.FreeNode)
 		params.Free().Dptr = p
 	}
 	r.want("an allocation", invalidValue, add(programmatic, alloc))
@@ -213,60 +213,9 @@ func TestWrongEdgesLeaveNothing(t *testing.T) {
 	r.want("the free with another edge", ok, add(nil, free))
 	flush := memOp(driver.CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 0, 0, 0)
 	batch := func(params *driver.GraphNodeParams) {
-		params.Type = int32(batchMemOpNode)
+		params.Type = int32(graph.BatchMemOpNode)
 		*params.MemOp() = driver.BatchMemOpNodeParamsV2{Ctx: r.ctx, Count: 1, ParamArray: &flush}
 	}
 	r.want("an operation that is not supported", notSupported, add(nil, batch))
 	r.want("it and a wrong edge", invalidValue, add(programmatic, batch)) // as on an H200
-}
-
-// TestOrderOfNodes compares the order of nodes, and the node that waits for a cycle, with those of
-// repeated passes over all nodes. It takes long if the time grows with the square of the number of nodes.
-func TestOrderOfNodes(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		g := &graph{}
-		for range random.IntN(12) {
-			g.nodes = append(g.nodes, &node{graph: g})
-		}
-		for range random.IntN(1 + len(g.nodes)) {
-			from, to := g.nodes[random.IntN(len(g.nodes))], g.nodes[random.IntN(len(g.nodes))]
-			if from != to && !slices.Contains(to.dependencies, from) {
-				to.connect(from, driver.GraphEdgeData{})
-			}
-		}
-		var want []*node
-		var last *node
-		for before := -1; before < len(want); {
-			before, last = len(want), nil
-			for _, n := range g.nodes {
-				taken := func(n *node) bool { return slices.Contains(want, n) }
-				if taken(n) {
-					continue
-				}
-				if last = n; !slices.ContainsFunc(n.dependencies, func(b *node) bool { return !taken(b) }) {
-					want = append(want, n)
-				}
-			}
-		}
-		if last != nil {
-			want = nil
-		}
-		if got, cycle := g.order(); !slices.Equal(got, want) || cycle != last {
-			t.Fatalf("%d nodes in the order %v with a cycle at %p, want %v and %p",
-				len(g.nodes), got, cycle, want, last)
-		}
-	}
-	g := &graph{}
-	for range 100_000 {
-		n := &node{graph: g}
-		if len(g.nodes) > 0 { // each waits for the one that was added after it
-			g.nodes[len(g.nodes)-1].connect(n, driver.GraphEdgeData{})
-		}
-		g.nodes = append(g.nodes, n)
-	}
-	list, _, cycle := g.sorted()
-	if len(list) != len(g.nodes) || cycle != nil {
-		t.Errorf("%d nodes", len(list))
-	}
 }

@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
@@ -64,45 +64,37 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if flags&^15 != 0 {
 		return 0, nil, driver.ResultInvalidValue
 	}
-	x := &exec{ctx: c, graph: g, flags: flags}
 	if flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
-		for _, n := range g.nodes {
-			if t := n.work.nodeType(); t > memsetNode && t != childNode {
-				return 0, &wrongNode{n.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
+		for _, n := range g.Nodes {
+			if t := n.Work.Type(); t > graph.MemsetNode && t != graph.ChildNode {
+				return 0, &wrongNode{n.Handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
 					driver.ResultInvalidValue
 			}
 		}
 	}
-	values, used := d.values(g)
+	values, used := d.conditions.Values(g)
 	if !used {
 		return 0, &wrongNode{0, driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED}, driver.ResultInvalidValue
 	}
-	if g.in() != nil || g.isTaken() {
+	if g.In() != nil || g.IsTaken() {
 		return 0, nil, driver.ResultNotSupported
 	}
-	if wrong := wrongInBodies(g.nodes, false); wrong != nil {
-		return 0, &wrongNode{wrong.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
+	if wrong := g.Misplaced(); wrong != nil {
+		return 0, &wrongNode{wrong.Handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
 			driver.ResultInvalidValue
 	}
-	if setsUnreached(g.nodes) { // as on an H200
+	if setsUnreached(g.Nodes) { // as on an H200
 		return 0, nil, driver.ResultInvalidValue
 	}
-	var cycle *node
-	if x.nodes, x.copies, cycle = g.sorted(); cycle == nil {
-		cycle = copyBodies(x.copies)
-	}
-	x.values = values
+	made, cycle := g.Instantiate(values)
 	if cycle != nil {
-		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
+		return 0, &wrongNode{cycle.Handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
 	}
-	for _, n := range x.nodes {
-		allocOf(n).enter(n.work.nodeType())
+	x := &exec{ctx: c, flags: flags, Exec: made}
+	for _, n := range x.Nodes {
+		allocOf(n).enter(n.Work.Type())
 	}
-	x.shape = g.shape.of(x.copies)
-	g.execs++
-	noteKernels(x.nodes)
-	x.countAllocating(g)
-	x.own = maps.Clone(g.references)
+	noteKernels(x.Nodes)
 	d.retainForExec(x)
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
@@ -110,16 +102,16 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 
 // noteKernels notes in the contexts of kernels, also of child graphs and bodies, that an executable graph has
 // them. On an H200 the context's flags tell it from then on.
-func noteKernels(nodes []*node) {
+func noteKernels(nodes []*graph.Node) {
 	for _, n := range nodes {
-		switch w := n.work.(type) {
+		switch w := n.Work.(type) {
 		case *kernelWork:
 			w.context().flags |= driver.CU_CTX_LMEM_RESIZE_TO_MAX
-		case *childWork:
-			noteKernels(w.nodes)
-		case *conditional:
-			for _, b := range w.bodies {
-				noteKernels(b.nodes)
+		case *graph.Child:
+			noteKernels(w.Nodes)
+		case *graph.Conditional:
+			for _, b := range w.Bodies {
+				noteKernels(b.Nodes)
 			}
 		}
 	}
@@ -127,42 +119,18 @@ func noteKernels(nodes []*node) {
 
 // setsUnreached reports whether a node, also of a child graph or a body, sets pinned memory of a pool to
 // which its device has no access. A capture takes such a set.
-func setsUnreached(nodes []*node) bool {
-	return slices.ContainsFunc(nodes, func(n *node) bool {
-		switch w := n.current().(type) {
-		case *conditional:
-			return slices.ContainsFunc(w.bodies, func(b *graph) bool { return setsUnreached(b.nodes) })
-		case *childWork:
-			return setsUnreached(w.nodes)
+func setsUnreached(nodes []*graph.Node) bool {
+	return slices.ContainsFunc(nodes, func(n *graph.Node) bool {
+		switch w := n.Current().(type) {
+		case *graph.Conditional:
+			return slices.ContainsFunc(w.Bodies, func(b *graph.Graph) bool { return setsUnreached(b.Nodes) })
+		case *graph.Child:
+			return setsUnreached(w.Nodes)
 		case *setWork:
-			return w.block().kind == pinnedPoolBlock && !n.ctx.reaches(w.block())
+			return w.block().kind == pinnedPoolBlock && !contextOf(n).reaches(w.block())
 		}
 		return false
 	})
-}
-
-// isTaken reports whether there is already what a graph can have once. As on an H200, that is an executable
-// graph with nodes that allocate memory, and, if the graph has conditional nodes, any executable graph or copy.
-func (g *graph) isTaken() bool {
-	return g.allocates() && g.allocating > 0 || g.execs+g.copies > 0 && g.isConditional()
-}
-
-// countAllocating notes that an executable graph has got nodes from a graph, or, if it is nil, that it is destroyed.
-// It stays one of the last graph that allocated memory.
-func (x *exec) countAllocating(g *graph) {
-	if g != nil && !g.allocates() {
-		return
-	}
-	if x.allocates != nil {
-		x.allocates.allocating--
-	}
-	if x.allocates = g; g != nil {
-		g.allocating++
-	}
-}
-
-func (g *graph) isConditional() bool {
-	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.nodeType() == conditionalNode })
 }
 
 // execOf finds an executable graph.
@@ -177,7 +145,7 @@ func (d *Driver) execOf(name string, h driver.GraphExec) (*exec, driver.Result) 
 	return x, ok
 }
 
-func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, t nodeType,
+func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, t graph.Type,
 	e driver.Event) driver.Result {
 	n, r := d.nodeOf(name, nh, t)
 	if r != ok {
@@ -187,15 +155,15 @@ func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNo
 	if r != ok {
 		return r
 	}
-	made := x.copies[n]
+	made := x.Copies[n]
 	if made == nil {
 		return driver.ResultInvalidValue
 	}
 	w, r := d.eventWork(name, t, e)
-	if r != ok || t == eventRecordNode && w.event.ctx != made.work.(*eventWork).event.ctx {
+	if r != ok || t == graph.EventRecordNode && w.event.ctx != made.Work.(*eventWork).event.ctx {
 		return driver.ResultInvalidValue
 	}
-	made.do(w)
+	giveWork(made, w)
 	return ok
 }
 
@@ -203,14 +171,14 @@ func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNo
 func (d *Driver) GraphExecEventRecordNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	e driver.Event) driver.Result {
 	defer d.mu.Unlock()
-	return d.execSetEvent("cuGraphExecEventRecordNodeSetEvent", x, n, eventRecordNode, e)
+	return d.execSetEvent("cuGraphExecEventRecordNodeSetEvent", x, n, graph.EventRecordNode, e)
 }
 
 // GraphExecEventWaitNodeSetEvent is cuGraphExecEventWaitNodeSetEvent.
 func (d *Driver) GraphExecEventWaitNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	e driver.Event) driver.Result {
 	defer d.mu.Unlock()
-	return d.execSetEvent("cuGraphExecEventWaitNodeSetEvent", x, n, eventWaitNode, e)
+	return d.execSetEvent("cuGraphExecEventWaitNodeSetEvent", x, n, graph.EventWaitNode, e)
 }
 
 // GraphLaunch is cuGraphLaunch. The nodes run after the stream's work, in the order of their
@@ -229,19 +197,19 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if r != ok {
 		return r
 	}
-	if len(x.nodes) == 0 {
+	if len(x.Nodes) == 0 {
 		return ok // an empty graph is not even a barrier
 	}
-	if !canProvide(x.nodes) {
+	if !canProvide(x.Nodes) {
 		return driver.ResultOutOfMemory
 	}
 	if r := x.begins(d); r != ok {
 		return r
 	}
-	begin := &op{Calls: opCalls{Effect: x.values.assign}}
+	begin := &op{Calls: opCalls{Effect: x.Values.Assign}}
 	d.enqueue(s, begin, x.newest)
 	x.newest = &op{}
-	d.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
+	d.enqueue(s, x.newest, d.runNodes(s.ctx, x.Nodes, begin, x.Values)...)
 	return ok
 }
 
@@ -289,11 +257,10 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 }
 
 func (d *Driver) destroyExec(x *exec) {
-	x.graph.execs--
-	x.countAllocating(nil)
-	for _, n := range x.nodes {
+	x.Destroy()
+	for _, n := range x.Nodes {
 		allocOf(n).leave(d)
 	}
-	x.newest.WhenOver(func() { d.releaseAll(x.references) })
+	x.newest.WhenOver(func() { d.releaseAll(x.References) })
 	d.objects.remove(uintptr(x.handle))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // TestUpdateByNumber updates an executable graph with other graphs of which as many nodes were added. As on an
@@ -102,9 +103,9 @@ func TestUpdateBySinks(t *testing.T) {
 				r.must(r.GraphDestroyNode(r.th, of[0]))
 				continue
 			case '*':
-				p := driver.GraphNodeParams{Type: int32(kernelNode)}
+				p := driver.GraphNodeParams{Type: int32(graph.KernelNode)}
 				*p.Kernel() = driver.KernelNodeParamsV3(kernel)
-				n, _, res = r.GraphAddNode(r.th, g, of, []driver.GraphEdgeData{launchOrder}, p)
+				n, _, res = r.GraphAddNode(r.th, g, of, []driver.GraphEdgeData{graph.LaunchOrder}, p)
 			case 'k':
 				n, res = r.GraphAddKernelNode(r.th, g, of, &kernel)
 			case 'e':

@@ -1,25 +1,28 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
+)
 
 // This file has nodes that signal external semaphores or wait for them. As on a GPU, the flags of the
 // operations are not checked.
 
-func (d *Driver) signalWork(name string, p driver.ExtSemSignalNodeParams) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+func (d *Driver) signalWork(name string, p driver.ExtSemSignalNodeParams) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if p.NumExtSems > 0 && (p.ExtSemArray == nil || p.ParamsArray == nil) {
 			return nil, driver.ResultInvalidValue
 		}
-		return d.semaphoreOps(name, signalNode, p.Semaphores(), p.Params(), nil)
+		return d.semaphoreOps(name, graph.SignalNode, p.Semaphores(), p.Params(), nil)
 	}
 }
 
-func (d *Driver) waitForWork(name string, p driver.ExtSemWaitNodeParams) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+func (d *Driver) waitForWork(name string, p driver.ExtSemWaitNodeParams) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if p.NumExtSems > 0 && (p.ExtSemArray == nil || p.ParamsArray == nil) {
 			return nil, driver.ResultInvalidValue
 		}
-		return d.semaphoreOps(name, waitNode, p.Semaphores(), nil, p.Params())
+		return d.semaphoreOps(name, graph.WaitNode, p.Semaphores(), nil, p.Params())
 	}
 }
 
@@ -44,9 +47,9 @@ func (d *Driver) GraphAddExternalSemaphoresWaitNode(_ *driver.Thread, g driver.G
 func (d *Driver) GraphExternalSemaphoresSignalNodeGetParams(_ *driver.Thread,
 	h driver.GraphNode) (p driver.ExtSemSignalNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphExternalSemaphoresSignalNodeGetParams", h, signalNode)
+	n, r := d.nodeOf("cuGraphExternalSemaphoresSignalNodeGetParams", h, graph.SignalNode)
 	if r == ok {
-		o := n.work.(*semaphoreOps)
+		o := n.Work.(*semaphoreOps)
 		p = driver.ExtSemSignalNodeParams{ExtSemArray: first(o.handles), ParamsArray: first(o.signals),
 			NumExtSems: uint32(len(o.list))}
 	}
@@ -58,9 +61,9 @@ func (d *Driver) GraphExternalSemaphoresSignalNodeGetParams(_ *driver.Thread,
 func (d *Driver) GraphExternalSemaphoresWaitNodeGetParams(_ *driver.Thread,
 	h driver.GraphNode) (p driver.ExtSemWaitNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphExternalSemaphoresWaitNodeGetParams", h, waitNode)
+	n, r := d.nodeOf("cuGraphExternalSemaphoresWaitNodeGetParams", h, graph.WaitNode)
 	if r == ok {
-		o := n.work.(*semaphoreOps)
+		o := n.Work.(*semaphoreOps)
 		p = driver.ExtSemWaitNodeParams{ExtSemArray: first(o.handles), ParamsArray: first(o.waits),
 			NumExtSems: uint32(len(o.list))}
 	}
@@ -72,7 +75,7 @@ func (d *Driver) GraphExternalSemaphoresSignalNodeSetParams(_ *driver.Thread, n 
 	p driver.ExtSemSignalNodeParams) driver.Result {
 	const name = "cuGraphExternalSemaphoresSignalNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change(name, n, signalNode, d.signalWork(name, p))
+	return d.change(name, n, graph.SignalNode, d.signalWork(name, p))
 }
 
 // GraphExternalSemaphoresWaitNodeSetParams is cuGraphExternalSemaphoresWaitNodeSetParams.
@@ -80,7 +83,7 @@ func (d *Driver) GraphExternalSemaphoresWaitNodeSetParams(_ *driver.Thread, n dr
 	p driver.ExtSemWaitNodeParams) driver.Result {
 	const name = "cuGraphExternalSemaphoresWaitNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change(name, n, waitNode, d.waitForWork(name, p))
+	return d.change(name, n, graph.WaitNode, d.waitForWork(name, p))
 }
 
 // GraphExecExternalSemaphoresSignalNodeSetParams is cuGraphExecExternalSemaphoresSignalNodeSetParams.
@@ -88,7 +91,7 @@ func (d *Driver) GraphExecExternalSemaphoresSignalNodeSetParams(_ *driver.Thread
 	n driver.GraphNode, p driver.ExtSemSignalNodeParams) driver.Result {
 	const name = "cuGraphExecExternalSemaphoresSignalNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, signalNode, d.signalWork(name, p))
+	return d.changeExec(name, x, n, graph.SignalNode, d.signalWork(name, p))
 }
 
 // GraphExecExternalSemaphoresWaitNodeSetParams is cuGraphExecExternalSemaphoresWaitNodeSetParams.
@@ -96,5 +99,5 @@ func (d *Driver) GraphExecExternalSemaphoresWaitNodeSetParams(_ *driver.Thread, 
 	p driver.ExtSemWaitNodeParams) driver.Result {
 	const name = "cuGraphExecExternalSemaphoresWaitNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, waitNode, d.waitForWork(name, p))
+	return d.changeExec(name, x, n, graph.WaitNode, d.waitForWork(name, p))
 }

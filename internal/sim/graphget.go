@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // This file has the functions that return the nodes of a graph, and the parameters of nodes, and those for nodes of any
@@ -11,14 +12,14 @@ import (
 
 // list copies nodes to a buffer, and clears the rest. It returns how many it copied, or, without a
 // buffer, how many there are.
-func list(nodes []*node, to []driver.GraphNode) uint64 {
+func list(nodes []*graph.Node, to []driver.GraphNode) uint64 {
 	if to == nil {
 		return uint64(len(nodes))
 	}
 	clear(to)
 	n := min(len(nodes), len(to))
 	for i, from := range nodes[:n] {
-		to[i] = from.handle
+		to[i] = from.Handle
 	}
 	return uint64(n)
 }
@@ -30,11 +31,10 @@ func (d *Driver) GraphGetRootNodes(_ *driver.Thread, h driver.Graph, to []driver
 	if r != ok {
 		return 0, r
 	}
-	roots := slices.DeleteFunc(slices.Clone(g.nodes), func(n *node) bool { return len(n.dependencies) > 0 })
 	if to != nil && len(to) == 0 {
 		return 0, driver.ResultInvalidValue
 	}
-	return list(roots, to), ok
+	return list(g.Roots(), to), ok
 }
 
 // GraphNodeFindInClone is cuGraphNodeFindInClone. A node of a clone of the clone is not found.
@@ -48,12 +48,12 @@ func (d *Driver) GraphNodeFindInClone(_ *driver.Thread, h driver.GraphNode, clon
 	if clone == 0 {
 		return 0, driver.ResultInvalidValue
 	}
-	g, r := find[graph](d, name, graphKind, uintptr(clone))
+	g, r := find[graph.Graph](d, name, graphKind, uintptr(clone))
 	if r != ok {
 		return 0, driver.ResultInvalidValue
 	}
-	if i := slices.IndexFunc(g.nodes, func(c *node) bool { return c.original == n }); i >= 0 {
-		return g.nodes[i].handle, ok
+	if i := slices.IndexFunc(g.Nodes, func(c *graph.Node) bool { return c.Original == n }); i >= 0 {
+		return g.Nodes[i].Handle, ok
 	}
 	return 0, driver.ResultInvalidValue
 }
@@ -76,11 +76,11 @@ func (d *Driver) GraphExecGetFlags(_ *driver.Thread, h driver.GraphExec) (uint64
 // parameters change.
 func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.KernelNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphKernelNodeGetParams", h, kernelNode)
+	n, r := d.nodeOf("cuGraphKernelNodeGetParams", h, graph.KernelNode)
 	if r != ok {
 		return p, r
 	}
-	w := n.work.(*kernelWork)
+	w := n.Work.(*kernelWork)
 	l := w.launch
 	if w.pointers == nil && len(l.args) > 0 {
 		w.pointers = addresses(l.args)
@@ -95,31 +95,31 @@ func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 // GraphMemsetNodeGetParams is cuGraphMemsetNodeGetParams.
 func (d *Driver) GraphMemsetNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.MemsetNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphMemsetNodeGetParams", h, memsetNode)
+	n, r := d.nodeOf("cuGraphMemsetNodeGetParams", h, graph.MemsetNode)
 	if r != ok {
 		return p, r
 	}
-	return *n.work.(*setWork).params, ok
+	return *n.Work.(*setWork).params, ok
 }
 
 // GraphMemcpyNodeGetParams is cuGraphMemcpyNodeGetParams.
 func (d *Driver) GraphMemcpyNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.Memcpy3D, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphMemcpyNodeGetParams", h, memcpyNode)
+	n, r := d.nodeOf("cuGraphMemcpyNodeGetParams", h, graph.MemcpyNode)
 	if r != ok {
 		return p, r
 	}
-	return *n.work.(*copyWork).params, ok
+	return *n.Work.(*copyWork).params, ok
 }
 
 // GraphHostNodeGetParams is cuGraphHostNodeGetParams.
 func (d *Driver) GraphHostNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.HostNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphHostNodeGetParams", h, hostNode)
+	n, r := d.nodeOf("cuGraphHostNodeGetParams", h, graph.HostNode)
 	if r != ok {
 		return p, r
 	}
-	f := n.work.(*hostWork).function
+	f := n.Work.(*hostWork).function
 	return driver.HostNodeParams{Fn: f.Addr, UserData: driver.HostPtr(f.Data)}, ok
 }
 
@@ -137,85 +137,86 @@ func (d *Driver) GraphKernelNodeGetParamsV1(th *driver.Thread,
 // changes in it, the node does in executable graphs that are made later.
 func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNode) (driver.Graph, driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphChildGraphNodeGetGraph", h, childNode)
+	n, r := d.nodeOf("cuGraphChildGraphNodeGetGraph", h, graph.ChildNode)
 	if r != ok {
 		return 0, r
 	}
-	if n.child == nil {
-		w := n.work.(*childWork)
-		n.child = d.copyOf(partKind, w.shape, w.refs)
-		n.child.owner = n
-		d.releaseAll(n.references)
-		n.references = nil
+	if n.Child == nil {
+		w := n.Work.(*graph.Child)
+		n.Child = d.copyOf(partKind, w.Shape, w.Refs)
+		n.Child.Owner = n
+		d.releaseAll(n.References)
+		n.References = nil
 	}
-	return n.child.handle, ok
+	return n.Child.Handle, ok
 }
 
 // anyWork returns the work that the parameters of a node describe, and its type. A conditional node gets
 // its bodies, whose handles p has afterwards.
-func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.GraphNodeParams) (work, driver.Result) {
+func (d *Driver) anyWork(name string, th *driver.Thread, g *graph.Graph,
+	p *driver.GraphNodeParams) (graph.Work, driver.Result) {
 	u, rest := &p.GraphNodeParamsUnion, *p
 	rest.Type, rest.GraphNodeParamsUnion = 0, driver.GraphNodeParamsUnion{}
 	if rest != (driver.GraphNodeParams{}) {
 		return nil, driver.ResultInvalidValue
 	}
-	switch nodeType(p.Type) {
-	case kernelNode:
+	switch graph.Type(p.Type) {
+	case graph.KernelNode:
 		k := driver.KernelNodeParams(*u.Kernel())
 		return d.kernelParams(name, th, &k)()
-	case memcpyNode:
+	case graph.MemcpyNode:
 		m := u.Memcpy()
-		return d.within(name, m.CopyCtx, func(c *context) (work, driver.Result) {
+		return d.within(name, m.CopyCtx, func(c *context) (graph.Work, driver.Result) {
 			return d.copyParams(name, &m.CopyParams, c)
 		})()
-	case memsetNode:
+	case graph.MemsetNode:
 		m := u.Memset()
 		set := driver.MemsetNodeParams{Dst: m.Dst, Pitch: m.Pitch, Value: m.Value, ElementSize: m.ElementSize,
 			Width: m.Width, Height: m.Height}
-		return d.within(name, m.Ctx, func(c *context) (work, driver.Result) { return d.setParams(&set, c) })()
-	case hostNode: // C code calls functions of its own only by cuGraphAddHostNode
+		return d.within(name, m.Ctx, func(c *context) (graph.Work, driver.Result) { return d.setParams(&set, c) })()
+	case graph.HostNode: // C code calls functions of its own only by cuGraphAddHostNode
 		return d.hostParams(driver.Callback{Addr: u.Host().Fn, Data: uintptr(u.Host().UserData)})()
-	case childNode:
+	case graph.ChildNode:
 		if u.Graph().Ownership != 0 { // the child graph cannot be moved
 			return nil, driver.ResultNotSupported
 		}
 		return d.childParams(name, u.Graph().Graph, driver.ResultNotSupported, g != nil)()
-	case emptyNode:
+	case graph.EmptyNode:
 		if *u != (driver.GraphNodeParamsUnion{}) {
 			return nil, driver.ResultInvalidValue
 		}
 		return emptyWork{}, ok
-	case eventWaitNode:
-		return d.eventWork(name, eventWaitNode, u.EventWait().Event)
-	case eventRecordNode:
-		return d.eventWork(name, eventRecordNode, u.EventRecord().Event)
-	case signalNode:
+	case graph.EventWaitNode:
+		return d.eventWork(name, graph.EventWaitNode, u.EventWait().Event)
+	case graph.EventRecordNode:
+		return d.eventWork(name, graph.EventRecordNode, u.EventRecord().Event)
+	case graph.SignalNode:
 		s := u.ExtSemSignal()
 		return d.signalWork(name, driver.ExtSemSignalNodeParams{
 			ExtSemArray: s.ExtSemArray, ParamsArray: s.ParamsArray, NumExtSems: s.NumExtSems,
 		})()
-	case waitNode:
+	case graph.WaitNode:
 		w := u.ExtSemWait()
 		return d.waitForWork(name, driver.ExtSemWaitNodeParams{
 			ExtSemArray: w.ExtSemArray, ParamsArray: w.ParamsArray, NumExtSems: w.NumExtSems,
 		})()
-	case batchMemOpNode:
+	case graph.BatchMemOpNode:
 		m := driver.BatchMemOpNodeParams(*u.MemOp())
 		return d.batchParams(name, &m)()
 	}
 	if g == nil { // these can be added, and not changed
 		return nil, driver.ResultNotSupported
 	}
-	switch nodeType(p.Type) {
-	case allocNode:
+	switch graph.Type(p.Type) {
+	case graph.AllocNode:
 		w, r := d.allocWork(g, d.thread(th).current(), driver.MemAllocNodeParams(*u.Alloc()))
 		if r == ok {
 			u.Alloc().Dptr = w.params.Dptr
 		}
 		return w, r
-	case freeNode:
+	case graph.FreeNode:
 		return d.freeWork(g, u.Free().Dptr)
-	case conditionalNode:
+	case graph.ConditionalNode:
 		return d.condWork(name, th, g, u.Conditional())
 	}
 	return nil, driver.ResultInvalidValue
@@ -227,7 +228,7 @@ func (d *Driver) GraphAddNode(th *driver.Thread, g driver.Graph, deps []driver.G
 	const name = "cuGraphAddNode"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, g, deps, nodeType(p.Type), data, func(g *graph) (work, driver.Result) {
+	n, r := d.addNodeTo(name, g, deps, graph.Type(p.Type), data, func(g *graph.Graph) (graph.Work, driver.Result) {
 		return d.anyWork(name, th, g, &p)
 	})
 	return n, p, r
@@ -244,7 +245,9 @@ func (d *Driver) GraphNodeSetParams(th *driver.Thread, n driver.GraphNode, p dri
 	const name = "cuGraphNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.change(name, n, nodeType(p.Type), func() (work, driver.Result) { return d.anyWork(name, th, nil, &p) })
+	return d.change(name, n, graph.Type(p.Type), func() (graph.Work, driver.Result) {
+		return d.anyWork(name, th, nil, &p)
+	})
 }
 
 // GraphExecNodeSetParams is cuGraphExecNodeSetParams.
@@ -253,13 +256,13 @@ func (d *Driver) GraphExecNodeSetParams(th *driver.Thread, x driver.GraphExec, n
 	const name = "cuGraphExecNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	if nodeType(p.Type) == conditionalNode {
-		if _, r := d.nodeOf(name, n, conditionalNode); r != ok {
+	if graph.Type(p.Type) == graph.ConditionalNode {
+		if _, r := d.nodeOf(name, n, graph.ConditionalNode); r != ok {
 			return r
 		}
 		return driver.ResultNotSupported
 	}
-	return d.changeExec(name, x, n, nodeType(p.Type), func() (work, driver.Result) {
+	return d.changeExec(name, x, n, graph.Type(p.Type), func() (graph.Work, driver.Result) {
 		return d.anyWork(name, th, nil, &p)
 	})
 }

@@ -1,13 +1,16 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
+)
 
 // This file has nodes with a batch of memory operations.
 
 // batchParams returns the work of a node with a batch. Whether there is memory at the addresses is not
 // checked.
-func (d *Driver) batchParams(name string, p *driver.BatchMemOpNodeParams) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+func (d *Driver) batchParams(name string, p *driver.BatchMemOpNodeParams) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if p.Ctx == 0 || p.Count > mostMemOps || p.Flags != 0 || p.Count > 0 && p.ParamArray == nil {
 			return nil, driver.ResultInvalidValue
 		}
@@ -38,11 +41,11 @@ func (d *Driver) GraphAddBatchMemOpNode(_ *driver.Thread, g driver.Graph, deps [
 func (d *Driver) GraphBatchMemOpNodeGetParams(_ *driver.Thread,
 	h driver.GraphNode) (p driver.BatchMemOpNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphBatchMemOpNodeGetParams", h, batchMemOpNode)
+	n, r := d.nodeOf("cuGraphBatchMemOpNodeGetParams", h, graph.BatchMemOpNode)
 	if r != ok {
 		return p, r
 	}
-	m, batch := n.work.(*memOps)
+	m, batch := n.Work.(*memOps)
 	if !batch { // a capture of cuStreamWaitValue32 and the like has made the node
 		return p, driver.ResultNotSupported
 	}
@@ -54,7 +57,7 @@ func (d *Driver) GraphBatchMemOpNodeSetParams(_ *driver.Thread, n driver.GraphNo
 	p driver.BatchMemOpNodeParams) driver.Result {
 	const name = "cuGraphBatchMemOpNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change(name, n, batchMemOpNode, d.batchParams(name, &p))
+	return d.change(name, n, graph.BatchMemOpNode, d.batchParams(name, &p))
 }
 
 // GraphExecBatchMemOpNodeSetParams is cuGraphExecBatchMemOpNodeSetParams.
@@ -62,7 +65,7 @@ func (d *Driver) GraphExecBatchMemOpNodeSetParams(_ *driver.Thread, x driver.Gra
 	p driver.BatchMemOpNodeParams) driver.Result {
 	const name = "cuGraphExecBatchMemOpNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, batchMemOpNode, d.batchParams(name, &p))
+	return d.changeExec(name, x, n, graph.BatchMemOpNode, d.batchParams(name, &p))
 }
 
 // StreamBatchMemOpV1 is cuStreamBatchMemOp, which an H200 does not support.

@@ -2,30 +2,31 @@ package sim
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // This file has the functions that add nodes with work, and that change the work of a node.
 
 // change changes the work of a node in its graph.
-func (d *Driver) change(name string, h driver.GraphNode, t nodeType, w func() (work, driver.Result)) driver.Result {
+func (d *Driver) change(name string, h driver.GraphNode, t graph.Type,
+	w func() (graph.Work, driver.Result)) driver.Result {
 	n, r := d.nodeOf(name, h, t)
 	if r != ok {
 		return r
 	}
 	made, r := w()
 	if r == ok {
-		r = takeAttributes(made, n.work)
+		r = takeAttributes(made, n.Work)
 	}
-	if r == ok && n.child != nil && d.inCapture(name, n.child, uintptr(h)) {
+	if r == ok && n.Child != nil && d.inCapture(name, n.Child, uintptr(h)) {
 		r = driver.ResultInvalidValue
 	}
 	if r == ok {
-		countCopy(n.work, -1)
-		n.do(made)
-		countCopy(n.work, 1)
+		n.CountCopy(-1)
+		giveWork(n, made)
+		n.CountCopy(1)
 		d.retainForNode(n)
 		d.dropChild(n) // now, as the new child graph may be a copy of it
 	}
@@ -33,8 +34,8 @@ func (d *Driver) change(name string, h driver.GraphNode, t nodeType, w func() (w
 }
 
 // changeExec changes the work of a node in an executable graph.
-func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode, t nodeType,
-	w func() (work, driver.Result)) driver.Result {
+func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode, t graph.Type,
+	w func() (graph.Work, driver.Result)) driver.Result {
 	made, r := d.execNode(name, h, nh, t)
 	if r != ok {
 		return r
@@ -43,25 +44,30 @@ func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode
 	switch {
 	case r != ok:
 		return r
-	case !alike(childNodes(made.work), childNodes(fresh)):
+	case !graph.Alike(graph.ChildNodes(made.Work), graph.ChildNodes(fresh), sameCooperation):
 		return driver.ResultGraphExecUpdateFailure
-	case !made.work.replaceable(fresh):
+	case !made.Work.Replaceable(fresh):
 		return driver.ResultInvalidValue
 	}
-	if r := takeAttributes(fresh, made.work); r != ok {
+	if r := takeAttributes(fresh, made.Work); r != ok {
 		return r
 	}
-	made.do(fresh)
-	if t == childNode {
+	giveWork(made, fresh)
+	if t == graph.ChildNode {
 		x, _ := d.execOf(name, h)
 		d.retainForExec(x)
 	}
 	return ok
 }
 
+// sameCooperation reports whether both or none of two kernels of child graphs are cooperative. An H200 compares this.
+func sameCooperation(a, b graph.Work) bool {
+	return !kernelAttributesOf(a).differ(kernelAttributesOf(b), driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+}
+
 // execNode returns the node of an executable graph that a node of its graph stands for.
 func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
-	kinds ...nodeType) (*node, driver.Result) {
+	kinds ...graph.Type) (*graph.Node, driver.Result) {
 	n, r := d.nodeOf(name, nh, kinds...)
 	if r != ok {
 		return nil, r
@@ -70,29 +76,17 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 	if r != ok {
 		return nil, r
 	}
-	made := x.copies[n]
+	made := x.Copies[n]
 	if made == nil {
 		return nil, driver.ResultInvalidValue
 	}
 	return made, ok
 }
 
-// alike reports whether two child graphs have the same nodes and edges. As on an H200, the cooperation of
-// kernels must be the same, too.
-func alike(a, b []*node) bool {
-	return slices.EqualFunc(a, b, func(m, n *node) bool {
-		return m.work.nodeType() == n.work.nodeType() && alike(childNodes(m.work), childNodes(n.work)) &&
-			!attributesOfNode(m).differ(attributesOfNode(n), driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
-			slices.EqualFunc(m.dependencies, n.dependencies, func(x, y *node) bool {
-				return slices.Index(a, x) == slices.Index(b, y) && m.data[x] == n.data[y]
-			})
-	})
-}
-
 // kernelParams returns the work of a kernel node. The context of the function counts, and no other.
 func (d *Driver) kernelParams(name string, th *driver.Thread,
-	p *driver.KernelNodeParams) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+	p *driver.KernelNodeParams) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		switch {
 		case p == nil:
 			return nil, driver.ResultInvalidValue
@@ -146,7 +140,7 @@ func (d *Driver) functionOfNode(name string, th *driver.Thread, p *driver.Kernel
 }
 
 // copyParams returns the work of a copy node.
-func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (work, driver.Result) {
+func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (graph.Work, driver.Result) {
 	if p == nil || p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 {
 		return nil, driver.ResultInvalidValue
 	}
@@ -168,7 +162,7 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (work,
 }
 
 // setParams returns the work of a memset node.
-func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (work, driver.Result) {
+func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (graph.Work, driver.Result) {
 	if p == nil || p.Width == 0 || p.Height == 0 || p.Width > 1<<40 || p.Height > 1<<20 ||
 		p.ElementSize != 1 && p.ElementSize != 2 && p.ElementSize != 4 {
 		return nil, driver.ResultInvalidValue
@@ -200,8 +194,8 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (work, drive
 }
 
 // hostParams returns the work of a node that calls a host function.
-func (d *Driver) hostParams(f driver.Callback) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+func (d *Driver) hostParams(f driver.Callback) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if r := callable(f); r != ok {
 			return nil, r
 		}
@@ -213,22 +207,22 @@ func (d *Driver) hostParams(f driver.Callback) func() (work, driver.Result) {
 // allocates memory. As on an H200, a child graph of another node can be the one of a node that exists, but of no new
 // one.
 func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Result,
-	isNew bool) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+	isNew bool) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if h == 0 {
 			return nil, driver.ResultInvalidValue
 		}
-		g, r := find[graph](d, name, graphKind, uintptr(h))
+		g, r := find[graph.Graph](d, name, graphKind, uintptr(h))
 		if r != ok {
 			return nil, driver.ResultInvalidValue
 		}
 		switch {
-		case g.allocates():
+		case g.Allocates():
 			return nil, allocating
-		case isNew && g.owner != nil, d.isConditional(g):
+		case isNew && g.Owner != nil, d.conditions.Concern(g):
 			return nil, driver.ResultNotSupported
 		}
-		w, cycle := childWorkOf(g, g)
+		w, cycle := graph.ChildOf(g, g)
 		if cycle != nil {
 			return nil, driver.ResultInvalidValue
 		}
@@ -238,8 +232,8 @@ func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Resu
 
 // within returns the work that make makes in a context.
 func (d *Driver) within(name string, h driver.Context,
-	make func(*context) (work, driver.Result)) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+	make func(*context) (graph.Work, driver.Result)) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		c, r := d.nodeContext(name, h)
 		if r != ok {
 			return nil, r
@@ -250,8 +244,8 @@ func (d *Driver) within(name string, h driver.Context,
 
 // withinOrCurrent is within for functions that take the current context if none is given, and need it.
 func (d *Driver) withinOrCurrent(name string, th *driver.Thread, h driver.Context,
-	make func(*context) (work, driver.Result)) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+	make func(*context) (graph.Work, driver.Result)) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if h == 0 && d.thread(th).current() == nil {
 			return nil, driver.ResultInvalidValue
 		}
@@ -261,13 +255,13 @@ func (d *Driver) withinOrCurrent(name string, th *driver.Thread, h driver.Contex
 
 // sameContext returns the work that make makes in the context of a node, which must be usable.
 func (d *Driver) sameContext(h driver.GraphNode,
-	make func(*context) (work, driver.Result)) func() (work, driver.Result) {
-	return func() (work, driver.Result) {
+	make func(*context) (graph.Work, driver.Result)) func() (graph.Work, driver.Result) {
+	return func() (graph.Work, driver.Result) {
 		if d.lost != ok {
 			return nil, d.lost
 		}
 		object, _ := d.objects.find(uintptr(h))
-		return make(object.(*node).ctx)
+		return make(contextOf(object.(*graph.Node)))
 	}
 }
 
@@ -292,7 +286,7 @@ func (d *Driver) GraphKernelNodeSetParams(th *driver.Thread, n driver.GraphNode,
 	const name = "cuGraphKernelNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.change(name, n, kernelNode, d.kernelParams(name, th, p))
+	return d.change(name, n, graph.KernelNode, d.kernelParams(name, th, p))
 }
 
 // GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
@@ -307,7 +301,7 @@ func (d *Driver) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.GraphE
 	const name = "cuGraphExecKernelNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, kernelNode, d.kernelParams(name, th, p))
+	return d.changeExec(name, x, n, graph.KernelNode, d.kernelParams(name, th, p))
 }
 
 // GraphExecKernelNodeSetParamsV1 is cuGraphExecKernelNodeSetParams.
@@ -321,7 +315,7 @@ func (d *Driver) GraphAddMemcpyNode(_ *driver.Thread, g driver.Graph, deps []dri
 	c driver.Context) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddMemcpyNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (work, driver.Result) {
+	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (graph.Work, driver.Result) {
 		return d.copyParams(name, p, c)
 	}))
 }
@@ -330,7 +324,7 @@ func (d *Driver) GraphAddMemcpyNode(_ *driver.Thread, g driver.Graph, deps []dri
 func (d *Driver) GraphMemcpyNodeSetParams(_ *driver.Thread, n driver.GraphNode, p *driver.Memcpy3D) driver.Result {
 	const name = "cuGraphMemcpyNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change(name, n, memcpyNode, d.sameContext(n, func(c *context) (work, driver.Result) {
+	return d.change(name, n, graph.MemcpyNode, d.sameContext(n, func(c *context) (graph.Work, driver.Result) {
 		return d.copyParams(name, p, c)
 	}))
 }
@@ -340,9 +334,8 @@ func (d *Driver) GraphExecMemcpyNodeSetParams(th *driver.Thread, x driver.GraphE
 	p *driver.Memcpy3D, c driver.Context) driver.Result {
 	const name = "cuGraphExecMemcpyNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, memcpyNode, d.withinOrCurrent(name, th, c, func(c *context) (work, driver.Result) {
-		return d.copyParams(name, p, c)
-	}))
+	return d.changeExec(name, x, n, graph.MemcpyNode, d.withinOrCurrent(name, th, c,
+		func(c *context) (graph.Work, driver.Result) { return d.copyParams(name, p, c) }))
 }
 
 // GraphAddMemsetNode is cuGraphAddMemsetNode.
@@ -350,7 +343,7 @@ func (d *Driver) GraphAddMemsetNode(_ *driver.Thread, g driver.Graph, deps []dri
 	p *driver.MemsetNodeParams, c driver.Context) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddMemsetNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (work, driver.Result) {
+	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (graph.Work, driver.Result) {
 		return d.setParams(p, c)
 	}))
 }
@@ -359,8 +352,8 @@ func (d *Driver) GraphAddMemsetNode(_ *driver.Thread, g driver.Graph, deps []dri
 func (d *Driver) GraphMemsetNodeSetParams(_ *driver.Thread, n driver.GraphNode,
 	p *driver.MemsetNodeParams) driver.Result {
 	defer d.mu.Unlock()
-	return d.change("cuGraphMemsetNodeSetParams", n, memsetNode, d.sameContext(n,
-		func(c *context) (work, driver.Result) { return d.setParams(p, c) }))
+	return d.change("cuGraphMemsetNodeSetParams", n, graph.MemsetNode, d.sameContext(n,
+		func(c *context) (graph.Work, driver.Result) { return d.setParams(p, c) }))
 }
 
 // GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
@@ -368,9 +361,8 @@ func (d *Driver) GraphExecMemsetNodeSetParams(th *driver.Thread, x driver.GraphE
 	p *driver.MemsetNodeParams, c driver.Context) driver.Result {
 	const name = "cuGraphExecMemsetNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, memsetNode, d.withinOrCurrent(name, th, c, func(c *context) (work, driver.Result) {
-		return d.setParams(p, c)
-	}))
+	return d.changeExec(name, x, n, graph.MemsetNode, d.withinOrCurrent(name, th, c,
+		func(c *context) (graph.Work, driver.Result) { return d.setParams(p, c) }))
 }
 
 // GraphAddHostNode is cuGraphAddHostNode.
@@ -383,14 +375,14 @@ func (d *Driver) GraphAddHostNode(_ *driver.Thread, g driver.Graph, deps []drive
 // GraphHostNodeSetParams is cuGraphHostNodeSetParams.
 func (d *Driver) GraphHostNodeSetParams(_ *driver.Thread, n driver.GraphNode, f driver.Callback) driver.Result {
 	defer d.mu.Unlock()
-	return d.change("cuGraphHostNodeSetParams", n, hostNode, d.hostParams(f))
+	return d.change("cuGraphHostNodeSetParams", n, graph.HostNode, d.hostParams(f))
 }
 
 // GraphExecHostNodeSetParams is cuGraphExecHostNodeSetParams.
 func (d *Driver) GraphExecHostNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	f driver.Callback) driver.Result {
 	defer d.mu.Unlock()
-	return d.changeExec("cuGraphExecHostNodeSetParams", x, n, hostNode, d.hostParams(f))
+	return d.changeExec("cuGraphExecHostNodeSetParams", x, n, graph.HostNode, d.hostParams(f))
 }
 
 // GraphAddChildGraphNode is cuGraphAddChildGraphNode.
@@ -406,16 +398,17 @@ func (d *Driver) GraphExecChildGraphNodeSetParams(_ *driver.Thread, x driver.Gra
 	child driver.Graph) driver.Result {
 	const name = "cuGraphExecChildGraphNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, childNode, d.childParams(name, child, driver.ResultGraphExecUpdateFailure, false))
+	return d.changeExec(name, x, n, graph.ChildNode,
+		d.childParams(name, child, driver.ResultGraphExecUpdateFailure, false))
 }
 
 // GraphNodeSetEnabled is cuGraphNodeSetEnabled. Only kernels, copies and memsets can be disabled.
 func (d *Driver) GraphNodeSetEnabled(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	enabled uint32) driver.Result {
 	defer d.mu.Unlock()
-	made, r := d.execNode("cuGraphNodeSetEnabled", x, n, kernelNode, memcpyNode, memsetNode)
+	made, r := d.execNode("cuGraphNodeSetEnabled", x, n, graph.KernelNode, graph.MemcpyNode, graph.MemsetNode)
 	if r == ok {
-		made.disabled = enabled == 0
+		made.Disabled = enabled == 0
 	}
 	return r
 }
@@ -424,8 +417,8 @@ func (d *Driver) GraphNodeSetEnabled(_ *driver.Thread, x driver.GraphExec, n dri
 func (d *Driver) GraphNodeGetEnabled(_ *driver.Thread, x driver.GraphExec,
 	n driver.GraphNode) (uint32, driver.Result) {
 	defer d.mu.Unlock()
-	made, r := d.execNode("cuGraphNodeGetEnabled", x, n, kernelNode, memcpyNode, memsetNode)
-	if r != ok || made.disabled {
+	made, r := d.execNode("cuGraphNodeGetEnabled", x, n, graph.KernelNode, graph.MemcpyNode, graph.MemsetNode)
+	if r != ok || made.Disabled {
 		return 0, r
 	}
 	return 1, ok
@@ -439,12 +432,12 @@ func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.R
 		return r
 	}
 	switch {
-	case n.graph.allocates():
+	case n.Graph.Allocates():
 		return driver.ResultNotSupported
-	case d.inCapture("cuGraphDestroyNode", n.graph, uintptr(h)):
+	case d.inCapture("cuGraphDestroyNode", n.Graph, uintptr(h)):
 		return driver.ResultInvalidValue
 	}
-	n.graph.remove(n)
+	d.removeFrom(n.Graph, n)
 	d.disown(n)
 	return ok
 }

@@ -5,19 +5,22 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // This file runs the nodes of executable graphs.
 
 // canProvide makes the machine provide the memory that copies and sets of nodes are known to write, also in
 // child graphs, or reports false.
-func canProvide(nodes []*node) bool {
-	return !slices.ContainsFunc(nodes, func(n *node) bool {
-		switch w := n.work.(type) {
-		case *childWork:
-			return !n.disabled && !canProvide(w.nodes)
-		case *copyWork, *setWork:
-			return !n.disabled && !canProvideFor(w.op(nil))
+func canProvide(nodes []*graph.Node) bool {
+	return !slices.ContainsFunc(nodes, func(n *graph.Node) bool {
+		switch w := n.Work.(type) {
+		case *graph.Child:
+			return !n.Disabled && !canProvide(w.Nodes)
+		case *copyWork:
+			return !n.Disabled && !canProvideFor(w.op(nil))
+		case *setWork:
+			return !n.Disabled && !canProvideFor(w.op(nil))
 		}
 		return false
 	})
@@ -25,15 +28,15 @@ func canProvide(nodes []*node) bool {
 
 // runNodes enqueues the operations of nodes after another one, and returns them. Each node is on its
 // own stream, so that only the edges of the graph order the nodes.
-func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValues) []*op {
-	ops := make(map[*node]*op, len(nodes))
+func (d *Driver) runNodes(c *context, nodes []*graph.Node, begin *op, v graph.Values) []*op {
+	ops := make(map[*graph.Node]*op, len(nodes))
 	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
-		lane := cmp.Or(n.ctx, c).newHiddenStream()
+		lane := cmp.Or(contextOf(n), c).newHiddenStream()
 		after := []*op{begin}
-		for _, b := range n.dependencies {
-			if n.data[b] == launchOrder {
+		for _, b := range n.Dependencies {
+			if n.Data[b] == graph.LaunchOrder {
 				after = append(after, starts[b])
 				continue
 			}
@@ -51,25 +54,27 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 }
 
 // runNode enqueues the operation of a node.
-func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) *op {
+func (d *Driver) runNode(lane *stream, n *graph.Node, after []*op, v graph.Values) *op {
 	o := &op{}
-	if n.disabled {
-		if attributesOfNode(n).options().Cooperative { // as on an H200, driver 580
+	if n.Disabled {
+		if kernelAttributesOf(n.Work).options().Cooperative { // as on an H200, driver 580
 			o.Effect = func() { d.poison(driver.ResultLaunchFailed) }
 		}
 		d.enqueue(lane, o, after...)
 		return o
 	}
-	o = n.work.op(v)
-	switch w := n.work.(type) {
-	case *conditional:
+	switch w := n.Work.(type) {
+	case *graph.Conditional:
 		return d.runConditional(lane, w, v, after)
-	case *childWork:
+	case *graph.Child:
 		begin := &op{}
 		d.enqueue(lane, begin, after...)
-		after = append(d.runNodes(lane.ctx, w.nodes, begin, v), begin)
-	case *eventWork:
-		after = append(after, d.runEvent(w, o))
+		after = append(d.runNodes(lane.ctx, w.Nodes, begin, v), begin)
+	case work:
+		o = w.op(v)
+		if e, is := w.(*eventWork); is {
+			after = append(after, d.runEvent(e, o))
+		}
 	}
 	d.enqueue(lane, o, after...)
 	return o
@@ -79,7 +84,7 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) 
 func (d *Driver) runEvent(w *eventWork, o *op) (before *op) {
 	e := w.event
 	switch {
-	case w.typ == eventWaitNode:
+	case w.typ == graph.EventWaitNode:
 		if e.ipc != nil {
 			e.ipc.sync()
 		}
@@ -92,13 +97,13 @@ func (d *Driver) runEvent(w *eventWork, o *op) (before *op) {
 }
 
 // startsOf returns an operation for the beginning of each node that others wait for.
-func startsOf(nodes []*node) map[*node]*op {
-	var starts map[*node]*op
+func startsOf(nodes []*graph.Node) map[*graph.Node]*op {
+	var starts map[*graph.Node]*op
 	for _, n := range nodes {
-		for b, data := range n.data {
-			if data == launchOrder && starts[b] == nil {
+		for b, data := range n.Data {
+			if data == graph.LaunchOrder && starts[b] == nil {
 				if starts == nil {
-					starts = make(map[*node]*op)
+					starts = make(map[*graph.Node]*op)
 				}
 				starts[b] = &op{}
 			}
@@ -107,38 +112,23 @@ func startsOf(nodes []*node) map[*node]*op {
 	return starts
 }
 
-// chosen returns the number of the body that a value chooses, or -1.
-func (c *conditional) chosen(value uint32) int {
-	switch {
-	case c.kind == driver.CU_GRAPH_COND_TYPE_SWITCH && value < uint32(len(c.nodes)):
-		return int(value)
-	case c.kind == driver.CU_GRAPH_COND_TYPE_SWITCH:
-		return -1
-	case value != 0:
-		return 0
-	case len(c.nodes) > 1:
-		return 1
-	}
-	return -1
-}
-
 // runConditional enqueues the operation of a conditional node. The first operation chooses the body, whose
 // operations are put between it and the last one.
-func (d *Driver) runConditional(lane *stream, c *conditional, v conditionValues, after []*op) *op {
+func (d *Driver) runConditional(lane *stream, c *graph.Conditional, v graph.Values, after []*op) *op {
 	end := &op{}
 	inner := lane.ctx.newHiddenStream()
 	var round func()
 	round = func() {
-		i := c.chosen(v[c.handle].Load())
+		i := c.Chosen(v[c.Handle].Load())
 		if i < 0 {
 			return
 		}
 		first, last := &op{}, &op{Visible: true} // what comes after it may be visible
-		if c.kind == driver.CU_GRAPH_COND_TYPE_WHILE {
+		if c.Kind == driver.CU_GRAPH_COND_TYPE_WHILE {
 			last.Duration, last.Effect = int64(kernelTime), round // a loop without end must not hold the lock
 		}
 		d.enqueue(inner, first)
-		d.enqueue(inner, last, d.runNodes(lane.ctx, c.nodes[i], first, v)...)
+		d.enqueue(inner, last, d.runNodes(lane.ctx, c.Nodes[i], first, v)...)
 		end.Follow(last)
 	}
 	choice := &op{Calls: opCalls{Effect: round}, Visible: true} // the operations of the body may be

@@ -128,7 +128,7 @@ func (l *Launch) Fault(code int) {
 
 // SetConditional sets a value that conditional nodes of the graph read.
 func (l *Launch) SetConditional(handle uint64, value uint32) {
-	if !l.values.set(handle, value) {
+	if !l.values.Set(handle, value) {
 		l.Fault(int(driver.ResultIllegalAddress))
 	}
 }

@@ -69,7 +69,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 			launch.Cluster = l.Cluster
 		}
 		if l.values != nil {
-			launch.Condition = l.values.set
+			launch.Condition = l.values.Set
 		}
 		if p.Kernel.Allocates {
 			launch.Heap = d.heap(c)

@@ -6,6 +6,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/code"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // LaunchKernel is cuLaunchKernel.
@@ -99,7 +100,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	f.Loaded = true
 	r = d.submit(s, w)
 	if r == ok && o.programmatic && s.capture != nil {
-		s.deps[0].from.mayOverlap()
+		s.deps[0].From.MayOverlap()
 	}
 	for _, e := range o.events {
 		if r == ok {
@@ -119,14 +120,16 @@ type kernelWork struct {
 	pointers   []address // of the arguments, for C code; nil if it has not asked
 }
 
-func (*kernelWork) nodeType() nodeType { return kernelNode }
+func (*kernelWork) Type() graph.Type { return graph.KernelNode }
 
 func (w *kernelWork) context() *context { return w.kernel.module.ctx }
 
-// replaceable implements work: the kernel must be of the same context.
-func (w *kernelWork) replaceable(other work) bool { return w.context() == other.context() }
+// Replaceable implements graph.Work: the kernel must be of the same context.
+func (w *kernelWork) Replaceable(other graph.Work) bool {
+	return w.context() == other.(*kernelWork).context()
+}
 
-func (w *kernelWork) op(values conditionValues) *op {
+func (w *kernelWork) op(values graph.Values) *op {
 	d, f, l := w.launch.d, w.kernel, *w.launch
 	l.values = values
 	if l.Cluster == (Dim3{}) { // it is a node

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
@@ -206,10 +207,10 @@ type copyWork struct {
 	params   *driver.Memcpy3D // of a node, else nil
 }
 
-func (*copyWork) nodeType() nodeType  { return memcpyNode }
+func (*copyWork) Type() graph.Type    { return graph.MemcpyNode }
 func (w *copyWork) context() *context { return w.ctx }
 
-func (w *copyWork) op(conditionValues) *op {
+func (w *copyWork) op(graph.Values) *op {
 	time := duration(w.size.width*w.size.height*w.size.depth, w.dst.kind, w.src.kind)
 	o := &op{Duration: time}
 	if w.staged != nil {
@@ -221,8 +222,8 @@ func (w *copyWork) op(conditionValues) *op {
 // manyRows reports whether the copy has more than one row.
 func (w *copyWork) manyRows() bool { return w.params.Height > 1 || w.params.Depth > 1 }
 
-// updatable implements work: the rows must be the same, if there are several, and so must be the kinds of memory.
-func (w *copyWork) updatable(other work) bool {
+// Updatable implements graph.Work: the rows must be the same, if there are several, and so must be the kinds of memory.
+func (w *copyWork) Updatable(other graph.Work) bool {
 	o := other.(*copyWork)
 	a, b := w.params, o.params
 	if a.DstMemoryType != b.DstMemoryType || a.SrcMemoryType != b.SrcMemoryType || w.manyRows() != o.manyRows() {
@@ -234,11 +235,11 @@ func (w *copyWork) updatable(other work) bool {
 		(a.Depth == 1 || a.SrcHeight == b.SrcHeight && a.DstHeight == b.DstHeight)
 }
 
-// replaceable implements work: the contexts must be the same, too. As on an H200, not even the addresses of several
+// Replaceable implements graph.Work: the contexts must be the same, too. As on an H200, not even the addresses of several
 // rows may change.
-func (w *copyWork) replaceable(other work) bool {
+func (w *copyWork) Replaceable(other graph.Work) bool {
 	o := other.(*copyWork)
-	return w.updatable(o) && (!w.manyRows() || *w.params == *o.params) &&
+	return w.Updatable(o) && (!w.manyRows() || *w.params == *o.params) &&
 		w.dst.block.ctx == o.dst.block.ctx && w.src.block.ctx == o.src.block.ctx
 }
 
@@ -271,26 +272,26 @@ type setWork struct {
 	params *driver.MemsetNodeParams // of a node, else nil
 }
 
-func (*setWork) nodeType() nodeType  { return memsetNode }
+func (*setWork) Type() graph.Type    { return graph.MemsetNode }
 func (w *setWork) context() *context { return w.ctx }
 
-func (w *setWork) op(conditionValues) *op {
+func (w *setWork) op(graph.Values) *op {
 	return w.d.access(&op{Duration: duration(w.bytes, w.spans[0].kind)}, w.set, w.spans...)
 }
 
 // block returns the memory of the last row.
 func (w *setWork) block() *block { return w.spans[len(w.spans)-1].block }
 
-// updatable implements work: the rows must be the same, if there are several.
-func (w *setWork) updatable(other work) bool {
+// Updatable implements graph.Work: the rows must be the same, if there are several.
+func (w *setWork) Updatable(other graph.Work) bool {
 	a, b := w.params, other.(*setWork).params
 	return (a.Height > 1) == (b.Height > 1) && (a.Height <= 1 || a.ElementSize == b.ElementSize &&
 		a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch)
 }
 
-// replaceable implements work: the context must be the same, too.
-func (w *setWork) replaceable(other work) bool {
-	return w.updatable(other) && w.block().ctx == other.(*setWork).block().ctx
+// Replaceable implements graph.Work: the context must be the same, too.
+func (w *setWork) Replaceable(other graph.Work) bool {
+	return w.Updatable(other) && w.block().ctx == other.(*setWork).block().ctx
 }
 
 // setWork returns the work of a memset on a stream. If that is captured, it has what a node that was added has.

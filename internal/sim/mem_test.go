@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/graph"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
@@ -658,13 +659,14 @@ func TestGraphOfCopies(t *testing.T) {
 	nodes := make([]driver.GraphNode, 4)
 	n, res := r.GraphGetNodes(r.th, g, nodes)
 	r.must(res)
-	var types []nodeType
+	var types []graph.Type
 	for _, n := range nodes[:n] {
 		k, res := r.GraphNodeGetType(r.th, n)
 		r.must(res)
-		types = append(types, nodeType(k))
+		types = append(types, graph.Type(k))
 	}
-	if diff := cmp.Diff([]nodeType{memcpyNode, memcpyNode, memsetNode, batchMemOpNode}, types); diff != "" {
+	want := []graph.Type{graph.MemcpyNode, graph.MemcpyNode, graph.MemsetNode, graph.BatchMemOpNode}
+	if diff := cmp.Diff(want, types); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	if string(back) != "........" {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // word returns the memory of an aligned word.
@@ -79,15 +80,15 @@ type valueWork struct {
 	word span
 }
 
-func (valueWork) nodeType() nodeType { return batchMemOpNode }
+func (valueWork) Type() graph.Type { return graph.BatchMemOpNode }
 
-// updatable implements work: a batch cannot replace the operation.
-func (valueWork) updatable(other work) bool {
+// Updatable implements graph.Work: a batch cannot replace the operation.
+func (valueWork) Updatable(other graph.Work) bool {
 	_, batch := other.(*memOps)
 	return !batch
 }
 
-func (w valueWork) replaceable(other work) bool { return w.updatable(other) }
+func (w valueWork) Replaceable(other graph.Work) bool { return w.Updatable(other) }
 
 // waitWork returns the work that waits until a word in memory passes.
 func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
@@ -102,7 +103,7 @@ func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
 	return &waitValueWork{valueWork{d: d, word: w}, passes}, r
 }
 
-func (w *waitValueWork) op(conditionValues) *op {
+func (w *waitValueWork) op(graph.Values) *op {
 	o := w.d.access(&op{}, small(func() bool { return w.passes(w.word.word()) || true }), w.word)
 	o.Ready = func() bool { return look(w.word, w.passes) }
 	return o
@@ -152,7 +153,7 @@ func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) 
 	return &writeValueWork{valueWork{d: d, word: w}, write}, r
 }
 
-func (w *writeValueWork) op(conditionValues) *op {
+func (w *writeValueWork) op(graph.Values) *op {
 	to := w.word
 	return w.d.access(&op{}, movement{ready: func() bool { return to.Provide(0, to.n) }, run: func() bool {
 		if !to.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { // as on an H200

@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // This file, state_graph.go and state_memory.go have the types that refer to each other: what a driver consists of.
@@ -69,8 +70,8 @@ type reports struct {
 
 // graphs are what belongs to no single graph.
 type graphs struct {
-	captures   []*capture                                   // the captures in progress
-	conditions map[driver.GraphConditionalHandle]*condition // those of all graphs
+	captures   []*capture       // the captures in progress
+	conditions graph.Conditions // those of all graphs
 }
 
 // files are functions for files that processes share, which tests replace: reserveFile, what gives a part of a file
@@ -185,7 +186,7 @@ type stream struct {
 	attributes kernelAttributes // those that were set, but for the priority
 
 	capture   *capture         // the capture in progress, or nil
-	deps      []edge           // the edges to the next node of the capture, which is not there yet
+	deps      []graph.Edge     // the edges to the next node of the capture, which is not there yet
 	depArrays dependencyArrays // of deps
 }
 
@@ -222,8 +223,8 @@ type event struct {
 	state  eventState
 	point  point
 
-	capture *capture // the capture that contains the newest record
-	deps    []edge   // what it stands for there: edges to the next node
+	capture *capture     // the capture that contains the newest record
+	deps    []graph.Edge // what it stands for there: edges to the next node
 
 	ipc    *ipcEvent // the state that processes share, or nil
 	orphan bool      // it was opened after the shared event was gone
@@ -352,7 +353,7 @@ type Launch struct {
 
 	cooperative bool
 	clustered   bool // the launch or the kernel has a size of clusters
-	values      conditionValues
+	values      graph.Values
 }
 
 // unknownKernels are kernels without an implementation that were launched.

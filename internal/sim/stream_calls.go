@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
+)
 
 // unfinished returns the operations that have to be complete before a query returns success: those
 // on the stream, and for the legacy default stream also those that it would wait for.
@@ -120,7 +123,7 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 	case external && s.capture == nil:
 		return driver.ResultIllegalState
 	case external:
-		return d.submit(s, &eventWork{typ: eventWaitNode, event: e})
+		return d.submit(s, &eventWork{typ: graph.EventWaitNode, event: e})
 	case e.state == captured:
 		return d.join(s, e)
 	case s.capture != nil:
@@ -237,9 +240,9 @@ type hostWork struct {
 	function driver.Callback
 }
 
-func (*hostWork) nodeType() nodeType { return hostNode }
+func (*hostWork) Type() graph.Type { return graph.HostNode }
 
-func (w *hostWork) op(conditionValues) *op { return w.d.hostOp(w.function) }
+func (w *hostWork) op(graph.Values) *op { return w.d.hostOp(w.function) }
 
 // LaunchHostFunc is cuLaunchHostFunc. The function is not called after a sticky error. On Linux and
 // Windows, where threads have numbers, the function may make the calls that an H100 permits.

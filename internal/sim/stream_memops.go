@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // mostMemOps is the largest number of operations of a call.
@@ -128,12 +129,12 @@ type memOps struct {
 	list []driver.StreamBatchMemOpParams
 }
 
-func (*memOps) nodeType() nodeType  { return batchMemOpNode }
+func (*memOps) Type() graph.Type    { return graph.BatchMemOpNode }
 func (m *memOps) context() *context { return m.ctx }
 
-// updatable implements work: there must be as many operations of the same kinds in the same context. As on an H200,
-// barriers keep their flags.
-func (m *memOps) updatable(other work) bool {
+// Updatable implements graph.Work: there must be as many operations of the same kinds in the same context. As on an
+// H200, barriers keep their flags.
+func (m *memOps) Updatable(other graph.Work) bool {
 	o, batch := other.(*memOps)
 	return batch && m.ctx == o.ctx && slices.EqualFunc(m.list, o.list,
 		func(a, b driver.StreamBatchMemOpParams) bool {
@@ -142,14 +143,14 @@ func (m *memOps) updatable(other work) bool {
 		})
 }
 
-func (m *memOps) replaceable(other work) bool { return m.updatable(other) }
+func (m *memOps) Replaceable(other graph.Work) bool { return m.Updatable(other) }
 
 // batchWork returns the work of a batch of operations.
 func (d *Driver) batchWork(c *context, ops []driver.StreamBatchMemOpParams) *memOps {
 	return &memOps{d: d, ctx: c, list: slices.Clone(ops)}
 }
 
-func (m *memOps) op(conditionValues) *op {
+func (m *memOps) op(graph.Values) *op {
 	var ops []*op
 	for i := range m.list {
 		w, r := m.d.memOp(&m.list[i])

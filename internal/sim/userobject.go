@@ -1,70 +1,43 @@
 package sim
 
 import (
-	"maps"
 	"math"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 // This file has user objects: counted references to what a program owns, and a function that is called after
 // the last one is released. Graphs can have references. A clone, a child graph and an executable graph gets as
 // many references as the graph has that it is made of.
 
-// add adds other references.
-func (r *references) add(other references) {
-	if *r == nil && len(other) > 0 {
-		*r = make(references)
-	}
-	for o, n := range other {
-		(*r)[o] += n
-	}
-}
-
-// retained returns a copy of the references, which count from now on.
-func (r references) retained() references {
-	for o, n := range r {
-		o.all += n
-	}
-	return maps.Clone(r)
-}
-
 // releaseAll releases references that were retained.
-func (d *Driver) releaseAll(r references) {
+func (d *Driver) releaseAll(r graph.References) {
 	for o, n := range r {
 		d.unref(o, n)
 	}
 }
 
 // unref releases references to a user object. After the last one its function is called.
-func (d *Driver) unref(o *userObject, n uint64) {
-	if o.all -= n; o.all == 0 {
-		d.objects.remove(uintptr(o.handle))
-		d.call(o.destroy, ok, &hostCall{}, func() {})
-	}
-}
-
-// addOf adds the references of the work of nodes.
-func (r *references) addOf(nodes []*node) {
-	for _, n := range nodes {
-		r.add(n.work.references())
+func (d *Driver) unref(o *graph.UserObject, n uint64) {
+	if o.All -= n; o.All == 0 {
+		d.objects.remove(uintptr(o.Handle))
+		d.call(o.Destroy, ok, &hostCall{}, func() {})
 	}
 }
 
 // retainForNode makes a node of a graph have the references of its work, and of no earlier work.
-func (d *Driver) retainForNode(n *node) {
-	old := n.references
-	n.references = n.work.references().retained()
+func (d *Driver) retainForNode(n *graph.Node) {
+	old := n.References
+	n.References = n.Work.References().Retained()
 	d.releaseAll(old)
 }
 
 // retainForExec makes an executable graph have the references of its work. Those of earlier work are released
 // when all launches are done.
 func (d *Driver) retainForExec(x *exec) {
-	all := maps.Clone(x.own)
-	all.addOf(x.nodes)
-	old := x.references
-	x.references = all.retained()
+	old := x.References
+	x.References = x.AllReferences().Retained()
 	if len(old) > 0 {
 		x.newest.WhenOver(func() { d.releaseAll(old) })
 	}
@@ -87,21 +60,21 @@ func (d *Driver) UserObjectCreate(_ *driver.Thread, destroy driver.Callback, cou
 	case count == 0, flags != driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC:
 		return 0, driver.ResultInvalidValue
 	}
-	o := &userObject{destroy: destroy, own: uint64(count), all: uint64(count)}
-	o.handle = driver.UserObject(d.objects.add(userObjectKind, o))
-	return o.handle, ok
+	o := &graph.UserObject{Destroy: destroy, Own: uint64(count), All: uint64(count)}
+	o.Handle = driver.UserObject(d.objects.add(userObjectKind, o))
+	return o.Handle, ok
 }
 
 // aboutObject begins a call with references to a user object.
-func (d *Driver) aboutObject(name string, h driver.UserObject, count uint32) (*userObject, driver.Result) {
+func (d *Driver) aboutObject(name string, h driver.UserObject, count uint32) (*graph.UserObject, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
 	}
 	return d.userObject(name, h, count)
 }
 
-func (d *Driver) userObject(name string, h driver.UserObject, count uint32) (*userObject, driver.Result) {
-	o, r := find[userObject](d, name, userObjectKind, uintptr(h))
+func (d *Driver) userObject(name string, h driver.UserObject, count uint32) (*graph.UserObject, driver.Result) {
+	o, r := find[graph.UserObject](d, name, userObjectKind, uintptr(h))
 	if r != ok || !isCount(count) {
 		return nil, driver.ResultInvalidValue
 	}
@@ -109,12 +82,12 @@ func (d *Driver) userObject(name string, h driver.UserObject, count uint32) (*us
 }
 
 // takeOwn takes references from the program, which must have them.
-func (d *Driver) takeOwn(name string, o *userObject, count uint32) driver.Result {
-	if o.own < uint64(count) {
-		d.misuse(name, uintptr(o.handle), "the program does not have so many references", nil)
+func (d *Driver) takeOwn(name string, o *graph.UserObject, count uint32) driver.Result {
+	if o.Own < uint64(count) {
+		d.misuse(name, uintptr(o.Handle), "the program does not have so many references", nil)
 		return driver.ResultInvalidValue
 	}
-	o.own -= uint64(count)
+	o.Own -= uint64(count)
 	return ok
 }
 
@@ -123,8 +96,8 @@ func (d *Driver) UserObjectRetain(_ *driver.Thread, h driver.UserObject, count u
 	defer d.mu.Unlock()
 	o, r := d.aboutObject("cuUserObjectRetain", h, count)
 	if r == ok {
-		o.own += uint64(count)
-		o.all += uint64(count)
+		o.Own += uint64(count)
+		o.All += uint64(count)
 	}
 	return r
 }
@@ -160,13 +133,13 @@ func (d *Driver) GraphRetainUserObject(_ *driver.Thread, gh driver.Graph, h driv
 	case flags&^uint32(driver.CU_GRAPH_USER_OBJECT_MOVE) != 0:
 		return driver.ResultInvalidValue
 	case flags == 0:
-		o.all += uint64(count)
+		o.All += uint64(count)
 	default:
 		if r := d.takeOwn(name, o, count); r != ok {
 			return r
 		}
 	}
-	g.references.add(references{o: uint64(count)})
+	g.References.Add(graph.References{o: uint64(count)})
 	return ok
 }
 
@@ -187,18 +160,18 @@ func (d *Driver) GraphReleaseUserObject(_ *driver.Thread, gh driver.Graph, h dri
 	if r != ok {
 		return r
 	}
-	n, has := uint64(count), g.references[o]
+	n, has := uint64(count), g.References[o]
 	if n > has {
 		d.misuse(name, uintptr(h), "the graph does not have so many references", nil)
 		if has == 0 {
 			return ok
 		}
-		own := min(n-has, o.own)
-		o.own -= own
+		own := min(n-has, o.Own)
+		o.Own -= own
 		n = has + own
 	}
-	if g.references[o] -= min(n, has); g.references[o] == 0 {
-		delete(g.references, o)
+	if g.References[o] -= min(n, has); g.References[o] == 0 {
+		delete(g.References, o)
 	}
 	d.unref(o, n)
 	return ok

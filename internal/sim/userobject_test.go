@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
 )
 
 const noDestructorSync = driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
@@ -239,7 +240,7 @@ func TestUserObjectOfChildren(t *testing.T) {
 // graphOf returns the graph of a node.
 func (r *lab) graphOf(n driver.GraphNode) driver.Graph {
 	object, _ := r.objects.find(uintptr(n))
-	return object.(*node).graph.handle
+	return object.(*graph.Node).Graph.Handle
 }
 
 // TestUserObjectOfExec replaces the child graph of a node of an executable graph.

@@ -1,20 +1,20 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/graph"
+)
 
 // commonWork has what most kinds of work have in common. It does nothing.
-type commonWork struct{}
+type commonWork struct{ graph.Common }
 
-func (commonWork) context() *context          { return nil }
-func (commonWork) op(conditionValues) *op     { return &op{} }
-func (commonWork) updatable(work) bool        { return true }
-func (commonWork) replaceable(work) bool      { return true }
-func (commonWork) references() (_ references) { return nil }
+func (commonWork) context() *context   { return nil }
+func (commonWork) op(graph.Values) *op { return &op{} }
 
 // emptyWork is that of an empty node.
 type emptyWork struct{ commonWork }
 
-func (emptyWork) nodeType() nodeType { return emptyNode }
+func (emptyWork) Type() graph.Type { return graph.EmptyNode }
 
 // submit enqueues work on a stream, or adds it to the stream's capture.
 func (d *Driver) submit(s *stream, w work) driver.Result {
@@ -26,9 +26,9 @@ func (d *Driver) submit(s *stream, w work) driver.Result {
 	if c.invalidated {
 		return driver.ResultStreamCaptureInvalidated
 	}
-	n := c.graph.add(w, s.deps)
-	n.ctx = s.ctx
-	s.deps = []edge{{from: n}}
+	n := d.addTo(c.graph, w, s.deps)
+	n.Context = s.ctx
+	s.deps = []graph.Edge{{From: n}}
 	return ok
 }
 
