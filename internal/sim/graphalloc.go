@@ -126,7 +126,7 @@ func (d *Driver) freeWork(g *graph.Graph, p driver.DevicePtr) (*freeWork, driver
 // sleep says whether the memory of a node is there.
 func (a *addressSpace) sleep(b *block, is bool) {
 	b.asleep = is
-	a.regions.Store(nil)
+	a.Changed()
 }
 
 // enter begins the use of the memory, if any, by a node of an executable graph.

@@ -47,7 +47,7 @@ func (d *Driver) workspace(c *context) uint64 {
 	n := len(c.workspaces) - 1
 	at := c.workspaces[n]
 	c.workspaces = c.workspaces[:n]
-	b := d.space.at(at)
+	b := d.space.At(at)
 	span{b, 0, b.size}.Clear(at-b.addr, workspaceSize)
 	return at
 }

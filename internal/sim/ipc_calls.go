@@ -324,7 +324,7 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 		d.space.retire(b.mem)
 		b.mem, b.shared, unused = mem.Of(f.mapped()[:b.size:b.size]), &ipcMemory{file: f, id: id}, nil
 		b.defined = nil // nobody knows what other processes write
-		d.space.regions.Store(nil)
+		d.space.Changed()
 	}
 	switch {
 	case unused != nil:
@@ -351,7 +351,7 @@ func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
 	case h.pid == uint32(os.Getpid()) && h.namespace == pidNamespace():
 		return 0, driver.ResultInvalidContext
 	}
-	for _, b := range d.space.blocks {
+	for _, b := range d.space.All() {
 		if b.kind != ipcBlock || b.shared.id != h.file || b.leaving {
 			continue
 		}

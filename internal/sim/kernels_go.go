@@ -70,7 +70,7 @@ func (l *Launch) lock() (unlock func()) {
 // memory returns the block with an address, or nil.
 func (l *Launch) memory(addr uint64) *block {
 	unlock := l.lock()
-	b := l.d.space.forKernels(addr)
+	b := l.d.space.ForKernels(addr)
 	if b != nil && b.kind == mappedBlock {
 		s := l.mapped(addr)
 		unlock()
@@ -222,9 +222,12 @@ func (b *block) gather(all *mem.Budget) (g gathered, there bool) {
 func (l *Launch) mapped(addr uint64) *block {
 	a, v := &l.d.space, l.module.ctx.dev
 	end := addr
-	for i := a.after(addr); i < len(a.blocks) && a.blocks[i].kind == mappedBlock && a.blocks[i].addr <= end &&
-		a.blocks[i].allows(v, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE); i++ {
-		end = a.blocks[i].end()
+	_, from := a.Split(addr)
+	for _, b := range from {
+		if b.kind != mappedBlock || b.addr > end || !b.allows(v, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+			break
+		}
+		end = b.end()
 	}
 	if end == addr {
 		return nil

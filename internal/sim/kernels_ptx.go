@@ -185,7 +185,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	var freed []uintptr
 	if f.Access {
 		if f.Code == vm.IllegalAddress {
-			if old := d.space.freedAt(f.Address); old != nil && d.space.forKernels(f.Address) == nil {
+			if old := d.space.freedAt(f.Address); old != nil && d.space.ForKernels(f.Address) == nil {
 				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.size, old.addr)
 				freed = old.by
 			}
@@ -211,15 +211,15 @@ func (d *Driver) nearest(addr, n uint64) string {
 	case vm.ParamWindow:
 		return ", in the parameters"
 	}
-	i := d.space.after(addr)
+	below, from := d.space.Split(addr)
 	text, least := "; no memory is allocated", uint64(1<<64-1)
-	if i > 0 {
-		b := d.space.blocks[i-1]
+	if len(below) > 0 {
+		b := below[len(below)-1]
 		least = addr - b.end()
 		text = fmt.Sprintf("; the nearest memory is %d bytes at %#x, which ends %d bytes before", b.size, b.addr, least)
 	}
-	if i < len(d.space.blocks) {
-		switch b := d.space.blocks[i]; {
+	if len(from) > 0 {
+		switch b := from[0]; {
 		case b.addr <= addr && n <= b.end()-addr: // the device has no such access, or the memory is not allocated now
 			text = fmt.Sprintf("; the memory of %d bytes at %#x does not allow the access", b.size, b.addr)
 		case b.addr <= addr:

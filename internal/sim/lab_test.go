@@ -51,8 +51,8 @@ func newLab(t *testing.T, opts ...Option) *lab {
 	t.Cleanup(func() {
 		r.DevicePrimaryCtxRelease(nil, 0)
 		r.Check(t)
-		if n := r.space.pinned + r.space.managed + r.devices[0].memory; n != 0 || len(r.space.blocks) != 0 {
-			t.Errorf("%d bytes and %d blocks are left", n, len(r.space.blocks))
+		if n := r.space.pinned + r.space.managed + r.devices[0].memory; n != 0 || len(r.space.All()) != 0 {
+			t.Errorf("%d bytes and %d blocks are left", n, len(r.space.All()))
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -29,28 +28,12 @@ func (b *block) owns() bool {
 // end returns the address after the block.
 func (b *block) end() uint64 { return b.addr + b.size }
 
-// after returns the index of the first block that ends after an address.
-func (a *addressSpace) after(addr uint64) int {
-	i, _ := slices.BinarySearchFunc(a.blocks, addr, func(b *block, addr uint64) int {
-		if b.end() <= addr {
-			return -1
-		}
-		return 1
-	})
-	return i
-}
-
-// at returns the block that contains an address, or nil.
-func (a *addressSpace) at(addr uint64) *block {
-	if i := a.after(addr); i < len(a.blocks) && a.blocks[i].addr <= addr {
-		return a.blocks[i]
-	}
-	return nil
-}
+// Range implements mem.Block.
+func (b *block) Range() (addr, size uint64) { return b.addr, b.size }
 
 // known returns the block that contains an address, or nil.
 func (a *addressSpace) known(p driver.DevicePtr) *block {
-	if b := a.at(uint64(p)); b != nil && !a.hides(b) {
+	if b := a.At(uint64(p)); b != nil && !a.hides(b) {
 		return b
 	}
 	return nil
@@ -59,7 +42,7 @@ func (a *addressSpace) known(p driver.DevicePtr) *block {
 // of returns the block that begins at an address, or nil. The block must be of one of the kinds,
 // and must not be about to be freed.
 func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {
-	if b := a.at(addr); b != nil && b.addr == addr && !a.hides(b) && slices.Contains(kinds, b.kind) {
+	if b := a.At(addr); b != nil && b.addr == addr && !a.hides(b) && slices.Contains(kinds, b.kind) {
 		return b
 	}
 	return nil
@@ -71,17 +54,9 @@ func (a *addressSpace) hides(b *block) bool {
 	return b.leaving || b.alloc != nil && !b.alloc.allocated && !a.building
 }
 
-// taken reports whether a block contains a byte of a range.
-func (a *addressSpace) taken(addr, n uint64) bool {
-	i := a.after(addr)
-	return i < len(a.blocks) && a.blocks[i].addr < addr+n
-}
-
 // add adds a block.
 func (a *addressSpace) add(b *block) {
-	i, _ := slices.BinarySearchFunc(a.blocks, b.addr, func(o *block, addr uint64) int { return cmp.Compare(o.addr, addr) })
-	a.blocks = slices.Insert(a.blocks, i, b)
-	a.regions.Store(nil)
+	a.Add(b)
 	a.ids++
 	b.id, b.created = a.ids, stack()
 }
@@ -114,37 +89,9 @@ func (a *addressSpace) newHostContent(k blockKind, size uint64) (*mem.Content, u
 	return m, addr
 }
 
-// forget removes a block, so that others can have its addresses.
-func (a *addressSpace) forget(b *block) {
-	if i := slices.Index(a.covered, b); i >= 0 {
-		a.covered = slices.Delete(a.covered, i, i+1)
-		a.regions.Store(nil)
-		return
-	}
-	if i := a.after(b.addr); i < len(a.blocks) && a.blocks[i] == b {
-		a.blocks = slices.Delete(a.blocks, i, i+1)
-		a.regions.Store(nil)
-	}
-}
-
-// forgetAll is forget for all blocks that are chosen, which it returns. To forget them one by one would
-// move the others each time.
-func (a *addressSpace) forgetAll(choose func(*block) bool) (chosen []*block) {
-	take := func(b *block) bool {
-		is := choose(b)
-		if is {
-			chosen = append(chosen, b)
-		}
-		return is
-	}
-	a.covered, a.blocks = slices.DeleteFunc(a.covered, take), slices.DeleteFunc(a.blocks, take)
-	a.regions.Store(nil)
-	return chosen
-}
-
 // open yields the kinds and the creations of what the program has to free, until yield returns false.
 func (a *addressSpace) open(yield func(kind string, created []uintptr) bool) {
-	for _, b := range a.blocks {
+	for _, b := range a.All() {
 		if kind := b.opened(); kind != "" && !yield(kind, b.created) {
 			return
 		}

@@ -12,7 +12,7 @@ func BackedMemory(most uint64) Option { return func(d *Driver) { d.space.budget.
 
 // freeMemoryOf frees all memory of a context, which a function ends. The caller calls reclaim.
 func (d *Driver) freeMemoryOf(op string, c *context) {
-	for _, b := range d.space.forgetAll(func(b *block) bool { return b.ctx == c }) {
+	for _, b := range d.space.ForgetAll(func(b *block) bool { return b.ctx == c }) {
 		if b.kind.pooled() && !b.leaving {
 			b.freed(nil, nil)
 		}
@@ -76,7 +76,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	switch {
 	case b != nil:
 		return cmp.Or(r, d.free(op, b))
-	case k == registeredBlock && (addr == 0 || d.space.at(addr) != nil): // inside of a registration, or other memory
+	case k == registeredBlock && (addr == 0 || d.space.At(addr) != nil): // inside of a registration, or other memory
 		none = driver.ResultInvalidValue
 	}
 	return cmp.Or(r, none)
@@ -178,7 +178,7 @@ func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*blo
 	if _, _, r := d.inContext(op, th); r != ok {
 		return nil, r
 	}
-	b := d.space.at(uint64(p))
+	b := d.space.At(uint64(p))
 	if b == nil || !b.kind.onHost() || b.kind == pinnedPoolBlock || b.leaving {
 		return nil, driver.ResultInvalidValue
 	}

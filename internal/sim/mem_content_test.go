@@ -115,7 +115,7 @@ func TestSparseMemory(t *testing.T) {
 				p, free := alloc(r, s)
 				if pieces { // as the process has too few addresses when they are reserved
 					r.space.budget.Mappings.Add(mem.MostMappings())
-					for b := r.space.at(uint64(p)); b != nil; b = r.space.at(b.end()) {
+					for b := r.space.At(uint64(p)); b != nil; b = r.space.At(b.end()) {
 						c, begin := b.memory()
 						if _, data := c.Window(begin, false); data != nil {
 							t.Errorf("%d bytes are in one piece", len(data))

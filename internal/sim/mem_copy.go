@@ -22,7 +22,7 @@ func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {
 
 // part returns the memory of a range.
 func (a *addressSpace) part(addr, n uint64) (span, driver.Result) {
-	b := a.at(addr)
+	b := a.At(addr)
 	if b != nil && b.kind == mappedBlock && n > b.end()-addr {
 		return a.across(addr, n)
 	}
@@ -45,10 +45,10 @@ func (a *addressSpace) target(addr, n uint64) (span, driver.Result) {
 // know.
 func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result) {
 	addr := uint64(p)
-	if a.at(addr) != nil {
+	if a.At(addr) != nil {
 		return a.part(addr, n)
 	}
-	if p == 0 || addr+n < addr || addr+n > deviceBase || a.taken(addr, n) {
+	if p == 0 || addr+n < addr || addr+n > deviceBase || a.Taken(addr, n) {
 		return span{}, driver.ResultInvalidValue
 	}
 	return pageable(foreignBytes(p, n)), ok
@@ -189,7 +189,7 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 		return r
 	}
 	to, r := d.space.given(dst)
-	if b := d.space.at(mem.AddressOf(dst)); r != ok || b != nil && b.readOnly() {
+	if b := d.space.At(mem.AddressOf(dst)); r != ok || b != nil && b.readOnly() {
 		return driver.ResultInvalidValue
 	}
 	return d.copyNow("cuMemcpyDtoH", c, true, copyOf(to, from), to, from)

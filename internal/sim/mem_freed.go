@@ -12,20 +12,9 @@ import (
 // enqueued and is not done, kernels that come before it still find the block: all work with the new block
 // comes after it.
 func (a *addressSpace) cover(b *block) {
-	if b != nil && !b.gone && !slices.Contains(a.covered, b) {
-		a.forget(b)
-		a.covered = append(a.covered, b)
+	if b != nil && !b.gone {
+		a.Cover(b)
 	}
-}
-
-// forKernels returns the block in which a kernel finds an address, or nil.
-func (a *addressSpace) forKernels(addr uint64) *block {
-	for _, b := range a.covered { // the oldest one comes first
-		if addr-b.addr < b.size {
-			return b
-		}
-	}
-	return a.at(addr)
 }
 
 // retire gives a content back when no kernel and no copy uses it any more: see reclaim.
@@ -68,7 +57,7 @@ func (a *addressSpace) remove(b *block) {
 		return
 	}
 	b.gone = true
-	a.forget(b)
+	a.Forget(b)
 	a.noteFreed(b)
 	if b.shared != nil {
 		a.discard(b.shared.file)

@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file has memory as kernels in PTX see it.
@@ -28,12 +28,10 @@ func (c *context) kernelMemory(d *Driver) vm.Memory {
 // memory that not all contexts may access.
 func (m kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte, full bool) {
 	a := &m.d.space
-	if list := a.regions.Load(); list != nil {
-		if r := findRegion(*list, addr); r != nil && r.mem != nil {
-			if base, data, full = r.window(addr, write); data != nil || full {
-				return base, data, full
-			} // the block has another content by now, or is freed
-		}
+	if r := a.Region(addr); r != nil && r.Content != nil {
+		if base, data, full = r.Window(addr, write); data != nil || full {
+			return base, data, full
+		} // the block has another content by now, or is freed
 	}
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
@@ -41,74 +39,25 @@ func (m kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte,
 	if write {
 		flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
-	b := a.forKernels(addr)
+	b := a.ForKernels(addr)
 	if b == nil || b.asleep || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, flags) {
 		return 0, nil, false
 	}
-	// The list is made when it has been missed about as often as it is long.
-	if a.missed++; a.missed > len(a.blocks)/8 {
-		a.missed = 0
-		a.listRegions(m.d.devices)
-	}
-	r := region{base: b.addr, size: b.size}
-	r.mem, r.begin = b.memory()
-	return r.window(addr, write)
+	a.Missed(func(b *block) (mem.Region, bool) { return b.region(m.d.devices), !b.asleep })
+	r := mem.Region{Base: b.addr, Size: b.size}
+	r.Content, r.Begin = b.memory()
+	return r.Window(addr, write)
 }
 
-// window returns a part of the region around an address.
-func (r *region) window(addr uint64, write bool) (base uint64, data []byte, full bool) {
-	begin, data := r.mem.Window(r.begin+addr-r.base, write)
-	if data == nil {
-		return 0, nil, !r.mem.Released()
+// region returns what kernels of all contexts see of the block.
+func (b *block) region(devices []*device) mem.Region {
+	r := mem.Region{Base: b.addr, Size: b.size}
+	everywhere := b.kind.visible() || len(devices) == 1
+	if b.kind == pinnedPoolBlock {
+		everywhere = !slices.ContainsFunc(devices, func(v *device) bool { return !b.chunk.pool.reaches(v) })
 	}
-	// The content may have more than the region.
-	if from := r.begin; from > begin {
-		begin, data = from, data[from-begin:]
+	if b.mapping == nil && everywhere {
+		r.Content, r.Begin = b.memory()
 	}
-	data = data[:min(uint64(len(data)), r.begin+r.size-begin)]
-	return r.base + begin - r.begin, data, false
-}
-
-// listRegions makes the list of all blocks. A kernel that does not find an address there asks for it, as the
-// end of a block that covers another one may be missing.
-func (a *addressSpace) listRegions(devices []*device) {
-	made := make([]region, 0, len(a.blocks))
-	blocks := a.blocks
-	if len(a.covered) > 0 { // those that are covered come before those that cover them
-		blocks = slices.Concat(a.covered, blocks)
-		slices.SortStableFunc(blocks, func(a, b *block) int { return cmp.Compare(a.addr, b.addr) })
-	}
-	end := uint64(0)
-	for _, b := range blocks {
-		if b.asleep || b.addr < end {
-			continue
-		}
-		end = b.end()
-		r := region{base: b.addr, size: b.size}
-		everywhere := b.kind.visible() || len(devices) == 1
-		if b.kind == pinnedPoolBlock {
-			everywhere = !slices.ContainsFunc(devices, func(v *device) bool { return !b.chunk.pool.reaches(v) })
-		}
-		if b.mapping == nil && everywhere {
-			r.mem, r.begin = b.memory()
-		}
-		made = append(made, r)
-	}
-	a.regions.Store(&made)
-}
-
-// findRegion returns the region that contains an address, or nil.
-func findRegion(list []region, addr uint64) *region {
-	low, high := 0, len(list)
-	for low < high {
-		if middle := (low + high) / 2; list[middle].base+list[middle].size <= addr {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	if low < len(list) && list[low].base <= addr {
-		return &list[low]
-	}
-	return nil
+	return r
 }

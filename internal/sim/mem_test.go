@@ -504,7 +504,7 @@ func TestUnusedMemory(t *testing.T) {
 	if got := r.read(p[1]+size-3, 3); got != "\x00\x00\x00" {
 		t.Errorf("it has %q", got)
 	}
-	for _, b := range r.space.blocks {
+	for _, b := range r.space.All() {
 		if b.kind == deviceBlock && !b.mem.Untouched() {
 			t.Errorf("%d bytes were made for nothing", b.size)
 		}
@@ -707,7 +707,7 @@ func TestFreeAfterPoison(t *testing.T) {
 		r.want("cuMemHostUnregister", poison, r.MemHostUnregister(r.th, address))
 	}
 	r.want("cuModuleUnload", poison, r.ModuleUnload(r.th, m))
-	if n := len(r.space.blocks); n != 0 {
+	if n := len(r.space.All()); n != 0 {
 		t.Errorf("%d blocks are left", n)
 	}
 }
@@ -772,37 +772,6 @@ func TestTwoDevices(t *testing.T) {
 	}
 	r.must(r.MemFree(r.th, p)) // from the first device's context
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
-}
-
-// TestAddresses finds blocks by addresses in them, around them and between them.
-func TestAddresses(t *testing.T) {
-	var a addressSpace
-	var blocks []*block
-	for _, at := range []uint64{300, 100, 200} { // blocks of 50 bytes
-		b := &block{addr: at, size: 50, kind: registeredBlock}
-		a.add(b)
-		blocks = append(blocks, b)
-	}
-	for addr, want := range map[uint64]*block{
-		0: nil, 99: nil, 100: blocks[1], 149: blocks[1], 150: nil, 199: nil, 200: blocks[2], 249: blocks[2], 250: nil, 300: blocks[0], 349: blocks[0], 350: nil,
-	} {
-		if got := a.at(addr); got != want {
-			t.Errorf("at %d is %+v, want %+v", addr, got, want)
-		}
-	}
-	for _, tt := range []struct {
-		addr, n uint64
-		want    bool
-	}{{0, 100, false}, {0, 101, true}, {120, 5, true}, {150, 50, false}, {150, 51, true}, {149, 1, true}, {0, 1000, true}, {350, 1000, false}} {
-		if got := a.taken(tt.addr, tt.n); got != tt.want {
-			t.Errorf("%d bytes at %d: taken is %v", tt.n, tt.addr, got)
-		}
-	}
-	a.remove(blocks[2])
-	a.remove(blocks[2])
-	if a.at(220) != nil || len(a.blocks) != 2 || a.at(320) != blocks[0] {
-		t.Errorf("after a removal there are %d", len(a.blocks))
-	}
 }
 
 // TestLastAddresses allocates memory when nearly all addresses of the devices were used.

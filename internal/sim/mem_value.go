@@ -61,7 +61,7 @@ func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p dr
 
 // reachesWord returns ok if a stream of a context can wait for a word, or write it: not in another device's memory.
 func (d *Driver) reachesWord(c *context, p driver.DevicePtr) driver.Result {
-	if b := d.space.at(uint64(p)); b != nil && !c.reaches(b) {
+	if b := d.space.At(uint64(p)); b != nil && !c.reaches(b) {
 		return driver.ResultInvalidValue
 	}
 	return ok

@@ -249,7 +249,7 @@ func (d *Driver) MemPoolSetAccess(th *driver.Thread, h driver.MemoryPool, list [
 			p.hostAccess = a.Flags
 		}
 	}
-	d.space.regions.Store(nil)
+	d.space.Changed()
 	return ok
 }
 

@@ -106,7 +106,7 @@ func (r *lab) reuse(p driver.MemoryPool, sizes []uint64, streams int, goKernel b
 			r.t.Errorf("copy %d has %d in byte 0, and %d in the last", i, b[0], b[len(b)-1])
 		}
 	}
-	if n := len(r.space.covered); n != 0 {
+	if n := r.space.Covered(); n != 0 {
 		r.t.Errorf("%d freed blocks are left", n)
 	}
 }

@@ -23,9 +23,9 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 		return driver.ResultNotSupported
 	case p == 0 || size == 0 || addr+size < addr || addr+size > deviceBase || flags&^uint32(known) != 0:
 		return driver.ResultInvalidValue
-	case d.space.at(addr) != nil && d.space.at(addr).kind.pooled(): // as on an H200
+	case d.space.At(addr) != nil && d.space.At(addr).kind.pooled(): // as on an H200
 		return driver.ResultInvalidValue
-	case d.space.taken(addr, size):
+	case d.space.Taken(addr, size):
 		return driver.ResultHostMemoryAlreadyRegistered
 	case !there && size > mem.MachineRoom(0): // as on an H200, before it looks at the memory
 		return driver.ResultOutOfMemory

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"sync/atomic"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/mem"
@@ -87,15 +85,11 @@ type blockOwner struct {
 
 // addressSpace is the unified address space of the devices and the host.
 type addressSpace struct {
-	blocks          []*block // sorted by address
-	covered         []*block // see cover
+	mem.Blocks[*block]
 	ranges          []*addressRange
 	next            uint64 // the first unused address of the devices
 	pinned, managed uint64 // sizes of the pinned and of the managed memory, in bytes
 	ids             uint64 // the last assigned id
-	// regions is what kernels in PTX see of the blocks, or nil after a change.
-	regions regions
-	missed  int // how often kernels asked without the list
 	// building says that the call is about nodes of a graph, which may use memory that is not
 	// allocated now: see graphAlloc.
 	building bool
@@ -142,16 +136,6 @@ type freedBlock struct {
 	freer      string
 	by         []uintptr // the stack, or nil if the memory was freed in the order of a stream
 }
-
-// region is a block of memory as kernels see it. It has no content if the driver has to be asked.
-type region struct {
-	base, size uint64
-	mem        *mem.Content
-	begin      uint64 // in mem
-}
-
-// regions is a list of all blocks, which is made anew after a change.
-type regions = atomic.Pointer[[]region]
 
 // memPool is a pool of memory of a device, of pinned memory, or of managed memory. It reserves
 // chunks, from which streams allocate blocks. A block that a stream frees can serve an allocation

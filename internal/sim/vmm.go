@@ -48,11 +48,11 @@ func (b *block) allowed(flags int32) bool {
 // neighbours returns the mappings that have all bytes of a range, or nil if some byte is not
 // mapped.
 func (a *addressSpace) neighbours(addr, n uint64) (list []*block) {
-	for i := a.after(addr); n > 0; i++ {
-		if i == len(a.blocks) || a.blocks[i].addr > addr || a.blocks[i].kind != mappedBlock {
+	for _, from := a.Split(addr); n > 0; from = from[1:] {
+		if len(from) == 0 || from[0].addr > addr || from[0].kind != mappedBlock {
 			return nil
 		}
-		b := a.blocks[i]
+		b := from[0]
 		list = append(list, b)
 		n -= min(n, b.end()-addr)
 		addr = b.end()

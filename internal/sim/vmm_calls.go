@@ -80,7 +80,7 @@ func (d *Driver) MemAddressFree(_ *driver.Thread, p driver.DevicePtr, size uint6
 		return r
 	}
 	i := slices.IndexFunc(d.space.ranges, func(g *addressRange) bool { return g.addr == uint64(p) && g.size == size })
-	if i < 0 || d.space.taken(uint64(p), size) {
+	if i < 0 || d.space.Taken(uint64(p), size) {
 		return driver.ResultInvalidValue
 	}
 	d.space.ranges = slices.Delete(d.space.ranges, i, i+1)
@@ -145,7 +145,7 @@ func (d *Driver) MemRetainAllocationHandle(_ *driver.Thread,
 	if r := d.begin("cuMemRetainAllocationHandle"); r != ok {
 		return 0, r
 	}
-	b := d.space.at(uint64(addr))
+	b := d.space.At(uint64(addr))
 	if b == nil || b.kind != mappedBlock {
 		return 0, driver.ResultInvalidValue
 	}
@@ -183,7 +183,7 @@ func (d *Driver) MemMap(_ *driver.Thread, p driver.DevicePtr, size, offset uint6
 		return driver.ResultInvalidValue
 	case size != m.size || offset != 0:
 		return driver.ResultNotSupported
-	case flags != 0 || addr%granularity != 0 || !d.space.reserved(addr, size) || d.space.taken(addr, size):
+	case flags != 0 || addr%granularity != 0 || !d.space.reserved(addr, size) || d.space.Taken(addr, size):
 		return driver.ResultInvalidValue
 	}
 	m.uses++
@@ -225,8 +225,11 @@ func (d *Driver) MemUnmap(_ *driver.Thread, p driver.DevicePtr, size uint64) dri
 		return driver.ResultInvalidValue
 	}
 	var list []*block
-	for i := d.space.after(addr); i < len(d.space.blocks) && d.space.blocks[i].addr < addr+size; i++ {
-		b := d.space.blocks[i]
+	_, from := d.space.Split(addr)
+	for _, b := range from {
+		if b.addr >= addr+size {
+			break
+		}
 		if b.addr < addr || b.end()-addr > size {
 			return driver.ResultInvalidValue
 		}
@@ -268,7 +271,7 @@ func (d *Driver) MemSetAccess(_ *driver.Thread, p driver.DevicePtr, size uint64,
 		}
 		devs[i] = v
 	}
-	d.space.regions.Store(nil)
+	d.space.Changed()
 	for _, b := range list {
 		for i, v := range devs {
 			b.mapping.set(v, desc[i].Flags)
@@ -295,7 +298,7 @@ func (d *Driver) MemGetAccess(_ *driver.Thread, l driver.MemLocation, p driver.D
 	if r := d.begin("cuMemGetAccess"); r != ok {
 		return 0, r
 	}
-	b := d.space.at(uint64(p))
+	b := d.space.At(uint64(p))
 	switch v, r := d.located(l); {
 	case b == nil:
 		return 0, driver.ResultInvalidValue

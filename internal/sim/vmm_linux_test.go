@@ -112,7 +112,7 @@ func TestMemoryIsAllocated(t *testing.T) {
 	r.must(res)
 	_, res = r.IpcGetMemHandle(r.th, q)
 	r.must(res)
-	if n := r.space.at(uint64(q)).shared.file.allocated(t); n < granularity {
+	if n := r.space.At(uint64(q)).shared.file.allocated(t); n < granularity {
 		t.Errorf("%d bytes of memory of cuMemAlloc", n)
 	}
 	r.must(r.MemFree(r.th, q))

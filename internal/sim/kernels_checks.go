@@ -40,7 +40,7 @@ func (d *Driver) checksOf() *vm.Checks {
 func (d *Driver) definedAt(addr uint64) (base, size uint64, _ *vm.Defined) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if b := d.space.forKernels(addr); b != nil {
+	if b := d.space.ForKernels(addr); b != nil {
 		return b.addr, b.size, b.defined
 	}
 	return addr, 1, nil
