@@ -86,8 +86,8 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 		if r != ok {
 			return nil, nil, r
 		}
-		after, r := toCaptured(nodes, edges)
-		return g, after, r
+		to, r := toCaptured(nodes, edges)
+		return g, to, r
 	})
 }
 
@@ -97,7 +97,7 @@ func toCaptured(from []*graph.Node, data []driver.GraphEdgeData) ([]graph.Edge, 
 	if data != nil && len(data) != len(from) {
 		return nil, driver.ResultInvalidValue
 	}
-	edges := graph.EdgesAfter(from, data)
+	edges := graph.Dependencies(from, data)
 	if slices.ContainsFunc(edges, func(e graph.Edge) bool { return !e.From.Begins(e.Data) }) {
 		return nil, driver.ResultInvalidValue
 	}
@@ -123,7 +123,7 @@ func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, m
 	case s.capture != nil:
 		return driver.ResultIllegalState
 	}
-	g, after, r := into()
+	g, deps, r := into()
 	if r != ok {
 		return r
 	}
@@ -132,7 +132,7 @@ func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, m
 		id: d.ids.capture, mode: mode, thread: t, osThread: th.Number(), origin: s, streams: []*stream{s},
 		graph: g,
 	}
-	s.capture, s.deps = c, after
+	s.capture, s.deps = c, deps
 	d.captures = append(d.captures, c)
 	return ok
 }
@@ -167,12 +167,12 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 
 // joined reports whether the origin comes after everything that other streams did.
 func (c *capture) joined() bool {
-	before := graph.Before(c.origin.deps)
+	reached := graph.Reached(c.origin.deps)
 	ends := slices.Clone(c.lost)
 	for _, s := range c.streams {
 		ends = append(ends, s.deps...)
 	}
-	return !slices.ContainsFunc(ends, func(e graph.Edge) bool { return !before[e.From] })
+	return !slices.ContainsFunc(ends, func(e graph.Edge) bool { return !reached[e.From] })
 }
 
 // captureStatus returns what a stream's capture is like.

@@ -119,8 +119,8 @@ func TestCaptureEdgeData(t *testing.T) {
 				res = r.StreamBeginCaptureToGraph(r.th, s, g, nodes{k}, edges{tt.data}, relaxed)
 			}
 			r.must(res)
-			_, _, _, _, told, n, res := r.StreamGetCaptureInfoV3(r.th, s)
-			if b := foreignBytes(told, 8); res != ok || n != 1 || b[0] != tt.data.FromPort || b[2] != tt.data.Type {
+			_, _, _, _, data, n, res := r.StreamGetCaptureInfoV3(r.th, s)
+			if b := foreignBytes(data, 8); res != ok || n != 1 || b[0] != tt.data.FromPort || b[2] != tt.data.Type {
 				t.Errorf("%v: %d edges to the next node with data %d, %v", tt.data, n, b, res)
 			}
 			if tt.kernel {

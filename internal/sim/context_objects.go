@@ -59,5 +59,5 @@ func (d *Driver) removeLeft(h uintptr) {
 	case *module:
 		d.removeModule(o)
 	}
-	p.destroyed = nil // a call with the handle is not told that it was destroyed here
+	p.destroyed = nil // no report about a call with the handle says that it was destroyed here
 }

@@ -30,8 +30,8 @@
 //
 // A block is an allocation, of any kind: see blockKind. (Launch.Block is the size of a block of
 // threads.) A span is a part of a block, a box is a part in rows and planes, and a corner is one
-// end of a copy as C's structures have it. The addressSpace finds the block of an address. Package mem has
-// what blocks contain.
+// end of a copy as C's structures have it. The addressSpace has all blocks. Package mem has what
+// blocks contain, and finds the block of an address.
 //
 // # Files
 //
@@ -51,8 +51,7 @@
 //     these need of the operating system
 //   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code
 //     compiles
-//   - launch*.go, kernels_go.go, kernels_ptx.go, kernelcheck.go, heap.go: kernels, in Go and in PTX, which package vm
-//     executes
+//   - launch*.go, kernels_*.go, heap.go: kernels, in Go and in PTX, which package vm executes, and their checks
 //   - capture*.go, graph*.go, userobject.go: captures, the work of nodes, and launches of graphs, whose structure
 //     package graph has
 package sim

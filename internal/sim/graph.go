@@ -8,8 +8,8 @@ import (
 )
 
 // addTo adds a node to a graph to which there are these edges.
-func (d *Driver) addTo(g *graph.Graph, w graph.Work, after []graph.Edge) *graph.Node {
-	n := g.Add(w, after)
+func (d *Driver) addTo(g *graph.Graph, w graph.Work, deps []graph.Edge) *graph.Node {
+	n := g.Add(w, deps)
 	n.Context = contextOfWork(w)
 	n.Handle = driver.GraphNode(d.objects.add(nodeKind, n))
 	return n
@@ -173,11 +173,11 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if data != nil && len(data) != len(deps) {
 		return 0, driver.ResultInvalidValue
 	}
-	after, r := d.nodesOf(name, g, deps)
+	from, r := d.nodesOf(name, g, deps)
 	if r != ok {
 		return 0, r
 	}
-	edges := graph.EdgesAfter(after, data)
+	edges := graph.Dependencies(from, data)
 	for _, e := range edges {
 		if !e.From.Begins(e.Data) || !graph.Ends(t, e.Data) {
 			return 0, driver.ResultInvalidValue

@@ -34,19 +34,19 @@ func (d *Driver) runNodes(c *context, nodes []*graph.Node, begin *op, v graph.Va
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
 		lane := cmp.Or(contextOf(n), c).newHiddenStream()
-		after := []*op{begin}
+		deps := []*op{begin}
 		for _, b := range n.Dependencies {
 			if n.Data[b] == graph.LaunchOrder {
-				after = append(after, starts[b])
+				deps = append(deps, starts[b])
 				continue
 			}
-			after = append(after, ops[b])
+			deps = append(deps, ops[b])
 		}
 		if o := starts[n]; o != nil {
-			d.enqueue(lane, o, after...)
-			after = []*op{o}
+			d.enqueue(lane, o, deps...)
+			deps = []*op{o}
 		}
-		o := d.runNode(lane, n, after, v)
+		o := d.runNode(lane, n, deps, v)
 		ops[n] = o
 		list = append(list, o)
 	}
@@ -54,34 +54,34 @@ func (d *Driver) runNodes(c *context, nodes []*graph.Node, begin *op, v graph.Va
 }
 
 // runNode enqueues the operation of a node.
-func (d *Driver) runNode(lane *stream, n *graph.Node, after []*op, v graph.Values) *op {
+func (d *Driver) runNode(lane *stream, n *graph.Node, deps []*op, v graph.Values) *op {
 	o := &op{}
 	if n.Disabled {
 		if kernelAttributesOf(n.Work).options().Cooperative { // as on an H200, driver 580
 			o.Effect = func() { d.poison(driver.ResultLaunchFailed) }
 		}
-		d.enqueue(lane, o, after...)
+		d.enqueue(lane, o, deps...)
 		return o
 	}
 	switch w := n.Work.(type) {
 	case *graph.Conditional:
-		return d.runConditional(lane, w, v, after)
+		return d.runConditional(lane, w, v, deps)
 	case *graph.Child:
 		begin := &op{}
-		d.enqueue(lane, begin, after...)
-		after = append(d.runNodes(lane.ctx, w.Nodes, begin, v), begin)
+		d.enqueue(lane, begin, deps...)
+		deps = append(d.runNodes(lane.ctx, w.Nodes, begin, v), begin)
 	case work:
 		o = w.op(v)
 		if e, is := w.(*eventWork); is {
-			after = append(after, d.runEvent(e, o))
+			deps = append(deps, d.runEvent(e, o))
 		}
 	}
-	d.enqueue(lane, o, after...)
+	d.enqueue(lane, o, deps...)
 	return o
 }
 
-// runEvent makes an operation record an event, or wait for it. It returns the operation that comes before it, or nil.
-func (d *Driver) runEvent(w *eventWork, o *op) (before *op) {
+// runEvent makes an operation record an event, or wait for it. It returns the operation on which it depends, or nil.
+func (d *Driver) runEvent(w *eventWork, o *op) (dep *op) {
 	e := w.event
 	switch {
 	case w.typ == graph.EventWaitNode:
@@ -114,7 +114,7 @@ func startsOf(nodes []*graph.Node) map[*graph.Node]*op {
 
 // runConditional enqueues the operation of a conditional node. The first operation chooses the body, whose
 // operations are put between it and the last one.
-func (d *Driver) runConditional(lane *stream, c *graph.Conditional, v graph.Values, after []*op) *op {
+func (d *Driver) runConditional(lane *stream, c *graph.Conditional, v graph.Values, deps []*op) *op {
 	end := &op{}
 	inner := lane.ctx.newHiddenStream()
 	var round func()
@@ -133,6 +133,6 @@ func (d *Driver) runConditional(lane *stream, c *graph.Conditional, v graph.Valu
 	}
 	choice := &op{Calls: opCalls{Effect: round}, Visible: true} // the operations of the body may be
 	d.enqueue(lane, end, choice)                                // before the choice, which may complete at once
-	d.enqueue(inner, choice, after...)
+	d.enqueue(inner, choice, deps...)
 	return end
 }

@@ -19,11 +19,11 @@ func TestUnknownKernels(t *testing.T) {
 		"with another option": {[]Option{RefuseUnknownKernels()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []string
+			var named []string
 			var r *lab
 			r = newLab(t, append(tt.opts, OnUnknownKernel(func(name string, why error) {
 				r.CtxGetCurrent(r.th) // it may call the driver
-				told = append(told, name+": "+why.Error())
+				named = append(named, name+": "+why.Error())
 			}))...)
 			s := r.newStream()
 			// A kernel that only returns needs no implementation.
@@ -45,7 +45,7 @@ func TestUnknownKernels(t *testing.T) {
 			r.must(r.GraphDestroy(r.th, g))
 			r.must(r.StreamSynchronize(r.th, s))
 			why := ": line 4: wgmma.fence.sync.aligned"
-			if diff := cmp.Diff([]string{"saxpy" + why, "other" + why}, told); diff != "" {
+			if diff := cmp.Diff([]string{"saxpy" + why, "other" + why}, named); diff != "" {
 				t.Errorf("it was said of (-want +got):\n%s", diff)
 			}
 			says := func(kernel string) string {

@@ -181,7 +181,7 @@ const (
 
 // Settle waits until no kernel is executed whose end has no time yet. It does not wait forever, as a
 // kernel may wait for memory that the program has not written. It waits for kernels that are late no
-// longer than it is told. The driver is unlocked meanwhile.
+// longer than forLate. The driver is unlocked meanwhile.
 func (e *Engine) Settle(forLate time.Duration) {
 	executes := func(late bool) bool {
 		return slices.ContainsFunc(e.outside, func(o *Op) bool {

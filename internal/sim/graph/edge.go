@@ -12,8 +12,8 @@ type Edge struct {
 	Data     driver.GraphEdgeData
 }
 
-// EdgesAfter returns edges from nodes to one that is not there yet. Without data, they are full dependencies.
-func EdgesAfter(nodes []*Node, data []driver.GraphEdgeData) []Edge {
+// Dependencies returns edges from nodes to one that is not there yet. Without data, they are full dependencies.
+func Dependencies(nodes []*Node, data []driver.GraphEdgeData) []Edge {
 	edges := make([]Edge, len(nodes))
 	for i, n := range nodes {
 		if edges[i].From = n; data != nil {
@@ -62,7 +62,7 @@ func (n *Node) follow(of *Node, copies map[*Node]*Node) {
 	}
 }
 
-// MayOverlap makes a captured kernel begin when the kernels before it have triggered it.
+// MayOverlap makes a captured kernel begin when the kernels on which it depends have triggered it.
 func (n *Node) MayOverlap() {
 	for _, b := range n.Dependencies {
 		e := Edge{b, n, driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -98,7 +98,7 @@ func (n *Node) Begins(data driver.GraphEdgeData) bool {
 	return data.FromPort == driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER && kernel
 }
 
-// LaunchOrder lets a node begin when the one before has begun. All other edges are full dependencies
+// LaunchOrder lets a node begin when the one on which it depends has begun. All other edges are full dependencies
 // here: a kernel may execute griddepcontrol.wait, which does nothing in this driver.
 var LaunchOrder = driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER}
 
@@ -118,19 +118,19 @@ func (n *Node) EdgesFrom() (edges []Edge) {
 	return edges
 }
 
-// Before returns the nodes that edges are from, and all nodes that these come after.
-func Before(edges []Edge) map[*Node]bool {
-	before := make(map[*Node]bool)
+// Reached returns the nodes that edges are from, and all nodes on which these depend.
+func Reached(edges []Edge) map[*Node]bool {
+	reached := make(map[*Node]bool)
 	list := slices.Clone(edges)
 	for len(list) > 0 {
 		n := list[len(list)-1].From
 		list = list[:len(list)-1]
-		if !before[n] {
-			before[n] = true
+		if !reached[n] {
+			reached[n] = true
 			list = append(list, n.EdgesTo()...)
 		}
 	}
-	return before
+	return reached
 }
 
 // repeats reports whether two edges of a list are between the same nodes.

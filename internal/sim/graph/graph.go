@@ -54,10 +54,10 @@ func copiesOf(nodes []*Node, copies map[*Node]*Node) []*Node {
 }
 
 // Add adds a node to which there are these edges.
-func (g *Graph) Add(w Work, after []Edge) *Node {
+func (g *Graph) Add(w Work, deps []Edge) *Node {
 	n := &Node{Graph: g, Number: g.Added, Work: w}
 	g.Nodes, g.Sinks = append(g.Nodes, n), append(g.Sinks, n)
-	for _, e := range after {
+	for _, e := range deps {
 		g.addEdge(Edge{e.From, n, e.Data})
 	}
 	g.Added++

@@ -19,7 +19,7 @@ func (w plain) Type() Type { return w.typ }
 func chain(types ...Type) *Graph {
 	g := &Graph{}
 	for _, t := range types {
-		g.Add(plain{typ: t}, EdgesAfter(g.Nodes[max(0, len(g.Nodes)-1):], nil))
+		g.Add(plain{typ: t}, Dependencies(g.Nodes[max(0, len(g.Nodes)-1):], nil))
 	}
 	return g
 }

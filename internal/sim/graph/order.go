@@ -23,21 +23,22 @@ func (g *Graph) sorted() (list []*Node, copies map[*Node]*Node, cycle *Node) {
 }
 
 // order returns the nodes in a topological order, or the last node that waits for a cycle. It is the
-// order in which nodes are found by passes over the list of nodes, each of which takes a node if those
-// before it were taken.
+// order in which nodes are found by passes over the list of nodes, each of which takes a node if its
+// dependencies were taken.
 func (g *Graph) order() (list []*Node, cycle *Node) {
 	type place struct {
-		index, pass, before int
-		later               []*Node
+		index, pass int
+		left        int     // dependencies that were not found yet
+		dependents  []*Node // in the order of the list
 	}
 	places := make(map[*Node]*place, len(g.Nodes))
 	for i, n := range g.Nodes {
-		places[n] = &place{index: i, before: len(n.Dependencies)}
+		places[n] = &place{index: i, left: len(n.Dependencies)}
 	}
 	var ready []*Node
 	for _, n := range g.Nodes {
 		for _, b := range n.Dependencies {
-			places[b].later = append(places[b].later, n)
+			places[b].dependents = append(places[b].dependents, n)
 		}
 		if len(n.Dependencies) == 0 {
 			ready = append(ready, n)
@@ -46,18 +47,18 @@ func (g *Graph) order() (list []*Node, cycle *Node) {
 	for len(ready) > 0 {
 		p := places[ready[len(ready)-1]]
 		ready = ready[:len(ready)-1]
-		for _, n := range p.later {
+		for _, n := range p.dependents {
 			q := places[n]
 			if q.pass = max(q.pass, p.pass); p.index > q.index {
 				q.pass = max(q.pass, p.pass+1)
 			}
-			if q.before--; q.before == 0 {
+			if q.left--; q.left == 0 {
 				ready = append(ready, n)
 			}
 		}
 	}
 	for _, n := range slices.Backward(g.Nodes) {
-		if places[n].before > 0 {
+		if places[n].left > 0 {
 			return nil, n
 		}
 	}
