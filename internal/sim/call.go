@@ -79,7 +79,7 @@ func (d *Driver) reclaim() {
 		case !e.EndedUpTo(r.before):
 			return false
 		case r.freed != nil:
-			mapped = append(mapped, d.age(&r)...)
+			mapped = append(mapped, a.stale.Keep(r.Content, *r.freed, d.wroteStale)...)
 		case r.Mapped():
 			mapped = append(mapped, r.Content)
 		default:

@@ -65,7 +65,7 @@ func (d *Driver) Misuses() []Misuse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reclaim()
-	d.checkAllStale()
+	d.space.stale.Check(d.wroteStale)
 	return append([]Misuse(nil), d.misuses...)
 }
 

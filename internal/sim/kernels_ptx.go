@@ -185,9 +185,9 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	var freed []uintptr
 	if f.Access {
 		if f.Code == vm.IllegalAddress {
-			if old := d.space.freedAt(f.Address); old != nil && d.space.ForKernels(f.Address) == nil {
-				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.size, old.addr)
-				freed = old.by
+			if old := d.space.freed.At(f.Address); old != nil && d.space.ForKernels(f.Address) == nil {
+				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.Size, old.Addr)
+				freed = old.By
 			}
 			b.WriteString(d.nearest(f.Address, f.Size))
 		}

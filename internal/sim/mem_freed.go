@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"slices"
+	"fmt"
 
 	"github.com/purecu/purecu/internal/sim/mem"
 )
@@ -26,29 +26,20 @@ func (a *addressSpace) retire(c *mem.Content) {
 // given for the file when the system has the memory.
 func (a *addressSpace) discard(f *memoryFile) { a.closing = append(a.closing, f) }
 
-// mostFreed is how many freed blocks are remembered.
-const mostFreed = 128
-
-// noteFreed remembers a block that is freed.
-func (a *addressSpace) noteFreed(b *block) {
-	f := freedBlock{addr: b.addr, size: b.size, freer: b.freer}
+// noteFreed remembers a block that is freed, and returns what is remembered.
+func (a *addressSpace) noteFreed(b *block) mem.Freed {
+	f := mem.Freed{Addr: b.addr, Size: b.size, Freer: b.freer}
 	if !b.kind.pooled() && b.kind != graphBlock {
-		f.by = stack()
+		f.By = stack()
 	}
-	if len(a.freed) == mostFreed {
-		a.freed = slices.Delete(a.freed, 0, mostFreed/2)
-	}
-	a.freed = append(a.freed, f)
+	a.freed.Note(f)
+	return f
 }
 
-// freedAt returns the freed block that contained an address last, or nil.
-func (a *addressSpace) freedAt(addr uint64) *freedBlock {
-	for i := len(a.freed) - 1; i >= 0; i-- {
-		if f := &a.freed[i]; addr-f.addr < f.size {
-			return f
-		}
-	}
-	return nil
+// wroteStale reports that the program has written to a byte of freed memory of the host.
+func (d *Driver) wroteStale(f *mem.Freed, at int) {
+	d.misuse(f.Freer, uintptr(f.Addr), fmt.Sprintf("the program has written to byte %d of pinned or managed "+
+		"memory after it was freed: it has kept a slice of it, such as that of HostMem.View", at), f.By)
 }
 
 // remove removes a block. Enqueued work that uses the block fails when it is done: see access.
@@ -58,14 +49,13 @@ func (a *addressSpace) remove(b *block) {
 	}
 	b.gone = true
 	a.Forget(b)
-	a.noteFreed(b)
+	f := a.noteFreed(b)
 	if b.shared != nil {
 		a.discard(b.shared.file)
 	}
 	if b.owns() {
 		r := retired{Content: b.mem}
 		if b.kind == pinnedBlock || b.kind == managedBlock {
-			f := a.freed[len(a.freed)-1]
 			r.freed = &f
 		}
 		a.retired = append(a.retired, r)

@@ -124,7 +124,7 @@ func underLimit(t *testing.T, resource int, limit uint64) {
 // TestManyMappings frees every second of many pieces of memory. Each piece that is left could be a mapping, and Go's
 // runtime ends a process that has too many. So pieces are parts of mappings, or calls return a result.
 func TestManyMappings(t *testing.T) {
-	for size, most := range map[uint64]int{mostStale: 200, mostStale + 1: 400} {
+	for size, most := range map[uint64]int{mem.MostStale: 200, mem.MostStale + 1: 400} {
 		r := newLab(t)
 		before := mappingsNow(t)
 		var list []driver.DevicePtr

@@ -101,12 +101,11 @@ type addressSpace struct {
 // freedMemory is memory that was freed, and what is left to do about it: see reclaim.
 type freedMemory struct {
 	// freed has the blocks that were freed last, for reports about kernels that still use them.
-	freed     []freedBlock
-	closing   []*memoryFile
-	retired   []retired
-	stale     []stale // in the order in which they were freed
-	staleSize uint64
-	shrunk    []*memPool // pools that processes share, and that have given chunks back
+	freed   mem.FreedList
+	closing []*memoryFile
+	retired []retired
+	stale   mem.StaleList
+	shrunk  []*memPool // pools that processes share, and that have given chunks back
 }
 
 // span is a part of a block.
@@ -127,14 +126,7 @@ type ipcMemory struct {
 type retired struct {
 	*mem.Content
 	before uint64
-	freed  *freedBlock // of the block of the host that had the content, or nil
-}
-
-// freedBlock is memory that was freed.
-type freedBlock struct {
-	addr, size uint64
-	freer      string
-	by         []uintptr // the stack, or nil if the memory was freed in the order of a stream
+	freed  *mem.Freed // of the block of the host that had the content, or nil
 }
 
 // memPool is a pool of memory of a device, of pinned memory, or of managed memory. It reserves
@@ -274,10 +266,4 @@ type advice struct {
 type advised struct {
 	from, to uint64
 	advice
-}
-
-// stale is freed memory of the host that is still mapped.
-type stale struct {
-	memory *mem.Content
-	freed  freedBlock
 }

@@ -4,4 +4,5 @@
 //     a [Budget]. So a shortage of memory is a result, and the process does not end.
 //   - [Blocks] finds the block of an address. A block is any type that has addresses: package sim's has an owner, too.
 //     Kernels see a [Region] of it, which they find without a lock.
+//   - [FreedList] and [StaleList] are for reports about uses of memory that was freed.
 package mem
