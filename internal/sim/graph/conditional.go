@@ -60,7 +60,7 @@ func (*Conditional) Type() Type { return ConditionalNode }
 func (c *Conditional) References() (all References) {
 	all.Add(c.Refs)
 	for _, nodes := range c.Nodes {
-		all.AddOf(nodes)
+		all.addOf(nodes)
 	}
 	return all
 }

@@ -67,14 +67,14 @@ func (n *Node) MayOverlap() {
 	for _, b := range n.Dependencies {
 		e := Edge{b, n, driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
 			Type: driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}}
-		if e.Valid() {
+		if e.valid() {
 			n.setData(b, e.Data)
 		}
 	}
 }
 
-// Valid reports whether nodes can have the edge.
-func (e Edge) Valid() bool { return e.From.Begins(e.Data) && Ends(e.To.Work.Type(), e.Data) }
+// valid reports whether nodes can have the edge.
+func (e Edge) valid() bool { return e.From.Begins(e.Data) && Ends(e.To.Work.Type(), e.Data) }
 
 // Ends reports whether an edge with this data can end at a node of a type.
 func Ends(t Type, data driver.GraphEdgeData) bool {

@@ -43,7 +43,7 @@ func (x *Exec) Destroy() {
 // AllReferences returns the references to user objects that the executable graph needs for its work.
 func (x *Exec) AllReferences() References {
 	all := maps.Clone(x.own)
-	all.AddOf(x.Nodes)
+	all.addOf(x.Nodes)
 	return all
 }
 

@@ -95,7 +95,7 @@ func (g *Graph) removeEdge(e Edge) {
 // Connect adds edges. As on an H200, the data of all edges must be valid, and then all edges get the data of the first
 // one. It reports false if one is not valid, or exists; those before one that exists are added all the same.
 func (g *Graph) Connect(edges []Edge) bool {
-	if slices.ContainsFunc(edges, func(e Edge) bool { return !e.Valid() }) {
+	if slices.ContainsFunc(edges, func(e Edge) bool { return !e.valid() }) {
 		return false
 	}
 	for _, e := range edges {
@@ -190,10 +190,10 @@ func (g *Graph) Allocates() bool {
 // IsTaken reports whether there is already what a graph can have once. As on an H200, that is an executable
 // graph with nodes that allocate memory, and, if the graph has conditional nodes, any executable graph or copy.
 func (g *Graph) IsTaken() bool {
-	return g.Allocates() && g.Allocating > 0 || g.Execs+g.Copies > 0 && g.HasConditional()
+	return g.Allocates() && g.Allocating > 0 || g.Execs+g.Copies > 0 && g.hasConditional()
 }
 
-// HasConditional reports whether the graph itself has a conditional node.
-func (g *Graph) HasConditional() bool {
+// hasConditional reports whether the graph itself has a conditional node.
+func (g *Graph) hasConditional() bool {
 	return slices.ContainsFunc(g.Nodes, func(n *Node) bool { return n.Work.Type() == ConditionalNode })
 }

@@ -48,7 +48,7 @@ func (*Child) Type() Type { return ChildNode }
 // References implements [Work].
 func (w *Child) References() (all References) {
 	all.Add(w.Refs)
-	all.AddOf(w.Nodes)
+	all.addOf(w.Nodes)
 	return all
 }
 

@@ -35,8 +35,8 @@ func (r References) Retained() References {
 	return maps.Clone(r)
 }
 
-// AddOf adds the references of the work of nodes.
-func (r *References) AddOf(nodes []*Node) {
+// addOf adds the references of the work of nodes.
+func (r *References) addOf(nodes []*Node) {
 	for _, n := range nodes {
 		r.Add(n.Work.References())
 	}
