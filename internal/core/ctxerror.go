@@ -31,8 +31,10 @@ type inRole struct {
 }
 
 // Kind names the kind of the object in errors and reports.
-func (r inRole) Kind() string             { return r.role }
-func (r inRole) inRole() drivercall.Named { return r.Member }
+func (r inRole) Kind() string { return r.role }
+
+// InRole returns the object itself: see drivercall.Describe.
+func (r inRole) InRole() drivercall.Named { return r.Member }
 
 // Mismatch returns the mistake of using objects of two different contexts together.
 func Mismatch(a, b *Context) error {

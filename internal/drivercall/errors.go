@@ -25,14 +25,15 @@ func Label(of Named) string {
 	return of.Kind()
 }
 
-// Describe is label with the size of memory.
+// Describe is Label with the size of memory. The methods that it asks for are exported, because the types are in other
+// packages.
 func Describe(of Named) string {
 	text := Label(of)
-	if r, ok := of.(interface{ inRole() Named }); ok {
-		of = r.inRole()
+	if r, ok := of.(interface{ InRole() Named }); ok {
+		of = r.InRole()
 	}
-	if m, ok := of.(interface{ sizeInBytes() uint64 }); ok {
-		text += fmt.Sprintf(", %d bytes", m.sizeInBytes())
+	if m, ok := of.(interface{ SizeInBytes() uint64 }); ok {
+		text += fmt.Sprintf(", %d bytes", m.SizeInBytes())
 	}
 	return text
 }
