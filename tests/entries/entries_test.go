@@ -384,10 +384,10 @@ func sameButTime(function, a, b string) bool {
 		if rest, pending := strings.CutPrefix(answer, "600"); pending && asksWhether.MatchString(function) {
 			answer = "0" + rest
 		}
-		return strings.ReplaceAll(answer, " e600", " e0")
+		fields := strings.Fields(answer)
+		return strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == "e600" || f == "e0" }), " ")
 	}
-	a, b = complete(a), complete(b)
-	return a == b || strings.Replace(a, " e0", "", 1) == b || a == strings.Replace(b, " e0", "", 1)
+	return complete(a) == complete(b)
 }
 
 // asksWhether matches the functions that ask whether work is complete.
@@ -402,6 +402,7 @@ func TestSameButTime(t *testing.T) {
 		{"cuEventQuery", "600!", "0!", true}, {"cuStreamQuery", "600", "900", false}, {"cuStreamQuery", "600", "0 e600", true},
 		{"cuMemAlloc", "600", "0", false}, {"cuMemcpyAsync", "0 e600", "0", true}, {"cuMemcpyAsync", "0 e600", "0 e0", true},
 		{"cuMemcpyAsync", "0 e600", "0 e1", false},
+		{"cuMemcpyAsync", "0 e0", "0", true}, {"cuMemcpyAsync", "0 e0 end:0", "0 end:600", false},
 		{"cuMemcpyAsync", "0 end:600", "0 end:0", false},
 	} {
 		if got := sameButTime(tt.function, tt.a, tt.b); got != tt.want {

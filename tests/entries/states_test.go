@@ -337,7 +337,8 @@ func unbuilt(answer string) bool { return strings.HasPrefix(answer, "not built")
 // of an object of another kind, so what it finds there says which error it returns.
 func likewise(want, got string, onGPU bool, what string) bool {
 	if onGPU && what == "wrong" && !strings.HasPrefix(want, "0") {
-		return !strings.HasPrefix(got, "0")
+		res, _, _ := strings.Cut(strings.TrimRight(got, "w-"), ">")
+		return !strings.HasPrefix(got, "0") && !broken(got) && !strings.ContainsAny(got, ">!") && wellFormed(res)
 	}
 	if strings.HasPrefix(want, "0") {
 		return !strings.HasPrefix(got, "0") && !strings.ContainsAny(got, ">!")
