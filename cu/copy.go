@@ -219,7 +219,7 @@ func wholeWords(r *memstate.Region, f core.WorkFunction, size uint64) error {
 	return nil
 }
 
-// endMemory ends the call that BeginMemory began. res is the driver's result.
+// endMemory ends the call that memstate.Begin began. res is the driver's result.
 func (s *Stream) endMemory(f core.WorkFunction, w *core.Work, d, r *memstate.Region, res driver.Result) error {
 	w.Stream.LeaveGate()
 	w.End()

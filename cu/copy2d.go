@@ -107,7 +107,7 @@ func (s *Stream) copyPlanes(f core.WorkFunction, d, r *memstate.Planes, e memsta
 	if err := r.Fit(op, e); unfit == nil {
 		unfit = err
 	}
-	if unfit != nil && d.Usable() && r.Usable() { // else BeginMemory says what is wrong
+	if unfit != nil && d.Usable() && r.Usable() { // else memstate.Begin says what is wrong
 		return unfit
 	}
 	return s.core().CallWithRetry(op, func() error { return s.enqueuePlanes(f, d, r, e) })
@@ -198,7 +198,7 @@ func (s *Stream) setRows(f core.WorkFunction, dst Rows, e memstate.Extent,
 	})
 }
 
-// endPlanes ends the call that BeginMemory began. res is the driver's result.
+// endPlanes ends the call that memstate.Begin began. res is the driver's result.
 func (s *Stream) endPlanes(f core.WorkFunction, w *core.Work, d, r *memstate.Planes, e memstate.Extent,
 	res driver.Result) error {
 	w.Stream.LeaveGate()

@@ -29,7 +29,7 @@ import (
 type Timeline struct {
 	_       core.NoCopy
 	core    *timelines.Timeline
-	word    *atomic.Uint64 // core.Word
+	word    *atomic.Uint64 // Word of core
 	cleanup runtime.Cleanup
 }
 

@@ -15,9 +15,9 @@ import (
 // This file has the lifetime of memory that nodes of graphs allocate.
 //
 // Such memory has an address for the life of its graph, but is there only between the node that
-// allocates it and the node that frees it. So its core.Mem can be used only by nodes of its graph
+// allocates it and the node that frees it. So its memstate.Mem can be used only by nodes of its graph
 // (Resource.Only). If no node frees it, the memory stays after a launch. Exec.Take makes a
-// core.Mem of it, as if it had been allocated from a pool on a stream. The two have the same address.
+// memstate.Mem of it, as if it had been allocated from a pool on a stream. The two have the same address.
 // An executable graph knows what its last launch has allocated, and whether that was taken and freed.
 
 // graphAlloc is memory that an executable graph allocates and does not free.
@@ -110,7 +110,7 @@ func (xc *execCore) launchedAllocs() {
 	}
 }
 
-// core returns a core.Mem for memory that the last launch has allocated. From now on it is not the
+// core returns a memstate.Mem for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
 func (a *graphAlloc) core() *memstate.Mem {
 	mc := &memstate.Mem{Is: memstate.PooledMemory, Raw: a.mem.Raw, Size: a.mem.Size, Capacity: a.mem.Size,

@@ -22,7 +22,7 @@ import (
 //
 // cuMemUnmap does not wait for work that uses the memory: such work fails. So the library waits.
 // Work uses the whole range, as nobody knows which addresses a kernel accesses. The range has one
-// core.Mem at a time, its generation, which work uses as it uses other memory. To unmap a part, the
+// memstate.Mem at a time, its generation, which work uses as it uses other memory. To unmap a part, the
 // next generation takes over, and the old one is closed. When the old one is not used any more, it
 // is freed, like other memory, and that unmaps the part. The last generation also gives the
 // addresses back. A generation is freed after the one before, because work of that one may use what
@@ -96,10 +96,10 @@ func (v *virtualCore) unmapPart(at driver.At, p *part) driver.Result {
 	return res
 }
 
-// generation is what a core.Mem of a virtualCore has beyond that of other memory.
+// generation is what a memstate.Mem of a virtualCore has beyond that of other memory.
 type generation struct {
 	of *virtualCore
-	// unmap are the mappings to be unmapped when the core.Mem is freed. If last is set, the
+	// unmap are the mappings to be unmapped when the memstate.Mem is freed. If last is set, the
 	// addresses are given back, too.
 	unmap []*part
 	last  bool
@@ -113,7 +113,7 @@ func (g *generation) Current() *memstate.Mem { return g.of.now.Load() }
 // Length returns how many bytes of the range are mapped.
 func (g *generation) Length() uint64 { return g.of.length.Load() }
 
-// newGeneration returns a new core.Mem. The caller is a user of the context.
+// newGeneration returns a new memstate.Mem. The caller is a user of the context.
 func (v *virtualCore) newGeneration() *memstate.Mem {
 	mc := &memstate.Mem{Is: virtualMemory, Raw: v.raw, Size: v.size, Virt: &generation{of: v}}
 	mc.UsedStreams = new(core.StreamSet)

@@ -39,7 +39,7 @@ func shutGates(streams ...*Stream) (open func()) {
 func (c *Context) beginWhole() { c.CaptureGate.Whole.Begin(c.Drv.Table().Clock()) }
 func (c *Context) endWhole()   { c.CaptureGate.Whole.End() }
 
-// BeginLegacy precedes a call of the driver on the stream, and EndLegacy follows it. Both do
+// EnterGate precedes a call of the driver on the stream, and LeaveGate follows it. Both do
 // nothing if the stream is not the legacy default stream.
 func (sc *Stream) EnterGate() {
 	if sc.Raw == driver.CU_STREAM_LEGACY && !sc.Ctx.CaptureGate.Legacy.TryBegin() {
@@ -47,14 +47,14 @@ func (sc *Stream) EnterGate() {
 	}
 }
 
-// EndLegacy follows a call of the driver that BeginLegacy preceded.
+// LeaveGate follows a call of the driver that EnterGate preceded.
 func (sc *Stream) LeaveGate() {
 	if sc.Raw == driver.CU_STREAM_LEGACY {
 		sc.Ctx.CaptureGate.Legacy.End()
 	}
 }
 
-// tryBeginLegacy is BeginLegacy for background calls of the library. It reports false instead of
+// TryEnterGate is EnterGate for background calls of the library. It reports false instead of
 // waiting.
 func (sc *Stream) TryEnterGate() bool {
 	return sc.Raw != driver.CU_STREAM_LEGACY || sc.Ctx.CaptureGate.Legacy.TryBegin()

@@ -159,8 +159,8 @@ func (c *Context) Allocate(call func() driver.Result) (driver.Result, *Collectio
 	return c.Drv.Allocate(c.Dev, call)
 }
 
-// FreeAndRetry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
-// called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be wrong
+// FreeAndRetry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver
+// is called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be wrong
 // after a first attempt that has done a part: then the program may repeat the call. There is no further attempt while a
 // host function runs: the call may be made by the function, and what is freed may be in use behind it.
 //
@@ -207,10 +207,9 @@ func Allocated[T any](c *Context, call func() (T, driver.Result)) (object T, res
 	return object, res, own
 }
 
-// FreeAndRetry is Context.FreeAndRetry for a call that enqueues work on the stream. If the stream is being captured, also by other
-// code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the lack of
-// memory.
-// sc may be nil if err is no lack of memory.
+// FreeAndRetry is Context.FreeAndRetry for a call that enqueues work on the stream. If the stream is being captured,
+// also by other code, it frees nothing: the failed attempt may have invalidated the capture, whose error would hide the
+// lack of memory. sc may be nil if err is no lack of memory.
 func (sc *Stream) FreeAndRetry(op string, err error, call func() error) error {
 	if LacksMemory(op, err) == nil || sc.Captured(op) {
 		return err

@@ -49,7 +49,7 @@ type Context struct {
 	contextWaits
 	// Cells is the memory of the context's timelines.
 	Cells cells
-	// Pool is the context's pool of events, a *EventPool, or nil if no cu.EventPool uses it.
+	// Pool is the context's pool of events, an *eventpool.Pool, or nil if no cu.EventPool uses it.
 	Pool  drivercall.Named
 	Peers peers
 	// Calls are the functions that the context's streams have yet to call.
@@ -313,7 +313,7 @@ func (c *Context) releaseCUDA(at driver.At) (err error) {
 	defer c.Gone.Store(true)
 	steps := [...]func(){
 		func() { c.endPools(at) },
-		func() { c.endTails(at) }, // waitIdle and gone rely on this wait
+		func() { c.endTails(at) }, // WaitIdle and Gone rely on this wait
 		func() { c.endWakeUps(at) },
 		c.keepDeferred,
 		func() { c.endEvents(at) },

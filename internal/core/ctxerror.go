@@ -31,10 +31,11 @@ type inRole struct {
 }
 
 // Kind names the kind of the object in errors and reports.
+// Kind returns the role.
 func (r inRole) Kind() string { return r.role }
 
-// InRole returns the object itself: see drivercall.Describe.
-func (r inRole) InRole() drivercall.Named { return r.Member }
+// WithoutRole returns the object, for drivercall.Describe.
+func (r inRole) WithoutRole() drivercall.Named { return r.Member }
 
 // Mismatch returns the mistake of using objects of two different contexts together.
 func Mismatch(a, b *Context) error {

@@ -16,14 +16,14 @@ type Driver struct {
 	DriverContexts
 	framePools
 	Captures captures
-	// kept has each *Mem of the program's own memory that the GPU may use for ever.
+	// KeptHost has each *memstate.Mem of the program's own memory that the GPU may use for ever.
 	KeptHost sync.Map
-	// Pools has the pools of memory that the library has created: a *MemPool for each
+	// Pools has the pools of memory that the library has created: a *memstate.Pool for each
 	// driver.MemoryPool.
 	Pools sync.Map
 	// Libraries are not used any more, and not unloaded yet.
 	Libraries deferredLibraries
-	// PoolAccess has a value for each PoolAccess that the program has allowed.
+	// PoolAccess has a value for each memstate.PoolAccess that the program has allowed.
 	PoolAccess sync.Map
 	collector  collector
 	// states has the state of subjects that only some programs use: see StateOf.

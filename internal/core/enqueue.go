@@ -17,9 +17,9 @@ import (
 //	    w.Use(object)          object already, or the object is not destroyed before the work on the
 //	                           stream is done, or, if the work becomes part of a capture, the graph
 //	                           keeps the object.
-//	sc.BeginLegacy()           Around the driver's call: see package capturegate.
+//	sc.EnterGate()             Around the driver's call: see package capturegate.
 //	res := ...                 The driver is called in sc.ContextFor, again if NeedsContext says so.
-//	sc.EndLegacy()
+//	sc.LeaveGate()
 //	w.End()
 //
 // No tracer is called, and no result becomes an error, between BeginEnqueue and End: both may end the
@@ -53,7 +53,7 @@ type Work struct {
 	capture *capture
 	// Frame is the stream's if the work has the stream's turn.
 	Frame *WorkFrame
-	// unlocked says that sharedState.captureLock is not held, so that captures may begin and end meanwhile.
+	// unlocked says that sharedState.CaptureLock is not held, so that captures may begin and end meanwhile.
 	unlocked bool
 }
 

@@ -297,7 +297,7 @@ func (c *Event) closeAbandoned() {
 	}
 }
 
-// newUnnumberedCore returns an Event for a CUevent. The CUevent may have the record of an earlier user.
+// NewUnnumberedEvent returns an Event for a CUevent. The CUevent may have the record of an earlier user.
 func NewUnnumberedEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
 	c := &Event{Ctx: ctx, Flags: flags}
 	c.put(&c.First, raw)

@@ -19,7 +19,7 @@ type untracedMark struct {
 func (m untracedMark) done() { m.t.Done(drivercall.TraceEventRecord, m.event, m.stream, m.res) }
 
 // Mark records an event at the end of the stream's work. The caller has a call in flight on the
-// stream, and releases the event by doneWith.
+// stream, and releases the event by DoneWith.
 func (sc *Stream) Mark() (driver.Event, error) {
 	m, err := sc.markFirst()
 	if err != nil {
@@ -30,7 +30,7 @@ func (sc *Stream) Mark() (driver.Event, error) {
 	return m.event, nil
 }
 
-// markFirst is mark without the calls of tracers, which the caller makes. If it fails, it has
+// markFirst is Mark without the calls of tracers, which the caller makes. If it fails, it has
 // called them.
 func (sc *Stream) markFirst() (m untracedMark, err error) {
 	ctx := sc.Ctx
@@ -50,7 +50,7 @@ func (sc *Stream) markFirst() (m untracedMark, err error) {
 	return untracedMark{e, sc.Raw, t, res}, nil
 }
 
-// MarkAndLeave is mark, and ends the caller's call on the stream, also if a tracer panics. The mark
+// MarkAndLeave is Mark, and ends the caller's call on the stream, also if a tracer panics. The mark
 // stays valid.
 func (sc *Stream) MarkAndLeave() (driver.Event, error) {
 	defer sc.EndCall()

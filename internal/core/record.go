@@ -71,7 +71,7 @@ func (c *Event) RecordFast(op string, sc *Stream) (done bool, err error) {
 	if sl.HasWaits() || drv.Tracers.Load() != nil || drv.Capturing.Load() != 0 {
 		return false, nil // before Count: even a refused record changes the generation, and ends the sequence number
 	}
-	legacy := sc.Raw == driver.CU_STREAM_LEGACY // the mark stands for BeginLegacy: see capturegate.Gate.Join
+	legacy := sc.Raw == driver.CU_STREAM_LEGACY // the mark stands for EnterGate: see capturegate.Gate.Join
 	switch {
 	case !legacy:
 		if !sc.Acquire(sc) {
@@ -443,7 +443,7 @@ func (sl *Slot) recordNode(a RecordArgs, c *capture) driver.Result {
 }
 
 // recordCaptured calls the driver for a record that becomes part of a capture, or replaces a record
-// that was. Of all locks only sharedState.captureLock is held during the call, for reading. A poll sees
+// that was. Of all locks only sharedState.CaptureLock is held during the call, for reading. A poll sees
 // that a record is in flight, and must see that before the record is part of the capture.
 //
 // If several records of the slot are in flight, sl.capture may name the capture although a later

@@ -27,7 +27,7 @@ type MemoryObject interface {
 	SizeInBytes() uint64
 	// DropLocal makes the streams of the memory's own context release it.
 	DropLocal()
-	// CloseInPool is CloseOwned for memory of a pool, and destroyInPool is DestroyLate after the work that uses such
+	// CloseInPool is CloseOwned for memory of a pool, and DestroyInPool is DestroyLate after the work that uses such
 	// memory has ended. They report false for other memory, to which they do nothing.
 	CloseInPool() (closed bool, err error)
 	DestroyInPool(l drivercall.LeakReport) bool

@@ -57,7 +57,7 @@ const (
 	// SlotWhole says that a record of a whole context was made. It is the newest record only if On
 	// is 0.
 	SlotWhole
-	// slotReused says that the CUevent may have the record of an earlier user. Only SlotRecorded, or
+	// ReusedSlot says that the CUevent may have the record of an earlier user. Only SlotRecorded, or
 	// a graph, says that it has one of the present user.
 	ReusedSlot
 )

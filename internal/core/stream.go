@@ -206,7 +206,7 @@ type sharedState struct {
 	users int
 	// UsesOthers says that work on the stream has used objects of another context.
 	UsesOthers atomic.Bool
-	// changing says that captureLock is held for writing, for a driver call that returns soon.
+	// changing says that CaptureLock is held for writing, for a driver call that returns soon.
 	changing atomic.Bool
 }
 

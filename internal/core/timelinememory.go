@@ -23,11 +23,11 @@ type cells struct {
 	// Probe is an event that is never recorded. A query of it tells whether the context still
 	// works. It is 0 until the first timeline is created.
 	Probe driver.Event
-	// open is the number of open timelines. Unfinished is the number of closed timelines that still
+	// Open is the number of open timelines. Unfinished is the number of closed timelines that still
 	// have a cell, because a graph uses them, or work that is not known to be done.
 	Open, Unfinished int
 	// Closed has the unfinished timelines on which no call is in flight. They are checked when no
-	// cell is free and there are checkAt of them.
+	// cell is free and there are CheckAt of them.
 	Closed  []UnfinishedTimeline
 	CheckAt int
 
@@ -37,7 +37,7 @@ type cells struct {
 	drained atomic.Bool
 }
 
-// closedTimeline is a closed timeline on which no call is in flight: a *Timeline.
+// UnfinishedTimeline is a closed timeline on which no call is in flight: a *timelines.Timeline.
 type UnfinishedTimeline interface {
 	// FreeIfDone frees the cell if all work is done, and reports whether it is. An error says that the end of the work
 	// can never be known.

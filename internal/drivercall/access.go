@@ -17,7 +17,7 @@ type Access struct {
 	// Capturing counts the captures, each from before its beginning until after its end. Records and
 	// waits read captures only if it is not 0.
 	Capturing atomic.Int32
-	// NeedContext are the WorkFunctions that are called in the stream's context.
+	// NeedContext are the work functions of package core that are called in the stream's context.
 	NeedContext atomic.Uint32
 	// Sequenced says that records note their sequence numbers, because many records have been waited
 	// for.

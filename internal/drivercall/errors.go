@@ -29,8 +29,8 @@ func Label(of Named) string {
 // packages.
 func Describe(of Named) string {
 	text := Label(of)
-	if r, ok := of.(interface{ InRole() Named }); ok {
-		of = r.InRole()
+	if r, ok := of.(interface{ WithoutRole() Named }); ok {
+		of = r.WithoutRole()
 	}
 	if m, ok := of.(interface{ SizeInBytes() uint64 }); ok {
 		text += fmt.Sprintf(", %d bytes", m.SizeInBytes())

@@ -96,7 +96,7 @@ type Entry struct {
 	next  atomic.Uint32 // the next entry of the list, in the form of FreeList.Head
 	Index uint32
 	Flags uint32
-	Home  bool // the entry is one of EventPool.Homes
+	Home  bool // the entry is one of Pool.Homes
 	Pool  *Pool
 	_     [64 - 40]byte // the entry has a cache line of its own
 }
@@ -352,10 +352,10 @@ func (p Pooled) GoneError(op string, c *core.Event) error {
 // Value is what a cu.Pooled embeds, by an alias that is not exported: see [core.Value].
 type Value struct{ v Pooled }
 
-// ValueTo returns a PooledValue with a state.
+// ValueTo returns a Value with a state.
 func ValueTo(p Pooled) Value { return Value{p} }
 
-// ValueFrom returns the state for package cu, which has the PooledValue itself.
+// ValueFrom returns the state for package cu, which has the Value itself.
 func ValueFrom(r Value) Pooled { return r.v }
 
 func (r *Value) pooled() Pooled { return r.v }

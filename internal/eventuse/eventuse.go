@@ -11,7 +11,7 @@ import (
 
 // Use is what a call has found in an event. If it is pooled, the caller keeps the value.
 type Use struct {
-	Owner *core.EventOwner // nil for a zero Event, and for a pooled event
+	Owner *core.EventOwner // nil for a zero cu.Event, and for a pooled event
 	Slot  *core.Slot       // on which a call has begun, or nil. A call on a pooled event begins at once
 }
 

@@ -27,7 +27,7 @@ func (x *Semaphore) Kind() string { return "external semaphore" }
 // Handle returns the driver's handle.
 func (x *Semaphore) Handle() uintptr { return uintptr(x.Raw) }
 
-// Destroy destroys the object in the driver, unless other code owns it: see Object.
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (x *Semaphore) Destroy(at driver.At) (string, driver.Result) {
 	if o := x.Ctx.Drv.Observer(); o != nil {
 		o.SemaphoreDestroyed(x.ID)
@@ -43,7 +43,7 @@ type Op struct {
 	Value uint64
 }
 
-// OpRef is what a cu.ExternalOp embeds, by an alias that is not exported: see Ref.
+// OpRef is what a cu.ExternalOp embeds, by an alias that is not exported: see core.Ref.
 type OpRef struct{ op Op }
 
 // externalOp returns the operation. The receiver is a value because a pointer would escape in generic functions.
@@ -51,13 +51,13 @@ func (r OpRef) externalOp() Op { return r.op }
 
 func (r *OpRef) setExternalOp(op Op) { r.op = op }
 
-// HasOp is a cu.ExternalOp. The interface is sealed, as Has is.
+// HasOp is a cu.ExternalOp. The interface is sealed, as core.Has is.
 type HasOp interface{ externalOp() Op }
 
-// OpOf returns the ExternalOp of a cu.ExternalOp.
+// OpOf returns the state of a cu.ExternalOp.
 func OpOf[O HasOp](h O) Op { return h.externalOp() }
 
-// SetOp sets the ExternalOp of a new *cu.ExternalOp.
+// SetOp sets the state of a new *cu.ExternalOp.
 func SetOp(h interface{ setExternalOp(Op) }, op Op) { h.setExternalOp(op) }
 
 // Check checks operations for a stream or graph.
@@ -85,7 +85,7 @@ type Params struct {
 	waits   []driver.ExternalSemaphoreWaitParams
 }
 
-// Fill makes p these operations, which CheckExternal has accepted.
+// Fill makes p these operations, which Check has accepted.
 func Fill[O HasOp](p *Params, ops []O, wait bool) {
 	p.wait, p.handles, p.signals, p.waits = wait, p.handles[:0], p.signals[:0], p.waits[:0]
 	for i := range ops {
@@ -160,7 +160,7 @@ func Enqueue[O HasOp](sc *core.Stream, op string, ops []O, wait bool) error {
 	return nil
 }
 
-// Words returns operations that CheckExternal has accepted, for the race detector.
+// Words returns operations that Check has accepted, for the race detector.
 func Words[O HasOp](ops []O, wait bool) []races.WordOp {
 	list := make([]races.WordOp, len(ops))
 	for i := range ops {

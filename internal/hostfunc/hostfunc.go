@@ -35,7 +35,7 @@ func (h *Func) Last(bool) {
 // HostFuncOp is the function of the driver that enqueues a function of the program.
 const HostFuncOp = "cuLaunchHostFunc"
 
-// Func enqueues a function, within a call on the stream.
+// Enqueue enqueues a function, within a call on the stream.
 func Enqueue(sc *core.Stream, f func()) error {
 	ctx := sc.Ctx
 	c := sc.HoldCapture()

@@ -34,7 +34,7 @@ func (mc *Module) Kind() string { return "module" }
 // Handle returns the driver's handle.
 func (mc *Module) Handle() uintptr { return uintptr(mc.Raw) }
 
-// Destroy destroys the object in the driver, unless other code owns it: see Object.
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (mc *Module) Destroy(at driver.At) (string, driver.Result) {
 	at.Context = mc.Ctx.Raw
 	if o := mc.Ctx.Drv.Observer(); o != nil {

@@ -30,8 +30,8 @@ type (
 	// of these or of one of their executable graphs. See Exec. A goroutine may hold the locks of two
 	// families, one of whose graphs becomes a part of the other. It takes the second one with TryLock.
 	Graph struct{}
-	// StreamCapture is captureLock of a stream's shared state in core: the capture that a CUstream is part of. A call that enqueues work,
-	// and whose objects a captured graph would have to keep, holds it for reading while the driver
+	// StreamCapture is CaptureLock of a stream's shared state in core: the capture that a CUstream is
+	// part of. A call that enqueues work, and whose objects a captured graph would have to keep, holds it for reading while the driver
 	// enqueues the work. The driver may block there until the stream's queue has room. Work on the
 	// legacy stream waits at a gate before. Under the same lock the driver is asked about the
 	// stream's capture (cuStreamIsCapturing, cuStreamGetCaptureInfo), and whether the stream is
@@ -71,7 +71,7 @@ type (
 	// armed for them. An event and a stream have a group of waits there, a context a domain, and a
 	// timeline a counter.
 	Watcher struct{}
-	// Ticket is core.Ticket.Mu: the channel and the functions that learn the outcome of a ticket's
+	// Ticket is waits.Ticket.Mu: the channel and the functions that learn the outcome of a ticket's
 	// record.
 	Ticket struct{}
 	// HandleUses is poolimport.handleUses.mu: the imported pools, and their memory that is open.
@@ -86,11 +86,11 @@ type (
 	Growing struct{}
 	// HostCalls is the mutex of core's hostCalls: the functions that the streams of a context still have to call.
 	HostCalls struct{}
-	// EventPool is core.EventPool.Mu: the entries of a pool of events.
+	// EventPool is eventpool.Pool.Mu: the entries of a pool of events.
 	EventPool struct{}
 	// Captures is captures.mu: the captures in progress, and the streams that are part of each.
 	Captures struct{}
-	// Marks is core.Timeline.MarksMu: the marks of a timeline.
+	// Marks is timelines.Timeline.MarksMu: the marks of a timeline.
 	Marks struct{}
 	// Exports is exports.mu: the events whose IPC handles were exported.
 	Exports struct{}
@@ -122,6 +122,6 @@ type (
 	Gates struct{}
 	// Races is races.Detector.mu: everything that a race detector knows.
 	Races struct{}
-	// Log is core.DriverLog.mu: what was read of the driver's log.
+	// Log is drivercall.DriverLog.mu: what was read of the driver's log.
 	Log struct{}
 )

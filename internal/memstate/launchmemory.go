@@ -9,7 +9,7 @@ func Use(w *core.Work, mc *Mem) bool {
 	return (mc.Ctx == w.Stream.Ctx || CanAccess(w.Stream.Ctx, mc)) && (w.Kept(&mc.Resource) || w.Use(&mc.Resource, mc))
 }
 
-// CanAccess reports whether kernels of the context can access memory of another context. Peer access does
+// CanAccess reports whether kernels of context c can access memory of another context. Peer access does
 // not include memory of pools, memory of graphs, or virtual memory.
 func CanAccess(c *core.Context, mc *Mem) bool {
 	switch {
@@ -23,6 +23,6 @@ func CanAccess(c *core.Context, mc *Mem) bool {
 	return mc.AccessibleIn(c) || !mc.Is.OfNode && c.Reaches(mc.Ctx)
 }
 
-// KeptBy is Keeps for the memory of an argument. Instead of virtual memory, work may have to use
-// other virtual memory.
+// KeptBy reports whether the stream keeps the memory of an argument: see core.Stream.Keeps. It is false for virtual
+// memory, because work may have to use other virtual memory in its place.
 func KeptBy(sc *core.Stream, mc *Mem) bool { return mc.Virt == nil && sc.Keeps(&mc.Resource) }

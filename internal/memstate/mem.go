@@ -14,9 +14,9 @@ import (
 	"github.com/purecu/purecu/internal/mistake"
 )
 
-// MemoryKind is a kind of memory. Each kind is a variable beside the function that makes such memory. The core names no
-// kind that only some programs use, so that the other programs do not contain the functions of the kind. A Mem has
-// a copy of the traits, so that a call that enqueues work reads them where it reads the address.
+// MemoryKind is a kind of memory. Each kind is a variable beside the function that makes such memory. No other code
+// names a kind that only some programs use, so that the other programs do not contain the functions of the kind. A Mem
+// has a copy of the traits, so that a call that enqueues work reads them where it reads the address.
 type MemoryKind struct {
 	MemoryTraits
 	*MemoryFuncs
@@ -25,12 +25,12 @@ type MemoryKind struct {
 // MemoryTraits say where memory of a kind may be used, and what its free has to wait for.
 type MemoryTraits struct {
 	// OnHost says that the memory is host memory, at Mem.Host. Streams of every context may use it.
-	// Kernels and sets may need access to its pool: see Mem.accessibleIn.
+	// Kernels and sets may need access to its pool: see Mem.AccessibleIn.
 	OnHost bool
 	// Everywhere says that streams of every context may use the memory, although it is not OnHost.
 	Everywhere bool
-	// FreeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
-	// such memory may serve another allocation.
+	// FreeWaits says that freeing the memory waits for all work in the context: see deferred.go of
+	// package core. Only such memory may serve another allocation.
 	FreeWaits bool
 	// Tracked says that freeing the memory has to wait for the streams that have used it. Otherwise
 	// the driver does that by itself for the streams of the memory's context.
@@ -50,7 +50,7 @@ type MemoryFuncs struct {
 	// Unshared says why another process cannot open the memory by a memory.IPCHandle, and what to do. It is empty if
 	// that is possible.
 	Unshared string
-	// Free destroys the memory, as Object.Free does. at has the memory's context.
+	// Free destroys the memory, as core.Object.Destroy does. at has the memory's context.
 	Free func(mc *Mem, at driver.At) (op string, res driver.Result)
 	// Pooled is what memory of a pool has beyond other memory, or nil.
 	Pooled *PooledKind
@@ -242,7 +242,7 @@ func (mc *Mem) Handle() uintptr {
 	return uintptr(mc.Raw)
 }
 
-// Destroy frees the memory in the way of its kind: see Object.
+// Destroy frees the memory in the way of its kind: see core.Object.
 func (mc *Mem) Destroy(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.Ctx.Raw
 	return mc.Is.Free(mc, at)
@@ -271,7 +271,7 @@ func (mc *Mem) UsedOnAll(set *core.StreamSet) {
 	}
 }
 
-// FailAlloc returns the error of CallError, with the size if there is too little memory. A handle of 0
+// FailAlloc returns the error of core.Context.CallError for an allocation, with the size if there is too little memory. A handle of 0
 // stands for the context.
 func FailAlloc(c *core.Context, op string, handle uintptr, size uint64, res driver.Result, own *core.Collection) *cuerror.Error {
 	if handle == 0 {

@@ -9,15 +9,18 @@ import (
 	"github.com/purecu/purecu/internal/drivercall"
 )
 
-// This file has what memory does as a memoryObject, and how memory that is not in use any more serves another
+// This file has what memory does as a core.MemoryObject, and how memory that is not in use any more serves another
 // allocation.
 
 var _ core.MemoryObject = (*Mem)(nil)
 
+// SizeInBytes returns the size, for errors.
 func (mc *Mem) SizeInBytes() uint64 { return mc.Size }
 
+// DropLocal makes the streams of the memory's own context release it.
 func (mc *Mem) DropLocal() { mc.DropKept(&mc.localStreams) }
 
+// CloseInPool is CloseOwned for memory of a pool. For other memory it reports false.
 func (mc *Mem) CloseInPool() (closed bool, err error) {
 	if mc.Is.Pooled == nil {
 		return false, nil
@@ -25,6 +28,8 @@ func (mc *Mem) CloseInPool() (closed bool, err error) {
 	return true, mc.Is.Pooled.closeOrdered(mc)
 }
 
+// DestroyInPool is DestroyLate for memory of a pool, when the work that uses it is done. For other memory it reports
+// false.
 func (mc *Mem) DestroyInPool(l drivercall.LeakReport) bool {
 	if mc.Is.Pooled == nil {
 		return false
@@ -33,6 +38,7 @@ func (mc *Mem) DestroyInPool(l drivercall.LeakReport) bool {
 	return true
 }
 
+// LeftToOther reports whether another opening of the memory frees it. If so, this one has ended.
 func (mc *Mem) LeftToOther() bool {
 	if mc.Opening == nil || mc.Opening.Leave() {
 		return false
@@ -43,6 +49,7 @@ func (mc *Mem) LeftToOther() bool {
 	return true
 }
 
+// KeepHost keeps memory of the program from the garbage collector, for as long as the driver is open.
 func (mc *Mem) KeepHost() {
 	if mc.Own != nil {
 		mc.Ctx.Drv.KeptHost.LoadOrStore(mc, true)
@@ -60,6 +67,7 @@ func (mc *Mem) MemoryBytes() uint64 {
 	return mc.Capacity
 }
 
+// Reuse returns which allocations the memory can serve. reusable is false if it can serve none.
 func (mc *Mem) Reuse() (capacity uint64, fit deferred.Fit, reusable bool) {
 	if mc.Exposed.Load() || mc.Is.Pooled != nil || mc.End != nil {
 		return mc.Capacity, deferred.Fit{}, false
@@ -81,7 +89,7 @@ func fitOf(is MemoryKind, flags uint32, size uint64) deferred.Fit {
 // maxTaken is the number of pieces of memory that an allocation tries.
 const maxTaken = 4
 
-// Take returns deferred memory that fits and is not used by any work, or nil. It does not
+// Take returns deferred memory of the context that fits and is not used by any work, or nil. It does not
 // wait for the GPU. It never returns memory of a pool, which the pool reuses.
 func Take(c *core.Context, is MemoryKind, flags uint32, size uint64) *Mem {
 	if c.Poison.Load() != nil {

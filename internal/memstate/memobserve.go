@@ -9,7 +9,7 @@ import (
 
 // This file tells the detector of races what happens to memory.
 
-// ObserveLegacy is called after a method of DeviceMem, which is work on the legacy default stream. done
+// ObserveLegacy is called after a method of cu.DeviceMem, which is work on the legacy default stream. done
 // says that it has waited for the work.
 func (mc *Mem) ObserveLegacy(op string, off int64, size int, write, done bool) {
 	o := mc.Ctx.Drv.Observer()

@@ -13,13 +13,13 @@ import (
 
 // This file has the pools of memory, and the protocol by which their memory is allocated and freed.
 //
-// cu.Stream.Alloc and memory.Pool.Alloc call Stream.AllocPooled, which calls AllocOnce in this
-// file, by Context.Allocate unless the stream is being captured.
+// cu.Stream.Alloc and memory.Pool.Alloc call AllocPooled, which calls AllocOnce, by core.Context.Allocate unless the
+// stream is being captured.
 //
-// cu.DeviceMem.Close calls Resource.CloseOwned, which takes the memory from the streams that keep it. If no call is in
-// flight then, it calls Mem.closeInPool, which calls CloseOrdered in this file. Else the end of the last call
-// (Resource.Last) calls Resource.DestroyLate. CloseOrdered calls that, too, if it cannot free the memory now.
-// DestroyLate waits for the work, and calls Mem.destroyInPool, which calls destroyIdle.
+// cu.DeviceMem.Close calls core.Resource.CloseOwned, which takes the memory from the streams that keep it. If no call is
+// in flight then, it calls Mem.CloseInPool, which calls CloseOrdered. Else the end of the last call (Resource.Last)
+// calls Resource.DestroyLate. CloseOrdered calls that, too, if it cannot free the memory now. DestroyLate waits for the
+// work, and calls Mem.DestroyInPool, which calls destroyIdle.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
 // stream, which must come after all other work that uses the memory. The stream is the one that the
@@ -62,8 +62,7 @@ type Pool struct {
 	core.Resource
 	Memory MemoryKind // the kind of its memory
 	Most   uint64     // what memory.PoolOptions.MaxSize says, or 0
-	// Foreign says that the pool belongs to the device, to other code, or to another MemPool, which is
-	// Of.
+	// Foreign says that the pool belongs to the device, to other code, or to another Pool, which is Of.
 	Foreign bool
 	Of      *Pool
 	// LeaveImports is poolimport.Pools.Leave if the pool is imported, else nil. It is a field, so that a program
@@ -77,7 +76,7 @@ func (p *Pool) Kind() string { return "memory pool" }
 // Handle returns the driver's handle.
 func (p *Pool) Handle() uintptr { return uintptr(p.Raw) }
 
-// Destroy destroys the object in the driver, unless other code owns it: see Object.
+// Destroy destroys the object in the driver, unless other code owns it: see core.Object.
 func (p *Pool) Destroy(at driver.At) (string, driver.Result) {
 	if p.Foreign {
 		if p.Of != nil {
@@ -157,8 +156,9 @@ func outOfMemoryBeside(c *core.Context, e *cuerror.Error, except driver.MemoryPo
 
 // FailPoolAlloc returns the error for an allocation from a pool, or from the device's current pool if p
 // is nil. It says whether the pool's own limit is the reason.
-func FailPoolAlloc(sc *core.Stream, op string, size uint64, res driver.Result, p *Pool,
-	own *core.Collection) error {
+func FailPoolAlloc(
+	sc *core.Stream, op string, size uint64, res driver.Result, p *Pool, own *core.Collection,
+) error {
 	c := sc.Ctx
 	e := FailAlloc(c, op, uintptr(sc.Raw), size, res, own)
 	if res != driver.ResultOutOfMemory || e.Err != nil {
@@ -188,7 +188,7 @@ func FailPoolAlloc(sc *core.Stream, op string, size uint64, res driver.Result, p
 	return outOfMemoryBeside(c, e, p.Raw)
 }
 
-// PoolAccess is a key of Driver.PoolAccess, which has the devices that the program has allowed
+// PoolAccess is a key of core.Driver.PoolAccess, which has the devices that the program has allowed
 // to access the memory of a pool.
 type PoolAccess struct {
 	Pool driver.MemoryPool
@@ -357,7 +357,7 @@ func (f *orderedFree) markOthers() bool {
 	return true
 }
 
-// markHeld is mark for a caller that has no call in flight on the stream, which may be closed. The
+// markHeld is core.Stream.Mark for a caller that has no call in flight on the stream, which may be closed. The
 // caller ends its use of the context after the use of the mark.
 func markHeld(sc *core.Stream) (e driver.Event, err error) {
 	if !sc.Ctx.Hold() {

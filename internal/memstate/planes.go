@@ -55,7 +55,7 @@ func (p *Planes) Fit(op string, e Extent) error {
 		p.Height = e.Height
 	}
 	if !p.Usable() || e.Empty() {
-		return nil // BeginMemory finds the mistake
+		return nil // Begin finds the mistake
 	}
 	if p.Pitch < e.Width || p.Height < e.Height {
 		return drivercall.BadValue(op, p.Mem, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+

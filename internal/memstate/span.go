@@ -63,7 +63,7 @@ func (r Region) Target() Region {
 	return r
 }
 
-// SpanValue is what a cu.Span embeds, by an alias that is not exported: see [core.Value].
+// SpanValue is what a cu.Span embeds, by an alias that is not exported: see core.Value.
 type SpanValue struct{ v Span }
 
 // SpanIn returns the state for package cu, which has the SpanValue itself.

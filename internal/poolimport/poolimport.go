@@ -3,7 +3,8 @@
 // imports: no driver has shown whether it counts those.
 //
 // The pool is destroyed by the memory.Pool that is closed last. The memory is freed by the DeviceMem that is closed
-// last, after the work of all. That may be long after its Close. If the memory is opened again meanwhile, it is not freed.
+// last, after the work of all. That may be long after its Close. If the memory is opened again meanwhile, it is not
+// freed.
 package poolimport
 
 import (

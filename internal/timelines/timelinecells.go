@@ -126,7 +126,7 @@ func Probe(c *core.Context) (driver.Event, error) {
 var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w",
 	errors.ErrUnsupported)
 
-// Counts returns the numbers of the driver.
+// CountsOf returns the numbers of the driver.
 func CountsOf(d *core.Driver) (n Counts) {
 	n.Mappings = d.Slabs.Mapped()
 	d.Mu.Lock()

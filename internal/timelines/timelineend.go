@@ -36,7 +36,7 @@ func (m *mark) done() (bool, error) {
 	return m.sc.Gone()
 }
 
-// wait waits for the work. It may return ErrBusy: see retryUntilDone.
+// wait waits for the work. It may return core.ErrBusy: see core.RetryUntilDone.
 func (m *mark) wait() error {
 	switch done, err := m.done(); {
 	case done || err != nil:

@@ -50,7 +50,7 @@ func (tc *Ticket) Collected() {
 // Settle stores the result if there is none yet, releases the slot, and returns the stored result.
 func (tc *Ticket) Settle(err error) error {
 	now := tc.Slot.Drv.Table().Clock().Now()
-	// subscribe looks for the result under the lock. If it finds none, its channel or function is
+	// Subscribe looks for the result under the lock. If it finds none, its channel or function is
 	// in the lists that this function notifies.
 	tc.Mu.Lock()
 	if r := tc.Result.Load(); r != nil {

@@ -28,7 +28,7 @@ func ForRecord(sl *core.Slot, ctx context.Context) (final bool, err error) {
 	return ForRecordOn(sl, ctx, nil)
 }
 
-// ForRecordOn is Wait. If stream is not nil, the wait also ends when the stream is closed.
+// ForRecordOn is ForRecord. If stream is not nil, the wait also ends when the stream is closed.
 func ForRecordOn(sl *core.Slot, ctx context.Context, stream *core.Stream) (final bool, err error) {
 	w, ctxCore := &sl.Drv.Watch, sl.Event.Ctx
 	closings := ctxCore.Closings.Load()
