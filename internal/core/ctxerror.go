@@ -30,8 +30,7 @@ type inRole struct {
 	role string
 }
 
-// Kind names the kind of the object in errors and reports.
-// Kind returns the role.
+// Kind returns the role, which errors and reports name in place of the kind.
 func (r inRole) Kind() string { return r.role }
 
 // WithoutRole returns the object, for drivercall.Describe.
