@@ -162,7 +162,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, waits.WaitEnded(op, iv.stop.Slot, nil, ctx)
+			return 0, waits.Ended(op, iv.stop.Slot, nil, ctx)
 		}
 	}
 }

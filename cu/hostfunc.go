@@ -41,12 +41,12 @@ import "github.com/purecu/purecu/internal/drivercall"
 // queries the driver, f is kept as long as the context.
 func (s *Stream) HostFunc(f func()) error {
 	if s.core() == nil {
-		return drivercall.NilError(hostfunc.HostFuncOp, "stream")
+		return drivercall.NilError(hostfunc.Op, "stream")
 	}
 	if f == nil {
-		return drivercall.About(s.core(), hostfunc.NoHostFuncError(hostfunc.HostFuncOp))
+		return drivercall.About(s.core(), hostfunc.NilError(hostfunc.Op))
 	}
-	sc, err := s.enter(hostfunc.HostFuncOp)
+	sc, err := s.enter(hostfunc.Op)
 	if err != nil {
 		return err
 	}

@@ -309,7 +309,7 @@ func (t *Timeline) Close() error {
 	if first, _ := tc.Close(); first {
 		t.cleanup.Stop()
 		tc.Ctx.Cells.CountTimelines(-1, 1)
-		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, timelines.TimelineClosedError(tc))
+		tc.Ctx.Drv.Watch.EndCounter(&tc.Waits, timelines.ClosedError(tc))
 		for _, sc := range tc.UsedStreams.List() {
 			tc.Mark(sc)
 		}

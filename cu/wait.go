@@ -188,7 +188,7 @@ func waitAll(ctx context.Context, op string, list []awaited, pending int) error 
 		watchAll(list, to)
 		to.Wait(ctx.Done())
 		ended()
-		leaveAll(list, func(sl *core.Slot) error { return waits.WaitEnded(op, sl, nil, ctx) })
+		leaveAll(list, func(sl *core.Slot) error { return waits.Ended(op, sl, nil, ctx) })
 	}
 	errs := drivercall.BatchErrors{Op: op, Items: len(list)}
 	for i := range list {
@@ -250,7 +250,7 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 	if first >= 0 {
 		return first, list[first].err
 	}
-	return -1, waits.WaitEnded(op, list[0].slot, nil, ctx)
+	return -1, waits.Ended(op, list[0].slot, nil, ctx)
 }
 
 // observeDone is called when the program learns that the record is complete.

@@ -101,7 +101,7 @@ func (w *HostFunc) row() *nodeRow { return rowIf(w != nil, hostRow.nodeRow) }
 
 func (w *HostFunc) prepare(c *nodeCall) error {
 	if w.Func == nil {
-		return hostfunc.NoHostFuncError(c.op)
+		return hostfunc.NilError(c.op)
 	}
 	h, number, err := hostfunc.NewNodeFunc(c.gc.Ctx.Drv, w.Func)
 	if err != nil {

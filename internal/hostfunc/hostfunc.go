@@ -32,8 +32,8 @@ func (h *Func) Last(bool) {
 	}
 }
 
-// HostFuncOp is the function of the driver that enqueues a function of the program.
-const HostFuncOp = "cuLaunchHostFunc"
+// Op is the function of the driver that enqueues a function of the program.
+const Op = "cuLaunchHostFunc"
 
 // Enqueue enqueues a function, within a call on the stream.
 func Enqueue(sc *core.Stream, f func()) error {
@@ -53,7 +53,7 @@ func Enqueue(sc *core.Stream, f func()) error {
 	}
 	if err := h.Name(ctx.Drv, call); err != nil {
 		sc.ReleaseCapture()
-		return UnnamedError(HostFuncOp, uintptr(sc.Raw), err)
+		return UnnamedError(Op, uintptr(sc.Raw), err)
 	}
 	defer h.EndCall()
 	c.Keep(h, sc)
@@ -81,7 +81,7 @@ func Enqueue(sc *core.Stream, f func()) error {
 	if o != nil {
 		o.HostFuncDropped(number)
 	}
-	return ctx.CallError(HostFuncOp, uintptr(sc.Raw), res)
+	return ctx.CallError(Op, uintptr(sc.Raw), res)
 }
 
 // observe returns a host function that tells the detector of its calls, and the detector's
@@ -135,7 +135,7 @@ func (h *Func) UsedOn(sc *core.Stream) (noted bool) {
 	return false
 }
 
-// NoHostFuncError returns the error for a nil function.
-func NoHostFuncError(op string) error {
+// NilError returns the error for a nil function.
+func NilError(op string) error {
 	return drivercall.Misuse(op, nil, mistake.ErrNil, "the function is nil: pass the function that the stream has to call")
 }

@@ -25,13 +25,17 @@ func (d *Driver) removeFrom(g *graph.Graph, n *graph.Node) {
 func giveWork(n *graph.Node, w graph.Work) { n.Work, n.Context = w, contextOfWork(w) }
 
 // contextOf returns the context in which a node does its work, or nil if that is the context of the launch.
-func contextOf(n *graph.Node) *context { return n.Context.(*context) }
+func contextOf(n *graph.Node) *context {
+	c, _ := n.Context.(*context)
+	return c
+}
 
 // contextOfWork is contextOf for a node that is given the work.
 func contextOfWork(w graph.Work) *context {
 	switch w := w.(type) {
 	case *graph.Conditional:
-		return w.Context.(*context)
+		c, _ := w.Context.(*context)
+		return c
 	case work:
 		return w.context()
 	}
@@ -127,7 +131,7 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if r != ok {
 		return 0, r
 	}
-	if g.Allocates() || d.conditions.Concern(g) {
+	if g.Allocates() || d.conditions.Concerns(g) {
 		return 0, driver.ResultNotSupported
 	}
 	c := d.copyOf(graphKind, g.Shape, g.References)

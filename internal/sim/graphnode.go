@@ -219,7 +219,7 @@ func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Resu
 		switch {
 		case g.Allocates():
 			return nil, allocating
-		case isNew && g.Owner != nil, d.conditions.Concern(g):
+		case isNew && g.Owner != nil, d.conditions.Concerns(g):
 			return nil, driver.ResultNotSupported
 		}
 		w, cycle := graph.ChildOf(g, g)

@@ -88,7 +88,7 @@ func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 		switch {
 		case watch.Reached(word.Load(), value):
 		case tc.Closed():
-			err = TimelineClosedError(tc)
+			err = ClosedError(tc)
 		case tc.Ctx.Closings.Load() != closings:
 			err = tc.ErrContextClosed()
 		case ctx.Err() != nil:
@@ -112,8 +112,8 @@ func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 	return v.Err
 }
 
-// TimelineClosedError returns the error of a wait whose timeline was closed meanwhile.
-func TimelineClosedError(tc *Timeline) error {
+// ClosedError returns the error of a wait whose timeline was closed meanwhile.
+func ClosedError(tc *Timeline) error {
 	return drivercall.Misuse(WaitOp, tc, mistake.ErrClosed, "the timeline was closed while this call waited for it")
 }
 
@@ -144,7 +144,7 @@ func (tc *Timeline) Load() uint64 { return tc.Word.Load() }
 // ErrClosed returns the error of waits for a closed timeline.
 func (tc *Timeline) ErrClosed() error {
 	if tc.Closed() {
-		return TimelineClosedError(tc)
+		return ClosedError(tc)
 	}
 	return nil
 }

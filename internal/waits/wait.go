@@ -46,7 +46,7 @@ func ForRecordOn(sl *core.Slot, ctx context.Context, stream *core.Stream) (final
 		case ctxCore.Closings.Load() != closings:
 			final, err = false, core.ContextClosedError(sl)
 		case ctx.Err() != nil:
-			final, err = false, WaitEnded("cuEventQuery", sl, stream, ctx)
+			final, err = false, Ended("cuEventQuery", sl, stream, ctx)
 		default:
 			return false, nil
 		}
@@ -73,7 +73,7 @@ func ForRecordOn(sl *core.Slot, ctx context.Context, stream *core.Stream) (final
 	}
 	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
 	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
-		return false, WaitEnded("cuEventQuery", sl, stream, ctx)
+		return false, Ended("cuEventQuery", sl, stream, ctx)
 	}
 	if s.Err == nil {
 		sl.ObserveDone()
@@ -91,9 +91,9 @@ func AddSub(sl *core.Slot, s *watch.Sub, stream *core.Stream) {
 	sl.Drv.Watch.Add(sl, in, s)
 }
 
-// WaitEnded returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
+// Ended returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
 // stream, whose event the program does not know.
-func WaitEnded(op string, sl *core.Slot, stream *core.Stream, ctx context.Context) error {
+func Ended(op string, sl *core.Slot, stream *core.Stream, ctx context.Context) error {
 	if stream != nil {
 		return drivercall.NewError(op, stream, driver.ResultSuccess, drivercall.EndedError(ctx), "the stream's work was not done, and goes on")
 	}

@@ -92,8 +92,8 @@ func (c *Conditional) Chosen(value uint32) int {
 // Conditions are what handles of values stand for.
 type Conditions map[driver.GraphConditionalHandle]*Condition
 
-// Concern reports whether there are handles of values of the whole graph that a graph is part of.
-func (all Conditions) Concern(g *Graph) bool {
+// Concerns reports whether there are handles of values of the whole graph that a graph is part of.
+func (all Conditions) Concerns(g *Graph) bool {
 	whole := g.Outermost()
 	for _, c := range all {
 		if c.Graph == whole {

@@ -27,7 +27,7 @@ type Work interface {
 	Type() Type
 	// Updatable reports whether an update of an executable graph can replace the work by other work of the same type.
 	Updatable(other Work) bool
-	// Replaceable is Updatable for a function that sets the parameters of one node.
+	// Replaceable is Updatable for a function that sets the parameters of one node. other is of the same type.
 	Replaceable(other Work) bool
 	// References returns the references to user objects of the graphs in the work.
 	References() References
