@@ -86,7 +86,8 @@ type copyBatch struct {
 }
 
 func (b *copyBatch) reserve(n int) {
-	b.extents, b.planes, b.regions = make([]memstate.Extent, 0, n), make([]memstate.Planes, 0, 2*n), make([]memstate.Region, 0, 2*n)
+	b.extents, b.planes = make([]memstate.Extent, 0, n), make([]memstate.Planes, 0, 2*n)
+	b.regions = make([]memstate.Region, 0, 2*n)
 	b.apart = n > 1
 }
 

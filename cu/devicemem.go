@@ -48,7 +48,8 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 		return nil, drivercall.BadValue(op, cc, "the size is 0 bytes: ask for at least one")
 	}
 	if old := memstate.Take(cc, memstate.DeviceMemory, 0, size); old != nil {
-		return newDeviceMem(cc, &memstate.Mem{Is: memstate.DeviceMemory, Raw: old.Raw, Size: size, Capacity: old.Capacity}), nil
+		mc := &memstate.Mem{Is: memstate.DeviceMemory, Raw: old.Raw, Size: size, Capacity: old.Capacity}
+		return newDeviceMem(cc, mc), nil
 	}
 	var raw driver.DevicePtr
 	res, own := cc.Allocate(func() (res driver.Result) {

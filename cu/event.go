@@ -308,7 +308,9 @@ func (e *Event) Query() (Status, error) {
 }
 
 // traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
-func traceQuery(o *core.EventOwner, op string, sl *core.Slot, t drivercall.TracedCall, res driver.Result) (Status, error) {
+func traceQuery(
+	o *core.EventOwner, op string, sl *core.Slot, t drivercall.TracedCall, res driver.Result,
+) (Status, error) {
 	defer o.EndCall(sl)
 	t.End(drivercall.TraceEventQuery, sl.Raw, 0, res)
 	return statusOf(o.Event, op, sl, res)

@@ -78,8 +78,8 @@ func (p *EventPool) Acquire(flags ...EventFlags) (Pooled, error) {
 			continue
 		}
 		s := en.State.Load()
-		if next := s&^(eventpool.EntryOne-1) + eventpool.EntryOne + eventpool.EntryInUse; s&(eventpool.EntryInUse|eventpool.EntryBusy) == 0 &&
-			en.State.CompareAndSwap(s, next) {
+		next := s&^(eventpool.EntryOne-1) + eventpool.EntryOne + eventpool.EntryInUse
+		if s&(eventpool.EntryInUse|eventpool.EntryBusy) == 0 && en.State.CompareAndSwap(s, next) {
 			return p.finishAcquire(op, en, next)
 		}
 	}

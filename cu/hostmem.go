@@ -117,7 +117,8 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	case len(b) == 0:
 		return nil, drivercall.BadValue(op, cc, "there are no bytes to register")
 	case flags&^(HostPortable|HostDeviceMap|HostReadOnly) != 0:
-		return nil, drivercall.BadValue(op, cc, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
+		return nil, drivercall.BadValue(op, cc,
+			"the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	mc := &memstate.Mem{Is: registeredMemory, Flags: uint32(flags), Own: b}

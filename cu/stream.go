@@ -112,9 +112,11 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	defer c.leave()
 	switch handle {
 	case 0, driver.CU_STREAM_LEGACY:
-		return nil, drivercall.BadValue(op, cc, fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
+		return nil, drivercall.BadValue(op, cc,
+			fmt.Sprintf("%d stands for the legacy default stream: use gpu.LegacyStream", handle))
 	case driver.CU_STREAM_PER_THREAD:
-		return nil, drivercall.BadValue(op, cc, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
+		return nil, drivercall.BadValue(op, cc,
+			"2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
 	}
 	raw := driver.Stream(handle)
 	of, res := cc.Drv.Table().StreamGetCtx(driver.At{}, raw)

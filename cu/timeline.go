@@ -110,7 +110,8 @@ func (t *Timeline) leave() {
 // In a capture the signal becomes part of the graph, and the graph keeps the timeline. Each launch
 // raises the counter to the same value.
 func (t *Timeline) Signal(s *Stream, value uint64) error {
-	return t.enqueue(timelines.SignalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT, (*driver.Table).StreamWriteValue64)
+	return t.enqueue(timelines.SignalOp, s, value, driver.CU_STREAM_WRITE_VALUE_DEFAULT,
+		(*driver.Table).StreamWriteValue64)
 }
 
 // Block makes the stream wait on the GPU until the counter has reached value (cuStreamWaitValue64
@@ -133,7 +134,8 @@ func (t *Timeline) Block(s *Stream, value uint64) error {
 
 // enqueue makes a driver call that enqueues work with the counter on a stream.
 func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
-	call func(t *driver.Table, at driver.At, s driver.Stream, p driver.DevicePtr, value uint64, flags uint32) driver.Result) error {
+	call func(t *driver.Table, at driver.At, s driver.Stream, p driver.DevicePtr, v uint64, flags uint32) driver.Result,
+) error {
 	switch {
 	case t == nil || t.core == nil:
 		return drivercall.NilError(op, "timeline")

@@ -191,8 +191,8 @@ func (p Process) pairs(op string, gpus map[cu.UUID]cu.UUID) ([]driver.Checkpoint
 	var pairs []driver.CheckpointGpuPair
 	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b cu.UUID) int { return bytes.Compare(a[:], b[:]) }) {
 		if old == (cu.UUID{}) || gpus[old] == (cu.UUID{}) {
-			return nil, drivercall.BadValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
-				"check the error of Device.UUID", p.pid, old, gpus[old]))
+			return nil, drivercall.BadValue(op, nil, fmt.Sprintf("process %d: %v is mapped to %v, "+
+				"and no GPU has a UUID of zeros: check the error of Device.UUID", p.pid, old, gpus[old]))
 		}
 		pairs = append(pairs, driver.CheckpointGpuPair{OldUuid: driver.UUID(old), NewUuid: driver.UUID(gpus[old])})
 	}

@@ -29,8 +29,8 @@ func NewEventFromEGLSync(c *cu.Context, sync uintptr, flags cu.EventFlags) (*cu.
 	if err := core.CheckEventFlags(uint32(flags)); err != nil {
 		return nil, drivercall.About(cc, err)
 	}
-	return nil, drivercall.NewError(op, core.StandIn{ItsKind: "EGLSync", Raw: sync, Ctx: cc}, cu.ResultNotSupported, errEGL,
-		"wait for it by eglClientWaitSync before enqueueing what depends on it")
+	return nil, drivercall.NewError(op, core.StandIn{ItsKind: "EGLSync", Raw: sync, Ctx: cc},
+		cu.ResultNotSupported, errEGL, "wait for it by eglClientWaitSync before enqueueing what depends on it")
 }
 
 // errEGL is behind the error for all that concerns EGL.

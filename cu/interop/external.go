@@ -114,7 +114,9 @@ func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
 		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
 	}
 	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
-	ext, res, own := core.Allocated(cc, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
+	ext, res, own := core.Allocated(cc, func() (driver.ExternalMemory, driver.Result) {
+		return t.ImportExternalMemory(at, desc)
+	})
 	passed.taken(drivercall.TookEffect(res))
 	if res != driver.ResultSuccess {
 		return nil, own.Explain(cc.CallError(op, h.Handle, res))
@@ -155,7 +157,8 @@ func passHandle(op string, file bool, handle uintptr, name string) (*passedHandl
 	p := &passedHandle{words: [2]uint64{uint64(handle)}, file: file}
 	switch {
 	case handle != 0 && name != "", file && name != "":
-		return nil, drivercall.BadValue(op, nil, "there is a name beside the handle: pass one of them, and only the handle of a file")
+		return nil, drivercall.BadValue(op, nil,
+			"there is a name beside the handle: pass one of them, and only the handle of a file")
 	case file && handle > math.MaxInt32:
 		return nil, drivercall.BadValue(op, nil, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
 	case file:

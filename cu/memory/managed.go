@@ -126,11 +126,13 @@ func (f AttachFlags) String() string {
 	return valuename.OfFlags(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true,
-	Managed: true}, MemoryFuncs: &memstate.MemoryFuncs{
-	Name: "managed memory",
-	Free: (*memstate.Mem).FreeDevice,
-}}
+var managedMemory = memstate.MemoryKind{
+	MemoryTraits: memstate.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true, Managed: true},
+	MemoryFuncs: &memstate.MemoryFuncs{
+		Name: "managed memory",
+		Free: (*memstate.Mem).FreeDevice,
+	},
+}
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
 // the host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of
@@ -151,7 +153,8 @@ func AllocManaged(c *cu.Context, size uint64, flags AttachFlags) (*cu.HostMem, e
 		return nil, drivercall.BadValue(op, cc,
 			fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
 	case flags != AttachGlobal && flags != AttachHost:
-		return nil, drivercall.BadValue(op, cc, "the flags are "+flags.String()+": use memory.AttachGlobal or memory.AttachHost")
+		return nil, drivercall.BadValue(op, cc,
+			"the flags are "+flags.String()+": use memory.AttachGlobal or memory.AttachHost")
 	}
 	if err := canManage(cc, op, "use Context.AllocHost, and copy the memory"); err != nil {
 		return nil, err

@@ -82,8 +82,8 @@ func (o *PoolOptions) props(op string, c *core.Context) (driver.MemPoolProps, er
 	switch o.Kind {
 	case PoolDevice:
 		if o.Location != (Location{}) {
-			return p, drivercall.BadValue(op, c, "Location is "+o.Location.String()+", and device memory is always of the context's "+
-				"device: leave Location zero, or choose another Kind")
+			return p, drivercall.BadValue(op, c, "Location is "+o.Location.String()+
+				", and device memory is always of the context's device: leave Location zero, or choose another Kind")
 		}
 		p.Location = memstate.DeviceLocation(c.Dev)
 	case PoolPinned:

@@ -28,11 +28,14 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Tracked: true}, MemoryFuncs: &memstate.MemoryFuncs{
-	Name:     "virtual memory",
-	Unshared: "the memory is virtual: use memory.Physical.Export, or Context.Alloc",
-	Free:     func(mc *memstate.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },
-}}
+var virtualMemory = memstate.MemoryKind{
+	MemoryTraits: memstate.MemoryTraits{Tracked: true},
+	MemoryFuncs: &memstate.MemoryFuncs{
+		Name:     "virtual memory",
+		Unshared: "the memory is virtual: use memory.Physical.Export, or Context.Alloc",
+		Free:     func(mc *memstate.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },
+	},
+}
 
 // virtualCore is a range of addresses, with the memory that is mapped there.
 type virtualCore struct {

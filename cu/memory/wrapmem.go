@@ -77,12 +77,14 @@ var (
 			Unshared: unsharedWrapped,
 		},
 	}
-	wrappedManaged = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Everywhere: true, Tracked: true, Managed: true,
-		Others: true, Wrapped: true}, MemoryFuncs: &memstate.MemoryFuncs{
-		Name:     "memory of other code",
-		Free:     (*memstate.Mem).FreeByEnd,
-		Unshared: unsharedWrapped,
-	}}
+	wrappedManaged = memstate.MemoryKind{
+		MemoryTraits: memstate.MemoryTraits{Everywhere: true, Tracked: true, Managed: true, Others: true, Wrapped: true},
+		MemoryFuncs: &memstate.MemoryFuncs{
+			Name:     "memory of other code",
+			Free:     (*memstate.Mem).FreeByEnd,
+			Unshared: unsharedWrapped,
+		},
+	}
 )
 
 const unsharedWrapped = "other code has allocated the memory: " +
@@ -150,8 +152,8 @@ func wrappable(c *core.Context, addr uint64) (PointerInfo, error) {
 		return info, drivercall.NewError(wrapOp, c, cu.ResultInvalidValue, errUnknownMem,
 			fmt.Sprintf("pass the address of memory that is allocated, and of this driver, instead of %#x", addr))
 	case info.Type == TypeHost:
-		return info, drivercall.BadValue(wrapOp, c, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
-			"or let package cu allocate it by Context.AllocHost", addr))
+		return info, drivercall.BadValue(wrapOp, c, fmt.Sprintf("the memory at %#x is of the host: "+
+			"copy it from there as bytes, or let package cu allocate it by Context.AllocHost", addr))
 	case info.Managed:
 		return info, nil
 	case info.Context != 0 && info.Context != uintptr(c.Raw):

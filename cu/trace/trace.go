@@ -49,8 +49,9 @@ const (
 // String returns the name of the C function that makes the operation most often. An event that was
 // opened counts as created, and a cooperative launch as a launch.
 func (op Op) String() string {
-	names := [...]string{"", "cuEventCreate", "cuEventRecord", "cuEventDestroy", "cuEventSynchronize", "cuEventQuery", "cuStreamCreate",
-		"cuStreamDestroy", "cuStreamWaitEvent", "cuStreamSynchronize", "cuStreamQuery", "cuLaunchKernel", "cuGraphLaunch"}
+	names := [...]string{"", "cuEventCreate", "cuEventRecord", "cuEventDestroy", "cuEventSynchronize", "cuEventQuery",
+		"cuStreamCreate", "cuStreamDestroy", "cuStreamWaitEvent", "cuStreamSynchronize", "cuStreamQuery",
+		"cuLaunchKernel", "cuGraphLaunch"}
 	if op == 0 || int(op) >= len(names) {
 		return "Op(" + strconv.Itoa(int(op)) + ")"
 	}
@@ -131,9 +132,10 @@ func AddCalls(d *cu.Driver, t CallTracer) (remove func()) {
 	if dc == nil || t == nil {
 		return func() {}
 	}
-	mine := new(drivercall.CallTracer(func(op drivercall.TraceOp, e driver.Event, s driver.Stream, c drivercall.ReturnedCall) {
+	tell := func(op drivercall.TraceOp, e driver.Event, s driver.Stream, c drivercall.ReturnedCall) {
 		t(Call{Operation: operation(op, e, s), Start: c.Start, Duration: c.Took, Result: c.Result})
-	}))
+	}
+	mine := new(drivercall.CallTracer(tell))
 	dc.ChangeTracers(func(l *drivercall.Tracers) { l.Calls = append(l.Calls, mine) })
 	return func() {
 		dc.ChangeTracers(func(l *drivercall.Tracers) { l.Calls = drivercall.Without(l.Calls, mine) })

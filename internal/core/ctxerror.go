@@ -131,7 +131,8 @@ func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) 
 		e.Err = mistake.ErrContextPoisoned
 		e.Detail = p.Op + " was the first to report it"
 		if !e.Brief {
-			e.Detail = drivercall.Join(e.Detail+", for work that was enqueued earlier", drivercall.Join(c.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail))
+			e.Detail = drivercall.Join(e.Detail+", for work that was enqueued earlier",
+				drivercall.Join(c.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail))
 		}
 		if p.Res != e.Result {
 			e.Detail = drivercall.Join(e.Detail, "the first error was "+p.Res.Error())

@@ -85,7 +85,9 @@ func (c *Context) observeEnd(e driver.Event) {
 // DestroyEvent destroys a CUevent.
 func (c *Context) DestroyEvent(e driver.Event, at driver.At) error {
 	c.observeEnd(e)
-	res := c.Drv.Destroying(drivercall.TraceEventDestroy, e, 0, func() driver.Result { return c.Drv.Table().EventDestroy(at, e) })
+	res := c.Drv.Destroying(drivercall.TraceEventDestroy, e, 0, func() driver.Result {
+		return c.Drv.Table().EventDestroy(at, e)
+	})
 	if res != driver.ResultSuccess {
 		return c.BackgroundError("cuEventDestroy", uintptr(e), res)
 	}

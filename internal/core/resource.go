@@ -175,10 +175,11 @@ func (r *Resource) CloseOwned(method string, cleanup runtime.Cleanup) error {
 	return err
 }
 
-// LaterError is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
-// refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
+// LaterError is the error of a method that closes an object, if it must not wait for the object's work, or if the
+// driver refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
 func LaterError(method string, of drivercall.Named, err error, when string) error {
-	return drivercall.NewError(method, of, driver.ResultNotPermitted, err, "the "+of.Kind()+" is closed, and is destroyed "+when)
+	return drivercall.NewError(method, of, driver.ResultNotPermitted, err,
+		"the "+of.Kind()+" is closed, and is destroyed "+when)
 }
 
 // AfterFreeing says when a deferred object is destroyed.
@@ -229,7 +230,8 @@ func (r *Resource) keepForever(err error) error {
 
 // KeptError returns the error that the leak hook gets about an object that is never destroyed.
 func KeptError(kind string, handle uintptr, err error) error {
-	return &cuerror.Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
+	return &cuerror.Error{Op: "Close", Handle: handle, Err: err,
+		Detail: "the " + kind + " is not freed: the GPU may still use it"}
 }
 
 // UsedOn notes a stream before work that uses the object is enqueued on it: see StreamSet.

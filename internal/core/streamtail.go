@@ -81,7 +81,8 @@ func (t *Tail) Last(bool) {
 // freeTail destroys a CUstream that was its own tail. The leak hook gets the error.
 func (sc *Stream) freeTail() {
 	if op, res := sc.destroyRaw(BackgroundAt()); res != driver.ResultSuccess {
-		sc.Ctx.Drv.Leak(drivercall.LeakReport{Kind: sc.Kind(), Handle: sc.Handle(), Err: sc.Ctx.BackgroundError(op, sc.Handle(), res)})
+		err := sc.Ctx.BackgroundError(op, sc.Handle(), res)
+		sc.Ctx.Drv.Leak(drivercall.LeakReport{Kind: sc.Kind(), Handle: sc.Handle(), Err: err})
 	}
 }
 

@@ -100,7 +100,8 @@ func (s *WatchSource) Trace(items []watch.Item, answers []watch.Answer) {
 	drivercall.EachDespitePanic(len(items), func(i int) {
 		sl := items[i].(*Slot)
 		defer sl.EndCall()
-		s.Drv.Trace(drivercall.TraceEventQuery, sl.Raw, 0).Done(drivercall.TraceEventQuery, sl.Raw, 0, driver.Result(answers[i]))
+		t := s.Drv.Trace(drivercall.TraceEventQuery, sl.Raw, 0)
+		t.Done(drivercall.TraceEventQuery, sl.Raw, 0, driver.Result(answers[i]))
 	})
 }
 
@@ -215,7 +216,8 @@ func (o *ContextOwner) EndWaits() {
 
 // EventClosedError returns the error of a wait whose event was closed meanwhile.
 func EventClosedError(sl *Slot) error {
-	return drivercall.Misuse("cuEventQuery", sl.Event, mistake.ErrClosed, "the event was closed while this call waited for it")
+	return drivercall.Misuse("cuEventQuery", sl.Event, mistake.ErrClosed,
+		"the event was closed while this call waited for it")
 }
 
 // StreamClosedError returns the error of a wait whose stream was closed meanwhile.

@@ -25,7 +25,8 @@ func CallUntil[T any](ctx context.Context, op, detail string, f func() (T, error
 	}
 	returned := make(chan result)
 	go func() {
-		r := result{err: &cuerror.Error{Op: op, Err: ErrGoexit, Detail: "a software driver or a tracer called runtime.Goexit"}}
+		r := result{err: &cuerror.Error{Op: op, Err: ErrGoexit,
+			Detail: "a software driver or a tracer called runtime.Goexit"}}
 		defer func() {
 			select {
 			case returned <- r:

@@ -76,8 +76,8 @@ func (cfg *Config) exceededLimit(ctx *core.Context) string {
 	if d := ExceededDimension(ctx, cfg.Grid, cfg.Block); d != "" {
 		return d
 	}
-	return "the block has more threads, or more shared memory, than the kernel or the device allows, or does not have the " +
-		"size that the kernel prescribes (.reqntid): call SuggestBlockSize, and raise " +
+	return "the block has more threads, or more shared memory, than the kernel or the device allows, or does not have " +
+		"the size that the kernel prescribes (.reqntid): call SuggestBlockSize, and raise " +
 		"FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
 

@@ -143,7 +143,9 @@ type LoadedModule struct {
 }
 
 // ReadImage reads a file with GPU code, and loads it.
-func ReadImage[T any](op string, of drivercall.Named, path string, load func(image []byte) (T, error)) (loaded T, err error) {
+func ReadImage[T any](
+	op string, of drivercall.Named, path string, load func(image []byte) (T, error),
+) (loaded T, err error) {
 	image, err := codeimage.Read(path)
 	if err != nil {
 		return loaded, drivercall.NewError(op, of, driver.ResultFileNotFound, err,
@@ -165,11 +167,14 @@ func FreeVariable(mc *memstate.Mem, at driver.At) (string, driver.Result) {
 }
 
 // ModuleVariable is a variable of a module.
-var ModuleVariable = memstate.MemoryKind{MemoryTraits: memstate.MemoryTraits{Others: true}, MemoryFuncs: &memstate.MemoryFuncs{
-	Name:     "device memory",
-	Free:     FreeVariable,
-	Unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
-}}
+var ModuleVariable = memstate.MemoryKind{
+	MemoryTraits: memstate.MemoryTraits{Others: true},
+	MemoryFuncs: &memstate.MemoryFuncs{
+		Name:     "device memory",
+		Free:     FreeVariable,
+		Unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
+	},
+}
 
 // ManagedVariable is owned by a module of its library.
 var ManagedVariable = memstate.MemoryKind{

@@ -273,7 +273,9 @@ func (mc *Mem) UsedOnAll(set *core.StreamSet) {
 
 // FailAlloc returns the error of core.Context.CallError for an allocation, with the size if there is too little memory. A handle of 0
 // stands for the context.
-func FailAlloc(c *core.Context, op string, handle uintptr, size uint64, res driver.Result, own *core.Collection) *cuerror.Error {
+func FailAlloc(
+	c *core.Context, op string, handle uintptr, size uint64, res driver.Result, own *core.Collection,
+) *cuerror.Error {
 	if handle == 0 {
 		handle = uintptr(c.Raw)
 	}
@@ -360,7 +362,8 @@ func BetweenHost(op string, d, r *Region) error {
 	if err := CheckEnds(op, d, r); err != nil {
 		return err
 	}
-	return drivercall.BadValue(op, core.InRole("destination", d.Mem), "both are host memory: use Go's copy on the slices of View")
+	return drivercall.BadValue(op, core.InRole("destination", d.Mem),
+		"both are host memory: use Go's copy on the slices of View")
 }
 
 // Mapped returns an error if bytes of virtual memory are not mapped.
@@ -405,8 +408,8 @@ func (mc *Mem) Fits(op string, n int, off int64) error {
 
 // TooSmall returns the error for a copy to memory that is too small.
 func TooSmall(op string, from, to uint64) error {
-	return drivercall.BadValue(op, nil, fmt.Sprintf("%d bytes do not fit into %d: copy a Span of them, or use larger memory",
-		from, to))
+	return drivercall.BadValue(op, nil, fmt.Sprintf(
+		"%d bytes do not fit into %d: copy a Span of them, or use larger memory", from, to))
 }
 
 // LegacyCall makes a call of the driver that the driver treats as work on the legacy default stream.

@@ -65,7 +65,8 @@ func supported(c *core.Context) error {
 	can, res := c.Drv.Table().DeviceGetAttribute(driver.At{}, attribute, c.Dev)
 	switch {
 	case res == driver.ResultInvalidValue:
-		return drivercall.BadValue(op, c, "the driver does not know whether streams can use counters in memory: use events instead")
+		return drivercall.BadValue(op, c,
+			"the driver does not know whether streams can use counters in memory: use events instead")
 	case res != driver.ResultSuccess:
 		return c.Drv.ResultError(op, 0, res)
 	case can == 0:
@@ -106,7 +107,8 @@ func Probe(c *core.Context) (driver.Event, error) {
 	if probe != 0 {
 		return probe, nil
 	}
-	e, err := c.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, core.BackgroundAt()) // without the lock, because tracers are called
+	// The event is created without the lock, because tracers are called.
+	e, err := c.CreateEvent(driver.CU_EVENT_DISABLE_TIMING, core.BackgroundAt())
 	if err != nil {
 		return 0, err
 	}

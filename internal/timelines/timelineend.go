@@ -249,7 +249,8 @@ func (tc *Timeline) WaitAndFree() error {
 // KeepForever reports the timeline as leaked. Its cell is never used again, as the GPU may still write to
 // it.
 func (tc *Timeline) KeepForever(err error) {
-	tc.Ctx.Drv.Leak(drivercall.LeakReport{Kind: tc.Kind(), Handle: tc.Handle(), Err: core.KeptError(tc.Kind(), tc.Handle(), err)})
+	tc.Ctx.Drv.Leak(drivercall.LeakReport{Kind: tc.Kind(), Handle: tc.Handle(),
+		Err: core.KeptError(tc.Kind(), tc.Handle(), err)})
 }
 
 // Mapped returns a cell's address for work on a stream.

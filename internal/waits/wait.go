@@ -95,9 +95,11 @@ func AddSub(sl *core.Slot, s *watch.Sub, stream *core.Stream) {
 // stream, whose event the program does not know.
 func Ended(op string, sl *core.Slot, stream *core.Stream, ctx context.Context) error {
 	if stream != nil {
-		return drivercall.NewError(op, stream, driver.ResultSuccess, drivercall.EndedError(ctx), "the stream's work was not done, and goes on")
+		return drivercall.NewError(op, stream, driver.ResultSuccess, drivercall.EndedError(ctx),
+			"the stream's work was not done, and goes on")
 	}
-	return drivercall.NewError(op, sl.Event, driver.ResultSuccess, drivercall.EndedError(ctx), "the event's record was still pending")
+	return drivercall.NewError(op, sl.Event, driver.ResultSuccess, drivercall.EndedError(ctx),
+		"the event's record was still pending")
 }
 
 // MarkSlot records an event of the library on the stream, and returns its slot, on which it counts a

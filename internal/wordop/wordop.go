@@ -76,8 +76,9 @@ func (o *Op) Check(op string, i int, of core.Member) error {
 	case m.Raw == 0:
 		return drivercall.Misuse(op, m, memstate.ErrUnmapped, "allocate it with HostDeviceMap")
 	case o.region.Size != size || uint64(o.region.Addr())%size != 0:
-		return drivercall.BadValue(op, m, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
-			"and got %d bytes at %#x", i, size, o.region.Size, uint64(o.region.Addr())))
+		return drivercall.BadValue(op, m, fmt.Sprintf("operation %d is for %d bytes "+
+			"at an address that is a multiple of %[2]d, and got %d bytes at %#x",
+			i, size, o.region.Size, uint64(o.region.Addr())))
 	case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
 		return drivercall.BadValue(op, of,
 			fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
