@@ -1,4 +1,4 @@
-package main
+package cheader
 
 import (
 	"errors"
@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// evaluate computes an integer constant expression as C does, in 64 bits. lookup returns the value
+// Evaluate computes an integer constant expression as C does, in 64 bits. lookup returns the value
 // of a name. A parenthesis around a type name is a cast. Casts have no effect, because the values
 // that the headers cast are small.
-func evaluate(toks []token, lookup func(name string) (int64, bool)) (int64, error) {
+func Evaluate(toks []Token, lookup func(name string) (int64, bool)) (int64, error) {
 	e := evaluator{toks: toks, lookup: lookup}
 	v := e.binary(1)
 	if e.err == nil && e.pos < len(toks) {
@@ -20,7 +20,7 @@ func evaluate(toks []token, lookup func(name string) (int64, bool)) (int64, erro
 }
 
 type evaluator struct {
-	toks   []token
+	toks   []Token
 	pos    int
 	depth  int
 	lookup func(string) (int64, bool)
@@ -36,11 +36,11 @@ func (e *evaluator) fail(format string, args ...any) int64 {
 	return 0
 }
 
-func (e *evaluator) peek() token {
+func (e *evaluator) peek() Token {
 	if e.pos < len(e.toks) {
 		return e.toks[e.pos]
 	}
-	return token{}
+	return Token{}
 }
 
 // precedence lists the binary operators, weakest first.
@@ -119,11 +119,11 @@ func (e *evaluator) apply(op string, a, b int64) int64 {
 	}
 }
 
-// maxDepth limits nesting, so that a malformed header cannot exhaust the stack.
-const maxDepth = 200
+// MaxDepth limits nesting, so that a malformed header cannot exhaust the stack.
+const MaxDepth = 200
 
 func (e *evaluator) unary() int64 {
-	if e.depth++; e.depth > maxDepth {
+	if e.depth++; e.depth > MaxDepth {
 		return e.fail("expression is nested too deeply")
 	}
 	defer func() { e.depth-- }()
