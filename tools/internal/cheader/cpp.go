@@ -32,7 +32,7 @@ func NewPreprocessor(errs *ErrorList, predefined ...string) *Preprocessor {
 		if !found {
 			value = "1"
 		}
-		p.define(&Macro{name: name, Body: []Token{{kind: tNumber, text: value}}})
+		p.define(&Macro{name: name, Body: []Token{{kind: tNumber, Text: value}}})
 	}
 	return p
 }
@@ -93,12 +93,12 @@ func (p *Preprocessor) directive(line []Token, groups *[]group, active bool) {
 	bad := func(format string, a ...any) { p.errs.Add(d.file, d.line, format, a...) }
 	top := func() *group {
 		if len(*groups) == 0 {
-			bad("#%s without #if", d.text)
+			bad("#%s without #if", d.Text)
 			return nil
 		}
 		return &(*groups)[len(*groups)-1]
 	}
-	switch d.text {
+	switch d.Text {
 	case "if", "ifdef", "ifndef":
 		on := active && p.condition(d, args)
 		*groups = append(*groups, group{line: d.line, active: on, taken: on, parent: active})
@@ -127,7 +127,7 @@ func (p *Preprocessor) directive(line []Token, groups *[]group, active bool) {
 		}
 	case "undef":
 		if active && len(args) > 0 {
-			delete(p.Macros, args[0].text)
+			delete(p.Macros, args[0].Text)
 		}
 	case "error":
 		if active {
@@ -136,19 +136,19 @@ func (p *Preprocessor) directive(line []Token, groups *[]group, active bool) {
 	case "include", "pragma", "line", "warning":
 	default:
 		if active {
-			bad("unknown directive #%s", d.text)
+			bad("unknown directive #%s", d.Text)
 		}
 	}
 }
 
 // condition evaluates the controlling expression of d.
 func (p *Preprocessor) condition(d Token, args []Token) bool {
-	if d.text == "ifdef" || d.text == "ifndef" {
+	if d.Text == "ifdef" || d.Text == "ifndef" {
 		if len(args) != 1 || args[0].kind != tIdent {
-			p.errs.Add(d.file, d.line, "#%s wants one name", d.text)
+			p.errs.Add(d.file, d.line, "#%s wants one name", d.Text)
 			return false
 		}
-		return (p.Macros[args[0].text] != nil) == (d.text == "ifdef")
+		return (p.Macros[args[0].Text] != nil) == (d.Text == "ifdef")
 	}
 	var ready []Token
 	for i := 0; i < len(args); i++ {
@@ -166,10 +166,10 @@ func (p *Preprocessor) condition(d Token, args []Token) bool {
 			return false
 		}
 		value := "0"
-		if p.Macros[args[j].text] != nil {
+		if p.Macros[args[j].Text] != nil {
 			value = "1"
 		}
-		ready = append(ready, Token{kind: tNumber, text: value, file: d.file, line: d.line})
+		ready = append(ready, Token{kind: tNumber, Text: value, file: d.file, line: d.line})
 		if i = j; paren {
 			i++
 		}
@@ -177,7 +177,7 @@ func (p *Preprocessor) condition(d Token, args []Token) bool {
 	// A name that is not a macro counts as zero, as in C.
 	v, err := Evaluate(p.Expand(ready), func(string) (int64, bool) { return 0, true })
 	if err != nil {
-		p.errs.Add(d.file, d.line, "#%s: %v", d.text, err)
+		p.errs.Add(d.file, d.line, "#%s: %v", d.Text, err)
 	}
 	return v != 0
 }
@@ -187,7 +187,7 @@ func (p *Preprocessor) parseDefine(d Token, args []Token) {
 		p.errs.Add(d.file, d.line, "#define wants a name")
 		return
 	}
-	m := &Macro{name: args[0].text, Line: d.line, File: d.file, Body: args[1:]}
+	m := &Macro{name: args[0].Text, Line: d.line, File: d.file, Body: args[1:]}
 	if len(m.Body) > 0 && m.Body[0].is("(") && m.Body[0].glue {
 		m.IsFunc = true
 		end := slices.IndexFunc(m.Body, func(t Token) bool { return t.is(")") })
@@ -197,7 +197,7 @@ func (p *Preprocessor) parseDefine(d Token, args []Token) {
 		}
 		for i, t := range m.Body[1:end] {
 			if i%2 == 0 && t.kind == tIdent {
-				m.params = append(m.params, t.text)
+				m.params = append(m.params, t.Text)
 			} else if i%2 == 0 || !t.is(",") {
 				p.errs.Add(d.file, d.line, "macro %s: malformed parameter list", m.name)
 				return
@@ -221,8 +221,8 @@ func (p *Preprocessor) Expand(toks []Token) []Token {
 	for len(work) > 0 {
 		t := work[len(work)-1]
 		work = work[:len(work)-1]
-		m := p.Macros[t.text]
-		if t.kind != tIdent || m == nil || slices.Contains(t.hide, t.text) {
+		m := p.Macros[t.Text]
+		if t.kind != tIdent || m == nil || slices.Contains(t.hide, t.Text) {
 			out = append(out, t)
 			continue
 		}
@@ -239,7 +239,7 @@ func (p *Preprocessor) Expand(toks []Token) []Token {
 				continue
 			}
 			if len(args) != len(m.params) && (len(m.params) != 0 || len(args) != 1 || len(args[0]) != 0) {
-				p.errs.Add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.text, len(m.params),
+				p.errs.Add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.Text, len(m.params),
 					len(args))
 				return out
 			}
@@ -247,7 +247,7 @@ func (p *Preprocessor) Expand(toks []Token) []Token {
 		}
 		repl := p.substitute(m, args)
 		if p.spent += len(repl); p.spent > maxExpansion {
-			p.errs.Add(t.file, t.line, "macro %s: the macros make too many tokens", t.text)
+			p.errs.Add(t.file, t.line, "macro %s: the macros make too many tokens", t.Text)
 		}
 		hide := append(slices.Clip(t.hide), m.name)
 		for i := range slices.Backward(repl) {
@@ -304,12 +304,12 @@ func (p *Preprocessor) substitute(m *Macro, args [][]Token) []Token {
 		if t.is("##") && len(out) > 0 && i+1 < len(m.Body) {
 			i++
 			right := []Token{m.Body[i]}
-			if k := slices.Index(m.params, m.Body[i].text); k >= 0 {
+			if k := slices.Index(m.params, m.Body[i].Text); k >= 0 {
 				right = args[k]
 			}
 			if len(right) > 0 {
 				left := &out[len(out)-1]
-				left.text += right[0].text
+				left.Text += right[0].Text
 				left.hide = nil
 				out = append(out, right[1:]...)
 			}
@@ -317,7 +317,7 @@ func (p *Preprocessor) substitute(m *Macro, args [][]Token) []Token {
 		}
 		k := -1
 		if t.kind == tIdent {
-			k = slices.Index(m.params, t.text)
+			k = slices.Index(m.params, t.Text)
 		}
 		switch {
 		case k < 0:
@@ -334,7 +334,7 @@ func (p *Preprocessor) substitute(m *Macro, args [][]Token) []Token {
 func joinTokens(toks []Token) string {
 	words := make([]string, len(toks))
 	for i, t := range toks {
-		words[i] = t.text
+		words[i] = t.Text
 	}
 	return strings.Join(words, " ")
 }

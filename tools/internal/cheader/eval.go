@@ -14,7 +14,7 @@ func Evaluate(toks []Token, lookup func(name string) (int64, bool)) (int64, erro
 	e := evaluator{toks: toks, lookup: lookup}
 	v := e.binary(1)
 	if e.err == nil && e.pos < len(toks) {
-		e.fail("unexpected %q in expression", toks[e.pos].text)
+		e.fail("unexpected %q in expression", toks[e.pos].Text)
 	}
 	return v, e.err
 }
@@ -54,12 +54,12 @@ func (e *evaluator) binary(level int) int64 {
 	v := e.unary()
 	for e.err == nil {
 		op := e.peek()
-		prec := precedence[op.text]
+		prec := precedence[op.Text]
 		if op.kind != tPunct || prec == 0 || prec < level {
 			break
 		}
 		e.pos++
-		v = e.apply(op.text, v, e.binary(prec+1))
+		v = e.apply(op.Text, v, e.binary(prec+1))
 	}
 	return v
 }
@@ -131,7 +131,7 @@ func (e *evaluator) unary() int64 {
 	e.pos++
 	switch {
 	case t.kind == tNumber:
-		return e.number(t.text)
+		return e.number(t.Text)
 	case t.is("-"):
 		return -e.unary()
 	case t.is("+"):
@@ -154,10 +154,10 @@ func (e *evaluator) unary() int64 {
 		e.pos++
 		return v
 	case t.kind == tIdent:
-		if v, ok := e.lookup(t.text); ok {
+		if v, ok := e.lookup(t.Text); ok {
 			return v
 		}
-		return e.fail("%s: %w", t.text, errNotConstant)
+		return e.fail("%s: %w", t.Text, errNotConstant)
 	}
 	return e.fail("%w", errNotConstant)
 }
@@ -168,7 +168,7 @@ func (e *evaluator) skipCast() bool {
 	if i >= len(e.toks) || e.toks[i].kind != tIdent {
 		return false
 	}
-	if _, known := e.lookup(e.toks[i].text); known {
+	if _, known := e.lookup(e.toks[i].Text); known {
 		return false
 	}
 	for i++; i < len(e.toks) && (e.toks[i].kind == tIdent || e.toks[i].is("*")); i++ {

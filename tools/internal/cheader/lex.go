@@ -16,7 +16,7 @@ const (
 // A Token is one preprocessing token of a C header.
 type Token struct {
 	kind kind
-	text string
+	Text string
 	file string
 	line int
 	bol  bool   // first token of its logical line
@@ -28,7 +28,7 @@ type Token struct {
 
 // is reports whether t is this punctuator or identifier.
 func (t Token) is(text string) bool {
-	return (t.kind == tPunct || t.kind == tIdent) && t.text == text
+	return (t.kind == tPunct || t.kind == tIdent) && t.Text == text
 }
 
 // written returns the name in the source that t came from.
@@ -36,7 +36,7 @@ func (t Token) written() string {
 	if t.orig != "" {
 		return t.orig
 	}
-	return t.text
+	return t.Text
 }
 
 // puncts are the punctuators of more than one character, longest first.
@@ -97,7 +97,7 @@ func (l *lexer) next() bool {
 }
 
 func (l *lexer) emit(k kind, text string, line int, glue bool) {
-	l.toks = append(l.toks, Token{kind: k, text: text, file: l.file, line: line, bol: l.bol, glue: glue, doc: l.doc})
+	l.toks = append(l.toks, Token{kind: k, Text: text, file: l.file, line: line, bol: l.bol, glue: glue, doc: l.doc})
 	l.bol, l.doc = false, ""
 }
 

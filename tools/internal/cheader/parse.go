@@ -79,7 +79,7 @@ func (p *parser) at(i int) Token {
 	if p.pos+i < len(p.toks) {
 		return p.toks[p.pos+i]
 	}
-	t := Token{kind: tEOF, text: "end of file"}
+	t := Token{kind: tEOF, Text: "end of file"}
 	if n := len(p.toks); n > 0 {
 		t.file, t.line = p.toks[n-1].file, p.toks[n-1].line
 	}
@@ -102,7 +102,7 @@ func (p *parser) accept(text string) bool {
 
 func (p *parser) expect(text string) {
 	if !p.accept(text) {
-		p.fail("expected %q, found %q", text, p.peek().text)
+		p.fail("expected %q, found %q", text, p.peek().Text)
 	}
 }
 
@@ -145,7 +145,7 @@ func (p *parser) declaration() {
 		p.attributes()
 		switch {
 		case name.kind != tIdent:
-			p.fail("expected a name, found %q", p.peek().text)
+			p.fail("expected a name, found %q", p.peek().Text)
 		case isTypedef:
 			p.typedef(name, typ)
 		case typ.Shape == ShapeFunc:
@@ -159,7 +159,7 @@ func (p *parser) declaration() {
 			}
 		default:
 			p.pos = start
-			p.fail("declaration of %q is neither a type nor a function", name.text)
+			p.fail("declaration of %q is neither a type nor a function", name.Text)
 		}
 		if !p.accept(",") {
 			break
@@ -203,21 +203,21 @@ func (p *parser) skipBraces() {
 }
 
 func (p *parser) typedef(name Token, typ *Type) {
-	if old := p.Typedefs[name.text]; old != nil && p.Signature(old) != p.Signature(typ) {
-		p.errs.Add(name.file, name.line, "typedef %s differs from its earlier declaration", name.text)
+	if old := p.Typedefs[name.Text]; old != nil && p.Signature(old) != p.Signature(typ) {
+		p.errs.Add(name.file, name.line, "typedef %s differs from its earlier declaration", name.Text)
 		return
 	}
-	p.Typedefs[name.text] = typ
+	p.Typedefs[name.Text] = typ
 	if typ.Shape == ShapeEnum {
 		for _, e := range p.Enums {
 			if e.Type == typ && strings.HasPrefix(e.Name, "enum ") {
-				e.Name = name.text
+				e.Name = name.Text
 			}
 		}
 	}
-	if strings.HasPrefix(name.text, "PFN_") {
+	if strings.HasPrefix(name.Text, "PFN_") {
 		if typ.Shape != ShapePointer || typ.Elem.Shape != ShapeFunc {
-			p.errs.Add(name.file, name.line, "typedef %s is no pointer to a function", name.text)
+			p.errs.Add(name.file, name.line, "typedef %s is no pointer to a function", name.Text)
 			return
 		}
 		p.FunctionTypes = append(p.FunctionTypes, p.newPrototype(name, name, typ.Elem))
@@ -225,7 +225,7 @@ func (p *parser) typedef(name Token, typ *Type) {
 }
 
 func (p *parser) newPrototype(name, first Token, typ *Type) *Prototype {
-	return &Prototype{Name: name.text, Written: name.written(), File: first.file, Line: first.line,
+	return &Prototype{Name: name.Text, Written: name.written(), File: first.file, Line: first.line,
 		Ret: typ.Elem, Params: typ.Params}
 }
 
@@ -252,15 +252,15 @@ func (p *parser) specifiers(inline *bool) *Type {
 			typ = p.structOrUnion()
 		case t.is("enum"):
 			typ = p.enumeration()
-		case t.kind == tIdent && isBasicWord(t.text) && typ == nil:
-			words = append(words, t.text)
+		case t.kind == tIdent && isBasicWord(t.Text) && typ == nil:
+			words = append(words, t.Text)
 			p.pos++
 		case t.kind == tIdent && typ == nil && len(words) == 0:
-			typ = &Type{Shape: ShapeNamed, Name: t.text}
-			if _, ok := basicTypes[t.text]; ok {
+			typ = &Type{Shape: ShapeNamed, Name: t.Text}
+			if _, ok := basicTypes[t.Text]; ok {
 				typ.Shape = ShapeBasic
-			} else if p.Typedefs[t.text] == nil {
-				p.fail("unknown type %q", t.text)
+			} else if p.Typedefs[t.Text] == nil {
+				p.fail("unknown type %q", t.Text)
 			}
 			p.pos++
 		default:
@@ -272,7 +272,7 @@ func (p *parser) specifiers(inline *bool) *Type {
 				typ = &Type{Shape: ShapeBasic, Name: name}
 			}
 			if typ == nil {
-				p.fail("expected a type, found %q", t.text)
+				p.fail("expected a type, found %q", t.Text)
 			}
 			if isConst {
 				c := *typ
@@ -301,7 +301,7 @@ func (p *parser) attributes() (align int64) {
 		}
 		p.pos++
 		toks := p.parens()
-		if strings.HasSuffix(strings.ToLower(t.text), "alignas") {
+		if strings.HasSuffix(strings.ToLower(t.Text), "alignas") {
 			align = max(align, p.constant(t, toks))
 		}
 	}
@@ -350,6 +350,6 @@ func (p *parser) sizeofs(toks []Token) []Token {
 	if err != nil {
 		p.fail("sizeof: %v", err)
 	}
-	number := Token{kind: tNumber, text: strconv.FormatInt(size, 10)}
+	number := Token{kind: tNumber, Text: strconv.FormatInt(size, 10)}
 	return slices.Concat(toks[:i], []Token{number}, p.sizeofs(toks[sub.pos:]))
 }

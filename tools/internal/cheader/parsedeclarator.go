@@ -91,7 +91,7 @@ func (p *parser) parameters() []Param {
 		case ShapeFunc:
 			typ = &Type{Shape: ShapePointer, Elem: typ}
 		}
-		params = append(params, Param{name.text, typ, line})
+		params = append(params, Param{name.Text, typ, line})
 		if !p.accept(",") {
 			p.expect(")")
 			break

@@ -4,11 +4,11 @@ import "strconv"
 
 // structOrUnion reads a struct or a union, with or without its members.
 func (p *parser) structOrUnion() *Type {
-	word := p.take().text
+	word := p.take().Text
 	align := p.attributes()
 	tag := ""
 	if p.peek().kind == tIdent {
-		tag = p.take().text
+		tag = p.take().Text
 	} else {
 		p.anonymous++
 		tag = "#" + strconv.Itoa(p.anonymous)
@@ -49,7 +49,7 @@ func (p *parser) member(rec *Record) {
 		if p.peek().is(":") {
 			p.fail("bit fields are not supported")
 		}
-		rec.Members = append(rec.Members, Param{name.text, typ, line})
+		rec.Members = append(rec.Members, Param{name.Text, typ, line})
 		if !p.accept(",") {
 			break
 		}
@@ -62,7 +62,7 @@ func (p *parser) enumeration() *Type {
 	p.pos++
 	tag := ""
 	if p.peek().kind == tIdent {
-		tag = p.take().text
+		tag = p.take().Text
 	} else {
 		p.anonymous++
 		tag = "#" + strconv.Itoa(p.anonymous)
@@ -88,7 +88,7 @@ func (p *parser) enumeration() *Type {
 		t := p.take()
 		if t.kind != tIdent {
 			p.pos--
-			p.fail("expected a constant's name, found %q", t.text)
+			p.fail("expected a constant's name, found %q", t.Text)
 		}
 		p.attributes()
 		if p.accept("=") {
@@ -105,11 +105,11 @@ func (p *parser) enumeration() *Type {
 			}
 			next = p.constant(t, p.toks[start:p.pos])
 		}
-		if old, ok := p.Constants[t.text]; ok && old != next {
-			p.errs.Add(t.file, t.line, "constant %s is %d here and %d before", t.text, next, old)
+		if old, ok := p.Constants[t.Text]; ok && old != next {
+			p.errs.Add(t.file, t.line, "constant %s is %d here and %d before", t.Text, next, old)
 		}
-		p.Constants[t.text] = next
-		e.Constants = append(e.Constants, Enumerator{t.text, next, t.doc, t.file, t.line})
+		p.Constants[t.Text] = next
+		e.Constants = append(e.Constants, Enumerator{t.Text, next, t.doc, t.file, t.line})
 		next++
 		if !p.accept(",") {
 			p.expect("}")
