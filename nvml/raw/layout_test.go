@@ -2,6 +2,7 @@ package raw
 
 import (
 	"reflect"
+	"strconv"
 	"testing"
 	"unsafe"
 )
@@ -83,9 +84,10 @@ func TestNames(t *testing.T) {
 		NVML_ERROR_UNKNOWN.Text():                      "an internal error of the driver",
 		Return(500).Error():                            "nvmlReturn_t 500",
 		Return(500).String():                           "500",
-		missing(symInitV2).Error():                     "the library of NVML lacks nvmlInit_v2",
-		missing(numSymbols - 1).Missing():              "nvmlVgpuTypeGetResolution",
-		missing(numSymbols).Missing():                  "",
+		missing(symInitV2).Error():                     "the library of NVML lacks nvmlInit_v2, which driver 535 has",
+		missing(symDeviceGetBBXTimeDataV1).Error():     "the library of NVML lacks nvmlDeviceGetBBXTimeData_v1, which needs a driver that is newer than 580",
+		missing(numSymbols - 1).Error():                "the library of NVML lacks nvmlVgpuTypeGetResolution, which driver 535 has",
+		missing(numSymbols).String():                   strconv.Itoa(-1 - numSymbols),
 		NotCalled.Error():                              "NVML was not called: the thread for the call could not be created",
 	} {
 		if got != want {

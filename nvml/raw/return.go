@@ -18,12 +18,17 @@ const NotCalled Return = -1 << 20
 // missing returns the result of a call that was not made because the library lacks the function.
 func missing(s symbol) Return { return -1 - Return(s) }
 
-// Missing returns the name of the function that the library lacks, if this is why it was not called, or "".
-func (r Return) Missing() string {
+// Missing returns the name of the function that the library lacks, if this is why it was not called, or "". driver is the
+// release of a driver that has the function, or 0 if it is newer than 580.
+func (r Return) Missing() (function string, driver int) {
 	if r >= 0 || r < -numSymbols {
-		return ""
+		return "", 0
 	}
-	return symbol(-1 - r).export()
+	s := -1 - r
+	if place := int(symbolDrivers[s] - '0'); place < len(releases) {
+		driver = releases[place]
+	}
+	return symbol(s).export(), driver
 }
 
 // facts returns the name and the text of r, which are empty if this package does not know the number.
@@ -62,11 +67,14 @@ func (r Return) String() string {
 // Error returns the name, the number and the text.
 func (r Return) Error() string {
 	name, text := r.facts()
+	function, driver := r.Missing()
 	switch {
 	case r == NotCalled:
 		return "NVML was not called: the thread for the call could not be created"
-	case r.Missing() != "":
-		return "the library of NVML lacks " + r.Missing()
+	case function != "" && driver == 0:
+		return fmt.Sprintf("the library of NVML lacks %s, which needs a driver that is newer than 580", function)
+	case function != "":
+		return fmt.Sprintf("the library of NVML lacks %s, which driver %d has", function, driver)
 	case name == "":
 		return fmt.Sprintf("nvmlReturn_t %d", int32(r))
 	}
@@ -79,7 +87,7 @@ func (r Return) Is(target error) bool {
 	if target != errors.ErrUnsupported {
 		return false
 	}
-	return r == NVML_ERROR_NOT_SUPPORTED || r == NVML_ERROR_FUNCTION_NOT_FOUND || r.Missing() != ""
+	return r == NVML_ERROR_NOT_SUPPORTED || r == NVML_ERROR_FUNCTION_NOT_FOUND || -numSymbols <= r && r < 0
 }
 
 // nameIn returns the name of a number in a text of numbers and their names, or the number.

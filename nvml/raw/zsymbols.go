@@ -553,3 +553,9 @@ const symbolNames = "ComputeInstanceDestroy ComputeInstanceGetInfo ComputeInstan
 	"VgpuTypeGetGpuInstanceProfileId VgpuTypeGetGspHeapSize VgpuTypeGetLicense VgpuTypeGetMaxInstances " +
 	"VgpuTypeGetMaxInstancesPerGpuInstance VgpuTypeGetMaxInstancesPerVm VgpuTypeGetName " +
 	"VgpuTypeGetNumDisplayHeads VgpuTypeGetResolution "
+
+// symbolDrivers has for each function the place in releases of the first driver that has it, or a higher one.
+const symbolDrivers = "0000000000000000300200000030000012000200000000020000000020000000002020000000000020000010000020000000000000000000020200000000002000000000000000000000010020000000220001000000220002000020000102200000000200000000002000000200011001003031100000022202200000000000020000020000000200000200023011030032222300000000000000000000000200000020223232223000002223001100020000002010000000000000000000000000000012000002000100010020000"
+
+// releases are drivers whose libraries were looked at.
+var releases = [...]int{535, 550, 580}

@@ -43,7 +43,7 @@ func (p *plan) emit(returns source) (map[string][]byte, error) {
 func (p *plan) emitSymbols() string {
 	var b strings.Builder
 	b.WriteString("// The functions, in the order of symbolNames.\nconst (\n")
-	names := ""
+	names, since := "", ""
 	for i, c := range p.calls {
 		b.WriteString("sym" + c.method)
 		if i == 0 {
@@ -51,9 +51,14 @@ func (p *plan) emitSymbols() string {
 		}
 		b.WriteString("\n")
 		names += strings.TrimPrefix(c.export, "nvml") + " "
+		since += strconv.Itoa(p.since(c.funcFact))
 	}
 	fmt.Fprintf(&b, "\nnumSymbols = %d\n)\n\n", len(p.calls))
 	fmt.Fprintf(&b, "// symbolNames are the names that the library exports, without nvml.\nconst symbolNames = %s\n", wrapString(names))
+	fmt.Fprintf(&b, "\n// symbolDrivers has for each function the place in releases of the first driver that has it, or a higher one.\n"+
+		"const symbolDrivers = %q\n", since)
+	fmt.Fprintf(&b, "\n// releases are drivers whose libraries were looked at.\nvar releases = [...]int{%s}\n",
+		strings.Trim(strings.ReplaceAll(fmt.Sprint(p.releases), " ", ", "), "[]"))
 	return b.String()
 }
 

@@ -2,8 +2,9 @@
 //
 //	gen-nvml extract -header nvml.h -exports exports.txt -o manifest/nvml-13.0.tsv
 //	gen-nvml extract -header newer/nvml.h -base manifest/nvml-13.0.tsv -o manifest/nvml-unverified.tsv
+//	gen-nvml drivers -o manifest/drivers.tsv 535=libnvidia-ml.so.535 550=libnvidia-ml.so.550 580=exports.txt
 //	gen-nvml generate -manifest manifest/nvml-13.0.tsv -unverified manifest/nvml-unverified.tsv \
-//		-calls calls.tsv -returns returns.tsv -root ../..
+//		-drivers manifest/drivers.tsv -calls calls.tsv -returns returns.tsv -root ../..
 //
 // The header belongs to NVIDIA and is not in the repository. A manifest has only names, numbers and
 // prototypes, so that everybody can run generate. exports.txt has the names of the functions that the
@@ -13,6 +14,7 @@
 // # Files
 //
 //   - extract.go collects the facts of a header, which package cheader reads, and facts.go is their file
+//   - drivers.go finds out which functions older drivers lack
 //   - plan.go and types.go: how each function becomes a Go method, and each type one of Go
 //   - emit*.go write the files
 package main
@@ -37,7 +39,7 @@ func main() {
 }
 
 // errUsage is the error of run for an unknown command.
-var errUsage = errors.New("usage: gen-nvml extract|generate [flags]; gen-nvml extract -h lists the flags")
+var errUsage = errors.New("usage: gen-nvml extract|drivers|generate [flags]; gen-nvml extract -h lists the flags")
 
 // run runs the command with arguments.
 func run(args []string, stderr io.Writer) error {
@@ -49,6 +51,12 @@ func run(args []string, stderr io.Writer) error {
 	switch args[0] {
 	case "extract":
 		return runExtract(flags, args[1:], stderr)
+	case "drivers":
+		out := flags.String("o", "", "file to write")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return runDrivers(*out, flags.Args())
 	case "generate":
 		return runGenerate(flags, args[1:])
 	}
@@ -118,29 +126,14 @@ func readFacts(manifest, unverified string) (*facts, error) {
 func runGenerate(flags *flag.FlagSet, args []string) error {
 	manifest := flags.String("manifest", "manifest/nvml-13.0.tsv", "facts of a header")
 	unverified := flags.String("unverified", "manifest/nvml-unverified.tsv", "facts that no driver has confirmed")
+	drivers := flags.String("drivers", "manifest/drivers.tsv", "which functions older drivers lack")
 	calls := flags.String("calls", "calls.tsv", "what the header does not say about functions")
 	returns := flags.String("returns", "returns.tsv", "a text for each result")
 	root := flags.String("root", "../..", "root of the module that the files are for")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	f, err := readFacts(*manifest, *unverified)
-	if err != nil {
-		return err
-	}
-	callsText, err := readSource(*calls)
-	if err != nil {
-		return err
-	}
-	returnsText, err := readSource(*returns)
-	if err != nil {
-		return err
-	}
-	p, err := newPlan(f, callsText)
-	if err != nil {
-		return err
-	}
-	files, err := p.emit(returnsText)
+	files, err := generate(*manifest, *unverified, *drivers, *calls, *returns)
 	if err != nil {
 		return err
 	}
@@ -150,4 +143,27 @@ func runGenerate(flags *flag.FlagSet, args []string) error {
 		}
 	}
 	return nil
+}
+
+// generate returns the generated files by their path in the module, with slashes.
+func generate(manifest, unverified, drivers, calls, returns string) (map[string][]byte, error) {
+	f, err := readFacts(manifest, unverified)
+	if err != nil {
+		return nil, err
+	}
+	var texts [3]source
+	for i, name := range []string{drivers, calls, returns} {
+		if texts[i], err = readSource(name); err != nil {
+			return nil, err
+		}
+	}
+	known, err := parseDrivers(texts[0])
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlan(f, known, texts[1])
+	if err != nil {
+		return nil, err
+	}
+	return p.emit(texts[2])
 }

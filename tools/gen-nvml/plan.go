@@ -29,6 +29,7 @@ const (
 // A plan says what is generated.
 type plan struct {
 	*facts
+	*drivers
 	calls []call
 }
 
@@ -50,9 +51,9 @@ type param struct {
 }
 
 // newPlan makes a plan from facts and the text of calls.tsv.
-func newPlan(f *facts, calls source) (*plan, error) {
+func newPlan(f *facts, known *drivers, calls source) (*plan, error) {
 	var errs cheader.ErrorList
-	p := &plan{facts: f}
+	p := &plan{facts: f, drivers: known}
 	roles := map[string]map[string]string{}
 	line := 0
 	for s := range strings.Lines(calls.text) {
@@ -107,7 +108,7 @@ func (p *plan) call(fn funcFact, roles map[string]string) (call, error) {
 			counter := &c.params[i]
 			isLength := prm.role == roleLen || prm.role == roleBytes
 			switch {
-			case isLength && counter.role != roleValue || !isLength && counter.elem != "uint32":
+			case isLength && counter.role != roleValue, !isLength && (counter.role == roleValue || counter.elem != "uint32"):
 				return c, fmt.Errorf("%s cannot count", counter.name)
 			case isLength:
 				counter.role, counter.goType, counter.of = roleLength, "", prm.goName
