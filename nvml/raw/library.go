@@ -106,7 +106,7 @@ func (l *Library) resolve(s symbol) (fn uintptr, res Return) {
 }
 
 // Has reports whether the library has a function, such as "nvmlDeviceGetTemperatureV". It knows those that have a
-// method.
+// method. It is true for each of these if the NVML is one in Go, whose results say what it lacks.
 func (l *Library) Has(function string) bool {
 	name, _ := strings.CutPrefix(function, "nvml")
 	s := symbol(0)

@@ -2,2889 +2,1646 @@
 
 package raw
 
-// Software is an NVML in Go: it has the methods of [Library], and what their documentation says holds for it.
-// It may keep what the addresses in its arguments lead to only until a method returns.
+// Software is an NVML that is written in Go. Its methods are those of [Library], with the same documentation, and any
+// goroutine may call them at any time. An empty slice is NULL.
+//
+// Newer versions of this package may add methods. A software NVML that embeds [Unimplemented] still compiles then.
 type Software interface {
-	// ComputeInstanceDestroy is nvmlComputeInstanceDestroy.
 	ComputeInstanceDestroy(computeInstance ComputeInstance) Return
-	// ComputeInstanceGetInfo is nvmlComputeInstanceGetInfo.
 	ComputeInstanceGetInfo(computeInstance ComputeInstance, info *ComputeInstanceInfo) Return
-	// ComputeInstanceGetInfoV2 is nvmlComputeInstanceGetInfo_v2.
 	ComputeInstanceGetInfoV2(computeInstance ComputeInstance, info *ComputeInstanceInfo) Return
-	// DeviceClearAccountingPids is nvmlDeviceClearAccountingPids.
 	DeviceClearAccountingPids(device Device) Return
-	// DeviceClearCpuAffinity is nvmlDeviceClearCpuAffinity.
 	DeviceClearCpuAffinity(device Device) Return
-	// DeviceClearEccErrorCounts is nvmlDeviceClearEccErrorCounts.
 	DeviceClearEccErrorCounts(device Device, counterType EccCounterType) Return
-	// DeviceClearFieldValues is nvmlDeviceClearFieldValues.
 	DeviceClearFieldValues(device Device, values []FieldValue) Return
-	// DeviceCreateGpuInstance is nvmlDeviceCreateGpuInstance.
 	DeviceCreateGpuInstance(device Device, profileId uint32, gpuInstance *GpuInstance) Return
-	// DeviceCreateGpuInstanceWithPlacement is nvmlDeviceCreateGpuInstanceWithPlacement.
 	DeviceCreateGpuInstanceWithPlacement(device Device, profileId uint32, placement *GpuInstancePlacement, gpuInstance *GpuInstance) Return
-	// DeviceDiscoverGpus is nvmlDeviceDiscoverGpus.
 	DeviceDiscoverGpus(pciInfo *PciInfo) Return
-	// DeviceFreezeNvLinkUtilizationCounter is nvmlDeviceFreezeNvLinkUtilizationCounter.
 	DeviceFreezeNvLinkUtilizationCounter(device Device, link uint32, counter uint32, freeze EnableState) Return
-	// DeviceGetAPIRestriction is nvmlDeviceGetAPIRestriction.
 	DeviceGetAPIRestriction(device Device, apiType RestrictedAPI, isRestricted *EnableState) Return
-	// DeviceGetAccountingBufferSize is nvmlDeviceGetAccountingBufferSize.
 	DeviceGetAccountingBufferSize(device Device, bufferSize *uint32) Return
-	// DeviceGetAccountingMode is nvmlDeviceGetAccountingMode.
 	DeviceGetAccountingMode(device Device, mode *EnableState) Return
-	// DeviceGetAccountingPids is nvmlDeviceGetAccountingPids.
 	DeviceGetAccountingPids(device Device, count *uint32, pids []uint32) Return
-	// DeviceGetAccountingStats is nvmlDeviceGetAccountingStats.
 	DeviceGetAccountingStats(device Device, pid uint32, stats *AccountingStats) Return
-	// DeviceGetAccountingStatsV2 is nvmlDeviceGetAccountingStats_v2.
 	DeviceGetAccountingStatsV2(device Device, stats *AccountingStatsV2) Return
-	// DeviceGetActiveVgpus is nvmlDeviceGetActiveVgpus.
 	DeviceGetActiveVgpus(device Device, vgpuCount *uint32, vgpuInstances []VgpuInstance) Return
-	// DeviceGetAdaptiveClockInfoStatus is nvmlDeviceGetAdaptiveClockInfoStatus.
 	DeviceGetAdaptiveClockInfoStatus(device Device, adaptiveClockStatus *uint32) Return
-	// DeviceGetAddressingMode is nvmlDeviceGetAddressingMode.
 	DeviceGetAddressingMode(device Device, mode *DeviceAddressingMode) Return
-	// DeviceGetApplicationsClock is nvmlDeviceGetApplicationsClock.
 	DeviceGetApplicationsClock(device Device, clockType ClockType, clockMHz *uint32) Return
-	// DeviceGetArchitecture is nvmlDeviceGetArchitecture.
 	DeviceGetArchitecture(device Device, arch *DeviceArchitecture) Return
-	// DeviceGetAttributes is nvmlDeviceGetAttributes.
 	DeviceGetAttributes(device Device, attributes *DeviceAttributes) Return
-	// DeviceGetAttributesV2 is nvmlDeviceGetAttributes_v2.
 	DeviceGetAttributesV2(device Device, attributes *DeviceAttributes) Return
-	// DeviceGetAutoBoostedClocksEnabled is nvmlDeviceGetAutoBoostedClocksEnabled.
 	DeviceGetAutoBoostedClocksEnabled(device Device, isEnabled *EnableState, defaultIsEnabled *EnableState) Return
-	// DeviceGetBAR1MemoryInfo is nvmlDeviceGetBAR1MemoryInfo.
 	DeviceGetBAR1MemoryInfo(device Device, bar1Memory *BAR1Memory) Return
-	// DeviceGetBBXTimeDataV1 is nvmlDeviceGetBBXTimeData_v1.
 	DeviceGetBBXTimeDataV1(device Device, timeData *BBXTimeDataV1) Return
-	// DeviceGetBoardId is nvmlDeviceGetBoardId.
 	DeviceGetBoardId(device Device, boardId *uint32) Return
-	// DeviceGetBoardPartNumber is nvmlDeviceGetBoardPartNumber.
 	DeviceGetBoardPartNumber(device Device, partNumber []byte) Return
-	// DeviceGetBrand is nvmlDeviceGetBrand.
 	DeviceGetBrand(device Device, typeArg *BrandType) Return
-	// DeviceGetBridgeChipInfo is nvmlDeviceGetBridgeChipInfo.
 	DeviceGetBridgeChipInfo(device Device, bridgeHierarchy *BridgeChipHierarchy) Return
-	// DeviceGetBusType is nvmlDeviceGetBusType.
 	DeviceGetBusType(device Device, typeArg *BusType) Return
-	// DeviceGetC2cModeInfoV is nvmlDeviceGetC2cModeInfoV.
 	DeviceGetC2cModeInfoV(device Device, c2cModeInfo *C2cModeInfoV1) Return
-	// DeviceGetCapabilities is nvmlDeviceGetCapabilities.
 	DeviceGetCapabilities(device Device, caps *DeviceCapabilities) Return
-	// DeviceGetClkMonStatus is nvmlDeviceGetClkMonStatus.
 	DeviceGetClkMonStatus(device Device, status *ClkMonStatus) Return
-	// DeviceGetClock is nvmlDeviceGetClock.
 	DeviceGetClock(device Device, clockType ClockType, clockId ClockId, clockMHz *uint32) Return
-	// DeviceGetClockInfo is nvmlDeviceGetClockInfo.
 	DeviceGetClockInfo(device Device, typeArg ClockType, clock *uint32) Return
-	// DeviceGetClockOffsets is nvmlDeviceGetClockOffsets.
 	DeviceGetClockOffsets(device Device, info *ClockOffset) Return
-	// DeviceGetComputeInstanceId is nvmlDeviceGetComputeInstanceId.
 	DeviceGetComputeInstanceId(device Device, id *uint32) Return
-	// DeviceGetComputeMode is nvmlDeviceGetComputeMode.
 	DeviceGetComputeMode(device Device, mode *ComputeMode) Return
-	// DeviceGetComputeRunningProcesses is nvmlDeviceGetComputeRunningProcesses.
 	DeviceGetComputeRunningProcesses(device Device, infoCount *uint32, infos []ProcessInfoV1) Return
-	// DeviceGetComputeRunningProcessesV2 is nvmlDeviceGetComputeRunningProcesses_v2.
 	DeviceGetComputeRunningProcessesV2(device Device, infoCount *uint32, infos []ProcessInfoV2) Return
-	// DeviceGetComputeRunningProcessesV3 is nvmlDeviceGetComputeRunningProcesses_v3.
 	DeviceGetComputeRunningProcessesV3(device Device, infoCount *uint32, infos []ProcessInfo) Return
-	// DeviceGetConfComputeGpuAttestationReport is nvmlDeviceGetConfComputeGpuAttestationReport.
 	DeviceGetConfComputeGpuAttestationReport(device Device, gpuAtstReport *ConfComputeGpuAttestationReport) Return
-	// DeviceGetConfComputeGpuCertificate is nvmlDeviceGetConfComputeGpuCertificate.
 	DeviceGetConfComputeGpuCertificate(device Device, gpuCert *ConfComputeGpuCertificate) Return
-	// DeviceGetConfComputeMemSizeInfo is nvmlDeviceGetConfComputeMemSizeInfo.
 	DeviceGetConfComputeMemSizeInfo(device Device, memInfo *ConfComputeMemSizeInfo) Return
-	// DeviceGetConfComputeProtectedMemoryUsage is nvmlDeviceGetConfComputeProtectedMemoryUsage.
 	DeviceGetConfComputeProtectedMemoryUsage(device Device, memory *Memory) Return
-	// DeviceGetCoolerInfo is nvmlDeviceGetCoolerInfo.
 	DeviceGetCoolerInfo(device Device, coolerInfo *CoolerInfo) Return
-	// DeviceGetCount is nvmlDeviceGetCount.
 	DeviceGetCount(deviceCount *uint32) Return
-	// DeviceGetCountV2 is nvmlDeviceGetCount_v2.
 	DeviceGetCountV2(deviceCount *uint32) Return
-	// DeviceGetCpuAffinity is nvmlDeviceGetCpuAffinity.
 	DeviceGetCpuAffinity(device Device, cpuSet []ULong) Return
-	// DeviceGetCpuAffinityWithinScope is nvmlDeviceGetCpuAffinityWithinScope.
 	DeviceGetCpuAffinityWithinScope(device Device, cpuSet []ULong, scope AffinityScope) Return
-	// DeviceGetCreatableVgpus is nvmlDeviceGetCreatableVgpus.
 	DeviceGetCreatableVgpus(device Device, vgpuCount *uint32, vgpuTypeIds []VgpuTypeId) Return
-	// DeviceGetCudaComputeCapability is nvmlDeviceGetCudaComputeCapability.
 	DeviceGetCudaComputeCapability(device Device, major *int32, minor *int32) Return
-	// DeviceGetCurrPcieLinkGeneration is nvmlDeviceGetCurrPcieLinkGeneration.
 	DeviceGetCurrPcieLinkGeneration(device Device, currLinkGen *uint32) Return
-	// DeviceGetCurrPcieLinkWidth is nvmlDeviceGetCurrPcieLinkWidth.
 	DeviceGetCurrPcieLinkWidth(device Device, currLinkWidth *uint32) Return
-	// DeviceGetCurrentClockFreqs is nvmlDeviceGetCurrentClockFreqs.
 	DeviceGetCurrentClockFreqs(device Device, currentClockFreqs *DeviceCurrentClockFreqs) Return
-	// DeviceGetCurrentClocksEventReasons is nvmlDeviceGetCurrentClocksEventReasons.
 	DeviceGetCurrentClocksEventReasons(device Device, clocksEventReasons *uint64) Return
-	// DeviceGetCurrentClocksThrottleReasons is nvmlDeviceGetCurrentClocksThrottleReasons.
 	DeviceGetCurrentClocksThrottleReasons(device Device, clocksThrottleReasons *uint64) Return
-	// DeviceGetDecoderUtilization is nvmlDeviceGetDecoderUtilization.
 	DeviceGetDecoderUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return
-	// DeviceGetDefaultApplicationsClock is nvmlDeviceGetDefaultApplicationsClock.
 	DeviceGetDefaultApplicationsClock(device Device, clockType ClockType, clockMHz *uint32) Return
-	// DeviceGetDefaultEccMode is nvmlDeviceGetDefaultEccMode.
 	DeviceGetDefaultEccMode(device Device, defaultMode *EnableState) Return
-	// DeviceGetDetailedEccErrors is nvmlDeviceGetDetailedEccErrors.
 	DeviceGetDetailedEccErrors(device Device, errorType MemoryErrorType, counterType EccCounterType, eccCounts *EccErrorCounts) Return
-	// DeviceGetDeviceHandleFromMigDeviceHandle is nvmlDeviceGetDeviceHandleFromMigDeviceHandle.
 	DeviceGetDeviceHandleFromMigDeviceHandle(migDevice Device, device *Device) Return
-	// DeviceGetDisplayActive is nvmlDeviceGetDisplayActive.
 	DeviceGetDisplayActive(device Device, isActive *EnableState) Return
-	// DeviceGetDisplayMode is nvmlDeviceGetDisplayMode.
 	DeviceGetDisplayMode(device Device, display *EnableState) Return
-	// DeviceGetDramEncryptionMode is nvmlDeviceGetDramEncryptionMode.
 	DeviceGetDramEncryptionMode(device Device, current *DramEncryptionInfo, pending *DramEncryptionInfo) Return
-	// DeviceGetDriverModel is nvmlDeviceGetDriverModel.
 	DeviceGetDriverModel(device Device, current *DriverModel, pending *DriverModel) Return
-	// DeviceGetDriverModelV2 is nvmlDeviceGetDriverModel_v2.
 	DeviceGetDriverModelV2(device Device, current *DriverModel, pending *DriverModel) Return
-	// DeviceGetDynamicPstatesInfo is nvmlDeviceGetDynamicPstatesInfo.
 	DeviceGetDynamicPstatesInfo(device Device, pDynamicPstatesInfo *GpuDynamicPstatesInfo) Return
-	// DeviceGetEccMode is nvmlDeviceGetEccMode.
 	DeviceGetEccMode(device Device, current *EnableState, pending *EnableState) Return
-	// DeviceGetEncoderCapacity is nvmlDeviceGetEncoderCapacity.
 	DeviceGetEncoderCapacity(device Device, encoderQueryType EncoderType, encoderCapacity *uint32) Return
-	// DeviceGetEncoderSessions is nvmlDeviceGetEncoderSessions.
 	DeviceGetEncoderSessions(device Device, sessionCount *uint32, sessionInfos []EncoderSessionInfo) Return
-	// DeviceGetEncoderStats is nvmlDeviceGetEncoderStats.
 	DeviceGetEncoderStats(device Device, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) Return
-	// DeviceGetEncoderUtilization is nvmlDeviceGetEncoderUtilization.
 	DeviceGetEncoderUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return
-	// DeviceGetEnforcedPowerLimit is nvmlDeviceGetEnforcedPowerLimit.
 	DeviceGetEnforcedPowerLimit(device Device, limit *uint32) Return
-	// DeviceGetFBCSessions is nvmlDeviceGetFBCSessions.
 	DeviceGetFBCSessions(device Device, sessionCount *uint32, sessionInfo []FBCSessionInfo) Return
-	// DeviceGetFBCStats is nvmlDeviceGetFBCStats.
 	DeviceGetFBCStats(device Device, fbcStats *FBCStats) Return
-	// DeviceGetFanControlPolicyV2 is nvmlDeviceGetFanControlPolicy_v2.
 	DeviceGetFanControlPolicyV2(device Device, fan uint32, policy *FanControlPolicy) Return
-	// DeviceGetFanSpeed is nvmlDeviceGetFanSpeed.
 	DeviceGetFanSpeed(device Device, speed *uint32) Return
-	// DeviceGetFanSpeedRPM is nvmlDeviceGetFanSpeedRPM.
 	DeviceGetFanSpeedRPM(device Device, fanSpeed *FanSpeedInfo) Return
-	// DeviceGetFanSpeedV2 is nvmlDeviceGetFanSpeed_v2.
 	DeviceGetFanSpeedV2(device Device, fan uint32, speed *uint32) Return
-	// DeviceGetFieldValues is nvmlDeviceGetFieldValues.
 	DeviceGetFieldValues(device Device, values []FieldValue) Return
-	// DeviceGetGpcClkMinMaxVfOffset is nvmlDeviceGetGpcClkMinMaxVfOffset.
 	DeviceGetGpcClkMinMaxVfOffset(device Device, minOffset *int32, maxOffset *int32) Return
-	// DeviceGetGpcClkVfOffset is nvmlDeviceGetGpcClkVfOffset.
 	DeviceGetGpcClkVfOffset(device Device, offset *int32) Return
-	// DeviceGetGpuFabricInfo is nvmlDeviceGetGpuFabricInfo.
 	DeviceGetGpuFabricInfo(device Device, gpuFabricInfo *GpuFabricInfo) Return
-	// DeviceGetGpuFabricInfoV is nvmlDeviceGetGpuFabricInfoV.
 	DeviceGetGpuFabricInfoV(device Device, gpuFabricInfo *GpuFabricInfoV) Return
-	// DeviceGetGpuInstanceById is nvmlDeviceGetGpuInstanceById.
 	DeviceGetGpuInstanceById(device Device, id uint32, gpuInstance *GpuInstance) Return
-	// DeviceGetGpuInstanceId is nvmlDeviceGetGpuInstanceId.
 	DeviceGetGpuInstanceId(device Device, id *uint32) Return
-	// DeviceGetGpuInstancePossiblePlacements is nvmlDeviceGetGpuInstancePossiblePlacements.
 	DeviceGetGpuInstancePossiblePlacements(device Device, profileId uint32, placements []GpuInstancePlacement, count *uint32) Return
-	// DeviceGetGpuInstancePossiblePlacementsV2 is nvmlDeviceGetGpuInstancePossiblePlacements_v2.
 	DeviceGetGpuInstancePossiblePlacementsV2(device Device, profileId uint32, placements []GpuInstancePlacement, count *uint32) Return
-	// DeviceGetGpuInstanceProfileInfo is nvmlDeviceGetGpuInstanceProfileInfo.
 	DeviceGetGpuInstanceProfileInfo(device Device, profile uint32, info *GpuInstanceProfileInfo) Return
-	// DeviceGetGpuInstanceProfileInfoByIdV is nvmlDeviceGetGpuInstanceProfileInfoByIdV.
 	DeviceGetGpuInstanceProfileInfoByIdV(device Device, profileId uint32, info *GpuInstanceProfileInfoV2) Return
-	// DeviceGetGpuInstanceProfileInfoV is nvmlDeviceGetGpuInstanceProfileInfoV.
 	DeviceGetGpuInstanceProfileInfoV(device Device, profile uint32, info *GpuInstanceProfileInfoV2) Return
-	// DeviceGetGpuInstanceRemainingCapacity is nvmlDeviceGetGpuInstanceRemainingCapacity.
 	DeviceGetGpuInstanceRemainingCapacity(device Device, profileId uint32, count *uint32) Return
-	// DeviceGetGpuInstances is nvmlDeviceGetGpuInstances.
 	DeviceGetGpuInstances(device Device, profileId uint32, gpuInstances []GpuInstance, count *uint32) Return
-	// DeviceGetGpuMaxPcieLinkGeneration is nvmlDeviceGetGpuMaxPcieLinkGeneration.
 	DeviceGetGpuMaxPcieLinkGeneration(device Device, maxLinkGenDevice *uint32) Return
-	// DeviceGetGpuOperationMode is nvmlDeviceGetGpuOperationMode.
 	DeviceGetGpuOperationMode(device Device, current *GpuOperationMode, pending *GpuOperationMode) Return
-	// DeviceGetGraphicsRunningProcesses is nvmlDeviceGetGraphicsRunningProcesses.
 	DeviceGetGraphicsRunningProcesses(device Device, infoCount *uint32, infos []ProcessInfoV1) Return
-	// DeviceGetGraphicsRunningProcessesV2 is nvmlDeviceGetGraphicsRunningProcesses_v2.
 	DeviceGetGraphicsRunningProcessesV2(device Device, infoCount *uint32, infos []ProcessInfoV2) Return
-	// DeviceGetGraphicsRunningProcessesV3 is nvmlDeviceGetGraphicsRunningProcesses_v3.
 	DeviceGetGraphicsRunningProcessesV3(device Device, infoCount *uint32, infos []ProcessInfo) Return
-	// DeviceGetGridLicensableFeatures is nvmlDeviceGetGridLicensableFeatures.
 	DeviceGetGridLicensableFeatures(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return
-	// DeviceGetGridLicensableFeaturesV2 is nvmlDeviceGetGridLicensableFeatures_v2.
 	DeviceGetGridLicensableFeaturesV2(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return
-	// DeviceGetGridLicensableFeaturesV3 is nvmlDeviceGetGridLicensableFeatures_v3.
 	DeviceGetGridLicensableFeaturesV3(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return
-	// DeviceGetGridLicensableFeaturesV4 is nvmlDeviceGetGridLicensableFeatures_v4.
 	DeviceGetGridLicensableFeaturesV4(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return
-	// DeviceGetGspFirmwareMode is nvmlDeviceGetGspFirmwareMode.
 	DeviceGetGspFirmwareMode(device Device, isEnabled *uint32, defaultMode *uint32) Return
-	// DeviceGetGspFirmwareVersion is nvmlDeviceGetGspFirmwareVersion.
 	DeviceGetGspFirmwareVersion(device Device, version *[NVML_GSP_FIRMWARE_VERSION_BUF_SIZE]byte) Return
-	// DeviceGetHandleByIndex is nvmlDeviceGetHandleByIndex.
 	DeviceGetHandleByIndex(index uint32, device *Device) Return
-	// DeviceGetHandleByIndexV2 is nvmlDeviceGetHandleByIndex_v2.
 	DeviceGetHandleByIndexV2(index uint32, device *Device) Return
-	// DeviceGetHandleByPciBusId is nvmlDeviceGetHandleByPciBusId.
 	DeviceGetHandleByPciBusId(pciBusId string, device *Device) Return
-	// DeviceGetHandleByPciBusIdV2 is nvmlDeviceGetHandleByPciBusId_v2.
 	DeviceGetHandleByPciBusIdV2(pciBusId string, device *Device) Return
-	// DeviceGetHandleBySerial is nvmlDeviceGetHandleBySerial.
 	DeviceGetHandleBySerial(serial string, device *Device) Return
-	// DeviceGetHandleByUUID is nvmlDeviceGetHandleByUUID.
 	DeviceGetHandleByUUID(uuid string, device *Device) Return
-	// DeviceGetHandleByUUIDV is nvmlDeviceGetHandleByUUIDV.
 	DeviceGetHandleByUUIDV(uuid *UUID, device *Device) Return
-	// DeviceGetHostVgpuMode is nvmlDeviceGetHostVgpuMode.
 	DeviceGetHostVgpuMode(device Device, pHostVgpuMode *HostVgpuMode) Return
-	// DeviceGetHostnameV1 is nvmlDeviceGetHostname_v1.
 	DeviceGetHostnameV1(device Device, hostname *HostnameV1) Return
-	// DeviceGetIndex is nvmlDeviceGetIndex.
 	DeviceGetIndex(device Device, index *uint32) Return
-	// DeviceGetInforomConfigurationChecksum is nvmlDeviceGetInforomConfigurationChecksum.
 	DeviceGetInforomConfigurationChecksum(device Device, checksum *uint32) Return
-	// DeviceGetInforomImageVersion is nvmlDeviceGetInforomImageVersion.
 	DeviceGetInforomImageVersion(device Device, version []byte) Return
-	// DeviceGetInforomVersion is nvmlDeviceGetInforomVersion.
 	DeviceGetInforomVersion(device Device, object InforomObject, version []byte) Return
-	// DeviceGetIrqNum is nvmlDeviceGetIrqNum.
 	DeviceGetIrqNum(device Device, irqNum *uint32) Return
-	// DeviceGetJpgUtilization is nvmlDeviceGetJpgUtilization.
 	DeviceGetJpgUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return
-	// DeviceGetLastBBXFlushTime is nvmlDeviceGetLastBBXFlushTime.
 	DeviceGetLastBBXFlushTime(device Device, timestamp *uint64, durationUs *ULong) Return
-	// DeviceGetMPSComputeRunningProcesses is nvmlDeviceGetMPSComputeRunningProcesses.
 	DeviceGetMPSComputeRunningProcesses(device Device, infoCount *uint32, infos []ProcessInfoV1) Return
-	// DeviceGetMPSComputeRunningProcessesV2 is nvmlDeviceGetMPSComputeRunningProcesses_v2.
 	DeviceGetMPSComputeRunningProcessesV2(device Device, infoCount *uint32, infos []ProcessInfoV2) Return
-	// DeviceGetMPSComputeRunningProcessesV3 is nvmlDeviceGetMPSComputeRunningProcesses_v3.
 	DeviceGetMPSComputeRunningProcessesV3(device Device, infoCount *uint32, infos []ProcessInfo) Return
-	// DeviceGetMarginTemperature is nvmlDeviceGetMarginTemperature.
 	DeviceGetMarginTemperature(device Device, marginTempInfo *MarginTemperature) Return
-	// DeviceGetMaxClockInfo is nvmlDeviceGetMaxClockInfo.
 	DeviceGetMaxClockInfo(device Device, typeArg ClockType, clock *uint32) Return
-	// DeviceGetMaxCustomerBoostClock is nvmlDeviceGetMaxCustomerBoostClock.
 	DeviceGetMaxCustomerBoostClock(device Device, clockType ClockType, clockMHz *uint32) Return
-	// DeviceGetMaxMigDeviceCount is nvmlDeviceGetMaxMigDeviceCount.
 	DeviceGetMaxMigDeviceCount(device Device, count *uint32) Return
-	// DeviceGetMaxPcieLinkGeneration is nvmlDeviceGetMaxPcieLinkGeneration.
 	DeviceGetMaxPcieLinkGeneration(device Device, maxLinkGen *uint32) Return
-	// DeviceGetMaxPcieLinkWidth is nvmlDeviceGetMaxPcieLinkWidth.
 	DeviceGetMaxPcieLinkWidth(device Device, maxLinkWidth *uint32) Return
-	// DeviceGetMemClkMinMaxVfOffset is nvmlDeviceGetMemClkMinMaxVfOffset.
 	DeviceGetMemClkMinMaxVfOffset(device Device, minOffset *int32, maxOffset *int32) Return
-	// DeviceGetMemClkVfOffset is nvmlDeviceGetMemClkVfOffset.
 	DeviceGetMemClkVfOffset(device Device, offset *int32) Return
-	// DeviceGetMemoryAffinity is nvmlDeviceGetMemoryAffinity.
 	DeviceGetMemoryAffinity(device Device, nodeSet []ULong, scope AffinityScope) Return
-	// DeviceGetMemoryBusWidth is nvmlDeviceGetMemoryBusWidth.
 	DeviceGetMemoryBusWidth(device Device, busWidth *uint32) Return
-	// DeviceGetMemoryErrorCounter is nvmlDeviceGetMemoryErrorCounter.
 	DeviceGetMemoryErrorCounter(device Device, errorType MemoryErrorType, counterType EccCounterType, locationType MemoryLocation, count *uint64) Return
-	// DeviceGetMemoryInfo is nvmlDeviceGetMemoryInfo.
 	DeviceGetMemoryInfo(device Device, memory *Memory) Return
-	// DeviceGetMemoryInfoV2 is nvmlDeviceGetMemoryInfo_v2.
 	DeviceGetMemoryInfoV2(device Device, memory *MemoryV2) Return
-	// DeviceGetMigDeviceHandleByIndex is nvmlDeviceGetMigDeviceHandleByIndex.
 	DeviceGetMigDeviceHandleByIndex(device Device, index uint32, migDevice *Device) Return
-	// DeviceGetMigMode is nvmlDeviceGetMigMode.
 	DeviceGetMigMode(device Device, currentMode *uint32, pendingMode *uint32) Return
-	// DeviceGetMinMaxClockOfPState is nvmlDeviceGetMinMaxClockOfPState.
 	DeviceGetMinMaxClockOfPState(device Device, typeArg ClockType, pstate Pstates, minClockMHz *uint32, maxClockMHz *uint32) Return
-	// DeviceGetMinMaxFanSpeed is nvmlDeviceGetMinMaxFanSpeed.
 	DeviceGetMinMaxFanSpeed(device Device, minSpeed *uint32, maxSpeed *uint32) Return
-	// DeviceGetMinorNumber is nvmlDeviceGetMinorNumber.
 	DeviceGetMinorNumber(device Device, minorNumber *uint32) Return
-	// DeviceGetModuleId is nvmlDeviceGetModuleId.
 	DeviceGetModuleId(device Device, moduleId *uint32) Return
-	// DeviceGetMultiGpuBoard is nvmlDeviceGetMultiGpuBoard.
 	DeviceGetMultiGpuBoard(device Device, multiGpuBool *uint32) Return
-	// DeviceGetName is nvmlDeviceGetName.
 	DeviceGetName(device Device, name []byte) Return
-	// DeviceGetNumFans is nvmlDeviceGetNumFans.
 	DeviceGetNumFans(device Device, numFans *uint32) Return
-	// DeviceGetNumGpuCores is nvmlDeviceGetNumGpuCores.
 	DeviceGetNumGpuCores(device Device, numCores *uint32) Return
-	// DeviceGetNumaNodeId is nvmlDeviceGetNumaNodeId.
 	DeviceGetNumaNodeId(device Device, node *uint32) Return
-	// DeviceGetNvLinkCapability is nvmlDeviceGetNvLinkCapability.
 	DeviceGetNvLinkCapability(device Device, link uint32, capability NvLinkCapability, capResult *uint32) Return
-	// DeviceGetNvLinkErrorCounter is nvmlDeviceGetNvLinkErrorCounter.
 	DeviceGetNvLinkErrorCounter(device Device, link uint32, counter NvLinkErrorCounter, counterValue *uint64) Return
-	// DeviceGetNvLinkInfo is nvmlDeviceGetNvLinkInfo.
 	DeviceGetNvLinkInfo(device Device, info *NvLinkInfo) Return
-	// DeviceGetNvLinkRemoteDeviceType is nvmlDeviceGetNvLinkRemoteDeviceType.
 	DeviceGetNvLinkRemoteDeviceType(device Device, link uint32, pNvLinkDeviceType *IntNvLinkDeviceType) Return
-	// DeviceGetNvLinkRemotePciInfo is nvmlDeviceGetNvLinkRemotePciInfo.
 	DeviceGetNvLinkRemotePciInfo(device Device, link uint32, pci *PciInfo) Return
-	// DeviceGetNvLinkRemotePciInfoV2 is nvmlDeviceGetNvLinkRemotePciInfo_v2.
 	DeviceGetNvLinkRemotePciInfoV2(device Device, link uint32, pci *PciInfo) Return
-	// DeviceGetNvLinkState is nvmlDeviceGetNvLinkState.
 	DeviceGetNvLinkState(device Device, link uint32, isActive *EnableState) Return
-	// DeviceGetNvLinkUtilizationControl is nvmlDeviceGetNvLinkUtilizationControl.
 	DeviceGetNvLinkUtilizationControl(device Device, link uint32, counter uint32, control *NvLinkUtilizationControl) Return
-	// DeviceGetNvLinkUtilizationCounter is nvmlDeviceGetNvLinkUtilizationCounter.
 	DeviceGetNvLinkUtilizationCounter(device Device, link uint32, counter uint32, rxcounter *uint64, txcounter *uint64) Return
-	// DeviceGetNvLinkVersion is nvmlDeviceGetNvLinkVersion.
 	DeviceGetNvLinkVersion(device Device, link uint32, version *uint32) Return
-	// DeviceGetNvlinkBwMode is nvmlDeviceGetNvlinkBwMode.
 	DeviceGetNvlinkBwMode(device Device, getBwMode *NvlinkGetBwMode) Return
-	// DeviceGetNvlinkSupportedBwModes is nvmlDeviceGetNvlinkSupportedBwModes.
 	DeviceGetNvlinkSupportedBwModes(device Device, supportedBwMode *NvlinkSupportedBwModes) Return
-	// DeviceGetOfaUtilization is nvmlDeviceGetOfaUtilization.
 	DeviceGetOfaUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return
-	// DeviceGetP2PStatus is nvmlDeviceGetP2PStatus.
 	DeviceGetP2PStatus(device1 Device, device2 Device, p2pIndex GpuP2PCapsIndex, p2pStatus *GpuP2PStatus) Return
-	// DeviceGetPciInfo is nvmlDeviceGetPciInfo.
 	DeviceGetPciInfo(device Device, pci *PciInfo) Return
-	// DeviceGetPciInfoExt is nvmlDeviceGetPciInfoExt.
 	DeviceGetPciInfoExt(device Device, pci *PciInfoExt) Return
-	// DeviceGetPciInfoV2 is nvmlDeviceGetPciInfo_v2.
 	DeviceGetPciInfoV2(device Device, pci *PciInfo) Return
-	// DeviceGetPciInfoV3 is nvmlDeviceGetPciInfo_v3.
 	DeviceGetPciInfoV3(device Device, pci *PciInfo) Return
-	// DeviceGetPcieLinkMaxSpeed is nvmlDeviceGetPcieLinkMaxSpeed.
 	DeviceGetPcieLinkMaxSpeed(device Device, maxSpeed *uint32) Return
-	// DeviceGetPcieReplayCounter is nvmlDeviceGetPcieReplayCounter.
 	DeviceGetPcieReplayCounter(device Device, value *uint32) Return
-	// DeviceGetPcieSpeed is nvmlDeviceGetPcieSpeed.
 	DeviceGetPcieSpeed(device Device, pcieSpeed *uint32) Return
-	// DeviceGetPcieThroughput is nvmlDeviceGetPcieThroughput.
 	DeviceGetPcieThroughput(device Device, counter PcieUtilCounter, value *uint32) Return
-	// DeviceGetPdi is nvmlDeviceGetPdi.
 	DeviceGetPdi(device Device, pdi *Pdi) Return
-	// DeviceGetPerformanceModes is nvmlDeviceGetPerformanceModes.
 	DeviceGetPerformanceModes(device Device, perfModes *DevicePerfModes) Return
-	// DeviceGetPerformanceState is nvmlDeviceGetPerformanceState.
 	DeviceGetPerformanceState(device Device, pState *Pstates) Return
-	// DeviceGetPersistenceMode is nvmlDeviceGetPersistenceMode.
 	DeviceGetPersistenceMode(device Device, mode *EnableState) Return
-	// DeviceGetPgpuMetadataString is nvmlDeviceGetPgpuMetadataString.
 	DeviceGetPgpuMetadataString(device Device, pgpuMetadata []byte, bufferSize *uint32) Return
-	// DeviceGetPlatformInfo is nvmlDeviceGetPlatformInfo.
 	DeviceGetPlatformInfo(device Device, platformInfo *PlatformInfo) Return
-	// DeviceGetPowerManagementDefaultLimit is nvmlDeviceGetPowerManagementDefaultLimit.
 	DeviceGetPowerManagementDefaultLimit(device Device, defaultLimit *uint32) Return
-	// DeviceGetPowerManagementLimit is nvmlDeviceGetPowerManagementLimit.
 	DeviceGetPowerManagementLimit(device Device, limit *uint32) Return
-	// DeviceGetPowerManagementLimitConstraints is nvmlDeviceGetPowerManagementLimitConstraints.
 	DeviceGetPowerManagementLimitConstraints(device Device, minLimit *uint32, maxLimit *uint32) Return
-	// DeviceGetPowerManagementMode is nvmlDeviceGetPowerManagementMode.
 	DeviceGetPowerManagementMode(device Device, mode *EnableState) Return
-	// DeviceGetPowerMizerModeV1 is nvmlDeviceGetPowerMizerMode_v1.
 	DeviceGetPowerMizerModeV1(device Device, powerMizerMode *DevicePowerMizerModesV1) Return
-	// DeviceGetPowerSource is nvmlDeviceGetPowerSource.
 	DeviceGetPowerSource(device Device, powerSource *PowerSource) Return
-	// DeviceGetPowerState is nvmlDeviceGetPowerState.
 	DeviceGetPowerState(device Device, pState *Pstates) Return
-	// DeviceGetPowerUsage is nvmlDeviceGetPowerUsage.
 	DeviceGetPowerUsage(device Device, power *uint32) Return
-	// DeviceGetProcessUtilization is nvmlDeviceGetProcessUtilization.
 	DeviceGetProcessUtilization(device Device, utilization []ProcessUtilizationSample, processSamplesCount *uint32, lastSeenTimeStamp uint64) Return
-	// DeviceGetProcessesUtilizationInfo is nvmlDeviceGetProcessesUtilizationInfo.
 	DeviceGetProcessesUtilizationInfo(device Device, procesesUtilInfo *ProcessesUtilizationInfo) Return
-	// DeviceGetRemappedRows is nvmlDeviceGetRemappedRows.
 	DeviceGetRemappedRows(device Device, corrRows *uint32, uncRows *uint32, isPending *uint32, failureOccurred *uint32) Return
-	// DeviceGetRemappedRowsV2 is nvmlDeviceGetRemappedRows_v2.
 	DeviceGetRemappedRowsV2(device Device, info *RemappedRowsInfoV2) Return
-	// DeviceGetRepairStatus is nvmlDeviceGetRepairStatus.
 	DeviceGetRepairStatus(device Device, repairStatus *RepairStatus) Return
-	// DeviceGetRetiredPages is nvmlDeviceGetRetiredPages.
 	DeviceGetRetiredPages(device Device, cause PageRetirementCause, pageCount *uint32, addresses []uint64) Return
-	// DeviceGetRetiredPagesPendingStatus is nvmlDeviceGetRetiredPagesPendingStatus.
 	DeviceGetRetiredPagesPendingStatus(device Device, isPending *EnableState) Return
-	// DeviceGetRetiredPagesV2 is nvmlDeviceGetRetiredPages_v2.
 	DeviceGetRetiredPagesV2(device Device, cause PageRetirementCause, pageCount *uint32, addresses []uint64, timestamps []uint64) Return
-	// DeviceGetRowRemapperHistogram is nvmlDeviceGetRowRemapperHistogram.
 	DeviceGetRowRemapperHistogram(device Device, values *RowRemapperHistogramValues) Return
-	// DeviceGetRunningProcessDetailList is nvmlDeviceGetRunningProcessDetailList.
 	DeviceGetRunningProcessDetailList(device Device, plist *ProcessDetailList) Return
-	// DeviceGetSamples is nvmlDeviceGetSamples.
 	DeviceGetSamples(device Device, typeArg SamplingType, lastSeenTimeStamp uint64, sampleValType *ValueType, sampleCount *uint32, samples []Sample) Return
-	// DeviceGetSerial is nvmlDeviceGetSerial.
 	DeviceGetSerial(device Device, serial []byte) Return
-	// DeviceGetSramEccErrorStatus is nvmlDeviceGetSramEccErrorStatus.
 	DeviceGetSramEccErrorStatus(device Device, status *EccSramErrorStatus) Return
-	// DeviceGetSramUniqueUncorrectedEccErrorCounts is nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts.
 	DeviceGetSramUniqueUncorrectedEccErrorCounts(device Device, errorCounts *EccSramUniqueUncorrectedErrorCounts) Return
-	// DeviceGetSupportedClocksEventReasons is nvmlDeviceGetSupportedClocksEventReasons.
 	DeviceGetSupportedClocksEventReasons(device Device, supportedClocksEventReasons *uint64) Return
-	// DeviceGetSupportedClocksThrottleReasons is nvmlDeviceGetSupportedClocksThrottleReasons.
 	DeviceGetSupportedClocksThrottleReasons(device Device, supportedClocksThrottleReasons *uint64) Return
-	// DeviceGetSupportedEventTypes is nvmlDeviceGetSupportedEventTypes.
 	DeviceGetSupportedEventTypes(device Device, eventTypes *uint64) Return
-	// DeviceGetSupportedGraphicsClocks is nvmlDeviceGetSupportedGraphicsClocks.
 	DeviceGetSupportedGraphicsClocks(device Device, memoryClockMHz uint32, count *uint32, clocksMHz []uint32) Return
-	// DeviceGetSupportedMemoryClocks is nvmlDeviceGetSupportedMemoryClocks.
 	DeviceGetSupportedMemoryClocks(device Device, count *uint32, clocksMHz []uint32) Return
-	// DeviceGetSupportedPerformanceStates is nvmlDeviceGetSupportedPerformanceStates.
 	DeviceGetSupportedPerformanceStates(device Device, pstates []Pstates) Return
-	// DeviceGetSupportedVgpus is nvmlDeviceGetSupportedVgpus.
 	DeviceGetSupportedVgpus(device Device, vgpuCount *uint32, vgpuTypeIds []VgpuTypeId) Return
-	// DeviceGetTargetFanSpeed is nvmlDeviceGetTargetFanSpeed.
 	DeviceGetTargetFanSpeed(device Device, fan uint32, targetSpeed *uint32) Return
-	// DeviceGetTemperature is nvmlDeviceGetTemperature.
 	DeviceGetTemperature(device Device, sensorType TemperatureSensors, temp *uint32) Return
-	// DeviceGetTemperatureThreshold is nvmlDeviceGetTemperatureThreshold.
 	DeviceGetTemperatureThreshold(device Device, thresholdType TemperatureThresholds, temp *uint32) Return
-	// DeviceGetTemperatureV is nvmlDeviceGetTemperatureV.
 	DeviceGetTemperatureV(device Device, temperature *Temperature) Return
-	// DeviceGetThermalSettings is nvmlDeviceGetThermalSettings.
 	DeviceGetThermalSettings(device Device, sensorIndex uint32, pThermalSettings *GpuThermalSettings) Return
-	// DeviceGetTopologyCommonAncestor is nvmlDeviceGetTopologyCommonAncestor.
 	DeviceGetTopologyCommonAncestor(device1 Device, device2 Device, pathInfo *GpuTopologyLevel) Return
-	// DeviceGetTopologyNearestGpus is nvmlDeviceGetTopologyNearestGpus.
 	DeviceGetTopologyNearestGpus(device Device, level GpuTopologyLevel, count *uint32, deviceArray []Device) Return
-	// DeviceGetTotalEccErrors is nvmlDeviceGetTotalEccErrors.
 	DeviceGetTotalEccErrors(device Device, errorType MemoryErrorType, counterType EccCounterType, eccCounts *uint64) Return
-	// DeviceGetTotalEnergyConsumption is nvmlDeviceGetTotalEnergyConsumption.
 	DeviceGetTotalEnergyConsumption(device Device, energy *uint64) Return
-	// DeviceGetUUID is nvmlDeviceGetUUID.
 	DeviceGetUUID(device Device, uuid []byte) Return
-	// DeviceGetUnrepairableMemoryFlagV1 is nvmlDeviceGetUnrepairableMemoryFlag_v1.
 	DeviceGetUnrepairableMemoryFlagV1(device Device, unrepairableMemoryStatus *UnrepairableMemoryStatusV1) Return
-	// DeviceGetUtilizationRates is nvmlDeviceGetUtilizationRates.
 	DeviceGetUtilizationRates(device Device, utilization *Utilization) Return
-	// DeviceGetVbiosVersion is nvmlDeviceGetVbiosVersion.
 	DeviceGetVbiosVersion(device Device, version []byte) Return
-	// DeviceGetVgpuCapabilities is nvmlDeviceGetVgpuCapabilities.
 	DeviceGetVgpuCapabilities(device Device, capability DeviceVgpuCapability, capResult *uint32) Return
-	// DeviceGetVgpuHeterogeneousMode is nvmlDeviceGetVgpuHeterogeneousMode.
 	DeviceGetVgpuHeterogeneousMode(device Device, pHeterogeneousMode *VgpuHeterogeneousMode) Return
-	// DeviceGetVgpuInstancesUtilizationInfo is nvmlDeviceGetVgpuInstancesUtilizationInfo.
 	DeviceGetVgpuInstancesUtilizationInfo(device Device, vgpuUtilInfo *VgpuInstancesUtilizationInfo) Return
-	// DeviceGetVgpuMetadata is nvmlDeviceGetVgpuMetadata.
 	DeviceGetVgpuMetadata(device Device, pgpuMetadata []byte, bufferSize *uint32) Return
-	// DeviceGetVgpuProcessUtilization is nvmlDeviceGetVgpuProcessUtilization.
 	DeviceGetVgpuProcessUtilization(device Device, lastSeenTimeStamp uint64, vgpuProcessSamplesCount *uint32, utilizationSamples []VgpuProcessUtilizationSample) Return
-	// DeviceGetVgpuProcessesUtilizationInfo is nvmlDeviceGetVgpuProcessesUtilizationInfo.
 	DeviceGetVgpuProcessesUtilizationInfo(device Device, vgpuProcUtilInfo *VgpuProcessesUtilizationInfo) Return
-	// DeviceGetVgpuSchedulerCapabilities is nvmlDeviceGetVgpuSchedulerCapabilities.
 	DeviceGetVgpuSchedulerCapabilities(device Device, pCapabilities *VgpuSchedulerCapabilities) Return
-	// DeviceGetVgpuSchedulerLog is nvmlDeviceGetVgpuSchedulerLog.
 	DeviceGetVgpuSchedulerLog(device Device, pSchedulerLog *VgpuSchedulerLog) Return
-	// DeviceGetVgpuSchedulerLogV2 is nvmlDeviceGetVgpuSchedulerLog_v2.
 	DeviceGetVgpuSchedulerLogV2(device Device, pSchedulerLogInfo *VgpuSchedulerLogInfoV2) Return
-	// DeviceGetVgpuSchedulerState is nvmlDeviceGetVgpuSchedulerState.
 	DeviceGetVgpuSchedulerState(device Device, pSchedulerState *VgpuSchedulerGetState) Return
-	// DeviceGetVgpuSchedulerStateV2 is nvmlDeviceGetVgpuSchedulerState_v2.
 	DeviceGetVgpuSchedulerStateV2(device Device, pSchedulerStateInfo *VgpuSchedulerStateInfoV2) Return
-	// DeviceGetVgpuTypeCreatablePlacements is nvmlDeviceGetVgpuTypeCreatablePlacements.
 	DeviceGetVgpuTypeCreatablePlacements(device Device, vgpuTypeId VgpuTypeId, pPlacementList *VgpuPlacementList) Return
-	// DeviceGetVgpuTypeSupportedPlacements is nvmlDeviceGetVgpuTypeSupportedPlacements.
 	DeviceGetVgpuTypeSupportedPlacements(device Device, vgpuTypeId VgpuTypeId, pPlacementList *VgpuPlacementList) Return
-	// DeviceGetVgpuUtilization is nvmlDeviceGetVgpuUtilization.
 	DeviceGetVgpuUtilization(device Device, lastSeenTimeStamp uint64, sampleValType *ValueType, vgpuInstanceSamplesCount *uint32, utilizationSamples []VgpuInstanceUtilizationSample) Return
-	// DeviceGetViolationStatus is nvmlDeviceGetViolationStatus.
 	DeviceGetViolationStatus(device Device, perfPolicyType PerfPolicyType, violTime *ViolationTime) Return
-	// DeviceGetVirtualizationMode is nvmlDeviceGetVirtualizationMode.
 	DeviceGetVirtualizationMode(device Device, pVirtualMode *GpuVirtualizationMode) Return
-	// DeviceIsMigDeviceHandle is nvmlDeviceIsMigDeviceHandle.
 	DeviceIsMigDeviceHandle(device Device, isMigDevice *uint32) Return
-	// DeviceModifyDrainState is nvmlDeviceModifyDrainState.
 	DeviceModifyDrainState(pciInfo *PciInfo, newState EnableState) Return
-	// DeviceOnSameBoard is nvmlDeviceOnSameBoard.
 	DeviceOnSameBoard(device1 Device, device2 Device, onSameBoard *int32) Return
-	// DevicePowerSmoothingActivatePresetProfile is nvmlDevicePowerSmoothingActivatePresetProfile.
 	DevicePowerSmoothingActivatePresetProfile(device Device, profile *PowerSmoothingProfile) Return
-	// DevicePowerSmoothingSetState is nvmlDevicePowerSmoothingSetState.
 	DevicePowerSmoothingSetState(device Device, state *PowerSmoothingState) Return
-	// DevicePowerSmoothingUpdatePresetProfileParam is nvmlDevicePowerSmoothingUpdatePresetProfileParam.
 	DevicePowerSmoothingUpdatePresetProfileParam(device Device, profile *PowerSmoothingProfile) Return
-	// DeviceQueryDrainState is nvmlDeviceQueryDrainState.
 	DeviceQueryDrainState(pciInfo *PciInfo, currentState *EnableState) Return
-	// DeviceReadPRMCountersV1 is nvmlDeviceReadPRMCounters_v1.
 	DeviceReadPRMCountersV1(device Device, counterList *PRMCounterListV1) Return
-	// DeviceReadWritePRMV1 is nvmlDeviceReadWritePRM_v1.
 	DeviceReadWritePRMV1(device Device, buffer *PRMTLVV1) Return
-	// DeviceRegisterEvents is nvmlDeviceRegisterEvents.
 	DeviceRegisterEvents(device Device, eventTypes uint64, set EventSet) Return
-	// DeviceRemoveGpu is nvmlDeviceRemoveGpu.
 	DeviceRemoveGpu(pciInfo *PciInfo) Return
-	// DeviceRemoveGpuV2 is nvmlDeviceRemoveGpu_v2.
 	DeviceRemoveGpuV2(pciInfo *PciInfo, gpuState DetachGpuState, linkState PcieLinkState) Return
-	// DeviceResetApplicationsClocks is nvmlDeviceResetApplicationsClocks.
 	DeviceResetApplicationsClocks(device Device) Return
-	// DeviceResetGpuLockedClocks is nvmlDeviceResetGpuLockedClocks.
 	DeviceResetGpuLockedClocks(device Device) Return
-	// DeviceResetMemoryLockedClocks is nvmlDeviceResetMemoryLockedClocks.
 	DeviceResetMemoryLockedClocks(device Device) Return
-	// DeviceResetNvLinkErrorCounters is nvmlDeviceResetNvLinkErrorCounters.
 	DeviceResetNvLinkErrorCounters(device Device, link uint32) Return
-	// DeviceResetNvLinkUtilizationCounter is nvmlDeviceResetNvLinkUtilizationCounter.
 	DeviceResetNvLinkUtilizationCounter(device Device, link uint32, counter uint32) Return
-	// DeviceSetAPIRestriction is nvmlDeviceSetAPIRestriction.
 	DeviceSetAPIRestriction(device Device, apiType RestrictedAPI, isRestricted EnableState) Return
-	// DeviceSetAccountingMode is nvmlDeviceSetAccountingMode.
 	DeviceSetAccountingMode(device Device, mode EnableState) Return
-	// DeviceSetApplicationsClocks is nvmlDeviceSetApplicationsClocks.
 	DeviceSetApplicationsClocks(device Device, memClockMHz uint32, graphicsClockMHz uint32) Return
-	// DeviceSetAutoBoostedClocksEnabled is nvmlDeviceSetAutoBoostedClocksEnabled.
 	DeviceSetAutoBoostedClocksEnabled(device Device, enabled EnableState) Return
-	// DeviceSetClockOffsets is nvmlDeviceSetClockOffsets.
 	DeviceSetClockOffsets(device Device, info *ClockOffset) Return
-	// DeviceSetComputeMode is nvmlDeviceSetComputeMode.
 	DeviceSetComputeMode(device Device, mode ComputeMode) Return
-	// DeviceSetConfComputeUnprotectedMemSize is nvmlDeviceSetConfComputeUnprotectedMemSize.
 	DeviceSetConfComputeUnprotectedMemSize(device Device, sizeKiB uint64) Return
-	// DeviceSetCpuAffinity is nvmlDeviceSetCpuAffinity.
 	DeviceSetCpuAffinity(device Device) Return
-	// DeviceSetDefaultAutoBoostedClocksEnabled is nvmlDeviceSetDefaultAutoBoostedClocksEnabled.
 	DeviceSetDefaultAutoBoostedClocksEnabled(device Device, enabled EnableState, flags uint32) Return
-	// DeviceSetDefaultFanSpeedV2 is nvmlDeviceSetDefaultFanSpeed_v2.
 	DeviceSetDefaultFanSpeedV2(device Device, fan uint32) Return
-	// DeviceSetDramEncryptionMode is nvmlDeviceSetDramEncryptionMode.
 	DeviceSetDramEncryptionMode(device Device, dramEncryption *DramEncryptionInfo) Return
-	// DeviceSetDriverModel is nvmlDeviceSetDriverModel.
 	DeviceSetDriverModel(device Device, driverModel DriverModel, flags uint32) Return
-	// DeviceSetEccMode is nvmlDeviceSetEccMode.
 	DeviceSetEccMode(device Device, ecc EnableState) Return
-	// DeviceSetFanControlPolicy is nvmlDeviceSetFanControlPolicy.
 	DeviceSetFanControlPolicy(device Device, fan uint32, policy FanControlPolicy) Return
-	// DeviceSetFanSpeedV2 is nvmlDeviceSetFanSpeed_v2.
 	DeviceSetFanSpeedV2(device Device, fan uint32, speed uint32) Return
-	// DeviceSetGpcClkVfOffset is nvmlDeviceSetGpcClkVfOffset.
 	DeviceSetGpcClkVfOffset(device Device, offset int32) Return
-	// DeviceSetGpuLockedClocks is nvmlDeviceSetGpuLockedClocks.
 	DeviceSetGpuLockedClocks(device Device, minGpuClockMHz uint32, maxGpuClockMHz uint32) Return
-	// DeviceSetGpuOperationMode is nvmlDeviceSetGpuOperationMode.
 	DeviceSetGpuOperationMode(device Device, mode GpuOperationMode) Return
-	// DeviceSetHostnameV1 is nvmlDeviceSetHostname_v1.
 	DeviceSetHostnameV1(device Device, hostname *HostnameV1) Return
-	// DeviceSetMemClkVfOffset is nvmlDeviceSetMemClkVfOffset.
 	DeviceSetMemClkVfOffset(device Device, offset int32) Return
-	// DeviceSetMemoryLockedClocks is nvmlDeviceSetMemoryLockedClocks.
 	DeviceSetMemoryLockedClocks(device Device, minMemClockMHz uint32, maxMemClockMHz uint32) Return
-	// DeviceSetMigMode is nvmlDeviceSetMigMode.
 	DeviceSetMigMode(device Device, mode uint32, activationStatus *Return) Return
-	// DeviceSetNvLinkDeviceLowPowerThreshold is nvmlDeviceSetNvLinkDeviceLowPowerThreshold.
 	DeviceSetNvLinkDeviceLowPowerThreshold(device Device, info *NvLinkPowerThres) Return
-	// DeviceSetNvLinkUtilizationControl is nvmlDeviceSetNvLinkUtilizationControl.
 	DeviceSetNvLinkUtilizationControl(device Device, link uint32, counter uint32, control *NvLinkUtilizationControl, reset uint32) Return
-	// DeviceSetNvlinkBwMode is nvmlDeviceSetNvlinkBwMode.
 	DeviceSetNvlinkBwMode(device Device, setBwMode *NvlinkSetBwMode) Return
-	// DeviceSetPersistenceMode is nvmlDeviceSetPersistenceMode.
 	DeviceSetPersistenceMode(device Device, mode EnableState) Return
-	// DeviceSetPowerManagementLimit is nvmlDeviceSetPowerManagementLimit.
 	DeviceSetPowerManagementLimit(device Device, limit uint32) Return
-	// DeviceSetPowerManagementLimitV2 is nvmlDeviceSetPowerManagementLimit_v2.
 	DeviceSetPowerManagementLimitV2(device Device, powerValue *PowerValueV2) Return
-	// DeviceSetPowerMizerModeV1 is nvmlDeviceSetPowerMizerMode_v1.
 	DeviceSetPowerMizerModeV1(device Device, powerMizerMode *DevicePowerMizerModesV1) Return
-	// DeviceSetRusdSettingsV1 is nvmlDeviceSetRusdSettings_v1.
 	DeviceSetRusdSettingsV1(device Device, settings *RusdSettingsV1) Return
-	// DeviceSetTemperatureThreshold is nvmlDeviceSetTemperatureThreshold.
 	DeviceSetTemperatureThreshold(device Device, thresholdType TemperatureThresholds, temp *int32) Return
-	// DeviceSetVgpuCapabilities is nvmlDeviceSetVgpuCapabilities.
 	DeviceSetVgpuCapabilities(device Device, capability DeviceVgpuCapability, state EnableState) Return
-	// DeviceSetVgpuHeterogeneousMode is nvmlDeviceSetVgpuHeterogeneousMode.
 	DeviceSetVgpuHeterogeneousMode(device Device, pHeterogeneousMode *VgpuHeterogeneousMode) Return
-	// DeviceSetVgpuSchedulerState is nvmlDeviceSetVgpuSchedulerState.
 	DeviceSetVgpuSchedulerState(device Device, pSchedulerState *VgpuSchedulerSetState) Return
-	// DeviceSetVgpuSchedulerStateV2 is nvmlDeviceSetVgpuSchedulerState_v2.
 	DeviceSetVgpuSchedulerStateV2(device Device, pSchedulerState *VgpuSchedulerStateV2) Return
-	// DeviceSetVirtualizationMode is nvmlDeviceSetVirtualizationMode.
 	DeviceSetVirtualizationMode(device Device, virtualMode GpuVirtualizationMode) Return
-	// DeviceValidateInforom is nvmlDeviceValidateInforom.
 	DeviceValidateInforom(device Device) Return
-	// DeviceVgpuForceGspUnload is nvmlDeviceVgpuForceGspUnload.
 	DeviceVgpuForceGspUnload(device Device) Return
-	// DeviceWorkloadPowerProfileClearRequestedProfiles is nvmlDeviceWorkloadPowerProfileClearRequestedProfiles.
 	DeviceWorkloadPowerProfileClearRequestedProfiles(device Device, requestedProfiles *WorkloadPowerProfileRequestedProfiles) Return
-	// DeviceWorkloadPowerProfileGetCurrentProfiles is nvmlDeviceWorkloadPowerProfileGetCurrentProfiles.
 	DeviceWorkloadPowerProfileGetCurrentProfiles(device Device, currentProfiles *WorkloadPowerProfileCurrentProfiles) Return
-	// DeviceWorkloadPowerProfileGetProfilesInfo is nvmlDeviceWorkloadPowerProfileGetProfilesInfo.
 	DeviceWorkloadPowerProfileGetProfilesInfo(device Device, profilesInfo *WorkloadPowerProfileProfilesInfo) Return
-	// DeviceWorkloadPowerProfileSetRequestedProfiles is nvmlDeviceWorkloadPowerProfileSetRequestedProfiles.
 	DeviceWorkloadPowerProfileSetRequestedProfiles(device Device, requestedProfiles *WorkloadPowerProfileRequestedProfiles) Return
-	// DeviceWorkloadPowerProfileUpdateProfilesV1 is nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1.
 	DeviceWorkloadPowerProfileUpdateProfilesV1(device Device, updateProfiles *WorkloadPowerProfileUpdateProfilesV1) Return
-	// ErrorString is nvmlErrorString.
 	ErrorString(result Return) string
-	// EventSetCreate is nvmlEventSetCreate.
 	EventSetCreate(set *EventSet) Return
-	// EventSetFree is nvmlEventSetFree.
 	EventSetFree(set EventSet) Return
-	// EventSetWait is nvmlEventSetWait.
 	EventSetWait(set EventSet, data *EventData, timeoutms uint32) Return
-	// EventSetWaitV2 is nvmlEventSetWait_v2.
 	EventSetWaitV2(set EventSet, data *EventData, timeoutms uint32) Return
-	// GetBlacklistDeviceCount is nvmlGetBlacklistDeviceCount.
 	GetBlacklistDeviceCount(deviceCount *uint32) Return
-	// GetBlacklistDeviceInfoByIndex is nvmlGetBlacklistDeviceInfoByIndex.
 	GetBlacklistDeviceInfoByIndex(index uint32, info *ExcludedDeviceInfo) Return
-	// GetExcludedDeviceCount is nvmlGetExcludedDeviceCount.
 	GetExcludedDeviceCount(deviceCount *uint32) Return
-	// GetExcludedDeviceInfoByIndex is nvmlGetExcludedDeviceInfoByIndex.
 	GetExcludedDeviceInfoByIndex(index uint32, info *ExcludedDeviceInfo) Return
-	// GetVgpuCompatibility is nvmlGetVgpuCompatibility.
 	GetVgpuCompatibility(vgpuMetadata *VgpuMetadata, pgpuMetadata *VgpuPgpuMetadata, compatibilityInfo *VgpuPgpuCompatibility) Return
-	// GetVgpuDriverCapabilities is nvmlGetVgpuDriverCapabilities.
 	GetVgpuDriverCapabilities(capability VgpuDriverCapability, capResult *uint32) Return
-	// GetVgpuVersion is nvmlGetVgpuVersion.
 	GetVgpuVersion(supported *VgpuVersion, current *VgpuVersion) Return
-	// GpmMetricsGet is nvmlGpmMetricsGet.
 	GpmMetricsGet(metricsGet *GpmMetricsGet) Return
-	// GpmMigSampleGet is nvmlGpmMigSampleGet.
 	GpmMigSampleGet(device Device, gpuInstanceId uint32, gpmSample GpmSample) Return
-	// GpmQueryDeviceSupport is nvmlGpmQueryDeviceSupport.
 	GpmQueryDeviceSupport(device Device, gpmSupport *GpmSupport) Return
-	// GpmQueryIfStreamingEnabled is nvmlGpmQueryIfStreamingEnabled.
 	GpmQueryIfStreamingEnabled(device Device, state *uint32) Return
-	// GpmSampleAlloc is nvmlGpmSampleAlloc.
 	GpmSampleAlloc(gpmSample *GpmSample) Return
-	// GpmSampleFree is nvmlGpmSampleFree.
 	GpmSampleFree(gpmSample GpmSample) Return
-	// GpmSampleGet is nvmlGpmSampleGet.
 	GpmSampleGet(device Device, gpmSample GpmSample) Return
-	// GpmSetStreamingEnabled is nvmlGpmSetStreamingEnabled.
 	GpmSetStreamingEnabled(device Device, state uint32) Return
-	// GpuInstanceCreateComputeInstance is nvmlGpuInstanceCreateComputeInstance.
 	GpuInstanceCreateComputeInstance(gpuInstance GpuInstance, profileId uint32, computeInstance *ComputeInstance) Return
-	// GpuInstanceCreateComputeInstanceWithPlacement is nvmlGpuInstanceCreateComputeInstanceWithPlacement.
 	GpuInstanceCreateComputeInstanceWithPlacement(gpuInstance GpuInstance, profileId uint32, placement *ComputeInstancePlacement, computeInstance *ComputeInstance) Return
-	// GpuInstanceDestroy is nvmlGpuInstanceDestroy.
 	GpuInstanceDestroy(gpuInstance GpuInstance) Return
-	// GpuInstanceGetActiveVgpus is nvmlGpuInstanceGetActiveVgpus.
 	GpuInstanceGetActiveVgpus(gpuInstance GpuInstance, pVgpuInstanceInfo *ActiveVgpuInstanceInfo) Return
-	// GpuInstanceGetComputeInstanceById is nvmlGpuInstanceGetComputeInstanceById.
 	GpuInstanceGetComputeInstanceById(gpuInstance GpuInstance, id uint32, computeInstance *ComputeInstance) Return
-	// GpuInstanceGetComputeInstancePossiblePlacements is nvmlGpuInstanceGetComputeInstancePossiblePlacements.
 	GpuInstanceGetComputeInstancePossiblePlacements(gpuInstance GpuInstance, profileId uint32, placements []ComputeInstancePlacement, count *uint32) Return
-	// GpuInstanceGetComputeInstanceProfileInfo is nvmlGpuInstanceGetComputeInstanceProfileInfo.
 	GpuInstanceGetComputeInstanceProfileInfo(gpuInstance GpuInstance, profile uint32, engProfile uint32, info *ComputeInstanceProfileInfo) Return
-	// GpuInstanceGetComputeInstanceProfileInfoV is nvmlGpuInstanceGetComputeInstanceProfileInfoV.
 	GpuInstanceGetComputeInstanceProfileInfoV(gpuInstance GpuInstance, profile uint32, engProfile uint32, info *ComputeInstanceProfileInfoV2) Return
-	// GpuInstanceGetComputeInstanceRemainingCapacity is nvmlGpuInstanceGetComputeInstanceRemainingCapacity.
 	GpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance GpuInstance, profileId uint32, count *uint32) Return
-	// GpuInstanceGetComputeInstances is nvmlGpuInstanceGetComputeInstances.
 	GpuInstanceGetComputeInstances(gpuInstance GpuInstance, profileId uint32, computeInstances []ComputeInstance, count *uint32) Return
-	// GpuInstanceGetCreatableVgpus is nvmlGpuInstanceGetCreatableVgpus.
 	GpuInstanceGetCreatableVgpus(gpuInstance GpuInstance, pVgpus *VgpuTypeIdInfo) Return
-	// GpuInstanceGetInfo is nvmlGpuInstanceGetInfo.
 	GpuInstanceGetInfo(gpuInstance GpuInstance, info *GpuInstanceInfo) Return
-	// GpuInstanceGetVgpuHeterogeneousMode is nvmlGpuInstanceGetVgpuHeterogeneousMode.
 	GpuInstanceGetVgpuHeterogeneousMode(gpuInstance GpuInstance, pHeterogeneousMode *VgpuHeterogeneousMode) Return
-	// GpuInstanceGetVgpuSchedulerLog is nvmlGpuInstanceGetVgpuSchedulerLog.
 	GpuInstanceGetVgpuSchedulerLog(gpuInstance GpuInstance, pSchedulerLogInfo *VgpuSchedulerLogInfo) Return
-	// GpuInstanceGetVgpuSchedulerLogV2 is nvmlGpuInstanceGetVgpuSchedulerLog_v2.
 	GpuInstanceGetVgpuSchedulerLogV2(gpuInstance GpuInstance, pSchedulerLogInfo *VgpuSchedulerLogInfoV2) Return
-	// GpuInstanceGetVgpuSchedulerState is nvmlGpuInstanceGetVgpuSchedulerState.
 	GpuInstanceGetVgpuSchedulerState(gpuInstance GpuInstance, pSchedulerStateInfo *VgpuSchedulerStateInfo) Return
-	// GpuInstanceGetVgpuSchedulerStateV2 is nvmlGpuInstanceGetVgpuSchedulerState_v2.
 	GpuInstanceGetVgpuSchedulerStateV2(gpuInstance GpuInstance, pSchedulerStateInfo *VgpuSchedulerStateInfoV2) Return
-	// GpuInstanceGetVgpuTypeCreatablePlacements is nvmlGpuInstanceGetVgpuTypeCreatablePlacements.
 	GpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance GpuInstance, pCreatablePlacementInfo *VgpuCreatablePlacementInfo) Return
-	// GpuInstanceSetVgpuHeterogeneousMode is nvmlGpuInstanceSetVgpuHeterogeneousMode.
 	GpuInstanceSetVgpuHeterogeneousMode(gpuInstance GpuInstance, pHeterogeneousMode *VgpuHeterogeneousMode) Return
-	// GpuInstanceSetVgpuSchedulerState is nvmlGpuInstanceSetVgpuSchedulerState.
 	GpuInstanceSetVgpuSchedulerState(gpuInstance GpuInstance, pScheduler *VgpuSchedulerState) Return
-	// GpuInstanceSetVgpuSchedulerStateV2 is nvmlGpuInstanceSetVgpuSchedulerState_v2.
 	GpuInstanceSetVgpuSchedulerStateV2(gpuInstance GpuInstance, pSchedulerState *VgpuSchedulerStateV2) Return
-	// Init is nvmlInit.
 	Init() Return
-	// InitWithFlags is nvmlInitWithFlags.
 	InitWithFlags(flags uint32) Return
-	// InitV2 is nvmlInit_v2.
 	InitV2() Return
-	// SetVgpuVersion is nvmlSetVgpuVersion.
 	SetVgpuVersion(vgpuVersion *VgpuVersion) Return
-	// Shutdown is nvmlShutdown.
 	Shutdown() Return
-	// SystemEventSetCreate is nvmlSystemEventSetCreate.
 	SystemEventSetCreate(request *SystemEventSetCreateRequest) Return
-	// SystemEventSetFree is nvmlSystemEventSetFree.
 	SystemEventSetFree(request *SystemEventSetFreeRequest) Return
-	// SystemEventSetWait is nvmlSystemEventSetWait.
 	SystemEventSetWait(request *SystemEventSetWaitRequest) Return
-	// SystemGetCPERV1 is nvmlSystemGetCPER_v1.
 	SystemGetCPERV1(cper *GetCPERV1) Return
-	// SystemGetConfComputeCapabilities is nvmlSystemGetConfComputeCapabilities.
 	SystemGetConfComputeCapabilities(capabilities *ConfComputeSystemCaps) Return
-	// SystemGetConfComputeGpusReadyState is nvmlSystemGetConfComputeGpusReadyState.
 	SystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) Return
-	// SystemGetConfComputeKeyRotationThresholdInfo is nvmlSystemGetConfComputeKeyRotationThresholdInfo.
 	SystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *ConfComputeGetKeyRotationThresholdInfo) Return
-	// SystemGetConfComputeSettings is nvmlSystemGetConfComputeSettings.
 	SystemGetConfComputeSettings(settings *SystemConfComputeSettings) Return
-	// SystemGetConfComputeState is nvmlSystemGetConfComputeState.
 	SystemGetConfComputeState(state *ConfComputeSystemState) Return
-	// SystemGetCudaDriverVersion is nvmlSystemGetCudaDriverVersion.
 	SystemGetCudaDriverVersion(cudaDriverVersion *int32) Return
-	// SystemGetCudaDriverVersionV2 is nvmlSystemGetCudaDriverVersion_v2.
 	SystemGetCudaDriverVersionV2(cudaDriverVersion *int32) Return
-	// SystemGetDriverBranch is nvmlSystemGetDriverBranch.
 	SystemGetDriverBranch(branchInfo *SystemDriverBranchInfo, length uint32) Return
-	// SystemGetDriverVersion is nvmlSystemGetDriverVersion.
 	SystemGetDriverVersion(version []byte) Return
-	// SystemGetHicVersion is nvmlSystemGetHicVersion.
 	SystemGetHicVersion(hwbcCount *uint32, hwbcEntries []HwbcEntry) Return
-	// SystemGetNVMLVersion is nvmlSystemGetNVMLVersion.
 	SystemGetNVMLVersion(version []byte) Return
-	// SystemGetNvlinkBwMode is nvmlSystemGetNvlinkBwMode.
 	SystemGetNvlinkBwMode(nvlinkBwMode *uint32) Return
-	// SystemGetProcessName is nvmlSystemGetProcessName.
 	SystemGetProcessName(pid uint32, name []byte) Return
-	// SystemGetTopologyGpuSet is nvmlSystemGetTopologyGpuSet.
 	SystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray []Device) Return
-	// SystemRegisterEvents is nvmlSystemRegisterEvents.
 	SystemRegisterEvents(request *SystemRegisterEventRequest) Return
-	// SystemSetConfComputeGpusReadyState is nvmlSystemSetConfComputeGpusReadyState.
 	SystemSetConfComputeGpusReadyState(isAcceptingWork uint32) Return
-	// SystemSetConfComputeKeyRotationThresholdInfo is nvmlSystemSetConfComputeKeyRotationThresholdInfo.
 	SystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *ConfComputeSetKeyRotationThresholdInfo) Return
-	// SystemSetNvlinkBwMode is nvmlSystemSetNvlinkBwMode.
 	SystemSetNvlinkBwMode(nvlinkBwMode uint32) Return
-	// UnitGetCount is nvmlUnitGetCount.
 	UnitGetCount(unitCount *uint32) Return
-	// UnitGetDevices is nvmlUnitGetDevices.
 	UnitGetDevices(unit Unit, deviceCount *uint32, devices []Device) Return
-	// UnitGetFanSpeedInfo is nvmlUnitGetFanSpeedInfo.
 	UnitGetFanSpeedInfo(unit Unit, fanSpeeds *UnitFanSpeeds) Return
-	// UnitGetHandleByIndex is nvmlUnitGetHandleByIndex.
 	UnitGetHandleByIndex(index uint32, unit *Unit) Return
-	// UnitGetLedState is nvmlUnitGetLedState.
 	UnitGetLedState(unit Unit, state *LedState) Return
-	// UnitGetPsuInfo is nvmlUnitGetPsuInfo.
 	UnitGetPsuInfo(unit Unit, psu *PSUInfo) Return
-	// UnitGetTemperature is nvmlUnitGetTemperature.
 	UnitGetTemperature(unit Unit, typeArg uint32, temp *uint32) Return
-	// UnitGetUnitInfo is nvmlUnitGetUnitInfo.
 	UnitGetUnitInfo(unit Unit, info *UnitInfo) Return
-	// UnitSetLedState is nvmlUnitSetLedState.
 	UnitSetLedState(unit Unit, color LedColor) Return
-	// VgpuInstanceClearAccountingPids is nvmlVgpuInstanceClearAccountingPids.
 	VgpuInstanceClearAccountingPids(vgpuInstance VgpuInstance) Return
-	// VgpuInstanceGetAccountingMode is nvmlVgpuInstanceGetAccountingMode.
 	VgpuInstanceGetAccountingMode(vgpuInstance VgpuInstance, mode *EnableState) Return
-	// VgpuInstanceGetAccountingPids is nvmlVgpuInstanceGetAccountingPids.
 	VgpuInstanceGetAccountingPids(vgpuInstance VgpuInstance, count *uint32, pids []uint32) Return
-	// VgpuInstanceGetAccountingStats is nvmlVgpuInstanceGetAccountingStats.
 	VgpuInstanceGetAccountingStats(vgpuInstance VgpuInstance, pid uint32, stats *AccountingStats) Return
-	// VgpuInstanceGetEccMode is nvmlVgpuInstanceGetEccMode.
 	VgpuInstanceGetEccMode(vgpuInstance VgpuInstance, eccMode *EnableState) Return
-	// VgpuInstanceGetEncoderCapacity is nvmlVgpuInstanceGetEncoderCapacity.
 	VgpuInstanceGetEncoderCapacity(vgpuInstance VgpuInstance, encoderCapacity *uint32) Return
-	// VgpuInstanceGetEncoderSessions is nvmlVgpuInstanceGetEncoderSessions.
 	VgpuInstanceGetEncoderSessions(vgpuInstance VgpuInstance, sessionCount *uint32, sessionInfo []EncoderSessionInfo) Return
-	// VgpuInstanceGetEncoderStats is nvmlVgpuInstanceGetEncoderStats.
 	VgpuInstanceGetEncoderStats(vgpuInstance VgpuInstance, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) Return
-	// VgpuInstanceGetFBCSessions is nvmlVgpuInstanceGetFBCSessions.
 	VgpuInstanceGetFBCSessions(vgpuInstance VgpuInstance, sessionCount *uint32, sessionInfo []FBCSessionInfo) Return
-	// VgpuInstanceGetFBCStats is nvmlVgpuInstanceGetFBCStats.
 	VgpuInstanceGetFBCStats(vgpuInstance VgpuInstance, fbcStats *FBCStats) Return
-	// VgpuInstanceGetFbUsage is nvmlVgpuInstanceGetFbUsage.
 	VgpuInstanceGetFbUsage(vgpuInstance VgpuInstance, fbUsage *uint64) Return
-	// VgpuInstanceGetFrameRateLimit is nvmlVgpuInstanceGetFrameRateLimit.
 	VgpuInstanceGetFrameRateLimit(vgpuInstance VgpuInstance, frameRateLimit *uint32) Return
-	// VgpuInstanceGetGpuInstanceId is nvmlVgpuInstanceGetGpuInstanceId.
 	VgpuInstanceGetGpuInstanceId(vgpuInstance VgpuInstance, gpuInstanceId *uint32) Return
-	// VgpuInstanceGetGpuPciId is nvmlVgpuInstanceGetGpuPciId.
 	VgpuInstanceGetGpuPciId(vgpuInstance VgpuInstance, vgpuPciId []byte, length *uint32) Return
-	// VgpuInstanceGetLicenseInfo is nvmlVgpuInstanceGetLicenseInfo.
 	VgpuInstanceGetLicenseInfo(vgpuInstance VgpuInstance, licenseInfo *VgpuLicenseInfo) Return
-	// VgpuInstanceGetLicenseInfoV2 is nvmlVgpuInstanceGetLicenseInfo_v2.
 	VgpuInstanceGetLicenseInfoV2(vgpuInstance VgpuInstance, licenseInfo *VgpuLicenseInfo) Return
-	// VgpuInstanceGetLicenseStatus is nvmlVgpuInstanceGetLicenseStatus.
 	VgpuInstanceGetLicenseStatus(vgpuInstance VgpuInstance, licensed *uint32) Return
-	// VgpuInstanceGetMdevUUID is nvmlVgpuInstanceGetMdevUUID.
 	VgpuInstanceGetMdevUUID(vgpuInstance VgpuInstance, mdevUuid []byte) Return
-	// VgpuInstanceGetMetadata is nvmlVgpuInstanceGetMetadata.
 	VgpuInstanceGetMetadata(vgpuInstance VgpuInstance, vgpuMetadata []byte, bufferSize *uint32) Return
-	// VgpuInstanceGetPlacementId is nvmlVgpuInstanceGetPlacementId.
 	VgpuInstanceGetPlacementId(vgpuInstance VgpuInstance, pPlacement *VgpuPlacementId) Return
-	// VgpuInstanceGetRuntimeStateSize is nvmlVgpuInstanceGetRuntimeStateSize.
 	VgpuInstanceGetRuntimeStateSize(vgpuInstance VgpuInstance, pState *VgpuRuntimeState) Return
-	// VgpuInstanceGetType is nvmlVgpuInstanceGetType.
 	VgpuInstanceGetType(vgpuInstance VgpuInstance, vgpuTypeId *VgpuTypeId) Return
-	// VgpuInstanceGetUUID is nvmlVgpuInstanceGetUUID.
 	VgpuInstanceGetUUID(vgpuInstance VgpuInstance, uuid []byte) Return
-	// VgpuInstanceGetVmDriverVersion is nvmlVgpuInstanceGetVmDriverVersion.
 	VgpuInstanceGetVmDriverVersion(vgpuInstance VgpuInstance, version []byte) Return
-	// VgpuInstanceGetVmID is nvmlVgpuInstanceGetVmID.
 	VgpuInstanceGetVmID(vgpuInstance VgpuInstance, vmId []byte, vmIdType *VgpuVmIdType) Return
-	// VgpuInstanceSetEncoderCapacity is nvmlVgpuInstanceSetEncoderCapacity.
 	VgpuInstanceSetEncoderCapacity(vgpuInstance VgpuInstance, encoderCapacity uint32) Return
-	// VgpuTypeGetBAR1Info is nvmlVgpuTypeGetBAR1Info.
 	VgpuTypeGetBAR1Info(vgpuTypeId VgpuTypeId, bar1Info *VgpuTypeBar1Info) Return
-	// VgpuTypeGetCapabilities is nvmlVgpuTypeGetCapabilities.
 	VgpuTypeGetCapabilities(vgpuTypeId VgpuTypeId, capability VgpuCapability, capResult *uint32) Return
-	// VgpuTypeGetClass is nvmlVgpuTypeGetClass.
 	VgpuTypeGetClass(vgpuTypeId VgpuTypeId, vgpuTypeClass []byte, size *uint32) Return
-	// VgpuTypeGetDeviceID is nvmlVgpuTypeGetDeviceID.
 	VgpuTypeGetDeviceID(vgpuTypeId VgpuTypeId, deviceID *uint64, subsystemID *uint64) Return
-	// VgpuTypeGetFbReservation is nvmlVgpuTypeGetFbReservation.
 	VgpuTypeGetFbReservation(vgpuTypeId VgpuTypeId, fbReservation *uint64) Return
-	// VgpuTypeGetFrameRateLimit is nvmlVgpuTypeGetFrameRateLimit.
 	VgpuTypeGetFrameRateLimit(vgpuTypeId VgpuTypeId, frameRateLimit *uint32) Return
-	// VgpuTypeGetFramebufferSize is nvmlVgpuTypeGetFramebufferSize.
 	VgpuTypeGetFramebufferSize(vgpuTypeId VgpuTypeId, fbSize *uint64) Return
-	// VgpuTypeGetGpuInstanceProfileId is nvmlVgpuTypeGetGpuInstanceProfileId.
 	VgpuTypeGetGpuInstanceProfileId(vgpuTypeId VgpuTypeId, gpuInstanceProfileId *uint32) Return
-	// VgpuTypeGetGspHeapSize is nvmlVgpuTypeGetGspHeapSize.
 	VgpuTypeGetGspHeapSize(vgpuTypeId VgpuTypeId, gspHeapSize *uint64) Return
-	// VgpuTypeGetLicense is nvmlVgpuTypeGetLicense.
 	VgpuTypeGetLicense(vgpuTypeId VgpuTypeId, vgpuTypeLicenseString []byte) Return
-	// VgpuTypeGetMaxInstances is nvmlVgpuTypeGetMaxInstances.
 	VgpuTypeGetMaxInstances(device Device, vgpuTypeId VgpuTypeId, vgpuInstanceCount *uint32) Return
-	// VgpuTypeGetMaxInstancesPerGpuInstance is nvmlVgpuTypeGetMaxInstancesPerGpuInstance.
 	VgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance *VgpuTypeMaxInstance) Return
-	// VgpuTypeGetMaxInstancesPerVm is nvmlVgpuTypeGetMaxInstancesPerVm.
 	VgpuTypeGetMaxInstancesPerVm(vgpuTypeId VgpuTypeId, vgpuInstanceCountPerVm *uint32) Return
-	// VgpuTypeGetName is nvmlVgpuTypeGetName.
 	VgpuTypeGetName(vgpuTypeId VgpuTypeId, vgpuTypeName []byte, size *uint32) Return
-	// VgpuTypeGetNumDisplayHeads is nvmlVgpuTypeGetNumDisplayHeads.
 	VgpuTypeGetNumDisplayHeads(vgpuTypeId VgpuTypeId, numDisplayHeads *uint32) Return
-	// VgpuTypeGetResolution is nvmlVgpuTypeGetResolution.
 	VgpuTypeGetResolution(vgpuTypeId VgpuTypeId, displayIndex uint32, xdim *uint32, ydim *uint32) Return
 }
 
-// Unimplemented is a [Software] without functions. A software NVML embeds it and has methods for what it knows.
+// Unimplemented is a [Software] that lacks all functions: see [Return.Missing]. A software NVML embeds it, and has
+// methods for the functions that it has.
 type Unimplemented struct{}
 
-// ComputeInstanceDestroy returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) ComputeInstanceDestroy(computeInstance ComputeInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symComputeInstanceDestroy)
 }
-
-// ComputeInstanceGetInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) ComputeInstanceGetInfo(computeInstance ComputeInstance, info *ComputeInstanceInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symComputeInstanceGetInfo)
 }
-
-// ComputeInstanceGetInfoV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) ComputeInstanceGetInfoV2(computeInstance ComputeInstance, info *ComputeInstanceInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symComputeInstanceGetInfoV2)
 }
-
-// DeviceClearAccountingPids returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceClearAccountingPids(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceClearAccountingPids)
 }
-
-// DeviceClearCpuAffinity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceClearCpuAffinity(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceClearCpuAffinity)
 }
-
-// DeviceClearEccErrorCounts returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceClearEccErrorCounts(device Device, counterType EccCounterType) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceClearEccErrorCounts)
 }
-
-// DeviceClearFieldValues returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceClearFieldValues(device Device, values []FieldValue) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceClearFieldValues)
 }
-
-// DeviceCreateGpuInstance returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceCreateGpuInstance(device Device, profileId uint32, gpuInstance *GpuInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceCreateGpuInstance)
 }
-
-// DeviceCreateGpuInstanceWithPlacement returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceCreateGpuInstanceWithPlacement(device Device, profileId uint32, placement *GpuInstancePlacement, gpuInstance *GpuInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceCreateGpuInstanceWithPlacement)
 }
-
-// DeviceDiscoverGpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceDiscoverGpus(pciInfo *PciInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceDiscoverGpus)
 }
-
-// DeviceFreezeNvLinkUtilizationCounter returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceFreezeNvLinkUtilizationCounter(device Device, link uint32, counter uint32, freeze EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceFreezeNvLinkUtilizationCounter)
 }
-
-// DeviceGetAPIRestriction returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAPIRestriction(device Device, apiType RestrictedAPI, isRestricted *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAPIRestriction)
 }
-
-// DeviceGetAccountingBufferSize returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAccountingBufferSize(device Device, bufferSize *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAccountingBufferSize)
 }
-
-// DeviceGetAccountingMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAccountingMode(device Device, mode *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAccountingMode)
 }
-
-// DeviceGetAccountingPids returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAccountingPids(device Device, count *uint32, pids []uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAccountingPids)
 }
-
-// DeviceGetAccountingStats returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAccountingStats(device Device, pid uint32, stats *AccountingStats) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAccountingStats)
 }
-
-// DeviceGetAccountingStatsV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAccountingStatsV2(device Device, stats *AccountingStatsV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAccountingStatsV2)
 }
-
-// DeviceGetActiveVgpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetActiveVgpus(device Device, vgpuCount *uint32, vgpuInstances []VgpuInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetActiveVgpus)
 }
-
-// DeviceGetAdaptiveClockInfoStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAdaptiveClockInfoStatus(device Device, adaptiveClockStatus *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAdaptiveClockInfoStatus)
 }
-
-// DeviceGetAddressingMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAddressingMode(device Device, mode *DeviceAddressingMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAddressingMode)
 }
-
-// DeviceGetApplicationsClock returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetApplicationsClock(device Device, clockType ClockType, clockMHz *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetApplicationsClock)
 }
-
-// DeviceGetArchitecture returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetArchitecture(device Device, arch *DeviceArchitecture) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetArchitecture)
 }
-
-// DeviceGetAttributes returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAttributes(device Device, attributes *DeviceAttributes) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAttributes)
 }
-
-// DeviceGetAttributesV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAttributesV2(device Device, attributes *DeviceAttributes) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAttributesV2)
 }
-
-// DeviceGetAutoBoostedClocksEnabled returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetAutoBoostedClocksEnabled(device Device, isEnabled *EnableState, defaultIsEnabled *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetAutoBoostedClocksEnabled)
 }
-
-// DeviceGetBAR1MemoryInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBAR1MemoryInfo(device Device, bar1Memory *BAR1Memory) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBAR1MemoryInfo)
 }
-
-// DeviceGetBBXTimeDataV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBBXTimeDataV1(device Device, timeData *BBXTimeDataV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBBXTimeDataV1)
 }
-
-// DeviceGetBoardId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBoardId(device Device, boardId *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBoardId)
 }
-
-// DeviceGetBoardPartNumber returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBoardPartNumber(device Device, partNumber []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBoardPartNumber)
 }
-
-// DeviceGetBrand returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBrand(device Device, typeArg *BrandType) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBrand)
 }
-
-// DeviceGetBridgeChipInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBridgeChipInfo(device Device, bridgeHierarchy *BridgeChipHierarchy) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBridgeChipInfo)
 }
-
-// DeviceGetBusType returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetBusType(device Device, typeArg *BusType) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetBusType)
 }
-
-// DeviceGetC2cModeInfoV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetC2cModeInfoV(device Device, c2cModeInfo *C2cModeInfoV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetC2cModeInfoV)
 }
-
-// DeviceGetCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCapabilities(device Device, caps *DeviceCapabilities) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCapabilities)
 }
-
-// DeviceGetClkMonStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetClkMonStatus(device Device, status *ClkMonStatus) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetClkMonStatus)
 }
-
-// DeviceGetClock returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetClock(device Device, clockType ClockType, clockId ClockId, clockMHz *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetClock)
 }
-
-// DeviceGetClockInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetClockInfo(device Device, typeArg ClockType, clock *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetClockInfo)
 }
-
-// DeviceGetClockOffsets returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetClockOffsets(device Device, info *ClockOffset) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetClockOffsets)
 }
-
-// DeviceGetComputeInstanceId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetComputeInstanceId(device Device, id *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetComputeInstanceId)
 }
-
-// DeviceGetComputeMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetComputeMode(device Device, mode *ComputeMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetComputeMode)
 }
-
-// DeviceGetComputeRunningProcesses returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetComputeRunningProcesses(device Device, infoCount *uint32, infos []ProcessInfoV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetComputeRunningProcesses)
 }
-
-// DeviceGetComputeRunningProcessesV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetComputeRunningProcessesV2(device Device, infoCount *uint32, infos []ProcessInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetComputeRunningProcessesV2)
 }
-
-// DeviceGetComputeRunningProcessesV3 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetComputeRunningProcessesV3(device Device, infoCount *uint32, infos []ProcessInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetComputeRunningProcessesV3)
 }
-
-// DeviceGetConfComputeGpuAttestationReport returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetConfComputeGpuAttestationReport(device Device, gpuAtstReport *ConfComputeGpuAttestationReport) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetConfComputeGpuAttestationReport)
 }
-
-// DeviceGetConfComputeGpuCertificate returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetConfComputeGpuCertificate(device Device, gpuCert *ConfComputeGpuCertificate) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetConfComputeGpuCertificate)
 }
-
-// DeviceGetConfComputeMemSizeInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetConfComputeMemSizeInfo(device Device, memInfo *ConfComputeMemSizeInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetConfComputeMemSizeInfo)
 }
-
-// DeviceGetConfComputeProtectedMemoryUsage returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetConfComputeProtectedMemoryUsage(device Device, memory *Memory) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetConfComputeProtectedMemoryUsage)
 }
-
-// DeviceGetCoolerInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCoolerInfo(device Device, coolerInfo *CoolerInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCoolerInfo)
 }
-
-// DeviceGetCount returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) DeviceGetCount(deviceCount *uint32) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// DeviceGetCountV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) DeviceGetCount(deviceCount *uint32) Return { return missing(symDeviceGetCount) }
 func (Unimplemented) DeviceGetCountV2(deviceCount *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCountV2)
 }
-
-// DeviceGetCpuAffinity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCpuAffinity(device Device, cpuSet []ULong) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCpuAffinity)
 }
-
-// DeviceGetCpuAffinityWithinScope returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCpuAffinityWithinScope(device Device, cpuSet []ULong, scope AffinityScope) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCpuAffinityWithinScope)
 }
-
-// DeviceGetCreatableVgpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCreatableVgpus(device Device, vgpuCount *uint32, vgpuTypeIds []VgpuTypeId) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCreatableVgpus)
 }
-
-// DeviceGetCudaComputeCapability returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCudaComputeCapability(device Device, major *int32, minor *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCudaComputeCapability)
 }
-
-// DeviceGetCurrPcieLinkGeneration returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCurrPcieLinkGeneration(device Device, currLinkGen *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCurrPcieLinkGeneration)
 }
-
-// DeviceGetCurrPcieLinkWidth returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCurrPcieLinkWidth(device Device, currLinkWidth *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCurrPcieLinkWidth)
 }
-
-// DeviceGetCurrentClockFreqs returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCurrentClockFreqs(device Device, currentClockFreqs *DeviceCurrentClockFreqs) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCurrentClockFreqs)
 }
-
-// DeviceGetCurrentClocksEventReasons returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCurrentClocksEventReasons(device Device, clocksEventReasons *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCurrentClocksEventReasons)
 }
-
-// DeviceGetCurrentClocksThrottleReasons returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetCurrentClocksThrottleReasons(device Device, clocksThrottleReasons *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetCurrentClocksThrottleReasons)
 }
-
-// DeviceGetDecoderUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDecoderUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDecoderUtilization)
 }
-
-// DeviceGetDefaultApplicationsClock returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDefaultApplicationsClock(device Device, clockType ClockType, clockMHz *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDefaultApplicationsClock)
 }
-
-// DeviceGetDefaultEccMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDefaultEccMode(device Device, defaultMode *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDefaultEccMode)
 }
-
-// DeviceGetDetailedEccErrors returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDetailedEccErrors(device Device, errorType MemoryErrorType, counterType EccCounterType, eccCounts *EccErrorCounts) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDetailedEccErrors)
 }
-
-// DeviceGetDeviceHandleFromMigDeviceHandle returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDeviceHandleFromMigDeviceHandle(migDevice Device, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDeviceHandleFromMigDeviceHandle)
 }
-
-// DeviceGetDisplayActive returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDisplayActive(device Device, isActive *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDisplayActive)
 }
-
-// DeviceGetDisplayMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDisplayMode(device Device, display *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDisplayMode)
 }
-
-// DeviceGetDramEncryptionMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDramEncryptionMode(device Device, current *DramEncryptionInfo, pending *DramEncryptionInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDramEncryptionMode)
 }
-
-// DeviceGetDriverModel returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDriverModel(device Device, current *DriverModel, pending *DriverModel) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDriverModel)
 }
-
-// DeviceGetDriverModelV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDriverModelV2(device Device, current *DriverModel, pending *DriverModel) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDriverModelV2)
 }
-
-// DeviceGetDynamicPstatesInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetDynamicPstatesInfo(device Device, pDynamicPstatesInfo *GpuDynamicPstatesInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetDynamicPstatesInfo)
 }
-
-// DeviceGetEccMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetEccMode(device Device, current *EnableState, pending *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetEccMode)
 }
-
-// DeviceGetEncoderCapacity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetEncoderCapacity(device Device, encoderQueryType EncoderType, encoderCapacity *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetEncoderCapacity)
 }
-
-// DeviceGetEncoderSessions returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetEncoderSessions(device Device, sessionCount *uint32, sessionInfos []EncoderSessionInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetEncoderSessions)
 }
-
-// DeviceGetEncoderStats returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetEncoderStats(device Device, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetEncoderStats)
 }
-
-// DeviceGetEncoderUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetEncoderUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetEncoderUtilization)
 }
-
-// DeviceGetEnforcedPowerLimit returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetEnforcedPowerLimit(device Device, limit *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetEnforcedPowerLimit)
 }
-
-// DeviceGetFBCSessions returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFBCSessions(device Device, sessionCount *uint32, sessionInfo []FBCSessionInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFBCSessions)
 }
-
-// DeviceGetFBCStats returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFBCStats(device Device, fbcStats *FBCStats) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFBCStats)
 }
-
-// DeviceGetFanControlPolicyV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFanControlPolicyV2(device Device, fan uint32, policy *FanControlPolicy) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFanControlPolicyV2)
 }
-
-// DeviceGetFanSpeed returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFanSpeed(device Device, speed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFanSpeed)
 }
-
-// DeviceGetFanSpeedRPM returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFanSpeedRPM(device Device, fanSpeed *FanSpeedInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFanSpeedRPM)
 }
-
-// DeviceGetFanSpeedV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFanSpeedV2(device Device, fan uint32, speed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFanSpeedV2)
 }
-
-// DeviceGetFieldValues returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetFieldValues(device Device, values []FieldValue) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetFieldValues)
 }
-
-// DeviceGetGpcClkMinMaxVfOffset returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpcClkMinMaxVfOffset(device Device, minOffset *int32, maxOffset *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpcClkMinMaxVfOffset)
 }
-
-// DeviceGetGpcClkVfOffset returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpcClkVfOffset(device Device, offset *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpcClkVfOffset)
 }
-
-// DeviceGetGpuFabricInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuFabricInfo(device Device, gpuFabricInfo *GpuFabricInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuFabricInfo)
 }
-
-// DeviceGetGpuFabricInfoV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuFabricInfoV(device Device, gpuFabricInfo *GpuFabricInfoV) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuFabricInfoV)
 }
-
-// DeviceGetGpuInstanceById returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstanceById(device Device, id uint32, gpuInstance *GpuInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstanceById)
 }
-
-// DeviceGetGpuInstanceId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstanceId(device Device, id *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstanceId)
 }
-
-// DeviceGetGpuInstancePossiblePlacements returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstancePossiblePlacements(device Device, profileId uint32, placements []GpuInstancePlacement, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstancePossiblePlacements)
 }
-
-// DeviceGetGpuInstancePossiblePlacementsV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstancePossiblePlacementsV2(device Device, profileId uint32, placements []GpuInstancePlacement, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstancePossiblePlacementsV2)
 }
-
-// DeviceGetGpuInstanceProfileInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstanceProfileInfo(device Device, profile uint32, info *GpuInstanceProfileInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstanceProfileInfo)
 }
-
-// DeviceGetGpuInstanceProfileInfoByIdV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstanceProfileInfoByIdV(device Device, profileId uint32, info *GpuInstanceProfileInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstanceProfileInfoByIdV)
 }
-
-// DeviceGetGpuInstanceProfileInfoV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstanceProfileInfoV(device Device, profile uint32, info *GpuInstanceProfileInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstanceProfileInfoV)
 }
-
-// DeviceGetGpuInstanceRemainingCapacity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstanceRemainingCapacity(device Device, profileId uint32, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstanceRemainingCapacity)
 }
-
-// DeviceGetGpuInstances returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuInstances(device Device, profileId uint32, gpuInstances []GpuInstance, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuInstances)
 }
-
-// DeviceGetGpuMaxPcieLinkGeneration returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuMaxPcieLinkGeneration(device Device, maxLinkGenDevice *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuMaxPcieLinkGeneration)
 }
-
-// DeviceGetGpuOperationMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGpuOperationMode(device Device, current *GpuOperationMode, pending *GpuOperationMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGpuOperationMode)
 }
-
-// DeviceGetGraphicsRunningProcesses returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGraphicsRunningProcesses(device Device, infoCount *uint32, infos []ProcessInfoV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGraphicsRunningProcesses)
 }
-
-// DeviceGetGraphicsRunningProcessesV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGraphicsRunningProcessesV2(device Device, infoCount *uint32, infos []ProcessInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGraphicsRunningProcessesV2)
 }
-
-// DeviceGetGraphicsRunningProcessesV3 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGraphicsRunningProcessesV3(device Device, infoCount *uint32, infos []ProcessInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGraphicsRunningProcessesV3)
 }
-
-// DeviceGetGridLicensableFeatures returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGridLicensableFeatures(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGridLicensableFeatures)
 }
-
-// DeviceGetGridLicensableFeaturesV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGridLicensableFeaturesV2(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGridLicensableFeaturesV2)
 }
-
-// DeviceGetGridLicensableFeaturesV3 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGridLicensableFeaturesV3(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGridLicensableFeaturesV3)
 }
-
-// DeviceGetGridLicensableFeaturesV4 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGridLicensableFeaturesV4(device Device, pGridLicensableFeatures *GridLicensableFeatures) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGridLicensableFeaturesV4)
 }
-
-// DeviceGetGspFirmwareMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGspFirmwareMode(device Device, isEnabled *uint32, defaultMode *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGspFirmwareMode)
 }
-
-// DeviceGetGspFirmwareVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetGspFirmwareVersion(device Device, version *[NVML_GSP_FIRMWARE_VERSION_BUF_SIZE]byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetGspFirmwareVersion)
 }
-
-// DeviceGetHandleByIndex returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleByIndex(index uint32, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleByIndex)
 }
-
-// DeviceGetHandleByIndexV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleByIndexV2(index uint32, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleByIndexV2)
 }
-
-// DeviceGetHandleByPciBusId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleByPciBusId(pciBusId string, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleByPciBusId)
 }
-
-// DeviceGetHandleByPciBusIdV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleByPciBusIdV2(pciBusId string, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleByPciBusIdV2)
 }
-
-// DeviceGetHandleBySerial returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleBySerial(serial string, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleBySerial)
 }
-
-// DeviceGetHandleByUUID returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleByUUID(uuid string, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleByUUID)
 }
-
-// DeviceGetHandleByUUIDV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHandleByUUIDV(uuid *UUID, device *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHandleByUUIDV)
 }
-
-// DeviceGetHostVgpuMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHostVgpuMode(device Device, pHostVgpuMode *HostVgpuMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHostVgpuMode)
 }
-
-// DeviceGetHostnameV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetHostnameV1(device Device, hostname *HostnameV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetHostnameV1)
 }
-
-// DeviceGetIndex returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetIndex(device Device, index *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetIndex)
 }
-
-// DeviceGetInforomConfigurationChecksum returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetInforomConfigurationChecksum(device Device, checksum *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetInforomConfigurationChecksum)
 }
-
-// DeviceGetInforomImageVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetInforomImageVersion(device Device, version []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetInforomImageVersion)
 }
-
-// DeviceGetInforomVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetInforomVersion(device Device, object InforomObject, version []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetInforomVersion)
 }
-
-// DeviceGetIrqNum returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetIrqNum(device Device, irqNum *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetIrqNum)
 }
-
-// DeviceGetJpgUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetJpgUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetJpgUtilization)
 }
-
-// DeviceGetLastBBXFlushTime returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetLastBBXFlushTime(device Device, timestamp *uint64, durationUs *ULong) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetLastBBXFlushTime)
 }
-
-// DeviceGetMPSComputeRunningProcesses returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMPSComputeRunningProcesses(device Device, infoCount *uint32, infos []ProcessInfoV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMPSComputeRunningProcesses)
 }
-
-// DeviceGetMPSComputeRunningProcessesV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMPSComputeRunningProcessesV2(device Device, infoCount *uint32, infos []ProcessInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMPSComputeRunningProcessesV2)
 }
-
-// DeviceGetMPSComputeRunningProcessesV3 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMPSComputeRunningProcessesV3(device Device, infoCount *uint32, infos []ProcessInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMPSComputeRunningProcessesV3)
 }
-
-// DeviceGetMarginTemperature returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMarginTemperature(device Device, marginTempInfo *MarginTemperature) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMarginTemperature)
 }
-
-// DeviceGetMaxClockInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMaxClockInfo(device Device, typeArg ClockType, clock *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMaxClockInfo)
 }
-
-// DeviceGetMaxCustomerBoostClock returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMaxCustomerBoostClock(device Device, clockType ClockType, clockMHz *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMaxCustomerBoostClock)
 }
-
-// DeviceGetMaxMigDeviceCount returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMaxMigDeviceCount(device Device, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMaxMigDeviceCount)
 }
-
-// DeviceGetMaxPcieLinkGeneration returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMaxPcieLinkGeneration(device Device, maxLinkGen *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMaxPcieLinkGeneration)
 }
-
-// DeviceGetMaxPcieLinkWidth returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMaxPcieLinkWidth(device Device, maxLinkWidth *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMaxPcieLinkWidth)
 }
-
-// DeviceGetMemClkMinMaxVfOffset returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemClkMinMaxVfOffset(device Device, minOffset *int32, maxOffset *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemClkMinMaxVfOffset)
 }
-
-// DeviceGetMemClkVfOffset returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemClkVfOffset(device Device, offset *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemClkVfOffset)
 }
-
-// DeviceGetMemoryAffinity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemoryAffinity(device Device, nodeSet []ULong, scope AffinityScope) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemoryAffinity)
 }
-
-// DeviceGetMemoryBusWidth returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemoryBusWidth(device Device, busWidth *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemoryBusWidth)
 }
-
-// DeviceGetMemoryErrorCounter returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemoryErrorCounter(device Device, errorType MemoryErrorType, counterType EccCounterType, locationType MemoryLocation, count *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemoryErrorCounter)
 }
-
-// DeviceGetMemoryInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemoryInfo(device Device, memory *Memory) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemoryInfo)
 }
-
-// DeviceGetMemoryInfoV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMemoryInfoV2(device Device, memory *MemoryV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMemoryInfoV2)
 }
-
-// DeviceGetMigDeviceHandleByIndex returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMigDeviceHandleByIndex(device Device, index uint32, migDevice *Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMigDeviceHandleByIndex)
 }
-
-// DeviceGetMigMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMigMode(device Device, currentMode *uint32, pendingMode *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMigMode)
 }
-
-// DeviceGetMinMaxClockOfPState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMinMaxClockOfPState(device Device, typeArg ClockType, pstate Pstates, minClockMHz *uint32, maxClockMHz *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMinMaxClockOfPState)
 }
-
-// DeviceGetMinMaxFanSpeed returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMinMaxFanSpeed(device Device, minSpeed *uint32, maxSpeed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMinMaxFanSpeed)
 }
-
-// DeviceGetMinorNumber returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMinorNumber(device Device, minorNumber *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMinorNumber)
 }
-
-// DeviceGetModuleId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetModuleId(device Device, moduleId *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetModuleId)
 }
-
-// DeviceGetMultiGpuBoard returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetMultiGpuBoard(device Device, multiGpuBool *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetMultiGpuBoard)
 }
-
-// DeviceGetName returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetName(device Device, name []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetName)
 }
-
-// DeviceGetNumFans returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNumFans(device Device, numFans *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNumFans)
 }
-
-// DeviceGetNumGpuCores returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNumGpuCores(device Device, numCores *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNumGpuCores)
 }
-
-// DeviceGetNumaNodeId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNumaNodeId(device Device, node *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNumaNodeId)
 }
-
-// DeviceGetNvLinkCapability returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkCapability(device Device, link uint32, capability NvLinkCapability, capResult *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkCapability)
 }
-
-// DeviceGetNvLinkErrorCounter returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkErrorCounter(device Device, link uint32, counter NvLinkErrorCounter, counterValue *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkErrorCounter)
 }
-
-// DeviceGetNvLinkInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkInfo(device Device, info *NvLinkInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkInfo)
 }
-
-// DeviceGetNvLinkRemoteDeviceType returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkRemoteDeviceType(device Device, link uint32, pNvLinkDeviceType *IntNvLinkDeviceType) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkRemoteDeviceType)
 }
-
-// DeviceGetNvLinkRemotePciInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkRemotePciInfo(device Device, link uint32, pci *PciInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkRemotePciInfo)
 }
-
-// DeviceGetNvLinkRemotePciInfoV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkRemotePciInfoV2(device Device, link uint32, pci *PciInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkRemotePciInfoV2)
 }
-
-// DeviceGetNvLinkState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkState(device Device, link uint32, isActive *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkState)
 }
-
-// DeviceGetNvLinkUtilizationControl returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkUtilizationControl(device Device, link uint32, counter uint32, control *NvLinkUtilizationControl) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkUtilizationControl)
 }
-
-// DeviceGetNvLinkUtilizationCounter returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkUtilizationCounter(device Device, link uint32, counter uint32, rxcounter *uint64, txcounter *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkUtilizationCounter)
 }
-
-// DeviceGetNvLinkVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvLinkVersion(device Device, link uint32, version *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvLinkVersion)
 }
-
-// DeviceGetNvlinkBwMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvlinkBwMode(device Device, getBwMode *NvlinkGetBwMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvlinkBwMode)
 }
-
-// DeviceGetNvlinkSupportedBwModes returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetNvlinkSupportedBwModes(device Device, supportedBwMode *NvlinkSupportedBwModes) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetNvlinkSupportedBwModes)
 }
-
-// DeviceGetOfaUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetOfaUtilization(device Device, utilization *uint32, samplingPeriodUs *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetOfaUtilization)
 }
-
-// DeviceGetP2PStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetP2PStatus(device1 Device, device2 Device, p2pIndex GpuP2PCapsIndex, p2pStatus *GpuP2PStatus) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetP2PStatus)
 }
-
-// DeviceGetPciInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPciInfo(device Device, pci *PciInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPciInfo)
 }
-
-// DeviceGetPciInfoExt returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPciInfoExt(device Device, pci *PciInfoExt) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPciInfoExt)
 }
-
-// DeviceGetPciInfoV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPciInfoV2(device Device, pci *PciInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPciInfoV2)
 }
-
-// DeviceGetPciInfoV3 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPciInfoV3(device Device, pci *PciInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPciInfoV3)
 }
-
-// DeviceGetPcieLinkMaxSpeed returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPcieLinkMaxSpeed(device Device, maxSpeed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPcieLinkMaxSpeed)
 }
-
-// DeviceGetPcieReplayCounter returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPcieReplayCounter(device Device, value *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPcieReplayCounter)
 }
-
-// DeviceGetPcieSpeed returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPcieSpeed(device Device, pcieSpeed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPcieSpeed)
 }
-
-// DeviceGetPcieThroughput returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPcieThroughput(device Device, counter PcieUtilCounter, value *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPcieThroughput)
 }
-
-// DeviceGetPdi returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) DeviceGetPdi(device Device, pdi *Pdi) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
-}
-
-// DeviceGetPerformanceModes returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) DeviceGetPdi(device Device, pdi *Pdi) Return { return missing(symDeviceGetPdi) }
 func (Unimplemented) DeviceGetPerformanceModes(device Device, perfModes *DevicePerfModes) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPerformanceModes)
 }
-
-// DeviceGetPerformanceState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPerformanceState(device Device, pState *Pstates) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPerformanceState)
 }
-
-// DeviceGetPersistenceMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPersistenceMode(device Device, mode *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPersistenceMode)
 }
-
-// DeviceGetPgpuMetadataString returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPgpuMetadataString(device Device, pgpuMetadata []byte, bufferSize *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPgpuMetadataString)
 }
-
-// DeviceGetPlatformInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPlatformInfo(device Device, platformInfo *PlatformInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPlatformInfo)
 }
-
-// DeviceGetPowerManagementDefaultLimit returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerManagementDefaultLimit(device Device, defaultLimit *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerManagementDefaultLimit)
 }
-
-// DeviceGetPowerManagementLimit returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerManagementLimit(device Device, limit *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerManagementLimit)
 }
-
-// DeviceGetPowerManagementLimitConstraints returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerManagementLimitConstraints(device Device, minLimit *uint32, maxLimit *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerManagementLimitConstraints)
 }
-
-// DeviceGetPowerManagementMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerManagementMode(device Device, mode *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerManagementMode)
 }
-
-// DeviceGetPowerMizerModeV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerMizerModeV1(device Device, powerMizerMode *DevicePowerMizerModesV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerMizerModeV1)
 }
-
-// DeviceGetPowerSource returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerSource(device Device, powerSource *PowerSource) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerSource)
 }
-
-// DeviceGetPowerState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerState(device Device, pState *Pstates) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerState)
 }
-
-// DeviceGetPowerUsage returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetPowerUsage(device Device, power *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetPowerUsage)
 }
-
-// DeviceGetProcessUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetProcessUtilization(device Device, utilization []ProcessUtilizationSample, processSamplesCount *uint32, lastSeenTimeStamp uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetProcessUtilization)
 }
-
-// DeviceGetProcessesUtilizationInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetProcessesUtilizationInfo(device Device, procesesUtilInfo *ProcessesUtilizationInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetProcessesUtilizationInfo)
 }
-
-// DeviceGetRemappedRows returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRemappedRows(device Device, corrRows *uint32, uncRows *uint32, isPending *uint32, failureOccurred *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRemappedRows)
 }
-
-// DeviceGetRemappedRowsV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRemappedRowsV2(device Device, info *RemappedRowsInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRemappedRowsV2)
 }
-
-// DeviceGetRepairStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRepairStatus(device Device, repairStatus *RepairStatus) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRepairStatus)
 }
-
-// DeviceGetRetiredPages returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRetiredPages(device Device, cause PageRetirementCause, pageCount *uint32, addresses []uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRetiredPages)
 }
-
-// DeviceGetRetiredPagesPendingStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRetiredPagesPendingStatus(device Device, isPending *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRetiredPagesPendingStatus)
 }
-
-// DeviceGetRetiredPagesV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRetiredPagesV2(device Device, cause PageRetirementCause, pageCount *uint32, addresses []uint64, timestamps []uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRetiredPagesV2)
 }
-
-// DeviceGetRowRemapperHistogram returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRowRemapperHistogram(device Device, values *RowRemapperHistogramValues) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRowRemapperHistogram)
 }
-
-// DeviceGetRunningProcessDetailList returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetRunningProcessDetailList(device Device, plist *ProcessDetailList) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetRunningProcessDetailList)
 }
-
-// DeviceGetSamples returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSamples(device Device, typeArg SamplingType, lastSeenTimeStamp uint64, sampleValType *ValueType, sampleCount *uint32, samples []Sample) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSamples)
 }
-
-// DeviceGetSerial returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSerial(device Device, serial []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSerial)
 }
-
-// DeviceGetSramEccErrorStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSramEccErrorStatus(device Device, status *EccSramErrorStatus) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSramEccErrorStatus)
 }
-
-// DeviceGetSramUniqueUncorrectedEccErrorCounts returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSramUniqueUncorrectedEccErrorCounts(device Device, errorCounts *EccSramUniqueUncorrectedErrorCounts) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSramUniqueUncorrectedEccErrorCounts)
 }
-
-// DeviceGetSupportedClocksEventReasons returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedClocksEventReasons(device Device, supportedClocksEventReasons *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedClocksEventReasons)
 }
-
-// DeviceGetSupportedClocksThrottleReasons returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedClocksThrottleReasons(device Device, supportedClocksThrottleReasons *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedClocksThrottleReasons)
 }
-
-// DeviceGetSupportedEventTypes returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedEventTypes(device Device, eventTypes *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedEventTypes)
 }
-
-// DeviceGetSupportedGraphicsClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedGraphicsClocks(device Device, memoryClockMHz uint32, count *uint32, clocksMHz []uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedGraphicsClocks)
 }
-
-// DeviceGetSupportedMemoryClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedMemoryClocks(device Device, count *uint32, clocksMHz []uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedMemoryClocks)
 }
-
-// DeviceGetSupportedPerformanceStates returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedPerformanceStates(device Device, pstates []Pstates) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedPerformanceStates)
 }
-
-// DeviceGetSupportedVgpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetSupportedVgpus(device Device, vgpuCount *uint32, vgpuTypeIds []VgpuTypeId) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetSupportedVgpus)
 }
-
-// DeviceGetTargetFanSpeed returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTargetFanSpeed(device Device, fan uint32, targetSpeed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTargetFanSpeed)
 }
-
-// DeviceGetTemperature returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTemperature(device Device, sensorType TemperatureSensors, temp *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTemperature)
 }
-
-// DeviceGetTemperatureThreshold returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTemperatureThreshold(device Device, thresholdType TemperatureThresholds, temp *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTemperatureThreshold)
 }
-
-// DeviceGetTemperatureV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTemperatureV(device Device, temperature *Temperature) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTemperatureV)
 }
-
-// DeviceGetThermalSettings returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetThermalSettings(device Device, sensorIndex uint32, pThermalSettings *GpuThermalSettings) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetThermalSettings)
 }
-
-// DeviceGetTopologyCommonAncestor returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTopologyCommonAncestor(device1 Device, device2 Device, pathInfo *GpuTopologyLevel) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTopologyCommonAncestor)
 }
-
-// DeviceGetTopologyNearestGpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTopologyNearestGpus(device Device, level GpuTopologyLevel, count *uint32, deviceArray []Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTopologyNearestGpus)
 }
-
-// DeviceGetTotalEccErrors returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTotalEccErrors(device Device, errorType MemoryErrorType, counterType EccCounterType, eccCounts *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTotalEccErrors)
 }
-
-// DeviceGetTotalEnergyConsumption returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetTotalEnergyConsumption(device Device, energy *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetTotalEnergyConsumption)
 }
-
-// DeviceGetUUID returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetUUID(device Device, uuid []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetUUID)
 }
-
-// DeviceGetUnrepairableMemoryFlagV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetUnrepairableMemoryFlagV1(device Device, unrepairableMemoryStatus *UnrepairableMemoryStatusV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetUnrepairableMemoryFlagV1)
 }
-
-// DeviceGetUtilizationRates returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetUtilizationRates(device Device, utilization *Utilization) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetUtilizationRates)
 }
-
-// DeviceGetVbiosVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVbiosVersion(device Device, version []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVbiosVersion)
 }
-
-// DeviceGetVgpuCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuCapabilities(device Device, capability DeviceVgpuCapability, capResult *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuCapabilities)
 }
-
-// DeviceGetVgpuHeterogeneousMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuHeterogeneousMode(device Device, pHeterogeneousMode *VgpuHeterogeneousMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuHeterogeneousMode)
 }
-
-// DeviceGetVgpuInstancesUtilizationInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuInstancesUtilizationInfo(device Device, vgpuUtilInfo *VgpuInstancesUtilizationInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuInstancesUtilizationInfo)
 }
-
-// DeviceGetVgpuMetadata returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuMetadata(device Device, pgpuMetadata []byte, bufferSize *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuMetadata)
 }
-
-// DeviceGetVgpuProcessUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuProcessUtilization(device Device, lastSeenTimeStamp uint64, vgpuProcessSamplesCount *uint32, utilizationSamples []VgpuProcessUtilizationSample) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuProcessUtilization)
 }
-
-// DeviceGetVgpuProcessesUtilizationInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuProcessesUtilizationInfo(device Device, vgpuProcUtilInfo *VgpuProcessesUtilizationInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuProcessesUtilizationInfo)
 }
-
-// DeviceGetVgpuSchedulerCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuSchedulerCapabilities(device Device, pCapabilities *VgpuSchedulerCapabilities) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuSchedulerCapabilities)
 }
-
-// DeviceGetVgpuSchedulerLog returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuSchedulerLog(device Device, pSchedulerLog *VgpuSchedulerLog) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuSchedulerLog)
 }
-
-// DeviceGetVgpuSchedulerLogV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuSchedulerLogV2(device Device, pSchedulerLogInfo *VgpuSchedulerLogInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuSchedulerLogV2)
 }
-
-// DeviceGetVgpuSchedulerState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuSchedulerState(device Device, pSchedulerState *VgpuSchedulerGetState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuSchedulerState)
 }
-
-// DeviceGetVgpuSchedulerStateV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuSchedulerStateV2(device Device, pSchedulerStateInfo *VgpuSchedulerStateInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuSchedulerStateV2)
 }
-
-// DeviceGetVgpuTypeCreatablePlacements returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuTypeCreatablePlacements(device Device, vgpuTypeId VgpuTypeId, pPlacementList *VgpuPlacementList) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuTypeCreatablePlacements)
 }
-
-// DeviceGetVgpuTypeSupportedPlacements returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuTypeSupportedPlacements(device Device, vgpuTypeId VgpuTypeId, pPlacementList *VgpuPlacementList) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuTypeSupportedPlacements)
 }
-
-// DeviceGetVgpuUtilization returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVgpuUtilization(device Device, lastSeenTimeStamp uint64, sampleValType *ValueType, vgpuInstanceSamplesCount *uint32, utilizationSamples []VgpuInstanceUtilizationSample) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVgpuUtilization)
 }
-
-// DeviceGetViolationStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetViolationStatus(device Device, perfPolicyType PerfPolicyType, violTime *ViolationTime) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetViolationStatus)
 }
-
-// DeviceGetVirtualizationMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceGetVirtualizationMode(device Device, pVirtualMode *GpuVirtualizationMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceGetVirtualizationMode)
 }
-
-// DeviceIsMigDeviceHandle returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceIsMigDeviceHandle(device Device, isMigDevice *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceIsMigDeviceHandle)
 }
-
-// DeviceModifyDrainState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceModifyDrainState(pciInfo *PciInfo, newState EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceModifyDrainState)
 }
-
-// DeviceOnSameBoard returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceOnSameBoard(device1 Device, device2 Device, onSameBoard *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceOnSameBoard)
 }
-
-// DevicePowerSmoothingActivatePresetProfile returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DevicePowerSmoothingActivatePresetProfile(device Device, profile *PowerSmoothingProfile) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDevicePowerSmoothingActivatePresetProfile)
 }
-
-// DevicePowerSmoothingSetState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DevicePowerSmoothingSetState(device Device, state *PowerSmoothingState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDevicePowerSmoothingSetState)
 }
-
-// DevicePowerSmoothingUpdatePresetProfileParam returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DevicePowerSmoothingUpdatePresetProfileParam(device Device, profile *PowerSmoothingProfile) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDevicePowerSmoothingUpdatePresetProfileParam)
 }
-
-// DeviceQueryDrainState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceQueryDrainState(pciInfo *PciInfo, currentState *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceQueryDrainState)
 }
-
-// DeviceReadPRMCountersV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceReadPRMCountersV1(device Device, counterList *PRMCounterListV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceReadPRMCountersV1)
 }
-
-// DeviceReadWritePRMV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceReadWritePRMV1(device Device, buffer *PRMTLVV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceReadWritePRMV1)
 }
-
-// DeviceRegisterEvents returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceRegisterEvents(device Device, eventTypes uint64, set EventSet) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceRegisterEvents)
 }
-
-// DeviceRemoveGpu returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) DeviceRemoveGpu(pciInfo *PciInfo) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// DeviceRemoveGpuV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) DeviceRemoveGpu(pciInfo *PciInfo) Return { return missing(symDeviceRemoveGpu) }
 func (Unimplemented) DeviceRemoveGpuV2(pciInfo *PciInfo, gpuState DetachGpuState, linkState PcieLinkState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceRemoveGpuV2)
 }
-
-// DeviceResetApplicationsClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceResetApplicationsClocks(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceResetApplicationsClocks)
 }
-
-// DeviceResetGpuLockedClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceResetGpuLockedClocks(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceResetGpuLockedClocks)
 }
-
-// DeviceResetMemoryLockedClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceResetMemoryLockedClocks(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceResetMemoryLockedClocks)
 }
-
-// DeviceResetNvLinkErrorCounters returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceResetNvLinkErrorCounters(device Device, link uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceResetNvLinkErrorCounters)
 }
-
-// DeviceResetNvLinkUtilizationCounter returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceResetNvLinkUtilizationCounter(device Device, link uint32, counter uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceResetNvLinkUtilizationCounter)
 }
-
-// DeviceSetAPIRestriction returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetAPIRestriction(device Device, apiType RestrictedAPI, isRestricted EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetAPIRestriction)
 }
-
-// DeviceSetAccountingMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetAccountingMode(device Device, mode EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetAccountingMode)
 }
-
-// DeviceSetApplicationsClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetApplicationsClocks(device Device, memClockMHz uint32, graphicsClockMHz uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetApplicationsClocks)
 }
-
-// DeviceSetAutoBoostedClocksEnabled returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetAutoBoostedClocksEnabled(device Device, enabled EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetAutoBoostedClocksEnabled)
 }
-
-// DeviceSetClockOffsets returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetClockOffsets(device Device, info *ClockOffset) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetClockOffsets)
 }
-
-// DeviceSetComputeMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetComputeMode(device Device, mode ComputeMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetComputeMode)
 }
-
-// DeviceSetConfComputeUnprotectedMemSize returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetConfComputeUnprotectedMemSize(device Device, sizeKiB uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetConfComputeUnprotectedMemSize)
 }
-
-// DeviceSetCpuAffinity returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) DeviceSetCpuAffinity(device Device) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// DeviceSetDefaultAutoBoostedClocksEnabled returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) DeviceSetCpuAffinity(device Device) Return {
+	return missing(symDeviceSetCpuAffinity)
+}
 func (Unimplemented) DeviceSetDefaultAutoBoostedClocksEnabled(device Device, enabled EnableState, flags uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetDefaultAutoBoostedClocksEnabled)
 }
-
-// DeviceSetDefaultFanSpeedV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetDefaultFanSpeedV2(device Device, fan uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetDefaultFanSpeedV2)
 }
-
-// DeviceSetDramEncryptionMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetDramEncryptionMode(device Device, dramEncryption *DramEncryptionInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetDramEncryptionMode)
 }
-
-// DeviceSetDriverModel returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetDriverModel(device Device, driverModel DriverModel, flags uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetDriverModel)
 }
-
-// DeviceSetEccMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetEccMode(device Device, ecc EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetEccMode)
 }
-
-// DeviceSetFanControlPolicy returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetFanControlPolicy(device Device, fan uint32, policy FanControlPolicy) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetFanControlPolicy)
 }
-
-// DeviceSetFanSpeedV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetFanSpeedV2(device Device, fan uint32, speed uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetFanSpeedV2)
 }
-
-// DeviceSetGpcClkVfOffset returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetGpcClkVfOffset(device Device, offset int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetGpcClkVfOffset)
 }
-
-// DeviceSetGpuLockedClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetGpuLockedClocks(device Device, minGpuClockMHz uint32, maxGpuClockMHz uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetGpuLockedClocks)
 }
-
-// DeviceSetGpuOperationMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetGpuOperationMode(device Device, mode GpuOperationMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetGpuOperationMode)
 }
-
-// DeviceSetHostnameV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetHostnameV1(device Device, hostname *HostnameV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetHostnameV1)
 }
-
-// DeviceSetMemClkVfOffset returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetMemClkVfOffset(device Device, offset int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetMemClkVfOffset)
 }
-
-// DeviceSetMemoryLockedClocks returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetMemoryLockedClocks(device Device, minMemClockMHz uint32, maxMemClockMHz uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetMemoryLockedClocks)
 }
-
-// DeviceSetMigMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetMigMode(device Device, mode uint32, activationStatus *Return) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetMigMode)
 }
-
-// DeviceSetNvLinkDeviceLowPowerThreshold returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetNvLinkDeviceLowPowerThreshold(device Device, info *NvLinkPowerThres) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetNvLinkDeviceLowPowerThreshold)
 }
-
-// DeviceSetNvLinkUtilizationControl returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetNvLinkUtilizationControl(device Device, link uint32, counter uint32, control *NvLinkUtilizationControl, reset uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetNvLinkUtilizationControl)
 }
-
-// DeviceSetNvlinkBwMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetNvlinkBwMode(device Device, setBwMode *NvlinkSetBwMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetNvlinkBwMode)
 }
-
-// DeviceSetPersistenceMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetPersistenceMode(device Device, mode EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetPersistenceMode)
 }
-
-// DeviceSetPowerManagementLimit returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetPowerManagementLimit(device Device, limit uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetPowerManagementLimit)
 }
-
-// DeviceSetPowerManagementLimitV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetPowerManagementLimitV2(device Device, powerValue *PowerValueV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetPowerManagementLimitV2)
 }
-
-// DeviceSetPowerMizerModeV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetPowerMizerModeV1(device Device, powerMizerMode *DevicePowerMizerModesV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetPowerMizerModeV1)
 }
-
-// DeviceSetRusdSettingsV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetRusdSettingsV1(device Device, settings *RusdSettingsV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetRusdSettingsV1)
 }
-
-// DeviceSetTemperatureThreshold returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetTemperatureThreshold(device Device, thresholdType TemperatureThresholds, temp *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetTemperatureThreshold)
 }
-
-// DeviceSetVgpuCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetVgpuCapabilities(device Device, capability DeviceVgpuCapability, state EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetVgpuCapabilities)
 }
-
-// DeviceSetVgpuHeterogeneousMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetVgpuHeterogeneousMode(device Device, pHeterogeneousMode *VgpuHeterogeneousMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetVgpuHeterogeneousMode)
 }
-
-// DeviceSetVgpuSchedulerState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetVgpuSchedulerState(device Device, pSchedulerState *VgpuSchedulerSetState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetVgpuSchedulerState)
 }
-
-// DeviceSetVgpuSchedulerStateV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetVgpuSchedulerStateV2(device Device, pSchedulerState *VgpuSchedulerStateV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetVgpuSchedulerStateV2)
 }
-
-// DeviceSetVirtualizationMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceSetVirtualizationMode(device Device, virtualMode GpuVirtualizationMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceSetVirtualizationMode)
 }
-
-// DeviceValidateInforom returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceValidateInforom(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceValidateInforom)
 }
-
-// DeviceVgpuForceGspUnload returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceVgpuForceGspUnload(device Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceVgpuForceGspUnload)
 }
-
-// DeviceWorkloadPowerProfileClearRequestedProfiles returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceWorkloadPowerProfileClearRequestedProfiles(device Device, requestedProfiles *WorkloadPowerProfileRequestedProfiles) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceWorkloadPowerProfileClearRequestedProfiles)
 }
-
-// DeviceWorkloadPowerProfileGetCurrentProfiles returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceWorkloadPowerProfileGetCurrentProfiles(device Device, currentProfiles *WorkloadPowerProfileCurrentProfiles) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceWorkloadPowerProfileGetCurrentProfiles)
 }
-
-// DeviceWorkloadPowerProfileGetProfilesInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceWorkloadPowerProfileGetProfilesInfo(device Device, profilesInfo *WorkloadPowerProfileProfilesInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceWorkloadPowerProfileGetProfilesInfo)
 }
-
-// DeviceWorkloadPowerProfileSetRequestedProfiles returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceWorkloadPowerProfileSetRequestedProfiles(device Device, requestedProfiles *WorkloadPowerProfileRequestedProfiles) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceWorkloadPowerProfileSetRequestedProfiles)
 }
-
-// DeviceWorkloadPowerProfileUpdateProfilesV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) DeviceWorkloadPowerProfileUpdateProfilesV1(device Device, updateProfiles *WorkloadPowerProfileUpdateProfilesV1) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symDeviceWorkloadPowerProfileUpdateProfilesV1)
 }
-
-// ErrorString returns result.Text().
-func (Unimplemented) ErrorString(result Return) string { return result.Text() }
-
-// EventSetCreate returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) EventSetCreate(set *EventSet) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// EventSetFree returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) EventSetFree(set EventSet) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// EventSetWait returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) ErrorString(result Return) string    { return result.Text() }
+func (Unimplemented) EventSetCreate(set *EventSet) Return { return missing(symEventSetCreate) }
+func (Unimplemented) EventSetFree(set EventSet) Return    { return missing(symEventSetFree) }
 func (Unimplemented) EventSetWait(set EventSet, data *EventData, timeoutms uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symEventSetWait)
 }
-
-// EventSetWaitV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) EventSetWaitV2(set EventSet, data *EventData, timeoutms uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symEventSetWaitV2)
 }
-
-// GetBlacklistDeviceCount returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetBlacklistDeviceCount(deviceCount *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetBlacklistDeviceCount)
 }
-
-// GetBlacklistDeviceInfoByIndex returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetBlacklistDeviceInfoByIndex(index uint32, info *ExcludedDeviceInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetBlacklistDeviceInfoByIndex)
 }
-
-// GetExcludedDeviceCount returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetExcludedDeviceCount(deviceCount *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetExcludedDeviceCount)
 }
-
-// GetExcludedDeviceInfoByIndex returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetExcludedDeviceInfoByIndex(index uint32, info *ExcludedDeviceInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetExcludedDeviceInfoByIndex)
 }
-
-// GetVgpuCompatibility returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetVgpuCompatibility(vgpuMetadata *VgpuMetadata, pgpuMetadata *VgpuPgpuMetadata, compatibilityInfo *VgpuPgpuCompatibility) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetVgpuCompatibility)
 }
-
-// GetVgpuDriverCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetVgpuDriverCapabilities(capability VgpuDriverCapability, capResult *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetVgpuDriverCapabilities)
 }
-
-// GetVgpuVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GetVgpuVersion(supported *VgpuVersion, current *VgpuVersion) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGetVgpuVersion)
 }
-
-// GpmMetricsGet returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpmMetricsGet(metricsGet *GpmMetricsGet) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpmMetricsGet)
 }
-
-// GpmMigSampleGet returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpmMigSampleGet(device Device, gpuInstanceId uint32, gpmSample GpmSample) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpmMigSampleGet)
 }
-
-// GpmQueryDeviceSupport returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpmQueryDeviceSupport(device Device, gpmSupport *GpmSupport) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpmQueryDeviceSupport)
 }
-
-// GpmQueryIfStreamingEnabled returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpmQueryIfStreamingEnabled(device Device, state *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpmQueryIfStreamingEnabled)
 }
-
-// GpmSampleAlloc returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) GpmSampleAlloc(gpmSample *GpmSample) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
-}
-
-// GpmSampleFree returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) GpmSampleFree(gpmSample GpmSample) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// GpmSampleGet returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) GpmSampleAlloc(gpmSample *GpmSample) Return { return missing(symGpmSampleAlloc) }
+func (Unimplemented) GpmSampleFree(gpmSample GpmSample) Return   { return missing(symGpmSampleFree) }
 func (Unimplemented) GpmSampleGet(device Device, gpmSample GpmSample) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpmSampleGet)
 }
-
-// GpmSetStreamingEnabled returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpmSetStreamingEnabled(device Device, state uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpmSetStreamingEnabled)
 }
-
-// GpuInstanceCreateComputeInstance returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceCreateComputeInstance(gpuInstance GpuInstance, profileId uint32, computeInstance *ComputeInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceCreateComputeInstance)
 }
-
-// GpuInstanceCreateComputeInstanceWithPlacement returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceCreateComputeInstanceWithPlacement(gpuInstance GpuInstance, profileId uint32, placement *ComputeInstancePlacement, computeInstance *ComputeInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceCreateComputeInstanceWithPlacement)
 }
-
-// GpuInstanceDestroy returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceDestroy(gpuInstance GpuInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceDestroy)
 }
-
-// GpuInstanceGetActiveVgpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetActiveVgpus(gpuInstance GpuInstance, pVgpuInstanceInfo *ActiveVgpuInstanceInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetActiveVgpus)
 }
-
-// GpuInstanceGetComputeInstanceById returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetComputeInstanceById(gpuInstance GpuInstance, id uint32, computeInstance *ComputeInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetComputeInstanceById)
 }
-
-// GpuInstanceGetComputeInstancePossiblePlacements returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetComputeInstancePossiblePlacements(gpuInstance GpuInstance, profileId uint32, placements []ComputeInstancePlacement, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetComputeInstancePossiblePlacements)
 }
-
-// GpuInstanceGetComputeInstanceProfileInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetComputeInstanceProfileInfo(gpuInstance GpuInstance, profile uint32, engProfile uint32, info *ComputeInstanceProfileInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetComputeInstanceProfileInfo)
 }
-
-// GpuInstanceGetComputeInstanceProfileInfoV returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetComputeInstanceProfileInfoV(gpuInstance GpuInstance, profile uint32, engProfile uint32, info *ComputeInstanceProfileInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetComputeInstanceProfileInfoV)
 }
-
-// GpuInstanceGetComputeInstanceRemainingCapacity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance GpuInstance, profileId uint32, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetComputeInstanceRemainingCapacity)
 }
-
-// GpuInstanceGetComputeInstances returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetComputeInstances(gpuInstance GpuInstance, profileId uint32, computeInstances []ComputeInstance, count *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetComputeInstances)
 }
-
-// GpuInstanceGetCreatableVgpus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetCreatableVgpus(gpuInstance GpuInstance, pVgpus *VgpuTypeIdInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetCreatableVgpus)
 }
-
-// GpuInstanceGetInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetInfo(gpuInstance GpuInstance, info *GpuInstanceInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetInfo)
 }
-
-// GpuInstanceGetVgpuHeterogeneousMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetVgpuHeterogeneousMode(gpuInstance GpuInstance, pHeterogeneousMode *VgpuHeterogeneousMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetVgpuHeterogeneousMode)
 }
-
-// GpuInstanceGetVgpuSchedulerLog returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetVgpuSchedulerLog(gpuInstance GpuInstance, pSchedulerLogInfo *VgpuSchedulerLogInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetVgpuSchedulerLog)
 }
-
-// GpuInstanceGetVgpuSchedulerLogV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetVgpuSchedulerLogV2(gpuInstance GpuInstance, pSchedulerLogInfo *VgpuSchedulerLogInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetVgpuSchedulerLogV2)
 }
-
-// GpuInstanceGetVgpuSchedulerState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetVgpuSchedulerState(gpuInstance GpuInstance, pSchedulerStateInfo *VgpuSchedulerStateInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetVgpuSchedulerState)
 }
-
-// GpuInstanceGetVgpuSchedulerStateV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetVgpuSchedulerStateV2(gpuInstance GpuInstance, pSchedulerStateInfo *VgpuSchedulerStateInfoV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetVgpuSchedulerStateV2)
 }
-
-// GpuInstanceGetVgpuTypeCreatablePlacements returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance GpuInstance, pCreatablePlacementInfo *VgpuCreatablePlacementInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceGetVgpuTypeCreatablePlacements)
 }
-
-// GpuInstanceSetVgpuHeterogeneousMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceSetVgpuHeterogeneousMode(gpuInstance GpuInstance, pHeterogeneousMode *VgpuHeterogeneousMode) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceSetVgpuHeterogeneousMode)
 }
-
-// GpuInstanceSetVgpuSchedulerState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceSetVgpuSchedulerState(gpuInstance GpuInstance, pScheduler *VgpuSchedulerState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceSetVgpuSchedulerState)
 }
-
-// GpuInstanceSetVgpuSchedulerStateV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) GpuInstanceSetVgpuSchedulerStateV2(gpuInstance GpuInstance, pSchedulerState *VgpuSchedulerStateV2) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symGpuInstanceSetVgpuSchedulerStateV2)
 }
-
-// Init returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) Init() Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// InitWithFlags returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) InitWithFlags(flags uint32) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// InitV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) InitV2() Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// SetVgpuVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) Init() Return                      { return missing(symInit) }
+func (Unimplemented) InitWithFlags(flags uint32) Return { return missing(symInitWithFlags) }
+func (Unimplemented) InitV2() Return                    { return missing(symInitV2) }
 func (Unimplemented) SetVgpuVersion(vgpuVersion *VgpuVersion) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSetVgpuVersion)
 }
-
-// Shutdown returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) Shutdown() Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// SystemEventSetCreate returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) Shutdown() Return { return missing(symShutdown) }
 func (Unimplemented) SystemEventSetCreate(request *SystemEventSetCreateRequest) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemEventSetCreate)
 }
-
-// SystemEventSetFree returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemEventSetFree(request *SystemEventSetFreeRequest) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemEventSetFree)
 }
-
-// SystemEventSetWait returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemEventSetWait(request *SystemEventSetWaitRequest) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemEventSetWait)
 }
-
-// SystemGetCPERV1 returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) SystemGetCPERV1(cper *GetCPERV1) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// SystemGetConfComputeCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) SystemGetCPERV1(cper *GetCPERV1) Return { return missing(symSystemGetCPERV1) }
 func (Unimplemented) SystemGetConfComputeCapabilities(capabilities *ConfComputeSystemCaps) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetConfComputeCapabilities)
 }
-
-// SystemGetConfComputeGpusReadyState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetConfComputeGpusReadyState)
 }
-
-// SystemGetConfComputeKeyRotationThresholdInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *ConfComputeGetKeyRotationThresholdInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetConfComputeKeyRotationThresholdInfo)
 }
-
-// SystemGetConfComputeSettings returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetConfComputeSettings(settings *SystemConfComputeSettings) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetConfComputeSettings)
 }
-
-// SystemGetConfComputeState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetConfComputeState(state *ConfComputeSystemState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetConfComputeState)
 }
-
-// SystemGetCudaDriverVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetCudaDriverVersion(cudaDriverVersion *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetCudaDriverVersion)
 }
-
-// SystemGetCudaDriverVersionV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetCudaDriverVersionV2(cudaDriverVersion *int32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetCudaDriverVersionV2)
 }
-
-// SystemGetDriverBranch returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetDriverBranch(branchInfo *SystemDriverBranchInfo, length uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetDriverBranch)
 }
-
-// SystemGetDriverVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetDriverVersion(version []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetDriverVersion)
 }
-
-// SystemGetHicVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetHicVersion(hwbcCount *uint32, hwbcEntries []HwbcEntry) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetHicVersion)
 }
-
-// SystemGetNVMLVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetNVMLVersion(version []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetNVMLVersion)
 }
-
-// SystemGetNvlinkBwMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetNvlinkBwMode(nvlinkBwMode *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetNvlinkBwMode)
 }
-
-// SystemGetProcessName returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetProcessName(pid uint32, name []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetProcessName)
 }
-
-// SystemGetTopologyGpuSet returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray []Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemGetTopologyGpuSet)
 }
-
-// SystemRegisterEvents returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemRegisterEvents(request *SystemRegisterEventRequest) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemRegisterEvents)
 }
-
-// SystemSetConfComputeGpusReadyState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemSetConfComputeGpusReadyState(isAcceptingWork uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemSetConfComputeGpusReadyState)
 }
-
-// SystemSetConfComputeKeyRotationThresholdInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *ConfComputeSetKeyRotationThresholdInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemSetConfComputeKeyRotationThresholdInfo)
 }
-
-// SystemSetNvlinkBwMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) SystemSetNvlinkBwMode(nvlinkBwMode uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symSystemSetNvlinkBwMode)
 }
-
-// UnitGetCount returns NVML_ERROR_FUNCTION_NOT_FOUND.
-func (Unimplemented) UnitGetCount(unitCount *uint32) Return { return NVML_ERROR_FUNCTION_NOT_FOUND }
-
-// UnitGetDevices returns NVML_ERROR_FUNCTION_NOT_FOUND.
+func (Unimplemented) UnitGetCount(unitCount *uint32) Return { return missing(symUnitGetCount) }
 func (Unimplemented) UnitGetDevices(unit Unit, deviceCount *uint32, devices []Device) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetDevices)
 }
-
-// UnitGetFanSpeedInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitGetFanSpeedInfo(unit Unit, fanSpeeds *UnitFanSpeeds) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetFanSpeedInfo)
 }
-
-// UnitGetHandleByIndex returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitGetHandleByIndex(index uint32, unit *Unit) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetHandleByIndex)
 }
-
-// UnitGetLedState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitGetLedState(unit Unit, state *LedState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetLedState)
 }
-
-// UnitGetPsuInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitGetPsuInfo(unit Unit, psu *PSUInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetPsuInfo)
 }
-
-// UnitGetTemperature returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitGetTemperature(unit Unit, typeArg uint32, temp *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetTemperature)
 }
-
-// UnitGetUnitInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitGetUnitInfo(unit Unit, info *UnitInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitGetUnitInfo)
 }
-
-// UnitSetLedState returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) UnitSetLedState(unit Unit, color LedColor) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symUnitSetLedState)
 }
-
-// VgpuInstanceClearAccountingPids returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceClearAccountingPids(vgpuInstance VgpuInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceClearAccountingPids)
 }
-
-// VgpuInstanceGetAccountingMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetAccountingMode(vgpuInstance VgpuInstance, mode *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetAccountingMode)
 }
-
-// VgpuInstanceGetAccountingPids returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetAccountingPids(vgpuInstance VgpuInstance, count *uint32, pids []uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetAccountingPids)
 }
-
-// VgpuInstanceGetAccountingStats returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetAccountingStats(vgpuInstance VgpuInstance, pid uint32, stats *AccountingStats) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetAccountingStats)
 }
-
-// VgpuInstanceGetEccMode returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetEccMode(vgpuInstance VgpuInstance, eccMode *EnableState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetEccMode)
 }
-
-// VgpuInstanceGetEncoderCapacity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetEncoderCapacity(vgpuInstance VgpuInstance, encoderCapacity *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetEncoderCapacity)
 }
-
-// VgpuInstanceGetEncoderSessions returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetEncoderSessions(vgpuInstance VgpuInstance, sessionCount *uint32, sessionInfo []EncoderSessionInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetEncoderSessions)
 }
-
-// VgpuInstanceGetEncoderStats returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetEncoderStats(vgpuInstance VgpuInstance, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetEncoderStats)
 }
-
-// VgpuInstanceGetFBCSessions returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetFBCSessions(vgpuInstance VgpuInstance, sessionCount *uint32, sessionInfo []FBCSessionInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetFBCSessions)
 }
-
-// VgpuInstanceGetFBCStats returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetFBCStats(vgpuInstance VgpuInstance, fbcStats *FBCStats) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetFBCStats)
 }
-
-// VgpuInstanceGetFbUsage returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetFbUsage(vgpuInstance VgpuInstance, fbUsage *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetFbUsage)
 }
-
-// VgpuInstanceGetFrameRateLimit returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetFrameRateLimit(vgpuInstance VgpuInstance, frameRateLimit *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetFrameRateLimit)
 }
-
-// VgpuInstanceGetGpuInstanceId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetGpuInstanceId(vgpuInstance VgpuInstance, gpuInstanceId *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetGpuInstanceId)
 }
-
-// VgpuInstanceGetGpuPciId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetGpuPciId(vgpuInstance VgpuInstance, vgpuPciId []byte, length *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetGpuPciId)
 }
-
-// VgpuInstanceGetLicenseInfo returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetLicenseInfo(vgpuInstance VgpuInstance, licenseInfo *VgpuLicenseInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetLicenseInfo)
 }
-
-// VgpuInstanceGetLicenseInfoV2 returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetLicenseInfoV2(vgpuInstance VgpuInstance, licenseInfo *VgpuLicenseInfo) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetLicenseInfoV2)
 }
-
-// VgpuInstanceGetLicenseStatus returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetLicenseStatus(vgpuInstance VgpuInstance, licensed *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetLicenseStatus)
 }
-
-// VgpuInstanceGetMdevUUID returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetMdevUUID(vgpuInstance VgpuInstance, mdevUuid []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetMdevUUID)
 }
-
-// VgpuInstanceGetMetadata returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetMetadata(vgpuInstance VgpuInstance, vgpuMetadata []byte, bufferSize *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetMetadata)
 }
-
-// VgpuInstanceGetPlacementId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetPlacementId(vgpuInstance VgpuInstance, pPlacement *VgpuPlacementId) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetPlacementId)
 }
-
-// VgpuInstanceGetRuntimeStateSize returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetRuntimeStateSize(vgpuInstance VgpuInstance, pState *VgpuRuntimeState) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetRuntimeStateSize)
 }
-
-// VgpuInstanceGetType returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetType(vgpuInstance VgpuInstance, vgpuTypeId *VgpuTypeId) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetType)
 }
-
-// VgpuInstanceGetUUID returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetUUID(vgpuInstance VgpuInstance, uuid []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetUUID)
 }
-
-// VgpuInstanceGetVmDriverVersion returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetVmDriverVersion(vgpuInstance VgpuInstance, version []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetVmDriverVersion)
 }
-
-// VgpuInstanceGetVmID returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceGetVmID(vgpuInstance VgpuInstance, vmId []byte, vmIdType *VgpuVmIdType) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceGetVmID)
 }
-
-// VgpuInstanceSetEncoderCapacity returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuInstanceSetEncoderCapacity(vgpuInstance VgpuInstance, encoderCapacity uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuInstanceSetEncoderCapacity)
 }
-
-// VgpuTypeGetBAR1Info returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetBAR1Info(vgpuTypeId VgpuTypeId, bar1Info *VgpuTypeBar1Info) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetBAR1Info)
 }
-
-// VgpuTypeGetCapabilities returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetCapabilities(vgpuTypeId VgpuTypeId, capability VgpuCapability, capResult *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetCapabilities)
 }
-
-// VgpuTypeGetClass returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetClass(vgpuTypeId VgpuTypeId, vgpuTypeClass []byte, size *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetClass)
 }
-
-// VgpuTypeGetDeviceID returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetDeviceID(vgpuTypeId VgpuTypeId, deviceID *uint64, subsystemID *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetDeviceID)
 }
-
-// VgpuTypeGetFbReservation returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetFbReservation(vgpuTypeId VgpuTypeId, fbReservation *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetFbReservation)
 }
-
-// VgpuTypeGetFrameRateLimit returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetFrameRateLimit(vgpuTypeId VgpuTypeId, frameRateLimit *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetFrameRateLimit)
 }
-
-// VgpuTypeGetFramebufferSize returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetFramebufferSize(vgpuTypeId VgpuTypeId, fbSize *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetFramebufferSize)
 }
-
-// VgpuTypeGetGpuInstanceProfileId returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetGpuInstanceProfileId(vgpuTypeId VgpuTypeId, gpuInstanceProfileId *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetGpuInstanceProfileId)
 }
-
-// VgpuTypeGetGspHeapSize returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetGspHeapSize(vgpuTypeId VgpuTypeId, gspHeapSize *uint64) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetGspHeapSize)
 }
-
-// VgpuTypeGetLicense returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetLicense(vgpuTypeId VgpuTypeId, vgpuTypeLicenseString []byte) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetLicense)
 }
-
-// VgpuTypeGetMaxInstances returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetMaxInstances(device Device, vgpuTypeId VgpuTypeId, vgpuInstanceCount *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetMaxInstances)
 }
-
-// VgpuTypeGetMaxInstancesPerGpuInstance returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance *VgpuTypeMaxInstance) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetMaxInstancesPerGpuInstance)
 }
-
-// VgpuTypeGetMaxInstancesPerVm returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetMaxInstancesPerVm(vgpuTypeId VgpuTypeId, vgpuInstanceCountPerVm *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetMaxInstancesPerVm)
 }
-
-// VgpuTypeGetName returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetName(vgpuTypeId VgpuTypeId, vgpuTypeName []byte, size *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetName)
 }
-
-// VgpuTypeGetNumDisplayHeads returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetNumDisplayHeads(vgpuTypeId VgpuTypeId, numDisplayHeads *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetNumDisplayHeads)
 }
-
-// VgpuTypeGetResolution returns NVML_ERROR_FUNCTION_NOT_FOUND.
 func (Unimplemented) VgpuTypeGetResolution(vgpuTypeId VgpuTypeId, displayIndex uint32, xdim *uint32, ydim *uint32) Return {
-	return NVML_ERROR_FUNCTION_NOT_FOUND
+	return missing(symVgpuTypeGetResolution)
 }

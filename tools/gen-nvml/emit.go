@@ -23,7 +23,7 @@ func (p *plan) emit(returns source) (map[string][]byte, error) {
 	for name, body := range map[string]string{
 		"zcalls.go":       p.emitCalls(),
 		"zsymbols.go":     p.emitSymbols(),
-		"zsoftware.go":    p.emitSoftware(),
+		"zsoftware.go":    p.emitSoftwareType(),
 		"zstructs.go":     structs,
 		"zenums.go":       p.emitEnums(),
 		"zconstants.go":   p.emitConstants(),

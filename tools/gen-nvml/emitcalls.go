@@ -190,22 +190,30 @@ func emitShape(b *strings.Builder, shape string) {
 		"return l.invoke(s, unsafe.Pointer(&f))\n}\n\n", shape, params, fields, set)
 }
 
-// emitSoftware writes the interface of a software NVML, and a type that has no function.
-func (p *plan) emitSoftware() string {
+// emitSoftwareType writes the interface of a software NVML, and a type that has no function.
+func (p *plan) emitSoftwareType() string {
 	var b strings.Builder
-	b.WriteString("// Software is an NVML in Go: it has the methods of [Library], and what their documentation says holds for it.\n" +
-		"// It may keep what the addresses in its arguments lead to only until a method returns.\ntype Software interface {\n")
+	b.WriteString(softwareDoc + "type Software interface {\n")
 	for _, c := range p.calls {
-		fmt.Fprintf(&b, "// %s is %s.\n%s\n", c.method, c.export, c.signature())
+		b.WriteString(c.signature() + "\n")
 	}
-	b.WriteString("}\n\n// Unimplemented is a [Software] without functions. A software NVML embeds it and has methods for what it knows.\n" +
-		"type Unimplemented struct{}\n\n")
+	b.WriteString("}\n\n" + unimplementedDoc + "type Unimplemented struct{}\n\n")
 	for _, c := range p.calls {
-		result := "NVML_ERROR_FUNCTION_NOT_FOUND"
+		result := "missing(sym" + c.method + ")"
 		if c.byHand() {
 			result = c.params[0].goName + ".Text()"
 		}
-		fmt.Fprintf(&b, "// %s returns %s.\nfunc (Unimplemented) %s { return %[2]s }\n\n", c.method, result, c.signature())
+		fmt.Fprintf(&b, "func (Unimplemented) %s { return %s }\n", c.signature(), result)
 	}
 	return b.String()
 }
+
+const softwareDoc = `// Software is an NVML that is written in Go. Its methods are those of [Library], with the same documentation, and any
+// goroutine may call them at any time. An empty slice is NULL.
+//
+// Newer versions of this package may add methods. A software NVML that embeds [Unimplemented] still compiles then.
+`
+
+const unimplementedDoc = `// Unimplemented is a [Software] that lacks all functions: see [Return.Missing]. A software NVML embeds it, and has
+// methods for the functions that it has.
+`
