@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Return is an nvmlReturn_t, the result of a function. It implements error. A newer library may return other numbers,
-// which have no name and no text. Negative results are of this package: the function was not called.
+// Return is an nvmlReturn_t, the result of a function. It implements error, NVML_SUCCESS included. A newer library may
+// return other numbers, which have no name and no text. Negative results are of this package: the function was not
+// called.
 type Return int32
 
 // NotCalled is the result of a call that could not be made, because the thread that it needs in a static program could
