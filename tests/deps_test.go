@@ -66,6 +66,7 @@ var rules = map[string]rule{
 	"internal/watch":        {imports: []string{"driver", "internal/explore", "internal/lock"}},
 	"loader":                {imports: []string{"internal/ccall", "internal/initresult"}},
 	"driver":                {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
+	"nvml/raw":              {imports: []string{"internal/ccall", "loader"}, unsafe: []string{"*"}},
 	"internal/core": {imports: []string{"cu/cuerror", "driver", "internal/capturegate", "internal/deferred",
 		"internal/drivercall", "internal/handle", "internal/lock", "internal/mistake", "internal/races",
 		"internal/remedy", "internal/slab", "internal/valuename", "internal/watch"}, unsafe: []string{"kernelargs.go"}},
@@ -311,6 +312,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, tt := range []struct{ from, to string }{
 		{"cu", "cusim"}, {"cu", "cu/checkpoint"}, {"cu", "cutest"}, {"cu", "cutrace"}, {"cutrace", "cusim"}, {"cusim", "cu"}, {"internal/sim", "cu"}, {"cu", "internal/sim"}, {"loader", "driver"}, {"internal/ccall", "loader"},
+		{"nvml/raw", "driver"}, {"cu", "nvml/raw"},
 	} {
 		if reach(tt.from)[tt.to] {
 			t.Errorf("by the rules, %s reaches %s", tt.from, tt.to)

@@ -97,6 +97,10 @@ type FrameWide struct {
 	F [2]uintptr
 }
 
+// NoThread is the result of a call that was not made because its thread could not be created. It is
+// CUDA_ERROR_OPERATING_SYSTEM.
+const NoThread = 304
+
 // Each is a frame that calls a C function of up to three words once for each
 // of N items, in one crossing, and stores the low 32 bits of each result. Go
 // code fills it; the thunk reads it.

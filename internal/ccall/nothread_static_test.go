@@ -43,7 +43,7 @@ func TestNoThreads(t *testing.T) {
 			r, err := Invoke(fn, Setup, 1)
 			switch {
 			case errors.Is(err, ErrNoThread):
-				return noThread
+				return NoThread
 			case err != nil || int32(r) != 0:
 				return -1
 			}
@@ -80,7 +80,7 @@ func TestNoThreads(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				switch r {
-				case noThread:
+				case NoThread:
 					failed[kind]++
 				case 0: // the thread has made calls before
 				default:

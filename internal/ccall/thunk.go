@@ -13,19 +13,15 @@ var call6ABI0, call14ABI0, callWideABI0, eachABI0, scopeABI0 unsafe.Pointer
 // Call6 calls the function of a frame of six argument words. f points to it.
 func Call6(f unsafe.Pointer, c Class, on *Thread) {
 	if !enter(call6ABI0, f, c) {
-		(*Head)(f).R = noThread
+		(*Head)(f).R = NoThread
 	}
 }
-
-// noThread is the result of a call that was not made because its thread could not be created. It is
-// CUDA_ERROR_OPERATING_SYSTEM.
-const noThread = 304
 
 // Call14 calls the function of a frame of fourteen argument words. f points to it. It reports false
 // if the call was not made: in a static program the thread that it needs may not be available.
 func Call14(f unsafe.Pointer, c Class, on *Thread) (made bool) {
 	if made = enter(call14ABI0, f, c); !made {
-		(*Head)(f).R = noThread
+		(*Head)(f).R = NoThread
 	}
 	return made
 }
@@ -33,7 +29,7 @@ func Call14(f unsafe.Pointer, c Class, on *Thread) (made bool) {
 // CallWide calls the function of a [FrameWide]. f points to it. See [Call14].
 func CallWide(f unsafe.Pointer, c Class, on *Thread) (made bool) {
 	if made = enter(callWideABI0, f, c); !made {
-		(*Head)(f).R = noThread
+		(*Head)(f).R = NoThread
 	}
 	return made
 }
@@ -45,10 +41,10 @@ func (e *Each) Call(c Class, on *Thread) {
 	}
 }
 
-// notMade sets the results of all calls to noThread.
+// notMade sets the results of all calls to NoThread.
 func (e *Each) notMade() {
 	for i := range e.N {
-		*(*int32)(unsafe.Add(e.Results, 4*i)) = noThread
+		*(*int32)(unsafe.Add(e.Results, 4*i)) = NoThread
 	}
 }
 
@@ -96,7 +92,7 @@ func (s Scope) call(thunk, f unsafe.Pointer, c Class, on *Thread) (result int32,
 	sf.exchange, sf.push, sf.pop = s.Exchange, s.Push, s.Pop
 	sf.context, sf.mode = s.Context, uintptr(uint32(s.Mode))
 	if !enter(scopeABI0, unsafe.Pointer(&sf), c) {
-		return noThread, Before
+		return NoThread, Before
 	}
 	return sf.outcome()
 }
@@ -115,7 +111,7 @@ func (s Scope) Back14(f unsafe.Pointer, c Class, on *Thread) (result int32, fail
 	made := enter(scopeABI0, unsafe.Pointer(sf), c)
 	runtime.KeepAlive(f)
 	if !made {
-		return noThread, Before
+		return NoThread, Before
 	}
 	return sf.outcome()
 }

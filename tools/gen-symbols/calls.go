@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
 )
 
 // A callPlan is the content of the calls file.
@@ -89,7 +91,7 @@ func (p *callParam) parseRole(text string) {
 // parseCalls reads the calls file. It has lines "method export flags roles…", lines "constants
 // pattern" for enums and macros, and lines "struct name".
 func parseCalls(src source, m *manifest) (*callPlan, error) {
-	var errs errorList
+	var errs cheader.ErrorList
 	plan := &callPlan{}
 	facts := map[string]funcFact{}
 	for _, f := range m.funcs {
@@ -154,7 +156,7 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 		})
 		plan.calls = append(plan.calls, c)
 	})
-	return plan, errs.err()
+	return plan, errs.Err()
 }
 
 // resolve gives each parameter its Go type, and each length its buffer.

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
 )
 
 // A rule gives the functions whose name matches glob a class.
@@ -23,7 +25,7 @@ func isClass(s string) bool {
 
 // parseClasses reads the rules, one on each line: "class [dlsym|although] glob". The first rule that
 // matches a function's name counts.
-func parseClasses(file, text string, errs *errorList) []rule {
+func parseClasses(file, text string, errs *cheader.ErrorList) []rule {
 	var rules []rule
 	line := 0
 	for s := range strings.Lines(text) {
@@ -38,11 +40,11 @@ func parseClasses(file, text string, errs *errorList) []rule {
 		r.although = len(words) == 3 && words[1] == "although"
 		switch _, err := path.Match(r.glob, ""); {
 		case len(words) != 2 && !r.dlsym && !r.although:
-			errs.add(file, line, "want a class, perhaps dlsym or although, and a pattern")
+			errs.Add(file, line, "want a class, perhaps dlsym or although, and a pattern")
 		case !isClass(r.class):
-			errs.add(file, line, "unknown class %q", r.class)
+			errs.Add(file, line, "unknown class %q", r.class)
 		case err != nil:
-			errs.add(file, line, "malformed pattern %q", r.glob)
+			errs.Add(file, line, "malformed pattern %q", r.glob)
 		default:
 			rules = append(rules, r)
 		}
@@ -74,9 +76,9 @@ func measuredWaits(text string) map[string]bool {
 // classify gives every function of m the class that the rules in classes say. A rule must not
 // contradict the table of measured functions, unless it says that it does.
 func (m *manifest) classify(classes, measured source) error {
-	var errs errorList
+	var errs cheader.ErrorList
 	rules := parseClasses(classes.name, classes.text, &errs)
-	if err := errs.err(); err != nil {
+	if err := errs.Err(); err != nil {
 		return err
 	}
 	waits := measuredWaits(measured.text)
@@ -89,7 +91,7 @@ func (m *manifest) classify(classes, measured source) error {
 			return ok
 		})
 		if n < 0 {
-			errs.add(classes.name, line, "no rule gives %s a class", f.export)
+			errs.Add(classes.name, line, "no rule gives %s a class", f.export)
 			continue
 		}
 		r := rules[n]
@@ -103,15 +105,15 @@ func (m *manifest) classify(classes, measured source) error {
 		case known && waited != (r.class == "blocking"):
 			contradicts[n] = true
 			if !r.although {
-				errs.add(classes.name, line, "%s is of class %s, and %s does not say so", f.export, r.class,
+				errs.Add(classes.name, line, "%s is of class %s, and %s does not say so", f.export, r.class,
 					measured.name)
 			}
 		}
 	}
 	for n, r := range rules {
 		if r.although && !contradicts[n] {
-			errs.add(classes.name, line, "no function of %s contradicts %s", r.glob, measured.name)
+			errs.Add(classes.name, line, "no function of %s contradicts %s", r.glob, measured.name)
 		}
 	}
-	return errs.err()
+	return errs.Err()
 }

@@ -6,6 +6,8 @@ import (
 	"go/format"
 	"slices"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
 )
 
 // A libraryPlan is the content of the file for the C library.
@@ -37,7 +39,7 @@ var checks = map[string]string{"context": "inContext", "capture": "uncaptured",
 
 // parseLibrary reads the file for the C library.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
-	var errs errorList
+	var errs cheader.ErrorList
 	plan := &libraryPlan{
 		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{}, sized: map[string]string{},
 		stores: map[string]map[string]string{}, nulls: map[string]map[string]string{}, first: map[string]string{},
@@ -113,7 +115,7 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			r.bad("unknown kind of row %q", r.fields[0])
 		}
 	})
-	return plan, errs.err()
+	return plan, errs.Err()
 }
 
 // A stub is one exported function of the C library.

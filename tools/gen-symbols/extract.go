@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
 )
 
 // A source is an input file: its name for messages, and its text.
@@ -38,8 +40,8 @@ var (
 
 // An abi is a function's prototype and the meaning of its name.
 type abi struct {
-	proto   *prototype
-	unit    *unit
+	proto   *cheader.Prototype
+	unit    *cheader.Unit
 	ask     string
 	flavour string // "", "_ptds" or "_ptsz"
 	order   int    // of its ABIs: the number after _v
@@ -49,28 +51,28 @@ type abi struct {
 }
 
 func (a *abi) signature() string {
-	return a.unit.signature(&ctype{shape: sFunc, elem: a.proto.ret, params: a.proto.params})
+	return a.unit.Signature(&cheader.Type{Shape: cheader.ShapeFunc, Elem: a.proto.Ret, Params: a.proto.Params})
 }
 
 // extract makes a manifest from the headers and the project's texts for results.
 func extract(cuda, typedefs, results source) (*manifest, error) {
-	var errs errorList
+	var errs cheader.ErrorList
 	texts := parseResults(results.name, results.text, &errs)
-	units := make([]*unit, len(passes))
-	var macros *preprocessor
+	units := make([]*cheader.Unit, len(passes))
+	var macros *cheader.Preprocessor
 	for i, defines := range passes {
-		u := newUnit(&errs)
-		pp := newPreprocessor(&errs, slices.Concat(platform, defines)...)
-		u.parse(pp.run(cuda.name, lex(cuda.name, cuda.text, &errs)))
+		u := cheader.NewUnit(&errs)
+		pp := cheader.NewPreprocessor(&errs, slices.Concat(platform, defines)...)
+		u.Parse(pp.Run(cuda.name, cheader.Lex(cuda.name, cuda.text, &errs)))
 		if i == plainPass {
 			macros = pp
 		}
 		if i == internalPass {
-			u.parse(pp.run(typedefs.name, lex(typedefs.name, typedefs.text, &errs)))
+			u.Parse(pp.Run(typedefs.name, cheader.Lex(typedefs.name, typedefs.text, &errs)))
 		}
 		units[i] = u
 	}
-	if err := errs.err(); err != nil {
+	if err := errs.Err(); err != nil {
 		return nil, err // later errors would only be consequences
 	}
 	m := &manifest{results: joinResults(units[plainPass], results.name, texts, &errs)}
@@ -83,26 +85,26 @@ func extract(cuda, typedefs, results source) (*manifest, error) {
 		m.funcs = append(m.funcs, funcFacts(a, &errs))
 	}
 	checkCurrent(exports, &errs)
-	if errs.err() == nil { // else some layouts have been complained about
+	if errs.Err() == nil { // else some layouts have been complained about
 		m.structs, m.aliases = structFacts(exports, &errs)
 	}
 	slices.SortFunc(m.funcs, func(a, b funcFact) int { return cmp.Compare(a.export, b.export) })
-	return m, errs.err()
+	return m, errs.Err()
 }
 
 // enumFacts lists the enumerations by name. CUresult has rows of its own.
-func enumFacts(u *unit) []enumFact {
+func enumFacts(u *cheader.Unit) []enumFact {
 	var facts []enumFact
-	for _, e := range u.enums {
-		if e.typ == u.typedefs["CUresult"] || len(e.constants) == 0 {
+	for _, e := range u.Enums {
+		if e.Type == u.Typedefs["CUresult"] || len(e.Constants) == 0 {
 			continue
 		}
-		f := enumFact{name: e.name}
+		f := enumFact{name: e.Name}
 		if strings.HasPrefix(f.name, "enum #") {
 			f.name = "-"
 		}
-		for _, c := range e.constants {
-			f.constants = append(f.constants, constant{name: c.name, value: c.value})
+		for _, c := range e.Constants {
+			f.constants = append(f.constants, constant{name: c.Name, value: c.Value})
 		}
 		facts = append(facts, f)
 	}
@@ -112,17 +114,17 @@ func enumFacts(u *unit) []enumFact {
 
 // defineFacts returns CUDA_VERSION, and by name the macros that are numbers and have names of the
 // API.
-func defineFacts(file string, pp *preprocessor, u *unit, errs *errorList) (version int, facts []constant) {
-	for _, name := range slices.Sorted(slices.Values(pp.names)) {
-		m := pp.macros[name]
-		if m == nil || m.isFunc || len(m.body) == 0 || !strings.HasPrefix(name, "CU") {
+func defineFacts(file string, pp *cheader.Preprocessor, u *cheader.Unit, errs *cheader.ErrorList) (version int, facts []constant) {
+	for _, name := range slices.Sorted(slices.Values(pp.Names)) {
+		m := pp.Macros[name]
+		if m == nil || m.IsFunc || len(m.Body) == 0 || !strings.HasPrefix(name, "CU") {
 			continue
 		}
 		// A macro can also be the name of a constant of an enum.
-		v, err := evaluate(pp.expand(m.body), func(s string) (int64, bool) { v, ok := u.constants[s]; return v, ok })
+		v, err := cheader.Evaluate(pp.Expand(m.Body), func(s string) (int64, bool) { v, ok := u.Constants[s]; return v, ok })
 		switch {
 		case name == "CUDA_VERSION" && err != nil:
-			errs.add(m.file, m.line, "CUDA_VERSION: %v", err)
+			errs.Add(m.File, m.Line, "CUDA_VERSION: %v", err)
 			version = -1
 		case name == "CUDA_VERSION":
 			version = int(v)
@@ -131,52 +133,52 @@ func defineFacts(file string, pp *preprocessor, u *unit, errs *errorList) (versi
 		}
 	}
 	if version == 0 {
-		errs.add(file, 1, "CUDA_VERSION is not defined")
+		errs.Add(file, 1, "CUDA_VERSION is not defined")
 	}
 	return version, facts
 }
 
 // collectExports returns the functions that any pass declares, by export name.
-func collectExports(units []*unit, errs *errorList) []*abi {
+func collectExports(units []*cheader.Unit, errs *cheader.ErrorList) []*abi {
 	byName := map[string]*abi{}
 	var exports []*abi
 	for i, u := range units {
-		for _, p := range u.funcs {
-			parts := exportName.FindStringSubmatch(p.name)
+		for _, p := range u.Funcs {
+			parts := exportName.FindStringSubmatch(p.Name)
 			if parts == nil {
-				errs.add(p.file, p.line, "function %s: a name of the API begins with cu and a capital letter", p.name)
+				errs.Add(p.File, p.Line, "function %s: a name of the API begins with cu and a capital letter", p.Name)
 				continue
 			}
 			order, _ := strconv.Atoi(parts[2])
 			a := &abi{proto: p, unit: u, ask: parts[1], flavour: parts[3], order: order, base: parts[1]}
-			known := byName[p.name]
+			known := byName[p.Name]
 			if known == nil {
 				known = a
-				byName[p.name] = a
+				byName[p.Name] = a
 				exports = append(exports, a)
 			} else if known.signature() != a.signature() {
-				errs.add(p.file, p.line, "%s is declared differently in line %d", p.name, known.proto.line)
+				errs.Add(p.File, p.Line, "%s is declared differently in line %d", p.Name, known.proto.Line)
 			}
 			// A function is current if the pass for its flavour declares it.
 			if i == plainPass && known.flavour == "" || i == perThreadPass && known.flavour != "" {
-				known.base, known.current = p.written, true
+				known.base, known.current = p.Written, true
 			}
 		}
 	}
-	slices.SortFunc(exports, func(a, b *abi) int { return cmp.Compare(a.proto.name, b.proto.name) })
+	slices.SortFunc(exports, func(a, b *abi) int { return cmp.Compare(a.proto.Name, b.proto.Name) })
 	return exports
 }
 
 // joinVersions gives every export the CUDA version in the name of its typedef. The typedefs of a
 // function, sorted by version, belong to its exports, sorted by suffix. joinVersions checks that
 // there are as many typedefs as exports, and that their signatures agree.
-func joinVersions(exports []*abi, u *unit, errs *errorList) {
+func joinVersions(exports []*abi, u *cheader.Unit, errs *cheader.ErrorList) {
 	type key struct{ ask, flavour string }
 	typedefs := map[key][]*abi{}
-	for _, p := range u.pfns {
-		parts := pfnName.FindStringSubmatch(p.name)
+	for _, p := range u.FunctionTypes {
+		parts := pfnName.FindStringSubmatch(p.Name)
 		if parts == nil {
-			errs.add(p.file, p.line, "typedef %s names no function and version", p.name)
+			errs.Add(p.File, p.Line, "typedef %s names no function and version", p.Name)
 			continue
 		}
 		version, _ := strconv.Atoi(parts[2])
@@ -195,21 +197,21 @@ func joinVersions(exports []*abi, u *unit, errs *errorList) {
 		slices.SortFunc(defs, func(a, b *abi) int { return cmp.Compare(a.version, b.version) })
 		if len(group) != len(defs) {
 			p := group[0].proto
-			errs.add(p.file, p.line, "%s has %s and %s", k.ask+k.flavour, plural(len(group), "prototype"),
+			errs.Add(p.File, p.Line, "%s has %s and %s", k.ask+k.flavour, plural(len(group), "prototype"),
 				plural(len(defs), "typedef"))
 			continue
 		}
 		for i, a := range group {
 			a.version = defs[i].version
 			if want, got := a.signature(), defs[i].signature(); want != got {
-				errs.add(defs[i].proto.file, defs[i].proto.line, "%s does not fit %s: %s, not %s", defs[i].proto.name,
-					a.proto.name, got, want)
+				errs.Add(defs[i].proto.File, defs[i].proto.Line, "%s does not fit %s: %s, not %s", defs[i].proto.Name,
+					a.proto.Name, got, want)
 			}
 		}
 	}
 	for _, defs := range typedefs {
 		for _, d := range defs {
-			errs.add(d.proto.file, d.proto.line, "%s has no prototype", d.proto.name)
+			errs.Add(d.proto.File, d.proto.Line, "%s has no prototype", d.proto.Name)
 		}
 	}
 }
@@ -221,19 +223,19 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %s", n, word)
 }
 
-func funcFacts(a *abi, errs *errorList) funcFact {
+func funcFacts(a *abi, errs *cheader.ErrorList) funcFact {
 	p := a.proto
-	f := funcFact{export: p.name, ask: a.ask, version: a.version, perThread: a.flavour != "",
-		current: a.current, base: a.base, ret: p.ret.String()}
-	for _, prm := range p.params {
-		fact := paramFact{name: prm.name, typ: prm.typ.String()}
+	f := funcFact{export: p.Name, ask: a.ask, version: a.version, perThread: a.flavour != "",
+		current: a.current, base: a.base, ret: p.Ret.String()}
+	for _, prm := range p.Params {
+		fact := paramFact{name: prm.Name, typ: prm.Type.String()}
 		if fact.name == "" {
-			errs.add(p.file, prm.line, "%s: parameter has no name", p.name)
+			errs.Add(p.File, prm.Line, "%s: parameter has no name", p.Name)
 		}
-		if t := a.unit.underlying(prm.typ); t.shape == sRecord {
-			size, _, err := a.unit.layout(t)
+		if t := a.unit.Underlying(prm.Type); t.Shape == cheader.ShapeRecord {
+			size, _, err := a.unit.Layout(t)
 			if err != nil {
-				errs.add(p.file, prm.line, "%s: parameter %s: %v", p.name, prm.name, err)
+				errs.Add(p.File, prm.Line, "%s: parameter %s: %v", p.Name, prm.Name, err)
 			}
 			fact.size = size
 		}
@@ -243,7 +245,7 @@ func funcFacts(a *abi, errs *errorList) funcFact {
 }
 
 // checkCurrent checks that a name and a flavour have one current ABI.
-func checkCurrent(exports []*abi, errs *errorList) {
+func checkCurrent(exports []*abi, errs *cheader.ErrorList) {
 	seen := map[string]*abi{}
 	for _, a := range exports {
 		if !a.current {
@@ -254,7 +256,7 @@ func checkCurrent(exports []*abi, errs *errorList) {
 			k += " per thread"
 		}
 		if old := seen[k]; old != nil {
-			errs.add(a.proto.file, a.proto.line, "%s is both %s and %s", k, old.proto.name, a.proto.name)
+			errs.Add(a.proto.File, a.proto.Line, "%s is both %s and %s", k, old.proto.Name, a.proto.Name)
 		}
 		seen[k] = a
 	}

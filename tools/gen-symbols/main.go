@@ -17,8 +17,8 @@
 //
 // # Files
 //
-//   - From headers to a manifest (extract): lex.go, cpp.go and eval.go are C's preprocessor, parse*.go
-//     and ctype.go its declarations, extract*.go and results.go collect the facts
+//   - From headers to a manifest (extract): package cheader reads the headers, extract*.go and results.go
+//     collect the facts
 //   - manifest.go and structs.go have the facts, classes.go which functions wait, and calls.go how each
 //     function becomes a Go method: the roles of its parameters, from calls.tsv
 //   - Generated Go (emit): emittables.go writes symbols, results and constants, emitcalls.go the typed

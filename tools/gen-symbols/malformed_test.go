@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
 )
 
 // preamble begins every header of these tests. It has two lines, so that the test's own text begins
@@ -127,12 +129,12 @@ func TestMissingVersion(t *testing.T) {
 
 func TestErrorsAreCapped(t *testing.T) {
 	var header strings.Builder
-	for i := range 2 * maxErrors {
+	for i := range 2 * cheader.MaxErrors {
 		fmt.Fprintf(&header, "CUtype%d f%d(void);\n", i, i)
 	}
 	_, err := extract(source{"h", preamble + header.String()}, source{"t", ""}, source{"r", ""})
 	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != maxErrors+1 || lines[0] != `h:3: unknown type "CUtype0"` || lines[maxErrors] != "and 20 more" {
+	if len(lines) != cheader.MaxErrors+1 || lines[0] != `h:3: unknown type "CUtype0"` || lines[cheader.MaxErrors] != "and 20 more" {
 		t.Errorf("got\n%v", err)
 	}
 }

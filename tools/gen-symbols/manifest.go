@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
 )
 
 // A manifest has the facts about one release of the driver API. Its file is the only connection
@@ -167,7 +169,7 @@ func hex(v int64) string {
 
 // parseManifest reads the text that format returns.
 func parseManifest(file, text string) (*manifest, error) {
-	var errs errorList
+	var errs cheader.ErrorList
 	m := &manifest{}
 	sourced := false // facts with a source come from elsewhere than a header
 	eachRow(file, text, &errs, func(r row) {
@@ -233,13 +235,13 @@ func parseManifest(file, text string) (*manifest, error) {
 			r.bad("unknown kind of row %q", r.fields[0])
 		}
 	})
-	return m, errs.err()
+	return m, errs.Err()
 }
 
 // add adds the facts of more, which must be new: those of another header of the same release, or
 // those of newer releases, which come from other sources than a header.
 func (m *manifest) add(file string, more *manifest) error {
-	var errs errorList
+	var errs cheader.ErrorList
 	seen := map[string]bool{}
 	each := func(m *manifest, fact func(kind, name string, unverified bool)) {
 		for _, r := range m.results {
@@ -264,17 +266,17 @@ func (m *manifest) add(file string, more *manifest) error {
 	each(m, func(kind, name string, _ bool) { seen[kind+" "+name] = true })
 	each(more, func(kind, name string, unverified bool) {
 		if seen[kind+" "+name] {
-			errs.add(file, 0, "%s %s is not new", kind, name)
+			errs.Add(file, 0, "%s %s is not new", kind, name)
 		}
 		switch newer := more.version > m.version; {
 		case newer && !unverified:
-			errs.add(file, 0, "%s %s comes after no source", kind, name)
+			errs.Add(file, 0, "%s %s comes after no source", kind, name)
 		case !newer && unverified:
-			errs.add(file, 0, "%s %s has another source than the header", kind, name)
+			errs.Add(file, 0, "%s %s has another source than the header", kind, name)
 		}
 	})
 	if more.version < m.version {
-		errs.add(file, 0, "version %d is older than %d", more.version, m.version)
+		errs.Add(file, 0, "version %d is older than %d", more.version, m.version)
 	}
 	m.newest = max(m.newest, more.version)
 	m.results = append(m.results, more.results...)
@@ -291,23 +293,23 @@ func (m *manifest) add(file string, more *manifest) error {
 	for _, newer := range more.members {
 		i := slices.IndexFunc(m.structs, func(s structFact) bool { return s.name == newer.name })
 		if i < 0 || m.structs[i].unverified || more.version <= m.version {
-			errs.add(file, 0, "members of %s are not new members of a struct of the header", newer.name)
+			errs.Add(file, 0, "members of %s are not new members of a struct of the header", newer.name)
 			continue
 		}
 		grown, err := m.structs[i].with(newer)
 		if err != nil {
-			errs.add(file, 0, "%s: %v", newer.name, err)
+			errs.Add(file, 0, "%s: %v", newer.name, err)
 			continue
 		}
 		if f, is := m.parameterOf(m.structs[i]); is && grown.size != m.structs[i].size {
-			errs.add(file, 0, "%s is a parameter of %s, and may not become larger", newer.name, f)
+			errs.Add(file, 0, "%s is a parameter of %s, and may not become larger", newer.name, f)
 		}
 		m.structs[i] = grown
 	}
 	m.aliases = append(m.aliases, more.aliases...)
 	m.funcs = append(m.funcs, more.funcs...)
 	slices.SortFunc(m.funcs, func(a, b funcFact) int { return cmp.Compare(a.export, b.export) })
-	return errs.err()
+	return errs.Err()
 }
 
 // with returns the struct or union with the size, the alignment and the members of a newer release.
@@ -395,11 +397,11 @@ type row struct {
 	file   string
 	line   int
 	fields []string
-	errs   *errorList
+	errs   *cheader.ErrorList
 }
 
 // eachRow calls f for every line of text that is neither empty nor a comment.
-func eachRow(file, text string, errs *errorList, f func(row)) {
+func eachRow(file, text string, errs *cheader.ErrorList, f func(row)) {
 	line := 0
 	for s := range strings.Lines(text) {
 		line++
@@ -411,7 +413,7 @@ func eachRow(file, text string, errs *errorList, f func(row)) {
 	}
 }
 
-func (r row) bad(format string, args ...any) { r.errs.add(r.file, r.line, format, args...) }
+func (r row) bad(format string, args ...any) { r.errs.Add(r.file, r.line, format, args...) }
 
 func (r row) want(n int) {
 	if len(r.fields) != n {

@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/purecu/purecu/tools/internal/cheader"
+)
 
 // A resultText is a line of the results file: the driver's own text for a code, and whether the
 // result is sticky although the header does not say so.
@@ -12,7 +16,7 @@ type resultText struct {
 }
 
 // parseResults reads lines of code, name, text and, optionally, the word sticky.
-func parseResults(file, text string, errs *errorList) map[int64]resultText {
+func parseResults(file, text string, errs *cheader.ErrorList) map[int64]resultText {
 	texts := map[int64]resultText{}
 	eachRow(file, text, errs, func(r row) {
 		if n := len(r.fields); n != 3 && n != 4 {
@@ -44,30 +48,30 @@ func isSticky(doc string) bool {
 
 // joinResults makes facts from the constants of CUresult and the results file. Both must have the
 // same codes.
-func joinResults(u *unit, file string, texts map[int64]resultText, errs *errorList) []resultFact {
-	typ := u.typedefs["CUresult"]
+func joinResults(u *cheader.Unit, file string, texts map[int64]resultText, errs *cheader.ErrorList) []resultFact {
+	typ := u.Typedefs["CUresult"]
 	var facts []resultFact
 	seen := map[int64]bool{}
-	for _, e := range u.enums {
-		if typ == nil || e.typ != typ {
+	for _, e := range u.Enums {
+		if typ == nil || e.Type != typ {
 			continue
 		}
-		for _, c := range e.constants {
-			t, ok := texts[c.value]
-			seen[c.value] = true
+		for _, c := range e.Constants {
+			t, ok := texts[c.Value]
+			seen[c.Value] = true
 			switch {
 			case !ok:
-				errs.add(c.file, c.line, "%s = %d has no line in %s", c.name, c.value, file)
-			case t.name != c.name:
-				errs.add(file, t.line, "code %d is %s here and %s in the header", c.value, t.name, c.name)
+				errs.Add(c.File, c.Line, "%s = %d has no line in %s", c.Name, c.Value, file)
+			case t.name != c.Name:
+				errs.Add(file, t.line, "code %d is %s here and %s in the header", c.Value, t.name, c.Name)
 			}
-			facts = append(facts, resultFact{code: c.value, name: c.name, sticky: t.sticky || isSticky(c.doc),
+			facts = append(facts, resultFact{code: c.Value, name: c.Name, sticky: t.sticky || isSticky(c.Doc),
 				text: t.text})
 		}
 	}
 	for code, t := range texts {
 		if !seen[code] {
-			errs.add(file, t.line, "code %d, %s, is not in the header", code, t.name)
+			errs.Add(file, t.line, "code %d, %s, is not in the header", code, t.name)
 		}
 	}
 	return facts

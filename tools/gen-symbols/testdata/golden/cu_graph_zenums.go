@@ -4,5 +4,5 @@ package graph
 
 import (
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )

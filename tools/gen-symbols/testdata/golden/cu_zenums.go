@@ -4,7 +4,7 @@ package cu
 
 import (
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/valuename"
 )
 
 // The constants of CUlimit of CUDA 9.2.
@@ -14,7 +14,7 @@ const (
 )
 
 // namesLimit holds the constants' names in lower case, sorted by value.
-var namesLimit = [...]core.ValueName{
+var namesLimit = [...]valuename.Name{
 	{Value: driver.CU_LIMIT_SHELF_SIZE, Name: "shelf_size"},
 	{Value: driver.CU_LIMIT_GPU_ID, Name: "gpu_id"},
 }

@@ -1,14 +1,14 @@
-package main
+package cheader
 
 import "strconv"
 
 // structOrUnion reads a struct or a union, with or without its members.
-func (p *parser) structOrUnion() *ctype {
-	word := p.take().text
+func (p *parser) structOrUnion() *Type {
+	word := p.take().Text
 	align := p.attributes()
 	tag := ""
 	if p.peek().kind == tIdent {
-		tag = p.take().text
+		tag = p.take().Text
 	} else {
 		p.anonymous++
 		tag = "#" + strconv.Itoa(p.anonymous)
@@ -16,18 +16,18 @@ func (p *parser) structOrUnion() *ctype {
 	key := word + " " + tag
 	typ := p.records[key]
 	if typ == nil {
-		typ = &ctype{shape: sRecord, name: tag, union: word == "union", record: &record{}}
+		typ = &Type{Shape: ShapeRecord, Name: tag, Union: word == "union", Record: &Record{}}
 		p.records[key] = typ
 	}
 	if !p.peek().is("{") {
 		return typ
 	}
-	if typ.record.defined {
+	if typ.Record.Defined {
 		p.fail("%s is defined twice", key)
 	}
 	p.pos++
-	rec := typ.record
-	rec.defined, rec.align = true, align
+	rec := typ.Record
+	rec.Defined, rec.align = true, align
 	for !p.accept("}") {
 		p.member(rec)
 	}
@@ -35,12 +35,12 @@ func (p *parser) structOrUnion() *ctype {
 }
 
 // member reads one line of a struct.
-func (p *parser) member(rec *record) {
+func (p *parser) member(rec *Record) {
 	rec.align = max(rec.align, p.attributes())
 	inline := false
 	base := p.specifiers(&inline)
 	if p.accept(";") { // an unnamed struct or union, whose members belong to this one
-		rec.members = append(rec.members, param{typ: base})
+		rec.Members = append(rec.Members, Param{Type: base})
 		return
 	}
 	for {
@@ -49,7 +49,7 @@ func (p *parser) member(rec *record) {
 		if p.peek().is(":") {
 			p.fail("bit fields are not supported")
 		}
-		rec.members = append(rec.members, param{name.text, typ, line})
+		rec.Members = append(rec.Members, Param{name.Text, typ, line})
 		if !p.accept(",") {
 			break
 		}
@@ -58,29 +58,29 @@ func (p *parser) member(rec *record) {
 }
 
 // enumeration reads an enum, with or without its constants.
-func (p *parser) enumeration() *ctype {
+func (p *parser) enumeration() *Type {
 	p.pos++
 	tag := ""
 	if p.peek().kind == tIdent {
-		tag = p.take().text
+		tag = p.take().Text
 	} else {
 		p.anonymous++
 		tag = "#" + strconv.Itoa(p.anonymous)
 	}
-	var e *enum
-	for _, known := range p.enums {
-		if known.typ.name == tag {
+	var e *Enum
+	for _, known := range p.Enums {
+		if known.Type.Name == tag {
 			e = known
 		}
 	}
 	if e == nil {
-		e = &enum{name: "enum " + tag, typ: &ctype{shape: sEnum, name: tag}}
-		p.enums = append(p.enums, e)
+		e = &Enum{Name: "enum " + tag, Type: &Type{Shape: ShapeEnum, Name: tag}}
+		p.Enums = append(p.Enums, e)
 	}
 	if !p.accept("{") {
-		return e.typ
+		return e.Type
 	}
-	if len(e.constants) > 0 {
+	if len(e.Constants) > 0 {
 		p.fail("enum %s is defined twice", tag)
 	}
 	next := int64(0)
@@ -88,7 +88,7 @@ func (p *parser) enumeration() *ctype {
 		t := p.take()
 		if t.kind != tIdent {
 			p.pos--
-			p.fail("expected a constant's name, found %q", t.text)
+			p.fail("expected a constant's name, found %q", t.Text)
 		}
 		p.attributes()
 		if p.accept("=") {
@@ -105,16 +105,16 @@ func (p *parser) enumeration() *ctype {
 			}
 			next = p.constant(t, p.toks[start:p.pos])
 		}
-		if old, ok := p.constants[t.text]; ok && old != next {
-			p.errs.add(t.file, t.line, "constant %s is %d here and %d before", t.text, next, old)
+		if old, ok := p.Constants[t.Text]; ok && old != next {
+			p.errs.Add(t.file, t.line, "constant %s is %d here and %d before", t.Text, next, old)
 		}
-		p.constants[t.text] = next
-		e.constants = append(e.constants, enumerator{t.text, next, t.doc, t.file, t.line})
+		p.Constants[t.Text] = next
+		e.Constants = append(e.Constants, Enumerator{t.Text, next, t.doc, t.file, t.line})
 		next++
 		if !p.accept(",") {
 			p.expect("}")
 			break
 		}
 	}
-	return e.typ
+	return e.Type
 }

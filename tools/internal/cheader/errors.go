@@ -1,4 +1,4 @@
-package main
+package cheader
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxErrors is how many errors one run prints. A malformed header would only repeat the same error.
-const maxErrors = 20
+// MaxErrors is how many errors one run prints. A malformed header would only repeat the same error.
+const MaxErrors = 20
 
 // A posError is an error in one line of an input file.
 type posError struct {
@@ -20,16 +20,17 @@ type posError struct {
 // Error returns a text that begins with the place, as compilers do.
 func (e posError) Error() string { return fmt.Sprintf("%s:%d: %s", e.file, e.line, e.msg) }
 
-// An errorList collects errors, so that one run reports all of them.
-type errorList []posError
+// An ErrorList collects errors, so that one run reports all of them.
+type ErrorList []posError
 
-func (l *errorList) add(file string, line int, format string, args ...any) {
+// Add adds an error.
+func (l *ErrorList) Add(file string, line int, format string, args ...any) {
 	*l = append(*l, posError{file, line, fmt.Sprintf(format, args...)})
 }
 
-// err returns nil for an empty list. Otherwise it returns the list in the order of the lines,
+// Err returns nil for an empty list. Otherwise it returns the list in the order of the lines,
 // without duplicates.
-func (l *errorList) err() error {
+func (l *ErrorList) Err() error {
 	if len(*l) == 0 {
 		return nil
 	}
@@ -41,10 +42,10 @@ func (l *errorList) err() error {
 }
 
 // Error returns one line for each error, and at most maxErrors lines.
-func (l errorList) Error() string {
+func (l ErrorList) Error() string {
 	var b strings.Builder
 	for i, e := range l {
-		if i == maxErrors {
+		if i == MaxErrors {
 			fmt.Fprintf(&b, "\nand %d more", len(l)-i)
 			break
 		}

@@ -1,4 +1,4 @@
-package main
+package cheader
 
 import (
 	"errors"
@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// evaluate computes an integer constant expression as C does, in 64 bits. lookup returns the value
+// Evaluate computes an integer constant expression as C does, in 64 bits. lookup returns the value
 // of a name. A parenthesis around a type name is a cast. Casts have no effect, because the values
 // that the headers cast are small.
-func evaluate(toks []token, lookup func(name string) (int64, bool)) (int64, error) {
+func Evaluate(toks []Token, lookup func(name string) (int64, bool)) (int64, error) {
 	e := evaluator{toks: toks, lookup: lookup}
 	v := e.binary(1)
 	if e.err == nil && e.pos < len(toks) {
-		e.fail("unexpected %q in expression", toks[e.pos].text)
+		e.fail("unexpected %q in expression", toks[e.pos].Text)
 	}
 	return v, e.err
 }
 
 type evaluator struct {
-	toks   []token
+	toks   []Token
 	pos    int
 	depth  int
 	lookup func(string) (int64, bool)
@@ -36,11 +36,11 @@ func (e *evaluator) fail(format string, args ...any) int64 {
 	return 0
 }
 
-func (e *evaluator) peek() token {
+func (e *evaluator) peek() Token {
 	if e.pos < len(e.toks) {
 		return e.toks[e.pos]
 	}
-	return token{}
+	return Token{}
 }
 
 // precedence lists the binary operators, weakest first.
@@ -54,12 +54,12 @@ func (e *evaluator) binary(level int) int64 {
 	v := e.unary()
 	for e.err == nil {
 		op := e.peek()
-		prec := precedence[op.text]
+		prec := precedence[op.Text]
 		if op.kind != tPunct || prec == 0 || prec < level {
 			break
 		}
 		e.pos++
-		v = e.apply(op.text, v, e.binary(prec+1))
+		v = e.apply(op.Text, v, e.binary(prec+1))
 	}
 	return v
 }
@@ -119,11 +119,11 @@ func (e *evaluator) apply(op string, a, b int64) int64 {
 	}
 }
 
-// maxDepth limits nesting, so that a malformed header cannot exhaust the stack.
-const maxDepth = 200
+// MaxDepth limits nesting, so that a malformed header cannot exhaust the stack.
+const MaxDepth = 200
 
 func (e *evaluator) unary() int64 {
-	if e.depth++; e.depth > maxDepth {
+	if e.depth++; e.depth > MaxDepth {
 		return e.fail("expression is nested too deeply")
 	}
 	defer func() { e.depth-- }()
@@ -131,7 +131,7 @@ func (e *evaluator) unary() int64 {
 	e.pos++
 	switch {
 	case t.kind == tNumber:
-		return e.number(t.text)
+		return e.number(t.Text)
 	case t.is("-"):
 		return -e.unary()
 	case t.is("+"):
@@ -154,10 +154,10 @@ func (e *evaluator) unary() int64 {
 		e.pos++
 		return v
 	case t.kind == tIdent:
-		if v, ok := e.lookup(t.text); ok {
+		if v, ok := e.lookup(t.Text); ok {
 			return v
 		}
-		return e.fail("%s: %w", t.text, errNotConstant)
+		return e.fail("%s: %w", t.Text, errNotConstant)
 	}
 	return e.fail("%w", errNotConstant)
 }
@@ -168,7 +168,7 @@ func (e *evaluator) skipCast() bool {
 	if i >= len(e.toks) || e.toks[i].kind != tIdent {
 		return false
 	}
-	if _, known := e.lookup(e.toks[i].text); known {
+	if _, known := e.lookup(e.toks[i].Text); known {
 		return false
 	}
 	for i++; i < len(e.toks) && (e.toks[i].kind == tIdent || e.toks[i].is("*")); i++ {

@@ -1,4 +1,4 @@
-package main
+package cheader
 
 import "strings"
 
@@ -13,10 +13,10 @@ const (
 	tPunct
 )
 
-// A token is one preprocessing token of a C header.
-type token struct {
+// A Token is one preprocessing token of a C header.
+type Token struct {
 	kind kind
-	text string
+	Text string
 	file string
 	line int
 	bol  bool   // first token of its logical line
@@ -27,24 +27,24 @@ type token struct {
 }
 
 // is reports whether t is this punctuator or identifier.
-func (t token) is(text string) bool {
-	return (t.kind == tPunct || t.kind == tIdent) && t.text == text
+func (t Token) is(text string) bool {
+	return (t.kind == tPunct || t.kind == tIdent) && t.Text == text
 }
 
 // written returns the name in the source that t came from.
-func (t token) written() string {
+func (t Token) written() string {
 	if t.orig != "" {
 		return t.orig
 	}
-	return t.text
+	return t.Text
 }
 
 // puncts are the punctuators of more than one character, longest first.
 var puncts = []string{"...", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "##", "->"}
 
-// lex splits a header into tokens. A comment becomes the doc of the next token. A backslash at the
+// Lex splits a header into tokens. A comment becomes the doc of the next token. A backslash at the
 // end of a line joins the line with the next one.
-func lex(file, src string, errs *errorList) []token {
+func Lex(file, src string, errs *ErrorList) []Token {
 	l := lexer{file: file, src: src, line: 1, bol: true, errs: errs}
 	for l.next() {
 	}
@@ -58,8 +58,8 @@ type lexer struct {
 	line int
 	bol  bool
 	doc  string
-	toks []token
-	errs *errorList
+	toks []Token
+	errs *ErrorList
 }
 
 // next reads one token, and reports whether there may be more.
@@ -80,7 +80,7 @@ func (l *lexer) next() bool {
 	case c == '"' || c == '\'':
 		l.literal(c, line, glue)
 	case c < ' ' || c > '~':
-		l.errs.add(l.file, line, "unexpected character %q", c)
+		l.errs.Add(l.file, line, "unexpected character %q", c)
 		l.pos++
 	default:
 		text := rest[:1]
@@ -97,7 +97,7 @@ func (l *lexer) next() bool {
 }
 
 func (l *lexer) emit(k kind, text string, line int, glue bool) {
-	l.toks = append(l.toks, token{kind: k, text: text, file: l.file, line: line, bol: l.bol, glue: glue, doc: l.doc})
+	l.toks = append(l.toks, Token{kind: k, Text: text, file: l.file, line: line, bol: l.bol, glue: glue, doc: l.doc})
 	l.bol, l.doc = false, ""
 }
 
@@ -155,7 +155,7 @@ func (l *lexer) skipSpace() {
 		case strings.HasPrefix(rest, "/*"):
 			n := strings.Index(rest[2:], "*/")
 			if n < 0 {
-				l.errs.add(l.file, l.line, "comment does not end")
+				l.errs.Add(l.file, l.line, "comment does not end")
 				l.pos = len(l.src)
 				return
 			}

@@ -1,46 +1,47 @@
-package main
+package cheader
 
 import (
 	"slices"
 	"strings"
 )
 
-// A macro is one #define.
-type macro struct {
+// A Macro is one #define.
+type Macro struct {
 	name   string
-	isFunc bool
+	IsFunc bool
 	params []string
-	body   []token
-	line   int
-	file   string
+	Body   []Token
+	Line   int
+	File   string
 }
 
-// A preprocessor runs the part of the C preprocessor that the headers need: conditional groups, and
+// A Preprocessor runs the part of the C preprocessor that the headers need: conditional groups, and
 // object-like and function-like macros with ##. It does not open included files.
-type preprocessor struct {
-	macros map[string]*macro
-	names  []string // of the macros, in the order of their first definition
+type Preprocessor struct {
+	Macros map[string]*Macro
+	Names  []string // of the macros, in the order of their first definition
 	spent  int      // tokens that macros have made
-	errs   *errorList
+	errs   *ErrorList
 }
 
-func newPreprocessor(errs *errorList, predefined ...string) *preprocessor {
-	p := &preprocessor{macros: map[string]*macro{}, errs: errs}
+// NewPreprocessor returns a Preprocessor with macros, each NAME or NAME=VALUE.
+func NewPreprocessor(errs *ErrorList, predefined ...string) *Preprocessor {
+	p := &Preprocessor{Macros: map[string]*Macro{}, errs: errs}
 	for _, name := range predefined {
 		name, value, found := strings.Cut(name, "=")
 		if !found {
 			value = "1"
 		}
-		p.define(&macro{name: name, body: []token{{kind: tNumber, text: value}}})
+		p.define(&Macro{name: name, Body: []Token{{kind: tNumber, Text: value}}})
 	}
 	return p
 }
 
-func (p *preprocessor) define(m *macro) {
-	if !slices.Contains(p.names, m.name) {
-		p.names = append(p.names, m.name)
+func (p *Preprocessor) define(m *Macro) {
+	if !slices.Contains(p.Names, m.name) {
+		p.Names = append(p.Names, m.name)
 	}
-	p.macros[m.name] = m
+	p.Macros[m.name] = m
 }
 
 // A group is an open #if … #endif.
@@ -52,13 +53,13 @@ type group struct {
 	done   bool // #else has been seen
 }
 
-// run returns the tokens of toks after preprocessing.
-func (p *preprocessor) run(file string, toks []token) []token {
-	var out, pending []token
+// Run returns the tokens of toks after preprocessing.
+func (p *Preprocessor) Run(file string, toks []Token) []Token {
+	var out, pending []Token
 	var groups []group
 	active := func() bool { return len(groups) == 0 || groups[len(groups)-1].active }
 	flush := func() {
-		out = append(out, p.expand(pending)...)
+		out = append(out, p.Expand(pending)...)
 		pending = pending[:0]
 	}
 	for len(toks) > 0 {
@@ -79,25 +80,25 @@ func (p *preprocessor) run(file string, toks []token) []token {
 	}
 	flush()
 	for _, g := range groups {
-		p.errs.add(file, g.line, "#if without #endif")
+		p.errs.Add(file, g.line, "#if without #endif")
 	}
 	return out
 }
 
-func (p *preprocessor) directive(line []token, groups *[]group, active bool) {
+func (p *Preprocessor) directive(line []Token, groups *[]group, active bool) {
 	if len(line) == 1 {
 		return
 	}
 	d, args := line[1], line[2:]
-	bad := func(format string, a ...any) { p.errs.add(d.file, d.line, format, a...) }
+	bad := func(format string, a ...any) { p.errs.Add(d.file, d.line, format, a...) }
 	top := func() *group {
 		if len(*groups) == 0 {
-			bad("#%s without #if", d.text)
+			bad("#%s without #if", d.Text)
 			return nil
 		}
 		return &(*groups)[len(*groups)-1]
 	}
-	switch d.text {
+	switch d.Text {
 	case "if", "ifdef", "ifndef":
 		on := active && p.condition(d, args)
 		*groups = append(*groups, group{line: d.line, active: on, taken: on, parent: active})
@@ -126,7 +127,7 @@ func (p *preprocessor) directive(line []token, groups *[]group, active bool) {
 		}
 	case "undef":
 		if active && len(args) > 0 {
-			delete(p.macros, args[0].text)
+			delete(p.Macros, args[0].Text)
 		}
 	case "error":
 		if active {
@@ -135,21 +136,21 @@ func (p *preprocessor) directive(line []token, groups *[]group, active bool) {
 	case "include", "pragma", "line", "warning":
 	default:
 		if active {
-			bad("unknown directive #%s", d.text)
+			bad("unknown directive #%s", d.Text)
 		}
 	}
 }
 
 // condition evaluates the controlling expression of d.
-func (p *preprocessor) condition(d token, args []token) bool {
-	if d.text == "ifdef" || d.text == "ifndef" {
+func (p *Preprocessor) condition(d Token, args []Token) bool {
+	if d.Text == "ifdef" || d.Text == "ifndef" {
 		if len(args) != 1 || args[0].kind != tIdent {
-			p.errs.add(d.file, d.line, "#%s wants one name", d.text)
+			p.errs.Add(d.file, d.line, "#%s wants one name", d.Text)
 			return false
 		}
-		return (p.macros[args[0].text] != nil) == (d.text == "ifdef")
+		return (p.Macros[args[0].Text] != nil) == (d.Text == "ifdef")
 	}
-	var ready []token
+	var ready []Token
 	for i := 0; i < len(args); i++ {
 		if !args[i].is("defined") {
 			ready = append(ready, args[i])
@@ -161,48 +162,48 @@ func (p *preprocessor) condition(d token, args []token) bool {
 			j++
 		}
 		if j >= len(args) || args[j].kind != tIdent || paren && (j+1 >= len(args) || !args[j+1].is(")")) {
-			p.errs.add(d.file, d.line, "malformed defined()")
+			p.errs.Add(d.file, d.line, "malformed defined()")
 			return false
 		}
 		value := "0"
-		if p.macros[args[j].text] != nil {
+		if p.Macros[args[j].Text] != nil {
 			value = "1"
 		}
-		ready = append(ready, token{kind: tNumber, text: value, file: d.file, line: d.line})
+		ready = append(ready, Token{kind: tNumber, Text: value, file: d.file, line: d.line})
 		if i = j; paren {
 			i++
 		}
 	}
 	// A name that is not a macro counts as zero, as in C.
-	v, err := evaluate(p.expand(ready), func(string) (int64, bool) { return 0, true })
+	v, err := Evaluate(p.Expand(ready), func(string) (int64, bool) { return 0, true })
 	if err != nil {
-		p.errs.add(d.file, d.line, "#%s: %v", d.text, err)
+		p.errs.Add(d.file, d.line, "#%s: %v", d.Text, err)
 	}
 	return v != 0
 }
 
-func (p *preprocessor) parseDefine(d token, args []token) {
+func (p *Preprocessor) parseDefine(d Token, args []Token) {
 	if len(args) == 0 || args[0].kind != tIdent {
-		p.errs.add(d.file, d.line, "#define wants a name")
+		p.errs.Add(d.file, d.line, "#define wants a name")
 		return
 	}
-	m := &macro{name: args[0].text, line: d.line, file: d.file, body: args[1:]}
-	if len(m.body) > 0 && m.body[0].is("(") && m.body[0].glue {
-		m.isFunc = true
-		end := slices.IndexFunc(m.body, func(t token) bool { return t.is(")") })
+	m := &Macro{name: args[0].Text, Line: d.line, File: d.file, Body: args[1:]}
+	if len(m.Body) > 0 && m.Body[0].is("(") && m.Body[0].glue {
+		m.IsFunc = true
+		end := slices.IndexFunc(m.Body, func(t Token) bool { return t.is(")") })
 		if end < 0 {
-			p.errs.add(d.file, d.line, "macro %s: parameter list does not end", m.name)
+			p.errs.Add(d.file, d.line, "macro %s: parameter list does not end", m.name)
 			return
 		}
-		for i, t := range m.body[1:end] {
+		for i, t := range m.Body[1:end] {
 			if i%2 == 0 && t.kind == tIdent {
-				m.params = append(m.params, t.text)
+				m.params = append(m.params, t.Text)
 			} else if i%2 == 0 || !t.is(",") {
-				p.errs.add(d.file, d.line, "macro %s: malformed parameter list", m.name)
+				p.errs.Add(d.file, d.line, "macro %s: malformed parameter list", m.name)
 				return
 			}
 		}
-		m.body = m.body[end+1:]
+		m.Body = m.Body[end+1:]
 	}
 	p.define(m)
 }
@@ -211,17 +212,17 @@ func (p *preprocessor) parseDefine(d token, args []token) {
 // The real header needs less than a tenth of the limit.
 const maxExpansion = 1 << 18
 
-// expand replaces the macros in toks until none is left. A macro is not expanded again within its
+// Expand replaces the macros in toks until none is left. A macro is not expanded again within its
 // own expansion.
-func (p *preprocessor) expand(toks []token) []token {
-	var out []token
+func (p *Preprocessor) Expand(toks []Token) []Token {
+	var out []Token
 	work := slices.Clone(toks)
 	slices.Reverse(work) // a stack: the next token is the last
 	for len(work) > 0 {
 		t := work[len(work)-1]
 		work = work[:len(work)-1]
-		m := p.macros[t.text]
-		if t.kind != tIdent || m == nil || slices.Contains(t.hide, t.text) {
+		m := p.Macros[t.Text]
+		if t.kind != tIdent || m == nil || slices.Contains(t.hide, t.Text) {
 			out = append(out, t)
 			continue
 		}
@@ -229,8 +230,8 @@ func (p *preprocessor) expand(toks []token) []token {
 			out = append(out, t)
 			continue
 		}
-		var args [][]token
-		if m.isFunc {
+		var args [][]Token
+		if m.IsFunc {
 			var used int
 			var ok bool
 			if args, used, ok = macroArgs(work); !ok {
@@ -238,7 +239,7 @@ func (p *preprocessor) expand(toks []token) []token {
 				continue
 			}
 			if len(args) != len(m.params) && (len(m.params) != 0 || len(args) != 1 || len(args[0]) != 0) {
-				p.errs.add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.text, len(m.params),
+				p.errs.Add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.Text, len(m.params),
 					len(args))
 				return out
 			}
@@ -246,7 +247,7 @@ func (p *preprocessor) expand(toks []token) []token {
 		}
 		repl := p.substitute(m, args)
 		if p.spent += len(repl); p.spent > maxExpansion {
-			p.errs.add(t.file, t.line, "macro %s: the macros make too many tokens", t.text)
+			p.errs.Add(t.file, t.line, "macro %s: the macros make too many tokens", t.Text)
 		}
 		hide := append(slices.Clip(t.hide), m.name)
 		for i := range slices.Backward(repl) {
@@ -267,12 +268,12 @@ func (p *preprocessor) expand(toks []token) []token {
 
 // macroArgs splits the arguments of a macro call whose opening parenthesis is on top of the stack
 // work. It also returns the number of tokens of the call.
-func macroArgs(work []token) (args [][]token, used int, ok bool) {
+func macroArgs(work []Token) (args [][]Token, used int, ok bool) {
 	if len(work) == 0 || !work[len(work)-1].is("(") {
 		return nil, 0, false
 	}
 	depth := 0
-	var arg []token
+	var arg []Token
 	for i := range slices.Backward(work) {
 		t := work[i]
 		used++
@@ -296,19 +297,19 @@ func macroArgs(work []token) (args [][]token, used int, ok bool) {
 
 // substitute returns the body of m with its arguments. The arguments are expanded, except those
 // beside ##.
-func (p *preprocessor) substitute(m *macro, args [][]token) []token {
-	var out []token
-	for i := 0; i < len(m.body); i++ {
-		t := m.body[i]
-		if t.is("##") && len(out) > 0 && i+1 < len(m.body) {
+func (p *Preprocessor) substitute(m *Macro, args [][]Token) []Token {
+	var out []Token
+	for i := 0; i < len(m.Body); i++ {
+		t := m.Body[i]
+		if t.is("##") && len(out) > 0 && i+1 < len(m.Body) {
 			i++
-			right := []token{m.body[i]}
-			if k := slices.Index(m.params, m.body[i].text); k >= 0 {
+			right := []Token{m.Body[i]}
+			if k := slices.Index(m.params, m.Body[i].Text); k >= 0 {
 				right = args[k]
 			}
 			if len(right) > 0 {
 				left := &out[len(out)-1]
-				left.text += right[0].text
+				left.Text += right[0].Text
 				left.hide = nil
 				out = append(out, right[1:]...)
 			}
@@ -316,24 +317,24 @@ func (p *preprocessor) substitute(m *macro, args [][]token) []token {
 		}
 		k := -1
 		if t.kind == tIdent {
-			k = slices.Index(m.params, t.text)
+			k = slices.Index(m.params, t.Text)
 		}
 		switch {
 		case k < 0:
 			out = append(out, t)
-		case i+1 < len(m.body) && m.body[i+1].is("##"):
+		case i+1 < len(m.Body) && m.Body[i+1].is("##"):
 			out = append(out, args[k]...)
 		default:
-			out = append(out, p.expand(args[k])...)
+			out = append(out, p.Expand(args[k])...)
 		}
 	}
 	return out
 }
 
-func joinTokens(toks []token) string {
+func joinTokens(toks []Token) string {
 	words := make([]string, len(toks))
 	for i, t := range toks {
-		words[i] = t.text
+		words[i] = t.Text
 	}
 	return strings.Join(words, " ")
 }

@@ -1,4 +1,4 @@
-package main
+package cheader
 
 import (
 	"slices"
@@ -6,83 +6,87 @@ import (
 	"strings"
 )
 
-// A unit has the declarations of one or several preprocessed headers.
-type unit struct {
-	typedefs  map[string]*ctype
-	records   map[string]*ctype // by "struct tag" or "union tag"
-	enums     []*enum
-	constants map[string]int64
-	funcs     []*prototype
-	pfns      []*prototype // typedefs of pointers to functions whose name begins with PFN_
-	errs      *errorList
-	anonymous int
+// A Unit has the declarations of one or several preprocessed headers.
+type Unit struct {
+	// Long allows the type unsigned long, whose size differs between platforms.
+	Long bool
+
+	Typedefs      map[string]*Type
+	records       map[string]*Type // by "struct tag" or "union tag"
+	Enums         []*Enum
+	Constants     map[string]int64
+	Funcs         []*Prototype
+	FunctionTypes []*Prototype // typedefs of pointers to functions whose name begins with PFN_
+	errs          *ErrorList
+	anonymous     int
 }
 
-// An enum is one enumeration.
-type enum struct {
-	name      string // the first typedef's name, else the tag
-	typ       *ctype
-	constants []enumerator
+// An Enum is one enumeration.
+type Enum struct {
+	Name      string // the first typedef's name, else the tag
+	Type      *Type
+	Constants []Enumerator
 }
 
-// An enumerator is one constant of an enum.
-type enumerator struct {
-	name  string
-	value int64
-	doc   string
-	file  string
-	line  int
+// An Enumerator is one constant of an enum.
+type Enumerator struct {
+	Name  string
+	Value int64
+	Doc   string
+	File  string
+	Line  int
 }
 
-// A prototype is the declaration of a function.
-type prototype struct {
-	name    string // for the linker, after the preprocessor
-	written string // in the source, before the preprocessor
-	file    string
-	line    int
-	ret     *ctype
-	params  []param
+// A Prototype is the declaration of a function.
+type Prototype struct {
+	Name    string // for the linker, after the preprocessor
+	Written string // in the source, before the preprocessor
+	File    string
+	Line    int
+	Ret     *Type
+	Params  []Param
 }
 
-func newUnit(errs *errorList) *unit {
-	return &unit{
-		typedefs: map[string]*ctype{}, records: map[string]*ctype{}, constants: map[string]int64{}, errs: errs,
+// NewUnit returns a Unit without declarations. Mistakes in headers are added to errs.
+func NewUnit(errs *ErrorList) *Unit {
+	return &Unit{
+		Typedefs: map[string]*Type{}, records: map[string]*Type{}, Constants: map[string]int64{}, errs: errs,
 	}
 }
 
 // A parser reads declarations. If it cannot read a declaration, it panics with a syntaxError, and
 // continues after the next semicolon.
 type parser struct {
-	*unit
-	toks  []token
+	*Unit
+	toks  []Token
 	pos   int
 	depth int
 }
 
 type syntaxError struct{}
 
-// parse adds the declarations in toks to u.
-func (u *unit) parse(toks []token) {
-	p := &parser{unit: u, toks: toks}
+// Parse adds the declarations in toks to u.
+func (u *Unit) Parse(toks []Token) {
+	p := &parser{Unit: u, toks: toks}
 	for p.pos < len(p.toks) {
 		p.declaration()
 	}
 }
 
-func (p *parser) peek() token { return p.at(0) }
+func (p *parser) peek() Token { return p.at(0) }
 
-func (p *parser) at(i int) token {
+func (p *parser) at(i int) Token {
 	if p.pos+i < len(p.toks) {
 		return p.toks[p.pos+i]
 	}
-	t := token{kind: tEOF, text: "end of file"}
+	t := Token{kind: tEOF, Text: "end of file"}
 	if n := len(p.toks); n > 0 {
 		t.file, t.line = p.toks[n-1].file, p.toks[n-1].line
 	}
 	return t
 }
 
-func (p *parser) take() token {
+func (p *parser) take() Token {
 	t := p.peek()
 	p.pos++
 	return t
@@ -98,19 +102,19 @@ func (p *parser) accept(text string) bool {
 
 func (p *parser) expect(text string) {
 	if !p.accept(text) {
-		p.fail("expected %q, found %q", text, p.peek().text)
+		p.fail("expected %q, found %q", text, p.peek().Text)
 	}
 }
 
 func (p *parser) fail(format string, args ...any) {
 	t := p.peek()
-	p.errs.add(t.file, t.line, format, args...)
+	p.errs.Add(t.file, t.line, format, args...)
 	panic(syntaxError{})
 }
 
 // nest limits the depth of a recursive production.
 func (p *parser) nest() func() {
-	if p.depth++; p.depth > maxDepth {
+	if p.depth++; p.depth > MaxDepth {
 		p.fail("declaration is nested too deeply")
 	}
 	return func() { p.depth-- }
@@ -141,21 +145,21 @@ func (p *parser) declaration() {
 		p.attributes()
 		switch {
 		case name.kind != tIdent:
-			p.fail("expected a name, found %q", p.peek().text)
+			p.fail("expected a name, found %q", p.peek().Text)
 		case isTypedef:
 			p.typedef(name, typ)
-		case typ.shape == sFunc:
+		case typ.Shape == ShapeFunc:
 			if p.peek().is("{") {
 				// An inline function is not an export.
 				p.skipBraces()
 				return
 			}
 			if !inline {
-				p.funcs = append(p.funcs, p.newPrototype(name, first, typ))
+				p.Funcs = append(p.Funcs, p.newPrototype(name, first, typ))
 			}
 		default:
 			p.pos = start
-			p.fail("declaration of %q is neither a type nor a function", name.text)
+			p.fail("declaration of %q is neither a type nor a function", name.Text)
 		}
 		if !p.accept(",") {
 			break
@@ -198,37 +202,37 @@ func (p *parser) skipBraces() {
 	}
 }
 
-func (p *parser) typedef(name token, typ *ctype) {
-	if old := p.typedefs[name.text]; old != nil && p.signature(old) != p.signature(typ) {
-		p.errs.add(name.file, name.line, "typedef %s differs from its earlier declaration", name.text)
+func (p *parser) typedef(name Token, typ *Type) {
+	if old := p.Typedefs[name.Text]; old != nil && p.Signature(old) != p.Signature(typ) {
+		p.errs.Add(name.file, name.line, "typedef %s differs from its earlier declaration", name.Text)
 		return
 	}
-	p.typedefs[name.text] = typ
-	if typ.shape == sEnum {
-		for _, e := range p.enums {
-			if e.typ == typ && strings.HasPrefix(e.name, "enum ") {
-				e.name = name.text
+	p.Typedefs[name.Text] = typ
+	if typ.Shape == ShapeEnum {
+		for _, e := range p.Enums {
+			if e.Type == typ && strings.HasPrefix(e.Name, "enum ") {
+				e.Name = name.Text
 			}
 		}
 	}
-	if strings.HasPrefix(name.text, "PFN_") {
-		if typ.shape != sPointer || typ.elem.shape != sFunc {
-			p.errs.add(name.file, name.line, "typedef %s is no pointer to a function", name.text)
+	if strings.HasPrefix(name.Text, "PFN_") {
+		if typ.Shape != ShapePointer || typ.Elem.Shape != ShapeFunc {
+			p.errs.Add(name.file, name.line, "typedef %s is no pointer to a function", name.Text)
 			return
 		}
-		p.pfns = append(p.pfns, p.newPrototype(name, name, typ.elem))
+		p.FunctionTypes = append(p.FunctionTypes, p.newPrototype(name, name, typ.Elem))
 	}
 }
 
-func (p *parser) newPrototype(name, first token, typ *ctype) *prototype {
-	return &prototype{name: name.text, written: name.written(), file: first.file, line: first.line,
-		ret: typ.elem, params: typ.params}
+func (p *parser) newPrototype(name, first Token, typ *Type) *Prototype {
+	return &Prototype{Name: name.Text, Written: name.written(), File: first.file, Line: first.line,
+		Ret: typ.Elem, Params: typ.Params}
 }
 
 // specifiers reads the tokens before the declarators, which include the type.
-func (p *parser) specifiers(inline *bool) *ctype {
+func (p *parser) specifiers(inline *bool) *Type {
 	defer p.nest()()
-	var typ *ctype
+	var typ *Type
 	var words []string
 	isConst := false
 	for {
@@ -248,31 +252,31 @@ func (p *parser) specifiers(inline *bool) *ctype {
 			typ = p.structOrUnion()
 		case t.is("enum"):
 			typ = p.enumeration()
-		case t.kind == tIdent && isBasicWord(t.text) && typ == nil:
-			words = append(words, t.text)
+		case t.kind == tIdent && isBasicWord(t.Text) && typ == nil:
+			words = append(words, t.Text)
 			p.pos++
 		case t.kind == tIdent && typ == nil && len(words) == 0:
-			typ = &ctype{shape: sNamed, name: t.text}
-			if _, ok := basicTypes[t.text]; ok {
-				typ.shape = sBasic
-			} else if p.typedefs[t.text] == nil {
-				p.fail("unknown type %q", t.text)
+			typ = &Type{Shape: ShapeNamed, Name: t.Text}
+			if _, ok := basicTypes[t.Text]; ok {
+				typ.Shape = ShapeBasic
+			} else if p.Typedefs[t.Text] == nil {
+				p.fail("unknown type %q", t.Text)
 			}
 			p.pos++
 		default:
 			if len(words) > 0 {
 				name, ok := basicName(words)
-				if !ok {
+				if !ok || name == "unsigned long" && !p.Long {
 					p.fail("unsupported type %q", strings.Join(words, " "))
 				}
-				typ = &ctype{shape: sBasic, name: name}
+				typ = &Type{Shape: ShapeBasic, Name: name}
 			}
 			if typ == nil {
-				p.fail("expected a type, found %q", t.text)
+				p.fail("expected a type, found %q", t.Text)
 			}
 			if isConst {
 				c := *typ
-				c.isCons = true
+				c.IsConst = true
 				typ = &c
 			}
 			return typ
@@ -297,14 +301,14 @@ func (p *parser) attributes() (align int64) {
 		}
 		p.pos++
 		toks := p.parens()
-		if strings.HasSuffix(strings.ToLower(t.text), "alignas") {
+		if strings.HasSuffix(strings.ToLower(t.Text), "alignas") {
 			align = max(align, p.constant(t, toks))
 		}
 	}
 }
 
 // parens takes a parenthesis, and returns its content.
-func (p *parser) parens() []token {
+func (p *parser) parens() []Token {
 	p.expect("(")
 	start := p.pos
 	for depth := 1; ; {
@@ -322,30 +326,30 @@ func (p *parser) parens() []token {
 }
 
 // constant evaluates toks for the token t.
-func (p *parser) constant(t token, toks []token) int64 {
+func (p *parser) constant(t Token, toks []Token) int64 {
 	toks = p.sizeofs(toks)
-	v, err := evaluate(toks, func(name string) (int64, bool) { v, ok := p.constants[name]; return v, ok })
+	v, err := Evaluate(toks, func(name string) (int64, bool) { v, ok := p.Constants[name]; return v, ok })
 	if err != nil {
-		p.errs.add(t.file, t.line, "%v", err)
+		p.errs.Add(t.file, t.line, "%v", err)
 	}
 	return v
 }
 
 // sizeofs returns toks with each sizeof(type) replaced by its value.
-func (p *parser) sizeofs(toks []token) []token {
-	i := slices.IndexFunc(toks, func(t token) bool { return t.is("sizeof") })
+func (p *parser) sizeofs(toks []Token) []Token {
+	i := slices.IndexFunc(toks, func(t Token) bool { return t.is("sizeof") })
 	if i < 0 {
 		return toks
 	}
-	sub := &parser{unit: p.unit, toks: toks, pos: i + 1, depth: p.depth}
+	sub := &parser{Unit: p.Unit, toks: toks, pos: i + 1, depth: p.depth}
 	sub.expect("(")
 	inline := false
 	_, typ := sub.declarator(sub.specifiers(&inline))
 	sub.expect(")")
-	size, _, err := p.layout(typ)
+	size, _, err := p.Layout(typ)
 	if err != nil {
 		p.fail("sizeof: %v", err)
 	}
-	number := token{kind: tNumber, text: strconv.FormatInt(size, 10)}
-	return slices.Concat(toks[:i], []token{number}, p.sizeofs(toks[sub.pos:]))
+	number := Token{kind: tNumber, Text: strconv.FormatInt(size, 10)}
+	return slices.Concat(toks[:i], []Token{number}, p.sizeofs(toks[sub.pos:]))
 }

@@ -1,18 +1,18 @@
-package main
+package cheader
 
 import "slices"
 
 // declarator reads pointers, a name, and what follows the name.
-func (p *parser) declarator(base *ctype) (name token, typ *ctype) {
+func (p *parser) declarator(base *Type) (name Token, typ *Type) {
 	defer p.nest()()
 	typ = base
 	for {
 		switch t := p.peek(); {
 		case t.is("*"):
-			typ = &ctype{shape: sPointer, elem: typ}
+			typ = &Type{Shape: ShapePointer, Elem: typ}
 			p.pos++
-		case t.is("const") && typ.shape == sPointer:
-			typ.isCons = true
+		case t.is("const") && typ.Shape == ShapePointer:
+			typ.IsConst = true
 			p.pos++
 		case t.is("const"), t.is("volatile"), t.is("restrict"), t.is("__restrict"), t.is("__stdcall"), t.is("__cdecl"):
 			p.pos++
@@ -22,7 +22,7 @@ func (p *parser) declarator(base *ctype) (name token, typ *ctype) {
 	}
 }
 
-func (p *parser) directDeclarator(typ *ctype) (name token, _ *ctype) {
+func (p *parser) directDeclarator(typ *Type) (name Token, _ *Type) {
 	// A parenthesis before the name has a declarator whose base comes after the parenthesis. So the
 	// base is read first.
 	if p.peek().is("(") && (p.at(1).is("*") || p.at(1).is("(") || p.at(1).is("__stdcall")) {
@@ -43,10 +43,10 @@ func (p *parser) directDeclarator(typ *ctype) (name token, _ *ctype) {
 }
 
 // suffixes reads parameter lists and array bounds.
-func (p *parser) suffixes(typ *ctype) *ctype {
+func (p *parser) suffixes(typ *Type) *Type {
 	switch t := p.peek(); {
 	case t.is("("):
-		return &ctype{shape: sFunc, elem: typ, params: p.parameters()}
+		return &Type{Shape: ShapeFunc, Elem: typ, Params: p.parameters()}
 	case t.is("["):
 		start := p.pos + 1
 		for !p.peek().is("]") {
@@ -58,20 +58,20 @@ func (p *parser) suffixes(typ *ctype) *ctype {
 		p.pos++
 		elem := p.suffixes(typ)
 		if len(bound) == 0 {
-			return &ctype{shape: sArray, elem: elem}
+			return &Type{Shape: ShapeArray, Elem: elem}
 		}
 		n := p.constant(t, bound)
 		if n < 0 || n > 1<<20 {
 			p.fail("array bound %d is out of range", n)
 		}
-		return &ctype{shape: sArray, elem: elem, n: n}
+		return &Type{Shape: ShapeArray, Elem: elem, N: n}
 	}
 	return typ
 }
 
-func (p *parser) parameters() []param {
+func (p *parser) parameters() []Param {
 	p.expect("(")
-	var params []param
+	var params []Param
 	if p.peek().is("void") && p.at(1).is(")") {
 		p.pos += 2
 		return nil
@@ -85,13 +85,13 @@ func (p *parser) parameters() []param {
 		base := p.specifiers(&inline)
 		name, typ := p.declarator(base)
 		// Arrays and functions are passed as pointers.
-		switch typ.shape {
-		case sArray:
-			typ = &ctype{shape: sPointer, elem: typ.elem}
-		case sFunc:
-			typ = &ctype{shape: sPointer, elem: typ}
+		switch typ.Shape {
+		case ShapeArray:
+			typ = &Type{Shape: ShapePointer, Elem: typ.Elem}
+		case ShapeFunc:
+			typ = &Type{Shape: ShapePointer, Elem: typ}
 		}
-		params = append(params, param{name.text, typ, line})
+		params = append(params, Param{name.Text, typ, line})
 		if !p.accept(",") {
 			p.expect(")")
 			break

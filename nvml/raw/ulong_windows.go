@@ -1,0 +1,4 @@
+package raw
+
+// ULong is C's unsigned long.
+type ULong uint32
