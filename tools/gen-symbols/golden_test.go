@@ -174,7 +174,7 @@ func TestGoldenCompiles(t *testing.T) {
 	}
 	fset := gotoken.NewFileSet()
 	imp := stubImporter{importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}}
-	for _, pkg := range []string{"github.com/purecu/purecu/internal/ccall", "internal/core", "driver", "cu"} {
+	for _, pkg := range []string{"github.com/purecu/purecu/internal/ccall", "internal/valuename", "driver", "cu"} {
 		sources := map[string]string{pkg + "/stub.go": stubs[pkg]}
 		for name, data := range files {
 			if path.Base(path.Dir(name)) == pkg {
