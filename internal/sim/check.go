@@ -160,7 +160,7 @@ func (d *Driver) leftOpen() string {
 	}
 	var closed [][]uintptr // contexts that cutest has closed
 	for kind, created := range d.open {
-		switch at := frames(created); {
+		switch at := frames(created, nothing); {
 		case kind == streamKind.String() && strings.Contains(at, ownStreams): // its context is open, too
 		case kind == contextKind.String() && strings.Contains(at, ownContext):
 			closed = append(closed, created)

@@ -186,9 +186,8 @@ func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) 
 // maxMisuses is how many misuses are kept at most.
 const maxMisuses = 1000
 
-// frames returns the callers outside of the driver, innermost first, without functions whose names begin as one of
-// without.
-func frames(pcs []uintptr, without ...string) string {
+// frames returns the callers outside of the driver, innermost first, without the functions that hide selects.
+func frames(pcs []uintptr, hide func(function string) bool) string {
 	var b strings.Builder
 	for f, more := runtime.CallersFrames(pcs), true; more; {
 		var frame runtime.Frame
@@ -197,7 +196,7 @@ func frames(pcs []uintptr, without ...string) string {
 		if frame.Function == "" || inside("purecu/internal/sim.(*") || inside("purecu/internal/sim/engine.") ||
 			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
 			strings.HasPrefix(frame.Function, "runtime.") ||
-			slices.ContainsFunc(without, func(p string) bool { return strings.HasPrefix(frame.Function, p) }) {
+			hide(frame.Function) {
 			continue
 		}
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)
@@ -205,11 +204,19 @@ func frames(pcs []uintptr, without ...string) string {
 	return b.String()
 }
 
+// nothing hides no function.
+func nothing(string) bool { return false }
+
 // inProgram returns the frames of a program that uses package cu.
 func inProgram(pcs []uintptr) string {
-	const module = "github.com/purecu/purecu/"
-	return frames(pcs, module+"cu.", module+"cu/checkpoint.", module+"cu/graph.", module+"cu/green.",
-		module+"cu/interop.", module+"cu/library.", module+"cu/memory.", module+"cu/trace.", module+"internal/core.", module+"internal/launch.",
-		module+"internal/poolimport.", module+"internal/subject.", module+"internal/wordop.",
-		"testing.")
+	return frames(pcs, func(function string) bool { return ofLibrary(function) || strings.HasPrefix(function, "testing.") })
+}
+
+// ofLibrary reports whether a function is of package cu, of one in its folder, or of one below. Tests in this package are
+// programs.
+func ofLibrary(function string) bool {
+	rest, ok := strings.CutPrefix(function, "github.com/purecu/purecu/")
+	pkg, _, _ := strings.Cut(rest, ".")
+	return ok && !strings.HasSuffix(pkg, "_test") && pkg != "internal/sim" &&
+		(pkg == "cu" || strings.HasPrefix(pkg, "cu/") || strings.HasPrefix(pkg, "internal/"))
 }

@@ -151,7 +151,7 @@ func (d *Driver) Blocked() (list []Blocked) {
 	d.askCallers()
 	d.engine.CatchUp()
 	for _, w := range d.waits {
-		b := Blocked{Function: w.op, Handle: w.handle, Caller: frames(w.caller)}
+		b := Blocked{Function: w.op, Handle: w.handle, Caller: frames(w.caller, nothing)}
 		if d.obstacles(w, &b); len(b.Reasons) == 0 {
 			continue
 		}
