@@ -71,7 +71,7 @@ func (c *Event) RecordFast(op string, sc *Stream) (done bool, err error) {
 	if sl.HasWaits() || drv.Tracers.Load() != nil || drv.Capturing.Load() != 0 {
 		return false, nil // before Count: even a refused record changes the generation, and ends the sequence number
 	}
-	legacy := sc.Raw == driver.CU_STREAM_LEGACY // the mark stands for EnterGate: see capturegate.Gate.Join
+	legacy := sc.Raw == driver.CU_STREAM_LEGACY // the mark of AcquireGated stands for EnterGate: see capturegate.Gate.Join
 	switch {
 	case !legacy:
 		if !sc.Acquire(sc) {

@@ -1,3 +1,3 @@
-// Package waits is how goroutines wait for a record: by a call (ForRecord), or by a Ticket, which tells of the end
-// later. Package watch knows when a record is complete.
+// Package waits is how goroutines wait for a record: by a call (wait.go: Event.Wait begins at Present), or by a Ticket,
+// which tells of the end later (ticket.go). Package watch knows when a record is complete.
 package waits
