@@ -160,9 +160,9 @@ func (c *Context) Allocate(call func() driver.Result) (driver.Result, *Collectio
 }
 
 // FreeAndRetry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver
-// is called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be wrong
-// after a first attempt that has done a part: then the program may repeat the call. There is no further attempt while a
-// host function runs: the call may be made by the function, and what is freed may be in use behind it.
+// is called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be
+// wrong after a first attempt that has done a part: then the program may repeat the call. There is no further attempt
+// while a host function runs: the call may be made by the function, and what is freed may be in use behind it.
 //
 // The caller holds no lock.
 func (c *Context) FreeAndRetry(op string, err error, call func() error) error {

@@ -120,6 +120,7 @@ func (sl *Slot) expose() {
 	}
 }
 
+// EventClosed reports whether the event of the slot was closed, and not released to its pool.
 func (sl *Slot) EventClosed() bool { return sl.Event.Slot.Load() == nil && !sl.Event.Released.Load() }
 
 // finish closes a slot that the event no longer uses.

@@ -31,16 +31,15 @@ type (
 	// families, one of whose graphs becomes a part of the other. It takes the second one with TryLock.
 	Graph struct{}
 	// StreamCapture is CaptureLock of a stream's shared state in core: the capture that a CUstream is
-	// part of. A call that enqueues work, and whose objects a captured graph would have to keep, holds it for reading while the driver
-	// enqueues the work. The driver may block there until the stream's queue has room. Work on the
-	// legacy stream waits at a gate before. Under the same lock the driver is asked about the
-	// stream's capture (cuStreamIsCapturing, cuStreamGetCaptureInfo), and whether the stream is
-	// idle (cuStreamQuery). Only the beginning and the end of a capture of the stream, and a wait
-	// by which the stream joins a capture, hold the lock for writing. The driver enqueues nothing
-	// then. These calls wait at most capturegate.Patience for calls that are being checked; a
-	// stream that joins a capture may also wait until that capture has ended. So a call that blocks
-	// on this lock is about to enqueue work on the same stream, or begins or ends a capture of it.
-	// A goroutine may hold the locks of several streams for reading.
+	// part of. A call that enqueues work, and whose objects a captured graph would have to keep, holds it for reading
+	// while the driver enqueues the work. The driver may block there until the stream's queue has room. Work on the
+	// legacy stream waits at a gate before. Under the same lock the driver is asked about the stream's capture
+	// (cuStreamIsCapturing, cuStreamGetCaptureInfo), and whether the stream is idle (cuStreamQuery). Only the beginning
+	// and the end of a capture of the stream, and a wait by which the stream joins a capture, hold the lock for
+	// writing. The driver enqueues nothing then. These calls wait at most capturegate.Patience for calls that are being
+	// checked; a stream that joins a capture may also wait until that capture has ended. So a call that blocks on this
+	// lock is about to enqueue work on the same stream, or begins or ends a capture of it. A goroutine may hold the
+	// locks of several streams for reading.
 	StreamCapture struct{}
 	// Moving is core.Event.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a

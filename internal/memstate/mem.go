@@ -271,8 +271,8 @@ func (mc *Mem) UsedOnAll(set *core.StreamSet) {
 	}
 }
 
-// FailAlloc returns the error of core.Context.CallError for an allocation, with the size if there is too little memory. A handle of 0
-// stands for the context.
+// FailAlloc returns the error of core.Context.CallError for an allocation, with the size if there is too little memory.
+// A handle of 0 stands for the context.
 func FailAlloc(
 	c *core.Context, op string, handle uintptr, size uint64, res driver.Result, own *core.Collection,
 ) *cuerror.Error {

@@ -16,8 +16,8 @@ import (
 // cu.Stream.Alloc and memory.Pool.Alloc call AllocPooled, which calls AllocOnce, by core.Context.Allocate unless the
 // stream is being captured.
 //
-// cu.DeviceMem.Close calls core.Resource.CloseOwned, which takes the memory from the streams that keep it. If no call is
-// in flight then, it calls Mem.CloseInPool, which calls CloseOrdered. Else the end of the last call (Resource.Last)
+// cu.DeviceMem.Close calls core.Resource.CloseOwned, which takes the memory from the streams that keep it. If no call
+// is in flight then, it calls Mem.CloseInPool, which calls CloseOrdered. Else the end of the last call (Resource.Last)
 // calls Resource.DestroyLate. CloseOrdered calls that, too, if it cannot free the memory now. DestroyLate waits for the
 // work, and calls Mem.DestroyInPool, which calls destroyIdle.
 //

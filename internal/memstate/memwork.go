@@ -6,8 +6,8 @@ import (
 )
 
 // Begin begins to enqueue work on two regions, which may be the same. If it returns an error, nothing has begun. The
-// caller calls LeaveGate of the stream and Work.End, and keeps the memory and the cu.Stream reachable until then. sc may
-// be nil.
+// caller calls LeaveGate of the stream and Work.End, and keeps the memory and the cu.Stream reachable until then. sc
+// may be nil.
 func Begin(sc *core.Stream, f core.WorkFunction, d, r *Region) (w core.Work, err error) {
 	op := f.Op()
 	if sc == nil {

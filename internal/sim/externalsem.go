@@ -223,6 +223,7 @@ func (d *Driver) semaphoreOps(name string, t graph.Type, handles []driver.Extern
 	return o, ok
 }
 
+// Type implements graph.Work.
 func (o *semaphoreOps) Type() graph.Type { return o.typ }
 
 func (o *semaphoreOps) context() *context {
@@ -237,6 +238,7 @@ func (o *semaphoreOps) Updatable(other graph.Work) bool {
 	return len(o.list) == len(other.(*semaphoreOps).list)
 }
 
+// Replaceable implements graph.Work, as Updatable does.
 func (o *semaphoreOps) Replaceable(other graph.Work) bool { return o.Updatable(other) }
 
 func (o *semaphoreOps) op(graph.Values) *op {

@@ -227,6 +227,7 @@ type eventWork struct {
 	event *event
 }
 
+// Type implements graph.Work.
 func (w *eventWork) Type() graph.Type { return w.typ }
 
 // eventWork returns the work of a node that records or waits for an event.

@@ -70,7 +70,9 @@ type allocWork struct {
 	*graphAlloc
 }
 
-func (*allocWork) Type() graph.Type    { return graph.AllocNode }
+// Type implements graph.Work.
+func (*allocWork) Type() graph.Type { return graph.AllocNode }
+
 func (w *allocWork) context() *context { return w.block.ctx }
 
 func (w *allocWork) op(graph.Values) *op {
@@ -84,6 +86,7 @@ type freeWork struct {
 	*graphAlloc
 }
 
+// Type implements graph.Work.
 func (*freeWork) Type() graph.Type { return graph.FreeNode }
 
 func (w *freeWork) op(graph.Values) *op {

@@ -120,6 +120,7 @@ type kernelWork struct {
 	pointers   []address // of the arguments, for C code; nil if it has not asked
 }
 
+// Type implements graph.Work.
 func (*kernelWork) Type() graph.Type { return graph.KernelNode }
 
 func (w *kernelWork) context() *context { return w.kernel.module.ctx }

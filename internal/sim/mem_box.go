@@ -207,7 +207,9 @@ type copyWork struct {
 	params   *driver.Memcpy3D // of a node, else nil
 }
 
-func (*copyWork) Type() graph.Type    { return graph.MemcpyNode }
+// Type implements graph.Work.
+func (*copyWork) Type() graph.Type { return graph.MemcpyNode }
+
 func (w *copyWork) context() *context { return w.ctx }
 
 func (w *copyWork) op(graph.Values) *op {
@@ -235,8 +237,8 @@ func (w *copyWork) Updatable(other graph.Work) bool {
 		(a.Depth == 1 || a.SrcHeight == b.SrcHeight && a.DstHeight == b.DstHeight)
 }
 
-// Replaceable implements graph.Work: the contexts must be the same, too. As on an H200, not even the addresses of several
-// rows may change.
+// Replaceable implements graph.Work: the contexts must be the same, too. As on an H200, not even the addresses of
+// several rows may change.
 func (w *copyWork) Replaceable(other graph.Work) bool {
 	o := other.(*copyWork)
 	return w.Updatable(o) && (!w.manyRows() || *w.params == *o.params) &&

@@ -209,11 +209,13 @@ func nothing(string) bool { return false }
 
 // inProgram returns the frames of a program that uses package cu.
 func inProgram(pcs []uintptr) string {
-	return frames(pcs, func(function string) bool { return ofLibrary(function) || strings.HasPrefix(function, "testing.") })
+	return frames(pcs, func(function string) bool {
+		return ofLibrary(function) || strings.HasPrefix(function, "testing.")
+	})
 }
 
-// ofLibrary reports whether a function is of package cu, of one in its folder, or of one below. Tests in this package are
-// programs.
+// ofLibrary reports whether a function is of package cu, of one in its folder, or of one below. Tests in this package
+// are programs.
 func ofLibrary(function string) bool {
 	rest, ok := strings.CutPrefix(function, "github.com/purecu/purecu/")
 	pkg, _, _ := strings.Cut(rest, ".")

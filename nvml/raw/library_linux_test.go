@@ -98,8 +98,8 @@ func TestCalls(t *testing.T) {
 	want("a Library of nothing", new(Library).Shutdown(), missing(symShutdown))
 }
 
-// TestNoAllocation checks that getters of numbers allocate nothing. The portable engine has its frames on the heap: for it
-// only the results are checked.
+// TestNoAllocation checks that getters of numbers allocate nothing. The portable engine has its frames on the heap: for
+// it only the results are checked.
 func TestNoAllocation(t *testing.T) {
 	l := New(fakeLibrary(t))
 	for name, call := range map[string]func() Return{

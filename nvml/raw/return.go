@@ -19,8 +19,8 @@ const NotCalled Return = -1 << 20
 // missing returns the result of a call that was not made because the library lacks the function.
 func missing(s symbol) Return { return -1 - Return(s) }
 
-// Missing returns the name of the function that the library lacks, if this is why it was not called, or "". driver is the
-// release of a driver that has the function, or 0 if it is newer than 580.
+// Missing returns the name of the function that the library lacks, if this is why it was not called, or "". driver is
+// the release of a driver that has the function, or 0 if it is newer than 580.
 func (r Return) Missing() (function string, driver int) {
 	if r >= 0 || r < -numSymbols {
 		return "", 0
