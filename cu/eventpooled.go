@@ -160,7 +160,7 @@ func (p Pooled) Wait(ctx context.Context) error {
 		return err
 	}
 	defer p.leave(sl)
-	return waits.Present(sl, ctx)
+	return waits.Present(ctx, sl)
 }
 
 // Synchronize waits until the event's newest record has completed, and occupies an operating system

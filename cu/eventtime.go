@@ -152,7 +152,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 			if sl.Complete() {
 				continue
 			}
-			if _, err := waits.ForRecord(sl, ctx); err != nil {
+			if _, err := waits.ForRecord(ctx, sl); err != nil {
 				return 0, ofEvent([...]string{stopEvent, startEvent}[i], err)
 			}
 		}
@@ -162,7 +162,7 @@ func (iv *interval) await(ctx context.Context, op string) (time.Duration, error)
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, waits.Ended(op, iv.stop.Slot, nil, ctx)
+			return 0, waits.EndedError(op, iv.stop.Slot, nil, ctx)
 		}
 	}
 }

@@ -79,10 +79,10 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []memstate.MemoryKind{memstate.DeviceMemory, loaded.ModuleVariable, loaded.ManagedVariable, memstate.PooledMemory,
+	for _, k := range []memstate.Kind{memstate.DeviceMemory, loaded.ModuleVariable, loaded.ManagedVariable, memstate.PooledMemory,
 		RegisteredMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		if !memories[k] {
-			t.Errorf("no %s (%+v) is abandoned", k.Name, k.MemoryTraits)
+			t.Errorf("no %s (%+v) is abandoned", k.Name, k.Traits)
 		}
 	}
 	names := map[string]bool{}
@@ -144,7 +144,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // were abandoned, and the kinds of memory that the held stream used. Objects of other processes come from an exporter,
 // unless it is nil.
 func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (made map[string]int,
-	memories map[memstate.MemoryKind]bool) {
+	memories map[memstate.Kind]bool) {
 	legacy := Need(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
@@ -156,7 +156,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (m
 	var streams []*Stream
 	defer func() { closeAll(t, streams) }()
 	took := make(map[string][]time.Duration)
-	made, memories = make(map[string]int), make(map[memstate.MemoryKind]bool)
+	made, memories = make(map[string]int), make(map[memstate.Kind]bool)
 	for n := 1; n <= mostStreams; n++ {
 		held := Need(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
@@ -203,7 +203,7 @@ type besideHeld struct {
 	spin                   *Function
 	took                   map[string][]time.Duration
 	made                   map[string]int // objects that are abandoned, by their kinds
-	memories               map[memstate.MemoryKind]bool
+	memories               map[memstate.Kind]bool
 	owners                 []io.Closer // they free what the abandoned memory of other code is
 }
 
@@ -498,7 +498,7 @@ func (b *besideHeld) ok(err error) {
 }
 
 // memoryName names the kinds of memory of subjects, which tests cannot name otherwise.
-func memoryName(k memstate.MemoryKind) string {
+func memoryName(k memstate.Kind) string {
 	name := k.Name
 	if k.Managed && !strings.HasPrefix(name, "managed") {
 		name = "managed " + name

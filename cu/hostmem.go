@@ -35,9 +35,9 @@ func newHostMem(ctx *core.Context, mc *memstate.Mem) *HostMem {
 }
 
 var (
-	pinnedMemory = memstate.MemoryKind{
-		MemoryTraits: memstate.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
-		MemoryFuncs: &memstate.MemoryFuncs{
+	pinnedMemory = memstate.Kind{
+		Traits: memstate.Traits{OnHost: true, FreeWaits: true, Tracked: true},
+		Funcs: &memstate.Funcs{
 			Name: "host memory",
 			Free: func(mc *memstate.Mem, at driver.At) (string, driver.Result) {
 				mc.ObserveFree()
@@ -45,9 +45,9 @@ var (
 			},
 		},
 	}
-	registeredMemory = memstate.MemoryKind{
-		MemoryTraits: memstate.MemoryTraits{OnHost: true, FreeWaits: true, Tracked: true},
-		MemoryFuncs: &memstate.MemoryFuncs{
+	registeredMemory = memstate.Kind{
+		Traits: memstate.Traits{OnHost: true, FreeWaits: true, Tracked: true},
+		Funcs: &memstate.Funcs{
 			Name: "host memory",
 			Free: func(mc *memstate.Mem, at driver.At) (string, driver.Result) {
 				mc.ObserveFree()

@@ -170,7 +170,7 @@ func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(
 // returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
 // handle is opened.
 func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
-	return ipchandle.EventHandles.UnmarshalBinary((*ipchandle.IPCHandle)(h), data)
+	return ipchandle.EventHandles.UnmarshalBinary((*ipchandle.Handle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
@@ -186,5 +186,5 @@ func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil)
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCEventHandle) UnmarshalText(text []byte) error {
-	return ipchandle.EventHandles.UnmarshalText((*ipchandle.IPCHandle)(h), text)
+	return ipchandle.EventHandles.UnmarshalText((*ipchandle.Handle)(h), text)
 }

@@ -76,7 +76,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return tc.Result.Load().Err // set before the core is closed
 	}
 	defer tc.Release(tc)
-	final, err := waits.ForRecord(tc.Slot, ctx)
+	final, err := waits.ForRecord(ctx, tc.Slot)
 	if !final {
 		return err
 	}

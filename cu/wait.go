@@ -41,7 +41,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		return err
 	}
 	defer o.EndCall(sl)
-	return waits.Present(sl, ctx)
+	return waits.Present(ctx, sl)
 }
 
 // awaited is one of several records in one wait.
@@ -89,9 +89,9 @@ func (a *awaited) enter(op string, r *eventuse.Use) (pending int) {
 	return 0
 }
 
-// beginAll tells the drivers that the caller waits for all of the pending records, and calls ended when the wait has
+// beginAll tells the drivers that the caller waits for all of the pending records, and calls endWait when the wait has
 // ended. A record for which a driver refuses to wait gets an error, and its outcome is given to the waiter.
-func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
+func beginAll(op string, list []awaited, to *watch.Waiter) (endWait func()) {
 	var ends []func()
 	for i := range list {
 		a := &list[i]
@@ -115,7 +115,7 @@ func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
 
 // beginAny tells the driver that the caller waits for one of the records, all of which are pending. A wait for events
 // of several drivers is never refused.
-func beginAny(op string, list []awaited) (ended func(), err error) {
+func beginAny(op string, list []awaited) (endWait func(), err error) {
 	drv, events := list[0].slot.Drv, make([]driver.Event, len(list))
 	for i := range list {
 		if list[i].slot.Drv != drv {
@@ -123,11 +123,11 @@ func beginAny(op string, list []awaited) (ended func(), err error) {
 		}
 		events[i] = list[i].slot.Raw
 	}
-	ended, res := drv.Table().BeginWait(list[0].slot.Event.Ctx.Raw, events...)
+	endWait, res := drv.Table().BeginWait(list[0].slot.Event.Ctx.Raw, events...)
 	if res != driver.ResultSuccess {
 		return nil, drivercall.EndlessError(op, uintptr(events[0]), res)
 	}
-	return ended, nil
+	return endWait, nil
 }
 
 // watchAll subscribes to the pending records that have no error.
@@ -147,9 +147,9 @@ func watchAll(list []awaited, to *watch.Waiter) {
 	}
 }
 
-// leaveAll ends a wait that enterAll began, and stores the error of each record. ended makes the
+// leaveAll ends a wait that enterAll began, and stores the error of each record. whyEnded makes the
 // error of a record without a result.
-func leaveAll(list []awaited, ended func(*core.Slot) error) {
+func leaveAll(list []awaited, whyEnded func(*core.Slot) error) {
 	drivercall.EachDespitePanic(len(list), func(i int) {
 		a := &list[i]
 		if a.slot == nil {
@@ -162,7 +162,7 @@ func leaveAll(list []awaited, ended func(*core.Slot) error) {
 		case !a.slot.Drv.Watch.Cancel(&a.sub):
 			a.err = a.sub.Err
 		case a.slot.Poll() != driver.ResultSuccess: // the watcher may not have queried the record yet
-			a.err = ended(a.slot)
+			a.err = whyEnded(a.slot)
 		}
 	})
 }
@@ -184,11 +184,11 @@ func WaitAll[E AnyEvent](ctx context.Context, events ...E) error {
 func waitAll(ctx context.Context, op string, list []awaited, pending int) error {
 	if pending > 0 {
 		to := watch.NewWaiter(pending)
-		ended := beginAll(op, list, to)
+		endWait := beginAll(op, list, to)
 		watchAll(list, to)
 		to.Wait(ctx.Done())
-		ended()
-		leaveAll(list, func(sl *core.Slot) error { return waits.Ended(op, sl, nil, ctx) })
+		endWait()
+		leaveAll(list, func(sl *core.Slot) error { return waits.EndedError(op, sl, nil, ctx) })
 	}
 	errs := drivercall.BatchErrors{Op: op, Items: len(list)}
 	for i := range list {
@@ -221,12 +221,12 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
 	var refused error
 	if pending == len(list) {
-		var ended func()
-		if ended, refused = beginAny(op, list); refused == nil {
+		var endWait func()
+		if endWait, refused = beginAny(op, list); refused == nil {
 			to := watch.NewWaiter(1)
 			watchAll(list, to)
 			to.Wait(ctx.Done())
-			ended()
+			endWait()
 		}
 	}
 	leaveAll(list, func(*core.Slot) error { return errPending })
@@ -250,7 +250,7 @@ func waitAny(ctx context.Context, op string, list []awaited, pending int) (int, 
 	if first >= 0 {
 		return first, list[first].err
 	}
-	return -1, waits.Ended(op, list[0].slot, nil, ctx)
+	return -1, waits.EndedError(op, list[0].slot, nil, ctx)
 }
 
 // observeDone is called when the program learns that the record is complete.
@@ -298,6 +298,6 @@ func (s *Stream) Wait(ctx context.Context) error {
 		sl.EndWait()
 		sl.Retire()
 	}()
-	_, err = waits.ForRecordOn(sl, ctx, sc)
+	_, err = waits.ForRecordOn(ctx, sl, sc)
 	return err
 }

@@ -18,9 +18,9 @@ import (
 // This file has memory of other APIs, and what handles of memory and of semaphores have in common.
 
 // externalMemory is memory of another API.
-var externalMemory = memstate.MemoryKind{
-	MemoryTraits: memstate.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
-	MemoryFuncs: &memstate.MemoryFuncs{
+var externalMemory = memstate.Kind{
+	Traits: memstate.Traits{FreeWaits: true, Tracked: true, Others: true},
+	Funcs: &memstate.Funcs{
 		Name:     "external memory",
 		Free:     (*memstate.Mem).FreeByEnd,
 		Unshared: "the memory is of another API: pass on the handle that it was imported by",

@@ -60,9 +60,9 @@ func exportable(mc *memstate.Mem, op string) error {
 }
 
 // ipcMemory is memory of another process.
-var ipcMemory = memstate.MemoryKind{
-	MemoryTraits: memstate.MemoryTraits{FreeWaits: true, Tracked: true, Others: true},
-	MemoryFuncs: &memstate.MemoryFuncs{
+var ipcMemory = memstate.Kind{
+	Traits: memstate.Traits{FreeWaits: true, Tracked: true, Others: true},
+	Funcs: &memstate.Funcs{
 		Name: "memory of another process",
 		Free: (*memstate.Mem).FreeByEnd,
 	},
@@ -156,7 +156,7 @@ func (h IPCHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) 
 // returns an error, the handle is unchanged. Whether the bytes name memory is checked when the
 // handle is opened.
 func (h *IPCHandle) UnmarshalBinary(data []byte) error {
-	return ipchandle.MemHandles.UnmarshalBinary((*ipchandle.IPCHandle)(h), data)
+	return ipchandle.MemHandles.UnmarshalBinary((*ipchandle.Handle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
@@ -169,5 +169,5 @@ func (h IPCHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCHandle) UnmarshalText(text []byte) error {
-	return ipchandle.MemHandles.UnmarshalText((*ipchandle.IPCHandle)(h), text)
+	return ipchandle.MemHandles.UnmarshalText((*ipchandle.Handle)(h), text)
 }

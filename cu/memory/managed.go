@@ -126,9 +126,9 @@ func (f AttachFlags) String() string {
 	return valuename.OfFlags(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-var managedMemory = memstate.MemoryKind{
-	MemoryTraits: memstate.MemoryTraits{Everywhere: true, FreeWaits: true, Tracked: true, Managed: true},
-	MemoryFuncs: &memstate.MemoryFuncs{
+var managedMemory = memstate.Kind{
+	Traits: memstate.Traits{Everywhere: true, FreeWaits: true, Tracked: true, Managed: true},
+	Funcs: &memstate.Funcs{
 		Name: "managed memory",
 		Free: (*memstate.Mem).FreeDevice,
 	},

@@ -82,7 +82,7 @@ func (r PoolReuse) String() string {
 }
 
 // newPool returns the pool with a handle, within a call on the context.
-func newPool(c *core.Context, raw driver.MemoryPool, memory memstate.MemoryKind, foreign bool) *Pool {
+func newPool(c *core.Context, raw driver.MemoryPool, memory memstate.Kind, foreign bool) *Pool {
 	p, pc := new(Pool), &memstate.Pool{Raw: raw, Memory: memory, Foreign: foreign}
 	core.SetState(&p.poolRef, pc, core.Owned(p, &pc.Resource, pc, c))
 	return p

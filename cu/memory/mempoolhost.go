@@ -39,17 +39,17 @@ func (k PoolKind) String() string {
 
 // The kinds of memory that only Pool.AllocHost allocates.
 var (
-	pooledPinned = memstate.MemoryKind{
-		MemoryTraits: memstate.MemoryTraits{OnHost: true, Tracked: true},
-		MemoryFuncs: &memstate.MemoryFuncs{
+	pooledPinned = memstate.Kind{
+		Traits: memstate.Traits{OnHost: true, Tracked: true},
+		Funcs: &memstate.Funcs{
 			Name:   "host memory",
 			Pooled: memstate.OfPool(),
 			Free:   (*memstate.Mem).FreePooled,
 		},
 	}
-	pooledManaged = memstate.MemoryKind{
-		MemoryTraits: memstate.MemoryTraits{Everywhere: true, Tracked: true, Managed: true},
-		MemoryFuncs: &memstate.MemoryFuncs{
+	pooledManaged = memstate.Kind{
+		Traits: memstate.Traits{Everywhere: true, Tracked: true, Managed: true},
+		Funcs: &memstate.Funcs{
 			Name:   "managed memory",
 			Pooled: memstate.OfPool(),
 			Free:   (*memstate.Mem).FreePooled,
@@ -58,7 +58,7 @@ var (
 )
 
 // memory returns the kind of the memory of a pool.
-func (k PoolKind) memory() memstate.MemoryKind {
+func (k PoolKind) memory() memstate.Kind {
 	switch k {
 	case PoolPinned:
 		return pooledPinned

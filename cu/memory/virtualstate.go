@@ -28,9 +28,9 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
-var virtualMemory = memstate.MemoryKind{
-	MemoryTraits: memstate.MemoryTraits{Tracked: true},
-	MemoryFuncs: &memstate.MemoryFuncs{
+var virtualMemory = memstate.Kind{
+	Traits: memstate.Traits{Tracked: true},
+	Funcs: &memstate.Funcs{
 		Name:     "virtual memory",
 		Unshared: "the memory is virtual: use memory.Physical.Export, or Context.Alloc",
 		Free:     func(mc *memstate.Mem, at driver.At) (string, driver.Result) { return mc.Virt.Free(at) },

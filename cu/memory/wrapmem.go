@@ -69,17 +69,17 @@ var errUnknownMem = errors.New("the driver knows no memory at the address")
 
 // The kinds of memory that other code of the process has allocated.
 var (
-	wrappedMemory = memstate.MemoryKind{
-		MemoryTraits: memstate.MemoryTraits{Tracked: true, Others: true, Wrapped: true},
-		MemoryFuncs: &memstate.MemoryFuncs{
+	wrappedMemory = memstate.Kind{
+		Traits: memstate.Traits{Tracked: true, Others: true, Wrapped: true},
+		Funcs: &memstate.Funcs{
 			Name:     "memory of other code",
 			Free:     (*memstate.Mem).FreeByEnd,
 			Unshared: unsharedWrapped,
 		},
 	}
-	wrappedManaged = memstate.MemoryKind{
-		MemoryTraits: memstate.MemoryTraits{Everywhere: true, Tracked: true, Managed: true, Others: true, Wrapped: true},
-		MemoryFuncs: &memstate.MemoryFuncs{
+	wrappedManaged = memstate.Kind{
+		Traits: memstate.Traits{Everywhere: true, Tracked: true, Managed: true, Others: true, Wrapped: true},
+		Funcs: &memstate.Funcs{
 			Name:     "memory of other code",
 			Free:     (*memstate.Mem).FreeByEnd,
 			Unshared: unsharedWrapped,
@@ -92,7 +92,7 @@ const unsharedWrapped = "other code has allocated the memory: " +
 
 // wrapKind returns the kind of memory that other code has allocated, or an error if the context
 // cannot use all of it.
-func wrapKind(c *core.Context, addr, size uint64) (kind memstate.MemoryKind, err error) {
+func wrapKind(c *core.Context, addr, size uint64) (kind memstate.Kind, err error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:

@@ -98,7 +98,7 @@ type capture struct {
 	// first is the error of the first call that invalidated the capture, if that call is known. guess is
 	// the newest error of a call that may have done so, from a thread on which the driver cannot be asked.
 	first, guess atomic.Pointer[notedError]
-	over         atomic.Bool
+	ended        atomic.Bool
 }
 
 // notedError is an error, and a copy of it for others: the call that returns it may still add to its text.
@@ -107,8 +107,8 @@ type notedError struct {
 	copy cuerror.Error
 }
 
-// Active reports whether c is a capture that is not over. c may be nil.
-func (c *capture) Active() bool { return c != nil && !c.over.Load() }
+// Active reports whether c is a capture that has not ended. c may be nil.
+func (c *capture) Active() bool { return c != nil && !c.ended.Load() }
 
 // captures are the captures of a driver that have not ended.
 type captures struct {
@@ -227,14 +227,14 @@ func (c *capture) end(at driver.At, streams ...*Stream) driver.Result {
 	return res
 }
 
-// endCapture ends a capture. For the library the capture is over also if the driver returns an
+// endCapture ends a capture. For the library the capture has ended also if the driver returns an
 // error.
 func (sc *Stream) endCapture(at driver.At, c *capture) driver.Result {
 	d := sc.Ctx.Drv
 	unlock := c.lockGraph()
 	done := sc.Shared.change()
 	res := c.end(at, d.Captures.endOf(c)...)
-	c.over.Store(true)
+	c.ended.Store(true)
 	if o := d.Observer(); o != nil {
 		o.EndCapture(sc.Observed(), uintptr(c.graph))
 	}
@@ -375,7 +375,7 @@ func (sc *Stream) askCapture() *capture {
 }
 
 // KnownCapture returns the capture that the library knows the stream to be part of, or nil. A
-// capture that is over does not count, although the stream may still refer to it.
+// capture that has ended does not count, although the stream may still refer to it.
 func (sc *Stream) KnownCapture() *capture {
 	if c := sc.Shared.Capture.Load(); c.Active() {
 		return c

@@ -265,12 +265,12 @@ func (c *Context) Release() error {
 	if !c.Users.Drop() {
 		return nil
 	}
-	ended, res := c.Drv.Table().BeginWait(c.Raw)
+	endWait, res := c.Drv.Table().BeginWait(c.Raw)
 	if res != driver.ResultSuccess {
 		c.abandon() // the next freeing call releases it
 		return drivercall.EndlessError("cuCtxSynchronize", uintptr(c.Raw), res)
 	}
-	defer ended()
+	defer endWait()
 	if c.beginRelease() {
 		return c.releaseCUDA(driver.At{Relaxed: true})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// Exports has the events whose handles IPCHandle has returned, so that OpenIPCEvent recognizes a
+// Exports has the events whose handles Handle has returned, so that OpenIPCEvent recognizes a
 // handle of its own process without a call of the driver. It does not keep the events from being
 // collected.
 type Exports struct {

@@ -212,13 +212,13 @@ func (c *Context) awaitEvent(e driver.Event) error {
 // function that comes before the event.
 func (c *Context) pollEvent(e driver.Event, query func() driver.Result) error {
 	const op = "cuEventQuery"
-	begun, ended, refused := false, func() {}, driver.ResultSuccess
-	defer func() { ended() }() // also if a tracer panics
+	begun, endWait, refused := false, func() {}, driver.ResultSuccess
+	defer func() { endWait() }() // also if a tracer panics
 	err := c.pollUntil(op, func() driver.Result {
 		res := query()
 		if res == driver.ResultNotReady && !begun {
 			begun = true
-			if ended, refused = c.Drv.Table().BeginWait(c.Raw, e); refused != driver.ResultSuccess {
+			if endWait, refused = c.Drv.Table().BeginWait(c.Raw, e); refused != driver.ResultSuccess {
 				return driver.ResultSuccess // ends the polling
 			}
 		}

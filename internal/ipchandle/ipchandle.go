@@ -9,21 +9,21 @@ import (
 	"github.com/purecu/purecu/internal/mistake"
 )
 
-// IPCHandle is a handle by which other processes open an object.
-type IPCHandle = [driver.CU_IPC_HANDLE_SIZE]byte
+// Handle is a handle by which other processes open an object.
+type Handle = [driver.CU_IPC_HANDLE_SIZE]byte
 
-// ipcHandles encodes and decodes the handles of a type. Its fields are for the errors: the type, what
+// kind encodes and decodes the handles of a type. Its fields are for the errors: the type, what
 // a handle names, and where handles come from.
-type ipcHandles struct{ typ, names, from string }
+type kind struct{ typ, names, from string }
 
 var (
-	EventHandles = ipcHandles{"IPCEventHandle", "event", "Event.IPCHandle"}
-	MemHandles   = ipcHandles{"memory.IPCHandle", "memory", "memory.IPCHandleOf"}
+	EventHandles = kind{"IPCEventHandle", "event", "Event.IPCHandle"}
+	MemHandles   = kind{"memory.IPCHandle", "memory", "memory.IPCHandleOf"}
 )
 
 // Check refuses the zero handle.
-func (k *ipcHandles) Check(op string, h IPCHandle) error {
-	if h == (IPCHandle{}) {
+func (k *kind) Check(op string, h Handle) error {
+	if h == (Handle{}) {
 		return drivercall.Misuse(op, nil, mistake.ErrNil,
 			"the handle is zero, and names no "+k.names+": pass one that "+k.from+" has returned")
 	}
@@ -31,15 +31,15 @@ func (k *ipcHandles) Check(op string, h IPCHandle) error {
 }
 
 // String returns the handle as hexadecimal text.
-func (k *ipcHandles) String(h IPCHandle) string {
-	if h == (IPCHandle{}) {
+func (k *kind) String(h Handle) string {
+	if h == (Handle{}) {
 		return ""
 	}
 	return hex.EncodeToString(h[:])
 }
 
 // AppendBinary appends the bytes of the handle.
-func (k *ipcHandles) AppendBinary(b []byte, h IPCHandle) ([]byte, error) {
+func (k *kind) AppendBinary(b []byte, h Handle) ([]byte, error) {
 	if err := k.Check(k.typ+".AppendBinary", h); err != nil {
 		return b, err
 	}
@@ -47,7 +47,7 @@ func (k *ipcHandles) AppendBinary(b []byte, h IPCHandle) ([]byte, error) {
 }
 
 // UnmarshalBinary sets the handle to the bytes of AppendBinary.
-func (k *ipcHandles) UnmarshalBinary(h *IPCHandle, data []byte) error {
+func (k *kind) UnmarshalBinary(h *Handle, data []byte) error {
 	op := k.typ + ".UnmarshalBinary"
 	if h == nil {
 		return drivercall.NilError(op, "handle")
@@ -56,11 +56,11 @@ func (k *ipcHandles) UnmarshalBinary(h *IPCHandle, data []byte) error {
 		return drivercall.BadValue(op, nil,
 			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
 	}
-	return k.set(op, h, IPCHandle(data))
+	return k.set(op, h, Handle(data))
 }
 
 // set sets a handle, unless its new value is zero.
-func (k *ipcHandles) set(op string, h *IPCHandle, got IPCHandle) error {
+func (k *kind) set(op string, h *Handle, got Handle) error {
 	if err := k.Check(op, got); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (k *ipcHandles) set(op string, h *IPCHandle, got IPCHandle) error {
 }
 
 // AppendText appends the text of the handle.
-func (k *ipcHandles) AppendText(b []byte, h IPCHandle) ([]byte, error) {
+func (k *kind) AppendText(b []byte, h Handle) ([]byte, error) {
 	if err := k.Check(k.typ+".AppendText", h); err != nil {
 		return b, err
 	}
@@ -77,7 +77,7 @@ func (k *ipcHandles) AppendText(b []byte, h IPCHandle) ([]byte, error) {
 }
 
 // UnmarshalText sets the handle to the text of AppendText.
-func (k *ipcHandles) UnmarshalText(h *IPCHandle, text []byte) error {
+func (k *kind) UnmarshalText(h *Handle, text []byte) error {
 	op := k.typ + ".UnmarshalText"
 	if h == nil {
 		return drivercall.NilError(op, "handle")
@@ -87,7 +87,7 @@ func (k *ipcHandles) UnmarshalText(h *IPCHandle, text []byte) error {
 			fmt.Sprintf("there are %d characters, and a handle has %d: "+
 				"pass the result of MarshalText", len(text), want))
 	}
-	var got IPCHandle
+	var got Handle
 	if _, err := hex.Decode(got[:], text); err != nil {
 		return drivercall.BadValue(op, nil, fmt.Sprintf("%v: a handle's text has hexadecimal digits only", err))
 	}

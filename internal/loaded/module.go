@@ -167,9 +167,9 @@ func FreeVariable(mc *memstate.Mem, at driver.At) (string, driver.Result) {
 }
 
 // ModuleVariable is a variable of a module.
-var ModuleVariable = memstate.MemoryKind{
-	MemoryTraits: memstate.MemoryTraits{Others: true},
-	MemoryFuncs: &memstate.MemoryFuncs{
+var ModuleVariable = memstate.Kind{
+	Traits: memstate.Traits{Others: true},
+	Funcs: &memstate.Funcs{
 		Name:     "device memory",
 		Free:     FreeVariable,
 		Unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc",
@@ -177,9 +177,9 @@ var ModuleVariable = memstate.MemoryKind{
 }
 
 // ManagedVariable is owned by a module of its library.
-var ManagedVariable = memstate.MemoryKind{
-	MemoryTraits: memstate.MemoryTraits{Managed: true, Others: true},
-	MemoryFuncs: &memstate.MemoryFuncs{
+var ManagedVariable = memstate.Kind{
+	Traits: memstate.Traits{Managed: true, Others: true},
+	Funcs: &memstate.Funcs{
 		Name: "managed memory",
 		Free: FreeVariable,
 	},

@@ -2,5 +2,5 @@
 // and frees them in the order of streams, says which part of an allocation work uses (Region, Span, Planes), and
 // enqueues work that uses memory (Begin, EnqueueBatch).
 //
-// Begin with mem.go. A kind of memory is a MemoryKind, beside the function that makes such memory.
+// Begin with mem.go. A kind of memory is a Kind, beside the function that makes such memory.
 package memstate

@@ -14,16 +14,16 @@ import (
 	"github.com/purecu/purecu/internal/mistake"
 )
 
-// MemoryKind is a kind of memory. Each kind is a variable beside the function that makes such memory. No other code
+// Kind is a kind of memory. Each kind is a variable beside the function that makes such memory. No other code
 // names a kind that only some programs use, so that the other programs do not contain the functions of the kind. A Mem
 // has a copy of the traits, so that a call that enqueues work reads them where it reads the address.
-type MemoryKind struct {
-	MemoryTraits
-	*MemoryFuncs
+type Kind struct {
+	Traits
+	*Funcs
 }
 
-// MemoryTraits say where memory of a kind may be used, and what its free has to wait for.
-type MemoryTraits struct {
+// Traits say where memory of a kind may be used, and what its free has to wait for.
+type Traits struct {
 	// OnHost says that the memory is host memory, at Mem.Host. Streams of every context may use it.
 	// Kernels and sets may need access to its pool: see Mem.AccessibleIn.
 	OnHost bool
@@ -44,8 +44,8 @@ type MemoryTraits struct {
 	Wrapped bool
 }
 
-// MemoryFuncs are the functions of a kind of memory, and its names in errors.
-type MemoryFuncs struct {
+// Funcs are the functions of a kind of memory, and its names in errors.
+type Funcs struct {
 	Name string
 	// Unshared says why another process cannot open the memory by a memory.IPCHandle, and what to do. It is empty if
 	// that is possible.
@@ -67,7 +67,7 @@ type PooledKind struct {
 }
 
 // DeviceMemory is memory of cuMemAlloc.
-var DeviceMemory = MemoryKind{MemoryTraits{FreeWaits: true}, &MemoryFuncs{
+var DeviceMemory = Kind{Traits{FreeWaits: true}, &Funcs{
 	Name: "device memory",
 	Free: (*Mem).FreeDevice,
 }}
@@ -86,7 +86,7 @@ func (mc *Mem) FreeByEnd(at driver.At) (string, driver.Result) { return mc.End(a
 type Mem struct {
 	core.Resource
 	Flags uint32 // of pinned memory. Calls that enqueue work read it, and the traits and addresses beside it
-	Is    MemoryKind
+	Is    Kind
 	Raw   driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
 	Host  driver.HostPtr   // the address for the host, if the host can access the memory
 	// Virt is what virtual memory has beyond other memory, or nil.

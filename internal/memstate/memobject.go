@@ -76,14 +76,14 @@ func (mc *Mem) Reuse() (capacity uint64, fit deferred.Fit, reusable bool) {
 }
 
 // fitOf returns the allocations that memory of this size can serve. Their sizes are about the same. The kind is a value
-// of type any in it, so that programs without memory do not contain MemoryFuncs.
-func fitOf(is MemoryKind, flags uint32, size uint64) deferred.Fit {
+// of type any in it, so that programs without memory do not contain Funcs.
+func fitOf(is Kind, flags uint32, size uint64) deferred.Fit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
 	if size > large/2 {
 		unit = large
 	}
-	return deferred.Fit{Kind: is.MemoryFuncs, Flags: flags, Class: (size + unit - 1) / unit * unit}
+	return deferred.Fit{Kind: is.Funcs, Flags: flags, Class: (size + unit - 1) / unit * unit}
 }
 
 // maxTaken is the number of pieces of memory that an allocation tries.
@@ -91,7 +91,7 @@ const maxTaken = 4
 
 // Take returns deferred memory of the context that fits and is not used by any work, or nil. It does not
 // wait for the GPU. It never returns memory of a pool, which the pool reuses.
-func Take(c *core.Context, is MemoryKind, flags uint32, size uint64) *Mem {
+func Take(c *core.Context, is Kind, flags uint32, size uint64) *Mem {
 	if c.Poison.Load() != nil {
 		return nil // the driver's error for the allocation tells the program why
 	}

@@ -36,7 +36,7 @@ func OfPool() *PooledKind {
 }
 
 // PooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
-var PooledMemory = MemoryKind{MemoryTraits{Tracked: true}, &MemoryFuncs{
+var PooledMemory = Kind{Traits{Tracked: true}, &Funcs{
 	Name:     "device memory",
 	Pooled:   OfPool(),
 	Free:     (*Mem).FreePooled,
@@ -60,8 +60,8 @@ func (mc *Mem) FreePooled(at driver.At) (string, driver.Result) {
 type Pool struct {
 	Raw driver.MemoryPool
 	core.Resource
-	Memory MemoryKind // the kind of its memory
-	Most   uint64     // what memory.PoolOptions.MaxSize says, or 0
+	Memory Kind   // the kind of its memory
+	Most   uint64 // what memory.PoolOptions.MaxSize says, or 0
 	// Foreign says that the pool belongs to the device, to other code, or to another Pool, which is Of.
 	Foreign bool
 	Of      *Pool

@@ -12,7 +12,7 @@ import (
 // This file has what every use of memory asks about memory that nodes of graphs allocate: only nodes of its graph can
 // use it.
 
-var graphMemory = MemoryKind{MemoryTraits{OfNode: true, Others: true}, &MemoryFuncs{
+var graphMemory = Kind{Traits{OfNode: true, Others: true}, &Funcs{
 	Name:     "memory of a graph",
 	Unshared: "the memory is a graph's: copy it to memory of Context.Alloc",
 	Free: func(mc *Mem, _ driver.At) (string, driver.Result) { // nodes free it, or it is taken

@@ -84,7 +84,7 @@ func (tc *Timeline) Last(later bool) { tc.Ctx.Drv.AfterLastCall(later, tc.retire
 func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 	word, w := tc.Word, &tc.Ctx.Drv.Watch
 	closings := tc.Ctx.Closings.Load()
-	over, err := w.Poll(func() (over bool, err error) {
+	ended, err := w.Poll(func() (ended bool, err error) {
 		switch {
 		case watch.Reached(word.Load(), value):
 		case tc.Closed():
@@ -98,7 +98,7 @@ func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 		}
 		return true, err
 	})
-	if over {
+	if ended {
 		return err
 	}
 	v := watch.NewValue(value)

@@ -11,28 +11,28 @@ import (
 )
 
 // Present waits for the slot's present record. The caller has a call in flight on the slot.
-func Present(sl *core.Slot, ctx context.Context) error {
+func Present(ctx context.Context, sl *core.Slot) error {
 	if sl.Complete() || sl.Unrecorded() {
 		return nil
 	}
 	sl.AddWait()
 	defer sl.EndWait()
-	_, err := ForRecord(sl, ctx)
+	_, err := ForRecord(ctx, sl)
 	return err
 }
 
 // ForRecord waits for the slot's record. The caller has counted a wait on the slot. final is false if a
 // repeated wait may have another result: ctx or the close of the last Context ended this wait, the
 // caller is a host function that the record waits for, or the driver failed to answer.
-func ForRecord(sl *core.Slot, ctx context.Context) (final bool, err error) {
-	return ForRecordOn(sl, ctx, nil)
+func ForRecord(ctx context.Context, sl *core.Slot) (final bool, err error) {
+	return ForRecordOn(ctx, sl, nil)
 }
 
 // ForRecordOn is ForRecord. If stream is not nil, the wait also ends when the stream is closed.
-func ForRecordOn(sl *core.Slot, ctx context.Context, stream *core.Stream) (final bool, err error) {
+func ForRecordOn(ctx context.Context, sl *core.Slot, stream *core.Stream) (final bool, err error) {
 	w, ctxCore := &sl.Drv.Watch, sl.Event.Ctx
 	closings := ctxCore.Closings.Load()
-	over, err := w.Poll(func() (over bool, err error) {
+	ended, err := w.Poll(func() (ended bool, err error) {
 		final = true
 		switch res := sl.Poll(); {
 		case res == driver.ResultSuccess:
@@ -46,24 +46,24 @@ func ForRecordOn(sl *core.Slot, ctx context.Context, stream *core.Stream) (final
 		case ctxCore.Closings.Load() != closings:
 			final, err = false, core.ContextClosedError(sl)
 		case ctx.Err() != nil:
-			final, err = false, Ended("cuEventQuery", sl, stream, ctx)
+			final, err = false, EndedError("cuEventQuery", sl, stream, ctx)
 		default:
 			return false, nil
 		}
 		return true, err
 	})
-	if over {
+	if ended {
 		if err == nil {
 			sl.ObserveDone()
 		}
 		return final, err
 	}
-	ended, res := ctxCore.Drv.Table().BeginWait(ctxCore.Raw, sl.Raw)
+	endWait, res := ctxCore.Drv.Table().BeginWait(ctxCore.Raw, sl.Raw)
 	if res != driver.ResultSuccess {
 		w.EndPoll()
 		return false, drivercall.EndlessError("cuEventQuery", uintptr(sl.Raw), res)
 	}
-	defer ended()
+	defer endWait()
 	sl.ObserveNeeded()
 	s := watch.NewSingle()
 	AddSub(sl, &s.Sub, stream)
@@ -73,7 +73,7 @@ func ForRecordOn(sl *core.Slot, ctx context.Context, stream *core.Stream) (final
 	}
 	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
 	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
-		return false, Ended("cuEventQuery", sl, stream, ctx)
+		return false, EndedError("cuEventQuery", sl, stream, ctx)
 	}
 	if s.Err == nil {
 		sl.ObserveDone()
@@ -91,9 +91,9 @@ func AddSub(sl *core.Slot, s *watch.Sub, stream *core.Stream) {
 	sl.Drv.Watch.Add(sl, in, s)
 }
 
-// Ended returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
+// EndedError returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
 // stream, whose event the program does not know.
-func Ended(op string, sl *core.Slot, stream *core.Stream, ctx context.Context) error {
+func EndedError(op string, sl *core.Slot, stream *core.Stream, ctx context.Context) error {
 	if stream != nil {
 		return drivercall.NewError(op, stream, driver.ResultSuccess, drivercall.EndedError(ctx),
 			"the stream's work was not done, and goes on")

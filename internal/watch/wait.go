@@ -61,7 +61,7 @@ type Sub struct {
 	Err   error
 	Final bool
 
-	over       bool
+	ended      bool
 	counted    bool // it counts as one of the watcher's waiters
 	wait       *Entry
 	prev, next *Sub

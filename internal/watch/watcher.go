@@ -60,18 +60,18 @@ func (w *Watcher) Init(source Source, clock driver.Clock) {
 }
 
 // Poll calls poll for a short time until it reports an outcome, and counts the caller as a waiter.
-// If the result is that the wait is not over, the caller is still counted: it must next add a
+// If the result is that the wait has not ended, the caller is still counted: it must next add a
 // [Single] or a [Value], whose end subtracts it again, or call EndPoll.
-func (w *Watcher) Poll(poll func() (over bool, err error)) (over bool, err error) {
+func (w *Watcher) Poll(poll func() (ended bool, err error)) (ended bool, err error) {
 	w.waiters.Add(1)
-	over = true // also if poll panics
+	ended = true // also if poll panics
 	defer func() {
-		if over {
+		if ended {
 			w.waiters.Add(-1)
 		}
 	}()
 	for self := (selfPolls{}); ; {
-		if ended, err := poll(); ended {
+		if done, err := poll(); done {
 			return true, err
 		}
 		if !self.again(w) {
@@ -225,10 +225,10 @@ func (w *Watcher) Cancel(s *Sub) bool {
 			w.wakeAfter()
 		}
 	}
-	over := s.over
+	ended := s.ended
 	w.mu.Unlock()
 	n.deliver(w)
-	return !over
+	return !ended
 }
 
 // EndGroup ends all waits of a group, each with the error that err returns. The lock is held during
@@ -351,7 +351,7 @@ func (w *Watcher) end(n *notices, o outcome) {
 		s := next
 		next = s.next
 		s.wait, s.prev, s.next = nil, nil, nil
-		s.over, s.Final, s.Err = true, o.final, o.err
+		s.ended, s.Final, s.Err = true, o.final, o.err
 		if s.to == nil {
 			n.subs = append(n.subs, s)
 		} else if s.to.left.Add(-1) == 0 {
