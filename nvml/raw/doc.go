@@ -28,4 +28,4 @@
 // from a table of facts: see tools/gen-nvml.
 package raw
 
-//go:generate go run -C ../../tools ./gen-nvml generate -manifest gen-nvml/manifest/nvml-13.0.tsv -unverified gen-nvml/manifest/nvml-unverified.tsv -drivers gen-nvml/manifest/drivers.tsv -calls gen-nvml/calls.tsv -returns gen-nvml/returns.tsv -root ..
+//go:generate go run -C ../../tools ./gen-nvml generate -manifest gen-nvml/manifest/nvml-13.0.tsv -unverified gen-nvml/manifest/nvml-unverified.tsv -drivers gen-nvml/manifest/drivers.tsv -calls gen-nvml/calls.tsv -returns gen-nvml/returns.tsv -methods gen-nvml/methods.tsv -names gen-nvml/names.tsv -root ..

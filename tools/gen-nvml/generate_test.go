@@ -16,7 +16,7 @@ func TestCommitted(t *testing.T) {
 		t.Skipf("the library is not beside the tools: %v", err)
 	}
 	files, err := generate("manifest/nvml-13.0.tsv", "manifest/nvml-unverified.tsv", "manifest/drivers.tsv", "calls.tsv",
-		"returns.tsv")
+		"returns.tsv", "methods.tsv", "names.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}

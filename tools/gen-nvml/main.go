@@ -1,10 +1,10 @@
-// Command gen-nvml makes a file of facts from NVML's header, and package nvml/raw from the facts.
+// Command gen-nvml makes a file of facts from NVML's header, and packages nvml/raw and nvml from the facts.
 //
 //	gen-nvml extract -header nvml.h -exports exports.txt -o manifest/nvml-13.0.tsv
 //	gen-nvml extract -header newer/nvml.h -base manifest/nvml-13.0.tsv -o manifest/nvml-unverified.tsv
 //	gen-nvml drivers -o manifest/drivers.tsv 535=libnvidia-ml.so.535 550=libnvidia-ml.so.550 580=exports.txt
 //	gen-nvml generate -manifest manifest/nvml-13.0.tsv -unverified manifest/nvml-unverified.tsv \
-//		-drivers manifest/drivers.tsv -calls calls.tsv -returns returns.tsv -root ../..
+//		-drivers manifest/drivers.tsv -calls calls.tsv -returns returns.tsv -methods methods.tsv -names names.tsv -root ../..
 //
 // The header belongs to NVIDIA and is not in the repository. A manifest has only names, numbers and
 // prototypes, so that everybody can run generate. exports.txt has the names of the functions that the
@@ -16,7 +16,7 @@
 //   - extract.go collects the facts of a header, which package cheader reads, and facts.go is their file
 //   - drivers.go finds out which functions older drivers lack
 //   - plan.go and types.go: how each function becomes a Go method, and each type one of Go
-//   - emit*.go write the files
+//   - emit*.go write the files of package nvml/raw, and methods.go those of package nvml
 package main
 
 import (
@@ -129,11 +129,13 @@ func runGenerate(flags *flag.FlagSet, args []string) error {
 	drivers := flags.String("drivers", "manifest/drivers.tsv", "which functions older drivers lack")
 	calls := flags.String("calls", "calls.tsv", "what the header does not say about functions")
 	returns := flags.String("returns", "returns.tsv", "a text for each result")
+	methods := flags.String("methods", "methods.tsv", "the methods of package nvml")
+	names := flags.String("names", "names.tsv", "the types of package nvml")
 	root := flags.String("root", "../..", "root of the module that the files are for")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	files, err := generate(*manifest, *unverified, *drivers, *calls, *returns)
+	files, err := generate(*manifest, *unverified, *drivers, *calls, *returns, *methods, *names)
 	if err != nil {
 		return err
 	}
@@ -146,13 +148,13 @@ func runGenerate(flags *flag.FlagSet, args []string) error {
 }
 
 // generate returns the generated files by their path in the module, with slashes.
-func generate(manifest, unverified, drivers, calls, returns string) (map[string][]byte, error) {
+func generate(manifest, unverified, drivers, calls, returns, methods, names string) (map[string][]byte, error) {
 	f, err := readFacts(manifest, unverified)
 	if err != nil {
 		return nil, err
 	}
-	var texts [3]source
-	for i, name := range []string{drivers, calls, returns} {
+	var texts [5]source
+	for i, name := range []string{drivers, calls, returns, methods, names} {
 		if texts[i], err = readSource(name); err != nil {
 			return nil, err
 		}
@@ -165,5 +167,5 @@ func generate(manifest, unverified, drivers, calls, returns string) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	return p.emit(texts[2])
+	return p.emit(texts[2], texts[3], texts[4])
 }

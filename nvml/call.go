@@ -1,0 +1,242 @@
+package nvml
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// words are the numbers of a call: its arguments, of which a is the handle, or its results.
+type words struct{ a, b, c, d uint64 }
+
+// A rawCall makes one call of the library. It refers to no variable of the method that makes the call, because it may
+// last longer than the method, and because a function that refers to none is not allocated.
+type rawCall func(*raw.Library, words) (words, raw.Return)
+
+// object is what a call is about: a device, or a thing that belongs to one, or the library.
+type object struct {
+	lib    *library
+	handle uint64
+	lane   *lane
+	name   string // in errors, such as "device 0"
+	bound  bound
+}
+
+// bound limits how long a call may take. The zero bound is no limit.
+type bound struct {
+	ctx     context.Context // or nil
+	timeout time.Duration   // or 0
+}
+
+// with returns the object with another bound.
+func (o object) with(b bound) object {
+	o.bound = b
+	return o
+}
+
+// part returns the object of a handle that belongs to the same GPU.
+func (o *object) part(handle uint64, name string) object {
+	p := *o
+	p.handle, p.name = handle, name
+	return p
+}
+
+// call makes a call whose first argument is the handle of o.
+func (o *object) call(op string, w words, f rawCall) (words, error) {
+	if o == nil {
+		return words{}, nilError(op)
+	}
+	if err := o.lib.refs.Enter(o.lib, op); err != nil {
+		return words{}, err
+	}
+	w.a = o.handle
+	if o.bound != (bound{}) {
+		return o.callBounded(op, w, f)
+	}
+	w, r := f(o.lib.raw, w)
+	o.lib.refs.Release(o.lib)
+	if r != raw.NVML_SUCCESS {
+		return words{}, o.fail(op, r)
+	}
+	return w, nil
+}
+
+// get makes a call whose result is no number. f must not change variables of its caller, as it may last longer.
+func get[T any](o *object, op string, f func(l *raw.Library, handle uint64) (T, raw.Return)) (v T, err error) {
+	if o == nil {
+		return v, nilError(op)
+	}
+	if err := o.lib.refs.Enter(o.lib, op); err != nil {
+		return v, err
+	}
+	if o.bound == (bound{}) {
+		v, r := f(o.lib.raw, o.handle)
+		o.lib.refs.Release(o.lib)
+		if r != raw.NVML_SUCCESS {
+			var none T
+			return none, o.fail(op, r)
+		}
+		return v, nil
+	}
+	result := new(T)
+	_, err = o.callBounded(op, words{a: o.handle}, func(l *raw.Library, w words) (_ words, r raw.Return) {
+		*result, r = f(l, w.a)
+		return words{}, r
+	})
+	if err != nil {
+		return v, err // the call may be setting the result yet
+	}
+	return *result, nil
+}
+
+// lane makes the bounded calls that are about one GPU, one at a time. So a GPU that does not answer holds one thread,
+// however often the program asks.
+type lane struct {
+	turn    chan struct{} // has an element during a call
+	spare   *job          // belongs to the caller that has the turn
+	overdue atomic.Pointer[overdue]
+}
+
+func newLane() *lane { return &lane{turn: make(chan struct{}, 1)} }
+
+// overdue is a call that lasts longer than its bound.
+type overdue struct {
+	op    string
+	since time.Time
+}
+
+// job is a call that its own goroutine makes.
+type job struct {
+	lane  *lane
+	lib   *library
+	f     rawCall
+	w     words
+	r     raw.Return
+	state atomic.Int32
+	done  chan struct{} // gets an element at the end, unless the job was abandoned
+	timer *time.Timer
+	start func() // run, as a value that is not allocated for each call
+}
+
+// The states of a job.
+const (
+	jobRuns = iota
+	jobDone
+	jobAbandoned
+)
+
+// run makes the call.
+func (j *job) run() {
+	j.w, j.r = j.f(j.lib.raw, j.w)
+	if j.state.CompareAndSwap(jobRuns, jobDone) {
+		j.done <- struct{}{}
+		return
+	}
+	// Nobody waits for the result.
+	j.lane.overdue.Store(nil)
+	<-j.lane.turn
+	j.lib.refs.Release(j.lib)
+}
+
+// job returns a job that can be started. The caller has the turn.
+func (l *lane) job(lib *library) *job {
+	j := l.spare
+	if j == nil {
+		j = &job{lane: l, lib: lib, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		j.start = j.run
+		j.timer.Stop()
+		l.spare = j
+	}
+	j.state.Store(jobRuns)
+	return j
+}
+
+// callBounded makes a call on another goroutine, and waits for it until the bound ends. The caller is counted as a user
+// of the library.
+func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
+	l := o.lane
+	began := time.Now()
+	var ended <-chan struct{}
+	if o.bound.ctx != nil {
+		ended = o.bound.ctx.Done()
+	}
+	select {
+	case l.turn <- struct{}{}:
+	default:
+		if !o.waitTurn(ended) {
+			o.lib.refs.Release(o.lib)
+			return words{}, o.exceeded(op, l.overdue.Load())
+		}
+	}
+	j := l.job(o.lib)
+	j.f, j.w = f, w
+	var expired <-chan time.Time
+	if o.bound.timeout > 0 {
+		j.timer.Reset(o.bound.timeout - time.Since(began))
+		expired = j.timer.C
+	}
+	go j.start()
+	select {
+	case <-j.done:
+	case <-expired:
+		if l.abandon(j, op, began) {
+			return words{}, o.exceeded(op, nil)
+		}
+	case <-ended:
+		if l.abandon(j, op, began) {
+			return words{}, o.exceeded(op, nil)
+		}
+	}
+	j.timer.Stop()
+	w, r := j.w, j.r
+	j.f = nil
+	<-l.turn
+	o.lib.refs.Release(o.lib)
+	if r != raw.NVML_SUCCESS {
+		return words{}, o.fail(op, r)
+	}
+	return w, nil
+}
+
+// waitTurn waits until no other bounded call is made about the GPU. It reports false if the caller's bound ends before,
+// or if the other call has lasted longer than the caller would wait.
+func (o *object) waitTurn(ended <-chan struct{}) bool {
+	var expired <-chan time.Time
+	if limit := o.bound.timeout; limit > 0 {
+		if call := o.lane.overdue.Load(); call != nil && time.Since(call.since) > limit {
+			return false
+		}
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case o.lane.turn <- struct{}{}:
+		return true
+	case <-expired:
+	case <-ended:
+	}
+	return false
+}
+
+// abandon leaves a job to its goroutine, which keeps the turn until the call returns. It reports false if the job is
+// done.
+func (l *lane) abandon(j *job, op string, began time.Time) bool {
+	l.spare = nil
+	l.overdue.Store(&overdue{op, began})
+	if j.state.CompareAndSwap(jobRuns, jobAbandoned) {
+		return true
+	}
+	l.overdue.Store(nil)
+	l.spare = j
+	<-j.done
+	return false
+}
+
+// lacks reports whether a library does not have a function, or not this version of it, so that an older one is tried.
+func lacks(r raw.Return) bool {
+	function, _ := r.Missing()
+	return function != "" || r == raw.NVML_ERROR_FUNCTION_NOT_FOUND || r == raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+}

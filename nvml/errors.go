@@ -1,0 +1,175 @@
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// Return is the result of a function of NVML (nvmlReturn_t). It is an error, and errors of this package match it.
+type Return = raw.Return
+
+// The results that programs look for, for errors.Is. All others are in package raw, as NVML_ERROR_….
+const (
+	// ErrNotSupported is the result of a call for what the device does not have. It matches [errors.ErrUnsupported].
+	ErrNotSupported = raw.NVML_ERROR_NOT_SUPPORTED
+	// ErrNoPermission is the result of a call for which the process lacks a right.
+	ErrNoPermission = raw.NVML_ERROR_NO_PERMISSION
+	// ErrNotFound is the result of a search that finds nothing.
+	ErrNotFound = raw.NVML_ERROR_NOT_FOUND
+	// ErrInvalidArgument is the result of a call with an argument that cannot be.
+	ErrInvalidArgument = raw.NVML_ERROR_INVALID_ARGUMENT
+	// ErrGPULost is the result of a call about a GPU that has fallen off the bus, or cannot be reached.
+	ErrGPULost = raw.NVML_ERROR_GPU_IS_LOST
+	// ErrResetRequired is the result of a call about a GPU that must be reset.
+	ErrResetRequired = raw.NVML_ERROR_RESET_REQUIRED
+	// ErrDriverNotLoaded is the result of Open if the kernel has not loaded the driver.
+	ErrDriverNotLoaded = raw.NVML_ERROR_DRIVER_NOT_LOADED
+	// ErrVersionMismatch is the result of Open if the library and the loaded driver have different versions.
+	ErrVersionMismatch = raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+	// ErrInUse is the result of a change of a device that programs use.
+	ErrInUse = raw.NVML_ERROR_IN_USE
+)
+
+// Mistakes and states that this package finds, for errors.Is.
+var (
+	// ErrClosed is matched by the errors of calls after [Library.Close] or [EventSet.Close].
+	ErrClosed = errors.New("closed")
+	// ErrTimeout is matched by the errors of calls that were not answered within their bound.
+	ErrTimeout = errors.New("no answer in time")
+	// ErrNil is matched by the errors of methods of a nil *Library, *Device and the like.
+	ErrNil = errors.New("nil")
+)
+
+// Error is a failed operation.
+type Error struct {
+	// Op is the function of C, or of this package if no call of C was made.
+	Op string
+	// Device is what the call was about, such as "device 0". It is empty for calls about the whole machine.
+	Device string
+	// Return is the result of the function. It is NVML_SUCCESS if the function was not called, or has not returned.
+	Return Return
+	// Err is the mistake or the state that this package has found, or nil.
+	Err error
+	// Detail says what to do.
+	Detail string
+}
+
+// Error returns the operation, the device, the cause and the remedy.
+func (e *Error) Error() string {
+	if e == nil {
+		return "nvml: no error"
+	}
+	var b strings.Builder
+	b.WriteString("nvml: " + e.Op)
+	if e.Device != "" {
+		b.WriteString("(" + e.Device + ")")
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	if e.Return != raw.NVML_SUCCESS {
+		b.WriteString(": " + e.Return.Error())
+	}
+	if e.Detail != "" {
+		b.WriteString("; " + e.Detail)
+	}
+	return b.String()
+}
+
+// Unwrap returns Return and Err, unless they are success and nil.
+func (e *Error) Unwrap() (errs []error) {
+	if e == nil {
+		return nil
+	}
+	if e.Return != raw.NVML_SUCCESS {
+		errs = append(errs, e.Return)
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}
+
+func nilError(op string) error {
+	return &Error{Op: op, Err: ErrNil, Detail: "the method was called on a nil pointer: check the error of the call that returned it"}
+}
+
+// invalid returns the error of a call with an argument that is refused before the library sees it.
+func (o *object) invalid(op, detail string) error {
+	return &Error{Op: op, Device: o.name, Err: ErrInvalidArgument, Detail: detail}
+}
+
+// fail returns the error of a call that the library has answered.
+func (o *object) fail(op string, r raw.Return) error {
+	return &Error{Op: op, Device: o.name, Return: r, Detail: remedy(op, r)}
+}
+
+// exceeded counts a call that was not answered within its bound, and returns its error. before is an earlier call about
+// the GPU that was not answered either, or nil.
+func (o *object) exceeded(op string, before *overdue) error {
+	var err, detail = error(ErrTimeout), "a GPU that fails can block NVML for minutes: look for an XID in the kernel's log"
+	if ctx := o.bound.ctx; ctx != nil && ctx.Err() != nil {
+		if err = context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", ErrTimeout, err)
+		} else {
+			detail = "the caller's context has ended before NVML has answered"
+		}
+	}
+	if err != nil && errors.Is(err, ErrTimeout) {
+		o.lib.exceeded.Add(1)
+		if before != nil {
+			detail = fmt.Sprintf("%s has not returned for %s; ", before.op, time.Since(before.since).Round(time.Millisecond)) + detail
+		}
+	}
+	return &Error{Op: op, Device: o.name, Err: err, Detail: detail}
+}
+
+// remedy returns what to do after a result of a function.
+func remedy(op string, r raw.Return) string {
+	changes := strings.Contains(op, "Set") || strings.Contains(op, "Clear") || strings.Contains(op, "Create") ||
+		strings.Contains(op, "Destroy") || strings.Contains(op, "Reset") || strings.Contains(op, "Remove")
+	switch r {
+	case raw.NVML_ERROR_UNINITIALIZED:
+		return "other code of this process has called nvmlShutdown too often"
+	case raw.NVML_ERROR_INVALID_ARGUMENT:
+		return "the device does not know one of the arguments, or a handle has become invalid"
+	case raw.NVML_ERROR_NOT_SUPPORTED:
+		if changes {
+			return "this device, or its present mode, does not allow the change"
+		}
+		return "this device, or its present mode, does not have this value: leave it out"
+	case raw.NVML_ERROR_NO_PERMISSION:
+		if changes {
+			return "changes need root, or CAP_SYS_ADMIN in the container"
+		}
+		return "the value needs root, or is hidden in this container or virtual machine"
+	case raw.NVML_ERROR_NOT_FOUND:
+		return "nothing on this machine has this name: compare it with nvidia-smi -L, and with the devices that the container has"
+	case raw.NVML_ERROR_INSUFFICIENT_POWER:
+		return "check the external power cables of the GPU"
+	case raw.NVML_ERROR_DRIVER_NOT_LOADED:
+		return "load the kernel module nvidia, or start the container with access to the GPUs"
+	case raw.NVML_ERROR_TIMEOUT:
+		return "no answer came in the time that the call allows"
+	case raw.NVML_ERROR_IRQ_ISSUE:
+		return "the kernel has a problem with the GPU's interrupts: read its log"
+	case raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+		return "the driver was updated while its kernel module was loaded: restart the machine, or unload and load the module"
+	case raw.NVML_ERROR_GPU_IS_LOST:
+		return "the GPU has fallen off the bus: look for XID 79 in the kernel's log, drain the machine and restart it"
+	case raw.NVML_ERROR_RESET_REQUIRED:
+		return "end all programs that use the GPU, and reset it: nvidia-smi -r"
+	case raw.NVML_ERROR_OPERATING_SYSTEM:
+		return "the operating system has refused the call: check the rights and the container's devices"
+	case raw.NVML_ERROR_IN_USE:
+		return "end the programs that use the GPU, which nvidia-smi lists, and try again"
+	case raw.NVML_ERROR_MEMORY, raw.NVML_ERROR_INSUFFICIENT_RESOURCES:
+		return "the machine or the driver lacks memory or other resources"
+	}
+	return ""
+}

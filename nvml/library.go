@@ -1,0 +1,169 @@
+package nvml
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// Library is an open NVML. It is safe for concurrent use. Several packages of a program can open it, each for itself:
+// NVML counts the users.
+type Library struct{ object }
+
+// library is what a Library, its devices and their parts share.
+type library struct {
+	raw  *raw.Library
+	refs handle.Refs // the calls in flight
+	// exceeded counts the calls that were not answered within their bound.
+	exceeded atomic.Uint64
+
+	mu    sync.Mutex
+	lanes map[raw.Device]*lane // by the handle of the whole GPU
+}
+
+// obj returns the object of l, or nil.
+func (l *Library) obj() *object {
+	if l == nil {
+		return nil
+	}
+	return &l.object
+}
+
+// Option is an option of [Open].
+type Option func(*options)
+
+type options struct {
+	path     string
+	flags    InitFlags
+	timeout  time.Duration
+	software raw.Software
+}
+
+// WithPath makes [Open] load the library of this path, in place of the driver's.
+func WithPath(path string) Option { return func(o *options) { o.path = path } }
+
+// WithTimeout limits the time of each call: see [Library.WithTimeout]. It limits the call of nvmlInit, too.
+func WithTimeout(limit time.Duration) Option { return func(o *options) { o.timeout = limit } }
+
+// WithFlags makes [Open] initialize NVML with flags (nvmlInitWithFlags).
+func WithFlags(flags InitFlags) Option { return func(o *options) { o.flags = flags } }
+
+// WithSoftware makes [Open] use an NVML that is written in Go, and load no library.
+func WithSoftware(s raw.Software) Option { return func(o *options) { o.software = s } }
+
+// InitFlags are the flags of [WithFlags].
+type InitFlags uint32
+
+const (
+	// InitNoGPUs makes Open succeed on a machine without a GPU.
+	InitNoGPUs InitFlags = raw.NVML_INIT_FLAG_NO_GPUS
+	// InitNoAttach makes Open attach to no GPU. A GPU is attached when a device for it is asked for.
+	InitNoAttach InitFlags = raw.NVML_INIT_FLAG_NO_ATTACH
+)
+
+// Open loads and initializes NVML (nvmlInit_v2, nvmlInitWithFlags). The error says why there is none: for example that
+// no driver is installed, that the driver is not loaded, or that the library and the driver have different versions.
+// [Library.Close] ends the use.
+func Open(opts ...Option) (*Library, error) {
+	var o options
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	lib := &library{lanes: map[raw.Device]*lane{}}
+	if o.software != nil {
+		lib.raw = raw.NewSoftware(o.software)
+	} else {
+		r, err := raw.Open(o.path)
+		if err != nil {
+			return nil, &Error{Op: "Open", Err: err}
+		}
+		lib.raw = r
+	}
+	l := &Library{object{lib: lib, lane: newLane(), bound: bound{timeout: o.timeout}}}
+	op := "nvmlInit_v2"
+	if o.flags != 0 {
+		op = "nvmlInitWithFlags"
+	}
+	if _, err := l.call(op, words{b: uint64(o.flags)}, initialize); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// initialize calls nvmlInit_v2, or nvmlInitWithFlags if there are flags.
+func initialize(l *raw.Library, w words) (words, raw.Return) {
+	if w.b == 0 {
+		return words{}, l.InitV2()
+	}
+	return words{}, l.InitWithFlags(uint32(w.b))
+}
+
+// Close ends the use of the library (nvmlShutdown). It does not wait: if calls are in flight, the last of them shuts
+// NVML down. Later calls return an error that matches [ErrClosed]. Further calls of Close do nothing.
+func (l *Library) Close() error {
+	const op = "nvmlShutdown"
+	if l == nil {
+		return nilError(op)
+	}
+	if _, last := l.lib.refs.Close(); !last {
+		return nil
+	}
+	if r := l.lib.raw.Shutdown(); r != raw.NVML_SUCCESS {
+		return l.fail(op, r)
+	}
+	return nil
+}
+
+// Last shuts NVML down after the last call. It may do so for its caller, who holds no lock: see handle.Owner.
+func (l *library) Last(bool) { l.raw.Shutdown() }
+
+// Refused returns the error of a call after Close.
+func (l *library) Refused(op string) error {
+	return &Error{Op: op, Err: ErrClosed, Detail: "the Library was closed: open another one"}
+}
+
+// laneOf returns the lane of a GPU.
+func (l *library) laneOf(gpu raw.Device) *lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lanes[gpu] == nil {
+		l.lanes[gpu] = newLane()
+	}
+	return l.lanes[gpu]
+}
+
+// WithTimeout returns the library with a limit for each call, also for those about the devices that the result finds:
+// see [Device.WithTimeout]. 0 is no limit. Close of the result closes l, too.
+func (l *Library) WithTimeout(limit time.Duration) *Library {
+	if l == nil {
+		return nil
+	}
+	return &Library{l.with(bound{l.bound.ctx, limit})}
+}
+
+// WithContext returns the library with calls that end with ctx: see [Device.WithContext]. Close of the result closes l,
+// too.
+func (l *Library) WithContext(ctx context.Context) *Library {
+	if l == nil {
+		return nil
+	}
+	return &Library{l.with(bound{ctx, l.bound.timeout})}
+}
+
+// Exceeded returns how many calls were not answered within their bound since the library was opened: see
+// [Device.WithTimeout].
+func (l *Library) Exceeded() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.lib.exceeded.Load()
+}
+
+// Has reports whether the library has a function of C, such as "nvmlDeviceGetTemperatureV".
+func (l *Library) Has(function string) bool { return l != nil && l.lib.raw.Has(function) }
