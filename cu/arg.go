@@ -65,7 +65,7 @@ func Ptr(m Memory) Arg {
 	}
 	r := s.Region()
 	if r.Err != nil {
-		return badArg(r.Err)
+		return badArg(*r.Err)
 	}
 	return Arg{core.ValueTo(launch.Arg{Bits: uint64(r.Addr()), Size: 8, Kind: launch.Integer, Mem: s.Mem, Ref: s.Owner,
 		Extent: r.Size})}
