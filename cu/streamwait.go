@@ -114,16 +114,22 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return err
 	}
 	defer s.leave()
-	if sc.Same(other.core()) && !other.core().Closed() {
+	if sc.Same(b) && !b.Closed() {
 		return nil // one stream is in order already
 	}
 	if sc.Ctx.Drv.Tracers.Load() == nil {
-		done, err := sc.WaitStreamFast(op, other.core())
+		done, err := sc.WaitStreamFast(op, b)
 		runtime.KeepAlive(other)
 		if done {
 			return err
 		}
 	}
+	return waitStream(op, sc, other)
+}
+
+// waitStream is WaitStream with tracers, and if the other stream has no event for its turn. It is a function of its own,
+// because the compiler makes deferred calls faster in a function with few of them. The caller has a call in flight on sc.
+func waitStream(op string, sc *core.Stream, other *Stream) error {
 	oc, err := other.enter(op)
 	if err != nil {
 		return err
