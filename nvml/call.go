@@ -232,7 +232,7 @@ func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
 }
 
 // takeTurn waits until no other bounded call is made about the GPU. It reports false if the caller's bound ends before,
-// or if the other call has lasted longer than the caller would wait.
+// or if the other call has lasted as long as the caller would wait.
 func (o *object) takeTurn(began time.Time) bool {
 	if o.bound.over(began) {
 		return false
@@ -244,7 +244,7 @@ func (o *object) takeTurn(began time.Time) bool {
 	}
 	var expired <-chan time.Time
 	if limit := o.bound.timeout; limit > 0 {
-		if _, lasts := o.lane.silent(); lasts > limit {
+		if _, lasts := o.lane.silent(); lasts >= limit {
 			return false
 		}
 		timer := time.NewTimer(limit)
