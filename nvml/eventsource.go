@@ -67,7 +67,9 @@ func (s *source[T]) open(l *Library, op string, create func(l *raw.Library) (uin
 		return err
 	}
 	s.handle = set.Load()
-	s.lib.own(s)
+	if !s.lib.own(s) {
+		return s.lib.Refused(op)
+	}
 	return nil
 }
 

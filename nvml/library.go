@@ -147,8 +147,8 @@ func (l *library) shutdown() raw.Return {
 // closer is a thing that a library closes when it is closed.
 type closer interface{ close() raw.Return }
 
-// own makes a thing one that closes with the library. If the library is closed, it closes the thing.
-func (l *library) own(c closer) {
+// own makes a thing one that closes with the library. If the library is closed, it closes the thing, and reports false.
+func (l *library) own(c closer) bool {
 	l.mu.Lock()
 	if l.sets == nil {
 		l.sets = map[closer]struct{}{}
@@ -157,7 +157,9 @@ func (l *library) own(c closer) {
 	l.mu.Unlock()
 	if l.refs.Closed() { // perhaps after closeSets has looked
 		c.close()
+		return false
 	}
+	return true
 }
 
 // disown is called when a thing is closed and freed.
