@@ -26,7 +26,8 @@ type sick struct {
 	most      map[raw.Device]int // the most that hung at one time
 	init      chan struct{}      // nvmlInit returns when it is closed
 	initFails bool
-	calls     atomic.Int32 // of DeviceGetName
+	shut      chan struct{} // nvmlShutdown returns when it is closed
+	calls     atomic.Int32  // of DeviceGetName
 	shutdowns atomic.Int32
 }
 
@@ -76,6 +77,9 @@ func (s *sick) InitV2() raw.Return {
 
 func (s *sick) Shutdown() raw.Return {
 	s.shutdowns.Add(1)
+	if s.shut != nil {
+		<-s.shut
+	}
 	return raw.NVML_SUCCESS
 }
 
@@ -322,6 +326,45 @@ func TestCloseDuringHungCall(t *testing.T) {
 	})
 }
 
+// Close keeps its limit, and a call does not wait for the shutdown that follows it.
+func TestShutdownHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sick{shut: make(chan struct{})}
+		lib, err := nvml.Open(nvml.WithTimeout(time.Second), nvml.WithSoftware(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		err = lib.WithContext(ctx).Close()
+		took(t, began, time.Second)
+		if !errors.Is(err, nvml.ErrTimeout) || errors.Is(err, context.Canceled) || s.shutdowns.Load() != 1 {
+			t.Error(err)
+		}
+		close(s.shut)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s, lib, devs := ward(t, 1, nvml.WithTimeout(time.Minute))
+		s.shut = make(chan struct{})
+		release := s.hang(1)
+		time.AfterFunc(time.Second, func() {
+			lib.Close()
+			release()
+		})
+		began := time.Now()
+		if name, err := devs[0].Name(); name != "GPU 0" || err != nil {
+			t.Error(name, err)
+		}
+		took(t, began, time.Second)
+		synctest.Wait()
+		if s.shutdowns.Load() != 1 {
+			t.Error("NVML was not shut down")
+		}
+		close(s.shut)
+	})
+}
+
 // If nvmlInit succeeds after Open has returned, it is undone. If it fails, there is nothing to undo: nvmlShutdown would
 // end the use of another user of the process.
 func TestOpenHangs(t *testing.T) {
@@ -403,13 +446,7 @@ func TestBoundsRace(t *testing.T) {
 	if err := lib.Close(); err != nil {
 		t.Error(err)
 	}
-	for range 1000 {
-		if s.shutdowns.Load() == 1 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Error("NVML was not shut down")
+	eventually(t, "nvmlShutdown", func() bool { return s.shutdowns.Load() == 1 })
 }
 
 // A call that returns a number allocates nothing, apart from what a software NVML needs.

@@ -162,7 +162,7 @@ func (s *EventSet) Add(dev *Device, kinds EventType) error {
 	const op = "nvmlDeviceRegisterEvents"
 	d := dev.obj()
 	switch {
-	case s == nil:
+	case s == nil || s.e == nil:
 		return nilError(op)
 	case d == nil:
 		return &Error{Op: op, Err: ErrNil, Detail: "the device is nil: check the error of the call that returned it"}
@@ -219,7 +219,7 @@ func (s *EventSet) Wait(ctx context.Context) (Event, error) {
 }
 
 func (s *EventSet) next(ctx context.Context) (Event, bool, error) {
-	if s == nil {
+	if s == nil || s.e == nil {
 		return Event{}, false, nilError("nvmlEventSetWait_v2")
 	}
 	e, ended, err := s.e.next(ctx)
@@ -230,20 +230,18 @@ func (s *EventSet) next(ctx context.Context) (Event, bool, error) {
 // All returns the events that [EventSet.Wait] returns, one after the other. The sequence ends when ctx ends or the set
 // is closed, which is no element. An error of NVML is an element, and the sequence goes on: break to end it.
 func (s *EventSet) All(ctx context.Context) iter.Seq2[Event, error] {
-	return all(s == nil, func() (Event, bool, error) { return s.next(ctx) })
+	return all(s == nil || s.e == nil, func() (Event, bool, error) { return s.next(ctx) })
 }
 
 // Close ends all waits, and frees the set (nvmlEventSetFree). It does not wait: if calls are in flight, the last of them
-// frees the set, within 100 milliseconds unless NVML hangs. Further calls of Close do nothing.
+// frees the set, within 100 milliseconds unless NVML hangs. If the library has a limit, as of [Library.WithTimeout], it
+// also limits Close. Further calls of Close do nothing.
 func (s *EventSet) Close() error {
 	const op = "nvmlEventSetFree"
-	if s == nil {
+	if s == nil || s.e == nil {
 		return nilError(op)
 	}
-	if r := s.e.close(); r != raw.NVML_SUCCESS {
-		return s.e.fail(op, r)
-	}
-	return nil
+	return s.e.within(op, s.e.close)
 }
 
 // wait makes one call of C that waits for an event.

@@ -535,18 +535,14 @@ func TestUnusedSetIsFreed(t *testing.T) {
 		}
 	}
 	set = nil
-	for range 500 {
-		if runtime.GC(); e.sets.Load() == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if e.sets.Load() != 0 {
-		t.Error("the set was not freed")
-	}
-	if err := lib.Close(); err != nil || e.shutdowns.Load() != 1 {
+	eventually(t, "nvmlEventSetFree", func() bool {
+		runtime.GC()
+		return e.sets.Load() == 0
+	})
+	if err := lib.Close(); err != nil {
 		t.Error(err)
 	}
+	eventually(t, "nvmlShutdown", func() bool { return e.shutdowns.Load() == 1 })
 }
 
 // Every event reaches one waiter, whatever waits do meanwhile, and Close ends everything.
@@ -596,13 +592,7 @@ func TestEventsRace(t *testing.T) {
 			t.Errorf("event %d was returned %d times", x, n)
 		}
 	}
-	for range 1000 {
-		if e.shutdowns.Load() == 1 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Error("NVML was not shut down")
+	eventually(t, "nvmlShutdown", func() bool { return e.shutdowns.Load() == 1 })
 }
 
 // Sets that are made while the library is closed do not outlive it.
@@ -626,8 +616,6 @@ func TestNewEventSetRacesWithClose(t *testing.T) {
 		}
 		wg.Go(func() { lib.Close() })
 		wg.Wait()
-		if e.sets.Load() != 0 || e.shutdowns.Load() != 1 {
-			t.Fatalf("%d sets are left, and nvmlShutdown was called %d times", e.sets.Load(), e.shutdowns.Load())
-		}
+		eventually(t, "nvmlShutdown", func() bool { return e.sets.Load() == 0 && e.shutdowns.Load() == 1 })
 	}
 }

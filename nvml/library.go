@@ -112,9 +112,10 @@ func initialize(l *raw.Library, flags uint32) raw.Return {
 	return l.InitWithFlags(flags)
 }
 
-// Close ends the use of the library (nvmlShutdown). It does not wait: if calls are in flight, the last of them shuts
-// NVML down. It closes the event sets of the library, too. Later calls return an error that matches [ErrClosed]. Further
-// calls of Close do nothing.
+// Close ends the use of the library (nvmlShutdown). It does not wait for calls: if there are calls in flight, NVML is shut
+// down after the last of them. It closes the event sets of the library, too. If the library has a limit, as of
+// [Library.WithTimeout], it also limits Close. Later calls return an error that matches [ErrClosed]. Further calls of
+// Close do nothing.
 func (l *Library) Close() error {
 	const op = "nvmlShutdown"
 	if l == nil {
@@ -123,18 +124,41 @@ func (l *Library) Close() error {
 	if !l.lib.refs.CloseAndRetain() {
 		return nil
 	}
-	l.lib.closeSets()
-	if !l.lib.refs.ReleaseLast() {
-		return nil
+	return l.within(op, func() raw.Return {
+		l.lib.closeSets()
+		if !l.lib.refs.ReleaseLast() {
+			return raw.NVML_SUCCESS
+		}
+		return l.lib.shutdown()
+	})
+}
+
+// within calls f, and waits for it no longer than the object's limit. f ends a use, so that the object's context does
+// not count, and an earlier call does not prevent it.
+func (o *object) within(op string, f func() raw.Return) error {
+	var r raw.Return
+	if o.bound.timeout == 0 {
+		r = f()
+	} else {
+		done := make(chan raw.Return, 1)
+		go func() { done <- f() }()
+		timer := time.NewTimer(o.bound.timeout)
+		defer timer.Stop()
+		select {
+		case r = <-done:
+		case <-timer.C:
+			limited := o.with(bound{timeout: o.bound.timeout})
+			return limited.exceeded(op)
+		}
 	}
-	if r := l.lib.shutdown(); r != raw.NVML_SUCCESS {
-		return l.fail(op, r)
+	if r != raw.NVML_SUCCESS {
+		return o.fail(op, r)
 	}
 	return nil
 }
 
-// Last shuts NVML down after the last call. It may do so for its caller, who holds no lock: see handle.Owner.
-func (l *library) Last(bool) { l.shutdown() }
+// Last shuts NVML down after the last call, whose caller does not wait for it.
+func (l *library) Last(bool) { go l.shutdown() }
 
 // shutdown undoes the initialization, if it was successful: NVML counts the users of the process.
 func (l *library) shutdown() raw.Return {

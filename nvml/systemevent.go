@@ -122,7 +122,7 @@ func (s *SystemEventSet) Wait(ctx context.Context) (SystemEvent, error) {
 }
 
 func (s *SystemEventSet) next(ctx context.Context) (SystemEvent, bool, error) {
-	if s == nil {
+	if s == nil || s.src == nil {
 		return SystemEvent{}, false, nilError("nvmlSystemEventSetWait")
 	}
 	e, ended, err := s.src.next(ctx)
@@ -132,17 +132,14 @@ func (s *SystemEventSet) next(ctx context.Context) (SystemEvent, bool, error) {
 
 // All returns the events that [SystemEventSet.Wait] returns, as [EventSet.All] does.
 func (s *SystemEventSet) All(ctx context.Context) iter.Seq2[SystemEvent, error] {
-	return all(s == nil, func() (SystemEvent, bool, error) { return s.next(ctx) })
+	return all(s == nil || s.src == nil, func() (SystemEvent, bool, error) { return s.next(ctx) })
 }
 
 // Close ends all waits, and frees the set, as [EventSet.Close] does (nvmlSystemEventSetFree).
 func (s *SystemEventSet) Close() error {
 	const op = "nvmlSystemEventSetFree"
-	if s == nil {
+	if s == nil || s.src == nil {
 		return nilError(op)
 	}
-	if r := s.src.close(); r != raw.NVML_SUCCESS {
-		return s.src.fail(op, r)
-	}
-	return nil
+	return s.src.within(op, s.src.close)
 }
