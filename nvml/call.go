@@ -111,8 +111,8 @@ func get[T any](o *object, op string, f func(l *raw.Library, handle uint64) (T, 
 // lane makes the bounded calls that are about one GPU, one at a time. So a GPU that does not answer holds one thread,
 // however often the program asks.
 type lane struct {
-	turn  chan struct{} // has an element during a call
-	spare *job          // belongs to the caller that has the turn
+	turn chan struct{} // has an element during a call
+	job  *job          // belongs to the caller that has the turn
 
 	mu    sync.Mutex
 	op    string // the call that is made, or ""
@@ -173,22 +173,22 @@ func (j *job) run() {
 		j.done <- struct{}{}
 		return
 	}
-	// Nobody waits for the result.
+	// Nobody waits for the result. As soon as the turn ends, the next caller uses j, but not its lib.
+	j.f = nil
 	j.lane.end()
 	j.lib.refs.Release(j.lib)
 }
 
-// job returns a job that can be started. The caller has the turn.
-func (l *lane) job(lib *library) *job {
-	j := l.spare
-	if j == nil {
-		j = &job{lane: l, lib: lib, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+// next returns a job that can be started. The caller has the turn.
+func (l *lane) next(lib *library) *job {
+	if l.job == nil {
+		j := &job{lane: l, lib: lib, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 		j.start = j.run
 		j.timer.Stop()
-		l.spare = j
+		l.job = j
 	}
-	j.state.Store(jobRuns)
-	return j
+	l.job.state.Store(jobRuns)
+	return l.job
 }
 
 // callBounded makes a call on another goroutine, and waits for it until the bound ends. The caller is counted as a user
@@ -201,7 +201,7 @@ func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
 		return words{}, o.exceeded(op)
 	}
 	l.begin(op, time.Now())
-	j := l.job(o.lib)
+	j := l.next(o.lib)
 	j.f, j.w = f, w
 	var expired <-chan time.Time
 	if o.bound.timeout > 0 {
@@ -212,11 +212,11 @@ func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
 	select {
 	case <-j.done:
 	case <-expired:
-		if l.abandon(j) {
+		if j.abandon() {
 			return words{}, o.exceeded(op)
 		}
 	case <-o.bound.ended():
-		if l.abandon(j) {
+		if j.abandon() {
 			return words{}, o.exceeded(op)
 		}
 	}
@@ -265,12 +265,10 @@ func (o *object) takeTurn(began time.Time) bool {
 
 // abandon leaves a job to its goroutine, which keeps the turn until the call returns. It reports false if the job is
 // done.
-func (l *lane) abandon(j *job) bool {
-	l.spare = nil
+func (j *job) abandon() bool {
 	if j.state.CompareAndSwap(jobRuns, jobAbandoned) {
 		return true
 	}
-	l.spare = j
 	<-j.done
 	return false
 }

@@ -264,6 +264,29 @@ func TestOddBounds(t *testing.T) {
 	})
 }
 
+// If the turn comes at the moment when the bound ends, NVML is not called.
+func TestTurnAtTheEnd(t *testing.T) {
+	for range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			s, _, devs := ward(t, 1)
+			time.AfterFunc(time.Second, s.hang(1))
+			go devs[0].WithTimeout(time.Hour).Index()
+			synctest.Wait()
+			if _, err := devs[0].WithTimeout(time.Second).Name(); !errors.Is(err, nvml.ErrTimeout) || s.calls.Load() != 0 {
+				t.Errorf("%v; %d calls", err, s.calls.Load())
+			}
+			synctest.Wait()
+			if i, err := devs[0].WithTimeout(time.Second).Index(); i != 0 || err != nil {
+				t.Error(i, err)
+			}
+			_, err := devs[0].WithTimeout(-1).Index()
+			if err == nil || strings.Contains(err.Error(), "has not returned") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // However many goroutines ask a GPU that does not answer, one thread is held, and other GPUs are not delayed.
 func TestOneCallPerGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
