@@ -935,3 +935,93 @@ const (
 	FieldPowerSyncBalancingFreq                                  FieldID = raw.NVML_FI_DEV_POWER_SYNC_BALANCING_FREQ
 	FieldPowerSyncBalancingAf                                    FieldID = raw.NVML_FI_DEV_POWER_SYNC_BALANCING_AF
 )
+
+// VGPUSchedulerPolicy says how an engine is shared among virtual GPUs.
+type VGPUSchedulerPolicy uint32
+
+// The values of VGPUSchedulerPolicy.
+const (
+	VGPUSchedulerUnknown    VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_UNKNOWN
+	VGPUSchedulerBestEffort VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_BEST_EFFORT
+	VGPUSchedulerEqualShare VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_EQUAL_SHARE
+	VGPUSchedulerFixedShare VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_FIXED_SHARE
+)
+
+// VGPUSchedulerARR says whether a scheduler makes up for times that were too long, which is adaptive round robin.
+type VGPUSchedulerARR uint32
+
+// The values of VGPUSchedulerARR.
+const (
+	VGPUSchedulerARRDefault VGPUSchedulerARR = raw.NVML_VGPU_SCHEDULER_ARR_DEFAULT
+	VGPUSchedulerARRDisable VGPUSchedulerARR = raw.NVML_VGPU_SCHEDULER_ARR_DISABLE
+	VGPUSchedulerARREnable  VGPUSchedulerARR = raw.NVML_VGPU_SCHEDULER_ARR_ENABLE
+)
+
+// VGPUEngine is an engine of a GPU that virtual GPUs share.
+type VGPUEngine uint32
+
+// The values of VGPUEngine.
+const (
+	VGPUEngineGraphics VGPUEngine = raw.NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS
+)
+
+// VGPUCompatibilityLimit says what keeps a virtual GPU from moving to a GPU.
+type VGPUCompatibilityLimit = raw.VgpuPgpuCompatibilityLimitCode
+
+// The values of VGPUCompatibilityLimit.
+const (
+	VGPULimitNone        VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_NONE
+	VGPULimitHostDriver  VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_HOST_DRIVER
+	VGPULimitGuestDriver VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_GUEST_DRIVER
+	VGPULimitGPU         VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_GPU
+	VGPULimitOther       VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_OTHER
+)
+
+// VGPULicenseState says how far a virtual GPU is with its license.
+type VGPULicenseState uint32
+
+// The values of VGPULicenseState.
+const (
+	VGPULicenseUnknown                VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNKNOWN
+	VGPULicenseUninitialized          VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNINITIALIZED
+	VGPULicenseUnlicensedUnrestricted VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED
+	VGPULicenseUnlicensedRestricted   VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED_RESTRICTED
+	VGPULicenseUnlicensed             VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED
+	VGPULicenseLicensed               VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_LICENSED
+)
+
+// FBCSessionType says where a capture of a screen goes.
+type FBCSessionType = raw.FBCSessionType
+
+// The values of FBCSessionType.
+const (
+	FBCUnknown FBCSessionType = raw.NVML_FBC_SESSION_TYPE_UNKNOWN
+	FBCTosys   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_TOSYS
+	FBCCuda    FBCSessionType = raw.NVML_FBC_SESSION_TYPE_CUDA
+	FBCVid     FBCSessionType = raw.NVML_FBC_SESSION_TYPE_VID
+	FBCHwenc   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_HWENC
+)
+
+// FBCFlags says how a screen is captured. It is a sum of bits.
+type FBCFlags uint32
+
+// The values of FBCFlags.
+const (
+	FBCFlagDiffmapEnabled           FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED
+	FBCFlagClassificationmapEnabled FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED
+	FBCFlagCaptureWithWaitNoWait    FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT
+	FBCFlagCaptureWithWaitInfinite  FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE
+	FBCFlagCaptureWithWaitTimeout   FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT
+)
+
+// LicenseExpiryStatus says what kind of end a license has.
+type LicenseExpiryStatus uint8
+
+// The values of LicenseExpiryStatus.
+const (
+	LicenseExpiryNotAvailable  LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE
+	LicenseExpiryInvalid       LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_INVALID
+	LicenseExpiryValid         LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_VALID
+	LicenseExpiryNotApplicable LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_APPLICABLE
+	LicenseExpiryPermanent     LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_PERMANENT
+)
