@@ -149,7 +149,8 @@ func (d *Device) GPUInstanceProfileByID(id uint32) (GPUInstanceProfile, error) {
 }
 
 func (d *Device) gpuInstanceProfileByID(id uint32) (GPUInstanceProfile, error) {
-	return get(d.obj(), "nvmlDeviceGetGpuInstanceProfileInfoByIdV", func(l *raw.Library, h uint64) (GPUInstanceProfile, raw.Return) {
+	const op = "nvmlDeviceGetGpuInstanceProfileInfoByIdV"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (GPUInstanceProfile, raw.Return) {
 		return gpuInstanceProfile(func(info *raw.GpuInstanceProfileInfoV2) raw.Return {
 			return l.DeviceGetGpuInstanceProfileInfoByIdV(raw.Device(h), id, info)
 		}, nil)
@@ -176,7 +177,8 @@ func (d *Device) SetMIGMode(on bool) (pending, err error) {
 // GPUInstancePlacements returns the places that a GPU instance of a profile can have
 // (nvmlDeviceGetGpuInstancePossiblePlacements_v2, and nvmlDeviceGetGpuInstancePossiblePlacements for older drivers), also those that are in use. Linux only.
 func (d *Device) GPUInstancePlacements(profile uint32) ([]MIGPlacement, error) {
-	return get(d.obj(), "nvmlDeviceGetGpuInstancePossiblePlacements_v2", func(l *raw.Library, h uint64) ([]MIGPlacement, raw.Return) {
+	const op = "nvmlDeviceGetGpuInstancePossiblePlacements_v2"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]MIGPlacement, raw.Return) {
 		all, r := room(func(list []raw.GpuInstancePlacement, n *uint32) raw.Return {
 			return l.DeviceGetGpuInstancePossiblePlacementsV2(raw.Device(h), profile, list, n)
 		})

@@ -210,7 +210,8 @@ func (g *GPUInstance) CreateComputeInstanceAt(profile uint32, at MIGPlacement) (
 // a [ComputeInstanceProfile]. It needs root. Linux only.
 func (g *GPUInstance) ComputeInstances(profile uint32) ([]*ComputeInstance, error) {
 	o := g.obj()
-	all, err := get(o, "nvmlGpuInstanceGetComputeInstances", func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
+	const op = "nvmlGpuInstanceGetComputeInstances"
+	all, err := get(o, op, func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
 		list, n := make([]raw.ComputeInstance, maxInstances), uint32(0)
 		r = l.GpuInstanceGetComputeInstances(raw.GpuInstance(h), profile, list, &n)
 		for _, c := range list[:min(n, maxInstances)] {
@@ -257,7 +258,8 @@ type ComputeInstanceInfo struct {
 // before 470). Linux only.
 func (c *ComputeInstance) Info() (ComputeInstanceInfo, error) {
 	o := c.obj()
-	i, err := get(o, "nvmlComputeInstanceGetInfo_v2", func(l *raw.Library, h uint64) (raw.ComputeInstanceInfo, raw.Return) {
+	const op = "nvmlComputeInstanceGetInfo_v2"
+	i, err := get(o, op, func(l *raw.Library, h uint64) (raw.ComputeInstanceInfo, raw.Return) {
 		return computeInstanceInfo(l, raw.ComputeInstance(h))
 	})
 	if err != nil {

@@ -86,7 +86,8 @@ type ExcludedDevice struct {
 // nvmlGetExcludedDeviceInfoByIndex, and nvmlGetBlacklistDeviceCount and nvmlGetBlacklistDeviceInfoByIndex for older
 // drivers).
 func (l *Library) ExcludedDevices() ([]ExcludedDevice, error) {
-	return get(l.obj(), "nvmlGetExcludedDeviceInfoByIndex", func(l *raw.Library, _ uint64) ([]ExcludedDevice, raw.Return) {
+	const op = "nvmlGetExcludedDeviceInfoByIndex"
+	return get(l.obj(), op, func(l *raw.Library, _ uint64) ([]ExcludedDevice, raw.Return) {
 		count, info := l.GetExcludedDeviceCount, l.GetExcludedDeviceInfoByIndex
 		var n uint32
 		r := count(&n)

@@ -70,7 +70,8 @@ func (d *Device) VGPUs() ([]*VGPU, error) {
 // VGPUs returns the virtual GPUs that the GPU instance has now (nvmlGpuInstanceGetActiveVgpus).
 func (g *GPUInstance) VGPUs() ([]*VGPU, error) {
 	o := g.obj()
-	ids, err := get(o, "nvmlGpuInstanceGetActiveVgpus", func(l *raw.Library, h uint64) ([]raw.VgpuInstance, raw.Return) {
+	const op = "nvmlGpuInstanceGetActiveVgpus"
+	ids, err := get(o, op, func(l *raw.Library, h uint64) ([]raw.VgpuInstance, raw.Return) {
 		return list(func(n *uint32, list []raw.VgpuInstance) raw.Return {
 			info := raw.ActiveVgpuInstanceInfo{Version: raw.ActiveVgpuInstanceInfoV1Version, VgpuCount: *n, VgpuInstances: first(list)}
 			r := l.GpuInstanceGetActiveVgpus(raw.GpuInstance(h), &info)
@@ -147,7 +148,8 @@ func (v *VGPU) PCI() (PCIAddress, error) {
 // GPUInstanceID returns the number of the GPU instance that the virtual GPU is in (nvmlVgpuInstanceGetGpuInstanceId). ok
 // is false if it is in none.
 func (v *VGPU) GPUInstanceID() (id int, ok bool, err error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetGpuInstanceId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetGpuInstanceId"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var id uint32
 		r := l.VgpuInstanceGetGpuInstanceId(raw.VgpuInstance(w.a), &id)
 		return words{a: uint64(id)}, r
@@ -166,7 +168,8 @@ func optional(v, none uint64, err error) (int, bool, error) {
 // Placement returns the number of the virtual GPU's place on the GPU (nvmlVgpuInstanceGetPlacementId). ok is false if it
 // has none. See [Device.SupportedVGPUPlacements].
 func (v *VGPU) Placement() (id int, ok bool, err error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetPlacementId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetPlacementId"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		p := raw.VgpuPlacementId{Version: raw.VgpuPlacementIdV1Version}
 		r := l.VgpuInstanceGetPlacementId(raw.VgpuInstance(w.a), &p)
 		return words{a: uint64(p.PlacementId)}, r
@@ -177,7 +180,8 @@ func (v *VGPU) Placement() (id int, ok bool, err error) {
 // RuntimeStateSize returns how much memory the state of the virtual GPU needs at most, in bytes, beside its own memory
 // (nvmlVgpuInstanceGetRuntimeStateSize).
 func (v *VGPU) RuntimeStateSize() (uint64, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetRuntimeStateSize", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetRuntimeStateSize"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		s := raw.VgpuRuntimeState{Version: raw.VgpuRuntimeStateV1Version}
 		r := l.VgpuInstanceGetRuntimeStateSize(raw.VgpuInstance(w.a), &s)
 		return words{a: s.Size}, r
@@ -188,7 +192,8 @@ func (v *VGPU) RuntimeStateSize() (uint64, error) {
 // VGPUHeterogeneous reports whether the GPU can have virtual GPUs of different sizes at once
 // (nvmlDeviceGetVgpuHeterogeneousMode).
 func (d *Device) VGPUHeterogeneous() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetVgpuHeterogeneousMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetVgpuHeterogeneousMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		m := raw.VgpuHeterogeneousMode{Version: raw.VgpuHeterogeneousModeV1Version}
 		r := l.DeviceGetVgpuHeterogeneousMode(raw.Device(w.a), &m)
 		return words{a: uint64(m.Mode)}, r
@@ -199,7 +204,8 @@ func (d *Device) VGPUHeterogeneous() (bool, error) {
 // SetVGPUHeterogeneous says whether the GPU can have virtual GPUs of different sizes at once
 // (nvmlDeviceSetVgpuHeterogeneousMode). It needs root, and that the GPU has no virtual GPU.
 func (d *Device) SetVGPUHeterogeneous(on bool) error {
-	_, err := d.obj().call("nvmlDeviceSetVgpuHeterogeneousMode", words{b: number[uint64](on)}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetVgpuHeterogeneousMode"
+	_, err := d.obj().call(op, words{b: number[uint64](on)}, func(l *raw.Library, w words) (words, raw.Return) {
 		m := raw.VgpuHeterogeneousMode{Version: raw.VgpuHeterogeneousModeV1Version, Mode: uint32(w.b)}
 		return words{}, l.DeviceSetVgpuHeterogeneousMode(raw.Device(w.a), &m)
 	})

@@ -119,7 +119,8 @@ func (s VGPUSchedulerSettings) check(o *object, op string) error {
 // nvmlDeviceGetVgpuSchedulerState for older drivers). Drivers up to 580 ignore the engine. Unverified: no driver has
 // confirmed nvmlDeviceGetVgpuSchedulerState_v2.
 func (d *Device) VGPUScheduler(engine VGPUEngine) (VGPUSchedulerState, error) {
-	return get(d.obj(), "nvmlDeviceGetVgpuSchedulerState_v2", func(l *raw.Library, h uint64) (VGPUSchedulerState, raw.Return) {
+	const op = "nvmlDeviceGetVgpuSchedulerState_v2"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (VGPUSchedulerState, raw.Return) {
 		s := raw.VgpuSchedulerStateInfoV2{EngineId: engineOf(engine)}
 		r := l.DeviceGetVgpuSchedulerStateV2(raw.Device(h), &s)
 		if lacks(r) {
@@ -222,7 +223,8 @@ func oldLog(s VGPUSchedulerState, entries []raw.VgpuSchedulerLogEntry, n uint32)
 // nvmlDeviceGetVgpuSchedulerLog for older drivers). The log has up to 200 entries: a program that wants them all calls it
 // five times a second. Unverified: no driver has confirmed nvmlDeviceGetVgpuSchedulerLog_v2.
 func (d *Device) VGPUSchedulerLog(engine VGPUEngine) (VGPUSchedulerLog, error) {
-	return get(d.obj(), "nvmlDeviceGetVgpuSchedulerLog_v2", func(l *raw.Library, h uint64) (VGPUSchedulerLog, raw.Return) {
+	const op = "nvmlDeviceGetVgpuSchedulerLog_v2"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (VGPUSchedulerLog, raw.Return) {
 		log := raw.VgpuSchedulerLogInfoV2{EngineId: engineOf(engine)}
 		r := l.DeviceGetVgpuSchedulerLogV2(raw.Device(h), &log)
 		if lacks(r) {

@@ -80,7 +80,8 @@ func (d *Device) CreatableVGPUTypes() ([]*VGPUType, error) {
 // (nvmlGpuInstanceGetCreatableVgpus).
 func (g *GPUInstance) CreatableVGPUTypes() ([]*VGPUType, error) {
 	o := g.obj()
-	ids, err := get(o, "nvmlGpuInstanceGetCreatableVgpus", func(l *raw.Library, h uint64) ([]raw.VgpuTypeId, raw.Return) {
+	const op = "nvmlGpuInstanceGetCreatableVgpus"
+	ids, err := get(o, op, func(l *raw.Library, h uint64) ([]raw.VgpuTypeId, raw.Return) {
 		return list(func(n *uint32, list []raw.VgpuTypeId) raw.Return {
 			info := raw.VgpuTypeIdInfo{Version: raw.VgpuTypeIdInfoV1Version, VgpuCount: *n, VgpuTypeIds: first(list)}
 			r := l.GpuInstanceGetCreatableVgpus(raw.GpuInstance(h), &info)
@@ -108,7 +109,8 @@ func (v *VGPUType) Name() (string, error) {
 // GPUInstanceProfile returns the ID of the profile of the GPU instance that a virtual GPU of the type needs
 // (nvmlVgpuTypeGetGpuInstanceProfileId). ok is false if it needs none.
 func (v *VGPUType) GPUInstanceProfile() (id uint32, ok bool, err error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetGpuInstanceProfileId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetGpuInstanceProfileId"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var id uint32
 		r := l.VgpuTypeGetGpuInstanceProfileId(raw.VgpuTypeId(w.a), &id)
 		return words{a: uint64(id)}, r
