@@ -15,7 +15,8 @@ func (l *Library) CPERRecords(gpu UUID) iter.Seq2[[]byte, error] {
 	const op = "nvmlSystemGetCPER_v1"
 	return func(yield func([]byte, error) bool) {
 		o := l.obj()
-		cursor := raw.CPERCursorV1{CperTypeMask: uint32(raw.NVML_CPER_ACCESS_TYPE_GPU), Handle: raw.NVML_CPER_CURSOR_HANDLE_INIT}
+		cursor := raw.CPERCursorV1{CperTypeMask: uint32(raw.NVML_CPER_ACCESS_TYPE_GPU),
+			Handle: raw.NVML_CPER_CURSOR_HANDLE_INIT}
 		if o != nil && (len(gpu) >= len(cursor.Uuid) || bytes.ContainsRune([]byte(gpu), 0)) {
 			yield(nil, o.invalid(op, "the UUID is too long, or has a NUL"))
 			return

@@ -9,8 +9,8 @@ import (
 	"github.com/purecu/purecu/nvml/raw"
 )
 
-// GPMSample is the state of a GPU's counters of GPU Performance Monitoring at a time. [GPMSample.Since] returns what has
-// happened between two samples, which must be at least 100 ms apart. GPUs since Hopper have it.
+// GPMSample is the state of a GPU's counters of GPU Performance Monitoring at a time. [GPMSample.Since] returns what
+// has happened between two samples, which must be at least 100 ms apart. GPUs since Hopper have it.
 //
 //	before, err := dev.GPMSample()
 //	…
@@ -143,8 +143,8 @@ func (s *GPMSample) take(op string) error {
 	return err
 }
 
-// Close frees the memory of the sample (nvmlGpmSampleFree). It does not wait for calls with the sample. Further calls do
-// nothing.
+// Close frees the memory of the sample (nvmlGpmSampleFree). It does not wait for calls with the sample. Further calls
+// do nothing.
 func (s *GPMSample) Close() error {
 	if s == nil {
 		return nilError("nvmlGpmSampleFree")
@@ -175,7 +175,8 @@ func (s *GPMSample) Since(before *GPMSample, metrics ...GPMMetric) ([]GPMValue, 
 	switch {
 	case s == nil || before == nil:
 		return nil, nilError(op)
-	case s.buffer == before.buffer || s.lib != before.lib || s.handle != before.handle || s.buffer.instance != before.buffer.instance:
+	case s.buffer == before.buffer || s.lib != before.lib || s.handle != before.handle ||
+		s.buffer.instance != before.buffer.instance:
 		return nil, o.invalid(op, "metrics need two samples of the same GPU, or of the same GPU instance of it")
 	case len(metrics) == 0 || len(metrics) > maxGPMMetrics:
 		return nil, o.invalid(op, fmt.Sprintf("there are %d metrics: ask for 1 to %d", len(metrics), maxGPMMetrics))
@@ -237,7 +238,8 @@ func gpmMetrics(l *raw.Library, before, after *gpmBuffer, metrics []GPMMetric) (
 			values[i].Err = v.NvmlReturn
 			continue
 		}
-		values[i].Value, values[i].Name, values[i].Unit = v.Value, raw.Text(v.MetricInfo.LongName), raw.Text(v.MetricInfo.Unit)
+		values[i].Value, values[i].Name, values[i].Unit = v.Value, raw.Text(v.MetricInfo.LongName),
+			raw.Text(v.MetricInfo.Unit)
 	}
 	return values, r
 }

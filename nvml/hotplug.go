@@ -42,12 +42,13 @@ func (l *Library) Draining(gpu PCIAddress) (bool, error) {
 }
 
 // RemoveGPU makes the driver forget a GPU (nvmlDeviceRemoveGpu_v2, and nvmlDeviceRemoveGpu for older drivers, which
-// cannot keep the GPU in the system's list, nor shut the link down). [Library.SetDraining] comes before. The error matches [ErrInUse] as
-// long as a program uses the GPU. The indexes of other GPUs change, and devices of them may become invalid: find them
-// again. It needs root. Linux only.
+// cannot keep the GPU in the system's list, nor shut the link down). [Library.SetDraining] comes before. The error
+// matches [ErrInUse] as long as a program uses the GPU. The indexes of other GPUs change, and devices of them may
+// become invalid: find them again. It needs root. Linux only.
 func (l *Library) RemoveGPU(gpu PCIAddress, state DetachState, link PCIeLinkState) error {
 	const op = "nvmlDeviceRemoveGpu_v2"
-	_, err := l.obj().call(op, gpu.words(uint64(state)<<32|uint64(link)), func(l *raw.Library, w words) (words, raw.Return) {
+	_, err := l.obj().call(op, gpu.words(uint64(state)<<32|uint64(link)), func(l *raw.Library, w words) (words,
+		raw.Return) {
 		state, link := raw.DetachGpuState(w.d>>32), raw.PcieLinkState(w.d)
 		r := l.DeviceRemoveGpuV2(pciInfo(w), state, link)
 		if lacks(r) && state == raw.NVML_DETACH_GPU_REMOVE && link == raw.NVML_PCIE_LINK_KEEP {

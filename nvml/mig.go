@@ -61,14 +61,16 @@ type GPUInstanceProfile struct {
 const opGPUInstanceProfile = "nvmlDeviceGetGpuInstanceProfileInfoV"
 
 // gpuInstanceProfile asks for a profile in the newest way that the library has.
-func gpuInstanceProfile(ask func(*raw.GpuInstanceProfileInfoV2) raw.Return, oldest func(*raw.GpuInstanceProfileInfo) raw.Return) (
+func gpuInstanceProfile(ask func(*raw.GpuInstanceProfileInfoV2) raw.Return,
+	oldest func(*raw.GpuInstanceProfileInfo) raw.Return) (
 	p GPUInstanceProfile, r raw.Return) {
 	v3 := raw.GpuInstanceProfileInfoV3{Version: raw.GpuInstanceProfileInfoV3Version}
 	v2 := raw.GpuInstanceProfileInfoV2{Version: raw.GpuInstanceProfileInfoV2Version}
 	if r = ask(v3.V2()); !lacksVersion(r) {
 		v2 = raw.GpuInstanceProfileInfoV2{Id: v3.Id, SliceCount: v3.SliceCount, InstanceCount: v3.InstanceCount,
 			MultiprocessorCount: v3.MultiprocessorCount, CopyEngineCount: v3.CopyEngineCount, DecoderCount: v3.DecoderCount,
-			EncoderCount: v3.EncoderCount, JpegCount: v3.JpegCount, OfaCount: v3.OfaCount, MemorySizeMB: v3.MemorySizeMB, Name: v3.Name,
+			EncoderCount: v3.EncoderCount, JpegCount: v3.JpegCount, OfaCount: v3.OfaCount, MemorySizeMB: v3.MemorySizeMB,
+			Name:           v3.Name,
 			IsP2pSupported: v3.Capabilities & raw.NVML_GPU_INSTANCE_PROFILE_CAPS_P2P}
 		p.Graphics = v3.Capabilities&raw.NVML_GPU_INSTANCE_PROFILE_CAPS_GFX != 0
 	} else if r = ask(&v2); lacksVersion(r) && oldest != nil {
@@ -91,8 +93,8 @@ func gpuInstanceProfile(ask func(*raw.GpuInstanceProfileInfoV2) raw.Return, olde
 func lacksVersion(r raw.Return) bool { return lacks(r) || r == raw.NVML_ERROR_INVALID_ARGUMENT }
 
 // GPUInstanceProfile returns what a GPU instance of a kind has (nvmlDeviceGetGpuInstanceProfileInfoV, and
-// nvmlDeviceGetGpuInstanceProfileInfo for older drivers). The error matches [ErrNotSupported] if the GPU does not
-// have the kind. Linux only.
+// nvmlDeviceGetGpuInstanceProfileInfo for older drivers). The error matches [ErrNotSupported] if the GPU does not have
+// the kind. Linux only.
 func (d *Device) GPUInstanceProfile(kind GPUInstanceKind) (GPUInstanceProfile, error) {
 	return get(d.obj(), opGPUInstanceProfile, func(l *raw.Library, h uint64) (GPUInstanceProfile, raw.Return) {
 		p, r := gpuInstanceProfile(func(info *raw.GpuInstanceProfileInfoV2) raw.Return {
@@ -106,8 +108,8 @@ func (d *Device) GPUInstanceProfile(kind GPUInstanceKind) (GPUInstanceProfile, e
 }
 
 // GPUInstanceProfiles returns the profiles that the GPU has (nvmlDeviceGetGpuInstanceProfileInfoV, and
-// nvmlDeviceGetGpuInstanceProfileInfo for older drivers). If it has none, the error matches
-// [errors.ErrUnsupported]. Linux only.
+// nvmlDeviceGetGpuInstanceProfileInfo for older drivers). If it has none, the error matches [errors.ErrUnsupported].
+// Linux only.
 func (d *Device) GPUInstanceProfiles() (all []GPUInstanceProfile, err error) {
 	for kind := range GPUInstanceKind(maxGPUInstanceKinds) {
 		p, e := d.GPUInstanceProfile(kind)
@@ -158,8 +160,8 @@ func (d *Device) gpuInstanceProfileByID(id uint32) (GPUInstanceProfile, error) {
 }
 
 // SetMIGMode says whether the GPU is divided into MIG devices (nvmlDeviceSetMigMode). It needs root, and may reset the
-// GPU. If the mode was set, but is not active yet, pending says why: it matches [ErrResetRequired] in a virtual machine,
-// which must restart, and [ErrInUse] if programs use the GPU. Windows can only switch the mode off.
+// GPU. If the mode was set, but is not active yet, pending says why: it matches [ErrResetRequired] in a virtual
+// machine, which must restart, and [ErrInUse] if programs use the GPU. Windows can only switch the mode off.
 func (d *Device) SetMIGMode(on bool) (pending, err error) {
 	const op = "nvmlDeviceSetMigMode"
 	o := d.obj()
@@ -175,7 +177,8 @@ func (d *Device) SetMIGMode(on bool) (pending, err error) {
 }
 
 // GPUInstancePlacements returns the places that a GPU instance of a profile can have
-// (nvmlDeviceGetGpuInstancePossiblePlacements_v2, and nvmlDeviceGetGpuInstancePossiblePlacements for older drivers), also those that are in use. Linux only.
+// (nvmlDeviceGetGpuInstancePossiblePlacements_v2, and nvmlDeviceGetGpuInstancePossiblePlacements for older drivers),
+// also those that are in use. Linux only.
 func (d *Device) GPUInstancePlacements(profile uint32) ([]MIGPlacement, error) {
 	const op = "nvmlDeviceGetGpuInstancePossiblePlacements_v2"
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]MIGPlacement, raw.Return) {
@@ -303,8 +306,8 @@ func (d *Device) GPUInstances(profile uint32) ([]*GPUInstance, error) {
 	return instances, err
 }
 
-// GPUInstance returns the GPU instance with a number (nvmlDeviceGetGpuInstanceById), which
-// [Device.GPUInstanceID] returns for a MIG device. It needs root. Linux only.
+// GPUInstance returns the GPU instance with a number (nvmlDeviceGetGpuInstanceById), which [Device.GPUInstanceID]
+// returns for a MIG device. It needs root. Linux only.
 func (d *Device) GPUInstance(id int) (*GPUInstance, error) {
 	const op = "nvmlDeviceGetGpuInstanceById"
 	o := d.obj()

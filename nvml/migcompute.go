@@ -98,14 +98,15 @@ func computeInstanceProfile(l *raw.Library, g raw.GpuInstance, kind uint32) (p C
 	}
 	p.Kind, p.ID, p.Name = ComputeInstanceKind(kind), v2.Id, text(v2.Name[:])
 	p.Slices, p.MaxInstances, p.Multiprocessors = int(v2.SliceCount), int(v2.InstanceCount), int(v2.MultiprocessorCount)
-	p.CopyEngines, p.Decoders, p.Encoders = int(v2.SharedCopyEngineCount), int(v2.SharedDecoderCount), int(v2.SharedEncoderCount)
+	p.CopyEngines, p.Decoders, p.Encoders = int(v2.SharedCopyEngineCount), int(v2.SharedDecoderCount),
+		int(v2.SharedEncoderCount)
 	p.JPEGDecoders, p.OpticalFlowEngines = int(v2.SharedJpegCount), int(v2.SharedOfaCount)
 	return p, r
 }
 
 // ComputeInstanceProfile returns what a compute instance of a kind has (nvmlGpuInstanceGetComputeInstanceProfileInfoV,
-// and nvmlGpuInstanceGetComputeInstanceProfileInfo for older drivers). The error matches [ErrNotSupported] if the
-// GPU instance does not have the kind. Linux only.
+// and nvmlGpuInstanceGetComputeInstanceProfileInfo for older drivers). The error matches [ErrNotSupported] if the GPU
+// instance does not have the kind. Linux only.
 func (g *GPUInstance) ComputeInstanceProfile(kind ComputeInstanceKind) (ComputeInstanceProfile, error) {
 	return get(g.obj(), opComputeInstanceProfile, func(l *raw.Library, h uint64) (ComputeInstanceProfile, raw.Return) {
 		return computeInstanceProfile(l, raw.GpuInstance(h), uint32(kind))
@@ -113,7 +114,8 @@ func (g *GPUInstance) ComputeInstanceProfile(kind ComputeInstanceKind) (ComputeI
 }
 
 // ComputeInstanceProfiles returns the profiles that the GPU instance has
-// (nvmlGpuInstanceGetComputeInstanceProfileInfoV, and nvmlGpuInstanceGetComputeInstanceProfileInfo for older drivers). Linux only.
+// (nvmlGpuInstanceGetComputeInstanceProfileInfoV, and nvmlGpuInstanceGetComputeInstanceProfileInfo for older drivers).
+// Linux only.
 func (g *GPUInstance) ComputeInstanceProfiles() (all []ComputeInstanceProfile, err error) {
 	for kind := range ComputeInstanceKind(maxComputeInstanceKinds) {
 		p, e := g.ComputeInstanceProfile(kind)
@@ -206,8 +208,8 @@ func (g *GPUInstance) CreateComputeInstanceAt(profile uint32, at MIGPlacement) (
 	return o.computeInstance(i), nil
 }
 
-// ComputeInstances returns the compute instances of a profile (nvmlGpuInstanceGetComputeInstances). profile is the ID of
-// a [ComputeInstanceProfile]. It needs root. Linux only.
+// ComputeInstances returns the compute instances of a profile (nvmlGpuInstanceGetComputeInstances). profile is the ID
+// of a [ComputeInstanceProfile]. It needs root. Linux only.
 func (g *GPUInstance) ComputeInstances(profile uint32) ([]*ComputeInstance, error) {
 	o := g.obj()
 	const op = "nvmlGpuInstanceGetComputeInstances"

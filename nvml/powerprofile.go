@@ -75,7 +75,8 @@ func (d *Device) CurrentPowerProfiles() (PowerProfiles, error) {
 	return get(d.obj(), op, func(l *raw.Library, h uint64) (PowerProfiles, raw.Return) {
 		c := raw.WorkloadPowerProfileCurrentProfiles{Version: raw.WorkloadPowerProfileCurrentProfilesV1Version}
 		r := l.DeviceWorkloadPowerProfileGetCurrentProfiles(raw.Device(h), &c)
-		return PowerProfiles{profiles(c.PerfProfilesMask), profiles(c.RequestedProfilesMask), profiles(c.EnforcedProfilesMask)}, r
+		return PowerProfiles{profiles(c.PerfProfilesMask), profiles(c.RequestedProfilesMask),
+			profiles(c.EnforcedProfilesMask)}, r
 	})
 }
 

@@ -13,7 +13,8 @@ func (d *Device) AccessPRM(request []byte) (result []byte, status uint32, err er
 	const op = "nvmlDeviceReadWritePRM_v1"
 	o := d.obj()
 	if o != nil && (len(request) == 0 || len(request) > raw.NVML_PRM_DATA_MAX_SIZE) {
-		return nil, 0, o.invalid(op, fmt.Sprintf("the request has %d bytes, not 1 to %d", len(request), raw.NVML_PRM_DATA_MAX_SIZE))
+		return nil, 0, o.invalid(op, fmt.Sprintf("the request has %d bytes, not 1 to %d", len(request),
+			raw.NVML_PRM_DATA_MAX_SIZE))
 	}
 	in := raw.PRMTLVV1{DataSize: uint32(len(request))}
 	copy(in.InData()[:], request)

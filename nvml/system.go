@@ -100,7 +100,8 @@ func (l *Library) ExcludedDevices() ([]ExcludedDevice, error) {
 			var d raw.ExcludedDeviceInfo
 			r = info(i, &d)
 			p := &d.PciInfo
-			all = append(all, ExcludedDevice{PCIAddress{p.Domain, p.Bus, p.Device}, p.PciDeviceId, p.PciSubSystemId, UUID(text(d.Uuid[:]))})
+			all = append(all, ExcludedDevice{PCIAddress{p.Domain, p.Bus, p.Device}, p.PciDeviceId, p.PciSubSystemId,
+				UUID(text(d.Uuid[:]))})
 		}
 		return all, r
 	})

@@ -73,7 +73,8 @@ func (g *GPUInstance) VGPUs() ([]*VGPU, error) {
 	const op = "nvmlGpuInstanceGetActiveVgpus"
 	ids, err := get(o, op, func(l *raw.Library, h uint64) ([]raw.VgpuInstance, raw.Return) {
 		return list(func(n *uint32, list []raw.VgpuInstance) raw.Return {
-			info := raw.ActiveVgpuInstanceInfo{Version: raw.ActiveVgpuInstanceInfoV1Version, VgpuCount: *n, VgpuInstances: first(list)}
+			info := raw.ActiveVgpuInstanceInfo{Version: raw.ActiveVgpuInstanceInfoV1Version, VgpuCount: *n,
+				VgpuInstances: first(list)}
 			r := l.GpuInstanceGetActiveVgpus(raw.GpuInstance(h), &info)
 			*n = info.VgpuCount
 			return r
@@ -133,8 +134,8 @@ func (v *VGPU) VMID() (id string, uuid bool, err error) {
 	return i.id, i.uuid, err
 }
 
-// PCI returns the address of the virtual GPU in the virtual machine (nvmlVgpuInstanceGetGpuPciId). It is zero as long as
-// no driver runs there, or the error matches [ErrDriverNotLoaded].
+// PCI returns the address of the virtual GPU in the virtual machine (nvmlVgpuInstanceGetGpuPciId). It is zero as long
+// as no driver runs there, or the error matches [ErrDriverNotLoaded].
 func (v *VGPU) PCI() (PCIAddress, error) {
 	s, err := get(v.obj(), "nvmlVgpuInstanceGetGpuPciId", func(l *raw.Library, h uint64) (string, raw.Return) {
 		return sized(func(b []byte, n *uint32) raw.Return { return l.VgpuInstanceGetGpuPciId(raw.VgpuInstance(h), b, n) })
@@ -145,8 +146,8 @@ func (v *VGPU) PCI() (PCIAddress, error) {
 	return ParsePCIAddress(s)
 }
 
-// GPUInstanceID returns the number of the GPU instance that the virtual GPU is in (nvmlVgpuInstanceGetGpuInstanceId). ok
-// is false if it is in none.
+// GPUInstanceID returns the number of the GPU instance that the virtual GPU is in (nvmlVgpuInstanceGetGpuInstanceId).
+// ok is false if it is in none.
 func (v *VGPU) GPUInstanceID() (id int, ok bool, err error) {
 	const op = "nvmlVgpuInstanceGetGpuInstanceId"
 	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
@@ -165,8 +166,8 @@ func optional(v, none uint64, err error) (int, bool, error) {
 	return int(v), true, nil
 }
 
-// Placement returns the number of the virtual GPU's place on the GPU (nvmlVgpuInstanceGetPlacementId). ok is false if it
-// has none. See [Device.SupportedVGPUPlacements].
+// Placement returns the number of the virtual GPU's place on the GPU (nvmlVgpuInstanceGetPlacementId). ok is false if
+// it has none. See [Device.SupportedVGPUPlacements].
 func (v *VGPU) Placement() (id int, ok bool, err error) {
 	const op = "nvmlVgpuInstanceGetPlacementId"
 	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {

@@ -145,8 +145,8 @@ func (l *Library) VGPUVersions() (supported, allowed VGPUVersions, err error) {
 	return VGPUVersions{uint32(w.a), uint32(w.b)}, VGPUVersions{uint32(w.c), uint32(w.d)}, err
 }
 
-// SetVGPUVersions says which versions of the protocol are allowed (nvmlSetVgpuVersion). They must be supported. It needs
-// root, and that no virtual machine runs. It lasts until the driver is unloaded.
+// SetVGPUVersions says which versions of the protocol are allowed (nvmlSetVgpuVersion). They must be supported. It
+// needs root, and that no virtual machine runs. It lasts until the driver is unloaded.
 func (l *Library) SetVGPUVersions(allowed VGPUVersions) error {
 	w := words{b: uint64(allowed.Min), c: uint64(allowed.Max)}
 	_, err := l.obj().call("nvmlSetVgpuVersion", w, func(l *raw.Library, w words) (words, raw.Return) {

@@ -11,8 +11,8 @@ import (
 type VGPUSchedulerState struct {
 	Engine VGPUEngine
 	Policy VGPUSchedulerPolicy
-	// AdaptiveRoundRobin says whether times that were too long are made up for. It is the default if the driver does not
-	// say it, as those after 580.
+	// AdaptiveRoundRobin says whether times that were too long are made up for. It is the default if the driver does
+	// not say it, as those after 580.
 	AdaptiveRoundRobin VGPUSchedulerARR
 	// AverageFactor is over how many times the adaptive scheduler takes the average, or 0 for another scheduler.
 	AverageFactor int
@@ -65,7 +65,8 @@ type VGPUSchedulerCapabilities struct {
 
 // schedulerState returns a state from one of an older version.
 func schedulerState(engine, policy, arr uint32, params *raw.VgpuSchedulerParams) VGPUSchedulerState {
-	s := VGPUSchedulerState{Engine: VGPUEngine(engine), Policy: VGPUSchedulerPolicy(policy), AdaptiveRoundRobin: VGPUSchedulerARR(arr)}
+	s := VGPUSchedulerState{Engine: VGPUEngine(engine), Policy: VGPUSchedulerPolicy(policy),
+		AdaptiveRoundRobin: VGPUSchedulerARR(arr)}
 	if arr == raw.NVML_VGPU_SCHEDULER_ARR_ENABLE {
 		p := params.VgpuSchedDataWithARR()
 		s.AverageFactor, s.Timeslice = int(p.AvgFactor), time.Duration(p.Timeslice)
@@ -95,7 +96,8 @@ func (s VGPUSchedulerSettings) setParams() (p raw.VgpuSchedulerSetParams) {
 }
 
 // set makes the call of the newest version that the library has, and that can express the settings.
-func (s VGPUSchedulerSettings) set(newer func(*raw.VgpuSchedulerStateV2) raw.Return, older func() raw.Return) raw.Return {
+func (s VGPUSchedulerSettings) set(newer func(*raw.VgpuSchedulerStateV2) raw.Return,
+	older func() raw.Return) raw.Return {
 	if s.Timeslice != 0 || s.AdaptiveRoundRobin == raw.NVML_VGPU_SCHEDULER_ARR_DISABLE {
 		return older() // the newer function does not have these
 	}
@@ -110,7 +112,7 @@ func (s VGPUSchedulerSettings) set(newer func(*raw.VgpuSchedulerStateV2) raw.Ret
 // check returns an error for settings that C cannot have.
 func (s VGPUSchedulerSettings) check(o *object, op string) error {
 	if o != nil && (s.AverageFactor < 0 || s.Frequency < 0 || s.Timeslice < 0 || s.Timeslice > 1<<32-1) {
-		return o.invalid(op, "a number is negative, or the timeslice is longer than 4 seconds: see Device.VGPUSchedulerCapabilities")
+		return o.invalid(op, "a number is negative, or the timeslice is too long: see VGPUSchedulerCapabilities")
 	}
 	return nil
 }
@@ -126,7 +128,8 @@ func (d *Device) VGPUScheduler(engine VGPUEngine) (VGPUSchedulerState, error) {
 		if lacks(r) {
 			var older raw.VgpuSchedulerGetState
 			r = l.DeviceGetVgpuSchedulerState(raw.Device(h), &older)
-			return schedulerState(raw.NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS, older.SchedulerPolicy, older.ArrMode, &older.SchedulerParams), r
+			return schedulerState(raw.NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS, older.SchedulerPolicy, older.ArrMode,
+				&older.SchedulerParams), r
 		}
 		return newState(s), r
 	})
@@ -200,7 +203,8 @@ func (g *GPUInstance) SetVGPUScheduler(s VGPUSchedulerSettings) error {
 // newLog returns a log of the newer version.
 func newLog(l *raw.VgpuSchedulerLogInfoV2) VGPUSchedulerLog {
 	log := VGPUSchedulerLog{VGPUSchedulerState: VGPUSchedulerState{Engine: VGPUEngine(l.EngineId),
-		Policy: VGPUSchedulerPolicy(l.SchedulerPolicy), AverageFactor: int(l.AvgFactor), Timeslice: time.Duration(l.Timeslice)}}
+		Policy: VGPUSchedulerPolicy(l.SchedulerPolicy), AverageFactor: int(l.AvgFactor),
+		Timeslice: time.Duration(l.Timeslice)}}
 	for _, e := range l.LogEntries[:min(int(l.EntriesCount), len(l.LogEntries))] {
 		log.Entries = append(log.Entries, VGPUSchedulerLogEntry{time.Duration(e.Timestamp), time.Duration(e.TimeRunTotal),
 			time.Duration(e.TimeRun), e.SwRunlistId, time.Duration(e.TargetTimeSlice), time.Duration(e.CumulativePreemptionTime),
@@ -214,14 +218,15 @@ func oldLog(s VGPUSchedulerState, entries []raw.VgpuSchedulerLogEntry, n uint32)
 	log := VGPUSchedulerLog{VGPUSchedulerState: s}
 	for _, e := range entries[:min(int(n), len(entries))] {
 		log.Entries = append(log.Entries, VGPUSchedulerLogEntry{time.Duration(e.Timestamp), time.Duration(e.TimeRunTotal),
-			time.Duration(e.TimeRun), e.SwRunlistId, time.Duration(e.TargetTimeSlice), time.Duration(e.CumulativePreemptionTime), 0})
+			time.Duration(e.TimeRun), e.SwRunlistId, time.Duration(e.TargetTimeSlice),
+			time.Duration(e.CumulativePreemptionTime), 0})
 	}
 	return log
 }
 
 // VGPUSchedulerLog returns what the scheduler of an engine has done lately (nvmlDeviceGetVgpuSchedulerLog_v2, and
-// nvmlDeviceGetVgpuSchedulerLog for older drivers). The log has up to 200 entries: a program that wants them all calls it
-// five times a second. Unverified: no driver has confirmed nvmlDeviceGetVgpuSchedulerLog_v2.
+// nvmlDeviceGetVgpuSchedulerLog for older drivers). The log has up to 200 entries: a program that wants them all calls
+// it five times a second. Unverified: no driver has confirmed nvmlDeviceGetVgpuSchedulerLog_v2.
 func (d *Device) VGPUSchedulerLog(engine VGPUEngine) (VGPUSchedulerLog, error) {
 	const op = "nvmlDeviceGetVgpuSchedulerLog_v2"
 	return get(d.obj(), op, func(l *raw.Library, h uint64) (VGPUSchedulerLog, raw.Return) {
@@ -261,9 +266,11 @@ func (d *Device) VGPUSchedulerCapabilities() (VGPUSchedulerCapabilities, error) 
 	return get(d.obj(), op, func(l *raw.Library, h uint64) (VGPUSchedulerCapabilities, raw.Return) {
 		var c raw.VgpuSchedulerCapabilities
 		r := l.DeviceGetVgpuSchedulerCapabilities(raw.Device(h), &c)
-		all := VGPUSchedulerCapabilities{MinTimeslice: time.Duration(c.MinTimeslice), MaxTimeslice: time.Duration(c.MaxTimeslice),
+		all := VGPUSchedulerCapabilities{MinTimeslice: time.Duration(c.MinTimeslice),
+			MaxTimeslice:       time.Duration(c.MaxTimeslice),
 			AdaptiveRoundRobin: truth(c.IsArrModeSupported), MinFrequency: int(c.MinFrequencyForARR),
-			MaxFrequency: int(c.MaxFrequencyForARR), MinAverageFactor: int(c.MinAvgFactorForARR), MaxAverageFactor: int(c.MaxAvgFactorForARR)}
+			MaxFrequency: int(c.MaxFrequencyForARR), MinAverageFactor: int(c.MinAvgFactorForARR),
+			MaxAverageFactor: int(c.MaxAvgFactorForARR)}
 		for _, p := range c.SupportedSchedulers {
 			if p != raw.NVML_VGPU_SCHEDULER_POLICY_UNKNOWN {
 				all.Policies = append(all.Policies, VGPUSchedulerPolicy(p))

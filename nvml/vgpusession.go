@@ -53,7 +53,8 @@ func (v *VGPU) AccountingStats(pid uint32) (AccountingStats, error) {
 	return get(v.obj(), op, func(l *raw.Library, h uint64) (AccountingStats, raw.Return) {
 		var s raw.AccountingStats
 		r := l.VgpuInstanceGetAccountingStats(raw.VgpuInstance(h), pid, &s)
-		a := AccountingStats{Start: sinceEpoch(s.StartTime), Time: time.Duration(s.Time) * time.Millisecond, Running: truth(s.IsRunning)}
+		a := AccountingStats{Start: sinceEpoch(s.StartTime), Time: time.Duration(s.Time) * time.Millisecond,
+			Running: truth(s.IsRunning)}
 		if s.MaxMemoryUsage != 1<<64-1 {
 			a.MaxMemory = s.MaxMemoryUsage
 		}

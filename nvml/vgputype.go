@@ -167,7 +167,8 @@ func placements(n uint32, f func(n *uint32, ids []uint32, size *uint32) raw.Retu
 
 // placementList makes one call for the places of a type on a GPU. Older libraries know only the older struct, which has
 // the same members at its begin.
-func placementList(n *uint32, ids []uint32, size *uint32, mode uint32, f func(*raw.VgpuPlacementList) raw.Return) raw.Return {
+func placementList(n *uint32, ids []uint32, size *uint32, mode uint32,
+	f func(*raw.VgpuPlacementList) raw.Return) raw.Return {
 	for _, version := range []uint32{raw.VgpuPlacementListV2Version, raw.VgpuPlacementListV1Version} {
 		p := raw.VgpuPlacementList{Version: version, Count: *n, PlacementIds: first(ids), Mode: mode}
 		r := f(&p)
@@ -192,7 +193,10 @@ func (d *Device) typePlacements(op string, t *VGPUType, mode uint32,
 		var room uint32
 		l.VgpuTypeGetMaxInstances(raw.Device(h), id, &room)
 		return placements(room, func(n *uint32, ids []uint32, size *uint32) raw.Return {
-			return placementList(n, ids, size, mode, func(p *raw.VgpuPlacementList) raw.Return { return f(l, raw.Device(h), id, p) })
+			return placementList(n, ids, size, mode, func(p *raw.VgpuPlacementList) raw.Return {
+				return f(l, raw.Device(h), id,
+					p)
+			})
 		})
 	})
 }
@@ -204,7 +208,8 @@ func (d *Device) SupportedVGPUPlacements(t *VGPUType, homogeneous bool) (VGPUPla
 	if homogeneous {
 		mode = raw.NVML_VGPU_PGPU_HOMOGENEOUS_MODE
 	}
-	return d.typePlacements("nvmlDeviceGetVgpuTypeSupportedPlacements", t, mode, (*raw.Library).DeviceGetVgpuTypeSupportedPlacements)
+	return d.typePlacements("nvmlDeviceGetVgpuTypeSupportedPlacements", t, mode,
+		(*raw.Library).DeviceGetVgpuTypeSupportedPlacements)
 }
 
 // CreatableVGPUPlacements returns the places of a type on the GPU that are free now

@@ -81,7 +81,8 @@ func (d *Device) VGPUUtilization(since time.Time) ([]VGPUUtilization, error) {
 		}
 		for _, u := range all {
 			used = append(used, VGPUUtilization{o.vgpu(u.VgpuInstance), sinceEpoch(u.TimeStamp), share(kind, u.SmUtil),
-				share(kind, u.MemUtil), share(kind, u.EncUtil), share(kind, u.DecUtil), share(kind, u.JpgUtil), share(kind, u.OfaUtil)})
+				share(kind, u.MemUtil), share(kind, u.EncUtil), share(kind, u.DecUtil), share(kind, u.JpgUtil), share(kind,
+					u.OfaUtil)})
 		}
 		return used, emptyIfNone(r)
 	})
@@ -110,12 +111,15 @@ func (d *Device) VGPUProcessUtilization(since time.Time) ([]VGPUProcessUtilizati
 			})
 			for _, u := range older {
 				all = append(all, raw.VgpuProcessUtilizationInfoV1{ProcessName: u.ProcessName, TimeStamp: u.TimeStamp,
-					VgpuInstance: u.VgpuInstance, Pid: u.Pid, SmUtil: u.SmUtil, MemUtil: u.MemUtil, EncUtil: u.EncUtil, DecUtil: u.DecUtil})
+					VgpuInstance: u.VgpuInstance, Pid: u.Pid, SmUtil: u.SmUtil, MemUtil: u.MemUtil, EncUtil: u.EncUtil,
+					DecUtil: u.DecUtil})
 			}
 		}
 		for _, u := range all {
-			used = append(used, VGPUProcessUtilization{o.vgpu(u.VgpuInstance), u.Pid, text(u.ProcessName[:]), sinceEpoch(u.TimeStamp),
-				Percent(u.SmUtil), Percent(u.MemUtil), Percent(u.EncUtil), Percent(u.DecUtil), Percent(u.JpgUtil), Percent(u.OfaUtil)})
+			used = append(used, VGPUProcessUtilization{o.vgpu(u.VgpuInstance), u.Pid, text(u.ProcessName[:]),
+				sinceEpoch(u.TimeStamp),
+				Percent(u.SmUtil), Percent(u.MemUtil), Percent(u.EncUtil), Percent(u.DecUtil), Percent(u.JpgUtil),
+				Percent(u.OfaUtil)})
 		}
 		return used, emptyIfNone(r)
 	})
@@ -132,8 +136,8 @@ type VGPULicense struct {
 }
 
 // License returns whether the virtual GPU has a license, and until when (nvmlVgpuInstanceGetLicenseInfo_v2, and
-// nvmlVgpuInstanceGetLicenseInfo for older drivers). The error matches [ErrDriverNotLoaded] as long as no driver runs in
-// the virtual machine.
+// nvmlVgpuInstanceGetLicenseInfo for older drivers). The error matches [ErrDriverNotLoaded] as long as no driver runs
+// in the virtual machine.
 func (v *VGPU) License() (VGPULicense, error) {
 	return get(v.obj(), "nvmlVgpuInstanceGetLicenseInfo_v2", func(l *raw.Library, h uint64) (VGPULicense, raw.Return) {
 		var i raw.VgpuLicenseInfo
@@ -145,7 +149,8 @@ func (v *VGPU) License() (VGPULicense, error) {
 		license := VGPULicense{Licensed: i.IsLicensed != 0, State: VGPULicenseState(i.CurrentState),
 			ExpiryStatus: LicenseExpiryStatus(e.Status)}
 		if e.Status == raw.NVML_GRID_LICENSE_EXPIRY_VALID {
-			license.Expiry = time.Date(int(e.Year), time.Month(e.Month), int(e.Day), int(e.Hour), int(e.Min), int(e.Sec), 0, time.UTC)
+			license.Expiry = time.Date(int(e.Year), time.Month(e.Month), int(e.Day), int(e.Hour), int(e.Min), int(e.Sec), 0,
+				time.UTC)
 		}
 		return license, r
 	})
