@@ -47,8 +47,8 @@ func (l *Library) Draining(gpu PCIAddress) (bool, error) {
 // become invalid: find them again. It needs root. Linux only.
 func (l *Library) RemoveGPU(gpu PCIAddress, state DetachState, link PCIeLinkState) error {
 	const op = "nvmlDeviceRemoveGpu_v2"
-	_, err := l.obj().call(op, gpu.words(uint64(state)<<32|uint64(link)), func(l *raw.Library, w words) (words,
-		raw.Return) {
+	w := gpu.words(uint64(state)<<32 | uint64(link))
+	_, err := l.obj().call(op, w, func(l *raw.Library, w words) (words, raw.Return) {
 		state, link := raw.DetachGpuState(w.d>>32), raw.PcieLinkState(w.d)
 		r := l.DeviceRemoveGpuV2(pciInfo(w), state, link)
 		if lacks(r) && state == raw.NVML_DETACH_GPU_REMOVE && link == raw.NVML_PCIE_LINK_KEEP {

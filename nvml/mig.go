@@ -70,8 +70,7 @@ func gpuInstanceProfile(ask func(*raw.GpuInstanceProfileInfoV2) raw.Return,
 		v2 = raw.GpuInstanceProfileInfoV2{Id: v3.Id, SliceCount: v3.SliceCount, InstanceCount: v3.InstanceCount,
 			MultiprocessorCount: v3.MultiprocessorCount, CopyEngineCount: v3.CopyEngineCount, DecoderCount: v3.DecoderCount,
 			EncoderCount: v3.EncoderCount, JpegCount: v3.JpegCount, OfaCount: v3.OfaCount, MemorySizeMB: v3.MemorySizeMB,
-			Name:           v3.Name,
-			IsP2pSupported: v3.Capabilities & raw.NVML_GPU_INSTANCE_PROFILE_CAPS_P2P}
+			Name: v3.Name, IsP2pSupported: v3.Capabilities & raw.NVML_GPU_INSTANCE_PROFILE_CAPS_P2P}
 		p.Graphics = v3.Capabilities&raw.NVML_GPU_INSTANCE_PROFILE_CAPS_GFX != 0
 	} else if r = ask(&v2); lacksVersion(r) && oldest != nil {
 		var v1 raw.GpuInstanceProfileInfo

@@ -47,8 +47,7 @@ func (d *Device) SetPowerSmoothingParameter(profile int, p PowerSmoothingParamet
 	w := words{b: uint64(profile), c: uint64(p), d: math.Float64bits(value)}
 	_, err := o.call(op, w, func(l *raw.Library, w words) (words, raw.Return) {
 		p := raw.PowerSmoothingProfile{Version: raw.PowerSmoothingProfileV1Version, ProfileId: uint32(w.b),
-			ParamId: uint32(w.c),
-			Value:   math.Float64frombits(w.d)}
+			ParamId: uint32(w.c), Value: math.Float64frombits(w.d)}
 		return words{}, l.DevicePowerSmoothingUpdatePresetProfileParam(raw.Device(w.a), &p)
 	})
 	return err

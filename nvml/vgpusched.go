@@ -266,11 +266,15 @@ func (d *Device) VGPUSchedulerCapabilities() (VGPUSchedulerCapabilities, error) 
 	return get(d.obj(), op, func(l *raw.Library, h uint64) (VGPUSchedulerCapabilities, raw.Return) {
 		var c raw.VgpuSchedulerCapabilities
 		r := l.DeviceGetVgpuSchedulerCapabilities(raw.Device(h), &c)
-		all := VGPUSchedulerCapabilities{MinTimeslice: time.Duration(c.MinTimeslice),
+		all := VGPUSchedulerCapabilities{
+			MinTimeslice:       time.Duration(c.MinTimeslice),
 			MaxTimeslice:       time.Duration(c.MaxTimeslice),
-			AdaptiveRoundRobin: truth(c.IsArrModeSupported), MinFrequency: int(c.MinFrequencyForARR),
-			MaxFrequency: int(c.MaxFrequencyForARR), MinAverageFactor: int(c.MinAvgFactorForARR),
-			MaxAverageFactor: int(c.MaxAvgFactorForARR)}
+			AdaptiveRoundRobin: truth(c.IsArrModeSupported),
+			MinFrequency:       int(c.MinFrequencyForARR),
+			MaxFrequency:       int(c.MaxFrequencyForARR),
+			MinAverageFactor:   int(c.MinAvgFactorForARR),
+			MaxAverageFactor:   int(c.MaxAvgFactorForARR),
+		}
 		for _, p := range c.SupportedSchedulers {
 			if p != raw.NVML_VGPU_SCHEDULER_POLICY_UNKNOWN {
 				all.Policies = append(all.Policies, VGPUSchedulerPolicy(p))

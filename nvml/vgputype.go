@@ -194,8 +194,7 @@ func (d *Device) typePlacements(op string, t *VGPUType, mode uint32,
 		l.VgpuTypeGetMaxInstances(raw.Device(h), id, &room)
 		return placements(room, func(n *uint32, ids []uint32, size *uint32) raw.Return {
 			return placementList(n, ids, size, mode, func(p *raw.VgpuPlacementList) raw.Return {
-				return f(l, raw.Device(h), id,
-					p)
+				return f(l, raw.Device(h), id, p)
 			})
 		})
 	})

@@ -80,9 +80,9 @@ func (d *Device) VGPUUtilization(since time.Time) ([]VGPUUtilization, error) {
 			}
 		}
 		for _, u := range all {
-			used = append(used, VGPUUtilization{o.vgpu(u.VgpuInstance), sinceEpoch(u.TimeStamp), share(kind, u.SmUtil),
-				share(kind, u.MemUtil), share(kind, u.EncUtil), share(kind, u.DecUtil), share(kind, u.JpgUtil), share(kind,
-					u.OfaUtil)})
+			of := func(v raw.Value) Percent { return share(kind, v) }
+			used = append(used, VGPUUtilization{o.vgpu(u.VgpuInstance), sinceEpoch(u.TimeStamp), of(u.SmUtil), of(u.MemUtil),
+				of(u.EncUtil), of(u.DecUtil), of(u.JpgUtil), of(u.OfaUtil)})
 		}
 		return used, emptyIfNone(r)
 	})
@@ -117,9 +117,8 @@ func (d *Device) VGPUProcessUtilization(since time.Time) ([]VGPUProcessUtilizati
 		}
 		for _, u := range all {
 			used = append(used, VGPUProcessUtilization{o.vgpu(u.VgpuInstance), u.Pid, text(u.ProcessName[:]),
-				sinceEpoch(u.TimeStamp),
-				Percent(u.SmUtil), Percent(u.MemUtil), Percent(u.EncUtil), Percent(u.DecUtil), Percent(u.JpgUtil),
-				Percent(u.OfaUtil)})
+				sinceEpoch(u.TimeStamp), Percent(u.SmUtil), Percent(u.MemUtil), Percent(u.EncUtil), Percent(u.DecUtil),
+				Percent(u.JpgUtil), Percent(u.OfaUtil)})
 		}
 		return used, emptyIfNone(r)
 	})
