@@ -42,7 +42,9 @@ func (f *vgpuFake) VgpuInstanceGetVmID(v raw.VgpuInstance, b []byte, kind *raw.V
 	return fill(b, "c471c7f2")
 }
 
-func (f *vgpuFake) VgpuInstanceGetUUID(v raw.VgpuInstance, b []byte) raw.Return { return fill(b, "uuid") }
+func (f *vgpuFake) VgpuInstanceGetUUID(v raw.VgpuInstance, b []byte) raw.Return {
+	return fill(b, "uuid")
+}
 
 func (f *vgpuFake) VgpuInstanceGetGpuPciId(v raw.VgpuInstance, b []byte, n *uint32) raw.Return {
 	if v == 8 {

@@ -39,10 +39,11 @@ type VGPUVersions struct{ Min, Max uint32 }
 
 // ParseVGPUMetadata returns the metadata of a virtual GPU whose Data was kept. It does not keep data.
 func ParseVGPUMetadata(data []byte) (VGPUMetadata, error) {
-	data = append([]byte(nil), data...)
+	n := len(data)
+	data = padded(data, binary.Size(raw.VgpuMetadata{}))
 	m := raw.At[raw.VgpuMetadata](data)
-	if m == nil || !holds(data, binary.Size(m), len(m.OpaqueData), m.OpaqueDataSize) {
-		return VGPUMetadata{}, tooShort("ParseVGPUMetadata", len(data))
+	if !holds(n, binary.Size(m)-len(m.OpaqueData), m.OpaqueDataSize) {
+		return VGPUMetadata{}, tooShort("ParseVGPUMetadata", n)
 	}
 	return VGPUMetadata{m.Revision, m.GuestInfoState == raw.NVML_VGPU_INSTANCE_GUEST_INFO_STATE_INITIALIZED,
 		text(m.GuestDriverVersion[:]), text(m.HostDriverVersion[:]),
@@ -51,20 +52,27 @@ func ParseVGPUMetadata(data []byte) (VGPUMetadata, error) {
 
 // ParseVGPUHostMetadata returns the metadata of a GPU whose Data was kept. It does not keep data.
 func ParseVGPUHostMetadata(data []byte) (VGPUHostMetadata, error) {
-	data = append([]byte(nil), data...)
+	n := len(data)
+	data = padded(data, binary.Size(raw.VgpuPgpuMetadata{}))
 	m := raw.At[raw.VgpuPgpuMetadata](data)
-	if m == nil || !holds(data, binary.Size(m), len(m.OpaqueData), m.OpaqueDataSize) {
-		return VGPUHostMetadata{}, tooShort("ParseVGPUHostMetadata", len(data))
+	if !holds(n, binary.Size(m)-len(m.OpaqueData), m.OpaqueDataSize) {
+		return VGPUHostMetadata{}, tooShort("ParseVGPUHostMetadata", n)
 	}
 	return VGPUHostMetadata{m.Revision, text(m.HostDriverVersion[:]),
 		m.PgpuVirtualizationCaps&raw.NVML_VGPU_PGPU_VIRTUALIZATION_CAP_MIGRATION_YES != 0,
 		VGPUVersions{m.HostSupportedVgpuRange.MinVersion, m.HostSupportedVgpuRange.MaxVersion}, data}, nil
 }
 
-// holds reports whether data has all of the opaque data at the end of its struct: C would read behind it otherwise.
-func holds(data []byte, size, declared int, opaque uint32) bool {
-	return uint64(len(data)) >= uint64(size-declared)+uint64(opaque)
+// padded returns a copy that is at least as long as a struct. The struct declares some of its opaque data, also if it has
+// less.
+func padded(data []byte, size int) []byte {
+	all := make([]byte, max(len(data), size))
+	copy(all, data)
+	return all
 }
+
+// holds reports whether n bytes have all of the opaque data, which begins at a place: C would read behind it otherwise.
+func holds(n, at int, opaque uint32) bool { return n >= at && uint64(n-at) >= uint64(opaque) }
 
 func tooShort(op string, n int) error {
 	return &Error{Op: op, Err: ErrInvalidArgument, Detail: fmt.Sprintf("%d bytes are no metadata, or not all of it", n)}

@@ -40,7 +40,9 @@ func (f *typeFake) VgpuTypeGetName(id raw.VgpuTypeId, b []byte, n *uint32) raw.R
 	return fill(b, strings.Repeat("n", 100))
 }
 
-func (f *typeFake) VgpuTypeGetClass(id raw.VgpuTypeId, b []byte, n *uint32) raw.Return { return fill(b, "Compute") }
+func (f *typeFake) VgpuTypeGetClass(id raw.VgpuTypeId, b []byte, n *uint32) raw.Return {
+	return fill(b, "Compute")
+}
 
 func (f *typeFake) VgpuTypeGetGpuInstanceProfileId(id raw.VgpuTypeId, profile *uint32) raw.Return {
 	if *profile = 9; id == 471 {
