@@ -1387,3 +1387,13 @@ func (d *Device) GPUInstanceCapacity(profile uint32) (int, error) {
 	})
 	return int(w.a), err
 }
+
+// MaxVGPUs returns how many virtual GPUs of a type the GPU can have (nvmlVgpuTypeGetMaxInstances).
+func (d *Device) MaxVGPUs(t *VGPUType) (int, error) {
+	w, err := d.obj().call("nvmlVgpuTypeGetMaxInstances", words{b: uint64(raw.VgpuTypeId(t.Handle()))}, func(l *raw.Library, w words) (words, raw.Return) {
+		var vgpuInstanceCount uint32
+		r := l.VgpuTypeGetMaxInstances(raw.Device(w.a), raw.VgpuTypeId(w.b), &vgpuInstanceCount)
+		return words{a: uint64(vgpuInstanceCount)}, r
+	})
+	return int(w.a), err
+}

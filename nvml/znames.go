@@ -156,9 +156,9 @@ const (
 	GPMSMOccupancy               GPMMetric = raw.NVML_GPM_METRIC_SM_OCCUPANCY
 	GPMIntegerUtilization        GPMMetric = raw.NVML_GPM_METRIC_INTEGER_UTIL
 	GPMAnyTensorUtilization      GPMMetric = raw.NVML_GPM_METRIC_ANY_TENSOR_UTIL
-	GPMDfmaTensorUtilization     GPMMetric = raw.NVML_GPM_METRIC_DFMA_TENSOR_UTIL
-	GPMHmmaTensorUtilization     GPMMetric = raw.NVML_GPM_METRIC_HMMA_TENSOR_UTIL
-	GPMImmaTensorUtilization     GPMMetric = raw.NVML_GPM_METRIC_IMMA_TENSOR_UTIL
+	GPMDFMATensorUtilization     GPMMetric = raw.NVML_GPM_METRIC_DFMA_TENSOR_UTIL
+	GPMHMMATensorUtilization     GPMMetric = raw.NVML_GPM_METRIC_HMMA_TENSOR_UTIL
+	GPMIMMATensorUtilization     GPMMetric = raw.NVML_GPM_METRIC_IMMA_TENSOR_UTIL
 	GPMDRAMBandwidthUtilization  GPMMetric = raw.NVML_GPM_METRIC_DRAM_BW_UTIL
 	GPMFP64Utilization           GPMMetric = raw.NVML_GPM_METRIC_FP64_UTIL
 	GPMFP32Utilization           GPMMetric = raw.NVML_GPM_METRIC_FP32_UTIL
@@ -394,7 +394,7 @@ const (
 	VirtualizationPassthrough VirtualizationMode = raw.NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH
 	VirtualizationVGPU        VirtualizationMode = raw.NVML_GPU_VIRTUALIZATION_MODE_VGPU
 	VirtualizationHostVGPU    VirtualizationMode = raw.NVML_GPU_VIRTUALIZATION_MODE_HOST_VGPU
-	VirtualizationHostVsga    VirtualizationMode = raw.NVML_GPU_VIRTUALIZATION_MODE_HOST_VSGA
+	VirtualizationHostVSGA    VirtualizationMode = raw.NVML_GPU_VIRTUALIZATION_MODE_HOST_VSGA
 )
 
 // HostVGPUMode says how a GPU gives virtual GPUs to virtual machines.
@@ -402,8 +402,8 @@ type HostVGPUMode = raw.HostVgpuMode
 
 // The values of HostVGPUMode.
 const (
-	HostVGPUNonSriov HostVGPUMode = raw.NVML_HOST_VGPU_MODE_NON_SRIOV
-	HostVGPUSriov    HostVGPUMode = raw.NVML_HOST_VGPU_MODE_SRIOV
+	HostVGPUNonSRIOV HostVGPUMode = raw.NVML_HOST_VGPU_MODE_NON_SRIOV
+	HostVGPUSRIOV    HostVGPUMode = raw.NVML_HOST_VGPU_MODE_SRIOV
 )
 
 // InfoROMObject is a part of the InfoROM of a GPU.
@@ -618,7 +618,7 @@ type VGPUCapability = raw.VgpuCapability
 // The values of VGPUCapability.
 const (
 	VGPUNVLinkP2P          VGPUCapability = raw.NVML_VGPU_CAP_NVLINK_P2P
-	VGPUGpudirect          VGPUCapability = raw.NVML_VGPU_CAP_GPUDIRECT
+	VGPUGPUDirect          VGPUCapability = raw.NVML_VGPU_CAP_GPUDIRECT
 	VGPUMultiVGPUExclusive VGPUCapability = raw.NVML_VGPU_CAP_MULTI_VGPU_EXCLUSIVE
 	VGPUExclusiveType      VGPUCapability = raw.NVML_VGPU_CAP_EXCLUSIVE_TYPE
 	VGPUExclusiveSize      VGPUCapability = raw.NVML_VGPU_CAP_EXCLUSIVE_SIZE
@@ -912,18 +912,18 @@ const (
 	FieldPowerSmoothingEnabled                                   FieldID = raw.NVML_FI_PWR_SMOOTHING_ENABLED
 	FieldPowerSmoothingPrivLvl                                   FieldID = raw.NVML_FI_PWR_SMOOTHING_PRIV_LVL
 	FieldPowerSmoothingImmRampDownEnabled                        FieldID = raw.NVML_FI_PWR_SMOOTHING_IMM_RAMP_DOWN_ENABLED
-	FieldPowerSmoothingAppliedTmpCeil                            FieldID = raw.NVML_FI_PWR_SMOOTHING_APPLIED_TMP_CEIL
-	FieldPowerSmoothingAppliedTmpFloor                           FieldID = raw.NVML_FI_PWR_SMOOTHING_APPLIED_TMP_FLOOR
-	FieldPowerSmoothingMaxPercentTmpFloorSetting                 FieldID = raw.NVML_FI_PWR_SMOOTHING_MAX_PERCENT_TMP_FLOOR_SETTING
-	FieldPowerSmoothingMinPercentTmpFloorSetting                 FieldID = raw.NVML_FI_PWR_SMOOTHING_MIN_PERCENT_TMP_FLOOR_SETTING
+	FieldPowerSmoothingAppliedTMPCeil                            FieldID = raw.NVML_FI_PWR_SMOOTHING_APPLIED_TMP_CEIL
+	FieldPowerSmoothingAppliedTMPFloor                           FieldID = raw.NVML_FI_PWR_SMOOTHING_APPLIED_TMP_FLOOR
+	FieldPowerSmoothingMaxPercentTMPFloorSetting                 FieldID = raw.NVML_FI_PWR_SMOOTHING_MAX_PERCENT_TMP_FLOOR_SETTING
+	FieldPowerSmoothingMinPercentTMPFloorSetting                 FieldID = raw.NVML_FI_PWR_SMOOTHING_MIN_PERCENT_TMP_FLOOR_SETTING
 	FieldPowerSmoothingHardwareCircuitryPercentLifetimeRemaining FieldID = raw.NVML_FI_PWR_SMOOTHING_HW_CIRCUITRY_PERCENT_LIFETIME_REMAINING
 	FieldPowerSmoothingMaxNumPresetProfiles                      FieldID = raw.NVML_FI_PWR_SMOOTHING_MAX_NUM_PRESET_PROFILES
-	FieldPowerSmoothingProfilePercentTmpFloor                    FieldID = raw.NVML_FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR
+	FieldPowerSmoothingProfilePercentTMPFloor                    FieldID = raw.NVML_FI_PWR_SMOOTHING_PROFILE_PERCENT_TMP_FLOOR
 	FieldPowerSmoothingProfileRampUpRate                         FieldID = raw.NVML_FI_PWR_SMOOTHING_PROFILE_RAMP_UP_RATE
 	FieldPowerSmoothingProfileRampDownRate                       FieldID = raw.NVML_FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_RATE
 	FieldPowerSmoothingProfileRampDownHystVal                    FieldID = raw.NVML_FI_PWR_SMOOTHING_PROFILE_RAMP_DOWN_HYST_VAL
 	FieldPowerSmoothingActivePresetProfile                       FieldID = raw.NVML_FI_PWR_SMOOTHING_ACTIVE_PRESET_PROFILE
-	FieldPowerSmoothingAdminOverridePercentTmpFloor              FieldID = raw.NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_PERCENT_TMP_FLOOR
+	FieldPowerSmoothingAdminOverridePercentTMPFloor              FieldID = raw.NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_PERCENT_TMP_FLOOR
 	FieldPowerSmoothingAdminOverrideRampUpRate                   FieldID = raw.NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_UP_RATE
 	FieldPowerSmoothingAdminOverrideRampDownRate                 FieldID = raw.NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_RATE
 	FieldPowerSmoothingAdminOverrideRampDownHystVal              FieldID = raw.NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL
@@ -934,4 +934,159 @@ const (
 	FieldClocksEventReasonHardwarePowerBrakeSlowdown             FieldID = raw.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN
 	FieldPowerSyncBalancingFreq                                  FieldID = raw.NVML_FI_DEV_POWER_SYNC_BALANCING_FREQ
 	FieldPowerSyncBalancingAf                                    FieldID = raw.NVML_FI_DEV_POWER_SYNC_BALANCING_AF
+)
+
+// VGPUSchedulerPolicy says how an engine is shared among virtual GPUs.
+type VGPUSchedulerPolicy uint32
+
+// The values of VGPUSchedulerPolicy.
+const (
+	VGPUSchedulerUnknown    VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_UNKNOWN
+	VGPUSchedulerBestEffort VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_BEST_EFFORT
+	VGPUSchedulerEqualShare VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_EQUAL_SHARE
+	VGPUSchedulerFixedShare VGPUSchedulerPolicy = raw.NVML_VGPU_SCHEDULER_POLICY_FIXED_SHARE
+)
+
+// VGPUSchedulerARR says whether a scheduler makes up for times that were too long, which is adaptive round robin.
+type VGPUSchedulerARR uint32
+
+// The values of VGPUSchedulerARR.
+const (
+	VGPUSchedulerARRDefault VGPUSchedulerARR = raw.NVML_VGPU_SCHEDULER_ARR_DEFAULT
+	VGPUSchedulerARRDisable VGPUSchedulerARR = raw.NVML_VGPU_SCHEDULER_ARR_DISABLE
+	VGPUSchedulerARREnable  VGPUSchedulerARR = raw.NVML_VGPU_SCHEDULER_ARR_ENABLE
+)
+
+// VGPUEngine is an engine of a GPU that virtual GPUs share.
+type VGPUEngine uint32
+
+// The values of VGPUEngine.
+const (
+	VGPUEngineGraphics VGPUEngine = raw.NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS
+)
+
+// VGPUCompatibilityLimit says what keeps a virtual GPU from moving to a GPU.
+type VGPUCompatibilityLimit = raw.VgpuPgpuCompatibilityLimitCode
+
+// The values of VGPUCompatibilityLimit.
+const (
+	VGPULimitNone        VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_NONE
+	VGPULimitHostDriver  VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_HOST_DRIVER
+	VGPULimitGuestDriver VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_GUEST_DRIVER
+	VGPULimitGPU         VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_GPU
+	VGPULimitOther       VGPUCompatibilityLimit = raw.NVML_VGPU_COMPATIBILITY_LIMIT_OTHER
+)
+
+// VGPULicenseState says how far a virtual GPU is with its license.
+type VGPULicenseState uint32
+
+// The values of VGPULicenseState.
+const (
+	VGPULicenseUnknown                VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNKNOWN
+	VGPULicenseUninitialized          VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNINITIALIZED
+	VGPULicenseUnlicensedUnrestricted VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED_UNRESTRICTED
+	VGPULicenseUnlicensedRestricted   VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED_RESTRICTED
+	VGPULicenseUnlicensed             VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED
+	VGPULicenseLicensed               VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_LICENSED
+)
+
+// FBCSessionType says where a capture of a screen goes.
+type FBCSessionType = raw.FBCSessionType
+
+// The values of FBCSessionType.
+const (
+	FBCUnknown FBCSessionType = raw.NVML_FBC_SESSION_TYPE_UNKNOWN
+	FBCTosys   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_TOSYS
+	FBCCuda    FBCSessionType = raw.NVML_FBC_SESSION_TYPE_CUDA
+	FBCVid     FBCSessionType = raw.NVML_FBC_SESSION_TYPE_VID
+	FBCHwenc   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_HWENC
+)
+
+// FBCFlags says how a screen is captured. It is a sum of bits.
+type FBCFlags uint32
+
+// The values of FBCFlags.
+const (
+	FBCFlagDiffmapEnabled           FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED
+	FBCFlagClassificationmapEnabled FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED
+	FBCFlagCaptureWithWaitNoWait    FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT
+	FBCFlagCaptureWithWaitInfinite  FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE
+	FBCFlagCaptureWithWaitTimeout   FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT
+)
+
+// LicenseExpiryStatus says what kind of end a license has.
+type LicenseExpiryStatus uint8
+
+// The values of LicenseExpiryStatus.
+const (
+	LicenseExpiryNotAvailable  LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE
+	LicenseExpiryInvalid       LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_INVALID
+	LicenseExpiryValid         LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_VALID
+	LicenseExpiryNotApplicable LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_APPLICABLE
+	LicenseExpiryPermanent     LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_PERMANENT
+)
+
+// ConfidentialCPU is how a processor keeps the memory of virtual machines secret.
+type ConfidentialCPU uint32
+
+// The values of ConfidentialCPU.
+const (
+	ConfidentialCPUNone       ConfidentialCPU = raw.NVML_CC_SYSTEM_CPU_CAPS_NONE
+	ConfidentialCPUAMDSEV     ConfidentialCPU = raw.NVML_CC_SYSTEM_CPU_CAPS_AMD_SEV
+	ConfidentialCPUIntelTDX   ConfidentialCPU = raw.NVML_CC_SYSTEM_CPU_CAPS_INTEL_TDX
+	ConfidentialCPUAMDSEVSNP  ConfidentialCPU = raw.NVML_CC_SYSTEM_CPU_CAPS_AMD_SEV_SNP
+	ConfidentialCPUAMDSNPVTOM ConfidentialCPU = raw.NVML_CC_SYSTEM_CPU_CAPS_AMD_SNP_VTOM
+)
+
+// ConfidentialEnvironment is an environment of confidential computing.
+type ConfidentialEnvironment uint32
+
+// The values of ConfidentialEnvironment.
+const (
+	ConfidentialUnavailable ConfidentialEnvironment = raw.NVML_CC_SYSTEM_ENVIRONMENT_UNAVAILABLE
+	ConfidentialSimulation  ConfidentialEnvironment = raw.NVML_CC_SYSTEM_ENVIRONMENT_SIM
+	ConfidentialProduction  ConfidentialEnvironment = raw.NVML_CC_SYSTEM_ENVIRONMENT_PROD
+)
+
+// ConfidentialMultiGPU says how several GPUs work together in confidential computing.
+type ConfidentialMultiGPU uint32
+
+// The values of ConfidentialMultiGPU.
+const (
+	ConfidentialMultiGPUNone          ConfidentialMultiGPU = raw.NVML_CC_SYSTEM_MULTIGPU_NONE
+	ConfidentialMultiGPUProtectedPCIe ConfidentialMultiGPU = raw.NVML_CC_SYSTEM_MULTIGPU_PROTECTED_PCIE
+	ConfidentialMultiGPUNVLE          ConfidentialMultiGPU = raw.NVML_CC_SYSTEM_MULTIGPU_NVLE
+)
+
+// PowerProfile is a kind of work that a GPU divides its power for.
+type PowerProfile = raw.PowerProfileType
+
+// The values of PowerProfile.
+const (
+	PowerProfileMaxP         PowerProfile = raw.NVML_POWER_PROFILE_MAX_P
+	PowerProfileMaxQ         PowerProfile = raw.NVML_POWER_PROFILE_MAX_Q
+	PowerProfileCompute      PowerProfile = raw.NVML_POWER_PROFILE_COMPUTE
+	PowerProfileMemoryBound  PowerProfile = raw.NVML_POWER_PROFILE_MEMORY_BOUND
+	PowerProfileNetwork      PowerProfile = raw.NVML_POWER_PROFILE_NETWORK
+	PowerProfileBalanced     PowerProfile = raw.NVML_POWER_PROFILE_BALANCED
+	PowerProfileLLMInference PowerProfile = raw.NVML_POWER_PROFILE_LLM_INFERENCE
+	PowerProfileLLMTraining  PowerProfile = raw.NVML_POWER_PROFILE_LLM_TRAINING
+	PowerProfileRBM          PowerProfile = raw.NVML_POWER_PROFILE_RBM
+	PowerProfileDCPCIe       PowerProfile = raw.NVML_POWER_PROFILE_DCPCIE
+	PowerProfileHMMASparse   PowerProfile = raw.NVML_POWER_PROFILE_HMMA_SPARSE
+	PowerProfileHMMADense    PowerProfile = raw.NVML_POWER_PROFILE_HMMA_DENSE
+	PowerProfileSyncBalanced PowerProfile = raw.NVML_POWER_PROFILE_SYNC_BALANCED
+	PowerProfileHPC          PowerProfile = raw.NVML_POWER_PROFILE_HPC
+	PowerProfileMIG          PowerProfile = raw.NVML_POWER_PROFILE_MIG
+)
+
+// PowerSmoothingParameter is a parameter of a profile of power smoothing.
+type PowerSmoothingParameter uint32
+
+// The values of PowerSmoothingParameter.
+const (
+	PowerSmoothingPercentTMPFloor    PowerSmoothingParameter = raw.NVML_POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR
+	PowerSmoothingRampUpRate         PowerSmoothingParameter = raw.NVML_POWER_SMOOTHING_PROFILE_PARAM_RAMP_UP_RATE
+	PowerSmoothingRampDownRate       PowerSmoothingParameter = raw.NVML_POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_RATE
+	PowerSmoothingRampDownHysteresis PowerSmoothingParameter = raw.NVML_POWER_SMOOTHING_PROFILE_PARAM_RAMP_DOWN_HYSTERESIS
 )

@@ -410,5 +410,9 @@ var initialisms = func() map[string]string {
 		"NVDEC NVENC JPG OFA TEX SHM CBU TLC TLP NIC VM PSU FP16 FP32 FP64 SMC P2P IO OS CCD RX TX") {
 		m[word] = word
 	}
+	for word := range strings.FieldsSeq("AMD SEV TDX SNP NVLE LLM HPC RBM HMMA DFMA IMMA TMP SRIOV VSGA") { // of virtual GPUs and profiles
+		m[word] = word
+	}
+	m["VTOM"], m["SIM"], m["PROD"], m["DCPCIE"], m["GPUDIRECT"] = "VTOM", "Simulation", "Production", "DCPCIe", "GPUDirect"
 	return m
 }()

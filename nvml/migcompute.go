@@ -1,0 +1,289 @@
+package nvml
+
+import "github.com/purecu/purecu/nvml/raw"
+
+// GPUInstanceInfo says where a GPU instance is.
+type GPUInstanceInfo struct {
+	Device    *Device // the GPU
+	ID        int
+	Profile   uint32 // the ID of its profile
+	Placement MIGPlacement
+}
+
+// Info returns where the GPU instance is (nvmlGpuInstanceGetInfo). Linux only.
+func (g *GPUInstance) Info() (GPUInstanceInfo, error) {
+	o := g.obj()
+	i, err := get(o, "nvmlGpuInstanceGetInfo", func(l *raw.Library, h uint64) (info raw.GpuInstanceInfo, r raw.Return) {
+		r = l.GpuInstanceGetInfo(raw.GpuInstance(h), &info)
+		return info, r
+	})
+	if err != nil {
+		return GPUInstanceInfo{}, err
+	}
+	return GPUInstanceInfo{o.device(i.Device, "the GPU of "+o.name), int(i.Id), i.ProfileId,
+		MIGPlacement{int(i.Placement.Start), int(i.Placement.Size)}}, nil
+}
+
+// String returns how errors name the GPU instance: "device 0, GPU instance 3".
+func (g *GPUInstance) String() string {
+	if g == nil {
+		return "no GPU instance"
+	}
+	return g.name
+}
+
+// Handle returns the nvmlGpuInstance_t, for calls through package raw.
+func (g *GPUInstance) Handle() raw.GpuInstance {
+	if g == nil {
+		return 0
+	}
+	return raw.GpuInstance(g.handle)
+}
+
+// ComputeInstanceKind is a kind of compute instances, by its share of a GPU instance.
+type ComputeInstanceKind uint32
+
+// The kinds of compute instances. Rev1 can draw.
+const (
+	ComputeInstance1Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE
+	ComputeInstance2Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE
+	ComputeInstance3Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE
+	ComputeInstance4Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_4_SLICE
+	ComputeInstance6Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_6_SLICE
+	ComputeInstance7Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE
+	ComputeInstance8Slice     ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_8_SLICE
+	ComputeInstance1SliceRev1 ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1
+	ComputeInstance7SliceNVL  ComputeInstanceKind = raw.NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE_NVL // unverified
+)
+
+// maxComputeInstanceKinds is one more than the highest kind that can be. Later drivers may have some more.
+const maxComputeInstanceKinds = 16
+
+// ComputeInstanceProfile says what a compute instance has.
+type ComputeInstanceProfile struct {
+	Kind ComputeInstanceKind
+	// ID is the number that [GPUInstance.CreateComputeInstance] takes.
+	ID uint32
+	// Name is the one that nvidia-smi prints, such as "MIG 1c.2g.35gb". It is empty for older drivers.
+	Name string
+	// MaxInstances is how many such instances the GPU instance can have at most.
+	MaxInstances            int
+	Slices, Multiprocessors int
+	// All compute instances of the GPU instance share these engines.
+	CopyEngines, Decoders, Encoders  int
+	JPEGDecoders, OpticalFlowEngines int
+	Graphics                         bool // can draw; false for older drivers
+}
+
+const opComputeInstanceProfile = "nvmlGpuInstanceGetComputeInstanceProfileInfoV"
+
+// computeInstanceProfile asks for a profile in the newest way that the library has.
+func computeInstanceProfile(l *raw.Library, g raw.GpuInstance, kind uint32) (p ComputeInstanceProfile, r raw.Return) {
+	const engines = raw.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED // there are no others
+	v3 := raw.ComputeInstanceProfileInfoV3{Version: raw.ComputeInstanceProfileInfoV3Version}
+	v2 := v3.V2()
+	r = l.GpuInstanceGetComputeInstanceProfileInfoV(g, kind, engines, v2)
+	p.Graphics = v3.Capabilities&raw.NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX != 0
+	if lacksVersion(r) {
+		v2.Version = raw.ComputeInstanceProfileInfoV2Version
+		r = l.GpuInstanceGetComputeInstanceProfileInfoV(g, kind, engines, v2)
+	}
+	if lacksVersion(r) {
+		var v1 raw.ComputeInstanceProfileInfo
+		r = l.GpuInstanceGetComputeInstanceProfileInfo(g, kind, engines, &v1)
+		*v2 = raw.ComputeInstanceProfileInfoV2{Id: v1.Id, SliceCount: v1.SliceCount, InstanceCount: v1.InstanceCount,
+			MultiprocessorCount: v1.MultiprocessorCount, SharedCopyEngineCount: v1.SharedCopyEngineCount,
+			SharedDecoderCount: v1.SharedDecoderCount, SharedEncoderCount: v1.SharedEncoderCount,
+			SharedJpegCount: v1.SharedJpegCount, SharedOfaCount: v1.SharedOfaCount}
+	}
+	p.Kind, p.ID, p.Name = ComputeInstanceKind(kind), v2.Id, text(v2.Name[:])
+	p.Slices, p.MaxInstances, p.Multiprocessors = int(v2.SliceCount), int(v2.InstanceCount), int(v2.MultiprocessorCount)
+	p.CopyEngines, p.Decoders, p.Encoders = int(v2.SharedCopyEngineCount), int(v2.SharedDecoderCount),
+		int(v2.SharedEncoderCount)
+	p.JPEGDecoders, p.OpticalFlowEngines = int(v2.SharedJpegCount), int(v2.SharedOfaCount)
+	return p, r
+}
+
+// ComputeInstanceProfile returns what a compute instance of a kind has (nvmlGpuInstanceGetComputeInstanceProfileInfoV,
+// and nvmlGpuInstanceGetComputeInstanceProfileInfo for older drivers). The error matches [ErrNotSupported] if the GPU
+// instance does not have the kind. Linux only.
+func (g *GPUInstance) ComputeInstanceProfile(kind ComputeInstanceKind) (ComputeInstanceProfile, error) {
+	return get(g.obj(), opComputeInstanceProfile, func(l *raw.Library, h uint64) (ComputeInstanceProfile, raw.Return) {
+		return computeInstanceProfile(l, raw.GpuInstance(h), uint32(kind))
+	})
+}
+
+// ComputeInstanceProfiles returns the profiles that the GPU instance has
+// (nvmlGpuInstanceGetComputeInstanceProfileInfoV, and nvmlGpuInstanceGetComputeInstanceProfileInfo for older drivers).
+// Linux only.
+func (g *GPUInstance) ComputeInstanceProfiles() (all []ComputeInstanceProfile, err error) {
+	for kind := range ComputeInstanceKind(maxComputeInstanceKinds) {
+		p, e := g.ComputeInstanceProfile(kind)
+		switch {
+		case e == nil:
+			all = append(all, p)
+		case !skipsProfile(e):
+			return nil, e
+		case err == nil:
+			err = e
+		}
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	return nil, err
+}
+
+// ComputeInstancePlacements returns the places that a compute instance of a profile can have
+// (nvmlGpuInstanceGetComputeInstancePossiblePlacements), also those that are in use. Linux only.
+func (g *GPUInstance) ComputeInstancePlacements(profile uint32) ([]MIGPlacement, error) {
+	const op = "nvmlGpuInstanceGetComputeInstancePossiblePlacements"
+	return get(g.obj(), op, func(l *raw.Library, h uint64) ([]MIGPlacement, raw.Return) {
+		all, r := room(func(list []raw.ComputeInstancePlacement, n *uint32) raw.Return {
+			return l.GpuInstanceGetComputeInstancePossiblePlacements(raw.GpuInstance(h), profile, list, n)
+		})
+		places := make([]MIGPlacement, len(all))
+		for i, p := range all {
+			places[i] = MIGPlacement{int(p.Start), int(p.Size)}
+		}
+		return places, r
+	})
+}
+
+// computeInstanceOf returns a compute instance with its number.
+func computeInstanceOf(l *raw.Library, c raw.ComputeInstance) migPart {
+	info, r := computeInstanceInfo(l, c)
+	return migPart{uint64(c), info.Id, r == raw.NVML_SUCCESS}
+}
+
+func computeInstanceInfo(l *raw.Library, c raw.ComputeInstance) (info raw.ComputeInstanceInfo, r raw.Return) {
+	if r = l.ComputeInstanceGetInfoV2(c, &info); lacks(r) {
+		r = l.ComputeInstanceGetInfo(c, &info)
+	}
+	return info, r
+}
+
+// computeInstance returns a part of a GPU instance.
+func (o *object) computeInstance(i migPart) *ComputeInstance {
+	return &ComputeInstance{o.part(i.handle, i.name(o.name, "compute instance"))}
+}
+
+// CreateComputeInstance creates a compute instance at any free place (nvmlGpuInstanceCreateComputeInstance). profile is
+// the ID of a [ComputeInstanceProfile]. It needs root. Linux only.
+func (g *GPUInstance) CreateComputeInstance(profile uint32) (*ComputeInstance, error) {
+	o := g.obj()
+	i, err := get(o, "nvmlGpuInstanceCreateComputeInstance", func(l *raw.Library, h uint64) (migPart, raw.Return) {
+		var c raw.ComputeInstance
+		if r := l.GpuInstanceCreateComputeInstance(raw.GpuInstance(h), profile, &c); r != raw.NVML_SUCCESS {
+			return migPart{}, r
+		}
+		return computeInstanceOf(l, c), raw.NVML_SUCCESS
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.computeInstance(i), nil
+}
+
+// CreateComputeInstanceAt creates a compute instance at a place (nvmlGpuInstanceCreateComputeInstanceWithPlacement),
+// which [GPUInstance.ComputeInstancePlacements] returns: see [GPUInstance.CreateComputeInstance].
+func (g *GPUInstance) CreateComputeInstanceAt(profile uint32, at MIGPlacement) (*ComputeInstance, error) {
+	const op = "nvmlGpuInstanceCreateComputeInstanceWithPlacement"
+	o := g.obj()
+	if err := o.checkPlacement(op, at); err != nil {
+		return nil, err
+	}
+	i, err := get(o, op, func(l *raw.Library, h uint64) (migPart, raw.Return) {
+		var c raw.ComputeInstance
+		place := raw.ComputeInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Size)}
+		r := l.GpuInstanceCreateComputeInstanceWithPlacement(raw.GpuInstance(h), profile, &place, &c)
+		if r != raw.NVML_SUCCESS {
+			return migPart{}, r
+		}
+		return computeInstanceOf(l, c), r
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.computeInstance(i), nil
+}
+
+// ComputeInstances returns the compute instances of a profile (nvmlGpuInstanceGetComputeInstances). profile is the ID
+// of a [ComputeInstanceProfile]. It needs root. Linux only.
+func (g *GPUInstance) ComputeInstances(profile uint32) ([]*ComputeInstance, error) {
+	o := g.obj()
+	const op = "nvmlGpuInstanceGetComputeInstances"
+	all, err := get(o, op, func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
+		list, n := make([]raw.ComputeInstance, maxInstances), uint32(0)
+		r = l.GpuInstanceGetComputeInstances(raw.GpuInstance(h), profile, list, &n)
+		for _, c := range list[:min(n, maxInstances)] {
+			all = append(all, computeInstanceOf(l, c))
+		}
+		return all, r
+	})
+	var instances []*ComputeInstance
+	for _, i := range all {
+		instances = append(instances, o.computeInstance(i))
+	}
+	return instances, err
+}
+
+// ComputeInstance returns the compute instance with a number (nvmlGpuInstanceGetComputeInstanceById), which
+// [Device.ComputeInstanceID] returns for a MIG device. It needs root. Linux only.
+func (g *GPUInstance) ComputeInstance(id int) (*ComputeInstance, error) {
+	const op = "nvmlGpuInstanceGetComputeInstanceById"
+	o := g.obj()
+	if err := o.checkNumber(op, "number", id); err != nil {
+		return nil, err
+	}
+	w, err := o.call(op, words{b: uint64(uint32(id))}, func(l *raw.Library, w words) (words, raw.Return) {
+		var c raw.ComputeInstance
+		r := l.GpuInstanceGetComputeInstanceById(raw.GpuInstance(w.a), uint32(w.b), &c)
+		return words{a: uint64(c)}, r
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o.computeInstance(migPart{w.a, uint32(id), true}), nil
+}
+
+// ComputeInstanceInfo says where a compute instance is.
+type ComputeInstanceInfo struct {
+	Device      *Device // the GPU
+	GPUInstance *GPUInstance
+	ID          int
+	Profile     uint32       // the ID of its profile
+	Placement   MIGPlacement // empty for older drivers
+}
+
+// Info returns where the compute instance is (nvmlComputeInstanceGetInfo_v2, and nvmlComputeInstanceGetInfo for drivers
+// before 470). Linux only.
+func (c *ComputeInstance) Info() (ComputeInstanceInfo, error) {
+	o := c.obj()
+	const op = "nvmlComputeInstanceGetInfo_v2"
+	i, err := get(o, op, func(l *raw.Library, h uint64) (raw.ComputeInstanceInfo, raw.Return) {
+		return computeInstanceInfo(l, raw.ComputeInstance(h))
+	})
+	if err != nil {
+		return ComputeInstanceInfo{}, err
+	}
+	g := &GPUInstance{o.part(uint64(i.GpuInstance), "the GPU instance of "+o.name)}
+	return ComputeInstanceInfo{o.device(i.Device, "the GPU of "+o.name), g, int(i.Id), i.ProfileId,
+		MIGPlacement{int(i.Placement.Start), int(i.Placement.Size)}}, nil
+}
+
+// String returns how errors name the compute instance: "device 0, GPU instance 3, compute instance 0".
+func (c *ComputeInstance) String() string {
+	if c == nil {
+		return "no compute instance"
+	}
+	return c.name
+}
+
+// Handle returns the nvmlComputeInstance_t, for calls through package raw.
+func (c *ComputeInstance) Handle() raw.ComputeInstance {
+	if c == nil {
+		return 0
+	}
+	return raw.ComputeInstance(c.handle)
+}

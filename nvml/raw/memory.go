@@ -1,0 +1,36 @@
+package raw
+
+import "unsafe"
+
+// At returns the struct at the begin of memory of the library, which may be longer than the struct, or nil if it is
+// shorter. Some structs have data of any length behind them: VgpuInstanceGetMetadata fills such memory, and
+// GetVgpuCompatibility reads it.
+func At[T any](memory []byte) *T {
+	var size T
+	if uintptr(len(memory)) < unsafe.Sizeof(size) {
+		return nil
+	}
+	return (*T)(unsafe.Pointer(unsafe.SliceData(memory)))
+}
+
+// V2 returns i in the type that the functions have, which accept both.
+func (i *GpuInstanceProfileInfoV3) V2() *GpuInstanceProfileInfoV2 {
+	return (*GpuInstanceProfileInfoV2)(unsafe.Pointer(i))
+}
+
+// V2 returns i in the type that the functions have, which accept both. A software NVML gets only the members of V2.
+func (i *ComputeInstanceProfileInfoV3) V2() *ComputeInstanceProfileInfoV2 {
+	return (*ComputeInstanceProfileInfoV2)(unsafe.Pointer(i))
+}
+
+// Text returns the string of C at an address that the library has set, or "" for NULL.
+func Text(s *byte) string {
+	if s == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(s), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(s, n))
+}
