@@ -144,8 +144,8 @@ func (d *Device) Platform() (Platform, error) {
 	})
 }
 
-// LastBBXFlush returns when the GPU has last written its record of events to the InfoROM since the driver was loaded, and
-// how long that took (nvmlDeviceGetLastBBXFlushTime). It has not written it if the error matches
+// LastBBXFlush returns when the GPU has last written its record of events to the InfoROM since the driver was loaded,
+// and how long that took (nvmlDeviceGetLastBBXFlushTime). It has not written it if the error matches
 // [github.com/purecu/purecu/nvml/raw.NVML_ERROR_NOT_READY].
 func (d *Device) LastBBXFlush() (at time.Time, took time.Duration, err error) {
 	const op = "nvmlDeviceGetLastBBXFlushTime"

@@ -32,8 +32,8 @@ const (
 )
 
 // reasonNames are the names of the bits of ClockReasons.
-const reasonNames = "idle,applications clocks,software power cap,hardware slowdown,sync boost,software thermal slowdown," +
-	"hardware thermal slowdown,power brake,display clock"
+const reasonNames = "idle,applications clocks,software power cap,hardware slowdown,sync boost," +
+	"software thermal slowdown,hardware thermal slowdown,power brake,display clock"
 
 // String returns the reasons, such as "software power cap, sync boost", or "none".
 func (c ClockReasons) String() string {
@@ -93,8 +93,8 @@ type Violation struct {
 	Duration time.Duration
 }
 
-// Violation returns how long a policy has kept the clocks lower than possible (nvmlDeviceGetViolationStatus). CUDA 14 will
-// not have it: [Device.Fields] reads FieldClocksEventReason… and FieldPerfPolicy… then.
+// Violation returns how long a policy has kept the clocks lower than possible (nvmlDeviceGetViolationStatus). CUDA 14
+// will not have it: [Device.Fields] reads FieldClocksEventReason… and FieldPerfPolicy… then.
 func (d *Device) Violation(p PerfPolicy) (Violation, error) {
 	const op = "nvmlDeviceGetViolationStatus"
 	w, err := d.obj().call(op, words{b: uint64(p)}, func(l *raw.Library, w words) (words, raw.Return) {

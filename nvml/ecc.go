@@ -91,8 +91,8 @@ type RetiredPage struct {
 }
 
 // RetiredPages returns the pages that were retired for a reason, with those that the next reset retires
-// (nvmlDeviceGetRetiredPages_v2, and nvmlDeviceGetRetiredPages for older drivers). GPUs since Ampere replace rows instead:
-// see [Device.RemappedRows].
+// (nvmlDeviceGetRetiredPages_v2, and nvmlDeviceGetRetiredPages for older drivers). GPUs since Ampere replace rows
+// instead: see [Device.RemappedRows].
 func (d *Device) RetiredPages(cause PageRetirementCause) ([]RetiredPage, error) {
 	const op = "nvmlDeviceGetRetiredPages_v2"
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]RetiredPage, raw.Return) {
@@ -115,8 +115,8 @@ func (d *Device) RetiredPages(cause PageRetirementCause) ([]RetiredPage, error) 
 	})
 }
 
-// someTime returns the time of a number whose unit is not documented. Numbers of seconds since 1970 have at most 33 bits
-// for the next centuries, and numbers of microseconds have more since 1970.
+// someTime returns the time of a number whose unit is not documented. Numbers of seconds since 1970 have at most 33
+// bits for the next centuries, and numbers of microseconds have more since 1970.
 func someTime(n uint64) time.Time {
 	if n != 0 && n < 1<<33 {
 		return time.Unix(int64(n), 0)

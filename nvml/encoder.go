@@ -54,7 +54,8 @@ type FBCSession struct {
 	Flags   FBCFlags
 	// MaxWidth and MaxHeight are the largest size that can be captured, and Width and Height the one that is.
 	MaxWidth, MaxHeight, Width, Height int
-	// FPS and Latency are means: of the new images in a second, and of the time for one. They are 0 before the first image.
+	// FPS and Latency are means: of the new images in a second, and of the time for one. They are 0 before the first
+	// image.
 	FPS     int
 	Latency time.Duration
 }
@@ -70,7 +71,7 @@ func (d *Device) FBCSessions() ([]FBCSession, error) {
 }
 
 func fbcSession(s raw.FBCSessionInfo) FBCSession {
-	return FBCSession{s.SessionId, s.Pid, uint32(s.VgpuInstance), int(s.DisplayOrdinal), s.SessionType, FBCFlags(s.SessionFlags),
-		int(s.HMaxResolution), int(s.VMaxResolution), int(s.HResolution), int(s.VResolution), int(s.AverageFPS),
-		time.Duration(s.AverageLatency) * time.Microsecond}
+	return FBCSession{s.SessionId, s.Pid, uint32(s.VgpuInstance), int(s.DisplayOrdinal), s.SessionType,
+		FBCFlags(s.SessionFlags), int(s.HMaxResolution), int(s.VMaxResolution), int(s.HResolution), int(s.VResolution),
+		int(s.AverageFPS), time.Duration(s.AverageLatency) * time.Microsecond}
 }

@@ -32,8 +32,8 @@ type Fabric struct {
 	State FabricState
 	// Err is the result of joining the fabric. It counts only if State is FabricCompleted, and is nil otherwise.
 	Err error
-	// Cluster is the UUID of the cluster, without a prefix, or "" if there is none. GPUs with the same Cluster and the same
-	// Clique can reach each other.
+	// Cluster is the UUID of the cluster, without a prefix, or "" if there is none. GPUs with the same Cluster and the
+	// same Clique can reach each other.
 	Cluster string
 	Clique  uint32
 	// Health and what follows is unknown to older drivers.

@@ -2,8 +2,8 @@ package nvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
-// FanRPM returns how often a fan is asked to turn in a minute (nvmlDeviceGetFanSpeedRPM). A fan that is blocked does not
-// do so. The first fan has number 0.
+// FanRPM returns how often a fan is asked to turn in a minute (nvmlDeviceGetFanSpeedRPM). A fan that is blocked does
+// not do so. The first fan has number 0.
 func (d *Device) FanRPM(fan int) (int, error) {
 	const op = "nvmlDeviceGetFanSpeedRPM"
 	o := d.obj()

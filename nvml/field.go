@@ -155,7 +155,8 @@ func (o *object) fieldValue(op string, v raw.FieldValue) FieldValue {
 	return got
 }
 
-// ClearFields sets counters to 0 (nvmlDeviceClearFieldValues). The error matches that of each field that was not cleared.
+// ClearFields sets counters to 0 (nvmlDeviceClearFieldValues). The error matches that of each field that was not
+// cleared.
 func (d *Device) ClearFields(fields ...Field) error {
 	values, err := d.fieldValues("nvmlDeviceClearFieldValues", fields, (*raw.Library).DeviceClearFieldValues)
 	errs := []error{err}

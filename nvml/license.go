@@ -19,9 +19,9 @@ type LicensableFeature struct {
 	Expiry time.Time
 }
 
-// LicensableFeatures returns the features of the software for virtual GPUs that need a license, and whether there is one
-// (nvmlDeviceGetGridLicensableFeatures_v4, and _v3, _v2 or the one without a number for older drivers). The list is empty
-// if the machine needs no license.
+// LicensableFeatures returns the features of the software for virtual GPUs that need a license, and whether there is
+// one (nvmlDeviceGetGridLicensableFeatures_v4, and _v3, _v2 or the one without a number for older drivers). The list
+// is empty if the machine needs no license.
 func (d *Device) LicensableFeatures() ([]LicensableFeature, error) {
 	const op = "nvmlDeviceGetGridLicensableFeatures_v4"
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]LicensableFeature, raw.Return) {

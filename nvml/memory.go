@@ -13,8 +13,8 @@ type Memory struct {
 }
 
 // Memory returns how much of the GPU's memory is in use (nvmlDeviceGetMemoryInfo_v2, and nvmlDeviceGetMemoryInfo for
-// older drivers). A GPU in MIG mode returns the sum of its MIG devices, for which root is needed; each MIG device returns
-// its own. A GPU that shares the memory of the machine has none.
+// older drivers). A GPU in MIG mode returns the sum of its MIG devices, for which root is needed; each MIG device
+// returns its own. A GPU that shares the memory of the machine has none.
 func (d *Device) Memory() (Memory, error) {
 	const op = "nvmlDeviceGetMemoryInfo_v2"
 	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
@@ -30,8 +30,8 @@ func (d *Device) Memory() (Memory, error) {
 	return Memory{w.a, w.b, w.c, w.d}, err
 }
 
-// BAR1Memory returns how much of the addresses is in use through which the processor and other devices on PCIe reach the
-// GPU's memory (nvmlDeviceGetBAR1MemoryInfo).
+// BAR1Memory returns how much of the addresses is in use through which the processor and other devices on PCIe reach
+// the GPU's memory (nvmlDeviceGetBAR1MemoryInfo).
 func (d *Device) BAR1Memory() (Memory, error) {
 	const op = "nvmlDeviceGetBAR1MemoryInfo"
 	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {

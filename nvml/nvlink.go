@@ -76,8 +76,8 @@ func (o *object) linkCounter(op string, link, counter int) error {
 	return o.checkNumber(op, "counter", counter)
 }
 
-// NVLinkCounterControl returns what one of two counters of an NVLink counts (nvmlDeviceGetNvLinkUtilizationControl). GPUs
-// since Ampere do not support it.
+// NVLinkCounterControl returns what one of two counters of an NVLink counts (nvmlDeviceGetNvLinkUtilizationControl).
+// GPUs since Ampere do not support it.
 func (d *Device) NVLinkCounterControl(link, counter int) (NVLinkCounterControl, error) {
 	const op = "nvmlDeviceGetNvLinkUtilizationControl"
 	o := d.obj()
@@ -110,8 +110,8 @@ func (d *Device) SetNVLinkCounterControl(link, counter int, c NVLinkCounterContr
 }
 
 // SetNVLinkLowPowerThreshold says how long an NVLink is idle before it goes into a state of low power
-// (nvmlDeviceSetNvLinkDeviceLowPowerThreshold). [Device.Fields] reads the unit as FieldNVLinkGetPowerThresholdUnits, the
-// least and the greatest value as FieldNVLinkGetPowerThresholdMin and Max. Only GPUs since Hopper have this.
+// (nvmlDeviceSetNvLinkDeviceLowPowerThreshold). [Device.Fields] reads the unit as FieldNVLinkGetPowerThresholdUnits,
+// the least and the greatest value as FieldNVLinkGetPowerThresholdMin and Max. Only GPUs since Hopper have this.
 func (d *Device) SetNVLinkLowPowerThreshold(threshold uint32) error {
 	const op = "nvmlDeviceSetNvLinkDeviceLowPowerThreshold"
 	_, err := d.obj().call(op, words{b: uint64(threshold)}, func(l *raw.Library, w words) (words, raw.Return) {
@@ -126,8 +126,8 @@ func (d *Device) ResetNVLinkLowPowerThreshold() error {
 	return d.SetNVLinkLowPowerThreshold(raw.NVML_NVLINK_LOW_POWER_THRESHOLD_RESET)
 }
 
-// NVLinkBandwidthMode returns the mode of the bandwidth of the GPU's NVLinks, and whether it is the one with the highest
-// bandwidth (nvmlDeviceGetNvlinkBwMode). Only GPUs since Blackwell have this.
+// NVLinkBandwidthMode returns the mode of the bandwidth of the GPU's NVLinks, and whether it is the one with the
+// highest bandwidth (nvmlDeviceGetNvlinkBwMode). Only GPUs since Blackwell have this.
 func (d *Device) NVLinkBandwidthMode() (mode uint8, best bool, err error) {
 	const op = "nvmlDeviceGetNvlinkBwMode"
 	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
@@ -138,13 +138,14 @@ func (d *Device) NVLinkBandwidthMode() (mode uint8, best bool, err error) {
 	return uint8(w.a), w.b != 0, err
 }
 
-// SetNVLinkBandwidthMode sets the mode of the bandwidth of the GPU's NVLinks (nvmlDeviceSetNvlinkBwMode). It needs root.
+// SetNVLinkBandwidthMode sets the mode of the bandwidth of the GPU's NVLinks (nvmlDeviceSetNvlinkBwMode). It needs
+// root.
 func (d *Device) SetNVLinkBandwidthMode(mode uint8) error {
 	return d.setBandwidthMode(words{b: uint64(mode)})
 }
 
-// SetBestNVLinkBandwidthMode sets the mode with the highest bandwidth of the GPU's NVLinks (nvmlDeviceSetNvlinkBwMode). It
-// needs root.
+// SetBestNVLinkBandwidthMode sets the mode with the highest bandwidth of the GPU's NVLinks
+// (nvmlDeviceSetNvlinkBwMode). It needs root.
 func (d *Device) SetBestNVLinkBandwidthMode() error { return d.setBandwidthMode(words{c: 1}) }
 
 // setBandwidthMode sets the mode b, or the best one if c is 1.

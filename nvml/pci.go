@@ -9,13 +9,13 @@ type PCI struct {
 	Vendor, Device uint16
 	// SubsystemVendor and Subsystem identify the board.
 	SubsystemVendor, Subsystem uint16
-	// Class and Subclass are the kind of device: 3 and 2 for a GPU without a display. They are 0 if the driver does not say
-	// them.
+	// Class and Subclass are the kind of device: 3 and 2 for a GPU without a display. They are 0 if the driver does not
+	// say them.
 	Class, Subclass uint8
 }
 
-// PCI returns where the GPU is on the PCI bus, and what it is (nvmlDeviceGetPciInfoExt, and nvmlDeviceGetPciInfo_v3, _v2
-// or the one without a number for older drivers).
+// PCI returns where the GPU is on the PCI bus, and what it is (nvmlDeviceGetPciInfoExt, and nvmlDeviceGetPciInfo_v3,
+// _v2 or the one without a number for older drivers).
 func (d *Device) PCI() (PCI, error) {
 	w, err := d.obj().call("nvmlDeviceGetPciInfoExt", words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		e := raw.PciInfoExt{Version: raw.PciInfoExtV1Version}
@@ -44,8 +44,8 @@ func extended(p raw.PciInfo) raw.PciInfoExt {
 
 // pciWords returns the numbers of a device as those of a call.
 func pciWords(p raw.PciInfoExt) words {
-	return words{uint64(p.Domain), uint64(p.Bus)<<32 | uint64(p.Device), uint64(p.PciDeviceId)<<32 | uint64(p.PciSubSystemId),
-		uint64(p.BaseClass)<<32 | uint64(p.SubClass)}
+	return words{uint64(p.Domain), uint64(p.Bus)<<32 | uint64(p.Device),
+		uint64(p.PciDeviceId)<<32 | uint64(p.PciSubSystemId), uint64(p.BaseClass)<<32 | uint64(p.SubClass)}
 }
 
 // pciOf returns the device of pciWords.

@@ -48,9 +48,9 @@ func (d *Device) DynamicPStates() ([]DomainUtilization, error) {
 	})
 }
 
-// ClockValues has the values of clocks by their names, such as "nvclock" for the graphics clock and "memclock" for that of
-// the memory, in MHz. Names that end in "min" and "max" have the limits, and those that end in "editable" have 1 if the
-// clock can be set. "perf" is the number of the performance level.
+// ClockValues has the values of clocks by their names, such as "nvclock" for the graphics clock and "memclock" for
+// that of the memory, in MHz. Names that end in "min" and "max" have the limits, and those that end in "editable"
+// have 1 if the clock can be set. "perf" is the number of the performance level.
 type ClockValues map[string]uint64
 
 // CurrentClocks returns the values of the clocks and their limits (nvmlDeviceGetCurrentClockFreqs).
@@ -77,8 +77,8 @@ func (d *Device) PerformanceModes() ([]ClockValues, error) {
 	})
 }
 
-// parseClocks returns the values in a text such as "perf=0, nvclock=324 ; perf=1, nvclock=640". What is no number is left
-// out.
+// parseClocks returns the values in a text such as "perf=0, nvclock=324 ; perf=1, nvclock=640". What is no number is
+// left out.
 func parseClocks(s string) (all []ClockValues) {
 	for level := range strings.SplitSeq(s, ";") {
 		values := ClockValues{}

@@ -6,8 +6,10 @@ import "github.com/purecu/purecu/nvml/raw"
 // (nvmlDeviceSetPowerManagementLimit_v2). It needs root, and lasts until the driver is unloaded.
 func (d *Device) SetPowerLimitOf(scope PowerScope, limit Power) error {
 	const op = "nvmlDeviceSetPowerManagementLimit_v2"
-	_, err := d.obj().call(op, words{b: uint64(scope), c: uint64(limit)}, func(l *raw.Library, w words) (words, raw.Return) {
-		p := raw.PowerValueV2{Version: raw.PowerValueV2Version, PowerScope: raw.PowerScopeType(w.b), PowerValueMw: uint32(w.c)}
+	w := words{b: uint64(scope), c: uint64(limit)}
+	_, err := d.obj().call(op, w, func(l *raw.Library, w words) (words, raw.Return) {
+		p := raw.PowerValueV2{Version: raw.PowerValueV2Version, PowerScope: raw.PowerScopeType(w.b),
+			PowerValueMw: uint32(w.c)}
 		return words{}, l.DeviceSetPowerManagementLimitV2(raw.Device(w.a), &p)
 	})
 	return err
@@ -35,8 +37,8 @@ func (d *Device) PowerLimitsOf(scope PowerScope) (PowerLimits, error) {
 	return PowerLimits{p[0], p[1], p[2], p[3], p[4]}, nil
 }
 
-// PowerUsageOf returns what the GPU, its memory, or the module with its processor draws: as the average of a second, and
-// now (nvmlDeviceGetFieldValues). A value that the device does not have is 0.
+// PowerUsageOf returns what the GPU, its memory, or the module with its processor draws: as the average of a second,
+// and now (nvmlDeviceGetFieldValues). A value that the device does not have is 0.
 func (d *Device) PowerUsageOf(scope PowerScope) (average, instant Power, err error) {
 	p, err := d.powers(scope, FieldPowerAverage, FieldPowerInstant)
 	if err != nil {

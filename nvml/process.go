@@ -64,7 +64,8 @@ func each[F, T any](from []F, f func(F) T) []T {
 type processCall[T any] func(l *raw.Library, d raw.Device, n *uint32, infos []T) raw.Return
 
 // processes lists processes with the newest of three versions of a function that the library has.
-func processes(d *Device, op string, v3, v2 processCall[raw.ProcessInfo], v1 processCall[raw.ProcessInfoV1]) ([]Process, error) {
+func processes(d *Device, op string, v3, v2 processCall[raw.ProcessInfo], v1 processCall[raw.ProcessInfoV1]) (
+	[]Process, error) {
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]Process, raw.Return) {
 		for _, f := range []processCall[raw.ProcessInfo]{v3, v2} {
 			all, r := list(func(n *uint32, infos []raw.ProcessInfo) raw.Return { return f(l, raw.Device(h), n, infos) })
@@ -78,8 +79,9 @@ func processes(d *Device, op string, v3, v2 processCall[raw.ProcessInfo], v1 pro
 }
 
 // ComputeProcesses returns the processes that compute on the GPU, such as those that use CUDA
-// (nvmlDeviceGetComputeRunningProcesses_v3, and _v2 or the one without a number for older drivers). In a container the
-// PIDs may be those of the host. A GPU in MIG mode lists the processes of all its MIG devices, for which root is needed.
+// (nvmlDeviceGetComputeRunningProcesses_v3, and _v2 or the one without a number for older drivers). In a container
+// the PIDs may be those of the host. A GPU in MIG mode lists the processes of all its MIG devices, for which root is
+// needed.
 func (d *Device) ComputeProcesses() ([]Process, error) {
 	return processes(d, "nvmlDeviceGetComputeRunningProcesses_v3",
 		(*raw.Library).DeviceGetComputeRunningProcessesV3,
@@ -143,9 +145,9 @@ type AccountingStats struct {
 	GPUSum, MemorySum uint64
 }
 
-// AccountingStats returns how a process uses the GPU, or has used it until it ended (nvmlDeviceGetAccountingStats_v2, and
-// nvmlDeviceGetAccountingStats for older drivers). [Device.AccountingMode] must be on; [Device.AccountingPIDs] lists the
-// processes. The error matches [ErrNotFound] if there is nothing about the process.
+// AccountingStats returns how a process uses the GPU, or has used it until it ended (nvmlDeviceGetAccountingStats_v2,
+// and nvmlDeviceGetAccountingStats for older drivers). [Device.AccountingMode] must be on; [Device.AccountingPIDs]
+// lists the processes. The error matches [ErrNotFound] if there is nothing about the process.
 func (d *Device) AccountingStats(pid uint32) (AccountingStats, error) {
 	const op = "nvmlDeviceGetAccountingStats_v2"
 	return get(d.obj(), op, func(l *raw.Library, h uint64) (AccountingStats, raw.Return) {

@@ -47,8 +47,9 @@ const (
 	nodeWords      = 1024 / bits.UintSize
 )
 
-// CPUAffinity returns the numbers of the processors that are nearest to the GPU: those of its NUMA node or of its socket
-// (nvmlDeviceGetCpuAffinityWithinScope, and nvmlDeviceGetCpuAffinity for older drivers). It works only on Linux.
+// CPUAffinity returns the numbers of the processors that are nearest to the GPU: those of its NUMA node or of its
+// socket (nvmlDeviceGetCpuAffinityWithinScope, and nvmlDeviceGetCpuAffinity for older drivers). It works only on
+// Linux.
 func (d *Device) CPUAffinity(scope AffinityScope) ([]int, error) {
 	const op = "nvmlDeviceGetCpuAffinityWithinScope"
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]int, raw.Return) {
@@ -61,8 +62,8 @@ func (d *Device) CPUAffinity(scope AffinityScope) ([]int, error) {
 	})
 }
 
-// MemoryAffinity returns the numbers of the NUMA nodes whose memory is nearest to the GPU: its own, or those of its socket
-// (nvmlDeviceGetMemoryAffinity). It works only on Linux.
+// MemoryAffinity returns the numbers of the NUMA nodes whose memory is nearest to the GPU: its own, or those of its
+// socket (nvmlDeviceGetMemoryAffinity). It works only on Linux.
 func (d *Device) MemoryAffinity(scope AffinityScope) ([]int, error) {
 	return get(d.obj(), "nvmlDeviceGetMemoryAffinity", func(l *raw.Library, h uint64) ([]int, raw.Return) {
 		set := make([]raw.ULong, nodeWords)

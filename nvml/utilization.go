@@ -36,9 +36,9 @@ type ProcessUtilization struct {
 }
 
 // ProcessUtilization returns how processes have used the GPU after a time, for example that of an earlier result
-// (nvmlDeviceGetProcessesUtilizationInfo, and nvmlDeviceGetProcessUtilization for older drivers, which leaves JPEG and
-// OpticalFlow at 0). The zero Time asks for all that the driver has kept. The list is empty if no process was busy. A GPU
-// in MIG mode does not have this.
+// (nvmlDeviceGetProcessesUtilizationInfo, and nvmlDeviceGetProcessUtilization for older drivers, which leaves JPEG
+// and OpticalFlow at 0). The zero Time asks for all that the driver has kept. The list is empty if no process was
+// busy. A GPU in MIG mode does not have this.
 func (d *Device) ProcessUtilization(since time.Time) ([]ProcessUtilization, error) {
 	const op = "nvmlDeviceGetProcessesUtilizationInfo"
 	after := microseconds(since)
@@ -89,8 +89,9 @@ type Sample struct {
 }
 
 // Samples returns what the driver has measured after a time, for example that of the last sample of an earlier result
-// (nvmlDeviceGetSamples). The zero Time asks for all that the driver has kept. Powers are in milliwatts, utilizations in
-// percent, and clocks in MHz. The list is empty if there are no samples. A GPU in MIG mode has no samples of utilization.
+// (nvmlDeviceGetSamples). The zero Time asks for all that the driver has kept. Powers are in milliwatts, utilizations
+// in percent, and clocks in MHz. The list is empty if there are no samples. A GPU in MIG mode has no samples of
+// utilization.
 func (d *Device) Samples(t SamplingType, since time.Time) ([]Sample, error) {
 	after := microseconds(since)
 	return get(d.obj(), "nvmlDeviceGetSamples", func(l *raw.Library, h uint64) ([]Sample, raw.Return) {
