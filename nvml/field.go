@@ -45,8 +45,8 @@ func integer(f float64) int64 {
 	return int64(f)
 }
 
-// Uint64 returns the number as an integer without a sign. It is 0 if the number is less, and cut off if it is a real
-// number.
+// Uint64 returns the number as an integer without a sign. It is 0 if the number is less, cut off if it is a real number,
+// and math.MaxUint64 if it is too large.
 func (v Value) Uint64() uint64 {
 	switch v.kind {
 	case raw.NVML_VALUE_TYPE_UNSIGNED_INT:
@@ -57,10 +57,17 @@ func (v Value) Uint64() uint64 {
 		return *v.value.UllVal()
 	case raw.NVML_VALUE_TYPE_UNSIGNED_SHORT:
 		return uint64(*v.value.UsVal())
-	case raw.NVML_VALUE_TYPE_DOUBLE, raw.NVML_VALUE_TYPE_SIGNED_LONG_LONG, raw.NVML_VALUE_TYPE_SIGNED_INT:
+	case raw.NVML_VALUE_TYPE_SIGNED_LONG_LONG, raw.NVML_VALUE_TYPE_SIGNED_INT:
 		return uint64(max(v.Int64(), 0))
+	case raw.NVML_VALUE_TYPE_DOUBLE:
+		switch f := *v.value.DVal(); {
+		case f >= math.MaxUint64:
+			return math.MaxUint64
+		case f > 0:
+			return uint64(f)
+		}
 	}
-	return 0 // a type that this package does not know
+	return 0 // a type that this package does not know, or less than 0
 }
 
 // Float64 returns the number as a real number.

@@ -51,8 +51,11 @@ func processOf1(p raw.ProcessInfoV1) Process {
 	return Process{PID: p.Pid, UsedMemory: known(p.UsedGpuMemory), GPUInstance: -1, ComputeInstance: -1}
 }
 
-// each returns what f makes of the elements.
+// each returns what f makes of the elements, and nil if there are none.
 func each[F, T any](from []F, f func(F) T) []T {
+	if len(from) == 0 {
+		return nil
+	}
 	to := make([]T, len(from))
 	for i, v := range from {
 		to[i] = f(v)
