@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"math"
 	"time"
 	"unsafe"
 
@@ -115,13 +116,20 @@ func (d *Device) RetiredPages(cause PageRetirementCause) ([]RetiredPage, error) 
 	})
 }
 
-// someTime returns the time of a number whose unit is not documented. Numbers of seconds since 1970 have at most 33
-// bits for the next centuries, and numbers of microseconds have more since 1970.
+// someTime returns the time of a number since 1970 whose unit is not documented. The size of the number says which it is,
+// for two centuries.
 func someTime(n uint64) time.Time {
-	if n != 0 && n < 1<<33 {
+	switch {
+	case n == 0:
+		return time.Time{}
+	case n < 1<<33:
 		return time.Unix(int64(n), 0)
+	case n < 1<<43:
+		return time.UnixMilli(int64(n))
+	case n < 1<<53:
+		return time.UnixMicro(int64(n))
 	}
-	return sinceEpoch(n)
+	return time.Unix(0, int64(min(n, math.MaxInt64)))
 }
 
 // RemappedRows says how many rows of a GPU's memory were replaced by spare ones.

@@ -47,13 +47,13 @@ func (g worn) DeviceGetSramUniqueUncorrectedEccErrorCounts(_ raw.Device, c *raw.
 	return raw.NVML_SUCCESS
 }
 
-var retired = []uint64{0x1000, 0x2000, 0x3000}
+var retired = []uint64{0x1000, 0x2000, 0x3000, 0x4000, 0x5000}
 
 func (g worn) DeviceGetRetiredPagesV2(_ raw.Device, c raw.PageRetirementCause, n *uint32, addresses, times []uint64) raw.Return {
 	if !g.newer {
 		return g.basis.DeviceGetRetiredPagesV2(0, c, n, addresses, times)
 	}
-	copy(times, []uint64{1.7e9, 1.7e15, 0})
+	copy(times, []uint64{1.7e9, 1.7e12, 1.7e15, 1.7e18, 0})
 	return g.DeviceGetRetiredPages(0, c, n, addresses)
 }
 
@@ -107,10 +107,14 @@ func TestECC(t *testing.T) {
 		Other: 11, ThresholdExceeded: true})(d.SRAMErrors())
 	wants(t, []nvml.SRAMError{{Unit: 1, Location: 2, Sublocation: 3, ExtLocation: 4, Address: 5, Parity: true, Count: 6}})(
 		d.UniqueSRAMErrors())
-	wants(t, []nvml.RetiredPage{{Address: 0x1000, Time: time.Unix(1.7e9, 0)}, {Address: 0x2000, Time: time.UnixMicro(1.7e15)},
-		{Address: 0x3000}})(d.RetiredPages(nvml.RetiredDoubleBitECCError))
-	wants(t, []nvml.RetiredPage{{Address: 0x1000}, {Address: 0x2000}, {Address: 0x3000}})(
-		older.RetiredPages(nvml.RetiredDoubleBitECCError))
+	var pages, undated []nvml.RetiredPage
+	for _, address := range retired {
+		pages = append(pages, nvml.RetiredPage{Address: address, Time: time.Unix(1.7e9, 0)})
+		undated = append(undated, nvml.RetiredPage{Address: address})
+	}
+	pages[4].Time = time.Time{}
+	wants(t, pages)(d.RetiredPages(nvml.RetiredDoubleBitECCError))
+	wants(t, undated)(older.RetiredPages(nvml.RetiredDoubleBitECCError))
 	wants(t, nvml.RemappedRows{Corrected: 1, Uncorrected: 3, InactiveCorrected: 2, InactiveUncorrected: 4, Pending: true})(
 		d.RemappedRows())
 	wants(t, nvml.RemappedRows{Corrected: 1, Uncorrected: 3, Failed: true})(older.RemappedRows())

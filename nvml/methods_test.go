@@ -3,7 +3,9 @@ package nvml_test
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/nvml"
 	"github.com/purecu/purecu/nvml/raw"
@@ -103,16 +105,20 @@ func TestNilReceivers(t *testing.T) {
 	}
 }
 
-// TestNothing checks every method of a GPU that has nothing.
+// TestNothing checks every method of a GPU that has nothing, also with a bound.
 func TestNothing(t *testing.T) {
-	failing(t, deviceOf(t, basis{}), func(t *testing.T, err error) {
+	known := raw.NewSoftware(basis{})
+	check := func(t *testing.T, err error) {
 		var e *nvml.Error
 		switch {
-		case t.Name() == "TestNothing/Index" && err == nil:
-		case !errors.As(err, &e) || e.Device == "":
-			t.Errorf("the error is %v, without the device", err)
+		case strings.HasSuffix(t.Name(), "/Index") && err == nil:
+		case !errors.As(err, &e) || e.Device == "" || !known.Has(e.Op):
+			t.Errorf("the error is %v, without the device or the function", err)
 		case !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, nvml.ErrInvalidArgument):
 			t.Errorf("the error is %v", err)
 		}
-	})
+	}
+	d := deviceOf(t, basis{})
+	t.Run("Free", func(t *testing.T) { failing(t, d, check) })
+	t.Run("Bound", func(t *testing.T) { failing(t, d.WithTimeout(time.Minute), check) })
 }
