@@ -18,8 +18,8 @@ type processGPU struct {
 	begun   uint32
 }
 
-// fill sets a list as the library does, and has one process more than it has told.
-func fill[T any](begun, n *uint32, list []T, entry func(i uint32) T) raw.Return {
+// fillGrowing sets a list as the library does, and has one process more than it has told.
+func fillGrowing[T any](begun, n *uint32, list []T, entry func(i uint32) T) raw.Return {
 	room := *n
 	*n = *begun + 1
 	if len(list) == 0 {
@@ -46,18 +46,18 @@ func (g *processGPU) DeviceGetComputeRunningProcessesV3(_ raw.Device, n *uint32,
 	if g.version < 3 {
 		return g.basis.DeviceGetComputeRunningProcessesV3(0, n, infos)
 	}
-	return fill(&g.begun, n, infos, processInfo)
+	return fillGrowing(&g.begun, n, infos, processInfo)
 }
 
 func (g *processGPU) DeviceGetComputeRunningProcessesV2(_ raw.Device, n *uint32, infos []raw.ProcessInfoV2) raw.Return {
 	if g.version < 2 {
 		return raw.NVML_ERROR_FUNCTION_NOT_FOUND
 	}
-	return fill(&g.begun, n, infos, processInfo)
+	return fillGrowing(&g.begun, n, infos, processInfo)
 }
 
 func (g *processGPU) DeviceGetComputeRunningProcesses(_ raw.Device, n *uint32, infos []raw.ProcessInfoV1) raw.Return {
-	return fill(&g.begun, n, infos, func(i uint32) raw.ProcessInfoV1 { return raw.ProcessInfoV1{Pid: 7 + i, UsedGpuMemory: 5} })
+	return fillGrowing(&g.begun, n, infos, func(i uint32) raw.ProcessInfoV1 { return raw.ProcessInfoV1{Pid: 7 + i, UsedGpuMemory: 5} })
 }
 
 func (g *processGPU) DeviceGetGraphicsRunningProcessesV3(_ raw.Device, n *uint32, _ []raw.ProcessInfo) raw.Return {
@@ -77,7 +77,7 @@ func (g *processGPU) DeviceGetRunningProcessDetailList(_ raw.Device, p *raw.Proc
 	if p.ProcArray != nil {
 		all = unsafe.Slice(p.ProcArray, p.NumProcArrayEntries)
 	}
-	return fill(&g.begun, &p.NumProcArrayEntries, all, func(i uint32) raw.ProcessDetailV1 {
+	return fillGrowing(&g.begun, &p.NumProcArrayEntries, all, func(i uint32) raw.ProcessDetailV1 {
 		return raw.ProcessDetailV1{Pid: i, UsedGpuMemory: 9, UsedGpuCcProtectedMemory: 4, GpuInstanceId: 2}
 	})
 }
