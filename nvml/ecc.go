@@ -3,7 +3,6 @@ package nvml
 import (
 	"math"
 	"time"
-	"unsafe"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -72,7 +71,7 @@ func (d *Device) UniqueSRAMErrors() ([]SRAMError, error) {
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]SRAMError, raw.Return) {
 		all, r := list(func(n *uint32, entries []raw.EccSramUniqueUncorrectedErrorEntryV1) raw.Return {
 			c := raw.EccSramUniqueUncorrectedErrorCounts{Version: raw.EccSramUniqueUncorrectedErrorCountsV1Version,
-				EntryCount: *n, Entries: unsafe.SliceData(entries)}
+				EntryCount: *n, Entries: first(entries)}
 			r := l.DeviceGetSramUniqueUncorrectedEccErrorCounts(raw.Device(h), &c)
 			*n = c.EntryCount
 			return r

@@ -99,6 +99,11 @@ func nilError(op string) error {
 	return &Error{Op: op, Err: ErrNil, Detail: "the method was called on a nil pointer: check the error of the call that returned it"}
 }
 
+// nilArgument returns the error of a call with an argument that is nil, such as "type".
+func (o *object) nilArgument(op, what string) error {
+	return &Error{Op: op, Device: o.name, Err: ErrNil, Detail: "the " + what + " is nil: check the error of the call that returned it"}
+}
+
 // invalid returns the error of a call with an argument that is refused before the library sees it.
 func (o *object) invalid(op, detail string) error {
 	return &Error{Op: op, Device: o.name, Err: ErrInvalidArgument, Detail: detail}

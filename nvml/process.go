@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"time"
-	"unsafe"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -117,7 +116,7 @@ func (d *Device) ProcessDetails(kind ProcessKind) ([]Process, error) {
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]Process, raw.Return) {
 		all, r := list(func(n *uint32, infos []raw.ProcessDetailV1) raw.Return {
 			p := raw.ProcessDetailList{Version: raw.ProcessDetailListV1Version, Mode: uint32(kind),
-				NumProcArrayEntries: *n, ProcArray: unsafe.SliceData(infos)}
+				NumProcArrayEntries: *n, ProcArray: first(infos)}
 			r := l.DeviceGetRunningProcessDetailList(raw.Device(h), &p)
 			*n = p.NumProcArrayEntries
 			return r

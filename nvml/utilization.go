@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"time"
-	"unsafe"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -45,7 +44,7 @@ func (d *Device) ProcessUtilization(since time.Time) ([]ProcessUtilization, erro
 	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]ProcessUtilization, raw.Return) {
 		all, r := list(func(n *uint32, infos []raw.ProcessUtilizationInfoV1) raw.Return {
 			u := raw.ProcessesUtilizationInfo{Version: raw.ProcessesUtilizationInfoV1Version, ProcessSamplesCount: *n,
-				LastSeenTimeStamp: after, ProcUtilArray: unsafe.SliceData(infos)}
+				LastSeenTimeStamp: after, ProcUtilArray: first(infos)}
 			r := l.DeviceGetProcessesUtilizationInfo(raw.Device(h), &u)
 			*n = u.ProcessSamplesCount
 			return r

@@ -1233,42 +1233,6 @@ const (
 	VGPULicenseLicensed               VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_LICENSED
 )
 
-// FBCSessionType says where a capture of a screen goes.
-type FBCSessionType = raw.FBCSessionType
-
-// The values of FBCSessionType.
-const (
-	FBCUnknown FBCSessionType = raw.NVML_FBC_SESSION_TYPE_UNKNOWN
-	FBCTosys   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_TOSYS
-	FBCCuda    FBCSessionType = raw.NVML_FBC_SESSION_TYPE_CUDA
-	FBCVid     FBCSessionType = raw.NVML_FBC_SESSION_TYPE_VID
-	FBCHwenc   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_HWENC
-)
-
-// FBCFlags says how a screen is captured. It is a sum of bits.
-type FBCFlags uint32
-
-// The values of FBCFlags.
-const (
-	FBCFlagDiffmapEnabled           FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED
-	FBCFlagClassificationmapEnabled FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED
-	FBCFlagCaptureWithWaitNoWait    FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT
-	FBCFlagCaptureWithWaitInfinite  FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE
-	FBCFlagCaptureWithWaitTimeout   FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT
-)
-
-// LicenseExpiryStatus says what kind of end a license has.
-type LicenseExpiryStatus uint8
-
-// The values of LicenseExpiryStatus.
-const (
-	LicenseExpiryNotAvailable  LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE
-	LicenseExpiryInvalid       LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_INVALID
-	LicenseExpiryValid         LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_VALID
-	LicenseExpiryNotApplicable LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_APPLICABLE
-	LicenseExpiryPermanent     LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_PERMANENT
-)
-
 // ConfidentialCPU is how a processor keeps the memory of virtual machines secret.
 type ConfidentialCPU uint32
 
