@@ -27,7 +27,7 @@ func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernel
 // The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
 // each instruction of a warp, as if each multiprocessor executed one at a time. In addition it takes
 // the time for which it has waited by reading a clock.
-func modelled(w vm.Work, blocks uint64) int64 {
+func modelled(w vm.Stats, blocks uint64) int64 {
 	return int64(kernelTime) + int64(w.Instructions/min(max(blocks, 1), code.Multiprocessors)) + w.Waited
 }
 
@@ -141,7 +141,7 @@ func (d *Driver) GoLaunches(kernel string) uint64 {
 
 // ptxEnded completes a kernel at its time. A fault is reported a little later, so that work that a
 // program enqueues at once is still accepted.
-func (d *Driver) ptxEnded(o *op, x *execution, work vm.Work, blocks uint64) {
+func (d *Driver) ptxEnded(o *op, x *execution, work vm.Stats, blocks uint64) {
 	e := &d.engine
 	e.End(&x.Execution)
 	defer e.Changed.Broadcast()
