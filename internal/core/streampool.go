@@ -24,13 +24,13 @@ type streamPool struct {
 // TakeStream returns the next stream of a priority, and creates it if necessary.
 func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error) {
 	c.Mu.Lock()
-	p := c.pools[priority]
+	p := c.streamPools[priority]
 	if p == nil {
-		if c.pools == nil {
-			c.pools = make(map[int32]*streamPool)
+		if c.streamPools == nil {
+			c.streamPools = make(map[int32]*streamPool)
 		}
 		p = new(streamPool)
-		c.pools[priority] = p
+		c.streamPools[priority] = p
 	}
 	c.Mu.Unlock()
 
@@ -74,7 +74,7 @@ func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error
 // streams that used objects of other contexts, because nothing else tells when that use ends. This
 // context's own objects no longer exist.
 func (c *Context) endPools(at driver.At) {
-	pools := slices.Collect(maps.Values(c.pools))
+	pools := slices.Collect(maps.Values(c.streamPools))
 	drivercall.EachDespitePanic(len(pools), func(i int) {
 		p := pools[i]
 		drivercall.EachDespitePanic(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })
