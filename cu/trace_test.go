@@ -222,7 +222,7 @@ func TestTracersCallBack(t *testing.T) {
 				return s.Close()
 			}
 			return get, func() {
-				for range core.PoolSize {
+				for range core.StreamPoolSize {
 					get()
 				}
 			}

@@ -376,9 +376,9 @@ func (p *Pool) SetAccess(peer *cu.Device, allow bool) error {
 		if res == driver.ResultSuccess {
 			key := memstate.PoolAccess{Pool: raw, Dev: dev.Raw}
 			if allow {
-				p.core().Ctx.Drv.PoolAccess.Store(key, true)
+				p.core().Ctx.Drv.MemPoolAccess.Store(key, true)
 			} else {
-				p.core().Ctx.Drv.PoolAccess.Delete(key)
+				p.core().Ctx.Drv.MemPoolAccess.Delete(key)
 			}
 		}
 		return res

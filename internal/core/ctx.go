@@ -312,7 +312,7 @@ func (d *Driver) forget(c *Context) {
 func (c *Context) releaseCUDA(at driver.At) (err error) {
 	defer c.Gone.Store(true)
 	steps := [...]func(){
-		func() { c.endPools(at) },
+		func() { c.endStreamPools(at) },
 		func() { c.endTails(at) }, // WaitIdle and Gone rely on this wait
 		func() { c.endWakeUps(at) },
 		c.keepDeferred,

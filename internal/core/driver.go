@@ -23,9 +23,9 @@ type Driver struct {
 	MemPools sync.Map
 	// Libraries are not used any more, and not unloaded yet.
 	Libraries deferredLibraries
-	// PoolAccess has a value for each memstate.PoolAccess that the program has allowed.
-	PoolAccess sync.Map
-	collector  collector
+	// MemPoolAccess has a value for each memstate.PoolAccess that the program has allowed.
+	MemPoolAccess sync.Map
+	collector     collector
 	// states has the state of subjects that only some programs use: see StateOf.
 	states sync.Map
 	waiting

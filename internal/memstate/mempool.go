@@ -96,9 +96,9 @@ func (p *Pool) Destroy(at driver.At) (string, driver.Result) {
 			p.Ctx.Drv.MemPools.Delete(p.Raw)
 		}
 	}()
-	p.Ctx.Drv.PoolAccess.Range(func(key, _ any) bool {
+	p.Ctx.Drv.MemPoolAccess.Range(func(key, _ any) bool {
 		if key.(PoolAccess).Pool == p.Raw {
-			p.Ctx.Drv.PoolAccess.Delete(key)
+			p.Ctx.Drv.MemPoolAccess.Delete(key)
 		}
 		return true
 	})
@@ -188,7 +188,7 @@ func FailPoolAlloc(
 	return outOfMemoryBeside(c, e, p.Raw)
 }
 
-// PoolAccess is a key of core.Driver.PoolAccess, which has the devices that the program has allowed
+// PoolAccess is a key of core.Driver.MemPoolAccess, which has the devices that the program has allowed
 // to access the memory of a pool.
 type PoolAccess struct {
 	Pool driver.MemoryPool
@@ -208,7 +208,7 @@ func (mc *Mem) poolReaches(dev driver.Device) bool {
 		}
 		key.Pool = driver.MemoryPool(v[0])
 	}
-	_, ok := mc.Ctx.Drv.PoolAccess.Load(key)
+	_, ok := mc.Ctx.Drv.MemPoolAccess.Load(key)
 	return ok
 }
 
