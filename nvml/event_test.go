@@ -497,6 +497,26 @@ func TestCreateHangs(t *testing.T) {
 	})
 }
 
+// A set that C creates after Close of the library is freed, too.
+func TestCreateDuringClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &eventful{t: t, create: make(chan struct{})}
+		lib, err := nvml.Open(nvml.WithSoftware(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if set, err := lib.NewEventSet(); set != nil || !errors.Is(err, nvml.ErrClosed) {
+				t.Error(set, err)
+			}
+		}()
+		synctest.Wait()
+		lib.Close()
+		close(e.create)
+		e.finish(lib)
+	})
+}
+
 // The context of the library ends waits, too.
 func TestWaitWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
