@@ -1,14 +1,16 @@
 package nvml
 
-// xids has a row for each XID that GPUs of datacenters report, and for some older ones. The rows are in the order of the
-// numbers. The numbers and the actions are facts of NVIDIA's catalog of XIDs; the sentences are this package's own.
+// xids has a row for each XID that GPUs of datacenters report, and for some older ones. The rows are in the order of
+// the numbers. The numbers and the actions are facts of NVIDIA's catalog of XIDs; the sentences are this package's own.
 var xids = []xidFacts{
 	{8, 8, ActionRestartApplication, "the GPU has stopped working on a channel",
 		"Work on a channel has not ended within the driver's limit. The program that the channel belongs to has ended."},
 	{11, 11, ActionRestartApplication, "a program sent commands that make no sense",
-		"The GPU has found commands that it cannot execute. The cause can be a mistake in CUDA or in the driver, or bad memory."},
+		"The GPU has found commands that it cannot execute. The cause can be a mistake in CUDA or in the driver, or bad " +
+			"memory."},
 	{13, 13, ActionRestartApplication, "exception in the graphics or compute engine",
-		"A kernel has done something that is not allowed, most often with an index outside an array. compute-sanitizer finds " +
+		"A kernel has done something that is not allowed, most often with an index outside an array. compute-sanitizer " +
+			"finds " +
 			"the place. If different programs fail on one GPU, its hardware may be bad."},
 	{16, 16, ActionReportHardware, "the display engine hangs", "The part of the GPU that drives screens does not answer."},
 	{18, 18, ActionReportHardware, "the GPU may not use the PCI bus",
@@ -21,11 +23,13 @@ var xids = []xidFacts{
 		"A kernel or a copy has used an address where there is no memory. Most often the program has a mistake, which " +
 			"compute-sanitizer finds. If different programs fail on one GPU, its hardware may be bad."},
 	{32, 32, ActionRestartApplication, "the stream of commands is damaged",
-		"The GPU has received commands that were damaged on their way. The cause can be software, the PCI bus, or bad memory."},
+		"The GPU has received commands that were damaged on their way. The cause can be software, the PCI bus, or bad " +
+			"memory."},
 	{37, 37, ActionNone, "error in firmware of the driver",
 		"The firmware that switches between contexts has received a command that it does not know."},
 	{38, 38, ActionNone, "firmware of the driver did not answer in time",
-		"The firmware that switches between contexts was too slow. If it happens often, report it with nvidia-bug-report.sh."},
+		"The firmware that switches between contexts was too slow. If it happens often, report it with " +
+			"nvidia-bug-report.sh."},
 	{39, 41, ActionRestartApplication, "exception in a copy engine",
 		"A copy has failed in one of the GPU's copy engines, most often because of an address where there is no memory."},
 	{43, 43, ActionNone, "the GPU has stopped working for a program",
@@ -58,18 +62,22 @@ var xids = []xidFacts{
 	{62, 62, ActionResetGPU, "a microcontroller of the GPU has halted",
 		"The microcontroller that manages power does not run any more. If it comes again, have the hardware checked."},
 	{63, 63, ActionNone, "bad memory is replaced by spare memory",
-		"The GPU has noted rows or pages of its memory that it no longer uses. The change takes place at the next reset, if " +
+		"The GPU has noted rows or pages of its memory that it no longer uses. The change takes place at the next reset, " +
+			"if " +
 			"it has not yet. See Device.RemappedRows."},
 	{64, 64, ActionResetGPU, "bad memory could not be replaced by spare memory",
-		"The GPU could not note a bad part of its memory, or has no spare part left. If it comes again after the reset, the " +
+		"The GPU could not note a bad part of its memory, or has no spare part left. If it comes again after the reset, " +
+			"the " +
 			"GPU must be replaced."},
 	{65, 65, ActionReportHardware, "exception in a video encoder", "One of the GPU's video encoders has failed."},
 	{66, 67, ActionNone, "the driver made a forbidden access",
-		"The driver has used a register in a way that the GPU's firmware does not allow. Report it with nvidia-bug-report.sh."},
+		"The driver has used a register in a way that the GPU's firmware does not allow. Report it with " +
+			"nvidia-bug-report.sh."},
 	{68, 68, ActionRestartApplication, "exception in a video decoder",
 		"Video decoder 0 has failed, most often because of damaged data."},
 	{69, 69, ActionRestartApplication, "error in a command for the graphics or compute engine",
-		"A command of a program has had a value that the engine refuses. The cause can be a mistake in CUDA or in the driver."},
+		"A command of a program has had a value that the engine refuses. The cause can be a mistake in CUDA or in the " +
+			"driver."},
 	{70, 72, ActionRestartApplication, "error in a copy engine", "A copy has failed in one of the GPU's copy engines."},
 	{73, 73, ActionReportHardware, "error in a video encoder", "One of the GPU's video encoders has failed."},
 	{74, 74, ActionCheckLinks, "NVLink error",
@@ -87,10 +95,12 @@ var xids = []xidFacts{
 	{82, 82, ActionRestartApplication, "error in a JPEG decoder", "One of the GPU's JPEG decoders has failed."},
 	{83, 84, ActionRestartApplication, "error in a video decoder", "One of the GPU's video decoders has failed."},
 	{85, 85, ActionRestartApplication, "error in a copy engine", "A copy has failed in one of the GPU's copy engines."},
-	{86, 86, ActionRestartApplication, "exception in the engine for optical flow", "The engine for optical flow has failed."},
+	{86, 86, ActionRestartApplication, "exception in the engine for optical flow",
+		"The engine for optical flow has failed."},
 	{88, 89, ActionRestartApplication, "error in a video decoder", "One of the GPU's video decoders has failed."},
 	{92, 92, ActionNone, "many errors in memory were corrected",
-		"ECC corrects errors in the GPU's memory at a high rate. No data were lost. If it goes on, have the hardware checked."},
+		"ECC corrects errors in the GPU's memory at a high rate. No data were lost. If it goes on, have the hardware " +
+			"checked."},
 	{93, 93, ActionNone, "the GPU's InfoROM was written too often",
 		"The memory of the board that keeps its settings and counters has reached its limit of writes. The GPU works on."},
 	{94, 94, ActionRestartApplication, "contained ECC error",
@@ -113,7 +123,8 @@ var xids = []xidFacts{
 		"The GPU's system processor (GSP), which runs a part of the driver, has not answered a call. If the reset does not " +
 			"help, restart the machine with its power off in between. If it comes again, update the driver."},
 	{120, 120, ActionResetGPU, "error in the GSP",
-		"The GPU's system processor (GSP), which runs a part of the driver, has failed. If the reset does not help, restart " +
+		"The GPU's system processor (GSP), which runs a part of the driver, has failed. If the reset does not help, " +
+			"restart " +
 			"the machine with its power off in between."},
 	{121, 121, ActionNone, "error on the link to the CPU was corrected",
 		"The C2C link between the GPU and a Grace CPU has corrected an error. Reset the GPU when convenient, so that the " +
@@ -133,7 +144,8 @@ var xids = []xidFacts{
 		"A program has used memory of another GPU that it may not use, or that is no longer mapped. Most often the program " +
 			"that ran on the other GPU has a mistake, or has ended."},
 	{138, 138, ActionReportHardware, "error in the deep learning accelerator", "The engine has failed."},
-	{139, 139, ActionRestartApplication, "error in the engine for optical flow", "The engine for optical flow has failed."},
+	{139, 139, ActionRestartApplication, "error in the engine for optical flow",
+		"The engine for optical flow has failed."},
 	{140, 140, ActionResetGPU, "ECC error that was not handled",
 		"An error in memory could not be corrected, and the driver could not find out whose data were lost."},
 	{141, 141, ActionNone, "error in CUDA's fast path", "A fast way of CUDA to give work to the GPU has failed."},
@@ -150,7 +162,8 @@ var xids = []xidFacts{
 	{150, 150, ActionCheckLinks, "NVLink: error in unit MSE", linkMeaning},
 	{151, 151, ActionRestartVM, "keys could not be changed",
 		"In confidential computing, the keys between the virtual machine and the GPU could not be replaced by new ones."},
-	{152, 153, ActionNone, "error in the deep learning accelerator", "The engine has failed, or has not answered in time."},
+	{152, 153, ActionNone, "error in the deep learning accelerator",
+		"The engine has failed, or has not answered in time."},
 	{154, 154, ActionAskDriver, "the recovery action of the GPU has changed",
 		"The driver recommends something else than before, because of another XID. The kernel's log names the new action."},
 	{155, 155, ActionResetGPU, "NVLink: error that software has found",
@@ -175,7 +188,8 @@ var xids = []xidFacts{
 		"The circuit that smooths the GPU's use of power no longer works. Replace the GPU if it is needed."},
 	{166, 166, ActionFollowOther, "NVLink: data came before encryption was set up",
 		"In confidential computing, a link has carried data before it was ready for encrypted ones."},
-	{167, 167, ActionReportHardware, "fatal timeout on the PCI bus", "The GPU or the machine has not answered on the PCI bus."},
+	{167, 167, ActionReportHardware, "fatal timeout on the PCI bus",
+		"The GPU or the machine has not answered on the PCI bus."},
 	{168, 168, ActionRestartMachine, "the GPU has less memory",
 		"The part of the memory that the driver needs for itself has errors, which happens while ECC is off. Switch ECC " +
 			"on, so that bad memory is replaced by spare memory."},
