@@ -20,8 +20,9 @@ func (g *knownGPU) DeviceGetAttributesV2(_ raw.Device, a *raw.DeviceAttributes) 
 	if !g.newer {
 		return g.basis.DeviceGetAttributesV2(0, a)
 	}
-	*a = raw.DeviceAttributes{MultiprocessorCount: 1, SharedCopyEngineCount: 2, SharedDecoderCount: 3, SharedEncoderCount: 4,
-		SharedJpegCount: 5, SharedOfaCount: 6, GpuInstanceSliceCount: 7, ComputeInstanceSliceCount: 8, MemorySizeMB: 9}
+	*a = raw.DeviceAttributes{MultiprocessorCount: 1, SharedCopyEngineCount: 2, SharedDecoderCount: 3,
+		SharedEncoderCount: 4, SharedJpegCount: 5, SharedOfaCount: 6, GpuInstanceSliceCount: 7,
+		ComputeInstanceSliceCount: 8, MemorySizeMB: 9}
 	return raw.NVML_SUCCESS
 }
 

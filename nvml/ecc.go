@@ -115,8 +115,8 @@ func (d *Device) RetiredPages(cause PageRetirementCause) ([]RetiredPage, error) 
 	})
 }
 
-// someTime returns the time of a number since 1970 whose unit is not documented. The size of the number says which it is,
-// for two centuries.
+// someTime returns the time of a number since 1970 whose unit is not documented. The size of the number says which it
+// is, for two centuries.
 func someTime(n uint64) time.Time {
 	switch {
 	case n == 0:

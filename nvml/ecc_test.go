@@ -15,7 +15,8 @@ type worn struct {
 	newer bool
 }
 
-func (g worn) DeviceGetDetailedEccErrors(_ raw.Device, e raw.MemoryErrorType, c raw.EccCounterType, n *raw.EccErrorCounts) raw.Return {
+func (g worn) DeviceGetDetailedEccErrors(_ raw.Device, e raw.MemoryErrorType, c raw.EccCounterType,
+	n *raw.EccErrorCounts) raw.Return {
 	*n = raw.EccErrorCounts{L1Cache: uint64(e), L2Cache: uint64(c), DeviceMemory: 3, RegisterFile: 4}
 	return raw.NVML_SUCCESS
 }
@@ -30,7 +31,8 @@ func (g worn) DeviceGetSramEccErrorStatus(_ raw.Device, s *raw.EccSramErrorStatu
 	return raw.NVML_SUCCESS
 }
 
-func (g worn) DeviceGetSramUniqueUncorrectedEccErrorCounts(_ raw.Device, c *raw.EccSramUniqueUncorrectedErrorCounts) raw.Return {
+func (g worn) DeviceGetSramUniqueUncorrectedEccErrorCounts(_ raw.Device,
+	c *raw.EccSramUniqueUncorrectedErrorCounts) raw.Return {
 	if c.Version != raw.EccSramUniqueUncorrectedErrorCountsV1Version {
 		return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 	}
@@ -49,7 +51,8 @@ func (g worn) DeviceGetSramUniqueUncorrectedEccErrorCounts(_ raw.Device, c *raw.
 
 var retired = []uint64{0x1000, 0x2000, 0x3000, 0x4000, 0x5000}
 
-func (g worn) DeviceGetRetiredPagesV2(_ raw.Device, c raw.PageRetirementCause, n *uint32, addresses, times []uint64) raw.Return {
+func (g worn) DeviceGetRetiredPagesV2(_ raw.Device, c raw.PageRetirementCause, n *uint32,
+	addresses, times []uint64) raw.Return {
 	if !g.newer {
 		return g.basis.DeviceGetRetiredPagesV2(0, c, n, addresses, times)
 	}
@@ -71,7 +74,8 @@ func (g worn) DeviceGetRemappedRowsV2(_ raw.Device, n *raw.RemappedRowsInfoV2) r
 	if !g.newer {
 		return g.basis.DeviceGetRemappedRowsV2(0, n)
 	}
-	*n = raw.RemappedRowsInfoV2{CorrActiveRemaps: 1, CorrInactiveRemaps: 2, UncActiveRemaps: 3, UncInactiveRemaps: 4, BPending: 1}
+	*n = raw.RemappedRowsInfoV2{CorrActiveRemaps: 1, CorrInactiveRemaps: 2, UncActiveRemaps: 3, UncInactiveRemaps: 4,
+		BPending: 1}
 	return raw.NVML_SUCCESS
 }
 

@@ -35,7 +35,8 @@ func (encoderGPU) DeviceGetFBCSessions(_ raw.Device, n *uint32, infos []raw.FBCS
 	if infos != nil {
 		infos[0] = raw.FBCSessionInfo{SessionId: 1, Pid: 2, VgpuInstance: 3, DisplayOrdinal: 4,
 			SessionType: raw.NVML_FBC_SESSION_TYPE_CUDA, SessionFlags: raw.NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED,
-			HMaxResolution: 4096, VMaxResolution: 4095, HResolution: 1920, VResolution: 1080, AverageFPS: 60, AverageLatency: 1500}
+			HMaxResolution: 4096, VMaxResolution: 4095, HResolution: 1920, VResolution: 1080, AverageFPS: 60,
+			AverageLatency: 1500}
 	}
 	return raw.NVML_SUCCESS
 }
@@ -50,6 +51,7 @@ func TestSessions(t *testing.T) {
 	}
 	wants(t, []nvml.EncoderSession{{ID: 1, PID: 2, VGPU: 3, Type: nvml.EncoderAV1, Width: 1920, Height: 1080, FPS: 60,
 		Latency: latency}})(d.EncoderSessions())
-	wants(t, []nvml.FBCSession{{ID: 1, PID: 2, VGPU: 3, Display: 4, Type: nvml.FBCCUDA, Flags: nvml.FBCFlagDifferenceMapEnabled,
-		MaxWidth: 4096, MaxHeight: 4095, Width: 1920, Height: 1080, FPS: 60, Latency: latency}})(d.FBCSessions())
+	wants(t, []nvml.FBCSession{{ID: 1, PID: 2, VGPU: 3, Display: 4, Type: nvml.FBCCUDA,
+		Flags: nvml.FBCFlagDifferenceMapEnabled, MaxWidth: 4096, MaxHeight: 4095, Width: 1920, Height: 1080,
+		FPS: 60, Latency: latency}})(d.FBCSessions())
 }

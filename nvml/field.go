@@ -45,8 +45,8 @@ func integer(f float64) int64 {
 	return int64(f)
 }
 
-// Uint64 returns the number as an integer without a sign. It is 0 if the number is less, cut off if it is a real number,
-// and math.MaxUint64 if it is too large.
+// Uint64 returns the number as an integer without a sign. It is 0 if the number is less, cut off if it is a real
+// number, and math.MaxUint64 if it is too large.
 func (v Value) Uint64() uint64 {
 	switch v.kind {
 	case raw.NVML_VALUE_TYPE_UNSIGNED_INT:

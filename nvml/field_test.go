@@ -3,6 +3,7 @@ package nvml_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,19 +78,19 @@ func TestFields(t *testing.T) {
 		{"7", 7, 7, 7},
 	} {
 		v := values[i]
-		if v.Err != nil || v.ID != nvml.FieldID(i) || v.Value.Type() != nvml.ValueType(i) || v.Latency != 12*time.Microsecond ||
-			!v.Time.Equal(time.UnixMicro(3e15)) {
+		if v.Err != nil || v.ID != nvml.FieldID(i) || v.Value.Type() != nvml.ValueType(i) ||
+			v.Latency != 12*time.Microsecond || !v.Time.Equal(time.UnixMicro(3e15)) {
 			t.Errorf("field %d is %+v", i, v)
 		}
-		if v := v.Value; v.String() != want.text || v.Int64() != want.signed || v.Uint64() != want.unsigned || v.Float64() != want.real {
+		if v := v.Value; v.String() != want.text || v.Int64() != want.signed || v.Uint64() != want.unsigned ||
+			v.Float64() != want.real {
 			t.Errorf("field %d is %v, %d, %d, %g", i, v, v.Int64(), v.Uint64(), v.Float64())
 		}
 	}
 	isError(t, values[7].Err, errors.ErrUnsupported)
-	if text := values[7].Err.Error(); values[7].Value != (nvml.Value{}) || text != "nvml: nvmlDeviceGetFieldValues(device 0, "+
-		"field 99, scope 0): "+raw.NVML_ERROR_NOT_SUPPORTED.Error()+"; this device, or its present mode, does not have this "+
-		"value: leave it out" {
-		t.Errorf("the error is %s, beside %v", text, values[7].Value)
+	const text = "nvml: nvmlDeviceGetFieldValues(device 0, field 99, scope 0): NVML_ERROR_NOT_SUPPORTED"
+	if values[7].Value != (nvml.Value{}) || !strings.HasPrefix(values[7].Err.Error(), text) {
+		t.Errorf("the error is %v, beside %v", values[7].Err, values[7].Value)
 	}
 	values, err = d.ScopedFields(nvml.Field{ID: 1, Scope: 5}, nvml.Field{ID: 1, Scope: 6})
 	if err != nil || g.scopes[8] != 5 || g.scopes[9] != 6 || values[1].Scope != 6 {

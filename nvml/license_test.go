@@ -46,7 +46,8 @@ func TestLicensableFeatures(t *testing.T) {
 	for version := 1; version <= 4; version++ {
 		wants(t, []nvml.LicensableFeature{{Feature: nvml.LicenseFeatureVGPU, Product: "NVIDIA Virtual Applications",
 			Licensed: true, Enabled: true, Status: nvml.LicenseExpiryValid, Expiry: time.Date(2027, 2, 3, 4, 5, 6, 0, time.UTC)},
-			{Status: nvml.LicenseExpiryPermanent}})(deviceOf(t, licensedGPU{version: version, supported: 1}).LicensableFeatures())
+			{Status: nvml.LicenseExpiryPermanent}})(
+			deviceOf(t, licensedGPU{version: version, supported: 1}).LicensableFeatures())
 	}
 	wants(t, []nvml.LicensableFeature(nil))(deviceOf(t, licensedGPU{version: 4}).LicensableFeatures())
 }

@@ -42,12 +42,14 @@ func (g *linkGPU) DeviceGetNvLinkInfo(_ raw.Device, i *raw.NvLinkInfo) raw.Retur
 	return raw.NVML_SUCCESS
 }
 
-func (g *linkGPU) DeviceGetNvLinkUtilizationControl(_ raw.Device, link, counter uint32, c *raw.NvLinkUtilizationControl) raw.Return {
+func (g *linkGPU) DeviceGetNvLinkUtilizationControl(_ raw.Device, link, counter uint32,
+	c *raw.NvLinkUtilizationControl) raw.Return {
 	*c = g.control
 	return raw.NVML_SUCCESS
 }
 
-func (g *linkGPU) DeviceSetNvLinkUtilizationControl(_ raw.Device, link, counter uint32, c *raw.NvLinkUtilizationControl, reset uint32) raw.Return {
+func (g *linkGPU) DeviceSetNvLinkUtilizationControl(_ raw.Device, link, counter uint32,
+	c *raw.NvLinkUtilizationControl, reset uint32) raw.Return {
 	if link != 3 || counter != 1 {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
@@ -110,7 +112,8 @@ func TestNVLink(t *testing.T) {
 func TestNVLinkCounterControl(t *testing.T) {
 	g := &linkGPU{}
 	d := deviceOf(t, g)
-	control := nvml.NVLinkCounterControl{Unit: nvml.NVLinkUnitBytes, Packets: nvml.NVLinkPacketsRead | nvml.NVLinkPacketsWrite}
+	control := nvml.NVLinkCounterControl{Unit: nvml.NVLinkUnitBytes,
+		Packets: nvml.NVLinkPacketsRead | nvml.NVLinkPacketsWrite}
 	if err := d.SetNVLinkCounterControl(3, 1, control, true); err != nil || g.reset != 1 {
 		t.Errorf("reset is %d (%v)", g.reset, err)
 	}

@@ -24,7 +24,8 @@ func (g *stateGPU) DeviceGetSupportedPerformanceStates(_ raw.Device, states []ra
 }
 
 func (g *stateGPU) DeviceGetDynamicPstatesInfo(_ raw.Device, info *raw.GpuDynamicPstatesInfo) raw.Return {
-	info.Utilization[2] = raw.GpuDynamicPstatesInfoUtilization{BIsPresent: 1, Percentage: 40, IncThreshold: 80, DecThreshold: 10}
+	info.Utilization[2] = raw.GpuDynamicPstatesInfoUtilization{BIsPresent: 1, Percentage: 40, IncThreshold: 80,
+		DecThreshold: 10}
 	return raw.NVML_SUCCESS
 }
 

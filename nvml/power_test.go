@@ -61,7 +61,8 @@ func TestPowerOfScopes(t *testing.T) {
 	_, _, err = d.PowerUsageOf(nvml.PowerScopeGPU)
 	isError(t, err, nvml.ErrGPULost)
 	err = d.SetPowerLimitOf(nvml.PowerScopeModule, 400_000)
-	if err != nil || g.limit != (raw.PowerValueV2{Version: raw.PowerValueV2Version, PowerScope: 1, PowerValueMw: 400_000}) {
+	if err != nil || g.limit != (raw.PowerValueV2{Version: raw.PowerValueV2Version, PowerScope: 1,
+		PowerValueMw: 400_000}) {
 		t.Errorf("the limit is %+v (%v)", g.limit, err)
 	}
 }

@@ -57,7 +57,9 @@ func (g *processGPU) DeviceGetComputeRunningProcessesV2(_ raw.Device, n *uint32,
 }
 
 func (g *processGPU) DeviceGetComputeRunningProcesses(_ raw.Device, n *uint32, infos []raw.ProcessInfoV1) raw.Return {
-	return fillGrowing(&g.begun, n, infos, func(i uint32) raw.ProcessInfoV1 { return raw.ProcessInfoV1{Pid: 7 + i, UsedGpuMemory: 5} })
+	return fillGrowing(&g.begun, n, infos, func(i uint32) raw.ProcessInfoV1 {
+		return raw.ProcessInfoV1{Pid: 7 + i, UsedGpuMemory: 5}
+	})
 }
 
 func (g *processGPU) DeviceGetGraphicsRunningProcessesV3(_ raw.Device, n *uint32, _ []raw.ProcessInfo) raw.Return {
@@ -65,7 +67,8 @@ func (g *processGPU) DeviceGetGraphicsRunningProcessesV3(_ raw.Device, n *uint32
 	return raw.NVML_SUCCESS
 }
 
-func (g *processGPU) DeviceGetMPSComputeRunningProcessesV3(_ raw.Device, n *uint32, infos []raw.ProcessInfo) raw.Return {
+func (g *processGPU) DeviceGetMPSComputeRunningProcessesV3(_ raw.Device, n *uint32,
+	infos []raw.ProcessInfo) raw.Return {
 	return raw.NVML_ERROR_NO_PERMISSION
 }
 
@@ -119,8 +122,8 @@ func (g accountingGPU) DeviceGetAccountingStatsV2(_ raw.Device, s *raw.Accountin
 	if !g.newer {
 		return g.basis.DeviceGetAccountingStatsV2(0, s)
 	}
-	*s = raw.AccountingStatsV2{Pid: s.Pid, GpuUtilization: 50, MemoryUtilization: 20, MaxMemoryUsage: 6, SampleCount: s.Pid,
-		SumGpuUtil: 150, SumFbUtil: 60}
+	*s = raw.AccountingStatsV2{Pid: s.Pid, GpuUtilization: 50, MemoryUtilization: 20, MaxMemoryUsage: 6,
+		SampleCount: s.Pid, SumGpuUtil: 150, SumFbUtil: 60}
 	return raw.NVML_SUCCESS
 }
 

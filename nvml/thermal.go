@@ -35,7 +35,7 @@ type ThermalSensor struct {
 }
 
 // ThermalSensors returns what the sensors measure that have a number, of which the first is 0
-// (nvmlDeviceGetThermalSettings). The number 15 stands for all sensors.
+// (nvmlDeviceGetThermalSettings).
 func (d *Device) ThermalSensors(number int) ([]ThermalSensor, error) {
 	const op = "nvmlDeviceGetThermalSettings"
 	o := d.obj()

@@ -16,7 +16,8 @@ type nearGPU struct {
 	scopes bool
 }
 
-func (g nearGPU) DeviceGetTopologyNearestGpus(_ raw.Device, level raw.GpuTopologyLevel, n *uint32, devices []raw.Device) raw.Return {
+func (g nearGPU) DeviceGetTopologyNearestGpus(_ raw.Device, level raw.GpuTopologyLevel, n *uint32,
+	devices []raw.Device) raw.Return {
 	if level != raw.NVML_TOPOLOGY_NODE {
 		*n = 0
 		return raw.NVML_SUCCESS

@@ -56,13 +56,15 @@ func (g busyGPU) DeviceGetProcessesUtilizationInfo(_ raw.Device, u *raw.Processe
 	})
 }
 
-func (g busyGPU) DeviceGetProcessUtilization(_ raw.Device, all []raw.ProcessUtilizationSample, n *uint32, after uint64) raw.Return {
+func (g busyGPU) DeviceGetProcessUtilization(_ raw.Device, all []raw.ProcessUtilizationSample, n *uint32,
+	after uint64) raw.Return {
 	return samples(after, n, all, func(at uint64) raw.ProcessUtilizationSample {
 		return raw.ProcessUtilizationSample{TimeStamp: at, Pid: 4, SmUtil: 1, MemUtil: 2, EncUtil: 3, DecUtil: 4}
 	})
 }
 
-func (g busyGPU) DeviceGetSamples(_ raw.Device, t raw.SamplingType, after uint64, kind *raw.ValueType, n *uint32, all []raw.Sample) raw.Return {
+func (g busyGPU) DeviceGetSamples(_ raw.Device, t raw.SamplingType, after uint64, kind *raw.ValueType, n *uint32,
+	all []raw.Sample) raw.Return {
 	*kind = raw.NVML_VALUE_TYPE_UNSIGNED_INT
 	return samples(after, n, all, func(at uint64) (s raw.Sample) {
 		s.TimeStamp = at
