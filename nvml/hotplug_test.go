@@ -59,7 +59,8 @@ func TestHotplug(t *testing.T) {
 	equal(t, "the state", true)(l.Draining(at))
 	long, _, _ := strings.Cut(string(f.pci.BusId[:]), "\x00")
 	short, _, _ := strings.Cut(string(f.pci.BusIdLegacy[:]), "\x00")
-	if long != "00000001:17:02.0" || short != "0001:17:02.0" || f.pci.Domain != 1 || f.pci.Bus != 0x17 || f.pci.Device != 2 {
+	if long != "00000001:17:02.0" || short != "0001:17:02.0" || f.pci.Domain != 1 || f.pci.Bus != 0x17 ||
+		f.pci.Device != 2 {
 		t.Errorf("the address is %q, %q, %+v", long, short, f.pci)
 	}
 	if err := l.RemoveGPU(at, nvml.DetachRemove, nvml.PCIeLinkShutDown); err != nil ||

@@ -113,6 +113,13 @@ func (d *Device) VGPUMetadata() (VGPUHostMetadata, error) {
 	return ParseVGPUHostMetadata(data)
 }
 
+// VGPUMetadataString returns the properties of the GPU for virtual GPUs as text (nvmlDeviceGetPgpuMetadataString).
+func (d *Device) VGPUMetadataString() (string, error) {
+	return get(d.obj(), "nvmlDeviceGetPgpuMetadataString", func(l *raw.Library, h uint64) (string, raw.Return) {
+		return sized(func(b []byte, n *uint32) raw.Return { return l.DeviceGetPgpuMetadataString(raw.Device(h), b, n) })
+	})
+}
+
 // VGPUCompatibility says in which states a virtual machine can move to a GPU.
 type VGPUCompatibility struct {
 	// Cold reports whether it can start there, Hibernate and Sleep whether it can go on after these states, and Live
