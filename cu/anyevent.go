@@ -31,8 +31,8 @@ func ownerOf(e *Event) *core.EventOwner {
 	return o
 }
 
-// refOf returns what a call finds in an event. The caller calls Leave.
-func refOf(op string, e AnyEvent) (r eventuse.Use, err error) {
+// useOf returns what a call finds in an event. The caller calls Leave.
+func useOf(op string, e AnyEvent) (r eventuse.Use, err error) {
 	switch e := e.(type) {
 	case *Event:
 		if e != nil {

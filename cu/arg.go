@@ -12,12 +12,12 @@ import (
 )
 
 // Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
-type Arg struct{ argRef }
+type Arg struct{ argValue }
 
-// argRef is an alias, so that the field of an Arg is not exported.
-type argRef = core.Value[launch.Arg]
+// argValue is an alias, so that the field of an Arg is not exported.
+type argValue = core.Value[launch.Arg]
 
-func (a *Arg) core() *launch.Arg { return core.ValueIn(&a.argRef) }
+func (a *Arg) core() *launch.Arg { return core.ValueIn(&a.argValue) }
 
 func number(bits uint64, size uint32, kind launch.Kind) Arg {
 	return Arg{core.ValueTo(launch.Arg{Bits: bits, Size: size, Kind: kind})}
@@ -65,7 +65,7 @@ func Ptr(m Memory) Arg {
 	}
 	r := s.Region()
 	if r.Err != nil {
-		return badArg(r.Err)
+		return badArg(*r.Err)
 	}
 	return Arg{core.ValueTo(launch.Arg{Bits: uint64(r.Addr()), Size: 8, Kind: launch.Integer, Mem: s.Mem, Ref: s.Owner,
 		Extent: r.Size})}

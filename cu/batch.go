@@ -93,7 +93,7 @@ func QueryAll[E AnyEvent](statuses []Status, events []E) error {
 	errs := drivercall.BatchErrors{Op: op, Items: len(events)}
 	var b *batch
 	for i, e := range events {
-		r, err := refOf(op, e)
+		r, err := useOf(op, e)
 		if err != nil {
 			statuses[i] = StatusUnknown
 			errs.Add(i, err)

@@ -169,7 +169,7 @@ func TestNobodyWaitsForRecords(t *testing.T) {
 			_, err := g.Add(&graph.Record{Event: e})
 			added <- err
 		}()
-		Eventually(func() bool { return sl.Waits() == 2 })
+		Eventually(func() bool { return sl.WaitCount() == 2 })
 		r.returns("a wait", func() error { return waitEnds(pending) })
 		goOn()
 		r.ok(<-added)
@@ -308,7 +308,7 @@ func TestOrderOfSuccessors(t *testing.T) {
 			}
 			r.ok(ticket.Wait(r.patient()))
 			for i, sl := range append(slots[:], &cc.First) {
-				if n := sl.Waits(); n != 0 || sl.Closed() != (sl != want) {
+				if n := sl.WaitCount(); n != 0 || sl.Closed() != (sl != want) {
 					t.Errorf("slot %d has %d watchers, and is closed: %v", i, n, sl.Closed())
 				}
 			}

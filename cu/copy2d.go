@@ -68,12 +68,12 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		return nil, 0, drivercall.BadValue(op, cc, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
 	}
 	var raw driver.DevicePtr
-	res, own := cc.Allocate(func() (res driver.Result) {
+	res, collection := cc.Allocate(func() (res driver.Result) {
 		raw, pitch, res = cc.Drv.Table().MemAllocPitch(driver.At{Context: cc.Raw}, width, height, uint32(element))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, 0, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, own))
+		return nil, 0, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, collection))
 	}
 	size = pitch * height
 	return newDeviceMem(cc, &memstate.Mem{Is: memstate.DeviceMemory, Raw: raw, Size: size, Capacity: size}), pitch, nil

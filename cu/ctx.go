@@ -55,14 +55,14 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 		return res
 	}
 	var res driver.Result
-	var own *core.Collection
+	var collection *core.Collection
 	if mayWait {
-		res, own = d.core.Allocate(dev.core().Raw, call)
+		res, collection = d.core.Allocate(dev.core().Raw, call)
 	} else {
 		res = call()
 	}
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(d.core.ResultError(op, 0, res))
+		return nil, collection.Explain(d.core.ResultError(op, 0, res))
 	}
 	c, redundant, err := d.newContext(raw, dev, core.Retained)
 	if err != nil || redundant {
@@ -118,12 +118,12 @@ func (dev *Device) createContext(flags ContextFlags,
 	}
 	d := dev.drv
 	var raw driver.Context
-	res, own := d.core.Allocate(dev.core().Raw, func() (res driver.Result) {
+	res, collection := d.core.Allocate(dev.core().Raw, func() (res driver.Result) {
 		raw, res = create(d.core.Table(), driver.At{Pop: true})
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(d.core.ResultError(op, 0, res))
+		return nil, collection.Explain(d.core.ResultError(op, 0, res))
 	}
 	c, _, err := d.newContext(raw, dev, core.Created)
 	if err != nil {
@@ -378,11 +378,11 @@ func (c *Context) SetLimit(l Limit, value uint64) error {
 		return err
 	}
 	defer c.leave()
-	res, own := cc.Allocate(func() driver.Result {
+	res, collection := cc.Allocate(func() driver.Result {
 		return cc.Drv.Table().CtxSetLimit(driver.At{Context: cc.Raw}, int32(l), value)
 	})
 	if res != driver.ResultSuccess {
-		return own.Explain(cc.CallError(op, uintptr(cc.Raw), res))
+		return collection.Explain(cc.CallError(op, uintptr(cc.Raw), res))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (m *DeviceMem) core() *memstate.Mem {
 // newDeviceMem returns a DeviceMem for a new state.
 func newDeviceMem(ctx *core.Context, mc *memstate.Mem) *DeviceMem {
 	m := new(DeviceMem)
-	memstate.Own(m, &m.memRef, ctx, mc)
+	memstate.Attach(m, &m.memRef, ctx, mc)
 	return m
 }
 
@@ -52,12 +52,12 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 		return newDeviceMem(cc, mc), nil
 	}
 	var raw driver.DevicePtr
-	res, own := cc.Allocate(func() (res driver.Result) {
+	res, collection := cc.Allocate(func() (res driver.Result) {
 		raw, res = cc.Drv.Table().MemAlloc(driver.At{Context: cc.Raw}, size)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, own))
+		return nil, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, collection))
 	}
 	return newDeviceMem(cc, &memstate.Mem{Is: memstate.DeviceMemory, Raw: raw, Size: size, Capacity: size}), nil
 }

@@ -125,7 +125,7 @@ func Open(opts ...Option) (*Driver, error) {
 	d.driverRef = core.RefTo(&d.core)
 	d.core.Frames.New = func() any { return new(core.WorkFrame) }
 	if o.software != nil {
-		switch err := o.software(&d.core.Calls); {
+		switch err := o.software(&d.core.Functions); {
 		case errors.Is(err, driver.ErrNilProvider):
 			return nil, drivercall.Misuse("Open", nil, ErrNil,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")

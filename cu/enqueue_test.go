@@ -35,7 +35,7 @@ func TestKeptObjects(t *testing.T) {
 		for name, c := range map[string]*core.Resource{
 			"module": &ModuleState(mod).Resource, "device": &core.Of(d).Resource, "host": &core.Of(h).Resource,
 		} {
-			if n := c.Calls(); n != want {
+			if n := c.CallsInFlight(); n != want {
 				t.Errorf("%s: %d calls in flight, want %d", name, n, want)
 			}
 		}
@@ -118,7 +118,7 @@ func TestKeptPlaces(t *testing.T) {
 	}
 	kept := 0
 	for _, d := range all {
-		kept += core.Of(d).Calls()
+		kept += core.Of(d).CallsInFlight()
 	}
 	if kept == 0 || kept > 32 {
 		t.Errorf("the stream keeps %d objects", kept)

@@ -66,7 +66,7 @@ func (c *Context) WrapEvent(handle uintptr, flags EventFlags) (*Event, error) {
 	if err := core.CheckEventFlags(uint32(flags)); err != nil {
 		return nil, drivercall.About(cc, err)
 	}
-	ec := core.OwnEvent(cc, uint32(flags), driver.Event(handle))
+	ec := core.NewEventOf(cc, uint32(flags), driver.Event(handle))
 	ec.Foreign = true
 	ec.First.SetBits(core.SlotExposed)
 	e := new(Event)
@@ -105,7 +105,7 @@ func (e *Event) Handle() uintptr {
 	if o == nil {
 		return 0
 	}
-	sl, err := o.Event.EnterForeign("Event.Handle")
+	sl, err := o.Event.EnterExposed("Event.Handle")
 	if err != nil {
 		return 0
 	}

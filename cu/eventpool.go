@@ -31,10 +31,10 @@ func (c *Context) EventPool() (*EventPool, error) {
 	}
 	defer c.leave()
 	cc.Mu.Lock()
-	pool, _ := cc.Pool.(*eventpool.Pool)
+	pool, _ := cc.EventPool.(*eventpool.Pool)
 	if pool == nil {
 		pool = &eventpool.Pool{Ctx: cc}
-		cc.Pool = pool
+		cc.EventPool = pool
 		pool.Entries.Store(new([]*eventpool.Entry))
 	}
 	pool.Shares++

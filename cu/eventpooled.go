@@ -19,19 +19,19 @@ import (
 // also take a Pooled. For a time without a wait, call Query of both events before Elapsed. The zero Pooled is
 // no event.
 type Pooled struct {
-	pooledRef
+	pooledValue
 	pool  *EventPool   // keeps the pool from being collected, which would close it
 	owner *pooledOwner // nil unless AcquireTracked returned the event
 }
 
-// pooledRef is an alias, so that the field of a Pooled is not exported.
-type pooledRef = eventpool.Value
+// pooledValue is an alias, so that the field of a Pooled is not exported.
+type pooledValue = eventpool.Value
 
 func newPooled(p *EventPool, en *eventpool.Entry, gen uint32) Pooled {
-	return Pooled{pooledRef: eventpool.ValueTo(eventpool.Pooled{Entry: en, Generation: gen}), pool: p}
+	return Pooled{pooledValue: eventpool.ValueTo(eventpool.Pooled{Entry: en, Generation: gen}), pool: p}
 }
 
-func (p Pooled) core() eventpool.Pooled { return eventpool.ValueFrom(p.pooledRef) }
+func (p Pooled) core() eventpool.Pooled { return eventpool.ValueFrom(p.pooledValue) }
 
 // pooledOwner is shared by all copies of a tracked event: the event is abandoned when it is
 // collected.

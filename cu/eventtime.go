@@ -63,9 +63,9 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 // enterInterval begins a call on two events, if the time between their records can be measured.
 func enterInterval(op string, start, stop AnyEvent) (iv interval, err error) {
 	which := startEvent
-	if iv.start, err = refOf(op, start); err == nil {
+	if iv.start, err = useOf(op, start); err == nil {
 		which = stopEvent
-		if iv.stop, err = refOf(op, stop); err == nil {
+		if iv.stop, err = useOf(op, stop); err == nil {
 			which, err = iv.enter(op)
 		}
 	}
@@ -307,7 +307,7 @@ func ofEvent(which string, err error) error {
 func timeError(op string, start, stop *core.Slot, res driver.Result) error {
 	e := stop.Event.Ctx.CallError(op, uintptr(stop.Raw), res)
 	if e.Err == nil {
-		e.Detail = drivercall.Join(fmt.Sprintf("start event %#x", start.Raw), e.Detail)
+		e.Detail = drivercall.JoinText(fmt.Sprintf("start event %#x", start.Raw), e.Detail)
 	}
 	return e
 }

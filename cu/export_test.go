@@ -93,7 +93,7 @@ func NewerFunctions() (list []string) {
 
 func NormalDim(d Dim3) Dim3                   { return d.normalize() }
 func ModuleState(m *Module) *loaded.Module    { return m.core() }
-func ModuleOf(f *Function) *Module            { return f.core().Keep.(*Module) }
+func ModuleOf(f *Function) *Module            { return f.core().Owner.(*Module) }
 func RawFunction(f *Function) driver.Function { return f.core().Raw }
 func FunctionParams(f *Function) (params []KernelParam, known bool) {
 	return f.core().Params, f.core().Known

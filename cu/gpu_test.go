@@ -96,7 +96,7 @@ func TestGPURecordWhileWaiting(t *testing.T) {
 	waited := make(chan error, 1)
 	before := EventOf(e).Slot.Load()
 	go func() { waited <- e.Wait(context.Background()) }()
-	for before.Waits() < 2 {
+	for before.WaitCount() < 2 {
 		runtime.Gosched()
 	}
 	if err := e.Record(b); err != nil {

@@ -127,7 +127,7 @@ func TestHostFuncRefused(t *testing.T) {
 		r.Is(err, ResultOutOfMemory)
 	}
 	Kept(t, "after what the driver refused", 0)
-	if !core.Of(r.GPU).Context.Calls.None() {
+	if !core.Of(r.GPU).Context.PendingHostFuncs.None() {
 		t.Error("something is thought to be pending")
 	}
 	r.OK(r.S.Synchronize())
@@ -427,7 +427,7 @@ func TestHostFuncOutlives(t *testing.T) {
 		} {
 			h := new(hostfunc.Func)
 			r.OK(h.Name(core.Of(r.Drv), func() { t.Error("it was called") }))
-			core.Of(c.gpu).Context.Calls.Add(h)
+			core.Of(c.gpu).Context.PendingHostFuncs.Add(h)
 			h.EndCall()
 			Kept(t, what, 1)
 			r.OK(c.gpu.Close())

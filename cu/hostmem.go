@@ -30,7 +30,7 @@ func (m *HostMem) core() *memstate.Mem {
 // newHostMem returns a HostMem for a new state.
 func newHostMem(ctx *core.Context, mc *memstate.Mem) *HostMem {
 	m := new(HostMem)
-	memstate.Own(m, &m.memRef, ctx, mc)
+	memstate.Attach(m, &m.memRef, ctx, mc)
 	return m
 }
 
@@ -79,12 +79,12 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	if old := memstate.Take(cc, pinnedMemory, uint32(flags), size); old != nil {
 		mc.Raw, mc.Host, mc.Capacity = old.Raw, old.Host, old.Capacity
 	} else {
-		res, own := cc.Allocate(func() (res driver.Result) {
+		res, collection := cc.Allocate(func() (res driver.Result) {
 			mc.Host, res = t.MemHostAlloc(at, size, uint32(flags))
 			return res
 		})
 		if res != driver.ResultSuccess {
-			return nil, memstate.FailAlloc(cc, op, 0, size, res, own)
+			return nil, memstate.FailAlloc(cc, op, 0, size, res, collection)
 		}
 		// If the device cannot access the memory, copies still work.
 		if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
@@ -121,11 +121,13 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 			"the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
-	mc := &memstate.Mem{Is: registeredMemory, Flags: uint32(flags), Own: b}
+	mc := &memstate.Mem{Is: registeredMemory, Flags: uint32(flags), HostBytes: b}
 	mc.Host, mc.Size, mc.Capacity = memstate.HostAddress(b), uint64(len(b)), uint64(len(b))
-	res, own := cc.Allocate(func() driver.Result { return t.MemHostRegister(at, mc.Host, mc.Size, uint32(flags)) })
+	res, collection := cc.Allocate(func() driver.Result {
+		return t.MemHostRegister(at, mc.Host, mc.Size, uint32(flags))
+	})
 	if res != driver.ResultSuccess {
-		return nil, memstate.FailAlloc(cc, op, mc.Handle(), mc.Size, res, own)
+		return nil, memstate.FailAlloc(cc, op, mc.Handle(), mc.Size, res, collection)
 	}
 	if raw, res := t.MemHostGetDevicePointer(at, mc.Host, 0); res == driver.ResultSuccess {
 		mc.Raw = raw

@@ -126,7 +126,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	default:
 		return nil, cc.CallError(op, 0, res)
 	}
-	ec := core.OwnEvent(cc, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
+	ec := core.NewEventOf(cc, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING, raw)
 	ec.Imported = true
 	e := new(Event)
 	core.InitEvent(&e.eventRef, ec)

@@ -376,7 +376,7 @@ func TestIPCCalls(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.Wait(ctx) }()
 		slot := EventOf(e).Slot.Load()
-		if !Eventually(func() bool { return slot.Waits() >= 1 }) {
+		if !Eventually(func() bool { return slot.WaitCount() >= 1 }) {
 			t.Fatal("nobody waits")
 		}
 		r.ok(e.Record(r.s))

@@ -51,7 +51,7 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 		err = f.launchOnce(s, &c, args, prepared)
 	}
 	if err != nil {
-		err = s.core().FreeAndRetry(c.Op(), err, nil)
+		err = s.core().FreeOnly(c.Op(), err)
 	}
 	return err
 }
@@ -128,7 +128,7 @@ func (f *Function) launchOnce(s *Stream, cfg *launch.Config, args []Arg, prepare
 	return err
 }
 
-// launchTraced is launchOn with tracers. They are called during a call on the stream.
+// launchTraced is launchOnce with tracers. They are called during a call on the stream.
 func (f *Function) launchTraced(s *Stream, cfg *launch.Config, args []Arg, prepared *preparedArgs) error {
 	sc, err := s.enter(cfg.Op())
 	if err != nil {

@@ -26,16 +26,16 @@ func LaunchWith(attrs ...LaunchAttribute) *LaunchAttributes {
 
 // LaunchAttributes are attributes of launches, made by [LaunchWith]. They never change. Launches may
 // share them, also at the same time. nil stands for no attributes.
-type LaunchAttributes struct{ launchAttributesRef }
+type LaunchAttributes struct{ launchAttributesValue }
 
-// launchAttributesRef is an alias, so that the field of LaunchAttributes is not exported.
-type launchAttributesRef = core.Value[launch.Attributes]
+// launchAttributesValue is an alias, so that the field of LaunchAttributes is not exported.
+type launchAttributesValue = core.Value[launch.Attributes]
 
 func (l *LaunchAttributes) core() *launch.Attributes {
 	if l == nil {
 		return nil
 	}
-	return core.ValueIn(&l.launchAttributesRef)
+	return core.ValueIn(&l.launchAttributesValue)
 }
 
 // LaunchAttribute is an attribute of a launch, such as the size of clusters: see [LaunchWith]. The

@@ -14,17 +14,17 @@ import (
 // This file has batches of memory operations: streams write words of memory, and wait for their values.
 
 // MemOp is an operation on a word of memory, for [Stream.BatchMemOps] and graph.MemOps.
-type MemOp struct{ memOpRef }
+type MemOp struct{ memOpValue }
 
-// memOpRef is an alias, so that the field of a MemOp is not exported.
-type memOpRef = core.Value[wordop.Op]
+// memOpValue is an alias, so that the field of a MemOp is not exported.
+type memOpValue = core.Value[wordop.Op]
 
 func newMemOp(kind int32, m Memory, v uint64, flags uint32) MemOp {
 	s := spanOf(m)
 	return MemOp{core.ValueTo(wordop.New(kind, *s.core(), v, flags))}
 }
 
-func (o *MemOp) core() *wordop.Op { return core.ValueIn(&o.memOpRef) }
+func (o *MemOp) core() *wordop.Op { return core.ValueIn(&o.memOpValue) }
 
 // WaitFor says for which values of a word [WaitWord32] and [WaitWord64] wait.
 type WaitFor uint32
@@ -87,7 +87,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 			return err
 		}
 	}
-	return s.core().FreeAndRetry(batchOp, s.enqueueOps(ops), nil)
+	return s.core().FreeOnly(batchOp, s.enqueueOps(ops))
 }
 
 // enqueueOps enqueues operations that were checked.

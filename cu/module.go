@@ -22,7 +22,7 @@ type Module struct {
 }
 
 // moduleRef is an alias, so that the field of a Module is not exported.
-type moduleRef = core.Ref[loaded.LoadedModule]
+type moduleRef = core.Ref[loaded.ModuleUse]
 
 // core returns the module, or nil if no call has made m.
 func (m *Module) core() *loaded.Module {
@@ -33,10 +33,10 @@ func (m *Module) core() *loaded.Module {
 }
 
 // JITOption changes how the driver compiles PTX. It has no effect on code that is compiled already.
-type JITOption struct{ jitOptionRef }
+type JITOption struct{ jitOptionValue }
 
-// jitOptionRef is an alias, so that the field of a JITOption is not exported.
-type jitOptionRef = core.Value[driver.JITOption]
+// jitOptionValue is an alias, so that the field of a JITOption is not exported.
+type jitOptionValue = core.Value[driver.JITOption]
 
 // JITMaxRegisters limits the number of registers per thread: CU_JIT_MAX_REGISTERS.
 func JITMaxRegisters(n uint32) JITOption {
@@ -69,7 +69,7 @@ func JITVerbose() JITOption {
 func rawOptions(opts []JITOption) (raw []driver.JITOption) {
 	for _, o := range opts {
 		if o != (JITOption{}) { // the zero option has no effect
-			raw = append(raw, core.ValueFrom(o.jitOptionRef))
+			raw = append(raw, core.ValueFrom(o.jitOptionValue))
 		}
 	}
 	return raw
@@ -100,17 +100,17 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	image = append(bytes.Clone(image), 0)
 	var raw driver.Module
 	var log driver.JITLog
-	res, own := cc.Allocate(func() (res driver.Result) {
+	res, collection := cc.Allocate(func() (res driver.Result) {
 		raw, log, res = cc.Drv.Table().ModuleLoadJIT(driver.At{Context: cc.Raw}, image, rawOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, loaded.Compiled(own.Explain(cc.CallError(op, 0, res)), log)
+		return nil, loaded.Compiled(collection.Explain(cc.CallError(op, 0, res)), log)
 	}
 	mc := &loaded.Module{Raw: raw, Kernels: loaded.KernelsOf(image)}
 	mc.FreeWaits, mc.UsedStreams = true, new(core.StreamSet)
 	m := new(Module)
-	core.SetState(&m.moduleRef, &loaded.LoadedModule{Module: mc, Log: log.Info}, core.Owned(m, &mc.Resource, mc, cc))
+	core.SetState(&m.moduleRef, &loaded.ModuleUse{Module: mc, Log: log.Info}, core.Owned(m, &mc.Resource, mc, cc))
 	return m, nil
 }
 
@@ -171,12 +171,12 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 	defer runtime.KeepAlive(m)
 	var size uint64
 	// it may load the module now
-	raw, res, own := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) {
+	raw, res, collection := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) {
 		raw, size, res = mc.Ctx.Drv.Table().ModuleGetGlobal(driver.At{Context: mc.Ctx.Raw}, mc.Raw, name)
 		return raw, res
 	})
 	if res != driver.ResultSuccess {
-		err := own.Explain(mc.NotFound(op, "variable", name, res))
+		err := collection.Explain(mc.NotFound(op, "variable", name, res))
 		mc.EndCall()
 		return nil, err
 	}
@@ -185,17 +185,17 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.
-type Function struct{ functionRef }
+type Function struct{ functionValue }
 
-// functionRef is an alias, so that the field of a Function is not exported.
-type functionRef = core.Value[launch.Function]
+// functionValue is an alias, so that the field of a Function is not exported.
+type functionValue = core.Value[launch.Function]
 
 // core returns the kernel for a launch, or nil for nil.
 func (f *Function) core() *launch.Function {
 	if f == nil {
 		return nil
 	}
-	return core.ValueIn(&f.functionRef)
+	return core.ValueIn(&f.functionValue)
 }
 
 // Function returns the kernel with this name (cuModuleGetFunction).
@@ -313,6 +313,33 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 		return [2]int32{b, th}, res
 	})
 	return int(n[0]), int(n[1]), err
+}
+
+// Load loads the kernel's code to the device now (cuFuncLoad, CUDA 12.4). Otherwise the driver may
+// load it at the first launch, which then takes longer. It may wait for the GPU: see
+// docs/blocking.md.
+func (f *Function) Load() error {
+	const op = "cuFuncLoad"
+	load := func() error {
+		_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
+			return struct{}{}, t.FuncLoad(at, f.core().Raw)
+		})
+		return err
+	}
+	err := load()
+	if core.LacksMemory(op, err) != nil {
+		err = f.core().Mod.Ctx.FreeAndRetry(op, err, load)
+	}
+	return err
+}
+
+// Loaded reports whether the kernel's code is on the device: see [Function.Load] (cuFuncIsLoaded,
+// CUDA 12.4).
+func (f *Function) Loaded() (bool, error) {
+	state, err := askFunction(f, "cuFuncIsLoaded", func(t *driver.Table, at driver.At) (int32, driver.Result) {
+		return t.FuncIsLoaded(at, f.core().Raw)
+	})
+	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
 }
 
 // askFunction calls the driver about a kernel, in the kernel's context.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/drivercall"
 )
 
@@ -38,7 +37,7 @@ func (f *Function) askClusters(op string, cfg LaunchConfig,
 		return call(t, at, f.core().Raw, c.Params())
 	})
 	if e, ok := err.(*Error); ok {
-		e.Detail = drivercall.Join(e.Detail, c.ExceededAttribute(f.core().Mod.Ctx, e.Result))
+		e.Detail = drivercall.JoinText(e.Detail, c.ExceededAttribute(f.core().Mod.Ctx, e.Result))
 	}
 	return int(n), err
 }
@@ -61,31 +60,4 @@ func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
 			"MaxActiveBlocks says how many it can", blocks, threads)
 	}
 	return n, err
-}
-
-// Load loads the kernel's code to the device now (cuFuncLoad, CUDA 12.4). Otherwise the driver may
-// load it at the first launch, which then takes longer. It may wait for the GPU: see
-// docs/blocking.md.
-func (f *Function) Load() error {
-	const op = "cuFuncLoad"
-	load := func() error {
-		_, err := askFunction(f, op, func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
-			return struct{}{}, t.FuncLoad(at, f.core().Raw)
-		})
-		return err
-	}
-	err := load()
-	if core.LacksMemory(op, err) != nil {
-		err = f.core().Mod.Ctx.FreeAndRetry(op, err, load)
-	}
-	return err
-}
-
-// Loaded reports whether the kernel's code is on the device: see [Function.Load] (cuFuncIsLoaded,
-// CUDA 12.4).
-func (f *Function) Loaded() (bool, error) {
-	state, err := askFunction(f, "cuFuncIsLoaded", func(t *driver.Table, at driver.At) (int32, driver.Result) {
-		return t.FuncIsLoaded(at, f.core().Raw)
-	})
-	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
 }

@@ -39,15 +39,15 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var res, already driver.Result
-	var own *core.Collection
+	var collection *core.Collection
 	if on {
-		res, own = cc.Allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.Raw, 0) })
+		res, collection = cc.Allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.Raw, 0) })
 		already = driver.ResultPeerAccessAlreadyEnabled
 	} else {
 		res, already = t.CtxDisablePeerAccess(at, pc.Raw), driver.ResultPeerAccessNotEnabled
 	}
 	if res != driver.ResultSuccess && res != already {
-		return own.Explain(cc.CallError(op, uintptr(pc.Raw), res))
+		return collection.Explain(cc.CallError(op, uintptr(pc.Raw), res))
 	}
 	cc.Peers.Set(pc, on)
 	return nil

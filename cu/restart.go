@@ -40,7 +40,7 @@ func (c *Context) Err() error {
 	cc := c.own().Context
 	if p := cc.Poison.Load(); p != nil {
 		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrContextPoisoned,
-			Detail: drivercall.Join(cc.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail)}
+			Detail: drivercall.JoinText(cc.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail)}
 	}
 	if p := cc.Loss.Load(); p != nil {
 		return &Error{Op: p.Op, Result: p.Res, Handle: uintptr(cc.Raw), Err: ErrDeviceLost, Detail: drivercall.LostDetail}

@@ -34,7 +34,7 @@ func (s *Stream) core() *core.Stream {
 // newStream returns a Stream for a new state.
 func newStream(ctx *core.Context, sc *core.Stream) *Stream {
 	s := new(Stream)
-	core.OwnStream(s, &s.streamRef, ctx, sc)
+	core.AttachStream(s, &s.streamRef, ctx, sc)
 	return s
 }
 

@@ -123,7 +123,7 @@ func (s *Stream) setAttribute(a LaunchAttribute) error {
 	}
 	e := sc.Ctx.CallError(setStreamOp, uintptr(sc.Raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
-		e.Detail = drivercall.Join(e.Detail, deviceOf(sc.Ctx).refusedAttribute(a.id))
+		e.Detail = drivercall.JoinText(e.Detail, deviceOf(sc.Ctx).refusedAttribute(a.id))
 	}
 	return e
 }

@@ -20,7 +20,7 @@ func sharePool(r *Soft) (a, b *Stream) {
 	r.T.Helper()
 	a = Need(r.GPU.PoolStream(0))(r.T)
 	r.T.Cleanup(func() { a.Close() })
-	for range core.PoolSize - 1 {
+	for range core.StreamPoolSize - 1 {
 		r.OK(Need(r.GPU.PoolStream(0))(r.T).Close())
 	}
 	b = Need(r.GPU.PoolStream(0))(r.T)

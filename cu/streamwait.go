@@ -24,7 +24,7 @@ import (
 func (s *Stream) WaitEvent(e AnyEvent) error {
 	if event, ok := e.(*Event); ok && event != nil && s != nil {
 		if o, sc := ownerOf(event), s.core(); o != nil && o.Event != nil && sc != nil {
-			done, err := sc.WaitFast("cuStreamWaitEvent", o.Event)
+			done, err := sc.WaitEventFast("cuStreamWaitEvent", o.Event)
 			runtime.KeepAlive(s)
 			runtime.KeepAlive(o)
 			if done {
@@ -41,7 +41,7 @@ func (s *Stream) WaitEventWithFlags(e AnyEvent, flags WaitFlags) error {
 	if s.core() == nil {
 		return drivercall.NilError(op, "stream")
 	}
-	r, err := refOf(op, e)
+	r, err := useOf(op, e)
 	if err != nil {
 		return drivercall.About(s.core(), err)
 	}
@@ -87,11 +87,11 @@ func (s *Stream) waitRef(op string, r *eventuse.Use, flags WaitFlags) error {
 		return nil
 	}
 	if sl.HasPrior() {
-		if err := sc.WaitSlot(op, sl.Prior, uint32(flags)); err != nil {
+		if err := sc.WaitEventSlot(op, sl.Prior, uint32(flags)); err != nil {
 			return err
 		}
 	}
-	return sc.WaitSlot(op, sl, uint32(flags))
+	return sc.WaitEventSlot(op, sl, uint32(flags))
 }
 
 // WaitStream makes the stream wait on the GPU for all work that is enqueued on the other stream
@@ -114,16 +114,22 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return err
 	}
 	defer s.leave()
-	if sc.Same(other.core()) && !other.core().Closed() {
+	if sc.Same(b) && !b.Closed() {
 		return nil // one stream is in order already
 	}
 	if sc.Ctx.Drv.Tracers.Load() == nil {
-		done, err := sc.WaitStreamFast(op, other.core())
+		done, err := sc.WaitStreamFast(op, b)
 		runtime.KeepAlive(other)
 		if done {
 			return err
 		}
 	}
+	return waitStream(op, sc, other)
+}
+
+// waitStream is WaitStream with tracers, and if the other stream has no event for its turn. It is a function of its own,
+// because the compiler makes deferred calls faster in a function with few of them. The caller has a call in flight on sc.
+func waitStream(op string, sc *core.Stream, other *Stream) error {
 	oc, err := other.enter(op)
 	if err != nil {
 		return err

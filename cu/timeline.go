@@ -171,7 +171,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		defer o.Report()
 	}
 	c := sc.HoldCapture()
-	c.Keep(tc, sc)
+	c.KeepUntilDone(tc, sc)
 	sc.EnterGate()
 	res := call(sc.Ctx.Drv.Table(), sc.At, sc.Raw, p, value, flags)
 	sc.LeaveGate()

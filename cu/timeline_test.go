@@ -274,7 +274,7 @@ func TestTimelineWakes(t *testing.T) {
 		t.Errorf("a wait that was released: %v", err)
 	}
 	asleep = func() {
-		for TimelineState(tl).Calls() < 3 {
+		for TimelineState(tl).CallsInFlight() < 3 {
 			runtime.Gosched()
 		}
 	}

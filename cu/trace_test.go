@@ -116,7 +116,7 @@ func TestTracersCallBack(t *testing.T) {
 			ticket := Need(e.Ticket())(r.T)
 			r.T.Cleanup(func() { r.Sim.Release(r.S.Handle()); ticket.Wait(r.T.Context()) })
 			return func() error { return e.Record(r.Other) }, func() {
-				if core.CreatedOwner(core.EventRefOf(e)).Event.Slot.Load().Waits() == 0 { // it has moved
+				if core.CreatedOwner(core.EventRefOf(e)).Event.Slot.Load().WaitCount() == 0 { // it has moved
 					r.OK(e.Wait(r.T.Context()))
 				}
 			}
@@ -222,7 +222,7 @@ func TestTracersCallBack(t *testing.T) {
 				return s.Close()
 			}
 			return get, func() {
-				for range core.PoolSize {
+				for range core.StreamPoolSize {
 					get()
 				}
 			}

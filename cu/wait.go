@@ -60,7 +60,7 @@ func enterAll[E AnyEvent](op string, events []E) (list []awaited, pending int) {
 	list = make([]awaited, len(events))
 	for i, e := range events {
 		a := &list[i]
-		r, err := refOf(op, e)
+		r, err := useOf(op, e)
 		if err != nil {
 			a.err = err
 			continue
@@ -134,7 +134,7 @@ func beginAny(op string, list []awaited) (endWait func(), err error) {
 func watchAll(list []awaited, to *watch.Waiter) {
 	for i := range list {
 		if a := &list[i]; a.slot != nil && a.err == nil {
-			to.Join(&a.sub)
+			to.Receive(&a.sub)
 			a.slot.ObserveNeeded()
 			waits.AddSub(a.slot, &a.sub, nil)
 			a.watched = true

@@ -32,7 +32,7 @@ func TestWaitIsForItsRecord(t *testing.T) {
 			ticket := Need(e.Ticket())(t)
 			waited := make(chan error, 1)
 			go func() { waited <- e.Wait(r.patient()) }()
-			for EventOf(e).Slot.Load().Waits() < 2 {
+			for EventOf(e).Slot.Load().WaitCount() < 2 {
 				time.Sleep(time.Millisecond)
 			}
 			r.ok(e.Record(s2))
@@ -217,7 +217,7 @@ func TestAbandonedTicket(t *testing.T) {
 	r.ok(e.Record(r.s))
 	func() { Need(e.Ticket())(t) }()
 	sl := EventOf(e).Slot.Load()
-	if !Eventually(func() bool { return sl.Waits() == 0 }) {
+	if !Eventually(func() bool { return sl.WaitCount() == 0 }) {
 		t.Error("the ticket is still there")
 	}
 	r.ok(e.Record(r.s))

@@ -742,7 +742,7 @@ func TestDoneBesideOutcome(t *testing.T) {
 		ticket := Need(e.Ticket())(t)
 		tc := TicketState(ticket)
 		calls := func(n int) {
-			if !Eventually(func() bool { return tc.Calls() == n }) {
+			if !Eventually(func() bool { return tc.CallsInFlight() == n }) {
 				t.Errorf("there are not %d calls in flight", n)
 			}
 		}

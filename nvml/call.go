@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,14 +27,30 @@ type object struct {
 
 // bound limits how long a call may take. The zero bound is no limit.
 type bound struct {
-	ctx     context.Context // or nil
-	timeout time.Duration   // or 0
+	ctx     context.Context // or nil; it can end
+	timeout time.Duration   // or 0; if it is negative, the time is over
 }
 
 // with returns the object with another bound.
 func (o object) with(b bound) object {
+	if b.ctx != nil && b.ctx.Done() == nil {
+		b.ctx = nil // such a call would hold the lane of the GPU for as long as it likes
+	}
 	o.bound = b
 	return o
+}
+
+// ended returns the channel that is closed when the context of the bound ends, or nil.
+func (b *bound) ended() <-chan struct{} {
+	if b.ctx == nil {
+		return nil
+	}
+	return b.ctx.Done()
+}
+
+// over reports whether the bound has ended for a call that began at a time.
+func (b *bound) over(began time.Time) bool {
+	return b.ctx != nil && b.ctx.Err() != nil || b.timeout < 0 || b.timeout > 0 && time.Since(began) >= b.timeout
 }
 
 // part returns the object of a handle that belongs to the same GPU.
@@ -94,17 +111,39 @@ func get[T any](o *object, op string, f func(l *raw.Library, handle uint64) (T, 
 // lane makes the bounded calls that are about one GPU, one at a time. So a GPU that does not answer holds one thread,
 // however often the program asks.
 type lane struct {
-	turn    chan struct{} // has an element during a call
-	spare   *job          // belongs to the caller that has the turn
-	overdue atomic.Pointer[overdue]
+	turn chan struct{} // has an element during a call
+	job  *job          // belongs to the caller that has the turn
+
+	mu    sync.Mutex
+	op    string // the call that is made, or ""
+	since time.Time
 }
 
 func newLane() *lane { return &lane{turn: make(chan struct{}, 1)} }
 
-// overdue is a call that lasts longer than its bound.
-type overdue struct {
-	op    string
-	since time.Time
+// begin notes which call is made. The caller has the turn.
+func (l *lane) begin(op string, since time.Time) {
+	l.mu.Lock()
+	l.op, l.since = op, since
+	l.mu.Unlock()
+}
+
+// end lets another call begin.
+func (l *lane) end() {
+	l.mu.Lock()
+	l.op = ""
+	l.mu.Unlock()
+	<-l.turn
+}
+
+// silent returns the call that is made, and for how long NVML has not answered it. op is "" if none is made.
+func (l *lane) silent() (op string, lasts time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.op == "" {
+		return "", 0
+	}
+	return l.op, time.Since(l.since)
 }
 
 // job is a call that its own goroutine makes.
@@ -134,43 +173,35 @@ func (j *job) run() {
 		j.done <- struct{}{}
 		return
 	}
-	// Nobody waits for the result.
-	j.lane.overdue.Store(nil)
-	<-j.lane.turn
+	// Nobody waits for the result. As soon as the turn ends, the next caller uses j, but not its lib.
+	j.f = nil
+	j.lane.end()
 	j.lib.refs.Release(j.lib)
 }
 
-// job returns a job that can be started. The caller has the turn.
-func (l *lane) job(lib *library) *job {
-	j := l.spare
-	if j == nil {
-		j = &job{lane: l, lib: lib, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+// next returns a job that can be started. The caller has the turn.
+func (l *lane) next(lib *library) *job {
+	if l.job == nil {
+		j := &job{lane: l, lib: lib, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 		j.start = j.run
 		j.timer.Stop()
-		l.spare = j
+		l.job = j
 	}
-	j.state.Store(jobRuns)
-	return j
+	l.job.state.Store(jobRuns)
+	return l.job
 }
 
 // callBounded makes a call on another goroutine, and waits for it until the bound ends. The caller is counted as a user
-// of the library.
+// of the library. If the bound ends before NVML is called, NVML is not called.
 func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
 	l := o.lane
 	began := time.Now()
-	var ended <-chan struct{}
-	if o.bound.ctx != nil {
-		ended = o.bound.ctx.Done()
+	if !o.takeTurn(began) {
+		o.lib.refs.Release(o.lib)
+		return words{}, o.exceeded(op)
 	}
-	select {
-	case l.turn <- struct{}{}:
-	default:
-		if !o.waitTurn(ended) {
-			o.lib.refs.Release(o.lib)
-			return words{}, o.exceeded(op, l.overdue.Load())
-		}
-	}
-	j := l.job(o.lib)
+	l.begin(op, time.Now())
+	j := l.next(o.lib)
 	j.f, j.w = f, w
 	var expired <-chan time.Time
 	if o.bound.timeout > 0 {
@@ -181,18 +212,18 @@ func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
 	select {
 	case <-j.done:
 	case <-expired:
-		if l.abandon(j, op, began) {
-			return words{}, o.exceeded(op, nil)
+		if j.abandon() {
+			return words{}, o.exceeded(op)
 		}
-	case <-ended:
-		if l.abandon(j, op, began) {
-			return words{}, o.exceeded(op, nil)
+	case <-o.bound.ended():
+		if j.abandon() {
+			return words{}, o.exceeded(op)
 		}
 	}
 	j.timer.Stop()
 	w, r := j.w, j.r
 	j.f = nil
-	<-l.turn
+	l.end()
 	o.lib.refs.Release(o.lib)
 	if r != raw.NVML_SUCCESS {
 		return words{}, o.fail(op, r)
@@ -200,12 +231,20 @@ func (o *object) callBounded(op string, w words, f rawCall) (words, error) {
 	return w, nil
 }
 
-// waitTurn waits until no other bounded call is made about the GPU. It reports false if the caller's bound ends before,
-// or if the other call has lasted longer than the caller would wait.
-func (o *object) waitTurn(ended <-chan struct{}) bool {
+// takeTurn waits until no other bounded call is made about the GPU. It reports false if the caller's bound ends before,
+// or if the other call has lasted as long as the caller would wait.
+func (o *object) takeTurn(began time.Time) bool {
+	if o.bound.over(began) {
+		return false
+	}
+	select {
+	case o.lane.turn <- struct{}{}:
+		return true
+	default:
+	}
 	var expired <-chan time.Time
 	if limit := o.bound.timeout; limit > 0 {
-		if call := o.lane.overdue.Load(); call != nil && time.Since(call.since) > limit {
+		if _, lasts := o.lane.silent(); lasts >= limit {
 			return false
 		}
 		timer := time.NewTimer(limit)
@@ -214,23 +253,22 @@ func (o *object) waitTurn(ended <-chan struct{}) bool {
 	}
 	select {
 	case o.lane.turn <- struct{}{}:
-		return true
+		if !o.bound.over(began) {
+			return true
+		}
+		<-o.lane.turn
 	case <-expired:
-	case <-ended:
+	case <-o.bound.ended():
 	}
 	return false
 }
 
 // abandon leaves a job to its goroutine, which keeps the turn until the call returns. It reports false if the job is
 // done.
-func (l *lane) abandon(j *job, op string, began time.Time) bool {
-	l.spare = nil
-	l.overdue.Store(&overdue{op, began})
+func (j *job) abandon() bool {
 	if j.state.CompareAndSwap(jobRuns, jobAbandoned) {
 		return true
 	}
-	l.overdue.Store(nil)
-	l.spare = j
 	<-j.done
 	return false
 }

@@ -99,6 +99,11 @@ func nilError(op string) error {
 	return &Error{Op: op, Err: ErrNil, Detail: "the method was called on a nil pointer: check the error of the call that returned it"}
 }
 
+// nilArgument returns the error of a call with an argument that is nil, such as "type".
+func (o *object) nilArgument(op, what string) error {
+	return &Error{Op: op, Device: o.name, Err: ErrNil, Detail: "the " + what + " is nil: check the error of the call that returned it"}
+}
+
 // invalid returns the error of a call with an argument that is refused before the library sees it.
 func (o *object) invalid(op, detail string) error {
 	return &Error{Op: op, Device: o.name, Err: ErrInvalidArgument, Detail: detail}
@@ -109,24 +114,33 @@ func (o *object) fail(op string, r raw.Return) error {
 	return &Error{Op: op, Device: o.name, Return: r, Detail: remedy(op, r)}
 }
 
-// exceeded counts a call that was not answered within its bound, and returns its error. before is an earlier call about
-// the GPU that was not answered either, or nil.
-func (o *object) exceeded(op string, before *overdue) error {
+// exceeded returns the error of a call that was not answered within its bound, and counts it unless the caller has
+// ended it.
+func (o *object) exceeded(op string) error {
 	var err, detail = error(ErrTimeout), "a GPU that fails can block NVML for minutes: look for an XID in the kernel's log"
 	if ctx := o.bound.ctx; ctx != nil && ctx.Err() != nil {
-		if err = context.Cause(ctx); errors.Is(err, context.DeadlineExceeded) {
+		if err = contextError(ctx); errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", ErrTimeout, err)
 		} else {
 			detail = "the caller's context has ended before NVML has answered"
 		}
 	}
-	if err != nil && errors.Is(err, ErrTimeout) {
+	if errors.Is(err, ErrTimeout) {
 		o.lib.exceeded.Add(1)
-		if before != nil {
-			detail = fmt.Sprintf("%s has not returned for %s; ", before.op, time.Since(before.since).Round(time.Millisecond)) + detail
-		}
+	}
+	if silent, lasts := o.lane.silent(); silent != "" {
+		detail = fmt.Sprintf("%s has not returned for %s; %s", silent, lasts.Round(time.Millisecond), detail)
 	}
 	return &Error{Op: op, Device: o.name, Err: err, Detail: detail}
+}
+
+// contextError returns the error of a context that has ended, and its cause.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // remedy returns what to do after a result of a function.

@@ -19,10 +19,12 @@ type library struct {
 	raw  *raw.Library
 	refs handle.Refs // the calls in flight
 	// exceeded counts the calls that were not answered within their bound.
-	exceeded atomic.Uint64
+	exceeded    atomic.Uint64
+	initialized atomic.Bool // so there is something to shut down
 
 	mu    sync.Mutex
 	lanes map[raw.Device]*lane // by the handle of the whole GPU
+	sets  map[closer]struct{}  // the event sets that are not freed, each of which is a user of the library
 }
 
 // obj returns the object of l, or nil.
@@ -90,38 +92,118 @@ func Open(opts ...Option) (*Library, error) {
 	if o.flags != 0 {
 		op = "nvmlInitWithFlags"
 	}
-	if _, err := l.call(op, words{b: uint64(o.flags)}, initialize); err != nil {
+	_, err := l.call(op, words{b: uint64(o.flags)}, func(r *raw.Library, w words) (words, raw.Return) {
+		result := initialize(r, uint32(w.b))
+		lib.initialized.Store(result == raw.NVML_SUCCESS)
+		return words{}, result
+	})
+	if err != nil {
+		_ = l.Close() // the call may succeed yet
 		return nil, err
 	}
 	return l, nil
 }
 
 // initialize calls nvmlInit_v2, or nvmlInitWithFlags if there are flags.
-func initialize(l *raw.Library, w words) (words, raw.Return) {
-	if w.b == 0 {
-		return words{}, l.InitV2()
+func initialize(l *raw.Library, flags uint32) raw.Return {
+	if flags == 0 {
+		return l.InitV2()
 	}
-	return words{}, l.InitWithFlags(uint32(w.b))
+	return l.InitWithFlags(flags)
 }
 
-// Close ends the use of the library (nvmlShutdown). It does not wait: if calls are in flight, the last of them shuts
-// NVML down. Later calls return an error that matches [ErrClosed]. Further calls of Close do nothing.
+// Close ends the use of the library (nvmlShutdown). It does not wait for calls: if there are calls in flight, NVML is shut
+// down after the last of them. It closes the event sets of the library, too. If the library has a limit, as of
+// [Library.WithTimeout], it also limits Close. Later calls return an error that matches [ErrClosed]. Further calls of
+// Close do nothing.
 func (l *Library) Close() error {
 	const op = "nvmlShutdown"
 	if l == nil {
 		return nilError(op)
 	}
-	if _, last := l.lib.refs.Close(); !last {
+	if !l.lib.refs.CloseAndRetain() {
 		return nil
 	}
-	if r := l.lib.raw.Shutdown(); r != raw.NVML_SUCCESS {
-		return l.fail(op, r)
+	return l.within(op, func() raw.Return {
+		l.lib.closeSets()
+		if !l.lib.refs.ReleaseLast() {
+			return raw.NVML_SUCCESS
+		}
+		return l.lib.shutdown()
+	})
+}
+
+// within calls f, and waits for it no longer than the object's limit. f ends a use, so that the object's context does
+// not count, and an earlier call does not prevent it.
+func (o *object) within(op string, f func() raw.Return) error {
+	var r raw.Return
+	if o.bound.timeout == 0 {
+		r = f()
+	} else {
+		done := make(chan raw.Return, 1)
+		go func() { done <- f() }()
+		timer := time.NewTimer(o.bound.timeout)
+		defer timer.Stop()
+		select {
+		case r = <-done:
+		case <-timer.C:
+			limited := o.with(bound{timeout: o.bound.timeout})
+			return limited.exceeded(op)
+		}
+	}
+	if r != raw.NVML_SUCCESS {
+		return o.fail(op, r)
 	}
 	return nil
 }
 
-// Last shuts NVML down after the last call. It may do so for its caller, who holds no lock: see handle.Owner.
-func (l *library) Last(bool) { l.raw.Shutdown() }
+// Last shuts NVML down after the last call, whose caller does not wait for it.
+func (l *library) Last(bool) { go l.shutdown() }
+
+// shutdown undoes the initialization, if it was successful: NVML counts the users of the process.
+func (l *library) shutdown() raw.Return {
+	if !l.initialized.Load() {
+		return raw.NVML_SUCCESS
+	}
+	return l.raw.Shutdown()
+}
+
+// closer is a thing that a library closes when it is closed.
+type closer interface{ close() raw.Return }
+
+// own makes a thing one that closes with the library. If the library is closed, it closes the thing, and reports false.
+func (l *library) own(c closer) bool {
+	l.mu.Lock()
+	if l.sets == nil {
+		l.sets = map[closer]struct{}{}
+	}
+	l.sets[c] = struct{}{}
+	l.mu.Unlock()
+	if l.refs.Closed() { // perhaps after closeSets has looked
+		c.close()
+		return false
+	}
+	return true
+}
+
+// disown is called when a thing is closed and freed.
+func (l *library) disown(c closer) {
+	l.mu.Lock()
+	delete(l.sets, c)
+	l.mu.Unlock()
+}
+
+func (l *library) closeSets() {
+	l.mu.Lock()
+	sets := make([]closer, 0, len(l.sets))
+	for c := range l.sets {
+		sets = append(sets, c)
+	}
+	l.mu.Unlock()
+	for _, c := range sets {
+		c.close()
+	}
+}
 
 // Refused returns the error of a call after Close.
 func (l *library) Refused(op string) error {

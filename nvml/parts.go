@@ -1,7 +1,5 @@
 package nvml
 
-import "github.com/purecu/purecu/nvml/raw"
-
 // Unit is an S-class unit, a box of GPUs with a power supply and a fan of its own. It needs no Close.
 type Unit struct{ object }
 
@@ -36,11 +34,3 @@ func (c *ComputeInstance) obj() *object {
 
 // ClockReasons says why clocks are not higher. It is a sum of bits, such as [ReasonSoftwarePowerCap].
 type ClockReasons uint64
-
-// EventType is a kind of events, or a sum of several.
-type EventType uint64
-
-// The kinds of events.
-const (
-	EventSingleBitECC EventType = raw.EventTypeSingleBitEccError
-)

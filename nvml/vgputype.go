@@ -186,7 +186,7 @@ func (d *Device) typePlacements(op string, t *VGPUType, mode uint32,
 	f func(l *raw.Library, d raw.Device, t raw.VgpuTypeId, p *raw.VgpuPlacementList) raw.Return) (VGPUPlacements, error) {
 	o := d.obj()
 	if o != nil && t == nil {
-		return VGPUPlacements{}, nilError(op)
+		return VGPUPlacements{}, o.nilArgument(op, "type")
 	}
 	id := t.Handle()
 	return get(o, op, func(l *raw.Library, h uint64) (VGPUPlacements, raw.Return) {
@@ -224,7 +224,7 @@ func (g *GPUInstance) CreatableVGPUPlacements(t *VGPUType) (VGPUPlacements, erro
 	const op = "nvmlGpuInstanceGetVgpuTypeCreatablePlacements"
 	o := g.obj()
 	if o != nil && t == nil {
-		return VGPUPlacements{}, nilError(op)
+		return VGPUPlacements{}, o.nilArgument(op, "type")
 	}
 	id := t.Handle()
 	return get(o, op, func(l *raw.Library, h uint64) (VGPUPlacements, raw.Return) {

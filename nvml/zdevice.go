@@ -465,17 +465,6 @@ func (d *Device) SetOperationMode(mode OperationMode) error {
 	return err
 }
 
-// DriverModel returns the model of the driver on Windows now, and after the next restart (nvmlDeviceGetDriverModel_v2).
-func (d *Device) DriverModel() (current DriverModel, pending DriverModel, err error) {
-	w, err := d.obj().call("nvmlDeviceGetDriverModel_v2", words{}, func(l *raw.Library, w words) (words, raw.Return) {
-		var current raw.DriverModel
-		var pending raw.DriverModel
-		r := l.DeviceGetDriverModelV2(raw.Device(w.a), &current, &pending)
-		return words{a: uint64(current), b: uint64(pending)}, r
-	})
-	return DriverModel(w.a), DriverModel(w.b), err
-}
-
 // SetDriverModel sets the model of the driver on Windows after the next restart (nvmlDeviceSetDriverModel).
 func (d *Device) SetDriverModel(model DriverModel, flags uint32) error {
 	_, err := d.obj().call("nvmlDeviceSetDriverModel", words{b: uint64(raw.DriverModel(model)), c: uint64(uint32(flags))}, func(l *raw.Library, w words) (words, raw.Return) {
@@ -1034,25 +1023,17 @@ func (d *Device) EncoderCapacity(e EncoderType) (Percent, error) {
 	return Percent(w.a), err
 }
 
-// ClockReasons returns why the clocks are not higher (nvmlDeviceGetCurrentClocksEventReasons).
-func (d *Device) ClockReasons() (ClockReasons, error) {
-	w, err := d.obj().call("nvmlDeviceGetCurrentClocksEventReasons", words{}, func(l *raw.Library, w words) (words, raw.Return) {
-		var clocksEventReasons uint64
-		r := l.DeviceGetCurrentClocksEventReasons(raw.Device(w.a), &clocksEventReasons)
-		return words{a: uint64(clocksEventReasons)}, r
+// EncoderStats returns the number of sessions of the video encoders, and the means of their images in a second and of
+// the time for an image (nvmlDeviceGetEncoderStats).
+func (d *Device) EncoderStats() (sessions int, fps int, latency time.Duration, err error) {
+	w, err := d.obj().call("nvmlDeviceGetEncoderStats", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+		var sessionCount uint32
+		var averageFps uint32
+		var averageLatency uint32
+		r := l.DeviceGetEncoderStats(raw.Device(w.a), &sessionCount, &averageFps, &averageLatency)
+		return words{a: uint64(sessionCount), b: uint64(averageFps), c: uint64(averageLatency)}, r
 	})
-	return ClockReasons(w.a), err
-}
-
-// SupportedClockReasons returns which reasons [Device.ClockReasons] can return
-// (nvmlDeviceGetSupportedClocksEventReasons).
-func (d *Device) SupportedClockReasons() (ClockReasons, error) {
-	w, err := d.obj().call("nvmlDeviceGetSupportedClocksEventReasons", words{}, func(l *raw.Library, w words) (words, raw.Return) {
-		var supportedClocksEventReasons uint64
-		r := l.DeviceGetSupportedClocksEventReasons(raw.Device(w.a), &supportedClocksEventReasons)
-		return words{a: uint64(supportedClocksEventReasons)}, r
-	})
-	return ClockReasons(w.a), err
+	return int(w.a), int(w.b), time.Duration(w.c) * time.Microsecond, err
 }
 
 // SupportedEvents returns which events the device reports (nvmlDeviceGetSupportedEventTypes).
@@ -1094,20 +1075,6 @@ func (d *Device) RetiredPagesPending() (bool, error) {
 		return words{a: uint64(isPending)}, r
 	})
 	return w.a != 0, err
-}
-
-// RemappedRows returns how many rows of the memory were replaced after correctable and after uncorrectable errors,
-// whether a reset will replace more, and whether a replacement has failed (nvmlDeviceGetRemappedRows).
-func (d *Device) RemappedRows() (corrected int, uncorrected int, pending bool, failed bool, err error) {
-	w, err := d.obj().call("nvmlDeviceGetRemappedRows", words{}, func(l *raw.Library, w words) (words, raw.Return) {
-		var corrRows uint32
-		var uncRows uint32
-		var isPending uint32
-		var failureOccurred uint32
-		r := l.DeviceGetRemappedRows(raw.Device(w.a), &corrRows, &uncRows, &isPending, &failureOccurred)
-		return words{a: uint64(corrRows), b: uint64(uncRows), c: uint64(isPending), d: uint64(failureOccurred)}, r
-	})
-	return int(w.a), int(w.b), w.c != 0, w.d != 0, err
 }
 
 // PCIeGeneration returns the present generation of the PCIe link (nvmlDeviceGetCurrPcieLinkGeneration). An idle GPU

@@ -654,6 +654,249 @@ const (
 	AffinitySocket AffinityScope = raw.NVML_AFFINITY_SCOPE_SOCKET
 )
 
+// ValueType is the type that a [Value] has in C.
+type ValueType = raw.ValueType
+
+// The values of ValueType.
+const (
+	ValueTypeDouble           ValueType = raw.NVML_VALUE_TYPE_DOUBLE
+	ValueTypeUnsignedInt      ValueType = raw.NVML_VALUE_TYPE_UNSIGNED_INT
+	ValueTypeUnsignedLong     ValueType = raw.NVML_VALUE_TYPE_UNSIGNED_LONG
+	ValueTypeUnsignedLongLong ValueType = raw.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+	ValueTypeSignedLongLong   ValueType = raw.NVML_VALUE_TYPE_SIGNED_LONG_LONG
+	ValueTypeSignedInt        ValueType = raw.NVML_VALUE_TYPE_SIGNED_INT
+	ValueTypeUnsignedShort    ValueType = raw.NVML_VALUE_TYPE_UNSIGNED_SHORT
+)
+
+// AddressingMode says how a GPU reaches the memory of programs on the processor.
+type AddressingMode = raw.DeviceAddressingModeType
+
+// The values of AddressingMode.
+const (
+	AddressingNone AddressingMode = raw.NVML_DEVICE_ADDRESSING_MODE_NONE
+	AddressingHMM  AddressingMode = raw.NVML_DEVICE_ADDRESSING_MODE_HMM
+	AddressingATS  AddressingMode = raw.NVML_DEVICE_ADDRESSING_MODE_ATS
+)
+
+// BridgeChipType is a kind of bridge between the GPUs of a board.
+type BridgeChipType = raw.BridgeChipType
+
+// The values of BridgeChipType.
+const (
+	BridgeChipPLX  BridgeChipType = raw.NVML_BRIDGE_CHIP_PLX
+	BridgeChipBRO4 BridgeChipType = raw.NVML_BRIDGE_CHIP_BRO4
+)
+
+// CoolerControl says how the speed of a fan is set.
+type CoolerControl = raw.CoolerControl
+
+// The values of CoolerControl.
+const (
+	CoolerNone     CoolerControl = raw.NVML_THERMAL_COOLER_SIGNAL_NONE
+	CoolerToggle   CoolerControl = raw.NVML_THERMAL_COOLER_SIGNAL_TOGGLE
+	CoolerVariable CoolerControl = raw.NVML_THERMAL_COOLER_SIGNAL_VARIABLE
+)
+
+// CoolerTarget is what a fan cools.
+type CoolerTarget = raw.CoolerTarget
+
+// The values of CoolerTarget.
+const (
+	CoolerTargetNone        CoolerTarget = raw.NVML_THERMAL_COOLER_TARGET_NONE
+	CoolerTargetGPU         CoolerTarget = raw.NVML_THERMAL_COOLER_TARGET_GPU
+	CoolerTargetMemory      CoolerTarget = raw.NVML_THERMAL_COOLER_TARGET_MEMORY
+	CoolerTargetPowerSupply CoolerTarget = raw.NVML_THERMAL_COOLER_TARGET_POWER_SUPPLY
+	CoolerTargetGPURelated  CoolerTarget = raw.NVML_THERMAL_COOLER_TARGET_GPU_RELATED
+)
+
+// FBCSessionType says where a capture of a screen goes.
+type FBCSessionType = raw.FBCSessionType
+
+// The values of FBCSessionType.
+const (
+	FBCUnknown         FBCSessionType = raw.NVML_FBC_SESSION_TYPE_UNKNOWN
+	FBCToSystem        FBCSessionType = raw.NVML_FBC_SESSION_TYPE_TOSYS
+	FBCCUDA            FBCSessionType = raw.NVML_FBC_SESSION_TYPE_CUDA
+	FBCVideo           FBCSessionType = raw.NVML_FBC_SESSION_TYPE_VID
+	FBCHardwareEncoder FBCSessionType = raw.NVML_FBC_SESSION_TYPE_HWENC
+)
+
+// FabricState says how far a GPU has got on its way into the fabric of NVLinks.
+type FabricState = raw.GpuFabricState
+
+// The values of FabricState.
+const (
+	FabricNotSupported FabricState = raw.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED
+	FabricNotStarted   FabricState = raw.NVML_GPU_FABRIC_STATE_NOT_STARTED
+	FabricInProgress   FabricState = raw.NVML_GPU_FABRIC_STATE_IN_PROGRESS
+	FabricCompleted    FabricState = raw.NVML_GPU_FABRIC_STATE_COMPLETED
+)
+
+// UtilizationDomain is a part of a GPU whose use decides on the performance state.
+type UtilizationDomain = raw.GpuUtilizationDomainId
+
+// The values of UtilizationDomain.
+const (
+	DomainGPU   UtilizationDomain = raw.NVML_GPU_UTILIZATION_DOMAIN_GPU
+	DomainFB    UtilizationDomain = raw.NVML_GPU_UTILIZATION_DOMAIN_FB
+	DomainVideo UtilizationDomain = raw.NVML_GPU_UTILIZATION_DOMAIN_VID
+	DomainBus   UtilizationDomain = raw.NVML_GPU_UTILIZATION_DOMAIN_BUS
+)
+
+// LicenseFeature is a feature for virtual GPUs that needs a license.
+type LicenseFeature = raw.GridLicenseFeatureCode
+
+// The values of LicenseFeature.
+const (
+	LicenseFeatureUnknown      LicenseFeature = raw.NVML_GRID_LICENSE_FEATURE_CODE_UNKNOWN
+	LicenseFeatureVGPU         LicenseFeature = raw.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
+	LicenseFeatureNVIDIARTX    LicenseFeature = raw.NVML_GRID_LICENSE_FEATURE_CODE_NVIDIA_RTX
+	LicenseFeatureVWorkstation LicenseFeature = raw.NVML_GRID_LICENSE_FEATURE_CODE_VWORKSTATION
+	LicenseFeatureGaming       LicenseFeature = raw.NVML_GRID_LICENSE_FEATURE_CODE_GAMING
+	LicenseFeatureCompute      LicenseFeature = raw.NVML_GRID_LICENSE_FEATURE_CODE_COMPUTE
+)
+
+// NVLinkPackets is a kind of packets on an NVLink, or a sum of several.
+type NVLinkPackets = raw.NvLinkUtilizationCountPktTypes
+
+// The values of NVLinkPackets.
+const (
+	NVLinkPacketsNOP                 NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_NOP
+	NVLinkPacketsRead                NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_READ
+	NVLinkPacketsWrite               NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_WRITE
+	NVLinkPacketsAtomic              NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_RATOM
+	NVLinkPacketsAtomicWithoutResult NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_NRATOM
+	NVLinkPacketsFlush               NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_FLUSH
+	NVLinkPacketsResponseWithData    NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_RESPDATA
+	NVLinkPacketsResponseWithoutData NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_RESPNODATA
+	NVLinkPacketsAll                 NVLinkPackets = raw.NVML_NVLINK_COUNTER_PKTFILTER_ALL
+)
+
+// NVLinkUnit is what a counter of an NVLink counts.
+type NVLinkUnit = raw.NvLinkUtilizationCountUnits
+
+// The values of NVLinkUnit.
+const (
+	NVLinkUnitCycles   NVLinkUnit = raw.NVML_NVLINK_COUNTER_UNIT_CYCLES
+	NVLinkUnitPackets  NVLinkUnit = raw.NVML_NVLINK_COUNTER_UNIT_PACKETS
+	NVLinkUnitBytes    NVLinkUnit = raw.NVML_NVLINK_COUNTER_UNIT_BYTES
+	NVLinkUnitReserved NVLinkUnit = raw.NVML_NVLINK_COUNTER_UNIT_RESERVED
+)
+
+// PowerScope says whose power is meant.
+type PowerScope = raw.PowerScopeType
+
+// The values of PowerScope.
+const (
+	PowerScopeGPU    PowerScope = raw.NVML_POWER_SCOPE_GPU
+	PowerScopeModule PowerScope = raw.NVML_POWER_SCOPE_MODULE
+	PowerScopeMemory PowerScope = raw.NVML_POWER_SCOPE_MEMORY
+)
+
+// ThermalController is the chip that measures a temperature.
+type ThermalController = raw.ThermalController
+
+// The values of ThermalController.
+const (
+	ControllerNone           ThermalController = raw.NVML_THERMAL_CONTROLLER_NONE
+	ControllerGPUInternal    ThermalController = raw.NVML_THERMAL_CONTROLLER_GPU_INTERNAL
+	ControllerADM1032        ThermalController = raw.NVML_THERMAL_CONTROLLER_ADM1032
+	ControllerADT7461        ThermalController = raw.NVML_THERMAL_CONTROLLER_ADT7461
+	ControllerMAX6649        ThermalController = raw.NVML_THERMAL_CONTROLLER_MAX6649
+	ControllerMAX1617        ThermalController = raw.NVML_THERMAL_CONTROLLER_MAX1617
+	ControllerLM99           ThermalController = raw.NVML_THERMAL_CONTROLLER_LM99
+	ControllerLM89           ThermalController = raw.NVML_THERMAL_CONTROLLER_LM89
+	ControllerLM64           ThermalController = raw.NVML_THERMAL_CONTROLLER_LM64
+	ControllerG781           ThermalController = raw.NVML_THERMAL_CONTROLLER_G781
+	ControllerADT7473        ThermalController = raw.NVML_THERMAL_CONTROLLER_ADT7473
+	ControllerSBMAX6649      ThermalController = raw.NVML_THERMAL_CONTROLLER_SBMAX6649
+	ControllerVBIOSEVT       ThermalController = raw.NVML_THERMAL_CONTROLLER_VBIOSEVT
+	ControllerOS             ThermalController = raw.NVML_THERMAL_CONTROLLER_OS
+	ControllerNVSysConCanoas ThermalController = raw.NVML_THERMAL_CONTROLLER_NVSYSCON_CANOAS
+	ControllerNVSysConE551   ThermalController = raw.NVML_THERMAL_CONTROLLER_NVSYSCON_E551
+	ControllerMAX6649R       ThermalController = raw.NVML_THERMAL_CONTROLLER_MAX6649R
+	ControllerADT7473S       ThermalController = raw.NVML_THERMAL_CONTROLLER_ADT7473S
+	ControllerUnknown        ThermalController = raw.NVML_THERMAL_CONTROLLER_UNKNOWN
+)
+
+// ThermalTarget is the part whose temperature is measured.
+type ThermalTarget = raw.ThermalTarget
+
+// The values of ThermalTarget.
+const (
+	ThermalTargetNone        ThermalTarget = raw.NVML_THERMAL_TARGET_NONE
+	ThermalTargetGPU         ThermalTarget = raw.NVML_THERMAL_TARGET_GPU
+	ThermalTargetMemory      ThermalTarget = raw.NVML_THERMAL_TARGET_MEMORY
+	ThermalTargetPowerSupply ThermalTarget = raw.NVML_THERMAL_TARGET_POWER_SUPPLY
+	ThermalTargetBoard       ThermalTarget = raw.NVML_THERMAL_TARGET_BOARD
+	ThermalTargetVCDBoard    ThermalTarget = raw.NVML_THERMAL_TARGET_VCD_BOARD
+	ThermalTargetVCDInlet    ThermalTarget = raw.NVML_THERMAL_TARGET_VCD_INLET
+	ThermalTargetVCDOutlet   ThermalTarget = raw.NVML_THERMAL_TARGET_VCD_OUTLET
+	ThermalTargetAll         ThermalTarget = raw.NVML_THERMAL_TARGET_ALL
+	ThermalTargetUnknown     ThermalTarget = raw.NVML_THERMAL_TARGET_UNKNOWN
+)
+
+// FabricHealth says whether the connection of a GPU to the fabric of NVLinks is well.
+type FabricHealth uint32
+
+// The values of FabricHealth.
+const (
+	FabricHealthNotSupported    FabricHealth = raw.NVML_GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED
+	FabricHealthHealthy         FabricHealth = raw.NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY
+	FabricHealthUnhealthy       FabricHealth = raw.NVML_GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY
+	FabricHealthLimitedCapacity FabricHealth = raw.NVML_GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY
+)
+
+// FabricConfiguration says what is wrong with the configuration of a fabric of NVLinks.
+type FabricConfiguration uint32
+
+// The values of FabricConfiguration.
+const (
+	FabricConfigurationNotSupported                 FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NOT_SUPPORTED
+	FabricConfigurationNone                         FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE
+	FabricConfigurationIncorrectSystemGUID          FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID
+	FabricConfigurationIncorrectChassisSerialNumber FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN
+	FabricConfigurationNoPartition                  FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION
+	FabricConfigurationInsufficientNVLinks          FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS
+	FabricConfigurationIncompatibleGPUFirmware      FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCOMPATIBLE_GPU_FW
+	FabricConfigurationInvalidLocation              FabricConfiguration = raw.NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INVALID_LOCATION
+)
+
+// FBCFlags says how a screen is captured. It is a sum of bits.
+type FBCFlags uint32
+
+// The values of FBCFlags.
+const (
+	FBCFlagDifferenceMapEnabled     FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED
+	FBCFlagClassificationMapEnabled FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED
+	FBCFlagCaptureWithWaitNoWait    FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT
+	FBCFlagCaptureWithWaitInfinite  FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE
+	FBCFlagCaptureWithWaitTimeout   FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT
+)
+
+// LicenseExpiryStatus says what kind of end a license has.
+type LicenseExpiryStatus uint8
+
+// The values of LicenseExpiryStatus.
+const (
+	LicenseExpiryNotAvailable  LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE
+	LicenseExpiryInvalid       LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_INVALID
+	LicenseExpiryValid         LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_VALID
+	LicenseExpiryNotApplicable LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_APPLICABLE
+	LicenseExpiryPermanent     LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_PERMANENT
+)
+
+// PowerMizerMode tells the driver what to prefer when it sets the clocks.
+type PowerMizerMode uint32
+
+// The values of PowerMizerMode.
+const (
+	PowerMizerAdaptive                    PowerMizerMode = raw.NVML_POWER_MIZER_MODE_ADAPTIVE
+	PowerMizerPreferMaximumPerformance    PowerMizerMode = raw.NVML_POWER_MIZER_MODE_PREFER_MAXIMUM_PERFORMANCE
+	PowerMizerAuto                        PowerMizerMode = raw.NVML_POWER_MIZER_MODE_AUTO
+	PowerMizerPreferConsistentPerformance PowerMizerMode = raw.NVML_POWER_MIZER_MODE_PREFER_CONSISTENT_PERFORMANCE
+)
+
 // FieldID is a value that [Device.Fields] reads.
 type FieldID uint32
 
@@ -988,42 +1231,6 @@ const (
 	VGPULicenseUnlicensedRestricted   VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED_RESTRICTED
 	VGPULicenseUnlicensed             VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_UNLICENSED
 	VGPULicenseLicensed               VGPULicenseState = raw.NVML_GRID_LICENSE_STATE_LICENSED
-)
-
-// FBCSessionType says where a capture of a screen goes.
-type FBCSessionType = raw.FBCSessionType
-
-// The values of FBCSessionType.
-const (
-	FBCUnknown FBCSessionType = raw.NVML_FBC_SESSION_TYPE_UNKNOWN
-	FBCTosys   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_TOSYS
-	FBCCuda    FBCSessionType = raw.NVML_FBC_SESSION_TYPE_CUDA
-	FBCVid     FBCSessionType = raw.NVML_FBC_SESSION_TYPE_VID
-	FBCHwenc   FBCSessionType = raw.NVML_FBC_SESSION_TYPE_HWENC
-)
-
-// FBCFlags says how a screen is captured. It is a sum of bits.
-type FBCFlags uint32
-
-// The values of FBCFlags.
-const (
-	FBCFlagDiffmapEnabled           FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED
-	FBCFlagClassificationmapEnabled FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED
-	FBCFlagCaptureWithWaitNoWait    FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_NO_WAIT
-	FBCFlagCaptureWithWaitInfinite  FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_INFINITE
-	FBCFlagCaptureWithWaitTimeout   FBCFlags = raw.NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT
-)
-
-// LicenseExpiryStatus says what kind of end a license has.
-type LicenseExpiryStatus uint8
-
-// The values of LicenseExpiryStatus.
-const (
-	LicenseExpiryNotAvailable  LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE
-	LicenseExpiryInvalid       LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_INVALID
-	LicenseExpiryValid         LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_VALID
-	LicenseExpiryNotApplicable LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_NOT_APPLICABLE
-	LicenseExpiryPermanent     LicenseExpiryStatus = raw.NVML_GRID_LICENSE_EXPIRY_PERMANENT
 )
 
 // ConfidentialCPU is how a processor keeps the memory of virtual machines secret.

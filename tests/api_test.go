@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // publicPackages are the packages whose exported names must stay compatible, sorted.
 var publicPackages = []string{"cu", "cu/checkpoint", "cu/cuerror", "cu/graph", "cu/green", "cu/interop", "cu/library", "cu/memory", "cu/trace",
-	"cubench", "cusim", "cusim/auto", "cutest", "cutrace", "driver", "loader", "nvml/raw"}
+	"cubench", "cusim", "cusim/auto", "cutest", "cutrace", "driver", "loader", "nvml", "nvml/raw"}
 
 // TestAPI compares the exported declarations of the public packages with testdata/api.txt, which
 // has one line for each, like Go's own api files. If a line disappears, programs of users no longer

@@ -67,6 +67,7 @@ var rules = map[string]rule{
 	"loader":                {imports: []string{"internal/ccall", "internal/initresult"}},
 	"driver":                {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
 	"nvml/raw":              {imports: []string{"internal/ccall", "loader"}, unsafe: []string{"*"}},
+	"nvml":                  {imports: []string{"internal/handle", "nvml/raw"}},
 	"internal/core": {imports: []string{"cu/cuerror", "driver", "internal/capturegate", "internal/deferred",
 		"internal/drivercall", "internal/handle", "internal/lock", "internal/mistake", "internal/races",
 		"internal/remedy", "internal/slab", "internal/valuename", "internal/watch"}, unsafe: []string{"kernelargs.go"}},

@@ -236,6 +236,6 @@ func (p Process) result(op string, res driver.Result) error {
 		return nil
 	}
 	e := p.drv.ResultError(op, 0, res)
-	e.Detail = drivercall.Join(fmt.Sprintf("process %d", p.pid), e.Detail)
+	e.Detail = drivercall.JoinText(fmt.Sprintf("process %d", p.pid), e.Detail)
 	return e
 }

@@ -19,14 +19,15 @@ var allocRow = &nodeRow{
 	typ: NodeTypeMemAlloc, add: "cuGraphAddMemAllocNode",
 	attempts: func(g *Graph, r *nodeRow, w Work, after []Node) (n Node, err error) {
 		ctx := g.core.Ctx
-		res, own := ctx.Allocate(func() driver.Result {
+		res, collection := ctx.Allocate(func() driver.Result {
 			if n, err = g.add(r, w, after); err == errLacksMemory {
 				return driver.ResultOutOfMemory
 			}
 			return driver.ResultSuccess
 		})
 		if err == errLacksMemory {
-			err = memstate.OutOfMemory(ctx, memstate.FailAlloc(ctx, r.add, g.core.Handle(), w.(*Alloc).Size, res, own))
+			e := memstate.FailAlloc(ctx, r.add, g.core.Handle(), w.(*Alloc).Size, res, collection)
+			err = memstate.OutOfMemory(ctx, e)
 		}
 		return n, err
 	},

@@ -113,8 +113,8 @@ func (xc *execCore) launchedAllocs() {
 // core returns a memstate.Mem for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
 func (a *graphAlloc) core() *memstate.Mem {
-	mc := &memstate.Mem{Is: memstate.PooledMemory, Raw: a.mem.Raw, Size: a.mem.Size, Capacity: a.mem.Size,
-		PoolMemory: memstate.PoolMemory{OfGraph: true}}
+	mc := &memstate.Mem{Is: memstate.DevicePoolMemory, Raw: a.mem.Raw, Size: a.mem.Size, Capacity: a.mem.Size,
+		PoolFields: memstate.PoolFields{OfGraph: true}}
 	a.allocated = false
 	a.mem.Held.Store(mc)
 	return mc
@@ -148,11 +148,13 @@ func (gc *graphCore) onceError(op string, res driver.Result) *cu.Error {
 // once adds to an error of the driver that graphs whose nodes allocate memory have limits.
 func (gc *graphCore) once(e *cu.Error) *cu.Error {
 	if e.Result == cu.ResultNotSupported && len(gc.bodies) > 0 {
-		e.Detail = drivercall.Join("the graph has conditional nodes: see the limits in the documentation of graph.If",
+		e.Detail = drivercall.JoinText(
+			"the graph has conditional nodes: see the limits in the documentation of graph.If",
 			e.Detail)
 	}
 	if e.Result == cu.ResultNotSupported && gc.objects.allocates() {
-		e.Detail = drivercall.Join("nodes of the graph allocate memory: see the limits in the documentation of graph.Alloc",
+		e.Detail = drivercall.JoinText(
+			"nodes of the graph allocate memory: see the limits in the documentation of graph.Alloc",
 			e.Detail)
 	}
 	return e

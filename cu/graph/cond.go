@@ -174,7 +174,7 @@ func (w *condWork) seen(*nodeCall, Work) races.NodeWork {
 
 func (w *condWork) explain(c *nodeCall, e *cu.Error) {
 	if c.gc.once(e); e.Result == cu.ResultInvalidValue {
-		e.Detail = drivercall.Join("a condition is for one conditional node", e.Detail)
+		e.Detail = drivercall.JoinText("a condition is for one conditional node", e.Detail)
 	}
 }
 

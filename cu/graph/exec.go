@@ -89,7 +89,7 @@ func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*Exec, error
 	}
 	if res != driver.ResultSuccess {
 		e := gc.onceError(op, res)
-		e.Detail = drivercall.Join(gc.refusal(p), e.Detail)
+		e.Detail = drivercall.JoinText(gc.refusal(p), e.Detail)
 		return nil, e
 	}
 	return gc.executable(raw, flags), nil
@@ -176,7 +176,7 @@ func (x *Exec) Launch(s *cu.Stream) error {
 		err = x.launchOrUpload(core.WorkGraphLaunch, s)
 	}
 	if err != nil {
-		err = subject.Stream(s).FreeAndRetry(core.WorkGraphLaunch.Op(), err, nil)
+		err = subject.Stream(s).FreeOnly(core.WorkGraphLaunch.Op(), err)
 	}
 	return err
 }

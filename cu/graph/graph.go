@@ -49,11 +49,11 @@ func New(c *cu.Context) (*Graph, error) {
 		return nil, err
 	}
 	defer subject.LeaveContext(c)
-	raw, res, own := core.Allocated(cc, func() (driver.Graph, driver.Result) {
+	raw, res, collection := core.Allocated(cc, func() (driver.Graph, driver.Result) {
 		return cc.Drv.Table().GraphCreate(driver.At{Context: cc.Raw}, 0)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(cc.CallError(op, 0, res))
+		return nil, collection.Explain(cc.CallError(op, 0, res))
 	}
 	if o := cc.Drv.Observer(); o != nil {
 		o.NewGraph(uintptr(raw), 0)

@@ -111,7 +111,7 @@ func (w *kernelWork) done(c *nodeCall) { c.use.cooperative, c.use.attrs = w.coop
 
 func (w *kernelWork) explain(c *nodeCall, e *cu.Error) {
 	if p := &w.params; e.Err == nil && e.Result == cu.ResultInvalidValue {
-		e.Detail = drivercall.Join(e.Detail, launch.ExceededDimension(c.ctx,
+		e.Detail = drivercall.JoinText(e.Detail, launch.ExceededDimension(c.ctx,
 			launch.Dim{X: p.GridDimX, Y: p.GridDimY, Z: p.GridDimZ},
 			launch.Dim{X: p.BlockDimX, Y: p.BlockDimY, Z: p.BlockDimZ}))
 	}

@@ -387,7 +387,7 @@ func (c *nodeCall) driverError(r *nodeRow, res driver.Result) error {
 		c.child.core.once(e)
 	}
 	if c.xc != nil && r.kept != "" && e.Result == cu.ResultInvalidValue {
-		e.Detail = drivercall.Join(e.Detail, "an executable graph keeps "+r.kept+
+		e.Detail = drivercall.JoinText(e.Detail, "an executable graph keeps "+r.kept+
 			": change the graph's node, and instantiate it again")
 	}
 	return c.failed(e)
@@ -490,10 +490,10 @@ func (c *nodeCall) refused(detail string) error {
 // failed adds to an error which node it is about.
 func (c *nodeCall) failed(e *cu.Error) error {
 	if c.node != 0 {
-		e.Detail = drivercall.Join(c.gc.describe(c.node, "the graph"), e.Detail)
+		e.Detail = drivercall.JoinText(c.gc.describe(c.node, "the graph"), e.Detail)
 	}
 	if c.partly != "" {
-		e.Detail = drivercall.Join(e.Detail, c.partly)
+		e.Detail = drivercall.JoinText(e.Detail, c.partly)
 	}
 	return e
 }

@@ -205,11 +205,11 @@ func newContext(cc *core.Context, sms []SMResource, others ...driver.DevResource
 		return nil, cc.CallError("cuDevResourceGenerateDesc", 0, res)
 	}
 	at := driver.At{Context: cc.Raw}
-	handle, res, own := core.Allocated(cc, func() (driver.GreenCtx, driver.Result) {
+	handle, res, collection := core.Allocated(cc, func() (driver.GreenCtx, driver.Result) {
 		return d.Table().GreenCtxCreate(at, desc, cc.Dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(cc.CallError(op, 0, res))
+		return nil, collection.Explain(cc.CallError(op, 0, res))
 	}
 	g := &Context{core: &greenCore{raw: handle}}
 	g.core.FreeWaits = true

@@ -114,18 +114,18 @@ func ImportMem(c *cu.Context, h MemHandle, size uint64) (*cu.DeviceMem, error) {
 		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
 	}
 	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
-	ext, res, own := core.Allocated(cc, func() (driver.ExternalMemory, driver.Result) {
+	ext, res, collection := core.Allocated(cc, func() (driver.ExternalMemory, driver.Result) {
 		return t.ImportExternalMemory(at, desc)
 	})
 	passed.taken(drivercall.TookEffect(res))
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(cc.CallError(op, h.Handle, res))
+		return nil, collection.Explain(cc.CallError(op, h.Handle, res))
 	}
 	raw, res := t.ExternalMemoryGetMappedBuffer(at, ext, driver.ExternalMemoryBufferDesc{Size: size})
 	if res != driver.ResultSuccess {
 		e := cc.CallError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = drivercall.Join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
+			e.Detail = drivercall.JoinText(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
 		}
 		t.DestroyExternalMemory(driver.At{Context: cc.Raw, Relaxed: true}, ext)
 		return nil, e

@@ -43,12 +43,12 @@ func Load(d *cu.Driver, image []byte, opts ...cu.JITOption) (*Library, error) {
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
 	var raw driver.LibraryHandle
 	var jit *driver.JITBuffers
-	res, own := dc.Allocate(core.EveryDevice, func() (res driver.Result) {
+	res, collection := dc.Allocate(core.EveryDevice, func() (res driver.Result) {
 		raw, jit, res = dc.Table().LibraryLoadJIT(driver.At{}, image, subject.JITOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, loaded.Compiled(own.Explain(dc.ResultError(op, 0, res)), jit.Log())
+		return nil, loaded.Compiled(collection.Explain(dc.ResultError(op, 0, res)), jit.Log())
 	}
 	lc := &loaded.Library{Drv: dc, Raw: raw, Kernels: loaded.KernelsOf(image), Jit: jit}
 	l := &Library{core: lc}
@@ -136,16 +136,16 @@ func (l *Library) module(op string, c *cu.Context) (*cu.Module, error) {
 			"the context and the library are of two drivers: open one driver and share it")
 	}
 	cc.FreeDeferred()
-	raw, res, own := core.Allocated(cc, func() (driver.Module, driver.Result) {
+	raw, res, collection := core.Allocated(cc, func() (driver.Module, driver.Result) {
 		return cc.Drv.Table().LibraryGetModule(driver.At{Context: cc.Raw}, lc.Raw)
 	})
 	if res != driver.ResultSuccess {
-		return nil, lc.Compiled(own.Explain(cc.CallError("cuLibraryGetModule", uintptr(lc.Raw), res)))
+		return nil, lc.Compiled(collection.Explain(cc.CallError("cuLibraryGetModule", uintptr(lc.Raw), res)))
 	}
 	mc := &loaded.Module{Raw: raw, Kernels: lc.Kernels}
 	mc.UsedStreams = new(core.StreamSet)
 	lc.Adopt(mc, cc)
-	return subject.NewModule(&loaded.LoadedModule{Module: mc, Keeps: l}), nil
+	return subject.NewModule(&loaded.ModuleUse{Module: mc, Keeps: l}), nil
 }
 
 // Managed returns a managed variable of the library, which the host can use, too. It is the same for all
@@ -164,12 +164,12 @@ func (l *Library) Managed(c *cu.Context, name string) (*cu.HostMem, error) {
 	}
 	defer runtime.KeepAlive(m)
 	var size uint64
-	raw, res, own := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) {
+	raw, res, collection := core.Allocated(mc.Ctx, func() (raw driver.DevicePtr, res driver.Result) {
 		raw, size, res = mc.Ctx.Drv.Table().LibraryGetManaged(driver.At{Context: mc.Ctx.Raw}, l.core.Raw, name)
 		return raw, res
 	})
 	if res != driver.ResultSuccess {
-		err := own.Explain(mc.NotFound(op, "managed variable", name, res))
+		err := collection.Explain(mc.NotFound(op, "managed variable", name, res))
 		mc.EndCall()
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func Link(c *cu.Context, inputs []Input, opts ...cu.JITOption) (*Linked, error) 
 		}
 		e = loaded.Compiled(e, log)
 		if input >= 0 {
-			e.Detail = drivercall.Join(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
+			e.Detail = drivercall.JoinText(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
 		}
 		return nil, e
 	}

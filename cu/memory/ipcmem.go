@@ -95,7 +95,7 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 		return nil, drivercall.About(cc, err)
 	}
 	at, t := driver.At{Context: cc.Raw}, cc.Drv.Table()
-	raw, res, own := core.Allocated(cc, func() (driver.DevicePtr, driver.Result) {
+	raw, res, collection := core.Allocated(cc, func() (driver.DevicePtr, driver.Result) {
 		return t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 	})
 	switch res {
@@ -105,7 +105,7 @@ func OpenIPC(c *cu.Context, h IPCHandle) (*cu.DeviceMem, error) {
 			"the handle is of memory of this process: use that DeviceMem, "+
 				"and open the handle in another process")
 	default:
-		return nil, own.Explain(cc.CallError(op, 0, res))
+		return nil, collection.Explain(cc.CallError(op, 0, res))
 	}
 	mc := &memstate.Mem{Is: ipcMemory, Raw: raw, ImportedMemory: memstate.ImportedMemory{Opened: true}}
 	mc.End = func(at driver.At) (string, driver.Result) {

@@ -161,12 +161,12 @@ func AllocManaged(c *cu.Context, size uint64, flags AttachFlags) (*cu.HostMem, e
 	}
 	t, at := cc.Drv.Table(), driver.At{Context: cc.Raw}
 	var raw driver.DevicePtr
-	res, own := cc.Allocate(func() (res driver.Result) {
+	res, collection := cc.Allocate(func() (res driver.Result) {
 		raw, res = t.MemAllocManaged(at, size, uint32(flags))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, memstate.FailAlloc(cc, op, 0, size, res, own)
+		return nil, memstate.FailAlloc(cc, op, 0, size, res, collection)
 	}
 	mc := &memstate.Mem{Is: managedMemory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size}
 	return subject.NewHostMem(cc, mc), nil

@@ -103,15 +103,15 @@ func NewPool(c *cu.Context, o PoolOptions) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, res, own := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
+	raw, res, collection := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
 		return cc.Drv.Table().MemPoolCreate(driver.At{Context: cc.Raw}, props)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(failPool(cc, op, props, res))
+		return nil, collection.Explain(failPool(cc, op, props, res))
 	}
 	p := newPool(cc, raw, o.Kind.memory(), false)
 	p.core().Most = o.MaxSize
-	cc.Drv.Pools.Store(raw, p.core())
+	cc.Drv.MemPools.Store(raw, p.core())
 	if o.Kind == PoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -147,7 +147,7 @@ func devicePool(c *cu.Context, op string,
 	var of *memstate.Pool
 	for again := true; again && res == driver.ResultSuccess; { // the pool may be destroyed meanwhile
 		before := raw
-		known, _ := cc.Drv.Pools.Load(raw)
+		known, _ := cc.Drv.MemPools.Load(raw)
 		of, _ = known.(*memstate.Pool)
 		raw, res = ask()
 		again = raw != before
@@ -160,7 +160,7 @@ func devicePool(c *cu.Context, op string,
 			return nil, err
 		}
 	}
-	p := newPool(cc, raw, memstate.PooledMemory, true)
+	p := newPool(cc, raw, memstate.DevicePoolMemory, true)
 	p.core().Of = of
 	return p, nil
 }
@@ -376,9 +376,9 @@ func (p *Pool) SetAccess(peer *cu.Device, allow bool) error {
 		if res == driver.ResultSuccess {
 			key := memstate.PoolAccess{Pool: raw, Dev: dev.Raw}
 			if allow {
-				p.core().Ctx.Drv.PoolAccess.Store(key, true)
+				p.core().Ctx.Drv.MemPoolAccess.Store(key, true)
 			} else {
-				p.core().Ctx.Drv.PoolAccess.Delete(key)
+				p.core().Ctx.Drv.MemPoolAccess.Delete(key)
 			}
 		}
 		return res

@@ -43,7 +43,7 @@ var (
 		Traits: memstate.Traits{OnHost: true, Tracked: true},
 		Funcs: &memstate.Funcs{
 			Name:   "host memory",
-			Pooled: memstate.OfPool(),
+			Pooled: memstate.NewPoolFuncs(),
 			Free:   (*memstate.Mem).FreePooled,
 		},
 	}
@@ -51,7 +51,7 @@ var (
 		Traits: memstate.Traits{Everywhere: true, Tracked: true, Managed: true},
 		Funcs: &memstate.Funcs{
 			Name:   "managed memory",
-			Pooled: memstate.OfPool(),
+			Pooled: memstate.NewPoolFuncs(),
 			Free:   (*memstate.Mem).FreePooled,
 		},
 	}
@@ -65,7 +65,7 @@ func (k PoolKind) memory() memstate.Kind {
 	case PoolManaged:
 		return pooledManaged
 	}
-	return memstate.PooledMemory
+	return memstate.DevicePoolMemory
 }
 
 // props returns the properties of a pool for the driver.
@@ -153,7 +153,7 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	if pc.Memory == memstate.PooledMemory {
+	if pc.Memory == memstate.DevicePoolMemory {
 		return nil, drivercall.BadValue(op, pc,
 			"the pool is of device memory: use memory.Pool.Alloc, or set memory.PoolOptions.Kind for the pool")
 	}
@@ -174,7 +174,7 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 	}
 	var raw driver.DevicePtr
 	refused := false
-	res, own := sc.Ctx.Allocate(func() (res driver.Result) {
+	res, collection := sc.Ctx.Allocate(func() (res driver.Result) {
 		raw, res, refused = memstate.AllocOnce(sc, size, pc, nil)
 		return res
 	})
@@ -183,10 +183,10 @@ func (p *Pool) AllocHost(s *cu.Stream, size uint64) (*cu.HostMem, error) {
 		return nil, drivercall.NewError(op, sc, cu.ResultStreamCaptureUnsupported, errGraphHost,
 			"allocate before the capture, and close the memory after the last launch of the graph")
 	case res != driver.ResultSuccess:
-		return nil, memstate.FailPoolAlloc(sc, op, size, res, pc, own)
+		return nil, memstate.FailPoolAlloc(sc, op, size, res, pc, collection)
 	}
 	mc := &memstate.Mem{Is: pc.Memory, Raw: raw, Host: driver.HostPtr(raw), Size: size, Capacity: size,
-		PoolMemory: memstate.PoolMemory{Pool: pc}}
+		PoolFields: memstate.PoolFields{Pool: pc}}
 	pc.Retain()
 	m := subject.NewHostMem(sc.Ctx, mc)
 	mc.Resource.UsedOn(sc)
@@ -199,7 +199,7 @@ var errGraphHost = fmt.Errorf("graphs cannot allocate pinned or managed memory: 
 
 // notOnDevice returns an error if the pool is not of device memory.
 func notOnDevice(p *memstate.Pool, op, instead string) error {
-	if p.Memory == memstate.PooledMemory {
+	if p.Memory == memstate.DevicePoolMemory {
 		return nil
 	}
 	return drivercall.BadValue(op, p, "the pool is of "+p.Memory.Name+", not of device memory: "+instead)

@@ -59,16 +59,16 @@ func ImportPool(c *cu.Context, fd uintptr) (*Pool, error) {
 		return nil, err
 	}
 	at := driver.At{Context: cc.Raw}
-	raw, res, own := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
+	raw, res, collection := core.Allocated(cc, func() (driver.MemoryPool, driver.Result) {
 		return core.StateOf[poolimport.Pools](cc.Drv).Get(func() (driver.MemoryPool, driver.Result) {
 			return cc.Drv.Table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 				driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 		})
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(cc.CallError(op, 0, res))
+		return nil, collection.Explain(cc.CallError(op, 0, res))
 	}
-	p := newPool(cc, raw, memstate.PooledMemory, false)
+	p := newPool(cc, raw, memstate.DevicePoolMemory, false)
 	p.core().LeaveImports = core.StateOf[poolimport.Pools](cc.Drv).Leave
 	return p, nil
 }
@@ -88,7 +88,7 @@ func PoolHandleOf(m *cu.DeviceMem) (h PoolHandle, err error) {
 	if mc == nil {
 		return h, drivercall.NilError(op, "device memory")
 	}
-	if mc.Is != memstate.PooledMemory {
+	if mc.Is != memstate.DevicePoolMemory {
 		return h, drivercall.BadValue(op, mc,
 			"the memory is not of a pool: allocate it by memory.Pool.Alloc of a shareable pool")
 	}
@@ -127,14 +127,15 @@ func (p *Pool) Open(h PoolHandle) (*cu.DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	mc := &memstate.Mem{Is: memstate.PooledMemory, Size: size, Capacity: size, PoolMemory: memstate.PoolMemory{Pool: pc},
+	mc := &memstate.Mem{Is: memstate.DevicePoolMemory, Size: size, Capacity: size,
+		PoolFields:     memstate.PoolFields{Pool: pc},
 		ImportedMemory: memstate.ImportedMemory{Opened: true}}
 	mc.Ctx = pc.Ctx
-	res, own := pc.Ctx.Allocate(func() driver.Result {
+	res, collection := pc.Ctx.Allocate(func() driver.Result {
 		return core.StateOf[poolimport.Memory](pc.Ctx.Drv).Open(mc, driver.MemPoolPtrExportData(h[:64]))
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(pc.Ctx.CallError(op, uintptr(pc.Raw), res))
+		return nil, collection.Explain(pc.Ctx.CallError(op, uintptr(pc.Raw), res))
 	}
 	pc.Retain()
 	return subject.NewDeviceMem(pc.Ctx, mc), nil

@@ -110,9 +110,9 @@ func NewPhysical(c *cu.Context, size uint64, o PhysicalOptions) (*Physical, erro
 		return nil, cc.CallError("cuMemGetAllocationGranularity", 0, res)
 	}
 	size = roundUp(size, unit)
-	raw, res, own := createPhysical(cc, size, &prop)
+	raw, res, collection := createPhysical(cc, size, &prop)
 	if res != driver.ResultSuccess {
-		return nil, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, own))
+		return nil, memstate.OutOfMemory(cc, memstate.FailAlloc(cc, op, 0, size, res, collection))
 	}
 	return newPhysical(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
@@ -133,12 +133,12 @@ func ImportPhysical(c *cu.Context, fd uintptr, size uint64) (*Physical, error) {
 	if err := checkDescriptor(op, cc, fd); err != nil {
 		return nil, err
 	}
-	raw, res, own := core.Allocated(cc, func() (driver.MemGenericAllocationHandle, driver.Result) {
+	raw, res, collection := core.Allocated(cc, func() (driver.MemGenericAllocationHandle, driver.Result) {
 		return cc.Drv.Table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
 			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 	})
 	if res != driver.ResultSuccess {
-		return nil, own.Explain(cc.CallError(op, fd, res))
+		return nil, collection.Explain(cc.CallError(op, fd, res))
 	}
 	return newPhysical(cc, raw, cc.Drv.Physical.Add(1), size), nil
 }
@@ -247,7 +247,8 @@ func (p *Physical) Export() (*os.File, error) {
 	if res != driver.ResultSuccess {
 		e := pc.Ctx.CallError(op, pc.Handle(), res)
 		if res == driver.ResultInvalidValue {
-			e.Detail = drivercall.Join("only memory of memory.NewPhysical with memory.PhysicalOptions.Shareable can be exported",
+			e.Detail = drivercall.JoinText(
+				"only memory of memory.NewPhysical with memory.PhysicalOptions.Shareable can be exported",
 				e.Detail)
 		}
 		return nil, e

@@ -68,12 +68,12 @@ func Reserve(c *cu.Context, capacity uint64) (*Virtual, error) {
 		return nil, cc.CallError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
-	res, own := cc.Allocate(func() (res driver.Result) {
+	res, collection := cc.Allocate(func() (res driver.Result) {
 		v.raw, res = cc.Drv.Table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, memstate.FailAlloc(cc, op, 0, v.size, res, own)
+		return nil, memstate.FailAlloc(cc, op, 0, v.size, res, collection)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
@@ -154,9 +154,9 @@ func (m *Virtual) Grow(n uint64) error {
 		if size == 0 {
 			continue // another call has mapped memory there
 		}
-		raw, res, own := createPhysical(v.ctx, size, &prop)
+		raw, res, collection := createPhysical(v.ctx, size, &prop)
 		if res != driver.ResultSuccess {
-			return memstate.OutOfMemory(v.ctx, memstate.FailAlloc(v.ctx, op, uintptr(v.raw), size, res, own))
+			return memstate.OutOfMemory(v.ctx, memstate.FailAlloc(v.ctx, op, uintptr(v.raw), size, res, collection))
 		}
 		err := v.mapAt(raw, v.ctx.Drv.Physical.Add(1), have, size, true)
 		v.ctx.Drv.Table().MemRelease(driver.At{}, raw) // the mapping keeps the memory

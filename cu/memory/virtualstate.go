@@ -424,7 +424,7 @@ func (v *virtualCore) setAccess(desc driver.MemAccessDesc) error {
 	}
 	e := v.ctx.CallError("cuMemSetAccess", uintptr(v.raw), res)
 	if changed != nil {
-		e.Detail = drivercall.Join("the driver has changed a part, and failed to undo that: the access to "+
+		e.Detail = drivercall.JoinText("the driver has changed a part, and failed to undo that: the access to "+
 			strings.Join(changed, ", ")+" is the new one", e.Detail)
 	}
 	return e
@@ -521,12 +521,13 @@ func granularity(c *core.Context, prop *driver.MemAllocationProp, which int32) (
 
 // createPhysical allocates physical memory.
 func createPhysical(c *core.Context, size uint64,
-	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result, own *core.Collection) {
-	res, own = c.Allocate(func() (res driver.Result) {
+	prop *driver.MemAllocationProp,
+) (raw driver.MemGenericAllocationHandle, res driver.Result, collection *core.Collection) {
+	res, collection = c.Allocate(func() (res driver.Result) {
 		raw, res = c.Drv.Table().MemCreate(driver.At{}, size, *prop, 0)
 		return res
 	})
-	return raw, res, own
+	return raw, res, collection
 }
 
 // roundUp returns the next multiple of unit, or the largest multiple that there is.

@@ -84,7 +84,7 @@ type Gate struct {
 	// capture that has waited Patience for such a call marks it as checked, so that no other capture
 	// waits for it.
 	long []longCall
-	// counters count further calls in flight: see Join.
+	// counters count further calls in flight: see AddCounter.
 	counters []Counter
 }
 
@@ -109,18 +109,18 @@ func (g *Gate) Busy() bool {
 	return slices.Contains(g.long, longCall{used: true}) || slices.ContainsFunc(g.counters, Counter.Gated)
 }
 
-// Join makes captures also wait for the calls that c marks, until Leave. Such a call needs no
-// addition to the gate's word. It is marked first. If IsShut then reports true, its caller removes
-// the mark, and makes the call between Begin and End: either Shut sees the mark, or the caller sees
+// AddCounter makes captures also wait for the calls that c counts, until RemoveCounter. Such a call needs no
+// addition to the gate's word. It is counted first. If IsShut then reports true, its caller takes
+// the count back, and makes the call between Begin and End: either Shut sees the count, or the caller sees
 // that the gate is shut.
-func (g *Gate) Join(c Counter) {
+func (g *Gate) AddCounter(c Counter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.counters = append(g.counters, c)
 }
 
-// Leave undoes Join.
-func (g *Gate) Leave(c Counter) {
+// RemoveCounter undoes AddCounter.
+func (g *Gate) RemoveCounter(c Counter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, o := range g.counters {

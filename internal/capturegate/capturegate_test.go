@@ -73,8 +73,8 @@ func TestJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
 		var calls, other marks
-		g.Join(&calls)
-		g.Join(&other)
+		g.AddCounter(&calls)
+		g.AddCounter(&other)
 		if calls.n.Add(1); g.IsShut() || !g.Busy() {
 			t.Errorf("during a call shut: %v, busy: %v", g.IsShut(), g.Busy())
 		}
@@ -90,11 +90,11 @@ func TestJoin(t *testing.T) {
 		}
 		open()
 		calls.n.Add(1)
-		if g.Leave(&calls); g.Busy() {
-			t.Error("calls are counted elsewhere after Leave")
+		if g.RemoveCounter(&calls); g.Busy() {
+			t.Error("calls are counted elsewhere after RemoveCounter")
 		}
 		if other.n.Add(1); !g.Busy() {
-			t.Error("Leave has undone another Join")
+			t.Error("RemoveCounter has undone another AddCounter")
 		}
 	})
 }

@@ -136,7 +136,7 @@ func (sc *Stream) beginCapture(call CaptureCall, at driver.At) (*capture, error)
 	c := &capture{CaptureCall: call}
 	d.Capturing.Add(1)
 	defer c.lockGraph()()
-	defer sc.Shared.change()()
+	defer sc.Shared.lockForCapture()()
 	fail := func(op string, res driver.Result) (*capture, error) {
 		d.Capturing.Add(-1)
 		return nil, sc.Ctx.CallError(op, uintptr(sc.Raw), res)
@@ -205,8 +205,8 @@ func (c *capture) lockGraph() (unlock func()) {
 	return c.Lock.Unlock
 }
 
-// endOf returns the streams that are part of a capture. No stream joins from now on.
-func (c *captures) endOf(of *capture) []*Stream {
+// stopJoins keeps further streams from joining a capture, and returns those that are part of it.
+func (c *captures) stopJoins(of *capture) []*Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of.ending = true
@@ -232,8 +232,8 @@ func (c *capture) end(at driver.At, streams ...*Stream) driver.Result {
 func (sc *Stream) endCapture(at driver.At, c *capture) driver.Result {
 	d := sc.Ctx.Drv
 	unlock := c.lockGraph()
-	done := sc.Shared.change()
-	res := c.end(at, d.Captures.endOf(c)...)
+	done := sc.Shared.lockForCapture()
+	res := c.end(at, d.Captures.stopJoins(c)...)
 	c.ended.Store(true)
 	if o := d.Observer(); o != nil {
 		o.EndCapture(sc.Observed(), uintptr(c.graph))

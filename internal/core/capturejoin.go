@@ -22,7 +22,7 @@ func (sc *Stream) WaitEvent(e driver.Event, of *capture) driver.Result {
 		defer sc.LeaveGate()
 		return sc.Ctx.Drv.Table().StreamWaitEvent(sc.At, sc.Raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	}
-	defer sc.Shared.change()()
+	defer sc.Shared.lockForCapture()()
 	joins := captures.beginJoin(of, sc)
 	res := func() driver.Result {
 		if sc.isBlocking() {

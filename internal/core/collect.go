@@ -53,8 +53,8 @@ const (
 // returns the collection. Goroutines that call it at a time share a collection, unless it began before.
 func (c *collector) collect() *Collection {
 	called := time.Now()
-	own := &Collection{done: make(chan struct{})}
-	for !c.now.CompareAndSwap(nil, own) {
+	collection := &Collection{done: make(chan struct{})}
+	for !c.now.CompareAndSwap(nil, collection) {
 		if other := c.now.Load(); other != nil {
 			if <-other.done; other.begun.After(called) {
 				return other
@@ -62,21 +62,21 @@ func (c *collector) collect() *Collection {
 		}
 	}
 	defer func() {
-		c.last.Store(own)
+		c.last.Store(collection)
 		c.now.Store(nil)
-		close(own.done)
+		close(collection.done)
 	}()
 	if last := c.last.Load(); last != nil && last.found == 0 {
 		time.Sleep(min(restFactor*last.took, maxRest) - time.Since(last.ended))
 	}
-	own.begun = time.Now()
+	collection.begun = time.Now()
 	found0, bytes0 := c.found.Load(), c.bytes.Load()
 	runtime.GC()
-	own.took = time.Since(own.begun)
+	collection.took = time.Since(collection.begun)
 	awaitCleanups()
 	c.awaitEndings()
-	own.found, own.bytes, own.ended = c.found.Load()-found0, c.bytes.Load()-bytes0, time.Now()
-	return own
+	collection.found, collection.bytes, collection.ended = c.found.Load()-found0, c.bytes.Load()-bytes0, time.Now()
+	return collection
 }
 
 // Cleanups take microseconds each. But the program may have cleanups that wait for something, and memory of pools is
@@ -112,15 +112,15 @@ func (d *Driver) NoteAbandoned(bytes uint64) {
 }
 
 // Explain makes the error of a call say what the collection has found. Without a collection it changes nothing.
-func (own *Collection) Explain(e *cuerror.Error) *cuerror.Error {
-	if own == nil || e.Result != driver.ResultOutOfMemory {
+func (c *Collection) Explain(e *cuerror.Error) *cuerror.Error {
+	if c == nil || e.Result != driver.ResultOutOfMemory {
 		return e
 	}
 	found := "no abandoned memory"
-	if own.bytes > 0 {
-		found = fmt.Sprintf("%d bytes of abandoned memory: close memory that is not needed any more", own.bytes)
+	if c.bytes > 0 {
+		found = fmt.Sprintf("%d bytes of abandoned memory: close memory that is not needed any more", c.bytes)
 	}
-	e.Detail = drivercall.Join("the garbage collector has run, and has found "+found, e.Detail)
+	e.Detail = drivercall.JoinText("the garbage collector has run, and has found "+found, e.Detail)
 	return e
 }
 
@@ -134,8 +134,8 @@ func (d *Driver) Allocate(dev driver.Device, call func() driver.Result) (driver.
 	if res != driver.ResultOutOfMemory {
 		return res, nil
 	}
-	own := d.makeRoom(dev, func() bool { res = call(); return res == driver.ResultOutOfMemory })
-	return res, own
+	collection := d.makeRoom(dev, func() bool { res = call(); return res == driver.ResultOutOfMemory })
+	return res, collection
 }
 
 // makeRoom frees the deferred objects of a device, and then those that the garbage collector finds. After each step
@@ -146,12 +146,12 @@ func (d *Driver) makeRoom(dev driver.Device, lacks func() bool) *Collection {
 	if d.FreeDeferred(dev) && !lacks() {
 		return nil
 	}
-	own := d.collector.collect()
+	collection := d.collector.collect()
 	if d.collector.found.Load() != found { // by this collection, or by one that another goroutine began before
 		d.FreeDeferred(dev)
 		lacks()
 	}
-	return own
+	return collection
 }
 
 // Allocate is Driver.Allocate for the device of the context.
@@ -160,8 +160,7 @@ func (c *Context) Allocate(call func() driver.Result) (driver.Result, *Collectio
 }
 
 // FreeAndRetry is Allocate for a call that does not only allocate, and that holds locks or is counted while the driver
-// is called. err is the error of the first attempt of op, and call makes a further one. It is nil if that would be
-// wrong after a first attempt that has done a part: then the program may repeat the call. There is no further attempt
+// is called. err is the error of the first attempt of op, and call makes a further one. There is no further attempt
 // while a host function runs: the call may be made by the function, and what is freed may be in use behind it.
 //
 // The caller holds no lock.
@@ -170,19 +169,13 @@ func (c *Context) FreeAndRetry(op string, err error, call func() error) error {
 	if e == nil || c.Drv.collector.hostFuncs.Load() > 0 {
 		return err
 	}
-	freed := false
-	own := c.Drv.makeRoom(c.Dev, func() bool {
-		if freed = true; call != nil {
-			err = call()
-			e = LacksMemory(op, err)
-		}
+	collection := c.Drv.makeRoom(c.Dev, func() bool {
+		err = call()
+		e = LacksMemory(op, err)
 		return e != nil
 	})
 	if e != nil {
-		own.Explain(e)
-		if call == nil && freed {
-			e.Detail = drivercall.Join(FreedDetail, e.Detail)
-		}
+		collection.Explain(e)
 	}
 	return err
 }
@@ -199,12 +192,14 @@ func LacksMemory(op string, err error) *cuerror.Error {
 }
 
 // Allocated is Context.Allocate for a call that creates an object.
-func Allocated[T any](c *Context, call func() (T, driver.Result)) (object T, res driver.Result, own *Collection) {
-	res, own = c.Allocate(func() (res driver.Result) {
+func Allocated[T any](
+	c *Context, call func() (T, driver.Result),
+) (object T, res driver.Result, collection *Collection) {
+	res, collection = c.Allocate(func() (res driver.Result) {
 		object, res = call()
 		return res
 	})
-	return object, res, own
+	return object, res, collection
 }
 
 // FreeAndRetry is Context.FreeAndRetry for a call that enqueues work on the stream. If the stream is being captured,
@@ -215,6 +210,22 @@ func (sc *Stream) FreeAndRetry(op string, err error, call func() error) error {
 		return err
 	}
 	return sc.Ctx.FreeAndRetry(op, err, call)
+}
+
+// FreeOnly is FreeAndRetry without a further attempt, which would be wrong after a first one that has done a part. If
+// it has freed something, the error says that the program may repeat the call.
+func (sc *Stream) FreeOnly(op string, err error) error {
+	e := LacksMemory(op, err)
+	if e == nil || sc.Captured(op) || sc.Ctx.Drv.collector.hostFuncs.Load() > 0 {
+		return err
+	}
+	freed := false
+	collection := sc.Ctx.Drv.makeRoom(sc.Ctx.Dev, func() bool { freed = true; return true })
+	collection.Explain(e)
+	if freed {
+		e.Detail = drivercall.JoinText(FreedDetail, e.Detail)
+	}
+	return err
 }
 
 // CallWithRetry is FreeAndRetry with the first attempt. sc may be nil if call then returns another error.

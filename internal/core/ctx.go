@@ -49,11 +49,11 @@ type Context struct {
 	contextWaits
 	// Cells is the memory of the context's timelines.
 	Cells cells
-	// Pool is the context's pool of events, an *eventpool.Pool, or nil if no cu.EventPool uses it.
-	Pool  drivercall.Named
-	Peers peers
-	// Calls are the functions that the context's streams have yet to call.
-	Calls hostCalls
+	// EventPool is the context's pool of events, an *eventpool.Pool, or nil if no cu.EventPool uses it.
+	EventPool drivercall.Named
+	Peers     peers
+	// PendingHostFuncs are the functions that the context's streams have yet to call.
+	PendingHostFuncs hostCalls
 	// numbers counts the resources that were created: see Resource.number.
 	numbers atomic.Uint32
 	// WholeAt is when the driver returned from the context's last record of a whole context, in
@@ -99,8 +99,8 @@ func (c *Context) Context() *Context { return c }
 type ContextStreams struct {
 	Mu           lock.Mutex[lock.Context]
 	SharedStates map[driver.Stream]*sharedState // of streams that have a handle of their own
-	// pools are the streams that PoolStream returns, by their priority.
-	pools map[int32]*streamPool
+	// streamPools are the streams that PoolStream returns, by their priority.
+	streamPools map[int32]*streamPool
 	// CaptureGate separates captures of the context's streams from calls that the driver checks
 	// against captures.
 	CaptureGate *capturegate.Context
@@ -312,7 +312,7 @@ func (d *Driver) forget(c *Context) {
 func (c *Context) releaseCUDA(at driver.At) (err error) {
 	defer c.Gone.Store(true)
 	steps := [...]func(){
-		func() { c.endPools(at) },
+		func() { c.endStreamPools(at) },
 		func() { c.endTails(at) }, // WaitIdle and Gone rely on this wait
 		func() { c.endWakeUps(at) },
 		c.keepDeferred,
@@ -396,7 +396,7 @@ var ErrBorrowed = errors.New(
 // If other code keeps the context, its streams still call them.
 func (c *Context) dropHostFuncs() {
 	switch {
-	case c.Claim == Borrowed, c.Calls.None():
+	case c.Claim == Borrowed, c.PendingHostFuncs.None():
 		return
 	case c.Claim == Retained:
 		_, active, res := c.Drv.Table().DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.Dev)
@@ -404,5 +404,5 @@ func (c *Context) dropHostFuncs() {
 			return
 		}
 	}
-	c.Calls.dropAll()
+	c.PendingHostFuncs.dropAll()
 }

@@ -131,11 +131,11 @@ func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) 
 		e.Err = mistake.ErrContextPoisoned
 		e.Detail = p.Op + " was the first to report it"
 		if !e.Brief {
-			e.Detail = drivercall.Join(e.Detail+", for work that was enqueued earlier",
-				drivercall.Join(c.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail))
+			e.Detail = drivercall.JoinText(e.Detail+", for work that was enqueued earlier",
+				drivercall.JoinText(c.Drv.Remedy(p.Op, p.Res), drivercall.PoisonedDetail))
 		}
 		if p.Res != e.Result {
-			e.Detail = drivercall.Join(e.Detail, "the first error was "+p.Res.Error())
+			e.Detail = drivercall.JoinText(e.Detail, "the first error was "+p.Res.Error())
 		}
 	case lost != nil && drivercall.IsLoss(e.Result):
 		drivercall.SetLost(e, lost)
@@ -143,7 +143,7 @@ func (c *Context) BackgroundError(op string, handle uintptr, res driver.Result) 
 		// The call made the context current, so the context was destroyed.
 		e.Detail = remedy.Of(driver.ResultContextIsDestroyed)
 	case drivercall.Asynchronous(res) && !drivercall.ImportsHandle(op):
-		e.Detail = drivercall.Join("the error may come from work that was enqueued earlier", e.Detail)
+		e.Detail = drivercall.JoinText("the error may come from work that was enqueued earlier", e.Detail)
 	}
 	return e
 }
@@ -159,7 +159,7 @@ type firstErrors struct {
 func (c *Context) note(op string, res driver.Result) (first bool) {
 	if res.Sticky() {
 		first = c.Poison.CompareAndSwap(nil, &drivercall.FirstError{Op: op, Res: res})
-		c.Calls.dropAll() // no host function is called any more
+		c.PendingHostFuncs.dropAll() // no host function is called any more
 	}
 	if lost := c.Drv.Losses.Note(op, res, true); lost != nil {
 		c.Loss.CompareAndSwap(nil, lost)

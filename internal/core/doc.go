@@ -9,8 +9,8 @@
 //
 // The exported names are for package cu, and for packages of its subjects, only. The core trusts its
 // callers: a comment says what the caller has to hold, such as a call in flight. A call is in flight from
-// Enter or Acquire to EndCall. Names that are not declared here, such as Driver.Close, are those of
-// package cu.
+// Enter, Acquire, [Stream.Begin], [ContextOwner.Begin] or Retain to EndCall. Names that are not declared here, such as
+// Driver.Close, are those of package cu.
 //
 // # Files
 //

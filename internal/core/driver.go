@@ -18,14 +18,14 @@ type Driver struct {
 	Captures captures
 	// KeptHost has each *memstate.Mem of the program's own memory that the GPU may use for ever.
 	KeptHost sync.Map
-	// Pools has the pools of memory that the library has created: a *memstate.Pool for each
+	// MemPools has the pools of memory that the library has created: a *memstate.Pool for each
 	// driver.MemoryPool.
-	Pools sync.Map
+	MemPools sync.Map
 	// Libraries are not used any more, and not unloaded yet.
 	Libraries deferredLibraries
-	// PoolAccess has a value for each memstate.PoolAccess that the program has allowed.
-	PoolAccess sync.Map
-	collector  collector
+	// MemPoolAccess has a value for each memstate.PoolAccess that the program has allowed.
+	MemPoolAccess sync.Map
+	collector     collector
 	// states has the state of subjects that only some programs use: see StateOf.
 	states sync.Map
 	waiting

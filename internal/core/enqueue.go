@@ -28,7 +28,7 @@ import (
 // A call that is the only one on its stream has the turn: see [handle.Kept]. It counts no call on the
 // objects that the stream keeps, and writes to no memory that calls on other streams use.
 //
-// Host functions and timelines use HoldCapture and Keep instead, which are the same without a turn.
+// Host functions and timelines use HoldCapture and KeepUntilDone instead, which are the same without a turn.
 // Records in a capture, and waits for events with the flag WaitExternal, use HoldCapture, and add the
 // event to the capture's objects.
 //
@@ -238,9 +238,9 @@ func (sc *Stream) HoldCapture() *capture {
 // ReleaseCapture lets captures of the stream begin and end again: see HoldCapture.
 func (sc *Stream) ReleaseCapture() { sc.Shared.CaptureLock.RUnlock() }
 
-// Keep keeps an object, on which the caller has a call in flight, until the work that uses it is
+// KeepUntilDone keeps an object, on which the caller has a call in flight, until the work that uses it is
 // done. If the work becomes part of a capture, the graph keeps the object.
-func (c *capture) Keep(o UsedObject, sc *Stream) {
+func (c *capture) KeepUntilDone(o UsedObject, sc *Stream) {
 	if c == nil {
 		o.UsedOn(sc)
 		return

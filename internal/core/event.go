@@ -161,11 +161,12 @@ func NewEvent(ctx *Context, flags uint32) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return OwnEvent(ctx, flags, raw), nil
+	return NewEventOf(ctx, flags, raw), nil
 }
 
-// OwnEvent returns a new Event for a CUevent of the context. The caller is a user of the context.
-func OwnEvent(ctx *Context, flags uint32, raw driver.Event) *Event {
+// NewEventOf returns a new Event for a CUevent of the context, which other code may own. The caller is a user of the
+// context.
+func NewEventOf(ctx *Context, flags uint32, raw driver.Event) *Event {
 	c := ctx.Drv.newEvent()
 	c.Ctx, c.Flags, c.ID = ctx, flags, ctx.Drv.Events.Add(1)
 	c.put(&c.First, raw)
@@ -226,9 +227,9 @@ func (c *Event) Enter(op string) (*Slot, error) {
 	}
 }
 
-// EnterForeign is Enter for a caller that exposes the CUevent. It returns a new slot if the CUevent may
+// EnterExposed is Enter for a caller that exposes the CUevent. It returns a new slot if the CUevent may
 // have the record of an earlier user.
-func (c *Event) EnterForeign(op string) (*Slot, error) {
+func (c *Event) EnterExposed(op string) (*Slot, error) {
 	for {
 		c.moving.Lock()
 		sl := c.Slot.Load()
@@ -248,7 +249,7 @@ func (c *Event) EnterForeign(op string) (*Slot, error) {
 	}
 }
 
-// EnterNode is EnterForeign for a graph that will record the CUevent. It also returns a new slot if a
+// EnterNode is EnterExposed for a graph that will record the CUevent. It also returns a new slot if a
 // waiter needs the present record.
 func (c *Event) EnterNode(op string) (*Slot, error) {
 	for {

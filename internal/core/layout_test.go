@@ -41,7 +41,7 @@ func TestLines(t *testing.T) {
 		t.Errorf("what a record touches are the first %d bytes of a stream", end)
 	}
 	drv := reflect.TypeFor[Driver]()
-	table := offset(drv, "Calls")
+	table := offset(drv, "Functions")
 	for _, name := range []string{"Tracers", "Capturing", "NeedContext", "Sequenced"} {
 		if offset(drv, name) > table {
 			t.Errorf("%s comes after the calls of the driver", name)

@@ -69,9 +69,10 @@ func (c *Event) RecordFast(op string, sc *Stream) (done bool, err error) {
 	}
 	drv := sl.Drv
 	if sl.HasWaits() || drv.Tracers.Load() != nil || drv.Capturing.Load() != 0 {
-		return false, nil // before Count: even a refused record changes the generation, and ends the sequence number
+		return false, nil // before TryBegin: even a refused record changes the generation, and ends the sequence number
 	}
-	legacy := sc.Raw == driver.CU_STREAM_LEGACY // the mark of AcquireGated stands for EnterGate: see capturegate.Gate.Join
+	// The gated count of AcquireGated stands for EnterGate: see capturegate.Gate.AddCounter.
+	legacy := sc.Raw == driver.CU_STREAM_LEGACY
 	switch {
 	case !legacy:
 		if !sc.Acquire(sc) {
@@ -122,9 +123,9 @@ func (c *Event) RecordFast(op string, sc *Stream) (done bool, err error) {
 
 // endedOn ends the call on the stream of a record, and then destroys the closed event, as its last call has
 // ended. By now there may be a tracer. It may capture, which would wait for a gated call.
-func (sl *Slot) endedOn(sc *Stream, marked bool) {
+func (sl *Slot) endedOn(sc *Stream, gated bool) {
 	defer sl.EndLast(sl) // also if a tracer panics while the stream is destroyed
-	if marked {
+	if gated {
 		sc.ReleaseGated(sc)
 	} else {
 		sc.EndCall()

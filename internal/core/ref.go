@@ -42,9 +42,9 @@ func SetState[T any](r *Ref[T], to *T, cleanup runtime.Cleanup) { r.to, r.cleanu
 // CleanupOf returns the cleanup of the object that has the Ref.
 func CleanupOf[T any](r *Ref[T]) runtime.Cleanup { return r.cleanup }
 
-// OwnStream makes sc the state of a new cu.Stream, which has the Ref. If the owner is closed or abandoned, the life of
-// sc ends.
-func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
+// AttachStream makes sc the state of a new cu.Stream, which has the Ref. If the owner is closed or abandoned, the life
+// of sc ends.
+func AttachStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
 	sc.Serial = ctx.Drv.Streams.Add(1)
 	sc.Shared = ctx.TakeShared(sc.Raw, &sc.Own)
 	SetState(r, sc, Owned(owner, &sc.Resource, sc, ctx))
@@ -52,6 +52,6 @@ func OwnStream[O any](owner *O, r *Ref[Stream], ctx *Context, sc *Stream) {
 		ctx.AddWakeUp()
 	}
 	if sc.Raw == driver.CU_STREAM_LEGACY {
-		ctx.CaptureGate.Legacy.Join(&sc.Refs)
+		ctx.CaptureGate.Legacy.AddCounter(&sc.Refs)
 	}
 }

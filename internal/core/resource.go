@@ -209,7 +209,7 @@ func (r *Resource) destroy(at driver.At) error {
 	return r.DestroyNow(at)
 }
 
-// DestroyNow destroys the object, and ends its use of the context.
+// DestroyNow destroys the object. The caller ends its use of the context.
 func (r *Resource) DestroyNow(at driver.At) error {
 	defer r.Freed.Store(true)
 	if op, res := r.Self.Destroy(at); res != driver.ResultSuccess {
@@ -239,7 +239,7 @@ func (r *Resource) UsedOn(sc *Stream) (noted bool) {
 	if r.Ctx != sc.Ctx && !sc.Shared.UsesOthers.Load() {
 		sc.Shared.UsesOthers.Store(true)
 	}
-	return r.UsedStreams.Note(sc, true)
+	return r.UsedStreams.Note(sc)
 }
 
 // DestroyLate destroys the resource in the background; an error goes to the leak hook. If work that

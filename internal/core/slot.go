@@ -33,8 +33,8 @@ type Slot struct {
 	Seq atomic.Uint64
 	// rank is the number of this slot among the event's successors: see Successor.
 	rank uint64
-	// entry is the watcher's entry for the present record. All waiters for the record share it.
-	entry watch.Shared
+	// wait is where the watcher stores the wait for the present record, which all waiters for the record share.
+	wait watch.CurrentWait
 }
 
 // Bits of a slot. Only SlotRecorded is ever cleared, when a pool takes a CUevent back.

@@ -25,7 +25,7 @@ type Stream struct {
 	Resource
 	// Foreign says that other code owns the handle and destroys it.
 	Foreign bool
-	// Pooled says that the handle belongs to the context's pool.
+	// OfStreamPool says that the context's stream pool owns the CUstream.
 	OfStreamPool bool
 	// leavesTail says that an object must be kept until the stream's work is done.
 	leavesTail atomic.Bool
@@ -78,7 +78,7 @@ func (sc *Stream) Destroy(at driver.At) (op string, res driver.Result) {
 	}()
 	switch {
 	case sc.Raw == driver.CU_STREAM_LEGACY:
-		sc.Ctx.CaptureGate.Legacy.Leave(&sc.Refs)
+		sc.Ctx.CaptureGate.Legacy.RemoveCounter(&sc.Refs)
 		// When the context is released, no call can find out any more whether the stream's work is
 		// done, but other code may still use the stream. Objects of this context are destroyed with
 		// the context, so only those of other contexts need the tail.
@@ -197,7 +197,7 @@ func (c *Context) LegacyStream() *Stream {
 // CUstream is part of.
 type sharedState struct {
 	// CaptureLock is held for reading by calls that enqueue work whose objects a graph may have to keep:
-	// see HoldCapture. It is held for writing while the stream joins or leaves a capture: see change.
+	// see HoldCapture. It is held for writing while the stream joins or leaves a capture: see lockForCapture.
 	CaptureLock lock.RWMutex[lock.StreamCapture]
 	// Capture is the library's capture that the CUstream is part of, or nil.
 	Capture atomic.Pointer[capture]
@@ -241,11 +241,11 @@ func (c *Context) dropShared(raw driver.Stream, shared *sharedState) {
 	}
 }
 
-// change makes calls that enqueue work on the stream wait while the stream joins or leaves a
+// lockForCapture makes calls that enqueue work on the stream wait while the stream joins or leaves a
 // capture, until done is called. The caller must not make the driver enqueue work for the GPU
 // meanwhile. It may wait for capturegate.Patience, and, before the stream joins a capture, for the
 // end of that capture.
-func (shared *sharedState) change() (done func()) {
+func (shared *sharedState) lockForCapture() (done func()) {
 	shared.CaptureLock.Lock()
 	shared.changing.Store(true)
 	return func() {

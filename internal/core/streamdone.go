@@ -65,7 +65,7 @@ func (sc *Stream) idle() bool {
 	if sc.Foreign && !sc.OfStreamPool || sc.Exposed.Load() || sc.At.Thread != nil {
 		return false
 	}
-	if sc.Calls() != 0 {
+	if sc.CallsInFlight() != 0 {
 		return false // a call may wait because the stream's queue is full, and the query would wait for that call
 	}
 	leave, ok := sc.TryEnter()

@@ -9,34 +9,34 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// PoolSize is the number of streams in a pool.
-const PoolSize = 32
+// StreamPoolSize is the number of streams in a pool.
+const StreamPoolSize = 32
 
 // streamPool is a context's pool of streams of one priority. The pool's streams are not users of
 // the context, but the Streams that PoolStream returns are. The pool ends with the context.
 type streamPool struct {
 	mu     lock.Mutex[lock.StreamPool]
 	next   int
-	raw    [PoolSize]driver.Stream // 0 for a stream that was not created yet
-	shared [PoolSize]*sharedState  // the pool is one of the users of each sharedState
+	raw    [StreamPoolSize]driver.Stream // 0 for a stream that was not created yet
+	shared [StreamPoolSize]*sharedState  // the pool is one of the users of each sharedState
 }
 
 // TakeStream returns the next stream of a priority, and creates it if necessary.
 func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error) {
 	c.Mu.Lock()
-	p := c.pools[priority]
+	p := c.streamPools[priority]
 	if p == nil {
-		if c.pools == nil {
-			c.pools = make(map[int32]*streamPool)
+		if c.streamPools == nil {
+			c.streamPools = make(map[int32]*streamPool)
 		}
 		p = new(streamPool)
-		c.pools[priority] = p
+		c.streamPools[priority] = p
 	}
 	c.Mu.Unlock()
 
 	p.mu.Lock()
 	i := p.next
-	p.next = (i + 1) % PoolSize
+	p.next = (i + 1) % StreamPoolSize
 	raw := p.raw[i]
 	p.mu.Unlock()
 	if raw != 0 {
@@ -48,7 +48,7 @@ func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error
 	})
 	if err != nil {
 		p.mu.Lock()
-		if p.next == (i+1)%PoolSize {
+		if p.next == (i+1)%StreamPoolSize {
 			p.next = i // the next caller tries again
 		}
 		p.mu.Unlock()
@@ -70,11 +70,11 @@ func (c *Context) TakeStream(priority int32, at driver.At) (driver.Stream, error
 	return raw, nil
 }
 
-// endPools destroys the pools' streams when the context is released. It waits for the work of
+// endStreamPools destroys the pools' streams when the context is released. It waits for the work of
 // streams that used objects of other contexts, because nothing else tells when that use ends. This
 // context's own objects no longer exist.
-func (c *Context) endPools(at driver.At) {
-	pools := slices.Collect(maps.Values(c.pools))
+func (c *Context) endStreamPools(at driver.At) {
+	pools := slices.Collect(maps.Values(c.streamPools))
 	drivercall.EachDespitePanic(len(pools), func(i int) {
 		p := pools[i]
 		drivercall.EachDespitePanic(len(p.raw), func(k int) { c.destroyPooled(p.raw[k], p.shared[k], at) })

@@ -24,9 +24,15 @@ type StreamSet struct {
 }
 
 // Note adds a stream before the work is enqueued. The caller has a call in flight on the stream, or
-// the stream was noted in another set before. With tail the stream is always noted, and the end
-// of its work stays known after it is destroyed. Without tail it may not be noted: then noted is false.
-func (set *StreamSet) Note(sc *Stream, tail bool) (noted bool) {
+// the stream was noted in another set before. The end of the stream's work stays known after it is destroyed.
+func (set *StreamSet) Note(sc *Stream) (noted bool) { return set.note(sc, true) }
+
+// NoteIfRoom is Note, but if there are many streams, it adds none, and reports false. The end of the stream's work need
+// not stay known after it is destroyed.
+func (set *StreamSet) NoteIfRoom(sc *Stream) (noted bool) { return set.note(sc, false) }
+
+// note is Note with a tail, and NoteIfRoom without one.
+func (set *StreamSet) note(sc *Stream, tail bool) (noted bool) {
 	if l := set.Streams.Load(); l != nil {
 		switch {
 		case slices.Contains(*l, sc):
@@ -66,14 +72,14 @@ func (set *StreamSet) Note(sc *Stream, tail bool) (noted bool) {
 	return true
 }
 
-// maxNoted limits the streams that are noted without tail.
+// maxNoted limits the streams that NoteIfRoom adds.
 const maxNoted = 16
 
 // NoteAll adds the streams of another set.
 func (set *StreamSet) NoteAll(other *StreamSet) {
 	if l := other.Streams.Load(); l != nil {
 		for _, sc := range *l {
-			set.Note(sc, true)
+			set.Note(sc)
 		}
 	}
 }
@@ -143,7 +149,7 @@ func RetryUntilDone(clock driver.Clock, f func() error) error {
 // MaxTries is how often the driver may fail to report the end of work: for about a second in total.
 const MaxTries = 20
 
-// WaitIdle waits until all work enqueued on the stream so far is done, even if the stream is
+// WaitIdle waits, on the host, until all work enqueued on the stream so far is done, even if the stream is
 // closed. It may return ErrBusy.
 func (sc *Stream) WaitIdle() error {
 	ctx := sc.Ctx

@@ -6,10 +6,10 @@ import (
 	"github.com/purecu/purecu/internal/handle"
 )
 
-// WaitFast makes the stream wait for an event in the usual case, as [Event.RecordFast] does for
+// WaitEventFast makes the stream wait, on the GPU, for an event in the usual case, as [Event.RecordFast] does for
 // records. Otherwise, also for wrong arguments, it reports false, and the caller makes the general
 // call.
-func (sc *Stream) WaitFast(op string, c *Event) (done bool, err error) {
+func (sc *Stream) WaitEventFast(op string, c *Event) (done bool, err error) {
 	sl := c.Slot.Load()
 	if sl == nil || c.Ctx != sc.Ctx && c.Ctx.Drv != sc.Ctx.Drv ||
 		c.Flags&(driver.CU_EVENT_INTERPROCESS|EventExternal) != 0 || sc.At.Thread != nil {
@@ -57,8 +57,8 @@ func (sc *Stream) NoteCaptureDuringWait(sl *Slot, g handle.Gen) {
 	}
 }
 
-// WaitSlot makes the stream wait for a slot. The caller has calls in flight on both.
-func (sc *Stream) WaitSlot(op string, sl *Slot, flags uint32) error {
+// WaitEventSlot makes the stream wait, on the GPU, for a slot. The caller has calls in flight on both.
+func (sc *Stream) WaitEventSlot(op string, sl *Slot, flags uint32) error {
 	sc.observeWait(sl, flags)
 	t := sc.Ctx.Drv.Trace(drivercall.TraceStreamWait, sl.Raw, sc.Raw)
 	var res driver.Result

@@ -170,8 +170,8 @@ func (sl *Slot) Completed(generation uint64) {
 	sl.RememberResult(handle.Gen(generation), driver.ResultSuccess)
 }
 
-// Shared returns the watcher's entry for the slot, which all waiters for the record share.
-func (sl *Slot) Shared() *watch.Shared { return &sl.entry }
+// CurrentWait implements watch.Item.
+func (sl *Slot) CurrentWait() *watch.CurrentWait { return &sl.wait }
 
 // Drop ends a call that Retain began.
 func (sl *Slot) Drop() { sl.ReleaseLater(sl) }

@@ -11,8 +11,9 @@ import (
 // Access is what every call of a driver needs: its functions, the tracers, and what errors say. It knows no
 // contexts.
 type Access struct {
-	// Tracers (nil if there are none) and the next fields, up to the first of Calls, share a cache
-	// line: every call reads them, and they change seldom.
+	// Tracers is nil if there are neither tracers nor a race detector: the fast paths make a call only then. It and
+	// the next fields, up to the first of Functions, share a cache line: every call reads them, and they change
+	// seldom.
 	Tracers atomic.Pointer[Tracers]
 	// Capturing counts the captures, each from before its beginning until after its end. Records and
 	// waits read captures only if it is not 0.
@@ -22,7 +23,8 @@ type Access struct {
 	// Sequenced says that records note their sequence numbers, because many records have been waited
 	// for.
 	Sequenced atomic.Bool
-	Calls     driver.TableState
+	// Functions is the driver's table of functions: see Table.
+	Functions driver.TableState
 
 	Name string
 	// Simulated says that the library is purecu's software driver.
@@ -73,4 +75,4 @@ func (d *Access) Has(name string) bool {
 }
 
 // Table makes the calls.
-func (d *Access) Table() *driver.Table { return (*driver.Table)(&d.Calls) }
+func (d *Access) Table() *driver.Table { return (*driver.Table)(&d.Functions) }

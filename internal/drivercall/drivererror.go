@@ -21,7 +21,7 @@ func (d *Access) AddExplanation(e *cuerror.Error, op string, res driver.Result) 
 	if k := d.Log.explanation(d.Table(), op, res); k.Whole && e.Err == nil {
 		e.Detail = k.Text
 	} else {
-		e.Detail = Join(e.Detail, k.Text)
+		e.Detail = JoinText(e.Detail, k.Text)
 	}
 }
 
@@ -43,7 +43,7 @@ func (d *Access) SilentError(op string, handle uintptr, res driver.Result) *cuer
 	}
 	if res.Sticky() {
 		e.Err = mistake.ErrContextPoisoned
-		e.Detail = Join(d.Remedy(op, e.Result), PoisonedDetail)
+		e.Detail = JoinText(d.Remedy(op, e.Result), PoisonedDetail)
 		return e
 	}
 	if first := d.Losses.Note(op, e.Result, false); first != nil {
@@ -56,7 +56,7 @@ func (d *Access) SilentError(op string, handle uintptr, res driver.Result) *cuer
 			e.Detail = fmt.Sprintf("the driver calls it %s: %s", name, text)
 		}
 	}
-	e.Detail = Join(e.Detail, d.Remedy(op, e.Result))
+	e.Detail = JoinText(e.Detail, d.Remedy(op, e.Result))
 	return e
 }
 
@@ -143,15 +143,16 @@ func SetLost(e *cuerror.Error, first *FirstError) {
 	if Asynchronous(first.Res) {
 		e.Detail += ", perhaps for work that was enqueued earlier"
 	}
-	e.Detail = Join(e.Detail, LostDetail)
+	e.Detail = JoinText(e.Detail, LostDetail)
 	if first.Res != e.Result {
-		e.Detail = Join(e.Detail, "the first error was "+first.Res.Error())
+		e.Detail = JoinText(e.Detail, "the first error was "+first.Res.Error())
 	}
 }
 
 // SetAfterSuccess makes the error say that op itself has succeeded, and that a step after it failed.
 func SetAfterSuccess(e *cuerror.Error, op string) {
-	e.Detail = Join(op+" itself has succeeded, and the object that it created, if any, was destroyed again", e.Detail)
+	e.Detail = JoinText(
+		op+" itself has succeeded, and the object that it created, if any, was destroyed again", e.Detail)
 }
 
 // The functions that import handles.

@@ -188,7 +188,7 @@ func ParseLog(log string) (entries []LogEntry) {
 		case len(fields) > 4:
 			entries = append(entries, LogEntry{Op: baseName(fields[4]), Text: message})
 		default:
-			open[thread], whole[thread] = Join(open[thread], message), fields[2] == OwnSource
+			open[thread], whole[thread] = JoinText(open[thread], message), fields[2] == OwnSource
 		}
 	}
 	for _, thread := range threads {
@@ -225,8 +225,8 @@ func baseName(export string) string {
 	return name
 }
 
-// Join joins two texts, each of which may be empty.
-func Join(a, b string) string {
+// JoinText joins two texts, each of which may be empty.
+func JoinText(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}

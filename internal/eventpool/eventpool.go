@@ -120,7 +120,7 @@ func (pool *Pool) releaseShare(at driver.At) driver.Result {
 	pool.Shares--
 	last := pool.Shares == 0
 	if last {
-		ctx.Pool = nil
+		ctx.EventPool = nil
 	}
 	ctx.Mu.Unlock()
 	if !last {

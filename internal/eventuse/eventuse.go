@@ -51,7 +51,7 @@ func (r *Use) EnterForGraph(op string, records bool) (err error) {
 	if records {
 		r.Slot, err = c.EnterNode(op)
 	} else {
-		r.Slot, err = c.EnterForeign(op)
+		r.Slot, err = c.EnterExposed(op)
 	}
 	if err != nil && c.Released.Load() {
 		err = ReleasedError(op, c)

@@ -82,8 +82,8 @@ func newCounted(r *explore.Run) *counted {
 		if c.closed && c.firsts != 1 {
 			r.Fail("%d closes were the first", c.firsts)
 		}
-		if c.Calls() != 0 || c.Gated() {
-			r.Fail("%d calls are left; gated: %v", c.Calls(), c.Gated())
+		if c.CallsInFlight() != 0 || c.Gated() {
+			r.Fail("%d calls are left; gated: %v", c.CallsInFlight(), c.Gated())
 		}
 	})
 	return c
@@ -162,8 +162,8 @@ func newEvent(r *explore.Run) *event {
 	e := &event{object: object{r: r}}
 	r.Finally(func() {
 		e.check()
-		if e.Records.calls.Calls() != 0 || e.Gen().Busy() || e.Waits() != 0 {
-			r.Fail("left are %d calls, %v records, %d waits", e.Records.calls.Calls(), e.Gen()&genBusy, e.Waits())
+		if e.Records.calls.CallsInFlight() != 0 || e.Gen().Busy() || e.WaitCount() != 0 {
+			r.Fail("left are %d calls, %v records, %d waits", e.Records.calls.CallsInFlight(), e.Gen()&genBusy, e.WaitCount())
 		}
 	})
 	return e

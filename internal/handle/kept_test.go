@@ -50,8 +50,8 @@ func newKeepable(r *explore.Run, number uint8) *keepable {
 			}
 		}
 		o.check()
-		if o.closed && o.firsts != 1 || o.Calls() != 0 {
-			r.Fail("%d closes were the first, and %d calls are left", o.firsts, o.Calls())
+		if o.closed && o.firsts != 1 || o.CallsInFlight() != 0 {
+			r.Fail("%d closes were the first, and %d calls are left", o.firsts, o.CallsInFlight())
 		}
 	})
 	return o
@@ -166,7 +166,7 @@ var keptPrograms = []program{
 	{"a kept object is not counted again", func(r *explore.Run) {
 		k, o, p := newKeeper(r), newKeepable(r, 1), newKeepable(r, 1+KeptPlaces)
 		r.Go(func() {
-			if k.call(o) != 0 || k.call(o) != 1 || o.Calls() != 1 {
+			if k.call(o) != 0 || k.call(o) != 1 || o.CallsInFlight() != 1 {
 				r.Fail("the object is not kept")
 			}
 			if k.call(p, p) != 0 || k.call(o) != 1 {
@@ -175,7 +175,7 @@ var keptPrograms = []program{
 			for range keptPatience {
 				k.call(p)
 			}
-			if k.call(p) != 1 || k.call(o) != 0 || o.Calls() != 0 {
+			if k.call(p) != 1 || k.call(o) != 0 || o.CallsInFlight() != 0 {
 				r.Fail("the other object has not taken the place")
 			}
 		})

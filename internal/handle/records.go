@@ -177,8 +177,8 @@ func (r *Records) EndWait() { r.waits.Add(-1) }
 // HasWaits reports whether there are waits for the present record.
 func (r *Records) HasWaits() bool { return r.waits.Load() != 0 }
 
-// Waits returns the number of waits for the present record.
-func (r *Records) Waits() int { return int(r.waits.Load()) }
+// WaitCount returns the number of waits for the present record.
+func (r *Records) WaitCount() int { return int(r.waits.Load()) }
 
 // Stays reports whether Begin would allow another record: the event is exposed, or it has no waits
 // and is not worn. Another goroutine may change that before Begin.

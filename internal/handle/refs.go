@@ -153,8 +153,8 @@ func (r *Refs) ReleaseLast() (last bool) { return r.drop() && r.take() }
 // Closed reports whether the handle is closed.
 func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }
 
-// Calls returns the number of calls in flight, including those that are being refused.
-func (r *Refs) Calls() int { return int(r.word.Load() & (refGated - 1) / refOne) }
+// CallsInFlight returns the number of calls in flight, including those that are being refused.
+func (r *Refs) CallsInFlight() int { return int(r.word.Load() & (refGated - 1) / refOne) }
 
 // Sole reports whether the handle is open and the caller's call is the only one in flight.
 func (r *Refs) Sole() bool { return r.word.Load()&(refGated-1)&^refTurn == refOne }

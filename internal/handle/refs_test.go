@@ -175,7 +175,7 @@ var refsPrograms = []program{
 			}
 		})
 		r.Go(func() {
-			if n := c.Calls(); n != 0 {
+			if n := c.CallsInFlight(); n != 0 {
 				r.Fail("%d calls are in flight", n)
 			}
 		})
@@ -193,8 +193,8 @@ var refsPrograms = []program{
 		r.Go(func() { c.callGated() })
 		r.Go(func() { c.callGated() })
 		r.Go(func() {
-			if c.call(); c.Calls() > 2 {
-				r.Fail("%d calls are in flight", c.Calls())
+			if c.call(); c.CallsInFlight() > 2 {
+				r.Fail("%d calls are in flight", c.CallsInFlight())
 			}
 		})
 	}},

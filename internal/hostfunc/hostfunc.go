@@ -46,7 +46,7 @@ func Enqueue(sc *core.Stream, f func()) error {
 	once := c == nil && !sc.CaptureActive()
 	if once {
 		call = func() {
-			if ctx.Calls.Take(h) {
+			if ctx.PendingHostFuncs.Take(h) {
 				f()
 			}
 		}
@@ -56,7 +56,7 @@ func Enqueue(sc *core.Stream, f func()) error {
 		return UnnamedError(Op, uintptr(sc.Raw), err)
 	}
 	defer h.EndCall()
-	c.Keep(h, sc)
+	c.KeepUntilDone(h, sc)
 	o := ctx.Drv.Observer()
 	if o != nil {
 		if !once {
@@ -72,7 +72,7 @@ func Enqueue(sc *core.Stream, f func()) error {
 	case c != nil:
 		c.Objects.Undo(h)
 	default:
-		ctx.Calls.Take(h)
+		ctx.PendingHostFuncs.Take(h)
 	}
 	sc.ReleaseCapture()
 	if res == driver.ResultSuccess {
@@ -131,7 +131,7 @@ func (h *Func) Name(d *core.Driver, f func()) (err error) {
 
 // UsedOn notes that the stream will call the function.
 func (h *Func) UsedOn(sc *core.Stream) (noted bool) {
-	sc.Ctx.Calls.Add(h)
+	sc.Ctx.PendingHostFuncs.Add(h)
 	return false
 }
 

@@ -19,10 +19,10 @@ import (
 
 // Function is a kernel of a module.
 type Function struct {
-	Mod  *loaded.Module // nil in the zero value
-	Keep any            // the object of the module, which is not collected before the kernel's
-	Raw  driver.Function
-	Name string
+	Mod   *loaded.Module // nil in the zero value
+	Owner any            // the object of the module, which is not collected before the kernel's
+	Raw   driver.Function
+	Name  string
 	// Params are the parameters. Known says that Params is valid. text is what the PTX says of them, or nil.
 	Params []Param
 	Known  bool
@@ -45,21 +45,21 @@ func (f *Function) Context() *core.Context {
 	return f.Mod.Ctx
 }
 
-// Find returns the kernel of a module with this name, whose handle call finds. keep is the object of the module.
-func Find(op string, mc *loaded.Module, keep any, name string,
+// Find returns the kernel of a module with this name, whose handle call finds. owner is the object of the module.
+func Find(op string, mc *loaded.Module, owner any, name string,
 	call func(*driver.Table, driver.At) (driver.Function, driver.Result)) (f Function, err error) {
 	if err := mc.Enter(mc, op); err != nil {
 		return f, err
 	}
-	defer runtime.KeepAlive(keep)
+	defer runtime.KeepAlive(owner)
 	defer mc.EndCall()
 	at := driver.At{Context: mc.Ctx.Raw}
-	raw, res, own := core.Allocated(mc.Ctx,
+	raw, res, collection := core.Allocated(mc.Ctx,
 		func() (driver.Function, driver.Result) { return call(mc.Ctx.Drv.Table(), at) })
 	if res != driver.ResultSuccess {
-		return f, own.Explain(mc.NotFound(op, loaded.KernelKind, name, res))
+		return f, collection.Explain(mc.NotFound(op, loaded.KernelKind, name, res))
 	}
-	f = Function{Mod: mc, Keep: keep, Raw: raw, Name: name}
+	f = Function{Mod: mc, Owner: owner, Raw: raw, Name: name}
 	err = f.findParams(at)
 	return f, err
 }

@@ -58,7 +58,7 @@ func (mc *Module) Observed(variable driver.DevicePtr, size uint64) {
 // Compiled adds the compiler's log to the error of a call that has compiled code.
 func Compiled(e *cuerror.Error, log driver.JITLog) *cuerror.Error {
 	if log.Error != "" {
-		e.Detail = drivercall.Join("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
+		e.Detail = drivercall.JoinText("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
 	}
 	return e
 }
@@ -135,8 +135,8 @@ func Listed(unknown string, names []string) string {
 	return "; there are " + strings.Join(names[:min(most, len(names))], ", ") + more
 }
 
-// LoadedModule is what a cu.Module refers to.
-type LoadedModule struct {
+// ModuleUse is what a cu.Module refers to: a module, and what else the cu.Module has.
+type ModuleUse struct {
 	*Module
 	Log   string // of the driver's compiler
 	Keeps any    // the library of the module, which is not collected before the cu.Module, or nil
@@ -153,7 +153,7 @@ func ReadImage[T any](
 	}
 	loaded, err = load(image)
 	if e, ok := err.(*cuerror.Error); ok {
-		e.Detail = drivercall.Join("file "+path, e.Detail)
+		e.Detail = drivercall.JoinText("file "+path, e.Detail)
 	}
 	return loaded, err
 }

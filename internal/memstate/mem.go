@@ -53,11 +53,11 @@ type Funcs struct {
 	// Free destroys the memory, as core.Object.Destroy does. at has the memory's context.
 	Free func(mc *Mem, at driver.At) (op string, res driver.Result)
 	// Pooled is what memory of a pool has beyond other memory, or nil.
-	Pooled *PooledKind
+	Pooled *PoolFuncs
 }
 
-// PooledKind is how memory of a pool is freed, and who can access it.
-type PooledKind struct {
+// PoolFuncs is how memory of a pool is freed, and who can access it.
+type PoolFuncs struct {
 	// closeOrdered frees closed memory that no call uses in the order of a stream, and destroyIdle
 	// in the background when all work that uses it is done.
 	closeOrdered func(mc *Mem) error
@@ -95,12 +95,12 @@ type Mem struct {
 	// Capacity is the size that the driver has allocated. It is larger than Size if the memory
 	// served a larger allocation before.
 	Capacity uint64
-	// Own is the program's memory that is registered, so that it is not collected before.
-	Own []byte
+	// HostBytes is the program's memory that is registered, which keeps it from being collected before.
+	HostBytes []byte
 	memoryUse
 	// Module is the module of a variable, with a call in flight for the memory, or nil.
 	Module VariableOwner
-	PoolMemory
+	PoolFields
 	ImportedMemory
 	// End frees memory that somebody else has allocated: another process, another API, or other code. It
 	// is a field, so that a program that uses no such memory does not contain the function.
@@ -122,8 +122,8 @@ type memoryUse struct {
 	localStreams core.StreamSet
 }
 
-// PoolMemory is what memory of a pool, or of a node, has beyond other memory.
-type PoolMemory struct {
+// PoolFields is what memory of a pool, or of a node, has beyond other memory.
+type PoolFields struct {
 	// Pool is the pool of the memory, with a call in flight for the memory, or nil if it is the
 	// device's current pool. FreeOn is the stream on which the program wants the memory to be freed.
 	Pool   core.Holder
@@ -259,7 +259,7 @@ func (mc *Mem) UsedOn(sc *core.Stream) (noted bool) {
 	case mc.Is.Tracked || sc.Ctx != mc.Ctx:
 		return mc.Resource.UsedOn(sc)
 	}
-	return mc.localStreams.Note(sc, false)
+	return mc.localStreams.NoteIfRoom(sc)
 }
 
 // UsedOnAll is UsedOn for each stream of the set.
@@ -274,14 +274,14 @@ func (mc *Mem) UsedOnAll(set *core.StreamSet) {
 // FailAlloc returns the error of core.Context.CallError for an allocation, with the size if there is too little memory.
 // A handle of 0 stands for the context.
 func FailAlloc(
-	c *core.Context, op string, handle uintptr, size uint64, res driver.Result, own *core.Collection,
+	c *core.Context, op string, handle uintptr, size uint64, res driver.Result, collection *core.Collection,
 ) *cuerror.Error {
 	if handle == 0 {
 		handle = uintptr(c.Raw)
 	}
 	e := c.CallError(op, handle, res)
 	if res == driver.ResultOutOfMemory {
-		e.Detail = drivercall.Join(fmt.Sprintf("%d bytes were requested", size), own.Explain(e).Detail)
+		e.Detail = drivercall.JoinText(fmt.Sprintf("%d bytes were requested", size), collection.Explain(e).Detail)
 	}
 	return e
 }
@@ -291,7 +291,9 @@ func FailAlloc(
 type Region struct {
 	Mem       *Mem
 	Off, Size uint64
-	Err       error
+	// Err says why the memory cannot be used, or is nil. It is an address, because the compiler passes a struct of up to
+	// four words in registers.
+	Err *error
 }
 
 // Valid reports whether the region lies within some memory.
@@ -318,10 +320,10 @@ func (r *Region) checkAs(role, op string) error {
 	switch {
 	case r.Mem.Closed():
 		return r.Mem.RefusedAs(role, op)
-	case r.Err == ErrReadOnly:
+	case r.Err == &ErrReadOnly:
 		return ReadOnly(op, core.InRole(role, r.Mem))
 	case r.Err != nil:
-		return drivercall.NewError(op, core.InRole(role, r.Mem), driver.ResultInvalidValue, r.Err,
+		return drivercall.NewError(op, core.InRole(role, r.Mem), driver.ResultInvalidValue, *r.Err,
 			"choose a span that lies within the memory, and is mapped if the memory is virtual")
 	}
 	return nil
@@ -377,7 +379,7 @@ func (mc *Mem) Mapped(off, size uint64) error {
 // Missing returns an error if the region has no memory.
 func (r *Region) Missing(op string) error {
 	switch {
-	case r.Err == ErrEmbedded:
+	case r.Err == &ErrEmbedded:
 		return drivercall.Misuse(op, nil, ErrEmbedded, "pass the embedded memory, such as x.DeviceMem")
 	case r.Mem == nil:
 		return drivercall.NilError(op, "memory")
@@ -448,8 +450,8 @@ func FinishCopy(c *core.Context) (waited bool, err error) {
 
 // Bytes returns the memory as a slice. The caller has a call in flight.
 func (mc *Mem) Bytes() []byte {
-	if mc.Own != nil {
-		return mc.Own
+	if mc.HostBytes != nil {
+		return mc.HostBytes
 	}
 	// The conversion is valid: the address is of C memory, which the garbage collector neither
 	// moves nor frees. go vet refuses the usual form, because the address comes from C as a number.

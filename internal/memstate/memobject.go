@@ -51,7 +51,7 @@ func (mc *Mem) LeftToOther() bool {
 
 // KeepHost keeps memory of the program from the garbage collector, for as long as the driver is open.
 func (mc *Mem) KeepHost() {
-	if mc.Own != nil {
+	if mc.HostBytes != nil {
 		mc.Ctx.Drv.KeptHost.LoadOrStore(mc, true)
 	}
 }
@@ -148,9 +148,9 @@ func (mc *Mem) Unmark() {
 	}
 }
 
-// Own makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
+// Attach makes mc the state of a new cu.DeviceMem or cu.HostMem, which has the Ref. If the owner is closed or
 // abandoned, the life of mc ends. Virtual memory, of which mc is the first generation, has an end of its own.
-func Own[O any](owner *O, r *core.Ref[Mem], ctx *core.Context, mc *Mem) {
+func Attach[O any](owner *O, r *core.Ref[Mem], ctx *core.Context, mc *Mem) {
 	if mc.Virt != nil {
 		core.SetState(r, mc, runtime.AddCleanup(owner, Virtual.Forgotten, mc.Virt))
 		return

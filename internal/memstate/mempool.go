@@ -14,7 +14,7 @@ import (
 // This file has the pools of memory, and the protocol by which their memory is allocated and freed.
 //
 // cu.Stream.Alloc and memory.Pool.Alloc call AllocPooled, which calls AllocOnce, by core.Context.Allocate unless the
-// stream is being captured.
+// stream is being captured: then AllocOnce makes a node of the graph. memory.Pool.AllocHost calls AllocOnce itself.
 //
 // cu.DeviceMem.Close calls core.Resource.CloseOwned, which takes the memory from the streams that keep it. If no call
 // is in flight then, it calls Mem.CloseInPool, which calls CloseOrdered. Else the end of the last call (Resource.Last)
@@ -29,16 +29,16 @@ import (
 // it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
 // deferred, and the next freeing call frees it by cuMemFree.
 
-// OfPool returns what all memory of pools has. It is a function, because a variable would be copied when a program
-// starts, and every program would contain the functions.
-func OfPool() *PooledKind {
-	return &PooledKind{(*Mem).CloseOrdered, (*Mem).destroyIdle, (*Mem).poolReaches}
+// NewPoolFuncs returns what all memory of pools has. It is a function, because a variable would be copied when a
+// program starts, and every program would contain the functions.
+func NewPoolFuncs() *PoolFuncs {
+	return &PoolFuncs{(*Mem).CloseOrdered, (*Mem).destroyIdle, (*Mem).poolReaches}
 }
 
-// PooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
-var PooledMemory = Kind{Traits{Tracked: true}, &Funcs{
+// DevicePoolMemory is memory of a pool of device memory, allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
+var DevicePoolMemory = Kind{Traits{Tracked: true}, &Funcs{
 	Name:     "device memory",
-	Pooled:   OfPool(),
+	Pooled:   NewPoolFuncs(),
 	Free:     (*Mem).FreePooled,
 	Unshared: "the memory is of a pool: use memory.PoolHandleOf for memory of a shareable pool, or Context.Alloc",
 }}
@@ -92,13 +92,13 @@ func (p *Pool) Destroy(at driver.At) (string, driver.Result) {
 		defer end()
 	}
 	defer func() {
-		if known, _ := p.Ctx.Drv.Pools.Load(p.Raw); known == any(p) {
-			p.Ctx.Drv.Pools.Delete(p.Raw)
+		if known, _ := p.Ctx.Drv.MemPools.Load(p.Raw); known == any(p) {
+			p.Ctx.Drv.MemPools.Delete(p.Raw)
 		}
 	}()
-	p.Ctx.Drv.PoolAccess.Range(func(key, _ any) bool {
+	p.Ctx.Drv.MemPoolAccess.Range(func(key, _ any) bool {
 		if key.(PoolAccess).Pool == p.Raw {
-			p.Ctx.Drv.PoolAccess.Delete(key)
+			p.Ctx.Drv.MemPoolAccess.Delete(key)
 		}
 		return true
 	})
@@ -125,9 +125,9 @@ func keptByPools(c *core.Context, except driver.MemoryPool) (kept uint64) {
 			}
 		}
 	}
-	c.Drv.Pools.Range(func(_, known any) bool {
+	c.Drv.MemPools.Range(func(_, known any) bool {
 		p := known.(*Pool)
-		if p.Memory == PooledMemory && p.Ctx.Dev == c.Dev && p.Acquire(p) {
+		if p.Memory == DevicePoolMemory && p.Ctx.Dev == c.Dev && p.Acquire(p) {
 			add(p.Raw)
 			p.EndCall()
 		}
@@ -147,7 +147,7 @@ func OutOfMemory(c *core.Context, e *cuerror.Error) error { return outOfMemoryBe
 func outOfMemoryBeside(c *core.Context, e *cuerror.Error, except driver.MemoryPool) error {
 	if e.Result == driver.ResultOutOfMemory && e.Err == nil {
 		if kept := keptByPools(c, except); kept != 0 {
-			e.Detail = drivercall.Join(
+			e.Detail = drivercall.JoinText(
 				fmt.Sprintf("memory pools keep %d bytes that nobody uses: memory.Pool.Trim frees them", kept), e.Detail)
 		}
 	}
@@ -157,10 +157,10 @@ func outOfMemoryBeside(c *core.Context, e *cuerror.Error, except driver.MemoryPo
 // FailPoolAlloc returns the error for an allocation from a pool, or from the device's current pool if p
 // is nil. It says whether the pool's own limit is the reason.
 func FailPoolAlloc(
-	sc *core.Stream, op string, size uint64, res driver.Result, p *Pool, own *core.Collection,
+	sc *core.Stream, op string, size uint64, res driver.Result, p *Pool, collection *core.Collection,
 ) error {
 	c := sc.Ctx
-	e := FailAlloc(c, op, uintptr(sc.Raw), size, res, own)
+	e := FailAlloc(c, op, uintptr(sc.Raw), size, res, collection)
 	if res != driver.ResultOutOfMemory || e.Err != nil {
 		return e
 	}
@@ -168,7 +168,7 @@ func FailPoolAlloc(
 		var current driver.MemoryPool
 		at := driver.At{Context: c.Raw, Relaxed: true}
 		if raw, res := c.Drv.Table().DeviceGetMemPool(at, c.Dev); res == driver.ResultSuccess {
-			known, _ := c.Drv.Pools.Load(raw)
+			known, _ := c.Drv.MemPools.Load(raw)
 			p, _ = known.(*Pool)
 			current = raw
 		}
@@ -182,13 +182,13 @@ func FailPoolAlloc(
 			"memory of the pool, or create a larger one", size, used, p.Most)
 		return e
 	}
-	if p.Memory != PooledMemory {
+	if p.Memory != DevicePoolMemory {
 		return e
 	}
 	return outOfMemoryBeside(c, e, p.Raw)
 }
 
-// PoolAccess is a key of core.Driver.PoolAccess, which has the devices that the program has allowed
+// PoolAccess is a key of core.Driver.MemPoolAccess, which has the devices that the program has allowed
 // to access the memory of a pool.
 type PoolAccess struct {
 	Pool driver.MemoryPool
@@ -208,7 +208,7 @@ func (mc *Mem) poolReaches(dev driver.Device) bool {
 		}
 		key.Pool = driver.MemoryPool(v[0])
 	}
-	_, ok := mc.Ctx.Drv.PoolAccess.Load(key)
+	_, ok := mc.Ctx.Drv.MemPoolAccess.Load(key)
 	return ok
 }
 
@@ -462,22 +462,22 @@ func AllocPooled(sc *core.Stream, op string, size uint64, p *Pool, own func(*Mem
 		return res
 	}
 	var res driver.Result
-	var collected *core.Collection
+	var collection *core.Collection
 	if c := sc.Shared.Capture.Load(); c != nil && c.Active() {
 		res = attempt() // a failure may have invalidated the capture, and a second result would hide the first one
 	} else {
-		res, collected = sc.Ctx.Allocate(attempt)
+		res, collection = sc.Ctx.Allocate(attempt)
 	}
 	switch {
 	case refused:
 		return CapturedPoolError(op, sc)
 	case res != driver.ResultSuccess:
-		return FailPoolAlloc(sc, op, size, res, p, collected)
+		return FailPoolAlloc(sc, op, size, res, p, collection)
 	case ofNode != nil:
 		ofNode.ObserveOrder(op, sc)
 		return nil
 	}
-	mc := &Mem{Is: PooledMemory, Raw: raw, Size: size, Capacity: size}
+	mc := &Mem{Is: DevicePoolMemory, Raw: raw, Size: size, Capacity: size}
 	if p != nil {
 		p.Retain()
 		mc.Pool = p

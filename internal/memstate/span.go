@@ -37,15 +37,23 @@ func (s *Span) Cut(off, size uint64) {
 
 // Region returns the memory of the span.
 func (s *Span) Region() Region {
-	r := Region{Mem: s.Mem, Off: s.Off, Size: s.Size, Err: s.Err()}
+	r := Region{Mem: s.Mem, Off: s.Off, Size: s.Size}
+	if err := s.Err(); err != nil {
+		r.Err = fault(err)
+	}
 	if r.Mem != nil && r.Mem.Virt != nil {
 		r.Mem = r.Mem.Virt.Current() // before the question what is mapped, which changes before
 		if r.Err == nil {
-			r.Err = r.Mem.Mapped(r.Off, r.Size)
+			if err := r.Mem.Mapped(r.Off, r.Size); err != nil {
+				r.Err = fault(err)
+			}
 		}
 	}
 	return r
 }
+
+// fault returns the address of a copy of err, which it allocates.
+func fault(err error) *error { return &err }
 
 // Whole returns all of the memory. mc is nil if there is none.
 func (mc *Mem) Whole() Region {
@@ -58,7 +66,7 @@ func (mc *Mem) Whole() Region {
 // Target returns the region for work that writes it.
 func (r Region) Target() Region {
 	if r.Valid() && r.Mem.Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
-		r.Err = ErrReadOnly
+		r.Err = &ErrReadOnly
 	}
 	return r
 }

@@ -9,13 +9,13 @@ import (
 
 // begin begins a call. It locks the driver, which the caller unlocks, and completes the work that
 // is due. If its result is not ok, the call has to return it at once.
-func (d *Driver) begin(op string) driver.Result {
+func (d *Driver) begin(name string) driver.Result {
 	d.mu.Lock()
-	if h := d.host(); h != nil && !h.permits(op) {
+	if h := d.host(); h != nil && !h.permits(name) {
 		return driver.ResultNotPermitted
 	}
 	if len(d.faults) > 0 {
-		if r := d.fault(op); r != ok {
+		if r := d.fault(name); r != ok {
 			return r
 		}
 	}
@@ -29,17 +29,17 @@ func (d *Driver) begin(op string) driver.Result {
 }
 
 // about begins a call with an object as an argument.
-func about[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
-	if r := d.begin(op); r != ok {
+func about[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, r
 	}
-	return find[T](d, op, k, h)
+	return find[T](d, name, k, h)
 }
 
 // permits reports whether the function may make a call. An H100 permits these calls:
 // testdata/hostfunc-h100-cuda13.0.tsv.
-func (h *hostCall) permits(op string) bool {
-	switch op {
+func (h *hostCall) permits(name string) bool {
+	switch name {
 	case "cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags", "cuEventDestroy", "cuEventSynchronize",
 		"cuEventElapsedTime", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent",
 		"cuStreamGetFlags", "cuStreamDestroy", "cuMemsetD8Async", "cuLaunchHostFunc":

@@ -63,9 +63,9 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 
 // Refuse returns the result of a call with an argument that is refused, such as NULL in C: what the function checks
 // before it counts first, as CheckFirst does.
-func (d *Driver) Refuse(th *driver.Thread, op string, inContext, uncaptured bool) driver.Result {
+func (d *Driver) Refuse(th *driver.Thread, name string, inContext, uncaptured bool) driver.Result {
 	defer d.mu.Unlock()
-	r := d.begin(op)
+	r := d.begin(name)
 	if r == ok {
 		r = d.checkFirst(th, inContext, uncaptured)
 	}
@@ -159,8 +159,8 @@ func (s *stream) dependOn(edges []graph.Edge) {
 
 // changing begins a call that allocates, or changes something else of the current context. It is refused
 // during a capture.
-func (d *Driver) changing(op string, th *driver.Thread) (*context, driver.Result) {
-	c, t, r := d.inContext(op, th)
+func (d *Driver) changing(name string, th *driver.Thread) (*context, driver.Result) {
+	c, t, r := d.inContext(name, th)
 	if r == ok {
 		r = d.forbidden(t, nil)
 	}

@@ -52,10 +52,10 @@ func (d *Driver) finish(c *capture) {
 
 // inCapture reports whether a capture adds nodes to a graph, or to a graph within it. Meanwhile CUDA does not
 // permit to destroy the graph, or nodes of it.
-func (d *Driver) inCapture(op string, g *graph.Graph, h uintptr) bool {
+func (d *Driver) inCapture(name string, g *graph.Graph, h uintptr) bool {
 	is := slices.ContainsFunc(d.captures, func(c *capture) bool { return c.graph.Within(g) })
 	if is {
-		d.misuse(op, h, "a stream is captured into the graph", nil)
+		d.misuse(name, h, "a stream is captured into the graph", nil)
 	}
 	return is
 }

@@ -12,8 +12,8 @@ import (
 
 // checkpoint is a call about a process's state. It moves the process from one state to another. args
 // are those of a restoration.
-func (d *Driver) checkpoint(op string, pid, from, to int32, args *driver.CheckpointRestoreArgs) driver.Result {
-	r := d.begin(op)
+func (d *Driver) checkpoint(name string, pid, from, to int32, args *driver.CheckpointRestoreArgs) driver.Result {
+	r := d.begin(name)
 	defer d.mu.Unlock()
 	switch {
 	case r != ok:

@@ -23,8 +23,8 @@ func (d *Driver) live(c *context) driver.Result {
 }
 
 // inContext begins a call that needs a current context.
-func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, driver.Result) {
-	if r := d.begin(op); r != ok {
+func (d *Driver) inContext(name string, th *driver.Thread) (*context, *thread, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, nil, r
 	}
 	t := d.thread(th)
@@ -33,9 +33,9 @@ func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, dri
 }
 
 // of returns ok if an object of a context can be used.
-func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
+func (d *Driver) of(name string, c *context, h uintptr, k kind) driver.Result {
 	if c.destroyed {
-		d.misuse(op, h, "the "+k.String()+"'s context was destroyed", nil)
+		d.misuse(name, h, "the "+k.String()+"'s context was destroyed", nil)
 		if k == eventKind && c.primary && c.dev.active() { // another context has its handle, as on an H200
 			return driver.ResultInvalidContext
 		}
@@ -48,13 +48,13 @@ func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
 func (v *device) active() bool { return v.primary != nil && !v.primary.leaving }
 
 // aboutContext begins a call with a context as an argument.
-func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.Result) {
-	return about[context](d, op, contextKind, uintptr(ctx))
+func (d *Driver) aboutContext(name string, ctx driver.Context) (*context, driver.Result) {
+	return about[context](d, name, contextKind, uintptr(ctx))
 }
 
 // aboutNamed begins a call whose argument is a context or a green context.
-func (d *Driver) aboutNamed(op string, ctx driver.Context) (namedContext, driver.Result) {
-	c, r := (*context)(nil), d.begin(op)
+func (d *Driver) aboutNamed(name string, ctx driver.Context) (namedContext, driver.Result) {
+	c, r := (*context)(nil), d.begin(name)
 	if r != ok {
 		return namedContext{}, r
 	}
@@ -63,7 +63,7 @@ func (d *Driver) aboutNamed(op string, ctx driver.Context) (namedContext, driver
 			return namedContext{g.ctx, g}, ok
 		}
 	}
-	c, r = find[context](d, op, contextKind, uintptr(ctx))
+	c, r = find[context](d, name, contextKind, uintptr(ctx))
 	return namedContext{context: c}, r
 }
 

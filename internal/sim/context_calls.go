@@ -10,9 +10,9 @@ import (
 
 // end destroys a context after all its work. If the wait would never end, it returns an error. The
 // driver is unlocked during the wait. The caller calls reclaim at its end.
-func (d *Driver) end(op string, c *context) driver.Result {
+func (d *Driver) end(name string, c *context) driver.Result {
 	c.leaving = true
-	if r := d.waitAll(op, uintptr(c.handle), c, math.MaxUint64); r == driver.ResultNotPermitted {
+	if r := d.waitAll(name, uintptr(c.handle), c, math.MaxUint64); r == driver.ResultNotPermitted {
 		c.leaving = false
 		return r
 	}
@@ -33,7 +33,7 @@ func (d *Driver) end(op string, c *context) driver.Result {
 			c.dev.contexts = append(c.dev.contexts[:i:i], c.dev.contexts[i+1:]...)
 		}
 	}
-	d.freeMemoryOf(op, c)
+	d.freeMemoryOf(name, c)
 	c.heap, c.workspaces = nil, nil
 	for _, m := range c.imported {
 		d.space.discard(m.file)
@@ -72,9 +72,9 @@ func (d *Driver) retain(v *device) driver.Result {
 }
 
 // release releases a device's primary context. The last release waits for all work.
-func (d *Driver) release(op string, v *device) (r driver.Result) {
+func (d *Driver) release(name string, v *device) (r driver.Result) {
 	if v.retained--; v.retained == 0 && v.active() {
-		if r = d.end(op, v.primary); r != ok {
+		if r = d.end(name, v.primary); r != ok {
 			v.retained++
 		}
 	}
@@ -304,11 +304,11 @@ func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver
 }
 
 // peer begins a call with another context as an argument.
-func (d *Driver) peer(op string, th *driver.Thread, peer driver.Context) (c, p *context, r driver.Result) {
-	if c, _, r = d.inContext(op, th); r != ok {
+func (d *Driver) peer(name string, th *driver.Thread, peer driver.Context) (c, p *context, r driver.Result) {
+	if c, _, r = d.inContext(name, th); r != ok {
 		return nil, nil, r
 	}
-	if p, r = find[context](d, op, contextKind, uintptr(peer)); r == ok && p.destroyed {
+	if p, r = find[context](d, name, contextKind, uintptr(peer)); r == ok && p.destroyed {
 		r = driver.ResultContextIsDestroyed
 	}
 	return c, p, r
@@ -366,9 +366,9 @@ func (d *Driver) ProfilerStop(th *driver.Thread) driver.Result {
 }
 
 // profile is for both functions.
-func (d *Driver) profile(op string, th *driver.Thread) driver.Result {
+func (d *Driver) profile(name string, th *driver.Thread) driver.Result {
 	defer d.mu.Unlock()
-	_, r := d.changing(op, th)
+	_, r := d.changing(name, th)
 	return r
 }
 
@@ -465,7 +465,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	} else {
 		c.handle = driver.Context(d.objects.add(contextKind, c))
 	}
-	c.lane = c.newHiddenStream()
+	c.hiddenStream = c.newHiddenStream()
 	c.legacy = c.bind(&stream{kind: legacyStream})
 	c.legacy.handle = driver.CU_STREAM_LEGACY
 	d.ids.stream++

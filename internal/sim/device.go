@@ -66,8 +66,8 @@ func (d *Driver) DeviceGet(_ *driver.Thread, ordinal int32) (driver.Device, driv
 }
 
 // aboutDevice begins a call with a device as an argument.
-func (d *Driver) aboutDevice(op string, dev driver.Device) (*device, driver.Result) {
-	if r := d.begin(op); r != ok {
+func (d *Driver) aboutDevice(name string, dev driver.Device) (*device, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, r
 	}
 	return d.device(dev)

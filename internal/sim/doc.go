@@ -8,8 +8,8 @@
 //
 // A function of the API is a method of [Driver] with its name in C, without cu. It begins with a
 // method that locks the driver, meets the faults that a test has set, and finds the objects of the
-// handles: begin, inContext, onStream, askStream, aboutGreen and so on. The caller unlocks, also
-// after an error:
+// handles: begin, inContext, onStream, askStream, aboutGreen and so on. streamForWork finds a stream in a call that has
+// begun. The caller unlocks, also after an error:
 //
 //	defer d.mu.Unlock()
 //	s, t, r := d.onStream("cuStreamWaitEvent", th, h)
@@ -19,7 +19,7 @@
 //
 // # Work
 //
-// A call that enqueues something makes a [work], and passes it to submit. If the stream is being
+// A call that enqueues something makes a [work] (state_graph.go), and passes it to submit. If the stream is being
 // captured, the work becomes a node of the capture's graph. Otherwise its method op makes an op of it,
 // and enqueue adds that to the stream. A launch of a graph makes an op of each node's work. Package graph
 // has the nodes and edges of graphs, and keeps their handles and contexts for this package. Package engine

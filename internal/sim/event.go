@@ -5,15 +5,15 @@ import (
 )
 
 // event returns an event by its handle.
-func (d *Driver) event(op string, h driver.Event) (*event, driver.Result) {
-	e, r := find[event](d, op, eventKind, uintptr(h))
+func (d *Driver) event(name string, h driver.Event) (*event, driver.Result) {
+	e, r := find[event](d, name, eventKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}
 	if e.ipc != nil {
 		e.ipc.sync()
 	}
-	return e, d.of(op, e.ctx, uintptr(h), eventKind)
+	return e, d.of(name, e.ctx, uintptr(h), eventKind)
 }
 
 // newEvent creates an event. An event that processes share counts as recorded, as another process
@@ -77,25 +77,25 @@ func (e *event) recordBy(o *op) (after *op) {
 }
 
 // recordAll makes the event stand for the present end of several streams and of the lane.
-func (d *Driver) recordAll(lane *stream, tails []*op, e *event) {
+func (d *Driver) recordAll(hidden *stream, tails []*op, e *event) {
 	d.forgetCaptured(e)
 	o := &op{}
-	d.enqueue(lane, o, append(tails, e.recordBy(o))...)
+	d.enqueue(hidden, o, append(tails, e.recordBy(o))...)
 }
 
 // waitForEvent makes all later work of several streams wait for the event. It returns the operation that
 // this work has to wait for, or nil. The operation is on the lane, after earlier records and waits,
 // even if the event is complete.
-func (d *Driver) waitForEvent(lane *stream, tails []*op, e *event) *op {
+func (d *Driver) waitForEvent(hidden *stream, tails []*op, e *event) *op {
 	after := []*op{e.point.op}
 	switch {
 	case e.flags&driver.CU_EVENT_INTERPROCESS != 0: // it also waits for all work in progress
 		after = append(after, tails...)
-	case e.state == empty, (after[0] == nil || after[0].Done()) && lane.Idle():
+	case e.state == empty, (after[0] == nil || after[0].Done()) && hidden.Idle():
 		return nil
 	}
 	o := &op{}
-	d.enqueue(lane, o, after...)
+	d.enqueue(hidden, o, after...)
 	return o
 }
 

@@ -82,7 +82,7 @@ func (d *Driver) record(name string, th *driver.Thread, eh driver.Event, sh driv
 	if r != ok {
 		return r
 	}
-	s, r := d.usable(name, d.thread(th), sh)
+	s, r := d.streamForWork(name, d.thread(th), sh)
 	switch {
 	case r != ok:
 		return r
@@ -213,7 +213,7 @@ func (d *Driver) CtxRecordEvent(_ *driver.Thread, ctx driver.Context, h driver.E
 	if d.invalidateContext(c, false) {
 		return driver.ResultStreamCaptureUnsupported
 	}
-	d.recordAll(c.lane, c.tails(), e)
+	d.recordAll(c.hiddenStream, c.tails(), e)
 	return ok
 }
 
@@ -235,8 +235,8 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	case e.state == captured: // the capture is in another context
 		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
-	if o := d.waitForEvent(c.lane, c.tails(), e); o != nil {
-		c.gate = o
+	if o := d.waitForEvent(c.hiddenStream, c.tails(), e); o != nil {
+		c.barrier = o
 	}
 	return ok
 }

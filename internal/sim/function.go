@@ -13,25 +13,25 @@ func (d *Driver) functionHandle(f *function) driver.Function {
 }
 
 // function returns a kernel by its handle.
-func (d *Driver) function(op string, h driver.Function) (*function, driver.Result) {
-	f, r := find[function](d, op, functionKind, uintptr(h))
+func (d *Driver) function(name string, h driver.Function) (*function, driver.Result) {
+	f, r := find[function](d, name, functionKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}
-	return f, d.of(op, f.module.ctx, uintptr(h), functionKind)
+	return f, d.of(name, f.module.ctx, uintptr(h), functionKind)
 }
 
 // aboutFunction begins a call with a kernel as an argument.
-func (d *Driver) aboutFunction(op string, h driver.Function) (*function, driver.Result) {
-	if r := d.begin(op); r != ok {
+func (d *Driver) aboutFunction(name string, h driver.Function) (*function, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, r
 	}
-	return d.function(op, h)
+	return d.function(name, h)
 }
 
 // aboutGivenFunction is aboutFunction for functions in which NULL is an invalid value.
-func (d *Driver) aboutGivenFunction(op string, h driver.Function) (*function, driver.Result) {
-	f, r := d.aboutFunction(op, h)
+func (d *Driver) aboutGivenFunction(name string, h driver.Function) (*function, driver.Result) {
+	f, r := d.aboutFunction(name, h)
 	if r == driver.ResultInvalidHandle && h == 0 {
 		r = driver.ResultInvalidValue
 	}
@@ -86,4 +86,34 @@ func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
 		return 0, 0, driver.ResultInvalidValue
 	}
 	return f.Params[i].Offset, f.Params[i].Size, ok
+}
+
+// FuncGetModule is cuFuncGetModule.
+func (d *Driver) FuncGetModule(_ *driver.Thread, h driver.Function) (driver.Module, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutGivenFunction("cuFuncGetModule", h)
+	if r != ok {
+		return 0, r
+	}
+	return f.module.handle, ok
+}
+
+// FuncIsLoaded is cuFuncIsLoaded.
+func (d *Driver) FuncIsLoaded(_ *driver.Thread, h driver.Function) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncIsLoaded", h)
+	if r != ok || !f.Loaded {
+		return driver.CU_FUNCTION_LOADING_STATE_UNLOADED, r
+	}
+	return driver.CU_FUNCTION_LOADING_STATE_LOADED, ok
+}
+
+// FuncLoad is cuFuncLoad.
+func (d *Driver) FuncLoad(_ *driver.Thread, h driver.Function) driver.Result {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncLoad", h)
+	if r == ok {
+		f.Loaded = true
+	}
+	return r
 }

@@ -84,7 +84,7 @@ func kernelAttributesOf(w graph.Work) kernelAttributes {
 
 // fits checks the kernel of a node with these options.
 func (w *kernelWork) fits(o launchOptions) driver.Result {
-	l := code.Launch{Grid: w.launch.Grid, Block: w.launch.Block, Shared: w.launch.SharedMem, Options: o.Options}
+	l := code.LaunchShape{Grid: w.launch.Grid, Block: w.launch.Block, Shared: w.launch.SharedMem, Options: o.Options}
 	if r := w.kernel.FitsClusters(l); r != ok {
 		return r
 	}

@@ -107,7 +107,7 @@ func (d *Driver) kernelParams(name string, th *driver.Thread,
 		h := d.functionHandle(f)
 		args, r := d.arguments(name, h, f, driver.KernelParams{Array: p.KernelParams, Extra: p.Extra})
 		if r == ok {
-			r = d.known(name, f)
+			r = d.canRun(name, f)
 		}
 		if r != ok {
 			return nil, r

@@ -33,7 +33,7 @@ func (d *Driver) runNodes(c *context, nodes []*graph.Node, begin *op, v graph.Va
 	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
-		lane := cmp.Or(contextOf(n), c).newHiddenStream()
+		hidden := cmp.Or(contextOf(n), c).newHiddenStream()
 		deps := []*op{begin}
 		for _, b := range n.Dependencies {
 			if n.Data[b] == graph.LaunchOrder {
@@ -43,10 +43,10 @@ func (d *Driver) runNodes(c *context, nodes []*graph.Node, begin *op, v graph.Va
 			deps = append(deps, ops[b])
 		}
 		if o := starts[n]; o != nil {
-			d.enqueue(lane, o, deps...)
+			d.enqueue(hidden, o, deps...)
 			deps = []*op{o}
 		}
-		o := d.runNode(lane, n, deps, v)
+		o := d.runNode(hidden, n, deps, v)
 		ops[n] = o
 		list = append(list, o)
 	}
@@ -54,29 +54,29 @@ func (d *Driver) runNodes(c *context, nodes []*graph.Node, begin *op, v graph.Va
 }
 
 // runNode enqueues the operation of a node.
-func (d *Driver) runNode(lane *stream, n *graph.Node, deps []*op, v graph.Values) *op {
+func (d *Driver) runNode(hidden *stream, n *graph.Node, deps []*op, v graph.Values) *op {
 	o := &op{}
 	if n.Disabled {
 		if kernelAttributesOf(n.Work).options().Cooperative { // as on an H200, driver 580
 			o.Effect = func() { d.poison(driver.ResultLaunchFailed) }
 		}
-		d.enqueue(lane, o, deps...)
+		d.enqueue(hidden, o, deps...)
 		return o
 	}
 	switch w := n.Work.(type) {
 	case *graph.Conditional:
-		return d.runConditional(lane, w, v, deps)
+		return d.runConditional(hidden, w, v, deps)
 	case *graph.Child:
 		begin := &op{}
-		d.enqueue(lane, begin, deps...)
-		deps = append(d.runNodes(lane.ctx, w.Nodes, begin, v), begin)
+		d.enqueue(hidden, begin, deps...)
+		deps = append(d.runNodes(hidden.ctx, w.Nodes, begin, v), begin)
 	case work:
 		o = w.op(v)
 		if e, is := w.(*eventWork); is {
 			deps = append(deps, d.runEvent(e, o))
 		}
 	}
-	d.enqueue(lane, o, deps...)
+	d.enqueue(hidden, o, deps...)
 	return o
 }
 
@@ -114,9 +114,9 @@ func startsOf(nodes []*graph.Node) map[*graph.Node]*op {
 
 // runConditional enqueues the operation of a conditional node. The first operation chooses the body, whose
 // operations are put between it and the last one.
-func (d *Driver) runConditional(lane *stream, c *graph.Conditional, v graph.Values, deps []*op) *op {
+func (d *Driver) runConditional(hidden *stream, c *graph.Conditional, v graph.Values, deps []*op) *op {
 	end := &op{}
-	inner := lane.ctx.newHiddenStream()
+	inner := hidden.ctx.newHiddenStream()
 	var round func()
 	round = func() {
 		i := c.Chosen(v[c.Handle].Load())
@@ -128,11 +128,11 @@ func (d *Driver) runConditional(lane *stream, c *graph.Conditional, v graph.Valu
 			last.Duration, last.Effect = int64(kernelTime), round // a loop without end must not hold the lock
 		}
 		d.enqueue(inner, first)
-		d.enqueue(inner, last, d.runNodes(lane.ctx, c.Nodes[i], first, v)...)
+		d.enqueue(inner, last, d.runNodes(hidden.ctx, c.Nodes[i], first, v)...)
 		end.Follow(last)
 	}
 	choice := &op{Calls: opCalls{Effect: round}, Visible: true} // the operations of the body may be
-	d.enqueue(lane, end, choice)                                // before the choice, which may complete at once
+	d.enqueue(hidden, end, choice)                              // before the choice, which may complete at once
 	d.enqueue(inner, choice, deps...)
 	return end
 }

@@ -198,15 +198,15 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	v.greens++
 	d.ids.context++
 	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, queues: its.queues,
-		lane: v.primary.newHiddenStream()}
+		hiddenStream: v.primary.newHiddenStream()}
 	g.share.green = g.id
 	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
 	return g.handle, ok
 }
 
 // aboutGreen begins a call with a green context as an argument.
-func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver.Result) {
-	g, r := about[greenContext](d, op, greenKind, uintptr(h))
+func (d *Driver) aboutGreen(name string, h driver.GreenCtx) (*greenContext, driver.Result) {
+	g, r := about[greenContext](d, name, greenKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}
@@ -314,7 +314,7 @@ func (d *Driver) GreenCtxRecordEvent(_ *driver.Thread, h driver.GreenCtx, eh dri
 	case e.ctx != g.ctx:
 		return driver.ResultInvalidHandle
 	}
-	d.recordAll(g.lane, tails(g.streams()), e)
+	d.recordAll(g.hiddenStream, tails(g.streams()), e)
 	return ok
 }
 
@@ -331,8 +331,8 @@ func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh drive
 	case e.state == captured:
 		return d.invalidate(e.capture, driver.ResultCapturedEvent)
 	}
-	if o := d.waitForEvent(g.lane, tails(g.streams()), e); o != nil {
-		g.gate = o
+	if o := d.waitForEvent(g.hiddenStream, tails(g.streams()), e); o != nil {
+		g.barrier = o
 	}
 	return ok
 }

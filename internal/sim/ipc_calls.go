@@ -170,12 +170,12 @@ func (d *Driver) IpcGetEventHandle(th *driver.Thread, h driver.Event) (handle dr
 }
 
 // ipcResult returns the result for a file that could not be created, opened or mapped.
-func (d *Driver) ipcResult(op string, err error) driver.Result {
+func (d *Driver) ipcResult(name string, err error) driver.Result {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return driver.ResultNotSupported
 	}
 	const size = 16 << 10 // of an ipcPage
-	return d.lacks(op, err, size, driver.ResultMapFailed)
+	return d.lacks(name, err, size, driver.ResultMapFailed)
 }
 
 // gone reports whether a file could not be mapped because it no longer exists.
@@ -287,7 +287,7 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 // shareMemory moves the content of a block to a file, if other processes can open it. The driver is
 // unlocked while the file system allocates the file, while kernels are executed, and while bytes are copied.
 // Other calls may free the memory then, or share it.
-func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
+func (d *Driver) shareMemory(name string, b *block) (r driver.Result) {
 	var f *memoryFile
 	var id ipcID
 	size := rounded(b.size)
@@ -302,7 +302,7 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	case errors.Is(err, errors.ErrUnsupported):
 		r = driver.ResultNotSupported
 	default:
-		r = d.lacks(op, err, b.size, driver.ResultOutOfMemory)
+		r = d.lacks(name, err, b.size, driver.ResultOutOfMemory)
 	}
 	moves := func() bool { return r == ok && b.shared == nil && !b.gone && !b.leaving }
 	if moves() && (d.engine.Moves() || !b.mem.Freeze()) {

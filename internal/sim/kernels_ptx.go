@@ -27,8 +27,8 @@ func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernel
 // The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
 // each instruction of a warp, as if each multiprocessor executed one at a time. In addition it takes
 // the time for which it has waited by reading a clock.
-func modelled(w vm.Work, blocks uint64) int64 {
-	return int64(kernelTime) + int64(w.Instructions/min(max(blocks, 1), code.Multiprocessors)) + w.Waited
+func modelled(stats vm.Stats, blocks uint64) int64 {
+	return int64(kernelTime) + int64(stats.Instructions/min(max(blocks, 1), code.Multiprocessors)) + stats.Waited
 }
 
 // opOfPTXKernel returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
@@ -105,12 +105,12 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, c *co
 				"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
 		})
 	}
-	work, fault := launch.Execute(&x.Stop)
+	stats, fault := launch.Execute(&x.Stop)
 	x.room.Give()
 	if timer != nil {
 		timer.Stop()
 	}
-	found := d.describeFound(work.Findings)
+	found := d.describeFound(stats.Findings)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l.cooperative && !c.destroyed {
@@ -121,8 +121,8 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, c *co
 		d.misuse("cuLaunchKernel", 0, text, nil)
 	}
 	d.reportEnded(x)
-	d.instructions[l.Name] += work.Instructions
-	d.ptxEnded(o, x, work, l.Grid.Count())
+	d.instructions[l.Name] += stats.Instructions
+	d.ptxEnded(o, x, stats, l.Grid.Count())
 }
 
 // Instructions is cusim.Driver.Instructions.
@@ -141,14 +141,14 @@ func (d *Driver) GoLaunches(kernel string) uint64 {
 
 // ptxEnded completes a kernel at its time. A fault is reported a little later, so that work that a
 // program enqueues at once is still accepted.
-func (d *Driver) ptxEnded(o *op, x *execution, work vm.Work, blocks uint64) {
+func (d *Driver) ptxEnded(o *op, x *execution, stats vm.Stats, blocks uint64) {
 	e := &d.engine
 	e.End(&x.Execution)
 	defer e.Changed.Broadcast()
 	e.FinishAt(o, func() int64 {
 		at := e.Clock.At()
 		if e.Clock.Virtual {
-			at = engine.Later(o.Began(), modelled(work, blocks))
+			at = engine.Later(o.Began(), modelled(stats, blocks))
 		}
 		if x.fault != nil {
 			at = engine.Later(at, int64(faultTime))

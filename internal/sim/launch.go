@@ -51,7 +51,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 			return r
 		}
 	}
-	s, r := d.usable(name, d.thread(th), c.Stream)
+	s, r := d.streamForWork(name, d.thread(th), c.Stream)
 	if k != nil && r == ok {
 		if f, r = d.functionOf(k, s.ctx); r == ok {
 			h = d.functionHandle(f)
@@ -72,7 +72,8 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		if r := d.launchAttributes(name, s, c, &o); r != ok {
 			return r
 		}
-		r = f.FitsRest(code.Launch{Grid: grid, Block: block, Shared: c.SharedMemBytes, Options: o.Options}, s.capture != nil)
+		shape := code.LaunchShape{Grid: grid, Block: block, Shared: c.SharedMemBytes, Options: o.Options}
+		r = f.FitsRest(shape, s.capture != nil)
 	}
 	if r != ok {
 		if s.capture != nil {
@@ -82,7 +83,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	}
 	args, r := d.arguments(name, h, f, p)
 	if r == ok {
-		r = d.known(name, f)
+		r = d.canRun(name, f)
 	}
 	switch {
 	case r == driver.ResultLaunchOutOfResources && s.capture != nil:
@@ -110,7 +111,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	return r
 }
 
-// kernelWork is that of a kernel.
+// kernelWork launches a kernel.
 type kernelWork struct {
 	commonWork
 	kernel     *function
@@ -149,7 +150,7 @@ func (w *kernelWork) op(values graph.Values) *op {
 		}
 		l.cooperative = o.Cooperative
 	}
-	if !f.Idle && !d.written(f.Name) && f.linked().Err == nil {
+	if !f.Idle && !d.replacedByGo(f.Name) && f.linked().Err == nil {
 		return d.opOfPTXKernel(f, &l)
 	}
 	return d.opOfGoKernel(&l)

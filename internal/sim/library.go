@@ -122,13 +122,13 @@ func (l *library) addKernels(d *Driver) *code.Problem {
 }
 
 // aboutLibrary begins a call with a library as an argument.
-func (d *Driver) aboutLibrary(op string, h driver.LibraryHandle) (*library, driver.Result) {
-	return about[library](d, op, libraryKind, uintptr(h))
+func (d *Driver) aboutLibrary(name string, h driver.LibraryHandle) (*library, driver.Result) {
+	return about[library](d, name, libraryKind, uintptr(h))
 }
 
 // aboutKernel begins a call with a kernel of a library as an argument.
-func (d *Driver) aboutKernel(op string, h driver.Kernel) (*libraryKernel, driver.Result) {
-	return about[libraryKernel](d, op, kernelKind, uintptr(h))
+func (d *Driver) aboutKernel(name string, h driver.Kernel) (*libraryKernel, driver.Result) {
+	return about[libraryKernel](d, name, kernelKind, uintptr(h))
 }
 
 // LibraryUnload is cuLibraryUnload. It waits for all work in the contexts where the library was used.
@@ -207,8 +207,8 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 }
 
 // inLibrary begins a call about a library in the current context.
-func (d *Driver) inLibrary(op string, th *driver.Thread, h driver.LibraryHandle) (*module, driver.Result) {
-	l, r := d.aboutLibrary(op, h)
+func (d *Driver) inLibrary(name string, th *driver.Thread, h driver.LibraryHandle) (*module, driver.Result) {
+	l, r := d.aboutLibrary(name, h)
 	if r != ok {
 		return nil, r
 	}
@@ -341,8 +341,8 @@ func (d *Driver) functionOf(k *libraryKernel, c *context) (*function, driver.Res
 }
 
 // aboutFunctionOrKernel is aboutFunction for calls that also take the handle of a library's kernel.
-func (d *Driver) aboutFunctionOrKernel(op string, th *driver.Thread, h driver.Function) (*function, driver.Result) {
-	if r := d.begin(op); r != ok {
+func (d *Driver) aboutFunctionOrKernel(name string, th *driver.Thread, h driver.Function) (*function, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, r
 	}
 	c := d.thread(th).current()
@@ -351,7 +351,7 @@ func (d *Driver) aboutFunctionOrKernel(op string, th *driver.Thread, h driver.Fu
 	}
 	k := d.kernelOf(h)
 	if k == nil {
-		return d.function(op, h)
+		return d.function(name, h)
 	}
 	if r := d.live(c); r != ok {
 		return nil, r
@@ -404,9 +404,9 @@ func (d *Driver) KernelGetParamInfo(th *driver.Thread, h driver.Kernel,
 }
 
 // onDevice begins a call about a kernel on a device, and returns the kernel's attributes there.
-func (d *Driver) onDevice(op string, h driver.Kernel, dev driver.Device) (*libraryKernel, *device, map[int32]int32,
+func (d *Driver) onDevice(name string, h driver.Kernel, dev driver.Device) (*libraryKernel, *device, map[int32]int32,
 	driver.Result) {
-	k, r := d.aboutKernel(op, h)
+	k, r := d.aboutKernel(name, h)
 	if r != ok {
 		return nil, nil, nil, r
 	}

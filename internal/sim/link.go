@@ -50,8 +50,8 @@ func (l *link) log(info, errors string) {
 }
 
 // aboutLink begins a call with a linker as an argument.
-func (d *Driver) aboutLink(op string, h driver.LinkState) (*link, driver.Result) {
-	return about[link](d, op, linkKind, uintptr(h))
+func (d *Driver) aboutLink(name string, h driver.LinkState) (*link, driver.Result) {
+	return about[link](d, name, linkKind, uintptr(h))
 }
 
 // alone calls f, which may take long, while no other call uses the linker. The driver is locked, but not

@@ -10,22 +10,22 @@ import (
 // maxLog is how many bytes of the log are kept, as NVIDIA documents it.
 const maxLog = 25600
 
-// explain adds messages about a call that returns r. The op is "" if it is not known which call will.
-func (d *Driver) explain(op, message string, r driver.Result) { d.write("CUDA", op, message, r) }
+// explain adds messages about a call that returns r. The name is "" if it is not known which call will.
+func (d *Driver) explain(name, message string, r driver.Result) { d.write("CUDA", name, message, r) }
 
 // lacks returns r for a call that the system has refused something: a file of a size, or a part of one.
 // The log says what, and what to do. Its source tells package cu that nothing is to be added.
-func (d *Driver) lacks(op string, err error, size uint64, r driver.Result) driver.Result {
-	d.write("cusim", op, shortage(err, size), r)
+func (d *Driver) lacks(name string, err error, size uint64, r driver.Result) driver.Result {
+	d.write("cusim", name, shortage(err, size), r)
 	return r
 }
 
 // write adds messages of a source.
-func (d *Driver) write(source, op, message string, r driver.Result) {
+func (d *Driver) write(source, name, message string, r driver.Result) {
 	at := d.engine.Clock.Now().UTC().Format("15:04:05.000")
 	messages := []string{message}
-	if op != "" {
-		messages = append(messages, fmt.Sprintf("Returning %d (%s) from %s", r, r.Name(), op))
+	if name != "" {
+		messages = append(messages, fmt.Sprintf("Returning %d (%s) from %s", r, r.Name(), name))
 	}
 	for _, m := range messages {
 		d.log.lines = append(d.log.lines, fmt.Sprintf("[%s][1][%s][E] %s\n", at, source, m))

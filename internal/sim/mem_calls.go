@@ -11,7 +11,7 @@ import (
 func BackedMemory(most uint64) Option { return func(d *Driver) { d.space.budget.Most = most } }
 
 // freeMemoryOf frees all memory of a context, which a function ends. The caller calls reclaim.
-func (d *Driver) freeMemoryOf(op string, c *context) {
+func (d *Driver) freeMemoryOf(name string, c *context) {
 	for _, b := range d.space.ForgetAll(func(b *block) bool { return b.ctx == c }) {
 		if b.kind.pooled() && !b.leaving {
 			b.freed(nil, nil)
@@ -19,7 +19,7 @@ func (d *Driver) freeMemoryOf(op string, c *context) {
 		if b.kind == graphBlock {
 			b.alloc.allocated = false
 		}
-		b.freer = op
+		b.freer = name
 		d.space.remove(b)
 	}
 	if len(c.dev.contexts) == 0 {
@@ -42,8 +42,8 @@ func (d *Driver) MemGetInfo(th *driver.Thread) (free, total uint64, r driver.Res
 
 // freeing makes a call that frees memory. It is refused during a capture. It returns none if there
 // is no such block. After a sticky error it returns the error, and still frees the memory.
-func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind, none driver.Result) driver.Result {
-	if r := d.begin(op); r != ok {
+func (d *Driver) freeing(name string, th *driver.Thread, addr uint64, k blockKind, none driver.Result) driver.Result {
+	if r := d.begin(name); r != ok {
 		return r
 	}
 	t := d.thread(th)
@@ -61,7 +61,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 		// It needs no current context, as the block refers to its context.
 		switch {
 		case b != nil:
-			return cmp.Or(d.live(b.ctx), d.free(op, b))
+			return cmp.Or(d.live(b.ctx), d.free(name, b))
 		case c != nil:
 			return cmp.Or(d.lost, none)
 		}
@@ -75,7 +75,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	}
 	switch {
 	case b != nil:
-		return cmp.Or(r, d.free(op, b))
+		return cmp.Or(r, d.free(name, b))
 	case k == registeredBlock && (addr == 0 || d.space.At(addr) != nil): // inside of a registration, or other memory
 		none = driver.ResultInvalidValue
 	}
@@ -112,18 +112,18 @@ func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 
 // free frees a block after all work in its context. If the wait would never end, it returns an
 // error. The driver is unlocked during the wait.
-func (d *Driver) free(op string, b *block) driver.Result {
+func (d *Driver) free(name string, b *block) driver.Result {
 	if b.kind == graphBlock {
 		return d.freeGraphMemory(b, nil)
 	}
-	b.leaving, b.freer = true, op
+	b.leaving, b.freer = true, name
 	if b.kind.pooled() {
 		b.freed(nil, nil)
 		d.space.remove(b)
 		d.reclaim()
 		return ok
 	}
-	r := d.drain(op, uintptr(b.addr), b.ctx)
+	r := d.drain(name, uintptr(b.addr), b.ctx)
 	if r == driver.ResultNotPermitted {
 		b.leaving = false
 		return r
@@ -174,8 +174,8 @@ func (d *Driver) MemFreeHost(th *driver.Thread, p driver.HostPtr) driver.Result 
 }
 
 // aboutHost begins a call with pinned memory as an argument.
-func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*block, driver.Result) {
-	if _, _, r := d.inContext(op, th); r != ok {
+func (d *Driver) aboutHost(name string, th *driver.Thread, p driver.HostPtr) (*block, driver.Result) {
+	if _, _, r := d.inContext(name, th); r != ok {
 		return nil, r
 	}
 	b := d.space.At(uint64(p))

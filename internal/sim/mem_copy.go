@@ -115,8 +115,8 @@ func (d *Driver) await(name string, o *op) driver.Result {
 
 // now begins a synchronous copy on the legacy default stream. As for an H200, only captures of blocking streams
 // of the context matter.
-func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
-	c, _, r := d.inContext(op, th)
+func (d *Driver) now(name string, th *driver.Thread) (*context, driver.Result) {
+	c, _, r := d.inContext(name, th)
 	if r == ok {
 		r = d.legacyFree(c)
 	}
@@ -383,9 +383,9 @@ func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, mo
 
 // memset sets memory on the legacy default stream. It waits for the operation only if it is memory
 // of the host.
-func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, value []byte, n uint64) driver.Result {
+func (d *Driver) memset(name string, th *driver.Thread, dst driver.DevicePtr, value []byte, n uint64) driver.Result {
 	defer d.mu.Unlock()
-	c, r := d.now(op, th)
+	c, r := d.now(name, th)
 	if r != ok || n == 0 {
 		return r
 	}
@@ -396,7 +396,7 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 	if !c.reaches(to.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.runNow(op, c, to.kind.onHost(), set, to)
+	return d.runNow(name, c, to.kind.onHost(), set, to)
 }
 
 // reaches reports whether the context's device can set memory, which may belong to another device. Access

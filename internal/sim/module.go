@@ -70,9 +70,9 @@ func writeLog(options []uint32, values []uintptr, log driver.JITLog) {
 }
 
 // loadModule loads a module. The caller unlocks the driver.
-func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
+func (d *Driver) loadModule(name string, th *driver.Thread, image []byte,
 	options []driver.JITOption) (_ driver.Module, log driver.JITLog, _ driver.Result) {
-	c, _, r := d.inContext(op, th)
+	c, _, r := d.inContext(name, th)
 	if r != ok {
 		return 0, log, r
 	}
@@ -204,12 +204,12 @@ func Room(room func(n uint64) bool) Option {
 
 // compiler returns what compiles images for the driver.
 func (d *Driver) compiler() *code.Compiler {
-	return &code.Compiler{Version: d.version, Written: d.written, Room: d.room,
+	return &code.Compiler{Version: d.version, ReplacedByGo: d.replacedByGo, Room: d.room,
 		Lenient: d.unknown.accepted || d.unknown.notify != nil}
 }
 
-// written reports whether a kernel has an implementation in Go. The table does not change.
-func (d *Driver) written(kernel string) bool {
+// replacedByGo reports whether a kernel has an implementation in Go. The table does not change.
+func (d *Driver) replacedByGo(kernel string) bool {
 	_, is := d.kernels[kernel]
 	return is
 }
@@ -244,10 +244,10 @@ func (m *module) newVariable(d *Driver, v *syntax.Var) (*block, driver.Result) {
 }
 
 // freeVariables frees the variables of the module, but not those of its library.
-func (m *module) freeVariables(d *Driver, op string) {
+func (m *module) freeVariables(d *Driver, name string) {
 	for _, v := range m.variables {
 		if v.block != m.constants && (v.block.kind != managedBlock || m.library == nil) {
-			v.block.freer = op
+			v.block.freer = name
 			d.space.remove(v.block)
 		}
 	}
@@ -257,12 +257,12 @@ func (m *module) freeVariables(d *Driver, op string) {
 }
 
 // aboutModule begins a call with a module as an argument.
-func (d *Driver) aboutModule(op string, h driver.Module) (*module, driver.Result) {
-	m, r := about[module](d, op, moduleKind, uintptr(h))
+func (d *Driver) aboutModule(name string, h driver.Module) (*module, driver.Result) {
+	m, r := about[module](d, name, moduleKind, uintptr(h))
 	if r != ok {
 		return nil, r
 	}
-	return m, d.of(op, m.ctx, uintptr(h), moduleKind)
+	return m, d.of(name, m.ctx, uintptr(h), moduleKind)
 }
 
 // ModuleUnload is cuModuleUnload. It waits for all work in the module's context.

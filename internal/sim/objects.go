@@ -125,7 +125,7 @@ func (t *objects) remove(h uintptr) {
 
 // find returns the object of a handle. If there is none, this is a misuse, as NVIDIA's driver would
 // crash, unless the handle is NULL.
-func find[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
+func find[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Result) {
 	if h == 0 {
 		return nil, k.unknown(nil)
 	}
@@ -135,11 +135,11 @@ func find[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
 	}
 	switch {
 	case p == nil:
-		d.misuse(op, h, "this is no handle", nil)
+		d.misuse(name, h, "this is no handle", nil)
 	case object == nil:
-		d.misuse(op, h, "the "+k.String()+" was destroyed", p.destroyed)
+		d.misuse(name, h, "the "+k.String()+" was destroyed", p.destroyed)
 	default:
-		d.misuse(op, h, "this handle is of kind "+p.kind.String()+", not "+k.String(), nil)
+		d.misuse(name, h, "this handle is of kind "+p.kind.String()+", not "+k.String(), nil)
 	}
 	return nil, k.unknown(p)
 }
@@ -170,8 +170,8 @@ func (m Misuse) String() string {
 }
 
 // misuse records a call in which NVIDIA's driver may crash.
-func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
-	m := Misuse{Op: op, Handle: h, What: what, Destroyed: inProgram(destroyed), Count: 1}
+func (d *Driver) misuse(name string, h uintptr, what string, destroyed []uintptr) {
+	m := Misuse{Op: name, Handle: h, What: what, Destroyed: inProgram(destroyed), Count: 1}
 	if n := len(d.misuses); n > 0 {
 		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
 			last.Count++

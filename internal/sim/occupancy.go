@@ -90,36 +90,6 @@ func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(th *driver.Thread, h driv
 	return f.Available(blocks, threads)
 }
 
-// FuncGetModule is cuFuncGetModule.
-func (d *Driver) FuncGetModule(_ *driver.Thread, h driver.Function) (driver.Module, driver.Result) {
-	defer d.mu.Unlock()
-	f, r := d.aboutGivenFunction("cuFuncGetModule", h)
-	if r != ok {
-		return 0, r
-	}
-	return f.module.handle, ok
-}
-
-// FuncIsLoaded is cuFuncIsLoaded.
-func (d *Driver) FuncIsLoaded(_ *driver.Thread, h driver.Function) (int32, driver.Result) {
-	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuFuncIsLoaded", h)
-	if r != ok || !f.Loaded {
-		return driver.CU_FUNCTION_LOADING_STATE_UNLOADED, r
-	}
-	return driver.CU_FUNCTION_LOADING_STATE_LOADED, ok
-}
-
-// FuncLoad is cuFuncLoad.
-func (d *Driver) FuncLoad(_ *driver.Thread, h driver.Function) driver.Result {
-	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuFuncLoad", h)
-	if r == ok {
-		f.Loaded = true
-	}
-	return r
-}
-
 // FuncSetCacheConfig is cuFuncSetCacheConfig, which changes the occupancy.
 func (d *Driver) FuncSetCacheConfig(_ *driver.Thread, h driver.Function, config int32) driver.Result {
 	defer d.mu.Unlock()

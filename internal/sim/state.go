@@ -135,20 +135,20 @@ const (
 // context is a CUDA context. A primary context that is released and retained again
 // is a new one, with the same handle.
 type context struct {
-	handle    driver.Context
-	id        uint64
-	dev       *device
-	flags     uint32
-	primary   bool
-	leaving   bool // a call waits for its work, to destroy it
-	destroyed bool
-	pending   engine.Pending
-	streams   []*stream
-	legacy    *stream
-	lane      *stream // for records and waits of the whole context
-	gate      *op     // all later work waits for it; may be nil
-	peers     map[*context]bool
-	imported  []*externalMemory
+	handle       driver.Context
+	id           uint64
+	dev          *device
+	flags        uint32
+	primary      bool
+	leaving      bool // a call waits for its work, to destroy it
+	destroyed    bool
+	pending      engine.Pending
+	streams      []*stream
+	legacy       *stream
+	hiddenStream *stream // for records and waits of the whole context
+	barrier      *op     // all later work waits for it; may be nil
+	peers        map[*context]bool
+	imported     []*externalMemory
 	contextKernels
 }
 
@@ -256,7 +256,7 @@ type waiting struct {
 // wait is a call that waits.
 type wait struct {
 	engine.Wait
-	op     string    // the C function
+	name   string    // of the C function
 	handle uintptr   // the handle in its arguments, or 0
 	host   *hostCall // the host function that makes the call, or nil
 	begun  time.Time
@@ -417,15 +417,15 @@ type fileID struct{ device, number uint64 }
 // After cuStreamGetCtx of one of its streams, its handle can be used as that of a context. As the
 // current context it means the primary context.
 type greenContext struct {
-	handle    driver.GreenCtx
-	id        uint64 // the result of cuCtxGetId
-	asked     bool   // cuStreamGetCtx has returned its handle
-	ctx       *context
-	share     share
-	queues    workQueues
-	lane      *stream // for records and waits of the whole green context
-	gate      *op     // all later work waits for it; may be nil
-	destroyed bool
+	handle       driver.GreenCtx
+	id           uint64 // the result of cuCtxGetId
+	asked        bool   // cuStreamGetCtx has returned its handle
+	ctx          *context
+	share        share
+	queues       workQueues
+	hiddenStream *stream // for records and waits of the whole green context
+	barrier      *op     // all later work waits for it; may be nil
+	destroyed    bool
 }
 
 // share is a part of a device's multiprocessors.

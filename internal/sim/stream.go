@@ -31,11 +31,11 @@ func (s *stream) barriers() (ops []*op) { return append(s.gates(), s.defaults().
 
 // gates returns the part of barriers for waits of whole contexts.
 func (s *stream) gates() (ops []*op) {
-	if gate := s.ctx.gate; gate != nil && !gate.Done() {
+	if gate := s.ctx.barrier; gate != nil && !gate.Done() {
 		ops = append(ops, gate)
 	}
-	if g := s.green; g != nil && g.gate != nil && !g.gate.Done() {
-		ops = append(ops, g.gate)
+	if g := s.green; g != nil && g.barrier != nil && !g.barrier.Done() {
+		ops = append(ops, g.barrier)
 	}
 	return ops
 }
@@ -57,17 +57,17 @@ func (s *stream) defaults() (ops []*op) {
 
 // stream returns a stream by its handle. The values 0, 1 and 2 mean default streams of the current
 // context.
-func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
+func (d *Driver) stream(name string, t *thread, h driver.Stream) (*stream, driver.Result) {
 	if h > driver.CU_STREAM_PER_THREAD {
-		s, r := find[stream](d, op, streamKind, uintptr(h))
+		s, r := find[stream](d, name, streamKind, uintptr(h))
 		if r != ok {
 			return nil, r
 		}
 		if s.green != nil && s.green.destroyed {
-			d.misuse(op, uintptr(h), "the stream's green context was destroyed", nil)
+			d.misuse(name, uintptr(h), "the stream's green context was destroyed", nil)
 			return nil, driver.ResultContextIsDestroyed
 		}
-		return s, d.of(op, s.ctx, uintptr(h), streamKind)
+		return s, d.of(name, s.ctx, uintptr(h), streamKind)
 	}
 	if h := d.host(); h != nil && !h.apart {
 		return nil, driver.ResultNotPermitted // it belongs to the current context
@@ -94,19 +94,19 @@ func (d *Driver) stream(op string, t *thread, h driver.Stream) (*stream, driver.
 }
 
 // onStream begins a call on a stream.
-func (d *Driver) onStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
-	if r := d.begin(op); r != ok {
+func (d *Driver) onStream(name string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, nil, r
 	}
 	t := d.thread(th)
-	s, r := d.usable(op, t, h)
+	s, r := d.streamForWork(name, t, h)
 	return s, t, r
 }
 
-// usable returns a stream by its handle. It refuses the legacy default stream while legacyFree
-// does.
-func (d *Driver) usable(op string, t *thread, h driver.Stream) (*stream, driver.Result) {
-	s, r := d.stream(op, t, h)
+// streamForWork returns the stream for the work of a call, by its handle. It refuses the legacy default stream while
+// legacyFree does. If the stream is captured, the call builds a graph, and the address space gets to know that.
+func (d *Driver) streamForWork(name string, t *thread, h driver.Stream) (*stream, driver.Result) {
+	s, r := d.stream(name, t, h)
 	if r == ok && s.kind == legacyStream {
 		r = d.legacyFree(s.ctx)
 	}
@@ -117,18 +117,18 @@ func (d *Driver) usable(op string, t *thread, h driver.Stream) (*stream, driver.
 }
 
 // askStream begins a call on a stream that does its own checks for captures.
-func (d *Driver) askStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
-	if r := d.begin(op); r != ok {
+func (d *Driver) askStream(name string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
+	if r := d.begin(name); r != ok {
 		return nil, nil, r
 	}
 	t := d.thread(th)
-	s, r := d.stream(op, t, h)
+	s, r := d.stream(name, t, h)
 	return s, t, r
 }
 
 // onValidStream begins a call about a stream that may be captured, unless the capture has failed.
-func (d *Driver) onValidStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
-	s, t, r := d.onStream(op, th, h)
+func (d *Driver) onValidStream(name string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
+	s, t, r := d.onStream(name, th, h)
 	if r == ok {
 		r = s.captureValid()
 	}
@@ -147,8 +147,8 @@ func (d *Driver) newStream(c *context, flags uint32, priority int32) *stream {
 
 // onIdleStream begins a call about a stream that is refused while that stream is captured, and during other
 // captures, such as one that queries or waits for it.
-func (d *Driver) onIdleStream(op string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
-	s, t, r := d.onStream(op, th, h)
+func (d *Driver) onIdleStream(name string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
+	s, t, r := d.onStream(name, th, h)
 	if r == ok {
 		r = d.uncaptured(s)
 	}

@@ -95,7 +95,7 @@ func (d *Driver) StreamCopyAttributes(th *driver.Thread, dst, src driver.Stream)
 	if r != ok {
 		return r
 	}
-	from, r := d.usable(name, t, src)
+	from, r := d.streamForWork(name, t, src)
 	if r == ok {
 		r = from.captureValid()
 	}

@@ -28,10 +28,10 @@ func (d *Driver) StreamCreateWithPriority(th *driver.Thread, flags uint32, prior
 	return d.createStream("cuStreamCreateWithPriority", th, flags, priority)
 }
 
-func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priority int32) (driver.Stream,
+func (d *Driver) createStream(name string, th *driver.Thread, flags uint32, priority int32) (driver.Stream,
 	driver.Result) {
 	defer d.mu.Unlock()
-	c, t, r := d.inContext(op, th)
+	c, t, r := d.inContext(name, th)
 	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 && (r == ok || r == driver.ResultInvalidContext) {
 		return 0, driver.ResultInvalidValue // the flags are checked first
 	}

@@ -17,11 +17,11 @@ func OnUnknownKernel(f func(name string, why error)) Option {
 	return func(d *Driver) { d.unknown.notify = f }
 }
 
-// known returns ok if a kernel can be launched: if it has an implementation, or its PTX only returns or can be
+// canRun returns ok if a kernel can be launched: if it has an implementation, or its PTX only returns or can be
 // executed. No other launch succeeds, as it would do nothing. It is a misuse, one for each name, which counts the
 // launches.
-func (d *Driver) known(op string, f *function) driver.Result {
-	if f.Idle || d.written(f.Name) {
+func (d *Driver) canRun(name string, f *function) driver.Result {
+	if f.Idle || d.replacedByGo(f.Name) {
 		return ok
 	}
 	program := f.linked()
@@ -38,7 +38,7 @@ func (d *Driver) known(op string, f *function) driver.Result {
 		if n := len(d.misuses); n < maxMisuses {
 			const what = "kernel %q is unknown, and its launch is refused: say what it does with WithKernel, which takes an empty Kernel if that is nothing; its PTX cannot be executed: %v"
 			u.misuses[f.Name] = n
-			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1,
+			d.misuses = append(d.misuses, Misuse{Op: name, Handle: uintptr(f.handle), Count: 1,
 				What: fmt.Sprintf(what, f.Name, program.Err)})
 		}
 		if u.notify != nil {

@@ -12,19 +12,19 @@ import (
 )
 
 // waitFor makes a call wait for operations, which may be nil.
-func (d *Driver) waitFor(op string, h uintptr, ops ...*op) driver.Result {
-	return d.wait(&wait{op: op, handle: h, Wait: engine.WaitFor(ops...)})
+func (d *Driver) waitFor(name string, h uintptr, ops ...*op) driver.Result {
+	return d.wait(&wait{name: name, handle: h, Wait: engine.WaitFor(ops...)})
 }
 
 // waitAll makes a call wait for the operations of a context up to a number.
-func (d *Driver) waitAll(op string, h uintptr, c *context, last uint64) driver.Result {
-	return d.wait(&wait{op: op, handle: h, Wait: engine.Wait{List: &c.pending, Last: last}})
+func (d *Driver) waitAll(name string, h uintptr, c *context, last uint64) driver.Result {
+	return d.wait(&wait{name: name, handle: h, Wait: engine.Wait{List: &c.pending, Last: last}})
 }
 
 // drain waits for the operations that are pending in a context now, and not for later ones. The
 // driver is unlocked during the wait.
-func (d *Driver) drain(op string, h uintptr, c *context) driver.Result {
-	return d.waitAll(op, h, c, c.pending.Newest())
+func (d *Driver) drain(name string, h uintptr, c *context) driver.Result {
+	return d.waitAll(name, h, c, c.pending.Newest())
 }
 
 // wait waits until w is over, or until a sticky error, which it returns. A wait that would never
@@ -39,7 +39,7 @@ func (d *Driver) wait(w *wait) driver.Result {
 	}
 	if w.host = d.host(); w.host != nil {
 		if d.endless(w) {
-			d.misuse(w.op, w.handle, endlessWait, nil)
+			d.misuse(w.name, w.handle, endlessWait, nil)
 			return driver.ResultNotPermitted
 		}
 		defer w.host.begin(w)()
@@ -70,7 +70,7 @@ func (d *Driver) BeginWait(h driver.Context, events []driver.Event) (end func(),
 		return nil, ok
 	}
 	d.engine.CatchUp()
-	w, waited := &wait{op: "cuEventQuery", host: host}, uintptr(h)
+	w, waited := &wait{name: "cuEventQuery", host: host}, uintptr(h)
 	w.Any = len(events) > 1
 	if len(events) == 0 {
 		object, _ := d.objects.find(uintptr(h))
@@ -78,7 +78,7 @@ func (d *Driver) BeginWait(h driver.Context, events []driver.Event) (end func(),
 		if !is {
 			return nil, ok
 		}
-		w.op, w.List, w.Last = "cuCtxSynchronize", &c.pending, c.pending.Newest()
+		w.name, w.List, w.Last = "cuCtxSynchronize", &c.pending, c.pending.Newest()
 	}
 	for _, e := range events {
 		object, _ := d.objects.find(uintptr(e))
@@ -89,7 +89,7 @@ func (d *Driver) BeginWait(h driver.Context, events []driver.Event) (end func(),
 		w.Ops, waited = append(w.Ops, e.point.op), uintptr(events[0])
 	}
 	if d.endless(w) {
-		d.misuse(w.op, waited, endlessWait, nil)
+		d.misuse(w.name, waited, endlessWait, nil)
 		return nil, driver.ResultNotPermitted
 	}
 	over := host.begin(w)
@@ -151,7 +151,7 @@ func (d *Driver) Blocked() (list []Blocked) {
 	d.askCallers()
 	d.engine.CatchUp()
 	for _, w := range d.waits {
-		b := Blocked{Function: w.op, Handle: w.handle, Caller: frames(w.caller, nothing)}
+		b := Blocked{Function: w.name, Handle: w.handle, Caller: frames(w.caller, nothing)}
 		if d.obstacles(w, &b); len(b.Reasons) == 0 {
 			continue
 		}

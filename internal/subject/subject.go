@@ -64,7 +64,7 @@ func Stream(s *cu.Stream) *core.Stream {
 // NewStream returns a Stream for a new state.
 func NewStream(ctx *core.Context, sc *core.Stream) *cu.Stream {
 	s := new(cu.Stream)
-	core.OwnStream(s, core.RefOf(s), ctx, sc)
+	core.AttachStream(s, core.RefOf(s), ctx, sc)
 	return s
 }
 
@@ -79,14 +79,14 @@ func Event(e *cu.Event) *core.EventOwner {
 // NewDeviceMem returns a DeviceMem for a new state.
 func NewDeviceMem(ctx *core.Context, mc *memstate.Mem) *cu.DeviceMem {
 	m := new(cu.DeviceMem)
-	memstate.Own(m, core.RefOf(m), ctx, mc)
+	memstate.Attach(m, core.RefOf(m), ctx, mc)
 	return m
 }
 
 // NewHostMem returns a HostMem for a new state.
 func NewHostMem(ctx *core.Context, mc *memstate.Mem) *cu.HostMem {
 	m := new(cu.HostMem)
-	memstate.Own(m, core.RefOf(m), ctx, mc)
+	memstate.Attach(m, core.RefOf(m), ctx, mc)
 	return m
 }
 
@@ -130,7 +130,7 @@ func RegionOf(m cu.Memory) memstate.Region {
 	case *cu.HostMem:
 		return HostMem(m).Whole()
 	}
-	return memstate.Region{Err: memstate.ErrEmbedded}
+	return memstate.Region{Err: &memstate.ErrEmbedded}
 }
 
 // EnterStream begins a call on a stream. LeaveStream ends it.
@@ -172,7 +172,7 @@ func Module(m *cu.Module) *loaded.Module {
 }
 
 // NewModule returns a Module of a library for a new state.
-func NewModule(of *loaded.LoadedModule) *cu.Module {
+func NewModule(of *loaded.ModuleUse) *cu.Module {
 	m := new(cu.Module)
 	core.SetState(core.RefOf(m), of, runtime.AddCleanup(m, (*loaded.Module).Abandoned, of.Module))
 	return m
@@ -209,7 +209,7 @@ func LaunchConfig(cfg *cu.LaunchConfig) launch.Config {
 // MemOp returns the state of an operation on a word.
 func MemOp(o *cu.MemOp) *wordop.Op { return core.ValueOf(o) }
 
-// EventUse returns what a call finds in an event. The caller calls Leave. It is as refOf in package cu.
+// EventUse returns what a call finds in an event. The caller calls Leave. It is as useOf in package cu.
 func EventUse(op string, e cu.AnyEvent) (r eventuse.Use, err error) {
 	switch e := e.(type) {
 	case *cu.Event:

@@ -101,8 +101,8 @@ func (tc *Timeline) Wait(ctx context.Context, value uint64) error {
 	if ended {
 		return err
 	}
-	v := watch.NewValue(value)
-	w.AddValue(&tc.Waits, v)
+	v := watch.NewNumberSub(value)
+	w.AddNumberSub(&tc.Waits, v)
 	if tc.Ctx.Closings.Load() != closings && w.Cancel(&v.Sub) {
 		return tc.ErrContextClosed()
 	}

@@ -42,7 +42,7 @@ func newSlab(c *core.Context, size int, at driver.At) (*slab.Slab, error) {
 			return nil, err
 		}
 	}
-	s, f := c.Drv.Slabs.New(size, slab.Context[core.ContextKey]{Place: c.Place(), Table: &c.Drv.Calls, At: at})
+	s, f := c.Drv.Slabs.New(size, slab.Context[core.ContextKey]{Place: c.Place(), Table: &c.Drv.Functions, At: at})
 	switch {
 	case f == nil:
 		return s, nil

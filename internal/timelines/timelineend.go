@@ -54,7 +54,7 @@ func (tc *Timeline) UsedOn(sc *core.Stream) (noted bool) {
 	if (tc.Ctx != sc.Ctx || sc.Raw == driver.CU_STREAM_LEGACY) && !sc.Shared.UsesOthers.Load() {
 		sc.Shared.UsesOthers.Store(true)
 	}
-	return tc.UsedStreams.Note(sc, true)
+	return tc.UsedStreams.Note(sc)
 }
 
 // UsedOnAll notes that a graph used the counter on the streams on which the graph was launched.

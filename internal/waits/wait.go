@@ -65,7 +65,7 @@ func ForRecordOn(ctx context.Context, sl *core.Slot, stream *core.Stream) (final
 	}
 	defer endWait()
 	sl.ObserveNeeded()
-	s := watch.NewSingle()
+	s := watch.NewItemSub()
 	AddSub(sl, &s.Sub, stream)
 	// A context that was closed meanwhile may not have ended this wait.
 	if ctxCore.Closings.Load() != closings && w.Cancel(&s.Sub) {

@@ -13,7 +13,7 @@ const maxArming = 16
 // armed is the set of waits for which a wake-up stream notifies the watcher. The watcher's lock
 // guards it.
 type armed struct {
-	list       []*Entry
+	list       []*Wait
 	unnumbered int // how many of them are unnumbered
 	// unsupported says that no stream can ever notify. scarce says that all streams are in use.
 	unsupported, scarce bool
@@ -24,13 +24,13 @@ type armed struct {
 
 // arming is a wait that is about to be armed.
 type arming struct {
-	wait   *Entry
+	wait   *Wait
 	handle uintptr
 	domain *Domain
 }
 
 // addUnnumbered is the set's method of this name, and keeps the count of armed unnumbered waits.
-func (w *Watcher) addUnnumbered(wait *Entry) {
+func (w *Watcher) addUnnumbered(wait *Wait) {
 	w.set.addUnnumbered(wait)
 	if wait.wakeUp != nil {
 		w.armed.unnumbered++
@@ -38,7 +38,7 @@ func (w *Watcher) addUnnumbered(wait *Entry) {
 }
 
 // removeUnnumbered is the set's method of this name, and keeps the same count.
-func (w *Watcher) removeUnnumbered(wait *Entry) {
+func (w *Watcher) removeUnnumbered(wait *Wait) {
 	w.set.removeUnnumbered(wait)
 	if wait.wakeUp != nil {
 		w.armed.unnumbered--
@@ -75,7 +75,7 @@ func (w *Watcher) arm(r *round, now time.Time) {
 
 // start calls the wake-up stream's Start on another goroutine. Start may block while other calls of
 // the context block, and the watcher must not block.
-func (w *Watcher) start(wait *Entry, up WakeUp) {
+func (w *Watcher) start(wait *Wait, up WakeUp) {
 	w.mu.Lock()
 	wait.starting = true
 	w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *Watcher) choose(r *round, now time.Time) bool {
 // noteArmed notes whether a stream will notify the watcher for a wait. notified is the notifier's
 // count before Start: a higher count means that the stream may have notified before its wait
 // counted as armed.
-func (w *Watcher) noteArmed(wait *Entry, up WakeUp, res ArmResult, notified uint64) {
+func (w *Watcher) noteArmed(wait *Wait, up WakeUp, res ArmResult, notified uint64) {
 	w.mu.Lock()
 	wait.starting = false
 	notifies := res == Armed && wait.counter != nil && !wait.item.Exposed()
@@ -145,7 +145,7 @@ func (w *Watcher) noteArmed(wait *Entry, up WakeUp, res ArmResult, notified uint
 }
 
 // disarm returns the stream of a wait.
-func (w *Watcher) disarm(wait *Entry) {
+func (w *Watcher) disarm(wait *Wait) {
 	wait.wakeUp.Return()
 	wait.wakeUp = nil
 	a := &w.armed
@@ -171,7 +171,7 @@ func (w *Watcher) unnumberExposed() {
 		for i := len(c.heap.entries) - 1; i >= 0; i-- {
 			x := &c.heap.entries[i]
 			if wait := x.wait; wait.counter != nil && wait.item.Exposed() {
-				x.wait = &Entry{flags: flags{where: inHeap}} // an ended wait, which takes the place in the heap
+				x.wait = &Wait{flags: flags{where: inHeap}} // an ended wait, which takes the place in the heap
 				c.heap.stale++
 				w.addUnnumbered(wait)
 			}

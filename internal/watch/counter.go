@@ -22,7 +22,7 @@ type Counter struct {
 
 // unnumberedList holds the unnumbered waits of a counter, the oldest first.
 type unnumberedList struct {
-	first, last *Entry
+	first, last *Wait
 	// depth is how many of them a round queries. It doubles after each round in which all of these
 	// have completed. hits is how many have completed since depth was last changed.
 	depth, hits int
@@ -34,7 +34,7 @@ func (c *Counter) Init(word Word, domain *Domain) { c.word, c.domain = word, dom
 // key identifies a sequence. An item whose position is not known is a sequence of its own.
 type key struct {
 	sequence uint64
-	item     *Shared
+	item     *CurrentWait
 }
 
 // set is the set of all counters with waits. The watcher's lock guards it.
@@ -48,7 +48,7 @@ type set struct {
 	others int
 	// turn is the wait in the ring of unnumbered waits with which gatherTurns continues. unnumbered
 	// is how many waits the ring has.
-	turn       *Entry
+	turn       *Wait
 	unnumbered int
 	// advanced are the counters of sequences of which an item has completed. It is used within
 	// endAll.
@@ -65,7 +65,7 @@ func (s *set) sequence(item Item, domain *Domain) (c *Counter, number uint64) {
 	on, number := item.Position()
 	k := key{sequence: on}
 	if on == 0 {
-		k.item, number = item.Shared(), 0
+		k.item, number = item.CurrentWait(), 0
 	}
 	c = s.sequences[k]
 	if c == nil {
@@ -124,7 +124,7 @@ func (s *set) forget(c *Counter) {
 }
 
 // addUnnumbered adds an unnumbered wait to its counter's list and to the ring.
-func (s *set) addUnnumbered(wait *Entry) {
+func (s *set) addUnnumbered(wait *Wait) {
 	l := &wait.counter.unnumbered
 	wait.where, wait.list.prev = inList, l.last
 	if l.last != nil {
@@ -144,7 +144,7 @@ func (s *set) addUnnumbered(wait *Entry) {
 }
 
 // removeUnnumbered removes an unnumbered wait from the list and the ring.
-func (s *set) removeUnnumbered(wait *Entry) {
+func (s *set) removeUnnumbered(wait *Wait) {
 	l := &wait.counter.unnumbered
 	if wait.list.prev != nil {
 		wait.list.prev.list.next = wait.list.next
@@ -169,7 +169,7 @@ func (s *set) removeUnnumbered(wait *Entry) {
 }
 
 // each calls f for each wait of the counter. f must not end a wait.
-func (c *Counter) each(f func(*Entry)) {
+func (c *Counter) each(f func(*Wait)) {
 	for wait := c.unnumbered.first; wait != nil; wait = wait.list.next {
 		f(wait)
 	}
@@ -181,7 +181,7 @@ func (c *Counter) each(f func(*Entry)) {
 }
 
 // add adds a wait to the group.
-func (g *Group) add(wait *Entry) {
+func (g *Group) add(wait *Wait) {
 	first := g.first.Load()
 	if wait.members.next = first; first != nil {
 		first.members.prev = wait
@@ -190,7 +190,7 @@ func (g *Group) add(wait *Entry) {
 }
 
 // remove removes a wait from the group.
-func (g *Group) remove(wait *Entry) {
+func (g *Group) remove(wait *Wait) {
 	before, after := wait.members.prev, wait.members.next
 	if before != nil {
 		before.members.next = after

@@ -5,7 +5,7 @@
 // notify the watcher.
 //
 //	watcher.go   the Watcher: Poll, Add, Cancel, and the End methods
-//	wait.go      Sub, Waiter, and Entry, which all Subs for one item share
+//	wait.go      Sub, Waiter, and Wait, which all Subs for one item share
 //	counter.go   counters, and heap.go their order
 //	loop.go      the goroutine and its rounds; round.go queries in a round; arm.go arms wake-up streams
 //	item.go      the interfaces; backoff.go the pauses
@@ -30,7 +30,7 @@
 // # A wait
 //
 // A goroutine first polls for itself, with [Watcher.Poll]. Then it adds a [Sub], and sleeps until
-// its [Waiter] is ready. All Subs for the same item share an [Entry]. Adding and cancelling a Sub
+// its [Waiter] is ready. All Subs for the same item share a [Wait]. Adding and cancelling a Sub
 // searches no list, even if one event has many items. Three things end a wait: an outcome,
 // [Watcher.Cancel], and the End methods, which are called when something is closed.
 //

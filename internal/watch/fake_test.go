@@ -157,7 +157,7 @@ type fakeItem struct {
 	known            atomic.Uint64 // the generation for which the watcher called Completed
 	exposed          atomic.Bool
 	watched          atomic.Int32
-	shared           Shared
+	wait             CurrentWait
 	refs             int  // d.mu guards it, and owned
 	owned            bool // it belongs to an event
 }
@@ -192,10 +192,10 @@ func (it *fakeItem) Position() (uint64, uint64) {
 	}
 	return it.sequence, it.number
 }
-func (it *fakeItem) Exposed() bool   { return it.exposed.Load() }
-func (it *fakeItem) Shared() *Shared { return &it.shared }
-func (it *fakeItem) AddWait()        { it.watched.Add(1) }
-func (it *fakeItem) EndWait()        { it.watched.Add(-1) }
+func (it *fakeItem) Exposed() bool             { return it.exposed.Load() }
+func (it *fakeItem) CurrentWait() *CurrentWait { return &it.wait }
+func (it *fakeItem) AddWait()                  { it.watched.Add(1) }
+func (it *fakeItem) EndWait()                  { it.watched.Add(-1) }
 
 func (it *fakeItem) Retain() {
 	it.d.mu.Lock()
@@ -474,7 +474,7 @@ func (e *fakeEvent) wait(done <-chan struct{}) error {
 	e.d.beat.Add(1)
 	made := it.made.Load()
 	e.d.w.waiters.Add(1)
-	s := NewSingle()
+	s := NewItemSub()
 	e.d.w.Add(it, Scope{&e.group, &e.d.domain, e}, &s.Sub)
 	if !s.Wait(done) && e.d.w.Cancel(&s.Sub) {
 		return errCancelled
@@ -546,8 +546,8 @@ func (l *fakeLine) close() {
 
 func (l *fakeLine) wait(v uint64, done <-chan struct{}) error {
 	l.d.w.waiters.Add(1)
-	x := NewValue(v)
-	l.d.w.AddValue(&l.c, x)
+	x := NewNumberSub(v)
+	l.d.w.AddNumberSub(&l.c, x)
 	if !x.Wait(done) && l.d.w.Cancel(&x.Sub) {
 		return errCancelled
 	}
@@ -580,7 +580,7 @@ func (d *fakeDevice) check() {
 		d.fail("%d wake-up streams were not returned", d.out)
 	}
 	for _, it := range d.items {
-		if it.refs != 1 || it.watched.Load() != 0 || it.shared.wait != nil {
+		if it.refs != 1 || it.watched.Load() != 0 || it.wait.wait != nil {
 			d.fail("item %d has %d references, and %d watch it", it.handle, it.refs, it.watched.Load())
 		}
 	}

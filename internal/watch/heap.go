@@ -18,11 +18,11 @@ type heap struct {
 // entry is a wait in a heap, with its number.
 type entry struct {
 	number uint64
-	wait   *Entry
+	wait   *Wait
 }
 
 // push adds a wait to the heap.
-func (h *heap) push(wait *Entry) {
+func (h *heap) push(wait *Wait) {
 	x := entry{wait.number, wait}
 	wait.where = inHeap
 	h.entries = append(h.entries, x)
@@ -40,7 +40,7 @@ func (h *heap) push(wait *Entry) {
 
 // pop removes and returns the first wait of the heap, which must not be empty. The wait may have
 // ended.
-func (h *heap) pop() *Entry {
+func (h *heap) pop() *Wait {
 	wait := h.entries[0].wait
 	n := len(h.entries) - 1
 	x := h.entries[n]

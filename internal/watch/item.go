@@ -40,8 +40,8 @@ type Item interface {
 	Position() (sequence, number uint64)
 	// Exposed reports whether other code may change the item. Once true, it stays true.
 	Exposed() bool
-	// Shared returns the part of the item in which the watcher stores the shared wait.
-	Shared() *Shared
+	// CurrentWait returns the part of the item in which the watcher stores the wait for its present generation.
+	CurrentWait() *CurrentWait
 	// AddWait adds 1 to the number of waits for the item, and EndWait subtracts 1.
 	AddWait()
 	EndWait()
@@ -50,9 +50,9 @@ type Item interface {
 	Drop()
 }
 
-// Shared is the part of an item in which the watcher stores the wait for its present generation.
+// CurrentWait is the part of an item in which the watcher stores the [Wait] for its present generation, or nil.
 // The watcher's lock guards it.
-type Shared struct{ wait *Entry }
+type CurrentWait struct{ wait *Wait }
 
 // Word is the number of a counter in memory.
 type Word interface {
@@ -175,7 +175,7 @@ type Query struct {
 	Answers []Answer
 
 	watcher   *Watcher
-	waits     []*Entry
+	waits     []*Wait
 	exposures uint32
 	buffer    [MaxQuery]Answer
 }
@@ -202,7 +202,7 @@ func (w *Watcher) NewQuery(items ...Item) *Query {
 	for _, item := range items {
 		handle, generation, _ := item.Look()
 		q.Handles = append(q.Handles, handle)
-		q.waits = append(q.waits, &Entry{item: item, generation: generation})
+		q.waits = append(q.waits, &Wait{item: item, generation: generation})
 	}
 	q.Answers = q.buffer[:len(items)]
 	return q

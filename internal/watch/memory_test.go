@@ -39,7 +39,7 @@ func TestRoundsKeepMemory(t *testing.T) {
 		if most == 0 || most > maxKept {
 			t.Errorf("after %d waits there is room for %d elements", n, most)
 		}
-		if i := slices.IndexFunc(r.plain[:cap(r.plain)], func(of *Entry) bool { return of != nil }); i >= 0 {
+		if i := slices.IndexFunc(r.plain[:cap(r.plain)], func(of *Wait) bool { return of != nil }); i >= 0 {
 			t.Errorf("after %d waits one of them is kept", n)
 		}
 		for _, list := range [][]Item{r.dead[:cap(r.dead)], d.w.loop.dead[:cap(d.w.loop.dead)]} {
@@ -53,11 +53,11 @@ func TestRoundsKeepMemory(t *testing.T) {
 	}
 	big := round{
 		n:       7,
-		careful: make([]*Entry, maxKept),
+		careful: make([]*Wait, maxKept),
 		outs:    make([]outcome, 1, maxKept),
 		dead:    make([]Item, maxKept+1),
 	}
-	big.careful[1] = new(Entry)
+	big.careful[1] = new(Wait)
 	careful := big.careful
 	big.reset()
 	if cap(big.careful) != maxKept || careful[1] != nil || cap(big.outs) != maxKept || len(big.outs) != 0 ||

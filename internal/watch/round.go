@@ -31,7 +31,7 @@ type round struct {
 	again bool
 	// plain are the waits whose items are queried together, handles are the handles of these items,
 	// and careful are the waits whose items are queried one by one.
-	plain, careful []*Entry
+	plain, careful []*Wait
 	handles        []uintptr
 	query          Query
 	// whole says that the round contains all waits. asleep says that a stream will notify the
@@ -122,7 +122,7 @@ func (w *Watcher) gather(r *round, notified, all bool) {
 
 // first takes a wait that is among the first of its counter, unless it is armed and need not be
 // queried.
-func (r *round) first(wait *Entry) {
+func (r *round) first(wait *Wait) {
 	if wait.counter == nil || wait.ending || wait.where == inHeap && wait.round == r.n {
 		return
 	}
@@ -203,7 +203,7 @@ func (w *Watcher) gatherTurns(r *round, all bool) {
 }
 
 // take adds a wait to the round.
-func (r *round) take(wait *Entry) {
+func (r *round) take(wait *Wait) {
 	wait.round = r.n
 	handle, generation, how := wait.item.Look()
 	switch how {
@@ -267,7 +267,7 @@ func (w *Watcher) check(c *Counter) {
 }
 
 // outcome returns what an answer means for the Subs of a wait.
-func (w *Watcher) outcome(wait *Entry, a Answer) outcome {
+func (w *Watcher) outcome(wait *Wait, a Answer) outcome {
 	if a == Complete {
 		return outcome{wait: wait, final: true}
 	}

@@ -8,7 +8,7 @@ type (
 	atomicInt   = explore.Int32
 	atomicCount = explore.Uint32
 	atomicFlag  = explore.Bool
-	firstWait   = explore.Pointer[Entry]
+	firstWait   = explore.Pointer[Wait]
 )
 
 // signal wakes one goroutine, once.

@@ -6,10 +6,10 @@ import (
 	"github.com/purecu/purecu/internal/explore"
 )
 
-// Entry is a wait for an item in its present generation, or for a number of a counter in memory. All
+// Wait is a wait for an item in its present generation, or for a number of a counter in memory. All
 // Subs for the item share it. The watcher's lock guards all fields but generation and ending, which
 // only the watcher's goroutine uses.
-type Entry struct {
+type Wait struct {
 	item       Item // nil for a counter in memory
 	generation uint64
 	counter    *Counter // nil when the wait has ended
@@ -25,7 +25,7 @@ type Entry struct {
 	flags
 }
 
-// flags are the flags of a wait. A separate struct keeps Entry within the limit on fields.
+// flags are the flags of a wait. A separate struct keeps Wait within the limit on fields.
 type flags struct {
 	where place
 	// head says that the wait was the first of its counter in the last round. Such waits are armed
@@ -38,7 +38,7 @@ type flags struct {
 	unarmable, starting bool
 }
 
-type links struct{ prev, next *Entry }
+type links struct{ prev, next *Wait }
 
 // place says in which structure of its counter a wait is.
 type place uint8
@@ -50,7 +50,7 @@ const (
 )
 
 // asleep reports whether a stream notifies the watcher when the item has completed.
-func (wait *Entry) asleep() bool { return wait.wakeUp != nil && !wait.item.Exposed() }
+func (wait *Wait) asleep() bool { return wait.wakeUp != nil && !wait.item.Exposed() }
 
 // Sub subscribes a goroutine or a function to a wait. It is used once.
 type Sub struct {
@@ -63,7 +63,7 @@ type Sub struct {
 
 	ended      bool
 	counted    bool // it counts as one of the watcher's waiters
-	wait       *Entry
+	wait       *Wait
 	prev, next *Sub
 	to         *Waiter
 }
@@ -90,8 +90,8 @@ func (w *Waiter) init(outcomes int) {
 // Wait sleeps until the waiter has all its outcomes. It reports false if done was closed before.
 func (w *Waiter) Wait(done <-chan struct{}) bool { return w.ready.wait(done) }
 
-// Join makes the waiter receive the outcome of the Sub, which must not have been added yet.
-func (w *Waiter) Join(s *Sub) { s.to = w }
+// Receive makes the waiter receive the outcome of the Sub, which must not have been added yet.
+func (w *Waiter) Receive(s *Sub) { s.to = w }
 
 // CountOutcome counts an outcome that does not come from a watcher.
 func (w *Waiter) CountOutcome() {
@@ -100,36 +100,36 @@ func (w *Waiter) CountOutcome() {
 	}
 }
 
-// Single is the Sub of a goroutine that waits for one item, after [Watcher.Poll].
-type Single struct {
+// ItemSub is the Sub of a goroutine that waits for one item, after [Watcher.Poll].
+type ItemSub struct {
 	Sub
 	waiter Waiter
 }
 
-// NewSingle returns a Single that is ready to be added.
-func NewSingle() *Single {
-	s := new(Single)
+// NewItemSub returns an ItemSub that is ready to be added.
+func NewItemSub() *ItemSub {
+	s := new(ItemSub)
 	s.init()
 	return s
 }
 
-func (s *Single) init() {
+func (s *ItemSub) init() {
 	s.waiter.init(1)
 	s.to, s.counted = &s.waiter, true
 }
 
 // Wait is [Waiter.Wait].
-func (s *Single) Wait(done <-chan struct{}) bool { return s.waiter.Wait(done) }
+func (s *ItemSub) Wait(done <-chan struct{}) bool { return s.waiter.Wait(done) }
 
-// Value is the Sub of a goroutine that waits until a counter in memory reaches a number.
-type Value struct {
-	Single
-	wait Entry
+// NumberSub is the Sub of a goroutine that waits until a counter in memory reaches a number.
+type NumberSub struct {
+	ItemSub
+	wait Wait
 }
 
-// NewValue returns a Value for the given number.
-func NewValue(number uint64) *Value {
-	v := new(Value)
+// NewNumberSub returns a NumberSub for the given number.
+func NewNumberSub(number uint64) *NumberSub {
+	v := new(NumberSub)
 	v.init()
 	v.wait.number = number
 	return v
@@ -137,7 +137,7 @@ func NewValue(number uint64) *Value {
 
 // outcome says how a wait ends.
 type outcome struct {
-	wait   *Entry
+	wait   *Wait
 	final  bool
 	err    error
 	answer Answer

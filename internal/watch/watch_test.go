@@ -198,15 +198,15 @@ func TestCancel(t *testing.T) {
 	state := func() (inGroup, shared int) {
 		d.w.mu.Lock()
 		defer d.w.mu.Unlock()
-		var before *Entry
+		var before *Wait
 		for of := e.group.first.Load(); of != nil; before, of = of, of.members.next {
-			if of.members.prev != before || of.item.Shared().wait != of || of.counter == nil {
+			if of.members.prev != before || of.item.CurrentWait().wait != of || of.counter == nil {
 				t.Errorf("wait %d of the group is not linked as it should be", inGroup)
 			}
 			inGroup++
 		}
 		for _, it := range items {
-			if it.shared.wait != nil {
+			if it.wait.wait != nil {
 				shared++
 			}
 		}

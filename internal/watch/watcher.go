@@ -60,8 +60,8 @@ func (w *Watcher) Init(source Source, clock driver.Clock) {
 }
 
 // Poll calls poll for a short time until it reports an outcome, and counts the caller as a waiter.
-// If the result is that the wait has not ended, the caller is still counted: it must next add a
-// [Single] or a [Value], whose end subtracts it again, or call EndPoll.
+// If the result is that the wait has not ended, the caller is still counted: it must next add
+// an [ItemSub] or a [NumberSub], whose end subtracts it again, or call EndPoll.
 func (w *Watcher) Poll(poll func() (ended bool, err error)) (ended bool, err error) {
 	w.waiters.Add(1)
 	ended = true // also if poll panics
@@ -107,9 +107,9 @@ func (p *selfPolls) again(w *Watcher) bool {
 
 // Add adds a Sub for an item in its present generation. The caller has retained the item.
 func (w *Watcher) Add(item Item, in Scope, s *Sub) {
-	fresh := &Entry{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // allocated without the lock
+	fresh := &Wait{item: item, group: in.Group, since: w.clock.Now().Sub(w.made)} // allocated without the lock
 	w.mu.Lock()
-	shared, exposed := item.Shared(), item.Exposed()
+	shared, exposed := item.CurrentWait(), item.Exposed()
 	wait := shared.wait
 	// A running query may be for an exposed item that has a new generation since.
 	if wait == nil || exposed || wait.group != in.Group {
@@ -136,7 +136,7 @@ func (w *Watcher) Add(item Item, in Scope, s *Sub) {
 }
 
 // add adds a Sub to the wait.
-func (wait *Entry) add(s *Sub) {
+func (wait *Wait) add(s *Sub) {
 	s.wait, s.next = wait, wait.subs
 	if wait.subs != nil {
 		wait.subs.prev = s
@@ -145,7 +145,7 @@ func (wait *Entry) add(s *Sub) {
 }
 
 // put adds a wait to its counter: to the heap if it has a number, else to the list.
-func (w *Watcher) put(wait *Entry, domain *Domain) {
+func (w *Watcher) put(wait *Wait, domain *Domain) {
 	c, number := w.set.sequence(wait.item, domain)
 	wait.counter = c
 	c.n++
@@ -162,8 +162,8 @@ func (w *Watcher) put(wait *Entry, domain *Domain) {
 	w.loop.news = true
 }
 
-// AddValue adds a wait for a number of a counter in memory.
-func (w *Watcher) AddValue(c *Counter, v *Value) {
+// AddNumberSub adds a wait for a number of a counter in memory.
+func (w *Watcher) AddNumberSub(c *Counter, v *NumberSub) {
 	w.mu.Lock()
 	var n notices
 	w.endReached(&n, c) // removes reached numbers first, as the heap compares numbers in a circle
@@ -235,22 +235,22 @@ func (w *Watcher) Cancel(s *Sub) bool {
 // err.
 func (w *Watcher) EndGroup(g *Group, err func(Item) error) {
 	w.mu.Lock()
-	all := make([]*Entry, 0, 32)
+	all := make([]*Wait, 0, 32)
 	for wait := g.first.Load(); wait != nil; wait = wait.members.next {
 		all = append(all, wait)
 	}
-	w.endEach(all, true, func(wait *Entry) error { return err(wait.item) })
+	w.endEach(all, true, func(wait *Wait) error { return err(wait.item) })
 }
 
 // EndDomain ends all waits of a domain. Other waits for the same items may have other outcomes. The
 // lock is held while the functions run.
 func (w *Watcher) EndDomain(d *Domain, ofItem func(Item) error, ofWord func(Word) error) {
 	w.mu.Lock()
-	var all []*Entry
+	var all []*Wait
 	for c := d.first; c != nil; c = c.next {
-		c.each(func(wait *Entry) { all = append(all, wait) })
+		c.each(func(wait *Wait) { all = append(all, wait) })
 	}
-	w.endEach(all, false, func(wait *Entry) error {
+	w.endEach(all, false, func(wait *Wait) error {
 		if wait.item == nil {
 			return ofWord(wait.counter.word)
 		}
@@ -259,7 +259,7 @@ func (w *Watcher) EndDomain(d *Domain, ofItem func(Item) error, ofWord func(Word
 }
 
 // endEach ends the waits, and releases the lock, which the caller holds.
-func (w *Watcher) endEach(all []*Entry, final bool, err func(*Entry) error) {
+func (w *Watcher) endEach(all []*Wait, final bool, err func(*Wait) error) {
 	n := notices{ready: make([]signal, 0, len(all)), items: make([]Item, 0, len(all))}
 	for _, wait := range all {
 		w.end(&n, outcome{wait: wait, final: final, err: err(wait)})
@@ -392,7 +392,7 @@ func (w *Watcher) endAllOf(n *notices, c *Counter, err error) {
 }
 
 // drop removes a wait from its counter and its group, and releases its stream and item.
-func (w *Watcher) drop(n *notices, wait *Entry) {
+func (w *Watcher) drop(n *notices, wait *Wait) {
 	c := wait.counter
 	switch wait.where {
 	case inList:
@@ -409,7 +409,7 @@ func (w *Watcher) drop(n *notices, wait *Entry) {
 	if wait.item == nil {
 		return
 	}
-	if shared := wait.item.Shared(); shared.wait == wait {
+	if shared := wait.item.CurrentWait(); shared.wait == wait {
 		shared.wait = nil
 	}
 	wait.group.remove(wait)

@@ -2073,10 +2073,11 @@ func (l *Library) DeviceGetTemperatureV(device Device, temperature *Temperature)
 	return l.callWP(symDeviceGetTemperatureV, uintptr(device), unsafe.Pointer(temperature))
 }
 
-// DeviceGetThermalSettings calls nvmlDeviceGetThermalSettings, which reads pThermalSettings.
+// DeviceGetThermalSettings calls nvmlDeviceGetThermalSettings, which sets pThermalSettings.
 func (l *Library) DeviceGetThermalSettings(device Device, sensorIndex uint32, pThermalSettings *GpuThermalSettings) Return {
 	if l.soft != nil {
-		return l.software().DeviceGetThermalSettings(device, sensorIndex, clone(pThermalSettings))
+		pThermalSettingsC := clone(pThermalSettings)
+		return back(pThermalSettings, pThermalSettingsC, l.software().DeviceGetThermalSettings(device, sensorIndex, pThermalSettingsC))
 	}
 	return l.callWWP(symDeviceGetThermalSettings, uintptr(device), uintptr(sensorIndex), unsafe.Pointer(pThermalSettings))
 }

@@ -406,6 +406,16 @@ var initialisms = func() map[string]string {
 	m := map[string]string{"PCIE": "PCIe", "NVLINK": "NVLink", "PSTATE": "PState", "GEFORCE": "GeForce", "VAPPS": "VApps",
 		"VGAMING": "VGaming", "MEM": "Memory", "UTIL": "Utilization", "BW": "Bandwidth", "SEC": "Second", "SW": "Software", "HW": "Hardware",
 		"CONTINOUS": "Continuous", "PWR": "Power"}
+	for from, to := range map[string]string{"TOSYS": "ToSystem", "HWENC": "HardwareEncoder", "SYSGUID": "SystemGUID", "SN": "SerialNumber",
+		"NVLINKS": "NVLinks", "FW": "Firmware", "VWORKSTATION": "VWorkstation", "VID": "Video",
+		"RATOM": "Atomic", "NRATOM": "AtomicWithoutResult", "RESPDATA": "ResponseWithData", "RESPNODATA": "ResponseWithoutData",
+		"NVSYSCON": "NVSysCon", "DIFFMAP": "DifferenceMap", "CLASSIFICATIONMAP": "ClassificationMap"} {
+		m[from] = to
+	}
+	for word := range strings.FieldsSeq("HMM ATS PLX BRO4 CUDA NOP ADM1032 ADT7461 MAX6649 MAX1617 LM99 LM89 LM64 G781 ADT7473 SBMAX6649 " +
+		"VBIOSEVT E551 MAX6649R ADT7473S VCD") {
+		m[word] = word
+	}
 	for word := range strings.FieldsSeq("GPU VGPU NVIDIA NVS VPC VCS VWS HEVC WDDM WDM MCDM AV1 SM ID ECC XID MIG API UUID PCI CPU BAR1 FB L1 L2 SRAM DRAM RTX GPC GSP C2C DBE SBE VF CRC FEC BER HBM " +
 		"NVDEC NVENC JPG OFA TEX SHM CBU TLC TLP NIC VM PSU FP16 FP32 FP64 SMC P2P IO OS CCD RX TX") {
 		m[word] = word

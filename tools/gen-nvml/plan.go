@@ -151,7 +151,7 @@ func (p *plan) param(fn funcFact, i int, given string) (param, error) {
 			prm.role = roleIn
 		case p.versioned(base):
 			prm.role = roleInout
-		case strings.Contains(fn.export, "Set"):
+		case strings.Contains(fn.export, "Set") && !strings.Contains(fn.export, "Get"):
 			prm.role = roleIn
 			if strings.Contains(fn.export, "EventSet") {
 				prm.role = roleOut

@@ -74,7 +74,7 @@ type run struct {
 
 	mu sync.Mutex
 	blockQueue
-	done    Work
+	done    Stats
 	cluster *cluster // of the block that has begun last
 
 	spare  *spare                 // of an earlier launch, or nil
@@ -113,8 +113,8 @@ const (
 	laterTurn = 1 << 13
 )
 
-// Work is how much a launch has done.
-type Work struct {
+// Stats are counts of what a launch has done.
+type Stats struct {
 	Instructions uint64 // of all warps
 	Waited       int64  // how much later it was for the last warp that looked at a virtual clock
 	Ended        uint64 // how many blocks have run to their end
@@ -124,7 +124,7 @@ type Work struct {
 
 // Execute executes a launch, and returns what was done, and the first fault. There is a fault unless all
 // blocks of the grid have run to their end. Execute returns when no goroutine of the launch runs any more.
-func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
+func (l *Launch) Execute(stop *Stop) (Stats, *Fault) {
 	r := &run{Launch: l, stop: stop, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]),
 		places: l.Kernel.placesOf()}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))

@@ -11,10 +11,10 @@ import (
 
 // Compiler compiles images. Its functions do not change.
 type Compiler struct {
-	Version int32                    // of the driver
-	Written func(kernel string) bool // whether a kernel has an implementation in Go
-	Lenient bool                     // kernels for which PTX has what the driver lacks are accepted
-	Room    func(n uint64) bool      // whether there is room for a number of bytes; nil if memory has no limit
+	Version      int32                    // of the driver
+	ReplacedByGo func(kernel string) bool // whether a kernel has an implementation in Go
+	Lenient      bool                     // kernels for which PTX has what the driver lacks are accepted
+	Room         func(n uint64) bool      // whether there is room for a number of bytes; nil if memory has no limit
 }
 
 // MostEach is about how much memory of Go's heap one byte of PTX needs while it is compiled.
@@ -52,14 +52,14 @@ func (c *Compiler) translateAll(text []byte) (*Text, *Problem) {
 		}
 	}
 	// The rest are mistakes in kernels and functions that were not translated.
-	if err := t.Check(c.Written); err != nil {
+	if err := t.Check(c.ReplacedByGo); err != nil {
 		return nil, fatal(err.Pos, "%s", err.What)
 	}
 	return t, nil
 }
 
 // Replaces reports whether a kernel need not be executed: it has an implementation, or does nothing.
-func (c *Compiler) Replaces(k *Kernel) bool { return k.Idle || c.Written(k.Name) }
+func (c *Compiler) Replaces(k *Kernel) bool { return k.Idle || c.ReplacedByGo(k.Name) }
 
 // Refuse returns the error for a kernel that cannot be executed for a reason, or nil if it has an
 // implementation, or if PTX has what the driver lacks, and an option says what happens at its launch.
@@ -121,7 +121,7 @@ func (c *Compiler) Describe(k *Kernel, attributes map[int32]int32, err error) st
 	line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", k.Name, registersEach,
 		attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 	switch {
-	case c.Written(k.Name):
+	case c.ReplacedByGo(k.Name):
 		line += "; a function in Go takes the place of its PTX: see WithKernel"
 	case k.Idle:
 		line += "; it does nothing"

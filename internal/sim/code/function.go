@@ -82,8 +82,8 @@ func Settable(attributes map[int32]int32, attribute, value int32) bool {
 	return value >= least && value <= most
 }
 
-// Launch is what the device has to know of a launch before it takes it.
-type Launch struct {
+// LaunchShape is what the device has to know of a launch before it takes it.
+type LaunchShape struct {
 	Grid, Block Dim3
 	Shared      uint32
 	Options
@@ -97,7 +97,7 @@ type Options struct {
 
 // FitsRest checks a launch after [Function.FitsThreads], in the order in which an H200 does, which checks the shared
 // memory earlier if it captures.
-func (f *Function) FitsRest(l Launch, captured bool) driver.Result {
+func (f *Function) FitsRest(l LaunchShape, captured bool) driver.Result {
 	r := fitsDevice(l.Grid)
 	if r == ok {
 		r = f.FitsClusters(l)
@@ -148,7 +148,7 @@ func (f *Function) fitsShared(dynamic uint32) driver.Result {
 }
 
 // FitsClusters checks the clusters of a launch.
-func (f *Function) FitsClusters(l Launch) driver.Result {
+func (f *Function) FitsClusters(l LaunchShape) driver.Result {
 	cluster, r := f.ClusterOf(l.Cluster)
 	if none := (Dim3{}); r == ok && cluster != none && !f.canHave(cluster, l.Grid) {
 		r = driver.ResultInvalidClusterSize
@@ -167,7 +167,7 @@ func (f *Function) canHave(cluster, grid Dim3) bool {
 
 // FitsTogether checks that the blocks that have to run at the same time can do so. The clusters are those of
 // [Function.FitsClusters].
-func (f *Function) FitsTogether(l Launch) driver.Result {
+func (f *Function) FitsTogether(l LaunchShape) driver.Result {
 	cluster, _ := f.ClusterOf(l.Cluster)
 	none := Dim3{}
 	switch {

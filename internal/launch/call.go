@@ -47,7 +47,7 @@ func (f *Function) Failed(sc *core.Stream, cfg *Config, res driver.Result) error
 	if e.Err == nil && res == driver.ResultInvalidValue {
 		e.Detail = cfg.exceededLimit(sc.Ctx)
 	}
-	e.Detail = drivercall.Join(e.Detail, cfg.ExceededAttribute(sc.Ctx, res))
+	e.Detail = drivercall.JoinText(e.Detail, cfg.ExceededAttribute(sc.Ctx, res))
 	return e
 }
 

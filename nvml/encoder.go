@@ -1,47 +1,10 @@
 package nvml
 
 import (
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
-
-// checkNumber returns an error if n, which what names, is not one that C's unsigned int can have.
-func (o *object) checkNumber(op, what string, n int) error {
-	if o != nil && (n < 0 || n > math.MaxUint32) {
-		return o.invalid(op, fmt.Sprintf("the %s is %d: the first has number 0", what, n))
-	}
-	return nil
-}
-
-// Utilization says which share of a time a GPU was busy.
-type Utilization struct {
-	// GPU is the share in which a kernel ran. It does not say how much of the GPU the kernels filled.
-	GPU Percent
-	// Memory is the share in which the GPU's memory was read or written.
-	Memory Percent
-}
-
-// AccountingStats says how a process has used a GPU.
-type AccountingStats struct {
-	// Utilization is the share of the process's life in which the GPU and its memory were busy. It counts only if
-	// UtilizationKnown is true.
-	Utilization      Utilization
-	UtilizationKnown bool
-	// MaxMemory is the most memory that the process had at a time, in bytes, or 0 if it is unknown.
-	MaxMemory uint64
-	// Start is when the process began.
-	Start time.Time
-	// Time is how long the process used the GPU. It is 0 while the process runs.
-	Time    time.Duration
-	Running bool
-	// Samples is the number of samples that Utilization is the mean of, and GPUSum and MemorySum are the sums of their
-	// percentages. They are 0 if the driver does not say them. Unverified: no driver has confirmed them.
-	Samples           uint32
-	GPUSum, MemorySum uint64
-}
 
 // EncoderSession is the use of a GPU's video encoder by a program.
 type EncoderSession struct {
@@ -55,9 +18,30 @@ type EncoderSession struct {
 	Latency time.Duration
 }
 
+// EncoderSessions returns the uses of the GPU's video encoders (nvmlDeviceGetEncoderSessions).
+func (d *Device) EncoderSessions() ([]EncoderSession, error) {
+	return get(d.obj(), "nvmlDeviceGetEncoderSessions", func(l *raw.Library, h uint64) ([]EncoderSession, raw.Return) {
+		all, r := list(func(n *uint32, infos []raw.EncoderSessionInfo) raw.Return {
+			return l.DeviceGetEncoderSessions(raw.Device(h), n, infos)
+		})
+		return each(all, encoderSession), r
+	})
+}
+
 func encoderSession(s raw.EncoderSessionInfo) EncoderSession {
 	return EncoderSession{s.SessionId, s.Pid, uint32(s.VgpuInstance), s.CodecType, int(s.HResolution), int(s.VResolution),
 		int(s.AverageFps), time.Duration(s.AverageLatency) * time.Microsecond}
+}
+
+// FBCStats returns the number of captures of screens, and the means of their images in a second and of the time for an
+// image (nvmlDeviceGetFBCStats).
+func (d *Device) FBCStats() (sessions, fps int, latency time.Duration, err error) {
+	w, err := d.obj().call("nvmlDeviceGetFBCStats", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+		var s raw.FBCStats
+		r := l.DeviceGetFBCStats(raw.Device(w.a), &s)
+		return words{a: uint64(s.SessionsCount), b: uint64(s.AverageFPS), c: uint64(s.AverageLatency)}, r
+	})
+	return int(w.a), int(w.b), time.Duration(w.c) * time.Microsecond, err
 }
 
 // FBCSession is the capture of a screen by a program.
@@ -74,6 +58,16 @@ type FBCSession struct {
 	// image.
 	FPS     int
 	Latency time.Duration
+}
+
+// FBCSessions returns the captures of screens (nvmlDeviceGetFBCSessions).
+func (d *Device) FBCSessions() ([]FBCSession, error) {
+	return get(d.obj(), "nvmlDeviceGetFBCSessions", func(l *raw.Library, h uint64) ([]FBCSession, raw.Return) {
+		all, r := list(func(n *uint32, infos []raw.FBCSessionInfo) raw.Return {
+			return l.DeviceGetFBCSessions(raw.Device(h), n, infos)
+		})
+		return each(all, fbcSession), r
+	})
 }
 
 func fbcSession(s raw.FBCSessionInfo) FBCSession {
