@@ -5,11 +5,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"time"
+
+	"github.com/purecu/purecu/nvml"
 )
 
 func main() {
@@ -31,80 +35,80 @@ func main() {
 
 // run reads every GPU, and reports XIDs until the context ends. It returns whether all GPUs are well.
 func run(ctx context.Context, w io.Writer) (well bool, err error) {
-	n, err := open()
+	// A GPU that fails may not answer for minutes. This program says so, and goes on with the next one.
+	lib, err := nvml.Open(nvml.WithTimeout(10 * time.Second))
 	if err != nil {
 		return false, err
 	}
-	defer n.shutdown()
-	version, err := text(n.driverVersion)
+	defer lib.Close()
+	version, err := lib.DriverVersion()
 	if err != nil {
-		return false, n.explain(err)
+		return false, err
 	}
-	var count uint32
-	if err := n.count(&count); err != nil {
-		return false, n.explain(err)
+	count, err := lib.DeviceCount()
+	if err != nil {
+		return false, err
 	}
 	fmt.Fprintf(w, "driver %s, %d GPUs\n", version, count)
 	well = true
-	var watched []device
-	index := map[device]uint32{}
-	for i := range count {
-		var d device
-		err := n.handle(i, &d)
+	var watched []*nvml.Device
+	for dev, err := range lib.Devices() {
 		if err == nil {
-			err = n.describe(w, i, d, &well)
+			err = describe(w, dev, &well)
 		}
 		if err != nil { // the others may be well
 			well = false
-			fmt.Fprintf(w, "%d: %v\n", i, n.explain(err))
+			fmt.Fprintln(w, err)
 			continue
 		}
-		watched, index[d] = append(watched, d), i
+		watched = append(watched, dev)
 	}
 	if ctx.Err() != nil || len(watched) == 0 {
 		return well, nil
 	}
-	err = n.watch(ctx, watched, func(x xid) {
+	err = watch(ctx, lib, watched, func(e nvml.Event) {
 		well = false
-		fmt.Fprintf(w, "%d: %v\n", index[x.device], x)
+		fmt.Fprintln(w, e)
+		if x, ok := e.XID(); ok {
+			fmt.Fprintf(w, "\t%s To do: %s.\n", x.Meaning(), x.Action())
+		}
 	})
 	return well, err
 }
 
 // describe writes a line about a GPU. It clears well if the GPU has uncorrectable ECC errors. The error says that the
 // GPU cannot be read; a value that the GPU does not have is left out.
-func (n *nvml) describe(w io.Writer, i uint32, d device, well *bool) error {
-	name, err := text(func(b []byte, size uint32) error { return n.name(d, b, size) })
+func describe(w io.Writer, dev *nvml.Device, well *bool) error {
+	name, err := dev.Name()
 	if err != nil {
 		return err
 	}
-	uuid, err := text(func(b []byte, size uint32) error { return n.uuid(d, b, size) })
+	uuid, err := dev.UUID()
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("%d: %s, %s", i, name, uuid)
-	var celsius, milliwatts uint32
-	var m memory
-	var u utilization
-	var corrected, uncorrected uint64
-	const volatile = 0 // since the driver was loaded
+	line := fmt.Sprintf("%v: %s, %s", dev, name, uuid)
+	temperature, err1 := dev.Temperature(nvml.TemperatureGPU)
+	power, err2 := dev.PowerUsage()
+	memory, err3 := dev.Memory()
+	use, err4 := dev.Utilization()
+	corrected, err5 := dev.ECCErrors(nvml.MemoryErrorCorrected, nvml.ECCVolatile)
+	uncorrected, err6 := dev.ECCErrors(nvml.MemoryErrorUncorrected, nvml.ECCVolatile)
 	for _, value := range []struct {
 		err  error
-		text func() string
+		text string
 	}{
-		{n.temperature(d, gpuTemperature, &celsius), func() string { return fmt.Sprintf("%d °C", celsius) }},
-		{n.power(d, &milliwatts), func() string { return fmt.Sprintf("%.1f W", float64(milliwatts)/1000) }},
-		{n.memory(d, &m), func() string { return fmt.Sprintf("%.1f of %.1f GiB used", gib(m.Used), gib(m.Total)) }},
-		{n.utilization(d, &u), func() string { return fmt.Sprintf("GPU %d %%, memory %d %%", u.GPU, u.Memory) }},
-		{n.eccErrors(d, 0, volatile, &corrected),
-			func() string { return fmt.Sprintf("ECC errors %d corrected", corrected) }},
-		{n.eccErrors(d, 1, volatile, &uncorrected),
-			func() string { return fmt.Sprintf("%d uncorrected", uncorrected) }},
+		{err1, temperature.String()},
+		{err2, power.String()},
+		{err3, fmt.Sprintf("%.1f of %.1f GiB used", gib(memory.Used), gib(memory.Total))},
+		{err4, fmt.Sprintf("GPU %v, memory %v", use.GPU, use.Memory)},
+		{err5, fmt.Sprintf("ECC errors %d corrected", corrected)},
+		{err6, fmt.Sprintf("%d uncorrected", uncorrected)},
 	} {
 		switch {
 		case value.err == nil:
-			line += ", " + value.text()
-		case !is(value.err, notSupported):
+			line += ", " + value.text
+		case !errors.Is(value.err, errors.ErrUnsupported):
 			return value.err
 		}
 	}
@@ -114,3 +118,28 @@ func (n *nvml) describe(w io.Writer, i uint32, d device, well *bool) error {
 }
 
 func gib(n uint64) float64 { return float64(n) / (1 << 30) }
+
+// watch calls report for each XID and each uncorrectable ECC error of the devices until the context ends.
+func watch(ctx context.Context, lib *nvml.Library, devices []*nvml.Device, report func(nvml.Event)) error {
+	set, err := lib.NewEventSet()
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	for _, dev := range devices {
+		err := set.Add(dev, nvml.EventXIDCritical|nvml.EventDoubleBitECC)
+		if errors.Is(err, errors.ErrUnsupported) { // without ECC
+			err = set.Add(dev, nvml.EventXIDCritical)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for e, err := range set.All(ctx) {
+		if err != nil {
+			return err
+		}
+		report(e)
+	}
+	return nil
+}
