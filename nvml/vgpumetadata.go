@@ -63,8 +63,8 @@ func ParseVGPUHostMetadata(data []byte) (VGPUHostMetadata, error) {
 		VGPUVersions{m.HostSupportedVgpuRange.MinVersion, m.HostSupportedVgpuRange.MaxVersion}, data}, nil
 }
 
-// padded returns a copy that is at least as long as a struct. The struct declares some of its opaque data, also if it has
-// less.
+// padded returns a copy that is at least as long as a struct. The struct declares some of its opaque data, also if it
+// has less.
 func padded(data []byte, size int) []byte {
 	all := make([]byte, max(len(data), size))
 	copy(all, data)
