@@ -17,7 +17,8 @@ type secretFake struct {
 }
 
 func (f *secretFake) SystemGetConfComputeCapabilities(c *raw.ConfComputeSystemCaps) raw.Return {
-	*c = raw.ConfComputeSystemCaps{CpuCaps: raw.NVML_CC_SYSTEM_CPU_CAPS_INTEL_TDX, GpusCaps: raw.NVML_CC_SYSTEM_GPUS_CC_CAPABLE}
+	*c = raw.ConfComputeSystemCaps{CpuCaps: raw.NVML_CC_SYSTEM_CPU_CAPS_INTEL_TDX,
+		GpusCaps: raw.NVML_CC_SYSTEM_GPUS_CC_CAPABLE}
 	return raw.NVML_SUCCESS
 }
 
@@ -34,12 +35,14 @@ func (f *secretFake) SystemGetConfComputeState(s *raw.ConfComputeSystemState) ra
 	return raw.NVML_SUCCESS
 }
 
-func (f *secretFake) SystemGetConfComputeKeyRotationThresholdInfo(i *raw.ConfComputeGetKeyRotationThresholdInfo) raw.Return {
+func (f *secretFake) SystemGetConfComputeKeyRotationThresholdInfo(
+	i *raw.ConfComputeGetKeyRotationThresholdInfo) raw.Return {
 	i.AttackerAdvantage = f.advantage
 	return raw.NVML_SUCCESS
 }
 
-func (f *secretFake) SystemSetConfComputeKeyRotationThresholdInfo(i *raw.ConfComputeSetKeyRotationThresholdInfo) raw.Return {
+func (f *secretFake) SystemSetConfComputeKeyRotationThresholdInfo(
+	i *raw.ConfComputeSetKeyRotationThresholdInfo) raw.Return {
 	f.advantage = i.MaxAttackerAdvantage
 	return raw.NVML_SUCCESS
 }
@@ -65,7 +68,8 @@ func (f *secretFake) DeviceGetConfComputeGpuCertificate(d raw.Device, c *raw.Con
 	return raw.NVML_SUCCESS
 }
 
-func (f *secretFake) DeviceGetConfComputeGpuAttestationReport(d raw.Device, r *raw.ConfComputeGpuAttestationReport) raw.Return {
+func (f *secretFake) DeviceGetConfComputeGpuAttestationReport(d raw.Device,
+	r *raw.ConfComputeGpuAttestationReport) raw.Return {
 	r.AttestationReportSize, r.CecAttestationReportSize = 32, 1
 	copy(r.AttestationReport[:], r.Nonce[:])
 	r.CecAttestationReport[0] = 7

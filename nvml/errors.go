@@ -145,8 +145,10 @@ func contextError(ctx context.Context) error {
 
 // remedy returns what to do after a result of a function.
 func remedy(op string, r raw.Return) string {
-	changes := strings.Contains(op, "Set") || strings.Contains(op, "Clear") || strings.Contains(op, "Create") ||
-		strings.Contains(op, "Destroy") || strings.Contains(op, "Reset") || strings.Contains(op, "Remove")
+	changes := false
+	for word := range strings.SplitSeq("Set Clear Create Destroy Reset Remove Modify Discover Activate Update", " ") {
+		changes = changes || strings.Contains(op, word)
+	}
 	switch r {
 	case raw.NVML_ERROR_UNINITIALIZED:
 		return "other code of this process has called nvmlShutdown too often"

@@ -103,7 +103,8 @@ func TestGPM(t *testing.T) {
 		t.Errorf("the samples were taken %v times (%v)", f.counts(), err)
 	}
 	values := must(after.Since(before, nvml.GPMSMOccupancy, nvml.GPMFP64Utilization))(t)
-	if v := values[0]; len(values) != 2 || v.Metric != nvml.GPMSMOccupancy || v.Value != float64(v.Metric)+1 || v.Unit != "%" ||
+	if v := values[0]; len(values) != 2 || v.Metric != nvml.GPMSMOccupancy || v.Value != float64(v.Metric)+1 ||
+		v.Unit != "%" ||
 		v.Name != "" || v.Err != nil {
 		t.Errorf("the values are %+v", values)
 	}

@@ -23,6 +23,10 @@ func (f *plugFake) DeviceModifyDrainState(p *raw.PciInfo, state raw.EnableState)
 	return raw.NVML_SUCCESS
 }
 
+func (f *plugFake) DevicePowerSmoothingActivatePresetProfile(d raw.Device, p *raw.PowerSmoothingProfile) raw.Return {
+	return raw.NVML_ERROR_NO_PERMISSION
+}
+
 func (f *plugFake) DeviceQueryDrainState(p *raw.PciInfo, state *raw.EnableState) raw.Return {
 	*state = f.draining
 	return raw.NVML_SUCCESS
@@ -59,7 +63,8 @@ func TestHotplug(t *testing.T) {
 	equal(t, "the state", true)(l.Draining(at))
 	long, _, _ := strings.Cut(string(f.pci.BusId[:]), "\x00")
 	short, _, _ := strings.Cut(string(f.pci.BusIdLegacy[:]), "\x00")
-	if long != "00000001:17:02.0" || short != "0001:17:02.0" || f.pci.Domain != 1 || f.pci.Bus != 0x17 || f.pci.Device != 2 {
+	if long != "00000001:17:02.0" || short != "0001:17:02.0" || f.pci.Domain != 1 || f.pci.Bus != 0x17 ||
+		f.pci.Device != 2 {
 		t.Errorf("the address is %q, %q, %+v", long, short, f.pci)
 	}
 	if err := l.RemoveGPU(at, nvml.DetachRemove, nvml.PCIeLinkShutDown); err != nil ||
@@ -76,6 +81,12 @@ func TestHotplug(t *testing.T) {
 		t.Errorf("the bus is %d", f.pci.Bus)
 	}
 	fails(t, "the search everywhere", l.DiscoverGPUs(nvml.PCIAddress{}), raw.NVML_ERROR_OPERATING_SYSTEM)
+
+	err = must(l.Device(0))(t).SetPowerSmoothingProfile(1)
+	fails(t, "a change without root", err, nvml.ErrNoPermission)
+	if !strings.Contains(err.Error(), "changes need root") {
+		t.Error(err)
+	}
 
 	f = &plugFake{older: true}
 	l = open(t, f)

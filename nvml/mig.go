@@ -291,7 +291,7 @@ func (o *object) checkPlacement(op string, at MIGPlacement) error {
 func (d *Device) GPUInstances(profile uint32) ([]*GPUInstance, error) {
 	o := d.obj()
 	all, err := get(o, "nvmlDeviceGetGpuInstances", func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
-		list, n := make([]raw.GpuInstance, maxInstances), uint32(0)
+		list, n := make([]raw.GpuInstance, maxInstances), uint32(maxInstances)
 		r = l.DeviceGetGpuInstances(raw.Device(h), profile, list, &n)
 		for _, g := range list[:min(n, maxInstances)] {
 			all = append(all, gpuInstanceOf(l, g))

@@ -15,7 +15,8 @@ type migFake struct {
 	byID    bool
 }
 
-func (f *migFake) DeviceGetGpuInstanceProfileInfoV(d raw.Device, profile uint32, info *raw.GpuInstanceProfileInfoV2) raw.Return {
+func (f *migFake) DeviceGetGpuInstanceProfileInfoV(d raw.Device, profile uint32,
+	info *raw.GpuInstanceProfileInfoV2) raw.Return {
 	switch {
 	case profile != raw.NVML_GPU_INSTANCE_PROFILE_3_SLICE && profile != raw.NVML_GPU_INSTANCE_PROFILE_1_SLICE_GFX:
 		return raw.NVML_ERROR_NOT_SUPPORTED
@@ -34,15 +35,18 @@ func (f *migFake) DeviceGetGpuInstanceProfileInfoV(d raw.Device, profile uint32,
 	return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 }
 
-func (f *migFake) DeviceGetGpuInstanceProfileInfoByIdV(d raw.Device, id uint32, info *raw.GpuInstanceProfileInfoV2) raw.Return {
+func (f *migFake) DeviceGetGpuInstanceProfileInfoByIdV(d raw.Device, id uint32,
+	info *raw.GpuInstanceProfileInfoV2) raw.Return {
 	if !f.byID {
 		return f.Unimplemented.DeviceGetGpuInstanceProfileInfoByIdV(d, id, info)
 	}
 	return f.DeviceGetGpuInstanceProfileInfoV(d, id-100, info)
 }
 
-func (f *migFake) DeviceGetGpuInstanceProfileInfo(d raw.Device, profile uint32, info *raw.GpuInstanceProfileInfo) raw.Return {
-	*info = raw.GpuInstanceProfileInfo{Id: 19, SliceCount: 1, InstanceCount: 7, MemorySizeMB: 2, IsP2pSupported: 1, OfaCount: 3}
+func (f *migFake) DeviceGetGpuInstanceProfileInfo(d raw.Device, profile uint32,
+	info *raw.GpuInstanceProfileInfo) raw.Return {
+	*info = raw.GpuInstanceProfileInfo{Id: 19, SliceCount: 1, InstanceCount: 7, MemorySizeMB: 2, IsP2pSupported: 1,
+		OfaCount: 3}
 	return raw.NVML_SUCCESS
 }
 
@@ -53,7 +57,8 @@ func (f *migFake) DeviceSetMigMode(d raw.Device, mode uint32, status *raw.Return
 	return raw.NVML_SUCCESS
 }
 
-func (f *migFake) DeviceGetGpuInstancePossiblePlacements(d raw.Device, profile uint32, places []raw.GpuInstancePlacement,
+func (f *migFake) DeviceGetGpuInstancePossiblePlacements(d raw.Device, profile uint32,
+	places []raw.GpuInstancePlacement,
 	n *uint32) raw.Return {
 	*n = uint32(copy(places, []raw.GpuInstancePlacement{{Start: 0, Size: 4}, {Start: 4, Size: 4}}))
 	if places == nil {
@@ -94,7 +99,8 @@ func (f *migFake) GpuInstanceGetInfo(g raw.GpuInstance, i *raw.GpuInstanceInfo) 
 func TestGPUInstanceProfile(t *testing.T) {
 	d := device(t, &migFake{version: 3, byID: true})
 	want := nvml.GPUInstanceProfile{Kind: nvml.GPUInstance3Slice, ID: 102, Name: "MIG 3g.71gb", MaxInstances: 2, Slices: 3,
-		Multiprocessors: 60, CopyEngines: 4, Decoders: 5, Encoders: 6, JPEGDecoders: 7, OpticalFlowEngines: 8, Memory: 71 << 30,
+		Multiprocessors: 60, CopyEngines: 4, Decoders: 5, Encoders: 6, JPEGDecoders: 7, OpticalFlowEngines: 8,
+		Memory:   71 << 30,
 		Graphics: true}
 	equal(t, "the profile", want)(d.GPUInstanceProfile(nvml.GPUInstance3Slice))
 	all := must(d.GPUInstanceProfiles())(t)
@@ -107,13 +113,15 @@ func TestGPUInstanceProfile(t *testing.T) {
 	fails(t, "another profile", err, errors.ErrUnsupported)
 
 	d = device(t, &migFake{version: 2})
-	want = nvml.GPUInstanceProfile{Kind: nvml.GPUInstance3Slice, ID: 102, Name: "two", Slices: 3, Memory: 1 << 20, P2P: true}
+	want = nvml.GPUInstanceProfile{Kind: nvml.GPUInstance3Slice, ID: 102, Name: "two", Slices: 3, Memory: 1 << 20,
+		P2P: true}
 	equal(t, "the second version", want)(d.GPUInstanceProfile(nvml.GPUInstance3Slice))
 	equal(t, "the profile without a function for the ID", want)(d.GPUInstanceProfileByID(102))
 	_, err = d.GPUInstanceProfileByID(7)
 	fails(t, "another ID", err, errors.ErrUnsupported)
 
-	want = nvml.GPUInstanceProfile{Kind: nvml.GPUInstance3Slice, ID: 19, MaxInstances: 7, Slices: 1, Memory: 2 << 20, P2P: true,
+	want = nvml.GPUInstanceProfile{Kind: nvml.GPUInstance3Slice, ID: 19, MaxInstances: 7, Slices: 1, Memory: 2 << 20,
+		P2P:                true,
 		OpticalFlowEngines: 3}
 	equal(t, "the first version", want)(device(t, &migFake{version: 1}).GPUInstanceProfile(nvml.GPUInstance3Slice))
 
@@ -141,7 +149,7 @@ func TestGPUInstances(t *testing.T) {
 		t.Errorf("%v has the handle %d", g, g.Handle())
 	}
 	i := must(g.Info())(t)
-	if i.Device.Handle() != 0x1000 || i.ID != 2 || i.Profile != 9 || i.Placement != (nvml.MIGPlacement{Start: 4, Size: 4}) {
+	if i.Device.Handle() != 0x1000 || i.ID != 2 || i.Profile != 9 || i.Placement.Start != 4 || i.Placement.Size != 4 {
 		t.Errorf("the info is %+v", i)
 	}
 	if g := must(d.CreateGPUInstanceAt(9, nvml.MIGPlacement{Start: 4, Size: 2}))(t); g.Handle() != 0x402 {

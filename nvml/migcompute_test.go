@@ -22,16 +22,18 @@ func (f *computeFake) GpuInstanceGetComputeInstanceProfileInfoV(g raw.GpuInstanc
 	if i.Version != raw.ComputeInstanceProfileInfoV2Version || f.version < 2 {
 		return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 	}
-	*i = raw.ComputeInstanceProfileInfoV2{Id: 1, SliceCount: 2, InstanceCount: 3, MultiprocessorCount: 4, SharedCopyEngineCount: 5,
-		SharedDecoderCount: 6, SharedEncoderCount: 7, SharedJpegCount: 8, SharedOfaCount: 9}
+	*i = raw.ComputeInstanceProfileInfoV2{Id: 1, SliceCount: 2, InstanceCount: 3, MultiprocessorCount: 4,
+		SharedCopyEngineCount: 5, SharedDecoderCount: 6,
+		SharedEncoderCount: 7, SharedJpegCount: 8, SharedOfaCount: 9}
 	fill(i.Name[:], "MIG 2c.3g.71gb")
 	return raw.NVML_SUCCESS
 }
 
 func (f *computeFake) GpuInstanceGetComputeInstanceProfileInfo(g raw.GpuInstance, profile, engines uint32,
 	i *raw.ComputeInstanceProfileInfo) raw.Return {
-	*i = raw.ComputeInstanceProfileInfo{Id: 1, SliceCount: 2, InstanceCount: 3, MultiprocessorCount: 4, SharedCopyEngineCount: 5,
-		SharedDecoderCount: 6, SharedEncoderCount: 7, SharedJpegCount: 8, SharedOfaCount: 9}
+	*i = raw.ComputeInstanceProfileInfo{Id: 1, SliceCount: 2, InstanceCount: 3, MultiprocessorCount: 4,
+		SharedCopyEngineCount: 5, SharedDecoderCount: 6,
+		SharedEncoderCount: 7, SharedJpegCount: 8, SharedOfaCount: 9}
 	return raw.NVML_SUCCESS
 }
 
@@ -42,7 +44,8 @@ func (f *computeFake) GpuInstanceGetComputeInstancePossiblePlacements(g raw.GpuI
 	return raw.NVML_SUCCESS
 }
 
-func (f *computeFake) GpuInstanceCreateComputeInstance(g raw.GpuInstance, profile uint32, c *raw.ComputeInstance) raw.Return {
+func (f *computeFake) GpuInstanceCreateComputeInstance(g raw.GpuInstance, profile uint32,
+	c *raw.ComputeInstance) raw.Return {
 	*c = raw.ComputeInstance(g)<<8 | raw.ComputeInstance(profile)
 	return raw.NVML_SUCCESS
 }
@@ -59,7 +62,8 @@ func (f *computeFake) GpuInstanceGetComputeInstances(g raw.GpuInstance, profile 
 	return raw.NVML_SUCCESS
 }
 
-func (f *computeFake) GpuInstanceGetComputeInstanceById(g raw.GpuInstance, id uint32, c *raw.ComputeInstance) raw.Return {
+func (f *computeFake) GpuInstanceGetComputeInstanceById(g raw.GpuInstance, id uint32,
+	c *raw.ComputeInstance) raw.Return {
 	*c = raw.ComputeInstance(id)
 	return raw.NVML_SUCCESS
 }
@@ -72,7 +76,8 @@ func (f *computeFake) ComputeInstanceGetInfo(c raw.ComputeInstance, i *raw.Compu
 
 func TestComputeInstances(t *testing.T) {
 	g := must(device(t, &computeFake{version: 2}).CreateGPUInstance(20))(t)
-	want := nvml.ComputeInstanceProfile{Kind: nvml.ComputeInstance2Slice, ID: 1, Name: "MIG 2c.3g.71gb", MaxInstances: 3, Slices: 2,
+	want := nvml.ComputeInstanceProfile{Kind: nvml.ComputeInstance2Slice, ID: 1, Name: "MIG 2c.3g.71gb",
+		MaxInstances: 3, Slices: 2,
 		Multiprocessors: 4, CopyEngines: 5, Decoders: 6, Encoders: 7, JPEGDecoders: 8, OpticalFlowEngines: 9}
 	equal(t, "the profile", want)(g.ComputeInstanceProfile(nvml.ComputeInstance2Slice))
 	equal(t, "the profiles", []nvml.ComputeInstanceProfile{want})(g.ComputeInstanceProfiles())
@@ -85,7 +90,8 @@ func TestComputeInstances(t *testing.T) {
 		t.Errorf("%v has the handle %#x", c, c.Handle())
 	}
 	i := must(c.Info())(t)
-	if i.Device.Handle() != 0x1000 || i.GPUInstance.Handle() != 20 || i.ID != 5 || i.Profile != 1 || i.Placement.Size != 2 {
+	if i.Device.Handle() != 0x1000 || i.GPUInstance.Handle() != 20 || i.ID != 5 || i.Profile != 1 ||
+		i.Placement.Size != 2 {
 		t.Errorf("the info is %+v", i)
 	}
 	if c := must(g.CreateComputeInstanceAt(1, nvml.MIGPlacement{Start: 1, Size: 2}))(t); c.Handle() != 0x102 {
@@ -96,7 +102,8 @@ func TestComputeInstances(t *testing.T) {
 	if all := must(g.ComputeInstances(1))(t); len(all) != 2 || all[1].Handle() != 31 || all[1].String() != c.String() {
 		t.Errorf("the instances are %v", all)
 	}
-	if c := must(g.ComputeInstance(3))(t); c.Handle() != 3 || c.String() != "device 0, GPU instance 2, compute instance 3" {
+	if c := must(g.ComputeInstance(3))(t); c.Handle() != 3 ||
+		c.String() != "device 0, GPU instance 2, compute instance 3" {
 		t.Errorf("%v has the handle %d", c, c.Handle())
 	}
 	_, err = g.ComputeInstance(-1)

@@ -86,7 +86,8 @@ func fillList[T any](n *uint32, list []T, values ...T) raw.Return {
 // TestNil calls all methods on nil pointers: those that return an error return one that says so.
 func TestNil(t *testing.T) {
 	failure := reflect.TypeFor[error]()
-	for _, v := range []any{(*nvml.GPUInstance)(nil), (*nvml.ComputeInstance)(nil), (*nvml.VGPU)(nil), (*nvml.VGPUType)(nil),
+	for _, v := range []any{(*nvml.GPUInstance)(nil), (*nvml.ComputeInstance)(nil), (*nvml.VGPU)(nil),
+		(*nvml.VGPUType)(nil),
 		(*nvml.Unit)(nil), (*nvml.GPMSample)(nil), (*nvml.Device)(nil), (*nvml.Library)(nil)} {
 		value := reflect.ValueOf(v)
 		for i := range value.NumMethod() {
@@ -107,8 +108,8 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// TestMissing calls all methods of parts of a library without functions: those that return an error return one that says
-// so, and no method depends on an answer that it does not get.
+// TestMissing calls all methods of parts of a library without functions: those that return an error return one that
+// says so, and no method depends on an answer that it does not get.
 func TestMissing(t *testing.T) {
 	l := open(t, base{})
 	failure := reflect.TypeFor[error]()

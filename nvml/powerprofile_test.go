@@ -18,7 +18,8 @@ type profileFake struct {
 	active, enable uint32
 }
 
-func (f *profileFake) DeviceWorkloadPowerProfileGetProfilesInfo(d raw.Device, i *raw.WorkloadPowerProfileProfilesInfo) raw.Return {
+func (f *profileFake) DeviceWorkloadPowerProfileGetProfilesInfo(d raw.Device,
+	i *raw.WorkloadPowerProfileProfilesInfo) raw.Return {
 	i.PerfProfilesMask.Mask = [8]uint32{1 << 1, 1 << 8} // 1 and 40
 	i.PerfProfile[1].ProfileId, i.PerfProfile[1].Priority = 1, 5
 	i.PerfProfile[40].ProfileId, i.PerfProfile[40].Priority = 40, 6
@@ -56,10 +57,12 @@ func (f *profileFake) DeviceWorkloadPowerProfileUpdateProfilesV1(d raw.Device,
 func TestPowerProfiles(t *testing.T) {
 	f := &profileFake{}
 	d := device(t, f)
-	equal(t, "the profiles", []nvml.PowerProfileInfo{{Profile: nvml.PowerProfileMaxQ, Priority: 5}, {Profile: 40, Priority: 6,
+	equal(t, "the profiles", []nvml.PowerProfileInfo{{Profile: nvml.PowerProfileMaxQ, Priority: 5}, {Profile: 40,
+		Priority:  6,
 		Conflicts: []nvml.PowerProfile{nvml.PowerProfileMaxQ}}})(d.PowerProfiles())
-	equal(t, "the current profiles", nvml.PowerProfiles{Supported: []nvml.PowerProfile{1, 2}, Requested: []nvml.PowerProfile{1},
-		Enforced: []nvml.PowerProfile{254}})(d.CurrentPowerProfiles())
+	equal(t, "the current profiles", nvml.PowerProfiles{Supported: []nvml.PowerProfile{1, 2},
+		Requested: []nvml.PowerProfile{1},
+		Enforced:  []nvml.PowerProfile{254}})(d.CurrentPowerProfiles())
 	both := raw.Mask255{Mask: [8]uint32{2, 1 << 8}}
 	if err := d.RequestPowerProfiles(nvml.PowerProfileMaxQ, 40); err != nil || f.set != both {
 		t.Errorf("%v (%v)", f.set, err)

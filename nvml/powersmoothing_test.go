@@ -18,7 +18,8 @@ func (f *profileFake) DevicePowerSmoothingActivatePresetProfile(d raw.Device, p 
 	return raw.NVML_SUCCESS
 }
 
-func (f *profileFake) DevicePowerSmoothingUpdatePresetProfileParam(d raw.Device, p *raw.PowerSmoothingProfile) raw.Return {
+func (f *profileFake) DevicePowerSmoothingUpdatePresetProfileParam(d raw.Device,
+	p *raw.PowerSmoothingProfile) raw.Return {
 	f.smooth = *p
 	return raw.NVML_SUCCESS
 }
@@ -33,7 +34,8 @@ func TestPowerSmoothing(t *testing.T) {
 		t.Errorf("%d (%v)", f.active, err)
 	}
 	if err := d.SetPowerSmoothingParameter(2, nvml.PowerSmoothingRampUpRate, 12.5); err != nil ||
-		f.smooth != (raw.PowerSmoothingProfile{Version: raw.PowerSmoothingProfileV1Version, ProfileId: 2, ParamId: 1, Value: 12.5}) {
+		f.smooth != (raw.PowerSmoothingProfile{Version: raw.PowerSmoothingProfileV1Version, ProfileId: 2, ParamId: 1,
+			Value: 12.5}) {
 		t.Errorf("%+v (%v)", f.smooth, err)
 	}
 	for what, err := range map[string]error{

@@ -41,7 +41,7 @@ type PRMCounter struct {
 type PRMCounterValue struct {
 	PRMCounter
 	// Value counts only if Err is nil.
-	Value uint64
+	Value Value
 	// Err is not nil if the GPU does not have the counter.
 	Err error
 }
@@ -69,26 +69,9 @@ func (d *Device) PRMCounters(counters ...PRMCounter) ([]PRMCounterValue, error) 
 		if c.CounterValue.Status != raw.NVML_SUCCESS {
 			v.Err = o.fail(op, c.CounterValue.Status)
 		} else {
-			v.Value = counterValue(c.CounterValue.OutputType, c.CounterValue.OutputValue)
+			v.Value = Value{c.CounterValue.OutputType, c.CounterValue.OutputValue}
 		}
 		values = append(values, v)
 	}
 	return values, err
-}
-
-// counterValue returns a count that has one of several types.
-func counterValue(t raw.ValueType, v raw.Value) uint64 {
-	switch t {
-	case raw.NVML_VALUE_TYPE_DOUBLE:
-		return uint64(*v.DVal())
-	case raw.NVML_VALUE_TYPE_UNSIGNED_INT:
-		return uint64(*v.UiVal())
-	case raw.NVML_VALUE_TYPE_UNSIGNED_LONG:
-		return uint64(*v.UlVal())
-	case raw.NVML_VALUE_TYPE_SIGNED_INT:
-		return uint64(*v.SiVal())
-	case raw.NVML_VALUE_TYPE_UNSIGNED_SHORT:
-		return uint64(*v.UsVal())
-	}
-	return *v.UllVal()
 }

@@ -62,7 +62,7 @@ func TestPRM(t *testing.T) {
 	}
 	values := must(d.PRMCounters(counters...))(t)
 	for i, want := range []uint64{10, 11, 12, 1 << 63, 0, 14, 15, 0} {
-		if v := values[i]; v.PRMCounter != counters[i] || v.Value != want || (v.Err == nil) != (want != 0) {
+		if v := values[i]; v.PRMCounter != counters[i] || v.Value.Uint64() != want || (v.Err == nil) != (want != 0) {
 			t.Errorf("counter %d is %+v", i, v)
 		}
 	}

@@ -63,8 +63,8 @@ func ParseVGPUHostMetadata(data []byte) (VGPUHostMetadata, error) {
 		VGPUVersions{m.HostSupportedVgpuRange.MinVersion, m.HostSupportedVgpuRange.MaxVersion}, data}, nil
 }
 
-// padded returns a copy that is at least as long as a struct. The struct declares some of its opaque data, also if it has
-// less.
+// padded returns a copy that is at least as long as a struct. The struct declares some of its opaque data, also if it
+// has less.
 func padded(data []byte, size int) []byte {
 	all := make([]byte, max(len(data), size))
 	copy(all, data)
@@ -111,6 +111,13 @@ func (d *Device) VGPUMetadata() (VGPUHostMetadata, error) {
 		return VGPUHostMetadata{}, err
 	}
 	return ParseVGPUHostMetadata(data)
+}
+
+// VGPUMetadataString returns the properties of the GPU for virtual GPUs as text (nvmlDeviceGetPgpuMetadataString).
+func (d *Device) VGPUMetadataString() (string, error) {
+	return get(d.obj(), "nvmlDeviceGetPgpuMetadataString", func(l *raw.Library, h uint64) (string, raw.Return) {
+		return sized(func(b []byte, n *uint32) raw.Return { return l.DeviceGetPgpuMetadataString(raw.Device(h), b, n) })
+	})
 }
 
 // VGPUCompatibility says in which states a virtual machine can move to a GPU.

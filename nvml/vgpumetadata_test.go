@@ -3,6 +3,7 @@ package nvml_test
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/nvml"
@@ -38,13 +39,15 @@ func (f *metaFake) VgpuInstanceGetMetadata(v raw.VgpuInstance, b []byte, n *uint
 }
 
 func (f *metaFake) DeviceGetVgpuMetadata(d raw.Device, b []byte, n *uint32) raw.Return {
-	m := raw.VgpuPgpuMetadata{Version: 2, Revision: 5, HostSupportedVgpuRange: raw.VgpuVersion{MinVersion: 6, MaxVersion: 7},
+	m := raw.VgpuPgpuMetadata{Version: 2, Revision: 5, HostSupportedVgpuRange: raw.VgpuVersion{MinVersion: 6,
+		MaxVersion: 7},
 		OpaqueDataSize: uint32(f.opaque)}
 	fill(m.HostDriverVersion[:], "580.2")
 	return f.write(b, n, m)
 }
 
-func (f *metaFake) GetVgpuCompatibility(v *raw.VgpuMetadata, host *raw.VgpuPgpuMetadata, c *raw.VgpuPgpuCompatibility) raw.Return {
+func (f *metaFake) GetVgpuCompatibility(v *raw.VgpuMetadata, host *raw.VgpuPgpuMetadata,
+	c *raw.VgpuPgpuCompatibility) raw.Return {
 	if v.Revision != 3 || host.Revision != 5 {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
@@ -63,6 +66,14 @@ func (f *metaFake) SetVgpuVersion(v *raw.VgpuVersion) raw.Return {
 	return raw.NVML_SUCCESS
 }
 
+func (f *metaFake) DeviceGetPgpuMetadataString(d raw.Device, b []byte, n *uint32) raw.Return {
+	if *n < 201 {
+		*n = 201
+		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	}
+	return fill(b, strings.Repeat("m", 200))
+}
+
 func TestVGPUMetadata(t *testing.T) {
 	for _, opaque := range []int{0, 1, 4, 500, 5000} {
 		f := &metaFake{opaque: opaque}
@@ -74,11 +85,13 @@ func TestVGPUMetadata(t *testing.T) {
 			v.GuestVersion != 4 {
 			t.Errorf("the metadata is %+v", v)
 		}
-		if host.Revision != 5 || host.HostDriver != "580.2" || host.Migratable || host.Supported != (nvml.VGPUVersions{Min: 6, Max: 7}) {
+		if host.Revision != 5 || host.HostDriver != "580.2" || host.Migratable ||
+			host.Supported != (nvml.VGPUVersions{Min: 6, Max: 7}) {
 			t.Errorf("the metadata of the host is %+v", host)
 		}
 		equal(t, "the compatibility", nvml.VGPUCompatibility{Cold: true, Sleep: true,
 			Limit: nvml.VGPULimitGuestDriver})(l.VGPUCompatibility(v, host))
+		equal(t, "the text", strings.Repeat("m", 200))(d.VGPUMetadataString())
 		if opaque < 5 { // the data is padded to the struct
 			continue
 		}

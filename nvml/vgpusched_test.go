@@ -44,7 +44,8 @@ func (f *oldSched) GpuInstanceSetVgpuSchedulerState(g raw.GpuInstance, s *raw.Vg
 func (f *oldSched) DeviceGetVgpuSchedulerLog(d raw.Device, l *raw.VgpuSchedulerLog) raw.Return {
 	l.SchedulerPolicy, l.ArrMode, l.EntriesCount = 2, raw.NVML_VGPU_SCHEDULER_ARR_ENABLE, 1
 	arrParams(&l.SchedulerParams)
-	l.LogEntries[0] = raw.VgpuSchedulerLogEntry{Timestamp: 1, TimeRunTotal: 2, TimeRun: 3, SwRunlistId: 4, TargetTimeSlice: 5,
+	l.LogEntries[0] = raw.VgpuSchedulerLogEntry{Timestamp: 1, TimeRunTotal: 2, TimeRun: 3, SwRunlistId: 4,
+		TargetTimeSlice:          5,
 		CumulativePreemptionTime: 6}
 	return raw.NVML_SUCCESS
 }
@@ -55,7 +56,8 @@ func (f *oldSched) GpuInstanceGetVgpuSchedulerLog(g raw.GpuInstance, l *raw.Vgpu
 }
 
 func (f *oldSched) DeviceGetVgpuSchedulerCapabilities(d raw.Device, c *raw.VgpuSchedulerCapabilities) raw.Return {
-	*c = raw.VgpuSchedulerCapabilities{SupportedSchedulers: [3]uint32{1, 3, 0}, MaxTimeslice: 30_000_000, MinTimeslice: 1_000_000,
+	*c = raw.VgpuSchedulerCapabilities{SupportedSchedulers: [3]uint32{1, 3, 0}, MaxTimeslice: 30_000_000,
+		MinTimeslice:       1_000_000,
 		IsArrModeSupported: 1, MaxFrequencyForARR: 960, MinFrequencyForARR: 63, MaxAvgFactorForARR: 60, MinAvgFactorForARR: 1}
 	return raw.NVML_SUCCESS
 }
@@ -87,7 +89,8 @@ func (f *newSched) GpuInstanceSetVgpuSchedulerStateV2(g raw.GpuInstance, s *raw.
 
 func (f *newSched) DeviceGetVgpuSchedulerLogV2(d raw.Device, l *raw.VgpuSchedulerLogInfoV2) raw.Return {
 	l.SchedulerPolicy, l.AvgFactor, l.Timeslice, l.EntriesCount = 2, 34, 4_000_000, 1
-	l.LogEntries[0] = raw.VgpuSchedulerLogEntryV2{Timestamp: 1, TimeRunTotal: 2, TimeRun: 3, SwRunlistId: 4, TargetTimeSlice: 5,
+	l.LogEntries[0] = raw.VgpuSchedulerLogEntryV2{Timestamp: 1, TimeRunTotal: 2, TimeRun: 3, SwRunlistId: 4,
+		TargetTimeSlice:          5,
 		CumulativePreemptionTime: 6, Weight: 7}
 	return raw.NVML_SUCCESS
 }
@@ -119,7 +122,8 @@ func TestVGPUScheduler(t *testing.T) {
 	n := &newSched{}
 	d = device(t, n)
 	g = must(d.GPUInstance(2))(t)
-	newer := nvml.VGPUSchedulerState{Engine: 3, Policy: nvml.VGPUSchedulerEqualShare, AverageFactor: 34, Timeslice: 4 * time.Millisecond}
+	newer := nvml.VGPUSchedulerState{Engine: 3, Policy: nvml.VGPUSchedulerEqualShare, AverageFactor: 34,
+		Timeslice: 4 * time.Millisecond}
 	equal(t, "the newer state", newer)(d.VGPUScheduler(3))
 	equal(t, "the newer state of an instance", newer)(g.VGPUScheduler(3))
 	entry.Weight = 7
@@ -132,10 +136,12 @@ func TestSetVGPUScheduler(t *testing.T) {
 	f := &newSched{}
 	d := device(t, f)
 	g := must(d.GPUInstance(2))(t)
-	adaptive := nvml.VGPUSchedulerSettings{Policy: nvml.VGPUSchedulerEqualShare, AdaptiveRoundRobin: nvml.VGPUSchedulerARREnable,
-		AverageFactor: 33, Frequency: 960}
-	if err := d.SetVGPUScheduler(adaptive); err != nil || f.set2 != (raw.VgpuSchedulerStateV2{EngineId: 1, SchedulerPolicy: 2,
-		AvgFactor: 33, Frequency: 960}) {
+	adaptive := nvml.VGPUSchedulerSettings{Policy: nvml.VGPUSchedulerEqualShare,
+		AdaptiveRoundRobin: nvml.VGPUSchedulerARREnable,
+		AverageFactor:      33, Frequency: 960}
+	if err := d.SetVGPUScheduler(adaptive); err != nil || f.set2 != (raw.VgpuSchedulerStateV2{EngineId: 1,
+		SchedulerPolicy: 2,
+		AvgFactor:       33, Frequency: 960}) {
 		t.Errorf("%+v (%v)", f.set2, err)
 	}
 	if err := g.SetVGPUScheduler(adaptive); err != nil || f.setG2 != f.set2 {
@@ -146,7 +152,8 @@ func TestSetVGPUScheduler(t *testing.T) {
 		f.set.SchedulerParams.VgpuSchedData().Timeslice != 2_000_000 {
 		t.Errorf("%+v (%v)", f.set, err)
 	}
-	if err := g.SetVGPUScheduler(slice); err != nil || f.setG.Version != raw.VgpuSchedulerStateV1Version || f.setG.EngineId != 1 ||
+	if err := g.SetVGPUScheduler(slice); err != nil || f.setG.Version != raw.VgpuSchedulerStateV1Version ||
+		f.setG.EngineId != 1 ||
 		f.setG.SchedulerParams.VgpuSchedData().Timeslice != 2_000_000 {
 		t.Errorf("%+v (%v)", f.setG, err)
 	}
@@ -155,8 +162,10 @@ func TestSetVGPUScheduler(t *testing.T) {
 		fails(t, "a setting", g.SetVGPUScheduler(s), nvml.ErrInvalidArgument)
 	}
 	old := &oldSched{}
-	if err := device(t, old).SetVGPUScheduler(adaptive); err != nil || old.set.EnableARRMode != raw.NVML_VGPU_SCHEDULER_ARR_ENABLE ||
-		*old.set.SchedulerParams.VgpuSchedDataWithARR() != (raw.VgpuSchedulerSetParamsVgpuSchedDataWithARR{AvgFactor: 33, Frequency: 960}) {
+	if err := device(t, old).SetVGPUScheduler(adaptive); err != nil ||
+		old.set.EnableARRMode != raw.NVML_VGPU_SCHEDULER_ARR_ENABLE ||
+		*old.set.SchedulerParams.VgpuSchedDataWithARR() != (raw.VgpuSchedulerSetParamsVgpuSchedDataWithARR{AvgFactor: 33,
+			Frequency: 960}) {
 		t.Errorf("%+v (%v)", old.set, err)
 	}
 }

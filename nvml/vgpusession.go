@@ -9,14 +9,11 @@ import (
 // EncoderSessions returns the uses of video encoders by the virtual machine (nvmlVgpuInstanceGetEncoderSessions).
 func (v *VGPU) EncoderSessions() ([]EncoderSession, error) {
 	const op = "nvmlVgpuInstanceGetEncoderSessions"
-	return get(v.obj(), op, func(l *raw.Library, h uint64) (sessions []EncoderSession, r raw.Return) {
+	return get(v.obj(), op, func(l *raw.Library, h uint64) ([]EncoderSession, raw.Return) {
 		all, r := list(func(n *uint32, infos []raw.EncoderSessionInfo) raw.Return {
 			return l.VgpuInstanceGetEncoderSessions(raw.VgpuInstance(h), n, infos)
 		})
-		for _, s := range all {
-			sessions = append(sessions, encoderSession(s))
-		}
-		return sessions, r
+		return each(all, encoderSession), r
 	})
 }
 
@@ -34,14 +31,11 @@ func (v *VGPU) FBCStats() (sessions, fps int, latency time.Duration, err error) 
 // FBCSessions returns the captures of screens in the virtual machine (nvmlVgpuInstanceGetFBCSessions).
 func (v *VGPU) FBCSessions() ([]FBCSession, error) {
 	const op = "nvmlVgpuInstanceGetFBCSessions"
-	return get(v.obj(), op, func(l *raw.Library, h uint64) (sessions []FBCSession, r raw.Return) {
+	return get(v.obj(), op, func(l *raw.Library, h uint64) ([]FBCSession, raw.Return) {
 		all, r := list(func(n *uint32, infos []raw.FBCSessionInfo) raw.Return {
 			return l.VgpuInstanceGetFBCSessions(raw.VgpuInstance(h), n, infos)
 		})
-		for _, s := range all {
-			sessions = append(sessions, fbcSession(s))
-		}
-		return sessions, r
+		return each(all, fbcSession), r
 	})
 }
 
@@ -54,10 +48,7 @@ func (v *VGPU) AccountingStats(pid uint32) (AccountingStats, error) {
 		var s raw.AccountingStats
 		r := l.VgpuInstanceGetAccountingStats(raw.VgpuInstance(h), pid, &s)
 		a := AccountingStats{Start: sinceEpoch(s.StartTime), Time: time.Duration(s.Time) * time.Millisecond,
-			Running: truth(s.IsRunning)}
-		if s.MaxMemoryUsage != 1<<64-1 {
-			a.MaxMemory = s.MaxMemoryUsage
-		}
+			Running: truth(s.IsRunning), MaxMemory: known(s.MaxMemoryUsage)}
 		const unknown = 1<<32 - 1
 		if s.GpuUtilization != unknown && s.MemoryUtilization != unknown {
 			a.Utilization = Utilization{GPU: Percent(s.GpuUtilization), Memory: Percent(s.MemoryUtilization)}

@@ -71,7 +71,8 @@ func (f *typeFake) VgpuTypeGetResolution(id raw.VgpuTypeId, display uint32, x, y
 	return raw.NVML_SUCCESS
 }
 
-func (f *typeFake) DeviceGetVgpuTypeSupportedPlacements(d raw.Device, id raw.VgpuTypeId, p *raw.VgpuPlacementList) raw.Return {
+func (f *typeFake) DeviceGetVgpuTypeSupportedPlacements(d raw.Device, id raw.VgpuTypeId,
+	p *raw.VgpuPlacementList) raw.Return {
 	if f.older && p.Version != raw.VgpuPlacementListV1Version {
 		return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 	}
@@ -83,12 +84,14 @@ func (f *typeFake) DeviceGetVgpuTypeSupportedPlacements(d raw.Device, id raw.Vgp
 	return raw.NVML_SUCCESS
 }
 
-func (f *typeFake) DeviceGetVgpuTypeCreatablePlacements(d raw.Device, id raw.VgpuTypeId, p *raw.VgpuPlacementList) raw.Return {
+func (f *typeFake) DeviceGetVgpuTypeCreatablePlacements(d raw.Device, id raw.VgpuTypeId,
+	p *raw.VgpuPlacementList) raw.Return {
 	p.Count, p.PlacementSize, *p.PlacementIds = 1, 4, 5
 	return raw.NVML_SUCCESS
 }
 
-func (f *typeFake) GpuInstanceGetVgpuTypeCreatablePlacements(g raw.GpuInstance, p *raw.VgpuCreatablePlacementInfo) raw.Return {
+func (f *typeFake) GpuInstanceGetVgpuTypeCreatablePlacements(g raw.GpuInstance,
+	p *raw.VgpuCreatablePlacementInfo) raw.Return {
 	if p.Count < 20 {
 		p.Count = 20
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE

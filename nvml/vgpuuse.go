@@ -22,43 +22,12 @@ type VGPUProcessUtilization struct {
 	SM, Memory, Encoder, Decoder, JPEG, OpticalFlow Percent
 }
 
-// afterTime returns the microseconds since 1970 for C, where 0 stands for all times.
-func afterTime(t time.Time) uint64 {
-	if t.IsZero() {
-		return 0
-	}
-	return uint64(max(t.UnixMicro(), 0))
-}
-
-// emptyIfNone returns success for the result of a search for samples that finds none.
-func emptyIfNone(r raw.Return) raw.Return {
-	if r == raw.NVML_ERROR_NOT_FOUND {
-		return raw.NVML_SUCCESS
-	}
-	return r
-}
-
-// share returns a utilization that has one of several types.
-func share(t raw.ValueType, v raw.Value) Percent {
-	switch t {
-	case raw.NVML_VALUE_TYPE_DOUBLE:
-		return Percent(*v.DVal())
-	case raw.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, raw.NVML_VALUE_TYPE_SIGNED_LONG_LONG:
-		return Percent(*v.UllVal())
-	case raw.NVML_VALUE_TYPE_UNSIGNED_LONG:
-		return Percent(*v.UlVal())
-	case raw.NVML_VALUE_TYPE_UNSIGNED_SHORT:
-		return Percent(*v.UsVal())
-	}
-	return Percent(*v.UiVal())
-}
-
 // VGPUUtilization returns how the virtual GPUs have used the GPU after a time, for example that of an earlier result
 // (nvmlDeviceGetVgpuInstancesUtilizationInfo, and nvmlDeviceGetVgpuUtilization for older drivers, which leaves JPEG and
 // OpticalFlow at 0). The zero Time asks for all that the driver has kept. The list is empty if there is nothing.
 func (d *Device) VGPUUtilization(since time.Time) ([]VGPUUtilization, error) {
 	const op = "nvmlDeviceGetVgpuInstancesUtilizationInfo"
-	after := afterTime(since)
+	after := microseconds(since)
 	o := d.obj()
 	return get(o, op, func(l *raw.Library, h uint64) (used []VGPUUtilization, r raw.Return) {
 		var kind raw.ValueType
@@ -80,11 +49,11 @@ func (d *Device) VGPUUtilization(since time.Time) ([]VGPUUtilization, error) {
 			}
 		}
 		for _, u := range all {
-			of := func(v raw.Value) Percent { return share(kind, v) }
+			of := func(v raw.Value) Percent { return Percent(Value{kind, v}.Uint64()) }
 			used = append(used, VGPUUtilization{o.vgpu(u.VgpuInstance), sinceEpoch(u.TimeStamp), of(u.SmUtil), of(u.MemUtil),
 				of(u.EncUtil), of(u.DecUtil), of(u.JpgUtil), of(u.OfaUtil)})
 		}
-		return used, emptyIfNone(r)
+		return used, none(r)
 	})
 }
 
@@ -94,7 +63,7 @@ func (d *Device) VGPUUtilization(since time.Time) ([]VGPUUtilization, error) {
 // empty if no process was busy.
 func (d *Device) VGPUProcessUtilization(since time.Time) ([]VGPUProcessUtilization, error) {
 	const op = "nvmlDeviceGetVgpuProcessesUtilizationInfo"
-	after := afterTime(since)
+	after := microseconds(since)
 	o := d.obj()
 	return get(o, op, func(l *raw.Library, h uint64) (used []VGPUProcessUtilization, r raw.Return) {
 		all, r := list(func(n *uint32, infos []raw.VgpuProcessUtilizationInfoV1) raw.Return {
@@ -120,7 +89,7 @@ func (d *Device) VGPUProcessUtilization(since time.Time) ([]VGPUProcessUtilizati
 				sinceEpoch(u.TimeStamp), Percent(u.SmUtil), Percent(u.MemUtil), Percent(u.EncUtil), Percent(u.DecUtil),
 				Percent(u.JpgUtil), Percent(u.OfaUtil)})
 		}
-		return used, emptyIfNone(r)
+		return used, none(r)
 	})
 }
 

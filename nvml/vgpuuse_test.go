@@ -38,15 +38,18 @@ func (f *useFake) DeviceGetVgpuInstancesUtilizationInfo(d raw.Device, u *raw.Vgp
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
 	}
 	u.VgpuInstanceCount, u.SampleValType = 1, raw.NVML_VALUE_TYPE_UNSIGNED_INT
-	*u.VgpuUtilArray = raw.VgpuInstanceUtilizationInfoV1{TimeStamp: u.LastSeenTimeStamp + 1, VgpuInstance: 7, SmUtil: uint32Value(1),
-		MemUtil: uint32Value(2), EncUtil: uint32Value(3), DecUtil: uint32Value(4), JpgUtil: uint32Value(5), OfaUtil: uint32Value(6)}
+	*u.VgpuUtilArray = raw.VgpuInstanceUtilizationInfoV1{TimeStamp: u.LastSeenTimeStamp + 1, VgpuInstance: 7,
+		SmUtil:  uint32Value(1),
+		MemUtil: uint32Value(2), EncUtil: uint32Value(3), DecUtil: uint32Value(4), JpgUtil: uint32Value(5),
+		OfaUtil: uint32Value(6)}
 	return raw.NVML_SUCCESS
 }
 
 func (f *useFake) DeviceGetVgpuUtilization(d raw.Device, last uint64, t *raw.ValueType, n *uint32,
 	list []raw.VgpuInstanceUtilizationSample) raw.Return {
 	*t = raw.NVML_VALUE_TYPE_DOUBLE
-	return fillList(n, list, raw.VgpuInstanceUtilizationSample{TimeStamp: last + 1, VgpuInstance: 7, SmUtil: doubleValue(1),
+	return fillList(n, list, raw.VgpuInstanceUtilizationSample{TimeStamp: last + 1, VgpuInstance: 7,
+		SmUtil:  doubleValue(1),
 		MemUtil: doubleValue(2), EncUtil: doubleValue(3), DecUtil: doubleValue(4)})
 }
 
@@ -61,21 +64,24 @@ func (f *useFake) DeviceGetVgpuProcessesUtilizationInfo(d raw.Device, u *raw.Vgp
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
 	}
 	u.VgpuProcessCount = 1
-	*u.VgpuProcUtilArray = raw.VgpuProcessUtilizationInfoV1{TimeStamp: u.LastSeenTimeStamp + 1, VgpuInstance: 7, Pid: 99, SmUtil: 1,
+	*u.VgpuProcUtilArray = raw.VgpuProcessUtilizationInfoV1{TimeStamp: u.LastSeenTimeStamp + 1, VgpuInstance: 7,
+		Pid: 99, SmUtil: 1,
 		MemUtil: 2, EncUtil: 3, DecUtil: 4, JpgUtil: 5, OfaUtil: 6}
 	return fill(u.VgpuProcUtilArray.ProcessName[:], "a.exe")
 }
 
 func (f *useFake) DeviceGetVgpuProcessUtilization(d raw.Device, last uint64, n *uint32,
 	list []raw.VgpuProcessUtilizationSample) raw.Return {
-	s := raw.VgpuProcessUtilizationSample{TimeStamp: last + 1, VgpuInstance: 7, Pid: 99, SmUtil: 1, MemUtil: 2, EncUtil: 3, DecUtil: 4}
+	s := raw.VgpuProcessUtilizationSample{TimeStamp: last + 1, VgpuInstance: 7, Pid: 99, SmUtil: 1, MemUtil: 2,
+		EncUtil: 3, DecUtil: 4}
 	fill(s.ProcessName[:], "a.exe")
 	return fillList(n, list, s)
 }
 
 func (f *useFake) VgpuInstanceGetLicenseInfo(v raw.VgpuInstance, i *raw.VgpuLicenseInfo) raw.Return {
-	*i = raw.VgpuLicenseInfo{IsLicensed: 1, CurrentState: raw.NVML_GRID_LICENSE_STATE_LICENSED, LicenseExpiry: raw.VgpuLicenseExpiry{
-		Year: 2030, Month: 2, Day: 3, Hour: 4, Min: 5, Sec: 6, Status: raw.NVML_GRID_LICENSE_EXPIRY_VALID}}
+	*i = raw.VgpuLicenseInfo{IsLicensed: 1, CurrentState: raw.NVML_GRID_LICENSE_STATE_LICENSED,
+		LicenseExpiry: raw.VgpuLicenseExpiry{
+			Year: 2030, Month: 2, Day: 3, Hour: 4, Min: 5, Sec: 6, Status: raw.NVML_GRID_LICENSE_EXPIRY_VALID}}
 	if v == 8 {
 		i.LicenseExpiry.Status = raw.NVML_GRID_LICENSE_EXPIRY_PERMANENT
 	}
@@ -87,7 +93,8 @@ func TestVGPUUtilization(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		d := device(t, &useFake{older: older})
 		use := nvml.VGPUUtilization{Time: since.Add(time.Microsecond), SM: 1, Memory: 2, Encoder: 3, Decoder: 4}
-		process := nvml.VGPUProcessUtilization{Time: use.Time, PID: 99, Process: "a.exe", SM: 1, Memory: 2, Encoder: 3, Decoder: 4}
+		process := nvml.VGPUProcessUtilization{Time: use.Time, PID: 99, Process: "a.exe", SM: 1, Memory: 2, Encoder: 3,
+			Decoder: 4}
 		if !older {
 			use.JPEG, use.OpticalFlow, process.JPEG, process.OpticalFlow = 5, 6, 5, 6
 		}

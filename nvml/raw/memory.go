@@ -13,7 +13,7 @@ func At[T any](memory []byte) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(memory)))
 }
 
-// V2 returns i in the type that the functions have, which accept both.
+// V2 returns i in the type that the functions have, which accept both. The members have other places there.
 func (i *GpuInstanceProfileInfoV3) V2() *GpuInstanceProfileInfoV2 {
 	return (*GpuInstanceProfileInfoV2)(unsafe.Pointer(i))
 }

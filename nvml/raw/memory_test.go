@@ -1,6 +1,9 @@
 package raw
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
 
 func TestAt(t *testing.T) {
 	memory := make([]byte, 300)
@@ -12,9 +15,9 @@ func TestAt(t *testing.T) {
 }
 
 func TestV2(t *testing.T) {
-	g := GpuInstanceProfileInfoV3{Version: 3, Id: 4}
-	if v2 := g.V2(); v2.Version != 3 || v2.Id != 4 {
-		t.Errorf("%+v", v2)
+	g := GpuInstanceProfileInfoV3{Version: 3, Id: 4, MemorySizeMB: 5}
+	if v2 := g.V2(); v2.Version != 3 || v2.Id != 4 || v2.OfaCount != 5 || unsafe.Sizeof(*v2) != unsafe.Sizeof(g) {
+		t.Errorf("%+v", v2) // the size of the memory is where the newer struct has it
 	}
 	c := ComputeInstanceProfileInfoV3{Version: 3, SharedOfaCount: 4}
 	if v2 := c.V2(); v2.Version != 3 || v2.SharedOfaCount != 4 {
