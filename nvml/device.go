@@ -16,7 +16,7 @@ type Device struct{ object }
 
 // obj returns the object of d, or nil.
 func (d *Device) obj() *object {
-	if d == nil {
+	if d == nil || d.lib == nil {
 		return nil
 	}
 	return &d.object
@@ -89,8 +89,8 @@ func (l *Library) Devices() iter.Seq2[*Device, error] {
 func (l *Library) Device(index int) (*Device, error) {
 	const op = "nvmlDeviceGetHandleByIndex_v2"
 	o := l.obj()
-	if o != nil && (index < 0 || index > 1<<31-1) {
-		return nil, o.invalid(op, fmt.Sprintf("the index is %d: the first device has index 0", index))
+	if err := o.checkNumber(op, "index", index); err != nil {
+		return nil, err
 	}
 	w, err := o.call(op, words{b: uint64(index)}, func(l *raw.Library, w words) (words, raw.Return) {
 		var d raw.Device
@@ -201,8 +201,12 @@ func (d *Device) MIGDevices() iter.Seq2[*Device, error] {
 // MIGDevice returns the MIG device with an index (nvmlDeviceGetMigDeviceHandleByIndex). The error matches
 // [ErrNotFound] if there is none: the indexes have gaps.
 func (d *Device) MIGDevice(index int) (*Device, error) {
+	const op = "nvmlDeviceGetMigDeviceHandleByIndex"
 	o := d.obj()
-	w, err := o.call("nvmlDeviceGetMigDeviceHandleByIndex", words{b: uint64(uint32(index))}, func(l *raw.Library, w words) (words, raw.Return) {
+	if err := o.checkNumber(op, "index", index); err != nil {
+		return nil, err
+	}
+	w, err := o.call(op, words{b: uint64(index)}, func(l *raw.Library, w words) (words, raw.Return) {
 		var mig raw.Device
 		r := l.DeviceGetMigDeviceHandleByIndex(raw.Device(w.a), uint32(w.b), &mig)
 		return words{a: uint64(mig)}, r

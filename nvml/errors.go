@@ -96,7 +96,7 @@ func (e *Error) Unwrap() (errs []error) {
 }
 
 func nilError(op string) error {
-	return &Error{Op: op, Err: ErrNil, Detail: "the method was called on a nil pointer: check the error of the call that returned it"}
+	return &Error{Op: op, Err: ErrNil, Detail: "the method was called on nothing: check the error of the call that returned the value"}
 }
 
 // nilArgument returns the error of a call with an argument that is nil, such as "type".
@@ -143,49 +143,63 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// remedy returns what to do after a result of a function.
+// remedies are what to do after the results for which this does not depend on the function.
+var remedies = [...]struct {
+	result raw.Return
+	text   string
+}{
+	{raw.NVML_ERROR_UNINITIALIZED, "other code of this process has called nvmlShutdown too often"},
+	{raw.NVML_ERROR_INVALID_ARGUMENT, "the device does not know one of the arguments, or a handle has become invalid"},
+	{raw.NVML_ERROR_NOT_FOUND, "nothing on this machine has this name: compare it with nvidia-smi -L, and with the devices that the container has"},
+	{raw.NVML_ERROR_INSUFFICIENT_POWER, "check the external power cables of the GPU"},
+	{raw.NVML_ERROR_DRIVER_NOT_LOADED, "load the kernel module nvidia, or start the container with access to the GPUs"},
+	{raw.NVML_ERROR_TIMEOUT, "no answer came in the time that the call allows"},
+	{raw.NVML_ERROR_IRQ_ISSUE, "the kernel has a problem with the GPU's interrupts: read its log"},
+	{raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "the driver was updated while its kernel module was loaded: restart the machine, or unload and load the module"},
+	{raw.NVML_ERROR_GPU_IS_LOST, "the GPU has fallen off the bus: look for XID 79 in the kernel's log, drain the machine and restart it"},
+	{raw.NVML_ERROR_RESET_REQUIRED, "end all programs that use the GPU, and reset it: nvidia-smi -r"},
+	{raw.NVML_ERROR_OPERATING_SYSTEM, "the operating system has refused the call: check the rights and the container's devices"},
+	{raw.NVML_ERROR_IN_USE, "end the programs that use the GPU, which nvidia-smi lists, and try again"},
+	{raw.NVML_ERROR_UNKNOWN, "the driver has failed, and does not say why: read the kernel's log"},
+	{raw.NVML_ERROR_NOT_READY, "the driver does not have the value yet: ask again later"},
+	{raw.NVML_ERROR_GPU_NOT_FOUND, "the driver sees no GPU: look for one with lspci, and read the kernel's log"},
+	{raw.NVML_ERROR_NO_DATA, "the driver has no samples of this: ask again later"},
+	{raw.NVML_ERROR_FREQ_NOT_SUPPORTED, "choose one of the supported clocks"},
+	{raw.NVML_ERROR_CORRUPTED_INFOROM, "the InfoROM of the GPU is damaged: have the hardware checked"},
+	{raw.NVML_ERROR_INSUFFICIENT_SIZE, "the library and this package have different sizes or versions: update the older of the two"},
+	{raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "the library and this package have different sizes or versions: update the older of the two"},
+	{raw.NVML_ERROR_ALREADY_INITIALIZED, "the library has replaced this function"},
+	{raw.NVML_ERROR_DEPRECATED, "the library has replaced this function"},
+	{raw.NVML_ERROR_LIBRARY_NOT_FOUND, "the installation of the driver lacks something: install the driver again, all of one release"},
+	{raw.NVML_ERROR_FUNCTION_NOT_FOUND, "the installation of the driver lacks something: install the driver again, all of one release"},
+	{raw.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED, "switch ECC off for virtual GPUs of this type, or choose another type"},
+	{raw.NVML_ERROR_INVALID_STATE, "the GPU or the instance is in another mode than the call needs"},
+	{raw.NVML_ERROR_RESET_TYPE_NOT_SUPPORTED, "restart the machine instead"},
+	{raw.NotCalled, "end other programs, or raise the limit of processes: ulimit -u"},
+	{raw.NVML_ERROR_MEMORY, "the machine or the driver lacks memory or other resources"},
+	{raw.NVML_ERROR_INSUFFICIENT_RESOURCES, "the machine or the driver lacks memory or other resources"},
+}
+
+// remedy returns what to do after a result of a function, or "".
 func remedy(op string, r raw.Return) string {
 	changes := false
 	for word := range strings.SplitSeq("Set Clear Create Destroy Reset Remove Modify Discover Activate Update", " ") {
 		changes = changes || strings.Contains(op, word)
 	}
-	switch r {
-	case raw.NVML_ERROR_UNINITIALIZED:
-		return "other code of this process has called nvmlShutdown too often"
-	case raw.NVML_ERROR_INVALID_ARGUMENT:
-		return "the device does not know one of the arguments, or a handle has become invalid"
-	case raw.NVML_ERROR_NOT_SUPPORTED:
-		if changes {
-			return "this device, or its present mode, does not allow the change"
-		}
+	switch {
+	case r == raw.NVML_ERROR_NOT_SUPPORTED && changes:
+		return "this device, or its present mode, does not allow the change"
+	case r == raw.NVML_ERROR_NOT_SUPPORTED:
 		return "this device, or its present mode, does not have this value: leave it out"
-	case raw.NVML_ERROR_NO_PERMISSION:
-		if changes {
-			return "changes need root, or CAP_SYS_ADMIN in the container"
-		}
+	case r == raw.NVML_ERROR_NO_PERMISSION && changes:
+		return "changes need root, or CAP_SYS_ADMIN in the container"
+	case r == raw.NVML_ERROR_NO_PERMISSION:
 		return "the value needs root, or is hidden in this container or virtual machine"
-	case raw.NVML_ERROR_NOT_FOUND:
-		return "nothing on this machine has this name: compare it with nvidia-smi -L, and with the devices that the container has"
-	case raw.NVML_ERROR_INSUFFICIENT_POWER:
-		return "check the external power cables of the GPU"
-	case raw.NVML_ERROR_DRIVER_NOT_LOADED:
-		return "load the kernel module nvidia, or start the container with access to the GPUs"
-	case raw.NVML_ERROR_TIMEOUT:
-		return "no answer came in the time that the call allows"
-	case raw.NVML_ERROR_IRQ_ISSUE:
-		return "the kernel has a problem with the GPU's interrupts: read its log"
-	case raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-		return "the driver was updated while its kernel module was loaded: restart the machine, or unload and load the module"
-	case raw.NVML_ERROR_GPU_IS_LOST:
-		return "the GPU has fallen off the bus: look for XID 79 in the kernel's log, drain the machine and restart it"
-	case raw.NVML_ERROR_RESET_REQUIRED:
-		return "end all programs that use the GPU, and reset it: nvidia-smi -r"
-	case raw.NVML_ERROR_OPERATING_SYSTEM:
-		return "the operating system has refused the call: check the rights and the container's devices"
-	case raw.NVML_ERROR_IN_USE:
-		return "end the programs that use the GPU, which nvidia-smi lists, and try again"
-	case raw.NVML_ERROR_MEMORY, raw.NVML_ERROR_INSUFFICIENT_RESOURCES:
-		return "the machine or the driver lacks memory or other resources"
+	}
+	for _, known := range remedies {
+		if known.result == r {
+			return known.text
+		}
 	}
 	return ""
 }

@@ -46,7 +46,7 @@ type outcome[T any] struct {
 
 // open creates the set. The source is a user of the library until the set is freed.
 func (s *source[T]) open(l *Library, op string, create func(l *raw.Library) (uint64, raw.Return)) error {
-	if l == nil {
+	if l.obj() == nil {
 		return nilError(op)
 	}
 	s.object, s.lane, s.closed = l.object, newLane(), make(chan struct{})

@@ -26,7 +26,7 @@ type GPMSample struct {
 }
 
 func (s *GPMSample) obj() *object {
-	if s == nil {
+	if s == nil || s.lib == nil {
 		return nil
 	}
 	return &s.object
@@ -118,14 +118,14 @@ func (d *Device) gpmSample(op string, instance int) (*GPMSample, error) {
 // Take takes the sample again, into the same memory (nvmlGpmSampleGet, or nvmlGpmMigSampleGet for a sample of a GPU
 // instance).
 func (s *GPMSample) Take() error {
-	if s != nil && s.buffer.instance >= 0 {
+	if s.obj() != nil && s.buffer.instance >= 0 {
 		return s.take("nvmlGpmMigSampleGet")
 	}
 	return s.take("nvmlGpmSampleGet")
 }
 
 func (s *GPMSample) take(op string) error {
-	if s == nil {
+	if s.obj() == nil {
 		return nilError(op)
 	}
 	b := s.buffer
@@ -146,7 +146,7 @@ func (s *GPMSample) take(op string) error {
 // Close frees the memory of the sample (nvmlGpmSampleFree). It does not wait for calls with the sample. Further calls
 // do nothing.
 func (s *GPMSample) Close() error {
-	if s == nil {
+	if s.obj() == nil {
 		return nilError("nvmlGpmSampleFree")
 	}
 	s.buffer.close()
@@ -173,7 +173,7 @@ func (s *GPMSample) Since(before *GPMSample, metrics ...GPMMetric) ([]GPMValue, 
 	const op = "nvmlGpmMetricsGet"
 	o := s.obj()
 	switch {
-	case s == nil || before == nil:
+	case o == nil || before.obj() == nil:
 		return nil, nilError(op)
 	case s.buffer == before.buffer || s.lib != before.lib || s.handle != before.handle ||
 		s.buffer.instance != before.buffer.instance:

@@ -29,7 +29,7 @@ type library struct {
 
 // obj returns the object of l, or nil.
 func (l *Library) obj() *object {
-	if l == nil {
+	if l == nil || l.lib == nil {
 		return nil
 	}
 	return &l.object
@@ -118,7 +118,7 @@ func initialize(l *raw.Library, flags uint32) raw.Return {
 // Close do nothing.
 func (l *Library) Close() error {
 	const op = "nvmlShutdown"
-	if l == nil {
+	if l.obj() == nil {
 		return nilError(op)
 	}
 	if !l.lib.refs.CloseAndRetain() {
@@ -223,7 +223,7 @@ func (l *library) laneOf(gpu raw.Device) *lane {
 // WithTimeout returns the library with a limit for each call, also for those about the devices that the result finds:
 // see [Device.WithTimeout]. 0 is no limit. Close of the result closes l, too.
 func (l *Library) WithTimeout(limit time.Duration) *Library {
-	if l == nil {
+	if l.obj() == nil {
 		return nil
 	}
 	return &Library{l.with(bound{l.bound.ctx, limit})}
@@ -232,7 +232,7 @@ func (l *Library) WithTimeout(limit time.Duration) *Library {
 // WithContext returns the library with calls that end with ctx: see [Device.WithContext]. Close of the result closes l,
 // too.
 func (l *Library) WithContext(ctx context.Context) *Library {
-	if l == nil {
+	if l.obj() == nil {
 		return nil
 	}
 	return &Library{l.with(bound{ctx, l.bound.timeout})}
@@ -241,11 +241,11 @@ func (l *Library) WithContext(ctx context.Context) *Library {
 // Exceeded returns how many calls were not answered within their bound since the library was opened: see
 // [Device.WithTimeout].
 func (l *Library) Exceeded() uint64 {
-	if l == nil {
+	if l.obj() == nil {
 		return 0
 	}
 	return l.lib.exceeded.Load()
 }
 
 // Has reports whether the library has a function of C, such as "nvmlDeviceGetTemperatureV".
-func (l *Library) Has(function string) bool { return l != nil && l.lib.raw.Has(function) }
+func (l *Library) Has(function string) bool { return l.obj() != nil && l.lib.raw.Has(function) }

@@ -97,10 +97,13 @@ func failing(t *testing.T, v any, check func(t *testing.T, err error)) {
 	}
 }
 
-// TestNilReceivers checks that every method of a nil pointer returns an error.
+// TestNilReceivers checks that every method of a nil pointer and of a zero value returns an error.
 func TestNilReceivers(t *testing.T) {
 	for _, v := range []any{(*nvml.Library)(nil), (*nvml.Device)(nil), (*nvml.Unit)(nil), (*nvml.GPUInstance)(nil),
-		(*nvml.ComputeInstance)(nil)} {
+		(*nvml.ComputeInstance)(nil), (*nvml.VGPU)(nil), (*nvml.VGPUType)(nil), (*nvml.GPMSample)(nil), (*nvml.EventSet)(nil),
+		(*nvml.SystemEventSet)(nil), new(nvml.Library), new(nvml.Device), new(nvml.Unit), new(nvml.GPUInstance),
+		new(nvml.ComputeInstance), new(nvml.VGPU), new(nvml.VGPUType), new(nvml.GPMSample), new(nvml.EventSet),
+		new(nvml.SystemEventSet)} {
 		failing(t, v, func(t *testing.T, err error) { isError(t, err, nvml.ErrNil) })
 	}
 }

@@ -4,7 +4,7 @@ package nvml
 type Unit struct{ object }
 
 func (u *Unit) obj() *object {
-	if u == nil {
+	if u == nil || u.lib == nil {
 		return nil
 	}
 	return &u.object
@@ -15,7 +15,7 @@ func (u *Unit) obj() *object {
 type GPUInstance struct{ object }
 
 func (g *GPUInstance) obj() *object {
-	if g == nil {
+	if g == nil || g.lib == nil {
 		return nil
 	}
 	return &g.object
@@ -26,7 +26,7 @@ func (g *GPUInstance) obj() *object {
 type ComputeInstance struct{ object }
 
 func (c *ComputeInstance) obj() *object {
-	if c == nil {
+	if c == nil || c.lib == nil {
 		return nil
 	}
 	return &c.object

@@ -11,7 +11,7 @@ import (
 type VGPU struct{ object }
 
 func (v *VGPU) obj() *object {
-	if v == nil {
+	if v == nil || v.lib == nil {
 		return nil
 	}
 	return &v.object

@@ -10,7 +10,7 @@ import (
 type VGPUType struct{ object }
 
 func (v *VGPUType) obj() *object {
-	if v == nil {
+	if v == nil || v.lib == nil {
 		return nil
 	}
 	return &v.object

@@ -261,7 +261,8 @@ func (d *Device) SetPersistenceMode(on bool) error {
 	return err
 }
 
-// DisplayConnected reports whether a display is connected (nvmlDeviceGetDisplayMode).
+// DisplayConnected reports whether a display can be connected, or is (nvmlDeviceGetDisplayMode). GPUs of datacenters
+// report it, too.
 func (d *Device) DisplayConnected() (bool, error) {
 	w, err := d.obj().call("nvmlDeviceGetDisplayMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var display raw.EnableState

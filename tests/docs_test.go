@@ -264,9 +264,10 @@ import (
 	"github.com/purecu/purecu/cu/memory"
 	"github.com/purecu/purecu/cu/trace"
 	"github.com/purecu/purecu/loader"
+	"github.com/purecu/purecu/nvml"
 )
 
-var _, _, _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of, green.New, trace.Add
+var _, _, _, _, _, _, _ = errors.Is, time.Now, loader.Open, checkpoint.Of, green.New, trace.Add, nvml.Open
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
 	mod *cu.Module, code *library.Library, k *library.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem,
@@ -277,7 +278,7 @@ func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, 
 	dst, src cu.Rows, to, from cu.Planes, notify func(),
 	g, child *graph.Graph, exec *graph.Exec, before, node graph.Node, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error,
-	lib *loader.Library, initialize func() error, count func(*uint32) error, total uint32, status *loader.StatusError) {
+	lib *nvml.Library, d *nvml.Device, set *nvml.EventSet, kinds nvml.EventType, id nvml.UUID, path string, limit time.Duration) {
 	{
 		%s
 	}
