@@ -115,12 +115,12 @@ func (c *invocation) listDevices(all bool) (*devicesReport, error) {
 
 // addNVML adds what NVML says to the list of devices, each of which it is asked about at the same time.
 func (r *devicesReport) addNVML(c *invocation) {
+	if !c.asksNVML() {
+		return
+	}
 	lib, err := c.openNVML()
 	if err != nil {
 		r.NVML = &nvmlInfo{Error: shortNVML(err)}
-		return
-	}
-	if lib == nil {
 		return
 	}
 	defer lib.Close()

@@ -17,14 +17,14 @@ const (
 	nvmlAnswers = 2 * time.Second
 )
 
-// openNVML opens NVML, which knows what CUDA does not say. It returns nil if NVML is not asked: the devices of the software
-// driver, and perhaps those of a library that the user names, are not the machine's.
+// asksNVML reports whether NVML is asked: the devices of the software driver, and perhaps those of a library that the
+// user names, are not the machine's.
+func (c *invocation) asksNVML() bool { return c.nvml != nil || !c.software() && c.library() == "" }
+
+// openNVML opens NVML, which knows what CUDA does not say.
 func (c *invocation) openNVML() (*nvml.Library, error) {
 	open := c.nvml
 	if open == nil {
-		if c.software() || c.library() != "" {
-			return nil, nil
-		}
 		open = func() (*nvml.Library, error) { return nvml.Open(nvml.WithTimeout(nvmlOpens)) }
 	}
 	lib, err := open()
