@@ -142,7 +142,7 @@ var rules = map[string]rule{
 	"cutest":              {imports: []string{"cu", "cusim"}},
 	"cutrace":             {imports: []string{"cu", "cu/graph", "cu/trace"}},
 	"cmd/cuprobe": {imports: []string{"cu", "cu/library", "cu/trace", "cusim", "cutrace", "internal/clock", "internal/initresult", "internal/release",
-		"internal/suggest", "loader"}, program: true},
+		"internal/suggest", "loader", "nvml"}, program: true},
 	"examples/...": {imports: []string{"cu", "cu/graph", "cubench", "cusim", "cusim/auto", "cutest", "cutrace", "loader"},
 		program: true},
 	"tests":     {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/nvml"
 )
 
 // The exit statuses.
@@ -22,8 +23,8 @@ const (
 	exitNoDevice = 4
 )
 
-// The commands share this file, text, output, driver, rig, wait, failure, measured, stats and timer. These use no
-// command. Only commands in main.go names all commands.
+// The commands share this file, text, output, driver, nvml, rig, wait, failure, measured, stats and timer. These use
+// no command. Only commands in main.go names all commands.
 
 // invocation is one run of a command, with the user's options and the outputs.
 type invocation struct {
@@ -44,6 +45,7 @@ type invocation struct {
 	sim *cusim.Driver // the software driver, if it is used; nil before it is opened
 
 	after func(time.Duration) <-chan time.Time // time.After, except in tests
+	nvml  func() (*nvml.Library, error)        // opens NVML; nil except in tests
 }
 
 // anyDevice is the value of device without the flag -device.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/purecu/purecu/cu"
@@ -20,10 +21,20 @@ func devicesCommand() command {
 cuprobe has a context there (a few hundred MB). If there are several devices, it also
 lists which of them can access the memory of others.
 
+If NVML can be loaded, it adds what NVML says: temperature, power, clocks and what limits
+them, utilization, the memory and the processes of all users, ECC errors since the driver
+was loaded, and rows of the memory that were replaced. What a device lacks is left out,
+and a GPU that does not answer for two seconds is reported. With -driver soft or PATH NVML
+is not asked.
+
 Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
 computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,
 null if unknown, memoryFreeError, and with -v attributes), peers (from, to,
-access). Unknown values are "" or 0.`,
+access). Unknown values are "" or 0. If NVML is asked, there is also nvml (version,
+error), and each device that it knows has nvml (temperatureCelsius, powerMilliwatts,
+powerLimitMilliwatts, smClockMHz, memoryClockMHz, busyPercent, memoryBusyPercent,
+clocksLimitedBy, memoryUsedBytes, eccCorrected, eccUncorrected, rows: replaced,
+pending, failed, processes: pid, memoryUsedBytes, error), without what it lacks.`,
 		define: func(fs *flag.FlagSet) func(*invocation) error {
 			all := fs.Bool("v", false, "list all attributes too")
 			return func(c *invocation) error { return runDevices(c, *all) }
@@ -37,6 +48,8 @@ type devicesReport struct {
 	Devices []deviceDetail `json:"devices"`
 	// Peers contains all pairs of the listed devices.
 	Peers []peer `json:"peers"`
+	// NVML is nil if NVML was not asked.
+	NVML *nvmlInfo `json:"nvml,omitempty"`
 }
 
 // deviceDetail is a device in the list.
@@ -46,6 +59,8 @@ type deviceDetail struct {
 	MemoryFree      *uint64        `json:"memoryFreeBytes"`
 	MemoryFreeError string         `json:"memoryFreeError,omitempty"`
 	Attributes      map[string]int `json:"attributes,omitempty"`
+	// NVML is nil if NVML was not asked, or does not know the device.
+	NVML *nvmlFacts `json:"nvml,omitempty"`
 }
 
 // peer says whether kernels on one device can access another device's memory.
@@ -94,7 +109,31 @@ func (c *invocation) listDevices(all bool) (*devicesReport, error) {
 			r.Peers = append(r.Peers, peer{dev.Ordinal(), to.Ordinal(), can})
 		}
 	}
+	r.addNVML(c)
 	return r, nil
+}
+
+// addNVML adds what NVML says to the list of devices, each of which it is asked about at the same time.
+func (r *devicesReport) addNVML(c *invocation) {
+	if !c.asksNVML() {
+		return
+	}
+	lib, err := c.openNVML()
+	if err != nil {
+		r.NVML = &nvmlInfo{Error: shortNVML(err)}
+		return
+	}
+	defer lib.Close()
+	r.NVML = &nvmlInfo{}
+	if r.NVML.Version, err = lib.Version(); err != nil {
+		r.NVML.Error = shortNVML(err)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range r.Devices {
+		wg.Go(func() { r.Devices[i].NVML = nvmlFactsOf(lib, r.Devices[i].UUID) })
+	}
+	wg.Wait()
 }
 
 // newDeviceDetail queries all that is listed about a device. A device that cannot be used now is
@@ -136,6 +175,9 @@ func freeMem(dev *cu.Device) (free uint64, err error) {
 
 func (r *devicesReport) text(w io.Writer) {
 	r.Driver.text(w)
+	if r.NVML != nil {
+		r.NVML.text(w)
+	}
 	fmt.Fprintln(w)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "#\tNAME\tCC\tSMS\tCLOCK\tFREE/TOTAL GIB\tPCI\tUUID")
@@ -156,6 +198,15 @@ func (r *devicesReport) text(w io.Writer) {
 	for _, d := range r.Devices {
 		if d.MemoryFreeError != "" {
 			fmt.Fprintf(w, "\ndevice %d: its free memory is not known: %s\n", d.Ordinal, oneLine(d.MemoryFreeError))
+		}
+	}
+	for _, d := range r.Devices {
+		if d.NVML == nil {
+			continue
+		}
+		fmt.Fprintf(w, "\ndevice %d, by NVML\n", d.Ordinal)
+		for _, line := range d.NVML.Lines() {
+			fmt.Fprintln(w, "  "+line)
 		}
 	}
 	for _, d := range r.Devices {

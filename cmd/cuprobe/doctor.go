@@ -19,8 +19,10 @@ func doctorCommand() command {
 		long: `It examines the driver's library, the kernel module, the device files, the container
 and the environment. Then it initialises the driver. On every device, or on the one
 that -device names, it creates a context, compiles and times a kernel, and copies
-data to the GPU and back. Its last lines are the verdict and, if there is a problem,
-the fix. A fix that is a command can be pasted into a shell.
+data to the GPU and back. If NVML can be loaded, it asks NVML for faulty GPUs, and for
+those that CUDA does not see, unless -driver names a library. Its last lines are the
+verdict and, if there is a problem, the fix. A fix that is a command can be pasted into
+a shell.
 
 The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no device,
 and 1 if something else fails, or the bundle cannot be written.
@@ -102,7 +104,7 @@ func (c *invocation) doctor(w *waiter, examined func(*loader.Report)) (r *doctor
 		examined(r.Report)
 	}
 	openErr = r.examineDriver(c, w)
-	r.judge()
+	r.judge(r.examineNVML(c, w, openErr)...)
 	if r.Error != nil && r.Error.Fix == "" {
 		r.Error.Fix = r.Verdict.Fix
 	}

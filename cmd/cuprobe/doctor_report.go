@@ -50,10 +50,13 @@ func (r *doctorReport) addFault(f loader.Finding) {
 	r.Report.Findings = slices.Insert(r.Report.Findings, 0, f)
 }
 
-// judge adds findings for the checks, and sets the verdict.
-func (r *doctorReport) judge() {
+// judge adds findings for the checks and their causes, and sets the verdict.
+func (r *doctorReport) judge(causes ...loader.Finding) {
 	if i := slices.IndexFunc(r.Checks, func(c check) bool { return !c.Passed }); i >= 0 {
 		r.addFault(r.faultOf(r.Checks[i]))
+	}
+	for _, f := range slices.Backward(causes) {
+		r.addFault(f)
 	}
 	if r.Report == nil {
 		switch {
