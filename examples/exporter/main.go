@@ -1,5 +1,5 @@
-// Command exporter measures every GPU once a second, and serves its latencies, its health and what NVML says about it to
-// Prometheus.
+// Command exporter measures every GPU once a second, and serves its latencies, its health and what NVML says about it
+// to Prometheus.
 package main
 
 import (

@@ -8,8 +8,8 @@ import (
 	"github.com/purecu/purecu/nvml"
 )
 
-// metric is a number of a GPU. It has a name of this program's and one of dcgm-exporter's. A kind of names that lacks one
-// leaves the number out.
+// metric is a number of a GPU. It has a name of this program's and one of dcgm-exporter's. A kind of names that lacks
+// one leaves the number out.
 type metric struct {
 	name   string
 	labels prom.Labels // with name

@@ -89,7 +89,7 @@ func (n *gpus) run(ctx context.Context, e exporter, reg prom.Registerer) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	for i, g := range n.all {
-		work.Go(func() { again(ctx, e.every, func() bool { return g.poll(ctx, lib, i, e.limit) }) })
+		work.Go(func() { again(ctx, e.every, func() bool { g.poll(ctx, lib, i, e.limit); return true }) })
 		work.Go(func() { again(ctx, e.every, func() bool { return g.watchXIDs(ctx, lib, i, e.limit) }) })
 	}
 }
@@ -111,10 +111,9 @@ func (g *gpu) identify(uuid nvml.UUID, pci, device, model string) {
 		labels = prom.Labels{"gpu": g.index, "UUID": string(uuid), "pci_bus_id": pci, "device": device,
 			"modelName": model, "Hostname": g.host}
 	}
-	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.labels, g.info = labels, prom.Labels{"pci_bus_id": pci, "device": device, "name": model}
+	g.labels, g.info = present(labels), present(prom.Labels{"pci_bus_id": pci, "device": device, "name": model})
 }
 
 // Describe does not say which metrics there will be: each GPU has others.
@@ -160,7 +159,7 @@ func (g *gpu) collect() (all []prom.Metric) {
 	return all
 }
 
-// instance returns the labels of a MIG device, without those that are "".
+// instance returns the labels of a MIG device.
 func (g *gpu) instance(gpuInstance, computeInstance, profile string) prom.Labels {
 	labels := prom.Labels{"gpu_instance": gpuInstance, "compute_instance": computeInstance, "profile": profile}
 	if g.dcgm {
@@ -169,12 +168,17 @@ func (g *gpu) instance(gpuInstance, computeInstance, profile string) prom.Labels
 		}
 		labels = prom.Labels{"GPU_I_ID": gpuInstance, "GPU_I_PROFILE": profile}
 	}
+	return present(labels)
+}
+
+// present deletes the labels that are "", which is the same to Prometheus.
+func present(labels prom.Labels) prom.Labels {
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 	return labels
 }
 
 // poll reads the GPU. It serves what was read before a failure.
-func (g *gpu) poll(ctx context.Context, lib *nvml.Library, index int, limit time.Duration) bool {
+func (g *gpu) poll(ctx context.Context, lib *nvml.Library, index int, limit time.Duration) {
 	r := &reader{gpu: g}
 	if g.dev == nil {
 		dev, err := lib.Device(index) // unlimited, as limited calls of the library wait for each other
@@ -184,23 +188,20 @@ func (g *gpu) poll(ctx context.Context, lib *nvml.Library, index int, limit time
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit) // for all calls together
 	defer cancel()
+	alive := false
 	if g.dev != nil {
 		dev := g.dev.WithContext(ctx)
-		r.identity(dev)
+		known := r.identity(dev)
 		r.values(dev)
 		r.parts(dev)
+		alive = known && !r.lost
 	}
-	alive := 1.0
-	if r.lost {
-		alive = 0
-		if ctx.Err() == nil {
-			g.dev = nil // after a reset it may have another handle
-		}
+	if !alive && ctx.Err() == nil {
+		g.dev = nil // it may have another handle after a reset
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.samples = append(r.samples, sample{up, alive, nil})
-	return true
+	g.samples = append(r.samples, sample{up, truth(alive), nil})
 }
 
 // watchXIDs counts XIDs. It returns false if there are none, and true after a failure.

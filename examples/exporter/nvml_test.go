@@ -35,7 +35,7 @@ type fake struct {
 
 // answer is the result of a call about a GPU.
 func (f *fake) answer(d raw.Device) raw.Return {
-	if last := d == raw.Device(f.gpus); last && f.gpus > 1 {
+	if f.gpus > 1 && d == raw.Device(f.gpus) {
 		if hang := f.hang.Load(); hang != nil {
 			<-*hang
 		}
@@ -116,7 +116,8 @@ func (f *fake) DeviceGetClockInfo(d raw.Device, c raw.ClockType, mhz *uint32) ra
 
 func (f *fake) DeviceGetPcieReplayCounter(d raw.Device, n *uint32) raw.Return { return put(f, d, n, 7) }
 
-func (f *fake) DeviceGetTotalEccErrors(d raw.Device, e raw.MemoryErrorType, c raw.EccCounterType, n *uint64) raw.Return {
+func (f *fake) DeviceGetTotalEccErrors(d raw.Device, e raw.MemoryErrorType, c raw.EccCounterType,
+	n *uint64) raw.Return {
 	return put(f, d, n, 1+uint64(e)+2*uint64(c))
 }
 
@@ -229,8 +230,8 @@ func values(p page) map[string]float64 {
 	return all
 }
 
-// parse returns the metrics of lines of a name, labels behind a |, and a number. Without labels, or with …, a line has
-// the common ones.
+// parse returns the metrics of lines of a name, labels behind a |, and a number. Without labels, or with …, a line
+// has the common ones.
 func parse(t *testing.T, text, common string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -326,7 +327,8 @@ DCGM_FI_DEV_XID_ERRORS 0
 
 const (
 	nvmlLabels = `gpu="0",uuid="GPU-1"`
-	dcgmLabels = `Hostname="host",UUID="GPU-1",device="nvidia4",gpu="0",modelName="NVIDIA H200",pci_bus_id="00000000:01:00.0"`
+	dcgmLabels = `Hostname="host",UUID="GPU-1",device="nvidia4",gpu="0",modelName="NVIDIA H200",` +
+		`pci_bus_id="00000000:01:00.0"`
 )
 
 // read waits until all GPUs were read.
@@ -428,16 +430,16 @@ DCGM_FI_DEV_XID_ERRORS 31
 		send(f)
 		want := parse(t, tt.page, tt.common)
 		maps.Copy(want, parse(t, tt.xids, tt.common))
-		checkValues(t, values(until(t, addr, "XIDs", func(p page) bool {
+		last := until(t, addr, "XIDs", func(p page) bool {
 			got := values(p)
-			for name := range want {
-				if _, ok := got[name]; !ok {
+			for name, n := range want {
+				if _, ok := got[name]; !ok || strings.Contains(name, "XID") && got[name] != n {
 					return false
 				}
 			}
-			return got["DCGM_FI_DEV_XID_ERRORS{"+dcgmLabels+"}"] == 31 ||
-				tt.names == "nvml"
-		})), want)
+			return true
+		})
+		checkValues(t, values(last), want)
 	}
 }
 
@@ -451,13 +453,14 @@ func TestMIG(t *testing.T) {
 			}
 		}
 	}
-	checkValues(t, got, map[string]float64{
-		`gpu_memory_used_bytes{compute_instance="0",gpu="0",gpu_instance="0",profile="1c.2g.35gb",uuid="GPU-1"}`: 2 << 30,
-		`gpu_memory_used_bytes{compute_instance="1",gpu="0",gpu_instance="0",profile="1c.2g.35gb",uuid="GPU-1"}`: 2 << 30,
-		`gpu_memory_used_bytes{compute_instance="1",gpu="0",gpu_instance="1",profile="1c.2g.35gb",uuid="GPU-1"}`: 2 << 30,
-		`DCGM_FI_DEV_FB_USED{GPU_I_ID="0",GPU_I_PROFILE="2g.35gb",` + dcgmLabels + `}`:                           2 << 10,
-		`DCGM_FI_DEV_FB_USED{GPU_I_ID="1",GPU_I_PROFILE="2g.35gb",` + dcgmLabels + `}`:                           2 << 10,
-	})
+	want := parse(t, `gpu_memory_used_bytes|compute_instance="0",gpu_instance="0",profile="1c.2g.35gb",… 2147483648
+gpu_memory_used_bytes|compute_instance="1",gpu_instance="0",profile="1c.2g.35gb",… 2147483648
+gpu_memory_used_bytes|compute_instance="1",gpu_instance="1",profile="1c.2g.35gb",… 2147483648
+`, nvmlLabels)
+	maps.Copy(want, parse(t, `DCGM_FI_DEV_FB_USED|GPU_I_ID="0",GPU_I_PROFILE="2g.35gb",… 2048
+DCGM_FI_DEV_FB_USED|GPU_I_ID="1",GPU_I_PROFILE="2g.35gb",… 2048
+`, dcgmLabels))
+	checkValues(t, got, want)
 }
 
 // TestNVMLAlerts checks that the alerts are about metrics that exist.

@@ -53,8 +53,8 @@ func one[T ~int32 | ~uint32 | ~uint64](r *reader, m *metric, read func() (T, err
 	}
 }
 
-// identity reads what the GPU is.
-func (r *reader) identity(dev *nvml.Device) {
+// identity reads what the GPU is. It reports false if even that cannot be read.
+func (r *reader) identity(dev *nvml.Device) bool {
 	uuid, err := dev.UUID()
 	known := r.ok(err)
 	model, err := dev.Name()
@@ -62,7 +62,7 @@ func (r *reader) identity(dev *nvml.Device) {
 	pci, err1 := dev.PCI()
 	minor, err2 := dev.MinorNumber()
 	if !known {
-		return
+		return false
 	}
 	var address, file string // which a virtual machine or Windows may not have
 	if r.ok(err1) {
@@ -72,6 +72,7 @@ func (r *reader) identity(dev *nvml.Device) {
 		file = "nvidia" + strconv.Itoa(minor)
 	}
 	r.identify(uuid, address, file, strings.ToValidUTF8(model, "?"))
+	return true
 }
 
 // values reads the numbers of the whole GPU.
