@@ -179,12 +179,13 @@ func present(labels prom.Labels) prom.Labels {
 
 // poll reads the GPU. It serves what was read before a failure.
 func (g *gpu) poll(ctx context.Context, lib *nvml.Library, index int, limit time.Duration) {
-	r := &reader{gpu: g}
+	r, hidden := &reader{gpu: g}, false
 	if g.dev == nil {
 		dev, err := lib.Device(index) // unlimited, as limited calls of the library wait for each other
 		if r.ok(err) {
 			g.dev = dev
 		}
+		hidden = errors.Is(err, nvml.ErrNoPermission) // it is for other containers
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit) // for all calls together
 	defer cancel()
@@ -201,7 +202,9 @@ func (g *gpu) poll(ctx context.Context, lib *nvml.Library, index int, limit time
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.samples = append(r.samples, sample{up, truth(alive), nil})
+	if g.samples = r.samples; !hidden {
+		g.samples = append(g.samples, sample{up, truth(alive), nil})
+	}
 }
 
 // watchXIDs counts XIDs. It returns false if there are none, and true after a failure.
@@ -216,7 +219,7 @@ func (g *gpu) watchXIDs(ctx context.Context, lib *nvml.Library, index int, limit
 	if err == nil {
 		err = set.Add(dev.WithTimeout(limit), nvml.EventXIDCritical)
 	}
-	if errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, nvml.ErrNoPermission) {
 		slog.Warn("no XIDs", "gpu", index, "err", err)
 		return false
 	}

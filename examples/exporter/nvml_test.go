@@ -29,6 +29,7 @@ type fake struct {
 	mig    bool
 	events chan raw.EventData // if there is one GPU
 	sets   atomic.Uint64
+	hidden bool                     // the last GPU is for other containers
 	lost   atomic.Bool              // the last GPU
 	hang   atomic.Pointer[chan int] // calls about the last GPU do not return before it is closed
 }
@@ -64,7 +65,9 @@ func (f *fake) DeviceGetCountV2(n *uint32) raw.Return {
 }
 
 func (f *fake) DeviceGetHandleByIndexV2(index uint32, d *raw.Device) raw.Return {
-	*d = raw.Device(index + 1)
+	if *d = raw.Device(index + 1); f.hidden && index == f.gpus-1 {
+		return raw.NVML_ERROR_NO_PERMISSION
+	}
 	return raw.NVML_SUCCESS
 }
 
@@ -195,11 +198,10 @@ func (f *fake) EventSetWaitV2(_ raw.EventSet, data *raw.EventData, ms uint32) ra
 }
 
 // serve runs the exporter with a fake NVML.
-func serve(t *testing.T, f *fake, names string) (addr string) {
+func serve(t *testing.T, f *fake, names string, limit time.Duration) (addr string) {
 	t.Helper()
 	drv := cutest.Driver(t, cusim.Devices(1))
-	e := patient
-	e.every, e.limit = 5*time.Millisecond, 100*time.Millisecond
+	e := exporter{every: 5 * time.Millisecond, limit: limit, linger: time.Hour}
 	n, err := newGPUs(names)
 	if err != nil {
 		t.Fatal(err)
@@ -345,14 +347,14 @@ func read(t *testing.T, addr string) page {
 }
 
 func TestNames(t *testing.T) {
-	p := read(t, serve(t, &fake{gpus: 1}, "nvml"))
+	p := read(t, serve(t, &fake{gpus: 1}, "nvml", time.Minute))
 	checkValues(t, values(p), parse(t, nvmlPage, nvmlLabels))
 	for name, family := range p {
 		if strings.HasSuffix(name, "_total") != (family.GetType() == dto.MetricType_COUNTER) || family.GetHelp() == "" {
 			t.Errorf("%s is a %v: %s", name, family.GetType(), family.GetHelp())
 		}
 	}
-	p = read(t, serve(t, &fake{gpus: 1}, "dcgm"))
+	p = read(t, serve(t, &fake{gpus: 1}, "dcgm", time.Minute))
 	checkValues(t, values(p), parse(t, dcgmPage, dcgmLabels))
 	if _, err := newGPUs("other"); err == nil {
 		t.Error("other names are possible")
@@ -363,7 +365,7 @@ func TestNames(t *testing.T) {
 func TestLostGPU(t *testing.T) {
 	f := &fake{gpus: 2}
 	f.lost.Store(true)
-	addr := serve(t, f, "nvml")
+	addr := serve(t, f, "nvml", time.Minute)
 	const alive, lost = `nvml_up{gpu="0",uuid="GPU-1"}`, `nvml_up{gpu="1"}`
 	var got map[string]float64
 	until(t, addr, "a GPU that was read, and one that is lost", func(p page) bool {
@@ -386,9 +388,17 @@ func TestLostGPU(t *testing.T) {
 	})
 }
 
+// TestHiddenGPU checks that a GPU that the container does not have is not one that is lost.
+func TestHiddenGPU(t *testing.T) {
+	addr := serve(t, &fake{gpus: 2, hidden: true}, "nvml", time.Minute)
+	until(t, addr, "one GPU", func(p page) bool {
+		return len(p["nvml_up"].GetMetric()) == 1 && p["nvml_up"].GetMetric()[0].GetGauge().GetValue() == 1
+	})
+}
+
 func TestHangingGPU(t *testing.T) {
 	f := &fake{gpus: 2}
-	addr := serve(t, f, "nvml")
+	addr := serve(t, f, "nvml", 200*time.Millisecond)
 	read(t, addr)
 	hang := make(chan int)
 	f.hang.Store(&hang)
@@ -425,7 +435,7 @@ DCGM_FI_DEV_XID_ERRORS 31
 	} {
 		f := &fake{gpus: 1}
 		f.events = make(chan raw.EventData)
-		addr := serve(t, f, tt.names)
+		addr := serve(t, f, tt.names, time.Minute)
 		read(t, addr)
 		send(f)
 		want := parse(t, tt.page, tt.common)
@@ -447,7 +457,7 @@ DCGM_FI_DEV_XID_ERRORS 31
 func TestMIG(t *testing.T) {
 	got := map[string]float64{}
 	for _, names := range []string{"nvml", "dcgm"} {
-		for name, v := range values(read(t, serve(t, &fake{gpus: 1, mig: true}, names))) {
+		for name, v := range values(read(t, serve(t, &fake{gpus: 1, mig: true}, names, time.Minute))) {
 			if strings.Contains(name, "_used") || strings.Contains(name, "USED") || strings.Contains(name, "util") {
 				got[name] = v
 			}
@@ -471,7 +481,7 @@ func TestNVMLAlerts(t *testing.T) {
 	}
 	f := &fake{gpus: 2}
 	f.lost.Store(true)
-	addr := serve(t, f, "nvml")
+	addr := serve(t, f, "nvml", time.Minute)
 	p := until(t, addr, "metrics and failures", func(p page) bool {
 		return p["nvml_failures_total"] != nil && p["gpu_power_watts"] != nil
 	})
