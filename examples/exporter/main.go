@@ -1,4 +1,5 @@
-// Command exporter measures every GPU once a second, and serves its latencies and its health to Prometheus.
+// Command exporter measures every GPU once a second, and serves its latencies, its health and what NVML says about it
+// to Prometheus.
 package main
 
 import (
@@ -26,8 +27,12 @@ import (
 	_ "github.com/purecu/purecu/cusim/auto"
 )
 
-// exporter has the time between probes, their limit, and how long the need of a restart is served.
-type exporter struct{ every, limit, linger time.Duration }
+// exporter has the time between probes, their limit, and how long the need of a restart is served. It also serves what
+// gpus says, unless that is nil.
+type exporter struct {
+	every, limit, linger time.Duration
+	gpus                 *gpus
+}
 
 // watch probes a device until ctx ends or only a new process helps, which is an error.
 func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer) error {
@@ -105,6 +110,9 @@ func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) er
 	for _, dev := range devs {
 		all.Go(func() error { return e.watch(ctx, dev, reg) })
 	}
+	if e.gpus != nil {
+		all.Go(func() error { e.gpus.run(ctx, e, reg); return nil })
+	}
 	all.Go(func() error { return srv.Serve(l) })
 	all.Go(func() error { <-ctx.Done(); return srv.Shutdown(context.Background()) })
 	return all.Wait()
@@ -116,6 +124,9 @@ func main() {
 	soft := flag.Int("soft", 0, "use this many software devices")
 	flag.DurationVar(&e.limit, "limit", 5*time.Second, "a probe that takes longer has failed")
 	flag.DurationVar(&e.linger, "linger", 2*time.Minute, "how long to serve that only a restart helps, before the end")
+	e.gpus, _ = newGPUs("nvml")
+	flag.Func("names", "the `kind` of names of NVML's metrics: nvml, or dcgm for those of dcgm-exporter (default nvml)",
+		func(names string) (err error) { e.gpus, err = newGPUs(names); return err })
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -148,6 +148,20 @@ func TestSoft(t *testing.T) {
 	})
 }
 
+// TestNoNVML checks that the program says once why there is no NVML, and serves its own metrics.
+func TestNoNVML(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-listen", "127.0.0.1:0", "-soft", "1")
+	cmd.Env = append(os.Environ(), "EXPORTER_TEST_MAIN=1", "PURECU_NVML_LIBRARY="+filepath.Join(t.TempDir(), "no.so"))
+	p := execute(t, cmd)
+	until(t, p.addr(t), "several probes", func(p page) bool { return probed(p, "0") > 1 && p["nvml_up"] == nil })
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status, said := p.end(); status != 0 || strings.Count(said, "no metrics of NVML") != 1 {
+		t.Errorf("exit status %d, %s", status, said)
+	}
+}
+
 // TestArguments checks what the command line may be wrong about.
 func TestArguments(t *testing.T) {
 	for _, tt := range []struct {
@@ -157,6 +171,7 @@ func TestArguments(t *testing.T) {
 	}{
 		{"-listen nowhere", "listen err=", 1},
 		{"-nothing", "flag provided but not defined", 2},
+		{"-names other", "the names are nvml or dcgm", 2},
 	} {
 		cmd := exec.Command(os.Args[0], strings.Fields(tt.args)...)
 		cmd.Env = append(os.Environ(), "EXPORTER_TEST_MAIN=1", "PURECU_DRIVER=soft")
