@@ -55,24 +55,17 @@ type GPUInstanceProfile struct {
 	JPEGDecoders, OpticalFlowEngines int
 	Memory                           uint64 // in bytes, rounded to MiB
 	P2P                              bool   // can access other GPUs
-	Graphics                         bool   // can draw; false for older drivers
 }
 
 const opGPUInstanceProfile = "nvmlDeviceGetGpuInstanceProfileInfoV"
 
-// gpuInstanceProfile asks for a profile in the newest way that the library has.
+// gpuInstanceProfile asks for a profile, in the older way if the library lacks the newer one.
 func gpuInstanceProfile(ask func(*raw.GpuInstanceProfileInfoV2) raw.Return,
 	oldest func(*raw.GpuInstanceProfileInfo) raw.Return) (
 	p GPUInstanceProfile, r raw.Return) {
-	v3 := raw.GpuInstanceProfileInfoV3{Version: raw.GpuInstanceProfileInfoV3Version}
+	// Driver 580 writes the name of version 3 at the place that it has in version 2, and a wrong one.
 	v2 := raw.GpuInstanceProfileInfoV2{Version: raw.GpuInstanceProfileInfoV2Version}
-	if r = ask(v3.V2()); !lacksVersion(r) {
-		v2 = raw.GpuInstanceProfileInfoV2{Id: v3.Id, SliceCount: v3.SliceCount, InstanceCount: v3.InstanceCount,
-			MultiprocessorCount: v3.MultiprocessorCount, CopyEngineCount: v3.CopyEngineCount, DecoderCount: v3.DecoderCount,
-			EncoderCount: v3.EncoderCount, JpegCount: v3.JpegCount, OfaCount: v3.OfaCount, MemorySizeMB: v3.MemorySizeMB,
-			Name: v3.Name, IsP2pSupported: v3.Capabilities & raw.NVML_GPU_INSTANCE_PROFILE_CAPS_P2P}
-		p.Graphics = v3.Capabilities&raw.NVML_GPU_INSTANCE_PROFILE_CAPS_GFX != 0
-	} else if r = ask(&v2); lacksVersion(r) && oldest != nil {
+	if r = ask(&v2); lacksVersion(r) && oldest != nil {
 		var v1 raw.GpuInstanceProfileInfo
 		r = oldest(&v1)
 		v2 = raw.GpuInstanceProfileInfoV2{Id: v1.Id, SliceCount: v1.SliceCount, InstanceCount: v1.InstanceCount,

@@ -72,26 +72,19 @@ type ComputeInstanceProfile struct {
 	// All compute instances of the GPU instance share these engines.
 	CopyEngines, Decoders, Encoders  int
 	JPEGDecoders, OpticalFlowEngines int
-	Graphics                         bool // can draw; false for older drivers
 }
 
 const opComputeInstanceProfile = "nvmlGpuInstanceGetComputeInstanceProfileInfoV"
 
-// computeInstanceProfile asks for a profile in the newest way that the library has.
+// computeInstanceProfile asks for a profile, in the older way if the library lacks the newer one.
 func computeInstanceProfile(l *raw.Library, g raw.GpuInstance, kind uint32) (p ComputeInstanceProfile, r raw.Return) {
 	const engines = raw.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED // there are no others
-	v3 := raw.ComputeInstanceProfileInfoV3{Version: raw.ComputeInstanceProfileInfoV3Version}
-	v2 := v3.V2()
-	r = l.GpuInstanceGetComputeInstanceProfileInfoV(g, kind, engines, v2)
-	p.Graphics = v3.Capabilities&raw.NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX != 0
-	if lacksVersion(r) {
-		v2.Version = raw.ComputeInstanceProfileInfoV2Version
-		r = l.GpuInstanceGetComputeInstanceProfileInfoV(g, kind, engines, v2)
-	}
+	v2 := raw.ComputeInstanceProfileInfoV2{Version: raw.ComputeInstanceProfileInfoV2Version}
+	r = l.GpuInstanceGetComputeInstanceProfileInfoV(g, kind, engines, &v2)
 	if lacksVersion(r) {
 		var v1 raw.ComputeInstanceProfileInfo
 		r = l.GpuInstanceGetComputeInstanceProfileInfo(g, kind, engines, &v1)
-		*v2 = raw.ComputeInstanceProfileInfoV2{Id: v1.Id, SliceCount: v1.SliceCount, InstanceCount: v1.InstanceCount,
+		v2 = raw.ComputeInstanceProfileInfoV2{Id: v1.Id, SliceCount: v1.SliceCount, InstanceCount: v1.InstanceCount,
 			MultiprocessorCount: v1.MultiprocessorCount, SharedCopyEngineCount: v1.SharedCopyEngineCount,
 			SharedDecoderCount: v1.SharedDecoderCount, SharedEncoderCount: v1.SharedEncoderCount,
 			SharedJpegCount: v1.SharedJpegCount, SharedOfaCount: v1.SharedOfaCount}

@@ -13,16 +13,6 @@ func At[T any](memory []byte) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(memory)))
 }
 
-// V2 returns i in the type that the functions have, which accept both. The members have other places there.
-func (i *GpuInstanceProfileInfoV3) V2() *GpuInstanceProfileInfoV2 {
-	return (*GpuInstanceProfileInfoV2)(unsafe.Pointer(i))
-}
-
-// V2 returns i in the type that the functions have, which accept both. A software NVML gets only the members of V2.
-func (i *ComputeInstanceProfileInfoV3) V2() *ComputeInstanceProfileInfoV2 {
-	return (*ComputeInstanceProfileInfoV2)(unsafe.Pointer(i))
-}
-
 // Text returns the string of C at an address that the library has set, or "" for NULL.
 func Text(s *byte) string {
 	if s == nil {
