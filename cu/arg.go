@@ -64,8 +64,8 @@ func Ptr(m Memory) Arg {
 		return badArg(memstate.ErrUnmapped)
 	}
 	r := s.Region()
-	if r.Err != nil {
-		return badArg(*r.Err)
+	if r.Fault != nil {
+		return badArg(r.Fault.Err)
 	}
 	return Arg{core.ValueTo(launch.Arg{Bits: uint64(r.Addr()), Size: 8, Kind: launch.Integer, Mem: s.Mem, Ref: s.Owner,
 		Extent: r.Size})}

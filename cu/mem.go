@@ -62,7 +62,7 @@ func regionOf(m Memory) memstate.Region {
 	case *HostMem:
 		return m.core().Whole()
 	}
-	return memstate.Region{Err: &memstate.ErrEmbedded}
+	return memstate.Embedded()
 }
 
 // targetOf is regionOf for memory that work writes.

@@ -15,7 +15,7 @@ type XID uint32
 // String returns the number and what has happened, such as "XID 79: the GPU has fallen off the bus".
 func (x XID) String() string {
 	s := "XID " + strconv.FormatUint(uint64(x), 10)
-	if f := x.facts(); f != nil {
+	if f, known := x.facts(); known {
 		s += ": " + f.title
 	}
 	return s
@@ -23,8 +23,8 @@ func (x XID) String() string {
 
 // Meaning returns what has happened, and what it means, in one or two sentences.
 func (x XID) Meaning() string {
-	f := x.facts()
-	if f == nil {
+	f, known := x.facts()
+	if !known {
 		return "This package does not know the number. The kernel's log has more about it."
 	}
 	return f.meaning
@@ -33,10 +33,8 @@ func (x XID) Meaning() string {
 // Action returns what to do first. It is for GPUs of datacenters, since Ampere. For XIDs that this package does not know
 // it is [ActionUnknown].
 func (x XID) Action() XIDAction {
-	if f := x.facts(); f != nil {
-		return f.action
-	}
-	return ActionUnknown
+	f, _ := x.facts()
+	return f.action // the zero action is ActionUnknown
 }
 
 // XIDAction is what to do after an [XID].
@@ -103,8 +101,8 @@ type xidFacts struct {
 	title, meaning string
 }
 
-// facts returns the row of x, or nil.
-func (x XID) facts() *xidFacts {
+// facts returns the row of x, if this package knows it.
+func (x XID) facts() (f xidFacts, known bool) {
 	i, found := slices.BinarySearchFunc(xids, x, func(f xidFacts, x XID) int {
 		if f.last < x {
 			return -1
@@ -112,7 +110,7 @@ func (x XID) facts() *xidFacts {
 		return cmp.Compare(max(f.first, x), x)
 	})
 	if !found {
-		return nil
+		return xidFacts{}, false
 	}
-	return &xids[i]
+	return xids[i], true
 }

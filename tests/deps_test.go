@@ -143,7 +143,7 @@ var rules = map[string]rule{
 	"cutrace":             {imports: []string{"cu", "cu/graph", "cu/trace"}},
 	"cmd/cuprobe": {imports: []string{"cu", "cu/library", "cu/trace", "cusim", "cutrace", "internal/clock", "internal/initresult", "internal/release",
 		"internal/suggest", "loader", "nvml"}, program: true},
-	"examples/...": {imports: []string{"cu", "cu/graph", "cubench", "cusim", "cusim/auto", "cutest", "cutrace", "loader"},
+	"examples/...": {imports: []string{"cu", "cu/graph", "cubench", "cusim", "cusim/auto", "cutest", "cutrace", "loader", "nvml"},
 		program: true},
 	"tests":     {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 	"tests/...": {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/loader"
+	"github.com/purecu/purecu/nvml"
 )
 
 // TestNilErrors calls the methods of each exported error type on nil. A program may do that when it
@@ -20,7 +21,7 @@ import (
 func TestNilErrors(t *testing.T) {
 	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*graph.UpdateError)(nil),
 		(*cu.MissingError)(nil), (*loader.LoadError)(nil),
-		(*loader.StatusError)(nil)}
+		(*loader.StatusError)(nil), (*nvml.Error)(nil)}
 	var want []string
 	for _, line := range publicAPI(t) {
 		if method, ok := strings.CutSuffix(line, ") Error() string\n"); ok && strings.Contains(method, "(*") {

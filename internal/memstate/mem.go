@@ -291,13 +291,13 @@ func FailAlloc(
 type Region struct {
 	Mem       *Mem
 	Off, Size uint64
-	// Err says why the memory cannot be used, or is nil. It is an address, because the compiler passes a struct of up to
-	// four words in registers.
-	Err *error
+	// Fault says why the memory cannot be used, or is nil. It is an address, because the compiler passes a struct of up
+	// to four words in registers.
+	Fault *Fault
 }
 
 // Valid reports whether the region lies within some memory.
-func (r *Region) Valid() bool { return r.Mem != nil && r.Err == nil }
+func (r *Region) Valid() bool { return r.Mem != nil && r.Fault == nil }
 
 // Usable is Valid for memory that is open. Only the size of such a region is compared with others: that
 // the memory is closed is said first.
@@ -320,10 +320,10 @@ func (r *Region) checkAs(role, op string) error {
 	switch {
 	case r.Mem.Closed():
 		return r.Mem.RefusedAs(role, op)
-	case r.Err == &ErrReadOnly:
+	case r.Fault == readOnly:
 		return ReadOnly(op, core.InRole(role, r.Mem))
-	case r.Err != nil:
-		return drivercall.NewError(op, core.InRole(role, r.Mem), driver.ResultInvalidValue, *r.Err,
+	case r.Fault != nil:
+		return drivercall.NewError(op, core.InRole(role, r.Mem), driver.ResultInvalidValue, r.Fault.Err,
 			"choose a span that lies within the memory, and is mapped if the memory is virtual")
 	}
 	return nil
@@ -379,7 +379,7 @@ func (mc *Mem) Mapped(off, size uint64) error {
 // Missing returns an error if the region has no memory.
 func (r *Region) Missing(op string) error {
 	switch {
-	case r.Err == &ErrEmbedded:
+	case r.Fault == embedded:
 		return drivercall.Misuse(op, nil, ErrEmbedded, "pass the embedded memory, such as x.DeviceMem")
 	case r.Mem == nil:
 		return drivercall.NilError(op, "memory")

@@ -39,21 +39,29 @@ func (s *Span) Cut(off, size uint64) {
 func (s *Span) Region() Region {
 	r := Region{Mem: s.Mem, Off: s.Off, Size: s.Size}
 	if err := s.Err(); err != nil {
-		r.Err = fault(err)
+		r.Fault = &Fault{err}
 	}
 	if r.Mem != nil && r.Mem.Virt != nil {
 		r.Mem = r.Mem.Virt.Current() // before the question what is mapped, which changes before
-		if r.Err == nil {
+		if r.Fault == nil {
 			if err := r.Mem.Mapped(r.Off, r.Size); err != nil {
-				r.Err = fault(err)
+				r.Fault = &Fault{err}
 			}
 		}
 	}
 	return r
 }
 
-// fault returns the address of a copy of err, which it allocates.
-func fault(err error) *error { return &err }
+// Fault is a reason why the memory of a Region cannot be used.
+type Fault struct{ Err error }
+
+var (
+	readOnly = &Fault{ErrReadOnly}
+	embedded = &Fault{ErrEmbedded}
+)
+
+// Embedded returns the region of a type that embeds memory.
+func Embedded() Region { return Region{Fault: embedded} }
 
 // Whole returns all of the memory. mc is nil if there is none.
 func (mc *Mem) Whole() Region {
@@ -66,7 +74,7 @@ func (mc *Mem) Whole() Region {
 // Target returns the region for work that writes it.
 func (r Region) Target() Region {
 	if r.Valid() && r.Mem.Flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0 {
-		r.Err = &ErrReadOnly
+		r.Fault = readOnly
 	}
 	return r
 }

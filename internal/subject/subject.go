@@ -130,7 +130,7 @@ func RegionOf(m cu.Memory) memstate.Region {
 	case *cu.HostMem:
 		return HostMem(m).Whole()
 	}
-	return memstate.Region{Err: &memstate.ErrEmbedded}
+	return memstate.Embedded()
 }
 
 // EnterStream begins a call on a stream. LeaveStream ends it.
