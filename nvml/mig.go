@@ -285,7 +285,9 @@ func (d *Device) GPUInstances(profile uint32) ([]*GPUInstance, error) {
 	o := d.obj()
 	all, err := get(o, "nvmlDeviceGetGpuInstances", func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
 		list, n := make([]raw.GpuInstance, maxInstances), uint32(maxInstances)
-		r = l.DeviceGetGpuInstances(raw.Device(h), profile, list, &n)
+		if r = l.DeviceGetGpuInstances(raw.Device(h), profile, list, &n); r != raw.NVML_SUCCESS {
+			return nil, r
+		}
 		for _, g := range list[:min(n, maxInstances)] {
 			all = append(all, gpuInstanceOf(l, g))
 		}

@@ -157,3 +157,43 @@ func TestGPUInstances(t *testing.T) {
 	_, err = d.GPUInstance(-1)
 	fails(t, "a number", err, nvml.ErrInvalidArgument)
 }
+
+// lostFake is a GPU that is lost. It counts how often it is asked what an instance is.
+type lostFake struct {
+	computeFake
+	infos int
+}
+
+func (f *lostFake) DeviceGetGpuInstances(d raw.Device, profile uint32, list []raw.GpuInstance, n *uint32) raw.Return {
+	return raw.NVML_ERROR_GPU_IS_LOST
+}
+
+func (f *lostFake) GpuInstanceGetComputeInstances(g raw.GpuInstance, profile uint32, list []raw.ComputeInstance,
+	n *uint32) raw.Return {
+	return raw.NVML_ERROR_GPU_IS_LOST
+}
+
+func (f *lostFake) GpuInstanceGetInfo(g raw.GpuInstance, i *raw.GpuInstanceInfo) raw.Return {
+	f.infos++
+	return raw.NVML_SUCCESS
+}
+
+func (f *lostFake) ComputeInstanceGetInfo(c raw.ComputeInstance, i *raw.ComputeInstanceInfo) raw.Return {
+	f.infos++
+	return raw.NVML_SUCCESS
+}
+
+// TestInstancesOfLostGPU checks that nothing is asked about instances that the library has not returned.
+func TestInstancesOfLostGPU(t *testing.T) {
+	f := &lostFake{}
+	d := device(t, f)
+	g := must(d.CreateGPUInstance(20))(t)
+	f.infos = 0
+	_, err := d.GPUInstances(9)
+	fails(t, "the GPU instances", err, nvml.ErrGPULost)
+	_, err = g.ComputeInstances(9)
+	fails(t, "the compute instances", err, nvml.ErrGPULost)
+	if f.infos != 0 {
+		t.Errorf("the library was asked for %d instances", f.infos)
+	}
+}

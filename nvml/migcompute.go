@@ -208,7 +208,9 @@ func (g *GPUInstance) ComputeInstances(profile uint32) ([]*ComputeInstance, erro
 	const op = "nvmlGpuInstanceGetComputeInstances"
 	all, err := get(o, op, func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
 		list, n := make([]raw.ComputeInstance, maxInstances), uint32(maxInstances)
-		r = l.GpuInstanceGetComputeInstances(raw.GpuInstance(h), profile, list, &n)
+		if r = l.GpuInstanceGetComputeInstances(raw.GpuInstance(h), profile, list, &n); r != raw.NVML_SUCCESS {
+			return nil, r
+		}
 		for _, c := range list[:min(n, maxInstances)] {
 			all = append(all, computeInstanceOf(l, c))
 		}

@@ -65,7 +65,10 @@ func (l *Library) DevicesNear(cpu int) ([]*Device, error) {
 		return nil, err
 	}
 	handles, err := get(o, op, func(l *raw.Library, _ uint64) ([]raw.Device, raw.Return) {
-		return list(func(n *uint32, list []raw.Device) raw.Return { return l.SystemGetTopologyGpuSet(uint32(cpu), n, list) })
+		all, r := list(func(n *uint32, list []raw.Device) raw.Return {
+			return l.SystemGetTopologyGpuSet(uint32(cpu), n, list)
+		})
+		return filled(all), r
 	})
 	var devices []*Device
 	for i, h := range handles {

@@ -47,7 +47,12 @@ func (f systemFake) SystemGetHicVersion(n *uint32, list []raw.HwbcEntry) raw.Ret
 }
 
 func (f systemFake) SystemGetTopologyGpuSet(cpu uint32, n *uint32, list []raw.Device) raw.Return {
-	return fillList(n, list, raw.Device(cpu), raw.Device(cpu+1))
+	if list == nil {
+		*n = 2
+		return raw.NVML_SUCCESS
+	}
+	copy(list, []raw.Device{raw.Device(cpu), raw.Device(cpu + 1)}) // and the number stays as it was
+	return raw.NVML_SUCCESS
 }
 
 func (f systemFake) GetExcludedDeviceCount(n *uint32) raw.Return {

@@ -85,7 +85,7 @@ func (l *Library) NewSystemEventSet(kinds SystemEventType) (*SystemEventSet, err
 		err = src.Refused(op)
 	}
 	if err != nil {
-		src.close()
+		_ = src.within("nvmlSystemEventSetFree", src.close) // the error is that of the registration
 		return nil, err
 	}
 	s := &SystemEventSet{src: src}

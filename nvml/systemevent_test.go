@@ -111,6 +111,37 @@ func TestSystemEvents(t *testing.T) {
 	})
 }
 
+// stuckBay refuses to register events, and does not free a set before it is told to.
+type stuckBay struct {
+	bay
+	free chan struct{}
+}
+
+func (b *stuckBay) SystemEventSetFree(q *raw.SystemEventSetFreeRequest) raw.Return {
+	<-b.free
+	return b.bay.SystemEventSetFree(q)
+}
+
+// TestSystemEventsFreeHangs checks that the limit of the library also holds for the set that could not be used.
+func TestSystemEventsFreeHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &stuckBay{bay{t: t, refuses: true}, make(chan struct{})}
+		lib, err := nvml.Open(nvml.WithSoftware(b), nvml.WithTimeout(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Minute, func() { close(b.free) })
+		began := time.Now()
+		if _, err := lib.NewSystemEventSet(3); !errors.Is(err, nvml.ErrNotSupported) || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		time.Sleep(time.Minute)
+		if err := lib.Close(); err != nil || b.sets != 0 {
+			t.Error(err, b.sets)
+		}
+	})
+}
+
 func TestSystemEventsUnsupported(t *testing.T) {
 	b := &bay{t: t, refuses: true}
 	for name, s := range map[string]raw.Software{"older driver": &sick{}, "other system": b} {

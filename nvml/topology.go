@@ -3,6 +3,7 @@ package nvml
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -20,10 +21,7 @@ func (d *Device) NearestGPUs(level TopologyLevel) ([]*Device, error) {
 			return l.DeviceGetTopologyNearestGpus(raw.Device(h), level, n, devices)
 		})
 		var all []found
-		for _, handle := range handles {
-			if handle == 0 {
-				continue // the library has not filled the list
-			}
+		for _, handle := range filled(handles) {
 			var index uint32
 			if l.DeviceGetIndex(handle, &index) != raw.NVML_SUCCESS {
 				all = append(all, found{handle, -1})
@@ -39,6 +37,12 @@ func (d *Device) NearestGPUs(level TopologyLevel) ([]*Device, error) {
 		}
 		return o.device(f.handle, fmt.Sprintf("device %d", f.index))
 	}), err
+}
+
+// filled returns the handles that the library has set. The functions for neighbors do not change the number if the list
+// has room for more.
+func filled(handles []raw.Device) []raw.Device {
+	return slices.DeleteFunc(handles, func(h raw.Device) bool { return h == 0 })
 }
 
 // The numbers of words that hold all processors and all NUMA nodes that Linux can have.
