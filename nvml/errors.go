@@ -183,8 +183,9 @@ var remedies = [...]struct {
 // remedy returns what to do after a result of a function, or "".
 func remedy(op string, r raw.Return) string {
 	changes := false
+	kind := strings.ReplaceAll(op, "EventSet", "") // a set of events, which is no change
 	for word := range strings.SplitSeq("Set Clear Create Destroy Reset Remove Modify Discover Activate Update", " ") {
-		changes = changes || strings.Contains(op, word)
+		changes = changes || strings.Contains(kind, word) && !strings.Contains(kind, "Get")
 	}
 	switch {
 	case r == raw.NVML_ERROR_NOT_SUPPORTED && changes:

@@ -107,7 +107,7 @@ func (d *Device) gpmSample(op string, instance int) (*GPMSample, error) {
 		return nil, nilError(op)
 	}
 	s := &GPMSample{*o, &gpmBuffer{lib: o.lib, device: o.name, instance: instance}}
-	runtime.AddCleanup(s, (*gpmBuffer).close, s.buffer)
+	runtime.AddCleanup(s, func(b *gpmBuffer) { go b.close() }, s.buffer) // as for sets of events: see closeUnused
 	if err := s.take(op); err != nil {
 		s.Close()
 		return nil, err

@@ -20,6 +20,7 @@ type gpmFake struct {
 	last    raw.GpmSample
 	broken  bool
 	block   chan struct{} // if not nil, samples are taken when it is closed
+	free    chan struct{} // if not nil, samples are freed when it is closed
 }
 
 func (f *gpmFake) GpmSampleAlloc(s *raw.GpmSample) raw.Return {
@@ -32,6 +33,9 @@ func (f *gpmFake) GpmSampleAlloc(s *raw.GpmSample) raw.Return {
 }
 
 func (f *gpmFake) GpmSampleFree(s raw.GpmSample) raw.Return {
+	if f.free != nil {
+		<-f.free
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.samples, s)
@@ -173,4 +177,30 @@ func TestGPMCleanup(t *testing.T) {
 	fails(t, "a GPU that does not answer", err, nvml.ErrTimeout)
 	close(f.block)
 	f.eventually(t, "a sample that came too late")
+}
+
+// TestGPMCleanupHangs checks that lost samples of an NVML that hangs do not keep other cleanups of the program from
+// running.
+func TestGPMCleanupHangs(t *testing.T) {
+	f := newGPM()
+	f.free = make(chan struct{})
+	d := device(t, f)
+	for range 100 { // more than there are goroutines for cleanups
+		must(d.GPMSample())(t)
+	}
+	runtime.GC()
+	ran := make(chan struct{})
+	runtime.AddCleanup(new([64]byte), func(ran chan struct{}) { close(ran) }, ran)
+	for range 1000 {
+		runtime.GC()
+		select {
+		case <-ran:
+			close(f.free)
+			f.eventually(t, "samples that were freed late")
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	close(f.free)
+	t.Error("a cleanup has not run")
 }
