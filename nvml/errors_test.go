@@ -32,6 +32,45 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
+// TestRemediesOfReads checks that functions that change nothing are not taken for those that do.
+func TestRemediesOfReads(t *testing.T) {
+	for _, op := range []string{"nvmlSystemGetTopologyGpuSet", "nvmlEventSetCreate", "nvmlEventSetWait_v2",
+		"nvmlSystemEventSetCreate"} {
+		for _, r := range []raw.Return{ErrNotSupported, ErrNoPermission} {
+			if remedy(op, r) != remedy("nvmlDeviceGetEccMode", r) {
+				t.Errorf("%s, %v: %s", op, r, remedy(op, r))
+			}
+		}
+	}
+}
+
+// TestList checks that a list that is never long enough does not keep a caller for ever.
+func TestList(t *testing.T) {
+	calls := 0
+	all, r := list(func(n *uint32, list []int) raw.Return {
+		if calls++; calls > 100 {
+			return raw.NVML_ERROR_UNKNOWN
+		}
+		*n = 1
+		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	})
+	if all != nil || r != raw.NVML_ERROR_INSUFFICIENT_SIZE {
+		t.Errorf("%v (%v) after %d calls", all, r, calls)
+	}
+	length := uint32(1)
+	numbers, r := list(func(n *uint32, list []int) raw.Return { // grows before each call
+		room := *n
+		*n = length
+		if length += 7; room < *n && length < 50 {
+			return raw.NVML_ERROR_INSUFFICIENT_SIZE
+		}
+		return raw.NVML_SUCCESS
+	})
+	if r != raw.NVML_SUCCESS || len(numbers) == 0 {
+		t.Errorf("%v (%v)", numbers, r)
+	}
+}
+
 // TestError checks what errors say and match.
 func TestError(t *testing.T) {
 	o := &object{name: "device 3"}

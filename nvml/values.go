@@ -143,15 +143,20 @@ func number[T ~int32 | ~uint32 | ~uint64](b bool) T {
 func unsupported(err error) bool { return errors.Is(err, errors.ErrUnsupported) }
 
 // list makes the calls for a list whose length the library says: first without a list, then with one that is long
-// enough. The list may grow in between.
+// enough. The list may grow in between, so that another call is needed, but not for ever.
 func list[T any](f func(n *uint32, list []T) raw.Return) ([]T, raw.Return) {
-	var n uint32
+	var n, room uint32
 	r := f(&n, nil)
-	for r == raw.NVML_ERROR_INSUFFICIENT_SIZE || r == raw.NVML_SUCCESS && n > 0 {
-		all := make([]T, n+n/4+2)
-		n = uint32(len(all))
+	for range 16 {
+		if r != raw.NVML_ERROR_INSUFFICIENT_SIZE && (r != raw.NVML_SUCCESS || n == 0) {
+			break
+		}
+		n = max(n, room)
+		room = n + n/4 + 2
+		all := make([]T, room)
+		n = room
 		if r = f(&n, all); r == raw.NVML_SUCCESS {
-			return all[:min(int(n), len(all))], r
+			return all[:min(n, room)], r
 		}
 	}
 	return nil, r
