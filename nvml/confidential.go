@@ -71,8 +71,8 @@ func (l *Library) KeyRotationThreshold() (int, error) {
 func (l *Library) SetKeyRotationThreshold(advantage int) error {
 	const op = "nvmlSystemSetConfComputeKeyRotationThresholdInfo"
 	o := l.obj()
-	if err := o.checkNumber(op, "advantage", advantage); err != nil {
-		return err
+	if o != nil && advantage < 0 {
+		return o.invalid(op, fmt.Sprintf("the advantage is %d, not 50 to 65", advantage))
 	}
 	_, err := o.call(op, words{b: uint64(advantage)}, func(l *raw.Library, w words) (words, raw.Return) {
 		i := raw.ConfComputeSetKeyRotationThresholdInfo{Version: raw.ConfComputeSetKeyRotationThresholdInfoV1Version,

@@ -1,6 +1,7 @@
 package nvml_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/nvml"
@@ -92,7 +93,11 @@ func TestConfidentialSystem(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "the threshold", 55)(l.KeyRotationThreshold())
-	fails(t, "a threshold", l.SetKeyRotationThreshold(-1), nvml.ErrInvalidArgument)
+	err := l.SetKeyRotationThreshold(-1)
+	fails(t, "a threshold", err, nvml.ErrInvalidArgument)
+	if !strings.Contains(err.Error(), "50 to 65") {
+		t.Error(err)
+	}
 }
 
 func TestConfidentialDevice(t *testing.T) {

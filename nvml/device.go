@@ -39,11 +39,12 @@ func (d *Device) Handle() raw.Device {
 }
 
 // WithTimeout returns the device with a limit for each call, which is measured from the call of the method. 0 is no
-// limit; with a negative one the calls fail at once. A call without an answer within the limit returns an error that matches [ErrTimeout], and NVML's answer is
-// discarded. A call into NVML cannot be interrupted: it goes on, and holds one thread until it returns, which may take
-// minutes. All calls with a bound about one GPU are made one after the other, so that a GPU holds at most one thread. As
-// long as NVML has not returned, further calls with a bound wait for it within their limit, or return the error at once if
-// NVML has been silent for longer than that. Calls without a bound do not wait for others.
+// limit; with a negative one the calls fail at once. A call without an answer within the limit returns an error that
+// matches [ErrTimeout], and NVML's answer is discarded. A call into NVML cannot be interrupted: it goes on, and holds
+// one thread until it returns, which may take minutes. All calls with a bound about one GPU are made one after the
+// other, so that a GPU holds at most one thread. As long as NVML has not returned, further calls with a bound wait for
+// it within their limit, or return the error at once if NVML has been silent for longer than that. Calls without a
+// bound do not wait for others.
 func (d *Device) WithTimeout(limit time.Duration) *Device {
 	if d == nil {
 		return nil

@@ -183,9 +183,9 @@ var remedies = [...]struct {
 // remedy returns what to do after a result of a function, or "".
 func remedy(op string, r raw.Return) string {
 	changes := false
-	kind := strings.ReplaceAll(op, "EventSet", "") // a set of events, which is no change
+	reads := strings.Contains(op, "Get") || strings.Contains(op, "EventSet") // here, Set is no verb
 	for word := range strings.SplitSeq("Set Clear Create Destroy Reset Remove Modify Discover Activate Update", " ") {
-		changes = changes || strings.Contains(kind, word) && !strings.Contains(kind, "Get")
+		changes = changes || !reads && strings.Contains(op, word)
 	}
 	switch {
 	case r == raw.NVML_ERROR_NOT_SUPPORTED && changes:

@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"math"
 	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
@@ -111,8 +112,10 @@ func (s VGPUSchedulerSettings) set(newer func(*raw.VgpuSchedulerStateV2) raw.Ret
 
 // check returns an error for settings that C cannot have.
 func (s VGPUSchedulerSettings) check(o *object, op string) error {
-	if o != nil && (s.AverageFactor < 0 || s.Frequency < 0 || s.Timeslice < 0 || s.Timeslice > 1<<32-1) {
-		return o.invalid(op, "a number is negative, or the timeslice is too long: see VGPUSchedulerCapabilities")
+	for _, n := range []int64{int64(s.AverageFactor), int64(s.Frequency), int64(s.Timeslice)} {
+		if o != nil && (n < 0 || n > math.MaxUint32) {
+			return o.invalid(op, "a number is negative or too large: see VGPUSchedulerCapabilities")
+		}
 	}
 	return nil
 }

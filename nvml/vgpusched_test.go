@@ -157,7 +157,7 @@ func TestSetVGPUScheduler(t *testing.T) {
 		f.setG.SchedulerParams.VgpuSchedData().Timeslice != 2_000_000 {
 		t.Errorf("%+v (%v)", f.setG, err)
 	}
-	for _, s := range []nvml.VGPUSchedulerSettings{{Frequency: -1}, {Timeslice: 5 * time.Second}} {
+	for _, s := range []nvml.VGPUSchedulerSettings{{Frequency: -1}, {AverageFactor: 1 << 32}, {Timeslice: 5 * time.Second}} {
 		fails(t, "a setting", d.SetVGPUScheduler(s), nvml.ErrInvalidArgument)
 		fails(t, "a setting", g.SetVGPUScheduler(s), nvml.ErrInvalidArgument)
 	}
