@@ -320,7 +320,7 @@ func (r *Region) checkAs(role, op string) error {
 	switch {
 	case r.Mem.Closed():
 		return r.Mem.RefusedAs(role, op)
-	case r.Fault == readOnly:
+	case r.Fault.is(ErrReadOnly):
 		return ReadOnly(op, core.InRole(role, r.Mem))
 	case r.Fault != nil:
 		return drivercall.NewError(op, core.InRole(role, r.Mem), driver.ResultInvalidValue, r.Fault.Err,
@@ -379,7 +379,7 @@ func (mc *Mem) Mapped(off, size uint64) error {
 // Missing returns an error if the region has no memory.
 func (r *Region) Missing(op string) error {
 	switch {
-	case r.Fault == embedded:
+	case r.Fault.is(ErrEmbedded):
 		return drivercall.Misuse(op, nil, ErrEmbedded, "pass the embedded memory, such as x.DeviceMem")
 	case r.Mem == nil:
 		return drivercall.NilError(op, "memory")

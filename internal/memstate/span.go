@@ -55,6 +55,9 @@ func (s *Span) Region() Region {
 // Fault is a reason why the memory of a Region cannot be used.
 type Fault struct{ Err error }
 
+// is reports whether the reason is err. f may be nil.
+func (f *Fault) is(err error) bool { return f != nil && f.Err == err }
+
 var (
 	readOnly = &Fault{ErrReadOnly}
 	embedded = &Fault{ErrEmbedded}
