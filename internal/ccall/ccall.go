@@ -35,6 +35,14 @@
 // concerned, with one exception: if C calls back into Go on the same thread,
 // the callback runs on this very stack and may grow it. Frames of functions
 // that can do this must be on the heap; see [Heap].
+//
+// # Files
+//
+//   - thunk*.go, enter_*.go, thunk_*.s: calls of C, by frames
+//   - invoke.go, bind.go: slower calls that need no frame
+//   - func*.go: Go functions that C calls
+//   - library*.go: libraries and their symbols
+//   - notifier_linux.go, notifier_other.go: how C wakes a goroutine
 package ccall
 
 import "unsafe"

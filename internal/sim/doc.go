@@ -46,7 +46,7 @@
 //   - device.go, attributes.go, context*.go, limits.go, green*.go, stream*.go, event*.go, ipc*.go, hostfunc*.go:
 //     devices, contexts, streams and events
 //   - mem*.go, managed.go, registered.go, advice.go, vmm*.go: memory. mem*.go allocate, mem_copy.go and
-//     mem_box.go copy and set, and mempool*.go has pools
+//     mem_box.go copy and set, mempool.go has pools, and mempool_calls.go allocates from them
 //   - external*.go, files_*.go, mappings_*.go, poller_*.go: memory and semaphores of other APIs, and what ipc*.go and
 //     these need of the operating system
 //   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // functionHandle returns the handle of a kernel.
@@ -117,3 +118,7 @@ func (d *Driver) FuncLoad(_ *driver.Thread, h driver.Function) driver.Result {
 	}
 	return r
 }
+
+// linked returns the kernel, whose PTX was translated when the module was loaded, with the addresses of the module's
+// variables. The driver is locked.
+func (f *function) linked() *code.Program { return f.Program(f.module) }

@@ -192,10 +192,6 @@ func (m *module) Address(name string) (addr uint64, there bool) {
 	return v.addr(), true
 }
 
-// linked returns the kernel, whose PTX was translated when the module was loaded, with the addresses of the module's
-// variables. The driver is locked.
-func (f *function) linked() *code.Program { return f.Program(f.module) }
-
 // Room is for programs whose memory is limited, and which have started Go's poller. The function reports whether
 // there is room for a number of bytes.
 func Room(room func(n uint64) bool) Option {

@@ -2,6 +2,9 @@
 // executes each instruction for all of its active lanes at once. The package knows how warps diverge
 // and wait, how blocks share processors, and how memory is accessed. It does not know what an
 // instruction computes: package isa has the functions, and package compile makes the programs.
+//
+// A launch goes from launch.go, which shares blocks among workers, to block.go and warp.go; program.go has what they
+// execute.
 package vm
 
 import "sync/atomic"
