@@ -892,6 +892,9 @@ func (d *Device) FanSpeed() (Percent, error) {
 
 // FanSpeedOf returns the speed that a fan is asked to have (nvmlDeviceGetFanSpeed_v2).
 func (d *Device) FanSpeedOf(fan int) (Percent, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetFanSpeed_v2", "fan", fan); err != nil {
+		return 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetFanSpeed_v2", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var speed uint32
 		r := l.DeviceGetFanSpeedV2(raw.Device(w.a), uint32(w.b), &speed)
@@ -902,6 +905,9 @@ func (d *Device) FanSpeedOf(fan int) (Percent, error) {
 
 // TargetFanSpeed returns the speed that a fan is to reach (nvmlDeviceGetTargetFanSpeed).
 func (d *Device) TargetFanSpeed(fan int) (Percent, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetTargetFanSpeed", "fan", fan); err != nil {
+		return 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetTargetFanSpeed", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var targetSpeed uint32
 		r := l.DeviceGetTargetFanSpeed(raw.Device(w.a), uint32(w.b), &targetSpeed)
@@ -933,6 +939,9 @@ func (d *Device) Fans() (int, error) {
 
 // FanPolicy returns who controls a fan (nvmlDeviceGetFanControlPolicy_v2).
 func (d *Device) FanPolicy(fan int) (FanPolicy, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetFanControlPolicy_v2", "fan", fan); err != nil {
+		return 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetFanControlPolicy_v2", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var policy raw.FanControlPolicy
 		r := l.DeviceGetFanControlPolicyV2(raw.Device(w.a), uint32(w.b), &policy)
@@ -943,6 +952,9 @@ func (d *Device) FanPolicy(fan int) (FanPolicy, error) {
 
 // SetFanPolicy says who controls a fan (nvmlDeviceSetFanControlPolicy).
 func (d *Device) SetFanPolicy(fan int, policy FanPolicy) error {
+	if err := d.obj().checkNumber("nvmlDeviceSetFanControlPolicy", "fan", fan); err != nil {
+		return err
+	}
 	_, err := d.obj().call("nvmlDeviceSetFanControlPolicy", words{b: uint64(uint32(fan)), c: uint64(raw.FanControlPolicy(policy))}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetFanControlPolicy(raw.Device(w.a), uint32(w.b), raw.FanControlPolicy(w.c))
 	})
@@ -952,6 +964,9 @@ func (d *Device) SetFanPolicy(fan int, policy FanPolicy) error {
 // SetFanSpeed sets the speed of a fan (nvmlDeviceSetFanSpeed_v2). The GPU does not cool itself from now on: see
 // [Device.ResetFanSpeed].
 func (d *Device) SetFanSpeed(fan int, speed Percent) error {
+	if err := d.obj().checkNumber("nvmlDeviceSetFanSpeed_v2", "fan", fan); err != nil {
+		return err
+	}
 	_, err := d.obj().call("nvmlDeviceSetFanSpeed_v2", words{b: uint64(uint32(fan)), c: uint64(uint32(speed))}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetFanSpeedV2(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})
@@ -960,6 +975,9 @@ func (d *Device) SetFanSpeed(fan int, speed Percent) error {
 
 // ResetFanSpeed lets the GPU control a fan again (nvmlDeviceSetDefaultFanSpeed_v2).
 func (d *Device) ResetFanSpeed(fan int) error {
+	if err := d.obj().checkNumber("nvmlDeviceSetDefaultFanSpeed_v2", "fan", fan); err != nil {
+		return err
+	}
 	_, err := d.obj().call("nvmlDeviceSetDefaultFanSpeed_v2", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetDefaultFanSpeedV2(raw.Device(w.a), uint32(w.b))
 	})
@@ -1175,6 +1193,9 @@ func (d *Device) MaxPCIeSpeed() (uint32, error) {
 
 // NVLinkActive reports whether an NVLink is active (nvmlDeviceGetNvLinkState). The first link has number 0.
 func (d *Device) NVLinkActive(link int) (bool, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkState", "link", link); err != nil {
+		return false, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetNvLinkState", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var isActive raw.EnableState
 		r := l.DeviceGetNvLinkState(raw.Device(w.a), uint32(w.b), &isActive)
@@ -1185,6 +1206,9 @@ func (d *Device) NVLinkActive(link int) (bool, error) {
 
 // NVLinkVersion returns the version of an NVLink, as an NvlinkVersion of package raw (nvmlDeviceGetNvLinkVersion).
 func (d *Device) NVLinkVersion(link int) (uint32, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkVersion", "link", link); err != nil {
+		return 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetNvLinkVersion", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var version uint32
 		r := l.DeviceGetNvLinkVersion(raw.Device(w.a), uint32(w.b), &version)
@@ -1195,6 +1219,9 @@ func (d *Device) NVLinkVersion(link int) (uint32, error) {
 
 // NVLinkCapability reports whether an NVLink has a property (nvmlDeviceGetNvLinkCapability).
 func (d *Device) NVLinkCapability(link int, c NVLinkCapability) (bool, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkCapability", "link", link); err != nil {
+		return false, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetNvLinkCapability", words{b: uint64(uint32(link)), c: uint64(raw.NvLinkCapability(c))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var capResult uint32
 		r := l.DeviceGetNvLinkCapability(raw.Device(w.a), uint32(w.b), raw.NvLinkCapability(w.c), &capResult)
@@ -1205,6 +1232,9 @@ func (d *Device) NVLinkCapability(link int, c NVLinkCapability) (bool, error) {
 
 // NVLinkErrors returns how many errors an NVLink had (nvmlDeviceGetNvLinkErrorCounter).
 func (d *Device) NVLinkErrors(link int, e NVLinkError) (uint64, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkErrorCounter", "link", link); err != nil {
+		return 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetNvLinkErrorCounter", words{b: uint64(uint32(link)), c: uint64(raw.NvLinkErrorCounter(e))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var counterValue uint64
 		r := l.DeviceGetNvLinkErrorCounter(raw.Device(w.a), uint32(w.b), raw.NvLinkErrorCounter(w.c), &counterValue)
@@ -1215,6 +1245,9 @@ func (d *Device) NVLinkErrors(link int, e NVLinkError) (uint64, error) {
 
 // ResetNVLinkErrors sets the counters of errors of an NVLink to 0 (nvmlDeviceResetNvLinkErrorCounters).
 func (d *Device) ResetNVLinkErrors(link int) error {
+	if err := d.obj().checkNumber("nvmlDeviceResetNvLinkErrorCounters", "link", link); err != nil {
+		return err
+	}
 	_, err := d.obj().call("nvmlDeviceResetNvLinkErrorCounters", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetNvLinkErrorCounters(raw.Device(w.a), uint32(w.b))
 	})
@@ -1223,6 +1256,9 @@ func (d *Device) ResetNVLinkErrors(link int) error {
 
 // NVLinkRemoteType returns what is at the other end of an NVLink (nvmlDeviceGetNvLinkRemoteDeviceType).
 func (d *Device) NVLinkRemoteType(link int) (NVLinkDeviceType, error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkRemoteDeviceType", "link", link); err != nil {
+		return 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetNvLinkRemoteDeviceType", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var pNvLinkDeviceType raw.IntNvLinkDeviceType
 		r := l.DeviceGetNvLinkRemoteDeviceType(raw.Device(w.a), uint32(w.b), &pNvLinkDeviceType)
@@ -1234,6 +1270,12 @@ func (d *Device) NVLinkRemoteType(link int) (NVLinkDeviceType, error) {
 // FreezeNVLinkCounter stops or continues one of two counters of an NVLink's packets
 // (nvmlDeviceFreezeNvLinkUtilizationCounter). GPUs since Ampere do not support it.
 func (d *Device) FreezeNVLinkCounter(link int, counter int, freeze bool) error {
+	if err := d.obj().checkNumber("nvmlDeviceFreezeNvLinkUtilizationCounter", "link", link); err != nil {
+		return err
+	}
+	if err := d.obj().checkNumber("nvmlDeviceFreezeNvLinkUtilizationCounter", "counter", counter); err != nil {
+		return err
+	}
 	_, err := d.obj().call("nvmlDeviceFreezeNvLinkUtilizationCounter", words{b: uint64(uint32(link)), c: uint64(uint32(counter)), d: uint64(number[raw.EnableState](freeze))}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceFreezeNvLinkUtilizationCounter(raw.Device(w.a), uint32(w.b), uint32(w.c), raw.EnableState(w.d))
 	})
@@ -1243,6 +1285,12 @@ func (d *Device) FreezeNVLinkCounter(link int, counter int, freeze bool) error {
 // NVLinkCounter returns the values of one of two counters of an NVLink's packets
 // (nvmlDeviceGetNvLinkUtilizationCounter). GPUs since Ampere do not support it.
 func (d *Device) NVLinkCounter(link int, counter int) (received uint64, sent uint64, err error) {
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkUtilizationCounter", "link", link); err != nil {
+		return 0, 0, err
+	}
+	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkUtilizationCounter", "counter", counter); err != nil {
+		return 0, 0, err
+	}
 	w, err := d.obj().call("nvmlDeviceGetNvLinkUtilizationCounter", words{b: uint64(uint32(link)), c: uint64(uint32(counter))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var rxcounter uint64
 		var txcounter uint64
@@ -1255,6 +1303,12 @@ func (d *Device) NVLinkCounter(link int, counter int) (received uint64, sent uin
 // ResetNVLinkCounter sets one of two counters of an NVLink's packets to 0 (nvmlDeviceResetNvLinkUtilizationCounter).
 // GPUs since Ampere do not support it.
 func (d *Device) ResetNVLinkCounter(link int, counter int) error {
+	if err := d.obj().checkNumber("nvmlDeviceResetNvLinkUtilizationCounter", "link", link); err != nil {
+		return err
+	}
+	if err := d.obj().checkNumber("nvmlDeviceResetNvLinkUtilizationCounter", "counter", counter); err != nil {
+		return err
+	}
 	_, err := d.obj().call("nvmlDeviceResetNvLinkUtilizationCounter", words{b: uint64(uint32(link)), c: uint64(uint32(counter))}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetNvLinkUtilizationCounter(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})

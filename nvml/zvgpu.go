@@ -93,6 +93,9 @@ func (v *VGPUType) Displays() (int, error) {
 // Resolution returns the highest resolution of a display, in pixels (nvmlVgpuTypeGetResolution). The first display has
 // number 0.
 func (v *VGPUType) Resolution(display int) (width int, height int, err error) {
+	if err := v.obj().checkNumber("nvmlVgpuTypeGetResolution", "display", display); err != nil {
+		return 0, 0, err
+	}
 	w, err := v.obj().call("nvmlVgpuTypeGetResolution", words{b: uint64(uint32(display))}, func(l *raw.Library, w words) (words, raw.Return) {
 		var xdim uint32
 		var ydim uint32

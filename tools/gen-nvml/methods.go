@@ -145,7 +145,13 @@ func (m method) emit(b *strings.Builder) {
 	}
 	self := strings.ToLower(m.receiver[:1])
 	fmt.Fprintf(b, "func (%s *%s) %s(%s) %s {\n", self, m.receiver, m.name, strings.Join(params, ", "), result)
-	_, sets := m.split()
+	values, sets := m.split()
+	for i, a := range m.args {
+		if a.typ == "int" && values[i].elem == "uint32" { // C would get the lower bits of another number
+			fmt.Fprintf(b, "if err := %s.obj().checkNumber(%q, %q, %s); err != nil {\nreturn %serr\n}\n", self, m.export, a.name, a.name,
+				m.zeros())
+		}
+	}
 	switch {
 	case len(sets) == 1 && sets[0].role == roleCount:
 		m.emitList(b, self, sets[0])
@@ -155,6 +161,26 @@ func (m method) emit(b *strings.Builder) {
 		m.emitNumbers(b, self)
 	}
 	b.WriteString("}\n\n")
+}
+
+// zeros returns the zero values of the results before the error, each with a comma behind it.
+func (m method) zeros() string {
+	var b strings.Builder
+	for _, r := range m.results {
+		switch {
+		case r.typ == "bool":
+			b.WriteString("false, ")
+		case r.typ == "string" || r.typ == "UUID":
+			b.WriteString("\"\", ")
+		case strings.HasPrefix(r.typ, "[]"):
+			b.WriteString("nil, ")
+		case r.typ == "time.Time":
+			b.WriteString("time.Time{}, ")
+		default:
+			b.WriteString("0, ")
+		}
+	}
+	return b.String()
 }
 
 // letters are the numbers of a call.
