@@ -7,8 +7,7 @@ import (
 	"github.com/purecu/purecu/internal/drivercall"
 )
 
-// This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and
-// launches of graphs.
+// This file is the protocol by which work is enqueued on a stream: launches, copies, memsets, and launches of graphs.
 //
 //	w, err := sc.BeginEnqueue(op)
 //	                           Begins a call on the stream. No capture of the stream begins or ends
@@ -32,11 +31,10 @@ import (
 // Records in a capture, and waits for events with the flag WaitExternal, use HoldCapture, and add the
 // event to the capture's objects.
 //
-// Function.launchFast, Stream.copyFast and Stream.memsetFast of package cu, and Exec.launchFast of
-// package graph, make all steps in one function, for the usual call: the stream keeps all objects,
-// nothing is captured, there is no tracer, and the function needs no context. In all other cases, also
-// for wrong arguments, they report false, and the caller makes the call as above: see
-// docs/design/calls.md.
+// Function.launchFast, Stream.copyFast and Stream.memsetFast of package cu, and Exec.launchFast of package graph, make
+// all steps in one function, for the usual call: the stream keeps all objects, nothing is captured, there is no tracer,
+// and the function needs no context. In all other cases, also for wrong arguments, they report false, and the caller
+// makes the call as above: see docs/design/calls.md.
 
 // UsedObject is an object that work can use.
 type UsedObject interface {
@@ -75,8 +73,7 @@ type operations struct {
 // MostOperations is how many operations a frame has memory for between two calls.
 const MostOperations = 16
 
-// Operations returns the memory for n operations. The driver's table makes it escape, so it is kept
-// for the next call.
+// Operations returns the memory for n operations. The driver's table makes it escape, so it is kept for the next call.
 func (fr *WorkFrame) Operations(n int) *operations {
 	switch {
 	case n > MostOperations:
@@ -107,8 +104,7 @@ func (sc *Stream) BeginTurn(f WorkFunction) bool {
 		sc.Kept.BeginTurn(&sc.Refs)
 }
 
-// BeginFast is BeginTurn for work that captures accept. None is in progress on the stream, or begins
-// before EndFast.
+// BeginFast is BeginTurn for work that captures accept. None is in progress on the stream, or begins before EndFast.
 func (sc *Stream) BeginFast(f WorkFunction) bool {
 	if !sc.BeginTurn(f) {
 		return false
@@ -207,8 +203,7 @@ func (w *Work) Kept(r *Resource) bool {
 	return w.turn() && w.capture == nil && w.Stream.Kept.Has(r, r.number)
 }
 
-// Use makes the work use an object that the stream does not keep. It reports false if the object is
-// closed.
+// Use makes the work use an object that the stream does not keep. It reports false if the object is closed.
 func (w *Work) Use(r *Resource, o UsedObject) bool {
 	if !r.usableIn(w.capture) || !r.Acquire(r) {
 		return false
@@ -326,8 +321,7 @@ func (sc *Stream) NeedsContext(f WorkFunction, c driver.Context,
 	return c, false
 }
 
-// ContextFree is the first version of the driver on which the WorkFunctions are called without a
-// current context, on a stream with a handle of its own. TestGPUWorkWithoutContext has shown for this
-// version, on one and on two H100s, that they succeed and do the right work whatever context is
-// current: see docs/design/calls.md.
+// ContextFree is the first version of the driver on which the WorkFunctions are called without a current context, on a
+// stream with a handle of its own. TestGPUWorkWithoutContext has shown for this version, on one and on two H100s, that
+// they succeed and do the right work whatever context is current: see docs/design/calls.md.
 const ContextFree = 13000

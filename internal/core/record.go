@@ -387,8 +387,7 @@ func (sc *Stream) NextRecord() uint64 {
 	return sc.Records
 }
 
-// Confirm removes the sequence number noted at generation g, unless the record is surely the
-// newest.
+// Confirm removes the sequence number noted at generation g, unless the record is surely the newest.
 func (sl *Slot) Confirm(g handle.Gen, res driver.Result) {
 	if res != driver.ResultSuccess || sl.Gen() != g {
 		sl.Seq.Store(0)

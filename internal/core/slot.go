@@ -54,8 +54,7 @@ const (
 	// slotGraphExposed says that other code may have launched a graph that records the CUevent, so
 	// only the driver has the record's state.
 	slotGraphExposed
-	// SlotWhole says that a record of a whole context was made. It is the newest record only if On
-	// is 0.
+	// SlotWhole says that a record of a whole context was made. It is the newest record only if On is 0.
 	SlotWhole
 	// ReusedSlot says that the CUevent may have the record of an earlier user. Only SlotRecorded, or
 	// a graph, says that it has one of the present user.
@@ -271,8 +270,7 @@ func (sl *Slot) ask() (res driver.Result, asked bool) {
 // inCapture reports whether the newest record is part of an active capture of the library.
 func (sl *Slot) inCapture() bool { return sl.activeCapture() != nil }
 
-// activeCapture returns the active capture of the library that the newest record is part of, or
-// nil.
+// activeCapture returns the active capture of the library that the newest record is part of, or nil.
 func (sl *Slot) activeCapture() *capture {
 	if c := sl.capture.Load(); c.Active() {
 		return c
@@ -293,11 +291,10 @@ func (sl *Slot) stays(flags uint32) bool {
 
 // Successor is a slot that an event can move to.
 //
-// Several records may be in flight at once on successors of one event. Each may wait in the driver,
-// so no lock gives them an order. Their order is that of their ranks, which they get before they
-// are recorded: a successor does not replace a slot with a higher rank. The result is the same as
-// if the successor had been recorded before that slot: the slot's record is behind it on the same
-// stream, or is on another stream.
+// Several records may be in flight at once on successors of one event. Each may wait in the driver, so no lock gives
+// them an order. Their order is that of their ranks, which they get before they are recorded: a successor does not
+// replace a slot with a higher rank. The result is the same as if the successor had been recorded before that slot: the
+// slot's record is behind it on the same stream, or is on another stream.
 type Successor struct {
 	// Slot is the slot that the event does not use now; nil if the event can stay.
 	Slot *Slot
@@ -366,8 +363,7 @@ func (c *Event) beginMove(op string, flags uint32) (old *Slot, rank uint64, err 
 	}
 }
 
-// leave releases the slots. A wait has to be counted on a retired slot until the slot is closed: see
-// handle.Records.
+// leave releases the slots. A wait has to be counted on a retired slot until the slot is closed: see handle.Records.
 func (n *Successor) leave() {
 	if of := n.of; of != nil {
 		defer of.EndCall() // deferred, as a tracer may panic
@@ -378,11 +374,10 @@ func (n *Successor) leave() {
 	}
 }
 
-// settle calls use for the slot that the event keeps, so that other code can record the CUevent:
-// the present slot, or its successor if the present slot cannot stay; the successor becomes the
-// event's slot if use reports true. settle returns the slot. If it returns nil and open is true,
-// the event has moved, and the caller needs a new successor. use must not call tracers, and may
-// only make driver calls that enqueue nothing, because a lock is held.
+// settle calls use for the slot that the event keeps, so that other code can record the CUevent: the present slot, or
+// its successor if the present slot cannot stay; the successor becomes the event's slot if use reports true. settle
+// returns the slot. If it returns nil and open is true, the event has moved, and the caller needs a new successor. use
+// must not call tracers, and may only make driver calls that enqueue nothing, because a lock is held.
 func (c *Event) settle(n *Successor, use func(*Slot) bool) (sl *Slot, open bool) {
 	c.moving.Lock()
 	defer c.moving.Unlock()

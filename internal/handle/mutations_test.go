@@ -177,6 +177,9 @@ var mutations = []mutation{
 	{records, "return r.bits.Load()&BitExposed != 0", "return r.bits.Load() != 0", ""},
 	{records, "{ r.bits.Or(bits) }", "{ r.bits.Store(r.bits.Load() | bits) }", ""},
 	{records, "return r.bits.Load() }", "return 0 }", ""},
+	{records, "{ r.bits.And(^bits) }", "{}", ""},
+	{records, "{ r.bits.And(^bits) }", "{ r.bits.Store(0) }", ""},
+	{records, "{ r.bits.And(^bits) }", "{ r.bits.Store(r.bits.Load() &^ bits) }", "nobody else changes the bits of an event that is unused"},
 
 	// Kept
 	{refs, "return r.drop() && r.take() }", "return r.drop() }", ""},
