@@ -129,16 +129,16 @@ func (s *GPMSample) take(op string) error {
 		return nilError(op)
 	}
 	b := s.buffer
-	err, failed := get(s.obj(), op, func(l *raw.Library, h uint64) (error, raw.Return) {
-		if err := b.refs.Enter(b, op); err != nil {
-			return err, raw.NVML_SUCCESS
+	closed, err := get(s.obj(), op, func(l *raw.Library, h uint64) (bool, raw.Return) {
+		if !b.refs.Acquire(b) {
+			return true, raw.NVML_SUCCESS
 		}
 		defer b.refs.Release(b)
-		return nil, b.take(l, raw.Device(h))
+		return false, b.take(l, raw.Device(h))
 	})
 	runtime.KeepAlive(s)
-	if failed != nil {
-		return failed
+	if closed {
+		return b.Refused(op)
 	}
 	return err
 }
