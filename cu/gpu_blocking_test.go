@@ -79,7 +79,8 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
 	}
-	for _, k := range []memstate.Kind{memstate.DeviceMemory, loaded.ModuleVariable, loaded.ManagedVariable, memstate.DevicePoolMemory,
+	for _, k := range []memstate.Kind{memstate.DeviceMemory, loaded.ModuleVariable, loaded.ManagedVariable,
+		memstate.DevicePoolMemory,
 		RegisteredMemory} { // objects makes pinned memory; graphMemory has no address of its own
 		if !memories[k] {
 			t.Errorf("no %s (%+v) is abandoned", k.Name, k.Traits)

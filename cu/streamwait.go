@@ -127,8 +127,9 @@ func (s *Stream) WaitStream(other *Stream) error {
 	return waitStream(op, sc, other)
 }
 
-// waitStream is WaitStream with tracers, and if the other stream has no event for its turn. It is a function of its own,
-// because the compiler makes deferred calls faster in a function with few of them. The caller has a call in flight on sc.
+// waitStream is WaitStream with tracers, and if the other stream has no event for its turn. It is a function of its
+// own, because the compiler makes deferred calls faster in a function with few of them. The caller has a call in flight
+// on sc.
 func waitStream(op string, sc *core.Stream, other *Stream) error {
 	oc, err := other.enter(op)
 	if err != nil {

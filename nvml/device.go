@@ -167,7 +167,8 @@ func (l *Library) DeviceBySerial(serial string) (*Device, error) {
 // MIGParent returns the GPU of a MIG device (nvmlDeviceGetDeviceHandleFromMigDeviceHandle).
 func (d *Device) MIGParent() (*Device, error) {
 	o := d.obj()
-	w, err := o.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
+	w, err := o.call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var gpu raw.Device
 		r := l.DeviceGetDeviceHandleFromMigDeviceHandle(raw.Device(w.a), &gpu)
 		return words{a: uint64(gpu)}, r

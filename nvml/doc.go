@@ -1,5 +1,6 @@
-// Package nvml asks NVIDIA's driver about the GPUs of the machine, and changes their settings, through libnvidia-ml.so.1
-// (nvml.dll on Windows). It needs no cgo, and works in static programs. The library is loaded at run time.
+// Package nvml asks NVIDIA's driver about the GPUs of the machine, and changes their settings, through
+// libnvidia-ml.so.1 (nvml.dll on Windows). It needs no cgo, and works in static programs. The library is loaded at run
+// time.
 //
 //	lib, err := nvml.Open(nvml.WithTimeout(2 * time.Second))
 //	if err != nil {

@@ -33,7 +33,8 @@ type SRAMErrorCounts struct {
 type SRAMErrors struct {
 	Volatile  SRAMErrorCounts // since the driver was loaded
 	Aggregate SRAMErrorCounts // since the GPU was made
-	// L2, SM, PCIe, Microcontroller and Other are the parts of the GPU that the uncorrected errors of Aggregate were in.
+	// L2, SM, PCIe, Microcontroller and Other are the parts of the GPU that the uncorrected errors of Aggregate were
+	// in.
 	L2, SM, PCIe, Microcontroller, Other uint64
 	// ThresholdExceeded says that the GPU had so many errors that it should be tested.
 	ThresholdExceeded bool

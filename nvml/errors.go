@@ -96,12 +96,14 @@ func (e *Error) Unwrap() (errs []error) {
 }
 
 func nilError(op string) error {
-	return &Error{Op: op, Err: ErrNil, Detail: "the method was called on nothing: check the error of the call that returned the value"}
+	return &Error{Op: op, Err: ErrNil,
+		Detail: "the method was called on nothing: check the error of the call that returned the value"}
 }
 
 // nilArgument returns the error of a call with an argument that is nil, such as "type".
 func (o *object) nilArgument(op, what string) error {
-	return &Error{Op: op, Device: o.name, Err: ErrNil, Detail: "the " + what + " is nil: check the error of the call that returned it"}
+	return &Error{Op: op, Device: o.name, Err: ErrNil,
+		Detail: "the " + what + " is nil: check the error of the call that returned it"}
 }
 
 // invalid returns the error of a call with an argument that is refused before the library sees it.
@@ -150,15 +152,19 @@ var remedies = [...]struct {
 }{
 	{raw.NVML_ERROR_UNINITIALIZED, "other code of this process has called nvmlShutdown too often"},
 	{raw.NVML_ERROR_INVALID_ARGUMENT, "the device does not know one of the arguments, or a handle has become invalid"},
-	{raw.NVML_ERROR_NOT_FOUND, "nothing on this machine has this name: compare it with nvidia-smi -L, and with the devices that the container has"},
+	{raw.NVML_ERROR_NOT_FOUND, "nothing on this machine has this name: compare it with " +
+		"nvidia-smi -L, and with the devices that the container has"},
 	{raw.NVML_ERROR_INSUFFICIENT_POWER, "check the external power cables of the GPU"},
 	{raw.NVML_ERROR_DRIVER_NOT_LOADED, "load the kernel module nvidia, or start the container with access to the GPUs"},
 	{raw.NVML_ERROR_TIMEOUT, "no answer came in the time that the call allows"},
 	{raw.NVML_ERROR_IRQ_ISSUE, "the kernel has a problem with the GPU's interrupts: read its log"},
-	{raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "the driver was updated while its kernel module was loaded: restart the machine, or unload and load the module"},
-	{raw.NVML_ERROR_GPU_IS_LOST, "the GPU has fallen off the bus: look for XID 79 in the kernel's log, drain the machine and restart it"},
+	{raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "the driver was updated while its kernel module was loaded: " +
+		"restart the machine, or unload and load the module"},
+	{raw.NVML_ERROR_GPU_IS_LOST, "the GPU has fallen off the bus: look for XID 79 in the " +
+		"kernel's log, drain the machine and restart it"},
 	{raw.NVML_ERROR_RESET_REQUIRED, "end all programs that use the GPU, and reset it: nvidia-smi -r"},
-	{raw.NVML_ERROR_OPERATING_SYSTEM, "the operating system has refused the call: check the rights and the container's devices"},
+	{raw.NVML_ERROR_OPERATING_SYSTEM, "the operating system has refused the call: check the rights " +
+		"and the container's devices"},
 	{raw.NVML_ERROR_IN_USE, "end the programs that use the GPU, which nvidia-smi lists, and try again"},
 	{raw.NVML_ERROR_UNKNOWN, "the driver has failed, and does not say why: read the kernel's log"},
 	{raw.NVML_ERROR_NOT_READY, "the driver does not have the value yet: ask again later"},
@@ -166,12 +172,16 @@ var remedies = [...]struct {
 	{raw.NVML_ERROR_NO_DATA, "the driver has no samples of this: ask again later"},
 	{raw.NVML_ERROR_FREQ_NOT_SUPPORTED, "choose one of the supported clocks"},
 	{raw.NVML_ERROR_CORRUPTED_INFOROM, "the InfoROM of the GPU is damaged: have the hardware checked"},
-	{raw.NVML_ERROR_INSUFFICIENT_SIZE, "the library and this package have different sizes or versions: update the older of the two"},
-	{raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "the library and this package have different sizes or versions: update the older of the two"},
+	{raw.NVML_ERROR_INSUFFICIENT_SIZE, "the library and this package have different sizes or " +
+		"versions: update the older of the two"},
+	{raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "the library and this package have different sizes or " +
+		"versions: update the older of the two"},
 	{raw.NVML_ERROR_ALREADY_INITIALIZED, "the library has replaced this function"},
 	{raw.NVML_ERROR_DEPRECATED, "the library has replaced this function"},
-	{raw.NVML_ERROR_LIBRARY_NOT_FOUND, "the installation of the driver lacks something: install the driver again, all of one release"},
-	{raw.NVML_ERROR_FUNCTION_NOT_FOUND, "the installation of the driver lacks something: install the driver again, all of one release"},
+	{raw.NVML_ERROR_LIBRARY_NOT_FOUND, "the installation of the driver lacks something: install the " +
+		"driver again, all of one release"},
+	{raw.NVML_ERROR_FUNCTION_NOT_FOUND, "the installation of the driver lacks something: install the " +
+		"driver again, all of one release"},
 	{raw.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED, "switch ECC off for virtual GPUs of this type, or choose another type"},
 	{raw.NVML_ERROR_INVALID_STATE, "the GPU or the instance is in another mode than the call needs"},
 	{raw.NVML_ERROR_RESET_TYPE_NOT_SUPPORTED, "restart the machine instead"},

@@ -120,8 +120,8 @@ func (e Event) String() string {
 	return s
 }
 
-// EventSet reports events of devices. It is safe for concurrent use. [EventSet.Close] or [Library.Close] frees it. A set
-// that the program no longer refers to is freed as well, some time after, and not during a call.
+// EventSet reports events of devices. It is safe for concurrent use. [EventSet.Close] or [Library.Close] frees it. A
+// set that the program no longer refers to is freed as well, some time after, and not during a call.
 type EventSet struct{ e *eventSet }
 
 // eventSet is what outlives an EventSet that the program no longer refers to.
@@ -156,8 +156,8 @@ func closeUnused[S, T any](set *S, s *source[T]) {
 
 // Add makes the set report kinds of events of a device, from now on (nvmlDeviceRegisterEvents). A device can be added
 // again, for other kinds. If NVML refuses, the error names the kinds that the device does not report, and the set
-// remains as it was. The bound of the device applies: see [Device.WithTimeout]. MIG devices have no events of their own:
-// add the GPU.
+// remains as it was. The bound of the device applies: see [Device.WithTimeout]. MIG devices have no events of their
+// own: add the GPU.
 func (s *EventSet) Add(dev *Device, kinds EventType) error {
 	const op = "nvmlDeviceRegisterEvents"
 	d := dev.obj()
@@ -211,8 +211,8 @@ func unreported(err error, dev *Device, kinds EventType) error {
 // C's wait cannot be interrupted. So a goroutine of the set makes it, 100 milliseconds at a time, as long as somebody
 // waits. If the library has a limit, as of [Library.WithTimeout], it does not limit the wait for an event. But if NVML
 // does not return for longer than that, Wait returns an error that matches [ErrTimeout]. An error of NVML, such as
-// [ErrGPULost], does not end the set: Wait can be called again, also in a loop, because an error is returned at most ten
-// times a second.
+// [ErrGPULost], does not end the set: Wait can be called again, also in a loop, because an error is returned at most
+// ten times a second.
 func (s *EventSet) Wait(ctx context.Context) (Event, error) {
 	e, _, err := s.next(ctx)
 	return e, err
@@ -233,9 +233,9 @@ func (s *EventSet) All(ctx context.Context) iter.Seq2[Event, error] {
 	return all(s == nil || s.e == nil, func() (Event, bool, error) { return s.next(ctx) })
 }
 
-// Close ends all waits, and frees the set (nvmlEventSetFree). It does not wait: if calls are in flight, the last of them
-// frees the set, within 100 milliseconds unless NVML hangs. If the library has a limit, as of [Library.WithTimeout], it
-// also limits Close. Further calls of Close do nothing.
+// Close ends all waits, and frees the set (nvmlEventSetFree). It does not wait: if calls are in flight, the last of
+// them frees the set, within 100 milliseconds unless NVML hangs. If the library has a limit, as of
+// [Library.WithTimeout], it also limits Close. Further calls of Close do nothing.
 func (s *EventSet) Close() error {
 	const op = "nvmlEventSetFree"
 	if s == nil || s.e == nil {

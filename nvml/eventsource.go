@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// waitSlice is how long one call of C waits for events. C's wait cannot be interrupted, so it also is how long a call
-	// can last after the last Wait or after Close.
+	// waitSlice is how long one call of C waits for events. C's wait cannot be interrupted, so it also is how long a
+	// call can last after the last Wait or after Close.
 	waitSlice = 100 * time.Millisecond
 	// earlyPause follows a call that has ended before its time without an event, as after a signal. If all calls do so,
 	// they do not keep a processor busy.

@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -136,18 +137,21 @@ func TestGPUValues(t *testing.T) {
 	if _, err := lib.Device(1000); err == nil || err.(*Error).Return != ErrInvalidArgument {
 		t.Errorf("device 1000: %v", err)
 	}
-	if _, err := lib.DeviceByUUID("GPU-00000000-0000-0000-0000-000000000000"); err == nil || err.(*Error).Return != ErrNotFound {
+	_, err := lib.DeviceByUUID("GPU-00000000-0000-0000-0000-000000000000")
+	if !errors.Is(err, ErrNotFound) {
 		t.Errorf("a UUID of no device: %v", err)
 	}
 }
 
-// BenchmarkAgainstC compares calls with the same calls in a loop in C, which tests/gpu/baseline.c makes. It prints a table.
+// BenchmarkAgainstC compares calls with the same calls in a loop in C, which tests/gpu/baseline.c makes. It prints a
+// table.
 func BenchmarkAgainstC(b *testing.B) {
 	lib := openGPU(b)
 	path := filepath.Join(os.Getenv("PURECU_TEST_CLIB"), "libbaseline.so")
 	if os.Getenv("PURECU_TEST_CLIB") == "" {
 		path = filepath.Join(b.TempDir(), "libbaseline.so")
-		if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-pthread", "-o", path, "../tests/gpu/baseline.c").CombinedOutput(); err != nil {
+		cc := exec.Command("cc", "-O2", "-shared", "-fPIC", "-pthread", "-o", path, "../tests/gpu/baseline.c")
+		if out, err := cc.CombinedOutput(); err != nil {
 			b.Skipf("no C baseline: %v\n%s", err, out)
 		}
 	}
@@ -212,7 +216,8 @@ func BenchmarkAgainstC(b *testing.B) {
 		}
 		b.Logf("| %s | %.0f | %+.0f | %+.0f |", row.function, medians[0], medians[1]-medians[0], medians[2]-medians[0])
 	}
-	b.Logf("nanoseconds of a call in C, what package nvml adds, and what it adds with a bound; %s, %s", must(lib.DriverVersion()), must(dev.Name()))
+	b.Logf("nanoseconds of a call in C, what package nvml adds, and what it adds with a bound; %s, %s",
+		must(lib.DriverVersion()), must(dev.Name()))
 }
 
 func must[T any](v T, _ error) T { return v }

@@ -112,8 +112,8 @@ func initialize(l *raw.Library, flags uint32) raw.Return {
 	return l.InitWithFlags(flags)
 }
 
-// Close ends the use of the library (nvmlShutdown). It does not wait for calls: if there are calls in flight, NVML is shut
-// down after the last of them. It closes the event sets of the library, too. If the library has a limit, as of
+// Close ends the use of the library (nvmlShutdown). It does not wait for calls: if there are calls in flight, NVML is
+// shut down after the last of them. It closes the event sets of the library, too. If the library has a limit, as of
 // [Library.WithTimeout], it also limits Close. Later calls return an error that matches [ErrClosed]. Further calls of
 // Close do nothing.
 func (l *Library) Close() error {

@@ -13,8 +13,8 @@ type LicensableFeature struct {
 	Product string
 	// Licensed says that there is a license now, and Enabled that the feature is in use.
 	Licensed, Enabled bool
-	// Status says what kind of end the license has. Expiry is the end in UTC if Status is LicenseExpiryValid, and the zero
-	// Time otherwise.
+	// Status says what kind of end the license has. Expiry is the end in UTC if Status is LicenseExpiryValid, and the
+	// zero Time otherwise.
 	Status LicenseExpiryStatus
 	Expiry time.Time
 }

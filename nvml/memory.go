@@ -5,8 +5,8 @@ import "github.com/purecu/purecu/nvml/raw"
 // Memory says how much of a memory is in use, in bytes.
 type Memory struct {
 	Total uint64
-	// Reserved is what the driver and the firmware keep for themselves. It is 0 if the driver does not say it: then Used
-	// includes it.
+	// Reserved is what the driver and the firmware keep for themselves. It is 0 if the driver does not say it: then
+	// Used includes it.
 	Reserved uint64
 	Free     uint64
 	Used     uint64

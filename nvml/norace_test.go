@@ -13,7 +13,8 @@ import (
 
 const raceEnabled = false
 
-// TestAllocations is not for the race detector, which allocates. A call that returns a number allocates nothing, apart from what a software NVML needs.
+// TestAllocations is not for the race detector, which allocates. A call that returns a number allocates nothing, apart
+// from what a software NVML needs.
 func TestAllocations(t *testing.T) {
 	s, _, devs := ward(t, 1)
 	l := raw.NewSoftware(s)

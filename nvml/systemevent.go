@@ -57,11 +57,12 @@ func (l *Library) NewSystemEventSet(kinds SystemEventType) (*SystemEventSet, err
 	if o := l.obj(); o != nil && kinds == 0 {
 		return nil, o.invalid(op, "no kind of events is given")
 	}
-	src := &source[SystemEvent]{op: "nvmlSystemEventSetWait", poll: systemPoll(), free: func(l *raw.Library, set uint64) raw.Return {
+	src := &source[SystemEvent]{op: "nvmlSystemEventSetWait", poll: systemPoll()}
+	src.free = func(l *raw.Library, set uint64) raw.Return {
 		return l.SystemEventSetFree(&raw.SystemEventSetFreeRequest{
 			Version: raw.SystemEventSetFreeRequestV1Version, Set: raw.SystemEventSet(set),
 		})
-	}}
+	}
 	err := src.open(l, "nvmlSystemEventSetCreate", func(l *raw.Library) (uint64, raw.Return) {
 		q := raw.SystemEventSetCreateRequest{Version: raw.SystemEventSetCreateRequestV1Version}
 		r := l.SystemEventSetCreate(&q)

@@ -2,10 +2,11 @@ package nvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
-// Temperature returns what a sensor measures (nvmlDeviceGetTemperatureV, and nvmlDeviceGetTemperature for drivers before
-// 580).
+// Temperature returns what a sensor measures (nvmlDeviceGetTemperatureV, and nvmlDeviceGetTemperature for drivers
+// before 580).
 func (d *Device) Temperature(sensor TemperatureSensor) (Celsius, error) {
-	w, err := d.obj().call("nvmlDeviceGetTemperatureV", words{b: uint64(sensor)}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetTemperatureV"
+	w, err := d.obj().call(op, words{b: uint64(sensor)}, func(l *raw.Library, w words) (words, raw.Return) {
 		t := raw.TemperatureV1{Version: raw.TemperatureV1Version, SensorType: raw.TemperatureSensors(w.b)}
 		r := l.DeviceGetTemperatureV(raw.Device(w.a), &t)
 		if !lacks(r) {

@@ -46,8 +46,8 @@ type Percent uint32
 // String returns the share with its unit, such as "87 %".
 func (p Percent) String() string { return strconv.Itoa(int(p)) + " %" }
 
-// UUID identifies a GPU, as "GPU-" and 32 hexadecimal digits in five groups, or a MIG device, as "MIG-" and the same. It
-// stays the same when the machine restarts.
+// UUID identifies a GPU, as "GPU-" and 32 hexadecimal digits in five groups, or a MIG device, as "MIG-" and the same.
+// It stays the same when the machine restarts.
 type UUID string
 
 // UUIDOf returns the UUID of a GPU whose bytes CUDA's API returns: package cu has the same type of bytes.

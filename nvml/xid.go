@@ -8,8 +8,8 @@ import (
 )
 
 // XID is the number of an error that the driver writes into the kernel's log ("NVRM: Xid (PCI:0000:17:00): 79, …") and
-// reports as an [EventXIDCritical]. An XID does not prove a cause: bad hardware can look like a mistake in a program, and
-// the other way round. NVIDIA describes the numbers at https://docs.nvidia.com/deploy/xid-errors/.
+// reports as an [EventXIDCritical]. An XID does not prove a cause: bad hardware can look like a mistake in a program,
+// and the other way round. NVIDIA describes the numbers at https://docs.nvidia.com/deploy/xid-errors/.
 type XID uint32
 
 // String returns the number and what has happened, such as "XID 79: the GPU has fallen off the bus".
@@ -30,8 +30,8 @@ func (x XID) Meaning() string {
 	return f.meaning
 }
 
-// Action returns what to do first. It is for GPUs of datacenters, since Ampere. For XIDs that this package does not know
-// it is [ActionUnknown].
+// Action returns what to do first. It is for GPUs of datacenters, since Ampere. For XIDs that this package does not
+// know it is [ActionUnknown].
 func (x XID) Action() XIDAction {
 	f, _ := x.facts()
 	return f.action // the zero action is ActionUnknown

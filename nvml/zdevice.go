@@ -11,7 +11,8 @@ import (
 // Index returns the index of the GPU, for which [Library.Device] returns it (nvmlDeviceGetIndex). The index can change
 // when the machine restarts.
 func (d *Device) Index() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetIndex", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetIndex"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var index uint32
 		r := l.DeviceGetIndex(raw.Device(w.a), &index)
 		return words{a: uint64(index)}, r
@@ -21,7 +22,8 @@ func (d *Device) Index() (int, error) {
 
 // Name returns the name of the product, such as "NVIDIA H200" (nvmlDeviceGetName).
 func (d *Device) Name() (string, error) {
-	return get(d.obj(), "nvmlDeviceGetName", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetName"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_NAME_V2_BUFFER_SIZE]byte
 		r := l.DeviceGetName(raw.Device(h), array[:])
 		return string(text(array[:])), r
@@ -30,7 +32,8 @@ func (d *Device) Name() (string, error) {
 
 // UUID returns the UUID, which never changes (nvmlDeviceGetUUID).
 func (d *Device) UUID() (UUID, error) {
-	return get(d.obj(), "nvmlDeviceGetUUID", func(l *raw.Library, h uint64) (UUID, raw.Return) {
+	const op = "nvmlDeviceGetUUID"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (UUID, raw.Return) {
 		var array [raw.NVML_DEVICE_UUID_V2_BUFFER_SIZE]byte
 		r := l.DeviceGetUUID(raw.Device(h), array[:])
 		return UUID(text(array[:])), r
@@ -39,7 +42,8 @@ func (d *Device) UUID() (UUID, error) {
 
 // Serial returns the serial number that is printed on the board (nvmlDeviceGetSerial).
 func (d *Device) Serial() (string, error) {
-	return get(d.obj(), "nvmlDeviceGetSerial", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetSerial"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_SERIAL_BUFFER_SIZE]byte
 		r := l.DeviceGetSerial(raw.Device(h), array[:])
 		return string(text(array[:])), r
@@ -48,7 +52,8 @@ func (d *Device) Serial() (string, error) {
 
 // BoardPartNumber returns the part number of the board (nvmlDeviceGetBoardPartNumber).
 func (d *Device) BoardPartNumber() (string, error) {
-	return get(d.obj(), "nvmlDeviceGetBoardPartNumber", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetBoardPartNumber"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_PART_NUMBER_BUFFER_SIZE]byte
 		r := l.DeviceGetBoardPartNumber(raw.Device(h), array[:])
 		return string(text(array[:])), r
@@ -57,7 +62,8 @@ func (d *Device) BoardPartNumber() (string, error) {
 
 // BoardID returns a number that all GPUs of one board have, and no others of the machine (nvmlDeviceGetBoardId).
 func (d *Device) BoardID() (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetBoardId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetBoardId"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var boardId uint32
 		r := l.DeviceGetBoardId(raw.Device(w.a), &boardId)
 		return words{a: uint64(boardId)}, r
@@ -67,7 +73,8 @@ func (d *Device) BoardID() (uint32, error) {
 
 // MinorNumber returns the number in the name of the GPU's file: 3 for /dev/nvidia3 (nvmlDeviceGetMinorNumber).
 func (d *Device) MinorNumber() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetMinorNumber", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMinorNumber"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var minorNumber uint32
 		r := l.DeviceGetMinorNumber(raw.Device(w.a), &minorNumber)
 		return words{a: uint64(minorNumber)}, r
@@ -77,7 +84,8 @@ func (d *Device) MinorNumber() (int, error) {
 
 // ModuleID returns the place of the GPU on a baseboard of several GPUs (nvmlDeviceGetModuleId).
 func (d *Device) ModuleID() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetModuleId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetModuleId"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var moduleId uint32
 		r := l.DeviceGetModuleId(raw.Device(w.a), &moduleId)
 		return words{a: uint64(moduleId)}, r
@@ -87,7 +95,8 @@ func (d *Device) ModuleID() (int, error) {
 
 // Brand returns the line of products that the GPU belongs to (nvmlDeviceGetBrand).
 func (d *Device) Brand() (Brand, error) {
-	w, err := d.obj().call("nvmlDeviceGetBrand", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetBrand"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var typeArg raw.BrandType
 		r := l.DeviceGetBrand(raw.Device(w.a), &typeArg)
 		return words{a: uint64(typeArg)}, r
@@ -97,7 +106,8 @@ func (d *Device) Brand() (Brand, error) {
 
 // Architecture returns the generation of the GPU (nvmlDeviceGetArchitecture).
 func (d *Device) Architecture() (Architecture, error) {
-	w, err := d.obj().call("nvmlDeviceGetArchitecture", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetArchitecture"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var arch raw.DeviceArchitecture
 		r := l.DeviceGetArchitecture(raw.Device(w.a), &arch)
 		return words{a: uint64(arch)}, r
@@ -107,7 +117,8 @@ func (d *Device) Architecture() (Architecture, error) {
 
 // ComputeCapability returns the compute capability of CUDA, such as 9 and 0 (nvmlDeviceGetCudaComputeCapability).
 func (d *Device) ComputeCapability() (major int, minor int, err error) {
-	w, err := d.obj().call("nvmlDeviceGetCudaComputeCapability", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetCudaComputeCapability"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var major int32
 		var minor int32
 		r := l.DeviceGetCudaComputeCapability(raw.Device(w.a), &major, &minor)
@@ -118,7 +129,8 @@ func (d *Device) ComputeCapability() (major int, minor int, err error) {
 
 // VBIOSVersion returns the version of the GPU's BIOS (nvmlDeviceGetVbiosVersion).
 func (d *Device) VBIOSVersion() (string, error) {
-	return get(d.obj(), "nvmlDeviceGetVbiosVersion", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetVbiosVersion"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE]byte
 		r := l.DeviceGetVbiosVersion(raw.Device(h), array[:])
 		return string(text(array[:])), r
@@ -127,7 +139,8 @@ func (d *Device) VBIOSVersion() (string, error) {
 
 // InfoROMImageVersion returns the version of the image in the InfoROM (nvmlDeviceGetInforomImageVersion).
 func (d *Device) InfoROMImageVersion() (string, error) {
-	return get(d.obj(), "nvmlDeviceGetInforomImageVersion", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetInforomImageVersion"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE]byte
 		r := l.DeviceGetInforomImageVersion(raw.Device(h), array[:])
 		return string(text(array[:])), r
@@ -136,7 +149,8 @@ func (d *Device) InfoROMImageVersion() (string, error) {
 
 // InfoROMVersion returns the version of a part of the InfoROM (nvmlDeviceGetInforomVersion).
 func (d *Device) InfoROMVersion(part InfoROMObject) (string, error) {
-	return get(d.obj(), "nvmlDeviceGetInforomVersion", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetInforomVersion"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE]byte
 		r := l.DeviceGetInforomVersion(raw.Device(h), raw.InforomObject(part), array[:])
 		return string(text(array[:])), r
@@ -146,7 +160,8 @@ func (d *Device) InfoROMVersion(part InfoROMObject) (string, error) {
 // InfoROMChecksum returns the checksum of the configuration in the InfoROM
 // (nvmlDeviceGetInforomConfigurationChecksum). Equal boards have equal configurations.
 func (d *Device) InfoROMChecksum() (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetInforomConfigurationChecksum", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetInforomConfigurationChecksum"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var checksum uint32
 		r := l.DeviceGetInforomConfigurationChecksum(raw.Device(w.a), &checksum)
 		return words{a: uint64(checksum)}, r
@@ -156,7 +171,8 @@ func (d *Device) InfoROMChecksum() (uint32, error) {
 
 // ValidateInfoROM reads the InfoROM, and returns an error if it is damaged (nvmlDeviceValidateInforom).
 func (d *Device) ValidateInfoROM() error {
-	_, err := d.obj().call("nvmlDeviceValidateInforom", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceValidateInforom"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceValidateInforom(raw.Device(w.a))
 	})
 	return err
@@ -164,7 +180,8 @@ func (d *Device) ValidateInfoROM() error {
 
 // MultiGPUBoard reports whether the board has several GPUs (nvmlDeviceGetMultiGpuBoard).
 func (d *Device) MultiGPUBoard() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetMultiGpuBoard", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMultiGpuBoard"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var multiGpuBool uint32
 		r := l.DeviceGetMultiGpuBoard(raw.Device(w.a), &multiGpuBool)
 		return words{a: uint64(multiGpuBool)}, r
@@ -174,7 +191,8 @@ func (d *Device) MultiGPUBoard() (bool, error) {
 
 // Cores returns the number of CUDA cores (nvmlDeviceGetNumGpuCores).
 func (d *Device) Cores() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetNumGpuCores", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetNumGpuCores"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var numCores uint32
 		r := l.DeviceGetNumGpuCores(raw.Device(w.a), &numCores)
 		return words{a: uint64(numCores)}, r
@@ -184,7 +202,8 @@ func (d *Device) Cores() (int, error) {
 
 // MemoryBusWidth returns the width of the memory bus, in bits (nvmlDeviceGetMemoryBusWidth).
 func (d *Device) MemoryBusWidth() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetMemoryBusWidth", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMemoryBusWidth"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var busWidth uint32
 		r := l.DeviceGetMemoryBusWidth(raw.Device(w.a), &busWidth)
 		return words{a: uint64(busWidth)}, r
@@ -194,7 +213,8 @@ func (d *Device) MemoryBusWidth() (int, error) {
 
 // BusType returns the kind of the bus that the GPU is at (nvmlDeviceGetBusType).
 func (d *Device) BusType() (BusType, error) {
-	w, err := d.obj().call("nvmlDeviceGetBusType", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetBusType"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var typeArg raw.BusType
 		r := l.DeviceGetBusType(raw.Device(w.a), &typeArg)
 		return words{a: uint64(typeArg)}, r
@@ -204,7 +224,8 @@ func (d *Device) BusType() (BusType, error) {
 
 // IRQ returns the number of the GPU's interrupt (nvmlDeviceGetIrqNum).
 func (d *Device) IRQ() (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetIrqNum", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetIrqNum"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var irqNum uint32
 		r := l.DeviceGetIrqNum(raw.Device(w.a), &irqNum)
 		return words{a: uint64(irqNum)}, r
@@ -215,7 +236,8 @@ func (d *Device) IRQ() (uint32, error) {
 // NUMANode returns the NUMA node that the memory of the GPU is (nvmlDeviceGetNumaNodeId). Only a GPU whose memory the
 // operating system manages has one.
 func (d *Device) NUMANode() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetNumaNodeId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetNumaNodeId"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var node uint32
 		r := l.DeviceGetNumaNodeId(raw.Device(w.a), &node)
 		return words{a: uint64(node)}, r
@@ -225,7 +247,8 @@ func (d *Device) NUMANode() (int, error) {
 
 // VirtualizationMode says what kind of virtual machine has the GPU (nvmlDeviceGetVirtualizationMode).
 func (d *Device) VirtualizationMode() (VirtualizationMode, error) {
-	w, err := d.obj().call("nvmlDeviceGetVirtualizationMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetVirtualizationMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var pVirtualMode raw.GpuVirtualizationMode
 		r := l.DeviceGetVirtualizationMode(raw.Device(w.a), &pVirtualMode)
 		return words{a: uint64(pVirtualMode)}, r
@@ -235,7 +258,9 @@ func (d *Device) VirtualizationMode() (VirtualizationMode, error) {
 
 // SetVirtualizationMode sets what kind of virtual machine has the GPU (nvmlDeviceSetVirtualizationMode).
 func (d *Device) SetVirtualizationMode(mode VirtualizationMode) error {
-	_, err := d.obj().call("nvmlDeviceSetVirtualizationMode", words{b: uint64(raw.GpuVirtualizationMode(mode))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetVirtualizationMode"
+	in := words{b: uint64(raw.GpuVirtualizationMode(mode))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetVirtualizationMode(raw.Device(w.a), raw.GpuVirtualizationMode(w.b))
 	})
 	return err
@@ -244,7 +269,8 @@ func (d *Device) SetVirtualizationMode(mode VirtualizationMode) error {
 // PersistenceMode reports whether the driver keeps the GPU initialized while no program uses it
 // (nvmlDeviceGetPersistenceMode).
 func (d *Device) PersistenceMode() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetPersistenceMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPersistenceMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var mode raw.EnableState
 		r := l.DeviceGetPersistenceMode(raw.Device(w.a), &mode)
 		return words{a: uint64(mode)}, r
@@ -255,7 +281,9 @@ func (d *Device) PersistenceMode() (bool, error) {
 // SetPersistenceMode says whether the driver keeps the GPU initialized while no program uses it
 // (nvmlDeviceSetPersistenceMode). The nvidia-persistenced daemon does this better.
 func (d *Device) SetPersistenceMode(on bool) error {
-	_, err := d.obj().call("nvmlDeviceSetPersistenceMode", words{b: uint64(number[raw.EnableState](on))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetPersistenceMode"
+	in := words{b: uint64(number[raw.EnableState](on))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetPersistenceMode(raw.Device(w.a), raw.EnableState(w.b))
 	})
 	return err
@@ -264,7 +292,8 @@ func (d *Device) SetPersistenceMode(on bool) error {
 // DisplayConnected reports whether a display can be connected, or is (nvmlDeviceGetDisplayMode). GPUs of datacenters
 // report it, too.
 func (d *Device) DisplayConnected() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetDisplayMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetDisplayMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var display raw.EnableState
 		r := l.DeviceGetDisplayMode(raw.Device(w.a), &display)
 		return words{a: uint64(display)}, r
@@ -275,7 +304,8 @@ func (d *Device) DisplayConnected() (bool, error) {
 // DisplayActive reports whether a display is initialized on the GPU, also if none is connected
 // (nvmlDeviceGetDisplayActive).
 func (d *Device) DisplayActive() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetDisplayActive", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetDisplayActive"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var isActive raw.EnableState
 		r := l.DeviceGetDisplayActive(raw.Device(w.a), &isActive)
 		return words{a: uint64(isActive)}, r
@@ -285,7 +315,8 @@ func (d *Device) DisplayActive() (bool, error) {
 
 // ComputeMode says how many processes may use the GPU for compute work (nvmlDeviceGetComputeMode).
 func (d *Device) ComputeMode() (ComputeMode, error) {
-	w, err := d.obj().call("nvmlDeviceGetComputeMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetComputeMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var mode raw.ComputeMode
 		r := l.DeviceGetComputeMode(raw.Device(w.a), &mode)
 		return words{a: uint64(mode)}, r
@@ -295,7 +326,9 @@ func (d *Device) ComputeMode() (ComputeMode, error) {
 
 // SetComputeMode says how many processes may use the GPU for compute work (nvmlDeviceSetComputeMode).
 func (d *Device) SetComputeMode(mode ComputeMode) error {
-	_, err := d.obj().call("nvmlDeviceSetComputeMode", words{b: uint64(raw.ComputeMode(mode))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetComputeMode"
+	in := words{b: uint64(raw.ComputeMode(mode))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetComputeMode(raw.Device(w.a), raw.ComputeMode(w.b))
 	})
 	return err
@@ -303,7 +336,8 @@ func (d *Device) SetComputeMode(mode ComputeMode) error {
 
 // PerformanceState returns the performance state (nvmlDeviceGetPerformanceState). State 0 is the fastest.
 func (d *Device) PerformanceState() (PState, error) {
-	w, err := d.obj().call("nvmlDeviceGetPerformanceState", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPerformanceState"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var pState raw.Pstates
 		r := l.DeviceGetPerformanceState(raw.Device(w.a), &pState)
 		return words{a: uint64(pState)}, r
@@ -313,7 +347,8 @@ func (d *Device) PerformanceState() (PState, error) {
 
 // AccountingMode reports whether the driver keeps statistics of processes (nvmlDeviceGetAccountingMode).
 func (d *Device) AccountingMode() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetAccountingMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetAccountingMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var mode raw.EnableState
 		r := l.DeviceGetAccountingMode(raw.Device(w.a), &mode)
 		return words{a: uint64(mode)}, r
@@ -323,7 +358,9 @@ func (d *Device) AccountingMode() (bool, error) {
 
 // SetAccountingMode says whether the driver keeps statistics of processes (nvmlDeviceSetAccountingMode).
 func (d *Device) SetAccountingMode(on bool) error {
-	_, err := d.obj().call("nvmlDeviceSetAccountingMode", words{b: uint64(number[raw.EnableState](on))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetAccountingMode"
+	in := words{b: uint64(number[raw.EnableState](on))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetAccountingMode(raw.Device(w.a), raw.EnableState(w.b))
 	})
 	return err
@@ -332,7 +369,8 @@ func (d *Device) SetAccountingMode(on bool) error {
 // AccountingBufferSize returns how many ended processes the driver keeps statistics of
 // (nvmlDeviceGetAccountingBufferSize).
 func (d *Device) AccountingBufferSize() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetAccountingBufferSize", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetAccountingBufferSize"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var bufferSize uint32
 		r := l.DeviceGetAccountingBufferSize(raw.Device(w.a), &bufferSize)
 		return words{a: uint64(bufferSize)}, r
@@ -343,7 +381,8 @@ func (d *Device) AccountingBufferSize() (int, error) {
 // AccountingPIDs returns the processes that there are statistics of: see [Device.AccountingStats]
 // (nvmlDeviceGetAccountingPids).
 func (d *Device) AccountingPIDs() ([]uint32, error) {
-	return get(d.obj(), "nvmlDeviceGetAccountingPids", func(l *raw.Library, h uint64) ([]uint32, raw.Return) {
+	const op = "nvmlDeviceGetAccountingPids"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]uint32, raw.Return) {
 		return list(func(n *uint32, list []uint32) raw.Return {
 			return l.DeviceGetAccountingPids(raw.Device(h), n, list)
 		})
@@ -352,7 +391,8 @@ func (d *Device) AccountingPIDs() ([]uint32, error) {
 
 // ClearAccounting deletes the statistics of ended processes (nvmlDeviceClearAccountingPids).
 func (d *Device) ClearAccounting() error {
-	_, err := d.obj().call("nvmlDeviceClearAccountingPids", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceClearAccountingPids"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceClearAccountingPids(raw.Device(w.a))
 	})
 	return err
@@ -360,7 +400,8 @@ func (d *Device) ClearAccounting() error {
 
 // ECCMode reports whether errors of memory are corrected now, and after the next reset (nvmlDeviceGetEccMode).
 func (d *Device) ECCMode() (current bool, pending bool, err error) {
-	w, err := d.obj().call("nvmlDeviceGetEccMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetEccMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var current raw.EnableState
 		var pending raw.EnableState
 		r := l.DeviceGetEccMode(raw.Device(w.a), &current, &pending)
@@ -371,7 +412,8 @@ func (d *Device) ECCMode() (current bool, pending bool, err error) {
 
 // DefaultECCMode reports whether errors of memory are corrected by default (nvmlDeviceGetDefaultEccMode).
 func (d *Device) DefaultECCMode() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetDefaultEccMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetDefaultEccMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var defaultMode raw.EnableState
 		r := l.DeviceGetDefaultEccMode(raw.Device(w.a), &defaultMode)
 		return words{a: uint64(defaultMode)}, r
@@ -381,7 +423,9 @@ func (d *Device) DefaultECCMode() (bool, error) {
 
 // SetECCMode says whether errors of memory are corrected after the next reset (nvmlDeviceSetEccMode).
 func (d *Device) SetECCMode(on bool) error {
-	_, err := d.obj().call("nvmlDeviceSetEccMode", words{b: uint64(number[raw.EnableState](on))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetEccMode"
+	in := words{b: uint64(number[raw.EnableState](on))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetEccMode(raw.Device(w.a), raw.EnableState(w.b))
 	})
 	return err
@@ -389,7 +433,9 @@ func (d *Device) SetECCMode(on bool) error {
 
 // ClearECCErrors sets counters of memory errors to 0 (nvmlDeviceClearEccErrorCounts).
 func (d *Device) ClearECCErrors(c ECCCounter) error {
-	_, err := d.obj().call("nvmlDeviceClearEccErrorCounts", words{b: uint64(raw.EccCounterType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceClearEccErrorCounts"
+	in := words{b: uint64(raw.EccCounterType(c))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceClearEccErrorCounts(raw.Device(w.a), raw.EccCounterType(w.b))
 	})
 	return err
@@ -397,7 +443,8 @@ func (d *Device) ClearECCErrors(c ECCCounter) error {
 
 // MIGMode reports whether the GPU is divided into MIG devices now, and after the next reset (nvmlDeviceGetMigMode).
 func (d *Device) MIGMode() (current bool, pending bool, err error) {
-	w, err := d.obj().call("nvmlDeviceGetMigMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMigMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var currentMode uint32
 		var pendingMode uint32
 		r := l.DeviceGetMigMode(raw.Device(w.a), &currentMode, &pendingMode)
@@ -409,7 +456,8 @@ func (d *Device) MIGMode() (current bool, pending bool, err error) {
 // MaxMIGDevices returns how many MIG devices the GPU can have at most, which is 0 if MIG is off
 // (nvmlDeviceGetMaxMigDeviceCount).
 func (d *Device) MaxMIGDevices() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetMaxMigDeviceCount", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMaxMigDeviceCount"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var count uint32
 		r := l.DeviceGetMaxMigDeviceCount(raw.Device(w.a), &count)
 		return words{a: uint64(count)}, r
@@ -419,7 +467,8 @@ func (d *Device) MaxMIGDevices() (int, error) {
 
 // IsMIG reports whether this is a MIG device (nvmlDeviceIsMigDeviceHandle).
 func (d *Device) IsMIG() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceIsMigDeviceHandle", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceIsMigDeviceHandle"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var isMigDevice uint32
 		r := l.DeviceIsMigDeviceHandle(raw.Device(w.a), &isMigDevice)
 		return words{a: uint64(isMigDevice)}, r
@@ -429,7 +478,8 @@ func (d *Device) IsMIG() (bool, error) {
 
 // GPUInstanceID returns the number of the GPU instance of a MIG device (nvmlDeviceGetGpuInstanceId).
 func (d *Device) GPUInstanceID() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetGpuInstanceId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGpuInstanceId"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var id uint32
 		r := l.DeviceGetGpuInstanceId(raw.Device(w.a), &id)
 		return words{a: uint64(id)}, r
@@ -439,7 +489,8 @@ func (d *Device) GPUInstanceID() (int, error) {
 
 // ComputeInstanceID returns the number of the compute instance of a MIG device (nvmlDeviceGetComputeInstanceId).
 func (d *Device) ComputeInstanceID() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetComputeInstanceId", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetComputeInstanceId"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var id uint32
 		r := l.DeviceGetComputeInstanceId(raw.Device(w.a), &id)
 		return words{a: uint64(id)}, r
@@ -449,7 +500,8 @@ func (d *Device) ComputeInstanceID() (int, error) {
 
 // OperationMode returns the mode of operation now, and after the next restart (nvmlDeviceGetGpuOperationMode).
 func (d *Device) OperationMode() (current OperationMode, pending OperationMode, err error) {
-	w, err := d.obj().call("nvmlDeviceGetGpuOperationMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGpuOperationMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var current raw.GpuOperationMode
 		var pending raw.GpuOperationMode
 		r := l.DeviceGetGpuOperationMode(raw.Device(w.a), &current, &pending)
@@ -460,7 +512,9 @@ func (d *Device) OperationMode() (current OperationMode, pending OperationMode, 
 
 // SetOperationMode sets the mode of operation after the next restart (nvmlDeviceSetGpuOperationMode).
 func (d *Device) SetOperationMode(mode OperationMode) error {
-	_, err := d.obj().call("nvmlDeviceSetGpuOperationMode", words{b: uint64(raw.GpuOperationMode(mode))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetGpuOperationMode"
+	in := words{b: uint64(raw.GpuOperationMode(mode))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetGpuOperationMode(raw.Device(w.a), raw.GpuOperationMode(w.b))
 	})
 	return err
@@ -468,7 +522,9 @@ func (d *Device) SetOperationMode(mode OperationMode) error {
 
 // SetDriverModel sets the model of the driver on Windows after the next restart (nvmlDeviceSetDriverModel).
 func (d *Device) SetDriverModel(model DriverModel, flags uint32) error {
-	_, err := d.obj().call("nvmlDeviceSetDriverModel", words{b: uint64(raw.DriverModel(model)), c: uint64(uint32(flags))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetDriverModel"
+	in := words{b: uint64(raw.DriverModel(model)), c: uint64(uint32(flags))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetDriverModel(raw.Device(w.a), raw.DriverModel(w.b), uint32(w.c))
 	})
 	return err
@@ -477,7 +533,8 @@ func (d *Device) SetDriverModel(model DriverModel, flags uint32) error {
 // GSPFirmware reports whether the GPU's system processor runs a part of the driver, and whether it does so by default
 // (nvmlDeviceGetGspFirmwareMode).
 func (d *Device) GSPFirmware() (enabled bool, byDefault bool, err error) {
-	w, err := d.obj().call("nvmlDeviceGetGspFirmwareMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGspFirmwareMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var isEnabled uint32
 		var defaultMode uint32
 		r := l.DeviceGetGspFirmwareMode(raw.Device(w.a), &isEnabled, &defaultMode)
@@ -489,7 +546,8 @@ func (d *Device) GSPFirmware() (enabled bool, byDefault bool, err error) {
 // GSPFirmwareVersion returns the version of the firmware of the GPU's system processor
 // (nvmlDeviceGetGspFirmwareVersion).
 func (d *Device) GSPFirmwareVersion() (string, error) {
-	return get(d.obj(), "nvmlDeviceGetGspFirmwareVersion", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlDeviceGetGspFirmwareVersion"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_GSP_FIRMWARE_VERSION_BUF_SIZE]byte
 		r := l.DeviceGetGspFirmwareVersion(raw.Device(h), &array)
 		return string(text(array[:])), r
@@ -498,7 +556,9 @@ func (d *Device) GSPFirmwareVersion() (string, error) {
 
 // APIRestricted reports whether only root may make a group of changes (nvmlDeviceGetAPIRestriction).
 func (d *Device) APIRestricted(api RestrictedAPI) (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetAPIRestriction", words{b: uint64(raw.RestrictedAPI(api))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetAPIRestriction"
+	in := words{b: uint64(raw.RestrictedAPI(api))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var isRestricted raw.EnableState
 		r := l.DeviceGetAPIRestriction(raw.Device(w.a), raw.RestrictedAPI(w.b), &isRestricted)
 		return words{a: uint64(isRestricted)}, r
@@ -508,7 +568,9 @@ func (d *Device) APIRestricted(api RestrictedAPI) (bool, error) {
 
 // SetAPIRestricted says whether only root may make a group of changes (nvmlDeviceSetAPIRestriction).
 func (d *Device) SetAPIRestricted(api RestrictedAPI, restricted bool) error {
-	_, err := d.obj().call("nvmlDeviceSetAPIRestriction", words{b: uint64(raw.RestrictedAPI(api)), c: uint64(number[raw.EnableState](restricted))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetAPIRestriction"
+	in := words{b: uint64(raw.RestrictedAPI(api)), c: uint64(number[raw.EnableState](restricted))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetAPIRestriction(raw.Device(w.a), raw.RestrictedAPI(w.b), raw.EnableState(w.c))
 	})
 	return err
@@ -517,7 +579,8 @@ func (d *Device) SetAPIRestricted(api RestrictedAPI, restricted bool) error {
 // SetCPUAffinity binds the calling thread to the processors that are near the GPU (nvmlDeviceSetCpuAffinity). Call
 // runtime.LockOSThread before. A device with a bound makes the call on another thread.
 func (d *Device) SetCPUAffinity() error {
-	_, err := d.obj().call("nvmlDeviceSetCpuAffinity", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetCpuAffinity"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetCpuAffinity(raw.Device(w.a))
 	})
 	return err
@@ -525,7 +588,8 @@ func (d *Device) SetCPUAffinity() error {
 
 // ClearCPUAffinity undoes [Device.SetCPUAffinity] (nvmlDeviceClearCpuAffinity).
 func (d *Device) ClearCPUAffinity() error {
-	_, err := d.obj().call("nvmlDeviceClearCpuAffinity", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceClearCpuAffinity"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceClearCpuAffinity(raw.Device(w.a))
 	})
 	return err
@@ -534,7 +598,8 @@ func (d *Device) ClearCPUAffinity() error {
 // PowerUsage returns what the GPU with its memory draws (nvmlDeviceGetPowerUsage). On newer GPUs it is the average of
 // a second.
 func (d *Device) PowerUsage() (Power, error) {
-	w, err := d.obj().call("nvmlDeviceGetPowerUsage", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPowerUsage"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var power uint32
 		r := l.DeviceGetPowerUsage(raw.Device(w.a), &power)
 		return words{a: uint64(power)}, r
@@ -544,7 +609,8 @@ func (d *Device) PowerUsage() (Power, error) {
 
 // TotalEnergy returns what the GPU has used since the driver was loaded (nvmlDeviceGetTotalEnergyConsumption).
 func (d *Device) TotalEnergy() (Energy, error) {
-	w, err := d.obj().call("nvmlDeviceGetTotalEnergyConsumption", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetTotalEnergyConsumption"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var energy uint64
 		r := l.DeviceGetTotalEnergyConsumption(raw.Device(w.a), &energy)
 		return words{a: uint64(energy)}, r
@@ -554,7 +620,8 @@ func (d *Device) TotalEnergy() (Energy, error) {
 
 // PowerManagement reports whether the GPU limits its power (nvmlDeviceGetPowerManagementMode).
 func (d *Device) PowerManagement() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetPowerManagementMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPowerManagementMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var mode raw.EnableState
 		r := l.DeviceGetPowerManagementMode(raw.Device(w.a), &mode)
 		return words{a: uint64(mode)}, r
@@ -564,7 +631,8 @@ func (d *Device) PowerManagement() (bool, error) {
 
 // PowerLimit returns the limit that was set (nvmlDeviceGetPowerManagementLimit).
 func (d *Device) PowerLimit() (Power, error) {
-	w, err := d.obj().call("nvmlDeviceGetPowerManagementLimit", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPowerManagementLimit"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var limit uint32
 		r := l.DeviceGetPowerManagementLimit(raw.Device(w.a), &limit)
 		return words{a: uint64(limit)}, r
@@ -575,7 +643,8 @@ func (d *Device) PowerLimit() (Power, error) {
 // EnforcedPowerLimit returns the limit that counts, which is the least of all that there are
 // (nvmlDeviceGetEnforcedPowerLimit).
 func (d *Device) EnforcedPowerLimit() (Power, error) {
-	w, err := d.obj().call("nvmlDeviceGetEnforcedPowerLimit", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetEnforcedPowerLimit"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var limit uint32
 		r := l.DeviceGetEnforcedPowerLimit(raw.Device(w.a), &limit)
 		return words{a: uint64(limit)}, r
@@ -585,7 +654,8 @@ func (d *Device) EnforcedPowerLimit() (Power, error) {
 
 // DefaultPowerLimit returns the limit after the driver was loaded (nvmlDeviceGetPowerManagementDefaultLimit).
 func (d *Device) DefaultPowerLimit() (Power, error) {
-	w, err := d.obj().call("nvmlDeviceGetPowerManagementDefaultLimit", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPowerManagementDefaultLimit"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var defaultLimit uint32
 		r := l.DeviceGetPowerManagementDefaultLimit(raw.Device(w.a), &defaultLimit)
 		return words{a: uint64(defaultLimit)}, r
@@ -595,7 +665,8 @@ func (d *Device) DefaultPowerLimit() (Power, error) {
 
 // PowerLimits returns which limits can be set (nvmlDeviceGetPowerManagementLimitConstraints).
 func (d *Device) PowerLimits() (least Power, most Power, err error) {
-	w, err := d.obj().call("nvmlDeviceGetPowerManagementLimitConstraints", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPowerManagementLimitConstraints"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var minLimit uint32
 		var maxLimit uint32
 		r := l.DeviceGetPowerManagementLimitConstraints(raw.Device(w.a), &minLimit, &maxLimit)
@@ -607,7 +678,9 @@ func (d *Device) PowerLimits() (least Power, most Power, err error) {
 // SetPowerLimit sets the limit of what the GPU draws (nvmlDeviceSetPowerManagementLimit). It needs root, and lasts
 // until the driver is unloaded.
 func (d *Device) SetPowerLimit(limit Power) error {
-	_, err := d.obj().call("nvmlDeviceSetPowerManagementLimit", words{b: uint64(uint32(limit))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetPowerManagementLimit"
+	in := words{b: uint64(uint32(limit))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetPowerManagementLimit(raw.Device(w.a), uint32(w.b))
 	})
 	return err
@@ -615,7 +688,8 @@ func (d *Device) SetPowerLimit(limit Power) error {
 
 // PowerSource returns where the GPU gets its power from (nvmlDeviceGetPowerSource).
 func (d *Device) PowerSource() (PowerSource, error) {
-	w, err := d.obj().call("nvmlDeviceGetPowerSource", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPowerSource"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var powerSource raw.PowerSource
 		r := l.DeviceGetPowerSource(raw.Device(w.a), &powerSource)
 		return words{a: uint64(powerSource)}, r
@@ -625,7 +699,9 @@ func (d *Device) PowerSource() (PowerSource, error) {
 
 // ClockOf returns a frequency of a clock (nvmlDeviceGetClock).
 func (d *Device) ClockOf(c ClockType, k ClockKind) (MHz, error) {
-	w, err := d.obj().call("nvmlDeviceGetClock", words{b: uint64(raw.ClockType(c)), c: uint64(raw.ClockId(k))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetClock"
+	in := words{b: uint64(raw.ClockType(c)), c: uint64(raw.ClockId(k))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var clockMHz uint32
 		r := l.DeviceGetClock(raw.Device(w.a), raw.ClockType(w.b), raw.ClockId(w.c), &clockMHz)
 		return words{a: uint64(clockMHz)}, r
@@ -635,7 +711,9 @@ func (d *Device) ClockOf(c ClockType, k ClockKind) (MHz, error) {
 
 // Clock returns the present frequency of a clock (nvmlDeviceGetClockInfo).
 func (d *Device) Clock(c ClockType) (MHz, error) {
-	w, err := d.obj().call("nvmlDeviceGetClockInfo", words{b: uint64(raw.ClockType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetClockInfo"
+	in := words{b: uint64(raw.ClockType(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var clock uint32
 		r := l.DeviceGetClockInfo(raw.Device(w.a), raw.ClockType(w.b), &clock)
 		return words{a: uint64(clock)}, r
@@ -645,7 +723,9 @@ func (d *Device) Clock(c ClockType) (MHz, error) {
 
 // MaxClock returns the highest frequency of a clock (nvmlDeviceGetMaxClockInfo).
 func (d *Device) MaxClock(c ClockType) (MHz, error) {
-	w, err := d.obj().call("nvmlDeviceGetMaxClockInfo", words{b: uint64(raw.ClockType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMaxClockInfo"
+	in := words{b: uint64(raw.ClockType(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var clock uint32
 		r := l.DeviceGetMaxClockInfo(raw.Device(w.a), raw.ClockType(w.b), &clock)
 		return words{a: uint64(clock)}, r
@@ -655,7 +735,9 @@ func (d *Device) MaxClock(c ClockType) (MHz, error) {
 
 // MaxBoostClock returns the highest frequency of a clock that can be set (nvmlDeviceGetMaxCustomerBoostClock).
 func (d *Device) MaxBoostClock(c ClockType) (MHz, error) {
-	w, err := d.obj().call("nvmlDeviceGetMaxCustomerBoostClock", words{b: uint64(raw.ClockType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMaxCustomerBoostClock"
+	in := words{b: uint64(raw.ClockType(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var clockMHz uint32
 		r := l.DeviceGetMaxCustomerBoostClock(raw.Device(w.a), raw.ClockType(w.b), &clockMHz)
 		return words{a: uint64(clockMHz)}, r
@@ -665,7 +747,9 @@ func (d *Device) MaxBoostClock(c ClockType) (MHz, error) {
 
 // ApplicationsClock returns the frequency that programs run with (nvmlDeviceGetApplicationsClock).
 func (d *Device) ApplicationsClock(c ClockType) (MHz, error) {
-	w, err := d.obj().call("nvmlDeviceGetApplicationsClock", words{b: uint64(raw.ClockType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetApplicationsClock"
+	in := words{b: uint64(raw.ClockType(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var clockMHz uint32
 		r := l.DeviceGetApplicationsClock(raw.Device(w.a), raw.ClockType(w.b), &clockMHz)
 		return words{a: uint64(clockMHz)}, r
@@ -676,7 +760,9 @@ func (d *Device) ApplicationsClock(c ClockType) (MHz, error) {
 // DefaultApplicationsClock returns the frequency that programs run with by default
 // (nvmlDeviceGetDefaultApplicationsClock).
 func (d *Device) DefaultApplicationsClock(c ClockType) (MHz, error) {
-	w, err := d.obj().call("nvmlDeviceGetDefaultApplicationsClock", words{b: uint64(raw.ClockType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetDefaultApplicationsClock"
+	in := words{b: uint64(raw.ClockType(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var clockMHz uint32
 		r := l.DeviceGetDefaultApplicationsClock(raw.Device(w.a), raw.ClockType(w.b), &clockMHz)
 		return words{a: uint64(clockMHz)}, r
@@ -686,7 +772,9 @@ func (d *Device) DefaultApplicationsClock(c ClockType) (MHz, error) {
 
 // SetApplicationsClocks sets the frequencies that programs run with (nvmlDeviceSetApplicationsClocks).
 func (d *Device) SetApplicationsClocks(memory MHz, graphics MHz) error {
-	_, err := d.obj().call("nvmlDeviceSetApplicationsClocks", words{b: uint64(uint32(memory)), c: uint64(uint32(graphics))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetApplicationsClocks"
+	in := words{b: uint64(uint32(memory)), c: uint64(uint32(graphics))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetApplicationsClocks(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})
 	return err
@@ -695,7 +783,8 @@ func (d *Device) SetApplicationsClocks(memory MHz, graphics MHz) error {
 // ResetApplicationsClocks sets the frequencies that programs run with to the default
 // (nvmlDeviceResetApplicationsClocks).
 func (d *Device) ResetApplicationsClocks() error {
-	_, err := d.obj().call("nvmlDeviceResetApplicationsClocks", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceResetApplicationsClocks"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetApplicationsClocks(raw.Device(w.a))
 	})
 	return err
@@ -704,7 +793,8 @@ func (d *Device) ResetApplicationsClocks() error {
 // SupportedMemoryClocks returns the frequencies that the clock of the memory can have
 // (nvmlDeviceGetSupportedMemoryClocks).
 func (d *Device) SupportedMemoryClocks() ([]MHz, error) {
-	return get(d.obj(), "nvmlDeviceGetSupportedMemoryClocks", func(l *raw.Library, h uint64) ([]MHz, raw.Return) {
+	const op = "nvmlDeviceGetSupportedMemoryClocks"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]MHz, raw.Return) {
 		all, r := list(func(n *uint32, list []uint32) raw.Return {
 			return l.DeviceGetSupportedMemoryClocks(raw.Device(h), n, list)
 		})
@@ -715,7 +805,8 @@ func (d *Device) SupportedMemoryClocks() ([]MHz, error) {
 // SupportedGraphicsClocks returns the frequencies that the graphics clock can have beside one of the memory's clock
 // (nvmlDeviceGetSupportedGraphicsClocks).
 func (d *Device) SupportedGraphicsClocks(memory MHz) ([]MHz, error) {
-	return get(d.obj(), "nvmlDeviceGetSupportedGraphicsClocks", func(l *raw.Library, h uint64) ([]MHz, raw.Return) {
+	const op = "nvmlDeviceGetSupportedGraphicsClocks"
+	return get(d.obj(), op, func(l *raw.Library, h uint64) ([]MHz, raw.Return) {
 		all, r := list(func(n *uint32, list []uint32) raw.Return {
 			return l.DeviceGetSupportedGraphicsClocks(raw.Device(h), uint32(memory), n, list)
 		})
@@ -725,7 +816,9 @@ func (d *Device) SupportedGraphicsClocks(memory MHz) ([]MHz, error) {
 
 // ClockRange returns the frequencies that a clock has in a performance state (nvmlDeviceGetMinMaxClockOfPState).
 func (d *Device) ClockRange(c ClockType, s PState) (least MHz, most MHz, err error) {
-	w, err := d.obj().call("nvmlDeviceGetMinMaxClockOfPState", words{b: uint64(raw.ClockType(c)), c: uint64(raw.Pstates(s))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMinMaxClockOfPState"
+	in := words{b: uint64(raw.ClockType(c)), c: uint64(raw.Pstates(s))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var minClockMHz uint32
 		var maxClockMHz uint32
 		r := l.DeviceGetMinMaxClockOfPState(raw.Device(w.a), raw.ClockType(w.b), raw.Pstates(w.c), &minClockMHz, &maxClockMHz)
@@ -737,7 +830,9 @@ func (d *Device) ClockRange(c ClockType, s PState) (least MHz, most MHz, err err
 // LockClocks limits the graphics clock (nvmlDeviceSetGpuLockedClocks). It needs root, and lasts until the driver is
 // unloaded.
 func (d *Device) LockClocks(least MHz, most MHz) error {
-	_, err := d.obj().call("nvmlDeviceSetGpuLockedClocks", words{b: uint64(uint32(least)), c: uint64(uint32(most))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetGpuLockedClocks"
+	in := words{b: uint64(uint32(least)), c: uint64(uint32(most))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetGpuLockedClocks(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})
 	return err
@@ -745,7 +840,8 @@ func (d *Device) LockClocks(least MHz, most MHz) error {
 
 // UnlockClocks undoes [Device.LockClocks] (nvmlDeviceResetGpuLockedClocks).
 func (d *Device) UnlockClocks() error {
-	_, err := d.obj().call("nvmlDeviceResetGpuLockedClocks", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceResetGpuLockedClocks"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetGpuLockedClocks(raw.Device(w.a))
 	})
 	return err
@@ -753,7 +849,9 @@ func (d *Device) UnlockClocks() error {
 
 // LockMemoryClocks limits the clock of the memory (nvmlDeviceSetMemoryLockedClocks).
 func (d *Device) LockMemoryClocks(least MHz, most MHz) error {
-	_, err := d.obj().call("nvmlDeviceSetMemoryLockedClocks", words{b: uint64(uint32(least)), c: uint64(uint32(most))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetMemoryLockedClocks"
+	in := words{b: uint64(uint32(least)), c: uint64(uint32(most))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetMemoryLockedClocks(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})
 	return err
@@ -761,7 +859,8 @@ func (d *Device) LockMemoryClocks(least MHz, most MHz) error {
 
 // UnlockMemoryClocks undoes [Device.LockMemoryClocks] (nvmlDeviceResetMemoryLockedClocks).
 func (d *Device) UnlockMemoryClocks() error {
-	_, err := d.obj().call("nvmlDeviceResetMemoryLockedClocks", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceResetMemoryLockedClocks"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetMemoryLockedClocks(raw.Device(w.a))
 	})
 	return err
@@ -770,7 +869,8 @@ func (d *Device) UnlockMemoryClocks() error {
 // AutoBoost reports whether clocks rise by themselves, and whether they do so by default
 // (nvmlDeviceGetAutoBoostedClocksEnabled). GPUs since Pascal do not support it.
 func (d *Device) AutoBoost() (enabled bool, byDefault bool, err error) {
-	w, err := d.obj().call("nvmlDeviceGetAutoBoostedClocksEnabled", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetAutoBoostedClocksEnabled"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var isEnabled raw.EnableState
 		var defaultIsEnabled raw.EnableState
 		r := l.DeviceGetAutoBoostedClocksEnabled(raw.Device(w.a), &isEnabled, &defaultIsEnabled)
@@ -781,7 +881,9 @@ func (d *Device) AutoBoost() (enabled bool, byDefault bool, err error) {
 
 // SetAutoBoost says whether clocks rise by themselves (nvmlDeviceSetAutoBoostedClocksEnabled).
 func (d *Device) SetAutoBoost(on bool) error {
-	_, err := d.obj().call("nvmlDeviceSetAutoBoostedClocksEnabled", words{b: uint64(number[raw.EnableState](on))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetAutoBoostedClocksEnabled"
+	in := words{b: uint64(number[raw.EnableState](on))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetAutoBoostedClocksEnabled(raw.Device(w.a), raw.EnableState(w.b))
 	})
 	return err
@@ -789,7 +891,9 @@ func (d *Device) SetAutoBoost(on bool) error {
 
 // SetDefaultAutoBoost says whether clocks rise by themselves by default (nvmlDeviceSetDefaultAutoBoostedClocksEnabled).
 func (d *Device) SetDefaultAutoBoost(on bool, flags uint32) error {
-	_, err := d.obj().call("nvmlDeviceSetDefaultAutoBoostedClocksEnabled", words{b: uint64(number[raw.EnableState](on)), c: uint64(uint32(flags))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetDefaultAutoBoostedClocksEnabled"
+	in := words{b: uint64(number[raw.EnableState](on)), c: uint64(uint32(flags))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetDefaultAutoBoostedClocksEnabled(raw.Device(w.a), raw.EnableState(w.b), uint32(w.c))
 	})
 	return err
@@ -797,7 +901,8 @@ func (d *Device) SetDefaultAutoBoost(on bool, flags uint32) error {
 
 // AdaptiveClock reports whether the graphics clock follows the voltage (nvmlDeviceGetAdaptiveClockInfoStatus).
 func (d *Device) AdaptiveClock() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetAdaptiveClockInfoStatus", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetAdaptiveClockInfoStatus"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var adaptiveClockStatus uint32
 		r := l.DeviceGetAdaptiveClockInfoStatus(raw.Device(w.a), &adaptiveClockStatus)
 		return words{a: uint64(adaptiveClockStatus)}, r
@@ -808,7 +913,8 @@ func (d *Device) AdaptiveClock() (bool, error) {
 // GraphicsClockOffset returns by how many MHz the graphics clock is higher than its voltage asks for
 // (nvmlDeviceGetGpcClkVfOffset).
 func (d *Device) GraphicsClockOffset() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetGpcClkVfOffset", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGpcClkVfOffset"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var offset int32
 		r := l.DeviceGetGpcClkVfOffset(raw.Device(w.a), &offset)
 		return words{a: uint64(offset)}, r
@@ -819,7 +925,9 @@ func (d *Device) GraphicsClockOffset() (int, error) {
 // SetGraphicsClockOffset sets by how many MHz the graphics clock is higher than its voltage asks for
 // (nvmlDeviceSetGpcClkVfOffset).
 func (d *Device) SetGraphicsClockOffset(offset int) error {
-	_, err := d.obj().call("nvmlDeviceSetGpcClkVfOffset", words{b: uint64(int32(offset))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetGpcClkVfOffset"
+	in := words{b: uint64(int32(offset))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetGpcClkVfOffset(raw.Device(w.a), int32(w.b))
 	})
 	return err
@@ -828,7 +936,8 @@ func (d *Device) SetGraphicsClockOffset(offset int) error {
 // GraphicsClockOffsets returns which offsets of the graphics clock can be set, in MHz
 // (nvmlDeviceGetGpcClkMinMaxVfOffset).
 func (d *Device) GraphicsClockOffsets() (least int, most int, err error) {
-	w, err := d.obj().call("nvmlDeviceGetGpcClkMinMaxVfOffset", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGpcClkMinMaxVfOffset"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var minOffset int32
 		var maxOffset int32
 		r := l.DeviceGetGpcClkMinMaxVfOffset(raw.Device(w.a), &minOffset, &maxOffset)
@@ -840,7 +949,8 @@ func (d *Device) GraphicsClockOffsets() (least int, most int, err error) {
 // MemoryClockOffset returns by how many MHz the clock of the memory is higher than its voltage asks for
 // (nvmlDeviceGetMemClkVfOffset).
 func (d *Device) MemoryClockOffset() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetMemClkVfOffset", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMemClkVfOffset"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var offset int32
 		r := l.DeviceGetMemClkVfOffset(raw.Device(w.a), &offset)
 		return words{a: uint64(offset)}, r
@@ -851,7 +961,9 @@ func (d *Device) MemoryClockOffset() (int, error) {
 // SetMemoryClockOffset sets by how many MHz the clock of the memory is higher than its voltage asks for
 // (nvmlDeviceSetMemClkVfOffset).
 func (d *Device) SetMemoryClockOffset(offset int) error {
-	_, err := d.obj().call("nvmlDeviceSetMemClkVfOffset", words{b: uint64(int32(offset))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetMemClkVfOffset"
+	in := words{b: uint64(int32(offset))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetMemClkVfOffset(raw.Device(w.a), int32(w.b))
 	})
 	return err
@@ -860,7 +972,8 @@ func (d *Device) SetMemoryClockOffset(offset int) error {
 // MemoryClockOffsets returns which offsets of the memory's clock can be set, in MHz
 // (nvmlDeviceGetMemClkMinMaxVfOffset).
 func (d *Device) MemoryClockOffsets() (least int, most int, err error) {
-	w, err := d.obj().call("nvmlDeviceGetMemClkMinMaxVfOffset", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMemClkMinMaxVfOffset"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var minOffset int32
 		var maxOffset int32
 		r := l.DeviceGetMemClkMinMaxVfOffset(raw.Device(w.a), &minOffset, &maxOffset)
@@ -871,7 +984,9 @@ func (d *Device) MemoryClockOffsets() (least int, most int, err error) {
 
 // TemperatureThreshold returns the temperature at which something happens (nvmlDeviceGetTemperatureThreshold).
 func (d *Device) TemperatureThreshold(t TemperatureThreshold) (Celsius, error) {
-	w, err := d.obj().call("nvmlDeviceGetTemperatureThreshold", words{b: uint64(raw.TemperatureThresholds(t))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetTemperatureThreshold"
+	in := words{b: uint64(raw.TemperatureThresholds(t))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var temp uint32
 		r := l.DeviceGetTemperatureThreshold(raw.Device(w.a), raw.TemperatureThresholds(w.b), &temp)
 		return words{a: uint64(temp)}, r
@@ -882,7 +997,8 @@ func (d *Device) TemperatureThreshold(t TemperatureThreshold) (Celsius, error) {
 // FanSpeed returns the speed that the first fan is asked to have (nvmlDeviceGetFanSpeed). It is a share of the highest
 // speed, and may exceed 100.
 func (d *Device) FanSpeed() (Percent, error) {
-	w, err := d.obj().call("nvmlDeviceGetFanSpeed", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetFanSpeed"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var speed uint32
 		r := l.DeviceGetFanSpeed(raw.Device(w.a), &speed)
 		return words{a: uint64(speed)}, r
@@ -892,10 +1008,12 @@ func (d *Device) FanSpeed() (Percent, error) {
 
 // FanSpeedOf returns the speed that a fan is asked to have (nvmlDeviceGetFanSpeed_v2).
 func (d *Device) FanSpeedOf(fan int) (Percent, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetFanSpeed_v2", "fan", fan); err != nil {
+	const op = "nvmlDeviceGetFanSpeed_v2"
+	if err := d.obj().checkNumber(op, "fan", fan); err != nil {
 		return 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetFanSpeed_v2", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(fan))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var speed uint32
 		r := l.DeviceGetFanSpeedV2(raw.Device(w.a), uint32(w.b), &speed)
 		return words{a: uint64(speed)}, r
@@ -905,10 +1023,12 @@ func (d *Device) FanSpeedOf(fan int) (Percent, error) {
 
 // TargetFanSpeed returns the speed that a fan is to reach (nvmlDeviceGetTargetFanSpeed).
 func (d *Device) TargetFanSpeed(fan int) (Percent, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetTargetFanSpeed", "fan", fan); err != nil {
+	const op = "nvmlDeviceGetTargetFanSpeed"
+	if err := d.obj().checkNumber(op, "fan", fan); err != nil {
 		return 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetTargetFanSpeed", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(fan))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var targetSpeed uint32
 		r := l.DeviceGetTargetFanSpeed(raw.Device(w.a), uint32(w.b), &targetSpeed)
 		return words{a: uint64(targetSpeed)}, r
@@ -918,7 +1038,8 @@ func (d *Device) TargetFanSpeed(fan int) (Percent, error) {
 
 // FanSpeeds returns which speeds can be set (nvmlDeviceGetMinMaxFanSpeed).
 func (d *Device) FanSpeeds() (least Percent, most Percent, err error) {
-	w, err := d.obj().call("nvmlDeviceGetMinMaxFanSpeed", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMinMaxFanSpeed"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var minSpeed uint32
 		var maxSpeed uint32
 		r := l.DeviceGetMinMaxFanSpeed(raw.Device(w.a), &minSpeed, &maxSpeed)
@@ -929,7 +1050,8 @@ func (d *Device) FanSpeeds() (least Percent, most Percent, err error) {
 
 // Fans returns the number of fans (nvmlDeviceGetNumFans).
 func (d *Device) Fans() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetNumFans", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetNumFans"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var numFans uint32
 		r := l.DeviceGetNumFans(raw.Device(w.a), &numFans)
 		return words{a: uint64(numFans)}, r
@@ -939,10 +1061,12 @@ func (d *Device) Fans() (int, error) {
 
 // FanPolicy returns who controls a fan (nvmlDeviceGetFanControlPolicy_v2).
 func (d *Device) FanPolicy(fan int) (FanPolicy, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetFanControlPolicy_v2", "fan", fan); err != nil {
+	const op = "nvmlDeviceGetFanControlPolicy_v2"
+	if err := d.obj().checkNumber(op, "fan", fan); err != nil {
 		return 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetFanControlPolicy_v2", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(fan))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var policy raw.FanControlPolicy
 		r := l.DeviceGetFanControlPolicyV2(raw.Device(w.a), uint32(w.b), &policy)
 		return words{a: uint64(policy)}, r
@@ -952,10 +1076,12 @@ func (d *Device) FanPolicy(fan int) (FanPolicy, error) {
 
 // SetFanPolicy says who controls a fan (nvmlDeviceSetFanControlPolicy).
 func (d *Device) SetFanPolicy(fan int, policy FanPolicy) error {
-	if err := d.obj().checkNumber("nvmlDeviceSetFanControlPolicy", "fan", fan); err != nil {
+	const op = "nvmlDeviceSetFanControlPolicy"
+	if err := d.obj().checkNumber(op, "fan", fan); err != nil {
 		return err
 	}
-	_, err := d.obj().call("nvmlDeviceSetFanControlPolicy", words{b: uint64(uint32(fan)), c: uint64(raw.FanControlPolicy(policy))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(fan)), c: uint64(raw.FanControlPolicy(policy))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetFanControlPolicy(raw.Device(w.a), uint32(w.b), raw.FanControlPolicy(w.c))
 	})
 	return err
@@ -964,10 +1090,12 @@ func (d *Device) SetFanPolicy(fan int, policy FanPolicy) error {
 // SetFanSpeed sets the speed of a fan (nvmlDeviceSetFanSpeed_v2). The GPU does not cool itself from now on: see
 // [Device.ResetFanSpeed].
 func (d *Device) SetFanSpeed(fan int, speed Percent) error {
-	if err := d.obj().checkNumber("nvmlDeviceSetFanSpeed_v2", "fan", fan); err != nil {
+	const op = "nvmlDeviceSetFanSpeed_v2"
+	if err := d.obj().checkNumber(op, "fan", fan); err != nil {
 		return err
 	}
-	_, err := d.obj().call("nvmlDeviceSetFanSpeed_v2", words{b: uint64(uint32(fan)), c: uint64(uint32(speed))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(fan)), c: uint64(uint32(speed))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetFanSpeedV2(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})
 	return err
@@ -975,10 +1103,12 @@ func (d *Device) SetFanSpeed(fan int, speed Percent) error {
 
 // ResetFanSpeed lets the GPU control a fan again (nvmlDeviceSetDefaultFanSpeed_v2).
 func (d *Device) ResetFanSpeed(fan int) error {
-	if err := d.obj().checkNumber("nvmlDeviceSetDefaultFanSpeed_v2", "fan", fan); err != nil {
+	const op = "nvmlDeviceSetDefaultFanSpeed_v2"
+	if err := d.obj().checkNumber(op, "fan", fan); err != nil {
 		return err
 	}
-	_, err := d.obj().call("nvmlDeviceSetDefaultFanSpeed_v2", words{b: uint64(uint32(fan))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(fan))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetDefaultFanSpeedV2(raw.Device(w.a), uint32(w.b))
 	})
 	return err
@@ -987,7 +1117,8 @@ func (d *Device) ResetFanSpeed(fan int) error {
 // EncoderUtilization returns how long the video encoders were in use, and of which period this is a share
 // (nvmlDeviceGetEncoderUtilization).
 func (d *Device) EncoderUtilization() (use Percent, period time.Duration, err error) {
-	w, err := d.obj().call("nvmlDeviceGetEncoderUtilization", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetEncoderUtilization"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var utilization uint32
 		var samplingPeriodUs uint32
 		r := l.DeviceGetEncoderUtilization(raw.Device(w.a), &utilization, &samplingPeriodUs)
@@ -999,7 +1130,8 @@ func (d *Device) EncoderUtilization() (use Percent, period time.Duration, err er
 // DecoderUtilization returns how long the video decoders were in use, and of which period this is a share
 // (nvmlDeviceGetDecoderUtilization).
 func (d *Device) DecoderUtilization() (use Percent, period time.Duration, err error) {
-	w, err := d.obj().call("nvmlDeviceGetDecoderUtilization", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetDecoderUtilization"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var utilization uint32
 		var samplingPeriodUs uint32
 		r := l.DeviceGetDecoderUtilization(raw.Device(w.a), &utilization, &samplingPeriodUs)
@@ -1011,7 +1143,8 @@ func (d *Device) DecoderUtilization() (use Percent, period time.Duration, err er
 // JPEGUtilization returns how long the JPEG decoders were in use, and of which period this is a share
 // (nvmlDeviceGetJpgUtilization).
 func (d *Device) JPEGUtilization() (use Percent, period time.Duration, err error) {
-	w, err := d.obj().call("nvmlDeviceGetJpgUtilization", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetJpgUtilization"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var utilization uint32
 		var samplingPeriodUs uint32
 		r := l.DeviceGetJpgUtilization(raw.Device(w.a), &utilization, &samplingPeriodUs)
@@ -1023,7 +1156,8 @@ func (d *Device) JPEGUtilization() (use Percent, period time.Duration, err error
 // OpticalFlowUtilization returns how long the optical flow accelerator was in use, and of which period this is a share
 // (nvmlDeviceGetOfaUtilization).
 func (d *Device) OpticalFlowUtilization() (use Percent, period time.Duration, err error) {
-	w, err := d.obj().call("nvmlDeviceGetOfaUtilization", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetOfaUtilization"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var utilization uint32
 		var samplingPeriodUs uint32
 		r := l.DeviceGetOfaUtilization(raw.Device(w.a), &utilization, &samplingPeriodUs)
@@ -1034,7 +1168,9 @@ func (d *Device) OpticalFlowUtilization() (use Percent, period time.Duration, er
 
 // EncoderCapacity returns how much of the video encoder is free (nvmlDeviceGetEncoderCapacity).
 func (d *Device) EncoderCapacity(e EncoderType) (Percent, error) {
-	w, err := d.obj().call("nvmlDeviceGetEncoderCapacity", words{b: uint64(raw.EncoderType(e))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetEncoderCapacity"
+	in := words{b: uint64(raw.EncoderType(e))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var encoderCapacity uint32
 		r := l.DeviceGetEncoderCapacity(raw.Device(w.a), raw.EncoderType(w.b), &encoderCapacity)
 		return words{a: uint64(encoderCapacity)}, r
@@ -1045,7 +1181,8 @@ func (d *Device) EncoderCapacity(e EncoderType) (Percent, error) {
 // EncoderStats returns the number of sessions of the video encoders, and the means of their images in a second and of
 // the time for an image (nvmlDeviceGetEncoderStats).
 func (d *Device) EncoderStats() (sessions int, fps int, latency time.Duration, err error) {
-	w, err := d.obj().call("nvmlDeviceGetEncoderStats", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetEncoderStats"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var sessionCount uint32
 		var averageFps uint32
 		var averageLatency uint32
@@ -1057,7 +1194,8 @@ func (d *Device) EncoderStats() (sessions int, fps int, latency time.Duration, e
 
 // SupportedEvents returns which events the device reports (nvmlDeviceGetSupportedEventTypes).
 func (d *Device) SupportedEvents() (EventType, error) {
-	w, err := d.obj().call("nvmlDeviceGetSupportedEventTypes", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetSupportedEventTypes"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var eventTypes uint64
 		r := l.DeviceGetSupportedEventTypes(raw.Device(w.a), &eventTypes)
 		return words{a: uint64(eventTypes)}, r
@@ -1067,7 +1205,9 @@ func (d *Device) SupportedEvents() (EventType, error) {
 
 // ECCErrors returns how many errors all memories of the GPU had (nvmlDeviceGetTotalEccErrors).
 func (d *Device) ECCErrors(e MemoryError, c ECCCounter) (uint64, error) {
-	w, err := d.obj().call("nvmlDeviceGetTotalEccErrors", words{b: uint64(raw.MemoryErrorType(e)), c: uint64(raw.EccCounterType(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetTotalEccErrors"
+	in := words{b: uint64(raw.MemoryErrorType(e)), c: uint64(raw.EccCounterType(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var eccCounts uint64
 		r := l.DeviceGetTotalEccErrors(raw.Device(w.a), raw.MemoryErrorType(w.b), raw.EccCounterType(w.c), &eccCounts)
 		return words{a: uint64(eccCounts)}, r
@@ -1077,7 +1217,9 @@ func (d *Device) ECCErrors(e MemoryError, c ECCCounter) (uint64, error) {
 
 // MemoryErrors returns how many errors a memory of the GPU had (nvmlDeviceGetMemoryErrorCounter).
 func (d *Device) MemoryErrors(e MemoryError, c ECCCounter, m MemoryLocation) (uint64, error) {
-	w, err := d.obj().call("nvmlDeviceGetMemoryErrorCounter", words{b: uint64(raw.MemoryErrorType(e)), c: uint64(raw.EccCounterType(c)), d: uint64(raw.MemoryLocation(m))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMemoryErrorCounter"
+	in := words{b: uint64(raw.MemoryErrorType(e)), c: uint64(raw.EccCounterType(c)), d: uint64(raw.MemoryLocation(m))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var count uint64
 		r := l.DeviceGetMemoryErrorCounter(raw.Device(w.a), raw.MemoryErrorType(w.b), raw.EccCounterType(w.c), raw.MemoryLocation(w.d), &count)
 		return words{a: uint64(count)}, r
@@ -1088,7 +1230,8 @@ func (d *Device) MemoryErrors(e MemoryError, c ECCCounter, m MemoryLocation) (ui
 // RetiredPagesPending reports whether pages will be retired when the GPU is reset
 // (nvmlDeviceGetRetiredPagesPendingStatus).
 func (d *Device) RetiredPagesPending() (bool, error) {
-	w, err := d.obj().call("nvmlDeviceGetRetiredPagesPendingStatus", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetRetiredPagesPendingStatus"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var isPending raw.EnableState
 		r := l.DeviceGetRetiredPagesPendingStatus(raw.Device(w.a), &isPending)
 		return words{a: uint64(isPending)}, r
@@ -1099,7 +1242,8 @@ func (d *Device) RetiredPagesPending() (bool, error) {
 // PCIeGeneration returns the present generation of the PCIe link (nvmlDeviceGetCurrPcieLinkGeneration). An idle GPU
 // lowers it.
 func (d *Device) PCIeGeneration() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetCurrPcieLinkGeneration", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetCurrPcieLinkGeneration"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var currLinkGen uint32
 		r := l.DeviceGetCurrPcieLinkGeneration(raw.Device(w.a), &currLinkGen)
 		return words{a: uint64(currLinkGen)}, r
@@ -1109,7 +1253,8 @@ func (d *Device) PCIeGeneration() (int, error) {
 
 // PCIeWidth returns the present number of lanes of the PCIe link (nvmlDeviceGetCurrPcieLinkWidth).
 func (d *Device) PCIeWidth() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetCurrPcieLinkWidth", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetCurrPcieLinkWidth"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var currLinkWidth uint32
 		r := l.DeviceGetCurrPcieLinkWidth(raw.Device(w.a), &currLinkWidth)
 		return words{a: uint64(currLinkWidth)}, r
@@ -1120,7 +1265,8 @@ func (d *Device) PCIeWidth() (int, error) {
 // MaxPCIeGeneration returns the highest generation of PCIe that the GPU and its slot have
 // (nvmlDeviceGetMaxPcieLinkGeneration).
 func (d *Device) MaxPCIeGeneration() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetMaxPcieLinkGeneration", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMaxPcieLinkGeneration"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var maxLinkGen uint32
 		r := l.DeviceGetMaxPcieLinkGeneration(raw.Device(w.a), &maxLinkGen)
 		return words{a: uint64(maxLinkGen)}, r
@@ -1130,7 +1276,8 @@ func (d *Device) MaxPCIeGeneration() (int, error) {
 
 // MaxPCIeWidth returns the number of lanes that the GPU and its slot have (nvmlDeviceGetMaxPcieLinkWidth).
 func (d *Device) MaxPCIeWidth() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetMaxPcieLinkWidth", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetMaxPcieLinkWidth"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var maxLinkWidth uint32
 		r := l.DeviceGetMaxPcieLinkWidth(raw.Device(w.a), &maxLinkWidth)
 		return words{a: uint64(maxLinkWidth)}, r
@@ -1141,7 +1288,8 @@ func (d *Device) MaxPCIeWidth() (int, error) {
 // GPUMaxPCIeGeneration returns the highest generation of PCIe that the GPU has, whatever its slot has
 // (nvmlDeviceGetGpuMaxPcieLinkGeneration).
 func (d *Device) GPUMaxPCIeGeneration() (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetGpuMaxPcieLinkGeneration", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGpuMaxPcieLinkGeneration"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var maxLinkGenDevice uint32
 		r := l.DeviceGetGpuMaxPcieLinkGeneration(raw.Device(w.a), &maxLinkGenDevice)
 		return words{a: uint64(maxLinkGenDevice)}, r
@@ -1151,7 +1299,8 @@ func (d *Device) GPUMaxPCIeGeneration() (int, error) {
 
 // PCIeReplays returns how often a packet on PCIe was sent again (nvmlDeviceGetPcieReplayCounter).
 func (d *Device) PCIeReplays() (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetPcieReplayCounter", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPcieReplayCounter"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var value uint32
 		r := l.DeviceGetPcieReplayCounter(raw.Device(w.a), &value)
 		return words{a: uint64(value)}, r
@@ -1162,7 +1311,9 @@ func (d *Device) PCIeReplays() (uint32, error) {
 // PCIeThroughput returns the throughput of PCIe in the last 20 milliseconds (nvmlDeviceGetPcieThroughput). The call
 // takes as long.
 func (d *Device) PCIeThroughput(c PCIeCounter) (KiBPerSecond, error) {
-	w, err := d.obj().call("nvmlDeviceGetPcieThroughput", words{b: uint64(raw.PcieUtilCounter(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPcieThroughput"
+	in := words{b: uint64(raw.PcieUtilCounter(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var value uint32
 		r := l.DeviceGetPcieThroughput(raw.Device(w.a), raw.PcieUtilCounter(w.b), &value)
 		return words{a: uint64(value)}, r
@@ -1172,7 +1323,8 @@ func (d *Device) PCIeThroughput(c PCIeCounter) (KiBPerSecond, error) {
 
 // PCIeSpeed returns the speed of the PCIe link, in MBit/s for each lane (nvmlDeviceGetPcieSpeed).
 func (d *Device) PCIeSpeed() (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetPcieSpeed", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPcieSpeed"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var pcieSpeed uint32
 		r := l.DeviceGetPcieSpeed(raw.Device(w.a), &pcieSpeed)
 		return words{a: uint64(pcieSpeed)}, r
@@ -1183,7 +1335,8 @@ func (d *Device) PCIeSpeed() (uint32, error) {
 // MaxPCIeSpeed returns the highest speed of the PCIe link, as an NVML_PCIE_LINK_MAX_SPEED of package raw
 // (nvmlDeviceGetPcieLinkMaxSpeed).
 func (d *Device) MaxPCIeSpeed() (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetPcieLinkMaxSpeed", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetPcieLinkMaxSpeed"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var maxSpeed uint32
 		r := l.DeviceGetPcieLinkMaxSpeed(raw.Device(w.a), &maxSpeed)
 		return words{a: uint64(maxSpeed)}, r
@@ -1193,10 +1346,12 @@ func (d *Device) MaxPCIeSpeed() (uint32, error) {
 
 // NVLinkActive reports whether an NVLink is active (nvmlDeviceGetNvLinkState). The first link has number 0.
 func (d *Device) NVLinkActive(link int) (bool, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkState", "link", link); err != nil {
+	const op = "nvmlDeviceGetNvLinkState"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return false, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetNvLinkState", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var isActive raw.EnableState
 		r := l.DeviceGetNvLinkState(raw.Device(w.a), uint32(w.b), &isActive)
 		return words{a: uint64(isActive)}, r
@@ -1206,10 +1361,12 @@ func (d *Device) NVLinkActive(link int) (bool, error) {
 
 // NVLinkVersion returns the version of an NVLink, as an NvlinkVersion of package raw (nvmlDeviceGetNvLinkVersion).
 func (d *Device) NVLinkVersion(link int) (uint32, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkVersion", "link", link); err != nil {
+	const op = "nvmlDeviceGetNvLinkVersion"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetNvLinkVersion", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var version uint32
 		r := l.DeviceGetNvLinkVersion(raw.Device(w.a), uint32(w.b), &version)
 		return words{a: uint64(version)}, r
@@ -1219,10 +1376,12 @@ func (d *Device) NVLinkVersion(link int) (uint32, error) {
 
 // NVLinkCapability reports whether an NVLink has a property (nvmlDeviceGetNvLinkCapability).
 func (d *Device) NVLinkCapability(link int, c NVLinkCapability) (bool, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkCapability", "link", link); err != nil {
+	const op = "nvmlDeviceGetNvLinkCapability"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return false, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetNvLinkCapability", words{b: uint64(uint32(link)), c: uint64(raw.NvLinkCapability(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link)), c: uint64(raw.NvLinkCapability(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var capResult uint32
 		r := l.DeviceGetNvLinkCapability(raw.Device(w.a), uint32(w.b), raw.NvLinkCapability(w.c), &capResult)
 		return words{a: uint64(capResult)}, r
@@ -1232,10 +1391,12 @@ func (d *Device) NVLinkCapability(link int, c NVLinkCapability) (bool, error) {
 
 // NVLinkErrors returns how many errors an NVLink had (nvmlDeviceGetNvLinkErrorCounter).
 func (d *Device) NVLinkErrors(link int, e NVLinkError) (uint64, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkErrorCounter", "link", link); err != nil {
+	const op = "nvmlDeviceGetNvLinkErrorCounter"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetNvLinkErrorCounter", words{b: uint64(uint32(link)), c: uint64(raw.NvLinkErrorCounter(e))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link)), c: uint64(raw.NvLinkErrorCounter(e))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var counterValue uint64
 		r := l.DeviceGetNvLinkErrorCounter(raw.Device(w.a), uint32(w.b), raw.NvLinkErrorCounter(w.c), &counterValue)
 		return words{a: uint64(counterValue)}, r
@@ -1245,10 +1406,12 @@ func (d *Device) NVLinkErrors(link int, e NVLinkError) (uint64, error) {
 
 // ResetNVLinkErrors sets the counters of errors of an NVLink to 0 (nvmlDeviceResetNvLinkErrorCounters).
 func (d *Device) ResetNVLinkErrors(link int) error {
-	if err := d.obj().checkNumber("nvmlDeviceResetNvLinkErrorCounters", "link", link); err != nil {
+	const op = "nvmlDeviceResetNvLinkErrorCounters"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return err
 	}
-	_, err := d.obj().call("nvmlDeviceResetNvLinkErrorCounters", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetNvLinkErrorCounters(raw.Device(w.a), uint32(w.b))
 	})
 	return err
@@ -1256,10 +1419,12 @@ func (d *Device) ResetNVLinkErrors(link int) error {
 
 // NVLinkRemoteType returns what is at the other end of an NVLink (nvmlDeviceGetNvLinkRemoteDeviceType).
 func (d *Device) NVLinkRemoteType(link int) (NVLinkDeviceType, error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkRemoteDeviceType", "link", link); err != nil {
+	const op = "nvmlDeviceGetNvLinkRemoteDeviceType"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetNvLinkRemoteDeviceType", words{b: uint64(uint32(link))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var pNvLinkDeviceType raw.IntNvLinkDeviceType
 		r := l.DeviceGetNvLinkRemoteDeviceType(raw.Device(w.a), uint32(w.b), &pNvLinkDeviceType)
 		return words{a: uint64(pNvLinkDeviceType)}, r
@@ -1270,13 +1435,15 @@ func (d *Device) NVLinkRemoteType(link int) (NVLinkDeviceType, error) {
 // FreezeNVLinkCounter stops or continues one of two counters of an NVLink's packets
 // (nvmlDeviceFreezeNvLinkUtilizationCounter). GPUs since Ampere do not support it.
 func (d *Device) FreezeNVLinkCounter(link int, counter int, freeze bool) error {
-	if err := d.obj().checkNumber("nvmlDeviceFreezeNvLinkUtilizationCounter", "link", link); err != nil {
+	const op = "nvmlDeviceFreezeNvLinkUtilizationCounter"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return err
 	}
-	if err := d.obj().checkNumber("nvmlDeviceFreezeNvLinkUtilizationCounter", "counter", counter); err != nil {
+	if err := d.obj().checkNumber(op, "counter", counter); err != nil {
 		return err
 	}
-	_, err := d.obj().call("nvmlDeviceFreezeNvLinkUtilizationCounter", words{b: uint64(uint32(link)), c: uint64(uint32(counter)), d: uint64(number[raw.EnableState](freeze))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link)), c: uint64(uint32(counter)), d: uint64(number[raw.EnableState](freeze))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceFreezeNvLinkUtilizationCounter(raw.Device(w.a), uint32(w.b), uint32(w.c), raw.EnableState(w.d))
 	})
 	return err
@@ -1285,13 +1452,15 @@ func (d *Device) FreezeNVLinkCounter(link int, counter int, freeze bool) error {
 // NVLinkCounter returns the values of one of two counters of an NVLink's packets
 // (nvmlDeviceGetNvLinkUtilizationCounter). GPUs since Ampere do not support it.
 func (d *Device) NVLinkCounter(link int, counter int) (received uint64, sent uint64, err error) {
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkUtilizationCounter", "link", link); err != nil {
+	const op = "nvmlDeviceGetNvLinkUtilizationCounter"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return 0, 0, err
 	}
-	if err := d.obj().checkNumber("nvmlDeviceGetNvLinkUtilizationCounter", "counter", counter); err != nil {
+	if err := d.obj().checkNumber(op, "counter", counter); err != nil {
 		return 0, 0, err
 	}
-	w, err := d.obj().call("nvmlDeviceGetNvLinkUtilizationCounter", words{b: uint64(uint32(link)), c: uint64(uint32(counter))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link)), c: uint64(uint32(counter))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var rxcounter uint64
 		var txcounter uint64
 		r := l.DeviceGetNvLinkUtilizationCounter(raw.Device(w.a), uint32(w.b), uint32(w.c), &rxcounter, &txcounter)
@@ -1303,13 +1472,15 @@ func (d *Device) NVLinkCounter(link int, counter int) (received uint64, sent uin
 // ResetNVLinkCounter sets one of two counters of an NVLink's packets to 0 (nvmlDeviceResetNvLinkUtilizationCounter).
 // GPUs since Ampere do not support it.
 func (d *Device) ResetNVLinkCounter(link int, counter int) error {
-	if err := d.obj().checkNumber("nvmlDeviceResetNvLinkUtilizationCounter", "link", link); err != nil {
+	const op = "nvmlDeviceResetNvLinkUtilizationCounter"
+	if err := d.obj().checkNumber(op, "link", link); err != nil {
 		return err
 	}
-	if err := d.obj().checkNumber("nvmlDeviceResetNvLinkUtilizationCounter", "counter", counter); err != nil {
+	if err := d.obj().checkNumber(op, "counter", counter); err != nil {
 		return err
 	}
-	_, err := d.obj().call("nvmlDeviceResetNvLinkUtilizationCounter", words{b: uint64(uint32(link)), c: uint64(uint32(counter))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(link)), c: uint64(uint32(counter))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceResetNvLinkUtilizationCounter(raw.Device(w.a), uint32(w.b), uint32(w.c))
 	})
 	return err
@@ -1317,7 +1488,9 @@ func (d *Device) ResetNVLinkCounter(link int, counter int) error {
 
 // SameBoard reports whether two GPUs are on the same board (nvmlDeviceOnSameBoard).
 func (d *Device) SameBoard(other *Device) (bool, error) {
-	w, err := d.obj().call("nvmlDeviceOnSameBoard", words{b: uint64(raw.Device(other.Handle()))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceOnSameBoard"
+	in := words{b: uint64(raw.Device(other.Handle()))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var onSameBoard int32
 		r := l.DeviceOnSameBoard(raw.Device(w.a), raw.Device(w.b), &onSameBoard)
 		return words{a: uint64(onSameBoard)}, r
@@ -1327,7 +1500,9 @@ func (d *Device) SameBoard(other *Device) (bool, error) {
 
 // Topology returns how near two GPUs are to each other (nvmlDeviceGetTopologyCommonAncestor).
 func (d *Device) Topology(other *Device) (TopologyLevel, error) {
-	w, err := d.obj().call("nvmlDeviceGetTopologyCommonAncestor", words{b: uint64(raw.Device(other.Handle()))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetTopologyCommonAncestor"
+	in := words{b: uint64(raw.Device(other.Handle()))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var pathInfo raw.GpuTopologyLevel
 		r := l.DeviceGetTopologyCommonAncestor(raw.Device(w.a), raw.Device(w.b), &pathInfo)
 		return words{a: uint64(pathInfo)}, r
@@ -1337,7 +1512,9 @@ func (d *Device) Topology(other *Device) (TopologyLevel, error) {
 
 // P2P says whether the GPU can access another (nvmlDeviceGetP2PStatus).
 func (d *Device) P2P(other *Device, c P2PCapability) (P2PStatus, error) {
-	w, err := d.obj().call("nvmlDeviceGetP2PStatus", words{b: uint64(raw.Device(other.Handle())), c: uint64(raw.GpuP2PCapsIndex(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetP2PStatus"
+	in := words{b: uint64(raw.Device(other.Handle())), c: uint64(raw.GpuP2PCapsIndex(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var p2pStatus raw.GpuP2PStatus
 		r := l.DeviceGetP2PStatus(raw.Device(w.a), raw.Device(w.b), raw.GpuP2PCapsIndex(w.c), &p2pStatus)
 		return words{a: uint64(p2pStatus)}, r
@@ -1347,7 +1524,9 @@ func (d *Device) P2P(other *Device, c P2PCapability) (P2PStatus, error) {
 
 // VGPUCapability returns a property of the GPU for virtual GPUs (nvmlDeviceGetVgpuCapabilities). Most are 0 or 1.
 func (d *Device) VGPUCapability(c VGPUDeviceCapability) (uint32, error) {
-	w, err := d.obj().call("nvmlDeviceGetVgpuCapabilities", words{b: uint64(raw.DeviceVgpuCapability(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetVgpuCapabilities"
+	in := words{b: uint64(raw.DeviceVgpuCapability(c))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var capResult uint32
 		r := l.DeviceGetVgpuCapabilities(raw.Device(w.a), raw.DeviceVgpuCapability(w.b), &capResult)
 		return words{a: uint64(capResult)}, r
@@ -1357,7 +1536,9 @@ func (d *Device) VGPUCapability(c VGPUDeviceCapability) (uint32, error) {
 
 // SetVGPUCapability sets a property of the GPU for virtual GPUs (nvmlDeviceSetVgpuCapabilities).
 func (d *Device) SetVGPUCapability(c VGPUDeviceCapability, on bool) error {
-	_, err := d.obj().call("nvmlDeviceSetVgpuCapabilities", words{b: uint64(raw.DeviceVgpuCapability(c)), c: uint64(number[raw.EnableState](on))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceSetVgpuCapabilities"
+	in := words{b: uint64(raw.DeviceVgpuCapability(c)), c: uint64(number[raw.EnableState](on))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceSetVgpuCapabilities(raw.Device(w.a), raw.DeviceVgpuCapability(w.b), raw.EnableState(w.c))
 	})
 	return err
@@ -1365,7 +1546,8 @@ func (d *Device) SetVGPUCapability(c VGPUDeviceCapability, on bool) error {
 
 // HostVGPUMode says how the GPU gives virtual GPUs to virtual machines (nvmlDeviceGetHostVgpuMode).
 func (d *Device) HostVGPUMode() (HostVGPUMode, error) {
-	w, err := d.obj().call("nvmlDeviceGetHostVgpuMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetHostVgpuMode"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var pHostVgpuMode raw.HostVgpuMode
 		r := l.DeviceGetHostVgpuMode(raw.Device(w.a), &pHostVgpuMode)
 		return words{a: uint64(pHostVgpuMode)}, r
@@ -1375,7 +1557,8 @@ func (d *Device) HostVGPUMode() (HostVGPUMode, error) {
 
 // UnloadGSP makes the driver unload the firmware of the GPU's system processor (nvmlDeviceVgpuForceGspUnload).
 func (d *Device) UnloadGSP() error {
-	_, err := d.obj().call("nvmlDeviceVgpuForceGspUnload", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceVgpuForceGspUnload"
+	_, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.DeviceVgpuForceGspUnload(raw.Device(w.a))
 	})
 	return err
@@ -1383,7 +1566,8 @@ func (d *Device) UnloadGSP() error {
 
 // GPMStreaming reports whether the GPU sends its samples of GPM all the time (nvmlGpmQueryIfStreamingEnabled).
 func (d *Device) GPMStreaming() (bool, error) {
-	w, err := d.obj().call("nvmlGpmQueryIfStreamingEnabled", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlGpmQueryIfStreamingEnabled"
+	w, err := d.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var state uint32
 		r := l.GpmQueryIfStreamingEnabled(raw.Device(w.a), &state)
 		return words{a: uint64(state)}, r
@@ -1393,7 +1577,9 @@ func (d *Device) GPMStreaming() (bool, error) {
 
 // SetGPMStreaming says whether the GPU sends its samples of GPM all the time (nvmlGpmSetStreamingEnabled).
 func (d *Device) SetGPMStreaming(on bool) error {
-	_, err := d.obj().call("nvmlGpmSetStreamingEnabled", words{b: uint64(number[uint32](on))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlGpmSetStreamingEnabled"
+	in := words{b: uint64(number[uint32](on))}
+	_, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.GpmSetStreamingEnabled(raw.Device(w.a), uint32(w.b))
 	})
 	return err
@@ -1402,7 +1588,9 @@ func (d *Device) SetGPMStreaming(on bool) error {
 // GPUInstanceCapacity returns how many more GPU instances of a profile can be created
 // (nvmlDeviceGetGpuInstanceRemainingCapacity).
 func (d *Device) GPUInstanceCapacity(profile uint32) (int, error) {
-	w, err := d.obj().call("nvmlDeviceGetGpuInstanceRemainingCapacity", words{b: uint64(uint32(profile))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlDeviceGetGpuInstanceRemainingCapacity"
+	in := words{b: uint64(uint32(profile))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var count uint32
 		r := l.DeviceGetGpuInstanceRemainingCapacity(raw.Device(w.a), uint32(w.b), &count)
 		return words{a: uint64(count)}, r
@@ -1412,7 +1600,9 @@ func (d *Device) GPUInstanceCapacity(profile uint32) (int, error) {
 
 // MaxVGPUs returns how many virtual GPUs of a type the GPU can have (nvmlVgpuTypeGetMaxInstances).
 func (d *Device) MaxVGPUs(t *VGPUType) (int, error) {
-	w, err := d.obj().call("nvmlVgpuTypeGetMaxInstances", words{b: uint64(raw.VgpuTypeId(t.Handle()))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetMaxInstances"
+	in := words{b: uint64(raw.VgpuTypeId(t.Handle()))}
+	w, err := d.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var vgpuInstanceCount uint32
 		r := l.VgpuTypeGetMaxInstances(raw.Device(w.a), raw.VgpuTypeId(w.b), &vgpuInstanceCount)
 		return words{a: uint64(vgpuInstanceCount)}, r

@@ -8,7 +8,8 @@ import (
 
 // DeviceCount returns the number of GPUs (nvmlDeviceGetCount_v2). It counts also those that this process cannot open.
 func (l *Library) DeviceCount() (int, error) {
-	w, err := l.obj().call("nvmlDeviceGetCount_v2", words{}, func(l *raw.Library, _ words) (words, raw.Return) {
+	const op = "nvmlDeviceGetCount_v2"
+	w, err := l.obj().call(op, words{}, func(l *raw.Library, _ words) (words, raw.Return) {
 		var deviceCount uint32
 		r := l.DeviceGetCountV2(&deviceCount)
 		return words{a: uint64(deviceCount)}, r
@@ -18,7 +19,8 @@ func (l *Library) DeviceCount() (int, error) {
 
 // DriverVersion returns the version of the driver, such as "580.95.05" (nvmlSystemGetDriverVersion).
 func (l *Library) DriverVersion() (string, error) {
-	return get(l.obj(), "nvmlSystemGetDriverVersion", func(l *raw.Library, _ uint64) (string, raw.Return) {
+	const op = "nvmlSystemGetDriverVersion"
+	return get(l.obj(), op, func(l *raw.Library, _ uint64) (string, raw.Return) {
 		var array [raw.NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE]byte
 		r := l.SystemGetDriverVersion(array[:])
 		return string(text(array[:])), r
@@ -27,7 +29,8 @@ func (l *Library) DriverVersion() (string, error) {
 
 // Version returns the version of NVML, such as "13.580.95.05" (nvmlSystemGetNVMLVersion).
 func (l *Library) Version() (string, error) {
-	return get(l.obj(), "nvmlSystemGetNVMLVersion", func(l *raw.Library, _ uint64) (string, raw.Return) {
+	const op = "nvmlSystemGetNVMLVersion"
+	return get(l.obj(), op, func(l *raw.Library, _ uint64) (string, raw.Return) {
 		var array [raw.NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE]byte
 		r := l.SystemGetNVMLVersion(array[:])
 		return string(text(array[:])), r
@@ -37,7 +40,8 @@ func (l *Library) Version() (string, error) {
 // ConfidentialReady reports whether the GPUs accept work of a confidential virtual machine
 // (nvmlSystemGetConfComputeGpusReadyState).
 func (l *Library) ConfidentialReady() (bool, error) {
-	w, err := l.obj().call("nvmlSystemGetConfComputeGpusReadyState", words{}, func(l *raw.Library, _ words) (words, raw.Return) {
+	const op = "nvmlSystemGetConfComputeGpusReadyState"
+	w, err := l.obj().call(op, words{}, func(l *raw.Library, _ words) (words, raw.Return) {
 		var isAcceptingWork uint32
 		r := l.SystemGetConfComputeGpusReadyState(&isAcceptingWork)
 		return words{a: uint64(isAcceptingWork)}, r
@@ -48,7 +52,9 @@ func (l *Library) ConfidentialReady() (bool, error) {
 // SetConfidentialReady says whether the GPUs accept work of a confidential virtual machine
 // (nvmlSystemSetConfComputeGpusReadyState).
 func (l *Library) SetConfidentialReady(ready bool) error {
-	_, err := l.obj().call("nvmlSystemSetConfComputeGpusReadyState", words{b: uint64(number[uint32](ready))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlSystemSetConfComputeGpusReadyState"
+	in := words{b: uint64(number[uint32](ready))}
+	_, err := l.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.SystemSetConfComputeGpusReadyState(uint32(w.b))
 	})
 	return err
@@ -56,7 +62,8 @@ func (l *Library) SetConfidentialReady(ready bool) error {
 
 // NVLinkBandwidthMode returns the mode of the bandwidth of all NVLinks (nvmlSystemGetNvlinkBwMode).
 func (l *Library) NVLinkBandwidthMode() (uint32, error) {
-	w, err := l.obj().call("nvmlSystemGetNvlinkBwMode", words{}, func(l *raw.Library, _ words) (words, raw.Return) {
+	const op = "nvmlSystemGetNvlinkBwMode"
+	w, err := l.obj().call(op, words{}, func(l *raw.Library, _ words) (words, raw.Return) {
 		var nvlinkBwMode uint32
 		r := l.SystemGetNvlinkBwMode(&nvlinkBwMode)
 		return words{a: uint64(nvlinkBwMode)}, r
@@ -66,7 +73,9 @@ func (l *Library) NVLinkBandwidthMode() (uint32, error) {
 
 // SetNVLinkBandwidthMode sets the mode of the bandwidth of all NVLinks (nvmlSystemSetNvlinkBwMode).
 func (l *Library) SetNVLinkBandwidthMode(mode uint32) error {
-	_, err := l.obj().call("nvmlSystemSetNvlinkBwMode", words{b: uint64(uint32(mode))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlSystemSetNvlinkBwMode"
+	in := words{b: uint64(uint32(mode))}
+	_, err := l.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.SystemSetNvlinkBwMode(uint32(w.b))
 	})
 	return err
@@ -74,7 +83,9 @@ func (l *Library) SetNVLinkBandwidthMode(mode uint32) error {
 
 // VGPUDriverCapability reports whether the driver for virtual GPUs has a property (nvmlGetVgpuDriverCapabilities).
 func (l *Library) VGPUDriverCapability(c VGPUDriverCapability) (bool, error) {
-	w, err := l.obj().call("nvmlGetVgpuDriverCapabilities", words{b: uint64(raw.VgpuDriverCapability(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlGetVgpuDriverCapabilities"
+	in := words{b: uint64(raw.VgpuDriverCapability(c))}
+	w, err := l.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var capResult uint32
 		r := l.GetVgpuDriverCapabilities(raw.VgpuDriverCapability(w.b), &capResult)
 		return words{a: uint64(capResult)}, r
@@ -84,7 +95,8 @@ func (l *Library) VGPUDriverCapability(c VGPUDriverCapability) (bool, error) {
 
 // UnitCount returns the number of S-class units (nvmlUnitGetCount).
 func (l *Library) UnitCount() (int, error) {
-	w, err := l.obj().call("nvmlUnitGetCount", words{}, func(l *raw.Library, _ words) (words, raw.Return) {
+	const op = "nvmlUnitGetCount"
+	w, err := l.obj().call(op, words{}, func(l *raw.Library, _ words) (words, raw.Return) {
 		var unitCount uint32
 		r := l.UnitGetCount(&unitCount)
 		return words{a: uint64(unitCount)}, r
@@ -95,7 +107,9 @@ func (l *Library) UnitCount() (int, error) {
 // Temperature returns a temperature of the unit: 0 is that of the intake, 1 of the exhaust, 2 of the board
 // (nvmlUnitGetTemperature).
 func (u *Unit) Temperature(sensor uint32) (Celsius, error) {
-	w, err := u.obj().call("nvmlUnitGetTemperature", words{b: uint64(uint32(sensor))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlUnitGetTemperature"
+	in := words{b: uint64(uint32(sensor))}
+	w, err := u.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var temp uint32
 		r := l.UnitGetTemperature(raw.Unit(w.a), uint32(w.b), &temp)
 		return words{a: uint64(temp)}, r
@@ -105,7 +119,9 @@ func (u *Unit) Temperature(sensor uint32) (Celsius, error) {
 
 // SetLED sets the color of the unit's LED (nvmlUnitSetLedState).
 func (u *Unit) SetLED(color LEDColor) error {
-	_, err := u.obj().call("nvmlUnitSetLedState", words{b: uint64(raw.LedColor(color))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlUnitSetLedState"
+	in := words{b: uint64(raw.LedColor(color))}
+	_, err := u.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.UnitSetLedState(raw.Unit(w.a), raw.LedColor(w.b))
 	})
 	return err

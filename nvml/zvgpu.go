@@ -11,7 +11,8 @@ import (
 // Destroy destroys the GPU instance, which must have no compute instance (nvmlGpuInstanceDestroy). The handle is
 // invalid afterwards.
 func (g *GPUInstance) Destroy() error {
-	_, err := g.obj().call("nvmlGpuInstanceDestroy", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlGpuInstanceDestroy"
+	_, err := g.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.GpuInstanceDestroy(raw.GpuInstance(w.a))
 	})
 	return err
@@ -20,7 +21,9 @@ func (g *GPUInstance) Destroy() error {
 // ComputeInstanceCapacity returns how many more compute instances of a profile can be created
 // (nvmlGpuInstanceGetComputeInstanceRemainingCapacity).
 func (g *GPUInstance) ComputeInstanceCapacity(profile uint32) (int, error) {
-	w, err := g.obj().call("nvmlGpuInstanceGetComputeInstanceRemainingCapacity", words{b: uint64(uint32(profile))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlGpuInstanceGetComputeInstanceRemainingCapacity"
+	in := words{b: uint64(uint32(profile))}
+	w, err := g.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var count uint32
 		r := l.GpuInstanceGetComputeInstanceRemainingCapacity(raw.GpuInstance(w.a), uint32(w.b), &count)
 		return words{a: uint64(count)}, r
@@ -30,7 +33,8 @@ func (g *GPUInstance) ComputeInstanceCapacity(profile uint32) (int, error) {
 
 // Destroy destroys the compute instance (nvmlComputeInstanceDestroy). The handle is invalid afterwards.
 func (c *ComputeInstance) Destroy() error {
-	_, err := c.obj().call("nvmlComputeInstanceDestroy", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlComputeInstanceDestroy"
+	_, err := c.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.ComputeInstanceDestroy(raw.ComputeInstance(w.a))
 	})
 	return err
@@ -39,7 +43,8 @@ func (c *ComputeInstance) Destroy() error {
 // DeviceID returns the PCI IDs that the virtual machine sees, of the device and of the subsystem
 // (nvmlVgpuTypeGetDeviceID).
 func (v *VGPUType) DeviceID() (device uint64, subsystem uint64, err error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetDeviceID", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetDeviceID"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var deviceID uint64
 		var subsystemID uint64
 		r := l.VgpuTypeGetDeviceID(raw.VgpuTypeId(w.a), &deviceID, &subsystemID)
@@ -50,7 +55,8 @@ func (v *VGPUType) DeviceID() (device uint64, subsystem uint64, err error) {
 
 // Framebuffer returns how much memory a virtual GPU of the type has, in bytes (nvmlVgpuTypeGetFramebufferSize).
 func (v *VGPUType) Framebuffer() (uint64, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetFramebufferSize", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetFramebufferSize"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var fbSize uint64
 		r := l.VgpuTypeGetFramebufferSize(raw.VgpuTypeId(w.a), &fbSize)
 		return words{a: uint64(fbSize)}, r
@@ -61,7 +67,8 @@ func (v *VGPUType) Framebuffer() (uint64, error) {
 // FramebufferReservation returns how much of the memory of a virtual GPU is reserved, in bytes
 // (nvmlVgpuTypeGetFbReservation).
 func (v *VGPUType) FramebufferReservation() (uint64, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetFbReservation", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetFbReservation"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var fbReservation uint64
 		r := l.VgpuTypeGetFbReservation(raw.VgpuTypeId(w.a), &fbReservation)
 		return words{a: uint64(fbReservation)}, r
@@ -72,7 +79,8 @@ func (v *VGPUType) FramebufferReservation() (uint64, error) {
 // GSPHeap returns how much memory the GPU's system processor needs for a virtual GPU, in bytes
 // (nvmlVgpuTypeGetGspHeapSize).
 func (v *VGPUType) GSPHeap() (uint64, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetGspHeapSize", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetGspHeapSize"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var gspHeapSize uint64
 		r := l.VgpuTypeGetGspHeapSize(raw.VgpuTypeId(w.a), &gspHeapSize)
 		return words{a: uint64(gspHeapSize)}, r
@@ -82,7 +90,8 @@ func (v *VGPUType) GSPHeap() (uint64, error) {
 
 // Displays returns how many displays a virtual GPU of the type can have (nvmlVgpuTypeGetNumDisplayHeads).
 func (v *VGPUType) Displays() (int, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetNumDisplayHeads", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetNumDisplayHeads"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var numDisplayHeads uint32
 		r := l.VgpuTypeGetNumDisplayHeads(raw.VgpuTypeId(w.a), &numDisplayHeads)
 		return words{a: uint64(numDisplayHeads)}, r
@@ -93,10 +102,12 @@ func (v *VGPUType) Displays() (int, error) {
 // Resolution returns the highest resolution of a display, in pixels (nvmlVgpuTypeGetResolution). The first display has
 // number 0.
 func (v *VGPUType) Resolution(display int) (width int, height int, err error) {
-	if err := v.obj().checkNumber("nvmlVgpuTypeGetResolution", "display", display); err != nil {
+	const op = "nvmlVgpuTypeGetResolution"
+	if err := v.obj().checkNumber(op, "display", display); err != nil {
 		return 0, 0, err
 	}
-	w, err := v.obj().call("nvmlVgpuTypeGetResolution", words{b: uint64(uint32(display))}, func(l *raw.Library, w words) (words, raw.Return) {
+	in := words{b: uint64(uint32(display))}
+	w, err := v.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var xdim uint32
 		var ydim uint32
 		r := l.VgpuTypeGetResolution(raw.VgpuTypeId(w.a), uint32(w.b), &xdim, &ydim)
@@ -107,7 +118,8 @@ func (v *VGPUType) Resolution(display int) (width int, height int, err error) {
 
 // License returns the license that the type needs, as editions and versions (nvmlVgpuTypeGetLicense).
 func (v *VGPUType) License() (string, error) {
-	return get(v.obj(), "nvmlVgpuTypeGetLicense", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlVgpuTypeGetLicense"
+	return get(v.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_GRID_LICENSE_BUFFER_SIZE]byte
 		r := l.VgpuTypeGetLicense(raw.VgpuTypeId(h), array[:])
 		return string(text(array[:])), r
@@ -117,7 +129,8 @@ func (v *VGPUType) License() (string, error) {
 // FrameRateLimit returns how many frames a second a virtual GPU of the type shows at most
 // (nvmlVgpuTypeGetFrameRateLimit). It is not supported if the type has no limit.
 func (v *VGPUType) FrameRateLimit() (int, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetFrameRateLimit", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetFrameRateLimit"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var frameRateLimit uint32
 		r := l.VgpuTypeGetFrameRateLimit(raw.VgpuTypeId(w.a), &frameRateLimit)
 		return words{a: uint64(frameRateLimit)}, r
@@ -127,7 +140,8 @@ func (v *VGPUType) FrameRateLimit() (int, error) {
 
 // MaxPerVM returns how many virtual GPUs of the type a virtual machine can have (nvmlVgpuTypeGetMaxInstancesPerVm).
 func (v *VGPUType) MaxPerVM() (int, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetMaxInstancesPerVm", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetMaxInstancesPerVm"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var vgpuInstanceCountPerVm uint32
 		r := l.VgpuTypeGetMaxInstancesPerVm(raw.VgpuTypeId(w.a), &vgpuInstanceCountPerVm)
 		return words{a: uint64(vgpuInstanceCountPerVm)}, r
@@ -137,7 +151,9 @@ func (v *VGPUType) MaxPerVM() (int, error) {
 
 // Capability reports whether the type has a property (nvmlVgpuTypeGetCapabilities).
 func (v *VGPUType) Capability(c VGPUCapability) (bool, error) {
-	w, err := v.obj().call("nvmlVgpuTypeGetCapabilities", words{b: uint64(raw.VgpuCapability(c))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuTypeGetCapabilities"
+	in := words{b: uint64(raw.VgpuCapability(c))}
+	w, err := v.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		var capResult uint32
 		r := l.VgpuTypeGetCapabilities(raw.VgpuTypeId(w.a), raw.VgpuCapability(w.b), &capResult)
 		return words{a: uint64(capResult)}, r
@@ -148,7 +164,8 @@ func (v *VGPUType) Capability(c VGPUCapability) (bool, error) {
 // UUID returns the UUID, as 32 hexadecimal digits in five groups (nvmlVgpuInstanceGetUUID). Unlike that of a GPU it
 // begins with no word.
 func (v *VGPU) UUID() (string, error) {
-	return get(v.obj(), "nvmlVgpuInstanceGetUUID", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlVgpuInstanceGetUUID"
+	return get(v.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_UUID_BUFFER_SIZE]byte
 		r := l.VgpuInstanceGetUUID(raw.VgpuInstance(h), array[:])
 		return string(text(array[:])), r
@@ -158,7 +175,8 @@ func (v *VGPU) UUID() (string, error) {
 // MdevUUID returns the UUID of the mdev device that the virtual machine has (nvmlVgpuInstanceGetMdevUUID). Only KVM
 // has mdev devices.
 func (v *VGPU) MdevUUID() (string, error) {
-	return get(v.obj(), "nvmlVgpuInstanceGetMdevUUID", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlVgpuInstanceGetMdevUUID"
+	return get(v.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_DEVICE_UUID_BUFFER_SIZE]byte
 		r := l.VgpuInstanceGetMdevUUID(raw.VgpuInstance(h), array[:])
 		return string(text(array[:])), r
@@ -168,7 +186,8 @@ func (v *VGPU) MdevUUID() (string, error) {
 // VMDriverVersion returns the version of the driver in the virtual machine (nvmlVgpuInstanceGetVmDriverVersion). It is
 // "Not Available" as long as no driver runs there.
 func (v *VGPU) VMDriverVersion() (string, error) {
-	return get(v.obj(), "nvmlVgpuInstanceGetVmDriverVersion", func(l *raw.Library, h uint64) (string, raw.Return) {
+	const op = "nvmlVgpuInstanceGetVmDriverVersion"
+	return get(v.obj(), op, func(l *raw.Library, h uint64) (string, raw.Return) {
 		var array [raw.NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE]byte
 		r := l.VgpuInstanceGetVmDriverVersion(raw.VgpuInstance(h), array[:])
 		return string(text(array[:])), r
@@ -177,7 +196,8 @@ func (v *VGPU) VMDriverVersion() (string, error) {
 
 // FramebufferUsed returns how much memory of the virtual GPU is in use, in bytes (nvmlVgpuInstanceGetFbUsage).
 func (v *VGPU) FramebufferUsed() (uint64, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetFbUsage", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetFbUsage"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var fbUsage uint64
 		r := l.VgpuInstanceGetFbUsage(raw.VgpuInstance(w.a), &fbUsage)
 		return words{a: uint64(fbUsage)}, r
@@ -187,7 +207,8 @@ func (v *VGPU) FramebufferUsed() (uint64, error) {
 
 // Licensed reports whether the virtual GPU has a license: [VGPU.License] says more (nvmlVgpuInstanceGetLicenseStatus).
 func (v *VGPU) Licensed() (bool, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetLicenseStatus", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetLicenseStatus"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var licensed uint32
 		r := l.VgpuInstanceGetLicenseStatus(raw.VgpuInstance(w.a), &licensed)
 		return words{a: uint64(licensed)}, r
@@ -198,7 +219,8 @@ func (v *VGPU) Licensed() (bool, error) {
 // FrameRateLimit returns how many frames a second are shown at most (nvmlVgpuInstanceGetFrameRateLimit). It is not
 // supported if there is no limit.
 func (v *VGPU) FrameRateLimit() (int, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetFrameRateLimit", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetFrameRateLimit"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var frameRateLimit uint32
 		r := l.VgpuInstanceGetFrameRateLimit(raw.VgpuInstance(w.a), &frameRateLimit)
 		return words{a: uint64(frameRateLimit)}, r
@@ -208,7 +230,8 @@ func (v *VGPU) FrameRateLimit() (int, error) {
 
 // ECCMode reports whether errors of memory are corrected (nvmlVgpuInstanceGetEccMode).
 func (v *VGPU) ECCMode() (bool, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetEccMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetEccMode"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var eccMode raw.EnableState
 		r := l.VgpuInstanceGetEccMode(raw.VgpuInstance(w.a), &eccMode)
 		return words{a: uint64(eccMode)}, r
@@ -218,7 +241,8 @@ func (v *VGPU) ECCMode() (bool, error) {
 
 // EncoderCapacity returns the share of the video encoder that the virtual GPU has (nvmlVgpuInstanceGetEncoderCapacity).
 func (v *VGPU) EncoderCapacity() (Percent, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetEncoderCapacity", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetEncoderCapacity"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var encoderCapacity uint32
 		r := l.VgpuInstanceGetEncoderCapacity(raw.VgpuInstance(w.a), &encoderCapacity)
 		return words{a: uint64(encoderCapacity)}, r
@@ -228,7 +252,9 @@ func (v *VGPU) EncoderCapacity() (Percent, error) {
 
 // SetEncoderCapacity sets the share of the video encoder that the virtual GPU has (nvmlVgpuInstanceSetEncoderCapacity).
 func (v *VGPU) SetEncoderCapacity(share Percent) error {
-	_, err := v.obj().call("nvmlVgpuInstanceSetEncoderCapacity", words{b: uint64(uint32(share))}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceSetEncoderCapacity"
+	in := words{b: uint64(uint32(share))}
+	_, err := v.obj().call(op, in, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.VgpuInstanceSetEncoderCapacity(raw.VgpuInstance(w.a), uint32(w.b))
 	})
 	return err
@@ -237,7 +263,8 @@ func (v *VGPU) SetEncoderCapacity(share Percent) error {
 // EncoderStats returns how many videos are encoded in the virtual machine, and the means of their images in a second
 // and of the time for an image (nvmlVgpuInstanceGetEncoderStats).
 func (v *VGPU) EncoderStats() (sessions int, fps int, latency time.Duration, err error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetEncoderStats", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetEncoderStats"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var sessionCount uint32
 		var averageFps uint32
 		var averageLatency uint32
@@ -250,7 +277,8 @@ func (v *VGPU) EncoderStats() (sessions int, fps int, latency time.Duration, err
 // AccountingMode reports whether the driver keeps statistics of processes in the virtual machine
 // (nvmlVgpuInstanceGetAccountingMode).
 func (v *VGPU) AccountingMode() (bool, error) {
-	w, err := v.obj().call("nvmlVgpuInstanceGetAccountingMode", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceGetAccountingMode"
+	w, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		var mode raw.EnableState
 		r := l.VgpuInstanceGetAccountingMode(raw.VgpuInstance(w.a), &mode)
 		return words{a: uint64(mode)}, r
@@ -261,7 +289,8 @@ func (v *VGPU) AccountingMode() (bool, error) {
 // AccountingPIDs returns the processes that there are statistics of: see [VGPU.AccountingStats]
 // (nvmlVgpuInstanceGetAccountingPids).
 func (v *VGPU) AccountingPIDs() ([]uint32, error) {
-	return get(v.obj(), "nvmlVgpuInstanceGetAccountingPids", func(l *raw.Library, h uint64) ([]uint32, raw.Return) {
+	const op = "nvmlVgpuInstanceGetAccountingPids"
+	return get(v.obj(), op, func(l *raw.Library, h uint64) ([]uint32, raw.Return) {
 		return list(func(n *uint32, list []uint32) raw.Return {
 			return l.VgpuInstanceGetAccountingPids(raw.VgpuInstance(h), n, list)
 		})
@@ -270,7 +299,8 @@ func (v *VGPU) AccountingPIDs() ([]uint32, error) {
 
 // ClearAccounting deletes the statistics of ended processes (nvmlVgpuInstanceClearAccountingPids).
 func (v *VGPU) ClearAccounting() error {
-	_, err := v.obj().call("nvmlVgpuInstanceClearAccountingPids", words{}, func(l *raw.Library, w words) (words, raw.Return) {
+	const op = "nvmlVgpuInstanceClearAccountingPids"
+	_, err := v.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
 		return words{}, l.VgpuInstanceClearAccountingPids(raw.VgpuInstance(w.a))
 	})
 	return err

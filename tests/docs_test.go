@@ -278,7 +278,8 @@ func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, 
 	dst, src cu.Rows, to, from cu.Planes, notify func(),
 	g, child *graph.Graph, exec *graph.Exec, before, node graph.Node, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error,
-	lib *nvml.Library, d *nvml.Device, set *nvml.EventSet, kinds nvml.EventType, id nvml.UUID, path string, limit time.Duration) {
+	lib *nvml.Library, d *nvml.Device, set *nvml.EventSet, kinds nvml.EventType, id nvml.UUID,
+	path string, limit time.Duration) {
 	{
 		%s
 	}

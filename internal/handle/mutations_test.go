@@ -179,7 +179,8 @@ var mutations = []mutation{
 	{records, "return r.bits.Load() }", "return 0 }", ""},
 	{records, "{ r.bits.And(^bits) }", "{}", ""},
 	{records, "{ r.bits.And(^bits) }", "{ r.bits.Store(0) }", ""},
-	{records, "{ r.bits.And(^bits) }", "{ r.bits.Store(r.bits.Load() &^ bits) }", "nobody else changes the bits of an event that is unused"},
+	{records, "{ r.bits.And(^bits) }", "{ r.bits.Store(r.bits.Load() &^ bits) }",
+		"nobody else changes the bits of an event that is unused"},
 
 	// Kept
 	{refs, "return r.drop() && r.take() }", "return r.drop() }", ""},

@@ -274,6 +274,7 @@ type setWork struct {
 	params *driver.MemsetNodeParams // of a node, else nil
 }
 
+// Type implements graph.Work.
 func (*setWork) Type() graph.Type    { return graph.MemsetNode }
 func (w *setWork) context() *context { return w.ctx }
 

@@ -80,6 +80,7 @@ type valueWork struct {
 	word span
 }
 
+// Type implements graph.Work.
 func (valueWork) Type() graph.Type { return graph.BatchMemOpNode }
 
 // Updatable implements graph.Work: a batch cannot replace the operation.

@@ -240,6 +240,7 @@ type hostWork struct {
 	function driver.Callback
 }
 
+// Type implements graph.Work.
 func (*hostWork) Type() graph.Type { return graph.HostNode }
 
 func (w *hostWork) op(graph.Values) *op { return w.d.hostOp(w.function) }

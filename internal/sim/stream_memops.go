@@ -129,6 +129,7 @@ type memOps struct {
 	list []driver.StreamBatchMemOpParams
 }
 
+// Type implements graph.Work.
 func (*memOps) Type() graph.Type    { return graph.BatchMemOpNode }
 func (m *memOps) context() *context { return m.ctx }
 

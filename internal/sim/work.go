@@ -14,6 +14,7 @@ func (commonWork) op(graph.Values) *op { return &op{} }
 // emptyWork is that of an empty node.
 type emptyWork struct{ commonWork }
 
+// Type implements graph.Work.
 func (emptyWork) Type() graph.Type { return graph.EmptyNode }
 
 // submit enqueues work on a stream, or adds it to the stream's capture.

@@ -4,7 +4,8 @@
 //	gen-nvml extract -header newer/nvml.h -base manifest/nvml-13.0.tsv -o manifest/nvml-unverified.tsv
 //	gen-nvml drivers -o manifest/drivers.tsv 535=libnvidia-ml.so.535 550=libnvidia-ml.so.550 580=exports.txt
 //	gen-nvml generate -manifest manifest/nvml-13.0.tsv -unverified manifest/nvml-unverified.tsv \
-//		-drivers manifest/drivers.tsv -calls calls.tsv -returns returns.tsv -methods methods.tsv -names names.tsv -root ../..
+//		-drivers manifest/drivers.tsv -calls calls.tsv -returns returns.tsv \
+//		-methods methods.tsv -names names.tsv -root ../..
 //
 // The header belongs to NVIDIA and is not in the repository. A manifest has only names, numbers and
 // prototypes, so that everybody can run generate. exports.txt has the names of the functions that the
@@ -16,7 +17,7 @@
 //   - extract.go collects the facts of a header, which package cheader reads, and facts.go is their file
 //   - drivers.go finds out which functions older drivers lack
 //   - plan.go and types.go: how each function becomes a Go method, and each type one of Go
-//   - emit*.go write the files of package nvml/raw, and methods.go those of package nvml
+//   - emit*.go write the files of package nvml/raw, and methods.go those of package nvml; spelling.go has words of names
 package main
 
 import (

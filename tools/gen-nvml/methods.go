@@ -94,7 +94,9 @@ func goVars(list string) (vars []goVar) {
 }
 
 // units are the units of times.
-var units = map[string]string{"us": "time.Microsecond", "ms": "time.Millisecond", "ns": "time.Nanosecond", "s": "time.Second"}
+var units = map[string]string{
+	"us": "time.Microsecond", "ms": "time.Millisecond", "ns": "time.Nanosecond", "s": "time.Second",
+}
 
 // split returns the parameters of the call that are values of the caller, without the handle, and those that it sets.
 func (m method) split() (values, sets []param) {
@@ -144,12 +146,13 @@ func (m method) emit(b *strings.Builder) {
 		result = "(" + strings.Join(results, ", ") + ", err error)"
 	}
 	self := strings.ToLower(m.receiver[:1])
-	fmt.Fprintf(b, "func (%s *%s) %s(%s) %s {\n", self, m.receiver, m.name, strings.Join(params, ", "), result)
+	fmt.Fprintf(b, "func (%s *%s) %s(%s) %s {\nconst op = %q\n", self, m.receiver, m.name, strings.Join(params, ", "),
+		result, m.export)
 	values, sets := m.split()
 	for i, a := range m.args {
 		if a.typ == "int" && values[i].elem == "uint32" { // C would get the lower bits of another number
-			fmt.Fprintf(b, "if err := %s.obj().checkNumber(%q, %q, %s); err != nil {\nreturn %serr\n}\n", self, m.export, a.name, a.name,
-				m.zeros())
+			fmt.Fprintf(b, "if err := %s.obj().checkNumber(op, %q, %s); err != nil {\nreturn %serr\n}\n", self, a.name,
+				a.name, m.zeros())
 		}
 	}
 	switch {
@@ -266,8 +269,12 @@ func (m method) emitNumbers(b *strings.Builder, self string) {
 	} else if len(values) == 0 && receivers[m.receiver] == "-" {
 		w = "_"
 	}
-	fmt.Fprintf(b, "%s%s.obj().call(%q, words{%s}, func(l *raw.Library, %s words) (words, raw.Return) {\n", into, self, m.export,
-		strings.Join(args, ", "), w)
+	in := "words{" + strings.Join(args, ", ") + "}"
+	if len(args) > 0 {
+		fmt.Fprintf(b, "in := %s\n", in)
+		in = "in"
+	}
+	fmt.Fprintf(b, "%s%s.obj().call(op, %s, func(l *raw.Library, %s words) (words, raw.Return) {\n", into, self, in, w)
 	if len(sets) == 0 {
 		fmt.Fprintf(b, "return words{}, %s\n})\nreturn err\n", call)
 		return
@@ -278,7 +285,8 @@ func (m method) emitNumbers(b *strings.Builder, self string) {
 		got = append(got, fmt.Sprintf("%s: uint64(%s)", letters[i], s.goName))
 		results = append(results, m.results[i].fromNumber("w."+letters[i]))
 	}
-	fmt.Fprintf(b, "r := %s\nreturn words{%s}, r\n})\nreturn %s, err\n", call, strings.Join(got, ", "), strings.Join(results, ", "))
+	fmt.Fprintf(b, "r := %s\nreturn words{%s}, r\n})\nreturn %s, err\n", call, strings.Join(got, ", "),
+		strings.Join(results, ", "))
 }
 
 // directArgs returns the arguments of a call that refers to the method's parameters.
@@ -300,15 +308,18 @@ func (m method) emitText(b *strings.Builder, self string, s param) {
 	if strings.HasPrefix(size, "NVML_") {
 		size = "raw." + size
 	}
-	fmt.Fprintf(b, "return get(%s.obj(), %q, func(l *raw.Library, %s uint64) (%s, raw.Return) {\nvar array [%s]byte\nr := l.%s(%s)\n"+
-		"return %[4]s(text(array[:])), r\n})\n", self, m.export, m.handleParam(), m.results[0].typ, size, m.method, m.directArgs())
+	fmt.Fprintf(b, "return get(%s.obj(), op, func(l *raw.Library, %s uint64) (%s, raw.Return) {\n"+
+		"var array [%s]byte\nr := l.%s(%s)\nreturn %[3]s(text(array[:])), r\n})\n",
+		self, m.handleParam(), m.results[0].typ, size, m.method, m.directArgs())
 }
 
 // emitList writes the body of a method that returns a slice.
 func (m method) emitList(b *strings.Builder, self string, s param) {
 	result := strings.TrimPrefix(m.results[0].typ, "[]")
-	call := fmt.Sprintf("list(func(n *uint32, list []%s) raw.Return {\nreturn l.%s(%s)\n})", rawType(s.elem), m.method, m.directArgs())
-	fmt.Fprintf(b, "return get(%s.obj(), %q, func(l *raw.Library, %s uint64) ([]%s, raw.Return) {\n", self, m.export, m.handleParam(), result)
+	call := fmt.Sprintf("list(func(n *uint32, list []%s) raw.Return {\nreturn l.%s(%s)\n})", rawType(s.elem), m.method,
+		m.directArgs())
+	fmt.Fprintf(b, "return get(%s.obj(), op, func(l *raw.Library, %s uint64) ([]%s, raw.Return) {\n", self, m.handleParam(),
+		result)
 	if result == s.elem {
 		fmt.Fprintf(b, "return %s\n})\n", call)
 		return
@@ -418,37 +429,11 @@ func camel(name string) string {
 	for word := range strings.SplitSeq(name, "_") {
 		switch {
 		case word == "":
-		case initialisms[word] != "":
-			b.WriteString(initialisms[word])
+		case spelling[word] != "":
+			b.WriteString(spelling[word])
 		default:
 			b.WriteString(word[:1] + strings.ToLower(word[1:]))
 		}
 	}
 	return b.String()
 }
-
-// initialisms are the words that Go writes in another way than with one capital.
-var initialisms = func() map[string]string {
-	m := map[string]string{"PCIE": "PCIe", "NVLINK": "NVLink", "PSTATE": "PState", "GEFORCE": "GeForce", "VAPPS": "VApps",
-		"VGAMING": "VGaming", "MEM": "Memory", "UTIL": "Utilization", "BW": "Bandwidth", "SEC": "Second", "SW": "Software", "HW": "Hardware",
-		"CONTINOUS": "Continuous", "PWR": "Power"}
-	for from, to := range map[string]string{"TOSYS": "ToSystem", "HWENC": "HardwareEncoder", "SYSGUID": "SystemGUID", "SN": "SerialNumber",
-		"NVLINKS": "NVLinks", "FW": "Firmware", "VWORKSTATION": "VWorkstation", "VID": "Video",
-		"RATOM": "Atomic", "NRATOM": "AtomicWithoutResult", "RESPDATA": "ResponseWithData", "RESPNODATA": "ResponseWithoutData",
-		"NVSYSCON": "NVSysCon", "DIFFMAP": "DifferenceMap", "CLASSIFICATIONMAP": "ClassificationMap"} {
-		m[from] = to
-	}
-	for word := range strings.FieldsSeq("HMM ATS PLX BRO4 CUDA NOP ADM1032 ADT7461 MAX6649 MAX1617 LM99 LM89 LM64 G781 ADT7473 SBMAX6649 " +
-		"VBIOSEVT E551 MAX6649R ADT7473S VCD") {
-		m[word] = word
-	}
-	for word := range strings.FieldsSeq("GPU VGPU NVIDIA NVS VPC VCS VWS HEVC WDDM WDM MCDM AV1 SM ID ECC XID MIG API UUID PCI CPU BAR1 FB L1 L2 SRAM DRAM RTX GPC GSP C2C DBE SBE VF CRC FEC BER HBM " +
-		"NVDEC NVENC JPG OFA TEX SHM CBU TLC TLP NIC VM PSU FP16 FP32 FP64 SMC P2P IO OS CCD RX TX") {
-		m[word] = word
-	}
-	for word := range strings.FieldsSeq("AMD SEV TDX SNP NVLE LLM HPC RBM HMMA DFMA IMMA TMP SRIOV VSGA") { // of virtual GPUs and profiles
-		m[word] = word
-	}
-	m["VTOM"], m["SIM"], m["PROD"], m["DCPCIE"], m["GPUDIRECT"] = "VTOM", "Simulation", "Production", "DCPCIe", "GPUDirect"
-	return m
-}()
