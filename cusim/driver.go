@@ -9,20 +9,25 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
 	"github.com/purecu/purecu/internal/sim/environment"
+	"github.com/purecu/purecu/internal/simnvml"
 )
 
 // Driver is a software driver. It is safe for concurrent use, and need not be closed.
-type Driver struct{ sim *sim.Driver }
+type Driver struct {
+	sim  *sim.Driver
+	nvml *simnvml.NVML
+}
 
 // New returns a driver. Without options it has one device, modelled on an H200, and the version
 // CUDA 13.0.
 func New(opts ...Option) *Driver {
-	d := &Driver{sim.New()}
+	d := &Driver{sim: sim.New()}
 	for _, o := range opts {
 		if o != nil {
 			o(d)
 		}
 	}
+	d.nvml = simnvml.New(machine{d.sim})
 	return d
 }
 

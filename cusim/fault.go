@@ -45,8 +45,11 @@ func FaultRate(seed uint64, p float64, code int, functions ...string) Option {
 // Inject sets a fault from now on.
 func (d *Driver) Inject(f Fault) { d.sim.Inject(sim.Fault(f)) }
 
-// ClearFaults removes all faults. It does not undo LoseDevice and Poison.
-func (d *Driver) ClearFaults() { d.sim.ClearFaults() }
+// ClearFaults removes all faults, also those of NVML. It does not undo LoseDevice, LoseGPU and Poison.
+func (d *Driver) ClearFaults() {
+	d.sim.ClearFaults()
+	d.nvml.ClearFaults()
+}
 
 // LoseDevice makes the driver fail as if a device were lost: it is [Driver.Poison] with
 // CUDA_ERROR_DEVICE_UNAVAILABLE (46). NVIDIA's driver may return other codes as well.

@@ -2,6 +2,8 @@ package nvml
 
 import (
 	"context"
+	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +72,9 @@ const (
 // Open loads and initializes NVML (nvmlInit_v2, nvmlInitWithFlags). The error says why there is none: for example that
 // no driver is installed, that the driver is not loaded, or that the library and the driver have different versions.
 // [Library.Close] ends the use.
+//
+// If the program chooses no library, and the environment variable PURECU_DRIVER is soft, Open uses the software NVML of
+// package cusim/auto, which the program must import.
 func Open(opts ...Option) (*Library, error) {
 	var o options
 	for _, opt := range opts {
@@ -78,21 +83,17 @@ func Open(opts ...Option) (*Library, error) {
 		}
 	}
 	lib := &library{lanes: map[raw.Device]*lane{}}
-	if o.software != nil {
-		lib.raw = raw.NewSoftware(o.software)
-	} else {
-		r, err := raw.Open(o.path)
-		if err != nil {
-			return nil, &Error{Op: "Open", Err: err}
-		}
-		lib.raw = r
+	r, err := o.open()
+	if err != nil {
+		return nil, &Error{Op: "Open", Err: err}
 	}
+	lib.raw = r
 	l := &Library{object{lib: lib, lane: newLane(), bound: bound{timeout: o.timeout}}}
 	op := "nvmlInit_v2"
 	if o.flags != 0 {
 		op = "nvmlInitWithFlags"
 	}
-	_, err := l.call(op, words{b: uint64(o.flags)}, func(r *raw.Library, w words) (words, raw.Return) {
+	_, err = l.call(op, words{b: uint64(o.flags)}, func(r *raw.Library, w words) (words, raw.Return) {
 		result := initialize(r, uint32(w.b))
 		lib.initialized.Store(result == raw.NVML_SUCCESS)
 		return words{}, result
@@ -102,6 +103,23 @@ func Open(opts ...Option) (*Library, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// open opens the library that the program has chosen, or the software NVML that the environment variable PURECU_DRIVER
+// names.
+func (o *options) open() (*raw.Library, error) {
+	name := os.Getenv("PURECU_DRIVER")
+	switch soft := raw.Registered(name); {
+	case o.software != nil:
+		return raw.NewSoftware(o.software), nil
+	case o.path != "":
+	case soft != nil:
+		return soft()
+	case name == "soft":
+		return nil, errors.New(`PURECU_DRIVER is soft, and the program has no software NVML: ` +
+			`import _ "github.com/purecu/purecu/cusim/auto" in the main package, or unset the variable`)
+	}
+	return raw.Open(o.path)
 }
 
 // initialize calls nvmlInit_v2, or nvmlInitWithFlags if there are flags.

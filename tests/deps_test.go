@@ -133,9 +133,10 @@ var rules = map[string]rule{
 	"internal/sim/mem":         {unsafe: []string{"address.go", "content.go"}},
 	"internal/sim/environment": {imports: []string{"internal/sim", "internal/suggest"}},
 
-	"cusim":      {imports: []string{"internal/sim", "internal/sim/environment", "driver"}},
-	"cubench":    {imports: []string{"cu"}},
-	"cusim/auto": {imports: []string{"cusim", "driver"}},
+	"internal/simnvml": {imports: []string{"driver", "nvml/raw"}},
+	"cusim":            {imports: []string{"internal/sim", "internal/sim/environment", "internal/simnvml", "driver", "nvml/raw"}},
+	"cubench":          {imports: []string{"cu"}},
+	"cusim/auto":       {imports: []string{"cusim", "driver", "nvml/raw"}},
 	"cusim/libcuda": {imports: []string{"internal/sim", "internal/sim/environment", "driver"}, unsafe: []string{"*"},
 		cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
@@ -201,7 +202,9 @@ var variables = map[string]string{
 	"internal/explore.current": "types that stand for the standard ones find the test's scheduler by nothing else",
 	"internal/lock.held":       "what goroutines hold is known where it is checked, which is in tests only",
 
-	"driver.registered": "packages that register a driver when they are imported, as with database/sql, share no value with cu",
+	"driver.registered":     "packages that register a driver when they are imported, as with database/sql, share no value with cu",
+	"nvml/raw.registered":   "the same for an NVML, and package nvml",
+	"internal/simnvml.h200": "go:embed needs a variable",
 }
 
 // calls holds the calls in libraries that are forbidden elsewhere, and why each is right, as "file:

@@ -457,6 +457,7 @@ func (v *device) hasRoom() bool { return v.memory <= deviceMemory-contextMemory 
 func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	d.ids.context++
 	c := &context{id: d.ids.context, dev: dev, flags: flags, primary: primary}
+	c.pending.Load = &dev.load
 	if primary && dev.primary != nil {
 		// A new primary context has the handle of the old one.
 		c.handle = dev.primary.handle

@@ -7,6 +7,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
+// deviceName is the name of every device.
+const deviceName = "Simulated H200"
+
 func newDevice(index int) *device { return &device{index: index, ordinal: index} }
 
 // DeviceAttribute is cusim.DeviceAttribute.
@@ -89,7 +92,7 @@ func (d *Driver) DeviceGetName(_ *driver.Thread, name []byte, dev driver.Device)
 	if _, r := d.aboutDevice("cuDeviceGetName", dev); r != ok {
 		return r
 	}
-	return setText(name, "Simulated H200")
+	return setText(name, deviceName)
 }
 
 // DeviceGetUUID is cuDeviceGetUuid_v2.

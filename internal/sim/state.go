@@ -117,6 +117,7 @@ type device struct {
 	flags    uint32 // flags of the primary context
 	contexts []*context
 	memory   uint64 // memory in use, in bytes
+	load     engine.Load
 	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
 	// pools are all that are not destroyed.
 	pool, currentPool *memPool

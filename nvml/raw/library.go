@@ -58,6 +58,18 @@ func (s symbol) export() string {
 	return ""
 }
 
+// symbolOf returns the number of a function, such as nvmlDeviceGetName, if it has one.
+func symbolOf(function string) (s symbol, ok bool) {
+	name, _ := strings.CutPrefix(function, "nvml")
+	for n := range strings.FieldsSeq(symbolNames) {
+		if n == name {
+			return s, true
+		}
+		s++
+	}
+	return 0, false
+}
+
 // class says how an engine calls the function. Any may wait for a GPU.
 func (s symbol) class() ccall.Class {
 	switch s {
@@ -108,19 +120,12 @@ func (l *Library) resolve(s symbol) (fn uintptr, res Return) {
 // Has reports whether the library has a function, such as "nvmlDeviceGetTemperatureV". It knows those that have a
 // method. It is true for each of these if the NVML is one in Go, whose results say what it lacks.
 func (l *Library) Has(function string) bool {
-	name, _ := strings.CutPrefix(function, "nvml")
-	s := symbol(0)
-	for n := range strings.FieldsSeq(symbolNames) {
-		if n == name {
-			if l.soft != nil {
-				return true
-			}
-			fn, _ := l.resolve(s)
-			return fn != 0
-		}
-		s++
+	s, ok := symbolOf(function)
+	if !ok || l.soft != nil {
+		return ok
 	}
-	return false
+	fn, _ := l.resolve(s)
+	return fn != 0
 }
 
 // ErrorString calls nvmlErrorString, which returns the library's text for a result. It returns that of [Return.Text] if

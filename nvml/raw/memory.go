@@ -13,6 +13,15 @@ func At[T any](memory []byte) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(memory)))
 }
 
+// Elements returns the n values at an address that a caller has set in a struct, or nil for NULL. It is for a
+// [Software]: the caller promises that there are as many.
+func Elements[T any](p *T, n uint32) []T {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice(p, n)
+}
+
 // Text returns the string of C at an address that the library has set, or "" for NULL.
 func Text(s *byte) string {
 	if s == nil {

@@ -19,6 +19,15 @@ const NotCalled Return = -1 << 20
 // missing returns the result of a call that was not made because the library lacks the function.
 func missing(s symbol) Return { return -1 - Return(s) }
 
+// Lacks returns the result of a function, such as "nvmlDeviceGetName", that a [Software] does not have. It is
+// NVML_ERROR_FUNCTION_NOT_FOUND for a function that has no method.
+func Lacks(function string) Return {
+	if s, ok := symbolOf(function); ok {
+		return missing(s)
+	}
+	return NVML_ERROR_FUNCTION_NOT_FOUND
+}
+
 // Missing returns the name of the function that the library lacks, if this is why it was not called, or "". driver is
 // the release of a driver that has the function, or 0 if it is newer than 580.
 func (r Return) Missing() (function string, driver int) {

@@ -35,7 +35,8 @@ func (p *plan) emit(returns, methods, names source) (map[string][]byte, error) {
 		"zreturns.go":     texts,
 		"zlayout_test.go": p.emitLayout(),
 	}
-	for dir, bodies := range map[string]map[string]string{"nvml/raw": lower, "nvml": upper} {
+	software := map[string]string{"zanswers.go": p.emitAnswers()}
+	for dir, bodies := range map[string]map[string]string{"nvml/raw": lower, "nvml": upper, "internal/simnvml": software} {
 		for name, body := range bodies {
 			data, err := format.Source([]byte(head + "package " + path.Base(dir) + "\n\n" + body))
 			if err != nil {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -204,6 +206,29 @@ func (p *plan) emitSoftwareType() string {
 			result = c.params[0].goName + ".Text()"
 		}
 		fmt.Fprintf(&b, "func (Unimplemented) %s { return %s }\n", c.signature(), result)
+	}
+	return b.String()
+}
+
+// rawName is the name of a type of package raw in the type of a parameter.
+var rawName = regexp.MustCompile(`\b[A-Z]\w*`)
+
+// emitAnswers writes the methods of the software NVML that answer what was recorded.
+func (p *plan) emitAnswers() string {
+	var b strings.Builder
+	b.WriteString("import \"github.com/purecu/purecu/nvml/raw\"\n\n")
+	for _, c := range p.calls {
+		if c.byHand() {
+			continue
+		}
+		params, args := "", []string{strconv.Quote(c.method)}
+		for _, q := range c.params {
+			if q.goType != "" {
+				params += q.goName + " " + rawName.ReplaceAllString(q.goType, "raw.$0") + ","
+				args = append(args, q.goName)
+			}
+		}
+		fmt.Fprintf(&b, "func (a answers) %s(%s) raw.Return { return a.answer(%s) }\n", c.method, params, strings.Join(args, ", "))
 	}
 	return b.String()
 }

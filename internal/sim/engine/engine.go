@@ -92,6 +92,12 @@ func (e *Engine) start(o *Op) {
 	case e.poisoned: // Begin has caused a sticky error
 		e.drop(o)
 		return
+	}
+	if load := o.stream.Pending.Load; load != nil && (o.Duration > 0 || o.execution != nil) {
+		o.loads = true
+		load.begin(o.began)
+	}
+	switch {
 	case o.Outside:
 		e.outside = append(e.outside, o)
 		return
@@ -122,6 +128,9 @@ func (e *Engine) complete(o *Op) {
 
 // over removes an operation that has ended, and makes operations ready that waited only for it.
 func (e *Engine) over(o *Op) {
+	if o.loads {
+		o.stream.Pending.Load.end(o.at)
+	}
 	for _, n := range o.next {
 		n.began = max(n.began, o.at)
 		if n.after--; n.after == 0 {

@@ -12,6 +12,7 @@ type Op struct {
 	next   []*Op // operations that wait for this one
 	began  int64 // the earliest time at which it may begin
 	done   bool
+	loads  bool  // the device works for the operation
 	at     int64 // the time of its completion
 
 	execution *Execution // by a goroutine, or nil

@@ -2,6 +2,8 @@ package engine
 
 // Pending is the list of a context's operations that are not complete, in the order in which they were enqueued.
 type Pending struct {
+	Load *Load // of the device; nil if nobody asks how long it works
+
 	oldest, newest *Op
 	numbers        uint64
 }

@@ -1,0 +1,89 @@
+package cusim
+
+import (
+	"os"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/simnvml"
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// NVML returns the software NVML of the driver, which is always the same, or nil for a nil Driver.
+//
+//	sim := cusim.New(cusim.Devices(2))
+//	lib, err := nvml.Open(nvml.WithSoftware(sim.NVML()))
+//
+// Its GPUs are the devices of the driver, with the same UUIDs, PCI addresses, memory and processes, also those that
+// [VisibleDevices] hides. Results, and what does not change by itself, are those of an H200. Utilization is the share
+// of the last second of the driver's time in which kernels ran; power, temperature, clocks and energy follow from it.
+// Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED.
+func (d *Driver) NVML() raw.Software {
+	if d == nil || d.nvml == nil {
+		return nil
+	}
+	return d.nvml
+}
+
+// NVMLFault makes calls of the software NVML fail, or hang.
+type NVMLFault struct {
+	// GPUs are the numbers of the GPUs whose calls are affected. Without any, all calls are.
+	GPUs []int
+	// Function is the name of a function in C, such as "nvmlDeviceGetTemperature". Without a version, it means all
+	// versions. "" means all functions but nvmlErrorString.
+	Function string
+	// Result is what the calls return, such as raw.NVML_ERROR_NO_PERMISSION. [raw.Lacks] returns that of a function
+	// which an older library does not have.
+	Result raw.Return
+	// Hangs makes calls wait for [Driver.ClearFaults]. Then they return Result, or are made if it is NVML_SUCCESS.
+	Hangs bool
+}
+
+// InjectNVML sets a fault of the software NVML from now on. [Driver.ClearFaults] removes it.
+func (d *Driver) InjectNVML(f NVMLFault) { d.nvml.Inject(simnvml.Fault(f)) }
+
+// XID reports an error of a GPU by its number, as an event of NVML. It changes nothing else.
+func (d *Driver) XID(gpu, number int) { d.nvml.XID(gpu, uint64(number)) }
+
+// ECCErrors adds errors to NVML's counters of a GPU's memory, volatile and aggregate, and reports them as events.
+func (d *Driver) ECCErrors(gpu int, corrected, uncorrected uint64) {
+	d.nvml.ECCErrors(gpu, corrected, uncorrected)
+}
+
+// RemappedRows are the rows of a GPU's memory that were replaced by spare ones.
+type RemappedRows struct {
+	Corrected, Uncorrected int  // because of errors of these kinds
+	Pending                bool // a row will be replaced when the GPU is reset
+	Failed                 bool // a row could not be replaced
+}
+
+// SetRemappedRows sets what NVML says of replaced rows, and reports it as an event.
+func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
+	d.nvml.RemappedRows(gpu, uint32(rows.Corrected), uint32(rows.Uncorrected), rows.Pending, rows.Failed)
+}
+
+// SetClockReasons sets why the clocks of a GPU are not higher: a sum of raw.ClocksEventReason….
+func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
+
+// LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and
+// reports XID 79. [Driver.LoseDevice] does the like for CUDA.
+func (d *Driver) LoseGPU(gpu int) { d.nvml.LoseGPU(gpu) }
+
+// machine shows the driver's devices to NVML.
+type machine struct{ sim *sim.Driver }
+
+func (m machine) Clock() driver.Clock { return m.sim.Clock() }
+func (m machine) DriverVersion() int  { return m.sim.CUDAVersion() }
+
+func (m machine) GPUs() []simnvml.GPU {
+	states := m.sim.Inspect()
+	list := make([]simnvml.GPU, len(states))
+	for i, s := range states {
+		list[i] = simnvml.GPU{Name: s.Name, UUID: s.UUID, Bus: uint32(s.Bus), Memory: s.Memory, Used: s.Used,
+			Busy: s.Busy, Utilization: s.Utilization}
+		if s.Contexts > 0 {
+			list[i].Processes = []simnvml.Process{{ID: uint32(os.Getpid()), Used: s.Used}}
+		}
+	}
+	return list
+}

@@ -1,0 +1,140 @@
+package simnvml
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// answers are the functions of [raw.Software] as a GPU was recorded to answer them. They check the arguments, and set
+// what does not change by itself. The methods of [NVML] with the same names add the rest.
+type answers struct{ *state }
+
+// answer makes a call. The arguments are those of the function.
+func (a answers) answer(name string, args ...any) raw.Return {
+	f := h200Profile()[name]
+	if r := a.enter(name, f, args); r != raw.NVML_SUCCESS {
+		return r
+	}
+	if f == nil { // no function that changes something is recorded with handles that work
+		return raw.NVML_ERROR_NOT_SUPPORTED
+	}
+	texts := make([]string, len(args))
+	for i, arg := range args {
+		texts[i] = a.text(arg, f.usual[i])
+	}
+	row, ok := f.find(texts)
+	if !ok { // one is wrong, or has a size that was not recorded
+		row, ok = f.find(firstWrong(texts, f.usual))
+	}
+	if !ok {
+		return raw.NVML_ERROR_NOT_SUPPORTED
+	}
+	switch row.result {
+	case "missing":
+		return raw.Lacks(export(name))
+	case "crash", "hangs": // the software NVML does neither
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	n, _ := strconv.ParseInt(row.result, 10, 32)
+	r := raw.Return(n)
+	if short := set(row, f.usual, args); short && r == raw.NVML_SUCCESS {
+		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	}
+	return r
+}
+
+// wrongs are the beginnings of texts of arguments for which only the other arguments of the usual call were recorded.
+var wrongs = []string{"null", "wrong", "nil", "v"}
+
+// firstWrong returns the arguments of the usual call, but for the first that is wrong, and for numbers.
+func firstWrong(texts, usual []string) []string {
+	for i, text := range texts {
+		if slices.ContainsFunc(wrongs, func(w string) bool { return strings.HasPrefix(text, w) }) {
+			args := slices.Clone(usual)
+			args[i] = text
+			return args
+		}
+	}
+	args := slices.Clone(texts)
+	for i, text := range texts {
+		if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "*") || strings.HasPrefix(text, `"`) {
+			args[i] = usual[i]
+		}
+	}
+	return args
+}
+
+// text returns the text of an argument. usual is that of the usual call.
+func (a answers) text(arg any, usual string) string {
+	v := reflect.ValueOf(arg)
+	switch v.Kind() {
+	case reflect.Uintptr:
+		switch {
+		case v.IsZero():
+			return "null"
+		case a.knows(arg):
+			return strings.ToLower(v.Type().Name())
+		}
+		return "wrong"
+	case reflect.String:
+		return strconv.Quote(v.String())
+	case reflect.Slice:
+		if fields, ok := arg.([]raw.FieldValue); ok && len(fields) == 1 {
+			return "[{FieldId:" + strconv.Itoa(int(fields[0].FieldId)) + " ScopeId:" + strconv.Itoa(int(fields[0].ScopeId)) + "}]"
+		}
+		return "#" + strconv.Itoa(v.Len())
+	case reflect.Pointer:
+		switch version := Version(v.Type().Elem()); {
+		case v.IsNil():
+			return "nil"
+		case strings.HasPrefix(usual, "="):
+			return "=" + strconv.FormatUint(v.Elem().Uint(), 10)
+		case version != 0 && uint32(v.Elem().Field(0).Uint()) != version:
+			return "v" + strconv.FormatUint(v.Elem().Field(0).Uint(), 16)
+		case v.Elem().Kind() == reflect.Struct:
+			return "*" + Inputs(v.Elem())
+		}
+		return "*"
+	}
+	return Text(v)
+}
+
+// set sets what the arguments lead to. It reports whether a buffer is too short for what a GPU answers.
+func set(row answer, usual []string, args []any) (short bool) {
+	out := 0
+	for i, arg := range args {
+		v := reflect.ValueOf(arg)
+		if v.Kind() != reflect.Pointer && v.Kind() != reflect.Slice {
+			continue
+		}
+		if out >= len(row.outs) {
+			break
+		}
+		text := row.outs[out]
+		out++
+		if text == "-" || v.IsNil() {
+			continue
+		}
+		n, err := Read(text, v)
+		if err != nil {
+			continue
+		}
+		if v.Kind() == reflect.Slice && strings.HasPrefix(usual[i], "#") {
+			if v.Type().Elem().Kind() == reflect.Uint8 {
+				n++ // a NUL
+			}
+			short = short || n > v.Len()
+		}
+	}
+	return short
+}
+
+var methodVersion = regexp.MustCompile(`V(\d)$`)
+
+// export returns the name in C of a method of package raw.
+func export(method string) string { return "nvml" + methodVersion.ReplaceAllString(method, "_v$1") }

@@ -1,0 +1,130 @@
+package simnvml
+
+import (
+	"time"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// eventSet is what a program waits for, with what has happened.
+type eventSet struct {
+	kinds map[*gpu]uint64
+	queue []raw.EventData
+}
+
+// mostEvents is how many events a set keeps. Further ones are lost.
+const mostEvents = 4096
+
+// happens adds an event to the sets that want it. The caller holds mu.
+func (s *state) happens(g *gpu, kind, data uint64) {
+	for _, set := range s.sets {
+		if set.kinds[g]&kind != 0 && len(set.queue) < mostEvents {
+			set.queue = append(set.queue, raw.EventData{Device: g.handle, EventType: kind, EventData: data,
+				GpuInstanceId: none, ComputeInstanceId: none})
+		}
+	}
+	s.broadcast()
+}
+
+// XID reports an error of a GPU with its number.
+func (n *NVML) XID(index int, number uint64) {
+	n.at(index, func(g *gpu) { n.happens(g, raw.EventTypeXidCriticalError, number) })
+}
+
+// EventSetCreate makes a set of events.
+func (n *NVML) EventSetCreate(set *raw.EventSet) raw.Return {
+	if r := n.enter("EventSetCreate", nil, nil); r != raw.NVML_SUCCESS {
+		return r
+	}
+	if set == nil {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	*set = raw.EventSet(n.newHandle())
+	n.sets[*set] = &eventSet{kinds: map[*gpu]uint64{}}
+	return raw.NVML_SUCCESS
+}
+
+// EventSetFree frees a set of events.
+func (n *NVML) EventSetFree(set raw.EventSet) raw.Return {
+	if r := n.enter("EventSetFree", nil, nil); r != raw.NVML_SUCCESS {
+		return r
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sets[set] == nil {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	delete(n.sets, set)
+	n.broadcast()
+	return raw.NVML_SUCCESS
+}
+
+// DeviceRegisterEvents adds kinds of events of a GPU to a set.
+func (n *NVML) DeviceRegisterEvents(device raw.Device, kinds uint64, set raw.EventSet) raw.Return {
+	var supported uint64
+	if r := n.DeviceGetSupportedEventTypes(device, &supported); r != raw.NVML_SUCCESS {
+		return r
+	}
+	switch {
+	case kinds&^supported != 0:
+		return raw.NVML_ERROR_NOT_SUPPORTED
+	case kinds == 0 && set != 0: // then the set does not matter
+		return raw.NVML_SUCCESS
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g, s := n.find(device), n.sets[set]
+	if g == nil || s == nil {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	s.kinds[g] |= kinds
+	return raw.NVML_SUCCESS
+}
+
+// EventSetWait waits for an event.
+func (n *NVML) EventSetWait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
+	return n.wait("EventSetWait", set, data, timeout)
+}
+
+// EventSetWaitV2 waits for an event.
+func (n *NVML) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
+	return n.wait("EventSetWaitV2", set, data, timeout)
+}
+
+// wait waits for an event for some milliseconds of the CUDA driver's time.
+func (n *NVML) wait(method string, set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
+	if r := n.enter(method, nil, nil); r != raw.NVML_SUCCESS {
+		return r
+	}
+	if data == nil {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	clock := n.machine.Clock()
+	end := clock.Now().Add(time.Duration(timeout) * time.Millisecond)
+	for {
+		n.mu.Lock()
+		s, changed := n.sets[set], n.changed
+		if s != nil && len(s.queue) > 0 {
+			*data = s.queue[0]
+			s.queue = s.queue[1:]
+			n.mu.Unlock()
+			return raw.NVML_SUCCESS
+		}
+		n.mu.Unlock()
+		left := end.Sub(clock.Now())
+		switch {
+		case s == nil:
+			return raw.NVML_ERROR_INVALID_ARGUMENT
+		case left <= 0:
+			return raw.NVML_ERROR_TIMEOUT
+		}
+		timer := clock.NewTimer(left)
+		select {
+		case <-changed:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,75 @@
+package simnvml
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// Fault makes calls fail, or hang.
+type Fault struct {
+	// GPUs are the numbers of the GPUs whose calls are affected. Without any, all calls are.
+	GPUs []int
+	// Function is the name of a function in C, with or without its version, such as "nvmlDeviceGetTemperature". "" is
+	// every function but nvmlErrorString.
+	Function string
+	// Result is what the calls return.
+	Result raw.Return
+	// Hangs makes calls wait until the fault is cleared. They return Result then, or are made if it is NVML_SUCCESS.
+	Hangs bool
+}
+
+// faults are the faults that are set. mu of the state guards them.
+type faults struct {
+	list    []Fault
+	cleared chan struct{} // closed when the faults are cleared, and replaced
+}
+
+func newFaults() faults { return faults{cleared: make(chan struct{})} }
+
+// Inject sets a fault from now on.
+func (n *NVML) Inject(f Fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, f)
+}
+
+// ClearFaults removes all faults. Calls that hang go on.
+func (n *NVML) ClearFaults() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = nil
+	close(n.cleared)
+	n.cleared = make(chan struct{})
+}
+
+// meet returns the result of a fault of a function, by its name in package raw, or NVML_SUCCESS. The GPU is -1 if the
+// call is about none.
+func (s *state) meet(name string, gpu int) raw.Return {
+	s.mu.Lock()
+	cleared := s.cleared
+	i := slices.IndexFunc(s.list, func(f Fault) bool {
+		return (f.GPUs == nil || slices.Contains(f.GPUs, gpu)) &&
+			(f.Function == "" || f.Function == export(name) || f.Function == unversioned(export(name)))
+	})
+	if i < 0 {
+		s.mu.Unlock()
+		return raw.NVML_SUCCESS
+	}
+	f := s.list[i]
+	s.mu.Unlock()
+	if f.Hangs {
+		<-cleared
+	}
+	return f.Result
+}
+
+// unversioned returns the name of a function without its version.
+func unversioned(name string) string {
+	base, version, _ := strings.Cut(name, "_v")
+	if strings.Trim(version, "0123456789") != "" {
+		return name
+	}
+	return base
+}

@@ -1,0 +1,52 @@
+package simnvml
+
+import "github.com/purecu/purecu/nvml/raw"
+
+// DeviceGetFieldValues returns the values of fields, each with its own result.
+func (n *NVML) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
+	if len(values) == 0 {
+		return n.answers.DeviceGetFieldValues(device, values)
+	}
+	for i := range values {
+		one := values[i : i+1]
+		r := n.then(n.answers.DeviceGetFieldValues(device, one), device, func(g *gpu, now GPU) { n.setField(&one[0], g, now) })
+		if r != raw.NVML_SUCCESS {
+			return r
+		}
+	}
+	return raw.NVML_SUCCESS
+}
+
+// setField sets the value of a field that changes.
+func (n *NVML) setField(f *raw.FieldValue, g *gpu, now GPU) {
+	f.Timestamp, f.LatencyUsec = int64(n.timestamp()), 1
+	if f.NvmlReturn != raw.NVML_SUCCESS {
+		return
+	}
+	switch f.FieldId {
+	case raw.NVML_FI_DEV_MEMORY_TEMP:
+		*f.Value.UiVal() = temperature(now)
+	case raw.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, raw.NVML_FI_DEV_ENERGY:
+		*f.Value.UllVal() = n.energy(now)
+	case raw.NVML_FI_DEV_POWER_AVERAGE, raw.NVML_FI_DEV_POWER_INSTANT:
+		*f.Value.UiVal() = g.power(now)
+	case raw.NVML_FI_DEV_POWER_CURRENT_LIMIT:
+		*f.Value.UiVal() = g.powerLimit
+	case raw.NVML_FI_DEV_ECC_SBE_VOL_TOTAL:
+		*f.Value.UllVal() = g.errors.volatile[0]
+	case raw.NVML_FI_DEV_ECC_DBE_VOL_TOTAL:
+		*f.Value.UllVal() = g.errors.volatile[1]
+	case raw.NVML_FI_DEV_ECC_SBE_AGG_TOTAL:
+		*f.Value.UllVal() = g.errors.aggregate[0]
+	case raw.NVML_FI_DEV_ECC_DBE_AGG_TOTAL:
+		*f.Value.UllVal() = g.errors.aggregate[1]
+	case raw.NVML_FI_DEV_REMAPPED_COR:
+		*f.Value.UiVal() = g.errors.remapped[0]
+	case raw.NVML_FI_DEV_REMAPPED_UNC:
+		*f.Value.UiVal() = g.errors.remapped[1]
+	case raw.NVML_FI_DEV_REMAPPED_PENDING:
+		*f.Value.UiVal() = bit(g.errors.pending)
+	case raw.NVML_FI_DEV_REMAPPED_FAILURE:
+		*f.Value.UiVal() = bit(g.errors.failed)
+	}
+}

@@ -1,0 +1,139 @@
+package simnvml
+
+import (
+	"math"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// The model of a GPU, with values that an H200 had: of a GPU without work, and of one that works all the time.
+const (
+	idlePower, fullPower = 80_000, 690_000 // milliwatts
+	idleTemp, fullTemp   = 33, 58          // degrees Celsius
+	slowdownTemp         = 87              // at which the margin is 0
+	idleClock, fullClock = 345, 1980       // of the multiprocessors, in MHz
+	idleVideo, fullVideo = 765, 1545       // of the video engines, in MHz
+	memoryShare          = 0.06            // of the utilization
+)
+
+// between returns the value for a utilization of 0 to 1.
+func between(idle, full, utilization float64) float64 { return idle + (full-idle)*utilization }
+
+// percent returns a share as a whole number, rounded.
+func percent(share float64) uint32 { return uint32(math.Round(100 * share)) }
+
+// power returns what the GPU draws, in milliwatts.
+func (g *gpu) power(now GPU) uint32 {
+	return uint32(min(between(idlePower, fullPower, now.Utilization), float64(g.powerLimit)))
+}
+
+// temperature returns the temperature of the GPU, in degrees Celsius.
+func temperature(now GPU) uint32 {
+	return uint32(math.Round(between(idleTemp, fullTemp, now.Utilization)))
+}
+
+// clock returns the present frequency of a part of the GPU, in MHz.
+func clock(now GPU, kind raw.ClockType, other uint32) uint32 {
+	busy := now.Utilization > 0
+	switch {
+	case (kind == raw.NVML_CLOCK_GRAPHICS || kind == raw.NVML_CLOCK_SM) && busy:
+		return fullClock
+	case kind == raw.NVML_CLOCK_GRAPHICS || kind == raw.NVML_CLOCK_SM:
+		return idleClock
+	case kind == raw.NVML_CLOCK_VIDEO && busy:
+		return fullVideo
+	case kind == raw.NVML_CLOCK_VIDEO:
+		return idleVideo
+	}
+	return other
+}
+
+// energy returns what the GPU has used since the NVML was made, in millijoules.
+func (s *state) energy(now GPU) uint64 {
+	all := s.machine.Clock().Now().Sub(s.begun).Seconds()
+	return uint64(idlePower*all + (fullPower-idlePower)*now.Busy.Seconds())
+}
+
+// DeviceGetUtilizationRates returns the share of the last second in which work ran.
+func (n *NVML) DeviceGetUtilizationRates(device raw.Device, utilization *raw.Utilization) raw.Return {
+	return n.then(n.answers.DeviceGetUtilizationRates(device, utilization), device, func(_ *gpu, now GPU) {
+		*utilization = raw.Utilization{Gpu: percent(now.Utilization), Memory: percent(memoryShare * now.Utilization)}
+	})
+}
+
+// DeviceGetDynamicPstatesInfo returns the utilization of the GPU's parts.
+func (n *NVML) DeviceGetDynamicPstatesInfo(device raw.Device, info *raw.GpuDynamicPstatesInfo) raw.Return {
+	return n.then(n.answers.DeviceGetDynamicPstatesInfo(device, info), device, func(_ *gpu, now GPU) {
+		info.Utilization[0].Percentage = percent(now.Utilization)
+		info.Utilization[1].Percentage = percent(memoryShare * now.Utilization)
+	})
+}
+
+// DeviceGetPowerUsage returns what the GPU draws.
+func (n *NVML) DeviceGetPowerUsage(device raw.Device, power *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetPowerUsage(device, power), device, func(g *gpu, now GPU) { *power = g.power(now) })
+}
+
+// DeviceGetTotalEnergyConsumption returns what the GPU has used.
+func (n *NVML) DeviceGetTotalEnergyConsumption(device raw.Device, energy *uint64) raw.Return {
+	return n.then(n.answers.DeviceGetTotalEnergyConsumption(device, energy), device, func(_ *gpu, now GPU) {
+		*energy = n.energy(now)
+	})
+}
+
+// DeviceGetTemperature returns the temperature.
+func (n *NVML) DeviceGetTemperature(device raw.Device, sensor raw.TemperatureSensors, temp *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetTemperature(device, sensor, temp), device, func(_ *gpu, now GPU) { *temp = temperature(now) })
+}
+
+// DeviceGetTemperatureV returns the temperature.
+func (n *NVML) DeviceGetTemperatureV(device raw.Device, temp *raw.Temperature) raw.Return {
+	return n.then(n.answers.DeviceGetTemperatureV(device, temp), device, func(_ *gpu, now GPU) {
+		temp.Temperature = int32(temperature(now))
+	})
+}
+
+// DeviceGetMarginTemperature returns how much hotter the GPU may become.
+func (n *NVML) DeviceGetMarginTemperature(device raw.Device, margin *raw.MarginTemperature) raw.Return {
+	return n.then(n.answers.DeviceGetMarginTemperature(device, margin), device, func(_ *gpu, now GPU) {
+		margin.MarginTemperature = slowdownTemp - int32(temperature(now))
+	})
+}
+
+// DeviceGetThermalSettings returns the temperatures of the sensors.
+func (n *NVML) DeviceGetThermalSettings(device raw.Device, sensor uint32, settings *raw.GpuThermalSettings) raw.Return {
+	return n.then(n.answers.DeviceGetThermalSettings(device, sensor, settings), device, func(_ *gpu, now GPU) {
+		if settings.Sensor[0].CurrentTemp != 0 { // the sensor that was asked for
+			settings.Sensor[0].CurrentTemp = int32(temperature(now))
+		}
+	})
+}
+
+// DeviceGetClockInfo returns the present frequency of a part of the GPU.
+func (n *NVML) DeviceGetClockInfo(device raw.Device, kind raw.ClockType, mhz *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetClockInfo(device, kind, mhz), device, func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
+}
+
+// DeviceGetClock returns the present frequency of a part of the GPU, or another one of it.
+func (n *NVML) DeviceGetClock(device raw.Device, kind raw.ClockType, id raw.ClockId, mhz *uint32) raw.Return {
+	r := n.answers.DeviceGetClock(device, kind, id, mhz)
+	if id != raw.NVML_CLOCK_ID_CURRENT {
+		return r
+	}
+	return n.then(r, device, func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
+}
+
+// DeviceGetCurrentClocksEventReasons returns why clocks are not higher.
+func (n *NVML) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *uint64) raw.Return {
+	return n.then(n.answers.DeviceGetCurrentClocksEventReasons(device, reasons), device, func(g *gpu, now GPU) {
+		*reasons = g.reasons
+		if now.Utilization == 0 {
+			*reasons |= raw.ClocksEventReasonGpuIdle
+		}
+	})
+}
+
+// DeviceGetCurrentClocksThrottleReasons returns why clocks are not higher.
+func (n *NVML) DeviceGetCurrentClocksThrottleReasons(device raw.Device, reasons *uint64) raw.Return {
+	return n.DeviceGetCurrentClocksEventReasons(device, reasons)
+}

@@ -1,0 +1,106 @@
+// Package simnvml is NVML in Go, for the devices of the software driver.
+//
+//	answers   what a GPU was recorded to answer: checks of the arguments, and what never changes (profiles)
+//	NVML      methods of the same names, for what changes: they ask the answers first
+//	state     the objects: GPUs, event sets, samples
+//	Machine   the software driver: memory, processes, and how long work ran
+//
+// A GPU has a simple model: utilization is the share of the last second in which work ran, and power, temperature and
+// clocks follow from it.
+//
+// Functions that change a setting, and have no method of NVML, return NVML_ERROR_NOT_SUPPORTED: nothing reports
+// success that it did not have. A call that crashes NVIDIA's library, such as many with a NULL handle, returns
+// NVML_ERROR_INVALID_ARGUMENT.
+package simnvml
+
+import (
+	"strings"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// NVML is the software NVML of a machine. It is safe for concurrent use.
+type NVML struct{ answers }
+
+var _ raw.Software = (*NVML)(nil)
+
+// New returns the NVML of a machine.
+func New(m Machine) *NVML { return &NVML{answers{newState(m)}} }
+
+// Init calls InitV2.
+func (n *NVML) Init() raw.Return { return n.InitWithFlags(0) }
+
+// InitV2 begins a use of the library.
+func (n *NVML) InitV2() raw.Return { return n.InitWithFlags(0) }
+
+// InitWithFlags begins a use of the library.
+func (n *NVML) InitWithFlags(flags uint32) raw.Return {
+	if r := n.meet("InitWithFlags", -1); r != raw.NVML_SUCCESS {
+		return r
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.opens++
+	return raw.NVML_SUCCESS
+}
+
+// Shutdown ends a use of the library.
+func (n *NVML) Shutdown() raw.Return {
+	if r := n.meet("Shutdown", -1); r != raw.NVML_SUCCESS {
+		return r
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.opens == 0 {
+		return raw.NVML_ERROR_UNINITIALIZED
+	}
+	if n.opens--; n.opens == 0 {
+		clear(n.sets)
+		clear(n.samples)
+		n.broadcast()
+	}
+	return raw.NVML_SUCCESS
+}
+
+// ErrorString returns the text of a result.
+func (n *NVML) ErrorString(r raw.Return) string {
+	if text := r.Text(); text != "" {
+		return text
+	}
+	return "Unknown Error"
+}
+
+// then sets what a call about a GPU returns, if the answers have accepted the call. The state is locked then.
+func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {
+	if r != raw.NVML_SUCCESS {
+		return r
+	}
+	all := n.machine.GPUs()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if g := n.find(h); g != nil {
+		set(g, all[g.index])
+	}
+	return r
+}
+
+// setText sets a buffer to a text with a NUL.
+func setText(buf []byte, text string) raw.Return {
+	if len(buf) <= len(text) {
+		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	}
+	clear(buf[copy(buf, text):])
+	return raw.NVML_SUCCESS
+}
+
+// setChars sets the text of an array.
+func setChars(array []byte, text string) {
+	n := copy(array[:len(array)-1], text)
+	clear(array[n:])
+}
+
+// text returns what a buffer has before its first NUL.
+func text(buf []byte) string {
+	s, _, _ := strings.Cut(string(buf), "\x00")
+	return s
+}

@@ -1,0 +1,127 @@
+package simnvml
+
+import (
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// none is the number of an instance in the rows of processes that use a whole GPU.
+const none = ^uint32(0)
+
+// processes sets a list of the processes of a GPU. A count that is too small becomes the number of processes.
+func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T, row func(Process) T) (r raw.Return) {
+	var room *uint32
+	if count != nil {
+		room = new(uint32)
+		*room = *count
+	}
+	checks := n.answer(method, device, room, infos)
+	return max(r, n.then(checks, device, func(_ *gpu, now GPU) {
+		there := uint32(len(now.Processes))
+		switch {
+		case there > *count:
+			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
+		case there > 0 && infos == nil:
+			r = raw.NVML_ERROR_INVALID_ARGUMENT
+		default:
+			for i, p := range now.Processes {
+				infos[i] = row(p)
+			}
+		}
+		*count = there
+	}), r)
+}
+
+// DeviceGetComputeRunningProcesses returns the processes with a context.
+func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32, infos []raw.ProcessInfoV1) raw.Return {
+	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process) raw.ProcessInfoV1 {
+		return raw.ProcessInfoV1{Pid: p.ID, UsedGpuMemory: p.Used}
+	})
+}
+
+// DeviceGetComputeRunningProcessesV2 returns the processes with a context.
+func (n *NVML) DeviceGetComputeRunningProcessesV2(device raw.Device, count *uint32, infos []raw.ProcessInfoV2) raw.Return {
+	return processes(n, "DeviceGetComputeRunningProcessesV2", device, count, infos, processInfo)
+}
+
+// DeviceGetComputeRunningProcessesV3 returns the processes with a context.
+func (n *NVML) DeviceGetComputeRunningProcessesV3(device raw.Device, count *uint32, infos []raw.ProcessInfo) raw.Return {
+	return processes(n, "DeviceGetComputeRunningProcessesV3", device, count, infos, processInfo)
+}
+
+func processInfo(p Process) raw.ProcessInfoV2 {
+	return raw.ProcessInfoV2{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: none, ComputeInstanceId: none}
+}
+
+// DeviceGetRunningProcessDetailList returns the processes with a context.
+func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.ProcessDetailList) (r raw.Return) {
+	checks := n.answers.DeviceGetRunningProcessDetailList(device, list)
+	if checks != raw.NVML_SUCCESS || list.Mode != 0 {
+		return checks
+	}
+	return max(n.then(checks, device, func(_ *gpu, now GPU) {
+		there := uint32(len(now.Processes))
+		array := raw.Elements(list.ProcArray, list.NumProcArrayEntries)
+		if int(there) > len(array) {
+			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
+		} else {
+			for i, p := range now.Processes {
+				array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: none, ComputeInstanceId: none}
+			}
+		}
+		list.NumProcArrayEntries = there
+	}), r)
+}
+
+// DeviceGetProcessUtilization returns how much processes have used a GPU in the last second. All that have a context
+// count for the same.
+func (n *NVML) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32, since uint64) (r raw.Return) {
+	checks := n.answer("DeviceGetProcessUtilization", device, samples, count, since)
+	if checks != raw.NVML_ERROR_NOT_FOUND { // otherwise there is room for all
+		return checks
+	}
+	return max(n.then(raw.NVML_SUCCESS, device, func(_ *gpu, now GPU) {
+		if now.Utilization == 0 || len(now.Processes) == 0 {
+			r = raw.NVML_ERROR_NOT_FOUND
+			return
+		}
+		for i, p := range now.Processes[:min(len(now.Processes), len(samples))] {
+			samples[i] = raw.ProcessUtilizationSample{Pid: p.ID, TimeStamp: n.timestamp(),
+				SmUtil: percent(now.Utilization), MemUtil: percent(memoryShare * now.Utilization)}
+			*count = uint32(i + 1)
+		}
+	}), r)
+}
+
+// timestamp returns the time in microseconds, as samples have it.
+func (s *state) timestamp() uint64 { return uint64(s.machine.Clock().Now().UnixMicro()) }
+
+// SystemGetProcessName returns the command line of a process.
+func (n *NVML) SystemGetProcessName(pid uint32, name []byte) raw.Return {
+	if r := n.answer("SystemGetProcessName", uint32(1), slices.Clone(name)); r != raw.NVML_SUCCESS && r != raw.NVML_ERROR_INSUFFICIENT_SIZE {
+		return r
+	}
+	if len(name) == 0 {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/cmdline")
+	if err != nil {
+		return raw.NVML_ERROR_NOT_FOUND
+	}
+	if len(line) >= len(name) && len(name) > 0 {
+		line = line[:len(name)-1]
+	}
+	if len(line) == 0 { // a thread of the kernel
+		return raw.NVML_ERROR_NO_DATA
+	}
+	for i, c := range line[:max(len(line)-1, 0)] {
+		if c == 0 {
+			line[i] = ' '
+		}
+	}
+	clear(name[copy(name, line):])
+	return raw.NVML_SUCCESS
+}

@@ -1,0 +1,69 @@
+package simnvml
+
+import "github.com/purecu/purecu/nvml/raw"
+
+// settings are what a program can set. They are kept until the process ends.
+type settings struct {
+	powerLimit  uint32 // in milliwatts
+	persistence raw.EnableState
+	reasons     uint64 // why clocks are not higher
+}
+
+// The limits of the power, in milliwatts.
+const leastPower, mostPower = 200_000, 700_000
+
+func newSettings() settings {
+	return settings{powerLimit: mostPower, persistence: raw.NVML_FEATURE_ENABLED}
+}
+
+// change makes a call that changes a GPU. The answers know such a function with wrong handles only.
+func (n *NVML) change(method string, device raw.Device, f func(g *gpu) raw.Return, args ...any) raw.Return {
+	r := n.answer(method, append([]any{device}, args...)...)
+	if r != raw.NVML_ERROR_NOT_SUPPORTED || !n.knows(device) {
+		return r
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.find(device)
+	if g == nil {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	return f(g)
+}
+
+// DeviceSetPowerManagementLimit sets how much power the GPU may draw.
+func (n *NVML) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
+	return n.change("DeviceSetPowerManagementLimit", device, func(g *gpu) raw.Return {
+		if limit < leastPower || limit > mostPower {
+			return raw.NVML_ERROR_INVALID_ARGUMENT
+		}
+		g.powerLimit = limit
+		return raw.NVML_SUCCESS
+	}, limit)
+}
+
+// DeviceGetPowerManagementLimit returns how much power the GPU may draw.
+func (n *NVML) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetPowerManagementLimit(device, limit), device, func(g *gpu, _ GPU) { *limit = g.powerLimit })
+}
+
+// DeviceGetEnforcedPowerLimit returns how much power the GPU may draw.
+func (n *NVML) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetEnforcedPowerLimit(device, limit), device, func(g *gpu, _ GPU) { *limit = g.powerLimit })
+}
+
+// DeviceSetPersistenceMode keeps the GPU initialized while nobody uses it, or not.
+func (n *NVML) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState) raw.Return {
+	return n.change("DeviceSetPersistenceMode", device, func(g *gpu) raw.Return {
+		if mode > raw.NVML_FEATURE_ENABLED {
+			return raw.NVML_ERROR_INVALID_ARGUMENT
+		}
+		g.persistence = mode
+		return raw.NVML_SUCCESS
+	}, mode)
+}
+
+// DeviceGetPersistenceMode reports whether the GPU is kept initialized.
+func (n *NVML) DeviceGetPersistenceMode(device raw.Device, mode *raw.EnableState) raw.Return {
+	return n.then(n.answers.DeviceGetPersistenceMode(device, mode), device, func(g *gpu, _ GPU) { *mode = g.persistence })
+}

@@ -1,0 +1,132 @@
+package simnvml
+
+import (
+	"sync"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// Machine is what has the GPUs.
+type Machine interface {
+	// GPUs returns what the machine knows of its GPUs now. Their number and their order never change.
+	GPUs() []GPU
+	// Clock is the clock of the CUDA driver. With virtual time, the events and the averages follow it.
+	Clock() driver.Clock
+	// DriverVersion is the version of CUDA that the driver supports: 13000 is 13.0.
+	DriverVersion() int
+}
+
+// GPU is what a machine knows of a GPU.
+type GPU struct {
+	Name        string
+	UUID        string // it begins with GPU-
+	Bus         uint32 // of PCI
+	Memory      uint64 // in bytes
+	Used        uint64 // of the memory, in bytes
+	Processes   []Process
+	Busy        time.Duration // how long work has run so far
+	Utilization float64       // the share of the last second in which work ran
+}
+
+// Process is a program that uses a GPU.
+type Process struct {
+	ID   uint32
+	Used uint64 // of the GPU's memory, in bytes
+}
+
+// state is what all functions share. Nothing is called with mu locked, except the functions of this package.
+type state struct {
+	machine Machine
+	begun   time.Time // when the NVML was made, by the machine's clock
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when something happens that a call may wait for, and replaced
+	opens   int           // how many calls of nvmlInit have no nvmlShutdown yet
+	gpus    []*gpu
+	last    uintptr // the newest handle
+	sets    map[raw.EventSet]*eventSet
+	samples map[raw.GpmSample]*gpmSample
+	faults
+}
+
+// gpu is the state of a GPU that NVML has.
+type gpu struct {
+	index  int
+	handle raw.Device
+	errors counters
+	lost   bool
+	settings
+}
+
+// newState makes the state of a machine.
+func newState(m Machine) *state {
+	s := &state{machine: m, begun: m.Clock().Now(), changed: make(chan struct{}), sets: map[raw.EventSet]*eventSet{},
+		samples: map[raw.GpmSample]*gpmSample{}, faults: newFaults()}
+	for i := range m.GPUs() {
+		s.gpus = append(s.gpus, &gpu{index: i, handle: raw.Device(s.newHandle()), settings: newSettings()})
+	}
+	return s
+}
+
+// newHandle returns a number that no object has had. No function takes it for an address.
+func (s *state) newHandle() uintptr {
+	s.last += 0x1000
+	return s.last
+}
+
+// enter begins a call: it meets a fault, or learns that the library is not initialized, or that a GPU is lost.
+func (s *state) enter(name string, f *function, args []any) raw.Return {
+	s.mu.Lock()
+	open, lost, index := s.opens > 0, false, -1
+	for _, arg := range args {
+		if h, ok := arg.(raw.Device); ok {
+			if g := s.find(h); g != nil {
+				lost, index = lost || g.lost, g.index
+			}
+		}
+	}
+	s.mu.Unlock()
+	if r := s.meet(name, index); r != raw.NVML_SUCCESS {
+		return r
+	}
+	switch {
+	case !open && (f == nil || f.before.result == uninitialized):
+		return raw.NVML_ERROR_UNINITIALIZED
+	case lost:
+		return raw.NVML_ERROR_GPU_IS_LOST
+	}
+	return raw.NVML_SUCCESS
+}
+
+// knows reports whether there is an object with this handle.
+func (s *state) knows(handle any) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch h := handle.(type) {
+	case raw.Device:
+		return s.find(h) != nil
+	case raw.EventSet:
+		return s.sets[h] != nil
+	case raw.GpmSample:
+		return s.samples[h] != nil
+	}
+	return false
+}
+
+// find returns the GPU with this handle, or nil. The caller holds mu.
+func (s *state) find(h raw.Device) *gpu {
+	for _, g := range s.gpus {
+		if g.handle == h {
+			return g
+		}
+	}
+	return nil
+}
+
+// broadcast wakes the calls that wait. The caller holds mu.
+func (s *state) broadcast() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

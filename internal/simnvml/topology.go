@@ -1,0 +1,86 @@
+package simnvml
+
+import "github.com/purecu/purecu/nvml/raw"
+
+// All GPUs of a software machine are on one NUMA node, and each can access the memory of each other over PCIe. There is
+// no NVLink.
+
+// SystemGetTopologyGpuSet returns the GPUs near a processor, which are all near those that the recorded machine had.
+func (n *NVML) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices []raw.Device) raw.Return {
+	r := n.answers.SystemGetTopologyGpuSet(processor, count, devices)
+	if r != raw.NVML_SUCCESS || len(devices) > 0 && devices[0] == 0 {
+		return r
+	}
+	clear(devices)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, g := range n.gpus[:min(len(n.gpus), len(devices))] {
+		devices[i] = g.handle
+	}
+	if *count < uint32(len(n.gpus)) {
+		*count = uint32(len(n.gpus))
+	}
+	return r
+}
+
+// DeviceGetTopologyNearestGpus returns the other GPUs if they are asked for by the level of a NUMA node.
+func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32, devices []raw.Device) raw.Return {
+	room := uint32(0)
+	if count != nil {
+		room = *count
+	}
+	return n.then(n.answers.DeviceGetTopologyNearestGpus(device, level, count, devices), device, func(g *gpu, _ GPU) {
+		if level != raw.NVML_TOPOLOGY_NODE {
+			return
+		}
+		*count = uint32(len(n.gpus) - 1)
+		i := uint32(0)
+		for _, other := range n.gpus {
+			if other != g && i < min(room, uint32(len(devices))) {
+				devices[i] = other.handle
+				i++
+			}
+		}
+	})
+}
+
+// others answers a call about two GPUs: the answers know one of a GPU with itself.
+func (n *NVML) others(r raw.Return, one, other raw.Device, set func()) raw.Return {
+	if one == other || !n.knows(one) || !n.knows(other) {
+		return r
+	}
+	set()
+	return raw.NVML_SUCCESS
+}
+
+// DeviceGetTopologyCommonAncestor returns how near two GPUs are to each other.
+func (n *NVML) DeviceGetTopologyCommonAncestor(one, other raw.Device, level *raw.GpuTopologyLevel) raw.Return {
+	r := n.answers.DeviceGetTopologyCommonAncestor(one, other, level)
+	if r != raw.NVML_ERROR_NOT_SUPPORTED {
+		return r
+	}
+	return n.others(r, one, other, func() { *level = raw.NVML_TOPOLOGY_NODE })
+}
+
+// DeviceGetP2PStatus reports whether a GPU can access the memory of another one.
+func (n *NVML) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsIndex, status *raw.GpuP2PStatus) raw.Return {
+	r := n.answers.DeviceGetP2PStatus(one, other, kind, status)
+	if r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.others(r, one, other, func() {
+		switch kind {
+		case raw.NVML_P2P_CAPS_INDEX_READ, raw.NVML_P2P_CAPS_INDEX_WRITE, raw.NVML_P2P_CAPS_INDEX_PCI:
+			*status = raw.NVML_P2P_STATUS_OK
+		}
+	})
+}
+
+// DeviceOnSameBoard reports whether two GPUs are on one board.
+func (n *NVML) DeviceOnSameBoard(one, other raw.Device, same *int32) raw.Return {
+	r := n.answers.DeviceOnSameBoard(one, other, same)
+	if r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.others(r, one, other, func() { *same = 0 })
+}
