@@ -1,9 +1,10 @@
-// Command libcuda is the software driver as a shared library, libcuda.so.1. It is for programs that
-// are not written in Go, and for tests of code that loads the library.
+// Command libcuda is the software driver as a shared library, libcuda.so.1, and its NVML as another one,
+// libnvidia-ml.so.1. It is for programs that are not written in Go, and for tests of code that loads the
+// libraries.
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build [-version 12.4] -o DIR
 //
-// writes DIR/libcuda.so.1 and DIR/libcusim.so, which belong together. It has to be run in purecu's
+// writes DIR/libcuda.so.1, DIR/libnvidia-ml.so.1 and DIR/libcusim.so, which belong together. It has to be run in purecu's
 // own module, or in a module whose go.mod requires purecu. It needs a C compiler, and Linux on
 // amd64 or arm64 with glibc. A program finds the libraries through LD_LIBRARY_PATH, or by their
 // path. Functions that the driver does not have return CUDA_ERROR_NOT_SUPPORTED (801). The first
@@ -21,6 +22,11 @@
 //
 // The library exports what NVIDIA's library of CUDA 13.0 exports, or that of the version that build
 // was told.
+//
+// libnvidia-ml.so.1 is written in C, too. It loads libcuda.so.1 at the first nvmlInit, which starts the driver
+// if cuInit has not. A process has one driver: NVML shows the memory and the work of CUDA in this process. A
+// child of a process that has called nvmlInit cannot use the driver either. nvmlInternalGetExportTable, which
+// nvidia-smi needs, returns a table of functions that all return NVML_ERROR_NOT_SUPPORTED (3).
 //
 // Environment variables configure the driver. The first cuInit reads them, including changes that
 // the process itself has made. The version is read when it is first needed. As with NVIDIA's

@@ -35,15 +35,20 @@ import (
 	"os"
 	"runtime"
 	"runtime/cgo"
+	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/nvml/raw"
 )
 
 // theLibrary is the library behind the C functions. It is set before all other calls.
 var theLibrary *library
+
+// theNVML is that behind the C functions of NVML.
+var theNVML = sync.OnceValue(func() *nvmlLibrary { return newNVML(softwareNVML(theLibrary.d), theLibrary.copyText) })
 
 // environ returns the present environment. The Go runtime knows only that of the start of the process.
 func environ() (list []string) {
@@ -126,6 +131,16 @@ func cusimMake(id C.uintptr_t, number C.uint32_t, scarce C.int, words *C.uint64_
 	}
 	th := cgo.Handle(id).Value().(*driver.Thread)
 	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
+}
+
+// cusimMakeNVML makes a call of NVML, unless the process is short of memory.
+//
+//export cusimMakeNVML
+func cusimMakeNVML(number C.uint32_t, scarce C.int, words *C.uint64_t) C.int {
+	if scarce != 0 {
+		return C.int(raw.NVML_ERROR_MEMORY)
+	}
+	return C.int(theNVML().result(uint32(number), (*[nvmlWords]uint64)(unsafe.Pointer(words))))
 }
 
 // cusimFault begins a call of a function that C implements with other functions.

@@ -459,6 +459,12 @@ int cusimCall(uintptr_t thread, uint32_t number, uint64_t *words)
 	return cusimMake(thread, number, is_short(), words);
 }
 
+// cusimNVML makes a call of NVML.
+int cusimNVML(uint32_t number, uint64_t *words)
+{
+	return cusimMakeNVML(number, is_short(), words);
+}
+
 // cusimFinish writes the report at the end of the process. The report needs memory.
 void cusimFinish(void)
 {

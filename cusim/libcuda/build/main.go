@@ -1,4 +1,5 @@
-// Command build builds the software driver as libcuda.so.1: see the command in the parent folder.
+// Command build builds the software driver as libcuda.so.1, and its NVML as libnvidia-ml.so.1: see the command in the
+// parent folder.
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
 //	go run github.com/purecu/purecu/cusim/libcuda/build -version 12.4 -o DIR
@@ -25,8 +26,8 @@ import (
 	"strings"
 )
 
-//go:embed stub
-var stub embed.FS
+//go:embed stub nvml
+var sources embed.FS
 
 // function is an exported function.
 type function struct {
@@ -38,13 +39,22 @@ type function struct {
 // The names of the output files, and the package of the library.
 const (
 	layerFile  = "libcuda.so.1"
-	linkFile   = "libcuda.so"
+	nvmlFile   = "libnvidia-ml.so.1"
 	driverFile = "libcusim.so"
 	importPath = "github.com/purecu/purecu/cusim/libcuda"
 )
 
-// mark is the name of an exported variable that NVIDIA's library does not have: see stub/libcuda.c.
-const mark = "cusim_simulated"
+// What NVIDIA's libraries do not export.
+const (
+	mark = "cusim_simulated" // a variable: see stub/libcuda.c
+	door = "cusim_nvml"      // a function of libcuda.so.1 that libnvidia-ml.so.1 calls
+)
+
+// nvmlFunction is an exported function of NVML.
+type nvmlFunction struct {
+	name  string
+	since int // the version of CUDA of the driver that introduced it, or 0 if that is not known
+}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -112,14 +122,20 @@ func exports(version int) (list []function) {
 	return list
 }
 
-// exportScript returns a version script for the linker, which makes a library export these functions, and the
-// mark.
-func exportScript(list []function) []byte {
-	s := "{\nglobal:\n\t" + mark + ";\n"
-	for _, f := range list {
-		s += "\t" + f.name + ";\n"
+// nvmlExports returns the names of the functions that libnvidia-ml.so.1 of a version exports.
+func nvmlExports(version int) []string {
+	names := []string{"nvmlInternalGetExportTable"}
+	for _, f := range nvmlFunctions {
+		if f.since <= version {
+			names = append(names, f.name)
+		}
 	}
-	return []byte(s + "local:\n\t*;\n};\n")
+	return names
+}
+
+// exportScript returns a version script for the linker, which makes a library export these names.
+func exportScript(names ...string) []byte {
+	return []byte("{\nglobal:\n\t" + strings.Join(names, ";\n\t") + ";\nlocal:\n\t*;\n};\n")
 }
 
 // list writes the functions of a version.
@@ -134,7 +150,9 @@ func list(w io.Writer, version int) {
 		fmt.Fprintf(w, "%-55s %s\n", f.name, what)
 	}
 	fmt.Fprintf(w, "%-55s %s\n", mark, "no function: says that the library is not NVIDIA's")
+	fmt.Fprintf(w, "%-55s %s\n", door, "for libnvidia-ml.so.1")
 	fmt.Fprintf(w, "%d of %d functions\n", have, len(functions))
+	fmt.Fprintf(w, "libnvidia-ml.so.1 has all %d functions of NVML\n", len(nvmlExports(version)))
 }
 
 // build writes the libraries.
@@ -157,7 +175,7 @@ func build(dir, arch string, version int) error {
 		return err
 	}
 	defer os.RemoveAll(source)
-	if err := os.CopyFS(source, stub); err != nil {
+	if err := os.CopyFS(source, sources); err != nil {
 		return err
 	}
 
@@ -172,28 +190,45 @@ func build(dir, arch string, version int) error {
 		"-ldflags=-s -w", "-o", shared, importPath); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(source, "stub", "*.c"))
+	names := []string{mark, door}
+	for _, f := range exports(version) {
+		names = append(names, f.name)
+	}
+	layer, nvml := filepath.Join(source, layerFile), filepath.Join(source, nvmlFile)
+	if err := compile(cc, filepath.Join(source, "stub"), layer, version, names); err != nil {
+		return err
+	}
+	if err := compile(cc, filepath.Join(source, "nvml"), nvml, version, append(nvmlExports(version), mark)); err != nil {
+		return err
+	}
+	for _, file := range []string{shared, layer, nvml} {
+		if err := install(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{layerFile, nvmlFile} {
+		if err := link(file, filepath.Join(dir, strings.TrimSuffix(file, ".1"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compile makes a library of the C files in a folder, which exports these names.
+func compile(cc []string, source, library string, version int, names []string) error {
+	files, err := filepath.Glob(filepath.Join(source, "*.c"))
 	if err != nil {
 		return err
 	}
 	script := filepath.Join(source, "exports.map")
-	if err := os.WriteFile(script, exportScript(exports(version)), 0o666); err != nil {
+	if err := os.WriteFile(script, exportScript(names...), 0o666); err != nil {
 		return err
 	}
-	layer := filepath.Join(source, layerFile)
-	args := append(cc, "-std=gnu11", "-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared",
-		fmt.Sprintf("-DCUSIM_VERSION=%d", version), "-Wl,-soname,"+layerFile, "-Wl,-z,nodelete,-z,relro",
-		"-Wl,-Bsymbolic", "-Wl,--version-script="+script, "-o", layer)
+	args := append(slices.Clone(cc), "-std=gnu11", "-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared",
+		fmt.Sprintf("-DCUSIM_VERSION=%d", version), "-Wl,-soname,"+filepath.Base(library), "-Wl,-z,nodelete,-z,relro",
+		"-Wl,-Bsymbolic", "-Wl,--version-script="+script, "-o", library)
 	args = append(append(args, files...), "-ldl")
-	if err := command(nil, args[0], args[1:]...); err != nil {
-		return err
-	}
-	for _, file := range []string{driverFile, layerFile} {
-		if err := install(filepath.Join(source, file), filepath.Join(dir, file)); err != nil {
-			return err
-		}
-	}
-	return link(layerFile, filepath.Join(dir, linkFile))
+	return command(nil, args[0], args[1:]...)
 }
 
 // compiler returns the C compiler with its arguments.

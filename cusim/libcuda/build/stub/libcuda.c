@@ -28,6 +28,7 @@ static uintptr_t (*driver_thread)(void);
 static void (*driver_thread_end)(uintptr_t);
 static int (*driver_call)(uintptr_t thread, uint32_t number, uint64_t *words);
 static int (*driver_fault)(uintptr_t thread, const char *function);
+static int (*driver_nvml)(uint32_t number, uint64_t *words);
 static void (*driver_report)(void);
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -266,6 +267,7 @@ static int load_driver(void)
 	if (driver && (driver_begin = dlsym(driver, "cusimBegin")) && (driver_start = dlsym(driver, "cusimStart")) &&
 	    (driver_thread = dlsym(driver, "cusimEnter")) && (driver_thread_end = dlsym(driver, "cusimLeave")) &&
 	    (driver_call = dlsym(driver, "cusimCall")) && (driver_fault = dlsym(driver, "cusimFault")) &&
+	    (driver_nvml = dlsym(driver, "cusimNVML")) &&
 	    (driver_report = dlsym(driver, "cusimFinish")))
 		return CUDA_SUCCESS;
 	return failed_load();
@@ -314,29 +316,67 @@ static int start(int *again)
 	return result;
 }
 
-int cuInit(unsigned int flags)
+// run starts the driver, unless it runs.
+static int run(void)
 {
 	static int failed; // the start of the driver has failed, and does not become possible
+	if (is_running())
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&starting);
+	int result = have_key ? failed : CUDA_ERROR_OPERATING_SYSTEM, again = 0;
+	if (!is_running() && !result) {
+		result = start(&again);
+		if (!result)
+			atomic_store_explicit(&running, 1, memory_order_release);
+		else if (!again)
+			failed = result;
+	}
+	pthread_mutex_unlock(&starting);
+	return result;
+}
+
+// result_nvml returns the nvmlReturn_t that is like a CUresult.
+static int result_nvml(int result)
+{
+	enum { NVML_ERROR_OPERATING_SYSTEM = 17, NVML_ERROR_MEMORY = 20, NVML_ERROR_UNKNOWN = 999 };
+	switch (result) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return NVML_ERROR_MEMORY;
+	case CUDA_ERROR_OPERATING_SYSTEM:
+		return NVML_ERROR_OPERATING_SYSTEM;
+	}
+	return NVML_ERROR_UNKNOWN;
+}
+
+// cusim_nvml makes a call of NVML, of a function that exists since the given version of CUDA. libnvidia-ml.so.1 calls
+// it: a process has one driver, whichever of the two libraries it uses. first says that the call may start the driver.
+__attribute__((visibility("default"))) int cusim_nvml(int first, uint32_t number, int since, uint64_t *words)
+{
+	enum { NVML_ERROR_UNINITIALIZED = 1, NVML_ERROR_FUNCTION_NOT_FOUND = 13 };
+	uintptr_t thread;
+	if (!first && !is_running())
+		return NVML_ERROR_UNINITIALIZED;
+	if (since > driver_version())
+		return NVML_ERROR_FUNCTION_NOT_FOUND;
+	int result = forked ? CUDA_ERROR_NOT_INITIALIZED : run();
+	if (!result)
+		result = calling_thread(&thread); // the call is made with its signals, and its end known
+	return result ? result_nvml(result) : driver_nvml(number, words);
+}
+
+int cuInit(unsigned int flags)
+{
 	uint64_t words[] = {flags};
 	if (forked)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_running()) {
-		pthread_mutex_lock(&starting);
-		int result = have_key ? failed : CUDA_ERROR_OPERATING_SYSTEM, again = 0;
-		if (!is_running() && !result) {
-			result = start(&again);
-			if (!result)
-				atomic_store_explicit(&running, 1, memory_order_release);
-			else if (!again)
-				failed = result;
-		}
-		pthread_mutex_unlock(&starting);
-		if (result)
-			return result;
-	}
-	int result = cusim_call(CUSIM_Init, 0, words);
+	int result = run();
+	if (result)
+		return result;
+	result = cusim_call(CUSIM_Init, 0, words);
 	if (!result)
 		atomic_store_explicit(&ready, 1, memory_order_release);
 	return result;
