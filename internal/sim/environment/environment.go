@@ -43,6 +43,7 @@ func (r *reader) variables() []variable {
 		{prefix + "FAULTS", parseFaults},
 		{prefix + "FAULT_RATE", r.parseRate},
 		{gpuFaults, parseGPUFaults},
+		{prefix + "MACHINE", parseMachine},
 		{seed, parseSeed},
 		{prefix + "UNKNOWN_KERNELS", parseUnknown},
 		{prefix + "CHECK", r.parseChecks},
@@ -142,6 +143,13 @@ func GPUScript(environ []string) (apply func(*simnvml.NVML), err error) {
 func parseGPUFaults(s string) (sim.Option, error) {
 	_, err := simnvml.Script(s)
 	return nil, err
+}
+
+func parseMachine(s string) (sim.Option, error) {
+	if runtime.GOOS == "windows" {
+		return nil, errors.ErrUnsupported
+	}
+	return sim.Machine(s), nil
 }
 
 // parseVersion parses a version such as 12.8 or 12080. The library for C parses it in the same way.
