@@ -14,8 +14,9 @@ import (
 
 // Driver is a software driver. It is safe for concurrent use, and need not be closed.
 type Driver struct {
-	sim  *sim.Driver
-	nvml *simnvml.NVML
+	sim    *sim.Driver
+	nvml   *simnvml.NVML
+	script func(*simnvml.NVML) // what happens to the GPUs, or nil
 }
 
 // New returns a driver. Without options it has one device, modelled on an H200, and the version
@@ -27,7 +28,9 @@ func New(opts ...Option) *Driver {
 			o(d)
 		}
 	}
-	d.nvml = simnvml.New(machine{d.sim})
+	if d.nvml = simnvml.New(machine{d.sim}); d.script != nil {
+		d.script(d.nvml)
+	}
 	return d
 }
 
@@ -78,10 +81,15 @@ func Environment(environ []string) (Option, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cusim: %w", err)
 	}
+	script, err := environment.GPUScript(environ)
+	if err != nil {
+		return nil, fmt.Errorf("cusim: %w", err)
+	}
 	return func(d *Driver) {
 		for _, o := range opts {
 			o(d.sim)
 		}
+		d.script = script
 	}, nil
 }
 

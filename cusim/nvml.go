@@ -1,8 +1,6 @@
 package cusim
 
 import (
-	"os"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
 	"github.com/purecu/purecu/internal/simnvml"
@@ -81,8 +79,8 @@ func (m machine) GPUs() []simnvml.GPU {
 	for i, s := range states {
 		list[i] = simnvml.GPU{Name: s.Name, UUID: s.UUID, Bus: uint32(s.Bus), Memory: s.Memory, Used: s.Used,
 			Busy: s.Busy, Utilization: s.Utilization}
-		if s.Contexts > 0 {
-			list[i].Processes = []simnvml.Process{{ID: uint32(os.Getpid()), Used: s.Used}}
+		for _, p := range s.Processes {
+			list[i].Processes = append(list[i].Processes, simnvml.Process{ID: p.ID, Used: p.Used})
 		}
 	}
 	return list

@@ -40,7 +40,7 @@ func (d *Driver) end(name string, c *context) driver.Result {
 	}
 	c.imported = nil
 	d.leaveObjects(c)
-	c.dev.memory -= contextMemory
+	c.dev.give(contextMemory)
 	return ok
 }
 
@@ -473,7 +473,8 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	c.legacy.id = d.ids.stream
 	c.streams = append(c.streams, c.legacy)
 	dev.contexts = append(dev.contexts, c)
-	dev.memory += contextMemory
+	d.tellOthers(dev)
+	dev.take(contextMemory)
 	return c
 }
 

@@ -185,7 +185,7 @@ func (a *addressSpace) take(v *device, g *graph.Graph) bool {
 		return false
 	}
 	p.size = size
-	v.memory += more
+	v.take(more)
 	v.graphs.used.add(more)
 	v.graphs.reservedHigh = max(v.graphs.reservedHigh, v.graphs.used.now)
 	return true
@@ -206,7 +206,7 @@ func (a *addressSpace) trimGraphs(v *device) {
 				m.block.mem = mem.New(&a.budget, m.block.size)
 			}
 		}
-		v.memory -= p.size
+		v.give(p.size)
 		v.graphs.used.now -= p.size
 		return true
 	})

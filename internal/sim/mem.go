@@ -137,7 +137,7 @@ func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, d
 	}
 	b := &block{addr: addr, size: size, kind: k, ctx: c, defined: d.newDefined(k, size),
 		mem: mem.New(&d.space.budget, size)}
-	c.dev.memory += rounded(size)
+	c.dev.take(rounded(size))
 	d.space.add(b)
 	return b, ok
 }

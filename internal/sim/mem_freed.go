@@ -66,7 +66,7 @@ func (a *addressSpace) remove(b *block) {
 	case mappedBlock:
 		a.drop(b.mapping.physical)
 	case deviceBlock, moduleBlock:
-		b.ctx.dev.memory -= rounded(b.size)
+		b.ctx.dev.give(rounded(b.size))
 	case pinnedBlock, managedBlock:
 		*a.onHost(b.kind) -= b.size
 	}
@@ -78,7 +78,7 @@ func (a *addressSpace) drop(p *physical) {
 		return
 	}
 	if !p.imported {
-		p.dev.memory -= p.size
+		p.dev.give(p.size)
 	}
 	if p.shared != nil {
 		a.discard(p.shared)

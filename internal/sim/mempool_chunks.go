@@ -134,7 +134,7 @@ func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 	if c.addr, there = d.space.place(size); !there {
 		return nil
 	}
-	p.dev.memory += size
+	p.dev.take(size)
 	return p.added(c)
 }
 
@@ -175,7 +175,7 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 		case p.kind.visible():
 			*a.onHost(p.kind) -= c.size
 		default:
-			p.dev.memory -= c.size
+			p.dev.give(c.size)
 		}
 		p.reserved.now -= c.size
 		return true

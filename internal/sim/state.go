@@ -59,6 +59,8 @@ type machine struct {
 	descriptors map[resourceDescriptor]driver.DevResourceDesc
 	// processes are the states of other processes that are not running.
 	processes map[int32]int32
+	folder    string  // of the files of the processes that share the devices, or ""
+	ledger    *ledger // this process's, or nil
 }
 
 // reports are what the program and its tests get to know.
@@ -116,8 +118,9 @@ type device struct {
 	greens   int    // the green contexts among them
 	flags    uint32 // flags of the primary context
 	contexts []*context
-	memory   uint64 // memory in use, in bytes
+	memory   uint64 // memory in use, in bytes: see take and give
 	load     engine.Load
+	ledger   *ledger // tells other processes about the device; nil if there are none
 	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
 	// pools are all that are not destroyed.
 	pool, currentPool *memPool

@@ -120,7 +120,7 @@ func (a *addressSpace) reserve(size, align uint64) (addr uint64, there bool) {
 
 func (d *Driver) addPhysical(p *physical) driver.MemGenericAllocationHandle {
 	if !p.imported {
-		p.dev.memory += p.size
+		p.dev.take(p.size)
 	}
 	if p.mem = mem.New(&d.space.budget, p.size); p.shared != nil {
 		p.mem = mem.Lazy(p.size, p.shared.mapped)

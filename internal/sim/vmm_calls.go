@@ -110,9 +110,9 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 		if !d.space.budget.Take(size) { // the file system is memory of the machine, as a rule
 			return 0, driver.ResultOutOfMemory
 		}
-		v.memory += size // no other call gets it
+		v.take(size) // no other call gets it
 		d.unlocked(func() { p.shared, err = d.newMemoryFile(size, size) })
-		v.memory -= size
+		v.give(size)
 		if err != nil {
 			d.space.budget.Give(size)
 			return 0, d.lacks("cuMemCreate", err, size, driver.ResultOutOfMemory)

@@ -104,6 +104,7 @@ func (n *NVML) wait(method string, set raw.EventSet, data *raw.EventData, timeou
 	clock := n.machine.Clock()
 	end := clock.Now().Add(time.Duration(timeout) * time.Millisecond)
 	for {
+		next := n.catchUp()
 		n.mu.Lock()
 		s, changed := n.sets[set], n.changed
 		if s != nil && len(s.queue) > 0 {
@@ -119,6 +120,9 @@ func (n *NVML) wait(method string, set raw.EventSet, data *raw.EventData, timeou
 			return raw.NVML_ERROR_INVALID_ARGUMENT
 		case left <= 0:
 			return raw.NVML_ERROR_TIMEOUT
+		}
+		if !next.IsZero() {
+			left = max(min(left, next.Sub(clock.Now())), 0)
 		}
 		timer := clock.NewTimer(left)
 		select {

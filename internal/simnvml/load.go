@@ -2,6 +2,7 @@ package simnvml
 
 import (
 	"math"
+	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -136,4 +137,39 @@ func (n *NVML) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *ui
 // DeviceGetCurrentClocksThrottleReasons returns why clocks are not higher.
 func (n *NVML) DeviceGetCurrentClocksThrottleReasons(device raw.Device, reasons *uint64) raw.Return {
 	return n.DeviceGetCurrentClocksEventReasons(device, reasons)
+}
+
+// sampleEvery is the time between two samples.
+const sampleEvery = 100 * time.Millisecond
+
+// DeviceGetSamples returns what a GPU did, sample by sample, up to now. All have the present value.
+func (n *NVML) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since uint64, valueType *raw.ValueType, count *uint32, samples []raw.Sample) (r raw.Return) {
+	checks := n.answers.DeviceGetSamples(device, kind, since, valueType, count, samples)
+	if len(samples) == 0 {
+		return checks
+	}
+	return max(r, n.then(checks, device, func(g *gpu, now GPU) {
+		var value uint32
+		switch kind {
+		case raw.NVML_TOTAL_POWER_SAMPLES:
+			value = g.power(now)
+		case raw.NVML_GPU_UTILIZATION_SAMPLES:
+			value = percent(now.Utilization)
+		case raw.NVML_MEMORY_UTILIZATION_SAMPLES:
+			value = percent(memoryShare * now.Utilization)
+		case raw.NVML_PROCESSOR_CLK_SAMPLES:
+			value = clock(now, raw.NVML_CLOCK_SM, 0)
+		}
+		end := n.timestamp()
+		room := min(*count, uint32(len(samples)))
+		*count = 0
+		for i := range room {
+			at := end - uint64(room-1-i)*uint64(sampleEvery.Microseconds())
+			if at > since {
+				samples[*count] = raw.Sample{TimeStamp: at}
+				*samples[*count].SampleValue.UiVal() = value
+				*count++
+			}
+		}
+	}), r)
 }

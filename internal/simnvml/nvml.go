@@ -25,7 +25,11 @@ type NVML struct{ answers }
 var _ raw.Software = (*NVML)(nil)
 
 // New returns the NVML of a machine.
-func New(m Machine) *NVML { return &NVML{answers{newState(m)}} }
+func New(m Machine) *NVML {
+	n := &NVML{answers{newState(m)}}
+	n.nvml = n
+	return n
+}
 
 // Init calls InitV2.
 func (n *NVML) Init() raw.Return { return n.InitWithFlags(0) }

@@ -39,6 +39,9 @@ func generalized(text string) (list []string) {
 	if _, err := strconv.ParseUint(text, 10, 64); err == nil {
 		list = append(list, strconv.Itoa(Other))
 	}
+	if strings.HasPrefix(text, "v") { // one wrong version stands for all
+		list = append(list, "v0")
+	}
 	if strings.HasPrefix(text, "[{FieldId:") {
 		id, _, _ := strings.Cut(text, " ")
 		list = append(list, id+" ScopeId:0}]", otherField)

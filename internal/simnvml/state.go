@@ -49,6 +49,8 @@ type state struct {
 	sets    map[raw.EventSet]*eventSet
 	samples map[raw.GpmSample]*gpmSample
 	faults
+	script []step // what will happen
+	nvml   *NVML  // of this state
 }
 
 // gpu is the state of a GPU that NVML has.
@@ -78,6 +80,7 @@ func (s *state) newHandle() uintptr {
 
 // enter begins a call: it meets a fault, or learns that the library is not initialized, or that a GPU is lost.
 func (s *state) enter(name string, f *function, args []any) raw.Return {
+	s.nvml.catchUp()
 	s.mu.Lock()
 	open, lost, index := s.opens > 0, false, -1
 	for _, arg := range args {

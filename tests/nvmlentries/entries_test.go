@@ -110,7 +110,6 @@ func answers(name, phase string) ([]string, error) {
 func answerPart(name, phase string, from int, list []string) error {
 	for done := 0; done < len(list); {
 		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), childEnv+"="+name, phaseEnv+"="+phase, fromEnv+"="+strconv.Itoa(from+done),
 			toEnv+"="+strconv.Itoa(from+len(list)))
@@ -121,6 +120,7 @@ func answerPart(name, phase string, from int, list []string) error {
 			err = cmd.Start()
 		}
 		if err != nil {
+			cancel()
 			return err
 		}
 		watch := time.AfterFunc(starting, cancel)

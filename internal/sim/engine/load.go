@@ -4,6 +4,8 @@ import "time"
 
 // Load is how long a device has worked. Kernels count, and other operations that take time.
 type Load struct {
+	Changed func() // called when the device begins or ends to work; may be nil
+
 	running int    // operations that are executed
 	since   int64  // when the first of them began
 	busy    int64  // how long the device has worked before, in nanoseconds
@@ -27,12 +29,25 @@ func (l *Load) begin(at int64) {
 	if n := len(l.recent); n > 0 { // operations are noted when they have ended, so that this one may have begun before
 		l.since = max(at, l.recent[n-1].end)
 	}
+	if l.Changed != nil {
+		l.Changed()
+	}
 }
 
 func (l *Load) end(at int64) {
-	if l.running--; l.running > 0 || at <= l.since {
+	if l.running--; l.running > 0 {
 		return
 	}
+	if at > l.since {
+		l.add(at)
+	}
+	if l.Changed != nil {
+		l.Changed()
+	}
+}
+
+// add adds the time in which the device has worked until at.
+func (l *Load) add(at int64) {
 	l.busy += at - l.since
 	old := 0
 	for old < len(l.recent) && l.recent[old].end < at-int64(LoadWindow) {
@@ -45,6 +60,9 @@ func (l *Load) end(at int64) {
 	}
 	l.recent = append(l.recent, span{l.since, at})
 }
+
+// Working reports whether the device works.
+func (l *Load) Working() bool { return l.running > 0 }
 
 // Busy returns how long the device has worked until now.
 func (l *Load) Busy(now int64) time.Duration {

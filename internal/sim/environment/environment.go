@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/internal/suggest"
 )
 
 const (
-	prefix = "CUSIM_"
-	seed   = prefix + "SEED"
+	prefix    = "CUSIM_"
+	seed      = prefix + "SEED"
+	gpuFaults = prefix + "GPU_FAULTS"
 )
 
 // variable is an environment variable that configures the driver.
@@ -40,6 +42,8 @@ func (r *reader) variables() []variable {
 		{prefix + "DRIVER_VERSION", parseVersion},
 		{prefix + "FAULTS", parseFaults},
 		{prefix + "FAULT_RATE", r.parseRate},
+		{gpuFaults, parseGPUFaults},
+		{prefix + "MACHINE", parseMachine},
 		{seed, parseSeed},
 		{prefix + "UNKNOWN_KERNELS", parseUnknown},
 		{prefix + "CHECK", r.parseChecks},
@@ -125,6 +129,27 @@ func parseDevices(s string) (sim.Option, error) {
 		return nil, fmt.Errorf("this is no number from 0 to %d", mostDevices)
 	}
 	return sim.Devices(n), nil
+}
+
+// GPUScript returns what an environment says about faults of GPUs, for their NVML. It is nil if it says nothing.
+func GPUScript(environ []string) (apply func(*simnvml.NVML), err error) {
+	if s := valuesOf(environ)[gpuFaults]; s != "" {
+		return simnvml.Script(s)
+	}
+	return nil, nil
+}
+
+// parseGPUFaults checks the value. GPUScript has the result.
+func parseGPUFaults(s string) (sim.Option, error) {
+	_, err := simnvml.Script(s)
+	return nil, err
+}
+
+func parseMachine(s string) (sim.Option, error) {
+	if runtime.GOOS == "windows" {
+		return nil, errors.ErrUnsupported
+	}
+	return sim.Machine(s), nil
 }
 
 // parseVersion parses a version such as 12.8 or 12080. The library for C parses it in the same way.

@@ -1,0 +1,99 @@
+package cusim_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/nvml"
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// TestGPUFaults checks what the environment variable CUSIM_GPU_FAULTS makes happen, and when.
+func TestGPUFaults(t *testing.T) {
+	env, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=0:xid=79@5s, 0:ecc=3/1,1:lost@10s,0:rows=2/1,0:reasons=0x8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim := cusim.New(cusim.Devices(2), cusim.VirtualTime(), env)
+	lib := raw.NewSoftware(sim.NVML())
+	var devices [2]raw.Device
+	var set raw.EventSet
+	lib.InitV2()
+	for i := range devices {
+		is(t, lib.DeviceGetHandleByIndexV2(uint32(i), &devices[i]), raw.NVML_SUCCESS)
+	}
+	is(t, lib.EventSetCreate(&set), raw.NVML_SUCCESS)
+	is(t, lib.DeviceRegisterEvents(devices[0], raw.EventTypeXidCriticalError, set), raw.NVML_SUCCESS)
+
+	var count uint64
+	var reasons uint64
+	var rows raw.RemappedRowsInfoV2
+	lib.DeviceGetTotalEccErrors(devices[0], raw.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, raw.NVML_AGGREGATE_ECC, &count)
+	lib.DeviceGetCurrentClocksEventReasons(devices[0], &reasons)
+	lib.DeviceGetRemappedRowsV2(devices[0], &rows)
+	if count != 1 || reasons&0x8 == 0 || rows.CorrActiveRemaps != 2 || rows.UncActiveRemaps != 1 {
+		t.Errorf("%d errors, reasons %#x, rows %+v", count, reasons, rows)
+	}
+
+	var data raw.EventData
+	sim.Advance(4 * time.Second)
+	is(t, lib.EventSetWaitV2(set, &data, 0), raw.NVML_ERROR_TIMEOUT)
+	sim.Advance(time.Second)
+	is(t, lib.EventSetWaitV2(set, &data, 0), raw.NVML_SUCCESS)
+	if data.Device != devices[0] || data.EventData != 79 {
+		t.Errorf("the event is %+v", data)
+	}
+
+	var temp uint32
+	is(t, lib.DeviceGetTemperature(devices[1], 0, &temp), raw.NVML_SUCCESS)
+	sim.Advance(5 * time.Second)
+	is(t, lib.DeviceGetTemperature(devices[1], 0, &temp), raw.NVML_ERROR_GPU_IS_LOST)
+	is(t, lib.DeviceGetTemperature(devices[0], 0, &temp), raw.NVML_SUCCESS)
+}
+
+func is(t *testing.T, got, want raw.Return) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v, not %v", got, want)
+	}
+}
+
+// TestGPUFaultsHang checks that calls about a GPU that hangs are bounded, and delay no others.
+func TestGPUFaultsHang(t *testing.T) {
+	env, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=1:hang"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim := cusim.New(cusim.Devices(2), env)
+	lib, err := nvml.Open(nvml.WithSoftware(sim.NVML()), nvml.WithTimeout(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lib.Close()
+	defer sim.ClearFaults() // the call that hangs ends
+	for i, want := range []error{nil, nvml.ErrTimeout} {
+		dev, err := lib.Device(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = dev.PowerUsage(); (err == nil) != (want == nil) {
+			t.Errorf("GPU %d: %v, not %v", i, err, want)
+		}
+	}
+}
+
+func TestGPUFaultsMistakes(t *testing.T) {
+	for _, tt := range []struct{ value, says string }{
+		{"lost", "number of a GPU"},
+		{"0:broken", "none of xid"},
+		{"0:xid=many", "no number"},
+		{"0:ecc=3", "no two numbers"},
+		{"0:lost@soon", "no time"},
+	} {
+		if _, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=" + tt.value}); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", tt.value, err)
+		}
+	}
+}

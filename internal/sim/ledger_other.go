@@ -1,0 +1,11 @@
+//go:build !(darwin || freebsd || linux || netbsd)
+
+package sim
+
+import (
+	"errors"
+	"os"
+)
+
+func createLedger(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+func openLedger(string) (*os.File, error)   { return nil, errors.ErrUnsupported }

@@ -1,0 +1,123 @@
+package simnvml
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// step is something that will happen.
+type step struct {
+	at time.Time
+	do func(n *NVML)
+}
+
+// After calls f when a time has passed, by the CUDA driver's clock: at the next call of the NVML, or while a call waits
+// for an event. f may change the NVML.
+func (n *NVML) After(d time.Duration, f func(n *NVML)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.script = append(n.script, step{n.machine.Clock().Now().Add(d), f})
+	n.broadcast()
+}
+
+// catchUp lets happen what is due. It returns when the next step is due, or the zero time.
+func (n *NVML) catchUp() (next time.Time) {
+	for {
+		now := n.machine.Clock().Now()
+		n.mu.Lock()
+		first := -1
+		for i, s := range n.script {
+			if first < 0 || s.at.Before(n.script[first].at) {
+				first = i
+			}
+		}
+		if first < 0 || n.script[first].at.After(now) {
+			if first >= 0 {
+				next = n.script[first].at
+			}
+			n.mu.Unlock()
+			return next
+		}
+		do := n.script[first].do
+		n.script = append(n.script[:first:first], n.script[first+1:]...)
+		n.mu.Unlock()
+		do(n)
+	}
+}
+
+// Script parses a list of what happens to GPUs, such as "0:xid=79@5s,1:lost": the number of a GPU, what happens, and
+// after what time. The result applies it.
+//
+//	xid=N        the error N is reported
+//	ecc=C/U      C errors of the memory are corrected, and U are not
+//	rows=C/U     C and U rows have been replaced because of such errors
+//	reasons=N    why clocks are not higher: a sum of bits
+//	lost         the GPU falls off the bus
+//	hang         calls about the GPU do not return
+func Script(text string) (apply func(n *NVML), err error) {
+	var steps []func(n *NVML)
+	for entry := range strings.SplitSeq(text, ",") {
+		s, err := parseStep(strings.TrimSpace(entry))
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", entry, err)
+		}
+		steps = append(steps, s)
+	}
+	return func(n *NVML) {
+		for _, s := range steps {
+			s(n)
+		}
+	}, nil
+}
+
+func parseStep(entry string) (func(n *NVML), error) {
+	number, rest, ok := strings.Cut(entry, ":")
+	gpu, err := strconv.Atoi(number)
+	if !ok || err != nil || gpu < 0 {
+		return nil, errors.New("this does not begin with the number of a GPU and a colon")
+	}
+	what, when, timed := strings.Cut(rest, "@")
+	f, err := parseTrouble(gpu, what)
+	if err != nil || !timed {
+		return f, err
+	}
+	after, err := time.ParseDuration(when)
+	if err != nil || after < 0 {
+		return nil, fmt.Errorf("%q is no time, such as 5s", when)
+	}
+	return func(n *NVML) { n.After(after, f) }, nil
+}
+
+func parseTrouble(gpu int, what string) (func(n *NVML), error) {
+	name, value, _ := strings.Cut(what, "=")
+	switch name {
+	case "lost":
+		return func(n *NVML) { n.LoseGPU(gpu) }, nil
+	case "hang":
+		return func(n *NVML) { n.Inject(Fault{GPUs: []int{gpu}, Hangs: true}) }, nil
+	case "xid", "reasons":
+		v, err := strconv.ParseUint(value, 0, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no number", value)
+		}
+		if name == "xid" {
+			return func(n *NVML) { n.XID(gpu, v) }, nil
+		}
+		return func(n *NVML) { n.ClocksEventReasons(gpu, v) }, nil
+	case "ecc", "rows":
+		first, second, _ := strings.Cut(value, "/")
+		corrected, err1 := strconv.ParseUint(first, 10, 32)
+		uncorrected, err2 := strconv.ParseUint(second, 10, 32)
+		if err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("%q are no two numbers, such as 3/0", value)
+		}
+		if name == "ecc" {
+			return func(n *NVML) { n.ECCErrors(gpu, corrected, uncorrected) }, nil
+		}
+		return func(n *NVML) { n.RemappedRows(gpu, uint32(corrected), uint32(uncorrected), false, false) }, nil
+	}
+	return nil, fmt.Errorf("%q is none of xid=N, ecc=C/U, rows=C/U, reasons=N, lost and hang", name)
+}
