@@ -4,8 +4,8 @@
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build [-version 12.4] -o DIR
 //
-// writes DIR/libcuda.so.1, DIR/libnvidia-ml.so.1 and DIR/libcusim.so, which belong together. It has to be run in purecu's
-// own module, or in a module whose go.mod requires purecu. It needs a C compiler, and Linux on
+// writes DIR/libcuda.so.1, DIR/libnvidia-ml.so.1 and DIR/libcusim.so, which belong together. It has to be
+// run in purecu's own module, or in a module whose go.mod requires purecu. It needs a C compiler, and Linux on
 // amd64 or arm64 with glibc. A program finds the libraries through LD_LIBRARY_PATH, or by their
 // path. Functions that the driver does not have return CUDA_ERROR_NOT_SUPPORTED (801). The first
 // function of a process that returns this is named on standard error. build -list lists the

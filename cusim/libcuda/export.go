@@ -35,20 +35,21 @@ import (
 	"os"
 	"runtime"
 	"runtime/cgo"
-	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/sim/environment"
+	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
 // theLibrary is the library behind the C functions. It is set before all other calls.
 var theLibrary *library
 
-// theNVML is that behind the C functions of NVML.
-var theNVML = sync.OnceValue(func() *nvmlLibrary { return newNVML(softwareNVML(theLibrary.d), theLibrary.copyText) })
+// theNVML is that behind the C functions of NVML. It is set with theLibrary.
+var theNVML *nvmlLibrary
 
 // environ returns the present environment. The Go runtime knows only that of the start of the process.
 func environ() (list []string) {
@@ -92,6 +93,10 @@ func cusimStart(newest C.int) C.int {
 		sim.BlockSizes(func(f uintptr, threads int32) uint64 {
 			return uint64(C.cusim_call_size(C.uintptr_t(f), C.int(threads)))
 		}))
+	var script func(*simnvml.NVML)
+	if err == nil {
+		script, err = environment.GPUScript(environ())
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
 		return C.int(driver.ResultUnknown)
@@ -102,7 +107,7 @@ func cusimStart(newest C.int) C.int {
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
 	}
 	l.copyText = func(s string) uintptr { return uintptr(unsafe.Pointer(C.cusim_copy(s))) }
-	theLibrary = l
+	theLibrary, theNVML = l, newNVML(softwareNVML(d, script), l.copyText)
 	return 0
 }
 
@@ -140,7 +145,7 @@ func cusimMakeNVML(number C.uint32_t, scarce C.int, words *C.uint64_t) C.int {
 	if scarce != 0 {
 		return C.int(raw.NVML_ERROR_MEMORY)
 	}
-	return C.int(theNVML().result(uint32(number), (*[nvmlWords]uint64)(unsafe.Pointer(words))))
+	return C.int(theNVML.result(uint32(number), (*[nvmlWords]uint64)(unsafe.Pointer(words))))
 }
 
 // cusimFault begins a call of a function that C implements with other functions.

@@ -73,7 +73,9 @@ func want(t *testing.T, what string, memory, begin []byte) {
 func TestVersioned(t *testing.T) {
 	type both struct{ Version, A, B uint32 }
 	const whole = 12
-	for _, tt := range []struct{ size, have int }{{0, 4}, {3, 4}, {8, 8}, {whole, whole}, {whole + 8, whole}, {0xffffff, whole}} {
+	for _, tt := range []struct{ size, have int }{
+		{0, 4}, {3, 4}, {8, 8}, {whole, whole}, {whole + 8, whole}, {0xffffff, whole},
+	} {
 		c := poisoned(32)
 		version := (*uint32)(unsafe.Pointer(&c[0]))
 		*version = 2<<24 | uint32(tt.size)

@@ -1,18 +1,22 @@
 package main
 
 import (
-	"os"
-
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
 	"github.com/purecu/purecu/internal/simnvml"
-	"github.com/purecu/purecu/nvml/raw"
 )
 
-// softwareNVML returns the NVML of a driver.
-func softwareNVML(d *sim.Driver) raw.Software { return simnvml.New(machine{d}) }
+// softwareNVML returns the NVML of a driver, whose GPUs have the faults that the environment asks for: script is the
+// result of environment.GPUScript.
+func softwareNVML(d *sim.Driver, script func(*simnvml.NVML)) *simnvml.NVML {
+	n := simnvml.New(machine{d})
+	if script != nil {
+		script(n)
+	}
+	return n
+}
 
-// machine shows the driver's devices to NVML.
+// machine shows the driver's devices to NVML, as that of package cusim does.
 type machine struct{ d *sim.Driver }
 
 // Clock returns the driver's clock.
@@ -28,8 +32,8 @@ func (m machine) GPUs() []simnvml.GPU {
 	for i, s := range states {
 		list[i] = simnvml.GPU{Name: s.Name, UUID: s.UUID, Bus: uint32(s.Bus), Memory: s.Memory, Used: s.Used,
 			Busy: s.Busy, Utilization: s.Utilization}
-		if s.Contexts > 0 {
-			list[i].Processes = []simnvml.Process{{ID: uint32(os.Getpid()), Used: s.Used}}
+		for _, p := range s.Processes {
+			list[i].Processes = append(list[i].Processes, simnvml.Process{ID: p.ID, Used: p.Used})
 		}
 	}
 	return list

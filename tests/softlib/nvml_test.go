@@ -65,7 +65,10 @@ func TestNVML(t *testing.T) {
 		{scenario: "threads"},
 		{scenario: "nulls", stdin: nvmlNames},
 		{scenario: "older", env: "CUSIM_DRIVER_VERSION=12.2"},
+		{scenario: "shared", env: "CUSIM_MACHINE=" + t.TempDir()},
+		{scenario: "lost", env: "CUSIM_DEVICES=2\nCUSIM_GPU_FAULTS=0:lost"},
 		{scenario: "refused", env: "CUSIM_DEVICES=many", says: "CUSIM_DEVICES=many: "},
+		{scenario: "refused", env: "CUSIM_GPU_FAULTS=0:found", says: "CUSIM_GPU_FAULTS=0:found: "},
 	} {
 		t.Run(tt.scenario, func(t *testing.T) {
 			t.Parallel()
@@ -73,11 +76,7 @@ func TestNVML(t *testing.T) {
 			if tt.stdin != "" {
 				argv = []string{"/bin/sh", "-c", `exec "$0" "$1" <"$2"`, program, tt.scenario, tt.stdin}
 			}
-			var env []string
-			if tt.env != "" {
-				env = append(env, tt.env)
-			}
-			if said := run(t, env, argv...); !strings.Contains(said, tt.says) || tt.says == "" && said != "" {
+			if said := run(t, strings.Fields(tt.env), argv...); !strings.Contains(said, tt.says) || tt.says == "" && said != "" {
 				t.Errorf("it says, and should say %q:\n%s", tt.says, said)
 			}
 		})
@@ -86,12 +85,14 @@ func TestNVML(t *testing.T) {
 
 // TestPythonNVML calls the library from Python, without additional packages.
 func TestPythonNVML(t *testing.T) {
-	if said := run(t, []string{"CUSIM_DEVICES=3"}, python(t), filepath.Join("testdata", "nvml.py"), nvmlLibrary(t)); said != "" {
+	said := run(t, []string{"CUSIM_DEVICES=3"}, python(t), filepath.Join("testdata", "nvml.py"), nvmlLibrary(t))
+	if said != "" {
 		t.Error(said)
 	}
 }
 
-// smiCommands are commands of nvidia-smi, with words that each prints. Some need functions that nothing public describes.
+// smiCommands are commands of nvidia-smi, with words that each prints. Those that fail need functions that nothing public
+// describes.
 var smiCommands = []struct {
 	args    string
 	devices string
@@ -105,7 +106,8 @@ var smiCommands = []struct {
 		"Default Power Limit ", ": 700.00 W\n", "ECC Mode\n        Current                           : Enabled\n"}},
 	{args: "-q -x", want: []string{"<nvidia_smi_log>", "<product_architecture>Hopper<", "<attached_gpus>2<", "</nvidia_smi_log>"}},
 	{args: "--query-gpu=index,memory.total,utilization.gpu,pstate --format=csv",
-		want: []string{"index, memory.total [MiB], utilization.gpu [%], pstate\n0, 143771 MiB, 0 %, P0\n1, 143771 MiB, 0 %, P0\n"}},
+		want: []string{"index, memory.total [MiB], utilization.gpu [%], pstate\n",
+			"\n0, 143771 MiB, 0 %, P0\n1, 143771 MiB, 0 %, P0\n"}},
 	{args: "--query-compute-apps=pid,used_memory --format=csv", want: []string{"pid, used_gpu_memory [MiB]\n[N/A], [N/A]\n"}},
 	{args: "topo -m", devices: "1", want: []string{"GPU0", " X ", "Legend:"}},
 	{args: "topo -m", code: 255, want: []string{"Failed to run topology matrix"}},

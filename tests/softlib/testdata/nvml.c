@@ -35,6 +35,7 @@ enum {
 	NOT_SUPPORTED = 3,
 	INSUFFICIENT_SIZE = 7,
 	FUNCTION_NOT_FOUND = 13,
+	GPU_IS_LOST = 15,
 };
 
 typedef struct device *device;
@@ -195,6 +196,50 @@ static void forked(void)
 	OK(nvmlDeviceGetCount_v2(&n));
 }
 
+// shared has a child that uses CUDA, and sees it by NVML: the processes share a machine.
+static void shared(void)
+{
+	enum { GIB = 1 << 30 };
+	int ready[2], done[2], status;
+	char byte = 0;
+	CHECK(!pipe(ready) && !pipe(done));
+	pid_t child = fork();
+	if (!child) {
+		void *ctx;
+		uintptr_t mem;
+		OK(cuInit(0));
+		OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+		OK(cuCtxSetCurrent(ctx));
+		OK(cuMemAlloc_v2(&mem, GIB));
+		CHECK(write(ready[1], &byte, 1) == 1 && read(done[0], &byte, 1) == 1);
+		_exit(0);
+	}
+	unsigned n = 4;
+	struct process list[4];
+	struct memory m;
+	CHECK(read(ready[0], &byte, 1) == 1);
+	OK(nvmlInit_v2());
+	OK(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, list));
+	CHECK(n == 1 && list[0].pid == (unsigned)child && list[0].used >= GIB);
+	OK(nvmlDeviceGetMemoryInfo(gpu(0), &m));
+	CHECK(m.used >= GIB);
+	CHECK(write(done[1], &byte, 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
+	n = 4;
+	OK(nvmlDeviceGetComputeRunningProcesses_v3(gpu(0), &n, list));
+	CHECK(n == 0);
+}
+
+// lost has a GPU that is lost.
+static void lost(void)
+{
+	char text[96];
+	device d;
+	OK(nvmlInit_v2());
+	OK(nvmlDeviceGetName(gpu(1), text, sizeof text));
+	int r = nvmlDeviceGetHandleByIndex_v2(0, &d);
+	CHECK((r ? r : nvmlDeviceGetName(d, text, sizeof text)) == GPU_IS_LOST);
+}
+
 static void *use(void *unused)
 {
 	(void)unused;
@@ -271,7 +316,8 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
 		{"alone", alone}, {"versions", versions}, {"cuda-first", cuda_first}, {"nvml-first", nvml_first},
-		{"forked", forked}, {"threads", threads}, {"nulls", nulls}, {"older", older}, {"refused", refused},
+		{"forked", forked}, {"threads", threads}, {"nulls", nulls}, {"older", older},
+		{"shared", shared}, {"lost", lost}, {"refused", refused},
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++)
 		if (!strcmp(argv[1], scenarios[i].name)) {
