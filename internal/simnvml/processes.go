@@ -12,15 +12,16 @@ import (
 const none = ^uint32(0)
 
 // processes sets a list of the processes of a GPU. A count that is too small becomes the number of processes.
-func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T, row func(Process) T) (r raw.Return) {
+func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T, row func(p Process, gpuID, computeID uint32) T) (r raw.Return) {
 	var room *uint32
 	if count != nil {
 		room = new(uint32)
 		*room = *count
 	}
 	checks := n.answer(method, device, room, infos)
-	return max(r, n.then(checks, device, func(_ *gpu, now GPU) {
+	return max(r, n.then(checks, device, func(g *gpu, now GPU) {
 		there := uint32(len(now.Processes))
+		gpuID, computeID := g.ids()
 		switch {
 		case there > *count:
 			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
@@ -28,7 +29,7 @@ func processes[T any](n *NVML, method string, device raw.Device, count *uint32, 
 			r = raw.NVML_ERROR_INVALID_ARGUMENT
 		default:
 			for i, p := range now.Processes {
-				infos[i] = row(p)
+				infos[i] = row(p, gpuID, computeID)
 			}
 		}
 		*count = there
@@ -37,7 +38,7 @@ func processes[T any](n *NVML, method string, device raw.Device, count *uint32, 
 
 // DeviceGetComputeRunningProcesses returns the processes with a context.
 func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32, infos []raw.ProcessInfoV1) raw.Return {
-	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process) raw.ProcessInfoV1 {
+	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process, _, _ uint32) raw.ProcessInfoV1 {
 		return raw.ProcessInfoV1{Pid: p.ID, UsedGpuMemory: p.Used}
 	})
 }
@@ -52,8 +53,8 @@ func (n *NVML) DeviceGetComputeRunningProcessesV3(device raw.Device, count *uint
 	return processes(n, "DeviceGetComputeRunningProcessesV3", device, count, infos, processInfo)
 }
 
-func processInfo(p Process) raw.ProcessInfoV2 {
-	return raw.ProcessInfoV2{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: none, ComputeInstanceId: none}
+func processInfo(p Process, gpuID, computeID uint32) raw.ProcessInfoV2 {
+	return raw.ProcessInfoV2{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: gpuID, ComputeInstanceId: computeID}
 }
 
 // DeviceGetRunningProcessDetailList returns the processes with a context.
@@ -62,14 +63,16 @@ func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.Pr
 	if checks != raw.NVML_SUCCESS || list.Mode != 0 {
 		return checks
 	}
-	return max(n.then(checks, device, func(_ *gpu, now GPU) {
+	return max(n.then(checks, device, func(g *gpu, now GPU) {
 		there := uint32(len(now.Processes))
+		gpuID, computeID := g.ids()
 		array := raw.Elements(list.ProcArray, list.NumProcArrayEntries)
 		if int(there) > len(array) {
 			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
 		} else {
 			for i, p := range now.Processes {
-				array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: none, ComputeInstanceId: none}
+				array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: gpuID,
+					ComputeInstanceId: computeID}
 			}
 		}
 		list.NumProcArrayEntries = there

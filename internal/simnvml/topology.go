@@ -46,7 +46,10 @@ func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopo
 
 // others answers a call about two GPUs: the answers know one of a GPU with itself.
 func (n *NVML) others(r raw.Return, one, other raw.Device, set func()) raw.Return {
-	if one == other || !n.knows(one) || !n.knows(other) {
+	n.mu.Lock()
+	both := n.find(one) != nil && n.find(other) != nil
+	n.mu.Unlock()
+	if one == other || !both {
 		return r
 	}
 	set()
