@@ -326,3 +326,93 @@ func TestMIGFaults(t *testing.T) {
 	sim.LoseGPU(0)
 	check(nvml.ErrGPULost)
 }
+
+// TestMIGDestroyed checks that no call is made about an instance that was destroyed. The software NVML would answer
+// with another error.
+func TestMIGDestroyed(t *testing.T) {
+	lib, d := openNVML(t, cusim.New())
+	for name, d := range map[string]*nvml.Device{"free": d, "bound": d.WithTimeout(time.Minute)} {
+		migOn(t, d)
+		g := must(d.CreateGPUInstance(mig3g))(t)
+		c := must(g.CreateComputeInstance(mig3c))(t)
+		id := must(g.Info())(t).ID
+		otherG := must(must(lib.Device(0))(t).GPUInstance(id))(t)
+		otherC := must(otherG.ComputeInstance(0))(t)
+		parent := must(otherC.Info())(t).GPUInstance
+		use := func(want error) {
+			t.Helper()
+			for _, g := range []*nvml.GPUInstance{g, otherG, parent} {
+				_, err := g.Info()
+				fails(t, name+": a GPU instance", err, want)
+				_, err = g.ComputeInstanceCapacity(mig1c)
+				fails(t, name+": its capacity", err, want)
+			}
+			for _, c := range []*nvml.ComputeInstance{c, otherC} {
+				_, err := c.Info()
+				fails(t, name+": a compute instance", err, want)
+			}
+		}
+		use(nil)
+		if err := errors.Join(c.Destroy(), g.Destroy()); err != nil {
+			t.Fatal(err)
+		}
+		use(nvml.ErrClosed)
+		fails(t, name+": another destruction", otherG.Destroy(), nvml.ErrClosed)
+		fails(t, name+": another destruction", otherC.Destroy(), nvml.ErrClosed)
+		must(must(d.CreateGPUInstance(mig3g))(t).Info())(t)
+		must(d.SetMIGMode(false))(t) // in use
+		again := must(d.GPUInstance(id))(t)
+		if err := again.Destroy(); err != nil {
+			t.Error(err)
+		}
+		must(d.SetMIGMode(false))(t)
+	}
+}
+
+// reused is a software NVML that gives all GPU instances one handle, and makes MIG mode end with instances.
+type reused struct {
+	raw.Software
+	t *testing.T
+	n int // how many instances there are
+}
+
+func (s *reused) DeviceCreateGpuInstance(_ raw.Device, _ uint32, g *raw.GpuInstance) raw.Return {
+	s.n++
+	*g = 0x77
+	return raw.NVML_SUCCESS
+}
+
+func (s *reused) GpuInstanceGetInfo(g raw.GpuInstance, info *raw.GpuInstanceInfo) raw.Return {
+	if s.n == 0 {
+		s.t.Error("a call about an instance that is not there")
+	}
+	return raw.NVML_SUCCESS
+}
+
+func (s *reused) GpuInstanceDestroy(raw.GpuInstance) raw.Return {
+	s.n--
+	return raw.NVML_SUCCESS
+}
+
+func (s *reused) DeviceSetMigMode(_ raw.Device, _ uint32, status *raw.Return) raw.Return {
+	s.n, *status = 0, raw.NVML_SUCCESS
+	return raw.NVML_SUCCESS
+}
+
+// TestMIGReused checks that an instance with the handle of a destroyed one can be used, and the destroyed one cannot.
+func TestMIGReused(t *testing.T) {
+	lib := must(nvml.Open(nvml.WithSoftware(&reused{Software: cusim.New().NVML(), t: t})))(t)
+	defer lib.Close()
+	d := must(lib.Device(0))(t)
+	first := must(d.CreateGPUInstance(mig1g))(t)
+	if err := first.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	second := must(d.CreateGPUInstance(mig1g))(t)
+	must(second.Info())(t)
+	_, err := first.Info()
+	fails(t, "the first", err, nvml.ErrClosed)
+	must(d.SetMIGMode(false))(t)
+	_, err = second.Info()
+	fails(t, "an instance before MIG was switched off", err, nvml.ErrClosed)
+}

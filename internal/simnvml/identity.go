@@ -18,8 +18,8 @@ func (n *NVML) DeviceGetCountV2(count *uint32) raw.Return {
 	return r
 }
 
-// lookUp sets a device to the GPU or the MIG device that is found. checks is the result of a call of the answers that checks the other
-// arguments, and none the result if there is no such GPU.
+// lookUp sets a device to the GPU or the MIG device that is found. checks is the result of a call of the answers that
+// checks the other arguments, and none the result if there is no such GPU.
 func (n *NVML) lookUp(checks, none raw.Return, device *raw.Device, found func(g *gpu, now GPU) bool) raw.Return {
 	if checks != raw.NVML_SUCCESS {
 		return checks

@@ -131,7 +131,8 @@ func (g *gpu) ids() (gpuID, computeID uint32) {
 	return c.parent.id, c.id
 }
 
-// name returns the name of the profile, such as MIG 1c.3g.71gb. That of the GPU instance is enough if all of it is used.
+// name returns the name of the profile, such as MIG 1c.3g.71gb. If all of the GPU instance is used, it is that of the
+// GPU instance.
 func (c *computeInstance) name() string { return text(c.profile.Name[:]) }
 
 // uuid returns the UUID of the MIG device. It is the same whenever the same instances are made.

@@ -86,7 +86,8 @@ func (n *NVML) DeviceCreateGpuInstance(device raw.Device, id uint32, instance *r
 }
 
 // DeviceCreateGpuInstanceWithPlacement makes a GPU instance at a place.
-func (n *NVML) DeviceCreateGpuInstanceWithPlacement(device raw.Device, id uint32, at *raw.GpuInstancePlacement, instance *raw.GpuInstance) raw.Return {
+func (n *NVML) DeviceCreateGpuInstanceWithPlacement(device raw.Device, id uint32, at *raw.GpuInstancePlacement,
+	instance *raw.GpuInstance) raw.Return {
 	return about(n, n.find, "DeviceCreateGpuInstanceWithPlacement", device, func(g *gpu, _ []GPU) raw.Return {
 		if at == nil {
 			return raw.NVML_ERROR_INVALID_ARGUMENT
@@ -103,7 +104,8 @@ func (n *NVML) GpuInstanceDestroy(instance raw.GpuInstance) raw.Return {
 }
 
 // DeviceGetGpuInstances returns the GPU instances of a profile.
-func (n *NVML) DeviceGetGpuInstances(device raw.Device, id uint32, instances []raw.GpuInstance, count *uint32) raw.Return {
+func (n *NVML) DeviceGetGpuInstances(device raw.Device, id uint32, instances []raw.GpuInstance,
+	count *uint32) raw.Return {
 	r := n.answers.DeviceGetGpuInstances(device, id, instances, count)
 	return n.then(r, device, func(g *gpu, _ GPU) {
 		if !g.mig.on {
@@ -134,7 +136,8 @@ func (n *NVML) GpuInstanceGetInfo(instance raw.GpuInstance, info *raw.GpuInstanc
 }
 
 // GpuInstanceGetComputeInstanceProfileInfo returns what a compute instance of a kind has.
-func (n *NVML) GpuInstanceGetComputeInstanceProfileInfo(instance raw.GpuInstance, kind, engines uint32, info *raw.ComputeInstanceProfileInfo) raw.Return {
+func (n *NVML) GpuInstanceGetComputeInstanceProfileInfo(instance raw.GpuInstance, kind, engines uint32,
+	info *raw.ComputeInstanceProfileInfo) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceProfileInfo"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		p, _, r := i.computeProfile(kind)
@@ -152,7 +155,8 @@ func (n *NVML) GpuInstanceGetComputeInstanceProfileInfo(instance raw.GpuInstance
 }
 
 // GpuInstanceGetComputeInstanceProfileInfoV returns what a compute instance of a kind has, with its name.
-func (n *NVML) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstance, kind, engines uint32, info *raw.ComputeInstanceProfileInfoV2) raw.Return {
+func (n *NVML) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstance, kind, engines uint32,
+	info *raw.ComputeInstanceProfileInfoV2) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceProfileInfoV"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		p, _, r := i.computeProfile(kind)
@@ -169,7 +173,8 @@ func (n *NVML) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstanc
 }
 
 // GpuInstanceGetComputeInstanceRemainingCapacity returns how many more instances of a profile there may be.
-func (n *NVML) GpuInstanceGetComputeInstanceRemainingCapacity(instance raw.GpuInstance, id uint32, count *uint32) raw.Return {
+func (n *NVML) GpuInstanceGetComputeInstanceRemainingCapacity(instance raw.GpuInstance, id uint32,
+	count *uint32) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceRemainingCapacity"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		_, places, r := i.computeProfile(id)
@@ -181,7 +186,8 @@ func (n *NVML) GpuInstanceGetComputeInstanceRemainingCapacity(instance raw.GpuIn
 }
 
 // GpuInstanceGetComputeInstancePossiblePlacements returns where instances of a profile can be.
-func (n *NVML) GpuInstanceGetComputeInstancePossiblePlacements(instance raw.GpuInstance, id uint32, places []raw.ComputeInstancePlacement, count *uint32) raw.Return {
+func (n *NVML) GpuInstanceGetComputeInstancePossiblePlacements(instance raw.GpuInstance, id uint32,
+	places []raw.ComputeInstancePlacement, count *uint32) raw.Return {
 	const method = "GpuInstanceGetComputeInstancePossiblePlacements"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		_, all, r := i.computeProfile(id)
@@ -193,14 +199,16 @@ func (n *NVML) GpuInstanceGetComputeInstancePossiblePlacements(instance raw.GpuI
 }
 
 // GpuInstanceCreateComputeInstance makes a compute instance.
-func (n *NVML) GpuInstanceCreateComputeInstance(instance raw.GpuInstance, id uint32, compute *raw.ComputeInstance) raw.Return {
+func (n *NVML) GpuInstanceCreateComputeInstance(instance raw.GpuInstance, id uint32,
+	compute *raw.ComputeInstance) raw.Return {
 	return about(n, n.gpuInstance, "GpuInstanceCreateComputeInstance", instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		return n.createCompute(i, id, nil, compute)
 	}, id, compute)
 }
 
 // GpuInstanceCreateComputeInstanceWithPlacement makes a compute instance at a place.
-func (n *NVML) GpuInstanceCreateComputeInstanceWithPlacement(instance raw.GpuInstance, id uint32, at *raw.ComputeInstancePlacement, compute *raw.ComputeInstance) raw.Return {
+func (n *NVML) GpuInstanceCreateComputeInstanceWithPlacement(instance raw.GpuInstance, id uint32,
+	at *raw.ComputeInstancePlacement, compute *raw.ComputeInstance) raw.Return {
 	const method = "GpuInstanceCreateComputeInstanceWithPlacement"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		if at == nil {
@@ -218,7 +226,8 @@ func (n *NVML) ComputeInstanceDestroy(compute raw.ComputeInstance) raw.Return {
 }
 
 // GpuInstanceGetComputeInstances returns the compute instances of a profile.
-func (n *NVML) GpuInstanceGetComputeInstances(instance raw.GpuInstance, id uint32, compute []raw.ComputeInstance, count *uint32) raw.Return {
+func (n *NVML) GpuInstanceGetComputeInstances(instance raw.GpuInstance, id uint32, compute []raw.ComputeInstance,
+	count *uint32) raw.Return {
 	return about(n, n.gpuInstance, "GpuInstanceGetComputeInstances", instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		if _, _, r := i.computeProfile(id); r != raw.NVML_SUCCESS || compute == nil {
 			return max(r, raw.NVML_ERROR_INVALID_ARGUMENT)
@@ -234,8 +243,10 @@ func (n *NVML) GpuInstanceGetComputeInstances(instance raw.GpuInstance, id uint3
 }
 
 // GpuInstanceGetComputeInstanceById returns the compute instance with a number.
-func (n *NVML) GpuInstanceGetComputeInstanceById(instance raw.GpuInstance, id uint32, compute *raw.ComputeInstance) raw.Return {
-	return about(n, n.gpuInstance, "GpuInstanceGetComputeInstanceById", instance, func(i *gpuInstance, _ []GPU) raw.Return {
+func (n *NVML) GpuInstanceGetComputeInstanceById(instance raw.GpuInstance, id uint32,
+	compute *raw.ComputeInstance) raw.Return {
+	const method = "GpuInstanceGetComputeInstanceById"
+	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		return chosen(i.parts, func(c *computeInstance) bool { return c.id == id }, computeHandle, compute)
 	}, id, compute)
 }

@@ -70,7 +70,8 @@ func (n *NVML) ErrorString(r raw.Return) string {
 	return "Unknown Error"
 }
 
-// then sets what a call about a GPU or a MIG device returns, if the answers have accepted the call. The state is locked then.
+// then sets what a call about a GPU or a MIG device returns, if the answers have accepted the call. The state is locked
+// then.
 func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {
 	if r != raw.NVML_SUCCESS {
 		return r
