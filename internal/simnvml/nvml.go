@@ -74,7 +74,8 @@ func (n *NVML) ErrorString(r raw.Return) string {
 	return "Unknown Error"
 }
 
-// then sets what a call about a GPU returns, if the answers have accepted the call. The state is locked then.
+// then sets what a call about a GPU or a MIG device returns, if the answers have accepted the call. The state is locked
+// then.
 func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {
 	if r != raw.NVML_SUCCESS {
 		return r
@@ -82,8 +83,8 @@ func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.R
 	all := n.machine.GPUs()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if g := n.find(h); g != nil {
-		set(g, all[g.index])
+	if g := n.device(h); g != nil {
+		set(g, g.view(all[g.index]))
 	}
 	return r
 }
