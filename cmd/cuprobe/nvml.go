@@ -17,15 +17,22 @@ const (
 	nvmlAnswers = 2 * time.Second
 )
 
-// asksNVML reports whether NVML is asked: the devices of the software driver, and perhaps those of a library that the
-// user names, are not the machine's.
-func (c *invocation) asksNVML() bool { return c.nvml != nil || !c.software() && c.library() == "" }
+// asksNVML reports whether NVML is asked: the devices of a library that the user names may not be the machine's.
+func (c *invocation) asksNVML() bool { return c.nvml != nil || c.library() == "" }
 
-// openNVML opens NVML, which knows what CUDA does not say.
+// openNVML opens NVML, which knows what CUDA does not say. The software driver has its own.
 func (c *invocation) openNVML() (*nvml.Library, error) {
 	open := c.nvml
 	if open == nil {
-		open = func() (*nvml.Library, error) { return nvml.Open(nvml.WithTimeout(nvmlOpens)) }
+		opts := []nvml.Option{nvml.WithTimeout(nvmlOpens)}
+		if c.software() {
+			sim, err := c.softwareDriver()
+			if err != nil {
+				return nil, err
+			}
+			opts = append(opts, nvml.WithSoftware(sim.NVML()))
+		}
+		open = func() (*nvml.Library, error) { return nvml.Open(opts...) }
 	}
 	lib, err := open()
 	return lib.WithTimeout(nvmlAnswers), err
@@ -177,17 +184,22 @@ func (f *nvmlFacts) addProcesses(all []nvml.Process) {
 	}
 }
 
+// state describes the temperature, the power and the clocks.
+func (f *nvmlFacts) state() (parts []string) {
+	parts = described(parts, f.Temperature, "%d C")
+	if parts = described(parts, f.Power, "%v"); f.Power != nil && f.PowerLimit != nil {
+		parts[len(parts)-1] += fmt.Sprintf(" of %v", *f.PowerLimit)
+	}
+	parts = described(described(parts, f.SMClock, "SM %v"), f.MemoryClock, "memory %v")
+	if f.ClockReasons != "" && f.ClockReasons != nvml.ClockReasons(0).String() {
+		parts = append(parts, "clocks limited by: "+f.ClockReasons)
+	}
+	return parts
+}
+
 // Lines describes the device in a few lines, each of which begins with a label.
 func (f *nvmlFacts) Lines() (lines []string) {
-	var state, busy, ecc []string
-	state = described(state, f.Temperature, "%d C")
-	if state = described(state, f.Power, "%v"); f.Power != nil && f.PowerLimit != nil {
-		state[len(state)-1] += fmt.Sprintf(" of %v", *f.PowerLimit)
-	}
-	state = described(described(state, f.SMClock, "SM %v"), f.MemoryClock, "memory %v")
-	if f.ClockReasons != "" && f.ClockReasons != nvml.ClockReasons(0).String() {
-		state = append(state, "clocks limited by: "+f.ClockReasons)
-	}
+	var busy, ecc []string
 	busy = described(described(busy, f.Busy, "busy %v"), f.MemoryBusy, "memory busy %v")
 	if f.MemoryUsed != nil {
 		busy = append(busy, gibibytes(*f.MemoryUsed)+" GiB used by all processes")
@@ -205,7 +217,7 @@ func (f *nvmlFacts) Lines() (lines []string) {
 	for _, l := range []struct {
 		label string
 		parts []string
-	}{{"state", state}, {"use", busy}, {"errors", ecc}} {
+	}{{"state", f.state()}, {"use", busy}, {"errors", ecc}} {
 		if len(l.parts) > 0 {
 			lines = append(lines, fmt.Sprintf("%-8s %s", l.label, strings.Join(l.parts, ", ")))
 		}
