@@ -85,7 +85,8 @@ type rowsReplaced struct {
 
 // gpuProcess is a program that uses a device.
 type gpuProcess struct {
-	PID uint32 `json:"pid"`
+	PID  uint32 `json:"pid"`
+	Name string `json:"name,omitempty"` // only in top
 	// MemoryUsed is 0 if it is not known.
 	MemoryUsed uint64 `json:"memoryUsedBytes"`
 }
@@ -144,19 +145,12 @@ func failsNVML(err error) bool {
 
 // newNVMLFacts asks about a device.
 func newNVMLFacts(dev *nvml.Device) *nvmlFacts {
-	clock := func(c nvml.ClockType) func() (nvml.MHz, error) {
-		return func() (nvml.MHz, error) { return dev.Clock(c) }
-	}
 	ecc := func(e nvml.MemoryError) func() (uint64, error) {
 		return func() (uint64, error) { return dev.ECCErrors(e, nvml.ECCVolatile) }
 	}
 	f := &nvmlFacts{}
-	f.Temperature = ask(f, func() (nvml.Celsius, error) { return dev.Temperature(nvml.TemperatureGPU) })
-	f.Power, f.PowerLimit = ask(f, dev.PowerUsage), ask(f, dev.EnforcedPowerLimit)
-	f.SMClock, f.MemoryClock = ask(f, clock(nvml.ClockSM)), ask(f, clock(nvml.ClockMemory))
-	if u := ask(f, dev.Utilization); u != nil {
-		f.Busy, f.MemoryBusy = &u.GPU, &u.Memory
-	}
+	f.askLoad(dev)
+	f.MemoryClock = ask(f, func() (nvml.MHz, error) { return dev.Clock(nvml.ClockMemory) })
 	if reasons := ask(f, dev.ClockReasons); reasons != nil {
 		f.ClockReasons = reasons.String()
 	}
@@ -167,19 +161,34 @@ func newNVMLFacts(dev *nvml.Device) *nvmlFacts {
 	if rows := ask(f, dev.RemappedRows); rows != nil {
 		f.Rows = &rowsReplaced{rows.Corrected + rows.Uncorrected, rows.Pending, rows.Failed}
 	}
+	f.askProcesses(dev)
+	return f
+}
+
+// askLoad asks how much a device does, and what that leads to.
+func (f *nvmlFacts) askLoad(dev *nvml.Device) {
+	f.Temperature = ask(f, func() (nvml.Celsius, error) { return dev.Temperature(nvml.TemperatureGPU) })
+	f.Power, f.PowerLimit = ask(f, dev.PowerUsage), ask(f, dev.EnforcedPowerLimit)
+	f.SMClock = ask(f, func() (nvml.MHz, error) { return dev.Clock(nvml.ClockSM) })
+	if u := ask(f, dev.Utilization); u != nil {
+		f.Busy, f.MemoryBusy = &u.GPU, &u.Memory
+	}
+}
+
+// askProcesses asks who uses a device.
+func (f *nvmlFacts) askProcesses(dev *nvml.Device) {
 	for _, list := range []func() ([]nvml.Process, error){dev.ComputeProcesses, dev.GraphicsProcesses} {
 		if all := ask(f, list); all != nil {
 			f.addProcesses(*all)
 		}
 	}
-	return f
 }
 
 // addProcesses adds processes. One that computes and draws is in both of NVML's lists.
 func (f *nvmlFacts) addProcesses(all []nvml.Process) {
 	for _, p := range all {
 		if !slices.ContainsFunc(f.Processes, func(q gpuProcess) bool { return q.PID == p.PID }) {
-			f.Processes = append(f.Processes, gpuProcess{p.PID, p.UsedMemory})
+			f.Processes = append(f.Processes, gpuProcess{PID: p.PID, MemoryUsed: p.UsedMemory})
 		}
 	}
 }
