@@ -32,14 +32,17 @@ func New(m Machine) *NVML {
 }
 
 // Init calls InitV2.
-func (n *NVML) Init() raw.Return { return n.InitWithFlags(0) }
+func (n *NVML) Init() raw.Return { return n.begin("Init") }
 
 // InitV2 begins a use of the library.
-func (n *NVML) InitV2() raw.Return { return n.InitWithFlags(0) }
+func (n *NVML) InitV2() raw.Return { return n.begin("InitV2") }
 
 // InitWithFlags begins a use of the library.
-func (n *NVML) InitWithFlags(flags uint32) raw.Return {
-	if r := n.meet("InitWithFlags", -1); r != raw.NVML_SUCCESS {
+func (n *NVML) InitWithFlags(uint32) raw.Return { return n.begin("InitWithFlags") }
+
+// begin begins a use of the library, by the function that was called.
+func (n *NVML) begin(method string) raw.Return {
+	if r := n.meet(method, -1); r != raw.NVML_SUCCESS {
 		return r
 	}
 	n.mu.Lock()
