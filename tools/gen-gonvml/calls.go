@@ -281,7 +281,11 @@ func (g *generator) isStruct(typ string) bool { return strings.HasPrefix(g.kinds
 
 // as converts the address of a struct.
 func (g *generator) as(typ, rawType, address string) string {
-	g.layouts[typ+" "+rawType[1:]] = typ
+	same := rawType[1:]
+	if versioned := strings.Replace(typ, "_v", "V", 1); g.raw.structs[versioned] { // C has void *, or an older version
+		same = versioned
+	}
+	g.layouts[typ+" "+same] = typ
 	return fmt.Sprintf("as[%s](%s)", rawName(rawType[1:]), address)
 }
 

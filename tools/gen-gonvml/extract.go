@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -26,32 +27,39 @@ const apiHead = `# The exported API of go-nvml, written by gen-gonvml extract. D
 
 const originalModule = "github.com/NVIDIA/go-nvml"
 
-// original type-checks packages of go-nvml from their source. cgo's names have no type.
-type original struct {
-	root string
-	fset *token.FileSet
-	std  types.Importer
-	done map[string]*types.Package
-	vars map[string]string // what the package-level variables are set to
+// source type-checks the packages of go-nvml, or of the module that stands in for it, from their source for linux/amd64.
+// What cgo and other modules declare has no type.
+type source struct {
+	root  string
+	build build.Context
+	fset  *token.FileSet
+	std   types.Importer
+	done  map[string]*types.Package
+	vars  map[string]string // what the package-level variables are set to
 }
 
-func newOriginal(root string) *original {
+func newSource(root string, cgo bool) *source {
+	context := build.Default
+	context.GOOS, context.GOARCH, context.CgoEnabled = "linux", "amd64", cgo
 	fset := token.NewFileSet()
-	return &original{root, fset, importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}, map[string]string{}}
+	return &source{root, context, fset, importer.ForCompiler(fset, "source", nil), map[string]*types.Package{},
+		map[string]string{}}
 }
 
 // Import is that of types.Importer.
-func (o *original) Import(path string) (*types.Package, error) {
-	dir, ok := strings.CutPrefix(path, originalModule+"/")
-	if !ok {
-		return o.std.Import(path)
-	}
+func (o *source) Import(path string) (*types.Package, error) {
 	if p := o.done[path]; p != nil {
 		return p, nil
 	}
-	match := func(name string) bool {
-		other := strings.HasSuffix(name, "_other.go")
-		return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && !other
+	dir, ok := strings.CutPrefix(path, originalModule+"/")
+	if first, _, _ := strings.Cut(path, "/"); !ok && strings.Contains(first, ".") {
+		p := types.NewPackage(path, path[strings.LastIndex(path, "/")+1:])
+		p.MarkComplete()
+		o.done[path] = p
+		return p, nil
+	}
+	if !ok {
+		return o.std.Import(path)
 	}
 	names, err := filepath.Glob(filepath.Join(o.root, dir, "*.go"))
 	if err != nil {
@@ -59,7 +67,8 @@ func (o *original) Import(path string) (*types.Package, error) {
 	}
 	var files []*ast.File
 	for _, name := range names {
-		if !match(filepath.Base(name)) {
+		if ok, err := o.build.MatchFile(filepath.Dir(name), filepath.Base(name)); err != nil || !ok ||
+			strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(o.fset, name, nil, parser.SkipObjectResolution)
@@ -76,7 +85,7 @@ func (o *original) Import(path string) (*types.Package, error) {
 }
 
 // addVars notes what the exported variables of a file are set to.
-func (o *original) addVars(file *ast.File) {
+func (o *source) addVars(file *ast.File) {
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.VAR {
@@ -99,10 +108,19 @@ func (o *original) addVars(file *ast.File) {
 
 // runExtract writes the API of the module in a folder.
 func runExtract(root, out string) error {
-	o := newOriginal(root)
-	p, err := o.Import(originalModule + "/pkg/nvml")
+	text, err := extract(root)
 	if err != nil {
 		return err
+	}
+	return os.WriteFile(out, text, 0o644)
+}
+
+// extract returns the API of the module in a folder.
+func extract(root string) ([]byte, error) {
+	o := newSource(root, true)
+	p, err := o.Import(originalModule + "/pkg/nvml")
+	if err != nil {
+		return nil, err
 	}
 	var b bytes.Buffer
 	b.WriteString(apiHead)
@@ -120,8 +138,8 @@ func runExtract(root, out string) error {
 		case *types.Const:
 			if obj.Exported() {
 				typ := "-"
-				if t, ok := obj.Type().(*types.Named); ok {
-					typ = t.Obj().Name()
+				if b, ok := obj.Type().(*types.Basic); !ok || b.Info()&types.IsUntyped == 0 {
+					typ = types.TypeString(obj.Type(), q)
 				}
 				fmt.Fprintf(&b, "const\t%s\t%s\t%s\n", obj.Name(), typ, obj.Val().ExactString())
 			}
@@ -134,9 +152,9 @@ func runExtract(root, out string) error {
 		}
 	}
 	if err := o.writeMocks(&b); err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(out, b.Bytes(), 0o644)
+	return b.Bytes(), nil
 }
 
 // writeType writes a type, and of an interface its methods. Of the types that are not exported it writes structs that
@@ -164,7 +182,7 @@ func writeType(b *bytes.Buffer, obj *types.TypeName, q types.Qualifier) {
 }
 
 // writeMocks writes what the mocks record of calls.
-func (o *original) writeMocks(b *bytes.Buffer) error {
+func (o *source) writeMocks(b *bytes.Buffer) error {
 	p, err := o.Import(originalModule + "/pkg/nvml/mock")
 	if err != nil {
 		return err
