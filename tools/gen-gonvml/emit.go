@@ -28,6 +28,9 @@ func (o output) file(name, head string) *bytes.Buffer {
 func (o output) write(dir string) error {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		source, err := format.Source(o[name].Bytes())
+		if err == nil {
+			source, err = format.Source(source) // the first time leaves spaces in long one-line functions
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w\n%s", name, err, o[name])
 		}

@@ -22,10 +22,10 @@ const (
 
 // DynamicLibrary is a library that can be loaded.
 type DynamicLibrary struct {
-	Name  string // a path, or a name that the system's loader searches for
-	Flags int
-	lib   dynlib.Library
-	path  string
+	Name   string // a path, or a name that the system's loader searches for
+	Flags  int
+	handle dynlib.Library
+	path   string
 }
 
 // New returns a library that is not yet loaded.
@@ -37,7 +37,7 @@ func New(name string, flags int) *DynamicLibrary {
 
 // forget sets what is known without a loaded library.
 func (dl *DynamicLibrary) forget() {
-	dl.lib, dl.path = nil, ""
+	dl.handle, dl.path = nil, ""
 	if strings.Contains(dl.Name, "/") {
 		dl.path = dl.Name
 	}
@@ -49,16 +49,16 @@ func (dl *DynamicLibrary) Open() error {
 	if err != nil {
 		return err
 	}
-	dl.lib = lib
+	dl.handle = lib
 	return nil
 }
 
 // Close unloads the library. It does nothing if the library is not loaded.
 func (dl *DynamicLibrary) Close() error {
-	if dl.lib == nil {
+	if dl.handle == nil {
 		return nil
 	}
-	if err := dl.lib.Close(); err != nil {
+	if err := dl.handle.Close(); err != nil {
 		return err
 	}
 	dl.forget()
@@ -67,10 +67,10 @@ func (dl *DynamicLibrary) Close() error {
 
 // Lookup returns an error if the library does not export the symbol.
 func (dl *DynamicLibrary) Lookup(symbol string) error {
-	if dl.lib == nil {
+	if dl.handle == nil {
 		return fmt.Errorf("symbol %q not found: %w", symbol, errNotOpened)
 	}
-	if _, err := dl.lib.Symbol(symbol); err != nil {
+	if _, err := dl.handle.Symbol(symbol); err != nil {
 		return fmt.Errorf("symbol %q not found: %w", symbol, err)
 	}
 	return nil
@@ -80,11 +80,11 @@ var errNotOpened = errors.New("the library is not opened")
 
 // Path returns the path of the loaded library.
 func (dl *DynamicLibrary) Path() (string, error) {
-	if dl.lib == nil {
+	if dl.handle == nil {
 		return "", fmt.Errorf("%v not opened", dl.Name)
 	}
 	if dl.path == "" {
-		folder, err := dl.lib.Folder()
+		folder, err := dl.handle.Folder()
 		if err != nil {
 			return "", err
 		}

@@ -23,7 +23,9 @@ func one[T any](p *T) []T { return unsafe.Slice(p, 1) }
 func asBytes[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
 // structVersion returns the number for the member Version of a struct.
-func structVersion[T any](p *T, version uint32) uint32 { return uint32(unsafe.Sizeof(*p)) | version<<24 }
+func structVersion[T any](p *T, version uint32) uint32 {
+	return uint32(unsafe.Sizeof(*p)) | version<<24
+}
 
 // text returns the string in a buffer, which NUL or the end of the buffer ends.
 func text(buffer []byte) string {

@@ -32,10 +32,14 @@ func (gpuInstance nvmlGpuInstance) GetComputeInstanceProfileInfoV(profile int,
 func (device nvmlDevice) GetC2cModeInfoV() C2cModeInfoHandler { return C2cModeInfoHandler{device} }
 
 // V1 calls nvmlDeviceGetGpuFabricInfo.
-func (handler GpuFabricInfoHandler) V1() (GpuFabricInfo, Return) { return handler.device.GetGpuFabricInfo() }
+func (handler GpuFabricInfoHandler) V1() (GpuFabricInfo, Return) {
+	return handler.device.GetGpuFabricInfo()
+}
 
 // GetGpuFabricInfoV returns the handler.
-func (device nvmlDevice) GetGpuFabricInfoV() GpuFabricInfoHandler { return GpuFabricInfoHandler{device} }
+func (device nvmlDevice) GetGpuFabricInfoV() GpuFabricInfoHandler {
+	return GpuFabricInfoHandler{device}
+}
 
 // GetTemperatureV returns the handler.
 func (device nvmlDevice) GetTemperatureV() TemperatureHandler { return TemperatureHandler{device} }

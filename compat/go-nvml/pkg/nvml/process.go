@@ -1,7 +1,6 @@
 package nvml
 
 import (
-
 	"github.com/purecu/purecu/nvml/raw"
 )
 

@@ -771,7 +771,9 @@ func (mock *Device) CreateGpuInstanceWithPlacement(p0 *nvml.GpuInstanceProfileIn
 func (mock *Device) CreateGpuInstanceWithPlacementCalls() []struct {
 	GpuInstanceProfileInfo *nvml.GpuInstanceProfileInfo
 	GpuInstancePlacement   *nvml.GpuInstancePlacement
-} { return mock.calls.CreateGpuInstanceWithPlacement.all() }
+} {
+	return mock.calls.CreateGpuInstanceWithPlacement.all()
+}
 
 // FreezeNvLinkUtilizationCounter calls FreezeNvLinkUtilizationCounterFunc.
 func (mock *Device) FreezeNvLinkUtilizationCounter(p0 int, p1 int, p2 nvml.EnableState) nvml.Return {
@@ -791,7 +793,9 @@ func (mock *Device) FreezeNvLinkUtilizationCounterCalls() []struct {
 	N1          int
 	N2          int
 	EnableState nvml.EnableState
-} { return mock.calls.FreezeNvLinkUtilizationCounter.all() }
+} {
+	return mock.calls.FreezeNvLinkUtilizationCounter.all()
+}
 
 // GetAPIRestriction calls GetAPIRestrictionFunc.
 func (mock *Device) GetAPIRestriction(p0 nvml.RestrictedAPI) (nvml.EnableState, nvml.Return) {
@@ -1127,7 +1131,9 @@ func (mock *Device) GetClock(p0 nvml.ClockType, p1 nvml.ClockId) (uint32, nvml.R
 func (mock *Device) GetClockCalls() []struct {
 	ClockType nvml.ClockType
 	ClockId   nvml.ClockId
-} { return mock.calls.GetClock.all() }
+} {
+	return mock.calls.GetClock.all()
+}
 
 // GetClockInfo calls GetClockInfoFunc.
 func (mock *Device) GetClockInfo(p0 nvml.ClockType) (uint32, nvml.Return) {
@@ -1209,7 +1215,9 @@ func (mock *Device) GetConfComputeGpuAttestationReport(p0 *nvml.ConfComputeGpuAt
 // GetConfComputeGpuAttestationReportCalls returns the calls of GetConfComputeGpuAttestationReport.
 func (mock *Device) GetConfComputeGpuAttestationReportCalls() []struct {
 	ConfComputeGpuAttestationReport *nvml.ConfComputeGpuAttestationReport
-} { return mock.calls.GetConfComputeGpuAttestationReport.all() }
+} {
+	return mock.calls.GetConfComputeGpuAttestationReport.all()
+}
 
 // GetConfComputeGpuCertificate calls GetConfComputeGpuCertificateFunc.
 func (mock *Device) GetConfComputeGpuCertificate() (nvml.ConfComputeGpuCertificate, nvml.Return) {
@@ -1293,7 +1301,9 @@ func (mock *Device) GetCpuAffinityWithinScope(p0 int, p1 nvml.AffinityScope) ([]
 func (mock *Device) GetCpuAffinityWithinScopeCalls() []struct {
 	N             int
 	AffinityScope nvml.AffinityScope
-} { return mock.calls.GetCpuAffinityWithinScope.all() }
+} {
+	return mock.calls.GetCpuAffinityWithinScope.all()
+}
 
 // GetCreatableVgpus calls GetCreatableVgpusFunc.
 func (mock *Device) GetCreatableVgpus() ([]nvml.VgpuTypeId, nvml.Return) {
@@ -1447,7 +1457,9 @@ func (mock *Device) GetDetailedEccErrors(p0 nvml.MemoryErrorType, p1 nvml.EccCou
 func (mock *Device) GetDetailedEccErrorsCalls() []struct {
 	MemoryErrorType nvml.MemoryErrorType
 	EccCounterType  nvml.EccCounterType
-} { return mock.calls.GetDetailedEccErrors.all() }
+} {
+	return mock.calls.GetDetailedEccErrors.all()
+}
 
 // GetDeviceHandleFromMigDeviceHandle calls GetDeviceHandleFromMigDeviceHandleFunc.
 func (mock *Device) GetDeviceHandleFromMigDeviceHandle() (nvml.Device, nvml.Return) {
@@ -2217,7 +2229,9 @@ func (mock *Device) GetMemoryAffinity(p0 int, p1 nvml.AffinityScope) ([]uint, nv
 func (mock *Device) GetMemoryAffinityCalls() []struct {
 	N             int
 	AffinityScope nvml.AffinityScope
-} { return mock.calls.GetMemoryAffinity.all() }
+} {
+	return mock.calls.GetMemoryAffinity.all()
+}
 
 // GetMemoryBusWidth calls GetMemoryBusWidthFunc.
 func (mock *Device) GetMemoryBusWidth() (uint32, nvml.Return) {
@@ -2249,7 +2263,9 @@ func (mock *Device) GetMemoryErrorCounterCalls() []struct {
 	MemoryErrorType nvml.MemoryErrorType
 	EccCounterType  nvml.EccCounterType
 	MemoryLocation  nvml.MemoryLocation
-} { return mock.calls.GetMemoryErrorCounter.all() }
+} {
+	return mock.calls.GetMemoryErrorCounter.all()
+}
 
 // GetMemoryInfo calls GetMemoryInfoFunc.
 func (mock *Device) GetMemoryInfo() (nvml.Memory, nvml.Return) {
@@ -2331,7 +2347,9 @@ func (mock *Device) GetMinMaxClockOfPState(p0 nvml.ClockType, p1 nvml.Pstates) (
 func (mock *Device) GetMinMaxClockOfPStateCalls() []struct {
 	ClockType nvml.ClockType
 	Pstates   nvml.Pstates
-} { return mock.calls.GetMinMaxClockOfPState.all() }
+} {
+	return mock.calls.GetMinMaxClockOfPState.all()
+}
 
 // GetMinMaxFanSpeed calls GetMinMaxFanSpeedFunc.
 func (mock *Device) GetMinMaxFanSpeed() (int, int, nvml.Return) {
@@ -2445,7 +2463,9 @@ func (mock *Device) GetNvLinkCapability(p0 int, p1 nvml.NvLinkCapability) (uint3
 func (mock *Device) GetNvLinkCapabilityCalls() []struct {
 	N                int
 	NvLinkCapability nvml.NvLinkCapability
-} { return mock.calls.GetNvLinkCapability.all() }
+} {
+	return mock.calls.GetNvLinkCapability.all()
+}
 
 // GetNvLinkErrorCounter calls GetNvLinkErrorCounterFunc.
 func (mock *Device) GetNvLinkErrorCounter(p0 int, p1 nvml.NvLinkErrorCounter) (uint64, nvml.Return) {
@@ -2463,7 +2483,9 @@ func (mock *Device) GetNvLinkErrorCounter(p0 int, p1 nvml.NvLinkErrorCounter) (u
 func (mock *Device) GetNvLinkErrorCounterCalls() []struct {
 	N                  int
 	NvLinkErrorCounter nvml.NvLinkErrorCounter
-} { return mock.calls.GetNvLinkErrorCounter.all() }
+} {
+	return mock.calls.GetNvLinkErrorCounter.all()
+}
 
 // GetNvLinkInfo calls GetNvLinkInfoFunc.
 func (mock *Device) GetNvLinkInfo() nvml.NvLinkInfoHandler {
@@ -2531,7 +2553,9 @@ func (mock *Device) GetNvLinkTelemetrySamples_v1(p0 nvml.NvlinkTelemetrySamples_
 // GetNvLinkTelemetrySamples_v1Calls returns the calls of GetNvLinkTelemetrySamples_v1.
 func (mock *Device) GetNvLinkTelemetrySamples_v1Calls() []struct {
 	NvlinkTelemetrySamples_v1 nvml.NvlinkTelemetrySamples_v1
-} { return mock.calls.GetNvLinkTelemetrySamples_v1.all() }
+} {
+	return mock.calls.GetNvLinkTelemetrySamples_v1.all()
+}
 
 // GetNvLinkUtilizationControl calls GetNvLinkUtilizationControlFunc.
 func (mock *Device) GetNvLinkUtilizationControl(p0 int, p1 int) (nvml.NvLinkUtilizationControl, nvml.Return) {
@@ -2549,7 +2573,9 @@ func (mock *Device) GetNvLinkUtilizationControl(p0 int, p1 int) (nvml.NvLinkUtil
 func (mock *Device) GetNvLinkUtilizationControlCalls() []struct {
 	N1 int
 	N2 int
-} { return mock.calls.GetNvLinkUtilizationControl.all() }
+} {
+	return mock.calls.GetNvLinkUtilizationControl.all()
+}
 
 // GetNvLinkUtilizationCounter calls GetNvLinkUtilizationCounterFunc.
 func (mock *Device) GetNvLinkUtilizationCounter(p0 int, p1 int) (uint64, uint64, nvml.Return) {
@@ -2567,7 +2593,9 @@ func (mock *Device) GetNvLinkUtilizationCounter(p0 int, p1 int) (uint64, uint64,
 func (mock *Device) GetNvLinkUtilizationCounterCalls() []struct {
 	N1 int
 	N2 int
-} { return mock.calls.GetNvLinkUtilizationCounter.all() }
+} {
+	return mock.calls.GetNvLinkUtilizationCounter.all()
+}
 
 // GetNvLinkVersion calls GetNvLinkVersionFunc.
 func (mock *Device) GetNvLinkVersion(p0 int) (uint32, nvml.Return) {
@@ -2637,7 +2665,9 @@ func (mock *Device) GetP2PStatus(p0 nvml.Device, p1 nvml.GpuP2PCapsIndex) (nvml.
 func (mock *Device) GetP2PStatusCalls() []struct {
 	Device          nvml.Device
 	GpuP2PCapsIndex nvml.GpuP2PCapsIndex
-} { return mock.calls.GetP2PStatus.all() }
+} {
+	return mock.calls.GetP2PStatus.all()
+}
 
 // GetPciInfo calls GetPciInfoFunc.
 func (mock *Device) GetPciInfo() (nvml.PciInfo, nvml.Return) {
@@ -3051,7 +3081,9 @@ func (mock *Device) GetSamples(p0 nvml.SamplingType, p1 uint64) (nvml.ValueType,
 func (mock *Device) GetSamplesCalls() []struct {
 	SamplingType nvml.SamplingType
 	V            uint64
-} { return mock.calls.GetSamples.all() }
+} {
+	return mock.calls.GetSamples.all()
+}
 
 // GetSerial calls GetSerialFunc.
 func (mock *Device) GetSerial() (string, nvml.Return) {
@@ -3093,7 +3125,9 @@ func (mock *Device) GetSramUniqueUncorrectedEccErrorCounts(p0 *nvml.EccSramUniqu
 // GetSramUniqueUncorrectedEccErrorCountsCalls returns the calls of GetSramUniqueUncorrectedEccErrorCounts.
 func (mock *Device) GetSramUniqueUncorrectedEccErrorCountsCalls() []struct {
 	EccSramUniqueUncorrectedErrorCounts *nvml.EccSramUniqueUncorrectedErrorCounts
-} { return mock.calls.GetSramUniqueUncorrectedEccErrorCounts.all() }
+} {
+	return mock.calls.GetSramUniqueUncorrectedEccErrorCounts.all()
+}
 
 // GetSupportedClocksEventReasons calls GetSupportedClocksEventReasonsFunc.
 func (mock *Device) GetSupportedClocksEventReasons() (uint64, nvml.Return) {
@@ -3303,7 +3337,9 @@ func (mock *Device) GetTotalEccErrors(p0 nvml.MemoryErrorType, p1 nvml.EccCounte
 func (mock *Device) GetTotalEccErrorsCalls() []struct {
 	MemoryErrorType nvml.MemoryErrorType
 	EccCounterType  nvml.EccCounterType
-} { return mock.calls.GetTotalEccErrors.all() }
+} {
+	return mock.calls.GetTotalEccErrors.all()
+}
 
 // GetTotalEnergyConsumption calls GetTotalEnergyConsumptionFunc.
 func (mock *Device) GetTotalEnergyConsumption() (uint64, nvml.Return) {
@@ -3523,7 +3559,9 @@ func (mock *Device) GetVgpuSchedulerState_v2(p0 nvml.VgpuSchedulerStateInfo_v2) 
 // GetVgpuSchedulerState_v2Calls returns the calls of GetVgpuSchedulerState_v2.
 func (mock *Device) GetVgpuSchedulerState_v2Calls() []struct {
 	VgpuSchedulerStateInfo_v2 nvml.VgpuSchedulerStateInfo_v2
-} { return mock.calls.GetVgpuSchedulerState_v2.all() }
+} {
+	return mock.calls.GetVgpuSchedulerState_v2.all()
+}
 
 // GetVgpuTypeCreatablePlacements calls GetVgpuTypeCreatablePlacementsFunc.
 func (mock *Device) GetVgpuTypeCreatablePlacements(p0 nvml.VgpuTypeId) (nvml.VgpuPlacementList, nvml.Return) {
@@ -3611,7 +3649,9 @@ func (mock *Device) GpmMigSampleGet(p0 int, p1 nvml.GpmSample) nvml.Return {
 func (mock *Device) GpmMigSampleGetCalls() []struct {
 	N         int
 	GpmSample nvml.GpmSample
-} { return mock.calls.GpmMigSampleGet.all() }
+} {
+	return mock.calls.GpmMigSampleGet.all()
+}
 
 // GpmQueryDeviceSupport calls GpmQueryDeviceSupportFunc.
 func (mock *Device) GpmQueryDeviceSupport() (nvml.GpmSupport, nvml.Return) {
@@ -3781,7 +3821,9 @@ func (mock *Device) ReadPRMCounters_v1(p0 []nvml.PRMCounterId, p1 int) ([]nvml.P
 func (mock *Device) ReadPRMCounters_v1Calls() []struct {
 	PRMCounterIds []nvml.PRMCounterId
 	N             int
-} { return mock.calls.ReadPRMCounters_v1.all() }
+} {
+	return mock.calls.ReadPRMCounters_v1.all()
+}
 
 // ReadWritePRM_v1 calls ReadWritePRM_v1Func.
 func (mock *Device) ReadWritePRM_v1(p0 *nvml.PRMTLV_v1) nvml.Return {
@@ -3813,7 +3855,9 @@ func (mock *Device) RegisterEvents(p0 uint64, p1 nvml.EventSet) nvml.Return {
 func (mock *Device) RegisterEventsCalls() []struct {
 	V        uint64
 	EventSet nvml.EventSet
-} { return mock.calls.RegisterEvents.all() }
+} {
+	return mock.calls.RegisterEvents.all()
+}
 
 // ResetApplicationsClocks calls ResetApplicationsClocksFunc.
 func (mock *Device) ResetApplicationsClocks() nvml.Return {
@@ -3887,7 +3931,9 @@ func (mock *Device) ResetNvLinkUtilizationCounter(p0 int, p1 int) nvml.Return {
 func (mock *Device) ResetNvLinkUtilizationCounterCalls() []struct {
 	N1 int
 	N2 int
-} { return mock.calls.ResetNvLinkUtilizationCounter.all() }
+} {
+	return mock.calls.ResetNvLinkUtilizationCounter.all()
+}
 
 // SetAPIRestriction calls SetAPIRestrictionFunc.
 func (mock *Device) SetAPIRestriction(p0 nvml.RestrictedAPI, p1 nvml.EnableState) nvml.Return {
@@ -3905,7 +3951,9 @@ func (mock *Device) SetAPIRestriction(p0 nvml.RestrictedAPI, p1 nvml.EnableState
 func (mock *Device) SetAPIRestrictionCalls() []struct {
 	RestrictedAPI nvml.RestrictedAPI
 	EnableState   nvml.EnableState
-} { return mock.calls.SetAPIRestriction.all() }
+} {
+	return mock.calls.SetAPIRestriction.all()
+}
 
 // SetAccountingMode calls SetAccountingModeFunc.
 func (mock *Device) SetAccountingMode(p0 nvml.EnableState) nvml.Return {
@@ -3951,7 +3999,9 @@ func (mock *Device) SetApplicationsClocks(p0 uint32, p1 uint32) nvml.Return {
 func (mock *Device) SetApplicationsClocksCalls() []struct {
 	V1 uint32
 	V2 uint32
-} { return mock.calls.SetApplicationsClocks.all() }
+} {
+	return mock.calls.SetApplicationsClocks.all()
+}
 
 // SetAutoBoostedClocksEnabled calls SetAutoBoostedClocksEnabledFunc.
 func (mock *Device) SetAutoBoostedClocksEnabled(p0 nvml.EnableState) nvml.Return {
@@ -4037,7 +4087,9 @@ func (mock *Device) SetDefaultAutoBoostedClocksEnabled(p0 nvml.EnableState, p1 u
 func (mock *Device) SetDefaultAutoBoostedClocksEnabledCalls() []struct {
 	EnableState nvml.EnableState
 	V           uint32
-} { return mock.calls.SetDefaultAutoBoostedClocksEnabled.all() }
+} {
+	return mock.calls.SetDefaultAutoBoostedClocksEnabled.all()
+}
 
 // SetDefaultFanSpeed_v2 calls SetDefaultFanSpeed_v2Func.
 func (mock *Device) SetDefaultFanSpeed_v2(p0 int) nvml.Return {
@@ -4083,7 +4135,9 @@ func (mock *Device) SetDriverModel(p0 nvml.DriverModel, p1 uint32) nvml.Return {
 func (mock *Device) SetDriverModelCalls() []struct {
 	DriverModel nvml.DriverModel
 	V           uint32
-} { return mock.calls.SetDriverModel.all() }
+} {
+	return mock.calls.SetDriverModel.all()
+}
 
 // SetEccMode calls SetEccModeFunc.
 func (mock *Device) SetEccMode(p0 nvml.EnableState) nvml.Return {
@@ -4115,7 +4169,9 @@ func (mock *Device) SetFanControlPolicy(p0 int, p1 nvml.FanControlPolicy) nvml.R
 func (mock *Device) SetFanControlPolicyCalls() []struct {
 	N                int
 	FanControlPolicy nvml.FanControlPolicy
-} { return mock.calls.SetFanControlPolicy.all() }
+} {
+	return mock.calls.SetFanControlPolicy.all()
+}
 
 // SetFanSpeed_v2 calls SetFanSpeed_v2Func.
 func (mock *Device) SetFanSpeed_v2(p0 int, p1 int) nvml.Return {
@@ -4133,7 +4189,9 @@ func (mock *Device) SetFanSpeed_v2(p0 int, p1 int) nvml.Return {
 func (mock *Device) SetFanSpeed_v2Calls() []struct {
 	N1 int
 	N2 int
-} { return mock.calls.SetFanSpeed_v2.all() }
+} {
+	return mock.calls.SetFanSpeed_v2.all()
+}
 
 // SetGpcClkVfOffset calls SetGpcClkVfOffsetFunc.
 func (mock *Device) SetGpcClkVfOffset(p0 int) nvml.Return {
@@ -4165,7 +4223,9 @@ func (mock *Device) SetGpuLockedClocks(p0 uint32, p1 uint32) nvml.Return {
 func (mock *Device) SetGpuLockedClocksCalls() []struct {
 	V1 uint32
 	V2 uint32
-} { return mock.calls.SetGpuLockedClocks.all() }
+} {
+	return mock.calls.SetGpuLockedClocks.all()
+}
 
 // SetGpuOperationMode calls SetGpuOperationModeFunc.
 func (mock *Device) SetGpuOperationMode(p0 nvml.GpuOperationMode) nvml.Return {
@@ -4227,7 +4287,9 @@ func (mock *Device) SetMemoryLimits_v1Calls() []struct {
 	S  string
 	V1 uint64
 	V2 uint64
-} { return mock.calls.SetMemoryLimits_v1.all() }
+} {
+	return mock.calls.SetMemoryLimits_v1.all()
+}
 
 // SetMemoryLockedClocks calls SetMemoryLockedClocksFunc.
 func (mock *Device) SetMemoryLockedClocks(p0 uint32, p1 uint32) nvml.Return {
@@ -4245,7 +4307,9 @@ func (mock *Device) SetMemoryLockedClocks(p0 uint32, p1 uint32) nvml.Return {
 func (mock *Device) SetMemoryLockedClocksCalls() []struct {
 	V1 uint32
 	V2 uint32
-} { return mock.calls.SetMemoryLockedClocks.all() }
+} {
+	return mock.calls.SetMemoryLockedClocks.all()
+}
 
 // SetMigMode calls SetMigModeFunc.
 func (mock *Device) SetMigMode(p0 int) (nvml.Return, nvml.Return) {
@@ -4293,7 +4357,9 @@ func (mock *Device) SetNvLinkUtilizationControlCalls() []struct {
 	N2                       int
 	NvLinkUtilizationControl *nvml.NvLinkUtilizationControl
 	B                        bool
-} { return mock.calls.SetNvLinkUtilizationControl.all() }
+} {
+	return mock.calls.SetNvLinkUtilizationControl.all()
+}
 
 // SetNvlinkBwMode calls SetNvlinkBwModeFunc.
 func (mock *Device) SetNvlinkBwMode(p0 *nvml.NvlinkSetBwMode) nvml.Return {
@@ -4395,7 +4461,9 @@ func (mock *Device) SetTemperatureThreshold(p0 nvml.TemperatureThresholds, p1 in
 func (mock *Device) SetTemperatureThresholdCalls() []struct {
 	TemperatureThresholds nvml.TemperatureThresholds
 	N                     int
-} { return mock.calls.SetTemperatureThreshold.all() }
+} {
+	return mock.calls.SetTemperatureThreshold.all()
+}
 
 // SetVgpuCapabilities calls SetVgpuCapabilitiesFunc.
 func (mock *Device) SetVgpuCapabilities(p0 nvml.DeviceVgpuCapability, p1 nvml.EnableState) nvml.Return {
@@ -4413,7 +4481,9 @@ func (mock *Device) SetVgpuCapabilities(p0 nvml.DeviceVgpuCapability, p1 nvml.En
 func (mock *Device) SetVgpuCapabilitiesCalls() []struct {
 	DeviceVgpuCapability nvml.DeviceVgpuCapability
 	EnableState          nvml.EnableState
-} { return mock.calls.SetVgpuCapabilities.all() }
+} {
+	return mock.calls.SetVgpuCapabilities.all()
+}
 
 // SetVgpuHeterogeneousMode calls SetVgpuHeterogeneousModeFunc.
 func (mock *Device) SetVgpuHeterogeneousMode(p0 nvml.VgpuHeterogeneousMode) nvml.Return {
@@ -4523,7 +4593,9 @@ func (mock *Device) WorkloadPowerProfileClearRequestedProfiles(p0 *nvml.Workload
 // WorkloadPowerProfileClearRequestedProfilesCalls returns the calls of WorkloadPowerProfileClearRequestedProfiles.
 func (mock *Device) WorkloadPowerProfileClearRequestedProfilesCalls() []struct {
 	WorkloadPowerProfileRequestedProfiles *nvml.WorkloadPowerProfileRequestedProfiles
-} { return mock.calls.WorkloadPowerProfileClearRequestedProfiles.all() }
+} {
+	return mock.calls.WorkloadPowerProfileClearRequestedProfiles.all()
+}
 
 // WorkloadPowerProfileGetCurrentProfiles calls WorkloadPowerProfileGetCurrentProfilesFunc.
 func (mock *Device) WorkloadPowerProfileGetCurrentProfiles() (nvml.WorkloadPowerProfileCurrentProfiles, nvml.Return) {
@@ -4567,7 +4639,9 @@ func (mock *Device) WorkloadPowerProfileSetRequestedProfiles(p0 *nvml.WorkloadPo
 // WorkloadPowerProfileSetRequestedProfilesCalls returns the calls of WorkloadPowerProfileSetRequestedProfiles.
 func (mock *Device) WorkloadPowerProfileSetRequestedProfilesCalls() []struct {
 	WorkloadPowerProfileRequestedProfiles *nvml.WorkloadPowerProfileRequestedProfiles
-} { return mock.calls.WorkloadPowerProfileSetRequestedProfiles.all() }
+} {
+	return mock.calls.WorkloadPowerProfileSetRequestedProfiles.all()
+}
 
 // WorkloadPowerProfileUpdateProfiles_v1 calls WorkloadPowerProfileUpdateProfiles_v1Func.
 func (mock *Device) WorkloadPowerProfileUpdateProfiles_v1(p0 nvml.PowerProfileOperation, p1 []nvml.PowerProfileType) nvml.Return {
@@ -4585,4 +4659,6 @@ func (mock *Device) WorkloadPowerProfileUpdateProfiles_v1(p0 nvml.PowerProfileOp
 func (mock *Device) WorkloadPowerProfileUpdateProfiles_v1Calls() []struct {
 	PowerProfileOperation nvml.PowerProfileOperation
 	PowerProfileTypes     []nvml.PowerProfileType
-} { return mock.calls.WorkloadPowerProfileUpdateProfiles_v1.all() }
+} {
+	return mock.calls.WorkloadPowerProfileUpdateProfiles_v1.all()
+}

@@ -114,7 +114,9 @@ func (mock *EventSet) RegisterGpuOperationalEvents_v1(p0 *nvml.GpuOperationalEve
 // RegisterGpuOperationalEvents_v1Calls returns the calls of RegisterGpuOperationalEvents_v1.
 func (mock *EventSet) RegisterGpuOperationalEvents_v1Calls() []struct {
 	GpuOperationalEventConfig_v1 *nvml.GpuOperationalEventConfig_v1
-} { return mock.calls.RegisterGpuOperationalEvents_v1.all() }
+} {
+	return mock.calls.RegisterGpuOperationalEvents_v1.all()
+}
 
 // Wait calls WaitFunc.
 func (mock *EventSet) Wait(p0 uint32) (nvml.EventData, nvml.Return) {

@@ -63,4 +63,6 @@ func (mock *GpmSample) MigGet(p0 nvml.Device, p1 int) nvml.Return {
 func (mock *GpmSample) MigGetCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.MigGet.all() }
+} {
+	return mock.calls.MigGet.all()
+}

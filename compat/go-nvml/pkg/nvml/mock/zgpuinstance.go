@@ -89,7 +89,9 @@ func (mock *GpuInstance) CreateComputeInstance(p0 *nvml.ComputeInstanceProfileIn
 // CreateComputeInstanceCalls returns the calls of CreateComputeInstance.
 func (mock *GpuInstance) CreateComputeInstanceCalls() []struct {
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.CreateComputeInstance.all() }
+} {
+	return mock.calls.CreateComputeInstance.all()
+}
 
 // CreateComputeInstanceWithPlacement calls CreateComputeInstanceWithPlacementFunc.
 func (mock *GpuInstance) CreateComputeInstanceWithPlacement(p0 *nvml.ComputeInstanceProfileInfo, p1 *nvml.ComputeInstancePlacement) (nvml.ComputeInstance, nvml.Return) {
@@ -107,7 +109,9 @@ func (mock *GpuInstance) CreateComputeInstanceWithPlacement(p0 *nvml.ComputeInst
 func (mock *GpuInstance) CreateComputeInstanceWithPlacementCalls() []struct {
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
 	ComputeInstancePlacement   *nvml.ComputeInstancePlacement
-} { return mock.calls.CreateComputeInstanceWithPlacement.all() }
+} {
+	return mock.calls.CreateComputeInstanceWithPlacement.all()
+}
 
 // Destroy calls DestroyFunc.
 func (mock *GpuInstance) Destroy() nvml.Return {
@@ -161,7 +165,9 @@ func (mock *GpuInstance) GetComputeInstancePossiblePlacements(p0 *nvml.ComputeIn
 // GetComputeInstancePossiblePlacementsCalls returns the calls of GetComputeInstancePossiblePlacements.
 func (mock *GpuInstance) GetComputeInstancePossiblePlacementsCalls() []struct {
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GetComputeInstancePossiblePlacements.all() }
+} {
+	return mock.calls.GetComputeInstancePossiblePlacements.all()
+}
 
 // GetComputeInstanceProfileInfo calls GetComputeInstanceProfileInfoFunc.
 func (mock *GpuInstance) GetComputeInstanceProfileInfo(p0 int, p1 int) (nvml.ComputeInstanceProfileInfo, nvml.Return) {
@@ -179,7 +185,9 @@ func (mock *GpuInstance) GetComputeInstanceProfileInfo(p0 int, p1 int) (nvml.Com
 func (mock *GpuInstance) GetComputeInstanceProfileInfoCalls() []struct {
 	N1 int
 	N2 int
-} { return mock.calls.GetComputeInstanceProfileInfo.all() }
+} {
+	return mock.calls.GetComputeInstanceProfileInfo.all()
+}
 
 // GetComputeInstanceProfileInfoV calls GetComputeInstanceProfileInfoVFunc.
 func (mock *GpuInstance) GetComputeInstanceProfileInfoV(p0 int, p1 int) nvml.ComputeInstanceProfileInfoHandler {
@@ -197,7 +205,9 @@ func (mock *GpuInstance) GetComputeInstanceProfileInfoV(p0 int, p1 int) nvml.Com
 func (mock *GpuInstance) GetComputeInstanceProfileInfoVCalls() []struct {
 	N1 int
 	N2 int
-} { return mock.calls.GetComputeInstanceProfileInfoV.all() }
+} {
+	return mock.calls.GetComputeInstanceProfileInfoV.all()
+}
 
 // GetComputeInstanceRemainingCapacity calls GetComputeInstanceRemainingCapacityFunc.
 func (mock *GpuInstance) GetComputeInstanceRemainingCapacity(p0 *nvml.ComputeInstanceProfileInfo) (int, nvml.Return) {
@@ -213,7 +223,9 @@ func (mock *GpuInstance) GetComputeInstanceRemainingCapacity(p0 *nvml.ComputeIns
 // GetComputeInstanceRemainingCapacityCalls returns the calls of GetComputeInstanceRemainingCapacity.
 func (mock *GpuInstance) GetComputeInstanceRemainingCapacityCalls() []struct {
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GetComputeInstanceRemainingCapacity.all() }
+} {
+	return mock.calls.GetComputeInstanceRemainingCapacity.all()
+}
 
 // GetComputeInstances calls GetComputeInstancesFunc.
 func (mock *GpuInstance) GetComputeInstances(p0 *nvml.ComputeInstanceProfileInfo) ([]nvml.ComputeInstance, nvml.Return) {
@@ -229,7 +241,9 @@ func (mock *GpuInstance) GetComputeInstances(p0 *nvml.ComputeInstanceProfileInfo
 // GetComputeInstancesCalls returns the calls of GetComputeInstances.
 func (mock *GpuInstance) GetComputeInstancesCalls() []struct {
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GetComputeInstances.all() }
+} {
+	return mock.calls.GetComputeInstances.all()
+}
 
 // GetCreatableVgpus calls GetCreatableVgpusFunc.
 func (mock *GpuInstance) GetCreatableVgpus() (nvml.VgpuTypeIdInfo, nvml.Return) {
@@ -327,7 +341,9 @@ func (mock *GpuInstance) GetVgpuSchedulerState_v2(p0 nvml.VgpuSchedulerStateInfo
 // GetVgpuSchedulerState_v2Calls returns the calls of GetVgpuSchedulerState_v2.
 func (mock *GpuInstance) GetVgpuSchedulerState_v2Calls() []struct {
 	VgpuSchedulerStateInfo_v2 nvml.VgpuSchedulerStateInfo_v2
-} { return mock.calls.GetVgpuSchedulerState_v2.all() }
+} {
+	return mock.calls.GetVgpuSchedulerState_v2.all()
+}
 
 // GetVgpuTypeCreatablePlacements calls GetVgpuTypeCreatablePlacementsFunc.
 func (mock *GpuInstance) GetVgpuTypeCreatablePlacements() (nvml.VgpuCreatablePlacementInfo, nvml.Return) {

@@ -1395,7 +1395,9 @@ func (mock *Interface) DeviceClearEccErrorCounts(p0 nvml.Device, p1 nvml.EccCoun
 func (mock *Interface) DeviceClearEccErrorCountsCalls() []struct {
 	Device         nvml.Device
 	EccCounterType nvml.EccCounterType
-} { return mock.calls.DeviceClearEccErrorCounts.all() }
+} {
+	return mock.calls.DeviceClearEccErrorCounts.all()
+}
 
 // DeviceClearFieldValues calls DeviceClearFieldValuesFunc.
 func (mock *Interface) DeviceClearFieldValues(p0 nvml.Device, p1 []nvml.FieldValue) nvml.Return {
@@ -1413,7 +1415,9 @@ func (mock *Interface) DeviceClearFieldValues(p0 nvml.Device, p1 []nvml.FieldVal
 func (mock *Interface) DeviceClearFieldValuesCalls() []struct {
 	Device      nvml.Device
 	FieldValues []nvml.FieldValue
-} { return mock.calls.DeviceClearFieldValues.all() }
+} {
+	return mock.calls.DeviceClearFieldValues.all()
+}
 
 // DeviceCreateGpuInstance calls DeviceCreateGpuInstanceFunc.
 func (mock *Interface) DeviceCreateGpuInstance(p0 nvml.Device, p1 *nvml.GpuInstanceProfileInfo) (nvml.GpuInstance, nvml.Return) {
@@ -1431,7 +1435,9 @@ func (mock *Interface) DeviceCreateGpuInstance(p0 nvml.Device, p1 *nvml.GpuInsta
 func (mock *Interface) DeviceCreateGpuInstanceCalls() []struct {
 	Device                 nvml.Device
 	GpuInstanceProfileInfo *nvml.GpuInstanceProfileInfo
-} { return mock.calls.DeviceCreateGpuInstance.all() }
+} {
+	return mock.calls.DeviceCreateGpuInstance.all()
+}
 
 // DeviceCreateGpuInstanceWithPlacement calls DeviceCreateGpuInstanceWithPlacementFunc.
 func (mock *Interface) DeviceCreateGpuInstanceWithPlacement(p0 nvml.Device, p1 *nvml.GpuInstanceProfileInfo, p2 *nvml.GpuInstancePlacement) (nvml.GpuInstance, nvml.Return) {
@@ -1451,7 +1457,9 @@ func (mock *Interface) DeviceCreateGpuInstanceWithPlacementCalls() []struct {
 	Device                 nvml.Device
 	GpuInstanceProfileInfo *nvml.GpuInstanceProfileInfo
 	GpuInstancePlacement   *nvml.GpuInstancePlacement
-} { return mock.calls.DeviceCreateGpuInstanceWithPlacement.all() }
+} {
+	return mock.calls.DeviceCreateGpuInstanceWithPlacement.all()
+}
 
 // DeviceDiscoverGpus calls DeviceDiscoverGpusFunc.
 func (mock *Interface) DeviceDiscoverGpus() (nvml.PciInfo, nvml.Return) {
@@ -1487,7 +1495,9 @@ func (mock *Interface) DeviceFreezeNvLinkUtilizationCounterCalls() []struct {
 	N1          int
 	N2          int
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceFreezeNvLinkUtilizationCounter.all() }
+} {
+	return mock.calls.DeviceFreezeNvLinkUtilizationCounter.all()
+}
 
 // DeviceGetAPIRestriction calls DeviceGetAPIRestrictionFunc.
 func (mock *Interface) DeviceGetAPIRestriction(p0 nvml.Device, p1 nvml.RestrictedAPI) (nvml.EnableState, nvml.Return) {
@@ -1505,7 +1515,9 @@ func (mock *Interface) DeviceGetAPIRestriction(p0 nvml.Device, p1 nvml.Restricte
 func (mock *Interface) DeviceGetAPIRestrictionCalls() []struct {
 	Device        nvml.Device
 	RestrictedAPI nvml.RestrictedAPI
-} { return mock.calls.DeviceGetAPIRestriction.all() }
+} {
+	return mock.calls.DeviceGetAPIRestriction.all()
+}
 
 // DeviceGetAccountingBufferSize calls DeviceGetAccountingBufferSizeFunc.
 func (mock *Interface) DeviceGetAccountingBufferSize(p0 nvml.Device) (int, nvml.Return) {
@@ -1565,7 +1577,9 @@ func (mock *Interface) DeviceGetAccountingStats(p0 nvml.Device, p1 uint32) (nvml
 func (mock *Interface) DeviceGetAccountingStatsCalls() []struct {
 	Device nvml.Device
 	V      uint32
-} { return mock.calls.DeviceGetAccountingStats.all() }
+} {
+	return mock.calls.DeviceGetAccountingStats.all()
+}
 
 // DeviceGetAccountingStats_v2 calls DeviceGetAccountingStats_v2Func.
 func (mock *Interface) DeviceGetAccountingStats_v2(p0 nvml.Device, p1 uint32) (nvml.AccountingStats_v2, nvml.Return) {
@@ -1583,7 +1597,9 @@ func (mock *Interface) DeviceGetAccountingStats_v2(p0 nvml.Device, p1 uint32) (n
 func (mock *Interface) DeviceGetAccountingStats_v2Calls() []struct {
 	Device nvml.Device
 	V      uint32
-} { return mock.calls.DeviceGetAccountingStats_v2.all() }
+} {
+	return mock.calls.DeviceGetAccountingStats_v2.all()
+}
 
 // DeviceGetActiveVgpus calls DeviceGetActiveVgpusFunc.
 func (mock *Interface) DeviceGetActiveVgpus(p0 nvml.Device) ([]nvml.VgpuInstance, nvml.Return) {
@@ -1657,7 +1673,9 @@ func (mock *Interface) DeviceGetApplicationsClock(p0 nvml.Device, p1 nvml.ClockT
 func (mock *Interface) DeviceGetApplicationsClockCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
-} { return mock.calls.DeviceGetApplicationsClock.all() }
+} {
+	return mock.calls.DeviceGetApplicationsClock.all()
+}
 
 // DeviceGetArchitecture calls DeviceGetArchitectureFunc.
 func (mock *Interface) DeviceGetArchitecture(p0 nvml.Device) (nvml.DeviceArchitecture, nvml.Return) {
@@ -1873,7 +1891,9 @@ func (mock *Interface) DeviceGetClockCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
 	ClockId   nvml.ClockId
-} { return mock.calls.DeviceGetClock.all() }
+} {
+	return mock.calls.DeviceGetClock.all()
+}
 
 // DeviceGetClockInfo calls DeviceGetClockInfoFunc.
 func (mock *Interface) DeviceGetClockInfo(p0 nvml.Device, p1 nvml.ClockType) (uint32, nvml.Return) {
@@ -1891,7 +1911,9 @@ func (mock *Interface) DeviceGetClockInfo(p0 nvml.Device, p1 nvml.ClockType) (ui
 func (mock *Interface) DeviceGetClockInfoCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
-} { return mock.calls.DeviceGetClockInfo.all() }
+} {
+	return mock.calls.DeviceGetClockInfo.all()
+}
 
 // DeviceGetClockOffsets calls DeviceGetClockOffsetsFunc.
 func (mock *Interface) DeviceGetClockOffsets(p0 nvml.Device) (nvml.ClockOffset, nvml.Return) {
@@ -1965,7 +1987,9 @@ func (mock *Interface) DeviceGetConfComputeGpuAttestationReport(p0 nvml.Device, 
 func (mock *Interface) DeviceGetConfComputeGpuAttestationReportCalls() []struct {
 	Device                          nvml.Device
 	ConfComputeGpuAttestationReport *nvml.ConfComputeGpuAttestationReport
-} { return mock.calls.DeviceGetConfComputeGpuAttestationReport.all() }
+} {
+	return mock.calls.DeviceGetConfComputeGpuAttestationReport.all()
+}
 
 // DeviceGetConfComputeGpuCertificate calls DeviceGetConfComputeGpuCertificateFunc.
 func (mock *Interface) DeviceGetConfComputeGpuCertificate(p0 nvml.Device) (nvml.ConfComputeGpuCertificate, nvml.Return) {
@@ -2051,7 +2075,9 @@ func (mock *Interface) DeviceGetCpuAffinity(p0 nvml.Device, p1 int) ([]uint, nvm
 func (mock *Interface) DeviceGetCpuAffinityCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetCpuAffinity.all() }
+} {
+	return mock.calls.DeviceGetCpuAffinity.all()
+}
 
 // DeviceGetCpuAffinityWithinScope calls DeviceGetCpuAffinityWithinScopeFunc.
 func (mock *Interface) DeviceGetCpuAffinityWithinScope(p0 nvml.Device, p1 int, p2 nvml.AffinityScope) ([]uint, nvml.Return) {
@@ -2071,7 +2097,9 @@ func (mock *Interface) DeviceGetCpuAffinityWithinScopeCalls() []struct {
 	Device        nvml.Device
 	N             int
 	AffinityScope nvml.AffinityScope
-} { return mock.calls.DeviceGetCpuAffinityWithinScope.all() }
+} {
+	return mock.calls.DeviceGetCpuAffinityWithinScope.all()
+}
 
 // DeviceGetCreatableVgpus calls DeviceGetCreatableVgpusFunc.
 func (mock *Interface) DeviceGetCreatableVgpus(p0 nvml.Device) ([]nvml.VgpuTypeId, nvml.Return) {
@@ -2201,7 +2229,9 @@ func (mock *Interface) DeviceGetDefaultApplicationsClock(p0 nvml.Device, p1 nvml
 func (mock *Interface) DeviceGetDefaultApplicationsClockCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
-} { return mock.calls.DeviceGetDefaultApplicationsClock.all() }
+} {
+	return mock.calls.DeviceGetDefaultApplicationsClock.all()
+}
 
 // DeviceGetDefaultEccMode calls DeviceGetDefaultEccModeFunc.
 func (mock *Interface) DeviceGetDefaultEccMode(p0 nvml.Device) (nvml.EnableState, nvml.Return) {
@@ -2235,7 +2265,9 @@ func (mock *Interface) DeviceGetDetailedEccErrorsCalls() []struct {
 	Device          nvml.Device
 	MemoryErrorType nvml.MemoryErrorType
 	EccCounterType  nvml.EccCounterType
-} { return mock.calls.DeviceGetDetailedEccErrors.all() }
+} {
+	return mock.calls.DeviceGetDetailedEccErrors.all()
+}
 
 // DeviceGetDeviceHandleFromMigDeviceHandle calls DeviceGetDeviceHandleFromMigDeviceHandleFunc.
 func (mock *Interface) DeviceGetDeviceHandleFromMigDeviceHandle(p0 nvml.Device) (nvml.Device, nvml.Return) {
@@ -2365,7 +2397,9 @@ func (mock *Interface) DeviceGetEncoderCapacity(p0 nvml.Device, p1 nvml.EncoderT
 func (mock *Interface) DeviceGetEncoderCapacityCalls() []struct {
 	Device      nvml.Device
 	EncoderType nvml.EncoderType
-} { return mock.calls.DeviceGetEncoderCapacity.all() }
+} {
+	return mock.calls.DeviceGetEncoderCapacity.all()
+}
 
 // DeviceGetEncoderSessions calls DeviceGetEncoderSessionsFunc.
 func (mock *Interface) DeviceGetEncoderSessions(p0 nvml.Device) ([]nvml.EncoderSessionInfo, nvml.Return) {
@@ -2467,7 +2501,9 @@ func (mock *Interface) DeviceGetFanControlPolicy_v2(p0 nvml.Device, p1 int) (nvm
 func (mock *Interface) DeviceGetFanControlPolicy_v2Calls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetFanControlPolicy_v2.all() }
+} {
+	return mock.calls.DeviceGetFanControlPolicy_v2.all()
+}
 
 // DeviceGetFanSpeed calls DeviceGetFanSpeedFunc.
 func (mock *Interface) DeviceGetFanSpeed(p0 nvml.Device) (uint32, nvml.Return) {
@@ -2513,7 +2549,9 @@ func (mock *Interface) DeviceGetFanSpeed_v2(p0 nvml.Device, p1 int) (uint32, nvm
 func (mock *Interface) DeviceGetFanSpeed_v2Calls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetFanSpeed_v2.all() }
+} {
+	return mock.calls.DeviceGetFanSpeed_v2.all()
+}
 
 // DeviceGetFieldValues calls DeviceGetFieldValuesFunc.
 func (mock *Interface) DeviceGetFieldValues(p0 nvml.Device, p1 []nvml.FieldValue) nvml.Return {
@@ -2531,7 +2569,9 @@ func (mock *Interface) DeviceGetFieldValues(p0 nvml.Device, p1 []nvml.FieldValue
 func (mock *Interface) DeviceGetFieldValuesCalls() []struct {
 	Device      nvml.Device
 	FieldValues []nvml.FieldValue
-} { return mock.calls.DeviceGetFieldValues.all() }
+} {
+	return mock.calls.DeviceGetFieldValues.all()
+}
 
 // DeviceGetGpcClkMinMaxVfOffset calls DeviceGetGpcClkMinMaxVfOffsetFunc.
 func (mock *Interface) DeviceGetGpcClkMinMaxVfOffset(p0 nvml.Device) (int, int, nvml.Return) {
@@ -2619,7 +2659,9 @@ func (mock *Interface) DeviceGetGpuInstanceById(p0 nvml.Device, p1 int) (nvml.Gp
 func (mock *Interface) DeviceGetGpuInstanceByIdCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetGpuInstanceById.all() }
+} {
+	return mock.calls.DeviceGetGpuInstanceById.all()
+}
 
 // DeviceGetGpuInstanceId calls DeviceGetGpuInstanceIdFunc.
 func (mock *Interface) DeviceGetGpuInstanceId(p0 nvml.Device) (int, nvml.Return) {
@@ -2651,7 +2693,9 @@ func (mock *Interface) DeviceGetGpuInstancePossiblePlacements(p0 nvml.Device, p1
 func (mock *Interface) DeviceGetGpuInstancePossiblePlacementsCalls() []struct {
 	Device                 nvml.Device
 	GpuInstanceProfileInfo *nvml.GpuInstanceProfileInfo
-} { return mock.calls.DeviceGetGpuInstancePossiblePlacements.all() }
+} {
+	return mock.calls.DeviceGetGpuInstancePossiblePlacements.all()
+}
 
 // DeviceGetGpuInstanceProfileInfo calls DeviceGetGpuInstanceProfileInfoFunc.
 func (mock *Interface) DeviceGetGpuInstanceProfileInfo(p0 nvml.Device, p1 int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
@@ -2669,7 +2713,9 @@ func (mock *Interface) DeviceGetGpuInstanceProfileInfo(p0 nvml.Device, p1 int) (
 func (mock *Interface) DeviceGetGpuInstanceProfileInfoCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetGpuInstanceProfileInfo.all() }
+} {
+	return mock.calls.DeviceGetGpuInstanceProfileInfo.all()
+}
 
 // DeviceGetGpuInstanceProfileInfoByIdV calls DeviceGetGpuInstanceProfileInfoByIdVFunc.
 func (mock *Interface) DeviceGetGpuInstanceProfileInfoByIdV(p0 nvml.Device, p1 int) nvml.GpuInstanceProfileInfoByIdHandler {
@@ -2687,7 +2733,9 @@ func (mock *Interface) DeviceGetGpuInstanceProfileInfoByIdV(p0 nvml.Device, p1 i
 func (mock *Interface) DeviceGetGpuInstanceProfileInfoByIdVCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetGpuInstanceProfileInfoByIdV.all() }
+} {
+	return mock.calls.DeviceGetGpuInstanceProfileInfoByIdV.all()
+}
 
 // DeviceGetGpuInstanceProfileInfoV calls DeviceGetGpuInstanceProfileInfoVFunc.
 func (mock *Interface) DeviceGetGpuInstanceProfileInfoV(p0 nvml.Device, p1 int) nvml.GpuInstanceProfileInfoHandler {
@@ -2705,7 +2753,9 @@ func (mock *Interface) DeviceGetGpuInstanceProfileInfoV(p0 nvml.Device, p1 int) 
 func (mock *Interface) DeviceGetGpuInstanceProfileInfoVCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetGpuInstanceProfileInfoV.all() }
+} {
+	return mock.calls.DeviceGetGpuInstanceProfileInfoV.all()
+}
 
 // DeviceGetGpuInstanceRemainingCapacity calls DeviceGetGpuInstanceRemainingCapacityFunc.
 func (mock *Interface) DeviceGetGpuInstanceRemainingCapacity(p0 nvml.Device, p1 *nvml.GpuInstanceProfileInfo) (int, nvml.Return) {
@@ -2723,7 +2773,9 @@ func (mock *Interface) DeviceGetGpuInstanceRemainingCapacity(p0 nvml.Device, p1 
 func (mock *Interface) DeviceGetGpuInstanceRemainingCapacityCalls() []struct {
 	Device                 nvml.Device
 	GpuInstanceProfileInfo *nvml.GpuInstanceProfileInfo
-} { return mock.calls.DeviceGetGpuInstanceRemainingCapacity.all() }
+} {
+	return mock.calls.DeviceGetGpuInstanceRemainingCapacity.all()
+}
 
 // DeviceGetGpuInstances calls DeviceGetGpuInstancesFunc.
 func (mock *Interface) DeviceGetGpuInstances(p0 nvml.Device, p1 *nvml.GpuInstanceProfileInfo) ([]nvml.GpuInstance, nvml.Return) {
@@ -2741,7 +2793,9 @@ func (mock *Interface) DeviceGetGpuInstances(p0 nvml.Device, p1 *nvml.GpuInstanc
 func (mock *Interface) DeviceGetGpuInstancesCalls() []struct {
 	Device                 nvml.Device
 	GpuInstanceProfileInfo *nvml.GpuInstanceProfileInfo
-} { return mock.calls.DeviceGetGpuInstances.all() }
+} {
+	return mock.calls.DeviceGetGpuInstances.all()
+}
 
 // DeviceGetGpuMaxPcieLinkGeneration calls DeviceGetGpuMaxPcieLinkGenerationFunc.
 func (mock *Interface) DeviceGetGpuMaxPcieLinkGeneration(p0 nvml.Device) (int, nvml.Return) {
@@ -2983,7 +3037,9 @@ func (mock *Interface) DeviceGetInforomVersion(p0 nvml.Device, p1 nvml.InforomOb
 func (mock *Interface) DeviceGetInforomVersionCalls() []struct {
 	Device        nvml.Device
 	InforomObject nvml.InforomObject
-} { return mock.calls.DeviceGetInforomVersion.all() }
+} {
+	return mock.calls.DeviceGetInforomVersion.all()
+}
 
 // DeviceGetIrqNum calls DeviceGetIrqNumFunc.
 func (mock *Interface) DeviceGetIrqNum(p0 nvml.Device) (int, nvml.Return) {
@@ -3071,7 +3127,9 @@ func (mock *Interface) DeviceGetMaxClockInfo(p0 nvml.Device, p1 nvml.ClockType) 
 func (mock *Interface) DeviceGetMaxClockInfoCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
-} { return mock.calls.DeviceGetMaxClockInfo.all() }
+} {
+	return mock.calls.DeviceGetMaxClockInfo.all()
+}
 
 // DeviceGetMaxCustomerBoostClock calls DeviceGetMaxCustomerBoostClockFunc.
 func (mock *Interface) DeviceGetMaxCustomerBoostClock(p0 nvml.Device, p1 nvml.ClockType) (uint32, nvml.Return) {
@@ -3089,7 +3147,9 @@ func (mock *Interface) DeviceGetMaxCustomerBoostClock(p0 nvml.Device, p1 nvml.Cl
 func (mock *Interface) DeviceGetMaxCustomerBoostClockCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
-} { return mock.calls.DeviceGetMaxCustomerBoostClock.all() }
+} {
+	return mock.calls.DeviceGetMaxCustomerBoostClock.all()
+}
 
 // DeviceGetMaxMigDeviceCount calls DeviceGetMaxMigDeviceCountFunc.
 func (mock *Interface) DeviceGetMaxMigDeviceCount(p0 nvml.Device) (int, nvml.Return) {
@@ -3179,7 +3239,9 @@ func (mock *Interface) DeviceGetMemoryAffinityCalls() []struct {
 	Device        nvml.Device
 	N             int
 	AffinityScope nvml.AffinityScope
-} { return mock.calls.DeviceGetMemoryAffinity.all() }
+} {
+	return mock.calls.DeviceGetMemoryAffinity.all()
+}
 
 // DeviceGetMemoryBusWidth calls DeviceGetMemoryBusWidthFunc.
 func (mock *Interface) DeviceGetMemoryBusWidth(p0 nvml.Device) (uint32, nvml.Return) {
@@ -3215,7 +3277,9 @@ func (mock *Interface) DeviceGetMemoryErrorCounterCalls() []struct {
 	MemoryErrorType nvml.MemoryErrorType
 	EccCounterType  nvml.EccCounterType
 	MemoryLocation  nvml.MemoryLocation
-} { return mock.calls.DeviceGetMemoryErrorCounter.all() }
+} {
+	return mock.calls.DeviceGetMemoryErrorCounter.all()
+}
 
 // DeviceGetMemoryInfo calls DeviceGetMemoryInfoFunc.
 func (mock *Interface) DeviceGetMemoryInfo(p0 nvml.Device) (nvml.Memory, nvml.Return) {
@@ -3261,7 +3325,9 @@ func (mock *Interface) DeviceGetMemoryLimits_v1(p0 nvml.Device, p1 string) (nvml
 func (mock *Interface) DeviceGetMemoryLimits_v1Calls() []struct {
 	Device nvml.Device
 	S      string
-} { return mock.calls.DeviceGetMemoryLimits_v1.all() }
+} {
+	return mock.calls.DeviceGetMemoryLimits_v1.all()
+}
 
 // DeviceGetMigDeviceHandleByIndex calls DeviceGetMigDeviceHandleByIndexFunc.
 func (mock *Interface) DeviceGetMigDeviceHandleByIndex(p0 nvml.Device, p1 int) (nvml.Device, nvml.Return) {
@@ -3279,7 +3345,9 @@ func (mock *Interface) DeviceGetMigDeviceHandleByIndex(p0 nvml.Device, p1 int) (
 func (mock *Interface) DeviceGetMigDeviceHandleByIndexCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetMigDeviceHandleByIndex.all() }
+} {
+	return mock.calls.DeviceGetMigDeviceHandleByIndex.all()
+}
 
 // DeviceGetMigMode calls DeviceGetMigModeFunc.
 func (mock *Interface) DeviceGetMigMode(p0 nvml.Device) (int, int, nvml.Return) {
@@ -3313,7 +3381,9 @@ func (mock *Interface) DeviceGetMinMaxClockOfPStateCalls() []struct {
 	Device    nvml.Device
 	ClockType nvml.ClockType
 	Pstates   nvml.Pstates
-} { return mock.calls.DeviceGetMinMaxClockOfPState.all() }
+} {
+	return mock.calls.DeviceGetMinMaxClockOfPState.all()
+}
 
 // DeviceGetMinMaxFanSpeed calls DeviceGetMinMaxFanSpeedFunc.
 func (mock *Interface) DeviceGetMinMaxFanSpeed(p0 nvml.Device) (int, int, nvml.Return) {
@@ -3445,7 +3515,9 @@ func (mock *Interface) DeviceGetNvLinkCapabilityCalls() []struct {
 	Device           nvml.Device
 	N                int
 	NvLinkCapability nvml.NvLinkCapability
-} { return mock.calls.DeviceGetNvLinkCapability.all() }
+} {
+	return mock.calls.DeviceGetNvLinkCapability.all()
+}
 
 // DeviceGetNvLinkErrorCounter calls DeviceGetNvLinkErrorCounterFunc.
 func (mock *Interface) DeviceGetNvLinkErrorCounter(p0 nvml.Device, p1 int, p2 nvml.NvLinkErrorCounter) (uint64, nvml.Return) {
@@ -3465,7 +3537,9 @@ func (mock *Interface) DeviceGetNvLinkErrorCounterCalls() []struct {
 	Device             nvml.Device
 	N                  int
 	NvLinkErrorCounter nvml.NvLinkErrorCounter
-} { return mock.calls.DeviceGetNvLinkErrorCounter.all() }
+} {
+	return mock.calls.DeviceGetNvLinkErrorCounter.all()
+}
 
 // DeviceGetNvLinkInfo calls DeviceGetNvLinkInfoFunc.
 func (mock *Interface) DeviceGetNvLinkInfo(p0 nvml.Device) nvml.NvLinkInfoHandler {
@@ -3497,7 +3571,9 @@ func (mock *Interface) DeviceGetNvLinkRemoteDeviceType(p0 nvml.Device, p1 int) (
 func (mock *Interface) DeviceGetNvLinkRemoteDeviceTypeCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetNvLinkRemoteDeviceType.all() }
+} {
+	return mock.calls.DeviceGetNvLinkRemoteDeviceType.all()
+}
 
 // DeviceGetNvLinkRemotePciInfo calls DeviceGetNvLinkRemotePciInfoFunc.
 func (mock *Interface) DeviceGetNvLinkRemotePciInfo(p0 nvml.Device, p1 int) (nvml.PciInfo, nvml.Return) {
@@ -3515,7 +3591,9 @@ func (mock *Interface) DeviceGetNvLinkRemotePciInfo(p0 nvml.Device, p1 int) (nvm
 func (mock *Interface) DeviceGetNvLinkRemotePciInfoCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetNvLinkRemotePciInfo.all() }
+} {
+	return mock.calls.DeviceGetNvLinkRemotePciInfo.all()
+}
 
 // DeviceGetNvLinkState calls DeviceGetNvLinkStateFunc.
 func (mock *Interface) DeviceGetNvLinkState(p0 nvml.Device, p1 int) (nvml.EnableState, nvml.Return) {
@@ -3533,7 +3611,9 @@ func (mock *Interface) DeviceGetNvLinkState(p0 nvml.Device, p1 int) (nvml.Enable
 func (mock *Interface) DeviceGetNvLinkStateCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetNvLinkState.all() }
+} {
+	return mock.calls.DeviceGetNvLinkState.all()
+}
 
 // DeviceGetNvLinkTelemetrySamples_v1 calls DeviceGetNvLinkTelemetrySamples_v1Func.
 func (mock *Interface) DeviceGetNvLinkTelemetrySamples_v1(p0 nvml.Device, p1 nvml.NvlinkTelemetrySamples_v1) (nvml.NvlinkTelemetrySamples_v1, nvml.Return) {
@@ -3551,7 +3631,9 @@ func (mock *Interface) DeviceGetNvLinkTelemetrySamples_v1(p0 nvml.Device, p1 nvm
 func (mock *Interface) DeviceGetNvLinkTelemetrySamples_v1Calls() []struct {
 	Device                    nvml.Device
 	NvlinkTelemetrySamples_v1 nvml.NvlinkTelemetrySamples_v1
-} { return mock.calls.DeviceGetNvLinkTelemetrySamples_v1.all() }
+} {
+	return mock.calls.DeviceGetNvLinkTelemetrySamples_v1.all()
+}
 
 // DeviceGetNvLinkUtilizationControl calls DeviceGetNvLinkUtilizationControlFunc.
 func (mock *Interface) DeviceGetNvLinkUtilizationControl(p0 nvml.Device, p1 int, p2 int) (nvml.NvLinkUtilizationControl, nvml.Return) {
@@ -3571,7 +3653,9 @@ func (mock *Interface) DeviceGetNvLinkUtilizationControlCalls() []struct {
 	Device nvml.Device
 	N1     int
 	N2     int
-} { return mock.calls.DeviceGetNvLinkUtilizationControl.all() }
+} {
+	return mock.calls.DeviceGetNvLinkUtilizationControl.all()
+}
 
 // DeviceGetNvLinkUtilizationCounter calls DeviceGetNvLinkUtilizationCounterFunc.
 func (mock *Interface) DeviceGetNvLinkUtilizationCounter(p0 nvml.Device, p1 int, p2 int) (uint64, uint64, nvml.Return) {
@@ -3591,7 +3675,9 @@ func (mock *Interface) DeviceGetNvLinkUtilizationCounterCalls() []struct {
 	Device nvml.Device
 	N1     int
 	N2     int
-} { return mock.calls.DeviceGetNvLinkUtilizationCounter.all() }
+} {
+	return mock.calls.DeviceGetNvLinkUtilizationCounter.all()
+}
 
 // DeviceGetNvLinkVersion calls DeviceGetNvLinkVersionFunc.
 func (mock *Interface) DeviceGetNvLinkVersion(p0 nvml.Device, p1 int) (uint32, nvml.Return) {
@@ -3609,7 +3695,9 @@ func (mock *Interface) DeviceGetNvLinkVersion(p0 nvml.Device, p1 int) (uint32, n
 func (mock *Interface) DeviceGetNvLinkVersionCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetNvLinkVersion.all() }
+} {
+	return mock.calls.DeviceGetNvLinkVersion.all()
+}
 
 // DeviceGetNvlinkBwMode calls DeviceGetNvlinkBwModeFunc.
 func (mock *Interface) DeviceGetNvlinkBwMode(p0 nvml.Device) (nvml.NvlinkGetBwMode, nvml.Return) {
@@ -3671,7 +3759,9 @@ func (mock *Interface) DeviceGetP2PStatusCalls() []struct {
 	Device1         nvml.Device
 	Device2         nvml.Device
 	GpuP2PCapsIndex nvml.GpuP2PCapsIndex
-} { return mock.calls.DeviceGetP2PStatus.all() }
+} {
+	return mock.calls.DeviceGetP2PStatus.all()
+}
 
 // DeviceGetPciInfo calls DeviceGetPciInfoFunc.
 func (mock *Interface) DeviceGetPciInfo(p0 nvml.Device) (nvml.PciInfo, nvml.Return) {
@@ -3759,7 +3849,9 @@ func (mock *Interface) DeviceGetPcieThroughput(p0 nvml.Device, p1 nvml.PcieUtilC
 func (mock *Interface) DeviceGetPcieThroughputCalls() []struct {
 	Device          nvml.Device
 	PcieUtilCounter nvml.PcieUtilCounter
-} { return mock.calls.DeviceGetPcieThroughput.all() }
+} {
+	return mock.calls.DeviceGetPcieThroughput.all()
+}
 
 // DeviceGetPdi calls DeviceGetPdiFunc.
 func (mock *Interface) DeviceGetPdi(p0 nvml.Device) (nvml.Pdi, nvml.Return) {
@@ -3973,7 +4065,9 @@ func (mock *Interface) DeviceGetProcessUtilization(p0 nvml.Device, p1 uint64) ([
 func (mock *Interface) DeviceGetProcessUtilizationCalls() []struct {
 	Device nvml.Device
 	V      uint64
-} { return mock.calls.DeviceGetProcessUtilization.all() }
+} {
+	return mock.calls.DeviceGetProcessUtilization.all()
+}
 
 // DeviceGetProcessesUtilizationInfo calls DeviceGetProcessesUtilizationInfoFunc.
 func (mock *Interface) DeviceGetProcessesUtilizationInfo(p0 nvml.Device) (nvml.ProcessesUtilizationInfo, nvml.Return) {
@@ -4047,7 +4141,9 @@ func (mock *Interface) DeviceGetRetiredPages(p0 nvml.Device, p1 nvml.PageRetirem
 func (mock *Interface) DeviceGetRetiredPagesCalls() []struct {
 	Device              nvml.Device
 	PageRetirementCause nvml.PageRetirementCause
-} { return mock.calls.DeviceGetRetiredPages.all() }
+} {
+	return mock.calls.DeviceGetRetiredPages.all()
+}
 
 // DeviceGetRetiredPagesPendingStatus calls DeviceGetRetiredPagesPendingStatusFunc.
 func (mock *Interface) DeviceGetRetiredPagesPendingStatus(p0 nvml.Device) (nvml.EnableState, nvml.Return) {
@@ -4079,7 +4175,9 @@ func (mock *Interface) DeviceGetRetiredPages_v2(p0 nvml.Device, p1 nvml.PageReti
 func (mock *Interface) DeviceGetRetiredPages_v2Calls() []struct {
 	Device              nvml.Device
 	PageRetirementCause nvml.PageRetirementCause
-} { return mock.calls.DeviceGetRetiredPages_v2.all() }
+} {
+	return mock.calls.DeviceGetRetiredPages_v2.all()
+}
 
 // DeviceGetRowRemapperHistogram calls DeviceGetRowRemapperHistogramFunc.
 func (mock *Interface) DeviceGetRowRemapperHistogram(p0 nvml.Device) (nvml.RowRemapperHistogramValues, nvml.Return) {
@@ -4127,7 +4225,9 @@ func (mock *Interface) DeviceGetSamplesCalls() []struct {
 	Device       nvml.Device
 	SamplingType nvml.SamplingType
 	V            uint64
-} { return mock.calls.DeviceGetSamples.all() }
+} {
+	return mock.calls.DeviceGetSamples.all()
+}
 
 // DeviceGetSerial calls DeviceGetSerialFunc.
 func (mock *Interface) DeviceGetSerial(p0 nvml.Device) (string, nvml.Return) {
@@ -4173,7 +4273,9 @@ func (mock *Interface) DeviceGetSramUniqueUncorrectedEccErrorCounts(p0 nvml.Devi
 func (mock *Interface) DeviceGetSramUniqueUncorrectedEccErrorCountsCalls() []struct {
 	Device                              nvml.Device
 	EccSramUniqueUncorrectedErrorCounts *nvml.EccSramUniqueUncorrectedErrorCounts
-} { return mock.calls.DeviceGetSramUniqueUncorrectedEccErrorCounts.all() }
+} {
+	return mock.calls.DeviceGetSramUniqueUncorrectedEccErrorCounts.all()
+}
 
 // DeviceGetSupportedClocksEventReasons calls DeviceGetSupportedClocksEventReasonsFunc.
 func (mock *Interface) DeviceGetSupportedClocksEventReasons(p0 nvml.Device) (uint64, nvml.Return) {
@@ -4233,7 +4335,9 @@ func (mock *Interface) DeviceGetSupportedGraphicsClocks(p0 nvml.Device, p1 int) 
 func (mock *Interface) DeviceGetSupportedGraphicsClocksCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetSupportedGraphicsClocks.all() }
+} {
+	return mock.calls.DeviceGetSupportedGraphicsClocks.all()
+}
 
 // DeviceGetSupportedMemoryClocks calls DeviceGetSupportedMemoryClocksFunc.
 func (mock *Interface) DeviceGetSupportedMemoryClocks(p0 nvml.Device) (int, uint32, nvml.Return) {
@@ -4293,7 +4397,9 @@ func (mock *Interface) DeviceGetTargetFanSpeed(p0 nvml.Device, p1 int) (int, nvm
 func (mock *Interface) DeviceGetTargetFanSpeedCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceGetTargetFanSpeed.all() }
+} {
+	return mock.calls.DeviceGetTargetFanSpeed.all()
+}
 
 // DeviceGetTemperature calls DeviceGetTemperatureFunc.
 func (mock *Interface) DeviceGetTemperature(p0 nvml.Device, p1 nvml.TemperatureSensors) (uint32, nvml.Return) {
@@ -4311,7 +4417,9 @@ func (mock *Interface) DeviceGetTemperature(p0 nvml.Device, p1 nvml.TemperatureS
 func (mock *Interface) DeviceGetTemperatureCalls() []struct {
 	Device             nvml.Device
 	TemperatureSensors nvml.TemperatureSensors
-} { return mock.calls.DeviceGetTemperature.all() }
+} {
+	return mock.calls.DeviceGetTemperature.all()
+}
 
 // DeviceGetTemperatureThreshold calls DeviceGetTemperatureThresholdFunc.
 func (mock *Interface) DeviceGetTemperatureThreshold(p0 nvml.Device, p1 nvml.TemperatureThresholds) (uint32, nvml.Return) {
@@ -4329,7 +4437,9 @@ func (mock *Interface) DeviceGetTemperatureThreshold(p0 nvml.Device, p1 nvml.Tem
 func (mock *Interface) DeviceGetTemperatureThresholdCalls() []struct {
 	Device                nvml.Device
 	TemperatureThresholds nvml.TemperatureThresholds
-} { return mock.calls.DeviceGetTemperatureThreshold.all() }
+} {
+	return mock.calls.DeviceGetTemperatureThreshold.all()
+}
 
 // DeviceGetTemperatureV calls DeviceGetTemperatureVFunc.
 func (mock *Interface) DeviceGetTemperatureV(p0 nvml.Device) nvml.TemperatureHandler {
@@ -4361,7 +4471,9 @@ func (mock *Interface) DeviceGetThermalSettings(p0 nvml.Device, p1 uint32) (nvml
 func (mock *Interface) DeviceGetThermalSettingsCalls() []struct {
 	Device nvml.Device
 	V      uint32
-} { return mock.calls.DeviceGetThermalSettings.all() }
+} {
+	return mock.calls.DeviceGetThermalSettings.all()
+}
 
 // DeviceGetTopologyCommonAncestor calls DeviceGetTopologyCommonAncestorFunc.
 func (mock *Interface) DeviceGetTopologyCommonAncestor(p0 nvml.Device, p1 nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
@@ -4379,7 +4491,9 @@ func (mock *Interface) DeviceGetTopologyCommonAncestor(p0 nvml.Device, p1 nvml.D
 func (mock *Interface) DeviceGetTopologyCommonAncestorCalls() []struct {
 	Device1 nvml.Device
 	Device2 nvml.Device
-} { return mock.calls.DeviceGetTopologyCommonAncestor.all() }
+} {
+	return mock.calls.DeviceGetTopologyCommonAncestor.all()
+}
 
 // DeviceGetTopologyNearestGpus calls DeviceGetTopologyNearestGpusFunc.
 func (mock *Interface) DeviceGetTopologyNearestGpus(p0 nvml.Device, p1 nvml.GpuTopologyLevel) ([]nvml.Device, nvml.Return) {
@@ -4397,7 +4511,9 @@ func (mock *Interface) DeviceGetTopologyNearestGpus(p0 nvml.Device, p1 nvml.GpuT
 func (mock *Interface) DeviceGetTopologyNearestGpusCalls() []struct {
 	Device           nvml.Device
 	GpuTopologyLevel nvml.GpuTopologyLevel
-} { return mock.calls.DeviceGetTopologyNearestGpus.all() }
+} {
+	return mock.calls.DeviceGetTopologyNearestGpus.all()
+}
 
 // DeviceGetTotalEccErrors calls DeviceGetTotalEccErrorsFunc.
 func (mock *Interface) DeviceGetTotalEccErrors(p0 nvml.Device, p1 nvml.MemoryErrorType, p2 nvml.EccCounterType) (uint64, nvml.Return) {
@@ -4417,7 +4533,9 @@ func (mock *Interface) DeviceGetTotalEccErrorsCalls() []struct {
 	Device          nvml.Device
 	MemoryErrorType nvml.MemoryErrorType
 	EccCounterType  nvml.EccCounterType
-} { return mock.calls.DeviceGetTotalEccErrors.all() }
+} {
+	return mock.calls.DeviceGetTotalEccErrors.all()
+}
 
 // DeviceGetTotalEnergyConsumption calls DeviceGetTotalEnergyConsumptionFunc.
 func (mock *Interface) DeviceGetTotalEnergyConsumption(p0 nvml.Device) (uint64, nvml.Return) {
@@ -4505,7 +4623,9 @@ func (mock *Interface) DeviceGetVgpuCapabilities(p0 nvml.Device, p1 nvml.DeviceV
 func (mock *Interface) DeviceGetVgpuCapabilitiesCalls() []struct {
 	Device               nvml.Device
 	DeviceVgpuCapability nvml.DeviceVgpuCapability
-} { return mock.calls.DeviceGetVgpuCapabilities.all() }
+} {
+	return mock.calls.DeviceGetVgpuCapabilities.all()
+}
 
 // DeviceGetVgpuHeterogeneousMode calls DeviceGetVgpuHeterogeneousModeFunc.
 func (mock *Interface) DeviceGetVgpuHeterogeneousMode(p0 nvml.Device) (nvml.VgpuHeterogeneousMode, nvml.Return) {
@@ -4565,7 +4685,9 @@ func (mock *Interface) DeviceGetVgpuProcessUtilization(p0 nvml.Device, p1 uint64
 func (mock *Interface) DeviceGetVgpuProcessUtilizationCalls() []struct {
 	Device nvml.Device
 	V      uint64
-} { return mock.calls.DeviceGetVgpuProcessUtilization.all() }
+} {
+	return mock.calls.DeviceGetVgpuProcessUtilization.all()
+}
 
 // DeviceGetVgpuProcessesUtilizationInfo calls DeviceGetVgpuProcessesUtilizationInfoFunc.
 func (mock *Interface) DeviceGetVgpuProcessesUtilizationInfo(p0 nvml.Device) (nvml.VgpuProcessesUtilizationInfo, nvml.Return) {
@@ -4625,7 +4747,9 @@ func (mock *Interface) DeviceGetVgpuSchedulerLog_v2(p0 nvml.Device, p1 nvml.Vgpu
 func (mock *Interface) DeviceGetVgpuSchedulerLog_v2Calls() []struct {
 	Device                  nvml.Device
 	VgpuSchedulerLogInfo_v2 nvml.VgpuSchedulerLogInfo_v2
-} { return mock.calls.DeviceGetVgpuSchedulerLog_v2.all() }
+} {
+	return mock.calls.DeviceGetVgpuSchedulerLog_v2.all()
+}
 
 // DeviceGetVgpuSchedulerState calls DeviceGetVgpuSchedulerStateFunc.
 func (mock *Interface) DeviceGetVgpuSchedulerState(p0 nvml.Device) (nvml.VgpuSchedulerGetState, nvml.Return) {
@@ -4657,7 +4781,9 @@ func (mock *Interface) DeviceGetVgpuSchedulerState_v2(p0 nvml.Device, p1 nvml.Vg
 func (mock *Interface) DeviceGetVgpuSchedulerState_v2Calls() []struct {
 	Device                    nvml.Device
 	VgpuSchedulerStateInfo_v2 nvml.VgpuSchedulerStateInfo_v2
-} { return mock.calls.DeviceGetVgpuSchedulerState_v2.all() }
+} {
+	return mock.calls.DeviceGetVgpuSchedulerState_v2.all()
+}
 
 // DeviceGetVgpuTypeCreatablePlacements calls DeviceGetVgpuTypeCreatablePlacementsFunc.
 func (mock *Interface) DeviceGetVgpuTypeCreatablePlacements(p0 nvml.Device, p1 nvml.VgpuTypeId) (nvml.VgpuPlacementList, nvml.Return) {
@@ -4675,7 +4801,9 @@ func (mock *Interface) DeviceGetVgpuTypeCreatablePlacements(p0 nvml.Device, p1 n
 func (mock *Interface) DeviceGetVgpuTypeCreatablePlacementsCalls() []struct {
 	Device     nvml.Device
 	VgpuTypeId nvml.VgpuTypeId
-} { return mock.calls.DeviceGetVgpuTypeCreatablePlacements.all() }
+} {
+	return mock.calls.DeviceGetVgpuTypeCreatablePlacements.all()
+}
 
 // DeviceGetVgpuTypeSupportedPlacements calls DeviceGetVgpuTypeSupportedPlacementsFunc.
 func (mock *Interface) DeviceGetVgpuTypeSupportedPlacements(p0 nvml.Device, p1 nvml.VgpuTypeId) (nvml.VgpuPlacementList, nvml.Return) {
@@ -4693,7 +4821,9 @@ func (mock *Interface) DeviceGetVgpuTypeSupportedPlacements(p0 nvml.Device, p1 n
 func (mock *Interface) DeviceGetVgpuTypeSupportedPlacementsCalls() []struct {
 	Device     nvml.Device
 	VgpuTypeId nvml.VgpuTypeId
-} { return mock.calls.DeviceGetVgpuTypeSupportedPlacements.all() }
+} {
+	return mock.calls.DeviceGetVgpuTypeSupportedPlacements.all()
+}
 
 // DeviceGetVgpuUtilization calls DeviceGetVgpuUtilizationFunc.
 func (mock *Interface) DeviceGetVgpuUtilization(p0 nvml.Device, p1 uint64) (nvml.ValueType, []nvml.VgpuInstanceUtilizationSample, nvml.Return) {
@@ -4711,7 +4841,9 @@ func (mock *Interface) DeviceGetVgpuUtilization(p0 nvml.Device, p1 uint64) (nvml
 func (mock *Interface) DeviceGetVgpuUtilizationCalls() []struct {
 	Device nvml.Device
 	V      uint64
-} { return mock.calls.DeviceGetVgpuUtilization.all() }
+} {
+	return mock.calls.DeviceGetVgpuUtilization.all()
+}
 
 // DeviceGetViolationStatus calls DeviceGetViolationStatusFunc.
 func (mock *Interface) DeviceGetViolationStatus(p0 nvml.Device, p1 nvml.PerfPolicyType) (nvml.ViolationTime, nvml.Return) {
@@ -4729,7 +4861,9 @@ func (mock *Interface) DeviceGetViolationStatus(p0 nvml.Device, p1 nvml.PerfPoli
 func (mock *Interface) DeviceGetViolationStatusCalls() []struct {
 	Device         nvml.Device
 	PerfPolicyType nvml.PerfPolicyType
-} { return mock.calls.DeviceGetViolationStatus.all() }
+} {
+	return mock.calls.DeviceGetViolationStatus.all()
+}
 
 // DeviceGetVirtualizationMode calls DeviceGetVirtualizationModeFunc.
 func (mock *Interface) DeviceGetVirtualizationMode(p0 nvml.Device) (nvml.GpuVirtualizationMode, nvml.Return) {
@@ -4775,7 +4909,9 @@ func (mock *Interface) DeviceModifyDrainState(p0 *nvml.PciInfo, p1 nvml.EnableSt
 func (mock *Interface) DeviceModifyDrainStateCalls() []struct {
 	PciInfo     *nvml.PciInfo
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceModifyDrainState.all() }
+} {
+	return mock.calls.DeviceModifyDrainState.all()
+}
 
 // DeviceOnSameBoard calls DeviceOnSameBoardFunc.
 func (mock *Interface) DeviceOnSameBoard(p0 nvml.Device, p1 nvml.Device) (int, nvml.Return) {
@@ -4793,7 +4929,9 @@ func (mock *Interface) DeviceOnSameBoard(p0 nvml.Device, p1 nvml.Device) (int, n
 func (mock *Interface) DeviceOnSameBoardCalls() []struct {
 	Device1 nvml.Device
 	Device2 nvml.Device
-} { return mock.calls.DeviceOnSameBoard.all() }
+} {
+	return mock.calls.DeviceOnSameBoard.all()
+}
 
 // DevicePerfMetricsGetSamples_v1 calls DevicePerfMetricsGetSamples_v1Func.
 func (mock *Interface) DevicePerfMetricsGetSamples_v1(p0 nvml.Device) (nvml.PerfMetricsSamples_v1, nvml.Return) {
@@ -4825,7 +4963,9 @@ func (mock *Interface) DevicePowerSmoothingActivatePresetProfile(p0 nvml.Device,
 func (mock *Interface) DevicePowerSmoothingActivatePresetProfileCalls() []struct {
 	Device                nvml.Device
 	PowerSmoothingProfile *nvml.PowerSmoothingProfile
-} { return mock.calls.DevicePowerSmoothingActivatePresetProfile.all() }
+} {
+	return mock.calls.DevicePowerSmoothingActivatePresetProfile.all()
+}
 
 // DevicePowerSmoothingSetState calls DevicePowerSmoothingSetStateFunc.
 func (mock *Interface) DevicePowerSmoothingSetState(p0 nvml.Device, p1 *nvml.PowerSmoothingState) nvml.Return {
@@ -4843,7 +4983,9 @@ func (mock *Interface) DevicePowerSmoothingSetState(p0 nvml.Device, p1 *nvml.Pow
 func (mock *Interface) DevicePowerSmoothingSetStateCalls() []struct {
 	Device              nvml.Device
 	PowerSmoothingState *nvml.PowerSmoothingState
-} { return mock.calls.DevicePowerSmoothingSetState.all() }
+} {
+	return mock.calls.DevicePowerSmoothingSetState.all()
+}
 
 // DevicePowerSmoothingUpdatePresetProfileParam calls DevicePowerSmoothingUpdatePresetProfileParamFunc.
 func (mock *Interface) DevicePowerSmoothingUpdatePresetProfileParam(p0 nvml.Device, p1 *nvml.PowerSmoothingProfile) nvml.Return {
@@ -4861,7 +5003,9 @@ func (mock *Interface) DevicePowerSmoothingUpdatePresetProfileParam(p0 nvml.Devi
 func (mock *Interface) DevicePowerSmoothingUpdatePresetProfileParamCalls() []struct {
 	Device                nvml.Device
 	PowerSmoothingProfile *nvml.PowerSmoothingProfile
-} { return mock.calls.DevicePowerSmoothingUpdatePresetProfileParam.all() }
+} {
+	return mock.calls.DevicePowerSmoothingUpdatePresetProfileParam.all()
+}
 
 // DeviceQueryDrainState calls DeviceQueryDrainStateFunc.
 func (mock *Interface) DeviceQueryDrainState(p0 *nvml.PciInfo) (nvml.EnableState, nvml.Return) {
@@ -4895,7 +5039,9 @@ func (mock *Interface) DeviceReadPRMCounters_v1Calls() []struct {
 	Device        nvml.Device
 	PRMCounterIds []nvml.PRMCounterId
 	N             int
-} { return mock.calls.DeviceReadPRMCounters_v1.all() }
+} {
+	return mock.calls.DeviceReadPRMCounters_v1.all()
+}
 
 // DeviceReadWritePRM_v1 calls DeviceReadWritePRM_v1Func.
 func (mock *Interface) DeviceReadWritePRM_v1(p0 nvml.Device, p1 *nvml.PRMTLV_v1) nvml.Return {
@@ -4913,7 +5059,9 @@ func (mock *Interface) DeviceReadWritePRM_v1(p0 nvml.Device, p1 *nvml.PRMTLV_v1)
 func (mock *Interface) DeviceReadWritePRM_v1Calls() []struct {
 	Device    nvml.Device
 	PRMTLV_v1 *nvml.PRMTLV_v1
-} { return mock.calls.DeviceReadWritePRM_v1.all() }
+} {
+	return mock.calls.DeviceReadWritePRM_v1.all()
+}
 
 // DeviceRegisterEvents calls DeviceRegisterEventsFunc.
 func (mock *Interface) DeviceRegisterEvents(p0 nvml.Device, p1 uint64, p2 nvml.EventSet) nvml.Return {
@@ -4933,7 +5081,9 @@ func (mock *Interface) DeviceRegisterEventsCalls() []struct {
 	Device   nvml.Device
 	V        uint64
 	EventSet nvml.EventSet
-} { return mock.calls.DeviceRegisterEvents.all() }
+} {
+	return mock.calls.DeviceRegisterEvents.all()
+}
 
 // DeviceRemoveGpu calls DeviceRemoveGpuFunc.
 func (mock *Interface) DeviceRemoveGpu(p0 *nvml.PciInfo) nvml.Return {
@@ -4967,7 +5117,9 @@ func (mock *Interface) DeviceRemoveGpu_v2Calls() []struct {
 	PciInfo        *nvml.PciInfo
 	DetachGpuState nvml.DetachGpuState
 	PcieLinkState  nvml.PcieLinkState
-} { return mock.calls.DeviceRemoveGpu_v2.all() }
+} {
+	return mock.calls.DeviceRemoveGpu_v2.all()
+}
 
 // DeviceResetApplicationsClocks calls DeviceResetApplicationsClocksFunc.
 func (mock *Interface) DeviceResetApplicationsClocks(p0 nvml.Device) nvml.Return {
@@ -5027,7 +5179,9 @@ func (mock *Interface) DeviceResetNvLinkErrorCounters(p0 nvml.Device, p1 int) nv
 func (mock *Interface) DeviceResetNvLinkErrorCountersCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceResetNvLinkErrorCounters.all() }
+} {
+	return mock.calls.DeviceResetNvLinkErrorCounters.all()
+}
 
 // DeviceResetNvLinkUtilizationCounter calls DeviceResetNvLinkUtilizationCounterFunc.
 func (mock *Interface) DeviceResetNvLinkUtilizationCounter(p0 nvml.Device, p1 int, p2 int) nvml.Return {
@@ -5047,7 +5201,9 @@ func (mock *Interface) DeviceResetNvLinkUtilizationCounterCalls() []struct {
 	Device nvml.Device
 	N1     int
 	N2     int
-} { return mock.calls.DeviceResetNvLinkUtilizationCounter.all() }
+} {
+	return mock.calls.DeviceResetNvLinkUtilizationCounter.all()
+}
 
 // DeviceSetAPIRestriction calls DeviceSetAPIRestrictionFunc.
 func (mock *Interface) DeviceSetAPIRestriction(p0 nvml.Device, p1 nvml.RestrictedAPI, p2 nvml.EnableState) nvml.Return {
@@ -5067,7 +5223,9 @@ func (mock *Interface) DeviceSetAPIRestrictionCalls() []struct {
 	Device        nvml.Device
 	RestrictedAPI nvml.RestrictedAPI
 	EnableState   nvml.EnableState
-} { return mock.calls.DeviceSetAPIRestriction.all() }
+} {
+	return mock.calls.DeviceSetAPIRestriction.all()
+}
 
 // DeviceSetAccountingMode calls DeviceSetAccountingModeFunc.
 func (mock *Interface) DeviceSetAccountingMode(p0 nvml.Device, p1 nvml.EnableState) nvml.Return {
@@ -5085,7 +5243,9 @@ func (mock *Interface) DeviceSetAccountingMode(p0 nvml.Device, p1 nvml.EnableSta
 func (mock *Interface) DeviceSetAccountingModeCalls() []struct {
 	Device      nvml.Device
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceSetAccountingMode.all() }
+} {
+	return mock.calls.DeviceSetAccountingMode.all()
+}
 
 // DeviceSetAdaptiveTgpMode_v1 calls DeviceSetAdaptiveTgpMode_v1Func.
 func (mock *Interface) DeviceSetAdaptiveTgpMode_v1(p0 nvml.Device, p1 nvml.EnableState) nvml.Return {
@@ -5103,7 +5263,9 @@ func (mock *Interface) DeviceSetAdaptiveTgpMode_v1(p0 nvml.Device, p1 nvml.Enabl
 func (mock *Interface) DeviceSetAdaptiveTgpMode_v1Calls() []struct {
 	Device      nvml.Device
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceSetAdaptiveTgpMode_v1.all() }
+} {
+	return mock.calls.DeviceSetAdaptiveTgpMode_v1.all()
+}
 
 // DeviceSetApplicationsClocks calls DeviceSetApplicationsClocksFunc.
 func (mock *Interface) DeviceSetApplicationsClocks(p0 nvml.Device, p1 uint32, p2 uint32) nvml.Return {
@@ -5123,7 +5285,9 @@ func (mock *Interface) DeviceSetApplicationsClocksCalls() []struct {
 	Device nvml.Device
 	V1     uint32
 	V2     uint32
-} { return mock.calls.DeviceSetApplicationsClocks.all() }
+} {
+	return mock.calls.DeviceSetApplicationsClocks.all()
+}
 
 // DeviceSetAutoBoostedClocksEnabled calls DeviceSetAutoBoostedClocksEnabledFunc.
 func (mock *Interface) DeviceSetAutoBoostedClocksEnabled(p0 nvml.Device, p1 nvml.EnableState) nvml.Return {
@@ -5141,7 +5305,9 @@ func (mock *Interface) DeviceSetAutoBoostedClocksEnabled(p0 nvml.Device, p1 nvml
 func (mock *Interface) DeviceSetAutoBoostedClocksEnabledCalls() []struct {
 	Device      nvml.Device
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceSetAutoBoostedClocksEnabled.all() }
+} {
+	return mock.calls.DeviceSetAutoBoostedClocksEnabled.all()
+}
 
 // DeviceSetClockOffsets calls DeviceSetClockOffsetsFunc.
 func (mock *Interface) DeviceSetClockOffsets(p0 nvml.Device, p1 nvml.ClockOffset) nvml.Return {
@@ -5159,7 +5325,9 @@ func (mock *Interface) DeviceSetClockOffsets(p0 nvml.Device, p1 nvml.ClockOffset
 func (mock *Interface) DeviceSetClockOffsetsCalls() []struct {
 	Device      nvml.Device
 	ClockOffset nvml.ClockOffset
-} { return mock.calls.DeviceSetClockOffsets.all() }
+} {
+	return mock.calls.DeviceSetClockOffsets.all()
+}
 
 // DeviceSetComputeMode calls DeviceSetComputeModeFunc.
 func (mock *Interface) DeviceSetComputeMode(p0 nvml.Device, p1 nvml.ComputeMode) nvml.Return {
@@ -5177,7 +5345,9 @@ func (mock *Interface) DeviceSetComputeMode(p0 nvml.Device, p1 nvml.ComputeMode)
 func (mock *Interface) DeviceSetComputeModeCalls() []struct {
 	Device      nvml.Device
 	ComputeMode nvml.ComputeMode
-} { return mock.calls.DeviceSetComputeMode.all() }
+} {
+	return mock.calls.DeviceSetComputeMode.all()
+}
 
 // DeviceSetConfComputeUnprotectedMemSize calls DeviceSetConfComputeUnprotectedMemSizeFunc.
 func (mock *Interface) DeviceSetConfComputeUnprotectedMemSize(p0 nvml.Device, p1 uint64) nvml.Return {
@@ -5195,7 +5365,9 @@ func (mock *Interface) DeviceSetConfComputeUnprotectedMemSize(p0 nvml.Device, p1
 func (mock *Interface) DeviceSetConfComputeUnprotectedMemSizeCalls() []struct {
 	Device nvml.Device
 	V      uint64
-} { return mock.calls.DeviceSetConfComputeUnprotectedMemSize.all() }
+} {
+	return mock.calls.DeviceSetConfComputeUnprotectedMemSize.all()
+}
 
 // DeviceSetCpuAffinity calls DeviceSetCpuAffinityFunc.
 func (mock *Interface) DeviceSetCpuAffinity(p0 nvml.Device) nvml.Return {
@@ -5229,7 +5401,9 @@ func (mock *Interface) DeviceSetDefaultAutoBoostedClocksEnabledCalls() []struct 
 	Device      nvml.Device
 	EnableState nvml.EnableState
 	V           uint32
-} { return mock.calls.DeviceSetDefaultAutoBoostedClocksEnabled.all() }
+} {
+	return mock.calls.DeviceSetDefaultAutoBoostedClocksEnabled.all()
+}
 
 // DeviceSetDefaultFanSpeed_v2 calls DeviceSetDefaultFanSpeed_v2Func.
 func (mock *Interface) DeviceSetDefaultFanSpeed_v2(p0 nvml.Device, p1 int) nvml.Return {
@@ -5247,7 +5421,9 @@ func (mock *Interface) DeviceSetDefaultFanSpeed_v2(p0 nvml.Device, p1 int) nvml.
 func (mock *Interface) DeviceSetDefaultFanSpeed_v2Calls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceSetDefaultFanSpeed_v2.all() }
+} {
+	return mock.calls.DeviceSetDefaultFanSpeed_v2.all()
+}
 
 // DeviceSetDramEncryptionMode calls DeviceSetDramEncryptionModeFunc.
 func (mock *Interface) DeviceSetDramEncryptionMode(p0 nvml.Device, p1 *nvml.DramEncryptionInfo) nvml.Return {
@@ -5265,7 +5441,9 @@ func (mock *Interface) DeviceSetDramEncryptionMode(p0 nvml.Device, p1 *nvml.Dram
 func (mock *Interface) DeviceSetDramEncryptionModeCalls() []struct {
 	Device             nvml.Device
 	DramEncryptionInfo *nvml.DramEncryptionInfo
-} { return mock.calls.DeviceSetDramEncryptionMode.all() }
+} {
+	return mock.calls.DeviceSetDramEncryptionMode.all()
+}
 
 // DeviceSetDriverModel calls DeviceSetDriverModelFunc.
 func (mock *Interface) DeviceSetDriverModel(p0 nvml.Device, p1 nvml.DriverModel, p2 uint32) nvml.Return {
@@ -5285,7 +5463,9 @@ func (mock *Interface) DeviceSetDriverModelCalls() []struct {
 	Device      nvml.Device
 	DriverModel nvml.DriverModel
 	V           uint32
-} { return mock.calls.DeviceSetDriverModel.all() }
+} {
+	return mock.calls.DeviceSetDriverModel.all()
+}
 
 // DeviceSetEccMode calls DeviceSetEccModeFunc.
 func (mock *Interface) DeviceSetEccMode(p0 nvml.Device, p1 nvml.EnableState) nvml.Return {
@@ -5303,7 +5483,9 @@ func (mock *Interface) DeviceSetEccMode(p0 nvml.Device, p1 nvml.EnableState) nvm
 func (mock *Interface) DeviceSetEccModeCalls() []struct {
 	Device      nvml.Device
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceSetEccMode.all() }
+} {
+	return mock.calls.DeviceSetEccMode.all()
+}
 
 // DeviceSetFanControlPolicy calls DeviceSetFanControlPolicyFunc.
 func (mock *Interface) DeviceSetFanControlPolicy(p0 nvml.Device, p1 int, p2 nvml.FanControlPolicy) nvml.Return {
@@ -5323,7 +5505,9 @@ func (mock *Interface) DeviceSetFanControlPolicyCalls() []struct {
 	Device           nvml.Device
 	N                int
 	FanControlPolicy nvml.FanControlPolicy
-} { return mock.calls.DeviceSetFanControlPolicy.all() }
+} {
+	return mock.calls.DeviceSetFanControlPolicy.all()
+}
 
 // DeviceSetFanSpeed_v2 calls DeviceSetFanSpeed_v2Func.
 func (mock *Interface) DeviceSetFanSpeed_v2(p0 nvml.Device, p1 int, p2 int) nvml.Return {
@@ -5343,7 +5527,9 @@ func (mock *Interface) DeviceSetFanSpeed_v2Calls() []struct {
 	Device nvml.Device
 	N1     int
 	N2     int
-} { return mock.calls.DeviceSetFanSpeed_v2.all() }
+} {
+	return mock.calls.DeviceSetFanSpeed_v2.all()
+}
 
 // DeviceSetGpcClkVfOffset calls DeviceSetGpcClkVfOffsetFunc.
 func (mock *Interface) DeviceSetGpcClkVfOffset(p0 nvml.Device, p1 int) nvml.Return {
@@ -5361,7 +5547,9 @@ func (mock *Interface) DeviceSetGpcClkVfOffset(p0 nvml.Device, p1 int) nvml.Retu
 func (mock *Interface) DeviceSetGpcClkVfOffsetCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceSetGpcClkVfOffset.all() }
+} {
+	return mock.calls.DeviceSetGpcClkVfOffset.all()
+}
 
 // DeviceSetGpuLockedClocks calls DeviceSetGpuLockedClocksFunc.
 func (mock *Interface) DeviceSetGpuLockedClocks(p0 nvml.Device, p1 uint32, p2 uint32) nvml.Return {
@@ -5381,7 +5569,9 @@ func (mock *Interface) DeviceSetGpuLockedClocksCalls() []struct {
 	Device nvml.Device
 	V1     uint32
 	V2     uint32
-} { return mock.calls.DeviceSetGpuLockedClocks.all() }
+} {
+	return mock.calls.DeviceSetGpuLockedClocks.all()
+}
 
 // DeviceSetGpuOperationMode calls DeviceSetGpuOperationModeFunc.
 func (mock *Interface) DeviceSetGpuOperationMode(p0 nvml.Device, p1 nvml.GpuOperationMode) nvml.Return {
@@ -5399,7 +5589,9 @@ func (mock *Interface) DeviceSetGpuOperationMode(p0 nvml.Device, p1 nvml.GpuOper
 func (mock *Interface) DeviceSetGpuOperationModeCalls() []struct {
 	Device           nvml.Device
 	GpuOperationMode nvml.GpuOperationMode
-} { return mock.calls.DeviceSetGpuOperationMode.all() }
+} {
+	return mock.calls.DeviceSetGpuOperationMode.all()
+}
 
 // DeviceSetHostname_v1 calls DeviceSetHostname_v1Func.
 func (mock *Interface) DeviceSetHostname_v1(p0 nvml.Device, p1 string) nvml.Return {
@@ -5417,7 +5609,9 @@ func (mock *Interface) DeviceSetHostname_v1(p0 nvml.Device, p1 string) nvml.Retu
 func (mock *Interface) DeviceSetHostname_v1Calls() []struct {
 	Device nvml.Device
 	S      string
-} { return mock.calls.DeviceSetHostname_v1.all() }
+} {
+	return mock.calls.DeviceSetHostname_v1.all()
+}
 
 // DeviceSetMemClkVfOffset calls DeviceSetMemClkVfOffsetFunc.
 func (mock *Interface) DeviceSetMemClkVfOffset(p0 nvml.Device, p1 int) nvml.Return {
@@ -5435,7 +5629,9 @@ func (mock *Interface) DeviceSetMemClkVfOffset(p0 nvml.Device, p1 int) nvml.Retu
 func (mock *Interface) DeviceSetMemClkVfOffsetCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceSetMemClkVfOffset.all() }
+} {
+	return mock.calls.DeviceSetMemClkVfOffset.all()
+}
 
 // DeviceSetMemoryLimits_v1 calls DeviceSetMemoryLimits_v1Func.
 func (mock *Interface) DeviceSetMemoryLimits_v1(p0 nvml.Device, p1 string, p2 uint64, p3 uint64) nvml.Return {
@@ -5457,7 +5653,9 @@ func (mock *Interface) DeviceSetMemoryLimits_v1Calls() []struct {
 	S      string
 	V1     uint64
 	V2     uint64
-} { return mock.calls.DeviceSetMemoryLimits_v1.all() }
+} {
+	return mock.calls.DeviceSetMemoryLimits_v1.all()
+}
 
 // DeviceSetMemoryLockedClocks calls DeviceSetMemoryLockedClocksFunc.
 func (mock *Interface) DeviceSetMemoryLockedClocks(p0 nvml.Device, p1 uint32, p2 uint32) nvml.Return {
@@ -5477,7 +5675,9 @@ func (mock *Interface) DeviceSetMemoryLockedClocksCalls() []struct {
 	Device nvml.Device
 	V1     uint32
 	V2     uint32
-} { return mock.calls.DeviceSetMemoryLockedClocks.all() }
+} {
+	return mock.calls.DeviceSetMemoryLockedClocks.all()
+}
 
 // DeviceSetMigMode calls DeviceSetMigModeFunc.
 func (mock *Interface) DeviceSetMigMode(p0 nvml.Device, p1 int) (nvml.Return, nvml.Return) {
@@ -5495,7 +5695,9 @@ func (mock *Interface) DeviceSetMigMode(p0 nvml.Device, p1 int) (nvml.Return, nv
 func (mock *Interface) DeviceSetMigModeCalls() []struct {
 	Device nvml.Device
 	N      int
-} { return mock.calls.DeviceSetMigMode.all() }
+} {
+	return mock.calls.DeviceSetMigMode.all()
+}
 
 // DeviceSetNvLinkDeviceLowPowerThreshold calls DeviceSetNvLinkDeviceLowPowerThresholdFunc.
 func (mock *Interface) DeviceSetNvLinkDeviceLowPowerThreshold(p0 nvml.Device, p1 *nvml.NvLinkPowerThres) nvml.Return {
@@ -5513,7 +5715,9 @@ func (mock *Interface) DeviceSetNvLinkDeviceLowPowerThreshold(p0 nvml.Device, p1
 func (mock *Interface) DeviceSetNvLinkDeviceLowPowerThresholdCalls() []struct {
 	Device           nvml.Device
 	NvLinkPowerThres *nvml.NvLinkPowerThres
-} { return mock.calls.DeviceSetNvLinkDeviceLowPowerThreshold.all() }
+} {
+	return mock.calls.DeviceSetNvLinkDeviceLowPowerThreshold.all()
+}
 
 // DeviceSetNvLinkUtilizationControl calls DeviceSetNvLinkUtilizationControlFunc.
 func (mock *Interface) DeviceSetNvLinkUtilizationControl(p0 nvml.Device, p1 int, p2 int, p3 *nvml.NvLinkUtilizationControl, p4 bool) nvml.Return {
@@ -5537,7 +5741,9 @@ func (mock *Interface) DeviceSetNvLinkUtilizationControlCalls() []struct {
 	N2                       int
 	NvLinkUtilizationControl *nvml.NvLinkUtilizationControl
 	B                        bool
-} { return mock.calls.DeviceSetNvLinkUtilizationControl.all() }
+} {
+	return mock.calls.DeviceSetNvLinkUtilizationControl.all()
+}
 
 // DeviceSetNvlinkBwMode calls DeviceSetNvlinkBwModeFunc.
 func (mock *Interface) DeviceSetNvlinkBwMode(p0 nvml.Device, p1 *nvml.NvlinkSetBwMode) nvml.Return {
@@ -5555,7 +5761,9 @@ func (mock *Interface) DeviceSetNvlinkBwMode(p0 nvml.Device, p1 *nvml.NvlinkSetB
 func (mock *Interface) DeviceSetNvlinkBwModeCalls() []struct {
 	Device          nvml.Device
 	NvlinkSetBwMode *nvml.NvlinkSetBwMode
-} { return mock.calls.DeviceSetNvlinkBwMode.all() }
+} {
+	return mock.calls.DeviceSetNvlinkBwMode.all()
+}
 
 // DeviceSetNvlinkBwModeAsync_v1 calls DeviceSetNvlinkBwModeAsync_v1Func.
 func (mock *Interface) DeviceSetNvlinkBwModeAsync_v1(p0 nvml.Device, p1 *nvml.NvlinkSetBwModeAsync_v1) nvml.Return {
@@ -5573,7 +5781,9 @@ func (mock *Interface) DeviceSetNvlinkBwModeAsync_v1(p0 nvml.Device, p1 *nvml.Nv
 func (mock *Interface) DeviceSetNvlinkBwModeAsync_v1Calls() []struct {
 	Device                  nvml.Device
 	NvlinkSetBwModeAsync_v1 *nvml.NvlinkSetBwModeAsync_v1
-} { return mock.calls.DeviceSetNvlinkBwModeAsync_v1.all() }
+} {
+	return mock.calls.DeviceSetNvlinkBwModeAsync_v1.all()
+}
 
 // DeviceSetPersistenceMode calls DeviceSetPersistenceModeFunc.
 func (mock *Interface) DeviceSetPersistenceMode(p0 nvml.Device, p1 nvml.EnableState) nvml.Return {
@@ -5591,7 +5801,9 @@ func (mock *Interface) DeviceSetPersistenceMode(p0 nvml.Device, p1 nvml.EnableSt
 func (mock *Interface) DeviceSetPersistenceModeCalls() []struct {
 	Device      nvml.Device
 	EnableState nvml.EnableState
-} { return mock.calls.DeviceSetPersistenceMode.all() }
+} {
+	return mock.calls.DeviceSetPersistenceMode.all()
+}
 
 // DeviceSetPowerManagementLimit calls DeviceSetPowerManagementLimitFunc.
 func (mock *Interface) DeviceSetPowerManagementLimit(p0 nvml.Device, p1 uint32) nvml.Return {
@@ -5609,7 +5821,9 @@ func (mock *Interface) DeviceSetPowerManagementLimit(p0 nvml.Device, p1 uint32) 
 func (mock *Interface) DeviceSetPowerManagementLimitCalls() []struct {
 	Device nvml.Device
 	V      uint32
-} { return mock.calls.DeviceSetPowerManagementLimit.all() }
+} {
+	return mock.calls.DeviceSetPowerManagementLimit.all()
+}
 
 // DeviceSetPowerManagementLimit_v2 calls DeviceSetPowerManagementLimit_v2Func.
 func (mock *Interface) DeviceSetPowerManagementLimit_v2(p0 nvml.Device, p1 *nvml.PowerValue_v2) nvml.Return {
@@ -5627,7 +5841,9 @@ func (mock *Interface) DeviceSetPowerManagementLimit_v2(p0 nvml.Device, p1 *nvml
 func (mock *Interface) DeviceSetPowerManagementLimit_v2Calls() []struct {
 	Device        nvml.Device
 	PowerValue_v2 *nvml.PowerValue_v2
-} { return mock.calls.DeviceSetPowerManagementLimit_v2.all() }
+} {
+	return mock.calls.DeviceSetPowerManagementLimit_v2.all()
+}
 
 // DeviceSetRusdSettings_v1 calls DeviceSetRusdSettings_v1Func.
 func (mock *Interface) DeviceSetRusdSettings_v1(p0 nvml.Device, p1 nvml.RusdSettings_v1) nvml.Return {
@@ -5645,7 +5861,9 @@ func (mock *Interface) DeviceSetRusdSettings_v1(p0 nvml.Device, p1 nvml.RusdSett
 func (mock *Interface) DeviceSetRusdSettings_v1Calls() []struct {
 	Device          nvml.Device
 	RusdSettings_v1 nvml.RusdSettings_v1
-} { return mock.calls.DeviceSetRusdSettings_v1.all() }
+} {
+	return mock.calls.DeviceSetRusdSettings_v1.all()
+}
 
 // DeviceSetTemperatureThreshold calls DeviceSetTemperatureThresholdFunc.
 func (mock *Interface) DeviceSetTemperatureThreshold(p0 nvml.Device, p1 nvml.TemperatureThresholds, p2 int) nvml.Return {
@@ -5665,7 +5883,9 @@ func (mock *Interface) DeviceSetTemperatureThresholdCalls() []struct {
 	Device                nvml.Device
 	TemperatureThresholds nvml.TemperatureThresholds
 	N                     int
-} { return mock.calls.DeviceSetTemperatureThreshold.all() }
+} {
+	return mock.calls.DeviceSetTemperatureThreshold.all()
+}
 
 // DeviceSetVgpuCapabilities calls DeviceSetVgpuCapabilitiesFunc.
 func (mock *Interface) DeviceSetVgpuCapabilities(p0 nvml.Device, p1 nvml.DeviceVgpuCapability, p2 nvml.EnableState) nvml.Return {
@@ -5685,7 +5905,9 @@ func (mock *Interface) DeviceSetVgpuCapabilitiesCalls() []struct {
 	Device               nvml.Device
 	DeviceVgpuCapability nvml.DeviceVgpuCapability
 	EnableState          nvml.EnableState
-} { return mock.calls.DeviceSetVgpuCapabilities.all() }
+} {
+	return mock.calls.DeviceSetVgpuCapabilities.all()
+}
 
 // DeviceSetVgpuHeterogeneousMode calls DeviceSetVgpuHeterogeneousModeFunc.
 func (mock *Interface) DeviceSetVgpuHeterogeneousMode(p0 nvml.Device, p1 nvml.VgpuHeterogeneousMode) nvml.Return {
@@ -5703,7 +5925,9 @@ func (mock *Interface) DeviceSetVgpuHeterogeneousMode(p0 nvml.Device, p1 nvml.Vg
 func (mock *Interface) DeviceSetVgpuHeterogeneousModeCalls() []struct {
 	Device                nvml.Device
 	VgpuHeterogeneousMode nvml.VgpuHeterogeneousMode
-} { return mock.calls.DeviceSetVgpuHeterogeneousMode.all() }
+} {
+	return mock.calls.DeviceSetVgpuHeterogeneousMode.all()
+}
 
 // DeviceSetVgpuSchedulerState calls DeviceSetVgpuSchedulerStateFunc.
 func (mock *Interface) DeviceSetVgpuSchedulerState(p0 nvml.Device, p1 *nvml.VgpuSchedulerSetState) nvml.Return {
@@ -5721,7 +5945,9 @@ func (mock *Interface) DeviceSetVgpuSchedulerState(p0 nvml.Device, p1 *nvml.Vgpu
 func (mock *Interface) DeviceSetVgpuSchedulerStateCalls() []struct {
 	Device                nvml.Device
 	VgpuSchedulerSetState *nvml.VgpuSchedulerSetState
-} { return mock.calls.DeviceSetVgpuSchedulerState.all() }
+} {
+	return mock.calls.DeviceSetVgpuSchedulerState.all()
+}
 
 // DeviceSetVgpuSchedulerState_v2 calls DeviceSetVgpuSchedulerState_v2Func.
 func (mock *Interface) DeviceSetVgpuSchedulerState_v2(p0 nvml.Device, p1 *nvml.VgpuSchedulerState_v2) nvml.Return {
@@ -5739,7 +5965,9 @@ func (mock *Interface) DeviceSetVgpuSchedulerState_v2(p0 nvml.Device, p1 *nvml.V
 func (mock *Interface) DeviceSetVgpuSchedulerState_v2Calls() []struct {
 	Device                nvml.Device
 	VgpuSchedulerState_v2 *nvml.VgpuSchedulerState_v2
-} { return mock.calls.DeviceSetVgpuSchedulerState_v2.all() }
+} {
+	return mock.calls.DeviceSetVgpuSchedulerState_v2.all()
+}
 
 // DeviceSetVirtualizationMode calls DeviceSetVirtualizationModeFunc.
 func (mock *Interface) DeviceSetVirtualizationMode(p0 nvml.Device, p1 nvml.GpuVirtualizationMode) nvml.Return {
@@ -5757,7 +5985,9 @@ func (mock *Interface) DeviceSetVirtualizationMode(p0 nvml.Device, p1 nvml.GpuVi
 func (mock *Interface) DeviceSetVirtualizationModeCalls() []struct {
 	Device                nvml.Device
 	GpuVirtualizationMode nvml.GpuVirtualizationMode
-} { return mock.calls.DeviceSetVirtualizationMode.all() }
+} {
+	return mock.calls.DeviceSetVirtualizationMode.all()
+}
 
 // DeviceValidateInforom calls DeviceValidateInforomFunc.
 func (mock *Interface) DeviceValidateInforom(p0 nvml.Device) nvml.Return {
@@ -5803,7 +6033,9 @@ func (mock *Interface) DeviceWorkloadPowerProfileClearRequestedProfiles(p0 nvml.
 func (mock *Interface) DeviceWorkloadPowerProfileClearRequestedProfilesCalls() []struct {
 	Device                                nvml.Device
 	WorkloadPowerProfileRequestedProfiles *nvml.WorkloadPowerProfileRequestedProfiles
-} { return mock.calls.DeviceWorkloadPowerProfileClearRequestedProfiles.all() }
+} {
+	return mock.calls.DeviceWorkloadPowerProfileClearRequestedProfiles.all()
+}
 
 // DeviceWorkloadPowerProfileGetCurrentProfiles calls DeviceWorkloadPowerProfileGetCurrentProfilesFunc.
 func (mock *Interface) DeviceWorkloadPowerProfileGetCurrentProfiles(p0 nvml.Device) (nvml.WorkloadPowerProfileCurrentProfiles, nvml.Return) {
@@ -5849,7 +6081,9 @@ func (mock *Interface) DeviceWorkloadPowerProfileSetRequestedProfiles(p0 nvml.De
 func (mock *Interface) DeviceWorkloadPowerProfileSetRequestedProfilesCalls() []struct {
 	Device                                nvml.Device
 	WorkloadPowerProfileRequestedProfiles *nvml.WorkloadPowerProfileRequestedProfiles
-} { return mock.calls.DeviceWorkloadPowerProfileSetRequestedProfiles.all() }
+} {
+	return mock.calls.DeviceWorkloadPowerProfileSetRequestedProfiles.all()
+}
 
 // DeviceWorkloadPowerProfileUpdateProfiles_v1 calls DeviceWorkloadPowerProfileUpdateProfiles_v1Func.
 func (mock *Interface) DeviceWorkloadPowerProfileUpdateProfiles_v1(p0 nvml.Device, p1 nvml.PowerProfileOperation, p2 []nvml.PowerProfileType) nvml.Return {
@@ -5869,7 +6103,9 @@ func (mock *Interface) DeviceWorkloadPowerProfileUpdateProfiles_v1Calls() []stru
 	Device                nvml.Device
 	PowerProfileOperation nvml.PowerProfileOperation
 	PowerProfileTypes     []nvml.PowerProfileType
-} { return mock.calls.DeviceWorkloadPowerProfileUpdateProfiles_v1.all() }
+} {
+	return mock.calls.DeviceWorkloadPowerProfileUpdateProfiles_v1.all()
+}
 
 // ErrorString calls ErrorStringFunc.
 func (mock *Interface) ErrorString(p0 nvml.Return) string {
@@ -5941,7 +6177,9 @@ func (mock *Interface) EventSetGetContextData_v1(p0 nvml.EventSet, p1 nvml.GetCo
 func (mock *Interface) EventSetGetContextData_v1Calls() []struct {
 	EventSet          nvml.EventSet
 	GetContextData_v1 nvml.GetContextData_v1
-} { return mock.calls.EventSetGetContextData_v1.all() }
+} {
+	return mock.calls.EventSetGetContextData_v1.all()
+}
 
 // EventSetGetContextInfo_v1 calls EventSetGetContextInfo_v1Func.
 func (mock *Interface) EventSetGetContextInfo_v1(p0 nvml.EventSet, p1 uint32) (nvml.GetContextInfo_v1, nvml.Return) {
@@ -5959,7 +6197,9 @@ func (mock *Interface) EventSetGetContextInfo_v1(p0 nvml.EventSet, p1 uint32) (n
 func (mock *Interface) EventSetGetContextInfo_v1Calls() []struct {
 	EventSet nvml.EventSet
 	V        uint32
-} { return mock.calls.EventSetGetContextInfo_v1.all() }
+} {
+	return mock.calls.EventSetGetContextInfo_v1.all()
+}
 
 // EventSetGetGpuOperationalEventContextLegacyXid_v1 calls EventSetGetGpuOperationalEventContextLegacyXid_v1Func.
 func (mock *Interface) EventSetGetGpuOperationalEventContextLegacyXid_v1(p0 nvml.EventSet, p1 uint32) (uint32, nvml.Return) {
@@ -5977,7 +6217,9 @@ func (mock *Interface) EventSetGetGpuOperationalEventContextLegacyXid_v1(p0 nvml
 func (mock *Interface) EventSetGetGpuOperationalEventContextLegacyXid_v1Calls() []struct {
 	EventSet nvml.EventSet
 	V        uint32
-} { return mock.calls.EventSetGetGpuOperationalEventContextLegacyXid_v1.all() }
+} {
+	return mock.calls.EventSetGetGpuOperationalEventContextLegacyXid_v1.all()
+}
 
 // EventSetRegisterGpuOperationalEvents_v1 calls EventSetRegisterGpuOperationalEvents_v1Func.
 func (mock *Interface) EventSetRegisterGpuOperationalEvents_v1(p0 nvml.EventSet, p1 *nvml.GpuOperationalEventConfig_v1) nvml.Return {
@@ -5995,7 +6237,9 @@ func (mock *Interface) EventSetRegisterGpuOperationalEvents_v1(p0 nvml.EventSet,
 func (mock *Interface) EventSetRegisterGpuOperationalEvents_v1Calls() []struct {
 	EventSet                     nvml.EventSet
 	GpuOperationalEventConfig_v1 *nvml.GpuOperationalEventConfig_v1
-} { return mock.calls.EventSetRegisterGpuOperationalEvents_v1.all() }
+} {
+	return mock.calls.EventSetRegisterGpuOperationalEvents_v1.all()
+}
 
 // EventSetWait calls EventSetWaitFunc.
 func (mock *Interface) EventSetWait(p0 nvml.EventSet, p1 uint32) (nvml.EventData, nvml.Return) {
@@ -6013,7 +6257,9 @@ func (mock *Interface) EventSetWait(p0 nvml.EventSet, p1 uint32) (nvml.EventData
 func (mock *Interface) EventSetWaitCalls() []struct {
 	EventSet nvml.EventSet
 	V        uint32
-} { return mock.calls.EventSetWait.all() }
+} {
+	return mock.calls.EventSetWait.all()
+}
 
 // EventSetWait_v3 calls EventSetWait_v3Func.
 func (mock *Interface) EventSetWait_v3(p0 nvml.EventSet, p1 uint32) (nvml.EventSetWaitData_v3, nvml.Return) {
@@ -6031,7 +6277,9 @@ func (mock *Interface) EventSetWait_v3(p0 nvml.EventSet, p1 uint32) (nvml.EventS
 func (mock *Interface) EventSetWait_v3Calls() []struct {
 	EventSet nvml.EventSet
 	V        uint32
-} { return mock.calls.EventSetWait_v3.all() }
+} {
+	return mock.calls.EventSetWait_v3.all()
+}
 
 // Extensions calls ExtensionsFunc.
 func (mock *Interface) Extensions() nvml.ExtendedInterface {
@@ -6089,7 +6337,9 @@ func (mock *Interface) GetVgpuCompatibility(p0 *nvml.VgpuMetadata, p1 *nvml.Vgpu
 func (mock *Interface) GetVgpuCompatibilityCalls() []struct {
 	VgpuMetadata     *nvml.VgpuMetadata
 	VgpuPgpuMetadata *nvml.VgpuPgpuMetadata
-} { return mock.calls.GetVgpuCompatibility.all() }
+} {
+	return mock.calls.GetVgpuCompatibility.all()
+}
 
 // GetVgpuDriverCapabilities calls GetVgpuDriverCapabilitiesFunc.
 func (mock *Interface) GetVgpuDriverCapabilities(p0 nvml.VgpuDriverCapability) (bool, nvml.Return) {
@@ -6163,7 +6413,9 @@ func (mock *Interface) GpmMigSampleGetCalls() []struct {
 	Device    nvml.Device
 	N         int
 	GpmSample nvml.GpmSample
-} { return mock.calls.GpmMigSampleGet.all() }
+} {
+	return mock.calls.GpmMigSampleGet.all()
+}
 
 // GpmQueryDeviceSupport calls GpmQueryDeviceSupportFunc.
 func (mock *Interface) GpmQueryDeviceSupport(p0 nvml.Device) (nvml.GpmSupport, nvml.Return) {
@@ -6249,7 +6501,9 @@ func (mock *Interface) GpmSampleGet(p0 nvml.Device, p1 nvml.GpmSample) nvml.Retu
 func (mock *Interface) GpmSampleGetCalls() []struct {
 	Device    nvml.Device
 	GpmSample nvml.GpmSample
-} { return mock.calls.GpmSampleGet.all() }
+} {
+	return mock.calls.GpmSampleGet.all()
+}
 
 // GpmSetStreamingEnabled calls GpmSetStreamingEnabledFunc.
 func (mock *Interface) GpmSetStreamingEnabled(p0 nvml.Device, p1 uint32) nvml.Return {
@@ -6267,7 +6521,9 @@ func (mock *Interface) GpmSetStreamingEnabled(p0 nvml.Device, p1 uint32) nvml.Re
 func (mock *Interface) GpmSetStreamingEnabledCalls() []struct {
 	Device nvml.Device
 	V      uint32
-} { return mock.calls.GpmSetStreamingEnabled.all() }
+} {
+	return mock.calls.GpmSetStreamingEnabled.all()
+}
 
 // GpuInstanceCreateComputeInstance calls GpuInstanceCreateComputeInstanceFunc.
 func (mock *Interface) GpuInstanceCreateComputeInstance(p0 nvml.GpuInstance, p1 *nvml.ComputeInstanceProfileInfo) (nvml.ComputeInstance, nvml.Return) {
@@ -6285,7 +6541,9 @@ func (mock *Interface) GpuInstanceCreateComputeInstance(p0 nvml.GpuInstance, p1 
 func (mock *Interface) GpuInstanceCreateComputeInstanceCalls() []struct {
 	GpuInstance                nvml.GpuInstance
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GpuInstanceCreateComputeInstance.all() }
+} {
+	return mock.calls.GpuInstanceCreateComputeInstance.all()
+}
 
 // GpuInstanceCreateComputeInstanceWithPlacement calls GpuInstanceCreateComputeInstanceWithPlacementFunc.
 func (mock *Interface) GpuInstanceCreateComputeInstanceWithPlacement(p0 nvml.GpuInstance, p1 *nvml.ComputeInstanceProfileInfo, p2 *nvml.ComputeInstancePlacement) (nvml.ComputeInstance, nvml.Return) {
@@ -6305,7 +6563,9 @@ func (mock *Interface) GpuInstanceCreateComputeInstanceWithPlacementCalls() []st
 	GpuInstance                nvml.GpuInstance
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
 	ComputeInstancePlacement   *nvml.ComputeInstancePlacement
-} { return mock.calls.GpuInstanceCreateComputeInstanceWithPlacement.all() }
+} {
+	return mock.calls.GpuInstanceCreateComputeInstanceWithPlacement.all()
+}
 
 // GpuInstanceDestroy calls GpuInstanceDestroyFunc.
 func (mock *Interface) GpuInstanceDestroy(p0 nvml.GpuInstance) nvml.Return {
@@ -6351,7 +6611,9 @@ func (mock *Interface) GpuInstanceGetComputeInstanceById(p0 nvml.GpuInstance, p1
 func (mock *Interface) GpuInstanceGetComputeInstanceByIdCalls() []struct {
 	GpuInstance nvml.GpuInstance
 	N           int
-} { return mock.calls.GpuInstanceGetComputeInstanceById.all() }
+} {
+	return mock.calls.GpuInstanceGetComputeInstanceById.all()
+}
 
 // GpuInstanceGetComputeInstancePossiblePlacements calls GpuInstanceGetComputeInstancePossiblePlacementsFunc.
 func (mock *Interface) GpuInstanceGetComputeInstancePossiblePlacements(p0 nvml.GpuInstance, p1 *nvml.ComputeInstanceProfileInfo) ([]nvml.ComputeInstancePlacement, nvml.Return) {
@@ -6369,7 +6631,9 @@ func (mock *Interface) GpuInstanceGetComputeInstancePossiblePlacements(p0 nvml.G
 func (mock *Interface) GpuInstanceGetComputeInstancePossiblePlacementsCalls() []struct {
 	GpuInstance                nvml.GpuInstance
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GpuInstanceGetComputeInstancePossiblePlacements.all() }
+} {
+	return mock.calls.GpuInstanceGetComputeInstancePossiblePlacements.all()
+}
 
 // GpuInstanceGetComputeInstanceProfileInfo calls GpuInstanceGetComputeInstanceProfileInfoFunc.
 func (mock *Interface) GpuInstanceGetComputeInstanceProfileInfo(p0 nvml.GpuInstance, p1 int, p2 int) (nvml.ComputeInstanceProfileInfo, nvml.Return) {
@@ -6389,7 +6653,9 @@ func (mock *Interface) GpuInstanceGetComputeInstanceProfileInfoCalls() []struct 
 	GpuInstance nvml.GpuInstance
 	N1          int
 	N2          int
-} { return mock.calls.GpuInstanceGetComputeInstanceProfileInfo.all() }
+} {
+	return mock.calls.GpuInstanceGetComputeInstanceProfileInfo.all()
+}
 
 // GpuInstanceGetComputeInstanceProfileInfoV calls GpuInstanceGetComputeInstanceProfileInfoVFunc.
 func (mock *Interface) GpuInstanceGetComputeInstanceProfileInfoV(p0 nvml.GpuInstance, p1 int, p2 int) nvml.ComputeInstanceProfileInfoHandler {
@@ -6409,7 +6675,9 @@ func (mock *Interface) GpuInstanceGetComputeInstanceProfileInfoVCalls() []struct
 	GpuInstance nvml.GpuInstance
 	N1          int
 	N2          int
-} { return mock.calls.GpuInstanceGetComputeInstanceProfileInfoV.all() }
+} {
+	return mock.calls.GpuInstanceGetComputeInstanceProfileInfoV.all()
+}
 
 // GpuInstanceGetComputeInstanceRemainingCapacity calls GpuInstanceGetComputeInstanceRemainingCapacityFunc.
 func (mock *Interface) GpuInstanceGetComputeInstanceRemainingCapacity(p0 nvml.GpuInstance, p1 *nvml.ComputeInstanceProfileInfo) (int, nvml.Return) {
@@ -6427,7 +6695,9 @@ func (mock *Interface) GpuInstanceGetComputeInstanceRemainingCapacity(p0 nvml.Gp
 func (mock *Interface) GpuInstanceGetComputeInstanceRemainingCapacityCalls() []struct {
 	GpuInstance                nvml.GpuInstance
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GpuInstanceGetComputeInstanceRemainingCapacity.all() }
+} {
+	return mock.calls.GpuInstanceGetComputeInstanceRemainingCapacity.all()
+}
 
 // GpuInstanceGetComputeInstances calls GpuInstanceGetComputeInstancesFunc.
 func (mock *Interface) GpuInstanceGetComputeInstances(p0 nvml.GpuInstance, p1 *nvml.ComputeInstanceProfileInfo) ([]nvml.ComputeInstance, nvml.Return) {
@@ -6445,7 +6715,9 @@ func (mock *Interface) GpuInstanceGetComputeInstances(p0 nvml.GpuInstance, p1 *n
 func (mock *Interface) GpuInstanceGetComputeInstancesCalls() []struct {
 	GpuInstance                nvml.GpuInstance
 	ComputeInstanceProfileInfo *nvml.ComputeInstanceProfileInfo
-} { return mock.calls.GpuInstanceGetComputeInstances.all() }
+} {
+	return mock.calls.GpuInstanceGetComputeInstances.all()
+}
 
 // GpuInstanceGetCreatableVgpus calls GpuInstanceGetCreatableVgpusFunc.
 func (mock *Interface) GpuInstanceGetCreatableVgpus(p0 nvml.GpuInstance) (nvml.VgpuTypeIdInfo, nvml.Return) {
@@ -6519,7 +6791,9 @@ func (mock *Interface) GpuInstanceGetVgpuSchedulerLog_v2(p0 nvml.GpuInstance, p1
 func (mock *Interface) GpuInstanceGetVgpuSchedulerLog_v2Calls() []struct {
 	GpuInstance             nvml.GpuInstance
 	VgpuSchedulerLogInfo_v2 nvml.VgpuSchedulerLogInfo_v2
-} { return mock.calls.GpuInstanceGetVgpuSchedulerLog_v2.all() }
+} {
+	return mock.calls.GpuInstanceGetVgpuSchedulerLog_v2.all()
+}
 
 // GpuInstanceGetVgpuSchedulerState calls GpuInstanceGetVgpuSchedulerStateFunc.
 func (mock *Interface) GpuInstanceGetVgpuSchedulerState(p0 nvml.GpuInstance) (nvml.VgpuSchedulerStateInfo, nvml.Return) {
@@ -6551,7 +6825,9 @@ func (mock *Interface) GpuInstanceGetVgpuSchedulerState_v2(p0 nvml.GpuInstance, 
 func (mock *Interface) GpuInstanceGetVgpuSchedulerState_v2Calls() []struct {
 	GpuInstance               nvml.GpuInstance
 	VgpuSchedulerStateInfo_v2 nvml.VgpuSchedulerStateInfo_v2
-} { return mock.calls.GpuInstanceGetVgpuSchedulerState_v2.all() }
+} {
+	return mock.calls.GpuInstanceGetVgpuSchedulerState_v2.all()
+}
 
 // GpuInstanceGetVgpuTypeCreatablePlacements calls GpuInstanceGetVgpuTypeCreatablePlacementsFunc.
 func (mock *Interface) GpuInstanceGetVgpuTypeCreatablePlacements(p0 nvml.GpuInstance) (nvml.VgpuCreatablePlacementInfo, nvml.Return) {
@@ -6583,7 +6859,9 @@ func (mock *Interface) GpuInstanceSetVgpuHeterogeneousMode(p0 nvml.GpuInstance, 
 func (mock *Interface) GpuInstanceSetVgpuHeterogeneousModeCalls() []struct {
 	GpuInstance           nvml.GpuInstance
 	VgpuHeterogeneousMode *nvml.VgpuHeterogeneousMode
-} { return mock.calls.GpuInstanceSetVgpuHeterogeneousMode.all() }
+} {
+	return mock.calls.GpuInstanceSetVgpuHeterogeneousMode.all()
+}
 
 // GpuInstanceSetVgpuSchedulerState calls GpuInstanceSetVgpuSchedulerStateFunc.
 func (mock *Interface) GpuInstanceSetVgpuSchedulerState(p0 nvml.GpuInstance, p1 *nvml.VgpuSchedulerState) nvml.Return {
@@ -6601,7 +6879,9 @@ func (mock *Interface) GpuInstanceSetVgpuSchedulerState(p0 nvml.GpuInstance, p1 
 func (mock *Interface) GpuInstanceSetVgpuSchedulerStateCalls() []struct {
 	GpuInstance        nvml.GpuInstance
 	VgpuSchedulerState *nvml.VgpuSchedulerState
-} { return mock.calls.GpuInstanceSetVgpuSchedulerState.all() }
+} {
+	return mock.calls.GpuInstanceSetVgpuSchedulerState.all()
+}
 
 // GpuInstanceSetVgpuSchedulerState_v2 calls GpuInstanceSetVgpuSchedulerState_v2Func.
 func (mock *Interface) GpuInstanceSetVgpuSchedulerState_v2(p0 nvml.GpuInstance, p1 *nvml.VgpuSchedulerState_v2) nvml.Return {
@@ -6619,7 +6899,9 @@ func (mock *Interface) GpuInstanceSetVgpuSchedulerState_v2(p0 nvml.GpuInstance, 
 func (mock *Interface) GpuInstanceSetVgpuSchedulerState_v2Calls() []struct {
 	GpuInstance           nvml.GpuInstance
 	VgpuSchedulerState_v2 *nvml.VgpuSchedulerState_v2
-} { return mock.calls.GpuInstanceSetVgpuSchedulerState_v2.all() }
+} {
+	return mock.calls.GpuInstanceSetVgpuSchedulerState_v2.all()
+}
 
 // Init calls InitFunc.
 func (mock *Interface) Init() nvml.Return {
@@ -6687,7 +6969,9 @@ func (mock *Interface) SystemEventSetCreate(p0 *nvml.SystemEventSetCreateRequest
 // SystemEventSetCreateCalls returns the calls of SystemEventSetCreate.
 func (mock *Interface) SystemEventSetCreateCalls() []struct {
 	SystemEventSetCreateRequest *nvml.SystemEventSetCreateRequest
-} { return mock.calls.SystemEventSetCreate.all() }
+} {
+	return mock.calls.SystemEventSetCreate.all()
+}
 
 // SystemEventSetFree calls SystemEventSetFreeFunc.
 func (mock *Interface) SystemEventSetFree(p0 *nvml.SystemEventSetFreeRequest) nvml.Return {
@@ -6703,7 +6987,9 @@ func (mock *Interface) SystemEventSetFree(p0 *nvml.SystemEventSetFreeRequest) nv
 // SystemEventSetFreeCalls returns the calls of SystemEventSetFree.
 func (mock *Interface) SystemEventSetFreeCalls() []struct {
 	SystemEventSetFreeRequest *nvml.SystemEventSetFreeRequest
-} { return mock.calls.SystemEventSetFree.all() }
+} {
+	return mock.calls.SystemEventSetFree.all()
+}
 
 // SystemEventSetWait calls SystemEventSetWaitFunc.
 func (mock *Interface) SystemEventSetWait(p0 *nvml.SystemEventSetWaitRequest) nvml.Return {
@@ -6719,7 +7005,9 @@ func (mock *Interface) SystemEventSetWait(p0 *nvml.SystemEventSetWaitRequest) nv
 // SystemEventSetWaitCalls returns the calls of SystemEventSetWait.
 func (mock *Interface) SystemEventSetWaitCalls() []struct {
 	SystemEventSetWaitRequest *nvml.SystemEventSetWaitRequest
-} { return mock.calls.SystemEventSetWait.all() }
+} {
+	return mock.calls.SystemEventSetWait.all()
+}
 
 // SystemGetCPER_v1 calls SystemGetCPER_v1Func.
 func (mock *Interface) SystemGetCPER_v1(p0 *nvml.GetCPER_v1) nvml.Return {
@@ -6945,7 +7233,9 @@ func (mock *Interface) SystemRegisterEvents(p0 *nvml.SystemRegisterEventRequest)
 // SystemRegisterEventsCalls returns the calls of SystemRegisterEvents.
 func (mock *Interface) SystemRegisterEventsCalls() []struct {
 	SystemRegisterEventRequest *nvml.SystemRegisterEventRequest
-} { return mock.calls.SystemRegisterEvents.all() }
+} {
+	return mock.calls.SystemRegisterEvents.all()
+}
 
 // SystemSetConfComputeGpusReadyState calls SystemSetConfComputeGpusReadyStateFunc.
 func (mock *Interface) SystemSetConfComputeGpusReadyState(p0 uint32) nvml.Return {
@@ -6975,7 +7265,9 @@ func (mock *Interface) SystemSetConfComputeKeyRotationThresholdInfo(p0 nvml.Conf
 // SystemSetConfComputeKeyRotationThresholdInfoCalls returns the calls of SystemSetConfComputeKeyRotationThresholdInfo.
 func (mock *Interface) SystemSetConfComputeKeyRotationThresholdInfoCalls() []struct {
 	ConfComputeSetKeyRotationThresholdInfo nvml.ConfComputeSetKeyRotationThresholdInfo
-} { return mock.calls.SystemSetConfComputeKeyRotationThresholdInfo.all() }
+} {
+	return mock.calls.SystemSetConfComputeKeyRotationThresholdInfo.all()
+}
 
 // SystemSetNvlinkBwMode calls SystemSetNvlinkBwModeFunc.
 func (mock *Interface) SystemSetNvlinkBwMode(p0 uint32) nvml.Return {
@@ -7089,7 +7381,9 @@ func (mock *Interface) UnitGetTemperature(p0 nvml.Unit, p1 int) (uint32, nvml.Re
 func (mock *Interface) UnitGetTemperatureCalls() []struct {
 	Unit nvml.Unit
 	N    int
-} { return mock.calls.UnitGetTemperature.all() }
+} {
+	return mock.calls.UnitGetTemperature.all()
+}
 
 // UnitGetUnitInfo calls UnitGetUnitInfoFunc.
 func (mock *Interface) UnitGetUnitInfo(p0 nvml.Unit) (nvml.UnitInfo, nvml.Return) {
@@ -7121,7 +7415,9 @@ func (mock *Interface) UnitSetLedState(p0 nvml.Unit, p1 nvml.LedColor) nvml.Retu
 func (mock *Interface) UnitSetLedStateCalls() []struct {
 	Unit     nvml.Unit
 	LedColor nvml.LedColor
-} { return mock.calls.UnitSetLedState.all() }
+} {
+	return mock.calls.UnitSetLedState.all()
+}
 
 // VgpuInstanceClearAccountingPids calls VgpuInstanceClearAccountingPidsFunc.
 func (mock *Interface) VgpuInstanceClearAccountingPids(p0 nvml.VgpuInstance) nvml.Return {
@@ -7181,7 +7477,9 @@ func (mock *Interface) VgpuInstanceGetAccountingStats(p0 nvml.VgpuInstance, p1 i
 func (mock *Interface) VgpuInstanceGetAccountingStatsCalls() []struct {
 	VgpuInstance nvml.VgpuInstance
 	N            int
-} { return mock.calls.VgpuInstanceGetAccountingStats.all() }
+} {
+	return mock.calls.VgpuInstanceGetAccountingStats.all()
+}
 
 // VgpuInstanceGetEccMode calls VgpuInstanceGetEccModeFunc.
 func (mock *Interface) VgpuInstanceGetEccMode(p0 nvml.VgpuInstance) (nvml.EnableState, nvml.Return) {
@@ -7465,7 +7763,9 @@ func (mock *Interface) VgpuInstanceSetEncoderCapacity(p0 nvml.VgpuInstance, p1 i
 func (mock *Interface) VgpuInstanceSetEncoderCapacityCalls() []struct {
 	VgpuInstance nvml.VgpuInstance
 	N            int
-} { return mock.calls.VgpuInstanceSetEncoderCapacity.all() }
+} {
+	return mock.calls.VgpuInstanceSetEncoderCapacity.all()
+}
 
 // VgpuTypeGetBAR1Info calls VgpuTypeGetBAR1InfoFunc.
 func (mock *Interface) VgpuTypeGetBAR1Info(p0 nvml.VgpuTypeId) (nvml.VgpuTypeBar1Info, nvml.Return) {
@@ -7497,7 +7797,9 @@ func (mock *Interface) VgpuTypeGetCapabilities(p0 nvml.VgpuTypeId, p1 nvml.VgpuC
 func (mock *Interface) VgpuTypeGetCapabilitiesCalls() []struct {
 	VgpuTypeId     nvml.VgpuTypeId
 	VgpuCapability nvml.VgpuCapability
-} { return mock.calls.VgpuTypeGetCapabilities.all() }
+} {
+	return mock.calls.VgpuTypeGetCapabilities.all()
+}
 
 // VgpuTypeGetClass calls VgpuTypeGetClassFunc.
 func (mock *Interface) VgpuTypeGetClass(p0 nvml.VgpuTypeId) (string, nvml.Return) {
@@ -7613,7 +7915,9 @@ func (mock *Interface) VgpuTypeGetMaxInstances(p0 nvml.Device, p1 nvml.VgpuTypeI
 func (mock *Interface) VgpuTypeGetMaxInstancesCalls() []struct {
 	Device     nvml.Device
 	VgpuTypeId nvml.VgpuTypeId
-} { return mock.calls.VgpuTypeGetMaxInstances.all() }
+} {
+	return mock.calls.VgpuTypeGetMaxInstances.all()
+}
 
 // VgpuTypeGetMaxInstancesPerGpuInstance calls VgpuTypeGetMaxInstancesPerGpuInstanceFunc.
 func (mock *Interface) VgpuTypeGetMaxInstancesPerGpuInstance(p0 *nvml.VgpuTypeMaxInstance) nvml.Return {
@@ -7687,4 +7991,6 @@ func (mock *Interface) VgpuTypeGetResolution(p0 nvml.VgpuTypeId, p1 int) (uint32
 func (mock *Interface) VgpuTypeGetResolutionCalls() []struct {
 	VgpuTypeId nvml.VgpuTypeId
 	N          int
-} { return mock.calls.VgpuTypeGetResolution.all() }
+} {
+	return mock.calls.VgpuTypeGetResolution.all()
+}
