@@ -124,7 +124,8 @@ func describeType(all map[string]string, obj *types.TypeName, q types.Qualifier)
 	switch u := t.Underlying().(type) {
 	case *types.Struct:
 		// Only the layout of structs of C matters: others have fields of their own.
-		if private := slices.ContainsFunc(slices.Collect(u.Fields()), func(f *types.Var) bool { return !f.Exported() }); !private {
+		private := func(f *types.Var) bool { return !f.Exported() }
+		if !slices.ContainsFunc(slices.Collect(u.Fields()), private) {
 			all[name] += fmt.Sprintf(" of %d bytes", sizes.Sizeof(t))
 		}
 		for i, f := range slices.Collect(u.Fields()) {

@@ -28,7 +28,6 @@ type generator struct {
 	*api
 	raw      *rawAPI
 	versions map[string]rawMethod // functions of which the newest version is called, and the first version of each
-	extra    map[string]bool      // functions that package raw lacks
 	layouts  map[string]string    // pairs of types whose addresses are converted
 }
 
@@ -62,8 +61,8 @@ func (g *generator) readCalls(file string) ([]*call, error) {
 	return calls, nil
 }
 
-// signatureText returns the signature of the interface's method. Those of handlers, which are no interfaces, follow from
-// the row.
+// signatureText returns the signature of the interface's method. Those of handlers, which are no interfaces, follow
+// from the row.
 func (g *generator) signatureText(c *call) string {
 	typ := c.recv
 	if typ == "*library" {
@@ -122,54 +121,26 @@ type local struct {
 
 var argument = regexp.MustCompile(`^&(\w+)(?:@(\d))?(?::(\w*))?(?:=(\w+))?$`)
 
+// A body is that of a method that calls a function.
+type body struct {
+	*call
+	locals map[string]*local
+	before []string // the lines before the call
+	slice  string   // that of grow and fill
+}
+
 // emitCall writes the body of a method that calls a function.
 func (g *generator) emitCall(b *bytes.Buffer, c *call) error {
 	target, rawParams, err := g.target(c)
 	if err != nil {
 		return err
 	}
-	locals := map[string]*local{}
-	var args, before []string
-	slice := "" // of grow and fill
+	m := &body{call: c, locals: map[string]*local{}}
+	var args []string
 	for i, token := range c.args {
-		var arg string
-		rawType := rawParams[i]
-		switch {
-		case token[0] == '#':
-			arg = "n"
-		case strings.Contains(token, "[]"):
-			var elem string
-			slice, elem, _ = strings.Cut(token, "[]:")
-			locals[slice] = &local{name: slice, typ: elem}
-			arg = g.sliceArg(elem, rawType)
-		case strings.HasSuffix(token, "]"):
-			name, size, _ := strings.Cut(strings.TrimSuffix(token, "]"), "[")
-			locals[name] = &local{name: name, buffer: true}
-			before = append(before, fmt.Sprintf("var %s [%s]byte", name, size))
-			arg = name + "[:]"
-			if strings.HasPrefix(rawType, "*[") {
-				arg = "&" + name
-			}
-		case token[0] == '&':
-			l, err := g.local(c, token)
-			if err != nil {
-				return err
-			}
-			locals[l.name] = l
-			elem, isSlice := strings.CutPrefix(rawType, "[]")
-			if isSlice {
-				rawType = "*" + elem
-			}
-			before = append(before, g.declare(l, rawType)...)
-			arg = "&" + l.name
-			if g.isStruct(l.typ) {
-				arg = g.as(l.typ, rawType, arg)
-			}
-			if isSlice {
-				arg = "one(" + arg + ")"
-			}
-		default:
-			arg = g.convert(c, token, rawType)
+		arg, err := g.argument(m, token, rawParams[i])
+		if err != nil {
+			return err
 		}
 		args = append(args, arg)
 	}
@@ -180,7 +151,7 @@ func (g *generator) emitCall(b *bytes.Buffer, c *call) error {
 		}
 		fmt.Fprintf(b, "if info == nil {\nreturn %sERROR_INVALID_ARGUMENT\n}\n", zeros)
 	}
-	for _, line := range before {
+	for _, line := range m.before {
 		fmt.Fprintln(b, line)
 	}
 	for _, s := range c.sets {
@@ -197,16 +168,57 @@ func (g *generator) emitCall(b *bytes.Buffer, c *call) error {
 		}
 		fmt.Fprintf(b, "ret := result(%s)\n", expr)
 	case "grow", "fill":
-		fmt.Fprintf(b, "%s, ret := %s(func(n *uint32, s []%s) raw.Return {\nreturn %s\n})\n", slice, kind, locals[slice].typ, expr)
+		fmt.Fprintf(b, "%s, ret := %s(func(n *uint32, s []%s) raw.Return {\nreturn %s\n})\n", m.slice, kind,
+			m.locals[m.slice].typ, expr)
 	default:
 		return fmt.Errorf("%s: unknown kind %q", c.method, kind)
 	}
 	var results []string
 	for i, r := range c.results {
-		results = append(results, g.result(locals, r, c.sig.results[i]))
+		results = append(results, g.result(m.locals, r, c.sig.results[i]))
 	}
 	fmt.Fprintf(b, "return %s, ret\n", strings.Join(results, ", "))
 	return nil
+}
+
+// argument returns an argument of the call, for a parameter of the type, and notes what it needs.
+func (g *generator) argument(m *body, token, rawType string) (string, error) {
+	switch {
+	case token[0] == '#':
+		return "n", nil
+	case strings.Contains(token, "[]"):
+		name, elem, _ := strings.Cut(token, "[]:")
+		m.slice, m.locals[name] = name, &local{name: name, typ: elem}
+		return g.sliceArg(elem, rawType), nil
+	case strings.HasSuffix(token, "]"):
+		name, size, _ := strings.Cut(strings.TrimSuffix(token, "]"), "[")
+		m.locals[name] = &local{name: name, buffer: true}
+		m.before = append(m.before, fmt.Sprintf("var %s [%s]byte", name, size))
+		if strings.HasPrefix(rawType, "*[") {
+			return "&" + name, nil
+		}
+		return name + "[:]", nil
+	case token[0] != '&':
+		return g.convert(m.call, token, rawType), nil
+	}
+	l, err := g.local(m.call, token)
+	if err != nil {
+		return "", err
+	}
+	elem, isSlice := strings.CutPrefix(rawType, "[]")
+	if isSlice {
+		rawType = "*" + elem
+	}
+	m.locals[l.name] = l
+	m.before = append(m.before, g.declare(l, rawType)...)
+	arg := "&" + l.name
+	if g.isStruct(l.typ) {
+		arg = g.as(l.typ, rawType, arg)
+	}
+	if isSlice {
+		arg = "one(" + arg + ")"
+	}
+	return arg, nil
 }
 
 // target returns the begin of the call, and the types of its parameters.
@@ -218,9 +230,8 @@ func (g *generator) target(c *call) (string, []string, error) {
 	}
 	switch {
 	case !ok:
-		g.extra[function] = true
 		params := []string{"uintptr", "*byte"}
-		if _, address := strings.CutPrefix(c.args[1], "&"); !address && !strings.HasPrefix(c.paramType(c.args[1]), "*") {
+		if c.args[1][0] != '&' && !strings.HasPrefix(c.paramType(c.args[1]), "*") {
 			params[1] = "uintptr"
 			return fmt.Sprintf("native().withWord(%q, ", "nvml"+function), params, nil
 		}
@@ -411,7 +422,8 @@ func (g *generator) emitVersions(o output) {
 			params = append(params, m.sig.names[i]+" "+t)
 		}
 		args := strings.Join(m.sig.names, ", ")
-		fmt.Fprintf(b, "func (c *calls) %s(%s) raw.Return {\nswitch c.versions.%[1]s {\n", lower(f), strings.Join(params, ", "))
+		fmt.Fprintf(b, "func (c *calls) %s(%s) raw.Return {\nswitch c.versions.%[1]s {\n", lower(f),
+			strings.Join(params, ", "))
 		for n := g.lastVersion(f); n > 1; n-- {
 			if v, ok := g.raw.methods[f+"_v"+strconv.Itoa(n)]; ok {
 				fmt.Fprintf(b, "case %d:\nreturn c.%s(%s)\n", n, v.name, args)

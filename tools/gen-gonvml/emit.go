@@ -46,8 +46,8 @@ func (o output) write(dir string) error {
 }
 
 // handWritten are the types that compat/go-nvml declares itself.
-var handWritten = []string{"LibraryOption", "MemoryLimits_v1", "ProcessInfo_v1Slice", "ProcessInfo_v2Slice", "SystemEventSet",
-	"VgpuMetadata", "VgpuPgpuMetadata", "nvmlVgpuInstance", "nvmlVgpuTypeId"}
+var handWritten = []string{"LibraryOption", "MemoryLimits_v1", "ProcessInfo_v1Slice", "ProcessInfo_v2Slice",
+	"SystemEventSet", "VgpuMetadata", "VgpuPgpuMetadata", "nvmlVgpuInstance", "nvmlVgpuTypeId"}
 
 // emitTypes writes the constants, the types and the interfaces.
 func (a *api) emitTypes(o output) {
@@ -60,7 +60,8 @@ func (a *api) emitTypes(o output) {
 		}
 		fmt.Fprintf(b, "%s %s = %s\n", c[0], typ, c[2])
 	}
-	b.WriteString(")\n\n// returnName returns the name of a result, or \"\".\nfunc returnName(r Return) string {\nswitch r {\n")
+	b.WriteString(")\n\n// returnName returns the name of a result, or \"\".\n")
+	b.WriteString("func returnName(r Return) string {\nswitch r {\n")
 	for _, c := range a.consts {
 		if c[1] == "Return" {
 			fmt.Fprintf(b, "case %s:\nreturn %[1]q\n", c[0])
@@ -139,8 +140,8 @@ func (a *api) emitMocks(o output) error {
 			records[m.name] = "struct{" + m.fields + "}"
 		}
 		fmt.Fprintf(b, "var _ nvml.%[1]s = (*%[1]s)(nil)\n\n", name)
-		fmt.Fprintf(b, "// %[1]s is an nvml.%[1]s whose methods call the functions that its fields are set to, and note the\n"+
-			"// calls. A method whose field is nil panics.\ntype %[1]s struct {\n", name)
+		fmt.Fprintf(b, "// %[1]s is an nvml.%[1]s whose methods call the functions that its fields are set to, and "+
+			"note the\n// calls. A method whose field is nil panics.\ntype %[1]s struct {\n", name)
 		for _, m := range a.methods[name] {
 			fmt.Fprintf(b, "%sFunc func%s\n", m.name, qualify(m.text))
 		}

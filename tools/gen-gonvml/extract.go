@@ -27,8 +27,8 @@ const apiHead = `# The exported API of go-nvml, written by gen-gonvml extract. D
 
 const originalModule = "github.com/NVIDIA/go-nvml"
 
-// source type-checks the packages of go-nvml, or of the module that stands in for it, from their source for linux/amd64.
-// What cgo and other modules declare has no type.
+// source type-checks the packages of go-nvml, or of the module that stands in for it, from their source for
+// linux/amd64. What cgo and other modules declare has no type.
 type source struct {
 	root  string
 	build build.Context

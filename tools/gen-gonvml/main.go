@@ -58,7 +58,7 @@ func runGenerate(apiFile, methods, gpus, raw, out string) error {
 	if err != nil {
 		return err
 	}
-	g := &generator{api: a, raw: r, versions: map[string]rawMethod{}, extra: map[string]bool{}, layouts: map[string]string{}}
+	g := &generator{api: a, raw: r, versions: map[string]rawMethod{}, layouts: map[string]string{}}
 	calls, err := g.readCalls(methods)
 	if err != nil {
 		return err

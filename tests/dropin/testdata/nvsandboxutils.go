@@ -1,5 +1,5 @@
-// Package nvsandboxutils takes the place of the cgo file of the container toolkit's internal/nvsandboxutils: it makes the
-// calls to the library without cgo.
+// Package nvsandboxutils takes the place of the cgo file of the container toolkit's internal/nvsandboxutils: it makes
+// the calls to the library without cgo.
 package nvsandboxutils
 
 import "unsafe"

@@ -1,8 +1,6 @@
 // Package dynlib loads libraries of C without cgo, as packages dl and nvml need it.
 package dynlib
 
-import "errors"
-
 // A Library is a loaded library.
 type Library interface {
 	// Symbol returns the address of an exported symbol.
@@ -16,5 +14,3 @@ type Library interface {
 	// Close unloads the library, if the system can.
 	Close() error
 }
-
-var errUnsupported = errors.New("libraries cannot be loaded on this system")
