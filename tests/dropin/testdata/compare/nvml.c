@@ -7,8 +7,9 @@
 
 static FILE *out;
 
-// An argument is described by a letter and a size: w a number, q one of 64 bits or a handle, s a string, b a buffer, c the
-// address of a count, p that of values, o that of one value, v that of a struct that begins with its version, n that of a struct with addresses.
+// An argument is described by a letter and a size: w a number, q one of 64 bits or a handle, s a string, b a buffer, c
+// the address of a count, p that of values, o that of one value, v that of a struct that begins with its version, n that
+// of a struct with addresses.
 struct argument {
 	char kind;
 	int size;
