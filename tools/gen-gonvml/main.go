@@ -7,6 +7,10 @@
 //	gen-gonvml generate -api FILE -methods FILE -gpus FILE -raw DIR -out DIR
 //
 // writes the files. It needs no source of go-nvml.
+//
+//	gen-gonvml library -out FILE MANIFEST...
+//
+// writes functions of C, for tests/dropin.
 package main
 
 import (
@@ -44,6 +48,12 @@ func run(args []string) error {
 			return err
 		}
 		return runGenerate(*api, *methods, *gpus, *raw, *out)
+	case "library":
+		out := f.String("out", "", "the file to write")
+		if err := f.Parse(args[1:]); err != nil {
+			return err
+		}
+		return runLibrary(*out, f.Args())
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }
