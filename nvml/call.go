@@ -23,6 +23,8 @@ type object struct {
 	lane   *lane
 	name   string // in errors, such as "device 0"
 	bound  bound
+	// instance is that of a GPU instance or a compute instance, and nil for all others.
+	instance *migInstance
 }
 
 // bound limits how long a call may take. The zero bound is no limit.
@@ -56,7 +58,7 @@ func (b *bound) over(began time.Time) bool {
 // part returns the object of a handle that belongs to the same GPU.
 func (o *object) part(handle uint64, name string) object {
 	p := *o
-	p.handle, p.name = handle, name
+	p.handle, p.name, p.instance = handle, name, nil
 	return p
 }
 
@@ -69,6 +71,9 @@ func (o *object) call(op string, w words, f rawCall) (words, error) {
 		return words{}, err
 	}
 	w.a = o.handle
+	if o.instance != nil {
+		f = o.instance.guard(f)
+	}
 	if o.bound != (bound{}) {
 		return o.callBounded(op, w, f)
 	}
@@ -88,7 +93,7 @@ func get[T any](o *object, op string, f func(l *raw.Library, handle uint64) (T, 
 	if err := o.lib.refs.Enter(o.lib, op); err != nil {
 		return v, err
 	}
-	if o.bound == (bound{}) {
+	if o.bound == (bound{}) && o.instance == nil {
 		v, r := f(o.lib.raw, o.handle)
 		o.lib.refs.Release(o.lib)
 		if r != raw.NVML_SUCCESS {
@@ -98,10 +103,22 @@ func get[T any](o *object, op string, f func(l *raw.Library, handle uint64) (T, 
 		return v, nil
 	}
 	result := new(T)
-	_, err = o.callBounded(op, words{a: o.handle}, func(l *raw.Library, w words) (_ words, r raw.Return) {
+	call := func(l *raw.Library, w words) (_ words, r raw.Return) {
 		*result, r = f(l, w.a)
 		return words{}, r
-	})
+	}
+	if o.instance != nil {
+		call = o.instance.guard(call)
+	}
+	if o.bound == (bound{}) {
+		_, r := call(o.lib.raw, words{a: o.handle})
+		o.lib.refs.Release(o.lib)
+		if r != raw.NVML_SUCCESS {
+			return v, o.fail(op, r)
+		}
+		return *result, nil
+	}
+	_, err = o.callBounded(op, words{a: o.handle}, call)
 	if err != nil {
 		return v, err // the call may be setting the result yet
 	}
@@ -113,6 +130,8 @@ func get[T any](o *object, op string, f func(l *raw.Library, handle uint64) (T, 
 type lane struct {
 	turn chan struct{} // has an element during a call
 	job  *job          // belongs to the caller that has the turn
+
+	instances migInstances // of the GPU
 
 	mu    sync.Mutex
 	op    string // the call that is made, or ""

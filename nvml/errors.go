@@ -37,7 +37,8 @@ const (
 
 // Mistakes and states that this package finds, for errors.Is.
 var (
-	// ErrClosed is matched by the errors of calls after [Library.Close] or [EventSet.Close].
+	// ErrClosed is matched by the errors of calls after [Library.Close] or [EventSet.Close], and of those about MIG
+	// instances that were destroyed.
 	ErrClosed = errors.New("closed")
 	// ErrTimeout is matched by the errors of calls that were not answered within their bound.
 	ErrTimeout = errors.New("no answer in time")
@@ -113,6 +114,9 @@ func (o *object) invalid(op, detail string) error {
 
 // fail returns the error of a call that the library has answered.
 func (o *object) fail(op string, r raw.Return) error {
+	if r == destroyed {
+		return &Error{Op: op, Device: o.name, Err: ErrClosed, Detail: "the instance was destroyed: create another one"}
+	}
 	return &Error{Op: op, Device: o.name, Return: r, Detail: remedy(op, r)}
 }
 

@@ -32,7 +32,7 @@ func (s *GPMSample) obj() *object {
 	return &s.object
 }
 
-// gpmBuffer is the memory of a sample.
+// gpmBuffer is the memory of a sample. It is a user of the library until it is freed.
 type gpmBuffer struct {
 	lib      *library
 	device   string
@@ -52,13 +52,13 @@ func (b *gpmBuffer) Last(later bool) {
 	b.free()
 }
 
-func (b *gpmBuffer) free() {
-	const op = "nvmlGpmSampleFree"
-	if b.handle == 0 || b.lib.refs.Enter(b.lib, op) != nil {
-		return // after Library.Close, NVML has no sample any more
+func (b *gpmBuffer) free() (r raw.Return) {
+	if b.handle != 0 {
+		r = b.lib.raw.GpmSampleFree(b.handle)
 	}
-	b.lib.raw.GpmSampleFree(b.handle)
+	b.lib.disown(b)
 	b.lib.refs.Release(b.lib)
+	return r
 }
 
 // Refused returns the error of a call after Close.
@@ -67,10 +67,11 @@ func (b *gpmBuffer) Refused(op string) error {
 }
 
 // close ends the use of the memory.
-func (b *gpmBuffer) close() {
+func (b *gpmBuffer) close() raw.Return {
 	if _, last := b.refs.Close(); last {
-		b.free()
+		return b.free()
 	}
+	return raw.NVML_SUCCESS
 }
 
 // take reads the counters into the memory.
@@ -106,8 +107,14 @@ func (d *Device) gpmSample(op string, instance int) (*GPMSample, error) {
 	if o == nil {
 		return nil, nilError(op)
 	}
+	if err := o.lib.refs.Enter(o.lib, op); err != nil {
+		return nil, err
+	}
 	s := &GPMSample{*o, &gpmBuffer{lib: o.lib, device: o.name, instance: instance}}
 	runtime.AddCleanup(s, func(b *gpmBuffer) { go b.close() }, s.buffer) // as for sets of events: see closeUnused
+	if !o.lib.own(s.buffer) {
+		return nil, o.lib.Refused(op)
+	}
 	if err := s.take(op); err != nil {
 		s.Close()
 		return nil, err
@@ -143,14 +150,14 @@ func (s *GPMSample) take(op string) error {
 	return err
 }
 
-// Close frees the memory of the sample (nvmlGpmSampleFree). It does not wait for calls with the sample. Further calls
-// do nothing.
+// Close frees the memory of the sample (nvmlGpmSampleFree), as [Library.Close] does. It does not wait for calls with
+// the sample. If the device has a limit, as of [Device.WithTimeout], it also limits Close. Further calls do nothing.
 func (s *GPMSample) Close() error {
+	const op = "nvmlGpmSampleFree"
 	if s.obj() == nil {
-		return nilError("nvmlGpmSampleFree")
+		return nilError(op)
 	}
-	s.buffer.close()
-	return nil
+	return s.within(op, s.buffer.close)
 }
 
 // GPMValue is the value of a metric.

@@ -204,3 +204,25 @@ func TestGPMCleanupHangs(t *testing.T) {
 	close(f.free)
 	t.Error("a cleanup has not run")
 }
+
+// TestGPMLibraryClose checks that the samples of a library are freed with it.
+func TestGPMLibraryClose(t *testing.T) {
+	f := &gpmFake{samples: map[raw.GpmSample]uint32{}}
+	lib := must(nvml.Open(nvml.WithSoftware(f)))(t)
+	sample := must(must(lib.Device(0))(t).GPMSample())(t)
+	if err := lib.Close(); err != nil || len(f.samples) != 0 {
+		t.Errorf("%d samples are left (%v)", len(f.samples), err)
+	}
+	fails(t, "another sample", sample.Take(), nvml.ErrClosed)
+	if err := sample.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGPMCloseBound checks that a limit is one of Close, too.
+func TestGPMCloseBound(t *testing.T) {
+	f := &gpmFake{samples: map[raw.GpmSample]uint32{}, free: make(chan struct{})}
+	sample := must(device(t, f).WithTimeout(20 * time.Millisecond).GPMSample())(t)
+	fails(t, "Close", sample.Close(), nvml.ErrTimeout)
+	close(f.free)
+}

@@ -26,7 +26,7 @@ type library struct {
 
 	mu    sync.Mutex
 	lanes map[raw.Device]*lane // by the handle of the whole GPU
-	sets  map[closer]struct{}  // the event sets that are not freed, each of which is a user of the library
+	sets  map[closer]struct{}  // the event sets and samples that are not freed, each of which is a user of the library
 }
 
 // obj returns the object of l, or nil.
@@ -131,9 +131,9 @@ func initialize(l *raw.Library, flags uint32) raw.Return {
 }
 
 // Close ends the use of the library (nvmlShutdown). It does not wait for calls: if there are calls in flight, NVML is
-// shut down after the last of them. It closes the event sets of the library, too. If the library has a limit, as of
-// [Library.WithTimeout], it also limits Close. Later calls return an error that matches [ErrClosed]. Further calls of
-// Close do nothing.
+// shut down after the last of them. It closes the event sets and samples of the library, too. If the library has a
+// limit, as of [Library.WithTimeout], it also limits Close. Later calls return an error that matches [ErrClosed].
+// Further calls of Close do nothing.
 func (l *Library) Close() error {
 	const op = "nvmlShutdown"
 	if l.obj() == nil {

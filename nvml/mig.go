@@ -157,9 +157,20 @@ func (d *Device) gpuInstanceProfileByID(id uint32) (GPUInstanceProfile, error) {
 func (d *Device) SetMIGMode(on bool) (pending, err error) {
 	const op = "nvmlDeviceSetMigMode"
 	o := d.obj()
+	if o == nil {
+		return nil, nilError(op)
+	}
+	known := &o.lane.instances
 	w, err := o.call(op, words{b: number[uint64](on)}, func(l *raw.Library, w words) (words, raw.Return) {
 		var status raw.Return
+		if w.b == 0 {
+			known.calls.Lock()
+			defer known.calls.Unlock()
+		}
 		r := l.DeviceSetMigMode(raw.Device(w.a), uint32(w.b), &status)
+		if w.b == 0 && r == raw.NVML_SUCCESS && status == raw.NVML_SUCCESS {
+			known.end(func(*migInstance) bool { return true })
+		}
 		return words{a: uint64(uint32(status))}, r
 	})
 	if err != nil || w.a == 0 {
@@ -204,11 +215,11 @@ func room[T any](f func(list []T, n *uint32) raw.Return) ([]T, raw.Return) {
 	return all[:min(int(n), len(all))], r
 }
 
-// A migPart is the handle of one, and its number if ok.
+// A migPart is an instance, and its number if ok.
 type migPart struct {
-	handle uint64
-	id     uint32
-	ok     bool
+	*migInstance
+	id uint32
+	ok bool
 }
 
 // name returns how errors name an instance of a device or of another instance.
@@ -219,56 +230,73 @@ func (i migPart) name(of, what string) string {
 	return fmt.Sprintf("%s, %s %d", of, what, i.id)
 }
 
-// gpuInstanceOf returns a GPU instance with its number.
-func gpuInstanceOf(l *raw.Library, g raw.GpuInstance) migPart {
+// gpuInstance returns a GPU instance with its number. The caller holds s.calls.
+func (s *migInstances) gpuInstance(l *raw.Library, g raw.GpuInstance) migPart {
 	var info raw.GpuInstanceInfo
 	r := l.GpuInstanceGetInfo(g, &info)
-	return migPart{uint64(g), info.Id, r == raw.NVML_SUCCESS}
+	return migPart{s.find(instanceKey{false, uint64(g)}, nil), info.Id, r == raw.NVML_SUCCESS}
 }
 
-// gpuInstance returns a part of a device.
-func (o *object) gpuInstance(i migPart) *GPUInstance {
-	return &GPUInstance{o.part(i.handle, i.name(o.name, "GPU instance"))}
+// migPart returns the object of an instance in o.
+func (o *object) migPart(i migPart, what string) object {
+	p := o.part(i.key.handle, i.name(o.name, what))
+	p.instance = i.migInstance
+	return p
+}
+
+// gpuInstances makes a call that finds GPU instances of a device, while none is destroyed.
+func gpuInstances[T any](d *Device, op string,
+	f func(s *migInstances, l *raw.Library, d raw.Device) (T, raw.Return)) (T, error) {
+	o := d.obj()
+	if o == nil {
+		var none T
+		return none, nilError(op)
+	}
+	s := &o.lane.instances
+	return get(o, op, func(l *raw.Library, h uint64) (T, raw.Return) {
+		s.calls.RLock()
+		defer s.calls.RUnlock()
+		return f(s, l, raw.Device(h))
+	})
+}
+
+// oneGPUInstance makes a call that finds a GPU instance.
+func oneGPUInstance(d *Device, op string,
+	f func(l *raw.Library, d raw.Device, g *raw.GpuInstance) raw.Return) (*GPUInstance, error) {
+	i, err := gpuInstances(d, op, func(s *migInstances, l *raw.Library, d raw.Device) (migPart, raw.Return) {
+		var g raw.GpuInstance
+		if r := f(l, d, &g); r != raw.NVML_SUCCESS {
+			return migPart{}, r
+		}
+		return s.gpuInstance(l, g), raw.NVML_SUCCESS
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &GPUInstance{d.migPart(i, "GPU instance")}, nil
 }
 
 // CreateGPUInstance creates a GPU instance at any free place (nvmlDeviceCreateGpuInstance). profile is the ID of a
 // [GPUInstanceProfile]. It needs root, and that MIG is on. The instance lasts until it is destroyed, or the GPU is
 // reset. Linux only.
 func (d *Device) CreateGPUInstance(profile uint32) (*GPUInstance, error) {
-	o := d.obj()
-	i, err := get(o, "nvmlDeviceCreateGpuInstance", func(l *raw.Library, h uint64) (migPart, raw.Return) {
-		var g raw.GpuInstance
-		if r := l.DeviceCreateGpuInstance(raw.Device(h), profile, &g); r != raw.NVML_SUCCESS {
-			return migPart{}, r
-		}
-		return gpuInstanceOf(l, g), raw.NVML_SUCCESS
+	const op = "nvmlDeviceCreateGpuInstance"
+	return oneGPUInstance(d, op, func(l *raw.Library, h raw.Device, g *raw.GpuInstance) raw.Return {
+		return l.DeviceCreateGpuInstance(h, profile, g)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return o.gpuInstance(i), nil
 }
 
 // CreateGPUInstanceAt creates a GPU instance at a place (nvmlDeviceCreateGpuInstanceWithPlacement), which
 // [Device.GPUInstancePlacements] returns: see [Device.CreateGPUInstance].
 func (d *Device) CreateGPUInstanceAt(profile uint32, at MIGPlacement) (*GPUInstance, error) {
 	const op = "nvmlDeviceCreateGpuInstanceWithPlacement"
-	o := d.obj()
-	if err := o.checkPlacement(op, at); err != nil {
+	if err := d.obj().checkPlacement(op, at); err != nil {
 		return nil, err
 	}
-	i, err := get(o, op, func(l *raw.Library, h uint64) (migPart, raw.Return) {
-		var g raw.GpuInstance
+	return oneGPUInstance(d, op, func(l *raw.Library, h raw.Device, g *raw.GpuInstance) raw.Return {
 		place := raw.GpuInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Size)}
-		if r := l.DeviceCreateGpuInstanceWithPlacement(raw.Device(h), profile, &place, &g); r != raw.NVML_SUCCESS {
-			return migPart{}, r
-		}
-		return gpuInstanceOf(l, g), raw.NVML_SUCCESS
+		return l.DeviceCreateGpuInstanceWithPlacement(h, profile, &place, g)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return o.gpuInstance(i), nil
 }
 
 // checkPlacement returns an error for a place that cannot be.
@@ -282,39 +310,40 @@ func (o *object) checkPlacement(op string, at MIGPlacement) error {
 // GPUInstances returns the GPU instances of a profile (nvmlDeviceGetGpuInstances). profile is the ID of a
 // [GPUInstanceProfile]. It needs root. Linux only.
 func (d *Device) GPUInstances(profile uint32) ([]*GPUInstance, error) {
-	o := d.obj()
-	all, err := get(o, "nvmlDeviceGetGpuInstances", func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
+	const op = "nvmlDeviceGetGpuInstances"
+	all, err := gpuInstances(d, op, func(s *migInstances, l *raw.Library, h raw.Device) (all []migPart, r raw.Return) {
 		list, n := make([]raw.GpuInstance, maxInstances), uint32(maxInstances)
-		if r = l.DeviceGetGpuInstances(raw.Device(h), profile, list, &n); r != raw.NVML_SUCCESS {
+		if r = l.DeviceGetGpuInstances(h, profile, list, &n); r != raw.NVML_SUCCESS {
 			return nil, r
 		}
 		for _, g := range list[:min(n, maxInstances)] {
-			all = append(all, gpuInstanceOf(l, g))
+			all = append(all, s.gpuInstance(l, g))
 		}
 		return all, r
 	})
-	var instances []*GPUInstance
+	var list []*GPUInstance
 	for _, i := range all {
-		instances = append(instances, o.gpuInstance(i))
+		list = append(list, &GPUInstance{d.migPart(i, "GPU instance")})
 	}
-	return instances, err
+	return list, err
 }
 
 // GPUInstance returns the GPU instance with a number (nvmlDeviceGetGpuInstanceById), which [Device.GPUInstanceID]
 // returns for a MIG device. It needs root. Linux only.
 func (d *Device) GPUInstance(id int) (*GPUInstance, error) {
 	const op = "nvmlDeviceGetGpuInstanceById"
-	o := d.obj()
-	if err := o.checkNumber(op, "number", id); err != nil {
+	if err := d.obj().checkNumber(op, "number", id); err != nil {
 		return nil, err
 	}
-	w, err := o.call(op, words{b: uint64(uint32(id))}, func(l *raw.Library, w words) (words, raw.Return) {
+	i, err := gpuInstances(d, op, func(s *migInstances, l *raw.Library, h raw.Device) (migPart, raw.Return) {
 		var g raw.GpuInstance
-		r := l.DeviceGetGpuInstanceById(raw.Device(w.a), uint32(w.b), &g)
-		return words{a: uint64(g)}, r
+		if r := l.DeviceGetGpuInstanceById(h, uint32(id), &g); r != raw.NVML_SUCCESS {
+			return migPart{}, r
+		}
+		return migPart{s.find(instanceKey{false, uint64(g)}, nil), uint32(id), true}, raw.NVML_SUCCESS
 	})
 	if err != nil {
 		return nil, err
 	}
-	return o.gpuInstance(migPart{w.a, uint32(id), true}), nil
+	return &GPUInstance{d.migPart(i, "GPU instance")}, nil
 }

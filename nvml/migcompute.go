@@ -143,10 +143,10 @@ func (g *GPUInstance) ComputeInstancePlacements(profile uint32) ([]MIGPlacement,
 	})
 }
 
-// computeInstanceOf returns a compute instance with its number.
-func computeInstanceOf(l *raw.Library, c raw.ComputeInstance) migPart {
+// computeInstance returns a compute instance in i with its number. The caller holds i.of.calls.
+func (i *migInstance) computeInstance(l *raw.Library, c raw.ComputeInstance) migPart {
 	info, r := computeInstanceInfo(l, c)
-	return migPart{uint64(c), info.Id, r == raw.NVML_SUCCESS}
+	return migPart{i.of.find(instanceKey{true, uint64(c)}, i), info.Id, r == raw.NVML_SUCCESS}
 }
 
 func computeInstanceInfo(l *raw.Library, c raw.ComputeInstance) (info raw.ComputeInstanceInfo, r raw.Return) {
@@ -156,26 +156,33 @@ func computeInstanceInfo(l *raw.Library, c raw.ComputeInstance) (info raw.Comput
 	return info, r
 }
 
-// computeInstance returns a part of a GPU instance.
-func (o *object) computeInstance(i migPart) *ComputeInstance {
-	return &ComputeInstance{o.part(i.handle, i.name(o.name, "compute instance"))}
+// oneComputeInstance makes a call that finds a compute instance.
+func oneComputeInstance(o *object, op string,
+	f func(l *raw.Library, g raw.GpuInstance, c *raw.ComputeInstance) raw.Return) (*ComputeInstance, error) {
+	if o == nil {
+		return nil, nilError(op)
+	}
+	of := o.instance
+	i, err := get(o, op, func(l *raw.Library, h uint64) (migPart, raw.Return) {
+		var c raw.ComputeInstance
+		if r := f(l, raw.GpuInstance(h), &c); r != raw.NVML_SUCCESS {
+			return migPart{}, r
+		}
+		return of.computeInstance(l, c), raw.NVML_SUCCESS
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &ComputeInstance{o.migPart(i, "compute instance")}, nil
 }
 
 // CreateComputeInstance creates a compute instance at any free place (nvmlGpuInstanceCreateComputeInstance). profile is
 // the ID of a [ComputeInstanceProfile]. It needs root. Linux only.
 func (g *GPUInstance) CreateComputeInstance(profile uint32) (*ComputeInstance, error) {
-	o := g.obj()
-	i, err := get(o, "nvmlGpuInstanceCreateComputeInstance", func(l *raw.Library, h uint64) (migPart, raw.Return) {
-		var c raw.ComputeInstance
-		if r := l.GpuInstanceCreateComputeInstance(raw.GpuInstance(h), profile, &c); r != raw.NVML_SUCCESS {
-			return migPart{}, r
-		}
-		return computeInstanceOf(l, c), raw.NVML_SUCCESS
+	const op = "nvmlGpuInstanceCreateComputeInstance"
+	return oneComputeInstance(g.obj(), op, func(l *raw.Library, h raw.GpuInstance, c *raw.ComputeInstance) raw.Return {
+		return l.GpuInstanceCreateComputeInstance(h, profile, c)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return o.computeInstance(i), nil
 }
 
 // CreateComputeInstanceAt creates a compute instance at a place (nvmlGpuInstanceCreateComputeInstanceWithPlacement),
@@ -186,19 +193,10 @@ func (g *GPUInstance) CreateComputeInstanceAt(profile uint32, at MIGPlacement) (
 	if err := o.checkPlacement(op, at); err != nil {
 		return nil, err
 	}
-	i, err := get(o, op, func(l *raw.Library, h uint64) (migPart, raw.Return) {
-		var c raw.ComputeInstance
+	return oneComputeInstance(o, op, func(l *raw.Library, h raw.GpuInstance, c *raw.ComputeInstance) raw.Return {
 		place := raw.ComputeInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Size)}
-		r := l.GpuInstanceCreateComputeInstanceWithPlacement(raw.GpuInstance(h), profile, &place, &c)
-		if r != raw.NVML_SUCCESS {
-			return migPart{}, r
-		}
-		return computeInstanceOf(l, c), r
+		return l.GpuInstanceCreateComputeInstanceWithPlacement(h, profile, &place, c)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return o.computeInstance(i), nil
 }
 
 // ComputeInstances returns the compute instances of a profile (nvmlGpuInstanceGetComputeInstances). profile is the ID
@@ -206,21 +204,25 @@ func (g *GPUInstance) CreateComputeInstanceAt(profile uint32, at MIGPlacement) (
 func (g *GPUInstance) ComputeInstances(profile uint32) ([]*ComputeInstance, error) {
 	o := g.obj()
 	const op = "nvmlGpuInstanceGetComputeInstances"
+	if o == nil {
+		return nil, nilError(op)
+	}
+	of := o.instance
 	all, err := get(o, op, func(l *raw.Library, h uint64) (all []migPart, r raw.Return) {
 		list, n := make([]raw.ComputeInstance, maxInstances), uint32(maxInstances)
 		if r = l.GpuInstanceGetComputeInstances(raw.GpuInstance(h), profile, list, &n); r != raw.NVML_SUCCESS {
 			return nil, r
 		}
 		for _, c := range list[:min(n, maxInstances)] {
-			all = append(all, computeInstanceOf(l, c))
+			all = append(all, of.computeInstance(l, c))
 		}
 		return all, r
 	})
-	var instances []*ComputeInstance
+	var list []*ComputeInstance
 	for _, i := range all {
-		instances = append(instances, o.computeInstance(i))
+		list = append(list, &ComputeInstance{o.migPart(i, "compute instance")})
 	}
-	return instances, err
+	return list, err
 }
 
 // ComputeInstance returns the compute instance with a number (nvmlGpuInstanceGetComputeInstanceById), which
@@ -231,15 +233,21 @@ func (g *GPUInstance) ComputeInstance(id int) (*ComputeInstance, error) {
 	if err := o.checkNumber(op, "number", id); err != nil {
 		return nil, err
 	}
-	w, err := o.call(op, words{b: uint64(uint32(id))}, func(l *raw.Library, w words) (words, raw.Return) {
+	if o == nil {
+		return nil, nilError(op)
+	}
+	of := o.instance
+	i, err := get(o, op, func(l *raw.Library, h uint64) (migPart, raw.Return) {
 		var c raw.ComputeInstance
-		r := l.GpuInstanceGetComputeInstanceById(raw.GpuInstance(w.a), uint32(w.b), &c)
-		return words{a: uint64(c)}, r
+		if r := l.GpuInstanceGetComputeInstanceById(raw.GpuInstance(h), uint32(id), &c); r != raw.NVML_SUCCESS {
+			return migPart{}, r
+		}
+		return migPart{of.of.find(instanceKey{true, uint64(c)}, of), uint32(id), true}, raw.NVML_SUCCESS
 	})
 	if err != nil {
 		return nil, err
 	}
-	return o.computeInstance(migPart{w.a, uint32(id), true}), nil
+	return &ComputeInstance{o.migPart(i, "compute instance")}, nil
 }
 
 // ComputeInstanceInfo says where a compute instance is.
@@ -262,7 +270,8 @@ func (c *ComputeInstance) Info() (ComputeInstanceInfo, error) {
 	if err != nil {
 		return ComputeInstanceInfo{}, err
 	}
-	g := &GPUInstance{o.part(uint64(i.GpuInstance), "the GPU instance of "+o.name)}
+	g := &GPUInstance{o.part(o.instance.parent.key.handle, "the GPU instance of "+o.name)}
+	g.instance = o.instance.parent
 	return ComputeInstanceInfo{o.device(i.Device, "the GPU of "+o.name), g, int(i.Id), i.ProfileId,
 		MIGPlacement{int(i.Placement.Start), int(i.Placement.Size)}}, nil
 }

@@ -8,16 +8,6 @@ import (
 	"github.com/purecu/purecu/nvml/raw"
 )
 
-// Destroy destroys the GPU instance, which must have no compute instance (nvmlGpuInstanceDestroy). The handle is
-// invalid afterwards.
-func (g *GPUInstance) Destroy() error {
-	const op = "nvmlGpuInstanceDestroy"
-	_, err := g.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
-		return words{}, l.GpuInstanceDestroy(raw.GpuInstance(w.a))
-	})
-	return err
-}
-
 // ComputeInstanceCapacity returns how many more compute instances of a profile can be created
 // (nvmlGpuInstanceGetComputeInstanceRemainingCapacity).
 func (g *GPUInstance) ComputeInstanceCapacity(profile uint32) (int, error) {
@@ -29,15 +19,6 @@ func (g *GPUInstance) ComputeInstanceCapacity(profile uint32) (int, error) {
 		return words{a: uint64(count)}, r
 	})
 	return int(w.a), err
-}
-
-// Destroy destroys the compute instance (nvmlComputeInstanceDestroy). The handle is invalid afterwards.
-func (c *ComputeInstance) Destroy() error {
-	const op = "nvmlComputeInstanceDestroy"
-	_, err := c.obj().call(op, words{}, func(l *raw.Library, w words) (words, raw.Return) {
-		return words{}, l.ComputeInstanceDestroy(raw.ComputeInstance(w.a))
-	})
-	return err
 }
 
 // DeviceID returns the PCI IDs that the virtual machine sees, of the device and of the subsystem

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/purecu/purecu/internal/clock"
 	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/loader"
 	"github.com/purecu/purecu/nvml"
@@ -14,7 +15,11 @@ import (
 
 // examineNVML adds what NVML finds. If CUDA does not work, it returns the findings that may say why instead.
 func (r *doctorReport) examineNVML(c *invocation, w *waiter, openErr error) (causes []loader.Finding) {
-	if !c.asksNVML() || r.Report == nil || r.Report.Library != nil && r.Report.Library.Simulated {
+	if c.software() {
+		r.checkSoftwareNVML(c, w)
+		return nil
+	}
+	if !c.asksNVML() || r.Report.Library != nil && r.Report.Library.Simulated {
 		return nil
 	}
 	var cuda []string
@@ -46,6 +51,36 @@ func (r *doctorReport) examineNVML(c *invocation, w *waiter, openErr error) (cau
 		causes = slices.DeleteFunc(causes, func(f loader.Finding) bool { return f.Title == mismatched })
 	}
 	return causes
+}
+
+// checkSoftwareNVML adds a check of what the software NVML says about each device.
+func (r *doctorReport) checkSoftwareNVML(c *invocation, w *waiter) {
+	if len(r.Devices) == 0 {
+		return
+	}
+	const name = "the values of NVML"
+	lib, err := c.openNVML()
+	if err != nil {
+		r.Checks = append(r.Checks, check{Device: anyDevice, Name: name, Detail: shortNVML(err), err: err})
+		return
+	}
+	defer lib.Close()
+	for _, d := range r.Devices {
+		one := check{Device: d.Ordinal, Name: name}
+		began := clock.Start()
+		facts, err := within(w, name, func() (*nvmlFacts, error) { return nvmlFactsOf(lib, d.UUID), nil })
+		switch one.Took = began.Elapsed(); {
+		case err != nil:
+			one.Detail, one.err = err.Error(), err
+		case facts == nil:
+			one.Detail = "NVML does not know this device"
+		case facts.Error != "":
+			one.Detail, one.err = facts.Error, facts.err
+		default:
+			one.Passed, one.Detail = true, strings.Join(facts.state(), ", ")
+		}
+		r.Checks = append(r.Checks, one)
+	}
 }
 
 // bareUUIDs returns the UUIDs of CUDA's devices without GPU-, or nil if not all are known.

@@ -52,12 +52,11 @@ func (c *invocation) open() (*cu.Driver, error) {
 		opts = append(opts, cu.WithLibrary(path))
 	}
 	if c.software() {
-		if c.sim == nil {
-			if err := c.simulate(modelSpin()); err != nil {
-				return nil, err
-			}
+		sim, err := c.softwareDriver()
+		if err != nil {
+			return nil, err
 		}
-		opts = append(opts, cu.WithSoftware(c.sim))
+		opts = append(opts, cu.WithSoftware(sim))
 	}
 	drv, err := cu.Open(opts...)
 	if err != nil {
@@ -68,6 +67,16 @@ func (c *invocation) open() (*cu.Driver, error) {
 			Detail: "it reports 0 devices, although cuInit succeeded"}
 	}
 	return drv, nil
+}
+
+// softwareDriver returns the software driver, which is always the same.
+func (c *invocation) softwareDriver() (*cusim.Driver, error) {
+	if c.sim == nil {
+		if err := c.simulate(modelSpin()); err != nil {
+			return nil, err
+		}
+	}
+	return c.sim, nil
 }
 
 // simulate creates the software driver, as the environment and then the options say. If it replaces NVIDIA's

@@ -11,6 +11,7 @@
 //	bench    measure copies in both directions and between devices, and the latencies of calls
 //	devices  list the devices
 //	doctor   find the problem, and how to fix it
+//	top      show what the GPUs do and who uses them, again each second
 //	report   write one HTML file with the findings, the devices, plots and a timeline
 //	run      run a kernel of a file, and print its results
 //	symbols  list the functions that the driver has and lacks
@@ -25,7 +26,7 @@
 //	         written in Go and needs no GPU; PATH is loaded, and nothing else. The
 //	         environment variable PURECU_DRIVER has the default
 //	-device N
-//	         use the device with this ordinal; by default 0; all in devices and doctor; two in bench and report
+//	         use the device with this ordinal; by default 0; all in devices, doctor and top; two in bench and report
 //
 // The exit status is 0 if all went well, 1 for a failure or an interrupted measurement, 2 for wrong
 // usage, 3 if there is no CUDA driver, and 4 if there is a driver that sees no device.
@@ -72,8 +73,8 @@ const driverVariable = "PURECU_DRIVER"
 
 // commands returns all commands. The first one is the default.
 func commands() []command {
-	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), reportCommand(),
-		runCommand(), symbolsCommand(), helpCommand()}
+	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), topCommand(),
+		reportCommand(), runCommand(), symbolsCommand(), helpCommand()}
 }
 
 // run is the program with its arguments, output and environment. It returns the exit status.
@@ -154,7 +155,7 @@ func (c *invocation) define(fs *flag.FlagSet) {
 			c.driver, c.namedBy = s, "-driver"
 			return nil
 		})
-	const device = "use device `N` (default 0; devices, doctor: all; bench, report: 0,1)"
+	const device = "use device `N` (default 0; devices, doctor, top: all; bench, report: 0,1)"
 	fs.Func("device", device, func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
@@ -332,6 +333,7 @@ Examples:
   cuprobe bench                  measure the bus, the link between devices, and the calls
   cuprobe bench -only peer -devices all -size 256MiB
                                  measure the links between all devices
+  cuprobe top                    watch the GPUs, and who uses them
   cuprobe report                 write all of this to an HTML file for a ticket
   cuprobe run k.ptx scale -driver soft -block 32 -arg 'f32[]:1,2,3' -arg f32:2 -arg u32:3
                                  run a kernel without a GPU

@@ -17,15 +17,22 @@ const (
 	nvmlAnswers = 2 * time.Second
 )
 
-// asksNVML reports whether NVML is asked: the devices of the software driver, and perhaps those of a library that the
-// user names, are not the machine's.
-func (c *invocation) asksNVML() bool { return c.nvml != nil || !c.software() && c.library() == "" }
+// asksNVML reports whether NVML is asked: the devices of a library that the user names may not be the machine's.
+func (c *invocation) asksNVML() bool { return c.nvml != nil || c.library() == "" }
 
-// openNVML opens NVML, which knows what CUDA does not say.
+// openNVML opens NVML, which knows what CUDA does not say. The software driver has its own.
 func (c *invocation) openNVML() (*nvml.Library, error) {
 	open := c.nvml
 	if open == nil {
-		open = func() (*nvml.Library, error) { return nvml.Open(nvml.WithTimeout(nvmlOpens)) }
+		opts := []nvml.Option{nvml.WithTimeout(nvmlOpens)}
+		if c.software() {
+			sim, err := c.softwareDriver()
+			if err != nil {
+				return nil, err
+			}
+			opts = append(opts, nvml.WithSoftware(sim.NVML()))
+		}
+		open = func() (*nvml.Library, error) { return nvml.Open(opts...) }
 	}
 	lib, err := open()
 	return lib.WithTimeout(nvmlAnswers), err
@@ -78,7 +85,8 @@ type rowsReplaced struct {
 
 // gpuProcess is a program that uses a device.
 type gpuProcess struct {
-	PID uint32 `json:"pid"`
+	PID  uint32 `json:"pid"`
+	Name string `json:"name,omitempty"` // only in top
 	// MemoryUsed is 0 if it is not known.
 	MemoryUsed uint64 `json:"memoryUsedBytes"`
 }
@@ -137,19 +145,12 @@ func failsNVML(err error) bool {
 
 // newNVMLFacts asks about a device.
 func newNVMLFacts(dev *nvml.Device) *nvmlFacts {
-	clock := func(c nvml.ClockType) func() (nvml.MHz, error) {
-		return func() (nvml.MHz, error) { return dev.Clock(c) }
-	}
 	ecc := func(e nvml.MemoryError) func() (uint64, error) {
 		return func() (uint64, error) { return dev.ECCErrors(e, nvml.ECCVolatile) }
 	}
 	f := &nvmlFacts{}
-	f.Temperature = ask(f, func() (nvml.Celsius, error) { return dev.Temperature(nvml.TemperatureGPU) })
-	f.Power, f.PowerLimit = ask(f, dev.PowerUsage), ask(f, dev.EnforcedPowerLimit)
-	f.SMClock, f.MemoryClock = ask(f, clock(nvml.ClockSM)), ask(f, clock(nvml.ClockMemory))
-	if u := ask(f, dev.Utilization); u != nil {
-		f.Busy, f.MemoryBusy = &u.GPU, &u.Memory
-	}
+	f.askLoad(dev)
+	f.MemoryClock = ask(f, func() (nvml.MHz, error) { return dev.Clock(nvml.ClockMemory) })
 	if reasons := ask(f, dev.ClockReasons); reasons != nil {
 		f.ClockReasons = reasons.String()
 	}
@@ -160,34 +161,54 @@ func newNVMLFacts(dev *nvml.Device) *nvmlFacts {
 	if rows := ask(f, dev.RemappedRows); rows != nil {
 		f.Rows = &rowsReplaced{rows.Corrected + rows.Uncorrected, rows.Pending, rows.Failed}
 	}
+	f.askProcesses(dev)
+	return f
+}
+
+// askLoad asks how much a device does, and what that leads to.
+func (f *nvmlFacts) askLoad(dev *nvml.Device) {
+	f.Temperature = ask(f, func() (nvml.Celsius, error) { return dev.Temperature(nvml.TemperatureGPU) })
+	f.Power, f.PowerLimit = ask(f, dev.PowerUsage), ask(f, dev.EnforcedPowerLimit)
+	f.SMClock = ask(f, func() (nvml.MHz, error) { return dev.Clock(nvml.ClockSM) })
+	if u := ask(f, dev.Utilization); u != nil {
+		f.Busy, f.MemoryBusy = &u.GPU, &u.Memory
+	}
+}
+
+// askProcesses asks who uses a device.
+func (f *nvmlFacts) askProcesses(dev *nvml.Device) {
 	for _, list := range []func() ([]nvml.Process, error){dev.ComputeProcesses, dev.GraphicsProcesses} {
 		if all := ask(f, list); all != nil {
 			f.addProcesses(*all)
 		}
 	}
-	return f
 }
 
 // addProcesses adds processes. One that computes and draws is in both of NVML's lists.
 func (f *nvmlFacts) addProcesses(all []nvml.Process) {
 	for _, p := range all {
 		if !slices.ContainsFunc(f.Processes, func(q gpuProcess) bool { return q.PID == p.PID }) {
-			f.Processes = append(f.Processes, gpuProcess{p.PID, p.UsedMemory})
+			f.Processes = append(f.Processes, gpuProcess{PID: p.PID, MemoryUsed: p.UsedMemory})
 		}
 	}
 }
 
+// state describes the temperature, the power and the clocks.
+func (f *nvmlFacts) state() (parts []string) {
+	parts = described(parts, f.Temperature, "%d C")
+	if parts = described(parts, f.Power, "%v"); f.Power != nil && f.PowerLimit != nil {
+		parts[len(parts)-1] += fmt.Sprintf(" of %v", *f.PowerLimit)
+	}
+	parts = described(described(parts, f.SMClock, "SM %v"), f.MemoryClock, "memory %v")
+	if f.ClockReasons != "" && f.ClockReasons != nvml.ClockReasons(0).String() {
+		parts = append(parts, "clocks limited by: "+f.ClockReasons)
+	}
+	return parts
+}
+
 // Lines describes the device in a few lines, each of which begins with a label.
 func (f *nvmlFacts) Lines() (lines []string) {
-	var state, busy, ecc []string
-	state = described(state, f.Temperature, "%d C")
-	if state = described(state, f.Power, "%v"); f.Power != nil && f.PowerLimit != nil {
-		state[len(state)-1] += fmt.Sprintf(" of %v", *f.PowerLimit)
-	}
-	state = described(described(state, f.SMClock, "SM %v"), f.MemoryClock, "memory %v")
-	if f.ClockReasons != "" && f.ClockReasons != nvml.ClockReasons(0).String() {
-		state = append(state, "clocks limited by: "+f.ClockReasons)
-	}
+	var busy, ecc []string
 	busy = described(described(busy, f.Busy, "busy %v"), f.MemoryBusy, "memory busy %v")
 	if f.MemoryUsed != nil {
 		busy = append(busy, gibibytes(*f.MemoryUsed)+" GiB used by all processes")
@@ -205,7 +226,7 @@ func (f *nvmlFacts) Lines() (lines []string) {
 	for _, l := range []struct {
 		label string
 		parts []string
-	}{{"state", state}, {"use", busy}, {"errors", ecc}} {
+	}{{"state", f.state()}, {"use", busy}, {"errors", ecc}} {
 		if len(l.parts) > 0 {
 			lines = append(lines, fmt.Sprintf("%-8s %s", l.label, strings.Join(l.parts, ", ")))
 		}

@@ -55,7 +55,7 @@ func readPage(t *testing.T, dir string) (name, page string) {
 
 // compareReports returns the options for a comparison of reports that were decoded.
 func compareReports() []cmp.Option {
-	return append(compareBench(), cmpopts.IgnoreUnexported(check{}), cmp.AllowUnexported(deviceDetail{}))
+	return append(compareBench(), cmpopts.IgnoreUnexported(check{}, nvmlFacts{}), cmp.AllowUnexported(deviceDetail{}))
 }
 
 // TestReport writes a report of the software driver. The page, the JSON in it and the output with
@@ -96,7 +96,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	host, _ := os.Hostname()
-	if !got.Simulated || len(got.Missing) > 0 || len(got.Devices.Devices) != 1 || len(got.Doctor.Checks) != 4 ||
+	if !got.Simulated || len(got.Missing) > 0 || len(got.Devices.Devices) != 1 || len(got.Doctor.Checks) != 5 ||
 		got.Host != host ||
 		got.File != path || got.Cuprobe == nil || got.Created.IsZero() {
 		t.Errorf("%+v", got)

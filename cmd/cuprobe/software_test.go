@@ -22,6 +22,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/loader"
+	"github.com/purecu/purecu/nvml"
 )
 
 // soft is the name of the software driver in reports, and simulated the name of its device.
@@ -229,13 +230,14 @@ func TestDriverVariable(t *testing.T) {
 
 func TestSoftDoctor(t *testing.T) {
 	r := probe{}.run("doctor", "-driver", "soft")
-	numbers := regexp.MustCompile(`compiled in \S+|\S+ for a kernel of 1\.0000ms, polled \d+ times?`)
+	numbers := regexp.MustCompile(`compiled in \S+|\S+ for a kernel of 1\.0000ms, polled \d+ times?|\d+ C, .* W of 700 W, SM \d+ MHz, memory 3201 MHz`)
 	const want = `driver       the software driver (cusim), CUDA 13.0
 device       0: Simulated H200, 0000:3B:00.0, compute capability 9.0, 139.8 GiB
              passed context, and a kernel compiled from PTX: …
              passed events around a kernel: …
              passed copies to the GPU and back: 1MiB arrived unchanged
              passed closing everything: done
+             passed the values of NVML: …
 verdict      the software driver works; it says nothing about a GPU
 `
 	diff := cmp.Diff(want, numbers.ReplaceAllString(r.stdout, "…"))
@@ -264,7 +266,7 @@ func TestSoftDoctorJSON(t *testing.T) {
 		Verdict: loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"},
 	}
 	for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel",
-		"copies to the GPU and back", "closing everything"} {
+		"copies to the GPU and back", "closing everything", "the values of NVML"} {
 		want.Checks = append(want.Checks, check{Name: name, Passed: true})
 	}
 	opts := []cmp.Option{cmpopts.IgnoreFields(check{}, "Detail", "Took", "err"),
@@ -325,14 +327,56 @@ func TestSoftDevices(t *testing.T) {
 	r := probe{}.run("devices", "-driver", "soft", "-json")
 	decode(t, r, &got)
 	documented(t, "devices", r.stdout)
-	want := devicesReport{Driver: soft, Devices: []deviceDetail{{deviceInfo: simulated}}, Peers: []peer{}}
-	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
+	idle := &nvmlFacts{Temperature: new(nvml.Celsius(33)), Power: new(nvml.Power(80_000)),
+		PowerLimit: new(nvml.Power(700_000)), SMClock: new(nvml.MHz(345)), MemoryClock: new(nvml.MHz(3201)),
+		Busy: new(nvml.Percent(0)), MemoryBusy: new(nvml.Percent(0)), ClockReasons: "idle", MemoryUsed: new(uint64(0)),
+		Corrected: new(uint64(0)), Uncorrected: new(uint64(0)), Rows: &rowsReplaced{}}
+	want := devicesReport{Driver: soft, Devices: []deviceDetail{{deviceInfo: simulated, NVML: idle}}, Peers: []peer{},
+		NVML: &nvmlInfo{Version: "13.580.159.04"}}
+	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreUnexported(nvmlFacts{}), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
 		cmpopts.IgnoreFields(deviceDetail{}, "MemoryFree")}
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
 	if d := got.Devices[0]; d.MemoryFree == nil || *d.MemoryFree == 0 || *d.MemoryFree > d.MemoryTotal {
 		t.Errorf("%+v", d)
+	}
+}
+
+// softNVML runs a command on a software driver with two devices, after something has happened to them.
+func softNVML(t *testing.T, happens func(*cusim.Driver), args ...string) result {
+	t.Helper()
+	sim := cusim.New(cusim.Devices(2), modelSpin())
+	happens(sim)
+	var out, said bytes.Buffer
+	c := &invocation{ctx: t.Context(), out: &output{w: &out}, err: &said, env: os.LookupEnv, driver: softDriver,
+		device: anyDevice, after: time.After, sim: sim}
+	status := c.finish(c.run(args))
+	return newResult(status, &out, &said)
+}
+
+// TestSoftNVML lists and examines devices of which NVML says that something is wrong.
+func TestSoftNVML(t *testing.T) {
+	r := softNVML(t, func(sim *cusim.Driver) {
+		sim.ECCErrors(0, 3, 1)
+		sim.SetRemappedRows(0, cusim.RemappedRows{Uncorrected: 1, Pending: true})
+		sim.LoseGPU(1)
+	}, "devices")
+	const want = `
+device 0, by NVML
+  state    33 C, 80 W of 700 W, SM 345 MHz, memory 3201 MHz, clocks limited by: idle
+  use      busy 0 %, memory busy 0 %, 0.0 GiB used by all processes
+  errors   ECC 3 corrected, 1 uncorrected, 1 row replaced, a reset replaces more
+
+device 1, by NVML
+  unknown  nvmlDeviceGetHandleByUUID(GPU-d6514000-0000-0000-0000-000000000001): NVML_ERROR_GPU_IS_LOST (15): `
+	if !strings.Contains(r.stdout, want) || r.status != exitOK {
+		t.Errorf("exit status %d\n%s%s\nwant\n%s", r.status, r.stdout, r.stderr, want)
+	}
+	r = softNVML(t, func(sim *cusim.Driver) { sim.LoseGPU(1) }, "doctor")
+	if r.status != exitFailure || strings.Count(r.stdout, "passed the values of NVML: ") != 1 ||
+		!strings.Contains(r.stdout, "\nverdict      device 1 fails: the values of NVML\n") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 }
 

@@ -23,8 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/cusim"
-	_ "github.com/purecu/purecu/cusim/auto"
+	"github.com/purecu/purecu/nvml"
 )
 
 // exporter has the time between probes, their limit, and how long the need of a restart is served. It also serves what
@@ -118,10 +117,12 @@ func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) er
 	return all.Wait()
 }
 
+// software returns the options for the devices of the flag -soft, which soft.go has.
+var software = func() (opts []cu.Option, gpus []nvml.Option) { return nil, nil }
+
 func main() {
 	e := exporter{every: time.Second}
 	listen := flag.String("listen", "127.0.0.1:9999", "serve at this `address`")
-	soft := flag.Int("soft", 0, "use this many software devices")
 	flag.DurationVar(&e.limit, "limit", 5*time.Second, "a probe that takes longer has failed")
 	flag.DurationVar(&e.linger, "linger", 2*time.Minute, "how long to serve that only a restart helps, before the end")
 	e.gpus, _ = newGPUs("nvml")
@@ -136,10 +137,8 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	var opts []cu.Option
-	if *soft > 0 {
-		opts = append(opts, cu.WithSoftware(cusim.New(cusim.Devices(*soft))))
-	}
+	opts, gpuOpts := software()
+	e.gpus.opts = gpuOpts
 	drv, err := cu.OpenContext(ctx, opts...)
 	check("open", err)
 	devs, err := drv.Devices()

@@ -30,6 +30,8 @@ import (
 // TestMain is the program itself if the environment says so.
 func TestMain(m *testing.M) {
 	if os.Getenv("EXPORTER_TEST_MAIN") != "" {
+		// A driver without NVML.
+		driver.Register("bare", func() driver.Provider { return cusim.New() })
 		driver.Register("hangs", func() driver.Provider { // its first copy never begins
 			return cusim.New(cusim.Faults(cusim.Fault{Function: "cuMemcpyHtoDAsync", Slow: time.Hour}))
 		})

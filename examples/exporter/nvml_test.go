@@ -3,202 +3,59 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 	"github.com/purecu/purecu/nvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
-// fake is an NVML with GPUs, of which the handle is the index and 1. The handle of a MIG device is 10 times that of its
-// GPU, and the index and 1.
-type fake struct {
-	raw.Unimplemented
-	gpus   uint32
-	mig    bool
-	events chan raw.EventData // if there is one GPU
-	sets   atomic.Uint64
-	hidden bool                     // the last GPU is for other containers
-	lost   atomic.Bool              // the last GPU
-	hang   atomic.Pointer[chan int] // calls about the last GPU do not return before it is closed
-}
-
-// answer is the result of a call about a GPU.
-func (f *fake) answer(d raw.Device) raw.Return {
-	if f.gpus > 1 && d == raw.Device(f.gpus) {
-		if hang := f.hang.Load(); hang != nil {
-			<-*hang
+// machine is a software driver with GPUs whose time stands still, so that NVML's values do not change. GPU 0 has a
+// context with memory, has worked for half of the last second, and has had errors.
+func machine(t *testing.T, gpus int) *cusim.Driver {
+	t.Helper()
+	drv, sim := cutest.Soft(t, cusim.Devices(gpus), cusim.VirtualTime(),
+		cusim.WithKernel("empty", cusim.Kernel{Time: func(*cusim.Launch) time.Duration { return time.Second / 2 }}))
+	dev, err1 := drv.Device(0)
+	gpu, err2 := dev.PrimaryContext()
+	s, err3 := gpu.NewStream(cu.StreamNonBlocking)
+	mod, err4 := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }"))
+	kernel, err5 := mod.Function("empty")
+	mem, err6 := gpu.Alloc(2 << 30)
+	err7 := kernel.Launch(s, cu.Grid1D(1, 1))
+	sim.Advance(time.Second)
+	if err := cmp.Or(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range []io.Closer{mem, mod, s, gpu} {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		if f.lost.Load() {
-			return raw.NVML_ERROR_GPU_IS_LOST
-		}
-	}
-	return raw.NVML_SUCCESS
+	})
+	sim.ECCErrors(0, 1, 2)
+	sim.SetRemappedRows(0, cusim.RemappedRows{Corrected: 5, Uncorrected: 6, Failed: true})
+	sim.SetClockReasons(0, raw.ClocksEventReasonSwPowerCap)
+	return sim
 }
 
-// put sets a result.
-func put[T any](f *fake, d raw.Device, result *T, value T) raw.Return {
-	r := f.answer(d)
-	if r == raw.NVML_SUCCESS {
-		*result = value
-	}
-	return r
-}
-
-func (f *fake) InitV2() raw.Return   { return raw.NVML_SUCCESS }
-func (f *fake) Shutdown() raw.Return { return raw.NVML_SUCCESS }
-
-func (f *fake) DeviceGetCountV2(n *uint32) raw.Return {
-	*n = f.gpus
-	return raw.NVML_SUCCESS
-}
-
-func (f *fake) DeviceGetHandleByIndexV2(index uint32, d *raw.Device) raw.Return {
-	if *d = raw.Device(index + 1); f.hidden && index == f.gpus-1 {
-		return raw.NVML_ERROR_NO_PERMISSION
-	}
-	return raw.NVML_SUCCESS
-}
-
-func (f *fake) DeviceGetUUID(d raw.Device, uuid []byte) raw.Return {
-	copy(uuid, fmt.Sprintf("GPU-%d\x00", d))
-	return f.answer(d)
-}
-
-func (f *fake) DeviceGetName(d raw.Device, name []byte) raw.Return {
-	copy(name, "NVIDIA H200\x00")
-	if d > 10 {
-		copy(name, "NVIDIA H200 MIG 1c.2g.35gb\x00")
-	}
-	return f.answer(d)
-}
-
-func (f *fake) DeviceGetPciInfoV3(d raw.Device, pci *raw.PciInfo) raw.Return {
-	return put(f, d, pci, raw.PciInfo{Bus: uint32(d)})
-}
-
-func (f *fake) DeviceGetMinorNumber(d raw.Device, n *uint32) raw.Return {
-	return put(f, d, n, uint32(d)+3)
-}
-
-func (f *fake) DeviceGetTemperature(d raw.Device, _ raw.TemperatureSensors, t *uint32) raw.Return {
-	return put(f, d, t, 41)
-}
-
-func (f *fake) DeviceGetPowerUsage(d raw.Device, p *uint32) raw.Return { return put(f, d, p, 71_500) }
-
-func (f *fake) DeviceGetTotalEnergyConsumption(d raw.Device, e *uint64) raw.Return {
-	return put(f, d, e, 1_204_500)
-}
-
-func (f *fake) DeviceGetMemoryInfoV2(d raw.Device, m *raw.MemoryV2) raw.Return {
-	return put(f, d, m, raw.MemoryV2{Total: 8 << 30, Free: 5 << 30, Used: 2 << 30, Reserved: 1 << 30})
-}
-
-func (f *fake) DeviceGetUtilizationRates(d raw.Device, u *raw.Utilization) raw.Return {
-	if f.mig {
-		return raw.NVML_ERROR_NOT_SUPPORTED
-	}
-	return put(f, d, u, raw.Utilization{Gpu: 50, Memory: 25})
-}
-
-func (f *fake) DeviceGetClockInfo(d raw.Device, c raw.ClockType, mhz *uint32) raw.Return {
-	return put(f, d, mhz, 1980+uint32(c))
-}
-
-func (f *fake) DeviceGetPcieReplayCounter(d raw.Device, n *uint32) raw.Return { return put(f, d, n, 7) }
-
-func (f *fake) DeviceGetTotalEccErrors(d raw.Device, e raw.MemoryErrorType, c raw.EccCounterType,
-	n *uint64) raw.Return {
-	return put(f, d, n, 1+uint64(e)+2*uint64(c))
-}
-
-func (f *fake) DeviceGetRemappedRowsV2(d raw.Device, n *raw.RemappedRowsInfoV2) raw.Return {
-	return put(f, d, n, raw.RemappedRowsInfoV2{CorrActiveRemaps: 5, UncActiveRemaps: 6, BFailureOccurred: 1})
-}
-
-func (f *fake) DeviceGetCurrentClocksEventReasons(d raw.Device, r *uint64) raw.Return {
-	return put(f, d, r, raw.ClocksEventReasonSwPowerCap)
-}
-
-func (f *fake) DeviceGetFieldValues(d raw.Device, values []raw.FieldValue) raw.Return {
-	for i := range values {
-		values[i].ValueType, values[i].NvmlReturn = raw.NVML_VALUE_TYPE_UNSIGNED_INT, raw.NVML_ERROR_NOT_SUPPORTED
-		switch values[i].FieldId {
-		case raw.NVML_FI_DEV_MEMORY_TEMP:
-			values[i].Value[0], values[i].NvmlReturn = 52, raw.NVML_SUCCESS
-		case raw.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL:
-			values[i].Value[0], values[i].NvmlReturn = 3, raw.NVML_SUCCESS
-		case raw.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL:
-			values[i].NvmlReturn = raw.NVML_ERROR_INVALID_ARGUMENT
-		}
-	}
-	return f.answer(d)
-}
-
-func (f *fake) DeviceGetMaxMigDeviceCount(d raw.Device, n *uint32) raw.Return {
-	if !f.mig {
-		return raw.NVML_ERROR_NOT_SUPPORTED
-	}
-	return put(f, d, n, 4)
-}
-
-func (f *fake) DeviceGetMigDeviceHandleByIndex(d raw.Device, index uint32, mig *raw.Device) raw.Return {
-	if index == 1 {
-		return raw.NVML_ERROR_NOT_FOUND
-	}
-	return put(f, d, mig, d*10+raw.Device(index)+1)
-}
-
-// The first two MIG devices share a GPU instance.
-func (f *fake) DeviceGetGpuInstanceId(d raw.Device, id *uint32) raw.Return {
-	return put(f, d, id, uint32(d%10)/4)
-}
-
-func (f *fake) DeviceGetComputeInstanceId(d raw.Device, id *uint32) raw.Return {
-	return put(f, d, id, uint32(d%10)/3)
-}
-
-func (f *fake) EventSetCreate(set *raw.EventSet) raw.Return {
-	*set = raw.EventSet(f.sets.Add(1))
-	return raw.NVML_SUCCESS
-}
-
-func (f *fake) EventSetFree(raw.EventSet) raw.Return { return raw.NVML_SUCCESS }
-
-func (f *fake) DeviceRegisterEvents(d raw.Device, kinds uint64, set raw.EventSet) raw.Return {
-	if kinds != raw.EventTypeXidCriticalError {
-		return raw.NVML_ERROR_NOT_SUPPORTED
-	}
-	return f.answer(d)
-}
-
-func (f *fake) EventSetWaitV2(_ raw.EventSet, data *raw.EventData, ms uint32) raw.Return {
-	if f.gpus > 1 {
-		time.Sleep(time.Duration(ms) * time.Millisecond)
-		return raw.NVML_ERROR_TIMEOUT
-	}
-	select {
-	case *data = <-f.events:
-		return raw.NVML_SUCCESS
-	case <-time.After(time.Duration(ms) * time.Millisecond):
-		return raw.NVML_ERROR_TIMEOUT
-	}
-}
-
-// serve runs the exporter with a fake NVML.
-func serve(t *testing.T, f *fake, names string, limit time.Duration) (addr string) {
+// serve runs the exporter with an NVML. It probes a device of another driver, whose time goes on.
+func serve(t *testing.T, sim *cusim.Driver, software raw.Software, names string, limit time.Duration) (addr string) {
 	t.Helper()
 	drv := cutest.Driver(t, cusim.Devices(1))
 	e := exporter{every: 5 * time.Millisecond, limit: limit, linger: time.Hour}
@@ -206,10 +63,13 @@ func serve(t *testing.T, f *fake, names string, limit time.Duration) (addr strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.host, n.opts = "host", []nvml.Option{nvml.WithSoftware(f)}
+	n.host, n.opts = "host", []nvml.Option{nvml.WithSoftware(software)}
 	e.gpus = n
 	addr, cancel, ended := start(t, drv, e)
-	t.Cleanup(func() { stop(t, cancel, ended) })
+	t.Cleanup(func() {
+		stop(t, cancel, ended, sim)
+		sim.Advance(time.Hour) // the last waits for events end
+	})
 	return addr
 }
 
@@ -268,18 +128,20 @@ func checkValues(t *testing.T, got, want map[string]float64) {
 }
 
 const nvmlPage = `nvml_up 1
-gpu_info|device="nvidia4",gpu="0",name="NVIDIA H200",pci_bus_id="00000000:01:00.0",uuid="GPU-1" 1
-gpu_temperature_celsius 41
-gpu_memory_temperature_celsius 52
-gpu_power_watts 71.5
-gpu_energy_joules_total 1204.5
-gpu_memory_used_bytes 2147483648
-gpu_memory_free_bytes 5368709120
-gpu_memory_size_bytes 8589934592
+gpu_info|…,device="nvidia0",name="Simulated H200",pci_bus_id="00000000:3B:00.0" 1
+gpu_temperature_celsius 46
+gpu_memory_temperature_celsius 46
+gpu_power_watts 385
+gpu_energy_joules_total 385
+gpu_memory_used_bytes 2704080896
+gpu_memory_free_bytes 147405799424
+gpu_memory_size_bytes 150754820096
 gpu_utilization_ratio 0.5
-gpu_memory_utilization_ratio 0.25
-gpu_sm_clock_hertz 1981e6
-gpu_memory_clock_hertz 1982e6
+gpu_memory_utilization_ratio 0.03
+gpu_encoder_utilization_ratio 0
+gpu_decoder_utilization_ratio 0
+gpu_sm_clock_hertz 1980e6
+gpu_memory_clock_hertz 3201e6
 gpu_clock_reason|…,reason="idle" 0
 gpu_clock_reason|…,reason="applications_clocks" 0
 gpu_clock_reason|…,reason="software_power_cap" 1
@@ -289,48 +151,50 @@ gpu_clock_reason|…,reason="software_thermal_slowdown" 0
 gpu_clock_reason|…,reason="hardware_thermal_slowdown" 0
 gpu_clock_reason|…,reason="power_brake" 0
 gpu_clock_reason|…,reason="display_clock" 0
-gpu_pcie_replays_total 7
+gpu_pcie_replays_total 1
 gpu_ecc_errors_total|error="corrected",… 1
 gpu_ecc_errors_total|error="uncorrected",… 2
-gpu_ecc_lifetime_errors_total|error="corrected",… 3
-gpu_ecc_lifetime_errors_total|error="uncorrected",… 4
+gpu_ecc_lifetime_errors_total|error="corrected",… 1
+gpu_ecc_lifetime_errors_total|error="uncorrected",… 2
 gpu_remapped_rows_total|error="corrected",… 5
 gpu_remapped_rows_total|error="uncorrected",… 6
 gpu_row_remap_pending 0
 gpu_row_remap_failed 1
-gpu_nvlink_errors_total|error="replay",… 3
 `
 
 const dcgmPage = `nvml_up 1
-DCGM_FI_DEV_GPU_TEMP 41
-DCGM_FI_DEV_MEMORY_TEMP 52
-DCGM_FI_DEV_POWER_USAGE 71.5
-DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION 1204500
-DCGM_FI_DEV_FB_USED 2048
-DCGM_FI_DEV_FB_FREE 5120
-DCGM_FI_DEV_FB_TOTAL 8192
+DCGM_FI_DEV_GPU_TEMP 46
+DCGM_FI_DEV_MEMORY_TEMP 46
+DCGM_FI_DEV_POWER_USAGE 385
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION 385000
+DCGM_FI_DEV_FB_USED 2578.8125
+DCGM_FI_DEV_FB_FREE 140577.125
+DCGM_FI_DEV_FB_TOTAL 143771
 DCGM_FI_DEV_GPU_UTIL 50
-DCGM_FI_DEV_MEM_COPY_UTIL 25
-DCGM_FI_DEV_SM_CLOCK 1981
-DCGM_FI_DEV_MEM_CLOCK 1982
+DCGM_FI_DEV_MEM_COPY_UTIL 3
+DCGM_FI_DEV_ENC_UTIL 0
+DCGM_FI_DEV_DEC_UTIL 0
+DCGM_FI_DEV_SM_CLOCK 1980
+DCGM_FI_DEV_MEM_CLOCK 3201
 DCGM_FI_DEV_CLOCK_THROTTLE_REASONS 4
-DCGM_FI_DEV_PCIE_REPLAY_COUNTER 7
+DCGM_FI_DEV_PCIE_REPLAY_COUNTER 1
 DCGM_FI_DEV_ECC_SBE_VOL_TOTAL 1
 DCGM_FI_DEV_ECC_DBE_VOL_TOTAL 2
-DCGM_FI_DEV_ECC_SBE_AGG_TOTAL 3
-DCGM_FI_DEV_ECC_DBE_AGG_TOTAL 4
+DCGM_FI_DEV_ECC_SBE_AGG_TOTAL 1
+DCGM_FI_DEV_ECC_DBE_AGG_TOTAL 2
 DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS 5
 DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS 6
 DCGM_FI_DEV_ROW_REMAP_PENDING 0
 DCGM_FI_DEV_ROW_REMAP_FAILURE 1
-DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL 3
 DCGM_FI_DEV_XID_ERRORS 0
 `
 
 const (
-	nvmlLabels = `gpu="0",uuid="GPU-1"`
-	dcgmLabels = `Hostname="host",UUID="GPU-1",device="nvidia4",gpu="0",modelName="NVIDIA H200",` +
-		`pci_bus_id="00000000:01:00.0"`
+	uuid0      = "GPU-c5514000-0000-0000-0000-000000000000"
+	uuid1      = "GPU-d6514000-0000-0000-0000-000000000001"
+	nvmlLabels = `gpu="0",uuid="` + uuid0 + `"`
+	dcgmLabels = `Hostname="host",UUID="` + uuid0 + `",device="nvidia0",gpu="0",modelName="Simulated H200",` +
+		`pci_bus_id="00000000:3B:00.0"`
 )
 
 // read waits until all GPUs were read.
@@ -347,14 +211,15 @@ func read(t *testing.T, addr string) page {
 }
 
 func TestNames(t *testing.T) {
-	p := read(t, serve(t, &fake{gpus: 1}, "nvml", time.Minute))
+	sim := machine(t, 1)
+	p := read(t, serve(t, sim, sim.NVML(), "nvml", time.Minute))
 	checkValues(t, values(p), parse(t, nvmlPage, nvmlLabels))
 	for name, family := range p {
 		if strings.HasSuffix(name, "_total") != (family.GetType() == dto.MetricType_COUNTER) || family.GetHelp() == "" {
 			t.Errorf("%s is a %v: %s", name, family.GetType(), family.GetHelp())
 		}
 	}
-	p = read(t, serve(t, &fake{gpus: 1}, "dcgm", time.Minute))
+	p = read(t, serve(t, sim, sim.NVML(), "dcgm", time.Minute))
 	checkValues(t, values(p), parse(t, dcgmPage, dcgmLabels))
 	if _, err := newGPUs("other"); err == nil {
 		t.Error("other names are possible")
@@ -363,10 +228,11 @@ func TestNames(t *testing.T) {
 
 // TestLostGPU checks that a lost GPU says so, does not affect the other one, and can come back.
 func TestLostGPU(t *testing.T) {
-	f := &fake{gpus: 2}
-	f.lost.Store(true)
-	addr := serve(t, f, "nvml", time.Minute)
-	const alive, lost = `nvml_up{gpu="0",uuid="GPU-1"}`, `nvml_up{gpu="1"}`
+	sim := machine(t, 2)
+	lose := func() { sim.InjectNVML(cusim.NVMLFault{GPUs: []int{1}, Result: raw.NVML_ERROR_GPU_IS_LOST}) }
+	lose()
+	addr := serve(t, sim, sim.NVML(), "nvml", time.Minute)
+	const alive, lost = `nvml_up{gpu="0",uuid="` + uuid0 + `"}`, `nvml_up{gpu="1"}`
 	var got map[string]float64
 	until(t, addr, "a GPU that was read, and one that is lost", func(p page) bool {
 		got = values(p)
@@ -376,74 +242,165 @@ func TestLostGPU(t *testing.T) {
 	want := parse(t, nvmlPage, nvmlLabels)
 	want[lost] = 0
 	checkValues(t, got, want)
-	f.lost.Store(false)
+	sim.ClearFaults()
 	read(t, addr)
-	f.lost.Store(true)
+	sim.LoseGPU(1)
 	until(t, addr, "a lost GPU", func(p page) bool {
 		got := values(p)
-		up, known := got[`nvml_up{gpu="1",uuid="GPU-2"}`]
-		_, stale := got[`gpu_power_watts{gpu="1",uuid="GPU-2"}`]
+		up, known := got[`nvml_up{gpu="1",uuid="`+uuid1+`"}`]
+		_, stale := got[`gpu_power_watts{gpu="1",uuid="`+uuid1+`"}`]
 		return known && up == 0 && !stale && got[alive] == 1 &&
-			got[`gpu_info{device="nvidia5",gpu="1",name="NVIDIA H200",pci_bus_id="00000000:02:00.0",uuid="GPU-2"}`] == 1
+			got[`gpu_info{device="nvidia1",gpu="1",name="Simulated H200",pci_bus_id="00000000:3C:00.0",uuid="`+uuid1+`"}`] == 1
 	})
+}
+
+// hidden is an NVML whose GPU 1 is for other containers.
+type hidden struct{ raw.Software }
+
+func (h hidden) DeviceGetHandleByIndexV2(index uint32, d *raw.Device) raw.Return {
+	if index == 1 {
+		return raw.NVML_ERROR_NO_PERMISSION
+	}
+	return h.Software.DeviceGetHandleByIndexV2(index, d)
 }
 
 // TestHiddenGPU checks that a GPU that the container does not have is not one that is lost.
 func TestHiddenGPU(t *testing.T) {
-	addr := serve(t, &fake{gpus: 2, hidden: true}, "nvml", time.Minute)
+	sim := machine(t, 2)
+	addr := serve(t, sim, hidden{sim.NVML()}, "nvml", time.Minute)
 	until(t, addr, "one GPU", func(p page) bool {
 		return len(p["nvml_up"].GetMetric()) == 1 && p["nvml_up"].GetMetric()[0].GetGauge().GetValue() == 1
 	})
 }
 
 func TestHangingGPU(t *testing.T) {
-	f := &fake{gpus: 2}
-	addr := serve(t, f, "nvml", 200*time.Millisecond)
+	sim := machine(t, 2)
+	addr := serve(t, sim, sim.NVML(), "nvml", 200*time.Millisecond)
 	read(t, addr)
-	hang := make(chan int)
-	f.hang.Store(&hang)
+	sim.InjectNVML(cusim.NVMLFault{GPUs: []int{1}, Hangs: true})
 	until(t, addr, "a GPU that hangs", func(p page) bool {
 		got := values(p)
-		up, known := got[`nvml_up{gpu="1",uuid="GPU-2"}`]
+		up, known := got[`nvml_up{gpu="1",uuid="`+uuid1+`"}`]
 		return known && up == 0 && got[`nvml_failures_total{gpu="1",result="timeout"}`] > 1 &&
-			got[`gpu_power_watts{gpu="0",uuid="GPU-1"}`] == 71.5
+			got[`gpu_power_watts{gpu="0",uuid="`+uuid0+`"}`] == 385
 	})
-	f.hang.Store(nil)
-	close(hang)
+	sim.ClearFaults()
 	read(t, addr)
 }
 
-func TestXIDs(t *testing.T) {
-	const none = ^uint32(0)
-	send := func(f *fake) {
-		f.events <- raw.EventData{Device: 1, EventType: raw.EventTypeXidCriticalError, EventData: 79,
-			GpuInstanceId: none, ComputeInstanceId: none}
-		f.events <- raw.EventData{Device: 1, EventType: raw.EventTypeXidCriticalError, EventData: 31,
-			GpuInstanceId: 2, ComputeInstanceId: 1}
-		f.events <- raw.EventData{Device: 1, EventType: raw.EventTypeXidCriticalError, EventData: 31,
-			GpuInstanceId: 2, ComputeInstanceId: 0}
+// parts is an NVML with what the software NVML does not have. GPU 0 has three MIG devices, of which the first two share
+// a GPU instance. XID 31 is for compute instances 1 and 0 of GPU instance 2, in turn. There are errors of NVLinks, and
+// two errors of memory of each kind are older than the driver.
+type parts struct {
+	raw.Software
+	mig  bool
+	xids atomic.Uint32
+}
+
+// firstPart is the handle of the first MIG device. The handle of another one has its index more.
+const firstPart raw.Device = 1 << 40
+
+func (p *parts) DeviceGetMaxMigDeviceCount(d raw.Device, n *uint32) raw.Return {
+	if !p.mig {
+		return p.Software.DeviceGetMaxMigDeviceCount(d, n)
 	}
-	for _, tt := range []struct{ names, xids, common, page string }{
+	*n = 4
+	return raw.NVML_SUCCESS
+}
+
+func (p *parts) DeviceGetMigDeviceHandleByIndex(_ raw.Device, index uint32, mig *raw.Device) raw.Return {
+	*mig = firstPart + raw.Device(index)
+	if index == 1 {
+		return raw.NVML_ERROR_NOT_FOUND
+	}
+	return raw.NVML_SUCCESS
+}
+
+func (p *parts) DeviceGetGpuInstanceId(d raw.Device, id *uint32) raw.Return {
+	*id = uint32(d-firstPart) / 3
+	return raw.NVML_SUCCESS
+}
+
+func (p *parts) DeviceGetComputeInstanceId(d raw.Device, id *uint32) raw.Return {
+	*id = min(uint32(d-firstPart)/2, 1)
+	return raw.NVML_SUCCESS
+}
+
+func (p *parts) DeviceGetName(d raw.Device, name []byte) raw.Return {
+	if d < firstPart {
+		return p.Software.DeviceGetName(d, name)
+	}
+	copy(name, "NVIDIA H200 MIG 1c.2g.35gb\x00")
+	return raw.NVML_SUCCESS
+}
+
+func (p *parts) DeviceGetMemoryInfoV2(d raw.Device, m *raw.MemoryV2) raw.Return {
+	if d < firstPart {
+		return p.Software.DeviceGetMemoryInfoV2(d, m)
+	}
+	*m = raw.MemoryV2{Total: 8 << 30, Free: 5 << 30, Used: 2 << 30, Reserved: 1 << 30}
+	return raw.NVML_SUCCESS
+}
+
+func (p *parts) DeviceGetTotalEccErrors(d raw.Device, e raw.MemoryErrorType, since raw.EccCounterType,
+	n *uint64) raw.Return {
+	r := p.Software.DeviceGetTotalEccErrors(d, e, since, n)
+	*n += 2 * uint64(since)
+	return r
+}
+
+func (p *parts) DeviceGetFieldValues(d raw.Device, values []raw.FieldValue) raw.Return {
+	r := p.Software.DeviceGetFieldValues(d, values)
+	for i := range values {
+		switch v := &values[i]; v.FieldId {
+		case raw.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL:
+			v.ValueType, v.NvmlReturn, v.Value[0] = raw.NVML_VALUE_TYPE_UNSIGNED_INT, raw.NVML_SUCCESS, 3
+		case raw.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL:
+			v.NvmlReturn = raw.NVML_ERROR_INVALID_ARGUMENT // this driver does not know the field
+		}
+	}
+	return r
+}
+
+func (p *parts) EventSetWaitV2(set raw.EventSet, data *raw.EventData, ms uint32) raw.Return {
+	r := p.Software.EventSetWaitV2(set, data, ms)
+	if r == raw.NVML_SUCCESS && data.EventData == 31 {
+		data.GpuInstanceId, data.ComputeInstanceId = 2, p.xids.Add(1)%2
+	}
+	return r
+}
+
+func TestXIDs(t *testing.T) {
+	for _, tt := range []struct{ names, changes, common, page string }{
 		{"nvml", `gpu_xid_errors_total|…,xid="79" 1
-gpu_xid_errors_total|compute_instance="1",gpu="0",gpu_instance="2",uuid="GPU-1",xid="31" 1
-gpu_xid_errors_total|compute_instance="0",gpu="0",gpu_instance="2",uuid="GPU-1",xid="31" 1
+gpu_xid_errors_total|compute_instance="1",…,gpu_instance="2",xid="31" 1
+gpu_xid_errors_total|compute_instance="0",…,gpu_instance="2",xid="31" 1
+gpu_nvlink_errors_total|error="replay",… 3
+gpu_ecc_lifetime_errors_total|error="corrected",… 3
+gpu_ecc_lifetime_errors_total|error="uncorrected",… 4
 `, nvmlLabels, nvmlPage},
 		{"dcgm", `DCGM_EXP_XID_ERRORS_TOTAL|…,xid="79" 1
 DCGM_EXP_XID_ERRORS_TOTAL|GPU_I_ID="2",…,xid="31" 2
 DCGM_FI_DEV_XID_ERRORS 31
+DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL 3
+DCGM_FI_DEV_ECC_SBE_AGG_TOTAL 3
+DCGM_FI_DEV_ECC_DBE_AGG_TOTAL 4
 `, dcgmLabels, dcgmPage},
 	} {
-		f := &fake{gpus: 1}
-		f.events = make(chan raw.EventData)
-		addr := serve(t, f, tt.names, time.Minute)
+		sim := machine(t, 1)
+		nvml := &watched{parts: parts{Software: sim.NVML()}, ready: make(chan struct{})}
+		addr := serve(t, sim, nvml, tt.names, time.Minute)
 		read(t, addr)
-		send(f)
+		<-nvml.ready
+		for _, number := range []int{79, 31, 31} {
+			sim.XID(0, number)
+		}
 		want := parse(t, tt.page, tt.common)
-		maps.Copy(want, parse(t, tt.xids, tt.common))
+		maps.Copy(want, parse(t, tt.changes, tt.common))
 		last := until(t, addr, "XIDs", func(p page) bool {
 			got := values(p)
 			for name, n := range want {
-				if _, ok := got[name]; !ok || strings.Contains(name, "XID") && got[name] != n {
+				if _, ok := got[name]; !ok || strings.Contains(strings.ToLower(name), "xid") && got[name] != n {
 					return false
 				}
 			}
@@ -453,12 +410,26 @@ DCGM_FI_DEV_XID_ERRORS 31
 	}
 }
 
+// watched is an NVML that says when events are waited for.
+type watched struct {
+	parts
+	ready chan struct{}
+	once  sync.Once
+}
+
+func (w *watched) EventSetWaitV2(set raw.EventSet, data *raw.EventData, ms uint32) raw.Return {
+	w.once.Do(func() { close(w.ready) })
+	return w.parts.EventSetWaitV2(set, data, ms)
+}
+
 // TestMIG checks that the memory of a GPU with MIG devices is theirs.
 func TestMIG(t *testing.T) {
+	sim := machine(t, 1)
 	got := map[string]float64{}
 	for _, names := range []string{"nvml", "dcgm"} {
-		for name, v := range values(read(t, serve(t, &fake{gpus: 1, mig: true}, names, time.Minute))) {
-			if strings.Contains(name, "_used") || strings.Contains(name, "USED") || strings.Contains(name, "util") {
+		addr := serve(t, sim, &parts{Software: sim.NVML(), mig: true}, names, time.Minute)
+		for name, v := range values(read(t, addr)) {
+			if strings.Contains(name, "_used") || strings.Contains(name, "USED") {
 				got[name] = v
 			}
 		}
@@ -479,9 +450,9 @@ func TestNVMLAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{gpus: 2}
-	f.lost.Store(true)
-	addr := serve(t, f, "nvml", time.Minute)
+	sim := machine(t, 2)
+	sim.LoseGPU(1)
+	addr := serve(t, sim, sim.NVML(), "nvml", time.Minute)
 	p := until(t, addr, "metrics and failures", func(p page) bool {
 		return p["nvml_failures_total"] != nil && p["gpu_power_watts"] != nil
 	})

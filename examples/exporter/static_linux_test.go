@@ -91,7 +91,9 @@ func TestEmptyRoot(t *testing.T) {
 	cmd.Env = []string{"PURECU_DRIVER=soft"}
 	p := execute(t, cmd)
 	addr := p.addr(t)
-	until(t, addr, "a probe of a healthy device", func(p page) bool { return probed(p, "0") > 0 && health(p)["0"] == 1 })
+	until(t, addr, "a probe of a healthy device, and NVML's values", func(p page) bool {
+		return probed(p, "0") > 0 && health(p)["0"] == 1 && p["gpu_power_watts"] != nil
+	})
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +145,17 @@ func TestSoft(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-listen", "127.0.0.1:0", "-soft", "3")
 	cmd.Env = append(os.Environ(), "EXPORTER_TEST_MAIN=1")
 	p := execute(t, cmd)
-	until(t, p.addr(t), "probes of three devices", func(p page) bool {
-		return probed(p, "0") > 0 && probed(p, "1") > 0 && probed(p, "2") > 0 && len(health(p)) == 3
+	until(t, p.addr(t), "probes of three devices, and their temperatures", func(p page) bool {
+		return probed(p, "0") > 0 && probed(p, "1") > 0 && probed(p, "2") > 0 && len(health(p)) == 3 &&
+			len(p["gpu_temperature_celsius"].GetMetric()) == 3
 	})
 }
 
 // TestNoNVML checks that the program says once why there is no NVML, and serves its own metrics.
 func TestNoNVML(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-listen", "127.0.0.1:0", "-soft", "1")
-	cmd.Env = append(os.Environ(), "EXPORTER_TEST_MAIN=1", "PURECU_NVML_LIBRARY="+filepath.Join(t.TempDir(), "no.so"))
+	cmd := exec.Command(os.Args[0], "-listen", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "EXPORTER_TEST_MAIN=1", "PURECU_DRIVER=bare",
+		"PURECU_NVML_LIBRARY="+filepath.Join(t.TempDir(), "no.so"))
 	p := execute(t, cmd)
 	until(t, p.addr(t), "several probes", func(p page) bool { return probed(p, "0") > 1 && p["nvml_up"] == nil })
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {

@@ -1,6 +1,7 @@
 // Command health reads the temperature, power, memory, utilization and ECC errors of every GPU through NVML, and with
 // -watch 1m it reports XIDs as they happen. It needs no CUDA. Build it with -tags cu_static for a file that also starts
-// where there is no glibc. It exits with 0 if all GPUs are well, 1 after an error, and 2 if a GPU is not well.
+// where there is no glibc. It exits with 0 if all GPUs are well, 1 after an error, and 2 if a GPU is not well. An XID
+// that only says that a program has failed does not count.
 package main
 
 import (
@@ -34,9 +35,9 @@ func main() {
 }
 
 // run reads every GPU, and reports XIDs until the context ends. It returns whether all GPUs are well.
-func run(ctx context.Context, w io.Writer) (well bool, err error) {
+func run(ctx context.Context, w io.Writer, opts ...nvml.Option) (well bool, err error) {
 	// A GPU that fails may not answer for minutes. This program says so, and goes on with the next one.
-	lib, err := nvml.Open(nvml.WithTimeout(10 * time.Second))
+	lib, err := nvml.Open(append(opts, nvml.WithTimeout(10*time.Second))...)
 	if err != nil {
 		return false, err
 	}
@@ -67,13 +68,24 @@ func run(ctx context.Context, w io.Writer) (well bool, err error) {
 		return well, nil
 	}
 	err = watch(ctx, lib, watched, func(e nvml.Event) {
-		well = false
 		fmt.Fprintln(w, e)
-		if x, ok := e.XID(); ok {
+		x, ok := e.XID()
+		if ok {
 			fmt.Fprintf(w, "\t%s To do: %s.\n", x.Meaning(), x.Action())
 		}
+		well = well && ok && harmless(x)
 	})
 	return well, err
+}
+
+// harmless reports whether an XID leaves the GPU well: nothing must be done about the GPU itself, or another XID says
+// what.
+func harmless(x nvml.XID) bool {
+	switch x.Action() {
+	case nvml.ActionNone, nvml.ActionFollowOther, nvml.ActionRestartApplication:
+		return true
+	}
+	return false
 }
 
 // describe writes a line about a GPU. It clears well if the GPU has uncorrectable ECC errors. The error says that the

@@ -1,53 +1,175 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/nvml"
+	"github.com/purecu/purecu/nvml/raw"
 )
 
-// TestMain is also the program, for the tests that run it: C reads the environment of a process.
+// TestMain is also the program, for the tests that run it.
 func TestMain(m *testing.M) {
 	if os.Getenv("PURECU_TEST_HEALTH") != "" {
+		raw.Register("ecc", func() (*raw.Library, error) {
+			sim := cusim.New()
+			sim.ECCErrors(0, 0, 1)
+			return raw.NewSoftware(sim.NVML()), nil
+		})
 		main()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// fakeNVML compiles the library for the tests, or takes it from the folder that PURECU_TEST_CLIB names.
-func fakeNVML(t *testing.T, flags ...string) string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the library for the tests is for Linux")
+// fails makes calls of all GPUs, or of some, return a result.
+func fails(function string, result raw.Return, gpus ...int) func(*cusim.Driver) {
+	return func(sim *cusim.Driver) {
+		sim.InjectNVML(cusim.NVMLFault{GPUs: gpus, Function: function, Result: result})
 	}
-	if dir := os.Getenv("PURECU_TEST_CLIB"); dir != "" && len(flags) == 0 {
-		return filepath.Join(dir, "libfakenvml.so")
-	}
-	lib := filepath.Join(t.TempDir(), "libfakenvml.so")
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip(err)
-	}
-	flags = append(flags, "-shared", "-fPIC", "-o", lib, filepath.Join("testdata", "fakenvml.c"))
-	if out, err := exec.Command(cc, flags...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return lib
 }
 
-// program runs the program, and returns all that it prints, and its exit status.
-func program(t *testing.T, library, faults string, args ...string) (string, int) {
+func TestHealth(t *testing.T) {
+	const (
+		idle   = ", 33 °C, 80 W, 0.0 of 140.4 GiB used, GPU 0 %, memory 0 %"
+		ecc    = ", ECC errors 0 corrected, 0 uncorrected\n"
+		first  = "device 0: Simulated H200, GPU-c5514000-0000-0000-0000-000000000000"
+		second = "device 1: Simulated H200, GPU-d6514000-0000-0000-0000-000000000001"
+		head   = "driver 580.*, 2 GPUs\n"
+		both   = head + first + idle + ecc + second + idle + ecc
+		lost   = "NVML_ERROR_GPU_IS_LOST (15): .*fallen off the bus.*\n"
+	)
+	xid := func(gpu, number int) string {
+		x := nvml.XID(number)
+		return fmt.Sprintf("device %d: %v\n\t%s To do: %v.\n", gpu, x, x.Meaning(), x.Action())
+	}
+	for name, tt := range map[string]struct {
+		before func(*cusim.Driver) // happens before the program reads the GPUs
+		later  func(*cusim.Driver) // happens while it watches them, if it is not nil
+		prints string
+		well   bool
+		fails  string
+	}{
+		"well":    {prints: both, well: true},
+		"watched": {later: func(*cusim.Driver) {}, prints: both, well: true},
+		"errors of memory": {
+			before: func(sim *cusim.Driver) { sim.ECCErrors(1, 5, 2) },
+			prints: head + first + idle + ecc + second + idle + ", ECC errors 5 corrected, 2 uncorrected\n",
+		},
+		"a lost GPU": {
+			before: func(sim *cusim.Driver) { sim.LoseGPU(0) },
+			later:  func(*cusim.Driver) {}, // the other GPU is watched
+			prints: head + "nvml: nvmlDeviceGetHandleByIndex_v2(index 0): " + lost + second + idle + ecc,
+		},
+		"a GPU that is lost later": {
+			later:  func(sim *cusim.Driver) { sim.LoseGPU(1) },
+			prints: both + xid(1, 79),
+		},
+		"new errors of memory": {
+			later:  func(sim *cusim.Driver) { sim.ECCErrors(1, 0, 1) },
+			prints: both + "device 1: EventDoubleBitECC\n",
+		},
+		"programs that failed": {
+			later: func(sim *cusim.Driver) {
+				for _, number := range []int{13, 31, 43, 45} {
+					sim.XID(0, number)
+				}
+			},
+			prints: both + xid(0, 13) + xid(0, 31) + xid(0, 43) + xid(0, 45), well: true,
+		},
+		"a program that failed, and a bad GPU": {
+			later:  func(sim *cusim.Driver) { sim.XID(0, 48); sim.XID(0, 45) },
+			prints: both + xid(0, 48) + xid(0, 45),
+		},
+		"an unknown XID": {
+			later:  func(sim *cusim.Driver) { sim.XID(0, 5000) },
+			prints: both + xid(0, 5000),
+		},
+		"without power and ECC": {
+			before: func(sim *cusim.Driver) {
+				fails("nvmlDeviceGetPowerUsage", raw.NVML_ERROR_NOT_SUPPORTED)(sim)
+				fails("nvmlDeviceGetTotalEccErrors", raw.NVML_ERROR_NOT_SUPPORTED)(sim)
+			},
+			prints: strings.ReplaceAll(strings.ReplaceAll(both, ", 80 W", ""), ecc, "\n"), well: true,
+		},
+		"broken events": {
+			before: fails("nvmlEventSetWait", raw.NVML_ERROR_UNKNOWN), later: func(*cusim.Driver) {},
+			prints: both, well: true, fails: "nvml: nvmlEventSetWait_v2: NVML_ERROR_UNKNOWN (999): .*",
+		},
+		"an old library": {
+			before: fails("nvmlEventSetWait_v2", raw.Lacks("nvmlEventSetWait_v2")),
+			later:  func(*cusim.Driver) {}, prints: both, well: true,
+		},
+		"a driver that is not loaded": {
+			before: fails("nvmlInit", raw.NVML_ERROR_DRIVER_NOT_LOADED),
+			fails:  "nvml: nvmlInit_v2: NVML_ERROR_DRIVER_NOT_LOADED (9): .*; load the kernel module nvidia.*",
+		},
+		"two versions": {
+			before: fails("nvmlInit", raw.NVML_ERROR_LIB_RM_VERSION_MISMATCH),
+			fails:  "nvml: nvmlInit_v2: NVML_ERROR_LIB_RM_VERSION_MISMATCH (18): .*restart the machine.*",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, well, err := watched(t, tt.before, tt.later)
+				if !like(tt.prints, out) || well != tt.well {
+					t.Errorf("well: %v\n%swant %v\n%s", well, out, tt.well, tt.prints)
+				}
+				if err == nil && tt.fails != "" || err != nil && !like(tt.fails, err.Error()) {
+					t.Errorf("%v, want %s", err, tt.fails)
+				}
+			})
+		})
+	}
+}
+
+// watched runs the program in a bubble, with two GPUs. It watches them if something happens later.
+func watched(t *testing.T, before, later func(*cusim.Driver)) (out string, well bool, err error) {
+	sim := cusim.New(cusim.Devices(2))
+	if before != nil {
+		before(sim)
+	}
+	var limit time.Duration
+	if later != nil {
+		limit = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var b bytes.Buffer
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		well, err = run(ctx, &b, nvml.WithSoftware(sim.NVML()))
+	}()
+	if later != nil {
+		time.Sleep(time.Second)
+		later(sim)
+	}
+	<-done
+	time.Sleep(time.Second) // the last wait for an event ends
+	return b.String(), well, err
+}
+
+// like compares a text with one in which .* stands for anything in a line.
+func like(want, got string) bool {
+	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(want), `\.\*`, ".*") + "$").MatchString(got)
+}
+
+// program runs the program with a variable of the environment, and returns all that it prints, and its exit status.
+func program(t *testing.T, env string, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "PURECU_TEST_HEALTH=1", "PURECU_NVML_LIBRARY="+library, "FAKENVML="+faults)
+	cmd.Env = append(os.Environ(), "PURECU_TEST_HEALTH=1", env)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -55,55 +177,21 @@ func program(t *testing.T, library, faults string, args ...string) (string, int)
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-func TestHealth(t *testing.T) {
-	lib := fakeNVML(t)
-	const (
-		rest   = ", 71.5 W, 2.0 of 80.0 GiB used, GPU 12 %, memory 3 %, ECC errors 5 corrected, 0 uncorrected\n"
-		head   = "driver 580.95.05, 2 GPUs\n"
-		first  = "device 0: NVIDIA H100, GPU-0, 41 °C" + rest
-		second = "device 1: NVIDIA H100, GPU-1, 42 °C" + rest
-		plain  = ": NVIDIA H100, GPU-%d, 4%[2]d °C, 2.0 of 80.0 GiB used, GPU 12 %%, memory 3 %%\n"
-	)
+// TestStatus checks the exit status, with the software NVML that the environment chooses, and without an NVML.
+func TestStatus(t *testing.T) {
 	for _, tt := range []struct {
-		faults, args string
-		prints       string
-		status       int
+		env    string
+		status int
+		says   string
 	}{
-		{"", "", head + first + second, 0},
-		{"", "-watch 300ms", head + first + second, 0},
-		// Long enough for the program to start on a busy machine.
-		{"xid", "-watch 5s", head + first + second + "device 0: " + nvml.XID(79).String() + "\n\t" + nvml.XID(79).Meaning() +
-			" To do: " + nvml.XID(79).Action().String() + ".\ndevice 1: EventDoubleBitECC\n", 2},
-		{"none", "-watch 1h", "driver 580.95.05, 0 GPUs\n", 0},
-		{"ecc", "", head + strings.ReplaceAll(first+second, "0 uncorrected", "1 uncorrected"), 2},
-		{"plain", "-watch 1ms", head + fmt.Sprintf("device 0"+plain, 0, 1) + fmt.Sprintf("device 1"+plain, 1, 2), 0},
-		{"lost", "-watch 1ms", head + first + "nvml: nvmlDeviceGetName(device 1): NVML_ERROR_GPU_IS_LOST (15): .*fallen off the bus.*\n", 2},
-		{"broken", "-watch 1h", head + first + second + "health: nvml: nvmlEventSetWait_v2: NVML_ERROR_UNKNOWN (999): .*\n", 1},
-		{"notloaded", "", "health: nvml: nvmlInit_v2: NVML_ERROR_DRIVER_NOT_LOADED (9): .*; load the kernel module nvidia.*\n", 1},
-		{"mismatch", "", "health: nvml: nvmlInit_v2: NVML_ERROR_LIB_RM_VERSION_MISMATCH (18): .*restart the machine.*\n", 1},
+		{"PURECU_DRIVER=soft", 0, `^driver .*, 1 GPUs\n.*, 0 uncorrected\n$`},
+		{"PURECU_DRIVER=ecc", 2, `^driver .*, 1 GPUs\n.*, 1 uncorrected\n$`},
+		{"PURECU_NVML_LIBRARY=" + filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), 1,
+			`^health: nvml: Open: loader: no NVML library could be loaded\n.*(file does not exist|cannot find the path).*\n\tNVML is a part of NVIDIA's driver .*\n$`},
 	} {
-		t.Run(tt.faults+" "+tt.args, func(t *testing.T) {
-			t.Parallel()
-			want := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(tt.prints), `\.\*`, ".*") + "$")
-			out, status := program(t, lib, tt.faults, strings.Fields(tt.args)...)
-			if !want.MatchString(out) || status != tt.status {
-				t.Errorf("exit status %d:\n%swant %d:\n%s", status, out, tt.status, tt.prints)
-			}
-		})
-	}
-}
-
-// TestNoNVML checks what the program says without NVML, and with one that is too old.
-func TestNoNVML(t *testing.T) {
-	for _, tt := range []struct{ library, args, says string }{
-		{filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), "",
-			`^health: nvml: Open: loader: no NVML library could be loaded\n.*file does not exist\n\tNVML is a part of NVIDIA's driver .*\n$`},
-		{fakeNVML(t, "-DOLD"), "-watch 5s",
-			`(?s)^driver .*\nhealth: nvml: nvmlEventSetWait_v2: the library of NVML lacks nvmlEventSetWait, which driver 535 has\n$`},
-	} {
-		out, status := program(t, tt.library, "", strings.Fields(tt.args)...)
-		if status != 1 || !regexp.MustCompile(tt.says).MatchString(out) {
-			t.Errorf("exit status %d: %s", status, out)
+		if out, status := program(t, tt.env, "-watch", "1ms"); status != tt.status ||
+			!regexp.MustCompile(tt.says).MatchString(out) {
+			t.Errorf("%s: exit status %d: %s", tt.env, status, out)
 		}
 	}
 }
@@ -114,7 +202,7 @@ func TestGPUHealth(t *testing.T) {
 		t.Skip("PURECU_TEST_GPU is not set")
 	}
 	want := regexp.MustCompile(`^driver [0-9.]+, [1-9]\d* GPUs\n(device \d+: .*GPU-[0-9a-f-]+, \d+ °C, [0-9.]+ W, [0-9.]+ of [0-9.]+ GiB used, .*\n)+$`)
-	out, status := program(t, "", "", "-watch", "1s")
+	out, status := program(t, "PURECU_NVML_LIBRARY=", "-watch", "1s")
 	if status != 0 || !want.MatchString(out) {
 		t.Errorf("exit status %d: %s", status, out)
 	}

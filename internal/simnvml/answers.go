@@ -16,10 +16,18 @@ type answers struct{ *state }
 
 // answer makes a call. The arguments are those of the function.
 func (a answers) answer(name string, args ...any) raw.Return {
-	f := h200Profile()[name]
-	if r := a.enter(name, f, args); r != raw.NVML_SUCCESS {
+	if r := a.enter(name, h200Profile()[name], args); r != raw.NVML_SUCCESS {
 		return r
 	}
+	return a.recorded(name, args)
+}
+
+// recorded returns the result of a call, and sets what it sets.
+func (a answers) recorded(name string, args []any) raw.Return {
+	if r, ok := a.migResult(name, args); ok {
+		return r
+	}
+	f := h200Profile()[name]
 	if f == nil { // no function that changes something is recorded with handles that work
 		return raw.NVML_ERROR_NOT_SUPPORTED
 	}

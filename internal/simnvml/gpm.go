@@ -8,9 +8,10 @@ import (
 
 // gpmSample is what a GPU had done at a time.
 type gpmSample struct {
-	gpu  *gpu
-	at   time.Time
-	busy time.Duration
+	gpu      *gpu
+	instance *gpuInstance // or nil
+	at       time.Time
+	busy     time.Duration
 }
 
 // GpmSampleAlloc makes an empty sample.
@@ -46,7 +47,7 @@ func (n *NVML) GpmSampleFree(sample raw.GpmSample) raw.Return {
 func (n *NVML) GpmSampleGet(device raw.Device, sample raw.GpmSample) raw.Return {
 	return n.then(n.answers.GpmSampleGet(device, sample), device, func(g *gpu, now GPU) {
 		if s := n.samples[sample]; s != nil {
-			*s = gpmSample{g, n.machine.Clock().Now(), now.Busy}
+			*s = gpmSample{g, nil, n.machine.Clock().Now(), now.Busy}
 		}
 	})
 }
@@ -60,12 +61,13 @@ func (n *NVML) GpmMetricsGet(metrics *raw.GpmMetricsGet) raw.Return {
 	n.mu.Lock()
 	first, second := n.samples[metrics.Sample1], n.samples[metrics.Sample2]
 	n.mu.Unlock()
-	if first == nil || second == nil || first.gpu == nil || first.gpu != second.gpu || metrics.NumMetrics > uint32(len(metrics.Metrics)) {
+	if first == nil || second == nil || first.gpu == nil || first.gpu != second.gpu || first.instance != second.instance ||
+		metrics.NumMetrics > uint32(len(metrics.Metrics)) {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
 	share := 0.0
 	if all := second.at.Sub(first.at); all > 0 {
-		share = float64(second.busy-first.busy) / float64(all)
+		share = max(0, float64(second.busy-first.busy)/float64(all)) // another instance may be the first now
 	}
 	for i := range metrics.NumMetrics {
 		m := &metrics.Metrics[i]

@@ -18,44 +18,56 @@ func (n *NVML) DeviceGetCountV2(count *uint32) raw.Return {
 	return r
 }
 
-// lookUp sets a device to the GPU that is found. checks is the result of a call of the answers that checks the other
-// arguments, and none the result if there is no such GPU.
-func (n *NVML) lookUp(checks, none raw.Return, device *raw.Device, found func(i int, g GPU) bool) raw.Return {
+// lookUp sets a device to the GPU or the MIG device that is found. checks is the result of a call of the answers that
+// checks the other arguments, and none the result if there is no such GPU.
+func (n *NVML) lookUp(checks, none raw.Return, device *raw.Device, found func(g *gpu, now GPU) bool) raw.Return {
 	if checks != raw.NVML_SUCCESS {
 		return checks
 	}
 	*device = 0
-	for i, now := range n.machine.GPUs() {
-		if !found(i, now) {
-			continue
+	all := n.machine.GPUs()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, g := range n.gpus {
+		list := []*gpu{g}
+		for _, c := range g.devices() {
+			list = append(list, c.device)
 		}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.gpus[i].lost {
-			return raw.NVML_ERROR_GPU_IS_LOST
+		for _, d := range list {
+			if !found(d, d.view(all[i])) {
+				continue
+			}
+			if g.lost {
+				return raw.NVML_ERROR_GPU_IS_LOST
+			}
+			*device = d.handle
+			return raw.NVML_SUCCESS
 		}
-		*device = n.gpus[i].handle
-		return raw.NVML_SUCCESS
 	}
 	return none
+}
+
+// byIndex finds a GPU by its number.
+func byIndex(index uint32) func(*gpu, GPU) bool {
+	return func(g *gpu, _ GPU) bool { return g.part == nil && uint32(g.index) == index }
 }
 
 // DeviceGetHandleByIndex returns a GPU by its number.
 func (n *NVML) DeviceGetHandleByIndex(index uint32, device *raw.Device) raw.Return {
 	return n.lookUp(n.answers.DeviceGetHandleByIndex(0, device), raw.NVML_ERROR_INVALID_ARGUMENT, device,
-		func(i int, _ GPU) bool { return uint32(i) == index })
+		byIndex(index))
 }
 
 // DeviceGetHandleByIndexV2 returns a GPU by its number.
 func (n *NVML) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.Return {
 	return n.lookUp(n.answers.DeviceGetHandleByIndexV2(0, device), raw.NVML_ERROR_INVALID_ARGUMENT, device,
-		func(i int, _ GPU) bool { return uint32(i) == index })
+		byIndex(index))
 }
 
 // DeviceGetHandleByUUID returns a GPU by its UUID.
 func (n *NVML) DeviceGetHandleByUUID(uuid string, device *raw.Device) raw.Return {
 	return n.lookUp(n.checked("DeviceGetHandleByUUID", device), raw.NVML_ERROR_NOT_FOUND, device,
-		func(_ int, g GPU) bool { return g.UUID == uuid })
+		func(_ *gpu, now GPU) bool { return now.UUID == uuid })
 }
 
 // DeviceGetHandleByUUIDV returns a GPU by its UUID, as text or as bytes.
@@ -64,15 +76,16 @@ func (n *NVML) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Re
 	if r != raw.NVML_ERROR_INVALID_ARGUMENT || uuid == nil || device == nil {
 		return r
 	}
-	return n.lookUp(raw.NVML_SUCCESS, r, device, func(_ int, g GPU) bool {
-		return uuid.Type == 1 && text(uuid.Value.Str()[:]) == g.UUID || uuid.Type == 2 && hexUUID(uuid.Value.Bytes()[:]) == g.UUID
+	return n.lookUp(raw.NVML_SUCCESS, r, device, func(_ *gpu, now GPU) bool {
+		return uuid.Type == 1 && text(uuid.Value.Str()[:]) == now.UUID ||
+			uuid.Type == 2 && hexUUID(uuid.Value.Bytes()[:])[len("GPU-"):] == now.UUID[len("GPU-"):]
 	})
 }
 
 // DeviceGetHandleBySerial returns a GPU by its serial number.
 func (n *NVML) DeviceGetHandleBySerial(serial string, device *raw.Device) raw.Return {
 	return n.lookUp(n.checked("DeviceGetHandleBySerial", device), raw.NVML_ERROR_NOT_FOUND, device,
-		func(i int, _ GPU) bool { return serialOf(i) == serial })
+		func(g *gpu, _ GPU) bool { return g.part == nil && serialOf(g.index) == serial })
 }
 
 // DeviceGetHandleByPciBusId returns a GPU by its place on the PCI bus.
@@ -95,14 +108,18 @@ func (n *NVML) byPCI(method, id string, device *raw.Device) raw.Return {
 			none = raw.NVML_ERROR_INVALID_ARGUMENT
 		}
 	}
-	return n.lookUp(n.checked(method, device), none, device, func(_ int, g GPU) bool {
-		return none == raw.NVML_ERROR_NOT_FOUND && domain|slot|function == 0 && g.Bus == bus
+	return n.lookUp(n.checked(method, device), none, device, func(g *gpu, now GPU) bool {
+		return g.part == nil && none == raw.NVML_ERROR_NOT_FOUND && domain|slot|function == 0 && now.Bus == bus
 	})
 }
 
 // checked checks the arguments of a function that takes a text, which is not checked.
 func (n *NVML) checked(method string, device *raw.Device) raw.Return {
-	r := n.answer(method, "", device)
+	args := []any{"", device}
+	if r := n.enter(method, h200Profile()[method], args); r != raw.NVML_SUCCESS {
+		return r
+	}
+	r := n.recorded(method, args)
 	if device != nil && (r == raw.NVML_ERROR_NOT_FOUND || r == raw.NVML_ERROR_INVALID_ARGUMENT) {
 		return raw.NVML_SUCCESS
 	}
@@ -117,9 +134,13 @@ func hexUUID(b []byte) string {
 // serialOf returns the serial number of a GPU.
 func serialOf(index int) string { return fmt.Sprintf("16500000000%02d", index) }
 
-// DeviceGetIndex returns the number of a GPU.
+// DeviceGetIndex returns the number of a GPU, or of a MIG device among those of its GPU.
 func (n *NVML) DeviceGetIndex(device raw.Device, index *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetIndex(device, index), device, func(g *gpu, _ GPU) { *index = uint32(g.index) })
+	return n.then(n.answers.DeviceGetIndex(device, index), device, func(g *gpu, _ GPU) {
+		if *index = uint32(g.index); g.part != nil {
+			*index = g.part.number
+		}
+	})
 }
 
 // DeviceGetMinorNumber returns the number in the name of the GPU's file.

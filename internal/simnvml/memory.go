@@ -7,7 +7,10 @@ import "github.com/purecu/purecu/nvml/raw"
 const hiddenMemory, reservedMemory = 644_808_704, 644_939_776
 
 // memoryInfo returns how much memory there is.
-func memoryInfo(now GPU) raw.MemoryV2 {
+func memoryInfo(g *gpu, now GPU) raw.MemoryV2 {
+	if g.part != nil {
+		return raw.MemoryV2{Total: now.Memory, Used: now.Used, Free: now.Memory - now.Used}
+	}
 	m := raw.MemoryV2{Total: now.Memory + hiddenMemory, Reserved: reservedMemory, Used: now.Used}
 	m.Free = m.Total - min(m.Total, m.Reserved+m.Used)
 	return m
@@ -15,16 +18,16 @@ func memoryInfo(now GPU) raw.MemoryV2 {
 
 // DeviceGetMemoryInfo returns how much memory there is. What the driver reserves counts as used.
 func (n *NVML) DeviceGetMemoryInfo(device raw.Device, memory *raw.Memory) raw.Return {
-	return n.then(n.answers.DeviceGetMemoryInfo(device, memory), device, func(_ *gpu, now GPU) {
-		m := memoryInfo(now)
+	return n.then(n.answers.DeviceGetMemoryInfo(device, memory), device, func(g *gpu, now GPU) {
+		m := memoryInfo(g, now)
 		*memory = raw.Memory{Total: m.Total, Used: m.Total - m.Free, Free: m.Free}
 	})
 }
 
 // DeviceGetMemoryInfoV2 returns how much memory there is, and how much of it the driver reserves.
 func (n *NVML) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) raw.Return {
-	return n.then(n.answers.DeviceGetMemoryInfoV2(device, memory), device, func(_ *gpu, now GPU) {
-		m := memoryInfo(now)
+	return n.then(n.answers.DeviceGetMemoryInfoV2(device, memory), device, func(g *gpu, now GPU) {
+		m := memoryInfo(g, now)
 		m.Version = memory.Version
 		*memory = m
 	})
@@ -32,7 +35,11 @@ func (n *NVML) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) ra
 
 // DeviceGetBAR1MemoryInfo returns how much of the memory the processor can address. An H200 maps all that is used.
 func (n *NVML) DeviceGetBAR1MemoryInfo(device raw.Device, bar *raw.BAR1Memory) raw.Return {
-	return n.then(n.answers.DeviceGetBAR1MemoryInfo(device, bar), device, func(_ *gpu, now GPU) {
+	return n.then(n.answers.DeviceGetBAR1MemoryInfo(device, bar), device, func(g *gpu, now GPU) {
+		if g.part != nil { // its share
+			bar.Bar1Total = bar.Bar1Total / memorySlices * uint64(g.part.parent.at.Size)
+			bar.Bar1Used, bar.Bar1Free = 0, bar.Bar1Total
+		}
 		bar.Bar1Used += now.Used
 		bar.Bar1Free -= now.Used
 	})

@@ -32,14 +32,17 @@ func New(m Machine) *NVML {
 }
 
 // Init calls InitV2.
-func (n *NVML) Init() raw.Return { return n.InitWithFlags(0) }
+func (n *NVML) Init() raw.Return { return n.begin("Init") }
 
 // InitV2 begins a use of the library.
-func (n *NVML) InitV2() raw.Return { return n.InitWithFlags(0) }
+func (n *NVML) InitV2() raw.Return { return n.begin("InitV2") }
 
 // InitWithFlags begins a use of the library.
-func (n *NVML) InitWithFlags(flags uint32) raw.Return {
-	if r := n.meet("InitWithFlags", -1); r != raw.NVML_SUCCESS {
+func (n *NVML) InitWithFlags(uint32) raw.Return { return n.begin("InitWithFlags") }
+
+// begin begins a use of the library, by the function that was called.
+func (n *NVML) begin(method string) raw.Return {
+	if r := n.meet(method, -1); r != raw.NVML_SUCCESS {
 		return r
 	}
 	n.mu.Lock()
@@ -74,7 +77,8 @@ func (n *NVML) ErrorString(r raw.Return) string {
 	return "Unknown Error"
 }
 
-// then sets what a call about a GPU returns, if the answers have accepted the call. The state is locked then.
+// then sets what a call about a GPU or a MIG device returns, if the answers have accepted the call. The state is locked
+// then.
 func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {
 	if r != raw.NVML_SUCCESS {
 		return r
@@ -82,8 +86,8 @@ func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.R
 	all := n.machine.GPUs()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if g := n.find(h); g != nil {
-		set(g, all[g.index])
+	if g := n.device(h); g != nil {
+		set(g, g.view(all[g.index]))
 	}
 	return r
 }

@@ -12,15 +12,17 @@ import (
 const none = ^uint32(0)
 
 // processes sets a list of the processes of a GPU. A count that is too small becomes the number of processes.
-func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T, row func(Process) T) (r raw.Return) {
+func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T, row func(p Process, gpuID,
+	computeID uint32) T) (r raw.Return) {
 	var room *uint32
 	if count != nil {
 		room = new(uint32)
 		*room = *count
 	}
 	checks := n.answer(method, device, room, infos)
-	return max(r, n.then(checks, device, func(_ *gpu, now GPU) {
+	return max(r, n.then(checks, device, func(g *gpu, now GPU) {
 		there := uint32(len(now.Processes))
+		gpuID, computeID := g.ids()
 		switch {
 		case there > *count:
 			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
@@ -28,7 +30,7 @@ func processes[T any](n *NVML, method string, device raw.Device, count *uint32, 
 			r = raw.NVML_ERROR_INVALID_ARGUMENT
 		default:
 			for i, p := range now.Processes {
-				infos[i] = row(p)
+				infos[i] = row(p, gpuID, computeID)
 			}
 		}
 		*count = there
@@ -36,24 +38,27 @@ func processes[T any](n *NVML, method string, device raw.Device, count *uint32, 
 }
 
 // DeviceGetComputeRunningProcesses returns the processes with a context.
-func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32, infos []raw.ProcessInfoV1) raw.Return {
-	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process) raw.ProcessInfoV1 {
+func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32,
+	infos []raw.ProcessInfoV1) raw.Return {
+	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process, _, _ uint32) raw.ProcessInfoV1 {
 		return raw.ProcessInfoV1{Pid: p.ID, UsedGpuMemory: p.Used}
 	})
 }
 
 // DeviceGetComputeRunningProcessesV2 returns the processes with a context.
-func (n *NVML) DeviceGetComputeRunningProcessesV2(device raw.Device, count *uint32, infos []raw.ProcessInfoV2) raw.Return {
+func (n *NVML) DeviceGetComputeRunningProcessesV2(device raw.Device, count *uint32,
+	infos []raw.ProcessInfoV2) raw.Return {
 	return processes(n, "DeviceGetComputeRunningProcessesV2", device, count, infos, processInfo)
 }
 
 // DeviceGetComputeRunningProcessesV3 returns the processes with a context.
-func (n *NVML) DeviceGetComputeRunningProcessesV3(device raw.Device, count *uint32, infos []raw.ProcessInfo) raw.Return {
+func (n *NVML) DeviceGetComputeRunningProcessesV3(device raw.Device, count *uint32,
+	infos []raw.ProcessInfo) raw.Return {
 	return processes(n, "DeviceGetComputeRunningProcessesV3", device, count, infos, processInfo)
 }
 
-func processInfo(p Process) raw.ProcessInfoV2 {
-	return raw.ProcessInfoV2{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: none, ComputeInstanceId: none}
+func processInfo(p Process, gpuID, computeID uint32) raw.ProcessInfoV2 {
+	return raw.ProcessInfoV2{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: gpuID, ComputeInstanceId: computeID}
 }
 
 // DeviceGetRunningProcessDetailList returns the processes with a context.
@@ -62,14 +67,16 @@ func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.Pr
 	if checks != raw.NVML_SUCCESS || list.Mode != 0 {
 		return checks
 	}
-	return max(n.then(checks, device, func(_ *gpu, now GPU) {
+	return max(n.then(checks, device, func(g *gpu, now GPU) {
 		there := uint32(len(now.Processes))
+		gpuID, computeID := g.ids()
 		array := raw.Elements(list.ProcArray, list.NumProcArrayEntries)
 		if int(there) > len(array) {
 			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
 		} else {
 			for i, p := range now.Processes {
-				array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: none, ComputeInstanceId: none}
+				array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: gpuID,
+					ComputeInstanceId: computeID}
 			}
 		}
 		list.NumProcArrayEntries = there
@@ -78,7 +85,8 @@ func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.Pr
 
 // DeviceGetProcessUtilization returns how much processes have used a GPU in the last second. All that have a context
 // count for the same.
-func (n *NVML) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32, since uint64) (r raw.Return) {
+func (n *NVML) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32,
+	since uint64) (r raw.Return) {
 	checks := n.answer("DeviceGetProcessUtilization", device, samples, count, since)
 	if checks != raw.NVML_ERROR_NOT_FOUND { // otherwise there is room for all
 		return checks

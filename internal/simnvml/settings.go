@@ -16,19 +16,9 @@ func newSettings() settings {
 	return settings{powerLimit: mostPower, persistence: raw.NVML_FEATURE_ENABLED}
 }
 
-// change makes a call that changes a GPU. The answers know such a function with wrong handles only.
+// change makes a call that changes a GPU.
 func (n *NVML) change(method string, device raw.Device, f func(g *gpu) raw.Return, args ...any) raw.Return {
-	r := n.answer(method, append([]any{device}, args...)...)
-	if r != raw.NVML_ERROR_NOT_SUPPORTED || !n.knows(device) {
-		return r
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	g := n.find(device)
-	if g == nil {
-		return raw.NVML_ERROR_INVALID_ARGUMENT
-	}
-	return f(g)
+	return about(n, n.find, method, device, func(g *gpu, _ []GPU) raw.Return { return f(g) }, args...)
 }
 
 // DeviceSetPowerManagementLimit sets how much power the GPU may draw.

@@ -53,12 +53,14 @@ type state struct {
 	nvml   *NVML  // of this state
 }
 
-// gpu is the state of a GPU that NVML has.
+// gpu is the state of a GPU or a MIG device that NVML has.
 type gpu struct {
 	index  int
 	handle raw.Device
 	errors counters
 	lost   bool
+	mig    mig
+	part   *computeInstance // what a MIG device is, or nil
 	settings
 }
 
@@ -84,10 +86,8 @@ func (s *state) enter(name string, f *function, args []any) raw.Return {
 	s.mu.Lock()
 	open, lost, index := s.opens > 0, false, -1
 	for _, arg := range args {
-		if h, ok := arg.(raw.Device); ok {
-			if g := s.find(h); g != nil {
-				lost, index = lost || g.lost, g.index
-			}
+		if g := s.owner(arg); g != nil {
+			lost, index = lost || g.lost, g.index
 		}
 	}
 	s.mu.Unlock()
@@ -109,13 +109,71 @@ func (s *state) knows(handle any) bool {
 	defer s.mu.Unlock()
 	switch h := handle.(type) {
 	case raw.Device:
-		return s.find(h) != nil
+		return s.device(h) != nil
 	case raw.EventSet:
 		return s.sets[h] != nil
 	case raw.GpmSample:
 		return s.samples[h] != nil
 	}
 	return false
+}
+
+// owner returns the GPU of a handle of it, of a MIG device, or of an instance, or nil. The caller holds mu.
+func (s *state) owner(handle any) *gpu {
+	switch h := handle.(type) {
+	case raw.Device:
+		if g := s.device(h); g != nil {
+			return s.gpus[g.index]
+		}
+	case raw.GpuInstance:
+		if i := s.gpuInstance(h); i != nil {
+			return i.gpu
+		}
+	case raw.ComputeInstance:
+		if c := s.computeInstance(h); c != nil {
+			return c.parent.gpu
+		}
+	}
+	return nil
+}
+
+// device returns the GPU or the MIG device with this handle, or nil. The caller holds mu.
+func (s *state) device(h raw.Device) *gpu {
+	if g := s.find(h); g != nil {
+		return g
+	}
+	for _, g := range s.gpus {
+		for _, c := range g.devices() {
+			if c.device.handle == h {
+				return c.device
+			}
+		}
+	}
+	return nil
+}
+
+// gpuInstance returns the GPU instance with this handle, or nil. The caller holds mu.
+func (s *state) gpuInstance(h raw.GpuInstance) *gpuInstance {
+	for _, g := range s.gpus {
+		for _, i := range g.mig.instances {
+			if i.handle == h {
+				return i
+			}
+		}
+	}
+	return nil
+}
+
+// computeInstance returns the compute instance with this handle, or nil. The caller holds mu.
+func (s *state) computeInstance(h raw.ComputeInstance) *computeInstance {
+	for _, g := range s.gpus {
+		for _, c := range g.devices() {
+			if c.handle == h {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
 // find returns the GPU with this handle, or nil. The caller holds mu.

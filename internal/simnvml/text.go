@@ -99,15 +99,15 @@ func (r *reader) value(v reflect.Value) (int, error) {
 	switch v.Kind() {
 	case reflect.Float32, reflect.Float64:
 		var f float64
-		f, err = strconv.ParseFloat(word, 64)
+		f, err = strconv.ParseFloat(word, v.Type().Bits())
 		v.SetFloat(f)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		var i int64
-		i, err = strconv.ParseInt(word, 10, 64)
+		i, err = strconv.ParseInt(word, 10, v.Type().Bits())
 		v.SetInt(i)
 	default:
 		var u uint64
-		u, err = strconv.ParseUint(word, 10, 64)
+		u, err = strconv.ParseUint(word, 10, v.Type().Bits())
 		v.SetUint(u)
 	}
 	return 1, err

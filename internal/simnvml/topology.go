@@ -24,7 +24,8 @@ func (n *NVML) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices 
 }
 
 // DeviceGetTopologyNearestGpus returns the other GPUs if they are asked for by the level of a NUMA node.
-func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32, devices []raw.Device) raw.Return {
+func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32,
+	devices []raw.Device) raw.Return {
 	room := uint32(0)
 	if count != nil {
 		room = *count
@@ -46,7 +47,10 @@ func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopo
 
 // others answers a call about two GPUs: the answers know one of a GPU with itself.
 func (n *NVML) others(r raw.Return, one, other raw.Device, set func()) raw.Return {
-	if one == other || !n.knows(one) || !n.knows(other) {
+	n.mu.Lock()
+	both := n.find(one) != nil && n.find(other) != nil
+	n.mu.Unlock()
+	if one == other || !both {
 		return r
 	}
 	set()
@@ -63,7 +67,8 @@ func (n *NVML) DeviceGetTopologyCommonAncestor(one, other raw.Device, level *raw
 }
 
 // DeviceGetP2PStatus reports whether a GPU can access the memory of another one.
-func (n *NVML) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsIndex, status *raw.GpuP2PStatus) raw.Return {
+func (n *NVML) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsIndex,
+	status *raw.GpuP2PStatus) raw.Return {
 	r := n.answers.DeviceGetP2PStatus(one, other, kind, status)
 	if r != raw.NVML_SUCCESS {
 		return r

@@ -1,0 +1,5 @@
+//go:build darwin || freebsd || netbsd
+
+package dynlib
+
+func (l library) Folder() (string, error) { return "", errUnsupported }

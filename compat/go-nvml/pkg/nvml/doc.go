@@ -1,0 +1,8 @@
+// Package nvml has the API of go-nvml, NVIDIA's bindings of NVML, and needs no cgo: it calls NVML by package raw of
+// purecu. Existing programs use it by a replace line in their go.mod.
+//
+// What differs from go-nvml: a function that the library lacks returns [ERROR_FUNCTION_NOT_FOUND], and one that is
+// called before [Init] returns [ERROR_UNINITIALIZED]. With go-nvml both end the process.
+package nvml
+
+//go:generate go run -C ../../../../tools ./gen-gonvml generate -api gen-gonvml/api.tsv -methods gen-gonvml/methods.tsv -gpus gen-gonvml/gpus.tsv -raw ../nvml/raw -out ../compat/go-nvml
