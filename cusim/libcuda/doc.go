@@ -28,7 +28,7 @@
 // child of a process that has called nvmlInit cannot use the driver either. nvmlInternalGetExportTable, which
 // nvidia-smi needs, returns a table of functions that all return NVML_ERROR_NOT_SUPPORTED (3).
 //
-// Environment variables configure the driver. The first cuInit reads them, including changes that
+// Environment variables configure the driver. The first cuInit or nvmlInit reads them, including changes that
 // the process itself has made. The version is read when it is first needed. As with NVIDIA's
 // library, CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read by each cuInit until one succeeds.
 //
@@ -50,6 +50,10 @@
 //	                      stands for all versions of the function; one that the driver
 //	                      does not have, or that cannot fail, is refused.
 //	CUSIM_FAULT_RATE      P=CODE or FUNCTION:P=CODE: calls fail with the probability P.
+//	CUSIM_GPU_FAULTS      what NVML tells of faults of GPUs, as in 0:xid=79@5s,1:lost: see
+//	                      docs/testing.md.
+//	CUSIM_MACHINE         a folder that processes share: NVML in each of them shows the
+//	                      memory, the processes and the utilization of all.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
 //	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
 //	                      kernels whose PTX the driver does not know return
