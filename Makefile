@@ -37,6 +37,7 @@ fuzz: ## run a million random sequences of calls (minutes); TESTFLAGS=-fuzz.from
 
 soak: ## use, close and abandon everything for half an hour: nothing may grow; PURECU_TEST_GPU=1 adds the GPU
 	CGO_ENABLED=0 go test ./tests/soak -v -timeout 1h -soak.for=10m -soak.heap=300 -soak.slopes=20m $(TESTFLAGS)
+	CGO_ENABLED=0 go test ./cusim -v -timeout 1h -run TestNVMLChaos -cusim.chaos=1000000
 
 ci: ## run everything that CI runs
 	@.ci/run

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -415,4 +416,36 @@ func TestMIGReused(t *testing.T) {
 	must(d.SetMIGMode(false))(t)
 	_, err = second.Info()
 	fails(t, "an instance before MIG was switched off", err, nvml.ErrClosed)
+}
+
+// TestMIGDestroyedMeanwhile checks that no call is made about an instance that another goroutine destroys.
+func TestMIGDestroyedMeanwhile(t *testing.T) {
+	_, d := openNVML(t, cusim.New())
+	migOn(t, d)
+	for range 50 {
+		g := must(d.CreateGPUInstance(mig1g))(t)
+		c := must(g.CreateComputeInstance(mig1c))(t)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					_, err := c.Info()
+					if _, e := g.Info(); err == nil {
+						err = e
+					}
+					if list, e := d.GPUInstances(mig1g); err == nil && e == nil && len(list) > 0 {
+						_, err = list[0].ComputeInstances(mig1c)
+					}
+					if err != nil {
+						fails(t, "a call", err, nvml.ErrClosed)
+						return
+					}
+				}
+			})
+		}
+		if err := errors.Join(c.Destroy(), g.Destroy()); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	}
 }

@@ -18,6 +18,7 @@ func TestFaults(t *testing.T) {
 		"pci":         func(d raw.Device) raw.Return { return b.DeviceGetPciInfo(d, &pci) },
 		"pci3":        func(d raw.Device) raw.Return { return b.DeviceGetPciInfoV3(d, &pci) },
 		"limit":       func(d raw.Device) raw.Return { return b.DeviceSetPowerManagementLimit(d, 300_000) },
+		"name":        func(d raw.Device) raw.Return { return b.DeviceGetName(d, make([]byte, 96)) },
 		"uuid":        func(raw.Device) raw.Return { return b.DeviceGetHandleByUUID("GPU-00000000", new(raw.Device)) },
 		"events":      func(raw.Device) raw.Return { return b.EventSetCreate(new(raw.EventSet)) },
 	}
@@ -29,11 +30,12 @@ func TestFaults(t *testing.T) {
 		{Fault{Function: "nvmlDeviceGetTemperature", GPUs: []int{1}}, "temperature1"},
 		{Fault{Function: "nvmlDeviceGetPciInfo"}, "pci0 pci1 pci30 pci31"},
 		{Fault{Function: "nvmlDeviceGetPciInfo_v3"}, "pci30 pci31"},
-		{Fault{GPUs: []int{0}}, "limit0 pci0 pci30 temperature0"},
-		{Fault{}, "events0 events1 limit0 limit1 pci0 pci1 pci30 pci31 temperature0 temperature1 uuid0 uuid1"},
+		{Fault{GPUs: []int{0}}, "limit0 name0 pci0 pci30 temperature0"},
+		{Fault{}, "events0 events1 limit0 limit1 name0 name1 pci0 pci1 pci30 pci31 temperature0 temperature1 uuid0 uuid1"},
 	} {
 		// Some results are those that the software NVML takes for others.
-		for _, result := range []raw.Return{denied, raw.NVML_ERROR_NOT_SUPPORTED, raw.NVML_ERROR_NOT_FOUND} {
+		for _, result := range []raw.Return{denied, raw.NVML_ERROR_NOT_SUPPORTED, raw.NVML_ERROR_NOT_FOUND,
+			raw.Lacks("nvmlDeviceGetName")} {
 			c.fault.Result = result
 			b.Inject(c.fault)
 			for name, call := range calls {

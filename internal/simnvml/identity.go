@@ -163,8 +163,7 @@ func (n *NVML) chars(r raw.Return, device raw.Device, to []byte, value func(*gpu
 	if r == raw.NVML_ERROR_INSUFFICIENT_SIZE {
 		r = raw.NVML_SUCCESS
 	}
-	var set raw.Return
-	return max(n.then(r, device, func(g *gpu, now GPU) { set = setText(to, value(g, now)) }), set)
+	return n.check(r, device, func(g *gpu, now GPU) raw.Return { return setText(to, value(g, now)) })
 }
 
 // DeviceGetName returns the name of the product.

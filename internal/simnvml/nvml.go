@@ -92,6 +92,15 @@ func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.R
 	return r
 }
 
+// check is then with a result of its own, which counts if the answers have accepted the call.
+func (n *NVML) check(r raw.Return, h raw.Device, set func(g *gpu, now GPU) raw.Return) raw.Return {
+	result := raw.NVML_SUCCESS
+	if r := n.then(r, h, func(g *gpu, now GPU) { result = set(g, now) }); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return result
+}
+
 // setText sets a buffer to a text with a NUL.
 func setText(buf []byte, text string) raw.Return {
 	if len(buf) <= len(text) {

@@ -12,29 +12,29 @@ import (
 const none = ^uint32(0)
 
 // processes sets a list of the processes of a GPU. A count that is too small becomes the number of processes.
-func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T, row func(p Process, gpuID,
-	computeID uint32) T) (r raw.Return) {
+func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T,
+	row func(p Process, gpuID, computeID uint32) T) raw.Return {
 	var room *uint32
 	if count != nil {
 		room = new(uint32)
 		*room = *count
 	}
-	checks := n.answer(method, device, room, infos)
-	return max(r, n.then(checks, device, func(g *gpu, now GPU) {
+	return n.check(n.answer(method, device, room, infos), device, func(g *gpu, now GPU) raw.Return {
 		there := uint32(len(now.Processes))
 		gpuID, computeID := g.ids()
-		switch {
-		case there > *count:
-			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
-		case there > 0 && infos == nil:
-			r = raw.NVML_ERROR_INVALID_ARGUMENT
-		default:
-			for i, p := range now.Processes {
-				infos[i] = row(p, gpuID, computeID)
-			}
-		}
+		room := *count
 		*count = there
-	}), r)
+		switch {
+		case there > room:
+			return raw.NVML_ERROR_INSUFFICIENT_SIZE
+		case there > 0 && infos == nil:
+			return raw.NVML_ERROR_INVALID_ARGUMENT
+		}
+		for i, p := range now.Processes[:min(len(now.Processes), len(infos))] {
+			infos[i] = row(p, gpuID, computeID)
+		}
+		return raw.NVML_SUCCESS
+	})
 }
 
 // DeviceGetComputeRunningProcesses returns the processes with a context.
@@ -62,46 +62,50 @@ func processInfo(p Process, gpuID, computeID uint32) raw.ProcessInfoV2 {
 }
 
 // DeviceGetRunningProcessDetailList returns the processes with a context.
-func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.ProcessDetailList) (r raw.Return) {
+func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.ProcessDetailList) raw.Return {
 	checks := n.answers.DeviceGetRunningProcessDetailList(device, list)
 	if checks != raw.NVML_SUCCESS || list.Mode != 0 {
 		return checks
 	}
-	return max(n.then(checks, device, func(g *gpu, now GPU) {
+	return n.check(checks, device, func(g *gpu, now GPU) raw.Return {
 		there := uint32(len(now.Processes))
 		gpuID, computeID := g.ids()
 		array := raw.Elements(list.ProcArray, list.NumProcArrayEntries)
-		if int(there) > len(array) {
-			r = raw.NVML_ERROR_INSUFFICIENT_SIZE
-		} else {
-			for i, p := range now.Processes {
-				array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: gpuID,
-					ComputeInstanceId: computeID}
-			}
-		}
 		list.NumProcArrayEntries = there
-	}), r)
+		if int(there) > len(array) {
+			return raw.NVML_ERROR_INSUFFICIENT_SIZE
+		}
+		for i, p := range now.Processes {
+			array[i] = raw.ProcessDetailV1{Pid: p.ID, UsedGpuMemory: p.Used, GpuInstanceId: gpuID,
+				ComputeInstanceId: computeID}
+		}
+		return raw.NVML_SUCCESS
+	})
 }
 
 // DeviceGetProcessUtilization returns how much processes have used a GPU in the last second. All that have a context
 // count for the same.
 func (n *NVML) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32,
-	since uint64) (r raw.Return) {
-	checks := n.answer("DeviceGetProcessUtilization", device, samples, count, since)
-	if checks != raw.NVML_ERROR_NOT_FOUND { // otherwise there is room for all
-		return checks
+	since uint64) raw.Return {
+	const method = "DeviceGetProcessUtilization"
+	args := []any{device, samples, count, since}
+	if r := n.enter(method, h200Profile()[method], args); r != raw.NVML_SUCCESS {
+		return r
 	}
-	return max(n.then(raw.NVML_SUCCESS, device, func(_ *gpu, now GPU) {
+	if r := n.recorded(method, args); r != raw.NVML_ERROR_NOT_FOUND { // otherwise there is room for all
+		return r
+	}
+	return n.check(raw.NVML_SUCCESS, device, func(_ *gpu, now GPU) raw.Return {
 		if now.Utilization == 0 || len(now.Processes) == 0 {
-			r = raw.NVML_ERROR_NOT_FOUND
-			return
+			return raw.NVML_ERROR_NOT_FOUND
 		}
 		for i, p := range now.Processes[:min(len(now.Processes), len(samples))] {
 			samples[i] = raw.ProcessUtilizationSample{Pid: p.ID, TimeStamp: n.timestamp(),
 				SmUtil: percent(now.Utilization), MemUtil: percent(memoryShare * now.Utilization)}
 			*count = uint32(i + 1)
 		}
-	}), r)
+		return raw.NVML_SUCCESS
+	})
 }
 
 // timestamp returns the time in microseconds, as samples have it.

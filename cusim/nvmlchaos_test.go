@@ -1,0 +1,201 @@
+package cusim_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/nvml"
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+var chaosCalls = flag.Int64("cusim.chaos", 100_000, "how many calls of NVML TestNVMLChaos makes")
+
+// crowded is a software NVML that counts the calls about each GPU that are being made at the same time.
+type crowded struct {
+	raw.Software
+	now, most sync.Map // *atomic.Int64 by raw.Device
+}
+
+func counter(m *sync.Map, d raw.Device) *atomic.Int64 {
+	n, ok := m.Load(d)
+	if !ok {
+		n, _ = m.LoadOrStore(d, new(atomic.Int64))
+	}
+	return n.(*atomic.Int64)
+}
+
+func (c *crowded) enter(d raw.Device) (leave func()) {
+	now, most := counter(&c.now, d), counter(&c.most, d)
+	n := now.Add(1)
+	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+	}
+	return func() { now.Add(-1) }
+}
+
+func (c *crowded) DeviceGetName(d raw.Device, name []byte) raw.Return {
+	defer c.enter(d)()
+	return c.Software.DeviceGetName(d, name)
+}
+
+func (c *crowded) DeviceGetPowerUsage(d raw.Device, mw *uint32) raw.Return {
+	defer c.enter(d)()
+	return c.Software.DeviceGetPowerUsage(d, mw)
+}
+
+func (c *crowded) DeviceGetUtilizationRates(d raw.Device, u *raw.Utilization) raw.Return {
+	defer c.enter(d)()
+	return c.Software.DeviceGetUtilizationRates(d, u)
+}
+
+// chaosWork are calls about a GPU.
+var chaosWork = []func(d *nvml.Device) error{
+	func(d *nvml.Device) error { _, err := d.Name(); return err },
+	func(d *nvml.Device) error { _, err := d.PowerUsage(); return err },
+	func(d *nvml.Device) error { _, err := d.Utilization(); return err },
+	func(d *nvml.Device) error { _, err := d.Temperature(nvml.TemperatureGPU); return err },
+	func(d *nvml.Device) error { _, err := d.Memory(); return err },
+	func(d *nvml.Device) error { _, err := d.ComputeProcesses(); return err },
+	func(d *nvml.Device) error { return d.SetPowerLimit(500_000) },
+	func(d *nvml.Device) error {
+		s, err := d.GPMSample()
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	},
+}
+
+// The GPUs and goroutines of the test. One goroutine of each GPU makes calls without a bound.
+const chaosGPUs, chaosWorkers = 4, 32
+
+// chaos is a test in progress.
+type chaos struct {
+	sim   *cusim.Driver
+	left  atomic.Int64
+	calls [chaosGPUs]atomic.Int64 // that have returned
+}
+
+// work makes calls about a GPU.
+func (c *chaos) work(t *testing.T, gpu int, d *nvml.Device) {
+	for i := 0; c.left.Add(-1) >= 0; i++ {
+		err := chaosWork[i%len(chaosWork)](d)
+		c.calls[gpu].Add(1)
+		var e *nvml.Error
+		switch {
+		case err == nil, errors.Is(err, nvml.ErrTimeout), errors.Is(err, nvml.ErrGPULost),
+			errors.Is(err, raw.NVML_ERROR_UNKNOWN):
+		case !errors.As(err, &e):
+			t.Errorf("the error is no nvml.Error: %v", err)
+		default:
+			t.Error(err)
+		}
+	}
+}
+
+// progress waits until n more calls have returned about each GPU but one. Nothing else happens meanwhile: a call that
+// waited for a GPU that hangs would never return.
+func (c *chaos) progress(t *testing.T, n int64, but int) {
+	var from [chaosGPUs]int64
+	for i := range from {
+		from[i] = c.calls[i].Load()
+	}
+	for began := time.Now(); c.left.Load() > 0; time.Sleep(100 * time.Microsecond) {
+		done := true
+		for i := range from {
+			done = done && (i == but || c.calls[i].Load() >= from[i]+n)
+		}
+		if done {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Errorf("calls wait for GPU %d, or for nothing", but)
+			return
+		}
+	}
+}
+
+// disturb does one thing to one GPU, and undoes it.
+func (c *chaos) disturb(t *testing.T, random *rand.Rand) {
+	gpu := random.IntN(chaosGPUs)
+	switch random.IntN(4) {
+	case 0:
+		c.sim.InjectNVML(cusim.NVMLFault{GPUs: []int{gpu}, Result: raw.NVML_ERROR_UNKNOWN})
+		c.progress(t, 50, -1)
+	case 1:
+		c.sim.InjectNVML(cusim.NVMLFault{GPUs: []int{gpu}, Hangs: true})
+		c.progress(t, 50, gpu)
+	case 2:
+		c.sim.InjectNVML(cusim.NVMLFault{GPUs: []int{gpu}, Function: "nvmlDeviceGetPowerUsage", Hangs: true,
+			Result: raw.NVML_ERROR_GPU_IS_LOST})
+		c.progress(t, 50, gpu)
+	case 3:
+		c.sim.XID(gpu, 31)
+		c.progress(t, 10, -1)
+	}
+	c.sim.ClearFaults()
+}
+
+// TestNVMLChaos makes many calls while GPUs fail, hang, and are lost.
+func TestNVMLChaos(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	c := &chaos{sim: cusim.New(cusim.Devices(chaosGPUs))}
+	c.left.Store(*chaosCalls)
+	crowd := &crowded{Software: c.sim.NVML()}
+	lib := must(nvml.Open(nvml.WithSoftware(crowd)))(t)
+	set := must(lib.NewEventSet())(t)
+	var workers, listener sync.WaitGroup
+	for i := range chaosWorkers {
+		d := must(lib.Device(i % chaosGPUs))(t)
+		if i < chaosGPUs {
+			if err := set.Add(d, nvml.EventXIDCritical); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			d = d.WithTimeout(2 * time.Millisecond)
+		}
+		workers.Go(func() { c.work(t, i%chaosGPUs, d) })
+	}
+	xids := 0
+	listener.Go(func() {
+		for _, err := range set.All(context.Background()) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			xids++
+		}
+	})
+	random := rand.New(rand.NewPCG(1, 2))
+	for lost := false; c.left.Load() > 0 && !t.Failed(); {
+		c.disturb(t, random)
+		if !lost && c.left.Load() < *chaosCalls/2 {
+			lost = true
+			c.sim.LoseGPU(chaosGPUs - 1)
+		}
+	}
+	c.left.Store(0)
+	c.sim.ClearFaults()
+	workers.Wait()
+	if err := errors.Join(set.Close(), lib.Close()); err != nil {
+		t.Error(err)
+	}
+	listener.Wait()
+	if xids == 0 || lib.Exceeded() == 0 {
+		t.Errorf("there were %d events, and %d calls took too long", xids, lib.Exceeded())
+	}
+	crowd.most.Range(func(d, most any) bool {
+		if n := most.(*atomic.Int64).Load(); n > 2 { // the call of the lane, and one without a bound
+			t.Errorf("%d calls about the GPU %#x were made at the same time", n, d)
+		}
+		return true
+	})
+}
