@@ -10,6 +10,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/nvml"
 )
 
 // A software driver can replace the driver of a GPU in a program.
@@ -177,6 +178,54 @@ func Example_version() {
 	// Output:
 	// false false
 	// true
+}
+
+// A program that looks after the GPUs of a machine can be tested with GPUs that fail.
+func Example_nvml() {
+	sim := cusim.New(cusim.Devices(3))
+	lib := try(nvml.Open(nvml.WithSoftware(sim.NVML()), nvml.WithTimeout(time.Second))) // in a test: cutest.NVML
+	defer lib.Close()
+	set := try(lib.NewEventSet())
+	for dev, err := range lib.Devices() {
+		check(err)
+		check(set.Add(dev, nvml.EventXIDCritical))
+	}
+	// unwell is the program. It returns the GPUs that should get no more work.
+	unwell := func() (list []string) {
+		for i := range try(lib.DeviceCount()) {
+			dev, err := lib.Device(i)
+			if err == nil {
+				_, err = dev.Temperature(nvml.TemperatureGPU)
+			}
+			switch {
+			case errors.Is(err, nvml.ErrTimeout):
+				list = append(list, fmt.Sprintf("GPU %d does not answer", i))
+			case err != nil:
+				list = append(list, fmt.Sprintf("GPU %d is lost: %t", i, errors.Is(err, nvml.ErrGPULost)))
+			case try(dev.ECCErrors(nvml.MemoryErrorUncorrected, nvml.ECCVolatile)) > 0:
+				list = append(list, fmt.Sprintf("GPU %d has bad memory", i))
+			}
+		}
+		return list
+	}
+	fmt.Println(unwell())
+
+	sim.LoseGPU(0)
+	sim.ECCErrors(1, 0, 2)
+	sim.InjectNVML(cusim.NVMLFault{GPUs: []int{2}, Hangs: true})
+	fmt.Println(try(set.Wait(context.Background())))
+	for _, why := range unwell() {
+		fmt.Println(why)
+	}
+	sim.ClearFaults() // GPU 2 answers again
+	fmt.Println(len(unwell()))
+	// Output:
+	// []
+	// device 0: XID 79: the GPU has fallen off the bus
+	// GPU 0 is lost: true
+	// GPU 1 has bad memory
+	// GPU 2 does not answer
+	// 2
 }
 
 // software opens a software driver and its first device.

@@ -140,7 +140,7 @@ var rules = map[string]rule{
 	"cusim/libcuda": {imports: []string{"internal/sim", "internal/sim/environment", "internal/simnvml", "driver",
 		"nvml/raw"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
-	"cutest":              {imports: []string{"cu", "cusim"}},
+	"cutest":              {imports: []string{"cu", "cusim", "nvml"}},
 	"cutrace":             {imports: []string{"cu", "cu/graph", "cu/trace"}},
 	"cmd/cuprobe": {imports: []string{"cu", "cu/library", "cu/trace", "cusim", "cutrace", "internal/clock", "internal/initresult", "internal/release",
 		"internal/suggest", "loader", "nvml"}, program: true},
