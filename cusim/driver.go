@@ -89,7 +89,9 @@ func Environment(environ []string) (Option, error) {
 		for _, o := range opts {
 			o(d.sim)
 		}
-		d.script = script
+		if script != nil {
+			d.script = script
+		}
 	}, nil
 }
 

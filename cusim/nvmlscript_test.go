@@ -1,6 +1,7 @@
 package cusim_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -73,13 +74,16 @@ func TestGPUFaultsHang(t *testing.T) {
 	}
 	defer lib.Close()
 	defer sim.ClearFaults() // the call that hangs ends
-	for i, want := range []error{nil, nvml.ErrTimeout} {
-		dev, err := lib.Device(i)
+	for _, tt := range []struct {
+		gpu  int
+		want error
+	}{{0, nil}, {1, nvml.ErrTimeout}, {0, nil}} {
+		dev, err := lib.Device(tt.gpu)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = dev.PowerUsage(); (err == nil) != (want == nil) {
-			t.Errorf("GPU %d: %v, not %v", i, err, want)
+		if _, err = dev.PowerUsage(); !errors.Is(err, tt.want) {
+			t.Errorf("GPU %d: %v, not %v", tt.gpu, err, tt.want)
 		}
 	}
 }
@@ -89,8 +93,9 @@ func TestGPUFaultsMistakes(t *testing.T) {
 		{"lost", "number of a GPU"},
 		{"0:broken", "none of xid"},
 		{"0:xid=many", "no number"},
-		{"0:ecc=3", "no two numbers"},
+		{"0:ecc=3", "not two numbers"},
 		{"0:lost@soon", "no time"},
+		{"0:lost=5", "no value"},
 	} {
 		if _, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=" + tt.value}); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.value, err)

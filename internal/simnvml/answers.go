@@ -11,19 +11,11 @@ import (
 )
 
 // answers are the functions of [raw.Software] as a GPU was recorded to answer them. They check the arguments, and set
-// what does not change by itself. The methods of [NVML] with the same names add the rest.
+// what does not change by itself.
 type answers struct{ *state }
 
-// answer makes a call. The arguments are those of the function.
+// answer returns the result of a call, and sets what it sets. The arguments are those of the function.
 func (a answers) answer(name string, args ...any) raw.Return {
-	if r := a.enter(name, h200Profile()[name], args); r != raw.NVML_SUCCESS {
-		return r
-	}
-	return a.recorded(name, args)
-}
-
-// recorded returns the result of a call, and sets what it sets.
-func (a answers) recorded(name string, args []any) raw.Return {
 	if r, ok := a.migResult(name, args); ok {
 		return r
 	}
@@ -50,10 +42,43 @@ func (a answers) recorded(name string, args []any) raw.Return {
 	}
 	n, _ := strconv.ParseInt(row.result, 10, 32)
 	r := raw.Return(n)
+	if r == raw.NVML_SUCCESS {
+		for i, arg := range args {
+			clearOutput(reflect.ValueOf(arg), f.usual[i])
+		}
+	}
 	if short := set(row, f.usual, args); short && r == raw.NVML_SUCCESS {
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
 	}
 	return r
+}
+
+// clearOutput sets what an argument leads to to zero, as rows do not have zeros: but for what the function reads, and
+// for the elements of a list, of which only those that there are get set.
+func clearOutput(v reflect.Value, usual string) {
+	switch {
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		clear(v.Bytes())
+	case v.Kind() == reflect.Slice && v.Type() == reflect.TypeFor[[]raw.FieldValue]():
+		for i := range v.Len() {
+			f := v.Index(i).Addr().Interface().(*raw.FieldValue)
+			*f = raw.FieldValue{FieldId: f.FieldId, ScopeId: f.ScopeId}
+		}
+	case v.Kind() != reflect.Pointer || v.IsNil() || strings.HasPrefix(usual, "="):
+	case v.Elem().Kind() == reflect.Struct:
+		for i := range v.Elem().NumField() {
+			name, f := v.Elem().Type().Field(i).Name, v.Elem().Field(i)
+			switch f.Kind() {
+			case reflect.Pointer, reflect.Uintptr, reflect.UnsafePointer: // the caller's
+				continue
+			}
+			if name != "Version" && f.CanSet() && !slices.Contains(inputs[v.Elem().Type()], name) {
+				f.SetZero()
+			}
+		}
+	default:
+		v.Elem().SetZero()
+	}
 }
 
 // wrongs are the beginnings of texts of arguments for which only the other arguments of the usual call were recorded.

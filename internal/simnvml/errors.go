@@ -10,7 +10,7 @@ type counters struct {
 }
 
 // at calls f with a GPU, while the state is locked. It does nothing if there is no such GPU.
-func (n *NVML) at(index int, f func(g *gpu)) {
+func (n *model) at(index int, f func(g *gpu)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if index >= 0 && index < len(n.gpus) {
@@ -19,7 +19,7 @@ func (n *NVML) at(index int, f func(g *gpu)) {
 }
 
 // ECCErrors adds errors to the counters of a GPU's memory, and reports them as events.
-func (n *NVML) ECCErrors(index int, corrected, uncorrected uint64) {
+func (n *model) ECCErrors(index int, corrected, uncorrected uint64) {
 	n.at(index, func(g *gpu) {
 		for i, k := range [2]uint64{corrected, uncorrected} {
 			g.errors.volatile[i] += k
@@ -32,7 +32,7 @@ func (n *NVML) ECCErrors(index int, corrected, uncorrected uint64) {
 }
 
 // RemappedRows sets how many rows of a GPU's memory were replaced, and whether one waits for a reset, or could not be.
-func (n *NVML) RemappedRows(index int, corrected, uncorrected uint32, pending, failed bool) {
+func (n *model) RemappedRows(index int, corrected, uncorrected uint32, pending, failed bool) {
 	n.at(index, func(g *gpu) {
 		g.errors.remapped, g.errors.pending, g.errors.failed = [2]uint32{corrected, uncorrected}, pending, failed
 		n.happens(g, raw.EventTypeDramRetirementEvent, 0)
@@ -43,7 +43,7 @@ func (n *NVML) RemappedRows(index int, corrected, uncorrected uint32, pending, f
 }
 
 // LoseGPU makes all calls about a GPU fail as if it had fallen off the bus, and reports XID 79.
-func (n *NVML) LoseGPU(index int) {
+func (n *model) LoseGPU(index int) {
 	n.at(index, func(g *gpu) {
 		n.happens(g, raw.EventTypeXidCriticalError, 79)
 		g.lost = true
@@ -51,7 +51,7 @@ func (n *NVML) LoseGPU(index int) {
 }
 
 // ClocksEventReasons sets why the clocks of a GPU are not higher: a sum of raw.ClocksEventReason….
-func (n *NVML) ClocksEventReasons(index int, reasons uint64) {
+func (n *model) ClocksEventReasons(index int, reasons uint64) {
 	n.at(index, func(g *gpu) { g.reasons = reasons })
 }
 
@@ -68,19 +68,19 @@ func (c *counters) count(kind raw.MemoryErrorType, since raw.EccCounterType) uin
 }
 
 // DeviceGetTotalEccErrors returns how many errors there were.
-func (n *NVML) DeviceGetTotalEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, count *uint64) raw.Return {
+func (n *model) DeviceGetTotalEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, count *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetTotalEccErrors(device, kind, since, count), device,
 		func(g *gpu, _ GPU) { *count = g.errors.count(kind, since) })
 }
 
 // DeviceGetDetailedEccErrors returns how many errors there were. All were in the device's memory.
-func (n *NVML) DeviceGetDetailedEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, counts *raw.EccErrorCounts) raw.Return {
+func (n *model) DeviceGetDetailedEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, counts *raw.EccErrorCounts) raw.Return {
 	return n.then(n.answers.DeviceGetDetailedEccErrors(device, kind, since, counts), device,
 		func(g *gpu, _ GPU) { counts.DeviceMemory = g.errors.count(kind, since) })
 }
 
 // DeviceGetMemoryErrorCounter returns how many errors there were in a part of the GPU. All were in the device's memory.
-func (n *NVML) DeviceGetMemoryErrorCounter(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, where raw.MemoryLocation, count *uint64) raw.Return {
+func (n *model) DeviceGetMemoryErrorCounter(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, where raw.MemoryLocation, count *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetMemoryErrorCounter(device, kind, since, where, count), device, func(g *gpu, _ GPU) {
 		if where == raw.NVML_MEMORY_LOCATION_DRAM {
 			*count = g.errors.count(kind, since)
@@ -89,7 +89,7 @@ func (n *NVML) DeviceGetMemoryErrorCounter(device raw.Device, kind raw.MemoryErr
 }
 
 // DeviceClearEccErrorCounts sets the counters to zero.
-func (n *NVML) DeviceClearEccErrorCounts(device raw.Device, since raw.EccCounterType) raw.Return {
+func (n *model) DeviceClearEccErrorCounts(device raw.Device, since raw.EccCounterType) raw.Return {
 	return n.change("DeviceClearEccErrorCounts", device, func(g *gpu) raw.Return {
 		switch since {
 		case raw.NVML_VOLATILE_ECC:
@@ -104,7 +104,7 @@ func (n *NVML) DeviceClearEccErrorCounts(device raw.Device, since raw.EccCounter
 }
 
 // DeviceGetRemappedRows returns how many rows were replaced.
-func (n *NVML) DeviceGetRemappedRows(device raw.Device, corrected, uncorrected, pending, failed *uint32) raw.Return {
+func (n *model) DeviceGetRemappedRows(device raw.Device, corrected, uncorrected, pending, failed *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetRemappedRows(device, corrected, uncorrected, pending, failed), device, func(g *gpu, _ GPU) {
 		*corrected, *uncorrected = g.errors.remapped[0], g.errors.remapped[1]
 		*pending, *failed = bit(g.errors.pending), bit(g.errors.failed)
@@ -112,7 +112,7 @@ func (n *NVML) DeviceGetRemappedRows(device raw.Device, corrected, uncorrected, 
 }
 
 // DeviceGetRemappedRowsV2 returns how many rows were replaced.
-func (n *NVML) DeviceGetRemappedRowsV2(device raw.Device, rows *raw.RemappedRowsInfoV2) raw.Return {
+func (n *model) DeviceGetRemappedRowsV2(device raw.Device, rows *raw.RemappedRowsInfoV2) raw.Return {
 	return n.then(n.answers.DeviceGetRemappedRowsV2(device, rows), device, func(g *gpu, _ GPU) {
 		rows.CorrActiveRemaps, rows.UncActiveRemaps = g.errors.remapped[0], g.errors.remapped[1]
 		rows.BPending, rows.BFailureOccurred = bit(g.errors.pending), bit(g.errors.failed)
@@ -120,10 +120,11 @@ func (n *NVML) DeviceGetRemappedRowsV2(device raw.Device, rows *raw.RemappedRows
 }
 
 // DeviceGetRowRemapperHistogram returns how many banks have how many spare rows left.
-func (n *NVML) DeviceGetRowRemapperHistogram(device raw.Device, values *raw.RowRemapperHistogramValues) raw.Return {
+func (n *model) DeviceGetRowRemapperHistogram(device raw.Device, values *raw.RowRemapperHistogramValues) raw.Return {
 	return n.then(n.answers.DeviceGetRowRemapperHistogram(device, values), device, func(g *gpu, _ GPU) {
-		banks := min(g.errors.remapped[0]+g.errors.remapped[1], values.Max) // each row is in a bank of its own
-		values.Max, values.High = values.Max-banks, values.High+banks
+		// Each row is in a bank of its own.
+		banks := uint32(min(uint64(g.errors.remapped[0])+uint64(g.errors.remapped[1]), uint64(values.Max)))
+		values.Max, values.High = values.Max-banks, banks
 		if g.errors.failed && values.High > 0 {
 			values.High, values.None = values.High-1, values.None+1
 		}

@@ -27,15 +27,12 @@ func (s *state) happens(g *gpu, kind, data uint64) {
 }
 
 // XID reports an error of a GPU with its number.
-func (n *NVML) XID(index int, number uint64) {
+func (n *model) XID(index int, number uint64) {
 	n.at(index, func(g *gpu) { n.happens(g, raw.EventTypeXidCriticalError, number) })
 }
 
 // EventSetCreate makes a set of events.
-func (n *NVML) EventSetCreate(set *raw.EventSet) raw.Return {
-	if r := n.enter("EventSetCreate", nil, nil); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) EventSetCreate(set *raw.EventSet) raw.Return {
 	if set == nil {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
@@ -47,10 +44,7 @@ func (n *NVML) EventSetCreate(set *raw.EventSet) raw.Return {
 }
 
 // EventSetFree frees a set of events.
-func (n *NVML) EventSetFree(set raw.EventSet) raw.Return {
-	if r := n.enter("EventSetFree", nil, nil); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) EventSetFree(set raw.EventSet) raw.Return {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sets[set] == nil {
@@ -62,7 +56,7 @@ func (n *NVML) EventSetFree(set raw.EventSet) raw.Return {
 }
 
 // DeviceRegisterEvents adds kinds of events of a GPU to a set.
-func (n *NVML) DeviceRegisterEvents(device raw.Device, kinds uint64, set raw.EventSet) raw.Return {
+func (n *model) DeviceRegisterEvents(device raw.Device, kinds uint64, set raw.EventSet) raw.Return {
 	var supported uint64
 	if r := n.DeviceGetSupportedEventTypes(device, &supported); r != raw.NVML_SUCCESS {
 		return r
@@ -84,20 +78,17 @@ func (n *NVML) DeviceRegisterEvents(device raw.Device, kinds uint64, set raw.Eve
 }
 
 // EventSetWait waits for an event.
-func (n *NVML) EventSetWait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
+func (n *model) EventSetWait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
 	return n.wait("EventSetWait", set, data, timeout)
 }
 
 // EventSetWaitV2 waits for an event.
-func (n *NVML) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
+func (n *model) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
 	return n.wait("EventSetWaitV2", set, data, timeout)
 }
 
 // wait waits for an event for some milliseconds of the CUDA driver's time.
-func (n *NVML) wait(method string, set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
-	if r := n.enter(method, nil, nil); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) wait(method string, set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
 	if data == nil {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}

@@ -29,14 +29,15 @@ type faults struct {
 func newFaults() faults { return faults{cleared: make(chan struct{})} }
 
 // Inject sets a fault from now on.
-func (n *NVML) Inject(f Fault) {
+func (n *model) Inject(f Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	f.GPUs = slices.Clone(f.GPUs)
 	n.list = append(n.list, f)
 }
 
 // ClearFaults removes all faults. Calls that hang go on.
-func (n *NVML) ClearFaults() {
+func (n *model) ClearFaults() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.list = nil
@@ -44,13 +45,12 @@ func (n *NVML) ClearFaults() {
 	n.cleared = make(chan struct{})
 }
 
-// meet returns the result of a fault of a function, by its name in package raw, or NVML_SUCCESS. The GPU is -1 if the
-// call is about none.
-func (s *state) meet(name string, gpu int) raw.Return {
+// meet returns the result of a fault of a function, by its name in package raw, or NVML_SUCCESS.
+func (s *state) meet(name string, gpus []int) raw.Return {
 	s.mu.Lock()
 	cleared := s.cleared
 	i := slices.IndexFunc(s.list, func(f Fault) bool {
-		return (f.GPUs == nil || slices.Contains(f.GPUs, gpu)) &&
+		return (len(f.GPUs) == 0 || slices.ContainsFunc(gpus, func(i int) bool { return slices.Contains(f.GPUs, i) })) &&
 			(f.Function == "" || f.Function == export(name) || f.Function == unversioned(export(name)))
 	})
 	if i < 0 {

@@ -3,22 +3,26 @@ package simnvml
 import "github.com/purecu/purecu/nvml/raw"
 
 // DeviceGetFieldValues returns the values of fields, each with its own result.
-func (n *NVML) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
+func (n *model) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
 	if len(values) == 0 {
 		return n.answers.DeviceGetFieldValues(device, values)
 	}
+	all := n.machine.GPUs() // once, so that the values belong together
 	for i := range values {
-		one := values[i : i+1]
-		r := n.then(n.answers.DeviceGetFieldValues(device, one), device, func(g *gpu, now GPU) { n.setField(&one[0], g, now) })
-		if r != raw.NVML_SUCCESS {
+		if r := n.answers.DeviceGetFieldValues(device, values[i:i+1]); r != raw.NVML_SUCCESS {
 			return r
 		}
+		n.mu.Lock()
+		if g := n.device(device); g != nil {
+			n.setField(&values[i], g, n.now(g, all))
+		}
+		n.mu.Unlock()
 	}
 	return raw.NVML_SUCCESS
 }
 
 // setField sets the value of a field that changes.
-func (n *NVML) setField(f *raw.FieldValue, g *gpu, now GPU) {
+func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	f.Timestamp, f.LatencyUsec = int64(n.timestamp()), 1
 	if f.NvmlReturn != raw.NVML_SUCCESS {
 		return

@@ -15,10 +15,7 @@ type gpmSample struct {
 }
 
 // GpmSampleAlloc makes an empty sample.
-func (n *NVML) GpmSampleAlloc(sample *raw.GpmSample) raw.Return {
-	if r := n.enter("GpmSampleAlloc", nil, nil); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) GpmSampleAlloc(sample *raw.GpmSample) raw.Return {
 	if sample == nil {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
@@ -30,10 +27,7 @@ func (n *NVML) GpmSampleAlloc(sample *raw.GpmSample) raw.Return {
 }
 
 // GpmSampleFree frees a sample.
-func (n *NVML) GpmSampleFree(sample raw.GpmSample) raw.Return {
-	if r := n.enter("GpmSampleFree", nil, nil); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) GpmSampleFree(sample raw.GpmSample) raw.Return {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.samples[sample] == nil && sample != 0 {
@@ -43,8 +37,18 @@ func (n *NVML) GpmSampleFree(sample raw.GpmSample) raw.Return {
 	return raw.NVML_SUCCESS
 }
 
+// sample returns what a sample has, or nothing if there is no such sample.
+func (n *model) sample(h raw.GpmSample) gpmSample {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.samples[h]; s != nil {
+		return *s
+	}
+	return gpmSample{}
+}
+
 // GpmSampleGet takes a sample.
-func (n *NVML) GpmSampleGet(device raw.Device, sample raw.GpmSample) raw.Return {
+func (n *model) GpmSampleGet(device raw.Device, sample raw.GpmSample) raw.Return {
 	return n.then(n.answers.GpmSampleGet(device, sample), device, func(g *gpu, now GPU) {
 		if s := n.samples[sample]; s != nil {
 			*s = gpmSample{g, nil, n.machine.Clock().Now(), now.Busy}
@@ -54,20 +58,18 @@ func (n *NVML) GpmSampleGet(device raw.Device, sample raw.GpmSample) raw.Return 
 
 // GpmMetricsGet returns what happened between two samples. The share of the time in which the graphics engine and the
 // multiprocessors worked follows from the work. Other metrics have the value that a GPU without work had.
-func (n *NVML) GpmMetricsGet(metrics *raw.GpmMetricsGet) raw.Return {
-	if r := n.enter("GpmMetricsGet", nil, nil); r != raw.NVML_SUCCESS || metrics == nil || metrics.Version != 1 {
-		return max(r, n.answers.GpmMetricsGet(metrics))
+func (n *model) GpmMetricsGet(metrics *raw.GpmMetricsGet) raw.Return {
+	if metrics == nil || metrics.Version != 1 {
+		return n.answers.GpmMetricsGet(metrics)
 	}
-	n.mu.Lock()
-	first, second := n.samples[metrics.Sample1], n.samples[metrics.Sample2]
-	n.mu.Unlock()
-	if first == nil || second == nil || first.gpu == nil || first.gpu != second.gpu || first.instance != second.instance ||
+	first, second := n.sample(metrics.Sample1), n.sample(metrics.Sample2)
+	if first.gpu == nil || first.gpu != second.gpu || first.instance != second.instance ||
 		metrics.NumMetrics > uint32(len(metrics.Metrics)) {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
 	share := 0.0
 	if all := second.at.Sub(first.at); all > 0 {
-		share = max(0, float64(second.busy-first.busy)/float64(all)) // another instance may be the first now
+		share = min(max(float64(second.busy-first.busy)/float64(all), 0), 1) // another instance may be the first now
 	}
 	for i := range metrics.NumMetrics {
 		m := &metrics.Metrics[i]

@@ -7,10 +7,10 @@ import (
 )
 
 // DeviceGetCount returns the number of GPUs.
-func (n *NVML) DeviceGetCount(count *uint32) raw.Return { return n.DeviceGetCountV2(count) }
+func (n *model) DeviceGetCount(count *uint32) raw.Return { return n.DeviceGetCountV2(count) }
 
 // DeviceGetCountV2 returns the number of GPUs.
-func (n *NVML) DeviceGetCountV2(count *uint32) raw.Return {
+func (n *model) DeviceGetCountV2(count *uint32) raw.Return {
 	r := n.answers.DeviceGetCountV2(count)
 	if r == raw.NVML_SUCCESS {
 		*count = uint32(len(n.gpus))
@@ -20,7 +20,7 @@ func (n *NVML) DeviceGetCountV2(count *uint32) raw.Return {
 
 // lookUp sets a device to the GPU or the MIG device that is found. checks is the result of a call of the answers that
 // checks the other arguments, and none the result if there is no such GPU.
-func (n *NVML) lookUp(checks, none raw.Return, device *raw.Device, found func(g *gpu, now GPU) bool) raw.Return {
+func (n *model) lookUp(checks, none raw.Return, device *raw.Device, found func(g *gpu, now GPU) bool) raw.Return {
 	if checks != raw.NVML_SUCCESS {
 		return checks
 	}
@@ -53,25 +53,25 @@ func byIndex(index uint32) func(*gpu, GPU) bool {
 }
 
 // DeviceGetHandleByIndex returns a GPU by its number.
-func (n *NVML) DeviceGetHandleByIndex(index uint32, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleByIndex(index uint32, device *raw.Device) raw.Return {
 	return n.lookUp(n.answers.DeviceGetHandleByIndex(0, device), raw.NVML_ERROR_INVALID_ARGUMENT, device,
 		byIndex(index))
 }
 
 // DeviceGetHandleByIndexV2 returns a GPU by its number.
-func (n *NVML) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.Return {
 	return n.lookUp(n.answers.DeviceGetHandleByIndexV2(0, device), raw.NVML_ERROR_INVALID_ARGUMENT, device,
 		byIndex(index))
 }
 
 // DeviceGetHandleByUUID returns a GPU by its UUID.
-func (n *NVML) DeviceGetHandleByUUID(uuid string, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleByUUID(uuid string, device *raw.Device) raw.Return {
 	return n.lookUp(n.checked("DeviceGetHandleByUUID", device), raw.NVML_ERROR_NOT_FOUND, device,
 		func(_ *gpu, now GPU) bool { return now.UUID == uuid })
 }
 
 // DeviceGetHandleByUUIDV returns a GPU by its UUID, as text or as bytes.
-func (n *NVML) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Return {
 	r := n.answers.DeviceGetHandleByUUIDV(uuid, device)
 	if r != raw.NVML_ERROR_INVALID_ARGUMENT || uuid == nil || device == nil {
 		return r
@@ -83,28 +83,29 @@ func (n *NVML) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Re
 }
 
 // DeviceGetHandleBySerial returns a GPU by its serial number.
-func (n *NVML) DeviceGetHandleBySerial(serial string, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleBySerial(serial string, device *raw.Device) raw.Return {
 	return n.lookUp(n.checked("DeviceGetHandleBySerial", device), raw.NVML_ERROR_NOT_FOUND, device,
 		func(g *gpu, _ GPU) bool { return g.part == nil && serialOf(g.index) == serial })
 }
 
 // DeviceGetHandleByPciBusId returns a GPU by its place on the PCI bus.
-func (n *NVML) DeviceGetHandleByPciBusId(id string, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleByPciBusId(id string, device *raw.Device) raw.Return {
 	return n.byPCI("DeviceGetHandleByPciBusId", id, device)
 }
 
 // DeviceGetHandleByPciBusIdV2 returns a GPU by its place on the PCI bus.
-func (n *NVML) DeviceGetHandleByPciBusIdV2(id string, device *raw.Device) raw.Return {
+func (n *model) DeviceGetHandleByPciBusIdV2(id string, device *raw.Device) raw.Return {
 	return n.byPCI("DeviceGetHandleByPciBusIdV2", id, device)
 }
 
 // byPCI returns a GPU by its place on the PCI bus, with or without the domain.
-func (n *NVML) byPCI(method, id string, device *raw.Device) raw.Return {
-	var domain, bus, slot, function uint32
+func (n *model) byPCI(method, id string, device *raw.Device) raw.Return {
 	none := raw.NVML_ERROR_NOT_FOUND
-	if k, _ := fmt.Sscanf(id, "%x:%x:%x.%x", &domain, &bus, &slot, &function); k != 4 {
+	var domain, bus, slot, function uint32
+	var more string
+	if k, _ := fmt.Sscanf(id, "%x:%x:%x.%x%s", &domain, &bus, &slot, &function, &more); k != 4 {
 		domain = 0
-		if k, _ := fmt.Sscanf(id, "%x:%x.%x", &bus, &slot, &function); k != 3 {
+		if k, _ := fmt.Sscanf(id, "%x:%x.%x%s", &bus, &slot, &function, &more); k != 3 {
 			none = raw.NVML_ERROR_INVALID_ARGUMENT
 		}
 	}
@@ -114,12 +115,8 @@ func (n *NVML) byPCI(method, id string, device *raw.Device) raw.Return {
 }
 
 // checked checks the arguments of a function that takes a text, which is not checked.
-func (n *NVML) checked(method string, device *raw.Device) raw.Return {
-	args := []any{"", device}
-	if r := n.enter(method, h200Profile()[method], args); r != raw.NVML_SUCCESS {
-		return r
-	}
-	r := n.recorded(method, args)
+func (n *model) checked(method string, device *raw.Device) raw.Return {
+	r := n.answer(method, "", device)
 	if device != nil && (r == raw.NVML_ERROR_NOT_FOUND || r == raw.NVML_ERROR_INVALID_ARGUMENT) {
 		return raw.NVML_SUCCESS
 	}
@@ -135,7 +132,7 @@ func hexUUID(b []byte) string {
 func serialOf(index int) string { return fmt.Sprintf("16500000000%02d", index) }
 
 // DeviceGetIndex returns the number of a GPU, or of a MIG device among those of its GPU.
-func (n *NVML) DeviceGetIndex(device raw.Device, index *uint32) raw.Return {
+func (n *model) DeviceGetIndex(device raw.Device, index *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetIndex(device, index), device, func(g *gpu, _ GPU) {
 		if *index = uint32(g.index); g.part != nil {
 			*index = g.part.number
@@ -144,22 +141,22 @@ func (n *NVML) DeviceGetIndex(device raw.Device, index *uint32) raw.Return {
 }
 
 // DeviceGetMinorNumber returns the number in the name of the GPU's file.
-func (n *NVML) DeviceGetMinorNumber(device raw.Device, minor *uint32) raw.Return {
+func (n *model) DeviceGetMinorNumber(device raw.Device, minor *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetMinorNumber(device, minor), device, func(g *gpu, _ GPU) { *minor = uint32(g.index) })
 }
 
 // DeviceGetModuleId returns the GPU's place on the baseboard.
-func (n *NVML) DeviceGetModuleId(device raw.Device, id *uint32) raw.Return {
+func (n *model) DeviceGetModuleId(device raw.Device, id *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetModuleId(device, id), device, func(g *gpu, _ GPU) { *id = uint32(g.index + 1) })
 }
 
 // DeviceGetBoardId returns the number of the board.
-func (n *NVML) DeviceGetBoardId(device raw.Device, id *uint32) raw.Return {
+func (n *model) DeviceGetBoardId(device raw.Device, id *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetBoardId(device, id), device, func(_ *gpu, now GPU) { *id = now.Bus << 8 })
 }
 
 // chars sets the text of a GPU if the answers have accepted the call, or have found the buffer too short for theirs.
-func (n *NVML) chars(r raw.Return, device raw.Device, to []byte, value func(*gpu, GPU) string) raw.Return {
+func (n *model) chars(r raw.Return, device raw.Device, to []byte, value func(*gpu, GPU) string) raw.Return {
 	if r == raw.NVML_ERROR_INSUFFICIENT_SIZE {
 		r = raw.NVML_SUCCESS
 	}
@@ -167,22 +164,22 @@ func (n *NVML) chars(r raw.Return, device raw.Device, to []byte, value func(*gpu
 }
 
 // DeviceGetName returns the name of the product.
-func (n *NVML) DeviceGetName(device raw.Device, name []byte) raw.Return {
+func (n *model) DeviceGetName(device raw.Device, name []byte) raw.Return {
 	return n.chars(n.answers.DeviceGetName(device, name), device, name, func(_ *gpu, now GPU) string { return now.Name })
 }
 
 // DeviceGetUUID returns the UUID.
-func (n *NVML) DeviceGetUUID(device raw.Device, uuid []byte) raw.Return {
+func (n *model) DeviceGetUUID(device raw.Device, uuid []byte) raw.Return {
 	return n.chars(n.answers.DeviceGetUUID(device, uuid), device, uuid, func(_ *gpu, now GPU) string { return now.UUID })
 }
 
 // DeviceGetSerial returns the serial number.
-func (n *NVML) DeviceGetSerial(device raw.Device, serial []byte) raw.Return {
+func (n *model) DeviceGetSerial(device raw.Device, serial []byte) raw.Return {
 	return n.chars(n.answers.DeviceGetSerial(device, serial), device, serial, func(g *gpu, _ GPU) string { return serialOf(g.index) })
 }
 
 // setPCI sets the place of a GPU.
-func (n *NVML) setPCI(r raw.Return, device raw.Device, pci *raw.PciInfo) raw.Return {
+func (n *model) setPCI(r raw.Return, device raw.Device, pci *raw.PciInfo) raw.Return {
 	return n.then(r, device, func(_ *gpu, now GPU) {
 		pci.Domain, pci.Bus, pci.Device = 0, now.Bus, 0
 		setChars(pci.BusIdLegacy[:], fmt.Sprintf("0000:%02X:00.0", now.Bus))
@@ -196,22 +193,22 @@ func (n *NVML) setPCI(r raw.Return, device raw.Device, pci *raw.PciInfo) raw.Ret
 func busID(bus uint32) string { return fmt.Sprintf("00000000:%02X:00.0", bus) }
 
 // DeviceGetPciInfo returns the place of a GPU on the PCI bus.
-func (n *NVML) DeviceGetPciInfo(device raw.Device, pci *raw.PciInfo) raw.Return {
+func (n *model) DeviceGetPciInfo(device raw.Device, pci *raw.PciInfo) raw.Return {
 	return n.setPCI(n.answers.DeviceGetPciInfo(device, pci), device, pci)
 }
 
 // DeviceGetPciInfoV2 returns the place of a GPU on the PCI bus.
-func (n *NVML) DeviceGetPciInfoV2(device raw.Device, pci *raw.PciInfo) raw.Return {
+func (n *model) DeviceGetPciInfoV2(device raw.Device, pci *raw.PciInfo) raw.Return {
 	return n.setPCI(n.answers.DeviceGetPciInfoV2(device, pci), device, pci)
 }
 
 // DeviceGetPciInfoV3 returns the place of a GPU on the PCI bus.
-func (n *NVML) DeviceGetPciInfoV3(device raw.Device, pci *raw.PciInfo) raw.Return {
+func (n *model) DeviceGetPciInfoV3(device raw.Device, pci *raw.PciInfo) raw.Return {
 	return n.setPCI(n.answers.DeviceGetPciInfoV3(device, pci), device, pci)
 }
 
 // DeviceGetPciInfoExt returns the place of a GPU on the PCI bus.
-func (n *NVML) DeviceGetPciInfoExt(device raw.Device, pci *raw.PciInfoExt) raw.Return {
+func (n *model) DeviceGetPciInfoExt(device raw.Device, pci *raw.PciInfoExt) raw.Return {
 	return n.then(n.answers.DeviceGetPciInfoExt(device, pci), device, func(_ *gpu, now GPU) {
 		pci.Domain, pci.Bus, pci.Device = 0, now.Bus, 0
 		setChars(pci.BusId[:], busID(now.Bus))
@@ -219,23 +216,23 @@ func (n *NVML) DeviceGetPciInfoExt(device raw.Device, pci *raw.PciInfoExt) raw.R
 }
 
 // DeviceGetPdi returns the number that identifies the chip.
-func (n *NVML) DeviceGetPdi(device raw.Device, pdi *raw.Pdi) raw.Return {
+func (n *model) DeviceGetPdi(device raw.Device, pdi *raw.Pdi) raw.Return {
 	return n.then(n.answers.DeviceGetPdi(device, pdi), device, func(g *gpu, _ GPU) {
 		pdi.Value = 0x5ca1ab1e<<32 | uint64(g.index)
 	})
 }
 
 // SystemGetCudaDriverVersion returns the version of CUDA.
-func (n *NVML) SystemGetCudaDriverVersion(version *int32) raw.Return {
+func (n *model) SystemGetCudaDriverVersion(version *int32) raw.Return {
 	return n.setVersion(n.answers.SystemGetCudaDriverVersion(version), version)
 }
 
 // SystemGetCudaDriverVersionV2 returns the version of CUDA.
-func (n *NVML) SystemGetCudaDriverVersionV2(version *int32) raw.Return {
+func (n *model) SystemGetCudaDriverVersionV2(version *int32) raw.Return {
 	return n.setVersion(n.answers.SystemGetCudaDriverVersionV2(version), version)
 }
 
-func (n *NVML) setVersion(r raw.Return, version *int32) raw.Return {
+func (n *model) setVersion(r raw.Return, version *int32) raw.Return {
 	if r == raw.NVML_SUCCESS {
 		*version = int32(n.machine.DriverVersion())
 	}

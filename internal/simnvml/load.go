@@ -2,6 +2,7 @@ package simnvml
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
@@ -56,14 +57,14 @@ func (s *state) energy(now GPU) uint64 {
 }
 
 // DeviceGetUtilizationRates returns the share of the last second in which work ran.
-func (n *NVML) DeviceGetUtilizationRates(device raw.Device, utilization *raw.Utilization) raw.Return {
+func (n *model) DeviceGetUtilizationRates(device raw.Device, utilization *raw.Utilization) raw.Return {
 	return n.then(n.answers.DeviceGetUtilizationRates(device, utilization), device, func(_ *gpu, now GPU) {
 		*utilization = raw.Utilization{Gpu: percent(now.Utilization), Memory: percent(memoryShare * now.Utilization)}
 	})
 }
 
 // DeviceGetDynamicPstatesInfo returns the utilization of the GPU's parts.
-func (n *NVML) DeviceGetDynamicPstatesInfo(device raw.Device, info *raw.GpuDynamicPstatesInfo) raw.Return {
+func (n *model) DeviceGetDynamicPstatesInfo(device raw.Device, info *raw.GpuDynamicPstatesInfo) raw.Return {
 	return n.then(n.answers.DeviceGetDynamicPstatesInfo(device, info), device, func(_ *gpu, now GPU) {
 		info.Utilization[0].Percentage = percent(now.Utilization)
 		info.Utilization[1].Percentage = percent(memoryShare * now.Utilization)
@@ -71,38 +72,38 @@ func (n *NVML) DeviceGetDynamicPstatesInfo(device raw.Device, info *raw.GpuDynam
 }
 
 // DeviceGetPowerUsage returns what the GPU draws.
-func (n *NVML) DeviceGetPowerUsage(device raw.Device, power *uint32) raw.Return {
+func (n *model) DeviceGetPowerUsage(device raw.Device, power *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetPowerUsage(device, power), device, func(g *gpu, now GPU) { *power = g.power(now) })
 }
 
 // DeviceGetTotalEnergyConsumption returns what the GPU has used.
-func (n *NVML) DeviceGetTotalEnergyConsumption(device raw.Device, energy *uint64) raw.Return {
+func (n *model) DeviceGetTotalEnergyConsumption(device raw.Device, energy *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetTotalEnergyConsumption(device, energy), device, func(_ *gpu, now GPU) {
 		*energy = n.energy(now)
 	})
 }
 
 // DeviceGetTemperature returns the temperature.
-func (n *NVML) DeviceGetTemperature(device raw.Device, sensor raw.TemperatureSensors, temp *uint32) raw.Return {
+func (n *model) DeviceGetTemperature(device raw.Device, sensor raw.TemperatureSensors, temp *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetTemperature(device, sensor, temp), device, func(_ *gpu, now GPU) { *temp = temperature(now) })
 }
 
 // DeviceGetTemperatureV returns the temperature.
-func (n *NVML) DeviceGetTemperatureV(device raw.Device, temp *raw.Temperature) raw.Return {
+func (n *model) DeviceGetTemperatureV(device raw.Device, temp *raw.Temperature) raw.Return {
 	return n.then(n.answers.DeviceGetTemperatureV(device, temp), device, func(_ *gpu, now GPU) {
 		temp.Temperature = int32(temperature(now))
 	})
 }
 
 // DeviceGetMarginTemperature returns how much hotter the GPU may become.
-func (n *NVML) DeviceGetMarginTemperature(device raw.Device, margin *raw.MarginTemperature) raw.Return {
+func (n *model) DeviceGetMarginTemperature(device raw.Device, margin *raw.MarginTemperature) raw.Return {
 	return n.then(n.answers.DeviceGetMarginTemperature(device, margin), device, func(_ *gpu, now GPU) {
 		margin.MarginTemperature = slowdownTemp - int32(temperature(now))
 	})
 }
 
 // DeviceGetThermalSettings returns the temperatures of the sensors.
-func (n *NVML) DeviceGetThermalSettings(device raw.Device, sensor uint32, settings *raw.GpuThermalSettings) raw.Return {
+func (n *model) DeviceGetThermalSettings(device raw.Device, sensor uint32, settings *raw.GpuThermalSettings) raw.Return {
 	return n.then(n.answers.DeviceGetThermalSettings(device, sensor, settings), device, func(_ *gpu, now GPU) {
 		if settings.Sensor[0].CurrentTemp != 0 { // the sensor that was asked for
 			settings.Sensor[0].CurrentTemp = int32(temperature(now))
@@ -111,12 +112,12 @@ func (n *NVML) DeviceGetThermalSettings(device raw.Device, sensor uint32, settin
 }
 
 // DeviceGetClockInfo returns the present frequency of a part of the GPU.
-func (n *NVML) DeviceGetClockInfo(device raw.Device, kind raw.ClockType, mhz *uint32) raw.Return {
+func (n *model) DeviceGetClockInfo(device raw.Device, kind raw.ClockType, mhz *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetClockInfo(device, kind, mhz), device, func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
 }
 
 // DeviceGetClock returns the present frequency of a part of the GPU, or another one of it.
-func (n *NVML) DeviceGetClock(device raw.Device, kind raw.ClockType, id raw.ClockId, mhz *uint32) raw.Return {
+func (n *model) DeviceGetClock(device raw.Device, kind raw.ClockType, id raw.ClockId, mhz *uint32) raw.Return {
 	r := n.answers.DeviceGetClock(device, kind, id, mhz)
 	if id != raw.NVML_CLOCK_ID_CURRENT {
 		return r
@@ -125,7 +126,7 @@ func (n *NVML) DeviceGetClock(device raw.Device, kind raw.ClockType, id raw.Cloc
 }
 
 // DeviceGetCurrentClocksEventReasons returns why clocks are not higher.
-func (n *NVML) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *uint64) raw.Return {
+func (n *model) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetCurrentClocksEventReasons(device, reasons), device, func(g *gpu, now GPU) {
 		*reasons = g.reasons
 		if now.Utilization == 0 {
@@ -135,7 +136,7 @@ func (n *NVML) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *ui
 }
 
 // DeviceGetCurrentClocksThrottleReasons returns why clocks are not higher.
-func (n *NVML) DeviceGetCurrentClocksThrottleReasons(device raw.Device, reasons *uint64) raw.Return {
+func (n *model) DeviceGetCurrentClocksThrottleReasons(device raw.Device, reasons *uint64) raw.Return {
 	return n.DeviceGetCurrentClocksEventReasons(device, reasons)
 }
 
@@ -143,12 +144,13 @@ func (n *NVML) DeviceGetCurrentClocksThrottleReasons(device raw.Device, reasons 
 const sampleEvery = 100 * time.Millisecond
 
 // DeviceGetSamples returns what a GPU did, sample by sample, up to now. All have the present value.
-func (n *NVML) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since uint64, valueType *raw.ValueType, count *uint32, samples []raw.Sample) (r raw.Return) {
+func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since uint64, valueType *raw.ValueType, count *uint32,
+	samples []raw.Sample) raw.Return {
 	checks := n.answers.DeviceGetSamples(device, kind, since, valueType, count, samples)
 	if len(samples) == 0 {
 		return checks
 	}
-	return max(r, n.then(checks, device, func(g *gpu, now GPU) {
+	return n.then(checks, device, func(g *gpu, now GPU) {
 		var value uint32
 		switch kind {
 		case raw.NVML_TOTAL_POWER_SAMPLES:
@@ -171,5 +173,26 @@ func (n *NVML) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since 
 				*count++
 			}
 		}
-	}), r)
+	})
+}
+
+// DeviceGetSupportedGraphicsClocks returns which frequencies of the multiprocessors go with one of the memory. The table
+// has no answer for a frequency that the GPU has. Unverified: the steps of 15 MHz are those that GPUs usually have.
+func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint32, count *uint32, clocks []uint32) raw.Return {
+	var memories [16]uint32
+	there := uint32(len(memories))
+	if n.answers.DeviceGetSupportedMemoryClocks(device, &there, memories[:]) != raw.NVML_SUCCESS ||
+		!slices.Contains(memories[:there], memory) || count == nil {
+		return n.answers.DeviceGetSupportedGraphicsClocks(device, memory, count, clocks)
+	}
+	const step = 15
+	steps := uint32((fullClock-idleClock)/step + 1)
+	room := min(*count, uint32(len(clocks)))
+	if *count = steps; room < steps {
+		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	}
+	for i := range clocks[:steps] {
+		clocks[i] = fullClock - step*uint32(i)
+	}
+	return raw.NVML_SUCCESS
 }

@@ -17,7 +17,7 @@ func memoryInfo(g *gpu, now GPU) raw.MemoryV2 {
 }
 
 // DeviceGetMemoryInfo returns how much memory there is. What the driver reserves counts as used.
-func (n *NVML) DeviceGetMemoryInfo(device raw.Device, memory *raw.Memory) raw.Return {
+func (n *model) DeviceGetMemoryInfo(device raw.Device, memory *raw.Memory) raw.Return {
 	return n.then(n.answers.DeviceGetMemoryInfo(device, memory), device, func(g *gpu, now GPU) {
 		m := memoryInfo(g, now)
 		*memory = raw.Memory{Total: m.Total, Used: m.Total - m.Free, Free: m.Free}
@@ -25,7 +25,7 @@ func (n *NVML) DeviceGetMemoryInfo(device raw.Device, memory *raw.Memory) raw.Re
 }
 
 // DeviceGetMemoryInfoV2 returns how much memory there is, and how much of it the driver reserves.
-func (n *NVML) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) raw.Return {
+func (n *model) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) raw.Return {
 	return n.then(n.answers.DeviceGetMemoryInfoV2(device, memory), device, func(g *gpu, now GPU) {
 		m := memoryInfo(g, now)
 		m.Version = memory.Version
@@ -34,7 +34,7 @@ func (n *NVML) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) ra
 }
 
 // DeviceGetBAR1MemoryInfo returns how much of the memory the processor can address. An H200 maps all that is used.
-func (n *NVML) DeviceGetBAR1MemoryInfo(device raw.Device, bar *raw.BAR1Memory) raw.Return {
+func (n *model) DeviceGetBAR1MemoryInfo(device raw.Device, bar *raw.BAR1Memory) raw.Return {
 	return n.then(n.answers.DeviceGetBAR1MemoryInfo(device, bar), device, func(g *gpu, now GPU) {
 		if g.part != nil { // its share
 			bar.Bar1Total = bar.Bar1Total / memorySlices * uint64(g.part.parent.at.Size)

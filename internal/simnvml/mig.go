@@ -250,7 +250,7 @@ func lowest[T any](list []T, number func(T) uint32) uint32 {
 }
 
 // createGPU makes a GPU instance. The caller holds mu.
-func (n *NVML) createGPU(g *gpu, id uint32, asked *raw.GpuInstancePlacement, instance *raw.GpuInstance) raw.Return {
+func (n *model) createGPU(g *gpu, id uint32, asked *raw.GpuInstancePlacement, instance *raw.GpuInstance) raw.Return {
 	p, places, r := gpuProfile(id)
 	switch {
 	case instance == nil:
@@ -273,7 +273,7 @@ func (n *NVML) createGPU(g *gpu, id uint32, asked *raw.GpuInstancePlacement, ins
 }
 
 // createCompute makes a compute instance. The caller holds mu.
-func (n *NVML) createCompute(i *gpuInstance, id uint32, asked *raw.ComputeInstancePlacement,
+func (n *model) createCompute(i *gpuInstance, id uint32, asked *raw.ComputeInstancePlacement,
 	instance *raw.ComputeInstance) raw.Return {
 	p, places, r := i.computeProfile(id)
 	if r != raw.NVML_SUCCESS || instance == nil {
@@ -294,7 +294,7 @@ func (n *NVML) createCompute(i *gpuInstance, id uint32, asked *raw.ComputeInstan
 }
 
 // destroyGPU removes a GPU instance. The caller holds mu.
-func (n *NVML) destroyGPU(i *gpuInstance) raw.Return {
+func (n *model) destroyGPU(i *gpuInstance) raw.Return {
 	if len(i.parts) > 0 {
 		return raw.NVML_ERROR_IN_USE
 	}
@@ -305,7 +305,7 @@ func (n *NVML) destroyGPU(i *gpuInstance) raw.Return {
 }
 
 // destroyCompute removes a compute instance. The caller holds mu.
-func (n *NVML) destroyCompute(c *computeInstance, now GPU) raw.Return {
+func (n *model) destroyCompute(c *computeInstance, now GPU) raw.Return {
 	i := c.parent
 	if len(now.Processes) > 0 && i.gpu.user() == c {
 		return raw.NVML_ERROR_IN_USE

@@ -7,18 +7,15 @@ import (
 )
 
 // about makes a call about an object that is there, with the state locked. The answers know the result if it is not.
-func about[H, T any](n *NVML, find func(H) *T, method string, h H, f func(v *T, all []GPU) raw.Return,
+func about[H, T any](n *model, find func(H) *T, method string, h H, f func(v *T, all []GPU) raw.Return,
 	args ...any) raw.Return {
 	args = append([]any{h}, args...)
-	if r := n.enter(method, h200Profile()[method], args); r != raw.NVML_SUCCESS {
-		return r
-	}
 	all := n.machine.GPUs()
 	n.mu.Lock()
 	v := find(h)
 	if v == nil {
 		n.mu.Unlock()
-		return n.recorded(method, args)
+		return n.answer(method, args...)
 	}
 	defer n.mu.Unlock()
 	return f(v, all)
@@ -56,21 +53,21 @@ func computeHandle(c *computeInstance) raw.ComputeInstance { return c.handle }
 func deviceHandle(c *computeInstance) raw.Device           { return c.device.handle }
 
 // DeviceSetMigMode says whether a GPU is divided.
-func (n *NVML) DeviceSetMigMode(device raw.Device, mode uint32, status *raw.Return) raw.Return {
+func (n *model) DeviceSetMigMode(device raw.Device, mode uint32, status *raw.Return) raw.Return {
 	return about(n, n.find, "DeviceSetMigMode", device, func(g *gpu, all []GPU) raw.Return {
 		return g.setMIG(mode, status, all[g.index])
 	}, mode, status)
 }
 
 // DeviceGetMigMode reports whether a GPU is divided, and will be.
-func (n *NVML) DeviceGetMigMode(device raw.Device, current, pending *uint32) raw.Return {
+func (n *model) DeviceGetMigMode(device raw.Device, current, pending *uint32) raw.Return {
 	return about(n, n.find, "DeviceGetMigMode", device, func(g *gpu, _ []GPU) raw.Return {
 		return max(output(current, bit(g.mig.on)), output(pending, bit(g.mig.pending)))
 	}, current, pending)
 }
 
 // DeviceGetGpuInstanceRemainingCapacity returns how many more instances of a profile there may be.
-func (n *NVML) DeviceGetGpuInstanceRemainingCapacity(device raw.Device, id uint32, count *uint32) raw.Return {
+func (n *model) DeviceGetGpuInstanceRemainingCapacity(device raw.Device, id uint32, count *uint32) raw.Return {
 	r := n.answers.DeviceGetGpuInstanceRemainingCapacity(device, id, count)
 	return n.then(r, device, func(g *gpu, _ GPU) {
 		p, places, _ := gpuProfile(id)
@@ -79,14 +76,14 @@ func (n *NVML) DeviceGetGpuInstanceRemainingCapacity(device raw.Device, id uint3
 }
 
 // DeviceCreateGpuInstance makes a GPU instance.
-func (n *NVML) DeviceCreateGpuInstance(device raw.Device, id uint32, instance *raw.GpuInstance) raw.Return {
+func (n *model) DeviceCreateGpuInstance(device raw.Device, id uint32, instance *raw.GpuInstance) raw.Return {
 	return about(n, n.find, "DeviceCreateGpuInstance", device, func(g *gpu, _ []GPU) raw.Return {
 		return n.createGPU(g, id, nil, instance)
 	}, id, instance)
 }
 
 // DeviceCreateGpuInstanceWithPlacement makes a GPU instance at a place.
-func (n *NVML) DeviceCreateGpuInstanceWithPlacement(device raw.Device, id uint32, at *raw.GpuInstancePlacement,
+func (n *model) DeviceCreateGpuInstanceWithPlacement(device raw.Device, id uint32, at *raw.GpuInstancePlacement,
 	instance *raw.GpuInstance) raw.Return {
 	return about(n, n.find, "DeviceCreateGpuInstanceWithPlacement", device, func(g *gpu, _ []GPU) raw.Return {
 		if at == nil {
@@ -97,14 +94,14 @@ func (n *NVML) DeviceCreateGpuInstanceWithPlacement(device raw.Device, id uint32
 }
 
 // GpuInstanceDestroy removes a GPU instance.
-func (n *NVML) GpuInstanceDestroy(instance raw.GpuInstance) raw.Return {
+func (n *model) GpuInstanceDestroy(instance raw.GpuInstance) raw.Return {
 	return about(n, n.gpuInstance, "GpuInstanceDestroy", instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		return n.destroyGPU(i)
 	})
 }
 
 // DeviceGetGpuInstances returns the GPU instances of a profile.
-func (n *NVML) DeviceGetGpuInstances(device raw.Device, id uint32, instances []raw.GpuInstance,
+func (n *model) DeviceGetGpuInstances(device raw.Device, id uint32, instances []raw.GpuInstance,
 	count *uint32) raw.Return {
 	r := n.answers.DeviceGetGpuInstances(device, id, instances, count)
 	return n.then(r, device, func(g *gpu, _ GPU) {
@@ -122,21 +119,21 @@ func (n *NVML) DeviceGetGpuInstances(device raw.Device, id uint32, instances []r
 }
 
 // DeviceGetGpuInstanceById returns the GPU instance with a number.
-func (n *NVML) DeviceGetGpuInstanceById(device raw.Device, id uint32, instance *raw.GpuInstance) raw.Return {
+func (n *model) DeviceGetGpuInstanceById(device raw.Device, id uint32, instance *raw.GpuInstance) raw.Return {
 	return about(n, n.find, "DeviceGetGpuInstanceById", device, func(g *gpu, _ []GPU) raw.Return {
 		return chosen(g.mig.instances, func(i *gpuInstance) bool { return i.id == id }, gpuHandle, instance)
 	}, id, instance)
 }
 
 // GpuInstanceGetInfo returns where a GPU instance is.
-func (n *NVML) GpuInstanceGetInfo(instance raw.GpuInstance, info *raw.GpuInstanceInfo) raw.Return {
+func (n *model) GpuInstanceGetInfo(instance raw.GpuInstance, info *raw.GpuInstanceInfo) raw.Return {
 	return about(n, n.gpuInstance, "GpuInstanceGetInfo", instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		return output(info, raw.GpuInstanceInfo{Device: i.gpu.handle, Id: i.id, ProfileId: i.profile.Id, Placement: i.at})
 	}, info)
 }
 
 // GpuInstanceGetComputeInstanceProfileInfo returns what a compute instance of a kind has.
-func (n *NVML) GpuInstanceGetComputeInstanceProfileInfo(instance raw.GpuInstance, kind, engines uint32,
+func (n *model) GpuInstanceGetComputeInstanceProfileInfo(instance raw.GpuInstance, kind, engines uint32,
 	info *raw.ComputeInstanceProfileInfo) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceProfileInfo"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
@@ -155,7 +152,7 @@ func (n *NVML) GpuInstanceGetComputeInstanceProfileInfo(instance raw.GpuInstance
 }
 
 // GpuInstanceGetComputeInstanceProfileInfoV returns what a compute instance of a kind has, with its name.
-func (n *NVML) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstance, kind, engines uint32,
+func (n *model) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstance, kind, engines uint32,
 	info *raw.ComputeInstanceProfileInfoV2) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceProfileInfoV"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
@@ -173,7 +170,7 @@ func (n *NVML) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstanc
 }
 
 // GpuInstanceGetComputeInstanceRemainingCapacity returns how many more instances of a profile there may be.
-func (n *NVML) GpuInstanceGetComputeInstanceRemainingCapacity(instance raw.GpuInstance, id uint32,
+func (n *model) GpuInstanceGetComputeInstanceRemainingCapacity(instance raw.GpuInstance, id uint32,
 	count *uint32) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceRemainingCapacity"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
@@ -186,7 +183,7 @@ func (n *NVML) GpuInstanceGetComputeInstanceRemainingCapacity(instance raw.GpuIn
 }
 
 // GpuInstanceGetComputeInstancePossiblePlacements returns where instances of a profile can be.
-func (n *NVML) GpuInstanceGetComputeInstancePossiblePlacements(instance raw.GpuInstance, id uint32,
+func (n *model) GpuInstanceGetComputeInstancePossiblePlacements(instance raw.GpuInstance, id uint32,
 	places []raw.ComputeInstancePlacement, count *uint32) raw.Return {
 	const method = "GpuInstanceGetComputeInstancePossiblePlacements"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
@@ -199,7 +196,7 @@ func (n *NVML) GpuInstanceGetComputeInstancePossiblePlacements(instance raw.GpuI
 }
 
 // GpuInstanceCreateComputeInstance makes a compute instance.
-func (n *NVML) GpuInstanceCreateComputeInstance(instance raw.GpuInstance, id uint32,
+func (n *model) GpuInstanceCreateComputeInstance(instance raw.GpuInstance, id uint32,
 	compute *raw.ComputeInstance) raw.Return {
 	return about(n, n.gpuInstance, "GpuInstanceCreateComputeInstance", instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		return n.createCompute(i, id, nil, compute)
@@ -207,7 +204,7 @@ func (n *NVML) GpuInstanceCreateComputeInstance(instance raw.GpuInstance, id uin
 }
 
 // GpuInstanceCreateComputeInstanceWithPlacement makes a compute instance at a place.
-func (n *NVML) GpuInstanceCreateComputeInstanceWithPlacement(instance raw.GpuInstance, id uint32,
+func (n *model) GpuInstanceCreateComputeInstanceWithPlacement(instance raw.GpuInstance, id uint32,
 	at *raw.ComputeInstancePlacement, compute *raw.ComputeInstance) raw.Return {
 	const method = "GpuInstanceCreateComputeInstanceWithPlacement"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
@@ -219,14 +216,14 @@ func (n *NVML) GpuInstanceCreateComputeInstanceWithPlacement(instance raw.GpuIns
 }
 
 // ComputeInstanceDestroy removes a compute instance.
-func (n *NVML) ComputeInstanceDestroy(compute raw.ComputeInstance) raw.Return {
+func (n *model) ComputeInstanceDestroy(compute raw.ComputeInstance) raw.Return {
 	return about(n, n.computeInstance, "ComputeInstanceDestroy", compute, func(c *computeInstance, all []GPU) raw.Return {
 		return n.destroyCompute(c, all[c.parent.gpu.index])
 	})
 }
 
 // GpuInstanceGetComputeInstances returns the compute instances of a profile.
-func (n *NVML) GpuInstanceGetComputeInstances(instance raw.GpuInstance, id uint32, compute []raw.ComputeInstance,
+func (n *model) GpuInstanceGetComputeInstances(instance raw.GpuInstance, id uint32, compute []raw.ComputeInstance,
 	count *uint32) raw.Return {
 	return about(n, n.gpuInstance, "GpuInstanceGetComputeInstances", instance, func(i *gpuInstance, _ []GPU) raw.Return {
 		if _, _, r := i.computeProfile(id); r != raw.NVML_SUCCESS || compute == nil {
@@ -243,7 +240,7 @@ func (n *NVML) GpuInstanceGetComputeInstances(instance raw.GpuInstance, id uint3
 }
 
 // GpuInstanceGetComputeInstanceById returns the compute instance with a number.
-func (n *NVML) GpuInstanceGetComputeInstanceById(instance raw.GpuInstance, id uint32,
+func (n *model) GpuInstanceGetComputeInstanceById(instance raw.GpuInstance, id uint32,
 	compute *raw.ComputeInstance) raw.Return {
 	const method = "GpuInstanceGetComputeInstanceById"
 	return about(n, n.gpuInstance, method, instance, func(i *gpuInstance, _ []GPU) raw.Return {
@@ -252,7 +249,7 @@ func (n *NVML) GpuInstanceGetComputeInstanceById(instance raw.GpuInstance, id ui
 }
 
 // ComputeInstanceGetInfo returns where a compute instance is. The older function of C sets no placement.
-func (n *NVML) ComputeInstanceGetInfo(compute raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
+func (n *model) ComputeInstanceGetInfo(compute raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
 	return about(n, n.computeInstance, "ComputeInstanceGetInfo", compute, func(c *computeInstance, _ []GPU) raw.Return {
 		v := c.info()
 		v.Placement = raw.ComputeInstancePlacement{}
@@ -261,7 +258,7 @@ func (n *NVML) ComputeInstanceGetInfo(compute raw.ComputeInstance, info *raw.Com
 }
 
 // ComputeInstanceGetInfoV2 returns where a compute instance is.
-func (n *NVML) ComputeInstanceGetInfoV2(compute raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
+func (n *model) ComputeInstanceGetInfoV2(compute raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
 	return about(n, n.computeInstance, "ComputeInstanceGetInfoV2", compute, func(c *computeInstance, _ []GPU) raw.Return {
 		return output(info, c.info())
 	}, info)
@@ -274,52 +271,52 @@ func (c *computeInstance) info() raw.ComputeInstanceInfo {
 }
 
 // DeviceGetMaxMigDeviceCount returns how many MIG devices a GPU can have.
-func (n *NVML) DeviceGetMaxMigDeviceCount(device raw.Device, count *uint32) raw.Return {
+func (n *model) DeviceGetMaxMigDeviceCount(device raw.Device, count *uint32) raw.Return {
 	return about(n, n.find, "DeviceGetMaxMigDeviceCount", device, func(g *gpu, _ []GPU) raw.Return {
 		return output(count, mostMIG*bit(g.mig.on))
 	}, count)
 }
 
 // DeviceGetMigDeviceHandleByIndex returns the MIG device with a number.
-func (n *NVML) DeviceGetMigDeviceHandleByIndex(device raw.Device, number uint32, to *raw.Device) raw.Return {
+func (n *model) DeviceGetMigDeviceHandleByIndex(device raw.Device, number uint32, to *raw.Device) raw.Return {
 	return about(n, n.find, "DeviceGetMigDeviceHandleByIndex", device, func(g *gpu, _ []GPU) raw.Return {
 		return chosen(g.devices(), func(c *computeInstance) bool { return c.number == number }, deviceHandle, to)
 	}, number, to)
 }
 
 // DeviceIsMigDeviceHandle reports whether a device is a MIG device.
-func (n *NVML) DeviceIsMigDeviceHandle(device raw.Device, is *uint32) raw.Return {
+func (n *model) DeviceIsMigDeviceHandle(device raw.Device, is *uint32) raw.Return {
 	return n.then(n.answers.DeviceIsMigDeviceHandle(device, is), device, func(g *gpu, _ GPU) { *is = bit(g.part != nil) })
 }
 
 // DeviceGetDeviceHandleFromMigDeviceHandle returns the GPU of a MIG device.
-func (n *NVML) DeviceGetDeviceHandleFromMigDeviceHandle(device raw.Device, of *raw.Device) raw.Return {
+func (n *model) DeviceGetDeviceHandleFromMigDeviceHandle(device raw.Device, of *raw.Device) raw.Return {
 	return n.then(n.answers.DeviceGetDeviceHandleFromMigDeviceHandle(device, of), device, func(g *gpu, _ GPU) {
 		*of = g.part.parent.gpu.handle
 	})
 }
 
 // DeviceGetGpuInstanceId returns the number of the GPU instance of a MIG device.
-func (n *NVML) DeviceGetGpuInstanceId(device raw.Device, id *uint32) raw.Return {
+func (n *model) DeviceGetGpuInstanceId(device raw.Device, id *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetGpuInstanceId(device, id), device, func(g *gpu, _ GPU) { *id = g.part.parent.id })
 }
 
 // DeviceGetComputeInstanceId returns the number of the compute instance of a MIG device.
-func (n *NVML) DeviceGetComputeInstanceId(device raw.Device, id *uint32) raw.Return {
+func (n *model) DeviceGetComputeInstanceId(device raw.Device, id *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetComputeInstanceId(device, id), device, func(g *gpu, _ GPU) { *id = g.part.id })
 }
 
 // DeviceGetAttributes returns what a MIG device has.
-func (n *NVML) DeviceGetAttributes(device raw.Device, a *raw.DeviceAttributes) raw.Return {
+func (n *model) DeviceGetAttributes(device raw.Device, a *raw.DeviceAttributes) raw.Return {
 	return n.setAttributes(n.answers.DeviceGetAttributes(device, a), device, a)
 }
 
 // DeviceGetAttributesV2 returns what a MIG device has.
-func (n *NVML) DeviceGetAttributesV2(device raw.Device, a *raw.DeviceAttributes) raw.Return {
+func (n *model) DeviceGetAttributesV2(device raw.Device, a *raw.DeviceAttributes) raw.Return {
 	return n.setAttributes(n.answers.DeviceGetAttributesV2(device, a), device, a)
 }
 
-func (n *NVML) setAttributes(r raw.Return, device raw.Device, a *raw.DeviceAttributes) raw.Return {
+func (n *model) setAttributes(r raw.Return, device raw.Device, a *raw.DeviceAttributes) raw.Return {
 	return n.then(r, device, func(g *gpu, _ GPU) {
 		p, of := &g.part.profile, &g.part.parent.profile
 		*a = raw.DeviceAttributes{MultiprocessorCount: p.MultiprocessorCount, SharedCopyEngineCount: p.SharedCopyEngineCount,
@@ -330,7 +327,7 @@ func (n *NVML) setAttributes(r raw.Return, device raw.Device, a *raw.DeviceAttri
 }
 
 // GpmMigSampleGet takes a sample of a GPU instance.
-func (n *NVML) GpmMigSampleGet(device raw.Device, id uint32, sample raw.GpmSample) raw.Return {
+func (n *model) GpmMigSampleGet(device raw.Device, id uint32, sample raw.GpmSample) raw.Return {
 	return about(n, n.find, "GpmMigSampleGet", device, func(g *gpu, all []GPU) raw.Return {
 		s := n.samples[sample]
 		k := slices.IndexFunc(g.mig.instances, func(i *gpuInstance) bool { return i.id == id })

@@ -1,14 +1,15 @@
 // Package simnvml is NVML in Go, for the devices of the software driver.
 //
+//	NVML      each function: it meets faults, and calls the method of the model
+//	model     functions whose results change: they ask the answers first
 //	answers   what a GPU was recorded to answer: checks of the arguments, and what never changes (profiles)
-//	NVML      methods of the same names, for what changes: they ask the answers first
 //	state     the objects: GPUs, event sets, samples
 //	Machine   the software driver: memory, processes, and how long work ran
 //
 // A GPU has a simple model: utilization is the share of the last second in which work ran, and power, temperature and
 // clocks follow from it.
 //
-// Functions that change a setting, and have no method of NVML, return NVML_ERROR_NOT_SUPPORTED: nothing reports
+// Functions that change a setting, and have no method of the model, return NVML_ERROR_NOT_SUPPORTED: nothing reports
 // success that it did not have. A call that crashes NVIDIA's library, such as many with a NULL handle, returns
 // NVML_ERROR_INVALID_ARGUMENT.
 package simnvml
@@ -20,31 +21,28 @@ import (
 )
 
 // NVML is the software NVML of a machine. It is safe for concurrent use.
-type NVML struct{ answers }
+type NVML struct{ *model }
 
 var _ raw.Software = (*NVML)(nil)
 
+// model has the functions whose results change.
+type model struct{ answers }
+
 // New returns the NVML of a machine.
 func New(m Machine) *NVML {
-	n := &NVML{answers{newState(m)}}
+	n := &NVML{&model{answers{newState(m)}}}
 	n.nvml = n
 	return n
 }
 
-// Init calls InitV2.
-func (n *NVML) Init() raw.Return { return n.begin("Init") }
+// Init begins a use of the library.
+func (n *model) Init() raw.Return { return n.InitWithFlags(0) }
 
 // InitV2 begins a use of the library.
-func (n *NVML) InitV2() raw.Return { return n.begin("InitV2") }
+func (n *model) InitV2() raw.Return { return n.InitWithFlags(0) }
 
 // InitWithFlags begins a use of the library.
-func (n *NVML) InitWithFlags(uint32) raw.Return { return n.begin("InitWithFlags") }
-
-// begin begins a use of the library, by the function that was called.
-func (n *NVML) begin(method string) raw.Return {
-	if r := n.meet(method, -1); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) InitWithFlags(uint32) raw.Return {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.opens++
@@ -52,10 +50,7 @@ func (n *NVML) begin(method string) raw.Return {
 }
 
 // Shutdown ends a use of the library.
-func (n *NVML) Shutdown() raw.Return {
-	if r := n.meet("Shutdown", -1); r != raw.NVML_SUCCESS {
-		return r
-	}
+func (n *model) Shutdown() raw.Return {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.opens == 0 {
@@ -70,7 +65,7 @@ func (n *NVML) Shutdown() raw.Return {
 }
 
 // ErrorString returns the text of a result.
-func (n *NVML) ErrorString(r raw.Return) string {
+func (n *model) ErrorString(r raw.Return) string {
 	if text := r.Text(); text != "" {
 		return text
 	}
@@ -79,7 +74,7 @@ func (n *NVML) ErrorString(r raw.Return) string {
 
 // then sets what a call about a GPU or a MIG device returns, if the answers have accepted the call. The state is locked
 // then.
-func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {
+func (n *model) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {
 	if r != raw.NVML_SUCCESS {
 		return r
 	}
@@ -87,13 +82,23 @@ func (n *NVML) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.R
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if g := n.device(h); g != nil {
-		set(g, g.view(all[g.index]))
+		set(g, n.now(g, all))
 	}
 	return r
 }
 
+// now returns what the machine knows of a GPU, or of its part that a MIG device is. The caller holds mu.
+func (n *model) now(g *gpu, all []GPU) GPU {
+	whole := n.gpus[g.index]
+	now := all[g.index]
+	// A process that has ended takes its time with it, but the GPU has worked.
+	whole.busy = max(whole.busy, now.Busy)
+	now.Busy = whole.busy
+	return g.view(now)
+}
+
 // check is then with a result of its own, which counts if the answers have accepted the call.
-func (n *NVML) check(r raw.Return, h raw.Device, set func(g *gpu, now GPU) raw.Return) raw.Return {
+func (n *model) check(r raw.Return, h raw.Device, set func(g *gpu, now GPU) raw.Return) raw.Return {
 	result := raw.NVML_SUCCESS
 	if r := n.then(r, h, func(g *gpu, now GPU) { result = set(g, now) }); r != raw.NVML_SUCCESS {
 		return r

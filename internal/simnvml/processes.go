@@ -1,6 +1,7 @@
 package simnvml
 
 import (
+	"bytes"
 	"os"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 const none = ^uint32(0)
 
 // processes sets a list of the processes of a GPU. A count that is too small becomes the number of processes.
-func processes[T any](n *NVML, method string, device raw.Device, count *uint32, infos []T,
+func processes[T any](n *model, method string, device raw.Device, count *uint32, infos []T,
 	row func(p Process, gpuID, computeID uint32) T) raw.Return {
 	var room *uint32
 	if count != nil {
@@ -27,10 +28,12 @@ func processes[T any](n *NVML, method string, device raw.Device, count *uint32, 
 		switch {
 		case there > room:
 			return raw.NVML_ERROR_INSUFFICIENT_SIZE
-		case there > 0 && infos == nil:
+		case there > 0 && len(infos) == 0: // an empty slice is NULL
 			return raw.NVML_ERROR_INVALID_ARGUMENT
+		case int(there) > len(infos):
+			return raw.NVML_ERROR_INSUFFICIENT_SIZE
 		}
-		for i, p := range now.Processes[:min(len(now.Processes), len(infos))] {
+		for i, p := range now.Processes {
 			infos[i] = row(p, gpuID, computeID)
 		}
 		return raw.NVML_SUCCESS
@@ -38,7 +41,7 @@ func processes[T any](n *NVML, method string, device raw.Device, count *uint32, 
 }
 
 // DeviceGetComputeRunningProcesses returns the processes with a context.
-func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32,
+func (n *model) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32,
 	infos []raw.ProcessInfoV1) raw.Return {
 	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process, _, _ uint32) raw.ProcessInfoV1 {
 		return raw.ProcessInfoV1{Pid: p.ID, UsedGpuMemory: p.Used}
@@ -46,13 +49,13 @@ func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32
 }
 
 // DeviceGetComputeRunningProcessesV2 returns the processes with a context.
-func (n *NVML) DeviceGetComputeRunningProcessesV2(device raw.Device, count *uint32,
+func (n *model) DeviceGetComputeRunningProcessesV2(device raw.Device, count *uint32,
 	infos []raw.ProcessInfoV2) raw.Return {
 	return processes(n, "DeviceGetComputeRunningProcessesV2", device, count, infos, processInfo)
 }
 
 // DeviceGetComputeRunningProcessesV3 returns the processes with a context.
-func (n *NVML) DeviceGetComputeRunningProcessesV3(device raw.Device, count *uint32,
+func (n *model) DeviceGetComputeRunningProcessesV3(device raw.Device, count *uint32,
 	infos []raw.ProcessInfo) raw.Return {
 	return processes(n, "DeviceGetComputeRunningProcessesV3", device, count, infos, processInfo)
 }
@@ -62,7 +65,11 @@ func processInfo(p Process, gpuID, computeID uint32) raw.ProcessInfoV2 {
 }
 
 // DeviceGetRunningProcessDetailList returns the processes with a context.
-func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.ProcessDetailList) raw.Return {
+func (n *model) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.ProcessDetailList) raw.Return {
+	var array []raw.ProcessDetailV1
+	if list != nil {
+		array = raw.Elements(list.ProcArray, list.NumProcArrayEntries)
+	}
 	checks := n.answers.DeviceGetRunningProcessDetailList(device, list)
 	if checks != raw.NVML_SUCCESS || list.Mode != 0 {
 		return checks
@@ -70,7 +77,6 @@ func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.Pr
 	return n.check(checks, device, func(g *gpu, now GPU) raw.Return {
 		there := uint32(len(now.Processes))
 		gpuID, computeID := g.ids()
-		array := raw.Elements(list.ProcArray, list.NumProcArrayEntries)
 		list.NumProcArrayEntries = there
 		if int(there) > len(array) {
 			return raw.NVML_ERROR_INSUFFICIENT_SIZE
@@ -85,25 +91,25 @@ func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.Pr
 
 // DeviceGetProcessUtilization returns how much processes have used a GPU in the last second. All that have a context
 // count for the same.
-func (n *NVML) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32,
+func (n *model) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32,
 	since uint64) raw.Return {
-	const method = "DeviceGetProcessUtilization"
-	args := []any{device, samples, count, since}
-	if r := n.enter(method, h200Profile()[method], args); r != raw.NVML_SUCCESS {
-		return r
-	}
-	if r := n.recorded(method, args); r != raw.NVML_ERROR_NOT_FOUND { // otherwise there is room for all
+	r := n.answers.DeviceGetProcessUtilization(device, samples, count, since)
+	if r != raw.NVML_ERROR_NOT_FOUND { // otherwise there is room for more processes than a GPU has
 		return r
 	}
 	return n.check(raw.NVML_SUCCESS, device, func(_ *gpu, now GPU) raw.Return {
-		if now.Utilization == 0 || len(now.Processes) == 0 {
+		switch there := len(now.Processes); {
+		case there == 0 || now.Utilization == 0 || since >= n.timestamp():
 			return raw.NVML_ERROR_NOT_FOUND
+		case there > len(samples):
+			*count = uint32(there)
+			return raw.NVML_ERROR_INSUFFICIENT_SIZE
 		}
-		for i, p := range now.Processes[:min(len(now.Processes), len(samples))] {
+		for i, p := range now.Processes {
 			samples[i] = raw.ProcessUtilizationSample{Pid: p.ID, TimeStamp: n.timestamp(),
 				SmUtil: percent(now.Utilization), MemUtil: percent(memoryShare * now.Utilization)}
-			*count = uint32(i + 1)
 		}
+		*count = uint32(len(now.Processes))
 		return raw.NVML_SUCCESS
 	})
 }
@@ -112,7 +118,7 @@ func (n *NVML) DeviceGetProcessUtilization(device raw.Device, samples []raw.Proc
 func (s *state) timestamp() uint64 { return uint64(s.machine.Clock().Now().UnixMicro()) }
 
 // SystemGetProcessName returns the command line of a process.
-func (n *NVML) SystemGetProcessName(pid uint32, name []byte) raw.Return {
+func (n *model) SystemGetProcessName(pid uint32, name []byte) raw.Return {
 	if r := n.answer("SystemGetProcessName", uint32(1), slices.Clone(name)); r != raw.NVML_SUCCESS && r != raw.NVML_ERROR_INSUFFICIENT_SIZE {
 		return r
 	}
@@ -120,20 +126,13 @@ func (n *NVML) SystemGetProcessName(pid uint32, name []byte) raw.Return {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/cmdline")
-	if err != nil {
+	switch {
+	case err != nil:
 		return raw.NVML_ERROR_NOT_FOUND
-	}
-	if len(line) >= len(name) && len(name) > 0 {
-		line = line[:len(name)-1]
-	}
-	if len(line) == 0 { // a thread of the kernel
+	case len(line) == 0: // a thread of the kernel
 		return raw.NVML_ERROR_NO_DATA
 	}
-	for i, c := range line[:max(len(line)-1, 0)] {
-		if c == 0 {
-			line[i] = ' '
-		}
-	}
-	clear(name[copy(name, line):])
+	line = bytes.ReplaceAll(bytes.TrimRight(line, "\x00"), []byte{0}, []byte{' '})
+	clear(name[copy(name[:len(name)-1], line):])
 	return raw.NVML_SUCCESS
 }

@@ -56,7 +56,7 @@ var inputs = map[reflect.Type][]string{
 	reflect.TypeFor[raw.CoolerInfo]():            {"Index"},
 	reflect.TypeFor[raw.AccountingStatsV2]():     {"Pid"},
 	reflect.TypeFor[raw.PowerSmoothingProfile](): {"ProfileId"},
-	reflect.TypeFor[raw.ProcessDetailList]():     {"Mode"},
+	reflect.TypeFor[raw.ProcessDetailList]():     {"Mode"}, // its length is the model's
 	reflect.TypeFor[raw.ClockOffset]():           {"Type", "Pstate"},
 	reflect.TypeFor[raw.GpmMetricsGet]():         {"NumMetrics", "Metrics"},
 }

@@ -16,7 +16,7 @@ type step struct {
 
 // After calls f when a time has passed, by the CUDA driver's clock: at the next call of the NVML, or while a call waits
 // for an event. f may change the NVML.
-func (n *NVML) After(d time.Duration, f func(n *NVML)) {
+func (n *model) After(d time.Duration, f func(n *NVML)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.script = append(n.script, step{n.machine.Clock().Now().Add(d), f})
@@ -24,7 +24,9 @@ func (n *NVML) After(d time.Duration, f func(n *NVML)) {
 }
 
 // catchUp lets happen what is due. It returns when the next step is due, or the zero time.
-func (n *NVML) catchUp() (next time.Time) {
+func (n *model) catchUp() (next time.Time) {
+	n.stepping.Lock() // so that the steps happen in their order, and before any call that comes later
+	defer n.stepping.Unlock()
 	for {
 		now := n.machine.Clock().Now()
 		n.mu.Lock()
@@ -44,7 +46,7 @@ func (n *NVML) catchUp() (next time.Time) {
 		do := n.script[first].do
 		n.script = append(n.script[:first:first], n.script[first+1:]...)
 		n.mu.Unlock()
-		do(n)
+		do(n.nvml)
 	}
 }
 
@@ -59,7 +61,7 @@ func (n *NVML) catchUp() (next time.Time) {
 //	hang         calls about the GPU do not return
 func Script(text string) (apply func(n *NVML), err error) {
 	var steps []func(n *NVML)
-	for entry := range strings.SplitSeq(text, ",") {
+	for entry := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
 		s, err := parseStep(strings.TrimSpace(entry))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", entry, err)
@@ -92,7 +94,10 @@ func parseStep(entry string) (func(n *NVML), error) {
 }
 
 func parseTrouble(gpu int, what string) (func(n *NVML), error) {
-	name, value, _ := strings.Cut(what, "=")
+	name, value, given := strings.Cut(what, "=")
+	if given && (name == "lost" || name == "hang") {
+		return nil, fmt.Errorf("%s has no value", name)
+	}
 	switch name {
 	case "lost":
 		return func(n *NVML) { n.LoseGPU(gpu) }, nil
@@ -112,7 +117,7 @@ func parseTrouble(gpu int, what string) (func(n *NVML), error) {
 		corrected, err1 := strconv.ParseUint(first, 10, 32)
 		uncorrected, err2 := strconv.ParseUint(second, 10, 32)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("%q are no two numbers, such as 3/0", value)
+			return nil, fmt.Errorf("%q is not two numbers with / between them, such as 3/0", value)
 		}
 		if name == "ecc" {
 			return func(n *NVML) { n.ECCErrors(gpu, corrected, uncorrected) }, nil

@@ -17,12 +17,12 @@ func newSettings() settings {
 }
 
 // change makes a call that changes a GPU.
-func (n *NVML) change(method string, device raw.Device, f func(g *gpu) raw.Return, args ...any) raw.Return {
+func (n *model) change(method string, device raw.Device, f func(g *gpu) raw.Return, args ...any) raw.Return {
 	return about(n, n.find, method, device, func(g *gpu, _ []GPU) raw.Return { return f(g) }, args...)
 }
 
 // DeviceSetPowerManagementLimit sets how much power the GPU may draw.
-func (n *NVML) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
+func (n *model) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
 	return n.change("DeviceSetPowerManagementLimit", device, func(g *gpu) raw.Return {
 		if limit < leastPower || limit > mostPower {
 			return raw.NVML_ERROR_INVALID_ARGUMENT
@@ -33,17 +33,17 @@ func (n *NVML) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) ra
 }
 
 // DeviceGetPowerManagementLimit returns how much power the GPU may draw.
-func (n *NVML) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
+func (n *model) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetPowerManagementLimit(device, limit), device, func(g *gpu, _ GPU) { *limit = g.powerLimit })
 }
 
 // DeviceGetEnforcedPowerLimit returns how much power the GPU may draw.
-func (n *NVML) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
+func (n *model) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetEnforcedPowerLimit(device, limit), device, func(g *gpu, _ GPU) { *limit = g.powerLimit })
 }
 
 // DeviceSetPersistenceMode keeps the GPU initialized while nobody uses it, or not.
-func (n *NVML) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState) raw.Return {
+func (n *model) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState) raw.Return {
 	return n.change("DeviceSetPersistenceMode", device, func(g *gpu) raw.Return {
 		if mode > raw.NVML_FEATURE_ENABLED {
 			return raw.NVML_ERROR_INVALID_ARGUMENT
@@ -54,6 +54,6 @@ func (n *NVML) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState)
 }
 
 // DeviceGetPersistenceMode reports whether the GPU is kept initialized.
-func (n *NVML) DeviceGetPersistenceMode(device raw.Device, mode *raw.EnableState) raw.Return {
+func (n *model) DeviceGetPersistenceMode(device raw.Device, mode *raw.EnableState) raw.Return {
 	return n.then(n.answers.DeviceGetPersistenceMode(device, mode), device, func(g *gpu, _ GPU) { *mode = g.persistence })
 }

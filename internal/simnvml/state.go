@@ -1,6 +1,7 @@
 package simnvml
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +37,8 @@ type Process struct {
 	Used uint64 // of the GPU's memory, in bytes
 }
 
-// state is what all functions share. Nothing is called with mu locked, except the functions of this package.
+// state is what all functions share. Nothing is called with mu locked, except the functions of
+// this package and the clock.
 type state struct {
 	machine Machine
 	begun   time.Time // when the NVML was made, by the machine's clock
@@ -49,8 +51,9 @@ type state struct {
 	sets    map[raw.EventSet]*eventSet
 	samples map[raw.GpmSample]*gpmSample
 	faults
-	script []step // what will happen
-	nvml   *NVML  // of this state
+	script   []step     // what will happen
+	stepping sync.Mutex // held while it happens
+	nvml     *NVML      // of this state
 }
 
 // gpu is the state of a GPU or a MIG device that NVML has.
@@ -59,6 +62,7 @@ type gpu struct {
 	handle raw.Device
 	errors counters
 	lost   bool
+	busy   time.Duration // how long it has worked, as far as somebody has asked
 	mig    mig
 	part   *computeInstance // what a MIG device is, or nil
 	settings
@@ -81,26 +85,34 @@ func (s *state) newHandle() uintptr {
 }
 
 // enter begins a call: it meets a fault, or learns that the library is not initialized, or that a GPU is lost.
-func (s *state) enter(name string, f *function, args []any) raw.Return {
+func (s *state) enter(name string, args ...any) raw.Return {
 	s.nvml.catchUp()
-	s.mu.Lock()
-	open, lost, index := s.opens > 0, false, -1
-	for _, arg := range args {
-		if g := s.owner(arg); g != nil {
-			lost, index = lost || g.lost, g.index
-		}
-	}
-	s.mu.Unlock()
-	if r := s.meet(name, index); r != raw.NVML_SUCCESS {
+	if r := s.meet(name, s.indexes(args)); r != raw.NVML_SUCCESS {
 		return r
 	}
-	switch {
-	case !open && (f == nil || f.before.result == uninitialized):
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := h200Profile()[name]; s.opens == 0 && !strings.HasPrefix(name, "Init") && (f == nil || f.before.result == uninitialized) {
 		return raw.NVML_ERROR_UNINITIALIZED
-	case lost:
-		return raw.NVML_ERROR_GPU_IS_LOST
+	}
+	for _, arg := range args {
+		if g := s.owner(arg); g != nil && g.lost {
+			return raw.NVML_ERROR_GPU_IS_LOST
+		}
 	}
 	return raw.NVML_SUCCESS
+}
+
+// indexes returns the numbers of the GPUs that a call is about.
+func (s *state) indexes(args []any) (list []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, arg := range args {
+		if g := s.owner(arg); g != nil {
+			list = append(list, g.index)
+		}
+	}
+	return list
 }
 
 // knows reports whether there is an object with this handle.

@@ -6,14 +6,17 @@ import "github.com/purecu/purecu/nvml/raw"
 // no NVLink.
 
 // SystemGetTopologyGpuSet returns the GPUs near a processor, which are all near those that the recorded machine had.
-func (n *NVML) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices []raw.Device) raw.Return {
+func (n *model) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices []raw.Device) raw.Return {
+	clear(devices)
 	r := n.answers.SystemGetTopologyGpuSet(processor, count, devices)
 	if r != raw.NVML_SUCCESS || len(devices) > 0 && devices[0] == 0 {
 		return r
 	}
-	clear(devices)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if len(devices) > 0 && len(devices) < len(n.gpus) {
+		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	}
 	for i, g := range n.gpus[:min(len(n.gpus), len(devices))] {
 		devices[i] = g.handle
 	}
@@ -24,7 +27,7 @@ func (n *NVML) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices 
 }
 
 // DeviceGetTopologyNearestGpus returns the other GPUs if they are asked for by the level of a NUMA node.
-func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32,
+func (n *model) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32,
 	devices []raw.Device) raw.Return {
 	room := uint32(0)
 	if count != nil {
@@ -46,7 +49,7 @@ func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopo
 }
 
 // others answers a call about two GPUs: the answers know one of a GPU with itself.
-func (n *NVML) others(r raw.Return, one, other raw.Device, set func()) raw.Return {
+func (n *model) others(r raw.Return, one, other raw.Device, set func()) raw.Return {
 	n.mu.Lock()
 	both := n.find(one) != nil && n.find(other) != nil
 	n.mu.Unlock()
@@ -58,7 +61,7 @@ func (n *NVML) others(r raw.Return, one, other raw.Device, set func()) raw.Retur
 }
 
 // DeviceGetTopologyCommonAncestor returns how near two GPUs are to each other.
-func (n *NVML) DeviceGetTopologyCommonAncestor(one, other raw.Device, level *raw.GpuTopologyLevel) raw.Return {
+func (n *model) DeviceGetTopologyCommonAncestor(one, other raw.Device, level *raw.GpuTopologyLevel) raw.Return {
 	r := n.answers.DeviceGetTopologyCommonAncestor(one, other, level)
 	if r != raw.NVML_ERROR_NOT_SUPPORTED {
 		return r
@@ -67,7 +70,7 @@ func (n *NVML) DeviceGetTopologyCommonAncestor(one, other raw.Device, level *raw
 }
 
 // DeviceGetP2PStatus reports whether a GPU can access the memory of another one.
-func (n *NVML) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsIndex,
+func (n *model) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsIndex,
 	status *raw.GpuP2PStatus) raw.Return {
 	r := n.answers.DeviceGetP2PStatus(one, other, kind, status)
 	if r != raw.NVML_SUCCESS {
@@ -82,7 +85,7 @@ func (n *NVML) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsInde
 }
 
 // DeviceOnSameBoard reports whether two GPUs are on one board.
-func (n *NVML) DeviceOnSameBoard(one, other raw.Device, same *int32) raw.Return {
+func (n *model) DeviceOnSameBoard(one, other raw.Device, same *int32) raw.Return {
 	r := n.answers.DeviceOnSameBoard(one, other, same)
 	if r != raw.NVML_SUCCESS {
 		return r

@@ -4,1233 +4,4544 @@ package simnvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
+func (n *NVML) ComputeInstanceDestroy(computeInstance raw.ComputeInstance) raw.Return {
+	if r := n.enter("ComputeInstanceDestroy", computeInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.ComputeInstanceDestroy(computeInstance)
+}
+
 func (a answers) ComputeInstanceDestroy(computeInstance raw.ComputeInstance) raw.Return {
 	return a.answer("ComputeInstanceDestroy", computeInstance)
 }
+
+func (n *NVML) ComputeInstanceGetInfo(computeInstance raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
+	if r := n.enter("ComputeInstanceGetInfo", computeInstance, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.ComputeInstanceGetInfo(computeInstance, info)
+}
+
 func (a answers) ComputeInstanceGetInfo(computeInstance raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
 	return a.answer("ComputeInstanceGetInfo", computeInstance, info)
 }
+
+func (n *NVML) ComputeInstanceGetInfoV2(computeInstance raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
+	if r := n.enter("ComputeInstanceGetInfoV2", computeInstance, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.ComputeInstanceGetInfoV2(computeInstance, info)
+}
+
 func (a answers) ComputeInstanceGetInfoV2(computeInstance raw.ComputeInstance, info *raw.ComputeInstanceInfo) raw.Return {
 	return a.answer("ComputeInstanceGetInfoV2", computeInstance, info)
 }
+
+func (n *NVML) DeviceClearAccountingPids(device raw.Device) raw.Return {
+	if r := n.enter("DeviceClearAccountingPids", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceClearAccountingPids(device)
+}
+
 func (a answers) DeviceClearAccountingPids(device raw.Device) raw.Return {
 	return a.answer("DeviceClearAccountingPids", device)
 }
+
+func (n *NVML) DeviceClearCpuAffinity(device raw.Device) raw.Return {
+	if r := n.enter("DeviceClearCpuAffinity", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceClearCpuAffinity(device)
+}
+
 func (a answers) DeviceClearCpuAffinity(device raw.Device) raw.Return {
 	return a.answer("DeviceClearCpuAffinity", device)
 }
+
+func (n *NVML) DeviceClearEccErrorCounts(device raw.Device, counterType raw.EccCounterType) raw.Return {
+	if r := n.enter("DeviceClearEccErrorCounts", device, counterType); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceClearEccErrorCounts(device, counterType)
+}
+
 func (a answers) DeviceClearEccErrorCounts(device raw.Device, counterType raw.EccCounterType) raw.Return {
 	return a.answer("DeviceClearEccErrorCounts", device, counterType)
 }
+
+func (n *NVML) DeviceClearFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
+	if r := n.enter("DeviceClearFieldValues", device, values); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceClearFieldValues(device, values)
+}
+
 func (a answers) DeviceClearFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
 	return a.answer("DeviceClearFieldValues", device, values)
 }
+
+func (n *NVML) DeviceCreateGpuInstance(device raw.Device, profileId uint32, gpuInstance *raw.GpuInstance) raw.Return {
+	if r := n.enter("DeviceCreateGpuInstance", device, profileId, gpuInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceCreateGpuInstance(device, profileId, gpuInstance)
+}
+
 func (a answers) DeviceCreateGpuInstance(device raw.Device, profileId uint32, gpuInstance *raw.GpuInstance) raw.Return {
 	return a.answer("DeviceCreateGpuInstance", device, profileId, gpuInstance)
 }
+
+func (n *NVML) DeviceCreateGpuInstanceWithPlacement(device raw.Device, profileId uint32, placement *raw.GpuInstancePlacement, gpuInstance *raw.GpuInstance) raw.Return {
+	if r := n.enter("DeviceCreateGpuInstanceWithPlacement", device, profileId, placement, gpuInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceCreateGpuInstanceWithPlacement(device, profileId, placement, gpuInstance)
+}
+
 func (a answers) DeviceCreateGpuInstanceWithPlacement(device raw.Device, profileId uint32, placement *raw.GpuInstancePlacement, gpuInstance *raw.GpuInstance) raw.Return {
 	return a.answer("DeviceCreateGpuInstanceWithPlacement", device, profileId, placement, gpuInstance)
 }
+
+func (n *NVML) DeviceDiscoverGpus(pciInfo *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceDiscoverGpus", pciInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceDiscoverGpus(pciInfo)
+}
+
 func (a answers) DeviceDiscoverGpus(pciInfo *raw.PciInfo) raw.Return {
 	return a.answer("DeviceDiscoverGpus", pciInfo)
 }
+
+func (n *NVML) DeviceFreezeNvLinkUtilizationCounter(device raw.Device, link uint32, counter uint32, freeze raw.EnableState) raw.Return {
+	if r := n.enter("DeviceFreezeNvLinkUtilizationCounter", device, link, counter, freeze); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceFreezeNvLinkUtilizationCounter(device, link, counter, freeze)
+}
+
 func (a answers) DeviceFreezeNvLinkUtilizationCounter(device raw.Device, link uint32, counter uint32, freeze raw.EnableState) raw.Return {
 	return a.answer("DeviceFreezeNvLinkUtilizationCounter", device, link, counter, freeze)
 }
+
+func (n *NVML) DeviceGetAPIRestriction(device raw.Device, apiType raw.RestrictedAPI, isRestricted *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetAPIRestriction", device, apiType, isRestricted); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAPIRestriction(device, apiType, isRestricted)
+}
+
 func (a answers) DeviceGetAPIRestriction(device raw.Device, apiType raw.RestrictedAPI, isRestricted *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetAPIRestriction", device, apiType, isRestricted)
 }
+
+func (n *NVML) DeviceGetAccountingBufferSize(device raw.Device, bufferSize *uint32) raw.Return {
+	if r := n.enter("DeviceGetAccountingBufferSize", device, bufferSize); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAccountingBufferSize(device, bufferSize)
+}
+
 func (a answers) DeviceGetAccountingBufferSize(device raw.Device, bufferSize *uint32) raw.Return {
 	return a.answer("DeviceGetAccountingBufferSize", device, bufferSize)
 }
+
+func (n *NVML) DeviceGetAccountingMode(device raw.Device, mode *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetAccountingMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAccountingMode(device, mode)
+}
+
 func (a answers) DeviceGetAccountingMode(device raw.Device, mode *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetAccountingMode", device, mode)
 }
+
+func (n *NVML) DeviceGetAccountingPids(device raw.Device, count *uint32, pids []uint32) raw.Return {
+	if r := n.enter("DeviceGetAccountingPids", device, count, pids); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAccountingPids(device, count, pids)
+}
+
 func (a answers) DeviceGetAccountingPids(device raw.Device, count *uint32, pids []uint32) raw.Return {
 	return a.answer("DeviceGetAccountingPids", device, count, pids)
 }
+
+func (n *NVML) DeviceGetAccountingStats(device raw.Device, pid uint32, stats *raw.AccountingStats) raw.Return {
+	if r := n.enter("DeviceGetAccountingStats", device, pid, stats); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAccountingStats(device, pid, stats)
+}
+
 func (a answers) DeviceGetAccountingStats(device raw.Device, pid uint32, stats *raw.AccountingStats) raw.Return {
 	return a.answer("DeviceGetAccountingStats", device, pid, stats)
 }
+
+func (n *NVML) DeviceGetAccountingStatsV2(device raw.Device, stats *raw.AccountingStatsV2) raw.Return {
+	if r := n.enter("DeviceGetAccountingStatsV2", device, stats); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAccountingStatsV2(device, stats)
+}
+
 func (a answers) DeviceGetAccountingStatsV2(device raw.Device, stats *raw.AccountingStatsV2) raw.Return {
 	return a.answer("DeviceGetAccountingStatsV2", device, stats)
 }
+
+func (n *NVML) DeviceGetActiveVgpus(device raw.Device, vgpuCount *uint32, vgpuInstances []raw.VgpuInstance) raw.Return {
+	if r := n.enter("DeviceGetActiveVgpus", device, vgpuCount, vgpuInstances); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetActiveVgpus(device, vgpuCount, vgpuInstances)
+}
+
 func (a answers) DeviceGetActiveVgpus(device raw.Device, vgpuCount *uint32, vgpuInstances []raw.VgpuInstance) raw.Return {
 	return a.answer("DeviceGetActiveVgpus", device, vgpuCount, vgpuInstances)
 }
+
+func (n *NVML) DeviceGetAdaptiveClockInfoStatus(device raw.Device, adaptiveClockStatus *uint32) raw.Return {
+	if r := n.enter("DeviceGetAdaptiveClockInfoStatus", device, adaptiveClockStatus); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAdaptiveClockInfoStatus(device, adaptiveClockStatus)
+}
+
 func (a answers) DeviceGetAdaptiveClockInfoStatus(device raw.Device, adaptiveClockStatus *uint32) raw.Return {
 	return a.answer("DeviceGetAdaptiveClockInfoStatus", device, adaptiveClockStatus)
 }
+
+func (n *NVML) DeviceGetAddressingMode(device raw.Device, mode *raw.DeviceAddressingMode) raw.Return {
+	if r := n.enter("DeviceGetAddressingMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAddressingMode(device, mode)
+}
+
 func (a answers) DeviceGetAddressingMode(device raw.Device, mode *raw.DeviceAddressingMode) raw.Return {
 	return a.answer("DeviceGetAddressingMode", device, mode)
 }
+
+func (n *NVML) DeviceGetApplicationsClock(device raw.Device, clockType raw.ClockType, clockMHz *uint32) raw.Return {
+	if r := n.enter("DeviceGetApplicationsClock", device, clockType, clockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetApplicationsClock(device, clockType, clockMHz)
+}
+
 func (a answers) DeviceGetApplicationsClock(device raw.Device, clockType raw.ClockType, clockMHz *uint32) raw.Return {
 	return a.answer("DeviceGetApplicationsClock", device, clockType, clockMHz)
 }
+
+func (n *NVML) DeviceGetArchitecture(device raw.Device, arch *raw.DeviceArchitecture) raw.Return {
+	if r := n.enter("DeviceGetArchitecture", device, arch); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetArchitecture(device, arch)
+}
+
 func (a answers) DeviceGetArchitecture(device raw.Device, arch *raw.DeviceArchitecture) raw.Return {
 	return a.answer("DeviceGetArchitecture", device, arch)
 }
+
+func (n *NVML) DeviceGetAttributes(device raw.Device, attributes *raw.DeviceAttributes) raw.Return {
+	if r := n.enter("DeviceGetAttributes", device, attributes); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAttributes(device, attributes)
+}
+
 func (a answers) DeviceGetAttributes(device raw.Device, attributes *raw.DeviceAttributes) raw.Return {
 	return a.answer("DeviceGetAttributes", device, attributes)
 }
+
+func (n *NVML) DeviceGetAttributesV2(device raw.Device, attributes *raw.DeviceAttributes) raw.Return {
+	if r := n.enter("DeviceGetAttributesV2", device, attributes); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAttributesV2(device, attributes)
+}
+
 func (a answers) DeviceGetAttributesV2(device raw.Device, attributes *raw.DeviceAttributes) raw.Return {
 	return a.answer("DeviceGetAttributesV2", device, attributes)
 }
+
+func (n *NVML) DeviceGetAutoBoostedClocksEnabled(device raw.Device, isEnabled *raw.EnableState, defaultIsEnabled *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetAutoBoostedClocksEnabled", device, isEnabled, defaultIsEnabled); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetAutoBoostedClocksEnabled(device, isEnabled, defaultIsEnabled)
+}
+
 func (a answers) DeviceGetAutoBoostedClocksEnabled(device raw.Device, isEnabled *raw.EnableState, defaultIsEnabled *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetAutoBoostedClocksEnabled", device, isEnabled, defaultIsEnabled)
 }
+
+func (n *NVML) DeviceGetBAR1MemoryInfo(device raw.Device, bar1Memory *raw.BAR1Memory) raw.Return {
+	if r := n.enter("DeviceGetBAR1MemoryInfo", device, bar1Memory); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBAR1MemoryInfo(device, bar1Memory)
+}
+
 func (a answers) DeviceGetBAR1MemoryInfo(device raw.Device, bar1Memory *raw.BAR1Memory) raw.Return {
 	return a.answer("DeviceGetBAR1MemoryInfo", device, bar1Memory)
 }
+
+func (n *NVML) DeviceGetBBXTimeDataV1(device raw.Device, timeData *raw.BBXTimeDataV1) raw.Return {
+	if r := n.enter("DeviceGetBBXTimeDataV1", device, timeData); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBBXTimeDataV1(device, timeData)
+}
+
 func (a answers) DeviceGetBBXTimeDataV1(device raw.Device, timeData *raw.BBXTimeDataV1) raw.Return {
 	return a.answer("DeviceGetBBXTimeDataV1", device, timeData)
 }
+
+func (n *NVML) DeviceGetBoardId(device raw.Device, boardId *uint32) raw.Return {
+	if r := n.enter("DeviceGetBoardId", device, boardId); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBoardId(device, boardId)
+}
+
 func (a answers) DeviceGetBoardId(device raw.Device, boardId *uint32) raw.Return {
 	return a.answer("DeviceGetBoardId", device, boardId)
 }
+
+func (n *NVML) DeviceGetBoardPartNumber(device raw.Device, partNumber []byte) raw.Return {
+	if r := n.enter("DeviceGetBoardPartNumber", device, partNumber); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBoardPartNumber(device, partNumber)
+}
+
 func (a answers) DeviceGetBoardPartNumber(device raw.Device, partNumber []byte) raw.Return {
 	return a.answer("DeviceGetBoardPartNumber", device, partNumber)
 }
+
+func (n *NVML) DeviceGetBrand(device raw.Device, typeArg *raw.BrandType) raw.Return {
+	if r := n.enter("DeviceGetBrand", device, typeArg); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBrand(device, typeArg)
+}
+
 func (a answers) DeviceGetBrand(device raw.Device, typeArg *raw.BrandType) raw.Return {
 	return a.answer("DeviceGetBrand", device, typeArg)
 }
+
+func (n *NVML) DeviceGetBridgeChipInfo(device raw.Device, bridgeHierarchy *raw.BridgeChipHierarchy) raw.Return {
+	if r := n.enter("DeviceGetBridgeChipInfo", device, bridgeHierarchy); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBridgeChipInfo(device, bridgeHierarchy)
+}
+
 func (a answers) DeviceGetBridgeChipInfo(device raw.Device, bridgeHierarchy *raw.BridgeChipHierarchy) raw.Return {
 	return a.answer("DeviceGetBridgeChipInfo", device, bridgeHierarchy)
 }
+
+func (n *NVML) DeviceGetBusType(device raw.Device, typeArg *raw.BusType) raw.Return {
+	if r := n.enter("DeviceGetBusType", device, typeArg); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetBusType(device, typeArg)
+}
+
 func (a answers) DeviceGetBusType(device raw.Device, typeArg *raw.BusType) raw.Return {
 	return a.answer("DeviceGetBusType", device, typeArg)
 }
+
+func (n *NVML) DeviceGetC2cModeInfoV(device raw.Device, c2cModeInfo *raw.C2cModeInfoV1) raw.Return {
+	if r := n.enter("DeviceGetC2cModeInfoV", device, c2cModeInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetC2cModeInfoV(device, c2cModeInfo)
+}
+
 func (a answers) DeviceGetC2cModeInfoV(device raw.Device, c2cModeInfo *raw.C2cModeInfoV1) raw.Return {
 	return a.answer("DeviceGetC2cModeInfoV", device, c2cModeInfo)
 }
+
+func (n *NVML) DeviceGetCapabilities(device raw.Device, caps *raw.DeviceCapabilities) raw.Return {
+	if r := n.enter("DeviceGetCapabilities", device, caps); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCapabilities(device, caps)
+}
+
 func (a answers) DeviceGetCapabilities(device raw.Device, caps *raw.DeviceCapabilities) raw.Return {
 	return a.answer("DeviceGetCapabilities", device, caps)
 }
+
+func (n *NVML) DeviceGetClkMonStatus(device raw.Device, status *raw.ClkMonStatus) raw.Return {
+	if r := n.enter("DeviceGetClkMonStatus", device, status); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetClkMonStatus(device, status)
+}
+
 func (a answers) DeviceGetClkMonStatus(device raw.Device, status *raw.ClkMonStatus) raw.Return {
 	return a.answer("DeviceGetClkMonStatus", device, status)
 }
+
+func (n *NVML) DeviceGetClock(device raw.Device, clockType raw.ClockType, clockId raw.ClockId, clockMHz *uint32) raw.Return {
+	if r := n.enter("DeviceGetClock", device, clockType, clockId, clockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetClock(device, clockType, clockId, clockMHz)
+}
+
 func (a answers) DeviceGetClock(device raw.Device, clockType raw.ClockType, clockId raw.ClockId, clockMHz *uint32) raw.Return {
 	return a.answer("DeviceGetClock", device, clockType, clockId, clockMHz)
 }
+
+func (n *NVML) DeviceGetClockInfo(device raw.Device, typeArg raw.ClockType, clock *uint32) raw.Return {
+	if r := n.enter("DeviceGetClockInfo", device, typeArg, clock); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetClockInfo(device, typeArg, clock)
+}
+
 func (a answers) DeviceGetClockInfo(device raw.Device, typeArg raw.ClockType, clock *uint32) raw.Return {
 	return a.answer("DeviceGetClockInfo", device, typeArg, clock)
 }
+
+func (n *NVML) DeviceGetClockOffsets(device raw.Device, info *raw.ClockOffset) raw.Return {
+	if r := n.enter("DeviceGetClockOffsets", device, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetClockOffsets(device, info)
+}
+
 func (a answers) DeviceGetClockOffsets(device raw.Device, info *raw.ClockOffset) raw.Return {
 	return a.answer("DeviceGetClockOffsets", device, info)
 }
+
+func (n *NVML) DeviceGetComputeInstanceId(device raw.Device, id *uint32) raw.Return {
+	if r := n.enter("DeviceGetComputeInstanceId", device, id); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetComputeInstanceId(device, id)
+}
+
 func (a answers) DeviceGetComputeInstanceId(device raw.Device, id *uint32) raw.Return {
 	return a.answer("DeviceGetComputeInstanceId", device, id)
 }
+
+func (n *NVML) DeviceGetComputeMode(device raw.Device, mode *raw.ComputeMode) raw.Return {
+	if r := n.enter("DeviceGetComputeMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetComputeMode(device, mode)
+}
+
 func (a answers) DeviceGetComputeMode(device raw.Device, mode *raw.ComputeMode) raw.Return {
 	return a.answer("DeviceGetComputeMode", device, mode)
 }
+
+func (n *NVML) DeviceGetComputeRunningProcesses(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV1) raw.Return {
+	if r := n.enter("DeviceGetComputeRunningProcesses", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetComputeRunningProcesses(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetComputeRunningProcesses(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV1) raw.Return {
 	return a.answer("DeviceGetComputeRunningProcesses", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetComputeRunningProcessesV2(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV2) raw.Return {
+	if r := n.enter("DeviceGetComputeRunningProcessesV2", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetComputeRunningProcessesV2(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetComputeRunningProcessesV2(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV2) raw.Return {
 	return a.answer("DeviceGetComputeRunningProcessesV2", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetComputeRunningProcessesV3(device raw.Device, infoCount *uint32, infos []raw.ProcessInfo) raw.Return {
+	if r := n.enter("DeviceGetComputeRunningProcessesV3", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetComputeRunningProcessesV3(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetComputeRunningProcessesV3(device raw.Device, infoCount *uint32, infos []raw.ProcessInfo) raw.Return {
 	return a.answer("DeviceGetComputeRunningProcessesV3", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetConfComputeGpuAttestationReport(device raw.Device, gpuAtstReport *raw.ConfComputeGpuAttestationReport) raw.Return {
+	if r := n.enter("DeviceGetConfComputeGpuAttestationReport", device, gpuAtstReport); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetConfComputeGpuAttestationReport(device, gpuAtstReport)
+}
+
 func (a answers) DeviceGetConfComputeGpuAttestationReport(device raw.Device, gpuAtstReport *raw.ConfComputeGpuAttestationReport) raw.Return {
 	return a.answer("DeviceGetConfComputeGpuAttestationReport", device, gpuAtstReport)
 }
+
+func (n *NVML) DeviceGetConfComputeGpuCertificate(device raw.Device, gpuCert *raw.ConfComputeGpuCertificate) raw.Return {
+	if r := n.enter("DeviceGetConfComputeGpuCertificate", device, gpuCert); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetConfComputeGpuCertificate(device, gpuCert)
+}
+
 func (a answers) DeviceGetConfComputeGpuCertificate(device raw.Device, gpuCert *raw.ConfComputeGpuCertificate) raw.Return {
 	return a.answer("DeviceGetConfComputeGpuCertificate", device, gpuCert)
 }
+
+func (n *NVML) DeviceGetConfComputeMemSizeInfo(device raw.Device, memInfo *raw.ConfComputeMemSizeInfo) raw.Return {
+	if r := n.enter("DeviceGetConfComputeMemSizeInfo", device, memInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetConfComputeMemSizeInfo(device, memInfo)
+}
+
 func (a answers) DeviceGetConfComputeMemSizeInfo(device raw.Device, memInfo *raw.ConfComputeMemSizeInfo) raw.Return {
 	return a.answer("DeviceGetConfComputeMemSizeInfo", device, memInfo)
 }
+
+func (n *NVML) DeviceGetConfComputeProtectedMemoryUsage(device raw.Device, memory *raw.Memory) raw.Return {
+	if r := n.enter("DeviceGetConfComputeProtectedMemoryUsage", device, memory); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetConfComputeProtectedMemoryUsage(device, memory)
+}
+
 func (a answers) DeviceGetConfComputeProtectedMemoryUsage(device raw.Device, memory *raw.Memory) raw.Return {
 	return a.answer("DeviceGetConfComputeProtectedMemoryUsage", device, memory)
 }
+
+func (n *NVML) DeviceGetCoolerInfo(device raw.Device, coolerInfo *raw.CoolerInfo) raw.Return {
+	if r := n.enter("DeviceGetCoolerInfo", device, coolerInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCoolerInfo(device, coolerInfo)
+}
+
 func (a answers) DeviceGetCoolerInfo(device raw.Device, coolerInfo *raw.CoolerInfo) raw.Return {
 	return a.answer("DeviceGetCoolerInfo", device, coolerInfo)
 }
+
+func (n *NVML) DeviceGetCount(deviceCount *uint32) raw.Return {
+	if r := n.enter("DeviceGetCount", deviceCount); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCount(deviceCount)
+}
+
 func (a answers) DeviceGetCount(deviceCount *uint32) raw.Return {
 	return a.answer("DeviceGetCount", deviceCount)
 }
+
+func (n *NVML) DeviceGetCountV2(deviceCount *uint32) raw.Return {
+	if r := n.enter("DeviceGetCountV2", deviceCount); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCountV2(deviceCount)
+}
+
 func (a answers) DeviceGetCountV2(deviceCount *uint32) raw.Return {
 	return a.answer("DeviceGetCountV2", deviceCount)
 }
+
+func (n *NVML) DeviceGetCpuAffinity(device raw.Device, cpuSet []raw.ULong) raw.Return {
+	if r := n.enter("DeviceGetCpuAffinity", device, cpuSet); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCpuAffinity(device, cpuSet)
+}
+
 func (a answers) DeviceGetCpuAffinity(device raw.Device, cpuSet []raw.ULong) raw.Return {
 	return a.answer("DeviceGetCpuAffinity", device, cpuSet)
 }
+
+func (n *NVML) DeviceGetCpuAffinityWithinScope(device raw.Device, cpuSet []raw.ULong, scope raw.AffinityScope) raw.Return {
+	if r := n.enter("DeviceGetCpuAffinityWithinScope", device, cpuSet, scope); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCpuAffinityWithinScope(device, cpuSet, scope)
+}
+
 func (a answers) DeviceGetCpuAffinityWithinScope(device raw.Device, cpuSet []raw.ULong, scope raw.AffinityScope) raw.Return {
 	return a.answer("DeviceGetCpuAffinityWithinScope", device, cpuSet, scope)
 }
+
+func (n *NVML) DeviceGetCreatableVgpus(device raw.Device, vgpuCount *uint32, vgpuTypeIds []raw.VgpuTypeId) raw.Return {
+	if r := n.enter("DeviceGetCreatableVgpus", device, vgpuCount, vgpuTypeIds); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCreatableVgpus(device, vgpuCount, vgpuTypeIds)
+}
+
 func (a answers) DeviceGetCreatableVgpus(device raw.Device, vgpuCount *uint32, vgpuTypeIds []raw.VgpuTypeId) raw.Return {
 	return a.answer("DeviceGetCreatableVgpus", device, vgpuCount, vgpuTypeIds)
 }
+
+func (n *NVML) DeviceGetCudaComputeCapability(device raw.Device, major *int32, minor *int32) raw.Return {
+	if r := n.enter("DeviceGetCudaComputeCapability", device, major, minor); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCudaComputeCapability(device, major, minor)
+}
+
 func (a answers) DeviceGetCudaComputeCapability(device raw.Device, major *int32, minor *int32) raw.Return {
 	return a.answer("DeviceGetCudaComputeCapability", device, major, minor)
 }
+
+func (n *NVML) DeviceGetCurrPcieLinkGeneration(device raw.Device, currLinkGen *uint32) raw.Return {
+	if r := n.enter("DeviceGetCurrPcieLinkGeneration", device, currLinkGen); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCurrPcieLinkGeneration(device, currLinkGen)
+}
+
 func (a answers) DeviceGetCurrPcieLinkGeneration(device raw.Device, currLinkGen *uint32) raw.Return {
 	return a.answer("DeviceGetCurrPcieLinkGeneration", device, currLinkGen)
 }
+
+func (n *NVML) DeviceGetCurrPcieLinkWidth(device raw.Device, currLinkWidth *uint32) raw.Return {
+	if r := n.enter("DeviceGetCurrPcieLinkWidth", device, currLinkWidth); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCurrPcieLinkWidth(device, currLinkWidth)
+}
+
 func (a answers) DeviceGetCurrPcieLinkWidth(device raw.Device, currLinkWidth *uint32) raw.Return {
 	return a.answer("DeviceGetCurrPcieLinkWidth", device, currLinkWidth)
 }
+
+func (n *NVML) DeviceGetCurrentClockFreqs(device raw.Device, currentClockFreqs *raw.DeviceCurrentClockFreqs) raw.Return {
+	if r := n.enter("DeviceGetCurrentClockFreqs", device, currentClockFreqs); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCurrentClockFreqs(device, currentClockFreqs)
+}
+
 func (a answers) DeviceGetCurrentClockFreqs(device raw.Device, currentClockFreqs *raw.DeviceCurrentClockFreqs) raw.Return {
 	return a.answer("DeviceGetCurrentClockFreqs", device, currentClockFreqs)
 }
+
+func (n *NVML) DeviceGetCurrentClocksEventReasons(device raw.Device, clocksEventReasons *uint64) raw.Return {
+	if r := n.enter("DeviceGetCurrentClocksEventReasons", device, clocksEventReasons); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCurrentClocksEventReasons(device, clocksEventReasons)
+}
+
 func (a answers) DeviceGetCurrentClocksEventReasons(device raw.Device, clocksEventReasons *uint64) raw.Return {
 	return a.answer("DeviceGetCurrentClocksEventReasons", device, clocksEventReasons)
 }
+
+func (n *NVML) DeviceGetCurrentClocksThrottleReasons(device raw.Device, clocksThrottleReasons *uint64) raw.Return {
+	if r := n.enter("DeviceGetCurrentClocksThrottleReasons", device, clocksThrottleReasons); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetCurrentClocksThrottleReasons(device, clocksThrottleReasons)
+}
+
 func (a answers) DeviceGetCurrentClocksThrottleReasons(device raw.Device, clocksThrottleReasons *uint64) raw.Return {
 	return a.answer("DeviceGetCurrentClocksThrottleReasons", device, clocksThrottleReasons)
 }
+
+func (n *NVML) DeviceGetDecoderUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
+	if r := n.enter("DeviceGetDecoderUtilization", device, utilization, samplingPeriodUs); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDecoderUtilization(device, utilization, samplingPeriodUs)
+}
+
 func (a answers) DeviceGetDecoderUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
 	return a.answer("DeviceGetDecoderUtilization", device, utilization, samplingPeriodUs)
 }
+
+func (n *NVML) DeviceGetDefaultApplicationsClock(device raw.Device, clockType raw.ClockType, clockMHz *uint32) raw.Return {
+	if r := n.enter("DeviceGetDefaultApplicationsClock", device, clockType, clockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDefaultApplicationsClock(device, clockType, clockMHz)
+}
+
 func (a answers) DeviceGetDefaultApplicationsClock(device raw.Device, clockType raw.ClockType, clockMHz *uint32) raw.Return {
 	return a.answer("DeviceGetDefaultApplicationsClock", device, clockType, clockMHz)
 }
+
+func (n *NVML) DeviceGetDefaultEccMode(device raw.Device, defaultMode *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetDefaultEccMode", device, defaultMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDefaultEccMode(device, defaultMode)
+}
+
 func (a answers) DeviceGetDefaultEccMode(device raw.Device, defaultMode *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetDefaultEccMode", device, defaultMode)
 }
+
+func (n *NVML) DeviceGetDetailedEccErrors(device raw.Device, errorType raw.MemoryErrorType, counterType raw.EccCounterType, eccCounts *raw.EccErrorCounts) raw.Return {
+	if r := n.enter("DeviceGetDetailedEccErrors", device, errorType, counterType, eccCounts); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDetailedEccErrors(device, errorType, counterType, eccCounts)
+}
+
 func (a answers) DeviceGetDetailedEccErrors(device raw.Device, errorType raw.MemoryErrorType, counterType raw.EccCounterType, eccCounts *raw.EccErrorCounts) raw.Return {
 	return a.answer("DeviceGetDetailedEccErrors", device, errorType, counterType, eccCounts)
 }
+
+func (n *NVML) DeviceGetDeviceHandleFromMigDeviceHandle(migDevice raw.Device, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetDeviceHandleFromMigDeviceHandle", migDevice, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDeviceHandleFromMigDeviceHandle(migDevice, device)
+}
+
 func (a answers) DeviceGetDeviceHandleFromMigDeviceHandle(migDevice raw.Device, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetDeviceHandleFromMigDeviceHandle", migDevice, device)
 }
+
+func (n *NVML) DeviceGetDisplayActive(device raw.Device, isActive *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetDisplayActive", device, isActive); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDisplayActive(device, isActive)
+}
+
 func (a answers) DeviceGetDisplayActive(device raw.Device, isActive *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetDisplayActive", device, isActive)
 }
+
+func (n *NVML) DeviceGetDisplayMode(device raw.Device, display *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetDisplayMode", device, display); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDisplayMode(device, display)
+}
+
 func (a answers) DeviceGetDisplayMode(device raw.Device, display *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetDisplayMode", device, display)
 }
+
+func (n *NVML) DeviceGetDramEncryptionMode(device raw.Device, current *raw.DramEncryptionInfo, pending *raw.DramEncryptionInfo) raw.Return {
+	if r := n.enter("DeviceGetDramEncryptionMode", device, current, pending); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDramEncryptionMode(device, current, pending)
+}
+
 func (a answers) DeviceGetDramEncryptionMode(device raw.Device, current *raw.DramEncryptionInfo, pending *raw.DramEncryptionInfo) raw.Return {
 	return a.answer("DeviceGetDramEncryptionMode", device, current, pending)
 }
+
+func (n *NVML) DeviceGetDriverModel(device raw.Device, current *raw.DriverModel, pending *raw.DriverModel) raw.Return {
+	if r := n.enter("DeviceGetDriverModel", device, current, pending); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDriverModel(device, current, pending)
+}
+
 func (a answers) DeviceGetDriverModel(device raw.Device, current *raw.DriverModel, pending *raw.DriverModel) raw.Return {
 	return a.answer("DeviceGetDriverModel", device, current, pending)
 }
+
+func (n *NVML) DeviceGetDriverModelV2(device raw.Device, current *raw.DriverModel, pending *raw.DriverModel) raw.Return {
+	if r := n.enter("DeviceGetDriverModelV2", device, current, pending); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDriverModelV2(device, current, pending)
+}
+
 func (a answers) DeviceGetDriverModelV2(device raw.Device, current *raw.DriverModel, pending *raw.DriverModel) raw.Return {
 	return a.answer("DeviceGetDriverModelV2", device, current, pending)
 }
+
+func (n *NVML) DeviceGetDynamicPstatesInfo(device raw.Device, pDynamicPstatesInfo *raw.GpuDynamicPstatesInfo) raw.Return {
+	if r := n.enter("DeviceGetDynamicPstatesInfo", device, pDynamicPstatesInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetDynamicPstatesInfo(device, pDynamicPstatesInfo)
+}
+
 func (a answers) DeviceGetDynamicPstatesInfo(device raw.Device, pDynamicPstatesInfo *raw.GpuDynamicPstatesInfo) raw.Return {
 	return a.answer("DeviceGetDynamicPstatesInfo", device, pDynamicPstatesInfo)
 }
+
+func (n *NVML) DeviceGetEccMode(device raw.Device, current *raw.EnableState, pending *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetEccMode", device, current, pending); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetEccMode(device, current, pending)
+}
+
 func (a answers) DeviceGetEccMode(device raw.Device, current *raw.EnableState, pending *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetEccMode", device, current, pending)
 }
+
+func (n *NVML) DeviceGetEncoderCapacity(device raw.Device, encoderQueryType raw.EncoderType, encoderCapacity *uint32) raw.Return {
+	if r := n.enter("DeviceGetEncoderCapacity", device, encoderQueryType, encoderCapacity); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetEncoderCapacity(device, encoderQueryType, encoderCapacity)
+}
+
 func (a answers) DeviceGetEncoderCapacity(device raw.Device, encoderQueryType raw.EncoderType, encoderCapacity *uint32) raw.Return {
 	return a.answer("DeviceGetEncoderCapacity", device, encoderQueryType, encoderCapacity)
 }
+
+func (n *NVML) DeviceGetEncoderSessions(device raw.Device, sessionCount *uint32, sessionInfos []raw.EncoderSessionInfo) raw.Return {
+	if r := n.enter("DeviceGetEncoderSessions", device, sessionCount, sessionInfos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetEncoderSessions(device, sessionCount, sessionInfos)
+}
+
 func (a answers) DeviceGetEncoderSessions(device raw.Device, sessionCount *uint32, sessionInfos []raw.EncoderSessionInfo) raw.Return {
 	return a.answer("DeviceGetEncoderSessions", device, sessionCount, sessionInfos)
 }
+
+func (n *NVML) DeviceGetEncoderStats(device raw.Device, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) raw.Return {
+	if r := n.enter("DeviceGetEncoderStats", device, sessionCount, averageFps, averageLatency); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetEncoderStats(device, sessionCount, averageFps, averageLatency)
+}
+
 func (a answers) DeviceGetEncoderStats(device raw.Device, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) raw.Return {
 	return a.answer("DeviceGetEncoderStats", device, sessionCount, averageFps, averageLatency)
 }
+
+func (n *NVML) DeviceGetEncoderUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
+	if r := n.enter("DeviceGetEncoderUtilization", device, utilization, samplingPeriodUs); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetEncoderUtilization(device, utilization, samplingPeriodUs)
+}
+
 func (a answers) DeviceGetEncoderUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
 	return a.answer("DeviceGetEncoderUtilization", device, utilization, samplingPeriodUs)
 }
+
+func (n *NVML) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
+	if r := n.enter("DeviceGetEnforcedPowerLimit", device, limit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetEnforcedPowerLimit(device, limit)
+}
+
 func (a answers) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
 	return a.answer("DeviceGetEnforcedPowerLimit", device, limit)
 }
+
+func (n *NVML) DeviceGetFBCSessions(device raw.Device, sessionCount *uint32, sessionInfo []raw.FBCSessionInfo) raw.Return {
+	if r := n.enter("DeviceGetFBCSessions", device, sessionCount, sessionInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFBCSessions(device, sessionCount, sessionInfo)
+}
+
 func (a answers) DeviceGetFBCSessions(device raw.Device, sessionCount *uint32, sessionInfo []raw.FBCSessionInfo) raw.Return {
 	return a.answer("DeviceGetFBCSessions", device, sessionCount, sessionInfo)
 }
+
+func (n *NVML) DeviceGetFBCStats(device raw.Device, fbcStats *raw.FBCStats) raw.Return {
+	if r := n.enter("DeviceGetFBCStats", device, fbcStats); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFBCStats(device, fbcStats)
+}
+
 func (a answers) DeviceGetFBCStats(device raw.Device, fbcStats *raw.FBCStats) raw.Return {
 	return a.answer("DeviceGetFBCStats", device, fbcStats)
 }
+
+func (n *NVML) DeviceGetFanControlPolicyV2(device raw.Device, fan uint32, policy *raw.FanControlPolicy) raw.Return {
+	if r := n.enter("DeviceGetFanControlPolicyV2", device, fan, policy); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFanControlPolicyV2(device, fan, policy)
+}
+
 func (a answers) DeviceGetFanControlPolicyV2(device raw.Device, fan uint32, policy *raw.FanControlPolicy) raw.Return {
 	return a.answer("DeviceGetFanControlPolicyV2", device, fan, policy)
 }
+
+func (n *NVML) DeviceGetFanSpeed(device raw.Device, speed *uint32) raw.Return {
+	if r := n.enter("DeviceGetFanSpeed", device, speed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFanSpeed(device, speed)
+}
+
 func (a answers) DeviceGetFanSpeed(device raw.Device, speed *uint32) raw.Return {
 	return a.answer("DeviceGetFanSpeed", device, speed)
 }
+
+func (n *NVML) DeviceGetFanSpeedRPM(device raw.Device, fanSpeed *raw.FanSpeedInfo) raw.Return {
+	if r := n.enter("DeviceGetFanSpeedRPM", device, fanSpeed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFanSpeedRPM(device, fanSpeed)
+}
+
 func (a answers) DeviceGetFanSpeedRPM(device raw.Device, fanSpeed *raw.FanSpeedInfo) raw.Return {
 	return a.answer("DeviceGetFanSpeedRPM", device, fanSpeed)
 }
+
+func (n *NVML) DeviceGetFanSpeedV2(device raw.Device, fan uint32, speed *uint32) raw.Return {
+	if r := n.enter("DeviceGetFanSpeedV2", device, fan, speed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFanSpeedV2(device, fan, speed)
+}
+
 func (a answers) DeviceGetFanSpeedV2(device raw.Device, fan uint32, speed *uint32) raw.Return {
 	return a.answer("DeviceGetFanSpeedV2", device, fan, speed)
 }
+
+func (n *NVML) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
+	if r := n.enter("DeviceGetFieldValues", device, values); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetFieldValues(device, values)
+}
+
 func (a answers) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
 	return a.answer("DeviceGetFieldValues", device, values)
 }
+
+func (n *NVML) DeviceGetGpcClkMinMaxVfOffset(device raw.Device, minOffset *int32, maxOffset *int32) raw.Return {
+	if r := n.enter("DeviceGetGpcClkMinMaxVfOffset", device, minOffset, maxOffset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpcClkMinMaxVfOffset(device, minOffset, maxOffset)
+}
+
 func (a answers) DeviceGetGpcClkMinMaxVfOffset(device raw.Device, minOffset *int32, maxOffset *int32) raw.Return {
 	return a.answer("DeviceGetGpcClkMinMaxVfOffset", device, minOffset, maxOffset)
 }
+
+func (n *NVML) DeviceGetGpcClkVfOffset(device raw.Device, offset *int32) raw.Return {
+	if r := n.enter("DeviceGetGpcClkVfOffset", device, offset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpcClkVfOffset(device, offset)
+}
+
 func (a answers) DeviceGetGpcClkVfOffset(device raw.Device, offset *int32) raw.Return {
 	return a.answer("DeviceGetGpcClkVfOffset", device, offset)
 }
+
+func (n *NVML) DeviceGetGpuFabricInfo(device raw.Device, gpuFabricInfo *raw.GpuFabricInfo) raw.Return {
+	if r := n.enter("DeviceGetGpuFabricInfo", device, gpuFabricInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuFabricInfo(device, gpuFabricInfo)
+}
+
 func (a answers) DeviceGetGpuFabricInfo(device raw.Device, gpuFabricInfo *raw.GpuFabricInfo) raw.Return {
 	return a.answer("DeviceGetGpuFabricInfo", device, gpuFabricInfo)
 }
+
+func (n *NVML) DeviceGetGpuFabricInfoV(device raw.Device, gpuFabricInfo *raw.GpuFabricInfoV) raw.Return {
+	if r := n.enter("DeviceGetGpuFabricInfoV", device, gpuFabricInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuFabricInfoV(device, gpuFabricInfo)
+}
+
 func (a answers) DeviceGetGpuFabricInfoV(device raw.Device, gpuFabricInfo *raw.GpuFabricInfoV) raw.Return {
 	return a.answer("DeviceGetGpuFabricInfoV", device, gpuFabricInfo)
 }
+
+func (n *NVML) DeviceGetGpuInstanceById(device raw.Device, id uint32, gpuInstance *raw.GpuInstance) raw.Return {
+	if r := n.enter("DeviceGetGpuInstanceById", device, id, gpuInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstanceById(device, id, gpuInstance)
+}
+
 func (a answers) DeviceGetGpuInstanceById(device raw.Device, id uint32, gpuInstance *raw.GpuInstance) raw.Return {
 	return a.answer("DeviceGetGpuInstanceById", device, id, gpuInstance)
 }
+
+func (n *NVML) DeviceGetGpuInstanceId(device raw.Device, id *uint32) raw.Return {
+	if r := n.enter("DeviceGetGpuInstanceId", device, id); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstanceId(device, id)
+}
+
 func (a answers) DeviceGetGpuInstanceId(device raw.Device, id *uint32) raw.Return {
 	return a.answer("DeviceGetGpuInstanceId", device, id)
 }
+
+func (n *NVML) DeviceGetGpuInstancePossiblePlacements(device raw.Device, profileId uint32, placements []raw.GpuInstancePlacement, count *uint32) raw.Return {
+	if r := n.enter("DeviceGetGpuInstancePossiblePlacements", device, profileId, placements, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstancePossiblePlacements(device, profileId, placements, count)
+}
+
 func (a answers) DeviceGetGpuInstancePossiblePlacements(device raw.Device, profileId uint32, placements []raw.GpuInstancePlacement, count *uint32) raw.Return {
 	return a.answer("DeviceGetGpuInstancePossiblePlacements", device, profileId, placements, count)
 }
+
+func (n *NVML) DeviceGetGpuInstancePossiblePlacementsV2(device raw.Device, profileId uint32, placements []raw.GpuInstancePlacement, count *uint32) raw.Return {
+	if r := n.enter("DeviceGetGpuInstancePossiblePlacementsV2", device, profileId, placements, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstancePossiblePlacementsV2(device, profileId, placements, count)
+}
+
 func (a answers) DeviceGetGpuInstancePossiblePlacementsV2(device raw.Device, profileId uint32, placements []raw.GpuInstancePlacement, count *uint32) raw.Return {
 	return a.answer("DeviceGetGpuInstancePossiblePlacementsV2", device, profileId, placements, count)
 }
+
+func (n *NVML) DeviceGetGpuInstanceProfileInfo(device raw.Device, profile uint32, info *raw.GpuInstanceProfileInfo) raw.Return {
+	if r := n.enter("DeviceGetGpuInstanceProfileInfo", device, profile, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstanceProfileInfo(device, profile, info)
+}
+
 func (a answers) DeviceGetGpuInstanceProfileInfo(device raw.Device, profile uint32, info *raw.GpuInstanceProfileInfo) raw.Return {
 	return a.answer("DeviceGetGpuInstanceProfileInfo", device, profile, info)
 }
+
+func (n *NVML) DeviceGetGpuInstanceProfileInfoByIdV(device raw.Device, profileId uint32, info *raw.GpuInstanceProfileInfoV2) raw.Return {
+	if r := n.enter("DeviceGetGpuInstanceProfileInfoByIdV", device, profileId, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstanceProfileInfoByIdV(device, profileId, info)
+}
+
 func (a answers) DeviceGetGpuInstanceProfileInfoByIdV(device raw.Device, profileId uint32, info *raw.GpuInstanceProfileInfoV2) raw.Return {
 	return a.answer("DeviceGetGpuInstanceProfileInfoByIdV", device, profileId, info)
 }
+
+func (n *NVML) DeviceGetGpuInstanceProfileInfoV(device raw.Device, profile uint32, info *raw.GpuInstanceProfileInfoV2) raw.Return {
+	if r := n.enter("DeviceGetGpuInstanceProfileInfoV", device, profile, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstanceProfileInfoV(device, profile, info)
+}
+
 func (a answers) DeviceGetGpuInstanceProfileInfoV(device raw.Device, profile uint32, info *raw.GpuInstanceProfileInfoV2) raw.Return {
 	return a.answer("DeviceGetGpuInstanceProfileInfoV", device, profile, info)
 }
+
+func (n *NVML) DeviceGetGpuInstanceRemainingCapacity(device raw.Device, profileId uint32, count *uint32) raw.Return {
+	if r := n.enter("DeviceGetGpuInstanceRemainingCapacity", device, profileId, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstanceRemainingCapacity(device, profileId, count)
+}
+
 func (a answers) DeviceGetGpuInstanceRemainingCapacity(device raw.Device, profileId uint32, count *uint32) raw.Return {
 	return a.answer("DeviceGetGpuInstanceRemainingCapacity", device, profileId, count)
 }
+
+func (n *NVML) DeviceGetGpuInstances(device raw.Device, profileId uint32, gpuInstances []raw.GpuInstance, count *uint32) raw.Return {
+	if r := n.enter("DeviceGetGpuInstances", device, profileId, gpuInstances, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuInstances(device, profileId, gpuInstances, count)
+}
+
 func (a answers) DeviceGetGpuInstances(device raw.Device, profileId uint32, gpuInstances []raw.GpuInstance, count *uint32) raw.Return {
 	return a.answer("DeviceGetGpuInstances", device, profileId, gpuInstances, count)
 }
+
+func (n *NVML) DeviceGetGpuMaxPcieLinkGeneration(device raw.Device, maxLinkGenDevice *uint32) raw.Return {
+	if r := n.enter("DeviceGetGpuMaxPcieLinkGeneration", device, maxLinkGenDevice); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuMaxPcieLinkGeneration(device, maxLinkGenDevice)
+}
+
 func (a answers) DeviceGetGpuMaxPcieLinkGeneration(device raw.Device, maxLinkGenDevice *uint32) raw.Return {
 	return a.answer("DeviceGetGpuMaxPcieLinkGeneration", device, maxLinkGenDevice)
 }
+
+func (n *NVML) DeviceGetGpuOperationMode(device raw.Device, current *raw.GpuOperationMode, pending *raw.GpuOperationMode) raw.Return {
+	if r := n.enter("DeviceGetGpuOperationMode", device, current, pending); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGpuOperationMode(device, current, pending)
+}
+
 func (a answers) DeviceGetGpuOperationMode(device raw.Device, current *raw.GpuOperationMode, pending *raw.GpuOperationMode) raw.Return {
 	return a.answer("DeviceGetGpuOperationMode", device, current, pending)
 }
+
+func (n *NVML) DeviceGetGraphicsRunningProcesses(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV1) raw.Return {
+	if r := n.enter("DeviceGetGraphicsRunningProcesses", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGraphicsRunningProcesses(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetGraphicsRunningProcesses(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV1) raw.Return {
 	return a.answer("DeviceGetGraphicsRunningProcesses", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetGraphicsRunningProcessesV2(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV2) raw.Return {
+	if r := n.enter("DeviceGetGraphicsRunningProcessesV2", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGraphicsRunningProcessesV2(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetGraphicsRunningProcessesV2(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV2) raw.Return {
 	return a.answer("DeviceGetGraphicsRunningProcessesV2", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetGraphicsRunningProcessesV3(device raw.Device, infoCount *uint32, infos []raw.ProcessInfo) raw.Return {
+	if r := n.enter("DeviceGetGraphicsRunningProcessesV3", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGraphicsRunningProcessesV3(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetGraphicsRunningProcessesV3(device raw.Device, infoCount *uint32, infos []raw.ProcessInfo) raw.Return {
 	return a.answer("DeviceGetGraphicsRunningProcessesV3", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetGridLicensableFeatures(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
+	if r := n.enter("DeviceGetGridLicensableFeatures", device, pGridLicensableFeatures); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGridLicensableFeatures(device, pGridLicensableFeatures)
+}
+
 func (a answers) DeviceGetGridLicensableFeatures(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
 	return a.answer("DeviceGetGridLicensableFeatures", device, pGridLicensableFeatures)
 }
+
+func (n *NVML) DeviceGetGridLicensableFeaturesV2(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
+	if r := n.enter("DeviceGetGridLicensableFeaturesV2", device, pGridLicensableFeatures); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGridLicensableFeaturesV2(device, pGridLicensableFeatures)
+}
+
 func (a answers) DeviceGetGridLicensableFeaturesV2(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
 	return a.answer("DeviceGetGridLicensableFeaturesV2", device, pGridLicensableFeatures)
 }
+
+func (n *NVML) DeviceGetGridLicensableFeaturesV3(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
+	if r := n.enter("DeviceGetGridLicensableFeaturesV3", device, pGridLicensableFeatures); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGridLicensableFeaturesV3(device, pGridLicensableFeatures)
+}
+
 func (a answers) DeviceGetGridLicensableFeaturesV3(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
 	return a.answer("DeviceGetGridLicensableFeaturesV3", device, pGridLicensableFeatures)
 }
+
+func (n *NVML) DeviceGetGridLicensableFeaturesV4(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
+	if r := n.enter("DeviceGetGridLicensableFeaturesV4", device, pGridLicensableFeatures); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGridLicensableFeaturesV4(device, pGridLicensableFeatures)
+}
+
 func (a answers) DeviceGetGridLicensableFeaturesV4(device raw.Device, pGridLicensableFeatures *raw.GridLicensableFeatures) raw.Return {
 	return a.answer("DeviceGetGridLicensableFeaturesV4", device, pGridLicensableFeatures)
 }
+
+func (n *NVML) DeviceGetGspFirmwareMode(device raw.Device, isEnabled *uint32, defaultMode *uint32) raw.Return {
+	if r := n.enter("DeviceGetGspFirmwareMode", device, isEnabled, defaultMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGspFirmwareMode(device, isEnabled, defaultMode)
+}
+
 func (a answers) DeviceGetGspFirmwareMode(device raw.Device, isEnabled *uint32, defaultMode *uint32) raw.Return {
 	return a.answer("DeviceGetGspFirmwareMode", device, isEnabled, defaultMode)
 }
+
+func (n *NVML) DeviceGetGspFirmwareVersion(device raw.Device, version *[raw.NVML_GSP_FIRMWARE_VERSION_BUF_SIZE]byte) raw.Return {
+	if r := n.enter("DeviceGetGspFirmwareVersion", device, version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetGspFirmwareVersion(device, version)
+}
+
 func (a answers) DeviceGetGspFirmwareVersion(device raw.Device, version *[raw.NVML_GSP_FIRMWARE_VERSION_BUF_SIZE]byte) raw.Return {
 	return a.answer("DeviceGetGspFirmwareVersion", device, version)
 }
+
+func (n *NVML) DeviceGetHandleByIndex(index uint32, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleByIndex", index, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleByIndex(index, device)
+}
+
 func (a answers) DeviceGetHandleByIndex(index uint32, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleByIndex", index, device)
 }
+
+func (n *NVML) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleByIndexV2", index, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleByIndexV2(index, device)
+}
+
 func (a answers) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleByIndexV2", index, device)
 }
+
+func (n *NVML) DeviceGetHandleByPciBusId(pciBusId string, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleByPciBusId", pciBusId, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleByPciBusId(pciBusId, device)
+}
+
 func (a answers) DeviceGetHandleByPciBusId(pciBusId string, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleByPciBusId", pciBusId, device)
 }
+
+func (n *NVML) DeviceGetHandleByPciBusIdV2(pciBusId string, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleByPciBusIdV2", pciBusId, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleByPciBusIdV2(pciBusId, device)
+}
+
 func (a answers) DeviceGetHandleByPciBusIdV2(pciBusId string, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleByPciBusIdV2", pciBusId, device)
 }
+
+func (n *NVML) DeviceGetHandleBySerial(serial string, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleBySerial", serial, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleBySerial(serial, device)
+}
+
 func (a answers) DeviceGetHandleBySerial(serial string, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleBySerial", serial, device)
 }
+
+func (n *NVML) DeviceGetHandleByUUID(uuid string, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleByUUID", uuid, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleByUUID(uuid, device)
+}
+
 func (a answers) DeviceGetHandleByUUID(uuid string, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleByUUID", uuid, device)
 }
+
+func (n *NVML) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetHandleByUUIDV", uuid, device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHandleByUUIDV(uuid, device)
+}
+
 func (a answers) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Return {
 	return a.answer("DeviceGetHandleByUUIDV", uuid, device)
 }
+
+func (n *NVML) DeviceGetHostVgpuMode(device raw.Device, pHostVgpuMode *raw.HostVgpuMode) raw.Return {
+	if r := n.enter("DeviceGetHostVgpuMode", device, pHostVgpuMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHostVgpuMode(device, pHostVgpuMode)
+}
+
 func (a answers) DeviceGetHostVgpuMode(device raw.Device, pHostVgpuMode *raw.HostVgpuMode) raw.Return {
 	return a.answer("DeviceGetHostVgpuMode", device, pHostVgpuMode)
 }
+
+func (n *NVML) DeviceGetHostnameV1(device raw.Device, hostname *raw.HostnameV1) raw.Return {
+	if r := n.enter("DeviceGetHostnameV1", device, hostname); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetHostnameV1(device, hostname)
+}
+
 func (a answers) DeviceGetHostnameV1(device raw.Device, hostname *raw.HostnameV1) raw.Return {
 	return a.answer("DeviceGetHostnameV1", device, hostname)
 }
+
+func (n *NVML) DeviceGetIndex(device raw.Device, index *uint32) raw.Return {
+	if r := n.enter("DeviceGetIndex", device, index); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetIndex(device, index)
+}
+
 func (a answers) DeviceGetIndex(device raw.Device, index *uint32) raw.Return {
 	return a.answer("DeviceGetIndex", device, index)
 }
+
+func (n *NVML) DeviceGetInforomConfigurationChecksum(device raw.Device, checksum *uint32) raw.Return {
+	if r := n.enter("DeviceGetInforomConfigurationChecksum", device, checksum); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetInforomConfigurationChecksum(device, checksum)
+}
+
 func (a answers) DeviceGetInforomConfigurationChecksum(device raw.Device, checksum *uint32) raw.Return {
 	return a.answer("DeviceGetInforomConfigurationChecksum", device, checksum)
 }
+
+func (n *NVML) DeviceGetInforomImageVersion(device raw.Device, version []byte) raw.Return {
+	if r := n.enter("DeviceGetInforomImageVersion", device, version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetInforomImageVersion(device, version)
+}
+
 func (a answers) DeviceGetInforomImageVersion(device raw.Device, version []byte) raw.Return {
 	return a.answer("DeviceGetInforomImageVersion", device, version)
 }
+
+func (n *NVML) DeviceGetInforomVersion(device raw.Device, object raw.InforomObject, version []byte) raw.Return {
+	if r := n.enter("DeviceGetInforomVersion", device, object, version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetInforomVersion(device, object, version)
+}
+
 func (a answers) DeviceGetInforomVersion(device raw.Device, object raw.InforomObject, version []byte) raw.Return {
 	return a.answer("DeviceGetInforomVersion", device, object, version)
 }
+
+func (n *NVML) DeviceGetIrqNum(device raw.Device, irqNum *uint32) raw.Return {
+	if r := n.enter("DeviceGetIrqNum", device, irqNum); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetIrqNum(device, irqNum)
+}
+
 func (a answers) DeviceGetIrqNum(device raw.Device, irqNum *uint32) raw.Return {
 	return a.answer("DeviceGetIrqNum", device, irqNum)
 }
+
+func (n *NVML) DeviceGetJpgUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
+	if r := n.enter("DeviceGetJpgUtilization", device, utilization, samplingPeriodUs); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetJpgUtilization(device, utilization, samplingPeriodUs)
+}
+
 func (a answers) DeviceGetJpgUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
 	return a.answer("DeviceGetJpgUtilization", device, utilization, samplingPeriodUs)
 }
+
+func (n *NVML) DeviceGetLastBBXFlushTime(device raw.Device, timestamp *uint64, durationUs *raw.ULong) raw.Return {
+	if r := n.enter("DeviceGetLastBBXFlushTime", device, timestamp, durationUs); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetLastBBXFlushTime(device, timestamp, durationUs)
+}
+
 func (a answers) DeviceGetLastBBXFlushTime(device raw.Device, timestamp *uint64, durationUs *raw.ULong) raw.Return {
 	return a.answer("DeviceGetLastBBXFlushTime", device, timestamp, durationUs)
 }
+
+func (n *NVML) DeviceGetMPSComputeRunningProcesses(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV1) raw.Return {
+	if r := n.enter("DeviceGetMPSComputeRunningProcesses", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMPSComputeRunningProcesses(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetMPSComputeRunningProcesses(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV1) raw.Return {
 	return a.answer("DeviceGetMPSComputeRunningProcesses", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetMPSComputeRunningProcessesV2(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV2) raw.Return {
+	if r := n.enter("DeviceGetMPSComputeRunningProcessesV2", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMPSComputeRunningProcessesV2(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetMPSComputeRunningProcessesV2(device raw.Device, infoCount *uint32, infos []raw.ProcessInfoV2) raw.Return {
 	return a.answer("DeviceGetMPSComputeRunningProcessesV2", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetMPSComputeRunningProcessesV3(device raw.Device, infoCount *uint32, infos []raw.ProcessInfo) raw.Return {
+	if r := n.enter("DeviceGetMPSComputeRunningProcessesV3", device, infoCount, infos); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMPSComputeRunningProcessesV3(device, infoCount, infos)
+}
+
 func (a answers) DeviceGetMPSComputeRunningProcessesV3(device raw.Device, infoCount *uint32, infos []raw.ProcessInfo) raw.Return {
 	return a.answer("DeviceGetMPSComputeRunningProcessesV3", device, infoCount, infos)
 }
+
+func (n *NVML) DeviceGetMarginTemperature(device raw.Device, marginTempInfo *raw.MarginTemperature) raw.Return {
+	if r := n.enter("DeviceGetMarginTemperature", device, marginTempInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMarginTemperature(device, marginTempInfo)
+}
+
 func (a answers) DeviceGetMarginTemperature(device raw.Device, marginTempInfo *raw.MarginTemperature) raw.Return {
 	return a.answer("DeviceGetMarginTemperature", device, marginTempInfo)
 }
+
+func (n *NVML) DeviceGetMaxClockInfo(device raw.Device, typeArg raw.ClockType, clock *uint32) raw.Return {
+	if r := n.enter("DeviceGetMaxClockInfo", device, typeArg, clock); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMaxClockInfo(device, typeArg, clock)
+}
+
 func (a answers) DeviceGetMaxClockInfo(device raw.Device, typeArg raw.ClockType, clock *uint32) raw.Return {
 	return a.answer("DeviceGetMaxClockInfo", device, typeArg, clock)
 }
+
+func (n *NVML) DeviceGetMaxCustomerBoostClock(device raw.Device, clockType raw.ClockType, clockMHz *uint32) raw.Return {
+	if r := n.enter("DeviceGetMaxCustomerBoostClock", device, clockType, clockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMaxCustomerBoostClock(device, clockType, clockMHz)
+}
+
 func (a answers) DeviceGetMaxCustomerBoostClock(device raw.Device, clockType raw.ClockType, clockMHz *uint32) raw.Return {
 	return a.answer("DeviceGetMaxCustomerBoostClock", device, clockType, clockMHz)
 }
+
+func (n *NVML) DeviceGetMaxMigDeviceCount(device raw.Device, count *uint32) raw.Return {
+	if r := n.enter("DeviceGetMaxMigDeviceCount", device, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMaxMigDeviceCount(device, count)
+}
+
 func (a answers) DeviceGetMaxMigDeviceCount(device raw.Device, count *uint32) raw.Return {
 	return a.answer("DeviceGetMaxMigDeviceCount", device, count)
 }
+
+func (n *NVML) DeviceGetMaxPcieLinkGeneration(device raw.Device, maxLinkGen *uint32) raw.Return {
+	if r := n.enter("DeviceGetMaxPcieLinkGeneration", device, maxLinkGen); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMaxPcieLinkGeneration(device, maxLinkGen)
+}
+
 func (a answers) DeviceGetMaxPcieLinkGeneration(device raw.Device, maxLinkGen *uint32) raw.Return {
 	return a.answer("DeviceGetMaxPcieLinkGeneration", device, maxLinkGen)
 }
+
+func (n *NVML) DeviceGetMaxPcieLinkWidth(device raw.Device, maxLinkWidth *uint32) raw.Return {
+	if r := n.enter("DeviceGetMaxPcieLinkWidth", device, maxLinkWidth); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMaxPcieLinkWidth(device, maxLinkWidth)
+}
+
 func (a answers) DeviceGetMaxPcieLinkWidth(device raw.Device, maxLinkWidth *uint32) raw.Return {
 	return a.answer("DeviceGetMaxPcieLinkWidth", device, maxLinkWidth)
 }
+
+func (n *NVML) DeviceGetMemClkMinMaxVfOffset(device raw.Device, minOffset *int32, maxOffset *int32) raw.Return {
+	if r := n.enter("DeviceGetMemClkMinMaxVfOffset", device, minOffset, maxOffset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemClkMinMaxVfOffset(device, minOffset, maxOffset)
+}
+
 func (a answers) DeviceGetMemClkMinMaxVfOffset(device raw.Device, minOffset *int32, maxOffset *int32) raw.Return {
 	return a.answer("DeviceGetMemClkMinMaxVfOffset", device, minOffset, maxOffset)
 }
+
+func (n *NVML) DeviceGetMemClkVfOffset(device raw.Device, offset *int32) raw.Return {
+	if r := n.enter("DeviceGetMemClkVfOffset", device, offset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemClkVfOffset(device, offset)
+}
+
 func (a answers) DeviceGetMemClkVfOffset(device raw.Device, offset *int32) raw.Return {
 	return a.answer("DeviceGetMemClkVfOffset", device, offset)
 }
+
+func (n *NVML) DeviceGetMemoryAffinity(device raw.Device, nodeSet []raw.ULong, scope raw.AffinityScope) raw.Return {
+	if r := n.enter("DeviceGetMemoryAffinity", device, nodeSet, scope); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemoryAffinity(device, nodeSet, scope)
+}
+
 func (a answers) DeviceGetMemoryAffinity(device raw.Device, nodeSet []raw.ULong, scope raw.AffinityScope) raw.Return {
 	return a.answer("DeviceGetMemoryAffinity", device, nodeSet, scope)
 }
+
+func (n *NVML) DeviceGetMemoryBusWidth(device raw.Device, busWidth *uint32) raw.Return {
+	if r := n.enter("DeviceGetMemoryBusWidth", device, busWidth); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemoryBusWidth(device, busWidth)
+}
+
 func (a answers) DeviceGetMemoryBusWidth(device raw.Device, busWidth *uint32) raw.Return {
 	return a.answer("DeviceGetMemoryBusWidth", device, busWidth)
 }
+
+func (n *NVML) DeviceGetMemoryErrorCounter(device raw.Device, errorType raw.MemoryErrorType, counterType raw.EccCounterType, locationType raw.MemoryLocation, count *uint64) raw.Return {
+	if r := n.enter("DeviceGetMemoryErrorCounter", device, errorType, counterType, locationType, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemoryErrorCounter(device, errorType, counterType, locationType, count)
+}
+
 func (a answers) DeviceGetMemoryErrorCounter(device raw.Device, errorType raw.MemoryErrorType, counterType raw.EccCounterType, locationType raw.MemoryLocation, count *uint64) raw.Return {
 	return a.answer("DeviceGetMemoryErrorCounter", device, errorType, counterType, locationType, count)
 }
+
+func (n *NVML) DeviceGetMemoryInfo(device raw.Device, memory *raw.Memory) raw.Return {
+	if r := n.enter("DeviceGetMemoryInfo", device, memory); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemoryInfo(device, memory)
+}
+
 func (a answers) DeviceGetMemoryInfo(device raw.Device, memory *raw.Memory) raw.Return {
 	return a.answer("DeviceGetMemoryInfo", device, memory)
 }
+
+func (n *NVML) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) raw.Return {
+	if r := n.enter("DeviceGetMemoryInfoV2", device, memory); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMemoryInfoV2(device, memory)
+}
+
 func (a answers) DeviceGetMemoryInfoV2(device raw.Device, memory *raw.MemoryV2) raw.Return {
 	return a.answer("DeviceGetMemoryInfoV2", device, memory)
 }
+
+func (n *NVML) DeviceGetMigDeviceHandleByIndex(device raw.Device, index uint32, migDevice *raw.Device) raw.Return {
+	if r := n.enter("DeviceGetMigDeviceHandleByIndex", device, index, migDevice); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMigDeviceHandleByIndex(device, index, migDevice)
+}
+
 func (a answers) DeviceGetMigDeviceHandleByIndex(device raw.Device, index uint32, migDevice *raw.Device) raw.Return {
 	return a.answer("DeviceGetMigDeviceHandleByIndex", device, index, migDevice)
 }
+
+func (n *NVML) DeviceGetMigMode(device raw.Device, currentMode *uint32, pendingMode *uint32) raw.Return {
+	if r := n.enter("DeviceGetMigMode", device, currentMode, pendingMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMigMode(device, currentMode, pendingMode)
+}
+
 func (a answers) DeviceGetMigMode(device raw.Device, currentMode *uint32, pendingMode *uint32) raw.Return {
 	return a.answer("DeviceGetMigMode", device, currentMode, pendingMode)
 }
+
+func (n *NVML) DeviceGetMinMaxClockOfPState(device raw.Device, typeArg raw.ClockType, pstate raw.Pstates, minClockMHz *uint32, maxClockMHz *uint32) raw.Return {
+	if r := n.enter("DeviceGetMinMaxClockOfPState", device, typeArg, pstate, minClockMHz, maxClockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMinMaxClockOfPState(device, typeArg, pstate, minClockMHz, maxClockMHz)
+}
+
 func (a answers) DeviceGetMinMaxClockOfPState(device raw.Device, typeArg raw.ClockType, pstate raw.Pstates, minClockMHz *uint32, maxClockMHz *uint32) raw.Return {
 	return a.answer("DeviceGetMinMaxClockOfPState", device, typeArg, pstate, minClockMHz, maxClockMHz)
 }
+
+func (n *NVML) DeviceGetMinMaxFanSpeed(device raw.Device, minSpeed *uint32, maxSpeed *uint32) raw.Return {
+	if r := n.enter("DeviceGetMinMaxFanSpeed", device, minSpeed, maxSpeed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMinMaxFanSpeed(device, minSpeed, maxSpeed)
+}
+
 func (a answers) DeviceGetMinMaxFanSpeed(device raw.Device, minSpeed *uint32, maxSpeed *uint32) raw.Return {
 	return a.answer("DeviceGetMinMaxFanSpeed", device, minSpeed, maxSpeed)
 }
+
+func (n *NVML) DeviceGetMinorNumber(device raw.Device, minorNumber *uint32) raw.Return {
+	if r := n.enter("DeviceGetMinorNumber", device, minorNumber); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMinorNumber(device, minorNumber)
+}
+
 func (a answers) DeviceGetMinorNumber(device raw.Device, minorNumber *uint32) raw.Return {
 	return a.answer("DeviceGetMinorNumber", device, minorNumber)
 }
+
+func (n *NVML) DeviceGetModuleId(device raw.Device, moduleId *uint32) raw.Return {
+	if r := n.enter("DeviceGetModuleId", device, moduleId); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetModuleId(device, moduleId)
+}
+
 func (a answers) DeviceGetModuleId(device raw.Device, moduleId *uint32) raw.Return {
 	return a.answer("DeviceGetModuleId", device, moduleId)
 }
+
+func (n *NVML) DeviceGetMultiGpuBoard(device raw.Device, multiGpuBool *uint32) raw.Return {
+	if r := n.enter("DeviceGetMultiGpuBoard", device, multiGpuBool); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetMultiGpuBoard(device, multiGpuBool)
+}
+
 func (a answers) DeviceGetMultiGpuBoard(device raw.Device, multiGpuBool *uint32) raw.Return {
 	return a.answer("DeviceGetMultiGpuBoard", device, multiGpuBool)
 }
+
+func (n *NVML) DeviceGetName(device raw.Device, name []byte) raw.Return {
+	if r := n.enter("DeviceGetName", device, name); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetName(device, name)
+}
+
 func (a answers) DeviceGetName(device raw.Device, name []byte) raw.Return {
 	return a.answer("DeviceGetName", device, name)
 }
+
+func (n *NVML) DeviceGetNumFans(device raw.Device, numFans *uint32) raw.Return {
+	if r := n.enter("DeviceGetNumFans", device, numFans); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNumFans(device, numFans)
+}
+
 func (a answers) DeviceGetNumFans(device raw.Device, numFans *uint32) raw.Return {
 	return a.answer("DeviceGetNumFans", device, numFans)
 }
+
+func (n *NVML) DeviceGetNumGpuCores(device raw.Device, numCores *uint32) raw.Return {
+	if r := n.enter("DeviceGetNumGpuCores", device, numCores); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNumGpuCores(device, numCores)
+}
+
 func (a answers) DeviceGetNumGpuCores(device raw.Device, numCores *uint32) raw.Return {
 	return a.answer("DeviceGetNumGpuCores", device, numCores)
 }
+
+func (n *NVML) DeviceGetNumaNodeId(device raw.Device, node *uint32) raw.Return {
+	if r := n.enter("DeviceGetNumaNodeId", device, node); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNumaNodeId(device, node)
+}
+
 func (a answers) DeviceGetNumaNodeId(device raw.Device, node *uint32) raw.Return {
 	return a.answer("DeviceGetNumaNodeId", device, node)
 }
+
+func (n *NVML) DeviceGetNvLinkCapability(device raw.Device, link uint32, capability raw.NvLinkCapability, capResult *uint32) raw.Return {
+	if r := n.enter("DeviceGetNvLinkCapability", device, link, capability, capResult); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkCapability(device, link, capability, capResult)
+}
+
 func (a answers) DeviceGetNvLinkCapability(device raw.Device, link uint32, capability raw.NvLinkCapability, capResult *uint32) raw.Return {
 	return a.answer("DeviceGetNvLinkCapability", device, link, capability, capResult)
 }
+
+func (n *NVML) DeviceGetNvLinkErrorCounter(device raw.Device, link uint32, counter raw.NvLinkErrorCounter, counterValue *uint64) raw.Return {
+	if r := n.enter("DeviceGetNvLinkErrorCounter", device, link, counter, counterValue); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkErrorCounter(device, link, counter, counterValue)
+}
+
 func (a answers) DeviceGetNvLinkErrorCounter(device raw.Device, link uint32, counter raw.NvLinkErrorCounter, counterValue *uint64) raw.Return {
 	return a.answer("DeviceGetNvLinkErrorCounter", device, link, counter, counterValue)
 }
+
+func (n *NVML) DeviceGetNvLinkInfo(device raw.Device, info *raw.NvLinkInfo) raw.Return {
+	if r := n.enter("DeviceGetNvLinkInfo", device, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkInfo(device, info)
+}
+
 func (a answers) DeviceGetNvLinkInfo(device raw.Device, info *raw.NvLinkInfo) raw.Return {
 	return a.answer("DeviceGetNvLinkInfo", device, info)
 }
+
+func (n *NVML) DeviceGetNvLinkRemoteDeviceType(device raw.Device, link uint32, pNvLinkDeviceType *raw.IntNvLinkDeviceType) raw.Return {
+	if r := n.enter("DeviceGetNvLinkRemoteDeviceType", device, link, pNvLinkDeviceType); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkRemoteDeviceType(device, link, pNvLinkDeviceType)
+}
+
 func (a answers) DeviceGetNvLinkRemoteDeviceType(device raw.Device, link uint32, pNvLinkDeviceType *raw.IntNvLinkDeviceType) raw.Return {
 	return a.answer("DeviceGetNvLinkRemoteDeviceType", device, link, pNvLinkDeviceType)
 }
+
+func (n *NVML) DeviceGetNvLinkRemotePciInfo(device raw.Device, link uint32, pci *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceGetNvLinkRemotePciInfo", device, link, pci); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkRemotePciInfo(device, link, pci)
+}
+
 func (a answers) DeviceGetNvLinkRemotePciInfo(device raw.Device, link uint32, pci *raw.PciInfo) raw.Return {
 	return a.answer("DeviceGetNvLinkRemotePciInfo", device, link, pci)
 }
+
+func (n *NVML) DeviceGetNvLinkRemotePciInfoV2(device raw.Device, link uint32, pci *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceGetNvLinkRemotePciInfoV2", device, link, pci); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkRemotePciInfoV2(device, link, pci)
+}
+
 func (a answers) DeviceGetNvLinkRemotePciInfoV2(device raw.Device, link uint32, pci *raw.PciInfo) raw.Return {
 	return a.answer("DeviceGetNvLinkRemotePciInfoV2", device, link, pci)
 }
+
+func (n *NVML) DeviceGetNvLinkState(device raw.Device, link uint32, isActive *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetNvLinkState", device, link, isActive); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkState(device, link, isActive)
+}
+
 func (a answers) DeviceGetNvLinkState(device raw.Device, link uint32, isActive *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetNvLinkState", device, link, isActive)
 }
+
+func (n *NVML) DeviceGetNvLinkUtilizationControl(device raw.Device, link uint32, counter uint32, control *raw.NvLinkUtilizationControl) raw.Return {
+	if r := n.enter("DeviceGetNvLinkUtilizationControl", device, link, counter, control); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkUtilizationControl(device, link, counter, control)
+}
+
 func (a answers) DeviceGetNvLinkUtilizationControl(device raw.Device, link uint32, counter uint32, control *raw.NvLinkUtilizationControl) raw.Return {
 	return a.answer("DeviceGetNvLinkUtilizationControl", device, link, counter, control)
 }
+
+func (n *NVML) DeviceGetNvLinkUtilizationCounter(device raw.Device, link uint32, counter uint32, rxcounter *uint64, txcounter *uint64) raw.Return {
+	if r := n.enter("DeviceGetNvLinkUtilizationCounter", device, link, counter, rxcounter, txcounter); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkUtilizationCounter(device, link, counter, rxcounter, txcounter)
+}
+
 func (a answers) DeviceGetNvLinkUtilizationCounter(device raw.Device, link uint32, counter uint32, rxcounter *uint64, txcounter *uint64) raw.Return {
 	return a.answer("DeviceGetNvLinkUtilizationCounter", device, link, counter, rxcounter, txcounter)
 }
+
+func (n *NVML) DeviceGetNvLinkVersion(device raw.Device, link uint32, version *uint32) raw.Return {
+	if r := n.enter("DeviceGetNvLinkVersion", device, link, version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvLinkVersion(device, link, version)
+}
+
 func (a answers) DeviceGetNvLinkVersion(device raw.Device, link uint32, version *uint32) raw.Return {
 	return a.answer("DeviceGetNvLinkVersion", device, link, version)
 }
+
+func (n *NVML) DeviceGetNvlinkBwMode(device raw.Device, getBwMode *raw.NvlinkGetBwMode) raw.Return {
+	if r := n.enter("DeviceGetNvlinkBwMode", device, getBwMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvlinkBwMode(device, getBwMode)
+}
+
 func (a answers) DeviceGetNvlinkBwMode(device raw.Device, getBwMode *raw.NvlinkGetBwMode) raw.Return {
 	return a.answer("DeviceGetNvlinkBwMode", device, getBwMode)
 }
+
+func (n *NVML) DeviceGetNvlinkSupportedBwModes(device raw.Device, supportedBwMode *raw.NvlinkSupportedBwModes) raw.Return {
+	if r := n.enter("DeviceGetNvlinkSupportedBwModes", device, supportedBwMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetNvlinkSupportedBwModes(device, supportedBwMode)
+}
+
 func (a answers) DeviceGetNvlinkSupportedBwModes(device raw.Device, supportedBwMode *raw.NvlinkSupportedBwModes) raw.Return {
 	return a.answer("DeviceGetNvlinkSupportedBwModes", device, supportedBwMode)
 }
+
+func (n *NVML) DeviceGetOfaUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
+	if r := n.enter("DeviceGetOfaUtilization", device, utilization, samplingPeriodUs); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetOfaUtilization(device, utilization, samplingPeriodUs)
+}
+
 func (a answers) DeviceGetOfaUtilization(device raw.Device, utilization *uint32, samplingPeriodUs *uint32) raw.Return {
 	return a.answer("DeviceGetOfaUtilization", device, utilization, samplingPeriodUs)
 }
+
+func (n *NVML) DeviceGetP2PStatus(device1 raw.Device, device2 raw.Device, p2pIndex raw.GpuP2PCapsIndex, p2pStatus *raw.GpuP2PStatus) raw.Return {
+	if r := n.enter("DeviceGetP2PStatus", device1, device2, p2pIndex, p2pStatus); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetP2PStatus(device1, device2, p2pIndex, p2pStatus)
+}
+
 func (a answers) DeviceGetP2PStatus(device1 raw.Device, device2 raw.Device, p2pIndex raw.GpuP2PCapsIndex, p2pStatus *raw.GpuP2PStatus) raw.Return {
 	return a.answer("DeviceGetP2PStatus", device1, device2, p2pIndex, p2pStatus)
 }
+
+func (n *NVML) DeviceGetPciInfo(device raw.Device, pci *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceGetPciInfo", device, pci); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPciInfo(device, pci)
+}
+
 func (a answers) DeviceGetPciInfo(device raw.Device, pci *raw.PciInfo) raw.Return {
 	return a.answer("DeviceGetPciInfo", device, pci)
 }
+
+func (n *NVML) DeviceGetPciInfoExt(device raw.Device, pci *raw.PciInfoExt) raw.Return {
+	if r := n.enter("DeviceGetPciInfoExt", device, pci); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPciInfoExt(device, pci)
+}
+
 func (a answers) DeviceGetPciInfoExt(device raw.Device, pci *raw.PciInfoExt) raw.Return {
 	return a.answer("DeviceGetPciInfoExt", device, pci)
 }
+
+func (n *NVML) DeviceGetPciInfoV2(device raw.Device, pci *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceGetPciInfoV2", device, pci); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPciInfoV2(device, pci)
+}
+
 func (a answers) DeviceGetPciInfoV2(device raw.Device, pci *raw.PciInfo) raw.Return {
 	return a.answer("DeviceGetPciInfoV2", device, pci)
 }
+
+func (n *NVML) DeviceGetPciInfoV3(device raw.Device, pci *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceGetPciInfoV3", device, pci); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPciInfoV3(device, pci)
+}
+
 func (a answers) DeviceGetPciInfoV3(device raw.Device, pci *raw.PciInfo) raw.Return {
 	return a.answer("DeviceGetPciInfoV3", device, pci)
 }
+
+func (n *NVML) DeviceGetPcieLinkMaxSpeed(device raw.Device, maxSpeed *uint32) raw.Return {
+	if r := n.enter("DeviceGetPcieLinkMaxSpeed", device, maxSpeed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPcieLinkMaxSpeed(device, maxSpeed)
+}
+
 func (a answers) DeviceGetPcieLinkMaxSpeed(device raw.Device, maxSpeed *uint32) raw.Return {
 	return a.answer("DeviceGetPcieLinkMaxSpeed", device, maxSpeed)
 }
+
+func (n *NVML) DeviceGetPcieReplayCounter(device raw.Device, value *uint32) raw.Return {
+	if r := n.enter("DeviceGetPcieReplayCounter", device, value); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPcieReplayCounter(device, value)
+}
+
 func (a answers) DeviceGetPcieReplayCounter(device raw.Device, value *uint32) raw.Return {
 	return a.answer("DeviceGetPcieReplayCounter", device, value)
 }
+
+func (n *NVML) DeviceGetPcieSpeed(device raw.Device, pcieSpeed *uint32) raw.Return {
+	if r := n.enter("DeviceGetPcieSpeed", device, pcieSpeed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPcieSpeed(device, pcieSpeed)
+}
+
 func (a answers) DeviceGetPcieSpeed(device raw.Device, pcieSpeed *uint32) raw.Return {
 	return a.answer("DeviceGetPcieSpeed", device, pcieSpeed)
 }
+
+func (n *NVML) DeviceGetPcieThroughput(device raw.Device, counter raw.PcieUtilCounter, value *uint32) raw.Return {
+	if r := n.enter("DeviceGetPcieThroughput", device, counter, value); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPcieThroughput(device, counter, value)
+}
+
 func (a answers) DeviceGetPcieThroughput(device raw.Device, counter raw.PcieUtilCounter, value *uint32) raw.Return {
 	return a.answer("DeviceGetPcieThroughput", device, counter, value)
 }
+
+func (n *NVML) DeviceGetPdi(device raw.Device, pdi *raw.Pdi) raw.Return {
+	if r := n.enter("DeviceGetPdi", device, pdi); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPdi(device, pdi)
+}
+
 func (a answers) DeviceGetPdi(device raw.Device, pdi *raw.Pdi) raw.Return {
 	return a.answer("DeviceGetPdi", device, pdi)
 }
+
+func (n *NVML) DeviceGetPerformanceModes(device raw.Device, perfModes *raw.DevicePerfModes) raw.Return {
+	if r := n.enter("DeviceGetPerformanceModes", device, perfModes); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPerformanceModes(device, perfModes)
+}
+
 func (a answers) DeviceGetPerformanceModes(device raw.Device, perfModes *raw.DevicePerfModes) raw.Return {
 	return a.answer("DeviceGetPerformanceModes", device, perfModes)
 }
+
+func (n *NVML) DeviceGetPerformanceState(device raw.Device, pState *raw.Pstates) raw.Return {
+	if r := n.enter("DeviceGetPerformanceState", device, pState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPerformanceState(device, pState)
+}
+
 func (a answers) DeviceGetPerformanceState(device raw.Device, pState *raw.Pstates) raw.Return {
 	return a.answer("DeviceGetPerformanceState", device, pState)
 }
+
+func (n *NVML) DeviceGetPersistenceMode(device raw.Device, mode *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetPersistenceMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPersistenceMode(device, mode)
+}
+
 func (a answers) DeviceGetPersistenceMode(device raw.Device, mode *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetPersistenceMode", device, mode)
 }
+
+func (n *NVML) DeviceGetPgpuMetadataString(device raw.Device, pgpuMetadata []byte, bufferSize *uint32) raw.Return {
+	if r := n.enter("DeviceGetPgpuMetadataString", device, pgpuMetadata, bufferSize); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPgpuMetadataString(device, pgpuMetadata, bufferSize)
+}
+
 func (a answers) DeviceGetPgpuMetadataString(device raw.Device, pgpuMetadata []byte, bufferSize *uint32) raw.Return {
 	return a.answer("DeviceGetPgpuMetadataString", device, pgpuMetadata, bufferSize)
 }
+
+func (n *NVML) DeviceGetPlatformInfo(device raw.Device, platformInfo *raw.PlatformInfo) raw.Return {
+	if r := n.enter("DeviceGetPlatformInfo", device, platformInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPlatformInfo(device, platformInfo)
+}
+
 func (a answers) DeviceGetPlatformInfo(device raw.Device, platformInfo *raw.PlatformInfo) raw.Return {
 	return a.answer("DeviceGetPlatformInfo", device, platformInfo)
 }
+
+func (n *NVML) DeviceGetPowerManagementDefaultLimit(device raw.Device, defaultLimit *uint32) raw.Return {
+	if r := n.enter("DeviceGetPowerManagementDefaultLimit", device, defaultLimit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerManagementDefaultLimit(device, defaultLimit)
+}
+
 func (a answers) DeviceGetPowerManagementDefaultLimit(device raw.Device, defaultLimit *uint32) raw.Return {
 	return a.answer("DeviceGetPowerManagementDefaultLimit", device, defaultLimit)
 }
+
+func (n *NVML) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
+	if r := n.enter("DeviceGetPowerManagementLimit", device, limit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerManagementLimit(device, limit)
+}
+
 func (a answers) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
 	return a.answer("DeviceGetPowerManagementLimit", device, limit)
 }
+
+func (n *NVML) DeviceGetPowerManagementLimitConstraints(device raw.Device, minLimit *uint32, maxLimit *uint32) raw.Return {
+	if r := n.enter("DeviceGetPowerManagementLimitConstraints", device, minLimit, maxLimit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerManagementLimitConstraints(device, minLimit, maxLimit)
+}
+
 func (a answers) DeviceGetPowerManagementLimitConstraints(device raw.Device, minLimit *uint32, maxLimit *uint32) raw.Return {
 	return a.answer("DeviceGetPowerManagementLimitConstraints", device, minLimit, maxLimit)
 }
+
+func (n *NVML) DeviceGetPowerManagementMode(device raw.Device, mode *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetPowerManagementMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerManagementMode(device, mode)
+}
+
 func (a answers) DeviceGetPowerManagementMode(device raw.Device, mode *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetPowerManagementMode", device, mode)
 }
+
+func (n *NVML) DeviceGetPowerMizerModeV1(device raw.Device, powerMizerMode *raw.DevicePowerMizerModesV1) raw.Return {
+	if r := n.enter("DeviceGetPowerMizerModeV1", device, powerMizerMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerMizerModeV1(device, powerMizerMode)
+}
+
 func (a answers) DeviceGetPowerMizerModeV1(device raw.Device, powerMizerMode *raw.DevicePowerMizerModesV1) raw.Return {
 	return a.answer("DeviceGetPowerMizerModeV1", device, powerMizerMode)
 }
+
+func (n *NVML) DeviceGetPowerSource(device raw.Device, powerSource *raw.PowerSource) raw.Return {
+	if r := n.enter("DeviceGetPowerSource", device, powerSource); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerSource(device, powerSource)
+}
+
 func (a answers) DeviceGetPowerSource(device raw.Device, powerSource *raw.PowerSource) raw.Return {
 	return a.answer("DeviceGetPowerSource", device, powerSource)
 }
+
+func (n *NVML) DeviceGetPowerState(device raw.Device, pState *raw.Pstates) raw.Return {
+	if r := n.enter("DeviceGetPowerState", device, pState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerState(device, pState)
+}
+
 func (a answers) DeviceGetPowerState(device raw.Device, pState *raw.Pstates) raw.Return {
 	return a.answer("DeviceGetPowerState", device, pState)
 }
+
+func (n *NVML) DeviceGetPowerUsage(device raw.Device, power *uint32) raw.Return {
+	if r := n.enter("DeviceGetPowerUsage", device, power); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetPowerUsage(device, power)
+}
+
 func (a answers) DeviceGetPowerUsage(device raw.Device, power *uint32) raw.Return {
 	return a.answer("DeviceGetPowerUsage", device, power)
 }
+
+func (n *NVML) DeviceGetProcessUtilization(device raw.Device, utilization []raw.ProcessUtilizationSample, processSamplesCount *uint32, lastSeenTimeStamp uint64) raw.Return {
+	if r := n.enter("DeviceGetProcessUtilization", device, utilization, processSamplesCount, lastSeenTimeStamp); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetProcessUtilization(device, utilization, processSamplesCount, lastSeenTimeStamp)
+}
+
 func (a answers) DeviceGetProcessUtilization(device raw.Device, utilization []raw.ProcessUtilizationSample, processSamplesCount *uint32, lastSeenTimeStamp uint64) raw.Return {
 	return a.answer("DeviceGetProcessUtilization", device, utilization, processSamplesCount, lastSeenTimeStamp)
 }
+
+func (n *NVML) DeviceGetProcessesUtilizationInfo(device raw.Device, procesesUtilInfo *raw.ProcessesUtilizationInfo) raw.Return {
+	if r := n.enter("DeviceGetProcessesUtilizationInfo", device, procesesUtilInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetProcessesUtilizationInfo(device, procesesUtilInfo)
+}
+
 func (a answers) DeviceGetProcessesUtilizationInfo(device raw.Device, procesesUtilInfo *raw.ProcessesUtilizationInfo) raw.Return {
 	return a.answer("DeviceGetProcessesUtilizationInfo", device, procesesUtilInfo)
 }
+
+func (n *NVML) DeviceGetRemappedRows(device raw.Device, corrRows *uint32, uncRows *uint32, isPending *uint32, failureOccurred *uint32) raw.Return {
+	if r := n.enter("DeviceGetRemappedRows", device, corrRows, uncRows, isPending, failureOccurred); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRemappedRows(device, corrRows, uncRows, isPending, failureOccurred)
+}
+
 func (a answers) DeviceGetRemappedRows(device raw.Device, corrRows *uint32, uncRows *uint32, isPending *uint32, failureOccurred *uint32) raw.Return {
 	return a.answer("DeviceGetRemappedRows", device, corrRows, uncRows, isPending, failureOccurred)
 }
+
+func (n *NVML) DeviceGetRemappedRowsV2(device raw.Device, info *raw.RemappedRowsInfoV2) raw.Return {
+	if r := n.enter("DeviceGetRemappedRowsV2", device, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRemappedRowsV2(device, info)
+}
+
 func (a answers) DeviceGetRemappedRowsV2(device raw.Device, info *raw.RemappedRowsInfoV2) raw.Return {
 	return a.answer("DeviceGetRemappedRowsV2", device, info)
 }
+
+func (n *NVML) DeviceGetRepairStatus(device raw.Device, repairStatus *raw.RepairStatus) raw.Return {
+	if r := n.enter("DeviceGetRepairStatus", device, repairStatus); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRepairStatus(device, repairStatus)
+}
+
 func (a answers) DeviceGetRepairStatus(device raw.Device, repairStatus *raw.RepairStatus) raw.Return {
 	return a.answer("DeviceGetRepairStatus", device, repairStatus)
 }
+
+func (n *NVML) DeviceGetRetiredPages(device raw.Device, cause raw.PageRetirementCause, pageCount *uint32, addresses []uint64) raw.Return {
+	if r := n.enter("DeviceGetRetiredPages", device, cause, pageCount, addresses); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRetiredPages(device, cause, pageCount, addresses)
+}
+
 func (a answers) DeviceGetRetiredPages(device raw.Device, cause raw.PageRetirementCause, pageCount *uint32, addresses []uint64) raw.Return {
 	return a.answer("DeviceGetRetiredPages", device, cause, pageCount, addresses)
 }
+
+func (n *NVML) DeviceGetRetiredPagesPendingStatus(device raw.Device, isPending *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceGetRetiredPagesPendingStatus", device, isPending); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRetiredPagesPendingStatus(device, isPending)
+}
+
 func (a answers) DeviceGetRetiredPagesPendingStatus(device raw.Device, isPending *raw.EnableState) raw.Return {
 	return a.answer("DeviceGetRetiredPagesPendingStatus", device, isPending)
 }
+
+func (n *NVML) DeviceGetRetiredPagesV2(device raw.Device, cause raw.PageRetirementCause, pageCount *uint32, addresses []uint64, timestamps []uint64) raw.Return {
+	if r := n.enter("DeviceGetRetiredPagesV2", device, cause, pageCount, addresses, timestamps); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRetiredPagesV2(device, cause, pageCount, addresses, timestamps)
+}
+
 func (a answers) DeviceGetRetiredPagesV2(device raw.Device, cause raw.PageRetirementCause, pageCount *uint32, addresses []uint64, timestamps []uint64) raw.Return {
 	return a.answer("DeviceGetRetiredPagesV2", device, cause, pageCount, addresses, timestamps)
 }
+
+func (n *NVML) DeviceGetRowRemapperHistogram(device raw.Device, values *raw.RowRemapperHistogramValues) raw.Return {
+	if r := n.enter("DeviceGetRowRemapperHistogram", device, values); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRowRemapperHistogram(device, values)
+}
+
 func (a answers) DeviceGetRowRemapperHistogram(device raw.Device, values *raw.RowRemapperHistogramValues) raw.Return {
 	return a.answer("DeviceGetRowRemapperHistogram", device, values)
 }
+
+func (n *NVML) DeviceGetRunningProcessDetailList(device raw.Device, plist *raw.ProcessDetailList) raw.Return {
+	if r := n.enter("DeviceGetRunningProcessDetailList", device, plist); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetRunningProcessDetailList(device, plist)
+}
+
 func (a answers) DeviceGetRunningProcessDetailList(device raw.Device, plist *raw.ProcessDetailList) raw.Return {
 	return a.answer("DeviceGetRunningProcessDetailList", device, plist)
 }
+
+func (n *NVML) DeviceGetSamples(device raw.Device, typeArg raw.SamplingType, lastSeenTimeStamp uint64, sampleValType *raw.ValueType, sampleCount *uint32, samples []raw.Sample) raw.Return {
+	if r := n.enter("DeviceGetSamples", device, typeArg, lastSeenTimeStamp, sampleValType, sampleCount, samples); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSamples(device, typeArg, lastSeenTimeStamp, sampleValType, sampleCount, samples)
+}
+
 func (a answers) DeviceGetSamples(device raw.Device, typeArg raw.SamplingType, lastSeenTimeStamp uint64, sampleValType *raw.ValueType, sampleCount *uint32, samples []raw.Sample) raw.Return {
 	return a.answer("DeviceGetSamples", device, typeArg, lastSeenTimeStamp, sampleValType, sampleCount, samples)
 }
+
+func (n *NVML) DeviceGetSerial(device raw.Device, serial []byte) raw.Return {
+	if r := n.enter("DeviceGetSerial", device, serial); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSerial(device, serial)
+}
+
 func (a answers) DeviceGetSerial(device raw.Device, serial []byte) raw.Return {
 	return a.answer("DeviceGetSerial", device, serial)
 }
+
+func (n *NVML) DeviceGetSramEccErrorStatus(device raw.Device, status *raw.EccSramErrorStatus) raw.Return {
+	if r := n.enter("DeviceGetSramEccErrorStatus", device, status); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSramEccErrorStatus(device, status)
+}
+
 func (a answers) DeviceGetSramEccErrorStatus(device raw.Device, status *raw.EccSramErrorStatus) raw.Return {
 	return a.answer("DeviceGetSramEccErrorStatus", device, status)
 }
+
+func (n *NVML) DeviceGetSramUniqueUncorrectedEccErrorCounts(device raw.Device, errorCounts *raw.EccSramUniqueUncorrectedErrorCounts) raw.Return {
+	if r := n.enter("DeviceGetSramUniqueUncorrectedEccErrorCounts", device, errorCounts); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSramUniqueUncorrectedEccErrorCounts(device, errorCounts)
+}
+
 func (a answers) DeviceGetSramUniqueUncorrectedEccErrorCounts(device raw.Device, errorCounts *raw.EccSramUniqueUncorrectedErrorCounts) raw.Return {
 	return a.answer("DeviceGetSramUniqueUncorrectedEccErrorCounts", device, errorCounts)
 }
+
+func (n *NVML) DeviceGetSupportedClocksEventReasons(device raw.Device, supportedClocksEventReasons *uint64) raw.Return {
+	if r := n.enter("DeviceGetSupportedClocksEventReasons", device, supportedClocksEventReasons); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedClocksEventReasons(device, supportedClocksEventReasons)
+}
+
 func (a answers) DeviceGetSupportedClocksEventReasons(device raw.Device, supportedClocksEventReasons *uint64) raw.Return {
 	return a.answer("DeviceGetSupportedClocksEventReasons", device, supportedClocksEventReasons)
 }
+
+func (n *NVML) DeviceGetSupportedClocksThrottleReasons(device raw.Device, supportedClocksThrottleReasons *uint64) raw.Return {
+	if r := n.enter("DeviceGetSupportedClocksThrottleReasons", device, supportedClocksThrottleReasons); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedClocksThrottleReasons(device, supportedClocksThrottleReasons)
+}
+
 func (a answers) DeviceGetSupportedClocksThrottleReasons(device raw.Device, supportedClocksThrottleReasons *uint64) raw.Return {
 	return a.answer("DeviceGetSupportedClocksThrottleReasons", device, supportedClocksThrottleReasons)
 }
+
+func (n *NVML) DeviceGetSupportedEventTypes(device raw.Device, eventTypes *uint64) raw.Return {
+	if r := n.enter("DeviceGetSupportedEventTypes", device, eventTypes); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedEventTypes(device, eventTypes)
+}
+
 func (a answers) DeviceGetSupportedEventTypes(device raw.Device, eventTypes *uint64) raw.Return {
 	return a.answer("DeviceGetSupportedEventTypes", device, eventTypes)
 }
+
+func (n *NVML) DeviceGetSupportedGraphicsClocks(device raw.Device, memoryClockMHz uint32, count *uint32, clocksMHz []uint32) raw.Return {
+	if r := n.enter("DeviceGetSupportedGraphicsClocks", device, memoryClockMHz, count, clocksMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedGraphicsClocks(device, memoryClockMHz, count, clocksMHz)
+}
+
 func (a answers) DeviceGetSupportedGraphicsClocks(device raw.Device, memoryClockMHz uint32, count *uint32, clocksMHz []uint32) raw.Return {
 	return a.answer("DeviceGetSupportedGraphicsClocks", device, memoryClockMHz, count, clocksMHz)
 }
+
+func (n *NVML) DeviceGetSupportedMemoryClocks(device raw.Device, count *uint32, clocksMHz []uint32) raw.Return {
+	if r := n.enter("DeviceGetSupportedMemoryClocks", device, count, clocksMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedMemoryClocks(device, count, clocksMHz)
+}
+
 func (a answers) DeviceGetSupportedMemoryClocks(device raw.Device, count *uint32, clocksMHz []uint32) raw.Return {
 	return a.answer("DeviceGetSupportedMemoryClocks", device, count, clocksMHz)
 }
+
+func (n *NVML) DeviceGetSupportedPerformanceStates(device raw.Device, pstates []raw.Pstates) raw.Return {
+	if r := n.enter("DeviceGetSupportedPerformanceStates", device, pstates); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedPerformanceStates(device, pstates)
+}
+
 func (a answers) DeviceGetSupportedPerformanceStates(device raw.Device, pstates []raw.Pstates) raw.Return {
 	return a.answer("DeviceGetSupportedPerformanceStates", device, pstates)
 }
+
+func (n *NVML) DeviceGetSupportedVgpus(device raw.Device, vgpuCount *uint32, vgpuTypeIds []raw.VgpuTypeId) raw.Return {
+	if r := n.enter("DeviceGetSupportedVgpus", device, vgpuCount, vgpuTypeIds); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetSupportedVgpus(device, vgpuCount, vgpuTypeIds)
+}
+
 func (a answers) DeviceGetSupportedVgpus(device raw.Device, vgpuCount *uint32, vgpuTypeIds []raw.VgpuTypeId) raw.Return {
 	return a.answer("DeviceGetSupportedVgpus", device, vgpuCount, vgpuTypeIds)
 }
+
+func (n *NVML) DeviceGetTargetFanSpeed(device raw.Device, fan uint32, targetSpeed *uint32) raw.Return {
+	if r := n.enter("DeviceGetTargetFanSpeed", device, fan, targetSpeed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTargetFanSpeed(device, fan, targetSpeed)
+}
+
 func (a answers) DeviceGetTargetFanSpeed(device raw.Device, fan uint32, targetSpeed *uint32) raw.Return {
 	return a.answer("DeviceGetTargetFanSpeed", device, fan, targetSpeed)
 }
+
+func (n *NVML) DeviceGetTemperature(device raw.Device, sensorType raw.TemperatureSensors, temp *uint32) raw.Return {
+	if r := n.enter("DeviceGetTemperature", device, sensorType, temp); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTemperature(device, sensorType, temp)
+}
+
 func (a answers) DeviceGetTemperature(device raw.Device, sensorType raw.TemperatureSensors, temp *uint32) raw.Return {
 	return a.answer("DeviceGetTemperature", device, sensorType, temp)
 }
+
+func (n *NVML) DeviceGetTemperatureThreshold(device raw.Device, thresholdType raw.TemperatureThresholds, temp *uint32) raw.Return {
+	if r := n.enter("DeviceGetTemperatureThreshold", device, thresholdType, temp); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTemperatureThreshold(device, thresholdType, temp)
+}
+
 func (a answers) DeviceGetTemperatureThreshold(device raw.Device, thresholdType raw.TemperatureThresholds, temp *uint32) raw.Return {
 	return a.answer("DeviceGetTemperatureThreshold", device, thresholdType, temp)
 }
+
+func (n *NVML) DeviceGetTemperatureV(device raw.Device, temperature *raw.Temperature) raw.Return {
+	if r := n.enter("DeviceGetTemperatureV", device, temperature); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTemperatureV(device, temperature)
+}
+
 func (a answers) DeviceGetTemperatureV(device raw.Device, temperature *raw.Temperature) raw.Return {
 	return a.answer("DeviceGetTemperatureV", device, temperature)
 }
+
+func (n *NVML) DeviceGetThermalSettings(device raw.Device, sensorIndex uint32, pThermalSettings *raw.GpuThermalSettings) raw.Return {
+	if r := n.enter("DeviceGetThermalSettings", device, sensorIndex, pThermalSettings); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetThermalSettings(device, sensorIndex, pThermalSettings)
+}
+
 func (a answers) DeviceGetThermalSettings(device raw.Device, sensorIndex uint32, pThermalSettings *raw.GpuThermalSettings) raw.Return {
 	return a.answer("DeviceGetThermalSettings", device, sensorIndex, pThermalSettings)
 }
+
+func (n *NVML) DeviceGetTopologyCommonAncestor(device1 raw.Device, device2 raw.Device, pathInfo *raw.GpuTopologyLevel) raw.Return {
+	if r := n.enter("DeviceGetTopologyCommonAncestor", device1, device2, pathInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTopologyCommonAncestor(device1, device2, pathInfo)
+}
+
 func (a answers) DeviceGetTopologyCommonAncestor(device1 raw.Device, device2 raw.Device, pathInfo *raw.GpuTopologyLevel) raw.Return {
 	return a.answer("DeviceGetTopologyCommonAncestor", device1, device2, pathInfo)
 }
+
+func (n *NVML) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32, deviceArray []raw.Device) raw.Return {
+	if r := n.enter("DeviceGetTopologyNearestGpus", device, level, count, deviceArray); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTopologyNearestGpus(device, level, count, deviceArray)
+}
+
 func (a answers) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTopologyLevel, count *uint32, deviceArray []raw.Device) raw.Return {
 	return a.answer("DeviceGetTopologyNearestGpus", device, level, count, deviceArray)
 }
+
+func (n *NVML) DeviceGetTotalEccErrors(device raw.Device, errorType raw.MemoryErrorType, counterType raw.EccCounterType, eccCounts *uint64) raw.Return {
+	if r := n.enter("DeviceGetTotalEccErrors", device, errorType, counterType, eccCounts); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTotalEccErrors(device, errorType, counterType, eccCounts)
+}
+
 func (a answers) DeviceGetTotalEccErrors(device raw.Device, errorType raw.MemoryErrorType, counterType raw.EccCounterType, eccCounts *uint64) raw.Return {
 	return a.answer("DeviceGetTotalEccErrors", device, errorType, counterType, eccCounts)
 }
+
+func (n *NVML) DeviceGetTotalEnergyConsumption(device raw.Device, energy *uint64) raw.Return {
+	if r := n.enter("DeviceGetTotalEnergyConsumption", device, energy); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetTotalEnergyConsumption(device, energy)
+}
+
 func (a answers) DeviceGetTotalEnergyConsumption(device raw.Device, energy *uint64) raw.Return {
 	return a.answer("DeviceGetTotalEnergyConsumption", device, energy)
 }
+
+func (n *NVML) DeviceGetUUID(device raw.Device, uuid []byte) raw.Return {
+	if r := n.enter("DeviceGetUUID", device, uuid); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetUUID(device, uuid)
+}
+
 func (a answers) DeviceGetUUID(device raw.Device, uuid []byte) raw.Return {
 	return a.answer("DeviceGetUUID", device, uuid)
 }
+
+func (n *NVML) DeviceGetUnrepairableMemoryFlagV1(device raw.Device, unrepairableMemoryStatus *raw.UnrepairableMemoryStatusV1) raw.Return {
+	if r := n.enter("DeviceGetUnrepairableMemoryFlagV1", device, unrepairableMemoryStatus); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetUnrepairableMemoryFlagV1(device, unrepairableMemoryStatus)
+}
+
 func (a answers) DeviceGetUnrepairableMemoryFlagV1(device raw.Device, unrepairableMemoryStatus *raw.UnrepairableMemoryStatusV1) raw.Return {
 	return a.answer("DeviceGetUnrepairableMemoryFlagV1", device, unrepairableMemoryStatus)
 }
+
+func (n *NVML) DeviceGetUtilizationRates(device raw.Device, utilization *raw.Utilization) raw.Return {
+	if r := n.enter("DeviceGetUtilizationRates", device, utilization); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetUtilizationRates(device, utilization)
+}
+
 func (a answers) DeviceGetUtilizationRates(device raw.Device, utilization *raw.Utilization) raw.Return {
 	return a.answer("DeviceGetUtilizationRates", device, utilization)
 }
+
+func (n *NVML) DeviceGetVbiosVersion(device raw.Device, version []byte) raw.Return {
+	if r := n.enter("DeviceGetVbiosVersion", device, version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVbiosVersion(device, version)
+}
+
 func (a answers) DeviceGetVbiosVersion(device raw.Device, version []byte) raw.Return {
 	return a.answer("DeviceGetVbiosVersion", device, version)
 }
+
+func (n *NVML) DeviceGetVgpuCapabilities(device raw.Device, capability raw.DeviceVgpuCapability, capResult *uint32) raw.Return {
+	if r := n.enter("DeviceGetVgpuCapabilities", device, capability, capResult); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuCapabilities(device, capability, capResult)
+}
+
 func (a answers) DeviceGetVgpuCapabilities(device raw.Device, capability raw.DeviceVgpuCapability, capResult *uint32) raw.Return {
 	return a.answer("DeviceGetVgpuCapabilities", device, capability, capResult)
 }
+
+func (n *NVML) DeviceGetVgpuHeterogeneousMode(device raw.Device, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
+	if r := n.enter("DeviceGetVgpuHeterogeneousMode", device, pHeterogeneousMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuHeterogeneousMode(device, pHeterogeneousMode)
+}
+
 func (a answers) DeviceGetVgpuHeterogeneousMode(device raw.Device, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
 	return a.answer("DeviceGetVgpuHeterogeneousMode", device, pHeterogeneousMode)
 }
+
+func (n *NVML) DeviceGetVgpuInstancesUtilizationInfo(device raw.Device, vgpuUtilInfo *raw.VgpuInstancesUtilizationInfo) raw.Return {
+	if r := n.enter("DeviceGetVgpuInstancesUtilizationInfo", device, vgpuUtilInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuInstancesUtilizationInfo(device, vgpuUtilInfo)
+}
+
 func (a answers) DeviceGetVgpuInstancesUtilizationInfo(device raw.Device, vgpuUtilInfo *raw.VgpuInstancesUtilizationInfo) raw.Return {
 	return a.answer("DeviceGetVgpuInstancesUtilizationInfo", device, vgpuUtilInfo)
 }
+
+func (n *NVML) DeviceGetVgpuMetadata(device raw.Device, pgpuMetadata []byte, bufferSize *uint32) raw.Return {
+	if r := n.enter("DeviceGetVgpuMetadata", device, pgpuMetadata, bufferSize); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuMetadata(device, pgpuMetadata, bufferSize)
+}
+
 func (a answers) DeviceGetVgpuMetadata(device raw.Device, pgpuMetadata []byte, bufferSize *uint32) raw.Return {
 	return a.answer("DeviceGetVgpuMetadata", device, pgpuMetadata, bufferSize)
 }
+
+func (n *NVML) DeviceGetVgpuProcessUtilization(device raw.Device, lastSeenTimeStamp uint64, vgpuProcessSamplesCount *uint32, utilizationSamples []raw.VgpuProcessUtilizationSample) raw.Return {
+	if r := n.enter("DeviceGetVgpuProcessUtilization", device, lastSeenTimeStamp, vgpuProcessSamplesCount, utilizationSamples); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuProcessUtilization(device, lastSeenTimeStamp, vgpuProcessSamplesCount, utilizationSamples)
+}
+
 func (a answers) DeviceGetVgpuProcessUtilization(device raw.Device, lastSeenTimeStamp uint64, vgpuProcessSamplesCount *uint32, utilizationSamples []raw.VgpuProcessUtilizationSample) raw.Return {
 	return a.answer("DeviceGetVgpuProcessUtilization", device, lastSeenTimeStamp, vgpuProcessSamplesCount, utilizationSamples)
 }
+
+func (n *NVML) DeviceGetVgpuProcessesUtilizationInfo(device raw.Device, vgpuProcUtilInfo *raw.VgpuProcessesUtilizationInfo) raw.Return {
+	if r := n.enter("DeviceGetVgpuProcessesUtilizationInfo", device, vgpuProcUtilInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuProcessesUtilizationInfo(device, vgpuProcUtilInfo)
+}
+
 func (a answers) DeviceGetVgpuProcessesUtilizationInfo(device raw.Device, vgpuProcUtilInfo *raw.VgpuProcessesUtilizationInfo) raw.Return {
 	return a.answer("DeviceGetVgpuProcessesUtilizationInfo", device, vgpuProcUtilInfo)
 }
+
+func (n *NVML) DeviceGetVgpuSchedulerCapabilities(device raw.Device, pCapabilities *raw.VgpuSchedulerCapabilities) raw.Return {
+	if r := n.enter("DeviceGetVgpuSchedulerCapabilities", device, pCapabilities); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuSchedulerCapabilities(device, pCapabilities)
+}
+
 func (a answers) DeviceGetVgpuSchedulerCapabilities(device raw.Device, pCapabilities *raw.VgpuSchedulerCapabilities) raw.Return {
 	return a.answer("DeviceGetVgpuSchedulerCapabilities", device, pCapabilities)
 }
+
+func (n *NVML) DeviceGetVgpuSchedulerLog(device raw.Device, pSchedulerLog *raw.VgpuSchedulerLog) raw.Return {
+	if r := n.enter("DeviceGetVgpuSchedulerLog", device, pSchedulerLog); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuSchedulerLog(device, pSchedulerLog)
+}
+
 func (a answers) DeviceGetVgpuSchedulerLog(device raw.Device, pSchedulerLog *raw.VgpuSchedulerLog) raw.Return {
 	return a.answer("DeviceGetVgpuSchedulerLog", device, pSchedulerLog)
 }
+
+func (n *NVML) DeviceGetVgpuSchedulerLogV2(device raw.Device, pSchedulerLogInfo *raw.VgpuSchedulerLogInfoV2) raw.Return {
+	if r := n.enter("DeviceGetVgpuSchedulerLogV2", device, pSchedulerLogInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuSchedulerLogV2(device, pSchedulerLogInfo)
+}
+
 func (a answers) DeviceGetVgpuSchedulerLogV2(device raw.Device, pSchedulerLogInfo *raw.VgpuSchedulerLogInfoV2) raw.Return {
 	return a.answer("DeviceGetVgpuSchedulerLogV2", device, pSchedulerLogInfo)
 }
+
+func (n *NVML) DeviceGetVgpuSchedulerState(device raw.Device, pSchedulerState *raw.VgpuSchedulerGetState) raw.Return {
+	if r := n.enter("DeviceGetVgpuSchedulerState", device, pSchedulerState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuSchedulerState(device, pSchedulerState)
+}
+
 func (a answers) DeviceGetVgpuSchedulerState(device raw.Device, pSchedulerState *raw.VgpuSchedulerGetState) raw.Return {
 	return a.answer("DeviceGetVgpuSchedulerState", device, pSchedulerState)
 }
+
+func (n *NVML) DeviceGetVgpuSchedulerStateV2(device raw.Device, pSchedulerStateInfo *raw.VgpuSchedulerStateInfoV2) raw.Return {
+	if r := n.enter("DeviceGetVgpuSchedulerStateV2", device, pSchedulerStateInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuSchedulerStateV2(device, pSchedulerStateInfo)
+}
+
 func (a answers) DeviceGetVgpuSchedulerStateV2(device raw.Device, pSchedulerStateInfo *raw.VgpuSchedulerStateInfoV2) raw.Return {
 	return a.answer("DeviceGetVgpuSchedulerStateV2", device, pSchedulerStateInfo)
 }
+
+func (n *NVML) DeviceGetVgpuTypeCreatablePlacements(device raw.Device, vgpuTypeId raw.VgpuTypeId, pPlacementList *raw.VgpuPlacementList) raw.Return {
+	if r := n.enter("DeviceGetVgpuTypeCreatablePlacements", device, vgpuTypeId, pPlacementList); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuTypeCreatablePlacements(device, vgpuTypeId, pPlacementList)
+}
+
 func (a answers) DeviceGetVgpuTypeCreatablePlacements(device raw.Device, vgpuTypeId raw.VgpuTypeId, pPlacementList *raw.VgpuPlacementList) raw.Return {
 	return a.answer("DeviceGetVgpuTypeCreatablePlacements", device, vgpuTypeId, pPlacementList)
 }
+
+func (n *NVML) DeviceGetVgpuTypeSupportedPlacements(device raw.Device, vgpuTypeId raw.VgpuTypeId, pPlacementList *raw.VgpuPlacementList) raw.Return {
+	if r := n.enter("DeviceGetVgpuTypeSupportedPlacements", device, vgpuTypeId, pPlacementList); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuTypeSupportedPlacements(device, vgpuTypeId, pPlacementList)
+}
+
 func (a answers) DeviceGetVgpuTypeSupportedPlacements(device raw.Device, vgpuTypeId raw.VgpuTypeId, pPlacementList *raw.VgpuPlacementList) raw.Return {
 	return a.answer("DeviceGetVgpuTypeSupportedPlacements", device, vgpuTypeId, pPlacementList)
 }
+
+func (n *NVML) DeviceGetVgpuUtilization(device raw.Device, lastSeenTimeStamp uint64, sampleValType *raw.ValueType, vgpuInstanceSamplesCount *uint32, utilizationSamples []raw.VgpuInstanceUtilizationSample) raw.Return {
+	if r := n.enter("DeviceGetVgpuUtilization", device, lastSeenTimeStamp, sampleValType, vgpuInstanceSamplesCount, utilizationSamples); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVgpuUtilization(device, lastSeenTimeStamp, sampleValType, vgpuInstanceSamplesCount, utilizationSamples)
+}
+
 func (a answers) DeviceGetVgpuUtilization(device raw.Device, lastSeenTimeStamp uint64, sampleValType *raw.ValueType, vgpuInstanceSamplesCount *uint32, utilizationSamples []raw.VgpuInstanceUtilizationSample) raw.Return {
 	return a.answer("DeviceGetVgpuUtilization", device, lastSeenTimeStamp, sampleValType, vgpuInstanceSamplesCount, utilizationSamples)
 }
+
+func (n *NVML) DeviceGetViolationStatus(device raw.Device, perfPolicyType raw.PerfPolicyType, violTime *raw.ViolationTime) raw.Return {
+	if r := n.enter("DeviceGetViolationStatus", device, perfPolicyType, violTime); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetViolationStatus(device, perfPolicyType, violTime)
+}
+
 func (a answers) DeviceGetViolationStatus(device raw.Device, perfPolicyType raw.PerfPolicyType, violTime *raw.ViolationTime) raw.Return {
 	return a.answer("DeviceGetViolationStatus", device, perfPolicyType, violTime)
 }
+
+func (n *NVML) DeviceGetVirtualizationMode(device raw.Device, pVirtualMode *raw.GpuVirtualizationMode) raw.Return {
+	if r := n.enter("DeviceGetVirtualizationMode", device, pVirtualMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceGetVirtualizationMode(device, pVirtualMode)
+}
+
 func (a answers) DeviceGetVirtualizationMode(device raw.Device, pVirtualMode *raw.GpuVirtualizationMode) raw.Return {
 	return a.answer("DeviceGetVirtualizationMode", device, pVirtualMode)
 }
+
+func (n *NVML) DeviceIsMigDeviceHandle(device raw.Device, isMigDevice *uint32) raw.Return {
+	if r := n.enter("DeviceIsMigDeviceHandle", device, isMigDevice); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceIsMigDeviceHandle(device, isMigDevice)
+}
+
 func (a answers) DeviceIsMigDeviceHandle(device raw.Device, isMigDevice *uint32) raw.Return {
 	return a.answer("DeviceIsMigDeviceHandle", device, isMigDevice)
 }
+
+func (n *NVML) DeviceModifyDrainState(pciInfo *raw.PciInfo, newState raw.EnableState) raw.Return {
+	if r := n.enter("DeviceModifyDrainState", pciInfo, newState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceModifyDrainState(pciInfo, newState)
+}
+
 func (a answers) DeviceModifyDrainState(pciInfo *raw.PciInfo, newState raw.EnableState) raw.Return {
 	return a.answer("DeviceModifyDrainState", pciInfo, newState)
 }
+
+func (n *NVML) DeviceOnSameBoard(device1 raw.Device, device2 raw.Device, onSameBoard *int32) raw.Return {
+	if r := n.enter("DeviceOnSameBoard", device1, device2, onSameBoard); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceOnSameBoard(device1, device2, onSameBoard)
+}
+
 func (a answers) DeviceOnSameBoard(device1 raw.Device, device2 raw.Device, onSameBoard *int32) raw.Return {
 	return a.answer("DeviceOnSameBoard", device1, device2, onSameBoard)
 }
+
+func (n *NVML) DevicePowerSmoothingActivatePresetProfile(device raw.Device, profile *raw.PowerSmoothingProfile) raw.Return {
+	if r := n.enter("DevicePowerSmoothingActivatePresetProfile", device, profile); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DevicePowerSmoothingActivatePresetProfile(device, profile)
+}
+
 func (a answers) DevicePowerSmoothingActivatePresetProfile(device raw.Device, profile *raw.PowerSmoothingProfile) raw.Return {
 	return a.answer("DevicePowerSmoothingActivatePresetProfile", device, profile)
 }
+
+func (n *NVML) DevicePowerSmoothingSetState(device raw.Device, state *raw.PowerSmoothingState) raw.Return {
+	if r := n.enter("DevicePowerSmoothingSetState", device, state); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DevicePowerSmoothingSetState(device, state)
+}
+
 func (a answers) DevicePowerSmoothingSetState(device raw.Device, state *raw.PowerSmoothingState) raw.Return {
 	return a.answer("DevicePowerSmoothingSetState", device, state)
 }
+
+func (n *NVML) DevicePowerSmoothingUpdatePresetProfileParam(device raw.Device, profile *raw.PowerSmoothingProfile) raw.Return {
+	if r := n.enter("DevicePowerSmoothingUpdatePresetProfileParam", device, profile); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DevicePowerSmoothingUpdatePresetProfileParam(device, profile)
+}
+
 func (a answers) DevicePowerSmoothingUpdatePresetProfileParam(device raw.Device, profile *raw.PowerSmoothingProfile) raw.Return {
 	return a.answer("DevicePowerSmoothingUpdatePresetProfileParam", device, profile)
 }
+
+func (n *NVML) DeviceQueryDrainState(pciInfo *raw.PciInfo, currentState *raw.EnableState) raw.Return {
+	if r := n.enter("DeviceQueryDrainState", pciInfo, currentState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceQueryDrainState(pciInfo, currentState)
+}
+
 func (a answers) DeviceQueryDrainState(pciInfo *raw.PciInfo, currentState *raw.EnableState) raw.Return {
 	return a.answer("DeviceQueryDrainState", pciInfo, currentState)
 }
+
+func (n *NVML) DeviceReadPRMCountersV1(device raw.Device, counterList *raw.PRMCounterListV1) raw.Return {
+	if r := n.enter("DeviceReadPRMCountersV1", device, counterList); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceReadPRMCountersV1(device, counterList)
+}
+
 func (a answers) DeviceReadPRMCountersV1(device raw.Device, counterList *raw.PRMCounterListV1) raw.Return {
 	return a.answer("DeviceReadPRMCountersV1", device, counterList)
 }
+
+func (n *NVML) DeviceReadWritePRMV1(device raw.Device, buffer *raw.PRMTLVV1) raw.Return {
+	if r := n.enter("DeviceReadWritePRMV1", device, buffer); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceReadWritePRMV1(device, buffer)
+}
+
 func (a answers) DeviceReadWritePRMV1(device raw.Device, buffer *raw.PRMTLVV1) raw.Return {
 	return a.answer("DeviceReadWritePRMV1", device, buffer)
 }
+
+func (n *NVML) DeviceRegisterEvents(device raw.Device, eventTypes uint64, set raw.EventSet) raw.Return {
+	if r := n.enter("DeviceRegisterEvents", device, eventTypes, set); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceRegisterEvents(device, eventTypes, set)
+}
+
 func (a answers) DeviceRegisterEvents(device raw.Device, eventTypes uint64, set raw.EventSet) raw.Return {
 	return a.answer("DeviceRegisterEvents", device, eventTypes, set)
 }
+
+func (n *NVML) DeviceRemoveGpu(pciInfo *raw.PciInfo) raw.Return {
+	if r := n.enter("DeviceRemoveGpu", pciInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceRemoveGpu(pciInfo)
+}
+
 func (a answers) DeviceRemoveGpu(pciInfo *raw.PciInfo) raw.Return {
 	return a.answer("DeviceRemoveGpu", pciInfo)
 }
+
+func (n *NVML) DeviceRemoveGpuV2(pciInfo *raw.PciInfo, gpuState raw.DetachGpuState, linkState raw.PcieLinkState) raw.Return {
+	if r := n.enter("DeviceRemoveGpuV2", pciInfo, gpuState, linkState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceRemoveGpuV2(pciInfo, gpuState, linkState)
+}
+
 func (a answers) DeviceRemoveGpuV2(pciInfo *raw.PciInfo, gpuState raw.DetachGpuState, linkState raw.PcieLinkState) raw.Return {
 	return a.answer("DeviceRemoveGpuV2", pciInfo, gpuState, linkState)
 }
+
+func (n *NVML) DeviceResetApplicationsClocks(device raw.Device) raw.Return {
+	if r := n.enter("DeviceResetApplicationsClocks", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceResetApplicationsClocks(device)
+}
+
 func (a answers) DeviceResetApplicationsClocks(device raw.Device) raw.Return {
 	return a.answer("DeviceResetApplicationsClocks", device)
 }
+
+func (n *NVML) DeviceResetGpuLockedClocks(device raw.Device) raw.Return {
+	if r := n.enter("DeviceResetGpuLockedClocks", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceResetGpuLockedClocks(device)
+}
+
 func (a answers) DeviceResetGpuLockedClocks(device raw.Device) raw.Return {
 	return a.answer("DeviceResetGpuLockedClocks", device)
 }
+
+func (n *NVML) DeviceResetMemoryLockedClocks(device raw.Device) raw.Return {
+	if r := n.enter("DeviceResetMemoryLockedClocks", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceResetMemoryLockedClocks(device)
+}
+
 func (a answers) DeviceResetMemoryLockedClocks(device raw.Device) raw.Return {
 	return a.answer("DeviceResetMemoryLockedClocks", device)
 }
+
+func (n *NVML) DeviceResetNvLinkErrorCounters(device raw.Device, link uint32) raw.Return {
+	if r := n.enter("DeviceResetNvLinkErrorCounters", device, link); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceResetNvLinkErrorCounters(device, link)
+}
+
 func (a answers) DeviceResetNvLinkErrorCounters(device raw.Device, link uint32) raw.Return {
 	return a.answer("DeviceResetNvLinkErrorCounters", device, link)
 }
+
+func (n *NVML) DeviceResetNvLinkUtilizationCounter(device raw.Device, link uint32, counter uint32) raw.Return {
+	if r := n.enter("DeviceResetNvLinkUtilizationCounter", device, link, counter); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceResetNvLinkUtilizationCounter(device, link, counter)
+}
+
 func (a answers) DeviceResetNvLinkUtilizationCounter(device raw.Device, link uint32, counter uint32) raw.Return {
 	return a.answer("DeviceResetNvLinkUtilizationCounter", device, link, counter)
 }
+
+func (n *NVML) DeviceSetAPIRestriction(device raw.Device, apiType raw.RestrictedAPI, isRestricted raw.EnableState) raw.Return {
+	if r := n.enter("DeviceSetAPIRestriction", device, apiType, isRestricted); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetAPIRestriction(device, apiType, isRestricted)
+}
+
 func (a answers) DeviceSetAPIRestriction(device raw.Device, apiType raw.RestrictedAPI, isRestricted raw.EnableState) raw.Return {
 	return a.answer("DeviceSetAPIRestriction", device, apiType, isRestricted)
 }
+
+func (n *NVML) DeviceSetAccountingMode(device raw.Device, mode raw.EnableState) raw.Return {
+	if r := n.enter("DeviceSetAccountingMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetAccountingMode(device, mode)
+}
+
 func (a answers) DeviceSetAccountingMode(device raw.Device, mode raw.EnableState) raw.Return {
 	return a.answer("DeviceSetAccountingMode", device, mode)
 }
+
+func (n *NVML) DeviceSetApplicationsClocks(device raw.Device, memClockMHz uint32, graphicsClockMHz uint32) raw.Return {
+	if r := n.enter("DeviceSetApplicationsClocks", device, memClockMHz, graphicsClockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetApplicationsClocks(device, memClockMHz, graphicsClockMHz)
+}
+
 func (a answers) DeviceSetApplicationsClocks(device raw.Device, memClockMHz uint32, graphicsClockMHz uint32) raw.Return {
 	return a.answer("DeviceSetApplicationsClocks", device, memClockMHz, graphicsClockMHz)
 }
+
+func (n *NVML) DeviceSetAutoBoostedClocksEnabled(device raw.Device, enabled raw.EnableState) raw.Return {
+	if r := n.enter("DeviceSetAutoBoostedClocksEnabled", device, enabled); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetAutoBoostedClocksEnabled(device, enabled)
+}
+
 func (a answers) DeviceSetAutoBoostedClocksEnabled(device raw.Device, enabled raw.EnableState) raw.Return {
 	return a.answer("DeviceSetAutoBoostedClocksEnabled", device, enabled)
 }
+
+func (n *NVML) DeviceSetClockOffsets(device raw.Device, info *raw.ClockOffset) raw.Return {
+	if r := n.enter("DeviceSetClockOffsets", device, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetClockOffsets(device, info)
+}
+
 func (a answers) DeviceSetClockOffsets(device raw.Device, info *raw.ClockOffset) raw.Return {
 	return a.answer("DeviceSetClockOffsets", device, info)
 }
+
+func (n *NVML) DeviceSetComputeMode(device raw.Device, mode raw.ComputeMode) raw.Return {
+	if r := n.enter("DeviceSetComputeMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetComputeMode(device, mode)
+}
+
 func (a answers) DeviceSetComputeMode(device raw.Device, mode raw.ComputeMode) raw.Return {
 	return a.answer("DeviceSetComputeMode", device, mode)
 }
+
+func (n *NVML) DeviceSetConfComputeUnprotectedMemSize(device raw.Device, sizeKiB uint64) raw.Return {
+	if r := n.enter("DeviceSetConfComputeUnprotectedMemSize", device, sizeKiB); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetConfComputeUnprotectedMemSize(device, sizeKiB)
+}
+
 func (a answers) DeviceSetConfComputeUnprotectedMemSize(device raw.Device, sizeKiB uint64) raw.Return {
 	return a.answer("DeviceSetConfComputeUnprotectedMemSize", device, sizeKiB)
 }
+
+func (n *NVML) DeviceSetCpuAffinity(device raw.Device) raw.Return {
+	if r := n.enter("DeviceSetCpuAffinity", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetCpuAffinity(device)
+}
+
 func (a answers) DeviceSetCpuAffinity(device raw.Device) raw.Return {
 	return a.answer("DeviceSetCpuAffinity", device)
 }
+
+func (n *NVML) DeviceSetDefaultAutoBoostedClocksEnabled(device raw.Device, enabled raw.EnableState, flags uint32) raw.Return {
+	if r := n.enter("DeviceSetDefaultAutoBoostedClocksEnabled", device, enabled, flags); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetDefaultAutoBoostedClocksEnabled(device, enabled, flags)
+}
+
 func (a answers) DeviceSetDefaultAutoBoostedClocksEnabled(device raw.Device, enabled raw.EnableState, flags uint32) raw.Return {
 	return a.answer("DeviceSetDefaultAutoBoostedClocksEnabled", device, enabled, flags)
 }
+
+func (n *NVML) DeviceSetDefaultFanSpeedV2(device raw.Device, fan uint32) raw.Return {
+	if r := n.enter("DeviceSetDefaultFanSpeedV2", device, fan); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetDefaultFanSpeedV2(device, fan)
+}
+
 func (a answers) DeviceSetDefaultFanSpeedV2(device raw.Device, fan uint32) raw.Return {
 	return a.answer("DeviceSetDefaultFanSpeedV2", device, fan)
 }
+
+func (n *NVML) DeviceSetDramEncryptionMode(device raw.Device, dramEncryption *raw.DramEncryptionInfo) raw.Return {
+	if r := n.enter("DeviceSetDramEncryptionMode", device, dramEncryption); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetDramEncryptionMode(device, dramEncryption)
+}
+
 func (a answers) DeviceSetDramEncryptionMode(device raw.Device, dramEncryption *raw.DramEncryptionInfo) raw.Return {
 	return a.answer("DeviceSetDramEncryptionMode", device, dramEncryption)
 }
+
+func (n *NVML) DeviceSetDriverModel(device raw.Device, driverModel raw.DriverModel, flags uint32) raw.Return {
+	if r := n.enter("DeviceSetDriverModel", device, driverModel, flags); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetDriverModel(device, driverModel, flags)
+}
+
 func (a answers) DeviceSetDriverModel(device raw.Device, driverModel raw.DriverModel, flags uint32) raw.Return {
 	return a.answer("DeviceSetDriverModel", device, driverModel, flags)
 }
+
+func (n *NVML) DeviceSetEccMode(device raw.Device, ecc raw.EnableState) raw.Return {
+	if r := n.enter("DeviceSetEccMode", device, ecc); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetEccMode(device, ecc)
+}
+
 func (a answers) DeviceSetEccMode(device raw.Device, ecc raw.EnableState) raw.Return {
 	return a.answer("DeviceSetEccMode", device, ecc)
 }
+
+func (n *NVML) DeviceSetFanControlPolicy(device raw.Device, fan uint32, policy raw.FanControlPolicy) raw.Return {
+	if r := n.enter("DeviceSetFanControlPolicy", device, fan, policy); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetFanControlPolicy(device, fan, policy)
+}
+
 func (a answers) DeviceSetFanControlPolicy(device raw.Device, fan uint32, policy raw.FanControlPolicy) raw.Return {
 	return a.answer("DeviceSetFanControlPolicy", device, fan, policy)
 }
+
+func (n *NVML) DeviceSetFanSpeedV2(device raw.Device, fan uint32, speed uint32) raw.Return {
+	if r := n.enter("DeviceSetFanSpeedV2", device, fan, speed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetFanSpeedV2(device, fan, speed)
+}
+
 func (a answers) DeviceSetFanSpeedV2(device raw.Device, fan uint32, speed uint32) raw.Return {
 	return a.answer("DeviceSetFanSpeedV2", device, fan, speed)
 }
+
+func (n *NVML) DeviceSetGpcClkVfOffset(device raw.Device, offset int32) raw.Return {
+	if r := n.enter("DeviceSetGpcClkVfOffset", device, offset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetGpcClkVfOffset(device, offset)
+}
+
 func (a answers) DeviceSetGpcClkVfOffset(device raw.Device, offset int32) raw.Return {
 	return a.answer("DeviceSetGpcClkVfOffset", device, offset)
 }
+
+func (n *NVML) DeviceSetGpuLockedClocks(device raw.Device, minGpuClockMHz uint32, maxGpuClockMHz uint32) raw.Return {
+	if r := n.enter("DeviceSetGpuLockedClocks", device, minGpuClockMHz, maxGpuClockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetGpuLockedClocks(device, minGpuClockMHz, maxGpuClockMHz)
+}
+
 func (a answers) DeviceSetGpuLockedClocks(device raw.Device, minGpuClockMHz uint32, maxGpuClockMHz uint32) raw.Return {
 	return a.answer("DeviceSetGpuLockedClocks", device, minGpuClockMHz, maxGpuClockMHz)
 }
+
+func (n *NVML) DeviceSetGpuOperationMode(device raw.Device, mode raw.GpuOperationMode) raw.Return {
+	if r := n.enter("DeviceSetGpuOperationMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetGpuOperationMode(device, mode)
+}
+
 func (a answers) DeviceSetGpuOperationMode(device raw.Device, mode raw.GpuOperationMode) raw.Return {
 	return a.answer("DeviceSetGpuOperationMode", device, mode)
 }
+
+func (n *NVML) DeviceSetHostnameV1(device raw.Device, hostname *raw.HostnameV1) raw.Return {
+	if r := n.enter("DeviceSetHostnameV1", device, hostname); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetHostnameV1(device, hostname)
+}
+
 func (a answers) DeviceSetHostnameV1(device raw.Device, hostname *raw.HostnameV1) raw.Return {
 	return a.answer("DeviceSetHostnameV1", device, hostname)
 }
+
+func (n *NVML) DeviceSetMemClkVfOffset(device raw.Device, offset int32) raw.Return {
+	if r := n.enter("DeviceSetMemClkVfOffset", device, offset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetMemClkVfOffset(device, offset)
+}
+
 func (a answers) DeviceSetMemClkVfOffset(device raw.Device, offset int32) raw.Return {
 	return a.answer("DeviceSetMemClkVfOffset", device, offset)
 }
+
+func (n *NVML) DeviceSetMemoryLockedClocks(device raw.Device, minMemClockMHz uint32, maxMemClockMHz uint32) raw.Return {
+	if r := n.enter("DeviceSetMemoryLockedClocks", device, minMemClockMHz, maxMemClockMHz); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetMemoryLockedClocks(device, minMemClockMHz, maxMemClockMHz)
+}
+
 func (a answers) DeviceSetMemoryLockedClocks(device raw.Device, minMemClockMHz uint32, maxMemClockMHz uint32) raw.Return {
 	return a.answer("DeviceSetMemoryLockedClocks", device, minMemClockMHz, maxMemClockMHz)
 }
+
+func (n *NVML) DeviceSetMigMode(device raw.Device, mode uint32, activationStatus *raw.Return) raw.Return {
+	if r := n.enter("DeviceSetMigMode", device, mode, activationStatus); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetMigMode(device, mode, activationStatus)
+}
+
 func (a answers) DeviceSetMigMode(device raw.Device, mode uint32, activationStatus *raw.Return) raw.Return {
 	return a.answer("DeviceSetMigMode", device, mode, activationStatus)
 }
+
+func (n *NVML) DeviceSetNvLinkDeviceLowPowerThreshold(device raw.Device, info *raw.NvLinkPowerThres) raw.Return {
+	if r := n.enter("DeviceSetNvLinkDeviceLowPowerThreshold", device, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetNvLinkDeviceLowPowerThreshold(device, info)
+}
+
 func (a answers) DeviceSetNvLinkDeviceLowPowerThreshold(device raw.Device, info *raw.NvLinkPowerThres) raw.Return {
 	return a.answer("DeviceSetNvLinkDeviceLowPowerThreshold", device, info)
 }
+
+func (n *NVML) DeviceSetNvLinkUtilizationControl(device raw.Device, link uint32, counter uint32, control *raw.NvLinkUtilizationControl, reset uint32) raw.Return {
+	if r := n.enter("DeviceSetNvLinkUtilizationControl", device, link, counter, control, reset); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetNvLinkUtilizationControl(device, link, counter, control, reset)
+}
+
 func (a answers) DeviceSetNvLinkUtilizationControl(device raw.Device, link uint32, counter uint32, control *raw.NvLinkUtilizationControl, reset uint32) raw.Return {
 	return a.answer("DeviceSetNvLinkUtilizationControl", device, link, counter, control, reset)
 }
+
+func (n *NVML) DeviceSetNvlinkBwMode(device raw.Device, setBwMode *raw.NvlinkSetBwMode) raw.Return {
+	if r := n.enter("DeviceSetNvlinkBwMode", device, setBwMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetNvlinkBwMode(device, setBwMode)
+}
+
 func (a answers) DeviceSetNvlinkBwMode(device raw.Device, setBwMode *raw.NvlinkSetBwMode) raw.Return {
 	return a.answer("DeviceSetNvlinkBwMode", device, setBwMode)
 }
+
+func (n *NVML) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState) raw.Return {
+	if r := n.enter("DeviceSetPersistenceMode", device, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetPersistenceMode(device, mode)
+}
+
 func (a answers) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState) raw.Return {
 	return a.answer("DeviceSetPersistenceMode", device, mode)
 }
+
+func (n *NVML) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
+	if r := n.enter("DeviceSetPowerManagementLimit", device, limit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetPowerManagementLimit(device, limit)
+}
+
 func (a answers) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
 	return a.answer("DeviceSetPowerManagementLimit", device, limit)
 }
+
+func (n *NVML) DeviceSetPowerManagementLimitV2(device raw.Device, powerValue *raw.PowerValueV2) raw.Return {
+	if r := n.enter("DeviceSetPowerManagementLimitV2", device, powerValue); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetPowerManagementLimitV2(device, powerValue)
+}
+
 func (a answers) DeviceSetPowerManagementLimitV2(device raw.Device, powerValue *raw.PowerValueV2) raw.Return {
 	return a.answer("DeviceSetPowerManagementLimitV2", device, powerValue)
 }
+
+func (n *NVML) DeviceSetPowerMizerModeV1(device raw.Device, powerMizerMode *raw.DevicePowerMizerModesV1) raw.Return {
+	if r := n.enter("DeviceSetPowerMizerModeV1", device, powerMizerMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetPowerMizerModeV1(device, powerMizerMode)
+}
+
 func (a answers) DeviceSetPowerMizerModeV1(device raw.Device, powerMizerMode *raw.DevicePowerMizerModesV1) raw.Return {
 	return a.answer("DeviceSetPowerMizerModeV1", device, powerMizerMode)
 }
+
+func (n *NVML) DeviceSetRusdSettingsV1(device raw.Device, settings *raw.RusdSettingsV1) raw.Return {
+	if r := n.enter("DeviceSetRusdSettingsV1", device, settings); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetRusdSettingsV1(device, settings)
+}
+
 func (a answers) DeviceSetRusdSettingsV1(device raw.Device, settings *raw.RusdSettingsV1) raw.Return {
 	return a.answer("DeviceSetRusdSettingsV1", device, settings)
 }
+
+func (n *NVML) DeviceSetTemperatureThreshold(device raw.Device, thresholdType raw.TemperatureThresholds, temp *int32) raw.Return {
+	if r := n.enter("DeviceSetTemperatureThreshold", device, thresholdType, temp); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetTemperatureThreshold(device, thresholdType, temp)
+}
+
 func (a answers) DeviceSetTemperatureThreshold(device raw.Device, thresholdType raw.TemperatureThresholds, temp *int32) raw.Return {
 	return a.answer("DeviceSetTemperatureThreshold", device, thresholdType, temp)
 }
+
+func (n *NVML) DeviceSetVgpuCapabilities(device raw.Device, capability raw.DeviceVgpuCapability, state raw.EnableState) raw.Return {
+	if r := n.enter("DeviceSetVgpuCapabilities", device, capability, state); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetVgpuCapabilities(device, capability, state)
+}
+
 func (a answers) DeviceSetVgpuCapabilities(device raw.Device, capability raw.DeviceVgpuCapability, state raw.EnableState) raw.Return {
 	return a.answer("DeviceSetVgpuCapabilities", device, capability, state)
 }
+
+func (n *NVML) DeviceSetVgpuHeterogeneousMode(device raw.Device, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
+	if r := n.enter("DeviceSetVgpuHeterogeneousMode", device, pHeterogeneousMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetVgpuHeterogeneousMode(device, pHeterogeneousMode)
+}
+
 func (a answers) DeviceSetVgpuHeterogeneousMode(device raw.Device, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
 	return a.answer("DeviceSetVgpuHeterogeneousMode", device, pHeterogeneousMode)
 }
+
+func (n *NVML) DeviceSetVgpuSchedulerState(device raw.Device, pSchedulerState *raw.VgpuSchedulerSetState) raw.Return {
+	if r := n.enter("DeviceSetVgpuSchedulerState", device, pSchedulerState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetVgpuSchedulerState(device, pSchedulerState)
+}
+
 func (a answers) DeviceSetVgpuSchedulerState(device raw.Device, pSchedulerState *raw.VgpuSchedulerSetState) raw.Return {
 	return a.answer("DeviceSetVgpuSchedulerState", device, pSchedulerState)
 }
+
+func (n *NVML) DeviceSetVgpuSchedulerStateV2(device raw.Device, pSchedulerState *raw.VgpuSchedulerStateV2) raw.Return {
+	if r := n.enter("DeviceSetVgpuSchedulerStateV2", device, pSchedulerState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetVgpuSchedulerStateV2(device, pSchedulerState)
+}
+
 func (a answers) DeviceSetVgpuSchedulerStateV2(device raw.Device, pSchedulerState *raw.VgpuSchedulerStateV2) raw.Return {
 	return a.answer("DeviceSetVgpuSchedulerStateV2", device, pSchedulerState)
 }
+
+func (n *NVML) DeviceSetVirtualizationMode(device raw.Device, virtualMode raw.GpuVirtualizationMode) raw.Return {
+	if r := n.enter("DeviceSetVirtualizationMode", device, virtualMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceSetVirtualizationMode(device, virtualMode)
+}
+
 func (a answers) DeviceSetVirtualizationMode(device raw.Device, virtualMode raw.GpuVirtualizationMode) raw.Return {
 	return a.answer("DeviceSetVirtualizationMode", device, virtualMode)
 }
+
+func (n *NVML) DeviceValidateInforom(device raw.Device) raw.Return {
+	if r := n.enter("DeviceValidateInforom", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceValidateInforom(device)
+}
+
 func (a answers) DeviceValidateInforom(device raw.Device) raw.Return {
 	return a.answer("DeviceValidateInforom", device)
 }
+
+func (n *NVML) DeviceVgpuForceGspUnload(device raw.Device) raw.Return {
+	if r := n.enter("DeviceVgpuForceGspUnload", device); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceVgpuForceGspUnload(device)
+}
+
 func (a answers) DeviceVgpuForceGspUnload(device raw.Device) raw.Return {
 	return a.answer("DeviceVgpuForceGspUnload", device)
 }
+
+func (n *NVML) DeviceWorkloadPowerProfileClearRequestedProfiles(device raw.Device, requestedProfiles *raw.WorkloadPowerProfileRequestedProfiles) raw.Return {
+	if r := n.enter("DeviceWorkloadPowerProfileClearRequestedProfiles", device, requestedProfiles); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceWorkloadPowerProfileClearRequestedProfiles(device, requestedProfiles)
+}
+
 func (a answers) DeviceWorkloadPowerProfileClearRequestedProfiles(device raw.Device, requestedProfiles *raw.WorkloadPowerProfileRequestedProfiles) raw.Return {
 	return a.answer("DeviceWorkloadPowerProfileClearRequestedProfiles", device, requestedProfiles)
 }
+
+func (n *NVML) DeviceWorkloadPowerProfileGetCurrentProfiles(device raw.Device, currentProfiles *raw.WorkloadPowerProfileCurrentProfiles) raw.Return {
+	if r := n.enter("DeviceWorkloadPowerProfileGetCurrentProfiles", device, currentProfiles); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceWorkloadPowerProfileGetCurrentProfiles(device, currentProfiles)
+}
+
 func (a answers) DeviceWorkloadPowerProfileGetCurrentProfiles(device raw.Device, currentProfiles *raw.WorkloadPowerProfileCurrentProfiles) raw.Return {
 	return a.answer("DeviceWorkloadPowerProfileGetCurrentProfiles", device, currentProfiles)
 }
+
+func (n *NVML) DeviceWorkloadPowerProfileGetProfilesInfo(device raw.Device, profilesInfo *raw.WorkloadPowerProfileProfilesInfo) raw.Return {
+	if r := n.enter("DeviceWorkloadPowerProfileGetProfilesInfo", device, profilesInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceWorkloadPowerProfileGetProfilesInfo(device, profilesInfo)
+}
+
 func (a answers) DeviceWorkloadPowerProfileGetProfilesInfo(device raw.Device, profilesInfo *raw.WorkloadPowerProfileProfilesInfo) raw.Return {
 	return a.answer("DeviceWorkloadPowerProfileGetProfilesInfo", device, profilesInfo)
 }
+
+func (n *NVML) DeviceWorkloadPowerProfileSetRequestedProfiles(device raw.Device, requestedProfiles *raw.WorkloadPowerProfileRequestedProfiles) raw.Return {
+	if r := n.enter("DeviceWorkloadPowerProfileSetRequestedProfiles", device, requestedProfiles); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceWorkloadPowerProfileSetRequestedProfiles(device, requestedProfiles)
+}
+
 func (a answers) DeviceWorkloadPowerProfileSetRequestedProfiles(device raw.Device, requestedProfiles *raw.WorkloadPowerProfileRequestedProfiles) raw.Return {
 	return a.answer("DeviceWorkloadPowerProfileSetRequestedProfiles", device, requestedProfiles)
 }
+
+func (n *NVML) DeviceWorkloadPowerProfileUpdateProfilesV1(device raw.Device, updateProfiles *raw.WorkloadPowerProfileUpdateProfilesV1) raw.Return {
+	if r := n.enter("DeviceWorkloadPowerProfileUpdateProfilesV1", device, updateProfiles); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.DeviceWorkloadPowerProfileUpdateProfilesV1(device, updateProfiles)
+}
+
 func (a answers) DeviceWorkloadPowerProfileUpdateProfilesV1(device raw.Device, updateProfiles *raw.WorkloadPowerProfileUpdateProfilesV1) raw.Return {
 	return a.answer("DeviceWorkloadPowerProfileUpdateProfilesV1", device, updateProfiles)
 }
+
+func (n *NVML) EventSetCreate(set *raw.EventSet) raw.Return {
+	if r := n.enter("EventSetCreate", set); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.EventSetCreate(set)
+}
+
 func (a answers) EventSetCreate(set *raw.EventSet) raw.Return { return a.answer("EventSetCreate", set) }
-func (a answers) EventSetFree(set raw.EventSet) raw.Return    { return a.answer("EventSetFree", set) }
+
+func (n *NVML) EventSetFree(set raw.EventSet) raw.Return {
+	if r := n.enter("EventSetFree", set); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.EventSetFree(set)
+}
+
+func (a answers) EventSetFree(set raw.EventSet) raw.Return { return a.answer("EventSetFree", set) }
+
+func (n *NVML) EventSetWait(set raw.EventSet, data *raw.EventData, timeoutms uint32) raw.Return {
+	if r := n.enter("EventSetWait", set, data, timeoutms); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.EventSetWait(set, data, timeoutms)
+}
+
 func (a answers) EventSetWait(set raw.EventSet, data *raw.EventData, timeoutms uint32) raw.Return {
 	return a.answer("EventSetWait", set, data, timeoutms)
 }
+
+func (n *NVML) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeoutms uint32) raw.Return {
+	if r := n.enter("EventSetWaitV2", set, data, timeoutms); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.EventSetWaitV2(set, data, timeoutms)
+}
+
 func (a answers) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeoutms uint32) raw.Return {
 	return a.answer("EventSetWaitV2", set, data, timeoutms)
 }
+
+func (n *NVML) GetBlacklistDeviceCount(deviceCount *uint32) raw.Return {
+	if r := n.enter("GetBlacklistDeviceCount", deviceCount); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetBlacklistDeviceCount(deviceCount)
+}
+
 func (a answers) GetBlacklistDeviceCount(deviceCount *uint32) raw.Return {
 	return a.answer("GetBlacklistDeviceCount", deviceCount)
 }
+
+func (n *NVML) GetBlacklistDeviceInfoByIndex(index uint32, info *raw.ExcludedDeviceInfo) raw.Return {
+	if r := n.enter("GetBlacklistDeviceInfoByIndex", index, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetBlacklistDeviceInfoByIndex(index, info)
+}
+
 func (a answers) GetBlacklistDeviceInfoByIndex(index uint32, info *raw.ExcludedDeviceInfo) raw.Return {
 	return a.answer("GetBlacklistDeviceInfoByIndex", index, info)
 }
+
+func (n *NVML) GetExcludedDeviceCount(deviceCount *uint32) raw.Return {
+	if r := n.enter("GetExcludedDeviceCount", deviceCount); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetExcludedDeviceCount(deviceCount)
+}
+
 func (a answers) GetExcludedDeviceCount(deviceCount *uint32) raw.Return {
 	return a.answer("GetExcludedDeviceCount", deviceCount)
 }
+
+func (n *NVML) GetExcludedDeviceInfoByIndex(index uint32, info *raw.ExcludedDeviceInfo) raw.Return {
+	if r := n.enter("GetExcludedDeviceInfoByIndex", index, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetExcludedDeviceInfoByIndex(index, info)
+}
+
 func (a answers) GetExcludedDeviceInfoByIndex(index uint32, info *raw.ExcludedDeviceInfo) raw.Return {
 	return a.answer("GetExcludedDeviceInfoByIndex", index, info)
 }
+
+func (n *NVML) GetVgpuCompatibility(vgpuMetadata *raw.VgpuMetadata, pgpuMetadata *raw.VgpuPgpuMetadata, compatibilityInfo *raw.VgpuPgpuCompatibility) raw.Return {
+	if r := n.enter("GetVgpuCompatibility", vgpuMetadata, pgpuMetadata, compatibilityInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetVgpuCompatibility(vgpuMetadata, pgpuMetadata, compatibilityInfo)
+}
+
 func (a answers) GetVgpuCompatibility(vgpuMetadata *raw.VgpuMetadata, pgpuMetadata *raw.VgpuPgpuMetadata, compatibilityInfo *raw.VgpuPgpuCompatibility) raw.Return {
 	return a.answer("GetVgpuCompatibility", vgpuMetadata, pgpuMetadata, compatibilityInfo)
 }
+
+func (n *NVML) GetVgpuDriverCapabilities(capability raw.VgpuDriverCapability, capResult *uint32) raw.Return {
+	if r := n.enter("GetVgpuDriverCapabilities", capability, capResult); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetVgpuDriverCapabilities(capability, capResult)
+}
+
 func (a answers) GetVgpuDriverCapabilities(capability raw.VgpuDriverCapability, capResult *uint32) raw.Return {
 	return a.answer("GetVgpuDriverCapabilities", capability, capResult)
 }
+
+func (n *NVML) GetVgpuVersion(supported *raw.VgpuVersion, current *raw.VgpuVersion) raw.Return {
+	if r := n.enter("GetVgpuVersion", supported, current); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GetVgpuVersion(supported, current)
+}
+
 func (a answers) GetVgpuVersion(supported *raw.VgpuVersion, current *raw.VgpuVersion) raw.Return {
 	return a.answer("GetVgpuVersion", supported, current)
 }
+
+func (n *NVML) GpmMetricsGet(metricsGet *raw.GpmMetricsGet) raw.Return {
+	if r := n.enter("GpmMetricsGet", metricsGet); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmMetricsGet(metricsGet)
+}
+
 func (a answers) GpmMetricsGet(metricsGet *raw.GpmMetricsGet) raw.Return {
 	return a.answer("GpmMetricsGet", metricsGet)
 }
+
+func (n *NVML) GpmMigSampleGet(device raw.Device, gpuInstanceId uint32, gpmSample raw.GpmSample) raw.Return {
+	if r := n.enter("GpmMigSampleGet", device, gpuInstanceId, gpmSample); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmMigSampleGet(device, gpuInstanceId, gpmSample)
+}
+
 func (a answers) GpmMigSampleGet(device raw.Device, gpuInstanceId uint32, gpmSample raw.GpmSample) raw.Return {
 	return a.answer("GpmMigSampleGet", device, gpuInstanceId, gpmSample)
 }
+
+func (n *NVML) GpmQueryDeviceSupport(device raw.Device, gpmSupport *raw.GpmSupport) raw.Return {
+	if r := n.enter("GpmQueryDeviceSupport", device, gpmSupport); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmQueryDeviceSupport(device, gpmSupport)
+}
+
 func (a answers) GpmQueryDeviceSupport(device raw.Device, gpmSupport *raw.GpmSupport) raw.Return {
 	return a.answer("GpmQueryDeviceSupport", device, gpmSupport)
 }
+
+func (n *NVML) GpmQueryIfStreamingEnabled(device raw.Device, state *uint32) raw.Return {
+	if r := n.enter("GpmQueryIfStreamingEnabled", device, state); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmQueryIfStreamingEnabled(device, state)
+}
+
 func (a answers) GpmQueryIfStreamingEnabled(device raw.Device, state *uint32) raw.Return {
 	return a.answer("GpmQueryIfStreamingEnabled", device, state)
 }
+
+func (n *NVML) GpmSampleAlloc(gpmSample *raw.GpmSample) raw.Return {
+	if r := n.enter("GpmSampleAlloc", gpmSample); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmSampleAlloc(gpmSample)
+}
+
 func (a answers) GpmSampleAlloc(gpmSample *raw.GpmSample) raw.Return {
 	return a.answer("GpmSampleAlloc", gpmSample)
 }
+
+func (n *NVML) GpmSampleFree(gpmSample raw.GpmSample) raw.Return {
+	if r := n.enter("GpmSampleFree", gpmSample); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmSampleFree(gpmSample)
+}
+
 func (a answers) GpmSampleFree(gpmSample raw.GpmSample) raw.Return {
 	return a.answer("GpmSampleFree", gpmSample)
 }
+
+func (n *NVML) GpmSampleGet(device raw.Device, gpmSample raw.GpmSample) raw.Return {
+	if r := n.enter("GpmSampleGet", device, gpmSample); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmSampleGet(device, gpmSample)
+}
+
 func (a answers) GpmSampleGet(device raw.Device, gpmSample raw.GpmSample) raw.Return {
 	return a.answer("GpmSampleGet", device, gpmSample)
 }
+
+func (n *NVML) GpmSetStreamingEnabled(device raw.Device, state uint32) raw.Return {
+	if r := n.enter("GpmSetStreamingEnabled", device, state); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpmSetStreamingEnabled(device, state)
+}
+
 func (a answers) GpmSetStreamingEnabled(device raw.Device, state uint32) raw.Return {
 	return a.answer("GpmSetStreamingEnabled", device, state)
 }
+
+func (n *NVML) GpuInstanceCreateComputeInstance(gpuInstance raw.GpuInstance, profileId uint32, computeInstance *raw.ComputeInstance) raw.Return {
+	if r := n.enter("GpuInstanceCreateComputeInstance", gpuInstance, profileId, computeInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceCreateComputeInstance(gpuInstance, profileId, computeInstance)
+}
+
 func (a answers) GpuInstanceCreateComputeInstance(gpuInstance raw.GpuInstance, profileId uint32, computeInstance *raw.ComputeInstance) raw.Return {
 	return a.answer("GpuInstanceCreateComputeInstance", gpuInstance, profileId, computeInstance)
 }
+
+func (n *NVML) GpuInstanceCreateComputeInstanceWithPlacement(gpuInstance raw.GpuInstance, profileId uint32, placement *raw.ComputeInstancePlacement, computeInstance *raw.ComputeInstance) raw.Return {
+	if r := n.enter("GpuInstanceCreateComputeInstanceWithPlacement", gpuInstance, profileId, placement, computeInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceCreateComputeInstanceWithPlacement(gpuInstance, profileId, placement, computeInstance)
+}
+
 func (a answers) GpuInstanceCreateComputeInstanceWithPlacement(gpuInstance raw.GpuInstance, profileId uint32, placement *raw.ComputeInstancePlacement, computeInstance *raw.ComputeInstance) raw.Return {
 	return a.answer("GpuInstanceCreateComputeInstanceWithPlacement", gpuInstance, profileId, placement, computeInstance)
 }
+
+func (n *NVML) GpuInstanceDestroy(gpuInstance raw.GpuInstance) raw.Return {
+	if r := n.enter("GpuInstanceDestroy", gpuInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceDestroy(gpuInstance)
+}
+
 func (a answers) GpuInstanceDestroy(gpuInstance raw.GpuInstance) raw.Return {
 	return a.answer("GpuInstanceDestroy", gpuInstance)
 }
+
+func (n *NVML) GpuInstanceGetActiveVgpus(gpuInstance raw.GpuInstance, pVgpuInstanceInfo *raw.ActiveVgpuInstanceInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetActiveVgpus", gpuInstance, pVgpuInstanceInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetActiveVgpus(gpuInstance, pVgpuInstanceInfo)
+}
+
 func (a answers) GpuInstanceGetActiveVgpus(gpuInstance raw.GpuInstance, pVgpuInstanceInfo *raw.ActiveVgpuInstanceInfo) raw.Return {
 	return a.answer("GpuInstanceGetActiveVgpus", gpuInstance, pVgpuInstanceInfo)
 }
+
+func (n *NVML) GpuInstanceGetComputeInstanceById(gpuInstance raw.GpuInstance, id uint32, computeInstance *raw.ComputeInstance) raw.Return {
+	if r := n.enter("GpuInstanceGetComputeInstanceById", gpuInstance, id, computeInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetComputeInstanceById(gpuInstance, id, computeInstance)
+}
+
 func (a answers) GpuInstanceGetComputeInstanceById(gpuInstance raw.GpuInstance, id uint32, computeInstance *raw.ComputeInstance) raw.Return {
 	return a.answer("GpuInstanceGetComputeInstanceById", gpuInstance, id, computeInstance)
 }
+
+func (n *NVML) GpuInstanceGetComputeInstancePossiblePlacements(gpuInstance raw.GpuInstance, profileId uint32, placements []raw.ComputeInstancePlacement, count *uint32) raw.Return {
+	if r := n.enter("GpuInstanceGetComputeInstancePossiblePlacements", gpuInstance, profileId, placements, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetComputeInstancePossiblePlacements(gpuInstance, profileId, placements, count)
+}
+
 func (a answers) GpuInstanceGetComputeInstancePossiblePlacements(gpuInstance raw.GpuInstance, profileId uint32, placements []raw.ComputeInstancePlacement, count *uint32) raw.Return {
 	return a.answer("GpuInstanceGetComputeInstancePossiblePlacements", gpuInstance, profileId, placements, count)
 }
+
+func (n *NVML) GpuInstanceGetComputeInstanceProfileInfo(gpuInstance raw.GpuInstance, profile uint32, engProfile uint32, info *raw.ComputeInstanceProfileInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetComputeInstanceProfileInfo", gpuInstance, profile, engProfile, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetComputeInstanceProfileInfo(gpuInstance, profile, engProfile, info)
+}
+
 func (a answers) GpuInstanceGetComputeInstanceProfileInfo(gpuInstance raw.GpuInstance, profile uint32, engProfile uint32, info *raw.ComputeInstanceProfileInfo) raw.Return {
 	return a.answer("GpuInstanceGetComputeInstanceProfileInfo", gpuInstance, profile, engProfile, info)
 }
+
+func (n *NVML) GpuInstanceGetComputeInstanceProfileInfoV(gpuInstance raw.GpuInstance, profile uint32, engProfile uint32, info *raw.ComputeInstanceProfileInfoV2) raw.Return {
+	if r := n.enter("GpuInstanceGetComputeInstanceProfileInfoV", gpuInstance, profile, engProfile, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetComputeInstanceProfileInfoV(gpuInstance, profile, engProfile, info)
+}
+
 func (a answers) GpuInstanceGetComputeInstanceProfileInfoV(gpuInstance raw.GpuInstance, profile uint32, engProfile uint32, info *raw.ComputeInstanceProfileInfoV2) raw.Return {
 	return a.answer("GpuInstanceGetComputeInstanceProfileInfoV", gpuInstance, profile, engProfile, info)
 }
+
+func (n *NVML) GpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance raw.GpuInstance, profileId uint32, count *uint32) raw.Return {
+	if r := n.enter("GpuInstanceGetComputeInstanceRemainingCapacity", gpuInstance, profileId, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance, profileId, count)
+}
+
 func (a answers) GpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance raw.GpuInstance, profileId uint32, count *uint32) raw.Return {
 	return a.answer("GpuInstanceGetComputeInstanceRemainingCapacity", gpuInstance, profileId, count)
 }
+
+func (n *NVML) GpuInstanceGetComputeInstances(gpuInstance raw.GpuInstance, profileId uint32, computeInstances []raw.ComputeInstance, count *uint32) raw.Return {
+	if r := n.enter("GpuInstanceGetComputeInstances", gpuInstance, profileId, computeInstances, count); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetComputeInstances(gpuInstance, profileId, computeInstances, count)
+}
+
 func (a answers) GpuInstanceGetComputeInstances(gpuInstance raw.GpuInstance, profileId uint32, computeInstances []raw.ComputeInstance, count *uint32) raw.Return {
 	return a.answer("GpuInstanceGetComputeInstances", gpuInstance, profileId, computeInstances, count)
 }
+
+func (n *NVML) GpuInstanceGetCreatableVgpus(gpuInstance raw.GpuInstance, pVgpus *raw.VgpuTypeIdInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetCreatableVgpus", gpuInstance, pVgpus); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetCreatableVgpus(gpuInstance, pVgpus)
+}
+
 func (a answers) GpuInstanceGetCreatableVgpus(gpuInstance raw.GpuInstance, pVgpus *raw.VgpuTypeIdInfo) raw.Return {
 	return a.answer("GpuInstanceGetCreatableVgpus", gpuInstance, pVgpus)
 }
+
+func (n *NVML) GpuInstanceGetInfo(gpuInstance raw.GpuInstance, info *raw.GpuInstanceInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetInfo", gpuInstance, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetInfo(gpuInstance, info)
+}
+
 func (a answers) GpuInstanceGetInfo(gpuInstance raw.GpuInstance, info *raw.GpuInstanceInfo) raw.Return {
 	return a.answer("GpuInstanceGetInfo", gpuInstance, info)
 }
+
+func (n *NVML) GpuInstanceGetVgpuHeterogeneousMode(gpuInstance raw.GpuInstance, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
+	if r := n.enter("GpuInstanceGetVgpuHeterogeneousMode", gpuInstance, pHeterogeneousMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetVgpuHeterogeneousMode(gpuInstance, pHeterogeneousMode)
+}
+
 func (a answers) GpuInstanceGetVgpuHeterogeneousMode(gpuInstance raw.GpuInstance, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
 	return a.answer("GpuInstanceGetVgpuHeterogeneousMode", gpuInstance, pHeterogeneousMode)
 }
+
+func (n *NVML) GpuInstanceGetVgpuSchedulerLog(gpuInstance raw.GpuInstance, pSchedulerLogInfo *raw.VgpuSchedulerLogInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetVgpuSchedulerLog", gpuInstance, pSchedulerLogInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetVgpuSchedulerLog(gpuInstance, pSchedulerLogInfo)
+}
+
 func (a answers) GpuInstanceGetVgpuSchedulerLog(gpuInstance raw.GpuInstance, pSchedulerLogInfo *raw.VgpuSchedulerLogInfo) raw.Return {
 	return a.answer("GpuInstanceGetVgpuSchedulerLog", gpuInstance, pSchedulerLogInfo)
 }
+
+func (n *NVML) GpuInstanceGetVgpuSchedulerLogV2(gpuInstance raw.GpuInstance, pSchedulerLogInfo *raw.VgpuSchedulerLogInfoV2) raw.Return {
+	if r := n.enter("GpuInstanceGetVgpuSchedulerLogV2", gpuInstance, pSchedulerLogInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetVgpuSchedulerLogV2(gpuInstance, pSchedulerLogInfo)
+}
+
 func (a answers) GpuInstanceGetVgpuSchedulerLogV2(gpuInstance raw.GpuInstance, pSchedulerLogInfo *raw.VgpuSchedulerLogInfoV2) raw.Return {
 	return a.answer("GpuInstanceGetVgpuSchedulerLogV2", gpuInstance, pSchedulerLogInfo)
 }
+
+func (n *NVML) GpuInstanceGetVgpuSchedulerState(gpuInstance raw.GpuInstance, pSchedulerStateInfo *raw.VgpuSchedulerStateInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetVgpuSchedulerState", gpuInstance, pSchedulerStateInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetVgpuSchedulerState(gpuInstance, pSchedulerStateInfo)
+}
+
 func (a answers) GpuInstanceGetVgpuSchedulerState(gpuInstance raw.GpuInstance, pSchedulerStateInfo *raw.VgpuSchedulerStateInfo) raw.Return {
 	return a.answer("GpuInstanceGetVgpuSchedulerState", gpuInstance, pSchedulerStateInfo)
 }
+
+func (n *NVML) GpuInstanceGetVgpuSchedulerStateV2(gpuInstance raw.GpuInstance, pSchedulerStateInfo *raw.VgpuSchedulerStateInfoV2) raw.Return {
+	if r := n.enter("GpuInstanceGetVgpuSchedulerStateV2", gpuInstance, pSchedulerStateInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetVgpuSchedulerStateV2(gpuInstance, pSchedulerStateInfo)
+}
+
 func (a answers) GpuInstanceGetVgpuSchedulerStateV2(gpuInstance raw.GpuInstance, pSchedulerStateInfo *raw.VgpuSchedulerStateInfoV2) raw.Return {
 	return a.answer("GpuInstanceGetVgpuSchedulerStateV2", gpuInstance, pSchedulerStateInfo)
 }
+
+func (n *NVML) GpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance raw.GpuInstance, pCreatablePlacementInfo *raw.VgpuCreatablePlacementInfo) raw.Return {
+	if r := n.enter("GpuInstanceGetVgpuTypeCreatablePlacements", gpuInstance, pCreatablePlacementInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance, pCreatablePlacementInfo)
+}
+
 func (a answers) GpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance raw.GpuInstance, pCreatablePlacementInfo *raw.VgpuCreatablePlacementInfo) raw.Return {
 	return a.answer("GpuInstanceGetVgpuTypeCreatablePlacements", gpuInstance, pCreatablePlacementInfo)
 }
+
+func (n *NVML) GpuInstanceSetVgpuHeterogeneousMode(gpuInstance raw.GpuInstance, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
+	if r := n.enter("GpuInstanceSetVgpuHeterogeneousMode", gpuInstance, pHeterogeneousMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceSetVgpuHeterogeneousMode(gpuInstance, pHeterogeneousMode)
+}
+
 func (a answers) GpuInstanceSetVgpuHeterogeneousMode(gpuInstance raw.GpuInstance, pHeterogeneousMode *raw.VgpuHeterogeneousMode) raw.Return {
 	return a.answer("GpuInstanceSetVgpuHeterogeneousMode", gpuInstance, pHeterogeneousMode)
 }
+
+func (n *NVML) GpuInstanceSetVgpuSchedulerState(gpuInstance raw.GpuInstance, pScheduler *raw.VgpuSchedulerState) raw.Return {
+	if r := n.enter("GpuInstanceSetVgpuSchedulerState", gpuInstance, pScheduler); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceSetVgpuSchedulerState(gpuInstance, pScheduler)
+}
+
 func (a answers) GpuInstanceSetVgpuSchedulerState(gpuInstance raw.GpuInstance, pScheduler *raw.VgpuSchedulerState) raw.Return {
 	return a.answer("GpuInstanceSetVgpuSchedulerState", gpuInstance, pScheduler)
 }
+
+func (n *NVML) GpuInstanceSetVgpuSchedulerStateV2(gpuInstance raw.GpuInstance, pSchedulerState *raw.VgpuSchedulerStateV2) raw.Return {
+	if r := n.enter("GpuInstanceSetVgpuSchedulerStateV2", gpuInstance, pSchedulerState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.GpuInstanceSetVgpuSchedulerStateV2(gpuInstance, pSchedulerState)
+}
+
 func (a answers) GpuInstanceSetVgpuSchedulerStateV2(gpuInstance raw.GpuInstance, pSchedulerState *raw.VgpuSchedulerStateV2) raw.Return {
 	return a.answer("GpuInstanceSetVgpuSchedulerStateV2", gpuInstance, pSchedulerState)
 }
-func (a answers) Init() raw.Return                      { return a.answer("Init") }
+
+func (n *NVML) Init() raw.Return {
+	if r := n.enter("Init"); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.Init()
+}
+
+func (a answers) Init() raw.Return { return a.answer("Init") }
+
+func (n *NVML) InitWithFlags(flags uint32) raw.Return {
+	if r := n.enter("InitWithFlags", flags); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.InitWithFlags(flags)
+}
+
 func (a answers) InitWithFlags(flags uint32) raw.Return { return a.answer("InitWithFlags", flags) }
-func (a answers) InitV2() raw.Return                    { return a.answer("InitV2") }
+
+func (n *NVML) InitV2() raw.Return {
+	if r := n.enter("InitV2"); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.InitV2()
+}
+
+func (a answers) InitV2() raw.Return { return a.answer("InitV2") }
+
+func (n *NVML) SetVgpuVersion(vgpuVersion *raw.VgpuVersion) raw.Return {
+	if r := n.enter("SetVgpuVersion", vgpuVersion); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SetVgpuVersion(vgpuVersion)
+}
+
 func (a answers) SetVgpuVersion(vgpuVersion *raw.VgpuVersion) raw.Return {
 	return a.answer("SetVgpuVersion", vgpuVersion)
 }
+
+func (n *NVML) Shutdown() raw.Return {
+	if r := n.enter("Shutdown"); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.Shutdown()
+}
+
 func (a answers) Shutdown() raw.Return { return a.answer("Shutdown") }
+
+func (n *NVML) SystemEventSetCreate(request *raw.SystemEventSetCreateRequest) raw.Return {
+	if r := n.enter("SystemEventSetCreate", request); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemEventSetCreate(request)
+}
+
 func (a answers) SystemEventSetCreate(request *raw.SystemEventSetCreateRequest) raw.Return {
 	return a.answer("SystemEventSetCreate", request)
 }
+
+func (n *NVML) SystemEventSetFree(request *raw.SystemEventSetFreeRequest) raw.Return {
+	if r := n.enter("SystemEventSetFree", request); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemEventSetFree(request)
+}
+
 func (a answers) SystemEventSetFree(request *raw.SystemEventSetFreeRequest) raw.Return {
 	return a.answer("SystemEventSetFree", request)
 }
+
+func (n *NVML) SystemEventSetWait(request *raw.SystemEventSetWaitRequest) raw.Return {
+	if r := n.enter("SystemEventSetWait", request); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemEventSetWait(request)
+}
+
 func (a answers) SystemEventSetWait(request *raw.SystemEventSetWaitRequest) raw.Return {
 	return a.answer("SystemEventSetWait", request)
 }
+
+func (n *NVML) SystemGetCPERV1(cper *raw.GetCPERV1) raw.Return {
+	if r := n.enter("SystemGetCPERV1", cper); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetCPERV1(cper)
+}
+
 func (a answers) SystemGetCPERV1(cper *raw.GetCPERV1) raw.Return {
 	return a.answer("SystemGetCPERV1", cper)
 }
+
+func (n *NVML) SystemGetConfComputeCapabilities(capabilities *raw.ConfComputeSystemCaps) raw.Return {
+	if r := n.enter("SystemGetConfComputeCapabilities", capabilities); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetConfComputeCapabilities(capabilities)
+}
+
 func (a answers) SystemGetConfComputeCapabilities(capabilities *raw.ConfComputeSystemCaps) raw.Return {
 	return a.answer("SystemGetConfComputeCapabilities", capabilities)
 }
+
+func (n *NVML) SystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) raw.Return {
+	if r := n.enter("SystemGetConfComputeGpusReadyState", isAcceptingWork); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetConfComputeGpusReadyState(isAcceptingWork)
+}
+
 func (a answers) SystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) raw.Return {
 	return a.answer("SystemGetConfComputeGpusReadyState", isAcceptingWork)
 }
+
+func (n *NVML) SystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *raw.ConfComputeGetKeyRotationThresholdInfo) raw.Return {
+	if r := n.enter("SystemGetConfComputeKeyRotationThresholdInfo", pKeyRotationThrInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo)
+}
+
 func (a answers) SystemGetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *raw.ConfComputeGetKeyRotationThresholdInfo) raw.Return {
 	return a.answer("SystemGetConfComputeKeyRotationThresholdInfo", pKeyRotationThrInfo)
 }
+
+func (n *NVML) SystemGetConfComputeSettings(settings *raw.SystemConfComputeSettings) raw.Return {
+	if r := n.enter("SystemGetConfComputeSettings", settings); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetConfComputeSettings(settings)
+}
+
 func (a answers) SystemGetConfComputeSettings(settings *raw.SystemConfComputeSettings) raw.Return {
 	return a.answer("SystemGetConfComputeSettings", settings)
 }
+
+func (n *NVML) SystemGetConfComputeState(state *raw.ConfComputeSystemState) raw.Return {
+	if r := n.enter("SystemGetConfComputeState", state); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetConfComputeState(state)
+}
+
 func (a answers) SystemGetConfComputeState(state *raw.ConfComputeSystemState) raw.Return {
 	return a.answer("SystemGetConfComputeState", state)
 }
+
+func (n *NVML) SystemGetCudaDriverVersion(cudaDriverVersion *int32) raw.Return {
+	if r := n.enter("SystemGetCudaDriverVersion", cudaDriverVersion); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetCudaDriverVersion(cudaDriverVersion)
+}
+
 func (a answers) SystemGetCudaDriverVersion(cudaDriverVersion *int32) raw.Return {
 	return a.answer("SystemGetCudaDriverVersion", cudaDriverVersion)
 }
+
+func (n *NVML) SystemGetCudaDriverVersionV2(cudaDriverVersion *int32) raw.Return {
+	if r := n.enter("SystemGetCudaDriverVersionV2", cudaDriverVersion); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetCudaDriverVersionV2(cudaDriverVersion)
+}
+
 func (a answers) SystemGetCudaDriverVersionV2(cudaDriverVersion *int32) raw.Return {
 	return a.answer("SystemGetCudaDriverVersionV2", cudaDriverVersion)
 }
+
+func (n *NVML) SystemGetDriverBranch(branchInfo *raw.SystemDriverBranchInfo, length uint32) raw.Return {
+	if r := n.enter("SystemGetDriverBranch", branchInfo, length); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetDriverBranch(branchInfo, length)
+}
+
 func (a answers) SystemGetDriverBranch(branchInfo *raw.SystemDriverBranchInfo, length uint32) raw.Return {
 	return a.answer("SystemGetDriverBranch", branchInfo, length)
 }
+
+func (n *NVML) SystemGetDriverVersion(version []byte) raw.Return {
+	if r := n.enter("SystemGetDriverVersion", version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetDriverVersion(version)
+}
+
 func (a answers) SystemGetDriverVersion(version []byte) raw.Return {
 	return a.answer("SystemGetDriverVersion", version)
 }
+
+func (n *NVML) SystemGetHicVersion(hwbcCount *uint32, hwbcEntries []raw.HwbcEntry) raw.Return {
+	if r := n.enter("SystemGetHicVersion", hwbcCount, hwbcEntries); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetHicVersion(hwbcCount, hwbcEntries)
+}
+
 func (a answers) SystemGetHicVersion(hwbcCount *uint32, hwbcEntries []raw.HwbcEntry) raw.Return {
 	return a.answer("SystemGetHicVersion", hwbcCount, hwbcEntries)
 }
+
+func (n *NVML) SystemGetNVMLVersion(version []byte) raw.Return {
+	if r := n.enter("SystemGetNVMLVersion", version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetNVMLVersion(version)
+}
+
 func (a answers) SystemGetNVMLVersion(version []byte) raw.Return {
 	return a.answer("SystemGetNVMLVersion", version)
 }
+
+func (n *NVML) SystemGetNvlinkBwMode(nvlinkBwMode *uint32) raw.Return {
+	if r := n.enter("SystemGetNvlinkBwMode", nvlinkBwMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetNvlinkBwMode(nvlinkBwMode)
+}
+
 func (a answers) SystemGetNvlinkBwMode(nvlinkBwMode *uint32) raw.Return {
 	return a.answer("SystemGetNvlinkBwMode", nvlinkBwMode)
 }
+
+func (n *NVML) SystemGetProcessName(pid uint32, name []byte) raw.Return {
+	if r := n.enter("SystemGetProcessName", pid, name); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetProcessName(pid, name)
+}
+
 func (a answers) SystemGetProcessName(pid uint32, name []byte) raw.Return {
 	return a.answer("SystemGetProcessName", pid, name)
 }
+
+func (n *NVML) SystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray []raw.Device) raw.Return {
+	if r := n.enter("SystemGetTopologyGpuSet", cpuNumber, count, deviceArray); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemGetTopologyGpuSet(cpuNumber, count, deviceArray)
+}
+
 func (a answers) SystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray []raw.Device) raw.Return {
 	return a.answer("SystemGetTopologyGpuSet", cpuNumber, count, deviceArray)
 }
+
+func (n *NVML) SystemRegisterEvents(request *raw.SystemRegisterEventRequest) raw.Return {
+	if r := n.enter("SystemRegisterEvents", request); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemRegisterEvents(request)
+}
+
 func (a answers) SystemRegisterEvents(request *raw.SystemRegisterEventRequest) raw.Return {
 	return a.answer("SystemRegisterEvents", request)
 }
+
+func (n *NVML) SystemSetConfComputeGpusReadyState(isAcceptingWork uint32) raw.Return {
+	if r := n.enter("SystemSetConfComputeGpusReadyState", isAcceptingWork); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemSetConfComputeGpusReadyState(isAcceptingWork)
+}
+
 func (a answers) SystemSetConfComputeGpusReadyState(isAcceptingWork uint32) raw.Return {
 	return a.answer("SystemSetConfComputeGpusReadyState", isAcceptingWork)
 }
+
+func (n *NVML) SystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *raw.ConfComputeSetKeyRotationThresholdInfo) raw.Return {
+	if r := n.enter("SystemSetConfComputeKeyRotationThresholdInfo", pKeyRotationThrInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo)
+}
+
 func (a answers) SystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *raw.ConfComputeSetKeyRotationThresholdInfo) raw.Return {
 	return a.answer("SystemSetConfComputeKeyRotationThresholdInfo", pKeyRotationThrInfo)
 }
+
+func (n *NVML) SystemSetNvlinkBwMode(nvlinkBwMode uint32) raw.Return {
+	if r := n.enter("SystemSetNvlinkBwMode", nvlinkBwMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.SystemSetNvlinkBwMode(nvlinkBwMode)
+}
+
 func (a answers) SystemSetNvlinkBwMode(nvlinkBwMode uint32) raw.Return {
 	return a.answer("SystemSetNvlinkBwMode", nvlinkBwMode)
 }
+
+func (n *NVML) UnitGetCount(unitCount *uint32) raw.Return {
+	if r := n.enter("UnitGetCount", unitCount); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetCount(unitCount)
+}
+
 func (a answers) UnitGetCount(unitCount *uint32) raw.Return {
 	return a.answer("UnitGetCount", unitCount)
 }
+
+func (n *NVML) UnitGetDevices(unit raw.Unit, deviceCount *uint32, devices []raw.Device) raw.Return {
+	if r := n.enter("UnitGetDevices", unit, deviceCount, devices); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetDevices(unit, deviceCount, devices)
+}
+
 func (a answers) UnitGetDevices(unit raw.Unit, deviceCount *uint32, devices []raw.Device) raw.Return {
 	return a.answer("UnitGetDevices", unit, deviceCount, devices)
 }
+
+func (n *NVML) UnitGetFanSpeedInfo(unit raw.Unit, fanSpeeds *raw.UnitFanSpeeds) raw.Return {
+	if r := n.enter("UnitGetFanSpeedInfo", unit, fanSpeeds); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetFanSpeedInfo(unit, fanSpeeds)
+}
+
 func (a answers) UnitGetFanSpeedInfo(unit raw.Unit, fanSpeeds *raw.UnitFanSpeeds) raw.Return {
 	return a.answer("UnitGetFanSpeedInfo", unit, fanSpeeds)
 }
+
+func (n *NVML) UnitGetHandleByIndex(index uint32, unit *raw.Unit) raw.Return {
+	if r := n.enter("UnitGetHandleByIndex", index, unit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetHandleByIndex(index, unit)
+}
+
 func (a answers) UnitGetHandleByIndex(index uint32, unit *raw.Unit) raw.Return {
 	return a.answer("UnitGetHandleByIndex", index, unit)
 }
+
+func (n *NVML) UnitGetLedState(unit raw.Unit, state *raw.LedState) raw.Return {
+	if r := n.enter("UnitGetLedState", unit, state); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetLedState(unit, state)
+}
+
 func (a answers) UnitGetLedState(unit raw.Unit, state *raw.LedState) raw.Return {
 	return a.answer("UnitGetLedState", unit, state)
 }
+
+func (n *NVML) UnitGetPsuInfo(unit raw.Unit, psu *raw.PSUInfo) raw.Return {
+	if r := n.enter("UnitGetPsuInfo", unit, psu); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetPsuInfo(unit, psu)
+}
+
 func (a answers) UnitGetPsuInfo(unit raw.Unit, psu *raw.PSUInfo) raw.Return {
 	return a.answer("UnitGetPsuInfo", unit, psu)
 }
+
+func (n *NVML) UnitGetTemperature(unit raw.Unit, typeArg uint32, temp *uint32) raw.Return {
+	if r := n.enter("UnitGetTemperature", unit, typeArg, temp); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetTemperature(unit, typeArg, temp)
+}
+
 func (a answers) UnitGetTemperature(unit raw.Unit, typeArg uint32, temp *uint32) raw.Return {
 	return a.answer("UnitGetTemperature", unit, typeArg, temp)
 }
+
+func (n *NVML) UnitGetUnitInfo(unit raw.Unit, info *raw.UnitInfo) raw.Return {
+	if r := n.enter("UnitGetUnitInfo", unit, info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitGetUnitInfo(unit, info)
+}
+
 func (a answers) UnitGetUnitInfo(unit raw.Unit, info *raw.UnitInfo) raw.Return {
 	return a.answer("UnitGetUnitInfo", unit, info)
 }
+
+func (n *NVML) UnitSetLedState(unit raw.Unit, color raw.LedColor) raw.Return {
+	if r := n.enter("UnitSetLedState", unit, color); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.UnitSetLedState(unit, color)
+}
+
 func (a answers) UnitSetLedState(unit raw.Unit, color raw.LedColor) raw.Return {
 	return a.answer("UnitSetLedState", unit, color)
 }
+
+func (n *NVML) VgpuInstanceClearAccountingPids(vgpuInstance raw.VgpuInstance) raw.Return {
+	if r := n.enter("VgpuInstanceClearAccountingPids", vgpuInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceClearAccountingPids(vgpuInstance)
+}
+
 func (a answers) VgpuInstanceClearAccountingPids(vgpuInstance raw.VgpuInstance) raw.Return {
 	return a.answer("VgpuInstanceClearAccountingPids", vgpuInstance)
 }
+
+func (n *NVML) VgpuInstanceGetAccountingMode(vgpuInstance raw.VgpuInstance, mode *raw.EnableState) raw.Return {
+	if r := n.enter("VgpuInstanceGetAccountingMode", vgpuInstance, mode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetAccountingMode(vgpuInstance, mode)
+}
+
 func (a answers) VgpuInstanceGetAccountingMode(vgpuInstance raw.VgpuInstance, mode *raw.EnableState) raw.Return {
 	return a.answer("VgpuInstanceGetAccountingMode", vgpuInstance, mode)
 }
+
+func (n *NVML) VgpuInstanceGetAccountingPids(vgpuInstance raw.VgpuInstance, count *uint32, pids []uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetAccountingPids", vgpuInstance, count, pids); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetAccountingPids(vgpuInstance, count, pids)
+}
+
 func (a answers) VgpuInstanceGetAccountingPids(vgpuInstance raw.VgpuInstance, count *uint32, pids []uint32) raw.Return {
 	return a.answer("VgpuInstanceGetAccountingPids", vgpuInstance, count, pids)
 }
+
+func (n *NVML) VgpuInstanceGetAccountingStats(vgpuInstance raw.VgpuInstance, pid uint32, stats *raw.AccountingStats) raw.Return {
+	if r := n.enter("VgpuInstanceGetAccountingStats", vgpuInstance, pid, stats); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetAccountingStats(vgpuInstance, pid, stats)
+}
+
 func (a answers) VgpuInstanceGetAccountingStats(vgpuInstance raw.VgpuInstance, pid uint32, stats *raw.AccountingStats) raw.Return {
 	return a.answer("VgpuInstanceGetAccountingStats", vgpuInstance, pid, stats)
 }
+
+func (n *NVML) VgpuInstanceGetEccMode(vgpuInstance raw.VgpuInstance, eccMode *raw.EnableState) raw.Return {
+	if r := n.enter("VgpuInstanceGetEccMode", vgpuInstance, eccMode); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetEccMode(vgpuInstance, eccMode)
+}
+
 func (a answers) VgpuInstanceGetEccMode(vgpuInstance raw.VgpuInstance, eccMode *raw.EnableState) raw.Return {
 	return a.answer("VgpuInstanceGetEccMode", vgpuInstance, eccMode)
 }
+
+func (n *NVML) VgpuInstanceGetEncoderCapacity(vgpuInstance raw.VgpuInstance, encoderCapacity *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetEncoderCapacity", vgpuInstance, encoderCapacity); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetEncoderCapacity(vgpuInstance, encoderCapacity)
+}
+
 func (a answers) VgpuInstanceGetEncoderCapacity(vgpuInstance raw.VgpuInstance, encoderCapacity *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetEncoderCapacity", vgpuInstance, encoderCapacity)
 }
+
+func (n *NVML) VgpuInstanceGetEncoderSessions(vgpuInstance raw.VgpuInstance, sessionCount *uint32, sessionInfo []raw.EncoderSessionInfo) raw.Return {
+	if r := n.enter("VgpuInstanceGetEncoderSessions", vgpuInstance, sessionCount, sessionInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetEncoderSessions(vgpuInstance, sessionCount, sessionInfo)
+}
+
 func (a answers) VgpuInstanceGetEncoderSessions(vgpuInstance raw.VgpuInstance, sessionCount *uint32, sessionInfo []raw.EncoderSessionInfo) raw.Return {
 	return a.answer("VgpuInstanceGetEncoderSessions", vgpuInstance, sessionCount, sessionInfo)
 }
+
+func (n *NVML) VgpuInstanceGetEncoderStats(vgpuInstance raw.VgpuInstance, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetEncoderStats", vgpuInstance, sessionCount, averageFps, averageLatency); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetEncoderStats(vgpuInstance, sessionCount, averageFps, averageLatency)
+}
+
 func (a answers) VgpuInstanceGetEncoderStats(vgpuInstance raw.VgpuInstance, sessionCount *uint32, averageFps *uint32, averageLatency *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetEncoderStats", vgpuInstance, sessionCount, averageFps, averageLatency)
 }
+
+func (n *NVML) VgpuInstanceGetFBCSessions(vgpuInstance raw.VgpuInstance, sessionCount *uint32, sessionInfo []raw.FBCSessionInfo) raw.Return {
+	if r := n.enter("VgpuInstanceGetFBCSessions", vgpuInstance, sessionCount, sessionInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetFBCSessions(vgpuInstance, sessionCount, sessionInfo)
+}
+
 func (a answers) VgpuInstanceGetFBCSessions(vgpuInstance raw.VgpuInstance, sessionCount *uint32, sessionInfo []raw.FBCSessionInfo) raw.Return {
 	return a.answer("VgpuInstanceGetFBCSessions", vgpuInstance, sessionCount, sessionInfo)
 }
+
+func (n *NVML) VgpuInstanceGetFBCStats(vgpuInstance raw.VgpuInstance, fbcStats *raw.FBCStats) raw.Return {
+	if r := n.enter("VgpuInstanceGetFBCStats", vgpuInstance, fbcStats); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetFBCStats(vgpuInstance, fbcStats)
+}
+
 func (a answers) VgpuInstanceGetFBCStats(vgpuInstance raw.VgpuInstance, fbcStats *raw.FBCStats) raw.Return {
 	return a.answer("VgpuInstanceGetFBCStats", vgpuInstance, fbcStats)
 }
+
+func (n *NVML) VgpuInstanceGetFbUsage(vgpuInstance raw.VgpuInstance, fbUsage *uint64) raw.Return {
+	if r := n.enter("VgpuInstanceGetFbUsage", vgpuInstance, fbUsage); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetFbUsage(vgpuInstance, fbUsage)
+}
+
 func (a answers) VgpuInstanceGetFbUsage(vgpuInstance raw.VgpuInstance, fbUsage *uint64) raw.Return {
 	return a.answer("VgpuInstanceGetFbUsage", vgpuInstance, fbUsage)
 }
+
+func (n *NVML) VgpuInstanceGetFrameRateLimit(vgpuInstance raw.VgpuInstance, frameRateLimit *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetFrameRateLimit", vgpuInstance, frameRateLimit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetFrameRateLimit(vgpuInstance, frameRateLimit)
+}
+
 func (a answers) VgpuInstanceGetFrameRateLimit(vgpuInstance raw.VgpuInstance, frameRateLimit *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetFrameRateLimit", vgpuInstance, frameRateLimit)
 }
+
+func (n *NVML) VgpuInstanceGetGpuInstanceId(vgpuInstance raw.VgpuInstance, gpuInstanceId *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetGpuInstanceId", vgpuInstance, gpuInstanceId); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetGpuInstanceId(vgpuInstance, gpuInstanceId)
+}
+
 func (a answers) VgpuInstanceGetGpuInstanceId(vgpuInstance raw.VgpuInstance, gpuInstanceId *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetGpuInstanceId", vgpuInstance, gpuInstanceId)
 }
+
+func (n *NVML) VgpuInstanceGetGpuPciId(vgpuInstance raw.VgpuInstance, vgpuPciId []byte, length *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetGpuPciId", vgpuInstance, vgpuPciId, length); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetGpuPciId(vgpuInstance, vgpuPciId, length)
+}
+
 func (a answers) VgpuInstanceGetGpuPciId(vgpuInstance raw.VgpuInstance, vgpuPciId []byte, length *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetGpuPciId", vgpuInstance, vgpuPciId, length)
 }
+
+func (n *NVML) VgpuInstanceGetLicenseInfo(vgpuInstance raw.VgpuInstance, licenseInfo *raw.VgpuLicenseInfo) raw.Return {
+	if r := n.enter("VgpuInstanceGetLicenseInfo", vgpuInstance, licenseInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetLicenseInfo(vgpuInstance, licenseInfo)
+}
+
 func (a answers) VgpuInstanceGetLicenseInfo(vgpuInstance raw.VgpuInstance, licenseInfo *raw.VgpuLicenseInfo) raw.Return {
 	return a.answer("VgpuInstanceGetLicenseInfo", vgpuInstance, licenseInfo)
 }
+
+func (n *NVML) VgpuInstanceGetLicenseInfoV2(vgpuInstance raw.VgpuInstance, licenseInfo *raw.VgpuLicenseInfo) raw.Return {
+	if r := n.enter("VgpuInstanceGetLicenseInfoV2", vgpuInstance, licenseInfo); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetLicenseInfoV2(vgpuInstance, licenseInfo)
+}
+
 func (a answers) VgpuInstanceGetLicenseInfoV2(vgpuInstance raw.VgpuInstance, licenseInfo *raw.VgpuLicenseInfo) raw.Return {
 	return a.answer("VgpuInstanceGetLicenseInfoV2", vgpuInstance, licenseInfo)
 }
+
+func (n *NVML) VgpuInstanceGetLicenseStatus(vgpuInstance raw.VgpuInstance, licensed *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetLicenseStatus", vgpuInstance, licensed); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetLicenseStatus(vgpuInstance, licensed)
+}
+
 func (a answers) VgpuInstanceGetLicenseStatus(vgpuInstance raw.VgpuInstance, licensed *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetLicenseStatus", vgpuInstance, licensed)
 }
+
+func (n *NVML) VgpuInstanceGetMdevUUID(vgpuInstance raw.VgpuInstance, mdevUuid []byte) raw.Return {
+	if r := n.enter("VgpuInstanceGetMdevUUID", vgpuInstance, mdevUuid); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetMdevUUID(vgpuInstance, mdevUuid)
+}
+
 func (a answers) VgpuInstanceGetMdevUUID(vgpuInstance raw.VgpuInstance, mdevUuid []byte) raw.Return {
 	return a.answer("VgpuInstanceGetMdevUUID", vgpuInstance, mdevUuid)
 }
+
+func (n *NVML) VgpuInstanceGetMetadata(vgpuInstance raw.VgpuInstance, vgpuMetadata []byte, bufferSize *uint32) raw.Return {
+	if r := n.enter("VgpuInstanceGetMetadata", vgpuInstance, vgpuMetadata, bufferSize); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetMetadata(vgpuInstance, vgpuMetadata, bufferSize)
+}
+
 func (a answers) VgpuInstanceGetMetadata(vgpuInstance raw.VgpuInstance, vgpuMetadata []byte, bufferSize *uint32) raw.Return {
 	return a.answer("VgpuInstanceGetMetadata", vgpuInstance, vgpuMetadata, bufferSize)
 }
+
+func (n *NVML) VgpuInstanceGetPlacementId(vgpuInstance raw.VgpuInstance, pPlacement *raw.VgpuPlacementId) raw.Return {
+	if r := n.enter("VgpuInstanceGetPlacementId", vgpuInstance, pPlacement); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetPlacementId(vgpuInstance, pPlacement)
+}
+
 func (a answers) VgpuInstanceGetPlacementId(vgpuInstance raw.VgpuInstance, pPlacement *raw.VgpuPlacementId) raw.Return {
 	return a.answer("VgpuInstanceGetPlacementId", vgpuInstance, pPlacement)
 }
+
+func (n *NVML) VgpuInstanceGetRuntimeStateSize(vgpuInstance raw.VgpuInstance, pState *raw.VgpuRuntimeState) raw.Return {
+	if r := n.enter("VgpuInstanceGetRuntimeStateSize", vgpuInstance, pState); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetRuntimeStateSize(vgpuInstance, pState)
+}
+
 func (a answers) VgpuInstanceGetRuntimeStateSize(vgpuInstance raw.VgpuInstance, pState *raw.VgpuRuntimeState) raw.Return {
 	return a.answer("VgpuInstanceGetRuntimeStateSize", vgpuInstance, pState)
 }
+
+func (n *NVML) VgpuInstanceGetType(vgpuInstance raw.VgpuInstance, vgpuTypeId *raw.VgpuTypeId) raw.Return {
+	if r := n.enter("VgpuInstanceGetType", vgpuInstance, vgpuTypeId); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetType(vgpuInstance, vgpuTypeId)
+}
+
 func (a answers) VgpuInstanceGetType(vgpuInstance raw.VgpuInstance, vgpuTypeId *raw.VgpuTypeId) raw.Return {
 	return a.answer("VgpuInstanceGetType", vgpuInstance, vgpuTypeId)
 }
+
+func (n *NVML) VgpuInstanceGetUUID(vgpuInstance raw.VgpuInstance, uuid []byte) raw.Return {
+	if r := n.enter("VgpuInstanceGetUUID", vgpuInstance, uuid); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetUUID(vgpuInstance, uuid)
+}
+
 func (a answers) VgpuInstanceGetUUID(vgpuInstance raw.VgpuInstance, uuid []byte) raw.Return {
 	return a.answer("VgpuInstanceGetUUID", vgpuInstance, uuid)
 }
+
+func (n *NVML) VgpuInstanceGetVmDriverVersion(vgpuInstance raw.VgpuInstance, version []byte) raw.Return {
+	if r := n.enter("VgpuInstanceGetVmDriverVersion", vgpuInstance, version); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetVmDriverVersion(vgpuInstance, version)
+}
+
 func (a answers) VgpuInstanceGetVmDriverVersion(vgpuInstance raw.VgpuInstance, version []byte) raw.Return {
 	return a.answer("VgpuInstanceGetVmDriverVersion", vgpuInstance, version)
 }
+
+func (n *NVML) VgpuInstanceGetVmID(vgpuInstance raw.VgpuInstance, vmId []byte, vmIdType *raw.VgpuVmIdType) raw.Return {
+	if r := n.enter("VgpuInstanceGetVmID", vgpuInstance, vmId, vmIdType); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceGetVmID(vgpuInstance, vmId, vmIdType)
+}
+
 func (a answers) VgpuInstanceGetVmID(vgpuInstance raw.VgpuInstance, vmId []byte, vmIdType *raw.VgpuVmIdType) raw.Return {
 	return a.answer("VgpuInstanceGetVmID", vgpuInstance, vmId, vmIdType)
 }
+
+func (n *NVML) VgpuInstanceSetEncoderCapacity(vgpuInstance raw.VgpuInstance, encoderCapacity uint32) raw.Return {
+	if r := n.enter("VgpuInstanceSetEncoderCapacity", vgpuInstance, encoderCapacity); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuInstanceSetEncoderCapacity(vgpuInstance, encoderCapacity)
+}
+
 func (a answers) VgpuInstanceSetEncoderCapacity(vgpuInstance raw.VgpuInstance, encoderCapacity uint32) raw.Return {
 	return a.answer("VgpuInstanceSetEncoderCapacity", vgpuInstance, encoderCapacity)
 }
+
+func (n *NVML) VgpuTypeGetBAR1Info(vgpuTypeId raw.VgpuTypeId, bar1Info *raw.VgpuTypeBar1Info) raw.Return {
+	if r := n.enter("VgpuTypeGetBAR1Info", vgpuTypeId, bar1Info); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetBAR1Info(vgpuTypeId, bar1Info)
+}
+
 func (a answers) VgpuTypeGetBAR1Info(vgpuTypeId raw.VgpuTypeId, bar1Info *raw.VgpuTypeBar1Info) raw.Return {
 	return a.answer("VgpuTypeGetBAR1Info", vgpuTypeId, bar1Info)
 }
+
+func (n *NVML) VgpuTypeGetCapabilities(vgpuTypeId raw.VgpuTypeId, capability raw.VgpuCapability, capResult *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetCapabilities", vgpuTypeId, capability, capResult); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetCapabilities(vgpuTypeId, capability, capResult)
+}
+
 func (a answers) VgpuTypeGetCapabilities(vgpuTypeId raw.VgpuTypeId, capability raw.VgpuCapability, capResult *uint32) raw.Return {
 	return a.answer("VgpuTypeGetCapabilities", vgpuTypeId, capability, capResult)
 }
+
+func (n *NVML) VgpuTypeGetClass(vgpuTypeId raw.VgpuTypeId, vgpuTypeClass []byte, size *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetClass", vgpuTypeId, vgpuTypeClass, size); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetClass(vgpuTypeId, vgpuTypeClass, size)
+}
+
 func (a answers) VgpuTypeGetClass(vgpuTypeId raw.VgpuTypeId, vgpuTypeClass []byte, size *uint32) raw.Return {
 	return a.answer("VgpuTypeGetClass", vgpuTypeId, vgpuTypeClass, size)
 }
+
+func (n *NVML) VgpuTypeGetDeviceID(vgpuTypeId raw.VgpuTypeId, deviceID *uint64, subsystemID *uint64) raw.Return {
+	if r := n.enter("VgpuTypeGetDeviceID", vgpuTypeId, deviceID, subsystemID); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetDeviceID(vgpuTypeId, deviceID, subsystemID)
+}
+
 func (a answers) VgpuTypeGetDeviceID(vgpuTypeId raw.VgpuTypeId, deviceID *uint64, subsystemID *uint64) raw.Return {
 	return a.answer("VgpuTypeGetDeviceID", vgpuTypeId, deviceID, subsystemID)
 }
+
+func (n *NVML) VgpuTypeGetFbReservation(vgpuTypeId raw.VgpuTypeId, fbReservation *uint64) raw.Return {
+	if r := n.enter("VgpuTypeGetFbReservation", vgpuTypeId, fbReservation); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetFbReservation(vgpuTypeId, fbReservation)
+}
+
 func (a answers) VgpuTypeGetFbReservation(vgpuTypeId raw.VgpuTypeId, fbReservation *uint64) raw.Return {
 	return a.answer("VgpuTypeGetFbReservation", vgpuTypeId, fbReservation)
 }
+
+func (n *NVML) VgpuTypeGetFrameRateLimit(vgpuTypeId raw.VgpuTypeId, frameRateLimit *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetFrameRateLimit", vgpuTypeId, frameRateLimit); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetFrameRateLimit(vgpuTypeId, frameRateLimit)
+}
+
 func (a answers) VgpuTypeGetFrameRateLimit(vgpuTypeId raw.VgpuTypeId, frameRateLimit *uint32) raw.Return {
 	return a.answer("VgpuTypeGetFrameRateLimit", vgpuTypeId, frameRateLimit)
 }
+
+func (n *NVML) VgpuTypeGetFramebufferSize(vgpuTypeId raw.VgpuTypeId, fbSize *uint64) raw.Return {
+	if r := n.enter("VgpuTypeGetFramebufferSize", vgpuTypeId, fbSize); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetFramebufferSize(vgpuTypeId, fbSize)
+}
+
 func (a answers) VgpuTypeGetFramebufferSize(vgpuTypeId raw.VgpuTypeId, fbSize *uint64) raw.Return {
 	return a.answer("VgpuTypeGetFramebufferSize", vgpuTypeId, fbSize)
 }
+
+func (n *NVML) VgpuTypeGetGpuInstanceProfileId(vgpuTypeId raw.VgpuTypeId, gpuInstanceProfileId *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetGpuInstanceProfileId", vgpuTypeId, gpuInstanceProfileId); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetGpuInstanceProfileId(vgpuTypeId, gpuInstanceProfileId)
+}
+
 func (a answers) VgpuTypeGetGpuInstanceProfileId(vgpuTypeId raw.VgpuTypeId, gpuInstanceProfileId *uint32) raw.Return {
 	return a.answer("VgpuTypeGetGpuInstanceProfileId", vgpuTypeId, gpuInstanceProfileId)
 }
+
+func (n *NVML) VgpuTypeGetGspHeapSize(vgpuTypeId raw.VgpuTypeId, gspHeapSize *uint64) raw.Return {
+	if r := n.enter("VgpuTypeGetGspHeapSize", vgpuTypeId, gspHeapSize); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetGspHeapSize(vgpuTypeId, gspHeapSize)
+}
+
 func (a answers) VgpuTypeGetGspHeapSize(vgpuTypeId raw.VgpuTypeId, gspHeapSize *uint64) raw.Return {
 	return a.answer("VgpuTypeGetGspHeapSize", vgpuTypeId, gspHeapSize)
 }
+
+func (n *NVML) VgpuTypeGetLicense(vgpuTypeId raw.VgpuTypeId, vgpuTypeLicenseString []byte) raw.Return {
+	if r := n.enter("VgpuTypeGetLicense", vgpuTypeId, vgpuTypeLicenseString); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetLicense(vgpuTypeId, vgpuTypeLicenseString)
+}
+
 func (a answers) VgpuTypeGetLicense(vgpuTypeId raw.VgpuTypeId, vgpuTypeLicenseString []byte) raw.Return {
 	return a.answer("VgpuTypeGetLicense", vgpuTypeId, vgpuTypeLicenseString)
 }
+
+func (n *NVML) VgpuTypeGetMaxInstances(device raw.Device, vgpuTypeId raw.VgpuTypeId, vgpuInstanceCount *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetMaxInstances", device, vgpuTypeId, vgpuInstanceCount); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetMaxInstances(device, vgpuTypeId, vgpuInstanceCount)
+}
+
 func (a answers) VgpuTypeGetMaxInstances(device raw.Device, vgpuTypeId raw.VgpuTypeId, vgpuInstanceCount *uint32) raw.Return {
 	return a.answer("VgpuTypeGetMaxInstances", device, vgpuTypeId, vgpuInstanceCount)
 }
+
+func (n *NVML) VgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance *raw.VgpuTypeMaxInstance) raw.Return {
+	if r := n.enter("VgpuTypeGetMaxInstancesPerGpuInstance", pMaxInstance); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance)
+}
+
 func (a answers) VgpuTypeGetMaxInstancesPerGpuInstance(pMaxInstance *raw.VgpuTypeMaxInstance) raw.Return {
 	return a.answer("VgpuTypeGetMaxInstancesPerGpuInstance", pMaxInstance)
 }
+
+func (n *NVML) VgpuTypeGetMaxInstancesPerVm(vgpuTypeId raw.VgpuTypeId, vgpuInstanceCountPerVm *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetMaxInstancesPerVm", vgpuTypeId, vgpuInstanceCountPerVm); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetMaxInstancesPerVm(vgpuTypeId, vgpuInstanceCountPerVm)
+}
+
 func (a answers) VgpuTypeGetMaxInstancesPerVm(vgpuTypeId raw.VgpuTypeId, vgpuInstanceCountPerVm *uint32) raw.Return {
 	return a.answer("VgpuTypeGetMaxInstancesPerVm", vgpuTypeId, vgpuInstanceCountPerVm)
 }
+
+func (n *NVML) VgpuTypeGetName(vgpuTypeId raw.VgpuTypeId, vgpuTypeName []byte, size *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetName", vgpuTypeId, vgpuTypeName, size); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetName(vgpuTypeId, vgpuTypeName, size)
+}
+
 func (a answers) VgpuTypeGetName(vgpuTypeId raw.VgpuTypeId, vgpuTypeName []byte, size *uint32) raw.Return {
 	return a.answer("VgpuTypeGetName", vgpuTypeId, vgpuTypeName, size)
 }
+
+func (n *NVML) VgpuTypeGetNumDisplayHeads(vgpuTypeId raw.VgpuTypeId, numDisplayHeads *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetNumDisplayHeads", vgpuTypeId, numDisplayHeads); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetNumDisplayHeads(vgpuTypeId, numDisplayHeads)
+}
+
 func (a answers) VgpuTypeGetNumDisplayHeads(vgpuTypeId raw.VgpuTypeId, numDisplayHeads *uint32) raw.Return {
 	return a.answer("VgpuTypeGetNumDisplayHeads", vgpuTypeId, numDisplayHeads)
 }
+
+func (n *NVML) VgpuTypeGetResolution(vgpuTypeId raw.VgpuTypeId, displayIndex uint32, xdim *uint32, ydim *uint32) raw.Return {
+	if r := n.enter("VgpuTypeGetResolution", vgpuTypeId, displayIndex, xdim, ydim); r != raw.NVML_SUCCESS {
+		return r
+	}
+	return n.model.VgpuTypeGetResolution(vgpuTypeId, displayIndex, xdim, ydim)
+}
+
 func (a answers) VgpuTypeGetResolution(vgpuTypeId raw.VgpuTypeId, displayIndex uint32, xdim *uint32, ydim *uint32) raw.Return {
 	return a.answer("VgpuTypeGetResolution", vgpuTypeId, displayIndex, xdim, ydim)
 }

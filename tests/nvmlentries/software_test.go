@@ -3,6 +3,9 @@ package nvmlentries
 import (
 	"bufio"
 	"os"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,12 +38,13 @@ func TestSoftware(t *testing.T) {
 		if phase == after {
 			lib.Shutdown()
 		}
-		different := 0
+		different, compared := 0, 0
 		for _, c := range callsIn(phase) {
 			want, ok := expected(rows, phase, c)
 			if !ok || c.method == "SystemGetProcessName" && c.args[0].text != "0" {
 				continue // which processes there are differs
 			}
+			compared++
 			got := m.ask(c)
 			if got == want || moves(c, want) && result(got) == result(want) {
 				continue
@@ -51,6 +55,9 @@ func TestSoftware(t *testing.T) {
 		}
 		if different > 40 {
 			t.Errorf("%s: %d differences in all", phase, different)
+		}
+		if least := len(callsIn(phase)) * 9 / 10; compared < least {
+			t.Errorf("%s: the table has only %d calls", phase, compared)
 		}
 	}
 }
@@ -88,10 +95,14 @@ func recorded(t *testing.T) map[string]string {
 	}
 	defer f.Close()
 	rows := map[string]string{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		if cells := strings.SplitN(lines.Text(), "\t", 4); !strings.HasPrefix(cells[0], "#") {
 			rows[strings.Join(cells[:3], "\t")] = cells[3]
 		}
+	}
+	if err := lines.Err(); err != nil || len(rows) < 3000 {
+		t.Fatalf("%d rows: %v", len(rows), err)
 	}
 	return rows
 }
@@ -127,4 +138,85 @@ func moves(c call, want string) bool { return strings.HasPrefix(want, "~") || ow
 func result(answer string) string {
 	r, _, _ := strings.Cut(strings.TrimPrefix(answer, "~"), "\t")
 	return r
+}
+
+// TestFaults checks that a fault of a function, by its name in C, is what its call returns, and no call of another one.
+func TestFaults(t *testing.T) {
+	sim := cusim.New(cusim.VirtualTime())
+	m, err := newMachine(raw.NewSoftware(sim.NVML()), sim.Advance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	export := regexp.MustCompile(`V(\d)$`)
+	for _, c := range callsIn(before) {
+		name := "nvml" + export.ReplaceAllString(c.method, "_v$1")
+		for _, want := range []raw.Return{777, raw.Lacks("nvmlDeviceGetName"), raw.NVML_ERROR_NOT_SUPPORTED, raw.NVML_ERROR_NOT_FOUND} {
+			sim.InjectNVML(cusim.NVMLFault{Function: name, Result: want})
+			if got := result(m.ask(c)); got != resultText(want) {
+				t.Errorf("%v with a fault: %s, not %s", c, got, resultText(want))
+			}
+			sim.ClearFaults()
+		}
+	}
+	for name, call := range map[string]func() raw.Return{"nvmlInit_v2": m.lib.InitV2, "nvmlShutdown": m.lib.Shutdown} {
+		sim.InjectNVML(cusim.NVMLFault{Function: name, Result: 777})
+		if r := call(); r != 777 {
+			t.Errorf("%s with a fault: %v", name, r)
+		}
+		sim.ClearFaults()
+	}
+}
+
+// TestReused checks that a call sets also what is zero: its variables may have other values.
+func TestReused(t *testing.T) {
+	sim := cusim.New(cusim.VirtualTime())
+	m, err := newMachine(raw.NewSoftware(sim.NVML()), sim.Advance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range callsIn(before) {
+		clean := m.ask(c)
+		if result(clean) != "0" {
+			continue
+		}
+		dirty := call{c.method, slices.Clone(c.args)}
+		for i, a := range c.args {
+			v := a.value(m)
+			if a.text == "*" && inputs[v.Type().Elem()] == nil || a.text == "#512" {
+				dirty.args[i].value = func(m *machine) reflect.Value {
+					v := a.value(m)
+					fill(v)
+					return v
+				}
+			}
+		}
+		// A list keeps the elements that are not there, and an answer without a change is none.
+		if got := m.ask(dirty); result(got) != "0" || strings.Contains(got, "4294967295") && !strings.Contains(clean, "4294967295") && !strings.Contains(c.String(), "#512") {
+			t.Errorf("%v: %q, and %q with variables that are reused", c, clean, got)
+		}
+	}
+}
+
+// fill sets all numbers to their largest value, but for versions.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fill(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() && v.Type().Field(i).Name != "Version" {
+				fill(f)
+			}
+		}
+	case reflect.Array, reflect.Slice:
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(0xffffffff)
+	case reflect.Int32, reflect.Int64:
+		v.SetInt(-1)
+	}
 }

@@ -213,7 +213,7 @@ func (p *plan) emitSoftwareType() string {
 // rawName is the name of a type of package raw in the type of a parameter.
 var rawName = regexp.MustCompile(`\b[A-Z]\w*`)
 
-// emitAnswers writes the methods of the software NVML that answer what was recorded.
+// emitAnswers writes the methods of the software NVML that begin a call, and those that answer what was recorded.
 func (p *plan) emitAnswers() string {
 	var b strings.Builder
 	b.WriteString("import \"github.com/purecu/purecu/nvml/raw\"\n\n")
@@ -228,7 +228,10 @@ func (p *plan) emitAnswers() string {
 				args = append(args, q.goName)
 			}
 		}
-		fmt.Fprintf(&b, "func (a answers) %s(%s) raw.Return { return a.answer(%s) }\n", c.method, params, strings.Join(args, ", "))
+		all := strings.Join(args, ", ")
+		fmt.Fprintf(&b, "func (n *NVML) %s(%s) raw.Return {\nif r := n.enter(%s); r != raw.NVML_SUCCESS { return r }\n"+
+			"return n.model.%[1]s(%[4]s)\n}\n\n", c.method, params, all, strings.Join(args[1:], ", "))
+		fmt.Fprintf(&b, "func (a answers) %s(%s) raw.Return { return a.answer(%s) }\n\n", c.method, params, all)
 	}
 	return b.String()
 }
