@@ -28,7 +28,7 @@ func New(opts ...Option) *Driver {
 			o(d)
 		}
 	}
-	if d.nvml = simnvml.New(machine{d.sim}); d.script != nil {
+	if d.nvml = simnvml.New(d.sim); d.script != nil {
 		d.script(d.nvml)
 	}
 	return d

@@ -26,6 +26,7 @@ func TestMachine(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // if the test fails before it has ended
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatal(line, err)
 	}
@@ -43,11 +44,12 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const context, memory = 556_597_248, 1 << 20 // what H200s take for a context, and for 1 MiB
 	list, err := dev.ComputeProcesses()
-	if err != nil || len(list) != 1 || int(list[0].PID) != cmd.Process.Pid || list[0].UsedMemory < 1<<20 {
-		t.Errorf("the processes are %+v, %v, and not %d", list, err, cmd.Process.Pid)
+	if err != nil || len(list) != 1 || int(list[0].PID) != cmd.Process.Pid || list[0].UsedMemory != context+memory {
+		t.Errorf("the processes are %+v, %v, and not %d with %d bytes", list, err, cmd.Process.Pid, context+memory)
 	}
-	if m, err := dev.Memory(); err != nil || m.Used < 1<<20 {
+	if m, err := dev.Memory(); err != nil || m.Used != context+memory {
 		t.Errorf("the memory is %+v, %v", m, err)
 	}
 

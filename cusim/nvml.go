@@ -1,8 +1,6 @@
 package cusim
 
 import (
-	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim"
 	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -67,22 +65,3 @@ func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventRe
 // LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and
 // reports XID 79. [Driver.LoseDevice] does the like for CUDA.
 func (d *Driver) LoseGPU(gpu int) { d.nvml.LoseGPU(gpu) }
-
-// machine shows the driver's devices to NVML.
-type machine struct{ sim *sim.Driver }
-
-func (m machine) Clock() driver.Clock { return m.sim.Clock() }
-func (m machine) DriverVersion() int  { return m.sim.CUDAVersion() }
-
-func (m machine) GPUs() []simnvml.GPU {
-	states := m.sim.Inspect()
-	list := make([]simnvml.GPU, len(states))
-	for i, s := range states {
-		list[i] = simnvml.GPU{Name: s.Name, UUID: s.UUID, Bus: uint32(s.Bus), Memory: s.Memory, Used: s.Used,
-			Busy: s.Busy, Utilization: s.Utilization}
-		for _, p := range s.Processes {
-			list[i].Processes = append(list[i].Processes, simnvml.Process{ID: p.ID, Used: p.Used})
-		}
-	}
-	return list
-}

@@ -123,7 +123,7 @@ var rules = map[string]rule{
 	"cu/checkpoint": {imports: []string{"cu", "driver", "internal/core", "internal/drivercall", "internal/subject",
 		"internal/valuename", "internal/watch"}},
 	"cu/cuerror": {imports: []string{"driver", "internal/mistake", "internal/remedy"}},
-	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/ptx/syntax",
+	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/simnvml", "internal/ptx/syntax",
 		"internal/ptx/vm", "internal/sim/code", "internal/sim/engine", "internal/sim/graph", "internal/sim/mem"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
 	"internal/sim/code": {imports: []string{"driver", "internal/codeimage", "internal/ptx/compile",

@@ -2,56 +2,66 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/purecu/purecu/internal/sim/engine"
+	"github.com/purecu/purecu/internal/simnvml"
 )
 
-// The processes that share a machine have a file each, in one folder, whose name is the process's number. It has an entry
-// for each device, which the process writes when something changes. The process holds a lock of the file: so the file
-// of a process that has ended is recognized, and removed.
+// The drivers that share a machine have a file each, a ledger, in one folder. It has an entry for each device, which the
+// driver writes when something changes. The name has the number of the process, and is never used again. The driver holds
+// a lock of the file: so a ledger whose process has ended is recognized, and removed.
 
-// Machine makes the devices those of a machine that other processes use, too: each process with the same folder sees
-// the memory and the processes of all. It is for NVML; the memory that the driver can allocate stays the process's own.
+// Machine makes the devices those of a machine that other processes use, too: NVML in each process with the same folder
+// shows the memory and the processes of all. The memory that the driver can allocate stays the process's own. A process
+// that forks without exec must not use the driver in the child.
 func Machine(folder string) Option { return func(d *Driver) { d.folder = folder } }
 
-// ledger is the file of this process.
+// ledgerSuffix is the end of a ledger's name.
+const ledgerSuffix = ".cusim"
+
+// ledger is the file of this driver.
 type ledger struct {
 	file  *os.File
+	name  string
 	clock *engine.Clock
 }
 
-// entry is what a process says of a device.
+// entry is what a driver says of a device.
 type entry struct {
 	Used     uint64 // of the memory, in bytes
 	Contexts uint64
-	Busy     uint64 // how long it has worked for the process until At, in nanoseconds
+	Busy     uint64 // how long it has worked until At, in nanoseconds
 	Share    uint64 // the bits of the share of the last second before At
 	Working  uint64 // 1 if it works at At
-	At       int64  // in nanoseconds since 1970
+	At       uint64 // in nanoseconds since 1970
+	Sum      uint64 // of the other members: a reader may see one half of two writes
 }
 
 var entrySize = int64(binary.Size(entry{}))
 
-// tellOthers makes a device visible to other processes, if they share the machine.
+func (e *entry) sum() uint64 {
+	return e.Used + 3*e.Contexts + 5*e.Busy + 7*e.Share + 11*e.Working + 13*e.At + 1
+}
+
+// tellOthers makes a device visible to other processes, if they share the machine. If there can be no ledger, they do not
+// see the device.
 func (d *Driver) tellOthers(v *device) {
 	if d.folder == "" || v.ledger != nil {
 		return
 	}
 	if d.ledger == nil {
-		f, err := createLedger(filepath.Join(d.folder, strconv.Itoa(os.Getpid())))
+		f, name, err := createLedger(d.folder)
 		if err != nil {
-			d.folder = ""
-			d.misuse("CUSIM_MACHINE", 0, fmt.Sprintf("other processes do not see the devices of this one: %v", err), nil)
 			return
 		}
-		d.ledger = &ledger{f, &d.engine.Clock}
+		d.ledger = &ledger{f, name, &d.engine.Clock}
 	}
 	v.ledger = d.ledger
 	v.load.Changed = v.publish
@@ -68,28 +78,39 @@ func (v *device) publish() {
 	}
 	now := v.ledger.clock.At()
 	e := entry{Used: v.memory, Contexts: uint64(len(v.contexts)), Busy: uint64(v.load.Busy(now)),
-		Share: math.Float64bits(v.load.Share(now)), At: time.Now().UnixNano()}
+		Share: math.Float64bits(v.load.Share(now)), At: uint64(time.Now().UnixNano())}
 	if v.load.Working() {
 		e.Working = 1
 	}
+	e.Sum = e.sum()
 	b, err := binary.Append(nil, binary.LittleEndian, e)
 	if err == nil {
 		_, _ = v.ledger.file.WriteAt(b, int64(v.index)*entrySize) // nobody could do anything about an error
 	}
 }
 
-// others returns what other processes do on each device. The caller does not hold the driver's lock.
-func (d *Driver) others() [][]DeviceProcess {
+// otherProcess is what another process does on a device.
+type otherProcess struct {
+	simnvml.Process
+	busy time.Duration
+}
+
+// others returns what other drivers do on each device. The caller does not hold the driver's lock.
+func (d *Driver) others() [][]otherProcess {
 	d.mu.Lock()
-	folder, list := d.folder, make([][]DeviceProcess, len(d.installed))
+	folder, own, list := d.folder, "", make([][]otherProcess, len(d.installed))
+	if d.ledger != nil {
+		own = d.ledger.name
+	}
 	d.mu.Unlock()
 	if folder == "" {
 		return list
 	}
 	files, _ := os.ReadDir(folder) // as long as there is none, there are no processes
 	for _, f := range files {
-		id, err := strconv.ParseUint(f.Name(), 10, 32)
-		if err != nil || int(id) == os.Getpid() {
+		number, _, _ := strings.Cut(f.Name(), "-")
+		id, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || !strings.HasSuffix(f.Name(), ledgerSuffix) || f.Name() == own {
 			continue
 		}
 		for i, e := range readEntries(filepath.Join(folder, f.Name()), len(list)) {
@@ -103,19 +124,19 @@ func (d *Driver) others() [][]DeviceProcess {
 
 // process returns what an entry says now. How much a process has worked in the last second is known for the second
 // before the entry was written: it is taken for work at its end.
-func (e *entry) process(id uint32, now time.Time) DeviceProcess {
-	since := max(now.Sub(time.Unix(0, e.At)), 0)
+func (e *entry) process(id uint32, now time.Time) otherProcess {
+	since := max(now.Sub(time.Unix(0, int64(e.At))), 0)
 	share, busy := math.Float64frombits(e.Share), time.Duration(e.Busy)
-	part := float64(since) / float64(engine.LoadWindow)
+	part := min(float64(since)/float64(engine.LoadWindow), 1)
 	if e.Working == 1 {
-		share, busy = min(share*max(1-part, 0)+part, 1), busy+since
+		share, busy = share*(1-part)+part, busy+since
 	} else {
-		share = max(min(share, 1-part), 0)
+		share = min(share, 1-part)
 	}
-	return DeviceProcess{ID: id, Used: e.Used, Busy: busy, Utilization: share}
+	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, deviceMemory), Utilization: share}, busy}
 }
 
-// readEntries reads what a living process says of the first n devices.
+// readEntries reads what a driver says of the first n devices.
 func readEntries(name string, n int) []entry {
 	f, err := openLedger(name)
 	if err != nil {
@@ -123,12 +144,23 @@ func readEntries(name string, n int) []entry {
 	}
 	defer f.Close()
 	entries := make([]entry, n)
-	b := make([]byte, int64(n)*entrySize) // the file ends with the last device that the process uses
-	if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
-		return nil
-	}
-	if _, err := binary.Decode(b, binary.LittleEndian, entries); err != nil {
-		return nil
+	b := make([]byte, int64(n)*entrySize) // the file ends with the last device that the driver uses
+	for range 3 {
+		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+			return nil
+		}
+		if _, err := binary.Decode(b, binary.LittleEndian, entries); err != nil {
+			return nil
+		}
+		whole := true
+		for i := range entries {
+			if e := &entries[i]; *e != (entry{}) && e.Sum != e.sum() {
+				whole, *e = false, entry{}
+			}
+		}
+		if whole {
+			break
+		}
 	}
 	return entries
 }

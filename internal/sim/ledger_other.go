@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-func createLedger(string) (*os.File, error) { return nil, errors.ErrUnsupported }
-func openLedger(string) (*os.File, error)   { return nil, errors.ErrUnsupported }
+func createLedger(string) (*os.File, string, error) { return nil, "", errors.ErrUnsupported }
+func openLedger(string) (*os.File, error)           { return nil, errors.ErrUnsupported }

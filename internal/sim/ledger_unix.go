@@ -3,30 +3,39 @@
 package sim
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
 )
 
-// createLedger makes a file, and locks it.
-func createLedger(name string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		return nil, err
+// createLedger makes a ledger in a folder, locks it, and returns it with its name in the folder. It gets the name by which others find it when it is locked, so
+// that nobody takes it for that of a process that has ended.
+func createLedger(folder string) (f *os.File, name string, err error) {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return nil, "", err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	name = fmt.Sprintf("%d-%016x", os.Getpid(), rand.Uint64())
+	path := filepath.Join(folder, name)
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		err = os.Rename(path, path+ledgerSuffix)
 	}
-	return f, nil
+	if err != nil {
+		_ = f.Close()
+		_ = os.Remove(path)
+		return nil, "", err
+	}
+	return f, name + ledgerSuffix, nil
 }
 
-// openLedger opens the file of a living process. It removes that of a process that has ended.
+// openLedger opens the ledger of a living process. It removes that of a process that has ended.
 func openLedger(name string) (*os.File, error) {
-	f, err := openNamed(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package simnvml
 
-import "github.com/purecu/purecu/nvml/raw"
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/nvml/raw"
+)
 
 // counters are the errors of a GPU's memory.
 type counters struct {
@@ -9,13 +13,15 @@ type counters struct {
 	pending, failed     bool      // a row will be replaced when the GPU is reset; one could not be
 }
 
-// at calls f with a GPU, while the state is locked. It does nothing if there is no such GPU.
+// at calls f with a GPU, while the state is locked. A GPU that is not there is a misuse.
 func (n *model) at(index int, f func(g *gpu)) {
+	if index < 0 || index >= len(n.gpus) {
+		n.machine.Misuse("NVML", fmt.Sprintf("there is no GPU %d, so nothing happens to it", index))
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if index >= 0 && index < len(n.gpus) {
-		f(n.gpus[index])
-	}
+	f(n.gpus[index])
 }
 
 // ECCErrors adds errors to the counters of a GPU's memory, and reports them as events.

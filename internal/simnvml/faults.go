@@ -1,6 +1,7 @@
 package simnvml
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,12 +29,33 @@ type faults struct {
 
 func newFaults() faults { return faults{cleared: make(chan struct{})} }
 
-// Inject sets a fault from now on.
+// Inject sets a fault from now on. A GPU or a function that is not there is a misuse.
 func (n *model) Inject(f Fault) {
+	if f.Function != "" && !hasFunction(f.Function) {
+		n.machine.Misuse("NVMLFault", fmt.Sprintf("NVML has no function %q, so no call has this fault", f.Function))
+	}
+	for _, i := range f.GPUs {
+		if i < 0 || i >= len(n.gpus) {
+			n.machine.Misuse("NVMLFault", fmt.Sprintf("there is no GPU %d, so no call has this fault", i))
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f.GPUs = slices.Clone(f.GPUs)
 	n.list = append(n.list, f)
+}
+
+// hasFunction reports whether there is a function with this name, with or without a version.
+func hasFunction(name string) bool {
+	if raw.Lacks(name) != raw.NVML_ERROR_FUNCTION_NOT_FOUND {
+		return true
+	}
+	for _, version := range []string{"_v1", "_v2", "_v3", "_v4"} {
+		if raw.Lacks(name+version) != raw.NVML_ERROR_FUNCTION_NOT_FOUND {
+			return true
+		}
+	}
+	return false
 }
 
 // ClearFaults removes all faults. Calls that hang go on.

@@ -15,7 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testMachine is a machine with GPUs without work, and with a time that only a test advances.
 type testMachine struct {
-	gpus []GPU
+	misuses []string
+	gpus    []GPU
 
 	mu     sync.Mutex
 	now    time.Time
@@ -25,6 +26,9 @@ type testMachine struct {
 func (m *testMachine) GPUs() []GPU         { return m.gpus }
 func (m *testMachine) Clock() driver.Clock { return m }
 func (m *testMachine) DriverVersion() int  { return 13000 }
+
+// Misuse fails no test: tests look at what a call returns.
+func (m *testMachine) Misuse(_, what string) { m.misuses = append(m.misuses, what) }
 
 func (m *testMachine) Now() time.Time {
 	m.mu.Lock()

@@ -89,8 +89,7 @@ func (n *model) DeviceGetRunningProcessDetailList(device raw.Device, list *raw.P
 	})
 }
 
-// DeviceGetProcessUtilization returns how much processes have used a GPU in the last second. All that have a context
-// count for the same.
+// DeviceGetProcessUtilization returns how much processes have used a GPU in the last second.
 func (n *model) DeviceGetProcessUtilization(device raw.Device, samples []raw.ProcessUtilizationSample, count *uint32,
 	since uint64) raw.Return {
 	r := n.answers.DeviceGetProcessUtilization(device, samples, count, since)
@@ -107,7 +106,7 @@ func (n *model) DeviceGetProcessUtilization(device raw.Device, samples []raw.Pro
 		}
 		for i, p := range now.Processes {
 			samples[i] = raw.ProcessUtilizationSample{Pid: p.ID, TimeStamp: n.timestamp(),
-				SmUtil: percent(now.Utilization), MemUtil: percent(memoryShare * now.Utilization)}
+				SmUtil: percent(p.Utilization), MemUtil: percent(memoryShare * p.Utilization)}
 		}
 		*count = uint32(len(now.Processes))
 		return raw.NVML_SUCCESS

@@ -17,6 +17,8 @@ type Machine interface {
 	Clock() driver.Clock
 	// DriverVersion is the version of CUDA that the driver supports: 13000 is 13.0.
 	DriverVersion() int
+	// Misuse notes a mistake in what a function of this package was asked for.
+	Misuse(function, what string)
 }
 
 // GPU is what a machine knows of a GPU.
@@ -33,8 +35,9 @@ type GPU struct {
 
 // Process is a program that uses a GPU.
 type Process struct {
-	ID   uint32
-	Used uint64 // of the GPU's memory, in bytes
+	ID          uint32
+	Used        uint64  // of the GPU's memory, in bytes
+	Utilization float64 // the share of the last second in which its work ran
 }
 
 // state is what all functions share. Nothing is called with mu locked, except the functions of

@@ -6,32 +6,33 @@ import "time"
 type Load struct {
 	Changed func() // called when the device begins or ends to work; may be nil
 
-	running int    // operations that are executed
-	since   int64  // when the first of them began
-	busy    int64  // how long the device has worked before, in nanoseconds
-	recent  []span // when that was, as far as it is less than LoadWindow ago
+	running int   // operations that are executed
+	since   int64 // when the first of them began
+	until   int64 // until when the device had worked before
+	busy    int64 // how long the device has worked before, in nanoseconds
+	// slots has how long the device has worked in each hundredth of a second, and which one that was, by its number
+	// modulo the length.
+	slots [loadSlots]loadSlot
 }
-
-// span is a time in which the device worked.
-type span struct{ begin, end int64 }
 
 // LoadWindow is how far [Load.Share] looks back.
 const LoadWindow = time.Second
 
-// mostSpans is how many spans are kept. Of more, neighbours become one.
-const mostSpans = 1024
+const (
+	slotTime  = int64(10 * time.Millisecond)
+	loadSlots = int(int64(LoadWindow)/slotTime) + 1
+)
 
+type loadSlot struct{ number, busy int64 }
+
+// begin and end note an operation. They are called in the order of times, but for operations that are noted when they
+// have ended: these may have begun before.
 func (l *Load) begin(at int64) {
 	if l.running++; l.running > 1 {
 		return
 	}
-	l.since = at
-	if n := len(l.recent); n > 0 { // operations are noted when they have ended, so that this one may have begun before
-		l.since = max(at, l.recent[n-1].end)
-	}
-	if l.Changed != nil {
-		l.Changed()
-	}
+	l.since = max(at, l.until)
+	l.changed()
 }
 
 func (l *Load) end(at int64) {
@@ -39,26 +40,33 @@ func (l *Load) end(at int64) {
 		return
 	}
 	if at > l.since {
-		l.add(at)
+		l.busy += at - l.since
+		l.until = at
+		l.eachSlot(max(l.since, at-int64(LoadWindow)), at, func(number, busy int64) {
+			s := &l.slots[number%int64(loadSlots)]
+			if s.number != number {
+				*s = loadSlot{number: number}
+			}
+			s.busy += busy
+		})
 	}
+	l.changed()
+}
+
+func (l *Load) changed() {
 	if l.Changed != nil {
 		l.Changed()
 	}
 }
 
-// add adds the time in which the device has worked until at.
-func (l *Load) add(at int64) {
-	l.busy += at - l.since
-	old := 0
-	for old < len(l.recent) && l.recent[old].end < at-int64(LoadWindow) {
-		old++
+// eachSlot calls f with the slots of a time, and how much of it is in each.
+func (l *Load) eachSlot(begin, end int64, f func(number, time int64)) {
+	for begin < end {
+		number := begin / slotTime
+		next := min((number+1)*slotTime, end)
+		f(number, next-begin)
+		begin = next
 	}
-	l.recent = append(l.recent[:0], l.recent[old:]...)
-	if n := len(l.recent); n > 0 && (l.recent[n-1].end >= l.since || n == mostSpans) {
-		l.recent[n-1].end = at
-		return
-	}
-	l.recent = append(l.recent, span{l.since, at})
 }
 
 // Working reports whether the device works.
@@ -79,12 +87,14 @@ func (l *Load) Share(now int64) float64 {
 	if window <= 0 {
 		return 0
 	}
-	var busy int64
-	for _, s := range l.recent {
-		busy += max(min(s.end, now)-max(s.begin, now-window), 0)
-	}
+	busy := float64(0)
+	l.eachSlot(now-window, now, func(number, part int64) {
+		if s := l.slots[number%int64(loadSlots)]; s.number == number {
+			busy += float64(min(s.busy, part)) // of the oldest slot, only a part is in the window
+		}
+	})
 	if l.running > 0 {
-		busy += max(now-max(l.since, now-window), 0)
+		busy += float64(max(now-max(l.since, now-window), 0))
 	}
-	return min(float64(busy)/float64(window), 1)
+	return min(busy/float64(window), 1)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -146,8 +147,13 @@ func parseGPUFaults(s string) (sim.Option, error) {
 }
 
 func parseMachine(s string) (sim.Option, error) {
-	if runtime.GOOS == "windows" {
-		return nil, errors.ErrUnsupported
+	switch runtime.GOOS {
+	case "darwin", "freebsd", "linux", "netbsd":
+	default:
+		return nil, errors.New("processes can share a machine on Linux, macOS, FreeBSD and NetBSD only")
+	}
+	if err := os.MkdirAll(s, 0o777); err != nil {
+		return nil, err
 	}
 	return sim.Machine(s), nil
 }
