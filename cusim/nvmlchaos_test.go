@@ -80,6 +80,7 @@ const chaosGPUs, chaosWorkers = 4, 32
 // chaos is a test in progress.
 type chaos struct {
 	sim   *cusim.Driver
+	xids  int64 // how many happened
 	stop  atomic.Bool
 	all   atomic.Int64               // calls that NVML has answered
 	calls [chaosGPUs][2]atomic.Int64 // those of a GPU: without a bound, and with one
@@ -147,6 +148,7 @@ func (c *chaos) disturb(t *testing.T, random *rand.Rand) {
 		c.progress(t, 50, gpu)
 	case 3:
 		c.sim.XID(gpu, 31)
+		c.xids++
 		c.progress(t, 10, -1)
 	}
 	c.sim.ClearFaults()
@@ -171,33 +173,38 @@ func TestNVMLChaos(t *testing.T) {
 		}
 		workers.Go(func() { c.work(t, i%chaosGPUs, bound, d) })
 	}
-	xids := 0
+	var xids atomic.Int64
 	listener.Go(func() {
 		for _, err := range set.All(context.Background()) {
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			xids++
+			xids.Add(1)
 		}
 	})
 	random := rand.New(rand.NewPCG(1, 2))
-	for lost := false; c.all.Load() < *chaosCalls && !t.Failed(); {
+	rounds := 0
+	for lost := false; (c.all.Load() < *chaosCalls || rounds < 20) && !t.Failed(); rounds++ {
 		c.disturb(t, random)
 		if !lost && c.all.Load() > *chaosCalls/2 {
 			lost = true
 			c.sim.LoseGPU(chaosGPUs - 1)
+			c.xids++
 		}
 	}
 	c.stop.Store(true)
 	c.sim.ClearFaults()
 	workers.Wait()
+	for began := time.Now(); xids.Load() < c.xids && time.Since(began) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
 	if err := errors.Join(set.Close(), lib.Close()); err != nil {
 		t.Error(err)
 	}
 	listener.Wait()
-	if xids == 0 || lib.Exceeded() == 0 {
-		t.Errorf("there were %d events, and %d calls took too long", xids, lib.Exceeded())
+	if xids.Load() != c.xids || lib.Exceeded() == 0 {
+		t.Errorf("there were %d events of %d, and %d calls took too long", xids.Load(), c.xids, lib.Exceeded())
 	}
 	crowd.most.Range(func(d, most any) bool {
 		if n := most.(*atomic.Int64).Load(); n > 2 { // the call of the lane, and one without a bound
