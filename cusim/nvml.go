@@ -13,8 +13,8 @@ import (
 // Its GPUs are the devices of the driver, with the same UUIDs, PCI addresses, memory and processes, also those that
 // [VisibleDevices] hides. Results, and what does not change by itself, are those of an H200. Utilization is the share
 // of the last second of the driver's time in which kernels ran; power, temperature, clocks and energy follow from it.
-// Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into MIG devices, which
-// the driver does not know: NVML says that its programs use the first of them.
+// Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into MIG devices,
+// which the driver does not know: NVML says that its programs use the first of them.
 func (d *Driver) NVML() raw.Software {
 	if d == nil || d.nvml == nil {
 		return nil

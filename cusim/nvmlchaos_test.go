@@ -17,7 +17,7 @@ import (
 	"github.com/purecu/purecu/nvml/raw"
 )
 
-var chaosCalls = flag.Int64("cusim.chaos", 100_000, "how many calls of NVML TestNVMLChaos makes")
+var chaosCalls = flag.Int64("cusim.chaos", 100_000, "how many calls of TestNVMLChaos NVML answers")
 
 // crowded is a software NVML that counts the calls about each GPU that are being made at the same time.
 type crowded struct {
@@ -80,18 +80,25 @@ const chaosGPUs, chaosWorkers = 4, 32
 // chaos is a test in progress.
 type chaos struct {
 	sim   *cusim.Driver
-	left  atomic.Int64
-	calls [chaosGPUs]atomic.Int64 // that have returned
+	xids  int64 // how many happened
+	stop  atomic.Bool
+	all   atomic.Int64               // calls that NVML has answered
+	calls [chaosGPUs][2]atomic.Int64 // those of a GPU: without a bound, and with one
 }
 
-// work makes calls about a GPU.
-func (c *chaos) work(t *testing.T, gpu int, d *nvml.Device) {
-	for i := 0; c.left.Add(-1) >= 0; i++ {
+// work makes calls about a GPU. bound is 1 if they have a bound.
+func (c *chaos) work(t *testing.T, gpu, bound int, d *nvml.Device) {
+	for i := 0; !c.stop.Load(); i++ {
 		err := chaosWork[i%len(chaosWork)](d)
-		c.calls[gpu].Add(1)
+		if errors.Is(err, nvml.ErrTimeout) { // at once, if the GPU hangs
+			time.Sleep(100 * time.Microsecond)
+			continue
+		}
+		c.calls[gpu][bound].Add(1)
+		c.all.Add(1)
 		var e *nvml.Error
 		switch {
-		case err == nil, errors.Is(err, nvml.ErrTimeout), errors.Is(err, nvml.ErrGPULost),
+		case err == nil, errors.Is(err, nvml.ErrGPULost),
 			errors.Is(err, raw.NVML_ERROR_UNKNOWN):
 		case !errors.As(err, &e):
 			t.Errorf("the error is no nvml.Error: %v", err)
@@ -101,17 +108,19 @@ func (c *chaos) work(t *testing.T, gpu int, d *nvml.Device) {
 	}
 }
 
-// progress waits until n more calls have returned about each GPU but one. Nothing else happens meanwhile: a call that
-// waited for a GPU that hangs would never return.
+// progress waits until NVML has answered n more calls of each kind about each GPU but one. Nothing else happens
+// meanwhile: a call that waited for a GPU that hangs would have no answer.
 func (c *chaos) progress(t *testing.T, n int64, but int) {
-	var from [chaosGPUs]int64
+	var from [chaosGPUs][2]int64
 	for i := range from {
-		from[i] = c.calls[i].Load()
+		from[i] = [2]int64{c.calls[i][0].Load(), c.calls[i][1].Load()}
 	}
-	for began := time.Now(); c.left.Load() > 0; time.Sleep(100 * time.Microsecond) {
+	for began := time.Now(); ; time.Sleep(100 * time.Microsecond) {
 		done := true
 		for i := range from {
-			done = done && (i == but || c.calls[i].Load() >= from[i]+n)
+			for bound, k := range from[i] {
+				done = done && (i == but || c.calls[i][bound].Load() >= k+n)
+			}
 		}
 		if done {
 			return
@@ -139,6 +148,7 @@ func (c *chaos) disturb(t *testing.T, random *rand.Rand) {
 		c.progress(t, 50, gpu)
 	case 3:
 		c.sim.XID(gpu, 31)
+		c.xids++
 		c.progress(t, 10, -1)
 	}
 	c.sim.ClearFaults()
@@ -148,49 +158,53 @@ func (c *chaos) disturb(t *testing.T, random *rand.Rand) {
 func TestNVMLChaos(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := &chaos{sim: cusim.New(cusim.Devices(chaosGPUs))}
-	c.left.Store(*chaosCalls)
 	crowd := &crowded{Software: c.sim.NVML()}
 	lib := must(nvml.Open(nvml.WithSoftware(crowd)))(t)
 	set := must(lib.NewEventSet())(t)
 	var workers, listener sync.WaitGroup
 	for i := range chaosWorkers {
-		d := must(lib.Device(i % chaosGPUs))(t)
+		d, bound := must(lib.Device(i%chaosGPUs))(t), 0
 		if i < chaosGPUs {
 			if err := set.Add(d, nvml.EventXIDCritical); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			d = d.WithTimeout(2 * time.Millisecond)
+			d, bound = d.WithTimeout(2*time.Millisecond), 1
 		}
-		workers.Go(func() { c.work(t, i%chaosGPUs, d) })
+		workers.Go(func() { c.work(t, i%chaosGPUs, bound, d) })
 	}
-	xids := 0
+	var xids atomic.Int64
 	listener.Go(func() {
 		for _, err := range set.All(context.Background()) {
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			xids++
+			xids.Add(1)
 		}
 	})
 	random := rand.New(rand.NewPCG(1, 2))
-	for lost := false; c.left.Load() > 0 && !t.Failed(); {
+	rounds := 0
+	for lost := false; (c.all.Load() < *chaosCalls || rounds < 20) && !t.Failed(); rounds++ {
 		c.disturb(t, random)
-		if !lost && c.left.Load() < *chaosCalls/2 {
+		if !lost && c.all.Load() > *chaosCalls/2 {
 			lost = true
 			c.sim.LoseGPU(chaosGPUs - 1)
+			c.xids++
 		}
 	}
-	c.left.Store(0)
+	c.stop.Store(true)
 	c.sim.ClearFaults()
 	workers.Wait()
+	for began := time.Now(); xids.Load() < c.xids && time.Since(began) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
 	if err := errors.Join(set.Close(), lib.Close()); err != nil {
 		t.Error(err)
 	}
 	listener.Wait()
-	if xids == 0 || lib.Exceeded() == 0 {
-		t.Errorf("there were %d events, and %d calls took too long", xids, lib.Exceeded())
+	if xids.Load() != c.xids || lib.Exceeded() == 0 {
+		t.Errorf("there were %d events of %d, and %d calls took too long", xids.Load(), c.xids, lib.Exceeded())
 	}
 	crowd.most.Range(func(d, most any) bool {
 		if n := most.(*atomic.Int64).Load(); n > 2 { // the call of the lane, and one without a bound

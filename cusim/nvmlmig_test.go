@@ -449,3 +449,22 @@ func TestMIGDestroyedMeanwhile(t *testing.T) {
 		all.Wait()
 	}
 }
+
+// TestMIGGPM checks samples of a GPU instance.
+func TestMIGGPM(t *testing.T) {
+	sim := cusim.New(cusim.VirtualTime())
+	_, d := openNVML(t, sim)
+	_, err := d.GPMSampleOf(1)
+	fails(t, "a sample without MIG", err, nvml.ErrInvalidArgument)
+	migOn(t, d)
+	id := must(must(d.CreateGPUInstance(mig3g))(t).Info())(t).ID
+	first := must(d.GPMSampleOf(id))(t)
+	sim.Advance(time.Second)
+	second := must(d.GPMSampleOf(id))(t)
+	if v := must(second.Since(first, nvml.GPMSMUtilization))(t); v[0].Err != nil || v[0].Value != 0 {
+		t.Errorf("the utilization is %+v", v)
+	}
+	if err := errors.Join(first.Close(), second.Close()); err != nil {
+		t.Error(err)
+	}
+}

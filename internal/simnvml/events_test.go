@@ -56,7 +56,8 @@ func TestEventQueue(t *testing.T) {
 		t.Helper()
 		var e raw.EventData
 		succeeds(t, b.EventSetWaitV2(set, &e, 0))
-		if e != (raw.EventData{Device: b.gpus[gpu], EventType: kind, EventData: data, GpuInstanceId: none, ComputeInstanceId: none}) {
+		if e != (raw.EventData{Device: b.gpus[gpu], EventType: kind, EventData: data, GpuInstanceId: none,
+			ComputeInstanceId: none}) {
 			t.Errorf("the event is %+v", e)
 		}
 	}
