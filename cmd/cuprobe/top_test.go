@@ -87,7 +87,8 @@ const topText = `TIME
 func TestTop(t *testing.T) {
 	sim := working(t, 2)
 	r := runTop(t.Context(), sim, "-n", "2", "-every", "100ms")
-	if diff := cmp.Diff(topText+"\n"+topText, withoutProcess(r.stdout)); diff != "" || r.status != exitOK || r.stderr != "" {
+	diff := cmp.Diff(topText+"\n"+topText, withoutProcess(r.stdout))
+	if diff != "" || r.status != exitOK || r.stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s", r.status, r.stderr, diff)
 	}
 	r = runTop(t.Context(), sim, "-n", "1", "-device", "1")
@@ -165,8 +166,8 @@ func TestTopLost(t *testing.T) {
 	sim := cusim.New()
 	sim.LoseGPU(0)
 	r := runTop(t.Context(), sim, "-n", "1")
-	const want = "TIME\n\n#  NAME  BUSY  MEMORY GIB  TEMP  POWER W  SM CLOCK\n0  ?     ?     ?/?         ?     ?/?      ?\n" +
-		"\nGPU 0 is lost: it has fallen off the bus\n"
+	const want = "TIME\n\n#  NAME  BUSY  MEMORY GIB  TEMP  POWER W  SM CLOCK\n" +
+		"0  ?     ?     ?/?         ?     ?/?      ?\n\nGPU 0 is lost: it has fallen off the bus\n"
 	if diff := cmp.Diff(want, withoutProcess(r.stdout)); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
@@ -204,8 +205,9 @@ func TestTopInterrupted(t *testing.T) {
 
 // TestTopLive checks what a terminal gets.
 func TestTopLive(t *testing.T) {
-	r := &topRound{Time: time.Date(2026, 7, 14, 3, 0, 5, 0, time.UTC), GPUs: []topGPU{{Name: "evil \x1b[2J",
-		nvmlFacts: nvmlFacts{Processes: []gpuProcess{{PID: 7, Name: strings.Repeat("ä", 100)}, {PID: 12, MemoryUsed: 1 << 30}}}}}}
+	users := []gpuProcess{{PID: 7, Name: strings.Repeat("ä", 100)}, {PID: 12, MemoryUsed: 1 << 30}}
+	r := &topRound{Time: time.Date(2026, 7, 14, 3, 0, 5, 0, time.UTC),
+		GPUs: []topGPU{{Name: "evil \x1b[2J", nvmlFacts: nvmlFacts{Processes: users}}}}
 	var text strings.Builder
 	r.text(&text, 60)
 	const want = "\x1b[2J\x1b[H2026-07-14 03:00:05\x1b[K\n\x1b[K\n" +
