@@ -97,7 +97,8 @@ func TestGPUFaultsMistakes(t *testing.T) {
 		{"0:lost@soon", "no time"},
 		{"0:lost=5", "no value"},
 	} {
-		if _, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=" + tt.value}); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if _, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=" + tt.value}); err == nil ||
+			!strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.value, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 var _ simnvml.Machine = (*Driver)(nil)
 
-// GPUs returns the state of all devices for NVML, also of those that CUDA_VISIBLE_DEVICES hides. It works before cuInit,
-// and meets no faults.
+// GPUs returns the state of all devices for NVML, also of those that CUDA_VISIBLE_DEVICES hides. It works before
+// cuInit, and meets no faults.
 func (d *Driver) GPUs() []simnvml.GPU {
 	others := d.others()
 	d.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"github.com/purecu/purecu/internal/simnvml"
 )
 
-// The drivers that share a machine have a file each, a ledger, in one folder. It has an entry for each device, which the
-// driver writes when something changes. The name has the number of the process, and is never used again. The driver holds
-// a lock of the file: so a ledger whose process has ended is recognized, and removed.
+// The drivers that share a machine have a file each, a ledger, in one folder. It has an entry for each device, which
+// the driver writes when something changes. The name has the number of the process, and is never used again. The driver
+// holds a lock of the file: so a ledger whose process has ended is recognized, and removed.
 
 // Machine makes the devices those of a machine that other processes use, too: NVML in each process with the same folder
 // shows the memory and the processes of all. The memory that the driver can allocate stays the process's own. A process
@@ -50,8 +50,8 @@ func (e *entry) sum() uint64 {
 	return e.Used + 3*e.Contexts + 5*e.Busy + 7*e.Share + 11*e.Working + 13*e.At + 1
 }
 
-// tellOthers makes a device visible to other processes, if they share the machine. If there can be no ledger, they do not
-// see the device.
+// tellOthers makes a device visible to other processes, if they share the machine. If there can be no ledger, they do
+// not see the device.
 func (d *Driver) tellOthers(v *device) {
 	if d.folder == "" || v.ledger != nil {
 		return

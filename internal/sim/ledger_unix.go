@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// createLedger makes a ledger in a folder, locks it, and returns it with its name in the folder. It gets the name by which others find it when it is locked, so
-// that nobody takes it for that of a process that has ended.
+// createLedger makes a ledger in a folder, locks it, and returns it with its name in the folder. It gets the name by
+// which others find it when it is locked, so that nobody takes it for that of a process that has ended.
 func createLedger(folder string) (f *os.File, name string, err error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, "", err

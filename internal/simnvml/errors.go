@@ -74,19 +74,22 @@ func (c *counters) count(kind raw.MemoryErrorType, since raw.EccCounterType) uin
 }
 
 // DeviceGetTotalEccErrors returns how many errors there were.
-func (n *model) DeviceGetTotalEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, count *uint64) raw.Return {
+func (n *model) DeviceGetTotalEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType,
+	count *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetTotalEccErrors(device, kind, since, count), device,
 		func(g *gpu, _ GPU) { *count = g.errors.count(kind, since) })
 }
 
 // DeviceGetDetailedEccErrors returns how many errors there were. All were in the device's memory.
-func (n *model) DeviceGetDetailedEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, counts *raw.EccErrorCounts) raw.Return {
+func (n *model) DeviceGetDetailedEccErrors(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType,
+	counts *raw.EccErrorCounts) raw.Return {
 	return n.then(n.answers.DeviceGetDetailedEccErrors(device, kind, since, counts), device,
 		func(g *gpu, _ GPU) { counts.DeviceMemory = g.errors.count(kind, since) })
 }
 
 // DeviceGetMemoryErrorCounter returns how many errors there were in a part of the GPU. All were in the device's memory.
-func (n *model) DeviceGetMemoryErrorCounter(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType, where raw.MemoryLocation, count *uint64) raw.Return {
+func (n *model) DeviceGetMemoryErrorCounter(device raw.Device, kind raw.MemoryErrorType, since raw.EccCounterType,
+	where raw.MemoryLocation, count *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetMemoryErrorCounter(device, kind, since, where, count), device, func(g *gpu, _ GPU) {
 		if where == raw.NVML_MEMORY_LOCATION_DRAM {
 			*count = g.errors.count(kind, since)
@@ -111,10 +114,11 @@ func (n *model) DeviceClearEccErrorCounts(device raw.Device, since raw.EccCounte
 
 // DeviceGetRemappedRows returns how many rows were replaced.
 func (n *model) DeviceGetRemappedRows(device raw.Device, corrected, uncorrected, pending, failed *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetRemappedRows(device, corrected, uncorrected, pending, failed), device, func(g *gpu, _ GPU) {
-		*corrected, *uncorrected = g.errors.remapped[0], g.errors.remapped[1]
-		*pending, *failed = bit(g.errors.pending), bit(g.errors.failed)
-	})
+	return n.then(n.answers.DeviceGetRemappedRows(device, corrected, uncorrected, pending, failed), device,
+		func(g *gpu, _ GPU) {
+			*corrected, *uncorrected = g.errors.remapped[0], g.errors.remapped[1]
+			*pending, *failed = bit(g.errors.pending), bit(g.errors.failed)
+		})
 }
 
 // DeviceGetRemappedRowsV2 returns how many rows were replaced.

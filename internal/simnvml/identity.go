@@ -175,7 +175,8 @@ func (n *model) DeviceGetUUID(device raw.Device, uuid []byte) raw.Return {
 
 // DeviceGetSerial returns the serial number.
 func (n *model) DeviceGetSerial(device raw.Device, serial []byte) raw.Return {
-	return n.chars(n.answers.DeviceGetSerial(device, serial), device, serial, func(g *gpu, _ GPU) string { return serialOf(g.index) })
+	return n.chars(n.answers.DeviceGetSerial(device, serial), device, serial,
+		func(g *gpu, _ GPU) string { return serialOf(g.index) })
 }
 
 // setPCI sets the place of a GPU.

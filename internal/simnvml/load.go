@@ -85,7 +85,8 @@ func (n *model) DeviceGetTotalEnergyConsumption(device raw.Device, energy *uint6
 
 // DeviceGetTemperature returns the temperature.
 func (n *model) DeviceGetTemperature(device raw.Device, sensor raw.TemperatureSensors, temp *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetTemperature(device, sensor, temp), device, func(_ *gpu, now GPU) { *temp = temperature(now) })
+	return n.then(n.answers.DeviceGetTemperature(device, sensor, temp), device,
+		func(_ *gpu, now GPU) { *temp = temperature(now) })
 }
 
 // DeviceGetTemperatureV returns the temperature.
@@ -103,7 +104,8 @@ func (n *model) DeviceGetMarginTemperature(device raw.Device, margin *raw.Margin
 }
 
 // DeviceGetThermalSettings returns the temperatures of the sensors.
-func (n *model) DeviceGetThermalSettings(device raw.Device, sensor uint32, settings *raw.GpuThermalSettings) raw.Return {
+func (n *model) DeviceGetThermalSettings(device raw.Device, sensor uint32,
+	settings *raw.GpuThermalSettings) raw.Return {
 	return n.then(n.answers.DeviceGetThermalSettings(device, sensor, settings), device, func(_ *gpu, now GPU) {
 		if settings.Sensor[0].CurrentTemp != 0 { // the sensor that was asked for
 			settings.Sensor[0].CurrentTemp = int32(temperature(now))
@@ -113,7 +115,8 @@ func (n *model) DeviceGetThermalSettings(device raw.Device, sensor uint32, setti
 
 // DeviceGetClockInfo returns the present frequency of a part of the GPU.
 func (n *model) DeviceGetClockInfo(device raw.Device, kind raw.ClockType, mhz *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetClockInfo(device, kind, mhz), device, func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
+	return n.then(n.answers.DeviceGetClockInfo(device, kind, mhz), device,
+		func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
 }
 
 // DeviceGetClock returns the present frequency of a part of the GPU, or another one of it.
@@ -144,7 +147,8 @@ func (n *model) DeviceGetCurrentClocksThrottleReasons(device raw.Device, reasons
 const sampleEvery = 100 * time.Millisecond
 
 // DeviceGetSamples returns what a GPU did, sample by sample, up to now. All have the present value.
-func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since uint64, valueType *raw.ValueType, count *uint32,
+func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since uint64, valueType *raw.ValueType,
+	count *uint32,
 	samples []raw.Sample) raw.Return {
 	checks := n.answers.DeviceGetSamples(device, kind, since, valueType, count, samples)
 	if len(samples) == 0 {
@@ -176,9 +180,11 @@ func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since
 	})
 }
 
-// DeviceGetSupportedGraphicsClocks returns which frequencies of the multiprocessors go with one of the memory. The table
-// has no answer for a frequency that the GPU has. Unverified: the steps of 15 MHz are those that GPUs usually have.
-func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint32, count *uint32, clocks []uint32) raw.Return {
+// DeviceGetSupportedGraphicsClocks returns which frequencies of the multiprocessors go with one of the memory. The
+// table has no answer for a frequency that the GPU has. Unverified: the steps of 15 MHz are those that GPUs usually
+// have.
+func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint32, count *uint32,
+	clocks []uint32) raw.Return {
 	var memories [16]uint32
 	there := uint32(len(memories))
 	if n.answers.DeviceGetSupportedMemoryClocks(device, &there, memories[:]) != raw.NVML_SUCCESS ||

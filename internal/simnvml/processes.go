@@ -43,9 +43,10 @@ func processes[T any](n *model, method string, device raw.Device, count *uint32,
 // DeviceGetComputeRunningProcesses returns the processes with a context.
 func (n *model) DeviceGetComputeRunningProcesses(device raw.Device, count *uint32,
 	infos []raw.ProcessInfoV1) raw.Return {
-	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos, func(p Process, _, _ uint32) raw.ProcessInfoV1 {
-		return raw.ProcessInfoV1{Pid: p.ID, UsedGpuMemory: p.Used}
-	})
+	return processes(n, "DeviceGetComputeRunningProcesses", device, count, infos,
+		func(p Process, _, _ uint32) raw.ProcessInfoV1 {
+			return raw.ProcessInfoV1{Pid: p.ID, UsedGpuMemory: p.Used}
+		})
 }
 
 // DeviceGetComputeRunningProcessesV2 returns the processes with a context.
@@ -118,7 +119,8 @@ func (s *state) timestamp() uint64 { return uint64(s.machine.Clock().Now().UnixM
 
 // SystemGetProcessName returns the command line of a process.
 func (n *model) SystemGetProcessName(pid uint32, name []byte) raw.Return {
-	if r := n.answer("SystemGetProcessName", uint32(1), slices.Clone(name)); r != raw.NVML_SUCCESS && r != raw.NVML_ERROR_INSUFFICIENT_SIZE {
+	if r := n.answer("SystemGetProcessName", uint32(1), slices.Clone(name)); r != raw.NVML_SUCCESS &&
+		r != raw.NVML_ERROR_INSUFFICIENT_SIZE {
 		return r
 	}
 	if len(name) == 0 {

@@ -34,12 +34,14 @@ func (n *model) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) r
 
 // DeviceGetPowerManagementLimit returns how much power the GPU may draw.
 func (n *model) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetPowerManagementLimit(device, limit), device, func(g *gpu, _ GPU) { *limit = g.powerLimit })
+	return n.then(n.answers.DeviceGetPowerManagementLimit(device, limit), device,
+		func(g *gpu, _ GPU) { *limit = g.powerLimit })
 }
 
 // DeviceGetEnforcedPowerLimit returns how much power the GPU may draw.
 func (n *model) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetEnforcedPowerLimit(device, limit), device, func(g *gpu, _ GPU) { *limit = g.powerLimit })
+	return n.then(n.answers.DeviceGetEnforcedPowerLimit(device, limit), device,
+		func(g *gpu, _ GPU) { *limit = g.powerLimit })
 }
 
 // DeviceSetPersistenceMode keeps the GPU initialized while nobody uses it, or not.

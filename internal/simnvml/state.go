@@ -95,7 +95,8 @@ func (s *state) enter(name string, args ...any) raw.Return {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := h200Profile()[name]; s.opens == 0 && !strings.HasPrefix(name, "Init") && (f == nil || f.before.result == uninitialized) {
+	if f := h200Profile()[name]; s.opens == 0 && !strings.HasPrefix(name, "Init") && (f == nil ||
+		f.before.result == uninitialized) {
 		return raw.NVML_ERROR_UNINITIALIZED
 	}
 	for _, arg := range args {

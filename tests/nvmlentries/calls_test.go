@@ -63,11 +63,12 @@ const room = 512
 
 // inputs are the values to try of members that a function reads of the struct that it sets.
 var inputs = map[reflect.Type][]any{
-	reflect.TypeFor[raw.Temperature]():           {raw.Temperature{SensorType: 0}, raw.Temperature{SensorType: other}},
-	reflect.TypeFor[raw.FanSpeedInfo]():          {raw.FanSpeedInfo{Fan: 0}, raw.FanSpeedInfo{Fan: other}},
-	reflect.TypeFor[raw.CoolerInfo]():            {raw.CoolerInfo{Index: 0}, raw.CoolerInfo{Index: other}},
-	reflect.TypeFor[raw.AccountingStatsV2]():     {raw.AccountingStatsV2{Pid: 0}, raw.AccountingStatsV2{Pid: 1}},
-	reflect.TypeFor[raw.PowerSmoothingProfile](): {raw.PowerSmoothingProfile{ProfileId: 0}, raw.PowerSmoothingProfile{ProfileId: other}},
+	reflect.TypeFor[raw.Temperature]():       {raw.Temperature{SensorType: 0}, raw.Temperature{SensorType: other}},
+	reflect.TypeFor[raw.FanSpeedInfo]():      {raw.FanSpeedInfo{Fan: 0}, raw.FanSpeedInfo{Fan: other}},
+	reflect.TypeFor[raw.CoolerInfo]():        {raw.CoolerInfo{Index: 0}, raw.CoolerInfo{Index: other}},
+	reflect.TypeFor[raw.AccountingStatsV2](): {raw.AccountingStatsV2{Pid: 0}, raw.AccountingStatsV2{Pid: 1}},
+	reflect.TypeFor[raw.PowerSmoothingProfile](): {raw.PowerSmoothingProfile{ProfileId: 0},
+		raw.PowerSmoothingProfile{ProfileId: other}},
 	reflect.TypeFor[raw.ProcessDetailList](): {raw.ProcessDetailList{Mode: 0}, raw.ProcessDetailList{Mode: 1},
 		raw.ProcessDetailList{Mode: 2}, raw.ProcessDetailList{Mode: other}},
 	reflect.TypeFor[raw.ClockOffset](): clockOffsets(),
@@ -175,7 +176,8 @@ func arguments(method reflect.Method, i int) (good, bad []argument) {
 		bad = []argument{number(t, 0), fixed("wrong", reflect.ValueOf(reflect.ValueOf(&wrong).Pointer()).Convert(t))}
 		bad[0].text = "null"
 		if make != nil {
-			good = []argument{{strings.ToLower(t.Name()), func(m *machine) reflect.Value { return reflect.ValueOf(make(m)).Convert(t) }}}
+			good = []argument{{strings.ToLower(t.Name()),
+				func(m *machine) reflect.Value { return reflect.ValueOf(make(m)).Convert(t) }}}
 		}
 		return good, bad
 	}
@@ -195,13 +197,15 @@ func arguments(method reflect.Method, i int) (good, bad []argument) {
 			if n == room && t == reflect.TypeFor[[]raw.FieldValue]() {
 				continue
 			}
-			good = append(good, argument{"#" + strconv.Itoa(n), func(*machine) reflect.Value { return reflect.MakeSlice(t, n, n) }})
+			good = append(good, argument{"#" + strconv.Itoa(n),
+				func(*machine) reflect.Value { return reflect.MakeSlice(t, n, n) }})
 		}
 		return good, nil
 	}
 	switch {
 	case method.Name == "DeviceGetP2PStatus", t == reflect.TypeFor[raw.Return]():
-		return []argument{number(t, 0), number(t, 1), number(t, 2), number(t, 3), number(t, 4), number(t, 5), number(t, other)}, nil
+		return []argument{number(t, 0), number(t, 1), number(t, 2), number(t, 3), number(t, 4), number(t, 5), number(t,
+			other)}, nil
 	case t.Kind() == reflect.Uint64:
 		return []argument{number(t, 0)}, nil
 	case t == reflect.TypeFor[raw.VgpuInstance](), t == reflect.TypeFor[raw.VgpuTypeId]():

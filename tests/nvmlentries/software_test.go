@@ -150,7 +150,8 @@ func TestFaults(t *testing.T) {
 	export := regexp.MustCompile(`V(\d)$`)
 	for _, c := range callsIn(before) {
 		name := "nvml" + export.ReplaceAllString(c.method, "_v$1")
-		for _, want := range []raw.Return{777, raw.Lacks("nvmlDeviceGetName"), raw.NVML_ERROR_NOT_SUPPORTED, raw.NVML_ERROR_NOT_FOUND} {
+		for _, want := range []raw.Return{777, raw.Lacks("nvmlDeviceGetName"), raw.NVML_ERROR_NOT_SUPPORTED,
+			raw.NVML_ERROR_NOT_FOUND} {
 			sim.InjectNVML(cusim.NVMLFault{Function: name, Result: want})
 			if got := result(m.ask(c)); got != resultText(want) {
 				t.Errorf("%v with a fault: %s, not %s", c, got, resultText(want))
@@ -191,7 +192,8 @@ func TestReused(t *testing.T) {
 			}
 		}
 		// A list keeps the elements that are not there, and an answer without a change is none.
-		if got := m.ask(dirty); result(got) != "0" || strings.Contains(got, "4294967295") && !strings.Contains(clean, "4294967295") && !strings.Contains(c.String(), "#512") {
+		if got := m.ask(dirty); result(got) != "0" || strings.Contains(got, "4294967295") && !strings.Contains(clean,
+			"4294967295") && !strings.Contains(c.String(), "#512") {
 			t.Errorf("%v: %q, and %q with variables that are reused", c, clean, got)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package mock has types that implement the interfaces of package nvml for tests. A method calls the function that a field
-// of the struct is set to, and a struct notes the calls.
+// Package mock has types that implement the interfaces of package nvml for tests. A method calls the function that a
+// field of the struct is set to, and a struct notes the calls.
 package mock
 
 import (
