@@ -24,7 +24,7 @@ func (d *Driver) NVML() raw.Software {
 
 // NVMLFault makes calls of the software NVML fail, or hang.
 type NVMLFault struct {
-	// GPUs are the numbers of the GPUs whose calls are affected. Without any, all calls are.
+	// GPUs are the numbers of the GPUs whose calls are affected, also those that look them up. Without any, all calls are.
 	GPUs []int
 	// Function is the name of a function in C, such as "nvmlDeviceGetTemperature". Without a version, it means all
 	// versions. "" means all functions but nvmlErrorString.
@@ -32,7 +32,9 @@ type NVMLFault struct {
 	// Result is what the calls return, such as raw.NVML_ERROR_NO_PERMISSION. [raw.Lacks] returns that of a function
 	// which an older library does not have.
 	Result raw.Return
-	// Hangs makes calls wait for [Driver.ClearFaults]. Then they return Result, or are made if it is NVML_SUCCESS.
+	// Hangs makes calls wait for [Driver.ClearFaults]. Then they return Result, or are made if it is NVML_SUCCESS. A
+	// bounded call of package nvml can still find the GPU occupied for a moment after that. With GPUs and no Function,
+	// calls that look a GPU up do not hang.
 	Hangs bool
 }
 

@@ -45,6 +45,7 @@ type options struct {
 	flags    InitFlags
 	timeout  time.Duration
 	software raw.Software
+	isSoft   bool // WithSoftware was used
 }
 
 // WithPath makes [Open] load the library of this path, in place of the driver's.
@@ -56,8 +57,11 @@ func WithTimeout(limit time.Duration) Option { return func(o *options) { o.timeo
 // WithFlags makes [Open] initialize NVML with flags (nvmlInitWithFlags).
 func WithFlags(flags InitFlags) Option { return func(o *options) { o.flags = flags } }
 
-// WithSoftware makes [Open] use an NVML that is written in Go, and load no library.
-func WithSoftware(s raw.Software) Option { return func(o *options) { o.software = s } }
+// WithSoftware makes [Open] use an NVML that is written in Go, and load no library. If it is nil, Open fails with an
+// error that matches [ErrNil].
+func WithSoftware(s raw.Software) Option {
+	return func(o *options) { o.software, o.isSoft = s, true }
+}
 
 // InitFlags are the flags of [WithFlags].
 type InitFlags uint32
@@ -110,7 +114,9 @@ func Open(opts ...Option) (*Library, error) {
 func (o *options) open() (*raw.Library, error) {
 	name := os.Getenv("PURECU_DRIVER")
 	switch soft := raw.Registered(name); {
-	case o.software != nil:
+	case o.isSoft && o.software == nil:
+		return nil, ErrNil
+	case o.isSoft:
 		return raw.NewSoftware(o.software), nil
 	case o.path != "":
 	case soft != nil:

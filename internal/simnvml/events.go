@@ -79,21 +79,24 @@ func (n *model) DeviceRegisterEvents(device raw.Device, kinds uint64, set raw.Ev
 
 // EventSetWait waits for an event.
 func (n *model) EventSetWait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
-	return n.wait("EventSetWait", set, data, timeout)
+	return n.wait(set, data, timeout)
 }
 
 // EventSetWaitV2 waits for an event.
 func (n *model) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
-	return n.wait("EventSetWaitV2", set, data, timeout)
+	return n.wait(set, data, timeout)
 }
 
-// wait waits for an event for some milliseconds of the CUDA driver's time.
-func (n *model) wait(method string, set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
+// wait waits for an event for some milliseconds of the CUDA driver's time, and no longer than that by the machine's: a
+// program that polls must not need a test that advances the time.
+func (n *model) wait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
 	if data == nil {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
-	clock := n.machine.Clock()
-	end := clock.Now().Add(time.Duration(timeout) * time.Millisecond)
+	clock, limit := n.machine.Clock(), time.Duration(timeout)*time.Millisecond
+	end := clock.Now().Add(limit)
+	patience := time.NewTimer(limit)
+	defer patience.Stop()
 	for {
 		next := n.catchUp()
 		n.mu.Lock()
@@ -119,6 +122,8 @@ func (n *model) wait(method string, set raw.EventSet, data *raw.EventData, timeo
 		select {
 		case <-changed:
 		case <-timer.C():
+		case <-patience.C:
+			end = clock.Now()
 		}
 		timer.Stop()
 	}

@@ -67,11 +67,17 @@ func (n *model) ClearFaults() {
 	n.cleared = make(chan struct{})
 }
 
+// lookup is the begin of the names of functions that return a GPU.
+const lookup = "DeviceGetHandleBy"
+
 // meet returns the result of a fault of a function, by its name in package raw, or NVML_SUCCESS.
 func (s *state) meet(name string, gpus []int) raw.Return {
 	s.mu.Lock()
 	cleared := s.cleared
 	i := slices.IndexFunc(s.list, func(f Fault) bool {
+		if f.Hangs && f.Function == "" && len(f.GPUs) > 0 && strings.HasPrefix(name, lookup) {
+			return false // the driver knows of a GPU that does not answer
+		}
 		return (len(f.GPUs) == 0 || slices.ContainsFunc(gpus, func(i int) bool { return slices.Contains(f.GPUs, i) })) &&
 			(f.Function == "" || f.Function == export(name) || f.Function == unversioned(export(name)))
 	})

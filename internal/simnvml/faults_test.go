@@ -30,7 +30,7 @@ func TestFaults(t *testing.T) {
 		{Fault{Function: "nvmlDeviceGetTemperature", GPUs: []int{1}}, "temperature1"},
 		{Fault{Function: "nvmlDeviceGetPciInfo"}, "pci0 pci1 pci30 pci31"},
 		{Fault{Function: "nvmlDeviceGetPciInfo_v3"}, "pci30 pci31"},
-		{Fault{GPUs: []int{0}}, "limit0 name0 pci0 pci30 temperature0"},
+		{Fault{GPUs: []int{0}}, "limit0 name0 pci0 pci30 temperature0 uuid0 uuid1"},
 		{Fault{}, "events0 events1 limit0 limit1 name0 name1 pci0 pci1 pci30 pci31 temperature0 temperature1 uuid0 uuid1"},
 	} {
 		// Some results are those that the software NVML takes for others.

@@ -90,7 +90,7 @@ func (s *state) newHandle() uintptr {
 // enter begins a call: it meets a fault, or learns that the library is not initialized, or that a GPU is lost.
 func (s *state) enter(name string, args ...any) raw.Return {
 	s.nvml.catchUp()
-	if r := s.meet(name, s.indexes(args)); r != raw.NVML_SUCCESS {
+	if r := s.meet(name, s.indexes(name, args)); r != raw.NVML_SUCCESS {
 		return r
 	}
 	s.mu.Lock()
@@ -107,8 +107,18 @@ func (s *state) enter(name string, args ...any) raw.Return {
 	return raw.NVML_SUCCESS
 }
 
-// indexes returns the numbers of the GPUs that a call is about.
-func (s *state) indexes(args []any) (list []int) {
+// indexes returns the numbers of the GPUs that a call is about, by their handles or, if it asks for a handle, by what it
+// knows of them.
+func (s *state) indexes(name string, args []any) (list []int) {
+	if strings.HasPrefix(name, lookup) {
+		for i, g := range s.machine.GPUs() {
+			switch args[0] {
+			case uint32(i), g.UUID, serialOf(i), busID(g.Bus):
+				return []int{i}
+			}
+		}
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, arg := range args {

@@ -79,7 +79,7 @@ func TestNames(t *testing.T) {
 		NVML_TEMPERATURE_GPU.String():                  "NVML_TEMPERATURE_GPU",
 		TemperatureSensors(77).String():                "77",
 		NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED.String(): "NVML_P2P_STATUS_CHIPSET_NOT_SUPPORED", // the first of two
-		NVML_ERROR_GPU_IS_LOST.Error():                 "NVML_ERROR_GPU_IS_LOST (15): the GPU has fallen off the bus, or cannot be reached for another reason",
+		NVML_ERROR_GPU_IS_LOST.Error():                 "NVML_ERROR_GPU_IS_LOST (15): the GPU is lost",
 		NVML_SUCCESS.Name():                            "NVML_SUCCESS",
 		NVML_ERROR_UNKNOWN.Text():                      "an internal error of the driver",
 		Return(500).Error():                            "nvmlReturn_t 500",

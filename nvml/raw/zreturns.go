@@ -19,7 +19,7 @@ const (
 	NVML_ERROR_LIBRARY_NOT_FOUND         Return = 12  // the library of NVML was not found
 	NVML_ERROR_FUNCTION_NOT_FOUND        Return = 13  // the library lacks the function
 	NVML_ERROR_CORRUPTED_INFOROM         Return = 14  // the infoROM is corrupted
-	NVML_ERROR_GPU_IS_LOST               Return = 15  // the GPU has fallen off the bus, or cannot be reached for another reason
+	NVML_ERROR_GPU_IS_LOST               Return = 15  // the GPU is lost
 	NVML_ERROR_RESET_REQUIRED            Return = 16  // the GPU must be reset before it can be used again
 	NVML_ERROR_OPERATING_SYSTEM          Return = 17  // the operating system or its control groups have blocked the GPU
 	NVML_ERROR_LIB_RM_VERSION_MISMATCH   Return = 18  // the library and the driver's kernel module have different versions
@@ -54,7 +54,7 @@ const returnTable = "0 NVML_SUCCESS success\n" +
 	"12 NVML_ERROR_LIBRARY_NOT_FOUND the library of NVML was not found\n" +
 	"13 NVML_ERROR_FUNCTION_NOT_FOUND the library lacks the function\n" +
 	"14 NVML_ERROR_CORRUPTED_INFOROM the infoROM is corrupted\n" +
-	"15 NVML_ERROR_GPU_IS_LOST the GPU has fallen off the bus, or cannot be reached for another reason\n" +
+	"15 NVML_ERROR_GPU_IS_LOST the GPU is lost\n" +
 	"16 NVML_ERROR_RESET_REQUIRED the GPU must be reset before it can be used again\n" +
 	"17 NVML_ERROR_OPERATING_SYSTEM the operating system or its control groups have blocked the GPU\n" +
 	"18 NVML_ERROR_LIB_RM_VERSION_MISMATCH the library and the driver's kernel module have different versions\n" +

@@ -81,20 +81,17 @@ func (l *Load) Busy(now int64) time.Duration {
 	return time.Duration(busy)
 }
 
-// Share returns the share of the last second in which the device worked, or of the time since 0 if that is shorter.
+// Share returns the share of the last second in which the device worked. It did not before the time 0.
 func (l *Load) Share(now int64) float64 {
-	window := min(int64(LoadWindow), now)
-	if window <= 0 {
-		return 0
-	}
+	from := max(now-int64(LoadWindow), 0)
 	busy := float64(0)
-	l.eachSlot(now-window, now, func(number, part int64) {
+	l.eachSlot(from, now, func(number, part int64) {
 		if s := l.slots[number%int64(loadSlots)]; s.number == number {
 			busy += float64(min(s.busy, part)) // of the oldest slot, only a part is in the window
 		}
 	})
 	if l.running > 0 {
-		busy += float64(max(now-max(l.since, now-window), 0))
+		busy += float64(max(now-max(l.since, from), 0))
 	}
-	return min(busy/float64(window), 1)
+	return min(busy/float64(LoadWindow), 1)
 }

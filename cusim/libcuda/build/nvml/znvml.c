@@ -2431,7 +2431,7 @@ const struct nvml_text nvml_texts[] = {
 	{12, "the library of NVML was not found"},
 	{13, "the library lacks the function"},
 	{14, "the infoROM is corrupted"},
-	{15, "the GPU has fallen off the bus, or cannot be reached for another reason"},
+	{15, "the GPU is lost"},
 	{16, "the GPU must be reset before it can be used again"},
 	{17, "the operating system or its control groups have blocked the GPU"},
 	{18, "the library and the driver's kernel module have different versions"},
