@@ -74,6 +74,7 @@ static int cusimMake(uintptr_t thread, uint32_t number, int scarce, uint64_t *wo
 {
 	return thread == 1 && number == 0 && words ? scarce : -1;
 }
+static int cusimMakeNVML(uint32_t number, int scarce, uint64_t *words) { return number == 0 && words ? scarce : -1; }
 static void cusimReport(void) {}
 
 #include "needs.c"
