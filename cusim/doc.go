@@ -10,6 +10,9 @@
 // Time is the machine's time. With [VirtualTime] it is a time that only the test advances: then no
 // work completes by itself, and a thousand seconds pass at once.
 //
+// [Driver.NVML] is an NVML for the same devices, for programs that use package nvml. Its GPUs can be
+// lost, hang and report errors.
+//
 // This package creates and controls a driver. The driver's functions, such as cuEventRecord, are
 // the methods of [Driver.Software].
 package cusim

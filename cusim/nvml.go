@@ -10,11 +10,11 @@ import (
 //	sim := cusim.New(cusim.Devices(2))
 //	lib, err := nvml.Open(nvml.WithSoftware(sim.NVML()))
 //
-// Its GPUs are the devices of the driver, with the same UUIDs, PCI addresses, memory and processes, also those that
-// [VisibleDevices] hides. Results, and what does not change by itself, are those of an H200. Utilization is the share
-// of the last second of the driver's time in which kernels ran; power, temperature, clocks and energy follow from it.
-// Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into MIG devices,
-// which the driver does not know: NVML says that its programs use the first of them.
+// Its GPUs are all devices of the driver, also those that [VisibleDevices] hides, with the same UUIDs, PCI addresses,
+// memory and processes. Results, and values that do not change by themselves, are those of an H200. Utilization is the
+// share of the last second of the driver's time in which the device worked; power, temperature, clocks and energy
+// follow from it. Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into
+// MIG devices. The driver does not know them, so NVML shows all processes of the GPU in the first one.
 func (d *Driver) NVML() raw.Software {
 	if d == nil || d.nvml == nil {
 		return nil
@@ -24,24 +24,25 @@ func (d *Driver) NVML() raw.Software {
 
 // NVMLFault makes calls of the software NVML fail, or hang.
 type NVMLFault struct {
-	// GPUs are the numbers of the GPUs whose calls are affected, also those that look them up. Without any, all calls are.
+	// GPUs are the numbers of the GPUs whose calls are affected, also calls that look one of these up. If there are none,
+	// all calls are affected.
 	GPUs []int
-	// Function is the name of a function in C, such as "nvmlDeviceGetTemperature". Without a version, it means all
+	// Function is the name of a function in C. A name without a version, such as "nvmlDeviceGetMemoryInfo", means all
 	// versions. "" means all functions but nvmlErrorString.
 	Function string
 	// Result is what the calls return, such as raw.NVML_ERROR_NO_PERMISSION. [raw.Lacks] returns that of a function
 	// which an older library does not have.
 	Result raw.Return
 	// Hangs makes calls wait for [Driver.ClearFaults]. Then they return Result, or are made if it is NVML_SUCCESS. A
-	// bounded call of package nvml can still find the GPU occupied for a moment after that. With GPUs and no Function,
-	// calls that look a GPU up do not hang.
+	// bounded call of package nvml can still find the GPU occupied for a moment after that. If GPUs are given, and no
+	// Function, calls that look a GPU up do not hang.
 	Hangs bool
 }
 
 // InjectNVML sets a fault of the software NVML from now on. [Driver.ClearFaults] removes it.
 func (d *Driver) InjectNVML(f NVMLFault) { d.nvml.Inject(simnvml.Fault(f)) }
 
-// XID reports an error of a GPU by its number, as an event of NVML. It changes nothing else.
+// XID makes NVML report an event of a GPU: the XID with this number. It changes nothing else.
 func (d *Driver) XID(gpu, number int) { d.nvml.XID(gpu, uint64(number)) }
 
 // ECCErrors adds errors to NVML's counters of a GPU's memory, volatile and aggregate, and reports them as events.
@@ -65,5 +66,5 @@ func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
 func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
 
 // LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and
-// reports XID 79. [Driver.LoseDevice] does the like for CUDA.
+// reports XID 79. CUDA does not notice it: see [Driver.LoseDevice].
 func (d *Driver) LoseGPU(gpu int) { d.nvml.LoseGPU(gpu) }

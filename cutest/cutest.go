@@ -1,6 +1,6 @@
-// Package cutest opens drivers for tests of programs that use package cu. The driver is a software
-// driver, so that the tests run everywhere. If an environment variable is set, it is the driver of
-// the machine's GPU.
+// Package cutest opens drivers for tests of programs that use package cu, and NVML for those that use
+// package nvml. The driver is a software driver, so that the tests run everywhere. If an environment
+// variable is set, it is the driver of the machine's GPU.
 //
 //	func TestPipeline(t *testing.T) {
 //		gpu := cutest.Context(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/purecu/purecu/nvml"
 )
 
-// Machine returns a driver for the test, as [Driver] does, and NVML, which sees the same devices. Both are those of the
-// machine's GPU if the environment variable PURECU_TEST_GPU is set. NVML is closed at the end of the test.
+// Machine returns a driver for the test, as [Driver] does, and an NVML with the same devices. If the environment
+// variable PURECU_TEST_GPU is set, NVML is the machine's. NVML is closed at the end of the test.
 func Machine(t testing.TB, opts ...cusim.Option) (*cu.Driver, *nvml.Library) {
 	t.Helper()
 	if os.Getenv(Environment) == "" {

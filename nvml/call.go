@@ -23,7 +23,7 @@ type object struct {
 	lane   *lane
 	name   string // in errors, such as "device 0"
 	bound  bound
-	// instance is that of a GPU instance or a compute instance, and nil for all others.
+	// instance is what all objects of one MIG instance share. It is nil for an object of another kind.
 	instance *migInstance
 }
 

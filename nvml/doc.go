@@ -41,6 +41,11 @@
 // NVML may block for minutes while a GPU fails. [WithTimeout], [Device.WithTimeout] and [Device.WithContext] bound
 // calls: see there.
 //
+// # Without a GPU
+//
+// Package [github.com/purecu/purecu/cusim] has an NVML in Go, with GPUs that a test can make fail. [WithSoftware] makes
+// [Open] use it, as does PURECU_DRIVER=soft in a program that imports package cusim/auto.
+//
 // # Concurrency
 //
 // Everything may be used by several goroutines at once. Devices and their parts need no Close. After [Library.Close],

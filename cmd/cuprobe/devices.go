@@ -24,8 +24,8 @@ lists which of them can access the memory of others.
 If NVML can be loaded, it adds what NVML says: temperature, power, clocks and what limits
 them, utilization, the memory and the processes of all users, ECC errors since the driver
 was loaded, and rows of the memory that were replaced. What a device lacks is left out,
-and a GPU that does not answer for two seconds is reported. With -driver PATH NVML is not
-asked.
+and a GPU that does not answer for two seconds is reported. NVML is not asked with
+-driver PATH.
 
 Fields with -json: driver, devices (ordinal, name, uuid, pciBusID,
 computeCapability, multiprocessors, clockKHz, memoryTotalBytes, memoryFreeBytes,

@@ -28,7 +28,7 @@ The exit status is 0 if CUDA works, 3 if there is no driver, 4 if there is no de
 and 1 if something else fails, or the bundle cannot be written.
 
 With -driver soft it does not examine the machine. It runs the checks of a device on
-the software driver, and reads its NVML, which tests purecu, and not a GPU.
+the software driver, and reads the NVML of that. This tests purecu, and not a GPU.
 
 If a library, a driver or a device hangs, the doctor continues after a minute at most.
 If something else hangs later, it continues after ten seconds. While it waits, it

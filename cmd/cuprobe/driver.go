@@ -69,7 +69,7 @@ func (c *invocation) open() (*cu.Driver, error) {
 	return drv, nil
 }
 
-// softwareDriver returns the software driver, which is always the same.
+// softwareDriver returns the software driver of the invocation, which the first call creates.
 func (c *invocation) softwareDriver() (*cusim.Driver, error) {
 	if c.sim == nil {
 		if err := c.simulate(modelSpin()); err != nil {

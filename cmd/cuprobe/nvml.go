@@ -165,7 +165,7 @@ func newNVMLFacts(dev *nvml.Device) *nvmlFacts {
 	return f
 }
 
-// askLoad asks how much a device does, and what that leads to.
+// askLoad asks how busy a device is, and for its temperature, power and clock, which depend on that.
 func (f *nvmlFacts) askLoad(dev *nvml.Device) {
 	f.Temperature = ask(f, func() (nvml.Celsius, error) { return dev.Temperature(nvml.TemperatureGPU) })
 	f.Power, f.PowerLimit = ask(f, dev.PowerUsage), ask(f, dev.EnforcedPowerLimit)

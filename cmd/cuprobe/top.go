@@ -26,7 +26,7 @@ temperature, power and its limit, the clock of the multiprocessors, and the proc
 the memory that they use. In a terminal each round replaces the one before. The number is
 that of nvidia-smi, and not CUDA's. What a GPU lacks is "?". A GPU that does not answer is
 reported, and delays no other. With -driver soft it shows the devices of the software
-driver, which this process alone uses.
+driver. Only this process uses them, unless CUSIM_MACHINE is set.
 
 It ends after the rounds of -n, or by an interrupt. Then the exit status is 0, too.
 

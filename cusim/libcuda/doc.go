@@ -25,7 +25,7 @@
 //
 // libnvidia-ml.so.1 is written in C, too. It loads libcuda.so.1 at the first nvmlInit, which starts the driver
 // if cuInit has not. A process has one driver: NVML shows the memory and the work of CUDA in this process. A
-// child of a process that has called nvmlInit cannot use the driver either. nvmlInternalGetExportTable, which
+// child of a process that has called nvmlInit can use neither CUDA nor NVML. nvmlInternalGetExportTable, which
 // nvidia-smi needs, returns a table of functions that all return NVML_ERROR_NOT_SUPPORTED (3).
 //
 // Environment variables configure the driver. The first cuInit or nvmlInit reads them, including changes that
@@ -50,7 +50,7 @@
 //	                      stands for all versions of the function; one that the driver
 //	                      does not have, or that cannot fail, is refused.
 //	CUSIM_FAULT_RATE      P=CODE or FUNCTION:P=CODE: calls fail with the probability P.
-//	CUSIM_GPU_FAULTS      what NVML tells of faults of GPUs, as in 0:xid=79@5s,1:lost: see
+//	CUSIM_GPU_FAULTS      faults of GPUs that NVML reports, as in 0:xid=79@5s,1:lost: see
 //	                      docs/testing.md.
 //	CUSIM_MACHINE         a folder that processes share: NVML in each of them shows the
 //	                      memory, the processes and the utilization of all.

@@ -48,7 +48,7 @@ import (
 // theLibrary is the library behind the C functions. It is set before all other calls.
 var theLibrary *library
 
-// theNVML is that behind the C functions of NVML. It is set with theLibrary.
+// theNVML is the NVML behind the C functions of NVML. It is set with theLibrary.
 var theNVML *nvmlLibrary
 
 // environ returns the present environment. The Go runtime knows only that of the start of the process.

@@ -87,7 +87,7 @@ func (t chars) back(r raw.Return) {
 	}
 }
 
-// counted returns as many values as the variable says whose address count is.
+// counted returns an array of C's whose length is in the variable at the address count.
 func counted[T any](word, count *uint64) []T {
 	n := pointer[uint32](count)
 	if n == nil {
@@ -96,8 +96,8 @@ func counted[T any](word, count *uint64) []T {
 	return values[T](word, uint64(*n))
 }
 
-// out is a variable that a call sets. The software NVML gets one that is zero, as it need not set what is: C's may have
-// any value.
+// out is a variable that a call sets. The software NVML gets one of Go's that is zero, because it need not set zeros,
+// and C's variable may have any value.
 type out[T comparable] struct{ c, value *T }
 
 func newOut[T comparable](word *uint64) (o out[T]) {
@@ -149,7 +149,7 @@ func (v versioned[T]) back() {
 	}
 }
 
-// openArray is an array whose length C does not say, as it knows how many values there are at most.
+// openArray is an array whose length is no argument of the call: the caller knows how many values there are at most.
 type openArray[T any] struct {
 	c      *T
 	values []T

@@ -5,8 +5,8 @@ import (
 	"github.com/purecu/purecu/internal/simnvml"
 )
 
-// softwareNVML returns the NVML of a driver, whose GPUs have the faults that the environment asks for: script is the
-// result of environment.GPUScript.
+// softwareNVML returns the NVML of a driver. Its GPUs have the faults that the environment asks for: script, which may
+// be nil, is the result of environment.GPUScript.
 func softwareNVML(d *sim.Driver, script func(*simnvml.NVML)) *simnvml.NVML {
 	n := simnvml.New(d)
 	if script != nil {

@@ -117,7 +117,7 @@ func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) er
 	return all.Wait()
 }
 
-// software returns the options for the devices of the flag -soft, which soft.go has.
+// software returns the options that the flag -soft asks for. A build without soft.go has no such flag.
 var software = func() (opts []cu.Option, gpus []nvml.Option) { return nil, nil }
 
 func main() {

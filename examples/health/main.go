@@ -1,7 +1,7 @@
 // Command health reads the temperature, power, memory, utilization and ECC errors of every GPU through NVML, and with
 // -watch 1m it reports XIDs as they happen. It needs no CUDA. Build it with -tags cu_static for a file that also starts
 // where there is no glibc. It exits with 0 if all GPUs are well, 1 after an error, and 2 if a GPU is not well. An XID
-// that only says that a program has failed does not count.
+// does not count if nothing must be done about the GPU itself, for example because only a program has failed.
 package main
 
 import (

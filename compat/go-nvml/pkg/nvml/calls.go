@@ -63,8 +63,8 @@ func orLacks(r int32, err error) raw.Return {
 	return raw.Return(r)
 }
 
-// The calls to the loaded libraries, of which the first one takes those of all handles, as it does where the system's
-// loader finds the functions.
+// loaded has the calls to the loaded libraries. The first library gets all calls with handles, as with go-nvml, where
+// the system's loader finds the functions.
 var loaded struct {
 	sync.Mutex
 	list  []*calls

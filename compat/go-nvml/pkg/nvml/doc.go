@@ -1,5 +1,6 @@
-// Package nvml has the API of go-nvml, NVIDIA's bindings of NVML, and needs no cgo: it calls NVML by package raw of
-// purecu. Existing programs use it by a replace line in their go.mod.
+// Package nvml has the API of go-nvml, NVIDIA's bindings of NVML, and needs no cgo: it calls NVML by
+// purecu's package nvml/raw. Existing programs use it by replace lines in their go.mod: see docs/coming-from.md of
+// purecu.
 //
 // What differs from go-nvml: a function that the library lacks returns [ERROR_FUNCTION_NOT_FOUND], and one that is
 // called before [Init] returns [ERROR_UNINITIALIZED]. With go-nvml both end the process.

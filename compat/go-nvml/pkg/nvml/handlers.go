@@ -1,6 +1,6 @@
 package nvml
 
-// What the library returns for versioned structs: the methods V1, V2 and so on of a handler make the call.
+// Functions with versioned structs return a handler here. Its methods V1, V2 and so on make the call.
 
 // V1 calls nvmlDeviceGetGpuInstanceProfileInfo.
 func (handler GpuInstanceProfileInfoHandler) V1() (GpuInstanceProfileInfo, Return) {

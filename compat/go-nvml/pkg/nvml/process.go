@@ -29,7 +29,7 @@ func (pis ProcessInfo_v2Slice) ToProcessInfoSlice() []ProcessInfo {
 	return s
 }
 
-// A processList are the versions of a function that lists processes.
+// A processList has the versions of a function that lists processes.
 type processList struct {
 	v1 func(*raw.Library, raw.Device, *uint32, []raw.ProcessInfoV1) raw.Return
 	v2 func(*raw.Library, raw.Device, *uint32, []raw.ProcessInfoV2) raw.Return

@@ -22,7 +22,7 @@ type VgpuPgpuMetadata struct {
 // opaque is the length of the data that structs of C have at their end. There may be more in memory.
 const opaque = 4
 
-// metadata makes a call with longer and longer memory, whose begin is *p, and returns what is behind it.
+// metadata makes a call with longer and longer memory, which begins with *p, and returns what is behind it.
 func metadata[T any](p *T, call func(memory []byte, n *uint32) raw.Return) ([]byte, Return) {
 	head := int(unsafe.Sizeof(*p)) - opaque
 	for length := opaque; ; length *= 2 {
@@ -66,7 +66,7 @@ func (l *library) GetVgpuCompatibility(vgpuMetadata *VgpuMetadata,
 	return c, ret
 }
 
-// withOpaque returns memory with a struct at its begin, and the data at its end, which may be longer than the struct.
+// withOpaque returns memory with a struct and then the data, which may be longer than their place in the struct.
 func withOpaque[T any](p *T, data []byte) []byte {
 	memory := bytes.Clone(asBytes(p))
 	if len(data) == 0 {

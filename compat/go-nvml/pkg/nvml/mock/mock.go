@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// record are the calls of a method: the arguments of each.
+// record has the arguments of each call of a method.
 type record[T any] struct {
 	mu    sync.RWMutex
 	calls []T

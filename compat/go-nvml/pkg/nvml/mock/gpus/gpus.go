@@ -15,8 +15,8 @@ type Config struct {
 	MIGProfiles  MIGProfileConfig
 }
 
-// MIGProfileConfig has the MIG profiles of a GPU by their numbers. Those of compute instances are below the number of
-// the GPU instance's profile.
+// MIGProfileConfig has the MIG profiles of a GPU by their numbers. For compute instances the first number is
+// that of the GPU instance's profile.
 type MIGProfileConfig struct {
 	GpuInstanceProfiles       map[int]nvml.GpuInstanceProfileInfo
 	ComputeInstanceProfiles   map[int]map[int]nvml.ComputeInstanceProfileInfo

@@ -1,4 +1,4 @@
-// Package server is a mocked NVML with GPUs. MIG instances can be created and destroyed.
+// Package server has a mocked NVML with GPUs, on which MIG instances can be created and destroyed.
 package server
 
 import (
@@ -68,7 +68,7 @@ func WithCUDADriverVersion(version int) Option {
 	return func(o *options) error { o.cuda = version; return nil }
 }
 
-// New returns a server.
+// New returns a server with the GPUs and versions of the options.
 func New(opts ...Option) (*Server, error) {
 	var o options
 	for _, opt := range opts {
@@ -79,7 +79,7 @@ func New(opts ...Option) (*Server, error) {
 	return NewServerWithGPUs(o.driver, o.nvml, o.cuda, o.gpus...), nil
 }
 
-// NewServerWithGPUs returns a server.
+// NewServerWithGPUs returns a server without options: see [New].
 func NewServerWithGPUs(driverVersion, nvmlVersion string, cudaDriverVersion int, gpuConfigs ...gpus.Config) *Server {
 	s := &Server{DriverVersion: driverVersion, NvmlVersion: nvmlVersion, CudaDriverVersion: cudaDriverVersion,
 		Devices: make([]nvml.Device, len(gpuConfigs))}
@@ -114,7 +114,7 @@ func (s *Server) SetMockFuncs() {
 	}
 }
 
-// find returns the first GPU that is the one.
+// find returns the first GPU for which is returns true.
 func (s *Server) find(is func(*Device) bool) (nvml.Device, nvml.Return) {
 	for _, d := range s.Devices {
 		if is(d.(*Device)) {
@@ -210,7 +210,8 @@ func (d *Device) profile(id int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
 	return info, nvml.SUCCESS
 }
 
-func (d *Device) create(info *nvml.GpuInstanceProfileInfo, at nvml.GpuInstancePlacement) (nvml.GpuInstance, nvml.Return) {
+func (d *Device) create(info *nvml.GpuInstanceProfileInfo, at nvml.GpuInstancePlacement) (nvml.GpuInstance,
+	nvml.Return) {
 	d.Lock()
 	defer d.Unlock()
 	g := NewGpuInstanceFromInfo(nvml.GpuInstanceInfo{Device: d, Id: d.GpuInstanceCounter, ProfileId: info.Id,
