@@ -73,7 +73,16 @@ func TestGPUFaultsHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lib.Close()
-	defer sim.ClearFaults() // the call that hangs ends
+	defer sim.ClearFaults() // the calls that hang end
+	sim.InjectNVML(cusim.NVMLFault{GPUs: []int{1}, Function: "nvmlDeviceGetHandleByIndex", Hangs: true})
+	if _, err := lib.Device(1); !errors.Is(err, nvml.ErrTimeout) {
+		t.Errorf("the GPU is looked up: %v", err)
+	}
+	if _, err := lib.Device(0); err != nil {
+		t.Errorf("a lookup that hangs delays another one: %v", err)
+	}
+	sim.ClearFaults()
+	sim.InjectNVML(cusim.NVMLFault{GPUs: []int{1}, Hangs: true})
 	for _, tt := range []struct {
 		gpu  int
 		want error

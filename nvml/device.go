@@ -93,7 +93,7 @@ func (l *Library) Device(index int) (*Device, error) {
 	if err := o.checkNumber(op, "index", index); err != nil {
 		return nil, err
 	}
-	w, err := o.call(op, words{b: uint64(index)}, func(l *raw.Library, w words) (words, raw.Return) {
+	w, err := o.lookup(index).call(op, words{b: uint64(index)}, func(l *raw.Library, w words) (words, raw.Return) {
 		var d raw.Device
 		r := l.DeviceGetHandleByIndexV2(uint32(w.b), &d)
 		return words{a: uint64(d)}, r

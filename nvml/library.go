@@ -24,9 +24,10 @@ type library struct {
 	exceeded    atomic.Uint64
 	initialized atomic.Bool // so there is something to shut down
 
-	mu    sync.Mutex
-	lanes map[raw.Device]*lane // by the handle of the whole GPU
-	sets  map[closer]struct{}  // the event sets and samples that are not freed, each of which is a user of the library
+	mu      sync.Mutex
+	lanes   map[raw.Device]*lane // by the handle of the whole GPU
+	lookups [mostLookups]*lane   // of calls that look a GPU up, by its index
+	sets    map[closer]struct{}  // the event sets and samples that are not freed, each of which is a user of the library
 }
 
 // obj returns the object of l, or nil.
@@ -242,6 +243,25 @@ func (l *library) laneOf(gpu raw.Device) *lane {
 		l.lanes[gpu] = newLane()
 	}
 	return l.lanes[gpu]
+}
+
+// mostLookups is how many indices of GPUs have a lane of their own.
+const mostLookups = 64
+
+// lookup returns what makes a call that looks a GPU up. Such a call can last as long as one about the GPU.
+func (o *object) lookup(index int) *object {
+	if o == nil {
+		return nil
+	}
+	l, found := o.lib, *o
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := index % mostLookups
+	if l.lookups[i] == nil {
+		l.lookups[i] = newLane()
+	}
+	found.lane = l.lookups[i]
+	return &found
 }
 
 // WithTimeout returns the library with a limit for each call, also for those about the devices that the result finds:
