@@ -29,7 +29,7 @@ func runChild(t *testing.T, test, what string, env ...string) (output string, er
 	}
 	argv := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), exe,
 		"-test.run=^"+test+"$", "-test.timeout=0")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the machine may have others to serve
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// Files that a killed or crashed child leaves are removed with the test's folder.
