@@ -123,7 +123,8 @@ var rules = map[string]rule{
 	"cu/checkpoint": {imports: []string{"cu", "driver", "internal/core", "internal/drivercall", "internal/subject",
 		"internal/valuename", "internal/watch"}},
 	"cu/cuerror": {imports: []string{"driver", "internal/mistake", "internal/remedy"}},
-	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/simnvml", "internal/ptx/syntax",
+	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/simnvml",
+		"internal/ptx/syntax",
 		"internal/ptx/vm", "internal/sim/code", "internal/sim/engine", "internal/sim/graph", "internal/sim/mem"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
 	"internal/sim/code": {imports: []string{"driver", "internal/codeimage", "internal/ptx/compile",
@@ -134,9 +135,10 @@ var rules = map[string]rule{
 	"internal/sim/environment": {imports: []string{"internal/sim", "internal/simnvml", "internal/suggest"}},
 
 	"internal/simnvml": {imports: []string{"driver", "nvml/raw"}},
-	"cusim":            {imports: []string{"internal/sim", "internal/sim/environment", "internal/simnvml", "driver", "nvml/raw"}},
-	"cubench":          {imports: []string{"cu"}},
-	"cusim/auto":       {imports: []string{"cusim", "driver", "nvml/raw"}},
+	"cusim": {imports: []string{"internal/sim", "internal/sim/environment", "internal/simnvml", "driver",
+		"nvml/raw"}},
+	"cubench":    {imports: []string{"cu"}},
+	"cusim/auto": {imports: []string{"cusim", "driver", "nvml/raw"}},
 	"cusim/libcuda": {imports: []string{"internal/sim", "internal/sim/environment", "internal/simnvml", "driver",
 		"nvml/raw"}, unsafe: []string{"*"}, cgo: true, program: true},
 	"cusim/libcuda/build": {program: true},
@@ -202,7 +204,7 @@ var variables = map[string]string{
 	"internal/explore.current": "types that stand for the standard ones find the test's scheduler by nothing else",
 	"internal/lock.held":       "what goroutines hold is known where it is checked, which is in tests only",
 
-	"driver.registered":     "packages that register a driver when they are imported, as with database/sql, share no value with cu",
+	"driver.registered":     "packages that register a driver when they are imported share no value with cu",
 	"nvml/raw.registered":   "the same for an NVML, and package nvml",
 	"internal/simnvml.h200": "go:embed needs a variable",
 }

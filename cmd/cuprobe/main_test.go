@@ -310,7 +310,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"devices", "-d", "1"}, "-d: did you mean -device or -driver? See cuprobe devices -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
 		{[]string{"time", "-nonsense"}, "-nonsense: there are -calls, -copy, -device,"},
-		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, report, run, symbols, time, top.`},
+		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, ` +
+			`devices, doctor, help, report, run, symbols, time, top.`},
 		{[]string{""}, `no command ""`},
 		{[]string{"devcies"}, "did you mean devices?"},
 		{[]string{"d"}, "did you mean demo or devices or doctor?"},

@@ -230,7 +230,8 @@ func TestDriverVariable(t *testing.T) {
 
 func TestSoftDoctor(t *testing.T) {
 	r := probe{}.run("doctor", "-driver", "soft")
-	numbers := regexp.MustCompile(`compiled in \S+|\S+ for a kernel of 1\.0000ms, polled \d+ times?|\d+ C, .* W of 700 W, SM \d+ MHz, memory 3201 MHz`)
+	numbers := regexp.MustCompile(`compiled in \S+|\S+ for a kernel of 1\.0000ms, polled \d+ times?|` +
+		`\d+ C, .* W of 700 W, SM \d+ MHz, memory 3201 MHz`)
 	const want = `driver       the software driver (cusim), CUDA 13.0
 device       0: Simulated H200, 0000:3B:00.0, compute capability 9.0, 139.8 GiB
              passed context, and a kernel compiled from PTX: …
@@ -333,7 +334,8 @@ func TestSoftDevices(t *testing.T) {
 		Corrected: new(uint64(0)), Uncorrected: new(uint64(0)), Rows: &rowsReplaced{}}
 	want := devicesReport{Driver: soft, Devices: []deviceDetail{{deviceInfo: simulated, NVML: idle}}, Peers: []peer{},
 		NVML: &nvmlInfo{Version: "13.580.159.04"}}
-	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreUnexported(nvmlFacts{}), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
+	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreUnexported(nvmlFacts{}),
+		cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
 		cmpopts.IgnoreFields(deviceDetail{}, "MemoryFree")}
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)

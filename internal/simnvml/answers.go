@@ -1,6 +1,7 @@
 package simnvml
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -95,7 +96,8 @@ func firstWrong(texts, usual []string) []string {
 	}
 	args := slices.Clone(texts)
 	for i, text := range texts {
-		if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "*") || strings.HasPrefix(text, `"`) {
+		if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "*") ||
+			strings.HasPrefix(text, `"`) {
 			args[i] = usual[i]
 		}
 	}
@@ -118,7 +120,7 @@ func (a answers) text(arg any, usual string) string {
 		return strconv.Quote(v.String())
 	case reflect.Slice:
 		if fields, ok := arg.([]raw.FieldValue); ok && len(fields) == 1 {
-			return "[{FieldId:" + strconv.Itoa(int(fields[0].FieldId)) + " ScopeId:" + strconv.Itoa(int(fields[0].ScopeId)) + "}]"
+			return fmt.Sprintf("[{FieldId:%d ScopeId:%d}]", fields[0].FieldId, fields[0].ScopeId)
 		}
 		return "#" + strconv.Itoa(v.Len())
 	case reflect.Pointer:

@@ -107,8 +107,8 @@ func (s *state) enter(name string, args ...any) raw.Return {
 	return raw.NVML_SUCCESS
 }
 
-// indexes returns the numbers of the GPUs that a call is about, by their handles or, if it asks for a handle, by what it
-// knows of them.
+// indexes returns the numbers of the GPUs that a call is about, by their handles or, if it asks for a handle, by what
+// it knows of them.
 func (s *state) indexes(name string, args []any) (list []int) {
 	if strings.HasPrefix(name, lookup) {
 		for i, g := range s.machine.GPUs() {

@@ -166,8 +166,8 @@ var handles = map[reflect.Type]func(m *machine) uintptr{
 }
 
 // changes are the words in the names of functions that change something. They are called with wrong handles and NULL.
-var changes = regexp.MustCompile(`Set[A-Z]|^Set|Reset|Clear|Create|Destroy|Modify|Remove|Inject|Freeze|Update|Activate|` +
-	`Discover|Unlock|Force|ReadWrite|PRM|Free|Register|EventSet`)
+var changes = regexp.MustCompile(`Set[A-Z]|^Set|Reset|Clear|Create|Destroy|Modify|Remove|Inject|Freeze|Update|` +
+	`Activate|Discover|Unlock|Force|ReadWrite|PRM|Free|Register|EventSet`)
 
 // arguments returns what to try for parameter i: good[0] is the usual one.
 func arguments(method reflect.Method, i int) (good, bad []argument) {

@@ -62,8 +62,8 @@ func TestSoftware(t *testing.T) {
 	}
 }
 
-// TestGPU compares the results of a GPU's NVML with those of the table. Other values than results may differ from machine
-// to machine.
+// TestGPU compares the results of a GPU's NVML with those of the table. Other values than results may differ from
+// machine to machine.
 func TestGPU(t *testing.T) {
 	if os.Getenv("PURECU_TEST_GPU") == "" {
 		t.Skip("PURECU_TEST_GPU is not set")

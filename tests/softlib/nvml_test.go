@@ -91,8 +91,8 @@ func TestPythonNVML(t *testing.T) {
 	}
 }
 
-// smiCommands are commands of nvidia-smi, with words that each prints. Those that fail need functions that nothing public
-// describes.
+// smiCommands are commands of nvidia-smi, with words that each prints. Those that fail need functions that nothing
+// public describes.
 var smiCommands = []struct {
 	args    string
 	devices string
@@ -104,11 +104,13 @@ var smiCommands = []struct {
 		"No running processes found"}},
 	{args: "-q", want: []string{": Hopper\n", "Persistence Mode ", "Serial Number ", "GPU Current Temp ",
 		"Default Power Limit ", ": 700.00 W\n", "ECC Mode\n        Current                           : Enabled\n"}},
-	{args: "-q -x", want: []string{"<nvidia_smi_log>", "<product_architecture>Hopper<", "<attached_gpus>2<", "</nvidia_smi_log>"}},
+	{args: "-q -x", want: []string{"<nvidia_smi_log>", "<product_architecture>Hopper<",
+		"<attached_gpus>2<", "</nvidia_smi_log>"}},
 	{args: "--query-gpu=index,memory.total,utilization.gpu,pstate --format=csv",
 		want: []string{"index, memory.total [MiB], utilization.gpu [%], pstate\n",
 			"\n0, 143771 MiB, 0 %, P0\n1, 143771 MiB, 0 %, P0\n"}},
-	{args: "--query-compute-apps=pid,used_memory --format=csv", want: []string{"pid, used_gpu_memory [MiB]\n[N/A], [N/A]\n"}},
+	{args: "--query-compute-apps=pid,used_memory --format=csv",
+		want: []string{"pid, used_gpu_memory [MiB]\n[N/A], [N/A]\n"}},
 	{args: "topo -m", devices: "1", want: []string{"GPU0", " X ", "Legend:"}},
 	{args: "topo -m", code: 255, want: []string{"Failed to run topology matrix"}},
 	{args: "nvlink -s"},

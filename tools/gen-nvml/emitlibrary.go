@@ -18,8 +18,8 @@ const (
 // cudaVersions are the versions of CUDA that drivers support.
 var cudaVersions = map[int]int{550: 12040, 580: 13000}
 
-// emitLibrary adds the files of libnvidia-ml.so.1 to files: a function in C for each that the newest driver exports, the
-// calls that these make in Go, by their numbers, and the list of all.
+// emitLibrary adds the files of libnvidia-ml.so.1 to files: a function in C for each that the newest driver exports,
+// the calls that these make in Go, by their numbers, and the list of all.
 func (p *plan) emitLibrary(files map[string][]byte, head string, returns source) error {
 	c, err := p.emitLibraryC(returns)
 	if err != nil {

@@ -15,10 +15,13 @@ func Open(name string, flags int) (Library, error) {
 	return library(handle), nil
 }
 
+// Symbol returns the address of an exported symbol.
 func (l library) Symbol(name string) (uintptr, error) { return purego.Dlsym(uintptr(l), name) }
 
+// Close unloads the library.
 func (l library) Close() error { return purego.Dlclose(uintptr(l)) }
 
+// CallPointer calls a function with a handle and an address.
 func (l library) CallPointer(name string, handle uintptr, p *byte) (int32, error) {
 	addr, err := l.Symbol(name)
 	if err != nil {
@@ -29,6 +32,7 @@ func (l library) CallPointer(name string, handle uintptr, p *byte) (int32, error
 	return call(handle, p), nil
 }
 
+// CallWord calls a function with a handle and a number.
 func (l library) CallWord(name string, handle, word uintptr) (int32, error) {
 	addr, err := l.Symbol(name)
 	if err != nil {

@@ -28,6 +28,7 @@ func Open(name string, _ int) (Library, error) {
 
 var errOther = errors.New("a static program knows only the symbols of NVML")
 
+// Symbol returns the address of an exported symbol.
 func (l library) Symbol(name string) (uintptr, error) {
 	if l.lib == nil {
 		return 0, errOther
@@ -35,6 +36,7 @@ func (l library) Symbol(name string) (uintptr, error) {
 	return l.lib.Symbol(name)
 }
 
+// Folder returns the folder that the library was loaded from.
 func (l library) Folder() (string, error) {
 	if l.lib == nil {
 		return "", errOther
@@ -42,8 +44,10 @@ func (l library) Folder() (string, error) {
 	return filepath.Dir(l.lib.Path()), nil
 }
 
+// Close does nothing: a static program unloads no library.
 func (l library) Close() error { return nil }
 
+// CallPointer calls a function with a handle and an address.
 func (l library) CallPointer(name string, handle uintptr, p *byte) (int32, error) {
 	if l.lib == nil {
 		return 0, errOther
@@ -55,6 +59,7 @@ func (l library) CallPointer(name string, handle uintptr, p *byte) (int32, error
 	return call(handle, p)
 }
 
+// CallWord calls a function with a handle and a number.
 func (l library) CallWord(name string, handle, word uintptr) (int32, error) {
 	if l.lib == nil {
 		return 0, errOther

@@ -15,6 +15,7 @@ const (
 	pathMax = 4096
 )
 
+// Folder returns the folder that the library was loaded from.
 func (l library) Folder() (string, error) {
 	addr, err := purego.Dlsym(purego.RTLD_DEFAULT, "dlinfo")
 	if err != nil {
