@@ -143,8 +143,8 @@ func TestGPUValues(t *testing.T) {
 	}
 }
 
-// BenchmarkAgainstC compares calls with the same calls in a loop in C, which tests/gpu/baseline.c makes. It prints a
-// table.
+// BenchmarkAgainstC compares calls with the same calls in a loop in C, which tests/gpu/baseline.c makes, and with those of
+// package raw. It prints a table.
 func BenchmarkAgainstC(b *testing.B) {
 	lib := openGPU(b)
 	path := filepath.Join(os.Getenv("PURECU_TEST_CLIB"), "libbaseline.so")
@@ -172,21 +172,30 @@ func BenchmarkAgainstC(b *testing.B) {
 		b.Fatal(err)
 	}
 	bounded := dev.WithTimeout(time.Minute)
+	direct := raw.New(nvml)
 	for _, row := range []struct {
 		function string
 		call     func(d *Device) error
+		direct   func(d raw.Device, n *uint32) raw.Return
 	}{
-		{"nvmlDeviceGetIndex", func(d *Device) error { _, err := d.Index(); return err }},
-		{"nvmlDeviceGetMaxPcieLinkWidth", func(d *Device) error { _, err := d.MaxPCIeWidth(); return err }},
-		{"nvmlDeviceGetEnforcedPowerLimit", func(d *Device) error { _, err := d.EnforcedPowerLimit(); return err }},
-		{"nvmlDeviceGetPowerUsage", func(d *Device) error { _, err := d.PowerUsage(); return err }},
-		{"nvmlDeviceGetPerformanceState", func(d *Device) error { _, err := d.PerformanceState(); return err }},
+		{"nvmlDeviceGetIndex", func(d *Device) error { _, err := d.Index(); return err },
+			direct.DeviceGetIndex},
+		{"nvmlDeviceGetMaxPcieLinkWidth", func(d *Device) error { _, err := d.MaxPCIeWidth(); return err },
+			direct.DeviceGetMaxPcieLinkWidth},
+		{"nvmlDeviceGetEnforcedPowerLimit", func(d *Device) error { _, err := d.EnforcedPowerLimit(); return err },
+			direct.DeviceGetEnforcedPowerLimit},
+		{"nvmlDeviceGetPowerUsage", func(d *Device) error { _, err := d.PowerUsage(); return err },
+			direct.DeviceGetPowerUsage},
+		{"nvmlDeviceGetPerformanceState", func(d *Device) error { _, err := d.PerformanceState(); return err },
+			func(d raw.Device, n *uint32) raw.Return {
+				return direct.DeviceGetPerformanceState(d, (*raw.Pstates)(n))
+			}},
 	} {
 		fn, err := nvml.Symbol(row.function)
 		if err != nil {
 			b.Fatal(err)
 		}
-		times := [3][]float64{}
+		times := [4][]float64{}
 		const rounds = 15
 		n := 2000
 		if began := time.Now(); row.call(dev) == nil && time.Since(began) > 100*time.Microsecond {
@@ -199,6 +208,14 @@ func BenchmarkAgainstC(b *testing.B) {
 				b.Fatal(err)
 			}
 			times[0] = append(times[0], float64(r)/1000)
+			began := time.Now()
+			for range n {
+				var result uint32
+				if r := row.direct(dev.Handle(), &result); r != raw.NVML_SUCCESS {
+					b.Fatal(r)
+				}
+			}
+			times[3] = append(times[3], float64(time.Since(began).Nanoseconds())/float64(n))
 			for i, d := range []*Device{dev, bounded} {
 				began := time.Now()
 				for range n {
@@ -209,14 +226,15 @@ func BenchmarkAgainstC(b *testing.B) {
 				times[i+1] = append(times[i+1], float64(time.Since(began).Nanoseconds())/float64(n))
 			}
 		}
-		var medians [3]float64
+		var medians [4]float64
 		for i, list := range times {
 			slices.Sort(list)
 			medians[i] = list[rounds/2]
 		}
-		b.Logf("| %s | %.0f | %+.0f | %+.0f |", row.function, medians[0], medians[1]-medians[0], medians[2]-medians[0])
+		b.Logf("| %s | %.0f | %+.0f | %+.0f | %+.0f |", row.function, medians[0], medians[3]-medians[0],
+			medians[1]-medians[0], medians[2]-medians[0])
 	}
-	b.Logf("nanoseconds of a call in C, what package nvml adds, and what it adds with a bound; %s, %s",
+	b.Logf("nanoseconds of a call in C, what raw adds, what package nvml adds, and what it adds with a bound; %s, %s",
 		must(lib.DriverVersion()), must(dev.Name()))
 }
 

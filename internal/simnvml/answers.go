@@ -44,8 +44,9 @@ func (a answers) answer(name string, args ...any) raw.Return {
 	n, _ := strconv.ParseInt(row.result, 10, 32)
 	r := raw.Return(n)
 	if r == raw.NVML_SUCCESS {
+		counted := slices.ContainsFunc(f.usual, func(text string) bool { return strings.HasPrefix(text, "=") })
 		for i, arg := range args {
-			clearOutput(reflect.ValueOf(arg), f.usual[i])
+			clearOutput(reflect.ValueOf(arg), f.usual[i], counted)
 		}
 	}
 	if short := set(row, f.usual, args); short && r == raw.NVML_SUCCESS {
@@ -55,16 +56,16 @@ func (a answers) answer(name string, args ...any) raw.Return {
 }
 
 // clearOutput sets what an argument leads to to zero, as rows do not have zeros: but for what the function reads, and
-// for the elements of a list, of which only those that there are get set.
-func clearOutput(v reflect.Value, usual string) {
+// for the elements of a list that is counted, of which only those that there are get set.
+func clearOutput(v reflect.Value, usual string, counted bool) {
 	switch {
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
-		clear(v.Bytes())
 	case v.Kind() == reflect.Slice && v.Type() == reflect.TypeFor[[]raw.FieldValue]():
 		for i := range v.Len() {
 			f := v.Index(i).Addr().Interface().(*raw.FieldValue)
 			*f = raw.FieldValue{FieldId: f.FieldId, ScopeId: f.ScopeId}
 		}
+	case v.Kind() == reflect.Slice && (!counted || v.Type().Elem().Kind() == reflect.Uint8):
+		v.Clear()
 	case v.Kind() != reflect.Pointer || v.IsNil() || strings.HasPrefix(usual, "="):
 	case v.Elem().Kind() == reflect.Struct:
 		for i := range v.Elem().NumField() {

@@ -33,7 +33,9 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	case raw.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, raw.NVML_FI_DEV_ENERGY:
 		*f.Value.UllVal() = n.energy(now)
 	case raw.NVML_FI_DEV_POWER_AVERAGE, raw.NVML_FI_DEV_POWER_INSTANT:
-		*f.Value.UiVal() = g.power(now)
+		if f.ScopeId == raw.NVML_POWER_SCOPE_GPU { // that of the memory is as it was recorded
+			*f.Value.UiVal() = g.power(now)
+		}
 	case raw.NVML_FI_DEV_POWER_CURRENT_LIMIT:
 		*f.Value.UiVal() = g.powerLimit
 	case raw.NVML_FI_DEV_ECC_SBE_VOL_TOTAL:

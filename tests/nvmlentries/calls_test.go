@@ -145,7 +145,7 @@ func metrics() (list []argument) {
 // fieldValues returns the arguments of DeviceGetFieldValues.
 func fieldValues() (list []argument) {
 	for id := range uint32(330) {
-		for _, scope := range []uint32{0, 1, 17, 18} {
+		for _, scope := range []uint32{0, 1, 2, 17, 18} {
 			text := fmt.Sprintf("[{FieldId:%d ScopeId:%d}]", id, scope)
 			list = append(list, argument{text, func(*machine) reflect.Value {
 				return reflect.ValueOf([]raw.FieldValue{{FieldId: id, ScopeId: scope}})

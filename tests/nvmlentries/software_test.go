@@ -62,6 +62,11 @@ func TestSoftware(t *testing.T) {
 	}
 }
 
+// cardsDiffer are functions whose results differ between two H200s with the same driver.
+var cardsDiffer = map[string]bool{
+	"DeviceGetLastBBXFlushTime": true, // NVML_ERROR_NOT_READY, or a time, and then NULL crashes
+}
+
 // TestGPU compares the results of a GPU's NVML with those of the table. Other values than results may differ from
 // machine to machine.
 func TestGPU(t *testing.T) {
@@ -76,7 +81,7 @@ func TestGPU(t *testing.T) {
 		}
 		for i, c := range callsIn(phase) {
 			answer, ok := rowOf(rows, phase, c)
-			if !ok || c.method == "SystemGetProcessName" {
+			if !ok || c.method == "SystemGetProcessName" || cardsDiffer[c.method] {
 				continue
 			}
 			if result(list[i]) != result(answer) {
@@ -191,9 +196,10 @@ func TestReused(t *testing.T) {
 				}
 			}
 		}
-		// A list keeps the elements that are not there, and an answer without a change is none.
-		if got := m.ask(dirty); result(got) != "0" || strings.Contains(got, "4294967295") && !strings.Contains(clean,
-			"4294967295") && !strings.Contains(c.String(), "#512") {
+		// A list that is counted keeps the elements that are not there, and an answer without a change is none.
+		got := m.ask(dirty)
+		kept := strings.Contains(got, "4294967295") && !strings.Contains(clean, "4294967295")
+		if result(got) != "0" || kept && !strings.Contains(c.String(), "=512") {
 			t.Errorf("%v: %q, and %q with variables that are reused", c, clean, got)
 		}
 	}

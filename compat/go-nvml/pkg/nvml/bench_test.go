@@ -21,6 +21,10 @@ func BenchmarkCalls(b *testing.B) {
 		call func() nvml.Return
 	}{
 		{"DeviceGetHandleByIndex", func() nvml.Return { _, ret := nvml.DeviceGetHandleByIndex(0); return ret }},
+		{"GetIndex", func() nvml.Return { _, ret := d.GetIndex(); return ret }},
+		{"GetMaxPcieLinkWidth", func() nvml.Return { _, ret := d.GetMaxPcieLinkWidth(); return ret }},
+		{"GetEnforcedPowerLimit", func() nvml.Return { _, ret := d.GetEnforcedPowerLimit(); return ret }},
+		{"GetPerformanceState", func() nvml.Return { _, ret := d.GetPerformanceState(); return ret }},
 		{"GetName", func() nvml.Return { _, ret := d.GetName(); return ret }},
 		{"GetTemperature", func() nvml.Return { _, ret := d.GetTemperature(nvml.TEMPERATURE_GPU); return ret }},
 		{"GetPowerUsage", func() nvml.Return { _, ret := d.GetPowerUsage(); return ret }},
