@@ -81,7 +81,7 @@ func Environment(environ []string) (Option, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cusim: %w", err)
 	}
-	script, err := environment.GPUScript(environ)
+	script, err := environment.NVML(environ)
 	if err != nil {
 		return nil, fmt.Errorf("cusim: %w", err)
 	}

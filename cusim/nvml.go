@@ -1,6 +1,8 @@
 package cusim
 
 import (
+	"time"
+
 	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -22,7 +24,7 @@ func (d *Driver) NVML() raw.Software {
 	return d.nvml
 }
 
-// NVMLFault makes calls of the software NVML fail, or hang.
+// NVMLFault makes calls of the software NVML fail, hang, or last longer.
 type NVMLFault struct {
 	// GPUs are the numbers of the GPUs whose calls are affected, also calls that look one of these up. If there are none,
 	// all calls are affected.
@@ -30,9 +32,15 @@ type NVMLFault struct {
 	// Function is the name of a function in C. A name without a version, such as "nvmlDeviceGetMemoryInfo", means all
 	// versions. "" means all functions but nvmlErrorString.
 	Function string
+	// Nth is the number of the affected call since the fault was set. 0 means all calls.
+	Nth int
+	// Every extends the fault to all calls after the one that Nth says.
+	Every bool
 	// Result is what the calls return, such as raw.NVML_ERROR_NO_PERMISSION. [raw.Lacks] returns that of a function
 	// which an older library does not have.
 	Result raw.Return
+	// Slow is a delay at the beginning of the calls, in the driver's time.
+	Slow time.Duration
 	// Hangs makes calls wait for [Driver.ClearFaults]. Then they return Result, or are made if it is NVML_SUCCESS. A
 	// bounded call of package nvml can still find the GPU occupied for a moment after that. If GPUs are given, and no
 	// Function, calls that look a GPU up do not hang.

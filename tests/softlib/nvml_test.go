@@ -67,6 +67,8 @@ func TestNVML(t *testing.T) {
 		{scenario: "older", env: "CUSIM_DRIVER_VERSION=12.2"},
 		{scenario: "shared", env: "CUSIM_MACHINE=" + t.TempDir()},
 		{scenario: "lost", env: "CUSIM_DEVICES=2\nCUSIM_GPU_FAULTS=0:lost"},
+		{scenario: "faulty", env: "CUSIM_FAULTS=nvmlDeviceGetName@3+=15,nvmlDeviceGetUUID+~1ms,cuInit=1"},
+		{scenario: "refused", env: "CUSIM_FAULTS=nvmlDeviceGetNames=15", says: "did you mean nvmlDeviceGetName?"},
 		{scenario: "refused", env: "CUSIM_DEVICES=many", says: "CUSIM_DEVICES=many: "},
 		{scenario: "refused", env: "CUSIM_GPU_FAULTS=0:found", says: "CUSIM_GPU_FAULTS=0:found: "},
 	} {

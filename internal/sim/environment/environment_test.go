@@ -155,6 +155,9 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_KERNEL_LIMIT", "10", "no time, such as 10s"},
 		{"CUSIM_KERNEL_LIMIT", "-1s", "no time, such as 10s"},
 		{"CUSIM_FAULTS", "cumemaloc=2", "did you mean cuMemAlloc?"},
+		{"CUSIM_FAULTS", "nvmlDeviceGetTemprature@3+=15", "did you mean nvmlDeviceGetTemperature?"},
+		{"CUSIM_FAULTS", "cuInit=2,nvmlErrorString=15", `no function "nvmlErrorString"`}, // it cannot fail
+		{"CUSIM_FAULT_RATE", "nvmlInit:0.5=3", `no function "nvmlInit"`},
 		{"CUSIM_CHECK", "memory,race", `"race" is none of`},
 		{"CUSIM_SEED", "odd", "no number"},
 		{"CUSIM_REPORT", "maybe", "write 1"},

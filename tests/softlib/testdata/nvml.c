@@ -240,6 +240,19 @@ static void lost(void)
 	CHECK((r ? r : nvmlDeviceGetName(d, text, sizeof text)) == GPU_IS_LOST);
 }
 
+// faulty has a function that fails from the third call on.
+static void faulty(void)
+{
+	char text[96];
+	OK(nvmlInit_v2());
+	device d = gpu(0);
+	OK(nvmlDeviceGetName(d, text, sizeof text));
+	OK(nvmlDeviceGetName(d, text, sizeof text));
+	WANT(GPU_IS_LOST, nvmlDeviceGetName(d, text, sizeof text));
+	WANT(GPU_IS_LOST, nvmlDeviceGetName(d, text, sizeof text));
+	OK(nvmlDeviceGetUUID(d, text, sizeof text));
+}
+
 static void *use(void *unused)
 {
 	(void)unused;
@@ -317,7 +330,7 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
 		{"alone", alone}, {"versions", versions}, {"cuda-first", cuda_first}, {"nvml-first", nvml_first},
 		{"forked", forked}, {"threads", threads}, {"nulls", nulls}, {"older", older},
-		{"shared", shared}, {"lost", lost}, {"refused", refused},
+		{"shared", shared}, {"lost", lost}, {"faulty", faulty}, {"refused", refused},
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++)
 		if (!strcmp(argv[1], scenarios[i].name)) {
