@@ -15,8 +15,9 @@ import (
 // Its GPUs are all devices of the driver, also those that [VisibleDevices] hides, with the same UUIDs, PCI addresses,
 // memory and processes. Results, and values that do not change by themselves, are those of an H200. Utilization is the
 // share of the last second of the driver's time in which the device worked; power, temperature, clocks and energy
-// follow from it. Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into
-// MIG devices. The driver does not know them, so NVML shows all processes of the GPU in the first one.
+// follow from it. Settings, such as locked clocks, are those of the GPU for all programs. CUDA does not know them.
+// Those that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into MIG devices. The
+// driver does not know them, so NVML shows all processes of the GPU in the first one.
 func (d *Driver) NVML() raw.Software {
 	if d == nil || d.nvml == nil {
 		return nil
@@ -72,6 +73,11 @@ func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
 
 // SetClockReasons sets why the clocks of a GPU are not higher: a sum of raw.ClocksEventReason….
 func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
+
+// ResetGPU resets a GPU that no program uses, as nvidia-smi -r does. An ECC mode and a MIG mode that wait for it take
+// effect, and what NVML has set else is undone, except the persistence mode. The volatile counters of errors are zero,
+// and no row waits to be replaced. Unverified: what a reset undoes follows the documentation.
+func (d *Driver) ResetGPU(gpu int) { d.nvml.Reset(gpu) }
 
 // LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and
 // reports XID 79. CUDA does not notice it: see [Driver.LoseDevice].

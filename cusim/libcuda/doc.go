@@ -54,7 +54,8 @@
 //	CUSIM_GPU_FAULTS      faults of GPUs that NVML reports, as in 0:xid=79@5s,1:lost: see
 //	                      docs/testing.md.
 //	CUSIM_MACHINE         a folder that processes share: NVML in each of them shows the
-//	                      memory, the processes and the utilization of all.
+//	                      memory, the processes and the utilization of all. It keeps
+//	                      what NVML has set.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
 //	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
 //	                      kernels whose PTX the driver does not know return

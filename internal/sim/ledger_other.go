@@ -9,3 +9,4 @@ import (
 
 func createLedger(string) (*os.File, string, error) { return nil, "", errors.ErrUnsupported }
 func openLedger(string) (*os.File, error)           { return nil, errors.ErrUnsupported }
+func openSettings(string, bool) (*os.File, error)   { return nil, errors.ErrUnsupported }

@@ -46,3 +46,23 @@ func openLedger(name string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// openSettings opens the file of a machine's settings, and locks it until it is closed. Who writes makes it.
+func openSettings(folder string, write bool) (*os.File, error) {
+	flags, lock := os.O_RDONLY, syscall.LOCK_SH
+	if write {
+		flags, lock = os.O_RDWR|os.O_CREATE, syscall.LOCK_EX
+	}
+	f, err := os.OpenFile(filepath.Join(folder, settingsFile), flags|syscall.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		err = syscall.Flock(int(f.Fd()), lock)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}

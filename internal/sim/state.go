@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
 	"github.com/purecu/purecu/internal/sim/graph"
+	"github.com/purecu/purecu/internal/simnvml"
 )
 
 // This file, state_graph.go and state_memory.go have the types that refer to each other: what a driver consists of.
@@ -59,8 +60,14 @@ type machine struct {
 	descriptors map[resourceDescriptor]driver.DevResourceDesc
 	// processes are the states of other processes that are not running.
 	processes map[int32]int32
-	folder    string  // of the files of the processes that share the devices, or ""
-	ledger    *ledger // this process's, or nil
+	shared
+}
+
+// shared is what processes may share of a machine.
+type shared struct {
+	folder   string                   // of the files of the processes that share the devices, or ""
+	ledger   *ledger                  // this process's, or nil
+	settings map[int]simnvml.Settings // that somebody has changed, by the device's place, if there is no folder
 }
 
 // reports are what the program and its tests get to know.

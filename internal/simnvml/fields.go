@@ -27,15 +27,16 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	if f.NvmlReturn != raw.NVML_SUCCESS {
 		return
 	}
+	if s, ok := settingFields[f.FieldId]; ok {
+		*f.Value.UllVal() = uint64(now.Settings[s])
+	}
 	switch f.FieldId {
 	case raw.NVML_FI_DEV_MEMORY_TEMP:
 		*f.Value.UiVal() = temperature(now)
 	case raw.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, raw.NVML_FI_DEV_ENERGY:
 		*f.Value.UllVal() = n.energy(now)
 	case raw.NVML_FI_DEV_POWER_AVERAGE, raw.NVML_FI_DEV_POWER_INSTANT:
-		*f.Value.UiVal() = g.power(now)
-	case raw.NVML_FI_DEV_POWER_CURRENT_LIMIT:
-		*f.Value.UiVal() = g.powerLimit
+		*f.Value.UiVal() = power(now)
 	case raw.NVML_FI_DEV_ECC_SBE_VOL_TOTAL:
 		*f.Value.UllVal() = g.errors.volatile[0]
 	case raw.NVML_FI_DEV_ECC_DBE_VOL_TOTAL:
