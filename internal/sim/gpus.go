@@ -12,7 +12,8 @@ var _ simnvml.Machine = (*Driver)(nil)
 // GPUs returns the state of all devices for NVML, also of those that CUDA_VISIBLE_DEVICES hides. It works before
 // cuInit, and meets no faults.
 func (d *Driver) GPUs() []simnvml.GPU {
-	others, settings := d.others(), d.allSettings()
+	settings := d.allSettings()
+	others := d.others(settings)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.CatchUp()
@@ -28,7 +29,16 @@ func (d *Driver) GPUs() []simnvml.GPU {
 		if len(v.contexts) > 0 {
 			g.Processes = []simnvml.Process{{ID: uint32(os.Getpid()), Used: v.memory, Utilization: g.Utilization}}
 		}
+		if v.begun != 0 {
+			g.Accounts = append(g.Accounts, v.account(now))
+		}
 		for _, p := range others[i] {
+			if p.account.Begun != 0 {
+				g.Accounts = append(g.Accounts, p.account)
+			}
+			if !p.uses {
+				continue
+			}
 			g.Used = min(g.Used+p.Used, deviceMemory)
 			g.Busy += p.busy
 			g.Utilization = min(g.Utilization+p.Utilization, 1)

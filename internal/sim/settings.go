@@ -29,7 +29,7 @@ func (d *Driver) Change(gpu int, f func(s *simnvml.Settings)) error {
 		return nil
 	}
 	d.mu.Unlock()
-	file, err := openSettings(folder, true)
+	file, err := openShared(folder, settingsFile, true)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (d *Driver) allSettings() []simnvml.Settings {
 	if folder == "" {
 		return list
 	}
-	file, err := openSettings(folder, false)
+	file, err := openShared(folder, settingsFile, false)
 	if err != nil {
 		return list // nobody has changed anything
 	}

@@ -125,9 +125,7 @@ type device struct {
 	greens   int    // the green contexts among them
 	flags    uint32 // flags of the primary context
 	contexts []*context
-	memory   uint64 // memory in use, in bytes: see take and give
-	load     engine.Load
-	ledger   *ledger // tells other processes about the device; nil if there are none
+	usage
 	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
 	// pools are all that are not destroyed.
 	pool, currentPool *memPool

@@ -28,7 +28,7 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 		return
 	}
 	if s, ok := settingFields[f.FieldId]; ok {
-		*f.Value.UllVal() = uint64(now.Settings[s])
+		*f.Value.UllVal() = now.Settings[s]
 	}
 	switch f.FieldId {
 	case raw.NVML_FI_DEV_MEMORY_TEMP:

@@ -41,11 +41,11 @@ func clock(now GPU, kind raw.ClockType) uint32 {
 	switch kind {
 	case raw.NVML_CLOCK_GRAPHICS, raw.NVML_CLOCK_SM:
 		if now.Utilization > 0 {
-			return cmp.Or(s[mostClock], s[appClock])
+			return uint32(cmp.Or(s[mostClock], s[appClock]))
 		}
-		return cmp.Or(s[leastClock], idleClock)
+		return uint32(cmp.Or(s[leastClock], idleClock))
 	case raw.NVML_CLOCK_MEM:
-		return cmp.Or(s[mostMemoryClock], s[appMemoryClock])
+		return uint32(cmp.Or(s[mostMemoryClock], s[appMemoryClock]))
 	}
 	if now.Utilization > 0 {
 		return fullVideo

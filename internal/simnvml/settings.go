@@ -27,17 +27,19 @@ const (
 	mostMemoryClock
 	appClock // that programs get
 	appMemoryClock
+	accountsFrom  // when accounting was switched on, in nanoseconds
+	accountsAfter // when the accounts of ended processes were deleted
 	settingCount
 )
 
 // Settings are what programs can set of a GPU. Which values are valid, and what else happens, follows the
 // documentation: no GPU was asked.
-type Settings [settingCount]uint32
+type Settings [settingCount]uint64
 
 // NewSettings returns the settings of a GPU that nobody has changed.
 func NewSettings() Settings {
 	return Settings{powerLimit: mostPower, persistence: 1, eccMode: 1, eccPending: 1, appClock: fullClock,
-		appMemoryClock: memoryClocks[0]}
+		appMemoryClock: uint64(memoryClocks[0])}
 }
 
 // The limits of the power, in milliwatts.
@@ -76,22 +78,25 @@ type setter struct {
 	settings []setting // the values are the arguments behind the device
 	// check returns why the values are wrong. It may change them. nil sets the values of a GPU that nobody has changed.
 	check func(v []uint32) raw.Return
+	// also changes further settings, at a time. It may be nil.
+	also func(before Settings, s *Settings, now uint64)
 }
 
 // setters are the functions that change settings.
 var setters = map[string]setter{
 	"DeviceSetPowerManagementLimit": {[]setting{powerLimit},
-		func(v []uint32) raw.Return { return valid(v[0] >= leastPower && v[0] <= mostPower) }},
-	"DeviceSetPersistenceMode": {[]setting{persistence}, onOff},
+		func(v []uint32) raw.Return { return valid(v[0] >= leastPower && v[0] <= mostPower) }, nil},
+	"DeviceSetPersistenceMode": {[]setting{persistence}, onOff, nil},
 	"DeviceSetComputeMode": {[]setting{computeMode}, func(v []uint32) raw.Return {
 		if v[0] == uint32(raw.NVML_COMPUTEMODE_EXCLUSIVE_THREAD) { // deprecated
 			return raw.NVML_ERROR_NOT_SUPPORTED
 		}
 		return valid(v[0] <= uint32(raw.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS))
-	}},
-	"DeviceSetEccMode":        {[]setting{eccPending}, onOff},
-	"DeviceSetAccountingMode": {[]setting{accounting}, onOff},
-	"GpmSetStreamingEnabled":  {[]setting{gpmStreaming}, onOff},
+	}, nil},
+	"DeviceSetEccMode":          {[]setting{eccPending}, onOff, nil},
+	"DeviceSetAccountingMode":   {[]setting{accounting}, onOff, beginAccounts},
+	"DeviceClearAccountingPids": {nil, nil, func(_ Settings, s *Settings, now uint64) { s[accountsAfter] = now }},
+	"GpmSetStreamingEnabled":    {[]setting{gpmStreaming}, onOff, nil},
 	"DeviceSetGpuLockedClocks": {[]setting{leastClock, mostClock}, func(v []uint32) raw.Return {
 		for i := range v {
 			if id := raw.ClockLimitId(v[i]); id == raw.NVML_CLOCK_LIMIT_ID_TDP || id == raw.NVML_CLOCK_LIMIT_ID_UNLIMITED {
@@ -99,16 +104,16 @@ var setters = map[string]setter{
 			}
 		}
 		return valid(idleClock <= v[0] && v[0] <= v[1] && v[1] <= fullClock)
-	}},
-	"DeviceResetGpuLockedClocks": {[]setting{leastClock, mostClock}, nil},
+	}, nil},
+	"DeviceResetGpuLockedClocks": {[]setting{leastClock, mostClock}, nil, nil},
 	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(v []uint32) raw.Return {
 		return valid(v[0] <= v[1] && isMemoryClock(v[0]) && isMemoryClock(v[1]))
-	}},
-	"DeviceResetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, nil},
+	}, nil},
+	"DeviceResetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, nil, nil},
 	"DeviceSetApplicationsClocks": {[]setting{appMemoryClock, appClock}, func(v []uint32) raw.Return {
 		return valid(isMemoryClock(v[0]) && idleClock <= v[1] && v[1] <= fullClock && (fullClock-v[1])%clockStep == 0)
-	}},
-	"DeviceResetApplicationsClocks": {[]setting{appMemoryClock, appClock}, nil},
+	}, nil},
+	"DeviceResetApplicationsClocks": {[]setting{appMemoryClock, appClock}, nil, nil},
 }
 
 func isMemoryClock(mhz uint32) bool { return slices.Contains(memoryClocks[:], mhz) }
@@ -133,21 +138,25 @@ func (a answers) set(name string, args []any) (r raw.Return, ok bool) {
 		return r, false
 	}
 	v := make([]uint32, len(s.settings))
-	if s.check != nil {
-		for i := range v {
+	for i, usual := range s.settings {
+		v[i] = uint32(NewSettings()[usual])
+		if s.check != nil {
 			v[i] = uint32(reflect.ValueOf(args[1+i]).Uint())
 		}
+	}
+	if s.check != nil {
 		if r := s.check(v); r != raw.NVML_SUCCESS {
 			return r, true
 		}
-	} else {
-		for i, usual := range s.settings {
-			v[i] = NewSettings()[usual]
-		}
 	}
+	now := uint64(a.machine.Clock().Now().UnixNano())
 	err := a.machine.Change(index, func(all *Settings) {
+		before := *all
 		for i, changed := range s.settings {
-			all[changed] = v[i]
+			all[changed] = uint64(v[i])
+		}
+		if s.also != nil {
+			s.also(before, all, now)
 		}
 	})
 	switch {
@@ -179,7 +188,7 @@ func (a answers) get(name string, args []any) {
 	if index, ok := a.indexOf(args[0]); ok {
 		now := a.machine.GPUs()[index].Settings
 		for i, s := range list {
-			outs[i].SetUint(uint64(now[s]))
+			outs[i].SetUint(now[s])
 		}
 	}
 }

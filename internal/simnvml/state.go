@@ -34,6 +34,7 @@ type GPU struct {
 	Busy        time.Duration // how long work has run so far
 	Utilization float64       // the share of the last second in which work ran
 	Settings    Settings
+	Accounts    []Account // of processes that use the GPU, and of some that have
 }
 
 // Process is a program that uses a GPU.
