@@ -138,7 +138,7 @@ func (a answers) text(arg any, usual string) string {
 			return "nil"
 		case strings.HasPrefix(usual, "="):
 			return "=" + strconv.FormatUint(v.Elem().Uint(), 10)
-		case version != 0 && uint32(v.Elem().Field(0).Uint()) != version:
+		case version != 0 && !takes(v.Elem()):
 			return "v" + strconv.FormatUint(v.Elem().Field(0).Uint(), 16)
 		case v.Elem().Kind() == reflect.Struct:
 			return "*" + Inputs(v.Elem())

@@ -107,7 +107,7 @@ var smiCommands = []smiCommand{
 	{args: "", want: []string{"Driver Version: 580", "CUDA Version: 13.0", " P0 ", " Off |", "0%      Default",
 		"No running processes found"}},
 	{args: "-q", want: []string{": Hopper\n", "Persistence Mode ", "Serial Number ", "GPU Current Temp ",
-		"Default Power Limit ", ": 700.00 W\n", "ECC Mode\n        Current                           : Enabled\n"}},
+		"Fabric\n        State                             : N/A\n", "Default Power Limit ", ": 700.00 W\n", "ECC Mode\n        Current                           : Enabled\n"}},
 	{args: "-q -x", want: []string{"<nvidia_smi_log>", "<product_architecture>Hopper<",
 		"<attached_gpus>2<", "</nvidia_smi_log>"}},
 	{args: "--query-gpu=index,memory.total,utilization.gpu,pstate --format=csv",
@@ -125,7 +125,7 @@ var smiCommands = []smiCommand{
 // smiSettings are commands that set something for those behind them.
 var smiSettings = []smiCommand{
 	{args: "-i 1 -lgc 1200,1500", want: []string{`GPU clocks set to "(gpuClkMin 1200, gpuClkMax 1500)"`}},
-	{args: "-i 1 -lgc 1200,2500", code: 2},
+	{args: "-i 1 -lgc 1200,2500", want: []string{"is not supported for GPU"}},
 	{args: "-i 0 -ac 2201,1500", want: []string{`Applications clocks set to "(MEM 2201, SM 1500)"`}},
 	{args: "-i 0 -c 3", want: []string{"Set compute mode to EXCLUSIVE_PROCESS"}},
 	{args: "-i 1 -e 0", want: []string{"Disabled ECC support"}},
