@@ -74,6 +74,21 @@ func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
 // SetClockReasons sets why the clocks of a GPU are not higher: a sum of raw.ClocksEventReason….
 func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
 
+// NVLinks makes NVML show that each device has NVLinks, 18 at most, to the NVSwitches of a machine such as an HGX H200.
+// Without this option there are none, as on the H200 whose answers were recorded. CUDA does not know them: copies between
+// devices are not faster, and not counted. Unverified: what NVML says of them follows the documentation.
+func NVLinks(n int) Option { return func(d *Driver) { d.scripts = append(d.scripts, links(n)) } }
+
+func links(n int) func(*simnvml.NVML) { return func(v *simnvml.NVML) { v.Links(n) } }
+
+// SetNVLink makes an NVLink of a GPU active, or not: then NVML reports XID 74. See [NVLinks].
+func (d *Driver) SetNVLink(gpu, link int, active bool) { d.nvml.SetLink(gpu, link, active) }
+
+// NVLinkErrors adds to a counter of errors of an NVLink: raw.NVML_NVLINK_ERROR_…. See [NVLinks].
+func (d *Driver) NVLinkErrors(gpu, link int, kind raw.NvLinkErrorCounter, count uint64) {
+	d.nvml.LinkErrors(gpu, link, kind, count)
+}
+
 // ResetGPU resets a GPU that no program uses, as nvidia-smi -r does. An ECC mode and a MIG mode that wait for it take
 // effect, and what NVML has set else is undone, except the persistence mode. The volatile counters of errors are zero,
 // and no row waits to be replaced. Unverified: what a reset undoes follows the documentation.

@@ -158,6 +158,7 @@ func TestGPUFaultsMistakes(t *testing.T) {
 		{"0:ecc=3", "not two numbers"},
 		{"0:lost@soon", "no time"},
 		{"0:lost=5", "no value"},
+		{"0:nvlink=1/broken", "/down or /up"},
 	} {
 		if _, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=" + tt.value}); err == nil ||
 			!strings.Contains(err.Error(), tt.says) {

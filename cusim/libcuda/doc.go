@@ -56,6 +56,7 @@
 //	CUSIM_MACHINE         a folder that processes share: NVML in each of them shows the
 //	                      memory, the processes and the utilization of all. It keeps
 //	                      what NVML has set.
+//	CUSIM_NVLINKS         the number of NVLinks of each GPU that NVML shows, up to 18.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
 //	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
 //	                      kernels whose PTX the driver does not know return

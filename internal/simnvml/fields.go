@@ -24,6 +24,7 @@ func (n *model) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue)
 // setField sets the value of a field that changes.
 func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	f.Timestamp, f.LatencyUsec = int64(n.timestamp()), 1
+	setLinkField(f, g)
 	if f.NvmlReturn != raw.NVML_SUCCESS {
 		return
 	}

@@ -249,6 +249,9 @@ func (n *model) Reset(index int) {
 		}
 		done = true
 		g.errors.volatile, g.errors.pending = [2]uint64{}, false
+		for i := range g.links {
+			g.links[i] = link{remote: g.links[i].remote}
+		}
 		if g.mig.on != g.mig.pending {
 			g.mig.on, g.mig.instances = g.mig.pending, nil
 		}

@@ -73,6 +73,7 @@ type gpu struct {
 	busy    time.Duration // how long it has worked, as far as somebody has asked
 	mig     mig
 	part    *computeInstance // what a MIG device is, or nil
+	links   []link           // NVLinks
 }
 
 // newState makes the state of a machine.

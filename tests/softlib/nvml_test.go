@@ -97,9 +97,13 @@ func TestPythonNVML(t *testing.T) {
 type smiCommand struct {
 	args    string
 	devices string
+	env     []string
 	code    int
 	want    []string
 }
+
+// smiLinks gives the GPUs NVLinks.
+var smiLinks = []string{"CUSIM_NVLINKS=18", "CUSIM_GPU_FAULTS=1:nvlink=2/down"}
 
 // smiCommands are single commands. Those that fail need functions that nothing public describes.
 var smiCommands = []smiCommand{
@@ -118,6 +122,12 @@ var smiCommands = []smiCommand{
 	{args: "topo -m", devices: "1", want: []string{"GPU0", " X ", "Legend:"}},
 	{args: "topo -m", code: 255, want: []string{"Failed to run topology matrix"}},
 	{args: "nvlink -s"},
+	{args: "nvlink -s", env: smiLinks, want: []string{"\t Link 17: 26.562 GB/s\nGPU 1", "\t Link 2: <inactive>\n"}},
+	{args: "nvlink -c", env: smiLinks, want: []string{"\t Link 17, P2P is supported: true\n"}},
+	{args: "nvlink -p", env: smiLinks, want: []string{"\t Link 0: 00000000:05:00.0\n"}},
+	{args: "nvlink -R", env: smiLinks, want: []string{"\t Link 5: Remote Device 00000000:06:00.0: Link 1\n"}},
+	{args: "nvlink -e", env: smiLinks, want: []string{"\t Link 17: CRC Errors: 0\n"}},
+	{args: "topo -p2p n", env: smiLinks, want: []string{" GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"}},
 	{args: "dmon -c 1", code: 255, want: []string{"Not supported on the device(s)"}},
 	{args: "pmon -c 1", code: 255, want: []string{"Not supported on the device(s)"}},
 }
@@ -164,7 +174,7 @@ func (c smiCommand) run(t *testing.T, path string, env ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, strings.Fields(c.args)...)
-	cmd.Env = append(env, "CUSIM_DEVICES="+stdcmp.Or(c.devices, "2"), "HOME="+t.TempDir())
+	cmd.Env = append(slices.Concat(env, c.env), "CUSIM_DEVICES="+stdcmp.Or(c.devices, "2"), "HOME="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != c.code {
 		t.Errorf("%v: %v, want the exit status %d\n%s", cmd, err, c.code, out)

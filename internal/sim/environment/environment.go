@@ -23,6 +23,7 @@ const (
 	seed      = prefix + "SEED"
 	faults    = prefix + "FAULTS"
 	gpuFaults = prefix + "GPU_FAULTS"
+	nvlinks   = prefix + "NVLINKS"
 )
 
 // variable is an environment variable that configures the driver.
@@ -47,6 +48,7 @@ func (r *reader) variables() []variable {
 		{prefix + "FAULT_RATE", r.parseRate},
 		{gpuFaults, parseGPUFaults},
 		{prefix + "MACHINE", parseMachine},
+		{nvlinks, parseLinks},
 		{seed, parseSeed},
 		{prefix + "UNKNOWN_KERNELS", parseUnknown},
 		{prefix + "CHECK", r.parseChecks},
@@ -134,11 +136,18 @@ func parseDevices(s string) (sim.Option, error) {
 	return sim.Devices(n), nil
 }
 
-// NVML returns what an environment says about NVML: faults of GPUs, and of functions of NVML. It is nil if the
+// NVML returns what an environment says about NVML: NVLinks, and faults of GPUs and of functions. It is nil if the
 // environment says nothing.
 func NVML(environ []string) (apply func(*simnvml.NVML), err error) {
 	values := valuesOf(environ)
 	var list []func(*simnvml.NVML)
+	if s := values[nvlinks]; s != "" {
+		count, err := strconv.Atoi(s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, func(n *simnvml.NVML) { n.Links(count) })
+	}
 	if s := values[gpuFaults]; s != "" {
 		script, err := simnvml.Script(s)
 		if err != nil {
@@ -169,6 +178,14 @@ func NVML(environ []string) (apply func(*simnvml.NVML), err error) {
 func parseGPUFaults(s string) (sim.Option, error) {
 	_, err := simnvml.Script(s)
 	return nil, err
+}
+
+// parseLinks checks the number of NVLinks of a GPU. NVML has the result.
+func parseLinks(s string) (sim.Option, error) {
+	if n, err := strconv.Atoi(s); err != nil || n < 0 || n > raw.NVML_NVLINK_MAX_LINKS {
+		return nil, fmt.Errorf("this is no number from 0 to %d", raw.NVML_NVLINK_MAX_LINKS)
+	}
+	return nil, nil
 }
 
 func parseMachine(s string) (sim.Option, error) {

@@ -160,6 +160,7 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULT_RATE", "nvmlInit:0.5=3", `no function "nvmlInit"`},
 		{"CUSIM_CHECK", "memory,race", `"race" is none of`},
 		{"CUSIM_SEED", "odd", "no number"},
+		{"CUSIM_NVLINKS", "19", "no number from 0 to 18"},
 		{"CUSIM_REPORT", "maybe", "write 1"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
 		{"CUSIM_FAULT_RATE", "2=3", `"2" is no probability`},
