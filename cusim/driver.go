@@ -14,9 +14,9 @@ import (
 
 // Driver is a software driver. It is safe for concurrent use, and need not be closed.
 type Driver struct {
-	sim    *sim.Driver
-	nvml   *simnvml.NVML
-	script func(*simnvml.NVML) // what happens to the GPUs, or nil
+	sim     *sim.Driver
+	nvml    *simnvml.NVML
+	scripts []func(*simnvml.NVML) // what NVML gets at first
 }
 
 // New returns a driver. Without options it has one device, modelled on an H200, and the version
@@ -28,8 +28,9 @@ func New(opts ...Option) *Driver {
 			o(d)
 		}
 	}
-	if d.nvml = simnvml.New(d.sim); d.script != nil {
-		d.script(d.nvml)
+	d.nvml = simnvml.New(d.sim)
+	for _, s := range d.scripts {
+		s(d.nvml)
 	}
 	return d
 }
@@ -81,7 +82,7 @@ func Environment(environ []string) (Option, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cusim: %w", err)
 	}
-	script, err := environment.GPUScript(environ)
+	script, err := environment.NVML(environ)
 	if err != nil {
 		return nil, fmt.Errorf("cusim: %w", err)
 	}
@@ -90,7 +91,7 @@ func Environment(environ []string) (Option, error) {
 			o(d.sim)
 		}
 		if script != nil {
-			d.script = script
+			d.scripts = append(d.scripts, script)
 		}
 	}, nil
 }

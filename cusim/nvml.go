@@ -1,6 +1,8 @@
 package cusim
 
 import (
+	"time"
+
 	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -13,8 +15,9 @@ import (
 // Its GPUs are all devices of the driver, also those that [VisibleDevices] hides, with the same UUIDs, PCI addresses,
 // memory and processes. Results, and values that do not change by themselves, are those of an H200. Utilization is the
 // share of the last second of the driver's time in which the device worked; power, temperature, clocks and energy
-// follow from it. Settings that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into
-// MIG devices. The driver does not know them, so NVML shows all processes of the GPU in the first one.
+// follow from it. Settings, such as locked clocks, are those of the GPU for all programs. CUDA does not know them.
+// Those that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into MIG devices. The
+// driver does not know them, so NVML shows all processes of the GPU in the first one.
 func (d *Driver) NVML() raw.Software {
 	if d == nil || d.nvml == nil {
 		return nil
@@ -22,7 +25,7 @@ func (d *Driver) NVML() raw.Software {
 	return d.nvml
 }
 
-// NVMLFault makes calls of the software NVML fail, or hang.
+// NVMLFault makes calls of the software NVML fail, hang, or last longer.
 type NVMLFault struct {
 	// GPUs are the numbers of the GPUs whose calls are affected, also calls that look one of these up. If there are none,
 	// all calls are affected.
@@ -30,9 +33,15 @@ type NVMLFault struct {
 	// Function is the name of a function in C. A name without a version, such as "nvmlDeviceGetMemoryInfo", means all
 	// versions. "" means all functions but nvmlErrorString.
 	Function string
+	// Nth is the number of the affected call since the fault was set. 0 means all calls.
+	Nth int
+	// Every extends the fault to all calls after the one that Nth says.
+	Every bool
 	// Result is what the calls return, such as raw.NVML_ERROR_NO_PERMISSION. [raw.Lacks] returns that of a function
 	// which an older library does not have.
 	Result raw.Return
+	// Slow is a delay at the beginning of the calls, in the driver's time.
+	Slow time.Duration
 	// Hangs makes calls wait for [Driver.ClearFaults]. Then they return Result, or are made if it is NVML_SUCCESS. A
 	// bounded call of package nvml can still find the GPU occupied for a moment after that. If GPUs are given, and no
 	// Function, calls that look a GPU up do not hang.
@@ -64,6 +73,26 @@ func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
 
 // SetClockReasons sets why the clocks of a GPU are not higher: a sum of raw.ClocksEventReason….
 func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
+
+// NVLinks makes NVML show that each device has NVLinks, 18 at most, to the NVSwitches of a machine such as an HGX H200.
+// Without this option there are none, as on the H200 whose answers were recorded. CUDA does not know them: copies between
+// devices are not faster, and not counted. Unverified: what NVML says of them follows the documentation.
+func NVLinks(n int) Option { return func(d *Driver) { d.scripts = append(d.scripts, links(n)) } }
+
+func links(n int) func(*simnvml.NVML) { return func(v *simnvml.NVML) { v.Links(n) } }
+
+// SetNVLink makes an NVLink of a GPU active, or not: then NVML reports XID 74. See [NVLinks].
+func (d *Driver) SetNVLink(gpu, link int, active bool) { d.nvml.SetLink(gpu, link, active) }
+
+// NVLinkErrors adds to a counter of errors of an NVLink: raw.NVML_NVLINK_ERROR_…. See [NVLinks].
+func (d *Driver) NVLinkErrors(gpu, link int, kind raw.NvLinkErrorCounter, count uint64) {
+	d.nvml.LinkErrors(gpu, link, kind, count)
+}
+
+// ResetGPU resets a GPU that no program uses, as nvidia-smi -r does. An ECC mode and a MIG mode that wait for it take
+// effect, and what NVML has set else is undone, except the persistence mode. The volatile counters of errors are zero,
+// and no row waits to be replaced. Unverified: what a reset undoes follows the documentation.
+func (d *Driver) ResetGPU(gpu int) { d.nvml.Reset(gpu) }
 
 // LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and
 // reports XID 79. CUDA does not notice it: see [Driver.LoseDevice].

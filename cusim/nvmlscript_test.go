@@ -2,6 +2,7 @@ package cusim_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +14,8 @@ import (
 
 // TestGPUFaults checks what the environment variable CUSIM_GPU_FAULTS makes happen, and when.
 func TestGPUFaults(t *testing.T) {
-	env, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=0:xid=79@5s, 0:ecc=3/1,1:lost@10s,0:rows=2/1,0:reasons=0x8"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sim := cusim.New(cusim.Devices(2), cusim.VirtualTime(), env)
+	sim := cusim.New(cusim.Devices(2), cusim.VirtualTime(),
+		environment(t, "CUSIM_GPU_FAULTS=0:xid=79@5s, 0:ecc=3/1,1:lost@10s,0:rows=2/1,0:reasons=0x8"))
 	lib := raw.NewSoftware(sim.NVML())
 	var devices [2]raw.Device
 	var set raw.EventSet
@@ -61,13 +59,68 @@ func is(t *testing.T, got, want raw.Return) {
 	}
 }
 
-// TestGPUFaultsHang checks that calls about a GPU that hangs are bounded, and delay no others.
-func TestGPUFaultsHang(t *testing.T) {
-	env, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=1:hang"})
+// TestNVMLFunctionFaults checks which calls fail, or last longer, because of the variable CUSIM_FAULTS.
+func TestNVMLFunctionFaults(t *testing.T) {
+	const lost, denied = raw.NVML_ERROR_GPU_IS_LOST, raw.NVML_ERROR_NO_PERMISSION
+	for _, tt := range []struct {
+		faults string
+		want   [5]raw.Return // the results of calls of nvmlDeviceGetMemoryInfo_v2
+	}{
+		{"nvmlDeviceGetMemoryInfo=15", [5]raw.Return{lost}},
+		{"nvmlDeviceGetMemoryInfo_v2+=4", [5]raw.Return{denied, denied, denied, denied, denied}},
+		{"nvmlDeviceGetMemoryInfo@3+=15,cuInit=2", [5]raw.Return{2: lost, 3: lost, 4: lost}},
+		{"nvmlDeviceGetMemoryInfo@4=15, nvmlDeviceGetMemoryInfo@2+=4", [5]raw.Return{1: denied, 2: denied, 3: lost, 4: denied}},
+		{"nvmlDeviceGetMemoryInfo~1ms,nvmlDeviceGetTemperature+=15,*+=2", [5]raw.Return{}},
+	} {
+		lib := raw.NewSoftware(cusim.New(environment(t, "CUSIM_FAULTS="+tt.faults)).NVML())
+		var dev raw.Device
+		is(t, lib.InitV2(), raw.NVML_SUCCESS)
+		is(t, lib.DeviceGetHandleByIndexV2(0, &dev), raw.NVML_SUCCESS)
+		var got [5]raw.Return
+		for i := range got {
+			got[i] = lib.DeviceGetMemoryInfoV2(dev, &raw.MemoryV2{Version: raw.MemoryV2Version})
+		}
+		if got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.faults, got, tt.want)
+		}
+	}
+
+	sim := cusim.New(cusim.VirtualTime(), environment(t, "CUSIM_FAULTS=nvmlDeviceGetPowerUsage@2~1h"))
+	_, dev := openNVML(t, sim)
+	if _, err := dev.PowerUsage(); err != nil {
+		t.Error(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := dev.PowerUsage()
+		done <- err
+	}()
+	for err := error(nil); ; sim.Advance(time.Minute) { // the call may not have begun
+		select {
+		case err = <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+// environment returns the option for environment variables.
+func environment(t *testing.T, variables ...string) cusim.Option {
+	t.Helper()
+	env, err := cusim.Environment(variables)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim := cusim.New(cusim.Devices(2), env)
+	return env
+}
+
+// TestGPUFaultsHang checks that calls about a GPU that hangs are bounded, and delay no others.
+func TestGPUFaultsHang(t *testing.T) {
+	sim := cusim.New(cusim.Devices(2), environment(t, "CUSIM_GPU_FAULTS=1:hang"))
 	lib, err := nvml.Open(nvml.WithSoftware(sim.NVML()), nvml.WithTimeout(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +158,7 @@ func TestGPUFaultsMistakes(t *testing.T) {
 		{"0:ecc=3", "not two numbers"},
 		{"0:lost@soon", "no time"},
 		{"0:lost=5", "no value"},
+		{"0:nvlink=1/broken", "/down or /up"},
 	} {
 		if _, err := cusim.Environment([]string{"CUSIM_GPU_FAULTS=" + tt.value}); err == nil ||
 			!strings.Contains(err.Error(), tt.says) {

@@ -132,7 +132,7 @@ var rules = map[string]rule{
 	"internal/sim/engine":      {imports: []string{"driver"}},
 	"internal/sim/graph":       {imports: []string{"driver"}},
 	"internal/sim/mem":         {unsafe: []string{"address.go", "content.go"}},
-	"internal/sim/environment": {imports: []string{"internal/sim", "internal/simnvml", "internal/suggest"}},
+	"internal/sim/environment": {imports: []string{"internal/sim", "internal/simnvml", "internal/suggest", "nvml/raw"}},
 
 	"internal/simnvml": {imports: []string{"driver", "nvml/raw"}},
 	"cusim": {imports: []string{"internal/sim", "internal/sim/environment", "internal/simnvml", "driver",

@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	_ "github.com/purecu/purecu/cusim/auto"
+	"github.com/purecu/purecu/nvml"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,6 +63,9 @@ func TestEnvironment(t *testing.T) {
 		{"CUSIM_DEVICES=3 CUDA_VISIBLE_DEVICES=", "cu: cuInit: no CUDA device"},
 		{"CUSIM_DEVICES=0", "CUSIM_DEVICES"},
 		{"CUSIM_FAULTS=cuDeviceGetCount+=46", "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+		{"PURECU_TEST_CHILD=nvml CUSIM_FAULTS=nvmlDeviceGetTemperatureV@2+=15,nvmlDeviceGetMemoryInfo+~1ms",
+			"33 °C, nvml: nvmlDeviceGetTemperatureV(device 0): NVML_ERROR_GPU_IS_LOST"},
+		{"PURECU_TEST_CHILD=nvml CUSIM_FAULTS=nvmlDeviceGetTemperatureV3=15", "did you mean nvmlDeviceGetTemperatureV?"},
 		{"CUSIM_FAULT_RATE=cuDeviceGetCount:1=999", "CUDA_ERROR_UNKNOWN"},
 		{"CUSIM_DEVICE=3", "cu: Open: cusim: the software driver has no environment variable CUSIM_DEVICE: did you mean CUSIM_DEVICES?\n"},
 		{"CUSIM_DEVICES=three", "CUSIM_DEVICES=three: this is no number"},
@@ -98,10 +102,16 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
-// TestChild is a program that lists the devices, and leaves a context open.
+// TestChild is a program that lists the devices, and leaves a context open, or one that uses NVML.
 func TestChild(t *testing.T) {
 	if os.Getenv("PURECU_TEST_CHILD") == "" {
 		t.Skip("TestEnvironment runs it")
+	}
+	if os.Getenv("PURECU_TEST_CHILD") == "nvml" {
+		if err := measure(); err != nil {
+			fmt.Println(err)
+		}
+		return
 	}
 	var opts []cu.Option
 	if os.Getenv("PURECU_TEST_EXPLICIT") != "" {
@@ -109,6 +119,29 @@ func TestChild(t *testing.T) {
 	}
 	if err := list(opts...); err != nil {
 		fmt.Println(err)
+	}
+}
+
+// measure reads the temperature until that fails.
+func measure() error {
+	lib, err := nvml.Open()
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	dev, err := lib.Device(0)
+	if err != nil {
+		return err
+	}
+	for {
+		temp, err := dev.Temperature(nvml.TemperatureGPU)
+		if err != nil {
+			return err
+		}
+		fmt.Print(temp, ", ")
+		if _, err := dev.Memory(); err != nil {
+			return err
+		}
 	}
 }
 

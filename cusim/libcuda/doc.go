@@ -46,14 +46,17 @@
 //	CUSIM_FAULTS          calls that fail, separated by commas: FUNCTION[@N][+]=CODE,
 //	                      the Nth call, the first if that is not said; with + all after
 //	                      it too. FUNCTION[@N][+]~TIME makes it take its time, as in
-//	                      cuStreamSynchronize~5ms. * stands for all functions. A name
-//	                      stands for all versions of the function; one that the driver
-//	                      does not have, or that cannot fail, is refused.
+//	                      cuStreamSynchronize~5ms. FUNCTION is one of CUDA or NVML, or *
+//	                      for all of CUDA. A name stands for all versions of the function;
+//	                      one that the driver does not have, or that cannot fail, is
+//	                      refused.
 //	CUSIM_FAULT_RATE      P=CODE or FUNCTION:P=CODE: calls fail with the probability P.
 //	CUSIM_GPU_FAULTS      faults of GPUs that NVML reports, as in 0:xid=79@5s,1:lost: see
 //	                      docs/testing.md.
 //	CUSIM_MACHINE         a folder that processes share: NVML in each of them shows the
-//	                      memory, the processes and the utilization of all.
+//	                      memory, the processes and the utilization of all. It keeps
+//	                      what NVML has set.
+//	CUSIM_NVLINKS         the number of NVLinks of each GPU that NVML shows, up to 18.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
 //	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
 //	                      kernels whose PTX the driver does not know return

@@ -95,7 +95,7 @@ func cusimStart(newest C.int) C.int {
 		}))
 	var script func(*simnvml.NVML)
 	if err == nil {
-		script, err = environment.GPUScript(environ())
+		script, err = environment.NVML(environ())
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)

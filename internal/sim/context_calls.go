@@ -41,6 +41,9 @@ func (d *Driver) end(name string, c *context) driver.Result {
 	c.imported = nil
 	d.leaveObjects(c)
 	c.dev.give(contextMemory)
+	if len(c.dev.contexts) == 0 {
+		c.dev.endAccount(&d.engine.Clock)
+	}
 	return ok
 }
 
@@ -474,6 +477,9 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 	c.streams = append(c.streams, c.legacy)
 	dev.contexts = append(dev.contexts, c)
 	d.tellOthers(dev)
+	if len(dev.contexts) == 1 {
+		dev.beginAccount(&d.engine.Clock)
+	}
 	dev.take(contextMemory)
 	return c
 }

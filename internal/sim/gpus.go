@@ -12,7 +12,8 @@ var _ simnvml.Machine = (*Driver)(nil)
 // GPUs returns the state of all devices for NVML, also of those that CUDA_VISIBLE_DEVICES hides. It works before
 // cuInit, and meets no faults.
 func (d *Driver) GPUs() []simnvml.GPU {
-	others := d.others()
+	settings := d.allSettings()
+	others := d.others(settings)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.CatchUp()
@@ -23,11 +24,21 @@ func (d *Driver) GPUs() []simnvml.GPU {
 		g := simnvml.GPU{
 			Name: deviceName, UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
 			Bus: uint32(v.bus()), Memory: deviceMemory, Used: v.memory, Busy: v.load.Busy(now), Utilization: v.load.Share(now),
+			Settings: settings[i],
 		}
 		if len(v.contexts) > 0 {
 			g.Processes = []simnvml.Process{{ID: uint32(os.Getpid()), Used: v.memory, Utilization: g.Utilization}}
 		}
+		if v.begun != 0 {
+			g.Accounts = append(g.Accounts, v.account(now))
+		}
 		for _, p := range others[i] {
+			if p.account.Begun != 0 {
+				g.Accounts = append(g.Accounts, p.account)
+			}
+			if !p.uses {
+				continue
+			}
 			g.Used = min(g.Used+p.Used, deviceMemory)
 			g.Busy += p.busy
 			g.Utilization = min(g.Utilization+p.Utilization, 1)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,13 +42,18 @@ type entry struct {
 	Share    uint64 // the bits of the share of the last second before At
 	Working  uint64 // 1 if it works at At
 	At       uint64 // in nanoseconds since 1970
+	Begun    uint64 // see usage
+	Ended    uint64
+	Before   uint64
+	Peak     uint64
 	Sum      uint64 // of the other members: a reader may see one half of two writes
 }
 
 var entrySize = int64(binary.Size(entry{}))
 
 func (e *entry) sum() uint64 {
-	return e.Used + 3*e.Contexts + 5*e.Busy + 7*e.Share + 11*e.Working + 13*e.At + 1
+	return e.Used + 3*e.Contexts + 5*e.Busy + 7*e.Share + 11*e.Working + 13*e.At + 17*e.Begun + 19*e.Ended +
+		23*e.Before + 29*e.Peak + 1
 }
 
 // tellOthers makes a device visible to other processes, if they share the machine. If there can be no ledger, they do
@@ -68,7 +74,12 @@ func (d *Driver) tellOthers(v *device) {
 }
 
 // take adds memory to what the device has in use, and give takes it away, in bytes.
-func (v *device) take(n uint64) { v.memory += n; v.publish() }
+func (v *device) take(n uint64) {
+	v.memory += n
+	v.peak = max(v.peak, v.memory)
+	v.publish()
+}
+
 func (v *device) give(n uint64) { v.memory -= n; v.publish() }
 
 // publish writes the entry of the device.
@@ -78,7 +89,8 @@ func (v *device) publish() {
 	}
 	now := v.ledger.clock.At()
 	e := entry{Used: v.memory, Contexts: uint64(len(v.contexts)), Busy: uint64(v.load.Busy(now)),
-		Share: math.Float64bits(v.load.Share(now)), At: uint64(time.Now().UnixNano())}
+		Share: math.Float64bits(v.load.Share(now)), At: uint64(time.Now().UnixNano()),
+		Begun: uint64(v.begun), Ended: uint64(v.ended), Before: uint64(v.before), Peak: v.peak}
 	if v.load.Working() {
 		e.Working = 1
 	}
@@ -92,11 +104,13 @@ func (v *device) publish() {
 // otherProcess is what another process does on a device.
 type otherProcess struct {
 	simnvml.Process
-	busy time.Duration
+	busy    time.Duration
+	uses    bool // it has a context
+	account simnvml.Account
 }
 
-// others returns what other drivers do on each device. The caller does not hold the driver's lock.
-func (d *Driver) others() [][]otherProcess {
+// others returns what other drivers do on each device, and have done. The caller does not hold the driver's lock.
+func (d *Driver) others(settings []simnvml.Settings) [][]otherProcess {
 	d.mu.Lock()
 	folder, own, list := d.folder, "", make([][]otherProcess, len(d.installed))
 	if d.ledger != nil {
@@ -113,9 +127,21 @@ func (d *Driver) others() [][]otherProcess {
 		if err != nil || !strings.HasSuffix(f.Name(), ledgerSuffix) || f.Name() == own {
 			continue
 		}
-		for i, e := range readEntries(filepath.Join(folder, f.Name()), len(list)) {
-			if e.Contexts > 0 {
+		entries, ended := readEntries(filepath.Join(folder, f.Name()), len(list))
+		if ended {
+			bury(folder, f.Name(), uint32(id), entries, settings)
+			continue
+		}
+		for i, e := range entries {
+			if e.Contexts > 0 || e.Begun != 0 {
 				list[i] = append(list[i], e.process(uint32(id), time.Now()))
+			}
+		}
+	}
+	if slices.ContainsFunc(settings, func(s simnvml.Settings) bool { return s.Accounting() }) {
+		for _, a := range savedAccounts(folder) {
+			if a.Device < uint64(len(list)) {
+				list[a.Device] = append(list[a.Device], otherProcess{account: a.Account})
 			}
 		}
 	}
@@ -133,24 +159,26 @@ func (e *entry) process(id uint32, now time.Time) otherProcess {
 	} else {
 		share = min(share, 1-part)
 	}
-	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, deviceMemory), Utilization: share}, busy}
+	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, deviceMemory), Utilization: share}, busy, e.Contexts > 0,
+		simnvml.Account{ID: id, Begun: int64(e.Begun), Ended: int64(e.Ended), Busy: busy - time.Duration(e.Before),
+			Peak: e.Peak}}
 }
 
-// readEntries reads what a driver says of the first n devices.
-func readEntries(name string, n int) []entry {
-	f, err := openLedger(name)
+// readEntries reads what a driver says of the first n devices, and reports whether its process has ended.
+func readEntries(name string, n int) (entries []entry, ended bool) {
+	f, ended, err := openLedger(name)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	defer f.Close()
-	entries := make([]entry, n)
+	entries = make([]entry, n)
 	b := make([]byte, int64(n)*entrySize) // the file ends with the last device that the driver uses
 	for range 3 {
 		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
-			return nil
+			return nil, ended
 		}
 		if _, err := binary.Decode(b, binary.LittleEndian, entries); err != nil {
-			return nil
+			return nil, ended
 		}
 		whole := true
 		for i := range entries {
@@ -162,5 +190,5 @@ func readEntries(name string, n int) []entry {
 			break
 		}
 	}
-	return entries
+	return entries, ended
 }

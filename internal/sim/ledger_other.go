@@ -8,4 +8,6 @@ import (
 )
 
 func createLedger(string) (*os.File, string, error) { return nil, "", errors.ErrUnsupported }
-func openLedger(string) (*os.File, error)           { return nil, errors.ErrUnsupported }
+func openLedger(string) (*os.File, bool, error)     { return nil, false, errors.ErrUnsupported }
+
+func openShared(string, string, bool) (*os.File, error) { return nil, errors.ErrUnsupported }

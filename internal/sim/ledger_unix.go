@@ -33,16 +33,31 @@ func createLedger(folder string) (f *os.File, name string, err error) {
 	return f, name + ledgerSuffix, nil
 }
 
-// openLedger opens the ledger of a living process. It removes that of a process that has ended.
-func openLedger(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+// openLedger opens a ledger, and reports whether its process has ended.
+func openLedger(name string) (f *os.File, ended bool, err error) {
+	f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	return f, abandoned(f), nil
+}
+
+// openShared opens a file of the machine, and locks it until it is closed. Who writes makes it.
+func openShared(folder, name string, write bool) (*os.File, error) {
+	flags, lock := os.O_RDONLY, syscall.LOCK_SH
+	if write {
+		flags, lock = os.O_RDWR|os.O_CREATE, syscall.LOCK_EX
+	}
+	f, err := os.OpenFile(filepath.Join(folder, name), flags|syscall.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if abandoned(f) {
-		_ = os.Remove(name) // another process may have removed it
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		err = syscall.Flock(int(f.Fd()), lock)
+	}
+	if err != nil {
 		_ = f.Close()
-		return nil, os.ErrProcessDone
+		return nil, err
 	}
 	return f, nil
 }

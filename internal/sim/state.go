@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
 	"github.com/purecu/purecu/internal/sim/graph"
+	"github.com/purecu/purecu/internal/simnvml"
 )
 
 // This file, state_graph.go and state_memory.go have the types that refer to each other: what a driver consists of.
@@ -59,8 +60,14 @@ type machine struct {
 	descriptors map[resourceDescriptor]driver.DevResourceDesc
 	// processes are the states of other processes that are not running.
 	processes map[int32]int32
-	folder    string  // of the files of the processes that share the devices, or ""
-	ledger    *ledger // this process's, or nil
+	shared
+}
+
+// shared is what processes may share of a machine.
+type shared struct {
+	folder   string                   // of the files of the processes that share the devices, or ""
+	ledger   *ledger                  // this process's, or nil
+	settings map[int]simnvml.Settings // that somebody has changed, by the device's place, if there is no folder
 }
 
 // reports are what the program and its tests get to know.
@@ -118,9 +125,7 @@ type device struct {
 	greens   int    // the green contexts among them
 	flags    uint32 // flags of the primary context
 	contexts []*context
-	memory   uint64 // memory in use, in bytes: see take and give
-	load     engine.Load
-	ledger   *ledger // tells other processes about the device; nil if there are none
+	usage
 	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
 	// pools are all that are not destroyed.
 	pool, currentPool *memPool

@@ -20,6 +20,12 @@ func (a answers) answer(name string, args ...any) raw.Return {
 	if r, ok := a.migResult(name, args); ok {
 		return r
 	}
+	if r, ok := a.set(name, args); ok {
+		return r
+	}
+	if a.withoutECC(name, args) {
+		return raw.NVML_ERROR_NOT_SUPPORTED
+	}
 	f := h200Profile()[name]
 	if f == nil { // no function that changes something is recorded with handles that work
 		return raw.NVML_ERROR_NOT_SUPPORTED
@@ -49,8 +55,11 @@ func (a answers) answer(name string, args ...any) raw.Return {
 			clearOutput(reflect.ValueOf(arg), f.usual[i], counted)
 		}
 	}
-	if short := set(row, f.usual, args); short && r == raw.NVML_SUCCESS {
+	if short := setOutputs(row, f.usual, args); short && r == raw.NVML_SUCCESS {
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
+	}
+	if r == raw.NVML_SUCCESS {
+		a.get(name, args)
 	}
 	return r
 }
@@ -130,7 +139,7 @@ func (a answers) text(arg any, usual string) string {
 			return "nil"
 		case strings.HasPrefix(usual, "="):
 			return "=" + strconv.FormatUint(v.Elem().Uint(), 10)
-		case version != 0 && uint32(v.Elem().Field(0).Uint()) != version:
+		case version != 0 && !takes(v.Elem()):
 			return "v" + strconv.FormatUint(v.Elem().Field(0).Uint(), 16)
 		case v.Elem().Kind() == reflect.Struct:
 			return "*" + Inputs(v.Elem())
@@ -140,8 +149,8 @@ func (a answers) text(arg any, usual string) string {
 	return Text(v)
 }
 
-// set sets what the arguments lead to. It reports whether a buffer is too short for what a GPU answers.
-func set(row answer, usual []string, args []any) (short bool) {
+// setOutputs sets what the arguments lead to. It reports whether a buffer is too short for what a GPU answers.
+func setOutputs(row answer, usual []string, args []any) (short bool) {
 	out := 0
 	for i, arg := range args {
 		v := reflect.ValueOf(arg)

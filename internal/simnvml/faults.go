@@ -2,28 +2,42 @@ package simnvml
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
 
-// Fault makes calls fail, or hang.
+// Fault makes calls fail, hang, or last longer.
 type Fault struct {
 	// GPUs are the numbers of the GPUs whose calls are affected. Without any, all calls are.
 	GPUs []int
 	// Function is the name of a function in C, with or without its version, such as "nvmlDeviceGetTemperature". "" is
 	// every function but nvmlErrorString.
 	Function string
+	// Nth is the number of the affected call since the fault was set. 0 means all calls.
+	Nth int
+	// Every extends the fault to all later calls.
+	Every bool
 	// Result is what the calls return.
 	Result raw.Return
+	// Slow is a delay at the begin of the calls, by the CUDA driver's clock.
+	Slow time.Duration
 	// Hangs makes calls wait until the fault is cleared. They return Result then, or are made if it is NVML_SUCCESS.
 	Hangs bool
 }
 
+// pendingFault is a fault with the number of the calls that it has seen.
+type pendingFault struct {
+	Fault
+	calls int
+}
+
 // faults are the faults that are set. mu of the state guards them.
 type faults struct {
-	list    []Fault
+	list    []*pendingFault
 	cleared chan struct{} // closed when the faults are cleared, and replaced
 }
 
@@ -42,20 +56,24 @@ func (n *model) Inject(f Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f.GPUs = slices.Clone(f.GPUs)
-	n.list = append(n.list, f)
+	n.list = append(n.list, &pendingFault{Fault: f})
 }
 
 // hasFunction reports whether there is a function with this name, with or without a version.
 func hasFunction(name string) bool {
-	if raw.Lacks(name) != raw.NVML_ERROR_FUNCTION_NOT_FOUND {
-		return true
-	}
-	for _, version := range []string{"_v1", "_v2", "_v3", "_v4"} {
-		if raw.Lacks(name+version) != raw.NVML_ERROR_FUNCTION_NOT_FOUND {
-			return true
+	return raw.Lacks(name) != raw.NVML_ERROR_FUNCTION_NOT_FOUND || slices.Contains(Fallible(), name)
+}
+
+// Fallible returns the names in C, without versions, of the functions that can have a fault.
+func Fallible() (names []string) {
+	t := reflect.TypeFor[raw.Software]()
+	for i := range t.NumMethod() {
+		if name := t.Method(i).Name; name != "ErrorString" {
+			names = append(names, unversioned(export(name)))
 		}
 	}
-	return false
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // ClearFaults removes all faults. Calls that hang go on.
@@ -70,27 +88,45 @@ func (n *model) ClearFaults() {
 // lookup is the begin of the names of functions that return a GPU.
 const lookup = "DeviceGetHandleBy"
 
-// meet returns the result of a fault of a function, by its name in package raw, or NVML_SUCCESS.
+// meet returns the result of the faults of a function, by its name in package raw, or NVML_SUCCESS.
 func (s *state) meet(name string, gpus []int) raw.Return {
+	r, slow, hangs := raw.NVML_SUCCESS, time.Duration(0), false
 	s.mu.Lock()
 	cleared := s.cleared
-	i := slices.IndexFunc(s.list, func(f Fault) bool {
-		if f.Hangs && f.Function == "" && len(f.GPUs) > 0 && strings.HasPrefix(name, lookup) {
-			return false // the driver knows of a GPU that does not answer
+	for _, f := range s.list {
+		if !f.affects(name, gpus) {
+			continue
 		}
-		return (len(f.GPUs) == 0 || slices.ContainsFunc(gpus, func(i int) bool { return slices.Contains(f.GPUs, i) })) &&
-			(f.Function == "" || f.Function == export(name) || f.Function == unversioned(export(name)))
-	})
-	if i < 0 {
-		s.mu.Unlock()
-		return raw.NVML_SUCCESS
+		if f.calls++; f.Nth > 0 && f.calls != f.Nth && !(f.Every && f.calls > f.Nth) {
+			continue
+		}
+		slow += f.Slow
+		if r == raw.NVML_SUCCESS {
+			r, hangs = f.Result, hangs || f.Hangs
+		}
 	}
-	f := s.list[i]
 	s.mu.Unlock()
-	if f.Hangs {
+	if slow > 0 {
+		timer := s.machine.Clock().NewTimer(slow)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-cleared:
+		}
+	}
+	if hangs {
 		<-cleared
 	}
-	return f.Result
+	return r
+}
+
+// affects reports whether a call of a function, about these GPUs, counts for a fault.
+func (f *Fault) affects(name string, gpus []int) bool {
+	if f.Hangs && f.Function == "" && len(f.GPUs) > 0 && strings.HasPrefix(name, lookup) {
+		return false // the driver knows of a GPU that does not answer
+	}
+	return (len(f.GPUs) == 0 || slices.ContainsFunc(gpus, func(i int) bool { return slices.Contains(f.GPUs, i) })) &&
+		(f.Function == "" || f.Function == export(name) || f.Function == unversioned(export(name)))
 }
 
 // unversioned returns the name of a function without its version.

@@ -24,8 +24,12 @@ func (n *model) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue)
 // setField sets the value of a field that changes.
 func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	f.Timestamp, f.LatencyUsec = int64(n.timestamp()), 1
+	setLinkField(f, g)
 	if f.NvmlReturn != raw.NVML_SUCCESS {
 		return
+	}
+	if s, ok := settingFields[f.FieldId]; ok {
+		*f.Value.UllVal() = now.Settings[s]
 	}
 	switch f.FieldId {
 	case raw.NVML_FI_DEV_MEMORY_TEMP:
@@ -34,10 +38,8 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 		*f.Value.UllVal() = n.energy(now)
 	case raw.NVML_FI_DEV_POWER_AVERAGE, raw.NVML_FI_DEV_POWER_INSTANT:
 		if f.ScopeId == raw.NVML_POWER_SCOPE_GPU { // that of the memory is as it was recorded
-			*f.Value.UiVal() = g.power(now)
+			*f.Value.UiVal() = power(now)
 		}
-	case raw.NVML_FI_DEV_POWER_CURRENT_LIMIT:
-		*f.Value.UiVal() = g.powerLimit
 	case raw.NVML_FI_DEV_ECC_SBE_VOL_TOTAL:
 		*f.Value.UllVal() = g.errors.volatile[0]
 	case raw.NVML_FI_DEV_ECC_DBE_VOL_TOTAL:

@@ -1,8 +1,8 @@
 package simnvml
 
 import (
+	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
@@ -14,6 +14,7 @@ const (
 	idleTemp, fullTemp   = 33, 58          // degrees Celsius
 	slowdownTemp         = 87              // at which the margin is 0
 	idleClock, fullClock = 345, 1980       // of the multiprocessors, in MHz
+	clockStep            = 15              // unverified: it is what GPUs usually have
 	idleVideo, fullVideo = 765, 1545       // of the video engines, in MHz
 	memoryShare          = 0.06            // of the utilization
 )
@@ -25,8 +26,8 @@ func between(idle, full, utilization float64) float64 { return idle + (full-idle
 func percent(share float64) uint32 { return uint32(math.Round(100 * share)) }
 
 // power returns what the GPU draws, in milliwatts.
-func (g *gpu) power(now GPU) uint32 {
-	return uint32(min(between(idlePower, fullPower, now.Utilization), float64(g.powerLimit)))
+func power(now GPU) uint32 {
+	return uint32(min(between(idlePower, fullPower, now.Utilization), float64(now.Settings[powerLimit])))
 }
 
 // temperature returns the temperature of the GPU, in degrees Celsius.
@@ -34,20 +35,22 @@ func temperature(now GPU) uint32 {
 	return uint32(math.Round(between(idleTemp, fullTemp, now.Utilization)))
 }
 
-// clock returns the present frequency of a part of the GPU, in MHz.
-func clock(now GPU, kind raw.ClockType, other uint32) uint32 {
-	busy := now.Utilization > 0
-	switch {
-	case (kind == raw.NVML_CLOCK_GRAPHICS || kind == raw.NVML_CLOCK_SM) && busy:
-		return fullClock
-	case kind == raw.NVML_CLOCK_GRAPHICS || kind == raw.NVML_CLOCK_SM:
-		return idleClock
-	case kind == raw.NVML_CLOCK_VIDEO && busy:
-		return fullVideo
-	case kind == raw.NVML_CLOCK_VIDEO:
-		return idleVideo
+// clock returns the present frequency of a part of the GPU, in MHz. A locked clock supersedes that of programs.
+func clock(now GPU, kind raw.ClockType) uint32 {
+	s := &now.Settings
+	switch kind {
+	case raw.NVML_CLOCK_GRAPHICS, raw.NVML_CLOCK_SM:
+		if now.Utilization > 0 {
+			return uint32(cmp.Or(s[mostClock], s[appClock]))
+		}
+		return uint32(cmp.Or(s[leastClock], idleClock))
+	case raw.NVML_CLOCK_MEM:
+		return uint32(cmp.Or(s[mostMemoryClock], s[appMemoryClock]))
 	}
-	return other
+	if now.Utilization > 0 {
+		return fullVideo
+	}
+	return idleVideo
 }
 
 // energy returns what the GPU has used since the NVML was made, in millijoules.
@@ -72,8 +75,8 @@ func (n *model) DeviceGetDynamicPstatesInfo(device raw.Device, info *raw.GpuDyna
 }
 
 // DeviceGetPowerUsage returns what the GPU draws.
-func (n *model) DeviceGetPowerUsage(device raw.Device, power *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetPowerUsage(device, power), device, func(g *gpu, now GPU) { *power = g.power(now) })
+func (n *model) DeviceGetPowerUsage(device raw.Device, usage *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetPowerUsage(device, usage), device, func(_ *gpu, now GPU) { *usage = power(now) })
 }
 
 // DeviceGetTotalEnergyConsumption returns what the GPU has used.
@@ -116,7 +119,7 @@ func (n *model) DeviceGetThermalSettings(device raw.Device, sensor uint32,
 // DeviceGetClockInfo returns the present frequency of a part of the GPU.
 func (n *model) DeviceGetClockInfo(device raw.Device, kind raw.ClockType, mhz *uint32) raw.Return {
 	return n.then(n.answers.DeviceGetClockInfo(device, kind, mhz), device,
-		func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
+		func(_ *gpu, now GPU) { *mhz = clock(now, kind) })
 }
 
 // DeviceGetClock returns the present frequency of a part of the GPU, or another one of it.
@@ -125,7 +128,7 @@ func (n *model) DeviceGetClock(device raw.Device, kind raw.ClockType, id raw.Clo
 	if id != raw.NVML_CLOCK_ID_CURRENT {
 		return r
 	}
-	return n.then(r, device, func(_ *gpu, now GPU) { *mhz = clock(now, kind, *mhz) })
+	return n.then(r, device, func(_ *gpu, now GPU) { *mhz = clock(now, kind) })
 }
 
 // DeviceGetCurrentClocksEventReasons returns why clocks are not higher.
@@ -134,6 +137,8 @@ func (n *model) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *u
 		*reasons = g.reasons
 		if now.Utilization == 0 {
 			*reasons |= raw.ClocksEventReasonGpuIdle
+		} else if now.Settings[mostClock] == 0 && now.Settings[appClock] < fullClock {
+			*reasons |= raw.ClocksEventReasonApplicationsClocksSetting
 		}
 	})
 }
@@ -158,13 +163,13 @@ func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since
 		var value uint32
 		switch kind {
 		case raw.NVML_TOTAL_POWER_SAMPLES:
-			value = g.power(now)
+			value = power(now)
 		case raw.NVML_GPU_UTILIZATION_SAMPLES:
 			value = percent(now.Utilization)
 		case raw.NVML_MEMORY_UTILIZATION_SAMPLES:
 			value = percent(memoryShare * now.Utilization)
 		case raw.NVML_PROCESSOR_CLK_SAMPLES:
-			value = clock(now, raw.NVML_CLOCK_SM, 0)
+			value = clock(now, raw.NVML_CLOCK_SM)
 		}
 		end := n.timestamp()
 		room := min(*count, uint32(len(samples)))
@@ -181,24 +186,19 @@ func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since
 }
 
 // DeviceGetSupportedGraphicsClocks returns which frequencies of the multiprocessors go with one of the memory. The
-// table has no answer for a frequency that the GPU has. Unverified: the steps of 15 MHz are those that GPUs usually
-// have.
+// table has no answer for a frequency that the GPU has.
 func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint32, count *uint32,
 	clocks []uint32) raw.Return {
-	var memories [16]uint32
-	there := uint32(len(memories))
-	if n.answers.DeviceGetSupportedMemoryClocks(device, &there, memories[:]) != raw.NVML_SUCCESS ||
-		!slices.Contains(memories[:there], memory) || count == nil {
+	if _, ok := n.indexOf(device); !ok || !isMemoryClock(memory) || count == nil {
 		return n.answers.DeviceGetSupportedGraphicsClocks(device, memory, count, clocks)
 	}
-	const step = 15
-	steps := uint32((fullClock-idleClock)/step + 1)
+	steps := uint32((fullClock-idleClock)/clockStep + 1)
 	room := min(*count, uint32(len(clocks)))
 	if *count = steps; room < steps {
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
 	}
 	for i := range clocks[:steps] {
-		clocks[i] = fullClock - step*uint32(i)
+		clocks[i] = fullClock - clockStep*uint32(i)
 	}
 	return raw.NVML_SUCCESS
 }

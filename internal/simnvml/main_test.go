@@ -27,6 +27,11 @@ func (m *testMachine) GPUs() []GPU         { return m.gpus }
 func (m *testMachine) Clock() driver.Clock { return m }
 func (m *testMachine) DriverVersion() int  { return 13000 }
 
+func (m *testMachine) Change(gpu int, f func(*Settings)) error {
+	f(&m.gpus[gpu].Settings)
+	return nil
+}
+
 // Misuse fails no test: tests look at what a call returns.
 func (m *testMachine) Misuse(_, what string) { m.misuses = append(m.misuses, what) }
 
@@ -94,7 +99,8 @@ func newBench(t *testing.T, gpus int) *bench {
 	t.Helper()
 	m := &testMachine{now: time.Unix(1e9, 0), timers: map[*testTimer]struct{}{}}
 	for i := range gpus {
-		m.gpus = append(m.gpus, GPU{Name: "GPU", Bus: uint32(i + 1), UUID: "GPU-0000000" + string(rune('0'+i))})
+		m.gpus = append(m.gpus, GPU{Name: "GPU", Bus: uint32(i + 1), UUID: "GPU-0000000" + string(rune('0'+i)),
+			Settings: NewSettings()})
 	}
 	b := &bench{New(m), m, make([]raw.Device, gpus)}
 	succeeds(t, b.InitV2())

@@ -112,7 +112,8 @@ func (g *gpu) view(now GPU) GPU {
 	if c == nil {
 		return now
 	}
-	v := GPU{Name: now.Name + " " + c.name(), UUID: c.uuid(now.UUID), Memory: c.parent.profile.MemorySizeMB << 20}
+	v := GPU{Name: now.Name + " " + c.name(), UUID: c.uuid(now.UUID), Memory: c.parent.profile.MemorySizeMB << 20,
+		Settings: now.Settings}
 	if c.parent.gpu.user() == c {
 		v.Used, v.Processes = min(now.Used, v.Memory), now.Processes
 	}

@@ -159,7 +159,7 @@ func (n *model) GpuInstanceGetComputeInstanceProfileInfoV(instance raw.GpuInstan
 		p, _, r := i.computeProfile(kind)
 		switch {
 		case engines != raw.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, info == nil,
-			info.Version != raw.ComputeInstanceProfileInfoV2Version:
+			info.Version != raw.ComputeInstanceProfileInfoV2Version && info.Version != raw.ComputeInstanceProfileInfoV3Version:
 			return raw.NVML_ERROR_INVALID_ARGUMENT
 		case r != raw.NVML_SUCCESS:
 			return r

@@ -75,7 +75,20 @@ func Inputs(v reflect.Value) string {
 	return "{" + strings.Join(list, " ") + "}"
 }
 
+// earlier are the versions of structs that begin like the newest one, and that a driver takes, too.
+var earlier = map[reflect.Type]uint64{
+	reflect.TypeFor[raw.GpuFabricInfoV]():    raw.GpuFabricInfoV2Version,
+	reflect.TypeFor[raw.NvLinkInfo]():        raw.NvLinkInfoV1Version,
+	reflect.TypeFor[raw.VgpuPlacementList](): raw.VgpuPlacementListV1Version,
+}
+
 var versionSuffix = regexp.MustCompile(`V(\d)$`)
+
+// takes reports whether a function takes the version that a struct has.
+func takes(v reflect.Value) bool {
+	given := v.Field(0).Uint()
+	return given == uint64(Version(v.Type())) || given != 0 && given == earlier[v.Type()]
+}
 
 // Version returns the version of a struct that its caller sets, or 0 if it has none.
 func Version(t reflect.Type) uint32 {

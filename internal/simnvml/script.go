@@ -59,6 +59,8 @@ func (n *model) catchUp() (next time.Time) {
 //	reasons=N    why clocks are not higher: a sum of bits
 //	lost         the GPU falls off the bus
 //	hang         calls about the GPU do not return
+//	nvlink=L/down  the NVLink L is not active any more; up makes it active again
+//	reset        the GPU is reset, if no program uses it
 func Script(text string) (apply func(n *NVML), err error) {
 	var steps []func(n *NVML)
 	for entry := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
@@ -95,12 +97,16 @@ func parseStep(entry string) (func(n *NVML), error) {
 
 func parseTrouble(gpu int, what string) (func(n *NVML), error) {
 	name, value, given := strings.Cut(what, "=")
-	if given && (name == "lost" || name == "hang") {
+	if given && (name == "lost" || name == "hang" || name == "reset") {
 		return nil, fmt.Errorf("%s has no value", name)
 	}
 	switch name {
 	case "lost":
 		return func(n *NVML) { n.LoseGPU(gpu) }, nil
+	case "nvlink":
+		return parseLink(gpu, value)
+	case "reset":
+		return func(n *NVML) { n.Reset(gpu) }, nil
 	case "hang":
 		return func(n *NVML) { n.Inject(Fault{GPUs: []int{gpu}, Hangs: true}) }, nil
 	case "xid", "reasons":
@@ -124,5 +130,14 @@ func parseTrouble(gpu int, what string) (func(n *NVML), error) {
 		}
 		return func(n *NVML) { n.RemappedRows(gpu, uint32(corrected), uint32(uncorrected), false, false) }, nil
 	}
-	return nil, fmt.Errorf("%q is none of xid=N, ecc=C/U, rows=C/U, reasons=N, lost and hang", name)
+	return nil, fmt.Errorf("%q is none of xid=N, ecc=C/U, rows=C/U, reasons=N, nvlink=LINK/down, lost, hang and reset", name)
+}
+
+func parseLink(gpu int, value string) (func(n *NVML), error) {
+	first, state, _ := strings.Cut(value, "/")
+	number, err := strconv.Atoi(first)
+	if err != nil || number < 0 || state != "down" && state != "up" {
+		return nil, fmt.Errorf("%q is not the number of an NVLink with /down or /up, such as 3/down", value)
+	}
+	return func(n *NVML) { n.SetLink(gpu, number, state == "up") }, nil
 }

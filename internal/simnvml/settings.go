@@ -1,19 +1,220 @@
 package simnvml
 
-import "github.com/purecu/purecu/nvml/raw"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"slices"
 
-// settings are what a program can set. They are kept until the process ends.
-type settings struct {
-	powerLimit  uint32 // in milliwatts
-	persistence raw.EnableState
-	reasons     uint64 // why clocks are not higher
+	"github.com/purecu/purecu/nvml/raw"
+)
+
+// setting is the number of something that a program can set of a GPU.
+type setting int
+
+const (
+	powerLimit setting = iota // in milliwatts; it is never 0
+	persistence
+	computeMode
+	eccMode
+	eccPending // the mode after the next reset
+	accounting
+	gpmStreaming
+	leastClock // between which the multiprocessors' clock is locked, in MHz, or 0
+	mostClock
+	leastMemoryClock // the same of the memory
+	mostMemoryClock
+	appClock // that programs get
+	appMemoryClock
+	accountsFrom  // when accounting was switched on, in nanoseconds
+	accountsAfter // when the accounts of ended processes were deleted
+	settingCount
+)
+
+// Settings are what programs can set of a GPU. Which values are valid, and what else happens, follows the
+// documentation: no GPU was asked.
+type Settings [settingCount]uint64
+
+// NewSettings returns the settings of a GPU that nobody has changed.
+func NewSettings() Settings {
+	return Settings{powerLimit: mostPower, persistence: 1, eccMode: 1, eccPending: 1, appClock: fullClock,
+		appMemoryClock: uint64(memoryClocks[0])}
 }
 
 // The limits of the power, in milliwatts.
 const leastPower, mostPower = 200_000, 700_000
 
-func newSettings() settings {
-	return settings{powerLimit: mostPower, persistence: raw.NVML_FEATURE_ENABLED}
+// memoryClocks are the frequencies of the memory, in MHz.
+var memoryClocks = [...]uint32{3201, 2201}
+
+// getters are the functions that return settings, with the numbers among their arguments.
+var getters = map[string][]setting{
+	"DeviceGetPowerManagementLimit": {powerLimit},
+	"DeviceGetEnforcedPowerLimit":   {powerLimit},
+	"DeviceGetPersistenceMode":      {persistence},
+	"DeviceGetComputeMode":          {computeMode},
+	"DeviceGetEccMode":              {eccMode, eccPending},
+	"DeviceGetAccountingMode":       {accounting},
+	"GpmQueryIfStreamingEnabled":    {gpmStreaming},
+	"DeviceGetApplicationsClock 0":  {appClock},
+	"DeviceGetApplicationsClock 1":  {appClock},
+	"DeviceGetApplicationsClock 2":  {appMemoryClock},
+	"DeviceGetClock 0 1":            {appClock},
+	"DeviceGetClock 1 1":            {appClock},
+	"DeviceGetClock 2 1":            {appMemoryClock},
+}
+
+// settingFields are the fields that have settings.
+var settingFields = map[uint32]setting{
+	raw.NVML_FI_DEV_POWER_CURRENT_LIMIT:   powerLimit,
+	raw.NVML_FI_DEV_POWER_REQUESTED_LIMIT: powerLimit,
+	raw.NVML_FI_DEV_ECC_CURRENT:           eccMode,
+	raw.NVML_FI_DEV_ECC_PENDING:           eccPending,
+}
+
+// setter is a function that changes settings.
+type setter struct {
+	settings []setting // the values are the arguments behind the device
+	// check returns why the values are wrong. It may change them. nil sets the values of a GPU that nobody has changed.
+	check func(v []uint32) raw.Return
+	// also changes further settings, at a time. It may be nil.
+	also func(before Settings, s *Settings, now uint64)
+}
+
+// setters are the functions that change settings.
+var setters = map[string]setter{
+	"DeviceSetPowerManagementLimit": {[]setting{powerLimit},
+		func(v []uint32) raw.Return { return valid(v[0] >= leastPower && v[0] <= mostPower) }, nil},
+	"DeviceSetPersistenceMode": {[]setting{persistence}, onOff, nil},
+	"DeviceSetComputeMode": {[]setting{computeMode}, func(v []uint32) raw.Return {
+		if v[0] == uint32(raw.NVML_COMPUTEMODE_EXCLUSIVE_THREAD) { // deprecated
+			return raw.NVML_ERROR_NOT_SUPPORTED
+		}
+		return valid(v[0] <= uint32(raw.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS))
+	}, nil},
+	"DeviceSetEccMode":          {[]setting{eccPending}, onOff, nil},
+	"DeviceSetAccountingMode":   {[]setting{accounting}, onOff, beginAccounts},
+	"DeviceClearAccountingPids": {nil, nil, func(_ Settings, s *Settings, now uint64) { s[accountsAfter] = now }},
+	"GpmSetStreamingEnabled":    {[]setting{gpmStreaming}, onOff, nil},
+	"DeviceSetGpuLockedClocks": {[]setting{leastClock, mostClock}, func(v []uint32) raw.Return {
+		for i := range v {
+			if id := raw.ClockLimitId(v[i]); id == raw.NVML_CLOCK_LIMIT_ID_TDP || id == raw.NVML_CLOCK_LIMIT_ID_UNLIMITED {
+				v[i] = fullClock
+			}
+		}
+		return valid(idleClock <= v[0] && v[0] <= v[1] && v[1] <= fullClock)
+	}, nil},
+	"DeviceResetGpuLockedClocks": {[]setting{leastClock, mostClock}, nil, nil},
+	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(v []uint32) raw.Return {
+		return valid(v[0] <= v[1] && isMemoryClock(v[0]) && isMemoryClock(v[1]))
+	}, nil},
+	"DeviceResetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, nil, nil},
+	"DeviceSetApplicationsClocks": {[]setting{appMemoryClock, appClock}, func(v []uint32) raw.Return {
+		return valid(isMemoryClock(v[0]) && idleClock <= v[1] && v[1] <= fullClock && (fullClock-v[1])%clockStep == 0)
+	}, nil},
+	"DeviceResetApplicationsClocks": {[]setting{appMemoryClock, appClock}, nil, nil},
+}
+
+func isMemoryClock(mhz uint32) bool { return slices.Contains(memoryClocks[:], mhz) }
+
+func onOff(v []uint32) raw.Return { return valid(v[0] <= uint32(raw.NVML_FEATURE_ENABLED)) }
+
+func valid(ok bool) raw.Return {
+	if !ok {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	return raw.NVML_SUCCESS
+}
+
+// set makes a call that changes settings of a GPU. Without one the answers know the result.
+func (a answers) set(name string, args []any) (r raw.Return, ok bool) {
+	s, ok := setters[name]
+	if !ok {
+		return r, false
+	}
+	index, ok := a.indexOf(args[0])
+	if !ok {
+		return r, false
+	}
+	v := make([]uint32, len(s.settings))
+	for i, usual := range s.settings {
+		v[i] = uint32(NewSettings()[usual])
+		if s.check != nil {
+			v[i] = uint32(reflect.ValueOf(args[1+i]).Uint())
+		}
+	}
+	if s.check != nil {
+		if r := s.check(v); r != raw.NVML_SUCCESS {
+			return r, true
+		}
+	}
+	now := uint64(a.machine.Clock().Now().UnixNano())
+	err := a.machine.Change(index, func(all *Settings) {
+		before := *all
+		for i, changed := range s.settings {
+			all[changed] = uint64(v[i])
+		}
+		if s.also != nil {
+			s.also(before, all, now)
+		}
+	})
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return raw.NVML_ERROR_NO_PERMISSION, true
+	case err != nil:
+		a.machine.Misuse(export(name), err.Error())
+		return raw.NVML_ERROR_UNKNOWN, true
+	}
+	return raw.NVML_SUCCESS, true
+}
+
+// get sets the settings that a call returns which has succeeded.
+func (a answers) get(name string, args []any) {
+	key := name
+	var outs []reflect.Value
+	for _, arg := range args {
+		switch v := reflect.ValueOf(arg); v.Kind() {
+		case reflect.Pointer:
+			outs = append(outs, v.Elem())
+		case reflect.Int32, reflect.Uint32:
+			key += " " + Text(v)
+		}
+	}
+	list, ok := getters[key]
+	if !ok {
+		return
+	}
+	if index, ok := a.indexOf(args[0]); ok {
+		now := a.machine.GPUs()[index].Settings
+		for i, s := range list {
+			outs[i].SetUint(now[s])
+		}
+	}
+}
+
+// indexOf returns the number of the GPU with this handle.
+func (s *state) indexOf(handle any) (index int, ok bool) {
+	h, _ := handle.(raw.Device)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.find(h)
+	if g == nil {
+		return 0, false
+	}
+	return g.index, true
+}
+
+// needECC are the functions that need the mode in which the memory's errors are found.
+var needECC = []string{"DeviceGetTotalEccErrors", "DeviceGetDetailedEccErrors", "DeviceGetMemoryErrorCounter"}
+
+// withoutECC reports whether a function of a GPU needs the mode, which is off.
+func (a answers) withoutECC(name string, args []any) bool {
+	if !slices.Contains(needECC, name) {
+		return false
+	}
+	index, ok := a.indexOf(args[0])
+	return ok && a.machine.GPUs()[index].Settings[eccMode] == 0
 }
 
 // change makes a call that changes a GPU.
@@ -21,41 +222,51 @@ func (n *model) change(method string, device raw.Device, f func(g *gpu) raw.Retu
 	return about(n, n.find, method, device, func(g *gpu, _ []GPU) raw.Return { return f(g) }, args...)
 }
 
-// DeviceSetPowerManagementLimit sets how much power the GPU may draw.
-func (n *model) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
-	return n.change("DeviceSetPowerManagementLimit", device, func(g *gpu) raw.Return {
-		if limit < leastPower || limit > mostPower {
-			return raw.NVML_ERROR_INVALID_ARGUMENT
+// DeviceSetPowerManagementLimitV2 sets how much power the GPU may draw.
+func (n *model) DeviceSetPowerManagementLimitV2(device raw.Device, limit *raw.PowerValueV2) raw.Return {
+	if _, ok := n.indexOf(device); !ok || limit == nil {
+		return n.answers.DeviceSetPowerManagementLimitV2(device, limit)
+	}
+	switch {
+	case limit.Version != raw.PowerValueV2Version:
+		return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+	case limit.PowerScope > raw.NVML_POWER_SCOPE_MEMORY:
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	case limit.PowerScope != raw.NVML_POWER_SCOPE_GPU:
+		return raw.NVML_ERROR_NOT_SUPPORTED
+	}
+	return n.DeviceSetPowerManagementLimit(device, limit.PowerValueMw)
+}
+
+// Reset resets a GPU that no program uses: what waits for a reset takes effect, and what was set is undone, except the
+// ECC mode and the persistence mode.
+func (n *model) Reset(index int) {
+	all := n.machine.GPUs()
+	used, done := false, false
+	n.at(index, func(g *gpu) {
+		if used = len(all[index].Processes) > 0; used {
+			return
 		}
-		g.powerLimit = limit
-		return raw.NVML_SUCCESS
-	}, limit)
-}
-
-// DeviceGetPowerManagementLimit returns how much power the GPU may draw.
-func (n *model) DeviceGetPowerManagementLimit(device raw.Device, limit *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetPowerManagementLimit(device, limit), device,
-		func(g *gpu, _ GPU) { *limit = g.powerLimit })
-}
-
-// DeviceGetEnforcedPowerLimit returns how much power the GPU may draw.
-func (n *model) DeviceGetEnforcedPowerLimit(device raw.Device, limit *uint32) raw.Return {
-	return n.then(n.answers.DeviceGetEnforcedPowerLimit(device, limit), device,
-		func(g *gpu, _ GPU) { *limit = g.powerLimit })
-}
-
-// DeviceSetPersistenceMode keeps the GPU initialized while nobody uses it, or not.
-func (n *model) DeviceSetPersistenceMode(device raw.Device, mode raw.EnableState) raw.Return {
-	return n.change("DeviceSetPersistenceMode", device, func(g *gpu) raw.Return {
-		if mode > raw.NVML_FEATURE_ENABLED {
-			return raw.NVML_ERROR_INVALID_ARGUMENT
+		done = true
+		g.errors.volatile, g.errors.pending = [2]uint64{}, false
+		for i := range g.links {
+			g.links[i] = link{remote: g.links[i].remote}
 		}
-		g.persistence = mode
-		return raw.NVML_SUCCESS
-	}, mode)
-}
-
-// DeviceGetPersistenceMode reports whether the GPU is kept initialized.
-func (n *model) DeviceGetPersistenceMode(device raw.Device, mode *raw.EnableState) raw.Return {
-	return n.then(n.answers.DeviceGetPersistenceMode(device, mode), device, func(g *gpu, _ GPU) { *mode = g.persistence })
+		if g.mig.on != g.mig.pending {
+			g.mig.on, g.mig.instances = g.mig.pending, nil
+		}
+	})
+	switch {
+	case used:
+		n.machine.Misuse("NVML", fmt.Sprintf("programs use GPU %d, so it is not reset", index))
+	case done:
+		err := n.machine.Change(index, func(s *Settings) {
+			before := *s
+			*s = NewSettings()
+			s[eccMode], s[eccPending], s[persistence] = before[eccPending], before[eccPending], before[persistence]
+		})
+		if err != nil {
+			n.machine.Misuse("NVML", err.Error())
+		}
+	}
 }

@@ -17,6 +17,8 @@ type Machine interface {
 	Clock() driver.Clock
 	// DriverVersion is the version of CUDA that the driver supports: 13000 is 13.0.
 	DriverVersion() int
+	// Change changes the settings of a GPU. It fails if processes share the machine, and cannot share the settings.
+	Change(gpu int, f func(s *Settings)) error
 	// Misuse notes a mistake in what a function of this package was asked for.
 	Misuse(function, what string)
 }
@@ -31,6 +33,8 @@ type GPU struct {
 	Processes   []Process
 	Busy        time.Duration // how long work has run so far
 	Utilization float64       // the share of the last second in which work ran
+	Settings    Settings
+	Accounts    []Account // of processes that use the GPU, and of some that have
 }
 
 // Process is a program that uses a GPU.
@@ -61,14 +65,15 @@ type state struct {
 
 // gpu is the state of a GPU or a MIG device that NVML has.
 type gpu struct {
-	index  int
-	handle raw.Device
-	errors counters
-	lost   bool
-	busy   time.Duration // how long it has worked, as far as somebody has asked
-	mig    mig
-	part   *computeInstance // what a MIG device is, or nil
-	settings
+	index   int
+	handle  raw.Device
+	errors  counters
+	reasons uint64 // why clocks are not higher
+	lost    bool
+	busy    time.Duration // how long it has worked, as far as somebody has asked
+	mig     mig
+	part    *computeInstance // what a MIG device is, or nil
+	links   []link           // NVLinks
 }
 
 // newState makes the state of a machine.
@@ -76,7 +81,7 @@ func newState(m Machine) *state {
 	s := &state{machine: m, begun: m.Clock().Now(), changed: make(chan struct{}), sets: map[raw.EventSet]*eventSet{},
 		samples: map[raw.GpmSample]*gpmSample{}, faults: newFaults()}
 	for i := range m.GPUs() {
-		s.gpus = append(s.gpus, &gpu{index: i, handle: raw.Device(s.newHandle()), settings: newSettings()})
+		s.gpus = append(s.gpus, &gpu{index: i, handle: raw.Device(s.newHandle())})
 	}
 	return s
 }

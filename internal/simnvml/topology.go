@@ -2,8 +2,8 @@ package simnvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
-// All GPUs of a software machine are on one NUMA node, and each can access the memory of each other over PCIe. There is
-// no NVLink.
+// All GPUs of a software machine are on one NUMA node, and each can access the memory of each other over PCIe, or over
+// NVLinks, if there are any.
 
 // SystemGetTopologyGpuSet returns the GPUs near a processor, which are all near those that the recorded machine had.
 func (n *model) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices []raw.Device) raw.Return {
@@ -80,6 +80,12 @@ func (n *model) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsInd
 		switch kind {
 		case raw.NVML_P2P_CAPS_INDEX_READ, raw.NVML_P2P_CAPS_INDEX_WRITE, raw.NVML_P2P_CAPS_INDEX_PCI:
 			*status = raw.NVML_P2P_STATUS_OK
+		case raw.NVML_P2P_CAPS_INDEX_NVLINK, raw.NVML_P2P_CAPS_INDEX_ATOMICS:
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if connected(n.find(one), n.find(other)) {
+				*status = raw.NVML_P2P_STATUS_OK
+			}
 		}
 	})
 }

@@ -67,6 +67,8 @@ func TestNVML(t *testing.T) {
 		{scenario: "older", env: "CUSIM_DRIVER_VERSION=12.2"},
 		{scenario: "shared", env: "CUSIM_MACHINE=" + t.TempDir()},
 		{scenario: "lost", env: "CUSIM_DEVICES=2\nCUSIM_GPU_FAULTS=0:lost"},
+		{scenario: "faulty", env: "CUSIM_FAULTS=nvmlDeviceGetName@3+=15,nvmlDeviceGetUUID+~1ms,cuInit=1"},
+		{scenario: "refused", env: "CUSIM_FAULTS=nvmlDeviceGetNames=15", says: "did you mean nvmlDeviceGetName?"},
 		{scenario: "refused", env: "CUSIM_DEVICES=many", says: "CUSIM_DEVICES=many: "},
 		{scenario: "refused", env: "CUSIM_GPU_FAULTS=0:found", says: "CUSIM_GPU_FAULTS=0:found: "},
 	} {
@@ -91,19 +93,25 @@ func TestPythonNVML(t *testing.T) {
 	}
 }
 
-// smiCommands are commands of nvidia-smi, with words that each prints. Those that fail need functions that nothing
-// public describes.
-var smiCommands = []struct {
+// smiCommand is a command of nvidia-smi, with words that it prints.
+type smiCommand struct {
 	args    string
 	devices string
+	env     []string
 	code    int
 	want    []string
-}{
+}
+
+// smiLinks gives the GPUs NVLinks.
+var smiLinks = []string{"CUSIM_NVLINKS=18", "CUSIM_GPU_FAULTS=1:nvlink=2/down"}
+
+// smiCommands are single commands. Those that fail need functions that nothing public describes.
+var smiCommands = []smiCommand{
 	{args: "-L", want: []string{"GPU 0: ", "GPU 1: ", "H200 (UUID: GPU-"}},
 	{args: "", want: []string{"Driver Version: 580", "CUDA Version: 13.0", " P0 ", " Off |", "0%      Default",
 		"No running processes found"}},
 	{args: "-q", want: []string{": Hopper\n", "Persistence Mode ", "Serial Number ", "GPU Current Temp ",
-		"Default Power Limit ", ": 700.00 W\n", "ECC Mode\n        Current                           : Enabled\n"}},
+		"Fabric\n        State                             : N/A\n", "Default Power Limit ", ": 700.00 W\n", "ECC Mode\n        Current                           : Enabled\n"}},
 	{args: "-q -x", want: []string{"<nvidia_smi_log>", "<product_architecture>Hopper<",
 		"<attached_gpus>2<", "</nvidia_smi_log>"}},
 	{args: "--query-gpu=index,memory.total,utilization.gpu,pstate --format=csv",
@@ -114,8 +122,32 @@ var smiCommands = []struct {
 	{args: "topo -m", devices: "1", want: []string{"GPU0", " X ", "Legend:"}},
 	{args: "topo -m", code: 255, want: []string{"Failed to run topology matrix"}},
 	{args: "nvlink -s"},
+	{args: "nvlink -s", env: smiLinks, want: []string{"\t Link 17: 26.562 GB/s\nGPU 1", "\t Link 2: <inactive>\n"}},
+	{args: "nvlink -c", env: smiLinks, want: []string{"\t Link 17, P2P is supported: true\n"}},
+	{args: "nvlink -p", env: smiLinks, want: []string{"\t Link 0: 00000000:05:00.0\n"}},
+	{args: "nvlink -R", env: smiLinks, want: []string{"\t Link 5: Remote Device 00000000:06:00.0: Link 1\n"}},
+	{args: "nvlink -e", env: smiLinks, want: []string{"\t Link 17: CRC Errors: 0\n"}},
+	{args: "topo -p2p n", env: smiLinks, want: []string{" GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"}},
 	{args: "dmon -c 1", code: 255, want: []string{"Not supported on the device(s)"}},
 	{args: "pmon -c 1", code: 255, want: []string{"Not supported on the device(s)"}},
+}
+
+// smiSettings are commands that set something for those behind them.
+var smiSettings = []smiCommand{
+	{args: "-i 1 -lgc 1200,1500", want: []string{`GPU clocks set to "(gpuClkMin 1200, gpuClkMax 1500)"`}},
+	{args: "-i 1 -lgc 1200,2500", want: []string{"is not supported for GPU"}},
+	{args: "-i 0 -ac 2201,1500", want: []string{`Applications clocks set to "(MEM 2201, SM 1500)"`}},
+	{args: "-i 0 -c 3", want: []string{"Set compute mode to EXCLUSIVE_PROCESS"}},
+	{args: "-i 1 -e 0", want: []string{"Disabled ECC support"}},
+	{args: "-i 1 -pl 300", want: []string{"was set to 300.00 W from 700.00 W"}},
+	{args: "-i 0 -am 1", want: []string{"Enabled Accounting Mode"}},
+	{args: "-i 1 -pm 0", want: []string{"Disabled persistence mode"}},
+	{args: "--format=csv,noheader --query-gpu=clocks.sm,clocks.mem,compute_mode,ecc.mode.current,ecc.mode.pending," +
+		"power.limit,accounting.mode,persistence_mode", want: []string{
+		"345 MHz, 2201 MHz, Exclusive_Process, Enabled, Enabled, 700.00 W, Enabled, Enabled\n",
+		"1200 MHz, 3201 MHz, Default, Enabled, Disabled, 300.00 W, Disabled, Disabled\n"}},
+	{args: "-i 1 -rgc"},
+	{args: "-i 1 --format=csv,noheader --query-gpu=clocks.sm", want: []string{"345 MHz\n"}},
 }
 
 // TestSMI runs NVIDIA's nvidia-smi on the library.
@@ -127,20 +159,30 @@ func TestSMI(t *testing.T) {
 	dir := filepath.Dir(nvmlLibrary(t))
 	for _, path := range paths {
 		for _, tt := range smiCommands {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			cmd := exec.CommandContext(ctx, path, strings.Fields(tt.args)...)
-			cmd.Env = []string{"LD_LIBRARY_PATH=" + dir, "CUSIM_DEVICES=" + stdcmp.Or(tt.devices, "2"), "HOME=" + t.TempDir()}
-			out, err := cmd.CombinedOutput()
-			cancel()
-			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tt.code {
-				t.Errorf("%v: %v, want the exit status %d\n%s", cmd, err, tt.code, out)
-				continue
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(string(out), want) {
-					t.Errorf("%v does not print %q:\n%s", cmd, want, out)
-				}
-			}
+			tt.run(t, path, "LD_LIBRARY_PATH="+dir)
+		}
+		machine := t.TempDir()
+		for _, tt := range smiSettings {
+			tt.run(t, path, "LD_LIBRARY_PATH="+dir, "CUSIM_MACHINE="+machine)
+		}
+	}
+}
+
+// run runs the command with some environment variables.
+func (c smiCommand) run(t *testing.T, path string, env ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, strings.Fields(c.args)...)
+	cmd.Env = append(slices.Concat(env, c.env), "CUSIM_DEVICES="+stdcmp.Or(c.devices, "2"), "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != c.code {
+		t.Errorf("%v: %v, want the exit status %d\n%s", cmd, err, c.code, out)
+		return
+	}
+	for _, want := range c.want {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%v does not print %q:\n%s", cmd, want, out)
 		}
 	}
 }

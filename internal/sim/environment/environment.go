@@ -15,12 +15,15 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/internal/suggest"
+	"github.com/purecu/purecu/nvml/raw"
 )
 
 const (
 	prefix    = "CUSIM_"
 	seed      = prefix + "SEED"
+	faults    = prefix + "FAULTS"
 	gpuFaults = prefix + "GPU_FAULTS"
+	nvlinks   = prefix + "NVLINKS"
 )
 
 // variable is an environment variable that configures the driver.
@@ -41,10 +44,11 @@ func (r *reader) variables() []variable {
 	return []variable{
 		{prefix + "DEVICES", parseDevices},
 		{prefix + "DRIVER_VERSION", parseVersion},
-		{prefix + "FAULTS", parseFaults},
+		{faults, parseFaults},
 		{prefix + "FAULT_RATE", r.parseRate},
 		{gpuFaults, parseGPUFaults},
 		{prefix + "MACHINE", parseMachine},
+		{nvlinks, parseLinks},
 		{seed, parseSeed},
 		{prefix + "UNKNOWN_KERNELS", parseUnknown},
 		{prefix + "CHECK", r.parseChecks},
@@ -132,18 +136,56 @@ func parseDevices(s string) (sim.Option, error) {
 	return sim.Devices(n), nil
 }
 
-// GPUScript returns what an environment says about faults of GPUs, for their NVML. It is nil if it says nothing.
-func GPUScript(environ []string) (apply func(*simnvml.NVML), err error) {
-	if s := valuesOf(environ)[gpuFaults]; s != "" {
-		return simnvml.Script(s)
+// NVML returns what an environment says about NVML: NVLinks, and faults of GPUs and of functions. It is nil if the
+// environment says nothing.
+func NVML(environ []string) (apply func(*simnvml.NVML), err error) {
+	values := valuesOf(environ)
+	var list []func(*simnvml.NVML)
+	if s := values[nvlinks]; s != "" {
+		count, err := strconv.Atoi(s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, func(n *simnvml.NVML) { n.Links(count) })
 	}
-	return nil, nil
+	if s := values[gpuFaults]; s != "" {
+		script, err := simnvml.Script(s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, script)
+	}
+	if s := values[faults]; s != "" {
+		_, ofNVML, err := splitFaults(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range ofNVML {
+			list = append(list, func(n *simnvml.NVML) { n.Inject(f) })
+		}
+	}
+	if list == nil {
+		return nil, nil
+	}
+	return func(n *simnvml.NVML) {
+		for _, f := range list {
+			f(n)
+		}
+	}, nil
 }
 
-// parseGPUFaults checks the value. GPUScript has the result.
+// parseGPUFaults checks the value. NVML has the result.
 func parseGPUFaults(s string) (sim.Option, error) {
 	_, err := simnvml.Script(s)
 	return nil, err
+}
+
+// parseLinks checks the number of NVLinks of a GPU. NVML has the result.
+func parseLinks(s string) (sim.Option, error) {
+	if n, err := strconv.Atoi(s); err != nil || n < 0 || n > raw.NVML_NVLINK_MAX_LINKS {
+		return nil, fmt.Errorf("this is no number from 0 to %d", raw.NVML_NVLINK_MAX_LINKS)
+	}
+	return nil, nil
 }
 
 func parseMachine(s string) (sim.Option, error) {
@@ -202,19 +244,29 @@ func (r *reader) parseReport(s string) (sim.Option, error) {
 	return sim.Report(r.errors), nil
 }
 
+// parseFaults parses the faults. NVML has those of NVML.
 func parseFaults(s string) (sim.Option, error) {
-	var faults []sim.Fault
+	ofCUDA, _, err := splitFaults(s)
+	return sim.Faults(ofCUDA...), err
+}
+
+// splitFaults parses faults of functions of CUDA and of NVML.
+func splitFaults(s string) (ofCUDA []sim.Fault, ofNVML []simnvml.Fault, err error) {
 	for one := range strings.SplitSeq(s, ",") {
 		f, err := parseFault(strings.TrimSpace(one))
 		switch {
 		case err != nil && one == s: // the error has the value
-			return nil, err
+			return nil, nil, err
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", one, err)
+			return nil, nil, fmt.Errorf("%s: %w", one, err)
+		case strings.HasPrefix(f.Function, nvmlPrefix):
+			ofNVML = append(ofNVML, simnvml.Fault{Function: f.Function, Nth: max(f.Nth, 1), Every: f.Every,
+				Result: raw.Return(f.Code), Slow: f.Slow})
+		default:
+			ofCUDA = append(ofCUDA, f)
 		}
-		faults = append(faults, f)
 	}
-	return sim.Faults(faults...), nil
+	return ofCUDA, ofNVML, nil
 }
 
 func parseFault(s string) (f sim.Fault, err error) {
@@ -237,12 +289,19 @@ func parseFault(s string) (f sim.Fault, err error) {
 			return f, fmt.Errorf("%q is no number of a call, which counts from 1", nth)
 		}
 	}
-	f.Function, err = parseFunction(name)
+	names := fallible()
+	if strings.HasPrefix(name, nvmlPrefix) {
+		names = simnvml.Fallible()
+	}
+	f.Function, err = parseFunction(name, names)
 	return f, err
 }
 
-// parseFunction parses the name of a function that can have a fault, or * for all.
-func parseFunction(name string) (string, error) {
+// nvmlPrefix is the begin of the names of NVML's functions.
+const nvmlPrefix = "nvml"
+
+// parseFunction parses the name of one of the functions that can have a fault, or * for all of CUDA.
+func parseFunction(name string, names []string) (string, error) {
 	if name == "*" {
 		return "", nil
 	}
@@ -250,7 +309,6 @@ func parseFunction(name string) (string, error) {
 	if b, version, found := strings.Cut(name, "_v"); found && strings.Trim(version, "0123456789") == "" {
 		base = b
 	}
-	names := fallible()
 	for _, known := range names {
 		if base == known {
 			return base, nil
@@ -282,7 +340,7 @@ func (r *reader) parseRate(s string) (sim.Option, error) {
 	}
 	var functions []string
 	if name, p, named := strings.Cut(rate, ":"); named {
-		if name, err = parseFunction(name); err != nil {
+		if name, err = parseFunction(name, fallible()); err != nil {
 			return nil, err
 		}
 		rate, functions = p, []string{name}

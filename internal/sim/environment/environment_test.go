@@ -155,8 +155,12 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_KERNEL_LIMIT", "10", "no time, such as 10s"},
 		{"CUSIM_KERNEL_LIMIT", "-1s", "no time, such as 10s"},
 		{"CUSIM_FAULTS", "cumemaloc=2", "did you mean cuMemAlloc?"},
+		{"CUSIM_FAULTS", "nvmlDeviceGetTemprature@3+=15", "did you mean nvmlDeviceGetTemperature?"},
+		{"CUSIM_FAULTS", "cuInit=2,nvmlErrorString=15", `no function "nvmlErrorString"`}, // it cannot fail
+		{"CUSIM_FAULT_RATE", "nvmlInit:0.5=3", `no function "nvmlInit"`},
 		{"CUSIM_CHECK", "memory,race", `"race" is none of`},
 		{"CUSIM_SEED", "odd", "no number"},
+		{"CUSIM_NVLINKS", "19", "no number from 0 to 18"},
 		{"CUSIM_REPORT", "maybe", "write 1"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
 		{"CUSIM_FAULT_RATE", "2=3", `"2" is no probability`},

@@ -36,6 +36,7 @@ enum {
 	INSUFFICIENT_SIZE = 7,
 	FUNCTION_NOT_FOUND = 13,
 	GPU_IS_LOST = 15,
+	VERSION_MISMATCH = 25,
 };
 
 typedef struct device *device;
@@ -55,6 +56,7 @@ int nvmlDeviceGetName(device, char *, unsigned), nvmlDeviceGetUUID(device, char 
 int nvmlDeviceGetMemoryInfo(device, struct memory *), nvmlDeviceGetMemoryInfo_v2(device, struct memory_v2 *);
 int nvmlDeviceGetUtilizationRates(device, struct utilization *);
 int nvmlDeviceGetComputeRunningProcesses_v3(device, unsigned *, struct process *);
+int nvmlDeviceGetGpuFabricInfoV(device, void *);
 int nvmlDeviceGetMigMode(device, unsigned *, unsigned *);
 
 int cuInit(unsigned), cuDeviceGetUuid(unsigned char *, int), cuDriverGetVersion(int *);
@@ -130,6 +132,16 @@ static void versions(void)
 	s.m.version = 2u << 24 | 8;
 	CHECK(nvmlDeviceGetMemoryInfo_v2(d, &s.m) != 0);
 	CHECK(s.m.total == 0xababababababababull && s.m.used == 0xababababababababull);
+	// The newest version has one member more.
+	unsigned char fabric[48];
+	static const unsigned fabric_versions[] = {2u << 24 | 36, 3u << 24 | 40, 3u << 24 | 36, 4u << 24 | 44};
+	for (int i = 0; i < 4; i++) {
+		unsigned size = fabric_versions[i] & 0xffffff;
+		memset(fabric, 0xab, sizeof fabric);
+		memcpy(fabric, &fabric_versions[i], 4);
+		WANT(i < 2 ? 0 : VERSION_MISMATCH, nvmlDeviceGetGpuFabricInfoV(d, fabric));
+		CHECK(fabric[size] == 0xab && (fabric[4] == 0 || i >= 2));
+	}
 }
 
 // both uses CUDA and NVML, which must have the same devices.
@@ -240,6 +252,19 @@ static void lost(void)
 	CHECK((r ? r : nvmlDeviceGetName(d, text, sizeof text)) == GPU_IS_LOST);
 }
 
+// faulty has a function that fails from the third call on.
+static void faulty(void)
+{
+	char text[96];
+	OK(nvmlInit_v2());
+	device d = gpu(0);
+	OK(nvmlDeviceGetName(d, text, sizeof text));
+	OK(nvmlDeviceGetName(d, text, sizeof text));
+	WANT(GPU_IS_LOST, nvmlDeviceGetName(d, text, sizeof text));
+	WANT(GPU_IS_LOST, nvmlDeviceGetName(d, text, sizeof text));
+	OK(nvmlDeviceGetUUID(d, text, sizeof text));
+}
+
 static void *use(void *unused)
 {
 	(void)unused;
@@ -317,7 +342,7 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
 		{"alone", alone}, {"versions", versions}, {"cuda-first", cuda_first}, {"nvml-first", nvml_first},
 		{"forked", forked}, {"threads", threads}, {"nulls", nulls}, {"older", older},
-		{"shared", shared}, {"lost", lost}, {"refused", refused},
+		{"shared", shared}, {"lost", lost}, {"faulty", faulty}, {"refused", refused},
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++)
 		if (!strcmp(argv[1], scenarios[i].name)) {

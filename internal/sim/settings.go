@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"encoding/binary"
+	"io"
+
+	"github.com/purecu/purecu/internal/simnvml"
+)
+
+// The settings that NVML has changed are those of the machine. If processes share one, its folder has a file with an
+// entry for each device. It is locked while it is used, and stays when the processes have ended.
+const settingsFile = "settings"
+
+// Change changes the settings of a device.
+func (d *Driver) Change(gpu int, f func(s *simnvml.Settings)) error {
+	d.mu.Lock()
+	folder := d.folder
+	if folder == "" {
+		defer d.mu.Unlock()
+		if d.settings == nil {
+			d.settings = map[int]simnvml.Settings{}
+		}
+		s, changed := d.settings[gpu]
+		if !changed {
+			s = simnvml.NewSettings()
+		}
+		f(&s)
+		d.settings[gpu] = s
+		return nil
+	}
+	d.mu.Unlock()
+	file, err := openShared(folder, settingsFile, true)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	all, err := readSettings(file, gpu+1)
+	if err != nil {
+		return err
+	}
+	f(&all[gpu])
+	b, err := binary.Append(nil, binary.LittleEndian, all[gpu])
+	if err == nil {
+		_, err = file.WriteAt(b, int64(gpu*len(b)))
+	}
+	return err
+}
+
+// allSettings returns the settings of all devices. The caller does not hold the driver's lock.
+func (d *Driver) allSettings() []simnvml.Settings {
+	d.mu.Lock()
+	folder, n := d.folder, len(d.installed)
+	list := newSettings(n)
+	for i, s := range d.settings {
+		list[i] = s
+	}
+	d.mu.Unlock()
+	if folder == "" {
+		return list
+	}
+	file, err := openShared(folder, settingsFile, false)
+	if err != nil {
+		return list // nobody has changed anything
+	}
+	defer file.Close()
+	if shared, err := readSettings(file, n); err == nil {
+		return shared
+	}
+	return list
+}
+
+// newSettings returns the settings of n devices that nobody has changed.
+func newSettings(n int) []simnvml.Settings {
+	list := make([]simnvml.Settings, n)
+	for i := range list {
+		list[i] = simnvml.NewSettings()
+	}
+	return list
+}
+
+// readSettings reads the settings of the first n devices. The file ends with the last device that has an entry, and
+// that of one that nobody has changed may be zero.
+func readSettings(file io.ReaderAt, n int) ([]simnvml.Settings, error) {
+	all, list := make([]simnvml.Settings, n), newSettings(n)
+	b := make([]byte, binary.Size(all))
+	if _, err := file.ReadAt(b, 0); err != nil && err != io.EOF {
+		return nil, err
+	}
+	if _, err := binary.Decode(b, binary.LittleEndian, all); err != nil {
+		return nil, err
+	}
+	for i, s := range all {
+		if s != (simnvml.Settings{}) {
+			list[i] = s
+		}
+	}
+	return list, nil
+}
