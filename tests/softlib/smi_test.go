@@ -22,6 +22,7 @@ var (
 		"gpu/pci/tx_util", "gpu/pci/rx_util", "gpu/inforom_bbx_flush", "gpu/temperature/gpu_temp",
 		"gpu/temperature/gpu_temp_tlimit", "gpu/temperature/memory_temp", "gpu/gpu_power_readings/power_draw",
 		"gpu/gpu_power_readings/average_power_draw", "gpu/gpu_power_readings/instant_power_draw",
+		"gpu/gpu_memory_power_readings/average_power_draw",
 		"gpu/clocks/graphics_clock", "gpu/clocks/sm_clock", "gpu/clocks/video_clock"}
 	ownBySMI = []string{
 		"gpu/board_part_number",
