@@ -184,6 +184,9 @@ func (l *nvmlLibrary) gpmMetricsGet(a *[nvmlWords]uint64) raw.Return {
 		own.Metrics[i].MetricId = c.Metrics[i].MetricId
 	}
 	r := l.s.GpmMetricsGet(own)
+	if r != raw.NVML_SUCCESS {
+		return r
+	}
 	for i := range n {
 		from, to := &own.Metrics[i], &c.Metrics[i]
 		to.NvmlReturn, to.Value = from.NvmlReturn, from.Value

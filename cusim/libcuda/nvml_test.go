@@ -169,7 +169,7 @@ func TestArrays(t *testing.T) {
 type metrics struct{ raw.Unimplemented }
 
 func (metrics) GpmMetricsGet(g *raw.GpmMetricsGet) raw.Return {
-	if g == nil {
+	if g == nil || g.NumMetrics > 2 {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
 	for i := range g.NumMetrics {
@@ -197,5 +197,9 @@ func TestMetrics(t *testing.T) {
 	units := (*[3]uintptr)(unsafe.Pointer(&g.Metrics[0].MetricInfo))
 	if diff := cmp.Diff([3]uintptr{0, 0, 0x1000}, *units); diff != "" {
 		t.Errorf("the texts (-want +got):\n%s", diff)
+	}
+	g.NumMetrics = 3
+	if r := l.gpmMetricsGet(&words); r != raw.NVML_ERROR_INVALID_ARGUMENT || g.Metrics[1].Value != 6 {
+		t.Errorf("a call that fails: %v, and a value is set to %v", r, g.Metrics[1].Value)
 	}
 }

@@ -64,14 +64,6 @@ func (n *model) Shutdown() raw.Return {
 	return raw.NVML_SUCCESS
 }
 
-// ErrorString returns the text of a result.
-func (n *model) ErrorString(r raw.Return) string {
-	if text := r.Text(); text != "" {
-		return text
-	}
-	return "Unknown Error"
-}
-
 // then sets what a call about a GPU or a MIG device returns, if the answers have accepted the call. The state is locked
 // then.
 func (n *model) then(r raw.Return, h raw.Device, set func(g *gpu, now GPU)) raw.Return {

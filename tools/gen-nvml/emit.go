@@ -38,7 +38,7 @@ func (p *plan) emit(returns, methods, names source) (map[string][]byte, error) {
 		"zreturns.go":     texts,
 		"zlayout_test.go": p.emitLayout(),
 	}
-	software := map[string]string{"zanswers.go": p.emitAnswers()}
+	software := map[string]string{"zanswers.go": p.emitAnswers(), "zerrorstring.go": emitErrorString(returns)}
 	for dir, bodies := range map[string]map[string]string{"nvml/raw": lower, "nvml": upper, "internal/simnvml": software} {
 		for name, body := range bodies {
 			data, err := format.Source([]byte(head + "package " + path.Base(dir) + "\n\n" + body))
@@ -111,10 +111,8 @@ func wrapString(s string) string {
 func (p *plan) emitReturns(texts source) (string, error) {
 	var b, table strings.Builder
 	text := map[string]string{}
-	for line := range strings.Lines(texts.text) {
-		if name, t, found := strings.Cut(strings.TrimSpace(line), "\t"); found {
-			text[name] = t
-		}
+	for _, r := range returnRows(texts) {
+		text[r[0]] = r[1]
 	}
 	i := slices.IndexFunc(p.enums, func(e enumFact) bool { return e.name == "nvmlReturn_t" })
 	b.WriteString("// The values of Return.\nconst (\n")
@@ -132,6 +130,31 @@ func (p *plan) emitReturns(texts source) (string, error) {
 	}
 	b.WriteString(")\n\n// returnTable has a line for each Return: its number, its name and its text.\nconst returnTable = ")
 	return b.String() + strings.TrimSuffix(table.String(), " +\n") + "\n", nil
+}
+
+// returnRows returns the name of each nvmlReturn_t, its text, and that of nvmlErrorString: the first text if the driver
+// does not know the number.
+func returnRows(texts source) (rows [][3]string) {
+	for line := range strings.Lines(texts.text) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		if len(fields) > 1 {
+			rows = append(rows, [3]string{fields[0], fields[1], fields[len(fields)-1]})
+		}
+	}
+	return rows
+}
+
+// emitErrorString writes the software NVML's nvmlErrorString.
+func emitErrorString(texts source) string {
+	var b strings.Builder
+	b.WriteString("import \"github.com/purecu/purecu/nvml/raw\"\n\n")
+	b.WriteString("// ErrorString returns NVIDIA's text of a result: programs look for words in it.\n")
+	b.WriteString("func (n *model) ErrorString(r raw.Return) string {\nswitch r {\n")
+	for _, r := range returnRows(texts) {
+		fmt.Fprintf(&b, "case raw.%s:\nreturn %q\n", r[0], r[2])
+	}
+	b.WriteString("}\nreturn \"Unknown Error\"\n}\n")
+	return b.String()
 }
 
 // emitEnums writes the enumerations with their constants and names.

@@ -127,16 +127,12 @@ func (p *plan) emitLibraryC(returns source) (string, error) {
 		fmt.Fprintf(&b, "\treturn %s(%d, %d, %s);\n}\n\n", call, i, p.sinceCUDA(c), arg)
 	}
 	b.WriteString("#pragma GCC visibility pop\n\nconst struct nvml_text nvml_texts[] = {\n")
-	for line := range strings.Lines(returns.text) {
-		name, text, found := strings.Cut(strings.TrimSpace(line), "\t")
-		if !found || strings.HasPrefix(name, "#") {
-			continue
-		}
-		n, err := p.returnNumber(name)
+	for _, r := range returnRows(returns) {
+		n, err := p.returnNumber(r[0])
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", returns.name, err)
 		}
-		fmt.Fprintf(&b, "\t{%d, %s},\n", n, strconv.Quote(text))
+		fmt.Fprintf(&b, "\t{%d, %q},\n", n, r[2])
 	}
 	b.WriteString("\t{0, NULL},\n};\n")
 	return b.String(), nil

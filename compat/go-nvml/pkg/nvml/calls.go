@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,15 +14,37 @@ import (
 // calls makes the calls to a loaded NVML.
 type calls struct {
 	*raw.Library
-	lib      dynlib.Library // for what package raw lacks, or nil
+	lib      dynlib.Library // for what package raw lacks, or nil for an NVML in Go
 	versions versions
 }
 
 // newCalls returns the calls to a library.
-func newCalls(lib dynlib.Library) *calls {
-	c := &calls{Library: raw.New(lib), lib: lib}
+func newCalls(r *raw.Library, lib dynlib.Library) *calls {
+	c := &calls{Library: r, lib: lib}
 	c.choose()
 	return c
+}
+
+// lookup returns an error if the library does not export the symbol.
+func (c *calls) lookup(symbol string) error {
+	if c.lib != nil {
+		_, err := c.lib.Symbol(symbol)
+		return err
+	}
+	if !c.Has(symbol) {
+		return errNotInGo
+	}
+	return nil
+}
+
+var errNotInGo = errors.New("the NVML in Go does not have it")
+
+// close unloads the library. An NVML in Go stays.
+func (c *calls) close() error {
+	if c.lib == nil {
+		return nil
+	}
+	return c.lib.Close()
 }
 
 // newest returns the number of the newest version of a function, up to last, that the library has. It is 1 for a

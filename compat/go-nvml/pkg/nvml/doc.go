@@ -3,7 +3,9 @@
 // purecu.
 //
 // What differs from go-nvml: a function that the library lacks returns [ERROR_FUNCTION_NOT_FOUND], and one that is
-// called before [Init] returns [ERROR_UNINITIALIZED]. With go-nvml both end the process.
+// called before [Init] returns [ERROR_UNINITIALIZED]. With go-nvml both end the process. If PURECU_DRIVER is soft, and
+// the program names no library, [Init] takes the software NVML of purecu's package cusim/auto, which the program must
+// import.
 package nvml
 
 //go:generate go run -C ../../../../tools ./gen-gonvml generate -api gen-gonvml/api.tsv -methods gen-gonvml/methods.tsv -gpus gen-gonvml/gpus.tsv -raw ../nvml/raw -out ../compat/go-nvml

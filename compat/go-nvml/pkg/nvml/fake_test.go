@@ -13,8 +13,7 @@ type fake struct{ raw.Unimplemented }
 // use makes calls to an NVML in Go until the test ends.
 func use(t *testing.T, f raw.Software) {
 	t.Helper()
-	c := &calls{Library: raw.NewSoftware(f)}
-	c.choose()
+	c := newCalls(raw.NewSoftware(f), nil)
 	addCalls(c)
 	t.Cleanup(func() { removeCalls(c) })
 }

@@ -3,6 +3,7 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/internal/dynlib"
@@ -19,6 +20,8 @@ const (
 var (
 	errLibraryNotLoaded     = errors.New("library not loaded")
 	errLibraryAlreadyLoaded = errors.New("library already loaded")
+	errNoSoftware           = errors.New("PURECU_DRIVER is soft, and the program does not import " +
+		"github.com/purecu/purecu/cusim/auto")
 )
 
 type libraryOptions struct{ path string }
@@ -34,7 +37,6 @@ type library struct {
 	mu    sync.Mutex
 	path  string
 	users int // the calls of Init less those of Shutdown
-	lib   dynlib.Library
 	calls *calls
 	open  func(name string, flags int) (dynlib.Library, error)
 }
@@ -87,10 +89,32 @@ func (l *library) LookupSymbol(name string) error {
 	if l.users == 0 {
 		return fmt.Errorf("error looking up %s: %w", name, errLibraryNotLoaded)
 	}
-	if _, err := l.lib.Symbol(name); err != nil {
+	if err := l.calls.lookup(name); err != nil {
 		return fmt.Errorf("symbol %q not found: %w", name, err)
 	}
 	return nil
+}
+
+// find loads the library. If the program names none, and the environment variable PURECU_DRIVER is soft, it takes the
+// software NVML that the program has registered.
+func (l *library) find() (*calls, error) {
+	name := os.Getenv("PURECU_DRIVER")
+	switch software := raw.Registered(name); {
+	case l.path != libraryName:
+	case software != nil:
+		r, err := software()
+		if err != nil {
+			return nil, err
+		}
+		return newCalls(r, nil), nil
+	case name == "soft":
+		return nil, errNoSoftware
+	}
+	lib, err := l.open(l.path, libraryFlags)
+	if err != nil {
+		return nil, err
+	}
+	return newCalls(raw.New(lib), lib), nil
 }
 
 // load loads the library, unless it is loaded, and counts its users. It returns the library's calls.
@@ -98,12 +122,12 @@ func (l *library) load() (*calls, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users == 0 {
-		lib, err := l.open(l.path, libraryFlags)
+		c, err := l.find()
 		if err != nil {
 			return nil, fmt.Errorf("error opening %s: %w", l.path, err)
 		}
-		l.lib, l.calls = lib, newCalls(lib)
-		addCalls(l.calls)
+		l.calls = c
+		addCalls(c)
 	}
 	l.users++
 	return l.calls, nil
@@ -141,11 +165,11 @@ func (l *library) Shutdown() Return {
 		return ret
 	}
 	if l.users == 1 {
-		if err := l.lib.Close(); err != nil {
+		if err := l.calls.close(); err != nil {
 			return ERROR_UNKNOWN
 		}
 		removeCalls(l.calls)
-		l.lib, l.calls = nil, nil
+		l.calls = nil
 	}
 	l.users--
 	return SUCCESS

@@ -70,7 +70,7 @@ const char *nvmlErrorString(int result)
 	for (const struct nvml_text *t = nvml_texts; t->text; t++)
 		if (t->code == result)
 			return t->text;
-	return "unknown error";
+	return "Unknown Error";
 }
 
 // An export table is an array of functions that nothing public describes, and which are numbered. Its first entry is its

@@ -1,10 +1,12 @@
-// Command compare calls every method of go-nvml, with the library that its argument names, and prints the results.
+// Command compare calls every method of go-nvml, and prints the results. Its first argument names the library, and the
+// others methods that it does not call: go-nvml ends the process if the library lacks the function.
 package main
 
 import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -90,6 +92,7 @@ func argument(t reflect.Type, n int) reflect.Value {
 	}
 	v := reflect.New(t).Elem()
 	switch t.Kind() {
+	case reflect.Interface: // there is no such object
 	case reflect.Pointer:
 		v.Set(reflect.New(t.Elem()))
 		fill(v.Elem(), 2)
@@ -107,6 +110,17 @@ func argument(t reflect.Type, n int) reflect.Value {
 	return v
 }
 
+// arguments returns the arguments of a method, and whether there is an object for each.
+func arguments(f reflect.Type) (args []reflect.Value, ok bool) {
+	ok = true
+	for i := range f.NumIn() {
+		a := argument(f.In(i), i)
+		ok = ok && (a.Kind() != reflect.Interface || !a.IsNil())
+		args = append(args, a)
+	}
+	return args, ok
+}
+
 // skipped are methods that are called at the begin and at the end, those of a mutex that go-nvml embeds, and one that
 // reads beyond a struct in go-nvml.
 const skipped = " Init InitWithFlags Shutdown Extensions LookupSymbol Lock TryLock Unlock GetVgpuCompatibility "
@@ -115,12 +129,9 @@ const skipped = " Init InitWithFlags Shutdown Extensions LookupSymbol Lock TryLo
 func callAll(name string, v reflect.Value) {
 	for i := range v.NumMethod() {
 		method, f := v.Type().Method(i).Name, v.Method(i)
-		if strings.Contains(skipped, " "+method+" ") {
+		args, ok := arguments(f.Type())
+		if !ok || strings.Contains(skipped, " "+method+" ") || slices.Contains(os.Args[2:], method) {
 			continue
-		}
-		var args []reflect.Value
-		for i := range f.Type().NumIn() {
-			args = append(args, argument(f.Type().In(i), i))
 		}
 		results := f.Call(args)
 		fmt.Printf("%s.%s:", name, method)
@@ -144,21 +155,43 @@ func callAll(name string, v reflect.Value) {
 	}
 }
 
-func must[T any](v T, ret nvml.Return) T {
-	if ret != nvml.SUCCESS {
-		panic(ret)
+// add adds an object, if there is one.
+func add[T any](o T, ret nvml.Return) T {
+	fmt.Printf("%T: %v\n", o, ret)
+	if ret == nvml.SUCCESS {
+		objects = append(objects, o)
 	}
-	return v
+	return o
+}
+
+// instances makes a GPU instance and a compute instance, and adds them.
+func instances(d nvml.Device) {
+	_, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
+	fmt.Println(ret)
+	profile, _ := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_1_SLICE)
+	gpu := add(d.CreateGpuInstance(&profile))
+	part, _ := gpu.GetComputeInstanceProfileInfo(nvml.COMPUTE_INSTANCE_PROFILE_1_SLICE, 0)
+	add(gpu.CreateComputeInstance(&part))
 }
 
 func main() {
 	l := nvml.New(nvml.WithLibraryPath(os.Args[1]))
 	fmt.Println(l.Init())
-	first := must(l.DeviceGetHandleByIndex(0))
-	gpu := must(first.GetGpuInstanceById(1))
-	objects = []any{must(l.DeviceGetHandleByIndex(1)), gpu, must(gpu.GetComputeInstanceById(1)), must(l.EventSetCreate()),
-		must(l.GpmSampleAlloc()), must(l.UnitGetHandleByIndex(0)), must(first.GetSupportedVgpus())[0],
-		must(first.GetActiveVgpus())[0]}
+	first, _ := l.DeviceGetHandleByIndex(0)
+	add(l.DeviceGetHandleByIndex(1))
+	instances(first)
+	add(l.EventSetCreate())
+	add(l.GpmSampleAlloc())
+	add(l.UnitGetHandleByIndex(0))
+	if types, _ := first.GetSupportedVgpus(); len(types) > 0 {
+		add(types[0], nvml.SUCCESS)
+	}
+	if vgpus, _ := first.GetActiveVgpus(); len(vgpus) > 0 {
+		add(vgpus[0], nvml.SUCCESS)
+	}
+	if mig, ret := first.GetMigDeviceHandleByIndex(0); ret == nvml.SUCCESS {
+		callAll("MIG device", reflect.ValueOf(mig))
+	}
 	for _, o := range append(objects, l) {
 		callAll(reflect.TypeOf(o).Name(), reflect.ValueOf(o))
 	}
