@@ -21,14 +21,14 @@ func (d *Driver) GPUs() []simnvml.GPU {
 	for i, v := range d.installed {
 		id := v.uuid()
 		g := simnvml.GPU{
-			Name: deviceName, UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
-			Bus: uint32(v.bus()), Memory: deviceMemory, Used: v.memory, Busy: v.load.Busy(now), Utilization: v.load.Share(now),
+			Profile: v.GPU, Name: v.name(), UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
+			Bus: uint32(v.bus()), Memory: v.Memory.Size, Used: v.memory, Busy: v.load.Busy(now), Utilization: v.load.Share(now),
 		}
 		if len(v.contexts) > 0 {
 			g.Processes = []simnvml.Process{{ID: uint32(os.Getpid()), Used: v.memory, Utilization: g.Utilization}}
 		}
 		for _, p := range others[i] {
-			g.Used = min(g.Used+p.Used, deviceMemory)
+			g.Used = min(g.Used+p.Used, v.Memory.Size)
 			g.Busy += p.busy
 			g.Utilization = min(g.Utilization+p.Utilization, 1)
 			g.Processes = append(g.Processes, p.Process)

@@ -68,6 +68,13 @@ func (d *Driver) tellOthers(v *device) {
 }
 
 // take adds memory to what the device has in use, and give takes it away, in bytes.
+
+// free returns how much memory no program has, in bytes.
+func (v *device) free() uint64 { return v.Memory.Size - v.memory }
+
+// mostMemory is more memory than any device has, in bytes.
+const mostMemory = 256 << 30
+
 func (v *device) take(n uint64) { v.memory += n; v.publish() }
 func (v *device) give(n uint64) { v.memory -= n; v.publish() }
 
@@ -133,7 +140,7 @@ func (e *entry) process(id uint32, now time.Time) otherProcess {
 	} else {
 		share = min(share, 1-part)
 	}
-	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, deviceMemory), Utilization: share}, busy}
+	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, mostMemory), Utilization: share}, busy}
 }
 
 // readEntries reads what a driver says of the first n devices.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
@@ -23,6 +24,7 @@ type Machine interface {
 
 // GPU is what a machine knows of a GPU.
 type GPU struct {
+	Profile     *profile.GPU
 	Name        string
 	UUID        string // it begins with GPU-
 	Bus         uint32 // of PCI
