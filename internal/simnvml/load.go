@@ -5,18 +5,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
 // The model of a GPU, with values that an H200 had: of a GPU without work, and of one that works all the time.
 const (
-	idlePower, fullPower = 80_000, 690_000 // milliwatts
-	idleTemp, fullTemp   = 33, 58          // degrees Celsius
-	slowdownTemp         = 87              // at which the margin is 0
-	idleClock, fullClock = 345, 1980       // of the multiprocessors, in MHz
-	idleVideo, fullVideo = 765, 1545       // of the video engines, in MHz
-	memoryShare          = 0.06            // of the utilization
+	powerShare         = 690.0 / 700 // of the power that it may draw
+	idleTemp, fullTemp = 33, 58      // degrees Celsius
+	memoryShare        = 0.06        // of the utilization
 )
+
+// powers returns what a GPU draws without work, and with as much work as it can do, in milliwatts.
+func powers(p *profile.GPU) (idle, full float64) {
+	return float64(p.Power.Idle), math.Round(powerShare * float64(p.Power.Most))
+}
 
 // between returns the value for a utilization of 0 to 1.
 func between(idle, full, utilization float64) float64 { return idle + (full-idle)*utilization }
@@ -26,7 +29,8 @@ func percent(share float64) uint32 { return uint32(math.Round(100 * share)) }
 
 // power returns what the GPU draws, in milliwatts.
 func (g *gpu) power(now GPU) uint32 {
-	return uint32(min(between(idlePower, fullPower, now.Utilization), float64(g.powerLimit)))
+	idle, full := powers(g.profile)
+	return uint32(min(between(idle, full, now.Utilization), float64(g.powerLimit)))
 }
 
 // temperature returns the temperature of the GPU, in degrees Celsius.
@@ -36,16 +40,17 @@ func temperature(now GPU) uint32 {
 
 // clock returns the present frequency of a part of the GPU, in MHz.
 func clock(now GPU, kind raw.ClockType, other uint32) uint32 {
+	c := &now.Profile.Clocks
 	busy := now.Utilization > 0
 	switch {
 	case (kind == raw.NVML_CLOCK_GRAPHICS || kind == raw.NVML_CLOCK_SM) && busy:
-		return fullClock
+		return uint32(c.Graphics)
 	case kind == raw.NVML_CLOCK_GRAPHICS || kind == raw.NVML_CLOCK_SM:
-		return idleClock
+		return uint32(c.Idle)
 	case kind == raw.NVML_CLOCK_VIDEO && busy:
-		return fullVideo
+		return uint32(c.Video)
 	case kind == raw.NVML_CLOCK_VIDEO:
-		return idleVideo
+		return uint32(c.IdleVideo)
 	}
 	return other
 }
@@ -53,7 +58,8 @@ func clock(now GPU, kind raw.ClockType, other uint32) uint32 {
 // energy returns what the GPU has used since the NVML was made, in millijoules.
 func (s *state) energy(now GPU) uint64 {
 	all := s.machine.Clock().Now().Sub(s.begun).Seconds()
-	return uint64(idlePower*all + (fullPower-idlePower)*now.Busy.Seconds())
+	idle, full := powers(now.Profile)
+	return uint64(idle*all + (full-idle)*now.Busy.Seconds())
 }
 
 // DeviceGetUtilizationRates returns the share of the last second in which work ran.
@@ -98,8 +104,8 @@ func (n *model) DeviceGetTemperatureV(device raw.Device, temp *raw.Temperature) 
 
 // DeviceGetMarginTemperature returns how much hotter the GPU may become.
 func (n *model) DeviceGetMarginTemperature(device raw.Device, margin *raw.MarginTemperature) raw.Return {
-	return n.then(n.answers.DeviceGetMarginTemperature(device, margin), device, func(_ *gpu, now GPU) {
-		margin.MarginTemperature = slowdownTemp - int32(temperature(now))
+	return n.then(n.answers.DeviceGetMarginTemperature(device, margin), device, func(g *gpu, now GPU) {
+		margin.MarginTemperature = g.profile.Temperatures.Most - int32(temperature(now))
 	})
 }
 
@@ -191,14 +197,20 @@ func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint3
 		!slices.Contains(memories[:there], memory) || count == nil {
 		return n.answers.DeviceGetSupportedGraphicsClocks(device, memory, count, clocks)
 	}
-	const step = 15
-	steps := uint32((fullClock-idleClock)/step + 1)
+	n.mu.Lock()
+	g := n.device(device)
+	n.mu.Unlock()
+	if g == nil {
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	}
+	c := &g.profile.Clocks
+	steps := uint32((c.Graphics-c.Idle)/c.Step + 1)
 	room := min(*count, uint32(len(clocks)))
 	if *count = steps; room < steps {
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
 	}
 	for i := range clocks[:steps] {
-		clocks[i] = fullClock - step*uint32(i)
+		clocks[i] = uint32(c.Graphics - c.Step*int32(i))
 	}
 	return raw.NVML_SUCCESS
 }

@@ -1,6 +1,9 @@
 package simnvml
 
-import "github.com/purecu/purecu/nvml/raw"
+import (
+	"github.com/purecu/purecu/internal/profile"
+	"github.com/purecu/purecu/nvml/raw"
+)
 
 // settings are what a program can set. They are kept until the process ends.
 type settings struct {
@@ -9,11 +12,8 @@ type settings struct {
 	reasons     uint64 // why clocks are not higher
 }
 
-// The limits of the power, in milliwatts.
-const leastPower, mostPower = 200_000, 700_000
-
-func newSettings() settings {
-	return settings{powerLimit: mostPower, persistence: raw.NVML_FEATURE_ENABLED}
+func newSettings(p *profile.GPU) settings {
+	return settings{powerLimit: p.Power.Most, persistence: raw.NVML_FEATURE_ENABLED}
 }
 
 // change makes a call that changes a GPU.
@@ -24,7 +24,7 @@ func (n *model) change(method string, device raw.Device, f func(g *gpu) raw.Retu
 // DeviceSetPowerManagementLimit sets how much power the GPU may draw.
 func (n *model) DeviceSetPowerManagementLimit(device raw.Device, limit uint32) raw.Return {
 	return n.change("DeviceSetPowerManagementLimit", device, func(g *gpu) raw.Return {
-		if limit < leastPower || limit > mostPower {
+		if limit < g.profile.Power.Least || limit > g.profile.Power.Most {
 			return raw.NVML_ERROR_INVALID_ARGUMENT
 		}
 		g.powerLimit = limit

@@ -63,13 +63,15 @@ type state struct {
 
 // gpu is the state of a GPU or a MIG device that NVML has.
 type gpu struct {
-	index  int
-	handle raw.Device
-	errors counters
-	lost   bool
-	busy   time.Duration // how long it has worked, as far as somebody has asked
-	mig    mig
-	part   *computeInstance // what a MIG device is, or nil
+	profile *profile.GPU
+	answers recording
+	index   int
+	handle  raw.Device
+	errors  counters
+	lost    bool
+	busy    time.Duration // how long it has worked, as far as somebody has asked
+	mig     mig
+	part    *computeInstance // what a MIG device is, or nil
 	settings
 }
 
@@ -77,8 +79,14 @@ type gpu struct {
 func newState(m Machine) *state {
 	s := &state{machine: m, begun: m.Clock().Now(), changed: make(chan struct{}), sets: map[raw.EventSet]*eventSet{},
 		samples: map[raw.GpmSample]*gpmSample{}, faults: newFaults()}
-	for i := range m.GPUs() {
-		s.gpus = append(s.gpus, &gpu{index: i, handle: raw.Device(s.newHandle()), settings: newSettings()})
+	recordings := make(map[*profile.GPU]recording)
+	for i, g := range m.GPUs() {
+		p := g.Profile
+		if recordings[p] == nil {
+			recordings[p] = recordingOf(p)
+		}
+		s.gpus = append(s.gpus, &gpu{profile: p, answers: recordings[p], index: i, handle: raw.Device(s.newHandle()),
+			settings: newSettings(p)})
 	}
 	return s
 }
@@ -102,8 +110,12 @@ func (s *state) enter(name string, args ...any) raw.Return {
 		return raw.NVML_ERROR_UNINITIALIZED
 	}
 	for _, arg := range args {
-		if g := s.owner(arg); g != nil && g.lost {
+		switch g := s.owner(arg); {
+		case g == nil:
+		case g.lost:
 			return raw.NVML_ERROR_GPU_IS_LOST
+		case g.profile.MIG == nil && aboutMIG(name):
+			return raw.NVML_ERROR_NOT_SUPPORTED
 		}
 	}
 	return raw.NVML_SUCCESS
@@ -129,6 +141,18 @@ func (s *state) indexes(name string, args []any) (list []int) {
 		}
 	}
 	return list
+}
+
+// recording returns what the GPU answers that a call is about, or an H200 if it is about none.
+func (s *state) recording(args []any) recording {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, arg := range args {
+		if g := s.owner(arg); g != nil {
+			return g.answers
+		}
+	}
+	return h200Profile()
 }
 
 // knows reports whether there is an object with this handle.
