@@ -254,7 +254,8 @@ func TestMultiprocessorsOfKernel(t *testing.T) {
 	r := newLab(t, gpusOf(t, "T4"))
 	f, res := r.ModuleGetFunction(r.th, r.load(`.version 6.4
 .target sm_70 .address_size 64
-.visible .entry count(.param .u64 p) { .reg .u64 a; .reg .u32 n; ld.param.u64 a, [p]; mov.u32 n, %nsmid; st.global.u32 [a], n; ret; }`), "count")
+.visible .entry count(.param .u64 p)
+{ .reg .u64 a; .reg .u32 n; ld.param.u64 a, [p]; mov.u32 n, %nsmid; st.global.u32 [a], n; ret; }`), "count")
 	r.must(res)
 	p, res := r.MemAlloc(r.th, 4)
 	r.must(res)
