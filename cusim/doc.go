@@ -13,6 +13,8 @@
 // [Driver.NVML] is an NVML for the same devices, for programs that use package nvml. Its GPUs can be
 // lost, hang and report errors.
 //
+// A device is an H200. [Profile] makes it another GPU, such as a T4 or a B200.
+//
 // This package creates and controls a driver. The driver's functions, such as cuEventRecord, are
 // the methods of [Driver.Software].
 package cusim

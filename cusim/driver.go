@@ -17,10 +17,11 @@ type Driver struct {
 	sim     *sim.Driver
 	nvml    *simnvml.NVML
 	scripts []func(*simnvml.NVML) // what NVML gets at first
+	err     error                 // of the options
 }
 
 // New returns a driver. Without options it has one device, modelled on an H200, and the version
-// CUDA 13.0.
+// CUDA 13.0. What is wrong with options is an error of cu.Open: see [Driver.Err].
 func New(opts ...Option) *Driver {
 	d := &Driver{sim: sim.New()}
 	for _, o := range opts {
@@ -51,11 +52,16 @@ type Option func(*Driver)
 // with returns an option for the internal driver.
 func with(o sim.Option) Option { return func(d *Driver) { o(d.sim) } }
 
-// Devices sets the number of devices. The default is 1.
-func Devices(n int) Option { return with(sim.Devices(n)) }
+// Devices makes the devices a number of H200s. The default is 1. It and [Profile] replace each other.
+func Devices(n int) Option {
+	return func(d *Driver) {
+		d.err = nil
+		sim.Devices(n)(d.sim)
+	}
+}
 
 // DeviceAttribute sets an attribute of all devices. which is a CUdevice_attribute. The default
-// values are those of an H200, and 0 for features that the driver does not have, such as sparse
+// values are those of its [Profile], and 0 for features that the driver does not have, such as sparse
 // arrays. docs/testing.md lists them. An attribute does not change the behaviour of the driver.
 func DeviceAttribute(which, value int) Option { return with(sim.DeviceAttribute(which, value)) }
 

@@ -4,7 +4,8 @@ import "errors"
 
 // Provider provides a software driver to cu.WithSoftware. A driver whose method Software returns
 // the driver itself is its own provider. If the driver has a method Closed(), each cu.Driver that uses
-// it calls that when the program closes it.
+// it calls that when the program closes it. If the provider has a method Err() error that returns an error, cu.Open
+// returns this error, and does not use the driver.
 type Provider interface {
 	// Software returns the driver.
 	Software() Software
@@ -28,6 +29,9 @@ type failed struct{ err error }
 
 // Software returns nil.
 func (failed) Software() Software { return nil }
+
+// Err returns the error.
+func (f failed) Err() error { return f.err }
 
 // ErrNilProvider is the error of [Table.UseProvider] for a provider that is nil, or whose driver is.
 var ErrNilProvider = errors.New("the software driver is nil")

@@ -84,11 +84,13 @@ func (t *Table) UseProvider(p Provider) error {
 		r := reflect.ValueOf(v)
 		return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 	}
-	if f, is := p.(failed); is && f.err != nil {
-		return f.err
-	}
 	if isNil(p) {
 		return ErrNilProvider
+	}
+	if f, is := p.(interface{ Err() error }); is {
+		if err := f.Err(); err != nil {
+			return err
+		}
 	}
 	s := p.Software()
 	if isNil(s) {

@@ -435,6 +435,7 @@ func TestEnvironment(t *testing.T) {
 	}{
 		{[]string{"CUSIM_DEVICES=2"}, "devices", exitOK, "GPU-d6514000-"},
 		{[]string{"CUSIM_DEVICES=3", "CUDA_VISIBLE_DEVICES=1"}, "devices", exitOK, "\n0  Simulated H200  9.0  132  1.98GHz  139.3/139.8     0000:3C:00.0"},
+		{[]string{"CUSIM_PROFILE=T4,B200"}, "devices", exitOK, "\n1  Simulated B200  10.0  148  "},
 		{[]string{"CUSIM_DRIVER_VERSION=12.4"}, "doctor", exitOK, "CUDA 12.4"},
 		{[]string{"CUSIM_DEVICE=2"}, "devices", exitUsage, typo},
 		{[]string{"CUSIM_DEVICE=2"}, "doctor", exitUsage, "verdict      the software driver cannot be used: " + typo},

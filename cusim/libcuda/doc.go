@@ -37,6 +37,8 @@
 //	                      other value cuInit returns CUDA_ERROR_INVALID_DEVICE (101).
 //	CUSIM_DEVICES         the number of devices; 1 if it is not set. With 0, cuInit
 //	                      returns CUDA_ERROR_NO_DEVICE (100).
+//	CUSIM_PROFILE         in place of CUSIM_DEVICES the GPUs that the devices are, as in
+//	                      A100:2,T4: see cusim.Profile.
 //	CUSIM_DRIVER_VERSION  the version of CUDA, as 12.8 or 12080; if it is not set, that
 //	                      which the library was built for, which is also the newest.
 //	                      Newer functions return CUDA_ERROR_NOT_SUPPORTED. dlsym finds

@@ -2,10 +2,12 @@ package codeimage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // A fatbin has a header of 16 bytes, and entries, each with a header and its content.
@@ -22,14 +24,20 @@ const (
 // ErrNoPTX is the error for a fatbin without PTX for the architecture.
 var ErrNoPTX = errors.New("the fatbin has no PTX for this device")
 
-// PTX returns the text in a fatbin that a device of an architecture, such as 90, compiles: the one
+// PTX returns the text in a fatbin that a device of an architecture, such as 90, compiles: of those that fit, the one
 // for the newest architecture that is not newer than the device.
-func PTX(image []byte, architecture uint32) ([]byte, error) {
-	entry, err := newestEntry(image, architecture)
-	if err != nil {
-		return nil, err
+func PTX(image []byte, architecture uint32, fits func(text []byte) bool) ([]byte, error) {
+	all, err := entriesOf(image, architecture)
+	for _, entry := range all {
+		text, err := entryText(entry)
+		if err != nil {
+			return nil, err
+		}
+		if fits(text) {
+			return text, nil
+		}
 	}
-	return entryText(entry)
+	return nil, cmp.Or(err, ErrNoPTX)
 }
 
 // Text returns a function that returns the PTX in an image, for the newest architecture, or nothing if there is none.
@@ -38,11 +46,11 @@ func Text(image []byte) func() []byte {
 	if IsPTX(image) {
 		return func() []byte { return image }
 	}
-	entry, err := newestEntry(image, math.MaxUint32)
-	if err != nil {
+	all, err := entriesOf(image, math.MaxUint32)
+	if err != nil || len(all) == 0 {
 		return func() []byte { return nil }
 	}
-	entry = bytes.Clone(entry)
+	entry := bytes.Clone(all[0])
 	return func() []byte {
 		text, err := entryText(entry)
 		if err != nil {
@@ -52,8 +60,9 @@ func Text(image []byte) func() []byte {
 	}
 }
 
-// newestEntry returns the entry of a fatbin that has the text, with its header.
-func newestEntry(image []byte, architecture uint32) ([]byte, error) {
+// entriesOf returns the entries of a fatbin that have texts for an architecture or older ones, with their headers: the
+// newest first, and of several for one architecture the last.
+func entriesOf(image []byte, architecture uint32) (all [][]byte, _ error) {
 	le := binary.LittleEndian
 	if len(image) < fatbinHeader || le.Uint32(image) != fatbinMagic {
 		return nil, errors.New("the image is no fatbin")
@@ -62,23 +71,20 @@ func newestEntry(image []byte, architecture uint32) ([]byte, error) {
 	if size > uint64(len(image))-fatbinHeader || begin < fatbinHeader || begin > fatbinHeader+size {
 		return nil, errors.New("the fatbin is truncated")
 	}
-	var best []byte // with its header
-	newest := uint32(0)
 	for rest := image[begin : fatbinHeader+size]; len(rest) >= entryHeader; {
 		header, padded := uint64(le.Uint32(rest[4:])), le.Uint64(rest[8:])
 		if header < entryHeader || header > uint64(len(rest)) || padded > uint64(len(rest))-header {
 			return nil, errors.New("an entry of the fatbin is truncated")
 		}
 		entry := rest[:header+padded]
-		if a := le.Uint32(entry[28:]); le.Uint16(entry) == kindPTX && a <= architecture && a >= newest {
-			best, newest = entry, a
+		if le.Uint16(entry) == kindPTX && le.Uint32(entry[28:]) <= architecture {
+			all = append(all, entry)
 		}
 		rest = rest[header+padded:]
 	}
-	if best == nil {
-		return nil, ErrNoPTX
-	}
-	return best, nil
+	slices.Reverse(all)
+	slices.SortStableFunc(all, func(a, b []byte) int { return cmp.Compare(le.Uint32(b[28:]), le.Uint32(a[28:])) })
+	return all, nil
 }
 
 // entryText returns the text of an entry.

@@ -27,6 +27,9 @@ func entryOf(kind uint16, architecture uint32, flags uint64, content []byte, siz
 	return append(h, padded...)
 }
 
+// anything fits.
+func anything([]byte) bool { return true }
+
 // fatbinOf returns a fatbin with entries.
 func fatbinOf(entries ...[]byte) []byte {
 	le := binary.LittleEndian
@@ -87,7 +90,7 @@ func TestPTX(t *testing.T) {
 		"odd entry":     {fatbinOf(make([]byte, 64)), "", "an entry of the fatbin is truncated"},
 		"another image": {[]byte("what"), "", "no fatbin"},
 	} {
-		got, err := PTX(tt.image, 90)
+		got, err := PTX(tt.image, 90, anything)
 		if s := strings.TrimRight(string(got), "\x00"); s != tt.want {
 			t.Errorf("%s: %q, want %q", name, s, tt.want)
 		}
@@ -96,6 +99,23 @@ func TestPTX(t *testing.T) {
 		}
 		if (name == "machine code") && !errors.Is(err, ErrNoPTX) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPTXFits takes the newest text that fits.
+func TestPTXFits(t *testing.T) {
+	image := fatbinOf(entryOf(kindPTX, 80, 0, []byte("older   "), 0), entryOf(kindPTX, 90, 0, []byte("plain   "), 0),
+		entryOf(kindPTX, 90, 0, []byte("features"), 0))
+	for want, fits := range map[string]func(text string) bool{
+		"features": func(string) bool { return true },
+		"plain   ": func(text string) bool { return text != "features" },
+		"older   ": func(text string) bool { return text == "older   " },
+		"":         func(string) bool { return false },
+	} {
+		got, err := PTX(image, 100, func(text []byte) bool { return fits(string(text)) })
+		if string(got) != want || errors.Is(err, ErrNoPTX) != (want == "") {
+			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
 }
@@ -159,7 +179,7 @@ func FuzzFatbin(f *testing.F) {
 	}
 	f.Add(fatbinOf(entryOf(2, 90, 0, []byte("\x7fELF"), 0), entryOf(kindPTX, 75, 0, []byte(".version"), 0)))
 	f.Fuzz(func(t *testing.T, image []byte) {
-		if text, err := PTX(image, 90); err != nil && text != nil {
+		if text, err := PTX(image, 90, anything); err != nil && text != nil {
 			t.Errorf("%q and %v", text, err)
 		}
 	})

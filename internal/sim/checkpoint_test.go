@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 )
 
 // TestCheckpointRestoreArgs restores processes with and without pairs of GPUs.
 func TestCheckpointRestoreArgs(t *testing.T) {
 	const pid = 4711
-	a, b, other := newDevice(0).uuid(), newDevice(1).uuid(), driver.UUID{1}
+	a, b, other := newDevice(0, profile.Default()).uuid(), newDevice(1, profile.Default()).uuid(), driver.UUID{1}
 	given := func(uuids ...driver.UUID) *driver.CheckpointRestoreArgs {
 		var pairs []driver.CheckpointGpuPair
 		for i := 0; i < len(uuids); i += 2 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // end destroys a context after all its work. If the wait would never end, it returns an error. The
@@ -326,7 +325,7 @@ func (d *Driver) CtxEnablePeerAccess(th *driver.Thread, peer driver.Context, fla
 		return r
 	case flags != 0:
 		return driver.ResultInvalidValue
-	case p.dev == c.dev:
+	case p.dev == c.dev, !c.dev.reaches(p.dev):
 		return driver.ResultPeerAccessUnsupported
 	case c.peers[p]:
 		return driver.ResultPeerAccessAlreadyEnabled
@@ -378,7 +377,7 @@ func (d *Driver) profile(name string, th *driver.Thread) driver.Result {
 // CtxGetExecAffinity is cuCtxGetExecAffinity.
 func (d *Driver) CtxGetExecAffinity(th *driver.Thread, typ int32) (p driver.ExecAffinityParam, r driver.Result) {
 	defer d.mu.Unlock()
-	_, t, r := d.inContext("cuCtxGetExecAffinity", th)
+	c, t, r := d.inContext("cuCtxGetExecAffinity", th)
 	switch {
 	case r != ok:
 		return p, r
@@ -387,7 +386,7 @@ func (d *Driver) CtxGetExecAffinity(th *driver.Thread, typ int32) (p driver.Exec
 	case t.top().green != nil:
 		return p, driver.ResultInvalidContext
 	}
-	p.Param.SmCount().Val = code.Multiprocessors
+	p.Param.SmCount().Val = uint32(c.dev.Multiprocessors)
 	return p, ok
 }
 
@@ -454,7 +453,7 @@ func (d *Driver) CtxSetSharedMemConfig(th *driver.Thread, config int32) driver.R
 }
 
 // hasRoom reports whether the device has memory for one more context.
-func (v *device) hasRoom() bool { return v.memory <= deviceMemory-contextMemory }
+func (v *device) hasRoom() bool { return v.free() >= contextMemory }
 
 // newContext creates a context. The device has memory for it.
 func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {

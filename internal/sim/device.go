@@ -5,12 +5,19 @@ import (
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 )
 
-// deviceName is the name of every device.
-const deviceName = "Simulated H200"
+func newDevice(index int, gpu *profile.GPU) *device {
+	return &device{GPU: gpu, numbers: numbers{index, index}}
+}
 
-func newDevice(index int) *device { return &device{index: index, ordinal: index} }
+// name returns the device's name.
+func (v *device) name() string { return "Simulated " + v.Name }
+
+// reaches reports whether the device can access the memory of another one. Whether GPUs of different kinds can do that
+// depends on the machine. Here they cannot.
+func (v *device) reaches(other *device) bool { return v.GPU == other.GPU }
 
 // DeviceAttribute is cusim.DeviceAttribute.
 func DeviceAttribute(which, value int) Option {
@@ -38,7 +45,7 @@ func (d *Driver) attribute(of *device, a int32) int32 {
 	case a == driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES: // no fabric handles
 		return driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 	}
-	return attributes[a]
+	return of.Attribute(a)
 }
 
 // device returns a device.
@@ -89,10 +96,11 @@ func setText(buf []byte, text string) driver.Result {
 // DeviceGetName is cuDeviceGetName.
 func (d *Driver) DeviceGetName(_ *driver.Thread, name []byte, dev driver.Device) driver.Result {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceGetName", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceGetName", dev)
+	if r != ok {
 		return r
 	}
-	return setText(name, deviceName)
+	return setText(name, v.name())
 }
 
 // DeviceGetUUID is cuDeviceGetUuid_v2.
@@ -165,23 +173,23 @@ func (d *Driver) DeviceGetAttribute(_ *driver.Thread, which int32, dev driver.De
 // DeviceTotalMem is cuDeviceTotalMem_v2.
 func (d *Driver) DeviceTotalMem(_ *driver.Thread, dev driver.Device) (uint64, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceTotalMem", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceTotalMem", dev)
+	if r != ok {
 		return 0, r
 	}
-	return deviceMemory, ok
+	return v.Memory.Size, ok
 }
 
 // DeviceCanAccessPeer is cuDeviceCanAccessPeer.
 func (d *Driver) DeviceCanAccessPeer(_ *driver.Thread, dev, peer driver.Device) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceCanAccessPeer", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceCanAccessPeer", dev)
+	if r != ok {
 		return 0, r
 	}
-	if _, r := d.device(peer); r != ok {
+	other, r := d.device(peer)
+	if r != ok || v == other || !v.reaches(other) {
 		return 0, r
-	}
-	if dev == peer {
-		return 0, ok
 	}
 	return 1, ok
 }
@@ -189,20 +197,31 @@ func (d *Driver) DeviceCanAccessPeer(_ *driver.Thread, dev, peer driver.Device) 
 // DeviceGetP2PAttribute is cuDeviceGetP2PAttribute.
 func (d *Driver) DeviceGetP2PAttribute(_ *driver.Thread, attribute int32, dev, peer driver.Device) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceGetP2PAttribute", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceGetP2PAttribute", dev)
+	if r != ok {
 		return 0, r
 	}
-	if _, r := d.device(peer); r != ok || dev == peer {
+	other, r := d.device(peer)
+	if r != ok || dev == peer {
 		return 0, driver.ResultInvalidDevice
 	}
 	switch attribute {
+	case driver.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+		return flag(v.reaches(other) && v.NVLinks > 0), ok // there are none over PCIe
 	case driver.CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
 		return 0, ok
-	case driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, driver.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-		driver.CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-		return 1, ok
+	case driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, driver.CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+		return flag(v.reaches(other)), ok
 	}
 	return 0, driver.ResultInvalidValue
+}
+
+// flag returns 1 for true.
+func flag(set bool) int32 {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // DeviceGetLuid is cuDeviceGetLuid, which exists on Windows only.
@@ -259,25 +278,26 @@ func (d *Driver) DeviceGetTexture1DLinearMaxWidth(_ *driver.Thread, format int32
 // DeviceGetProperties is cuDeviceGetProperties.
 func (d *Driver) DeviceGetProperties(_ *driver.Thread, dev driver.Device) (p driver.Devprop, r driver.Result) {
 	defer d.mu.Unlock()
-	if _, r = d.aboutDevice("cuDeviceGetProperties", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceGetProperties", dev)
+	if r != ok {
 		return p, r
 	}
-	a := attributes
+	a := v.Attribute
 	return driver.Devprop{
-		MaxThreadsPerBlock: a[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
-		MaxThreadsDim: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
-			a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
-			a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
-		MaxGridSize: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X],
-			a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
-			a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
-		SharedMemPerBlock:   a[driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
-		TotalConstantMemory: a[driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
-		SIMDWidth:           a[driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE],
-		MemPitch:            a[driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH],
-		RegsPerBlock:        a[driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK],
-		ClockRate:           a[driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE],
-		TextureAlign:        a[driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT],
+		MaxThreadsPerBlock: a(driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+		MaxThreadsDim: [3]int32{a(driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+			a(driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+			a(driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+		MaxGridSize: [3]int32{a(driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+			a(driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+			a(driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+		SharedMemPerBlock:   a(driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+		TotalConstantMemory: a(driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+		SIMDWidth:           a(driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+		MemPitch:            a(driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+		RegsPerBlock:        a(driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+		ClockRate:           a(driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+		TextureAlign:        a(driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
 	}, ok
 }
 

@@ -1,19 +1,24 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 )
 
 var _ driver.Software = (*Driver)(nil)
 
 // Devices is cusim.Devices.
-func Devices(n int) Option {
+func Devices(n int) Option { return GPUs(slices.Repeat([]*profile.GPU{profile.Default()}, n)) }
+
+// GPUs sets the devices.
+func GPUs(gpus []*profile.GPU) Option {
 	return func(d *Driver) {
 		d.installed = nil
-		for i := range n {
-			d.installed = append(d.installed, newDevice(i))
+		for i, g := range gpus {
+			d.installed = append(d.installed, newDevice(i, g))
 		}
 		d.devices = d.installed
 	}

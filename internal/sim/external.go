@@ -86,7 +86,7 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 
 // isMemoryFile reports whether a file with a size can be one of physical memory.
 func isMemoryFile(size uint64) bool {
-	return size != 0 && size%granularity == 0 && size <= deviceMemory
+	return size != 0 && size%granularity == 0 && size <= mostMemory
 }
 
 // ExternalMemoryGetMappedBuffer is cuExternalMemoryGetMappedBuffer. Each call maps the memory at another

@@ -22,8 +22,8 @@ func (d *Driver) GPUs() []simnvml.GPU {
 	for i, v := range d.installed {
 		id := v.uuid()
 		g := simnvml.GPU{
-			Name: deviceName, UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
-			Bus: uint32(v.bus()), Memory: deviceMemory, Used: v.memory, Busy: v.load.Busy(now), Utilization: v.load.Share(now),
+			Profile: v.GPU, Name: v.name(), UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
+			Bus: uint32(v.bus()), Memory: v.Memory.Size, Used: v.memory, Busy: v.load.Busy(now), Utilization: v.load.Share(now),
 			Settings: settings[i],
 		}
 		if len(v.contexts) > 0 {
@@ -39,7 +39,7 @@ func (d *Driver) GPUs() []simnvml.GPU {
 			if !p.uses {
 				continue
 			}
-			g.Used = min(g.Used+p.Used, deviceMemory)
+			g.Used = min(g.Used+p.Used, v.Memory.Size)
 			g.Busy += p.busy
 			g.Utilization = min(g.Utilization+p.Utilization, 1)
 			g.Processes = append(g.Processes, p.Process)

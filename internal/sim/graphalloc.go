@@ -169,7 +169,7 @@ func (a *addressSpace) take(v *device, g *graph.Graph) bool {
 	size = (size + graphMemoryUnit - 1) / graphMemoryUnit * graphMemoryUnit
 	part := func() int { return slices.IndexFunc(v.graphs.parts, func(p graphPart) bool { return p.of == g }) }
 	i := part()
-	if size > deviceMemory-v.memory && (i < 0 || size-v.graphs.parts[i].size > deviceMemory-v.memory) {
+	if size > v.free() && (i < 0 || size-v.graphs.parts[i].size > v.free()) {
 		a.trimGraphs(v)
 		i = part()
 	}
@@ -181,7 +181,7 @@ func (a *addressSpace) take(v *device, g *graph.Graph) bool {
 		return true
 	}
 	more := size - p.size
-	if more > deviceMemory-v.memory {
+	if more > v.free() {
 		return false
 	}
 	p.size = size

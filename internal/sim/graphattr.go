@@ -116,7 +116,7 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 		return d.lost
 	}
 	var o launchOptions
-	if r := d.launchAttribute(name, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
+	if r := d.launchAttribute(name, n.Work.(*kernelWork).context().dev, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
 		return r
 	}
 	w := *n.Work.(*kernelWork)

@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
-)
+import "github.com/purecu/purecu/driver"
 
 // resource returns the share as a CUdevResource. The words for the driver contain the other fields.
 func (s share) resource() (r driver.DevResource) {
@@ -28,11 +25,17 @@ func shareOf(r *driver.DevResource) (share, driver.Result) {
 		green: r[5] >> 1}, ok
 }
 
-// The sizes of shares of an H200, unless a flag allows others.
-const (
-	shareStep     = 8
-	fineShareStep = 2
-)
+// whole returns the share that has all of a device.
+func (v *device) whole() share { return share{dev: v.ordinal, count: uint32(v.Multiprocessors)} }
+
+// gpuOf returns the device of a share, which C may have made up.
+func (d *Driver) gpuOf(s share) (*device, driver.Result) {
+	v, r := d.device(driver.Device(s.dev))
+	if r != ok {
+		r = driver.ResultInvalidResourceType
+	}
+	return v, r
+}
 
 // workQueuesOf returns the configuration of the work queues of a device.
 func workQueuesOf(dev int) workQueues {
@@ -65,7 +68,7 @@ func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ i
 	if r != ok {
 		return driver.DevResource{}, r
 	}
-	return d.devResource(typ, share{dev: v.ordinal, count: code.Multiprocessors}, workQueuesOf(v.ordinal))
+	return d.devResource(typ, v.whole(), workQueuesOf(v.ordinal))
 }
 
 // DevSmResourceSplitByCount is cuDevSmResourceSplitByCount. As on an H200, parts that are large enough for
@@ -80,9 +83,9 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	const both = driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
 		driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE
 	whole, r := shareOf(&input)
-	step := uint32(shareStep)
-	if flags&driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0 {
-		step = fineShareStep
+	var v *device
+	if r == ok {
+		v, r = d.gpuOf(whole)
 	}
 	switch {
 	case r != ok:
@@ -95,7 +98,11 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	if result != nil && room == 0 {
 		return room, rest, driver.ResultInvalidValue
 	}
-	size := min(max((least+step-1)/step*step, step), whole.count)
+	smallest, step := v.Parts.Least, v.Parts.Step
+	if flags&driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0 {
+		smallest, step = v.Parts.Fine, v.Parts.Fine
+	}
+	size := min(max((least+step-1)/step*step, smallest), whole.count)
 	if n = whole.count / size; result == nil {
 		return n, rest, ok
 	}
@@ -137,7 +144,10 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 			continue
 		}
 		var s share
-		s, r = shareOf(&resources[i])
+		var v *device
+		if s, r = shareOf(&resources[i]); r == ok {
+			v, r = d.gpuOf(s)
+		}
 		switch {
 		case r != ok:
 		case all.count == 0:
@@ -145,7 +155,7 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		case s.dev != all.dev, s.green != all.green, s.sets != 0 && all.sets != 0 && s.sets != all.sets:
 			r = driver.ResultInvalidResourceConfiguration
 		default:
-			all.count, all.sets = min(all.count+s.count, code.Multiprocessors), max(all.sets, s.sets)
+			all.count, all.sets = min(all.count+s.count, uint32(v.Multiprocessors)), max(all.sets, s.sets)
 		}
 	}
 	switch {
@@ -180,7 +190,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM:
 		return 0, driver.ResultInvalidValue
 	}
-	its := &resourceDescriptor{share{dev: v.ordinal, count: code.Multiprocessors}, workQueuesOf(v.ordinal)}
+	its := &resourceDescriptor{v.whole(), workQueuesOf(v.ordinal)}
 	if desc != 0 { // else an H200 takes the whole device
 		its, r = find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
 	}
@@ -387,7 +397,7 @@ func (d *Driver) CtxGetDevResource(_ *driver.Thread, h driver.Context, typ int32
 		return driver.DevResource{}, r
 	}
 	dev := c.dev.ordinal
-	of, queues := share{dev: dev, count: code.Multiprocessors}, workQueuesOf(dev)
+	of, queues := c.dev.whole(), workQueuesOf(dev)
 	if c.green != nil {
 		of, queues = c.green.share, c.green.queues
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
+	"github.com/purecu/purecu/internal/profile"
 )
 
 // smCounts returns the sizes of several shares.
@@ -120,7 +120,7 @@ func TestShares(t *testing.T) {
 	want("without a descriptor", ok, r)
 	whole, r := d.GreenCtxGetDevResource(nil, unlimited, sm)
 	want("its share", ok, r)
-	if n := whole.SMCount(); n != code.Multiprocessors {
+	if n := whole.SMCount(); n != uint32(profile.Default().Multiprocessors) {
 		t.Errorf("without a descriptor the green context has %d multiprocessors", n)
 	}
 	want("destroy", ok, d.GreenCtxDestroy(nil, unlimited))

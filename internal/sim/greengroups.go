@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // mostSets is the largest size of sets of multiprocessors that work on one cluster.
@@ -19,6 +18,10 @@ func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResourc
 		return rest, r
 	}
 	whole, r := shareOf(&input)
+	var v *device
+	if r == ok {
+		v, r = d.gpuOf(whole)
+	}
 	switch {
 	case r != ok:
 		return rest, r
@@ -33,7 +36,7 @@ func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResourc
 		if result == nil && p.SmCount != 0 { // without results there is only discovery
 			return rest, driver.ResultInvalidResourceConfiguration
 		}
-		if r := fill(p, whole.count, left); r != ok {
+		if r := v.fill(p, whole.count, left); r != ok {
 			return rest, r
 		}
 		if p.SmCount > left || result != nil && p.SmCount == 0 {
@@ -57,10 +60,10 @@ func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResourc
 
 // fill checks what a group asks for, and replaces the fields that are 0. The share has whole
 // multiprocessors, of which the groups before this one have left some.
-func fill(p *driver.DevSmResourceGroupParams, whole, left uint32) driver.Result {
+func (v *device) fill(p *driver.DevSmResourceGroupParams, whole, left uint32) driver.Result {
 	backfill := p.Flags == driver.CU_DEV_SM_RESOURCE_GROUP_BACKFILL
 	if p.CoscheduledSmCount == 0 {
-		p.CoscheduledSmCount = shareStep
+		p.CoscheduledSmCount = v.Parts.Step
 	}
 	if p.PreferredCoscheduledSmCount == 0 {
 		p.PreferredCoscheduledSmCount = p.CoscheduledSmCount
@@ -97,7 +100,7 @@ func (d *Driver) StreamGetDevResource(th *driver.Thread, h driver.Stream,
 	case typ != driver.CU_DEV_RESOURCE_TYPE_SM:
 		return driver.DevResource{}, driver.ResultInvalidResourceType
 	}
-	its := share{dev: s.ctx.dev.ordinal, count: code.Multiprocessors}
+	its := s.ctx.dev.whole()
 	if g := d.greenOf(t, s); g != nil {
 		its = g.share
 	}

@@ -14,7 +14,7 @@ func (d *Driver) heap(c *context) *code.Heap {
 	if c.heap == nil {
 		size, set := c.limits[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
 		if !set {
-			size = limits()[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
+			size = c.dev.limits()[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
 		}
 		c.heap = code.NewHeap(size, func(size uint64) uint64 {
 			d.mu.Lock()

@@ -252,7 +252,7 @@ func (h *ipcMemHandle) decode(b driver.IPCMemHandle) bool {
 		pid: le.Uint32(b[12:]), namespace: le.Uint64(b[16:]), fd: int32(le.Uint32(b[24:])), size: le.Uint64(b[32:]),
 	}
 	copy(h.file[:], b[40:56])
-	return h.fd >= 0 && h.size > 0 && h.size <= deviceMemory
+	return h.fd >= 0 && h.size > 0 && h.size <= mostMemory
 }
 
 // IpcGetMemHandle is cuIpcGetMemHandle. The handle is of the whole allocation. Unlike a GPU's driver it

@@ -8,7 +8,6 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/vm"
-	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
@@ -27,8 +26,8 @@ func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernel
 // The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
 // each instruction of a warp, as if each multiprocessor executed one at a time. In addition it takes
 // the time for which it has waited by reading a clock.
-func modelled(stats vm.Stats, blocks uint64) int64 {
-	return int64(kernelTime) + int64(stats.Instructions/min(max(blocks, 1), code.Multiprocessors)) + stats.Waited
+func modelled(stats vm.Stats, blocks uint64, v *device) int64 {
+	return int64(kernelTime) + int64(stats.Instructions/min(max(blocks, 1), uint64(v.Multiprocessors))) + stats.Waited
 }
 
 // opOfPTXKernel returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
@@ -48,11 +47,11 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		*launch = vm.Launch{
 			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
 			Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
-			Device: vm.Device{Memory: c.kernelMemory(d), Clock: d.readClock, Virtual: d.engine.Clock.Virtual,
-				Print: d.print},
+			Device: vm.Device{Memory: c.kernelMemory(d), Multiprocessors: uint32(c.dev.Multiprocessors),
+				Clock: d.readClock, Virtual: d.engine.Clock.Virtual, Print: d.print},
 			Room:     &x.room,
 			Workers:  runtime.GOMAXPROCS(0),
-			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * code.Multiprocessors,
+			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * int(c.dev.Multiprocessors),
 			Checks:   d.checksOf(),
 		}
 		x.room.Budget = &d.space.budget
@@ -122,7 +121,7 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, c *co
 	}
 	d.reportEnded(x)
 	d.instructions[l.Name] += stats.Instructions
-	d.ptxEnded(o, x, stats, l.Grid.Count())
+	d.ptxEnded(o, x, stats, l.Grid.Count(), c.dev)
 }
 
 // Instructions is cusim.Driver.Instructions.
@@ -141,14 +140,14 @@ func (d *Driver) GoLaunches(kernel string) uint64 {
 
 // ptxEnded completes a kernel at its time. A fault is reported a little later, so that work that a
 // program enqueues at once is still accepted.
-func (d *Driver) ptxEnded(o *op, x *execution, stats vm.Stats, blocks uint64) {
+func (d *Driver) ptxEnded(o *op, x *execution, stats vm.Stats, blocks uint64, v *device) {
 	e := &d.engine
 	e.End(&x.Execution)
 	defer e.Changed.Broadcast()
 	e.FinishAt(o, func() int64 {
 		at := e.Clock.At()
 		if e.Clock.Virtual {
-			at = engine.Later(o.Began(), modelled(stats, blocks))
+			at = engine.Later(o.Began(), modelled(stats, blocks, v))
 		}
 		if x.fault != nil {
 			at = engine.Later(at, int64(faultTime))

@@ -10,8 +10,11 @@ import (
 	"github.com/purecu/purecu/internal/ccall"
 )
 
-// mostFree is the free memory of a device with one context.
-const mostFree = deviceMemory - contextMemory
+// deviceMemory is the memory of an H200, and mostFree the free memory of one with one context.
+const (
+	deviceMemory = 150_110_011_392
+	mostFree     = deviceMemory - contextMemory
+)
 
 // A lab is a driver with a context, and a thread on which the context is current.
 type lab struct {

@@ -23,23 +23,29 @@ func (d *Driver) launchAttributes(name string, s *stream, c *driver.LaunchConfig
 	list, r := attributesOf(c)
 	for _, a := range list {
 		if r == ok {
-			r = d.launchAttribute(name, s, &a, o)
+			r = d.launchAttribute(name, s.ctx.dev, s, &a, o)
 		}
 	}
 	o.list = list
 	return r
 }
 
-func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribute, o *launchOptions) driver.Result {
+// launchAttribute evaluates an attribute. s is nil if it is not that of a launch. That an older device than an H200 lacks
+// an attribute is unverified.
+func (d *Driver) launchAttribute(name string, v *device, s *stream, a *driver.LaunchAttribute,
+	o *launchOptions) driver.Result {
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Value[4*i:]) }
 	valid := true
+	if !v.Clusters && newAttribute(a.ID) {
+		return driver.ResultNotSupported
+	}
 	switch a.ID {
 	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY:
 	case driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 		o.programmatic = word(0) != 0
 	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // a CUaccessPolicyWindow
 		size, ratio, hit, miss := binary.LittleEndian.Uint64(a.Value[8:]), math.Float32frombits(word(4)), word(5), word(6)
-		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE])
+		most := uint64(v.Memory.Window)
 		valid = size <= most && ratio >= 0 && ratio <= 1 &&
 			hit <= driver.CU_ACCESS_PROPERTY_PERSISTING && miss < driver.CU_ACCESS_PROPERTY_PERSISTING
 	case driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -55,7 +61,7 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 	case driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, driver.CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
 		return d.launchEvent(name, s, driver.Event(binary.LittleEndian.Uint64(a.Value[:])), word(2), o)
 	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-		domains := byte(attributes[driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT])
+		domains := byte(v.Domains)
 		valid = a.Value[0] < domains && a.Value[1] < domains
 	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, driver.CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
 		valid = word(0) <= 1
@@ -99,4 +105,15 @@ func (d *Driver) launchEvent(name string, s *stream, h driver.Event, flags uint3
 	}
 	o.events = append(o.events, e)
 	return ok
+}
+
+// newAttribute reports whether only devices that have clusters have an attribute.
+func newAttribute(id int32) bool {
+	switch id {
+	case driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+		driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+		driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+		return true
+	}
+	return false
 }

@@ -82,6 +82,12 @@ func (v *device) take(n uint64) {
 
 func (v *device) give(n uint64) { v.memory -= n; v.publish() }
 
+// free returns how much memory no program has, in bytes.
+func (v *device) free() uint64 { return v.Memory.Size - v.memory }
+
+// mostMemory is more memory than any device has, in bytes.
+const mostMemory = 256 << 30
+
 // publish writes the entry of the device.
 func (v *device) publish() {
 	if v.ledger == nil {
@@ -159,7 +165,7 @@ func (e *entry) process(id uint32, now time.Time) otherProcess {
 	} else {
 		share = min(share, 1-part)
 	}
-	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, deviceMemory), Utilization: share}, busy, e.Contexts > 0,
+	return otherProcess{simnvml.Process{ID: id, Used: min(e.Used, mostMemory), Utilization: share}, busy, e.Contexts > 0,
 		simnvml.Account{ID: id, Begun: int64(e.Begun), Ended: int64(e.Ended), Busy: busy - time.Duration(e.Before),
 			Peak: e.Peak}}
 }

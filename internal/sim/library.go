@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/sim/code"
 )
 
@@ -55,24 +57,37 @@ func (d *Driver) loadLibrary(image []byte, options []uint32, values []uintptr, l
 		slices.ContainsFunc(libraryOptions, func(o int32) bool { return o < 0 || o >= driver.CU_LIBRARY_NUM_OPTIONS }) {
 		return 0, driver.ResultInvalidValue
 	}
-	l := &library{modules: make(map[*context]*module)}
+	l := &library{modules: make(map[*context]*module), code: make(map[*profile.GPU]*libraryCode)}
 	var log driver.JITLog
-	text, problem := d.compile(image)
-	if problem == nil {
-		l.code = text
-		problem = l.addKernels(d)
+	for _, v := range d.devices {
+		if l.code[v.GPU] != nil {
+			continue
+		}
+		text, problem := d.compile(image, v.GPU)
+		its := &libraryCode{text: text}
+		if problem == nil {
+			problem = l.addKernels(d, v.GPU, its)
+		}
+		l.code[v.GPU] = its
+		switch {
+		case problem == nil:
+		case problem.Result == driver.ResultOutOfMemory: // it may be loaded later
+			return 0, problem.Result
+		default:
+			its.problem = problem.Result
+			l.problem, log.Error = cmp.Or(l.problem, problem.Result), cmp.Or(log.Error, problem.Text)
+		}
 	}
-	switch {
-	case problem == nil:
-	case problem.Result == driver.ResultOutOfMemory: // it may be loaded later
-		return 0, problem.Result
-	default:
-		l.problem, log.Error = problem.Result, problem.Text
+	if len(l.kernels) > 0 || slices.ContainsFunc(d.devices, func(v *device) bool { return l.code[v.GPU].problem == ok }) {
+		l.problem = ok // of some GPUs only
+	}
+	for _, k := range l.kernels {
+		k.handle = driver.Kernel(d.objects.add(kernelKind, k))
 	}
 	if verbose(options, values) {
 		var lines []string
 		for _, k := range slices.Backward(l.kernels) {
-			lines = append(lines, d.compiler().Describe(k.Kernel, k.first, k.err))
+			lines = append(lines, d.compiler(k.GPU()).Describe(k.Kernel, l.code[k.GPU()].attributes[k.Name], k.err))
 		}
 		log.Info = strings.Join(lines, "\n")
 	}
@@ -101,23 +116,24 @@ func verbose(options []uint32, values []uintptr) bool {
 	return i >= 0 && uint32(values[i]) != 0
 }
 
-// addKernels adds the kernels of the code, in the order in which an H200 lists them.
-func (l *library) addKernels(d *Driver) *code.Problem {
+// addKernels adds the kernels of the code for a GPU, in the order in which an H200 lists them, unless another GPU has
+// added its own. Texts of several GPUs in one image have the same kernels.
+func (l *library) addKernels(d *Driver, gpu *profile.GPU, its *libraryCode) *code.Problem {
 	var kernels []*libraryKernel
-	c := d.compiler()
-	for i := range slices.Backward(l.code.Kernels) {
-		k := &libraryKernel{Kernel: &l.code.Kernels[i], library: l, attributes: make(map[*device]map[int32]int32)}
-		if k.first, k.err = c.Attributes(k.Kernel); k.err != nil {
+	c := d.compiler(gpu)
+	its.attributes = make(map[string]map[int32]int32)
+	for i := range slices.Backward(its.text.Kernels) {
+		k := &libraryKernel{Kernel: &its.text.Kernels[i], library: l, attributes: make(map[*device]map[int32]int32)}
+		if its.attributes[k.Name], k.err = c.Attributes(k.Kernel); k.err != nil {
 			if problem := c.Refuse(k.Kernel, k.err); problem != nil {
 				return problem
 			}
 		}
 		kernels = append(kernels, k)
 	}
-	for _, k := range kernels {
-		k.handle = driver.Kernel(d.objects.add(kernelKind, k))
+	if l.kernels == nil {
+		l.kernels = kernels
 	}
-	l.kernels = kernels
 	return nil
 }
 
@@ -183,8 +199,9 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 	if m := l.modules[c]; m != nil {
 		return m, ok
 	}
-	if l.problem != ok {
-		return nil, l.problem
+	its := l.code[c.dev.GPU]
+	if its.problem != ok {
+		return nil, its.problem
 	}
 	for other, m := range l.modules { // those of contexts that come and go would stay until the library is unloaded
 		if other.destroyed {
@@ -192,16 +209,18 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 			delete(l.modules, other)
 		}
 	}
-	m, problem := d.newModule(c, l.code, l)
+	m, problem := d.newModule(c, its.text, l)
 	if problem != nil {
 		return nil, problem.Result
 	}
 	l.modules[c] = m
 	for _, k := range l.kernels {
-		for a, v := range k.attributes[c.dev] {
-			m.functions[k.Name].Attributes[a] = v
+		f := m.functions[k.Name]
+		if f == nil { // the image has another text for this GPU
+			continue
 		}
-		m.functions[k.Name].Cache = k.caches[c.dev]
+		maps.Copy(f.Attributes, k.attributes[c.dev])
+		f.Cache = k.caches[c.dev]
 	}
 	return m, ok
 }
@@ -337,7 +356,10 @@ func (d *Driver) functionOf(k *libraryKernel, c *context) (*function, driver.Res
 	if r != ok {
 		return nil, r
 	}
-	return m.functions[k.Name], ok
+	if f := m.functions[k.Name]; f != nil {
+		return f, ok
+	}
+	return nil, driver.ResultNotFound
 }
 
 // aboutFunctionOrKernel is aboutFunction for calls that also take the handle of a library's kernel.
@@ -414,7 +436,14 @@ func (d *Driver) onDevice(name string, h driver.Kernel, dev driver.Device) (*lib
 	if r != ok {
 		return nil, nil, nil, r
 	}
-	attributes := maps.Clone(k.first)
+	its := k.library.code[v.GPU]
+	switch {
+	case its.problem != ok:
+		return nil, nil, nil, its.problem
+	case its.attributes[k.Name] == nil:
+		return nil, nil, nil, driver.ResultNotFound
+	}
+	attributes := maps.Clone(its.attributes[k.Name])
 	maps.Copy(attributes, k.attributes[v])
 	return k, v, attributes, ok
 }
@@ -441,7 +470,7 @@ func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h 
 	switch {
 	case r != ok:
 		return r
-	case !code.Settable(attributes, attribute, value):
+	case !code.Settable(v.GPU, attributes, attribute, value):
 		return driver.ResultInvalidValue
 	}
 	if k.attributes[v] == nil {
@@ -449,8 +478,8 @@ func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h 
 	}
 	k.attributes[v][attribute] = value
 	for c, m := range k.library.modules {
-		if c.dev == v {
-			m.functions[k.Name].SetUnlessOwn(attribute, value)
+		if f := m.functions[k.Name]; c.dev == v && f != nil {
+			f.SetUnlessOwn(attribute, value)
 		}
 	}
 	return ok
@@ -473,8 +502,8 @@ func (d *Driver) KernelSetCacheConfig(_ *driver.Thread, h driver.Kernel, config 
 	}
 	k.caches[v] = config
 	for c, m := range k.library.modules {
-		if c.dev == v {
-			m.functions[k.Name].Cache = config
+		if f := m.functions[k.Name]; c.dev == v && f != nil {
+			f.Cache = config
 		}
 	}
 	return ok

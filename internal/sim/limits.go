@@ -1,9 +1,6 @@
 package sim
 
-import (
-	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
-)
+import "github.com/purecu/purecu/driver"
 
 // This file has the limits of contexts.
 
@@ -11,12 +8,29 @@ import (
 const mostFetched = 128
 
 // What limits can be, in bytes, on an H200 (driver 580.159.04). Whether another device has another largest stack,
-// another least buffer for printf, or another heap, is not known.
+// another least buffer for printf, or another heap, is not known. The heap cannot be larger than the memory.
 const (
 	mostStack               = 523_712
 	leastPrintf, mostPrintf = 512 << 10, 2 << 30
 	leastHeap, mostHeap     = 4 << 20, 17_681_179_680
 )
+
+// limits returns the limits at first. The buffer for printf has 64 KiB for each multiprocessor.
+func (v *device) limits() map[int32]uint64 {
+	all := map[int32]uint64{
+		driver.CU_LIMIT_STACK_SIZE:                       1024,
+		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 uint64(v.Multiprocessors) << 16,
+		driver.CU_LIMIT_MALLOC_HEAP_SIZE:                 8 << 20,
+		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
+		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
+		driver.CU_LIMIT_SHMEM_SIZE:                       uint64(v.SharedOfBlock),
+		driver.CU_LIMIT_CIG_ENABLED:                      0,
+	}
+	if most := uint64(v.Memory.Persisting); most > 0 {
+		all[driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = most / 10 * 3
+	}
+	return all
+}
 
 // inUnits rounds a size up to a multiple of a unit.
 func inUnits(size, unit uint64) uint64 { return (size + unit - 1) / unit * unit }
@@ -31,7 +45,7 @@ func (d *Driver) CtxGetLimit(th *driver.Thread, limit int32) (uint64, driver.Res
 	if v, set := c.limits[limit]; set {
 		return v, ok
 	}
-	v, known := limits()[limit]
+	v, known := c.dev.limits()[limit]
 	switch {
 	case known:
 		return v, ok
@@ -48,7 +62,7 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 	if r != ok {
 		return r
 	}
-	if _, known := limits()[limit]; !known {
+	if _, known := c.dev.limits()[limit]; !known {
 		if limit < 0 || limit >= driver.CU_LIMIT_MAX {
 			return driver.ResultInvalidValue
 		}
@@ -63,7 +77,8 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		if c.heap != nil { // a kernel may have memory there
 			return driver.ResultInvalidValue
 		}
-		value = min(inUnits(min(max(value, leastHeap), mostHeap), 64<<10), mostHeap)
+		most := min(mostHeap, c.dev.Memory.Size)
+		value = min(inUnits(min(max(value, leastHeap), most), 64<<10), most)
 	case driver.CU_LIMIT_SHMEM_SIZE, driver.CU_LIMIT_CIG_ENABLED: // of contexts with graphics in CUDA
 		return driver.ResultNotPermitted
 	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
@@ -71,7 +86,7 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 			return driver.ResultInvalidValue
 		}
 	case driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE: // a multiple of a tenth of the most
-		most := mostPersistingL2()
+		most := uint64(c.dev.Memory.Persisting)
 		if value > most {
 			return driver.ResultInvalidValue
 		}
@@ -94,16 +109,17 @@ func (c *context) setLimit(limit int32, value uint64) {
 // have a stack in the device's memory. An H200 with 70 GiB of free memory refused stacks that need 85 GiB. How much it
 // needs beside the stacks is not known.
 func (c *context) setStack(value uint64) driver.Result {
-	const unit, threads = 16, code.MostThreads * code.Multiprocessors
+	const unit = 16
+	threads := uint64(c.dev.Threads) * uint64(c.dev.Multiprocessors)
 	if value > mostStack {
 		return driver.ResultInvalidValue
 	}
 	old, set := c.limits[driver.CU_LIMIT_STACK_SIZE]
 	if !set {
-		old = limits()[driver.CU_LIMIT_STACK_SIZE]
+		old = c.dev.limits()[driver.CU_LIMIT_STACK_SIZE]
 	}
 	if size := inUnits(value, unit); size != inUnits(old, unit) {
-		if size > old && size*threads > deviceMemory-c.dev.memory {
+		if size > old && size*threads > c.dev.free() {
 			return driver.ResultOutOfMemory
 		}
 		value = size

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
@@ -18,6 +19,7 @@ type link struct {
 	destroyed bool
 
 	code.Linker
+	gpu     *profile.GPU // of the context in which it was made
 	options []uint32
 	values  []uintptr // of the program, which gets the lengths of the logs
 	sizes   []uintptr // the values as they were
@@ -26,14 +28,14 @@ type link struct {
 // LinkCreate is cuLinkCreate_v2. As in C, the values are used until the linker is destroyed.
 func (d *Driver) LinkCreate(th *driver.Thread, options []uint32, values []uintptr) (driver.LinkState, driver.Result) {
 	defer d.mu.Unlock()
-	_, _, r := d.inContext("cuLinkCreate", th)
+	c, _, r := d.inContext("cuLinkCreate", th)
 	switch {
 	case r != ok:
 		return 0, r
 	case len(options) != len(values), !compilable(options, values):
 		return 0, driver.ResultInvalidValue
 	}
-	l := &link{options: slices.Clone(options), values: values, sizes: slices.Clone(values)}
+	l := &link{gpu: c.dev.GPU, options: slices.Clone(options), values: values, sizes: slices.Clone(values)}
 	l.Verbose, l.Log = verbose(options, values), l.log
 	return driver.LinkState(d.objects.add(linkKind, l)), ok
 }
@@ -81,7 +83,7 @@ func (d *Driver) LinkAddData(_ *driver.Thread, h driver.LinkState, typ int32, da
 // addInput adds an input to a linker.
 func (d *Driver) addInput(l *link, typ int32, data []byte, name string, options []uint32,
 	values []uintptr) driver.Result {
-	c := d.compiler()
+	c := d.compiler(l.gpu)
 	return l.alone(d, func() driver.Result {
 		if len(options) != len(values) || !compilable(options, values) {
 			return driver.ResultInvalidValue
@@ -116,7 +118,7 @@ func (d *Driver) LinkComplete(_ *driver.Thread, h driver.LinkState) (driver.Host
 	l, r := d.aboutLink("cuLinkComplete", h)
 	var image []byte
 	if r == ok {
-		c := d.compiler()
+		c := d.compiler(l.gpu)
 		r = l.alone(d, func() (r driver.Result) {
 			image, r = l.Complete(c)
 			return r

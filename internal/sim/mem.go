@@ -128,7 +128,7 @@ func (b *block) opened() string {
 // never mistaken for newer memory. After each block there is a gap, so that an access beyond its
 // end finds no memory.
 func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, driver.Result) {
-	if size > deviceMemory-c.dev.memory || rounded(size) > deviceMemory-c.dev.memory {
+	if size > c.dev.free() || rounded(size) > c.dev.free() {
 		return nil, driver.ResultOutOfMemory
 	}
 	addr, there := d.space.place(size)

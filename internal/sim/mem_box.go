@@ -391,7 +391,7 @@ func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
 	switch {
 	case pitch*height == 0: // an H200 calculates with 64 bits
 		return 0, 0, driver.ResultInvalidValue
-	case height > deviceMemory/pitch:
+	case height > c.dev.Memory.Size/pitch:
 		return 0, 0, driver.ResultOutOfMemory
 	}
 	b, r := d.newDeviceBlock(c, pitch*height, deviceBlock)

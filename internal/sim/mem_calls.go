@@ -37,7 +37,7 @@ func (d *Driver) MemGetInfo(th *driver.Thread) (free, total uint64, r driver.Res
 	if r != ok {
 		return 0, 0, r
 	}
-	return deviceMemory - c.dev.memory, deviceMemory, ok
+	return c.dev.free(), c.dev.Memory.Size, ok
 }
 
 // freeing makes a call that frees memory. It is refused during a capture. It returns none if there

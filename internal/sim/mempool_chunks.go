@@ -106,18 +106,18 @@ func (p *memPool) grow(d *Driver, n uint64, fits func(*piece) bool) bool {
 // reserve adds a chunk for n bytes to the pool, or returns nil if there is too little memory.
 func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 	size := (n + chunkSize - 1) / chunkSize * chunkSize
-	most := (min(p.max, deviceMemory) + chunkSize - 1) / chunkSize * chunkSize
+	most := (min(p.max, mostMemory) + chunkSize - 1) / chunkSize * chunkSize
 	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
 		return nil
 	}
 	if p.kind.visible() {
 		return p.reserveOnHost(d, size)
 	}
-	if room := deviceMemory - p.dev.memory; size > room {
+	if room := p.dev.free(); size > room {
 		for _, other := range p.dev.pools {
 			d.space.trim(other, 0)
 		}
-		if size > deviceMemory-p.dev.memory {
+		if size > p.dev.free() {
 			return nil
 		}
 	}
@@ -215,7 +215,7 @@ func (a *addressSpace) unused(b *block) {
 
 // poolFileSize returns the size of the file of a pool of a device.
 func poolFileSize(index int) uint64 {
-	return (deviceMemory/granularity + 2 + uint64(index)) * granularity
+	return (mostMemory/granularity + 2 + uint64(index)) * granularity
 }
 
 // room returns a part of the pool's file that no chunk has.

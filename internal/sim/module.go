@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/mem"
@@ -83,7 +84,7 @@ func (d *Driver) loadModule(name string, th *driver.Thread, image []byte,
 		}
 		verbose = verbose || o.Option == driver.CU_JIT_LOG_VERBOSE && uint32(o.Value) != 0
 	}
-	text, problem := d.compile(image)
+	text, problem := d.compile(image, c.dev.GPU)
 	if problem == nil {
 		if r = d.live(c); r != ok { // another call may have destroyed it meanwhile
 			return 0, log, r
@@ -101,7 +102,7 @@ func (d *Driver) loadModule(name string, th *driver.Thread, image []byte,
 		var lines []string
 		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
 			f := m.functions[name]
-			lines = append(lines, d.compiler().Describe(f.Kernel, f.Attributes, f.linked().Err))
+			lines = append(lines, d.compiler(c.dev.GPU).Describe(f.Kernel, f.Attributes, f.linked().Err))
 		}
 		log.Info = strings.Join(lines, "\n")
 	}
@@ -166,7 +167,7 @@ func (m *module) define(d *Driver, text *code.Text) *code.Problem {
 
 // addFunctions makes the kernels of a module. If one cannot be executed, and has to be, it returns why.
 func (m *module) addFunctions(d *Driver, text *code.Text) *code.Problem {
-	c := d.compiler()
+	c := d.compiler(m.ctx.dev.GPU)
 	for i := range text.Kernels {
 		f := &function{module: m}
 		f.Kernel, f.OfContext = &text.Kernels[i], &m.ctx.cacheConfig
@@ -198,9 +199,9 @@ func Room(room func(n uint64) bool) Option {
 	return func(d *Driver) { d.room, d.polls = room, true }
 }
 
-// compiler returns what compiles images for the driver.
-func (d *Driver) compiler() *code.Compiler {
-	return &code.Compiler{Version: d.version, ReplacedByGo: d.replacedByGo, Room: d.room,
+// compiler returns what compiles images for a GPU.
+func (d *Driver) compiler(gpu *profile.GPU) *code.Compiler {
+	return &code.Compiler{GPU: gpu, Version: d.version, ReplacedByGo: d.replacedByGo, Room: d.room,
 		Lenient: d.unknown.accepted || d.unknown.notify != nil}
 }
 
@@ -211,8 +212,8 @@ func (d *Driver) replacedByGo(kernel string) bool {
 }
 
 // compile compiles an image. The driver is locked, but not meanwhile, as a large text takes a while.
-func (d *Driver) compile(image []byte) (text *code.Text, problem *code.Problem) {
-	c := d.compiler()
+func (d *Driver) compile(image []byte, gpu *profile.GPU) (text *code.Text, problem *code.Problem) {
+	c := d.compiler(gpu)
 	d.unlocked(func() { text, problem = c.Compile(image) })
 	return text, problem
 }

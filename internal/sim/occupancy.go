@@ -2,7 +2,6 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
 )
 
 // aboutOccupancy begins a call with a kernel and a configuration. The result says how many blocks a
@@ -28,10 +27,13 @@ func (d *Driver) aboutOccupancy(name string, h driver.Function, c *driver.Launch
 			continue
 		}
 		if r == ok {
-			r = d.launchAttribute(name, nil, &a, &o)
+			r = d.launchAttribute(name, f.module.ctx.dev, nil, &a, &o)
 		}
 	}
 	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
+	if r == ok && !f.module.ctx.dev.Clusters {
+		r = driver.ResultNotSupported
+	}
 	if r == ok && (grid.Count() == 0 || block.Count() == 0) {
 		r = driver.ResultInvalidValue
 	}
@@ -56,7 +58,7 @@ func (d *Driver) OccupancyMaxActiveClusters(_ *driver.Thread, h driver.Function,
 	if !f.Divides(size, Dim3{c.GridX, c.GridY, c.GridZ}) {
 		return 0, driver.ResultInvalidClusterSize
 	}
-	return int32(code.ActiveClusters(size.Count(), uint64(blocks))), ok
+	return int32(f.ActiveClusters(size.Count(), uint64(blocks))), ok
 }
 
 // OccupancyMaxPotentialClusterSize is cuOccupancyMaxPotentialClusterSize.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/sim/code"
+	"github.com/purecu/purecu/internal/profile"
 )
 
 // clusters returns the configuration of a launch in clusters of n blocks; 0 stands for no attribute.
@@ -367,7 +367,7 @@ func TestOccupancyAsOnH200(t *testing.T) {
 	} {
 		f := prefer(tt.kernel, tt.config, tt.percent)
 		grid, threads, res := r.OccupancyMaxPotentialBlockSize(r.th, f, 0, tt.shared, tt.limit)
-		if grid != tt.blocks*code.Multiprocessors || threads != tt.threads || res != ok {
+		if grid != tt.blocks*profile.Default().Multiprocessors || threads != tt.threads || res != ok {
 			t.Errorf("%+v: %d blocks of %d threads, %v", tt, grid, threads, res)
 		}
 	}
@@ -506,7 +506,7 @@ func TestCooperativeClusters(t *testing.T) {
 		} else {
 			r.want("end", driver.ResultStreamCaptureInvalidated, res)
 		}
-		if tt.grid > code.Multiprocessors { // too large without clusters, too
+		if tt.grid > uint32(profile.Default().Multiprocessors) { // too large without clusters, too
 			continue
 		}
 		// The last attribute of a node is the one that does not fit.

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"io"
+	"slices"
 
 	"github.com/purecu/purecu/internal/simnvml"
 )
@@ -22,19 +23,20 @@ func (d *Driver) Change(gpu int, f func(s *simnvml.Settings)) error {
 		}
 		s, changed := d.settings[gpu]
 		if !changed {
-			s = simnvml.NewSettings()
+			s = simnvml.NewSettings(d.installed[gpu].GPU)
 		}
 		f(&s)
 		d.settings[gpu] = s
 		return nil
 	}
+	usual := d.newSettings()[:gpu+1]
 	d.mu.Unlock()
 	file, err := openShared(folder, settingsFile, true)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	all, err := readSettings(file, gpu+1)
+	all, err := readSettings(file, usual)
 	if err != nil {
 		return err
 	}
@@ -49,8 +51,8 @@ func (d *Driver) Change(gpu int, f func(s *simnvml.Settings)) error {
 // allSettings returns the settings of all devices. The caller does not hold the driver's lock.
 func (d *Driver) allSettings() []simnvml.Settings {
 	d.mu.Lock()
-	folder, n := d.folder, len(d.installed)
-	list := newSettings(n)
+	folder, usual := d.folder, d.newSettings()
+	list := slices.Clone(usual)
 	for i, s := range d.settings {
 		list[i] = s
 	}
@@ -63,25 +65,25 @@ func (d *Driver) allSettings() []simnvml.Settings {
 		return list // nobody has changed anything
 	}
 	defer file.Close()
-	if shared, err := readSettings(file, n); err == nil {
+	if shared, err := readSettings(file, usual); err == nil {
 		return shared
 	}
 	return list
 }
 
-// newSettings returns the settings of n devices that nobody has changed.
-func newSettings(n int) []simnvml.Settings {
-	list := make([]simnvml.Settings, n)
-	for i := range list {
-		list[i] = simnvml.NewSettings()
+// newSettings returns the settings of devices that nobody has changed.
+func (d *Driver) newSettings() []simnvml.Settings {
+	list := make([]simnvml.Settings, len(d.installed))
+	for i, v := range d.installed {
+		list[i] = simnvml.NewSettings(v.GPU)
 	}
 	return list
 }
 
-// readSettings reads the settings of the first n devices. The file ends with the last device that has an entry, and
-// that of one that nobody has changed may be zero.
-func readSettings(file io.ReaderAt, n int) ([]simnvml.Settings, error) {
-	all, list := make([]simnvml.Settings, n), newSettings(n)
+// readSettings reads the settings of the first devices, which have the usual ones if the file has no others. It ends
+// with the last device that has an entry, and that of one that nobody has changed may be zero.
+func readSettings(file io.ReaderAt, usual []simnvml.Settings) ([]simnvml.Settings, error) {
+	all := make([]simnvml.Settings, len(usual))
 	b := make([]byte, binary.Size(all))
 	if _, err := file.ReadAt(b, 0); err != nil && err != io.EOF {
 		return nil, err
@@ -90,9 +92,9 @@ func readSettings(file io.ReaderAt, n int) ([]simnvml.Settings, error) {
 		return nil, err
 	}
 	for i, s := range all {
-		if s != (simnvml.Settings{}) {
-			list[i] = s
+		if s == (simnvml.Settings{}) {
+			all[i] = usual[i]
 		}
 	}
-	return list, nil
+	return all, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
@@ -114,11 +115,14 @@ func (d *Driver) unlocked(f func()) {
 	f()
 }
 
+// numbers are those of a device. index is its place on the machine, which decides on its UUID and its PCI bus ID.
+// ordinal is its number in this process.
+type numbers struct{ index, ordinal int }
+
 // device is a GPU.
 type device struct {
-	// index is the device's place on the machine, which decides on its UUID and its PCI bus ID. ordinal is
-	// its number in this process.
-	index, ordinal int
+	*profile.GPU
+	numbers
 
 	primary  *context
 	retained int    // how many use the primary context: the program, and green contexts
@@ -134,9 +138,8 @@ type device struct {
 	graphs            graphMemory
 }
 
-// The properties of an H200.
+// The priorities of streams on an H200.
 const (
-	deviceMemory     = 150_110_011_392 // bytes
 	leastPriority    = 0
 	greatestPriority = -5
 )
@@ -300,11 +303,19 @@ type variable struct {
 // used there.
 type library struct {
 	handle  driver.LibraryHandle
-	code    *code.Text
-	problem driver.Result // of the image, which is not read before the code is needed
-	kernels []*libraryKernel
+	code    map[*profile.GPU]*libraryCode
+	problem driver.Result    // of the image on all GPUs, which is not read before the code is needed
+	kernels []*libraryKernel // of the first GPU that can have the code
 	modules map[*context]*module
 	managed map[string]*block // the managed variables, which exist when the library was used in a context
+}
+
+// libraryCode is the code of a library on GPUs of a kind, or why they cannot have it.
+type libraryCode struct {
+	text    *code.Text
+	problem driver.Result
+	// attributes are those of its kernels as the code has them.
+	attributes map[string]map[int32]int32
 }
 
 // libraryKernel is a CUkernel.
@@ -312,8 +323,7 @@ type libraryKernel struct {
 	*code.Kernel
 	handle  driver.Kernel
 	library *library
-	first   map[int32]int32 // the attributes as the code has them
-	err     error           // why it cannot be executed
+	err     error // why it cannot be executed
 	// attributes has those that were set, by device, and caches the configurations of the cache.
 	attributes map[*device]map[int32]int32
 	caches     map[*device]int32

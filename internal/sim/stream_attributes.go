@@ -14,7 +14,7 @@ var streamAttributes = kernelAttributes{
 	driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:   {},
 	driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: {0xff, 0xff, 0xff, 0xff}, // as an H200 says before it is set
 	driver.CU_LAUNCH_ATTRIBUTE_PRIORITY:               {},
-	driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:    {1: 1},
+	driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:    {}, // {1: 1} if there is more than one domain
 	driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:        {},
 }
 
@@ -29,6 +29,8 @@ func (s *stream) attribute(id int32) (driver.LaunchAttributeValue, driver.Result
 	}
 	if set, is := s.attributes[id]; is {
 		v = set
+	} else if id == driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP {
+		v[1] = byte(min(s.ctx.dev.Domains-1, 1))
 	}
 	if id == driver.CU_LAUNCH_ATTRIBUTE_PRIORITY {
 		binary.LittleEndian.PutUint32(v[:], uint32(s.priority))
@@ -43,7 +45,7 @@ func (s *stream) setAttribute(id int32, v driver.LaunchAttributeValue) driver.Re
 	switch id {
 	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // hit and miss are checked less than for a launch
 		size, ratio := binary.LittleEndian.Uint64(v[8:]), math.Float32frombits(word(4))
-		valid = size <= uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE]) &&
+		valid = size <= uint64(s.ctx.dev.Memory.Window) &&
 			ratio >= 0 && ratio <= 1 && word(6) != driver.CU_ACCESS_PROPERTY_PERSISTING
 	case driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
 		valid = word(0) >= driver.CU_SYNC_POLICY_AUTO && word(0) <= driver.CU_SYNC_POLICY_BLOCKING_SYNC
@@ -51,7 +53,7 @@ func (s *stream) setAttribute(id int32, v driver.LaunchAttributeValue) driver.Re
 		s.priority = inRange(int32(word(0)))
 		return ok
 	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-		domains := byte(attributes[driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT])
+		domains := byte(s.ctx.dev.Domains)
 		valid = v[0] < domains && v[1] < domains
 	case driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
 		valid = word(0) <= driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE

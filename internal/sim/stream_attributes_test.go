@@ -62,14 +62,14 @@ func TestStreamAttributes(t *testing.T) {
 	r.must(res)
 	r.want("another context", driver.ResultInvalidValue, r.StreamCopyAttributes(r.th, far, s))
 	r.must(r.CtxResetPersistingL2Cache(r.th))
-	for set, want := range map[uint64]uint64{0: 0, 1: 3276800, 32768000: 32768000} {
+	for set, want := range map[uint64]uint64{0: 0, 1: 3932160, 20000000: 23592960, 39321600: 39321600} {
 		r.must(r.CtxSetLimit(r.th, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, set))
 		if n, res := r.CtxGetLimit(r.th, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE); n != want || res != ok {
 			t.Errorf("limit %d became %d, %v", set, n, res)
 		}
 	}
 	r.want("too much", driver.ResultInvalidValue, r.CtxSetLimit(r.th, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
-		32768001))
+		39321601))
 	r.must(r.StreamDestroy(th, far))
 	r.must(r.CtxDestroy(th, c))
 }

@@ -101,7 +101,7 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 	switch {
 	case r != ok:
 		return 0, r
-	case size > deviceMemory-v.memory:
+	case size > v.free():
 		return 0, driver.ResultOutOfMemory
 	}
 	p := &physical{dev: v, prop: prop, size: size}

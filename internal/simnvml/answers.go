@@ -26,7 +26,7 @@ func (a answers) answer(name string, args ...any) raw.Return {
 	if a.withoutECC(name, args) {
 		return raw.NVML_ERROR_NOT_SUPPORTED
 	}
-	f := h200Profile()[name]
+	f := a.recording(args)[name]
 	if f == nil { // no function that changes something is recorded with handles that work
 		return raw.NVML_ERROR_NOT_SUPPORTED
 	}

@@ -5,19 +5,21 @@ import (
 	"math"
 	"time"
 
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
 // The model of a GPU, with values that an H200 had: of a GPU without work, and of one that works all the time.
 const (
-	idlePower, fullPower = 80_000, 690_000 // milliwatts
-	idleTemp, fullTemp   = 33, 58          // degrees Celsius
-	slowdownTemp         = 87              // at which the margin is 0
-	idleClock, fullClock = 345, 1980       // of the multiprocessors, in MHz
-	clockStep            = 15              // unverified: it is what GPUs usually have
-	idleVideo, fullVideo = 765, 1545       // of the video engines, in MHz
-	memoryShare          = 0.06            // of the utilization
+	powerShare         = 690.0 / 700 // of the power that it may draw
+	idleTemp, fullTemp = 33, 58      // degrees Celsius
+	memoryShare        = 0.06        // of the utilization
 )
+
+// powers returns what a GPU draws without work, and with as much work as it can do, in milliwatts.
+func powers(p *profile.GPU) (idle, full float64) {
+	return float64(p.Power.Idle), math.Round(powerShare * float64(p.Power.Most))
+}
 
 // between returns the value for a utilization of 0 to 1.
 func between(idle, full, utilization float64) float64 { return idle + (full-idle)*utilization }
@@ -27,7 +29,8 @@ func percent(share float64) uint32 { return uint32(math.Round(100 * share)) }
 
 // power returns what the GPU draws, in milliwatts.
 func power(now GPU) uint32 {
-	return uint32(min(between(idlePower, fullPower, now.Utilization), float64(now.Settings[powerLimit])))
+	idle, full := powers(now.Profile)
+	return uint32(min(between(idle, full, now.Utilization), float64(now.Settings[powerLimit])))
 }
 
 // temperature returns the temperature of the GPU, in degrees Celsius.
@@ -37,26 +40,27 @@ func temperature(now GPU) uint32 {
 
 // clock returns the present frequency of a part of the GPU, in MHz. A locked clock supersedes that of programs.
 func clock(now GPU, kind raw.ClockType) uint32 {
-	s := &now.Settings
+	s, c := &now.Settings, &now.Profile.Clocks
 	switch kind {
 	case raw.NVML_CLOCK_GRAPHICS, raw.NVML_CLOCK_SM:
 		if now.Utilization > 0 {
-			return uint32(cmp.Or(s[mostClock], s[appClock]))
+			return uint32(cmp.Or(s[mostClock], s[appClock], uint64(c.Graphics)))
 		}
-		return uint32(cmp.Or(s[leastClock], idleClock))
+		return uint32(cmp.Or(s[leastClock], uint64(c.Idle)))
 	case raw.NVML_CLOCK_MEM:
 		return uint32(cmp.Or(s[mostMemoryClock], s[appMemoryClock]))
 	}
 	if now.Utilization > 0 {
-		return fullVideo
+		return uint32(c.Video)
 	}
-	return idleVideo
+	return uint32(c.IdleVideo)
 }
 
 // energy returns what the GPU has used since the NVML was made, in millijoules.
 func (s *state) energy(now GPU) uint64 {
 	all := s.machine.Clock().Now().Sub(s.begun).Seconds()
-	return uint64(idlePower*all + (fullPower-idlePower)*now.Busy.Seconds())
+	idle, full := powers(now.Profile)
+	return uint64(idle*all + (full-idle)*now.Busy.Seconds())
 }
 
 // DeviceGetUtilizationRates returns the share of the last second in which work ran.
@@ -101,8 +105,8 @@ func (n *model) DeviceGetTemperatureV(device raw.Device, temp *raw.Temperature) 
 
 // DeviceGetMarginTemperature returns how much hotter the GPU may become.
 func (n *model) DeviceGetMarginTemperature(device raw.Device, margin *raw.MarginTemperature) raw.Return {
-	return n.then(n.answers.DeviceGetMarginTemperature(device, margin), device, func(_ *gpu, now GPU) {
-		margin.MarginTemperature = slowdownTemp - int32(temperature(now))
+	return n.then(n.answers.DeviceGetMarginTemperature(device, margin), device, func(g *gpu, now GPU) {
+		margin.MarginTemperature = g.profile.Temperatures.Most - int32(temperature(now))
 	})
 }
 
@@ -137,7 +141,7 @@ func (n *model) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *u
 		*reasons = g.reasons
 		if now.Utilization == 0 {
 			*reasons |= raw.ClocksEventReasonGpuIdle
-		} else if now.Settings[mostClock] == 0 && now.Settings[appClock] < fullClock {
+		} else if app := now.Settings[appClock]; now.Settings[mostClock] == 0 && app != 0 && app < uint64(now.Profile.Clocks.Graphics) {
 			*reasons |= raw.ClocksEventReasonApplicationsClocksSetting
 		}
 	})
@@ -189,16 +193,22 @@ func (n *model) DeviceGetSamples(device raw.Device, kind raw.SamplingType, since
 // table has no answer for a frequency that the GPU has.
 func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint32, count *uint32,
 	clocks []uint32) raw.Return {
-	if _, ok := n.indexOf(device); !ok || !isMemoryClock(memory) || count == nil {
+	index, ok := n.indexOf(device)
+	if !ok || count == nil {
 		return n.answers.DeviceGetSupportedGraphicsClocks(device, memory, count, clocks)
 	}
-	steps := uint32((fullClock-idleClock)/clockStep + 1)
+	p := n.machine.GPUs()[index].Profile
+	if !isMemoryClock(p, memory) {
+		return n.answers.DeviceGetSupportedGraphicsClocks(device, memory, count, clocks)
+	}
+	c := &p.Clocks
+	steps := uint32((c.Graphics-c.Idle)/c.Step + 1)
 	room := min(*count, uint32(len(clocks)))
 	if *count = steps; room < steps {
 		return raw.NVML_ERROR_INSUFFICIENT_SIZE
 	}
 	for i := range clocks[:steps] {
-		clocks[i] = fullClock - clockStep*uint32(i)
+		clocks[i] = uint32(c.Graphics - c.Step*int32(i))
 	}
 	return raw.NVML_SUCCESS
 }

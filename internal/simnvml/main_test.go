@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
@@ -99,8 +100,8 @@ func newBench(t *testing.T, gpus int) *bench {
 	t.Helper()
 	m := &testMachine{now: time.Unix(1e9, 0), timers: map[*testTimer]struct{}{}}
 	for i := range gpus {
-		m.gpus = append(m.gpus, GPU{Name: "GPU", Bus: uint32(i + 1), UUID: "GPU-0000000" + string(rune('0'+i)),
-			Settings: NewSettings()})
+		m.gpus = append(m.gpus, GPU{Profile: profile.Default(), Name: "GPU", Bus: uint32(i + 1),
+			UUID: "GPU-0000000" + string(rune('0'+i)), Settings: NewSettings(profile.Default())})
 	}
 	b := &bench{New(m), m, make([]raw.Device, gpus)}
 	succeeds(t, b.InitV2())

@@ -2,16 +2,16 @@ package simnvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
-// hiddenMemory is what a GPU has besides the memory that CUDA knows of, and reservedMemory what the driver takes, in
-// bytes.
-const hiddenMemory, reservedMemory = 644_808_704, 644_939_776
+// driverMemory is what the driver takes of the memory that CUDA knows of, in bytes. It also has the rest of the memory.
+const driverMemory = 128 << 10
 
 // memoryInfo returns how much memory there is.
 func memoryInfo(g *gpu, now GPU) raw.MemoryV2 {
 	if g.part != nil {
 		return raw.MemoryV2{Total: now.Memory, Used: now.Used, Free: now.Memory - now.Used}
 	}
-	m := raw.MemoryV2{Total: now.Memory + hiddenMemory, Reserved: reservedMemory, Used: now.Used}
+	total := g.profile.Memory.Total
+	m := raw.MemoryV2{Total: total, Reserved: total - now.Memory + driverMemory, Used: now.Used}
 	m.Free = m.Total - min(m.Total, m.Reserved+m.Used)
 	return m
 }

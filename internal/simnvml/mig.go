@@ -112,8 +112,8 @@ func (g *gpu) view(now GPU) GPU {
 	if c == nil {
 		return now
 	}
-	v := GPU{Name: now.Name + " " + c.name(), UUID: c.uuid(now.UUID), Memory: c.parent.profile.MemorySizeMB << 20,
-		Settings: now.Settings}
+	v := GPU{Profile: now.Profile, Name: now.Name + " " + c.name(), UUID: c.uuid(now.UUID),
+		Memory: c.parent.profile.MemorySizeMB << 20, Settings: now.Settings}
 	if c.parent.gpu.user() == c {
 		v.Used, v.Processes = min(now.Used, v.Memory), now.Processes
 	}
@@ -144,16 +144,16 @@ func (c *computeInstance) uuid(gpu string) string {
 }
 
 // gpuProfile returns what a GPU instance of a profile has, and where it can be.
-func gpuProfile(id uint32) (p raw.GpuInstanceProfileInfoV2, places []raw.GpuInstancePlacement, r raw.Return) {
+func (g *gpu) gpuProfile(id uint32) (p raw.GpuInstanceProfileInfoV2, places []raw.GpuInstancePlacement, r raw.Return) {
 	args := []string{"device", strconv.FormatUint(uint64(id), 10), "#512", "=512"}
-	row, _ := h200Profile()["DeviceGetGpuInstancePossiblePlacementsV2"].find(args)
+	row, _ := g.answers["DeviceGetGpuInstancePossiblePlacementsV2"].find(args)
 	if row.result != "0" {
 		k, _ := strconv.Atoi(row.result)
 		return p, nil, raw.Return(k)
 	}
 	places = make([]raw.GpuInstancePlacement, memorySlices)
 	k, _ := Read(row.outs[0], reflect.ValueOf(places))
-	row, _ = h200Profile()["DeviceGetGpuInstanceProfileInfoByIdV"].find(append(args[:2], "*"))
+	row, _ = g.answers["DeviceGetGpuInstanceProfileInfoByIdV"].find(append(args[:2], "*"))
 	_, _ = Read(row.outs[0], reflect.ValueOf(&p))
 	return p, places[:k], raw.NVML_SUCCESS
 }
@@ -180,7 +180,7 @@ func (i *gpuInstance) computeProfile(id uint32) (p raw.ComputeInstanceProfileInf
 		places = append(places, raw.ComputeInstancePlacement{Start: start, Size: size})
 	}
 	p = raw.ComputeInstanceProfileInfoV2{Id: id, SliceCount: size, InstanceCount: uint32(len(places)),
-		MultiprocessorCount: 16 * size, SharedCopyEngineCount: g.CopyEngineCount, SharedDecoderCount: g.DecoderCount,
+		MultiprocessorCount: i.gpu.profile.MIG.Slice * size, SharedCopyEngineCount: g.CopyEngineCount, SharedDecoderCount: g.DecoderCount,
 		SharedEncoderCount: g.EncoderCount, SharedJpegCount: g.JpegCount, SharedOfaCount: g.OfaCount}
 	name := text(g.Name[:])
 	if size == g.SliceCount {
@@ -252,7 +252,7 @@ func lowest[T any](list []T, number func(T) uint32) uint32 {
 
 // createGPU makes a GPU instance. The caller holds mu.
 func (n *model) createGPU(g *gpu, id uint32, asked *raw.GpuInstancePlacement, instance *raw.GpuInstance) raw.Return {
-	p, places, r := gpuProfile(id)
+	p, places, r := g.gpuProfile(id)
 	switch {
 	case instance == nil:
 		return raw.NVML_ERROR_INVALID_ARGUMENT
@@ -287,7 +287,7 @@ func (n *model) createCompute(i *gpuInstance, id uint32, asked *raw.ComputeInsta
 	c := &computeInstance{handle: raw.ComputeInstance(n.newHandle()), parent: i, profile: p, at: at,
 		id:     lowest(i.parts, func(c *computeInstance) uint32 { return c.id }),
 		number: lowest(i.gpu.devices(), func(c *computeInstance) uint32 { return c.number })}
-	c.device = &gpu{index: i.gpu.index, handle: raw.Device(n.newHandle()), part: c}
+	c.device = &gpu{profile: i.gpu.profile, answers: i.gpu.answers, index: i.gpu.index, handle: raw.Device(n.newHandle()), part: c}
 	i.parts = append(i.parts, c)
 	*instance = c.handle
 	n.happens(i.gpu, raw.EventMigConfigChange, 0)

@@ -70,7 +70,7 @@ func (n *model) DeviceGetMigMode(device raw.Device, current, pending *uint32) ra
 func (n *model) DeviceGetGpuInstanceRemainingCapacity(device raw.Device, id uint32, count *uint32) raw.Return {
 	r := n.answers.DeviceGetGpuInstanceRemainingCapacity(device, id, count)
 	return n.then(r, device, func(g *gpu, _ GPU) {
-		p, places, _ := gpuProfile(id)
+		p, places, _ := g.gpuProfile(id)
 		*count = uint32(len(g.mig.free(&p, places)))
 	})
 }

@@ -1,12 +1,14 @@
 package simnvml
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"reflect"
 	"slices"
 
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
@@ -25,7 +27,7 @@ const (
 	mostClock
 	leastMemoryClock // the same of the memory
 	mostMemoryClock
-	appClock // that programs get
+	appClock // that programs get, or 0: then a GPU that works has its highest clock
 	appMemoryClock
 	accountsFrom  // when accounting was switched on, in nanoseconds
 	accountsAfter // when the accounts of ended processes were deleted
@@ -37,16 +39,18 @@ const (
 type Settings [settingCount]uint64
 
 // NewSettings returns the settings of a GPU that nobody has changed.
-func NewSettings() Settings {
-	return Settings{powerLimit: mostPower, persistence: 1, eccMode: 1, eccPending: 1, appClock: fullClock,
-		appMemoryClock: uint64(memoryClocks[0])}
+func NewSettings(p *profile.GPU) Settings {
+	return Settings{powerLimit: uint64(p.Power.Most), persistence: 1, eccMode: 1, eccPending: 1,
+		appMemoryClock: uint64(p.Clocks.Memory)}
 }
 
-// The limits of the power, in milliwatts.
-const leastPower, mostPower = 200_000, 700_000
-
-// memoryClocks are the frequencies of the memory, in MHz.
-var memoryClocks = [...]uint32{3201, 2201}
+// get returns the value of a setting.
+func (s *Settings) get(which setting, p *profile.GPU) uint64 {
+	if which == appClock {
+		return cmp.Or(s[appClock], uint64(p.Clocks.Applications))
+	}
+	return s[which]
+}
 
 // getters are the functions that return settings, with the numbers among their arguments.
 var getters = map[string][]setting{
@@ -77,7 +81,7 @@ var settingFields = map[uint32]setting{
 type setter struct {
 	settings []setting // the values are the arguments behind the device
 	// check returns why the values are wrong. It may change them. nil sets the values of a GPU that nobody has changed.
-	check func(v []uint32) raw.Return
+	check func(p *profile.GPU, v []uint32) raw.Return
 	// also changes further settings, at a time. It may be nil.
 	also func(before Settings, s *Settings, now uint64)
 }
@@ -85,9 +89,11 @@ type setter struct {
 // setters are the functions that change settings.
 var setters = map[string]setter{
 	"DeviceSetPowerManagementLimit": {[]setting{powerLimit},
-		func(v []uint32) raw.Return { return valid(v[0] >= leastPower && v[0] <= mostPower) }, nil},
+		func(p *profile.GPU, v []uint32) raw.Return {
+			return valid(p.Power.Least <= v[0] && v[0] <= p.Power.Most)
+		}, nil},
 	"DeviceSetPersistenceMode": {[]setting{persistence}, onOff, nil},
-	"DeviceSetComputeMode": {[]setting{computeMode}, func(v []uint32) raw.Return {
+	"DeviceSetComputeMode": {[]setting{computeMode}, func(_ *profile.GPU, v []uint32) raw.Return {
 		if v[0] == uint32(raw.NVML_COMPUTEMODE_EXCLUSIVE_THREAD) { // deprecated
 			return raw.NVML_ERROR_NOT_SUPPORTED
 		}
@@ -97,28 +103,33 @@ var setters = map[string]setter{
 	"DeviceSetAccountingMode":   {[]setting{accounting}, onOff, beginAccounts},
 	"DeviceClearAccountingPids": {nil, nil, func(_ Settings, s *Settings, now uint64) { s[accountsAfter] = now }},
 	"GpmSetStreamingEnabled":    {[]setting{gpmStreaming}, onOff, nil},
-	"DeviceSetGpuLockedClocks": {[]setting{leastClock, mostClock}, func(v []uint32) raw.Return {
+	"DeviceSetGpuLockedClocks": {[]setting{leastClock, mostClock}, func(p *profile.GPU, v []uint32) raw.Return {
 		for i := range v {
 			if id := raw.ClockLimitId(v[i]); id == raw.NVML_CLOCK_LIMIT_ID_TDP || id == raw.NVML_CLOCK_LIMIT_ID_UNLIMITED {
-				v[i] = fullClock
+				v[i] = uint32(p.Clocks.Graphics)
 			}
 		}
-		return valid(idleClock <= v[0] && v[0] <= v[1] && v[1] <= fullClock)
+		return valid(uint32(p.Clocks.Idle) <= v[0] && v[0] <= v[1] && v[1] <= uint32(p.Clocks.Graphics))
 	}, nil},
 	"DeviceResetGpuLockedClocks": {[]setting{leastClock, mostClock}, nil, nil},
-	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(v []uint32) raw.Return {
-		return valid(v[0] <= v[1] && isMemoryClock(v[0]) && isMemoryClock(v[1]))
+	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(p *profile.GPU, v []uint32) raw.Return {
+		return valid(v[0] <= v[1] && isMemoryClock(p, v[0]) && isMemoryClock(p, v[1]))
 	}, nil},
 	"DeviceResetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, nil, nil},
-	"DeviceSetApplicationsClocks": {[]setting{appMemoryClock, appClock}, func(v []uint32) raw.Return {
-		return valid(isMemoryClock(v[0]) && idleClock <= v[1] && v[1] <= fullClock && (fullClock-v[1])%clockStep == 0)
+	"DeviceSetApplicationsClocks": {[]setting{appMemoryClock, appClock}, func(p *profile.GPU, v []uint32) raw.Return {
+		idle, full := uint32(p.Clocks.Idle), uint32(p.Clocks.Graphics)
+		return valid(isMemoryClock(p, v[0]) && idle <= v[1] && v[1] <= full && (full-v[1])%uint32(p.Clocks.Step) == 0)
 	}, nil},
 	"DeviceResetApplicationsClocks": {[]setting{appMemoryClock, appClock}, nil, nil},
 }
 
-func isMemoryClock(mhz uint32) bool { return slices.Contains(memoryClocks[:], mhz) }
+func isMemoryClock(p *profile.GPU, mhz uint32) bool {
+	return mhz != 0 && (mhz == uint32(p.Clocks.Memory) || mhz == uint32(p.Clocks.SlowMemory))
+}
 
-func onOff(v []uint32) raw.Return { return valid(v[0] <= uint32(raw.NVML_FEATURE_ENABLED)) }
+func onOff(_ *profile.GPU, v []uint32) raw.Return {
+	return valid(v[0] <= uint32(raw.NVML_FEATURE_ENABLED))
+}
 
 func valid(ok bool) raw.Return {
 	if !ok {
@@ -137,15 +148,15 @@ func (a answers) set(name string, args []any) (r raw.Return, ok bool) {
 	if !ok {
 		return r, false
 	}
-	v := make([]uint32, len(s.settings))
+	v, p := make([]uint32, len(s.settings)), a.machine.GPUs()[index].Profile
 	for i, usual := range s.settings {
-		v[i] = uint32(NewSettings()[usual])
+		v[i] = uint32(NewSettings(p)[usual])
 		if s.check != nil {
 			v[i] = uint32(reflect.ValueOf(args[1+i]).Uint())
 		}
 	}
 	if s.check != nil {
-		if r := s.check(v); r != raw.NVML_SUCCESS {
+		if r := s.check(p, v); r != raw.NVML_SUCCESS {
 			return r, true
 		}
 	}
@@ -186,9 +197,9 @@ func (a answers) get(name string, args []any) {
 		return
 	}
 	if index, ok := a.indexOf(args[0]); ok {
-		now := a.machine.GPUs()[index].Settings
+		now := a.machine.GPUs()[index]
 		for i, s := range list {
-			outs[i].SetUint(now[s])
+			outs[i].SetUint(now.Settings.get(s, now.Profile))
 		}
 	}
 }
@@ -262,7 +273,7 @@ func (n *model) Reset(index int) {
 	case done:
 		err := n.machine.Change(index, func(s *Settings) {
 			before := *s
-			*s = NewSettings()
+			*s = NewSettings(all[index].Profile)
 			s[eccMode], s[eccPending], s[persistence] = before[eccPending], before[eccPending], before[persistence]
 		})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
@@ -25,6 +26,7 @@ type Machine interface {
 
 // GPU is what a machine knows of a GPU.
 type GPU struct {
+	Profile     *profile.GPU
 	Name        string
 	UUID        string // it begins with GPU-
 	Bus         uint32 // of PCI
@@ -65,6 +67,8 @@ type state struct {
 
 // gpu is the state of a GPU or a MIG device that NVML has.
 type gpu struct {
+	profile *profile.GPU
+	answers recording
 	index   int
 	handle  raw.Device
 	errors  counters
@@ -80,8 +84,13 @@ type gpu struct {
 func newState(m Machine) *state {
 	s := &state{machine: m, begun: m.Clock().Now(), changed: make(chan struct{}), sets: map[raw.EventSet]*eventSet{},
 		samples: map[raw.GpmSample]*gpmSample{}, faults: newFaults()}
-	for i := range m.GPUs() {
-		s.gpus = append(s.gpus, &gpu{index: i, handle: raw.Device(s.newHandle())})
+	recordings := make(map[*profile.GPU]recording)
+	for i, g := range m.GPUs() {
+		p := g.Profile
+		if recordings[p] == nil {
+			recordings[p] = recordingOf(p)
+		}
+		s.gpus = append(s.gpus, &gpu{profile: p, answers: recordings[p], index: i, handle: raw.Device(s.newHandle())})
 	}
 	return s
 }
@@ -105,8 +114,12 @@ func (s *state) enter(name string, args ...any) raw.Return {
 		return raw.NVML_ERROR_UNINITIALIZED
 	}
 	for _, arg := range args {
-		if g := s.owner(arg); g != nil && g.lost {
+		switch g := s.owner(arg); {
+		case g == nil:
+		case g.lost:
 			return raw.NVML_ERROR_GPU_IS_LOST
+		case g.profile.MIG == nil && aboutMIG(name):
+			return raw.NVML_ERROR_NOT_SUPPORTED
 		}
 	}
 	return raw.NVML_SUCCESS
@@ -132,6 +145,18 @@ func (s *state) indexes(name string, args []any) (list []int) {
 		}
 	}
 	return list
+}
+
+// recording returns what the GPU answers that a call is about, or an H200 if it is about none.
+func (s *state) recording(args []any) recording {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, arg := range args {
+		if g := s.owner(arg); g != nil {
+			return g.answers
+		}
+	}
+	return h200Profile()
 }
 
 // knows reports whether there is an object with this handle.

@@ -9,8 +9,8 @@ import (
 //go:embed profiles/h200.tsv
 var h200 string
 
-// profile is what a GPU was recorded to answer.
-type profile map[string]*function
+// recording is what a GPU was recorded to answer.
+type recording map[string]*function
 
 // function has the answers of a function.
 type function struct {
@@ -26,13 +26,13 @@ type answer struct {
 }
 
 // h200Profile is parsed when it is first used.
-var h200Profile = sync.OnceValue(func() profile { return parse(h200) })
+var h200Profile = sync.OnceValue(func() recording { return parse(h200) })
 
 // uninitialized is the result of nearly all functions before the library is initialized.
 const uninitialized = "1"
 
-func parse(table string) profile {
-	p := profile{}
+func parse(table string) recording {
+	p := recording{}
 	for line := range strings.Lines(table) {
 		if strings.HasPrefix(line, "#") {
 			continue

@@ -2,8 +2,8 @@ package simnvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
-// All GPUs of a software machine are on one NUMA node, and each can access the memory of each other over PCIe, or over
-// NVLinks, if there are any.
+// All GPUs of a software machine are on one NUMA node, and those of one kind can access each other's memory over PCIe,
+// or over NVLinks, if there are any.
 
 // SystemGetTopologyGpuSet returns the GPUs near a processor, which are all near those that the recorded machine had.
 func (n *model) SystemGetTopologyGpuSet(processor uint32, count *uint32, devices []raw.Device) raw.Return {
@@ -49,14 +49,14 @@ func (n *model) DeviceGetTopologyNearestGpus(device raw.Device, level raw.GpuTop
 }
 
 // others answers a call about two GPUs: the answers know one of a GPU with itself.
-func (n *model) others(r raw.Return, one, other raw.Device, set func()) raw.Return {
+func (n *model) others(r raw.Return, one, other raw.Device, set func(alike bool)) raw.Return {
 	n.mu.Lock()
-	both := n.find(one) != nil && n.find(other) != nil
+	a, b := n.find(one), n.find(other)
 	n.mu.Unlock()
-	if one == other || !both {
+	if one == other || a == nil || b == nil {
 		return r
 	}
-	set()
+	set(a.profile == b.profile)
 	return raw.NVML_SUCCESS
 }
 
@@ -66,7 +66,7 @@ func (n *model) DeviceGetTopologyCommonAncestor(one, other raw.Device, level *ra
 	if r != raw.NVML_ERROR_NOT_SUPPORTED {
 		return r
 	}
-	return n.others(r, one, other, func() { *level = raw.NVML_TOPOLOGY_NODE })
+	return n.others(r, one, other, func(bool) { *level = raw.NVML_TOPOLOGY_NODE })
 }
 
 // DeviceGetP2PStatus reports whether a GPU can access the memory of another one.
@@ -76,7 +76,10 @@ func (n *model) DeviceGetP2PStatus(one, other raw.Device, kind raw.GpuP2PCapsInd
 	if r != raw.NVML_SUCCESS {
 		return r
 	}
-	return n.others(r, one, other, func() {
+	return n.others(r, one, other, func(alike bool) {
+		if !alike { // as CUDA says
+			return
+		}
 		switch kind {
 		case raw.NVML_P2P_CAPS_INDEX_READ, raw.NVML_P2P_CAPS_INDEX_WRITE, raw.NVML_P2P_CAPS_INDEX_PCI:
 			*status = raw.NVML_P2P_STATUS_OK
@@ -96,5 +99,5 @@ func (n *model) DeviceOnSameBoard(one, other raw.Device, same *int32) raw.Return
 	if r != raw.NVML_SUCCESS {
 		return r
 	}
-	return n.others(r, one, other, func() { *same = 0 })
+	return n.others(r, one, other, func(bool) { *same = 0 })
 }

@@ -34,6 +34,9 @@ type Module struct {
 	// Constants is the size of the constant memory in bytes.
 	Constants uint64
 
+	// MostShared is the largest size of the shared memory of a kernel in bytes. Parse sets it for an H200.
+	MostShared uint32
+
 	functions []*syntax.Function // of the whole text
 	graph     *callGraph
 	checked   map[*syntax.Function]bool // the functions in which nothing is wrong, as translations have shown
@@ -74,7 +77,7 @@ func Parse(text string) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Module{Text: m, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
+	c := &Module{Text: m, MostShared: 227 << 10, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
 		known: make(map[string]*variant), checked: make(map[*syntax.Function]bool)}
 	for _, v := range m.Vars {
 		if len(v.Init) > 0 && v.Space != syntax.Global && v.Space != syntax.Const {
@@ -259,10 +262,10 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 			t.k.Code[at].Target = f.entry
 		}
 	}
-	const mostShared, mostLocal = 227 << 10, 1 << 20 // an H200 loads no text with more shared memory
-	if t.k.Shared > mostShared {
+	const mostLocal = 1 << 20
+	if t.k.Shared > t.MostShared {
 		return &Error{Pos: kernel.Pos, Large: true,
-			What: fmt.Sprintf("too much shared data (%#x bytes, %#x max)", t.k.Shared, mostShared)}
+			What: fmt.Sprintf("too much shared data (%#x bytes, %#x max)", t.k.Shared, t.MostShared)}
 	}
 	if t.k.Local > mostLocal || at > 1<<16 {
 		return &Error{Pos: kernel.Pos, What: "the kernel needs too much memory"}

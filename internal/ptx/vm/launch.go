@@ -38,9 +38,10 @@ type Shape struct {
 
 // Device is what kernels use of the device that executes them. Several goroutines call its functions at once.
 type Device struct {
-	Memory  Memory
-	Clock   func() int64 // the time in nanoseconds
-	Virtual bool         // the clock stands still: each instruction and each look at the clock takes time
+	Memory          Memory
+	Multiprocessors uint32       // how many it seems to have; 0 means 1
+	Clock           func() int64 // the time in nanoseconds
+	Virtual         bool         // the clock stands still: each instruction and each look at the clock takes time
 	// Print gets what kernels print, and of assertions that fail. It is nil if nobody wants it.
 	Print func(text []byte, failed bool)
 	// Heap is the memory that kernels allocate and free, or nil if they cannot.
@@ -361,7 +362,7 @@ func (r *run) beginBlock(n uint64) *block {
 	}
 	b.bars = [16]barrier{}
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
-	own := [4]uint32{b.index[0], b.index[1], b.index[2], uint32(n % multiprocessors)}
+	own := [4]uint32{b.index[0], b.index[1], b.index[2], uint32(n % uint64(max(r.Multiprocessors, 1)))}
 	b.live, b.turn = threads, firstTurn
 	for i, w := range b.warps {
 		w.pc, w.mask, w.groups, w.exited, w.spins, w.hold, w.count, w.waited = 0, Full, w.groups[:0], 0, 0, 0, 0, 0
@@ -397,9 +398,6 @@ func (r *run) beginBlock(n uint64) *block {
 func (k *Kernel) placesOf() [4]int32 {
 	return [4]int32{k.Specials[CtaidX], k.Specials[CtaidY], k.Specials[CtaidZ], k.Specials[SMID]}
 }
-
-// multiprocessors is how many multiprocessors the device seems to have.
-const multiprocessors = 132
 
 // fill sets a column to one value.
 func (w *Warp) fill(c int32, v uint64) {
@@ -540,7 +538,7 @@ func (w *Warp) uniform(s Special) uint64 {
 	case DynamicShared:
 		return uint64(r.Dynamic)
 	case NSMID:
-		return multiprocessors
+		return uint64(max(r.Multiprocessors, 1))
 	case GridID:
 		return r.ID
 	case Env1:

@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // Compiler compiles images. Its functions do not change.
 type Compiler struct {
+	GPU          *profile.GPU             // for which it compiles
 	Version      int32                    // of the driver
 	ReplacedByGo func(kernel string) bool // whether a kernel has an implementation in Go
 	Lenient      bool                     // kernels for which PTX has what the driver lacks are accepted
@@ -22,7 +24,7 @@ const MostEach = 48
 
 // Compile compiles an image, which may take a while.
 func (c *Compiler) Compile(image []byte) (*Text, *Problem) {
-	text, problem := textOf(image)
+	text, problem := c.textOf(image)
 	if problem != nil {
 		return nil, problem
 	}
@@ -36,7 +38,7 @@ func (c *Compiler) Compile(image []byte) (*Text, *Problem) {
 // translateAll parses a text, and translates its kernels, except those with an implementation. It returns an error if
 // any kernel or function is wrong, as a GPU's driver checks them all.
 func (c *Compiler) translateAll(text []byte) (*Text, *Problem) {
-	t, problem := parse(text, c.Version)
+	t, problem := c.parse(text)
 	if problem != nil {
 		return nil, problem
 	}
@@ -102,15 +104,15 @@ func (k *Kernel) translatedAttributes() (map[int32]int32, error) {
 	}
 	shared := int32(kernel.Static)
 	a[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared
-	a[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = dynamicBeside(shared)
+	a[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = k.dynamicBeside(shared)
 	return a, nil
 }
 
 // dynamicBeside returns how much dynamic shared memory a kernel can have beside its static shared memory until the
 // program sets the attribute. As on an H200, that is more if the static memory exceeds what all kernels can have.
-func dynamicBeside(static int32) int32 {
+func (k *Kernel) dynamicBeside(static int32) int32 {
 	if static > sharedUnlessMore {
-		return max(SharedOfBlock-static, 0)
+		return max(k.text.gpu.SharedOfBlock-static, 0)
 	}
 	return sharedUnlessMore - static
 }
@@ -170,8 +172,8 @@ func (k *Kernel) attributes() map[int32]int32 {
 		driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 k.local,
 		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
 		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      k.text.target,
-		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
-		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    dynamicBeside(k.shared),
+		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   k.text.gpu.Number,
+		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    k.dynamicBeside(k.shared),
 		driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
 		driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:         k.explicit,
 		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:           k.cluster[0],

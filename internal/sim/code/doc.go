@@ -7,24 +7,14 @@ import "github.com/purecu/purecu/driver"
 
 const ok = driver.ResultSuccess
 
-// The resources of a multiprocessor of an H200.
+// The resources of a multiprocessor that all GPUs have.
 const (
-	Multiprocessors  = 132
-	MostThreads      = 2048
-	SharedOfBlock    = 227 << 10 // the most for a block
-	mostBlocks       = 32
 	mostInBlock      = 1024
 	registers        = 65536
-	sharedMemory     = 228 << 10
 	sharedUnlessMore = 48 << 10 // the most for a block unless its kernel's attribute is higher
-	sharedOfSystem   = 1 << 10  // used for each block in addition
-	sharedUnit       = 128      // what a block gets is a multiple of it
 	registersEach    = 16       // the registers of each thread in this model
 	warp             = 32
 )
-
-// architecture is the architecture of an H200.
-const architecture = 90
 
 // The largest grid and the largest block of a device.
 var (

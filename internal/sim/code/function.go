@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
@@ -43,7 +44,7 @@ func (f *Function) Program(v Variables) *Program {
 
 // Set sets an attribute. It reports false if the attribute cannot have the value.
 func (f *Function) Set(attribute, value int32) bool {
-	if !Settable(f.Attributes, attribute, value) {
+	if !Settable(f.text.gpu, f.Attributes, attribute, value) {
 		return false
 	}
 	if f.own == nil {
@@ -61,19 +62,23 @@ func (f *Function) SetUnlessOwn(attribute, value int32) {
 	}
 }
 
-// Settable reports whether an attribute of a kernel can have a value.
-func Settable(attributes map[int32]int32, attribute, value int32) bool {
+// Settable reports whether an attribute of a kernel can have a value on a GPU.
+func Settable(gpu *profile.GPU, attributes map[int32]int32, attribute, value int32) bool {
 	var least, most int32
 	switch attribute {
 	case driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		most = SharedOfBlock - attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+		most = gpu.SharedOfBlock - attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
 	case driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		least, most = -1, 100
 	case driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
 		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-		most = 16
+		if gpu.Clusters {
+			most = 16
+		}
 	case driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-		most = 1
+		if gpu.Clusters {
+			most = 1
+		}
 	case driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		most = 2
 	default: // other attributes are read-only
@@ -181,9 +186,9 @@ func (f *Function) FitsTogether(l LaunchShape) driver.Result {
 		return driver.ResultInvalidValue
 	}
 	blocks := uint64(f.Active(int32(l.Block.Count()), uint64(l.Shared)))
-	most := blocks * Multiprocessors
+	most := blocks * uint64(f.text.gpu.Multiprocessors)
 	if cluster != none {
-		most = ActiveClusters(cluster.Count(), blocks) * cluster.Count()
+		most = f.ActiveClusters(cluster.Count(), blocks) * cluster.Count()
 	}
 	if l.Grid.Count() > most {
 		return driver.ResultCooperativeLaunchTooLarge

@@ -37,9 +37,9 @@ func (l *Linker) Add(c *Compiler, typ int32, data []byte, name string) driver.Re
 			"link PTX, or a fatbin with PTX")
 		return driver.ResultNoBinaryForGPU
 	}
-	text, problem := textOf(data)
+	text, problem := c.textOf(data)
 	if problem == nil { // what another text defines is not known yet: Complete looks at the functions
-		_, problem = parse(text, c.Version)
+		_, problem = c.parse(text)
 	}
 	if problem != nil {
 		l.errors = append(l.errors, problem.Text)

@@ -9,10 +9,6 @@ const (
 	mostNonPortable = 16
 )
 
-// clusterGroups are the numbers of multiprocessors in the groups of an H200 of which a cluster can
-// use one. They follow from the results of cuOccupancyMaxActiveClusters. Other H200s may have others.
-var clusterGroups = []uint64{18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2}
-
 // mostBlocksOfClusters is the largest number of blocks of clusters on a multiprocessor.
 const mostBlocksOfClusters = 8
 
@@ -65,9 +61,9 @@ func (f *Function) Occupancy(grid, block Dim3, shared uint32) uint32 {
 
 // ActiveClusters returns how many clusters of a number of blocks the device can run at the same time, if a
 // multiprocessor can run a number of the kernel's blocks.
-func ActiveClusters(size, blocks uint64) (clusters uint64) {
+func (f *Function) ActiveClusters(size, blocks uint64) (clusters uint64) {
 	blocks = min(blocks, mostBlocksOfClusters)
-	for _, group := range clusterGroups {
+	for _, group := range f.text.gpu.Groups {
 		if size <= group { // each block can have a multiprocessor of its own
 			clusters += group * blocks / size
 		}
@@ -99,11 +95,11 @@ func (f *Function) Available(blocks, threads int32) (uint64, driver.Result) {
 	if blocks < 1 || threads < 1 || blocks > f.Active(threads, 0) {
 		return 0, driver.ResultInvalidValue
 	}
-	all := int32(sharedMemory)
+	all := f.text.gpu.Shared
 	if blocks > 1 {
 		all = int32(f.carveOut(1))
 	}
-	n, static := all/blocks/sharedUnit*sharedUnit, f.Attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+	n, static := all/blocks/f.text.gpu.SharedUnit*f.text.gpu.SharedUnit, f.Attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
 	if n < static {
 		return 0, driver.ResultInvalidValue
 	}
@@ -114,15 +110,17 @@ func (f *Function) Available(blocks, threads int32) (uint64, driver.Result) {
 // same time. As on an H200, it may be another number than the kernel's text permits, and sizes of shared memory
 // have 32 bits.
 func (f *Function) Active(threads int32, dynamic uint64) int32 {
-	shared := uint32(dynamic) + uint32(f.Attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]) + sharedOfSystem
-	shared = (shared + sharedUnit - 1) / sharedUnit * sharedUnit
-	if threads > mostInBlock || shared > SharedOfBlock+sharedOfSystem ||
+	gpu := f.text.gpu
+	unit, system := uint32(gpu.SharedUnit), uint32(gpu.SharedOfSystem)
+	shared := uint32(dynamic) + uint32(f.Attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]) + system
+	shared = (shared + unit - 1) / unit * unit
+	if threads > mostInBlock || shared > uint32(gpu.SharedOfBlock)+system ||
 		int32(dynamic) > f.Attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] &&
-			shared > sharedUnlessMore+sharedOfSystem {
+			shared > sharedUnlessMore+system {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp
-	blocks := min(mostBlocks, MostThreads/threads, registers/(threads*registersEach))
+	blocks := min(gpu.Blocks, gpu.Threads/threads, registers/(threads*registersEach))
 	if shared > 0 {
 		blocks = min(blocks, int32(f.carveOut(uint64(shared))/uint64(shared)))
 	}
@@ -137,9 +135,9 @@ func (f *Function) Best(limit int32, dynamic func(threads int32) uint64) (grid, 
 		limit = f.MaxThreads
 	}
 	best := int32(0) // the largest number of threads of a multiprocessor so far
-	for threads := limit; threads > 0 && best != MostThreads; threads = (threads - 1) / warp * warp {
+	for threads := limit; threads > 0 && best != f.text.gpu.Threads; threads = (threads - 1) / warp * warp {
 		if n := f.Active(threads, dynamic(threads)); n*threads > best {
-			best, grid, block = n*threads, n*Multiprocessors, threads
+			best, grid, block = n*threads, n*f.text.gpu.Multiprocessors, threads
 		}
 	}
 	return grid, block
@@ -148,17 +146,17 @@ func (f *Function) Best(limit int32, dynamic func(threads int32) uint64) (grid, 
 // carveOut returns how much of a multiprocessor's memory is shared memory, in bytes, for blocks that
 // need some: the least that is as much as the kernel prefers.
 func (f *Function) carveOut(least uint64) uint64 {
-	percent := f.preferred()
+	percent, all := f.preferred(), uint64(f.text.gpu.Shared)
 	if percent < 0 {
-		return sharedMemory
+		return all
 	}
-	want := max(least, sharedMemory*uint64(percent)/100)
-	for _, kib := range []uint64{8, 16, 32, 64, 100, 132, 164, 196} {
+	want := max(least, all*uint64(percent)/100)
+	for _, kib := range f.text.gpu.CarveOuts {
 		if kib<<10 >= want {
 			return kib << 10
 		}
 	}
-	return sharedMemory
+	return all
 }
 
 // preferred returns how much of a multiprocessor's memory the kernel prefers as shared memory, in percent,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/vm"
@@ -22,8 +23,9 @@ type Text struct {
 	Kernels   []Kernel
 	Variables []*syntax.Var // those that the text defines in global and constant memory
 
-	target   int32 // 90 for sm_90
-	constant int32 // size of the constant memory, in bytes
+	gpu      *profile.GPU // for which it was compiled
+	target   int32        // 90 for sm_90
+	constant int32        // size of the constant memory, in bytes
 }
 
 // Kernel is a kernel of a text.
@@ -44,6 +46,9 @@ type Kernel struct {
 	compiled *vm.Kernel // nil before it is needed
 	err      error      // why it cannot be executed
 }
+
+// GPU returns the GPU for which the kernel was compiled.
+func (k *Kernel) GPU() *profile.GPU { return k.text.gpu }
 
 // Param is a parameter of a kernel, in bytes.
 type Param struct{ Offset, Size uint64 }
@@ -67,38 +72,39 @@ func fatalError(err error) *Problem {
 	return fatal(e.Pos, "%s", e.Text)
 }
 
-// parse parses a text for a driver with the given version.
-func parse(image []byte, version int32) (*Text, *Problem) {
+// parse parses a text.
+func (c *Compiler) parse(image []byte) (*Text, *Problem) {
 	text := string(image)
 	head, versionAt, targetAt, err := syntax.Header(text)
 	if err != nil {
 		return nil, fatalError(err)
 	}
-	if newest := newestPTX(version); int(head.Version) > newest {
+	if newest := newestPTX(c.Version); int(head.Version) > newest {
 		e := fatal(versionAt, "version %d.%d of PTX is not supported, only up to %d.%d", head.Version/10, head.Version%10,
 			newest/10, newest%10)
 		e.Result = driver.ResultUnsupportedPTXVersion
 		return nil, e
 	}
-	if head.Target > architecture {
-		return nil, fatal(targetAt, "the target sm_%d is newer than the device, which is sm_%d", head.Target, architecture)
+	if why := c.refuses(head); why != "" {
+		return nil, fatal(targetAt, "%s", why)
 	}
 	module, err := compile.Parse(text)
 	if err != nil {
 		return nil, fatalError(err)
 	}
-	c := &Text{Module: module, target: module.Text.Target}
+	module.MostShared = uint32(c.GPU.SharedOfBlock)
+	t := &Text{Module: module, gpu: c.GPU, target: module.Text.Target}
 	initialized := uint64(0)
 	for _, v := range module.Text.Vars {
 		if v.Extern || v.Space != syntax.Global && v.Space != syntax.Const {
 			continue
 		}
-		if c.Variables = append(c.Variables, v); v.Space == syntax.Const {
-			c.constant = behind(c.constant, v)
-			if c.constant > mostConstant {
+		if t.Variables = append(t.Variables, v); v.Space == syntax.Const {
+			t.constant = behind(t.constant, v)
+			if t.constant > mostConstant {
 				return nil, fatal(v.Pos, "the variables in constant memory up to %s have %d bytes, and at most %d "+
 					"are possible", v.Name,
-					c.constant, mostConstant)
+					t.constant, mostConstant)
 			}
 		}
 		if len(v.Init) > 0 {
@@ -110,15 +116,32 @@ func parse(image []byte, version int32) (*Text, *Problem) {
 	}
 	for _, f := range module.Text.Functions {
 		if f.Kernel && f.HasBody {
-			e, problem := entryOf(f)
+			e, problem := t.entryOf(f)
 			if problem != nil {
 				return nil, problem
 			}
-			e.text = c
-			c.Kernels = append(c.Kernels, e)
+			e.text = t
+			t.Kernels = append(t.Kernels, e)
 		}
 	}
-	return c, nil
+	return t, nil
+}
+
+// refuses says why the device cannot have code for the target of a text, or "". A target with features runs on its own
+// architecture only, but one with those of a family runs on newer ones of the same generation, too. The results are
+// those of an H200, and unverified for other GPUs.
+func (c *Compiler) refuses(head *syntax.Module) string {
+	target, own := head.Target, c.GPU.Number
+	name := fmt.Sprintf("sm_%d%s", target, head.Features)
+	switch family := head.Features == "f"; {
+	case head.Features != "" && target < 90, family && target < 100:
+		return fmt.Sprintf("there is no target %s", name)
+	case target > own:
+		return fmt.Sprintf("the target %s is newer than the device, which is sm_%d", name, own)
+	case family && target/10 != own/10, head.Features != "" && !family && target != own:
+		return fmt.Sprintf("the target %s is not for the device, which is sm_%d", name, own)
+	}
+	return ""
 }
 
 // mostInitialized is how large the variables of a text with initial values may be, in bytes. Their memory
@@ -155,7 +178,7 @@ func behind(size int32, v *syntax.Var) int32 {
 }
 
 // entryOf describes a kernel.
-func entryOf(f *syntax.Function) (Kernel, *Problem) {
+func (t *Text) entryOf(f *syntax.Function) (Kernel, *Problem) {
 	e := Kernel{Name: f.Name, at: f.Pos, MaxThreads: 1024}
 	at := uint64(0)
 	for _, v := range f.Params {
@@ -188,7 +211,7 @@ func entryOf(f *syntax.Function) (Kernel, *Problem) {
 		}
 	}
 	e.declared(f.Body)
-	e.Idle = idle(f.Body) && e.shared <= SharedOfBlock // a kernel with more is translated, which fails
+	e.Idle = idle(f.Body) && e.shared <= t.gpu.SharedOfBlock // a kernel with more is translated, which fails
 	return e, nil
 }
 
@@ -284,18 +307,21 @@ func (t *Text) value(v *syntax.Var, e syntax.Value, all Variables) (uint64, *Pro
 }
 
 // textOf returns the PTX in an image.
-func textOf(image []byte) ([]byte, *Problem) {
+func (c *Compiler) textOf(image []byte) ([]byte, *Problem) {
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
 		return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: the image has code for a GPU, which cannot be run " +
 			"without one: load PTX, or a fatbin with PTX"}
 	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
-		text, err := codeimage.PTX(image, architecture)
+		text, err := codeimage.PTX(image, uint32(c.GPU.Number), func(text []byte) bool {
+			head, _, _, err := syntax.Header(string(text))
+			return err != nil || c.refuses(head) == "" // the compiler says what is wrong
+		})
 		switch {
 		case errors.Is(err, codeimage.ErrNoPTX):
 			return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: " + err.Error() +
 				", and code for a GPU cannot be run without one: compile it with PTX, such as " +
-				"nvcc -gencode arch=compute_90,code=compute_90"}
+				fmt.Sprintf("nvcc -gencode arch=compute_%d,code=compute_%[1]d", c.GPU.Number)}
 		case err != nil:
 			return nil, &Problem{Result: driver.ResultInvalidImage, Text: "cusim: fatal: " + err.Error()}
 		}

@@ -1,6 +1,10 @@
 package code
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/purecu/purecu/internal/profile"
+)
 
 // header begins a text.
 const header = ".version 7.8\n.target sm_70\n.address_size 64\n"
@@ -16,7 +20,8 @@ func FuzzPTX(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, problem := parse([]byte(text), 13000)
+		c := &Compiler{GPU: profile.Default(), Version: 13000}
+		parsed, problem := c.parse([]byte(text))
 		if (parsed == nil) == (problem == nil) {
 			t.Fatalf("%q: %v and %v", text, text, problem)
 		}

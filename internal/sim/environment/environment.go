@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/sim"
 	"github.com/purecu/purecu/internal/simnvml"
 	"github.com/purecu/purecu/internal/suggest"
@@ -20,6 +21,8 @@ import (
 
 const (
 	prefix    = "CUSIM_"
+	devices   = prefix + "DEVICES"
+	profiles  = prefix + "PROFILE"
 	seed      = prefix + "SEED"
 	faults    = prefix + "FAULTS"
 	gpuFaults = prefix + "GPU_FAULTS"
@@ -42,7 +45,8 @@ type reader struct {
 // variables returns all variables, in the order in which their options are used.
 func (r *reader) variables() []variable {
 	return []variable{
-		{prefix + "DEVICES", parseDevices},
+		{devices, parseDevices},
+		{profiles, r.parseProfiles},
 		{prefix + "DRIVER_VERSION", parseVersion},
 		{faults, parseFaults},
 		{prefix + "FAULT_RATE", r.parseRate},
@@ -125,15 +129,25 @@ func (r *reader) checkNames(all []variable) error {
 		strings.Join(near, " or "+prefix))
 }
 
-// mostDevices is the largest number of devices.
-const mostDevices = 64
-
 func parseDevices(s string) (sim.Option, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > mostDevices {
-		return nil, fmt.Errorf("this is no number from 0 to %d", mostDevices)
+	if err != nil || n < 0 || n > profile.MostDevices {
+		return nil, fmt.Errorf("this is no number from 0 to %d", profile.MostDevices)
 	}
 	return sim.Devices(n), nil
+}
+
+// parseProfiles parses a list of devices.
+func (r *reader) parseProfiles(s string) (sim.Option, error) {
+	if n := r.values[devices]; n != "" {
+		return nil, fmt.Errorf("%s=%s is set, too, and both say which devices there are: use %s only, such as %s=%s:2",
+			devices, n, profiles, profiles, profile.Default().Name)
+	}
+	gpus, err := profile.Parse(s)
+	if err != nil {
+		return nil, err
+	}
+	return sim.GPUs(gpus), nil
 }
 
 // NVML returns what an environment says about NVML: NVLinks, and faults of GPUs and of functions. It is nil if the

@@ -48,6 +48,26 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestProfiles has devices of several kinds, and two variables for them.
+func TestProfiles(t *testing.T) {
+	d := configured(t, map[string]string{"CUSIM_PROFILE": "a100:2,T4"})
+	if r := d.Init(nil, 0); r != 0 {
+		t.Fatal(r)
+	}
+	if n, r := d.DeviceGetCount(nil); n != 3 || r != 0 {
+		t.Errorf("%d devices, %v", n, r)
+	}
+	if v, r := d.DeviceGetAttribute(nil, driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 2); v != 40 || r != 0 {
+		t.Errorf("the third device has %d multiprocessors, %v", v, r)
+	}
+	const want = "CUSIM_PROFILE=T4: CUSIM_DEVICES=2 is set, too, and both say which devices there are: use CUSIM_PROFILE only, " +
+		"such as CUSIM_PROFILE=H200:2"
+	_, err := Options(fixed([]string{"CUSIM_DEVICES=2", "CUSIM_PROFILE=T4"}), io.Discard)
+	if err == nil || err.Error() != want {
+		t.Errorf("both variables: %v, want %s", err, want)
+	}
+}
+
 // TestFaults makes the same call six times.
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
@@ -129,6 +149,8 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_DEVICES", "two", "no number from 0"},
 		{"CUSIM_DEVICES", "-1", "no number from 0"},
 		{"CUSIM_DEVICES", "65", "no number from 0"},
+		{"CUSIM_PROFILE", "A10", `CUSIM_PROFILE=A10: there is no profile "A10"; did you mean A100?`},
+		{"CUSIM_PROFILE", "A100:x", `"x" is no number of devices from 1 to 64, as in A100:2`},
 		{"CUSIM_DRIVER_VERSION", "13.1", "no version"},
 		{"CUSIM_DRIVER_VERSION", "10.2", "no version"},
 		{"CUSIM_DRIVER_VERSION", "12.80", "no version"},
@@ -176,7 +198,7 @@ func TestOptionsMalformed(t *testing.T) {
 
 // TestNames checks the error for names that no variable has. Names of other programs are none of them.
 func TestNames(t *testing.T) {
-	const others = "there are CUSIM_DEVICES, CUSIM_DRIVER_VERSION, CUSIM_FAULTS, "
+	const others = "there are CUSIM_DEVICES, CUSIM_PROFILE, CUSIM_DRIVER_VERSION, CUSIM_FAULTS, "
 	for name, want := range map[string]string{
 		"CUSIM_DEVICE":         "did you mean CUSIM_DEVICES?",
 		"CUSIM_DEIVCES":        "did you mean CUSIM_DEVICES?",

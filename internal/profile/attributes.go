@@ -1,0 +1,161 @@
+package profile
+
+import "github.com/purecu/purecu/driver"
+
+// Attribute returns a CUdevice_attribute of the GPU, but for the place of a device on the PCI bus.
+func (g *GPU) Attribute(a int32) int32 {
+	switch a {
+	case driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+		return g.Major()
+	case driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+		return g.Minor()
+	case driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+		return g.Multiprocessors
+	case driver.CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+		return g.Engines
+	case driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+		return 1000 * g.Clocks.Graphics
+	case driver.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+		return 1000 * g.Clocks.Memory
+	case driver.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+		return g.Memory.BusWidth
+	case driver.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+		return g.Memory.L2
+	case driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
+		return g.Memory.Persisting
+	case driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE:
+		return g.Memory.Window
+	case driver.CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID:
+		return int32(g.PCI.Device)
+	case driver.CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID:
+		return int32(g.PCI.Subsystem)
+	}
+	return g.Capability.attribute(a)
+}
+
+// attribute returns an attribute that follows from the compute capability.
+func (c *Capability) attribute(a int32) int32 {
+	switch a {
+	case driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+		return c.Threads
+	case driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+		return c.Blocks
+	case driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+		return c.Shared
+	case driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+		return c.SharedOfBlock
+	case driver.CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+		return c.SharedOfSystem
+	case driver.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+		return c.DoubleRatio
+	case driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+		return c.Domains
+	case driver.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, driver.CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+		if !c.Clusters {
+			return 0
+		}
+		return 1
+	}
+	return common[a]
+}
+
+// common are the attributes that all GPUs have, as far as is known. All others are 0. They were recorded on an H100 and
+// an H200, which answer the same.
+var common = map[int32]int32{
+	driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:                         1024,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:                               1024,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:                               1024,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:                               64,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:                                1<<31 - 1,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:                                65535,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:                                65535,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:                   49152,
+	driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:                         65536,
+	driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE:                                     32,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH:                                     1<<31 - 1,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:                       65536,
+	driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:                             512,
+	driver.CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:                                   1,
+	driver.CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:                           1,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH:                       131072,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH:                       131072,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT:                      65536,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH:                       16384,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT:                      16384,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH:                       16384,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH:               32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT:              32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS:              2048,
+	driver.CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:                             512,
+	driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:                            1,
+	driver.CU_DEVICE_ATTRIBUTE_ECC_ENABLED:                                   1,
+	driver.CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:                            1,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH:               32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS:              2048,
+	driver.CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER:                              1,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH:                32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT:               32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE:             8192,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE:            8192,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE:             32768,
+	driver.CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:                       32,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH:                  32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH:          32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS:         2046,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH:                       32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH:                       131072,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT:                      65536,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH:                       16384,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT:                      16384,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH:                       16384,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH:               32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS:              2048,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH:               32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT:              32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS:              2048,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH:                  32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH:          32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS:         2046,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH:                268435456,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH:                131072,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT:               65000,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH:                2097120,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH:             32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT:            32768,
+	driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH:             32768,
+	driver.CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:                   1,
+	driver.CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:                     1,
+	driver.CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:                      1,
+	driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:              65536,
+	driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:                                1,
+	driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:                     1,
+	driver.CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:                  1,
+	driver.CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:       1,
+	driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:                            1,
+	driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:               1,
+	driver.CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:                       1,
+	driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:           1,
+	driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:   1,
+	driver.CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED:                 1,
+	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:       1,
+	driver.CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:                   1,
+	driver.CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:             1,
+	driver.CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED:          1,
+	driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:                        1,
+	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:                     1,
+	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:          1,
+	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:               100,
+	driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:                9,
+	driver.CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED:         1,
+	driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:                 1,
+	driver.CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:                 1,
+	driver.CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:                             1,
+	driver.CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:                           1,
+	driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:                  1,
+	driver.CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:                     1,
+	driver.CU_DEVICE_ATTRIBUTE_NUMA_ID:                                       -1,
+	driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: 1,
+	driver.CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED:              1,
+	driver.CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED:                   1,
+	driver.CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:      1,
+}
