@@ -39,8 +39,9 @@
 // of a function of the API says its name in C: search for "is cuMemAllocAsync". If a subject has a file with _calls,
 // that has the functions that only programs call.
 //
-//   - driver.go, gpus.go, ledger*.go, call.go, objects.go, thread*.go, fault.go, log.go, check.go: the driver itself,
+//   - driver.go, call.go, objects.go, thread*.go, fault.go, log.go, check.go: the driver itself,
 //     how a call begins, handles and threads, faults that tests set, and what tests ask for
+//   - gpus.go, settings.go, accounts.go, ledger*.go: what NVML and other processes know of the devices
 //   - visible.go, checkpoint.go: which devices the process sees, and other processes
 //   - work.go, wait.go: what is done on streams, and calls that wait for it
 //   - device.go, attributes.go, context*.go, limits.go, green*.go, stream*.go, event*.go, ipc*.go, hostfunc*.go:
