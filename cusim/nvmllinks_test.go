@@ -76,7 +76,8 @@ func TestNVMLLinks(t *testing.T) {
 
 // TestNVMLLinkDown takes an NVLink away by an environment variable.
 func TestNVMLLinkDown(t *testing.T) {
-	sim := cusim.New(cusim.VirtualTime(), environment(t, "CUSIM_NVLINKS=4", "CUSIM_GPU_FAULTS=0:nvlink=1/down@5s,0:nvlink=1/up@9s"))
+	sim := cusim.New(cusim.VirtualTime(), environment(t, "CUSIM_NVLINKS=4",
+		"CUSIM_GPU_FAULTS=0:nvlink=1/down@5s,0:nvlink=1/up@9s"))
 	lib, d := openNVML(t, sim)
 	set := must(lib.NewEventSet())(t)
 	done(t, set.Add(d, nvml.EventXIDCritical))

@@ -69,7 +69,8 @@ func TestNVMLFunctionFaults(t *testing.T) {
 		{"nvmlDeviceGetMemoryInfo=15", [5]raw.Return{lost}},
 		{"nvmlDeviceGetMemoryInfo_v2+=4", [5]raw.Return{denied, denied, denied, denied, denied}},
 		{"nvmlDeviceGetMemoryInfo@3+=15,cuInit=2", [5]raw.Return{2: lost, 3: lost, 4: lost}},
-		{"nvmlDeviceGetMemoryInfo@4=15, nvmlDeviceGetMemoryInfo@2+=4", [5]raw.Return{1: denied, 2: denied, 3: lost, 4: denied}},
+		{"nvmlDeviceGetMemoryInfo@4=15, nvmlDeviceGetMemoryInfo@2+=4",
+			[5]raw.Return{1: denied, 2: denied, 3: lost, 4: denied}},
 		{"nvmlDeviceGetMemoryInfo~1ms,nvmlDeviceGetTemperature+=15,*+=2", [5]raw.Return{}},
 	} {
 		lib := raw.NewSoftware(cusim.New(environment(t, "CUSIM_FAULTS="+tt.faults)).NVML())

@@ -11,9 +11,10 @@ import (
 // lists the names, whose case does not count. If there is another name in the list, cu.Open returns an error: see
 // [Driver.Err]. Profile and [Devices] replace each other: the last of them counts.
 //
-// Names, attributes, memory, limits, occupancy, and what NVML says of the product are those of the GPU. Code for a newer
-// target than the GPU is refused, as are clusters and other features that older GPUs do not have. The results of calls
-// are those of an H200, and times do not depend on the GPU. Only devices of the same kind can access each other's memory.
+// Names, attributes, memory, limits, occupancy, and what NVML says of the product are those of the GPU. Code for a
+// newer target than the GPU is refused, as are clusters and other features that older GPUs do not have. The results of
+// calls are those of an H200, and times do not depend on the GPU. Only devices of the same kind can access each other's
+// memory.
 //
 // Unverified: what is not about an H100 or an H200 is from public tables. No other GPU was asked.
 func Profile(list string) Option {

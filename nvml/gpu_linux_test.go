@@ -143,8 +143,8 @@ func TestGPUValues(t *testing.T) {
 	}
 }
 
-// BenchmarkAgainstC compares calls with the same calls in a loop in C, which tests/gpu/baseline.c makes, and with those of
-// package raw. It prints a table.
+// BenchmarkAgainstC compares calls with the same calls in a loop in C, which tests/gpu/baseline.c makes, and with those
+// of package raw. It prints a table.
 func BenchmarkAgainstC(b *testing.B) {
 	lib := openGPU(b)
 	path := filepath.Join(os.Getenv("PURECU_TEST_CLIB"), "libbaseline.so")

@@ -137,7 +137,8 @@ var rules = map[string]rule{
 		"internal/suggest", "nvml/raw"}},
 
 	"internal/simnvml": {imports: []string{"driver", "internal/profile", "nvml/raw"}},
-	"cusim": {imports: []string{"internal/profile", "internal/sim", "internal/sim/environment", "internal/simnvml", "driver",
+	"cusim": {imports: []string{"internal/profile", "internal/sim", "internal/sim/environment", "internal/simnvml",
+		"driver",
 		"nvml/raw"}},
 	"cubench":    {imports: []string{"cu"}},
 	"cusim/auto": {imports: []string{"cusim", "driver", "nvml/raw"}},

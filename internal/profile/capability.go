@@ -9,11 +9,11 @@ type Capability struct {
 	// Of shared memory, in bytes: what a multiprocessor has, the most for a block, what the system uses of it for each
 	// block in addition, and of which number a block gets a multiple.
 	Shared, SharedOfBlock, SharedOfSystem, SharedUnit int32
-	CarveOuts                                         []uint64 // how much of a multiprocessor's memory can be shared, in KiB
+	CarveOuts                                         []uint64 // how much of its memory can be shared, in KiB
 	Clusters                                          bool     // blocks can form clusters, and launches can overlap
 	Domains                                           int32    // of the order of memory
 	Parts                                             Parts
-	DoubleRatio                                       int32  // how many times faster single precision is than double precision
+	DoubleRatio                                       int32  // how many times faster single precision is than double
 	Cores                                             int32  // of a multiprocessor
 	Architecture                                      uint32 // NVML's number of it
 }

@@ -49,7 +49,8 @@ var h100 = &GPU{Name: "H100", Product: "NVIDIA H100 80GB HBM3", Recorded: true, 
 	NVLinks: 18, MIG: migH100}
 
 // h200 is an H200 with driver 580.159.04.
-var h200 = &GPU{Name: "H200", Product: "NVIDIA H200", Recorded: true, Capability: cc90, Multiprocessors: 132, Engines: 3,
+var h200 = &GPU{Name: "H200", Product: "NVIDIA H200", Recorded: true, Capability: cc90,
+	Multiprocessors: 132, Engines: 3,
 	Groups: groupsGH100,
 	Memory: Memory{Size: 150_110_011_392, Total: 150_754_820_096, BAR1: 262144 << 20, BusWidth: 6016, L2: 60 << 20,
 		Persisting: 38_400 << 10, Window: 128 << 20, Rows: 3072},

@@ -12,8 +12,8 @@ import (
 	"github.com/purecu/purecu/internal/profile"
 )
 
-// TestDeviceAttributes compares the attributes of devices with those that were recorded on GPUs, except for features that
-// this driver does not have.
+// TestDeviceAttributes compares the attributes of devices with those that were recorded on GPUs, except for features
+// that this driver does not have.
 func TestDeviceAttributes(t *testing.T) {
 	for _, name := range []string{"H100", "H200"} {
 		t.Run(name, func(t *testing.T) { testAttributes(t, name) })

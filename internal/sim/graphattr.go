@@ -116,7 +116,8 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 		return d.lost
 	}
 	var o launchOptions
-	if r := d.launchAttribute(name, n.Work.(*kernelWork).context().dev, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
+	dev, attribute := n.Work.(*kernelWork).context().dev, driver.LaunchAttribute{ID: id, Value: *v}
+	if r := d.launchAttribute(name, dev, nil, &attribute, &o); r != ok {
 		return r
 	}
 	w := *n.Work.(*kernelWork)

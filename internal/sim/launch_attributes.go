@@ -30,8 +30,8 @@ func (d *Driver) launchAttributes(name string, s *stream, c *driver.LaunchConfig
 	return r
 }
 
-// launchAttribute evaluates an attribute. s is nil if it is not that of a launch. That an older device than an H200 lacks
-// an attribute is unverified.
+// launchAttribute evaluates an attribute. s is nil if it is not that of a launch. That an older device than an H200
+// lacks an attribute is unverified.
 func (d *Driver) launchAttribute(name string, v *device, s *stream, a *driver.LaunchAttribute,
 	o *launchOptions) driver.Result {
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Value[4*i:]) }

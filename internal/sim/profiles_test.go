@@ -83,7 +83,8 @@ func TestTargets(t *testing.T) {
 		{"sm_100", on("B200")},
 		{"sm_100a", on("B200")},
 		{"sm_100f", on("B200")},
-		{"sm_80a", nil}, {"sm_90f", nil}, {"sm_103", nil}, {"sm_103f", nil}, {"sm_120", nil}, {"sm_120a", nil}, {"sm_120f", nil},
+		{"sm_80a", nil}, {"sm_90f", nil}, {"sm_103", nil}, {"sm_103f", nil}, {"sm_120", nil}, {"sm_120a", nil},
+		{"sm_120f", nil},
 	} {
 		text := fmt.Sprintf(".version 9.0\n.target %s\n.visible .entry k() {ret;}", tt.target)
 		for _, g := range profile.All() {
@@ -165,7 +166,8 @@ func TestMixed(t *testing.T) {
 	r.want("peers of two kinds", driver.ResultPeerAccessUnsupported, r.CtxEnablePeerAccess(r.th, ctxs[2], 0))
 
 	// A library is for all devices, and may have no code for some of them.
-	lib, res := r.LibraryLoadData(r.th, []byte(".version 7.0 .target sm_80 .visible .entry k() {ret;}"), nil, nil, nil, nil)
+	text := []byte(".version 7.0 .target sm_80 .visible .entry k() {ret;}")
+	lib, res := r.LibraryLoadData(r.th, text, nil, nil, nil, nil)
 	r.must(res)
 	k, res := r.LibraryGetKernel(r.th, lib, "k")
 	r.must(res)

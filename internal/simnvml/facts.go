@@ -8,8 +8,8 @@ import (
 	"github.com/purecu/purecu/internal/profile"
 )
 
-// recordingOf returns what a GPU answers: what an H200 was recorded to answer, with the facts of the GPU in place of its
-// own, and without the functions that the GPU lacks. That other GPUs lack these, and no others, is unverified.
+// recordingOf returns what a GPU answers: what an H200 was recorded to answer, with the facts of the GPU in place of
+// its own, and without the functions that the GPU lacks. That other GPUs lack these, and no others, is unverified.
 func recordingOf(g *profile.GPU) recording {
 	if g == profile.Default() {
 		return h200Profile()
@@ -38,7 +38,8 @@ func recordingOf(g *profile.GPU) recording {
 		})
 	}
 	if g.Memory.Rows == 0 { // pages are retired, and here none
-		for _, name := range []string{"DeviceGetRetiredPages", "DeviceGetRetiredPagesV2", "DeviceGetRetiredPagesPendingStatus"} {
+		for _, name := range []string{"DeviceGetRetiredPages", "DeviceGetRetiredPagesV2",
+			"DeviceGetRetiredPagesPendingStatus"} {
 			change(name, func(rows map[string]answer) {
 				for args, a := range rows {
 					if a.result == notSupported {

@@ -180,7 +180,8 @@ func (i *gpuInstance) computeProfile(id uint32) (p raw.ComputeInstanceProfileInf
 		places = append(places, raw.ComputeInstancePlacement{Start: start, Size: size})
 	}
 	p = raw.ComputeInstanceProfileInfoV2{Id: id, SliceCount: size, InstanceCount: uint32(len(places)),
-		MultiprocessorCount: i.gpu.profile.MIG.Slice * size, SharedCopyEngineCount: g.CopyEngineCount, SharedDecoderCount: g.DecoderCount,
+		MultiprocessorCount: i.gpu.profile.MIG.Slice * size, SharedCopyEngineCount: g.CopyEngineCount,
+		SharedDecoderCount: g.DecoderCount,
 		SharedEncoderCount: g.EncoderCount, SharedJpegCount: g.JpegCount, SharedOfaCount: g.OfaCount}
 	name := text(g.Name[:])
 	if size == g.SliceCount {
@@ -287,7 +288,8 @@ func (n *model) createCompute(i *gpuInstance, id uint32, asked *raw.ComputeInsta
 	c := &computeInstance{handle: raw.ComputeInstance(n.newHandle()), parent: i, profile: p, at: at,
 		id:     lowest(i.parts, func(c *computeInstance) uint32 { return c.id }),
 		number: lowest(i.gpu.devices(), func(c *computeInstance) uint32 { return c.number })}
-	c.device = &gpu{profile: i.gpu.profile, answers: i.gpu.answers, index: i.gpu.index, handle: raw.Device(n.newHandle()), part: c}
+	c.device = &gpu{profile: i.gpu.profile, answers: i.gpu.answers, index: i.gpu.index,
+		handle: raw.Device(n.newHandle()), part: c}
 	i.parts = append(i.parts, c)
 	*instance = c.handle
 	n.happens(i.gpu, raw.EventMigConfigChange, 0)

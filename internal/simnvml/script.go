@@ -130,7 +130,8 @@ func parseTrouble(gpu int, what string) (func(n *NVML), error) {
 		}
 		return func(n *NVML) { n.RemappedRows(gpu, uint32(corrected), uint32(uncorrected), false, false) }, nil
 	}
-	return nil, fmt.Errorf("%q is none of xid=N, ecc=C/U, rows=C/U, reasons=N, nvlink=LINK/down, lost, hang and reset", name)
+	return nil, fmt.Errorf(
+		"%q is none of xid=N, ecc=C/U, rows=C/U, reasons=N, nvlink=LINK/down, lost, hang and reset", name)
 }
 
 func parseLink(gpu int, value string) (func(n *NVML), error) {

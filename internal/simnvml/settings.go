@@ -112,7 +112,8 @@ var setters = map[string]setter{
 		return valid(uint32(p.Clocks.Idle) <= v[0] && v[0] <= v[1] && v[1] <= uint32(p.Clocks.Graphics))
 	}, nil},
 	"DeviceResetGpuLockedClocks": {[]setting{leastClock, mostClock}, nil, nil},
-	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(p *profile.GPU, v []uint32) raw.Return {
+	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(p *profile.GPU,
+		v []uint32) raw.Return {
 		return valid(v[0] <= v[1] && isMemoryClock(p, v[0]) && isMemoryClock(p, v[1]))
 	}, nil},
 	"DeviceResetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, nil, nil},

@@ -65,7 +65,8 @@ func (p *program) translated(lines []string) (*kernelOf, error) {
 	copy(params[16:], p.given())
 	one := [3]uint32{1, 1, 1}
 	m.launch = vm.Launch{Shape: vm.Shape{Grid: one, Block: [3]uint32{p.family.threads, 1, 1}, Cluster: one},
-		Device: vm.Device{Memory: m, Multiprocessors: 132, Clock: func() int64 { return 1 }, Virtual: true}, Params: params, Workers: 1,
+		Device: vm.Device{Memory: m, Multiprocessors: 132, Clock: func() int64 { return 1 }, Virtual: true},
+		Params: params, Workers: 1,
 		Resident: 1, Constants: k.Constants, Const: constants}
 	return m, nil
 }

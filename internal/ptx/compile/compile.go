@@ -77,8 +77,9 @@ func Parse(text string) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Module{Text: m, MostShared: 227 << 10, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
-		known: make(map[string]*variant), checked: make(map[*syntax.Function]bool)}
+	c := &Module{Text: m, MostShared: 227 << 10, names: make(map[string]*symbol),
+		kernels: make(map[string]*syntax.Function),
+		known:   make(map[string]*variant), checked: make(map[*syntax.Function]bool)}
 	for _, v := range m.Vars {
 		if len(v.Init) > 0 && v.Space != syntax.Global && v.Space != syntax.Const {
 			return nil, &syntax.Error{Pos: v.Pos, Text: fmt.Sprintf("%s has an initial value in %s", v.Name, v.Space)}

@@ -99,7 +99,8 @@ func (f *Function) Available(blocks, threads int32) (uint64, driver.Result) {
 	if blocks > 1 {
 		all = int32(f.carveOut(1))
 	}
-	n, static := all/blocks/f.text.gpu.SharedUnit*f.text.gpu.SharedUnit, f.Attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+	n, static := all/blocks/f.text.gpu.SharedUnit*f.text.gpu.SharedUnit,
+		f.Attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
 	if n < static {
 		return 0, driver.ResultInvalidValue
 	}

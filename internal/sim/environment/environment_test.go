@@ -60,7 +60,8 @@ func TestProfiles(t *testing.T) {
 	if v, r := d.DeviceGetAttribute(nil, driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 2); v != 40 || r != 0 {
 		t.Errorf("the third device has %d multiprocessors, %v", v, r)
 	}
-	const want = "CUSIM_PROFILE=T4: CUSIM_DEVICES=2 is set, too, and both say which devices there are: use CUSIM_PROFILE only, " +
+	const want = "CUSIM_PROFILE=T4: CUSIM_DEVICES=2 is set, too, and both say which devices there are: " +
+		"use CUSIM_PROFILE only, " +
 		"such as CUSIM_PROFILE=H200:2"
 	_, err := Options(fixed([]string{"CUSIM_DEVICES=2", "CUSIM_PROFILE=T4"}), io.Discard)
 	if err == nil || err.Error() != want {
