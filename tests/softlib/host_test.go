@@ -75,13 +75,16 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// missing begins the line about the first function that returns CUDA_ERROR_NOT_SUPPORTED, up to its name.
-var missing = regexp.MustCompile(`(?m)^cusim: (cu\w+) returns CUDA_ERROR_NOT_SUPPORTED \(801\): .*\n`)
+// missing is a line about the first function that returns CUDA_ERROR_NOT_SUPPORTED, or that gets machine code.
+var missing = regexp.MustCompile(
+	`(?m)^cusim: (cu\w+) returns CUDA_ERROR_(NOT_SUPPORTED \(801\)|NO_BINARY_FOR_GPU \(209\)): .*\n`)
 
-// withoutMissing removes this line, of which there is one.
+// withoutMissing removes these lines, of which there is one for each result.
 func withoutMissing(said string) string {
-	if at := missing.FindStringIndex(said); at != nil {
-		return said[:at[0]] + said[at[1]:]
+	for range 2 {
+		if at := missing.FindStringIndex(said); at != nil {
+			said = said[:at[0]] + said[at[1]:]
+		}
 	}
 	return said
 }
@@ -104,6 +107,9 @@ func TestHostTold(t *testing.T) {
 		{"lazy", "CUSIM_DEVICES=1", []string{"cusim: cuArrayDestroy returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
 		{"configured", "CUSIM_DRIVER_VERSION=11.8\nCUSIM_DEVICES=3\nCUSIM_FAULTS=cuMemAlloc@2=2",
 			[]string{"cusim: cuStreamGetId returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
+		{"more", "CUSIM_DEVICES=1", []string{"cusim: cuModuleLoadData returns CUDA_ERROR_NO_BINARY_FOR_GPU (209): "}},
+		{"export-table", "CUSIM_DEVICES=1", []string{"cusim: cuGetExportTable returns CUDA_ERROR_NOT_SUPPORTED (801): ",
+			"CUDA's runtime library (cudart) needs it: use the driver API"}},
 		{"no-init 801", "CUSIM_FAULTS=cuInit+=801", []string{"cusim: cuInit returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
 		{"no-init 999", "CUSIM_DEVICES=many", []string{"CUSIM_DEVICES=many: "}},
 		{"no-init 999", "CUSIM_DRIVER_VERSION=9.2", []string{"CUSIM_DRIVER_VERSION=9.2: "}},

@@ -310,8 +310,8 @@ func (t *Text) value(v *syntax.Var, e syntax.Value, all Variables) (uint64, *Pro
 func (c *Compiler) textOf(image []byte) ([]byte, *Problem) {
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
-		return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: the image has code for a GPU, which cannot be run " +
-			"without one: load PTX, or a fatbin with PTX"}
+		return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: the image has code for a GPU, " +
+			"which cannot be run without one: load PTX, or a fatbin with PTX: " + c.makesPTX()}
 	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
 		text, err := codeimage.PTX(image, uint32(c.GPU.Number), func(text []byte) bool {
 			head, _, _, err := syntax.Header(string(text))
@@ -320,8 +320,7 @@ func (c *Compiler) textOf(image []byte) ([]byte, *Problem) {
 		switch {
 		case errors.Is(err, codeimage.ErrNoPTX):
 			return nil, &Problem{Result: driver.ResultNoBinaryForGPU, Text: "cusim: fatal: " + err.Error() +
-				", and code for a GPU cannot be run without one: compile it with PTX, such as " +
-				fmt.Sprintf("nvcc -gencode arch=compute_%d,code=compute_%[1]d", c.GPU.Number)}
+				", and code for a GPU cannot be run without one: " + c.makesPTX()}
 		case err != nil:
 			return nil, &Problem{Result: driver.ResultInvalidImage, Text: "cusim: fatal: " + err.Error()}
 		}
@@ -331,6 +330,12 @@ func (c *Compiler) textOf(image []byte) ([]byte, *Problem) {
 			Text: "cusim: fatal: the image is neither a text in PTX nor code for a GPU: PTX begins with .version"}
 	}
 	return image, nil
+}
+
+// makesPTX says how PTX for the device is made.
+func (c *Compiler) makesPTX() string {
+	return fmt.Sprintf("PTX is made by nvcc -gencode arch=compute_%d,code=compute_%[1]d, "+
+		"and by NVRTC with --gpu-architecture=compute_%[1]d in place of sm_%[1]d", c.GPU.Number)
 }
 
 // beginsPTX reports whether a text begins as PTX does. As for an H200, that is .version after white space and

@@ -60,6 +60,7 @@ F(cuProfilerStart, void) AS(cuProfilerStart, (void), ())
 F(cuProfilerStop, void) AS(cuProfilerStop, (void), ())
 F(cuGLInit, void) AS(cuGLInit, (void), ())
 F(cuDriverGetVersion, int *v) AS(cuDriverGetVersion, (int *), (v))
+F(cuGetExportTable, const void **t, const void *id) AS(cuGetExportTable, (const void **, const void *), (t, id))
 F(cuGetErrorName, int r, const char **s) AS(cuGetErrorName, (int, const char **), (r, s))
 F(cuGetErrorString, int r, const char **s) AS(cuGetErrorString, (int, const char **), (r, s))
 F(cuGetProcAddress_v2, const char *n, void **p, int v, uint64_t f, int *s) AS(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *), (n, p, v, f, s))
@@ -1195,6 +1196,13 @@ static void unload(void)
 	work();
 }
 
+static void export_table(void)
+{
+	const void *table;
+	setup();
+	WANT(801, cuGetExportTable(&table, "0123456789abcde"));
+}
+
 static void misuse(void)
 {
 	handle e, kept;
@@ -1289,7 +1297,7 @@ static void *churn(void *ctx)
 	address p;
 	OK(cuCtxSetCurrent(ctx));
 	OK(cuMemAlloc_v2(&p, 1 << 20));
-	for (int i = 0; i < 3000; i++)
+	for (int i = 0; i < 1000; i++)
 		OK(cuMemcpyHtoDAsync_v2(p, buf, 1 << 20, (handle)2));
 	OK(cuStreamSynchronize((handle)2));
 	OK(cuMemFree_v2(p));
@@ -1403,7 +1411,8 @@ int main(int argc, char **argv)
 			{"fork-while", fork_while},
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
 			{"nodes", nodes}, {"allocations", allocations}, {"virtual_memory", virtual_memory},
-		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
+		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse},
+			{"export-table", export_table}, {"configured", configured},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};
 	CHECK(argc >= 3);

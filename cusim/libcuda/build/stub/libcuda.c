@@ -45,14 +45,19 @@ static int is_running(void) { return atomic_load_explicit(&running, memory_order
 
 int cusim_initialized(void) { return atomic_load_explicit(&ready, memory_order_acquire); }
 
-// noted writes the name of the first function that returns NOT_SUPPORTED: a program may take this for work that is
-// done.
+// noted writes the name of the first function that returns NOT_SUPPORTED, as a program may take this for work that is
+// done, and of the first one that gets machine code. It says what to do.
 static int noted(const char *function, int result)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
-	if (result == CUDA_ERROR_NOT_SUPPORTED && !atomic_flag_test_and_set(&said))
+	static atomic_flag lacking = ATOMIC_FLAG_INIT, machine_code = ATOMIC_FLAG_INIT;
+	if (result == CUDA_ERROR_NOT_SUPPORTED && !atomic_flag_test_and_set(&lacking))
 		fprintf(stderr, "cusim: %s returns CUDA_ERROR_NOT_SUPPORTED (801): the software driver lacks it, or what the "
-			"arguments ask for; later ones are not reported\n", function);
+			"arguments ask for%s; later ones are not reported\n", function, strcmp(function, "cuGetExportTable") ? "" :
+			"; CUDA's runtime library (cudart) needs it: use the driver API instead, with kernels in PTX");
+	if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !atomic_flag_test_and_set(&machine_code))
+		fprintf(stderr, "cusim: %s returns CUDA_ERROR_NO_BINARY_FOR_GPU (209): the image has code that only a GPU can "
+			"run: make PTX, by nvcc -gencode arch=compute_75,code=compute_75, or by NVRTC with "
+			"--gpu-architecture=compute_75 in place of sm_75; later ones are not reported\n", function);
 	return result;
 }
 
