@@ -19,3 +19,16 @@ func TestBAR1(t *testing.T) {
 		}
 	}
 }
+
+// TestLackingSetters calls functions that set what older GPUs do not have.
+func TestLackingSetters(t *testing.T) {
+	b := newBenchOf(t, "T4,A100,H200")
+	for i, want := range []struct{ memory, gpm raw.Return }{
+		{raw.NVML_ERROR_NOT_SUPPORTED, raw.NVML_ERROR_NOT_SUPPORTED}, {0, raw.NVML_ERROR_NOT_SUPPORTED}, {0, 0},
+	} {
+		mhz := uint32(b.machine.gpus[i].Profile.Clocks.Memory)
+		returns(t, b.DeviceSetMemoryLockedClocks(b.gpus[i], mhz, mhz), want.memory)
+		returns(t, b.DeviceResetMemoryLockedClocks(b.gpus[i]), want.memory)
+		returns(t, b.GpmSetStreamingEnabled(b.gpus[i], 1), want.gpm)
+	}
+}

@@ -149,7 +149,10 @@ func (a answers) set(name string, args []any) (r raw.Return, ok bool) {
 	if !ok {
 		return r, false
 	}
-	v, p := make([]uint32, len(s.settings)), a.machine.GPUs()[index].Profile
+	v, p := make([]uint32, len(s.settings)), a.gpus[index].profile
+	if slices.Contains(lacking(p), name) {
+		return raw.NVML_ERROR_NOT_SUPPORTED, true
+	}
 	for i, usual := range s.settings {
 		v[i] = uint32(NewSettings(p)[usual])
 		if s.check != nil {
