@@ -32,3 +32,37 @@ func TestLackingSetters(t *testing.T) {
 		returns(t, b.GpmSetStreamingEnabled(b.gpus[i], 1), want.gpm)
 	}
 }
+
+// TestClockLimits locks clocks by NVML's symbols, with the results of the table in its documentation.
+func TestClockLimits(t *testing.T) {
+	const tdp, unlimited = uint32(raw.NVML_CLOCK_LIMIT_ID_TDP), uint32(raw.NVML_CLOCK_LIMIT_ID_UNLIMITED)
+	const invalid = raw.NVML_ERROR_INVALID_ARGUMENT
+	b := newBenchOf(t, "A100")
+	now := &b.machine.gpus[0]
+	succeeds(t, b.DeviceSetApplicationsClocks(b.gpus[0], 1215, 1200))
+	for _, tt := range []struct {
+		least, most uint32
+		want        raw.Return
+		idle, busy  uint32
+	}{
+		{tdp, tdp, 0, 1410, 1410},
+		{unlimited, tdp, 0, 210, 1410},
+		{tdp, unlimited, 0, 1410, 1410},
+		{unlimited, unlimited, 0, 210, 1200}, // not locked
+		{600, tdp, invalid, 210, 1200},
+		{600, unlimited, invalid, 210, 1200},
+		{tdp, 1410, invalid, 210, 1200},
+		{unlimited, 1410, invalid, 210, 1200},
+	} {
+		succeeds(t, b.DeviceResetGpuLockedClocks(b.gpus[0]))
+		returns(t, b.DeviceSetGpuLockedClocks(b.gpus[0], tt.least, tt.most), tt.want)
+		for utilization, want := range map[float64]uint32{0: tt.idle, 1: tt.busy} {
+			var mhz uint32
+			now.Utilization = utilization
+			if succeeds(t, b.DeviceGetClockInfo(b.gpus[0], raw.NVML_CLOCK_SM, &mhz)); mhz != want {
+				t.Errorf("%#x to %#x: the clock is %d MHz with the utilization %v, want %d", tt.least, tt.most, mhz,
+					utilization, want)
+			}
+		}
+	}
+}
