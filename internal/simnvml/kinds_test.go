@@ -66,3 +66,33 @@ func TestClockLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestLinksOfKinds gives GPUs of several kinds as many NVLinks as an H200 has.
+func TestLinksOfKinds(t *testing.T) {
+	b := newBenchOf(t, "T4,A100,H200,B200")
+	b.Links(18)
+	b.Reset(1)
+	for i, want := range []struct {
+		links   uint32
+		version raw.NvlinkVersion
+		speed   uint64
+	}{
+		{}, {12, raw.NVML_NVLINK_VERSION_3_0, 25_000}, {18, raw.NVML_NVLINK_VERSION_4_0, 26_562},
+		{18, raw.NVML_NVLINK_VERSION_5_0, 53_125},
+	} {
+		device, version := b.gpus[i], uint32(0)
+		if want.links == 0 {
+			returns(t, b.DeviceGetNvLinkVersion(device, 0, &version), raw.NVML_ERROR_NOT_SUPPORTED)
+			continue
+		}
+		succeeds(t, b.DeviceGetNvLinkVersion(device, want.links-1, &version))
+		returns(t, b.DeviceGetNvLinkVersion(device, want.links, new(uint32)), raw.NVML_ERROR_INVALID_ARGUMENT)
+		fields := []raw.FieldValue{{FieldId: raw.NVML_FI_DEV_NVLINK_GET_VERSION},
+			{FieldId: raw.NVML_FI_DEV_NVLINK_GET_SPEED}, {FieldId: raw.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON}}
+		succeeds(t, b.DeviceGetFieldValues(device, fields))
+		got := [...]uint64{uint64(version), *fields[0].Value.UllVal(), *fields[1].Value.UllVal(), *fields[2].Value.UllVal()}
+		if got != [...]uint64{uint64(want.version), uint64(want.version), want.speed, want.speed} {
+			t.Errorf("GPU %d: %v, want %+v", i, got, want)
+		}
+	}
+}

@@ -279,7 +279,8 @@ func (n *model) Reset(index int) {
 		done = true
 		g.errors.volatile, g.errors.pending = [2]uint64{}, false
 		for i := range g.links {
-			g.links[i] = link{remote: g.links[i].remote}
+			l := &g.links[i]
+			*l = link{remote: l.remote, linkKind: l.linkKind}
 		}
 		if g.mig.on != g.mig.pending {
 			g.mig.on, g.mig.instances = g.mig.pending, nil
