@@ -96,3 +96,25 @@ func TestLinksOfKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountingWithMIG divides a GPU that keeps accounts: NVML documents that it keeps none then.
+func TestAccountingWithMIG(t *testing.T) {
+	b := newBenchOf(t, "A100")
+	device := b.gpus[0]
+	check := func(want raw.EnableState) {
+		t.Helper()
+		mode := raw.EnableState(9)
+		if succeeds(t, b.DeviceGetAccountingMode(device, &mode)); mode != want {
+			t.Errorf("the accounting mode is %v, want %v", mode, want)
+		}
+	}
+	succeeds(t, b.DeviceSetAccountingMode(device, raw.NVML_FEATURE_ENABLED))
+	check(raw.NVML_FEATURE_ENABLED)
+	var status raw.Return
+	succeeds(t, b.DeviceSetMigMode(device, raw.NVML_DEVICE_MIG_ENABLE, &status))
+	check(raw.NVML_FEATURE_DISABLED)
+	returns(t, b.DeviceSetAccountingMode(device, raw.NVML_FEATURE_ENABLED), raw.NVML_ERROR_NOT_SUPPORTED)
+	succeeds(t, b.DeviceSetMigMode(device, raw.NVML_DEVICE_MIG_DISABLE, &status))
+	succeeds(t, b.DeviceSetAccountingMode(device, raw.NVML_FEATURE_ENABLED))
+	check(raw.NVML_FEATURE_ENABLED)
+}

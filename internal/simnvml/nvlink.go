@@ -22,7 +22,7 @@ type linkKind struct {
 	most    uint64
 }
 
-// linkKindOf returns the kind of the NVLinks of a GPU.
+// linkKindOf returns the kind of the NVLinks of a GPU. The speeds are unverified.
 func linkKindOf(p *profile.GPU) *linkKind {
 	switch {
 	case p.Architecture < 9:
