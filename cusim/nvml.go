@@ -91,8 +91,9 @@ func (d *Driver) NVLinkErrors(gpu, link int, kind raw.NvLinkErrorCounter, count 
 }
 
 // ResetGPU resets a GPU that no program uses, as nvidia-smi -r does. An ECC mode and a MIG mode that wait for it take
-// effect, and what NVML has set else is undone, except the persistence mode. The volatile counters of errors are zero,
-// and no row waits to be replaced. Unverified: what a reset undoes follows the documentation.
+// effect, and what NVML has set else is undone, except the persistence mode. In MIG mode there are no instances then. The
+// volatile counters of errors are zero, and no row waits to be replaced. Unverified: what a reset undoes follows the
+// documentation.
 func (d *Driver) ResetGPU(gpu int) { d.nvml.Reset(gpu) }
 
 // LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and

@@ -118,3 +118,19 @@ func TestAccountingWithMIG(t *testing.T) {
 	succeeds(t, b.DeviceSetAccountingMode(device, raw.NVML_FEATURE_ENABLED))
 	check(raw.NVML_FEATURE_ENABLED)
 }
+
+// TestResetOfMIG resets a GPU that is divided: it stays in MIG mode, without instances.
+func TestResetOfMIG(t *testing.T) {
+	b := newBenchOf(t, "A100")
+	var status raw.Return
+	var instance raw.GpuInstance
+	succeeds(t, b.DeviceSetMigMode(b.gpus[0], raw.NVML_DEVICE_MIG_ENABLE, &status))
+	succeeds(t, b.DeviceCreateGpuInstance(b.gpus[0], 19, &instance))
+	b.Reset(0)
+	var on, pending, count uint32
+	succeeds(t, b.DeviceGetMigMode(b.gpus[0], &on, &pending))
+	succeeds(t, b.DeviceGetGpuInstances(b.gpus[0], 19, make([]raw.GpuInstance, 7), &count))
+	if on != 1 || pending != 1 || count != 0 {
+		t.Errorf("the MIG mode is %d, %d, with %d instances", on, pending, count)
+	}
+}

@@ -268,7 +268,7 @@ func (n *model) DeviceSetPowerManagementLimitV2(device raw.Device, limit *raw.Po
 }
 
 // Reset resets a GPU that no program uses: what waits for a reset takes effect, and what was set is undone, except the
-// ECC mode and the persistence mode.
+// ECC mode, the MIG mode and the persistence mode. Instances are not there any more.
 func (n *model) Reset(index int) {
 	all := n.machine.GPUs()
 	used, done := false, false
@@ -282,9 +282,7 @@ func (n *model) Reset(index int) {
 			l := &g.links[i]
 			*l = link{remote: l.remote, linkKind: l.linkKind}
 		}
-		if g.mig.on != g.mig.pending {
-			g.mig.on, g.mig.instances = g.mig.pending, nil
-		}
+		g.mig.on, g.mig.instances = g.mig.pending, nil
 	})
 	switch {
 	case used:
