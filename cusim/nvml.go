@@ -75,8 +75,9 @@ func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
 func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
 
 // NVLinks makes NVML show that each device has NVLinks, 18 at most, to the NVSwitches of a machine such as an HGX H200.
-// Without this option there are none, as on the H200 whose answers were recorded. CUDA does not know them: copies
-// between devices are not faster, and not counted. Unverified: what NVML says of them follows the documentation.
+// A GPU of another [Profile] has no more than its kind: an A100 has 12, and a T4 none. Without this option there are
+// none, as on the H200 whose answers were recorded. CUDA does not know them: copies between devices are not faster, and
+// not counted. Unverified: what NVML says of them follows the documentation.
 func NVLinks(n int) Option { return func(d *Driver) { d.scripts = append(d.scripts, links(n)) } }
 
 func links(n int) func(*simnvml.NVML) { return func(v *simnvml.NVML) { v.Links(n) } }
@@ -90,8 +91,9 @@ func (d *Driver) NVLinkErrors(gpu, link int, kind raw.NvLinkErrorCounter, count 
 }
 
 // ResetGPU resets a GPU that no program uses, as nvidia-smi -r does. An ECC mode and a MIG mode that wait for it take
-// effect, and what NVML has set else is undone, except the persistence mode. The volatile counters of errors are zero,
-// and no row waits to be replaced. Unverified: what a reset undoes follows the documentation.
+// effect, and what NVML has set else is undone, except the persistence mode. In MIG mode there are no instances
+// then. The volatile counters of errors are zero, and no row waits to be replaced. Unverified: what a reset undoes
+// follows the documentation.
 func (d *Driver) ResetGPU(gpu int) { d.nvml.Reset(gpu) }
 
 // LoseGPU makes all calls of NVML about a GPU return NVML_ERROR_GPU_IS_LOST, as if it had fallen off the bus, and

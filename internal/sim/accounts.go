@@ -85,11 +85,13 @@ func decodeAccounts(r io.Reader) []savedAccount {
 	return list
 }
 
-// bury removes the ledger of a process that has ended, and saves its accounts, unless another process does.
-func bury(folder, name string, id uint32, entries []entry, settings []simnvml.Settings) {
+// bury removes the ledger of a process that has ended, and saves its accounts, unless another process does. It may have
+// used more devices than this process has.
+func bury(folder, name string, id uint32, entries []entry) {
 	if os.Remove(filepath.Join(folder, name)) != nil {
 		return
 	}
+	settings := sharedSettings(folder, make([]simnvml.Settings, len(entries)))
 	var list []savedAccount
 	for i, e := range entries {
 		if a := e.process(id, time.Unix(0, int64(e.At))).account; a.Begun != 0 && settings[i].Accounting() {

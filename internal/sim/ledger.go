@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/internal/sim/engine"
 	"github.com/purecu/purecu/internal/simnvml"
 )
@@ -133,12 +134,12 @@ func (d *Driver) others(settings []simnvml.Settings) [][]otherProcess {
 		if err != nil || !strings.HasSuffix(f.Name(), ledgerSuffix) || f.Name() == own {
 			continue
 		}
-		entries, ended := readEntries(filepath.Join(folder, f.Name()), len(list))
+		entries, ended := readEntries(filepath.Join(folder, f.Name()))
 		if ended {
-			bury(folder, f.Name(), uint32(id), entries, settings)
+			bury(folder, f.Name(), uint32(id), entries)
 			continue
 		}
-		for i, e := range entries {
+		for i, e := range entries[:min(len(list), len(entries))] {
 			if e.Contexts > 0 || e.Begun != 0 {
 				list[i] = append(list[i], e.process(uint32(id), time.Now()))
 			}
@@ -170,15 +171,16 @@ func (e *entry) process(id uint32, now time.Time) otherProcess {
 			Peak: e.Peak}}
 }
 
-// readEntries reads what a driver says of the first n devices, and reports whether its process has ended.
-func readEntries(name string, n int) (entries []entry, ended bool) {
+// readEntries reads what a driver says of the devices, and reports whether its process has ended. There may be more
+// devices than this process has.
+func readEntries(name string) (entries []entry, ended bool) {
 	f, ended, err := openLedger(name)
 	if err != nil {
 		return nil, false
 	}
 	defer f.Close()
-	entries = make([]entry, n)
-	b := make([]byte, int64(n)*entrySize) // the file ends with the last device that the driver uses
+	entries = make([]entry, profile.MostDevices)
+	b := make([]byte, int64(len(entries))*entrySize) // the file ends with the last device that the driver uses
 	for range 3 {
 		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
 			return nil, ended

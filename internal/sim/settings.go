@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/binary"
 	"io"
-	"slices"
 
 	"github.com/purecu/purecu/internal/simnvml"
 )
@@ -51,24 +50,28 @@ func (d *Driver) Change(gpu int, f func(s *simnvml.Settings)) error {
 // allSettings returns the settings of all devices. The caller does not hold the driver's lock.
 func (d *Driver) allSettings() []simnvml.Settings {
 	d.mu.Lock()
-	folder, usual := d.folder, d.newSettings()
-	list := slices.Clone(usual)
-	for i, s := range d.settings {
+	folder, list := d.folder, d.newSettings()
+	for i, s := range d.settings { // there are none with a folder
 		list[i] = s
 	}
 	d.mu.Unlock()
 	if folder == "" {
 		return list
 	}
+	return sharedSettings(folder, list)
+}
+
+// sharedSettings returns the settings of the first devices of a machine, which are usual if nobody has changed them.
+func sharedSettings(folder string, usual []simnvml.Settings) []simnvml.Settings {
 	file, err := openShared(folder, settingsFile, false)
 	if err != nil {
-		return list // nobody has changed anything
+		return usual // nobody has changed anything
 	}
 	defer file.Close()
 	if shared, err := readSettings(file, usual); err == nil {
 		return shared
 	}
-	return list
+	return usual
 }
 
 // newSettings returns the settings of devices that nobody has changed.

@@ -60,9 +60,12 @@ func lacking(g *profile.GPU) (names []string) {
 	if g.Memory.Rows == 0 {
 		names = append(names, "DeviceGetRemappedRows", "DeviceGetRemappedRowsV2", "DeviceGetRowRemapperHistogram")
 	}
+	if g.Architecture < 7 {
+		names = append(names, "DeviceSetMemoryLockedClocks", "DeviceResetMemoryLockedClocks")
+	}
 	if g.Architecture < 9 {
-		names = append(names, "GpmSampleGet", "GpmMigSampleGet", "GpmQueryIfStreamingEnabled", "DeviceGetGpuFabricInfo",
-			"DeviceGetGpuFabricInfoV", "DeviceGetC2cModeInfoV")
+		names = append(names, "GpmSampleGet", "GpmMigSampleGet", "GpmQueryIfStreamingEnabled", "GpmSetStreamingEnabled",
+			"DeviceGetGpuFabricInfo", "DeviceGetGpuFabricInfoV", "DeviceGetC2cModeInfoV")
 	}
 	return names
 }

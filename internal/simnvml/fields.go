@@ -25,6 +25,9 @@ func (n *model) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue)
 func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	f.Timestamp, f.LatencyUsec = int64(n.timestamp()), 1
 	setLinkField(f, g)
+	if f.NvmlReturn == raw.NVML_SUCCESS && lacksField(f.FieldId, now) {
+		f.NvmlReturn = raw.NVML_ERROR_NOT_SUPPORTED
+	}
 	if f.NvmlReturn != raw.NVML_SUCCESS {
 		return
 	}
@@ -57,4 +60,17 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	case raw.NVML_FI_DEV_REMAPPED_FAILURE:
 		*f.Value.UiVal() = bit(g.errors.failed)
 	}
+}
+
+// lacksField reports whether a field needs ECC, which is off, or spare rows of the memory, which the GPU does not have.
+func lacksField(id uint32, now GPU) bool {
+	switch id {
+	case raw.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, raw.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, raw.NVML_FI_DEV_ECC_SBE_AGG_TOTAL,
+		raw.NVML_FI_DEV_ECC_DBE_AGG_TOTAL:
+		return now.Settings[eccMode] == 0
+	case raw.NVML_FI_DEV_REMAPPED_COR, raw.NVML_FI_DEV_REMAPPED_UNC, raw.NVML_FI_DEV_REMAPPED_PENDING,
+		raw.NVML_FI_DEV_REMAPPED_FAILURE:
+		return now.Profile.Memory.Rows == 0
+	}
+	return false
 }

@@ -1,6 +1,7 @@
 package simnvml
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -98,12 +99,22 @@ type bench struct {
 
 func newBench(t *testing.T, gpus int) *bench {
 	t.Helper()
-	m := &testMachine{now: time.Unix(1e9, 0), timers: map[*testTimer]struct{}{}}
-	for i := range gpus {
-		m.gpus = append(m.gpus, GPU{Profile: profile.Default(), Name: "GPU", Bus: uint32(i + 1),
-			UUID: "GPU-0000000" + string(rune('0'+i)), Settings: NewSettings(profile.Default())})
+	return newBenchOf(t, fmt.Sprintf("H200:%d", gpus))
+}
+
+// newBenchOf is newBench with a list of kinds of GPUs.
+func newBenchOf(t *testing.T, kinds string) *bench {
+	t.Helper()
+	list, err := profile.Parse(kinds)
+	if err != nil {
+		t.Fatal(err)
 	}
-	b := &bench{New(m), m, make([]raw.Device, gpus)}
+	m := &testMachine{now: time.Unix(1e9, 0), timers: map[*testTimer]struct{}{}}
+	for i, p := range list {
+		m.gpus = append(m.gpus, GPU{Profile: p, Name: "GPU", Bus: uint32(i + 1), Memory: p.Memory.Size,
+			UUID: "GPU-0000000" + string(rune('0'+i)), Settings: NewSettings(p)})
+	}
+	b := &bench{New(m), m, make([]raw.Device, len(list))}
 	succeeds(t, b.InitV2())
 	for i := range b.gpus {
 		succeeds(t, b.DeviceGetHandleByIndexV2(uint32(i), &b.gpus[i]))

@@ -40,7 +40,8 @@ func (n *model) DeviceGetBAR1MemoryInfo(device raw.Device, bar *raw.BAR1Memory) 
 			bar.Bar1Total = bar.Bar1Total / memorySlices * uint64(g.part.parent.at.Size)
 			bar.Bar1Used, bar.Bar1Free = 0, bar.Bar1Total
 		}
-		bar.Bar1Used += now.Used
-		bar.Bar1Free -= now.Used
+		used := min(now.Used, bar.Bar1Free) // a small BAR1 does not map all memory
+		bar.Bar1Used += used
+		bar.Bar1Free -= used
 	})
 }

@@ -62,7 +62,7 @@ var ofMIG = map[string]int{
 // notInMIG are the functions that cannot be asked about a GPU in MIG mode.
 var notInMIG = []string{"DeviceGetUtilizationRates", "DeviceGetEncoderUtilization", "DeviceGetDecoderUtilization",
 	"DeviceGetJpgUtilization", "DeviceGetOfaUtilization", "DeviceGetProcessUtilization",
-	"DeviceGetProcessesUtilizationInfo", "DeviceGetNumGpuCores"}
+	"DeviceGetProcessesUtilizationInfo", "DeviceGetNumGpuCores", "DeviceSetAccountingMode"}
 
 // migResult returns the result of a call that the answers do not know, because of MIG.
 func (s *state) migResult(name string, args []any) (r raw.Return, ok bool) {

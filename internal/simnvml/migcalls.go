@@ -54,9 +54,18 @@ func deviceHandle(c *computeInstance) raw.Device           { return c.device.han
 
 // DeviceSetMigMode says whether a GPU is divided.
 func (n *model) DeviceSetMigMode(device raw.Device, mode uint32, status *raw.Return) raw.Return {
-	return about(n, n.find, "DeviceSetMigMode", device, func(g *gpu, all []GPU) raw.Return {
-		return g.setMIG(mode, status, all[g.index])
+	index, accounts := 0, false
+	r := about(n, n.find, "DeviceSetMigMode", device, func(g *gpu, all []GPU) raw.Return {
+		r := g.setMIG(mode, status, all[g.index])
+		index, accounts = g.index, g.mig.on && all[g.index].Settings.Accounting()
+		return r
 	}, mode, status)
+	if accounts { // a GPU in MIG mode keeps none
+		if err := n.machine.Change(index, func(s *Settings) { s[accounting] = 0 }); err != nil {
+			n.machine.Misuse("nvmlDeviceSetMigMode", err.Error())
+		}
+	}
+	return r
 }
 
 // DeviceGetMigMode reports whether a GPU is divided, and will be.

@@ -3,6 +3,7 @@ package simnvml
 import (
 	"fmt"
 
+	"github.com/purecu/purecu/internal/profile"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
@@ -12,16 +13,33 @@ type link struct {
 	remote uint32 // the number of the NVSwitch's end
 	down   bool
 	errors [raw.NVML_NVLINK_ERROR_COUNT]uint64
+	*linkKind
+}
+
+// linkKind is what all NVLinks of a GPU have: the version, and how fast they are when they are active, in MB/s.
+type linkKind struct {
+	version raw.NvlinkVersion
+	most    uint64
+}
+
+// linkKindOf returns the kind of the NVLinks of a GPU. The speeds are unverified.
+func linkKindOf(p *profile.GPU) *linkKind {
+	switch {
+	case p.Architecture < 9:
+		return &linkKind{raw.NVML_NVLINK_VERSION_3_0, 25_000}
+	case p.Architecture == 9:
+		return &linkKind{raw.NVML_NVLINK_VERSION_4_0, 26_562}
+	}
+	return &linkKind{raw.NVML_NVLINK_VERSION_5_0, 53_125}
 }
 
 const (
-	linkSpeed   = 26_562     // in MB/s
 	switches    = 4          // of a machine
 	switchBus   = 5          // of PCI, of the first one
 	switchModel = 0x22a310de // the number of the model on PCI
 )
 
-// Links gives each GPU NVLinks.
+// Links gives each GPU NVLinks, at most as many as its kind has.
 func (n *model) Links(count int) {
 	if count < 0 || count > raw.NVML_NVLINK_MAX_LINKS {
 		n.machine.Misuse("NVML", fmt.Sprintf("a GPU has 0 to %d NVLinks, so it does not get %d", raw.NVML_NVLINK_MAX_LINKS,
@@ -31,9 +49,11 @@ func (n *model) Links(count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, g := range n.gpus {
-		g.links = make([]link, count)
+		g.links = make([]link, min(count, int(g.profile.NVLinks)))
+		kind := linkKindOf(g.profile)
 		for i := range g.links {
-			g.links[i].remote = uint32(g.index*(raw.NVML_NVLINK_MAX_LINKS/switches+1) + i/switches)
+			remote := g.index*(raw.NVML_NVLINK_MAX_LINKS/switches+1) + i/switches
+			g.links[i] = link{remote: uint32(remote), linkKind: kind}
 		}
 	}
 }
@@ -97,8 +117,8 @@ func (n *model) DeviceGetNvLinkState(device raw.Device, number uint32, active *r
 
 // DeviceGetNvLinkVersion returns the version of an NVLink.
 func (n *model) DeviceGetNvLinkVersion(device raw.Device, number uint32, version *uint32) raw.Return {
-	return n.link(n.answers.DeviceGetNvLinkVersion(device, number, version), device, number, func(*link) raw.Return {
-		return output(version, uint32(raw.NVML_NVLINK_VERSION_4_0))
+	return n.link(n.answers.DeviceGetNvLinkVersion(device, number, version), device, number, func(l *link) raw.Return {
+		return output(version, uint32(l.version))
 	})
 }
 

@@ -13,7 +13,7 @@ type linkField struct {
 var linkValues = map[uint32]func(l *link) uint64{
 	raw.NVML_FI_DEV_NVLINK_GET_STATE:         func(l *link) uint64 { return uint64(bit(!l.down)) },
 	raw.NVML_FI_DEV_NVLINK_GET_SPEED:         (*link).speed,
-	raw.NVML_FI_DEV_NVLINK_GET_VERSION:       func(*link) uint64 { return uint64(raw.NVML_NVLINK_VERSION_4_0) },
+	raw.NVML_FI_DEV_NVLINK_GET_VERSION:       func(l *link) uint64 { return uint64(l.version) },
 	raw.NVML_FI_DEV_NVLINK_GET_POWER_STATE:   func(*link) uint64 { return raw.NVML_NVLINK_POWER_STATE_HIGH_SPEED },
 	raw.NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID:  func(l *link) uint64 { return uint64(l.remote) },
 	raw.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY:   linkErrors(raw.NVML_NVLINK_ERROR_DL_REPLAY),
@@ -30,7 +30,7 @@ func (l *link) speed() uint64 {
 	if l.down {
 		return 0
 	}
-	return linkSpeed
+	return l.most
 }
 
 // oldLinkFields are the fields with the number of an NVLink in their names, by the first one: those of the links 0 to 5
@@ -85,7 +85,7 @@ func setLinkField(f *raw.FieldValue, g *gpu) {
 		f.ValueType = raw.NVML_VALUE_TYPE_UNSIGNED_INT
 		return
 	case raw.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON:
-		set(raw.NVML_SUCCESS, linkSpeed)
+		set(raw.NVML_SUCCESS, g.links[0].most)
 		return
 	}
 	field, ok := linkFieldOf(f)

@@ -99,18 +99,11 @@ var setters = map[string]setter{
 		}
 		return valid(v[0] <= uint32(raw.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS))
 	}, nil},
-	"DeviceSetEccMode":          {[]setting{eccPending}, onOff, nil},
-	"DeviceSetAccountingMode":   {[]setting{accounting}, onOff, beginAccounts},
-	"DeviceClearAccountingPids": {nil, nil, func(_ Settings, s *Settings, now uint64) { s[accountsAfter] = now }},
-	"GpmSetStreamingEnabled":    {[]setting{gpmStreaming}, onOff, nil},
-	"DeviceSetGpuLockedClocks": {[]setting{leastClock, mostClock}, func(p *profile.GPU, v []uint32) raw.Return {
-		for i := range v {
-			if id := raw.ClockLimitId(v[i]); id == raw.NVML_CLOCK_LIMIT_ID_TDP || id == raw.NVML_CLOCK_LIMIT_ID_UNLIMITED {
-				v[i] = uint32(p.Clocks.Graphics)
-			}
-		}
-		return valid(uint32(p.Clocks.Idle) <= v[0] && v[0] <= v[1] && v[1] <= uint32(p.Clocks.Graphics))
-	}, nil},
+	"DeviceSetEccMode":           {[]setting{eccPending}, onOff, nil},
+	"DeviceSetAccountingMode":    {[]setting{accounting}, onOff, beginAccounts},
+	"DeviceClearAccountingPids":  {nil, nil, func(_ Settings, s *Settings, now uint64) { s[accountsAfter] = now }},
+	"GpmSetStreamingEnabled":     {[]setting{gpmStreaming}, onOff, nil},
+	"DeviceSetGpuLockedClocks":   {[]setting{leastClock, mostClock}, lockedClocks, nil},
 	"DeviceResetGpuLockedClocks": {[]setting{leastClock, mostClock}, nil, nil},
 	"DeviceSetMemoryLockedClocks": {[]setting{leastMemoryClock, mostMemoryClock}, func(p *profile.GPU,
 		v []uint32) raw.Return {
@@ -122,6 +115,27 @@ var setters = map[string]setter{
 		return valid(isMemoryClock(p, v[0]) && idle <= v[1] && v[1] <= full && (full-v[1])%uint32(p.Clocks.Step) == 0)
 	}, nil},
 	"DeviceResetApplicationsClocks": {[]setting{appMemoryClock, appClock}, nil, nil},
+}
+
+// lockedClocks checks two clocks between which that of the multiprocessors is locked. Both or none of them are symbols:
+// the TDP is the highest clock here. Without a limit for both the clock is not locked.
+func lockedClocks(p *profile.GPU, v []uint32) raw.Return {
+	const tdp, unlimited = uint32(raw.NVML_CLOCK_LIMIT_ID_TDP), uint32(raw.NVML_CLOCK_LIMIT_ID_UNLIMITED)
+	isSymbol := func(v uint32) bool { return v == tdp || v == unlimited }
+	highest := uint32(p.Clocks.Graphics)
+	switch least, most := v[0], v[1]; {
+	case !isSymbol(least) && !isSymbol(most):
+		return valid(uint32(p.Clocks.Idle) <= least && least <= most && most <= highest)
+	case !isSymbol(least) || !isSymbol(most):
+		return raw.NVML_ERROR_INVALID_ARGUMENT
+	case least == tdp:
+		v[0], v[1] = highest, highest
+	case most == tdp:
+		v[0], v[1] = 0, highest
+	default:
+		v[0], v[1] = 0, 0
+	}
+	return raw.NVML_SUCCESS
 }
 
 func isMemoryClock(p *profile.GPU, mhz uint32) bool {
@@ -149,7 +163,10 @@ func (a answers) set(name string, args []any) (r raw.Return, ok bool) {
 	if !ok {
 		return r, false
 	}
-	v, p := make([]uint32, len(s.settings)), a.machine.GPUs()[index].Profile
+	v, p := make([]uint32, len(s.settings)), a.gpus[index].profile
+	if slices.Contains(lacking(p), name) {
+		return raw.NVML_ERROR_NOT_SUPPORTED, true
+	}
 	for i, usual := range s.settings {
 		v[i] = uint32(NewSettings(p)[usual])
 		if s.check != nil {
@@ -251,7 +268,7 @@ func (n *model) DeviceSetPowerManagementLimitV2(device raw.Device, limit *raw.Po
 }
 
 // Reset resets a GPU that no program uses: what waits for a reset takes effect, and what was set is undone, except the
-// ECC mode and the persistence mode.
+// ECC mode, the MIG mode and the persistence mode. Instances are not there any more.
 func (n *model) Reset(index int) {
 	all := n.machine.GPUs()
 	used, done := false, false
@@ -262,11 +279,10 @@ func (n *model) Reset(index int) {
 		done = true
 		g.errors.volatile, g.errors.pending = [2]uint64{}, false
 		for i := range g.links {
-			g.links[i] = link{remote: g.links[i].remote}
+			l := &g.links[i]
+			*l = link{remote: l.remote, linkKind: l.linkKind}
 		}
-		if g.mig.on != g.mig.pending {
-			g.mig.on, g.mig.instances = g.mig.pending, nil
-		}
+		g.mig.on, g.mig.instances = g.mig.pending, nil
 	})
 	switch {
 	case used:
