@@ -50,6 +50,7 @@ func TestConsistent(t *testing.T) {
 			continue
 		}
 		for _, i := range g.MIG.Instances {
+			check("instance "+i.Name+": no GPU that can be divided has encoders", i.Encoders == 0)
 			check("instance "+i.Name, i.Memory<<20 < m.Total && i.Multiprocessors <= uint32(g.Multiprocessors) &&
 				i.Multiprocessors >= i.Slices*g.MIG.Slice)
 		}
