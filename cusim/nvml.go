@@ -87,6 +87,7 @@ func (d *Driver) SetRemappedRows(gpu int, rows RemappedRows) {
 func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventReasons(gpu, reasons) }
 
 // NVLinks makes NVML show that each device has NVLinks, 18 at most, to the NVSwitches of a machine such as an HGX H200.
+// A device of a [Profile] has no more than its GPU: 12 on an A100, and none on a T4 or an L40S.
 // Without this option there are none, as on the H200 whose answers were recorded. CUDA does not know them: copies
 // between devices are not faster, and not counted. Unverified: what NVML says of them follows the documentation.
 func NVLinks(n int) Option { return func(d *Driver) { d.scripts = append(d.scripts, links(n)) } }

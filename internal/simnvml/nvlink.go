@@ -21,7 +21,7 @@ const (
 	switchModel = 0x22a310de // the number of the model on PCI
 )
 
-// Links gives each GPU NVLinks.
+// Links gives each GPU NVLinks, but no more than it has.
 func (n *model) Links(count int) {
 	if count < 0 || count > raw.NVML_NVLINK_MAX_LINKS {
 		n.machine.Misuse("NVML", fmt.Sprintf("a GPU has 0 to %d NVLinks, so it does not get %d", raw.NVML_NVLINK_MAX_LINKS,
@@ -31,7 +31,7 @@ func (n *model) Links(count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, g := range n.gpus {
-		g.links = make([]link, count)
+		g.links = make([]link, min(count, int(g.profile.NVLinks)))
 		for i := range g.links {
 			g.links[i].remote = uint32(g.index*(raw.NVML_NVLINK_MAX_LINKS/switches+1) + i/switches)
 		}
