@@ -21,7 +21,7 @@ type Driver struct {
 }
 
 // New returns a driver. Without options it has one device, modelled on an H200, and the version
-// CUDA 13.0. What is wrong with options is an error of cu.Open: see [Driver.Err].
+// CUDA 13.0. What is wrong with options is an error of cu.Open and nvml.Open: see [Driver.Err].
 func New(opts ...Option) *Driver {
 	d := &Driver{sim: sim.New()}
 	for _, o := range opts {

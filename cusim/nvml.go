@@ -19,11 +19,23 @@ import (
 // Those that are not modelled are refused with NVML_ERROR_NOT_SUPPORTED. A GPU can be divided into MIG devices. The
 // driver does not know them, so NVML shows all processes of the GPU in the first one.
 func (d *Driver) NVML() raw.Software {
-	if d == nil || d.nvml == nil {
+	switch {
+	case d == nil || d.nvml == nil:
 		return nil
+	case d.err != nil:
+		return wrongNVML{d.nvml, d.err}
 	}
 	return d.nvml
 }
+
+// wrongNVML is the NVML of a driver whose options are wrong.
+type wrongNVML struct {
+	*simnvml.NVML
+	err error
+}
+
+// Err returns what is wrong with the options.
+func (n wrongNVML) Err() error { return n.err }
 
 // NVMLFault makes calls of the software NVML fail, hang, or last longer.
 type NVMLFault struct {

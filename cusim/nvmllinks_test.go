@@ -100,3 +100,17 @@ func TestNVMLLinkDown(t *testing.T) {
 		t.Errorf("without NVLinks: %v", err)
 	}
 }
+
+// TestNVMLLinksOfProfiles gives NVLinks to GPUs that have fewer, or none.
+func TestNVMLLinksOfProfiles(t *testing.T) {
+	lib, _ := openNVML(t, cusim.New(cusim.Profile("T4,L40S,A100,B200"), cusim.NVLinks(18)))
+	for i, want := range []int{0, 0, 12, 18} {
+		n := 0
+		for d := must(lib.Device(i))(t); n < 18; n++ {
+			if on, err := d.NVLinkActive(n); !on || err != nil {
+				break
+			}
+		}
+		equal(t, "the NVLinks", want)(n, nil)
+	}
+}

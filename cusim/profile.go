@@ -8,8 +8,8 @@ import (
 )
 
 // Profile says which GPUs the devices are: "A100" for one A100, or "A100:2,T4" for two and a T4 after them. [Profiles]
-// lists the names, whose case does not count. If there is another name in the list, cu.Open returns an error: see
-// [Driver.Err]. Profile and [Devices] replace each other: the last of them counts.
+// lists the names, whose case does not count. If there is another name in the list, cu.Open and nvml.Open return an
+// error: see [Driver.Err]. Profile and [Devices] replace each other: the last of them counts.
 //
 // Names, attributes, memory, limits, occupancy, and what NVML says of the product are those of the GPU. Code for a
 // newer target than the GPU is refused, as are clusters and other features that older GPUs do not have. The results of
@@ -32,7 +32,7 @@ func Profile(list string) Option {
 func Profiles() []string { return profile.Names() }
 
 // Err returns what is wrong with the options of [New], or nil. With such an error the driver has no device, and cu.Open
-// returns the error.
+// and nvml.Open return the error.
 func (d *Driver) Err() error {
 	if d == nil {
 		return nil

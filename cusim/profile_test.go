@@ -8,6 +8,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/nvml"
 )
 
 // TestProfileOptions has options that replace each other, and one that is wrong.
@@ -25,7 +26,15 @@ func TestProfileOptions(t *testing.T) {
 		{[]cusim.Option{cusim.Profile("H10")}, `cu: Open: cusim: Profile: there is no profile "H10"; did you mean H100?`},
 		{[]cusim.Option{cusim.Profile("")}, "there is no profile without a name: there are T4, A100, L40S, H100, H200, B200"},
 	} {
-		drv, err := cu.Open(cu.WithSoftware(cusim.New(tt.opts...)))
+		sim := cusim.New(tt.opts...)
+		lib, nvmlErr := nvml.Open(nvml.WithSoftware(sim.NVML()))
+		if nvmlErr == nil {
+			lib.Close()
+		}
+		drv, err := cu.Open(cu.WithSoftware(sim))
+		if !errors.Is(nvmlErr, sim.Err()) || !errors.Is(err, sim.Err()) {
+			t.Errorf("nvml.Open: %v, and cu.Open: %v, want %v", nvmlErr, err, sim.Err())
+		}
 		if err != nil {
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)

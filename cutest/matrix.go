@@ -22,7 +22,8 @@ type Profiles struct {
 //	})
 //
 // A name may be a list as for cusim.Profile, such as "A100:2". If the environment variable PURECU_TEST_GPU is set, the
-// test runs once, for the first of them, as options have no effect on the machine's GPU.
+// test runs once, for the first of them, as options have no effect on the machine's GPU. That is another GPU than the
+// name says, so a test gets what it expects from the attributes of the device, and not from the name.
 func Matrix(t *testing.T, profiles ...string) Profiles {
 	t.Helper()
 	if len(profiles) == 0 {
@@ -39,8 +40,8 @@ func Matrix(t *testing.T, profiles ...string) Profiles {
 	return Profiles{t, slices.Clone(profiles)}
 }
 
-// Run runs f as a subtest for each GPU, with the GPU's name. All drivers and contexts that cutest makes for this test
-// take it as the option cusim.Profile(gpu).
+// Run runs f as a subtest for each GPU, with the GPU's name. f passes cusim.Profile(gpu) to [Context], [Driver], [Soft]
+// or [Machine]: without this option their device is an H200.
 func (p Profiles) Run(f func(t *testing.T, gpu string)) {
 	for _, gpu := range p.names {
 		p.t.Run(gpu, func(t *testing.T) { f(t, gpu) })

@@ -59,7 +59,7 @@ func WithTimeout(limit time.Duration) Option { return func(o *options) { o.timeo
 func WithFlags(flags InitFlags) Option { return func(o *options) { o.flags = flags } }
 
 // WithSoftware makes [Open] use an NVML that is written in Go, and load no library. If it is nil, Open fails with an
-// error that matches [ErrNil].
+// error that matches [ErrNil]. If it has a method Err() error that returns an error, Open returns this error.
 func WithSoftware(s raw.Software) Option {
 	return func(o *options) { o.software, o.isSoft = s, true }
 }
@@ -118,6 +118,11 @@ func (o *options) open() (*raw.Library, error) {
 	case o.isSoft && o.software == nil:
 		return nil, ErrNil
 	case o.isSoft:
+		if f, is := o.software.(interface{ Err() error }); is {
+			if err := f.Err(); err != nil {
+				return nil, err
+			}
+		}
 		return raw.NewSoftware(o.software), nil
 	case o.path != "":
 	case soft != nil:

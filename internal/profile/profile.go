@@ -121,14 +121,14 @@ const MostDevices = 64
 // Parse reads a list of GPUs, such as A100:2,T4 for two A100 and one T4.
 func Parse(list string) (gpus []*GPU, err error) {
 	for entry := range strings.SplitSeq(list, ",") {
-		name, number, counted := strings.Cut(strings.TrimSpace(entry), ":")
-		g, err := Named(name)
+		name, number, counted := strings.Cut(entry, ":")
+		g, err := Named(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
 		n := 1
 		if counted {
-			if n, err = strconv.Atoi(number); err != nil || n < 1 || n > MostDevices {
+			if n, err = strconv.Atoi(strings.TrimSpace(number)); err != nil || n < 1 || n > MostDevices {
 				return nil, fmt.Errorf("%q is no number of devices from 1 to %d, as in %s:2", number, MostDevices, g.Name)
 			}
 		}

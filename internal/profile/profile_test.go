@@ -50,6 +50,7 @@ func TestConsistent(t *testing.T) {
 			continue
 		}
 		for _, i := range g.MIG.Instances {
+			check("instance "+i.Name+": no GPU that can be divided has encoders", i.Encoders == 0)
 			check("instance "+i.Name, i.Memory<<20 < m.Total && i.Multiprocessors <= uint32(g.Multiprocessors) &&
 				i.Multiprocessors >= i.Slices*g.MIG.Slice)
 		}
@@ -62,6 +63,7 @@ func TestParse(t *testing.T) {
 		"A100:2,T4":     "A100 A100 T4",
 		"t4":            "T4",
 		" l40s , H100":  "L40S H100",
+		"A100 : 2 , T4": "A100 A100 T4",
 		"B200:1,b200":   "B200 B200",
 		"":              "there is no profile without a name: there are T4, A100, L40S, H100, H200, B200",
 		"A100,":         "without a name",

@@ -251,20 +251,31 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestMultiprocessorsOfKernel asks for the number of multiprocessors in a kernel.
-func TestMultiprocessorsOfKernel(t *testing.T) {
-	r := newLab(t, gpusOf(t, "T4"))
-	f, res := r.ModuleGetFunction(r.th, r.load(`.version 6.4
+// TestSpecialsOfKernel asks for what a GPU has in a kernel: the number of its multiprocessors, of the warps of each, and
+// the shared memory of a block, in the unit in which blocks get some.
+func TestSpecialsOfKernel(t *testing.T) {
+	for name, want := range map[string]string{
+		"T4":   "\x28\x00\x00\x00\x20\x00\x00\x00\x00\x01\x00\x00",
+		"L40S": "\x8e\x00\x00\x00\x30\x00\x00\x00\x80\x00\x00\x00",
+		"H200": "\x84\x00\x00\x00\x40\x00\x00\x00\x80\x00\x00\x00",
+	} {
+		r := newLab(t, gpusOf(t, name))
+		f, res := r.ModuleGetFunction(r.th, r.load(`.version 6.4
 .target sm_70 .address_size 64
-.visible .entry count(.param .u64 p)
-{ .reg .u64 a; .reg .u32 n; ld.param.u64 a, [p]; mov.u32 n, %nsmid; st.global.u32 [a], n; ret; }`), "count")
-	r.must(res)
-	p, res := r.MemAlloc(r.th, 4)
-	r.must(res)
-	s := r.newStream()
-	r.must(r.launchOn(s, f, 1, params(p)))
-	r.must(r.StreamSynchronize(r.th, s))
-	if got := r.read(p, 4); got != "\x28\x00\x00\x00" {
-		t.Errorf("a T4 has %q multiprocessors", got)
+.visible .entry ask(.param .u64 p)
+{ .reg .u64 a; .reg .u32 n; .shared .u32 v; ld.param.u64 a, [p];
+mov.u32 n, %nsmid; st.global.u32 [a], n;
+mov.u32 n, %nwarpid; st.global.u32 [a+4], n;
+mov.u32 n, %total_smem_size; st.global.u32 [a+8], n;
+st.shared.u32 [v], n; ret; }`), "ask")
+		r.must(res)
+		p, res := r.MemAlloc(r.th, 12)
+		r.must(res)
+		s := r.newStream()
+		r.must(r.launchOn(s, f, 1, params(p)))
+		r.must(r.StreamSynchronize(r.th, s))
+		if got := r.read(p, 12); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }

@@ -345,8 +345,8 @@ func (s *scene) launch(words []string) error {
 	}
 	l := &vm.Launch{Kernel: k, Params: padded[:len(params)], Constants: constants, Const: s.constants, Workers: 2,
 		Resident: 64, Shape: vm.Shape{Grid: dims[0], Block: dims[1], Dynamic: uint32(shared)},
-		Device: vm.Device{Memory: s.mem, Multiprocessors: 132, Heap: s.heap, Clock: func() int64 { return 1 }, Virtual: true,
-			Print: print}}
+		Device: vm.Device{Memory: s.mem, Multiprocessors: 132, Warps: 64, SharedUnit: 128, Heap: s.heap,
+			Clock: func() int64 { return 1 }, Virtual: true, Print: print}}
 	if strings.Contains(s.text, ".reqnctapercluster 2, 1, 1") {
 		l.Cluster = [3]uint32{2, 1, 1}
 	}

@@ -38,10 +38,13 @@ type Shape struct {
 
 // Device is what kernels use of the device that executes them. Several goroutines call its functions at once.
 type Device struct {
-	Memory          Memory
-	Multiprocessors uint32       // how many it seems to have; 0 means 1
-	Clock           func() int64 // the time in nanoseconds
-	Virtual         bool         // the clock stands still: each instruction and each look at the clock takes time
+	Memory Memory
+	// Multiprocessors is how many it seems to have, Warps the most of each, and SharedUnit of how many bytes of shared
+	// memory a block gets a multiple. 0 means 1.
+	Multiprocessors, Warps, SharedUnit uint32
+
+	Clock   func() int64 // the time in nanoseconds
+	Virtual bool         // the clock stands still: each instruction and each look at the clock takes time
 	// Print gets what kernels print, and of assertions that fail. It is nil if nobody wants it.
 	Print func(text []byte, failed bool)
 	// Heap is the memory that kernels allocate and free, or nil if they cannot.
@@ -534,7 +537,7 @@ func (w *Warp) uniform(s Special) uint64 {
 	case WarpID:
 		return uint64(w.index)
 	case NwarpID:
-		return 64
+		return uint64(max(r.Warps, 1))
 	case DynamicShared:
 		return uint64(r.Dynamic)
 	case NSMID:
@@ -561,10 +564,8 @@ func (w *Warp) uniform(s Special) uint64 {
 	return 0
 }
 
-// sharedUnit is the unit in which blocks get shared memory, in bytes.
-const sharedUnit = 128
-
 // sharedSize returns how much shared memory the block has, in whole units.
 func (b *block) sharedSize() uint64 {
-	return (uint64(b.run.Kernel.Static) + uint64(b.run.Dynamic) + sharedUnit - 1) / sharedUnit * sharedUnit
+	unit := uint64(max(b.run.SharedUnit, 1))
+	return (uint64(b.run.Kernel.Static) + uint64(b.run.Dynamic) + unit - 1) / unit * unit
 }
