@@ -1,6 +1,7 @@
 package cusim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/internal/simnvml"
@@ -90,7 +91,9 @@ func (d *Driver) SetClockReasons(gpu int, reasons uint64) { d.nvml.ClocksEventRe
 // A GPU of another [Profile] has no more than its kind: an A100 has 12, and a T4 none. Without this option there are
 // none, as on the H200 whose answers were recorded. CUDA does not know them: copies between devices are not faster, and
 // not counted. Unverified: what NVML says of them follows the documentation.
-func NVLinks(n int) Option { return func(d *Driver) { d.scripts = append(d.scripts, links(n)) } }
+func NVLinks(n int) Option {
+	return func(d *Driver) { d.scripts = slices.Insert(d.scripts, 0, links(n)) } // before faults of the links
+}
 
 func links(n int) func(*simnvml.NVML) { return func(v *simnvml.NVML) { v.Links(n) } }
 

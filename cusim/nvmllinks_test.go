@@ -95,6 +95,10 @@ func TestNVMLLinkDown(t *testing.T) {
 	equal(t, "the state", true)(d.NVLinkActive(1))
 	done(t, set.Close())
 
+	sim = cusim.New(cusim.VirtualTime(), environment(t, "CUSIM_GPU_FAULTS=0:nvlink=1/down"), cusim.NVLinks(4))
+	_, d = openNVML(t, sim)
+	equal(t, "the state of a link that a later option has made", false)(d.NVLinkActive(1))
+
 	_, without := openNVML(t, cusim.New(cusim.Devices(2)))
 	if _, err := without.NVLinkActive(0); !errors.Is(err, nvml.ErrNotSupported) {
 		t.Errorf("without NVLinks: %v", err)
