@@ -251,8 +251,8 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestSpecialsOfKernel asks for what a GPU has in a kernel: the number of its multiprocessors, of the warps of each, and
-// the shared memory of a block, in the unit in which blocks get some.
+// TestSpecialsOfKernel asks for what a GPU has in a kernel: the number of its multiprocessors, of the warps of each,
+// and the shared memory of a block, in the unit in which blocks get some.
 func TestSpecialsOfKernel(t *testing.T) {
 	for name, want := range map[string]string{
 		"T4":   "\x28\x00\x00\x00\x20\x00\x00\x00\x00\x01\x00\x00",

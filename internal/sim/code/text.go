@@ -137,7 +137,8 @@ func (c *Compiler) refuses(head *syntax.Module) string {
 	case head.Features != "" && target < 90, family && target < 100:
 		return fmt.Sprintf("there is no target %s", name)
 	case target > own:
-		return fmt.Sprintf("the target %s is newer than the device, which is sm_%d: compile for compute_%[2]d or an older one",
+		return fmt.Sprintf(
+			"the target %s is newer than the device, which is sm_%d: compile for compute_%[2]d or an older one",
 			name, own)
 	case family && target/10 != own/10, head.Features != "" && !family && target != own:
 		return fmt.Sprintf("the target %s is for its own devices only, and the device is sm_%d: compile for compute_%d, "+
