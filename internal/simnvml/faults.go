@@ -43,20 +43,34 @@ type faults struct {
 
 func newFaults() faults { return faults{cleared: make(chan struct{})} }
 
-// Inject sets a fault from now on. A GPU or a function that is not there is a misuse.
+// Inject sets a fault from now on. One that no call can have is a misuse.
 func (n *model) Inject(f Fault) {
-	if f.Function != "" && !hasFunction(f.Function) {
-		n.machine.Misuse("NVMLFault", fmt.Sprintf("NVML has no function %q, so no call has this fault", f.Function))
-	}
-	for _, i := range f.GPUs {
-		if i < 0 || i >= len(n.gpus) {
-			n.machine.Misuse("NVMLFault", fmt.Sprintf("there is no GPU %d, so no call has this fault", i))
-		}
+	if why := n.wrong(f); why != "" {
+		n.machine.Misuse("NVMLFault", why+", so no call has this fault")
+		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f.GPUs = slices.Clone(f.GPUs)
 	n.list = append(n.list, &pendingFault{Fault: f})
+}
+
+// wrong returns why no call can have a fault, or "".
+func (n *model) wrong(f Fault) string {
+	switch {
+	case f.Function != "" && !hasFunction(f.Function):
+		return fmt.Sprintf("NVML has no function %q", f.Function)
+	case f.Nth < 0:
+		return fmt.Sprintf("calls count from 1, and Nth is %d", f.Nth)
+	case f.Slow < 0:
+		return fmt.Sprintf("calls do not take %v less time", -f.Slow)
+	}
+	for _, i := range f.GPUs {
+		if i < 0 || i >= len(n.gpus) {
+			return fmt.Sprintf("there is no GPU %d", i)
+		}
+	}
+	return ""
 }
 
 // hasFunction reports whether there is a function with this name, with or without a version.

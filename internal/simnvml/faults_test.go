@@ -3,6 +3,7 @@ package simnvml
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -103,4 +104,20 @@ func has(list, word string) bool {
 		}
 	}
 	return false
+}
+
+// TestWrongFaults sets faults that no call can have.
+func TestWrongFaults(t *testing.T) {
+	for _, f := range []Fault{
+		{Nth: -1, Result: raw.NVML_ERROR_UNKNOWN}, {Slow: -time.Second, Result: raw.NVML_ERROR_UNKNOWN},
+		{GPUs: []int{1}, Result: raw.NVML_ERROR_UNKNOWN}, {Function: "nvmlGetName", Result: raw.NVML_ERROR_UNKNOWN},
+	} {
+		b := newBench(t, 1)
+		b.Inject(f)
+		if len(b.machine.misuses) != 1 {
+			t.Errorf("%+v: the misuses are %q", f, b.machine.misuses)
+		}
+		var count uint32
+		returns(t, b.DeviceGetCountV2(&count), raw.NVML_SUCCESS)
+	}
 }

@@ -62,7 +62,8 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	}
 }
 
-// lacksField reports whether a field needs ECC, which is off, or spare rows of the memory, which the GPU does not have.
+// lacksField reports whether a field needs ECC, which is off, or spare rows or a thermometer of the memory, which the
+// GPU does not have.
 func lacksField(id uint32, now GPU) bool {
 	switch id {
 	case raw.NVML_FI_DEV_ECC_SBE_VOL_TOTAL, raw.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, raw.NVML_FI_DEV_ECC_SBE_AGG_TOTAL,
@@ -71,6 +72,8 @@ func lacksField(id uint32, now GPU) bool {
 	case raw.NVML_FI_DEV_REMAPPED_COR, raw.NVML_FI_DEV_REMAPPED_UNC, raw.NVML_FI_DEV_REMAPPED_PENDING,
 		raw.NVML_FI_DEV_REMAPPED_FAILURE:
 		return now.Profile.Memory.Rows == 0
+	case raw.NVML_FI_DEV_MEMORY_TEMP:
+		return now.Profile.Temperatures.Memory == 0
 	}
 	return false
 }

@@ -135,12 +135,13 @@ func TestResetOfMIG(t *testing.T) {
 	}
 }
 
-// TestLackingFields asks for fields that need ECC, or memory with spare rows, as the functions with the same values do.
+// TestLackingFields asks for fields that need ECC, or memory with spare rows, as the functions with the same values do,
+// or a thermometer of the memory.
 func TestLackingFields(t *testing.T) {
 	b := newBenchOf(t, "T4,H200")
 	b.machine.gpus[1].Settings[eccMode] = 0
-	for i, want := range []struct{ ecc, rows raw.Return }{
-		{0, raw.NVML_ERROR_NOT_SUPPORTED}, {raw.NVML_ERROR_NOT_SUPPORTED, 0},
+	for i, want := range []struct{ ecc, rows, memory raw.Return }{
+		{0, raw.NVML_ERROR_NOT_SUPPORTED, raw.NVML_ERROR_NOT_SUPPORTED}, {raw.NVML_ERROR_NOT_SUPPORTED, 0, 0},
 	} {
 		var total uint64
 		returns(t, b.DeviceGetTotalEccErrors(b.gpus[i], 0, 0, &total), want.ecc)
@@ -150,7 +151,7 @@ func TestLackingFields(t *testing.T) {
 			raw.NVML_FI_DEV_ECC_DBE_VOL_TOTAL: want.ecc, raw.NVML_FI_DEV_ECC_SBE_AGG_TOTAL: want.ecc,
 			raw.NVML_FI_DEV_ECC_DBE_AGG_TOTAL: want.ecc, raw.NVML_FI_DEV_REMAPPED_COR: want.rows,
 			raw.NVML_FI_DEV_REMAPPED_UNC: want.rows, raw.NVML_FI_DEV_REMAPPED_PENDING: want.rows,
-			raw.NVML_FI_DEV_REMAPPED_FAILURE: want.rows} {
+			raw.NVML_FI_DEV_REMAPPED_FAILURE: want.rows, raw.NVML_FI_DEV_MEMORY_TEMP: want.memory} {
 			fields := []raw.FieldValue{{FieldId: id}}
 			succeeds(t, b.DeviceGetFieldValues(b.gpus[i], fields))
 			if got := fields[0].NvmlReturn; got != want {
