@@ -139,10 +139,10 @@ func (n *model) DeviceGetClock(device raw.Device, kind raw.ClockType, id raw.Clo
 func (n *model) DeviceGetCurrentClocksEventReasons(device raw.Device, reasons *uint64) raw.Return {
 	return n.then(n.answers.DeviceGetCurrentClocksEventReasons(device, reasons), device, func(g *gpu, now GPU) {
 		*reasons = g.reasons
-		most := uint32(now.Profile.Clocks.Graphics)
+		s, most := &now.Settings, uint64(now.Profile.Clocks.Graphics)
 		if now.Utilization == 0 {
 			*reasons |= raw.ClocksEventReasonGpuIdle
-		} else if s := &now.Settings; s[mostClock] == 0 && s[appClock] != 0 && clock(now, raw.NVML_CLOCK_SM) < most {
+		} else if s[mostClock] == 0 && s[appClock] != 0 && s[appClock] < most {
 			*reasons |= raw.ClocksEventReasonApplicationsClocksSetting
 		}
 	})

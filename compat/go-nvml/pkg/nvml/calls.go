@@ -99,6 +99,7 @@ var unloaded = &calls{Library: raw.New(noSymbols{})}
 
 type noSymbols struct{}
 
+// Symbol returns the error that no library is loaded.
 func (noSymbols) Symbol(name string) (uintptr, error) { return 0, errLibraryNotLoaded }
 
 // native returns the calls to the loaded library.
