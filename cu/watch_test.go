@@ -905,9 +905,12 @@ func TestTracerWaits(t *testing.T) {
 	streams, release := heldStreams(t, sim, gpu, 4)
 	events := recordHeld(t, gpu, streams, 40)
 	other := Need(gpu.NewStream(StreamNonBlocking))(t)
-	var told, nested atomic.Int32
+	var told, nested, running atomic.Int32
+	const most = 200
 	remove := trace.Add(drv, func(tr trace.Operation) {
-		if tr.Op != trace.EventQuery || nested.Add(1) > 200 {
+		running.Add(1)
+		defer running.Add(-1)
+		if tr.Op != trace.EventQuery || nested.Add(1) > most {
 			return
 		}
 		e := Need(gpu.NewEvent(EventDisableTiming))(t)
@@ -917,7 +920,12 @@ func TestTracerWaits(t *testing.T) {
 			t.Error(err)
 		}
 		ticket := Need(e.Ticket())(t)
-		time.AfterFunc(time.Millisecond, func() { sim.Release(other.Handle()) })
+		var release sync.WaitGroup
+		defer release.Wait() // another callback may release the stream first
+		release.Go(func() {
+			time.Sleep(time.Millisecond)
+			sim.Release(other.Handle())
+		})
 		select {
 		case <-ticket.Done():
 			told.Add(1)
@@ -944,6 +952,10 @@ func TestTracerWaits(t *testing.T) {
 		t.Error("the tracer was told of nothing")
 	}
 	remove()
+	nested.Store(most) // a callback that begins after this waits for nothing
+	if !Eventually(func() bool { return running.Load() == 0 }) {
+		t.Error("a tracer does not return")
+	}
 	closeAll(t, events)
 	Eventually(func() bool { return core.Of(drv).Watch.Waiters() == 0 })
 	closeAll(t, append(streams, other))
