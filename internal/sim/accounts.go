@@ -95,7 +95,7 @@ func bury(folder, name string, id uint32, entries []entry) {
 	var list []savedAccount
 	for i, e := range entries {
 		if a := e.process(id, time.Unix(0, int64(e.At))).account; a.Begun != 0 && settings[i].Accounting() {
-			a.Ended = cmp.Or(a.Ended, int64(e.At)) // it ended without destroying its contexts
+			a.Ended = cmp.Or(a.Ended, int64(e.Now)) // it ended without destroying its contexts
 			list = append(list, savedAccount{uint64(i), a})
 		}
 	}

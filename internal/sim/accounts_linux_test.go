@@ -23,7 +23,7 @@ func TestAccountOfAnotherDevice(t *testing.T) {
 		}
 	}
 	const begun = 1 << 62 // later than now
-	e := entry{At: begun + 1, Begun: begun, Contexts: 1, Peak: 5}
+	e := entry{Now: begun + 1, Begun: begun, Contexts: 1, Peak: 5}
 	e.Sum = e.sum()
 	b, err := binary.Append(nil, binary.LittleEndian, []entry{{}, e})
 	if err != nil {

@@ -43,6 +43,7 @@ type entry struct {
 	Share    uint64 // the bits of the share of the last second before At
 	Working  uint64 // 1 if it works at At
 	At       uint64 // in nanoseconds since 1970
+	Now      uint64 // the same by the driver's clock, whose time may be virtual
 	Begun    uint64 // see usage
 	Ended    uint64
 	Before   uint64
@@ -54,7 +55,7 @@ var entrySize = int64(binary.Size(entry{}))
 
 func (e *entry) sum() uint64 {
 	return e.Used + 3*e.Contexts + 5*e.Busy + 7*e.Share + 11*e.Working + 13*e.At + 17*e.Begun + 19*e.Ended +
-		23*e.Before + 29*e.Peak + 1
+		23*e.Before + 29*e.Peak + 31*e.Now + 1
 }
 
 // tellOthers makes a device visible to other processes, if they share the machine. If there can be no ledger, they do
@@ -97,7 +98,8 @@ func (v *device) publish() {
 	now := v.ledger.clock.At()
 	e := entry{Used: v.memory, Contexts: uint64(len(v.contexts)), Busy: uint64(v.load.Busy(now)),
 		Share: math.Float64bits(v.load.Share(now)), At: uint64(time.Now().UnixNano()),
-		Begun: uint64(v.begun), Ended: uint64(v.ended), Before: uint64(v.before), Peak: v.peak}
+		Now: uint64(v.ledger.clock.Now().UnixNano()), Begun: uint64(v.begun), Ended: uint64(v.ended),
+		Before: uint64(v.before), Peak: v.peak}
 	if v.load.Working() {
 		e.Working = 1
 	}

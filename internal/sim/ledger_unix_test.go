@@ -8,6 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/purecu/purecu/internal/simnvml"
+	nvml "github.com/purecu/purecu/nvml/raw"
 )
 
 // TestLedgerCreation checks that no reader takes a ledger that is being made for that of a process that has ended.
@@ -66,4 +70,29 @@ func TestLedgerOfOneProcess(t *testing.T) {
 	}
 	_ = one.ledger.file.Close()
 	_ = other.ledger.file.Close()
+}
+
+// TestAccountOfEndedProcess checks the account that a process leaves which has ended without destroying its context, if
+// its time is virtual.
+func TestAccountOfEndedProcess(t *testing.T) {
+	folder := t.TempDir()
+	reader := New(Machine(folder))
+	n, device := simnvml.New(reader), nvml.Device(0)
+	for _, r := range []nvml.Return{n.InitV2(), n.DeviceGetHandleByIndexV2(0, &device),
+		n.DeviceSetAccountingMode(device, nvml.NVML_FEATURE_ENABLED)} {
+		if r != nvml.NVML_SUCCESS {
+			t.Fatal(r)
+		}
+	}
+	d := New(Machine(folder), VirtualTime())
+	d.Init(nil, 0)
+	if _, r := d.DevicePrimaryCtxRetain(nil, 0); r != ok {
+		t.Fatal(r)
+	}
+	d.Advance(time.Hour)
+	d.installed[0].take(1)
+	_ = d.ledger.file.Close() // as the end of a process does
+	if list := reader.GPUs()[0].Accounts; len(list) != 1 || time.Duration(list[0].Ended-list[0].Begun) != time.Hour {
+		t.Errorf("the accounts are %+v", list)
+	}
 }

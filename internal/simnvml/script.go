@@ -3,6 +3,7 @@ package simnvml
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,30 +24,40 @@ func (n *model) After(d time.Duration, f func(n *NVML)) {
 	n.broadcast()
 }
 
-// catchUp lets happen what is due. It returns when the next step is due, or the zero time.
+// catchUp lets happen what is due, in order, and before any call that comes later: of calls at the same time one does it,
+// and the others wait. It returns when the next step is due, or the zero time.
 func (n *model) catchUp() (next time.Time) {
-	n.stepping.Lock() // so that the steps happen in their order, and before any call that comes later
-	defer n.stepping.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for {
+		if n.stepping {
+			changed := n.changed
+			n.mu.Unlock()
+			<-changed
+			n.mu.Lock()
+			continue
+		}
 		now := n.machine.Clock().Now()
-		n.mu.Lock()
 		first := -1
 		for i, s := range n.script {
 			if first < 0 || s.at.Before(n.script[first].at) {
 				first = i
 			}
 		}
-		if first < 0 || n.script[first].at.After(now) {
-			if first >= 0 {
-				next = n.script[first].at
-			}
-			n.mu.Unlock()
-			return next
+		switch {
+		case first < 0:
+			return time.Time{}
+		case n.script[first].at.After(now):
+			return n.script[first].at
 		}
 		do := n.script[first].do
-		n.script = append(n.script[:first:first], n.script[first+1:]...)
+		n.script = slices.Delete(n.script, first, first+1)
+		n.stepping = true
 		n.mu.Unlock()
-		do(n.nvml)
+		do(n.nvml) // it may wait for other processes
+		n.mu.Lock()
+		n.stepping = false
+		n.broadcast()
 	}
 }
 

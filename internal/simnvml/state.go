@@ -60,9 +60,9 @@ type state struct {
 	sets    map[raw.EventSet]*eventSet
 	samples map[raw.GpmSample]*gpmSample
 	faults
-	script   []step     // what will happen
-	stepping sync.Mutex // held while it happens
-	nvml     *NVML      // of this state
+	script   []step // what will happen
+	stepping bool   // while a step happens
+	nvml     *NVML  // of this state
 }
 
 // gpu is the state of a GPU or a MIG device that NVML has.
