@@ -68,21 +68,46 @@ func BenchmarkLoops(b *testing.B) {
 	}
 }
 
-// BenchmarkMatrixProduct multiplies matrices of 512 by 512 floats in tiles of 16 by 16, as nvcc has
-// compiled it, on two processors.
-func BenchmarkMatrixProduct(b *testing.B) {
+// BenchmarkKernels executes kernels as nvcc has compiled them, on two processors. It measures how many elements they
+// compute in a second of a processor: products, cells, numbers.
+func BenchmarkKernels(b *testing.B) {
 	files := recordedKernels(b)
-	s, err := newScene(files["matmul.sm_90.O.ptx"])
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, line := range []string{"buf a f32 262144 rand", "buf b f32 262144 rand", "buf c f32 262144 zero"} {
-		s.buffer(strings.Fields(line))
-	}
-	for b.Loop() {
-		if err := s.launch(strings.Fields("launch matmul 32,32 16,16 0 c a b u32:512")); err != nil || s.fault != nil {
-			b.Fatal(err, s.fault)
-		}
+	for _, k := range []struct {
+		name, file, launch string
+		buffers            []string
+		elements           float64
+	}{
+		{"product", "matmul", "launch matmul 32,32 16,16 0 c a b u32:512",
+			[]string{"a f32 262144 rand", "b f32 262144 rand", "c f32 262144 zero"}, 512 * 512 * 512},
+		{"product64", "matmul", "launch matmul64 16,16 16,16 0 c a b u32:256",
+			[]string{"a f32 65536 rand", "b f32 65536 rand", "c f64 65536 zero"}, 256 * 256 * 256},
+		{"stencil", "conv", "launch conv2d 64,64 16,16 0 out in u32:1024",
+			[]string{"in f32 1048576 rand", "out f32 1048576 zero"}, 1024 * 1024},
+		{"reduction", "reduce", "launch reduce_float 4096 256 0 r f",
+			[]string{"f f32 1048576 mod:256", "r f32 4096 zero"}, 1024 * 1024},
+		{"sort", "sort", "launch bitonic 1 256 0 a u32:512", []string{"a u32 512 rand"}, 512},
+		{"bodies", "nbody", "launch nbody 16 64 0 v p u32:1024 f32:0.01",
+			[]string{"p f32 4096 rand", "v f32 4096 zero"}, 1024 * 1024},
+		{"bytes", "conv", "launch blur8 128,128 8,8 0 blur bytes u32:1024 u32:1024",
+			[]string{"bytes u8 1048576 rand", "blur u8 1048576 zero"}, 1024 * 1024},
+	} {
+		b.Run(k.name, func(b *testing.B) {
+			s, err := newScene(files[k.file+".sm_90.O.ptx"])
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, line := range k.buffers {
+				s.buffer(strings.Fields("buf " + line))
+			}
+			n, begun := 0.0, cpuTime()
+			for b.Loop() {
+				if err := s.launch(strings.Fields(k.launch)); err != nil || s.fault != nil {
+					b.Fatal(err, s.fault)
+				}
+				n += k.elements
+			}
+			b.ReportMetric(n/1e6/(cpuTime()-begun).Seconds(), "M/s")
+		})
 	}
 }
 

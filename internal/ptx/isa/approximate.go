@@ -95,6 +95,9 @@ func (f format) approximate(g func(x float64) float64, a uint64) uint64 {
 	if f.isNaN(a) {
 		return f.nan
 	}
+	if f == f32 {
+		return canonical(float32(g(float64(float(a)))))
+	}
 	y := g(math.Float64frombits(f64.convert(a, f, rn)))
 	if y != y {
 		return f.nan

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/ptx/vm/simd"
 )
 
 const (
@@ -87,8 +88,17 @@ func (f format) classed(class string, a uint64) bool {
 	return a != 0 && a>>f.man == 0
 }
 
-// comparison returns the function that finds the lanes in which a comparison is true.
+// comparison returns the function that finds the lanes in which a comparison is true. It may also find lanes that are not
+// active.
 func comparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
+	if f := vectorComparison(v.Get("cmp"), v.T()); f != nil && !v.Has("ftz") {
+		return f
+	}
+	return scalarComparison(v)
+}
+
+// scalarComparison is comparison lane by lane.
+func scalarComparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
 	cmp := v.Get("cmp")
 	compare := floatComparison(cmp)
 	switch t := v.T(); t {
@@ -340,6 +350,9 @@ func setPredicates(v Variant) vm.Func {
 // selp selects by a predicate.
 func selp(w *vm.Warp, o *vm.Op) {
 	d, a, b, c := &w.R[o.D], &w.R[o.A], &w.R[o.B], w.Truth(o.C)
+	if simd.Choose(d, a, b, c, w.Active) {
+		return
+	}
 	for m := w.Active; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
 		if c>>i&1 != 0 {

@@ -112,6 +112,7 @@ func spaceOf(v Variant) vm.Space {
 func loadOf(v Variant) vm.Func {
 	generic := v.Get("space") == "" || v.Get("space") == "global"
 	single, ordered := !v.Has("vec"), v.Has("order")
+	shared := strings.HasPrefix(v.Get("space"), "shared")
 	switch cop := v.Get("cop"); {
 	case cop == "wb" || cop == "wt", v.Has("nc") && (cop == "lu" || cop == "cv"), !evicts(v):
 		return nil
@@ -134,7 +135,7 @@ func loadOf(v Variant) vm.Func {
 			return signedLoad(v, vm.Load[uint32])
 		}
 		return vm.Load[uint64]
-	case single && strings.HasPrefix(v.Get("space"), "shared"):
+	case single && shared:
 		switch size {
 		case 8:
 			return signedLoad(v, vm.LoadShared[uint8])
@@ -144,6 +145,11 @@ func loadOf(v Variant) vm.Func {
 			return signedLoad(v, vm.LoadShared[uint32])
 		}
 		return vm.LoadShared[uint64]
+	case (generic || shared) && size >= 32:
+		if size == 32 {
+			return signedLoad(v, vm.LoadVector[uint32](shared))
+		}
+		return vm.LoadVector[uint64](shared)
 	default:
 		return signedLoad(v, loadSized(size, space))
 	}
@@ -251,6 +257,7 @@ func storeOf(v Variant) vm.Func {
 		return nil
 	}
 	generic := v.Get("space") == "" || v.Get("space") == "global"
+	shared := strings.HasPrefix(v.Get("space"), "shared")
 	space, size := spaceOf(v), sizeOf(v.T())
 	switch {
 	case v.Has("order") && size >= 32:
@@ -277,7 +284,7 @@ func storeOf(v Variant) vm.Func {
 			return vm.Store[uint32]
 		}
 		return vm.Store[uint64]
-	case strings.HasPrefix(v.Get("space"), "shared") && !v.Has("vec"):
+	case shared && !v.Has("vec"):
 		switch size {
 		case 8:
 			return vm.StoreShared[uint8]
@@ -287,6 +294,10 @@ func storeOf(v Variant) vm.Func {
 			return vm.StoreShared[uint32]
 		}
 		return vm.StoreShared[uint64]
+	case (generic || shared) && size == 32:
+		return vm.StoreVector[uint32](shared)
+	case (generic || shared) && size == 64:
+		return vm.StoreVector[uint64](shared)
 	}
 	switch size {
 	case 8:

@@ -195,7 +195,7 @@ func Find(op string) (Variant, vm.Func, bool) {
 					return v, nil, true
 				}
 				if f := row.Make(v); f != nil {
-					return v, f, true
+					return v, vectorized(v, f), true
 				}
 			}
 		}

@@ -7,7 +7,11 @@
 // execute.
 package vm
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/purecu/purecu/internal/ptx/vm/simd"
+)
 
 // Lanes is the number of threads of a warp.
 const Lanes = 32
@@ -17,7 +21,7 @@ const Full uint32 = 1<<Lanes - 1
 
 // Column has the values of a register in the lanes of a warp. A register of fewer than 64 bits is in
 // the lower bits. The upper bits are undefined.
-type Column [Lanes]uint64
+type Column = simd.Column
 
 // Func executes an instruction for the lanes in w.Active.
 type Func func(w *Warp, o *Op)

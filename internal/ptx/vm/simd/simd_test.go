@@ -1,0 +1,248 @@
+package simd_test
+
+import (
+	"maps"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"go.uber.org/goleak"
+
+	"github.com/purecu/purecu/internal/ptx/isa"
+	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/ptx/vm/simd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// special are numbers at which results change: of 32 and of 64 bits, integers and floats, with NaNs of all kinds.
+var special = []uint64{0, 1, 2, 31, 32, 33, 63, 64, 65, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1 << 32, 1<<32 | 31, 1 << 63, 1<<63 - 1,
+	1<<64 - 1, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffc12345, 0x7f7fffff, 0x00800000,
+	0x007fffff, 0x80000001, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000, 0xfff0000000000000,
+	0x7ff8000000000000, 0x7ff0000000000001, 0xfff8123456789abc, 0x7fefffffffffffff, 0x0010000000000000,
+	0x000fffffffffffff, 0x8000000000000001}
+
+// column returns a column of numbers, of which many are special. The upper halves of numbers of 32 bits are any.
+func column(r *rand.Rand) (c simd.Column) {
+	for i := range c {
+		switch c[i] = r.Uint64(); r.IntN(4) {
+		case 0:
+			c[i] = special[r.IntN(len(special))]
+		case 1:
+			c[i] = c[i]<<32 | special[r.IntN(len(special))]&(1<<32-1)
+		case 2:
+			c[i] = uint64(r.IntN(70))
+		}
+	}
+	return c
+}
+
+// lanes returns lanes: often all.
+func lanes(r *rand.Rand) uint32 {
+	switch r.IntN(4) {
+	case 0, 1:
+		return vm.Full
+	case 2:
+		return 0xff << (8 * r.IntN(4))
+	}
+	return r.Uint32()
+}
+
+// sized returns the lower bits of a column, as many as the destination of an instruction has.
+func sized(v isa.Variant, c simd.Column) simd.Column {
+	t := v.T()
+	for _, o := range v.Operands() {
+		if o.Role == 'd' {
+			t = v.Type(o)
+		}
+	}
+	if n := len(t); t[n-2:] == "64" {
+		return c
+	} else if t[n-2:] == "16" {
+		for i := range c {
+			c[i] &= 1<<16 - 1
+		}
+		return c
+	}
+	for i := range c {
+		c[i] &= 1<<32 - 1
+	}
+	return c
+}
+
+// TestFunctions compares each function with that of package isa, also if the result is written to an operand.
+func TestFunctions(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, name := range slices.Sorted(maps.Keys(simd.Functions)) {
+		v, vectorized, ok := isa.Find(name)
+		if !ok || v.String() != name {
+			t.Errorf("%s: there is no such instruction: %v", name, v)
+			continue
+		}
+		scalar := v.Make(v)
+		for range 2000 {
+			registers := []vm.Column{column(r), column(r), column(r), column(r)}
+			o := &vm.Op{D: int32(r.IntN(4)), A: 1, B: 2, C: 3}
+			got := &vm.Warp{R: slices.Clone(registers), Active: lanes(r)}
+			want := &vm.Warp{R: slices.Clone(registers), Active: got.Active}
+			vectorized(got, o)
+			scalar(want, o)
+			a, b := sized(v, got.R[o.D]), sized(v, want.R[o.D])
+			for i := range a {
+				if got.Active>>i&1 == 0 {
+					a[i], b[i] = got.R[o.D][i], registers[o.D][i]
+				}
+				if a[i] != b[i] {
+					t.Fatalf("%s of %#x, %#x, %#x in lane %d of %#x is %#x, want %#x", name, registers[1][i],
+						registers[2][i], registers[3][i], i, got.Active, a[i], b[i])
+				}
+			}
+			if got.Active != want.Active {
+				t.Fatalf("%s changes the active lanes", name)
+			}
+			for i := range registers {
+				if int32(i) != o.D && got.R[i] != registers[i] {
+					t.Fatalf("%s changes an operand", name)
+				}
+			}
+		}
+	}
+	if simd.Available() != (len(simd.Functions) > 0) {
+		t.Errorf("available: %v, with %d functions", simd.Available(), len(simd.Functions))
+	}
+}
+
+// TestChoose compares the choice of lanes with a loop.
+func TestChoose(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		d, a, b, yes, active := column(r), column(r), column(r), r.Uint32(), lanes(r)
+		want := d
+		for i := range want {
+			switch {
+			case active>>i&1 == 0:
+			case yes>>i&1 != 0:
+				want[i] = a[i]
+			default:
+				want[i] = b[i]
+			}
+		}
+		if simd.Choose(&d, &a, &b, yes, active) && d != want {
+			t.Fatalf("%#x, want %#x", d, want)
+		}
+	}
+}
+
+// addresses returns addresses of numbers of n bytes as programs have them, of which now and then one is wrong.
+func addresses(r *rand.Rand, base, size, n uint64) (a simd.Column) {
+	first := base + uint64(r.IntN(int(size/n)-64))*n
+	for i := range a {
+		a[i] = first + uint64(i)*n
+	}
+	switch r.IntN(6) {
+	case 0: // all numbers at one address
+		a = simd.Column{}
+		for i := range a {
+			a[i] = first
+		}
+	case 1: // scattered
+		for i := range a {
+			a[i] = base + uint64(r.IntN(int(size/n)))*n
+		}
+	case 2: // rows
+		for i := range a {
+			a[i] = first + uint64(i%16)*n + uint64(i/16)*32*n
+		}
+	case 3: // with gaps
+		for i := range a {
+			a[i] = first + uint64(i)/4*n
+		}
+	}
+	switch i := r.IntN(32); r.IntN(8) {
+	case 0:
+		a[i]++
+	case 1:
+		a[i] = base - n
+	case 2:
+		a[i] = base + size
+	case 3:
+		a[i] = base + size - n // the last one
+	}
+	return a
+}
+
+// TestMemory compares loads and stores with loops.
+func TestMemory(t *testing.T) {
+	if !simd.Available() {
+		t.Log("the processor has no AVX-512: nothing is loaded or stored here")
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	const size, offset = 4096, 24
+	refused := 0
+	for range 20_000 {
+		n, base, mask := uint64(4), uint64(1<<40), uint64(1<<64-1)
+		if r.IntN(2) == 0 {
+			n = 8
+		}
+		if r.IntN(2) == 0 { // addresses have 32 bits
+			base, mask = vm.SharedBegin, 1<<32-1
+		}
+		data := make([]byte, size)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		a, v, active := addresses(r, base-offset, size, n), column(r), lanes(r)
+		if mask != 1<<64-1 {
+			for i := range a {
+				a[i] |= r.Uint64() << 32
+			}
+		}
+		want, stored, ok := v, slices.Clone(data), true
+		for i := range want {
+			at := (a[i] + offset - base) & mask
+			if active>>i&1 == 0 {
+				continue
+			}
+			if ok = ok && at <= size-n && at%n == 0; !ok {
+				break
+			}
+			want[i] = 0
+			for j := range n {
+				want[i] |= uint64(data[at+j]) << (8 * j)
+				stored[at+j] = byte(v[i] >> (8 * j))
+			}
+		}
+		m := simd.Memory{Offset: offset, Base: base, Size: size, Bits: mask, Access: n, Data: unsafe.Pointer(&data[0])}
+		load, store := simd.Load32, simd.Store32
+		if n == 8 {
+			load, store = simd.Load64, simd.Store64
+		}
+		ok = ok && simd.Available()
+		loaded, before := v, slices.Clone(data)
+		if done := load(&loaded, &a, &m, active); done != ok || done && loaded != want || !done && loaded != v {
+			t.Fatalf("loaded: %v, want %v:\n%#x\n%#x", done, ok, loaded, want)
+		}
+		if !ok {
+			stored, refused = before, refused+1
+		}
+		if done := store(&v, &a, &m, active); done != ok || !slices.Equal(data, stored) {
+			t.Fatalf("stored: %v, want %v, %d lanes at %#x", done, ok, bits.OnesCount32(active), a)
+		}
+	}
+	if refused == 0 {
+		t.Error("no address was wrong")
+	}
+	var none simd.Column
+	if simd.Load64(&none, &none, &simd.Memory{Size: 7, Bits: 1<<64 - 1, Access: 8, Data: unsafe.Pointer(new(uint64))},
+		1) {
+		t.Error("something larger than the memory was loaded")
+	}
+	pair := simd.Memory{Size: 16, Bits: 1<<64 - 1, Access: 16, Data: unsafe.Pointer(new([2]uint64))}
+	for _, a := range []uint64{8, 16} {
+		if simd.Load64(&none, &simd.Column{a}, &pair, 1) {
+			t.Errorf("half of a pair was loaded, at %d", a)
+		}
+	}
+}
