@@ -47,7 +47,7 @@ var rules = map[string]rule{
 	"internal/ptx":         {},
 	"internal/ptx/syntax":  {},
 	"internal/ptx/tables":  {},
-	"internal/ptx/vm":      {imports: []string{"internal/ptx/vm/simd"}, unsafe: []string{"memory.go"}},
+	"internal/ptx/vm":      {imports: []string{"internal/ptx/vm/simd"}, unsafe: []string{"memory.go", "vectors.go"}},
 	"internal/ptx/vm/simd": {unsafe: []string{"simd.go"}},
 	"internal/ptx/isa": {imports: []string{"internal/ptx/vm", "internal/ptx/vm/simd"},
 		unsafe: []string{"memory.go", "async.go", "bulk.go", "tensor.go"}},

@@ -3,8 +3,6 @@ package vm
 import (
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/purecu/purecu/internal/ptx/vm/simd"
 )
 
 // Memory is the memory of the devices and the host. It is used by several goroutines at once.
@@ -176,30 +174,6 @@ func (w *Warp) noOwner(lane int, addr, n uint64, write bool) {
 // Word is an unsigned integer of the size of an access.
 type Word interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
-}
-
-// allBits are the bits of an address.
-const allBits = 1<<64 - 1
-
-// accesses returns the segment as memory for accesses of n bytes at addresses with an offset.
-func (s *segment) accesses(offset, n uint64) *simd.Memory {
-	return &simd.Memory{Offset: offset, Base: s.base, Size: s.size, Bits: allBits, Access: n, Data: s.data}
-}
-
-// sharedAccesses returns the shared memory of the block for accesses of n bytes at addresses with an offset.
-func (w *Warp) sharedAccesses(offset, n uint64) *simd.Memory {
-	s := &w.block.shared
-	return &simd.Memory{Offset: offset, Base: SharedBegin, Size: s.size, Bits: 1<<32 - 1, Access: n, Data: s.data}
-}
-
-// loadAll loads words of n bytes by vector instructions, and reports whether it has done so.
-func loadAll(d, a *Column, m *simd.Memory, lanes uint32, n uint64) bool {
-	return n == 4 && simd.Load32(d, a, m, lanes) || n == 8 && simd.Load64(d, a, m, lanes)
-}
-
-// storeAll stores words of n bytes by vector instructions, and reports whether it has done so.
-func storeAll(b, a *Column, m *simd.Memory, lanes uint32, n uint64) bool {
-	return n == 4 && simd.Store32(b, a, m, lanes) || n == 8 && simd.Store64(b, a, m, lanes)
 }
 
 // Load loads a word from the generic address space.
@@ -487,54 +461,6 @@ func loadFrom[T Word](w *Warp, o *Op, space Space) {
 			}
 		}
 	}
-}
-
-// LoadVector returns a function that loads a vector of words from generic addresses, or from the shared memory of the block.
-func LoadVector[T Word](shared bool) Func {
-	space := vectorSpace(shared)
-	return func(w *Warp, o *Op) {
-		a, n := &w.R[o.A], uint64(unsafe.Sizeof(T(0)))
-		m := w.vectorMemory(o, n, shared, false)
-		for _, d := range o.X.D[:o.X.N] {
-			if d < 0 || d == o.A || !loadAll(&w.R[d], a, m, w.Active, n) {
-				loadFrom[T](w, o, space)
-				return
-			}
-			m.Data = unsafe.Add(m.Data, n)
-		}
-	}
-}
-
-// StoreVector returns a function that stores a vector of words, as LoadVector loads it.
-func StoreVector[T Word](shared bool) Func {
-	space := vectorSpace(shared)
-	return func(w *Warp, o *Op) {
-		a, n := &w.R[o.A], uint64(unsafe.Sizeof(T(0)))
-		m := w.vectorMemory(o, n, shared, true)
-		for _, d := range o.X.D[:o.X.N] {
-			if !storeAll(&w.R[d], a, m, w.Active, n) {
-				storeTo[T](w, o, space)
-				return
-			}
-			m.Data = unsafe.Add(m.Data, n)
-		}
-	}
-}
-
-func vectorSpace(shared bool) Space {
-	if shared {
-		return SharedSpace
-	}
-	return GenericSpace
-}
-
-// vectorMemory returns the memory for an access to a vector of words of n bytes.
-func (w *Warp) vectorMemory(o *Op, n uint64, shared, write bool) *simd.Memory {
-	n *= uint64(o.X.N)
-	if shared {
-		return w.sharedAccesses(uint64(o.Imm), n)
-	}
-	return w.cached(o, write).accesses(uint64(o.Imm), n)
 }
 
 // StoreTo returns a function that stores a word, or a vector of words, to a state space.
