@@ -3,8 +3,8 @@
 package simd
 
 var (
-	functions   map[string]Func
-	comparisons map[string]Comparison
+	functions   = map[string]Func{}
+	comparisons = map[string]Comparison{}
 )
 
 // Available reports whether the processor has what this package needs: here it has not.
