@@ -57,6 +57,7 @@ func TestHost(t *testing.T) {
 		{scenario: "unload"},
 		{scenario: "misuse"},
 		{scenario: "configured", env: []string{"CUSIM_DRIVER_VERSION=11.8", "CUSIM_DEVICES=3", "CUSIM_FAULTS=cuMemAlloc@2=2"}},
+		{scenario: "profiles", env: []string{"CUSIM_PROFILE=A100:2,T4"}},
 		// The program is started with other settings than those that it sets itself.
 		{scenario: "in-process", env: []string{"CUSIM_DEVICES=2", "CUSIM_FAULT_RATE=1=2"}},
 		{scenario: "stale"},
@@ -112,6 +113,8 @@ func TestHostTold(t *testing.T) {
 			"CUDA's runtime library (cudart) needs it: use the driver API"}},
 		{"no-init 801", "CUSIM_FAULTS=cuInit+=801", []string{"cusim: cuInit returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
 		{"no-init 999", "CUSIM_DEVICES=many", []string{"CUSIM_DEVICES=many: "}},
+		{"no-init 999", "CUSIM_PROFILE=A101", []string{"CUSIM_PROFILE=A101: "}},
+		{"no-init 999", "CUSIM_PROFILE=A100\nCUSIM_DEVICES=2", []string{"CUSIM_PROFILE"}},
 		{"no-init 999", "CUSIM_DRIVER_VERSION=9.2", []string{"CUSIM_DRIVER_VERSION=9.2: "}},
 		{"no-init 999", "CUSIM_FAULTS=cuMemAlloc", []string{"CUSIM_FAULTS=cuMemAlloc: "}},
 		{"no-init 999", "CUSIM_FAULTS=cuMemAloc=2", []string{"CUSIM_FAULTS=cuMemAloc=2: ", `there is no function "cuMemAloc"`}},

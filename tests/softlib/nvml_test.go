@@ -96,7 +96,7 @@ func TestPythonNVML(t *testing.T) {
 // smiCommand is a command of nvidia-smi, with words that it prints.
 type smiCommand struct {
 	args    string
-	devices string
+	devices string // CUSIM_DEVICES, by default 2, or "none"
 	env     []string
 	code    int
 	want    []string
@@ -108,6 +108,10 @@ var smiLinks = []string{"CUSIM_NVLINKS=18", "CUSIM_GPU_FAULTS=1:nvlink=2/down"}
 // smiCommands are single commands. Those that fail need functions that nothing public describes.
 var smiCommands = []smiCommand{
 	{args: "-L", want: []string{"GPU 0: ", "GPU 1: ", "H200 (UUID: GPU-"}},
+	{args: "-L", devices: "none", env: []string{"CUSIM_PROFILE=A100,T4"},
+		want: []string{"GPU 0: Simulated A100 (UUID: GPU-", "GPU 1: Simulated T4 (UUID: GPU-"}},
+	{args: "-q", devices: "none", env: []string{"CUSIM_PROFILE=L40S"},
+		want: []string{": Ada Lovelace\n", ": Simulated L40S\n"}},
 	{args: "", want: []string{"Driver Version: 580", "CUDA Version: 13.0", " P0 ", " Off |", "0%      Default",
 		"No running processes found"}},
 	{args: "-q", want: []string{": Hopper\n", "Persistence Mode ", "Serial Number ", "GPU Current Temp ",
@@ -175,7 +179,10 @@ func (c smiCommand) run(t *testing.T, path string, env ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, strings.Fields(c.args)...)
-	cmd.Env = append(slices.Concat(env, c.env), "CUSIM_DEVICES="+stdcmp.Or(c.devices, "2"), "HOME="+t.TempDir())
+	cmd.Env = append(slices.Concat(env, c.env), "HOME="+t.TempDir())
+	if c.devices != "none" {
+		cmd.Env = append(cmd.Env, "CUSIM_DEVICES="+stdcmp.Or(c.devices, "2"))
+	}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != c.code {
 		t.Errorf("%v: %v, want the exit status %d\n%s", cmd, err, c.code, out)

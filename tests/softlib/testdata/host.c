@@ -1233,6 +1233,26 @@ static void configured(void)
 	CHECK(status == 1 && !f);
 }
 
+// profiles has the devices that CUSIM_PROFILE names.
+static void profiles(void)
+{
+	static const struct { const char *name; int major, minor; } gpus[] = {
+		{"Simulated A100", 8, 0}, {"Simulated A100", 8, 0}, {"Simulated T4", 7, 5},
+	};
+	int n = -1;
+	setup();
+	OK(cuDeviceGetCount(&n));
+	CHECK(n == sizeof gpus / sizeof *gpus);
+	for (int i = 0; i < n; i++) {
+		char name[64] = "";
+		int major = -1, minor = -1;
+		OK(cuDeviceGetName(name, sizeof name, i));
+		CHECK(!strcmp(name, gpus[i].name));
+		OK(cuDeviceComputeCapability(&major, &minor, i));
+		CHECK(major == gpus[i].major && minor == gpus[i].minor);
+	}
+}
+
 // processes reads the log, and the states of other processes.
 static void processes(void)
 {
@@ -1412,7 +1432,7 @@ int main(int argc, char **argv)
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
 			{"nodes", nodes}, {"allocations", allocations}, {"virtual_memory", virtual_memory},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse},
-			{"export-table", export_table}, {"configured", configured},
+			{"export-table", export_table}, {"configured", configured}, {"profiles", profiles},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};
 	CHECK(argc >= 3);
