@@ -36,12 +36,13 @@ func LoadVector[T Word](shared bool) Func {
 	return func(w *Warp, o *Op) {
 		a, n := &w.R[o.A], uint64(unsafe.Sizeof(T(0)))
 		m := w.vectorMemory(o, n, shared, false)
-		for _, d := range o.X.D[:o.X.N] {
+		first := m.Data
+		for i, d := range o.X.D[:o.X.N] {
+			m.Data = unsafe.Add(first, uint64(i)*n) // within the memory, as the words before were there
 			if d < 0 || d == o.A || !loadAll(&w.R[d], a, m, w.Active, n) {
 				loadFrom[T](w, o, space)
 				return
 			}
-			m.Data = unsafe.Add(m.Data, n)
 		}
 	}
 }
@@ -52,12 +53,13 @@ func StoreVector[T Word](shared bool) Func {
 	return func(w *Warp, o *Op) {
 		a, n := &w.R[o.A], uint64(unsafe.Sizeof(T(0)))
 		m := w.vectorMemory(o, n, shared, true)
-		for _, d := range o.X.D[:o.X.N] {
+		first := m.Data
+		for i, d := range o.X.D[:o.X.N] {
+			m.Data = unsafe.Add(first, uint64(i)*n)
 			if !storeAll(&w.R[d], a, m, w.Active, n) {
 				storeTo[T](w, o, space)
 				return
 			}
-			m.Data = unsafe.Add(m.Data, n)
 		}
 	}
 }
