@@ -920,9 +920,9 @@ func TestTracerWaits(t *testing.T) {
 			t.Error(err)
 		}
 		ticket := Need(e.Ticket())(t)
-		var release sync.WaitGroup
-		defer release.Wait() // another callback may release the stream first
-		release.Go(func() {
+		var releasing sync.WaitGroup
+		defer releasing.Wait() // another callback may release the stream first
+		releasing.Go(func() {
 			time.Sleep(time.Millisecond)
 			sim.Release(other.Handle())
 		})

@@ -1,6 +1,7 @@
 package simnvml
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -105,4 +106,24 @@ func TestEventWait(t *testing.T) {
 	}
 	returns(t, b.EventSetWaitV2(set, new(raw.EventData), 0), raw.NVML_ERROR_UNINITIALIZED)
 	returns(t, b.Shutdown(), raw.NVML_ERROR_UNINITIALIZED)
+}
+
+// TestStepDoesNotReturn checks that calls go on after a step of a script that panics, or ends its goroutine.
+func TestStepDoesNotReturn(t *testing.T) {
+	n := newBench(t, 1)
+	for _, step := range []func(*NVML){func(*NVML) { panic("a step") }, func(*NVML) { runtime.Goexit() }} {
+		n.After(time.Second, step)
+		n.machine.advance(time.Second)
+		ended := make(chan any)
+		go func() {
+			defer func() { ended <- recover() }()
+			n.catchUp()
+		}()
+		if got := <-ended; got != nil && got != "a step" {
+			t.Errorf("a call panics with %v", got)
+		}
+		if next := n.catchUp(); !next.IsZero() {
+			t.Errorf("a step is left, at %v", next)
+		}
+	}
 }

@@ -16,7 +16,7 @@ type step struct {
 }
 
 // After calls f when a time has passed, by the CUDA driver's clock: at the next call of the NVML, or while a call waits
-// for an event. f may change the NVML.
+// for an event. f may change the NVML, but must make no call of it.
 func (n *model) After(d time.Duration, f func(n *NVML)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -24,41 +24,57 @@ func (n *model) After(d time.Duration, f func(n *NVML)) {
 	n.broadcast()
 }
 
-// catchUp lets happen what is due, in order, and before any call that comes later: of calls at the same time one does it,
-// and the others wait. It returns when the next step is due, or the zero time.
+// catchUp makes the steps that are due happen, in their order. Of several calls one does this, and the others wait until
+// it has. A step must not make a call itself: the call would wait for the step. catchUp returns when the next step is
+// due, or the zero time if there is none.
 func (n *model) catchUp() (next time.Time) {
+	for {
+		do, next := n.takeStep()
+		if do == nil {
+			return next
+		}
+		n.step(do)
+	}
+}
+
+// takeStep waits until no step happens, and takes the first step that is due. If there is none, it returns when the next
+// one is due, or the zero time.
+func (n *model) takeStep() (do func(n *NVML), next time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for {
-		if n.stepping {
-			changed := n.changed
-			n.mu.Unlock()
-			<-changed
-			n.mu.Lock()
-			continue
-		}
-		now := n.machine.Clock().Now()
-		first := -1
-		for i, s := range n.script {
-			if first < 0 || s.at.Before(n.script[first].at) {
-				first = i
-			}
-		}
-		switch {
-		case first < 0:
-			return time.Time{}
-		case n.script[first].at.After(now):
-			return n.script[first].at
-		}
-		do := n.script[first].do
-		n.script = slices.Delete(n.script, first, first+1)
-		n.stepping = true
+	for n.stepping {
+		changed := n.changed
 		n.mu.Unlock()
-		do(n.nvml) // it may wait for other processes
+		<-changed
 		n.mu.Lock()
+	}
+	if len(n.script) == 0 {
+		return nil, time.Time{}
+	}
+	first := 0
+	for i, s := range n.script {
+		if s.at.Before(n.script[first].at) {
+			first = i
+		}
+	}
+	s := n.script[first]
+	if s.at.After(n.machine.Clock().Now()) {
+		return nil, s.at
+	}
+	n.script = slices.Delete(n.script, first, first+1)
+	n.stepping = true
+	return s.do, time.Time{}
+}
+
+// step makes a step happen that takeStep has returned. The step may wait for other processes, so no lock is held.
+func (n *model) step(do func(n *NVML)) {
+	defer func() { // also if the step panics
+		n.mu.Lock()
+		defer n.mu.Unlock()
 		n.stepping = false
 		n.broadcast()
-	}
+	}()
+	do(n.nvml)
 }
 
 // Script parses a list of what happens to GPUs, such as "0:xid=79@5s,1:lost": the number of a GPU, what happens, and

@@ -8,7 +8,7 @@ import "unsafe"
 type Column [32]uint64
 
 // Func executes an operation for some lanes. It returns the lanes for which it has done nothing, as they need the rules
-// of package isa. Operands that the operation does not have are ignored, but are columns.
+// of package isa. It ignores the operands that the operation does not have. d may be one of the operands.
 type Func func(d, a, b, c *Column, lanes uint32) (left uint32)
 
 // Comparison returns the lanes in which a comparison is true.
@@ -21,12 +21,12 @@ func Of(instruction string) Func { return functions[instruction] }
 // le and nan. It returns nil if there is none.
 func ComparisonOf(comparison, t string) Comparison { return comparisons[comparison+"."+t] }
 
-// Memory is a piece of memory that loads and stores access, at the addresses in a column.
+// Memory is memory that loads and stores access, at the addresses in a column.
 type Memory struct {
-	Offset uint64         // is added to each address
+	Offset uint64         // what is added to each address
 	Base   uint64         // the address of the first byte
 	Size   uint64         // in bytes
 	Bits   uint64         // the bits that an address has; the others are ignored
-	Access uint64         // how many bytes of the memory there must be at each address: a power of two, which divides it
-	Data   unsafe.Pointer // the first byte, or a later one for a later part of each access
+	Access uint64         // the size of an access: a power of two, of which each address must be a multiple
+	Data   unsafe.Pointer // the first byte, or where a later part of an access to it begins
 }

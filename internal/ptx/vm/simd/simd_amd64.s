@@ -141,7 +141,7 @@
 	VPMOVZXDQ Y0, Z0; \
 	VMOVDQU64 Z0, lanes, at(DI)
 
-// Comparisons: those of 32 bits compare 16 numbers at once, of which every second one is none.
+// Comparisons: those of 32 bits also compare the upper halves of places, and PEXTQ drops these results.
 
 #define COMPARE(op, kind) \
 	MOVQ a+0(FP), SI; \
@@ -220,8 +220,8 @@
 	KORTESTB K7, K7; \
 	JNE none
 
-// UNLESSNEXT goes to no if the eight places in z, whose lowest part is x, do not follow each other, or a lane is not meant.
-// R10 is the first place. Z5 has the distances from it, and K5 the lanes that are not meant.
+// UNLESSNEXT goes to no if the eight places in z, whose lowest part is x, do not follow each other, or a lane is not active.
+// R10 is the first place. Z5 has the distances from it, and K5 the lanes that are not active.
 #define UNLESSNEXT(z, x, lanes, no) \
 	VPBROADCASTQ x, Z5; \
 	VPSUBQ Z5, z, Z5; \
