@@ -176,6 +176,7 @@ type Kernel struct {
 	Clusters  bool             // it has to do with clusters
 	Allocates bool             // it calls malloc or free
 	Saves     bool             // registers are saved, perhaps many times
+	Notes     *Notes           // nil unless it is watched
 
 	spare atomic.Pointer[spare]
 }
