@@ -80,6 +80,18 @@ func ParseChecks(s string) (Checks, error) {
 // goes on. Without the option nothing is looked at, and with it kernels take several times as long.
 func CheckKernels(c Checks) Option { return with(sim.CheckKernels(sim.Checks(c), nil)) }
 
+// Seed makes kernels in PTX execute in an order that follows from a seed: in which order the warps of a block
+// have their turns, which of the blocks that have begun continues, and where they give their turns to others,
+// behind accesses of memory and at barriers. A kernel with a race or without a barrier that it needs may have
+// another result then, and with the same seed it has the same result again, on any number of processors.
+// cutest.Seeds tries many seeds. The threads of a warp keep their order, as do the beginnings of blocks.
+//
+// A launch is executed by one goroutine, one instruction after the other, and takes several times as long. Each
+// launch of a kernel has another order. It is the same in the next run if the program launches each kernel
+// equally often before, nothing changes the memory of the kernel meanwhile, and the kernel does not read a
+// clock, unless it is virtual. Without the option the order is what is fastest.
+func Seed(n uint64) Option { return with(sim.Seed(n)) }
+
 // KernelLimit ends a kernel in PTX that is executed for longer than a time, by the machine's clock. As on a
 // GPU that limits the time of kernels, no context can be used afterwards: the result is
 // CUDA_ERROR_LAUNCH_TIMEOUT (702). [Driver.Misuses] says where the kernel was, and how many of its blocks
