@@ -10,8 +10,8 @@ import (
 // zero Kernel takes 5 µs and does nothing. The PTX of all other kernels is executed. A module with PTX that
 // the driver lacks is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
 //
-// Run is called on a goroutine, for several launches at the same time if nothing orders the launches. It may wait for
-// the program. Neither function may call the driver. No [KernelLimit] ends them.
+// Run is called on a goroutine, for several launches at the same time if nothing orders the launches. It may
+// wait for the program. Neither function may call the driver. No [KernelLimit] ends them.
 type Kernel struct {
 	// Time returns the duration of a launch before it runs. It must depend only on the arguments, and return at
 	// once: other calls of the driver wait for it. nil means 5 µs.
@@ -86,8 +86,8 @@ func CheckKernels(c Checks) Option { return with(sim.CheckKernels(sim.Checks(c),
 // another result then, and with the same seed it has the same result again, on any number of processors.
 // cutest.Seeds tries many seeds. The threads of a warp keep their order, as do the beginnings of blocks.
 //
-// A launch is executed by one goroutine, one instruction after the other, and takes several times as long. Each
-// launch of a kernel has another order. It is the same in the next run if the program launches each kernel
+// A launch is executed by one goroutine, and takes up to four times as long on one processor. Each launch of a
+// kernel has another order. It is the same in the next run if the program launches each kernel
 // equally often before, nothing changes the memory of the kernel meanwhile, and the kernel does not read a
 // clock, unless it is virtual. Without the option the order is what is fastest.
 func Seed(n uint64) Option { return with(sim.Seed(n)) }

@@ -16,12 +16,15 @@ type schedule struct {
 const never = 64
 
 // newSchedule returns the schedule for a seed. Some mistakes need many switches, others one at the right place:
-// so how frequent they are differs, too. alone says that blocks have one warp.
-func newSchedule(seed uint64, alone bool) *schedule {
+// so how frequent they are differs, too.
+func (r *run) newSchedule(seed uint64) *schedule {
 	s := &schedule{random: rand.NewPCG(seed, 0)}
 	often := [...]uint{0, 0, 1, 2, 4, never}
 	s.warpTurns, s.blockTurns = often[s.below(len(often))], often[s.below(len(often))]
-	if alone {
+	switch {
+	case r.blocks == 1:
+		s.blockTurns = never
+	case r.Block[0]*r.Block[1]*r.Block[2] <= Lanes: // a block has no other warp
 		s.blockTurns = 0
 	}
 	return s

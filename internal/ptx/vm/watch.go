@@ -183,11 +183,8 @@ func (t *Trace) end(ended bool) {
 
 // watch prepares the parts of a launch that its Watch needs.
 func (r *run) watch() {
-	if r.Watch == nil {
-		return
-	}
-	if r.Watch.Seeded {
-		r.schedule = newSchedule(r.Watch.Seed, r.Block[0]*r.Block[1]*r.Block[2] <= Lanes)
+	if r.Watch != nil && r.Watch.Seeded {
+		r.schedule = r.newSchedule(r.Watch.Seed)
 	}
 }
 
