@@ -10,8 +10,8 @@ import (
 // zero Kernel takes 5 µs and does nothing. The PTX of all other kernels is executed. A module with PTX that
 // the driver lacks is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
 //
-// Run is called on a goroutine, for several launches at the same time if nothing orders the launches. It may wait for
-// the program. Neither function may call the driver. No [KernelLimit] ends them.
+// Run is called on a goroutine, for several launches at the same time if nothing orders the launches. It may
+// wait for the program. Neither function may call the driver. No [KernelLimit] ends them.
 type Kernel struct {
 	// Time returns the duration of a launch before it runs. It must depend only on the arguments, and return at
 	// once: other calls of the driver wait for it. nil means 5 µs.
@@ -79,6 +79,18 @@ func ParseChecks(s string) (Checks, error) {
 // kernel, the thread, the line of the PTX and its source, the address, and the other access. The launch
 // goes on. Without the option nothing is looked at, and with it kernels take several times as long.
 func CheckKernels(c Checks) Option { return with(sim.CheckKernels(sim.Checks(c), nil)) }
+
+// Seed makes kernels in PTX execute in an order that follows from a seed: in which order the warps of a block
+// have their turns, which of the blocks that have begun continues, and where they give their turns to others,
+// behind accesses of memory and at barriers. A kernel with a race or without a barrier that it needs may have
+// another result then, and with the same seed it has the same result again, on any number of processors.
+// cutest.Seeds tries many seeds. The threads of a warp keep their order, as do the beginnings of blocks.
+//
+// A launch is executed by one goroutine, and takes up to four times as long on one processor. Each launch of a
+// kernel has another order. It is the same in the next run if the program launches each kernel
+// equally often before, nothing changes the memory of the kernel meanwhile, and the kernel does not read a
+// clock, unless it is virtual. Without the option the order is what is fastest.
+func Seed(n uint64) Option { return with(sim.Seed(n)) }
 
 // KernelLimit ends a kernel in PTX that is executed for longer than a time, by the machine's clock. As on a
 // GPU that limits the time of kernels, no context can be used afterwards: the result is

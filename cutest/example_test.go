@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -162,6 +163,134 @@ func Example_checks() {
 	// kernel "reverse": thread (32, 0, 0) of block (0, 0, 0), at line 12 of the PTX, ld.shared.u32 reads 4 bytes at 0x47c: a race in shared memory: another thread has written the memory, and nothing orders the two accesses; the other: thread (31, 0, 0) of block (0, 0, 0), at line 9 of the PTX, st.shared.u32
 	// kernel "reverse": thread (0, 0, 0) of block (0, 0, 0), at line 12 of the PTX, ld.shared.u32 reads 4 bytes at 0x4fc: shared memory that no thread of the block has written
 	// at most 20 instructions for each of two warps: true
+}
+
+// A seed changes the order of the warps of a block. It finds a race, and finds it again.
+func Example_seed() {
+	const racy = `.version 7.0 .target sm_70 .address_size 64
+	.entry count(.param .u64 p) {
+		.reg .b32 v; .reg .b64 x; .reg .pred q;
+		ld.param.u64 x, [p];
+		mov.u32 v, %laneid; setp.ne.u32 q, v, 0; @q ret; // one thread of each warp counts
+		ld.global.u32 v, [x]; // this should be red.global.add.u32 [x], 1
+		add.u32 v, v, 1;
+		st.global.u32 [x], v;
+		ret;
+	}`
+	count := func(opts ...cusim.Option) byte {
+		gpu, done := software(cusim.New(opts...))
+		defer done()
+		s := try(gpu.NewStream(cu.StreamNonBlocking))
+		defer s.Close()
+		mod := try(gpu.LoadModule([]byte(racy)))
+		defer mod.Close()
+		mem := try(gpu.Alloc(4))
+		defer mem.Close()
+		b := make([]byte, 4)
+		check(mem.CopyFrom(b))
+		cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 64}} // two warps
+		check(try(mod.Function("count")).Launch(s, cfg, cu.Ptr(mem)))
+		check(s.Synchronize())
+		check(mem.CopyTo(b))
+		return b[0]
+	}
+	fmt.Println("without a seed:", count())
+	seed := uint64(1) // in a test: cutest.Seeds
+	for count(cusim.Seed(seed)) == 2 {
+		seed++
+	}
+	fmt.Println("with a seed:", count(cusim.Seed(seed)), count(cusim.Seed(seed)), count(cusim.Seed(seed)))
+	// Output:
+	// without a seed: 2
+	// with a seed: 1 1 1
+}
+
+// A trace shows what one thread of a kernel does, with the values of the registers.
+func Example_trace() {
+	sim := cusim.New(cusim.TraceThread(cusim.Thread{Kernel: "scale", Thread: cusim.Dim3{X: 2}}, os.Stdout))
+	gpu, done := software(sim)
+	defer done()
+	launchScale(gpu, 3, 4)
+	// Output:
+	// kernel "scale", launch 1: thread (2, 0, 0) of block (0, 0, 0)
+	//      4  mov.u32 t, %tid.x;                       // %tid.x=2 -> t=2
+	//      5  ld.param.u32 n, [count];                 // -> n=3
+	//      6  setp.ge.u32 q, t, n;                     // t=2 n=3 -> q=false
+	//      7  @q bra end;                              // q=false skipped
+	//      8  ld.param.u64 x, [p];                     // -> x=0x17f0000000000
+	//      9  mad.wide.u32 x, t, 4, x;                 // t=2 x=0x17f0000000000 -> x=0x17f0000000008
+	//     10  ld.global.f32 f, [x];                    // x=0x17f0000000008 -> f=3
+	//     11  setp.lt.f32 q, f, 0f00000000;            // f=3 -> q=false
+	//     12  @q bra negative;                         // q=false skipped
+	//     13  mul.f32 f, f, 0f40000000;                // f=3 -> f=6
+	//     14  st.global.f32 [x], f;                    // x=0x17f0000000008 f=6
+	//     16  ret;
+}
+
+// Coverage shows which lines of a kernel no thread has executed.
+func Example_coverage() {
+	var cover cusim.Coverage // in a test: cutest.Cover
+	gpu, done := software(cusim.New(cusim.Cover(&cover)))
+	defer done()
+	launchScale(gpu, 3, 4)
+	check(cover.WriteListing(os.Stdout))
+	// Output:
+	// scale.ptx: 85.7% (12 of 14) of lines, 75.0% (3 of 4) of branches
+	//
+	//                    1  .version 7.0 .target sm_70 .address_size 64
+	//                    2  .entry scale(.param .u64 p, .param .u32 count) {
+	//                    3  	.reg .b32 t, n; .reg .f32 f; .reg .b64 x; .reg .pred q;
+	//            4       4  	mov.u32 t, %tid.x;
+	//            4       5  	ld.param.u32 n, [count];
+	//            4       6  	setp.ge.u32 q, t, n;
+	//            4       7  	@q bra end; // @q: 1 true, 3 false
+	//            3       8  	ld.param.u64 x, [p];
+	//            3       9  	mad.wide.u32 x, t, 4, x;
+	//            3      10  	ld.global.f32 f, [x];
+	//            3      11  	setp.lt.f32 q, f, 0f00000000; // is it negative?
+	//            3 !    12  	@q bra negative; // @q: 0 true, 3 false
+	//            3      13  	mul.f32 f, f, 0f40000000;
+	//            3      14  	st.global.f32 [x], f;
+	//                   15  end:
+	//            4      16  	ret;
+	//                   17  negative:
+	//            0 !    18  	st.global.f32 [x], 0f00000000;
+	//            0 !    19  	ret;
+	//                   20  }
+}
+
+const scalePTX = `.version 7.0 .target sm_70 .address_size 64
+.entry scale(.param .u64 p, .param .u32 count) {
+	.reg .b32 t, n; .reg .f32 f; .reg .b64 x; .reg .pred q;
+	mov.u32 t, %tid.x;
+	ld.param.u32 n, [count];
+	setp.ge.u32 q, t, n;
+	@q bra end;
+	ld.param.u64 x, [p];
+	mad.wide.u32 x, t, 4, x;
+	ld.global.f32 f, [x];
+	setp.lt.f32 q, f, 0f00000000; // is it negative?
+	@q bra negative;
+	mul.f32 f, f, 0f40000000;
+	st.global.f32 [x], f;
+end:
+	ret;
+negative:
+	st.global.f32 [x], 0f00000000;
+	ret;
+}`
+
+// launchScale launches a kernel that doubles n numbers, with a number of threads.
+func launchScale(gpu *cu.Context, n int, threads uint32) {
+	mod := try(gpu.LoadModule([]byte(scalePTX)))
+	defer mod.Close()
+	s := try(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := try(cu.AllocFrom(gpu, []float32{1, 2.5, 3}))
+	defer mem.Close()
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: threads}}
+	check(try(mod.Function("scale")).Launch(s, cfg, cu.Ptr(mem), cu.U32(uint32(n))))
+	check(s.Synchronize())
 }
 
 // An older driver lacks functions, so a program may need alternatives.

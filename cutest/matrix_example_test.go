@@ -21,3 +21,22 @@ func ExampleMatrix() {
 	}
 	_ = test // a function of a test file, with a name such as TestSharedMemory
 }
+
+// A test that searches for races in a kernel. If a seed finds one, the test says how to repeat it.
+func ExampleSeeds() {
+	test := func(t *testing.T) {
+		cutest.Seeds(t, 100).Run(func(t *testing.T, seed uint64) {
+			ctx := cutest.Context(t, cusim.Seed(seed))
+			mod, err := ctx.LoadModule([]byte(ptx))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mod.Close()
+			// Launch the kernel, and compare its result.
+		})
+	}
+	_ = test // a function of a test file, with a name such as TestReduce
+}
+
+// ptx is the text of a kernel.
+const ptx = ".version 7.0\n.target sm_70\n.visible .entry k() { ret; }"

@@ -59,7 +59,9 @@
 //	                      memory, the processes and the utilization of all. It keeps
 //	                      what NVML has set.
 //	CUSIM_NVLINKS         the number of NVLinks of each GPU that NVML shows, up to 18.
-//	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
+//	CUSIM_SEED            a number that decides which ones; 1 if it is not set. It also
+//	                      decides in which order the warps and blocks of a kernel have
+//	                      their turns, which may find a race, and find it again.
 //	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
 //	                      kernels whose PTX the driver does not know return
 //	                      CUDA_ERROR_NOT_SUPPORTED (801). Each kernel is named once on
@@ -67,6 +69,10 @@
 //	CUSIM_CHECK           mistakes of kernels that are looked for: memory, races,
 //	                      barriers, several of them with commas, or all. Each one is
 //	                      written to standard error.
+//	CUSIM_TRACE_THREAD    a thread, as in kernel:1,0,0:31,0,0 for a block and a thread of
+//	                      it: each instruction of PTX that it executes is written to
+//	                      standard error, or to the file whose name follows behind
+//	                      another colon.
 //	CUSIM_KERNEL_LIMIT    how long a kernel in PTX may be executed, as in 10s. The result
 //	                      of one that takes longer is CUDA_ERROR_LAUNCH_TIMEOUT (702).
 //	CUSIM_REPORT          with 1, the misuses and the objects that are still open are

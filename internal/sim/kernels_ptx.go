@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * int(c.dev.Multiprocessors),
 			Checks:   d.checksOf(),
+			Watch:    d.watchOf(l, p.Kernel),
 		}
 		x.room.Budget = &d.space.budget
 		if b := f.module.constants; b != nil {
@@ -85,7 +87,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		d.engine.NoteExecution(o, &x.Execution)
-		go d.runPTX(o, x, launch, l, c)
+		go d.runPTX(o, x, launch, l, f)
 	}
 	o.Effect = func() {
 		if x.fault != nil {
@@ -97,7 +99,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 }
 
 // runPTX executes a launch, and completes its operation. The driver is not locked.
-func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, c *context) {
+func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *function) {
+	c := f.module.ctx
 	var timer *time.Timer
 	if d.kernelLimit > 0 {
 		timer = time.AfterFunc(d.kernelLimit, func() {
@@ -105,8 +108,10 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, c *co
 				"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
 		})
 	}
+	d.watchBegins(launch)
 	stats, fault := launch.Execute(&x.Stop)
 	x.room.Give()
+	d.watchEnded(f, launch)
 	if timer != nil {
 		timer.Stop()
 	}
@@ -189,7 +194,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.Size, old.Addr)
 				freed = old.By
 			}
-			b.WriteString(d.nearest(f.Address, f.Size))
+			b.WriteString(d.nearest(f))
 		}
 	}
 	if f.Reason != "" {
@@ -201,15 +206,11 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	}
 }
 
-// nearest describes the memory nearest to an access of n bytes.
-func (d *Driver) nearest(addr, n uint64) string {
-	switch addr &^ (vm.WindowSize - 1) {
-	case vm.SharedWindow:
-		return ", in shared memory"
-	case vm.LocalWindow:
-		return ", in local memory"
-	case vm.ParamWindow:
-		return ", in the parameters"
+// nearest describes where a wrong access is: the state space, or the nearest memory.
+func (d *Driver) nearest(f *vm.Fault) string {
+	addr, n := f.Address, f.Size
+	if space := spaceOf(f); space != "" {
+		return ", in " + space
 	}
 	below, from := d.space.Split(addr)
 	text, least := "; no memory is allocated", uint64(1<<64-1)
@@ -230,4 +231,23 @@ func (d *Driver) nearest(addr, n uint64) string {
 		}
 	}
 	return text
+}
+
+// spaceOf returns the state space of a wrong access that is not one to global memory, or "". The address may be
+// one in the window of the space, or, if the instruction names the space, an address of 32 bits in it.
+func spaceOf(f *vm.Fault) string {
+	window := f.Address &^ (vm.WindowSize - 1)
+	words := strings.FieldsFunc(f.Instruction, func(r rune) bool { return r == '.' || r == ':' })
+	for _, s := range []struct {
+		word, name string
+		window     uint64
+	}{
+		{"shared", "shared memory", vm.SharedWindow}, {"local", "local memory", vm.LocalWindow},
+		{"param", "the parameters", vm.ParamWindow}, {"const", "constant memory", vm.ConstWindow},
+	} {
+		if window == s.window || f.Address < 1<<32 && slices.Contains(words, s.word) {
+			return s.name
+		}
+	}
+	return ""
 }

@@ -202,7 +202,8 @@ func Room(room func(n uint64) bool) Option {
 // compiler returns what compiles images for a GPU.
 func (d *Driver) compiler(gpu *profile.GPU) *code.Compiler {
 	return &code.Compiler{GPU: gpu, Version: d.version, ReplacedByGo: d.replacedByGo, Room: d.room,
-		Lenient: d.unknown.accepted || d.unknown.notify != nil}
+		Lenient: d.unknown.accepted || d.unknown.notify != nil,
+		Watched: d.watching.cover != nil || d.watching.thread != nil, Coverage: d.watching.cover}
 }
 
 // replacedByGo reports whether a kernel has an implementation in Go. The table does not change.

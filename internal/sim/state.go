@@ -344,6 +344,7 @@ type kernelTable struct {
 	checks       Checks            // of kernels in PTX
 	kernelLimit  time.Duration     // after which a kernel in PTX is ended, or 0
 	found        func(text string) // is called for what they find; may be nil
+	watching     watching
 	blockSizes   func(f uintptr, threads int32) uint64
 	room         func(n uint64) bool // nil if memory has no limit
 	printer      printer

@@ -38,6 +38,7 @@ type Module struct {
 	MostShared uint32
 
 	functions []*syntax.Function // of the whole text
+	lines     []string           // of the text, for notes; otherwise nil
 	graph     *callGraph
 	checked   map[*syntax.Function]bool // the functions in which nothing is wrong, as translations have shown
 }
@@ -281,6 +282,7 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 	for _, i := range t.dynamic {
 		t.k.Constants[i].Value += uint64(t.k.Shared)
 	}
+	t.endNotes()
 	return nil
 }
 
@@ -393,7 +395,7 @@ func (t *translator) block(list []syntax.Statement) *Error {
 			err = t.declare(scope, s.Var)
 		case s.Inst != nil:
 			// The rest of the text may be wrong, which is another error.
-			if err = t.instruction(s.Inst); err != nil && err.Unknown {
+			if err = t.noted(s.Inst); err != nil && err.Unknown {
 				t.lacking, err = cmp.Or(t.lacking, err), nil
 			}
 		case s.Block != nil:

@@ -38,7 +38,8 @@ type scene struct {
 	failed  strings.Builder
 	steps   []string // as kernels.c writes them
 	checks  *vm.Checks
-	found   []*vm.Fault // by the checks
+	watch   func(k *vm.Kernel) *vm.Watch // of each launch, or nil
+	found   []*vm.Fault                  // by the checks
 	fault   *vm.Fault
 	change  func(k *vm.Kernel) *vm.Kernel // of each kernel that is launched, or nil
 }
@@ -354,6 +355,9 @@ func (s *scene) launch(words []string) error {
 		l.Workspace, _ = s.allocate(64)
 	}
 	l.Checks = s.checks
+	if s.watch != nil {
+		l.Watch = s.watch(k)
+	}
 	if s.change != nil {
 		l.Kernel = s.change(k)
 	}

@@ -160,9 +160,13 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 	for _, w := range b.warps {
 		w.worker = wk
 	}
+	chosen := b.run.schedule
 	for budget > 0 {
-		running, moved, waiting := 0, false, false
-		for _, w := range b.warps {
+		running, moved, waiting, warps := 0, false, false, b.warps
+		if chosen != nil {
+			warps = chosen.warps(warps)
+		}
+		for _, w := range warps {
 			if w.exited == Full {
 				continue
 			}
@@ -170,7 +174,7 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 				w.pollCluster()
 			}
 			before := w.count
-			switch w.run(slice) {
+			switch w.execute(slice) {
 			case fails:
 				return fails, w.Fault
 			case ends:
@@ -180,7 +184,7 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 			budget -= int(w.count - before)
 			moved = moved || w.count != before
 			waiting = waiting || w.clusterWaits
-			if b.run.stop.stopped() {
+			if b.run.stop.stopped() || chosen != nil && moved && chosen.chance(chosen.blockTurns) {
 				return paused, nil
 			}
 		}

@@ -26,6 +26,8 @@ type Launch struct {
 	Workspace uint64
 	// Checks are the mistakes that the launch looks for, or nil.
 	Checks *Checks
+	// Watch is what the launch does for somebody who looks for a mistake, or nil.
+	Watch *Watch
 }
 
 // Shape is how the threads of a launch are divided.
@@ -87,6 +89,7 @@ type run struct {
 
 	kinds    []access // of the instructions, if there are checks
 	findings findings
+	schedule *schedule // that follows from a seed, or nil
 }
 
 // blockQueue has the blocks that a worker can execute next. The lock of the run guards it.
@@ -108,6 +111,7 @@ type worker struct {
 	// The memory that was checked last.
 	base, size uint64
 	defined    *Defined
+	counts     []Count // of the Watch
 }
 
 // A block executes so many instructions at first, and later, until it is suspended for others. Blocks
@@ -132,6 +136,9 @@ func (l *Launch) Execute(stop *Stop) (Stats, *Fault) {
 	r := &run{Launch: l, stop: stop, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]),
 		places: l.Kernel.placesOf()}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
+	if r.watch(); r.schedule != nil {
+		workers = 1
+	}
 	r.resident, r.idle, r.asked.L = l.residents(workers), r.first[:0], &r.mu
 	if l.Checks == nil {
 		r.spare = l.Kernel.spare.Swap(nil)
@@ -150,6 +157,7 @@ func (l *Launch) Execute(stop *Stop) (Stats, *Fault) {
 	for _, b := range r.suspended { // they were stopped
 		r.count(b)
 	}
+	r.watched()
 	r.done.Findings = r.findings.all()
 	if r.done.Ended != r.blocks {
 		return r.done, r.cut()
@@ -253,6 +261,7 @@ func (r *run) lacks() {
 // work executes blocks until there are no more.
 func (r *run) work() {
 	wk := r.worker()
+	defer wk.count(r)()
 	var b *block
 	// Other code may have unmapped its memory.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -293,7 +302,8 @@ func (r *run) take() *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for !r.stop.stopped() {
-		if !r.asking && r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh) {
+		next := r.nextBlock(!r.asking && r.next < r.blocks && r.begun < r.resident)
+		if next < 0 {
 			r.fresh = false // the next block is a suspended one
 			if r.room() {
 				b := r.beginBlock(r.next)
@@ -305,7 +315,8 @@ func (r *run) take() *block {
 			continue
 		}
 		if len(r.suspended) > 0 {
-			b := r.suspended[0]
+			b := r.suspended[next]
+			r.suspended[next] = r.suspended[0]
 			r.suspended = r.suspended[1:]
 			r.fresh = true
 			return b

@@ -4,7 +4,8 @@
 // instruction computes: package isa has the functions, and package compile makes the programs.
 //
 // A launch goes from launch.go, which shares blocks among workers, to block.go and warp.go; program.go has what they
-// execute.
+// execute. check.go and races.go look for mistakes, watch.go counts and traces instructions, and schedule.go changes
+// the order of warps and blocks.
 package vm
 
 import (
@@ -180,6 +181,7 @@ type Kernel struct {
 	Clusters  bool             // it has to do with clusters
 	Allocates bool             // it calls malloc or free
 	Saves     bool             // registers are saved, perhaps many times
+	Notes     *Notes           // nil unless it is watched
 
 	spare atomic.Pointer[spare]
 }

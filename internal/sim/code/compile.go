@@ -16,6 +16,8 @@ type Compiler struct {
 	Version      int32                    // of the driver
 	ReplacedByGo func(kernel string) bool // whether a kernel has an implementation in Go
 	Lenient      bool                     // kernels for which PTX has what the driver lacks are accepted
+	Watched      bool                     // kernels have notes
+	Coverage     *Coverage                // gets the texts, unless it is nil
 	Room         func(n uint64) bool      // whether there is room for a number of bytes; nil if memory has no limit
 }
 
@@ -32,7 +34,11 @@ func (c *Compiler) Compile(image []byte) (*Text, *Problem) {
 		return nil, &Problem{Result: driver.ResultOutOfMemory, Text: fmt.Sprintf("the process may have too little memory for %d bytes "+
 			"of PTX: raise its limits (ulimit -v, ulimit -d)", len(text))}
 	}
-	return c.translateAll(text)
+	t, problem := c.translateAll(text)
+	if problem == nil && c.Coverage != nil {
+		c.Coverage.loaded(t)
+	}
+	return t, problem
 }
 
 // translateAll parses a text, and translates its kernels, except those with an implementation. It returns an error if

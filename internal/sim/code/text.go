@@ -24,6 +24,7 @@ type Text struct {
 	Variables []*syntax.Var // those that the text defines in global and constant memory
 
 	gpu      *profile.GPU // for which it was compiled
+	source   string       // the text, if kernels are watched
 	target   int32        // 90 for sm_90
 	constant int32        // size of the constant memory, in bytes
 }
@@ -94,6 +95,10 @@ func (c *Compiler) parse(image []byte) (*Text, *Problem) {
 	}
 	module.MostShared = uint32(c.GPU.SharedOfBlock)
 	t := &Text{Module: module, gpu: c.GPU, target: module.Text.Target}
+	if c.Watched {
+		t.source = text
+		t.Note(text)
+	}
 	initialized := uint64(0)
 	for _, v := range module.Text.Vars {
 		if v.Extern || v.Space != syntax.Global && v.Space != syntax.Const {
@@ -120,7 +125,7 @@ func (c *Compiler) parse(image []byte) (*Text, *Problem) {
 			if problem != nil {
 				return nil, problem
 			}
-			e.text = t
+			e.text, e.Idle = t, e.Idle && !c.Watched
 			t.Kernels = append(t.Kernels, e)
 		}
 	}

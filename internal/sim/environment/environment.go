@@ -56,6 +56,7 @@ func (r *reader) variables() []variable {
 		{seed, parseSeed},
 		{prefix + "UNKNOWN_KERNELS", parseUnknown},
 		{prefix + "CHECK", r.parseChecks},
+		{prefix + "TRACE_THREAD", r.parseThread},
 		{prefix + "KERNEL_LIMIT", parseLimit},
 		{prefix + "REPORT", r.parseReport},
 	}
@@ -63,7 +64,7 @@ func (r *reader) variables() []variable {
 
 // Options returns the options that an environment asks for. environ is a function such as os.Environ. It is
 // called here for the variables with the prefix, and by cuInit for those of NVIDIA's driver. stderr gets the mistakes
-// of kernels and the report, if variables ask for them. A name with the prefix that no variable has is an error, as is
+// of kernels, the trace of a thread and the report, if variables ask for them. A name with the prefix that no variable has is an error, as is
 // a value that cannot be understood.
 func Options(environ func() []string, stderr io.Writer) ([]sim.Option, error) {
 	r := &reader{values: valuesOf(environ()), errors: stderr}
@@ -239,6 +240,16 @@ func (r *reader) parseChecks(s string) (sim.Option, error) {
 	return sim.CheckKernels(c, func(text string) { fmt.Fprintf(r.errors, "cusim: %s\n", text) }), err
 }
 
+// parseThread parses a thread of a kernel, and perhaps a file, to which its instructions are written.
+func (r *reader) parseThread(s string) (sim.Option, error) {
+	t, file, err := sim.ParseThread(s)
+	if err != nil || file == "" {
+		return sim.TraceThread(t, r.errors), err
+	}
+	w, err := os.Create(file) // it stays open as long as the process
+	return sim.TraceThread(t, w), err
+}
+
 func parseLimit(s string) (sim.Option, error) {
 	limit, err := time.ParseDuration(s)
 	if err != nil || limit <= 0 {
@@ -366,9 +377,11 @@ func (r *reader) parseRate(s string) (sim.Option, error) {
 	return sim.FaultRate(random, p, code, functions...), nil
 }
 
+// parseSeed parses the seed of the order in which kernels execute. parseRate uses the same seed.
 func parseSeed(s string) (sim.Option, error) {
-	if _, err := strconv.ParseUint(s, 10, 64); err != nil {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
 		return nil, errors.New("this is no number from 0")
 	}
-	return nil, nil // parseRate uses it
+	return sim.Seed(n), nil
 }

@@ -1,7 +1,10 @@
 package environment
 
 import (
+	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -128,6 +131,33 @@ func TestKernelLimit(t *testing.T) {
 	}
 }
 
+// TestTraceThread traces a thread to standard error, and to a file.
+func TestTraceThread(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace")
+	var stderr bytes.Buffer
+	for _, value := range []string{"k:0:0", "k:0:0:" + file} {
+		opts, err := Options(fixed([]string{"CUSIM_TRACE_THREAD=" + value}), &stderr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, th := sim.New(opts...), new(driver.Thread)
+		d.Init(th, 0)
+		ctx, _ := d.DevicePrimaryCtxRetain(th, 0)
+		d.CtxSetCurrent(th, ctx)
+		m, _ := d.ModuleLoadData(th, []byte(".version 7.0 .target sm_70 .address_size 64\n.entry k() {\nret;\n}\x00"))
+		f, _ := d.ModuleGetFunction(th, m, "k")
+		d.LaunchKernel(th, f, 1, 1, 1, 1, 1, 1, 0, 0, driver.KernelParams{})
+		if r := d.CtxSynchronize(th); r != 0 {
+			t.Fatal(r)
+		}
+	}
+	written, err := os.ReadFile(file)
+	const want = "kernel \"k\", launch 1: thread (0, 0, 0) of block (0, 0, 0)\n     3  ret;\n"
+	if string(written) != want || stderr.String() != want || err != nil {
+		t.Errorf("the file has %q, %v, and standard error %q", written, err, stderr.String())
+	}
+}
+
 // TestSeed checks that only the seed decides which calls fail.
 func TestSeed(t *testing.T) {
 	outcome := func(seed string) (s string) {
@@ -183,6 +213,8 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULT_RATE", "nvmlInit:0.5=3", `no function "nvmlInit"`},
 		{"CUSIM_CHECK", "memory,race", `"race" is none of`},
 		{"CUSIM_SEED", "odd", "no number"},
+		{"CUSIM_TRACE_THREAD", "k:0", "write the name of a kernel, a block, and a thread of it"},
+		{"CUSIM_TRACE_THREAD", "k:0:0:" + filepath.Join(t.TempDir(), "none", "trace"), "none"},
 		{"CUSIM_NVLINKS", "19", "no number from 0 to 18"},
 		{"CUSIM_REPORT", "maybe", "write 1"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
