@@ -57,6 +57,7 @@ func TestHost(t *testing.T) {
 		{scenario: "unload"},
 		{scenario: "misuse"},
 		{scenario: "configured", env: []string{"CUSIM_DRIVER_VERSION=11.8", "CUSIM_DEVICES=3", "CUSIM_FAULTS=cuMemAlloc@2=2"}},
+		{scenario: "subnormals"},
 		{scenario: "profiles", env: []string{"CUSIM_PROFILE=A100:2,T4"}},
 		// The program is started with other settings than those that it sets itself.
 		{scenario: "in-process", env: []string{"CUSIM_DEVICES=2", "CUSIM_FAULT_RATE=1=2"}},
@@ -74,6 +75,11 @@ func TestHost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFastMath runs a C program whose threads take subnormal numbers for zero.
+func TestFastMath(t *testing.T) {
+	run(t, nil, compiled(t, "host", "-ffast-math"), library(t), "subnormals")
 }
 
 // missing is a line about the first function that returns CUDA_ERROR_NOT_SUPPORTED, or that gets machine code.

@@ -1253,6 +1253,30 @@ static void profiles(void)
 	}
 }
 
+// subnormals computes with numbers that a program with -ffast-math takes for zero. The driver does not.
+static void subnormals(void)
+{
+	static const char text[] = ".version 7.8 .target sm_80 .address_size 64\n.visible .entry k(.param .u64 q) {"
+		".reg .b64 p; .reg .f32 f, g; .reg .f64 d; ld.param.u64 p, [q]; mov.f32 f, 0f00000100; mov.f32 g, 0f3F000000;"
+		"mul.rn.f32 g, f, g; st.global.f32 [p], g; cvt.f64.f32 d, f; st.global.f64 [p+8], d;"
+		"cvt.rn.f32.f64 g, d; st.global.f32 [p+4], g; sqrt.approx.f32 g, f; st.global.f32 [p+16], g; ret; }";
+	static const unsigned want[] = {0x80, 0x100, 0, 0x37200000, 0x1c3504f3};
+	unsigned computed[5] = {0};
+	handle m, f;
+	address p;
+	setup();
+	OK(cuModuleLoadData(&m, text));
+	OK(cuModuleGetFunction(&f, m, "k"));
+	OK(cuMemAlloc_v2(&p, 64));
+	void *args[] = {&p};
+	for (int i = 0; i < 20; i++) {
+		OK(launch(f, 32, NULL, args));
+		OK(cuCtxSynchronize());
+		OK(cuMemcpyDtoH_v2(computed, p, sizeof computed));
+		CHECK(!memcmp(computed, want, sizeof want));
+	}
+}
+
 // processes reads the log, and the states of other processes.
 static void processes(void)
 {
@@ -1432,7 +1456,7 @@ int main(int argc, char **argv)
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
 			{"nodes", nodes}, {"allocations", allocations}, {"virtual_memory", virtual_memory},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse},
-			{"export-table", export_table}, {"configured", configured}, {"profiles", profiles},
+			{"export-table", export_table}, {"configured", configured}, {"profiles", profiles}, {"subnormals", subnormals},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};
 	CHECK(argc >= 3);

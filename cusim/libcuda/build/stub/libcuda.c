@@ -98,6 +98,39 @@ static void all_but_faults(sigset_t *signals)
 	sigdelset(signals, SIGFPE);
 }
 
+// The driver computes floats as IEEE 754 says. A program may have other rules in its threads: compilers add code to
+// programs with -ffast-math that takes subnormal numbers for zero. A thread inherits the rules of the one that makes it.
+// So the driver is started and called with the usual rules, and its threads have them, too.
+#if defined(__x86_64__)
+enum { USUAL_RULES = 0x1f80, RULES = 0xffc0 }; // the other bits say what has happened
+static unsigned long float_rules(void) { return __builtin_ia32_stmxcsr(); }
+static void set_float_rules(unsigned long rules) { __builtin_ia32_ldmxcsr((unsigned)rules); }
+#elif defined(__aarch64__)
+enum { USUAL_RULES = 0, RULES = -1 };
+static unsigned long float_rules(void)
+{
+	unsigned long rules;
+	__asm__ volatile("mrs %0, fpcr" : "=r"(rules));
+	return rules;
+}
+static void set_float_rules(unsigned long rules) { __asm__ volatile("msr fpcr, %0" : : "r"(rules)); }
+#endif
+
+// usual_rules sets the usual rules, and returns those that the thread had, for own_rules.
+static unsigned long usual_rules(void)
+{
+	unsigned long own = float_rules();
+	if ((own & RULES) != USUAL_RULES)
+		set_float_rules(USUAL_RULES);
+	return own;
+}
+
+static void own_rules(unsigned long own)
+{
+	if ((own & RULES) != USUAL_RULES)
+		set_float_rules(own);
+}
+
 // calling_thread stores the identifier of the calling thread. At the end of the thread, the
 // driver's Go runtime restores the signal mask of the thread's first call. Another Go runtime in
 // the process, which has already ended its part of the thread, needs all signals to be blocked
@@ -110,7 +143,9 @@ static int calling_thread(uintptr_t *thread)
 		return CUDA_SUCCESS;
 	all_but_faults(&blocked);
 	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
+	unsigned long rules = usual_rules();
 	*thread = driver_thread();
+	own_rules(rules);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (!*thread)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -128,7 +163,12 @@ int cusim_call_in(const char *function, uint32_t number, int since, uint64_t *wo
 	if (since > 11000 && since > driver_version())
 		return noted(function, CUDA_ERROR_NOT_SUPPORTED);
 	int result = calling_thread(&thread);
-	return result ? result : noted(function, driver_call(thread, number, words));
+	if (result)
+		return result;
+	unsigned long rules = usual_rules();
+	result = driver_call(thread, number, words);
+	own_rules(rules);
+	return noted(function, result);
 }
 
 int cusim_begin(const char *function)
@@ -303,6 +343,7 @@ static int start(int *again)
 	for (int i = 0; i < NBORROWED; i++)
 		kernel_sigaction(borrowed[i], NULL, &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
+	unsigned long rules = usual_rules();
 	int result = load_driver();
 	if (!result)
 		result = driver_begin();
@@ -311,6 +352,7 @@ static int start(int *again)
 		loaded = 1;
 		result = first_call();
 	}
+	own_rules(rules);
 	for (int i = 0; i < NBORROWED; i++)
 		restore_action(borrowed[i], &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
@@ -368,7 +410,12 @@ __attribute__((visibility("default"))) int cusim_nvml(int first, uint32_t number
 	int result = forked ? CUDA_ERROR_NOT_INITIALIZED : run();
 	if (!result)
 		result = calling_thread(&thread); // the call is made with its signals, and its end known
-	return result ? result_nvml(result) : driver_nvml(number, words);
+	if (result)
+		return result_nvml(result);
+	unsigned long rules = usual_rules();
+	result = driver_nvml(number, words);
+	own_rules(rules);
+	return result;
 }
 
 int cuInit(unsigned int flags)
