@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"sync"
 	"unsafe"
 
@@ -98,9 +99,16 @@ func counted[T any](word, count *uint64) []T {
 
 // out is a variable that a call sets. The software NVML gets one of Go's that is zero, because it need not set zeros,
 // and C's variable may have any value.
-type out[T comparable] struct{ c, value *T }
+type out[T comparable] struct {
+	c, value *T
+	size     uintptr // that of C's variable
+}
 
-func newOut[T comparable](word *uint64) (o out[T]) {
+func newOut[T comparable](word *uint64) out[T] { return newShort[T](word, math.MaxInt) }
+
+// newShort is newOut for a function whose struct is an older one, which ends after so many bytes.
+func newShort[T comparable](word *uint64, size uintptr) (o out[T]) {
+	o.size = min(size, unsafe.Sizeof(*o.value))
 	if o.c = pointer[T](word); o.c != nil {
 		o.value = new(T)
 	}
@@ -111,7 +119,7 @@ func newOut[T comparable](word *uint64) (o out[T]) {
 func (o out[T]) back(r raw.Return) {
 	var zero T
 	if o.c != nil && (r == raw.NVML_SUCCESS || *o.value != zero) {
-		*o.c = *o.value
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(o.c)), o.size), unsafe.Slice((*byte)(unsafe.Pointer(o.value)), o.size))
 	}
 }
 

@@ -110,6 +110,10 @@ func TestOut(t *testing.T) {
 	*o.value = 0x03030303
 	o.back(raw.NVML_ERROR_INSUFFICIENT_SIZE)
 	want(t, "a call that fails, and sets something", c, []byte{3, 3, 3, 3})
+	short := newShort[uint32](&word, 3)
+	*short.value = 0x04040404
+	short.back(raw.NVML_SUCCESS)
+	want(t, "an older function", c, []byte{4, 4, 4, 3})
 	var null uint64
 	newOut[uint32](&null).back(raw.NVML_SUCCESS)
 }

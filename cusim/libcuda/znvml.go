@@ -754,7 +754,7 @@ func (l *nvmlLibrary) call(number uint32, a *[nvmlWords]uint64) raw.Return {
 		p2.back(r)
 		return r
 	case 152: // nvmlDeviceGetNvLinkRemotePciInfo
-		p2 := newOut[raw.PciInfo](&a[2])
+		p2 := newShort[raw.PciInfo](&a[2], 36)
 		r := l.s.DeviceGetNvLinkRemotePciInfo(raw.Device(a[0]), uint32(a[1]), p2.value)
 		p2.back(r)
 		return r
@@ -808,7 +808,7 @@ func (l *nvmlLibrary) call(number uint32, a *[nvmlWords]uint64) raw.Return {
 		p3.back(r)
 		return r
 	case 162: // nvmlDeviceGetPciInfo
-		p1 := newOut[raw.PciInfo](&a[1])
+		p1 := newShort[raw.PciInfo](&a[1], 36)
 		r := l.s.DeviceGetPciInfo(raw.Device(a[0]), p1.value)
 		p1.back(r)
 		return r
@@ -818,7 +818,7 @@ func (l *nvmlLibrary) call(number uint32, a *[nvmlWords]uint64) raw.Return {
 		p1.back()
 		return r
 	case 164: // nvmlDeviceGetPciInfo_v2
-		p1 := newOut[raw.PciInfo](&a[1])
+		p1 := newShort[raw.PciInfo](&a[1], 36)
 		r := l.s.DeviceGetPciInfoV2(raw.Device(a[0]), p1.value)
 		p1.back(r)
 		return r
@@ -1296,7 +1296,7 @@ func (l *nvmlLibrary) call(number uint32, a *[nvmlWords]uint64) raw.Return {
 	case 290: // nvmlEventSetFree
 		return l.s.EventSetFree(raw.EventSet(a[0]))
 	case 291: // nvmlEventSetWait
-		p1 := newOut[raw.EventData](&a[1])
+		p1 := newShort[raw.EventData](&a[1], 24)
 		r := l.s.EventSetWait(raw.EventSet(a[0]), p1.value, uint32(a[2]))
 		p1.back(r)
 		return r

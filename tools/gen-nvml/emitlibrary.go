@@ -171,6 +171,15 @@ func (p *plan) emitLibraryGo() string {
 	return b.String()
 }
 
+// shortStructs are the functions whose struct ends before that of the newest version of the function, as programs know
+// it that were compiled for an older NVML. The numbers are bytes, without the fields that were reserved then.
+var shortStructs = map[string]int{
+	"nvmlDeviceGetNvLinkRemotePciInfo": 36,
+	"nvmlDeviceGetPciInfo":             36,
+	"nvmlDeviceGetPciInfo_v2":          36,
+	"nvmlEventSetWait":                 24,
+}
+
 // emitLibraryCall writes one call.
 func (p *plan) emitLibraryCall(b *strings.Builder, c call) {
 	index := func(name string) int {
@@ -197,7 +206,11 @@ func (p *plan) emitLibraryCall(b *strings.Builder, c call) {
 			if prm.role == roleArray {
 				elem = "[" + rawType(prm.of) + "]" + elem
 			}
-			fmt.Fprintf(b, "p%d := newOut[%s](%s)\n", i, elem, word)
+			if size, short := shortStructs[c.export]; short {
+				fmt.Fprintf(b, "p%d := newShort[%s](%s, %d)\n", i, elem, word, size)
+			} else {
+				fmt.Fprintf(b, "p%d := newOut[%s](%s)\n", i, elem, word)
+			}
 			arg = fmt.Sprintf("p%d.value", i)
 			after = append(after, fmt.Sprintf("p%d.back(r)", i))
 		case roleIn, roleInout:

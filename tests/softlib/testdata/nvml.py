@@ -37,4 +37,10 @@ assert values[0].result == 0 and values[1].result != 0, (values[0].result, value
 temperature = c.c_uint()
 ok(nvml.nvmlDeviceGetTemperature(device, 0, c.byref(temperature)))
 assert 20 < temperature.value < 100, temperature.value
+# The structs of older functions are shorter. What lies behind them is not touched.
+for name, size in ("nvmlDeviceGetPciInfo", 52), ("nvmlDeviceGetPciInfo_v2", 52), ("nvmlDeviceGetPciInfo_v3", 68):
+    place = (c.c_ubyte * 72)(*[0xA5] * 72)
+    ok(getattr(nvml, name)(device, c.byref(place)))
+    assert bytes(place[:5]) == b"0000:" and place[size - 1] in (0, 0xA5), (name, bytes(place))
+    assert bytes(place[size:]) == b"\xa5" * (72 - size), (name, bytes(place))
 ok(nvml.nvmlShutdown())
