@@ -187,7 +187,7 @@ func TestTable(t *testing.T) {
 				t.Fatalf("%s is not found", v)
 			}
 			for _, o := range v.Operands() {
-				if o.Type == "" || strings.IndexByte("dabceABCPvwmnislxyt0123", o.Role) < 0 {
+				if o.Type == "" || strings.IndexByte("dabceABCPvwmnislxytT0123", o.Role) < 0 {
 					t.Errorf("%s: operand %c:%s", v, o.Role, o.Type)
 				}
 			}
